@@ -7,11 +7,12 @@ use std::path::PathBuf;
 #[path = "../build/rdma_core.rs"]
 mod rdma_core;
 
-// Every item is listed by its name, never by a prefix: a newer header may add
-// a function whose types the bindings lack, and the build must not depend on
-// it.
+// Every item is listed by name, never by a prefix: a newer header may add a
+// function with types that the bindings lack, and the build must not depend on
+// that.
 
-/// Inline functions of `verbs.h`. The first two are our own wrappers of macros.
+/// Inline functions of `verbs.h`. The first two are the shims' own wrappers of
+/// macros.
 const INLINE_VERBS: [&str; 31] = [
     "dv_query_port",
     "dv_reg_mr",
@@ -46,16 +47,17 @@ const INLINE_VERBS: [&str; 31] = [
     "ibv_wr_start",
 ];
 
-/// Exported functions of libibverbs that return an `ibv_event_type`: here it is
-/// a number, because the library may know events that the header does not.
+/// Exported functions of libibverbs with the type `ibv_event_type`. The bindings
+/// declare it as an integer, because the library may report events that the header
+/// does not know.
 const EVENT_VERBS: [&str; 3] = [
     "ibv_ack_async_event",
     "ibv_event_type_str",
     "ibv_get_async_event",
 ];
 
-/// Constants of `verbs.h`. A constant of an unnamed
-/// enum brings the whole enum.
+/// Constants of `verbs.h`. Listing one constant of an unnamed enum includes the
+/// whole enum.
 const VERBS_CONSTANTS: [&str; 2] = ["IBV_LINK_LAYER_ETHERNET", "IBV_LINK_LAYER_INFINIBAND"];
 
 /// Functions of `mlx5dv.h`.
@@ -68,7 +70,7 @@ const MLX5DV_FUNCTIONS: [&str; 6] = [
     "mlx5dv_set_data_seg",
 ];
 
-/// Types of `mlx5dv.h` that no function above brings.
+/// Types of `mlx5dv.h` that the functions above do not include.
 const MLX5DV_TYPES: [&str; 17] = [
     "mlx5_cqe64",
     "mlx5_err_cqe",
@@ -89,7 +91,8 @@ const MLX5DV_TYPES: [&str; 17] = [
     "mlx5dv_srq_comp_mask",
 ];
 
-/// Constants of `mlx5dv.h`; one of an unnamed enum brings the whole enum.
+/// Constants of `mlx5dv.h`. Listing one constant of an unnamed enum includes the
+/// whole enum.
 const MLX5DV_CONSTANTS: [&str; 21] = [
     "MLX5_CQE_REQ",
     "MLX5_CQE_RESIZE_CQ",
@@ -114,8 +117,8 @@ const MLX5DV_CONSTANTS: [&str; 21] = [
     "MLX5_WQE_UMR_CTRL_FLAG_TRNSLATION_OFFSET",
 ];
 
-/// Functions that libibverbs and librdmacm export: what `verbs.rs` and
-/// `rdmacm.rs` name.
+/// Exported functions of libibverbs and librdmacm: those in `verbs.rs` and
+/// `rdmacm.rs`.
 const RAW_FUNCTIONS: [&str; 55] = [
     "ibv_ack_cq_events",
     "ibv_alloc_pd",
@@ -174,8 +177,8 @@ const RAW_FUNCTIONS: [&str; 55] = [
     "rdma_set_option",
 ];
 
-/// Types of `verbs.h` and `rdma_cma.h`, likewise, and what the other bindings
-/// name of them.
+/// Types of `verbs.h` and `rdma_cma.h` in the same modules, and those that the
+/// other bindings use.
 const RAW_TYPES: [&str; 73] = [
     "ibv_dm",
     "ib_uverbs_advise_mr_advice",
@@ -252,7 +255,7 @@ const RAW_TYPES: [&str; 73] = [
     "rdma_route",
 ];
 
-/// Those that `raw.rs` writes by hand.
+/// Types that `raw.rs` writes by hand.
 const RAW_BY_HAND: [&str; 10] = [
     "ibv_ah_attr",
     "ibv_gid",
@@ -285,7 +288,7 @@ const FLAG_WORDS: [&str; 15] = [
     "ibv_wc_flags",
 ];
 
-/// Enums as a module of constants with a `Type` in it.
+/// Enums that become a module of constants with a `Type` in it.
 const RAW_ENUM_MODULES: [&str; 18] = [
     "ib_uverbs_advise_mr_advice",
     "ibv_atomic_cap",
@@ -307,13 +310,13 @@ const RAW_ENUM_MODULES: [&str; 18] = [
     "rdma_port_space",
 ];
 
-/// Those of them that the other bindings name.
+/// Those of them that the other bindings use.
 const ENUM_MODULES: [&str; 3] = ["ibv_mw_type", "ibv_wc_opcode", "ib_uverbs_advise_mr_advice"];
 
 fn main() {
     let include = rdma_core::probe();
     if clang_sys::load().is_err() {
-        rdma_core::fail("libclang, by which bindgen reads the headers, was not found");
+        rdma_core::fail("libclang, which bindgen needs to read the headers, was not found");
     }
     let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));
     let mut shims = cc::Build::new();
@@ -327,7 +330,7 @@ fn main() {
         .allowlist_type(any_of(&RAW_TYPES))
         .allowlist_type("__be16|__be32|__be64")
         .blocklist_type(any_of(&RAW_BY_HAND))
-        // libc has them.
+        // Defined by the crate libc.
         .blocklist_type("in6_addr|sockaddr.*|socklen_t|timespec|pthread_.*")
         .rustified_enum("ibv_event_type");
     for name in FLAG_WORDS {
@@ -342,8 +345,8 @@ fn main() {
         .allowlist_function(any_of(&INLINE_VERBS))
         .allowlist_function(any_of(&EVENT_VERBS))
         .allowlist_var(any_of(&VERBS_CONSTANTS))
-        // The raw bindings have all types, except this one: see EVENT_VERBS.
-        // `ibv_ev` is the only prefix that it has for itself.
+        // The raw bindings have all types except this one: see EVENT_VERBS. It is
+        // the only type with the prefix `ibv_ev`.
         .blocklist_type("_?ibv_([a-df-z]|e[a-uw-z]).*|ib_uverbs_.*");
     generate(verbs, &out, "verbs_inline", Some(&mut shims));
 
@@ -351,9 +354,9 @@ fn main() {
         .allowlist_function(any_of(&MLX5DV_FUNCTIONS))
         .allowlist_type(any_of(&MLX5DV_TYPES))
         .allowlist_var(any_of(&MLX5DV_CONSTANTS))
-        // `ibv_tmh`, a part of the CQE, is not in the raw bindings.
+        // The raw bindings lack `ibv_tmh`, a part of the CQE.
         .blocklist_type("_?ibv_([a-su-z]|t[a-ln-z]|tm_).*|verbs_.*")
-        // Packed and aligned at once, which Rust cannot say: wqe.rs has it.
+        // Packed and aligned at once, which Rust cannot express: wqe.rs defines it.
         .blocklist_type("mlx5_wqe_ctrl_seg");
     generate(mlx5dv, &out, "mlx5dv", Some(&mut shims));
 
@@ -361,12 +364,12 @@ fn main() {
     shims.file("c/layout.c").compile("dv_shims");
 }
 
-/// Returns the pattern that fits these names and no other.
+/// Returns the pattern that matches exactly these names.
 fn any_of(names: &[&str]) -> String {
     names.join("|")
 }
 
-/// The settings that both headers share. Layout assertions are generated as
+/// Returns the settings that all headers share. Layout assertions are generated as
 /// constants, so that a wrong layout does not compile.
 fn header(name: &str, include: &[PathBuf]) -> bindgen::Builder {
     let folders = include

@@ -1,7 +1,7 @@
 //! Asynchronous events.
 //!
-//! The type of an event is a number here: a newer libibverbs may report an event
-//! that the header did not know, which a Rust `enum` could not hold.
+//! The type of an event is an integer here: a newer libibverbs may report events
+//! that the header does not know, which a Rust `enum` cannot hold.
 
 pub use crate::inline::{
     IBV_EVENT_CLIENT_REREGISTER, IBV_EVENT_COMM_EST, IBV_EVENT_CQ_ERR, IBV_EVENT_DEVICE_FATAL,
@@ -17,9 +17,9 @@ use crate::verbs::{ibv_cq, ibv_qp, ibv_srq, ibv_wq};
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct ibv_async_event {
-    /// What it happened to; the type tells which member holds.
+    /// The object of the event; the type determines which member is valid.
     pub element: ibv_async_event_element,
-    /// One of `IBV_EVENT_*`, or a number this header does not know.
+    /// One of `IBV_EVENT_*`, or a number that this header does not know.
     pub event_type: ibv_event_type,
 }
 

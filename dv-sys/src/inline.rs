@@ -15,8 +15,8 @@ pub use generated::*;
     reason = "generated from C"
 )]
 mod generated {
-    // Private: nothing of it leaves by this glob, and what is generated
-    // here takes precedence over it.
+    // Not re-exported by this glob import; the generated items take precedence over
+    // it.
     use crate::event::ibv_async_event;
     use crate::raw::*;
 

@@ -1,8 +1,8 @@
-//! The layout test: every struct that the engine relies on has the size and
-//! the offsets here that the C compiler gives it (`c/layout.c`).
+//! The layout test: every struct that the engine relies on has the same size and
+//! offsets here as in C (`c/layout.c`).
 //!
-//! bindgen asserts the layouts of what it generates, but not of what `raw.rs`
-//! and `wqe.rs` write by hand.
+//! bindgen asserts the layouts of the types that it generates, but not of the types
+//! in `raw.rs` and `wqe.rs`, which are written by hand.
 
 use crate::{event, mlx5dv, rdmacm, verbs};
 use core::ffi::{CStr, c_char};
@@ -16,7 +16,8 @@ struct Layout {
 }
 
 unsafe extern "C" {
-    // Both are constants of c/layout.c. The array's length is the second.
+    // Both are constants of c/layout.c; `dv_layout_count` is the length of the
+    // array.
     static dv_layouts: [Layout; 0];
     static dv_layout_count: usize;
 }
@@ -73,8 +74,8 @@ fn every_struct_has_the_layout_that_c_gives_it() {
     assert!(c.is_empty(), "not compared: {:?}", c.keys());
 }
 
-/// The layouts of types of `verbs.h` and `rdma_cma.h`, in the modules that
-/// `verbs` and `rdmacm` are where the macro is used.
+/// The layouts of types of `verbs.h` and `rdma_cma.h`, in the modules that `verbs`
+/// and `rdmacm` name where the macro is used.
 macro_rules! verbs_layouts {
     () => {
         layouts! {
@@ -525,7 +526,8 @@ fn layouts_here() -> impl Iterator<Item = (&'static str, usize)> {
     })
 }
 
-/// The same structs in the crate rdma-sys: a second reading of the headers.
+/// The same structs in the crate rdma-sys, an independent translation of the
+/// headers.
 #[cfg(feature = "rdma-sys")]
 #[test]
 fn every_struct_has_the_layout_that_rdma_sys_gives_it() {

@@ -1,22 +1,22 @@
-//! Raw bindings to libibverbs, libmlx5 and librdmacm; no opinions.
+//! Raw bindings to libibverbs, libmlx5 and librdmacm.
 //!
-//! * [`verbs`]: types and exported functions of libibverbs, by name.
-//! * [`inline`]: the functions that `verbs.h` defines inline, compiled from
-//!   the installed header.
-//! * [`event`]: asynchronous events, with the event type as a plain number.
-//! * [`mlx5dv`]: `mlx5dv.h` over the types of [`verbs`], its inline functions
-//!   included.
-//! * [`rdmacm`]: types and exported functions of librdmacm.
+//! - [`verbs`]: types and exported functions of libibverbs, listed by name.
+//! - [`inline`]: the functions that `verbs.h` defines inline, compiled from the
+//!   installed header.
+//! - [`event`]: asynchronous events, with the event type as an integer.
+//! - [`mlx5dv`]: `mlx5dv.h` with the types of [`verbs`], including its inline
+//!   functions.
+//! - [`rdmacm`]: types and exported functions of librdmacm.
 //!
-//! bindgen generates all of it from the installed headers (`build.rs` lists
-//! each item by its name), except the structs with unnamed unions in `raw.rs`.
-//! The layout test compares these with C.
+//! bindgen generates the bindings from the installed headers (`build.rs` lists each
+//! item by name), except the structs with unnamed unions in `raw.rs`. The layout
+//! test compares these with C.
 //!
-//! Functions keep their C names, errors and thread rules: see the manual
-//! pages of the three libraries. All of them are `unsafe`: pointers must be
-//! what C asks for.
+//! Functions have their C names, errors and thread rules: see the manual pages of
+//! the three libraries. All of them are `unsafe`: pointers must be valid as the C
+//! function requires.
 
-#![allow(missing_docs, reason = "C names; their documentation is C's")]
+#![allow(missing_docs, reason = "C names, documented in the C manual pages")]
 #![allow(non_camel_case_types, reason = "C names")]
 
 pub mod event;

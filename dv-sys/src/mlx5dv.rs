@@ -1,6 +1,5 @@
-//! `infiniband/mlx5dv.h`: where libmlx5 keeps the rings of its objects, the
-//! formats of what lies there, and the header's own encoders (through C
-//! shims).
+//! `infiniband/mlx5dv.h`: the location of the rings of libmlx5's objects, the
+//! formats of WQEs and CQEs, and the header's own encoders (through C shims).
 
 pub use crate::wqe::mlx5_wqe_ctrl_seg;
 pub use generated::*;
@@ -16,8 +15,8 @@ pub use generated::*;
     reason = "generated from C"
 )]
 mod generated {
-    // Private: nothing of it leaves by this glob, and what is generated
-    // here takes precedence over it.
+    // Not re-exported by this glob import; the generated items take precedence over
+    // it.
     use super::mlx5_wqe_ctrl_seg;
     use crate::raw::*;
 

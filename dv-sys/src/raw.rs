@@ -1,9 +1,9 @@
 //! Types and exported functions of `infiniband/verbs.h` and `rdma/rdma_cma.h`.
-//! Private: [`crate::verbs`] and [`crate::rdmacm`] name what leaves the crate.
+//! Private: [`crate::verbs`] and [`crate::rdmacm`] list what is exported.
 //!
-//! bindgen generates them from the installed headers, except the types below.
-//! These contain unnamed unions, to which bindgen would give numbered names;
-//! here they have names of their own. `layout.rs` compares their layouts with C.
+//! bindgen generates them from the installed headers, except the types below. These
+//! contain unnamed unions, to which bindgen would give numbered names; here the
+//! unions have names of their own. `layout.rs` compares their layouts with C.
 
 pub use generated::*;
 

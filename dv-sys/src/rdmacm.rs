@@ -1,8 +1,8 @@
-//! librdmacm: connections made by the kernel's connection manager.
+//! librdmacm: connections through the kernel's connection manager.
 //!
-//! Types and exported functions of `rdma/rdma_cma.h`.
-//! Functions return 0, or -1 with the error in `errno`. `rdma_cm_id` and what
-//! an event points to belong to the library.
+//! Types and exported functions of `rdma/rdma_cma.h`. Functions return 0, or -1
+//! with the error in `errno`. The library owns every `rdma_cm_id` and the data that
+//! an event points to.
 
 pub use crate::raw::{
     addr_union_t, dst_addr_union_t, param_t, rdma_addr, rdma_cm_event, rdma_cm_event_type,
@@ -17,15 +17,15 @@ pub use crate::raw::{
     rdma_notify, rdma_reject, rdma_resolve_addr, rdma_resolve_route, rdma_set_option,
 };
 
-/// What [`rdma_notify`] takes: as an `enum`, since nobody but us makes it. Of
-/// events that are read the type is a number: see [`crate::event`].
+/// The argument of [`rdma_notify`]: an `enum`, since only this program creates its
+/// values. The type of an event that is read is an integer: see [`crate::event`].
 pub use crate::raw::ibv_event_type;
 
-// Of the header's unnamed enums; the layout test compares them.
+// Constants of the header's unnamed enums; the layout test compares them.
 
-/// Level of the options of an id.
+/// The level of the options of an id.
 pub const RDMA_OPTION_ID: core::ffi::c_int = 0;
-/// Option, `int`: an IPv6 address is not also one of IPv4.
+/// Option, `int`: an IPv6 address does not serve IPv4 addresses too.
 pub const RDMA_OPTION_ID_AFONLY: core::ffi::c_int = 2;
-/// Option, `uint8_t`: how long the queue pair waits for an acknowledgement.
+/// Option, `uint8_t`: the ACK timeout of the queue pair.
 pub const RDMA_OPTION_ID_ACK_TIMEOUT: core::ffi::c_int = 3;

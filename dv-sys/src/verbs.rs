@@ -1,8 +1,8 @@
 //! Types, constants and exported functions of libibverbs, generated from the
 //! installed header.
 //!
-//! `ibv_query_port` and `ibv_reg_mr` are missing on purpose: in C these are
-//! macros, see [`crate::inline`].
+//! `ibv_query_port` and `ibv_reg_mr` are not here, because they are macros in C:
+//! see [`crate::inline`].
 
 pub use crate::raw::{
     ibv_ah, ibv_ah_attr, ibv_comp_channel, ibv_context, ibv_cq, ibv_cq_ex, ibv_cq_init_attr_ex,

@@ -1,7 +1,7 @@
 //! Inline verbs are C functions, compiled from the installed header.
 
-/// Implemented for C functions only; a port in Rust has the Rust ABI and
-/// does not compile here.
+/// Implemented for C functions only: a port of a function to Rust has the Rust ABI
+/// and does not compile here.
 trait CFunction {}
 
 macro_rules! c_functions {
@@ -64,8 +64,8 @@ fn inline_verbs_are_the_shims_of_c() {
 
 #[test]
 fn a_remote_key_is_incremented_without_overflow() {
-    // Only the lowest byte of a key counts, and it wraps.
-    // SAFETY: it computes on its argument only.
+    // Only the lowest byte of a key is incremented, and it wraps.
+    // SAFETY: the function uses its argument only.
     let next = unsafe { dv_sys::inline::ibv_inc_rkey(0x1234_56ff) };
     assert_eq!(next, 0x1234_5600);
 }

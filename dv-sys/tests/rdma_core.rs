@@ -1,5 +1,5 @@
-//! What the build says of an rdma-core that it cannot use: one line, with the
-//! remedy. The modules of pkg-config are made up for each case.
+//! The build's messages about an rdma-core that it cannot use: one line, with the
+//! remedy. Each case has its own fake pkg-config modules.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -8,15 +8,15 @@ use std::process::Command;
 #[path = "../../build/rdma_core.rs"]
 mod rdma_core;
 
-/// The probe itself. The tests run it in a process with other modules, because
-/// it prints directives and ends the process.
+/// The probe itself. The tests run it in a process with other modules, because it
+/// prints build directives and exits.
 #[test]
 #[ignore = "the other tests run it"]
 fn probe() {
     let _ = rdma_core::probe();
 }
 
-/// A prefix with made-up modules, headers and libraries.
+/// A prefix with fake modules, headers and libraries.
 struct Prefix(PathBuf);
 
 impl Prefix {
@@ -53,7 +53,7 @@ impl Prefix {
             .module("librdmacm", rdmacm)
     }
 
-    /// Returns the probe's error, or the include folders' absence of one.
+    /// Returns the probe's error, if it reported one.
     fn probe(&self) -> Option<String> {
         probe_in(&self.0)
     }
@@ -92,17 +92,17 @@ fn assert_says(error: Option<String>, parts: &[&str]) {
 }
 
 #[test]
-fn a_current_rdma_core_is_taken() {
+fn a_current_rdma_core_is_accepted() {
     let prefix = Prefix::new("current");
     prefix.modules("1.17.64.0", "1.27.64.0", "1.4.64.0");
     assert_eq!(prefix.probe(), None);
-    // As OFED writes its versions.
+    // The version scheme of OFED.
     prefix.modules("1.14.2404mlnx51.0", "1.24.2404mlnx51.0", "1.3.2404mlnx51.0");
     assert_eq!(prefix.probe(), None);
 }
 
 #[test]
-fn a_missing_rdma_core_is_named_with_the_packages() {
+fn a_missing_rdma_core_is_reported_with_its_packages() {
     assert_says(
         probe_in(Path::new("/nonexistent")),
         &["libibverbs 1.14.44 or newer", "was not found"],
@@ -110,7 +110,7 @@ fn a_missing_rdma_core_is_named_with_the_packages() {
 }
 
 #[test]
-fn an_old_rdma_core_is_named_with_its_version() {
+fn an_old_rdma_core_is_reported_with_its_version() {
     let prefix = Prefix::new("old");
     prefix.modules("1.12.34.0", "1.19.34.0", "1.3.34.0");
     assert_says(
@@ -124,7 +124,7 @@ fn an_old_rdma_core_is_named_with_its_version() {
 }
 
 #[test]
-fn headers_without_libraries_are_told_apart() {
+fn missing_libraries_are_reported() {
     let prefix = Prefix::new("headers");
     prefix.modules("1.14.44.0", "1.24.44.0", "1.3.44.0");
     fs::remove_file(prefix.0.join("lib/libmlx5.so")).expect("the library");
