@@ -52,7 +52,7 @@ fn bench(count: u16, stride: u32, start: u32) -> Bench {
 
 impl Bench {
     fn post_list(&mut self, requests: &[RecvRequest<'_>]) -> Result<(), ListError> {
-        // SAFETY: nobody writes to the segments of these tests.
+        // SAFETY: the segments of these tests are written by no device.
         unsafe { self.producer.post_list(requests) }
     }
 
