@@ -79,7 +79,7 @@ impl Endpoint {
     }
 
     /// Posts a request as [`Self::post_send`] does. The `imm` field of its
-    /// completion carries `note`: 32 bits for the polling thread besides `wr_id`.
+    /// completion carries `wr_data`: 32 bits for the polling thread besides `wr_id`.
     ///
     /// # Errors
     /// As for [`Self::post_send`].
@@ -87,13 +87,13 @@ impl Endpoint {
     /// # Safety
     /// As for [`Self::post_send`].
     #[inline]
-    pub unsafe fn post_send_noted(
+    pub unsafe fn post_send_with_data(
         &mut self,
         request: &SendRequest<'_>,
-        note: u32,
+        wr_data: u32,
     ) -> Result<(), PostError> {
         // SAFETY: passed on to the caller.
-        unsafe { self.path.post_send_noted(request, note) }
+        unsafe { self.path.post_send_with_data(request, wr_data) }
     }
 
     /// Posts a bind or an unbind of a memory window. Returns the window's new rkey.
@@ -114,7 +114,7 @@ impl Endpoint {
         &mut self,
         window: &mut MemoryWindow,
         request: &BindRequest<'_>,
-        note: u32,
+        wr_data: u32,
     ) -> Result<u32, PostError> {
         if !window.is_of(self.handle.verbs().domain()) {
             return Err(PostError::OtherDomain);
@@ -133,7 +133,7 @@ impl Endpoint {
             ..*request
         };
         // SAFETY: passed on to the caller.
-        let key = unsafe { self.path.post_bind(window, &request, note) }?;
+        let key = unsafe { self.path.post_bind(window, &request, wr_data) }?;
         window.bound(key, request.target.map(|target| target.region));
         Ok(key)
     }

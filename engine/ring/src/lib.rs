@@ -54,7 +54,7 @@
 //!    goes on at its start.
 //! 3. **Commit.** The control segment is written last, and beside the ring what the
 //!    completion needs: the request's *cookie* (64 bits of the caller; verbs call them
-//!    `wr_id`), its *note* (32 more), and the count of requests so far.
+//!    `wr_id`), its *wr_data* (32 more), and the count of requests so far.
 //! 4. **Doorbell record.** After [`before_record`](mmio::barrier::before_record) the
 //!    count of WQEBBs is stored in the record. From then on the WQE is the device's.
 //! 5. **Register.** After [`before_register`](mmio::barrier::before_register) the first

@@ -212,20 +212,20 @@ impl SendProducer {
         }
     }
 
-    /// Posts one request and rings. Its note is 0.
+    /// Posts one request and rings. Its `wr_data` is 0.
     ///
     /// # Errors
     /// [`PostError`]; nothing is posted then.
     ///
     /// # Safety
-    /// As for [`Self::post_noted`].
+    /// As for [`Self::post_with_data`].
     #[inline(always)]
     pub unsafe fn post(&mut self, request: &SendRequest<'_>) -> Result<(), PostError> {
         // SAFETY: passed on to the caller.
-        unsafe { self.post_noted(request, 0) }
+        unsafe { self.post_with_data(request, 0) }
     }
 
-    /// Posts one request and rings. Its completion carries `note`.
+    /// Posts one request and rings. Its completion carries `wr_data`.
     ///
     /// # Errors
     /// [`PostError`]; nothing is posted then.
@@ -235,37 +235,41 @@ impl SendProducer {
     /// request is inline; otherwise it is left alone (for a read: writable and
     /// unused) until the request completes.
     #[inline(always)]
-    pub unsafe fn post_noted(
+    pub unsafe fn post_with_data(
         &mut self,
         request: &SendRequest<'_>,
-        note: u32,
+        wr_data: u32,
     ) -> Result<(), PostError> {
         // SAFETY: passed on to the caller.
-        if !unsafe { self.try_post(request, note) } {
+        if !unsafe { self.try_post(request, wr_data) } {
             // SAFETY: passed on to the caller.
-            unsafe { self.post_any(&request.rebuilt(), note) }?;
+            unsafe { self.post_any(&request.rebuilt(), wr_data) }?;
         }
         Ok(())
     }
 
-    /// [`Self::post_noted`] for every request.
+    /// [`Self::post_with_data`] for every request.
     #[inline(never)]
-    unsafe fn post_any(&mut self, request: &SendRequest<'_>, note: u32) -> Result<(), PostError> {
+    unsafe fn post_any(
+        &mut self,
+        request: &SendRequest<'_>,
+        wr_data: u32,
+    ) -> Result<(), PostError> {
         // SAFETY: passed on to the caller.
-        let written = unsafe { self.write(request, note) }?;
+        let written = unsafe { self.write(request, wr_data) }?;
         self.ring_single(written);
         Ok(())
     }
 
-    /// [`Self::post_noted`] as far as it goes without a call out of line. Returns
+    /// [`Self::post_with_data`] as far as it goes without a call out of line. Returns
     /// whether the request is posted.
     ///
     /// # Safety
-    /// As for [`Self::post_noted`].
+    /// As for [`Self::post_with_data`].
     #[inline(always)]
-    pub unsafe fn try_post(&mut self, request: &SendRequest<'_>, note: u32) -> bool {
+    pub unsafe fn try_post(&mut self, request: &SendRequest<'_>, wr_data: u32) -> bool {
         // SAFETY: passed on to the caller.
-        match unsafe { self.try_write(request, note) } {
+        match unsafe { self.try_write(request, wr_data) } {
             Some(written) => {
                 self.ring_single(written);
                 true
@@ -355,7 +359,7 @@ impl SendProducer {
     /// Writes the control segment of a WQE whose body is there, `units` long
     /// with it: from here on it is posted, but for the doorbell.
     #[inline(always)]
-    fn finish(&mut self, place: Place, cookie: u64, note: u32, control: Control) -> Written {
+    fn finish(&mut self, place: Place, cookie: u64, wr_data: u32, control: Control) -> Written {
         let Control {
             opcode,
             units,
@@ -369,7 +373,7 @@ impl SendProducer {
         // entries, and the consumer that owns them outlives this half.
         let entry = unsafe { self.entries.add(place.index).as_ref() };
         entry.cookie.store(cookie, Ordering::Relaxed);
-        entry.note.store(note, Ordering::Relaxed);
+        entry.wr_data.store(wr_data, Ordering::Relaxed);
         entry.posted.store(self.credits.take(1), Ordering::Relaxed);
         self.producer = place.counter.wrapping_add(wqebbs(units) as u16);
         Written {

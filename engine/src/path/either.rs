@@ -57,22 +57,22 @@ impl QueuePair {
     #[inline(always)]
     pub(crate) unsafe fn post_send(&mut self, request: &SendRequest<'_>) -> Result<(), PostError> {
         // SAFETY: passed on to the caller.
-        unsafe { self.post_send_noted(request, 0) }
+        unsafe { self.post_send_with_data(request, 0) }
     }
 
     /// # Safety
     /// As for both paths' method.
     #[inline(always)]
-    pub(crate) unsafe fn post_send_noted(
+    pub(crate) unsafe fn post_send_with_data(
         &mut self,
         request: &SendRequest<'_>,
-        note: u32,
+        wr_data: u32,
     ) -> Result<(), PostError> {
         // SAFETY: passed on to the caller.
         unsafe {
             match self {
-                Self::Direct(path) => path.post_send_noted(request, note)?,
-                Self::Verbs(path) => path.post_send_noted(&request.rebuilt(), note)?,
+                Self::Direct(path) => path.post_send_with_data(request, wr_data)?,
+                Self::Verbs(path) => path.post_send_with_data(&request.rebuilt(), wr_data)?,
             }
         }
         Ok(())
@@ -98,7 +98,7 @@ impl QueuePair {
         &mut self,
         window: &MemoryWindow,
         request: &BindRequest<'_>,
-        note: u32,
+        wr_data: u32,
     ) -> Result<u32, PostError> {
         match self {
             Self::Direct(path) => {
@@ -109,11 +109,11 @@ impl QueuePair {
                 };
                 // SAFETY: the window and its key are those of `window`, the memory
                 // is that of a region, and the rest is required of the caller.
-                unsafe { path.post_change(request.cookie, &change, request.flags, note) }?;
+                unsafe { path.post_change(request.cookie, &change, request.flags, wr_data) }?;
                 Ok(change.key)
             }
             // SAFETY: passed on to the caller.
-            Self::Verbs(path) => unsafe { path.post_bind(window, request, note) },
+            Self::Verbs(path) => unsafe { path.post_bind(window, request, wr_data) },
         }
     }
 

@@ -30,11 +30,15 @@ pub trait FastPath: Sealed {
     /// As for [`Endpoint::post_recv`]; and the endpoint is on this path.
     unsafe fn try_post_recv(endpoint: &mut Endpoint, request: &RecvRequest<'_>) -> bool;
 
-    /// Posts as [`Endpoint::post_send_noted`] does. Returns whether it is posted.
+    /// Posts as [`Endpoint::post_send_with_data`] does. Returns whether it is posted.
     ///
     /// # Safety
-    /// As for [`Endpoint::post_send_noted`]; and the endpoint is on this path.
-    unsafe fn try_post_send(endpoint: &mut Endpoint, request: &SendRequest<'_>, note: u32) -> bool;
+    /// As for [`Endpoint::post_send_with_data`]; and the endpoint is on this path.
+    unsafe fn try_post_send(
+        endpoint: &mut Endpoint,
+        request: &SendRequest<'_>,
+        wr_data: u32,
+    ) -> bool;
 
     /// Returns whether a shared receive queue is on this path. Its path never
     /// changes.
@@ -84,12 +88,12 @@ macro_rules! fast_path {
             unsafe fn try_post_send(
                 endpoint: &mut Endpoint,
                 request: &SendRequest<'_>,
-                note: u32,
+                wr_data: u32,
             ) -> bool {
                 // SAFETY: passed on to the caller.
                 unsafe {
                     match endpoint.path_mut() {
-                        QueuePair::$path(queue_pair) => queue_pair.try_post_send(request, note),
+                        QueuePair::$path(queue_pair) => queue_pair.try_post_send(request, wr_data),
                         _ => unreachable_unchecked(),
                     }
                 }

@@ -208,7 +208,7 @@ impl Ep {
                 return no_zone();
             };
             // SAFETY: passed on to the caller.
-            let Err(error) = (unsafe { qp.post_send_noted(&request, encoded.note) }) else {
+            let Err(error) = (unsafe { qp.post_send_with_data(&request, encoded.note) }) else {
                 poster.unsignalled = encoded.unsignalled;
                 return DatReturn::SUCCESS;
             };

@@ -21,16 +21,16 @@ impl SendProducer {
     /// [`PostError`]; nothing is posted then.
     ///
     /// # Safety
-    /// As for [`Self::post_noted`].
+    /// As for [`Self::post_with_data`].
     #[inline(never)]
     pub(super) unsafe fn write(
         &mut self,
         request: &SendRequest<'_>,
-        note: u32,
+        wr_data: u32,
     ) -> Result<Written, PostError> {
         let fence = self.admit()?;
         // SAFETY: passed on to the caller.
-        let written = unsafe { self.write_admitted(request, note, fence) };
+        let written = unsafe { self.write_admitted(request, wr_data, fence) };
         if written.is_err() && !fence.is_empty() {
             self.fence_next(fence);
         }
@@ -41,14 +41,14 @@ impl SendProducer {
     unsafe fn write_admitted(
         &mut self,
         request: &SendRequest<'_>,
-        note: u32,
+        wr_data: u32,
         fence: CtrlFlags,
     ) -> Result<Written, PostError> {
         if request.segments.len() > self.max_segments as usize {
             return Err(PostError::TooManySegments);
         }
         let Some((operation, remote)) = Operation::of(request.op) else {
-            return Ok(self.write_marker(request, note, fence));
+            return Ok(self.write_marker(request, wr_data, fence));
         };
         // SAFETY: passed on to the caller.
         unsafe {
@@ -57,20 +57,25 @@ impl SendProducer {
                 operation,
                 remote,
                 &Any(request.segments),
-                note,
+                wr_data,
                 fence,
             )
         }
     }
 
     /// Writes a NOP, signalled: a control segment and nothing else.
-    fn write_marker(&mut self, request: &SendRequest<'_>, note: u32, fence: CtrlFlags) -> Written {
+    fn write_marker(
+        &mut self,
+        request: &SendRequest<'_>,
+        wr_data: u32,
+        fence: CtrlFlags,
+    ) -> Written {
         let asked = request.flags & SendFlags::FENCE | SendFlags::SIGNALED;
         let flags = with_fence(asked, fence);
         self.finish(
             self.place(),
             request.cookie,
-            note,
+            wr_data,
             Control {
                 opcode: WqeOpcode::Nop,
                 units: 1,

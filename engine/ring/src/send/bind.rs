@@ -14,7 +14,7 @@ use crate::wire::{CtrlFlags, UNIT, WindowChange, WqeOpcode};
 
 impl SendProducer {
     /// Posts the change of a window and rings. Of the flags only `SIGNALED`
-    /// and `FENCE` mean something. Its completion carries `note`.
+    /// and `FENCE` mean something. Its completion carries `wr_data`.
     ///
     /// # Errors
     /// [`PostError`]; nothing is posted then.
@@ -29,14 +29,14 @@ impl SendProducer {
         cookie: u64,
         change: &WindowChange,
         flags: SendFlags,
-        note: u32,
+        wr_data: u32,
     ) -> Result<(), PostError> {
         if !self.windows {
             return Err(PostError::NoWindows);
         }
         let fence = self.admit()?;
         let flags = flags & (SendFlags::SIGNALED | SendFlags::FENCE);
-        let written = self.write_change(cookie, change, with_fence(flags, fence), note);
+        let written = self.write_change(cookie, change, with_fence(flags, fence), wr_data);
         self.ring_single(written);
         Ok(())
     }
@@ -53,7 +53,7 @@ impl SendProducer {
         cookie: u64,
         change: &WindowChange,
         flags: CtrlFlags,
-        note: u32,
+        wr_data: u32,
     ) -> Written {
         let place = self.place();
         let units = change.units();
@@ -75,7 +75,7 @@ impl SendProducer {
             flags,
             imm: change.before,
         };
-        let written = self.finish(place, cookie, note, control);
+        let written = self.finish(place, cookie, wr_data, control);
         self.fence_next(CtrlFlags::SMALL_FENCE);
         written
     }

@@ -15,8 +15,8 @@ pub(super) struct Entry {
     pub(super) cookie: AtomicU64,
     /// Requests posted up to and including this one.
     pub(super) posted: AtomicU32,
-    /// What the poster noted of it.
-    pub(super) note: AtomicU32,
+    /// The 32 bits that the request was posted with.
+    pub(super) wr_data: AtomicU32,
 }
 
 /// A request that is done.
@@ -24,8 +24,8 @@ pub(super) struct Entry {
 pub struct Retired {
     /// The request's cookie.
     pub cookie: u64,
-    /// The note that the request was posted with.
-    pub note: u32,
+    /// The `wr_data` that the request was posted with.
+    pub wr_data: u32,
 }
 
 /// The requests of a ring, by where their WQEs start.
@@ -56,10 +56,10 @@ impl Request<'_> {
         self.0.cookie.load(Ordering::Relaxed)
     }
 
-    /// Returns the note that the request was posted with.
+    /// Returns the `wr_data` that the request was posted with.
     #[inline(always)]
-    pub fn note(self) -> u32 {
-        self.0.note.load(Ordering::Relaxed)
+    pub fn wr_data(self) -> u32 {
+        self.0.wr_data.load(Ordering::Relaxed)
     }
 }
 
@@ -169,7 +169,7 @@ impl SendConsumer {
         let request = self.requests().at(counter);
         let done = Retired {
             cookie: request.cookie(),
-            note: request.note(),
+            wr_data: request.wr_data(),
         };
         // SAFETY: passed on to the caller.
         unsafe { self.retire_up_to(request) };

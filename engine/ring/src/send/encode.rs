@@ -84,7 +84,7 @@ impl SendProducer {
     /// The payload's; nothing is posted then.
     ///
     /// # Safety
-    /// As for [`Self::post_noted`].
+    /// As for [`Self::post_with_data`].
     #[inline(always)]
     pub(super) unsafe fn encode<P: Payload>(
         &mut self,
@@ -92,7 +92,7 @@ impl SendProducer {
         operation: Operation,
         remote: Option<Remote>,
         payload: &P,
-        note: u32,
+        wr_data: u32,
         fence: CtrlFlags,
     ) -> Result<Written, P::Refused> {
         let Operation { opcode, imm } = operation;
@@ -121,7 +121,7 @@ impl SendProducer {
             flags: with_fence(request.flags, fence),
             imm,
         };
-        Ok(self.finish(place, request.cookie, note, control))
+        Ok(self.finish(place, request.cookie, wr_data, control))
     }
 }
 

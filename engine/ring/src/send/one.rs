@@ -26,12 +26,12 @@ impl SendProducer {
     /// nothing posted, if it is another one or takes a closer look.
     ///
     /// # Safety
-    /// As for [`Self::post_noted`].
+    /// As for [`Self::post_with_data`].
     #[inline(always)]
     pub(super) unsafe fn try_write(
         &mut self,
         request: &SendRequest<'_>,
-        note: u32,
+        wr_data: u32,
     ) -> Option<Written> {
         let [segment] = request.segments else {
             return None;
@@ -41,14 +41,14 @@ impl SendProducer {
         // SAFETY: passed on to the caller.
         unsafe {
             match remote {
-                None => self.try_encode(request, operation, None, One(segment), note),
-                Some(_) => self.try_encode(request, operation, remote, One(segment), note),
+                None => self.try_encode(request, operation, None, One(segment), wr_data),
+                Some(_) => self.try_encode(request, operation, remote, One(segment), wr_data),
             }
         }
     }
 
     /// # Safety
-    /// As for [`Self::post_noted`].
+    /// As for [`Self::post_with_data`].
     #[inline(always)]
     unsafe fn try_encode(
         &mut self,
@@ -56,14 +56,14 @@ impl SendProducer {
         operation: Operation,
         remote: Option<Remote>,
         one: One<'_>,
-        note: u32,
+        wr_data: u32,
     ) -> Option<Written> {
         if !self.has_room() {
             return None;
         }
         let fence = CtrlFlags::empty();
         // SAFETY: passed on to the caller; there is room.
-        unsafe { self.encode(request, operation, remote, &one, note, fence) }.ok()
+        unsafe { self.encode(request, operation, remote, &one, wr_data, fence) }.ok()
     }
 }
 

@@ -202,12 +202,12 @@ fn a_limit_is_exact_and_may_be_raised_later() {
 fn a_note_comes_back_with_the_request() {
     let mut bench = bench(4, 2, 0, false, 0);
     // SAFETY: a request without segments.
-    unsafe { bench.producer.post_noted(&send(5, &[]), 0xdead_beef) }.unwrap();
+    unsafe { bench.producer.post_with_data(&send(5, &[]), 0xdead_beef) }.unwrap();
     bench.post(&send(6, &[])).unwrap();
     let first = bench.retire(0);
-    assert_eq!((first.cookie, first.note), (5, 0xdead_beef));
+    assert_eq!((first.cookie, first.wr_data), (5, 0xdead_beef));
     let second = bench.retire(1);
-    assert_eq!((second.cookie, second.note), (6, 0));
+    assert_eq!((second.cookie, second.wr_data), (6, 0));
 }
 
 #[test]

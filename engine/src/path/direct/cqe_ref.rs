@@ -111,8 +111,8 @@ impl<'a> CqeRef<'a> {
             CqeKind::Request => {
                 let op = self.request_op()?;
                 let byte_len = decode::read_length(self.slot, op);
-                let (cookie, note) = self.consume_request()?;
-                let retired = Retired { cookie, note };
+                let (cookie, wr_data) = self.consume_request()?;
+                let retired = Retired { cookie, wr_data };
                 Some(decode::request(record, qpn, op, retired, byte_len))
             }
             CqeKind::Other => None,
@@ -145,9 +145,9 @@ impl<'a> CqeRef<'a> {
         };
         // SAFETY: the completion names the request, and all completions of its ring
         // are in this queue.
-        let Retired { cookie, note } = unsafe { record.sends.retire(self.slot.wqe_counter()) };
+        let Retired { cookie, wr_data } = unsafe { record.sends.retire(self.slot.wqe_counter()) };
         self.give_back();
-        Some((cookie, note))
+        Some((cookie, wr_data))
     }
 
     /// Gives the CQE back to the device.

@@ -53,14 +53,14 @@ pub(super) fn request(
     record: &Record,
     qpn: u32,
     op: CompletionOp,
-    Retired { cookie, note }: Retired,
+    Retired { cookie, wr_data }: Retired,
     byte_len: u32,
 ) -> Completion {
     Completion {
         cookie,
         context: record.context,
         byte_len,
-        imm: note,
+        imm: wr_data,
         qpn,
         status: Status::Success,
         op,

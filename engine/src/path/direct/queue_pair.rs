@@ -204,15 +204,15 @@ impl QueuePair {
         unsafe { self.receives.try_post(request) }
     }
 
-    /// Posts as [`Self::post_send_noted`] does, on the fast path only. Returns
+    /// Posts as [`Self::post_send_with_data`] does, on the fast path only. Returns
     /// `false`, with nothing posted, where an outlined call would be needed.
     ///
     /// # Safety
-    /// As for [`Self::post_send_noted`].
+    /// As for [`Self::post_send_with_data`].
     #[inline(always)]
-    pub unsafe fn try_post_send(&mut self, request: &SendRequest<'_>, note: u32) -> bool {
+    pub unsafe fn try_post_send(&mut self, request: &SendRequest<'_>, wr_data: u32) -> bool {
         // SAFETY: passed on to the caller.
-        unsafe { self.sends.try_post(request, note) }
+        unsafe { self.sends.try_post(request, wr_data) }
     }
 
     /// Posts several receives with one doorbell.
@@ -245,7 +245,7 @@ impl QueuePair {
         unsafe { self.sends.post(request) }
     }
 
-    /// Posts one request, whose completion carries `note`.
+    /// Posts one request, whose completion carries `wr_data`.
     ///
     /// # Errors
     /// As for [`Self::post_send_list`] with one request.
@@ -253,13 +253,13 @@ impl QueuePair {
     /// # Safety
     /// The memory of the segments is as for [`Self::post_send_list`].
     #[inline]
-    pub unsafe fn post_send_noted(
+    pub unsafe fn post_send_with_data(
         &mut self,
         request: &SendRequest<'_>,
-        note: u32,
+        wr_data: u32,
     ) -> Result<(), PostError> {
         // SAFETY: passed on to the caller.
-        unsafe { self.sends.post_noted(request, note) }
+        unsafe { self.sends.post_with_data(request, wr_data) }
     }
 
     /// Posts a change of a memory window: a bind or an unbind.
@@ -274,10 +274,10 @@ impl QueuePair {
         cookie: u64,
         change: &WindowChange,
         flags: SendFlags,
-        note: u32,
+        wr_data: u32,
     ) -> Result<(), PostError> {
         // SAFETY: passed on to the caller.
-        unsafe { self.sends.post_change(cookie, change, flags, note) }
+        unsafe { self.sends.post_change(cookie, change, flags, wr_data) }
     }
 
     /// Posts several requests with one doorbell.

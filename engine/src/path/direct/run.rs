@@ -82,7 +82,10 @@ impl CqeRef<'_> {
     /// Consumes requests of one queue pair with the same operation.
     #[inline(always)]
     fn request_run(self, record: &Record, op: CompletionOp, out: &mut [Completion]) -> usize {
-        const UNKNOWN: Retired = Retired { cookie: 0, note: 0 };
+        const UNKNOWN: Retired = Retired {
+            cookie: 0,
+            wr_data: 0,
+        };
         let Self { whose, own_op, .. } = self;
         let entries = self.ring;
         let (mut next, wrap) = entries.snapshot();
@@ -97,7 +100,7 @@ impl CqeRef<'_> {
                 break;
             }
             let request = requests.at(slot.wqe_counter());
-            *place = pattern.completion(request.cookie(), context, 0, request.note());
+            *place = pattern.completion(request.cookie(), context, 0, request.wr_data());
             last = Some(request);
             // SAFETY: both values are of one snapshot.
             unsafe { next.advance(&wrap) };

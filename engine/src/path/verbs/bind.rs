@@ -31,7 +31,7 @@ impl<D: Device> QueuePair<D> {
         &mut self,
         window: &MemoryWindow,
         request: &BindRequest<'_>,
-        note: u32,
+        wr_data: u32,
     ) -> Result<u32, PostError> {
         if !self.windows {
             return Err(PostError::NoWindows);
@@ -41,12 +41,12 @@ impl<D: Device> QueuePair<D> {
         let end = self.sends.take(1);
         let sent = Sent {
             cookie: request.cookie,
-            note,
+            wr_data,
             op: CompletionOp::Bind,
             length: 0,
             signalled: request.flags.contains(SendFlags::SIGNALED),
         };
-        self.record.sends.note(slot, sent);
+        self.record.sends.record(slot, sent);
         self.record.sends.slots.set_posted(end);
         let tag = self.send_tags.tag(slot);
         // SAFETY: passed on to the caller.

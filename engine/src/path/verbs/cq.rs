@@ -348,7 +348,7 @@ impl<D: Device> State<D> {
         Some(Completion {
             cookie: sent.cookie,
             byte_len: if read { sent.length } else { 0 },
-            imm: sent.note,
+            imm: sent.wr_data,
             op: sent.op,
             ..common(work, record)
         })

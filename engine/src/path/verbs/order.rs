@@ -95,7 +95,7 @@ fn completed<D: Device>(work: &Work, record: &Record<D>, sent: Sent) -> Completi
     Completion {
         cookie: sent.cookie,
         byte_len: if read { sent.length } else { 0 },
-        imm: sent.note,
+        imm: sent.wr_data,
         op: sent.op,
         ..super::cq::common(work, record)
     }

@@ -63,10 +63,10 @@ impl<D: Device> QueuePair<D> {
     #[cfg(test)]
     pub unsafe fn post_send(&mut self, request: &SendRequest<'_>) -> Result<(), PostError> {
         // SAFETY: passed on to the caller.
-        unsafe { self.post_send_noted(request, 0) }
+        unsafe { self.post_send_with_data(request, 0) }
     }
 
-    /// Posts one request, whose completion carries `note`.
+    /// Posts one request, whose completion carries `wr_data`.
     ///
     /// # Errors
     /// [`PostError`]; nothing is posted then.
@@ -74,15 +74,15 @@ impl<D: Device> QueuePair<D> {
     /// # Safety
     /// As for [`Self::post_send_list`] with one request.
     #[inline(never)]
-    pub unsafe fn post_send_noted(
+    pub unsafe fn post_send_with_data(
         &mut self,
         request: &SendRequest<'_>,
-        note: u32,
+        wr_data: u32,
     ) -> Result<(), PostError> {
         // SAFETY: passed on to the caller.
         unsafe {
             let length = self.admit_send(request)?;
-            self.post_admitted_send(request, note, length)
+            self.post_admitted_send(request, wr_data, length)
         }
     }
 
@@ -128,7 +128,7 @@ impl<D: Device> QueuePair<D> {
         let record = &*self.record;
         let slot = self.receives.posted();
         let end = self.receives.take(1);
-        record.own.note(slot, request.cookie);
+        record.own.record(slot, request.cookie);
         record.own.slots.set_posted(end);
         if record.quirks.any() && record.is_failing() {
             self.flush_late(Side::Recv);
@@ -146,14 +146,14 @@ impl<D: Device> QueuePair<D> {
         Ok(())
     }
 
-    /// Posts as [`Self::post_send_noted`] does, compiled into the caller, where the
+    /// Posts as [`Self::post_send_with_data`] does, compiled into the caller, where the
     /// operation and the number of segments are constants. Returns whether the
     /// request is posted.
     ///
     /// # Safety
-    /// As for [`Self::post_send_noted`].
+    /// As for [`Self::post_send_with_data`].
     #[inline(always)]
-    pub unsafe fn try_post_send(&mut self, request: &SendRequest<'_>, note: u32) -> bool {
+    pub unsafe fn try_post_send(&mut self, request: &SendRequest<'_>, wr_data: u32) -> bool {
         if self.forks != forks() || !has_room(&mut self.sends, &self.record.sends.slots) {
             return false;
         }
@@ -161,7 +161,7 @@ impl<D: Device> QueuePair<D> {
             return false;
         };
         // SAFETY: passed on to the caller.
-        unsafe { self.post_admitted_send(request, note, length) }.is_ok()
+        unsafe { self.post_admitted_send(request, wr_data, length) }.is_ok()
     }
 
     /// Posts a request that was checked, and for which there is room.
@@ -169,13 +169,13 @@ impl<D: Device> QueuePair<D> {
     unsafe fn post_admitted_send(
         &mut self,
         request: &SendRequest<'_>,
-        note: u32,
+        wr_data: u32,
         length: u32,
     ) -> Result<(), PostError> {
         let record = &*self.record;
         let slot = self.sends.posted();
         let end = self.sends.take(1);
-        record.sends.note(slot, sent_as(request, note, length));
+        record.sends.record(slot, sent_as(request, wr_data, length));
         record.sends.slots.set_posted(end);
         let mut work = send_work(request, self.send_tags.tag(slot));
         let mut room = ROOM;
@@ -200,7 +200,7 @@ impl<D: Device> QueuePair<D> {
         let mut chain: [ibv_send_wr; CHUNK] = unsafe { core::mem::zeroed() };
         let quirks = self.record.quirks;
         let (filled, end) = fill(requests, &mut chain, |request| {
-            let tag = self.note_send(request)?;
+            let tag = self.record_send(request)?;
             Ok(send_work(request, tag))
         });
         if filled == 0 {
@@ -233,7 +233,7 @@ impl<D: Device> QueuePair<D> {
         let mut chain: [ibv_recv_wr; CHUNK] = core::array::from_fn(|_| recv_work(&[], 0));
         let quirks = self.record.quirks;
         let (filled, end) = fill(requests, &mut chain, |request| {
-            let tag = self.note_recv(request)?;
+            let tag = self.record_recv(request)?;
             Ok(recv_work(quirks.receive(request.segments), tag))
         });
         if filled == 0 {
@@ -272,19 +272,19 @@ impl<D: Device> QueuePair<D> {
     }
 
     /// Records and counts a request that was checked. Returns its tag.
-    fn note_send(&mut self, request: &SendRequest<'_>) -> Result<u64, PostError> {
+    fn record_send(&mut self, request: &SendRequest<'_>) -> Result<u64, PostError> {
         let length = self.admit_send(request)?;
         let slot = self.sends.posted();
-        self.record.sends.note(slot, sent_as(request, 0, length));
+        self.record.sends.record(slot, sent_as(request, 0, length));
         self.sends.take(1);
         Ok(self.send_tags.tag(slot))
     }
 
     /// Records and counts a receive that was checked. Returns its tag.
-    fn note_recv(&mut self, request: &RecvRequest<'_>) -> Result<u64, PostError> {
+    fn record_recv(&mut self, request: &RecvRequest<'_>) -> Result<u64, PostError> {
         self.admit_recv(request)?;
         let slot = self.receives.posted();
-        self.record.own.note(slot, request.cookie);
+        self.record.own.record(slot, request.cookie);
         self.receives.take(1);
         Ok(self.recv_tags.tag(slot))
     }
@@ -317,10 +317,10 @@ pub(super) fn admit(credits: &mut Credits, slots: &Slots, made_at: u32) -> Resul
 
 /// Returns what the completion of a request must report.
 #[inline(always)]
-fn sent_as(request: &SendRequest<'_>, note: u32, length: u32) -> Sent {
+fn sent_as(request: &SendRequest<'_>, wr_data: u32, length: u32) -> Sent {
     Sent {
         cookie: request.cookie,
-        note,
+        wr_data,
         op: op_of(request.op),
         length,
         signalled: request.flags.contains(SendFlags::SIGNALED) || request.op == SendOp::Nop,
@@ -348,18 +348,18 @@ fn fill<R, W>(
     (filled, Ok(()))
 }
 
-/// Removes those of the last `noted` requests from the shadow that the device has
+/// Removes those of the last `recorded` requests from the shadow that the device has
 /// not taken.
 #[cold]
 #[inline(never)]
 pub(super) fn withdraw(
     credits: &mut Credits,
-    noted: usize,
+    recorded: usize,
     slots: &Slots,
     refused: Refused,
 ) -> Refused {
     let Refused { taken, mut error } = refused;
-    credits.give_back(noted.saturating_sub(taken) as u32);
+    credits.give_back(recorded.saturating_sub(taken) as u32);
     slots.set_posted(credits.posted());
     if slots.outstanding() == 0 {
         // libmlx5 returns this error for sends in ERR, unless it has taken some

@@ -30,7 +30,7 @@ impl RecvShadow {
     /// Records the `wr_id` of receive `slot`. Called by the poster, before it
     /// counts the receive.
     #[inline]
-    pub(super) fn note(&self, slot: u32, cookie: u64) {
+    pub(super) fn record(&self, slot: u32, cookie: u64) {
         self.cookies.at(slot).store(cookie, Ordering::Relaxed);
     }
 
@@ -55,14 +55,14 @@ mod tests {
     fn receives_are_retired_once_and_in_order() {
         let shadow = RecvShadow::new(3);
         for (slot, cookie) in (0..3).zip([70, 71, 72]) {
-            shadow.note(slot, cookie);
+            shadow.record(slot, cookie);
         }
         shadow.slots.set_posted(3);
         assert_eq!(shadow.slots.outstanding(), 3);
         assert_eq!(shadow.retire(0), Some(70));
         assert_eq!(shadow.retire(0), None);
         assert_eq!(shadow.retire(3), None);
-        shadow.note(3, 73);
+        shadow.record(3, 73);
         shadow.slots.set_posted(4);
         for cookie in 71..74u64 {
             assert_eq!(shadow.retire(cookie as u32 - 70), Some(cookie));

@@ -13,7 +13,7 @@ use crate::completion::CompletionOp;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Sent {
     pub(super) cookie: u64,
-    pub(super) note: u32,
+    pub(super) wr_data: u32,
     pub(super) op: CompletionOp,
     /// The length of a read in bytes; unused for other operations.
     pub(super) length: u32,
@@ -27,7 +27,7 @@ const SIGNALLED: u8 = 1 << 7;
 #[derive(Debug, Default)]
 struct Entry {
     cookie: AtomicU64,
-    note: AtomicU32,
+    wr_data: AtomicU32,
     length: AtomicU32,
     op: AtomicU8,
 }
@@ -56,10 +56,10 @@ impl SendShadow {
 
     /// Records request `slot`. Called by the poster, before it counts the request.
     #[inline]
-    pub(super) fn note(&self, slot: u32, sent: Sent) {
+    pub(super) fn record(&self, slot: u32, sent: Sent) {
         let entry = self.entries.at(slot);
         entry.cookie.store(sent.cookie, Ordering::Relaxed);
-        entry.note.store(sent.note, Ordering::Relaxed);
+        entry.wr_data.store(sent.wr_data, Ordering::Relaxed);
         entry.length.store(sent.length, Ordering::Relaxed);
         let signalled = u8::from(sent.signalled) * SIGNALLED;
         entry.op.store(sent.op as u8 | signalled, Ordering::Relaxed);
@@ -76,7 +76,7 @@ impl SendShadow {
         let op = entry.op.load(Ordering::Relaxed);
         let sent = Sent {
             cookie: entry.cookie.load(Ordering::Relaxed),
-            note: entry.note.load(Ordering::Relaxed),
+            wr_data: entry.wr_data.load(Ordering::Relaxed),
             length: entry.length.load(Ordering::Relaxed),
             op: op_of(op),
             signalled: op & SIGNALLED != 0,
@@ -148,7 +148,7 @@ mod tests {
     fn sent(number: u64) -> Sent {
         Sent {
             cookie: number,
-            note: (number >> 1) as u32,
+            wr_data: (number >> 1) as u32,
             op: OPS[number as usize % OPS.len()],
             length: (number >> 2) as u32,
             signalled: number & 1 != 0,
@@ -166,7 +166,7 @@ mod tests {
             let (mut model, mut next) = (VecDeque::new(), start);
             for (post, which, cookie) in steps {
                 if post && model.len() < capacity as usize {
-                    shadow.note(next, sent(cookie));
+                    shadow.record(next, sent(cookie));
                     next = next.wrapping_add(1);
                     shadow.slots.set_posted(next);
                     model.push_back(sent(cookie));

@@ -336,7 +336,7 @@ impl Qp {
         cookie: u64,
         op: SendOp,
         flags: SendFlags,
-        note: u32,
+        wr_data: u32,
     ) -> Result<(), PostError> {
         let request = SendRequest {
             cookie,
@@ -345,7 +345,7 @@ impl Qp {
             segments: &[SEGMENT],
         };
         // SAFETY: the simulated device accesses no memory.
-        unsafe { self.pair.post_send_noted(&request, note) }
+        unsafe { self.pair.post_send_with_data(&request, wr_data) }
     }
 
     fn recv(&mut self, cookie: u64) -> Result<(), PostError> {

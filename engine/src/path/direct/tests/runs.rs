@@ -85,7 +85,7 @@ impl World {
             ..ENTRY
         };
         if let Some(op) = op {
-            let note = cookie as u32;
+            let wr_data = cookie as u32;
             let request = SendRequest {
                 cookie,
                 op,
@@ -93,7 +93,7 @@ impl World {
                 segments: &[],
             };
             // SAFETY: the request refers to no memory.
-            unsafe { self.pairs[at].pair.post_send_noted(&request, note) }.unwrap();
+            unsafe { self.pairs[at].pair.post_send_with_data(&request, wr_data) }.unwrap();
             entry.counter = self.sends[at] as u16;
             self.sends[at] += 1;
         } else if at < OWN {

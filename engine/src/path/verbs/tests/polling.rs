@@ -21,14 +21,14 @@ fn every_completion_reports_the_posted_operation() {
         (SendOp::Read { remote_addr, rkey }, CompletionOp::Read),
         (SendOp::Nop, CompletionOp::Nop),
     ] {
-        let note = 0x8000_0007;
-        pair.post(70, op, SendFlags::SIGNALED, note).unwrap();
+        let wr_data = 0x8000_0007;
+        pair.post(70, op, SendFlags::SIGNALED, wr_data).unwrap();
         pair.complete(&cq, false);
         // The shadow has the length of a read; not all libraries report it.
         let byte_len = if expected == CompletionOp::Read { 9 } else { 0 };
         let expected = Completion {
             byte_len,
-            imm: note,
+            imm: wr_data,
             ..good(70, expected, 5)
         };
         assert_eq!(cq.poll(), Some(expected));

@@ -235,7 +235,9 @@ fn requests_and_lists_reach_the_device_without_empty_segments() {
     };
     // SAFETY: the simulated device reads the lists of segments only.
     unsafe {
-        qp.pair.post_send_noted(&send(1, SendOp::Send), 0).unwrap();
+        qp.pair
+            .post_send_with_data(&send(1, SendOp::Send), 0)
+            .unwrap();
         let list = [send(2, write), send(3, SendOp::Send)];
         qp.pair.post_send_list(&list).unwrap();
         assert!(qp.pair.try_post_send(&send(4, write), 0));
