@@ -40,7 +40,7 @@ impl Completion {
     /// function has left in memory. Values from the fast path can then stay in
     /// registers.
     #[inline(always)]
-    pub(crate) fn rebuilt(&self) -> Self {
+    pub(crate) fn copied(&self) -> Self {
         let Self {
             cookie,
             context,

@@ -41,7 +41,7 @@ impl Endpoint {
     /// # Safety
     /// The memory of the segments is writable, and not used otherwise until the
     /// receive completes, or until the endpoint was reset or dropped and its
-    /// completion queue was polled (or settled, or dropped) after that.
+    /// completion queue was polled (or has processed its commands, or was dropped) after that.
     #[inline]
     pub unsafe fn post_recv(&mut self, request: &RecvRequest<'_>) -> Result<(), PostError> {
         // SAFETY: passed on to the caller.
@@ -71,7 +71,7 @@ impl Endpoint {
     /// With inline data, the memory of the segments is readable during the call.
     /// Otherwise it is not written (for a read: writable and not used) until the
     /// request completes, or until the endpoint was reset or dropped and its
-    /// completion queue was polled (or settled, or dropped) after that.
+    /// completion queue was polled (or has processed its commands, or was dropped) after that.
     #[inline]
     pub unsafe fn post_send(&mut self, request: &SendRequest<'_>) -> Result<(), PostError> {
         // SAFETY: passed on to the caller.

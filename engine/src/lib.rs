@@ -51,7 +51,7 @@
 //!
 //! The number of a queue pair on the direct path is released after its completion queues
 //! have removed its stale CQEs. Polling does this whenever it finds no CQE.
-//! A completion queue that is not polled does it in [`CompletionQueue::settle`].
+//! A completion queue that is not polled does it in [`CompletionQueue::process_commands`].
 //!
 //! # Threads
 //!

@@ -65,7 +65,7 @@ impl Device {
             Some(layout) => {
                 // SAFETY: the layout is that of a queue that was just created,
                 // which lives as long as the owner; its ring is used by this poller
-                // only, and endpoints are created with this poller's mailbox only.
+                // only, and endpoints are created with this poller's command queue only.
                 let poller = unsafe { direct::Poller::new(&layout, Arc::new(verbs.clone())) };
                 path::Poller::Direct(poller.map_err(|error| {
                     ControlError::new(
@@ -110,7 +110,7 @@ impl CompletionQueue {
 
     /// Returns the next CQE without consuming it, if the device has written one.
     /// Always `None` on the verbs path ([`Self::can_peek`]). Does not detach
-    /// dropped endpoints: a caller that never polls has to call [`Self::settle`].
+    /// dropped endpoints: a caller that never polls has to call [`Self::process_commands`].
     #[inline(always)]
     pub fn peek(&mut self) -> Option<CqeRef<'_>> {
         match &mut self.path {
@@ -210,8 +210,8 @@ impl CompletionQueue {
     /// it finds no CQE. A queue that is not polled keeps the queue pairs of dropped
     /// endpoints, and their QP numbers, until this is called or the queue is
     /// dropped. Does nothing on the verbs path.
-    pub fn settle(&mut self) {
-        self.path.settle();
+    pub fn process_commands(&mut self) {
+        self.path.process_commands();
     }
 
     /// Returns how many completions polling has skipped.

@@ -32,7 +32,7 @@ fn a_number_comes_back_without_the_completions_of_the_dead() {
     world.system.run();
     drop((b, a));
     // Eight completions of dead endpoints lie in the ring now.
-    world.cq.settle();
+    world.cq.process_commands();
     let [mut a, mut b] = world.pair(false);
     if world.system.is_stepped() {
         assert_eq!(a.qpn(), number, "it gives the last number out first");
@@ -246,7 +246,7 @@ impl Lives {
         let signaled = signaled || run == 6;
         if world.recv_shared(0).is_err() {
             // What the dead took comes back when the queue learns of them.
-            world.cq.settle();
+            world.cq.process_commands();
             world
                 .recv_shared(0)
                 .expect("room for what the living do not have");

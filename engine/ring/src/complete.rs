@@ -32,7 +32,7 @@ pub struct Entries {
 
 // SAFETY: DMA memory, bound to no thread; looked at by volatile loads only.
 unsafe impl Send for Entries {}
-// SAFETY: as above. The one store (`bury`) is the poller's.
+// SAFETY: as above. The one store (`cq_clean`) is the poller's.
 unsafe impl Sync for Entries {}
 
 /// One entry of the ring, which the device may or may not have written yet.
@@ -429,7 +429,7 @@ impl CompletionRing {
     /// Crosses out the completions of queue pair `qpn` before `end` (24 bits, as
     /// [`Entries::written_end`] returns it) that are not consumed yet: their opcode
     /// becomes [`CqeOpcode::TOMBSTONE`]. Calls `seen` with each before that.
-    pub fn bury(&mut self, qpn: u32, end: u32, mut seen: impl FnMut(CqeTail)) {
+    pub fn cq_clean(&mut self, qpn: u32, end: u32, mut seen: impl FnMut(CqeTail)) {
         for ahead in 0..distance24(self.cursor.consumer, end).max(0) as u32 {
             let counter = self.cursor.consumer.wrapping_add(ahead);
             let slot = self.entries.slot(counter);

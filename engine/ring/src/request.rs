@@ -94,7 +94,7 @@ impl SendRequest<'_> {
     /// which the fast path uses, can then stay in registers.
     #[inline(always)]
     #[must_use]
-    pub fn rebuilt(&self) -> Self {
+    pub fn reborrow(&self) -> Self {
         let Self {
             cookie,
             op,
@@ -124,7 +124,7 @@ impl RecvRequest<'_> {
     /// which the fast path uses, can then stay in registers.
     #[inline(always)]
     #[must_use]
-    pub fn rebuilt(&self) -> Self {
+    pub fn reborrow(&self) -> Self {
         let Self { cookie, segments } = *self;
         Self { cookie, segments }
     }

@@ -243,7 +243,7 @@ impl SendProducer {
         // SAFETY: passed on to the caller.
         if !unsafe { self.try_post(request, wr_data) } {
             // SAFETY: passed on to the caller.
-            unsafe { self.post_any(&request.rebuilt(), wr_data) }?;
+            unsafe { self.post_any(&request.reborrow(), wr_data) }?;
         }
         Ok(())
     }

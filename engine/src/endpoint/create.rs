@@ -88,7 +88,7 @@ fn direct_path(
     grant: QpGrant,
 ) -> Result<path::QueuePair, ControlError> {
     send.max_inline = grant.inline_bytes;
-    let (CqSide::Direct(send_mailbox), CqSide::Direct(recv_mailbox)) =
+    let (CqSide::Direct(send_commands), CqSide::Direct(recv_commands)) =
         (&options.send_cq.path, &options.recv_cq.path)
     else {
         return Err(mixed());
@@ -106,8 +106,8 @@ fn direct_path(
         },
         recv: verbs.recv_layout(),
         shared,
-        send_mailbox: Arc::clone(send_mailbox),
-        recv_mailbox: Arc::clone(recv_mailbox),
+        send_commands: Arc::clone(send_commands),
+        recv_commands: Arc::clone(recv_commands),
         context: options.context,
         owner: Arc::clone(verbs) as direct::Owner,
     };

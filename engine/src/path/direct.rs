@@ -6,7 +6,7 @@
 //!
 //! **Threads.** Posting needs `&mut` of the poster, polling `&mut` of the poller.
 //! They may run on different threads and share only atomics. Queue pairs are
-//! attached and detached through the [`Mailbox`] of each completion queue. The
+//! attached and detached through the [`CqCommandQueue`] of each completion queue. The
 //! poller processes its commands when it finds no CQE, or a CQE of an unknown queue
 //! pair.
 //!
@@ -16,9 +16,9 @@
 //! releases their shared receives. Only then does it drop the record; the last
 //! reference to the record destroys the queue pair and frees its number.
 
+mod command_queue;
 mod cqe_ref;
 mod decode;
-mod mailbox;
 mod poller;
 mod queue_pair;
 mod record;
@@ -30,8 +30,8 @@ mod watch;
 #[cfg(test)]
 mod tests;
 
+pub use command_queue::CqCommandQueue;
 pub use cqe_ref::{CqeKind, CqeRef};
-pub use mailbox::Mailbox;
 pub use poller::Poller;
 pub use queue_pair::{QueuePair, QueuePairParts};
 pub use shared::{SharedReceives, SharedReceivesHandle};

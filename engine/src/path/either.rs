@@ -35,7 +35,7 @@ impl QueuePair {
         unsafe {
             match self {
                 Self::Direct(path) => path.post_recv(request)?,
-                Self::Verbs(path) => path.post_recv(&request.rebuilt())?,
+                Self::Verbs(path) => path.post_recv(&request.reborrow())?,
             }
         }
         Ok(())
@@ -72,7 +72,7 @@ impl QueuePair {
         unsafe {
             match self {
                 Self::Direct(path) => path.post_send_with_data(request, wr_data)?,
-                Self::Verbs(path) => path.post_send_with_data(&request.rebuilt(), wr_data)?,
+                Self::Verbs(path) => path.post_send_with_data(&request.reborrow(), wr_data)?,
             }
         }
         Ok(())
@@ -239,7 +239,7 @@ impl Poller {
     pub(crate) fn poll(&mut self) -> Option<Completion> {
         match self {
             Self::Direct(path) => path.poll(),
-            Self::Verbs(path) => Some(path.poll()?.rebuilt()),
+            Self::Verbs(path) => Some(path.poll()?.copied()),
         }
     }
 
@@ -271,9 +271,9 @@ impl Poller {
     }
 
     /// Attaches and detaches queue pairs. On the verbs path this happens at once.
-    pub(crate) fn settle(&mut self) {
+    pub(crate) fn process_commands(&mut self) {
         match self {
-            Self::Direct(path) => path.settle(),
+            Self::Direct(path) => path.process_commands(),
             Self::Verbs(_) => {}
         }
     }
@@ -285,7 +285,7 @@ impl Poller {
     /// Returns the part that creating queue pairs needs.
     pub(crate) fn side(&self) -> CqSide {
         match self {
-            Self::Direct(path) => CqSide::Direct(Arc::clone(path.mailbox())),
+            Self::Direct(path) => CqSide::Direct(Arc::clone(path.commands())),
             Self::Verbs(path) => CqSide::Verbs(path.completions().clone()),
         }
     }
@@ -294,7 +294,7 @@ impl Poller {
 /// A completion queue, as creating queue pairs needs it.
 #[derive(Clone, Debug)]
 pub(crate) enum CqSide {
-    Direct(Arc<direct::Mailbox>),
+    Direct(Arc<direct::CqCommandQueue>),
     Verbs(verbs::Completions),
 }
 
@@ -303,7 +303,7 @@ impl CqSide {
     /// cannot be known.
     pub(crate) fn may_hold_any(&self) -> bool {
         match self {
-            Self::Direct(mailbox) => mailbox.holds_any(),
+            Self::Direct(commands) => commands.holds_any(),
             Self::Verbs(_) => true,
         }
     }
@@ -325,7 +325,7 @@ impl SharedReceives {
         unsafe {
             match self {
                 Self::Direct(path) => path.post(request)?,
-                Self::Verbs(path) => path.post(&request.rebuilt())?,
+                Self::Verbs(path) => path.post(&request.reborrow())?,
             }
         }
         Ok(())

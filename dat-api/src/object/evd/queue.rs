@@ -124,7 +124,7 @@ impl Queue {
 
     /// Lets go of endpoints that are no more.
     pub(super) fn settle(&mut self) {
-        each!(self, queue => queue.settle());
+        each!(self, queue => queue.process_commands());
     }
 }
 

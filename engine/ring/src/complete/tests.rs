@@ -121,7 +121,7 @@ fn arming_writes_record_and_register_with_sequence_command_and_index() {
 }
 
 #[test]
-fn burying_crosses_out_one_queue_pair_up_to_the_end_and_no_further() {
+fn cq_clean_invalidates_the_cqes_of_one_queue_pair_up_to_the_end() {
     let mut bench = bench(8, 128, 0xffff_fffa);
     for counter in 0..3 {
         bench.produce(7, counter, CqeOpcode::RESPONDER_SEND);
@@ -134,11 +134,11 @@ fn burying_crosses_out_one_queue_pair_up_to_the_end_and_no_further() {
     let mut seen = Vec::new();
     bench
         .ring
-        .bury(7, end, |tail| seen.push(tail.wqe_counter()));
+        .cq_clean(7, end, |tail| seen.push(tail.wqe_counter()));
     assert_eq!(seen, [1, 2]);
     bench
         .ring
-        .bury(7, end, |_| panic!("a tombstone is not buried again"));
+        .cq_clean(7, end, |_| panic!("a stale CQE is not cleaned again"));
     let left: Vec<_> = core::iter::from_fn(|| bench.take())
         .map(|tail| (tail.qpn(), tail.wqe_counter(), tail.own_op().opcode()))
         .collect();
@@ -163,7 +163,7 @@ fn an_end_that_was_passed_buries_nothing() {
     let end = bench.ring.entries().written_end();
     bench.take().unwrap();
     bench.produce(7, 1, CqeOpcode::REQUESTER);
-    bench.ring.bury(7, end, |_| panic!("beyond the end"));
+    bench.ring.cq_clean(7, end, |_| panic!("beyond the end"));
 }
 
 #[test]

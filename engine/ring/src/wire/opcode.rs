@@ -69,7 +69,7 @@ impl CqeOpcode {
     /// A message that invalidates a key was received.
     pub const RESPONDER_SEND_INVALIDATE: Self = Self(4);
     /// Never written by a device: a completion of a queue pair that no longer
-    /// exists, crossed out by [`crate::complete::CompletionRing::bury`] so that
+    /// exists, invalidated by [`crate::complete::CompletionRing::cq_clean`] so that
     /// polling skips it.
     pub const TOMBSTONE: Self = Self(7);
     /// A request of the send queue failed.

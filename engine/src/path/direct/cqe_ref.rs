@@ -130,7 +130,7 @@ impl<'a> CqeRef<'a> {
         // SAFETY: the completion is the next of this queue, and is consumed below.
         let wr_id = unsafe { record.receives.take_fast(self.slot.wqe_counter()) }?;
         let byte_len = self.slot.byte_count();
-        self.give_back();
+        self.release();
         Some((wr_id, byte_len))
     }
 
@@ -146,13 +146,13 @@ impl<'a> CqeRef<'a> {
         // SAFETY: the completion names the request, and all completions of its ring
         // are in this queue.
         let Retired { cookie, wr_data } = unsafe { record.sends.retire(self.slot.wqe_counter()) };
-        self.give_back();
+        self.release();
         Some((cookie, wr_data))
     }
 
     /// Gives the CQE back to the device.
     #[inline(always)]
-    fn give_back(self) {
+    fn release(self) {
         // SAFETY: the entry has been written, since there is a `CqeRef`, and
         // everything needed of it has been read.
         unsafe { self.ring.advance() };

@@ -7,11 +7,11 @@
 
 use std::sync::Arc;
 
+use super::command_queue::CqCommand;
 use super::decode::decode;
-use super::mailbox::Change;
 use super::record::Record;
 use super::table::Table;
-use super::{CqeRef, Mailbox, Owner};
+use super::{CqCommandQueue, CqeRef, Owner};
 use crate::completion::Completion;
 use crate::path::{Arrival, PollerCounters};
 use mlx5_rings::complete::{CompletionRing, Slot};
@@ -22,7 +22,7 @@ use mlx5_rings::wire::{CqeOpcode, CqeTail, OwnOp};
 pub struct Poller {
     ring: CompletionRing,
     table: Table,
-    mailbox: Arc<Mailbox>,
+    commands: Arc<CqCommandQueue>,
     counters: PollerCounters,
 }
 
@@ -57,22 +57,22 @@ impl Poller {
     /// # Safety
     /// The memory and the register page of the layout are valid as long as `owner`
     /// lives, nothing else polls the queue, and every queue pair that reports to it
-    /// is created with this poller's [`Mailbox`].
+    /// is created with this poller's [`CqCommandQueue`].
     pub unsafe fn new(layout: &CompletionLayout, owner: Owner) -> Result<Self, LayoutError> {
-        // SAFETY: required of the caller; the mailbox keeps the owner.
+        // SAFETY: required of the caller; the command queue keeps the owner.
         let ring = unsafe { CompletionRing::new(layout) }?;
-        let mailbox = Arc::new(Mailbox::new(ring.entries(), owner));
+        let commands = Arc::new(CqCommandQueue::new(ring.entries(), owner));
         Ok(Self {
             ring,
             table: Table::new(),
-            mailbox,
+            commands,
             counters: PollerCounters::default(),
         })
     }
 
-    /// Returns the mailbox, for creating queue pairs that report to this queue.
-    pub fn mailbox(&self) -> &Arc<Mailbox> {
-        &self.mailbox
+    /// Returns the command queue, for creating queue pairs that report to this queue.
+    pub fn commands(&self) -> &Arc<CqCommandQueue> {
+        &self.commands
     }
 
     /// Returns how many CQEs polling has skipped.
@@ -82,7 +82,7 @@ impl Poller {
 
     /// Returns the next CQE if the device has written it: reads the owner bit, a
     /// barrier, one lookup of the queue pair. Processes no commands, so a thread
-    /// that polls only in this way calls [`Self::settle`] after queue pairs were
+    /// that polls only in this way calls [`Self::process_commands`] after queue pairs were
     /// dropped.
     #[inline(always)]
     pub fn peek(&mut self) -> Option<CqeRef<'_>> {
@@ -115,7 +115,7 @@ impl Poller {
             if let Some(completion) = cqe.consume() {
                 return Some(completion);
             }
-        } else if !self.mailbox.has_letters() {
+        } else if !self.commands.has_commands() {
             return None;
         }
         // A separate variable, so that the completion of the fast path can stay in
@@ -144,7 +144,7 @@ impl Poller {
         while let Some(rest @ [_, ..]) = out.get_mut(filled..) {
             let taken = if let Some(cqe) = self.peek() {
                 cqe.consume_run(rest)
-            } else if self.mailbox.has_letters() {
+            } else if self.commands.has_commands() {
                 0
             } else {
                 break;
@@ -167,7 +167,7 @@ impl Poller {
     fn poll_slow(&mut self, found: &mut Completion) -> bool {
         loop {
             let Some(CqeRef { slot, .. }) = self.peek() else {
-                self.settle();
+                self.process_commands();
                 return false;
             };
             match self.consume_slow(slot, slot.tail()) {
@@ -185,7 +185,7 @@ impl Poller {
                 }
                 Slow::Again => {}
                 Slow::Empty => {
-                    self.settle();
+                    self.process_commands();
                     return false;
                 }
             }
@@ -212,15 +212,15 @@ impl Poller {
             }
             // The queue pair is being detached, is unknown, or its attach command
             // was not processed.
-            _ if self.mailbox.has_letters() => {
-                self.read_letters();
+            _ if self.commands.has_commands() => {
+                self.run_commands();
                 return Slow::Again;
             }
             // The detach command is being queued by another thread. The QP number
             // has not been reused: the record, which the table has, keeps it.
             Some(record) => {
                 // SAFETY: as above.
-                unsafe { record.give_back(tail) };
+                unsafe { record.release(tail) };
                 self.counters.stale += 1;
             }
             None => self.counters.unknown += 1,
@@ -230,21 +230,21 @@ impl Poller {
 
     /// Invalidates the stale CQEs of a queue pair before `end`, and releases their
     /// receives.
-    fn bury(&mut self, record: &Record, end: u32) {
-        self.ring.bury(record.qpn(), end, |tail| {
+    fn cq_clean(&mut self, record: &Record, end: u32) {
+        self.ring.cq_clean(record.qpn(), end, |tail| {
             // SAFETY: a completion of this queue, which is invalidated and so never
             // consumed.
-            unsafe { record.give_back(tail) };
+            unsafe { record.release(tail) };
         });
     }
 
     /// Processes the queued commands: attaches and detaches queue pairs.
-    fn read_letters(&mut self) {
-        for change in self.mailbox.take() {
-            match change {
-                Change::Attach(record) => self.table.insert(record),
-                Change::Detach { record, end } => {
-                    self.bury(&record, end);
+    fn run_commands(&mut self) {
+        for command in self.commands.take() {
+            match command {
+                CqCommand::Attach(record) => self.table.insert(record),
+                CqCommand::Detach { record, end } => {
+                    self.cq_clean(&record, end);
                     self.table.remove(&record);
                 }
             }
@@ -254,9 +254,9 @@ impl Poller {
     /// Processes the queued commands now, instead of at the next poll that finds no
     /// CQE. A destroyed queue pair keeps its number and its memory until all its
     /// completion queues have done this.
-    pub fn settle(&mut self) {
-        if self.mailbox.has_letters() {
-            self.read_letters();
+    pub fn process_commands(&mut self) {
+        if self.commands.has_commands() {
+            self.run_commands();
         }
     }
 
@@ -270,10 +270,10 @@ impl Drop for Poller {
     fn drop(&mut self) {
         // Records in unprocessed commands are dropped here, with everything they
         // keep alive.
-        for change in self.mailbox.close() {
-            match change {
-                Change::Attach(_) => {}
-                Change::Detach { record, end } => self.bury(&record, end),
+        for command in self.commands.close() {
+            match command {
+                CqCommand::Attach(_) => {}
+                CqCommand::Detach { record, end } => self.cq_clean(&record, end),
             }
         }
     }

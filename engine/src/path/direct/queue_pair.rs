@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::record::{Receives, Record};
-use super::{Mailbox, Owner, SharedReceivesHandle, Watch};
+use super::{CqCommandQueue, Owner, SharedReceivesHandle, Watch};
 use crate::request::{ListError, PostError, RecvRequest, SendFlags, SendRequest};
 use mlx5_rings::PostReceives;
 use mlx5_rings::layout::{LayoutError, RecvLayout, SendLayout};
@@ -22,10 +22,10 @@ pub struct QueuePairParts {
     pub recv: Option<RecvLayout>,
     /// The shared receive queue that its receives come from, if any.
     pub shared: Option<SharedReceivesHandle>,
-    /// The mailbox of the completion queue of its sends.
-    pub send_mailbox: Arc<Mailbox>,
-    /// The mailbox of the completion queue of its receives.
-    pub recv_mailbox: Arc<Mailbox>,
+    /// The command queue of the completion queue of its sends.
+    pub send_commands: Arc<CqCommandQueue>,
+    /// The command queue of the completion queue of its receives.
+    pub recv_commands: Arc<CqCommandQueue>,
     /// The context of its completions.
     pub context: u64,
     /// The owner of the rings' memory and of the QP number.
@@ -77,24 +77,24 @@ impl QueuePair {
 
     fn attach(&self) {
         if let Some(shared) = &self.parts.shared {
-            shared.0.add_poller(&self.parts.recv_mailbox);
+            shared.0.add_poller(&self.parts.recv_commands);
         }
-        self.parts.send_mailbox.attach(&self.record);
+        self.parts.send_commands.attach(&self.record);
         if !self.has_one_mailbox() {
-            self.parts.recv_mailbox.attach(&self.record);
+            self.parts.recv_commands.attach(&self.record);
         }
     }
 
     fn detach(&self) {
         self.record.retire();
-        self.parts.send_mailbox.detach(&self.record);
+        self.parts.send_commands.detach(&self.record);
         if !self.has_one_mailbox() {
-            self.parts.recv_mailbox.detach(&self.record);
+            self.parts.recv_commands.detach(&self.record);
         }
     }
 
     fn has_one_mailbox(&self) -> bool {
-        Arc::ptr_eq(&self.parts.send_mailbox, &self.parts.recv_mailbox)
+        Arc::ptr_eq(&self.parts.send_commands, &self.parts.recv_commands)
     }
 
     fn has_own_receives(&self) -> bool {
@@ -102,7 +102,7 @@ impl QueuePair {
     }
 
     #[cfg(test)]
-    pub(super) fn retire_without_letter(&self) {
+    pub(super) fn retire_without_command(&self) {
         self.record.retire();
     }
 

@@ -12,7 +12,7 @@ use mlx5_rings::send::SendConsumer;
 use mlx5_rings::wire::CqeTail;
 
 /// A value that is no QP number, since those have 24 bits.
-const NOBODY: u32 = u32::MAX;
+const NO_QPN: u32 = u32::MAX;
 
 /// The queue that the receives of a queue pair come from.
 #[derive(Debug)]
@@ -88,7 +88,7 @@ impl Receives {
 /// The consumer of each ring is used by that queue's poller only.
 #[repr(C)]
 pub(super) struct Record {
-    /// The QP number while the queue pair lives, else [`NOBODY`]. Polling compares
+    /// The QP number while the queue pair lives, else [`NO_QPN`]. Polling compares
     /// it, so one store removes the queue pair from every table.
     live_qpn: AtomicU32,
     qpn: u32,
@@ -128,10 +128,10 @@ impl Record {
     }
 
     /// Returns a record that never matches a QP number.
-    pub(super) fn nobody() -> Self {
+    pub(super) fn unused() -> Self {
         Self {
-            live_qpn: AtomicU32::new(NOBODY),
-            qpn: NOBODY,
+            live_qpn: AtomicU32::new(NO_QPN),
+            qpn: NO_QPN,
             context: 0,
             receives: Receives::None,
             sends: SendConsumer::none(),
@@ -161,7 +161,7 @@ impl Record {
 
     /// Removes the queue pair from every table, by invalidating its number.
     pub(super) fn retire(&self) {
-        self.live_qpn.store(NOBODY, Ordering::Relaxed);
+        self.live_qpn.store(NO_QPN, Ordering::Relaxed);
         // Orders this store before any later store to the rings: see
         // `was_live_until_now`.
         fence(Ordering::SeqCst);
@@ -179,7 +179,7 @@ impl Record {
     ///
     /// # Safety
     /// As for [`Receives::take`], in whose place this is called.
-    pub(super) unsafe fn give_back(&self, tail: CqeTail) {
+    pub(super) unsafe fn release(&self, tail: CqeTail) {
         if let (true, Receives::Shared(shared)) =
             (tail.own_op().opcode().is_responder(), &self.receives)
         {

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Weak};
 
-use super::{Mailbox, Owner};
+use super::{CqCommandQueue, Owner};
 use crate::request::{ListError, PostError, RecvRequest};
 use crate::sync::Mutex;
 use mlx5_rings::PostReceives;
@@ -12,8 +12,8 @@ use mlx5_rings::shared::{SharedRecvConsumer, SharedRecvProducer};
 /// State that the poster shares with the pollers.
 pub(super) struct SharedState {
     pub(super) ring: SharedRecvConsumer,
-    /// The mailbox of the only completion queue that has completions so far.
-    first_poller: Mutex<Option<Weak<Mailbox>>>,
+    /// The command queue of the only completion queue that has completions so far.
+    first_poller: Mutex<Option<Weak<CqCommandQueue>>>,
     /// Last field: the ring is dropped before its memory.
     _owner: Owner,
 }
@@ -28,11 +28,11 @@ impl core::fmt::Debug for SharedState {
 
 impl SharedState {
     /// Records that completions also appear in the completion queue of `mailbox`.
-    pub(super) fn add_poller(&self, mailbox: &Arc<Mailbox>) {
+    pub(super) fn add_poller(&self, commands: &Arc<CqCommandQueue>) {
         let mut first = self.first_poller.lock();
         match &*first {
-            None => *first = Some(Arc::downgrade(mailbox)),
-            Some(known) if core::ptr::eq(known.as_ptr(), Arc::as_ptr(mailbox)) => {}
+            None => *first = Some(Arc::downgrade(commands)),
+            Some(known) if core::ptr::eq(known.as_ptr(), Arc::as_ptr(commands)) => {}
             Some(_) => self.ring.allow_several_pollers(),
         }
     }

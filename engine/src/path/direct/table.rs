@@ -17,11 +17,11 @@ const MAX_SPARSENESS: usize = 16;
 
 #[derive(Debug)]
 pub(super) struct Table {
-    /// A power of two of places. Free places hold `nobody`, so that a lookup needs
+    /// A power of two of places. Free places hold `unused`, so that a lookup needs
     /// one comparison only.
     places: Box<[Arc<Record>]>,
     mask: usize,
-    nobody: Arc<Record>,
+    unused: Arc<Record>,
     used: usize,
 }
 
@@ -44,11 +44,11 @@ impl<'a> View<'a> {
 
 impl Table {
     pub(super) fn new() -> Self {
-        let nobody = Arc::new(Record::nobody());
+        let unused = Arc::new(Record::unused());
         Self {
-            places: empty(8, &nobody),
+            places: empty(8, &unused),
             mask: 7,
-            nobody,
+            unused,
             used: 0,
         }
     }
@@ -88,7 +88,7 @@ impl Table {
             .chain(record.qpn())
             .find(|&at| Arc::ptr_eq(&self.places[at], record));
         let Some(mut hole) = found else { return };
-        self.places[hole] = Arc::clone(&self.nobody);
+        self.places[hole] = Arc::clone(&self.unused);
         self.used -= 1;
         // Records that were displaced past the freed place move back towards their
         // first place.
@@ -112,7 +112,7 @@ impl Table {
     }
 
     fn is_free(&self, at: usize) -> bool {
-        Arc::ptr_eq(&self.places[at], &self.nobody)
+        Arc::ptr_eq(&self.places[at], &self.unused)
     }
 
     /// Returns the places where `qpn` can be, up to the first free one.
@@ -131,17 +131,17 @@ impl Table {
     }
 
     fn rehash(&mut self, len: usize) {
-        let old = core::mem::replace(&mut self.places, empty(len, &self.nobody));
+        let old = core::mem::replace(&mut self.places, empty(len, &self.unused));
         self.mask = len - 1;
         for record in old {
-            if !Arc::ptr_eq(&record, &self.nobody) {
+            if !Arc::ptr_eq(&record, &self.unused) {
                 self.put(record);
             }
         }
     }
 }
 
-fn empty(len: usize, nobody: &Arc<Record>) -> Box<[Arc<Record>]> {
+fn empty(len: usize, unused: &Arc<Record>) -> Box<[Arc<Record>]> {
     debug_assert!(len.is_power_of_two());
-    (0..len).map(|_| Arc::clone(nobody)).collect()
+    (0..len).map(|_| Arc::clone(unused)).collect()
 }

@@ -215,12 +215,17 @@ struct Qp {
 }
 
 fn qp(qpn: u32, send: &Cq, recv: &Cq, srq: Option<&Srq>) -> Qp {
-    qp_on(qpn, send.poller.mailbox(), recv.poller.mailbox(), srq)
+    qp_on(qpn, send.poller.commands(), recv.poller.commands(), srq)
 }
 
 /// Creates a queue pair with eight sends of one WQEBB and four receives of three
 /// segments.
-fn qp_on(qpn: u32, send: &Arc<Mailbox>, recv: &Arc<Mailbox>, srq: Option<&Srq>) -> Qp {
+fn qp_on(
+    qpn: u32,
+    send: &Arc<CqCommandQueue>,
+    recv: &Arc<CqCommandQueue>,
+    srq: Option<&Srq>,
+) -> Qp {
     let ring = Arc::new(Memory::new(8 * 64 + 4 * 64, 0));
     let records = Arc::new(Memory::new(64, 0));
     let register = Arc::new(Memory::new(1024, 0));
@@ -253,8 +258,8 @@ fn qp_on(qpn: u32, send: &Arc<Mailbox>, recv: &Arc<Mailbox>, srq: Option<&Srq>) 
         }),
         shared: srq.map(|srq| srq.receives.handle()),
         context: context(qpn),
-        send_mailbox: Arc::clone(send),
-        recv_mailbox: Arc::clone(recv),
+        send_commands: Arc::clone(send),
+        recv_commands: Arc::clone(recv),
         owner: owner(&alive, &[&ring, &records, &register]),
     };
     // SAFETY: the owner keeps the memory.

@@ -248,7 +248,7 @@ impl<D: Device> Drop for Poller<D> {
         let mut state = self.completions.lock();
         state.closed = true;
         for work in core::mem::take(&mut state.staged) {
-            state.give_back(&work);
+            state.release(&work);
         }
     }
 }
@@ -376,9 +376,9 @@ impl<D: Device> State<D> {
         if work.tag == UNTOLD {
             return;
         }
-        let was_ours = Tag::from_bits(work.tag)
+        let was_own = Tag::from_bits(work.tag)
             .is_some_and(|tag| tag.side != Side::Shared && self.table.find(tag.name).is_none());
-        if was_ours || self.give_back(work) {
+        if was_own || self.release(work) {
             self.counters.stale += 1;
         } else {
             self.counters.unknown += 1;
@@ -386,7 +386,7 @@ impl<D: Device> State<D> {
     }
 
     /// Releases the shared receive of a completion. Returns whether it was one.
-    fn give_back(&mut self, work: &Work) -> bool {
+    fn release(&mut self, work: &Work) -> bool {
         let Some(Tag {
             side: Side::Shared,
             name,
@@ -430,7 +430,7 @@ impl<D: Device> State<D> {
     fn is_forgotten(&mut self, work: &Work, whose: &Whose<'_, D>) -> bool {
         let forgotten = self.closed || whose.is_of(work);
         if forgotten {
-            self.give_back(work);
+            self.release(work);
         }
         forgotten
     }

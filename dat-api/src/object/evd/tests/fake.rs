@@ -188,7 +188,7 @@ impl FakeQueue {
         0
     }
 
-    pub(in super::super) fn settle(&mut self) {
+    pub(in super::super) fn process_commands(&mut self) {
         self.0.settled.fetch_add(1, Ordering::Relaxed);
     }
 

@@ -59,7 +59,7 @@ fn an_empty_poll_releases_a_dropped_queue_pair() {
     drop(pair);
     assert_eq!(send_cq.poll(), None);
     assert!(!Qp::is_gone(&alive));
-    recv_cq.poller.settle();
+    recv_cq.poller.process_commands();
     assert!(Qp::is_gone(&alive));
 }
 
@@ -84,7 +84,7 @@ fn the_memory_of_a_shared_queue_lives_as_long_as_its_users() {
     drop(srq);
     assert!(!Qp::is_gone(&alive));
     drop(pair);
-    cq.poller.settle();
+    cq.poller.process_commands();
     assert!(Qp::is_gone(&alive));
 }
 
@@ -134,11 +134,11 @@ fn a_stale_cqe_found_before_its_detach_command_releases_the_shared_receive() {
     for cookie in 0..3 {
         srq.post(cookie, &[]).unwrap();
     }
-    cq.poller.settle();
+    cq.poller.process_commands();
     cq.write(received(5, 0, 1));
     // As if the other thread stopped between retiring the record and queueing the
     // command.
-    old.pair.retire_without_letter();
+    old.pair.retire_without_command();
     assert_eq!(cq.poll(), None);
     assert_eq!(
         cq.poller.counters(),
@@ -188,7 +188,7 @@ fn qp_numbers_are_reused_while_another_thread_polls() {
         mut device,
         mut poller,
     } = Cq::new(64, 64);
-    let mailbox = Arc::clone(poller.mailbox());
+    let commands = Arc::clone(poller.commands());
     let stop = AtomicUsize::new(0);
     let (reported, written) = std::thread::scope(|scope| {
         let reported = scope.spawn(|| {
@@ -208,7 +208,7 @@ fn qp_numbers_are_reused_while_another_thread_polls() {
             while device.in_use() > 60 {
                 std::thread::yield_now();
             }
-            let mut pair = qp_on(QPN, &mailbox, &mailbox, None);
+            let mut pair = qp_on(QPN, &commands, &commands, None);
             let sends = round % 4;
             for send in 0..sends {
                 pair.send(round << 8 | send).unwrap();

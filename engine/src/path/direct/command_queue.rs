@@ -11,7 +11,7 @@ use mlx5_rings::complete::Entries;
 
 /// A command to the poller.
 #[derive(Debug)]
-pub(super) enum Change {
+pub(super) enum CqCommand {
     /// The queue pair reports to this completion queue from now on.
     Attach(Arc<Record>),
     /// The queue pair is destroyed or reset: its record is retired, and the device
@@ -20,47 +20,47 @@ pub(super) enum Change {
 }
 
 #[derive(Debug, Default)]
-struct Letters {
-    changes: Vec<Change>,
+struct Queued {
+    commands: Vec<CqCommand>,
     /// The poller was dropped: no CQE will be read any more.
     closed: bool,
 }
 
 /// The part of a completion queue that every thread may use.
-pub struct Mailbox {
+pub struct CqCommandQueue {
     waiting: AtomicBool,
-    letters: Mutex<Letters>,
+    queued: Mutex<Queued>,
     entries: Entries,
     /// Last field: the ring is dropped before its memory.
     _owner: Owner,
 }
 
-impl core::fmt::Debug for Mailbox {
+impl core::fmt::Debug for CqCommandQueue {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        f.debug_struct("Mailbox")
+        f.debug_struct("CqCommandQueue")
             .field("waiting", &self.waiting)
             .finish_non_exhaustive()
     }
 }
 
-impl Mailbox {
+impl CqCommandQueue {
     pub(super) fn new(entries: Entries, owner: Owner) -> Self {
         Self {
             waiting: AtomicBool::new(false),
-            letters: Mutex::default(),
+            queued: Mutex::default(),
             entries,
             _owner: owner,
         }
     }
 
-    fn letters(&self) -> MutexGuard<'_, Letters> {
-        self.letters.lock()
+    fn queued(&self) -> MutexGuard<'_, Queued> {
+        self.queued.lock()
     }
 
-    fn send(&self, change: Change) {
-        let mut letters = self.letters();
-        if !letters.closed {
-            letters.changes.push(change);
+    fn send(&self, command: CqCommand) {
+        let mut queued = self.queued();
+        if !queued.closed {
+            queued.commands.push(command);
             self.waiting.store(true, Ordering::Release);
         }
     }
@@ -68,14 +68,14 @@ impl Mailbox {
     /// Queues the command that makes `record` known to the poller, before its first
     /// completion.
     pub(super) fn attach(&self, record: &Arc<Record>) {
-        self.send(Change::Attach(Arc::clone(record)));
+        self.send(CqCommand::Attach(Arc::clone(record)));
     }
 
     /// Queues the command that removes `record` from the poller. The record is
     /// retired, and its queue pair is in RESET.
     pub(super) fn detach(&self, record: &Arc<Record>) {
         let end = self.entries.written_end();
-        self.send(Change::Detach {
+        self.send(CqCommand::Detach {
             record: Arc::clone(record),
             end,
         });
@@ -88,20 +88,20 @@ impl Mailbox {
 
     /// Returns whether commands are queued.
     #[inline(always)]
-    pub(super) fn has_letters(&self) -> bool {
+    pub(super) fn has_commands(&self) -> bool {
         self.waiting.load(Ordering::Relaxed)
     }
 
     /// Takes all commands, oldest first.
-    pub(super) fn take(&self) -> Vec<Change> {
-        let mut letters = self.letters();
+    pub(super) fn take(&self) -> Vec<CqCommand> {
+        let mut queued = self.queued();
         self.waiting.store(false, Ordering::Relaxed);
-        core::mem::take(&mut letters.changes)
+        core::mem::take(&mut queued.commands)
     }
 
     /// Closes the queue: later commands are discarded. Returns the queued ones.
-    pub(super) fn close(&self) -> Vec<Change> {
-        self.letters().closed = true;
+    pub(super) fn close(&self) -> Vec<CqCommand> {
+        self.queued().closed = true;
         self.take()
     }
 }
