@@ -426,9 +426,9 @@ impl CompletionRing {
         self.cursor.next.slot.payload(format, self.entries.stride)
     }
 
-    /// Crosses out the completions of queue pair `qpn` before `end` (24 bits, as
+    /// Invalidates the CQEs of queue pair `qpn` before `end` (24 bits, as
     /// [`Entries::written_end`] returns it) that are not consumed yet: their opcode
-    /// becomes [`CqeOpcode::TOMBSTONE`]. Calls `seen` with each before that.
+    /// becomes [`CqeOpcode::STALE`]. Calls `seen` with each before that.
     pub fn cq_clean(&mut self, qpn: u32, end: u32, mut seen: impl FnMut(CqeTail)) {
         for ahead in 0..distance24(self.cursor.consumer, end).max(0) as u32 {
             let counter = self.cursor.consumer.wrapping_add(ahead);
@@ -439,9 +439,9 @@ impl CompletionRing {
             }
             barrier::after_ownership();
             let tail = slot.tail();
-            if tail.qpn() == qpn && own_op.opcode() != CqeOpcode::TOMBSTONE {
+            if tail.qpn() == qpn && own_op.opcode() != CqeOpcode::STALE {
                 seen(tail);
-                slot.cell::<u8>(offset::OWN_OP).write(own_op.buried().0);
+                slot.cell::<u8>(offset::OWN_OP).write(own_op.stale().0);
             }
         }
     }

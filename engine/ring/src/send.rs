@@ -332,7 +332,7 @@ impl SendProducer {
 
     /// Lets one more request in, if there is room. Returns the fence that it has
     /// to carry.
-    fn admit(&mut self) -> Result<CtrlFlags, PostError> {
+    fn check_room(&mut self) -> Result<CtrlFlags, PostError> {
         if self.credits.exhausted() && !self.has_room_now() {
             return Err(if self.credits.is_open() {
                 PostError::QueueFull

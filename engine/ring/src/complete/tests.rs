@@ -142,7 +142,7 @@ fn cq_clean_invalidates_the_cqes_of_one_queue_pair_up_to_the_end() {
     let left: Vec<_> = core::iter::from_fn(|| bench.take())
         .map(|tail| (tail.qpn(), tail.wqe_counter(), tail.own_op().opcode()))
         .collect();
-    let (dead, done) = (CqeOpcode::TOMBSTONE, CqeOpcode::REQUESTER);
+    let (dead, done) = (CqeOpcode::STALE, CqeOpcode::REQUESTER);
     assert_eq!(
         left,
         [

@@ -28,9 +28,9 @@ impl SendProducer {
         request: &SendRequest<'_>,
         wr_data: u32,
     ) -> Result<Written, PostError> {
-        let fence = self.admit()?;
+        let fence = self.check_room()?;
         // SAFETY: passed on to the caller.
-        let written = unsafe { self.write_admitted(request, wr_data, fence) };
+        let written = unsafe { self.write_checked(request, wr_data, fence) };
         if written.is_err() && !fence.is_empty() {
             self.fence_next(fence);
         }
@@ -38,7 +38,7 @@ impl SendProducer {
     }
 
     #[inline(always)]
-    unsafe fn write_admitted(
+    unsafe fn write_checked(
         &mut self,
         request: &SendRequest<'_>,
         wr_data: u32,

@@ -34,7 +34,7 @@ impl SendProducer {
         if !self.windows {
             return Err(PostError::NoWindows);
         }
-        let fence = self.admit()?;
+        let fence = self.check_room()?;
         let flags = flags & (SendFlags::SIGNALED | SendFlags::FENCE);
         let written = self.write_change(cookie, change, with_fence(flags, fence), wr_data);
         self.ring_single(written);

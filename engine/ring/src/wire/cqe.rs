@@ -80,9 +80,9 @@ impl OwnOp {
         self.0 & Self::SOLICITED != 0
     }
 
-    /// Returns the byte with opcode [`CqeOpcode::TOMBSTONE`]; the owner bit stays.
-    pub const fn buried(self) -> Self {
-        Self((CqeOpcode::TOMBSTONE.0 << 4) | (self.0 & Self::OWNER))
+    /// Returns the byte with opcode [`CqeOpcode::STALE`]; the owner bit stays.
+    pub const fn stale(self) -> Self {
+        Self((CqeOpcode::STALE.0 << 4) | (self.0 & Self::OWNER))
     }
 }
 
@@ -240,6 +240,6 @@ mod tests {
         assert_eq!(tail.own_op().opcode(), CqeOpcode::REQUESTER_ERROR);
         assert!(tail.own_op().solicited());
         assert_eq!(tail.own_op().inline_scatter(), InlineScatter::First32);
-        assert_eq!(tail.own_op().buried(), OwnOp(0x71));
+        assert_eq!(tail.own_op().stale(), OwnOp(0x71));
     }
 }

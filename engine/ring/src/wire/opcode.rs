@@ -71,7 +71,7 @@ impl CqeOpcode {
     /// Never written by a device: a completion of a queue pair that no longer
     /// exists, invalidated by [`crate::complete::CompletionRing::cq_clean`] so that
     /// polling skips it.
-    pub const TOMBSTONE: Self = Self(7);
+    pub const STALE: Self = Self(7);
     /// A request of the send queue failed.
     pub const REQUESTER_ERROR: Self = Self(13);
     /// A receive failed.
@@ -93,7 +93,7 @@ impl CqeOpcode {
             2 => "RESP_SEND",
             3 => "RESP_SEND_IMM",
             4 => "RESP_SEND_INV",
-            7 => "TOMBSTONE",
+            7 => "STALE",
             13 => "REQ_ERR",
             14 => "RESP_ERR",
             15 => "INVALID",

@@ -148,7 +148,7 @@ impl Runner<'_> {
             Command::Connect(token, connecting) => {
                 let line = Line::Active(connecting.line);
                 let session = Session::active(line, connecting.gate, connecting.deadline);
-                self.admit(token, session, None);
+                self.add_session(token, session, None);
             }
             Command::Unresolved(token, error) => {
                 self.with(token, |session| session.unresolved(&error));
@@ -258,7 +258,7 @@ impl Runner<'_> {
             memory: memory(&route),
         };
         let session = Session::passive(Line::Passive(id), alive);
-        self.admit(token, session, Some(passive));
+        self.add_session(token, session, Some(passive));
         let peer = Peer {
             route,
             reads_served: reads.0,
@@ -275,7 +275,7 @@ impl Runner<'_> {
         let _ = listening.gate.call(false, |sink| sink.request(request));
     }
 
-    fn admit(&mut self, token: Token, session: Session<Line>, passive: Option<Passive>) {
+    fn add_session(&mut self, token: Token, session: Session<Line>, passive: Option<Passive>) {
         let entry = Entry {
             session,
             armed: None,

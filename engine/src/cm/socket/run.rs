@@ -114,7 +114,7 @@ impl Runner<'_> {
                     Command::Unlisten(token) => drop(self.listeners.remove(&token)),
                     Command::Connect(token, connecting) => {
                         if let Some(session) = Session::active(connecting) {
-                            self.admit(token, session);
+                            self.add_session(token, session);
                         }
                     }
                     Command::Accept(token, gate, answer) => {
@@ -207,7 +207,7 @@ impl Runner<'_> {
         let deadline = now.checked_add(options.request_timeout);
         let session = Session::passive(stream, peer, Arc::clone(listening), deadline);
         self.silent.insert(token, now);
-        self.admit(token, session);
+        self.add_session(token, session);
     }
 
     /// Opens the reserve descriptor again, if it was closed and there is one.
@@ -268,7 +268,7 @@ impl Runner<'_> {
         }
     }
 
-    fn admit(&mut self, token: Token, session: Session) {
+    fn add_session(&mut self, token: Token, session: Session) {
         let entry = Entry {
             session,
             armed: None,

@@ -195,7 +195,7 @@ impl Poller {
     fn consume_slow(&mut self, slot: Slot, tail: CqeTail) -> Slow {
         match tail.own_op().opcode() {
             CqeOpcode::INVALID => return Slow::Empty,
-            CqeOpcode::TOMBSTONE => {
+            CqeOpcode::STALE => {
                 self.counters.stale += 1;
                 return Slow::Skip;
             }

@@ -10,7 +10,7 @@ use dv_sys::verbs::{ibv_access_flags, ibv_mw_bind, ibv_send_flags};
 
 use super::chain::{link, send_work};
 use super::device::{Device, QueueCalls, Refused};
-use super::post::{admit, withdraw};
+use super::post::{check_room, withdraw};
 use super::queue_pair::QueuePair;
 use super::sends::Sent;
 use crate::completion::CompletionOp;
@@ -36,7 +36,7 @@ impl<D: Device> QueuePair<D> {
         if !self.windows {
             return Err(PostError::NoWindows);
         }
-        admit(&mut self.sends, &self.record.sends.slots, self.forks)?;
+        check_room(&mut self.sends, &self.record.sends.slots, self.forks)?;
         let slot = self.sends.posted();
         let end = self.sends.take(1);
         let sent = Sent {

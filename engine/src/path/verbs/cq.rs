@@ -15,7 +15,7 @@ use std::sync::{Arc, Weak};
 
 use super::device::{BATCH, CompletionCalls, Device, Work};
 use super::flush::End;
-use super::order::{Early, Turn};
+use super::order::{Early, Order};
 use super::record::{Receives, Record};
 use super::shared::SharedState;
 use super::table::Table;
@@ -61,7 +61,7 @@ pub struct Poller<D: Device> {
 
 /// Which completions are discarded: those under a name, and those of shared
 /// receives under a QP number.
-struct Whose<'a, D: Device> {
+struct Discarded<'a, D: Device> {
     name: Name,
     record: &'a Record<D>,
 }
@@ -100,7 +100,7 @@ impl<D: Device> Completions<D> {
     pub(super) fn attach(&self, record: &Arc<Record<D>>) -> Option<Name> {
         let mut state = self.lock();
         if let Receives::Shared(shared) = &record.receives {
-            state.meet(shared);
+            state.add_shared(shared);
         }
         state.table.insert(Arc::clone(record))
     }
@@ -108,14 +108,15 @@ impl<D: Device> Completions<D> {
     /// Removes the present completions of a queue pair from the queue, and releases
     /// their shared receives.
     pub(super) fn forget(&self, name: Name, record: &Record<D>) {
-        self.lock().forget(&self.0.calls, &Whose { name, record });
+        self.lock()
+            .forget(&self.0.calls, &Discarded { name, record });
     }
 
     /// Does [`Self::forget`] for a queue pair that completes no more requests, and
     /// replaces its record by `next`. Returns the new name.
     pub(super) fn renew(&self, name: Name, record: &Record<D>, next: &Arc<Record<D>>) -> Name {
         let mut state = self.lock();
-        state.forget(&self.0.calls, &Whose { name, record });
+        state.forget(&self.0.calls, &Discarded { name, record });
         state.table.replace(name, Arc::clone(next))
     }
 
@@ -123,7 +124,7 @@ impl<D: Device> Completions<D> {
     /// its record.
     pub(super) fn detach(&self, name: Name, record: &Record<D>) {
         let mut state = self.lock();
-        state.forget(&self.0.calls, &Whose { name, record });
+        state.forget(&self.0.calls, &Discarded { name, record });
         state.table.remove(name);
         state.early.forget(name);
     }
@@ -266,7 +267,7 @@ impl<D: Device> fmt::Debug for Poller<D> {
 
 impl<D: Device> State<D> {
     /// Records that receives of a shared receive queue complete here.
-    fn meet(&mut self, shared: &Arc<SharedState<D>>) {
+    fn add_shared(&mut self, shared: &Arc<SharedState<D>>) {
         self.shared.retain(|known| known.strong_count() > 0);
         let same = |known: &Weak<_>| core::ptr::eq(known.as_ptr(), Arc::as_ptr(shared));
         if !self.shared.iter().any(same) {
@@ -317,10 +318,10 @@ impl<D: Device> State<D> {
     /// queue pair is unknown.
     #[inline(never)]
     fn complete(&mut self, work: &Work) -> Option<Completion> {
-        match self.in_turn(work) {
-            Turn::Usual => (),
-            Turn::Now(completion) => return Some(completion),
-            Turn::Silent => return None,
+        match self.in_order(work) {
+            Order::Unchanged => (),
+            Order::Report(completion) => return Some(completion),
+            Order::Hold => return None,
         }
         let completion = self.find(work);
         if completion.is_none() {
@@ -340,7 +341,7 @@ impl<D: Device> State<D> {
             return Some(received(cookie, work, record));
         }
         if record.quirks.any() && !record.sends.is_next(tag.slot) {
-            // `in_turn` reports it when its turn comes.
+            // `in_order` reports it in its order.
             return None;
         }
         let sent = record.sends.retire(tag.slot)?;
@@ -403,9 +404,9 @@ impl<D: Device> State<D> {
     }
 
     /// Removes the completions of one queue pair, and stages the rest.
-    fn forget(&mut self, calls: &D::Completions, whose: &Whose<'_, D>) {
+    fn forget(&mut self, calls: &D::Completions, discarded: &Discarded<'_, D>) {
         let mut staged = core::mem::take(&mut self.staged);
-        staged.retain(|work| !self.is_forgotten(work, whose));
+        staged.retain(|work| !self.is_forgotten(work, discarded));
         let mut batch = [Work::default(); BATCH];
         // Other queue pairs go on completing. The loop is bounded by the
         // completions that can have been there at its start.
@@ -413,7 +414,7 @@ impl<D: Device> State<D> {
         while left > 0 {
             let found = calls.poll(&mut batch);
             for work in &batch[..found] {
-                if !self.is_forgotten(work, whose) {
+                if !self.is_forgotten(work, discarded) {
                     staged.push_back(*work);
                 }
             }
@@ -427,8 +428,8 @@ impl<D: Device> State<D> {
 
     /// Returns whether a completion is to be discarded. Its request is then
     /// released.
-    fn is_forgotten(&mut self, work: &Work, whose: &Whose<'_, D>) -> bool {
-        let forgotten = self.closed || whose.is_of(work);
+    fn is_forgotten(&mut self, work: &Work, discarded: &Discarded<'_, D>) -> bool {
+        let forgotten = self.closed || discarded.is_of(work);
         if forgotten {
             self.release(work);
         }
@@ -436,7 +437,7 @@ impl<D: Device> State<D> {
     }
 }
 
-impl<D: Device> Whose<'_, D> {
+impl<D: Device> Discarded<'_, D> {
     fn is_of(&self, work: &Work) -> bool {
         let Some(tag) = Tag::from_bits(work.tag) else {
             return false;

@@ -163,7 +163,7 @@ impl QueueCalls for Arc<VerbsQp> {
         let errno = unsafe { inline::ibv_post_send(self.as_ptr(), first, &raw mut bad) };
         if errno != 0 {
             // SAFETY: the requests of the chain live until this function returns.
-            return unsafe { judge_send(errno, &chain, bad, self.quirks()) };
+            return unsafe { send_result(errno, &chain, bad, self.quirks()) };
         }
         Ok(())
     }
@@ -174,7 +174,7 @@ impl QueueCalls for Arc<VerbsQp> {
         let mut bad = first;
         // SAFETY: as above.
         let errno = unsafe { inline::ibv_post_recv(self.as_ptr(), first, &raw mut bad) };
-        judge(errno, &chain, bad)
+        post_result(errno, &chain, bad)
     }
 
     fn quirks(&self) -> Quirks {
@@ -213,7 +213,7 @@ impl SharedCalls for VerbsSrq {
         let mut bad = first;
         // SAFETY: the queue is alive, and the caller promises the chain.
         let errno = unsafe { inline::ibv_post_srq_recv(self.as_ptr(), first, &raw mut bad) };
-        judge(errno, &chain, bad)
+        post_result(errno, &chain, bad)
     }
 
     fn quirks(&self) -> Quirks {
@@ -224,20 +224,20 @@ impl SharedCalls for VerbsSrq {
 /// Converts the result of a post. `bad` is the first request of the chain that was
 /// not posted; some libraries clear `bad` if they did not look at the chain.
 #[inline(always)]
-fn judge<T>(errno: i32, chain: &Chain<'_, T>, bad: *const T) -> Result<(), Refused> {
+fn post_result<T>(errno: i32, chain: &Chain<'_, T>, bad: *const T) -> Result<(), Refused> {
     if errno == 0 {
         return Ok(());
     }
     Err(refused(errno, chain, bad))
 }
 
-/// Converts a refusal of sends as [`judge`] does.
+/// Converts a refusal of sends as [`post_result`] does.
 ///
 /// # Safety
 /// `bad` is null, or points to a request of the chain.
 #[cold]
 #[inline(never)]
-unsafe fn judge_send(
+unsafe fn send_result(
     errno: i32,
     chain: &Chain<'_, ibv_send_wr>,
     bad: *const ibv_send_wr,
@@ -418,18 +418,18 @@ mod tests {
         let mut requests: [ibv_recv_wr; 4] = core::array::from_fn(|_| recv_work(&[], 0));
         let chain = link(&mut requests);
         let at = |index: usize| chain.first().wrapping_add(index);
-        assert_eq!(judge(0, &chain, at(0)), Ok(()));
+        assert_eq!(post_result(0, &chain, at(0)), Ok(()));
         let refused = |taken, error| Err(Refused { taken, error });
         assert_eq!(
-            judge(libc::ENOMEM, &chain, at(2)),
+            post_result(libc::ENOMEM, &chain, at(2)),
             refused(2, PostError::QueueFull)
         );
         assert_eq!(
-            judge(libc::EINVAL, &chain, at(0)),
+            post_result(libc::EINVAL, &chain, at(0)),
             refused(0, PostError::NotReady)
         );
         assert_eq!(
-            judge(-libc::EINVAL, &chain, core::ptr::null()),
+            post_result(-libc::EINVAL, &chain, core::ptr::null()),
             refused(0, PostError::NotReady)
         );
     }

@@ -40,22 +40,22 @@ impl Early {
 }
 
 /// What happens to a completion.
-pub(super) enum Turn {
+pub(super) enum Order {
     /// It is reported as usual: its queue pair needs no reordering.
-    Usual,
+    Unchanged,
     /// It is reported now.
-    Now(Completion),
+    Report(Completion),
     /// It is held, or its request is not signalled.
-    Silent,
+    Hold,
 }
 
 impl<D: Device> State<D> {
     /// Reports the completion of a send once all earlier reads have completed.
     #[cold]
     #[inline(never)]
-    pub(super) fn in_turn(&mut self, work: &Work) -> Turn {
+    pub(super) fn in_order(&mut self, work: &Work) -> Order {
         let Some((tag, record)) = self.of_unordered(work) else {
-            return Turn::Usual;
+            return Order::Unchanged;
         };
         if !work.status.is_success() {
             // It waits for reads that the device flushes only in ERR.
@@ -63,10 +63,10 @@ impl<D: Device> State<D> {
         }
         if record.sends.has_read_before(tag.slot) {
             self.early.0.push(*work);
-            return Turn::Silent;
+            return Order::Hold;
         }
         let Some(sent) = record.sends.retire(tag.slot) else {
-            return Turn::Usual;
+            return Order::Unchanged;
         };
         if sent.op == CompletionOp::Read {
             // They are looked at again, and may have to wait for the next read.
@@ -75,8 +75,8 @@ impl<D: Device> State<D> {
             }
         }
         match work.status.is_success() && !sent.signalled {
-            true => Turn::Silent,
-            false => Turn::Now(completed(work, &record, sent)),
+            true => Order::Hold,
+            false => Order::Report(completed(work, &record, sent)),
         }
     }
 

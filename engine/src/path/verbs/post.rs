@@ -31,8 +31,8 @@ impl<D: Device> QueuePair<D> {
     pub unsafe fn post_recv(&mut self, request: &RecvRequest<'_>) -> Result<(), PostError> {
         // SAFETY: passed on to the caller.
         unsafe {
-            self.admit_recv(request)?;
-            self.post_admitted_recv(request)
+            self.check_recv_request(request)?;
+            self.post_checked_recv(request)
         }
     }
 
@@ -81,8 +81,8 @@ impl<D: Device> QueuePair<D> {
     ) -> Result<(), PostError> {
         // SAFETY: passed on to the caller.
         unsafe {
-            let length = self.admit_send(request)?;
-            self.post_admitted_send(request, wr_data, length)
+            let length = self.check_send_request(request)?;
+            self.post_checked_send(request, wr_data, length)
         }
     }
 
@@ -118,12 +118,12 @@ impl<D: Device> QueuePair<D> {
             return false;
         }
         // SAFETY: passed on to the caller.
-        unsafe { self.post_admitted_recv(request) }.is_ok()
+        unsafe { self.post_checked_recv(request) }.is_ok()
     }
 
     /// Posts a receive that was checked, and for which there is room.
     #[inline(always)]
-    unsafe fn post_admitted_recv(&mut self, request: &RecvRequest<'_>) -> Result<(), PostError> {
+    unsafe fn post_checked_recv(&mut self, request: &RecvRequest<'_>) -> Result<(), PostError> {
         // Loaded once: the stores below do not change it, which LLVM cannot know.
         let record = &*self.record;
         let slot = self.receives.posted();
@@ -161,12 +161,12 @@ impl<D: Device> QueuePair<D> {
             return false;
         };
         // SAFETY: passed on to the caller.
-        unsafe { self.post_admitted_send(request, wr_data, length) }.is_ok()
+        unsafe { self.post_checked_send(request, wr_data, length) }.is_ok()
     }
 
     /// Posts a request that was checked, and for which there is room.
     #[inline(always)]
-    unsafe fn post_admitted_send(
+    unsafe fn post_checked_send(
         &mut self,
         request: &SendRequest<'_>,
         wr_data: u32,
@@ -258,22 +258,22 @@ impl<D: Device> QueuePair<D> {
 
     /// Checks that a request may be posted. Returns its length in bytes.
     #[inline]
-    fn admit_send(&mut self, request: &SendRequest<'_>) -> Result<u32, PostError> {
-        admit(&mut self.sends, &self.record.sends.slots, self.forks)?;
+    fn check_send_request(&mut self, request: &SendRequest<'_>) -> Result<u32, PostError> {
+        check_room(&mut self.sends, &self.record.sends.slots, self.forks)?;
         self.send_bounds.check_send(request)
     }
 
     /// Checks that a receive may be posted. There is never room without a receive
     /// queue of its own.
     #[inline]
-    fn admit_recv(&mut self, request: &RecvRequest<'_>) -> Result<(), PostError> {
-        admit(&mut self.receives, &self.record.own.slots, self.forks)?;
+    fn check_recv_request(&mut self, request: &RecvRequest<'_>) -> Result<(), PostError> {
+        check_room(&mut self.receives, &self.record.own.slots, self.forks)?;
         self.recv_bounds.check_recv(request.segments)
     }
 
     /// Records and counts a request that was checked. Returns its tag.
     fn record_send(&mut self, request: &SendRequest<'_>) -> Result<u64, PostError> {
-        let length = self.admit_send(request)?;
+        let length = self.check_send_request(request)?;
         let slot = self.sends.posted();
         self.record.sends.record(slot, sent_as(request, 0, length));
         self.sends.take(1);
@@ -282,7 +282,7 @@ impl<D: Device> QueuePair<D> {
 
     /// Records and counts a receive that was checked. Returns its tag.
     fn record_recv(&mut self, request: &RecvRequest<'_>) -> Result<u64, PostError> {
-        self.admit_recv(request)?;
+        self.check_recv_request(request)?;
         let slot = self.receives.posted();
         self.record.own.record(slot, request.cookie);
         self.receives.take(1);
@@ -299,7 +299,11 @@ fn has_room(credits: &mut Credits, slots: &Slots) -> bool {
 
 /// Checks that one more request may be posted.
 #[inline]
-pub(super) fn admit(credits: &mut Credits, slots: &Slots, made_at: u32) -> Result<(), PostError> {
+pub(super) fn check_room(
+    credits: &mut Credits,
+    slots: &Slots,
+    made_at: u32,
+) -> Result<(), PostError> {
     if made_at != forks() {
         return Err(PostError::NotReady);
     }
