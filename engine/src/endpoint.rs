@@ -356,7 +356,8 @@ impl Drop for Endpoint {
         // pair is destroyed below, which ends the requests in progress. Destroying
         // from ERR is as safe as RESET where completions are not found by QP
         // number, and much faster with Soft-RoCE.
-        let destroyed = flushed && self.handle.is_the_last() && self.path.may_go_from_error();
+        let destroyed =
+            flushed && self.handle.is_last_handle() && self.path.may_be_destroyed_in_error();
         let reset = match destroyed {
             true => self.handle.verbs().require_here(),
             // SAFETY: the rings are dropped below.
@@ -382,7 +383,7 @@ impl Drop for Endpoint {
             ManuallyDrop::take(&mut self.handle)
         };
         match connects {
-            true => destroy_aside(handle),
+            true => destroy_on_thread(handle),
             false => drop(handle),
         }
     }
@@ -391,7 +392,7 @@ impl Drop for Endpoint {
 /// Destroys a queue pair on a separate thread. On iWARP, destroying a queue pair
 /// that the kernel is about to connect blocks until the kernel gives up.
 #[cold]
-fn destroy_aside(handle: EndpointHandle) {
+fn destroy_on_thread(handle: EndpointHandle) {
     let blocked = SignalsBlocked::new();
     let thread = thread::Builder::new().name("engine-end".into());
     if let Err(error) = thread.spawn(move || drop(handle)) {

@@ -67,14 +67,14 @@ impl<S: ?Sized> Gate<S> {
     }
 
     /// Returns whether the gate is closed.
-    pub(super) fn is_shut(&self) -> bool {
+    pub(super) fn is_closed(&self) -> bool {
         self.state.lock().sink.is_none()
     }
 
     /// Closes the gate, and waits for a call in progress unless
     /// `on_service_thread`, where that call is the caller's own. Returns whether
     /// the gate was open.
-    pub(super) fn shut(&self, on_service_thread: bool) -> bool {
+    pub(super) fn close(&self, on_service_thread: bool) -> bool {
         let mut state = self.state.lock();
         let sink = state.sink.take();
         while state.busy && !on_service_thread {

@@ -85,7 +85,7 @@ impl<C> Post<C> {
     }
 
     /// Queues a command that can wait until another event wakes the thread.
-    pub(super) fn command_in_time(&self, command: C) -> Result<(), CmError> {
+    pub(super) fn command_without_wake(&self, command: C) -> Result<(), CmError> {
         self.put(command, false).map(drop)
     }
 

@@ -150,7 +150,7 @@ impl VerbsQp {
             pkey_index: None,
         };
         self.enter_rtr(&partner, options)
-            .map_err(|error| self.explain_way(error, options.port, Gid(peer.gid)))
+            .map_err(|error| self.explain_unreachable(error, options.port, Gid(peer.gid)))
     }
 
     /// Moves the QP from RTR to RTS: messages may be sent.

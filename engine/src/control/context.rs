@@ -48,7 +48,7 @@ pub(super) struct Context {
     /// The ports as last queried. Emptied by an event that reports a change.
     ports: Mutex<Vec<PortInfo>>,
     /// The largest inline sizes found so far.
-    pub(super) inline_found: inline::Found,
+    pub(super) inline_cache: inline::InlineCache,
     pub(super) resizes_cqs: Resizes,
     /// `MLX5_SHUT_UP_BF` is not set: see [`super::export`].
     pub(super) blue_flame: bool,
@@ -74,7 +74,7 @@ impl Context {
             process: std::process::id(),
             forks: forks(),
             ports: Mutex::default(),
-            inline_found: inline::Found::default(),
+            inline_cache: inline::InlineCache::default(),
             resizes_cqs: Resizes::default(),
             blue_flame: !asked_to_shut_up_blue_flame(),
             reserved: None,

@@ -10,7 +10,7 @@ use crate::sync::Mutex;
 
 /// The inline bytes that a caller asks for.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Wish {
+pub(super) struct InlineRequest {
     pub(super) bytes: u32,
     /// Accept fewer bytes, down to 0.
     pub(super) or_fewer: bool,
@@ -29,9 +29,9 @@ pub(super) struct Shape {
 
 /// The cache: the largest inline sizes found, by shape of the queue pair.
 #[derive(Default)]
-pub(super) struct Found(Mutex<Vec<(Shape, u32)>>);
+pub(super) struct InlineCache(Mutex<Vec<(Shape, u32)>>);
 
-impl Found {
+impl InlineCache {
     /// The most cached shapes: programs use few.
     const MOST: usize = 16;
 
@@ -51,26 +51,26 @@ impl Found {
     }
 }
 
-/// Creates a queue pair with the inline bytes of `wish`. `attempt` creates one with
+/// Creates a queue pair with the inline bytes of `wanted`. `attempt` creates one with
 /// a number of inline bytes, and returns it with the granted number.
 ///
 /// # Errors
 /// The error of `attempt`, if the queue pair cannot be created without inline bytes
-/// either. Otherwise, if all bytes of `wish` are required, an error that names the
+/// either. Otherwise, if all bytes of `wanted` are required, an error that names the
 /// most that the device supports.
 pub(super) fn create<T>(
-    wish: Wish,
+    wanted: InlineRequest,
     shape: Shape,
-    found: &Found,
+    found: &InlineCache,
     mut attempt: impl FnMut(u32) -> Result<(T, u32), ControlError>,
     discard: impl Fn(T),
 ) -> Result<T, ControlError> {
     let first = match found.of(shape) {
-        Some(most) if wish.or_fewer => wish.bytes.min(most),
-        _ => wish.bytes,
+        Some(most) if wanted.or_fewer => wanted.bytes.min(most),
+        _ => wanted.bytes,
     };
     let largest = match attempt(first) {
-        Ok((made, granted)) if wish.or_fewer || granted >= wish.bytes => return Ok(made),
+        Ok((made, granted)) if wanted.or_fewer || granted >= wanted.bytes => return Ok(made),
         Ok((made, granted)) => {
             discard(made);
             granted
@@ -92,9 +92,9 @@ pub(super) fn create<T>(
     };
     found.remember(shape, largest);
     tracing::debug!(largest, ?shape, "the largest inline size");
-    match wish.or_fewer {
+    match wanted.or_fewer {
         true => attempt(largest).map(|(made, _)| made),
-        false => Err(refusal(wish.bytes, largest, shape)),
+        false => Err(refusal(wanted.bytes, largest, shape)),
     }
 }
 
@@ -169,7 +169,7 @@ mod tests {
         errno: i32,
         asked: RefCell<Vec<u32>>,
         alive: Cell<u32>,
-        found: Found,
+        found: InlineCache,
     }
 
     impl Fake {
@@ -179,7 +179,7 @@ mod tests {
                 errno: libc::EINVAL,
                 asked: RefCell::default(),
                 alive: Cell::new(0),
-                found: Found::default(),
+                found: InlineCache::default(),
             }
         }
 
@@ -194,7 +194,7 @@ mod tests {
             };
             let discard = |_| self.alive.set(self.alive.get() - 1);
             create(
-                Wish { bytes, or_fewer },
+                InlineRequest { bytes, or_fewer },
                 SHAPE,
                 &self.found,
                 attempt,
@@ -247,12 +247,12 @@ mod tests {
                 0..=127 => Ok((bytes.min(most), bytes.min(most))),
                 _ => Err(ControlError::verbs("create", libc::EINVAL)),
             };
-            let wish = |or_fewer| Wish {
+            let wanted = |or_fewer| InlineRequest {
                 bytes: 236,
                 or_fewer,
             };
-            let found = Found::default();
-            let create = |or_fewer| create(wish(or_fewer), SHAPE, &found, attempt, drop);
+            let found = InlineCache::default();
+            let create = |or_fewer| create(wanted(or_fewer), SHAPE, &found, attempt, drop);
             let told = format!("at most {most} bytes inline");
             let error = create(false).unwrap_err().to_string();
             assert!(error.contains(&told), "{error}");
@@ -263,13 +263,13 @@ mod tests {
     #[test]
     fn a_driver_that_grants_fewer_is_treated_as_one_that_refuses() {
         let grants = |bytes: u32| Ok(((), bytes.min(32)));
-        let wish = |or_fewer| Wish {
+        let wanted = |or_fewer| InlineRequest {
             bytes: 64,
             or_fewer,
         };
-        let found = Found::default();
-        assert!(create(wish(true), SHAPE, &found, grants, drop).is_ok());
-        let error = create(wish(false), SHAPE, &found, grants, drop).unwrap_err();
+        let found = InlineCache::default();
+        assert!(create(wanted(true), SHAPE, &found, grants, drop).is_ok());
+        let error = create(wanted(false), SHAPE, &found, grants, drop).unwrap_err();
         assert!(
             error.to_string().contains("at most 32 bytes inline"),
             "{error}"
@@ -281,11 +281,11 @@ mod tests {
         // The device grants no queue pair, with or without inline bytes.
         let attempt = |_| Err::<((), u32), _>(ControlError::verbs("create", libc::ENOMEM));
         for or_fewer in [true, false] {
-            let wish = Wish {
+            let wanted = InlineRequest {
                 bytes: 64,
                 or_fewer,
             };
-            let error = create(wish, SHAPE, &Found::default(), attempt, drop).unwrap_err();
+            let error = create(wanted, SHAPE, &InlineCache::default(), attempt, drop).unwrap_err();
             assert_eq!(error.errno(), Some(libc::ENOMEM));
         }
         // An error that no driver returns for an inline size causes no search.
@@ -302,7 +302,7 @@ mod tests {
 
     #[test]
     fn the_number_of_cached_shapes_is_limited() {
-        let found = Found::default();
+        let found = InlineCache::default();
         for send_depth in 0..100 {
             let shape = Shape {
                 send_depth,
@@ -311,7 +311,7 @@ mod tests {
             found.remember(shape, send_depth);
             assert_eq!(found.of(shape), Some(send_depth));
         }
-        assert_eq!(found.0.lock().len(), Found::MOST);
+        assert_eq!(found.0.lock().len(), InlineCache::MOST);
         assert_eq!(found.of(SHAPE), None);
     }
 }

@@ -186,7 +186,7 @@ impl VerbsQp {
             pkey_index: (route.pkey_index != 0).then_some(route.pkey_index),
         };
         self.enter_rtr(&partner, options)
-            .map_err(|error| self.explain_way(error, route.port, route.vector.gid))
+            .map_err(|error| self.explain_unreachable(error, route.port, route.vector.gid))
     }
 
     /// Moves the QP from RTR to RTS along a route of the kernel's connection

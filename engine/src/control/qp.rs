@@ -7,7 +7,7 @@ use super::cq::VerbsCq;
 use super::domain::{ProtectionDomain, RawDomain};
 use super::export::{self, QueueLayouts};
 use super::id::ObjectId;
-use super::inline::{self, Shape, Wish};
+use super::inline::{self, InlineRequest, Shape};
 use super::limits::{Bounded, Limits};
 use super::memlock::LockedMemory;
 use super::quirks::Quirks;
@@ -146,12 +146,12 @@ impl VerbsQp {
         };
         // SAFETY: created by `attempt`, and not used.
         let discard = |(raw, _)| unsafe { destroy(raw) };
-        let wish = Wish {
+        let wanted = InlineRequest {
             bytes: spec.inline_bytes,
             or_fewer: spec.inline_or_fewer,
         };
-        let found = &domain.raw.context.inline_found;
-        let (raw, granted) = inline::create(wish, shape(spec), found, attempt, discard)?;
+        let found = &domain.raw.context.inline_cache;
+        let (raw, granted) = inline::create(wanted, shape(spec), found, attempt, discard)?;
         // From here on, dropping `qp` destroys the QP.
         let exclusive = register.is_some();
         let mut qp = Self {

@@ -8,14 +8,19 @@ use crate::error::{ControlError, ControlErrorKind};
 impl VerbsQp {
     /// Adds cause and remedy to an error of the move to RTR that reports an
     /// unreachable peer. Other errors stay unchanged.
-    pub(super) fn explain_way(&self, error: ControlError, port: u8, peer: Gid) -> ControlError {
+    pub(super) fn explain_unreachable(
+        &self,
+        error: ControlError,
+        port: u8,
+        peer: Gid,
+    ) -> ControlError {
         explain(error, peer, |operation| {
             PortInfo::query_for(self.context(), port, None)?.require_active(operation)
         })
     }
 }
 
-/// Does [`VerbsQp::explain_way`]; `look` returns the error of a port that cannot be
+/// Does [`VerbsQp::explain_unreachable`]; `look` returns the error of a port that cannot be
 /// used.
 fn explain(
     error: ControlError,

@@ -82,7 +82,7 @@ impl EndpointHandle {
     }
 
     /// Returns whether there is no other handle to the endpoint.
-    pub(super) fn is_the_last(&self) -> bool {
+    pub(super) fn is_last_handle(&self) -> bool {
         Arc::strong_count(&self.0) == 1
     }
 

@@ -137,7 +137,7 @@ impl QueuePair {
     /// Returns whether the queue pair may be destroyed from ERR: its leftover
     /// completions are distinguished from others, and hold nothing that a library
     /// would discard.
-    pub(crate) fn may_go_from_error(&self) -> bool {
+    pub(crate) fn may_be_destroyed_in_error(&self) -> bool {
         match self {
             Self::Direct(_) => false,
             Self::Verbs(path) => !path.has_shared_receives(),

@@ -251,7 +251,7 @@ impl Blocker {
         if self.word.retract() {
             // A waker has written its token, or is about to; in the second case the
             // next sleep ends early, once.
-            self.silence();
+            self.take_token();
         }
     }
 
@@ -321,7 +321,7 @@ impl Blocker {
         let mut events = slept.events.iter().take(came);
         let rung = events.any(|event| event.u64 == ALARM);
         if self.word.retract() || rung {
-            self.silence();
+            self.take_token();
         }
         result
     }
@@ -332,7 +332,7 @@ impl Blocker {
     #[cold]
     pub fn abandon(&self) {
         self.word.retract();
-        self.silence();
+        self.take_token();
         self.watch_anew();
     }
 
@@ -348,7 +348,7 @@ impl Blocker {
     }
 
     /// Takes the token, if there is one.
-    fn silence(&self) {
+    fn take_token(&self) {
         // Does not block: EFD_NONBLOCK.
         raw::read(self.alarm.as_raw_fd());
     }

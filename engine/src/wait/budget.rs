@@ -47,7 +47,7 @@ const NEAR_MISSES: u32 = 3;
 /// later after the spin than a spin may last. One thread is ahead of another by
 /// some milliseconds at most (in Linux half a scheduling latency after a sleep, and
 /// a slice for a new thread), which that many spins of the default cap use up.
-const VAIN_TURNS: u32 = 64;
+const VAIN_YIELDS: u32 = 64;
 /// The lengths of the first and of the longest rest, in waits.
 const RESTS: (u32, u32) = (64, 1 << 14);
 
@@ -100,7 +100,7 @@ impl SpinBudget {
 
     /// Learns as [`Self::learn`] does from a wait whose spin, if any, yielded the
     /// only processor.
-    pub fn learn_turns(&mut self, policy: WaitPolicy, waited: u64, was_in_vain: bool) {
+    pub fn learn_yielding(&mut self, policy: WaitPolicy, waited: u64, was_in_vain: bool) {
         let WaitPolicy::Adaptive {
             min,
             max: Some(max),
@@ -110,7 +110,7 @@ impl SpinBudget {
         };
         let now = self.nanos(policy);
         let near = now > 0 && waited.saturating_sub(now) <= nanos(max);
-        self.learn_from(now, (min, max), waited, was_in_vain, near, VAIN_TURNS);
+        self.learn_from(now, (min, max), waited, was_in_vain, near, VAIN_YIELDS);
     }
 
     /// Returns whether the duration of the next wait matters.

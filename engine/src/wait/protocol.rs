@@ -130,7 +130,7 @@ const POLLS_UNGUARDED: u32 = POLLS_PER_LOOK;
 /// The number of yields on a single processor before signals are blocked. The first
 /// yield suffices if another thread of this host produces the event and the
 /// scheduler lets it run.
-const TURNS: u32 = 2;
+const YIELDS_UNGUARDED: u32 = 2;
 /// Nanoseconds of spinning between two checks for signals. A check is a system call
 /// of some hundred nanoseconds, so checks take about 1 % of the spin.
 const SIGNAL_INTERVAL: u64 = 20_000;
@@ -237,7 +237,7 @@ enum Phase {
     /// pause.
     Spin { looked: u64, paused: u64 },
     /// Is about to announce the first sleep.
-    Drowsy,
+    Announcing,
     /// Sleeps.
     Asleep,
 }
@@ -290,7 +290,7 @@ impl<G> Wait<G> {
             is_learning,
             gives_way,
             phase: match allowed {
-                0 => Phase::Drowsy,
+                0 => Phase::Announcing,
                 _ => Phase::Spin {
                     looked: start,
                     paused: start,
@@ -339,12 +339,12 @@ impl<G> Wait<G> {
                     self.phase = Phase::Spin { looked, paused };
                     return Ok(Step::Pause);
                 }
-                Spun::Spent => self.phase = Phase::Drowsy,
+                Spun::Spent => self.phase = Phase::Announcing,
             }
         }
         let step = match (self.phase, woken) {
             (Phase::Asleep, Some(result)) => self.wake_up(source, platform, counters, result)?,
-            _ => self.lie_down(source, platform, counters),
+            _ => self.announce_sleep(source, platform, counters),
         };
         if let Step::Over(outcome) = step
             && outcome != WaitOutcome::Interrupted
@@ -366,7 +366,7 @@ impl<G> Wait<G> {
             false => 0,
         };
         match self.gives_way {
-            true => budget.learn_turns(self.policy, waited, was_in_vain),
+            true => budget.learn_yielding(self.policy, waited, was_in_vain),
             false => budget.learn(self.policy, waited, was_in_vain),
         }
     }
@@ -395,7 +395,7 @@ impl<G> Wait<G> {
             }
             let now = platform.now();
             if self.deadline.has_passed(now) {
-                return Spun::Over(last_look(source, WaitOutcome::TimedOut));
+                return Spun::Over(last_poll(source, WaitOutcome::TimedOut));
             }
             if now - self.start >= self.allowed {
                 return Spun::Spent;
@@ -403,7 +403,7 @@ impl<G> Wait<G> {
             if now - looked >= SIGNAL_INTERVAL {
                 looked = now;
                 if platform.interrupted(&self.guard) {
-                    return Spun::Over(last_look(source, WaitOutcome::Interrupted));
+                    return Spun::Over(last_poll(source, WaitOutcome::Interrupted));
                 }
                 if now - paused >= PAUSE_INTERVAL {
                     return Spun::Pause(looked, now);
@@ -413,7 +413,7 @@ impl<G> Wait<G> {
     }
 
     /// Announces a sleep, unless the source is ready after all.
-    fn lie_down<S: Source, P: Platform<Guard = G>>(
+    fn announce_sleep<S: Source, P: Platform<Guard = G>>(
         &mut self,
         source: &mut S,
         platform: &P,
@@ -453,14 +453,14 @@ impl<G> Wait<G> {
                 }
                 counters.spurious += 1;
                 if self.deadline.is_never() || !self.deadline.has_passed(platform.now()) {
-                    return Ok(self.lie_down(source, platform, counters));
+                    return Ok(self.announce_sleep(source, platform, counters));
                 }
                 WaitOutcome::TimedOut
             }
             BlockResult::TimedOut => WaitOutcome::TimedOut,
             BlockResult::Signal => WaitOutcome::Interrupted,
         };
-        Ok(Step::Over(last_look(source, outcome)))
+        Ok(Step::Over(last_poll(source, outcome)))
     }
 }
 
@@ -477,7 +477,7 @@ enum Spun {
 /// Makes the first polls of a spin, without reading the clock.
 fn spin_briefly<S: Source, P: Platform>(source: &mut S, platform: &P, gives_way: bool) -> bool {
     match gives_way {
-        true => (0..TURNS).any(|_| {
+        true => (0..YIELDS_UNGUARDED).any(|_| {
             platform.give_way();
             source.ready()
         }),
@@ -502,7 +502,7 @@ fn hit<P: Platform>(
 }
 
 /// Polls once more before a wait ends without a hit.
-fn last_look<S: Source>(source: &mut S, otherwise: WaitOutcome) -> WaitOutcome {
+fn last_poll<S: Source>(source: &mut S, otherwise: WaitOutcome) -> WaitOutcome {
     match source.ready() {
         true => WaitOutcome::Ready,
         false => otherwise,

@@ -1,6 +1,6 @@
 //! Ends without further events.
 
-use super::support::{Events, Held, Host, Mailbox, kind, local, own, parameters, start, target};
+use super::support::{EventQueue, Events, Held, Host, kind, local, own, parameters, start, target};
 use dat_engine::cm::{
     Connection, ConnectionEvent, ConnectionSink, ListenSink, Manager, ManagerKind, Request,
 };
@@ -92,13 +92,13 @@ fn a_request_of_an_aborted_requester_is_not_alive() {
 }
 
 /// A sink that ends its own connection at a certain event.
-struct Suicide {
+struct AbortOnEvent {
     connection: Mutex<Option<Connection>>,
     drops: bool,
-    seen: Mailbox<ConnectionEvent>,
+    seen: EventQueue<ConnectionEvent>,
 }
 
-impl ConnectionSink for Suicide {
+impl ConnectionSink for AbortOnEvent {
     fn event(&self, event: ConnectionEvent) -> Result<(), ()> {
         if self.drops {
             drop(self.connection.lock().unwrap().take());
@@ -114,10 +114,10 @@ impl ConnectionSink for Suicide {
 fn a_sink_ends_its_own_connection() {
     let host = Host::new();
     for drops in [true, false] {
-        let sink = Arc::new(Suicide {
+        let sink = Arc::new(AbortOnEvent {
             connection: Mutex::new(None),
             drops,
-            seen: Mailbox::default(),
+            seen: EventQueue::default(),
         });
         let (_active, active_events) = {
             // The acceptance comes after the handle was stored.
@@ -148,7 +148,7 @@ fn a_sink_ends_its_own_connection() {
 
 /// A sink whose callback takes long.
 struct Slow {
-    begun: Mailbox<()>,
+    begun: EventQueue<()>,
     done: AtomicBool,
 }
 
@@ -166,7 +166,7 @@ fn abort_waits_for_a_callback_in_progress() {
     let host = Host::new();
     let (_active, active_events) = host.connect();
     let slow = Arc::new(Slow {
-        begun: Mailbox::default(),
+        begun: EventQueue::default(),
         done: AtomicBool::new(false),
     });
     let request = host.requests.next();
@@ -220,7 +220,7 @@ fn a_panicking_sink_harms_no_other_connection() {
 /// A sink that keeps the manager, and drops everything it has in its callback.
 struct Last(
     Mutex<Option<(Manager, dat_engine::cm::Listener)>>,
-    Mailbox<()>,
+    EventQueue<()>,
 );
 
 impl ListenSink for Last {
@@ -233,7 +233,7 @@ impl ListenSink for Last {
 
 #[test]
 fn the_last_handle_may_be_dropped_in_a_callback() {
-    let last = Arc::new(Last(Mutex::new(None), Mailbox::default()));
+    let last = Arc::new(Last(Mutex::new(None), EventQueue::default()));
     let manager = start();
     let (listener, qualifier) = manager.listen_any(&local(), last.clone()).unwrap();
     *last.0.lock().unwrap() = Some((manager, listener));

@@ -1,6 +1,6 @@
 //! Random operations at any time: the documented guarantees hold.
 
-use super::support::{Mailbox, local, own, parameters, start, target};
+use super::support::{EventQueue, local, own, parameters, start, target};
 use dat_engine::cm::{
     Connection, ConnectionEvent, ConnectionSink, ListenSink, Listener, Manager, Request,
 };
@@ -11,15 +11,15 @@ use std::time::{Duration, Instant};
 /// Records violations: an event after a terminal event or after an abort returned,
 /// and two events at once.
 #[derive(Default)]
-struct Strict {
+struct Checker {
     ended: AtomicUsize,
     aborted: AtomicBool,
     inside: AtomicBool,
     refuses: bool,
-    faults: Arc<Mailbox<String>>,
+    faults: Arc<EventQueue<String>>,
 }
 
-impl ConnectionSink for Strict {
+impl ConnectionSink for Checker {
     fn event(&self, event: ConnectionEvent) -> Result<(), ()> {
         let refused = self.refuses && matches!(event, ConnectionEvent::Accepted { .. });
         if self.inside.swap(true, Ordering::SeqCst) {
@@ -52,7 +52,7 @@ impl Dice {
 }
 
 #[derive(Default)]
-struct Queue(Mailbox<Request>);
+struct Queue(EventQueue<Request>);
 
 impl ListenSink for Queue {
     fn request(&self, request: Request) {
@@ -65,17 +65,17 @@ struct Player {
     other: u64,
     queue: Arc<Queue>,
     dice: Dice,
-    faults: Arc<Mailbox<String>>,
-    open: Vec<(Connection, Arc<Strict>)>,
-    all: Vec<Arc<Strict>>,
+    faults: Arc<EventQueue<String>>,
+    open: Vec<(Connection, Arc<Checker>)>,
+    all: Vec<Arc<Checker>>,
 }
 
 impl Player {
-    fn sink(&mut self) -> Arc<Strict> {
-        let sink = Arc::new(Strict {
+    fn sink(&mut self) -> Arc<Checker> {
+        let sink = Arc::new(Checker {
             refuses: self.dice.roll(8) == 0,
             faults: Arc::clone(&self.faults),
-            ..Strict::default()
+            ..Checker::default()
         });
         self.all.push(Arc::clone(&sink));
         sink
@@ -148,7 +148,7 @@ impl Player {
 #[test]
 fn every_connection_ends_exactly_once() {
     super::load::raise_descriptors(8000);
-    let faults = Arc::new(Mailbox::default());
+    let faults = Arc::new(EventQueue::default());
     let hosts: Vec<(Manager, Arc<Queue>, Listener, u64)> = (0..2)
         .map(|_| {
             let (manager, queue) = (start(), Arc::new(Queue::default()));

@@ -53,7 +53,7 @@ fn simultaneous_disconnects_are_reported_once_on_each_side() {
         });
         for events in [active_events, passive_events] {
             assert_eq!(events.next(), ConnectionEvent::Disconnected);
-            assert_eq!(events.mailbox.within(Duration::from_millis(1)), None);
+            assert_eq!(events.events_seen.within(Duration::from_millis(1)), None);
         }
     }
 }

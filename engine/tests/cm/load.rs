@@ -64,7 +64,7 @@ fn more_than_a_thousand_connections_are_established_at_a_time() {
     }
     for (_, events) in active.iter().chain(&passive) {
         assert_eq!(events.next(), ConnectionEvent::Disconnected);
-        assert_eq!(events.mailbox.within(Duration::ZERO), None);
+        assert_eq!(events.events_seen.within(Duration::ZERO), None);
     }
 }
 

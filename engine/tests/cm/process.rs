@@ -89,7 +89,7 @@ fn a_paused_peer_stays_connected() {
         assert_eq!(unsafe { libc::kill(child.id().cast_signed(), number) }, 0);
     };
     signal(libc::SIGSTOP);
-    assert_eq!(events.mailbox.within(Duration::from_millis(300)), None);
+    assert_eq!(events.events_seen.within(Duration::from_millis(300)), None);
     signal(libc::SIGCONT);
     connection.disconnect();
     assert_eq!(events.next(), ConnectionEvent::Disconnected);

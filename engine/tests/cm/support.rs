@@ -18,35 +18,35 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 pub(crate) const QUIET: Duration = Duration::from_millis(50);
 
 /// A queue that another thread fills.
-pub(crate) struct Mailbox<T> {
-    letters: Mutex<VecDeque<T>>,
+pub(crate) struct EventQueue<T> {
+    items: Mutex<VecDeque<T>>,
     came: Condvar,
 }
 
-impl<T> Default for Mailbox<T> {
+impl<T> Default for EventQueue<T> {
     fn default() -> Self {
         Self {
-            letters: Mutex::default(),
+            items: Mutex::default(),
             came: Condvar::new(),
         }
     }
 }
 
-impl<T> Mailbox<T> {
-    pub(crate) fn put(&self, letter: T) {
-        self.letters.lock().unwrap().push_back(letter);
+impl<T> EventQueue<T> {
+    pub(crate) fn put(&self, item: T) {
+        self.items.lock().unwrap().push_back(item);
         self.came.notify_all();
     }
 
     pub(crate) fn within(&self, time: Duration) -> Option<T> {
         let end = Instant::now() + time;
-        let mut letters = self.letters.lock().unwrap();
+        let mut items = self.items.lock().unwrap();
         loop {
-            if let Some(letter) = letters.pop_front() {
-                return Some(letter);
+            if let Some(item) = items.pop_front() {
+                return Some(item);
             }
             let left = end.checked_duration_since(Instant::now())?;
-            letters = self.came.wait_timeout(letters, left).unwrap().0;
+            items = self.came.wait_timeout(items, left).unwrap().0;
         }
     }
 
@@ -58,19 +58,19 @@ impl<T> Mailbox<T> {
 /// Records the events of a connection.
 #[derive(Default)]
 pub(crate) struct Events {
-    pub(crate) mailbox: Mailbox<ConnectionEvent>,
+    pub(crate) events_seen: EventQueue<ConnectionEvent>,
     /// Return an error for `Accepted`.
     pub(crate) refuses: bool,
 }
 
 impl Events {
     pub(crate) fn next(&self) -> ConnectionEvent {
-        self.mailbox.next()
+        self.events_seen.next()
     }
 
     /// Asserts that no further event comes.
     pub(crate) fn assert_quiet(&self) {
-        assert_eq!(self.mailbox.within(QUIET), None);
+        assert_eq!(self.events_seen.within(QUIET), None);
     }
 
     pub(crate) fn assert_accepted(&self) {
@@ -84,14 +84,14 @@ impl Events {
 
 impl ConnectionSink for Events {
     fn event(&self, event: ConnectionEvent) -> Result<(), ()> {
-        self.mailbox.put(event);
+        self.events_seen.put(event);
         if self.refuses { Err(()) } else { Ok(()) }
     }
 }
 
 /// Records requests.
 #[derive(Default)]
-pub(crate) struct Requests(pub(crate) Mailbox<Request>);
+pub(crate) struct Requests(pub(crate) EventQueue<Request>);
 
 impl Requests {
     pub(crate) fn next(&self) -> Request {
@@ -322,8 +322,8 @@ pub(crate) struct Held {
 
 #[derive(Default)]
 struct HoldingSink {
-    entered: Mailbox<()>,
-    released: Mailbox<()>,
+    entered: EventQueue<()>,
+    released: EventQueue<()>,
 }
 
 impl ListenSink for HoldingSink {

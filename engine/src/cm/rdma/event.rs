@@ -8,9 +8,9 @@ pub(super) enum Event {
     AddressResolved,
     RouteResolved,
     /// A connection request; the id is a listener's.
-    Requested(Said),
+    Requested(PeerParameters),
     /// The peer accepted.
-    Accepted(Said),
+    Accepted(PeerParameters),
     Rejected {
         /// The reason, as in the InfiniBand specification; on iWARP a negative
         /// error number.
@@ -19,7 +19,7 @@ pub(super) enum Event {
     },
     /// The connection is established. The requester of an iWARP connection gets
     /// this in place of [`Event::Accepted`]: its queue pair is in RTS.
-    Established(Said),
+    Established(PeerParameters),
     Disconnected,
     /// The connection could not be established, or has ended; a negative error
     /// number.
@@ -31,7 +31,7 @@ pub(super) enum Event {
 
 /// The parameters of the peer's endpoint.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Said {
+pub(super) struct PeerParameters {
     /// The most RDMA reads of this side that it serves at a time.
     pub(super) reads_served: u8,
     /// The most RDMA reads that it wants to have in flight.
@@ -55,17 +55,17 @@ pub(super) const STALE_CONNECTION: i32 = 10;
 
 impl Event {
     /// Makes an event of the fields of `rdma_cm_event`.
-    pub(super) fn new(event: number::Type, status: i32, said: Said) -> Self {
+    pub(super) fn new(event: number::Type, status: i32, peer_parameters: PeerParameters) -> Self {
         match event {
             number::RDMA_CM_EVENT_ADDR_RESOLVED => Self::AddressResolved,
             number::RDMA_CM_EVENT_ROUTE_RESOLVED => Self::RouteResolved,
-            number::RDMA_CM_EVENT_CONNECT_REQUEST => Self::Requested(said),
-            number::RDMA_CM_EVENT_CONNECT_RESPONSE => Self::Accepted(said),
+            number::RDMA_CM_EVENT_CONNECT_REQUEST => Self::Requested(peer_parameters),
+            number::RDMA_CM_EVENT_CONNECT_RESPONSE => Self::Accepted(peer_parameters),
             number::RDMA_CM_EVENT_REJECTED => Self::Rejected {
                 reason: status,
-                private_data: said.private_data,
+                private_data: peer_parameters.private_data,
             },
-            number::RDMA_CM_EVENT_ESTABLISHED => Self::Established(said),
+            number::RDMA_CM_EVENT_ESTABLISHED => Self::Established(peer_parameters),
             number::RDMA_CM_EVENT_DISCONNECTED => Self::Disconnected,
             number::RDMA_CM_EVENT_ADDR_ERROR
             | number::RDMA_CM_EVENT_ROUTE_ERROR
@@ -87,20 +87,20 @@ mod tests {
 
     #[test]
     fn every_event_number_is_converted_and_unknown_ones_are_kept() {
-        let said = Said {
+        let peer_parameters = PeerParameters {
             reads_served: 3,
             reads_asked: 4,
             private_data: vec![5],
         };
-        let of = |event, status| Event::new(event, status, said.clone());
-        assert_eq!(of(4, 0), Event::Requested(said.clone()));
-        assert_eq!(of(5, 0), Event::Accepted(said.clone()));
+        let of = |event, status| Event::new(event, status, peer_parameters.clone());
+        assert_eq!(of(4, 0), Event::Requested(peer_parameters.clone()));
+        assert_eq!(of(5, 0), Event::Accepted(peer_parameters.clone()));
         let rejected = Event::Rejected {
             reason: CONSUMER_DEFINED,
             private_data: vec![5],
         };
         assert_eq!(of(8, 28), rejected);
-        assert_eq!(of(9, 0), Event::Established(said.clone()));
+        assert_eq!(of(9, 0), Event::Established(peer_parameters.clone()));
         for failed in [1, 3, 6, 7] {
             assert_eq!(of(failed, -110), Event::Failed(-110));
         }

@@ -91,7 +91,7 @@ impl Drop for Listener {
         let ids = core::mem::take(&mut *self.listening.ids.lock());
         // Destroyed here, so that the qualifier can be listened for at once.
         drop(ids);
-        self.listening.gate.shut(post.on_service_thread());
+        self.listening.gate.close(post.on_service_thread());
         let _ = post.command(Command::Unlisten(self.token));
     }
 }
@@ -308,7 +308,7 @@ impl Connection {
         };
         let token = shared.post.token();
         let line = Active::new(shared, token, local, target, offer)?;
-        let way = line.way();
+        let resolution = line.resolution();
         let gate: Arc<ConnectionGate> = Arc::new(Gate::new(sink));
         let port = Arc::clone(line.port());
         let connecting = Connecting {
@@ -321,11 +321,11 @@ impl Connection {
         // thread watches a shorter timeout itself.
         match target.timeout {
             Some(timeout) if timeout <= RESOLVE => shared.post.command(command)?,
-            _ => shared.post.command_in_time(command)?,
+            _ => shared.post.command_without_wake(command)?,
         }
         // After the command, so that the thread knows the session when its event
         // arrives.
-        if let Err(error) = way.resolve() {
+        if let Err(error) = resolution.resolve() {
             shared.post.command(Command::Unresolved(token, error))?;
         }
         Ok(Self {
@@ -361,7 +361,7 @@ impl Connection {
     pub(in crate::cm) fn abort(&self) {
         let post = &self.service.shared.post;
         // If the gate is closed, the thread has ended the connection already.
-        if post.here() && self.gate.shut(post.on_service_thread()) {
+        if post.here() && self.gate.close(post.on_service_thread()) {
             let _ = post.command(Command::Abort(self.token));
         }
     }
@@ -445,7 +445,7 @@ impl Drop for DeviceWatch {
     fn drop(&mut self) {
         let post = &self.service.shared.post;
         if post.here() {
-            self.gate.shut(post.on_service_thread());
+            self.gate.close(post.on_service_thread());
             drop(self.id.take());
             let _ = post.command(Command::Unwatch(self.token));
         }

@@ -1,7 +1,7 @@
 //! librdmacm: the event channel and the ids. No other module of the connection
 //! manager calls it.
 
-use super::event::{Event, Said};
+use super::event::{Event, PeerParameters};
 use crate::cm::CmError;
 use crate::control::{Greeting, IwarpRoute, ManagedRoute, Route, forks};
 use crate::sync::Mutex;
@@ -35,7 +35,7 @@ unsafe impl Send for Channel {}
 unsafe impl Sync for Channel {}
 
 /// An event and the id that it belongs to.
-pub(super) struct Told {
+pub(super) struct ChannelEvent {
     /// The token of the id or, for a request, of the listener.
     pub(super) token: Token,
     pub(super) event: Event,
@@ -79,7 +79,7 @@ impl Channel {
 
     /// Returns the next event, if there is one. Called by the service thread only:
     /// the data that the event points to is read before another thread may free it.
-    pub(super) fn take(self: &Arc<Self>) -> io::Result<Option<Told>> {
+    pub(super) fn take(self: &Arc<Self>) -> io::Result<Option<ChannelEvent>> {
         let mut event = ptr::null_mut();
         // SAFETY: the channel is open; the result is written.
         if unsafe { rdmacm::rdma_get_cm_event(self.raw.as_ptr(), &raw mut event) } != 0 {
@@ -91,18 +91,18 @@ impl Channel {
         }
         // SAFETY: the event is owned by this thread until it is acknowledged, and
         // its ids are not freed before that.
-        let told = unsafe { self.read(event) };
+        let channel_event = unsafe { self.read(event) };
         // SAFETY: taken above, and acknowledged once. Acknowledged before anything
         // else: `rdma_destroy_id` waits for it.
         unsafe { rdmacm::rdma_ack_cm_event(event) };
-        Ok(Some(told))
+        Ok(Some(channel_event))
     }
 
     /// Converts an event.
     ///
     /// # Safety
     /// `event` is one of this channel that was not acknowledged.
-    unsafe fn read(self: &Arc<Self>, event: *const rdma_cm_event) -> Told {
+    unsafe fn read(self: &Arc<Self>, event: *const rdma_cm_event) -> ChannelEvent {
         // SAFETY: required of the caller; an event points to its ids, and contains
         // the private data. All members of the union begin with a pointer and a
         // length, and reliable connections have `conn`.
@@ -121,14 +121,14 @@ impl Channel {
                 core::slice::from_raw_parts(data.cast::<u8>(), length.into()).to_vec()
             },
         };
-        let said = Said {
+        let peer_parameters = PeerParameters {
             // The fields are from the local point of view: the reads that this side
             // may have in flight, and those that it has to serve.
             reads_served: conn.initiator_depth,
             reads_asked: conn.responder_resources,
             private_data,
         };
-        let what = Event::new(event.event, event.status, said);
+        let what = Event::new(event.event, event.status, peer_parameters);
         let new = matches!(what, Event::Requested(_))
             .then(|| NonNull::new(id))
             .flatten()
@@ -136,7 +136,7 @@ impl Channel {
         let whose = if new.is_some() { listener } else { id };
         // SAFETY: as above; the context was written before the id was used.
         let context = unsafe { (*whose).context };
-        Told {
+        ChannelEvent {
             token: Token(context.addr()),
             event: what,
             new,

@@ -1,12 +1,12 @@
 //! The service thread: events, commands, deadlines.
 
-use super::event::{Event, Said};
+use super::event::{Event, PeerParameters};
 use super::handle::{Answering, Request};
-use super::id::{Id, Told};
+use super::id::{ChannelEvent, Id};
 use super::payload;
 use super::service::{Command, Listening, Shared};
 use super::session::{AnswerTimes, Fate, Session};
-use super::wire::Line;
+use super::wire::SessionId;
 use crate::cm::gate::Gate;
 use crate::cm::manager::{Details, RequestOf};
 use crate::cm::{ConnectionEvent, DeviceSink, Local, Peer};
@@ -50,7 +50,7 @@ struct Runner<'a> {
 }
 
 struct Entry {
-    session: Session<Line>,
+    session: Session<SessionId>,
     /// The session's entry in `deadlines`.
     armed: Option<Instant>,
     /// For a request: what its requester's kernel will remember.
@@ -87,28 +87,28 @@ impl Runner<'_> {
     fn run(mut self, mut poll: Poll) {
         let mut events = Events::with_capacity(4);
         loop {
-            if self.obey() {
+            if self.execute_commands() {
                 return;
             }
-            let patience = self.expire();
-            let ready = match poll.poll(&mut events, patience) {
+            let next_timeout = self.expire();
+            let ready = match poll.poll(&mut events, next_timeout) {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(false),
                 Err(error) => Err(error),
                 Ok(()) => Ok(events.iter().any(|event| event.token() == EVENTS)),
             };
-            let told = ready.and_then(|ready| match ready {
+            let channel_event = ready.and_then(|ready| match ready {
                 true => self.shared.channel.take(),
                 // A command or a deadline woke the thread.
                 false => Ok(None),
             });
-            match told {
+            match channel_event {
                 Ok(None) => (),
-                Ok(Some(told)) => {
+                Ok(Some(channel_event)) => {
                     // A queued command may announce the id of the event.
-                    if self.obey() {
+                    if self.execute_commands() {
                         return;
                     }
-                    self.dispatch(told);
+                    self.dispatch(channel_event);
                 }
                 Err(error) => {
                     // The program has closed descriptors of this library: nothing
@@ -124,7 +124,7 @@ impl Runner<'_> {
     }
 
     /// Executes commands until there are none. Returns whether to stop.
-    fn obey(&mut self) -> bool {
+    fn execute_commands(&mut self) -> bool {
         loop {
             let commands = self.shared.post.take_commands();
             if commands.is_empty() {
@@ -146,7 +146,7 @@ impl Runner<'_> {
             Command::Watch(token, gate) => drop(self.watches.insert(token, gate)),
             Command::Unwatch(token) => drop(self.watches.remove(&token)),
             Command::Connect(token, connecting) => {
-                let line = Line::Active(connecting.line);
+                let line = SessionId::Active(connecting.line);
                 let session = Session::active(line, connecting.gate, connecting.deadline);
                 self.add_session(token, session, None);
             }
@@ -180,8 +180,8 @@ impl Runner<'_> {
                 self.with(token, |session| session.reject(as_the_application));
             }
             Command::Disconnect(token) => {
-                let patience = self.shared.options.disconnect_timeout;
-                let deadline = Instant::now().checked_add(patience);
+                let timeout = self.shared.options.disconnect_timeout;
+                let deadline = Instant::now().checked_add(timeout);
                 self.with(token, |session| session.disconnect(deadline));
             }
             Command::Abort(token) => self.with(token, Session::abort),
@@ -191,12 +191,12 @@ impl Runner<'_> {
         }
     }
 
-    fn dispatch(&mut self, told: Told) {
-        let Told { token, event, new } = told;
+    fn dispatch(&mut self, channel_event: ChannelEvent) {
+        let ChannelEvent { token, event, new } = channel_event;
         match (event, new) {
-            (Event::Requested(said), Some(id)) => {
+            (Event::Requested(peer_parameters), Some(id)) => {
                 if let Some(listening) = self.listeners.get(&token).map(Arc::clone) {
-                    self.welcome(&listening, id, said);
+                    self.deliver_request(&listening, id, peer_parameters);
                 }
             }
             (Event::DeviceRemoved, _) if self.watches.contains_key(&token) => {
@@ -212,7 +212,12 @@ impl Runner<'_> {
     }
 
     /// Passes a request to the application.
-    fn welcome(&mut self, listening: &Arc<Listening>, id: Id, said: Said) {
+    fn deliver_request(
+        &mut self,
+        listening: &Arc<Listening>,
+        id: Id,
+        peer_parameters: PeerParameters,
+    ) {
         let Local { device, port, .. } = &listening.local;
         let found = id.device();
         if found
@@ -235,11 +240,11 @@ impl Runner<'_> {
         let Some(service) = self.shared.service() else {
             return;
         };
-        let (private_data, greets) = payload::of_request(said.private_data, &route);
+        let (private_data, greets) = payload::of_request(peer_parameters.private_data, &route);
         let (token, id) = (self.shared.post.token(), Arc::new(id));
         id.set_token(token);
         let alive = Arc::new(AtomicBool::new(true));
-        let reads = (said.reads_served, said.reads_asked);
+        let reads = (peer_parameters.reads_served, peer_parameters.reads_asked);
         let request = Request::new(
             service,
             token,
@@ -257,7 +262,7 @@ impl Runner<'_> {
             qpn: None,
             memory: memory(&route),
         };
-        let session = Session::passive(Line::Passive(id), alive);
+        let session = Session::passive(SessionId::Passive(id), alive);
         self.add_session(token, session, Some(passive));
         let peer = Peer {
             route,
@@ -275,7 +280,7 @@ impl Runner<'_> {
         let _ = listening.gate.call(false, |sink| sink.request(request));
     }
 
-    fn add_session(&mut self, token: Token, session: Session<Line>, passive: Option<Passive>) {
+    fn add_session(&mut self, token: Token, session: Session<SessionId>, passive: Option<Passive>) {
         let entry = Entry {
             session,
             armed: None,
@@ -285,7 +290,7 @@ impl Runner<'_> {
         self.settle(token, Fate::GoesOn);
     }
 
-    fn with(&mut self, token: Token, change: impl FnOnce(&mut Session<Line>) -> Fate) {
+    fn with(&mut self, token: Token, change: impl FnOnce(&mut Session<SessionId>) -> Fate) {
         if let Some(entry) = self.sessions.get_mut(&token) {
             let fate = change(&mut entry.session);
             self.settle(token, fate);

@@ -1,7 +1,7 @@
 //! One connection: its states, and the effect of each event. Has no id, no clock
 //! and no thread: the caller provides these.
 
-use super::event::{Event, STALE_CONNECTION, Said, is_consumers};
+use super::event::{Event, PeerParameters, STALE_CONNECTION, is_consumers};
 use super::id::Offer;
 use super::payload;
 use crate::cm::gate::Gate;
@@ -196,9 +196,13 @@ impl<W: Wire> Session<W> {
                 let done = self.wire.connect();
                 self.or_unreachable(done)
             }
-            (State::Requested, Event::Accepted(said)) => self.accepted(said, W::establish),
+            (State::Requested, Event::Accepted(peer_parameters)) => {
+                self.accepted(peer_parameters, W::establish)
+            }
             // iWARP: the kernels have connected the queue pairs.
-            (State::Requested, Event::Established(said)) => self.accepted(said, |_| Ok(())),
+            (State::Requested, Event::Established(peer_parameters)) => {
+                self.accepted(peer_parameters, |_| Ok(()))
+            }
             (
                 State::Requested,
                 Event::Rejected {
@@ -400,7 +404,11 @@ impl<W: Wire> Session<W> {
 
     /// Active: the sink makes its endpoint ready, and `establish` notifies the
     /// peer; or the connection fails.
-    fn accepted(&mut self, said: Said, establish: impl FnOnce(&mut W) -> io::Result<()>) -> Fate {
+    fn accepted(
+        &mut self,
+        peer_parameters: PeerParameters,
+        establish: impl FnOnce(&mut W) -> io::Result<()>,
+    ) -> Fate {
         let Some(gate) = self.gate.clone() else {
             return Over;
         };
@@ -413,18 +421,18 @@ impl<W: Wire> Session<W> {
                 return self.over(ConnectionEvent::NonPeerRejected);
             }
         };
-        let (private_data, route) = payload::of_reply(said.private_data, route);
+        let (private_data, route) = payload::of_reply(peer_parameters.private_data, route);
         let event = ConnectionEvent::Accepted {
             peer: Peer {
                 route,
-                reads_served: said.reads_served,
-                reads_asked: said.reads_asked,
+                reads_served: peer_parameters.reads_served,
+                reads_asked: peer_parameters.reads_asked,
             },
             private_data,
         };
         self.remembered = true;
         match gate.call(false, |sink| sink.event(event)) {
-            Some(Ok(())) if !gate.is_shut() => match establish(&mut self.wire) {
+            Some(Ok(())) if !gate.is_closed() => match establish(&mut self.wire) {
                 Ok(()) => {
                     self.state = State::Up;
                     GoesOn
@@ -438,7 +446,7 @@ impl<W: Wire> Session<W> {
                 }
             },
             _ => {
-                gate.shut(true);
+                gate.close(true);
                 let _ = self.wire.reject(false);
                 Over
             }

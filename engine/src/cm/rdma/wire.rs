@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicU16, Ordering};
 /// The active side of a session.
 pub(super) struct Active {
     shared: Arc<Shared>,
-    /// Shared with [`Way`].
+    /// Shared with [`Resolution`].
     id: Arc<Id>,
     token: Token,
     local: Local,
@@ -27,13 +27,13 @@ pub(super) struct Active {
 }
 
 /// What is needed to resolve an address.
-pub(super) struct Way {
+pub(super) struct Resolution {
     id: Arc<Id>,
     from: IpAddr,
     to: SocketAddr,
 }
 
-impl Way {
+impl Resolution {
     /// Starts to resolve the address; the result is an event.
     pub(super) fn resolve(&self) -> io::Result<()> {
         // The same timeout as with managers that exchange addresses. A kernel
@@ -70,8 +70,8 @@ impl Active {
         &self.port
     }
 
-    pub(super) fn way(&self) -> Way {
-        Way {
+    pub(super) fn resolution(&self) -> Resolution {
+        Resolution {
             id: Arc::clone(&self.id),
             from: self.local.address,
             to: self.to,
@@ -80,13 +80,13 @@ impl Active {
 }
 
 /// The id of a session.
-pub(super) enum Line {
+pub(super) enum SessionId {
     Active(Active),
     /// Shared with the request, which checks whether the requester still waits.
     Passive(Arc<Id>),
 }
 
-impl Line {
+impl SessionId {
     fn id(&self) -> &Id {
         match self {
             Self::Active(active) => &active.id,
@@ -103,7 +103,7 @@ impl Line {
 }
 
 /// Runs work that may block in the kernel on a separate thread.
-pub(super) fn aside(work: impl FnOnce() + Send + 'static) -> io::Result<()> {
+pub(super) fn on_own_thread(work: impl FnOnce() + Send + 'static) -> io::Result<()> {
     match post::spawn(false, work) {
         // The thread is detached.
         Ok(_detached) => Ok(()),
@@ -112,21 +112,21 @@ pub(super) fn aside(work: impl FnOnce() + Send + 'static) -> io::Result<()> {
     }
 }
 
-impl Line {
+impl SessionId {
     /// Destroys the id of a connection that may still be in progress. On iWARP the
     /// kernel blocks until the connection is established or has failed, for up to
     /// 10 seconds with siw (Linux, `destroy_cm_id` in
     /// drivers/infiniband/core/iwcm.c).
     pub(super) fn end(self) {
         if self.id().is_iwarp() {
-            let _ = aside(move || drop(self));
+            let _ = on_own_thread(move || drop(self));
         }
     }
 }
 
-impl Wire for Line {
+impl Wire for SessionId {
     fn resolve_address(&mut self) -> io::Result<()> {
-        self.active()?.way().resolve()
+        self.active()?.resolution().resolve()
     }
 
     fn resolve_route(&mut self) -> io::Result<()> {
@@ -152,7 +152,7 @@ impl Wire for Line {
         // `siw_connect`).
         let (id, offer, token) = (Arc::clone(&active.id), active.offer.clone(), active.token);
         let shared = Arc::clone(&active.shared);
-        aside(move || {
+        on_own_thread(move || {
             if let Err(error) = id.connect(&offer) {
                 let _ = shared.post.command(Command::Unconnected(token, error));
             }

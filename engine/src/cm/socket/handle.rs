@@ -72,7 +72,7 @@ impl Drop for Listener {
             let _ = SockRef::from(&socket).shutdown(Shutdown::Both);
             shared.deregister(&mut socket);
         }
-        self.listening.gate.shut(shared.post.on_service_thread());
+        self.listening.gate.close(shared.post.on_service_thread());
         let _ = shared.post.command(Command::Unlisten(self.token));
     }
 }
@@ -208,7 +208,7 @@ impl Connection {
     fn forget(&self, how: Command) {
         let shared = &self.service.shared;
         // If the gate is closed, the thread has ended the connection already.
-        if shared.post.here() && self.gate.shut(shared.post.on_service_thread()) {
+        if shared.post.here() && self.gate.close(shared.post.on_service_thread()) {
             let _ = shared.post.command(how);
         }
     }

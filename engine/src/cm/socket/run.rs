@@ -3,7 +3,7 @@
 use super::frame::MAX_FRAME;
 use super::open;
 use super::service::{Command, Listening, Shared};
-use super::session::{Fate, Session, Surroundings};
+use super::session::{Fate, Session, SessionContext};
 use super::silent::{Room, Silent};
 use crate::cm::post::WAKE;
 use crate::descriptors;
@@ -71,10 +71,10 @@ impl Runner<'_> {
     fn run(mut self, mut poll: Poll) {
         let mut events = Events::with_capacity(256);
         loop {
-            if self.obey() {
+            if self.execute_commands() {
                 return;
             }
-            if let Err(error) = poll.poll(&mut events, self.patience())
+            if let Err(error) = poll.poll(&mut events, self.next_timeout())
                 && error.kind() != io::ErrorKind::Interrupted
             {
                 // The program has closed descriptors of this library: nothing can
@@ -99,7 +99,7 @@ impl Runner<'_> {
     }
 
     /// Executes commands until there are none. Returns whether to stop.
-    fn obey(&mut self) -> bool {
+    fn execute_commands(&mut self) -> bool {
         loop {
             let commands = self.shared.post.take_commands();
             if commands.is_empty() {
@@ -145,7 +145,7 @@ impl Runner<'_> {
     }
 
     /// Returns the time until the next deadline; `None` if there is none.
-    fn patience(&self) -> Option<Duration> {
+    fn next_timeout(&self) -> Option<Duration> {
         let deadline = self.deadlines.first().map(|&(at, _)| at);
         let next = self.again.iter().map(|&(at, _)| at).chain(deadline).min();
         next.map(|at| at.saturating_duration_since(Instant::now()))
@@ -170,7 +170,7 @@ impl Runner<'_> {
                     self.starved = false;
                     let newest = usize::try_from(stream.as_raw_fd()).unwrap_or(usize::MAX);
                     self.silent.resize(limit, newest);
-                    self.welcome(stream, peer, &listening);
+                    self.deliver_request(stream, peer, &listening);
                 }
                 Err(error) => match error.raw_os_error() {
                     // Also if the handle has closed the sockets.
@@ -195,7 +195,12 @@ impl Runner<'_> {
         self.later(token, Instant::now());
     }
 
-    fn welcome(&mut self, mut stream: TcpStream, peer: SocketAddr, listening: &Arc<Listening>) {
+    fn deliver_request(
+        &mut self,
+        mut stream: TcpStream,
+        peer: SocketAddr,
+        listening: &Arc<Listening>,
+    ) {
         let (token, options) = (self.shared.post.token(), &self.shared.options);
         open::taken(&stream, options);
         let interest = Interest::READABLE | Interest::WRITABLE;
@@ -224,13 +229,13 @@ impl Runner<'_> {
             match self.silent.room(Instant::now()) {
                 Room::Free => return Ok(()),
                 Room::At(at) => return Err(at),
-                Room::Instead(oldest) => self.dismiss(oldest),
+                Room::Instead(oldest) => self.drop_silent(oldest),
             }
         }
     }
 
     /// Drops a session without a request, unless its request has arrived.
-    fn dismiss(&mut self, token: Token) {
+    fn drop_silent(&mut self, token: Token) {
         self.drive(token);
         if !self.silent.contains(token) {
             return;
@@ -254,7 +259,7 @@ impl Runner<'_> {
         let now = Instant::now();
         match self.silent.oldest(now) {
             Room::Instead(oldest) => {
-                self.dismiss(oldest);
+                self.drop_silent(oldest);
                 Ok(())
             }
             Room::At(at) => Err(at),
@@ -282,7 +287,7 @@ impl Runner<'_> {
         let Some(entry) = self.sessions.get_mut(&token) else {
             return;
         };
-        let around = Surroundings {
+        let around = SessionContext {
             service: self.shared.service(),
             token,
         };

@@ -34,7 +34,7 @@ pub(super) enum Fate {
 use Fate::{GoesOn, Over};
 
 /// The context that a session runs in.
-pub(super) struct Surroundings<'a> {
+pub(super) struct SessionContext<'a> {
     pub(super) service: &'a Weak<Service>,
     pub(super) token: Token,
 }
@@ -122,7 +122,7 @@ impl Session {
     }
 
     /// Reads and writes everything that the stream allows now.
-    pub(super) fn drive(&mut self, around: &Surroundings<'_>, scratch: &mut [u8]) -> Fate {
+    pub(super) fn drive(&mut self, around: &SessionContext<'_>, scratch: &mut [u8]) -> Fate {
         if matches!(self.state, State::Connecting) {
             match self.connected() {
                 Ok(false) => return GoesOn,
@@ -136,7 +136,7 @@ impl Session {
                 Ok(0) => return self.ended(None),
                 Ok(count) => {
                     self.inbox.extend_from_slice(&scratch[..count]);
-                    if self.digest(around) == Over {
+                    if self.handle_messages(around) == Over {
                         return Over;
                     }
                 }
@@ -262,7 +262,7 @@ impl Session {
     }
 
     /// Handles all complete messages in the inbox.
-    fn digest(&mut self, around: &Surroundings<'_>) -> Fate {
+    fn handle_messages(&mut self, around: &SessionContext<'_>) -> Fate {
         loop {
             match frame::parse(&self.inbox) {
                 Ok(None) => return GoesOn,
@@ -283,7 +283,7 @@ impl Session {
         }
     }
 
-    fn receive(&mut self, frame: Frame, around: &Surroundings<'_>) -> Fate {
+    fn receive(&mut self, frame: Frame, around: &SessionContext<'_>) -> Fate {
         match (&self.state, frame) {
             (
                 State::Requested,
@@ -357,7 +357,7 @@ impl Session {
         &mut self,
         listening: &Listening,
         details: Details,
-        around: &Surroundings<'_>,
+        around: &SessionContext<'_>,
     ) -> Fate {
         let Some(service) = around.service.upgrade() else {
             return self.reject(false);
@@ -378,13 +378,13 @@ impl Session {
             return Over;
         };
         match gate.call(false, |sink| sink.event(event)) {
-            Some(Ok(())) if !gate.is_shut() => {
+            Some(Ok(())) if !gate.is_closed() => {
                 self.state = State::Up;
                 self.send(&frame::ready());
                 GoesOn
             }
             _ => {
-                gate.shut(true);
+                gate.close(true);
                 self.send(&frame::failed());
                 Over
             }
@@ -497,7 +497,7 @@ mod tests {
             deadline: None,
         };
         let mut session = Session::active(connecting).expect("a session");
-        let around = Surroundings {
+        let around = SessionContext {
             service: &Weak::new(),
             token: Token(7),
         };

@@ -1,7 +1,9 @@
 //! Private data, parameters and addresses over rdma_cm.
 
 use super::{ends, host};
-use crate::cm::support::{Events, Mailbox, QUIET, connect, local, own, parameters, start, target};
+use crate::cm::support::{
+    EventQueue, Events, QUIET, connect, local, own, parameters, start, target,
+};
 use dat_engine::cm::{ConnectionEvent, ConnectionSink, Local, Parameters};
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -191,8 +193,8 @@ fn a_message_establishes_the_connection_before_ready() {
 /// A sink whose answer takes long.
 #[derive(Default)]
 struct Busy {
-    asked: Mailbox<()>,
-    go: Mailbox<()>,
+    asked: EventQueue<()>,
+    go: EventQueue<()>,
 }
 
 impl ConnectionSink for Busy {

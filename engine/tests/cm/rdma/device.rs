@@ -1,14 +1,14 @@
 //! Devices that rdma_cm serves, and devices that are removed.
 
 use super::{Ends, ends, host};
-use crate::cm::support::{Events, Mailbox, PATIENCE, QUIET, local, own, parameters};
+use crate::cm::support::{EventQueue, Events, PATIENCE, QUIET, local, own, parameters};
 use dat_engine::cm::{CmError, ConnectionEvent, DeviceSink, Local};
 use std::process::Command;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 #[derive(Default)]
-struct Gone(Mailbox<()>);
+struct Gone(EventQueue<()>);
 
 impl DeviceSink for Gone {
     fn removed(&self) {

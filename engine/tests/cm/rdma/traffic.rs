@@ -1,7 +1,7 @@
 //! Endpoints that are connected by rdma_cm carry messages.
 
 use super::host;
-use crate::cm::support::{Host, Mailbox, local, own, target};
+use crate::cm::support::{EventQueue, Host, local, own, target};
 use dat_engine::cm::{Connection, ConnectionEvent, ConnectionSink, Parameters, Peer};
 use dat_engine::{
     Access, Completion, CompletionOp, CompletionQueue, ConnectOptions, ControlErrorKind, CqOptions,
@@ -121,14 +121,14 @@ fn options_of() -> ConnectOptions {
 /// A sink that moves its endpoint at each event.
 struct Mover {
     handle: EndpointHandle,
-    events: Mailbox<ConnectionEvent>,
+    events: EventQueue<ConnectionEvent>,
 }
 
 impl Mover {
     fn of(end: &End) -> Arc<Self> {
         Arc::new(Self {
             handle: end.endpoint.handle(),
-            events: Mailbox::default(),
+            events: EventQueue::default(),
         })
     }
 

@@ -1,7 +1,7 @@
 //! Sessions on a simulated rdma_cm.
 
 use super::*;
-use crate::cm::rdma::event::{CONSUMER_DEFINED, Said};
+use crate::cm::rdma::event::{CONSUMER_DEFINED, PeerParameters};
 use crate::control::ManagedRoute;
 use proptest::prelude::*;
 use std::sync::Mutex;
@@ -123,7 +123,7 @@ fn requested(deadline: Option<Instant>) -> (Session<Fake>, Arc<Sink>, Instant) {
 #[test]
 fn an_active_side_connects_and_disconnects() {
     let (mut session, sink, now) = requested(None);
-    let event = Event::Accepted(Said::default());
+    let event = Event::Accepted(PeerParameters::default());
     assert_eq!(session.handle(event, || now), GoesOn);
     assert!(matches!(
         sink.take()[..],
@@ -198,7 +198,7 @@ fn a_remembered_queue_pair_repeats_its_request_until_it_is_forgotten() {
     assert_eq!(pauses, [20, 40, 80, 160, 320, 320]);
     assert!(sink.take().is_empty());
     assert_eq!(
-        session.handle(Event::Accepted(Said::default()), || now),
+        session.handle(Event::Accepted(PeerParameters::default()), || now),
         GoesOn
     );
     assert_eq!(sink.take().len(), 1);
@@ -268,7 +268,7 @@ fn an_accepted_requester_has_limited_time_to_become_ready() {
         GoesOn
     );
     assert_eq!(
-        session.handle(Event::Established(Said::default()), || now),
+        session.handle(Event::Established(PeerParameters::default()), || now),
         GoesOn
     );
     assert_eq!(session.due(), None);
@@ -291,7 +291,7 @@ fn an_acceptance_waits_until_the_requester_s_kernel_has_forgotten() {
     assert_eq!(session.expire(until), GoesOn);
     assert_eq!(session.wire.asked, ["accept"]);
     assert_eq!(
-        session.handle(Event::Established(Said::default()), || until),
+        session.handle(Event::Established(PeerParameters::default()), || until),
         GoesOn
     );
     assert_eq!(sink.take(), [ConnectionEvent::Established]);
@@ -309,7 +309,7 @@ fn an_acceptance_that_is_withdrawn_disconnects_when_possible() {
     assert_eq!(session.disconnect(Some(deadline)), GoesOn);
     assert_eq!(session.wire.asked, ["accept"]);
     assert_eq!(
-        session.handle(Event::Established(Said::default()), || now),
+        session.handle(Event::Established(PeerParameters::default()), || now),
         GoesOn
     );
     assert_eq!(session.wire.asked, ["accept", "disconnect"]);
@@ -343,7 +343,7 @@ fn a_removed_device_ends_every_state() {
         GoesOn
     );
     assert_eq!(
-        session.handle(Event::Established(Said::default()), || now),
+        session.handle(Event::Established(PeerParameters::default()), || now),
         GoesOn
     );
     // A hint, for example that a bond has changed its active member.
@@ -368,10 +368,10 @@ fn any_event() -> impl Strategy<Value = Event> {
     prop_oneof![
         3 => Just(Event::AddressResolved),
         3 => Just(Event::RouteResolved),
-        2 => Just(Event::Accepted(Said::default())),
-        1 => Just(Event::Requested(Said::default())),
+        2 => Just(Event::Accepted(PeerParameters::default())),
+        1 => Just(Event::Requested(PeerParameters::default())),
         2 => prop::sample::select(vec![8, 10, 28]).prop_map(|reason| rejected(reason, &[1; 148])),
-        3 => Just(Event::Established(Said::default())),
+        3 => Just(Event::Established(PeerParameters::default())),
         1 => Just(Event::Disconnected),
         1 => Just(Event::Failed(-110)),
         1 => Just(Event::DeviceRemoved),
@@ -439,7 +439,7 @@ proptest! {
                 Step::Disconnect if told_of => current.disconnect(Some(after(now, 2000))),
                 Step::Abort if told_of => {
                     aborted = true;
-                    gate.shut(true);
+                    gate.close(true);
                     current.abort()
                 }
                 _ => GoesOn,

@@ -5,7 +5,7 @@ use super::*;
 #[test]
 fn the_requester_of_an_iwarp_connection_is_connected_without_establish() {
     let (mut session, sink, now) = requested(None);
-    let event = Event::Established(Said::default());
+    let event = Event::Established(PeerParameters::default());
     assert_eq!(session.handle(event, || now), GoesOn);
     assert!(matches!(
         sink.take()[..],
@@ -27,7 +27,7 @@ fn silent(now: Instant) -> (Session<Fake>, Arc<Sink>, Arc<Greeting>) {
     };
     let accepted = session.accept(sink.gate(), offer, &times(now, None));
     assert_eq!(accepted, GoesOn);
-    let event = Event::Established(Said::default());
+    let event = Event::Established(PeerParameters::default());
     assert_eq!(session.handle(event, || now), GoesOn);
     assert_eq!(sink.take(), []);
     (session, sink, greeting)
