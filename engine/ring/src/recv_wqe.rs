@@ -191,7 +191,7 @@ pub trait PostReceives {
         // SAFETY: passed on to the caller.
         unsafe {
             if !self.try_post(request) {
-                self.post_any(request.cookie, request.segments)?;
+                self.post_slow(request.cookie, request.segments)?;
             }
         }
         Ok(())
@@ -205,7 +205,7 @@ pub trait PostReceives {
     /// # Safety
     /// As for [`Self::post`].
     #[inline(never)]
-    unsafe fn post_any(&mut self, cookie: u64, segments: &[Segment]) -> Result<(), PostError> {
+    unsafe fn post_slow(&mut self, cookie: u64, segments: &[Segment]) -> Result<(), PostError> {
         // SAFETY: passed on to the caller.
         unsafe { self.write(cookie, segments) }?;
         self.publish();

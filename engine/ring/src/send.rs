@@ -23,12 +23,12 @@ use crate::{Credits, RingSize};
 use consumer::Entry;
 pub use consumer::{Retired, SendConsumer};
 
-mod any;
 mod bind;
 mod consumer;
 mod doorbell;
 mod encode;
 mod one;
+mod slow;
 
 /// How a send queue may ring its register.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -243,14 +243,14 @@ impl SendProducer {
         // SAFETY: passed on to the caller.
         if !unsafe { self.try_post(request, wr_data) } {
             // SAFETY: passed on to the caller.
-            unsafe { self.post_any(&request.reborrow(), wr_data) }?;
+            unsafe { self.post_slow(&request.reborrow(), wr_data) }?;
         }
         Ok(())
     }
 
     /// [`Self::post_with_data`] for every request.
     #[inline(never)]
-    unsafe fn post_any(
+    unsafe fn post_slow(
         &mut self,
         request: &SendRequest<'_>,
         wr_data: u32,

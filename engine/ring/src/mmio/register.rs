@@ -1,10 +1,10 @@
 //! Doorbell registers: eight bytes that start the device, or a whole WQE
 //! (BlueFlame) that saves it the fetch.
 //!
-//! A register has two halves that are written in turn, so that consecutive
-//! doorbells do not combine into one. Several queue pairs can be given the same
-//! register; then there is one turn, and one writer at a time. So the state of
-//! a register is kept once per address, for the whole process ([`Register::at`]).
+//! A register has two halves that are written alternately, so that consecutive
+//! doorbells do not combine into one. Several queue pairs can have the same register.
+//! They then share the offset of the next half, and write one at a time. So the state
+//! of a register exists once per address in the process ([`Register::at`]).
 //!
 //! The sequence is that of libmlx5's `post_send_db`, so that both leave the
 //! same stores: record, barrier, register, flush, other half.
@@ -18,31 +18,31 @@ use super::{DmaCell, barrier};
 use crate::sync::SpinLock;
 use crate::wire::{Be64, WQEBB};
 
-/// What the rings of one register share.
+/// The state of a register, which all its rings share.
 #[derive(Debug)]
-struct Turn {
+struct UarState {
     /// Offset of the half to write next: 0 or the half's size.
     offset: AtomicUsize,
     /// Taken while a doorbell is written, unless there is only one writer.
     lock: SpinLock<()>,
 }
 
-/// By address. Taken when a queue is created only.
-static TURNS: SpinLock<Option<HashMap<usize, Weak<Turn>>>> = SpinLock::new(None);
+/// The states by address. Locked only when a queue is created.
+static STATES: SpinLock<Option<HashMap<usize, Weak<UarState>>>> = SpinLock::new(None);
 
-fn turn_of(address: usize) -> Arc<Turn> {
-    let mut turns = TURNS.lock();
-    let turns = turns.get_or_insert_default();
-    if let Some(turn) = turns.get(&address).and_then(Weak::upgrade) {
-        return turn;
+fn state_of(address: usize) -> Arc<UarState> {
+    let mut states = STATES.lock();
+    let states = states.get_or_insert_default();
+    if let Some(uar) = states.get(&address).and_then(Weak::upgrade) {
+        return uar;
     }
-    turns.retain(|_, turn| turn.strong_count() > 0);
-    let turn = Arc::new(Turn {
+    states.retain(|_, uar| uar.strong_count() > 0);
+    let uar = Arc::new(UarState {
         offset: AtomicUsize::new(0),
         lock: SpinLock::new(()),
     });
-    turns.insert(address, Arc::downgrade(&turn));
-    turn
+    states.insert(address, Arc::downgrade(&uar));
+    uar
 }
 
 /// One ring's access to its doorbell register.
@@ -51,11 +51,11 @@ pub(crate) struct Register {
     reg: NonNull<u8>,
     half_size: usize,
     serialised: bool,
-    turn: Arc<Turn>,
+    uar: Arc<UarState>,
 }
 
 // SAFETY: `reg` is device memory, bound to no thread; two rings with the same
-// register are kept apart by `Turn::lock`, or by the promise given to `at`.
+// register are kept apart by `UarState::lock`, or by the promise given to `at`.
 unsafe impl Send for Register {}
 
 /// A WQE in a send ring, as [`Register::blue_flame`] copies it.
@@ -72,10 +72,10 @@ pub(crate) struct BlueFlame {
 }
 
 impl BlueFlame {
-    /// The WQEBB behind one.
+    /// Returns the WQEBB after `wqebb`.
     ///
     /// # Safety
-    /// That one is of the ring.
+    /// `wqebb` is in the ring.
     #[inline(always)]
     unsafe fn behind(&self, wqebb: NonNull<u8>) -> NonNull<u8> {
         // SAFETY: passed on to the caller.
@@ -84,26 +84,26 @@ impl BlueFlame {
 }
 
 impl Register {
-    /// The register at `reg`, whose halves are `half_size` bytes apart (0: it
-    /// has one half). `serialised` is false if no two threads ever ring this
-    /// register at once.
+    /// Returns access to the register at `reg`, whose halves are `half_size` bytes
+    /// apart (0: it has one half). `serialised` is false if no two threads ever ring
+    /// this register at once.
     ///
     /// # Safety
     /// `reg` is a doorbell register, or memory that may be written like one,
     /// for 8 bytes and, if `half_size` is not 0, for `2 * half_size` bytes,
     /// aligned to 8, for as long as the value lives. If `serialised` is false,
-    /// the caller sees to it that the register has one writer at a time.
+    /// the caller ensures that the register has one writer at a time.
     pub(crate) unsafe fn at(reg: NonNull<u8>, half_size: u32, serialised: bool) -> Self {
         debug_assert!(reg.cast::<u64>().is_aligned());
         Self {
             reg,
             half_size: half_size as usize,
             serialised,
-            turn: turn_of(reg.as_ptr().addr()),
+            uar: state_of(reg.as_ptr().addr()),
         }
     }
 
-    /// Whether other threads may ring at the same time: then only by
+    /// Returns whether other threads may ring at the same time; the caller then uses
     /// [`Self::ring_locked`].
     #[inline(always)]
     pub(crate) fn is_serialised(&self) -> bool {
@@ -114,32 +114,32 @@ impl Register {
     /// ring the same register.
     #[inline(always)]
     pub(crate) fn ring_locked(&mut self, doorbell: Be64) {
-        let turn = &*self.turn;
-        let held = turn.lock.lock();
+        let uar = &*self.uar;
+        let held = uar.lock.lock();
         barrier::before_register_locked();
         // Inside the lock: the flush works on this processor only, and the
         // next holder's doorbell must not overtake this one.
-        self.strike(turn, doorbell);
+        self.write_db(uar, doorbell);
         drop(held);
     }
 
     /// Rings with the first eight bytes of the last WQE, where no other thread
     /// rings the same register meanwhile.
     #[inline(always)]
-    pub(crate) fn ring_alone(&mut self, doorbell: Be64) {
+    pub(crate) fn ring(&mut self, doorbell: Be64) {
         debug_assert!(!self.serialised);
-        let turn = &*self.turn;
+        let uar = &*self.uar;
         barrier::before_register();
-        self.strike(turn, doorbell);
+        self.write_db(uar, doorbell);
     }
 
     #[inline(always)]
-    fn strike(&self, turn: &Turn, doorbell: Be64) {
-        let (half, offset) = self.half(turn);
+    fn write_db(&self, uar: &UarState, doorbell: Be64) {
+        let (half, offset) = self.half(uar);
         // SAFETY: 8 aligned writable bytes at either half, as promised to `at`.
         let cell = unsafe { DmaCell::new(half.cast::<u64>()) };
         cell.write(doorbell.to_bits());
-        self.turn_over(turn, offset);
+        self.toggle_half(uar, offset);
     }
 
     /// Rings by copying a whole WQE, 64 bytes at a time, in ascending order,
@@ -152,9 +152,9 @@ impl Register {
     pub(crate) unsafe fn blue_flame(&mut self, source: BlueFlame) {
         debug_assert!(source.wqebbs as usize * WQEBB <= self.half_size);
         debug_assert!(!self.serialised);
-        let turn = &*self.turn;
+        let uar = &*self.uar;
         barrier::before_register();
-        let (half, offset) = self.half(turn);
+        let (half, offset) = self.half(uar);
         // One, or two as a short inline message takes, in line.
         // SAFETY: WQEBBs of the ring and of the half, as many as the WQE is
         // long, which the caller promises.
@@ -169,24 +169,23 @@ impl Register {
                 }
             }
         }
-        self.turn_over(turn, offset);
+        self.toggle_half(uar, offset);
     }
 
-    /// The half whose turn it is, and where it begins.
+    /// Returns the half to write next, and its offset.
     #[inline(always)]
-    fn half(&self, turn: &Turn) -> (NonNull<u8>, usize) {
-        let offset = turn.offset.load(Ordering::Relaxed);
+    fn half(&self, uar: &UarState) -> (NonNull<u8>, usize) {
+        let offset = uar.offset.load(Ordering::Relaxed);
         // SAFETY: the offset is 0 or `half_size`, and the register is two halves
         // long, as promised to `at`.
         (unsafe { self.reg.add(offset) }, offset)
     }
 
-    /// Flushes what was written to the half; the next turn is the other's.
+    /// Flushes the written half, and selects the other half for the next doorbell.
     #[inline(always)]
-    fn turn_over(&self, turn: &Turn, offset: usize) {
+    fn toggle_half(&self, uar: &UarState, offset: usize) {
         barrier::after_register();
-        turn.offset
-            .store(offset ^ self.half_size, Ordering::Relaxed);
+        uar.offset.store(offset ^ self.half_size, Ordering::Relaxed);
     }
 }
 
@@ -299,7 +298,7 @@ mod tests {
         let at = |page: &Page, i: usize| Be64::from_bits(page.0[i]).get();
         let mut reg = register(&mut page, 256, false);
         for doorbell in 1..=4 {
-            reg.ring_alone(Be64::new(doorbell));
+            reg.ring(Be64::new(doorbell));
         }
         drop(reg);
         assert_eq!((at(&page, 0), at(&page, 32)), (3, 4));
@@ -322,8 +321,8 @@ mod tests {
     fn a_register_without_a_second_half_stays_where_it_is() {
         let mut page = Page([0; 128]);
         let mut reg = register(&mut page, 0, false);
-        reg.ring_alone(Be64::new(1));
-        reg.ring_alone(Be64::new(2));
+        reg.ring(Be64::new(1));
+        reg.ring(Be64::new(2));
         drop(reg);
         assert_eq!(Be64::from_bits(page.0[0]).get(), 2);
     }
@@ -386,6 +385,6 @@ mod tests {
             }
         });
         // An even number of doorbells ends where it began.
-        assert_eq!(reg.turn.offset.load(Ordering::Relaxed), 0);
+        assert_eq!(reg.uar.offset.load(Ordering::Relaxed), 0);
     }
 }

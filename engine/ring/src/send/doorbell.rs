@@ -30,7 +30,7 @@ impl SendProducer {
                 });
             }
         } else {
-            self.register.ring_alone(doorbell);
+            self.register.ring(doorbell);
         }
     }
 
@@ -42,7 +42,7 @@ impl SendProducer {
         if self.register.is_serialised() {
             self.register.ring_locked(doorbell);
         } else {
-            self.register.ring_alone(doorbell);
+            self.register.ring(doorbell);
         }
     }
 }

@@ -3,7 +3,7 @@
 //!
 //! There is one encoder. What differs between the fast path and other requests is
 //! how the data are written, which is a [`Payload`]: one segment (`one.rs`) or any
-//! number (`any.rs`). What is constant of a request where it is posted stays
+//! number (`slow.rs`). What is constant of a request where it is posted stays
 //! constant here, so each operation is compiled by itself.
 
 use core::ptr::NonNull;

@@ -44,7 +44,7 @@ impl Latest {
         (longer.last() == index).then_some(longer)
     }
 
-    /// The same with the WQE at `index` in a run of its own. The turn is noted
+    /// The same with the WQE at `index` in a run of its own. The turn is stored
     /// in `turns`, which has a place for each WQE of the ring.
     #[inline(always)]
     fn turned_to(self, size: RingSize, turns: &[AtomicU32], index: u32) -> Self {
