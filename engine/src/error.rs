@@ -117,7 +117,7 @@ impl ControlError {
         &self.operation
     }
 
-    /// The error number of libibverbs or the system, if there was one.
+    /// Returns the error number of libibverbs or the system, if there was one.
     #[must_use]
     pub fn errno(&self) -> Option<i32> {
         self.errno

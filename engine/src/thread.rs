@@ -206,7 +206,7 @@ impl Drop for CallingThread {
     }
 }
 
-/// The thread's main function. It has no value with a destructor on its stack and
+/// Runs the thread. The function has no value with a destructor on its stack and
 /// catches no panic: see [`CallingThread`].
 extern "C-unwind" fn main(work: *mut c_void) -> *mut c_void {
     let callers = CancellationHeld::begin();

@@ -114,7 +114,7 @@ impl Slot {
         }))
     }
 
-    /// The payload that the device left in the entry, all that could be there.
+    /// Returns the payload that the device left in the entry, all that could be there.
     /// `None` where the format does not fit the ring.
     fn payload(self, format: InlineScatter, stride: usize) -> Option<Payload> {
         let mut payload = [0; 8];
@@ -142,7 +142,7 @@ impl Entries {
         Slot(unsafe { self.first.add(self.size.index(counter) * self.stride) })
     }
 
-    /// Whether the device has written the entry of `counter`.
+    /// Returns whether the device has written the entry of `counter`.
     #[inline(always)]
     fn is_written(&self, counter: u32, own_op: OwnOp) -> bool {
         (own_op.0 & OwnOp::OWNER != 0) == self.size.owner(counter)
@@ -278,8 +278,8 @@ impl CompletionRing {
         Ok(ring)
     }
 
-    /// As [`Self::new`], with a consumer counter that starts elsewhere than at
-    /// 0, and the entries as they are.
+    /// Does what [`Self::new`] does, with a consumer counter that starts elsewhere
+    /// than at 0, and the entries as they are.
     unsafe fn new_from(layout: &CompletionLayout, start: u32) -> Result<Self, LayoutError> {
         let size = RingSize::new(layout.cqe_count)
             .filter(|size| size.count() < 1 << 23)

@@ -158,7 +158,7 @@ impl Credits {
     }
 }
 
-/// How far the 24-bit counter `to` is ahead of `from`; negative if behind.
+/// Returns how far the 24-bit counter `to` is ahead of `from`; negative if behind.
 pub(crate) const fn distance24(from: u32, to: u32) -> i32 {
     (to.wrapping_sub(from) << 8) as i32 >> 8
 }

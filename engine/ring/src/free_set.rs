@@ -23,13 +23,13 @@ pub(crate) struct Run {
     pub(crate) last: u32,
 }
 
-/// Word and bit of an index.
+/// Returns word and bit of an index.
 fn place(index: u32) -> (usize, u32) {
     ((index / BITS) as usize, index % BITS)
 }
 
 impl FreeSet {
-    /// An empty set.
+    /// Returns an empty set.
     pub(crate) fn new(size: RingSize) -> Self {
         let words = size.count().div_ceil(BITS);
         Self {
@@ -60,7 +60,7 @@ impl FreeSet {
         }
     }
 
-    /// The first run at `from` or behind it; after the end of the ring the
+    /// Returns the first run at `from` or behind it; after the end of the ring the
     /// search goes on at its start. A run ends where a word does: the next one
     /// follows it directly.
     pub(crate) fn nearest(&self, from: u32) -> Option<Run> {
@@ -85,7 +85,7 @@ impl FreeSet {
         }
     }
 
-    /// The first run among the bits `bits` of a word; there are some.
+    /// Returns the first run among the bits `bits` of a word; there are some.
     fn first_run(&self, word: usize, bits: u64) -> Run {
         let bit = bits.trailing_zeros();
         let first = word as u32 * BITS + bit;
@@ -96,7 +96,7 @@ impl FreeSet {
         }
     }
 
-    /// The first word behind `word` that holds an index; after the last one the
+    /// Returns the first word behind `word` that holds an index; after the last one the
     /// search goes on at the first, and ends at `word` itself.
     fn next_word(&self, word: usize) -> Option<usize> {
         let (summary, bit) = place(word as u32);

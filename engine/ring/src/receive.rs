@@ -175,7 +175,7 @@ impl RecvProducer {
         self.credits.set_capacity(capacity);
     }
 
-    /// Whether there is room for one more. A queue that is kept full takes a
+    /// Returns whether there is room for one more. A queue that is kept full takes a
     /// look at what is retired for each request, so that is done in line.
     #[inline(always)]
     fn has_room(&mut self) -> bool {

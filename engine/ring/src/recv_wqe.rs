@@ -30,7 +30,8 @@ impl<const HEADER: usize> RecvWqes<HEADER> {
     /// shared one (libmlx5 `mlx5_post_recv`, `mlx5_post_srq_recv`).
     const WRITES_EMPTY: bool = HEADER != 0;
 
-    /// The WQEs at `buf`, one `stride` apart, of which each has one of `cookies`.
+    /// Returns the WQEs at `buf`, one `stride` apart, of which each has one of
+    /// `cookies`.
     pub(crate) fn new(
         buf: NonNull<u8>,
         stride: usize,
@@ -46,7 +47,7 @@ impl<const HEADER: usize> RecvWqes<HEADER> {
         }
     }
 
-    /// The WQEs of no ring. Nothing may be written.
+    /// Returns the WQEs of no ring. Nothing may be written.
     pub(crate) fn none() -> Self {
         Self {
             buf: NonNull::dangling(),
@@ -57,14 +58,14 @@ impl<const HEADER: usize> RecvWqes<HEADER> {
         }
     }
 
-    /// Where a WQE begins.
+    /// Returns the address of a WQE.
     #[inline(always)]
     pub(crate) fn at(&self, index: usize) -> NonNull<u8> {
         // SAFETY: the index is below the WQE count, so the WQE is in the ring.
         unsafe { self.buf.add(index * self.stride) }
     }
 
-    /// Where the first segment of a WQE is.
+    /// Returns the address of a WQE's first segment.
     #[inline(always)]
     fn segments(&self, index: usize) -> NonNull<u8> {
         // SAFETY: every WQE has room for a segment behind its header.
@@ -150,8 +151,8 @@ impl<const HEADER: usize> RecvWqes<HEADER> {
 /// The posting half of a ring of receives: [`crate::receive::RecvProducer`] or
 /// [`crate::shared::SharedRecvProducer`].
 pub trait PostReceives {
-    /// [`Self::post`] of a request that has one segment, if there is room. Returns
-    /// whether the receive is posted. Calls nothing out of line.
+    /// Does what [`Self::post`] does for a request that has one segment, if there
+    /// is room. Returns whether the receive is posted. Calls nothing out of line.
     ///
     /// # Safety
     /// As for [`Self::post`].
@@ -197,7 +198,7 @@ pub trait PostReceives {
         Ok(())
     }
 
-    /// [`Self::post`] for every request.
+    /// Does what [`Self::post`] does, for every request.
     ///
     /// # Errors
     /// As for [`Self::post`].

@@ -19,7 +19,7 @@ struct Scatter<'a> {
     wanted: usize,
 }
 
-/// View of a payload's bytes in memory order.
+/// Returns a payload's bytes in memory order.
 fn bytes_of(payload: &Payload) -> [u8; 64] {
     let mut bytes = [0; 64];
     for (chunk, word) in bytes.chunks_exact_mut(8).zip(payload) {
@@ -52,7 +52,7 @@ impl Scatter<'_> {
     }
 }
 
-/// The 16-byte unit at `at` as it is now.
+/// Reads the 16-byte unit at `at` as it is now.
 ///
 /// # Safety
 /// 16 readable bytes, aligned to 8.

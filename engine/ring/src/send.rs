@@ -96,7 +96,7 @@ struct Control {
     imm: u32,
 }
 
-/// How many WQEBBs a WQE takes. Not `div_ceil`, which provides for sums that
+/// Returns how many WQEBBs a WQE takes. Not `div_ceil`, which provides for sums that
 /// overflow.
 #[inline(always)]
 const fn wqebbs(units: u32) -> u32 {
@@ -248,7 +248,7 @@ impl SendProducer {
         Ok(())
     }
 
-    /// [`Self::post_with_data`] for every request.
+    /// Does what [`Self::post_with_data`] does, for every request.
     #[inline(never)]
     unsafe fn post_slow(
         &mut self,
@@ -315,7 +315,7 @@ impl SendProducer {
         result
     }
 
-    /// Whether there is room for one more request that need not carry a fence.
+    /// Returns whether there is room for one more request that need not carry a fence.
     /// A queue that is kept full takes a look at what is retired for each, so
     /// that is done in line.
     #[inline(always)]
@@ -323,7 +323,7 @@ impl SendProducer {
         !self.credits.exhausted() || self.next_fence.is_empty() && self.has_room_now()
     }
 
-    /// Whether there is room once what is retired by now is counted.
+    /// Returns whether there is room once what is retired by now is counted.
     #[inline(always)]
     fn has_room_now(&mut self) -> bool {
         let retired = self.retired();
@@ -343,7 +343,7 @@ impl SendProducer {
         Ok(core::mem::take(&mut self.next_fence))
     }
 
-    /// Where the next WQE begins.
+    /// Returns where the next WQE begins.
     #[inline(always)]
     fn place(&self) -> Place {
         let counter = self.producer;

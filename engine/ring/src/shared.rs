@@ -279,7 +279,7 @@ impl PostReceives for SharedRecvProducer {
 }
 
 impl RecvWqes<1> {
-    /// The WQE that follows in the ring.
+    /// Returns the WQE that follows in the ring.
     #[inline(always)]
     fn neighbour(&self, head: u32) -> u32 {
         self.size.index(head.wrapping_add(1)) as u32

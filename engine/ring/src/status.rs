@@ -60,13 +60,13 @@ impl Status {
         Self::General,
     ];
 
-    /// Whether the request was carried out.
+    /// Returns whether the request was carried out.
     #[inline]
     pub const fn is_success(self) -> bool {
         matches!(self, Self::Success)
     }
 
-    /// The number of the same status in `enum ibv_wc_status` (`verbs.h`).
+    /// Returns the number of the same status in `enum ibv_wc_status` (`verbs.h`).
     pub const fn ibv_wc_status(self) -> u32 {
         match self {
             Self::Success => 0,
@@ -87,7 +87,7 @@ impl Status {
         }
     }
 
-    /// The status of a number in `enum ibv_wc_status`; [`Self::General`] for
+    /// Returns the status of a number in `enum ibv_wc_status`; [`Self::General`] for
     /// one that has no name here.
     pub const fn from_ibv_wc_status(number: u32) -> Self {
         match number {
@@ -109,7 +109,7 @@ impl Status {
         }
     }
 
-    /// The likely cause and what to look at next.
+    /// Returns the likely cause and what to look at next.
     pub const fn hint(self) -> &'static str {
         match self {
             Self::Success => "the request was carried out",

@@ -31,7 +31,7 @@ pub(crate) fn is_plain(length: u32) -> bool {
     length.cast_signed() > 0
 }
 
-/// The bytes of a data segment.
+/// Returns the bytes of a data segment.
 #[inline(always)]
 pub(crate) fn data_words(segment: &Segment) -> [u64; 2] {
     // SAFETY: 16 bytes without padding, aligned to 8.

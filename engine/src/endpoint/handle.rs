@@ -111,7 +111,7 @@ impl EndpointHandle {
         &self.0.verbs
     }
 
-    /// The state that the device reports.
+    /// Returns the state that the device reports.
     ///
     /// # Errors
     /// The device failed.

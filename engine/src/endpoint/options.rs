@@ -96,8 +96,9 @@ impl Posters {
         one_at_a_time: false,
     };
 
-    /// One thread at a time, so that posts do not lock a shared doorbell register.
-    /// libmlx5's `MLX5_SINGLE_THREADED=1` promises the same for a whole process.
+    /// Returns "one thread at a time", so that posts do not lock a shared doorbell
+    /// register. libmlx5's `MLX5_SINGLE_THREADED=1` promises the same for a whole
+    /// process.
     ///
     /// # Safety
     /// No two threads post sends to endpoints of one device at the same time if one

@@ -138,7 +138,7 @@ const SIGNAL_INTERVAL: u64 = 20_000;
 /// Nanoseconds of spinning between two pauses ([`Step::Pause`]).
 const PAUSE_INTERVAL: u64 = 10_000_000;
 
-/// [`super::wait`] for any platform.
+/// Waits as [`super::wait`] does, on any platform.
 ///
 /// # Errors
 /// As for [`super::wait`].

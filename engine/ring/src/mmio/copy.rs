@@ -51,7 +51,7 @@ pub(crate) const SHORT_COPY: u32 = 128;
 /// which do not overlap.
 #[inline(always)]
 pub(crate) unsafe fn read_short(to: *mut u8, from: *const u8, length: usize) {
-    /// The first and the last `N` of at least `N` and at most `2 * N` values.
+    /// Copies the first and the last `N` of at least `N` and at most `2 * N` values.
     ///
     /// # Safety
     /// As above, with `length` at least `N` values.

@@ -189,7 +189,7 @@ impl Register {
     }
 }
 
-/// The WQEBB behind one, in a ring.
+/// Returns the WQEBB after one, in a ring.
 ///
 /// # Safety
 /// That one is of the ring.
@@ -258,7 +258,7 @@ impl ArmRegister {
     /// Offset of the CQ doorbell in its page (`MLX5_CQ_DOORBELL`).
     pub(crate) const OFFSET: usize = 0x20;
 
-    /// The register in the page at `uar`.
+    /// Returns the register in the page at `uar`.
     ///
     /// # Safety
     /// The page is writable at [`Self::OFFSET`] for 8 bytes, aligned to 8, for

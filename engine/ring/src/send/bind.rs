@@ -41,7 +41,7 @@ impl SendProducer {
         Ok(())
     }
 
-    /// The next WQE carries a fence: nothing is posted by the short ways
+    /// Makes the next WQE carry a fence: nothing is posted by the short ways
     /// before it was written.
     pub(super) fn fence_next(&mut self, fence: CtrlFlags) {
         self.next_fence = fence;

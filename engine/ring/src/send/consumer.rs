@@ -79,7 +79,7 @@ unsafe impl Send for SendConsumer {}
 // SAFETY: as above; the other fields that change are atomics.
 unsafe impl Sync for SendConsumer {}
 
-/// The most 16-byte units that one request can take: control, remote address,
+/// Returns the most 16-byte units that one request can take: control, remote address,
 /// and the segments (there is always room for one) or the inline bytes; or a
 /// bind.
 fn longest(layout: &SendLayout) -> u32 {
@@ -235,7 +235,7 @@ impl SendConsumer {
         CtrlSegment::from_words(self.unit(counter, 0)).opcode_bits()
     }
 
-    /// A unit of the WQE that starts at `counter`.
+    /// Returns a unit of the WQE that starts at `counter`.
     fn unit(&self, counter: u16, unit: u32) -> [u64; 2] {
         const PER_WQEBB: u32 = (WQEBB / UNIT) as u32;
         let wqebb = self

@@ -10,7 +10,7 @@ impl SendProducer {
         self.record.set(u32::from(self.producer));
     }
 
-    /// The doorbell for one request: the whole WQE if the register takes it.
+    /// Writes the doorbell for one request: the whole WQE if the register takes it.
     #[inline(always)]
     pub(super) fn ring_single(&mut self, written: Written) {
         self.publish();
@@ -34,7 +34,7 @@ impl SendProducer {
         }
     }
 
-    /// The doorbell for several requests, of which this is the last.
+    /// Writes the doorbell for several requests, of which this is the last.
     #[inline(always)]
     pub(super) fn ring(&mut self, last: Written) {
         self.publish();

@@ -125,7 +125,7 @@ impl SendProducer {
     }
 }
 
-/// The flags of a request that is to carry a fence besides its own.
+/// Returns the flags of a request that carries a fence besides its own.
 #[inline(always)]
 pub(super) fn with_fence(asked: SendFlags, fence: CtrlFlags) -> CtrlFlags {
     let flags = CtrlFlags::from_bits_truncate(asked.bits());

@@ -10,7 +10,7 @@ use crate::request::{Segment, SendRequest};
 use crate::units::{data_words, is_plain, write_unit};
 use crate::wire::{CtrlFlags, InlineHeader, inline_units};
 
-/// The most inline bytes that are written here.
+/// Returns the most inline bytes that this module writes.
 pub(super) fn short_inline(max_inline: u32) -> u32 {
     max_inline.min(SHORT_COPY)
 }

@@ -141,7 +141,8 @@ impl Payload for Any<'_> {
         Ok(units)
     }
 
-    /// What is left of the last unit keeps its old bytes, as in libmlx5.
+    /// Writes an inline message. The rest of the last unit keeps its old bytes, as
+    /// in libmlx5.
     unsafe fn write_inline(
         &self,
         ring: &SendProducer,

@@ -361,7 +361,7 @@ fn no_ring_reads_as_a_nop_that_never_completes() {
     assert!(none.read_units(7, 1).is_none());
 }
 
-/// A queue that is kept full.
+/// Returns a queue that is kept full.
 fn full() -> Bench {
     let mut bench = bench(8, 1, 0, false, 0);
     let capacity = u64::from(bench.producer.capacity());

@@ -35,7 +35,7 @@ impl Latest {
         self.0 as u32
     }
 
-    /// The same after the return of the WQE at `index`, if it follows the last
+    /// Returns the state after the return of the WQE at `index`, if it follows the last
     /// one in the ring.
     #[inline(always)]
     pub(super) fn followed_by(self, size: RingSize, index: u32) -> Option<Self> {
@@ -44,8 +44,8 @@ impl Latest {
         (longer.last() == index).then_some(longer)
     }
 
-    /// The same with the WQE at `index` in a run of its own. The turn is stored
-    /// in `turns`, which has a place for each WQE of the ring.
+    /// Returns the state with the WQE at `index` in a run of its own. The turn is
+    /// stored in `turns`, which has a place for each WQE of the ring.
     #[inline(always)]
     fn turned_to(self, size: RingSize, turns: &[AtomicU32], index: u32) -> Self {
         let run = self.run().wrapping_add(1);
@@ -56,7 +56,7 @@ impl Latest {
         Self::new(run, index)
     }
 
-    /// The same after the return of the WQE at `index`.
+    /// Returns the state after the return of the WQE at `index`.
     #[inline(always)]
     pub(super) fn after(self, size: RingSize, turns: &[AtomicU32], index: u32) -> Self {
         match self.followed_by(size, index) {

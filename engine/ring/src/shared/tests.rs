@@ -17,7 +17,7 @@ struct Bench {
     producer: SharedRecvProducer,
 }
 
-/// A ring as libmlx5 hands it over: WQE `i` linked to `i + 1`.
+/// Returns a ring as libmlx5 leaves it: WQE `i` linked to `i + 1`.
 fn bench(count: u16, stride: u32, start: u32) -> Bench {
     let ring = Memory::new(usize::from(count) * stride as usize, 0xa5);
     for index in 0..count - 1 {
@@ -61,7 +61,7 @@ impl Bench {
         unsafe { self.producer.post(&RecvRequest { cookie, segments }) }
     }
 
-    /// In any of the ways to complete a receive.
+    /// Completes a receive, in any of the ways.
     fn complete(&self, index: u16, cookie: u64) {
         let found = match cookie % 3 {
             0 => None,
@@ -90,7 +90,7 @@ impl Bench {
         unsafe { self.consumer.free(index) };
     }
 
-    /// Where the device goes from a WQE.
+    /// Returns the link of a WQE.
     fn link(&self, index: u16) -> u16 {
         let stride = self.consumer.stride;
         let link = self.ring.bytes(usize::from(index) * stride + 2, 2);
@@ -341,7 +341,7 @@ impl Model {
         self.bytes[at..at + 2].copy_from_slice(&(to as u16).to_be_bytes());
     }
 
-    /// The first run in a range: its first WQE and how many follow it.
+    /// Returns the first run in a range: its first WQE and how many follow it.
     fn contiguous(&self, range: core::ops::Range<usize>) -> Option<(usize, usize)> {
         let first = range.clone().find(|&at| self.free[at])?;
         let length = (first..range.end).take_while(|&at| self.free[at]).count();
@@ -371,7 +371,7 @@ impl Model {
         true
     }
 
-    /// The WQE that the request was written to.
+    /// Returns the WQE that the request was written to.
     fn post(&mut self, segments: &[Segment]) -> Result<u16, PostError> {
         if segments.len() > self.stride / 16 - 1 {
             return Err(PostError::TooManySegments);
@@ -397,7 +397,7 @@ impl Model {
         Ok(index as u16)
     }
 
-    /// The ring, with links only where the device may read them.
+    /// Returns the ring, with links only where the device may read them.
     fn seen(&self, mut bytes: Vec<u8>, posted: &[(u16, u64)]) -> Vec<u8> {
         for index in (0..self.count()).filter(|&index| {
             posted

@@ -22,7 +22,7 @@ pub(crate) struct BiasedLock {
 }
 
 impl BiasedLock {
-    /// A lock for one thread, until [`Self::revoke_bias`].
+    /// Returns a lock for one thread, until [`Self::revoke_bias`].
     pub(crate) fn new() -> Self {
         Self {
             shared: AtomicBool::new(!membarrier::register()),
@@ -108,7 +108,7 @@ mod membarrier {
         *REGISTERED.get_or_init(|| call(REGISTER_PRIVATE_EXPEDITED))
     }
 
-    /// A full barrier on every running thread of the process.
+    /// Executes a full barrier on every running thread of the process.
     pub(super) fn everywhere() {
         // Cannot fail once registered; a child of fork registers anew.
         if !call(PRIVATE_EXPEDITED) {

@@ -97,7 +97,7 @@ impl WindowChange {
         units
     }
 
-    /// The part of the control segment that is not 0: flags and the number of
+    /// Returns the part of the control segment that is not 0: flags and the number of
     /// translations, in octowords; what of the context is to be changed.
     fn control(&self) -> [u64; 2] {
         let mut mask = mask::FREE | mask::MKEY;

@@ -383,7 +383,8 @@ impl<W: Wire> Session<W> {
         };
     }
 
-    /// Passive: starts to wait for the requester's greeting, if one is expected.
+    /// Starts, on the passive side, to wait for the requester's greeting, if one is
+    /// expected.
     fn listen_up(&mut self, now: Instant) -> Fate {
         match &self.state {
             State::Silent(greeting) if !greeting.has_come() => {
@@ -395,7 +396,7 @@ impl<W: Wire> Session<W> {
         GoesOn
     }
 
-    /// Passive: reports that the requester is ready.
+    /// Reports, on the passive side, that the requester is ready.
     fn up(&mut self) {
         (self.deadline, self.pause) = (None, None);
         self.state = State::Up;
@@ -453,7 +454,7 @@ impl<W: Wire> Session<W> {
         }
     }
 
-    /// Active: handles a rejection by the application or the system.
+    /// Handles, on the active side, a rejection by the application or the system.
     fn rejected(&mut self, reason: i32, private_data: &[u8], now: Instant) -> Fate {
         if reason == STALE_CONNECTION {
             let since = *self.stale.get_or_insert(now);

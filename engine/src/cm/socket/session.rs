@@ -352,7 +352,7 @@ impl Session {
         }
     }
 
-    /// Passive: passes the request to the application.
+    /// Passes the request of the passive side to the application.
     fn requested(
         &mut self,
         listening: &Listening,

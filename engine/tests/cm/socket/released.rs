@@ -37,7 +37,7 @@ impl Recorded {
         self.0[name].clone()
     }
 
-    /// The request, for another qualifier than the recorded one.
+    /// Returns the request, for another qualifier than the recorded one.
     fn request(&self, qualifier: u64) -> Vec<u8> {
         let mut bytes = self.get("request");
         bytes[8..16].copy_from_slice(&qualifier.to_be_bytes());

@@ -54,7 +54,7 @@ impl Model {
         self.counter = self.counter.wrapping_add(blocks);
     }
 
-    /// The doorbell for the last `requests` WQEs.
+    /// Writes the doorbell for the last `requests` WQEs.
     fn ring(&mut self, requests: usize, units: usize) {
         let last = self.outstanding.back().unwrap().counter;
         let start = (last % self.blocks()) as usize * WQEBB;
@@ -140,7 +140,7 @@ fn encode(request: &SendRequest<'_>, counter: u32) -> (Vec<Option<u8>>, usize) {
     (wqe, units)
 }
 
-/// All sixteen combinations.
+/// Returns one of all sixteen combinations.
 fn flags_of(number: u8) -> SendFlags {
     let all = [
         SendFlags::SIGNALED,
