@@ -80,7 +80,7 @@ impl QueuePair {
             shared.0.add_poller(&self.parts.recv_commands);
         }
         self.parts.send_commands.attach(&self.record);
-        if !self.has_one_mailbox() {
+        if !self.has_one_cq() {
             self.parts.recv_commands.attach(&self.record);
         }
     }
@@ -88,12 +88,12 @@ impl QueuePair {
     fn detach(&self) {
         self.record.retire();
         self.parts.send_commands.detach(&self.record);
-        if !self.has_one_mailbox() {
+        if !self.has_one_cq() {
             self.parts.recv_commands.detach(&self.record);
         }
     }
 
-    fn has_one_mailbox(&self) -> bool {
+    fn has_one_cq(&self) -> bool {
         Arc::ptr_eq(&self.parts.send_commands, &self.parts.recv_commands)
     }
 
@@ -248,7 +248,7 @@ impl QueuePair {
     /// Posts one request, whose completion carries `wr_data`.
     ///
     /// # Errors
-    /// As for [`Self::post_send_list`] with one request.
+    /// [`PostError`]; nothing is posted then.
     ///
     /// # Safety
     /// The memory of the segments is as for [`Self::post_send_list`].

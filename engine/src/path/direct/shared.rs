@@ -27,7 +27,7 @@ impl core::fmt::Debug for SharedState {
 }
 
 impl SharedState {
-    /// Records that completions also appear in the completion queue of `mailbox`.
+    /// Records that completions also appear in the completion queue of `commands`.
     pub(super) fn add_poller(&self, commands: &Arc<CqCommandQueue>) {
         let mut first = self.first_poller.lock();
         match &*first {
