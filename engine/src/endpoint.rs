@@ -44,7 +44,7 @@ impl Endpoint {
     /// completion queue was polled (or has processed its commands, or was dropped) after that.
     #[inline]
     pub unsafe fn post_recv(&mut self, request: &RecvRequest<'_>) -> Result<(), PostError> {
-        // SAFETY: passed on to the caller.
+        // SAFETY: required of the caller.
         unsafe { self.path.post_recv(request) }
     }
 
@@ -57,7 +57,7 @@ impl Endpoint {
     /// As for [`Self::post_recv`], for every request.
     #[inline]
     pub unsafe fn post_recv_list(&mut self, requests: &[RecvRequest<'_>]) -> Result<(), ListError> {
-        // SAFETY: passed on to the caller.
+        // SAFETY: required of the caller.
         unsafe { self.path.post_recv_list(requests) }
     }
 
@@ -74,7 +74,7 @@ impl Endpoint {
     /// completion queue was polled (or has processed its commands, or was dropped) after that.
     #[inline]
     pub unsafe fn post_send(&mut self, request: &SendRequest<'_>) -> Result<(), PostError> {
-        // SAFETY: passed on to the caller.
+        // SAFETY: required of the caller.
         unsafe { self.path.post_send(request) }
     }
 
@@ -92,7 +92,7 @@ impl Endpoint {
         request: &SendRequest<'_>,
         wr_data: u32,
     ) -> Result<(), PostError> {
-        // SAFETY: passed on to the caller.
+        // SAFETY: required of the caller.
         unsafe { self.path.post_send_with_data(request, wr_data) }
     }
 
@@ -132,7 +132,7 @@ impl Endpoint {
             target: request.target.filter(|target| target.length != 0),
             ..*request
         };
-        // SAFETY: passed on to the caller.
+        // SAFETY: required of the caller.
         let key = unsafe { self.path.post_bind(window, &request, wr_data) }?;
         window.bound(key, request.target.map(|target| target.region));
         Ok(key)
@@ -157,7 +157,7 @@ impl Endpoint {
     /// As for [`Self::post_send`], for every request.
     #[inline]
     pub unsafe fn post_send_list(&mut self, requests: &[SendRequest<'_>]) -> Result<(), ListError> {
-        // SAFETY: passed on to the caller.
+        // SAFETY: required of the caller.
         unsafe { self.path.post_send_list(requests) }
     }
 

@@ -152,7 +152,7 @@ impl CompletionQueue {
     #[inline(always)]
     pub unsafe fn peek_unchecked(&mut self) -> CqeRef<'_> {
         match &mut self.path {
-            // SAFETY: passed on to the caller.
+            // SAFETY: required of the caller.
             path::Poller::Direct(poller) => unsafe { poller.peek_unchecked() },
             // SAFETY: `has_cqe` is never true on the verbs path.
             path::Poller::Verbs(_) => unsafe { core::hint::unreachable_unchecked() },

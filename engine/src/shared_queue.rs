@@ -84,7 +84,7 @@ impl SharedReceiveQueue {
     /// receive completes, or until the queue and all its endpoints were dropped.
     #[inline]
     pub unsafe fn post(&mut self, request: &RecvRequest<'_>) -> Result<(), PostError> {
-        // SAFETY: passed on to the caller.
+        // SAFETY: required of the caller.
         unsafe { self.path.post(request) }
     }
 
@@ -107,7 +107,7 @@ impl SharedReceiveQueue {
     /// As for [`Self::post`], for every request.
     #[inline]
     pub unsafe fn post_list(&mut self, requests: &[RecvRequest<'_>]) -> Result<(), ListError> {
-        // SAFETY: passed on to the caller.
+        // SAFETY: required of the caller.
         unsafe { self.path.post_list(requests) }
     }
 

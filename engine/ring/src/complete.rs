@@ -264,7 +264,7 @@ impl CompletionRing {
     /// anything that it has handed out is used: [`Entries`], [`Slot`],
     /// [`Position`].
     pub unsafe fn new(layout: &CompletionLayout) -> Result<Self, LayoutError> {
-        // SAFETY: passed on to the caller.
+        // SAFETY: required of the caller.
         let ring = unsafe { Self::new_from(layout, 0) }?;
         // The provider marks entries invalid but leaves the owner bit at the
         // value of the first lap. Turned over, it alone tells that nothing is

@@ -189,7 +189,7 @@ pub trait PostReceives {
     /// completes.
     #[inline]
     unsafe fn post(&mut self, request: &RecvRequest<'_>) -> Result<(), PostError> {
-        // SAFETY: passed on to the caller.
+        // SAFETY: required of the caller.
         unsafe {
             if !self.try_post(request) {
                 self.post_slow(request.cookie, request.segments)?;
@@ -207,7 +207,7 @@ pub trait PostReceives {
     /// As for [`Self::post`].
     #[inline(never)]
     unsafe fn post_slow(&mut self, cookie: u64, segments: &[Segment]) -> Result<(), PostError> {
-        // SAFETY: passed on to the caller.
+        // SAFETY: required of the caller.
         unsafe { self.write(cookie, segments) }?;
         self.publish();
         Ok(())
@@ -225,13 +225,13 @@ pub trait PostReceives {
         let mut rest = requests;
         let mut result = Ok(());
         while !rest.is_empty() {
-            // SAFETY: passed on to the caller.
+            // SAFETY: required of the caller.
             let written = unsafe { self.try_write_run(rest) };
             rest = &rest[written..];
             let Some((request, behind)) = rest.split_first() else {
                 break;
             };
-            // SAFETY: passed on to the caller.
+            // SAFETY: required of the caller.
             if let Err(error) = unsafe { self.write(request.cookie, request.segments) } {
                 result = Err(ListError {
                     posted: requests.len() - rest.len(),

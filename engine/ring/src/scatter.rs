@@ -145,7 +145,7 @@ pub unsafe fn scatter(payload: &Payload, length: u32, units: &Units) -> bool {
         return true;
     }
     for unit in units.written() {
-        // SAFETY: passed on to the caller.
+        // SAFETY: required of the caller.
         if unsafe { rest.fill(&DataSegment::from_words(*unit)) } {
             return true;
         }

@@ -221,7 +221,7 @@ impl SendProducer {
     /// As for [`Self::post_with_data`].
     #[inline(always)]
     pub unsafe fn post(&mut self, request: &SendRequest<'_>) -> Result<(), PostError> {
-        // SAFETY: passed on to the caller.
+        // SAFETY: required of the caller.
         unsafe { self.post_with_data(request, 0) }
     }
 
@@ -240,9 +240,9 @@ impl SendProducer {
         request: &SendRequest<'_>,
         wr_data: u32,
     ) -> Result<(), PostError> {
-        // SAFETY: passed on to the caller.
+        // SAFETY: required of the caller.
         if !unsafe { self.try_post(request, wr_data) } {
-            // SAFETY: passed on to the caller.
+            // SAFETY: required of the caller.
             unsafe { self.post_slow(&request.reborrow(), wr_data) }?;
         }
         Ok(())
@@ -255,7 +255,7 @@ impl SendProducer {
         request: &SendRequest<'_>,
         wr_data: u32,
     ) -> Result<(), PostError> {
-        // SAFETY: passed on to the caller.
+        // SAFETY: required of the caller.
         let written = unsafe { self.write(request, wr_data) }?;
         self.ring_single(written);
         Ok(())
@@ -268,7 +268,7 @@ impl SendProducer {
     /// As for [`Self::post_with_data`].
     #[inline(always)]
     pub unsafe fn try_post(&mut self, request: &SendRequest<'_>, wr_data: u32) -> bool {
-        // SAFETY: passed on to the caller.
+        // SAFETY: required of the caller.
         match unsafe { self.try_write(request, wr_data) } {
             Some(written) => {
                 self.ring_single(written);
@@ -291,11 +291,11 @@ impl SendProducer {
         let mut posted = 0;
         let mut result = Ok(());
         while let Some(request) = requests.get(posted) {
-            // SAFETY: passed on to the caller.
+            // SAFETY: required of the caller.
             let tried = unsafe { self.try_write(request, 0) };
             let written = match tried {
                 Some(written) => written,
-                // SAFETY: passed on to the caller.
+                // SAFETY: required of the caller.
                 None => match unsafe { self.write(request, 0) } {
                     Ok(written) => written,
                     Err(error) => {

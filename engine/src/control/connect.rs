@@ -298,7 +298,7 @@ impl VerbsQp {
     /// As for [`Self::to_reset`].
     pub(crate) unsafe fn end(&self) -> Result<(), ControlError> {
         match self.may_be_reset() {
-            // SAFETY: passed on to the caller.
+            // SAFETY: required of the caller.
             true => unsafe { self.to_reset() },
             false => self.to_error(),
         }

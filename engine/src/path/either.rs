@@ -31,7 +31,7 @@ impl QueuePair {
     /// As for both paths' method.
     #[inline(always)]
     pub(crate) unsafe fn post_recv(&mut self, request: &RecvRequest<'_>) -> Result<(), PostError> {
-        // SAFETY: passed on to the caller.
+        // SAFETY: required of the caller.
         unsafe {
             match self {
                 Self::Direct(path) => path.post_recv(request)?,
@@ -48,7 +48,7 @@ impl QueuePair {
         &mut self,
         requests: &[RecvRequest<'_>],
     ) -> Result<(), ListError> {
-        // SAFETY: passed on to the caller.
+        // SAFETY: required of the caller.
         each!(self, path => unsafe { path.post_recv_list(requests) })
     }
 
@@ -56,7 +56,7 @@ impl QueuePair {
     /// As for both paths' method.
     #[inline(always)]
     pub(crate) unsafe fn post_send(&mut self, request: &SendRequest<'_>) -> Result<(), PostError> {
-        // SAFETY: passed on to the caller.
+        // SAFETY: required of the caller.
         unsafe { self.post_send_with_data(request, 0) }
     }
 
@@ -68,7 +68,7 @@ impl QueuePair {
         request: &SendRequest<'_>,
         wr_data: u32,
     ) -> Result<(), PostError> {
-        // SAFETY: passed on to the caller.
+        // SAFETY: required of the caller.
         unsafe {
             match self {
                 Self::Direct(path) => path.post_send_with_data(request, wr_data)?,
@@ -85,7 +85,7 @@ impl QueuePair {
         &mut self,
         requests: &[SendRequest<'_>],
     ) -> Result<(), ListError> {
-        // SAFETY: passed on to the caller.
+        // SAFETY: required of the caller.
         each!(self, path => unsafe { path.post_send_list(requests) })
     }
 
@@ -112,7 +112,7 @@ impl QueuePair {
                 unsafe { path.post_change(request.cookie, &change, request.flags, wr_data) }?;
                 Ok(change.key)
             }
-            // SAFETY: passed on to the caller.
+            // SAFETY: required of the caller.
             Self::Verbs(path) => unsafe { path.post_bind(window, request, wr_data) },
         }
     }
@@ -321,7 +321,7 @@ impl SharedReceives {
     /// As for both paths' method.
     #[inline(always)]
     pub(crate) unsafe fn post(&mut self, request: &RecvRequest<'_>) -> Result<(), PostError> {
-        // SAFETY: passed on to the caller.
+        // SAFETY: required of the caller.
         unsafe {
             match self {
                 Self::Direct(path) => path.post(request)?,
@@ -338,7 +338,7 @@ impl SharedReceives {
         &mut self,
         requests: &[RecvRequest<'_>],
     ) -> Result<(), ListError> {
-        // SAFETY: passed on to the caller.
+        // SAFETY: required of the caller.
         each!(self, path => unsafe { path.post_list(requests) })
     }
 

@@ -75,7 +75,7 @@ macro_rules! fast_path {
 
             #[inline(always)]
             unsafe fn try_post_recv(endpoint: &mut Endpoint, request: &RecvRequest<'_>) -> bool {
-                // SAFETY: passed on to the caller.
+                // SAFETY: required of the caller.
                 unsafe {
                     match endpoint.path_mut() {
                         QueuePair::$path(queue_pair) => queue_pair.try_post_recv(request),
@@ -90,7 +90,7 @@ macro_rules! fast_path {
                 request: &SendRequest<'_>,
                 wr_data: u32,
             ) -> bool {
-                // SAFETY: passed on to the caller.
+                // SAFETY: required of the caller.
                 unsafe {
                     match endpoint.path_mut() {
                         QueuePair::$path(queue_pair) => queue_pair.try_post_send(request, wr_data),
@@ -109,7 +109,7 @@ macro_rules! fast_path {
                 queue: &mut SharedReceiveQueue,
                 request: &RecvRequest<'_>,
             ) -> bool {
-                // SAFETY: passed on to the caller.
+                // SAFETY: required of the caller.
                 unsafe {
                     match queue.path_mut() {
                         SharedReceives::$path(receives) => receives.try_post(request),

@@ -66,7 +66,7 @@ impl DoorbellRecord {
     /// As for [`DmaCell::new`]; and one thread at a time calls [`Self::set`] for it.
     #[inline(always)]
     pub const unsafe fn new(at: NonNull<u32>) -> Self {
-        // SAFETY: passed on to the caller.
+        // SAFETY: required of the caller.
         Self(unsafe { DmaCell::new(at) })
     }
 

@@ -25,7 +25,7 @@ struct Unaligned<T>(T);
 /// Its bytes are readable, and any bytes are a `T`.
 #[inline(always)]
 unsafe fn read<T: Copy>(from: *const u8) -> T {
-    // SAFETY: passed on to the caller; packed, it needs no alignment.
+    // SAFETY: required of the caller; packed, it needs no alignment.
     unsafe { from.cast::<Unaligned<T>>().read_volatile() }.0
 }
 
@@ -35,7 +35,7 @@ unsafe fn read<T: Copy>(from: *const u8) -> T {
 /// Its bytes are writable.
 #[inline(always)]
 unsafe fn write<T: Copy>(to: *mut u8, value: T) {
-    // SAFETY: passed on to the caller; packed, it needs no alignment.
+    // SAFETY: required of the caller; packed, it needs no alignment.
     unsafe { to.cast::<Unaligned<T>>().write_volatile(Unaligned(value)) };
 }
 
@@ -132,7 +132,7 @@ pub unsafe fn read_message(from: *const u8, to: *mut u8, length: usize) {
         to,
         left: length,
     };
-    // SAFETY: passed on to the caller.
+    // SAFETY: required of the caller.
     unsafe {
         // Words that are aligned there are read at once.
         let odd = rest.from.align_offset(size_of::<u64>()).min(length);
@@ -159,7 +159,7 @@ pub unsafe fn write_message(from: *const u8, to: *mut u8, length: usize) {
         to,
         left: length,
     };
-    // SAFETY: passed on to the caller.
+    // SAFETY: required of the caller.
     unsafe {
         // Words that are aligned there are written at once.
         let odd = rest.to.align_offset(size_of::<u64>()).min(length);

@@ -78,7 +78,7 @@ impl BlueFlame {
     /// `wqebb` is in the ring.
     #[inline(always)]
     unsafe fn behind(&self, wqebb: NonNull<u8>) -> NonNull<u8> {
-        // SAFETY: passed on to the caller.
+        // SAFETY: required of the caller.
         unsafe { behind(wqebb, self.ring, self.ring_end) }
     }
 }

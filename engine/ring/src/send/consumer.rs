@@ -171,7 +171,7 @@ impl SendConsumer {
             cookie: request.cookie(),
             wr_data: request.wr_data(),
         };
-        // SAFETY: passed on to the caller.
+        // SAFETY: required of the caller.
         unsafe { self.retire_up_to(request) };
         done
     }

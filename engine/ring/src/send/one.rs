@@ -38,7 +38,7 @@ impl SendProducer {
         };
         let (operation, remote) = Operation::of(request.op)?;
         // Compiled by itself with and without the peer's memory.
-        // SAFETY: passed on to the caller.
+        // SAFETY: required of the caller.
         unsafe {
             match remote {
                 None => self.try_encode(request, operation, None, One(segment), wr_data),
@@ -62,7 +62,7 @@ impl SendProducer {
             return None;
         }
         let fence = CtrlFlags::empty();
-        // SAFETY: passed on to the caller; there is room.
+        // SAFETY: required of the caller; there is room.
         unsafe { self.encode(request, operation, remote, &one, wr_data, fence) }.ok()
     }
 }

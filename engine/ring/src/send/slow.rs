@@ -29,7 +29,7 @@ impl SendProducer {
         wr_data: u32,
     ) -> Result<Written, PostError> {
         let fence = self.check_room()?;
-        // SAFETY: passed on to the caller.
+        // SAFETY: required of the caller.
         let written = unsafe { self.write_checked(request, wr_data, fence) };
         if written.is_err() && !fence.is_empty() {
             self.fence_next(fence);
@@ -50,7 +50,7 @@ impl SendProducer {
         let Some((operation, remote)) = Operation::of(request.op) else {
             return Ok(self.write_marker(request, wr_data, fence));
         };
-        // SAFETY: passed on to the caller.
+        // SAFETY: required of the caller.
         unsafe {
             self.encode(
                 request,

@@ -102,16 +102,16 @@ pub(super) unsafe fn decode(
     record: &Record,
 ) -> Option<Completion> {
     match tail.own_op().opcode() {
-        // SAFETY: passed on to the caller.
+        // SAFETY: required of the caller.
         CqeOpcode::REQUESTER => unsafe { requester(ring, slot, tail, record) },
         CqeOpcode::REQUESTER_ERROR => {
             let op = failed_op(tail, record);
-            // SAFETY: passed on to the caller.
+            // SAFETY: required of the caller.
             let retired = unsafe { record.sends.retire(tail.wqe_counter()) };
             Some(failed(slot, request(record, tail.qpn(), op, retired, 0)))
         }
         CqeOpcode::RESPONDER_ERROR => {
-            // SAFETY: passed on to the caller.
+            // SAFETY: required of the caller.
             let wr_id = unsafe { record.receives.take(tail.wqe_counter()) }?;
             let completion = received(record, tail.qpn(), OwnOp(0), wr_id, 0);
             Some(failed(slot, completion))
@@ -120,7 +120,7 @@ pub(super) unsafe fn decode(
         | CqeOpcode::RESPONDER_SEND
         | CqeOpcode::RESPONDER_SEND_IMM
         | CqeOpcode::RESPONDER_SEND_INVALIDATE => {
-            // SAFETY: passed on to the caller.
+            // SAFETY: required of the caller.
             unsafe { responder(ring, slot, tail, record) }
         }
         _ => None,
@@ -170,7 +170,7 @@ unsafe fn requester(
             None => Status::RemoteInvalidRequest,
         },
     };
-    // SAFETY: passed on to the caller.
+    // SAFETY: required of the caller.
     let retired = unsafe { record.sends.retire(tail.wqe_counter()) };
     let completion = request(record, tail.qpn(), op, retired, byte_len);
     Some(with_status(completion, status))
@@ -198,7 +198,7 @@ unsafe fn responder(
             place(ring, format, byte_len, &units, record)
         }
     };
-    // SAFETY: passed on to the caller.
+    // SAFETY: required of the caller.
     let wr_id = unsafe { record.receives.take(tail.wqe_counter()) }?;
     let mut completion = received(record, tail.qpn(), own_op, wr_id, byte_len);
     if status.is_success() {

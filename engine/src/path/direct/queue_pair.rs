@@ -63,7 +63,7 @@ impl QueuePair {
     /// nothing else posts to the queues or polls their completions. The QP number
     /// is not reused while `parts.owner` lives.
     pub unsafe fn new(parts: QueuePairParts) -> Result<Self, LayoutError> {
-        // SAFETY: passed on to the caller.
+        // SAFETY: required of the caller.
         let (sends, receives, record) = unsafe { rings(&parts) }?;
         let queue_pair = Self {
             sends,
@@ -189,7 +189,7 @@ impl QueuePair {
     /// completion queue was polled after that.
     #[inline]
     pub unsafe fn post_recv(&mut self, request: &RecvRequest<'_>) -> Result<(), PostError> {
-        // SAFETY: passed on to the caller.
+        // SAFETY: required of the caller.
         unsafe { self.receives.post(request) }
     }
 
@@ -200,7 +200,7 @@ impl QueuePair {
     /// As for [`Self::post_recv`].
     #[inline(always)]
     pub unsafe fn try_post_recv(&mut self, request: &RecvRequest<'_>) -> bool {
-        // SAFETY: passed on to the caller.
+        // SAFETY: required of the caller.
         unsafe { self.receives.try_post(request) }
     }
 
@@ -211,7 +211,7 @@ impl QueuePair {
     /// As for [`Self::post_send_with_data`].
     #[inline(always)]
     pub unsafe fn try_post_send(&mut self, request: &SendRequest<'_>, wr_data: u32) -> bool {
-        // SAFETY: passed on to the caller.
+        // SAFETY: required of the caller.
         unsafe { self.sends.try_post(request, wr_data) }
     }
 
@@ -224,7 +224,7 @@ impl QueuePair {
     /// As for [`Self::post_recv`], for every request.
     #[inline]
     pub unsafe fn post_recv_list(&mut self, requests: &[RecvRequest<'_>]) -> Result<(), ListError> {
-        // SAFETY: passed on to the caller.
+        // SAFETY: required of the caller.
         unsafe { self.receives.post_list(requests) }
     }
 
@@ -241,7 +241,7 @@ impl QueuePair {
     #[cfg(test)]
     #[inline]
     pub unsafe fn post_send(&mut self, request: &SendRequest<'_>) -> Result<(), PostError> {
-        // SAFETY: passed on to the caller.
+        // SAFETY: required of the caller.
         unsafe { self.sends.post(request) }
     }
 
@@ -258,7 +258,7 @@ impl QueuePair {
         request: &SendRequest<'_>,
         wr_data: u32,
     ) -> Result<(), PostError> {
-        // SAFETY: passed on to the caller.
+        // SAFETY: required of the caller.
         unsafe { self.sends.post_with_data(request, wr_data) }
     }
 
@@ -276,7 +276,7 @@ impl QueuePair {
         flags: SendFlags,
         wr_data: u32,
     ) -> Result<(), PostError> {
-        // SAFETY: passed on to the caller.
+        // SAFETY: required of the caller.
         unsafe { self.sends.post_change(cookie, change, flags, wr_data) }
     }
 
@@ -292,7 +292,7 @@ impl QueuePair {
     /// dropped and its completion queue was polled after that.
     #[inline]
     pub unsafe fn post_send_list(&mut self, requests: &[SendRequest<'_>]) -> Result<(), ListError> {
-        // SAFETY: passed on to the caller.
+        // SAFETY: required of the caller.
         unsafe { self.sends.post_list(requests) }
     }
 }

@@ -37,7 +37,7 @@ impl Receives {
     /// The caller polls the completion queue that has the completion, has read the
     /// completion, and calls this once for it.
     pub(super) unsafe fn take(&self, wqe_counter: u16) -> Option<u64> {
-        // SAFETY: passed on to the caller.
+        // SAFETY: required of the caller.
         if let Some(wr_id) = unsafe { self.take_fast(wqe_counter) } {
             return Some(wr_id);
         }
@@ -62,7 +62,7 @@ impl Receives {
         match self {
             Self::Own(ring) => {
                 let wr_id = ring.cookie(wqe_counter);
-                // SAFETY: passed on to the caller.
+                // SAFETY: required of the caller.
                 unsafe { ring.retire(1) };
                 Some(wr_id)
             }

@@ -105,7 +105,7 @@ impl SharedReceives {
     /// receive completes.
     #[inline]
     pub unsafe fn post(&mut self, request: &RecvRequest<'_>) -> Result<(), PostError> {
-        // SAFETY: passed on to the caller.
+        // SAFETY: required of the caller.
         unsafe { self.producer.post(request) }
     }
 
@@ -116,7 +116,7 @@ impl SharedReceives {
     /// As for [`Self::post`].
     #[inline(always)]
     pub unsafe fn try_post(&mut self, request: &RecvRequest<'_>) -> bool {
-        // SAFETY: passed on to the caller.
+        // SAFETY: required of the caller.
         unsafe { self.producer.try_post(request) }
     }
 
@@ -129,7 +129,7 @@ impl SharedReceives {
     /// As for [`Self::post`], for every request.
     #[inline]
     pub unsafe fn post_list(&mut self, requests: &[RecvRequest<'_>]) -> Result<(), ListError> {
-        // SAFETY: passed on to the caller.
+        // SAFETY: required of the caller.
         unsafe { self.producer.post_list(requests) }
     }
 }

@@ -49,7 +49,7 @@ impl<D: Device> QueuePair<D> {
         self.record.sends.record(slot, sent);
         self.record.sends.slots.set_posted(end);
         let tag = self.send_tags.tag(slot);
-        // SAFETY: passed on to the caller.
+        // SAFETY: required of the caller.
         let posted = unsafe { self.give(window, request, tag) };
         posted.map_err(|refused| {
             let slots = &self.record.sends.slots;

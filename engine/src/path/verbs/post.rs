@@ -29,7 +29,7 @@ impl<D: Device> QueuePair<D> {
     /// receive completes, or until the queue pair is reset or dropped.
     #[inline(never)]
     pub unsafe fn post_recv(&mut self, request: &RecvRequest<'_>) -> Result<(), PostError> {
-        // SAFETY: passed on to the caller.
+        // SAFETY: required of the caller.
         unsafe {
             self.check_recv_request(request)?;
             self.post_checked_recv(request)
@@ -46,7 +46,7 @@ impl<D: Device> QueuePair<D> {
     #[inline(never)]
     pub unsafe fn post_recv_list(&mut self, requests: &[RecvRequest<'_>]) -> Result<(), ListError> {
         in_chunks(requests, |chunk| {
-            // SAFETY: passed on to the caller.
+            // SAFETY: required of the caller.
             unsafe { self.post_recvs(chunk) }
         })
     }
@@ -62,7 +62,7 @@ impl<D: Device> QueuePair<D> {
     /// request completes, or until the queue pair is reset or dropped.
     #[cfg(test)]
     pub unsafe fn post_send(&mut self, request: &SendRequest<'_>) -> Result<(), PostError> {
-        // SAFETY: passed on to the caller.
+        // SAFETY: required of the caller.
         unsafe { self.post_send_with_data(request, 0) }
     }
 
@@ -79,7 +79,7 @@ impl<D: Device> QueuePair<D> {
         request: &SendRequest<'_>,
         wr_data: u32,
     ) -> Result<(), PostError> {
-        // SAFETY: passed on to the caller.
+        // SAFETY: required of the caller.
         unsafe {
             let length = self.check_send_request(request)?;
             self.post_checked_send(request, wr_data, length)
@@ -99,7 +99,7 @@ impl<D: Device> QueuePair<D> {
     #[inline(never)]
     pub unsafe fn post_send_list(&mut self, requests: &[SendRequest<'_>]) -> Result<(), ListError> {
         in_chunks(requests, |chunk| {
-            // SAFETY: passed on to the caller.
+            // SAFETY: required of the caller.
             unsafe { self.post_sends(chunk) }
         })
     }
@@ -117,7 +117,7 @@ impl<D: Device> QueuePair<D> {
         {
             return false;
         }
-        // SAFETY: passed on to the caller.
+        // SAFETY: required of the caller.
         unsafe { self.post_checked_recv(request) }.is_ok()
     }
 
@@ -160,7 +160,7 @@ impl<D: Device> QueuePair<D> {
         let Ok(length) = self.send_bounds.check_send(request) else {
             return false;
         };
-        // SAFETY: passed on to the caller.
+        // SAFETY: required of the caller.
         unsafe { self.post_checked_send(request, wr_data, length) }.is_ok()
     }
 

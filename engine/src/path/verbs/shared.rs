@@ -207,7 +207,7 @@ impl<D: Device> SharedReceives<D> {
     /// The memory of the segments is writable, and not used otherwise until the
     /// receive completes.
     pub unsafe fn post(&mut self, request: &RecvRequest<'_>) -> Result<(), PostError> {
-        // SAFETY: passed on to the caller.
+        // SAFETY: required of the caller.
         unsafe { self.post_chunk::<1>(core::slice::from_ref(request)) }
             .map_err(|refused| refused.error)
     }
@@ -219,7 +219,7 @@ impl<D: Device> SharedReceives<D> {
     /// As for [`Self::post`].
     #[inline(always)]
     pub unsafe fn try_post(&mut self, request: &RecvRequest<'_>) -> bool {
-        // SAFETY: passed on to the caller.
+        // SAFETY: required of the caller.
         unsafe { self.post(request) }.is_ok()
     }
 
@@ -233,7 +233,7 @@ impl<D: Device> SharedReceives<D> {
     pub unsafe fn post_list(&mut self, requests: &[RecvRequest<'_>]) -> Result<(), ListError> {
         let mut posted = 0;
         for chunk in requests.chunks(CHUNK) {
-            // SAFETY: passed on to the caller.
+            // SAFETY: required of the caller.
             if let Err(Refused { taken, error }) = unsafe { self.post_chunk::<CHUNK>(chunk) } {
                 let posted = posted + taken;
                 return Err(ListError { posted, error });
