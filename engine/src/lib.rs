@@ -55,7 +55,7 @@
 //!
 //! # Threads
 //!
-//! Every type is `Send`. Posting takes `&mut Endpoint` and polling `&mut CompletionQueue`,
+//! Endpoints and queues are `Send`. Posting takes `&mut Endpoint` and polling `&mut CompletionQueue`,
 //! so each is done by one thread at a time; the two threads may differ, and share atomics
 //! only. What other threads may do meanwhile is on the handles:
 //!
