@@ -1,4 +1,4 @@
-//! Why a call failed: the answer that C sees, and the cause in words.
+//! The error of a control call: the code that C programs see, and the cause in words.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -7,19 +7,18 @@ use dat_engine::{ControlError, ControlErrorKind};
 
 use crate::status::{DatReturn, ReturnType, Subtype};
 
-/// A failed control call. Posting and taking events answer with the bare
-/// [`DatReturn`].
+/// The error of a control call. Calls that post or take events return the bare [`DatReturn`].
 #[derive(Clone, Debug)]
 pub struct DatError {
     code: DatReturn,
     cause: Cow<'static, str>,
 }
 
-/// What control calls answer.
+/// The result of a control call.
 pub type Result<T, E = DatError> = core::result::Result<T, E>;
 
 impl DatError {
-    /// An answer with its cause: what is wrong, and what to do about it.
+    /// Returns an error with its cause: what is wrong, and what the caller can do about it.
     pub fn new(kind: ReturnType, subtype: Subtype, cause: impl Into<Cow<'static, str>>) -> Self {
         Self {
             code: DatReturn::error(kind, subtype),
@@ -27,13 +26,13 @@ impl DatError {
         }
     }
 
-    /// The answer that C sees.
+    /// Returns the code that C programs see.
     #[must_use]
     pub const fn code(&self) -> DatReturn {
         self.code
     }
 
-    /// The cause in words; may be empty.
+    /// Returns the cause in words; may be empty.
     #[must_use]
     pub fn cause(&self) -> &str {
         &self.cause
@@ -56,7 +55,7 @@ impl From<DatError> for DatReturn {
 }
 
 impl From<ControlError> for DatError {
-    /// What a failed verb means to a DAT consumer.
+    /// Translates the error of a verbs call into DAT's codes.
     fn from(error: ControlError) -> Self {
         use ControlErrorKind as Cause;
         let (kind, subtype) = match error.kind() {

@@ -1,11 +1,11 @@
-//! uDAPL 1.2 (DAT, the Direct Access Transport API) in Rust, on `dat-engine`:
-//! messages between programs, and reading and writing the memory of a peer, over
-//! RDMA hardware, without the kernel on the way.
+//! uDAPL 1.2 (DAT, the Direct Access Transport API) in Rust, on `dat-engine`: messages between
+//! programs, and RDMA reads and writes of a peer's memory, by RDMA hardware and without system calls
+//! per message.
 //!
 //! # A first program
-//! The client of a ping-pong. It needs a peer that answers; the folder
-//! `examples` of the repository has both sides of this and of more, and
-//! `mlx5-emu run` a device where there is none.
+//! The client of a ping-pong. It needs a server that replies; the folder `examples` of the
+//! repository has both sides of this and of other programs, and `mlx5-emu run` provides an emulated
+//! device on a host without RDMA hardware.
 //!
 //! ```no_run
 //! use std::time::Duration;
@@ -16,13 +16,13 @@
 //! };
 //!
 //! fn main() -> Result<(), Box<dyn std::error::Error>> {
-//!     // A port of an RDMA device, and memory that it may use: the answer at 0,
-//!     // the question a cache line further.
+//!     // A port of an RDMA device, and memory that it may use: the reply at offset 0,
+//!     // the request 64 bytes further, in another cache line.
 //!     let adapter = Adapter::open("mlx5_0")?;
 //!     let zone = adapter.zone()?;
 //!     let memory = zone.memory(128, MemPrivileges::LOCAL_READ | MemPrivileges::LOCAL_WRITE)?;
 //!
-//!     // What happens comes as events. The receive is posted before the peer can
+//!     // Events report what happens. The receive is posted before the peer can
 //!     // send anything.
 //!     let events = adapter.dispatcher(16, EvdFlags::DTO | EvdFlags::CONNECTION)?;
 //!     let mut endpoint = zone.endpoint(&EndpointOptions::new(&events))?;
@@ -35,10 +35,10 @@
 //!         other => return Err(format!("no connection: {other:?}").into()),
 //!     }
 //!
-//!     memory.write(64, b"a question of less than 64 bytes");
+//!     memory.write(64, b"a request of less than 64 bytes.");
 //!     endpoint.post_send(&[memory.segment(64..96)], 2, CompletionFlags::empty())?;
-//!     // Two completions: the send's, after which its memory is ours again, and
-//!     // the receive's.
+//!     // Two completions: of the send, after which the program may reuse its memory,
+//!     // and of the receive.
 //!     for _ in 0..2 {
 //!         match events.wait(None)?.data {
 //!             EventData::Dto { status: DtoStatus::Success, cookie, length, .. } => {
@@ -47,68 +47,91 @@
 //!             other => return Err(format!("failed: {other:?}").into()),
 //!         }
 //!     }
-//!     Ok(()) // what was made is freed in the right order
+//!     Ok(()) // dropping frees all objects, in the right order
 //! }
 //! ```
 //!
-//! # What is where
-//! | module | what |
+//! # Layers
+//! A program uses [`safe`]: types such as [`safe::Endpoint`] that own DAT objects. They stand on
+//! [`object`], the DAT objects as C programs know them, named by [handles](handle). The objects stand
+//! on `dat-engine`, which writes the work queues of the device.
+//!
+//! | module | content |
 //! | --- | --- |
 //! | [`safe`] | the objects as safe Rust types: begin here |
-//! | [`object`] | the objects as DAT has them, named by handles: what [`safe`] and the C faces stand on |
-//! | [`registry`] | which names of adapters there are: devices, and dat.conf |
-//! | [`options`] | what the environment and dat.conf say about how an adapter works |
+//! | [`object`] | the objects with DAT's own rules, named by handles; [`safe`] and the C interfaces use it |
+//! | [`registry`] | the names of adapters: devices, and entries of dat.conf |
+//! | [`options`] | options of an adapter, from the environment and dat.conf |
 //! | [`types`] | plain values: flags, states, events, attributes |
-//! | [`status`] | `DAT_RETURN`: what calls answer |
+//! | [`status`] | `DAT_RETURN`, the result of a call |
 //! | [`handle`] | how objects are named and found |
-//! | [`state`] | the states of endpoints, as tables |
+//! | [`state`] | the state machine of endpoints, as tables |
 //! | [`warnings`] | warnings of the library's threads, as lines of text |
 //!
-//! The C faces are packages of their own that convert and call here; nothing
-//! in this crate has a layout that C knows.
+//! The C interfaces are packages of their own that convert values and call this crate; no type here
+//! has the layout of a C struct.
+//!
+//! # Lifetimes
+//! An object of [`safe`] is freed when its last owner is dropped, and it owns the objects that it
+//! uses. A program may thus drop them in any order. Memory stays mapped as long as the device may
+//! write to it. An object of [`object`] is freed by its handle; a call on the handle afterwards gets
+//! `DAT_INVALID_HANDLE`.
 //!
 //! # Safety
-//! No safe function of this crate can cause undefined behaviour, on any thread,
-//! with any handle. [`object`] is for faces: its calls that post, and those that
-//! touch what a post touches (reset, modify, disconnect, free, bind, resize, an
-//! abrupt close), are `unsafe`, since posting takes no lock. The types of
-//! [`safe`] keep that contract by borrowing; an endpoint that one of them owns
-//! must not be posted to, reset or freed by its handle.
+//! No safe function of this crate can cause undefined behaviour, on any thread, with any handle. Of
+//! the calls of [`object`], those that post are `unsafe`, because posting takes no lock, and so are
+//! those that change what a post uses (reset, modify, disconnect, free, bind, resize, an abrupt
+//! close). The types of [`safe`] ensure by borrowing that these calls do not run at the same time. An
+//! endpoint that such a type owns must not be posted to, reset or freed by its handle.
 //!
 //! # Adapters and their names
-//! An RDMA device needs no configuration: its adapter is called `DEVICE`, or
-//! `DEVICE-PORT` for another port than the first. dat.conf can give further
-//! names: see [`registry`]. What an adapter can do is told by
-//! [`object::ia::Ia::query`]; [`object::ia::attributes`] says of each value
-//! where it comes from.
+//! An RDMA device needs no configuration: its adapter is called `DEVICE`, or `DEVICE-PORT` for
+//! another port than the first. dat.conf can define further names: see [`registry`].
+//! [`safe::Adapter::query`] returns what an adapter supports; [`object::ia::attributes`] says where
+//! each value comes from.
 //!
 //! # Threads
-//! An open adapter has one thread for the device's asynchronous events, and
-//! all adapters of a process share one for connections; a CNO that has had an
-//! agent has one that calls it. They start when an
-//! adapter is opened (the agent is set) and end when it, or the last one, is
-//! closed (the CNO is freed); they block
-//! all signals and keep off isolated CPUs. No data passes through them.
+//! The library has three kinds of threads. They block all signals, do not run on isolated CPUs, and
+//! carry no data:
+//!
+//! - one for each open adapter, which takes the device's asynchronous events;
+//! - one for all adapters of a process that use the same connection manager, which ends with the
+//!   last of them;
+//! - one for each CNO that has had an agent, which calls agents until the CNO is freed.
+//!
+//! # Units
+//! Lengths are in bytes, and depths in requests or receives. Timeouts of [`safe`] are
+//! [`Duration`](std::time::Duration)s, where `None` waits for ever; those of [`object`] are
+//! microseconds.
 //!
 //! # Errors
-//! Control calls answer with a [`DatError`]: the `DAT_RETURN`, and the cause in
-//! words. Calls that post, or take events, answer with the bare [`DatReturn`].
+//! Control calls return a [`DatError`]: the `DAT_RETURN`, and the cause in words. Calls that post or
+//! take events return the bare [`DatReturn`], which takes no memory.
+//!
+//! ```
+//! use dat_api::ReturnType;
+//! use dat_api::safe::Adapter;
+//!
+//! let error = Adapter::open("no_such_device").expect_err("there is no such device");
+//! assert_eq!(error.code().kind(), Some(ReturnType::ProviderNotFound));
+//! println!("{}", error.cause()); // which devices there are, and what dat.conf says
+//! ```
 //!
 //! # Forks
-//! Adapters belong to the process that opened them. In a child after fork
-//! calls on them are refused with `DAT_INVALID_HANDLE`; it may open its own.
+//! Adapters belong to the process that opened them. In a child after fork, calls on them fail with
+//! `DAT_INVALID_HANDLE`; the child may open adapters of its own.
 
 #![deny(unsafe_code)]
 
 mod error;
-// Finding an object behind a number that came from C needs raw memory.
+// Converting a number from a C program to an object takes a raw pointer.
 #[allow(unsafe_code)]
 pub mod handle;
 pub mod object;
 pub mod options;
 pub mod registry;
 pub mod state;
-// Memory that the device uses, and posting to it: the reasons stand there.
+// Memory that the device writes, and posts that use it.
 #[allow(unsafe_code)]
 pub mod safe;
 pub mod status;

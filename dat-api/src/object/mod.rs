@@ -1,11 +1,11 @@
-//! The objects of DAT. They know no ABI: the C faces convert and call here.
+//! The objects of DAT. They have no C layouts: the C interfaces convert values and call here.
 //!
-//! A module imports only those below it in this table, so each can be read without the
-//! modules above:
+//! A module imports only those below it in this table, so each can be read without the modules
+//! above:
 //!
-//! | module | what |
+//! | module | content |
 //! | --- | --- |
-//! | `kinds` | which type each kind of handle leads to |
+//! | `kinds` | the type of each kind of handle |
 //! | `adapter` | opening and closing interface adapters |
 //! | `psp`, `rsp`, `door` | service points, and what the two kinds have in common |
 //! | `cr` | connection requests |
@@ -17,10 +17,10 @@
 //! | `post` | what posts to endpoints and to shared receive queues have in common |
 //! | `lmr` | local memory regions |
 //! | `pz` | protection zones |
-//! | `ia` | interface adapters: the device, its limits, and the objects made of it |
+//! | `ia` | interface adapters: the device, its limits, and its objects |
 //! | `peer`, `steps`, `usage`, `wr_data`, `counters` | parts of the objects |
 //!
-//! An object calls one above it by its handle, through [`crate::handle::Upcalls`].
+//! An object calls one above it through the handle, by [`crate::handle::Upcalls`].
 
 #[allow(unsafe_code)]
 mod adapter;
@@ -35,7 +35,7 @@ pub mod evd;
 pub mod ia;
 #[allow(unsafe_code)]
 mod kinds;
-// The consumer vouches for the memory.
+// The consumer guarantees that the memory is mapped.
 #[allow(unsafe_code)]
 pub mod lmr;
 pub(crate) mod peer;
@@ -53,7 +53,7 @@ mod wr_data;
 use crate::error::DatError;
 use crate::status::{ReturnType, Subtype};
 
-/// There is no slot for another object.
+/// The error if no slot is left for another object.
 pub(crate) fn exhausted() -> DatError {
     DatError::new(
         ReturnType::InsufficientResources,
