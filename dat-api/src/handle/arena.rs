@@ -1,4 +1,4 @@
-//! Where slots lie: memory of the library's own, which is never given back.
+//! The array of slots. It is static memory of the library and is never unmapped.
 
 use core::ffi::c_void;
 use core::mem::MaybeUninit;
@@ -8,72 +8,71 @@ use std::collections::VecDeque;
 use super::slot::{FREE, PARENTS, Slot};
 use dat_engine::sync::{Mutex, MutexGuard};
 
-/// The most objects that a process can have at a time.
+/// The maximum number of live objects in a process.
 const COUNT: usize = 1 << 20;
-/// A slot rests while so many others are freed, so that a stale handle stays
-/// recognisable for long; when fresh ones run out, the rest is cut short.
+/// The number of other slots that are freed before a slot is reused, so that a stale handle stays
+/// recognisable for long. When no fresh slots are left, slots are reused earlier.
 const RESTING: usize = COUNT / 2;
 
-/// All slots: 64 MiB of address space, of which memory is taken page by page as
-/// slots are used. That it is where the linker put it, finding a slot need not
-/// ask.
+/// All slots: 64 MiB of address space. The kernel provides a page when a slot in it is first used.
+/// The array is static, so finding a slot loads no base address.
 static SLOTS: MaybeUninit<[Slot; COUNT]> = MaybeUninit::zeroed();
 
-/// Which slots are free.
+/// The free slots.
 pub(super) struct Arena {
     state: Mutex<State>,
-    /// How many slots have ever been used.
+    /// The number of slots that have been used at least once.
     used: AtomicUsize,
 }
 
-/// What taking and giving back slots changes.
+/// The part of the arena that a lock protects.
 pub(super) struct State {
-    /// Freed slots, longest first.
+    /// Freed slots; the one freed first is in front.
     resting: VecDeque<&'static Slot>,
 }
 
-/// The slot of a number.
+/// Returns the slot with a number.
 ///
 /// # Safety
-/// It is below [`COUNT`].
+/// The number is below [`COUNT`].
 #[inline(always)]
 unsafe fn at(number: usize) -> &'static Slot {
-    // SAFETY: inside the array, and any bytes, zero at first, are a slot of
+    // SAFETY: the slot is inside the array; every bit pattern is a valid slot, which holds only
     // atomics.
     unsafe { &*SLOTS.as_ptr().cast::<Slot>().add(number) }
 }
 
-/// The slot that a pointer leads to, if there is one that begins there.
+/// Returns the slot whose first byte a pointer points to, if there is one.
 #[inline(always)]
 pub(super) fn find(pointer: *const c_void) -> Option<&'static Slot> {
     let offset = pointer.addr().wrapping_sub(SLOTS.as_ptr().addr());
-    // The number of the slot, if the pointer is to where one starts; any bit
-    // below turns up on top, and the number is out of reach. So one comparison
-    // is for "too low", "too high" and "in between".
+    // The number of the slot, if the pointer points to the first byte of a slot. If it points into
+    // a slot, the rotation moves the low bits to the top and the number is too large. One
+    // comparison thus rejects pointers below, above and inside slots.
     let number = offset.rotate_right(size_of::<Slot>().trailing_zeros());
-    // SAFETY: as compared; the pointer may be used there, for it was made of
-    // what `take` has exposed, if by whoever calls us.
+    // SAFETY: the comparison shows that a slot begins there; a caller that has the address got it
+    // from a slot whose provenance `take` exposed.
     (number < COUNT).then(|| unsafe { known(pointer) })
 }
 
-/// The slot that a pointer leads to.
+/// Returns the slot that a pointer points to.
 ///
 /// # Safety
-/// One begins there.
+/// The pointer points to the first byte of a slot.
 #[inline(always)]
 pub(super) unsafe fn known(pointer: *const c_void) -> &'static Slot {
-    // SAFETY: the caller's promise, and as in `at`.
+    // SAFETY: the caller's promise; every bit pattern is a valid slot.
     unsafe { &*pointer.cast() }
 }
 
-/// The slot of a number that [`number`] told.
+/// Returns the slot with a number that [`number`] returned.
 pub(super) fn numbered(number: u32) -> Option<&'static Slot> {
     let number = number as usize;
-    // SAFETY: as compared.
+    // SAFETY: the number was compared with `COUNT`.
     (number < COUNT).then(|| unsafe { at(number) })
 }
 
-/// The number of a slot: below 2^20.
+/// Returns the number of a slot, which is below 2^20.
 pub(super) fn number(slot: &'static Slot) -> u32 {
     let offset = core::ptr::from_ref(slot).addr() - SLOTS.as_ptr().addr();
     (offset / size_of::<Slot>()) as u32
@@ -89,36 +88,36 @@ impl Arena {
         }
     }
 
-    /// A free slot, or nothing when all are used or memory has run out.
+    /// Takes a free slot; returns `None` when all are used or no memory is left.
     pub(super) fn take(&self) -> Option<&'static Slot> {
         let mut state = self.lock();
         let used = self.used.load(Ordering::Relaxed);
         if used == 0 {
-            // Handles are addresses.
+            // Handles are addresses: they become pointers again by exposed provenance.
             SLOTS.as_ptr().expose_provenance();
         }
         if used < COUNT && state.resting.len() < RESTING {
             self.used.store(used + 1, Ordering::Release);
-            // SAFETY: below the count.
+            // SAFETY: `used` is below `COUNT`.
             return Some(unsafe { at(used) });
         }
         state.resting.pop_front()
     }
 
-    /// Gives a slot back.
+    /// Returns a slot to the free slots.
     pub(super) fn give_back(&self, slot: &'static Slot) {
         self.lock().resting.push_back(slot);
     }
 
-    /// Nobody takes or gives back a slot while the answer lives.
+    /// Locks the arena: no thread takes or releases a slot while the guard lives.
     pub(super) fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock()
     }
 
-    /// Makes all handles stale for good. Only stores: good in a child of a fork.
+    /// Makes all handles stale for ever. It only stores to atomics, so a child of fork may call it.
     pub(super) fn disown(&self) {
         for number in 0..self.used.load(Ordering::Acquire) {
-            // SAFETY: no more are used than there are.
+            // SAFETY: `used` never exceeds `COUNT`.
             let slot = unsafe { at(number) };
             if slot.tag.load(Ordering::Relaxed) != FREE {
                 slot.tag.store(PARENTS, Ordering::Relaxed);

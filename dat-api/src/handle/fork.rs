@@ -1,9 +1,9 @@
-//! Handles in a child of a fork.
+//! Handles in a child of fork.
 //!
-//! The objects are the parent's: its device, its connections, its threads. And
-//! what those threads had locked stays locked in the child, where they are no
-//! more. So the child is to touch none of it: its handles go stale as it is
-//! born, and cost no call a question. It may make objects of its own.
+//! The objects belong to the parent: its device, its connections, its threads. A lock that a thread
+//! of the parent held stays locked in the child, where that thread does not exist. So a child must
+//! not touch any of the objects. An `atfork` handler makes all handles stale in the child, which
+//! costs calls nothing. The child can create objects of its own.
 
 use std::cell::RefCell;
 
@@ -13,24 +13,22 @@ use super::ARENA;
 use super::arena::State;
 
 thread_local! {
-    /// The arena, while this thread forks: the child gets it in good order.
+    /// The lock of the arena while this thread forks, so that the child gets a consistent arena.
     static HELD: RefCell<Option<MutexGuard<'static, State>>> = const { RefCell::new(None) };
 }
 
-/// Called as the library is loaded, before anybody can have the arena: with the
-/// first object it would be too late for a fork that another thread makes at
-/// that moment.
-// SAFETY: the section is for pointers to functions like this one.
+/// Runs when the library is loaded. Registering the handlers with the first object would be too
+/// late for a fork in another thread at that moment.
+// SAFETY: `.init_array` holds pointers to functions of this type.
 #[used]
 #[unsafe(link_section = ".init_array")]
 static WATCH: extern "C" fn() = watch;
 
-/// Has forks told of.
+/// Registers the fork handlers.
 extern "C" fn watch() {
-    // SAFETY: the handlers allocate nothing and wait for the arena alone, which
-    // no thread keeps for long and none has while it forks. It fails for want of
-    // memory only; then a child's handles stay as they were, and its calls are
-    // refused further down, where they touch the device.
+    // SAFETY: the handlers allocate nothing and wait only for the lock of the arena, which threads
+    // hold briefly and never across a fork. `pthread_atfork` fails only without memory; the handles
+    // then stay live in a child, and the engine refuses calls that touch the device.
     unsafe { libc::pthread_atfork(Some(before), Some(in_parent), Some(in_child)) };
 }
 

@@ -1,4 +1,4 @@
-//! What a handle can name.
+//! The kinds of objects that handles name.
 
 /// The kinds of objects, with the numbers of `DAT_HANDLE_TYPE` (`dat/dat.h`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -29,7 +29,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// Every kind, by number.
+    /// All kinds, ordered by number.
     pub const ALL: [Self; 11] = [
         Self::Cr,
         Self::Ep,

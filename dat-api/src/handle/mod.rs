@@ -1,21 +1,20 @@
 //! Handles: how C programs name objects, and how the library finds them.
 //!
-//! A handle is the address of a slot. The slot tells whether it holds an
-//! object, and of what kind; so a handle that is null, garbage, stale or of
-//! another kind is refused after a few instructions and one load, and no freed
-//! memory is touched.
+//! A handle is the address of a slot. The slot says whether it holds an object, and of which kind.
+//! A handle that is null, garbage, stale or of another kind is thus refused after a few
+//! instructions and one load, without touching freed memory.
 //!
 //! A call uses the object in one of three ways:
 //!
-//! | way | costs | for |
+//! | function | cost | use |
 //! | --- | --- | --- |
-//! | [`pin`] | two atomic additions | control calls; many at a time; freeing waits for them |
-//! | [`own`] | one atomic exchange | waiting for events and taking them: one at a time, the others are told it is busy |
-//! | [`peek`] | nothing | posting, whose caller has promised not to free the object meanwhile |
+//! | [`pin`] | two atomic additions | control calls; any number at a time; freeing waits for them |
+//! | [`own`] | one atomic exchange | waiting for events and dequeuing them: one call at a time, others get [`NotOwned::Busy`] |
+//! | [`peek`] | nothing | posting; the caller promises not to free the object meanwhile |
 //!
-//! Freeing retires the handle: no new call finds the object, those that pinned it
-//! are waited for, a waiter is told to leave, and then the slot rests for a
-//! long time before it serves again.
+//! Freeing retires the handle: new calls no longer find the object, [`retire`] waits for the calls
+//! that have pinned the object, wakes the call that owns it, and releases the slot. The slot is
+//! reused only after many others.
 
 mod arena;
 mod fork;
@@ -48,24 +47,24 @@ static ARENA: Arena = Arena::new();
 /// An object that handles can name.
 ///
 /// # Safety
-/// No other type has the same [`Self::KIND`]: a handle of a kind leads to an
-/// object of its one type, unchecked. A test may break this with a type of its
-/// own as long as nothing looks for objects of that kind by the real type.
+/// No other type has the same [`Self::KIND`]: a handle of a kind is converted to this type
+/// unchecked. A test may define a second type of a kind if nothing looks for objects of that kind
+/// by the real type.
 pub unsafe trait Object: Send + Sync + 'static {
-    /// Its kind.
+    /// The kind of the object.
     const KIND: Kind;
 
-    /// What objects below it call.
+    /// The functions that objects in lower modules call.
     const UPCALLS: &'static Upcalls = &Upcalls::NONE;
 }
 
-/// The name of an object, good until the object is freed.
+/// The name of an object, valid until the object is freed.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(transparent)]
 pub struct Handle(NonZeroUsize);
 
 impl Handle {
-    /// A value that came from outside, which may be anything but null.
+    /// Converts a value from a C program, which may be anything; returns `None` for 0.
     #[inline(always)]
     #[must_use]
     pub const fn from_bits(bits: usize) -> Option<Self> {
@@ -75,21 +74,21 @@ impl Handle {
         }
     }
 
-    /// The value as C sees it: an address.
+    /// Returns the value that C programs see: an address.
     #[inline(always)]
     #[must_use]
     pub const fn bits(self) -> usize {
         self.0.get()
     }
 
-    /// The same as a pointer.
+    /// Returns the handle as a pointer.
     #[inline(always)]
     #[must_use]
     pub fn pointer(self) -> *const c_void {
         core::ptr::with_exposed_provenance(self.bits())
     }
 
-    /// The handle of a slot.
+    /// Returns the handle of a slot.
     #[inline(always)]
     pub(crate) fn of(slot: &'static Slot) -> Self {
         match Self::from_bits(core::ptr::from_ref(slot).addr()) {
@@ -98,25 +97,24 @@ impl Handle {
         }
     }
 
-    /// Whether the value is the address of a slot, whatever that holds: such a
-    /// handle is ours, live or stale.
+    /// Returns whether the value is the address of a slot, whatever the slot holds: whether this
+    /// library made the handle, live or stale.
     #[must_use]
     pub fn is_ours(self) -> bool {
         self.slot().is_some()
     }
 
-    /// The slot, if the value points to one; whatever it holds.
+    /// Returns the slot that the value points to, if any, whatever the slot holds.
     #[inline(always)]
     #[must_use]
     pub(crate) fn slot(self) -> Option<&'static Slot> {
         arena::find(self.pointer())
     }
 
-    /// The handle that these bits are, and its slot.
+    /// Returns the handle with these bits, and its slot.
     ///
     /// # Safety
-    /// They are those of a handle that was an object's at some time: one that
-    /// the library itself has written down.
+    /// The bits are those of a handle that has named an object: the library has stored them itself.
     #[inline(always)]
     pub(crate) unsafe fn known(bits: usize) -> (Self, &'static Slot) {
         // SAFETY: the caller's promise.
@@ -126,44 +124,44 @@ impl Handle {
         }
     }
 
-    /// The number of its slot, 20 bits, for notes that have no room for a
-    /// handle; 0 if it has none.
+    /// Returns the number of the slot, 20 bits, for work-request data without room for a handle; 0
+    /// if there is no slot.
     pub(crate) fn number(self) -> u32 {
         self.slot().map_or(0, arena::number)
     }
 
-    /// The handle whose slot has this number.
+    /// Returns the handle of the slot with this number.
     pub(crate) fn from_number(number: u32) -> Option<Self> {
         arena::numbered(number).map(Self::of)
     }
 
-    /// The kind of the object, if it lives.
+    /// Returns the kind of the object; `None` if the handle is stale.
     #[must_use]
     pub fn kind(self) -> Option<Kind> {
         let tag = self.slot()?.tag.load(Ordering::Acquire);
         Kind::ALL.into_iter().find(|&kind| live(kind) == tag)
     }
 
-    /// Sets the first word of what the handle points to: for the C face that
-    /// the object was made through.
+    /// Sets the first word of what the handle points to, for the C interface that created the
+    /// object.
     ///
     /// # Safety
-    /// `table` stays a table of functions as DAT's headers have it: programs in
-    /// C call through it.
+    /// `table` points to a function table with the layout of DAT's headers for as long as the
+    /// handle is used: C programs call through it.
     pub unsafe fn set_table(self, table: *const c_void) {
         if let Some(slot) = self.slot() {
             slot.table.store(table.cast_mut(), Ordering::Release);
         }
     }
 
-    /// The consumer's context of a live object.
+    /// Returns the consumer's context of a live object.
     #[must_use]
     pub fn context(self) -> Option<u64> {
         self.kind()?;
         Some(self.slot()?.context.load(Ordering::Relaxed))
     }
 
-    /// Sets the consumer's context; `false` if there is no such object.
+    /// Sets the consumer's context; returns `false` if there is no such object.
     #[must_use]
     pub fn set_context(self, context: u64) -> bool {
         match (self.kind(), self.slot()) {
@@ -186,15 +184,15 @@ impl fmt::Debug for Handle {
     }
 }
 
-/// A handle whose object is still being made: the object may know its own
-/// name. Dropped unused, the slot goes back.
+/// A handle whose object is still being created, so that the object can store its own handle.
+/// Dropping it releases the slot.
 #[derive(Debug)]
 pub(crate) struct Reservation {
     slot: Option<&'static Slot>,
 }
 
 impl Reservation {
-    /// Takes a slot; nothing when there are no more.
+    /// Takes a slot; returns `None` when there are no more.
     #[must_use]
     pub(crate) fn new() -> Option<Self> {
         let slot = ARENA.take()?;
@@ -202,7 +200,7 @@ impl Reservation {
         Some(Self { slot: Some(slot) })
     }
 
-    /// The name that the object will have.
+    /// Returns the handle that the object will have.
     #[must_use]
     pub(crate) fn handle(&self) -> Handle {
         match self.slot {
@@ -211,7 +209,7 @@ impl Reservation {
         }
     }
 
-    /// Lets the handle name this object, which no other handle names.
+    /// Makes the handle name this object, which no other handle names.
     pub(crate) fn publish<T: Object>(mut self, object: Arc<T>) -> Handle {
         let handle = self.handle();
         if let Some(slot) = self.slot.take() {
@@ -219,7 +217,7 @@ impl Reservation {
                 .store(Arc::into_raw(object).cast_mut().cast(), Ordering::Release);
             let upcalls = core::ptr::from_ref(T::UPCALLS).cast_mut();
             slot.upcalls.store(upcalls, Ordering::Release);
-            // The object is seen by whoever sees the tag.
+            // Release: a thread that reads the tag also sees the object.
             slot.tag.store(live(T::KIND), Ordering::Release);
         }
         handle
@@ -242,42 +240,41 @@ fn clear(slot: &Slot) {
     slot.tag.store(FREE, Ordering::Release);
 }
 
-/// The object in a slot that is known to hold a `T`.
+/// Returns the object in a slot that holds a `T`.
 ///
 /// # Safety
-/// The slot's tag was `live(T::KIND)`, and something keeps the object: a pin,
-/// the gate, or the caller's promise.
+/// The slot's tag was `live(T::KIND)`, and the object is kept alive by a pin, by the owner flag, or
+/// by the caller's promise.
 #[inline(always)]
 unsafe fn object<T: Object>(slot: &'static Slot) -> &'static T {
     let object = slot.object.load(Ordering::Acquire).cast::<T>();
-    // SAFETY: the pointer came from an `Arc<T>`, so it is not null: kinds and
-    // types go together.
+    // SAFETY: the pointer came from an `Arc<T>`, so it is not null; a kind has one type.
     unsafe {
         core::hint::assert_unchecked(!object.is_null());
         &*object
     }
 }
 
-/// An object in use: it is not freed before this is dropped.
+/// An object in use: freeing waits until this is dropped.
 pub struct Pinned<T: Object> {
     slot: &'static Slot,
     of: PhantomData<&'static T>,
 }
 
 impl<T: Object> Pinned<T> {
-    /// The object for longer than the call.
+    /// Returns the object, to be kept for longer than the call.
     #[must_use]
     pub fn to_arc(&self) -> Arc<T> {
         let raw = self.slot.object.load(Ordering::Acquire).cast::<T>();
-        // SAFETY: the slot holds one count of the Arc, which the pin keeps
-        // it from giving up; this adds another.
+        // SAFETY: the slot holds one count of the Arc, and `retire` waits for this pin before it
+        // takes that count; this adds another.
         unsafe {
             Arc::increment_strong_count(raw);
             Arc::from_raw(raw)
         }
     }
 
-    /// Its name.
+    /// Returns the handle of the object.
     #[must_use]
     pub fn handle(&self) -> Handle {
         Handle::of(self.slot)
@@ -289,8 +286,7 @@ impl<T: Object> Deref for Pinned<T> {
 
     #[inline]
     fn deref(&self) -> &T {
-        // SAFETY: `pin` saw the tag after it had counted itself, and `retire`
-        // waits for the count.
+        // SAFETY: `pin` read the tag after it had counted itself, and `retire` waits for the count.
         unsafe { object(self.slot) }
     }
 }
@@ -301,13 +297,14 @@ impl<T: Object> Drop for Pinned<T> {
     }
 }
 
-/// Finds an object for a control call. Nothing if the handle names no live
-/// object of this kind.
+/// Finds an object for a control call. Returns `None` if the handle names no live object of this
+/// kind.
 #[inline]
 #[must_use]
 pub fn pin<T: Object>(handle: Handle) -> Option<Pinned<T>> {
     let slot = handle.slot()?;
-    // Counted first, then looked: against the order in `retire`.
+    // The pin is counted before the tag is read; `retire` changes the tag before it reads the
+    // count.
     slot.pins.fetch_add(1, Ordering::SeqCst);
     if slot.tag.load(Ordering::SeqCst) == live(T::KIND) {
         Some(Pinned {
@@ -323,40 +320,40 @@ pub fn pin<T: Object>(handle: Handle) -> Option<Pinned<T>> {
 /// Finds an object without keeping it from being freed.
 ///
 /// # Safety
-/// Nobody frees the object while the reference is used.
+/// The object is not freed while the reference is used.
 #[inline(always)]
 #[must_use]
 pub unsafe fn peek<T: Object>(handle: Handle) -> Option<&'static T> {
-    // SAFETY: passed on to the caller.
+    // SAFETY: the caller's promise.
     unsafe { peek_at(handle.pointer()) }
 }
 
-/// [`peek`] of a handle as C passes it: a pointer to anything or nothing.
+/// As [`peek`], for a handle as C passes it: any pointer.
 ///
 /// # Safety
-/// As there.
+/// As for [`peek`].
 #[inline(always)]
 #[must_use]
 pub unsafe fn peek_at<T: Object>(pointer: *const c_void) -> Option<&'static T> {
     let slot = arena::find(pointer)?;
     if slot.tag.load(Ordering::Acquire) == live(T::KIND) {
-        // SAFETY: the tag was just read; the caller promises the rest.
+        // SAFETY: the tag was just read; the rest is the caller's promise.
         Some(unsafe { object(slot) })
     } else {
         None
     }
 }
 
-/// Why an object cannot be had alone.
+/// Why an object could not be owned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NotOwned {
     /// The handle names no live object of this kind.
     Stale,
-    /// Another call has it.
+    /// Another call owns it.
     Busy,
 }
 
-/// An object that this call has for itself, among all that ask by [`own`].
+/// An object that one call owns: no other call gets it from [`own`] meanwhile.
 pub struct Owned<T: Object> {
     slot: &'static Slot,
     of: PhantomData<&'static T>,
@@ -365,20 +362,19 @@ pub struct Owned<T: Object> {
 /// Takes an object for this call alone.
 ///
 /// # Errors
-/// [`NotOwned`]; it never waits.
+/// [`NotOwned`]; the function never waits.
 #[inline(always)]
 pub fn own<T: Object>(handle: Handle) -> Result<Owned<T>, NotOwned> {
     own_at(handle.pointer()).ok_or_else(|| not_owned::<T>(handle))
 }
 
-/// [`own`] of a handle as C passes it, a pointer to anything or nothing; without
-/// a word about why not.
+/// As [`own`], for a handle as C passes it: any pointer. It does not say why it failed.
 #[inline(always)]
 pub fn own_at<T: Object>(pointer: *const c_void) -> Option<Owned<T>> {
     let slot = arena::find(pointer)?;
-    // First the gate, then the look, which is needed with the gate held. Where
-    // it is a slot of another kind, or of none, that keeps nobody from anything:
-    // who meets it there comes again.
+    // The owner flag is taken first, because the tag must be read while the flag is held. If the
+    // slot turns out to hold another kind, or nothing, the flag is dropped again; a call that found
+    // it taken meanwhile retries.
     if slot.gate.fetch_or(HELD, Ordering::SeqCst) & HELD != 0 {
         return None;
     }
@@ -389,7 +385,7 @@ pub fn own_at<T: Object>(pointer: *const c_void) -> Option<Owned<T>> {
     (slot.tag.load(Ordering::SeqCst) == live(T::KIND)).then_some(owned)
 }
 
-/// Why an object could not be owned.
+/// Returns why an object could not be owned.
 #[cold]
 #[inline(never)]
 fn not_owned<T: Object>(handle: Handle) -> NotOwned {
@@ -401,14 +397,14 @@ fn not_owned<T: Object>(handle: Handle) -> NotOwned {
 }
 
 impl<T: Object> Owned<T> {
-    /// Its name.
+    /// Returns the handle of the object.
     #[inline(always)]
     #[must_use]
     pub fn handle(&self) -> Handle {
         Handle::of(self.slot)
     }
 
-    /// Whether the object is being freed: its owner must let go soon.
+    /// Returns whether the object is being freed: its owner must let go soon.
     #[inline(always)]
     #[must_use]
     pub fn is_dying(&self) -> bool {
@@ -421,8 +417,7 @@ impl<T: Object> Deref for Owned<T> {
 
     #[inline(always)]
     fn deref(&self) -> &T {
-        // SAFETY: the tag was seen with the gate held, and `retire` waits for
-        // the gate.
+        // SAFETY: the tag was read while the owner flag was held, and `retire` waits for the flag.
         unsafe { object(self.slot) }
     }
 }
@@ -434,10 +429,9 @@ impl<T: Object> Drop for Owned<T> {
     }
 }
 
-/// Ends a handle. No call finds the object from now on; those that use it are
-/// waited for, and `hurry` is called again and again while one owns it, to
-/// make it leave. Nothing if the handle names no live object of this kind,
-/// or another thread is freeing it already.
+/// Ends a handle. New calls do not find the object; the function waits for calls that use it, and
+/// calls `hurry` repeatedly while one owns the object, to make that call return. Returns `None` if
+/// the handle names no live object of this kind, or if another thread is freeing it.
 ///
 /// The caller must neither pin nor own the object.
 pub(crate) fn retire<T: Object>(handle: Handle, mut hurry: impl FnMut(&T)) -> Option<Arc<T>> {
@@ -445,7 +439,7 @@ pub(crate) fn retire<T: Object>(handle: Handle, mut hurry: impl FnMut(&T)) -> Op
     slot.tag
         .compare_exchange(live(T::KIND), DYING, Ordering::SeqCst, Ordering::Relaxed)
         .ok()?;
-    // SAFETY: the tag was live until now, and only we take the object out.
+    // SAFETY: the tag was live until now, and only this call removes the object.
     let inside = unsafe { object::<T>(slot) };
     let mut backoff = Backoff::new();
     while slot.gate.fetch_or(HELD, Ordering::SeqCst) & HELD != 0 {
@@ -463,12 +457,12 @@ pub(crate) fn retire<T: Object>(handle: Handle, mut hurry: impl FnMut(&T)) -> Op
     clear(slot);
     slot.gate.store(0, Ordering::Release);
     ARENA.give_back(slot);
-    // SAFETY: from `Arc::into_raw` in `publish`, taken out once.
+    // SAFETY: the pointer is from `Arc::into_raw` in `publish`, and was taken out once.
     Some(unsafe { Arc::from_raw(raw) })
 }
 
-/// Gives an object a handle: for tests of faces, with types of their own. `None`
-/// when there are no more handles.
+/// Gives an object a handle, for tests of C interfaces with types of their own. Returns `None` when
+/// there are no more handles.
 ///
 /// # Safety
 /// No other handle names the object.
@@ -477,10 +471,10 @@ pub unsafe fn publish_for_test<T: Object>(object: Arc<T>) -> Option<Handle> {
     Some(Reservation::new()?.publish(object))
 }
 
-/// Ends a handle that [`publish_for_test`] gave.
+/// Ends a handle from [`publish_for_test`].
 ///
 /// # Safety
-/// The handle came from there, and the caller neither pins nor owns the object.
+/// The handle came from [`publish_for_test`], and the caller neither pins nor owns the object.
 pub unsafe fn retire_for_test<T: Object>(handle: Handle) -> Option<Arc<T>> {
     retire(handle, |_| ())
 }

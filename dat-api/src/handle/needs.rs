@@ -1,19 +1,20 @@
-//! What the completions of an endpoint need beyond being handed out: a word
-//! that is found from a completion without the endpoint (`cqe_flags`).
+//! What the library has to do with each completion of an endpoint before it becomes an event. It is
+//! one word, which is found from a completion without touching the endpoint (`cqe_flags`).
 
-/// They are to be looked at one by one (`completed` of [`super::Upcalls`]).
+/// Every completion is passed to the endpoint (`completed` of [`super::Upcalls`]).
 const LOOK: u32 = 1 << 31;
 
-/// One word; 0, as for most endpoints, is nothing.
+/// One word; 0, the value of most endpoints, means nothing has to be done.
 ///
-/// The bits below the highest are the lowest high watermark; 0 if there is none,
-/// or none that lets an endpoint hold anything, for then every one is looked at.
+/// The bits below the highest are the lowest high watermark of the endpoint, or 0 without one. A
+/// watermark of 0, which allows the endpoint to hold nothing, is expressed by the highest bit:
+/// every completion is passed to the endpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Needs(pub(crate) u32);
 
 impl Needs {
-    /// Those of an endpoint whose completions are looked at one by one, or not,
-    /// and whose lowest high watermark is `mark`, if it has one.
+    /// Returns the word of an endpoint. `look`: every completion is passed to the endpoint. `mark`:
+    /// its lowest high watermark, if it has one.
     pub(crate) fn new(look: bool, mark: Option<u32>) -> Self {
         let word = mark.map_or(0, |mark| mark.min(LOOK - 1));
         Self(if look || mark == Some(0) {
@@ -23,32 +24,32 @@ impl Needs {
         })
     }
 
-    /// The same, with every completion looked at.
+    /// Returns the word with every completion passed to the endpoint.
     pub(crate) fn with_look(self) -> Self {
         Self(self.0 | LOOK)
     }
 
-    /// The same with another mark.
+    /// Returns the word with another watermark.
     pub(crate) fn with_mark(self, mark: Option<u32>) -> Self {
-        // Whoever is looked at stays so until the endpoint is made anew.
+        // An endpoint that inspects its completions keeps doing so until it is recreated.
         Self::new(self.look(), mark)
     }
 
-    /// Nothing.
+    /// Returns whether nothing has to be done.
     #[inline(always)]
     pub(crate) fn are_none(self) -> bool {
         self.0 == 0
     }
 
-    /// Completions are to be looked at one by one.
+    /// Returns whether every completion is passed to the endpoint.
     #[inline(always)]
     pub(crate) fn look(self) -> bool {
         self.0 & LOOK != 0
     }
 
-    /// How many receives the endpoint must not hold besides one that is handed
-    /// out without a look at what it does hold; nothing if that has to be looked
-    /// at whatever it is. To be asked if there are needs.
+    /// Returns how many completed receives behind a receive reach the watermark: with fewer, the
+    /// receive can be handed out without calling the endpoint. Returns `None` if the endpoint is
+    /// called in any case. Must not be called if [`Self::are_none`].
     #[inline(always)]
     pub(crate) fn too_many_behind(self) -> Option<u32> {
         (!self.look()).then_some(self.0)
@@ -60,24 +61,49 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_receive_goes_by_if_all_that_may_be_held_is_within_the_marks() {
+    fn a_receive_skips_the_endpoint_while_below_its_watermark() {
         for (row, needs, behind, allowed) in [
-            ("the only one", Needs::new(false, Some(1)), 0, true),
-            ("one more", Needs::new(false, Some(1)), 1, false),
-            ("as many as may be", Needs::new(false, Some(4)), 3, true),
-            ("one too many", Needs::new(false, Some(4)), 4, false),
-            ("none may be held", Needs::new(false, Some(0)), 0, false),
+            ("the only receive", Needs::new(false, Some(1)), 0, true),
             (
-                "no mark is so high",
+                "one more than the watermark allows",
+                Needs::new(false, Some(1)),
+                1,
+                false,
+            ),
+            (
+                "as many as the watermark allows",
+                Needs::new(false, Some(4)),
+                3,
+                true,
+            ),
+            ("one too many behind", Needs::new(false, Some(4)), 4, false),
+            ("watermark 0", Needs::new(false, Some(0)), 0, false),
+            (
+                "watermark above any count",
                 Needs::new(false, Some(u32::MAX)),
                 1 << 30,
                 true,
             ),
-            ("looked at anyway", Needs::new(true, Some(4)), 0, false),
-            ("and no marks", Needs::new(true, None), 0, false),
-            ("later", Needs::new(false, Some(4)).with_look(), 0, false),
             (
-                "raised",
+                "every completion inspected, with a watermark",
+                Needs::new(true, Some(4)),
+                0,
+                false,
+            ),
+            (
+                "every completion inspected, without a watermark",
+                Needs::new(true, None),
+                0,
+                false,
+            ),
+            (
+                "inspection added later",
+                Needs::new(false, Some(4)).with_look(),
+                0,
+                false,
+            ),
+            (
+                "watermark raised",
                 Needs::new(false, Some(1)).with_mark(Some(2)),
                 1,
                 true,

@@ -17,7 +17,7 @@ unsafe impl Object for Other {
     const KIND: Kind = Kind::Lmr;
 }
 
-/// Has a function that objects below call.
+/// A type with an upcall.
 struct Counted(u64);
 
 // SAFETY: as above.
@@ -35,7 +35,7 @@ fn thing(value: u32) -> Handle {
 }
 
 #[test]
-fn a_handle_finds_its_object_and_no_other_kind() {
+fn a_handle_finds_its_object_but_not_as_another_kind() {
     let handle = thing(7);
     assert_eq!(handle.kind(), Some(Kind::Pz));
     assert_eq!(
@@ -47,19 +47,19 @@ fn a_handle_finds_its_object_and_no_other_kind() {
     );
     assert!(pin::<Other>(handle).is_none());
     assert_eq!(own::<Other>(handle).err(), Some(NotOwned::Stale));
-    // SAFETY: nobody frees it.
+    // SAFETY: the object is not freed meanwhile.
     assert!(unsafe { peek::<Other>(handle) }.is_none());
     assert!(retire::<Other>(handle, |_| ()).is_none());
     assert!(retire::<Thing>(handle, |_| ()).is_some());
 }
 
 #[test]
-fn a_stale_handle_is_told_and_stays_so_for_long() {
+fn a_stale_handle_is_recognised_after_10000_other_objects() {
     let handle = thing(1);
     retire::<Thing>(handle, |_| ()).expect("live");
     for value in 0..10_000 {
         let other = thing(value);
-        assert_ne!(other, handle, "the slot came back after {value} others");
+        assert_ne!(other, handle, "the slot was reused after {value} others");
         assert!(pin::<Thing>(handle).is_none());
         assert_eq!(own::<Thing>(handle).err(), Some(NotOwned::Stale));
         retire::<Thing>(other, |_| ()).expect("live");
@@ -90,7 +90,7 @@ fn garbage_is_not_a_handle() {
 }
 
 #[test]
-fn the_context_is_zero_at_first_and_the_callers_then() {
+fn the_context_is_zero_until_it_is_set() {
     let handle = thing(1);
     assert_eq!(handle.context(), Some(0));
     assert!(handle.set_context(u64::MAX));
@@ -99,18 +99,21 @@ fn the_context_is_zero_at_first_and_the_callers_then() {
 }
 
 #[test]
-fn one_owner_at_a_time() {
+fn an_object_has_one_owner_at_a_time() {
     let handle = thing(1);
     let owned = own::<Thing>(handle).expect("free");
     assert_eq!(own::<Thing>(handle).err(), Some(NotOwned::Busy));
-    assert!(pin::<Thing>(handle).is_some(), "control calls go on");
+    assert!(
+        pin::<Thing>(handle).is_some(),
+        "control calls can still pin it"
+    );
     drop(owned);
     assert!(own::<Thing>(handle).is_ok());
     retire::<Thing>(handle, |_| ()).expect("live");
 }
 
 #[test]
-fn freeing_waits_for_the_owner_and_hurries_it() {
+fn freeing_calls_hurry_and_waits_for_the_owner() {
     let handle = thing(0);
     let (started, left) = (AtomicBool::new(false), AtomicBool::new(false));
     thread::scope(|scope| {
@@ -133,7 +136,7 @@ fn freeing_waits_for_the_owner_and_hurries_it() {
 }
 
 #[test]
-fn calls_race_with_freeing_and_never_touch_what_is_gone() {
+fn calls_that_race_with_freeing_never_touch_a_freed_object() {
     for _ in 0..200 {
         let handle = thing(3);
         thread::scope(|scope| {
@@ -160,7 +163,7 @@ fn calls_race_with_freeing_and_never_touch_what_is_gone() {
 }
 
 #[test]
-fn a_pinned_object_can_outlive_its_handle() {
+fn an_arc_of_a_pinned_object_outlives_its_handle() {
     let handle = thing(9);
     let kept = pin::<Thing>(handle).expect("live").to_arc();
     let object = retire::<Thing>(handle, |_| ()).expect("live");
@@ -170,7 +173,7 @@ fn a_pinned_object_can_outlive_its_handle() {
 }
 
 #[test]
-fn an_unused_reservation_gives_its_slot_back() {
+fn a_dropped_reservation_releases_its_slot() {
     let place = Reservation::new().expect("a slot");
     let handle = place.handle();
     assert_eq!(handle.kind(), None);
@@ -178,19 +181,19 @@ fn an_unused_reservation_gives_its_slot_back() {
     assert!(pin::<Thing>(handle).is_none());
 }
 
-/// What a child of a fork answers; 255 if it hangs or dies.
+/// Returns the exit status of a forked child; 255 if it hangs or dies.
 fn in_child(answer: impl FnOnce() -> u8) -> i32 {
-    // SAFETY: the child touches what is under test, and leaves by `_exit`.
+    // SAFETY: the child uses only the code under test, and leaves by `_exit`.
     let child = unsafe { libc::fork() };
     if child == 0 {
-        // SAFETY: ends a child that hangs, and one that is done.
+        // SAFETY: `alarm` ends a child that hangs, `_exit` one that is done.
         unsafe {
             libc::alarm(20);
             libc::_exit(answer().into())
         }
     }
     let mut status = 0;
-    // SAFETY: a child of this process, and a place for its status.
+    // SAFETY: `child` is a child of this process, and `status` a place for its status.
     assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
     match libc::WIFEXITED(status) {
         true => libc::WEXITSTATUS(status),
@@ -199,14 +202,14 @@ fn in_child(answer: impl FnOnce() -> u8) -> i32 {
 }
 
 #[test]
-fn a_child_has_none_of_its_parents_handles_and_may_make_its_own() {
+fn after_fork_the_parents_handles_are_stale_and_new_ones_work() {
     let handle = thing(5);
-    let owned = own::<Thing>(handle).expect("nobody else has it");
+    let owned = own::<Thing>(handle).expect("not owned yet");
     let place = Reservation::new().expect("a slot");
     let answer = in_child(|| {
         let stale = pin::<Thing>(handle).is_none()
             && own::<Thing>(handle).err() == Some(NotOwned::Stale)
-            // SAFETY: nobody frees it.
+            // SAFETY: the object is not freed meanwhile.
             && unsafe { peek::<Thing>(handle) }.is_none()
             && retire::<Thing>(handle, |_| ()).is_none()
             && handle.kind().is_none();
@@ -216,11 +219,14 @@ fn a_child_has_none_of_its_parents_handles_and_may_make_its_own() {
     });
     assert_eq!(answer, 3);
     drop((owned, place));
-    assert!(pin::<Thing>(handle).is_some(), "the parent's is as before");
+    assert!(
+        pin::<Thing>(handle).is_some(),
+        "the parent's handle is still live"
+    );
     retire::<Thing>(handle, |_| ()).expect("live");
 }
 
-/// What a child answers that makes an object.
+/// Returns what a child reports that creates an object.
 fn made_in_child() -> i32 {
     in_child(|| match Reservation::new() {
         Some(_) => 7,
@@ -229,7 +235,7 @@ fn made_in_child() -> i32 {
 }
 
 #[test]
-fn a_child_is_born_while_others_make_and_free_objects() {
+fn fork_works_while_other_threads_create_and_free_objects() {
     let stop = AtomicBool::new(false);
     let answers = thread::scope(|scope| {
         for _ in 0..2 {
@@ -246,16 +252,15 @@ fn a_child_is_born_while_others_make_and_free_objects() {
     assert_eq!(answers, [7; 50]);
 }
 
-/// Of the first objects of a process too: here none has been made before, if the
-/// test has a process to itself.
+/// Also tests the first objects of a process, if the test runs in a process of its own.
 #[test]
-fn a_child_is_born_while_another_thread_has_the_arena() {
+fn fork_works_while_another_thread_locks_the_arena() {
     let taken = AtomicBool::new(false);
     let answer = thread::scope(|scope| {
         scope.spawn(|| {
             let arena = ARENA.lock();
             taken.store(true, Ordering::Release);
-            // The fork waits for this, or comes in the middle of it.
+            // The fork waits for this lock, or happens while it is held.
             thread::sleep(std::time::Duration::from_millis(50));
             drop(arena);
         });
@@ -268,7 +273,7 @@ fn a_child_is_born_while_another_thread_has_the_arena() {
 }
 
 #[test]
-fn calls_from_below_reach_the_object_while_it_lives() {
+fn upcalls_reach_the_object_while_it_is_live() {
     let place = Reservation::new().expect("a slot");
     let handle = place.handle();
     assert_eq!(Counters::of(handle), None, "not published yet");
@@ -276,9 +281,9 @@ fn calls_from_below_reach_the_object_while_it_lives() {
     let counters = Counters::of(handle).expect("live");
     assert_eq!(counters.refused_posts, 7);
     let other = thing(7);
-    assert_eq!(Counters::of(other), None, "of a kind without the function");
+    assert_eq!(Counters::of(other), None, "a kind without this upcall");
     retire::<Counted>(handle, |_| ()).expect("live");
-    assert_eq!(Counters::of(handle), None, "gone");
+    assert_eq!(Counters::of(handle), None, "freed");
     retire::<Thing>(other, |_| ()).expect("live");
     assert_eq!(Counters::of(Handle::from_bits(64).expect("not null")), None);
 }

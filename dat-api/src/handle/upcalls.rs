@@ -1,9 +1,9 @@
-//! Calls from an object to one that lies above it.
+//! Calls from an object to one in a module above it.
 //!
-//! A module of objects imports only those below it (the table in `object/mod.rs`).
-//! Where it has to call an object above, it has the object's handle and does not know
-//! its type: the slot behind the handle keeps the table of functions of the object's
-//! kind. These calls are indirect, and none of them is on a fast path.
+//! A module of objects imports only those below it (the table in `object/mod.rs`). To call an
+//! object above, it uses the object's handle without knowing its type: the slot behind the handle
+//! keeps the function table of the object's kind. These calls are indirect, and none of them is on
+//! a fast path.
 
 use core::fmt;
 use core::sync::atomic::Ordering;
@@ -16,67 +16,66 @@ use crate::error::Result;
 use crate::object::counters::Counters;
 use crate::types::EventData;
 
-/// The functions of one kind of objects that objects below call. Each gets a
-/// handle that may be stale by then, and does nothing if it is.
+/// The functions of one kind of objects that objects in lower modules call. Each gets a handle that
+/// may be stale by then, and does nothing if it is.
 #[derive(Clone, Copy)]
 pub struct Upcalls {
-    /// Ends the object although it is in use: its IA is closed abruptly. Returns
-    /// when the object is gone. The caller promises that no post runs on the object
-    /// unless its IA is threadsafe.
+    /// Frees the object although it is in use, because its IA is closed abruptly. Returns when the
+    /// object is gone. The caller promises that no post runs on the object unless its IA is
+    /// threadsafe.
     pub(crate) abort: unsafe fn(Handle),
-    /// Returns what the object has counted, if its kind counts anything.
+    /// Returns the counters of the object, if its kind has any.
     pub(crate) counters: fn(Handle) -> Option<Counters>,
-    /// Acts on an asynchronous event of the device about the object's queue. Called
-    /// on the IA's thread with no lock held.
+    /// Handles an asynchronous event of the device about the object's queue. Called on the IA's
+    /// thread with no lock held.
     pub(crate) device_event: fn(Handle, AsyncEventKind),
-    /// Returns what to do with a completion of an endpoint that has
-    /// [`super::Needs`]. Called before the completion becomes an event.
+    /// Returns how to deliver a completion of an endpoint that has [`super::Needs`]. Called before
+    /// the completion becomes an event.
     pub(crate) completed: fn(&Completion) -> Verdict,
     /// Returns whether the endpoint has a high watermark.
     pub(crate) has_high_watermark: fn(Handle) -> bool,
-    /// Acts on a failed completion of an endpoint. Called after the event was handed
-    /// out or staged; may post connection events, so the caller holds no lock of an EVD.
+    /// Handles a failed completion of an endpoint. Called after the event was handed out or staged;
+    /// may post connection events, so the caller holds no lock of an EVD.
     pub(crate) failed: fn(&Completion),
-    /// Acts on the failed completion of a bind of an RMR.
+    /// Handles the failed completion of a bind of an RMR.
     pub(crate) bind_failed: fn(&Completion),
-    /// Compares the receives that an SRQ has left with its low watermark, which is
-    /// armed: one was taken.
+    /// Compares the number of receives left in an SRQ with its armed low watermark, after one was
+    /// taken.
     pub(crate) taken: fn(Handle),
-    /// Takes completions that the object's queues hold, so that their places are free.
-    /// Neither allocates nor waits.
+    /// Polls the completion queues that the object reports to, so that the entries in its rings
+    /// become free. Neither allocates nor waits.
     pub(crate) relieve: fn(Handle),
-    /// Copies payload that the device has left in the completions of an EVD to where
-    /// it belongs.
+    /// Copies payload that the device has left in the CQEs of an EVD to its receive buffers.
     pub(crate) bring_payloads: fn(Handle),
-    /// Puts an event on an EVD. Returns `false` if the EVD is full, and the event lost.
+    /// Puts an event on an EVD. Returns `false` if the EVD is full; the event is then lost.
     pub(crate) take_event: fn(Handle, EventData) -> bool,
-    /// Acts on a change of an EVD, the second handle, that feeds the CNO, the first.
-    /// Fails only for [`EvdChange::Channel`].
+    /// Handles a change of an EVD (the second handle) that triggers a CNO (the first handle). Fails
+    /// only for [`EvdChange::Channel`].
     pub(crate) evd_changed: fn(Handle, Handle, EvdChange<'_>) -> Result<()>,
 }
 
-/// What a CNO has to know of an EVD that feeds it.
+/// A change of an EVD that its CNO must handle.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum EvdChange<'a> {
-    /// An event has come.
+    /// An event was posted.
     Triggered,
-    /// Something has changed that no event tells of: a waiter has to look at the EVD,
-    /// and to ask the device for its events.
+    /// The state of the EVD has changed without an event: a thread that waits on the CNO has to
+    /// poll the EVD again and arm its completion queues.
     Look,
-    /// The EVD has this channel for the device's events now.
+    /// The device's events of the EVD come on this completion channel from now on.
     Channel(BorrowedFd<'a>),
-    /// The EVD was freed. It had this channel.
+    /// The EVD was freed. It had this completion channel.
     Freed(Option<BorrowedFd<'a>>),
 }
 
-/// What to do with a completion.
+/// How a completion is delivered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
-    /// An event, which notifies.
+    /// As an event that notifies.
     Deliver,
-    /// An event that wakes nobody: posted UNSIGNALLED.
+    /// As an event that wakes no waiter: the request was posted UNSIGNALLED.
     DeliverQuietly,
-    /// No event: a marker of the endpoint itself, or posted SUPPRESS.
+    /// Not at all: it is a marker of the endpoint itself, or was posted SUPPRESS.
     Swallow,
 }
 
@@ -105,22 +104,22 @@ impl fmt::Debug for Upcalls {
 }
 
 impl Handle {
-    /// Returns the functions of the object that the handle names, or has named last.
+    /// Returns the functions of the object that the handle names, or named last.
     pub(crate) fn upcalls(self) -> &'static Upcalls {
         self.slot().map_or(&Upcalls::NONE, Slot::upcalls)
     }
 }
 
 impl Slot {
-    /// Returns the functions of the object that the slot holds, or has held last.
+    /// Returns the functions of the object that the slot holds, or held last.
     pub(crate) fn upcalls(&self) -> &'static Upcalls {
         let table = self.upcalls.load(Ordering::Acquire);
-        // SAFETY: it is null until `Reservation::publish` stores a reference that
-        // lives for ever.
+        // SAFETY: the pointer is null until `Reservation::publish` stores a reference with static
+        // lifetime.
         unsafe { table.as_ref() }.unwrap_or(&Upcalls::NONE)
     }
 
-    /// EP: a receive was handed out or staged. Tells the SRQ that it was taken from, if
+    /// EP: a receive was handed out or staged. Calls the SRQ that the receive was taken from, if
     /// the SRQ's low watermark is armed.
     #[inline(always)]
     pub(crate) fn recv_taken(&self) {
@@ -132,9 +131,9 @@ impl Slot {
 }
 
 impl Counters {
-    /// Returns the counters of an object: an EVD's and a CNO's are of waits, an
-    /// endpoint's and an SRQ's of posts, an IA's the sum over all objects that it has
-    /// and had. `None` if the object is gone, or of another kind.
+    /// Returns the counters of an object: of waits for an EVD or a CNO, of posts for an endpoint or
+    /// an SRQ, and for an IA the sum over all objects that it has and had. `None` if the object is
+    /// gone, or of another kind.
     #[must_use]
     pub fn of(handle: Handle) -> Option<Self> {
         (handle.upcalls().counters)(handle)
