@@ -1,16 +1,16 @@
-//! How many events an EVD holds, and in which completion queue.
+//! How many events an EVD holds, and how many completions its completion queues hold.
 //!
-//! - Its *length* is what was asked for, or the depths of all attached streams
-//!   together if that is more. A stream's *depth* is the most completions that it
-//!   can have outstanding; endpoints of one SRQ count once, with the SRQ's depth.
-//! - A completion queue promises each stream its depth, and cannot overflow. The
-//!   first stream creates the queue: as long as was asked for, and with at least
-//!   [`FIRST_QUEUE`] entries unless the device can resize it later.
-//! - A stream for which no queue has room gets one resized, or else another queue.
-//! - A stream that leaves gives its depth back when its last completions are out of
-//!   the queue: when the owner has done the letter that was sent then.
-//! - `dat_evd_resize` changes the length alone: how many events may be posted, and
-//!   the room for staged ones.
+//! - The *length* of an EVD is the length that the consumer asked for, or the depths of all
+//!   attached streams together if that is more. The *depth* of a stream is the most completions
+//!   that it can have outstanding; endpoints of one SRQ count once, with the SRQ's depth.
+//! - A completion queue reserves room for the depth of each of its streams, so it cannot overflow.
+//!   The first stream creates the queue, with the length that was asked for, and with at least
+//!   [`FIRST_QUEUE`] entries unless the device can resize the queue later.
+//! - If no queue has room for a stream, a queue is resized, or another one is created.
+//! - The room of a stream that is detached is released when its last completions have left the
+//!   queue: when the owner has processed the command sent at that time.
+//! - `dat_evd_resize` changes only the length: how many events may be posted, and the room for
+//!   staged events.
 
 use core::sync::atomic::Ordering;
 use std::sync::Arc;
@@ -26,18 +26,17 @@ use crate::error::{DatError, Result};
 use crate::handle::Handle;
 use crate::status::{ReturnType, Subtype};
 
-/// Completions that the first queue of an EVD holds at least, where it cannot grow
-/// later: those of 16 endpoints with default attributes, each of which can have
-/// 128 receives, 127 requests and the marker of a disconnect outstanding. With one
-/// queue, events come out in the order of arrival.
+/// The least entries of the first completion queue of an EVD on a device that cannot resize queues:
+/// room for 16 endpoints with default attributes, each of which can have 128 receives, 127 requests
+/// and the marker of a disconnect outstanding. With one queue, events come in the order of arrival.
 ///
 /// libmlx5 rounds this up to a ring of 8192 entries, 512 KiB.
 pub(super) const FIRST_QUEUE: u32 = 4096;
 
 impl Evd {
-    /// Finds room for a stream of `depth` that fits in no queue as it is: resizes a
-    /// queue, or makes another. Returns the index of the queue. `lent` is the room
-    /// of each queue that the stream may have besides.
+    /// Makes room for a stream of `depth` that fits in no queue: resizes a queue, or creates
+    /// another. Returns the index of the queue. `lent` is the room of each queue that the stream
+    /// may use besides, because a suspended stream lends it.
     pub(super) fn make_room(
         self: &Arc<Self>,
         ledger: &mut Ledger,
@@ -54,33 +53,37 @@ impl Evd {
         Ok(ledger.queues.len() - 1)
     }
 
-    /// Has the device resize a queue, to have room for `more` completions than it
-    /// promises now. Returns `false` if that cannot be.
+    /// Resizes a completion queue so that it has room for `more` completions than are reserved now.
+    /// Returns `false` if the device cannot.
     fn widen_queue(&self, account: &mut Account, more: u32) -> bool {
         let least = account.used.saturating_add(more);
         let most = self.home.max_queue_length();
         let Some(queue) = account.queue.as_ref().filter(|_| least <= most) else {
             return false;
         };
-        // Twice as long, so that it is not resized for each endpoint.
+        // Twice as long, so that attaching does not resize the queue for each endpoint.
         let wanted = least.max(account.capacity.saturating_mul(2)).min(most);
         let resized = queue.resize(wanted).or_else(|_| queue.resize(least));
         account.capacity = queue.capacity();
         if let Err(error) = &resized {
-            tracing::debug!("an EVD takes another completion queue: {error}");
+            tracing::debug!(
+                "an EVD creates another completion queue, because its first cannot be resized: {error}"
+            );
         }
         resized.is_ok()
     }
 
-    /// Adds a completion queue with room for `depth`, and for as much again as
-    /// there is already, so that their number stays small.
+    /// Creates a completion queue with room for `depth`, and for as many completions as the EVD can
+    /// have outstanding already, so that the number of queues stays small.
     fn add_queue(self: &Arc<Self>, ledger: &mut Ledger, depth: u32) -> Result<()> {
         let most = self.home.max_queue_length();
         if depth > most {
             return Err(DatError::new(
                 ReturnType::InsufficientResources,
                 Subtype::ResourceMemory,
-                format!("{depth} completions outstanding; a completion queue holds {most}"),
+                format!(
+                    "the stream can have {depth} completions outstanding, a completion queue holds at most {most}"
+                ),
             ));
         }
         let least = depth.max(ledger.asked).max(ledger.depth()).min(most);
@@ -92,8 +95,10 @@ impl Evd {
             if wanted == least {
                 return Err(error);
             }
-            // The memory that may be locked, for example, is small.
-            tracing::warn!("an EVD gets a short completion queue: {error}");
+            // For example if little memory may be locked.
+            tracing::warn!(
+                "an EVD gets a completion queue of {least} entries instead of {wanted}: {error}"
+            );
             self.make_queue(ledger, least)
         });
         let (queue, handle) = made?;
@@ -132,9 +137,9 @@ impl Evd {
         Ok((Queue::Real(cq), Some(handle)))
     }
 
-    /// Makes room for `more` receives of an SRQ that reports here. Returns `false`,
-    /// and changes nothing, if the completion queue has no room for them: the SRQ's
-    /// endpoints cannot move to another queue.
+    /// Reserves room for `more` receives of an SRQ that reports to this EVD. Returns `false`, and
+    /// changes nothing, if the completion queue has no room: the SRQ's endpoints cannot move to
+    /// another queue.
     pub(crate) fn widen_shared(&self, srq: Handle, more: u32) -> bool {
         let mut ledger = self.ledger();
         let ledger = &mut *ledger;
@@ -154,7 +159,7 @@ impl Evd {
         true
     }
 
-    /// Takes a [`Self::widen_shared`] back.
+    /// Reverses [`Self::widen_shared`].
     pub(crate) fn narrow_shared(&self, srq: Handle, less: u32) {
         let mut ledger = self.ledger();
         let ledger = &mut *ledger;
@@ -164,15 +169,14 @@ impl Evd {
         }
     }
 
-    /// There may be `more` completions outstanding than before, of those that are
-    /// lent none.
+    /// Makes room for `more` outstanding completions, less the `lent` ones that a suspended stream
+    /// has reserved.
     pub(super) fn grow(&self, ledger: &mut Ledger, more: u32, lent: u32) -> Result<()> {
         let depth = ledger.depth().saturating_sub(lent).saturating_add(more);
         self.set_length(ledger, self.queue_length().max(depth))
     }
 
-    /// Lets the EVD hold `length` posted and staged events. Changes nothing on an
-    /// error.
+    /// Sets how many posted and staged events the EVD holds. Changes nothing on an error.
     pub(super) fn set_length(&self, ledger: &mut Ledger, length: u32) -> Result<()> {
         let room = super::consumer::room(length, ledger.held(length));
         if room > ledger.room {
@@ -189,9 +193,9 @@ impl Evd {
         Ok(())
     }
 
-    /// Lowers the length of the EVD to `length`. Returns `false`, and changes
-    /// nothing, if the EVD holds more events than that (`completions`, and those
-    /// that were posted), or if `length` is above the present length.
+    /// Lowers the length of the EVD to `length`. Returns `false`, and changes nothing, if the EVD
+    /// holds more events than that (`completions` and posted events), or if `length` is above the
+    /// present length.
     pub(super) fn lower_length(&self, length: u32, completions: u32) -> bool {
         let is_lower = self.posted.lower_limit(length, completions);
         if is_lower {

@@ -1,5 +1,4 @@
-//! The consuming half of an EVD: its completion queues, and the events that
-//! were taken from them and not handed out.
+//! The consuming half of an EVD: its completion queues and the staged events.
 
 use std::collections::VecDeque;
 use std::os::fd::BorrowedFd;
@@ -16,29 +15,29 @@ use super::streams::Attribute;
 use crate::handle::Handle;
 use crate::types::EventData;
 
-/// Room to keep for staged events: as many as may be counted for a threshold,
-/// what the completion queues hold, and what may be posted.
+/// Returns the room to reserve for staged events: as many as a threshold may count, what the
+/// completion queues hold, and what may be posted.
 pub(super) fn room(queue_length: u32, queues: usize) -> usize {
     2 * queue_length as usize + queues
 }
 
-/// Completions that one queue holds at most: the streams on it have no more
-/// outstanding than the EVD holds events, however long the queue is.
+/// Returns the most completions that one queue holds at a time: the streams on it have no more
+/// outstanding than the length of the EVD, however long the queue is.
 pub(super) fn held(capacity: u32, queue_length: u32) -> u32 {
     capacity.min(queue_length)
 }
 
-/// What a look for events has brought.
+/// What polling has staged.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Found {
-    /// Something that notifies a waiter.
+    /// An event that notifies a waiter.
     pub(super) notifies: bool,
     /// A completion, whether it notifies or not.
     pub(super) completion: bool,
 }
 
 impl Found {
-    /// Something that was posted: that always notifies.
+    /// A posted event, which always notifies.
     const POSTED: Self = Self {
         notifies: true,
         completion: false,
@@ -52,27 +51,26 @@ impl Found {
     }
 }
 
-/// See the head of the file. Its owner is who has the EVD.
+/// The consuming half of an EVD, used only by the EVD's owner.
 pub(super) struct Consumer {
     staged: VecDeque<Item>,
     pub(super) queues: Vec<Queue>,
-    /// For more than one queue.
+    /// The order of polling when there is more than one queue.
     merge: Merge,
-    /// Something that notifies was staged since [`Self::take_news`].
+    /// An event that notifies was staged since [`Self::take_news`].
     has_news: bool,
-    /// For the CNO: every queue was asked for events of the device, and has sent
-    /// none since.
+    /// For the CNO: every queue is armed, and none has raised an event since.
     pub(super) is_covered: bool,
-    /// The device has failed, and sends no events any more: it says so once.
+    /// The device has failed and raises no more events.
     pub(super) is_cut_off: bool,
-    /// The threshold of a wait under way, else 0.
+    /// The threshold of the wait in progress, otherwise 0.
     pub(super) awaited: usize,
     pub(super) budget: SpinBudget,
     pub(super) counters: WaitCounters,
 }
 
 impl Consumer {
-    /// Nothing if there is no memory.
+    /// Returns `None` if there is no memory.
     pub(super) fn new(queue_length: u32) -> Option<Self> {
         Some(Self {
             staged: with_room(room(queue_length, 0))?,
@@ -87,9 +85,9 @@ impl Consumer {
         })
     }
 
-    /// Whether the next event, if there is one, is in the only queue: what
-    /// [`super::posted::Posted::allows_fast_path`] tells in one word, as far as it is
-    /// about the owner.
+    /// Returns whether the next event, if there is one, is in the only completion queue, as far as
+    /// the owner knows; [`super::posted::Posted::allows_fast_path`] combines this and the posted
+    /// events in one word.
     pub(super) fn allows_fast_path(&self) -> bool {
         self.staged.is_empty() && self.has_fast_queue()
     }
@@ -98,15 +96,14 @@ impl Consumer {
         matches!(self.queues.as_slice(), [queue] if queue.can_peek())
     }
 
-    /// To be called whenever something may have been staged.
+    /// Updates the fast-path word; must be called after anything may have been staged.
     fn note_staged(&self, evd: &Evd) {
         evd.posted.note_staged(!self.staged.is_empty());
     }
 
-    /// The slow path: the next event, if there is one, wherever it is, handed to
-    /// `with`. That is inlined twice, so that the event need not pass through
-    /// memory where a queue of the verbs path is the only one, and has a
-    /// completion that is the consumer's alone: this is their fast path.
+    /// The slow path: passes the next event, wherever it is, to `with`. This function is inlined
+    /// into two callers, so that the event stays in registers when the only queue is one of the
+    /// verbs path and the completion needs no endpoint. That is the fast path of the verbs path.
     #[inline(always)]
     pub(super) fn next_slow<R>(
         &mut self,
@@ -124,12 +121,12 @@ impl Consumer {
         }
     }
 
-    /// The next event, beginning with a completion that was consumed.
+    /// Returns the next event, beginning with a completion that was consumed.
     #[cold]
     #[inline(never)]
     fn next_from(&mut self, evd: &Evd, completion: &Completion) -> Option<EventData> {
         if is_watched(completion) {
-            // All that its endpoint holds is to be seen, this one included.
+            // The endpoint has to see all receives that it holds, this one included.
             self.keep(evd, completion);
             self.sweep(evd);
             return self.next(evd);
@@ -137,7 +134,7 @@ impl Consumer {
         hand_out(completion).or_else(|| self.next(evd))
     }
 
-    /// The next event, if there is one, wherever it is. It is the consumer's.
+    /// Takes the next event, wherever it is.
     #[inline(never)]
     fn next(&mut self, evd: &Evd) -> Option<EventData> {
         if self.staged.is_empty() {
@@ -154,7 +151,7 @@ impl Consumer {
         self.next_of_queues(evd)
     }
 
-    /// The next event in the queues.
+    /// Takes the next event in the queues.
     fn next_of_queues(&mut self, evd: &Evd) -> Option<EventData> {
         while let Some(completion) = self.poll_queues() {
             let event = match hand_out_fast(&completion) {
@@ -182,12 +179,12 @@ impl Consumer {
         }
     }
 
-    /// How many events are known to be there.
+    /// Returns how many events are staged or posted.
     pub(super) fn known(&self, evd: &Evd) -> usize {
         self.staged.len() + evd.posted.len() as usize
     }
 
-    /// How many completions are staged.
+    /// Returns how many completions are staged.
     pub(super) fn completions_staged(&self) -> usize {
         let staged = self.staged.iter();
         staged.filter(|item| !is_posted(&item.data)).count()
@@ -204,10 +201,10 @@ impl Consumer {
         self.note_staged(evd);
     }
 
-    /// Stages what there is, up to the queue length.
+    /// Stages the events that are there, up to the queue length.
     ///
-    /// A wait looks often and finds rarely, so nothing is what is found soonest:
-    /// in the only queue, with nothing posted.
+    /// A wait polls often and rarely finds anything, so the empty case is the fastest: one queue,
+    /// nothing staged, nothing posted.
     #[inline]
     pub(super) fn gather(&mut self, evd: &Evd) -> Found {
         if let [queue] = self.queues.as_mut_slice()
@@ -222,7 +219,7 @@ impl Consumer {
         self.gather_all(evd)
     }
 
-    /// [`Self::gather`], beginning with a completion of the only queue.
+    /// As [`Self::gather`], beginning with a completion of the only queue.
     #[inline(never)]
     fn gather_from(&mut self, evd: &Evd, completion: &Completion) -> Found {
         let attribute = evd.switches.attribute();
@@ -240,8 +237,7 @@ impl Consumer {
         found.and(self.stage(evd, room, |_| u32::MAX))
     }
 
-    /// Stages up to `room` completions that are there now, and of each queue as
-    /// many as `most` says.
+    /// Stages up to `room` completions that are there now, at most `most` of each queue.
     fn stage(&mut self, evd: &Evd, room: usize, most: impl Fn(&Queue) -> u32) -> Found {
         let attribute = evd.switches.attribute();
         let mut found = Found::default();
@@ -269,15 +265,15 @@ impl Consumer {
         found
     }
 
-    /// Acts on letters, and stages what was posted, behind the completions that
-    /// were there before it.
+    /// Processes commands, and stages posted events behind the completions that were there before
+    /// them.
     fn fetch(&mut self, evd: &Evd) -> Found {
         if evd.posted.is_quiet() {
             return Found::default();
         }
         let found = self.read_letters(evd);
-        // What is posted after this has to wait for the next time: completions
-        // may come before it that the sweep has missed.
+        // Events posted after this point are staged the next time: completions that this sweep
+        // misses may precede them.
         let posted = evd.posted.len();
         if posted == 0 {
             return found;
@@ -300,14 +296,15 @@ impl Consumer {
     /// Stages every completion that is there now.
     fn sweep(&mut self, evd: &Evd) -> Found {
         let length = evd.queue_length();
-        // As many as a queue holds were there; more have come since.
+        // As many as a queue can hold may have been there at the start; completions that arrive
+        // during the sweep may stay.
         let found = self.stage(evd, usize::MAX, |queue| held(queue.capacity(), length));
         self.settle_queues();
         found
     }
 
-    /// Stages the completions that are there now, as far as there is room: it
-    /// allocates nothing. For who needs the places that they hold in the rings.
+    /// Stages the completions that are there now as far as there is room, without allocating. It
+    /// frees the ring entries of the posted requests.
     pub(super) fn relieve(&mut self, evd: &Evd) -> Found {
         let room = self.staged.capacity() - self.staged.len();
         let found = self.stage(evd, room, Queue::capacity);
@@ -321,7 +318,7 @@ impl Consumer {
         }
     }
 
-    /// Learns of endpoints that have come, and makes what room they need.
+    /// Attaches new endpoints and reserves the room they need.
     pub(super) fn settle(&mut self, evd: &Evd) {
         self.read_letters(evd);
         self.settle_queues();
@@ -340,7 +337,7 @@ impl Consumer {
                 room.append(&mut self.staged);
                 self.staged = room;
             }
-            // Whoever waits is to know of what this has staged.
+            // The sweep may have staged events, which the waiter must count.
             Letter::Sweep => return self.sweep(evd),
             Letter::Count(census) => {
                 let found = self.sweep(evd);
@@ -348,8 +345,8 @@ impl Consumer {
                 return found;
             }
             Letter::Purge(ep) => {
-                // What its queue pair has left in the rings is gone from them,
-                // too, before it fills the room that is its: it may live again.
+                // The sweep also discards the stale CQEs of the queue pair. They are gone before
+                // the queue pair, which may be used again, produces new ones.
                 let found = self.sweep(evd);
                 self.purge(ep);
                 self.note_staged(evd);
@@ -359,7 +356,7 @@ impl Consumer {
         Found::default()
     }
 
-    /// Acts on what other threads ask for.
+    /// Processes the commands of other threads.
     pub(super) fn read_letters(&mut self, evd: &Evd) -> Found {
         let mut found = Found::default();
         for letter in evd.posted.letters() {
@@ -382,38 +379,38 @@ impl Consumer {
         });
     }
 
-    /// Where the events of the queues come.
+    /// Returns the completion channel of the queues.
     pub(super) fn channel(&self) -> Option<BorrowedFd<'_>> {
         self.queues.first()?.channel()
     }
 
-    /// Whether completions tell which of them were solicited.
+    /// Returns whether the device's completions say which of them were solicited.
     pub(super) fn tells_solicited(&self) -> bool {
         self.queues.iter().all(Queue::tells_solicited)
     }
 
-    /// Whether something that notifies was staged since this was last asked.
+    /// Returns whether an event that notifies was staged since the last call.
     pub(super) fn take_news(&mut self) -> bool {
         core::mem::take(&mut self.has_news)
     }
 
-    /// Asks for an event of each queue, for a CNO; `false` if one cannot be asked.
+    /// Arms all queues for a CNO. Returns `false` if one cannot be armed.
     pub(super) fn arm_all(&mut self, solicited_only: bool) -> bool {
         let mut all = true;
         for queue in &mut self.queues {
             if let Err(error) = queue.arm(solicited_only) {
-                tracing::error!("a CNO cannot wait for an EVD of it: {error}");
+                tracing::error!("a completion queue of a CNO's EVD cannot be armed: {error}");
                 all = false;
             }
         }
         all
     }
 
-    /// Takes the events of the channel. Answers how many there were.
+    /// Takes the events of the channel. Returns how many there were.
     pub(super) fn take_events(&mut self) -> Result<u32, ControlError> {
         let mut events = 0;
         for (index, queue) in self.queues.iter_mut().enumerate() {
-            // The first takes those of all queues: they share the channel.
+            // The first queue takes the events of all queues, which share the channel.
             events += match index {
                 0 => queue
                     .take_events()
@@ -424,23 +421,23 @@ impl Consumer {
         Ok(events)
     }
 
-    /// The queues, to be armed.
+    /// Returns the queues.
     pub(super) fn queues(&mut self) -> &mut [Queue] {
         &mut self.queues
     }
 }
 
-/// Hands any completion to the consumer; nothing if it is not for him.
+/// Turns any completion into an event; `None` if it produces none.
 fn hand_out(completion: &Completion) -> Option<EventData> {
     convert(completion, |taken| taken.event.data)
 }
 
-/// Whether an event came by [`super::posted`].
+/// Returns whether an event came through [`super::posted`].
 fn is_posted(data: &EventData) -> bool {
     !matches!(data, EventData::Dto { .. } | EventData::RmrBind { .. })
 }
 
-/// Stages a completion, if it is for the consumer.
+/// Stages a completion if it produces an event.
 #[inline(always)]
 fn put(
     completion: &Completion,
@@ -456,7 +453,7 @@ fn put(
     });
 }
 
-/// Whether a completion wakes who waits on an EVD so configured.
+/// Returns whether a completion wakes a waiter of an EVD with this attribute.
 fn does_notify(taken: &Taken, attribute: Option<Attribute>) -> bool {
     match attribute {
         Some(Attribute::Solicited) => taken.solicited,

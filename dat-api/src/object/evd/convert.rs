@@ -1,10 +1,9 @@
-//! From a completion to an event.
+//! The conversion of completions to events.
 //!
-//! [`transfer`] makes every DTO event. The fast path asks first whether a
-//! completion is the consumer's alone; of the next CQE it asks that before the
-//! CQE is consumed (`fast.rs`), of a completion that a queue of the verbs path
-//! has given out, after it ([`hand_out_fast`]). Every other completion goes
-//! through [`convert`], which tells the endpoint and the SRQ of it.
+//! [`transfer`] creates every DTO event. The fast path first tests whether the completion needs
+//! neither its endpoint nor its SRQ: on the direct path before the CQE is consumed (`fast.rs`), on
+//! the verbs path afterwards ([`hand_out_fast`]). Every other completion goes through [`convert`],
+//! which calls the endpoint and the SRQ.
 
 use core::sync::atomic::{AtomicU32, Ordering};
 
@@ -14,21 +13,21 @@ use crate::handle::{Handle, Meters, Needs, Verdict};
 use crate::object::wr_data::{self, bound_rmr};
 use crate::types::{DtoStatus, EventData};
 
-/// An event as it is taken from a completion queue.
+/// An event that was taken from a completion queue.
 #[derive(Clone, Copy)]
 pub(super) struct Taken {
     pub(super) event: Item,
-    /// It was not posted to be quiet, or went wrong.
+    /// The request was not posted UNSIGNALLED, or it failed.
     pub(super) signalled: bool,
-    /// The peer asked that it notifies, or it went wrong.
+    /// The peer sent it solicited, or it failed.
     pub(super) solicited: bool,
 }
 
-/// An event on its way to the consumer.
+/// An event to be handed to the consumer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Item {
     pub(super) data: EventData,
-    /// It is a receive of this endpoint, which counts them.
+    /// The endpoint, if the event is a receive: the endpoint counts them.
     pub(super) receiver: Option<Handle>,
 }
 
@@ -37,14 +36,14 @@ impl Item {
         Some(self.receiver?.slot()?.meters())
     }
 
-    /// It is kept for later.
+    /// Counts the event as staged.
     pub(super) fn stage(&self) {
         if let Some(meters) = self.meters() {
             add(&meters.recv_staged, 1);
         }
     }
 
-    /// It is kept no more.
+    /// Counts the event as no longer staged.
     pub(super) fn unstage(&self) {
         if let Some(meters) = self.meters() {
             add(&meters.recv_staged, u32::MAX);
@@ -52,8 +51,8 @@ impl Item {
     }
 }
 
-/// All receives of an endpoint are on one EVD, whose owner alone counts them:
-/// so a load and a store do.
+/// All receives of an endpoint are on one EVD, and only its owner counts them, so a load and a
+/// store suffice.
 #[inline(always)]
 fn add(meter: &AtomicU32, what: u32) {
     meter.store(
@@ -67,14 +66,13 @@ fn is_receive(op: CompletionOp) -> bool {
     matches!(op, CompletionOp::Recv | CompletionOp::RecvWriteImm)
 }
 
-/// What the completions of an endpoint need before they are events.
+/// Returns what the completions of an endpoint need before they become events.
 #[inline(always)]
 pub(super) fn needs(meters: &Meters) -> Needs {
     Needs(meters.cqe_flags.load(Ordering::Relaxed))
 }
 
-/// Whether a request that went well is the consumer's alone: its endpoint need
-/// not see it.
+/// Returns whether a successful request can be handed out without its endpoint.
 #[inline(always)]
 pub(super) fn is_request_consumers(meters: &Meters, op: CompletionOp) -> bool {
     let is_transfer = matches!(
@@ -84,8 +82,8 @@ pub(super) fn is_request_consumers(meters: &Meters, op: CompletionOp) -> bool {
     is_transfer && !needs(meters).look()
 }
 
-/// Hands a completion that was consumed to the consumer, if that needs neither
-/// its endpoint nor its SRQ. Nothing is done otherwise.
+/// Returns the event of a consumed completion if that needs neither its endpoint nor its SRQ;
+/// otherwise does nothing and returns `None`.
 #[inline(always)]
 pub(super) fn hand_out_fast(completion: &Completion) -> Option<EventData> {
     let ep = Handle::from_bits(completion.context as usize)?;
@@ -99,8 +97,8 @@ pub(super) fn hand_out_fast(completion: &Completion) -> Option<EventData> {
         .then(|| event(completion, ep, DtoStatus::Success))
 }
 
-/// Whether a completion is a receive of an endpoint with a high watermark: the
-/// endpoint then has to see all completed receives before this one is handed out.
+/// Returns whether a completion is a receive of an endpoint with a high watermark: the endpoint has
+/// to see all completed receives before this one is handed out.
 #[cold]
 pub(super) fn is_watched(completion: &Completion) -> bool {
     is_receive(completion.op)
@@ -108,15 +106,14 @@ pub(super) fn is_watched(completion: &Completion) -> bool {
             .is_some_and(|ep| (ep.upcalls().has_high_watermark)(ep))
 }
 
-/// The event of a completion; nothing if it is not for the consumer. What the
-/// endpoint and its SRQ must know of it, they are told when `then` has put the
-/// event where it belongs.
+/// Returns the event of a completion; `None` if it produces none. The endpoint and the SRQ are
+/// called after `then` has put the event in its place.
 #[inline(always)]
 pub(super) fn convert<T>(completion: &Completion, then: impl FnOnce(Taken) -> T) -> Option<T> {
     let endpoint = Handle::from_bits(completion.context as usize)?;
     let slot = endpoint.slot()?;
     let failed = !completion.status.is_success();
-    // Who reads it as set also sees what it was set for.
+    // Acquire: the flags are set after the state that they announce.
     let verdict = if slot.meters().cqe_flags.load(Ordering::Acquire) == 0 {
         Verdict::Deliver
     } else {
@@ -149,7 +146,7 @@ pub(super) fn convert<T>(completion: &Completion, then: impl FnOnce(Taken) -> T)
     result
 }
 
-/// The event of a completion.
+/// Returns the event of a completion.
 #[inline(always)]
 fn event(completion: &Completion, ep: Handle, status: DtoStatus) -> EventData {
     let length = if is_receive(completion.op) {
@@ -160,7 +157,7 @@ fn event(completion: &Completion, ep: Handle, status: DtoStatus) -> EventData {
     transfer(ep, completion.cookie, status, length)
 }
 
-/// The event of a transfer: the only place that makes one.
+/// Returns the event of a data transfer; the only place that creates one.
 #[inline(always)]
 pub(super) fn transfer(ep: Handle, cookie: u64, status: DtoStatus, length: u32) -> EventData {
     EventData::Dto {
@@ -171,14 +168,14 @@ pub(super) fn transfer(ep: Handle, cookie: u64, status: DtoStatus, length: u32) 
     }
 }
 
-/// The length of a request, which the endpoint has noted when it was posted:
-/// the device counts only what is received.
+/// Returns the length of a request, which the endpoint stored with the request: the device reports
+/// lengths of receives only.
 #[inline(always)]
 pub(super) fn requested_length(note: u32) -> u32 {
     note & wr_data::LENGTH
 }
 
-/// What a status of the engine is to a consumer.
+/// Translates a status of the engine.
 fn status(status: Status) -> DtoStatus {
     match status {
         Status::Success => DtoStatus::Success,
@@ -191,7 +188,7 @@ fn status(status: Status) -> DtoStatus {
         Status::RemoteInvalidRequest | Status::RemoteOperation | Status::RemoteAborted => {
             DtoStatus::RemoteResponder
         }
-        // A code without a name is the device's; the connection is lost with it.
+        // A status without a name is the device's own error; it breaks the connection.
         Status::RetryExceeded | Status::General => DtoStatus::Transport,
         Status::RnrRetryExceeded => DtoStatus::ReceiverNotReady,
         Status::MwBind => DtoStatus::RmrOperationFailed,
@@ -204,7 +201,7 @@ mod tests {
 
     /// Section 3.3, by the number in `enum ibv_wc_status`.
     #[test]
-    fn every_status_of_a_device_has_its_row() {
+    fn every_device_status_has_a_dat_status() {
         let rows = [
             (0, DtoStatus::Success),
             (5, DtoStatus::Flushed),
@@ -230,7 +227,7 @@ mod tests {
                 "{number}"
             );
         }
-        // The numbers are DAT's; nothing is a partial packet (10).
+        // The numbers are DAT's; no status becomes a partial packet (10).
         let numbers: Vec<u8> = rows.iter().map(|&(_, row)| row as u8).collect();
         assert!((0..=11).all(|number| numbers.contains(&number) || number == 10));
     }

@@ -1,4 +1,4 @@
-//! Making and ending EVDs.
+//! Creating and freeing EVDs.
 
 use core::sync::atomic::AtomicU32;
 use std::sync::{Arc, Mutex};
@@ -23,8 +23,7 @@ use crate::object::usage::Usage;
 use crate::status::{ReturnType, Subtype};
 use crate::types::EvdFlags;
 
-/// The device gave up a completion queue of an EVD: it is lost, with what was
-/// in it.
+/// Handles the failure of a completion queue: the queue and the completions in it are lost.
 fn queue_failed(evd: Handle, _: AsyncEventKind) {
     if let Some(evd) = handle::pin::<Evd>(evd) {
         evd.kill();
@@ -32,7 +31,7 @@ fn queue_failed(evd: Handle, _: AsyncEventKind) {
 }
 
 impl Evd {
-    /// What objects below it call.
+    /// The functions that objects in lower modules call.
     pub(in crate::object) const UPCALLS: Upcalls = Upcalls {
         abort: Self::abort,
         counters: |evd| Some(Counters::of_waits(handle::pin::<Self>(evd)?.counters())),
@@ -47,13 +46,13 @@ impl Evd {
         ..Upcalls::NONE
     };
 
-    /// Makes an EVD that holds at least `min_qlen` events; waiting goes by
-    /// `policy`, or by that of the IA.
+    /// Creates an EVD that holds at least `min_qlen` events. Waits use `policy`, or the policy of
+    /// the IA.
     ///
     /// # Errors
-    /// `INVALID_PARAMETER` for a length of 0 or less (argument 2) or unknown
-    /// flags (argument 4); `INSUFFICIENT_RESOURCES` for a length above the IA's
-    /// limit, or if there is no memory or descriptor left.
+    /// `INVALID_PARAMETER` for a length of 0 or less (argument 2) or unknown flags (argument 4);
+    /// `INSUFFICIENT_RESOURCES` for a length above the IA's limit, or if there is no memory or
+    /// descriptor left.
     pub fn create(
         ia: &Arc<Ia>,
         min_qlen: i32,
@@ -63,8 +62,8 @@ impl Evd {
         Self::make(Home::Ia(Arc::clone(ia)), min_qlen, flags, policy, false)
     }
 
-    /// As [`Self::create`], for the EVD that an IA makes for its asynchronous
-    /// events: it does not keep the IA from being closed.
+    /// As [`Self::create`], for the EVD that an IA creates for its asynchronous events: it does not
+    /// keep the IA from being closed.
     ///
     /// # Errors
     /// As [`Self::create`].
@@ -89,14 +88,14 @@ impl Evd {
             return Err(DatError::new(
                 ReturnType::InvalidParameter,
                 Subtype::InvalidArg4,
-                format!("the EVD flags have bits that mean nothing: {unknown:#x}"),
+                format!("unknown EVD flags {unknown:#x}: use the DAT_EVD_*_FLAG bits"),
             ));
         }
         let blocker = Blocker::new().map_err(|error| {
             DatError::new(
                 ReturnType::InsufficientResources,
                 Subtype::ResourceTevd,
-                format!("an EVD needs a descriptor to be woken by: {error}"),
+                format!("the EVD's wake-up descriptor (eventfd) cannot be created: {error}"),
             )
         })?;
         let place = Reservation::new().ok_or_else(exhausted)?;
@@ -114,8 +113,7 @@ impl Evd {
             counts: WaitCounts::default(),
             ledger: Mutex::new(Ledger::new(asked)),
             usage: Usage::default(),
-            // Published once, under the handle that it knows: what opens the
-            // consumer counts on it.
+            // Published once, under its own handle: `Exclusive::open` relies on that.
             consumer: Exclusive::new(consumer),
             home,
         });
@@ -123,11 +121,11 @@ impl Evd {
         Ok(evd)
     }
 
-    /// Frees an EVD. Events on it are lost; who waits on it gets `DAT_ABORT`.
+    /// Frees an EVD. Events on it are lost; a thread that waits on it gets `DAT_ABORT`.
     ///
     /// # Errors
-    /// `INVALID_HANDLE`; `INVALID_STATE` if an endpoint, a service point or its
-    /// IA still reports to it.
+    /// `INVALID_HANDLE`; `INVALID_STATE` if an endpoint, a service point or its IA still reports to
+    /// it.
     pub fn free(handle: Handle) -> Result<()> {
         let evd = handle::pin::<Self>(handle).ok_or_else(stale)?;
         if !evd.usage.close() {
@@ -143,8 +141,8 @@ impl Evd {
         Ok(())
     }
 
-    /// Ends an EVD whoever uses it: its IA is being closed. Who waits on it gets
-    /// `DAT_ABORT`.
+    /// Frees an EVD even if it is in use, because its IA is being closed. A thread that waits on it
+    /// gets `DAT_ABORT`.
     pub(crate) fn abort(handle: Handle) {
         if let Some(evd) = handle::pin::<Self>(handle) {
             evd.usage().close_anyway();
@@ -166,7 +164,7 @@ impl Evd {
         }
     }
 
-    /// The device's events of its queues are of no interest any more.
+    /// Stops listening for device events about its queues.
     fn stop_watching(&self) {
         for queue in self.ledger().queues() {
             self.home.ia().unwatch(queue.verbs().id());
@@ -180,29 +178,29 @@ fn check_length(asked: i32, most: u32) -> Result<u32> {
         return Err(DatError::new(
             ReturnType::InvalidParameter,
             Subtype::InvalidArg2,
-            format!("an EVD of {asked} events; it must hold at least 1"),
+            format!("invalid EVD length {asked}: expected 1 or more"),
         ));
     }
     if length > most {
         return Err(DatError::new(
             ReturnType::InsufficientResources,
             Subtype::ResourceTevd,
-            format!("an EVD of {asked} events; the IA's max_evd_qlen is {most}"),
+            format!("EVD length {asked} is above the IA's max_evd_qlen, {most}"),
         ));
     }
     Ok(length)
 }
 
-/// There is no memory for the events.
+/// The error if there is no memory for the events.
 pub(super) fn no_memory() -> DatError {
     DatError::new(
         ReturnType::InsufficientResources,
         Subtype::ResourceMemory,
-        "no memory for so many events",
+        "not enough memory for this many events",
     )
 }
 
-/// The handle names no EVD.
+/// The error if the handle names no EVD.
 pub(super) fn stale() -> DatError {
     DatError::new(
         ReturnType::InvalidHandle,

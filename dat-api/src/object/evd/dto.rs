@@ -1,5 +1,5 @@
-//! Attaching endpoints to an EVD. How much room there is for their completions is in
-//! `capacity.rs`.
+//! Attaching the DTO streams of endpoints to an EVD. `capacity.rs` reserves room for their
+//! completions.
 
 use std::sync::Arc;
 
@@ -13,27 +13,27 @@ use crate::error::Result;
 use crate::object::usage::Use;
 use crate::types::CompletionFlags;
 
-/// A DTO stream of an endpoint, attached to an EVD while this lives. The
-/// endpoint (or the queue pair of it) must go first.
+/// A DTO stream of an endpoint, attached to an EVD until this is dropped. The endpoint, or its
+/// queue pair, must be dropped first.
 pub(crate) struct DtoStream {
     evd: Use<Evd>,
     role: DtoRole,
     flags: CompletionFlags,
     queue: usize,
     cq: Option<CompletionQueueHandle>,
-    /// It is [`Self::park`]ed: whether its room may be lent.
+    /// Set while the stream is suspended ([`Self::park`]): whether its room may be lent.
     parked: Option<bool>,
 }
 
 impl DtoStream {
-    /// The EVD.
+    /// Returns the EVD.
     pub(crate) fn evd(&self) -> &Arc<Evd> {
         self.evd.arc()
     }
 
-    /// Its endpoint, of which nothing is outstanding, is made anew: what comes
-    /// in its place ([`Evd::attach_dto`]) need not suit its flags, and may
-    /// have its room. It comes back by [`Self::unpark`], or is dropped.
+    /// Suspends the stream, because its endpoint is being recreated and has nothing outstanding.
+    /// The stream that replaces it ([`Evd::attach_dto`]) need not have the same flags, and may use
+    /// its room. [`Self::unpark`] resumes the stream; otherwise it is dropped.
     pub(crate) fn park(&mut self) {
         if self.parked.is_some() {
             return;
@@ -43,14 +43,14 @@ impl DtoStream {
         let attribute = ledger.streams.attribute();
         self.evd.switches.set_attribute(attribute);
         drop(ledger);
-        // What was left behind in its room is gone, unless the owner is away.
+        // The room can be lent once the owner has discarded the leftover completions in it.
         self.parked = Some(self.evd.drain_behind_owner(|| false));
     }
 
-    /// The opposite of [`Self::park`].
+    /// Resumes a suspended stream.
     ///
     /// # Errors
-    /// `INVALID_PARAMETER`: streams whose flags do not match have come meanwhile.
+    /// `INVALID_PARAMETER`: streams whose flags do not match were attached meanwhile.
     pub(crate) fn unpark(&mut self) -> Result<()> {
         if self.parked.is_none() {
             return Ok(());
@@ -64,7 +64,7 @@ impl DtoStream {
         Ok(())
     }
 
-    /// What it lends of the room of a queue of this EVD.
+    /// Returns how much room of a queue of this EVD the suspended stream lends.
     fn lends(&self, evd: &Arc<Evd>, queue: usize) -> u32 {
         let lends = self.parked == Some(true)
             && self.queue == queue
@@ -73,7 +73,7 @@ impl DtoStream {
         if lends { self.role.depth() } else { 0 }
     }
 
-    /// The completion queue that the endpoint is to report to.
+    /// Returns the completion queue that the endpoint reports to.
     pub(crate) fn cq(&self) -> &CompletionQueueHandle {
         match &self.cq {
             Some(cq) => cq,
@@ -94,16 +94,16 @@ impl DtoStream {
 }
 
 impl Evd {
-    /// Attaches the completions of an endpoint, which is configured by `flags`
-    /// (its recv or its request completion flags). There is room for all of
-    /// them from now on. An endpoint that is made anew has its streams `before`
-    /// parked: this one may take their place. To be called, and the stream dropped, outside of locks
-    /// that completion hooks of endpoints take: they may be called meanwhile.
+    /// Attaches the completions of an endpoint, whose recv or request completion flags are `flags`,
+    /// and reserves room for all of them. When an endpoint is recreated, its previous streams
+    /// `before` are suspended, and this stream may use their room. The caller of this function, and
+    /// of the stream's drop, must hold no lock that the endpoints' upcalls take, because they may
+    /// be called meanwhile.
     ///
     /// # Errors
-    /// `INVALID_HANDLE` with the subtype of the role if the EVD is not made for
-    /// completions or is being freed; `INVALID_PARAMETER` if the flags do not
-    /// match those of the other streams on it; resources.
+    /// `INVALID_HANDLE` with the subtype of the role if the EVD was not created for completions or
+    /// is being freed; `INVALID_PARAMETER` if the flags do not match those of its other streams;
+    /// resources.
     pub(crate) fn attach_dto(
         self: &Arc<Self>,
         role: DtoRole,
@@ -112,7 +112,7 @@ impl Evd {
     ) -> Result<DtoStream> {
         check_flag(self, StreamKind::Dto, role.subtype())?;
         let evd = self.enter(role.subtype())?;
-        // Held while a queue is made: two endpoints do not make two.
+        // Locked while a queue is created, so that two endpoints do not create two.
         let mut ledger = self.ledger();
         let mut streams = ledger.streams.clone();
         streams.attach_dto(role.is_request(), flags)?;

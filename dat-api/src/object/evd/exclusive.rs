@@ -1,4 +1,4 @@
-//! What only the owner of an EVD touches.
+//! The part of an EVD that only its owner touches.
 
 use core::cell::UnsafeCell;
 
@@ -6,12 +6,11 @@ use super::Evd;
 use super::consumer::Consumer;
 use crate::handle::Owned;
 
-/// The consuming half of an EVD, for whoever has the EVD by
-/// [`crate::handle::own`].
+/// The consuming half of an EVD, for the call that owns the EVD by [`crate::handle::own`].
 pub(super) struct Exclusive(UnsafeCell<Consumer>);
 
-// SAFETY: the inside is reached by `open` alone, one thread at a time, and a
-// `Consumer` may go from thread to thread.
+// SAFETY: the content is reached only through `open`, by one thread at a time, and `Consumer` is
+// `Send`.
 unsafe impl Sync for Exclusive {}
 
 const _: () = {
@@ -25,12 +24,11 @@ impl Exclusive {
     }
 }
 
-/// The two halves of an EVD: what all share, and what its owner has alone.
+/// Returns the two halves of an owned EVD: the shared one, and the owner's.
 #[inline(always)]
 pub(super) fn open(owned: &mut Owned<Evd>) -> (&Evd, &mut Consumer) {
     let evd: &Evd = owned;
-    // SAFETY: an EVD is published under one handle only (`create.rs`), a handle
-    // has one `Owned` at a time, and that one is borrowed mutably here. Nobody
-    // else opens the cell.
+    // SAFETY: an EVD is published under one handle only (`create.rs`), a handle has one `Owned` at
+    // a time, and that one is borrowed mutably here. No other function opens the cell.
     (evd, unsafe { &mut *evd.consumer.0.get() })
 }

@@ -1,9 +1,8 @@
-//! The fast path of taking an event: one word says that nothing is posted or
-//! staged and that completions come in one completion queue of the direct path.
-//! The next CQE of that queue then is the next event, unless its endpoint has to
-//! see it first. It goes from there to the consumer. Nothing is consumed that
-//! is not handed out, so everything else can be left to the slow path
-//! ([`super::dequeue_slow`]). Nothing here is called out of line.
+//! The fast path of dequeuing. One word says that nothing is posted or staged, and that completions
+//! come from one completion queue of the direct path. The next CQE of that queue is then the next
+//! event, unless its endpoint has to see the completion first. A CQE is consumed only if its event
+//! is handed out; everything else is left to the slow path ([`super::dequeue_slow`]). No function
+//! here makes an out-of-line call.
 
 use core::ptr::NonNull;
 
@@ -17,26 +16,26 @@ use super::queue::{Cqe, Queue};
 use crate::handle::{Handle, Owned, Slot};
 use crate::types::{DtoStatus, Event, EventData};
 
-/// Only the slow path can tell.
+/// The slow path has to decide.
 pub(super) struct Slow;
 
 /// A CQE that the device has written, in the only completion queue of an EVD.
 ///
-/// Two words, so that it can be passed to a function out of line in registers.
+/// Two words, so that it can be passed to an out-of-line function in registers.
 pub struct Found {
     owned: Owned<Evd>,
-    /// The queue of `owned`. A pointer: a reference in an argument would say that
-    /// nothing else uses the queue before the function returns, but the EVD is
-    /// given back inside of it.
+    /// The queue of `owned`. It is a pointer because a reference in an argument would promise that
+    /// nothing else uses the queue until the function returns, but the EVD is released inside the
+    /// function.
     queue: NonNull<Queue>,
 }
 
-/// Looks for the next event on the fast path: a CQE. `None` if there is none.
-/// The caller goes on with [`Found::take`], which it may leave to a function out
-/// of line, because finding nothing needs fewer registers.
+/// Looks for the next CQE on the fast path. Returns `None` if there is none. The caller goes on
+/// with [`Found::take`], possibly in an out-of-line function, because the empty case needs fewer
+/// registers.
 ///
 /// # Errors
-/// The slow path has to look ([`super::dequeue_slow`]).
+/// The EVD: the slow path has to look ([`super::dequeue_slow`]).
 #[inline(always)]
 pub fn peek(mut owned: Owned<Evd>) -> Result<Option<Found>, Owned<Evd>> {
     let (evd, consumer) = open(&mut owned);
@@ -51,18 +50,18 @@ pub fn peek(mut owned: Owned<Evd>) -> Result<Option<Found>, Owned<Evd>> {
 }
 
 impl Found {
-    /// Takes the event and hands it to `with`, for callers that put it somewhere
-    /// else, and would rather not have it pass through memory first.
+    /// Takes the event and passes it to `with`, which can store it without a copy in memory.
     ///
     /// # Errors
-    /// The slow path has to take it ([`super::dequeue_slow`]). Nothing is done.
+    /// The EVD, with nothing consumed: the slow path has to take the event
+    /// ([`super::dequeue_slow`]).
     #[inline(always)]
     pub fn take<R>(self, with: impl FnOnce(Event) -> R) -> Result<R, Owned<Evd>> {
         let Self { owned, mut queue } = self;
-        // SAFETY: the queue belongs to the EVD, which has been owned since `peek`
-        // made the pointer: it is where it was, and nothing else uses it.
+        // SAFETY: the queue belongs to the EVD, which has been owned since `peek` made the pointer:
+        // it has not moved, and nothing else uses it.
         let queue = unsafe { queue.as_mut() };
-        // SAFETY: `peek` has seen a CQE, and its owner has consumed none since.
+        // SAFETY: `peek` has seen a CQE, and the owner has consumed none since.
         let cqe = unsafe { queue.peek_unchecked() };
         match take_fast(cqe) {
             Some(data) => Ok(with(Event {
@@ -74,23 +73,22 @@ impl Found {
     }
 }
 
-/// The endpoint of a CQE, and its slot; `None` if the slow path has to find it.
+/// Returns the endpoint of a CQE, and its slot; `None` if the slow path has to find it.
 #[inline(always)]
 fn receiver(cqe: &Cqe<'_>) -> Option<(Handle, &'static Slot)> {
     let context = cqe.context()?;
-    // SAFETY: the context of an endpoint's queue is the endpoint's handle.
+    // SAFETY: the context of an endpoint's queue pair is the endpoint's handle.
     Some(unsafe { Handle::known(context as usize) })
 }
 
-/// Whether a receive is the consumer's alone: its endpoint and SRQ need not see
-/// it. No closures here: LLVM calls one that it does not inline, and then saves
-/// registers for the call on every dequeue.
+/// Returns whether a receive can be handed out without its endpoint and SRQ. No closures here: LLVM
+/// would call one out of line, and save registers for the call on every dequeue.
 #[inline(always)]
 fn is_recv_consumers(cqe: &Cqe<'_>, slot: &Slot) -> bool {
     let needs = needs(slot.meters());
     if !needs.are_none() {
-        // With a high watermark, the endpoint holds no more than what is in the
-        // queue: on the fast path nothing of it is staged.
+        // On the fast path nothing is staged, so the completed receives of the endpoint are all in
+        // the queue, behind this CQE.
         match needs.too_many_behind() {
             Some(many) if !cqe.has_behind(many) => {}
             _ => return false,
@@ -99,7 +97,7 @@ fn is_recv_consumers(cqe: &Cqe<'_>, slot: &Slot) -> bool {
     slot.armed_srq().is_none()
 }
 
-/// Whether a request is the consumer's alone.
+/// Returns whether a request can be handed out without its endpoint.
 #[inline(always)]
 fn is_request_consumers(cqe: &Cqe<'_>, slot: &Slot) -> bool {
     match cqe.request_op() {
@@ -108,11 +106,9 @@ fn is_request_consumers(cqe: &Cqe<'_>, slot: &Slot) -> bool {
     }
 }
 
-/// Consumes a CQE and hands its event to the consumer. Nothing is done if the
-/// slow path has to take it.
+/// Consumes a CQE and returns its event; does nothing if the slow path has to take it.
 ///
-/// The kinds go different ways to the end: where they meet before, LLVM asks
-/// for the kind again.
+/// The kinds return separately: if they joined, LLVM would test the kind again.
 #[inline(always)]
 fn take_fast(cqe: Cqe<'_>) -> Option<EventData> {
     match cqe.kind() {
@@ -142,18 +138,18 @@ fn take_fast(cqe: Cqe<'_>) -> Option<EventData> {
 }
 
 impl Consumer {
-    /// The only completion queue, if it alone can have the next event, and its
-    /// CQEs can be looked at.
+    /// Returns the only completion queue, if the next event can come only from it and its CQEs can
+    /// be peeked at.
     #[inline(always)]
     fn fast_queue(&mut self, evd: &Evd) -> Result<&mut Queue, Slow> {
         if !evd.posted.allows_fast_path() {
             return Err(Slow);
         }
         debug_assert!(self.allows_fast_path());
-        // SAFETY: there is one: the owner of the EVD has said so in the word that
-        // was just asked, and only the owner changes either.
+        // SAFETY: there is one queue: the owner of the EVD set the word that was just read
+        // accordingly, and only the owner changes the word and the queues.
         let queue = unsafe { self.queues.get_unchecked_mut(0) };
-        // SAFETY: that was said of it too.
+        // SAFETY: the word says this too.
         unsafe { core::hint::assert_unchecked(queue.can_peek()) };
         Ok(queue)
     }
@@ -167,8 +163,7 @@ impl Consumer {
         }
     }
 
-    /// Whether there is an event that [`Self::next_fast`] takes. Nothing is
-    /// consumed.
+    /// Returns whether there is an event that [`Self::next_fast`] takes. Consumes nothing.
     #[inline]
     pub(super) fn has_fast(&mut self, evd: &Evd) -> Result<bool, Slow> {
         let Some(cqe) = self.fast_queue(evd)?.peek() else {
@@ -183,7 +178,7 @@ impl Consumer {
         if is_consumers { Ok(true) } else { Err(Slow) }
     }
 
-    /// The next event, if there is one: the fast path, then the slow path.
+    /// Takes the next event: first on the fast path, then on the slow path.
     #[inline]
     pub(super) fn next_event(&mut self, evd: &Evd) -> Option<EventData> {
         match self.next_fast(evd) {

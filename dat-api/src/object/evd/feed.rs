@@ -1,10 +1,9 @@
-//! An EVD as its CNO sees it: what a look at it brings, and when the CNO is told.
+//! An EVD as its CNO uses it: polling it, and notifying the CNO.
 //!
-//! A CNO has no queue: who waits on it looks at the EVDs that feed it, each
-//! owned for a moment. What makes a look a trigger is [`Consumer`]'s note that
-//! something that notifies was staged since the last; or that the EVD is to be
-//! looked at afresh: it began to feed the CNO, was enabled, or was the direct
-//! waiter's until now. Events that others post trigger at once, without a look.
+//! A CNO has no queue: a thread that waits on a CNO polls the EVDs that trigger it, owning each for
+//! a moment. A poll is a trigger if [`Consumer`] has staged an event that notifies since the last
+//! poll, or if the EVD was rearmed: it was bound to the CNO, was enabled, or a thread stopped
+//! waiting on it. Posted events trigger at once, without a poll.
 //!
 //! [`Consumer`]: super::consumer::Consumer
 
@@ -20,23 +19,23 @@ use super::take::pause;
 use crate::error::Result;
 use crate::handle::{self, EvdChange, Handle, NotOwned};
 
-/// Beside the handle, whose lowest bits are 0: everything on the EVD counts at
-/// the next look, however long it has been there.
+/// Stored beside the handle, whose lowest bits are 0: rearmed, so that all events on the EVD
+/// trigger at the next poll, however old they are.
 const AFRESH: usize = 1;
 
-/// Which CNO an EVD feeds: its handle, or 0; and [`AFRESH`]. One word, so that
-/// a look for one CNO takes nothing from another.
+/// Which CNO an EVD triggers: its handle, or 0; and [`AFRESH`]. One word, so that a poll for one
+/// CNO does not clear the flag of another.
 #[derive(Debug, Default)]
 pub(super) struct Feed(AtomicUsize);
 
 impl Feed {
-    /// Whether there is a CNO.
+    /// Returns whether there is a CNO.
     #[inline(always)]
     fn is_on(&self) -> bool {
         self.0.load(Ordering::SeqCst) != 0
     }
 
-    /// The CNO.
+    /// Returns the CNO.
     pub(super) fn cno(&self) -> Option<Handle> {
         Handle::from_bits(self.0.load(Ordering::SeqCst) & !AFRESH)
     }
@@ -46,7 +45,7 @@ impl Feed {
         self.0.store(word, Ordering::SeqCst);
     }
 
-    /// All that is there counts at the next look.
+    /// Rearms: all events that are there trigger at the next poll.
     fn refresh(&self) {
         let change = |word| (word != 0).then_some(word | AFRESH);
         let _ = self
@@ -54,8 +53,8 @@ impl Feed {
             .fetch_update(Ordering::SeqCst, Ordering::SeqCst, change);
     }
 
-    /// For a look by this CNO: whether all that is there counts. Nothing if it
-    /// is not the one that is fed.
+    /// Begins a poll for this CNO. Returns whether the EVD was rearmed; `None` if the EVD is bound
+    /// to another CNO.
     fn begin_look(&self, cno: Handle) -> Option<bool> {
         let mut word = self.0.load(Ordering::SeqCst);
         loop {
@@ -74,37 +73,37 @@ impl Feed {
     }
 }
 
-/// What a look does beside looking.
+/// What a poll does besides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Task {
-    /// Nothing. An EVD that somebody else has just now is passed over.
+    /// Nothing. An EVD that another call owns is skipped.
     Glance,
-    /// Nothing; who has the EVD just now is waited for.
+    /// Nothing. The poll waits for another call that owns the EVD.
     Look,
-    /// Asks the device for events first.
+    /// Arms the completion queues first.
     Arm,
-    /// Takes the device's events first.
+    /// Takes the events of the device first.
     TakeEvents,
 }
 
-/// What a look at an EVD has found.
+/// What a poll of an EVD has found.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Seen {
-    /// Something has come that triggers, and is there still.
+    /// An event that triggers has arrived and is still there.
     pub(crate) fresh: bool,
     /// There are events.
     pub(crate) holds: bool,
-    /// Only events of the device tell what notifies: no use in spinning.
+    /// Only events of the device say which completions notify, so spinning is useless.
     pub(crate) blind: bool,
-    /// The device cannot be asked for events.
+    /// The device cannot be armed.
     pub(crate) failed: bool,
 }
 
-/// Looks at an EVD for a CNO. Nothing if the EVD does not trigger it now: it is
-/// disabled, a thread waits on it, it feeds another, or is gone. Whoever changes
-/// that wakes the CNO.
+/// Polls an EVD for a CNO. Returns `None` if the EVD cannot trigger the CNO now: it is disabled, a
+/// thread waits on it, it is bound to another CNO, or it is gone. The call that changes any of
+/// these wakes the CNO.
 ///
-/// What the look calls fresh it will not call so again.
+/// An event is reported as `fresh` once.
 pub(crate) fn look(cno: Handle, evd: Handle, task: Task) -> Option<Seen> {
     let mut round = 0;
     let mut owned = loop {
@@ -130,15 +129,17 @@ pub(crate) fn look(cno: Handle, evd: Handle, task: Task) -> Option<Seen> {
         blind: solicited && !consumer.tells_solicited(),
         ..Seen::default()
     };
-    // As in a wait on the EVD: what comes with an event of the device, or before
-    // the device could have raised one, counts as solicited.
+    // As in a wait on the EVD: completions that come with an event of the device, or before the
+    // device could have raised one, count as solicited.
     let mut evented = false;
     match task {
         Task::Glance | Task::Look => {}
         Task::Arm => seen.failed = !consumer.arm_all(solicited),
         Task::TakeEvents => match consumer.take_events() {
             Ok(count) => evented = count > 0,
-            Err(error) => tracing::error!("the events of an EVD cannot be taken: {error}"),
+            Err(error) => {
+                tracing::error!("the completion events of a CNO's EVD cannot be read: {error}")
+            }
         },
     }
     seen.failed |= consumer.is_cut_off;
@@ -155,7 +156,7 @@ pub(crate) fn look(cno: Handle, evd: Handle, task: Task) -> Option<Seen> {
 }
 
 impl Evd {
-    /// Returns which CNO the EVD feeds, to be changed.
+    /// Locks which CNO the EVD triggers, so that it can be changed.
     pub(crate) fn cno_binding(&self) -> CnoBinding<'_> {
         CnoBinding {
             feed: &self.feed,
@@ -163,7 +164,7 @@ impl Evd {
         }
     }
 
-    /// The EVD is gone: nobody finds it any more.
+    /// Unbinds the EVD, which no handle names any more, from its CNO.
     pub(super) fn leave_cno(&self) {
         let binding = self.cno_binding();
         let Some(cno) = binding.cno() else { return };
@@ -172,7 +173,7 @@ impl Evd {
         self.report_change(cno, freed);
     }
 
-    /// An event was posted, with nobody waiting on the EVD itself.
+    /// Notifies the CNO of a posted event, when no thread waits on the EVD itself.
     #[inline]
     pub(super) fn notify(&self) {
         if self.feed.is_on() && self.switches.is_enabled() {
@@ -180,15 +181,15 @@ impl Evd {
         }
     }
 
-    /// Who waits on the CNO is to look at the EVD, and to ask the device for its
-    /// events: something has changed that no event tells of.
+    /// Makes a thread that waits on the CNO poll the EVD and arm it: its state has changed without
+    /// an event.
     pub(crate) fn call_cno(&self) {
         if self.feed.is_on() {
             self.tell_cno(EvdChange::Look);
         }
     }
 
-    /// The EVD triggers again, also for what is there.
+    /// Rearms the EVD: it triggers again, also for the events that are there.
     #[inline]
     pub(super) fn return_to_cno(&self) {
         if self.feed.is_on() {
@@ -197,7 +198,7 @@ impl Evd {
         }
     }
 
-    /// Tells the CNO of a change that it cannot refuse.
+    /// Reports a change that cannot fail to the CNO.
     #[cold]
     #[inline(never)]
     fn tell_cno(&self, change: EvdChange<'_>) {
@@ -208,11 +209,11 @@ impl Evd {
 
     fn report_change(&self, cno: Handle, change: EvdChange<'_>) {
         let told = (cno.upcalls().evd_changed)(cno, self.handle, change);
-        debug_assert!(told.is_ok(), "only a channel can be refused");
+        debug_assert!(told.is_ok(), "only EvdChange::Channel can fail");
     }
 
-    /// The events of the device come on this channel from now on: the CNO has to
-    /// wait on it. The caller has locked the ledger.
+    /// Tells the CNO to wait on this completion channel from now on. The caller has locked the
+    /// ledger.
     ///
     /// # Errors
     /// Resources.
@@ -224,25 +225,25 @@ impl Evd {
     }
 }
 
-/// Which CNO an EVD feeds. No other call changes it, nor the channel of the EVD,
-/// while this lives.
+/// Which CNO an EVD triggers. No other call changes that, nor the channel of the EVD, while this
+/// lives.
 pub(crate) struct CnoBinding<'a> {
     feed: &'a Feed,
     ledger: MutexGuard<'a, Ledger>,
 }
 
 impl CnoBinding<'_> {
-    /// The CNO.
+    /// Returns the CNO.
     pub(crate) fn cno(&self) -> Option<Handle> {
         self.feed.cno()
     }
 
-    /// Where the device's events of the EVD come, if there is a place yet.
+    /// Returns the completion channel of the EVD, if it has one yet.
     pub(crate) fn channel(&self) -> Option<BorrowedFd<'_>> {
         self.ledger.channel.as_ref().map(AsFd::as_fd)
     }
 
-    /// Has the EVD feed another CNO, or none.
+    /// Binds the EVD to another CNO, or to none.
     pub(crate) fn set(&self, cno: Option<Handle>) {
         self.feed.set(cno);
     }

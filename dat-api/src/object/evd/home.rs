@@ -1,4 +1,4 @@
-//! What an EVD needs of the IA that it belongs to.
+//! What an EVD needs from its IA.
 
 use std::sync::Arc;
 
@@ -11,11 +11,11 @@ use crate::error::Result;
 use crate::handle::{Handle, Reservation};
 use crate::types::{AsyncKind, AsyncReason};
 
-/// The IA of an EVD.
+/// The context of an EVD: its IA.
 pub(super) enum Home {
-    /// The usual.
+    /// An open IA.
     Ia(Arc<Ia>),
-    /// Tests of EVDs without a device; asynchronous events are collected.
+    /// In tests without a device: asynchronous events are collected.
     #[cfg(test)]
     Nowhere(super::tests::World),
 }
@@ -33,7 +33,7 @@ impl Home {
         self.ia().handle()
     }
 
-    /// The most events that an EVD may be asked to hold.
+    /// Returns the maximum length of an EVD.
     pub(super) fn max_queue_length(&self) -> u32 {
         match self {
             Self::Ia(ia) => ia.device().limits().cq_depth.min(i32::MAX as u32),
@@ -42,7 +42,7 @@ impl Home {
         }
     }
 
-    /// Completions that the first queue of an EVD holds at least.
+    /// Returns the least entries of the first completion queue of an EVD.
     pub(super) fn first_queue(&self) -> u32 {
         match self {
             Self::Ia(ia) if ia.device().resizes_cqs() => 1,
@@ -60,7 +60,7 @@ impl Home {
         }
     }
 
-    /// Lets the EVD be found. `own`: the IA can be closed gracefully with it.
+    /// Publishes the EVD under its handle. `own`: the EVD does not keep the IA from being closed.
     pub(super) fn publish(&self, place: Reservation, evd: &Arc<Evd>, own: bool) -> Result<()> {
         match self {
             Self::Ia(ia) if own => ia.publish_own(place, evd)?,

@@ -1,5 +1,4 @@
-//! Who is attached to an EVD, and how much room of its completion queues that
-//! takes.
+//! What is attached to an EVD, and how much room of its completion queues that takes.
 
 use dat_engine::{CompletionChannel, CompletionQueueHandle};
 
@@ -8,24 +7,24 @@ use super::streams::Streams;
 use crate::handle::Handle;
 use crate::status::Subtype;
 
-/// What an endpoint reports to an EVD.
+/// The completions that an endpoint reports to an EVD.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum DtoRole {
-    /// Its requests.
+    /// Of its requests.
     Request {
-        /// Completions that can be outstanding at most, markers included.
+        /// The maximum number of outstanding completions, markers included.
         depth: u32,
     },
-    /// Receives of its own queue.
+    /// Of receives of its own queue.
     Recv {
-        /// Completions that can be outstanding at most.
+        /// The maximum number of outstanding completions.
         depth: u32,
     },
-    /// Receives that it takes from an SRQ.
+    /// Of receives that it takes from an SRQ.
     SharedRecv {
         /// The SRQ.
         srq: Handle,
-        /// Receives that the SRQ holds.
+        /// The number of receives that the SRQ holds.
         depth: u32,
     },
 }
@@ -59,27 +58,28 @@ impl DtoRole {
     }
 }
 
-/// Who is attached to an EVD, and to which of its queues.
+/// What is attached to an EVD, and to which of its queues.
 pub(super) struct Ledger {
-    /// Events that the consumer asked it to hold.
+    /// The length that the consumer asked for.
     pub(super) asked: u32,
     pub(super) streams: Streams,
-    /// Room for staged events that the owner has been given, beyond the first.
+    /// The room for staged events that the owner was sent, beyond the initial room.
     pub(super) room: usize,
     pub(super) channel: Option<CompletionChannel>,
     pub(super) queues: Vec<Account>,
-    /// SRQs whose receives are reported here.
+    /// The SRQs whose receives are reported to this EVD.
     pub(super) shared: Vec<Shared>,
 }
 
-/// The room of one completion queue.
+/// The capacity of one completion queue.
 pub(super) struct Account {
     /// None in tests.
     pub(super) queue: Option<CompletionQueueHandle>,
     pub(super) capacity: u32,
-    /// Promised to streams.
+    /// Reserved by streams.
     pub(super) used: u32,
-    /// Of `used`: given up, and free once the letter of that number is done.
+    /// The part of `used` that detached streams have given up: (command number, completions). It
+    /// becomes free when the command has been processed.
     pub(super) leaving: Vec<(u32, u32)>,
 }
 
@@ -87,12 +87,12 @@ pub(super) struct Shared {
     pub(super) srq: Handle,
     pub(super) queue: usize,
     users: u32,
-    /// Receives that it holds.
+    /// The number of receives that the SRQ holds.
     pub(super) depth: u32,
 }
 
 impl Ledger {
-    /// Nobody is attached.
+    /// Returns one with nothing attached.
     pub(super) fn new(asked: u32) -> Self {
         Self {
             asked,
@@ -104,7 +104,7 @@ impl Ledger {
         }
     }
 
-    /// All that can be outstanding.
+    /// Returns how many completions can be outstanding.
     pub(super) fn depth(&self) -> u32 {
         self.queues
             .iter()
@@ -112,7 +112,7 @@ impl Ledger {
             .fold(0, u32::saturating_add)
     }
 
-    /// All that the queues of an EVD of this length can hold at a time.
+    /// Returns how many completions the queues of an EVD of this length can hold at a time.
     pub(super) fn held(&self, length: u32) -> usize {
         self.queues
             .iter()
@@ -120,14 +120,14 @@ impl Ledger {
             .sum()
     }
 
-    /// The queues of the device, to be watched no more.
+    /// Returns the completion queues of the device.
     pub(super) fn queues(&self) -> impl Iterator<Item = &CompletionQueueHandle> {
         self.queues
             .iter()
             .filter_map(|account| account.queue.as_ref())
     }
 
-    /// Frees the room of streams that have left for good.
+    /// Frees the room of detached streams whose last completions are gone.
     pub(super) fn settle(&mut self, is_done: impl Fn(u32) -> bool) {
         for account in &mut self.queues {
             account.leaving.retain(|&(letter, depth)| {
@@ -140,8 +140,8 @@ impl Ledger {
         }
     }
 
-    /// A queue with room, if there is one; the room is not taken yet. So much of
-    /// the room that is taken may be had as well: `lent`, by queue.
+    /// Returns a queue with room for the role, and how much room is needed; reserves nothing.
+    /// `lent` is the reserved room of each queue that the role may use besides.
     pub(super) fn find(&self, role: DtoRole, lent: impl Fn(usize) -> u32) -> Option<(usize, u32)> {
         if let Some(srq) = role.srq()
             && let Some(shared) = self.shared.iter().find(|shared| shared.srq == srq)
@@ -172,7 +172,7 @@ impl Ledger {
         }
     }
 
-    /// What of the room of a queue is to be freed.
+    /// Removes a role. Returns how much room of its queue is to be freed.
     pub(super) fn leave(&mut self, role: DtoRole) -> u32 {
         let Some(srq) = role.srq() else {
             return role.depth();

@@ -1,15 +1,16 @@
 //! Which of several completion queues of an EVD is polled next.
 //!
-//! An EVD has one completion queue as long as that can hold what its endpoints
-//! have outstanding (`capacity.rs`), and gives completions out in the order of
-//! that queue, which is the order of arrival. Of several queues, the completion
-//! with the earliest time stamp comes first. That is a best effort:
-//! - an error completion has no time stamp, and comes directly after the
-//!   completion before it in its own queue;
+//! An EVD has one completion queue as long as that can hold what its endpoints have outstanding
+//! (`capacity.rs`), and hands out completions in the order of that queue, which is the order of
+//! arrival. With several queues, the completion with the earliest time stamp comes first. That is a
+//! best effort:
+//!
+//! - an error completion has no time stamp, and comes directly after the completion before it in
+//!   its own queue;
 //! - time stamps are equal within a tick of the device's clock, 6 to 13 ns;
-//! - the device makes completions visible queue by queue, so an earlier one can
-//!   appear after a later one was given out;
-//! - the verbs path shows no time stamps: there, the queues take turns.
+//! - the device makes completions visible queue by queue, so an earlier one can appear after a
+//!   later one was handed out;
+//! - the verbs path shows no time stamps; there, the queues take turns.
 //!
 //! The completions of one stream are in one queue, and so always in order.
 
@@ -20,9 +21,9 @@ use super::queue::Queue;
 /// Takes completions from several queues.
 #[derive(Default)]
 pub(super) struct Merge {
-    /// The queue that is looked at first.
+    /// The queue that is polled first.
     turn: usize,
-    /// Completions that each queue may still give.
+    /// How many completions may still be taken from each queue.
     left: Vec<u32>,
 }
 
@@ -32,14 +33,14 @@ impl Merge {
         self.left.push(0);
     }
 
-    /// Lets each queue give up to `most` completions.
+    /// Allows up to `most` completions of each queue.
     pub(super) fn allow(&mut self, queues: &[Queue], most: impl Fn(&Queue) -> u32) {
         for (left, queue) in self.left.iter_mut().zip(queues) {
             *left = most(queue);
         }
     }
 
-    /// Takes the next completion of the queues that may still give one.
+    /// Takes the next completion of the queues that are still allowed one.
     pub(super) fn next(&mut self, queues: &mut [Queue]) -> Option<Completion> {
         loop {
             let mut earliest: Option<(usize, u64)> = None;
@@ -70,7 +71,7 @@ impl Merge {
                 self.left[index] -= 1;
                 return Some(completion);
             }
-            // That was of a queue pair that is gone: poll has skipped it.
+            // The CQE was stale: its queue pair is gone, and poll skipped it.
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Event dispatchers: where events are collected, waited for and taken.
+//! Event dispatchers: where events are collected, waited for and dequeued.
 //!
 //! # Where events are
 //! | place | filled by | emptied by |
@@ -7,18 +7,17 @@
 //! | posted events (`posted.rs`) | any thread, under a lock | the owner |
 //! | staged events (`consumer.rs`) | the owner, from the other two | the owner |
 //!
-//! The owner is the call that has the EVD by [`crate::handle::own`]: one wait or
-//! one dequeue at a time. On the fast path (`fast.rs`) it finds nothing staged,
-//! nothing posted, and one completion queue (one word tells); it looks at the
-//! next CQE there and makes an event of it. A dequeue takes that event, a wait
-//! looks for it, arms, looks again and sleeps until it is there, and then takes
-//! it the same way. Events are staged where more than the first must be known:
-//! to count them for a threshold or for `nmore`, and to keep what was posted
-//! behind the completions that were there before it.
+//! The owner is the call that owns the EVD by [`crate::handle::own`]: one wait or one dequeue at a
+//! time. On the fast path (`fast.rs`) one word says that nothing is staged or posted and that there
+//! is one completion queue; the owner peeks at the next CQE of that queue and converts it to an
+//! event. A dequeue takes that event. A wait peeks, arms the queue, peeks again, sleeps until an
+//! event is there, and then takes it as a dequeue does. Events are staged when more than the first
+//! must be known: to count them for a threshold or for `nmore`, and to keep posted events behind
+//! the completions that were there before them.
 //!
 //! # What cannot be lost
-//! Completions: the queues have room for all that can be outstanding on the
-//! streams attached to them. What is posted can find the EVD full.
+//! Completions: the queues have room for all that can be outstanding on the streams attached to
+//! them. A posted event can find the EVD full.
 
 mod capacity;
 mod consumer;
@@ -81,7 +80,7 @@ pub struct Evd {
     handle: Handle,
     home: Home,
     flags: EvdFlags,
-    /// Events that it holds: what queries report.
+    /// The number of events that it holds, as queries report it.
     queue_length: AtomicU32,
     policy: WaitPolicy,
     switches: Switches,
@@ -89,7 +88,7 @@ pub struct Evd {
     feed: Feed,
     posted: Posted,
     blocker: Blocker,
-    /// Copied from the owner's counters.
+    /// Published copy of the owner's counters.
     counts: WaitCounts,
     /// What is attached, and the completion queues as attaching sees them.
     ledger: Mutex<Ledger>,
@@ -104,32 +103,31 @@ impl Counted for Evd {
 }
 
 impl Evd {
-    /// Its name.
+    /// Returns its handle.
     #[must_use]
     pub fn handle(&self) -> Handle {
         self.handle
     }
 
-    /// The IA that it was made of.
+    /// Returns the IA that it was created on.
     #[must_use]
     pub fn ia(&self) -> &Arc<Ia> {
         self.home.ia()
     }
 
-    /// The streams that it may carry.
+    /// Returns the streams that it may carry.
     #[must_use]
     pub fn flags(&self) -> EvdFlags {
         self.flags
     }
 
-    /// Whether it was made for events of this kind.
+    /// Returns whether it was created for events of this kind.
     pub(crate) fn carries(&self, kind: StreamKind) -> bool {
         self.flags.contains(kind.flag())
     }
 
-    /// Events that it holds: at least what was asked for, and at least as many
-    /// as can be outstanding on the streams attached to it. It shrinks only by
-    /// [`Self::resize`].
+    /// Returns the number of events that it holds: at least what was asked for, and at least as
+    /// many as can be outstanding on the streams attached to it. Only [`Self::resize`] lowers it.
     #[must_use]
     pub fn queue_length(&self) -> u32 {
         self.queue_length.load(Ordering::Acquire)
@@ -145,14 +143,14 @@ impl Evd {
         Ok(())
     }
 
-    /// Room for one event, for whoever must know before he makes the event that
-    /// it will be taken; nothing if there is none, which is no overflow.
+    /// Reserves room for one event, for a caller that must know before it creates the event that
+    /// there is room. Returns `None` if there is none, which is no overflow.
     pub(crate) fn claim(&self) -> Option<Claim<'_>> {
         Claim::of(self)
     }
 
-    /// [`Self::post`], and where an overflow begins the report of it to the
-    /// asynchronous EVD. Answers whether the event was taken.
+    /// Adds an event, and reports the beginning of an overflow to the asynchronous EVD. Returns
+    /// whether the event was taken.
     pub(crate) fn post_or_report(&self, data: EventData) -> bool {
         match self.post(data) {
             Ok(()) => true,
@@ -166,7 +164,7 @@ impl Evd {
         }
     }
 
-    /// There is something that notifies.
+    /// Wakes the waiter, or notifies the CNO: an event that notifies has arrived.
     fn arrived(&self) {
         self.blocker.wake();
         if !self.switches.is_waited() {

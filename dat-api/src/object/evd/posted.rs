@@ -1,9 +1,8 @@
-//! Events that threads of the library and the consumer's own calls put in, and
-//! letters to the owner of the EVD.
+//! Posted events, and commands to the owner of the EVD.
 //!
-//! Everything here is under one lock that the fast path does not take: it
-//! looks at one word, the attention, which is 0 as long as there is nothing
-//! here, and nothing elsewhere that keeps it from the completion queue.
+//! Everything here is under one lock, which the fast path does not take. The fast path reads one
+//! word, `attention`, which is 0 if nothing is posted or commanded here and nothing elsewhere
+//! forbids the fast path.
 
 use core::sync::atomic::{AtomicU32, Ordering};
 use std::collections::VecDeque;
@@ -16,47 +15,46 @@ use super::resize::Census;
 use crate::handle::Handle;
 use crate::types::EventData;
 
-/// In the attention word: there are letters.
+/// Bits of the attention word. There are commands.
 const LETTERS: u32 = 1 << 31;
 /// The owner has staged events.
 const STAGED: u32 = 1 << 30;
-/// Completions come elsewhere than in one queue that can be looked into.
+/// Completions come from several queues, or from one that cannot be peeked at.
 const QUEUES: u32 = 1 << 29;
-/// The device gave a queue up.
+/// The device reported that a queue has failed.
 const DEAD: u32 = 1 << 28;
-/// The owner is asked to relieve the completion queues.
+/// The owner is asked to empty the completion queues.
 const RELIEF: u32 = 1 << 27;
-/// The other bits count events that wait here.
+/// The remaining bits count posted events.
 const COUNT: u32 = RELIEF - 1;
 
 /// There was no room for an event, which is lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Overflow {
-    /// Whether the event before it was still taken: what is to be reported.
+    /// Whether the event before it was still taken: only the first lost event is reported.
     pub(crate) first: bool,
 }
 
-/// What the owner of the EVD is asked to do.
+/// A command to the owner of the EVD.
 pub(super) enum Letter {
-    /// Poll this queue too; there is room for what it can hold.
+    /// Polls this queue too; room for its completions is reserved.
     Attach(Queue),
-    /// Here is room for more staged events.
+    /// Replaces the queue of staged events by this larger one.
     Room(VecDeque<Item>),
-    /// Take what the completion queues hold, and let go of endpoints that are
-    /// no more.
+    /// Takes what the completion queues hold, and releases endpoints that are gone.
     Sweep,
-    /// Take what the completion queues hold, and say how many events there are.
+    /// Takes what the completion queues hold, and counts the events.
     Count(Census),
-    /// Forget the completions of this endpoint.
+    /// Removes the completions of this endpoint.
     Purge(Handle),
 }
 
-/// See the head of the file.
+/// Posted events and commands.
 pub(super) struct Posted {
     attention: AtomicU32,
-    /// Events posted and not yet handed out, here or with the owner.
+    /// The number of events posted and not yet handed out, here or staged.
     held: AtomicU32,
-    /// Letters that the owner has done with, of `Inside::sent`.
+    /// The number of processed commands, of `Inside::sent`.
     done: AtomicU32,
     inside: Mutex<Inside>,
 }
@@ -64,7 +62,7 @@ pub(super) struct Posted {
 struct Inside {
     events: VecDeque<EventData>,
     letters: Vec<Letter>,
-    /// The most that `held` may be.
+    /// The maximum of `held`.
     limit: u32,
     /// The last event was refused.
     overflowing: bool,
@@ -72,7 +70,7 @@ struct Inside {
 }
 
 impl Posted {
-    /// Room for `limit` events; nothing if there is no memory for them.
+    /// Returns one with room for `limit` events; `None` if there is no memory for them.
     pub(super) fn new(limit: u32) -> Option<Self> {
         Some(Self {
             attention: AtomicU32::new(QUEUES),
@@ -92,34 +90,34 @@ impl Posted {
         self.inside.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether the next event, if there is one, is in the only queue.
+    /// Returns whether the next event, if there is one, is in the only completion queue.
     #[inline(always)]
     pub(super) fn allows_fast_path(&self) -> bool {
         self.attention.load(Ordering::Relaxed) == 0
     }
 
-    /// Whether the owner has anything to fetch here.
+    /// Returns whether there is nothing here for the owner.
     #[inline(always)]
     pub(super) fn is_quiet(&self) -> bool {
         self.attention.load(Ordering::Relaxed) & (LETTERS | RELIEF | COUNT) == 0
     }
 
-    /// How many events wait here.
+    /// Returns how many events are posted here.
     pub(super) fn len(&self) -> u32 {
         self.attention.load(Ordering::Acquire) & COUNT
     }
 
-    /// Owner: whether it has staged events.
+    /// Called by the owner: sets whether it has staged events.
     pub(super) fn note_staged(&self, staged: bool) {
         self.note(STAGED, staged);
     }
 
-    /// Owner: whether completions come in one queue that can be looked into.
+    /// Called by the owner: sets whether completions come from one queue that can be peeked at.
     pub(super) fn note_queue(&self, fast: bool) {
         self.note(QUEUES, !fast);
     }
 
-    /// A bit that the owner alone changes.
+    /// Sets a bit that only the owner changes.
     fn note(&self, bit: u32, is: bool) {
         let was = self.attention.load(Ordering::Relaxed) & bit != 0;
         if was != is {
@@ -127,12 +125,12 @@ impl Posted {
         }
     }
 
-    /// The device gave a queue up.
+    /// Records that a queue has failed.
     pub(super) fn note_dead(&self) {
         self.attention.fetch_or(DEAD, Ordering::SeqCst);
     }
 
-    /// Adds an event, unless as many are held as there is room for.
+    /// Adds an event, unless the limit is reached.
     pub(super) fn post(&self, data: EventData) -> Result<(), Overflow> {
         let mut inside = self.lock();
         if self.held.load(Ordering::Acquire) >= inside.limit {
@@ -147,8 +145,8 @@ impl Posted {
         Ok(())
     }
 
-    /// As [`Self::post`], for the consumer, who is told by the call: a refusal
-    /// is no overflow.
+    /// As [`Self::post`], for an event of the consumer. Returns `false` if there is no room, which
+    /// is no overflow: the consumer's call fails.
     pub(super) fn offer(&self, data: EventData) -> bool {
         let mut inside = self.lock();
         if self.held.load(Ordering::Acquire) >= inside.limit {
@@ -160,7 +158,7 @@ impl Posted {
         true
     }
 
-    /// Keeps room for one event that may come; `false` if there is none.
+    /// Reserves room for one event; returns `false` if there is none.
     fn claim(&self) -> bool {
         let inside = self.lock();
         let is_room = self.held.load(Ordering::Acquire) < inside.limit;
@@ -170,15 +168,15 @@ impl Posted {
         is_room
     }
 
-    /// Adds the event that [`Self::claim`] has kept room for.
+    /// Adds the event that [`Self::claim`] reserved room for.
     fn fill(&self, data: EventData) {
         let mut inside = self.lock();
         inside.events.push_back(data);
         self.attention.fetch_add(1, Ordering::SeqCst);
     }
 
-    /// Makes room for `limit` events, and for no more; `false`, and nothing has
-    /// changed, if there is no memory for them. Events that are there stay.
+    /// Sets the limit to `limit` events. Returns `false`, and changes nothing, if there is no
+    /// memory for them. Events that are there stay.
     pub(super) fn set_limit(&self, limit: u32) -> bool {
         let mut inside = self.lock();
         let more = (limit as usize).saturating_sub(inside.events.len());
@@ -189,9 +187,8 @@ impl Posted {
         true
     }
 
-    /// Makes room for no more than `limit` events; `false`, and nothing has
-    /// changed, if these are too many with `others` besides, or if there was no
-    /// more room before.
+    /// Lowers the limit to `limit` events. Returns `false`, and changes nothing, if the held events
+    /// and `others` together exceed it, or if the limit is already lower.
     pub(super) fn lower_limit(&self, limit: u32, others: u32) -> bool {
         let mut inside = self.lock();
         let held = self.held.load(Ordering::Acquire).saturating_add(others);
@@ -202,7 +199,7 @@ impl Posted {
         fits
     }
 
-    /// Sends letters; answers what [`Self::is_done`] is to be asked for.
+    /// Sends commands; returns the number for [`Self::is_done`].
     pub(super) fn send(&self, letters: impl IntoIterator<Item = Letter>) -> u32 {
         let mut inside = self.lock();
         for letter in letters {
@@ -213,28 +210,29 @@ impl Posted {
         inside.sent
     }
 
-    /// Asks the owner to relieve the completion queues. Takes no lock.
+    /// Asks the owner to empty the completion queues. Takes no lock.
     pub(super) fn ask_relief(&self) {
         self.attention.fetch_or(RELIEF, Ordering::SeqCst);
     }
 
-    /// Owner: whether it was asked to, since this was called last.
+    /// Called by the owner: returns whether [`Self::ask_relief`] was called since the last call.
     pub(super) fn take_relief(&self) -> bool {
         self.attention.load(Ordering::Relaxed) & RELIEF != 0
             && self.attention.fetch_and(!RELIEF, Ordering::Relaxed) & RELIEF != 0
     }
 
-    /// Whether there are letters.
+    /// Returns whether there are commands.
     pub(super) fn has_letters(&self) -> bool {
         self.attention.load(Ordering::Acquire) & LETTERS != 0
     }
 
-    /// Whether the owner has acted on the letter of this number.
+    /// Returns whether the owner has processed the command with this number.
     pub(super) fn is_done(&self, letter: u32) -> bool {
         self.done.load(Ordering::Acquire).wrapping_sub(letter) as i32 >= 0
     }
 
-    /// Owner: all letters, in order. [`Self::letter_done`] is due for each.
+    /// Called by the owner: takes all commands, in order. The owner calls [`Self::letter_done`] for
+    /// each.
     pub(super) fn letters(&self) -> Vec<Letter> {
         if !self.has_letters() {
             return Vec::new();
@@ -244,12 +242,12 @@ impl Posted {
         core::mem::take(&mut inside.letters)
     }
 
-    /// Owner: the oldest letter was acted on.
+    /// Called by the owner: the oldest command was processed.
     pub(super) fn letter_done(&self) {
         self.done.fetch_add(1, Ordering::Release);
     }
 
-    /// Owner: hands the `count` oldest events to `take`. They stay held until
+    /// Called by the owner: passes the `count` oldest events to `take`. They stay held until
     /// [`Self::handed_out`].
     pub(super) fn take(&self, count: u32, take: impl FnMut(EventData)) {
         if count == 0 {
@@ -260,14 +258,14 @@ impl Posted {
         self.attention.fetch_sub(count, Ordering::Relaxed);
     }
 
-    /// Owner: events are with the consumer, or forgotten; there is room again.
+    /// Called by the owner: events were handed out or discarded, so there is room again.
     #[inline]
     pub(super) fn handed_out(&self, count: u32) {
         self.held.fetch_sub(count, Ordering::Release);
     }
 }
 
-/// Room for one event in an EVD, given back unless it is filled.
+/// Room for one event in an EVD, released unless it is filled.
 pub(crate) struct Claim<'a>(&'a Evd);
 
 impl<'a> Claim<'a> {
@@ -290,7 +288,7 @@ impl Drop for Claim<'_> {
     }
 }
 
-/// An empty queue with room for so many; nothing if there is no memory.
+/// Returns an empty queue with room for `room` elements; `None` if there is no memory.
 pub(super) fn with_room<T>(room: usize) -> Option<VecDeque<T>> {
     let mut queue = VecDeque::new();
     queue.try_reserve_exact(room).ok()?;

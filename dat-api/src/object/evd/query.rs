@@ -1,4 +1,4 @@
-//! The states of an EVD, and what can be asked of it.
+//! The state flags of an EVD, and queries.
 
 use core::sync::atomic::{AtomicU32, Ordering};
 
@@ -14,15 +14,15 @@ const UNWAITABLE: u32 = 1 << 1;
 const WAITED: u32 = 1 << 2;
 const ABORTED: u32 = 1 << 3;
 const DEAD: u32 = 1 << 4;
-/// From here on: what the DTO streams are configured for, by number.
+/// The bits from here on hold the attribute of the DTO streams, as a number.
 const ATTRIBUTE_SHIFT: u32 = 8;
 
-/// The states, which any thread reads.
+/// The state flags, which any thread may read.
 #[derive(Debug, Default)]
 pub(super) struct Switches {
     states: AtomicU32,
-    /// How often the EVD was made unwaitable: who waited meanwhile is told, even
-    /// if it was made waitable again before he looked.
+    /// How often the EVD was made unwaitable: a waiter returns even if the EVD was made waitable
+    /// again before the waiter ran.
     closings: AtomicU32,
 }
 
@@ -40,22 +40,22 @@ impl Switches {
         self.states.fetch_and(!bit, Ordering::SeqCst);
     }
 
-    /// Whether arriving events trigger the CNO.
+    /// Returns whether arriving events trigger the CNO.
     pub(super) fn is_enabled(&self) -> bool {
         !self.is(DISABLED)
     }
 
-    /// Whether one may wait on it.
+    /// Returns whether the EVD can be waited on.
     pub(super) fn is_waitable(&self) -> bool {
         !self.is(UNWAITABLE)
     }
 
-    /// How often it was made unwaitable, modulo 2^32.
+    /// Returns how often it was made unwaitable, modulo 2^32.
     pub(super) fn closings(&self) -> u32 {
         self.closings.load(Ordering::SeqCst)
     }
 
-    /// Whether somebody blocks in a wait.
+    /// Returns whether a thread blocks in a wait.
     #[inline(always)]
     pub(super) fn is_waited(&self) -> bool {
         self.is(WAITED)
@@ -69,7 +69,7 @@ impl Switches {
         }
     }
 
-    /// Whether the EVD is being freed under a waiter.
+    /// Returns whether the EVD is being freed under a waiter.
     pub(super) fn is_aborted(&self) -> bool {
         self.is(ABORTED)
     }
@@ -78,18 +78,18 @@ impl Switches {
         self.set(ABORTED);
     }
 
-    /// Whether the device gave one of its queues up.
+    /// Returns whether one of its completion queues has failed.
     #[inline(always)]
     pub(super) fn is_dead(&self) -> bool {
         self.is(DEAD)
     }
 
-    /// Whether something ends a wait, other than being unwaitable.
+    /// Returns whether a wait has to end for a reason other than being unwaitable.
     pub(super) fn is_over(&self) -> bool {
         self.is(ABORTED | DEAD)
     }
 
-    /// What the DTO streams are configured for, if there are any.
+    /// Returns the attribute of the DTO streams, if there are any.
     pub(super) fn attribute(&self) -> Option<Attribute> {
         Attribute::from_number(self.states.load(Ordering::Acquire) >> ATTRIBUTE_SHIFT)
     }
@@ -97,7 +97,7 @@ impl Switches {
     pub(super) fn set_attribute(&self, attribute: Option<Attribute>) {
         let number = attribute.map_or(0, Attribute::number) << ATTRIBUTE_SHIFT;
         let others = (1 << ATTRIBUTE_SHIFT) - 1;
-        // The only writer of these bits holds the ledger.
+        // The only writer of these bits holds the lock of the ledger.
         let before = self.states.load(Ordering::Relaxed) & !others;
         self.states.fetch_xor(before ^ number, Ordering::AcqRel);
     }
@@ -106,27 +106,26 @@ impl Switches {
 /// What decides when a waiter of an EVD wakes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Notification {
-    /// Each completion as it was posted (`CONFIG_NOTIFY`).
+    /// Each completion, depending on how its request was posted (`CONFIG_NOTIFY`).
     PerPost,
-    /// The peers, with solicited sends (`CONFIG_SOLICITED`).
+    /// The peers, by solicited sends (`CONFIG_SOLICITED`).
     Solicited,
     /// The threshold of the wait (`CONFIG_THRESHOLD`).
     Threshold,
 }
 
-/// What `dat_evd_query` answers.
+/// The result of `dat_evd_query`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EvdInfo {
     /// The IA it belongs to.
     pub ia: Handle,
-    /// Events that it holds.
+    /// The number of events that it holds.
     pub queue_length: u32,
     /// Whether arriving events trigger a CNO.
     pub enabled: bool,
-    /// Whether one may wait on it.
+    /// Whether it can be waited on.
     pub waitable: bool,
-    /// What the data transfer streams on it are configured for; nothing as long
-    /// as there are none.
+    /// How its data transfer streams notify; `None` as long as there are none.
     pub notification: Option<Notification>,
     /// The CNO that it triggers.
     pub cno: Option<Handle>,
@@ -135,7 +134,7 @@ pub struct EvdInfo {
 }
 
 impl Evd {
-    /// What it is and how it is set.
+    /// Returns its parameters and state.
     #[must_use]
     pub fn query(&self) -> EvdInfo {
         EvdInfo {
@@ -149,7 +148,7 @@ impl Evd {
         }
     }
 
-    /// What the DTO streams on it are configured for, if there are any.
+    /// Returns how its DTO streams notify, if there are any.
     pub(super) fn notification(&self) -> Option<Notification> {
         Some(match self.switches.attribute()? {
             Attribute::Default | Attribute::Unsignalled => Notification::PerPost,
@@ -158,20 +157,20 @@ impl Evd {
         })
     }
 
-    /// From now on nobody may wait: who waits returns at once.
+    /// Makes the EVD unwaitable: waits fail, and those in progress return at once.
     pub fn set_unwaitable(&self) {
         self.switches.set(UNWAITABLE);
         self.switches.closings.fetch_add(1, Ordering::SeqCst);
         self.blocker.wake();
     }
 
-    /// One may wait again.
+    /// Makes the EVD waitable again.
     pub fn clear_unwaitable(&self) {
         self.switches.clear(UNWAITABLE);
     }
 
-    /// Arriving events trigger the CNO, from now on; and so do those that came
-    /// while they did not.
+    /// Makes arriving events trigger the CNO from now on, and those that arrived while the EVD was
+    /// disabled.
     pub fn enable(&self) {
         if !self.switches.is_enabled() {
             self.switches.clear(DISABLED);
@@ -179,20 +178,19 @@ impl Evd {
         }
     }
 
-    /// Arriving events trigger no CNO, from now on.
+    /// Stops arriving events from triggering the CNO.
     pub fn disable(&self) {
         self.switches.set(DISABLED);
     }
 
-    /// A completion queue of it failed: nothing can be taken from it any more,
-    /// and who waits returns.
+    /// Marks the EVD as failed because a completion queue failed: dequeues fail, and waits return.
     pub(crate) fn kill(&self) {
         self.switches.set(DEAD);
         self.posted.note_dead();
         self.blocker.wake();
     }
 
-    /// How waiting went so far.
+    /// Returns the counters of waits.
     #[must_use]
     pub fn counters(&self) -> WaitCounters {
         self.counts.read()

@@ -9,23 +9,23 @@ use dat_engine::{
 
 /// A completion queue; in tests also one that the test fills.
 pub(super) enum Queue {
-    /// Of the device.
+    /// One of the device.
     Real(CompletionQueue),
-    /// Of a test.
+    /// One of a test.
     #[cfg(test)]
     Fake(super::tests::FakeQueue),
 }
 
 /// The next CQE of a queue; see [`dat_engine::CqeRef`].
 pub(super) enum Cqe<'a> {
-    /// Of the device.
+    /// One of the device.
     Real(CqeRef<'a>),
-    /// Of a test.
+    /// One of a test.
     #[cfg(test)]
     Fake(super::tests::FakeCqe<'a>),
 }
 
-/// Calls a method of the queue, whichever it is.
+/// Calls a method on either kind of queue.
 macro_rules! each {
     ($queue:expr, $name:ident => $call:expr) => {
         match $queue {
@@ -37,7 +37,7 @@ macro_rules! each {
 }
 
 impl Queue {
-    /// The next completion, if there is one.
+    /// Takes the next completion, if there is one.
     #[inline(always)]
     pub(super) fn poll(&mut self) -> Option<Completion> {
         each!(self, queue => queue.poll())
@@ -48,7 +48,7 @@ impl Queue {
         each!(self, queue => queue.arrival())
     }
 
-    /// The next CQE, if the device has written it. Nothing is consumed.
+    /// Returns the next CQE, if the device has written it. Consumes nothing.
     #[inline(always)]
     pub(super) fn peek(&mut self) -> Option<Cqe<'_>> {
         match self {
@@ -58,27 +58,27 @@ impl Queue {
         }
     }
 
-    /// Whether [`Self::peek`] would return one now.
+    /// Returns whether [`Self::peek`] would return a CQE now.
     #[inline(always)]
     pub(super) fn has_cqe(&self) -> bool {
         each!(self, queue => queue.has_cqe())
     }
 
-    /// [`Self::peek`] without another look at the owner bit.
+    /// As [`Self::peek`], without reading the owner bit again.
     ///
     /// # Safety
-    /// [`Self::has_cqe`] was true, and nothing was consumed since.
+    /// [`Self::has_cqe`] returned `true`, and nothing was consumed since.
     #[inline(always)]
     pub(super) unsafe fn peek_unchecked(&mut self) -> Cqe<'_> {
         match self {
-            // SAFETY: passed on to the caller.
+            // SAFETY: the caller's promise.
             Self::Real(queue) => Cqe::Real(unsafe { queue.peek_unchecked() }),
             #[cfg(test)]
-            Self::Fake(queue) => Cqe::Fake(queue.peek().expect("as the caller promises")),
+            Self::Fake(queue) => Cqe::Fake(queue.peek().expect("the caller has seen a CQE")),
         }
     }
 
-    /// Whether [`Self::peek`] returns CQEs: on the direct path.
+    /// Returns whether [`Self::peek`] returns CQEs: whether the queue is on the direct path.
     #[inline(always)]
     pub(super) fn can_peek(&self) -> bool {
         match self {
@@ -88,12 +88,12 @@ impl Queue {
         }
     }
 
-    /// Completions that it holds at most.
+    /// Returns the most completions that it holds.
     pub(super) fn capacity(&self) -> u32 {
         each!(self, queue => queue.capacity())
     }
 
-    /// Where its events come.
+    /// Returns its completion channel.
     pub(super) fn channel(&self) -> Option<BorrowedFd<'_>> {
         match self {
             Self::Real(queue) => queue.channel().map(CompletionChannel::fd),
@@ -102,12 +102,12 @@ impl Queue {
         }
     }
 
-    /// Whether completions tell which of them were solicited.
+    /// Returns whether completions say which of them were solicited.
     pub(super) fn tells_solicited(&self) -> bool {
         each!(self, queue => queue.tells_solicited())
     }
 
-    /// Asks for an event on the channel.
+    /// Arms the queue: asks for an event on the channel.
     pub(super) fn arm(&mut self, solicited_only: bool) -> Result<(), ControlError> {
         each!(self, queue => queue.arm(solicited_only))
     }
@@ -117,51 +117,51 @@ impl Queue {
         each!(self, queue => queue.take_events())
     }
 
-    /// The events of this queue that another on its channel has taken.
+    /// Returns the events of this queue that another queue on its channel has taken.
     pub(super) fn taken_events(&mut self) -> u32 {
         each!(self, queue => queue.taken_events())
     }
 
-    /// Lets go of endpoints that are no more.
+    /// Processes the commands of the queue, and so releases endpoints that are gone.
     pub(super) fn settle(&mut self) {
         each!(self, queue => queue.process_commands());
     }
 }
 
 impl Cqe<'_> {
-    /// The context of the endpoint.
+    /// Returns the context of the endpoint.
     #[inline(always)]
     pub(super) fn context(&self) -> Option<u64> {
         each!(self, cqe => cqe.context())
     }
 
-    /// What it is.
+    /// Returns whether it is a receive, a request, or something else.
     #[inline(always)]
     pub(super) fn kind(&self) -> CqeKind {
         each!(self, cqe => cqe.kind())
     }
 
-    /// The operation of a request.
+    /// Returns the operation of a request.
     #[inline(always)]
     pub(super) fn request_op(&self) -> Option<CompletionOp> {
         each!(self, cqe => cqe.request_op())
     }
 
-    /// Whether at least `completions` completions behind this one are there.
+    /// Returns whether at least `completions` completions follow this one.
     #[inline(always)]
     pub(super) fn has_behind(&self, completions: u32) -> bool {
         each!(self, cqe => cqe.has_behind(completions))
     }
 
-    /// Consumes a receive on the fast path: its `wr_id`, and how many bytes it
-    /// got. `None` leaves it to the slow path.
+    /// Consumes a receive on the fast path. Returns its `wr_id` and the number of bytes received;
+    /// `None` leaves it to the slow path.
     #[inline(always)]
     pub(super) fn consume_recv(self) -> Option<(u64, u32)> {
         each!(self, cqe => cqe.consume_recv())
     }
 
-    /// Consumes a request on the fast path: its `wr_id`, and the note that it was
-    /// posted with. `None` leaves it to the slow path.
+    /// Consumes a request on the fast path. Returns its `wr_id` and `wr_data`; `None` leaves it to
+    /// the slow path.
     #[inline(always)]
     pub(super) fn consume_request(self) -> Option<(u64, u32)> {
         each!(self, cqe => cqe.consume_request())

@@ -1,8 +1,7 @@
 //! Changing how many events an EVD holds.
 //!
-//! Completion queues stay as they are: they hold what the streams attached to
-//! them can bring, and were never in the way. What changes is how many events
-//! others may post, and the room for staged ones.
+//! Completion queues are not resized: they hold what the streams attached to them can produce. What
+//! changes is how many events may be posted, and the room for staged events.
 
 use core::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::Arc;
@@ -14,21 +13,21 @@ use super::take::{Attended, pause};
 use crate::error::{DatError, Result};
 use crate::status::{ReturnType, Subtype};
 
-/// What the owner of an EVD is asked: how many events there are.
+/// The command that counts the events of an EVD.
 pub(super) struct Census(Arc<Counted>);
 
 #[derive(Default)]
 struct Counted {
-    /// Events that are there.
+    /// All events.
     events: AtomicUsize,
     /// Those among them that were not posted.
     completions: AtomicUsize,
-    /// Events that a waiter wants to see together.
+    /// The threshold of the wait in progress.
     awaited: AtomicUsize,
 }
 
 impl Census {
-    /// Owner: the answer.
+    /// Called by the owner: stores the counts.
     pub(super) fn answer(&self, evd: &Evd, consumer: &Consumer) {
         self.0.events.store(consumer.known(evd), Ordering::Relaxed);
         let completions = consumer.completions_staged();
@@ -38,15 +37,14 @@ impl Census {
 }
 
 impl Evd {
-    /// Lets the EVD hold at least `min_qlen` events: more or fewer than before,
-    /// but never fewer than the streams attached to it can have outstanding. No
-    /// event is lost, those that arrive meanwhile included. A thread that waits
-    /// on the EVD goes on waiting.
+    /// Makes the EVD hold at least `min_qlen` events: more or fewer than before, but never fewer
+    /// than the streams attached to it can have outstanding. No event is lost, including those that
+    /// arrive meanwhile. A thread that waits on the EVD continues to wait.
     ///
     /// # Errors
-    /// `INVALID_PARAMETER` (argument 2) for a length of 0 or less, or above the
-    /// IA's limit; `INVALID_STATE` if more events are queued than that, or if a
-    /// thread waits for more; `INSUFFICIENT_RESOURCES`. Nothing has changed then.
+    /// `INVALID_PARAMETER` (argument 2) for a length of 0 or less, or above the IA's limit;
+    /// `INVALID_STATE` if more events than that are queued, or if a thread waits with a higher
+    /// threshold; `INSUFFICIENT_RESOURCES`. Nothing has changed then.
     pub fn resize(&self, min_qlen: i32) -> Result<()> {
         let most = self.home.max_queue_length();
         let asked = u32::try_from(min_qlen).unwrap_or(0);
@@ -54,7 +52,7 @@ impl Evd {
             return Err(DatError::new(
                 ReturnType::InvalidParameter,
                 Subtype::InvalidArg2,
-                format!("an EVD of {min_qlen} events; it holds 1 to {most}"),
+                format!("invalid EVD length {min_qlen}: expected 1 to {most}"),
             ));
         }
         for round in 0.. {
@@ -67,8 +65,7 @@ impl Evd {
             let length = asked.max(ledger.depth());
             match completions {
                 Some(completions) if !self.lower_length(length, completions) => {
-                    // Events have come since, so they are counted anew; or the
-                    // length has changed.
+                    // Events have arrived since the count, or the length has changed: count again.
                     drop(ledger);
                     pause(round);
                     continue;
@@ -83,7 +80,7 @@ impl Evd {
         Ok(())
     }
 
-    /// That the events there are fit. Answers how many of them were not posted.
+    /// Checks that the events that are there fit. Returns how many of them were not posted.
     fn check_shrinking(&self, asked: u32) -> Result<u32> {
         let counted = Arc::new(Counted::default());
         let census = Census(Arc::clone(&counted));
@@ -98,16 +95,18 @@ impl Evd {
         if events > asked as usize {
             return refused(
                 Subtype::NoSubtype,
-                format!("{events} events are queued: take some before it is to hold {asked}"),
+                format!(
+                    "{events} events are queued, more than the new length {asked}: dequeue some first"
+                ),
             );
         }
         if awaited > asked as usize {
             return refused(
                 Subtype::InvalidStateEvdWaiter,
-                format!("a thread waits for {awaited} events, more than {asked}"),
+                format!("a thread waits with threshold {awaited}, above the new length {asked}"),
             );
         }
-        // No more than `asked`.
+        // At most `asked`.
         Ok(counted.completions.load(Ordering::Relaxed) as u32)
     }
 }

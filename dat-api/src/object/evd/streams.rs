@@ -1,4 +1,4 @@
-//! Which event streams may meet on one EVD, and who is attached.
+//! Which event streams may share one EVD, and which are attached.
 
 use std::sync::Arc;
 
@@ -26,7 +26,7 @@ pub enum StreamKind {
 }
 
 impl StreamKind {
-    /// Every kind, in order.
+    /// All kinds, in order.
     pub const ALL: [Self; 6] = [
         Self::Software,
         Self::Cr,
@@ -36,7 +36,7 @@ impl StreamKind {
         Self::Async,
     ];
 
-    /// The flag that an EVD must have been made with to carry it.
+    /// Returns the flag that an EVD must be created with to carry this kind.
     #[must_use]
     pub const fn flag(self) -> EvdFlags {
         match self {
@@ -49,7 +49,7 @@ impl StreamKind {
         }
     }
 
-    /// What a caller is told whose EVD lacks the flag, or is no EVD.
+    /// Returns the error subtype for an EVD without the flag, or for a handle of no EVD.
     const fn subtype(self) -> Subtype {
         match self {
             Self::Software => Subtype::InvalidHandle1,
@@ -61,14 +61,14 @@ impl StreamKind {
     }
 }
 
-/// What the completion flags of an endpoint make of its DTO streams.
+/// How DTO streams notify, which follows from the completion flags of their endpoints.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Attribute {
     /// Every completion notifies.
     Default,
-    /// Those posted so do not.
+    /// Every completion notifies, except those posted UNSIGNALLED.
     Unsignalled,
-    /// Only receives that the peer sent solicited do.
+    /// Only receives that the peer sent solicited notify.
     Solicited,
     /// The threshold of the wait decides.
     Threshold,
@@ -82,7 +82,7 @@ impl Attribute {
         Self::Threshold,
     ];
 
-    /// Nothing if the flags say more than one thing.
+    /// Returns `None` if the flags contradict each other.
     fn of(flags: CompletionFlags) -> Option<Self> {
         let kinds = CompletionFlags::UNSIGNALLED
             | CompletionFlags::SOLICITED_WAIT
@@ -96,7 +96,7 @@ impl Attribute {
         })
     }
 
-    /// From 1.
+    /// Returns a number from 1.
     pub(super) fn number(self) -> u32 {
         self as u32 + 1
     }
@@ -105,7 +105,7 @@ impl Attribute {
         Self::ALL.into_iter().find(|one| one.number() == number)
     }
 
-    /// The wait takes threshold 1 only.
+    /// Returns whether posts or peers control notification, so that waits accept threshold 1 only.
     pub(super) fn is_controlled(self) -> bool {
         matches!(self, Self::Unsignalled | Self::Solicited)
     }
@@ -114,9 +114,8 @@ impl Attribute {
 /// The streams that are attached to an EVD now.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Streams {
-    /// Other than DTO, by number of kind. Not the software stream: it has no
-    /// object that could be attached, and wakes only whom its consumer wants
-    /// to wake.
+    /// The number of streams other than DTO, indexed by kind. The software stream is not counted:
+    /// no object is attached for it, and its events notify only when the consumer posts one.
     others: [u32; 6],
     requests: u32,
     receives: u32,
@@ -124,17 +123,17 @@ pub(super) struct Streams {
 }
 
 impl Streams {
-    /// What the DTO streams are configured for, if there are any.
+    /// Returns how the DTO streams notify, if there are any.
     pub(super) fn attribute(&self) -> Option<Attribute> {
         self.attribute
     }
 
-    /// A stream other than DTO comes.
+    /// Attaches a stream other than DTO.
     fn attach(&mut self, kind: StreamKind) -> Result<()> {
         if let Some(attribute) = self.attribute.filter(|one| one.is_controlled()) {
             return Err(mismatch(format!(
-                "its data transfer streams are configured {attribute:?}, which no {kind:?} stream \
-                 may share; use another EVD"
+                "the EVD's data transfer streams are configured {attribute:?}; no {kind:?} stream \
+                 may share the EVD with them: use another EVD"
             )));
         }
         self.others[kind as usize] += 1;
@@ -145,19 +144,20 @@ impl Streams {
         self.others[kind as usize] -= 1;
     }
 
-    /// A DTO stream comes, of an endpoint with these completion flags.
+    /// Attaches a DTO stream of an endpoint with these completion flags.
     ///
-    /// All DTO streams of an EVD are configured alike; with streams of other
-    /// kinds they must not control notification by post or by peer. (The rule
-    /// for service points and connections names the threshold kind alone; the
-    /// default kind, in which every completion notifies, does no harm there.)
+    /// All DTO streams of an EVD must have the same attribute, and an attribute that lets posts or
+    /// peers control notification excludes streams of other kinds. (The rule for service points and
+    /// connections names the threshold attribute alone; the default attribute, with which every
+    /// completion notifies, does no harm there.)
     pub(super) fn attach_dto(&mut self, is_request: bool, flags: CompletionFlags) -> Result<()> {
         let Some(new) = Attribute::of(flags) else {
             return Err(mismatch(format!("{flags:?} contradict each other")));
         };
         if is_request && new == Attribute::Solicited {
             return Err(mismatch(
-                "SOLICITED_WAIT is for receives; requests have no peer who solicits".to_owned(),
+                "SOLICITED_WAIT is for receives only: no peer solicits the completion of a request"
+                    .to_owned(),
             ));
         }
         match self.attribute {
@@ -200,7 +200,7 @@ fn mismatch(cause: String) -> DatError {
     DatError::new(ReturnType::InvalidParameter, Subtype::NoSubtype, cause)
 }
 
-/// That an EVD may carry a stream of this kind; `subtype` names the role.
+/// Checks that an EVD may carry a stream of this kind; `subtype` names the role in the error.
 pub(super) fn check_flag(evd: &Evd, kind: StreamKind, subtype: Subtype) -> Result<()> {
     if evd.flags().contains(kind.flag()) {
         return Ok(());
@@ -208,38 +208,37 @@ pub(super) fn check_flag(evd: &Evd, kind: StreamKind, subtype: Subtype) -> Resul
     Err(DatError::new(
         ReturnType::InvalidHandle,
         subtype,
-        format!("the EVD was not made for {kind:?} events: create it with that flag"),
+        format!("the EVD was not created for {kind:?} events: create it with that flag"),
     ))
 }
 
-/// A stream of an object other than DTO, attached to an EVD while this lives.
+/// A stream other than DTO, attached to an EVD until this is dropped.
 #[derive(Debug)]
 pub(crate) struct StreamGuard {
     evd: Use<Evd>,
     kind: StreamKind,
-    /// It is attached: not [`Self::park`]ed.
+    /// It is attached, not suspended ([`Self::park`]).
     attached: bool,
 }
 
 impl StreamGuard {
-    /// The EVD.
+    /// Returns the EVD.
     pub(crate) fn evd(&self) -> &Arc<Evd> {
         self.evd.arc()
     }
 
-    /// Another takes its place, or it comes back by [`Self::unpark`]; meanwhile
-    /// nobody has to suit it. The EVD is kept.
+    /// Suspends the stream: other streams need not match it until [`Self::unpark`] resumes it. The
+    /// EVD is kept.
     pub(crate) fn park(&mut self) {
         if core::mem::take(&mut self.attached) {
             self.evd.ledger().streams.detach(self.kind);
         }
     }
 
-    /// The opposite of [`Self::park`].
+    /// Resumes a suspended stream.
     ///
     /// # Errors
-    /// `INVALID_PARAMETER`: streams that tolerate none of its kind have come
-    /// meanwhile.
+    /// `INVALID_PARAMETER`: streams that cannot share an EVD with it were attached meanwhile.
     pub(crate) fn unpark(&mut self) -> Result<()> {
         if !self.attached {
             self.evd.ledger().streams.attach(self.kind)?;
@@ -250,13 +249,12 @@ impl StreamGuard {
 }
 
 impl Evd {
-    /// Attaches a stream of connection requests, connection events or
-    /// asynchronous events: the EVD cannot be freed while it is.
+    /// Attaches a stream of connection requests, connection events or asynchronous events; the EVD
+    /// cannot be freed while it is attached.
     ///
     /// # Errors
-    /// `INVALID_HANDLE` with the subtype of the role if the EVD lacks the flag or
-    /// is being freed; `INVALID_PARAMETER` if the DTO streams on it tolerate no
-    /// such company.
+    /// `INVALID_HANDLE` with the subtype of the role if the EVD lacks the flag or is being freed;
+    /// `INVALID_PARAMETER` if the DTO streams on it exclude other streams.
     pub(crate) fn attach(self: &Arc<Self>, kind: StreamKind) -> Result<StreamGuard> {
         check_flag(self, kind, kind.subtype())?;
         let evd = self.enter(kind.subtype())?;

@@ -1,4 +1,4 @@
-//! Taking events without waiting.
+//! Dequeuing without waiting.
 
 use super::Evd;
 use super::exclusive::open;
@@ -12,13 +12,13 @@ pub(super) const STALE: DatReturn =
 pub(super) const WAITED: DatReturn =
     DatReturn::error(ReturnType::InvalidState, Subtype::InvalidStateEvdWaiter);
 pub(super) const DEAD: DatReturn = DatReturn::error(ReturnType::InvalidState, Subtype::NoSubtype);
-/// There is no event.
+/// The code for an empty EVD.
 pub const EMPTY: DatReturn = DatReturn::error(ReturnType::QueueEmpty, Subtype::NoSubtype);
 
 /// Takes the first event of an EVD.
 ///
 /// # Errors
-/// `QUEUE_EMPTY`; `INVALID_STATE` if the device gave a queue of it up.
+/// `QUEUE_EMPTY`; `INVALID_STATE` if one of its completion queues has failed.
 #[inline(always)]
 pub fn dequeue(owned: Owned<Evd>) -> Result<Event, DatReturn> {
     let owned = match peek(owned) {
@@ -32,7 +32,7 @@ pub fn dequeue(owned: Owned<Evd>) -> Result<Event, DatReturn> {
     dequeue_slow(owned)
 }
 
-/// [`dequeue`] on the slow path: takes the event wherever it is.
+/// Takes the first event on the slow path, wherever it is.
 ///
 /// # Errors
 /// As [`dequeue`].
@@ -41,8 +41,8 @@ pub fn dequeue_slow(owned: Owned<Evd>) -> Result<Event, DatReturn> {
     dequeue_slow_with(owned, |event| event)
 }
 
-/// As [`dequeue_slow`], and hands the event to `with`, for callers that put it
-/// somewhere else, and would rather not have it pass through memory first.
+/// As [`dequeue_slow`], and passes the event to `with`, which can store it without a copy in
+/// memory.
 ///
 /// # Errors
 /// As [`dequeue`].
@@ -60,8 +60,8 @@ pub fn dequeue_slow_with<R>(
     }
 }
 
-/// Has the EVD for this call alone: waits for other calls that are just taking
-/// an event, but not for one that blocks.
+/// Takes the EVD for this call alone. Waits for other calls that are dequeuing, but not for one
+/// that blocks.
 ///
 /// # Errors
 /// `INVALID_HANDLE`; `INVALID_STATE` if a thread waits on the EVD.
@@ -74,7 +74,7 @@ pub fn own(handle: Handle) -> Result<Owned<Evd>, DatReturn> {
     }
 }
 
-/// [`own`] after another call was found to have the EVD.
+/// As [`own`], after another call was found to own the EVD.
 ///
 /// # Errors
 /// As [`own`].
@@ -99,15 +99,14 @@ pub fn own_when_free(handle: Handle) -> Result<Owned<Evd>, DatReturn> {
     Err(WAITED)
 }
 
-/// Takes what the completion queues of an EVD hold, as far as there is room to
-/// keep it for the consumer. If another call has the EVD, that one is asked to.
-/// Neither allocates nor waits.
+/// Takes what the completion queues of an EVD hold, as far as there is room to stage it. If another
+/// call owns the EVD, that call is asked to. Neither allocates nor waits.
 pub(crate) fn relieve(evd: Handle) {
     match handle::own::<Evd>(evd) {
         Ok(mut owned) => {
             let (evd, consumer) = open(&mut owned);
-            // Of queues that came while another call had the EVD, if there are
-            // any: otherwise whoever sent letters has seen to them himself.
+            // Processes commands that attached queues while another call owned the EVD; other
+            // commands have been processed by the calls that sent them.
             consumer.read_letters(evd);
             consumer.relieve(evd);
         }
@@ -121,22 +120,22 @@ pub(crate) fn relieve(evd: Handle) {
     }
 }
 
-/// Lets another thread finish what it is doing with the EVD.
+/// Lets another thread finish its use of the EVD.
 pub(super) fn pause(round: u32) {
     match round {
         0..100 => core::hint::spin_loop(),
         100..200 => std::thread::yield_now(),
-        // It may have a lower priority on the same core.
+        // The other thread may have a lower priority on the same processor.
         _ => std::thread::sleep(core::time::Duration::from_micros(20)),
     }
 }
 
-/// What became of [`Evd::attend`].
+/// The result of [`Evd::attend`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Attended {
-    /// The letters have been acted on.
+    /// The commands have been processed.
     Done,
-    /// Somebody owns the EVD, and knows that there is something.
+    /// Another call owns the EVD, and was woken to process them.
     Busy,
     /// The EVD is being freed.
     Gone,
@@ -146,8 +145,7 @@ impl Evd {
     /// Posts a software event that carries `pointer`.
     ///
     /// # Errors
-    /// `INVALID_PARAMETER` if the EVD was not made for software events;
-    /// `QUEUE_FULL`.
+    /// `INVALID_PARAMETER` if the EVD was not created for software events; `QUEUE_FULL`.
     pub fn post_software(&self, pointer: usize) -> Result<(), DatReturn> {
         if !self.flags.contains(crate::types::EvdFlags::SOFTWARE) {
             return Err(DatReturn::error(
@@ -162,9 +160,8 @@ impl Evd {
         Ok(())
     }
 
-    /// Has the consumer learn of endpoints that have come, so that no later call
-    /// has to, which should not allocate. If another call has the EVD, that one
-    /// learns of them.
+    /// Attaches new endpoints to the consuming half now, so that no later call, which must not
+    /// allocate, has to. If another call owns the EVD, that call does it.
     pub(crate) fn settle(&self) {
         match handle::own::<Self>(self.handle) {
             Ok(mut owned) => {
@@ -176,7 +173,7 @@ impl Evd {
         }
     }
 
-    /// Sees to the letters, oneself or through the owner.
+    /// Processes the commands, or wakes the owner to do it.
     pub(super) fn attend(&self) -> Attended {
         match handle::own::<Self>(self.handle) {
             Ok(mut owned) => {

@@ -1,9 +1,8 @@
-//! Waiting for events: look, spin, arm, look, block, and take the event.
+//! Waiting for events: poll, spin, arm, poll, sleep, and take the event.
 //!
-//! A wait for one event looks at the next CQE without consuming it, as long as
-//! that is where the next event comes (`fast.rs`); every other look stages what
-//! there is and counts it. What ends the wait is taken by
-//! [`Consumer::next_event`], as by a dequeue.
+//! A wait for one event peeks at the next CQE without consuming it, as long as the fast path
+//! applies (`fast.rs`); otherwise each poll stages the events that are there and counts them. The
+//! event that ends the wait is taken by [`Consumer::next_event`], as by a dequeue.
 
 use std::borrow::BorrowMut;
 use std::os::fd::BorrowedFd;
@@ -27,21 +26,21 @@ const FAILED: DatReturn = DatReturn::error(ReturnType::InternalError, Subtype::N
 const INTERRUPTED: DatReturn = DatReturn::error(ReturnType::InterruptedCall, Subtype::NoSubtype);
 const TIMED_OUT: DatReturn = DatReturn::error(ReturnType::TimeoutExpired, Subtype::NoSubtype);
 
-/// How long to wait.
+/// The timeout of a wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Timeout {
-    /// As long as it takes.
+    /// None.
     Infinite,
-    /// So many microseconds; 0 looks once.
+    /// In microseconds; 0 polls once.
     Micros(u32),
 }
 
-/// How a wait ended.
+/// The result of a wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Waited {
     /// The first event, or why there is none.
     pub result: Result<Event, DatReturn>,
-    /// Events that are left. Meaningful with an event, `TIMEOUT_EXPIRED` and
+    /// The number of events that are left. Meaningful with an event, `TIMEOUT_EXPIRED` and
     /// `INTERRUPTED_CALL`.
     pub nmore: u32,
 }
@@ -57,20 +56,20 @@ impl From<DatReturn> for Waited {
 
 /// Waits until `threshold` events are there, and takes the first.
 ///
-/// An EVD whose streams control notification ([`super::Notification::PerPost`]
-/// with unsignalled posts, [`super::Notification::Solicited`]): events that are there when
-/// the wait begins end it, whatever they are; once it sleeps, only those that
-/// notify do. Quiet ones that have come by then are found when the time is up.
+/// On an EVD whose streams control notification ([`super::Notification::PerPost`] with unsignalled
+/// posts, [`super::Notification::Solicited`]), any events that are there when the wait begins end
+/// it; once the thread sleeps, only those that notify do. Other events are found when the timeout
+/// expires.
 ///
-/// Completions may not tell whether they were solicited (the verbs path): then
-/// only the device's event does. Such a wait does not spin, and what comes with
-/// an event, or just before the wait could have had one, counts as solicited.
+/// On the verbs path, completions do not say whether they were solicited; only the device's event
+/// does. Such a wait does not spin, and completions that come with an event, or before the queue
+/// was armed, count as solicited.
 pub fn wait(owned: &mut Owned<Evd>, timeout: Timeout, threshold: i32) -> Waited {
     begin(owned, timeout, threshold).finish()
 }
 
-/// The first look of [`wait`], for callers that sleep by themselves. Neither this
-/// look nor dropping the result reaches a cancellation point (pthreads(7)).
+/// The first poll of [`wait`], for callers that sleep by themselves. Neither this poll nor dropping
+/// the result reaches a cancellation point (pthreads(7)).
 #[inline]
 pub fn begin<O: BorrowMut<Owned<Evd>>>(
     mut owned: O,
@@ -89,7 +88,7 @@ pub fn begin<O: BorrowMut<Owned<Evd>>>(
     }
 }
 
-/// Looks once.
+/// Polls once.
 #[inline]
 #[expect(
     clippy::result_large_err,
@@ -101,8 +100,8 @@ fn first_look(
     timeout: Timeout,
     threshold: i32,
 ) -> Result<Waited, Missed> {
-    // Read before the state is: a closing that the check below does not see is
-    // seen by the wait.
+    // Read before the state: if the check below misses a call of `set_unwaitable`, the wait sees
+    // the changed count.
     let closings = evd.switches.closings();
     let threshold = match evd.check_wait(threshold) {
         Ok(threshold) => threshold,
@@ -127,37 +126,37 @@ fn first_look(
     }
 }
 
-/// A first look that has found too little.
+/// A first poll that found too few events.
 struct Missed {
     state: State,
     deadline: Deadline,
 }
 
-/// A wait whose first look has found too little. Dropped before its end, it
-/// gives the EVD back with all its events.
+/// A wait whose first poll found too few events. Dropping it before its end releases the EVD with
+/// all its events.
 pub struct Waiting<O: BorrowMut<Owned<Evd>>> {
     state: State,
     deadline: Deadline,
-    /// Before the EVD, which is given back last.
+    /// Dropped before the EVD, which is released last.
     under_way: Option<UnderWay>,
     owned: O,
 }
 
-/// A wait of the engine's.
+/// A wait of the engine in progress.
 struct UnderWay {
-    /// Nothing before the first step.
+    /// `None` before the first step.
     wait: Option<SteppedWait>,
     budget: SpinBudget,
     counters: WaitCounters,
 }
 
 impl<O: BorrowMut<Owned<Evd>>> Waiting<O> {
-    /// One step of the engine's wait, which begins with the first.
+    /// One step of the engine's wait; the first one begins it.
     fn step(&mut self, slept: Option<&Slept>) -> Result<NextStep, ControlError> {
         let (evd, consumer) = open(self.owned.borrow_mut());
         consumer.awaited = self.state.threshold;
         let under_way = self.under_way.get_or_insert_with(|| {
-            // The events of the device are this wait's.
+            // This wait takes the events of the device.
             consumer.is_covered = false;
             evd.switches.set_waited(true);
             UnderWay {
@@ -188,13 +187,12 @@ impl<O: BorrowMut<Owned<Evd>>> Waiting<O> {
         wait.go_on(&mut view, blocker, budget, counters, slept)
     }
 
-    /// Ends the engine's wait. However it ended, there was a look for events just
-    /// before.
+    /// Ends the engine's wait. Whatever its result, the last step polled for events.
     fn end(&mut self, error: Option<&ControlError>) {
         let (evd, consumer) = open(self.owned.borrow_mut());
         consumer.awaited = 0;
         evd.switches.set_waited(false);
-        // Whatever is left, and whatever comes: from here on it is for the CNO.
+        // Remaining and later events trigger the CNO from here on.
         evd.return_to_cno();
         if let Some(under_way) = self.under_way.take() {
             (consumer.budget, consumer.counters) = (under_way.budget, under_way.counters);
@@ -206,7 +204,7 @@ impl<O: BorrowMut<Owned<Evd>>> Waiting<O> {
         }
     }
 
-    /// What the wait answers. Nothing if it is to go on.
+    /// Returns the result of the wait; `None` if it must continue.
     fn finish(&mut self, outcome: Result<WaitOutcome, ControlError>) -> Option<Waited> {
         let (evd, consumer) = open(self.owned.borrow_mut());
         let state = &mut self.state;
@@ -285,22 +283,22 @@ impl Evd {
     }
 }
 
-/// What a wait is for, and what it has seen.
+/// The parameters of a wait, and what it has seen.
 struct State {
     threshold: usize,
     /// How often the EVD had been made unwaitable when the wait began.
     closings: u32,
-    /// Something that notifies has come. At the first look, everything does.
+    /// An event that notifies has arrived. At the first poll, every event counts.
     notified: bool,
-    /// Queues that the device was asked for events of, since the last look.
+    /// The number of queues armed since the last poll.
     asked: usize,
-    /// Queues that the device was asked for events of before the last look, and
-    /// has sent none of: what they bring at the next look and was solicited,
-    /// raises an event. What other queues bring may have come too early.
+    /// The number of queues that were armed before the last poll and have raised no event since: a
+    /// solicited completion that they bring at the next poll raises an event. Completions of other
+    /// queues may have come too early for that.
     listening: usize,
-    /// The device has sent an event since the last look.
+    /// The device has raised an event since the last poll.
     evented: bool,
-    /// The device cannot be asked for an event.
+    /// The queues cannot be armed.
     failure: Option<ControlError>,
 }
 
@@ -325,8 +323,8 @@ impl State {
         }
     }
 
-    /// The answer of a wait, from how it ended; `None` if it is to go on. An
-    /// `outcome` of `None`: it failed.
+    /// Returns the result of a wait, from how it ended; `None` if it must continue. An `outcome` of
+    /// `None` means that it failed.
     #[inline]
     fn finish(
         &self,
@@ -349,11 +347,11 @@ impl State {
             None => return Some(FAILED.into()),
             Some(WaitOutcome::Interrupted) => INTERRUPTED,
             Some(WaitOutcome::TimedOut) if known < self.threshold => TIMED_OUT,
-            // Fewer are known where the next CQE is the event.
+            // Fewer are counted if the next CQE is the event.
             Some(WaitOutcome::TimedOut | WaitOutcome::Ready) => {
                 if let Some(data) = consumer.next_event(evd) {
                     if known == 0 {
-                        // Those behind it were not counted yet.
+                        // The events behind it were not counted yet.
                         consumer.gather(evd);
                     }
                     return Some(Waited {
@@ -365,7 +363,7 @@ impl State {
                     });
                 }
                 if known == 0 {
-                    // The endpoint of that CQE was reset since the look.
+                    // The endpoint of that CQE was reset after the poll.
                     return None;
                 }
                 FAILED
@@ -378,7 +376,7 @@ impl State {
     }
 }
 
-/// One look of a wait.
+/// One poll of a wait.
 struct View<'a> {
     evd: &'a Evd,
     consumer: &'a mut Consumer,
@@ -386,13 +384,13 @@ struct View<'a> {
 }
 
 impl View<'_> {
-    /// Whether only events of the device tell what notifies.
+    /// Returns whether only events of the device say which completions notify.
     fn is_blind(&self) -> bool {
         self.evd.switches.attribute() == Some(Attribute::Solicited)
             && !self.consumer.tells_solicited()
     }
 
-    /// Whether any event ends the wait, so that none need be counted.
+    /// Returns whether any event ends the wait, so that none need be counted.
     fn is_for_any(&self) -> bool {
         let attribute = self.evd.switches.attribute();
         self.state.threshold == 1
@@ -402,7 +400,7 @@ impl View<'_> {
             )
     }
 
-    /// Whether the EVD was closed to waiters, or is going.
+    /// Returns whether the EVD was made unwaitable, failed, or is being freed.
     fn is_stopped(&self) -> bool {
         let switches = &self.evd.switches;
         switches.is_over() || switches.closings() != self.state.closings

@@ -1,4 +1,4 @@
-//! The lock of posts: a spin lock, since what it guards is short.
+//! The lock of posts: a spin lock, because the locked section is short.
 
 use dat_engine::sync;
 
@@ -8,13 +8,13 @@ pub(crate) type SpinLock = sync::SpinLock<()>;
 /// Holds a [`SpinLock`] until it is dropped.
 pub(crate) type SpinGuard<'a> = sync::SpinGuard<'a, ()>;
 
-/// How the fast path keeps other posts away, known when it is compiled. It does
-/// not wait: waiting is the slow path's.
+/// How the fast path excludes other posts, as a compile-time parameter. It never waits: the slow
+/// path does.
 pub(crate) trait PostLock {
     /// Releases the lock when dropped.
     type Guard<'a>;
 
-    /// Takes the lock, if this is one. `None` if another thread holds it.
+    /// Takes the lock, if there is one. `None` if another thread holds it.
     fn try_lock(lock: &SpinLock) -> Option<Self::Guard<'_>>;
 }
 

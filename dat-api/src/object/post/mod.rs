@@ -1,20 +1,17 @@
 //! Posting to queues: what endpoints and shared receive queues have in common.
 //!
-//! A post has two rungs:
+//! A post has two paths:
 //!
-//! 1. The **fast path** posts what most programs post nearly always: one
-//!    segment, no completion flags, in the LMR that was used last, on a queue
-//!    with room. It is compiled once for each data path ([`FastPath`]) and lock
-//!    ([`Lock`]), so it asks for neither and saves no register for the other.
-//!    [`PostMode`] chooses the function.
-//! 2. The **slow path** posts everything else, and everything that the fast path
-//!    could not post. It is compiled once. It checks every argument, makes room
-//!    in a full queue and then tries once more, and reports what is wrong. It is
-//!    marked cold so that the fast path jumps to it; a program may still use it
-//!    for each message.
+//! 1. The **fast path** posts what most programs post: one segment, no completion flags, in the LMR
+//!    that the queue used last, on a queue with room. It is compiled once for each data path
+//!    ([`FastPath`]) and lock ([`Lock`]), so it tests for neither, and saves no registers for the
+//!    other. [`PostMode`] selects the function.
+//! 2. The **slow path** posts everything else, and everything that the fast path could not post. It
+//!    is compiled once. It checks every argument, makes room in a full queue and tries once more,
+//!    and reports errors. It is marked cold so that the fast path jumps to it; a program may still
+//!    use it for every message.
 //!
-//! [`recv`] has both rungs for receives; those for requests are in
-//! `ep/post_request.rs`.
+//! [`recv`] has both paths for receives; those for requests are in `ep/post_request.rs`.
 //!
 //! [`FastPath`]: dat_engine::fast::FastPath
 
@@ -42,12 +39,12 @@ pub(crate) fn is_single(count: u32, flags: CompletionFlags) -> bool {
     (count ^ 1) | flags.bits() == 0
 }
 
-/// Returns the number of segments of a list as posts take it: more than
-/// [`MAX_SEGMENTS`] are too many, however many they are.
+/// Returns the number of segments of a list as posts take it; more than [`MAX_SEGMENTS`] become
+/// `MAX_SEGMENTS + 1`.
 #[inline(always)]
 pub(crate) fn count_of<T>(segments: &[T]) -> u32 {
     match segments.len() {
-        // By itself, so that nothing more is asked of a post of one.
+        // A case of its own, so that a post of one segment tests nothing else.
         1 => 1,
         count => count.min(MAX_SEGMENTS + 1) as u32,
     }

@@ -8,8 +8,7 @@ use dat_engine::{DataPath, Endpoint, SharedReceiveQueue};
 use super::{PostLock, SpinGuard, SpinLock};
 use crate::object::ia::Ia;
 
-/// Which compiled version of the fast path the posts of a queue take. A queue
-/// keeps it for life.
+/// Which compiled version of the fast path the posts of a queue use. It never changes for a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct PostMode {
     pub(crate) path: Path,
@@ -43,12 +42,12 @@ impl Path {
 }
 
 impl PostMode {
-    /// The mode of all queues of an IA.
+    /// Returns the mode of all queues of an IA.
     pub(crate) fn of(ia: &Ia) -> Self {
         Self::new(&ia.device().info().path, ia.is_threadsafe())
     }
 
-    /// The mode of all queues of an IA on this path.
+    /// Returns the mode of all queues of an IA on this path.
     fn new(path: &DataPath, threadsafe: bool) -> Self {
         Self {
             path: match path {
@@ -60,18 +59,18 @@ impl PostMode {
     }
 }
 
-/// The posting half of a queue: a `P`, for one call at a time.
+/// The posting half of a queue: a `P` that one call at a time uses.
 pub(crate) struct Posting<P> {
     mode: PostMode,
     lock: SpinLock,
     poster: UnsafeCell<P>,
 }
 
-// SAFETY: the poster is reached through `try_enter` and `lock` alone. Either the lock
-// is held then, or the caller has promised that no other call reaches it.
+// SAFETY: the poster is reached only through `try_enter` and `lock`. Either the lock is held then,
+// or the caller has promised that no other call reaches the poster.
 unsafe impl<P: Send> Sync for Posting<P> {}
 
-/// The poster, until this is dropped.
+/// The poster, borrowed until this is dropped.
 pub(crate) struct Entered<'a, P, G> {
     pub(crate) poster: &'a mut P,
     /// Releases the lock, if there is one.
@@ -92,15 +91,15 @@ impl<P> Posting<P> {
         self.mode
     }
 
-    /// Takes the poster, in the fast path. `None` if another thread has it.
+    /// Takes the poster on the fast path. `None` if another thread has it.
     ///
     /// # Safety
-    /// `L` is a lock if posts take one. If not, nothing else takes the poster
-    /// until this one is dropped.
+    /// `L` is a lock if posts take one. If not, nothing else takes the poster until this one is
+    /// dropped.
     #[inline(always)]
     pub(crate) unsafe fn try_enter<L: PostLock>(&self) -> Option<Entered<'_, P, L::Guard<'_>>> {
         let guard = L::try_lock(&self.lock)?;
-        // SAFETY: the lock is held, or the caller keeps others away.
+        // SAFETY: the lock is held, or the caller excludes other calls.
         let poster = unsafe { &mut *self.poster.get() };
         Some(Entered { poster, guard })
     }
@@ -113,7 +112,7 @@ impl<P> Posting<P> {
     #[inline(always)]
     pub(crate) unsafe fn lock(&self) -> Entered<'_, P, Option<SpinGuard<'_>>> {
         let guard = self.mode.locked.then(|| self.lock.lock());
-        // SAFETY: the lock is held, or the caller keeps others away.
+        // SAFETY: the lock is held, or the caller excludes other calls.
         let poster = unsafe { &mut *self.poster.get() };
         Entered { poster, guard }
     }
@@ -132,7 +131,7 @@ mod tests {
         posting.lock.try_lock().is_some()
     }
 
-    /// Counts in two steps, which another thread could come between.
+    /// Counts in two steps, so that a race with another thread loses a count.
     fn count(poster: &mut u64) {
         let before = *poster;
         core::hint::spin_loop();
@@ -140,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn the_fast_and_the_slow_path_of_a_threadsafe_queue_take_turns() {
+    fn fast_and_slow_path_of_a_threadsafe_queue_exclude_each_other() {
         let posting = posting(true);
         std::thread::scope(|scope| {
             for _ in 0..2 {
@@ -174,7 +173,7 @@ mod tests {
         assert!(entered.is_some() && !is_free(&posting));
         // SAFETY: as above.
         assert!(unsafe { posting.try_enter::<SpinLock>() }.is_none());
-        assert!(!is_free(&posting), "still by the first");
+        assert!(!is_free(&posting), "the first guard still holds it");
         drop(entered);
         assert!(is_free(&posting));
         // SAFETY: as above.

@@ -1,4 +1,4 @@
-//! Both rungs of a receive, for an endpoint's own queue and for a shared one.
+//! Fast and slow path of receives, for an endpoint's own queue and for a shared one.
 
 use core::mem::MaybeUninit;
 
@@ -17,10 +17,10 @@ pub(crate) trait RecvQueue {
 
     fn posting(&self) -> &Posting<Self::Poster>;
 
-    /// Checks a receive, all but its segments, and notes its flags.
+    /// Checks a receive except for its segments, and stores its flags.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// The code for what is wrong with it.
     fn admit(
         &self,
         poster: &Self::Poster,
@@ -28,35 +28,35 @@ pub(crate) trait RecvQueue {
         flags: CompletionFlags,
     ) -> Result<(), DatReturn>;
 
-    /// Counts a receive that is posted. The caller still has the poster.
+    /// Counts a posted receive. The caller still has the poster.
     fn count_posted(&self);
 
-    /// Helps after the engine has refused a receive. Returns whether to try again.
+    /// Makes room after the engine has refused a receive. Returns whether to try again.
     ///
     /// # Safety
     /// As for [`post_recv`].
     unsafe fn make_room(&self, error: PostError) -> bool;
 
-    /// Counts a post that is refused for good; returns the code.
+    /// Counts a refused post; returns the code.
     fn refuse(&self, error: PostError) -> DatReturn;
 }
 
 /// The posting half of a queue of receives.
 pub(crate) trait RecvPoster {
-    /// The longest segment that the fast path takes, in bytes; 0 if it takes none.
+    /// Returns the longest segment that the fast path takes, in bytes; 0 if it takes none.
     fn longest_fast(&self) -> u64;
 
-    /// The number of the zone whose memory may be named.
+    /// Returns the number of the zone that segments must be in.
     fn zone(&self) -> u32;
 
-    /// The LMR that was used last.
+    /// Returns the LMR cache.
     fn recent(&mut self) -> &mut Recent;
 
-    /// [`FastPath::try_post_recv`], or that of a shared queue.
+    /// As [`FastPath::try_post_recv`], for either kind of queue.
     ///
     /// # Safety
-    /// As for [`dat_engine::Endpoint::post_recv`]. The request is within
-    /// [`Self::longest_fast`], and `P` is the path of the queue's mode.
+    /// As for [`dat_engine::Endpoint::post_recv`]. The request is within [`Self::longest_fast`],
+    /// and `P` is the path of the queue's mode.
     unsafe fn try_post<P: FastPath>(&mut self, request: &RecvRequest<'_>) -> bool;
 
     /// Posts on whichever path the queue is.
@@ -69,13 +69,13 @@ pub(crate) trait RecvPoster {
     unsafe fn post(&mut self, request: &RecvRequest<'_>) -> Result<(), PostError>;
 }
 
-/// Posts a receive of `count` segments; `segment(i)` is the i-th, and `i` is below
-/// `count`. As a function's last act it ends in a jump.
+/// Posts a receive of `count` segments; `segment(i)` is the i-th, and `i` is below `count`. As the
+/// last statement of a function, the call compiles to a jump.
 ///
 /// # Safety
-/// No other post runs on this queue at the same time, and nothing else that uses
-/// the poster, unless posts take its lock. The memory of the segments is left
-/// alone until the receive completes, or the queue is reset or gone.
+/// No other post runs on this queue at the same time, and nothing else uses the poster, unless
+/// posts take its lock. The memory of the segments is left alone until the receive completes, or
+/// the queue is reset or gone.
 #[inline(always)]
 pub(crate) unsafe fn post_recv<Q: RecvQueue>(
     queue: &Q,
@@ -84,10 +84,10 @@ pub(crate) unsafe fn post_recv<Q: RecvQueue>(
     cookie: u64,
     flags: CompletionFlags,
 ) -> DatReturn {
-    // SAFETY: passed on to the caller.
+    // SAFETY: the caller's promise.
     unsafe {
         if !is_single(count, flags) {
-            // Less for what that is than for two branches instead of arithmetic.
+            // The hint is here because it makes LLVM emit two branches instead of arithmetic.
             core::hint::cold_path();
             return post_slow(queue, segment, cookie, count, flags);
         }
@@ -101,8 +101,8 @@ pub(crate) unsafe fn post_recv<Q: RecvQueue>(
     }
 }
 
-/// The fast path: one segment, no flags. A function of C does not unwind, so that
-/// C's own calls can jump to it.
+/// The fast path: one segment, no flags. `extern "C"` functions do not unwind, so that the C
+/// interface's functions can jump to it.
 ///
 /// # Safety
 /// As for [`post_recv`]; `L` is a lock if posts take one.
@@ -113,7 +113,7 @@ unsafe extern "C" fn post_fast<Q: RecvQueue, P: FastPath, L: PostLock>(
     segment: impl Fn(usize) -> LmrSegment,
     cookie: u64,
 ) -> DatReturn {
-    // SAFETY: passed on to the caller.
+    // SAFETY: the caller's promise.
     if let Some(entered) = unsafe { queue.posting().try_enter::<L>() } {
         let poster = entered.poster;
         let one = segment(0);
@@ -125,19 +125,19 @@ unsafe extern "C" fn post_fast<Q: RecvQueue, P: FastPath, L: PostLock>(
                 cookie,
                 segments: &segments,
             };
-            // SAFETY: passed on to the caller.
+            // SAFETY: the caller's promise.
             if unsafe { poster.try_post::<P>(&request) } {
                 queue.count_posted();
                 return DatReturn::SUCCESS;
             }
         }
     }
-    // SAFETY: passed on to the caller.
+    // SAFETY: the caller's promise.
     unsafe { post_slow(queue, segment, cookie, 1, CompletionFlags::empty()) }
 }
 
-/// The slow path: any receive. Its first arguments are those of the fast path, so
-/// that they lie in the same registers.
+/// The slow path: any receive. Its first arguments are those of the fast path, so that they are in
+/// the same registers.
 ///
 /// # Safety
 /// As for [`post_recv`].
@@ -155,7 +155,7 @@ unsafe extern "C" fn post_slow<Q: RecvQueue>(
     let mut places = [const { MaybeUninit::uninit() }; MAX_SEGMENTS];
     let mut is_second_try = false;
     loop {
-        // SAFETY: passed on to the caller.
+        // SAFETY: the caller's promise.
         let Entered { poster, guard } = unsafe { queue.posting().lock() };
         if let Err(code) = queue.admit(poster, count, flags) {
             return code;
@@ -166,14 +166,14 @@ unsafe extern "C" fn post_slow<Q: RecvQueue>(
             Err(code) => return code,
         };
         let request = RecvRequest { cookie, segments };
-        // SAFETY: passed on to the caller.
+        // SAFETY: the caller's promise.
         let Err(error) = (unsafe { poster.post(&request) }) else {
             queue.count_posted();
             return DatReturn::SUCCESS;
         };
         // Making room takes other locks.
         drop(guard);
-        // SAFETY: passed on to the caller.
+        // SAFETY: the caller's promise.
         if is_second_try || !unsafe { queue.make_room(error) } {
             return queue.refuse(error);
         }

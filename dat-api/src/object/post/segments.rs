@@ -1,5 +1,4 @@
-//! From DAT's segments to the engine's, and what posts answer when something is
-//! wrong.
+//! Conversion of DAT's segments to the engine's, and the error codes of posts.
 
 use core::mem::MaybeUninit;
 
@@ -10,14 +9,14 @@ use crate::object::lmr::Recent;
 use crate::status::{DatReturn, ReturnType, Subtype};
 use crate::types::{LmrSegment, MemPrivileges};
 
-/// Longest segment that the device takes.
+/// The longest segment that the device takes, in bytes.
 pub(crate) const LONGEST: u64 = (1 << 31) - 1;
 
-/// The engine's segments of a post. Those of length 0 are left out, and their
-/// other fields not looked at.
+/// Converts the segments of a post. Segments of length 0 are left out, and their other fields are
+/// ignored.
 ///
 /// # Errors
-/// What is wrong with a segment.
+/// The code for what is wrong with a segment.
 #[inline(always)]
 pub(crate) fn gather<'a>(
     places: &'a mut [MaybeUninit<Segment>; MAX_SEGMENTS],
@@ -38,7 +37,7 @@ pub(crate) fn gather<'a>(
         if one.length > LONGEST {
             return Err(too_long());
         }
-        // `count` is at most the number of places: the caller has compared.
+        // `count` is at most the number of places: the caller has checked it.
         let Some(place) = places.get_mut(used) else {
             return Err(too_many());
         };
@@ -46,12 +45,12 @@ pub(crate) fn gather<'a>(
         used += 1;
         total += one.length;
     }
-    // SAFETY: the first `used` have been written.
+    // SAFETY: the first `used` places have been written.
     Ok((unsafe { places[..used].assume_init_mut() }, total))
 }
 
-/// Returns the first segments, cut to `bytes` bytes: a read fills them from the
-/// front, at most one in part, and leaves the rest alone.
+/// Returns the first segments, cut to `bytes` bytes: a read fills them from the front, at most one
+/// in part, and leaves the rest alone.
 #[cold]
 pub(crate) fn first_bytes(segments: &mut [Segment], mut bytes: u64) -> &mut [Segment] {
     let mut used = 0;
@@ -86,33 +85,32 @@ pub(crate) fn length_error() -> DatReturn {
     DatReturn::error(ReturnType::LengthError, Subtype::NoSubtype)
 }
 
-/// The queue is full.
+/// The code for a full queue.
 #[cold]
 pub(crate) fn full() -> DatReturn {
     DatReturn::error(ReturnType::InsufficientResources, Subtype::ResourceMemory)
 }
 
-/// No protection zone has been set.
+/// The code for an endpoint without a protection zone.
 #[cold]
 pub(crate) fn no_zone() -> DatReturn {
     DatReturn::error(ReturnType::InvalidState, Subtype::InvalidStateEpPz)
 }
 
-/// Memory and endpoint are not of one protection zone.
+/// The code for memory of another protection zone.
 #[cold]
 pub(crate) fn protection() -> DatReturn {
     DatReturn::error(ReturnType::ProtectionViolation, Subtype::NoSubtype)
 }
 
-/// What a refusal of the engine is to the consumer, once it has been tried to
-/// help.
+/// Returns the code for a refusal of the engine that making room did not cure.
 #[cold]
 pub(crate) fn refusal(error: PostError) -> DatReturn {
     match error {
         PostError::QueueFull => full(),
         PostError::TooManySegments => too_many(),
         PostError::InlineTooLong | PostError::MessageTooLong => too_long(),
-        // Only binds are refused so, which look at these themselves.
+        // Only binds are refused with these, and binds handle them before.
         PostError::NoImmediate
         | PostError::NoWindows
         | PostError::WindowTooLong

@@ -1,4 +1,4 @@
-//! Which streams may meet on an EVD, and the room that they get.
+//! Which streams may share an EVD, and how much room they get.
 
 use core::sync::atomic::Ordering;
 
@@ -21,7 +21,7 @@ fn everything() -> Rig {
 }
 
 #[test]
-fn evd_e12_dto_streams_of_one_evd_are_configured_alike() {
+fn evd_e12_dto_streams_of_one_evd_must_have_one_attribute() {
     let kinds = [NONE, UNSIGNALLED, SOLICITED, THRESHOLD];
     for (first, old) in [(RECV, false), (REQUEST, true)]
         .into_iter()
@@ -51,7 +51,7 @@ fn evd_e12_dto_streams_of_one_evd_are_configured_alike() {
 }
 
 #[test]
-fn evd_e12_controlled_notification_tolerates_no_other_kind_of_stream() {
+fn evd_e12_controlled_notification_excludes_other_kinds_of_streams() {
     for (flags, tolerant) in [
         (NONE, true),
         (THRESHOLD, true),
@@ -68,7 +68,7 @@ fn evd_e12_controlled_notification_tolerates_no_other_kind_of_stream() {
             drop(other);
             assert!(rig.evd.attach_dto(RECV, flags, &[]).is_ok());
         }
-        // Software events wake whom their consumer wants to wake.
+        // Software events notify only when the consumer posts them.
         let rig = Rig::new(4, EvdFlags::DTO | EvdFlags::SOFTWARE);
         assert!(rig.evd.attach_dto(RECV, flags, &[]).is_ok(), "{flags:?}");
     }
@@ -116,7 +116,7 @@ fn evd_streams_need_the_flag_of_their_kind() {
 }
 
 #[test]
-fn evd_queues_have_room_for_all_that_is_attached() {
+fn evd_queues_have_room_for_all_attached_streams() {
     let rig = everything();
     let attach = |role| rig.evd.attach_dto(role, NONE, &[]).expect("room");
     let mut streams: Vec<DtoStream> = Vec::new();
@@ -162,8 +162,8 @@ fn evd_an_srq_is_counted_once() {
     assert_eq!(rig.world.rings().len(), 2);
     assert_eq!(other.queue(), 1);
     streams.push(attach(0));
-    assert_eq!(streams[10].queue(), 0, "where its SRQ is");
-    // The room is free again when the last of them is gone, not before.
+    assert_eq!(streams[10].queue(), 0, "the queue of its SRQ");
+    // The room is free again when the last of them is dropped, not before.
     drop(streams.drain(1..).collect::<Vec<_>>());
     let big = DtoRole::Recv { depth: 40 };
     assert_eq!(rig.evd.attach_dto(big, NONE, &[]).expect("room").queue(), 2);
@@ -172,7 +172,7 @@ fn evd_an_srq_is_counted_once() {
 }
 
 #[test]
-fn evd_room_comes_back_only_when_the_queue_was_gone_through() {
+fn evd_room_is_released_only_after_the_queue_was_polled() {
     let rig = everything();
     let stream = rig.evd.attach_dto(RECV, NONE, &[]).expect("room");
     let ring = rig.world.rings().remove(0);
@@ -181,7 +181,7 @@ fn evd_room_comes_back_only_when_the_queue_was_gone_through() {
         ring.complete(ep.received(cookie));
     }
     {
-        // Somebody owns the EVD and does not poll: the room stays taken.
+        // A call owns the EVD and does not poll: the room stays reserved.
         let _owned = crate::object::evd::own(rig.handle()).expect("free");
         drop(stream);
         assert_eq!(ring.len(), 4);
@@ -218,7 +218,7 @@ fn evd_too_deep_streams_are_refused() {
 }
 
 #[test]
-fn evd_attaching_under_a_waiter_has_the_new_queue_armed() {
+fn evd_attaching_during_a_wait_arms_the_new_queue() {
     let rig = Rig::new(4, EvdFlags::DTO | EvdFlags::CONNECTION);
     let ep = FakeEp::new();
     std::thread::scope(|scope| {
@@ -239,11 +239,11 @@ fn evd_attaching_under_a_waiter_has_the_new_queue_armed() {
     });
 }
 
-/// An endpoint that is made anew: what takes the place of its streams need not
-/// suit them, and has their room, but nobody else has it. If nothing takes their
-/// place they come back as they were.
+/// While an endpoint is recreated, its streams are suspended. The streams that replace them need
+/// not match their flags and may use their room, but other streams may not use it. If nothing
+/// replaces them, they are resumed.
 #[test]
-fn evd_streams_of_an_endpoint_that_is_made_anew_are_put_aside() {
+fn evd_streams_of_a_recreated_endpoint_are_suspended() {
     let rig = Rig::new(64, EvdFlags::all() - EvdFlags::SOFTWARE);
     let attach = |role, flags, before: &[&DtoStream]| rig.evd.attach_dto(role, flags, before);
     let mut recv = attach(RECV, THRESHOLD, &[]).expect("alone");
@@ -255,8 +255,8 @@ fn evd_streams_of_an_endpoint_that_is_made_anew_are_put_aside() {
     let length = rig.evd.queue_length();
     recv.park();
     request.park();
-    // Others get what room there is besides, and no more.
-    let other = attach(rest, UNSIGNALLED, &[]).expect("nobody is attached");
+    // Other streams get only the remaining room.
+    let other = attach(rest, UNSIGNALLED, &[]).expect("no stream is attached");
     assert_eq!(other.queue(), 0);
     assert_eq!(
         attach(RECV, UNSIGNALLED, &[])
@@ -274,23 +274,24 @@ fn evd_streams_of_an_endpoint_that_is_made_anew_are_put_aside() {
         1
     );
     assert_eq!(rig.evd.queue_length(), length.max(capacity + 4));
-    // They are in the way of nobody, but others are in theirs.
+    // Suspended streams exclude no others, but cannot be resumed beside streams that they do not
+    // match.
     assert_eq!(code(recv.unpark()), MISMATCH);
     drop((one, two, other));
     recv.unpark().expect("alone again");
     request.unpark().expect("alike");
     assert_eq!(code(attach(RECV, UNSIGNALLED, &[])), MISMATCH);
     drop((recv, request));
-    attach(RECV, UNSIGNALLED, &[]).expect("nobody is attached");
+    attach(RECV, UNSIGNALLED, &[]).expect("no stream is attached");
     rig.evd.drain();
     let mut ledger = rig.evd.ledger();
     ledger.settle(|letter| rig.evd.posted.is_done(letter));
     assert_eq!(ledger.depth(), 0);
 }
 
-/// The same of a connection stream.
+/// As above, for a connection stream.
 #[test]
-fn evd_a_stream_that_is_put_aside_binds_nobody_and_comes_back() {
+fn evd_a_suspended_stream_excludes_no_others_and_resumes() {
     let rig = everything();
     let mut guard = rig.evd.attach(StreamKind::Connection).expect("alone");
     assert_eq!(code(rig.evd.attach_dto(RECV, UNSIGNALLED, &[])), MISMATCH);

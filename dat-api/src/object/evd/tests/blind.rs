@@ -1,5 +1,5 @@
-//! Waiting for solicited messages where completions do not tell which of them
-//! were: only the device's events do. And where not even these can be had.
+//! Waiting for solicited messages where completions do not say which were solicited, only the
+//! device's events do; and where queues cannot be armed at all.
 
 use core::sync::atomic::Ordering;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use crate::object::evd::{DtoRole, DtoStream, Timeout};
 use crate::status::{ReturnType, Subtype};
 use crate::types::{CompletionFlags, EvdFlags};
 
-/// Every way to wait. None of them may spin here.
+/// All wait policies. None of them may spin here.
 const POLICIES: [WaitPolicy; 3] = [
     WaitPolicy::Block,
     WaitPolicy::Poll,
@@ -24,7 +24,7 @@ const POLICIES: [WaitPolicy; 3] = [
     },
 ];
 
-/// Long enough for whoever would wake to have woken.
+/// Long enough for a thread to wake.
 const MOMENT: Duration = Duration::from_millis(15);
 
 fn blind(policy: WaitPolicy) -> (Rig, DtoStream, Arc<Ring>) {
@@ -43,7 +43,7 @@ fn blind(policy: WaitPolicy) -> (Rig, DtoStream, Arc<Ring>) {
 }
 
 #[test]
-fn only_what_was_solicited_wakes() {
+fn only_solicited_messages_wake() {
     for policy in POLICIES {
         let (rig, _stream, ring) = blind(policy);
         let ep = FakeEp::new();
@@ -64,7 +64,7 @@ fn only_what_was_solicited_wakes() {
 }
 
 #[test]
-fn what_is_there_ends_a_wait_at_its_beginning_and_at_its_end() {
+fn events_end_a_wait_at_its_beginning_and_at_its_timeout() {
     let (rig, _stream, ring) = blind(WaitPolicy::Block);
     let ep = FakeEp::new();
     ring.complete(ep.received(1));
@@ -77,12 +77,15 @@ fn what_is_there_ends_a_wait_at_its_beginning_and_at_its_end() {
         ring.complete(ep.received(2));
         let waited = waiter.join().expect("no panic");
         assert_eq!(waited.result.map(|event| number(event.data)), Ok(2));
-        assert!(start.elapsed() > MOMENT, "the time had to be up");
+        assert!(
+            start.elapsed() > MOMENT,
+            "only the timeout may end the wait"
+        );
     });
 }
 
 #[test]
-fn a_failure_wakes_as_well() {
+fn a_failed_completion_wakes() {
     let (rig, _stream, ring) = blind(WaitPolicy::Block);
     let ep = FakeEp::new();
     thread::scope(|scope| {
@@ -100,7 +103,7 @@ fn a_failure_wakes_as_well() {
 fn an_old_event_makes_no_message_solicited() {
     let (rig, _stream, ring) = blind(WaitPolicy::Block);
     let ep = FakeEp::new();
-    // Armed by this wait, and raised after it.
+    // Armed by this wait; the event is raised after the wait.
     assert!(rig.wait(Timeout::Micros(1000), 1).result.is_err());
     ring.complete(ep.solicited(1));
     assert_eq!(rig.dequeue().map(number), Ok(1));
@@ -116,23 +119,23 @@ fn an_old_event_makes_no_message_solicited() {
 }
 
 #[test]
-fn what_another_thread_has_had_gathered_is_told_by_its_event_later() {
+fn completions_staged_for_another_thread_wake_by_a_later_event() {
     let (rig, _stream, ring) = blind(WaitPolicy::Block);
     let ep = FakeEp::new();
     thread::scope(|scope| {
         let waiter = scope.spawn(|| rig.wait(Timeout::Infinite, 1));
         rig.until_blocked();
         ring.complete(ep.received(1));
-        // Has the waiter look.
+        // Makes the waiter poll.
         rig.evd.drain();
         let begin = std::time::Instant::now();
         while ring.len() > 0 && begin.elapsed() < Duration::from_secs(8) {
             thread::yield_now();
         }
         if ring.len() > 0 {
-            // Or it would wait for ever.
+            // Otherwise the waiter would wait for ever.
             ring.complete(ep.solicited(3));
-            panic!("it has not looked");
+            panic!("the waiter has not polled");
         }
         thread::sleep(MOMENT);
         assert!(!waiter.is_finished());
@@ -144,7 +147,7 @@ fn what_another_thread_has_had_gathered_is_told_by_its_event_later() {
 }
 
 #[test]
-fn nothing_solicited_is_lost_between_the_looks_and_the_arm() {
+fn no_solicited_message_is_lost_between_polling_and_arming() {
     for policy in POLICIES {
         let (rig, _stream, ring) = blind(policy);
         let ep = FakeEp::new();
@@ -164,7 +167,7 @@ fn nothing_solicited_is_lost_between_the_looks_and_the_arm() {
 }
 
 #[test]
-fn a_queue_that_cannot_be_armed_fails_the_wait_and_hides_no_event() {
+fn a_queue_that_cannot_be_armed_fails_waits_but_not_events() {
     let (rig, _stream, ring) = Rig::receiving(8, CompletionFlags::empty());
     let ep = FakeEp::new();
     ring.is_broken.store(true, Ordering::Relaxed);

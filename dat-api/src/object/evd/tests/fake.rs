@@ -25,7 +25,7 @@ struct Inside {
     armed: Armed,
 }
 
-/// Where the events of all queues of an EVD come.
+/// The completion channel of all queues of an EVD.
 #[derive(Debug)]
 pub(super) struct Channel {
     read: UnixStream,
@@ -40,33 +40,33 @@ impl Channel {
     }
 }
 
-/// What the test sees of a queue.
+/// The test's half of a queue.
 #[derive(Debug)]
 pub(in super::super) struct Ring {
     inside: Mutex<Inside>,
     pub(super) capacity: u32,
     channel: Arc<Channel>,
-    /// Whether its completions tell that they were solicited.
+    /// Whether its completions say that they were solicited.
     pub(super) tells_solicited: AtomicBool,
-    /// Whether it can be asked for events no more.
+    /// Whether arming it fails.
     pub(super) is_broken: AtomicBool,
     /// How often it was armed.
     pub(super) arms: AtomicU32,
-    /// How often it was settled.
+    /// How often its commands were processed.
     pub(super) settled: AtomicU32,
-    /// How many of the next completions turn out to be stale when they are
-    /// consumed, though they did not when they were looked at.
+    /// How many of the next completions are stale when they are consumed, though they looked valid
+    /// to `peek`.
     pub(super) stale: AtomicU32,
 }
 
 impl Ring {
-    /// The device completes something. As the device does it: the completion
-    /// first, then the event, once for each arm.
+    /// Adds a completion as the device does: first the completion, then the event, once for each
+    /// arm.
     pub(super) fn complete(&self, completion: Completion) {
         self.complete_at(completion, Arrival::Unknown);
     }
 
-    /// [`Self::complete`], with what the queue tells of the arrival.
+    /// As [`Self::complete`], with an arrival time.
     pub(super) fn complete_at(&self, completion: Completion, arrival: Arrival) {
         let mut inside = self.inside.lock().unwrap_or_else(PoisonError::into_inner);
         assert!(
@@ -93,14 +93,14 @@ impl Ring {
         }
     }
 
-    /// Completions that nobody has polled.
+    /// Returns the number of completions that were not polled.
     pub(super) fn len(&self) -> usize {
         let inside = self.inside.lock().unwrap_or_else(PoisonError::into_inner);
         inside.completions.len()
     }
 }
 
-/// What the EVD has of it.
+/// The EVD's half of a queue.
 #[derive(Debug)]
 pub(in super::super) struct FakeQueue(Arc<Ring>);
 
@@ -183,7 +183,7 @@ impl FakeQueue {
         Ok(taken)
     }
 
-    /// None: another queue's look at the channel has counted them.
+    /// Returns 0: the queue that reads the channel has counted the events.
     pub(in super::super) fn taken_events(&mut self) -> u32 {
         0
     }

@@ -1,4 +1,4 @@
-//! Making, asking, switching and freeing EVDs.
+//! Creating, querying, changing and freeing EVDs.
 
 use std::sync::Arc;
 
@@ -85,14 +85,17 @@ fn evd_configuration_follows_the_streams() {
         let role = DtoRole::Recv { depth: 1 };
         let stream = rig.evd.attach_dto(role, flags, &[]).expect("alone");
         assert_eq!(configured(), Some(notification));
-        assert!(rig.evd.switches.is_waitable(), "the axes are independent");
+        assert!(
+            rig.evd.switches.is_waitable(),
+            "notification and waitability are independent"
+        );
         drop(stream);
         assert_eq!(configured(), None);
     }
 }
 
 #[test]
-fn evd_free_refuses_while_streams_feed_it() {
+fn evd_free_refuses_while_streams_are_attached() {
     let rig = Rig::new(4, EvdFlags::all() - EvdFlags::SOFTWARE);
     let in_use = (ReturnType::InvalidState, Subtype::InvalidStateEvdInUse);
     for kind in [StreamKind::Cr, StreamKind::Connection, StreamKind::Async] {
@@ -107,7 +110,7 @@ fn evd_free_refuses_while_streams_feed_it() {
     assert_eq!(code(Evd::free(rig.handle())), in_use);
     assert!(Arc::ptr_eq(stream.evd(), &rig.evd));
     drop(stream);
-    Evd::free(rig.handle()).expect("nobody uses it");
+    Evd::free(rig.handle()).expect("not in use");
     let refused = rig.evd.attach(StreamKind::Cr);
     assert_eq!(
         code(refused),

@@ -1,4 +1,4 @@
-//! EVDs with several completion queues, and how many endpoints share one.
+//! EVDs with several completion queues, and how many endpoints share one queue.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ enum Taking {
     Wait,
     /// A wait that counts all events first.
     WaitForAll,
-    /// A control call has the completions staged first.
+    /// A control call that stages the completions first.
     Drain,
 }
 
@@ -27,7 +27,7 @@ const ALL: [Taking; 4] = [
     Taking::Drain,
 ];
 
-/// Takes so many events; their numbers.
+/// Takes `count` events; returns their numbers.
 fn take(rig: &Rig, taking: Taking, count: usize) -> Vec<u64> {
     let next = |rest: usize| match taking {
         Taking::Dequeue => rig.dequeue(),
@@ -43,7 +43,7 @@ fn take(rig: &Rig, taking: Taking, count: usize) -> Vec<u64> {
         .collect()
 }
 
-/// An EVD with three queues, one for each stream: none has room for two.
+/// Returns an EVD with three queues, one for each stream: none has room for two.
 fn three_queues() -> (Rig, [DtoStream; 3], [Arc<Ring>; 3]) {
     let rig = Rig::new(1, EvdFlags::DTO);
     let streams = [20, 30, 60].map(|depth| {
@@ -56,11 +56,11 @@ fn three_queues() -> (Rig, [DtoStream; 3], [Arc<Ring>; 3]) {
 }
 
 #[test]
-fn evd_completions_of_several_queues_come_by_their_time() {
+fn evd_completions_of_several_queues_come_in_order_of_time() {
     for taking in ALL {
         let (rig, _streams, rings) = three_queues();
         let ep = FakeEp::new();
-        // The place of a completion is its number.
+        // The number of a completion is its place.
         for (place, queue) in [2, 0, 0, 1, 2, 1, 1, 0, 2, 2, 0, 1].into_iter().enumerate() {
             let stamp = Arrival::At(1000 + 7 * place as u64);
             rings[queue].complete_at(ep.received(place as u64), stamp);
@@ -71,7 +71,7 @@ fn evd_completions_of_several_queues_come_by_their_time() {
 }
 
 #[test]
-fn evd_a_failure_without_a_time_comes_behind_its_predecessor() {
+fn evd_an_error_without_a_time_follows_its_predecessor() {
     for taking in ALL {
         let (rig, _streams, rings) = three_queues();
         let ep = FakeEp::new();
@@ -108,8 +108,8 @@ fn evd_completions_of_one_tick_keep_the_order_of_their_queues() {
     }
 }
 
-/// The room that 16 endpoints with default attributes need is in the first queue,
-/// whatever the length of the EVD; the length is told as if there were no more.
+/// The room of 16 endpoints with default attributes is in the first queue, whatever the length of
+/// the EVD; queries report the length without that room.
 #[test]
 fn evd_sixteen_default_endpoints_share_one_queue() {
     for length in [1, 16, 500, 5000] {

@@ -1,4 +1,4 @@
-//! EVDs without a device: the tests play it.
+//! Tests of EVDs without a device: the test fills the completion queues.
 
 mod attaching;
 mod blind;

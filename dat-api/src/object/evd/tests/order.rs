@@ -1,4 +1,4 @@
-//! In which order events of several sources come out.
+//! The order of events from several sources.
 
 use super::rig::{FakeEp, Rig, number};
 use crate::object::evd::{DtoRole, Timeout};
@@ -15,7 +15,7 @@ fn is_end(data: &EventData) -> bool {
 }
 
 #[test]
-fn evd_w15_one_stream_comes_in_order_however_it_is_taken() {
+fn evd_w15_one_stream_stays_in_order_however_it_is_taken() {
     let (rig, _stream, ring) = Rig::receiving(32, CompletionFlags::EVD_THRESHOLD);
     let ep = FakeEp::new();
     let (mut next_in, mut next_out) = (0u64, 0u64);
@@ -75,7 +75,7 @@ fn evd_a_disconnect_comes_after_the_completions_that_were_there_before_it() {
                 break;
             }
             seen += 1;
-            // What comes later is not held back, nor does it hold back.
+            // Later completions are neither delayed nor do they delay the posted event.
             if rings[0].len() < 20 {
                 rings[0].complete(ep.received(1000 + seen));
             }
@@ -110,6 +110,6 @@ fn evd_software_events_do_not_starve_behind_a_busy_queue() {
     assert_eq!(
         place,
         Some(64),
-        "behind those that were there, before the rest"
+        "after the completions that were there, before later ones"
     );
 }

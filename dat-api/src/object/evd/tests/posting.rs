@@ -1,4 +1,4 @@
-//! What finds an EVD full, and what it is told.
+//! Posting to a full EVD, and what is reported.
 
 use super::rig::{FakeEp, Rig, code, number};
 use crate::object::evd::Overflow;
@@ -6,7 +6,7 @@ use crate::status::{ReturnType, Subtype};
 use crate::types::{AsyncKind, AsyncReason, ConnectionKind, EvdFlags};
 
 #[test]
-fn evd_post_se_fills_it_to_its_length_and_no_further() {
+fn evd_post_se_fills_an_evd_to_its_length() {
     let rig = Rig::software(3);
     let full = (ReturnType::QueueFull, Subtype::NoSubtype);
     for round in 0..5 {
@@ -24,7 +24,10 @@ fn evd_post_se_fills_it_to_its_length_and_no_further() {
         }
         assert_eq!(left, [round as u64 + 1, round as u64 + 2, 99]);
     }
-    assert!(rig.world.reports().is_empty(), "that is no overflow");
+    assert!(
+        rig.world.reports().is_empty(),
+        "a refused software event is no overflow"
+    );
 }
 
 #[test]
@@ -36,13 +39,17 @@ fn evd_post_se_needs_the_software_flag() {
 }
 
 #[test]
-fn evd_claims_keep_room_until_they_are_filled_or_dropped() {
+fn evd_claims_reserve_room_until_they_are_filled_or_dropped() {
     let rig = Rig::new(2, EvdFlags::CONNECTION | EvdFlags::SOFTWARE);
     let event = FakeEp::new().connection(ConnectionKind::Disconnected);
     let (first, second) = (rig.evd.claim(), rig.evd.claim());
     assert!(first.is_some() && second.is_some() && rig.evd.claim().is_none());
     assert_eq!(code(rig.evd.post_software(8)).0, ReturnType::QueueFull);
-    assert_eq!(code(rig.dequeue()).0, ReturnType::QueueEmpty, "only room");
+    assert_eq!(
+        code(rig.dequeue()).0,
+        ReturnType::QueueEmpty,
+        "a claim is no event"
+    );
     drop(first);
     rig.post(7);
     assert!(rig.evd.claim().is_none());
@@ -50,14 +57,20 @@ fn evd_claims_keep_room_until_they_are_filled_or_dropped() {
         room.fill(event);
     }
     assert_eq!(rig.dequeue().map(number), Ok(7));
-    assert!(rig.evd.claim().is_some(), "the place of what was taken");
+    assert!(
+        rig.evd.claim().is_some(),
+        "the place of the event that was taken"
+    );
     assert_eq!(rig.dequeue(), Ok(event));
-    assert!(rig.world.reports().is_empty(), "that is no overflow");
+    assert!(
+        rig.world.reports().is_empty(),
+        "a refused software event is no overflow"
+    );
 }
 
-/// What a resize to less asks for when it has counted: events may have come since.
+/// What a resize to a smaller length calls after counting: events may have arrived since.
 #[test]
-fn evd_length_is_lowered_to_what_it_holds_and_no_further() {
+fn evd_length_is_not_lowered_below_the_held_events() {
     let rig = Rig::software(9);
     for pointer in 0..3 {
         rig.post(pointer);
@@ -67,16 +80,16 @@ fn evd_length_is_lowered_to_what_it_holds_and_no_further() {
     assert_eq!(rig.evd.queue_length(), 9);
     assert!(lower(4, 1));
     assert_eq!(rig.evd.queue_length(), 4);
-    assert!(!lower(5, 0), "that is no less any more");
+    assert!(!lower(5, 0), "5 is above the present length");
     assert!(lower(3, 0));
     assert_eq!(code(rig.evd.post_software(9)).0, ReturnType::QueueFull);
     let room = rig.dequeue().map(number).map(|_| rig.evd.claim());
     assert!(room.is_ok_and(|room| room.is_some() && !lower(2, 0)));
-    assert!(lower(2, 0), "the claim was given back");
+    assert!(lower(2, 0), "the claim was dropped");
 }
 
 #[test]
-fn evd_overflow_is_reported_once_for_each_and_the_event_refused() {
+fn evd_each_overflow_is_reported_once_and_the_event_refused() {
     let rig = Rig::new(2, EvdFlags::CONNECTION | EvdFlags::SOFTWARE);
     let ep = FakeEp::new();
     let event = ep.connection(ConnectionKind::Disconnected);
@@ -87,7 +100,7 @@ fn evd_overflow_is_reported_once_for_each_and_the_event_refused() {
         assert!(!rig.evd.post_or_report(event));
     }
     assert_eq!(rig.world.reports(), [report]);
-    // The consumer's own posts change nothing about that.
+    // The consumer's own posts do not change that.
     assert_eq!(code(rig.evd.post_software(8)).0, ReturnType::QueueFull);
     assert!(!rig.evd.post_or_report(event));
     assert_eq!(rig.world.reports(), [report]);

@@ -1,4 +1,4 @@
-//! An EVD whose surroundings are the test.
+//! The fixture of these tests: an EVD without a device.
 
 use core::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -17,7 +17,7 @@ use crate::types::{
     AsyncKind, AsyncReason, CompletionFlags, ConnectionKind, EvdFlags, EventData, PrivateData,
 };
 
-/// What the EVD has instead of an IA.
+/// What the EVD has in place of an IA.
 #[derive(Clone, Debug, Default)]
 pub(in super::super) struct World(Arc<Inside>);
 
@@ -39,7 +39,7 @@ impl World {
         reports.push((kind, handle, reason));
     }
 
-    /// Asynchronous events that were reported.
+    /// Returns the asynchronous events that were reported.
     pub(super) fn reports(&self) -> Vec<(AsyncKind, Handle, AsyncReason)> {
         let reports = self
             .0
@@ -57,32 +57,32 @@ impl World {
         queue
     }
 
-    /// Completions that the first queue holds at least: 0 unless the test has
-    /// asked for as many as EVDs of devices have.
+    /// Returns the least entries of the first queue: 0 unless the test has asked for as many as on
+    /// a device.
     pub(in super::super) fn first_queue(&self) -> u32 {
         self.0.first_queue.load(Ordering::Relaxed)
     }
 
-    /// Has the first queue made as long as those of devices that resize none.
+    /// Makes the first queue as long as on devices that cannot resize queues.
     pub(super) fn make_first_queue_long(&self) {
         self.0.first_queue.store(FIRST_QUEUE, Ordering::Relaxed);
     }
 
-    /// The completion queues that were made, in order.
+    /// Returns the completion queues, in order of creation.
     pub(super) fn rings(&self) -> Vec<Arc<Ring>> {
         let rings = self.0.rings.lock().unwrap_or_else(PoisonError::into_inner);
         rings.clone()
     }
 }
 
-/// An EVD in a world of its own, which ends with this.
+/// An EVD with surroundings of its own, freed with this.
 pub(super) struct Rig {
     pub(super) world: World,
     pub(super) evd: Arc<Evd>,
 }
 
 impl Rig {
-    /// An EVD of `length` events that blocks at once.
+    /// Creates an EVD of `length` events whose waits block at once.
     pub(super) fn new(length: i32, flags: EvdFlags) -> Self {
         Self::with_policy(length, flags, WaitPolicy::Block)
     }
@@ -94,12 +94,12 @@ impl Rig {
         Self { world, evd }
     }
 
-    /// One for software events.
+    /// Creates one for software events.
     pub(super) fn software(length: i32) -> Self {
         Self::new(length, EvdFlags::SOFTWARE)
     }
 
-    /// One with a receive stream of `depth`, configured so, and its queue.
+    /// Creates one with a receive stream of `depth` with these flags, and returns its queue.
     pub(super) fn receiving(depth: u32, flags: CompletionFlags) -> (Self, DtoStream, Arc<Ring>) {
         let rig = Self::new(depth as i32, EvdFlags::DTO | EvdFlags::CONNECTION);
         let role = DtoRole::Recv { depth };
@@ -135,7 +135,7 @@ impl Rig {
         self.wait(Timeout::Micros(0), threshold)
     }
 
-    /// Until somebody blocks on the EVD, and really sleeps: its counters tell.
+    /// Returns when a thread blocks on the EVD, and has had time to sleep.
     pub(super) fn until_blocked(&self) {
         while !self.evd.switches.is_waited() {
             std::thread::yield_now();
@@ -150,7 +150,7 @@ impl Drop for Rig {
     }
 }
 
-/// An endpoint's name and counters, and nothing more of it.
+/// An endpoint's handle and counters, without an endpoint.
 pub(super) struct FakeEp(Reservation);
 
 impl FakeEp {
@@ -166,7 +166,7 @@ impl FakeEp {
         self.handle().slot().expect("a slot").meters()
     }
 
-    /// A receive of 10 bytes more than its cookie.
+    /// Returns the completion of a receive of 10 bytes more than its cookie.
     pub(super) fn received(&self, cookie: u64) -> Completion {
         Completion {
             cookie,
@@ -184,7 +184,7 @@ impl FakeEp {
         }
     }
 
-    /// A send of as many bytes as its cookie.
+    /// Returns the completion of a send of as many bytes as its cookie.
     pub(super) fn sent(&self, cookie: u64) -> Completion {
         Completion {
             cookie,
@@ -204,7 +204,7 @@ impl FakeEp {
     }
 }
 
-/// The cookie of a DTO event, or the pointer of a software event.
+/// Returns the cookie of a DTO event, or the pointer of a software event.
 pub(super) fn number(data: EventData) -> u64 {
     match data {
         EventData::Dto { cookie, .. } => cookie,
@@ -213,7 +213,7 @@ pub(super) fn number(data: EventData) -> u64 {
     }
 }
 
-/// The type and subtype of an error.
+/// Returns the type and subtype of an error.
 #[track_caller]
 pub(super) fn code<T: core::fmt::Debug>(
     result: Result<T, impl Into<DatReturn>>,

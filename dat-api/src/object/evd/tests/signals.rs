@@ -1,4 +1,4 @@
-//! Signals that are handled by a waiting thread.
+//! Signals that a waiting thread handles.
 #![allow(unsafe_code)]
 
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -21,16 +21,15 @@ extern "C" fn handler(_: libc::c_int) {
     HANDLED.fetch_add(1, Ordering::SeqCst);
 }
 
-/// SIGUSR1 is handled; as programs do it that want their calls restarted, which
-/// must make no difference.
+/// Installs a handler of SIGUSR1 with SA_RESTART, which must make no difference.
 fn install() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
-        // SAFETY: zero is an empty mask, no flags.
+        // SAFETY: zero is an empty mask without flags.
         let mut action: libc::sigaction = unsafe { core::mem::zeroed() };
         action.sa_sigaction = handler as *const () as usize;
         action.sa_flags = libc::SA_RESTART;
-        // SAFETY: the handler does nothing that a handler must not.
+        // SAFETY: the handler is async-signal-safe.
         let failed =
             unsafe { libc::sigaction(libc::SIGUSR1, &raw const action, core::ptr::null_mut()) };
         assert_eq!(failed, 0);
@@ -47,9 +46,8 @@ fn interrupt(thread: libc::pthread_t) {
     assert_eq!(unsafe { libc::pthread_kill(thread, libc::SIGUSR1) }, 0);
 }
 
-/// Waits on a thread of its own, and sends it one signal after another, the
-/// first after `delay` of it having begun to wait, until it returns. Answers
-/// how many it took.
+/// Waits on a thread of its own, and sends it signals until it returns, the first one `delay` after
+/// the wait has begun. Returns how many it sent.
 fn interrupted_after(rig: &Rig, delay: Duration) -> u32 {
     let (started, waiter) = (AtomicBool::new(false), AtomicU64::new(0));
     thread::scope(|scope| {
@@ -82,7 +80,7 @@ fn interrupted_after(rig: &Rig, delay: Duration) -> u32 {
 }
 
 #[test]
-fn evd_wait_w19_w14_a_signal_ends_it_and_nmore_is_told() {
+fn evd_wait_w19_w14_a_signal_ends_a_wait_and_nmore_is_returned() {
     install();
     for policy in [
         WaitPolicy::Block,
@@ -98,13 +96,13 @@ fn evd_wait_w19_w14_a_signal_ends_it_and_nmore_is_told() {
         let mut again = 0;
         for round in 0..rounds {
             let sent = interrupted_after(&rig, Duration::from_nanos(500 * (round % 150)));
-            // One that is handled before the wait holds signals back comes too
-            // early, as one before the call would.
+            // A signal that is handled before the wait blocks signals comes too early, like one
+            // before the call.
             again += u32::from(sent > 1);
         }
         assert!(
             again <= 6,
-            "{policy}: {again} of {rounds} signals were slept over"
+            "{policy}: {again} of {rounds} signals did not end the wait"
         );
     }
     assert!(HANDLED.load(Ordering::SeqCst) >= 900);
@@ -118,14 +116,14 @@ fn evd_wait_signals_that_the_caller_blocks_do_not_end_it() {
         let (send, receive) = std::sync::mpsc::channel();
         let rig = &rig;
         let waiter = scope.spawn(move || {
-            // SAFETY: sets are written before they are read.
+            // SAFETY: the set is written before it is read.
             unsafe {
                 let mut set: libc::sigset_t = core::mem::zeroed();
                 libc::sigemptyset(&raw mut set);
                 libc::sigaddset(&raw mut set, libc::SIGUSR1);
                 libc::pthread_sigmask(libc::SIG_BLOCK, &raw const set, core::ptr::null_mut());
             }
-            send.send(own_thread()).expect("somebody listens");
+            send.send(own_thread()).expect("the receiver is open");
             rig.wait(Timeout::Micros(40_000), 1)
         });
         let thread = receive.recv().expect("a thread");
@@ -147,7 +145,7 @@ fn evd_wait_an_event_beats_a_signal() {
             let (send, receive) = std::sync::mpsc::channel();
             let rig = &rig;
             let waiter = scope.spawn(move || {
-                send.send(own_thread()).expect("somebody listens");
+                send.send(own_thread()).expect("the receiver is open");
                 rig.wait(Timeout::Infinite, 1)
             });
             let thread = receive.recv().expect("a thread");

@@ -1,4 +1,4 @@
-//! Taking events: what they say, and what is counted.
+//! Dequeuing: the fields of events, and the counters.
 
 use core::sync::atomic::Ordering;
 
@@ -12,7 +12,7 @@ use crate::types::{CompletionFlags, DtoStatus, EvdFlags, EventData};
 const EMPTY: (ReturnType, Subtype) = (ReturnType::QueueEmpty, Subtype::NoSubtype);
 
 #[test]
-fn evd_dequeue_takes_the_first_and_says_when_there_is_none() {
+fn evd_dequeue_takes_the_first_event_or_reports_an_empty_queue() {
     let rig = Rig::software(4);
     assert_eq!(code(rig.dequeue()), EMPTY);
     for pointer in [5, 0, usize::MAX] {
@@ -62,7 +62,7 @@ fn evd_w01_completions_become_events_with_every_field() {
 fn evd_receives_are_counted_while_they_are_staged() {
     let (rig, _stream, ring) = Rig::receiving(8, CompletionFlags::empty());
     let ep = FakeEp::new();
-    // In the queue of the device, and in the EVD.
+    // In the device's queue, and in the EVD.
     let counts = || {
         let staged = ep.meters().recv_staged.load(Ordering::Relaxed);
         (ring.len(), staged)
@@ -88,7 +88,7 @@ fn evd_receives_are_counted_while_they_are_staged() {
 }
 
 #[test]
-fn evd_purge_takes_the_completions_of_one_endpoint_only() {
+fn evd_purge_removes_the_completions_of_one_endpoint_only() {
     let (rig, _stream, ring) = Rig::receiving(8, CompletionFlags::EVD_THRESHOLD);
     let (one, other) = (FakeEp::new(), FakeEp::new());
     for cookie in 0..3 {
@@ -125,12 +125,18 @@ fn evd_no_queue_of_several_starves() {
     }
     quiet.complete(ep.received(1000));
     let place = (0..101).position(|_| rig.dequeue().map(number) == Ok(1000));
-    assert!(place.expect("it comes") <= 16, "{place:?}");
-    assert_eq!(busy.len() + quiet.len(), 100 - place.expect("it comes"));
+    assert!(
+        place.expect("the completion is handed out") <= 16,
+        "{place:?}"
+    );
+    assert_eq!(
+        busy.len() + quiet.len(),
+        100 - place.expect("the completion is handed out")
+    );
 }
 
 #[test]
-fn evd_drain_takes_what_is_there_and_settles_the_queues() {
+fn evd_drain_stages_completions_and_processes_queue_commands() {
     let (rig, _stream, ring) = Rig::receiving(4, CompletionFlags::empty());
     let ep = FakeEp::new();
     ring.complete(ep.received(1));
@@ -145,7 +151,7 @@ fn evd_drain_takes_what_is_there_and_settles_the_queues() {
 }
 
 #[test]
-fn evd_that_lost_a_queue_says_so() {
+fn evd_calls_fail_after_a_queue_has_failed() {
     let rig = Rig::software(1);
     rig.evd.kill();
     let dead = (ReturnType::InvalidState, Subtype::NoSubtype);

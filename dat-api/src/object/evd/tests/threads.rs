@@ -1,4 +1,4 @@
-//! Many threads on one EVD, and on many.
+//! Many threads on one EVD, and on several.
 
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::sync::Mutex;
@@ -17,7 +17,7 @@ const ADAPTIVE: WaitPolicy = WaitPolicy::Adaptive {
     max: Some(Duration::from_micros(20)),
 };
 
-/// What a thread does to get events.
+/// How a thread takes events.
 #[derive(Clone, Copy, Debug)]
 enum How {
     Dequeue,
@@ -25,8 +25,8 @@ enum How {
     Both,
 }
 
-/// Posters and takers on one EVD: everything comes exactly once, and to each
-/// taker in the order of each poster.
+/// Several threads post to and take from one EVD: every event comes exactly once, and each taker
+/// gets the events of one poster in order.
 fn everything_comes_once(takers: usize, how: How, policy: WaitPolicy) {
     const POSTERS: usize = 2;
     const EACH: usize = 4000;
@@ -92,21 +92,21 @@ fn everything_comes_once(takers: usize, how: How, policy: WaitPolicy) {
 }
 
 #[test]
-fn evd_w22_two_threads_take_from_one() {
+fn evd_w22_two_threads_take_from_one_evd() {
     everything_comes_once(2, How::Dequeue, WaitPolicy::Block);
     everything_comes_once(2, How::Both, WaitPolicy::Block);
     everything_comes_once(2, How::Wait, ADAPTIVE);
 }
 
 #[test]
-fn evd_w22_four_threads_take_from_one() {
+fn evd_w22_four_threads_take_from_one_evd() {
     everything_comes_once(4, How::Dequeue, WaitPolicy::Block);
     everything_comes_once(4, How::Both, ADAPTIVE);
     everything_comes_once(4, How::Wait, WaitPolicy::Block);
 }
 
 #[test]
-fn evd_no_wake_up_is_lost_between_two_that_answer_each_other() {
+fn evd_no_wake_up_is_lost_in_a_ping_pong() {
     for policy in [WaitPolicy::Block, ADAPTIVE] {
         let ends = [(); 2].map(|()| Rig::with_policy(1, EvdFlags::SOFTWARE, policy));
         const ROUNDS: usize = 3000;
@@ -132,7 +132,7 @@ fn evd_no_wake_up_is_lost_between_two_that_answer_each_other() {
 }
 
 #[test]
-fn evd_no_completion_is_slept_over() {
+fn evd_no_completion_is_missed_by_a_sleeping_wait() {
     const ROUNDS: u64 = 6000;
     for (policy, threshold) in [(WaitPolicy::Block, 1), (ADAPTIVE, 1), (ADAPTIVE, 3)] {
         let rig = Rig::with_policy(16, EvdFlags::DTO | EvdFlags::CONNECTION, policy);
@@ -182,7 +182,7 @@ fn evd_w18_abort_under_waiters_at_any_moment() {
             ADAPTIVE
         };
         let rig = Rig::with_policy(4, EvdFlags::SOFTWARE | EvdFlags::DTO, policy);
-        // With a completion queue, one event is waited for in a way of its own.
+        // An EVD with a completion queue waits for one event on the fast path.
         let _stream = (round % 4 < 2).then(|| receives(&rig));
         thread::scope(|scope| {
             for _ in 0..2 {
@@ -218,7 +218,7 @@ fn evd_w16_unwaitable_under_a_waiter_at_any_moment() {
 fn receives(rig: &Rig) -> DtoStream {
     let role = DtoRole::Recv { depth: 2 };
     let stream = rig.evd.attach_dto(role, CompletionFlags::empty(), &[]);
-    // The queue is known to the owner now.
+    // Makes the owner process the command that attaches the queue.
     assert!(rig.dequeue().is_err());
     stream.expect("attached")
 }
@@ -242,7 +242,7 @@ fn unwaitable_at_any_moment(rig: &Rig) {
             }
             let before = refusals.load(Ordering::Acquire);
             rig.evd.set_unwaitable();
-            // It is told, each time, and would hang here if it were not.
+            // The wait fails each time; otherwise the test would hang here.
             while refusals.load(Ordering::Acquire) == before {
                 thread::yield_now();
             }
@@ -252,7 +252,7 @@ fn unwaitable_at_any_moment(rig: &Rig) {
 }
 
 #[test]
-fn evd_many_at_a_time_with_streams_that_come_and_go() {
+fn evd_several_evds_work_while_streams_attach_and_detach() {
     const EVDS: usize = 4;
     let rigs: Vec<_> = (0..EVDS)
         .map(|_| Rig::with_policy(8, EvdFlags::all(), ADAPTIVE))
@@ -299,6 +299,6 @@ fn evd_many_at_a_time_with_streams_that_come_and_go() {
     assert_eq!(done.load(Ordering::Acquire), EVDS);
     for rig in &rigs {
         let rings = rig.world.rings().len();
-        assert!(rings <= 4, "{rings} queues, though room came back");
+        assert!(rings <= 4, "{rings} queues, although room was released");
     }
 }

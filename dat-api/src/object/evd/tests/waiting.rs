@@ -1,4 +1,4 @@
-//! Waiting: thresholds, time, and what ends it.
+//! Waiting: thresholds, timeouts, and what ends a wait.
 
 use core::sync::atomic::Ordering;
 use std::thread;
@@ -14,7 +14,7 @@ use crate::types::{CompletionFlags, EvdFlags};
 const EXPIRED: (ReturnType, Subtype) = (ReturnType::TimeoutExpired, Subtype::NoSubtype);
 const NOT_ONLY: (ReturnType, Subtype) = (ReturnType::InvalidState, Subtype::InvalidStateEvdWaiter);
 
-/// Every way to wait.
+/// All wait policies.
 const POLICIES: [WaitPolicy; 3] = [
     WaitPolicy::Block,
     WaitPolicy::Poll,
@@ -42,7 +42,7 @@ fn evd_wait_w01_takes_the_first_event() {
 }
 
 #[test]
-fn evd_wait_w06_the_waiter_owns_it() {
+fn evd_wait_w06_a_waiter_excludes_other_calls() {
     let rig = Rig::software(4);
     thread::scope(|scope| {
         let waiter = scope.spawn(|| rig.wait(Timeout::Infinite, 2));
@@ -73,7 +73,7 @@ fn evd_wait_w08_the_timeout_is_in_microseconds() {
 }
 
 #[test]
-fn evd_wait_w08_wake_ups_in_vain_do_not_restart_the_clock() {
+fn evd_wait_w08_spurious_wake_ups_do_not_restart_the_timeout() {
     for policy in POLICIES {
         let rig = Rig::with_policy(4096, EvdFlags::SOFTWARE, policy);
         let start = Instant::now();
@@ -94,7 +94,7 @@ fn evd_wait_w08_wake_ups_in_vain_do_not_restart_the_clock() {
 }
 
 #[test]
-fn evd_wait_w08_infinite_outlasts_what_would_overflow() {
+fn evd_wait_w08_the_longest_timeout_does_not_overflow() {
     let rig = Rig::software(1);
     thread::scope(|scope| {
         let waiter = scope.spawn(|| rig.wait(Timeout::Micros(u32::MAX - 1), 1));
@@ -122,10 +122,10 @@ fn evd_wait_w09_below_the_threshold_nothing_is_taken() {
     }
 }
 
-/// A wait looks at a completion and takes it later; meanwhile another thread may
-/// have reset the endpoint.
+/// A wait peeks at a completion and takes it later; meanwhile another thread may have reset the
+/// endpoint.
 #[test]
-fn evd_wait_goes_on_if_what_has_ended_it_is_stale_when_it_is_taken() {
+fn evd_wait_continues_if_its_completion_is_stale_when_taken() {
     let (rig, _stream, ring) = Rig::receiving(8, CompletionFlags::empty());
     let ep = FakeEp::new();
     for behind in [false, true] {
@@ -179,7 +179,7 @@ fn evd_wait_w11_the_threshold_is_from_1_to_the_queue_length() {
     for threshold in [1, 8] {
         assert_eq!(code(rig.poll(threshold).result), EXPIRED);
     }
-    // The length is what queries report: it grows with what is attached.
+    // The length is what queries report; it grows with the attached streams.
     let more = crate::object::evd::DtoRole::Request { depth: 5 };
     let more = rig
         .evd
@@ -310,14 +310,14 @@ fn evd_wait_w18_freeing_wakes_the_waiter() {
 }
 
 #[test]
-fn evd_wait_w18_what_ended_before_the_wait_is_seen_by_it() {
+fn evd_wait_w18_a_wait_on_an_aborted_evd_returns_at_once() {
     for flags in [EvdFlags::SOFTWARE, EvdFlags::DTO] {
         let rig = Rig::with_policy(2, flags, WaitPolicy::Block);
         let role = crate::object::evd::DtoRole::Recv { depth: 2 };
         let _stream = rig.evd.attach_dto(role, CompletionFlags::empty(), &[]);
-        // The queue is known to the owner now.
+        // Makes the owner process the command that attaches the queue.
         assert!(rig.dequeue().is_err());
-        let mut owned = own(rig.handle()).expect("nobody else has it");
+        let mut owned = own(rig.handle()).expect("not owned yet");
         rig.evd.switches.abort();
         let waited = wait(&mut owned, Timeout::Infinite, 1);
         assert_eq!(code(waited.result), (ReturnType::Abort, Subtype::NoSubtype));
@@ -325,7 +325,7 @@ fn evd_wait_w18_what_ended_before_the_wait_is_seen_by_it() {
 }
 
 #[test]
-fn evd_wait_w20_timeout_0_looks_once() {
+fn evd_wait_w20_timeout_0_polls_once() {
     for policy in POLICIES {
         let rig = Rig::with_policy(2, EvdFlags::DTO | EvdFlags::SOFTWARE, policy);
         let role = crate::object::evd::DtoRole::Recv { depth: 2 };
@@ -357,7 +357,7 @@ fn evd_wait_w21_every_completion_notifies_by_default() {
 }
 
 #[test]
-fn evd_wait_w21_only_solicited_receives_wake_where_so_configured() {
+fn evd_wait_w21_with_solicited_wait_only_solicited_receives_wake() {
     for policy in POLICIES {
         let rig = Rig::with_policy(8, EvdFlags::DTO, policy);
         let role = crate::object::evd::DtoRole::Recv { depth: 8 };
@@ -403,7 +403,7 @@ fn evd_wait_w21_quiet_events_are_found_at_the_beginning_and_at_the_end() {
 }
 
 #[test]
-fn evd_wait_is_told_of_what_a_drain_has_staged() {
+fn evd_wait_sees_events_that_a_drain_has_staged() {
     let (rig, _stream, ring) = Rig::receiving(8, CompletionFlags::empty());
     let ep = FakeEp::new();
     for round in 0..200 {
@@ -421,7 +421,7 @@ fn evd_wait_is_told_of_what_a_drain_has_staged() {
 }
 
 #[test]
-fn evd_wait_counts_how_it_went() {
+fn evd_wait_updates_its_counters() {
     let rig = Rig::software(1);
     assert_eq!(code(rig.wait(millis(2), 1).result), EXPIRED);
     let counters = rig.evd.counters();
