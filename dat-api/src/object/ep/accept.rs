@@ -15,11 +15,10 @@ use crate::status::{ReturnType, Subtype};
 use crate::types::EpState;
 
 impl Ep {
-    /// Reserves it for the request of a service point.
+    /// Reserves the endpoint for the request of a service point.
     ///
     /// # Errors
-    /// `INVALID_STATE` unless it is unconnected; `INVALID_HANDLE` if it is being
-    /// freed.
+    /// `INVALID_STATE` unless it is unconnected; `INVALID_HANDLE` if it is being freed.
     pub(crate) fn reserve(self: &Arc<Self>) -> Result<Use<Self>> {
         let mut control = self.control();
         let state = self.state();
@@ -31,14 +30,14 @@ impl Ep {
         Ok(used)
     }
 
-    /// Its service point is gone before a request came.
+    /// Ends the reservation: the service point was freed before a request came.
     pub(crate) fn release(&self) {
         self.step(&mut self.control(), Trigger::Release);
     }
 
-    /// The request for which it was reserved has come: `announce` tells the
-    /// consumer, who finds it in the state that follows. If that fails, it stays
-    /// reserved.
+    /// Handles the arrival of the request that the endpoint was reserved for: `announce` posts the
+    /// event, and the consumer then finds the endpoint in the next state. If `announce` fails, the
+    /// endpoint stays reserved.
     pub(crate) fn approached(
         &self,
         place: &mut Option<Request>,
@@ -47,8 +46,11 @@ impl Ep {
         let mut control = self.control();
         let state = self.state();
         if state != EpState::Reserved {
-            // It went with its IA.
-            return Err(state::refused("asking for it", state));
+            // It was freed with its IA.
+            return Err(state::refused(
+                "receiving a connection request for it",
+                state,
+            ));
         }
         if let Some(request) = place {
             control.meets(request);
@@ -58,20 +60,20 @@ impl Ep {
         Ok(())
     }
 
-    /// The request for which it was reserved was rejected or handed off.
+    /// Handles the rejection or hand-off of the request that the endpoint was reserved for.
     pub(crate) fn left_alone(&self) {
         self.step(&mut self.control(), Trigger::Reject);
     }
 
-    /// Takes an endpoint that a request has brought for a caller that will post
-    /// to it; `None` if another has it already.
+    /// Takes the endpoint that was created for a request, for a caller that will post to it; `None`
+    /// if another caller has taken it.
     pub(crate) fn take_brought(&self) -> Option<Taken<'_>> {
         let was = self.taken.swap(true, Ordering::AcqRel);
         (!was).then_some(Taken(self))
     }
 
-    /// Accepts a request, and takes it out of its place, unless this fails.
-    /// Whether the requester still wants to connect shows later, as an event.
+    /// Accepts a request and removes it from `place`, unless this fails. If the requester has given
+    /// up meanwhile, an event says so later.
     pub(crate) fn accept(
         self: &Arc<Self>,
         place: &mut Option<Request>,
@@ -101,7 +103,7 @@ impl Ep {
         let greeting = qp.greeting()?;
         let brought = self.bring_up(control, request.parameters());
         match brought {
-            // As it was: the consumer may try again.
+            // The queue pair has not moved: the consumer may try again.
             Err(error) if qp.awaits_peer() => return Err(error.into()),
             _ => {}
         }
@@ -111,15 +113,16 @@ impl Ep {
         control.meets(&request);
         self.step(control, Trigger::Accept);
         if let Err(error) = brought {
-            // Half way, and there is no way back that keeps its receives: an
-            // event says so, and the requester is refused as by nobody.
+            // The queue pair has moved part of the way, and moving it back would lose its receives.
+            // The endpoint gets an event, and the requester a rejection that does not come from the
+            // peer's consumer.
             tracing::warn!("a connection could not be accepted: {error}");
             self.step(control, Trigger::AcceptFailed);
             return Ok(());
         }
         match request.accept(local, private_data, Sink::accepting(self, greeting)) {
             Ok(connection) => control.connection = Some(connection),
-            // The request is gone: an event says that nothing came of it.
+            // The request is gone: an event says that accepting has failed.
             Err(error) => {
                 tracing::warn!("a connection could not be accepted: {error}");
                 self.step(control, Trigger::AcceptFailed);
@@ -129,12 +132,11 @@ impl Ep {
     }
 }
 
-/// An endpoint is this call's: see [`Ep::take_brought`]. Dropped, it can be
-/// taken again.
+/// The right to post to an endpoint, from [`Ep::take_brought`]. Dropping it releases the endpoint.
 pub(crate) struct Taken<'a>(&'a Ep);
 
 impl Taken<'_> {
-    /// Leaves the endpoint taken for good.
+    /// Keeps the endpoint taken for ever.
     pub(crate) fn keep(self) {
         core::mem::forget(self);
     }
@@ -147,7 +149,7 @@ impl Drop for Taken<'_> {
 }
 
 impl Control {
-    /// Who the requester is, and what he has asked for.
+    /// Stores the requester's address and qualifiers.
     pub(super) fn meets(&mut self, request: &Request) {
         self.remote_host = Some(request.peer());
         self.remote.set(request.peer());

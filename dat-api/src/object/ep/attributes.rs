@@ -1,7 +1,7 @@
-//! What an endpoint may be asked for.
+//! Checking the attributes of an endpoint.
 //!
-//! The numbers are checked against the IA's limits before anything is made; an
-//! endpoint has exactly what was asked, or it is not made.
+//! The attributes are checked against the IA's limits before anything is created. An endpoint gets
+//! exactly the attributes that were asked for, or is not created.
 
 use super::MAX_SEGMENTS;
 use crate::error::{DatError, Result};
@@ -9,17 +9,17 @@ use crate::object::ia::IaAttributes;
 use crate::status::{ReturnType, Subtype};
 use crate::types::{CompletionFlags, EpAttributes};
 
-/// Receives of an endpoint whose maker named no attributes.
+/// The receives of an endpoint that is created without attributes.
 const DEFAULT_RECEIVES: i32 = 128;
-/// Its requests: one less, for with the marker of a disconnect they fill a ring, and
-/// do not need one of twice the size.
+/// The requests of an endpoint that is created without attributes: one less than a power of two, so
+/// that with the marker of a disconnect they fill a ring and do not need one of twice the size.
 pub(crate) const DEFAULT_REQUESTS: i32 = 127;
-/// Segments of its requests and receives.
+/// The segments of its requests and receives.
 const DEFAULT_IOV: i32 = 4;
 /// `DAT_HW_DEFAULT` and `DAT_WATERMARK_INFINITE`.
 const OFF: i32 = -1;
 
-/// What C's `DAT_EP_ATTR` flag words may be as attributes.
+/// The accepted values of the flag words in `DAT_EP_ATTR`.
 const REQUEST_FLAGS: [CompletionFlags; 3] = [
     CompletionFlags::empty(),
     CompletionFlags::UNSIGNALLED,
@@ -32,24 +32,24 @@ const RECV_FLAGS: [CompletionFlags; 4] = [
     CompletionFlags::SOLICITED_WAIT,
 ];
 
-/// Who asks, and which argument it was.
+/// The kind of endpoint that the attributes are for, and which argument they are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Request {
-    /// On an SRQ.
+    /// It takes receives from an SRQ.
     pub(super) shared: bool,
-    /// There is an EVD for receives.
+    /// It has an EVD for receives.
     pub(super) has_recv: bool,
-    /// There is an EVD for requests.
+    /// It has an EVD for requests.
     pub(super) has_request: bool,
-    /// Names the argument in errors.
+    /// The argument that errors name.
     pub(super) argument: Subtype,
 }
 
-/// What an endpoint gets whose maker names nothing. RDMA reads must be asked
-/// for: with none of them a connection cannot fail over them.
+/// Returns the attributes of an endpoint that is created without any. RDMA reads are 0 and must be
+/// asked for, so a connection never fails because of them.
 pub(super) fn defaults(ia: &IaAttributes, request: Request) -> EpAttributes {
     let iov = DEFAULT_IOV.min(segments(ia));
-    // Without any EVD one completion queue holds both kinds of completions.
+    // Without EVDs, one completion queue holds both kinds of completions.
     let one_queue = !request.shared && !request.has_recv && !request.has_request;
     let room = match one_queue {
         true => ia.max_evd_qlen / 2,
@@ -82,8 +82,8 @@ fn segments(ia: &IaAttributes) -> i32 {
     ia.max_iov_segments_per_dto.min(MAX_SEGMENTS as i32)
 }
 
-/// The attributes that the endpoint will have: those asked for, with defaults
-/// where DAT lets a field be left open.
+/// Returns the attributes that the endpoint will have: those asked for, with defaults for fields
+/// that DAT allows to be left open.
 ///
 /// # Errors
 /// `INVALID_PARAMETER`, naming the argument.
@@ -97,13 +97,13 @@ pub(super) fn settle(
     let bad = |what: String| DatError::new(ReturnType::InvalidParameter, request.argument, what);
     if asked.service_type != 0 {
         return Err(bad(format!(
-            "service type {}; 0, a reliable connection, is the only one",
+            "invalid service type {}: expected 0, a reliable connection",
             asked.service_type
         )));
     }
     if asked.qos != 0 {
         return Err(bad(format!(
-            "quality of service {:#x}; 0, best effort, is the only one",
+            "invalid quality of service {:#x}: expected 0, best effort",
             asked.qos
         )));
     }
@@ -123,7 +123,7 @@ pub(super) fn settle(
     let named =
         |name, value, least, most: (i32, &str)| count(name, value, least, most).map_err(bad);
     if request.shared {
-        // The hard and the soft high watermark.
+        // These fields are the hard and the soft high watermark.
         if asked.max_recv_dtos > 0 && asked.srq_soft_hw > asked.max_recv_dtos {
             return Err(bad(format!(
                 "the soft high watermark {} is above the hard one, {}",
@@ -163,7 +163,7 @@ pub(super) fn settle(
         )));
     }
     if request.shared && asked.max_request_dtos == 0 {
-        // Left open: at least what was asked for.
+        // Left open: the default.
         settled.max_request_dtos = default.max_request_dtos;
     }
     if asked.max_request_iov == 0 && request.shared {
@@ -175,7 +175,8 @@ pub(super) fn settle(
     Ok(settled)
 }
 
-/// RDMA reads in flight and their segments; -1 leaves a depth open, which is 0.
+/// Checks the numbers of outstanding RDMA reads and their segments. -1 leaves a number of reads
+/// open; the endpoint then gets 0.
 fn reads(
     asked: &EpAttributes,
     settled: &mut EpAttributes,
@@ -232,13 +233,13 @@ fn open(value: &mut u64, default: u64) {
 fn flags(asked: &EpAttributes) -> Result<(), String> {
     if !RECV_FLAGS.contains(&asked.recv_completion_flags) {
         return Err(format!(
-            "recv completion flags {:#x}: one of UNSIGNALLED, SOLICITED_WAIT, EVD_THRESHOLD, or none",
+            "invalid recv completion flags {:#x}: expected UNSIGNALLED, SOLICITED_WAIT, EVD_THRESHOLD or 0",
             asked.recv_completion_flags.bits()
         ));
     }
     if !REQUEST_FLAGS.contains(&asked.request_completion_flags) {
         return Err(format!(
-            "request completion flags {:#x}: one of UNSIGNALLED, EVD_THRESHOLD, or none",
+            "invalid request completion flags {:#x}: expected UNSIGNALLED, EVD_THRESHOLD or 0",
             asked.request_completion_flags.bits()
         ));
     }
@@ -247,12 +248,12 @@ fn flags(asked: &EpAttributes) -> Result<(), String> {
 
 fn size(name: &str, value: u64, most: u64) -> Result<(), String> {
     if value > most {
-        return Err(format!("{name} is {value}; the adapter's is {most}"));
+        return Err(format!("{name} is {value}; the adapter's limit is {most}"));
     }
     Ok(())
 }
 
-/// Refuses a count below the least or above the adapter's limit of that name.
+/// Refuses a count below `least` or above the adapter's limit of that name.
 fn count(name: &str, value: i32, least: i32, (most, limit): (i32, &str)) -> Result<(), String> {
     if value < least || value > most {
         return Err(format!(
@@ -275,7 +276,7 @@ mod tests {
     };
 
     #[test]
-    fn defaults_are_cut_to_what_the_device_has() {
+    fn defaults_respect_the_device_limits() {
         let ia = small(|_| ());
         let cut = defaults(&ia, ASKS);
         assert_eq!((cut.max_recv_dtos, cut.max_request_dtos), (15, 15));
@@ -284,20 +285,20 @@ mod tests {
         assert_eq!((cut.max_rdma_read_in, cut.max_rdma_read_out), (0, 0));
         let ia = small(|limits| limits.segments = 1);
         assert_eq!(defaults(&ia, ASKS).max_recv_iov, 1);
-        // One queue of 10 completions for those of both kinds, and the marker.
-        let nobody = Request {
+        // One queue of 10 completions holds requests, receives and the marker.
+        let without_evds = Request {
             has_recv: false,
             has_request: false,
             ..ASKS
         };
         let ia = small(|limits| limits.cq_depth = 10);
-        let cut = defaults(&ia, nobody);
+        let cut = defaults(&ia, without_evds);
         assert_eq!((cut.max_recv_dtos, cut.max_request_dtos), (5, 4));
         assert_eq!(defaults(&ia, ASKS).max_request_dtos, 9);
     }
 
     #[test]
-    fn what_is_left_open_fits_and_what_is_asked_for_is_refused_by_the_limit() {
+    fn open_attributes_get_defaults_and_excessive_ones_are_refused() {
         let ia = small(|limits| limits.reads_issued = 0);
         let base = defaults(&ia, ASKS);
         let open = EpAttributes {

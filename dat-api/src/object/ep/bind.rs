@@ -1,7 +1,7 @@
-//! Binding windows through an endpoint.
+//! Binding RMRs through an endpoint.
 //!
-//! A bind is always signalled: a suppressed one is swallowed when it
-//! comes, so that a bind that fails can be told of.
+//! A bind is always signalled on the ring, so that a failed one can be reported; the completion of
+//! a successful bind posted SUPPRESS is dropped.
 
 use core::sync::atomic::Ordering;
 
@@ -14,30 +14,30 @@ use crate::state::{Call, wrong_state};
 use crate::status::{DatReturn, ReturnType, Subtype};
 use crate::types::CompletionFlags;
 
-/// A bind, or an unbind, to be posted.
+/// A bind or unbind to be posted.
 pub(crate) struct Bind<'a> {
     pub(crate) window: &'a mut MemoryWindow,
-    /// From [`wr_data::of_bind`].
+    /// The work-request data, from [`wr_data::of_bind`].
     pub(crate) note: u32,
     pub(crate) target: Option<WindowTarget<'a>>,
     pub(crate) cookie: u64,
     pub(crate) flags: CompletionFlags,
-    /// The number of the window's zone.
+    /// The number of the RMR's zone.
     pub(crate) zone: u32,
 }
 
-/// A bind was posted.
+/// A posted bind.
 pub(crate) struct Bound {
-    /// What peers name the memory by.
+    /// The key by which peers name the memory.
     pub(crate) context: u32,
 }
 
 impl Ep {
-    /// Whether binds of a window of this zone may be posted with these flags,
-    /// as far as can be told without the window.
+    /// Checks whether a bind of an RMR of this zone may be posted with these flags, as far as the
+    /// RMR does not matter.
     ///
     /// # Errors
-    /// Why not.
+    /// The code for what is wrong.
     ///
     /// # Safety
     /// As for [`crate::object::rmr::Rmr::bind`].
@@ -50,8 +50,8 @@ impl Ep {
         if !Call::PostRequest.legal().has(state) {
             return Err(wrong_state(state));
         }
-        // SAFETY: the caller of the bind has promised that no other call on the
-        // endpoint runs, unless it takes the lock.
+        // SAFETY: the caller of the bind has promised that no other call on the endpoint runs,
+        // unless posts take the lock.
         let entered = unsafe { self.posting.lock() };
         let poster = entered.poster;
         if !poster.rdma_flags.contains(flags) {
@@ -75,12 +75,10 @@ impl Ep {
     /// Posts a bind.
     ///
     /// # Errors
-    /// As [`crate::object::rmr::Rmr::bind`]; with what the engine said if it
-    /// may go better the next time.
+    /// As [`crate::object::rmr::Rmr::bind`]; with the engine's error if trying again may help.
     ///
     /// # Safety
-    /// As for [`dat_engine::Endpoint::post_bind`], and for
-    /// [`crate::object::rmr::Rmr::bind`].
+    /// As for [`dat_engine::Endpoint::post_bind`], and for [`crate::object::rmr::Rmr::bind`].
     pub(crate) unsafe fn post_bind(
         &self,
         bind: Bind<'_>,
@@ -111,7 +109,7 @@ impl Ep {
         let Some(qp) = &mut poster.qp else {
             return Err((no_zone(), None));
         };
-        // SAFETY: passed on to the caller.
+        // SAFETY: the caller's promise.
         match unsafe { qp.post_bind(bind.window, &request, note) } {
             Ok(context) => {
                 poster.unsignalled = 0;

@@ -1,4 +1,4 @@
-//! The queue pair of an endpoint, and where it reports.
+//! Creating the queue pair of an endpoint, and attaching it to its EVDs.
 
 use core::sync::atomic::Ordering;
 use std::sync::Arc;
@@ -19,8 +19,8 @@ use crate::object::srq::{Reporting, Srq};
 use crate::status::{ReturnType, Subtype};
 use crate::types::{CompletionFlags, EpAttributes};
 
-/// What decides how the queue pair is made: if none of it changes, the queue
-/// pair stays.
+/// What the queue pair is created from. If a change leaves all of it as it was, the queue pair is
+/// kept.
 #[derive(Clone)]
 pub(super) struct Plan {
     pub(super) recv: Option<Arc<Evd>>,
@@ -29,7 +29,7 @@ pub(super) struct Plan {
 }
 
 impl Control {
-    /// How it is made now.
+    /// Returns the present plan.
     pub(super) fn plan(&self) -> Plan {
         let evd = |stream: &Option<crate::object::evd::DtoStream>| {
             stream.as_ref().map(|stream| Arc::clone(stream.evd()))
@@ -47,25 +47,25 @@ fn unsigned(count: i32) -> u32 {
 }
 
 impl Plan {
-    /// Requests outstanding at most, and the marker of a disconnect.
+    /// Returns the maximum number of outstanding requests, including the marker of a disconnect.
     fn request_depth(&self) -> u32 {
         unsigned(self.attributes.max_request_dtos) + 1
     }
 
-    /// Whether windows may be bound: their completions have somewhere to go.
+    /// Returns whether RMRs may be bound: whether an EVD takes the completions of binds.
     fn binds(&self) -> bool {
         self.request
             .as_ref()
             .is_some_and(|evd| evd.carries(StreamKind::RmrBind))
     }
 
-    /// Receives outstanding at most, of its own queue.
+    /// Returns the maximum number of outstanding receives of its own queue.
     fn recv_depth(&self) -> u32 {
         unsigned(self.attributes.max_recv_dtos)
     }
 
-    /// Attaches an endpoint to the EVDs: one that is made anew in place of the
-    /// streams `before`, which are parked. Nothing is attached if it fails.
+    /// Attaches an endpoint to its EVDs. When an endpoint is recreated, `before` are its previous
+    /// streams, which are suspended. Attaches nothing if it fails.
     pub(super) fn attach(
         &self,
         ep: Handle,
@@ -107,7 +107,7 @@ impl Plan {
         })
     }
 
-    /// Whether another plan takes another queue pair.
+    /// Returns whether the other plan needs another queue pair.
     pub(super) fn differs(&self, other: &Self) -> bool {
         let same = |a: &Option<Arc<Evd>>, b: &Option<Arc<Evd>>| match (a, b) {
             (Some(a), Some(b)) => Arc::ptr_eq(a, b),
@@ -132,8 +132,8 @@ impl Plan {
     }
 }
 
-/// That the zone of an endpoint and that of its SRQ may be two, if they are.
-/// Otherwise that argument is to blame.
+/// Checks the zones of an endpoint and its SRQ against the device, which may require one zone for
+/// both. `argument` is the argument that the error names.
 pub(super) fn check_zones(ia: &Ia, pz: Option<&Pz>, srq: &Srq, argument: Subtype) -> Result<()> {
     let differ = pz.is_some_and(|pz| pz.id() != srq.zone());
     if differ && !ia.device().srq_domain_may_differ() {
@@ -148,7 +148,7 @@ pub(super) fn check_zones(ia: &Ia, pz: Option<&Pz>, srq: &Srq, argument: Subtype
 }
 
 impl Ep {
-    /// Refuses what the device cannot do for receives.
+    /// Refuses SOLICITED_WAIT on devices that do not report which receives were solicited.
     fn check_solicited(&self, plan: &Plan) -> Result<()> {
         let flags = plan.attributes.recv_completion_flags;
         let asked = flags.contains(CompletionFlags::SOLICITED_WAIT);
@@ -163,9 +163,9 @@ impl Ep {
         }
     }
 
-    /// Makes the queue pair, if there is a protection zone: receives may be
-    /// posted from then on. And the queue for completions that nobody wants, if
-    /// there are such; it must go after the queue pair.
+    /// Creates the queue pair, if there is a protection zone; receives may be posted from then on.
+    /// If a kind of completions has no EVD, creates a completion queue for them too, which must be
+    /// dropped after the queue pair.
     pub(super) fn make_queue_pair(
         &self,
         control: &Control,
@@ -193,12 +193,12 @@ impl Ep {
         let send_cq = match (&streams.request, &unwanted) {
             (Some(stream), _) => stream.cq(),
             (None, Some(queue)) => queue.handle(),
-            (None, None) => unreachable!("made above"),
+            (None, None) => unreachable!("created above"),
         };
         let recv_cq = match (&streams.recv, &unwanted) {
             (Some(stream), _) => stream.cq(),
             (None, Some(queue)) => queue.handle(),
-            (None, None) => unreachable!("made above"),
+            (None, None) => unreachable!("created above"),
         };
         let segments = [
             attributes.max_request_iov,
@@ -211,24 +211,24 @@ impl Ep {
             recv_depth: plan.recv_depth().max(1),
             send_segments: segments.into_iter().map(unsigned).fold(1, u32::max),
             recv_segments: unsigned(attributes.max_recv_iov).max(1),
-            // Inline data makes requests larger: none where that many would
-            // not fit (`max_dto_per_ep`).
+            // Inline data makes WQEs larger. It is left out where a ring of this depth would not
+            // fit with it (`max_dto_per_ep`).
             inline_bytes: if plan.request_depth() > self.ia.device().limits().queue_depth / 2 {
                 0
             } else {
                 INLINE_BYTES
             },
-            // A device that takes fewer, or none, is good enough.
+            // The device may support less inline data, or none.
             inline_or_fewer: true,
             context: self.handle.bits() as u64,
             exclusive_register: true,
-            // Who wants no events looks at the memory, and may use it for
-            // something else before anybody polls.
+            // A program without receive events looks at the memory itself, and may reuse it before
+            // the CQE is polled.
             payload_in_completion: streams.recv.is_some(),
             ..EndpointOptions::new(send_cq, recv_cq)
         };
-        // Room for binds makes the ring larger. As many as that may be too many
-        // where transfers alone are not: then binds are refused.
+        // Room for binds makes the ring larger. If the device cannot create a ring of this depth
+        // with binds, the endpoint refuses binds.
         let windows = plan.binds() && self.ia.device().limits().windows > 0;
         let mut qp = match windows {
             true => pz
@@ -238,7 +238,7 @@ impl Ep {
                     ..options
                 })
                 .or_else(|error| {
-                    tracing::warn!("no room for binding RMRs through this endpoint: {error}");
+                    tracing::warn!("an endpoint is created without binding of RMRs: {error}");
                     pz.domain().create_endpoint(&options)
                 })?,
             false => pz.domain().create_endpoint(&options)?,
@@ -248,8 +248,8 @@ impl Ep {
         Ok((Some(qp), unwanted))
     }
 
-    /// Has those who will take its completions learn of a new queue pair: that
-    /// may allocate, which posting and taking events are not to do.
+    /// Attaches a new queue pair to the consuming halves of its EVDs now. That may allocate, which
+    /// posting and dequeuing must not do.
     pub(super) fn settle(&self) {
         let evds = self.control().streams.evds();
         for evd in evds {
@@ -258,8 +258,7 @@ impl Ep {
         self.unwanted.settle();
     }
 
-    /// Takes a queue pair into service; answers the one that served before,
-    /// to be dropped outside the lock.
+    /// Puts a queue pair into service; returns the previous one, to be dropped without the lock.
     pub(super) fn install(
         &self,
         held: &mut Held<'_>,
@@ -297,7 +296,7 @@ impl Ep {
         old
     }
 
-    /// Sets the counters that completions find: nothing is outstanding.
+    /// Resets the counters in the slot: nothing is outstanding.
     pub(super) fn meter(&self, control: &Control) {
         let Some(slot) = self.handle.slot() else {
             return;
@@ -316,7 +315,7 @@ impl Ep {
             .store(Needs::new(quiet, self.marks.lowest()).0, Ordering::Release);
     }
 
-    /// How its connections behave.
+    /// Returns the parameters of its connections.
     pub(super) fn options(&self, attributes: &EpAttributes) -> ConnectOptions {
         let depth = |reads: i32| u8::try_from(reads.clamp(0, 255)).unwrap_or(u8::MAX);
         ConnectOptions {

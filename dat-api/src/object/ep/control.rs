@@ -1,4 +1,4 @@
-//! What an endpoint is made of and where it stands, under one lock.
+//! The parts and the state of an endpoint that its lock protects.
 
 use std::net::SocketAddr;
 
@@ -17,38 +17,38 @@ use crate::state::{self, Edge, To, Trigger};
 use crate::types::{EpAttributes, EpState, EventData, PrivateData};
 use dat_engine::sync::MutexGuard;
 
-/// What is behind the lock.
+/// What the lock protects.
 pub(super) struct Control {
     pub(super) attributes: EpAttributes,
     pub(super) pz: Option<Use<Pz>>,
     pub(super) srq: Option<Use<Srq>>,
     pub(super) connect: Option<StreamGuard>,
     pub(super) streams: Streams,
-    /// What moves the queue pair, if there is one.
+    /// The control half of the queue pair, if there is one.
     pub(super) qp: Option<EndpointHandle>,
     pub(super) connection: Option<Connection>,
     /// A graceful disconnect waits for the requests posted before it.
     pub(super) draining: bool,
     pub(super) remote: PeerAddress,
-    /// The same as a value.
+    /// The peer's address as a value.
     pub(super) remote_host: Option<SocketAddr>,
     pub(super) remote_qualifier: u64,
     pub(super) local_qualifier: u64,
-    /// What the peer sent along when it accepted.
+    /// The private data of the peer's accept.
     pub(super) private_data: Box<[u8]>,
 }
 
-/// Where completions go.
+/// The EVDs that completions are reported to.
 #[derive(Default)]
 pub(super) struct Streams {
-    /// What the SRQ is told of it, if there is one.
+    /// Registers the receive EVD with the SRQ, if there is one.
     pub(super) _shared: Option<Reporting>,
     pub(super) recv: Option<DtoStream>,
     pub(super) request: Option<DtoStream>,
 }
 
 impl Streams {
-    /// The EVDs, each once.
+    /// Returns the EVDs, each once.
     pub(super) fn evds(&self) -> Vec<std::sync::Arc<crate::object::evd::Evd>> {
         let mut evds: Vec<_> = [&self.recv, &self.request]
             .into_iter()
@@ -59,19 +59,19 @@ impl Streams {
         evds
     }
 
-    /// What there is of the two.
+    /// Returns those of the two streams that exist.
     pub(super) fn each(&self) -> Vec<&DtoStream> {
         [&self.recv, &self.request].into_iter().flatten().collect()
     }
 
-    /// The endpoint is made anew: see [`DtoStream::park`].
+    /// Suspends the streams while the endpoint is recreated: see [`DtoStream::park`].
     pub(super) fn park(&mut self) {
         for stream in [&mut self.recv, &mut self.request].into_iter().flatten() {
             stream.park();
         }
     }
 
-    /// The opposite, if the endpoint stays as it was.
+    /// Resumes the streams because the endpoint stays as it was.
     pub(super) fn unpark(&mut self) -> Result<()> {
         [&mut self.recv, &mut self.request]
             .into_iter()
@@ -99,12 +99,12 @@ impl Control {
         }
     }
 
-    /// Everything posted is flushed, and so is what will be.
+    /// Flushes everything that is posted, and everything that will be posted.
     pub(super) fn flush(&self) {
         if let Some(qp) = &self.qp
             && let Err(error) = qp.to_error()
         {
-            tracing::error!("ending a connection: {error}");
+            tracing::error!("a queue pair cannot be moved to the error state: {error}");
         }
     }
 
@@ -121,17 +121,16 @@ impl Control {
 
 impl Ep {
     pub(super) fn control(&self) -> MutexGuard<'_, Control> {
-        // Nothing panics under the lock that leaves it half done.
+        // Never poisoned: no panic leaves the control inconsistent.
         self.control.lock()
     }
 
-    /// Goes where the trigger leads, and tells the consumer. Answers whether
-    /// it leads anywhere.
+    /// Makes the state transition for a trigger, and posts its event. Returns whether there is one.
     pub(super) fn step(&self, control: &mut Control, trigger: Trigger) -> bool {
         self.step_with(control, trigger, PrivateData::default())
     }
 
-    /// [`Self::step`] with private data for the consumer.
+    /// As [`Self::step`], with private data for the consumer.
     pub(super) fn step_with(
         &self,
         control: &mut Control,
@@ -145,8 +144,8 @@ impl Ep {
             self.set_state(to);
             if to == EpState::Disconnected && edge.from != to {
                 control.draining = false;
-                // Before the event: what was in progress has completed when
-                // the consumer hears of it.
+                // Flush before the event: when the consumer gets it, outstanding requests have
+                // completed.
                 control.flush();
             }
         }

@@ -1,4 +1,4 @@
-//! Making endpoints.
+//! Creating endpoints.
 
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize};
 use std::sync::Arc;
@@ -26,7 +26,7 @@ use crate::status::{ReturnType, Subtype};
 use crate::types::{EpAttributes, EpState, EvdFlags};
 use dat_engine::sync::Mutex;
 
-/// What an endpoint is made of.
+/// The objects that an endpoint is created from.
 #[derive(Clone, Copy)]
 struct Parts<'a> {
     pz: Option<&'a Arc<Pz>>,
@@ -36,12 +36,12 @@ struct Parts<'a> {
     srq: Option<&'a Arc<Srq>>,
 }
 
-/// A handle of an object that has no place in the call.
+/// The error for a handle of an object that does not fit the call.
 pub(super) fn bad(subtype: Subtype, cause: &'static str) -> DatError {
     DatError::new(ReturnType::InvalidHandle, subtype, cause)
 }
 
-/// That an EVD may serve as asked, and belongs to the same IA.
+/// Checks that an EVD carries the events and belongs to the same IA.
 pub(super) fn check_evd(
     ia: &Arc<Ia>,
     evd: Option<&Arc<Evd>>,
@@ -62,12 +62,12 @@ pub(super) fn check_evd(
 }
 
 impl Ep {
-    /// Makes an endpoint with a receive queue of its own. Without a protection
-    /// zone it cannot post nor connect until [`Ep::modify`] sets one. Events
-    /// for which there is no EVD are not delivered.
+    /// Creates an endpoint with a receive queue of its own. Without a protection zone it cannot
+    /// post or connect until [`Ep::modify`] sets one. Events for which there is no EVD are not
+    /// delivered.
     ///
-    /// Without attributes it gets 128 requests and 128 receives of 4 segments,
-    /// the IA's largest messages, and no RDMA reads.
+    /// Without attributes it gets 127 requests and 128 receives of 4 segments, the IA's largest
+    /// message size, and no RDMA reads.
     ///
     /// # Errors
     /// Section 3DAT, `dat_ep_create`; attributes are argument 6.
@@ -101,12 +101,11 @@ impl Ep {
         Self::make(ia, parts, attributes, EpState::Unconnected)
     }
 
-    /// Makes an endpoint that takes its receives from an SRQ.
+    /// Creates an endpoint that takes its receives from an SRQ.
     ///
-    /// `max_recv_dtos` and `srq_soft_hw` are the hard and the soft high
-    /// watermark, -1 for none: how many receives the endpoint may hold that
-    /// the consumer has not taken yet. `max_recv_iov` is ignored, and 0 in
-    /// `max_request_dtos`, `max_request_iov`, `max_message_size` and
+    /// `max_recv_dtos` and `srq_soft_hw` are the hard and the soft high watermark, -1 for none: how
+    /// many receives the endpoint may hold that the consumer has not dequeued. `max_recv_iov` is
+    /// ignored, and 0 in `max_request_dtos`, `max_request_iov`, `max_message_size` and
     /// `max_rdma_size` means the default.
     ///
     /// # Errors
@@ -138,8 +137,8 @@ impl Ep {
         Self::make(ia, parts, attributes, EpState::Unconnected)
     }
 
-    /// Makes the endpoint that a request brings along: it has no protection
-    /// zone and no EVDs yet, and is not the consumer's before he accepts.
+    /// Creates the endpoint of a connection request on a service point that creates endpoints. It
+    /// has no protection zone and no EVDs yet, and belongs to the consumer only after accepting.
     pub(crate) fn create_tentative(ia: &Arc<Ia>, request: &cm::Request) -> Result<Arc<Self>> {
         let limits = ia.attributes();
         let asked = Request {
@@ -148,7 +147,7 @@ impl Ep {
             has_request: false,
             argument: Subtype::NoSubtype,
         };
-        // What fits the requester.
+        // The requester's numbers of reads, within the limits of the IA.
         let theirs = request.parameters();
         let attributes = EpAttributes {
             max_rdma_read_in: i32::from(theirs.reads_asked).min(limits.max_rdma_read_per_ep_in),
@@ -197,7 +196,7 @@ impl Ep {
             _ => ia.publish(place, &ep),
         };
         if let Err(error) = published {
-            // SAFETY: no other call knows it.
+            // SAFETY: no other call has the endpoint.
             unsafe { ep.dismantle() };
             return Err(error);
         }
@@ -225,7 +224,7 @@ impl Ep {
             Some(srq) => Some(Use::of(srq).ok_or_else(in_use(Subtype::InvalidHandleSrq))?),
             None => None,
         };
-        // SAFETY: no other call knows the endpoint yet.
+        // SAFETY: no other call has the endpoint yet.
         let mut held = unsafe { self.hold() };
         held.control.connect = connect;
         held.control.pz = pz;
@@ -237,11 +236,11 @@ impl Ep {
             self.install(&mut held, qp, &plan)
         });
         drop(held);
-        // Nobody can have posted: there is no queue pair to wait for.
+        // There was no queue pair before that would have to be dropped.
         match made {
             Ok(_none) => Ok(()),
             Err(error) => {
-                // SAFETY: as above.
+                // SAFETY: no other call has the endpoint yet.
                 unsafe { self.dismantle() };
                 Err(error)
             }

@@ -1,10 +1,10 @@
-//! Completions that must be taken though the consumer does not ask for them.
+//! Polling completions that the consumer does not poll.
 //!
-//! Two kinds: those of an endpoint without an EVD, which go to a queue that
-//! the endpoint polls itself when it needs room; and, after a graceful
-//! disconnect, those up to its marker. Usually the marker is found by the
-//! disconnect itself or by whoever waits on the request EVD; if neither,
-//! a thread looks for it until the last endpoint that waits is done.
+//! There are two kinds. Completions of an endpoint without an EVD go to a completion queue of the
+//! endpoint, which the endpoint polls when it needs room. After a graceful disconnect, the
+//! completions up to its marker must be polled; usually the disconnect itself or a wait on the
+//! request EVD finds the marker. If neither does, a thread polls until all disconnecting endpoints
+//! have their markers.
 
 use core::sync::atomic::Ordering;
 use std::thread;
@@ -21,12 +21,12 @@ use crate::handle::{self, Handle, Verdict};
 use crate::object::evd;
 use crate::types::EpState;
 
-/// The queue for completions that nobody wants, if there are such.
+/// The completion queue for completions without an EVD, if there is one.
 #[derive(Default)]
 pub(super) struct Unwanted(Mutex<Option<CompletionQueue>>);
 
 impl Unwanted {
-    /// A queue for so many.
+    /// Creates a queue for `depth` completions.
     pub(super) fn queue(device: &Device, depth: u32) -> Result<CompletionQueue> {
         Ok(device.create_cq(&CqOptions {
             depth,
@@ -34,13 +34,13 @@ impl Unwanted {
         })?)
     }
 
-    /// Another queue, or none.
+    /// Replaces the queue.
     pub(super) fn replace(&self, queue: Option<CompletionQueue>) {
         let old = core::mem::replace(&mut *self.0.lock(), queue);
         drop(old);
     }
 
-    /// Has the queue learn of a new queue pair.
+    /// Attaches a new queue pair to the queue.
     pub(super) fn settle(&self) {
         if let Some(queue) = &mut *self.0.lock() {
             queue.settle();
@@ -49,13 +49,13 @@ impl Unwanted {
 }
 
 impl Ep {
-    /// Takes the completions that nobody wants. If another thread is doing it,
-    /// nothing. Neither allocates nor waits, unless to end a connection.
+    /// Polls the completions without an EVD. Does nothing if another thread is doing it. Neither
+    /// allocates nor waits, unless to end a connection.
     pub(super) fn take_unwanted(&self) {
         let Some(slot) = self.handle.slot() else {
             return;
         };
-        // Each is acted on outside the lock: that may take the control's.
+        // Each is handled without this lock, because that may take the control's.
         while let Some(completion) = self.next_unwanted() {
             let _: Verdict = completed(&completion);
             if matches!(
@@ -74,8 +74,8 @@ impl Ep {
         self.unwanted.0.try_lock()?.as_mut()?.poll()
     }
 
-    /// Takes what suppressed requests, or requests without an EVD, have left:
-    /// they hold places in the ring. Neither allocates nor waits.
+    /// Polls the completions of suppressed requests, or of requests without an EVD, which occupy
+    /// ring entries. Neither allocates nor waits.
     pub(super) fn take_suppressed(&self) {
         self.take_unwanted();
         if self.wants_completions()
@@ -85,7 +85,7 @@ impl Ep {
         }
     }
 
-    /// Takes all there is, wherever it is.
+    /// Polls all completions of the endpoint.
     pub(crate) fn take_everything(&self) {
         self.take_unwanted();
         let evds = self.control().streams.evds();
@@ -94,9 +94,9 @@ impl Ep {
         }
     }
 
-    /// Takes all there is, and waits for who has just taken something of it: a
-    /// failure may be in his hands. It has been acted on then, or the endpoint is
-    /// not connected any more.
+    /// Polls all completions, and waits for a thread that has just taken some: one may be a
+    /// failure. When this returns, the failure has been handled, or the endpoint is no longer
+    /// connected.
     pub(super) fn look_for_failures(&self) {
         let is_over = || self.state() != EpState::Connected;
         self.take_unwanted();
@@ -106,25 +106,25 @@ impl Ep {
         }
     }
 
-    /// Whether a graceful disconnect still waits for its requests.
+    /// Returns whether a graceful disconnect still waits for its requests.
     fn is_draining(&self) -> bool {
         self.control().draining
     }
 }
 
-/// Endpoints whose marker has not been seen.
+/// The endpoints whose marker has not completed.
 static WAITING: Mutex<Vec<Handle>> = Mutex::new(Vec::new());
 
-/// Shortest and longest pause between two looks.
+/// The shortest and the longest pause between two polls.
 const PAUSES: (Duration, Duration) = (Duration::from_micros(50), Duration::from_millis(2));
 
-/// Sees to it that the marker of an endpoint is found, whether or not the
-/// consumer looks at the request EVD.
+/// Makes sure that the marker of an endpoint is found even if the consumer does not poll the
+/// request EVD.
 pub(super) fn watch(ep: Handle) {
     let mut waiting = WAITING.lock();
     waiting.push(ep);
     if waiting.len() > 1 {
-        // The thread is there: it ends with the list empty, under the lock.
+        // The thread runs: it ends only when the list is empty, under this lock.
         return;
     }
     let signals = SignalsBlocked::new();
@@ -132,7 +132,7 @@ pub(super) fn watch(ep: Handle) {
     drop(signals);
     if let Err(error) = started {
         tracing::warn!(
-            "no thread for a graceful disconnect ({error}): it ends when its EVD is looked at"
+            "no thread for a graceful disconnect ({error}): it completes when the request EVD is polled"
         );
         waiting.clear();
     }

@@ -1,4 +1,4 @@
-//! Names of what an endpoint tells.
+//! The mask of endpoint parameters.
 #![expect(missing_docs, reason = "the names are DAT's")]
 
 bitflags::bitflags! {
@@ -39,7 +39,7 @@ bitflags::bitflags! {
 }
 
 impl EpFields {
-    /// The attributes that can be changed, all of them.
+    /// All attributes that can be changed.
     pub(crate) const ATTRIBUTES: Self = Self::SERVICE_TYPE
         .union(Self::MAX_MESSAGE_SIZE)
         .union(Self::MAX_RDMA_SIZE)

@@ -1,4 +1,4 @@
-//! What completions and the device tell an endpoint.
+//! Handling completions and device events of an endpoint.
 
 use core::sync::atomic::Ordering;
 
@@ -11,9 +11,9 @@ use crate::object::wr_data::{QUIET, SUPPRESSED, SWALLOW, bound_rmr};
 use crate::state::Trigger;
 use crate::types::EpState;
 
-/// The slow hook of completions: called by the EVD for each completion of an
-/// endpoint whose [`crate::handle::Meters`] have `cqe_flags`, before the completion becomes an event
-/// (or is staged). Cheap; calls back into no EVD.
+/// Returns how to deliver a completion. The EVD calls it for each completion of an endpoint whose
+/// [`crate::handle::Meters`] have `cqe_flags`, before the completion becomes an event or is staged.
+/// It is cheap, and calls no EVD.
 pub(super) fn completed(completion: &Completion) -> Verdict {
     let is_receive = match completion.op {
         CompletionOp::Bind if !completion.status.is_success() => return Verdict::Deliver,
@@ -50,17 +50,18 @@ pub(super) fn completed(completion: &Completion) -> Verdict {
     }
 }
 
-/// Called by the EVD after it has handed out (or staged) a completion whose
-/// status is not success: breaks the connection. May post a connection event
-/// to this or another EVD, so the caller holds no lock of an EVD's queue.
+/// Breaks the connection after a failed completion. The EVD calls it after it has handed out or
+/// staged the completion. It may post a connection event to this or another EVD, so the caller
+/// holds no lock of an EVD's queue.
 #[cold]
 pub(super) fn failed(completion: &Completion) {
-    // A consumer's thread, which takes events: the connection manager is woken.
+    // The consumer's thread that dequeues must not be cancelled here: waking the connection manager
+    // is a cancellation point.
     let _held = CancellationHeld::new();
     if let Some(rmr) = bound_rmr(completion) {
         (rmr.upcalls().bind_failed)(completion);
     }
-    // A flushed marker says nothing new, and flushes come by the thousand.
+    // A flushed marker is no news, and there may be thousands of flushes.
     if let Some(ep) = of(completion)
         && matches!(ep.state(), EpState::Connected | EpState::CompletionPending)
         && !ep.hears_of_flush(completion)
@@ -69,7 +70,7 @@ pub(super) fn failed(completion: &Completion) {
     }
 }
 
-/// The device tells something about the endpoint's queue pair.
+/// Handles a device event about the endpoint's queue pair.
 pub(super) fn device_event(ep: Handle, kind: AsyncEventKind) {
     if kind == AsyncEventKind::Established
         && let Some(ep) = handle::pin::<Ep>(ep)
@@ -93,15 +94,14 @@ fn of(completion: &Completion) -> Option<handle::Pinned<Ep>> {
 }
 
 impl Ep {
-    /// Whether the connection manager will say why something was flushed: the
-    /// kernel flushes an iWARP queue pair before it tells that the peer has
-    /// disconnected.
+    /// Returns whether the connection manager will report why a request was flushed: the kernel
+    /// flushes an iWARP queue pair before it reports the peer's disconnect.
     fn hears_of_flush(&self, completion: &Completion) -> bool {
         completion.status == Status::WrFlush
             && self.ia.device().info().transport == Transport::Iwarp
     }
 
-    /// A transfer failed.
+    /// Breaks the connection because a transfer failed.
     #[cold]
     pub(super) fn broken(&self) {
         let mut control = self.control();
@@ -113,13 +113,13 @@ impl Ep {
             None
         };
         drop(control);
-        // Not under the lock, since it waits for the sink.
+        // Without the lock, because it waits for the sink.
         if let Some(connection) = connection {
             connection.fail();
         }
     }
 
-    /// A message came over a connection that may not be known to be there.
+    /// Handles a message on a connection that is not yet known to be established.
     fn heard(&self) {
         let control = self.control();
         if self.state() == EpState::CompletionPending
@@ -129,7 +129,7 @@ impl Ep {
         }
     }
 
-    /// The marker of a graceful disconnect has come through.
+    /// Continues a graceful disconnect whose marker has completed.
     fn drained(&self) {
         // As in `failed`.
         let _held = CancellationHeld::new();
@@ -141,12 +141,12 @@ impl Ep {
         }
     }
 
-    /// Completions need more than counting from now on.
+    /// Has every completion passed to the endpoint from now on.
     pub(super) fn want_completions(&self) {
         self.change_needs(Needs::with_look);
     }
 
-    /// The high watermarks have changed.
+    /// Updates the completion word after a change of the high watermarks.
     pub(super) fn mark_completions(&self) {
         self.change_needs(|needs| needs.with_mark(self.marks.lowest()));
     }

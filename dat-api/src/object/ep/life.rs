@@ -1,4 +1,4 @@
-//! Connecting, disconnecting, resetting, freeing.
+//! Connecting, disconnecting, resetting and freeing endpoints.
 
 use core::sync::atomic::Ordering;
 use core::time::Duration;
@@ -33,7 +33,7 @@ fn check(call: Call, what: &str, state: EpState) -> Result<()> {
     }
 }
 
-/// What a refusal of the connection manager is to the consumer.
+/// Translates an error of the connection manager.
 pub(crate) fn manager_error(error: &CmError) -> DatError {
     let (kind, subtype) = match error {
         CmError::InUse => (ReturnType::ConnQualInUse, Subtype::NoSubtype),
@@ -56,7 +56,7 @@ pub(crate) fn manager_error(error: &CmError) -> DatError {
     DatError::new(kind, subtype, error.to_string())
 }
 
-/// Which arguments of a call are to blame.
+/// The arguments that errors name.
 struct Arguments {
     timeout: Subtype,
     private_data: Subtype,
@@ -74,7 +74,7 @@ impl Arguments {
 }
 
 impl Ep {
-    /// Begins to connect. The outcome is an event.
+    /// Begins to connect. An event reports the result.
     ///
     /// # Errors
     /// Section 3DAT, `dat_ep_connect`.
@@ -104,7 +104,7 @@ impl Ep {
             return Err(DatError::new(
                 ReturnType::InvalidParameter,
                 arguments.timeout,
-                "a timeout of 0: nothing connects in no time",
+                "the timeout is 0: expected 1 microsecond or more, or DAT_TIMEOUT_INFINITE",
             ));
         }
         self.check_private_data(how.private_data, arguments.private_data)?;
@@ -112,7 +112,7 @@ impl Ep {
             return Err(DatError::new(
                 ReturnType::ModelNotSupported,
                 Subtype::NoSubtype,
-                "quality of service other than best effort, and multipath, are not supported",
+                "only best effort (DAT_QOS_BEST_EFFORT) without multipath is supported",
             ));
         }
         let local = self.parameters(qp, control)?;
@@ -121,7 +121,7 @@ impl Ep {
         control.remote_host = Some(how.address);
         control.remote_qualifier = how.qualifier;
         control.local_qualifier = 0;
-        // Events come at any moment, and wait for the lock.
+        // Before connecting: events may come at any moment, and wait for the lock.
         self.step(control, Trigger::Connect);
         let target = Target {
             host: how.address,
@@ -138,16 +138,16 @@ impl Ep {
                 Ok(())
             }
             Err(error) => {
-                // As it was: the sink hears nothing.
+                // The state before; the sink gets no events.
                 self.set_state(EpState::Unconnected);
                 Err(manager_error(&error))
             }
         }
     }
 
-    /// Begins to connect to the peer of an endpoint that is connected: at the
-    /// address and the qualifier that this one was connected by. One that was
-    /// accepted has the requester's port for a qualifier, where nobody listens.
+    /// Begins to connect to the peer of a connected endpoint: to the address and the qualifier that
+    /// `model` connected to. If `model` accepted its connection, the qualifier is the requester's
+    /// port, on which nothing listens.
     ///
     /// # Errors
     /// Section 3DAT, `dat_ep_dup_connect`.
@@ -162,10 +162,10 @@ impl Ep {
             return Err(DatError::new(
                 ReturnType::InvalidHandle,
                 Subtype::InvalidHandleEp,
-                "the endpoint whose peer is meant belongs to another IA",
+                "the endpoint to duplicate the connection of belongs to another IA",
             ));
         }
-        // The endpoint's own faults first, as those of a connect.
+        // Errors of this endpoint come first, as in a connect.
         check(Call::Connect, "connecting", self.state())?;
         let peer = {
             let control = model.control();
@@ -182,14 +182,14 @@ impl Ep {
                 timeout,
                 private_data,
                 qos,
-                // Those of the model: there is no other value.
+                // The flags of the model: there is only this value.
                 flags: 0,
             },
             &Arguments::DUP_CONNECT,
         )
     }
 
-    /// That private data is no longer than what travels.
+    /// Checks the length of private data against the limit of the connection manager.
     pub(super) fn check_private_data(&self, data: &[u8], argument: Subtype) -> Result<()> {
         let most = self.ia.max_private_data();
         if data.len() <= most {
@@ -205,7 +205,7 @@ impl Ep {
         ))
     }
 
-    /// What the peer must know.
+    /// Returns the parameters that the peer needs.
     pub(super) fn parameters(
         &self,
         qp: &dat_engine::EndpointHandle,
@@ -225,17 +225,16 @@ impl Ep {
         })
     }
 
-    /// Disconnects, or gives up an attempt to connect. Graceful: requests that
-    /// were posted are tried to their end first.
+    /// Disconnects, or gives up an attempt to connect. A graceful disconnect first completes the
+    /// requests that were posted.
     ///
     /// # Errors
-    /// `INVALID_STATE` where there is nothing to disconnect.
+    /// `INVALID_STATE` if there is nothing to disconnect.
     ///
     /// # Safety
-    /// No post and no bind to this endpoint runs at the same time, unless its IA
-    /// is threadsafe.
+    /// No post and no bind to this endpoint runs at the same time, unless its IA is threadsafe.
     pub unsafe fn disconnect(&self, graceful: bool) -> Result<()> {
-        // SAFETY: passed on to the caller.
+        // SAFETY: the caller's promise.
         let mut held = unsafe { self.hold() };
         let state = self.state();
         check(Call::Disconnect, "disconnecting", state)?;
@@ -260,7 +259,7 @@ impl Ep {
                 }
             }
             EpState::DisconnectPending if !graceful => {
-                // Kept for the goodbye; what it still says does not matter.
+                // Kept so that it sends the disconnect; its later events are ignored.
                 if let Some(connection) = &held.control.connection {
                     connection.disconnect();
                 }
@@ -285,7 +284,7 @@ impl Ep {
         Ok(())
     }
 
-    /// Whether no request is outstanding; posts a marker if some are.
+    /// Returns whether no request is outstanding; posts a marker if some are.
     fn requests_are_done(&self, held: &mut Held<'_>) -> bool {
         let Some(qp) = &mut held.poster.qp else {
             return true;
@@ -294,7 +293,7 @@ impl Ep {
         if qp.sends_idle() {
             return true;
         }
-        // There is a place for it in the queue, beyond what the consumer has.
+        // The ring has one entry for the marker beyond those of the consumer.
         let most = |count: i32| u32::try_from(count).unwrap_or(0);
         let attributes = &held.control.attributes;
         qp.limit(
@@ -305,23 +304,22 @@ impl Ep {
         let marker = SendRequest {
             cookie: 0,
             op: SendOp::Nop,
-            // Reads are tried to their end, too: an iWARP device is done with a
-            // write once TCP has it.
+            // The fence makes the marker wait for reads: an iWARP device completes a write as soon
+            // as TCP has the bytes.
             flags: SendFlags::SIGNALED | SendFlags::FENCE,
             segments: &[],
         };
         post_marker(qp, &marker)
     }
 
-    /// Back to the beginning: ready to be connected anew. Completions that were
-    /// not taken yet are dropped.
+    /// Returns the endpoint to the unconnected state, ready to connect again. Completions that were
+    /// not dequeued are dropped.
     ///
     /// # Errors
     /// `INVALID_STATE`; a failure of the device.
     ///
     /// # Safety
-    /// No post and no bind to this endpoint runs at the same time, unless its IA
-    /// is threadsafe.
+    /// No post and no bind to this endpoint runs at the same time, unless its IA is threadsafe.
     pub unsafe fn reset(&self) -> Result<()> {
         let (connection, evds, in_place) = {
             let mut control = self.control();
@@ -333,19 +331,19 @@ impl Ep {
             let in_place = control.qp.as_ref().is_none_or(EndpointHandle::may_be_reset);
             (control.connection.take(), control.streams.evds(), in_place)
         };
-        // Nothing comes from the manager any more.
+        // After this the manager sends no more events.
         drop(connection);
         match in_place {
-            // SAFETY: passed on to the caller.
+            // SAFETY: the caller's promise.
             true => unsafe { self.reset_queue_pair() }?,
-            // SAFETY: passed on to the caller.
+            // SAFETY: the caller's promise.
             false => unsafe { self.replace_queue_pair() }?,
         }
         for evd in evds {
             evd.purge(self.handle);
         }
         self.take_unwanted();
-        // SAFETY: passed on to the caller.
+        // SAFETY: the caller's promise.
         let mut held = unsafe { self.hold() };
         let Held {
             poster, control, ..
@@ -370,12 +368,12 @@ impl Ep {
         Ok(())
     }
 
-    /// Takes the queue pair back to the state after creation.
+    /// Resets the queue pair to the state after creation.
     ///
     /// # Safety
     /// As for [`Self::reset`].
     unsafe fn reset_queue_pair(&self) -> Result<()> {
-        // SAFETY: passed on to the caller.
+        // SAFETY: the caller's promise.
         let held = unsafe { self.hold() };
         if self.state() != EpState::Disconnected {
             return Err(state::refused("resetting", self.state()));
@@ -386,59 +384,56 @@ impl Ep {
         Ok(())
     }
 
-    /// Frees an endpoint: from any state but those in which a service point
-    /// holds it. A connection, or an attempt at one, ends.
+    /// Frees an endpoint in any state, except while a service point holds it. A connection, or an
+    /// attempt to connect, ends.
     ///
     /// # Errors
     /// `INVALID_HANDLE`; `INVALID_STATE`.
     ///
     /// # Safety
-    /// No post and no bind to this endpoint runs at the same time, unless its IA
-    /// is threadsafe.
+    /// No post and no bind to this endpoint runs at the same time, unless its IA is threadsafe.
     pub unsafe fn free(handle: Handle) -> Result<()> {
         let ep = handle::pin::<Self>(handle).ok_or_else(stale)?;
         check(Call::Free, "freeing", ep.state())?;
         if !ep.usage().close() {
             return Err(stale());
         }
-        // SAFETY: passed on to the caller.
+        // SAFETY: the caller's promise.
         unsafe { ep.dismantle() };
         drop(ep);
         handle::retire::<Self>(handle, |_| ()).ok_or_else(stale)?;
         Ok(())
     }
 
-    /// Frees the endpoint whatever state it is in: the IA is closed abruptly,
-    /// or the request that brought it was rejected.
+    /// Frees the endpoint in any state, because the IA is closed abruptly, or the request that it
+    /// was created for was rejected.
     ///
     /// # Safety
-    /// No post and no bind to this endpoint runs at the same time, unless its IA
-    /// is threadsafe.
+    /// No post and no bind to this endpoint runs at the same time, unless its IA is threadsafe.
     pub(crate) unsafe fn abort(handle: Handle) {
         if let Some(ep) = handle::pin::<Self>(handle) {
             ep.usage().close_anyway();
-            // SAFETY: passed on to the caller.
+            // SAFETY: the caller's promise.
             unsafe { ep.dismantle() };
         }
         drop(handle::retire::<Self>(handle, |_| ()));
     }
 
-    /// Takes the endpoint apart: the peer is told, the device forgets it, and
-    /// the EVDs too.
+    /// Releases the parts of the endpoint: ends the connection, destroys the queue pair, and
+    /// detaches from the EVDs.
     ///
     /// # Safety
-    /// No post and no bind to this endpoint runs at the same time, unless its IA
-    /// is threadsafe.
+    /// No post and no bind to this endpoint runs at the same time, unless its IA is threadsafe.
     pub(super) unsafe fn dismantle(&self) {
         let connection = self.control().connection.take();
         drop(connection);
         let (qp, evds, parts) = {
-            // SAFETY: passed on to the caller.
+            // SAFETY: the caller's promise.
             let mut held = unsafe { self.hold() };
             let Held {
                 poster, control, ..
             } = &mut held;
-            // A last look for what comes from elsewhere.
+            // Later device events and completions find the endpoint unconnected.
             self.set_state(EpState::Unconnected);
             control.draining = false;
             control.qp = None;
@@ -455,7 +450,7 @@ impl Ep {
         if let Some(qp) = &qp {
             self.ia.unwatch(qp.verbs().id());
         }
-        // Before the streams: they give the room of its completions back.
+        // Before the streams, which release the room of its completions.
         drop(qp);
         for evd in evds {
             evd.purge(self.handle);
@@ -471,14 +466,16 @@ fn post_marker(qp: &mut dat_engine::Endpoint, marker: &SendRequest<'_>) -> bool 
     match unsafe { qp.post_send(marker) } {
         Ok(()) => false,
         Err(error) => {
-            // The queue pair is on its way out: what is posted is flushed.
-            tracing::warn!("no marker for a graceful disconnect: {error}");
+            // The queue pair is in the error state, so its requests are flushed anyway.
+            tracing::warn!(
+                "a graceful disconnect cannot wait for its requests, no marker can be posted: {error}"
+            );
             true
         }
     }
 }
 
-/// For those who accept: the arcs of an endpoint named by a handle.
+/// Returns the endpoint that a handle names.
 pub(crate) fn find(handle: Handle) -> Result<Arc<Ep>> {
     Ok(handle::pin::<Ep>(handle).ok_or_else(stale)?.to_arc())
 }

@@ -1,23 +1,22 @@
-//! Endpoints: one end of a reliable connection, and the right to post to it.
+//! Endpoints: each is one end of a reliable connection, to which requests and receives are posted.
 //!
 //! An endpoint has three parts, for three kinds of callers:
 //!
-//! | part | who touches it |
+//! | part | used by |
 //! | --- | --- |
-//! | the poster (`poster.rs`, `post_recv.rs`, `post_request.rs`, `request.rs`) | posting calls; the other calls of the consumer, who serialises calls on one endpoint (in a threadsafe IA the lock of posts does) |
-//! | the control (`control.rs`), under a lock | calls of the consumer, the connection manager's thread, and who meets a failed completion |
-//! | the state, one word | all read it; it changes under the control's lock, by the tables of [`crate::state`] |
+//! | the poster (`poster.rs`, `post_recv.rs`, `post_request.rs`, `request.rs`) | posts; other calls of the consumer, which must not run at the same time (on a threadsafe IA the lock of posts ensures that) |
+//! | the control (`control.rs`), under a lock | calls of the consumer, the connection manager's thread, and threads that poll a failed completion |
+//! | the state, one word | read by all; changed under the control's lock, by the tables of [`crate::state`] |
 //!
-//! Order: the control's lock, then the lock of posts. With either held nothing is called
-//! that may call back here: draining an EVD, attaching to it and detaching from
-//! it, dropping a connection.
+//! The lock order is: the control's lock, then the lock of posts. Functions that may call back into
+//! the endpoint are called with neither: draining an EVD, attaching to it, detaching from it, and
+//! dropping a connection.
 //!
 //! # One call at a time
-//! Posts and binds take no lock where the IA is not threadsafe. So they and all
-//! other calls that reach the poster are `unsafe`: [`Ep::modify`],
-//! [`Ep::disconnect`], [`Ep::reset`], [`Ep::free`], and closing an IA abruptly.
-//! The caller promises that no post and no bind runs on the same endpoint
-//! meanwhile. Calls that are safe may run at any time, on any thread.
+//! Posts and binds take no lock where the IA is not threadsafe. So they and all other calls that
+//! use the poster are `unsafe`: [`Ep::modify`], [`Ep::disconnect`], [`Ep::reset`], [`Ep::free`],
+//! and closing an IA abruptly. The caller promises that no post and no bind runs on the same
+//! endpoint meanwhile. Safe calls may run at any time, on any thread.
 
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use core::time::Duration;
@@ -75,8 +74,8 @@ pub use fields::EpFields;
 pub use info::{EpChange, EpInfo, EpStatus, RecvQuery};
 pub(crate) use life::{find, manager_error};
 
-/// Sends and writes up to so many bytes are copied into the request: the
-/// device need not fetch them, and the buffer is the caller's again at once.
+/// Sends and writes of up to this many bytes are posted as inline data: the device does not have to
+/// fetch them, and the caller may reuse the buffer at once.
 pub const INLINE_BYTES: u32 = 64;
 
 /// An endpoint.
@@ -85,45 +84,45 @@ pub struct Ep {
     ia: Arc<Ia>,
     state: AtomicU32,
     posting: Posting<Poster>,
-    /// A request brought it, and a call of [`Ep::take_brought`] has it.
+    /// The endpoint was created for a request, and a caller of [`Ep::take_brought`] has it.
     taken: AtomicBool,
-    /// Receives that were posted since the endpoint was made or reset: the
-    /// numbers of the bits in `quiet`. Written by the poster.
+    /// The number of receives posted since the endpoint was created or reset, which numbers the
+    /// bits in `quiet`. Written by the poster.
     posted: AtomicU32,
-    /// RDMA reads that may be in flight; what both sides agreed on.
+    /// The number of RDMA reads that may be outstanding, which both sides agreed on.
     reads_issued: AtomicU32,
     quiet: QuietReceives,
     marks: HighMarks,
-    /// Completions that nobody wants.
+    /// The completions without an EVD.
     unwanted: drain::Unwanted,
-    /// The request EVD, by its handle, or 0: for posts, which take no lock.
+    /// The handle of the request EVD, or 0, for posts, which do not lock the control.
     requests: AtomicUsize,
     refused: Refused,
     control: Mutex<Control>,
-    /// Held by who changes it; taken before `control`.
+    /// Held by a call that changes the endpoint; locked before `control`.
     changing: Mutex<()>,
     usage: Usage,
 }
 
-/// To whom, and how, an endpoint is to connect.
+/// The peer and the parameters of a connection attempt.
 #[derive(Clone, Copy, Debug)]
 pub struct Connect<'a> {
     /// The peer's address.
     pub address: SocketAddr,
     /// The qualifier that the peer listens on.
     pub qualifier: u64,
-    /// How long to try; `None` is for ever.
+    /// How long to try; `None` means for ever.
     pub timeout: Option<Duration>,
-    /// For the peer.
+    /// Private data for the peer.
     pub private_data: &'a [u8],
-    /// `DAT_QOS`; 0, best effort, is the only one there is.
+    /// `DAT_QOS`; only 0, best effort, is supported.
     pub qos: u32,
     /// `DAT_CONNECT_FLAGS`; 1, multipath, is not supported.
     pub flags: u32,
 }
 
 impl Ep {
-    /// What objects below it call.
+    /// The functions that objects in lower modules call.
     pub(super) const UPCALLS: Upcalls = Upcalls {
         abort: Self::abort,
         counters: |ep| Some(Counters::of_posts(handle::pin::<Self>(ep)?.refused_posts())),
@@ -139,32 +138,32 @@ impl Ep {
         ..Upcalls::NONE
     };
 
-    /// Its name.
+    /// Returns its handle.
     #[must_use]
     pub fn handle(&self) -> Handle {
         self.handle
     }
 
-    /// The IA that it was made of.
+    /// Returns the IA that it was created on.
     #[must_use]
     pub fn ia(&self) -> &Arc<Ia> {
         &self.ia
     }
 
-    /// Posts to it that were refused because a queue was full.
+    /// Returns the number of its posts that were refused because a queue was full.
     #[must_use]
     pub fn refused_posts(&self) -> u64 {
         self.refused.read()
     }
 
-    /// Counts a post that is refused for good, and returns what the consumer is told.
+    /// Counts a refused post, and returns its code.
     #[cold]
     pub(crate) fn refuse(&self, error: PostError) -> DatReturn {
         self.refused.note(error);
         refusal(error)
     }
 
-    /// Its state.
+    /// Returns its state.
     #[inline(always)]
     #[must_use]
     pub fn state(&self) -> EpState {
@@ -172,7 +171,7 @@ impl Ep {
     }
 }
 
-/// Back from the word: only states are stored there.
+/// Converts the word back; only states are stored in it.
 #[inline(always)]
 fn state_of(word: u32) -> EpState {
     match word {

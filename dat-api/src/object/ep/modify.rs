@@ -19,7 +19,7 @@ use crate::status::{ReturnType, Subtype};
 use crate::types::{EpAttributes, EpState, EvdFlags};
 use dat_engine::sync::MutexGuard;
 
-/// What nobody may change.
+/// Parameters that cannot be changed.
 const FIXED: EpFields = EpFields::IA
     .union(EpFields::STATE)
     .union(EpFields::LOCAL_ADDRESS)
@@ -29,7 +29,7 @@ const FIXED: EpFields = EpFields::IA
     .union(EpFields::SRQ)
     .union(EpFields::SRQ_SOFT_HW);
 
-/// Attributes that the transport or the provider defines: there are none.
+/// Attributes of the transport or the provider: there are none.
 const SPECIFIC: EpFields = EpFields::NUM_TRANSPORT_ATTRIBUTES
     .union(EpFields::TRANSPORT_ATTRIBUTES)
     .union(EpFields::NUM_PROVIDER_ATTRIBUTES)
@@ -39,7 +39,8 @@ fn bad_value(cause: impl Into<std::borrow::Cow<'static, str>>) -> DatError {
     DatError::new(ReturnType::InvalidParameter, Subtype::InvalidArg3, cause)
 }
 
-/// What a value that cannot be is told as, whoever has found it.
+/// Translates an error about a new value to the code for the argument, whichever function has found
+/// it.
 fn of_a_value(error: DatError) -> DatError {
     match error.code().kind() {
         Some(ReturnType::InvalidHandle | ReturnType::InvalidParameter) => {
@@ -53,7 +54,7 @@ fn bad_mask(cause: &'static str) -> DatError {
     DatError::new(ReturnType::InvalidParameter, Subtype::InvalidArg2, cause)
 }
 
-/// An EVD to be, found.
+/// Returns the EVD of a new value.
 fn find_evd(handle: Option<Handle>) -> Result<Option<Arc<Evd>>> {
     let Some(handle) = handle else {
         return Ok(None);
@@ -65,28 +66,29 @@ fn find_evd(handle: Option<Handle>) -> Result<Option<Arc<Evd>>> {
 }
 
 impl Ep {
-    /// Changes what `fields` name. If it fails nothing has changed.
+    /// Changes the parameters that `fields` names. If it fails nothing has changed.
     ///
-    /// What decides how the queue pair is made (protection zone, EVDs, depths,
-    /// segments, completion flags) cannot change while receives are posted:
-    /// they would be lost with the queue pair.
+    /// Parameters that the queue pair is created from (protection zone, EVDs, depths, segments,
+    /// completion flags) cannot change while receives are posted, because the receives would be
+    /// lost with the queue pair.
     ///
     /// # Errors
     /// Section 3DAT, `dat_ep_modify`.
     ///
     /// # Safety
-    /// No post and no bind to this endpoint runs at the same time, unless its IA
-    /// is threadsafe.
+    /// No post and no bind to this endpoint runs at the same time, unless its IA is threadsafe.
     pub unsafe fn modify(&self, fields: EpFields, change: &EpChange) -> Result<()> {
         if fields.bits() & !EpFields::all().bits() != 0 {
-            return Err(bad_mask("the mask has bits that mean nothing"));
+            return Err(bad_mask(
+                "the mask has unknown bits: use the DAT_EP_FIELD_* bits",
+            ));
         }
         if fields.intersects(FIXED) {
             return Err(bad_mask(
                 "the IA, the state, addresses, qualifiers and the SRQ of an endpoint cannot be changed",
             ));
         }
-        // While one change takes the endpoint apart, another waits.
+        // A second change waits while the first recreates the endpoint.
         let _one_at_a_time = self.changing.lock();
         self.check_state(fields)?;
         let limits = self.ia.attributes();
@@ -123,8 +125,8 @@ impl Ep {
                 has_request: new.request.is_some(),
                 argument: Subtype::InvalidArg3,
             };
-            // An endpoint without attributes was made with receives and
-            // requests though nobody hears of them; that may stay.
+            // An endpoint created without attributes has requests and receives even without EVDs; a
+            // change may leave that so.
             let loses_evd = old.recv.is_some() && new.recv.is_none()
                 || old.request.is_some() && new.request.is_none();
             new.attributes = if asked == old.attributes && !loses_evd {
@@ -159,15 +161,15 @@ impl Ep {
             return Err(DatError::new(
                 ReturnType::InvalidState,
                 self.state().subtype(),
-                "receives are posted: the zone, EVDs, depths, segments and completion flags \
-                 stay as they are",
+                "receives are posted, so the zone, EVDs, depths, segments and completion flags \
+                 cannot change: reset the endpoint first",
             ));
         }
         let connect = fields
             .contains(EpFields::CONNECT_EVD)
             .then_some(change.connect_evd);
         if rebuild {
-            // SAFETY: passed on to the caller.
+            // SAFETY: the caller's promise.
             return unsafe { self.make_anew(control, (&old, &new), zone, connect) };
         }
         drop(control);
@@ -175,7 +177,7 @@ impl Ep {
             Some(evd) => Some(self.find_connect(evd)?),
             None => None,
         };
-        // SAFETY: passed on to the caller.
+        // SAFETY: the caller's promise.
         let mut held = unsafe { self.hold() };
         held.control.attributes = new.attributes;
         held.poster
@@ -186,9 +188,8 @@ impl Ep {
         Ok(())
     }
 
-    /// Gives the endpoint, whose connection has ended, another queue pair like
-    /// the one it has. What is outstanding is forgotten. If it fails nothing has
-    /// changed.
+    /// Replaces the queue pair of an endpoint whose connection has ended by another of the same
+    /// kind. What is outstanding is dropped. If it fails nothing has changed.
     ///
     /// # Safety
     /// As for [`Self::modify`].
@@ -199,14 +200,13 @@ impl Ep {
             return Err(state::refused("resetting", self.state()));
         }
         let plan = control.plan();
-        // SAFETY: passed on to the caller.
+        // SAFETY: the caller's promise.
         unsafe { self.make_anew(control, (&plan, &plan), None, None) }
     }
 
-    /// Gives the endpoint, of which nothing is outstanding, another queue pair:
-    /// from one plan to another, with another zone and EVD for connection events
-    /// if these are given. On an error it stays as it was: what serves it now
-    /// is put aside until the other is there.
+    /// Replaces the queue pair of an endpoint with nothing outstanding: from one plan to another,
+    /// with another zone and connection EVD if given. On an error the endpoint stays as it was: the
+    /// previous parts are kept until the new ones are there.
     ///
     /// # Safety
     /// As for [`Self::modify`].
@@ -227,7 +227,7 @@ impl Ep {
             None => control.pz.clone(),
         };
         drop(control);
-        // SAFETY: passed on to the caller.
+        // SAFETY: the caller's promise.
         let mut held = unsafe { self.hold() };
         let qp = self.install(&mut held, None, old);
         drop(held);
@@ -235,12 +235,12 @@ impl Ep {
         if let Some(connect) = &mut connect_before {
             connect.park();
         }
-        // SAFETY: passed on to the caller.
+        // SAFETY: the caller's promise.
         match unsafe { self.furnish(new, &streams, connect) } {
             Ok(unwanted) => {
                 drop(qp);
                 self.unwanted.replace(unwanted);
-                // The streams' room is given back after the queue pair is gone.
+                // The streams release their room after the queue pair is gone.
                 drop((streams, connect_before, zone_before));
                 self.settle();
                 Ok(())
@@ -249,12 +249,14 @@ impl Ep {
                 let back = streams.unpark();
                 let back = back.and(connect_before.as_mut().map_or(Ok(()), StreamGuard::unpark));
                 if let Err(worse) = back {
-                    // What came between does not suit what was there before.
-                    tracing::error!("an endpoint lost its EVDs in dat_ep_modify: {worse}");
+                    // Other streams that were attached meanwhile exclude the previous ones.
+                    tracing::error!(
+                        "dat_ep_modify failed and could not restore the EVDs of the endpoint: {worse}"
+                    );
                     drop(qp);
                     return Err(error);
                 }
-                // SAFETY: passed on to the caller.
+                // SAFETY: the caller's promise.
                 let mut held = unsafe { self.hold() };
                 held.control.pz = zone_before;
                 held.control.streams = streams;
@@ -269,8 +271,8 @@ impl Ep {
         }
     }
 
-    /// Attaches and makes a queue pair by a plan, in place of the streams
-    /// `before`; answers the queue for completions that nobody wants.
+    /// Attaches to EVDs and creates a queue pair by a plan, in place of the streams `before`.
+    /// Returns the queue for completions without an EVD.
     ///
     /// # Safety
     /// As for [`Self::modify`].
@@ -286,9 +288,9 @@ impl Ep {
             Some(evd) => Some(self.find_connect(evd)?),
             None => None,
         };
-        // SAFETY: passed on to the caller.
+        // SAFETY: the caller's promise.
         let mut held = unsafe { self.hold() };
-        // Outside the lock, whatever is dropped.
+        // Everything is dropped without the lock.
         let (qp, unwanted) = match self.make_queue_pair(&held.control, &streams, plan) {
             Ok(made) => made,
             Err(error) => {
@@ -356,7 +358,7 @@ impl Ep {
     }
 }
 
-/// The old attributes with the new ones that are named.
+/// Returns the old attributes with the named new ones.
 fn merge(old: &EpAttributes, new: &EpAttributes, fields: EpFields) -> EpAttributes {
     let mut merged = *old;
     macro_rules! take {

@@ -14,19 +14,18 @@ use crate::status::{DatReturn, ReturnType, Subtype};
 use crate::types::{CompletionFlags, LmrSegment};
 
 impl Ep {
-    /// Posts a receive of `count` segments; `segment(i)` is the i-th, and `i`
-    /// is below `count`. As a function's last act it ends in a jump.
+    /// Posts a receive of `count` segments; `segment(i)` is the i-th, and `i` is below `count`. As
+    /// the last statement of a function, the call compiles to a jump.
     ///
-    /// The code is that of section 3DAT, `dat_ep_post_recv`: `INVALID_STATE` on an
-    /// SRQ or without a protection zone, `INVALID_PARAMETER`,
-    /// `PROTECTION_VIOLATION`, `PRIVILEGES_VIOLATION`,
+    /// Returns the code of section 3DAT, `dat_ep_post_recv`: `INVALID_STATE` on an SRQ or without a
+    /// protection zone, `INVALID_PARAMETER`, `PROTECTION_VIOLATION`, `PRIVILEGES_VIOLATION`,
     /// `INSUFFICIENT_RESOURCES`.
     ///
     /// # Safety
-    /// No other post, no bind and no call that is `unsafe` for that runs on this
-    /// endpoint at the same time, unless its IA is threadsafe; and a request that
-    /// has brought it is not ended meanwhile. The memory of the segments is left alone until the receive
-    /// completes, or the endpoint is reset or freed.
+    /// No other post, no bind and no call that is `unsafe` for this reason runs on this endpoint at
+    /// the same time, unless its IA is threadsafe; and the request that it was created for is not
+    /// rejected meanwhile. The memory of the segments is left alone until the receive completes, or
+    /// the endpoint is reset or freed.
     #[inline(always)]
     pub unsafe fn post_recv_with(
         &self,
@@ -35,11 +34,11 @@ impl Ep {
         cookie: u64,
         flags: CompletionFlags,
     ) -> DatReturn {
-        // SAFETY: passed on to the caller.
+        // SAFETY: the caller's promise.
         unsafe { post_recv(self, count, segment, cookie, flags) }
     }
 
-    /// [`Self::post_recv_with`] of an array.
+    /// As [`Self::post_recv_with`], for an array.
     ///
     /// # Errors
     /// As for [`Self::post_recv_with`].
@@ -53,7 +52,7 @@ impl Ep {
         cookie: u64,
         flags: CompletionFlags,
     ) -> Result<(), DatReturn> {
-        // SAFETY: passed on to the caller.
+        // SAFETY: the caller's promise.
         unsafe { self.post_recv_with(count_of(segments), |at| segments[at], cookie, flags) }
             .into_result()
     }
@@ -75,11 +74,11 @@ impl RecvQueue for Ep {
                 Subtype::InvalidStateSrqInUse,
             ));
         }
-        // Before the segments: no zone of theirs is that of an endpoint without.
+        // Before the segments: without a zone they would all fail with a protection violation.
         if poster.qp.is_none() {
             return Err(no_zone());
         }
-        // Also more than there are places for.
+        // This also refuses more segments than there are places for.
         if count > poster.max_recv_iov {
             return Err(too_many());
         }
@@ -107,7 +106,7 @@ impl RecvQueue for Ep {
                 true
             }
             PostError::NotReady => {
-                // SAFETY: passed on to the caller.
+                // SAFETY: the caller's promise.
                 let entered = unsafe { self.posting.lock() };
                 let qp = entered.poster.qp.as_mut();
                 qp.is_some_and(|qp| qp.open_receives())
@@ -124,8 +123,8 @@ impl RecvQueue for Ep {
 impl RecvPoster for Poster {
     #[inline(always)]
     fn longest_fast(&self) -> u64 {
-        // SAFETY: `configure` has set it to this or 0. Then the ring need not ask
-        // whether a length fits.
+        // SAFETY: `configure` has set the limit to `LONGEST` or 0. The hint saves the ring's own
+        // check of the length.
         unsafe { core::hint::assert_unchecked(self.fast.recv <= LONGEST) };
         self.fast.recv
     }
@@ -142,15 +141,15 @@ impl RecvPoster for Poster {
 
     #[inline(always)]
     unsafe fn try_post<P: FastPath>(&mut self, request: &RecvRequest<'_>) -> bool {
-        // SAFETY: passed on to the caller: the limit is not 0, and only one path
-        // has limits.
+        // SAFETY: the caller's promise. The limit is not 0, and only queue pairs of one path have
+        // limits.
         unsafe { P::try_post_recv(self.fast_qp(), request) }
     }
 
     #[inline(always)]
     unsafe fn post(&mut self, request: &RecvRequest<'_>) -> Result<(), PostError> {
         let qp = self.qp.as_mut().ok_or(PostError::NotReady)?;
-        // SAFETY: passed on to the caller.
+        // SAFETY: the caller's promise.
         unsafe { qp.post_recv(request) }
     }
 }

@@ -1,4 +1,4 @@
-//! Posting sends, RDMA writes and RDMA reads: both rungs (see [`crate::object::post`]).
+//! Posting sends, RDMA writes and RDMA reads: fast and slow path (see [`crate::object::post`]).
 
 use core::mem::MaybeUninit;
 use core::sync::atomic::Ordering;
@@ -16,16 +16,14 @@ use crate::status::DatReturn;
 use crate::types::{CompletionFlags, EpState, LmrSegment, MemPrivileges, RmrSegment};
 
 impl Ep {
-    /// Posts a send of `count` segments; `segment(i)` is the i-th, and `i` is
-    /// below `count`. As a function's last act it ends in a jump.
+    /// Posts a send of `count` segments; `segment(i)` is the i-th, and `i` is below `count`. As the
+    /// last statement of a function, the call compiles to a jump.
     ///
-    /// The code is that of section 3DAT, `dat_ep_post_send`: `INVALID_STATE`,
-    /// `INVALID_PARAMETER`, `PROTECTION_VIOLATION`, `PRIVILEGES_VIOLATION`,
-    /// `INSUFFICIENT_RESOURCES`.
+    /// Returns the code of section 3DAT, `dat_ep_post_send`: `INVALID_STATE`, `INVALID_PARAMETER`,
+    /// `PROTECTION_VIOLATION`, `PRIVILEGES_VIOLATION`, `INSUFFICIENT_RESOURCES`.
     ///
     /// # Safety
-    /// As for [`Self::post_recv_with`]; and memory that an LMR with local read
-    /// covers is mapped.
+    /// As for [`Self::post_recv_with`]; and memory that an LMR with local read covers is mapped.
     #[inline(always)]
     pub unsafe fn post_send_with(
         &self,
@@ -34,14 +32,14 @@ impl Ep {
         cookie: u64,
         flags: CompletionFlags,
     ) -> DatReturn {
-        // SAFETY: passed on to the caller.
+        // SAFETY: the caller's promise.
         unsafe { self.post_request(|| Request::Send, count, segment, cookie, flags) }
     }
 
     /// Posts an RDMA read from `remote` into `count` segments.
     ///
-    /// The code is as for [`Self::post_send_with`]; `LENGTH_ERROR` if the segments
-    /// hold less; `INSUFFICIENT_RESOURCES` also if no reads were agreed on.
+    /// Returns a code as [`Self::post_send_with`]; `LENGTH_ERROR` if the segments are shorter than
+    /// `remote`; `INSUFFICIENT_RESOURCES` also if the peers have agreed on 0 reads.
     ///
     /// # Safety
     /// As for [`Self::post_recv_with`].
@@ -55,14 +53,14 @@ impl Ep {
         flags: CompletionFlags,
     ) -> DatReturn {
         let kind = move || Request::Read(remote());
-        // SAFETY: passed on to the caller.
+        // SAFETY: the caller's promise.
         unsafe { self.post_request(kind, count, segment, cookie, flags) }
     }
 
     /// Posts an RDMA write of `count` segments to `remote`.
     ///
-    /// The code is as for [`Self::post_send_with`]; `LENGTH_ERROR` if `remote`
-    /// holds less.
+    /// Returns a code as [`Self::post_send_with`]; `LENGTH_ERROR` if `remote` is shorter than the
+    /// segments.
     ///
     /// # Safety
     /// As for [`Self::post_send_with`].
@@ -76,12 +74,12 @@ impl Ep {
         flags: CompletionFlags,
     ) -> DatReturn {
         let kind = move || Request::Write(remote());
-        // SAFETY: passed on to the caller.
+        // SAFETY: the caller's promise.
         unsafe { self.post_request(kind, count, segment, cookie, flags) }
     }
 
-    /// Posts a request. `kind` is asked where it is needed, and is always of one
-    /// kind.
+    /// Posts a request. `kind` is called where the kind is needed, and always returns the same
+    /// variant.
     ///
     /// # Safety
     /// As for [`Self::post_send_with`].
@@ -94,7 +92,7 @@ impl Ep {
         cookie: u64,
         flags: CompletionFlags,
     ) -> DatReturn {
-        // SAFETY: passed on to the caller.
+        // SAFETY: the caller's promise.
         unsafe {
             if !is_single(count, flags) {
                 // As in `post_recv`.
@@ -111,8 +109,8 @@ impl Ep {
         }
     }
 
-    /// The fast path: one segment, no flags, connected. A function of C does not
-    /// unwind, so that C's own calls can jump to it.
+    /// The fast path: one segment, no flags, connected. `extern "C"` functions do not unwind, so
+    /// that the C interface's functions can jump to it.
     ///
     /// # Safety
     /// As for [`Self::post_send_with`]; `L` is a lock if posts take one.
@@ -125,7 +123,7 @@ impl Ep {
         cookie: u64,
     ) -> DatReturn {
         if self.is_connected()
-            // SAFETY: passed on to the caller.
+            // SAFETY: the caller's promise.
             && let Some(entered) = unsafe { self.posting.try_enter::<L>() }
         {
             let poster = entered.poster;
@@ -147,19 +145,20 @@ impl Ep {
                     segments: &segments,
                 };
                 let note = one.length as u32;
-                // SAFETY: passed on to the caller; the limit is not 0, and only one
-                // path has limits.
+                // SAFETY: the caller's promise. The limit is not 0, and only queue pairs of one
+                // path have limits.
                 if unsafe { P::try_post_send(poster.fast_qp(), &request, note) } {
                     poster.unsignalled = 0;
                     return DatReturn::SUCCESS;
                 }
             }
         }
-        // SAFETY: passed on to the caller.
+        // SAFETY: the caller's promise.
         unsafe { self.post_slow(kind, segment, cookie, 1, CompletionFlags::empty()) }
     }
 
-    /// The slow path: any request. Its first arguments are those of the fast path.
+    /// The slow path: any request. Its first arguments are those of the fast path, so that they are
+    /// in the same registers.
     ///
     /// # Safety
     /// As for [`Self::post_send_with`].
@@ -178,7 +177,7 @@ impl Ep {
         let mut places = [const { MaybeUninit::uninit() }; MAX_SEGMENTS];
         let mut is_second_try = false;
         loop {
-            // SAFETY: passed on to the caller.
+            // SAFETY: the caller's promise.
             let Entered { poster, guard } = unsafe { self.posting.lock() };
             let state = self.state.load(Ordering::Acquire);
             if let Err(code) = poster.admit(kind, count, flags, state) {
@@ -207,14 +206,14 @@ impl Ep {
             let Some(qp) = &mut poster.qp else {
                 return no_zone();
             };
-            // SAFETY: passed on to the caller.
+            // SAFETY: the caller's promise.
             let Err(error) = (unsafe { qp.post_send_with_data(&request, encoded.note) }) else {
                 poster.unsignalled = encoded.unsignalled;
                 return DatReturn::SUCCESS;
             };
             // Making room takes other locks.
             drop(guard);
-            // SAFETY: passed on to the caller.
+            // SAFETY: the caller's promise.
             if is_second_try || !unsafe { self.make_request_room(error) } {
                 return self.refuse(error);
             }
@@ -222,8 +221,7 @@ impl Ep {
         }
     }
 
-    /// Helps after the engine has refused a request or a bind. Returns whether to
-    /// try again.
+    /// Makes room after the engine has refused a request or a bind. Returns whether to try again.
     ///
     /// # Safety
     /// As for [`Self::post_recv_with`].
@@ -235,7 +233,7 @@ impl Ep {
                 true
             }
             PostError::NotReady => {
-                // SAFETY: passed on to the caller.
+                // SAFETY: the caller's promise.
                 let entered = unsafe { self.posting.lock() };
                 let qp = entered.poster.qp.as_mut();
                 qp.is_some_and(|qp| qp.open_sends())
@@ -249,7 +247,7 @@ impl Ep {
         self.state.load(Ordering::Acquire) == EpState::Connected as u32
     }
 
-    /// [`Self::post_send_with`] of an array.
+    /// As [`Self::post_send_with`], for an array.
     ///
     /// # Errors
     /// As for [`Self::post_send_with`].
@@ -263,12 +261,12 @@ impl Ep {
         cookie: u64,
         flags: CompletionFlags,
     ) -> Result<(), DatReturn> {
-        // SAFETY: passed on to the caller.
+        // SAFETY: the caller's promise.
         unsafe { self.post_send_with(count_of(segments), |at| segments[at], cookie, flags) }
             .into_result()
     }
 
-    /// [`Self::post_rdma_read_with`] of an array.
+    /// As [`Self::post_rdma_read_with`], for an array.
     ///
     /// # Errors
     /// As for [`Self::post_rdma_read_with`].
@@ -284,14 +282,14 @@ impl Ep {
         flags: CompletionFlags,
     ) -> Result<(), DatReturn> {
         let remote = || *remote;
-        // SAFETY: passed on to the caller.
+        // SAFETY: the caller's promise.
         unsafe {
             self.post_rdma_read_with(count_of(segments), |at| segments[at], cookie, remote, flags)
         }
         .into_result()
     }
 
-    /// [`Self::post_rdma_write_with`] of an array.
+    /// As [`Self::post_rdma_write_with`], for an array.
     ///
     /// # Errors
     /// As for [`Self::post_rdma_write_with`].
@@ -307,7 +305,7 @@ impl Ep {
         flags: CompletionFlags,
     ) -> Result<(), DatReturn> {
         let remote = || *remote;
-        // SAFETY: passed on to the caller.
+        // SAFETY: the caller's promise.
         unsafe {
             self.post_rdma_write_with(count_of(segments), |at| segments[at], cookie, remote, flags)
         }

@@ -1,4 +1,4 @@
-//! What the posts of an endpoint use. How they go is in [`crate::object::post`].
+//! The data that the posts of an endpoint use. The algorithm is in [`crate::object::post`].
 
 use std::sync::MutexGuard;
 
@@ -11,7 +11,7 @@ use crate::object::post::{Entered, LONGEST, Path, SpinGuard};
 use crate::object::wr_data::LENGTH;
 use crate::types::CompletionFlags;
 
-/// What a send, and an RDMA request, may be posted with at most.
+/// All flags that a send, or an RDMA request, can be posted with.
 const ON_SEND: CompletionFlags = CompletionFlags::SUPPRESS
     .union(CompletionFlags::SOLICITED_WAIT)
     .union(CompletionFlags::UNSIGNALLED)
@@ -21,9 +21,9 @@ const ON_RDMA: CompletionFlags = ON_SEND.difference(CompletionFlags::SOLICITED_W
 /// The posting half of an endpoint.
 #[derive(Default)]
 pub(crate) struct Poster {
-    /// None while there is no protection zone. Changed by [`Poster::serve`].
+    /// `None` while there is no protection zone. Changed by [`Poster::serve`].
     pub(super) qp: Option<Endpoint>,
-    /// Whose memory may be named.
+    /// The number of the zone that segments must be in.
     pub(super) zone: u32,
     /// Its request EVD carries completions of binds.
     pub(super) binds: bool,
@@ -33,15 +33,15 @@ pub(crate) struct Poster {
     pub(super) max_write_iov: u32,
     pub(super) max_message: u64,
     pub(super) max_rdma: u64,
-    /// Bytes that may be copied into a request.
+    /// The maximum of inline data, in bytes.
     pub(super) inline: u64,
-    /// What a request, and a receive, may be posted with.
+    /// The flags that this endpoint accepts, by kind of post.
     pub(super) send_flags: CompletionFlags,
     pub(super) rdma_flags: CompletionFlags,
     pub(super) recv_flags: CompletionFlags,
     /// Requests posted since the last signalled one.
     pub(super) unsignalled: u32,
-    /// How many may be.
+    /// The maximum of `unsignalled`.
     pub(super) most_unsignalled: u32,
     /// Receives come from an SRQ.
     pub(super) shared: bool,
@@ -49,16 +49,16 @@ pub(crate) struct Poster {
     pub(super) recent: RecentlyUsed,
 }
 
-/// The LMRs that were used last, by what was done with them.
+/// The LMR caches, by the access that is needed.
 #[derive(Clone, Copy, Default)]
 pub(super) struct RecentlyUsed {
     pub(super) read: Recent,
     pub(super) write: Recent,
 }
 
-/// Bytes of the longest segment that the fast path posts, by kind of post; 0
-/// where every post of the kind takes the slow path, as all do unless there is a
-/// queue pair on the path that the fast path is compiled for.
+/// The length of the longest segment that the fast path posts, in bytes, by kind of post. 0 if all
+/// posts of the kind take the slow path, which is the case without a queue pair on the path that
+/// the fast path is compiled for.
 #[derive(Clone, Copy, Default)]
 pub(super) struct FastLimits {
     pub(super) recv: u64,
@@ -68,36 +68,37 @@ pub(super) struct FastLimits {
 }
 
 impl Poster {
-    /// Serves this queue pair from now on, by the slow path alone until
-    /// [`Self::configure`]. Returns the one before.
+    /// Replaces the queue pair; only the slow path is used until [`Self::configure`]. Returns the
+    /// previous one.
     pub(super) fn serve(&mut self, qp: Option<Endpoint>) -> Option<Endpoint> {
         self.fast = FastLimits::default();
         core::mem::replace(&mut self.qp, qp)
     }
 
-    /// The queue pair of the fast path.
+    /// Returns the queue pair of the fast path.
     ///
     /// # Safety
     /// A limit of [`Self::fast`] is not 0.
     #[inline(always)]
     pub(super) unsafe fn fast_qp(&mut self) -> &mut Endpoint {
-        // SAFETY: `configure` has seen a queue pair, and `serve` ends that.
+        // SAFETY: `configure` sets a limit only with a queue pair, and `serve` clears the limits.
         unsafe { self.qp.as_mut().unwrap_unchecked() }
     }
 
-    /// What the attributes allow, where the fast path is that of `path`.
+    /// Sets limits and flags from the attributes; `path` is the path that the fast path is compiled
+    /// for.
     pub(super) fn configure(&mut self, attributes: &crate::types::EpAttributes, path: Path) {
-        // The zone may be another.
+        // The zone may have changed.
         self.recent = RecentlyUsed::default();
         let unsigned = |count: i32| u32::try_from(count).unwrap_or(0);
         self.max_recv_iov = unsigned(attributes.max_recv_iov);
         self.max_request_iov = unsigned(attributes.max_request_iov);
         self.max_read_iov = unsigned(attributes.max_rdma_read_iov);
         self.max_write_iov = unsigned(attributes.max_rdma_write_iov);
-        // No message is as long as what a note can tell.
+        // A message must not be longer than the work-request data can record.
         self.max_message = attributes.max_message_size.min(LENGTH.into());
         self.max_rdma = attributes.max_rdma_size.min(LENGTH.into());
-        // UNSIGNALLED is for those who are configured so.
+        // UNSIGNALLED is accepted only if the attribute has it.
         let quiet = |attribute: CompletionFlags| attribute & CompletionFlags::UNSIGNALLED;
         let requests = quiet(attributes.request_completion_flags);
         self.send_flags = (ON_SEND - CompletionFlags::UNSIGNALLED) | requests;
@@ -117,13 +118,13 @@ impl Poster {
         if !self.qp.as_ref().is_some_and(|qp| path.is_path_of(qp)) {
             self.fast = FastLimits::default();
         }
-        // A quarter of the queue comes back at a time.
+        // A quarter of the queue is released at a time.
         self.most_unsignalled = (unsigned(attributes.max_request_dtos) / 4).min(32);
         self.unsignalled = 0;
     }
 }
 
-/// The endpoint, for a call of the consumer that does not post: all of it.
+/// The control and the poster of an endpoint, for a call of the consumer that does not post.
 pub(super) struct Held<'a> {
     pub(super) poster: &'a mut Poster,
     _guard: Option<SpinGuard<'a>>,
@@ -131,14 +132,13 @@ pub(super) struct Held<'a> {
 }
 
 impl Ep {
-    /// The control and the poster.
+    /// Locks the control and takes the poster.
     ///
     /// # Safety
-    /// No post and no bind to this endpoint runs while they are held, unless its
-    /// IA is threadsafe.
+    /// No post and no bind to this endpoint runs while they are held, unless its IA is threadsafe.
     pub(super) unsafe fn hold(&self) -> Held<'_> {
         let control = self.control();
-        // SAFETY: other such calls wait for the control's lock, posts for theirs,
+        // SAFETY: other such calls wait for the control's lock. Posts wait for the lock of posts,
         // or there are none, as the caller promises.
         let Entered { poster, guard } = unsafe { self.posting.lock() };
         Held {

@@ -1,4 +1,4 @@
-//! What an endpoint tells of itself.
+//! Queries of an endpoint.
 
 use core::sync::atomic::Ordering;
 
@@ -7,12 +7,12 @@ use crate::handle::Slot;
 use crate::types::EpState;
 
 impl Ep {
-    /// Everything about it.
+    /// Returns its parameters and state.
     #[must_use]
     pub fn query(&self) -> EpInfo {
         let control = self.control();
         let state = self.state();
-        // Where the man page of `dat_ep_query` gives them a meaning.
+        // The states in which the man page of `dat_ep_query` gives them a meaning.
         let has_remote = matches!(
             state,
             EpState::PassiveConnectionPending
@@ -57,15 +57,15 @@ impl Ep {
         }
     }
 
-    /// What the peer sent along when it accepted; empty on the side that
-    /// accepted, and once the endpoint is reset.
+    /// Returns the private data of the peer's accept; empty on the side that accepted, and after a
+    /// reset.
     #[must_use]
     pub fn private_data(&self) -> Vec<u8> {
         self.control().private_data.to_vec()
     }
 
-    /// Its state, and whether anything is outstanding. A suppressed request
-    /// counts as outstanding until a later request completes.
+    /// Returns its state, and whether anything is outstanding. A suppressed request counts as
+    /// outstanding until a later request completes.
     #[must_use]
     pub fn status(&self) -> EpStatus {
         self.take_everything();
@@ -83,7 +83,7 @@ impl Ep {
         }
     }
 
-    /// How many receives it holds.
+    /// Returns how many receives it holds.
     #[must_use]
     pub fn recv_query(&self) -> RecvQuery {
         let shared = self.control().srq.is_some();
@@ -92,22 +92,22 @@ impl Ep {
         } else {
             self.take_unwanted();
         }
-        // Its own queue counts what the device has (of a shared queue: none), the
-        // EVD what it has staged. The rest is with the consumer. In the order in
-        // which a receive goes from one to the other, so that none is missed.
+        // Its own queue counts the receives that the device has (none on an SRQ), the EVD those
+        // that are staged; all others have been handed out. They are read in the order in which a
+        // receive moves, so that none is missed.
         let control = self.control();
         let queue = control.qp.as_ref();
         let outstanding = queue.map_or(0, dat_engine::EndpointHandle::recvs_outstanding);
         drop(control);
         let allocated = outstanding.saturating_add(self.recvs_staged());
-        // Messages fill receives in order, so what is held is in one piece.
+        // Messages fill receives in order, so the receives it holds are contiguous.
         RecvQuery {
             allocated,
             span: allocated,
         }
     }
 
-    /// Receives that have completed and whose events the EVD has staged.
+    /// Returns the number of completed receives whose events the EVD has staged.
     pub(super) fn recvs_staged(&self) -> u32 {
         let meters = self.handle.slot().map(Slot::meters);
         meters.map_or(0, |meters| meters.recv_staged.load(Ordering::Relaxed))

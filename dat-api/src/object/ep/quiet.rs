@@ -1,11 +1,10 @@
-//! Which receives were posted UNSIGNALLED: one bit each, in the order of the
-//! receive queue, which is also the order of completion.
+//! Which receives were posted UNSIGNALLED: one bit each, in the order of the receive queue, which
+//! is also the order of completion.
 
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::OnceLock;
 
-/// The bits of an endpoint whose receives are configured UNSIGNALLED; nothing
-/// for any other.
+/// The bits of an endpoint whose receives are configured UNSIGNALLED; empty for any other.
 #[derive(Debug, Default)]
 pub(super) struct QuietReceives {
     ring: OnceLock<Box<[AtomicBool]>>,
@@ -13,7 +12,8 @@ pub(super) struct QuietReceives {
 }
 
 impl QuietReceives {
-    /// Room for so many receives outstanding. Once, before any is posted.
+    /// Makes room for this many outstanding receives. Has an effect only once, before any is
+    /// posted.
     pub(super) fn make_room(&self, receives: u32) {
         let places = receives.max(1).next_power_of_two();
         let _ = self
@@ -26,15 +26,15 @@ impl QuietReceives {
         ring.get(number as usize & (ring.len() - 1))
     }
 
-    /// Receive `number` is about to be posted.
+    /// Records that receive `number` is about to be posted.
     pub(super) fn posting(&self, number: u32, quiet: bool) {
         if let Some(place) = self.place(number) {
             place.store(quiet, Ordering::Release);
         }
     }
 
-    /// The next receive completed: whether it was to be quiet. For the poller
-    /// of the receives alone.
+    /// Counts a completed receive. Returns whether it was posted UNSIGNALLED. Only for the poller
+    /// of the receives.
     pub(super) fn next(&self) -> bool {
         let number = self.completed.load(Ordering::Relaxed);
         self.completed
@@ -43,7 +43,7 @@ impl QuietReceives {
             .is_some_and(|place| place.load(Ordering::Acquire))
     }
 
-    /// Counting begins anew: nothing is outstanding.
+    /// Restarts counting when nothing is outstanding.
     pub(super) fn reset(&self) {
         self.completed.store(0, Ordering::Relaxed);
     }
@@ -54,7 +54,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bits_come_back_in_order() {
+    fn receives_complete_with_their_bits_in_posting_order() {
         let quiet = QuietReceives::default();
         quiet.posting(0, true);
         assert!(!quiet.next(), "not configured");

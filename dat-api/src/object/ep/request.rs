@@ -1,11 +1,11 @@
-//! What a request is: its operation, the checks that the slow path makes, and how
-//! its completion flags go to the ring.
+//! Requests: their operation, the checks of the slow path, and how completion flags are encoded in
+//! the ring.
 //!
-//! | flag | on the ring |
+//! | flag | in the ring |
 //! | --- | --- |
 //! | none | signalled |
-//! | SUPPRESS | not signalled; every so often signalled after all, so that the ring does not fill, and that completion makes no event |
-//! | UNSIGNALLED | signalled; a note says that the event wakes no waiter |
+//! | SUPPRESS | not signalled; at intervals signalled, so that the ring does not fill up, and that completion produces no event |
+//! | UNSIGNALLED | signalled; the work-request data says that the event wakes no waiter |
 //! | BARRIER_FENCE | fence |
 //! | SOLICITED_WAIT | solicited |
 
@@ -22,10 +22,10 @@ use crate::state::{Call, wrong_state};
 use crate::status::{DatReturn, ReturnType, Subtype};
 use crate::types::{CompletionFlags, EpState, RmrSegment};
 
-/// States in which requests are taken.
+/// The states in which requests are accepted.
 const POSTABLE: crate::state::States = Call::PostRequest.legal();
 
-/// What a request does.
+/// The operation of a request.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Request {
     Send,
@@ -33,11 +33,11 @@ pub(super) enum Request {
     Write(RmrSegment),
 }
 
-/// How a request is posted, by its completion flags.
+/// The encoding of a request's completion flags.
 pub(super) struct Encoded {
     pub(super) flags: SendFlags,
     pub(super) note: u32,
-    /// Requests in a row, with this one, that are not signalled.
+    /// The number of consecutive unsignalled requests, including this one.
     pub(super) unsignalled: u32,
 }
 
@@ -73,7 +73,7 @@ impl Ep {
             Request::Send => (SendOp::Send, segments, length),
             Request::Read(remote) if remote.length > length => return Err(length_error()),
             Request::Read(remote) => {
-                // The device would wait for ever.
+                // The device would never complete it.
                 if self.reads_issued.load(Ordering::Relaxed) == 0
                     && state == EpState::Connected as u32
                 {
@@ -97,7 +97,8 @@ impl Ep {
         }
     }
 
-    /// Why no RDMA read can be posted: none were agreed on, or the device has none.
+    /// Returns why no RDMA read can be posted: the peers have agreed on 0, or the device supports
+    /// none.
     #[cold]
     #[inline(never)]
     fn no_reads(&self) -> DatReturn {
@@ -107,7 +108,7 @@ impl Ep {
         }
     }
 
-    /// Returns how a request is posted: by the table above.
+    /// Encodes the flags of a request by the table above.
     #[inline(always)]
     pub(super) fn encode(
         &self,
@@ -129,8 +130,8 @@ impl Ep {
         how.set(SendFlags::SOLICITED, has(CompletionFlags::SOLICITED_WAIT));
         how.set(SendFlags::FENCE, has(CompletionFlags::BARRIER_FENCE));
         if has(CompletionFlags::BARRIER_FENCE) {
-            // What is copied into the request is copied now, before the reads
-            // that it is to wait for have brought anything.
+            // Inline data is copied now, before the reads that the request must wait for have
+            // brought their data.
             *how -= SendFlags::INLINE;
         }
         if has(CompletionFlags::SUPPRESS) {
@@ -151,7 +152,7 @@ impl Ep {
 }
 
 impl Poster {
-    /// Checks a request, all but its segments.
+    /// Checks a request except for its segments.
     ///
     /// # Errors
     /// The state, the flags or the number of segments is not accepted.
@@ -180,7 +181,7 @@ impl Poster {
         Ok(())
     }
 
-    /// The LMR that such a request used last.
+    /// Returns the LMR cache for such a request.
     #[inline(always)]
     pub(super) fn recent_for(&mut self, kind: Request) -> &mut Recent {
         match kind {
@@ -206,7 +207,7 @@ fn write_op(remote: RmrSegment) -> SendOp {
     }
 }
 
-/// The flags of a request that is signalled: short ones are copied into it.
+/// Returns the flags of a signalled request; short ones are posted inline.
 #[inline(always)]
 pub(super) fn signalled_flags(kind: Request, length: u64, inline: u64) -> SendFlags {
     if length <= inline && !matches!(kind, Request::Read(_)) {

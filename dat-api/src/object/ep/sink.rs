@@ -1,7 +1,7 @@
-//! What the connection manager tells an endpoint. On its thread: nothing here
-//! touches the poster, and nothing waits but for who looks at an EVD just now.
-//! He may have found this endpoint's failure, and then waits for us, but has
-//! moved the endpoint before.
+//! Handling the events of the connection manager, on its thread. These functions do not touch the
+//! poster. They wait only for a thread that owns an EVD at the moment; if that thread has found
+//! this endpoint's failure and waits for this one in turn, it has changed the endpoint's state
+//! before.
 
 use core::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
@@ -14,17 +14,17 @@ use super::control::Control;
 use crate::state::Trigger;
 use crate::types::{EpState, PrivateData};
 
-/// Passes the events of one connection on.
+/// Passes the events of one connection to its endpoint.
 pub(super) struct Sink {
     ep: Weak<Ep>,
-    /// Of an endpoint that connects: it greets.
+    /// Whether the endpoint connects and therefore sends the first write (iWARP).
     greets: bool,
-    /// Of one that accepts: what its requester's greeting comes to.
+    /// If the endpoint accepts: waits for the requester's first write (iWARP).
     greeting: Option<Arc<Greeting>>,
 }
 
 impl Sink {
-    /// For an endpoint that connects.
+    /// Returns the sink of an endpoint that connects.
     pub(super) fn connecting(ep: &Arc<Ep>, qp: &EndpointHandle) -> Arc<Self> {
         Arc::new(Self {
             ep: Arc::downgrade(ep),
@@ -33,7 +33,7 @@ impl Sink {
         })
     }
 
-    /// For an endpoint that accepts.
+    /// Returns the sink of an endpoint that accepts.
     pub(super) fn accepting(ep: &Arc<Ep>, greeting: Option<Arc<Greeting>>) -> Arc<Self> {
         Arc::new(Self {
             ep: Arc::downgrade(ep),
@@ -45,10 +45,10 @@ impl Sink {
 
 impl ConnectionSink for Sink {
     fn event(&self, event: ConnectionEvent) -> Result<(), ()> {
-        // The endpoint drops its connection before it goes.
+        // An endpoint drops its connection before it is freed.
         let ep = self.ep.upgrade().ok_or(())?;
         if event.is_terminal() && ep.state() == EpState::Connected {
-            // A failure here may be why the peer is gone, and says more.
+            // A failed request may be the reason why the peer disconnected, and says more.
             ep.look_for_failures();
         }
         let mut control = ep.control();
@@ -74,7 +74,7 @@ impl ConnectionSink for Sink {
     }
 }
 
-/// What an event means in a state; nothing if it comes too late.
+/// Returns what an event means in a state; `None` if it comes too late.
 fn trigger(event: &ConnectionEvent, state: EpState) -> Option<Trigger> {
     use EpState::{ActiveConnectionPending, CompletionPending, Connected, DisconnectPending};
     Some(match (state, event) {
@@ -84,19 +84,19 @@ fn trigger(event: &ConnectionEvent, state: EpState) -> Option<Trigger> {
         (ActiveConnectionPending, _) => Trigger::NonPeerRejected,
         (CompletionPending, ConnectionEvent::Established) => Trigger::TransportReady,
         (CompletionPending, _) => Trigger::AcceptFailed,
-        // Already so.
+        // The state is already `Connected`.
         (Connected, ConnectionEvent::Established) => return None,
         (Connected, ConnectionEvent::Disconnected) => Trigger::PeerDisconnected,
         (Connected, _) => Trigger::Failed,
         (DisconnectPending, ConnectionEvent::Established) => return None,
-        // However it ended, it has ended.
+        // Any end of the connection completes the disconnect.
         (DisconnectPending, _) => Trigger::TornDown,
         _ => return None,
     })
 }
 
 impl Ep {
-    /// The peer accepted: the queue pair follows, and the peer is told.
+    /// Handles the peer's accept: connects the queue pair, and tells the peer.
     fn accepted(
         &self,
         control: &mut Control,
@@ -108,7 +108,9 @@ impl Ep {
         }
         let moved = self.bring_up(control, peer);
         if let Err(error) = moved {
-            tracing::error!("an accepted connection cannot be used: {error}");
+            tracing::error!(
+                "the queue pair of an accepted connection cannot be connected: {error}"
+            );
             self.step(control, Trigger::NonPeerRejected);
             return Err(());
         }
@@ -131,7 +133,7 @@ impl Ep {
         peer: &Peer,
     ) -> Result<(), dat_engine::ControlError> {
         let mut options = self.options(&control.attributes);
-        // More than the peer serves would break the connection.
+        // More reads than the peer serves would break the connection.
         options.reads_issued = options.reads_issued.min(peer.reads_served);
         if let Some(qp) = &control.qp {
             qp.connect_by(&peer.route, &options)?;
@@ -147,10 +149,10 @@ mod tests {
     use super::*;
     use crate::state::step;
 
-    /// No event of the manager leads an endpoint where the table has no way,
-    /// and none of the terminal ones is lost while a connection is pending.
+    /// Every event leads to a transition of the table, and no terminal event is ignored while a
+    /// connection is pending.
     #[test]
-    fn every_event_has_its_edge() {
+    fn every_connection_event_has_a_state_transition() {
         let events = [
             ConnectionEvent::PeerRejected,
             ConnectionEvent::NonPeerRejected,

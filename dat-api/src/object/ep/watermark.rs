@@ -1,21 +1,20 @@
 //! The high watermarks of an endpoint: how many receives it may hold.
 //!
-//! It holds the receives that messages have filled and whose events the
-//! consumer has not taken, from its own queue as from a shared one. More than
-//! the soft mark is reported, once per setting; more than the hard mark breaks
-//! the connection. What the device has filled is seen when the EVD is looked at
-//! (a dequeue, a wait, `dat_ep_recv_query`, `dat_ep_get_status`, this call): no
-//! device tells sooner. Whoever takes one receive of an endpoint with marks has
-//! all others counted before he gets it (`has_high_watermark` of [`crate::handle::Upcalls`]).
+//! An endpoint holds the receives that messages have filled and whose events the consumer has not
+//! dequeued, from its own queue or from a shared one. Exceeding the soft mark is reported once per
+//! setting; exceeding the hard mark breaks the connection. Completed receives are counted when the
+//! EVD is polled (a dequeue, a wait, `dat_ep_recv_query`, `dat_ep_get_status`, setting the marks):
+//! no device reports them earlier. Before a receive of an endpoint with marks is handed out, all
+//! other completed ones are counted (`has_high_watermark` of [`crate::handle::Upcalls`]).
 //!
-//! Who takes a receive of an endpoint with marks first asks whether the queue
-//! can hold so many at all: one look at the entry that would be the first beyond
-//! the lowest mark ([`crate::handle::Needs`]). If it can, completions are looked at one by
-//! one ([`super::hooks::completed`]). An endpoint without marks is not slower for them.
+//! To dequeue a receive of an endpoint with marks, the fast path first tests whether the queue can
+//! hold so many at all: it looks at the CQE that would be the first beyond the lowest mark
+//! ([`crate::handle::Needs`]). If that CQE is there, completions are passed to the endpoint one by
+//! one ([`super::hooks::completed`]). An endpoint without marks pays nothing for them.
 //!
-//! 1.2 has no event number for watermarks: as for those of an SRQ it is
-//! `DAT_ASYNC_ERROR_PROVIDER_INTERNAL_ERROR`, with the handle of the endpoint
-//! and the reason `DAT_SRQ_SOFT_HIGH_WATERMARK_EVENT`.
+//! DAT 1.2 has no event number for watermarks. As for those of an SRQ, the event is
+//! `DAT_ASYNC_ERROR_PROVIDER_INTERNAL_ERROR`, with the handle of the endpoint and the reason
+//! `DAT_SRQ_SOFT_HIGH_WATERMARK_EVENT`.
 
 use core::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 
@@ -27,18 +26,18 @@ use crate::types::{AsyncKind, AsyncReason, EpAttributes};
 /// `DAT_WATERMARK_INFINITE`.
 const OFF: i32 = -1;
 
-/// The marks that are set.
+/// The high watermarks.
 #[derive(Debug)]
 pub(super) struct HighMarks {
     soft: AtomicI32,
-    /// The soft mark has not been reported.
+    /// The soft mark has not been reported since it was set.
     armed: AtomicBool,
     hard: AtomicI32,
 }
 
 impl HighMarks {
-    /// Those of an endpoint that is made: its attributes are marks if it takes
-    /// its receives from an SRQ, where 0 leaves one open.
+    /// Returns the marks of a new endpoint: its attributes are marks if it takes its receives from
+    /// an SRQ, where 0 leaves a mark open.
     pub(super) fn of(attributes: &EpAttributes, shared: bool) -> Self {
         let mark = |value: i32| if shared && value > 0 { value } else { OFF };
         Self {
@@ -48,12 +47,12 @@ impl HighMarks {
         }
     }
 
-    /// Soft and hard; nothing for one that is off.
+    /// Returns the soft and the hard mark; `None` for one that is off.
     fn get(&self) -> [Option<u32>; 2] {
         [&self.soft, &self.hard].map(|mark| u32::try_from(mark.load(Ordering::Acquire)).ok())
     }
 
-    /// What none may exceed unseen.
+    /// Returns the lowest mark.
     pub(super) fn lowest(&self) -> Option<u32> {
         self.get().into_iter().flatten().min()
     }
@@ -62,11 +61,11 @@ impl HighMarks {
         self.get() != [None, None]
     }
 
-    /// What the attributes of the endpoint are with them.
+    /// Writes the marks into the attributes of the endpoint.
     pub(super) fn show(&self, attributes: &mut EpAttributes, shared: bool) {
         let [soft, hard] = [&self.soft, &self.hard].map(|mark| mark.load(Ordering::Acquire));
         let replace = |shown: &mut i32, mark| {
-            // One that was left open stays so in the eyes of who asked for it.
+            // A mark that was left open is shown as it was asked for.
             if *shown > 0 || mark != OFF {
                 *shown = mark;
             }
@@ -87,20 +86,20 @@ fn check(mark: i32, argument: Subtype) -> Result<()> {
     Err(DatError::new(
         ReturnType::InvalidParameter,
         argument,
-        "a watermark is a count, or DAT_WATERMARK_INFINITE",
+        "invalid watermark: expected 0 or more, or DAT_WATERMARK_INFINITE (-1)",
     ))
 }
 
 impl Ep {
-    /// Sets the soft and the hard high watermark, and arms both; -1 is off. One
-    /// that is exceeded already takes effect now.
+    /// Sets the soft and the hard high watermark, and arms both; -1 turns a mark off. A mark that
+    /// is already exceeded takes effect now.
     ///
     /// # Errors
     /// `INVALID_PARAMETER` (arguments 2 and 3) below -1.
     pub fn set_watermarks(&self, soft: i32, hard: i32) -> Result<()> {
         check(soft, Subtype::InvalidArg2)?;
         check(hard, Subtype::InvalidArg3)?;
-        // The setting before ends here.
+        // Disarms the previous setting.
         self.marks.armed.store(false, Ordering::SeqCst);
         self.marks.soft.store(soft, Ordering::SeqCst);
         self.marks.hard.store(hard, Ordering::SeqCst);
@@ -113,7 +112,7 @@ impl Ep {
         Ok(())
     }
 
-    /// A message has filled one more receive, beside those that are staged.
+    /// Counts one more filled receive, besides the staged ones.
     pub(super) fn takes_one(&self) {
         if self.marks.are_set() {
             self.compare(self.recvs_staged().wrapping_add(1));
@@ -160,9 +159,9 @@ mod tests {
         }
     }
 
-    /// Asked for, shared, set afterwards, shown.
+    /// Row, asked for, shared, set afterwards, shown.
     #[test]
-    fn the_attributes_tell_the_marks_that_are_set() {
+    fn attributes_show_the_watermarks_that_are_set() {
         let off = None;
         for (row, [hard, soft], shared, set, shown) in [
             ("as asked for", [4, 2], true, off, [4, 2]),
