@@ -1,5 +1,5 @@
-//! Opening and closing interface adapters, and where their asynchronous events go: the
-//! part of an IA that knows EVDs.
+//! Opening and closing interface adapters: the part of an IA that uses EVDs, because its
+//! asynchronous events go to one.
 
 use std::sync::Arc;
 
@@ -13,29 +13,28 @@ use crate::status::{ReturnType, Subtype};
 use crate::types::EvdFlags;
 
 impl Ia {
-    /// Opens an adapter. Also answers the new asynchronous EVD, if one was
-    /// made: it cannot be freed, and goes with the IA.
+    /// Opens an adapter. Also returns the new asynchronous EVD, if one was created: it cannot be
+    /// freed, and is freed with the IA.
     ///
-    /// Starts the IA's thread, and with the first IA of the process that uses
-    /// a connection manager the thread of that.
+    /// Starts the IA's thread. The first IA of the process that uses a connection manager also
+    /// starts the manager's thread.
     ///
     /// # Errors
-    /// - `DAT_INVALID_PARAMETER`: argument 1, the name is longer than 255
-    ///   bytes; argument 2, a new EVD of no events; without an argument, a
-    ///   variable of the environment has a value that means nothing.
-    /// - `DAT_PROVIDER_NOT_FOUND`: no such device or port, or dat.conf says
-    ///   something that cannot be done. The cause lists what there is.
-    /// - `DAT_INVALID_HANDLE_EVD_ASYNC`: the given EVD is none, was not made
-    ///   for asynchronous events, or is of another device.
-    /// - `DAT_INVALID_ADDRESS`: the configured GID is not in the port's table;
-    ///   or this host does not have the address that service points are to
-    ///   listen on; or rdma_cm was asked for, and the port's network interface
-    ///   has no address that it serves.
-    /// - `DAT_MODEL_NOT_SUPPORTED`: the device cannot be driven as the
-    ///   configuration says, or not at all; or the kernel has no rdma_cm that
-    ///   was asked for; or the device speaks iWARP, and sockets were asked for.
-    /// - `DAT_INSUFFICIENT_RESOURCES`: descriptors, threads, memory, or the
-    ///   permission to use the device.
+    /// - `DAT_INVALID_PARAMETER`: argument 1, the name is longer than 255 bytes; argument 2, the
+    ///   length of a new EVD is below 1; without an argument, an environment variable has an
+    ///   invalid value.
+    /// - `DAT_PROVIDER_NOT_FOUND`: no such device or port, or dat.conf asks for something
+    ///   impossible. The cause lists what there is.
+    /// - `DAT_INVALID_HANDLE_EVD_ASYNC`: the given EVD does not exist, was not created for
+    ///   asynchronous events, or belongs to another device.
+    /// - `DAT_INVALID_ADDRESS`: the configured GID is not in the port's table; or this host does
+    ///   not have the address that service points are to listen on; or rdma_cm was asked for, and
+    ///   the port's network interface has no address that it serves.
+    /// - `DAT_MODEL_NOT_SUPPORTED`: the device cannot be driven as the configuration says, or not
+    ///   at all; or rdma_cm was asked for, and the kernel has none; or sockets were asked for, and
+    ///   the device speaks iWARP.
+    /// - `DAT_INSUFFICIENT_RESOURCES`: descriptors, threads, memory, or the permission to use the
+    ///   device.
     pub fn open(request: &OpenRequest<'_>) -> Result<(Arc<Self>, Option<Handle>)> {
         Self::open_as(request, || {
             registry::resolve(Key {
@@ -47,11 +46,11 @@ impl Ia {
         })
     }
 
-    /// [`Self::open`] for a name that somebody else has looked up, who says
-    /// what it means: the instance data of an entry as in dat.conf.
+    /// Opens an adapter whose name another registry has resolved to this instance data, in the form
+    /// of a dat.conf entry.
     ///
     /// # Errors
-    /// As there.
+    /// As [`Self::open`].
     pub fn open_configured(
         request: &OpenRequest<'_>,
         instance_data: &str,
@@ -68,7 +67,7 @@ impl Ia {
                 ReturnType::InvalidParameter,
                 Subtype::InvalidArg2,
                 format!(
-                    "an asynchronous EVD of {} events; it must hold at least 1",
+                    "invalid length of the asynchronous EVD, {}: expected 1 or more",
                     request.async_qlen
                 ),
             ));
@@ -76,7 +75,7 @@ impl Ia {
         let (place, ia) = Self::make(request, resolve)?;
         let made = attach_events(&ia, request)?;
         if let Err(error) = ia.start() {
-            // The EVD and the IA know each other.
+            // The EVD and the IA refer to each other: dismantling breaks the cycle.
             ia.dismantle();
             return Err(error);
         }
@@ -84,23 +83,23 @@ impl Ia {
         Ok((ia, made))
     }
 
-    /// Closes an adapter. Gracefully only if the consumer has freed all that
-    /// he made of it. Abruptly with all that is left: the objects are gone
-    /// when this returns, and who waits on an EVD gets `DAT_ABORT`.
+    /// Closes an adapter. A graceful close succeeds only if the consumer has freed every object of
+    /// the IA. An abrupt close frees the remaining objects: they are gone when this returns, and
+    /// threads that wait on an EVD get `DAT_ABORT`.
     ///
-    /// Waits for calls on the IA and its objects that are under way, none of
-    /// which waits for events.
+    /// Waits for calls on the IA and its objects that are in progress, except those that wait for
+    /// events.
     ///
     /// # Errors
-    /// - `DAT_INVALID_HANDLE_IA`: the handle names no open IA, another thread
-    ///   closes it already, or this process is a fork of the one that opened it.
-    /// - `DAT_INVALID_STATE_IA_IN_USE`: graceful, and objects are left. The
-    ///   cause says how many of what kind; nothing has happened.
+    /// - `DAT_INVALID_HANDLE_IA`: the handle names no open IA, another thread is closing it, or
+    ///   this process is a fork of the one that opened it.
+    /// - `DAT_INVALID_STATE_IA_IN_USE`: the close is graceful, and objects are left. The cause says
+    ///   how many of which kind; nothing has changed.
     ///
     /// # Safety
-    /// Abruptly: no post and no bind to an endpoint or a shared queue of the IA
-    /// runs at the same time, unless the IA is threadsafe. Gracefully there are
-    /// none to post to.
+    /// For an abrupt close, no post and no bind to an endpoint or a shared queue of the IA runs at
+    /// the same time, unless the IA is threadsafe. A graceful close succeeds only without such
+    /// objects.
     pub unsafe fn close(handle: Handle, graceful: bool) -> Result<()> {
         let ia = handle::pin::<Self>(handle).ok_or_else(stale)?.to_arc();
         ia.require_here()?;
@@ -109,12 +108,12 @@ impl Ia {
                 "another IA sends its asynchronous events to the EVD of this one",
             ));
         }
-        // SAFETY: passed on to the caller.
+        // SAFETY: the caller's promise.
         unsafe { ia.end(graceful) }
     }
 }
 
-/// Decides where asynchronous events go; answers the EVD if it was made.
+/// Sets where asynchronous events go; returns the EVD if one was created.
 fn attach_events(ia: &Arc<Ia>, request: &OpenRequest<'_>) -> Result<Option<Handle>> {
     match request.async_evd {
         AsyncEvd::New => {
@@ -151,7 +150,7 @@ fn stream_of(stream: StreamGuard) -> AsyncStream {
     AsyncStream::new(evd.handle(), evd.ia(), Box::new(stream))
 }
 
-/// Whether other IAs report to the EVD that was made for this one.
+/// Returns whether other IAs report to the EVD that was created for this one.
 fn has_shared_evd(ia: &Ia) -> bool {
     let own = ia.reports().own().and_then(handle::pin::<Evd>);
     own.is_some_and(|evd| evd.usage().count() > 1)

@@ -1,8 +1,8 @@
-//! The agent of a CNO: a function that a trigger calls, once.
+//! The agent of a CNO: a function that a trigger calls once.
 //!
-//! An agent of a C program may end the thread that calls it (pthread_exit(3), or
-//! pthread_cancel(3) from another thread). The thread of the CNO is one that may
-//! end so ([`CallingThread`]); if an agent is set by then, the thread is replaced.
+//! An agent of a C program may end the thread that calls it (pthread_exit(3), or pthread_cancel(3)
+//! from another thread). The thread of the CNO may end so ([`CallingThread`]); if an agent has been
+//! set by then, the thread is replaced.
 
 use core::fmt;
 use core::panic::AssertUnwindSafe;
@@ -23,11 +23,11 @@ use crate::handle::Handle;
 use crate::object::evd::Task;
 use crate::status::{ReturnType, Subtype};
 
-/// What is called when an EVD triggers the CNO: with the EVD; or with none when
-/// the IA is closed abruptly, or the last EVD of the CNO is freed.
+/// The function that is called when an EVD triggers the CNO. Its argument is the EVD; or `None`
+/// when the IA is closed abruptly, or when the last EVD of the CNO is freed.
 ///
-/// It is called on a thread of the library, which blocks all signals, with no
-/// lock held: any call may be made from there, freeing the CNO included.
+/// It is called on a thread of the library, which blocks all signals, with no lock held. It may
+/// make any call, including freeing the CNO.
 #[derive(Clone)]
 pub struct Agent {
     call: Arc<dyn Fn(Option<Handle>) + Send + Sync>,
@@ -36,19 +36,19 @@ pub struct Agent {
 }
 
 impl Agent {
-    /// An agent, and what the face that made it knows it by. A panic of the agent
-    /// is reported and goes no further.
+    /// Returns an agent, with two words by which the C interface identifies it. A panic of `call`
+    /// is logged and goes no further.
     pub fn new(words: [usize; 2], call: impl Fn(Option<Handle>) + Send + Sync + 'static) -> Self {
         Self::unguarded(words, move |evd| {
-            // Its words have gone to the standard error output.
+            // The panic hook has printed its message to standard error.
             if catch_unwind(AssertUnwindSafe(|| call(evd))).is_err() {
                 tracing::error!(?evd, "the agent of a CNO panicked");
             }
         })
     }
 
-    /// An agent that does not panic, and may end the thread that it is called on.
-    /// For that `call` holds nothing that is to be dropped.
+    /// Returns an agent that does not panic, and that may end the thread it is called on. For that
+    /// reason `call` holds nothing that must be dropped.
     pub fn unguarded(
         words: [usize; 2],
         call: impl Fn(Option<Handle>) + Send + Sync + 'static,
@@ -59,7 +59,7 @@ impl Agent {
         }
     }
 
-    /// What it was made with: of no meaning here.
+    /// Returns the words that it was created with; they mean nothing here.
     #[must_use]
     pub fn words(&self) -> [usize; 2] {
         self.words
@@ -74,8 +74,8 @@ impl fmt::Debug for Agent {
     }
 }
 
-/// The thread that calls agents. It sleeps, whatever the wait policy, and looks
-/// at EVDs only while there is an agent to be called.
+/// The thread that calls agents. It sleeps in any wait policy, and polls EVDs only while there is
+/// an agent to call.
 pub(super) struct Runner {
     seat: Arc<Seat>,
     thread: CallingThread,
@@ -99,7 +99,7 @@ impl Runner {
             DatError::new(
                 ReturnType::InsufficientResources,
                 Subtype::NoSubtype,
-                format!("no thread to call the agent of a CNO on: {error}"),
+                format!("the thread that calls the agent of a CNO cannot be started: {error}"),
             )
         })?;
         Ok(Self { seat, thread })
@@ -109,19 +109,18 @@ impl Runner {
         &self.seat
     }
 
-    /// Waits for its end, unless this is it.
+    /// Waits for the end of the thread, unless it is the calling thread.
     pub(super) fn join(self) {
         self.thread.join();
     }
 }
 
 impl Cno {
-    /// Sets the agent, or none. It is called once, by the next trigger; or at
-    /// once, if EVDs hold events that have triggered and no agent was told of.
-    /// One that was called already may still be running.
+    /// Sets the agent, or none. The next trigger calls it, once; events that have triggered before,
+    /// and that no agent was called for, call it at once. The previous agent may still be running.
     ///
     /// # Errors
-    /// `INSUFFICIENT_RESOURCES`: there is no thread to call it on.
+    /// `INSUFFICIENT_RESOURCES`: the thread to call it on cannot be started.
     pub fn set_agent(self: &Arc<Self>, agent: Option<Agent>) -> Result<()> {
         let mut state = self.state.lock();
         if agent.is_some() && state.runner.is_none() && !self.is_over.load(Ordering::SeqCst) {
@@ -130,8 +129,8 @@ impl Cno {
         let before = core::mem::replace(&mut state.agent, agent);
         state.agent_is_released = false;
         let caller = state.caller();
-        // Who has asked for events may have been the thread that has no agent
-        // to call any more.
+        // If the agent's thread has armed the EVDs, and has no agent to call any more, another
+        // waiter has to arm them.
         let looker = state.looker();
         drop(state);
         for seat in caller.iter().chain(&looker) {
@@ -142,16 +141,16 @@ impl Cno {
     }
 }
 
-/// What the thread does, and has.
+/// The state of the thread.
 struct Caller {
     cno: Arc<Cno>,
     seat: Arc<Seat>,
-    /// What is called next, or just now.
+    /// The agent that is called next, or now.
     next: Option<(Agent, Option<Handle>)>,
     has_begun: bool,
-    /// The CNO is going: the next call is the last.
+    /// The CNO is being freed: the next call is the last.
     is_last: bool,
-    /// It cannot wait: no other thread could.
+    /// The thread cannot wait, and no other thread could.
     has_failed: bool,
 }
 
@@ -164,7 +163,7 @@ impl Calls for Caller {
             leave_pinned_cpus();
         }
         while !self.is_last {
-            // Also if it is over before this thread has begun, its agent is released.
+            // If the CNO is freed before this thread begins, its agent is still called with `None`.
             self.is_last = self.cno.is_over.load(Ordering::SeqCst);
             let mut calling = Calling {
                 watch: Watch::new(&*self.cno, Finder::Agent),
@@ -196,8 +195,8 @@ impl Calls for Caller {
 }
 
 impl Drop for Caller {
-    /// The thread is ending. If its CNO is not, an agent has ended it, and one
-    /// that was set since needs another thread.
+    /// The thread ends. If its CNO is not being freed, an agent has ended the thread, and an agent
+    /// that was set since then needs another one.
     fn drop(&mut self) {
         let mut state = self.cno.state.lock();
         let is_own = |runner: &Runner| Arc::ptr_eq(&runner.seat, &self.seat);
@@ -217,10 +216,10 @@ impl Drop for Caller {
     }
 }
 
-/// Waiting for a trigger to call the agent with.
+/// A wait for a trigger to call the agent with.
 struct Calling<'a> {
     watch: Watch<&'a Cno>,
-    /// Who is to be called, with what.
+    /// The agent to call, and its argument.
     told: Option<(Agent, Option<Handle>)>,
 }
 
@@ -229,15 +228,14 @@ impl Calling<'_> {
         self.watch.cno.state.lock().agent.is_some()
     }
 
-    /// The agent is to be called, and is the CNO's no more. If it has just been
-    /// taken away, nobody is.
+    /// Takes the agent of the CNO to call it. Returns `false` if it was removed meanwhile.
     fn take_agent(&mut self, state: &mut State, evd: Option<Handle>) -> bool {
         state.agent_is_released = false;
         self.told = state.agent.take().map(|agent| (agent, evd));
         self.told.is_some()
     }
 
-    /// Takes the first trigger that is still good.
+    /// Takes the first trigger whose EVD still holds events.
     fn take(&mut self) -> bool {
         let cno = self.watch.cno;
         loop {
@@ -248,14 +246,14 @@ impl Calling<'_> {
             let holds = self.watch.holds(evd);
             let mut state = cno.state.lock();
             if holds && state.agent.is_none() {
-                // For the next one.
+                // The trigger stays for the next agent.
                 return false;
             }
             if !state.table.for_agent.remove(evd) || !holds {
                 continue;
             }
             self.take_agent(&mut state, Some(evd));
-            // This thread looks no more: another is to.
+            // This thread stops polling, so another waiter has to.
             let looker = state.looker();
             drop(state);
             if let Some(looker) = looker {
@@ -302,8 +300,7 @@ impl Source for Calling<'_> {
         })
     }
 
-    /// None where there is nobody to be called: then the events are not for this
-    /// thread.
+    /// `None` without an agent: the device's events are then not for this thread.
     fn channel(&self) -> Option<BorrowedFd<'_>> {
         match self.has_agent() {
             true => self.watch.channel(),

@@ -1,6 +1,5 @@
-//! The EVDs that feed a CNO. An EVD keeps the handle of its CNO, and a CNO the
-//! handles of its EVDs; each EVD counts as a user of the CNO, which is therefore not
-//! freed before.
+//! The EVDs that trigger a CNO. An EVD keeps the handle of its CNO, and a CNO the handles of its
+//! EVDs; each EVD counts as a user of the CNO, which therefore cannot be freed before.
 
 use core::sync::atomic::Ordering;
 use std::os::fd::BorrowedFd;
@@ -13,9 +12,9 @@ use crate::handle::{self, EvdChange, Handle};
 use crate::object::evd::Evd;
 use crate::status::{ReturnType, Subtype};
 
-/// Acts on a change of an EVD that feeds the CNO.
+/// Handles a change of an EVD that is bound to the CNO.
 pub(super) fn evd_changed(cno: Handle, evd: Handle, change: EvdChange<'_>) -> Result<()> {
-    // What an EVD feeds is not freed; but an IA that is being closed does not ask.
+    // A CNO with EVDs is not freed, unless its IA is closed abruptly.
     let Some(cno) = handle::pin::<Cno>(cno) else {
         return Ok(());
     };
@@ -29,11 +28,11 @@ pub(super) fn evd_changed(cno: Handle, evd: Handle, change: EvdChange<'_>) -> Re
 }
 
 impl Evd {
-    /// Lets the EVD trigger this CNO, or none. Events that are there trigger it.
+    /// Binds the EVD to this CNO, or to none. Events that are there trigger the CNO.
     ///
     /// # Errors
-    /// `DAT_INVALID_HANDLE_CNO` if the CNO belongs to another IA, or is being
-    /// freed; resources. The EVD feeds the CNO that it has fed then.
+    /// `DAT_INVALID_HANDLE_CNO` if the CNO belongs to another IA, or is being freed; resources. The
+    /// EVD then stays bound to its previous CNO.
     pub fn set_cno(&self, cno: Option<&Arc<Cno>>) -> Result<()> {
         if let Some(cno) = cno
             && !Arc::ptr_eq(cno.ia(), self.ia())
@@ -63,8 +62,7 @@ fn refused(cause: &'static str) -> DatError {
 }
 
 impl Cno {
-    /// An EVD begins to feed it. Its events come on this channel, if it has one
-    /// already.
+    /// Binds an EVD. `channel` is its completion channel, if it has one already.
     fn attach(&self, evd: Handle, channel: Option<BorrowedFd<'_>>) -> Result<()> {
         if !self.usage.enter() {
             return Err(refused("the CNO is being freed"));
@@ -79,15 +77,14 @@ impl Cno {
         Ok(())
     }
 
-    /// The EVD has a channel now.
+    /// Adds the completion channel that the EVD has now.
     fn watch(&self, channel: BorrowedFd<'_>, evd: Handle) -> Result<()> {
         self.channels
             .add(channel, evd.bits() as u64)
             .map_err(|error| no_descriptors(&error))
     }
 
-    /// An EVD feeds it no more. If the last one is freed, whoever waits is
-    /// released.
+    /// Unbinds an EVD. If the last one is freed, waits return without an EVD.
     fn detach(&self, evd: Handle, channel: Option<BorrowedFd<'_>>, is_freed: bool) {
         if let Some(channel) = channel {
             self.channels.remove(channel);

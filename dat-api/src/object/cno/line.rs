@@ -1,21 +1,21 @@
-//! EVDs that have triggered, in order.
+//! The pending triggers of a CNO: EVDs, in the order of their events.
 //!
-//! Who posts an event puts the EVD here, so that the order is that of the events;
-//! but a look may have found the event, and somebody been told, before that. So
-//! such an entry is good only if a look confirms it.
+//! A thread that posts an event appends the EVD here, so that the order is that of the events. But
+//! a poll may have found the event before that, and another waiter may have got the trigger. So an
+//! entry of a posted event counts only once a poll confirms it.
 //!
 //! This file is also compiled into the model (`tests/loom.rs`).
 
 use std::collections::VecDeque;
 
-/// Each EVD, by a name of the type `E`, stands in it once.
+/// The pending triggers. Each EVD, named by an `E`, appears once.
 #[derive(Debug)]
 pub(super) struct Line<E>(VecDeque<Entry<E>>);
 
 #[derive(Clone, Copy, Debug)]
 struct Entry<E> {
     evd: E,
-    /// A look has found what nobody was told of.
+    /// A poll has found an event that no waiter was told of.
     is_seen: bool,
 }
 
@@ -26,8 +26,8 @@ impl<E> Default for Line<E> {
 }
 
 impl<E: Copy + PartialEq> Line<E> {
-    /// Puts an EVD at the end, if it does not stand here, and confirms it if it
-    /// was seen; `false` if it stands here already.
+    /// Appends an EVD unless it is pending already, and confirms its entry if it was seen. Returns
+    /// `false` if the EVD was pending already.
     pub(super) fn push(&mut self, evd: E, is_seen: bool) -> bool {
         match self.0.iter_mut().find(|entry| entry.evd == evd) {
             Some(entry) => {
@@ -41,12 +41,12 @@ impl<E: Copy + PartialEq> Line<E> {
         }
     }
 
-    /// Who is first.
+    /// Returns the first EVD.
     pub(super) fn first(&self) -> Option<E> {
         self.0.front().map(|entry| entry.evd)
     }
 
-    /// Takes an EVD out; answers whether it stood here, confirmed.
+    /// Removes an EVD; returns whether it was pending and confirmed.
     pub(super) fn remove(&mut self, evd: E) -> bool {
         let place = self.0.iter().position(|entry| entry.evd == evd);
         place
@@ -54,7 +54,7 @@ impl<E: Copy + PartialEq> Line<E> {
             .is_some_and(|entry| entry.is_seen)
     }
 
-    /// How many stand here.
+    /// Returns the number of pending EVDs.
     pub(super) fn len(&self) -> usize {
         self.0.len()
     }
@@ -65,7 +65,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn first_come_first_served_and_each_once() {
+    fn evds_are_served_in_order_and_each_once() {
         let [a, b, c] = [64, 128, 192];
         let mut line = Line::default();
         assert!(line.push(b, true) && line.push(a, true));

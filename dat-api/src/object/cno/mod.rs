@@ -1,24 +1,23 @@
 //! Notification objects: one place to wait for the events of several EVDs.
 //!
-//! | file | what |
+//! | file | content |
 //! | --- | --- |
 //! | `wait.rs` | `dat_cno_wait`: a wait as on an EVD, on all EVDs at once |
-//! | `binding.rs` | the EVDs that feed it |
+//! | `binding.rs` | the EVDs that trigger it |
 //! | `agent.rs` | the agent, and the thread that calls it |
-//! | `protocol.rs` | who is told of a trigger, and who is woken |
-//! | `line.rs` | EVDs that have triggered, in order |
+//! | `protocol.rs` | which waiter gets a trigger, and which thread is woken |
+//! | `line.rs` | the pending triggers |
 //!
-//! # Who is told
-//! An EVD triggers when something comes that notifies; see `evd/feed.rs`. A
-//! trigger is for one waiter, and once for the agent. Without a waiter it is
-//! remembered, once for each EVD, and told to the next one if the EVD still
-//! holds events then; for the agent likewise.
+//! # Which waiter gets a trigger
+//! An EVD triggers when an event arrives that notifies; see `evd/feed.rs`. One waiter gets the
+//! trigger, and the agent gets it once too. Without a waiter the trigger stays pending, once for
+//! each EVD, and the next waiter gets it if the EVD still holds events; likewise for the agent.
 //!
-//! # Who looks
-//! Whoever waits looks at the EVDs himself, and asks the device for their events:
-//! no thread stands between the device and a waiter. Several look beside each
-//! other. One that leaves may have taken the event of the device that all were
-//! waiting for, so he wakes another, who asks anew.
+//! # Which thread polls
+//! Every waiter polls the EVDs and arms their completion queues itself; there is no thread between
+//! the device and a waiter. Several waiters poll side by side. A waiter that returns may have
+//! consumed the device event that all were waiting for, so it wakes another waiter, which arms the
+//! queues again.
 
 mod agent;
 mod binding;
@@ -54,32 +53,32 @@ pub use self::wait::{Waiting, begin, wait};
 pub struct Cno {
     handle: Handle,
     ia: Arc<Ia>,
-    /// The channels of the EVDs.
+    /// The completion channels of the EVDs.
     channels: ChannelSet,
     state: Mutex<State>,
-    /// How many triggers wait for a waiter: looked at without the lock.
+    /// The number of pending triggers for waiters, read without the lock.
     triggered: AtomicUsize,
     /// Changes with [`State::evds`].
     edition: AtomicU32,
-    /// How often everybody was sent away: all its EVDs were freed.
+    /// How often all waiters were released because the last EVD was freed.
     releases: AtomicU32,
-    /// It is going.
+    /// The CNO is being freed.
     is_over: AtomicBool,
-    /// EVDs that feed it, and threads that wait.
+    /// EVDs bound to it, and threads that wait.
     usage: Usage,
     counts: WaitCounts,
 }
 
 #[derive(Default)]
 struct State {
-    /// What feeds it, what has triggered, and who waits.
+    /// Its EVDs, its pending triggers, and its waiters.
     table: Table<Handle, Seat>,
-    /// Places to wait that nobody uses.
+    /// Waiters that no thread uses.
     idle: Vec<Arc<Seat>>,
     agent: Option<Agent>,
-    /// The last EVD was freed: the agent is to be called with none.
+    /// The last EVD was freed: the agent is to be called with `None`.
     agent_is_released: bool,
-    /// What calls the agent: there since the first was set.
+    /// The thread that calls the agent; it exists from the first agent on.
     runner: Option<Runner>,
 }
 
@@ -121,7 +120,7 @@ impl Counted for Cno {
     }
 }
 
-/// What `dat_cno_query` answers.
+/// The result of `dat_cno_query`.
 #[derive(Clone, Debug)]
 pub struct CnoInfo {
     /// The IA it belongs to.
@@ -131,7 +130,7 @@ pub struct CnoInfo {
 }
 
 impl Cno {
-    /// What objects below it call.
+    /// The functions that objects in lower modules call.
     pub(super) const UPCALLS: Upcalls = Upcalls {
         abort: Self::abort,
         counters: |cno| Some(Counters::of_waits(handle::pin::<Self>(cno)?.counters())),
@@ -139,11 +138,11 @@ impl Cno {
         ..Upcalls::NONE
     };
 
-    /// Makes one that no EVD feeds.
+    /// Creates a CNO without EVDs.
     ///
     /// # Errors
-    /// `INSUFFICIENT_RESOURCES`: no descriptors, or no thread for the agent;
-    /// `INVALID_HANDLE`: the IA is being closed.
+    /// `INSUFFICIENT_RESOURCES`: no descriptors, or no thread for the agent; `INVALID_HANDLE`: the
+    /// IA is being closed.
     pub fn create(ia: &Arc<Ia>, agent: Option<Agent>) -> Result<Arc<Self>> {
         let channels = ChannelSet::new().map_err(|error| no_descriptors(&error))?;
         let first = Seat::new()?;
@@ -176,19 +175,19 @@ impl Cno {
         }
     }
 
-    /// Its name.
+    /// Returns its handle.
     #[must_use]
     pub fn handle(&self) -> Handle {
         self.handle
     }
 
-    /// The IA that it was made of.
+    /// Returns the IA that it was created on.
     #[must_use]
     pub fn ia(&self) -> &Arc<Ia> {
         &self.ia
     }
 
-    /// What it is and how it is set.
+    /// Returns its parameters.
     #[must_use]
     pub fn query(&self) -> CnoInfo {
         CnoInfo {
@@ -197,18 +196,18 @@ impl Cno {
         }
     }
 
-    /// Frees it. An agent is not called any more; a call that is under way is
-    /// waited for, unless this is it.
+    /// Frees a CNO. Its agent is not called any more; the call waits for a running agent, unless it
+    /// is made by that agent.
     ///
     /// # Errors
-    /// `INVALID_HANDLE`; `INVALID_STATE` while EVDs feed it or threads wait on it.
+    /// `INVALID_HANDLE`; `INVALID_STATE` while EVDs are bound to it or threads wait on it.
     pub fn free(handle: Handle) -> Result<()> {
         let cno = handle::pin::<Self>(handle).ok_or_else(stale)?.to_arc();
         if !cno.usage.close() {
             return Err(DatError::new(
                 ReturnType::InvalidState,
                 Subtype::InvalidStateCnoInUse,
-                "EVDs feed the CNO or threads wait on it: free the EVDs or give them another \
+                "EVDs are bound to the CNO or threads wait on it: free the EVDs or bind them to another \
                  CNO, and wake the threads",
             ));
         }
@@ -218,7 +217,8 @@ impl Cno {
         Ok(())
     }
 
-    /// Its IA is being closed: waiters and the agent are released, with no EVD.
+    /// Frees it because its IA is being closed: waits return, and the agent is called, without an
+    /// EVD.
     pub(crate) fn abort(handle: Handle) {
         if let Some(cno) = handle::pin::<Self>(handle).map(|cno| cno.to_arc()) {
             cno.usage.close_anyway();
@@ -226,7 +226,7 @@ impl Cno {
         }
     }
 
-    /// Ends what waits on it, and the thread of the agent.
+    /// Ends the waits on it, and the thread of the agent.
     fn dismantle(&self, handle: Option<Handle>) {
         self.is_over.store(true, Ordering::SeqCst);
         let mut state = self.state.lock();
@@ -254,7 +254,7 @@ impl fmt::Debug for Cno {
 }
 
 impl Seat {
-    /// A place to wait.
+    /// Returns a new waiter.
     fn new() -> Result<Arc<Self>> {
         let blocker = Blocker::new().map_err(|error| no_descriptors(&error))?;
         Ok(Arc::new(Self::at(blocker)))
@@ -265,11 +265,11 @@ fn no_descriptors(error: &ControlError) -> DatError {
     DatError::new(
         ReturnType::InsufficientResources,
         Subtype::ResourceMemory,
-        format!("a CNO needs descriptors to be woken by: {error}"),
+        format!("the wake-up descriptors of a CNO cannot be created: {error}"),
     )
 }
 
-/// The handle names no CNO.
+/// The error if the handle names no CNO.
 fn stale() -> DatError {
     DatError::new(
         ReturnType::InvalidHandle,

@@ -1,13 +1,12 @@
-//! Who is told of a trigger, and who is woken: the order that loses none.
+//! Which waiter gets a trigger, and which is woken: the order of steps that loses none.
 //!
-//! Whoever brings an event, or finds one in a look, notes the trigger under the
-//! lock, then wakes somebody who waits. A waiter takes a trigger under the lock,
-//! and only if the EVD holds events still. One who leaves, told or not, wakes
-//! another: the device's event that all were waiting for, or the call to look,
-//! may have come to him alone.
+//! A thread that posts an event, or that finds one in a poll, records the trigger under the lock,
+//! and then wakes a waiter. A waiter takes a trigger under the lock, and only if the EVD still
+//! holds events. A waiter that returns, with or without a trigger, wakes another: it alone may have
+//! received the device event, or the request to poll, that was meant for all.
 //!
-//! This file is also compiled into the model (`tests/loom.rs`), which plays the
-//! EVDs, the device and the threads.
+//! This file is also compiled into the model (`tests/loom.rs`), which simulates the EVDs, the
+//! device and the threads.
 
 use std::ops::DerefMut;
 use std::sync::Arc;
@@ -15,22 +14,22 @@ use std::sync::Arc;
 use super::line::Line;
 use super::sync::{AtomicUsize, Ordering};
 
-/// A place to wait.
+/// A waiter: the place where one thread sleeps.
 pub(super) trait Bell {
-    /// Wakes who waits here, if he sleeps.
+    /// Wakes the thread that sleeps here, if there is one.
     fn ring(&self);
 }
 
-/// What is kept under the lock: EVDs by their names, places to wait.
+/// The state under the lock: the EVDs, by names, and the waiters.
 #[derive(Debug)]
 pub(super) struct Table<E, S> {
-    /// What feeds the CNO.
+    /// The EVDs that are bound to the CNO.
     pub(super) evds: Vec<E>,
-    /// Triggers that no waiter was told of.
+    /// The pending triggers for waiters.
     pub(super) for_waiters: Line<E>,
-    /// Triggers that no agent was told of.
+    /// The pending triggers for the agent.
     pub(super) for_agent: Line<E>,
-    /// Who waits.
+    /// The threads that wait.
     pub(super) seats: Vec<Arc<S>>,
 }
 
@@ -45,35 +44,35 @@ impl<E, S> Default for Table<E, S> {
     }
 }
 
-/// What is under the lock.
+/// The state under the lock.
 pub(super) trait State {
     /// The name of an EVD.
     type Evd: Copy + PartialEq;
-    /// A place to wait.
+    /// A waiter.
     type Seat: Bell;
 
-    /// The part that the protocol is about.
+    /// Returns the part that the protocol uses.
     fn table(&mut self) -> &mut Table<Self::Evd, Self::Seat>;
 
-    /// The thread that is to call the agent, if there is one to be called.
+    /// Returns the waiter of the agent's thread, if there is an agent to call.
     fn caller(&self) -> Option<Arc<Self::Seat>>;
 
-    /// Somebody who looks, if there is anybody.
+    /// Returns a waiter that polls, if there is one.
     fn looker(&mut self) -> Option<Arc<Self::Seat>> {
         let first = self.table().seats.first().cloned();
         first.or_else(|| self.caller())
     }
 }
 
-/// A CNO, or a model of one.
+/// The state of a CNO, or a model of it.
 pub(super) trait Hub {
-    /// What is under its lock.
+    /// The state under its lock.
     type State: State;
 
     /// Locks it.
     fn lock(&self) -> impl DerefMut<Target = Self::State>;
 
-    /// How many triggers wait for a waiter: looked at without the lock.
+    /// Returns the number of pending triggers for waiters, which is read without the lock.
     fn triggered(&self) -> &AtomicUsize;
 }
 
@@ -81,22 +80,22 @@ pub(super) trait Hub {
 pub(super) type Evd<H> = <<H as Hub>::State as State>::Evd;
 type Seat<H> = <<H as Hub>::State as State>::Seat;
 
-/// Who has noticed a trigger, and so need not be woken.
+/// The thread that has found a trigger, which need not be woken for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Finder {
-    /// One of the waiters.
+    /// A waiter.
     Waiter,
     /// The thread of the agent.
     Agent,
-    /// Neither, and nobody has looked yet.
+    /// Neither: the trigger is of a posted event, without a poll.
     Nobody,
 }
 
-/// An EVD has triggered.
+/// Records the trigger of an EVD, and wakes waiters for it.
 pub(super) fn notice<H: Hub>(hub: &H, evd: Evd<H>, finder: Finder) {
     let mut state = hub.lock();
     let table = state.table();
-    // It may have gone to another CNO meanwhile.
+    // The EVD may be bound to another CNO by now.
     if !table.evds.contains(&evd) {
         return;
     }
@@ -119,7 +118,7 @@ pub(super) fn notice<H: Hub>(hub: &H, evd: Evd<H>, finder: Finder) {
     }
 }
 
-/// Somebody who waits is to look, and to ask the device for events.
+/// Makes a waiter poll the EVDs and arm them.
 pub(super) fn call<H: Hub>(hub: &H) {
     let looker = hub.lock().looker();
     if let Some(seat) = looker {
@@ -127,7 +126,7 @@ pub(super) fn call<H: Hub>(hub: &H) {
     }
 }
 
-/// One who waited here leaves, and wakes another.
+/// Removes a waiter that returns, and wakes another.
 pub(super) fn leave<H: Hub>(hub: &H, seat: &Arc<Seat<H>>) {
     let mut state = hub.lock();
     state
@@ -141,16 +140,15 @@ pub(super) fn leave<H: Hub>(hub: &H, seat: &Arc<Seat<H>>) {
     }
 }
 
-/// Takes the first trigger for a waiter that is still good. `holds` looks whether
-/// an EVD holds events still; if nobody was told of them yet, it lets the EVD
-/// trigger, which confirms the entry.
+/// Takes the first pending trigger whose EVD still holds events. `holds` polls an EVD; if no waiter
+/// was told of its events yet, `holds` records the trigger, which confirms the entry.
 pub(super) fn take<H: Hub>(hub: &H, mut holds: impl FnMut(Evd<H>) -> bool) -> Option<Evd<H>> {
     while hub.triggered().load(Ordering::SeqCst) != 0 {
         let evd = hub.lock().table().for_waiters.first()?;
         let holds = holds(evd);
         let mut state = hub.lock();
         let line = &mut state.table().for_waiters;
-        // Another waiter may have been told meanwhile.
+        // Another waiter may have taken it meanwhile.
         let is_mine = line.remove(evd);
         hub.triggered().store(line.len(), Ordering::SeqCst);
         drop(state);
@@ -161,30 +159,30 @@ pub(super) fn take<H: Hub>(hub: &H, mut holds: impl FnMut(Evd<H>) -> bool) -> Op
     None
 }
 
-/// How a waiter looks at the EVDs.
+/// How a waiter polls the EVDs.
 pub(super) trait Looking<H: Hub> {
-    /// Whether everybody was sent away.
+    /// Returns whether all waiters were released.
     fn is_released(&self) -> bool;
-    /// Whether the device cannot be asked for events.
+    /// Returns whether the device cannot be armed.
     fn has_failed(&self) -> bool;
-    /// Whether an EVD holds events still: see [`take`].
+    /// Returns whether an EVD still holds events: see [`take`].
     fn holds(&mut self, evd: Evd<H>) -> bool;
-    /// Looks at all EVDs, and lets them trigger.
+    /// Polls all EVDs, and records their triggers.
     fn glance_at_all(&mut self);
 }
 
-/// What a waiter is told.
+/// The result of a wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Told<E> {
     /// This EVD has triggered.
     Triggered(E),
-    /// There is nothing to wait for any more.
+    /// There are no EVDs left to wait for.
     Released,
-    /// The device cannot be asked for events.
+    /// The device cannot be armed.
     Failed,
 }
 
-/// One look of a waiter: what he is told, if he may go.
+/// Polls once for a waiter. Returns its result if the wait is over.
 pub(super) fn look<H: Hub>(hub: &H, looking: &mut impl Looking<H>) -> Option<Told<Evd<H>>> {
     if looking.is_released() {
         return Some(Told::Released);

@@ -1,3 +1,3 @@
-//! What [`super::protocol`] shares between threads; loom's in the model.
+//! The atomics and locks of [`super::protocol`]; loom's in the model.
 
 pub(super) use core::sync::atomic::{AtomicUsize, Ordering};

@@ -26,10 +26,10 @@ const FAILED: DatReturn = DatReturn::error(ReturnType::InternalError, Subtype::N
 const INTERRUPTED: DatReturn = DatReturn::error(ReturnType::InterruptedCall, Subtype::NoSubtype);
 const EMPTY: DatReturn = DatReturn::error(ReturnType::QueueEmpty, Subtype::NoSubtype);
 
-/// A place for one thread to wait, used again and again.
+/// A waiter: what one thread sleeps on; reused by later waits.
 pub(super) struct Seat {
     blocker: Blocker,
-    /// What waits here have learned; its user's.
+    /// The spin budget learned by the waits here, for the wait that uses it.
     budget: Mutex<SpinBudget>,
 }
 
@@ -41,12 +41,12 @@ impl Seat {
         }
     }
 
-    /// Wakes who waits here, if he sleeps.
+    /// Wakes the thread that sleeps here, if there is one.
     pub(super) fn wake(&self) {
         self.blocker.wake();
     }
 
-    /// Waits here, after a first look that found nothing.
+    /// Waits here, after a first poll that found nothing.
     pub(super) fn wait(
         &self,
         source: &mut impl Source,
@@ -69,20 +69,20 @@ impl Seat {
     }
 }
 
-/// Waits until an EVD that feeds the CNO triggers, and names it: a hint, since
-/// others may have events too, and its own may be taken by the time that somebody
-/// looks. Nothing: the IA is being closed, or the last of the EVDs was freed.
+/// Waits until an EVD that is bound to the CNO triggers, and returns the EVD. It is a hint: other
+/// EVDs may have events too, and another thread may have dequeued the events of this one. Returns
+/// `None` if the IA is being closed, or the last of the EVDs was freed.
 ///
-/// Any number of threads may wait; each trigger is for one of them.
+/// Any number of threads may wait; each trigger goes to one of them.
 ///
 /// # Errors
-/// `QUEUE_EMPTY` when the time is up; `INTERRUPTED_CALL` after a signal;
-/// `INVALID_HANDLE`; `INTERNAL_ERROR` if the device cannot be asked for events.
+/// `QUEUE_EMPTY` when the timeout expires; `INTERRUPTED_CALL` after a signal; `INVALID_HANDLE`;
+/// `INTERNAL_ERROR` if the device cannot be armed.
 pub fn wait(cno: Handle, timeout: Timeout) -> Result<Option<Handle>, DatReturn> {
     begin(cno, timeout).finish()
 }
 
-/// The first look of [`wait`], for callers that sleep by themselves.
+/// The first poll of [`wait`], for callers that sleep by themselves.
 pub fn begin(cno: Handle, timeout: Timeout) -> Begun<Waiting> {
     let cno = handle::pin::<Cno>(cno)
         .map(|cno| cno.to_arc())
@@ -115,13 +115,13 @@ pub fn begin(cno: Handle, timeout: Timeout) -> Begun<Waiting> {
     }
 }
 
-/// A wait that has a seat.
+/// A wait in progress.
 pub struct Waiting {
-    /// Before the seat, which is given up last.
+    /// Dropped before the waiter, which is released last.
     under_way: Option<SteppedWait>,
     counters: WaitCounters,
     deadline: Deadline,
-    /// Nothing once the wait is over.
+    /// `None` once the wait is over.
     seat: Option<Arc<Seat>>,
     looks: Looks,
 }
@@ -191,13 +191,13 @@ impl Drop for Waiting {
 }
 
 impl Cno {
-    /// How waits on it went, those for its agent among them.
+    /// Returns the counters of waits on it, including those for its agent.
     #[must_use]
     pub fn counters(&self) -> WaitCounters {
         self.counts.read()
     }
 
-    /// Takes a place among those who wait.
+    /// Adds a waiter for this thread.
     fn sit(&self) -> Result<Arc<Seat>> {
         let mut state = self.state.lock();
         let seat = match state.idle.pop() {
@@ -208,26 +208,26 @@ impl Cno {
         Ok(seat)
     }
 
-    /// Gives it up, and wakes another.
+    /// Removes the waiter, and wakes another.
     fn leave(&self, seat: Arc<Seat>) {
         protocol::leave(self, &seat);
         self.state.lock().idle.push(seat);
     }
 }
 
-/// Looking at the EVDs of a CNO: the part that waiters and the agent share.
+/// Polling the EVDs of a CNO, for waiters and for the agent.
 pub(super) struct Watch<C> {
     pub(super) cno: C,
     who: Finder,
-    /// The EVDs, as of that edition of the list.
+    /// The EVDs at that edition of the list.
     evds: Vec<Handle>,
     edition: Option<u32>,
     events: Vec<ChannelEvent>,
-    /// There is an EVD that only events of the device tell of.
+    /// For some EVD, only events of the device say which completions notify.
     is_blind: bool,
-    /// The device cannot be asked for events.
+    /// The device cannot be armed.
     has_failed: bool,
-    /// [`Cno::releases`] when this began.
+    /// [`Cno::releases`] at the beginning.
     releases: u32,
 }
 
@@ -257,7 +257,7 @@ impl<C: Deref<Target = Cno>> Watch<C> {
         self.events.resize(self.evds.len(), ChannelEvent::default());
     }
 
-    /// Looks at one EVD, and lets it trigger.
+    /// Polls one EVD, and records its trigger.
     fn look(&mut self, evd: Handle, task: Task) {
         if let Some(seen) = look(self.cno.handle, evd, task) {
             self.is_blind |= seen.blind;
@@ -268,7 +268,7 @@ impl<C: Deref<Target = Cno>> Watch<C> {
         }
     }
 
-    /// Looks at all of them.
+    /// Polls all EVDs.
     pub(super) fn look_at_all(&mut self, task: Task) {
         self.refresh();
         self.is_blind = false;
@@ -277,7 +277,7 @@ impl<C: Deref<Target = Cno>> Watch<C> {
         }
     }
 
-    /// Takes the events of those that have some. Answers how many EVDs.
+    /// Takes the device's events of the EVDs that have some. Returns the number of such EVDs.
     pub(super) fn take_events(&mut self) -> u32 {
         self.refresh();
         let mut events = core::mem::take(&mut self.events);
@@ -292,8 +292,8 @@ impl<C: Deref<Target = Cno>> Watch<C> {
         count
     }
 
-    /// Whether an EVD that has triggered holds events still; if nobody was told of
-    /// them yet, its entries are confirmed.
+    /// Returns whether an EVD that has triggered still holds events; if no waiter was told of them
+    /// yet, its pending entries are confirmed.
     pub(super) fn holds(&self, evd: Handle) -> bool {
         let Seen { fresh, holds, .. } = look(self.cno.handle, evd, Task::Look).unwrap_or_default();
         if fresh {
@@ -330,7 +330,7 @@ impl<C: Deref<Target = Cno>> Looking<Cno> for Watch<C> {
     }
 }
 
-/// What a waiter has looked at, and seen.
+/// The polls of a waiter, and their result.
 struct Looks {
     cno: Use<Cno>,
     watch: Watch<Use<Cno>>,

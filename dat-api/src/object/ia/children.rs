@@ -1,4 +1,4 @@
-//! What an IA holds: the list that closing it goes by.
+//! The list of an IA's objects, which closing the IA uses.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -8,8 +8,8 @@ use crate::handle::{Handle, Kind, Object, Reservation, Upcalls};
 use crate::object::counters::Counters;
 use dat_engine::sync::Mutex;
 
-/// The order in which an abrupt close ends objects: those that use others
-/// first. The IA's own EVD comes after all of them.
+/// The order in which an abrupt close frees objects: an object before those that it uses. The IA's
+/// own EVD comes after all of them.
 const ORDER: [Kind; 11] = [
     Kind::Rmr,
     Kind::Rsp,
@@ -24,30 +24,30 @@ const ORDER: [Kind; 11] = [
     Kind::Ia,
 ];
 
-/// The objects made of an IA.
+/// The objects of an IA.
 #[derive(Default)]
 pub(super) struct Children(Mutex<State>);
 
 #[derive(Default)]
 struct State {
-    /// Nothing is made of the IA any more.
+    /// The IA is being closed: no object can be added.
     closed: bool,
     live: HashMap<Handle, Record>,
     /// Those of them that are EVDs.
     evds: HashSet<Handle>,
-    /// What those that are gone have counted.
+    /// The counters of freed objects.
     past: Counters,
 }
 
 #[derive(Clone, Copy)]
 struct Record {
     kind: Kind,
-    /// Whether the consumer made it.
+    /// Whether the consumer created it.
     consumers: bool,
     upcalls: &'static Upcalls,
 }
 
-/// An object that is to end with its IA.
+/// An object that is freed with its IA.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Left {
     pub(super) kind: Kind,
@@ -56,12 +56,12 @@ pub(super) struct Left {
 }
 
 impl Children {
-    /// Publishes an object that the consumer made.
+    /// Publishes an object that the consumer created.
     pub(super) fn publish<T: Object>(&self, place: Reservation, object: &Arc<T>) -> Result<Handle> {
         self.enter(place, object, true)
     }
 
-    /// Publishes an object that the provider made.
+    /// Publishes an object that the provider created.
     pub(super) fn publish_own<T: Object>(
         &self,
         place: Reservation,
@@ -80,8 +80,8 @@ impl Children {
         if state.closed {
             return Err(super::stale());
         }
-        // Under the lock: whoever closes the IA finds it listed and live, or
-        // it is not made at all.
+        // Under the lock: a close finds the object listed and live, or the object is not published
+        // at all.
         let handle = place.publish(Arc::clone(object));
         let record = Record {
             kind: T::KIND,
@@ -95,20 +95,20 @@ impl Children {
         Ok(handle)
     }
 
-    /// Says whether an object is the consumer's; nothing if it is not listed.
+    /// Sets whether an object belongs to the consumer; does nothing if it is not listed.
     pub(super) fn set_owner(&self, handle: Handle, consumers: bool) {
         if let Some(record) = self.0.lock().live.get_mut(&handle) {
             record.consumers = consumers;
         }
     }
 
-    /// The EVDs. What else there is, of which there may be thousands, costs
-    /// nothing.
+    /// Returns the EVDs, without a search through the other objects, of which there may be
+    /// thousands.
     pub(super) fn evds(&self) -> Vec<Handle> {
         self.0.lock().evds.iter().copied().collect()
     }
 
-    /// Takes an object off the list.
+    /// Removes an object from the list.
     pub(super) fn remove(&self, handle: Handle) {
         let mut state = self.0.lock();
         state.evds.remove(&handle);
@@ -119,24 +119,24 @@ impl Children {
         }
     }
 
-    /// The sum of the counters of those that are here and were here.
+    /// Returns the sum of the counters of all objects, including freed ones.
     pub(super) fn counters(&self) -> Counters {
         let state = self.0.lock();
         let mut sum = state.past;
-        // Pinned under the lock: nobody waits for it with an object's end, which
-        // waits for the pin.
+        // Pinned under the lock. A call that frees an object waits for the pin, and does not hold
+        // this lock.
         for (&handle, record) in &state.live {
             sum += (record.upcalls.counters)(handle).unwrap_or_default();
         }
         sum
     }
 
-    /// Closes the list: no object is added any more. Answers what is left, in
-    /// the order in which it is to end.
+    /// Closes the list: no object can be added any more. Returns the remaining objects, in the
+    /// order in which they must be freed.
     ///
     /// # Errors
-    /// `None`: it is closed already. Else, if only a list without objects of
-    /// the consumer is to be closed: what there is, and the list is not closed.
+    /// `None`: it is closed already. A text, only with `only_if_empty`: the consumer's remaining
+    /// objects; the list stays open.
     pub(super) fn close(&self, only_if_empty: bool) -> Result<Vec<Left>, Option<String>> {
         let mut state = self.0.lock();
         if state.closed {
@@ -168,7 +168,7 @@ fn place_of(kind: Kind) -> usize {
         .unwrap_or(ORDER.len())
 }
 
-/// What the consumer has not freed, in words.
+/// Returns a text with the objects that the consumer has not freed.
 fn counts(state: &State) -> String {
     let of = |kind| {
         let records = state.live.values();
@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_list_closes_once_and_then_takes_nothing() {
+    fn an_empty_list_closes_once_and_then_refuses_objects() {
         let children = Children::default();
         let first = add(&children, Thing::<0>).expect("open");
         children.remove(first);
@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_left_is_counted_or_ended_in_order() {
+    fn remaining_objects_are_counted_or_freed_in_order() {
         let children = Children::default();
         add(&children, Thing::<2>).expect("open");
         add(&children, Thing::<0>).expect("open");
@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_provider_made_does_not_count() {
+    fn objects_of_the_provider_do_not_keep_an_ia_open() {
         let children = Children::default();
         let place = Reservation::new().expect("a slot");
         let handle = children
@@ -276,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn every_kind_has_its_place_in_the_order() {
+    fn every_kind_has_a_place_in_the_closing_order() {
         for kind in Kind::ALL {
             assert!(place_of(kind) < ORDER.len(), "{kind:?}");
         }

@@ -6,8 +6,8 @@ use crate::handle;
 use crate::status::{ReturnType, Subtype};
 
 impl Ia {
-    /// Ends the adapter: gracefully only if the consumer has freed all that was made
-    /// of it, otherwise with all that is left.
+    /// Closes the adapter: gracefully only if the consumer has freed every object of it, otherwise
+    /// with all remaining objects.
     ///
     /// # Errors
     /// As [`Ia::close`].
@@ -19,21 +19,21 @@ impl Ia {
             .children
             .close(graceful)
             .map_err(|refusal| refusal.map_or_else(stale, in_use))?;
-        // Nothing is made of it any more; once the calls that have found it
-        // are done, nobody knows it.
+        // No objects are added any more; once the calls that have found the IA have returned,
+        // nothing refers to it.
         handle::retire::<Self>(self.handle, |_| ());
-        // Its own EVD comes last: what happens until then is reported to it.
+        // Its own EVD comes last, because events are reported to it until then.
         let own = self.reports.own();
         for child in left.into_iter().filter(|child| Some(child.handle) != own) {
             tracing::debug!(kind = ?child.kind, handle = ?child.handle, "ends with its IA");
-            // SAFETY: passed on to the caller.
+            // SAFETY: the caller's promise.
             unsafe { (child.upcalls.abort)(child.handle) };
         }
         self.dismantle();
         Ok(())
     }
 
-    /// Ends what runs by itself, and the IA's own EVD.
+    /// Ends the threads, and frees the IA's own EVD.
     pub(in crate::object) fn dismantle(&self) {
         reports::delist(self);
         let service = self.service.lock().take();

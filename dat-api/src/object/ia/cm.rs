@@ -16,25 +16,25 @@ use crate::status::{ReturnType, Subtype};
 use dat_engine::Transport;
 use dat_engine::sync::Mutex;
 
-/// A manager, as long as any IA has it. Its thread ends with the last.
+/// A manager, shared by the IAs that use it. Its thread ends with the last of them.
 pub(super) struct SharedManager {
     process: u32,
     manager: Manager,
 }
 
-/// By kind.
+/// The current managers, by kind.
 static CURRENT: [Mutex<Weak<SharedManager>>; 2] =
     [Mutex::new(Weak::new()), Mutex::new(Weak::new())];
 
 impl SharedManager {
-    /// The manager of this process, started if there is none.
+    /// Returns the manager of this process, and starts it if there is none.
     fn get(kind: ManagerKind) -> Result<Arc<Self>, CmError> {
-        // Held while one is started: two IAs that are opened at the same time
-        // are to share it.
+        // Locked while a manager is started, so that two IAs that are opened at the same time share
+        // it.
         let place = &CURRENT[usize::from(kind == ManagerKind::Rdma)];
         let mut current = place.lock();
         let process = std::process::id();
-        // In a fork, that of the parent may still be there.
+        // After a fork, the parent's manager may still be here.
         if let Some(shared) = current.upgrade().filter(|shared| shared.process == process) {
             return Ok(shared);
         }
@@ -49,11 +49,11 @@ impl SharedManager {
     }
 }
 
-/// How an IA connects.
+/// The connection manager that an IA uses.
 pub(super) struct Chosen {
     pub(super) shared: Arc<SharedManager>,
     pub(super) local: Local,
-    /// Told when the device goes: of the IA, once that is made.
+    /// Forwards the removal of the device to the IA, once that exists.
     pub(super) departure: Arc<Departure>,
     pub(super) watch: DeviceWatch,
 }
@@ -63,24 +63,24 @@ pub(super) struct Port<'a> {
     pub(super) device: &'a str,
     pub(super) transport: Transport,
     pub(super) number: u8,
-    /// Its name, or an address of it.
+    /// The name of the interface, or one of its addresses.
     pub(super) interface: Option<&'a str>,
-    /// The addresses that service points are to listen on. If it is one, it is
-    /// the address of the port.
+    /// The addresses that service points listen on. A single address is also the address of the
+    /// port.
     pub(super) listen_on: ListenOn,
 }
 
-/// Starts what was chosen, or by default what works: rdma_cm where the port
-/// has an IP address of its own that the kernel serves, else sockets.
+/// Starts the configured manager. By default that is rdma_cm where the port has an IP address of
+/// its own that the kernel serves, otherwise sockets.
 pub(super) fn choose(choice: CmChoice, port: &Port<'_>) -> Result<Chosen> {
-    // What cannot be read for want of descriptors looks as if it were not there;
-    // then another manager would be taken, or another address.
+    // Without free descriptors, files look as if they did not exist, and another manager or address
+    // would be chosen.
     const TO_LOOK: usize = 8;
     if let Some(lack) = dat_engine::descriptors::lack(TO_LOOK) {
         return Err(DatError::new(
             ReturnType::InsufficientResources,
             Subtype::ResourceDevice,
-            format!("looking for a connection manager: {lack}; see also `ulimit -n`"),
+            format!("cannot look for a connection manager: {lack}; see also `ulimit -n`"),
         ));
     }
     port.listen_on.require_here().map_err(|error| {
@@ -106,9 +106,9 @@ pub(super) fn choose(choice: CmChoice, port: &Port<'_>) -> Result<Chosen> {
             })
             .map_err(|error| (ManagerKind::Rdma, error))
             .or_else(|(manager, error)| match error {
-                // It would do, at another time.
+                // The manager would work at another time.
                 CmError::Resources(_) => Err((manager, error)),
-                // Nothing else would do.
+                // iWARP works with rdma_cm only.
                 _ if port.transport == Transport::Iwarp => Err((manager, error)),
                 _ => port
                     .start(ManagerKind::Socket)
@@ -176,16 +176,15 @@ impl Port<'_> {
     }
 }
 
-/// Refuses an address that the kernel serves, but whose interface is down.
-/// Only where it was asked for: by default a link that is down for a moment is
-/// not to change how an adapter connects.
+/// Refuses an address that the kernel serves, but whose interface is down. Only for a configured
+/// manager: by default, a link that is down for a moment must not change how an adapter connects.
 fn require_up(address: IpAddr) -> Result<(), CmError> {
     let all = if_addrs::get_if_addrs().unwrap_or_default();
     let Some(interface) = all.into_iter().find(|one| one.ip() == address) else {
         return Ok(());
     };
     let name = interface.name;
-    // As the kernel prints them: 0x1003.
+    // The kernel prints them as 0x1003.
     let flags = fs::read_to_string(Path::new("/sys/class/net").join(&name).join("flags"));
     let flags = flags.ok().and_then(|text| {
         let digits = text.trim().trim_start_matches("0x");
@@ -199,7 +198,8 @@ fn require_up(address: IpAddr) -> Result<(), CmError> {
     }
 }
 
-/// Why there is no manager. Neither is a shortage: something is to be changed.
+/// Returns the error for a manager that cannot be used. Most are errors of the configuration, not a
+/// shortage of resources.
 fn refused(manager: ManagerKind, error: &CmError) -> DatError {
     let (kind, subtype) = match error {
         CmError::Missing(_) | CmError::OnlyRdma { .. } => {
@@ -218,7 +218,7 @@ fn refused(manager: ManagerKind, error: &CmError) -> DatError {
     )
 }
 
-/// Passes on that the device goes.
+/// Forwards the removal of the device.
 #[derive(Default)]
 pub(super) struct Departure(OnceLock<Weak<Ia>>);
 

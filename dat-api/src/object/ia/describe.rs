@@ -1,4 +1,4 @@
-//! The values of the attributes: the tables are in [`super::attributes`].
+//! The values of the attributes; [`super::attributes`] has the tables.
 
 use core::net::SocketAddr;
 
@@ -16,7 +16,7 @@ use crate::options::Options;
 use crate::registry;
 use crate::types::CompletionFlags;
 
-/// What the attributes are made of.
+/// What the attributes are derived from.
 pub(super) struct Described<'a> {
     pub(super) name: &'a str,
     pub(super) device: &'a Device,
@@ -135,7 +135,8 @@ fn vendor(number: u32) -> String {
     }
 }
 
-/// The first two numbers of a version such as `16.35.2000`; 0 for what is none.
+/// Returns the first two numbers of a version such as `16.35.2000`; 0 for parts that are not
+/// numbers.
 fn version(text: &str) -> (u32, u32) {
     let mut numbers = text.split('.').map(|part| part.trim().parse().unwrap_or(0));
     (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0))
@@ -146,7 +147,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn versions_and_vendors_are_read_as_far_as_they_go() {
+    fn versions_and_vendors_are_parsed_with_defaults_for_unknown_parts() {
         assert_eq!(version("16.35.2000"), (16, 35));
         assert_eq!(version("16"), (16, 0));
         assert_eq!(version("garbage"), (0, 0));

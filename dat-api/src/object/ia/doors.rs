@@ -1,5 +1,5 @@
-//! The service points of an IA by what they listen on: where a request that is
-//! handed off finds another. `object/door.rs` has their type.
+//! The service points of an IA by qualifier, for requests that are handed off. `object/door.rs` has
+//! their type.
 
 use std::any::Any;
 use std::collections::HashMap;
@@ -7,13 +7,13 @@ use std::sync::{Arc, Weak};
 
 use dat_engine::sync::Mutex;
 
-/// By qualifier. Doors are found until they are gone; whether one is still
-/// open it knows itself.
+/// By qualifier. A service point is found until it is dropped; it records itself whether it is
+/// still open.
 #[derive(Default)]
 pub(crate) struct Doors(Mutex<HashMap<u64, Weak<dyn Any + Send + Sync>>>);
 
 impl Doors {
-    /// A door listens for a qualifier, which no other does.
+    /// Adds a service point that listens on a qualifier, on which no other listens.
     pub(crate) fn enter<T: Any + Send + Sync>(&self, qualifier: u64, door: &Arc<T>) {
         let door = Arc::downgrade(door);
         let mut doors = self.0.lock();
@@ -21,7 +21,7 @@ impl Doors {
         doors.insert(qualifier, door);
     }
 
-    /// Who listens for a qualifier.
+    /// Returns the service point that listens on a qualifier.
     pub(crate) fn find(&self, qualifier: u64) -> Option<Arc<dyn Any + Send + Sync>> {
         self.0.lock().get(&qualifier).and_then(Weak::upgrade)
     }

@@ -1,8 +1,8 @@
-//! Limits of the library itself. An adapter offers the lower of these and the
-//! device's ([`super::Offer`]).
+//! Limits of the library itself. An adapter offers the lower of these and the device's
+//! ([`super::Offer`]).
 
-/// Most segments of one request that any endpoint takes.
+/// The maximum number of segments of one request.
 pub const MAX_SEGMENTS: usize = 32;
 
-/// Most LMRs that a process can have at a time.
+/// The maximum number of LMRs in a process.
 pub(crate) const MAX_LMRS: u32 = (1 << 20) - 1;

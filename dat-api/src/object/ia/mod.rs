@@ -1,15 +1,15 @@
-//! Interface adapters: an open port of a device, and everything made of it.
+//! Interface adapters: an open port of a device, and the objects created on it.
 //!
-//! | file | what |
+//! | file | content |
 //! | --- | --- |
-//! | `open.rs`, `close.rs` | making and ending one: the part of `object/adapter.rs` that knows no EVD |
-//! | `children.rs` | the objects made of an IA, for closing it |
-//! | `attributes.rs`, `describe.rs`, `offer.rs`, `limits.rs` | what it can do |
+//! | `open.rs`, `close.rs` | opening and closing: the part of `object/adapter.rs` that uses no EVD |
+//! | `children.rs` | the objects of an IA, for closing it |
+//! | `attributes.rs`, `describe.rs`, `offer.rs`, `limits.rs` | its attributes |
 //! | `doors.rs` | its service points by qualifier |
 //! | `reports.rs` | where asynchronous events go |
-//! | `watch.rs` | what the device's events mean to the objects |
+//! | `watch.rs` | passing the device's events to objects |
 //! | `service.rs` | the thread that takes the device's events |
-//! | `cm.rs` | the connection managers of the process, and which one to use |
+//! | `cm.rs` | the connection managers of the process, and which one is used |
 
 pub mod attributes;
 mod children;
@@ -68,13 +68,13 @@ pub struct Ia {
     handle: Handle,
     /// The process that opened it: see [`Ia::require_here`].
     process: u32,
-    /// As it was opened by.
+    /// The name that it was opened by.
     name: String,
     device: Device,
     port: u8,
     options: Options,
     threadsafe: bool,
-    /// What its listeners and connections are of.
+    /// The device and port of its listeners and connections.
     local: Local,
     address: SocketAddr,
     local_address: PeerAddress,
@@ -86,30 +86,30 @@ pub struct Ia {
     watch: Watch,
     service: Mutex<Option<Service>>,
     device_watch: Mutex<Option<DeviceWatch>>,
-    /// Whether it was reported that the device is gone.
+    /// Whether the loss of the device was reported.
     lost: AtomicBool,
 }
 
 impl Ia {
-    /// What objects below it call.
+    /// The functions that objects in lower modules call.
     pub(super) const UPCALLS: Upcalls = Upcalls {
         counters: |ia| Some(handle::pin::<Self>(ia)?.counters()),
         ..Upcalls::NONE
     };
 
-    /// Its name.
+    /// Returns its handle.
     #[must_use]
     pub fn handle(&self) -> Handle {
         self.handle
     }
 
-    /// The EVD that its asynchronous events go to, if that is known and lives.
+    /// Returns the EVD that its asynchronous events go to, if it is known and live.
     #[must_use]
     pub fn async_evd(&self) -> Option<Handle> {
         self.reports.evd()
     }
 
-    /// Everything that can be asked of it.
+    /// Returns its attributes and those of the library.
     #[must_use]
     pub fn query(&self) -> IaInfo {
         let (ia, provider) = self.attributes.clone();
@@ -120,13 +120,13 @@ impl Ia {
         }
     }
 
-    /// What it can do. Does not change while it is open.
+    /// Returns its attributes, which do not change while it is open.
     #[must_use]
     pub fn attributes(&self) -> &IaAttributes {
         &self.attributes.0
     }
 
-    /// Refuses a call that needs shared receive queues where there are none.
+    /// Refuses a call that needs shared receive queues on a device without them.
     ///
     /// # Errors
     /// `DAT_MODEL_NOT_SUPPORTED`.
@@ -138,81 +138,80 @@ impl Ia {
             ReturnType::ModelNotSupported,
             Subtype::NoSubtype,
             format!(
-                "{} has no shared receive queues (max_srq = 0); give endpoints receives of their \
+                "{} has no shared receive queues (max_srq = 0): create endpoints with receive queues of their \
                  own",
                 self.device.info().name
             ),
         ))
     }
 
-    /// How its threads wait for events, unless an EVD has a policy of its own.
+    /// Returns how its threads wait for events, unless an EVD has a policy of its own.
     #[must_use]
     pub fn wait_policy(&self) -> WaitPolicy {
         self.options.wait
     }
 
-    /// Its device.
+    /// Returns its device.
     #[must_use]
     pub fn device(&self) -> &Device {
         &self.device
     }
 
-    /// The number of its port.
+    /// Returns the number of its port.
     #[must_use]
     pub fn port(&self) -> u8 {
         self.port
     }
 
-    /// The GID that its connections are to use, if the configuration says.
+    /// Returns the index of the GID that its connections use, if it is configured.
     #[must_use]
     pub fn gid_index(&self) -> Option<u8> {
         self.options.gid
     }
 
-    /// Whether several threads may call on one object at a time.
+    /// Returns whether several threads may use one object at a time.
     #[must_use]
     pub fn is_threadsafe(&self) -> bool {
         self.threadsafe
     }
 
-    /// Its address, which peers connect to. The port is 0: qualifiers say it.
+    /// Returns its address, which peers connect to. The port is 0: qualifiers take its place.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Where that address lies as a `sockaddr`, for as long as the IA lives.
+    /// Returns the address of that address as a `sockaddr`, which lives as long as the IA.
     #[must_use]
     pub fn local_address(&self) -> usize {
         self.local_address.address()
     }
 
-    /// The connection manager; all IAs of a process that use its kind share one.
+    /// Returns the connection manager, which all IAs of a process with the same kind share.
     pub(crate) fn cm(&self) -> &Manager {
         self.cm.manager()
     }
 
-    /// Most bytes of private data that its requests and answers carry.
+    /// Returns the maximum length of private data, in bytes.
     pub(crate) fn max_private_data(&self) -> usize {
         self.cm().max_private_data(self.device.info().transport)
     }
 
-    /// What its listeners and connections are of.
+    /// Returns the device and port of its listeners and connections.
     pub(crate) fn local(&self) -> &Local {
         &self.local
     }
 
-    /// Publishes an object made of this IA, to be ended with its `abort` when the
-    /// IA is closed abruptly.
+    /// Publishes an object of this IA. An abrupt close of the IA calls the object's `abort`.
     ///
     /// # Errors
-    /// The IA is being closed; the object has not been published then.
+    /// The IA is being closed; the object has not been published.
     pub(crate) fn publish<T: Object>(&self, place: Reservation, object: &Arc<T>) -> Result<Handle> {
         self.children.publish(place, object)
     }
 
-    /// Publishes an object that does not keep the IA from being closed
-    /// gracefully: a connection request, or what the provider made itself.
+    /// Publishes an object that does not keep the IA from being closed gracefully: a connection
+    /// request, or one that the provider created.
     ///
     /// # Errors
     /// As [`Ia::publish`].
@@ -224,72 +223,71 @@ impl Ia {
         self.children.publish_own(place, object)
     }
 
-    /// An object that the provider made is the consumer's now: it keeps the IA
-    /// from being closed gracefully.
+    /// Gives an object of the provider to the consumer: from now on it keeps the IA from being
+    /// closed gracefully.
     pub(crate) fn adopt(&self, handle: Handle) {
         self.children.set_owner(handle, true);
     }
 
-    /// An object of the consumer keeps the IA from being closed no more.
+    /// Stops an object of the consumer from keeping the IA open.
     pub(crate) fn disown(&self, handle: Handle) {
         self.children.set_owner(handle, false);
     }
 
-    /// Where its asynchronous events go.
+    /// Returns where its asynchronous events go.
     pub(super) fn reports(&self) -> &Reports {
         &self.reports
     }
 
-    /// Its service points.
+    /// Returns its service points.
     pub(crate) fn doors(&self) -> &Doors {
         &self.doors
     }
 
-    /// The object is being freed. Call it before the handle is retired.
+    /// Removes an object that is being freed. Must be called before the handle is retired.
     pub(crate) fn unregister(&self, handle: Handle) {
         self.children.remove(handle);
     }
 
-    /// What the device has done with the consumer's memory is done there when
-    /// this returns, not only in completions that nobody has looked at.
+    /// Copies payload that the device has left in CQEs to the consumer's memory.
     pub(crate) fn bring_payloads(&self) {
         for evd in self.children.evds() {
             (evd.upcalls().bring_payloads)(evd);
         }
     }
 
-    /// As it was opened by.
+    /// Returns the name that it was opened by.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// The sum of the counters of all objects that it has and had.
+    /// Returns the sum of the counters of all objects that it has and had.
     #[must_use]
     pub fn counters(&self) -> Counters {
         self.children.counters()
     }
 
-    /// Passes the device's events of a verbs object to `owner`, and then reports
-    /// errors among them as its own: of a QP as [`AsyncKind::EpBroken`], of an SRQ as
+    /// Passes the device's events of a verbs object to `owner`, and then reports errors among them
+    /// as asynchronous events: of a QP as [`AsyncKind::EpBroken`], of an SRQ as
     /// [`AsyncKind::ProviderInternalError`], of a CQ as [`AsyncKind::EvdOverflow`].
     pub(crate) fn watch(&self, id: ObjectId, owner: Handle) {
         self.watch.insert(id, owner);
     }
 
-    /// The verbs object is going away.
+    /// Stops watching a verbs object that is about to be destroyed.
     pub(crate) fn unwatch(&self, id: ObjectId) {
         self.watch.remove(id);
     }
 
-    /// Posts an asynchronous event, from any thread. If the asynchronous EVD
-    /// has no room, or there is none, the event is logged.
+    /// Posts an asynchronous event, from any thread. If the asynchronous EVD is full, or there is
+    /// none, the event is logged.
     pub(crate) fn report(&self, kind: AsyncKind, handle: Handle, reason: AsyncReason) {
         reports::report(self, kind, handle, reason);
     }
 
-    /// Refuses calls in a process that did not open the IA: the threads and
-    /// the connections are the parent's.
+    /// Refuses calls in a process that did not open the IA: its threads and connections are the
+    /// parent's.
     pub(super) fn require_here(&self) -> Result<()> {
         if self.process == std::process::id() {
             return Ok(());
@@ -316,7 +314,7 @@ impl fmt::Debug for Ia {
     }
 }
 
-/// The handle names no IA.
+/// The error if the handle names no IA.
 pub(super) fn stale() -> DatError {
     DatError::new(
         ReturnType::InvalidHandle,

@@ -1,11 +1,11 @@
-//! What DAT offers on a device, by the device's limits.
+//! The DAT attributes that follow from a device's limits.
 
 use dat_engine::Limits;
 
 use super::limits::MAX_SEGMENTS;
 
-/// The members of `DAT_IA_ATTR` that follow from the limits of a device alone,
-/// by the same names. The table of [`super::attributes`] says why they are true.
+/// The members of `DAT_IA_ATTR` that follow from the limits of a device alone, under the same
+/// names. The table of [`super::attributes`] has the reasons.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(missing_docs, reason = "see the table of `attributes`")]
 pub struct Offer {
@@ -20,7 +20,7 @@ pub struct Offer {
     pub max_srqs: i32,
     pub max_ep_per_srq: i32,
     pub max_recv_per_srq: i32,
-    /// Segments of a receive in a shared queue; DAT has no attribute for it.
+    /// The maximum number of segments of a receive in a shared queue; DAT has no attribute for it.
     pub max_iov_segments_per_srq_recv: i32,
     pub max_rmrs: i32,
 }
@@ -52,12 +52,12 @@ impl Offer {
     }
 }
 
-/// As C counts.
+/// Converts a limit to C's 31 bits.
 pub(super) fn count(number: u32) -> i32 {
     i32::try_from(number).unwrap_or(i32::MAX)
 }
 
-/// The attributes of an adapter on a small device, changed a little.
+/// Returns the attributes of an adapter on a small device with changed limits.
 #[cfg(test)]
 pub(crate) fn small_adapter(change: impl FnOnce(&mut Limits)) -> super::IaAttributes {
     let mut limits = tests::SMALL;
@@ -70,7 +70,7 @@ mod tests {
     use super::*;
     use crate::object::ia::IaAttributes;
 
-    /// A small device: that of siw in Linux 6.1 but for its depths.
+    /// A small device: siw of Linux 6.1 with smaller depths.
     pub(super) const SMALL: Limits = Limits {
         qps: 100,
         queue_depth: 16,
@@ -91,7 +91,7 @@ mod tests {
         atomics: false,
     };
 
-    /// The attributes of an adapter on a device with these limits.
+    /// Returns the attributes of an adapter on a device with these limits.
     pub(super) fn adapter(limits: &Limits) -> IaAttributes {
         let offer = Offer::of(limits);
         IaAttributes {
@@ -133,13 +133,13 @@ mod tests {
     }
 
     #[test]
-    fn counts_that_c_has_no_number_for_are_the_largest() {
+    fn counts_above_31_bits_become_i32_max() {
         assert_eq!(count(7), 7);
         assert_eq!(count(u32::MAX), i32::MAX);
     }
 
     #[test]
-    fn every_limit_of_a_small_device_is_told() {
+    fn every_attribute_follows_from_the_device_limits() {
         let expected = Offer {
             max_eps: 100,
             max_dto_per_ep: 15,
@@ -151,7 +151,7 @@ mod tests {
             max_rdma_read_per_ep_out: 1,
             max_srqs: 10,
             max_ep_per_srq: 100,
-            // Their completions must fit a completion queue.
+            // The completions must fit a completion queue.
             max_recv_per_srq: 64,
             max_iov_segments_per_srq_recv: 2,
             max_rmrs: 0,
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn without_shared_queues_nothing_of_them_is_offered() {
+    fn without_shared_queues_their_attributes_are_zero() {
         let offer = Offer::of(&Limits { srqs: 0, ..SMALL });
         let shared = [
             offer.max_srqs,
@@ -181,6 +181,6 @@ mod tests {
             offer.max_iov_segments_per_srq_recv,
         ];
         assert_eq!(shared, [0; 4]);
-        assert_eq!(offer.max_eps, 100, "the rest is");
+        assert_eq!(offer.max_eps, 100, "other attributes remain");
     }
 }

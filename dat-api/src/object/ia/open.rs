@@ -28,33 +28,32 @@ use crate::status::{ReturnType, Subtype};
 pub struct OpenRequest<'a> {
     /// `DEVICE`, `DEVICE-PORT`, or an entry of dat.conf: see [`crate::registry`].
     pub name: &'a str,
-    /// Events that a new asynchronous EVD holds at least.
+    /// The least length of a new asynchronous EVD.
     pub async_qlen: i32,
     /// Where asynchronous events go.
     pub async_evd: AsyncEvd,
-    /// Whether several threads may call on one object at a time.
+    /// Whether several threads may use one object at a time.
     pub threadsafe: bool,
-    /// DAT version that the caller wants: 1.
+    /// The major DAT version that the caller wants: 1.
     pub major: u32,
-    /// DAT version that the caller wants: 2.
+    /// The minor DAT version that the caller wants: 2.
     pub minor: u32,
 }
 
 /// Where the asynchronous events of an IA go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AsyncEvd {
-    /// To an EVD that is made for it, and goes with it.
+    /// To an EVD that is created for the IA, and freed with it.
     New,
-    /// To this EVD, made of another open IA of the same device.
+    /// To this EVD, of another open IA of the same device.
     Existing(Handle),
-    /// To the EVD of another open IA of the same device
-    /// (`DAT_EVD_ASYNC_EXISTS`); logged while there is none.
+    /// To the EVD of another open IA of the same device (`DAT_EVD_ASYNC_EXISTS`); logged while
+    /// there is none.
     Elsewhere,
 }
 
 impl Ia {
-    /// Opens the device of an adapter. Nothing of it runs yet, and its asynchronous
-    /// events go nowhere.
+    /// Opens the device of an adapter. No thread runs yet, and asynchronous events go nowhere.
     pub(in crate::object) fn make(
         request: &OpenRequest<'_>,
         resolve: impl FnOnce() -> Result<Resolved>,
@@ -133,7 +132,7 @@ impl Ia {
         ia
     }
 
-    /// Starts what runs by itself.
+    /// Starts the threads.
     pub(in crate::object) fn start(self: &Arc<Self>) -> Result<()> {
         let service = Service::start(self)?;
         *self.service.lock() = Some(service);
@@ -142,7 +141,7 @@ impl Ia {
     }
 }
 
-/// Opens the first candidate that there is, as its settings say.
+/// Opens the first candidate that exists, with its settings.
 fn open_device(
     name: &str,
     resolved: &Resolved,
@@ -151,7 +150,7 @@ fn open_device(
     let mut cause: Option<String> = None;
     for instance in &resolved.candidates {
         let options = configured(environment, instance);
-        // Settings that mean nothing are told of a device that is there.
+        // Invalid settings are reported only for a device that exists.
         let path = options
             .as_ref()
             .map_or(PathRequest::Auto, |known| known.path);
@@ -186,7 +185,7 @@ fn open_device(
     )))
 }
 
-/// The options of the environment, changed by those of dat.conf.
+/// Returns the options of the environment, overridden by those of dat.conf.
 fn configured(mut options: Options, instance: &Instance) -> Result<Options> {
     for (key, value) in &instance.settings {
         options.set(key, value).map_err(|cause| {
@@ -196,7 +195,7 @@ fn configured(mut options: Options, instance: &Instance) -> Result<Options> {
     Ok(options)
 }
 
-/// Refuses a device that will not do.
+/// Refuses a device whose port lacks the configured GID.
 fn check(device: &Device, port: &PortInfo, options: &Options) -> Result<()> {
     match options.gid {
         Some(index) if port.gids.iter().all(|entry| entry.index != index) => Err(DatError::new(

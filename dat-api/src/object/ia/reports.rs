@@ -14,11 +14,10 @@ pub(in crate::object) struct Reports(Mutex<Target>);
 
 #[derive(Default)]
 enum Target {
-    /// To nobody: the IA is being opened or closed, or the EVD it was given is
-    /// gone.
+    /// To no EVD: the IA is being opened or closed, or the EVD that it was given is gone.
     #[default]
     Nowhere,
-    /// To the EVD that was made for the IA.
+    /// To the EVD that was created for the IA.
     Own(AsyncStream),
     /// To an EVD that was given.
     Given(AsyncStream),
@@ -29,14 +28,14 @@ enum Target {
 /// An EVD that asynchronous events go to.
 pub(crate) struct AsyncStream {
     evd: Handle,
-    /// Of the EVD.
+    /// The IA of the EVD.
     ia: Arc<Ia>,
     /// Keeps the EVD from being freed.
     _guard: Box<dyn Any + Send + Sync>,
 }
 
 impl AsyncStream {
-    /// A stream to an EVD of that IA, which is not freed while the guard lives.
+    /// Returns a stream to an EVD of that IA; the guard keeps the EVD from being freed.
     pub(crate) fn new(evd: Handle, ia: &Arc<Ia>, guard: Box<dyn Any + Send + Sync>) -> Self {
         Self {
             evd,
@@ -46,17 +45,17 @@ impl AsyncStream {
     }
 }
 
-/// The open IAs: those that leave their events to another find it here.
+/// The open IAs, among which an IA finds the EVD of another.
 static OPEN: Mutex<Vec<Weak<Ia>>> = Mutex::new(Vec::new());
 
-/// The IA is open.
+/// Adds an open IA.
 pub(super) fn enlist(ia: &Arc<Ia>) {
     let mut open = OPEN.lock();
     open.retain(|other| other.strong_count() != 0);
     open.push(Arc::downgrade(ia));
 }
 
-/// The IA is being closed: no other sends its events here any more.
+/// Removes an IA that is being closed: other IAs no longer send their events to its EVD.
 pub(super) fn delist(ia: &Ia) {
     let others: Vec<Arc<Ia>> = {
         let mut open = OPEN.lock();
@@ -81,12 +80,12 @@ impl Reports {
         *self.0.lock() = Target::Elsewhere;
     }
 
-    /// The EVD by name, if it lives.
+    /// Returns the EVD, if it is live.
     pub(super) fn evd(&self) -> Option<Handle> {
         self.target().filter(|evd| evd.kind() == Some(Kind::Evd))
     }
 
-    /// The EVD that was made for the IA.
+    /// Returns the EVD that was created for the IA.
     pub(crate) fn own(&self) -> Option<Handle> {
         match &*self.0.lock() {
             Target::Own(stream) => Some(stream.evd),
@@ -94,16 +93,16 @@ impl Reports {
         }
     }
 
-    /// Reports nowhere from now on; answers the EVD that was made for the IA.
+    /// Reports to no EVD from now on; returns the EVD that was created for the IA.
     pub(super) fn clear(&self) -> Option<Handle> {
         let own = self.own();
-        // The stream is let go of after the lock.
+        // The stream is dropped without the lock.
         let before = core::mem::take(&mut *self.0.lock());
         drop(before);
         own
     }
 
-    /// The EVD that was given goes with that IA.
+    /// Forgets the given EVD if it belongs to an IA that is being closed.
     fn forget(&self, gone: &Ia) {
         let mut target = self.0.lock();
         let stream = match &*target {
@@ -145,12 +144,12 @@ pub(super) fn report(ia: &Ia, kind: AsyncKind, handle: Handle, reason: AsyncReas
             ?handle,
             ?reason,
             ia = ia.name,
-            "asynchronous event that no EVD takes"
+            "asynchronous event lost: no asynchronous EVD, or it is full"
         );
     }
 }
 
-/// The EVD of another open IA of the same device.
+/// Returns the EVD of another open IA of the same device.
 fn elsewhere(ia: &Ia) -> Option<Handle> {
     if !ia.reports.is_elsewhere() {
         return None;

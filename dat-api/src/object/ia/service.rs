@@ -1,4 +1,4 @@
-//! The thread of an IA: takes the device's asynchronous events.
+//! The thread of an IA: it takes the device's asynchronous events.
 
 use std::io;
 use std::os::fd::AsRawFd;
@@ -26,8 +26,8 @@ const DEVICE: Token = Token(0);
 const WAKER: Token = Token(1);
 
 impl Service {
-    /// Starts it. It blocks all signals, and keeps off CPUs that are isolated
-    /// for the thread that opens the IA. It keeps the device, not the IA.
+    /// Starts the thread. It blocks all signals, and does not run on CPUs that are isolated for the
+    /// thread that opens the IA. It keeps the device open, not the IA.
     pub(super) fn start(ia: &Arc<Ia>) -> Result<Self> {
         let poll = Poll::new().map_err(refused)?;
         let waker = Waker::new(poll.registry(), WAKER).map_err(refused)?;
@@ -59,7 +59,7 @@ impl Service {
         })
     }
 
-    /// Ends it, and waits for it; unless this is it.
+    /// Ends the thread and waits for its end, unless it is the calling thread.
     pub(super) fn stop(self) {
         self.stop.store(true, Ordering::Release);
         if let Err(error) = self.waker.wake() {
@@ -83,7 +83,7 @@ impl Run {
     fn run(mut self) {
         leave_pinned_cpus();
         let mut events = Events::with_capacity(2);
-        // Readiness is told once: so look first, and then until there is none.
+        // Readiness is edge-triggered: take events first, and then until there are none.
         while !self.stop.load(Ordering::Acquire) && self.take_events() {
             match self.poll.poll(&mut events, None) {
                 Ok(()) => {}
@@ -96,7 +96,7 @@ impl Run {
         }
     }
 
-    /// Takes what is there; `false` if nothing more will come.
+    /// Takes the events that are there; returns `false` if no more will come.
     fn take_events(&self) -> bool {
         for event in self.device.async_events() {
             let Some(ia) = self.ia.upgrade() else {
@@ -122,6 +122,8 @@ fn refused(error: io::Error) -> DatError {
     DatError::new(
         ReturnType::InsufficientResources,
         Subtype::ResourceDevice,
-        format!("the thread for the device's events does not start: {error}; see `ulimit -n -u`"),
+        format!(
+            "the thread for the device's events cannot be started: {error}; see `ulimit -n -u`"
+        ),
     )
 }

@@ -1,4 +1,4 @@
-//! What the device's asynchronous events mean to the objects of an IA.
+//! Passing the device's asynchronous events to the objects of an IA.
 
 use std::collections::HashMap;
 use std::sync::atomic::Ordering;
@@ -11,7 +11,7 @@ use super::Ia;
 use crate::handle::Handle;
 use crate::types::{AsyncKind, AsyncReason};
 
-/// The owners of an IA's verbs objects, by names that never come back.
+/// The owners of an IA's verbs objects, by ids that are never reused.
 #[derive(Default)]
 pub(super) struct Watch(Mutex<HashMap<ObjectId, Handle>>);
 
@@ -29,23 +29,23 @@ impl Watch {
     }
 }
 
-/// What is to be reported of an object's event: the DAT event and its reason.
+/// Returns how an object's event is reported: the DAT event and its reason.
 fn meaning(kind: AsyncEventKind) -> Option<(AsyncKind, AsyncReason)> {
     use AsyncEventKind as Device;
     match kind {
         Device::QpFatal | Device::QpRequestError | Device::QpAccessError => {
             Some((AsyncKind::EpBroken, AsyncReason::Failed))
         }
-        // A CQ breaks when it overruns, and its EVD is lost either way.
+        // A CQ fails when it overflows, and its EVD is lost in any case.
         Device::CqError => Some((AsyncKind::EvdOverflow, AsyncReason::Failed)),
-        // DAT has no number for it; the handle and the reason say it.
+        // DAT has no number for it; the handle and the reason identify it.
         Device::SrqError => Some((AsyncKind::ProviderInternalError, AsyncReason::Failed)),
         _ => None,
     }
 }
 
 impl Ia {
-    /// Acts on an event of the device.
+    /// Handles an event of the device.
     pub(super) fn device_event(&self, event: AsyncEvent) {
         let id = match event.source {
             AsyncSource::Qp(id, _) | AsyncSource::Cq(id) | AsyncSource::Srq(id) => id,
@@ -61,19 +61,18 @@ impl Ia {
                 return;
             }
         };
-        // Not watched: of an object that has been freed meanwhile.
+        // Not watched: the object has been freed meanwhile.
         let Some(owner) = self.watch.get(id) else {
             return;
         };
-        // The object knows before the consumer does, who may ask it at once.
+        // The object handles the event before the consumer gets it, and may query the object.
         (owner.upcalls().device_event)(owner, event.kind);
         if let Some((kind, reason)) = meaning(event.kind) {
             self.report(kind, owner, reason);
         }
     }
 
-    /// The device is gone, or its events cannot be read any more. Told once,
-    /// whoever notices first.
+    /// Reports, once, that the device is gone or that its events cannot be read any more.
     pub(super) fn device_lost(&self) {
         if self.lost.swap(true, Ordering::Relaxed) {
             return;

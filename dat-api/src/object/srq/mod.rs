@@ -39,15 +39,15 @@ pub struct Srq {
     capacity: AtomicU32,
     max_iov: u32,
     watermark: Watermark,
-    /// The device gave it up.
+    /// The device reported an error of the queue.
     failed: AtomicBool,
     sources: Sources,
     usage: Usage,
-    // Last: the queue is made in it.
+    // Last, because the queue belongs to it.
     pz: Use<Pz>,
 }
 
-/// What `dat_srq_query` answers.
+/// The result of `dat_srq_query`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SrqInfo {
     /// The IA it belongs to.
@@ -56,13 +56,13 @@ pub struct SrqInfo {
     pub pz: Handle,
     /// Whether it works.
     pub state: SrqState,
-    /// The real values, and the low watermark as it was set last.
+    /// The actual attributes, and the low watermark as it was set last.
     pub attributes: SrqAttributes,
-    /// Receives that endpoints may take. One that the device has filled, and
-    /// whose completion nobody could look at yet, still counts.
+    /// The number of receives that endpoints may take. A receive that the device has filled counts
+    /// until its completion is polled.
     pub available: u32,
-    /// Receives that take up room; here the same: a place is free again once
-    /// the completion of its receive was seen.
+    /// The number of receives that occupy entries; here the same as `available`, because an entry
+    /// becomes free when its completion is polled.
     pub outstanding: u32,
 }
 
@@ -72,7 +72,7 @@ pub struct SrqInfo {
 pub enum SrqState {
     /// It works.
     Operational = 0,
-    /// The device gave it up.
+    /// The device reported an error of the queue.
     Error = 1,
 }
 
@@ -89,7 +89,7 @@ fn bad_attribute(cause: String) -> DatError {
 }
 
 impl Srq {
-    /// What objects below it call.
+    /// The functions that objects in lower modules call.
     pub(super) const UPCALLS: Upcalls = Upcalls {
         abort: Self::abort,
         counters: |srq| {
@@ -102,12 +102,12 @@ impl Srq {
         ..Upcalls::NONE
     };
 
-    /// Makes a queue that holds at least as many receives, of as many
-    /// segments, as asked.
+    /// Creates a queue that holds at least as many receives, of at least as many segments, as asked
+    /// for.
     ///
     /// # Errors
-    /// Section 3DAT, `dat_srq_create`: attributes are argument 3;
-    /// `DAT_MODEL_NOT_SUPPORTED` if the device has no shared receive queues.
+    /// Section 3DAT, `dat_srq_create`: attributes are argument 3; `DAT_MODEL_NOT_SUPPORTED` if the
+    /// device has no shared receive queues.
     pub fn create(ia: &Arc<Ia>, pz: &Arc<Pz>, attributes: &SrqAttributes) -> Result<Arc<Self>> {
         ia.require_srqs()?;
         let bad_zone =
@@ -139,7 +139,8 @@ impl Srq {
         }
         if attributes.low_watermark != 0 {
             return Err(bad_attribute(
-                "a low watermark is set with dat_srq_set_lw once the queue is made".into(),
+                "low_watermark must be 0: set it with dat_srq_set_lw once the queue is created"
+                    .into(),
             ));
         }
         let pz = Use::of(pz).ok_or_else(|| bad_zone("the protection zone is being freed"))?;
@@ -168,40 +169,40 @@ impl Srq {
         Ok(srq)
     }
 
-    /// The protection zone of its receives, by its number.
+    /// Returns the number of the protection zone of its receives.
     pub(crate) fn zone(&self) -> u32 {
         self.pz.id()
     }
 
-    /// Its name.
+    /// Returns its handle.
     #[must_use]
     pub fn handle(&self) -> Handle {
         self.handle
     }
 
-    /// The IA that it was made of.
+    /// Returns the IA that it was created on.
     #[must_use]
     pub fn ia(&self) -> &Arc<Ia> {
         &self.ia
     }
 
-    /// Posts to it that were refused because it was full.
+    /// Returns the number of its posts that were refused because it was full.
     #[must_use]
     pub fn refused_posts(&self) -> u64 {
         self.refused.read()
     }
 
-    /// What endpoints are made with.
+    /// Returns the queue that endpoints are created with.
     pub(crate) fn queue(&self) -> &SharedReceiveQueueHandle {
         &self.queue
     }
 
-    /// Receives that it holds.
+    /// Returns how many receives it holds.
     pub(crate) fn capacity(&self) -> u32 {
         self.capacity.load(Ordering::Relaxed)
     }
 
-    /// Frees a queue. Receives on it are forgotten.
+    /// Frees a queue. Receives in it are dropped.
     ///
     /// # Errors
     /// `INVALID_HANDLE`; `INVALID_STATE` if an endpoint uses it.
@@ -223,7 +224,7 @@ impl Srq {
         Ok(())
     }
 
-    /// Frees the queue, whoever uses it: the IA is closed abruptly.
+    /// Frees the queue even if it is in use, because the IA is closed abruptly.
     pub(crate) fn abort(handle: Handle) {
         if let Some(srq) = handle::pin::<Self>(handle) {
             srq.usage.close_anyway();
@@ -237,7 +238,7 @@ impl Srq {
         self.ia.unregister(self.handle);
     }
 
-    /// Everything about it.
+    /// Returns its parameters and state.
     #[must_use]
     pub fn query(&self) -> SrqInfo {
         self.take_completions();
@@ -261,15 +262,13 @@ impl Srq {
         }
     }
 
-    /// Takes what the device has completed, wherever the endpoints report, so
-    /// that counts are true.
+    /// Polls the completions of its endpoints, so that counts are current.
     fn take_completions(&self) {
         self.look_while(|| true);
     }
 
-    /// Goes through where the endpoints report, until a place is free. What is
-    /// found there the consumer gets as if he had looked himself. Neither
-    /// allocates nor waits.
+    /// Polls where the endpoints report, until an entry is free. The consumer gets the events that
+    /// this stages as from its own polls. Neither allocates nor waits.
     fn look_for_room(&self) {
         self.look_while(|| self.queue.outstanding() >= self.capacity());
     }

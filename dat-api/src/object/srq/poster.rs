@@ -15,14 +15,14 @@ pub(crate) struct Poster {
     queue: SharedReceiveQueue,
     /// 0 unless the queue is on the path that the fast path is compiled for.
     longest_fast: u64,
-    /// Number of its zone: whose memory may be named.
+    /// The number of the zone that segments must be in.
     zone: u32,
-    /// The LMR that was used last.
+    /// The LMR cache.
     recent: Recent,
 }
 
 impl Poster {
-    /// The posting half of a queue whose fast path is that of `path`.
+    /// Returns the posting half of a queue whose fast path is that of `path`.
     pub(super) fn new(queue: SharedReceiveQueue, zone: u32, path: Path) -> Self {
         let longest_fast = match path.is_path_of_shared(&queue) {
             true => LONGEST,
@@ -38,7 +38,7 @@ impl Poster {
 }
 
 impl Srq {
-    /// Makes room for so many receives.
+    /// Makes room for this many receives.
     ///
     /// # Errors
     /// As [`SharedReceiveQueue::resize`].
@@ -46,22 +46,21 @@ impl Srq {
     /// # Safety
     /// As for [`Srq::resize`].
     pub(super) unsafe fn resize_queue(&self, receives: u32) -> Result<(), ControlError> {
-        // SAFETY: passed on to the caller.
+        // SAFETY: the caller's promise.
         let entered = unsafe { self.posting.lock() };
         entered.poster.queue.resize(receives)
     }
 
-    /// Posts a receive of `count` segments; `segment(i)` is the i-th, and `i`
-    /// is below `count`. As a function's last act it ends in a jump.
+    /// Posts a receive of `count` segments; `segment(i)` is the i-th, and `i` is below `count`. As
+    /// the last statement of a function, the call compiles to a jump.
     ///
-    /// The code is that of section 3DAT, `dat_srq_post_recv`: `INVALID_PARAMETER`,
-    /// `PROTECTION_VIOLATION`, `PRIVILEGES_VIOLATION`,
-    /// `INSUFFICIENT_RESOURCES`.
+    /// Returns the code of section 3DAT, `dat_srq_post_recv`: `INVALID_PARAMETER`,
+    /// `PROTECTION_VIOLATION`, `PRIVILEGES_VIOLATION`, `INSUFFICIENT_RESOURCES`.
     ///
     /// # Safety
-    /// No other post and no [`Srq::resize`] runs on this queue at the same time,
-    /// unless its IA is threadsafe. The memory of the segments is left alone until the receive
-    /// completes, or the queue and all its endpoints are gone.
+    /// No other post and no [`Srq::resize`] runs on this queue at the same time, unless its IA is
+    /// threadsafe. The memory of the segments is left alone until the receive completes, or the
+    /// queue and all its endpoints are gone.
     #[inline(always)]
     pub unsafe fn post_recv_with(
         &self,
@@ -69,11 +68,11 @@ impl Srq {
         segment: impl Fn(usize) -> LmrSegment,
         cookie: u64,
     ) -> DatReturn {
-        // SAFETY: passed on to the caller.
+        // SAFETY: the caller's promise.
         unsafe { post_recv(self, count, segment, cookie, CompletionFlags::empty()) }
     }
 
-    /// [`Self::post_recv_with`] of an array.
+    /// As [`Self::post_recv_with`], for an array.
     ///
     /// # Errors
     /// As for [`Self::post_recv_with`].
@@ -82,7 +81,7 @@ impl Srq {
     /// As for [`Self::post_recv_with`].
     #[inline]
     pub unsafe fn post_recv(&self, segments: &[LmrSegment], cookie: u64) -> Result<(), DatReturn> {
-        // SAFETY: passed on to the caller.
+        // SAFETY: the caller's promise.
         unsafe { self.post_recv_with(count_of(segments), |at| segments[at], cookie) }.into_result()
     }
 }
@@ -103,7 +102,7 @@ impl RecvQueue for Srq {
         Ok(())
     }
 
-    /// What is outstanding is counted by the engine.
+    /// Does nothing: the engine counts outstanding receives.
     #[inline(always)]
     fn count_posted(&self) {}
 
@@ -126,8 +125,8 @@ impl RecvQueue for Srq {
 impl RecvPoster for Poster {
     #[inline(always)]
     fn longest_fast(&self) -> u64 {
-        // SAFETY: `new` has set it to this or 0. Then the ring need not ask whether
-        // a length fits.
+        // SAFETY: `new` has set the limit to `LONGEST` or 0. The hint saves the ring's own check of
+        // the length.
         unsafe { core::hint::assert_unchecked(self.longest_fast <= LONGEST) };
         self.longest_fast
     }
@@ -144,14 +143,14 @@ impl RecvPoster for Poster {
 
     #[inline(always)]
     unsafe fn try_post<P: FastPath>(&mut self, request: &RecvRequest<'_>) -> bool {
-        // SAFETY: passed on to the caller: the limit is not 0, and only one path
-        // has limits.
+        // SAFETY: the caller's promise. The limit is not 0, and only queues of one path have
+        // limits.
         unsafe { P::try_post_shared(&mut self.queue, request) }
     }
 
     #[inline(always)]
     unsafe fn post(&mut self, request: &RecvRequest<'_>) -> Result<(), PostError> {
-        // SAFETY: passed on to the caller.
+        // SAFETY: the caller's promise.
         unsafe { self.queue.post(request) }
     }
 }

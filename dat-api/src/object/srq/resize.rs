@@ -1,9 +1,8 @@
 //! Changing how many receives a shared queue holds.
 //!
-//! It never holds fewer than it could before: a smaller size is granted by what
-//! there is. A larger one takes three things: a device that can resize a queue
-//! that is in use (mlx5 cannot), room in the completion queues that the
-//! endpoints report to, which cannot change for them, and places of our own.
+//! A queue never becomes smaller: a request for a smaller size succeeds without an effect. A larger
+//! size needs a device that can resize a queue that is in use (mlx5 cannot), and room in the
+//! completion queues that the endpoints report to, which cannot change for them.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -29,20 +28,18 @@ fn no_room(cause: impl Into<String>) -> DatError {
 }
 
 impl Srq {
-    /// Makes the queue hold at least so many receives. Nothing is lost.
+    /// Makes the queue hold at least this many receives. No receive is lost.
     ///
     /// # Errors
-    /// - `DAT_INVALID_PARAMETER`, argument 2: no receive at all, or more than
-    ///   the adapter allows (`max_recv_per_srq`).
-    /// - `DAT_INVALID_STATE`: fewer than are outstanding, or than the low
-    ///   watermark.
-    /// - `DAT_INSUFFICIENT_RESOURCES`: more than it holds, and the device cannot
-    ///   resize it, or the EVD of an endpoint on it has no room for as many
-    ///   completions.
+    /// - `DAT_INVALID_PARAMETER`, argument 2: below 1, or more than the adapter allows
+    ///   (`max_recv_per_srq`).
+    /// - `DAT_INVALID_STATE`: fewer than are outstanding, or than the low watermark.
+    /// - `DAT_INSUFFICIENT_RESOURCES`: more than it holds, and the device cannot resize it, or the
+    ///   EVD of an endpoint on it has no room for as many completions.
     ///
     /// # Safety
-    /// No post to this queue, and no other call of this, runs at the same time,
-    /// unless its IA is threadsafe.
+    /// No post to this queue, and no other call of this, runs at the same time, unless its IA is
+    /// threadsafe.
     pub unsafe fn resize(&self, receives: i32) -> Result<()> {
         let most = self.ia.attributes().max_recv_per_srq;
         if receives < 1 || receives > most {
@@ -57,12 +54,12 @@ impl Srq {
         let (outstanding, mark) = (self.queue.outstanding(), self.watermark.value());
         if wanted < outstanding {
             return Err(too_small(format!(
-                "{outstanding} receives are outstanding, {wanted} are asked for"
+                "{outstanding} receives are outstanding, more than the new size {wanted}"
             )));
         }
         if wanted < mark {
             return Err(too_small(format!(
-                "the low watermark is {mark}, {wanted} receives are asked for"
+                "the low watermark {mark} is above the new size {wanted}: lower it first"
             )));
         }
         let more = wanted.saturating_sub(self.capacity());
@@ -79,7 +76,7 @@ impl Srq {
                 )));
             }
         }
-        // SAFETY: passed on to the caller.
+        // SAFETY: the caller's promise.
         let resized = unsafe { self.resize_queue(wanted) };
         match resized {
             Ok(()) => {
@@ -105,10 +102,10 @@ impl Srq {
         }
     }
 
-    /// Where its endpoints report receives, each once.
+    /// Returns the EVDs that its endpoints report receives to, each once.
     ///
     /// # Errors
-    /// One of them has nowhere: what nobody wants has a queue that cannot grow.
+    /// An endpoint has no receive EVD: its completion queue for receives cannot grow.
     fn evds(&self) -> Result<Vec<Arc<Evd>>> {
         let mut evds = Vec::new();
         for source in self.sources.list() {

@@ -1,9 +1,8 @@
-//! Where the receives of a shared queue are reported: the EVDs of its endpoints,
-//! and those endpoints that have none, which poll a queue of their own.
+//! Where the receives of a shared queue are reported: the EVDs of its endpoints, and endpoints
+//! without an EVD, which poll a completion queue of their own.
 //!
-//! A post that finds the queue full goes through them. So they are read without
-//! a lock, and by handle: what has gone meanwhile is stale, and passed over.
-//! Control calls change them, one at a time.
+//! A post that finds the queue full goes through them. They are therefore read without a lock, as
+//! handles; a handle that has become stale is skipped. Control calls change them, one at a time.
 
 use core::sync::atomic::{AtomicUsize, Ordering};
 use std::collections::HashMap;
@@ -14,42 +13,42 @@ use super::Srq;
 use crate::handle::Handle;
 use dat_engine::sync::Mutex;
 
-/// Places in the first chunk; each further one has twice as many.
+/// The number of entries in the first chunk; each further chunk has twice as many.
 const FIRST: usize = 8;
-/// More places than there can be objects.
+/// Enough chunks for all objects of a process.
 const CHUNKS: usize = 18;
 
-/// See the head of the file.
+/// The EVDs and endpoints that receives are reported to.
 #[derive(Default)]
 pub(super) struct Sources {
-    /// Handles, or 0. None of them goes before the queue does.
+    /// Handles, or 0. A chunk lives as long as the queue.
     chunks: [OnceLock<Box<[AtomicUsize]>>; CHUNKS],
     known: Mutex<Known>,
 }
 
-/// What changing them takes.
+/// The part that changes need.
 #[derive(Default)]
 struct Known {
     sources: HashMap<Handle, Source>,
-    /// Places that were used, and are not now.
+    /// Entries that were used and are free now.
     free: Vec<usize>,
 }
 
 struct Source {
     place: usize,
-    /// Endpoints that report there.
+    /// The number of endpoints that report there.
     users: u32,
 }
 
-/// An endpoint reports there what it takes from a shared queue, while this
-/// lives.
+/// Registers where an endpoint reports the receives it takes from a shared queue, until this is
+/// dropped.
 pub(crate) struct Reporting {
     srq: Arc<Srq>,
     source: Handle,
 }
 
 impl Sources {
-    /// Each of them, until `visit` answers `false`.
+    /// Calls `visit` with each of them, until `visit` returns `false`.
     pub(super) fn visit(&self, mut visit: impl FnMut(Handle) -> bool) {
         let chunks = self.chunks.iter().map_while(OnceLock::get);
         for place in chunks.flat_map(|chunk| chunk.iter()) {
@@ -61,12 +60,12 @@ impl Sources {
         }
     }
 
-    /// All of them.
+    /// Returns all of them.
     pub(super) fn list(&self) -> Vec<Handle> {
         self.known.lock().sources.keys().copied().collect()
     }
 
-    /// One more endpoint reports there.
+    /// Counts one more endpoint that reports there.
     fn enter(&self, handle: Handle) {
         let mut known = self.known.lock();
         let Known { sources, free } = &mut *known;
@@ -81,7 +80,7 @@ impl Sources {
         }
     }
 
-    /// One of them does no more.
+    /// Counts one endpoint less.
     fn leave(&self, handle: Handle) {
         let mut known = self.known.lock();
         let Known { sources, free } = &mut *known;
@@ -98,7 +97,7 @@ impl Sources {
     }
 
     fn put(&self, place: usize, bits: usize) {
-        // Chunk n begins where those before it end: at FIRST * (2^n - 1).
+        // Chunk n begins at FIRST * (2^n - 1).
         let chunk = (place / FIRST + 1).ilog2() as usize;
         let length = FIRST << chunk;
         if let Some(chunk) = self.chunks.get(chunk) {
@@ -109,7 +108,7 @@ impl Sources {
 }
 
 impl Reporting {
-    /// Begins.
+    /// Registers where an endpoint reports.
     pub(crate) fn new(srq: &Arc<Srq>, source: Handle) -> Self {
         srq.sources.enter(source);
         Self {
@@ -144,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn each_is_seen_once_for_as_long_as_somebody_reports_there() {
+    fn each_source_is_visited_once_while_an_endpoint_reports_there() {
         let sources = Sources::default();
         assert_eq!(seen(&sources), []);
         for number in [3, 5, 3] {
@@ -155,14 +154,14 @@ mod tests {
         assert_eq!(seen(&sources), [3, 5]);
         sources.leave(handle(3));
         assert_eq!(seen(&sources), [5]);
-        // Nobody reports there any more.
+        // No endpoint reports there any more.
         sources.leave(handle(3));
         assert_eq!(seen(&sources), [5]);
         assert_eq!(sources.list(), [handle(5)]);
     }
 
     #[test]
-    fn there_is_a_place_for_each_and_places_serve_again() {
+    fn every_source_gets_an_entry_and_entries_are_reused() {
         let sources = Sources::default();
         let all: Vec<usize> = (1..=1000).collect();
         for &number in &all {
@@ -181,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn who_has_seen_enough_sees_no_more() {
+    fn a_visit_ends_when_the_visitor_returns_false() {
         let sources = Sources::default();
         for number in 1..=20 {
             sources.enter(handle(number));
@@ -195,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn reading_goes_on_while_others_come_and_go() {
+    fn visits_run_while_sources_change() {
         let sources = Sources::default();
         sources.enter(handle(7));
         std::thread::scope(|scope| {

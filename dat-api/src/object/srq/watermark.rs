@@ -1,16 +1,15 @@
 //! The low watermark of a shared receive queue: one event per setting.
 //!
-//! Two can see that receives run low. Whoever takes the completion of a
-//! receive counts what is left; that is late if nobody takes them. The device
-//! counts what it takes itself, and tells by an event that may still be on its
-//! way when the watermark is set anew. The armed watermark is one word (the
-//! queue's `low_watermark`): who changes it to 0 reports. An event of the device
-//! counts if its limit is not armed any more; else it is of an earlier setting.
+//! Two sources show that receives run low. A thread that takes the completion of a receive counts
+//! the receives that are left; that is late if no thread polls. The device counts what it takes
+//! itself, and raises an event, which may still be on its way when the watermark is set again. The
+//! armed watermark is one word (the queue's `low_watermark`): the thread that changes it to 0
+//! reports. An event of the device counts if its limit is no longer armed in the device; otherwise
+//! it belongs to an earlier setting.
 //!
-//! 1.2 has no event number for watermarks. The event is
-//! `DAT_ASYNC_ERROR_PROVIDER_INTERNAL_ERROR` with the handle of the queue and
-//! the reason `DAT_SRQ_SOFT_LOW_WATERMARK`'s place in its enumeration, the
-//! third.
+//! DAT 1.2 has no event number for watermarks. The event is
+//! `DAT_ASYNC_ERROR_PROVIDER_INTERNAL_ERROR` with the handle of the queue, and as its reason the
+//! place of `DAT_SRQ_SOFT_LOW_WATERMARK` in its enumeration, the third.
 
 use core::sync::atomic::{AtomicU32, Ordering};
 
@@ -23,11 +22,11 @@ use crate::status::{ReturnType, Subtype};
 use crate::types::{AsyncKind, AsyncReason};
 use dat_engine::sync::Mutex;
 
-/// What was set last.
+/// The watermark that was set last.
 #[derive(Debug, Default)]
 pub(super) struct Watermark {
     value: AtomicU32,
-    /// Whether the device watches too. Held while that is changed or asked.
+    /// Whether the device checks it too. Locked while that is changed or read.
     device: Mutex<bool>,
 }
 
@@ -37,7 +36,7 @@ impl Watermark {
     }
 }
 
-/// A receive was taken from a queue whose low watermark is armed.
+/// Compares the receives left in a queue with its armed low watermark, after one was taken.
 #[cold]
 pub(super) fn taken(handle: Handle) {
     if let Some(srq) = handle::pin::<Srq>(handle) {
@@ -45,7 +44,7 @@ pub(super) fn taken(handle: Handle) {
     }
 }
 
-/// The device tells something about a queue.
+/// Handles a device event about a queue.
 pub(super) fn device_event(handle: Handle, kind: AsyncEventKind) {
     let Some(srq) = handle::pin::<Srq>(handle) else {
         return;
@@ -60,12 +59,11 @@ pub(super) fn device_event(handle: Handle, kind: AsyncEventKind) {
 }
 
 impl Srq {
-    /// Sets the low watermark, and arms it: one asynchronous event when fewer
-    /// receives than that are left, at once if it is so already. 0 is off.
+    /// Sets the low watermark, and arms it: one asynchronous event is posted when fewer receives
+    /// than that are left, at once if that is already so. 0 turns it off.
     ///
     /// # Errors
-    /// `INVALID_PARAMETER` (argument 2) for a watermark above `max_recv_dtos`,
-    /// or below 0.
+    /// `INVALID_PARAMETER` (argument 2) for a watermark above `max_recv_dtos`, or below 0.
     pub fn set_low_watermark(&self, watermark: i32) -> Result<()> {
         let most = self.capacity();
         let mark = u32::try_from(watermark)
@@ -75,12 +73,12 @@ impl Srq {
                 DatError::new(
                     ReturnType::InvalidParameter,
                     Subtype::InvalidArg2,
-                    format!("a low watermark of {watermark}; it must be 0 to {most}"),
+                    format!("invalid low watermark {watermark}: expected 0 to {most}"),
                 )
             })?;
-        // The setting before ends here.
+        // Disarms the previous setting.
         self.arm(0);
-        // What was taken before counts now.
+        // Receives taken before count now.
         self.take_completions();
         self.watermark.value.store(mark, Ordering::Relaxed);
         let mut device = self.watermark.device.lock();
@@ -89,8 +87,10 @@ impl Srq {
         *device = asked.is_ok();
         drop(device);
         if let Err(error) = asked {
-            // The count of completions remains.
-            tracing::debug!("the device keeps no watermark of {mark}: {error}");
+            // Completions are still counted.
+            tracing::debug!(
+                "the device cannot check the low watermark {mark}; completions are counted instead: {error}"
+            );
         }
         self.look();
         Ok(())
@@ -109,7 +109,7 @@ impl Srq {
         }
     }
 
-    /// Compares what is left with the watermark, and reports.
+    /// Compares the receives that are left with the watermark, and reports.
     fn look(&self) {
         if let Some(mark) = self.mark()
             && self.queue.outstanding() < mark
@@ -118,7 +118,7 @@ impl Srq {
         }
     }
 
-    /// What is armed.
+    /// Returns the armed watermark.
     fn mark(&self) -> Option<u32> {
         let mark = self.armed()?.load(Ordering::SeqCst);
         (mark != 0).then_some(mark)
@@ -133,8 +133,8 @@ impl Srq {
             // Whichever setting armed the device last, this is its watermark.
             Ok(0) => self.report(mark),
             Ok(_) => (),
-            // siw's library cannot ask. The event may be of the setting before,
-            // so the completions say.
+            // siw's library cannot query the limit. The event may belong to the previous setting,
+            // so the count of completions decides.
             Err(_) => {
                 drop(device);
                 self.take_completions();
@@ -143,7 +143,7 @@ impl Srq {
         }
     }
 
-    /// Unless another has reported, or set it anew.
+    /// Reports, unless another thread has reported, or set the watermark again.
     fn report(&self, mark: u32) {
         let fired = self.armed().is_some_and(|armed| {
             armed
