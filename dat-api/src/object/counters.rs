@@ -1,5 +1,5 @@
-//! What went on unseen: how waits went, and posts that found no room. Counted
-//! where a wait has missed its first look, and where a post is refused anyway.
+//! Counters of waits, and of posts that were refused because a queue was full. They are updated
+//! only after the first poll of a wait has found nothing, and when a post is refused.
 
 use core::ops::AddAssign;
 use core::sync::atomic::{AtomicU64, Ordering};
@@ -7,18 +7,17 @@ use core::sync::atomic::{AtomicU64, Ordering};
 use dat_engine::PostError;
 use dat_engine::wait::WaitCounters;
 
-/// Counted since the object was made; they wrap around after centuries.
+/// Counts since the object was created; they wrap around after centuries.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
-    /// How waits went.
+    /// Counts of waits.
     pub waits: WaitCounters,
-    /// Posts, of receives, requests and binds, that were refused because the
-    /// queue was full.
+    /// Posts of receives, requests and binds that were refused because the queue was full.
     pub refused_posts: u64,
 }
 
 impl Counters {
-    /// Those of an object that threads wait on.
+    /// Returns the counters of an object that threads wait on.
     pub(super) fn of_waits(waits: WaitCounters) -> Self {
         Self {
             waits,
@@ -26,7 +25,7 @@ impl Counters {
         }
     }
 
-    /// Those of an object that is posted to.
+    /// Returns the counters of an object that is posted to.
     pub(crate) fn of_posts(refused_posts: u64) -> Self {
         Self {
             refused_posts,
@@ -45,7 +44,7 @@ impl AddAssign for Counters {
     }
 }
 
-/// How waiting went, for any thread to read.
+/// Counts of waits, for any thread to read.
 #[derive(Debug, Default)]
 pub(super) struct WaitCounts {
     spins: AtomicU64,
@@ -55,7 +54,7 @@ pub(super) struct WaitCounts {
 }
 
 impl WaitCounts {
-    /// Copies the counters of the one thread that counts.
+    /// Copies the counters of the only thread that counts.
     pub(super) fn publish(&self, counters: &WaitCounters) {
         self.spins.store(counters.spins, Ordering::Relaxed);
         self.hits.store(counters.hits, Ordering::Relaxed);
@@ -63,7 +62,7 @@ impl WaitCounts {
         self.spurious.store(counters.spurious, Ordering::Relaxed);
     }
 
-    /// Adds one of many waits.
+    /// Adds the counters of one of several waits.
     pub(super) fn add(&self, counters: &WaitCounters) {
         self.spins.fetch_add(counters.spins, Ordering::Relaxed);
         self.hits.fetch_add(counters.hits, Ordering::Relaxed);
@@ -87,8 +86,7 @@ impl WaitCounts {
 pub(super) struct Refused(AtomicU64);
 
 impl Refused {
-    /// Counts a refusal that the consumer is about to be told of, if it is one
-    /// for want of room.
+    /// Counts a refused post if the reason is a full queue.
     #[cold]
     pub(super) fn note(&self, error: PostError) {
         if error == PostError::QueueFull {

@@ -1,4 +1,4 @@
-//! Connection requests: to be accepted or rejected, once.
+//! Connection requests: each is accepted or rejected once.
 
 use std::sync::Arc;
 
@@ -22,18 +22,18 @@ pub struct Cr {
     remote: PeerAddress,
     remote_port: u64,
     private_data: Box<[u8]>,
-    /// The endpoint that came with it.
+    /// The endpoint that belongs to it.
     brought: Option<Brought>,
-    /// What is to be answered; none once it was.
+    /// The manager's request; `None` once it is answered.
     request: Mutex<Option<Request>>,
 }
 
-/// The endpoint that a request comes with: no other can accept it.
+/// The endpoint that belongs to a request: no other can accept it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Brought {
-    /// Made for it, and gone with it unless it is accepted.
+    /// Created for the request, and freed with it unless it is accepted.
     Made(Handle),
-    /// The consumer's, of a reserved service point.
+    /// The consumer's, reserved by a reserved service point.
     Reserved(Handle),
 }
 
@@ -45,17 +45,16 @@ impl Brought {
     }
 }
 
-/// What `dat_cr_query` answers. The addresses are good until the request is
-/// accepted or rejected.
+/// The result of `dat_cr_query`. The addresses are valid until the request is accepted or rejected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CrInfo {
-    /// Where the requester's `sockaddr` lies.
+    /// The address of the requester's `sockaddr`.
     pub remote_address: usize,
     /// The requester's port.
     pub remote_port: u64,
-    /// What the requester sent along.
+    /// The private data of the requester.
     pub private_data: PrivateData,
-    /// The endpoint that came with the request.
+    /// The endpoint that belongs to the request.
     pub local_ep: Option<Handle>,
 }
 
@@ -68,14 +67,14 @@ fn stale() -> DatError {
 }
 
 impl Cr {
-    /// What objects below it call.
+    /// The functions that objects in lower modules call.
     pub(super) const UPCALLS: Upcalls = Upcalls {
         abort: Self::abort,
         ..Upcalls::NONE
     };
 
-    /// A request that has come in. If it cannot be, the requester is refused
-    /// as by nobody.
+    /// Creates a connection request. On an error the requester is rejected, but not as by the
+    /// peer's consumer.
     pub(crate) fn create(
         ia: &Arc<Ia>,
         request: Request,
@@ -95,19 +94,19 @@ impl Cr {
         Ok(cr)
     }
 
-    /// Its name.
+    /// Returns its handle.
     #[must_use]
     pub fn handle(&self) -> Handle {
         self.handle
     }
 
-    /// What the requester sent along.
+    /// Returns the private data of the requester.
     #[must_use]
     pub fn private_data(&self) -> &[u8] {
         &self.private_data
     }
 
-    /// Everything about it.
+    /// Returns its parameters.
     #[must_use]
     pub fn query(&self) -> CrInfo {
         CrInfo {
@@ -124,9 +123,9 @@ impl Cr {
         }
     }
 
-    /// Accepts with an endpoint, or with the one that the request brought; the
-    /// request is gone if this succeeds, and unchanged if not. If the requester
-    /// has given up meanwhile, an event tells.
+    /// Accepts with an endpoint, or with the endpoint that belongs to the request. The request is
+    /// gone if this succeeds, and unchanged if not. If the requester has given up meanwhile, an
+    /// event says so.
     ///
     /// # Errors
     /// Section 3DAT, `dat_cr_accept`.
@@ -135,9 +134,15 @@ impl Cr {
         let bad = |cause| DatError::new(ReturnType::InvalidHandle, Subtype::InvalidHandleEp, cause);
         let (ep, call) = match (ep, cr.brought) {
             (Some(_), Some(_)) => {
-                return Err(bad("the request brought an endpoint of its own"));
+                return Err(bad(
+                    "an endpoint was created or reserved for the request: accept with DAT_HANDLE_NULL",
+                ));
             }
-            (None, None) => return Err(bad("no endpoint to accept with")),
+            (None, None) => {
+                return Err(bad(
+                    "no endpoint was created for the request: name one to accept with",
+                ));
+            }
             (Some(ep), None) => (ep, Call::AcceptNamed),
             (None, Some(brought)) => (brought.handle(), Call::AcceptBrought),
         };
@@ -155,8 +160,8 @@ impl Cr {
         Ok(())
     }
 
-    /// Rejects: the requester is told so. An endpoint that was made for the
-    /// request is gone too; one that was reserved for it is unconnected again.
+    /// Rejects: the requester gets an event. An endpoint that was created for the request is freed;
+    /// one that was reserved for it is unconnected again.
     ///
     /// # Errors
     /// `INVALID_HANDLE`.
@@ -170,8 +175,8 @@ impl Cr {
         Ok(())
     }
 
-    /// Lets `pass` take the request out of its place; the connection request and
-    /// the endpoint that came with it end then, as after [`Cr::reject`].
+    /// Calls `pass`, which takes the request out of its place; then frees the connection request,
+    /// and treats its endpoint as [`Cr::reject`] does.
     ///
     /// # Errors
     /// `INVALID_HANDLE`; those of `pass`. The request can still be answered then.
@@ -192,7 +197,8 @@ impl Cr {
         Ok(())
     }
 
-    /// Its IA is closed abruptly: the requester is refused as by nobody.
+    /// Frees it because its IA is closed abruptly: the requester is rejected, but not as by the
+    /// peer's consumer.
     pub(crate) fn abort(handle: Handle) {
         if let Some(cr) = handle::pin::<Self>(handle) {
             let request = cr.request.lock().take();
@@ -204,8 +210,8 @@ impl Cr {
 
     fn end(&self) {
         match self.brought {
-            // SAFETY: posts to it promise that the request is not ended meanwhile,
-            // and the types of `safe` post only after it was accepted.
+            // SAFETY: callers that post to this endpoint promise that the request is not rejected
+            // meanwhile; the types of `safe` post only after accepting.
             Some(Brought::Made(ep)) => unsafe { Ep::abort(ep) },
             Some(Brought::Reserved(ep)) => {
                 if let Ok(ep) = ep::find(ep) {

@@ -1,9 +1,9 @@
-//! What service points have in common: requests come in, each becomes an event.
+//! What public and reserved service points have in common: connection requests arrive, and each
+//! becomes an event.
 //!
-//! Requests come from the connection manager, or from another service point of
-//! the same IA that hands one off. Both wait for each other at the door, and
-//! whoever shuts it waits for them: a request that races with the end of a
-//! service point is announced completely, or refused.
+//! Requests come from the connection manager, or from another service point of the same IA that
+//! hands one off. Both take the lock of the service point, and closing waits for them: a request
+//! that races with the close is either announced completely or refused.
 
 use std::sync::Arc;
 
@@ -22,13 +22,13 @@ use dat_engine::sync::Mutex;
 
 /// Where the endpoint of a request comes from.
 pub(super) enum Host {
-    /// The consumer names it when he accepts.
+    /// The consumer names one when it accepts.
     Consumer,
-    /// Each request brings one.
+    /// The provider creates one for each request.
     Provider,
-    /// One request, for this endpoint.
+    /// The service point takes one request, for this endpoint.
     Reserved(Use<Ep>),
-    /// One request, which brings an endpoint.
+    /// The service point takes one request, and the provider creates its endpoint.
     Once,
 }
 
@@ -38,20 +38,20 @@ impl Host {
     }
 }
 
-/// The door of a service point.
+/// A service point.
 pub(crate) struct Door {
     point: Handle,
     ia: Arc<Ia>,
-    /// None once it is shut.
+    /// `None` once it is closed.
     open: Mutex<Option<Open>>,
 }
 
 struct Open {
     host: Host,
     stream: StreamGuard,
-    /// What is listened for; 0 until that is known.
+    /// The qualifier that it listens on; 0 until that is known.
     qualifier: u64,
-    /// None until it is known.
+    /// `None` until it listens.
     listener: Option<Listener>,
 }
 
@@ -59,17 +59,16 @@ impl ListenSink for Door {
     fn request(&self, request: Request) {
         let mut place = Some(request);
         if let Err(error) = self.admit(&mut place) {
-            tracing::debug!("a connection request is refused: {error}");
+            tracing::debug!("a connection request was refused: {error}");
         }
-        // Refused as by nobody, if it is still there.
+        // Dropping a request rejects it, but not as the peer's consumer.
         drop(place);
     }
 }
 
 impl Door {
-    /// Listens for a qualifier, or for one that nobody on this host uses, for
-    /// the service point that is to have this handle. Answers the qualifier,
-    /// too.
+    /// Listens on a qualifier, or on one that is not in use on this host, for the service point
+    /// with this handle. Also returns the qualifier.
     pub(super) fn open(
         point: Handle,
         ia: &Arc<Ia>,
@@ -81,7 +80,7 @@ impl Door {
             return Err(DatError::new(
                 ReturnType::InvalidParameter,
                 Subtype::InvalidArg2,
-                "0 is no qualifier",
+                "connection qualifier 0 is reserved: use 1 or more",
             ));
         }
         if !Arc::ptr_eq(evd.ia(), ia) {
@@ -113,7 +112,7 @@ impl Door {
                     CmError::InUse => DatError::new(
                         ReturnType::ConnQualUnavailable,
                         Subtype::NoSubtype,
-                        "no qualifier is left on this host",
+                        "no free connection qualifier is left on this host",
                     ),
                     error => manager_error(&error),
                 }),
@@ -130,8 +129,8 @@ impl Door {
         Ok((door, qualifier))
     }
 
-    /// Takes a request out of its place and announces it. One that is not let in
-    /// stays there, unless its IA is being closed.
+    /// Announces a request and removes it from `place`. A request that is refused stays there,
+    /// unless its IA is being closed.
     pub(super) fn admit(&self, place: &mut Option<Request>) -> Result<()> {
         let mut open = self.open.lock();
         let entrance = open.as_ref().ok_or_else(nobody)?;
@@ -142,7 +141,7 @@ impl Door {
                 let request = place.as_ref().ok_or_else(nobody)?;
                 let ep = Ep::create_tentative(&self.ia, request)?.handle();
                 self.announce(room, place, Some(Brought::Made(ep)))
-                    // SAFETY: nothing has been told of it.
+                    // SAFETY: no event has named the endpoint yet.
                     .inspect_err(|_| unsafe { Ep::abort(ep) })?;
             }
             Host::Reserved(ep) => ep.arc().approached(place, |place| {
@@ -157,13 +156,13 @@ impl Door {
             None
         };
         drop(open);
-        // Listens no more.
+        // Stops listening.
         drop(spent);
         Ok(())
     }
 
-    /// Nobody has heard of the request before the event is there: so nobody
-    /// else is to be asked to let go of it.
+    /// Creates the connection request and posts its event. Room for the event was reserved before,
+    /// so the post cannot fail after the request is created.
     fn announce(
         &self,
         room: Claim<'_>,
@@ -182,9 +181,8 @@ impl Door {
         Ok(())
     }
 
-    /// Lets nobody in any more, and waits for a request that is just coming
-    /// in. Answers the endpoint that was reserved, if the request for it has
-    /// not come.
+    /// Closes the service point, and waits for a request that is just arriving. Returns the
+    /// reserved endpoint, if its request has not come.
     pub(super) fn shut(&self) -> Option<Use<Ep>> {
         let Open {
             host,
@@ -192,7 +190,8 @@ impl Door {
             listener,
             ..
         } = self.open.lock().take()?;
-        // Not under the lock: waits for the connection manager, who waits for it.
+        // Without the lock: dropping it waits for the connection manager, which may wait for the
+        // lock.
         drop(listener);
         drop(stream);
         match host {
@@ -201,21 +200,21 @@ impl Door {
         }
     }
 
-    /// Whether nobody is let in any more.
+    /// Returns whether it is closed.
     pub(super) fn is_shut(&self) -> bool {
         self.open.lock().is_none()
     }
 }
 
 impl Cr {
-    /// Hands the request to the service point of the same IA that listens on
-    /// another qualifier, where it arrives as if it had been for that one. An
-    /// endpoint that came with it stays behind, as after [`Cr::reject`].
+    /// Hands the request to the service point of the same IA that listens on another qualifier,
+    /// where it arrives as if it had been for that one. An endpoint of the request is treated as in
+    /// [`Cr::reject`].
     ///
     /// # Errors
     /// `INVALID_HANDLE`; `INVALID_PARAMETER` if no service point listens there;
-    /// `INSUFFICIENT_RESOURCES` if it has no room for a request, or no endpoint
-    /// to bring with it. The request can still be answered then.
+    /// `INSUFFICIENT_RESOURCES` if it has no room for a request, or no endpoint can be created for
+    /// it. The request can still be answered then.
     pub fn hand_off(handle: Handle, qualifier: u64) -> Result<()> {
         Self::pass_on(handle, |ia, place| {
             let found = ia.doors().find(qualifier);
@@ -233,7 +232,7 @@ impl Cr {
     }
 }
 
-/// The EVD's room is the backlog.
+/// The error if the EVD has no room: its length is the backlog.
 fn full() -> DatError {
     DatError::new(
         ReturnType::InsufficientResources,
@@ -242,7 +241,7 @@ fn full() -> DatError {
     )
 }
 
-/// Nobody listens.
+/// The error if no service point listens.
 fn nobody() -> DatError {
     DatError::new(
         ReturnType::InvalidParameter,

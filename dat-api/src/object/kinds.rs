@@ -1,8 +1,8 @@
-//! Which type each kind of handle leads to.
+//! The type of each kind of objects.
 
 use crate::handle::{Kind, Object, Upcalls};
 
-/// Names the type of each kind: each is here once.
+/// Implements [`Object`] for the type of each kind; each kind appears once.
 macro_rules! objects {
     ($($type:ty => $kind:ident,)*) => {
         $(
@@ -13,8 +13,8 @@ macro_rules! objects {
             }
         )*
 
-        // Two lines of one kind are an unreachable arm; a kind without a line
-        // is a missing one.
+        // A kind with two lines makes an unreachable arm; a kind without a line makes the match
+        // incomplete.
         #[deny(unreachable_patterns)]
         const _: fn(Kind) = |kind| match kind {
             $(Kind::$kind => {})*

@@ -1,9 +1,9 @@
-//! A peer's address as C reads it: a `sockaddr` that stays where it is.
+//! A peer's address as a C `sockaddr`, at a fixed place in memory.
 
 use core::net::SocketAddr;
 
-/// Room for a `sockaddr_in` or a `sockaddr_in6`. The bytes are those of C:
-/// family in host order, port and address in network order.
+/// Room for a `sockaddr_in` or a `sockaddr_in6`. The bytes are those of C: family in host order,
+/// port and address in network order.
 #[derive(Debug)]
 pub(crate) struct PeerAddress(Box<Storage>);
 
@@ -12,24 +12,24 @@ pub(crate) struct PeerAddress(Box<Storage>);
 struct Storage([u8; size_of::<libc::sockaddr_in6>()]);
 
 impl PeerAddress {
-    /// No address: family 0.
+    /// Returns no address: family 0.
     pub(crate) fn none() -> Self {
         Self(Box::new(Storage([0; _])))
     }
 
-    /// This address.
+    /// Returns this address.
     pub(crate) fn new(address: SocketAddr) -> Self {
         let mut new = Self::none();
         new.set(address);
         new
     }
 
-    /// Where it lies, for as long as this lives.
+    /// Returns where the `sockaddr` is, for as long as this lives.
     pub(crate) fn address(&self) -> usize {
         core::ptr::from_ref(&*self.0).expose_provenance()
     }
 
-    /// Another address in the same place.
+    /// Stores another address in the same place.
     pub(crate) fn set(&mut self, address: SocketAddr) {
         let bytes = &mut self.0.0;
         bytes.fill(0);

@@ -20,26 +20,26 @@ pub struct Psp {
     door: Arc<Door>,
 }
 
-/// Who makes the endpoint of a request: `DAT_PSP_FLAGS`.
+/// Which side creates the endpoint of a request: `DAT_PSP_FLAGS`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum EpCreator {
-    /// The consumer, who names one to accept.
+    /// The consumer, which names an endpoint when it accepts.
     Consumer = 0,
-    /// The provider: each request brings one.
+    /// The provider: each request comes with an endpoint.
     Provider = 1,
 }
 
-/// What `dat_psp_query` answers.
+/// The result of `dat_psp_query`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PspInfo {
     /// The IA it belongs to.
     pub ia: Handle,
-    /// What it listens on.
+    /// The qualifier that it listens on.
     pub qualifier: u64,
-    /// Where requests are reported.
+    /// The EVD for connection requests.
     pub evd: Handle,
-    /// Who makes the endpoints.
+    /// Which side creates the endpoints.
     pub creator: EpCreator,
 }
 
@@ -52,14 +52,14 @@ fn stale() -> DatError {
 }
 
 impl Psp {
-    /// What objects below it call.
+    /// The functions that objects in lower modules call.
     pub(super) const UPCALLS: Upcalls = Upcalls {
         abort: Self::abort,
         ..Upcalls::NONE
     };
 
-    /// Listens for requests for a qualifier; each becomes an event. There is
-    /// room for as many as the EVD holds; further ones are refused.
+    /// Listens for requests for a qualifier; each becomes an event. The EVD's length is the
+    /// backlog: requests beyond it are refused.
     ///
     /// # Errors
     /// Section 3DAT, `dat_psp_create`.
@@ -72,7 +72,7 @@ impl Psp {
         Self::open(ia, Some(qualifier), evd, creator)
     }
 
-    /// As [`Psp::create`], on a qualifier that nobody on this host uses.
+    /// As [`Psp::create`], on a qualifier that is not in use on this host.
     ///
     /// # Errors
     /// Section 3DAT, `dat_psp_create_any`.
@@ -104,13 +104,13 @@ impl Psp {
         Ok(psp)
     }
 
-    /// Its name.
+    /// Returns its handle.
     #[must_use]
     pub fn handle(&self) -> Handle {
         self.handle
     }
 
-    /// Everything about it.
+    /// Returns its parameters.
     #[must_use]
     pub fn query(&self) -> PspInfo {
         PspInfo {
@@ -121,7 +121,7 @@ impl Psp {
         }
     }
 
-    /// Listens no more. Requests that were reported stay good.
+    /// Stops listening. Requests that were reported remain valid.
     ///
     /// # Errors
     /// `INVALID_HANDLE`.
@@ -133,7 +133,7 @@ impl Psp {
         Ok(())
     }
 
-    /// Its IA is closed abruptly.
+    /// Frees it because its IA is closed abruptly.
     pub(crate) fn abort(handle: Handle) {
         if let Some(psp) = handle::pin::<Self>(handle) {
             psp.shut();
@@ -141,9 +141,9 @@ impl Psp {
         drop(handle::retire::<Self>(handle, |_| ()));
     }
 
-    /// Waits for a request that is just arriving.
+    /// Stops listening, and waits for a request that is just arriving.
     fn shut(&self) {
-        // None is reserved.
+        // A public service point has no reserved endpoint.
         let _ = self.door.shut();
         self.ia.unregister(self.handle);
     }

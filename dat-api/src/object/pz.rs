@@ -22,13 +22,13 @@ pub struct Pz {
 }
 
 impl Pz {
-    /// What objects below it call.
+    /// The functions that objects in lower modules call.
     pub(super) const UPCALLS: Upcalls = Upcalls {
         abort: Self::abort,
         ..Upcalls::NONE
     };
 
-    /// Makes a zone and names it.
+    /// Creates a zone.
     ///
     /// # Errors
     /// The device has no more domains, or the IA is being closed.
@@ -46,26 +46,25 @@ impl Pz {
         Ok(pz)
     }
 
-    /// Its name.
+    /// Returns its handle.
     #[must_use]
     pub fn handle(&self) -> Handle {
         self.handle
     }
 
-    /// The IA that it belongs to.
+    /// Returns the IA that it belongs to.
     #[must_use]
     pub fn ia(&self) -> &Arc<Ia> {
         &self.ia
     }
 
-    /// A number that no other zone of this process has: what the table of
-    /// LMRs compares.
+    /// Returns the number of the zone, unique in this process, which the table of LMRs compares.
     #[must_use]
     pub fn id(&self) -> u32 {
         self.id
     }
 
-    /// What queues and memory are made in.
+    /// Returns the protection domain of its queues and memory.
     #[must_use]
     pub fn domain(&self) -> &ProtectionDomain {
         &self.domain
@@ -74,7 +73,7 @@ impl Pz {
     /// Frees a zone.
     ///
     /// # Errors
-    /// The handle names none, or something still uses it.
+    /// The handle names no zone, or an object still uses it.
     pub fn free(handle: Handle) -> Result<()> {
         let pz = handle::pin::<Self>(handle).ok_or_else(no_zone)?;
         if !pz.usage.close() {
@@ -82,7 +81,7 @@ impl Pz {
                 ReturnType::InvalidState,
                 Subtype::InvalidStatePzInUse,
                 format!(
-                    "{} endpoints, shared receive queues or memory regions use the zone; free them first",
+                    "{} endpoints, shared receive queues or memory regions use the zone: free them first",
                     pz.usage.count()
                 ),
             ));
@@ -93,7 +92,7 @@ impl Pz {
         Ok(())
     }
 
-    /// Its IA is closed abruptly.
+    /// Frees it because its IA is closed abruptly.
     fn abort(handle: Handle) {
         if let Some(pz) = handle::retire::<Self>(handle, |_| ()) {
             pz.usage.close_anyway();
@@ -117,7 +116,7 @@ impl fmt::Debug for Pz {
     }
 }
 
-/// The zone that was given is none, or not to be used here.
+/// The error for a handle that names no zone, or one that cannot be used here.
 pub(crate) fn stale(cause: &'static str) -> DatError {
     DatError::new(ReturnType::InvalidHandle, Subtype::InvalidHandlePz, cause)
 }
@@ -126,7 +125,7 @@ fn no_zone() -> DatError {
     stale("the handle names no protection zone")
 }
 
-/// A process does not make 2^32 zones while one of them lives.
+/// Unique because a process does not create 2^32 zones while one of them lives.
 fn next_id() -> u32 {
     static NEXT: AtomicU32 = AtomicU32::new(1);
     NEXT.fetch_add(1, Ordering::Relaxed)

@@ -1,18 +1,16 @@
-//! Remote memory regions: parts of LMRs that peers may use, opened and closed
-//! through an endpoint's request queue. Each is a memory window of the device.
+//! Remote memory regions: parts of LMRs that peers may use, bound and unbound through an endpoint's
+//! request queue. Each is a memory window of the device.
 //!
 //! # What an RMR is bound to
-//! That of the last bind that was posted: it keeps the LMR from being freed at
-//! once, and lets go of the one before. A bind that fails, or is flushed, binds
-//! nothing: the RMR counts as unbound then, though the device may still know
-//! it by an older bind. Freeing an LMR asks the device, too, so an LMR whose
-//! windows it has not closed yet is not freed behind its back.
+//! To the LMR of the last bind that was posted: the bind keeps that LMR from being freed, and
+//! releases the previous one. A bind that fails, or is flushed, binds nothing: the RMR then counts
+//! as unbound, though the device may still have an older bind. Freeing an LMR also asks the device,
+//! which refuses while a window is bound.
 //!
 //! # Threads
-//! The consumer serialises calls on one RMR, but a completion that failed comes
-//! on whatever thread looks at the EVD. So there is a lock, which is hardly
-//! ever waited for; with it held only the lock of posts of the endpoint and the
-//! registration of the LMR are taken, and nothing is called back.
+//! The consumer serialises calls on one RMR, but a failed completion is handled on whatever thread
+//! polls the EVD. So there is a lock, which is rarely contended. While it is held, only the
+//! endpoint's lock of posts and the registration of the LMR are locked, and no upcall is made.
 
 use core::fmt;
 use std::sync::Arc;
@@ -40,12 +38,12 @@ pub struct Rmr {
 }
 
 struct Inner {
-    /// Until it is freed, whoever still knows the object.
+    /// `None` once it is freed, even if references to the object remain.
     window: Option<MemoryWindow>,
     bound: Option<Binding>,
-    /// Binds posted so far.
+    /// The number of binds posted so far.
     binds: u32,
-    /// Until it is freed.
+    /// `None` once it is freed.
     _pz: Option<Use<Pz>>,
 }
 
@@ -56,37 +54,37 @@ struct Binding {
     context: u32,
 }
 
-/// What [`Rmr::query`] answers.
+/// The result of [`Rmr::query`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RmrInfo {
     /// Its IA.
     pub ia: Handle,
     /// Its zone.
     pub pz: Handle,
-    /// What it is bound to; `None` if it is not.
+    /// What it is bound to; `None` if it is unbound.
     pub bound: Option<RmrBinding>,
 }
 
-/// What an RMR opens.
+/// The memory that an RMR is bound to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RmrBinding {
     /// The memory.
     pub segment: LmrSegment,
-    /// What peers may do; as it was asked for.
+    /// The privileges of peers, as asked for.
     pub privileges: MemPrivileges,
-    /// What peers name it by.
+    /// The context for peers.
     pub context: u32,
 }
 
 impl Rmr {
-    /// What objects below it call.
+    /// The functions that objects in lower modules call.
     pub(super) const UPCALLS: Upcalls = Upcalls {
         abort: Self::abort,
         bind_failed,
         ..Upcalls::NONE
     };
 
-    /// Makes an RMR, which is bound to nothing.
+    /// Creates an unbound RMR.
     ///
     /// # Errors
     /// - `DAT_INVALID_HANDLE_PZ`: the zone is being freed.
@@ -110,19 +108,19 @@ impl Rmr {
         Ok(rmr)
     }
 
-    /// Its name.
+    /// Returns its handle.
     #[must_use]
     pub fn handle(&self) -> Handle {
         self.handle
     }
 
-    /// Its zone.
+    /// Returns its zone.
     #[must_use]
     pub fn pz(&self) -> &Arc<Pz> {
         &self.pz
     }
 
-    /// What it is, and is bound to.
+    /// Returns its parameters, and what it is bound to.
     #[must_use]
     pub fn query(&self) -> RmrInfo {
         RmrInfo {
@@ -136,30 +134,29 @@ impl Rmr {
         }
     }
 
-    /// Posts a bind to a piece of an LMR, or with a segment of no bytes an
-    /// unbind, whose other fields mean nothing. Answers the new context, by
-    /// which peers name the memory once the bind is done; an older one is good
-    /// until then. What is posted to the endpoint later starts only then.
+    /// Posts a bind to a piece of an LMR, or, with a segment of length 0, an unbind, which ignores
+    /// the other fields. Returns the new context, by which peers name the memory once the bind is
+    /// complete; an older one is valid until then. Later requests on the endpoint start only after
+    /// the bind.
     ///
     /// # Errors
     /// Section 3DAT, `dat_rmr_bind`:
     /// - `DAT_INVALID_STATE`: the endpoint is neither connected nor disconnected.
-    /// - `DAT_INVALID_PARAMETER`: a completion flag that is not for binds, or
-    ///   not for this endpoint.
-    /// - `DAT_INVALID_PARAMETER`, argument 2: no LMR has the context, or the
-    ///   segment is not all inside, or longer than 2 GiB.
+    /// - `DAT_INVALID_PARAMETER`: a completion flag that is not for binds, or not for this
+    ///   endpoint.
+    /// - `DAT_INVALID_PARAMETER`, argument 2: no LMR has the context, or the segment is not all
+    ///   inside, or longer than 2 GiB.
     /// - `DAT_PROTECTION_VIOLATION`: RMR, LMR and endpoint are not of one zone.
-    /// - `DAT_PRIVILEGES_VIOLATION`: remote read of an LMR without local read,
-    ///   or remote write of one without local write.
-    /// - `DAT_INVALID_HANDLE_EVD_REQUEST`: the request EVD carries no bind
-    ///   completions.
+    /// - `DAT_PRIVILEGES_VIOLATION`: remote read of an LMR without local read, or remote write of
+    ///   one without local write.
+    /// - `DAT_INVALID_HANDLE_EVD_REQUEST`: the request EVD carries no bind completions.
     /// - `DAT_INSUFFICIENT_RESOURCES`: the request queue is full.
-    /// - `DAT_MODEL_NOT_SUPPORTED`: the LMR is of memory that cannot be written,
-    ///   or the endpoint too deep to have room for binds.
+    /// - `DAT_MODEL_NOT_SUPPORTED`: the LMR is of read-only memory, or the endpoint's ring has no
+    ///   room for binds.
     ///
     /// # Safety
-    /// No post, no other bind, and no call that ends or changes the endpoint runs
-    /// on it at the same time, unless its IA is threadsafe.
+    /// No post, no other bind, and no call that frees or changes the endpoint runs on it at the
+    /// same time, unless its IA is threadsafe.
     pub unsafe fn bind(
         &self,
         ep: &Ep,
@@ -168,14 +165,14 @@ impl Rmr {
         cookie: u64,
         flags: CompletionFlags,
     ) -> Result<u32, DatReturn> {
-        // SAFETY: passed on to the caller.
+        // SAFETY: the caller's promise.
         let bind = || unsafe { self.try_bind(ep, segment, privileges, cookie, flags) };
         let mut refused = match bind() {
             Ok(context) => return Ok(context),
             Err(refused) => refused,
         };
-        // Nothing is locked here: making room looks at completions.
-        // SAFETY: passed on to the caller.
+        // Nothing is locked here: making room polls completions.
+        // SAFETY: the caller's promise.
         let make_room = |error| unsafe { ep.make_request_room(error) };
         if refused.1.is_some_and(make_room) {
             match bind() {
@@ -200,7 +197,7 @@ impl Rmr {
         flags: CompletionFlags,
     ) -> Result<u32, (DatReturn, Option<dat_engine::PostError>)> {
         let plain = |answer| (answer, None);
-        // SAFETY: passed on to the caller.
+        // SAFETY: the caller's promise.
         unsafe { ep.admits_bind(self.pz.id(), flags) }.map_err(plain)?;
         let lmr = match segment.length {
             0 => None,
@@ -223,7 +220,7 @@ impl Rmr {
                     flags,
                     zone,
                 };
-                // SAFETY: it names no region; the rest is passed on to the caller.
+                // SAFETY: an unbind names no region; the rest is the caller's promise.
                 unsafe { ep.post_bind(unbind) }?
             }
             Some(lmr) => {
@@ -241,12 +238,11 @@ impl Rmr {
                         flags,
                         zone,
                     };
-                    // SAFETY: the region is registered as long as the binding
-                    // uses the LMR, until another bind is posted; the rest is
-                    // passed on to the caller.
+                    // SAFETY: the region is registered as long as the binding uses the LMR, until
+                    // another bind is posted; the rest is the caller's promise.
                     unsafe { ep.post_bind(bind) }
                 });
-                // Ended between the check and now: the IA is being closed.
+                // Deregistered after the check: the IA is being closed.
                 posted.unwrap_or_else(|| Err(plain(no_such_lmr())))?
             }
         };
@@ -260,7 +256,7 @@ impl Rmr {
         Ok(context)
     }
 
-    /// The LMR that a segment is of, if it may be bound so.
+    /// Returns the LMR of a segment, if it may be bound with these privileges.
     fn target(
         &self,
         segment: &LmrSegment,
@@ -299,11 +295,10 @@ impl Rmr {
         Ok(lmr)
     }
 
-    /// Frees an RMR, bound or not: peers have no access by it any more when
-    /// this returns.
+    /// Frees an RMR, bound or not: when this returns, peers have no access through it.
     ///
     /// # Errors
-    /// The handle names none.
+    /// The handle names no RMR.
     pub fn free(handle: Handle) -> Result<()> {
         let rmr = handle::pin::<Self>(handle).ok_or_else(stale)?;
         rmr.pz.ia().unregister(handle);
@@ -313,15 +308,14 @@ impl Rmr {
         Ok(())
     }
 
-    /// Its IA is closed abruptly.
+    /// Frees it because its IA is closed abruptly.
     fn abort(handle: Handle) {
         if let Some(rmr) = handle::retire::<Self>(handle, |_| ()) {
             rmr.end();
         }
     }
 
-    /// Ends the window, whoever still knows the object; then LMR and zone are
-    /// let go.
+    /// Frees the window, even if references to the object remain; then releases LMR and zone.
     fn end(&self) {
         let mut inner = self.inner.lock();
         inner.window = None;
@@ -330,7 +324,7 @@ impl Rmr {
     }
 }
 
-/// A bind failed, or was flushed: if it was the last one, nothing is bound.
+/// Handles a bind that failed or was flushed: if it was the last one posted, the RMR is unbound.
 fn bind_failed(completion: &Completion) {
     let Some(handle) = wr_data::bound_rmr(completion) else {
         return;
@@ -345,7 +339,7 @@ fn bind_failed(completion: &Completion) {
     }
 }
 
-/// What the window must allow.
+/// Returns the access that the window must allow.
 fn access_of(privileges: MemPrivileges) -> Access {
     let mut access = Access::empty();
     let asks = |privilege| privileges.contains(privilege);

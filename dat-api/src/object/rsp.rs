@@ -1,10 +1,8 @@
-//! Reserved service points: where one connection request arrives, for one
-//! endpoint.
+//! Reserved service points: each accepts one connection request, for one endpoint.
 //!
-//! The request uses the service point up: it listens no more, uses neither EVD
-//! nor endpoint, and does not keep the IA from being closed. Its name stays
-//! good until it is freed, as existing providers have it: so whoever frees it
-//! need not know whether the request has come.
+//! The request uses the service point up: it stops listening, uses neither EVD nor endpoint, and
+//! does not keep the IA from being closed. Its handle stays valid until it is freed, as in other
+//! providers, so the consumer need not know whether the request has come.
 
 use std::sync::Arc;
 
@@ -25,16 +23,16 @@ pub struct Rsp {
     door: Arc<Door>,
 }
 
-/// What `dat_rsp_query` answers.
+/// The result of `dat_rsp_query`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RspInfo {
     /// The IA it belongs to.
     pub ia: Handle,
-    /// What it listens on.
+    /// The qualifier that it listens on.
     pub qualifier: u64,
-    /// Where the request is reported.
+    /// The EVD for the connection request.
     pub evd: Handle,
-    /// The endpoint that is reserved; none if the request brings one.
+    /// The reserved endpoint; `None` if the provider creates one for the request.
     pub ep: Option<Handle>,
 }
 
@@ -47,16 +45,15 @@ fn stale() -> DatError {
 }
 
 impl Rsp {
-    /// What objects below it call.
+    /// The functions that objects in lower modules call.
     pub(super) const UPCALLS: Upcalls = Upcalls {
         abort: Self::abort,
         ..Upcalls::NONE
     };
 
-    /// Listens for one request for a qualifier, which only `ep` can accept:
-    /// it is reserved until the service point is freed, or the request that
-    /// came is rejected. Without `ep` the request brings an endpoint, as with
-    /// [`super::psp::EpCreator::Provider`].
+    /// Listens for one request for a qualifier, which only `ep` can accept: `ep` is reserved until
+    /// the service point is freed, or the request is rejected. Without `ep` the provider creates an
+    /// endpoint, as with [`super::psp::EpCreator::Provider`].
     ///
     /// # Errors
     /// Section 3DAT, `dat_rsp_create`.
@@ -97,26 +94,26 @@ impl Rsp {
         });
         ia.publish(place, &rsp).inspect_err(|_| rsp.shut())?;
         if rsp.door.is_shut() {
-            // The request was faster.
+            // The request has already come.
             ia.disown(rsp.handle);
         }
         Ok(rsp)
     }
 
-    /// Its name.
+    /// Returns its handle.
     #[must_use]
     pub fn handle(&self) -> Handle {
         self.handle
     }
 
-    /// Everything about it.
+    /// Returns its parameters.
     #[must_use]
     pub fn query(&self) -> RspInfo {
         self.info
     }
 
-    /// Listens no more; the endpoint, if its request has not come, is
-    /// unconnected again. A request that was reported stays good.
+    /// Stops listening; if the request has not come, the endpoint is unconnected again. A request
+    /// that was reported remains valid.
     ///
     /// # Errors
     /// `INVALID_HANDLE`.
@@ -128,7 +125,7 @@ impl Rsp {
         Ok(())
     }
 
-    /// Its IA is closed abruptly.
+    /// Frees it because its IA is closed abruptly.
     pub(crate) fn abort(handle: Handle) {
         if let Some(rsp) = handle::pin::<Self>(handle) {
             rsp.shut();

@@ -1,23 +1,23 @@
-//! Waits in steps, for faces that sleep by themselves.
+//! Waits in steps, for C interfaces that sleep by themselves.
 
 pub use dat_engine::wait::{Sleep, Slept};
 
-/// A wait whose first look has found nothing. Dropped before its end, it gives
-/// back what it holds, and loses no event.
+/// A wait whose first poll has found nothing. Dropping it before its end releases what it holds,
+/// and loses no event.
 pub trait Steps {
-    /// What the wait answers.
+    /// The result of the wait.
     type Answer;
 
-    /// Goes on until the wait is over, or the caller has something to do. `slept`
-    /// is how the sleep ended that the call before this one asked for.
+    /// Continues until the wait is over, or the caller has something to do. `slept` is how the
+    /// sleep ended that the previous call asked for.
     fn go_on(&mut self, slept: Option<&Slept>) -> Next<Self::Answer>;
 }
 
-/// What the first look of a wait has come to.
+/// The result of the first poll of a wait.
 pub enum Begun<W: Steps> {
     /// The wait is over.
     Over(W::Answer),
-    /// The wait goes on.
+    /// The wait continues.
     Waits(W),
 }
 
@@ -26,9 +26,9 @@ pub enum Begun<W: Steps> {
 pub enum Next<T> {
     /// Nothing: the wait is over.
     Over(T),
-    /// Sleeps, and passes on how the sleep ended.
+    /// Sleep, and pass on how the sleep ended.
     Sleep(Sleep),
-    /// Whatever it has to do now and then during a long spin.
+    /// Do whatever has to be done periodically during a long spin.
     Pause,
 }
 

@@ -1,9 +1,9 @@
-//! Who uses an object: it cannot be freed while somebody does.
+//! Counting the users of an object, which cannot be freed while it has some.
 
 use core::sync::atomic::{AtomicU32, Ordering};
 use std::sync::Arc;
 
-/// Set once the object is being freed: nobody may begin to use it.
+/// Set once the object is being freed: no new users are accepted.
 const CLOSED: u32 = 1 << 31;
 
 /// Counts the users of an object.
@@ -17,30 +17,30 @@ pub(crate) trait Counted {
 }
 
 impl Usage {
-    /// How many users there are.
+    /// Returns how many users there are.
     pub(crate) fn count(&self) -> u32 {
         self.0.load(Ordering::Acquire) & !CLOSED
     }
 
-    /// Closes the object to new users; `false`, and nothing changed, if it
-    /// has some, or is closed already.
+    /// Closes the object to new users; returns `false`, with nothing changed, if it has users, or
+    /// is closed already.
     pub(crate) fn close(&self) -> bool {
         self.0
             .compare_exchange(0, CLOSED, Ordering::AcqRel, Ordering::Relaxed)
             .is_ok()
     }
 
-    /// Takes back a [`Self::close`] that has succeeded.
+    /// Reverses a successful [`Self::close`].
     pub(crate) fn reopen(&self) {
         self.0.fetch_and(!CLOSED, Ordering::AcqRel);
     }
 
-    /// Closes the object to new users, whoever uses it still.
+    /// Closes the object to new users, even if it has users.
     pub(crate) fn close_anyway(&self) {
         self.0.fetch_or(CLOSED, Ordering::AcqRel);
     }
 
-    /// Counts one more user; `false` if the object is closed.
+    /// Counts one more user; returns `false` if the object is closed.
     pub(crate) fn enter(&self) -> bool {
         let entered = self
             .0
@@ -50,23 +50,23 @@ impl Usage {
         entered.is_ok()
     }
 
-    /// Counts a user less, who has entered.
+    /// Counts one user less.
     pub(crate) fn leave(&self) {
         self.0.fetch_sub(1, Ordering::AcqRel);
     }
 }
 
-/// An object kept, and counted as in use, while this lives.
+/// An object that is kept, and counted as in use, until this is dropped.
 #[derive(Debug)]
 pub(crate) struct Use<T: Counted>(Arc<T>);
 
 impl<T: Counted> Use<T> {
-    /// Nothing if the object is being freed.
+    /// Returns `None` if the object is being freed.
     pub(crate) fn of(object: &Arc<T>) -> Option<Self> {
         object.usage().enter().then(|| Self(Arc::clone(object)))
     }
 
-    /// The object.
+    /// Returns the object.
     pub(crate) fn arc(&self) -> &Arc<T> {
         &self.0
     }
@@ -74,7 +74,7 @@ impl<T: Counted> Use<T> {
 
 impl<T: Counted> Clone for Use<T> {
     fn clone(&self) -> Self {
-        // A user that is counted keeps the count above 0.
+        // This user keeps the count above 0.
         self.0.usage().0.fetch_add(1, Ordering::AcqRel);
         Self(Arc::clone(&self.0))
     }
@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn an_object_in_use_is_not_closed_and_a_closed_one_not_used() {
+    fn an_object_in_use_cannot_be_closed_nor_a_closed_one_used() {
         let thing = Arc::new(Thing(Usage::default()));
         let first = Use::of(&thing).expect("open");
         let second = first.clone();

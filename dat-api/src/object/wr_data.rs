@@ -1,10 +1,9 @@
-//! The 32 bits of its own that an endpoint posts with each request, and that come
-//! back with the completion.
+//! The 32 bits that an endpoint posts with each request, and that come back with its completion.
 //!
 //! | request | bits |
 //! | --- | --- |
 //! | send, RDMA write and read | the length in bytes; [`QUIET`] |
-//! | one that makes no event if it goes well | [`SWALLOW`] |
+//! | one that produces no event if it succeeds | [`SWALLOW`] |
 //! | bind | 20 bits of the RMR's handle, 10 of the number of its bind; [`SUPPRESSED`] or [`QUIET`] |
 
 use dat_engine::{Completion, CompletionOp};
@@ -13,13 +12,13 @@ use crate::handle::Handle;
 
 /// It was posted UNSIGNALLED.
 pub(super) const QUIET: u32 = 1 << 31;
-/// The completion of a suppressed request, which makes no event.
+/// A signalled request posted SUPPRESS, whose completion produces no event.
 pub(super) const SWALLOW: u32 = u32::MAX;
-/// The bits of the length. No message is as long as [`QUIET`] says.
+/// The bits of the length. A message is never long enough to set [`QUIET`].
 pub(super) const LENGTH: u32 = QUIET - 1;
-/// Of a bind: no event if it goes well.
+/// Of a bind: no event if it succeeds.
 pub(super) const SUPPRESSED: u32 = 1 << 30;
-/// The bits that [`of_bind`] makes.
+/// The bits that [`of_bind`] sets.
 const BIND: u32 = SUPPRESSED - 1;
 /// Of these, the number of the RMR's handle.
 const NUMBER: u32 = (1 << 20) - 1;
@@ -49,7 +48,7 @@ mod tests {
     use crate::handle::Reservation;
 
     #[test]
-    fn a_bind_is_known_by_its_rmr_and_its_number() {
+    fn a_bind_is_identified_by_its_rmr_and_number() {
         let place = Reservation::new().expect("a slot");
         let rmr = place.handle();
         for flag in [0, QUIET, SUPPRESSED] {

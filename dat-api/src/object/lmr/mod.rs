@@ -1,5 +1,5 @@
-//! Local memory regions: memory that this side's requests, and with the
-//! privileges for it the peers, may use.
+//! Local memory regions: memory that this side's requests may use, and peers too if they have the
+//! privileges.
 
 mod recent;
 mod shared;
@@ -26,52 +26,52 @@ use table::{CAPACITY, Contents, Entry};
 
 const REMOTE: MemPrivileges = MemPrivileges::REMOTE_READ.union(MemPrivileges::REMOTE_WRITE);
 
-/// What an LMR is made of.
+/// The kind of memory of an LMR.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MemoryKind {
     /// Memory of this process.
     Virtual {
-        /// First byte.
+        /// The first byte.
         address: usize,
-        /// Bytes.
+        /// The length in bytes.
         length: u64,
     },
-    /// The memory of another LMR of the IA, registered once more.
+    /// The memory of another LMR of the IA, registered again.
     Lmr {
         /// The other LMR.
         source: Handle,
     },
-    /// Memory that processes share under one identifier. Each registers it for
-    /// itself: verbs share no translations. What can be checked is: that it is
-    /// shared memory, and that in this process the identifier names no other.
+    /// Memory that processes share under one identifier. Each process registers it for itself,
+    /// because verbs cannot share translations. The library checks that it is shared memory, and
+    /// that in this process the identifier names no other memory.
     SharedVirtual {
-        /// First byte.
+        /// The first byte.
         address: usize,
-        /// Bytes.
+        /// The length in bytes.
         length: u64,
-        /// What the processes agreed on.
+        /// The identifier that the processes agreed on.
         identifier: [u8; 40],
     },
 }
 
-/// What [`Lmr::query`] answers.
+/// The result of [`Lmr::query`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LmrInfo {
     /// Its IA.
     pub ia: Handle,
-    /// What it was made of.
+    /// The kind of memory.
     pub kind: MemoryKind,
     /// Its zone.
     pub pz: Handle,
     /// The privileges that were asked for.
     pub privileges: MemPrivileges,
-    /// What local segments name it by.
+    /// The context in local segments.
     pub lmr_context: u32,
-    /// What peers name it by; 0 without a remote privilege.
+    /// The context for peers; 0 without a remote privilege.
     pub rmr_context: u32,
-    /// First byte that is registered.
+    /// The first byte that is registered.
     pub registered_address: u64,
-    /// Bytes that are registered: not rounded to pages.
+    /// The number of bytes that are registered, not rounded to pages.
     pub registered_size: u64,
 }
 
@@ -81,13 +81,13 @@ pub struct Lmr {
     info: LmrInfo,
     bindable: bool,
     pz: Arc<Pz>,
-    /// Until it is freed, whoever still knows the object.
+    /// `None` once it is freed, even if references to the object remain.
     registration: Mutex<Option<Registration>>,
     usage: Usage,
 }
 
-/// What ends when an LMR is freed, in this order: nobody finds the key once
-/// the region goes.
+/// Dropped when an LMR is freed, in this order: first its key can no longer be looked up, then the
+/// region is deregistered.
 struct Registration {
     entry: Entry,
     region: MemoryRegion,
@@ -96,30 +96,28 @@ struct Registration {
 }
 
 impl Lmr {
-    /// What objects below it call.
+    /// The functions that objects in lower modules call.
     pub(super) const UPCALLS: Upcalls = Upcalls {
         abort: Self::abort,
         ..Upcalls::NONE
     };
 
-    /// Registers memory and names it.
+    /// Registers memory.
     ///
     /// # Errors
     /// - A zone of another IA: `DAT_INVALID_HANDLE_PZ`.
-    /// - No bytes, or more than the address space or the device allows:
+    /// - A length of 0, or more than the address space or the device allows:
     ///   `DAT_INVALID_PARAMETER`, argument 4; not mapped: argument 3.
-    /// - The LMR that the memory is to be of is none, or another IA's:
-    ///   `DAT_INVALID_HANDLE_LMR`.
-    /// - Shared memory that is not shared: `DAT_INVALID_STATE`; whose identifier
-    ///   names other memory here: `DAT_INVALID_STATE_LMR_IN_USE`.
+    /// - The source LMR does not exist, or belongs to another IA: `DAT_INVALID_HANDLE_LMR`.
+    /// - Shared memory that is not shared: `DAT_INVALID_STATE`; whose identifier names other memory
+    ///   here: `DAT_INVALID_STATE_LMR_IN_USE`.
     /// - The device, the limit on locked memory or the table of LMRs is full:
     ///   `DAT_INSUFFICIENT_RESOURCES`.
     ///
     /// # Safety
-    /// Until the LMR is freed the memory stays mapped, and the device (and
-    /// with remote privileges any peer that knows the context) may read it,
-    /// and with write privileges write it, whenever a request says so: no
-    /// Rust reference may exist to bytes that are being written.
+    /// Until the LMR is freed the memory stays mapped. The device (and with remote privileges any
+    /// peer that knows the context) may read it, and with write privileges write it, whenever a
+    /// request asks for it: no Rust reference may exist to bytes that are being written.
     pub unsafe fn create(
         ia: &Arc<Ia>,
         kind: MemoryKind,
@@ -138,7 +136,7 @@ impl Lmr {
             }
             _ => None,
         };
-        // SAFETY: the caller's promise is the callee's.
+        // SAFETY: the caller's promise.
         let (region, bindable) = unsafe { register(&pz, address, length, privileges)? };
         let entry = Entry::new(&Contents {
             address: address as u64,
@@ -180,19 +178,19 @@ impl Lmr {
         Ok(lmr)
     }
 
-    /// Its name.
+    /// Returns its handle.
     #[must_use]
     pub fn handle(&self) -> Handle {
         self.handle
     }
 
-    /// What it is.
+    /// Returns its parameters.
     #[must_use]
     pub fn query(&self) -> LmrInfo {
         self.info
     }
 
-    /// The identifier of shared memory: it lies there as long as the LMR lives.
+    /// Returns the identifier of shared memory, which is stored as long as the LMR lives.
     #[must_use]
     pub fn identifier(&self) -> Option<&[u8; 40]> {
         match &self.info.kind {
@@ -201,45 +199,44 @@ impl Lmr {
         }
     }
 
-    /// Its zone.
+    /// Returns its zone.
     #[must_use]
     pub fn pz(&self) -> &Arc<Pz> {
         &self.pz
     }
 
-    /// Whether windows may be bound to it.
+    /// Returns whether RMRs can be bound to it.
     #[must_use]
     pub fn is_bindable(&self) -> bool {
         self.bindable
     }
 
-    /// Calls something with the region; nothing if it has ended.
+    /// Calls a function with the region; returns `None` if it is deregistered.
     pub(crate) fn with_region<R>(&self, call: impl FnOnce(&MemoryRegion) -> R) -> Option<R> {
         let registration = self.registration.lock();
         Some(call(&registration.as_ref()?.region))
     }
 
-    /// Ends the registration.
+    /// Deregisters the memory.
     ///
     /// # Errors
-    /// The handle names none, or a window is bound to it.
+    /// The handle names no LMR, or an RMR is bound to it.
     pub fn free(handle: Handle) -> Result<()> {
         let lmr = handle::pin::<Self>(handle).ok_or_else(stale)?;
         if !lmr.usage.close() {
             return Err(in_use(
-                "an RMR is bound to the region; unbind or free it first",
+                "an RMR is bound to the region: unbind or free it first",
             ));
         }
         if !lmr.deregister() {
             lmr.usage.reopen();
             return Err(in_use(
-                "the device has an RMR bound to the region still: its unbind is not done, or was \
-                 flushed; wait for the unbind, or free the RMR",
+                "the device still has an RMR bound to the region: its unbind is not complete, or was \
+                 flushed. Wait for the unbind, or free the RMR",
             ));
         }
         let ia = lmr.pz.ia();
-        // The memory may be gone when this returns, and is not to be written by
-        // whoever looks at completions then.
+        // The memory may be unmapped after this, so no later poll may copy payload into it.
         ia.bring_payloads();
         ia.unregister(handle);
         drop(lmr);
@@ -248,8 +245,8 @@ impl Lmr {
         Ok(())
     }
 
-    /// Takes the region away from the device; `false`, and nothing done, if a
-    /// window is bound to it there.
+    /// Deregisters the region; returns `false`, with nothing changed, if the device has a window
+    /// bound to it.
     fn deregister(&self) -> bool {
         let mut registration = self.registration.lock();
         let Some(Registration {
@@ -275,7 +272,7 @@ impl Lmr {
         }
     }
 
-    /// Its IA is closed abruptly.
+    /// Frees it because its IA is closed abruptly.
     fn abort(handle: Handle) {
         if let Some(lmr) = handle::retire::<Self>(handle, |_| ()) {
             lmr.usage.close_anyway();
@@ -283,7 +280,7 @@ impl Lmr {
         }
     }
 
-    /// Ends the registration, whoever still knows the object.
+    /// Ends the registration, even if references to the object remain.
     fn end(&self) {
         *self.registration.lock() = None;
     }
@@ -304,7 +301,7 @@ impl Counted for Lmr {
     }
 }
 
-/// What memory an LMR is to have.
+/// Returns the memory range that an LMR gets.
 fn range_of(ia: &Arc<Ia>, kind: MemoryKind) -> Result<(usize, u64)> {
     let (address, length) = match kind {
         MemoryKind::Virtual { address, length }
@@ -321,7 +318,7 @@ fn range_of(ia: &Arc<Ia>, kind: MemoryKind) -> Result<(usize, u64)> {
                 ));
             }
             let info = source.query();
-            // As an address it has come from the consumer.
+            // The consumer gave it as an address.
             let address = usize::try_from(info.registered_address).unwrap_or(usize::MAX);
             (address, info.registered_size)
         }
@@ -333,13 +330,15 @@ fn range_of(ia: &Arc<Ia>, kind: MemoryKind) -> Result<(usize, u64)> {
         return Err(DatError::new(
             ReturnType::InvalidParameter,
             Subtype::InvalidArg4,
-            format!("{length} bytes at {address:#x} are no range of memory"),
+            format!(
+                "invalid memory range of {length} bytes at {address:#x}: expected 1 byte or more, within the address space"
+            ),
         ));
     }
     Ok((address, length))
 }
 
-/// Registers with the device; also answers whether windows can be bound.
+/// Registers with the device; also returns whether windows can be bound.
 ///
 /// # Safety
 /// As [`Lmr::create`].
@@ -357,21 +356,21 @@ unsafe fn register(
     let access = access_of(privileges, pz.domain().device().info().transport);
     if pz.domain().device().limits().windows == 0 {
         // A driver without windows may refuse the flag.
-        // SAFETY: the caller's promise is the callee's.
+        // SAFETY: the caller's promise.
         let region = unsafe { pz.domain().register(start, bytes, access) };
         return Ok((region.map_err(refused)?, false));
     }
-    // SAFETY: the caller's promise is the callee's.
+    // SAFETY: the caller's promise.
     let first = unsafe {
         pz.domain()
             .register(start, bytes, access | Access::WINDOW_BIND)
     };
     match first {
         Ok(region) => Ok((region, true)),
-        // The kernel wants memory under windows to be writable, and memory
-        // that is only read need not be.
+        // The kernel requires memory under windows to be writable; memory that is only read need
+        // not be.
         Err(_) if !access.contains(Access::LOCAL_WRITE) => {
-            // SAFETY: as above.
+            // SAFETY: the caller's promise.
             let second = unsafe { pz.domain().register(start, bytes, access) };
             Ok((second.map_err(refused)?, false))
         }
@@ -379,12 +378,12 @@ unsafe fn register(
     }
 }
 
-/// What the device must allow for these privileges. On iWARP the peer's answer
-/// to an RDMA read is written as one of its writes is (RFC 5040, section 5.2):
-/// memory that a read may be posted to must let the peer write. Only there; and
-/// the key for peers stays unknown to them ([`LmrInfo::rmr_context`] is 0), but
-/// the requests of reads carry it, so a peer that was read from can write to
-/// that LMR until it is freed.
+/// Returns the access that the device must allow for these privileges.
+///
+/// On iWARP the response to an RDMA read is written like a peer's write (RFC 5040, section 5.2), so
+/// memory that reads may be posted to must allow remote writes. Peers do not get the key
+/// ([`LmrInfo::rmr_context`] is 0), but the requests of reads carry it, so a peer that was read
+/// from can write to that LMR until it is freed.
 fn access_of(privileges: MemPrivileges, transport: Transport) -> Access {
     let local_write = match transport {
         Transport::Iwarp => Access::LOCAL_WRITE.union(Access::REMOTE_WRITE),
@@ -393,8 +392,8 @@ fn access_of(privileges: MemPrivileges, transport: Transport) -> Access {
     let pairs = [
         (MemPrivileges::LOCAL_WRITE, local_write),
         (MemPrivileges::REMOTE_READ, Access::REMOTE_READ),
-        // Verbs grant remote writing only together with local writing; that
-        // requests of this side do not write is seen to by the table.
+        // Verbs grant remote writes only together with local writes; the table of LMRs refuses
+        // local writes.
         (
             MemPrivileges::REMOTE_WRITE,
             Access::REMOTE_WRITE.union(Access::LOCAL_WRITE),
@@ -408,7 +407,7 @@ fn access_of(privileges: MemPrivileges, transport: Transport) -> Access {
 
 fn refused(error: ControlError) -> DatError {
     match error.kind() {
-        // Of the arguments only the memory is left to be wrong.
+        // All other arguments have been checked, so the memory is invalid.
         ControlErrorKind::Invalid => DatError::new(
             ReturnType::InvalidParameter,
             Subtype::InvalidArg3,
@@ -422,7 +421,9 @@ fn too_long(length: u64) -> DatError {
     DatError::new(
         ReturnType::InvalidParameter,
         Subtype::InvalidArg4,
-        format!("{length} bytes are more than the device registers at once (max_lmr_block_size)"),
+        format!(
+            "{length} bytes are more than the device can register at once (max_lmr_block_size)"
+        ),
     )
 }
 
@@ -430,7 +431,7 @@ fn table_full() -> DatError {
     DatError::new(
         ReturnType::InsufficientResources,
         Subtype::ResourceMemoryRegion,
-        format!("the process has {CAPACITY} LMRs already; free some"),
+        format!("the process has the maximum of {CAPACITY} LMRs: free some first"),
     )
 }
 
@@ -442,8 +443,7 @@ fn in_use(cause: &'static str) -> DatError {
     )
 }
 
-/// Whether a segment is all inside an LMR of this IA; one of no bytes is
-/// anywhere.
+/// Returns whether a segment lies inside an LMR of this IA; a segment of length 0 always does.
 #[must_use]
 pub fn covers(ia: &Arc<Ia>, segment: &LmrSegment) -> bool {
     segment.length == 0
@@ -454,11 +454,11 @@ pub fn covers(ia: &Arc<Ia>, segment: &LmrSegment) -> bool {
         })
 }
 
-/// The LMR that a context stands for now.
+/// Returns the LMR that a context names now.
 pub(crate) fn find(context: u32) -> Option<Arc<Lmr>> {
     let (_, _, contents) = table::snapshot(context)?;
     let lmr = handle::pin::<Lmr>(Handle::from_bits(contents.handle)?)?.to_arc();
-    // The slot may have another since.
+    // The row may hold another LMR since.
     (lmr.info.lmr_context == context).then_some(lmr)
 }
 
@@ -475,7 +475,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_on_iwarp_and_only_what_is_written_locally_is_open_to_answers_of_reads() {
+    fn locally_written_memory_allows_remote_writes_only_on_iwarp() {
         let sink = Access::LOCAL_WRITE | Access::REMOTE_WRITE;
         let local = MemPrivileges::LOCAL_WRITE;
         assert_eq!(access_of(local, Transport::Iwarp), sink);

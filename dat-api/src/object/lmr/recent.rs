@@ -1,5 +1,5 @@
-//! The LMR that a queue used last: most posts of a queue use one and the same,
-//! and are answered from here by comparing one word and two bounds.
+//! The LMR cache of a queue: most posts of a queue use the LMR of the post before, and find it here
+//! by comparing one word and two bounds.
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
@@ -9,10 +9,10 @@ use super::table::{Found, lookup};
 use crate::status::DatReturn;
 use crate::types::{LmrSegment, MemPrivileges};
 
-/// No row has this tag: births and row number are both 0 in it.
+/// The tag of an empty cache, which no row has: both its generation and its row number are 0.
 static NOTHING: AtomicU64 = AtomicU64::new(0);
 
-/// An LMR that was looked up, for one zone and one kind of use.
+/// An LMR that was looked up for one zone and one set of privileges.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Recent(Found<'static>);
 
@@ -29,9 +29,8 @@ impl Default for Recent {
 }
 
 impl Recent {
-    /// Returns the engine's segment, and makes its LMR the one that was used last.
-    /// `pz` and `need` are the same in every call on one of these. The caller
-    /// refuses lengths of more bits than the engine's have.
+    /// Converts a segment for the engine, and caches its LMR. `pz` and `need` are the same in every
+    /// call on one cache. The caller refuses lengths that do not fit 32 bits.
     ///
     /// # Errors
     /// As [`lookup`].
@@ -54,14 +53,14 @@ impl Recent {
         Ok(engine_segment(segment, self.0.key))
     }
 
-    /// Returns the engine's segment, if it lies in the LMR that was used last.
+    /// Converts a segment for the engine if it lies in the cached LMR.
     #[inline(always)]
     pub(crate) fn find(&self, segment: LmrSegment) -> Option<Segment> {
-        // Each field is read where it is needed: fewer registers.
+        // Each field is read where it is needed, which takes fewer registers.
         let found = &self.0;
         let offset = segment.address.wrapping_sub(found.first);
         let last = found.bytes.checked_sub(segment.length)?;
-        // The whole tag never comes back: it is still the same LMR.
+        // A tag is never reused: the row still holds the same LMR.
         (found.seen as u32 == segment.context
             && found.tag.load(Ordering::Acquire) == found.seen
             && offset <= last)
@@ -99,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn r10_r11_r12_what_is_remembered_is_checked_all_the_same() {
+    fn r10_r11_r12_cached_lmrs_are_checked_like_others() {
         let mut recent = Recent::default();
         let mut look = |context, address, length| {
             let segment = LmrSegment {

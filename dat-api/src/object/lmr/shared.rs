@@ -1,8 +1,8 @@
 //! Memory that processes share under an identifier (`DAT_MEM_TYPE_SHARED_VIRTUAL`).
 //!
-//! A translation cannot be shared through verbs, so every process registers the
-//! memory for itself. What an identifier means to the others cannot be asked;
-//! here it names one piece of one shared object as long as an LMR has it.
+//! Verbs cannot share a translation, so every process registers the memory for itself. The library
+//! cannot know what an identifier means in other processes. In this one it names one piece of one
+//! shared object as long as an LMR has it.
 
 use std::collections::HashMap;
 use std::sync::LazyLock;
@@ -11,10 +11,10 @@ use crate::error::{DatError, Result};
 use crate::status::{ReturnType, Subtype};
 use dat_engine::sync::Mutex;
 
-/// An identifier, all of it.
+/// An identifier.
 type Identifier = [u8; 40];
 
-/// A piece of a shared object, whatever address it is mapped at.
+/// A piece of a shared object, independent of the address it is mapped at.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Piece {
     /// Device and inode, as the kernel prints them.
@@ -23,7 +23,7 @@ struct Piece {
     length: u64,
 }
 
-/// What identifiers name in this process, and how many LMRs have them.
+/// The pieces that identifiers name in this process, and how many LMRs have each.
 static NAMES: LazyLock<Mutex<HashMap<Identifier, (Piece, u32)>>> = LazyLock::new(Mutex::default);
 
 /// An identifier in use, until this is dropped.
@@ -31,19 +31,19 @@ static NAMES: LazyLock<Mutex<HashMap<Identifier, (Piece, u32)>>> = LazyLock::new
 pub(super) struct Name(Identifier);
 
 impl Name {
-    /// Gives memory a name.
+    /// Names memory by an identifier.
     ///
     /// # Errors
-    /// - Nothing is mapped there: `DAT_INVALID_PARAMETER`, argument 3.
-    /// - It is not shared, or not of one object: `DAT_INVALID_STATE`.
+    /// - The memory is not mapped: `DAT_INVALID_PARAMETER`, argument 3.
+    /// - It is not shared, or belongs to several objects: `DAT_INVALID_STATE`.
     /// - The identifier names something else: `DAT_INVALID_STATE_LMR_IN_USE`.
     pub(super) fn claim(identifier: Identifier, address: usize, length: u64) -> Result<Self> {
-        // Bytes: the name of a mapped file may be any.
+        // Read as bytes: the name of a mapped file may not be UTF-8.
         let maps = std::fs::read("/proc/self/maps").map_err(|error| {
             DatError::new(
                 ReturnType::InsufficientResources,
                 Subtype::NoSubtype,
-                format!("cannot tell shared memory from other: /proc/self/maps: {error}"),
+                format!("cannot check whether the memory is shared: /proc/self/maps: {error}"),
             )
         })?;
         let piece = piece(&maps, address as u64, length)?;
@@ -73,7 +73,7 @@ impl Drop for Name {
     }
 }
 
-/// One line of `/proc/self/maps` (proc(5)).
+/// A line of `/proc/self/maps` (proc(5)).
 struct Mapping<'a> {
     start: u64,
     end: u64,
@@ -84,7 +84,7 @@ struct Mapping<'a> {
 }
 
 impl<'a> Mapping<'a> {
-    /// Reads a line up to the name of the file, which is left out.
+    /// Parses a line up to the name of the file, which is ignored.
     fn parse(line: &'a [u8]) -> Option<Self> {
         let number = |text| u64::from_str_radix(text, 16).ok();
         let mut words = line
@@ -104,7 +104,7 @@ impl<'a> Mapping<'a> {
     }
 }
 
-/// What shared object the memory is a piece of.
+/// Returns the piece of a shared object that the memory maps.
 fn piece(maps: &[u8], address: u64, length: u64) -> Result<Piece> {
     let end = address + length;
     let mut at = address;
@@ -126,7 +126,9 @@ fn piece(maps: &[u8], address: u64, length: u64) -> Result<Piece> {
             return Err(DatError::new(
                 ReturnType::InvalidState,
                 Subtype::NoSubtype,
-                format!("{length} bytes at {address:#x} are not of one shared object"),
+                format!(
+                    "{length} bytes at {address:#x} are not a mapping of one shared object (mmap with MAP_SHARED)"
+                ),
             ));
         }
         found.get_or_insert(Piece {
@@ -159,7 +161,7 @@ a000-b000 rw-s 00001000 00:05 79 /dev/shm/\xff\xfe \x80
 ";
 
     #[test]
-    fn a_piece_is_of_one_shared_object_without_holes() {
+    fn shared_memory_must_be_one_object_without_holes() {
         let of = |address, length| piece(MAPS, address, length);
         let one = of(0x1800, 0x2000).expect("both parts of one");
         assert_eq!((one.object.as_str(), one.offset), ("00:05 77", 0x5800));
@@ -171,8 +173,8 @@ a000-b000 rw-s 00001000 00:05 79 /dev/shm/\xff\xfe \x80
         assert_eq!(kind(0x3800, 0x1000), state, "two objects");
         assert_eq!(kind(0x5000, 1), state, "private");
         assert_eq!(kind(0x4fff, 2), state, "shared and private");
-        assert_eq!(kind(0x7000, 1), parameter, "nothing");
-        assert_eq!(kind(0x8fff, 2), parameter, "its end");
+        assert_eq!(kind(0x7000, 1), parameter, "not mapped");
+        assert_eq!(kind(0x8fff, 2), parameter, "the end is not mapped");
         assert!(of(0x8000, 0x1000).is_ok());
         let odd = of(0xa000, 0x1000).expect("a name that is not UTF-8");
         assert_eq!((odd.object.as_str(), odd.offset), ("00:05 79", 0x1000));

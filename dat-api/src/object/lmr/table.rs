@@ -1,16 +1,14 @@
-//! Where posts find what an `lmr_context` stands for.
+//! The table in which posts look up an `lmr_context`.
 //!
-//! One table for the process, since a context alone must tell the LMR. A row
-//! is one cache line that is never given back, so a stale context reads a row
-//! that is dead or somebody else's, and no freed memory. A lookup takes no
-//! lock: the tag of the row, read before and after the rest, tells whether all
-//! of it belongs to one LMR.
+//! There is one table for the process, because a context alone must identify the LMR. A row is one
+//! cache line that is never freed, so a stale context reads a row that is dead or holds another
+//! LMR, and never freed memory. A lookup takes no lock: it reads the tag of the row before and
+//! after the rest, and an unchanged tag shows that all of it belongs to one LMR.
 //!
-//! A context is the number of the row and the lowest bits of how many LMRs it
-//! has had. The latter repeat after 4096 LMRs in one row. Rows rest between two LMRs while
-//! [`RESTING`] others are freed, so a stale context is taken for another LMR
-//! after 16 million frees at the earliest; the table's own check uses 32
-//! bits of that number.
+//! A context consists of the number of the row and the lowest bits of the row's generation, which
+//! counts its LMRs. These bits repeat after 4096 LMRs in one row. A freed row is reused after
+//! [`RESTING`] others were freed, so a stale context can match another LMR after 16 million frees
+//! at the earliest; the LMR cache compares 32 bits of the generation.
 
 use core::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
 use std::collections::VecDeque;
@@ -23,18 +21,18 @@ use dat_engine::sync::Mutex;
 
 /// Row 0 is never used, so that no context is 0.
 pub(super) const CAPACITY: u32 = MAX_LMRS;
-/// Bits of a context that number the row.
+/// The bits of a context that number the row.
 const ROW_BITS: u32 = MAX_LMRS.count_ones();
 const _: () = assert!(CAPACITY == (1 << ROW_BITS) - 1);
-/// Rows of one chunk: 64 KiB.
+/// The number of rows in a chunk of 64 KiB.
 const CHUNK: usize = 1024;
 const CHUNKS: usize = (1 << ROW_BITS) / CHUNK;
-/// Freed rows that rest while fresh ones are taken.
+/// How many rows are freed before a freed row is reused, while fresh rows are left.
 const RESTING: usize = 4096;
 
 static TABLE: Table = Table::new(RESTING);
 
-/// What a row tells of an LMR.
+/// The contents of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Contents {
     pub(super) address: u64,
@@ -42,7 +40,7 @@ pub(super) struct Contents {
     pub(super) key: u32,
     pub(super) pz: u32,
     pub(super) privileges: MemPrivileges,
-    /// Of the LMR.
+    /// The handle of the LMR.
     pub(super) handle: usize,
 }
 
@@ -55,7 +53,7 @@ pub(super) struct Found<'a> {
     pub(super) seen: u64,
     /// Its first address.
     pub(super) first: u64,
-    /// Its length.
+    /// Its length in bytes.
     pub(super) bytes: u64,
     /// The device's key.
     pub(super) key: u32,
@@ -63,9 +61,8 @@ pub(super) struct Found<'a> {
 
 #[repr(align(64))]
 struct Row {
-    /// Upper half: how many LMRs the row has had. Lower half: the context of
-    /// the one it holds; while it holds none, a context of another row, so
-    /// that no lookup which comes here matches.
+    /// Upper half: the generation, which counts the row's LMRs. Lower half: the context of the LMR
+    /// in the row; in an empty row, a context of another row, so that no lookup matches.
     tag: AtomicU64,
     address: AtomicU64,
     length: AtomicU64,
@@ -91,7 +88,7 @@ impl Row {
     }
 }
 
-/// The context of the n-th LMR in a row.
+/// Returns the context of the n-th LMR in a row.
 const fn context_of(births: u32, number: u32) -> u32 {
     births << ROW_BITS | number
 }
@@ -104,12 +101,12 @@ fn dead_tag(births: u32, number: u32) -> u64 {
     u64::from(births) << 32 | u64::from(number ^ 1)
 }
 
-/// How many LMRs a row has had, from its tag.
+/// Returns the generation in a tag.
 const fn births_of(tag: u64) -> u32 {
     (tag >> 32) as u32
 }
 
-/// What the row holds, from its tag.
+/// Returns the context in a tag.
 #[inline(always)]
 #[expect(clippy::cast_possible_truncation, reason = "the lower half is meant")]
 const fn holds(tag: u64) -> u32 {
@@ -124,9 +121,9 @@ struct Table {
 }
 
 struct Free {
-    /// Rows that have ever been used are below.
+    /// Rows below this number have been used at least once.
     used: u32,
-    /// Freed rows, longest first.
+    /// Freed rows; the one freed first is in front.
     resting: VecDeque<u32>,
 }
 
@@ -142,17 +139,16 @@ impl Table {
         }
     }
 
-    /// The row of a context, if it was ever used.
+    /// Returns the row of a context, if it was ever used.
     #[inline(always)]
     fn row(&self, context: u32) -> Option<&Row> {
         let number = (context & CAPACITY) as usize;
-        // Neither index is checked again: both are below their bounds by
-        // their size.
+        // Both indices are in range because of their sizes, so they are not checked again.
         let chunk = self.chunks[number / CHUNK].get()?;
         Some(&chunk[number % CHUNK])
     }
 
-    /// Gives an LMR a row; nothing if there is none left.
+    /// Stores an LMR in a row and returns its context; `None` if no row is left.
     fn insert(&self, contents: &Contents) -> Option<u32> {
         let mut free = self.free.lock();
         let number = if free.used <= CAPACITY && free.resting.len() < self.rest {
@@ -162,14 +158,14 @@ impl Table {
             free.resting.pop_front()?
         };
         let chunk = self.chunks[number as usize / CHUNK].get_or_init(|| {
-            // As wide as row numbers.
+            // Row numbers are 32 bits wide.
             let first = number & !(CHUNK as u32 - 1);
             let rows: Box<[Row]> = (first..).take(CHUNK).map(Row::dead).collect();
             rows.try_into().ok().expect("as many as the chunk has")
         });
         let row = &chunk[number as usize % CHUNK];
-        // Whoever sees new contents sees the end of the LMR before, which was
-        // stored before the lock was last released.
+        // A reader that sees new contents also sees the end of the previous LMR, which was stored
+        // before the lock was last released.
         fence(Ordering::Release);
         row.address.store(contents.address, Ordering::Relaxed);
         row.length.store(contents.length, Ordering::Relaxed);
@@ -179,12 +175,12 @@ impl Table {
             .store(contents.privileges.bits(), Ordering::Relaxed);
         row.handle.store(contents.handle, Ordering::Relaxed);
         let births = births_of(row.tag.load(Ordering::Relaxed)).wrapping_add(1);
-        // Whoever sees this tag sees its contents.
+        // A reader that sees this tag also sees its contents.
         row.tag.store(live_tag(births, number), Ordering::Release);
         Some(context_of(births, number))
     }
 
-    /// Ends an LMR's row: from now on its context is not found.
+    /// Clears an LMR's row: its context is no longer found.
     fn remove(&self, context: u32) {
         let Some(row) = self.row(context) else {
             return;
@@ -216,7 +212,7 @@ impl Table {
         let zone = row.pz.load(Ordering::Relaxed);
         let privileges = row.privileges.load(Ordering::Relaxed);
         fence(Ordering::Acquire);
-        // The same before and after: all of it is of one LMR.
+        // An unchanged tag shows that all of it belongs to one LMR.
         let again = row.tag.load(Ordering::Relaxed);
         let found = tag == again && holds(tag) == context;
         let same_pz = zone == pz;
@@ -235,8 +231,8 @@ impl Table {
     }
 }
 
-/// What a context stands for now: where its row says so, what it says there,
-/// and the rest. Nothing if it stands for nothing, or changes just now.
+/// Returns what a context names now: the tag of its row, the value of the tag, and the contents.
+/// `None` if it names no LMR, or is changing.
 pub(super) fn snapshot(context: u32) -> Option<(&'static AtomicU64, u64, Contents)> {
     let row = TABLE.row(context)?;
     let tag = row.tag.load(Ordering::Acquire);
@@ -259,7 +255,8 @@ fn no_such_lmr() -> DatReturn {
     DatReturn::error(ReturnType::PrivilegesViolation, Subtype::NoSubtype)
 }
 
-/// Why a segment may not be used; if nothing else is wrong, its place.
+/// Returns why a segment may not be used; if context, zone and privileges are right, it is out of
+/// bounds.
 #[cold]
 #[inline(never)]
 fn refusal(found: bool, same_pz: bool, privileged: bool) -> DatReturn {
@@ -271,20 +268,20 @@ fn refusal(found: bool, same_pz: bool, privileged: bool) -> DatReturn {
     DatReturn::error(kind, Subtype::NoSubtype)
 }
 
-/// A row of the table, given back when this is dropped.
+/// A row of the table, released when this is dropped.
 #[derive(Debug)]
 pub(super) struct Entry {
     context: u32,
 }
 
 impl Entry {
-    /// Nothing if the table is full.
+    /// Returns `None` if the table is full.
     pub(super) fn new(contents: &Contents) -> Option<Self> {
         let context = TABLE.insert(contents)?;
         Some(Self { context })
     }
 
-    /// What segments name the LMR by; never 0.
+    /// Returns the context of the LMR; never 0.
     pub(super) fn context(&self) -> u32 {
         self.context
     }
@@ -296,9 +293,8 @@ impl Drop for Entry {
     }
 }
 
-/// The LMR of a segment of `length` bytes, not 0, at `address`, used from zone
-/// `pz` with all privileges of `need`. About 35 instructions; takes no lock,
-/// waits for nothing.
+/// Returns the LMR of a segment of `length` bytes, not 0, at `address`, for use in zone `pz` with
+/// all privileges of `need`. Takes about 35 instructions and no lock, and never waits.
 ///
 /// # Errors
 /// In this order, if several things are wrong:

@@ -22,7 +22,7 @@ fn contents(key: u32) -> Contents {
     }
 }
 
-/// The key of the LMR that is found.
+/// Returns the key of the LMR that is found.
 fn lookup(
     table: &Table,
     context: u32,
@@ -40,7 +40,7 @@ fn kind_of(answer: Result<u32, DatReturn>) -> Option<ReturnType> {
 }
 
 #[test]
-fn r10_r11_r12_a_segment_is_used_only_as_the_lmr_allows() {
+fn r10_r11_r12_segments_need_bounds_zone_and_privileges_of_the_lmr() {
     let table = table(1);
     let context = table.insert(&contents(42)).expect("room");
     let ask = |address, length, pz, need| lookup(&table, context, address, length, pz, need);
@@ -85,7 +85,7 @@ fn r10_r11_r12_a_segment_is_used_only_as_the_lmr_allows() {
 }
 
 #[test]
-fn r12_zero_and_contexts_that_were_never_given_out_are_no_lmr() {
+fn r12_zero_and_unknown_contexts_name_no_lmr() {
     let table = table(1);
     let context = table.insert(&contents(42)).expect("room");
     let others = [
@@ -112,11 +112,11 @@ fn r12_zero_and_contexts_that_were_never_given_out_are_no_lmr() {
 }
 
 #[test]
-fn a_stale_context_is_told_for_as_long_as_the_bits_last() {
+fn a_stale_context_is_recognised_until_its_bits_repeat() {
     let table = table(1);
     let stale = table.insert(&contents(0)).expect("room");
     table.remove(stale);
-    // Each time the same row, since one rests at most.
+    // Always the same row, because at most one row rests.
     for key in 1..1 << (32 - ROW_BITS) {
         let context = table.insert(&contents(key)).expect("room");
         assert_eq!(context & CAPACITY, stale & CAPACITY);
@@ -133,7 +133,7 @@ fn a_stale_context_is_told_for_as_long_as_the_bits_last() {
 }
 
 #[test]
-fn a_row_rests_while_others_are_freed() {
+fn a_freed_row_is_reused_after_others() {
     let table = table(RESTING);
     let first = table.insert(&contents(0)).expect("room");
     table.remove(first);
@@ -147,7 +147,7 @@ fn a_row_rests_while_others_are_freed() {
 }
 
 #[test]
-fn a_full_table_says_so_and_recovers() {
+fn a_full_table_refuses_and_recovers() {
     if cfg!(miri) {
         return;
     }
@@ -164,8 +164,8 @@ fn a_full_table_says_so_and_recovers() {
     assert_eq!(lookup(&table, all[6], 0x1000, 1, 7, LOCAL), Ok(6));
 }
 
-/// The n-th LMR has a key of its own, and all else like the others: so nothing
-/// but the tag tells that a key is not the one that was asked for.
+/// Returns the n-th LMR, with a key of its own and otherwise like the others: only the tag shows
+/// that a key is not the one that was asked for.
 fn nth(n: u32) -> Contents {
     contents(n.wrapping_mul(0x9e37_79b1))
 }
@@ -174,7 +174,7 @@ fn nth(n: u32) -> Contents {
 fn lookups_that_race_with_free_and_create_of_the_row_never_mix_two_lmrs() {
     let rounds: u32 = if cfg!(miri) { 300 } else { 2_000_000 };
     let table = table(1);
-    // The LMR that was made last: n, and its context.
+    // The LMR that was inserted last: n, and its context.
     let latest = AtomicU64::new(0);
     let done = AtomicBool::new(false);
     let publish = |n: u32, context: u32| {
@@ -192,8 +192,8 @@ fn lookups_that_race_with_free_and_create_of_the_row_never_mix_two_lmrs() {
                         let c = nth(n);
                         match lookup(&table, context, c.address, c.length, c.pz, LOCAL) {
                             Ok(key) => {
-                                // Contexts repeat, and a reader may sleep for
-                                // as long as that takes.
+                                // Contexts repeat, and a reader may sleep for as long as that
+                                // takes.
                                 let now = (latest.load(Ordering::Acquire) >> 32) as u32;
                                 let fresh = now - n < (1 << (32 - ROW_BITS)) - 2;
                                 assert!(
@@ -217,16 +217,16 @@ fn lookups_that_race_with_free_and_create_of_the_row_never_mix_two_lmrs() {
         }
         done.store(true, Ordering::Relaxed);
         for reader in readers {
-            let (hits, _) = reader.join().expect("no mixture");
+            let (hits, _) = reader.join().expect("no reader found a mixture");
             assert!(hits > 0);
         }
     });
-    // One row for all of them: otherwise this has tested nothing.
+    // All LMRs used one row; otherwise the test has tested nothing.
     assert_eq!(table.free.lock().used, 2);
 }
 
 #[test]
-fn writers_on_many_threads_get_rows_of_their_own() {
+fn concurrent_inserts_get_different_rows() {
     let rounds = if cfg!(miri) { 20 } else { 20_000 };
     let table = table(4);
     thread::scope(|scope| {
@@ -249,7 +249,7 @@ proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn r10_exactly_the_segments_inside_are_found(
+    fn r10_exactly_the_segments_inside_an_lmr_are_found(
         address in any::<u64>(),
         length in 1_u64..,
         asked in any::<u64>(),
@@ -258,7 +258,7 @@ proptest! {
     ) {
         let length = length.min(u64::MAX - address).max(1);
         prop_assume!(address.checked_add(length).is_some());
-        // Half of the cases around the LMR, or none would be inside.
+        // Half of the cases are around the LMR; otherwise none would be inside.
         let (asked, bytes) = if near {
             (address.wrapping_add(asked % length), bytes % length + 1)
         } else {
