@@ -15,10 +15,10 @@ use crate::types::{EvdFlags, MemPrivileges};
 /// How to open an [`Adapter`].
 #[derive(Clone, Copy, Debug)]
 pub struct OpenOptions {
-    /// Asynchronous events that wait at most.
+    /// The least length of the dispatcher for asynchronous events.
     pub async_events: u32,
-    /// Whether several threads may call on one object at a time. The types
-    /// here do not need it: they keep posting to one thread at a time.
+    /// Whether several threads may use one object at a time. The types of this module do not need
+    /// it: they allow one thread at a time to post.
     pub thread_safe: bool,
 }
 
@@ -31,7 +31,7 @@ impl Default for OpenOptions {
     }
 }
 
-/// An open interface adapter: a port of a device. Clones are the same one.
+/// An open interface adapter: a port of a device. Clones are the same adapter.
 #[derive(Clone, Debug)]
 pub struct Adapter(Arc<Open>);
 
@@ -43,28 +43,27 @@ struct Open {
 
 impl Drop for Open {
     fn drop(&mut self) {
-        // Fails if it was closed before.
-        // SAFETY: what can be posted to keeps the adapter open, so there is
-        // nothing left of it.
+        // Fails if the adapter was closed before.
+        // SAFETY: every object that can be posted to keeps the adapter open, so none is left.
         let _ = unsafe { Ia::close(self.ia.handle(), false) };
     }
 }
 
 impl Adapter {
-    /// Opens an adapter: `DEVICE`, `DEVICE-PORT` (`"mlx5_0"`, `"mlx5_0-1"`), or
-    /// an entry of `dat.conf`.
+    /// Opens an adapter: `DEVICE`, `DEVICE-PORT` (`"mlx5_0"`, `"mlx5_0-1"`), or an entry of
+    /// `dat.conf`.
     ///
     /// # Errors
-    /// There is none of that name, it cannot be used, or a port is down: the
-    /// error says which, and what to do.
+    /// There is no adapter of that name, it cannot be used, or its port is down. The error says
+    /// which, and what to do.
     pub fn open(name: &str) -> Result<Self> {
         Self::open_with(name, OpenOptions::default())
     }
 
-    /// [`Self::open`] with options.
+    /// Opens an adapter with options.
     ///
     /// # Errors
-    /// As there.
+    /// As [`Self::open`].
     pub fn open_with(name: &str, options: OpenOptions) -> Result<Self> {
         let (ia, asynchronous) = Ia::open(&OpenRequest {
             name,
@@ -78,37 +77,37 @@ impl Adapter {
         Ok(Self(Arc::new(Open { ia, asynchronous })))
     }
 
-    /// Its name among DAT objects.
+    /// Returns its DAT handle.
     #[must_use]
     pub fn handle(&self) -> Handle {
         self.0.ia.handle()
     }
 
-    /// What it can do, and what this library can do with it.
+    /// Returns the attributes of the adapter and of this library.
     #[must_use]
     pub fn query(&self) -> IaInfo {
         self.0.ia.query()
     }
 
-    /// Where peers reach it.
+    /// Returns the address at which peers reach it.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.0.ia.address()
     }
 
-    /// The sum of the counters of all objects that it has and had.
+    /// Returns the sum of the counters of all objects that it has and had.
     #[must_use]
     pub fn counters(&self) -> Counters {
         self.ia().counters()
     }
 
-    /// Where asynchronous errors and watermarks are reported.
+    /// Returns the dispatcher of asynchronous errors and watermarks.
     #[must_use]
     pub fn async_events(&self) -> EventDispatcher {
         EventDispatcher::of_adapter(self, self.0.asynchronous)
     }
 
-    /// Makes a protection zone.
+    /// Creates a protection zone.
     ///
     /// # Errors
     /// The device has no more.
@@ -120,8 +119,7 @@ impl Adapter {
         })))
     }
 
-    /// Makes an event dispatcher that holds at least so many events of these
-    /// streams.
+    /// Creates an event dispatcher that holds at least `length` events of these streams.
     ///
     /// # Errors
     /// A length of 0 or above the adapter's limit, or no memory.
@@ -129,15 +127,15 @@ impl Adapter {
         EventDispatcher::create(self, length, streams, None)
     }
 
-    /// Closes the adapter, if nothing made of it is left but its asynchronous
-    /// events: who waits for those gets `DAT_ABORT`. Not needed: it is closed
-    /// with its last owner.
+    /// Closes the adapter, if nothing is left of it except its asynchronous events; a thread that
+    /// waits for those gets `DAT_ABORT`. Not needed in most programs: the adapter is closed when
+    /// its last owner is dropped.
     ///
     /// # Errors
-    /// `DAT_INVALID_STATE` while objects made of it live; it stays open.
+    /// `DAT_INVALID_STATE` while objects of it live; it stays open.
     pub fn close(&self) -> Result<()> {
-        // SAFETY: gracefully. Abruptly it would end endpoints that other threads
-        // may be posting to.
+        // SAFETY: the close is graceful. An abrupt one would free endpoints that other threads may
+        // be posting to.
         unsafe { Ia::close(self.0.ia.handle(), true) }
     }
 
@@ -146,7 +144,7 @@ impl Adapter {
     }
 }
 
-/// Memory and endpoints of one zone may be used together. Clones are the same
+/// A protection zone: memory and endpoints of one zone can be used together. Clones are the same
 /// zone.
 #[derive(Clone, Debug)]
 pub struct ProtectionZone(Arc<Zone>);
@@ -159,25 +157,25 @@ struct Zone {
 
 impl Drop for Zone {
     fn drop(&mut self) {
-        // Whatever uses it owns it: only a closed adapter makes this fail.
+        // All users of the zone own it, so this fails only if the adapter was closed.
         let _ = Pz::free(self.pz.handle());
     }
 }
 
 impl ProtectionZone {
-    /// Its name among DAT objects.
+    /// Returns its DAT handle.
     #[must_use]
     pub fn handle(&self) -> Handle {
         self.0.pz.handle()
     }
 
-    /// The adapter it belongs to.
+    /// Returns the adapter it belongs to.
     #[must_use]
     pub fn adapter(&self) -> &Adapter {
         &self.0.adapter
     }
 
-    /// Allocates so many bytes, zeroed, and registers them.
+    /// Allocates `bytes` zeroed bytes, and registers them.
     ///
     /// # Errors
     /// No memory, or the limit on locked memory is too low.

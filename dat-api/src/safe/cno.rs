@@ -13,10 +13,10 @@ use crate::handle::Handle;
 use crate::object::cno::{self, Agent};
 use crate::status::DatReturn;
 
-/// One place to wait for the events of several dispatchers. Clones are the same
-/// object.
+/// A notification object: one place to wait for the events of several dispatchers. Clones are the
+/// same object.
 ///
-/// Dispatchers are added by [`super::EventDispatcher::notify`], and keep it.
+/// [`super::EventDispatcher::notify`] binds a dispatcher to it; the dispatcher then owns it too.
 #[derive(Clone, Debug)]
 pub struct Cno(Arc<Owned>);
 
@@ -28,14 +28,13 @@ struct Owned {
 
 impl Drop for Owned {
     fn drop(&mut self) {
-        // Whatever feeds it owns it, and so does who waits; the adapter may have
-        // been closed.
+        // All dispatchers and waits own it, so this fails only if the adapter was closed.
         let _ = cno::Cno::free(self.cno.handle());
     }
 }
 
 impl Adapter {
-    /// Makes a notification object, which no dispatcher feeds yet.
+    /// Creates a notification object without dispatchers.
     ///
     /// # Errors
     /// No descriptors are left, or the adapter was closed.
@@ -48,41 +47,40 @@ impl Adapter {
 }
 
 impl Cno {
-    /// Its name among DAT objects.
+    /// Returns its DAT handle.
     #[must_use]
     pub fn handle(&self) -> Handle {
         self.0.cno.handle()
     }
 
-    /// Waits until something comes to a dispatcher, and names it
-    /// ([`super::EventDispatcher::handle`]); `None` waits as long as it takes. A
-    /// hint: others may have events too, so look at all of them before waiting
-    /// again. No name: the adapter is being closed, or the last dispatcher went.
+    /// Waits until an event arrives at a dispatcher, and returns the dispatcher's handle
+    /// ([`super::EventDispatcher::handle`]); a timeout of `None` waits for ever. The handle is a
+    /// hint: others may have events too, so poll all of them before waiting again. Returns no
+    /// handle if the adapter is being closed, or the last dispatcher was dropped.
     ///
-    /// Any number of threads may wait; each trigger is for one of them.
+    /// Any number of threads may wait; each trigger goes to one of them.
     ///
     /// # Errors
-    /// `DAT_QUEUE_EMPTY` when the time is up; `DAT_INTERRUPTED_CALL` after a
-    /// signal.
+    /// `DAT_QUEUE_EMPTY` when the timeout expires; `DAT_INTERRUPTED_CALL` after a signal.
     pub fn wait(&self, timeout: Option<Duration>) -> Result<Option<Handle>, DatReturn> {
         cno::wait(self.handle(), limit(timeout))
     }
 
-    /// How waits on it went, those for what is to be called among them.
+    /// Returns the counters of waits on it, including those for [`Self::call_once`].
     #[must_use]
     pub fn wait_counters(&self) -> WaitCounters {
         self.0.cno.counters()
     }
 
-    /// Has this called, once, when something comes to a dispatcher, with its
-    /// name; or without one, as [`Self::wait`] answers. In place of what was to be
-    /// called before. It runs on a thread of the library that blocks all signals.
+    /// Sets a function that is called once, when an event arrives at a dispatcher, with the
+    /// dispatcher's handle; or without one, where [`Self::wait`] would return none. It replaces the
+    /// function that was set before. It runs on a thread of the library that blocks all signals.
     ///
-    /// As long as it was not called it owns what it has captured: not this
-    /// object, or that would never go.
+    /// Until it has been called, the function and what it has captured stay alive. It must not
+    /// capture this object, which would then never be freed.
     ///
     /// # Errors
-    /// There is no thread to call it on.
+    /// The thread to call it on cannot be started.
     pub fn call_once(&self, call: impl FnOnce(Option<Handle>) + Send + 'static) -> Result<()> {
         let call = Mutex::new(Some(call));
         let agent = Agent::new([0; 2], move |evd| {
@@ -94,9 +92,9 @@ impl Cno {
         self.0.cno.set_agent(Some(agent))
     }
 
-    /// Takes [`Self::call_once`] back; a call may be under way.
+    /// Removes the function of [`Self::call_once`]; a call may be running.
     pub fn call_nobody(&self) {
-        // Only an agent needs a thread.
+        // Only setting an agent can fail, because it needs a thread.
         let _ = self.0.cno.set_agent(None);
     }
 

@@ -14,21 +14,21 @@ use crate::object::evd::{self, Evd, Timeout};
 use crate::status::{DatReturn, ReturnType};
 use crate::types::{EvdFlags, Event};
 
-/// Collects events. Clones are the same dispatcher.
+/// A queue of events. Clones are the same dispatcher.
 ///
-/// Any thread may take events or wait for them; while one waits, the others
-/// are refused with `DAT_INVALID_STATE`.
+/// Any thread may take events or wait for them. While one thread waits, other calls fail with
+/// `DAT_INVALID_STATE`.
 #[derive(Clone, Debug)]
 pub struct EventDispatcher(Arc<Dispatcher>);
 
 #[derive(Debug)]
 struct Dispatcher {
     handle: Handle,
-    /// Freed with its last owner; the adapter's own is freed by the adapter.
+    /// Whether it is freed with its last owner; the adapter frees its own dispatcher itself.
     own: bool,
-    // After the dispatcher is freed, and nobody takes completions from it.
+    // Dropped after the dispatcher is freed, when no thread takes completions from it.
     remains: Mutex<Vec<Arc<Remains>>>,
-    /// What it feeds, and keeps.
+    /// The notification object that it is bound to, and owns.
     cno: Mutex<Option<Cno>>,
     _adapter: Adapter,
 }
@@ -36,23 +36,23 @@ struct Dispatcher {
 impl Drop for Dispatcher {
     fn drop(&mut self) {
         if self.own {
-            // What reports to it owns it; the adapter may have been closed.
+            // All streams own the dispatcher, so this fails only if the adapter was closed.
             let _ = Evd::free(self.handle);
         } else if self.cno.get_mut().is_some()
             && let Some(evd) = handle::pin::<Evd>(self.handle)
         {
-            // It stays, and nobody keeps for it what it feeds.
+            // The EVD outlives this, and no longer owns the CNO.
             let _ = evd.set_cno(None);
         }
     }
 }
 
-/// How a wait for several events ended.
+/// The result of a wait for several events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Waited {
     /// The first of them.
     pub event: Event,
-    /// How many more are there.
+    /// How many more there are.
     pub more: u32,
 }
 
@@ -94,7 +94,7 @@ impl EventDispatcher {
         }))
     }
 
-    /// A dispatcher with a way to wait of its own, whatever `DAT_WAIT` says.
+    /// Creates a dispatcher with a wait policy of its own, which overrides `DAT_WAIT`.
     ///
     /// # Errors
     /// As [`Adapter::dispatcher`].
@@ -107,13 +107,13 @@ impl EventDispatcher {
         Self::create(adapter, length, streams, Some(policy))
     }
 
-    /// Its name among DAT objects: that of [`Event::evd`].
+    /// Returns its DAT handle, which is that of [`Event::evd`].
     #[must_use]
     pub fn handle(&self) -> Handle {
         self.0.handle
     }
 
-    /// The next event, if there is one. Never blocks.
+    /// Takes the next event, if there is one. Never blocks.
     ///
     /// # Errors
     /// A thread waits on the dispatcher, or the adapter was closed.
@@ -130,21 +130,21 @@ impl EventDispatcher {
         next_slow(owned)
     }
 
-    /// Waits for an event; `None` waits as long as it takes.
+    /// Waits for an event; a timeout of `None` waits for ever.
     ///
     /// # Errors
-    /// `DAT_TIMEOUT_EXPIRED`; `DAT_INTERRUPTED_CALL` after a signal;
-    /// `DAT_INVALID_STATE` if another thread waits already or waiting is
-    /// switched off; `DAT_ABORT` when the adapter is closed meanwhile.
+    /// `DAT_TIMEOUT_EXPIRED`; `DAT_INTERRUPTED_CALL` after a signal; `DAT_INVALID_STATE` if another
+    /// thread waits already or [`Self::end_waiting`] was called; `DAT_ABORT` when the adapter is
+    /// closed meanwhile.
     pub fn wait(&self, timeout: Option<Duration>) -> Result<Event, DatReturn> {
         self.wait_for(1, timeout).map(|waited| waited.event)
     }
 
-    /// Waits until so many events are there, and takes the first.
+    /// Waits until `threshold` events are there, and takes the first.
     ///
     /// # Errors
-    /// As [`Self::wait`]; also `DAT_INVALID_PARAMETER` for a threshold of 0 or
-    /// above the dispatcher's length.
+    /// As [`Self::wait`]; also `DAT_INVALID_PARAMETER` for a threshold of 0 or above the
+    /// dispatcher's length.
     pub fn wait_for(&self, threshold: u32, timeout: Option<Duration>) -> Result<Waited, DatReturn> {
         let threshold = i32::try_from(threshold).unwrap_or(i32::MAX);
         let mut owned = evd::own(self.0.handle)?;
@@ -158,14 +158,13 @@ impl EventDispatcher {
     /// Posts a software event that carries this value.
     ///
     /// # Errors
-    /// The dispatcher was not made for [`EvdFlags::SOFTWARE`], or is full.
+    /// The dispatcher was not created for [`EvdFlags::SOFTWARE`], or is full.
     pub fn post(&self, value: usize) -> Result<(), DatReturn> {
         self.with(|evd| evd.post_software(value))?
     }
 
-    /// Ends waiting: who waits is refused with `DAT_INVALID_STATE`, and so is
-    /// every later wait, until [`Self::allow_waiting`]. Events can still be
-    /// taken by [`Self::next`].
+    /// Ends waiting: the wait in progress and all later ones fail with `DAT_INVALID_STATE`, until
+    /// [`Self::allow_waiting`]. Events can still be taken with [`Self::next`].
     ///
     /// # Errors
     /// The adapter was closed.
@@ -173,7 +172,7 @@ impl EventDispatcher {
         self.with(Evd::set_unwaitable)
     }
 
-    /// Takes [`Self::end_waiting`] back.
+    /// Allows waiting again after [`Self::end_waiting`].
     ///
     /// # Errors
     /// The adapter was closed.
@@ -181,15 +180,15 @@ impl EventDispatcher {
         self.with(Evd::clear_unwaitable)
     }
 
-    /// Has this told when something comes here, or nobody. Events that are here
-    /// already count.
+    /// Binds the dispatcher to a notification object, or to none. Events that are already there
+    /// trigger it.
     ///
     /// # Errors
-    /// It is of another adapter; the adapter was closed; the system cannot watch
-    /// another descriptor.
+    /// It belongs to another adapter; the adapter was closed; the process cannot watch another
+    /// descriptor.
     pub fn notify(&self, cno: Option<&Cno>) -> Result<()> {
         let evd = self.evd()?;
-        // Held meanwhile: what is kept is what is fed.
+        // Locked so that the object that is owned is the one that is bound.
         let mut kept = self.0.cno.lock();
         evd.set_cno(cno.map(Cno::object))?;
         let before = core::mem::replace(&mut *kept, cno.cloned());
@@ -198,7 +197,7 @@ impl EventDispatcher {
         Ok(())
     }
 
-    /// What comes tells nobody from now on, until [`Self::enable`].
+    /// Stops events from triggering the notification object, until [`Self::enable`].
     ///
     /// # Errors
     /// The adapter was closed.
@@ -206,7 +205,8 @@ impl EventDispatcher {
         self.with(Evd::disable)
     }
 
-    /// Takes [`Self::disable`] back; what has come meanwhile counts.
+    /// Lets events trigger the notification object again; those that arrived meanwhile trigger it
+    /// too.
     ///
     /// # Errors
     /// The adapter was closed.
@@ -214,17 +214,17 @@ impl EventDispatcher {
         self.with(Evd::enable)
     }
 
-    /// Lets it hold so many events, more or fewer than before. None is lost.
+    /// Makes the dispatcher hold `length` events, more or fewer than before. No event is lost.
     ///
     /// # Errors
-    /// A length of 0 or above the adapter's limit; more events are here than that,
-    /// or a thread waits for more; no memory.
+    /// A length of 0 or above the adapter's limit; more events than that are there, or a thread
+    /// waits with a higher threshold; no memory.
     pub fn resize(&self, length: u32) -> Result<()> {
         self.evd()?
             .resize(i32::try_from(length).unwrap_or(i32::MAX))
     }
 
-    /// How waits on it went.
+    /// Returns the counters of waits on it.
     ///
     /// # Errors
     /// The adapter was closed.
@@ -232,12 +232,12 @@ impl EventDispatcher {
         self.with(Evd::counters)
     }
 
-    /// Keeps what is left of an endpoint until no thread can be placing a
-    /// payload of its completions any more.
+    /// Keeps the memory of a freed endpoint until no thread can be copying payload of its
+    /// completions any more.
     pub(super) fn keep(&self, remains: Arc<Remains>) {
         let mut all = self.0.remains.lock();
         all.push(remains);
-        // Whoever has the dispatcher now has it after the endpoint went.
+        // A thread that owns the dispatcher now began after the endpoint was freed.
         if let Ok(owned) = handle::own::<Evd>(self.0.handle) {
             let gone = core::mem::take(&mut *all);
             drop(owned);
@@ -251,7 +251,7 @@ impl EventDispatcher {
         Ok(call(&evd))
     }
 
-    /// The object, to attach something to it.
+    /// Returns the object, to attach a stream to it.
     pub(super) fn evd(&self) -> Result<Arc<Evd>> {
         match handle::pin::<Evd>(self.0.handle) {
             Some(evd) => Ok(evd.to_arc()),
@@ -265,13 +265,13 @@ const STALE: DatReturn = DatReturn::error(
     crate::status::Subtype::InvalidHandle1,
 );
 
-/// A duration in the microseconds of DAT; what is longer than it can say (over
-/// an hour) is the longest it can.
+/// Converts a timeout to the microseconds of DAT; a timeout that is too long (over an hour) becomes
+/// the longest.
 pub(super) fn limit(timeout: Option<Duration>) -> Timeout {
     match timeout {
         None => Timeout::Infinite,
         Some(time) => {
-            // The last value means "infinite" in C.
+            // The largest value means "infinite" in C.
             let longest = u32::MAX - 1;
             let begun = !time.subsec_nanos().is_multiple_of(1000);
             let micros = time.as_micros() + u128::from(begun);

@@ -12,23 +12,23 @@ use crate::object::ep::{Connect, DEFAULT_REQUESTS, Ep, EpInfo, EpStatus, RecvQue
 use crate::status::DatReturn;
 use crate::types::{CompletionFlags, EpAttributes};
 
-/// How to make an [`Endpoint`]; begin with [`EndpointOptions::new`].
+/// How to create an [`Endpoint`]; begin with [`EndpointOptions::new`].
 #[derive(Clone, Copy, Debug)]
 pub struct EndpointOptions<'a> {
-    /// Where finished receives are reported; without it nobody learns of them.
+    /// The dispatcher for completions of receives; without one they are discarded.
     pub recv: Option<&'a EventDispatcher>,
-    /// Where finished requests are reported.
+    /// The dispatcher for completions of requests; without one they are discarded.
     pub request: Option<&'a EventDispatcher>,
-    /// Where connection events are reported. Connecting needs it.
+    /// The dispatcher for connection events. Connecting needs one.
     pub connect: Option<&'a EventDispatcher>,
-    /// Where receives come from, instead of a queue of its own.
+    /// The shared queue that receives are taken from, instead of a queue of its own.
     pub shared: Option<&'a SharedReceiveQueue>,
-    /// Everything else; without it the defaults.
+    /// All other attributes; `None` for the defaults.
     pub attributes: Option<EpAttributes>,
 }
 
 impl<'a> EndpointOptions<'a> {
-    /// All events to one dispatcher, the default attributes.
+    /// Returns options with one dispatcher for all events, and the default attributes.
     #[must_use]
     pub fn new(events: &'a EventDispatcher) -> Self {
         Self {
@@ -47,24 +47,23 @@ impl EndpointOptions<'_> {
     }
 }
 
-/// One end of a reliable connection, and the right to post to it. Dropped, it
-/// disconnects.
+/// One end of a reliable connection, and the right to post to it. Dropping it disconnects.
 #[derive(Debug)]
 pub struct Endpoint {
     ep: Arc<Ep>,
     kept: Kept,
-    // What it uses goes after it.
+    // Dropped after the endpoint, which uses them.
     dispatchers: [Option<EventDispatcher>; 3],
     shared: Option<SharedReceiveQueue>,
     _zone: ProtectionZone,
 }
 
 impl ProtectionZone {
-    /// Makes an endpoint, not connected.
+    /// Creates an unconnected endpoint.
     ///
     /// # Errors
-    /// Attributes beyond the adapter's limits, dispatchers that do not carry
-    /// such events, or a device that has no more.
+    /// Attributes beyond the adapter's limits, dispatchers that do not carry such events, or a
+    /// device that has no more.
     pub fn endpoint(&self, options: &EndpointOptions<'_>) -> Result<Endpoint> {
         let object = |evd: Option<&EventDispatcher>| evd.map(EventDispatcher::evd).transpose();
         let recv = object(options.recv)?;
@@ -106,8 +105,7 @@ impl ProtectionZone {
     }
 }
 
-/// What an endpoint on a shared queue is like if nothing is said: DAT has no
-/// defaults for it.
+/// Returns the default attributes of an endpoint on a shared queue; DAT defines none.
 fn usual_on_shared(adapter: &Adapter) -> EpAttributes {
     const SEGMENTS: i32 = 4;
     const UNLIMITED: i32 = -1;
@@ -132,8 +130,7 @@ fn usual_on_shared(adapter: &Adapter) -> EpAttributes {
 }
 
 impl Endpoint {
-    /// Of an endpoint that a request has brought, with its zone and its
-    /// dispatchers.
+    /// Returns the endpoint of a connection request, with its zone and dispatchers.
     pub(super) fn brought(
         ep: Arc<Ep>,
         zone: &ProtectionZone,
@@ -152,53 +149,53 @@ impl Endpoint {
         &self.ep
     }
 
-    /// Its name among DAT objects: that of its events.
+    /// Returns its DAT handle, which its events carry.
     #[must_use]
     pub fn handle(&self) -> Handle {
         self.ep.handle()
     }
 
-    /// Attaches a number to it, in place of the one before (0 at first).
-    /// [`Handle::context`] of an event's endpoint tells it, so that what the
-    /// event is about is found without a search.
+    /// Attaches a number to it, which replaces the previous one (initially 0). [`Handle::context`]
+    /// of an event's endpoint returns it, so that a program finds its data for the endpoint without
+    /// a search.
     pub fn set_context(&self, context: u64) {
-        // Fails only if the adapter was closed, and nobody asks any more.
+        // Fails only if the adapter was closed, and then the number is not used any more.
         let _ = self.handle().set_context(context);
     }
 
-    /// Everything that can be asked of it.
+    /// Returns its parameters and state.
     #[must_use]
     pub fn query(&self) -> EpInfo {
         self.ep.query()
     }
 
-    /// Its state, and whether something is outstanding.
+    /// Returns its state, and whether anything is outstanding.
     #[must_use]
     pub fn status(&self) -> EpStatus {
         self.ep.status()
     }
 
-    /// What the peer sent along when it accepted: empty on the side that
-    /// accepted, and after [`Self::reset`].
+    /// Returns the private data of the peer's accept; empty on the side that accepted, and after
+    /// [`Self::reset`].
     #[must_use]
     pub fn private_data(&self) -> Vec<u8> {
         self.ep.private_data()
     }
 
-    /// Posts to it that were refused because a queue was full.
+    /// Returns the number of its posts that were refused because a queue was full.
     #[must_use]
     pub fn refused_posts(&self) -> u64 {
         self.ep.refused_posts()
     }
 
-    /// Its receives that have no completion yet.
+    /// Returns how many receives it holds.
     #[must_use]
     pub fn recv_query(&self) -> RecvQuery {
         self.ep.recv_query()
     }
 
-    /// Begins to connect to the service point at a qualifier; the port of the
-    /// address does not count. An event tells how it went.
+    /// Begins to connect to the service point at a qualifier; the port of the address is ignored.
+    /// An event reports the result.
     ///
     /// # Errors
     /// It is connected or connecting, or the private data are too long.
@@ -219,12 +216,11 @@ impl Endpoint {
         })
     }
 
-    /// Begins to connect to the peer of another endpoint, which is connected
-    /// and has asked for that itself. An event tells how it went.
+    /// Begins to connect to the peer of another endpoint, which is connected and has connected
+    /// actively. An event reports the result.
     ///
     /// # Errors
-    /// It is connected or connecting, the model is not connected, or the private
-    /// data are too long.
+    /// It is connected or connecting, the model is not connected, or the private data are too long.
     pub fn connect_like(
         &mut self,
         model: &Self,
@@ -234,32 +230,32 @@ impl Endpoint {
         self.ep.dup_connect(&model.ep, timeout, private_data, 0)
     }
 
-    /// Sets how many receives it may hold that messages have filled and whose
-    /// events were not taken: above the soft mark there is one asynchronous
-    /// event, above the hard one the connection breaks. `None` is off. What is
-    /// exceeded already takes effect now.
+    /// Sets how many receives it may hold that messages have filled and whose events were not
+    /// taken. Above the soft mark there is one asynchronous event; above the hard one the
+    /// connection breaks. `None` turns a mark off. A mark that is already exceeded takes effect
+    /// now.
     ///
     /// # Errors
     /// A mark above `i32::MAX`.
     pub fn set_watermarks(&mut self, soft: Option<u32>, hard: Option<u32>) -> Result<()> {
         const OFF: i32 = -1;
-        // What is no count of DAT's is refused as any other bad one.
+        // A value that DAT cannot express is refused as any other invalid one.
         let mark = |mark: Option<u32>| mark.map_or(OFF, |mark| mark.try_into().unwrap_or(i32::MIN));
         self.ep.set_watermarks(mark(soft), mark(hard))
     }
 
-    /// Begins to disconnect: gracefully after what is outstanding has been
-    /// tried, otherwise at once. An event tells when it is done.
+    /// Begins to disconnect: a graceful disconnect first completes what is outstanding, an abrupt
+    /// one flushes it. An event reports the end.
     ///
     /// # Errors
     /// It is not connected.
     pub fn disconnect(&mut self, graceful: bool) -> Result<()> {
-        // SAFETY: only this value posts to the endpoint, and it is borrowed.
+        // SAFETY: only this value posts to the endpoint, and it is borrowed mutably.
         unsafe { self.ep.disconnect(graceful) }
     }
 
-    /// Makes a disconnected endpoint ready to connect again. Events that were
-    /// not taken may go.
+    /// Makes a disconnected endpoint ready to connect again. Events that were not taken may be
+    /// dropped.
     ///
     /// # Errors
     /// It is connected or connecting.
@@ -268,7 +264,7 @@ impl Endpoint {
         unsafe { self.ep.reset() }
     }
 
-    /// Posts a receive, filled in the order of the segments.
+    /// Posts a receive, whose segments are filled in their order.
     ///
     /// # Errors
     /// The code names the reason; nothing is posted then.
@@ -280,8 +276,8 @@ impl Endpoint {
         flags: CompletionFlags,
     ) -> Result<(), DatReturn> {
         self.kept.keep(segments);
-        // SAFETY: `&mut self` serialises; the mappings are kept until the
-        // endpoint is gone, and nobody has references to them.
+        // SAFETY: `&mut self` excludes other posts; the mappings are kept until the endpoint is
+        // freed, and no references to them exist.
         unsafe {
             let (count, segment) = posted(segments);
             self.ep.post_recv_with(count, segment, cookie, flags)
@@ -300,9 +296,9 @@ impl Endpoint {
         cookie: u64,
         flags: CompletionFlags,
     ) -> Result<(), DatReturn> {
-        // SAFETY: `&mut self` serialises. The memory is mapped now, which is
-        // all that copying into the request takes; later the device reads it,
-        // and fails the request once the region is gone.
+        // SAFETY: `&mut self` excludes other posts. The memory is mapped now, which is all that
+        // inline data needs; later the device reads it, and fails the request once the region is
+        // deregistered.
         unsafe {
             let (count, segment) = posted(segments);
             self.ep.post_send_with(count, segment, cookie, flags)
@@ -310,7 +306,7 @@ impl Endpoint {
         .into_result()
     }
 
-    /// Posts a write to the peer's memory.
+    /// Posts an RDMA write to the peer's memory.
     ///
     /// # Errors
     /// The code names the reason; nothing is posted then.
@@ -323,7 +319,7 @@ impl Endpoint {
         flags: CompletionFlags,
     ) -> Result<(), DatReturn> {
         let remote = remote.into();
-        // SAFETY: as `post_send`.
+        // SAFETY: as in `post_send`.
         unsafe {
             let (count, segment) = posted(segments);
             self.ep
@@ -332,7 +328,7 @@ impl Endpoint {
         .into_result()
     }
 
-    /// Posts a read from the peer's memory into the segments.
+    /// Posts an RDMA read from the peer's memory into the segments.
     ///
     /// # Errors
     /// The code names the reason; nothing is posted then.
@@ -346,7 +342,7 @@ impl Endpoint {
     ) -> Result<(), DatReturn> {
         self.kept.keep(segments);
         let remote = remote.into();
-        // SAFETY: as `post_recv`.
+        // SAFETY: as in `post_recv`.
         unsafe {
             let (count, segment) = posted(segments);
             self.ep
@@ -358,16 +354,16 @@ impl Endpoint {
 
 impl Drop for Endpoint {
     fn drop(&mut self) {
-        // Fails if a service point, or its request, holds it: those find it
-        // gone; and if the adapter was closed, which ended it as well.
+        // Freeing fails if a service point, or its request, holds the endpoint, which is then freed
+        // anyway; and if the adapter was closed, which has freed it.
         // SAFETY: only this value posts to the endpoint.
         unsafe {
             if Ep::free(self.ep.handle()).is_err() {
                 Ep::abort(self.ep.handle());
             }
         }
-        // A completion that carries its payload may be on its way to memory
-        // on another thread, which has the dispatcher at the moment.
+        // Another thread that owns the dispatcher at the moment may be copying the payload of a
+        // CQE.
         let remains = Arc::new(Remains {
             _kept: core::mem::take(&mut self.kept),
             _shared: self.shared.take(),
@@ -379,7 +375,7 @@ impl Drop for Endpoint {
     }
 }
 
-/// Memory that completions of an endpoint that is gone may still be placed in.
+/// Memory that completions of a freed endpoint may still be copied to.
 #[derive(Debug)]
 pub(super) struct Remains {
     _kept: Kept,

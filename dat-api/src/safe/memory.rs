@@ -16,16 +16,15 @@ use crate::types::{LmrSegment, MemPrivileges, RmrSegment};
 
 /// Memory that the device may use, allocated and registered together.
 ///
-/// When it is dropped, the device and the peers lose it at once; the bytes
-/// themselves stay mapped as long as an endpoint lives that has received or
-/// read into them.
+/// Dropping it deregisters the memory at once; the bytes themselves stay mapped as long as an
+/// endpoint lives that has received or read into them.
 ///
-/// An RMR that is bound to it ([`super::Window`]) keeps it until it is bound
+/// An RMR that is bound to it ([`super::Window`]) keeps it registered until the RMR is bound
 /// elsewhere, or unbound, or dropped.
 ///
-/// Any thread may read and write it at any time, as the device may: bytes that
-/// change meanwhile come mixed, and it is for the program to order what must not
-/// be. No reference to the bytes is ever made.
+/// Any thread may read and write it at any time, and so may the device. Bytes that change during a
+/// read may be a mixture of old and new ones; the program must order accesses where that matters.
+/// No reference to the bytes is ever made.
 pub struct Memory {
     region: Arc<Region>,
     bytes: Arc<Mapping>,
@@ -37,7 +36,7 @@ pub struct Memory {
 pub(super) struct Region {
     lmr: Arc<Lmr>,
     bytes: Arc<Mapping>,
-    // After the region is deregistered.
+    // Dropped after the region is deregistered.
     _zone: ProtectionZone,
 }
 
@@ -54,14 +53,14 @@ impl Memory {
             return Err(DatError::new(
                 ReturnType::InvalidParameter,
                 Subtype::InvalidArg4,
-                "no bytes cannot be registered: ask for one at least",
+                "memory of 0 bytes cannot be registered: expected 1 byte or more",
             ));
         }
         let mapping = MmapOptions::new().len(bytes).map_anon().map_err(|error| {
             DatError::new(
                 ReturnType::InsufficientResources,
                 Subtype::ResourceMemory,
-                format!("no {bytes} bytes of memory: {error}"),
+                format!("{bytes} bytes of memory cannot be allocated: {error}"),
             )
         })?;
         let mapping = Arc::new(Mapping(MmapRaw::from(mapping)));
@@ -69,8 +68,8 @@ impl Memory {
             address: mapping.0.as_mut_ptr().addr(),
             length: bytes as u64,
         };
-        // SAFETY: the mapping is ours, no reference to it is ever made, and it
-        // goes after the region (see `Drop`).
+        // SAFETY: the mapping belongs to this value, no reference to it is ever made, and it is
+        // unmapped after the region is deregistered (see `Drop`).
         let lmr = unsafe { Lmr::create(zone.adapter().ia(), kind, zone.pz(), privileges) }?;
         let info = lmr.query();
         Ok(Self {
@@ -85,52 +84,52 @@ impl Memory {
         })
     }
 
-    /// Bytes.
+    /// Returns the length in bytes.
     #[must_use]
     pub fn len(&self) -> usize {
         self.bytes.0.len()
     }
 
-    /// Never: memory of no bytes cannot be registered.
+    /// Returns `false`: memory of 0 bytes cannot be registered.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         false
     }
 
-    /// First byte. The device may write at any time what it has privileges
+    /// Returns a pointer to the first byte. The device may write at any time what it has privileges
     /// for.
     #[must_use]
     pub fn as_ptr(&self) -> *mut u8 {
         self.bytes.0.as_mut_ptr()
     }
 
-    /// Copies bytes in. What reads the same bytes meanwhile (an outstanding
-    /// request, a peer, another thread) may see old ones, new ones, or some of
-    /// each; and of two writes at once some of each may stay.
+    /// Copies bytes into the memory. A concurrent reader of the same bytes (an outstanding request,
+    /// a peer, another thread) may see old ones, new ones, or a mixture; two concurrent writes may
+    /// leave a mixture.
     ///
     /// # Panics
     /// If they do not fit.
     pub fn write(&self, offset: usize, bytes: &[u8]) {
         let at = self.at(offset, bytes.len());
-        // SAFETY: `at` checked the bounds; no slice covers the mapping, so the
-        // two do not overlap. Other threads and the device may access the bytes.
+        // SAFETY: `at` has checked the bounds; no slice covers the mapping, so the two do not
+        // overlap. `write_message` allows concurrent access by other threads and the device.
         unsafe { write_message(bytes.as_ptr(), at, bytes.len()) };
     }
 
-    /// Copies bytes out. While something writes them they may be a mixture of
-    /// old and new ones; they are all new once the completion or the flag
-    /// ([`Self::load_u64`]) that tells of them was seen.
+    /// Copies bytes out of the memory. During a concurrent write they may be a mixture of old and
+    /// new ones; they are all new once the program has seen the completion of the write, or the
+    /// flag behind it ([`Self::load_u64`]).
     ///
     /// # Panics
-    /// If there are not so many.
+    /// If the range is not inside.
     pub fn read(&self, offset: usize, bytes: &mut [u8]) {
         let at = self.at(offset, bytes.len());
         // SAFETY: as in `write`.
         unsafe { read_message(at, bytes.as_mut_ptr(), bytes.len()) };
     }
 
-    /// The 64 bits at `offset`, as a peer's RDMA write leaves them: read once,
-    /// and what the peer wrote before them is there too when they are new.
+    /// Returns the 64 bits at `offset`, read once, for a flag that a peer's RDMA write sets: once
+    /// the new value is seen, what the peer wrote before is there too.
     ///
     /// # Panics
     /// If they are not inside, or `offset` is not a multiple of 8.
@@ -154,7 +153,7 @@ impl Memory {
         unsafe { self.as_ptr().add(offset) }
     }
 
-    /// A piece of it, for a request of this side.
+    /// Returns a piece of it, for a request of this side.
     ///
     /// # Panics
     /// If the range is not inside.
@@ -174,7 +173,7 @@ impl Memory {
         }
     }
 
-    /// A piece of it, to tell the peer of: it may read or write there as the
+    /// Returns a piece of it, to be sent to the peer, which may read or write there as the
     /// privileges say.
     ///
     /// # Panics
@@ -192,9 +191,9 @@ impl Memory {
 
 impl Drop for Region {
     fn drop(&mut self) {
-        // Fails if the adapter was closed, which ended it as well; or if the
-        // device has a window bound to it whose unbind was flushed: then the
-        // adapter ends it when it is closed, and the device has it until then.
+        // Freeing fails if the adapter was closed, which has deregistered the region; or if the
+        // device still has a window bound to it whose unbind was flushed. Then the memory stays
+        // mapped until the adapter is closed.
         if let Err(error) = Lmr::free(self.lmr.handle())
             && error.code().kind() == Some(ReturnType::InvalidState)
         {
@@ -220,16 +219,15 @@ pub struct Segment<'m> {
     region: &'m Arc<Region>,
 }
 
-/// Returns the number of segments of a post, and what reads one of them.
+/// Returns the number of segments of a post, and a function that returns one of them.
 ///
 /// # Safety
-/// What is returned is used with numbers below that of the segments, and as long
-/// as these are borrowed.
+/// The function is called with indices below that number, and while the segments are borrowed.
 #[inline(always)]
 pub(super) unsafe fn posted(segments: &[Segment<'_>]) -> (u32, impl Fn(usize) -> LmrSegment) {
     let first = segments.as_ptr();
-    // SAFETY: the caller's promise. A post has one word for the list, and looks at
-    // its length once.
+    // SAFETY: the caller's promise. The closure captures one word, without the length, which a post
+    // checks once.
     let segment = move |at| unsafe { (*first.add(at)).segment };
     (count_of(segments), segment)
 }
@@ -239,7 +237,7 @@ impl Segment<'_> {
         self.segment
     }
 
-    /// What keeps it registered.
+    /// Returns what keeps it registered.
     pub(super) fn region(&self) -> &Arc<Region> {
         self.region
     }
@@ -251,15 +249,15 @@ impl fmt::Debug for Segment<'_> {
     }
 }
 
-/// A piece of the peer's memory: what the peer got from [`Memory::remote`] and
-/// sent over, in whatever form.
+/// A piece of the peer's memory: what [`Memory::remote`] returned to the peer, which the program
+/// sends over in any form.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RemoteSegment {
-    /// What names the memory to peers.
+    /// The context by which peers name the memory.
     pub context: u32,
-    /// First byte, in the address space of its owner.
+    /// The first byte, in the address space of its owner.
     pub address: u64,
-    /// Bytes.
+    /// The length in bytes.
     pub length: u64,
 }
 
@@ -273,8 +271,8 @@ impl From<RemoteSegment> for RmrSegment {
     }
 }
 
-/// Mappings that the device, or a completion that carries its payload, may
-/// still write to: kept until their owner goes.
+/// Mappings that the device, or the copy of a CQE's payload, may still write to; kept until their
+/// owner is dropped.
 #[derive(Default)]
 pub(super) struct Kept {
     mappings: Vec<Arc<Mapping>>,
@@ -299,7 +297,7 @@ impl Kept {
             .iter()
             .position(|known| Arc::ptr_eq(known, mapping));
         match known {
-            // The last is looked at first.
+            // The last one is compared first.
             Some(at) => {
                 let last = self.mappings.len() - 1;
                 self.mappings.swap(at, last);

@@ -1,10 +1,10 @@
 //! The DAT objects as safe Rust types.
 //!
-//! | DAT | here |
+//! | DAT | type |
 //! | --- | --- |
 //! | IA, interface adapter | [`Adapter`] |
 //! | PZ, protection zone | [`ProtectionZone`] |
-//! | LMR, local memory region | [`Memory`]: allocates what it registers |
+//! | LMR, local memory region | [`Memory`], which allocates what it registers |
 //! | RMR, remote memory region | [`Window`] |
 //! | EVD, event dispatcher | [`EventDispatcher`] |
 //! | CNO, notification object | [`Cno`] |
@@ -14,15 +14,18 @@
 //! | RSP, reserved service point | [`ReservedPoint`] |
 //! | CR, connection request | [`ConnectionRequest`] |
 //!
-//! An object is freed when its last owner lets go of it, and an object that
-//! uses another owns it as well: there is no order to keep. Those that may be
-//! used by several threads at a time are `Clone`, and a clone is the same
-//! object; the others are posted to by `&mut self`, so that posting needs no
-//! lock.
+//! # Lifetimes
+//! An object is freed when its last owner is dropped, and an object owns those that it uses. A
+//! program may drop them in any order.
 //!
-//! Memory is shared with the device, which may write it at any time. It is
-//! therefore never seen as a slice: [`Memory::write`] and [`Memory::read`] copy,
-//! on any thread, and [`Memory::load_u64`] reads a flag that a peer sets.
+//! # Threads
+//! Types that several threads may use at a time are `Clone`, and a clone is the same object.
+//! [`Endpoint`] and [`Window`] are not: posting takes `&mut self`, so that it needs no lock.
+//!
+//! # Memory
+//! The device shares memory with the program, and may write it at any time. Memory is therefore
+//! never a slice: [`Memory::write`] and [`Memory::read`] copy, on any thread, and
+//! [`Memory::load_u64`] reads a flag that a peer sets.
 
 mod adapter;
 mod cno;
@@ -33,7 +36,7 @@ mod service;
 mod shared;
 mod window;
 
-// How to wait is the engine's matter; who uses these types names it here.
+// Re-exported so that programs need not name the engine.
 pub use dat_engine::wait::{WaitCounters, WaitPolicy};
 
 pub use crate::object::counters::Counters;

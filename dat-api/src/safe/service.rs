@@ -12,8 +12,8 @@ use crate::object::rsp::Rsp;
 use crate::status::{ReturnType, Subtype};
 use crate::types::{Event, EventData};
 
-/// Where peers ask for connections. Dropped, it listens no more; requests that
-/// have arrived can still be answered.
+/// A service point: it listens for connection requests on a qualifier. Dropping it stops listening;
+/// requests that have arrived can still be answered.
 #[derive(Debug)]
 pub struct ServicePoint {
     psp: Arc<Psp>,
@@ -24,7 +24,7 @@ impl Adapter {
     /// Listens on a qualifier; requests are reported to `events`.
     ///
     /// # Errors
-    /// `DAT_CONN_QUAL_IN_USE`; a dispatcher not made for connection requests.
+    /// `DAT_CONN_QUAL_IN_USE`; a dispatcher not created for connection requests.
     pub fn listen(&self, qualifier: u64, events: &EventDispatcher) -> Result<ServicePoint> {
         let psp = Psp::create(self.ia(), qualifier, &events.evd()?, EpCreator::Consumer)?;
         Ok(ServicePoint {
@@ -33,10 +33,10 @@ impl Adapter {
         })
     }
 
-    /// Listens on a qualifier that is free: see [`ServicePoint::qualifier`].
+    /// Listens on a free qualifier, which [`ServicePoint::qualifier`] returns.
     ///
     /// # Errors
-    /// None is free; a dispatcher not made for connection requests.
+    /// None is free; a dispatcher not created for connection requests.
     pub fn listen_anywhere(&self, events: &EventDispatcher) -> Result<ServicePoint> {
         let psp = Psp::create_any(self.ia(), &events.evd()?, EpCreator::Consumer)?;
         Ok(ServicePoint {
@@ -46,8 +46,8 @@ impl Adapter {
     }
 }
 
-/// Where one request comes, for one endpoint. Dropped, it listens no more; a
-/// request that has arrived can still be answered.
+/// A service point for one request and one endpoint. Dropping it stops listening; a request that
+/// has arrived can still be answered.
 #[derive(Debug)]
 pub struct ReservedPoint {
     rsp: Arc<Rsp>,
@@ -55,11 +55,11 @@ pub struct ReservedPoint {
 }
 
 impl Adapter {
-    /// As [`Adapter::listen`]; each request brings an endpoint, for
+    /// As [`Adapter::listen`], but creates an endpoint for each request, for
     /// [`ConnectionRequest::accept_with`].
     ///
     /// # Errors
-    /// As there.
+    /// As [`Adapter::listen`].
     pub fn listen_with_endpoints(
         &self,
         qualifier: u64,
@@ -72,13 +72,12 @@ impl Adapter {
         })
     }
 
-    /// Waits for one request for a qualifier, which only this endpoint can
-    /// accept, by [`ConnectionRequest::accept_reserved`]. It cannot be used for
-    /// anything else meanwhile.
+    /// Listens for one request on a qualifier, which only this endpoint can accept, by
+    /// [`ConnectionRequest::accept_reserved`]. The endpoint cannot be used for anything else
+    /// meanwhile.
     ///
     /// # Errors
-    /// The endpoint is connected, connecting or reserved already, or as
-    /// [`Adapter::listen`].
+    /// The endpoint is connected, connecting or reserved already, or as [`Adapter::listen`].
     pub fn reserve(
         &self,
         qualifier: u64,
@@ -88,7 +87,7 @@ impl Adapter {
         self.wait_for_one(qualifier, Some(endpoint.ep()), events)
     }
 
-    /// Waits for one request for a qualifier, which brings an endpoint, for
+    /// Listens for one request on a qualifier, and creates an endpoint for it, for
     /// [`ConnectionRequest::accept_with`].
     ///
     /// # Errors
@@ -112,13 +111,13 @@ impl Adapter {
 }
 
 impl ReservedPoint {
-    /// Its name among DAT objects.
+    /// Returns its DAT handle.
     #[must_use]
     pub fn handle(&self) -> Handle {
         self.rsp.handle()
     }
 
-    /// What it listens on.
+    /// Returns the qualifier that it listens on.
     #[must_use]
     pub fn qualifier(&self) -> u64 {
         self.rsp.query().qualifier
@@ -127,19 +126,19 @@ impl ReservedPoint {
 
 impl Drop for ReservedPoint {
     fn drop(&mut self) {
-        // Fails only if the adapter was closed, which ended it as well.
+        // Fails only if the adapter was closed, which has freed it.
         let _ = Rsp::free(self.rsp.handle());
     }
 }
 
 impl ServicePoint {
-    /// Its name among DAT objects.
+    /// Returns its DAT handle.
     #[must_use]
     pub fn handle(&self) -> Handle {
         self.psp.handle()
     }
 
-    /// What it listens on.
+    /// Returns the qualifier that it listens on.
     #[must_use]
     pub fn qualifier(&self) -> u64 {
         self.psp.query().qualifier
@@ -148,19 +147,19 @@ impl ServicePoint {
 
 impl Drop for ServicePoint {
     fn drop(&mut self) {
-        // Fails only if the adapter was closed, which ended it as well.
+        // Fails only if the adapter was closed, which has freed it.
         let _ = Psp::free(self.psp.handle());
     }
 }
 
-/// A peer that wants to connect. Dropped unanswered, it is rejected.
+/// A connection request of a peer. Dropping it unanswered rejects it.
 #[derive(Debug)]
 pub struct ConnectionRequest {
     handle: Option<Handle>,
 }
 
 impl ConnectionRequest {
-    /// The request that an event tells of, if it tells of one.
+    /// Returns the request that an event carries, if it carries one.
     #[must_use]
     pub fn from_event(event: &Event) -> Option<Self> {
         match event.data {
@@ -169,19 +168,19 @@ impl ConnectionRequest {
         }
     }
 
-    /// What the peer sent along; empty if the request is gone.
+    /// Returns the private data of the peer; empty if the request is gone.
     #[must_use]
     pub fn private_data(&self) -> Vec<u8> {
         let request = self.handle.and_then(handle::pin::<Cr>);
         request.map_or_else(Vec::new, |cr| cr.private_data().to_vec())
     }
 
-    /// Connects it with an endpoint that is not connected, and sends private
-    /// data along. An event of the endpoint tells how it went.
+    /// Connects it with an unconnected endpoint, and sends private data to the peer. An event of
+    /// the endpoint reports the result.
     ///
     /// # Errors
-    /// The endpoint cannot be used for it, the private data are too long, or
-    /// the request was answered before. It can be answered again then.
+    /// The endpoint cannot be used for it, the private data are too long, or the request was
+    /// answered before. Otherwise it can still be answered.
     pub fn accept(&mut self, endpoint: &mut Endpoint, private_data: &[u8]) -> Result<()> {
         if let Some(cr) = self.handle {
             Cr::accept(cr, Some(endpoint.handle()), private_data)?;
@@ -193,7 +192,7 @@ impl ConnectionRequest {
     /// Connects it with the endpoint that was reserved for it.
     ///
     /// # Errors
-    /// None was, or it is gone; the rest as [`Self::accept`].
+    /// No endpoint was reserved, or it is gone; otherwise as [`Self::accept`].
     pub fn accept_reserved(&mut self, private_data: &[u8]) -> Result<()> {
         if let Some(cr) = self.handle {
             Cr::accept(cr, None, private_data)?;
@@ -202,13 +201,13 @@ impl ConnectionRequest {
         Ok(())
     }
 
-    /// Connects it with the endpoint that it has brought, which gets this zone
-    /// and these dispatchers, and attributes if there are some.
+    /// Connects it with the endpoint that was created for it, which gets this zone and these
+    /// dispatchers, and attributes if there are some.
     ///
     /// # Errors
-    /// The request has brought none, or was answered before; the options say a
-    /// shared queue, with which none is made; the rest as
-    /// [`ProtectionZone::endpoint`] and [`Self::accept`].
+    /// No endpoint was created for the request, or it was answered before; the options name a
+    /// shared queue, which such an endpoint cannot use; otherwise as [`ProtectionZone::endpoint`]
+    /// and [`Self::accept`].
     pub fn accept_with(
         &mut self,
         zone: &ProtectionZone,
@@ -221,13 +220,13 @@ impl ConnectionRequest {
         let brought = request.query().local_ep.and_then(handle::pin::<Ep>);
         drop(request);
         let ep = brought
-            .ok_or_else(|| bad("the request has brought no endpoint"))?
+            .ok_or_else(|| bad("no endpoint was created for the request: listen with listen_with_endpoints or listen_once"))?
             .to_arc();
         if options.shared.is_some() {
             return Err(DatError::new(
                 ReturnType::ModelNotSupported,
                 Subtype::NoSubtype,
-                "an endpoint that a request brings is on no shared queue",
+                "an endpoint that is created for a request cannot use a shared queue",
             ));
         }
         let handle = |events: Option<&EventDispatcher>| events.map(EventDispatcher::handle);
@@ -243,24 +242,24 @@ impl ConnectionRequest {
             connect_evd: handle(options.connect),
             attributes: options.attributes.unwrap_or(ep.query().attributes),
         };
-        // An event can be copied, and the request be answered on two threads.
+        // An event can be copied, and its request answered on two threads.
         let taken = ep
             .take_brought()
             .ok_or_else(|| bad("another call is answering the request"))?;
-        // SAFETY: posts are made by the `Endpoint` below alone, of which there is
-        // one, since the endpoint was taken.
+        // SAFETY: only the `Endpoint` below posts, and there is one, because the endpoint was
+        // taken.
         unsafe { ep.modify(fields, &change) }?;
         self.accept_reserved(private_data)?;
         taken.keep();
         Ok(Endpoint::brought(ep, zone, options))
     }
 
-    /// Hands it to the service point of the same adapter that listens on another
-    /// qualifier, where it arrives anew.
+    /// Hands it to the service point of the same adapter that listens on another qualifier, where
+    /// it arrives as a new request.
     ///
     /// # Errors
-    /// Nobody listens there, or there is no room for it. It can still be
-    /// answered here then.
+    /// No service point listens there, or it has no room. The request can still be answered here
+    /// then.
     pub fn hand_off(&mut self, qualifier: u64) -> Result<()> {
         if let Some(cr) = self.handle {
             Cr::hand_off(cr, qualifier)?;
@@ -269,15 +268,14 @@ impl ConnectionRequest {
         Ok(())
     }
 
-    /// Refuses it.
+    /// Rejects it.
     pub fn reject(self) {}
 }
 
 impl Drop for ConnectionRequest {
     fn drop(&mut self) {
         if let Some(cr) = self.handle.take() {
-            // Fails only if it was answered through another event's copy, or
-            // the adapter was closed.
+            // Fails only if it was answered through a copy of the event, or the adapter was closed.
             let _ = Cr::reject(cr);
         }
     }

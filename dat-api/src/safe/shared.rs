@@ -11,31 +11,31 @@ use crate::status::DatReturn;
 use crate::types::SrqAttributes;
 use dat_engine::sync::{Mutex, SpinLock};
 
-/// Receives for many endpoints. Clones are the same queue; posting takes a
-/// lock that only other posts, and resizing, hold.
+/// A queue of receives for many endpoints. Clones are the same queue; posting takes a lock that
+/// only other posts, and resizing, hold.
 #[derive(Clone, Debug)]
 pub struct SharedReceiveQueue(Arc<Queue>);
 
 #[derive(Debug)]
 struct Queue {
     srq: Arc<Srq>,
-    /// What is kept for posts. Held by a post, and while the queue is resized.
+    /// The mappings of posted receives. Locked by posts, and while the queue is resized.
     posts: SpinLock<Kept>,
-    /// One change of the queue at a time.
+    /// Locked by a call that changes the queue.
     changes: Mutex<()>,
-    // After the queue is freed.
+    // Dropped after the queue is freed.
     _zone: ProtectionZone,
 }
 
 impl Drop for Queue {
     fn drop(&mut self) {
-        // Endpoints on it own it: only a closed adapter makes this fail.
+        // Its endpoints own it, so this fails only if the adapter was closed.
         let _ = Srq::free(self.srq.handle());
     }
 }
 
 impl ProtectionZone {
-    /// Makes a queue of so many receives of so many segments.
+    /// Creates a queue of `receives` receives with up to `segments` segments.
     ///
     /// # Errors
     /// 0, or beyond the adapter's limits; a device that has no more.
@@ -56,13 +56,13 @@ impl ProtectionZone {
 }
 
 impl SharedReceiveQueue {
-    /// Its name among DAT objects.
+    /// Returns its DAT handle.
     #[must_use]
     pub fn handle(&self) -> Handle {
         self.0.srq.handle()
     }
 
-    /// Makes room for at least so many receives; nothing is lost.
+    /// Makes room for at least this many receives; no receive is lost.
     ///
     /// # Errors
     /// As [`Srq::resize`].
@@ -70,24 +70,24 @@ impl SharedReceiveQueue {
         let _one_at_a_time = self.0.changes.lock();
         let _no_posts = self.0.posts.lock();
         let receives = i32::try_from(receives).unwrap_or(i32::MAX);
-        // SAFETY: posts wait for their lock, other calls of this for the other.
+        // SAFETY: posts wait for `posts`, other calls of this for `changes`.
         unsafe { self.0.srq.resize(receives) }
     }
 
-    /// Everything that can be asked of it.
+    /// Returns its parameters and state.
     #[must_use]
     pub fn query(&self) -> SrqInfo {
         self.0.srq.query()
     }
 
-    /// Posts to it that were refused because it was full.
+    /// Returns the number of its posts that were refused because it was full.
     #[must_use]
     pub fn refused_posts(&self) -> u64 {
         self.0.srq.refused_posts()
     }
 
-    /// Asks for one asynchronous event when fewer than so many receives are
-    /// left; at once if that is so already.
+    /// Requests one asynchronous event when fewer than `receives` receives are left, at once if
+    /// that is already so.
     ///
     /// # Errors
     /// More than the queue holds.
@@ -98,8 +98,7 @@ impl SharedReceiveQueue {
             .set_low_watermark(i32::try_from(receives).unwrap_or(i32::MAX))
     }
 
-    /// Posts a receive. Its completion is reported where the endpoint that
-    /// takes it reports receives.
+    /// Posts a receive. Its completion goes to the dispatcher of the endpoint that takes it.
     ///
     /// # Errors
     /// The code names the reason; nothing is posted then.
@@ -107,8 +106,8 @@ impl SharedReceiveQueue {
     pub fn post_recv(&self, segments: &[Segment<'_>], cookie: u64) -> Result<(), DatReturn> {
         let mut kept = self.0.posts.lock();
         kept.keep(segments);
-        // SAFETY: the lock serialises; the mappings are kept until the queue
-        // is gone, which its endpoints outlive not.
+        // SAFETY: the lock excludes other posts; the mappings are kept until the queue is freed,
+        // and its endpoints do not outlive it.
         unsafe {
             let (count, segment) = posted(segments);
             self.0.srq.post_recv_with(count, segment, cookie)

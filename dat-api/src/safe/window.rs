@@ -10,20 +10,20 @@ use crate::object::rmr::{Rmr, RmrInfo};
 use crate::status::DatReturn;
 use crate::types::{CompletionFlags, LmrSegment, MemPrivileges};
 
-/// A part of this side's memory that peers may use: opened, moved and closed
-/// through an endpoint's request queue. Closed when it is dropped.
+/// A window of this side's memory that peers may use: bound, rebound and unbound through an
+/// endpoint's request queue. Dropping it ends the access of peers.
 #[derive(Debug)]
 pub struct Window {
     rmr: Arc<Rmr>,
-    /// What it is bound to, and was before: the device learns of a bind a
-    /// little later.
+    /// The memory that it is bound to now and was bound to before: the device processes a bind
+    /// later than it is posted.
     bound: [Option<Arc<Region>>; 2],
-    // After the window is gone.
+    // Dropped after the window is freed.
     _zone: ProtectionZone,
 }
 
 impl ProtectionZone {
-    /// Makes a window, which opens nothing.
+    /// Creates an unbound window.
     ///
     /// # Errors
     /// As [`Rmr::create`].
@@ -37,13 +37,13 @@ impl ProtectionZone {
 }
 
 impl Window {
-    /// Its name, as [`crate::types::EventData::RmrBind`] has it.
+    /// Returns its DAT handle, as in [`crate::types::EventData::RmrBind`].
     #[must_use]
     pub fn handle(&self) -> Handle {
         self.rmr.handle()
     }
 
-    /// What it is bound to.
+    /// Returns what it is bound to.
     #[must_use]
     pub fn query(&self) -> RmrInfo {
         self.rmr.query()
@@ -56,7 +56,7 @@ impl Window {
 
 impl Drop for Window {
     fn drop(&mut self) {
-        // Fails only if the adapter was closed, which ended it as well.
+        // Fails only if the adapter was closed, which has freed it.
         let _ = Rmr::free(self.rmr.handle());
     }
 }
@@ -68,9 +68,9 @@ impl core::fmt::Debug for Region {
 }
 
 impl Endpoint {
-    /// Opens a piece of memory to peers: answers how they name it. Good once
-    /// the bind is done, which is before anything that is posted here later
-    /// starts: a message may tell the peer.
+    /// Binds a window to a piece of memory, and returns how peers name it. Valid once the bind is
+    /// complete, which is before any later post of this endpoint starts; a message posted next may
+    /// therefore carry it to the peer.
     ///
     /// # Errors
     /// As [`Rmr::bind`].
@@ -84,7 +84,7 @@ impl Endpoint {
     ) -> Result<RemoteSegment, DatReturn> {
         let piece = segment.lmr();
         let rmr = &window.rmr;
-        // SAFETY: only this value posts to the endpoint, and it is borrowed.
+        // SAFETY: only this value posts to the endpoint, and it is borrowed mutably.
         let context = unsafe { rmr.bind(self.ep(), piece, privileges, cookie, flags) }?;
         window.keep((piece.length != 0).then(|| Arc::clone(segment.region())));
         Ok(RemoteSegment {
@@ -94,7 +94,7 @@ impl Endpoint {
         })
     }
 
-    /// Closes a window; it can be bound again.
+    /// Unbinds a window; it can be bound again.
     ///
     /// # Errors
     /// As [`Rmr::bind`].
