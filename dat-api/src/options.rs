@@ -1,4 +1,4 @@
-//! What the environment and dat.conf say about how an IA is to work.
+//! The options of an IA, from the environment and dat.conf.
 //!
 //! | variable | key | values |
 //! | --- | --- | --- |
@@ -6,11 +6,11 @@
 //! | `DAT_WAIT` | `wait` | `adaptive` (default), `adaptive:MIN_US:MAX_US`, `poll`, `block` |
 //! | `DAT_CM` | `cm` | `auto` (default), `rdma_cm`, `socket`; both sides must use the same; on iWARP only rdma_cm connects |
 //! | `DAT_LISTEN` | `listen` | where service points listen: `all` (default), `loopback`, one IP address of this host |
-//! | – | `gid` | index in the port's GID table; chosen by the engine if not given |
+//! | – | `gid` | index in the port's GID table; the engine chooses one if it is not given |
 //!
-//! A key of the instance data in dat.conf goes before the variable. An empty
-//! variable counts as not set, and so does every variable in a process that
-//! runs with more rights than its caller ([`dat_engine::environment`]).
+//! A key of the instance data in dat.conf overrides the variable. An empty variable counts as not
+//! set, and so does every variable in a process with more rights than its caller
+//! ([`dat_engine::environment`]).
 
 use dat_engine::PathRequest;
 use dat_engine::cm::ListenOn;
@@ -20,31 +20,31 @@ use dat_engine::wait::WaitPolicy;
 use crate::error::{DatError, Result};
 use crate::status::{ReturnType, Subtype};
 
-/// How connections are to be made.
+/// Which connection manager is used.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum CmChoice {
-    /// By rdma_cm where the kernel has it and the port has an IP address that
-    /// it serves, else by sockets; on iWARP by rdma_cm.
+    /// rdma_cm where the kernel has it and the port has an IP address that it serves, otherwise
+    /// sockets; on iWARP rdma_cm.
     #[default]
     Auto,
-    /// By rdma_cm, the kernel's connection manager.
+    /// rdma_cm, the kernel's connection manager.
     RdmaCm,
-    /// By messages over TCP.
+    /// Messages over TCP.
     Socket,
 }
 
-/// How an IA is to work.
+/// The options of an IA.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Options {
-    /// How the device is to be driven.
+    /// Which data path is used.
     pub path: PathRequest,
     /// How threads wait for events, unless an EVD has a policy of its own.
     pub wait: WaitPolicy,
-    /// How connections are to be made.
+    /// Which connection manager is used.
     pub cm: CmChoice,
     /// The addresses on which service points listen.
     pub listen: ListenOn,
-    /// The GID that connections are to use.
+    /// The index of the GID that connections use.
     pub gid: Option<u8>,
 }
 
@@ -57,10 +57,10 @@ const VARIABLES: [(&str, &str); 4] = [
 ];
 
 impl Options {
-    /// The defaults, changed by the variables of the environment.
+    /// Returns the defaults, overridden by environment variables.
     ///
     /// # Errors
-    /// `DAT_INVALID_PARAMETER`: a variable has a value that means nothing.
+    /// `DAT_INVALID_PARAMETER`: a variable has an invalid value.
     pub fn from_environment() -> Result<Self> {
         Self::read(|name| {
             let value = environment::variable(name)?;
@@ -74,19 +74,19 @@ impl Options {
             match variable(name) {
                 Some(value) if !value.is_empty() => options
                     .set(key, &value)
-                    .map_err(|cause| wrong(format!("the variable {name}: {cause}")))?,
+                    .map_err(|cause| wrong(format!("environment variable {name}: {cause}")))?,
                 _ => {}
             }
         }
         Ok(options)
     }
 
-    /// Changes what one key of the instance data says.
+    /// Sets the option of one key of the instance data.
     ///
     /// # Errors
-    /// What is wrong with the key or its value, in words.
+    /// What is wrong with the key or its value, as text.
     pub fn set(&mut self, key: &str, value: &str) -> Result<(), String> {
-        let unknown = |values: &str| format!("\"{value}\" is none of {values}");
+        let unknown = |values: &str| format!("invalid value \"{value}\": expected one of {values}");
         match key {
             "path" => {
                 self.path = match value {
@@ -114,11 +114,11 @@ impl Options {
             }
             "gid" => match value.parse() {
                 Ok(index) => self.gid = Some(index),
-                Err(_) => return Err(format!("\"{value}\" is no index from 0 to 255")),
+                Err(_) => return Err(format!("invalid GID index \"{value}\": expected 0 to 255")),
             },
             _ => {
                 return Err(format!(
-                    "\"{key}\" is no key: there are path, wait, cm, listen, gid"
+                    "unknown key \"{key}\": expected path, wait, cm, listen or gid"
                 ));
             }
         }
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn every_value_of_every_variable_is_understood() {
+    fn every_value_of_every_variable_is_accepted() {
         let path = |value| with("DAT_PATH", value).expect("a value").path;
         assert_eq!(path("auto"), PathRequest::Auto);
         assert_eq!(path("direct"), PathRequest::Direct);
@@ -173,7 +173,7 @@ mod tests {
     #[test]
     fn a_wrong_value_is_an_error_that_names_the_variable() {
         for name in ["DAT_PATH", "DAT_WAIT", "DAT_CM", "DAT_LISTEN"] {
-            let error = with(name, "sideways").expect_err("means nothing");
+            let error = with(name, "sideways").expect_err("invalid");
             assert_eq!(error.code().kind(), Some(ReturnType::InvalidParameter));
             assert!(error.cause().contains(name), "{error}");
             assert!(error.cause().contains("sideways"), "{error}");
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_go_before_variables_and_unknown_ones_are_told() {
+    fn keys_override_variables_and_unknown_keys_are_errors() {
         let mut options = with("DAT_WAIT", "poll").expect("a value");
         options.set("wait", "block").expect("a value");
         options.set("gid", "3").expect("an index");

@@ -1,9 +1,8 @@
 //! Warnings of the library's threads, as lines of text.
 //!
-//! The library reports what no call returns (a request that is refused, and
-//! why) by events of the crate `tracing`. Programs in Rust choose what becomes
-//! of them, as of those of any crate. A library for C programs has no such
-//! choice to offer, and passes them on as lines.
+//! The library reports what no call returns (a request that is refused, and why) as events of the
+//! crate `tracing`. A Rust program chooses a subscriber for them, as for those of any crate. A
+//! library for C programs has no such choice to offer, and passes them on as lines.
 
 use std::fmt::{Debug, Write};
 
@@ -11,15 +10,15 @@ use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Level, Metadata, Subscriber, subscriber};
 
-/// Calls `tell` with one line for each warning and error, on the thread where
-/// it occurs. Returns `false` if the program has chosen another subscriber.
+/// Calls `tell` with one line for each warning and error, on the thread where it occurs. Returns
+/// `false` if the program has set another subscriber.
 pub fn tell_by(tell: fn(&str)) -> bool {
     subscriber::set_global_default(Lines(tell)).is_ok()
 }
 
 struct Lines(fn(&str));
 
-/// The message, and after it the values that came with it.
+/// The message, followed by the values of the event.
 #[derive(Default)]
 struct Line {
     message: String,
@@ -28,7 +27,7 @@ struct Line {
 
 impl Visit for Line {
     fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
-        // Writing to a string does not fail.
+        // Writing to a string cannot fail.
         let _ = if field.name() == "message" {
             write!(self.message, "{value:?}")
         } else {
@@ -70,7 +69,7 @@ mod tests {
     static TOLD: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
     #[test]
-    fn a_warning_is_a_line_with_its_values_and_less_is_none() {
+    fn warnings_and_errors_become_lines_with_their_values() {
         let lines = Lines(|line| TOLD.lock().expect("not poisoned").push(line.to_owned()));
         subscriber::with_default(lines, || {
             tracing::warn!(peer = ?Some(7), left = 3, "refused: version {}", 2);

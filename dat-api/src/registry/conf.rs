@@ -1,6 +1,6 @@
-//! dat.conf: bytes in, entries and complaints out.
+//! Parsing dat.conf.
 //!
-//! One entry a line, eight fields between blanks:
+//! A line is an entry of eight fields, separated by blanks:
 //!
 //! | # | field | for example |
 //! | --- | --- | --- |
@@ -13,74 +13,74 @@
 //! | 7 | instance data | `"mlx5_0 1"` |
 //! | 8 | platform data, not used | `""` |
 //!
-//! `#` where a field could begin starts a comment. A field in quotes may hold
-//! blanks and be empty; a backslash in it makes the next character literal. A
-//! line that is wrong is left out, and said to be: the others count.
+//! `#` where a field could begin starts a comment. A field in quotes may contain blanks and be
+//! empty; a backslash in it makes the next character literal. An invalid line is reported and
+//! ignored; the other lines are used.
 
 use core::fmt::{self, Write as _};
 
-/// Bytes of a name, at most.
+/// The maximum length of a name, in bytes.
 pub const MAX_NAME: usize = 255;
-/// Complaints that are kept; a file of garbage has no use for more.
+/// The number of complaints that are kept, so that a file of garbage does not fill memory.
 const MAX_COMPLAINTS: usize = 32;
 
 /// A line of dat.conf.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
-    /// Where it is, from 1.
+    /// The line number, from 1.
     pub line: usize,
     /// The name of the IA.
     pub name: String,
-    /// DAT version.
+    /// The major DAT version.
     pub major: u32,
-    /// DAT version.
+    /// The minor DAT version.
     pub minor: u32,
-    /// Whether the library may be called by several threads for one object.
+    /// Whether several threads may use one object of the library at a time.
     pub threadsafe: bool,
-    /// File name or path.
+    /// The file name or path of the library.
     pub library: String,
-    /// Who made the library, and its version.
+    /// The provider and its version.
     pub provider: ProviderVersion,
-    /// For the library.
+    /// The instance data, for the library.
     pub instance_data: String,
-    /// Not used.
+    /// The platform data, which is not used.
     pub platform_data: String,
 }
 
 /// `ID.MAJOR.MINOR`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProviderVersion {
-    /// Not empty, without a dot.
+    /// The provider; not empty, without a dot.
     pub id: String,
-    /// Version.
+    /// The major version.
     pub major: u32,
-    /// Version.
+    /// The minor version.
     pub minor: u32,
 }
 
 /// What is wrong with a line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Complaint {
-    /// Where it is, from 1.
+    /// The line number, from 1.
     pub line: usize,
     /// What is wrong.
     pub cause: String,
 }
 
-/// What a file says.
+/// The contents of a file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Conf {
-    /// The entries for user space (`u`) that are `default`, in order.
-    /// Duplicates are kept: who looks for a name tries them in order.
+    /// The entries for user space (`u`) that are `default`, in order. Duplicates are kept, and
+    /// tried in order.
     pub entries: Vec<Entry>,
-    /// What is wrong with lines, in order; the first few.
+    /// What is wrong with lines, in order; only the first ones.
     pub complaints: Vec<Complaint>,
-    /// Complaints that are not kept.
+    /// The number of further complaints.
     pub more_complaints: usize,
 }
 
 impl Conf {
-    /// Reads a file's bytes, whatever they are.
+    /// Parses a file's bytes, whatever they are.
     #[must_use]
     pub fn parse(bytes: &[u8]) -> Self {
         let mut conf = Self::default();
@@ -104,7 +104,7 @@ impl Conf {
     }
 }
 
-/// A line as an entry, if it has one to be used.
+/// Parses a line; returns `None` if it has no entry for user space.
 fn entry(line: usize, bytes: &[u8]) -> Result<Option<Entry>, String> {
     let bytes = bytes.strip_suffix(b"\r").unwrap_or(bytes);
     let fields = fields(bytes)?;
@@ -120,26 +120,28 @@ fn entry(line: usize, bytes: &[u8]) -> Result<Option<Entry>, String> {
     ] = match <[String; 8]>::try_from(fields) {
         Ok(fields) => fields,
         Err(fields) if fields.is_empty() => return Ok(None),
-        Err(fields) => return Err(format!("{} fields, not 8", fields.len())),
+        Err(fields) => return Err(format!("{} fields: expected 8", fields.len())),
     };
     if name.is_empty() || name.len() > MAX_NAME {
         return Err(format!(
-            "a name of {} bytes; 1 to {MAX_NAME} are allowed",
+            "the name has {} bytes: expected 1 to {MAX_NAME}",
             name.len()
         ));
     }
     let Some((user, (major, minor))) = api_version(&version) else {
-        return Err(format!("\"{version}\" is no version such as u1.2"));
+        return Err(format!(
+            "invalid version \"{version}\": expected the form u1.2"
+        ));
     };
-    // Only the beginning counts: so it has always been read.
+    // Only the beginning of the word is compared, as in other implementations.
     let threadsafe = one_of(&safety, ["threadsafe", "nonthreadsafe"])?;
     let default = one_of(&default, ["default", "nondefault"])?;
     if library.is_empty() {
-        return Err("no library".to_owned());
+        return Err("the library is empty".to_owned());
     }
     let Some(provider) = provider_version(&provider) else {
         return Err(format!(
-            "\"{provider}\" is no provider version such as dapl.1.2"
+            "invalid provider version \"{provider}\": expected the form dapl.1.2"
         ));
     };
     if !(user && default) {
@@ -158,7 +160,7 @@ fn entry(line: usize, bytes: &[u8]) -> Result<Option<Entry>, String> {
     }))
 }
 
-/// The fields of a line.
+/// Splits a line into fields.
 fn fields(line: &[u8]) -> Result<Vec<String>, String> {
     let mut fields = Vec::new();
     let mut rest = line.trim_ascii_start();
@@ -171,7 +173,7 @@ fn fields(line: &[u8]) -> Result<Vec<String>, String> {
         if field.contains(&0) {
             return Err("a byte 0 in a field".to_owned());
         }
-        // A line can be as long as the file: do not keep all of it.
+        // A line can be as long as the file: do not keep all of its fields.
         if fields.len() > 8 {
             return Err("more than 8 fields".to_owned());
         }
@@ -182,14 +184,14 @@ fn fields(line: &[u8]) -> Result<Vec<String>, String> {
     Ok(fields)
 }
 
-/// A field up to the next blank, and what follows.
+/// Splits off a field that ends at the next blank.
 fn bare(text: &[u8]) -> (Vec<u8>, &[u8]) {
     let end = text.iter().position(u8::is_ascii_whitespace);
     let (field, after) = text.split_at(end.unwrap_or(text.len()));
     (field.to_vec(), after)
 }
 
-/// A field whose first quote has been read, and what follows the second.
+/// Splits off a quoted field, whose first quote has been read.
 fn quoted(text: &[u8]) -> Result<(Vec<u8>, &[u8]), String> {
     let mut field = Vec::new();
     let mut bytes = text.iter();
@@ -198,12 +200,12 @@ fn quoted(text: &[u8]) -> Result<(Vec<u8>, &[u8]), String> {
             Some(b'"') => return Ok((field, bytes.as_slice())),
             Some(b'\\') => field.extend(bytes.next()),
             Some(&byte) => field.push(byte),
-            None => return Err("a quote that does not end".to_owned()),
+            None => return Err("a quote is not closed".to_owned()),
         }
     }
 }
 
-/// Whether it is for user space, and the version.
+/// Parses `u` or `k` and a version; returns whether it is for user space, and the version.
 fn api_version(text: &str) -> Option<(bool, (u32, u32))> {
     let user = match text.as_bytes().first()? {
         b'u' => true,
@@ -225,13 +227,13 @@ fn provider_version(text: &str) -> Option<ProviderVersion> {
     })
 }
 
-/// Decimal digits only: `parse` would take a sign.
+/// Parses decimal digits only; `parse` alone would accept a sign.
 fn number(text: &str) -> Option<u32> {
     let digits = text.bytes().all(|byte| byte.is_ascii_digit());
     digits.then(|| text.parse().ok()).flatten()
 }
 
-/// Whether the text begins with the first of two words, or the second.
+/// Returns whether the text begins with the first of two words, rather than the second.
 fn one_of(text: &str, words: [&str; 2]) -> Result<bool, String> {
     let [yes, no] = words;
     if text.starts_with(yes) {
@@ -239,13 +241,13 @@ fn one_of(text: &str, words: [&str; 2]) -> Result<bool, String> {
     } else if text.starts_with(no) {
         Ok(false)
     } else {
-        Err(format!("\"{text}\" is neither {yes} nor {no}"))
+        Err(format!("invalid word \"{text}\": expected {yes} or {no}"))
     }
 }
 
 impl fmt::Display for Entry {
-    /// As a line of dat.conf, without its end. A newline or a byte 0 in a
-    /// field cannot be written: such an entry was not read from a file.
+    /// Writes a line of dat.conf, without its end. A newline or a byte 0 in a field cannot be
+    /// written; such an entry was not read from a file.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         quote(f, &self.name)?;
         let safety = if self.threadsafe { "" } else { "non" };

@@ -1,4 +1,4 @@
-//! Where dat.conf is, and reading it.
+//! Locating and reading dat.conf.
 
 use std::ffi::OsString;
 use std::fs::OpenOptions;
@@ -10,9 +10,9 @@ use dat_engine::environment;
 
 use super::conf::Conf;
 
-/// Where it is if `DAT_OVERRIDE` is not set.
+/// The path if `DAT_OVERRIDE` is not set.
 const DEFAULT: &str = "/etc/dat.conf";
-/// Bytes that are read of it, at most.
+/// The most bytes of the file that are read.
 const MAX_BYTES: u64 = 4 << 20;
 
 /// dat.conf, as far as it could be read.
@@ -20,9 +20,9 @@ const MAX_BYTES: u64 = 4 << 20;
 pub(super) struct File {
     pub(super) path: PathBuf,
     pub(super) conf: Conf,
-    /// Why there is nothing in it.
+    /// Why it is empty.
     pub(super) trouble: Option<String>,
-    /// There may be something in it: the process had no descriptor to read it.
+    /// The process had no descriptor left to read it, so its contents are unknown.
     pub(super) unread: bool,
 }
 
@@ -32,8 +32,8 @@ impl File {
         Self::read_at(environment::variable("DAT_OVERRIDE"))
     }
 
-    /// A file that cannot be read counts as empty, and there is no other to
-    /// fall back to: opening devices by their own names needs none.
+    /// Reads a file. One that cannot be read counts as empty, and no other is tried: opening
+    /// devices by their own names needs none.
     fn read_at(chosen: Option<OsString>) -> Self {
         let path = chosen
             .filter(|path| !path.is_empty())
@@ -45,14 +45,14 @@ impl File {
                     let line = bytes.iter().filter(|&&byte| byte == b'\n').count() + 1;
                     conf.complain(
                         line,
-                        format!("the file is longer than {MAX_BYTES} bytes; the rest is not read"),
+                        format!("the file is longer than {MAX_BYTES} bytes: the rest is ignored"),
                     );
                 }
                 for complaint in &conf.complaints {
                     tracing::warn!(
                         path = %path.display(),
                         line = complaint.line,
-                        "wrong line in dat.conf: {}",
+                        "invalid line in dat.conf: {}",
                         complaint.cause
                     );
                 }
@@ -76,13 +76,13 @@ impl File {
     }
 }
 
-/// The bytes up to the last whole line within the limit, and whether that is
-/// all of the file.
+/// Returns the bytes up to the last whole line within the limit, and whether that is the whole
+/// file.
 fn bytes_of(path: &PathBuf) -> io::Result<(Vec<u8>, bool)> {
     let mut bytes = Vec::new();
     OpenOptions::new()
         .read(true)
-        // Opening a pipe that nobody writes to would wait for ever.
+        // Opening a pipe without a writer would block for ever.
         .custom_flags(libc::O_NONBLOCK | libc::O_CLOEXEC)
         .open(path)?
         .take(MAX_BYTES + 1)
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn the_default_place_counts_unless_another_is_named() {
+    fn the_default_path_is_used_unless_another_is_named() {
         assert_eq!(File::read_at(None).path, Path::new(DEFAULT));
         assert_eq!(
             File::read_at(Some(OsString::new())).path,
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_is_not_there_or_no_file_is_empty_and_says_why() {
+    fn a_missing_file_or_a_folder_counts_as_empty_with_a_reason() {
         let folder = Folder::new("missing");
         for path in [folder.0.join("nothing"), folder.0.clone()] {
             let file = read(&path);
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn files_without_an_end_and_pipes_without_a_writer_do_not_hang() {
+    fn endless_files_and_pipes_without_a_writer_do_not_hang() {
         let zeroes = read(Path::new("/dev/zero"));
         assert!(zeroes.conf.entries.is_empty());
         assert!(
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn of_a_huge_file_the_first_whole_lines_count() {
+    fn the_first_whole_lines_of_a_huge_file_are_used() {
         let line = b"a u1.2 threadsafe default libdat.so.1 d.1.2 \"mlx5_0 1\" \"\"\n";
         let many = usize::try_from(MAX_BYTES).expect("small") / line.len() + 100;
         let folder = Folder::new("huge");

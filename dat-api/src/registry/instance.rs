@@ -1,4 +1,4 @@
-//! What stands behind an IA name: a device, a port, and how to use them.
+//! The device, port and settings that an IA name stands for.
 
 use super::interface;
 
@@ -7,7 +7,7 @@ use super::interface;
 pub(crate) struct Instance {
     pub(crate) device: String,
     pub(crate) port: u8,
-    /// The network interface that it was found by, or an address of it.
+    /// The network interface that it was found by, or an address of the interface.
     pub(crate) interface: Option<String>,
     /// Keys and values of the instance data: see [`crate::options`].
     pub(crate) settings: Vec<(String, String)>,
@@ -23,8 +23,8 @@ impl Instance {
         }
     }
 
-    /// `DEVICE`, or `DEVICE-PORT`. A device may have a name that looks like
-    /// the latter, and goes before.
+    /// Parses `DEVICE`, or `DEVICE-PORT`. A device whose own name has the second form is tried
+    /// first.
     pub(crate) fn of_device_name(name: &str) -> Vec<Self> {
         let mut all = vec![Self::new(name, 1)];
         if let Some((device, port)) = name.rsplit_once('-')
@@ -36,8 +36,8 @@ impl Instance {
         all
     }
 
-    /// `DEVICE PORT [KEY=VALUE…]`; or with port 0, a network interface or an
-    /// address of one, which stands for the device behind it.
+    /// Parses `DEVICE PORT [KEY=VALUE…]`; with port 0, the first word is a network interface or one
+    /// of its addresses, and stands for the device behind it.
     pub(crate) fn of_instance_data(text: &str) -> Result<Self, String> {
         Self::read(text, interface::device_of)
     }
@@ -49,7 +49,7 @@ impl Instance {
         let mut words = text.split_ascii_whitespace();
         let (Some(name), Some(port)) = (words.next(), words.next()) else {
             return Err(format!(
-                "the instance data \"{text}\" is not \"DEVICE PORT\", nor \"INTERFACE 0\""
+                "invalid instance data \"{text}\": expected \"DEVICE PORT\" or \"INTERFACE 0\""
             ));
         };
         let mut instance = match (port, port_number(port)) {
@@ -61,19 +61,27 @@ impl Instance {
                 }
             }
             (_, Some(port)) => Self::new(name, port),
-            _ => return Err(format!("\"{port}\" is no port number, in \"{text}\"")),
+            _ => {
+                return Err(format!(
+                    "invalid port number \"{port}\" in \"{text}\": expected 0 to 255"
+                ));
+            }
         };
         for word in words {
             match word.split_once('=') {
                 Some((key, value)) => instance.settings.push((key.to_owned(), value.to_owned())),
-                None => return Err(format!("\"{word}\" is not KEY=VALUE, in \"{text}\"")),
+                None => {
+                    return Err(format!(
+                        "invalid setting \"{word}\" in \"{text}\": expected KEY=VALUE"
+                    ));
+                }
             }
         }
         Ok(instance)
     }
 }
 
-/// From 1, in digits without more.
+/// Parses a port number from 1, in digits without a sign or leading zeros.
 fn port_number(text: &str) -> Option<u8> {
     let digits = text.bytes().all(|byte| byte.is_ascii_digit());
     let number = digits.then(|| text.parse().ok()).flatten()?;
@@ -90,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_is_a_device_or_a_device_and_a_port() {
+    fn a_name_is_a_device_or_a_device_with_a_port() {
         let is = |name: &str, port| (name.to_owned(), port);
         assert_eq!(places("mlx5_0"), [is("mlx5_0", 1)]);
         assert_eq!(places("mlx5_0-2"), [is("mlx5_0-2", 1), is("mlx5_0", 2)]);
@@ -140,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn instance_data_of_another_form_are_refused_in_words() {
+    fn invalid_instance_data_are_refused_with_the_text() {
         for wrong in [
             "",
             "mlx5_0",

@@ -1,11 +1,11 @@
-//! The RDMA device behind a network interface, as the kernel tells in sysfs; of
-//! iWARP devices, as its connection manager tells.
+//! The RDMA device behind a network interface, from sysfs; for iWARP devices, from the connection
+//! manager.
 
 use std::fs;
 use std::net::IpAddr;
 use std::path::Path;
 
-/// The device and port behind an interface, or behind an address of one.
+/// Returns the device and port behind an interface, or behind an address of one.
 pub(super) fn device_of(name: &str) -> Result<(String, u8), String> {
     let interface = match name.parse::<IpAddr>() {
         Ok(address) => interface_of(address)?,
@@ -22,8 +22,8 @@ pub(super) fn device_of(name: &str) -> Result<(String, u8), String> {
         .ok_or_else(|| format!("there is no RDMA device behind the network interface {interface}"))
 }
 
-/// The device to which an address of the interface belongs: iWARP devices have
-/// no GIDs, and some no adapter, by which sysfs would tell.
+/// Returns the device that an address of the interface belongs to. iWARP devices have no GIDs, and
+/// some have no adapter, so sysfs does not show it.
 fn by_address(interface: &str) -> Option<(String, u8)> {
     let all = if_addrs::get_if_addrs().ok()?;
     let own = all.into_iter().filter(|one| one.name == interface);
@@ -33,15 +33,15 @@ fn by_address(interface: &str) -> Option<(String, u8)> {
 
 fn interface_of(address: IpAddr) -> Result<String, String> {
     let all = if_addrs::get_if_addrs()
-        .map_err(|error| format!("the system does not tell its addresses: {error}"))?;
+        .map_err(|error| format!("the addresses of this host cannot be read: {error}"))?;
     all.into_iter()
         .find(|interface| interface.ip() == address)
         .map(|interface| interface.name)
         .ok_or_else(|| format!("no network interface of this host has the address {address}"))
 }
 
-/// Among all devices and ports, the first that belongs to the interface: by
-/// its GIDs, which know of bonds and VLANs, or by what the adapter carries.
+/// Returns the first device and port that belongs to the interface: by the device's GIDs, which
+/// include bonds and VLANs, or by the interfaces of the adapter.
 fn in_class(class: &Path, interface: &str) -> Option<(String, u8)> {
     let devices = names_in(class);
     for device in &devices {
@@ -70,12 +70,12 @@ fn in_class(class: &Path, interface: &str) -> Option<(String, u8)> {
     })
 }
 
-/// What can be one name in a folder.
+/// Returns a name that is one component of a path.
 fn plain(name: &str) -> Option<&str> {
     (!name.is_empty() && !name.contains('/') && !name.starts_with('.')).then_some(name)
 }
 
-/// In order, so that the answer is the same each time.
+/// Returns the names in a folder, sorted, so that the result is always the same.
 fn names_in(folder: &Path) -> Vec<String> {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     let mut names: Vec<String> = entries
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn a_host_without_rdma_and_addresses_of_others_are_told() {
+    fn a_host_without_rdma_and_foreign_addresses_are_reported() {
         assert_eq!(in_class(Path::new("/nowhere"), "eth0"), None);
         let cause = device_of("203.0.113.77").expect_err("an address for documentation");
         assert!(cause.contains("203.0.113.77"), "{cause}");

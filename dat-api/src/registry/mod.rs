@@ -1,15 +1,14 @@
-//! Which IA names there are, and what device each one means.
+//! The names of IAs, and the device that each stands for.
 //!
 //! A name is, in this order:
-//! 1. an entry of dat.conf whose name, version and thread safety are those
-//!    asked for. Several such entries are tried in order. Other libraries than
-//!    this one are the C face's to load ([`ways`]);
-//! 2. `DEVICE`, port 1 of that RDMA device, or `DEVICE-PORT`. These need no
-//!    dat.conf, have version 1.2, and answer to either thread safety.
+//! 1. an entry of dat.conf whose name, version and thread safety are those asked for. Several such
+//!    entries are tried in order. The C interface loads libraries other than this one ([`ways`]);
+//! 2. `DEVICE`, port 1 of that RDMA device, or `DEVICE-PORT`. These need no dat.conf, have version
+//!    1.2, and match either thread safety.
 //!
-//! dat.conf is the file that `DAT_OVERRIDE` names, else `/etc/dat.conf`. It is
-//! read each time an IA is opened, so a change needs no restart. A process that
-//! runs with more rights than its caller reads `/etc/dat.conf` only.
+//! dat.conf is the file that `DAT_OVERRIDE` names, otherwise `/etc/dat.conf`. It is read each time
+//! an IA is opened, so a change needs no restart. A process with more rights than its caller reads
+//! `/etc/dat.conf` only.
 
 mod conf;
 mod file;
@@ -27,7 +26,7 @@ pub use self::conf::{Complaint, Conf, Entry, MAX_NAME, ProviderVersion};
 /// The DAT version of this library.
 pub const VERSION: (u32, u32) = (1, 2);
 
-/// File names that this library goes by, in dat.conf.
+/// The file names of this library in dat.conf.
 const OURS: [&str; 5] = [
     "libdat.so",
     "libdat.so.1",
@@ -36,22 +35,22 @@ const OURS: [&str; 5] = [
     "libudapl.so.1",
 ];
 
-/// What `dat_registry_list_providers` tells of an IA name.
+/// An IA name, as `dat_registry_list_providers` reports it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Provider {
     /// The name.
     pub name: String,
-    /// DAT version.
+    /// The major DAT version.
     pub major: u32,
-    /// DAT version.
+    /// The minor DAT version.
     pub minor: u32,
-    /// Thread safety, as dat.conf says. Names of devices are listed without,
-    /// which is what `dat_ia_open` asks for; they open with it as well.
+    /// Thread safety, as in dat.conf. Names of devices are listed as not thread safe, which is what
+    /// `dat_ia_open` asks for; they can be opened either way.
     pub threadsafe: bool,
 }
 
-/// Every IA name there is: those of dat.conf in its order, then those of the
-/// devices, unless dat.conf has the name.
+/// Returns every IA name: those of dat.conf in its order, then those of the devices, except names
+/// that dat.conf has.
 ///
 /// # Errors
 /// libibverbs could not list devices.
@@ -63,7 +62,7 @@ pub fn list_providers() -> Result<Vec<Provider>> {
     Ok(listed(&File::read().conf, names))
 }
 
-/// The names of a device: with one port its own, else one per port.
+/// Returns the names of a device: with one port its own, otherwise one per port.
 fn names_of(device: &str, ports: usize) -> Vec<String> {
     match ports {
         0 => Vec::new(),
@@ -82,7 +81,7 @@ fn listed(conf: &Conf, devices: impl Iterator<Item = String>) -> Vec<Provider> {
         threadsafe: entry.threadsafe,
     });
     for provider in entries {
-        // What follows with the same key is another way to the same name.
+        // A further entry with the same key is an alternative for the same name.
         if !all.contains(&provider) {
             all.push(provider);
         }
@@ -100,7 +99,7 @@ fn listed(conf: &Conf, devices: impl Iterator<Item = String>) -> Vec<Provider> {
     all
 }
 
-/// What is asked for.
+/// The name, version and thread safety that are asked for.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Key<'a> {
     pub(crate) name: &'a str,
@@ -109,17 +108,16 @@ pub(crate) struct Key<'a> {
     pub(crate) threadsafe: bool,
 }
 
-/// What a name may mean: to be tried in order until a device of that name is
-/// found.
+/// The devices that a name may stand for, to be tried in order until one exists.
 #[derive(Debug)]
 pub(crate) struct Resolved {
     pub(crate) candidates: Vec<Instance>,
-    /// For the message when none is found: what dat.conf says of the name.
+    /// What dat.conf says about the name, for the error message.
     pub(crate) hint: String,
 }
 
 impl Resolved {
-    /// From the instance data of an entry.
+    /// Parses the instance data of an entry.
     pub(crate) fn configured(instance_data: &str) -> Result<Self> {
         let instance = Instance::of_instance_data(instance_data).map_err(not_found)?;
         Ok(Self {
@@ -134,19 +132,19 @@ impl Resolved {
 pub enum Way {
     /// This one.
     Ours,
-    /// Another: an entry of dat.conf.
+    /// Another one: an entry of dat.conf.
     Foreign {
-        /// File name or path.
+        /// The file name or path.
         library: String,
-        /// For the library.
+        /// The instance data, for the library.
         instance_data: String,
-        /// Where the entry is, for people.
+        /// The file and line of the entry, for messages.
         place: String,
     },
 }
 
-/// The libraries that dat.conf names for an IA name, to be tried in order; all
-/// of ours at the place of the first. None if the name is not in dat.conf.
+/// Returns the libraries that dat.conf names for an IA name, to be tried in order; all entries of
+/// this library appear once, at the place of the first. Empty if the name is not in dat.conf.
 #[must_use]
 pub fn ways(wanted: &Provider) -> Vec<Way> {
     ways_in(&File::read(), wanted)
@@ -175,12 +173,11 @@ fn ways_in(file: &File, wanted: &Provider) -> Vec<Way> {
     ways
 }
 
-/// Finds what an IA name means.
+/// Resolves an IA name.
 ///
 /// # Errors
 /// - A name that is too long: `DAT_INVALID_PARAMETER`, argument 1.
-/// - A version that is not ours, or an entry of dat.conf that cannot be used:
-///   `DAT_PROVIDER_NOT_FOUND`.
+/// - Another version, or an entry of dat.conf that cannot be used: `DAT_PROVIDER_NOT_FOUND`.
 /// - No descriptor to read dat.conf: `DAT_INSUFFICIENT_RESOURCES`.
 pub(crate) fn resolve(key: Key<'_>) -> Result<Resolved> {
     if key.name.len() > MAX_NAME {
@@ -188,7 +185,7 @@ pub(crate) fn resolve(key: Key<'_>) -> Result<Resolved> {
             ReturnType::InvalidParameter,
             Subtype::InvalidArg1,
             format!(
-                "a name of {} bytes; at most {MAX_NAME} are allowed",
+                "the name has {} bytes: expected at most {MAX_NAME}",
                 key.name.len()
             ),
         ));
@@ -229,7 +226,7 @@ fn resolve_in(file: &File, key: Key<'_>) -> Result<Resolved> {
     })
 }
 
-/// From the entries of dat.conf that match.
+/// Resolves the matching entries of dat.conf.
 fn configured(file: &File, entries: &[&Entry]) -> Result<Resolved> {
     let mut causes = Vec::new();
     let mut candidates = Vec::new();
@@ -242,8 +239,8 @@ fn configured(file: &File, entries: &[&Entry]) -> Result<Resolved> {
             }
         } else {
             causes.push(format!(
-                "{place} wants the library {}, a provider for C programs: it is loaded where they \
-                 open it through libdat; name libdat.so.1 there for this library's adapters",
+                "{place} names the library {}, a provider for C programs, which libdat loads when they \
+                 open the IA; name libdat.so.1 there to use this library's adapters",
                 entry.library
             ));
         }
@@ -260,7 +257,7 @@ fn is_ours(library: &str) -> bool {
     OURS.contains(&name)
 }
 
-/// What dat.conf has that comes near.
+/// Returns the entry of dat.conf that comes nearest, or what is wrong with the file, as text.
 fn hint(file: &File, key: Key<'_>) -> String {
     let path = file.path.display();
     let near = file
@@ -278,7 +275,7 @@ fn hint(file: &File, key: Key<'_>) -> String {
     {
         let non = if *threadsafe { "" } else { "non" };
         return format!(
-            "{path}, line {line} has it for version {major}.{minor} and {non}threadsafe"
+            "{path}, line {line} has the name for version {major}.{minor} and {non}threadsafe"
         );
     }
     match &file.trouble {
@@ -286,14 +283,14 @@ fn hint(file: &File, key: Key<'_>) -> String {
         None => {
             let mut text = format!("{path} has {} names", file.conf.entries.len());
             if let Some(Complaint { line, cause }) = file.conf.complaints.first() {
-                text += &format!(" and wrong lines: line {line}: {cause}");
+                text += &format!(" and invalid lines: line {line}: {cause}");
             }
             text
         }
     }
 }
 
-/// There is no such IA.
+/// The error if there is no such IA.
 pub(crate) fn not_found(cause: String) -> DatError {
     DatError::new(
         ReturnType::ProviderNotFound,

@@ -28,7 +28,7 @@ fn devices(resolved: &Resolved) -> Vec<(&str, u8)> {
 }
 
 #[test]
-fn names_of_devices_need_no_dat_conf_and_answer_to_either_thread_safety() {
+fn device_names_need_no_dat_conf_and_match_either_thread_safety() {
     for threadsafe in [false, true] {
         let asked = Key {
             threadsafe,
@@ -40,7 +40,7 @@ fn names_of_devices_need_no_dat_conf_and_answer_to_either_thread_safety() {
 }
 
 #[test]
-fn an_entry_goes_before_a_device_if_all_of_its_key_matches() {
+fn an_entry_precedes_a_device_if_its_whole_key_matches() {
     let file = file(&line("mlx5_0", "/usr/lib/libdat.so.1", "mlx5_7 2 gid=1"));
     let resolved = resolve_in(&file, key("mlx5_0")).expect("an entry");
     assert_eq!(devices(&resolved), [("mlx5_7", 2)]);
@@ -48,7 +48,7 @@ fn an_entry_goes_before_a_device_if_all_of_its_key_matches() {
         resolved.candidates[0].settings,
         [("gid".to_owned(), "1".to_owned())]
     );
-    // Thread-safe it is not in the file: the device of that name is meant.
+    // The file does not have it as thread safe, so it is the device of that name.
     let asked = Key {
         threadsafe: true,
         ..key("mlx5_0")
@@ -59,7 +59,7 @@ fn an_entry_goes_before_a_device_if_all_of_its_key_matches() {
 }
 
 #[test]
-fn duplicates_are_tried_in_order_as_far_as_they_are_ours() {
+fn duplicate_entries_of_this_library_are_tried_in_order() {
     let text = line("ia", "libother.so", "x 1")
         + &line("ia", "libdat.so.1", "a 1")
         + &line("ia", "libdat2.so.2", "b 2");
@@ -68,10 +68,10 @@ fn duplicates_are_tried_in_order_as_far_as_they_are_ours() {
 }
 
 #[test]
-fn a_foreign_library_or_wrong_instance_data_are_not_found_and_say_where() {
+fn foreign_libraries_and_invalid_instance_data_are_reported_with_their_line() {
     let cases = [
         (line("ia", "libdaplcma.so.1", "ib0 0"), "libdaplcma.so.1"),
-        (line("ia", "libdat.so.1", "mlx5_0 x"), "no port number"),
+        (line("ia", "libdat.so.1", "mlx5_0 x"), "invalid port number"),
         (line("ia", "libdat.so.1", ""), "DEVICE PORT"),
     ];
     for (text, cause) in cases {
@@ -120,7 +120,7 @@ fn the_hint_says_what_is_wrong_with_dat_conf() {
     };
     let resolved = resolve_in(&missing, key("mlx5_0")).expect("a device");
     assert!(resolved.hint.contains("gone"));
-    // What may be in it, the process could not see just now.
+    // A file that could not be read may contain the name.
     let unread = File {
         unread: true,
         ..missing
@@ -132,7 +132,7 @@ fn the_hint_says_what_is_wrong_with_dat_conf() {
 }
 
 #[test]
-fn names_are_listed_once_those_of_dat_conf_first() {
+fn names_are_listed_once_with_those_of_dat_conf_first() {
     let text = line("ia", "libdat.so.1", "a 1")
         + &line("ia", "libdat.so.1", "b 1")
         + &line("mlx5_1-2", "other.so", "");

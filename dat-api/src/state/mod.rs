@@ -1,10 +1,9 @@
-//! The life of an endpoint as tables: which trigger leads where and is told to
-//! the consumer by which event, and which call is legal in which state.
+//! The state machine of an endpoint, as tables: where each trigger leads and with which event, and
+//! which call is legal in which state.
 //!
-//! From the published 1.2 man pages (section 3DAT: `dat_ep_create`,
-//! `dat_ep_connect`, `dat_cr_accept`, `dat_ep_disconnect`, `dat_ep_reset`,
-//! `dat_ep_free`, `dat_rsp_create`). The endpoint moves by these tables and in
-//! no other way.
+//! From the published 1.2 man pages (section 3DAT: `dat_ep_create`, `dat_ep_connect`,
+//! `dat_cr_accept`, `dat_ep_disconnect`, `dat_ep_reset`, `dat_ep_free`, `dat_rsp_create`). The
+//! endpoint changes its state only by these tables.
 
 use crate::error::DatError;
 use crate::status::{DatReturn, ReturnType};
@@ -13,42 +12,42 @@ use crate::types::{ConnectionKind, EpState};
 #[cfg(test)]
 mod tests;
 
-/// What moves an endpoint.
+/// What changes the state of an endpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Trigger {
-    /// `dat_rsp_create` with it.
+    /// `dat_rsp_create` that names it.
     Reserve,
     /// `dat_rsp_free`.
     Release,
-    /// A request came for the reserved service point that holds it.
+    /// A request has come for the reserved service point that holds it.
     RequestArrived,
     /// `dat_ep_connect` and `dat_ep_dup_connect`.
     Connect,
     /// The peer accepted, and this side is ready.
     PeerAccepted,
-    /// The peer's consumer said no.
+    /// The peer's consumer rejected.
     PeerRejected,
-    /// Refused by somebody else, or something failed on the way.
+    /// Rejected otherwise, or the attempt failed.
     NonPeerRejected,
-    /// There is no way to the peer, or no answer from its host.
+    /// There is no route to the peer, or its host does not answer.
     Unreachable,
-    /// The time of `dat_ep_connect` is over.
+    /// The timeout of `dat_ep_connect` has expired.
     TimedOut,
     /// `dat_cr_accept`.
     Accept,
     /// `dat_cr_reject`.
     Reject,
-    /// The peer heard that it is accepted, and is ready.
+    /// The peer has received the accept, and is ready.
     TransportReady,
-    /// It never will be.
+    /// The peer will not become ready.
     AcceptFailed,
     /// `dat_ep_disconnect`, graceful.
     DisconnectGraceful,
     /// `dat_ep_disconnect`, abrupt.
     DisconnectAbrupt,
-    /// The peer said goodbye.
+    /// The peer has disconnected.
     PeerDisconnected,
-    /// A transfer failed, or the peer vanished.
+    /// A transfer failed, or the peer is gone.
     Failed,
     /// The disconnect is complete.
     TornDown,
@@ -59,7 +58,7 @@ pub enum Trigger {
 }
 
 impl Trigger {
-    /// Every trigger, once.
+    /// All triggers.
     pub const ALL: [Self; 20] = [
         Self::Reserve,
         Self::Release,
@@ -87,22 +86,22 @@ impl Trigger {
 /// Where a trigger leads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum To {
-    /// To a state, which may be the one it is in.
+    /// To a state, which may be the present one.
     State(EpState),
-    /// The endpoint ends.
+    /// The endpoint is freed.
     Gone,
 }
 
 /// One row of the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Edge {
-    /// The state it is in.
+    /// The state before.
     pub from: EpState,
     /// What happens.
     pub trigger: Trigger,
-    /// Where it goes.
+    /// The state after.
     pub to: To,
-    /// What the connect EVD is told.
+    /// The event on the connect EVD.
     pub event: Option<ConnectionKind>,
 }
 
@@ -131,7 +130,7 @@ use EpState::{
     TentativeConnectionPending as Tentative, Unconnected,
 };
 
-/// Every way that an endpoint can go.
+/// All transitions of an endpoint.
 pub const EDGES: [Edge; 37] = [
     edge(Unconnected, Trigger::Reserve, Reserved, None),
     edge(Reserved, Trigger::Release, Unconnected, None),
@@ -267,7 +266,7 @@ pub const EDGES: [Edge; 37] = [
     end(Disconnected, Trigger::Free),
 ];
 
-/// Where a trigger leads from a state; nothing if it leads nowhere.
+/// Returns the transition for a trigger in a state; `None` if there is none.
 #[must_use]
 pub fn step(from: EpState, trigger: Trigger) -> Option<&'static Edge> {
     EDGES
@@ -280,7 +279,7 @@ pub fn step(from: EpState, trigger: Trigger) -> Option<&'static Edge> {
 pub struct States(u32);
 
 impl States {
-    /// These states.
+    /// Returns the set of these states.
     #[must_use]
     pub const fn of(states: &[EpState]) -> Self {
         let mut bits = 0;
@@ -292,7 +291,7 @@ impl States {
         Self(bits)
     }
 
-    /// Whether a state is one of them.
+    /// Returns whether a state is in the set.
     #[inline(always)]
     #[must_use]
     pub const fn has(self, state: EpState) -> bool {
@@ -300,13 +299,12 @@ impl States {
     }
 }
 
-/// Calls whose legality depends on the state and which move nothing, or name
-/// the endpoint otherwise than by a trigger.
+/// Calls whose legality depends on the state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Call {
     /// `dat_ep_connect`, and `dat_ep_dup_connect` of the new endpoint.
     Connect,
-    /// `dat_ep_dup_connect` of the endpoint whose peer is meant.
+    /// `dat_ep_dup_connect`, of the endpoint whose peer is connected to.
     DupModel,
     /// `dat_ep_disconnect`.
     Disconnect,
@@ -323,7 +321,7 @@ pub enum Call {
     Reserve,
     /// `dat_cr_accept` that names it.
     AcceptNamed,
-    /// `dat_cr_accept` of the request that brought it.
+    /// `dat_cr_accept` of the request that it was created or reserved for.
     AcceptBrought,
     /// `dat_ep_modify` of the protection zone.
     ModifyZone,
@@ -334,7 +332,7 @@ pub enum Call {
 }
 
 impl Call {
-    /// Every call, once.
+    /// All calls.
     pub const ALL: [Self; 13] = [
         Self::Connect,
         Self::DupModel,
@@ -351,7 +349,7 @@ impl Call {
         Self::ModifySpecific,
     ];
 
-    /// The states in which it is legal.
+    /// Returns the states in which it is legal.
     #[must_use]
     pub const fn legal(self) -> States {
         match self {
@@ -397,14 +395,14 @@ impl Call {
     }
 }
 
-/// `DAT_INVALID_STATE`, with the subtype that names the state.
+/// Returns `DAT_INVALID_STATE`, with the subtype that names the state.
 #[cold]
 #[must_use]
 pub fn wrong_state(state: EpState) -> DatReturn {
     DatReturn::error(ReturnType::InvalidState, state.subtype())
 }
 
-/// The same with its cause in words.
+/// As [`wrong_state`], with the cause in words.
 pub(crate) fn refused(what: &str, state: EpState) -> DatError {
     DatError::new(
         ReturnType::InvalidState,

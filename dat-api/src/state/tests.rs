@@ -1,11 +1,11 @@
-//! The tables against a second reading of them.
+//! The tables, compared with a second, independent description.
 
 use std::collections::HashSet;
 
 use super::*;
 
 #[test]
-fn no_trigger_leads_to_two_places() {
+fn a_trigger_has_at_most_one_transition_per_state() {
     let mut seen = HashSet::new();
     for edge in &EDGES {
         assert!(seen.insert((edge.from, edge.trigger)), "{edge:?}");
@@ -14,8 +14,8 @@ fn no_trigger_leads_to_two_places() {
 }
 
 #[test]
-fn every_state_can_be_reached_and_left_for_good() {
-    // Tentative endpoints are made as such.
+fn every_state_can_be_reached_and_freed_from() {
+    // Tentative endpoints are created in that state.
     let mut reached = HashSet::from([Unconnected, Tentative]);
     loop {
         let more: Vec<_> = EDGES
@@ -52,7 +52,7 @@ fn every_state_can_be_reached_and_left_for_good() {
     assert_eq!(ends.len(), EpState::ALL.len());
 }
 
-/// What a connection event says must be true in the state that it announces.
+/// A connection event must be true in the state that is entered.
 #[test]
 fn events_announce_the_state_that_is_entered() {
     for edge in &EDGES {
@@ -64,7 +64,7 @@ fn events_announce_the_state_that_is_entered() {
         };
         assert_eq!(edge.to, To::State(announced), "{edge:?}");
     }
-    // And nothing gets there unannounced, but for a call that changes nothing.
+    // Every change to these states has an event.
     for edge in &EDGES {
         if let To::State(to @ (Connected | Disconnected)) = edge.to
             && edge.from != to
@@ -74,9 +74,9 @@ fn events_announce_the_state_that_is_entered() {
     }
 }
 
-/// Calls that are triggers too are legal exactly where an edge begins.
+/// A call that is a trigger is legal exactly where a transition begins.
 #[test]
-fn calls_and_edges_agree() {
+fn legal_calls_and_transitions_agree() {
     let pairs = [
         (Call::Connect, Trigger::Connect),
         (Call::Disconnect, Trigger::DisconnectGraceful),
@@ -133,9 +133,9 @@ fn r08_receives_are_legal_in_every_state() {
     );
 }
 
-/// The life of the active and the passive side, edge by edge.
+/// The transitions of the active and the passive side, step by step.
 #[test]
-fn lives_are_walked() {
+fn active_and_passive_lives_produce_their_events() {
     let walk = |from: EpState, triggers: &[Trigger]| {
         triggers
             .iter()

@@ -1,4 +1,4 @@
-//! The types and subtypes of a `DAT_RETURN`, as `dat/dat_error.h` has them.
+//! The types and subtypes of a `DAT_RETURN`, with the numbers of `dat/dat_error.h`.
 
 use core::ffi::CStr;
 
@@ -16,7 +16,7 @@ macro_rules! enumeration {
         }
 
         impl $name {
-            /// Every value, in the order of the header.
+            /// All values, in the order of the header.
             pub const ALL: [Self; [$($number),*].len()] = [$(Self::$variant),*];
 
             /// Returns the enumerator's name in the header.
@@ -45,7 +45,7 @@ const fn c_string(text: &str) -> &CStr {
 }
 
 enumeration! {
-    /// What went wrong: bits 16 to 29 of a `DAT_RETURN`.
+    /// The kind of error: bits 16 to 29 of a `DAT_RETURN`.
     ReturnType {
         Success = 0x0, "DAT_SUCCESS";
         Abort = 0x1_0000, "DAT_ABORT";
@@ -73,7 +73,7 @@ enumeration! {
 }
 
 enumeration! {
-    /// The detail: bits 0 to 15 of a `DAT_RETURN`. One counter for all types.
+    /// The detail of an error: bits 0 to 15 of a `DAT_RETURN`. The numbers are shared by all types.
     Subtype {
         NoSubtype = 0, "DAT_NO_SUBTYPE";
         SubInterrupted = 1, "DAT_SUB_INTERRUPTED";

@@ -11,8 +11,8 @@ const CLASS_ERROR: u32 = 0x8000_0000;
 const TYPE_MASK: u32 = 0x3fff_0000;
 const SUBTYPE_MASK: u32 = 0x0000_ffff;
 
-/// What every uDAPL call answers: 0 for success, else the error class bit, a
-/// [`ReturnType`] and a [`Subtype`].
+/// The result of a uDAPL call: 0 for success, otherwise the error class bit, a [`ReturnType`] and a
+/// [`Subtype`].
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(transparent)]
 pub struct DatReturn(u32);
@@ -21,7 +21,7 @@ impl DatReturn {
     /// `DAT_SUCCESS`, exactly 0.
     pub const SUCCESS: Self = Self(0);
 
-    /// An error. (`ReturnType::Success` makes no error and answers [`Self::SUCCESS`].)
+    /// Returns an error. (`ReturnType::Success` gives [`Self::SUCCESS`].)
     pub const fn error(kind: ReturnType, subtype: Subtype) -> Self {
         match kind {
             ReturnType::Success => Self::SUCCESS,
@@ -29,22 +29,22 @@ impl DatReturn {
         }
     }
 
-    /// A value that came over the C interface, taken as it is.
+    /// Wraps a value of the C interface, whatever it is.
     pub const fn from_bits(bits: u32) -> Self {
         Self(bits)
     }
 
-    /// The 32 bits of the C interface.
+    /// Returns the 32 bits of the C interface.
     pub const fn bits(self) -> u32 {
         self.0
     }
 
-    /// Whether the call succeeded.
+    /// Returns whether the call succeeded.
     pub const fn is_success(self) -> bool {
         self.0 == 0
     }
 
-    /// Success, or what else it is as an error.
+    /// Converts to a `Result`.
     ///
     /// # Errors
     /// The value, unless it is [`Self::SUCCESS`].
@@ -53,27 +53,27 @@ impl DatReturn {
         if self.is_success() { Ok(()) } else { Err(self) }
     }
 
-    /// Whether the class bits say error. Some providers return a bare type
-    /// without them, so compare with [`Self::is_success`] instead.
+    /// Returns whether the class bits mean an error. Some providers return a type without them, so
+    /// use [`Self::is_success`] to test for errors.
     pub const fn is_error_class(self) -> bool {
         self.0 & CLASS_MASK == CLASS_ERROR
     }
 
-    /// The type, or nothing if the header has none of that number.
+    /// Returns the type; `None` if the header has none with that number.
     pub fn kind(self) -> Option<ReturnType> {
         ReturnType::ALL
             .into_iter()
             .find(|kind| *kind as u32 == self.0 & TYPE_MASK)
     }
 
-    /// Whether it is of this type: one comparison, for paths that are polled.
+    /// Returns whether it is of this type, by one comparison, for polling loops.
     #[inline]
     #[must_use]
     pub const fn is(self, kind: ReturnType) -> bool {
         self.0 & TYPE_MASK == kind as u32
     }
 
-    /// The subtype, or nothing if the header has none of that number.
+    /// Returns the subtype; `None` if the header has none with that number.
     pub fn subtype(self) -> Option<Subtype> {
         Subtype::ALL
             .into_iter()

@@ -1,8 +1,8 @@
-//! Events: what an EVD hands out.
+//! Events.
 
 use crate::handle::Handle;
 
-/// One event, taken from an EVD. `Copy`, and no more than a cache line.
+/// An event taken from an EVD; at most a cache line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Event {
     /// The EVD it was taken from.
@@ -14,72 +14,71 @@ pub struct Event {
 /// What happened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EventData {
-    /// A data transfer finished.
+    /// A data transfer has completed.
     Dto {
         /// The endpoint.
         ep: Handle,
-        /// The consumer's cookie of the post.
+        /// The cookie of the post.
         cookie: u64,
-        /// How it went.
+        /// The result.
         status: DtoStatus,
-        /// Bytes transferred; meaningful with [`DtoStatus::Success`] only.
+        /// The number of bytes transferred; meaningful with [`DtoStatus::Success`] only.
         length: u64,
     },
-    /// A window was bound or unbound.
+    /// An RMR was bound or unbound.
     RmrBind {
         /// The endpoint that it was posted to.
         ep: Handle,
-        /// The window.
+        /// The RMR.
         rmr: Handle,
-        /// The consumer's cookie of the bind.
+        /// The cookie of the bind.
         cookie: u64,
-        /// How it went.
+        /// The result.
         status: DtoStatus,
     },
-    /// Somebody wants to connect.
+    /// A peer requests a connection.
     ConnectionRequest {
         /// The service point.
         sp: Handle,
-        /// Where the adapter's own address lies: a `sockaddr` that lives as
-        /// long as the IA.
+        /// The address of the adapter's own `sockaddr`, which lives as long as the IA.
         local_address: usize,
         /// The qualifier that was asked for.
         qualifier: u64,
-        /// The request: to be accepted or rejected.
+        /// The request, to be accepted or rejected.
         cr: Handle,
     },
-    /// Something about a connection.
+    /// A connection has changed.
     Connection {
-        /// What.
+        /// The kind of change.
         kind: ConnectionKind,
         /// The endpoint.
         ep: Handle,
-        /// What the peer sent along; active side of `Established` only.
+        /// The private data of the peer; only on the active side, with `Established`.
         private_data: PrivateData,
     },
     /// An asynchronous error, or a watermark.
     Async {
-        /// What.
+        /// The kind of error.
         kind: AsyncKind,
-        /// To which object.
+        /// The object.
         handle: Handle,
-        /// More about it.
+        /// The reason.
         reason: AsyncReason,
     },
     /// The consumer posted it.
     Software {
-        /// What the consumer gave.
+        /// The consumer's value.
         pointer: usize,
     },
 }
 
-/// Where the peer's private data lie: good while the endpoint is connected,
+/// The location of the peer's private data, which are valid while the endpoint is connected,
 /// disconnecting or disconnected.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PrivateData {
-    /// Address of the first byte; 0 if there is none.
+    /// The address of the first byte; 0 if there is none.
     pub address: usize,
-    /// Bytes.
+    /// The length in bytes.
     pub len: u32,
 }
 
@@ -107,16 +106,15 @@ pub enum AsyncKind {
     IaCatastrophic = 0x8002,
     EpBroken = 0x8003,
     TimedOut = 0x8004,
-    /// Also carries the watermarks of EPs and SRQs, for which 1.2 has no
-    /// number: tell by the kind of the handle and the reason.
+    /// Also carries the watermarks of EPs and SRQs, for which DAT 1.2 has no number; the kind of
+    /// the handle and the reason tell them apart.
     ProviderInternalError = 0x8005,
 }
 
-/// The reason of an asynchronous event; what number it has depends on the kind
-/// of the object.
+/// The reason of an asynchronous event; its number depends on the kind of the object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum AsyncReason {
-    /// IA: catastrophic. EP and SRQ: went to the error state. EVD: overflow. (0)
+    /// IA: catastrophic error. EP and SRQ: in the error state. EVD: overflow. (0)
     Failed,
     /// Something else. (1)
     Other,

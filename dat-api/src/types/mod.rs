@@ -1,7 +1,7 @@
 //! Plain values of DAT: flags, states, attributes, events.
 //!
-//! The flag words have the bits of the C headers, which 1.2 and 2.0 share; no
-//! struct here has a layout that C knows.
+//! The flag words have the bits of the C headers, which 1.2 and 2.0 share. No struct here has the
+//! layout of a C struct.
 
 mod attributes;
 mod event;

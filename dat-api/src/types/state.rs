@@ -2,12 +2,11 @@
 
 use crate::status::Subtype;
 
-/// `DAT_EP_STATE`, with its numbers, less the four UNCONFIGURED ones that no
-/// provider reports.
+/// `DAT_EP_STATE`, with its numbers, without the four UNCONFIGURED ones that no provider reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum EpState {
-    /// No connection, and none on its way.
+    /// No connection, and none being established.
     Unconnected = 0,
     /// Held by a reserved service point.
     Reserved = 2,
@@ -15,20 +14,20 @@ pub enum EpState {
     PassiveConnectionPending = 4,
     /// Connecting.
     ActiveConnectionPending = 6,
-    /// Made by the provider for a request.
+    /// Created by the provider for a request.
     TentativeConnectionPending = 7,
     /// Connected.
     Connected = 9,
-    /// A graceful disconnect is under way.
+    /// A graceful disconnect is in progress.
     DisconnectPending = 10,
     /// Disconnected, not yet reset.
     Disconnected = 11,
-    /// Accepted; the peer's last word is awaited.
+    /// Accepted; waiting until the peer is ready.
     CompletionPending = 12,
 }
 
 impl EpState {
-    /// Every state, once.
+    /// All states.
     pub const ALL: [Self; 9] = [
         Self::Unconnected,
         Self::Reserved,
@@ -41,7 +40,7 @@ impl EpState {
         Self::CompletionPending,
     ];
 
-    /// The subtype of `DAT_INVALID_STATE` that names this state.
+    /// Returns the subtype of `DAT_INVALID_STATE` that names this state.
     #[must_use]
     pub const fn subtype(self) -> Subtype {
         match self {

@@ -23,7 +23,7 @@ fn complaint(text: &str) -> Complaint {
 }
 
 #[test]
-fn the_line_of_the_specification_is_read() {
+fn the_example_of_the_specification_is_parsed() {
     let entry = only(LINE);
     let expected = Entry {
         line: 1,
@@ -71,13 +71,13 @@ fn quotes_hold_blanks_hashes_and_escaped_characters() {
 }
 
 #[test]
-fn a_quote_that_does_not_end_costs_its_line_only() {
+fn an_open_quote_invalidates_only_its_line() {
     let conf = Conf::parse(format!("{LINE}\na \"b\n{LINE}\n").as_bytes());
     assert_eq!(conf.entries.len(), 2);
     assert_eq!(conf.complaints.len(), 1);
     assert_eq!(conf.complaints[0].line, 2);
     assert!(conf.complaints[0].cause.contains("quote"));
-    // Also when it is the backslash that hides the last quote.
+    // Also if the backslash escapes the last quote.
     assert!(
         complaint(r#"a u1.2 threadsafe default l d.1.2 "" "\""#)
             .cause
@@ -98,7 +98,7 @@ fn the_end_of_the_file_ends_an_entry_and_duplicates_are_kept_in_order() {
 }
 
 #[test]
-fn words_three_and_four_count_by_their_beginning() {
+fn only_the_beginning_of_fields_three_and_four_is_compared() {
     let text = LINE.replace("nonthreadsafe default", "threadsafely default-ish");
     assert!(only(&text).threadsafe);
     assert!(
@@ -114,7 +114,7 @@ fn words_three_and_four_count_by_their_beginning() {
 }
 
 #[test]
-fn kernel_and_nondefault_entries_are_read_over_without_complaint() {
+fn kernel_and_nondefault_entries_are_ignored_silently() {
     for text in [
         LINE.replace("u1.2", "k1.2"),
         LINE.replace(" default", " nondefault"),
@@ -125,7 +125,7 @@ fn kernel_and_nondefault_entries_are_read_over_without_complaint() {
 }
 
 #[test]
-fn versions_are_numbers_and_complete() {
+fn versions_must_be_complete_numbers() {
     for wrong in [
         "1.2",
         "u",
@@ -172,13 +172,13 @@ fn names_have_1_to_255_bytes() {
 }
 
 #[test]
-fn a_line_of_too_few_or_too_many_fields_zero_bytes_or_other_encodings_is_left_out() {
+fn lines_with_wrong_field_counts_zero_bytes_or_encodings_are_ignored() {
     assert!(
         complaint("only four fields here")
             .cause
             .contains("4 fields")
     );
-    // Without the last: it is not used, and must be there.
+    // Without the last field, which is not used but must be there.
     let seven = LINE.strip_suffix(r#" """#).expect("the last field");
     assert!(complaint(seven).cause.contains("7 fields"));
     assert!(
@@ -202,7 +202,7 @@ fn a_line_of_too_few_or_too_many_fields_zero_bytes_or_other_encodings_is_left_ou
 }
 
 #[test]
-fn a_megabyte_of_garbage_is_read_in_little_memory_and_time() {
+fn a_megabyte_of_garbage_keeps_few_complaints() {
     for seed in [
         b"\"".as_slice(),
         b"x \n",
@@ -221,7 +221,7 @@ fn a_megabyte_of_garbage_is_read_in_little_memory_and_time() {
     assert_eq!(conf.complaints.len() + conf.more_complaints, 1000);
 }
 
-/// A field that can be written: anything but a newline or a byte 0.
+/// A field that can be written: without a newline and a byte 0.
 fn field() -> impl Strategy<Value = String> {
     prop_oneof![
         "[a-z0-9_.-]{1,12}",
@@ -261,7 +261,7 @@ proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn what_is_written_is_read_back(entries in prop::collection::vec(entry(), 0..5), crlf: bool) {
+    fn written_entries_parse_back(entries in prop::collection::vec(entry(), 0..5), crlf: bool) {
         let end = if crlf { "\r\n" } else { "\n" };
         let text: String = entries.iter().map(|entry| format!("{entry}{end}")).collect();
         let conf = Conf::parse(text.as_bytes());
@@ -275,7 +275,7 @@ proptest! {
     }
 
     #[test]
-    fn no_bytes_make_it_panic_and_every_entry_can_be_written_again(
+    fn any_bytes_parse_without_panic_and_entries_round_trip(
         bytes in prop_oneof![
             prop::collection::vec(any::<u8>(), 0..400),
             prop::collection::vec(prop::sample::select(b" \t\r\n\"\\#u1.2k\0\xffxdefaultnonthreadsafe".as_slice()), 0..400),
