@@ -1,18 +1,16 @@
-//! All interleavings of waits on a CNO with each other and with what brings
-//! events: the device, and threads that post. Only with `--cfg loom`:
+//! A model of waits on a CNO: all interleavings of several waits with each other, with the device,
+//! and with threads that post. Only with `--cfg loom`:
 //!
 //! ```sh
 //! RUSTFLAGS="--cfg loom" cargo test -p dat-api --test loom --release
 //! ```
 //!
-//! Who is told and woken (`object/cno/protocol`), the line of triggers, the steps
-//! of a wait and the word of a sleeper are the library's own sources, compiled
-//! with loom's atomics. Around them this file plays the EVDs, each owned by one
-//! look at a time; a device that raises an event only for completions that come
-//! after the arm; the one channel set that all sleep on; and the seats. A wake-up
-//! that is lost leaves a waiter asleep with nobody left to wake it, which loom
-//! reports as a deadlock. Nobody else takes events here: that a trigger is
-//! forgotten with its events is for `tests/dat/cno` to show.
+//! The protocol (`object/cno/protocol`), the pending triggers, the steps of a wait and the sleep
+//! word are the library's own sources, compiled with loom's atomics. This file models what
+//! surrounds them: EVDs, each owned by one poll at a time; a device that raises an event only for
+//! completions that come after arming; the one channel set that all waiters sleep on; and the
+//! waiters. If a wake-up is lost, a waiter sleeps for ever, which loom reports as a deadlock. Only
+//! the waiters take events here; `tests/dat/cno` tests that a trigger is dropped with its events.
 
 #![cfg(loom)]
 
@@ -53,9 +51,9 @@ const SEATS: usize = 2;
 /// What the waiters sleep on.
 #[derive(Default)]
 struct Descriptors {
-    /// Wake-ups of each seat.
+    /// The wake-ups of each waiter.
     alarms: [u32; SEATS],
-    /// Events of the device for each EVD: all waiters see them.
+    /// The device's events of each EVD, which all waiters see.
     channels: [u32; EVDS],
 }
 
@@ -72,12 +70,12 @@ impl Wires {
     }
 }
 
-/// A place to wait: a `Blocker`, whose descriptor is an alarm.
+/// A waiter: a `Blocker` whose descriptor is in `alarms`.
 struct Seat {
     number: usize,
     word: SleepWord,
     wires: Arc<Wires>,
-    /// A signal is handled whenever this one would sleep.
+    /// Whether a signal is handled whenever this waiter would sleep.
     is_disturbed: bool,
 }
 
@@ -148,18 +146,18 @@ impl Platform for Seat {
     }
 }
 
-/// What the device, and threads that post, have brought to an EVD.
+/// The events that the device and posting threads have added to an EVD.
 #[derive(Default)]
 struct Brought {
     events: u32,
     is_armed: bool,
 }
 
-/// What the owner of an EVD has.
+/// The state of an EVD's owner.
 #[derive(Default)]
 struct Known {
     events: u32,
-    /// Something was staged that nobody was told of.
+    /// An event was staged that no waiter was told of.
     has_news: bool,
 }
 
@@ -216,13 +214,13 @@ impl State for Inside {
     }
 }
 
-/// A CNO and all around it.
+/// A CNO and its surroundings.
 struct World {
     inside: Mutex<Inside>,
     triggered: AtomicUsize,
     evds: [Evd; EVDS],
     wires: Arc<Wires>,
-    /// How many waiters were told of something, and have taken it.
+    /// How many waiters have got a trigger, and have taken the events.
     served: Mutex<usize>,
     service: Condvar,
 }
@@ -271,7 +269,7 @@ impl World {
         cno::notice(self, evd, Finder::Nobody);
     }
 
-    /// Waits, as `cno::wait`, and takes all events of the EVD that it is told of.
+    /// Waits as `cno::wait` does, and takes all events of the EVD that it returns.
     fn wait(&self, number: usize, is_disturbed: bool) -> WaitOutcome {
         let mut waiting = Waiting {
             world: self,
@@ -304,7 +302,7 @@ impl World {
         let evd = &self.evds[evd];
         let mut known = evd.owned.lock().unwrap();
         evd.gather(&mut known);
-        assert!(known.events > 0, "nobody else takes events here");
+        assert!(known.events > 0, "only waiters take events here");
         *known = Known::default();
         drop(known);
         *self.served.lock().unwrap() += 1;
@@ -312,7 +310,7 @@ impl World {
         WaitOutcome::Ready
     }
 
-    /// Until so many were served.
+    /// Waits until `count` waits have returned.
     fn until_served(&self, count: usize) {
         let mut served = self.served.lock().unwrap();
         while *served < count {
@@ -389,8 +387,8 @@ impl Source for Waiting<'_> {
     }
 }
 
-/// Those interleavings in which a thread is preempted at most so often (where it
-/// has to wait it may be left more often): nearly all mistakes show with two.
+/// Checks all interleavings in which a thread is preempted at most `preemptions` times, beside
+/// where it has to wait. Two preemptions show nearly all mistakes.
 fn model(preemptions: usize, check: impl Fn() + Sync + Send + 'static) {
     let mut builder = loom::model::Builder::new();
     builder.preemption_bound = Some(preemptions);
@@ -406,18 +404,18 @@ fn in_thread<T: 'static>(
     thread::spawn(move || act(&world))
 }
 
-/// Brings an event to an EVD.
+/// Adds an event to an EVD.
 type Brings = fn(&World, usize);
 const COMPLETE: Brings = World::complete;
 const POST: Brings = World::post;
 
-/// One of two that wait.
+/// Starts one of two waiters.
 fn waiter(world: &Arc<World>, number: usize) -> thread::JoinHandle<WaitOutcome> {
     in_thread(world, move |world| world.wait(number, false))
 }
 
 #[test]
-fn one_waiter_sleeps_over_nothing() {
+fn one_waiter_misses_no_event() {
     for brings in [COMPLETE, POST] {
         model(3, move || {
             let world = World::new();
@@ -428,9 +426,9 @@ fn one_waiter_sleeps_over_nothing() {
     }
 }
 
-/// Both sleep, or are about to; the event of the device for both comes to one.
+/// Both sleep, or are about to; one of them takes the device event that is meant for both.
 #[test]
-fn two_waiters_are_served_one_after_the_other() {
+fn two_waiters_get_two_triggers_of_one_evd() {
     for [first, second] in [
         [COMPLETE, COMPLETE],
         [COMPLETE, POST],
@@ -450,9 +448,9 @@ fn two_waiters_are_served_one_after_the_other() {
     }
 }
 
-/// Two EVDs trigger at once: each is told to one of the two.
+/// Two EVDs trigger at once: each waiter gets one of them.
 #[test]
-fn two_waiters_are_told_of_two_evds() {
+fn two_waiters_get_the_triggers_of_two_evds() {
     for [first, second] in [[COMPLETE, COMPLETE], [COMPLETE, POST], [POST, POST]] {
         model(2, move || {
             let world = World::new();
@@ -466,10 +464,10 @@ fn two_waiters_are_told_of_two_evds() {
     }
 }
 
-/// One leaves for a signal, whatever it has taken of the device's events by
-/// then: the other is told, unless it was after all.
+/// One waiter returns because of a signal, whatever it has taken of the device's events: the other
+/// gets the trigger, unless the first did.
 #[test]
-fn a_waiter_that_leaves_untold_takes_nothing_along() {
+fn an_interrupted_waiter_takes_no_trigger_along() {
     for brings in [COMPLETE, POST] {
         model(2, move || {
             let world = World::new();
@@ -477,7 +475,7 @@ fn a_waiter_that_leaves_untold_takes_nothing_along() {
             let leaves = in_thread(&world, |world| world.wait(1, true));
             brings(&world, 0);
             if leaves.join().unwrap() == WaitOutcome::Ready {
-                // For the one that stays.
+                // For the waiter that stays.
                 brings(&world, 0);
             }
             assert_eq!(stays.join().unwrap(), WaitOutcome::Ready);

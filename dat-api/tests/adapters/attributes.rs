@@ -1,4 +1,4 @@
-//! Every attribute is true: what it allows works, and one more is refused.
+//! Every attribute is true: its limit works, and one more is refused.
 
 use dat_api::object::ep::Ep;
 use dat_api::object::evd::Evd;
@@ -16,8 +16,8 @@ use crate::rig::*;
 use crate::world::free_ep;
 use crate::world::{self, World, plain};
 
-/// Makes an endpoint with these attributes; whether it works, or is refused as
-/// it must be.
+/// Creates an endpoint with these attributes; returns whether that works. A refusal must have the
+/// right code.
 fn works(world: &World, attributes: EpAttributes) -> bool {
     let evd = world.evd(8);
     let ends = Some(&evd);
@@ -207,7 +207,7 @@ fn counts_are_those_of_the_device() {
         (count(limits.windows), u64::MAX),
         "each is a memory window"
     );
-    // Each endpoint has its own: `promises::reads_of_every_endpoint…`.
+    // Each endpoint has its own reads: see `promises::reads_of_every_endpoint…`.
     assert_eq!(
         (is.max_rdma_read_in, is.max_rdma_read_out),
         (
@@ -251,7 +251,7 @@ fn the_address_is_a_sockaddr_of_this_host() {
     let is = ia.query().ia;
     assert_eq!(is.ia_address_ptr, ia.local_address());
     let at = |offset: usize, len: usize| {
-        // SAFETY: a sockaddr, as long as the IA is open.
+        // SAFETY: a sockaddr that lives as long as the IA is open.
         unsafe { std::slice::from_raw_parts((is.ia_address_ptr + offset) as *const u8, len) }
     };
     let family = i32::from(u16::from_ne_bytes(at(0, 2).try_into().expect("two bytes")));
@@ -270,13 +270,13 @@ fn the_address_is_a_sockaddr_of_this_host() {
         }
     }
     assert_eq!(is.ia_address, ia.address());
-    // It can be listened on: so it is an address of this host.
+    // Binding succeeds only for an address of this host.
     std::net::TcpListener::bind((is.ia_address.ip(), 0)).expect("this host's");
     close(ia);
 }
 
 #[test]
-fn what_the_provider_says_of_itself_is_true() {
+fn provider_attributes_are_true() {
     let _turn = turn();
     let world = World::new();
     let is = world.ia.query().provider;
@@ -319,13 +319,13 @@ fn what_the_provider_says_of_itself_is_true() {
     assert_eq!(error.code().kind(), Some(ReturnType::InvalidParameter));
     assert_eq!(is.completion_flags_supported, CompletionFlags::all());
     assert_eq!(is.pz_support, PzSupport::Unique);
-    // `lmr_sync_req` and `dto_async_return_guaranteed` are in `promises`.
-    // The next is of other transports: no peer sees whether a read came first.
+    // `promises` tests `lmr_sync_req` and `dto_async_return_guaranteed`. The next attribute is
+    // about other transports: no peer sees whether a read came first.
     assert!(!is.rdma_write_for_rdma_read_req);
 }
 
 #[test]
-fn r15_the_optimal_alignment_divides_that_of_the_headers() {
+fn r15_the_optimal_alignment_divides_the_headers_alignment() {
     let _turn = turn();
     let (ia, _) = open("mlx5_0");
     let alignment = ia.query().provider.optimal_buffer_alignment;
@@ -334,7 +334,7 @@ fn r15_the_optimal_alignment_divides_that_of_the_headers() {
 }
 
 #[test]
-fn all_streams_may_meet_on_one_evd() {
+fn all_streams_can_share_one_evd() {
     let _turn = turn();
     let world = World::new();
     let merging = world.ia.query().provider.evd_stream_merging_supported;
@@ -355,7 +355,7 @@ fn all_streams_may_meet_on_one_evd() {
 }
 
 #[test]
-fn l07_q06_shared_receive_queues_can_what_the_attributes_say() {
+fn l07_q06_shared_receive_queues_support_what_the_attributes_say() {
     let _turn = turn();
     let world = World::new();
     let is = world.ia.query().provider;
@@ -391,7 +391,7 @@ fn l07_q06_shared_receive_queues_can_what_the_attributes_say() {
 }
 
 #[test]
-fn service_points_make_endpoints_if_asked() {
+fn service_points_create_endpoints_if_asked() {
     let _turn = turn();
     let world = World::new();
     let evd = world.evd(8);
@@ -406,8 +406,7 @@ fn service_points_make_endpoints_if_asked() {
     let _ = world::PATIENCE;
 }
 
-/// How messages are moved and waited for, and by whom connections are made: as
-/// the environment asks for it.
+/// The data path, the wait policy and the connection manager, as the environment selects them.
 #[test]
 fn the_provider_s_own_attributes_are_path_wait_and_manager() {
     let _turn = turn();

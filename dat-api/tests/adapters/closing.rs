@@ -1,4 +1,4 @@
-//! Closing: gracefully, abruptly, and against others.
+//! Closing: gracefully, abruptly, and in races with other calls.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Barrier};
@@ -18,7 +18,7 @@ use crate::rig::*;
 use crate::world::{self, World};
 
 #[test]
-fn a_hundred_openings_leave_no_descriptor_and_no_thread() {
+fn a_hundred_openings_leak_no_descriptor_and_no_thread() {
     let _turn = turn();
     close(open("mlx5_0").0);
     let before = holdings();
@@ -26,12 +26,12 @@ fn a_hundred_openings_leave_no_descriptor_and_no_thread() {
         let (ia, _) = open("mlx5_0");
         close_ia(ia.handle(), round % 2 == 0).expect("nothing is left");
         drop(ia);
-        // Descriptors are gone when the call returns.
+        // Descriptors are closed when the call returns.
         assert_eq!(holdings().0, before.0, "after {round}");
     }
     hold(before);
     let (ia, _) = open("mlx5_0");
-    // They give themselves their names.
+    // The threads set their names themselves, after they start.
     world::until("a thread of the IA, and one of the manager", || {
         holdings().1 == before.1 + 2
     });
@@ -40,7 +40,7 @@ fn a_hundred_openings_leave_no_descriptor_and_no_thread() {
 }
 
 #[test]
-fn an_opening_that_fails_leaves_nothing() {
+fn a_failed_opening_leaks_nothing() {
     let _turn = turn();
     close(open("mlx5_0").0);
     let (ia, _) = open("mlx5_0");
@@ -65,7 +65,7 @@ fn an_opening_that_fails_leaves_nothing() {
 }
 
 #[test]
-fn a_graceful_close_wants_every_object_of_the_consumer_freed() {
+fn a_graceful_close_requires_every_object_to_be_freed() {
     let _turn = turn();
     let (ia, own) = open("mlx5_0");
     let pz = Pz::create(&ia).expect("a zone");
@@ -81,10 +81,10 @@ fn a_graceful_close_wants_every_object_of_the_consumer_freed() {
     Psp::free(psp.handle()).expect("no other failure");
     drop(psp);
     refuse("1 Pz, 1 Evd");
-    Evd::free(evd.handle()).expect("nobody uses it");
+    Evd::free(evd.handle()).expect("not in use");
     refuse("1 Pz");
-    Pz::free(pz.handle()).expect("nobody uses it");
-    // Its own EVD goes with it, and only so.
+    Pz::free(pz.handle()).expect("not in use");
+    // Its own EVD is freed only with it.
     let error = Evd::free(own).expect_err("the IA uses it");
     assert_eq!(
         error.code(),
@@ -136,12 +136,12 @@ fn an_abrupt_close_frees_everything() {
         handles.iter().all(|handle| handle.kind().is_none()),
         "{handles:?}"
     );
-    // The manager's threads are told of the connections' ends in passing.
+    // The manager's thread learns of closed connections later.
     hold(before);
 }
 
 #[test]
-fn w18_who_waits_on_an_evd_is_told_that_it_is_gone() {
+fn w18_waits_on_an_evd_end_when_it_is_freed() {
     let _turn = turn();
     let (ia, own) = open("mlx5_0");
     let evd = Evd::create(&ia, 4, EvdFlags::SOFTWARE, None).expect("an EVD");
@@ -151,7 +151,7 @@ fn w18_who_waits_on_an_evd_is_told_that_it_is_gone() {
             let waiting = Arc::new(Barrier::new(2));
             let there = Arc::clone(&waiting);
             let thread = thread::spawn(move || {
-                let mut owned = evd::own(handle).expect("nobody else waits");
+                let mut owned = evd::own(handle).expect("no other wait");
                 there.wait();
                 evd::wait(&mut owned, Timeout::Infinite, 1).result
             });
@@ -168,7 +168,7 @@ fn w18_who_waits_on_an_evd_is_told_that_it_is_gone() {
 }
 
 #[test]
-fn one_of_two_who_close_succeeds() {
+fn one_of_two_concurrent_closes_succeeds() {
     let _turn = turn();
     for _ in 0..20 {
         let (ia, _) = open("mlx5_0");
@@ -197,7 +197,7 @@ fn one_of_two_who_close_succeeds() {
 }
 
 #[test]
-fn what_is_made_while_the_adapter_is_closed_is_refused_or_freed_with_it() {
+fn objects_created_during_a_close_are_refused_or_freed() {
     let _turn = turn();
     drop(World::new());
     let before = holdings();
@@ -220,7 +220,7 @@ fn what_is_made_while_the_adapter_is_closed_is_refused_or_freed_with_it() {
     hold(before);
 }
 
-/// Makes objects, as a C program would, until it is refused.
+/// Creates objects, as a C program would, until that is refused.
 fn make(ia: Handle, kind: u32) -> Vec<Handle> {
     static BYTES: [u64; 512] = [0; 512];
     let mut made = Vec::new();
@@ -237,7 +237,7 @@ fn make(ia: Handle, kind: u32) -> Vec<Handle> {
                     address: BYTES.as_ptr().expose_provenance(),
                     length: size_of_val(&BYTES) as u64,
                 };
-                // SAFETY: a static, which nobody may write through the device.
+                // SAFETY: a static that the device may only read.
                 let lmr = unsafe { Lmr::create(&ia, memory, &pz, MemPrivileges::LOCAL_READ) };
                 Ok(vec![pz.handle(), lmr?.handle()])
             }),
@@ -253,7 +253,7 @@ fn make(ia: Handle, kind: u32) -> Vec<Handle> {
                 return made;
             }
         }
-        // Every other is freed again, against the close.
+        // Every fourth object is freed again, in a race with the close.
         if made.len() % 4 == 3
             && let Some(last) = made.last()
             && kind == 0
@@ -264,7 +264,7 @@ fn make(ia: Handle, kind: u32) -> Vec<Handle> {
 }
 
 #[test]
-fn an_evd_that_another_adapter_reports_to_keeps_its_own_from_a_graceful_close() {
+fn an_evd_used_by_another_adapter_prevents_a_graceful_close() {
     let _turn = turn();
     let (owner, evd) = open("mlx5_0");
     let asked = OpenRequest {
@@ -277,7 +277,7 @@ fn an_evd_that_another_adapter_reports_to_keeps_its_own_from_a_graceful_close() 
         error.code(),
         code(ReturnType::InvalidState, Subtype::InvalidStateIaInUse)
     );
-    // A guest leaves the EVD as it was.
+    // Closing the guest leaves the EVD as it was.
     close_ia(guest.handle(), true).expect("nothing is left");
     assert_eq!(evd.kind(), Some(dat_api::Kind::Evd));
     let (guest, _) = Ia::open(&asked).expect("the EVD of the first");
@@ -287,9 +287,9 @@ fn an_evd_that_another_adapter_reports_to_keeps_its_own_from_a_graceful_close() 
 }
 
 #[test]
-fn closing_gracefully_does_not_wait_for_events_of_others() {
+fn a_graceful_close_does_not_wait_for_other_adapters_events() {
     let _turn = turn();
-    // One adapter waits; the other comes and goes.
+    // One adapter waits; the other is opened and closed.
     let (waiting, own) = open("mlx5_0");
     let stop = AtomicBool::new(false);
     thread::scope(|scope| {

@@ -8,14 +8,14 @@ use dat_api::types::{AsyncKind, AsyncReason, ConnectionKind, EvdFlags, EventData
 use crate::rig::{close, request, turn};
 use crate::world::{self, PATIENCE, World};
 
-/// The second endpoint of a pair refuses a write of the first; answers it.
+/// Makes the second endpoint of a pair refuse a write of the first; returns the second.
 fn refuse_a_write(world: &World) -> Handle {
     let pair = world.pair();
     let mut nowhere = world.memory.remote(0, 8);
     nowhere.context ^= 0x00ff_ff00;
     world::write(&pair.eps[0], &[world.memory.local(0, 8)], 1, &nowhere).expect("posted");
     let broken = pair.eps[1].handle();
-    // The service thread breaks the connection of the one that was written to.
+    // The service thread breaks the connection of the endpoint that was written to.
     world::until("the break", || {
         matches!(
             world::next(&pair.evds[1]),
@@ -38,7 +38,7 @@ fn a_refused_access_is_reported_with_the_endpoint() {
 }
 
 #[test]
-fn events_go_to_the_evd_that_was_given_or_to_that_of_another_adapter() {
+fn events_go_to_a_given_evd_or_to_another_adapters() {
     let _turn = turn();
     for elsewhere in [false, true] {
         let mut world = World::new();
@@ -71,10 +71,9 @@ fn without_any_evd_events_are_only_logged() {
     };
     let (ia, made) = Ia::open(&asked).expect("the adapter opens");
     assert_eq!((made, ia.async_evd()), (None, None));
-    let nobody = Handle::from_bits(8).expect("not null");
-    let world = World::on(ia, nobody);
-    // The thread that has found nobody to tell goes on: it breaks the next
-    // connection too.
+    let no_evd = Handle::from_bits(8).expect("not null");
+    let world = World::on(ia, no_evd);
+    // The thread that found no EVD goes on: it breaks the next connection too.
     for _ in 0..2 {
         refuse_a_write(&world);
     }
@@ -82,7 +81,7 @@ fn without_any_evd_events_are_only_logged() {
 }
 
 #[test]
-fn an_evd_of_the_consumer_takes_the_events_of_another_adapter_until_it_goes() {
+fn an_evd_of_the_consumer_can_take_another_adapters_events() {
     let _turn = turn();
     let owner = World::new();
     let evd = Evd::create(&owner.ia, 8, EvdFlags::ASYNC, None).expect("an EVD");
@@ -93,5 +92,5 @@ fn an_evd_of_the_consumer_takes_the_events_of_another_adapter_until_it_goes() {
     let (guest, _) = Ia::open(&asked).expect("the adapter opens");
     assert!(Evd::free(evd.handle()).is_err(), "the guest uses it");
     close(guest);
-    Evd::free(evd.handle()).expect("nobody uses it any more");
+    Evd::free(evd.handle()).expect("not in use any more");
 }

@@ -11,8 +11,8 @@ use dat_api::types::EvdFlags;
 
 use crate::rig::*;
 
-/// What the child finds, by handles and with an object that it still holds; the
-/// number of the first surprise.
+/// Makes calls in the child, with handles and with an object that it still holds. Returns the
+/// number of the first wrong result, or 0.
 fn child(adapter: &Arc<Ia>, ia: Handle, pz: Handle) -> i32 {
     let refused = |result: Result<(), dat_api::DatError>| {
         result.is_err_and(|error| error.code().kind() == Some(ReturnType::InvalidHandle))
@@ -42,12 +42,12 @@ fn child(adapter: &Arc<Ia>, ia: Handle, pz: Handle) -> i32 {
 }
 
 #[test]
-fn a_fork_is_told_that_the_adapter_is_its_parents() {
+fn calls_in_a_forked_child_are_refused() {
     let _turn = turn();
     let (ia, _) = open("mlx5_0");
     let pz = Pz::create(&ia).expect("a zone");
     let handles = (ia.handle(), pz.handle());
-    // SAFETY: the child calls what is under test, and leaves by `_exit`.
+    // SAFETY: the child calls the code under test, and leaves by `_exit`.
     let pid = unsafe { libc::fork() };
     assert!(pid >= 0, "fork");
     if pid == 0 {
@@ -55,7 +55,7 @@ fn a_fork_is_told_that_the_adapter_is_its_parents() {
         unsafe { libc::alarm(20) };
         let looks = std::panic::AssertUnwindSafe(|| child(&ia, handles.0, handles.1));
         let surprise = std::panic::catch_unwind(looks).unwrap_or(99);
-        // SAFETY: nothing of the parent's is to be cleaned up here.
+        // SAFETY: `_exit` runs no cleanup of the parent's objects.
         unsafe { libc::_exit(surprise) };
     }
     let mut status = 0;
@@ -65,8 +65,12 @@ fn a_fork_is_told_that_the_adapter_is_its_parents() {
         libc::WIFEXITED(status),
         "the child hung or died: {status:#x}"
     );
-    assert_eq!(libc::WEXITSTATUS(status), 0, "the number of the surprise");
-    // The parent goes on as before.
+    assert_eq!(
+        libc::WEXITSTATUS(status),
+        0,
+        "the number of the wrong result"
+    );
+    // The parent's objects still work.
     Pz::free(pz.handle()).expect("nothing uses it");
     close(ia);
 }

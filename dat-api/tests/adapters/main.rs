@@ -1,6 +1,6 @@
-//! Adapters, zones, memory regions and names on the emulated NIC, which runs
-//! in this process on a thread of its own. Tests take turns: they count
-//! descriptors and threads, and change the environment.
+//! Tests of adapters, zones, memory regions and names, on the emulated NIC, which runs in this
+//! process on a thread of its own. The tests take turns: they count descriptors and threads, and
+//! change the environment.
 
 #![allow(unreachable_pub, reason = "a test binary has no interface")]
 
@@ -12,7 +12,7 @@ mod memory;
 mod opening;
 mod promises;
 mod rig;
-// What the tests of endpoints use as well.
+// The fixture that the tests of endpoints use as well.
 #[allow(dead_code, reason = "some of it is for other tests")]
 #[path = "../device/world.rs"]
 mod world;

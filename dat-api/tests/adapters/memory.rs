@@ -23,13 +23,12 @@ fn bytes() -> MemoryKind {
 }
 
 fn register(ia: &Arc<Ia>, pz: &Arc<Pz>, kind: MemoryKind) -> Result<Arc<Lmr>, DatError> {
-    // SAFETY: what is registered here is a static, or is refused; the device
-    // may only read it.
+    // SAFETY: the memory is a static, or registering it is refused; the device may only read it.
     unsafe { Lmr::create(ia, kind, pz, MemPrivileges::LOCAL_READ) }
 }
 
 #[test]
-fn a_zone_is_freed_when_nothing_uses_it() {
+fn a_zone_can_be_freed_when_nothing_uses_it() {
     let _turn = turn();
     let (ia, _) = open("mlx5_0");
     let pz = Pz::create(&ia).expect("a zone");
@@ -56,14 +55,14 @@ fn a_zone_is_freed_when_nothing_uses_it() {
 }
 
 #[test]
-fn a_region_says_what_it_is_and_its_contexts_are_its_own() {
+fn a_region_reports_its_parameters_and_has_unique_contexts() {
     let _turn = turn();
     let (ia, _) = open("mlx5_0");
     let pz = Pz::create(&ia).expect("a zone");
     let lmr = register(&ia, &pz, bytes()).expect("an LMR");
     let info = lmr.query();
     let MemoryKind::Virtual { address, length } = bytes() else {
-        unreachable!("as made above");
+        unreachable!("created above");
     };
     assert_eq!(
         (info.ia, info.pz, info.kind),
@@ -90,7 +89,7 @@ fn a_region_says_what_it_is_and_its_contexts_are_its_own() {
 }
 
 #[test]
-fn what_is_no_memory_is_refused() {
+fn invalid_memory_is_refused() {
     let _turn = turn();
     let (ia, _) = open("mlx5_0");
     let pz = Pz::create(&ia).expect("a zone");
@@ -143,7 +142,7 @@ fn a_zone_of_another_adapter_is_refused() {
 }
 
 #[test]
-fn a_freed_region_is_stale_and_its_context_too() {
+fn a_freed_region_and_its_context_are_stale() {
     let _turn = turn();
     let world = World::new();
     let memory = Memory::new(&world.ia, &world.pz, 4096, MemPrivileges::all());
@@ -159,7 +158,7 @@ fn a_freed_region_is_stale_and_its_context_too() {
     );
     let code = world::recv(&ep, &[segment], 2).expect_err("r12: its LMR is gone");
     assert_eq!(code.kind(), Some(ReturnType::PrivilegesViolation));
-    // The next LMR does not take the context over.
+    // The next LMR does not get the same context.
     let next = Memory::new(&world.ia, &world.pz, 4096, MemPrivileges::all());
     assert_ne!(next.local(0, 64).context, segment.context);
 }
@@ -194,7 +193,7 @@ fn r10_r11_r12_posts_use_memory_only_as_its_region_allows() {
 }
 
 #[test]
-fn peers_write_where_this_side_may_not() {
+fn peers_can_write_memory_that_this_side_may_not() {
     let _turn = turn();
     let world = World::new();
     let pair = world.pair();
@@ -212,7 +211,7 @@ fn peers_write_where_this_side_may_not() {
 }
 
 #[test]
-fn memory_that_cannot_be_written_is_registered_for_reading() {
+fn read_only_memory_can_be_registered_for_reading() {
     let _turn = turn();
     let world = World::new();
     let pair = world.pair();

@@ -1,4 +1,4 @@
-//! What `dat_ia_open` answers.
+//! Opening adapters.
 
 use dat_api::handle::Handle;
 use dat_api::object::evd::Evd;
@@ -12,7 +12,7 @@ use dat_engine::wait::WaitPolicy;
 use crate::rig::*;
 
 #[test]
-fn a_device_opens_by_its_name_with_and_without_port_for_either_thread_safety() {
+fn a_device_opens_by_name_with_and_without_port_in_either_thread_safety() {
     let _turn = turn();
     for name in ["mlx5_0", "mlx5_0-1", "mlx5_1"] {
         for threadsafe in [false, true] {
@@ -37,7 +37,7 @@ fn a_device_opens_by_its_name_with_and_without_port_for_either_thread_safety() {
 }
 
 #[test]
-fn several_openings_of_one_device_are_several_adapters() {
+fn each_opening_of_a_device_is_an_adapter_of_its_own() {
     let _turn = turn();
     let (first, evd) = open("mlx5_0");
     let (second, other) = open("mlx5_0");
@@ -49,7 +49,7 @@ fn several_openings_of_one_device_are_several_adapters() {
 }
 
 #[test]
-fn an_unknown_name_is_not_found_and_the_message_says_what_there_is() {
+fn an_unknown_name_is_not_found_and_the_message_lists_devices() {
     let _turn = turn();
     let conf = Conf::new("");
     let not_found = code(ReturnType::ProviderNotFound, Subtype::NameNotRegistered);
@@ -123,7 +123,7 @@ fn a_given_asynchronous_evd_must_be_one_of_the_same_device() {
         });
         assert_eq!(error.code(), bad, "{handle:?}: {error}");
     }
-    // The length is not looked at.
+    // The length is ignored with an existing EVD.
     let asked = OpenRequest {
         async_evd: AsyncEvd::Existing(own),
         async_qlen: -7,
@@ -137,7 +137,7 @@ fn a_given_asynchronous_evd_must_be_one_of_the_same_device() {
 }
 
 #[test]
-fn dat_conf_names_adapters_and_says_how_they_work() {
+fn dat_conf_names_adapters_and_sets_their_options() {
     let _turn = turn();
     let conf = Conf::new(
         "fast u1.2 nonthreadsafe default libdat.so.1 udapl.1.2 \"mlx5_1 1 wait=block\" \"\"\n\
@@ -147,7 +147,7 @@ fn dat_conf_names_adapters_and_says_how_they_work() {
          gid u1.2 nonthreadsafe default libdat.so.1 udapl.1.2 \"mlx5_0 1 gid=99\" \"\"\n",
     );
     let (ia, _) = {
-        // What the file says goes before the environment.
+        // The file overrides the environment.
         let _variables = Variables::set(&[("DAT_WAIT", "poll")]);
         open("fast")
     };
@@ -171,7 +171,7 @@ fn dat_conf_names_adapters_and_says_how_they_work() {
             Subtype::InvalidAddressUnsupported
         )
     );
-    // Thread-safe it is not in the file.
+    // The file does not have it as thread safe.
     let error = refused(&OpenRequest {
         threadsafe: true,
         ..request("fast")
@@ -184,7 +184,7 @@ fn dat_conf_names_adapters_and_says_how_they_work() {
 }
 
 #[test]
-fn the_environment_says_how_adapters_work() {
+fn environment_variables_set_options() {
     let _turn = turn();
     {
         let _variables = Variables::set(&[
@@ -196,7 +196,7 @@ fn the_environment_says_how_adapters_work() {
         assert_eq!(ia.wait_policy(), WaitPolicy::Poll);
         close(ia);
     }
-    // The emulated device has no network interface, wherever rdma_cm is there.
+    // The emulated device has no network interface, even where rdma_cm exists.
     let no_rdma_cm = if std::path::Path::new("/sys/class/misc/rdma_cm").exists() {
         ReturnType::InvalidAddress
     } else {
@@ -217,21 +217,21 @@ fn the_environment_says_how_adapters_work() {
     }
 }
 
-/// Whether something listens on the qualifier at this address of the host.
+/// Returns whether the qualifier is listened on at this address of the host.
 fn is_listened(address: &str, qualifier: u64) -> bool {
     let port = u16::try_from(qualifier).expect("a port");
     std::net::TcpStream::connect((address, port)).is_ok()
 }
 
 #[test]
-fn service_points_listen_where_the_variable_or_the_file_says() {
+fn service_points_listen_on_the_configured_address() {
     let _turn = turn();
     let _conf = Conf::new(
         "here u1.2 nonthreadsafe default libdat.so.1 udapl.1.2 \"mlx5_0 1 listen=127.0.0.3\" \"\"\n\
          bad u1.2 nonthreadsafe default libdat.so.1 udapl.1.2 \"mlx5_0 1 listen=eth7\" \"\"\n",
     );
-    // On emulated devices the default is loopback. The key goes before the
-    // variable, and addresses that were chosen are published.
+    // On emulated devices the default is loopback. The key overrides the variable, and a chosen
+    // address is published.
     let cases = [
         ("mlx5_0", None, "127.0.0.1", &["127.0.0.1"][..]),
         ("mlx5_0", Some("loopback"), "127.0.0.1", &["127.0.0.1"]),
@@ -276,7 +276,7 @@ fn service_points_listen_where_the_variable_or_the_file_says() {
 }
 
 #[test]
-fn the_names_of_devices_are_listed_and_open() {
+fn listed_names_can_be_opened() {
     let _turn = turn();
     let _conf = Conf::new("ia u1.2 threadsafe default libdat.so.1 udapl.1.2 \"mlx5_0 1\" \"\"\n");
     let all = registry::list_providers().expect("a list");
@@ -289,7 +289,7 @@ fn the_names_of_devices_are_listed_and_open() {
             minor: provider.minor,
             ..request(&provider.name)
         };
-        let (ia, _) = Ia::open(&asked).expect("what is listed opens");
+        let (ia, _) = Ia::open(&asked).expect("a listed name opens");
         close(ia);
     }
 }

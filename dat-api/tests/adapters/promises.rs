@@ -1,4 +1,4 @@
-//! Attributes that promise how transfers go: they go so.
+//! Tests of attributes that promise how transfers behave.
 
 use dat_api::object::evd::Evd;
 use dat_api::types::{DtoStatus, EpAttributes, EventData};
@@ -6,10 +6,10 @@ use dat_api::types::{DtoStatus, EpAttributes, EventData};
 use crate::rig::turn;
 use crate::world::{self, World, plain};
 
-/// `max_rdma_read_per_ep_*_guaranteed`: each of many endpoints is made, and
-/// connected, with as many as one may have, and no other takes them away.
+/// `max_rdma_read_per_ep_*_guaranteed`: each of several endpoints can be created and connected with
+/// the maximum of reads, and no other endpoint takes them away.
 #[test]
-fn reads_of_every_endpoint_are_its_own() {
+fn reads_of_every_endpoint_are_guaranteed() {
     let _turn = turn();
     let world = World::new();
     let is = world.ia.query().ia;
@@ -50,7 +50,7 @@ fn reads_of_every_endpoint_are_its_own() {
     }
 }
 
-/// The next completion, which is a good one.
+/// The next event is a successful completion.
 fn done(evd: &Evd) {
     let event = world::next(evd);
     let is_good = matches!(
@@ -63,10 +63,10 @@ fn done(evd: &Evd) {
     assert!(is_good, "{event:?}");
 }
 
-/// `lmr_sync_req` false: what a peer has written is there with no call in
-/// between, and a peer reads what was stored last.
+/// `lmr_sync_req` is false: data that a peer has written are there without a call, and a peer reads
+/// what was stored last.
 #[test]
-fn memory_needs_no_synchronizing() {
+fn memory_needs_no_synchronisation() {
     let _turn = turn();
     let world = World::new();
     assert!(!world.ia.query().provider.lmr_sync_req);
@@ -95,10 +95,10 @@ fn memory_needs_no_synchronizing() {
     }
 }
 
-/// `dto_async_return_guaranteed`: a post returns while what it asks for cannot
-/// be done yet, since the peer has no receive.
+/// `dto_async_return_guaranteed`: a post returns although its transfer cannot complete, because the
+/// peer has no receive.
 #[test]
-fn posts_return_before_their_transfers_are_done() {
+fn posts_return_before_their_transfers_complete() {
     let _turn = turn();
     let world = World::new();
     assert!(world.ia.query().provider.dto_async_return_guaranteed);

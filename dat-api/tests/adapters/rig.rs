@@ -1,4 +1,4 @@
-//! Turns, adapters, and what the process holds.
+//! The fixture of these tests: turns, adapters, and counts of descriptors and threads.
 
 use std::ffi::OsString;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -15,10 +15,10 @@ static TURN: Mutex<()> = Mutex::new(());
 /// Adapters that [`open`] has opened.
 static OPENED: Mutex<Vec<Handle>> = Mutex::new(Vec::new());
 
-/// No other test runs.
+/// While this lives, no other test runs.
 pub struct Turn(#[expect(dead_code, reason = "kept for its drop")] MutexGuard<'static, ()>);
 
-/// The device is there, and no other test runs.
+/// Waits until no other test runs, and sets up the device.
 pub fn turn() -> Turn {
     let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     world::device();
@@ -29,13 +29,13 @@ impl Drop for Turn {
     fn drop(&mut self) {
         let mut opened = OPENED.lock().unwrap_or_else(PoisonError::into_inner);
         for ia in opened.drain(..) {
-            // What a test that failed has left is not to disturb the next.
+            // A test that failed must not disturb the next one.
             let _ = close_ia(ia, false);
         }
     }
 }
 
-/// A request for `name` with an asynchronous EVD of its own.
+/// Returns a request for `name` with an asynchronous EVD of its own.
 pub fn request(name: &str) -> OpenRequest<'_> {
     OpenRequest {
         name,
@@ -47,7 +47,7 @@ pub fn request(name: &str) -> OpenRequest<'_> {
     }
 }
 
-/// An open adapter, and its asynchronous EVD.
+/// Opens an adapter; also returns its asynchronous EVD.
 pub fn open(name: &str) -> (Arc<Ia>, Handle) {
     let (ia, evd) = Ia::open(&request(name)).expect("the adapter opens");
     let mut opened = OPENED.lock().unwrap_or_else(PoisonError::into_inner);
@@ -55,7 +55,7 @@ pub fn open(name: &str) -> (Arc<Ia>, Handle) {
     (ia, evd.expect("asked for"))
 }
 
-/// Opening is refused.
+/// Opens an adapter, which must fail.
 pub fn refused(request: &OpenRequest<'_>) -> DatError {
     Ia::open(request).expect_err("refused")
 }
@@ -68,7 +68,7 @@ pub fn code(kind: ReturnType, subtype: Subtype) -> DatReturn {
     DatReturn::error(kind, subtype)
 }
 
-/// Descriptors of the process, and threads of the library.
+/// Returns the number of descriptors of the process, and of threads of the library.
 pub fn holdings() -> (usize, usize) {
     let descriptors = std::fs::read_dir("/proc/self/fd").expect("procfs").count();
     let threads = std::fs::read_dir("/proc/self/task").expect("procfs");
@@ -80,22 +80,21 @@ pub fn holdings() -> (usize, usize) {
     (descriptors, ours)
 }
 
-/// The process holds what it held before. A thread that was waited for is
-/// still listed for a moment.
+/// Waits until the process has as many descriptors and threads as before. A joined thread is still
+/// listed for a moment.
 pub fn hold(before: (usize, usize)) {
     world::until("the end of descriptors and threads", || {
         holdings() == before
     });
 }
 
-/// The process holds no more descriptors than that. A thread that has just
-/// started reads a file.
+/// Waits until the process has no more descriptors than before. A thread that has just started
+/// reads a file.
 pub fn descriptors_at_most(before: usize) {
     world::until("the end of descriptors", || holdings().0 <= before);
 }
 
-/// Variables of the environment, put back when this is dropped. Only with
-/// [`turn`].
+/// Environment variables, restored when this is dropped. Only with [`turn`].
 pub struct Variables(Vec<(&'static str, Option<OsString>)>);
 
 impl Variables {
@@ -105,8 +104,8 @@ impl Variables {
             .map(|&(name, _)| (name, std::env::var_os(name)));
         let before = Self(before.collect());
         for (name, value) in pairs {
-            // SAFETY: one test at a time, and the library's threads do not
-            // look at the environment.
+            // SAFETY: one test runs at a time, and the library's threads do not read the
+            // environment.
             unsafe { std::env::set_var(name, value) };
         }
         before
@@ -127,7 +126,7 @@ impl Drop for Variables {
     }
 }
 
-/// A dat.conf of one test.
+/// The dat.conf of a test.
 pub struct Conf {
     path: std::path::PathBuf,
     _variables: Variables,

@@ -1,5 +1,5 @@
-//! These calls touch what a post touches without a lock: an endpoint found by
-//! its handle may be posted to by another thread.
+//! These calls use what a post uses without a lock: another thread may be
+//! posting to an endpoint that was found by its handle.
 
 use dat_api::Handle;
 use dat_api::handle;

@@ -1,5 +1,5 @@
-//! What was found in a queue is another thread's once the EVD is not owned any
-//! more: it cannot be had apart from the EVD, and is taken at most once.
+//! A CQE that was found belongs to the owner of the EVD: it cannot be
+//! separated from the EVD, and is taken at most once.
 
 use dat_api::object::evd::Found;
 

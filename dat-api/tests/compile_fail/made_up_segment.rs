@@ -1,4 +1,4 @@
-//! What a post names is a piece of a `Memory`, not three numbers.
+//! A post names pieces of a `Memory`, not three numbers.
 
 use dat_api::safe::{Endpoint, Segment};
 use dat_api::types::{CompletionFlags, LmrSegment};

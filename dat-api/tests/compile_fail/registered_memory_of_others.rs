@@ -1,5 +1,5 @@
-//! The device may write registered memory at any time: that no reference to it
-//! exists is for the caller to promise.
+//! The device may write registered memory at any time: the caller must promise
+//! that no reference to it exists.
 
 use dat_api::object::ia::Ia;
 use dat_api::object::lmr::{Lmr, MemoryKind};

@@ -1,4 +1,4 @@
-//! A segment is of memory that is mapped.
+//! A segment borrows its memory, which is mapped as long as it lives.
 
 use dat_api::safe::{Endpoint, Memory, Segment};
 use dat_api::types::CompletionFlags;

@@ -1,5 +1,5 @@
-//! A handle of a kind leads to an object of one type, unchecked; and an object
-//! has one handle, so that it has one owner at a time.
+//! A handle of a kind is converted to its one type unchecked; and an object has
+//! one handle, so that it has one owner at a time.
 
 use dat_api::handle::{self, Object};
 use dat_api::{Handle, Kind};

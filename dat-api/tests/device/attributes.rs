@@ -1,4 +1,4 @@
-//! What endpoints may be asked for, and how they are changed.
+//! The attributes of endpoints, and changing them.
 
 use dat_api::object::ep::{Ep, EpChange, EpFields};
 use dat_api::object::evd::Evd;
@@ -120,7 +120,7 @@ fn e09_attributes_are_exact_or_refused() {
 }
 
 #[test]
-fn e07_e08_e15_what_is_left_open_gets_the_default() {
+fn e07_e08_e15_open_attributes_get_defaults() {
     let world = World::new();
     let evd = world.evd(64);
     let all = Some(&evd);
@@ -157,7 +157,7 @@ fn e07_e08_e15_what_is_left_open_gets_the_default() {
     let refused =
         Ep::create_with_srq(&world.ia, Some(&world.pz), all, all, all, &srq, &bad).unwrap_err();
     assert_eq!(refused.code(), arg(Subtype::InvalidArg7));
-    // Without attributes at all. Its kind of completions takes an EVD of its own.
+    // Without any attributes. Such completions need an EVD of their own.
     let evd = world.evd(64);
     let all = Some(&evd);
     let ep = Ep::create(&world.ia, Some(&world.pz), all, all, all, None).expect("made");
@@ -181,7 +181,7 @@ fn e07_e08_e15_what_is_left_open_gets_the_default() {
 }
 
 #[test]
-fn e10_evds_must_be_made_for_their_role() {
+fn e10_evds_must_be_created_for_their_role() {
     let world = World::new();
     let dto = world.evd_for(8, EvdFlags::DTO);
     let conn = world.evd_for(8, EvdFlags::CONNECTION);
@@ -211,7 +211,7 @@ fn e10_evds_must_be_made_for_their_role() {
     }
     free_ep(ep).expect("unconnected");
     for evd in [&dto, &conn] {
-        Evd::free(evd.handle()).expect("nobody reports to it");
+        Evd::free(evd.handle()).expect("no stream is attached");
     }
     let other = World::new();
     let foreign = other.evd(8);
@@ -248,7 +248,7 @@ fn e12_streams_of_different_kinds_do_not_share_an_evd() {
         .map_err(|error| error.code().kind())
     };
     make(CompletionFlags::UNSIGNALLED).expect("the first");
-    make(CompletionFlags::UNSIGNALLED).expect("its like");
+    make(CompletionFlags::UNSIGNALLED).expect("the same attribute");
     assert_eq!(
         make(CompletionFlags::EVD_THRESHOLD).unwrap_err(),
         Some(ReturnType::InvalidParameter)
@@ -268,7 +268,7 @@ fn change(ep: &Ep) -> EpChange {
 }
 
 #[test]
-fn an_endpoint_is_completed_by_modify() {
+fn modify_supplies_a_zone_and_evds_later() {
     let world = World::new();
     let evds = [world.evd(64), world.evd(64)];
     let ep = Ep::create(&world.ia, None, None, None, None, None).expect("bare");
@@ -314,7 +314,7 @@ fn an_endpoint_is_completed_by_modify() {
 }
 
 #[test]
-fn modify_refuses_what_cannot_be_and_changes_nothing_then() {
+fn a_refused_modify_changes_nothing() {
     let world = World::new();
     let evds = [world.evd(64), world.evd(64)];
     let ep = world.ep(&evds[0], &plain());
@@ -387,7 +387,7 @@ fn modify_refuses_what_cannot_be_and_changes_nothing_then() {
         );
         assert_eq!(ep.query(), before);
     }
-    // A mismatch that shows only when the EVD is attached to.
+    // A mismatch that is found only when the EVD is attached to.
     let threshold = EpAttributes {
         recv_completion_flags: CompletionFlags::EVD_THRESHOLD,
         request_completion_flags: CompletionFlags::EVD_THRESHOLD,
@@ -420,12 +420,12 @@ fn modify_refuses_what_cannot_be_and_changes_nothing_then() {
         ..plain()
     });
     ep.modify_now(EpFields::MAX_MESSAGE_SIZE, &sizes)
-        .expect("takes no other queue pair");
+        .expect("needs no other queue pair");
     assert_eq!(ep.query().attributes.max_message_size, 100);
 }
 
 #[test]
-fn modify_is_for_endpoints_that_are_not_connected() {
+fn modify_is_refused_while_connected() {
     let world = World::new();
     let pair = world.pair();
     let ep = &pair.eps[0];
@@ -467,5 +467,5 @@ fn modify_is_for_endpoints_that_are_not_connected() {
         },
     )
     .expect("none");
-    Pz::free(zone.handle()).expect("nobody uses it");
+    Pz::free(zone.handle()).expect("not in use");
 }

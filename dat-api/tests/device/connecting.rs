@@ -1,4 +1,4 @@
-//! From connect to established, and everything that can come between.
+//! From connect to established, and what can go wrong in between.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use dat_api::{ReturnType, Subtype};
 
 use crate::world::*;
 
-/// Bytes behind an event's private data.
+/// Returns the bytes of an event's private data.
 fn private(event: EventData) -> Vec<u8> {
     let EventData::Connection { private_data, .. } = event else {
         panic!("not of a connection: {event:?}");
@@ -23,11 +23,11 @@ fn bytes(address: usize, len: u32) -> Vec<u8> {
     if len == 0 {
         return Vec::new();
     }
-    // SAFETY: what DAT says is valid now.
+    // SAFETY: DAT says that they are valid now.
     unsafe { std::slice::from_raw_parts(address as *const u8, len as usize) }.to_vec()
 }
 
-/// As many bytes as the connection manager carries, which rdma_cm does 56 of.
+/// Returns the maximum length of private data, which is 56 with rdma_cm.
 fn most_private_data(world: &World) -> usize {
     let most = world.ia.query().provider.max_private_data_size;
     assert!(most >= 56, "{most}");
@@ -45,7 +45,7 @@ fn w03_w04_w05_private_data_arrives_whole_and_stays() {
     let answer: Vec<u8> = (0..most).map(|i| (i * 7) as u8).collect();
     world
         .connect(&eps[0], qualifier, &asked)
-        .expect("all that there may be");
+        .expect("the maximum length");
     assert_eq!(eps[0].state(), EpState::ActiveConnectionPending);
     let cr = request(&evds[1]);
     let pinned = handle::pin::<Cr>(cr).expect("a request");
@@ -57,7 +57,7 @@ fn w03_w04_w05_private_data_arrives_whole_and_stays() {
     assert_eq!(info.local_ep, None);
     assert_ne!(info.remote_port, 0);
     drop(pinned);
-    Cr::accept(cr, Some(eps[1].handle()), &answer).expect("all that there may be");
+    Cr::accept(cr, Some(eps[1].handle()), &answer).expect("the maximum length");
     assert!(handle::pin::<Cr>(cr).is_none(), "w02: the request is gone");
     assert_eq!(
         Cr::reject(cr).unwrap_err().code().kind(),
@@ -69,7 +69,7 @@ fn w03_w04_w05_private_data_arrives_whole_and_stays() {
     for ep in &eps {
         assert_eq!(ep.state(), EpState::Connected);
     }
-    // Through the disconnect, until the reset.
+    // They stay valid through the disconnect, until the reset.
     eps[1].disconnect_now(false).expect("connected");
     assert_eq!(connection(&evds[0]).0, ConnectionKind::Disconnected);
     assert_eq!(private(established), answer);
@@ -99,8 +99,8 @@ fn w05_too_much_private_data_is_refused_on_both_sides() {
         refusal(ReturnType::InvalidParameter, Subtype::InvalidArg3)
     );
     assert_eq!(eps[1].state(), EpState::Unconnected);
-    // Request and endpoint are as they were.
-    Cr::accept(cr, Some(eps[1].handle()), &long[..most]).expect("the most there may be");
+    // Request and endpoint are unchanged.
+    Cr::accept(cr, Some(eps[1].handle()), &long[..most]).expect("the maximum length");
     assert_eq!(connection(&evds[1]).0, ConnectionKind::Established);
     assert_eq!(private(next(&evds[0])), &long[..most]);
 }
@@ -115,7 +115,7 @@ fn a_rejected_endpoint_flushes_its_receives_and_can_try_again() {
     world.connect(&eps[0], qualifier, b"").expect("connecting");
     recv(&eps[0], &[world.memory.local(64, 64)], 8).expect("r08: while connecting");
     Cr::reject(request(&evds[1])).expect("a request");
-    // The completions of its receives, then the news; devices other than the
+    // First the completions of its receives, then the connection event; devices other than the
     // emulated one may flush later.
     let mut events = [next(&evds[0]), next(&evds[0]), next(&evds[0])];
     if is_given() {
@@ -143,7 +143,7 @@ fn a_rejected_endpoint_flushes_its_receives_and_can_try_again() {
 }
 
 #[test]
-fn nobody_listens_and_nobody_answers() {
+fn connecting_fails_without_a_listener_and_without_an_answer() {
     let world = World::new();
     let evd = world.evd(16);
     let ep = world.ep(&evd, &plain());
@@ -161,7 +161,7 @@ fn nobody_listens_and_nobody_answers() {
     let cr = request(&evd);
     assert_eq!(connection(&evd).0, ConnectionKind::TimedOut);
     assert_eq!(ep.state(), EpState::Disconnected);
-    // Accepting too late is no hang: an event says that nothing came of it.
+    // Accepting too late does not hang: an event reports the failure.
     let other = world.ep(&evd, &plain());
     Cr::accept(cr, Some(other.handle()), b"").expect("asynchronous");
     assert_eq!(
@@ -172,7 +172,7 @@ fn nobody_listens_and_nobody_answers() {
 }
 
 #[test]
-fn an_accepted_request_that_its_maker_abandons_ends_in_an_event() {
+fn accepting_an_abandoned_request_ends_in_an_event() {
     let world = World::new();
     let evds = [world.evd(16), world.evd(16)];
     let eps = [world.ep(&evds[0], &plain()), world.ep(&evds[1], &plain())];
@@ -197,21 +197,22 @@ fn an_accepted_request_that_its_maker_abandons_ends_in_an_event() {
 }
 
 #[test]
-fn connect_is_refused_for_what_is_missing_or_wrong() {
+fn connect_is_refused_without_parts_or_with_bad_arguments() {
     let world = World::new();
     let evd = world.evd(16);
     let all = Some(&evd);
     let code = |ep: &Ep, how: &Connect<'_>| ep.connect(how).unwrap_err().code();
     let how = world.to(1234, b"");
 
-    let deaf = Ep::create(&world.ia, Some(&world.pz), all, all, None, Some(&plain())).unwrap();
+    let without_evd =
+        Ep::create(&world.ia, Some(&world.pz), all, all, None, Some(&plain())).unwrap();
     assert_eq!(
-        code(&deaf, &how),
+        code(&without_evd, &how),
         refusal(ReturnType::InvalidHandle, Subtype::InvalidHandleEvdConn)
     );
-    let homeless = Ep::create(&world.ia, None, all, all, all, Some(&plain())).unwrap();
+    let without_zone = Ep::create(&world.ia, None, all, all, all, Some(&plain())).unwrap();
     assert_eq!(
-        code(&homeless, &how),
+        code(&without_zone, &how),
         refusal(ReturnType::InvalidState, Subtype::InvalidStateEpNotready)
     );
     let ep = world.ep(&evd, &plain());
@@ -241,7 +242,7 @@ fn connect_is_refused_for_what_is_missing_or_wrong() {
 }
 
 #[test]
-fn calls_refused_by_state_name_it() {
+fn calls_refused_because_of_the_state_name_it() {
     let world = World::new();
     let pair = world.pair();
     let [ep, _] = &pair.eps;
@@ -265,14 +266,14 @@ fn calls_refused_by_state_name_it() {
         wrong
     );
     assert_eq!(send(&idle, &[], 1), Err(wrong));
-    // The request was not used up by that.
+    // The failed accept did not use the request up.
     let fresh = world.ep(&pair.evds[1], &plain());
     Cr::accept(cr, Some(fresh.handle()), b"").expect("unconnected");
     assert_eq!(connection(&pair.evds[1]).0, ConnectionKind::Established);
 }
 
 #[test]
-fn accept_is_refused_for_endpoints_that_cannot() {
+fn accept_is_refused_for_unsuitable_endpoints() {
     let world = World::new();
     let evds = [world.evd(16), world.evd(16)];
     let ep = world.ep(&evds[0], &plain());
@@ -280,10 +281,16 @@ fn accept_is_refused_for_endpoints_that_cannot() {
     world.connect(&ep, qualifier, b"").expect("connecting");
     let cr = request(&evds[1]);
     let evd = Some(&evds[1]);
-    let deaf = Ep::create(&world.ia, Some(&world.pz), evd, evd, None, Some(&plain())).unwrap();
-    let homeless = Ep::create(&world.ia, None, evd, evd, evd, Some(&plain())).unwrap();
+    let without_evd =
+        Ep::create(&world.ia, Some(&world.pz), evd, evd, None, Some(&plain())).unwrap();
+    let without_zone = Ep::create(&world.ia, None, evd, evd, evd, Some(&plain())).unwrap();
     let bad = refusal(ReturnType::InvalidHandle, Subtype::InvalidHandleEp);
-    for ep in [None, Some(deaf.handle()), Some(homeless.handle()), Some(cr)] {
+    for ep in [
+        None,
+        Some(without_evd.handle()),
+        Some(without_zone.handle()),
+        Some(cr),
+    ] {
         assert_eq!(Cr::accept(cr, ep, b"").unwrap_err().code(), bad);
     }
     let bad = refusal(ReturnType::InvalidHandle, Subtype::InvalidHandleCr);
@@ -321,7 +328,7 @@ fn service_points_are_exclusive_and_their_backlog_is_the_evd() {
     assert_eq!(kind, ConnectionKind::NonPeerRejected);
     let crs = [request(&small), request(&small)];
     Psp::free(psp).expect("listening");
-    // What was delivered stays usable.
+    // Delivered requests stay valid.
     for cr in crs {
         let info = handle::pin::<Cr>(cr).expect("a request").query();
         assert_ne!(info.remote_address, 0);
@@ -347,7 +354,7 @@ fn service_points_are_exclusive_and_their_backlog_is_the_evd() {
 }
 
 #[test]
-fn a_request_may_bring_an_endpoint_of_the_provider() {
+fn the_provider_can_create_the_endpoint_of_a_request() {
     let world = World::new();
     let evds = [world.evd(16), world.evd(16)];
     let psp = Psp::create_any(&world.ia, &evds[1], EpCreator::Provider).expect("a service point");
@@ -393,7 +400,7 @@ fn a_request_may_bring_an_endpoint_of_the_provider() {
     assert_eq!(success(&evds[1]), (1, 64));
     assert_eq!(success(&evds[0]), (2, 64));
 
-    // Rejected, it is gone.
+    // Rejecting the request frees its endpoint.
     let other = world.ep(&evds[0], &plain());
     world
         .connect(&other, psp.query().qualifier, b"")
@@ -413,11 +420,10 @@ fn a_request_may_bring_an_endpoint_of_the_provider() {
 }
 
 #[test]
-fn e14_endpoints_connect_again_and_again() {
+fn e14_endpoints_can_be_connected_repeatedly() {
     let world = World::new();
     let pair = world.pair();
-    // A kernel whose connection manager is used keeps a queue pair's number for
-    // seconds.
+    // A kernel whose connection manager is used remembers a queue pair number for seconds.
     let rounds = if is_given() { 4 } else { 20 };
     for round in 0..rounds {
         recv(&pair.eps[1], &[world.memory.local(0, 8)], round).expect("room");

@@ -1,4 +1,4 @@
-//! The end of connections: in order, at once, by the peer, by failure.
+//! The end of connections: gracefully, abruptly, by the peer, by failure.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -43,7 +43,7 @@ fn a_graceful_disconnect_waits_for_suppressed_requests_and_a_slow_peer() {
     let world = World::new();
     let pair = world.pair();
     let [a, b] = &pair.eps;
-    // No receive yet: the send is tried again and again.
+    // The peer has no receive yet: the send is retried.
     world.memory.write(0x1000, b"late but whole");
     send_with(
         a,
@@ -61,7 +61,7 @@ fn a_graceful_disconnect_waits_for_suppressed_requests_and_a_slow_peer() {
     recv(b, &[world.memory.local(0, 100)], 3).expect("room");
     assert_eq!(success(&pair.evds[1]), (3, 100));
     assert_eq!(world.memory.read(0, 14), b"late but whole");
-    // Nobody looks at the EVD of the requests: it ends all the same.
+    // The disconnect completes although the EVD of the requests is not polled.
     assert_eq!(connection(&pair.evds[1]).0, ConnectionKind::Disconnected);
     reaches(a, EpState::Disconnected);
     assert_eq!(connection(&pair.evds[0]).0, ConnectionKind::Disconnected);
@@ -76,11 +76,11 @@ fn an_abrupt_disconnect_does_not_wait() {
     send(a, &[world.memory.local(0, 100)], 1).expect("room");
     recv(a, &[world.memory.local(0, 100)], 2).expect("room");
     recv(b, &[], 3).expect("room");
-    // The peer has no room for so many bytes: the send fails, or is cut short.
+    // The peer's receive is too short: the send fails, or is cut short.
     a.disconnect_now(true).expect("connected");
     a.disconnect_now(false).expect("pending");
     assert_eq!(a.state(), EpState::Disconnected);
-    // Unsuccessful ones may come before or after the news.
+    // Failed completions may come before or after the connection event.
     let (mut seen, mut news) = (Vec::new(), Vec::new());
     while seen.len() < 2 || news.is_empty() {
         match next(&pair.evds[0]) {
@@ -98,8 +98,8 @@ fn an_abrupt_disconnect_does_not_wait() {
     nothing(&pair.evds[0]);
 }
 
-/// The receive that the end of the connection flushes, and then the news of it.
-/// Devices other than the emulated one may flush later.
+/// Takes the flushed receive and the disconnect event; returns the cookie. Devices other than the
+/// emulated one may flush later.
 fn flushed_by_the_end(evd: &Evd) -> u64 {
     let disconnected = |event| {
         let EventData::Connection { kind, .. } = event else {
@@ -121,7 +121,7 @@ fn flushed_by_the_end(evd: &Evd) -> u64 {
 }
 
 #[test]
-fn either_side_disconnects_and_both_hear_of_it() {
+fn either_side_can_disconnect_and_both_get_events() {
     let world = World::new();
     for graceful in [false, true] {
         for first in [0, 1] {
@@ -139,7 +139,7 @@ fn either_side_disconnects_and_both_hear_of_it() {
 }
 
 #[test]
-fn r08_posts_after_the_end_are_flushed_at_once_and_mark_it() {
+fn r08_posts_after_the_disconnect_are_flushed_at_once() {
     let world = World::new();
     let pair = world.pair();
     let [a, _] = &pair.eps;
@@ -165,8 +165,8 @@ fn r08_posts_after_the_end_are_flushed_at_once_and_mark_it() {
     assert!(status.recv_idle && status.request_idle, "{status:?}");
 }
 
-/// What an end hears of a connection that has failed at the other. Only rdma_cm,
-/// which a device that is given may connect by, has no word for it but goodbye.
+/// Checks how an end learns of a failure at the other end. rdma_cm, which a given device may
+/// connect by, reports it as a disconnect.
 #[track_caller]
 fn told_of_the_failure(kind: ConnectionKind) {
     let is_goodbye = kind == ConnectionKind::Disconnected;
@@ -214,17 +214,18 @@ fn r07_a_message_that_does_not_fit_breaks_the_connection() {
 }
 
 #[test]
-fn a_remote_access_that_is_denied_breaks_both_ends() {
+fn a_refused_remote_access_breaks_both_ends() {
     let world = World::new();
     let pair = world.pair();
     let [a, _] = &pair.eps;
-    // The zone of the memory is not that of the endpoint it is reached by.
+    // The memory is in another zone than the endpoint that it is reached through.
     let other = Pz::create(&world.ia).expect("a zone");
     let foreign = Memory::new(&world.ia, &other, 4096, ALL_RIGHTS);
-    write(a, &[world.memory.local(0, 8)], 1, &foreign.remote(0, 8)).expect("found out by the peer");
+    write(a, &[world.memory.local(0, 8)], 1, &foreign.remote(0, 8))
+        .expect("posted; the peer refuses it");
     let failed = done(&pair.evds[0]);
     assert_eq!((failed.cookie, failed.status), (1, DtoStatus::RemoteAccess));
-    // Each finds out by itself, or is told by the other.
+    // Each end finds the failure itself, or the other reports it.
     let kinds = [0, 1].map(|i| {
         let (kind, ep) = connection(&pair.evds[i]);
         assert_eq!(ep, pair.eps[i].handle());
@@ -238,7 +239,7 @@ fn a_remote_access_that_is_denied_breaks_both_ends() {
 #[test]
 fn endpoints_are_freed_in_every_legal_state() {
     let world = World::new();
-    // Connected: the peer hears of it.
+    // Connected: the peer gets an event.
     let pair = world.pair();
     recv(&pair.eps[0], &[world.memory.local(0, 8)], 1).expect("room");
     let handle = pair.eps[0].handle();
@@ -246,9 +247,9 @@ fn endpoints_are_freed_in_every_legal_state() {
     assert_eq!(connection(&pair.evds[1]).0, ConnectionKind::Disconnected);
     let gone = refusal(ReturnType::InvalidHandle, Subtype::InvalidHandleEp);
     assert_eq!(free_ep(handle).unwrap_err().code(), gone);
-    // Its EVD is free again, and has nothing of it.
+    // Its EVD is unused, and has no events of it.
     nothing(&pair.evds[0]);
-    Evd::free(pair.evds[0].handle()).expect("nobody reports to it");
+    Evd::free(pair.evds[0].handle()).expect("no stream is attached");
     // Disconnected.
     free_ep(pair.eps[1].handle()).expect("disconnected");
     // Disconnecting.
@@ -289,7 +290,7 @@ fn an_adapter_closed_abruptly_ends_its_connections() {
 }
 
 #[test]
-fn a_waiter_on_another_evd_does_not_hold_a_graceful_disconnect_up() {
+fn a_graceful_disconnect_completes_while_only_another_evd_is_polled() {
     let world = World::new();
     let requests = [world.evd(16), world.evd(16)];
     let news = [world.evd(16), world.evd(16)];
@@ -301,7 +302,7 @@ fn a_waiter_on_another_evd_does_not_hold_a_graceful_disconnect_up() {
     recv(&eps[1], &[world.memory.local(0, 64)], 1).expect("room");
     send(&eps[0], &[world.memory.local(64, 64)], 2).expect("room");
     eps[0].disconnect_now(true).expect("connected");
-    // Requests are not looked at by anybody.
+    // The completions of requests are not polled.
     let event = wait_for(news[0].handle(), Duration::from_secs(10)).expect("in time");
     assert!(matches!(
         event.data,

@@ -1,5 +1,5 @@
-//! What iWARP asks of the library. Nothing of it is a consumer's to know, so most
-//! holds on every device.
+//! Behaviour that iWARP makes difficult. A consumer must not notice it, so most of these tests hold
+//! on every device.
 
 use dat_api::ReturnType;
 use dat_api::object::cr::Cr;
@@ -13,7 +13,7 @@ use dat_api::types::{
 
 use crate::world::*;
 
-/// Connections in one test: kernels of other transports remember each.
+/// Returns the number of connections in one test: kernels of other transports remember each.
 fn rounds() -> u64 {
     if is_iwarp() { 1000 } else { 3 }
 }
@@ -32,7 +32,7 @@ fn the_accepting_side_may_send_first() {
             let cr = request(&pair.evds[1]);
             Cr::accept(cr, Some(pair.eps[1].handle()), b"").expect("accepting");
             assert_eq!(connection(&pair.evds[1]).0, ConnectionKind::Established);
-            // At once, whatever the other side has come to.
+            // At once, whatever state the other side is in.
             send(&pair.eps[1], &[world.memory.local(64, 64)], round).expect("connected");
             assert_eq!(success(&pair.evds[1]), (round, 64), "round {round}");
             let mut news = 0;
@@ -61,8 +61,8 @@ fn the_accepting_side_may_send_first() {
     }
 }
 
-/// Takes events until the endpoint is told that the connection has ended, and
-/// all that was posted to it has completed. Answers cookies in order.
+/// Takes events until the connection has ended, and all posts have completed. Returns the cookies
+/// in order.
 fn accounted_for(world: &Pair, which: usize, posted: usize) -> Vec<u64> {
     let (mut cookies, mut ended) = (Vec::new(), false);
     while !ended || cookies.len() < posted {
@@ -83,7 +83,7 @@ fn accounted_for(world: &Pair, which: usize, posted: usize) -> Vec<u64> {
 }
 
 #[test]
-fn a_disconnect_in_the_middle_of_traffic_accounts_for_everything_once() {
+fn every_post_completes_once_when_traffic_is_disconnected() {
     let world = World::new();
     for first in 0..6 {
         let pair = world.pair();
@@ -142,12 +142,12 @@ fn requests_complete_in_the_order_in_which_they_were_posted() {
 }
 
 #[test]
-fn memory_that_only_this_side_writes_takes_what_a_read_brings() {
+fn an_rdma_read_into_memory_without_remote_write_works() {
     let world = World::new();
     let pair = world.pair();
     let rights = MemPrivileges::LOCAL_READ | MemPrivileges::LOCAL_WRITE;
     let sink = Memory::new(&world.ia, &world.pz, 4096, rights);
-    // The consumer is not told of more than was asked for.
+    // Queries report only the privileges that were asked for.
     let told = sink.lmr.query();
     assert_eq!((told.privileges, told.rmr_context), (rights, 0));
     world.memory.write(0x800, b"brought by a read");
@@ -171,7 +171,7 @@ fn with_cm(value: &str, then: impl FnOnce(dat_api::Result<()>)) {
     device();
     let opened = Ia::open_configured(&request, &data);
     then(opened.map(|(ia, _)| {
-        // SAFETY: nothing was made of it.
+        // SAFETY: it has no objects.
         unsafe { Ia::close(ia.handle(), true) }.expect("open");
     }));
 }
@@ -191,11 +191,13 @@ fn sockets_are_refused_where_only_rdma_cm_connects() {
         (false, Ok(())) => (),
         (iwarp, opened) => panic!("{iwarp} {opened:?}"),
     });
-    with_cm("auto", |opened| opened.expect("what works is taken"));
+    with_cm("auto", |opened| {
+        opened.expect("auto selects a manager that works")
+    });
 }
 
 #[test]
-fn the_attributes_are_those_of_the_transport() {
+fn attributes_match_the_transport() {
     let world = World::new();
     let info = world.ia.query();
     let cm = |named: &dat_api::object::ia::NamedAttribute| named.name == "cm";
@@ -210,7 +212,7 @@ fn the_attributes_are_those_of_the_transport() {
         assert_eq!(info.ia.max_iov_segments_per_rdma_read, 1);
     }
     assert!(!info.provider.rdma_write_for_rdma_read_req);
-    // What the device does not have is not claimed, and refused.
+    // An attribute that the device does not support is neither claimed nor accepted.
     let wait = CompletionFlags::SOLICITED_WAIT;
     let claimed = info.provider.completion_flags_supported.contains(wait);
     assert_eq!(claimed, world.ia.device().tells_solicited());
@@ -228,9 +230,9 @@ fn the_attributes_are_those_of_the_transport() {
     assert!(!info.ia.ia_address.ip().is_unspecified());
 }
 
-/// A connection that was given up is no burden for what comes after it.
+/// A connection attempt that was given up does not delay later ones.
 #[test]
-fn a_connect_that_is_given_up_holds_nothing_up() {
+fn an_abandoned_connect_does_not_delay_others() {
     let world = World::new();
     let evd = world.evd(16);
     let (_, qualifier) = world.listen(&evd);

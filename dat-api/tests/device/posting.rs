@@ -1,4 +1,4 @@
-//! What posts carry, and what they refuse.
+//! The data that posts transfer, and the posts that are refused.
 
 use dat_api::object::ep::Ep;
 use dat_api::object::lmr::Lmr;
@@ -17,7 +17,7 @@ const EMPTY: LmrSegment = LmrSegment {
 };
 
 #[test]
-fn r01_r02_r03_messages_of_every_shape_arrive_in_order() {
+fn r01_r02_r03_messages_of_all_segment_shapes_arrive_in_order() {
     let world = World::new();
     let pair = world.pair();
     let [a, b] = &pair.eps;
@@ -44,7 +44,7 @@ fn r01_r02_r03_messages_of_every_shape_arrive_in_order() {
             "a send's length"
         );
     }
-    // r02: the first is full, the second partly, the rest untouched.
+    // r02: the first segment is full, the second partly, the rest untouched.
     assert_eq!(m.read(0, 100), &bytes[..100]);
     assert_eq!(m.read(300, 100), [&bytes[100..150], &[0; 50]].concat());
     assert_eq!(m.read(500, 100), [&bytes[..30], &bytes[100..170]].concat());
@@ -74,7 +74,7 @@ fn rdma_reads_and_writes_carry_their_bytes_and_lengths() {
     nothing(&pair.evds[1]);
 }
 
-/// What every kind of post answers.
+/// Returns the results of every kind of post.
 fn each(ep: &Ep, segments: &[LmrSegment], remote: &RmrSegment) -> [Result<(), DatReturn>; 4] {
     [
         recv(ep, segments, 1),
@@ -139,8 +139,8 @@ fn r10_r11_r12_segments_are_checked_before_anything_is_posted() {
 }
 
 #[test]
-fn posts_that_take_two_lmrs_by_turns_use_the_right_one() {
-    // Longer than what is copied into requests: the keys count.
+fn posts_that_alternate_between_two_lmrs_use_the_right_one() {
+    // Too long for inline data, so that the keys are used.
     const LEN: usize = 200;
     for world in [World::open(false), World::open(true)] {
         let pair = world.pair();
@@ -167,7 +167,7 @@ fn posts_that_take_two_lmrs_by_turns_use_the_right_one() {
             // On iWARP a write is done when TCP has it, but comes before a later read.
             assert_eq!(to.read(2 * LEN, LEN), bytes);
         }
-        // A segment of the one that was used last is refused once that is freed.
+        // A segment in the cached LMR is refused once that is freed.
         let freed = other.local(0, LEN);
         // In this order: iWARP has no RNR.
         recv(b, &[freed], 6).expect("room");
@@ -211,7 +211,7 @@ fn lengths_and_counts_are_checked() {
 }
 
 #[test]
-fn r05_flags_are_allowed_where_they_mean_something() {
+fn r05_flags_are_accepted_only_where_they_have_a_meaning() {
     let world = World::new();
     let pair = world.pair();
     let [a, _] = &pair.eps;
@@ -251,12 +251,12 @@ fn r05_flags_are_allowed_where_they_mean_something() {
 }
 
 #[test]
-fn suppressed_requests_make_no_events_and_never_fill_the_queue() {
+fn suppressed_requests_produce_no_events_and_never_fill_the_queue() {
     let world = World::new();
     let pair = world.pair();
     let [a, b] = &pair.eps;
     let m = &world.memory;
-    // Nobody looks at the EVD of the sender meanwhile.
+    // The sender's EVD is not polled meanwhile.
     for round in 0..500u64 {
         recv(b, &[m.local(0, 8)], round).expect("room");
         send_with(a, &[m.local(64, 8)], round, CompletionFlags::SUPPRESS).expect("room");
@@ -268,7 +268,7 @@ fn suppressed_requests_make_no_events_and_never_fill_the_queue() {
     assert_eq!(success(&pair.evds[0]), (1000, 8));
     assert_eq!(success(&pair.evds[1]), (1001, 8));
     assert!(a.status().request_idle);
-    // A failure is reported all the same.
+    // A failure is still reported.
     recv(b, &[m.local(0, 4)], 1).expect("room");
     send_with(a, &[m.local(64, 8)], 2, CompletionFlags::SUPPRESS).expect("room");
     assert_eq!(done(&pair.evds[0]).cookie, 2);
@@ -279,7 +279,7 @@ fn suppressed_requests_make_no_events_and_never_fill_the_queue() {
 }
 
 #[test]
-fn r09_e09_exactly_as_many_posts_as_asked_for() {
+fn r09_e09_a_queue_holds_exactly_as_many_posts_as_asked_for() {
     let world = World::new();
     let evds = [world.evd(64), world.evd(64)];
     let odd = EpAttributes {
@@ -306,11 +306,11 @@ fn r09_e09_exactly_as_many_posts_as_asked_for() {
         assert_eq!(
             success(&evds[1]),
             (cookie, 8),
-            "what was posted is unharmed"
+            "earlier posts are unaffected"
         );
     }
     for cookie in 10..15 {
-        recv(&eps[1], &[m.local(0, 8)], cookie).expect("as many as were taken");
+        recv(&eps[1], &[m.local(0, 8)], cookie).expect("as many as have completed");
     }
     assert_eq!(recv(&eps[1], &[m.local(0, 8)], 15), Err(full));
     for cookie in 0..3 {
@@ -321,7 +321,7 @@ fn r09_e09_exactly_as_many_posts_as_asked_for() {
         Err(full),
         "no receive over there"
     );
-    // A marker finds room all the same.
+    // There is still room for a marker.
     eps[1].disconnect_now(true).expect("connected");
     for cookie in 0..3 {
         recv(&eps[0], &[m.local(0, 8)], cookie).expect("room");
@@ -331,7 +331,7 @@ fn r09_e09_exactly_as_many_posts_as_asked_for() {
 }
 
 #[test]
-fn reads_that_were_not_agreed_on_are_refused() {
+fn reads_beyond_the_agreed_number_are_refused() {
     let world = World::new();
     let evds = [world.evd(16), world.evd(16)];
     let none = EpAttributes {
@@ -346,12 +346,12 @@ fn reads_that_were_not_agreed_on_are_refused() {
         let refused = read(ep, &[m.local(0, 8)], 1, &m.remote(64, 8)).unwrap_err();
         assert_eq!(refused.kind(), Some(ReturnType::InsufficientResources));
     }
-    // e15: what the consumer set stays as it is.
+    // e15: the attribute stays as the consumer set it.
     assert_eq!(eps[0].query().attributes.max_rdma_read_out, 4);
 }
 
 #[test]
-fn threads_share_an_endpoint_of_a_threadsafe_adapter() {
+fn threads_can_share_an_endpoint_of_a_threadsafe_adapter() {
     let world = World::open(true);
     let evds = [world.evd(256), world.evd(256)];
     let many = EpAttributes {

@@ -1,5 +1,4 @@
-//! How many receives an endpoint holds (`dat_ep_recv_query`), and the
-//! completion flags of receives.
+//! How many receives an endpoint holds (`dat_ep_recv_query`), and the completion flags of receives.
 
 use std::time::Duration;
 
@@ -19,7 +18,7 @@ fn held(count: u32) -> RecvQuery {
 }
 
 #[test]
-fn q01_q02_q05_a_receive_counts_from_its_post_to_its_event() {
+fn q01_q02_q05_a_receive_counts_from_post_to_dequeue() {
     let world = World::new();
     let pair = world.pair();
     let [a, b] = &pair.eps;
@@ -39,8 +38,8 @@ fn q01_q02_q05_a_receive_counts_from_its_post_to_its_event() {
     assert!(b.status().recv_idle);
 }
 
-/// The cookie of the next flushed receive. A device flushes when it pleases: the
-/// end of the connection may be told before.
+/// Returns the cookie of the next flushed receive. A device may flush at any time, also after the
+/// disconnect event.
 fn flushed_by_now(evd: &Evd) -> u64 {
     loop {
         match next(evd) {
@@ -71,7 +70,7 @@ fn q08_counts_survive_flush_reset_and_reconnection() {
         assert_eq!(success(&pair.evds[1]), (0, 8));
         assert_eq!(b.recv_query(), held(5));
         b.disconnect_now(false).expect("connected");
-        // Some of the flushed are taken, the others dropped by the reset.
+        // Some of the flushed receives are taken, the others dropped by the reset.
         for cookie in 1..3 {
             assert_eq!(flushed_by_now(&pair.evds[1]), cookie);
         }
@@ -82,7 +81,7 @@ fn q08_counts_survive_flush_reset_and_reconnection() {
             ep.reset_now().expect("disconnected");
             assert_eq!(ep.recv_query(), held(0));
         }
-        // What is left in the EVDs are connection events.
+        // Only connection events are left in the EVDs.
         for evd in &pair.evds {
             while let Some(event) = wait_for(evd.handle(), Duration::from_millis(20)) {
                 let is_dto = matches!(event.data, EventData::Dto { ep, .. } if ep == b.handle());
@@ -94,7 +93,7 @@ fn q08_counts_survive_flush_reset_and_reconnection() {
 }
 
 #[test]
-fn status_tells_what_is_outstanding() {
+fn status_reports_what_is_outstanding() {
     let world = World::new();
     let pair = world.pair();
     let [a, b] = &pair.eps;
@@ -114,7 +113,7 @@ fn status_tells_what_is_outstanding() {
 }
 
 #[test]
-fn r04_unsignalled_receives_wake_nobody_and_the_others_do() {
+fn r04_unsignalled_receives_wake_no_waiter_and_others_do() {
     let world = World::new();
     let quiet = EpAttributes {
         recv_completion_flags: CompletionFlags::UNSIGNALLED,
@@ -142,7 +141,7 @@ fn r04_unsignalled_receives_wake_nobody_and_the_others_do() {
         let evd = dto[1].handle();
         let (told, waiting) = std::sync::mpsc::channel();
         scope.spawn(move || {
-            let mut owned = evd::own(evd).expect("nobody waits");
+            let mut owned = evd::own(evd).expect("no other wait");
             told.send(()).expect("heard");
             let first = evd::wait(&mut owned, Timeout::Micros(20_000_000), 1);
             drop(owned);
@@ -167,7 +166,7 @@ fn r04_unsignalled_receives_wake_nobody_and_the_others_do() {
         send(&eps[0], &[m.local(64, 8)], 2).expect("room");
         waiting.recv_timeout(PATIENCE).expect("woken by the third");
     });
-    // The first was handed to the waiter.
+    // The waiter took the first.
     assert_eq!(success(&dto[1]), (2, 8));
     assert_eq!(success(&dto[1]), (3, 8));
     for cookie in 0..3 {

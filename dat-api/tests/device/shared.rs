@@ -1,4 +1,4 @@
-//! Shared receive queues and endpoints on them.
+//! Shared receive queues, and endpoints on them.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use dat_api::{DatReturn, ReturnType, Subtype};
 
 use crate::world::*;
 
-/// For events that do not come.
+/// How long to wait for an event that must not come.
 const MOMENT: Duration = Duration::from_millis(50);
 
 fn post(srq: &Srq, world: &World, cookie: u64) -> Result<(), DatReturn> {
@@ -22,7 +22,7 @@ fn post(srq: &Srq, world: &World, cookie: u64) -> Result<(), DatReturn> {
     unsafe { srq.post_recv(&[world.memory.local(cookie as usize % 64 * 64, 64)], cookie) }
 }
 
-/// A sender, and a receiver on an SRQ of 15 that holds some receives.
+/// Returns an SRQ of 15 with some receives, and a sender connected to a receiver on it.
 fn stage(world: &World, receives: u64) -> (Arc<Srq>, Pair) {
     let srq = world.srq(15);
     for cookie in 0..receives {
@@ -37,7 +37,7 @@ fn stage(world: &World, receives: u64) -> (Arc<Srq>, Pair) {
     (srq, Pair { eps, evds })
 }
 
-/// One message from the first to the second, both events taken.
+/// Sends one message from the first to the second, and takes both events.
 fn message(world: &World, pair: &Pair) -> u64 {
     send(&pair.eps[0], &[world.memory.local(0x8000, 8)], 77).expect("room");
     assert_eq!(success(&pair.evds[0]), (77, 8));
@@ -70,7 +70,7 @@ fn e01_e03_e06_endpoints_take_their_receives_from_the_queue() {
     let info = srq.query();
     assert_eq!((info.available, info.outstanding), (2, 2));
     assert_eq!(info.state, SrqState::Operational);
-    // e05: the reset keeps the queue.
+    // e05: the reset keeps the SRQ.
     pair.eps[1].disconnect_now(false).expect("connected");
     assert_eq!(connection(&pair.evds[1]).0, ConnectionKind::Disconnected);
     assert_eq!(connection(&pair.evds[0]).0, ConnectionKind::Disconnected);
@@ -86,7 +86,7 @@ fn e01_e03_e06_endpoints_take_their_receives_from_the_queue() {
         refusal(ReturnType::InvalidState, Subtype::InvalidStateSrqInUse)
     );
     free_ep(pair.eps[1].handle()).expect("connected");
-    Srq::free(srq.handle()).expect("nobody uses it");
+    Srq::free(srq.handle()).expect("not in use");
     let gone = Srq::free(srq.handle()).unwrap_err().code();
     assert_eq!(
         gone,
@@ -141,7 +141,7 @@ fn e04_the_zones_of_queue_and_endpoint_may_differ() {
 }
 
 #[test]
-fn the_queue_takes_what_it_says_and_one_more_is_refused() {
+fn the_queue_holds_as_many_receives_as_it_reports() {
     let world = World::new();
     let srq = world.srq(5);
     let real = srq.query().attributes;
@@ -206,7 +206,7 @@ fn bad_queue_attributes_are_refused() {
 }
 
 #[test]
-fn l01_l02_l03_l04_one_event_per_setting() {
+fn l01_l02_l03_l04_the_low_watermark_reports_once_per_setting() {
     let world = World::new();
     let (srq, pair) = stage(&world, 6);
     srq.set_low_watermark(4).expect("below the size");
@@ -218,7 +218,7 @@ fn l01_l02_l03_l04_one_event_per_setting() {
     assert_eq!(world.async_event(PATIENCE), low(&srq), "l02: 3 are");
     message(&world, &pair);
     assert_eq!(world.async_event(MOMENT), None, "l03: once");
-    // l04: again, though it is below already.
+    // l04: set again, although already below it.
     srq.set_low_watermark(4).expect("again");
     assert_eq!(
         world.async_event(PATIENCE),
@@ -242,7 +242,7 @@ fn l04_a_new_watermark_replaces_an_armed_one() {
     }
     message(&world, &pair);
     assert_eq!(world.async_event(PATIENCE), low(&srq));
-    // And off.
+    // Turned off.
     for cookie in 0..5 {
         post(&srq, &world, cookie).expect("room");
     }
@@ -256,7 +256,7 @@ fn l04_a_new_watermark_replaces_an_armed_one() {
 }
 
 #[test]
-fn l02_the_device_tells_though_nobody_takes_completions() {
+fn l02_the_device_reports_the_watermark_without_polling() {
     let world = World::new();
     let (srq, pair) = stage(&world, 6);
     srq.set_low_watermark(4).expect("set");
@@ -264,7 +264,7 @@ fn l02_the_device_tells_though_nobody_takes_completions() {
         send(&pair.eps[0], &[world.memory.local(0x8000, 8)], cookie).expect("room");
         success(&pair.evds[0]);
     }
-    // Their completions lie untouched.
+    // Their completions are not polled.
     assert_eq!(world.async_event(PATIENCE), low(&srq));
     for cookie in 0..3 {
         assert_eq!(success(&pair.evds[1]).0, cookie);
@@ -272,7 +272,7 @@ fn l02_the_device_tells_though_nobody_takes_completions() {
     assert_eq!(
         world.async_event(MOMENT),
         None,
-        "trap 11: seen twice, told once"
+        "trap 11: found twice, reported once"
     );
 }
 
@@ -290,7 +290,7 @@ fn l05_a_watermark_above_the_size_is_refused() {
         );
     }
     assert_eq!(world.async_event(MOMENT), None);
-    srq.set_low_watermark(most).expect("the most there may be");
+    srq.set_low_watermark(most).expect("the maximum");
     assert_eq!(
         world.async_event(PATIENCE),
         low(&srq),
@@ -299,11 +299,11 @@ fn l05_a_watermark_above_the_size_is_refused() {
 }
 
 #[test]
-fn q02_receives_on_a_shared_queue_count_from_when_they_are_taken() {
+fn q02_receives_of_a_shared_queue_count_from_their_completion() {
     let world = World::new();
     let (_, pair) = stage(&world, 6);
     let [a, b] = &pair.eps;
-    assert_eq!(b.recv_query().allocated, 0, "nobody took one yet");
+    assert_eq!(b.recv_query().allocated, 0, "none is taken yet");
     for cookie in 0..3 {
         send(a, &[world.memory.local(0x8000, 8)], cookie).expect("room");
         success(&pair.evds[0]);
@@ -319,7 +319,7 @@ fn q02_receives_on_a_shared_queue_count_from_when_they_are_taken() {
 }
 
 #[test]
-fn e02_completions_that_nobody_wants_do_not_fill_anything() {
+fn e02_completions_without_an_evd_fill_no_queue() {
     let world = World::new();
     let srq = world.srq(7);
     let evds = [world.evd(16), world.evd(16)];
@@ -354,7 +354,7 @@ fn e02_completions_that_nobody_wants_do_not_fill_anything() {
 }
 
 #[test]
-fn the_high_watermarks_of_an_endpoint() {
+fn high_watermarks_report_and_break_the_connection() {
     let world = World::new();
     let srq = world.srq(15);
     for cookie in 0..10 {
@@ -400,7 +400,7 @@ fn the_high_watermarks_of_an_endpoint() {
 }
 
 #[test]
-fn solicited_sends_reach_endpoints_that_ask_for_them() {
+fn solicited_sends_complete_on_solicited_wait_endpoints() {
     let world = World::new();
     let srq = world.srq(7);
     for cookie in 0..4 {

@@ -1,4 +1,4 @@
-//! Waiting for what the device does: on the channel, really asleep.
+//! Waiting for the device, on the completion channel, with threads that really sleep.
 
 use std::sync::Arc;
 use std::thread;
@@ -15,13 +15,13 @@ use dat_engine::wait::WaitPolicy;
 
 use crate::world::*;
 
-/// Two connected endpoints; the second has an EVD for its receives alone,
-/// whose waits block at once.
+/// Two connected endpoints; the second has an EVD for its receives alone, whose waits block at
+/// once.
 struct Receiver {
     world: World,
     eps: [Arc<Ep>; 2],
     receives: Arc<Evd>,
-    /// Everything else.
+    /// The EVDs of everything else.
     others: [Arc<Evd>; 2],
 }
 
@@ -58,7 +58,7 @@ impl Receiver {
         unsafe { self.eps[1].post_recv(&segment, cookie, flags) }.expect("room");
     }
 
-    /// The message has arrived when this returns.
+    /// Sends a message, which has arrived when this returns.
     fn send(&self, flags: CompletionFlags) {
         let segment = [self.world.memory.local(128, 8)];
         send_with(&self.eps[0], &segment, 0, flags).expect("room");
@@ -70,7 +70,7 @@ impl Receiver {
     }
 }
 
-/// Until somebody waits on the EVD, and some time to fall asleep.
+/// Waits until a thread waits on the EVD, and has had time to fall asleep.
 fn until_asleep(evd: &Evd) {
     until("a waiter", || {
         matches!(
@@ -81,13 +81,13 @@ fn until_asleep(evd: &Evd) {
     a_while();
 }
 
-/// Time to fall asleep, or to wake without reason.
+/// Gives a thread time to fall asleep, or to wake without reason.
 fn a_while() {
     thread::sleep(Duration::from_millis(20));
 }
 
 fn wait(evd: &Evd, timeout: Timeout, threshold: i32) -> Waited {
-    let mut owned = evd::own(evd.handle()).expect("nobody waits");
+    let mut owned = evd::own(evd.handle()).expect("no other wait");
     evd::wait(&mut owned, timeout, threshold)
 }
 
@@ -101,7 +101,7 @@ fn cookie(result: Result<dat_api::types::Event, DatReturn>) -> u64 {
 const NONE: CompletionFlags = CompletionFlags::empty();
 
 #[test]
-fn evd_wait_w10_w13_sleeps_until_the_device_has_done_enough() {
+fn evd_wait_w10_w13_sleeps_until_the_threshold_is_reached() {
     let end = Receiver::new(CompletionFlags::EVD_THRESHOLD);
     for cookie in 0..4 {
         end.recv(cookie, NONE);
@@ -124,10 +124,9 @@ fn evd_wait_w10_w13_sleeps_until_the_device_has_done_enough() {
     assert_eq!((cookie(waited.result), waited.nmore), (1, 2));
 }
 
-/// On some devices the library flushes such a receive itself, and the device raises
-/// no event.
+/// On some devices the library flushes such a receive itself, and the device raises no event.
 #[test]
-fn evd_wait_wakes_for_a_receive_that_is_flushed_when_it_is_posted() {
+fn evd_wait_wakes_for_a_receive_flushed_at_its_post() {
     let end = &Receiver::new(NONE);
     end.eps[1].disconnect_now(false).expect("connected");
     let (kind, _) = connection(&end.others[1]);
@@ -146,15 +145,15 @@ fn evd_wait_wakes_for_a_receive_that_is_flushed_when_it_is_posted() {
                 }
                 other => panic!("not a completion: {other:?}"),
             }
-            // Not by the last look of a wait whose time is over.
-            assert!(begun.elapsed() < PATIENCE, "it slept on");
+            // The event must not be found by the last poll of a wait whose timeout has expired.
+            assert!(begun.elapsed() < PATIENCE, "the wait slept on");
         });
     }
     assert!(end.receives.counters().blocks >= 3, "it slept");
 }
 
 #[test]
-fn evd_wait_sleeps_and_wakes_again_and_again() {
+fn evd_wait_sleeps_and_wakes_repeatedly() {
     let end = Receiver::new(NONE);
     const ROUNDS: u64 = 300;
     thread::scope(|scope| {
@@ -209,7 +208,7 @@ fn evd_wait_w21_solicited_receives_and_failures_wake_and_others_do_not() {
 }
 
 #[test]
-fn evd_wait_watches_every_queue_of_an_evd() {
+fn evd_wait_wakes_for_every_queue_of_an_evd() {
     let end = Receiver::new(NONE);
     let others = [end.world.evd(64), end.world.evd(64)];
     // So deep that the first queue has no room for it.
@@ -245,7 +244,7 @@ fn evd_wait_watches_every_queue_of_an_evd() {
 }
 
 #[test]
-fn evd_completions_come_before_the_disconnect_that_follows_them() {
+fn evd_completions_precede_a_later_disconnect() {
     let world = World::new();
     for by_wait in [true, false] {
         let pair = world.pair();
@@ -268,7 +267,7 @@ fn evd_completions_come_before_the_disconnect_that_follows_them() {
             let event = if by_wait {
                 next(&pair.evds[1])
             } else {
-                let owned = evd::own(pair.evds[1].handle()).expect("nobody waits");
+                let owned = evd::own(pair.evds[1].handle()).expect("no other wait");
                 evd::dequeue(owned).expect("an event").data
             };
             match event {
@@ -283,12 +282,15 @@ fn evd_completions_come_before_the_disconnect_that_follows_them() {
                 other => panic!("{other:?}"),
             }
         }
-        assert!(seen >= 6, "{seen} of 6 that went well came before it");
+        assert!(
+            seen >= 6,
+            "{seen} of 6 successful completions came before it"
+        );
     }
 }
 
 #[test]
-fn evd_wait_w18_closing_the_adapter_ends_it() {
+fn evd_wait_w18_closing_the_adapter_ends_the_wait() {
     let end = Receiver::new(NONE);
     end.recv(1, NONE);
     let start = Instant::now();
@@ -297,8 +299,8 @@ fn evd_wait_w18_closing_the_adapter_ends_it() {
         until_asleep(&end.receives);
         let closed = close_ia(end.world.ia.handle(), false);
         let result = waiter.join().expect("no panic").result;
-        // The receive is flushed as its endpoint goes first; a waiter that is
-        // fast gets that.
+        // The receive is flushed when its endpoint is freed first; a fast waiter gets that
+        // completion.
         if let Err(code) = result {
             assert_eq!(code.kind(), Some(dat_api::ReturnType::Abort));
         }
@@ -306,6 +308,6 @@ fn evd_wait_w18_closing_the_adapter_ends_it() {
     });
     closed.expect("an abrupt close always completes");
     assert!(start.elapsed() < PATIENCE);
-    // Closed once already.
+    // The adapter is closed already.
     std::mem::forget(end);
 }

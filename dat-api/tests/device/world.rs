@@ -1,4 +1,4 @@
-//! An open IA, memory, and endpoints that are connected to each other.
+//! The fixture of these tests: an open IA, memory, and connected endpoints.
 
 use std::alloc::{Layout, alloc_zeroed};
 use std::net::SocketAddr;
@@ -28,18 +28,18 @@ mod installed;
 
 pub use installed::{is_iwarp, name};
 
-/// Long for a computer, and short enough for whoever waits for a failing test.
+/// The timeout of tests: long for a computer, short for a developer.
 pub const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Whether the device was there already.
+/// Returns whether the test runs on a given device, not the emulated one.
 pub fn is_given() -> bool {
     installed::given().is_some()
 }
 
-/// Sees to it that the device is there.
+/// Sets up the device.
 pub fn device() {
     installed::set_up(|| {
-        // Apart from whatever else runs on this host.
+        // A fabric of its own, apart from other programs on this host.
         let fabric = format!("dat-api-{}", std::process::id());
         Config {
             fabric: FabricName::new(&fabric).expect("a name"),
@@ -50,7 +50,7 @@ pub fn device() {
     });
 }
 
-/// An adapter, a zone, and some registered memory. Closed abruptly at the end.
+/// An adapter, a zone, and registered memory. Dropping it closes the adapter abruptly.
 pub struct World {
     pub ia: Arc<Ia>,
     pub pz: Arc<Pz>,
@@ -58,22 +58,22 @@ pub struct World {
     pub events: Handle,
 }
 
-/// Registered memory, with every right.
+/// Registered memory, with all privileges.
 pub struct Memory {
     pub lmr: Arc<Lmr>,
     bytes: *mut u8,
     len: usize,
 }
 
-// SAFETY: it is touched by volatile copies, as the device does.
+// SAFETY: it is accessed by volatile copies only, as the device does.
 unsafe impl Send for Memory {}
 // SAFETY: as above.
 unsafe impl Sync for Memory {}
 
 impl Memory {
     pub fn new(ia: &Arc<Ia>, pz: &Arc<Pz>, len: usize, rights: MemPrivileges) -> Self {
-        // Nothing short lies in two pages then: siw's answer to a read of up to 32
-        // bytes that does is wrong (siw_try_1seg in Linux).
+        // Aligned so that nothing short crosses a page: siw answers a read of up to 32 bytes that
+        // crosses one with wrong data (siw_try_1seg in Linux).
         let layout = Layout::from_size_align(len.max(1), 64).expect("a size");
         // SAFETY: the size is not 0.
         let bytes = unsafe { alloc_zeroed(layout) };
@@ -82,7 +82,7 @@ impl Memory {
             address: bytes as usize,
             length: len as u64,
         };
-        // SAFETY: leaked: mapped as long as the process lives.
+        // SAFETY: the memory is leaked, so it stays mapped as long as the process lives.
         let lmr = unsafe { Lmr::create(ia, kind, pz, rights) }.expect("an LMR");
         Self { lmr, bytes, len }
     }
@@ -106,7 +106,7 @@ impl Memory {
     pub fn write(&self, at: usize, bytes: &[u8]) {
         assert!(at + bytes.len() <= self.len);
         for (i, &byte) in bytes.iter().enumerate() {
-            // SAFETY: inside.
+            // SAFETY: inside the allocation.
             unsafe { self.bytes.add(at + i).write_volatile(byte) };
         }
     }
@@ -114,7 +114,7 @@ impl Memory {
     pub fn read(&self, at: usize, len: usize) -> Vec<u8> {
         assert!(at + len <= self.len);
         (0..len)
-            // SAFETY: inside.
+            // SAFETY: inside the allocation.
             .map(|i| unsafe { self.bytes.add(at + i).read_volatile() })
             .collect()
     }
@@ -141,7 +141,7 @@ impl World {
         Self::on(ia, events.expect("asked for"))
     }
 
-    /// On an adapter that is open, whose asynchronous events go there.
+    /// Uses an open adapter, whose asynchronous events go to `events`.
     pub fn on(ia: Arc<Ia>, events: Handle) -> Self {
         let pz = Pz::create(&ia).expect("a zone");
         let memory = Memory::new(&ia, &pz, 1 << 16, ALL_RIGHTS);
@@ -161,7 +161,7 @@ impl World {
         Evd::create(&self.ia, len, flags, None).expect("an EVD")
     }
 
-    /// An endpoint whose events all go to one EVD.
+    /// Creates an endpoint whose events all go to one EVD.
     pub fn ep(&self, evd: &Arc<Evd>, attributes: &EpAttributes) -> Arc<Ep> {
         let evd = Some(evd);
         Ep::create(&self.ia, Some(&self.pz), evd, evd, evd, Some(attributes)).expect("an endpoint")
@@ -186,8 +186,7 @@ impl World {
         Srq::create(&self.ia, &self.pz, &attributes).expect("an SRQ")
     }
 
-    /// Two endpoints of 8 requests and 8 receives, each with an EVD of its own
-    /// for everything, connected.
+    /// Returns two connected endpoints of 8 requests and 8 receives, each with an EVD of its own.
     pub fn pair(&self) -> Pair {
         let evds = [self.evd(64), self.evd(64)];
         let eps = [self.ep(&evds[0], &plain()), self.ep(&evds[1], &plain())];
@@ -236,7 +235,7 @@ impl World {
         self.ia.address()
     }
 
-    /// The next asynchronous event; nothing if none comes for a while.
+    /// Returns the next asynchronous event; `None` if none comes in time.
     pub fn async_event(&self, patience: Duration) -> Option<(AsyncKind, Handle, AsyncReason)> {
         match wait_for(self.events, patience)?.data {
             EventData::Async {
@@ -264,7 +263,8 @@ pub struct Pair {
     pub evds: [Arc<Evd>; 2],
 }
 
-/// 8 requests and 8 receives of 2 segments, 4 RDMA reads, default completions.
+/// Returns attributes for 8 requests and 8 receives of 2 segments, 4 RDMA reads, default completion
+/// flags.
 pub fn plain() -> EpAttributes {
     EpAttributes {
         service_type: 0,
@@ -285,10 +285,10 @@ pub fn plain() -> EpAttributes {
     }
 }
 
-/// The next event of an EVD, waited for.
+/// Waits for the next event of an EVD.
 pub fn wait_for(evd: Handle, patience: Duration) -> Option<Event> {
     let micros = u32::try_from(patience.as_micros()).expect("less than an hour");
-    let mut owned = evd::own(evd).expect("nobody waits");
+    let mut owned = evd::own(evd).expect("no other wait");
     match evd::wait(&mut owned, Timeout::Micros(micros), 1).result {
         Ok(event) => Some(event),
         Err(code) => {
@@ -298,18 +298,18 @@ pub fn wait_for(evd: Handle, patience: Duration) -> Option<Event> {
     }
 }
 
-/// The next event, which comes.
+/// Returns the next event, which must come.
 pub fn next(evd: &Evd) -> EventData {
     wait_for(evd.handle(), PATIENCE).expect("an event").data
 }
 
-/// No event is there, and none comes for a while.
+/// Checks that there is no event, and that none comes for 30 ms.
 pub fn nothing(evd: &Evd) {
     let found = wait_for(evd.handle(), Duration::from_millis(30));
     assert_eq!(found, None);
 }
 
-/// The next event is of a connection.
+/// Returns the next event, which must be a connection event.
 pub fn connection(evd: &Evd) -> (ConnectionKind, Handle) {
     match next(evd) {
         EventData::Connection { kind, ep, .. } => (kind, ep),
@@ -317,7 +317,7 @@ pub fn connection(evd: &Evd) -> (ConnectionKind, Handle) {
     }
 }
 
-/// The next event is a request.
+/// Returns the next event, which must be a connection request.
 pub fn request(evd: &Evd) -> Handle {
     match next(evd) {
         EventData::ConnectionRequest { cr, .. } => cr,
@@ -334,7 +334,7 @@ pub struct Done {
     pub length: u64,
 }
 
-/// The next event is a completion.
+/// Returns the next event, which must be a completion.
 pub fn done(evd: &Evd) -> Done {
     match next(evd) {
         EventData::Dto {
@@ -352,14 +352,14 @@ pub fn done(evd: &Evd) -> Done {
     }
 }
 
-/// The next event is a completion that went well; answers cookie and length.
+/// Returns cookie and length of the next event, which must be a successful completion.
 pub fn success(evd: &Evd) -> (u64, u64) {
     let done = done(evd);
     assert_eq!(done.status, DtoStatus::Success, "{done:?}");
     (done.cookie, done.length)
 }
 
-/// The next event is a completion that was flushed; answers the cookie.
+/// Returns the cookie of the next event, which must be a flushed completion.
 pub fn flushed(evd: &Evd) -> u64 {
     let done = done(evd);
     assert_eq!(done.status, DtoStatus::Flushed, "{done:?}");
@@ -405,12 +405,12 @@ pub fn write(
     unsafe { ep.post_rdma_write(segments, cookie, remote, CompletionFlags::empty()) }
 }
 
-/// What a refused call must answer.
+/// Returns the code that a refused call must return.
 pub fn refusal(kind: ReturnType, subtype: Subtype) -> DatReturn {
     DatReturn::error(kind, subtype)
 }
 
-/// Waits until something becomes true.
+/// Waits until a condition becomes true.
 pub fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     let since = Instant::now();
     while !is_so() {
@@ -419,12 +419,12 @@ pub fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     }
 }
 
-/// Waits for a state that is entered by another thread.
+/// Waits for a state that another thread enters.
 pub fn reaches(ep: &Ep, state: EpState) {
     until("the state", || ep.state() == state);
 }
 
-/// Calls that must not run beside posts to the same endpoint: here they do not.
+/// Calls that must not run beside posts to the same endpoint; in these tests they do not.
 pub trait Alone {
     fn reset_now(&self) -> dat_api::Result<()>;
     fn modify_now(&self, fields: EpFields, change: &EpChange) -> dat_api::Result<()>;
@@ -448,14 +448,14 @@ impl Alone for Ep {
     }
 }
 
-/// Frees an endpoint to which nothing posts any more.
+/// Frees an endpoint to which no thread posts any more.
 pub fn free_ep(ep: Handle) -> dat_api::Result<()> {
-    // SAFETY: as the call says.
+    // SAFETY: the caller posts no more.
     unsafe { Ep::free(ep) }
 }
 
-/// Closes an adapter to whose endpoints nothing posts any more.
+/// Closes an adapter to whose endpoints no thread posts any more.
 pub fn close_ia(ia: Handle, graceful: bool) -> dat_api::Result<()> {
-    // SAFETY: as the call says.
+    // SAFETY: the caller posts no more.
     unsafe { Ia::close(ia, graceful) }
 }

@@ -1,4 +1,4 @@
-//! Which manager an adapter has, and what must be there for it.
+//! Which connection manager an adapter uses, and what the manager needs.
 
 use std::net::IpAddr;
 
@@ -9,7 +9,7 @@ use crate::rig::{Conf, Variables, close, code, open, refused, request, turn};
 use crate::world::{World, is_iwarp, name};
 use crate::{interface, run};
 
-/// The manager, as it is published.
+/// Returns the manager that the attributes name.
 fn manager(ia: &Ia) -> String {
     let provider = ia.query().provider;
     let mut all = provider.provider_specific_attributes.into_iter();
@@ -18,7 +18,7 @@ fn manager(ia: &Ia) -> String {
 
 #[test]
 #[ignore = "needs an rdma_cm device: see perf-scripts/vm"]
-fn the_manager_is_what_was_asked_for_or_works() {
+fn the_manager_is_the_configured_one_or_one_that_works() {
     let _turn = turn();
     let by_rdma_cm = if is_iwarp() { 235 } else { 56 };
     for (asked, got, most) in [
@@ -43,7 +43,7 @@ fn the_manager_is_what_was_asked_for_or_works() {
 
 #[test]
 #[ignore = "needs an rdma_cm device: see perf-scripts/vm"]
-fn interfaces_and_their_addresses_stand_for_the_device() {
+fn interfaces_and_their_addresses_name_the_device() {
     let _turn = turn();
     let _variables = Variables::set(&[("DAT_CM", "rdma_cm")]);
     let (interface, address) = interface();
@@ -84,7 +84,7 @@ fn interfaces_and_their_addresses_stand_for_the_device() {
     }
 }
 
-/// Puts things back, however the test ends.
+/// Runs commands that restore the machine, however the test ends.
 struct Restore(Vec<String>);
 
 impl Drop for Restore {
@@ -95,7 +95,7 @@ impl Drop for Restore {
 
 #[test]
 #[ignore = "needs an rdma_cm device: see perf-scripts/vm"]
-fn a_port_without_an_address_is_refused_where_rdma_cm_is_asked_for() {
+fn rdma_cm_refuses_a_port_without_an_address() {
     let _turn = turn();
     let (interface, _) = interface();
     let all = if_addrs::get_if_addrs().expect("the system's interfaces");
@@ -132,7 +132,7 @@ fn a_port_without_an_address_is_refused_where_rdma_cm_is_asked_for() {
                 assert_eq!(manager(&ia), "socket");
                 close(ia);
             }
-            // There nothing else works, and the same is said.
+            // iWARP has no other manager, so the error is the same.
             Err(error) if is_iwarp() => {
                 assert!(error.cause().contains("no IP address"), "{error}");
             }
@@ -151,7 +151,7 @@ fn nodad(ip: IpAddr) -> &'static str {
 
 #[test]
 #[ignore = "needs an rdma_cm device: see perf-scripts/vm"]
-fn an_interface_that_is_down_is_told() {
+fn an_interface_that_is_down_is_reported() {
     let _turn = turn();
     let (interface, _) = interface();
     let _restore = Restore(vec![

@@ -1,4 +1,4 @@
-//! A device that goes while it is in use.
+//! The removal of a device that is in use.
 
 use std::process::Command;
 use std::time::Duration;
@@ -8,8 +8,8 @@ use dat_api::types::{AsyncKind, ConnectionKind, EpState, EventData};
 use crate::rig::{open, turn};
 use crate::world::{PATIENCE, World, connection, name, reaches, wait_for};
 
-/// Removes the device. It goes when this process ends: librdmacm closes no
-/// device, and Soft-RoCE takes none away.
+/// Removes the device. Its removal completes only when this process ends: librdmacm closes no
+/// device, and Soft-RoCE waits for its users.
 #[test]
 #[ignore = "removes the device: alone, in a machine that is thrown away"]
 fn device_goes() {
@@ -32,7 +32,7 @@ fn device_goes() {
     for ep in &pair.eps {
         reaches(ep, EpState::Disconnected);
     }
-    // Once, whoever noticed it.
+    // Reported once, by whichever thread notices first.
     assert_eq!(wait_for(world.events, Duration::from_millis(200)), None);
     drop(pair);
     drop(world);

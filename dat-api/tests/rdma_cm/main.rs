@@ -1,6 +1,5 @@
-//! Adapters whose connections the kernel makes. These tests need a device that
-//! its connection manager serves, and a machine whose network interfaces may
-//! be changed:
+//! Tests of adapters that connect by rdma_cm. They need a device that the kernel's connection
+//! manager serves, and a machine whose network interfaces may be changed:
 //!
 //! ```text
 //! perf-scripts/vm run -- env DAT_TEST_DEVICE=rxe0 BINARY --ignored --test-threads 1
@@ -17,7 +16,7 @@ mod rig;
 #[path = "../device/world.rs"]
 mod world;
 
-/// Runs a program that is to succeed.
+/// Runs a program, which must succeed.
 fn run(command: &str) {
     let mut words = command.split_whitespace();
     let mut program = std::process::Command::new(words.next().expect("a program"));
@@ -25,7 +24,7 @@ fn run(command: &str) {
     assert!(status.success(), "{command}: {status}");
 }
 
-/// The network interface of the device, and its address.
+/// Returns the network interface of the device, and its address.
 fn interface() -> (String, std::net::IpAddr) {
     let address = dat_engine::cm::own_address(world::name(), 1).expect("an address");
     let all = if_addrs::get_if_addrs().expect("the system's interfaces");

@@ -10,10 +10,10 @@
 //! | `dat_pz_free` | in use by LMR, SRQ, EP | `lmr::pz_row_by_row` |
 //! | | in use by RMR | `rmr::life::rmr_keeps_what_it_is_made_of_and_bound_to` |
 //! | `dat_lmr_create` | handles, length 0, unknown type, source LMR | `lmr::lmr_create_row_by_row` |
-//! | | not mapped, too long, table full | `adapters memory::what_is_no_memory_is_refused`, `lmr::table` |
+//! | | not mapped, too long, table full | `adapters memory::invalid_memory_is_refused`, `lmr::table` |
 //! | | LMR of an LMR | `lmr::lmr_of_an_lmr_is_the_same_memory_registered_again` |
 //! | | shared: not shared, identifier in use | `lmr::lmr_of_shared_memory_goes_by_its_identifier` |
-//! | | `rmr_context` only with a remote privilege | `adapters memory::a_region_says_what_it_is_…` |
+//! | | `rmr_context` only with a remote privilege | `adapters memory::a_region_reports_its_parameters_…` |
 //! | `dat_lmr_query`, `_free` | handles | `lmr::lmr_create_row_by_row` |
 //! | `dat_lmr_free` | bound RMRs exist | `rmr::life::rmr_keeps_what_it_is_made_of_and_bound_to` |
 //! | | what was received before | `lmr::lmr_that_is_freed_…` |
