@@ -1,12 +1,12 @@
-//! Finds rdma-core once, for every package of the workspace that needs it
-//! (`dv-sys` includes this file), and fails with one line that names the
-//! packages to install.
+//! Finds rdma-core once for the whole workspace (`dv-sys` includes this file). If
+//! rdma-core is missing, the build fails with one line that names the packages to
+//! install.
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");
     rdma_core::probe();
-    // libibverbs must find the emulator's interposed libc calls in the test
-    // binaries themselves, so those export their symbols.
+    // Exports the symbols of the test binaries, so that libibverbs calls the
+    // emulator's interposed libc functions in them.
     println!("cargo::rustc-link-arg-tests=-rdynamic");
 }
 

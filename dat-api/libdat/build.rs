@@ -1,6 +1,6 @@
-//! Reads the headers in `include/dat`, compiles the part in C (cancellation
-//! points), and tells the linker the name that programs ask the loader for and
-//! whose calls are in our table.
+//! Generates `abi.rs` from the headers in `include/dat`, compiles the C part (the
+//! cancellation points), and sets the soname and the symbol binding of the
+//! library.
 
 use bindgen::callbacks::{DeriveInfo, IntKind, ItemInfo, ParseCallbacks};
 use fail::fail;
@@ -12,8 +12,8 @@ mod fail;
 
 fn main() {
     println!("cargo::rustc-cdylib-link-arg=-Wl,-soname,libdat.so.1");
-    // The table of the provider has our own calls in it, whatever other library
-    // that exports the same names is in the process.
+    // The provider table must hold this library's own functions even if another
+    // library in the process exports the same names.
     println!("cargo::rustc-cdylib-link-arg=-Wl,-Bsymbolic-functions");
     println!("cargo::rerun-if-changed=build.rs");
     println!("cargo::rerun-if-changed=../../build/fail.rs");
@@ -21,15 +21,16 @@ fn main() {
     cc::Build::new()
         .file("c/cancel.c")
         .std("gnu11")
-        // Unwound by cancellation, which calls what the frames have registered.
+        // A cancelled thread unwinds through this code and runs the cleanup
+        // handlers that its frames have registered.
         .flag("-fexceptions")
         .warnings_into_errors(cfg!(debug_assertions))
         .compile("libdat_cancel");
     generate_abi();
 }
 
-/// The types of the macros that stand for an integer. A `*` in a name stands
-/// for anything; the first name that fits counts.
+/// The integer types of macros. A `*` in a name matches any text; the first
+/// matching name counts.
 const MACRO_TYPES: [(&str, &str); 25] = [
     ("DAT_AF_*", "DAT_COUNT"),
     ("DAT_CLASS_*", "DAT_RETURN"),
@@ -58,12 +59,12 @@ const MACRO_TYPES: [(&str, &str); 25] = [
     ("DAT_WATERMARK_INFINITE", "DAT_COUNT"),
 ];
 
-/// What bindgen asks while it reads the headers.
+/// Answers bindgen's questions about names and types.
 #[derive(Debug)]
 struct Names;
 
 impl ParseCallbacks for Names {
-    /// Gives macros their types.
+    /// Returns the type of an integer macro.
     fn int_macro(&self, name: &str, value: i64) -> Option<IntKind> {
         let fits = |pattern: &str| match pattern.split_once('*') {
             Some((start, end)) => name.starts_with(start) && name.ends_with(end),
@@ -76,7 +77,7 @@ impl ParseCallbacks for Names {
         })
     }
 
-    /// Gives `struct dat_event` the name that programs use, `DAT_EVENT`.
+    /// Names `struct dat_event` as programs do: `DAT_EVENT`.
     fn item_name(&self, item: ItemInfo) -> Option<String> {
         let tag = item.name.starts_with("dat_");
         tag.then(|| item.name.to_uppercase())
@@ -90,10 +91,10 @@ impl ParseCallbacks for Names {
     }
 }
 
-/// Writes the types and constants of the headers, in Rust, to `abi.rs`.
+/// Writes the types and constants of the headers to `abi.rs`.
 fn generate_abi() {
     if clang_sys::load().is_err() {
-        fail("libclang, by which bindgen reads the headers, was not found");
+        fail("libclang, which bindgen uses to read the headers, was not found");
     }
     let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));
     bindgen::Builder::default()
@@ -101,18 +102,18 @@ fn generate_abi() {
         .clang_args(["-Iinclude", "-fparse-all-comments"])
         .parse_callbacks(Box::new(bindgen::CargoCallbacks::new()))
         .parse_callbacks(Box::new(Names))
-        // These headers are our own, so everything in them is wanted; dv-sys, which
-        // reads whatever is installed, names each item.
+        // Every item of this project's own headers is wanted. dv-sys reads the
+        // installed headers and therefore names each item.
         .allowlist_file(".*/dat/[a-z_]+\\.h")
         .ignore_functions()
-        // libc has them.
+        // These types come from the libc crate.
         .blocklist_type("sockaddr.*|in6_addr.*|sa_family_t|in_port_t")
         .default_enum_style(bindgen::EnumVariation::Consts)
         .prepend_enum_name(false)
-        // A thread may end in these: they are cancellation points, and an agent
-        // may call pthread_exit(3).
+        // A thread may end inside these functions: they are cancellation points,
+        // and an agent may call pthread_exit(3).
         .override_abi(bindgen::Abi::CUnwind, "DAT_(AGENT|CNO_WAIT|EVD_WAIT)_FUNC")
-        // For macros that only a C compiler can evaluate: casts, UINT64_C.
+        // For macros that only a C compiler can evaluate: casts and UINT64_C.
         .clang_macro_fallback()
         .clang_macro_fallback_build_dir(&out)
         .generate_cstr(true)

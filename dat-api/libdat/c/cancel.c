@@ -1,8 +1,8 @@
 /*
- * Sleeping so that the thread may be cancelled (pthreads(7)) meanwhile.
+ * Sleeps in which the thread may be cancelled (pthreads(7)).
  *
- * Compiled with -fexceptions: a cancelled thread unwinds its stack, and calls
- * what is registered here as it leaves these frames.
+ * This file is compiled with -fexceptions: a cancelled thread unwinds its
+ * stack and runs the cleanup handlers that are registered here.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -15,9 +15,9 @@
 
 #define PLACES 2
 
-/* One sleep: cancel.rs has the same structure. */
+/* One sleep. The struct CSleep in cancel.rs has the same layout. */
 struct dat_sleep {
-    const struct timespec *timeout; /* null: without end */
+    const struct timespec *timeout; /* null: no time limit */
     const sigset_t *mask;
     struct epoll_event events[PLACES];
     int watch;
@@ -34,7 +34,8 @@ static int sleep_for(struct dat_sleep *sleep)
         return epoll_pwait(sleep->watch, sleep->events, PLACES, -1, sleep->mask);
 #if __GLIBC_PREREQ(2, 35)
     found = epoll_pwait2(sleep->watch, sleep->events, PLACES, sleep->timeout, sleep->mask);
-    /* Linux has it since 5.11, and a container may forbid what it does not know. */
+    /* Linux has this call since 5.11. A container may refuse calls that it
+     * does not know with EPERM. */
     if (found >= 0 || (errno != ENOSYS && errno != EPERM))
         return found;
 #endif
@@ -43,8 +44,9 @@ static int sleep_for(struct dat_sleep *sleep)
 }
 
 /*
- * Sleeps with the cancellation state that the caller's caller has. If the thread
- * is cancelled, gone(wait) is called and this does not return.
+ * Sleeps with the cancellation state that the application had before the DAT
+ * call. If the thread is cancelled, gone(wait) is called and this function
+ * does not return.
  */
 __attribute__((visibility("hidden")))
 void libdat_sleep(struct dat_sleep *sleep, int state, void (*gone)(void *), void *wait)
@@ -60,7 +62,7 @@ void libdat_sleep(struct dat_sleep *sleep, int state, void (*gone)(void *), void
     pthread_cleanup_pop(0);
 }
 
-/* The same without a sleep. */
+/* As above, without the sleep: tests for cancellation once. */
 __attribute__((visibility("hidden")))
 void libdat_pause(int state, void (*gone)(void *), void *wait)
 {

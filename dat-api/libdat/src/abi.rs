@@ -1,10 +1,10 @@
-//! uDAPL 1.2 as C sees it: types, values, the provider table.
+//! The C ABI of uDAPL 1.2: types, values and the provider table.
 //!
-//! `build.rs` generates all of it from the headers in `include/dat`, except for
-//! the special handles below, which are casts in C. Enumerations are plain
-//! integers: a value that comes from C may be any number. The tests in
-//! `tests/abi` compare sizes, offsets and values with what C compilers make of
-//! the headers, and both with a table of facts.
+//! `build.rs` generates everything from the headers in `include/dat` except the
+//! special handles below, which are casts in C. Enumerations are plain integers
+//! because C code may pass any number. The tests in `tests/abi` compare sizes,
+//! offsets and values with what C compilers make of the headers, and both with a
+//! table of facts.
 #![allow(missing_docs, reason = "the headers explain each name")]
 #![allow(non_camel_case_types, reason = "C names")]
 
@@ -16,9 +16,10 @@ pub const DAT_HANDLE_NULL: DAT_HANDLE = core::ptr::null_mut();
 /// Passed to `dat_ia_open`: the EVD for asynchronous errors exists elsewhere,
 /// so none is created.
 pub const DAT_EVD_ASYNC_EXISTS: DAT_EVD_HANDLE = core::ptr::without_provenance_mut(1);
-/// Returned by it: the EVD for asynchronous errors exists, but not under this IA.
+/// Returned by `dat_ia_open`: the EVD for asynchronous errors exists, but not
+/// under this IA.
 pub const DAT_EVD_OUT_OF_SCOPE: DAT_EVD_HANDLE = core::ptr::without_provenance_mut(2);
 
-// SAFETY: a table is only read once it is published, and Rust does not follow
-// the two pointers in it that are not functions.
+// SAFETY: a table is only read after it is published, and Rust never follows the
+// two pointers in it that are not functions.
 unsafe impl Sync for DAT_PROVIDER {}

@@ -1,31 +1,39 @@
-//! uDAPL 1.2 for C programs: `libdat.so.1`.
+//! `libdat.so.1`: uDAPL 1.2 for C programs.
 //!
-//! C programs include `<dat/udat.h>` and link with `-ldat`;
-//! `dat-api/install.sh` installs both with a manual in which every call has a
-//! page (`man udapl` to begin with, `man dat_evd_wait`). The programs in
-//! `examples/c` show how it is used. Rust programs use `dat_api::safe` instead,
-//! which needs no C.
+//! C programs include `<dat/udat.h>` and link with `-ldat`. `dat-api/install.sh`
+//! installs the library, the headers and a manual page for every call; `man
+//! udapl` is the introduction. The programs in `examples/c` show complete uses.
+//! Rust programs use `dat_api::safe` instead and need no C.
 //!
 //! # How a call runs
 //! ```text
-//! dat_ep_post_send(ep, …)   exports::ep_post   handle → object, segments as they are
-//!         │                                    nothing is converted that need not be
+//! dat_ep_post_send(ep, …)   exports::ep_post   handle → object; the segment list is
+//!         │                                    read in place, nothing is copied first
 //!         ▼
 //! dat_api::object::ep       DAT's rules        state, memory, flags; then the engine
 //! ```
-//! Control calls go through `face::answer::control`: no panic leaves it, errors
-//! become a `DAT_RETURN`, and with `DAT_DBG_TYPE=1` their cause is printed.
-//! Posting and taking events do without it: they neither allocate, lock, print
-//! nor unwind.
+//! **Control calls** run inside `face::answer::control`. It stops panics,
+//! converts errors to a `DAT_RETURN`, and prints their cause if `DAT_DBG_TYPE=1`.
 //!
-//! A handle is a pointer to a slot whose first word leads to the table
-//! [`PROVIDER`], as DAT's own macros (`dat/udat_redirection.h`) want it; a handle
-//! that is null, stale or of another kind is refused by looking at the slot.
+//! **Posting and taking events** run without that frame. They neither allocate,
+//! lock, print nor unwind.
 //!
-//! # What is where
-//! [`abi`] is what C sees, in Rust: the types and values of the headers in
-//! `include/dat`, generated from them. [`exports`] are the 72 calls and one of our own, each a conversion to and from
-//! the objects of `dat_api`, with `face` for what they share.
+//! **Handles** are pointers to slots. A slot's first word points to the provider
+//! table [`PROVIDER`], as DAT's macros (`dat/udat_redirection.h`) require. A call
+//! checks its handle against the slot, and refuses a null, stale or wrong-kind
+//! handle with `DAT_INVALID_HANDLE`.
+//!
+//! **Threads**: a call that sleeps (`dat_evd_wait`, `dat_cno_wait`) is a
+//! cancellation point; every other call runs with cancellation disabled.
+//!
+//! # Modules
+//! - [`abi`]: the types and values of the headers in `include/dat`, generated
+//!   from them.
+//! - [`exports`]: the 72 calls of uDAPL 1.2 and one extension. Each converts to
+//!   and from the objects of `dat_api`.
+//! - `face`: the conversions that those calls share.
+//! - `providers`: libraries of other providers, and this library as a provider of
+//!   another registry.
 
 pub mod abi;
 pub mod exports;

@@ -26,7 +26,7 @@ fn cno(handle: DAT_CNO_HANDLE) -> Result<Pinned<Cno>> {
     pin(handle, WHICH)
 }
 
-/// The agent that C describes: none without a function.
+/// Converts an agent. Returns `None` if it has no function.
 fn agent(agent: DAT_OS_WAIT_PROXY_AGENT) -> Result<Option<Agent>> {
     let data = agent.instance_data.expose_provenance();
     let Some(function) = agent.proxy_agent_func else {
@@ -34,26 +34,27 @@ fn agent(agent: DAT_OS_WAIT_PROXY_AGENT) -> Result<Option<Agent>> {
             0 => Ok(None),
             _ => Err(bad_argument(
                 Subtype::InvalidArg2,
-                "an agent with instance data, but without a function to call",
+                "the agent has instance data but no function",
             )),
         };
     };
     let words = [data, function as usize];
-    // An agent may end its thread, and the closure holds nothing to be dropped.
+    // The agent may end its thread; the closure owns nothing that would need a
+    // drop.
     Ok(Some(Agent::unguarded(words, move |evd| {
-        // SAFETY: by the contract of `exports` a function that may be called with
+        // SAFETY: by the contract of `exports` this function may be called with
         // its instance data, once, on a thread of the library.
         unsafe { function(core::ptr::with_exposed_provenance_mut(data), or_null(evd)) }
     })))
 }
 
-/// What [`agent`] was made of.
+/// Converts an [`Agent`] that [`agent`] made back to its C structure.
 fn described(agent: Option<&Agent>) -> DAT_OS_WAIT_PROXY_AGENT {
     let [data, function] = agent.map_or([0, 0], Agent::words);
     DAT_OS_WAIT_PROXY_AGENT {
         instance_data: core::ptr::with_exposed_provenance_mut(data),
-        // SAFETY: the word is 0, which is no function, or was such a function:
-        // only `agent` makes agents that C can ask for.
+        // SAFETY: the word is 0, which is a null function pointer, or the address
+        // of such a function: only `agent` makes agents that C can query.
         proxy_agent_func: unsafe { core::mem::transmute::<usize, DAT_AGENT_FUNC>(function) },
     }
 }
@@ -121,10 +122,10 @@ fn set(place: Option<Output<DAT_EVD_HANDLE>>, evd: Option<Handle>) {
     }
 }
 
-/// Success without an EVD: the IA is being closed, or the last EVD was freed.
+/// Succeeds without an EVD if the IA is being closed or the last EVD was freed.
 ///
-/// A cancellation point: holds nothing that is to be dropped where it sleeps, or
-/// calls another provider.
+/// This call is a cancellation point. While it sleeps or calls another provider,
+/// its frame holds nothing that needs a drop.
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn dat_cno_wait(
     cno_handle: DAT_CNO_HANDLE,
@@ -134,11 +135,11 @@ pub unsafe extern "C-unwind" fn dat_cno_wait(
     foreign_wait!(cno_handle.cno_wait_func(cno_handle, timeout, evd_handle));
     let state = CancellationHeld::begin();
     let mut place = Place::uninit();
-    // SAFETY: passed on to the caller.
+    // SAFETY: the caller has the same contract.
     let looked = unsafe { first_look(cno_handle, timeout, evd_handle, &mut place) };
     let waited = match looked {
         Some(over) => over,
-        // SAFETY: `first_look` has put it there.
+        // SAFETY: `first_look` has stored a wait in the place.
         None => unsafe { cancel::finish(&mut place, state) }.unwrap_or(Err(PANICKED)),
     };
     // SAFETY: the contract of `exports`.
@@ -152,11 +153,11 @@ pub unsafe extern "C-unwind" fn dat_cno_wait(
 
 const PANICKED: DatReturn = DatReturn::error(ReturnType::InternalError, Subtype::NoSubtype);
 
-/// Checks the arguments, and looks once. Nothing if the wait goes on, which is in
-/// its place then.
+/// Checks the arguments and looks for a trigger once. Returns `None` if the wait
+/// goes on; the wait is then in `place`.
 ///
 /// # Safety
-/// As for the call.
+/// As for `dat_cno_wait`.
 unsafe fn first_look(
     cno_handle: DAT_CNO_HANDLE,
     timeout: DAT_TIMEOUT,

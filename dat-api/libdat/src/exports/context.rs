@@ -1,4 +1,4 @@
-//! What every object has: the consumer's context, and a kind.
+//! Calls for objects of any kind: consumer context and handle type.
 
 use dat_api::{Handle, Kind, Subtype};
 
@@ -8,7 +8,7 @@ use crate::face::handles::{invalid, ours};
 use crate::face::output::Output;
 use crate::providers::dispatch::foreign;
 
-/// The handle of a live object of any kind.
+/// Returns the handle and kind of a live object of any kind.
 fn any(handle: DAT_HANDLE) -> dat_api::Result<(Handle, Kind)> {
     ours(handle)
         .and_then(|handle| Some((handle, handle.kind()?)))

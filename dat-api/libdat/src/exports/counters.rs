@@ -1,4 +1,4 @@
-//! Counters, which uDAPL itself does not have.
+//! Counters: an extension that uDAPL does not have.
 
 use dat_api::object::counters::Counters;
 use dat_api::{DatError, ReturnType, Subtype};
@@ -18,7 +18,7 @@ pub unsafe extern "C" fn dat_counters_query(
             DatError::new(
                 ReturnType::InvalidHandle,
                 Subtype::InvalidHandle1,
-                "only the IAs, EVDs, CNOs, EPs and SRQs of this library count, as long as they live",
+                "only live IAs, EVDs, CNOs, EPs and SRQs of this library have counters",
             )
         })?;
         // SAFETY: the contract of `exports`.

@@ -31,7 +31,8 @@ pub unsafe extern "C" fn dat_cr_query(
             remote_port_qual: info.remote_port,
             private_data_size: count(info.private_data.len),
             private_data: core::ptr::with_exposed_provenance_mut(info.private_data.address),
-            // The endpoint was made by the service point: C sees it first here.
+            // The service point made the endpoint, so C gets its handle here
+            // first.
             local_ep_handle: info.local_ep.map_or(DAT_HANDLE_NULL, to_c),
         });
         Ok(())

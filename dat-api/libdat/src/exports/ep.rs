@@ -1,4 +1,4 @@
-//! Endpoints: their making and their end.
+//! Endpoints: creating and freeing.
 
 use dat_api::handle::Pinned;
 use dat_api::object::ep::Ep;
@@ -19,7 +19,7 @@ use crate::face::handles::{named, pin, pin_or_null};
 use crate::face::output::Output;
 use crate::providers::dispatch::foreign;
 
-/// What both ways to make an endpoint take.
+/// The parent objects that both create calls take.
 struct Parents {
     ia: Pinned<Ia>,
     pz: Option<Pinned<Pz>>,
@@ -38,7 +38,7 @@ impl Parents {
     ) -> Result<Self> {
         let ia = pin(ia, Subtype::InvalidHandleIa)?;
         let pz = pin_or_null(pz, Subtype::InvalidHandlePz)?;
-        // In the order in which existing providers look.
+        // Checked in the same order as existing providers do.
         let connect = pin_or_null(connect, Subtype::InvalidHandleEvdConn)?;
         let recv = pin_or_null(recv, Subtype::InvalidHandleEvdRecv)?;
         let request = pin_or_null(request, Subtype::InvalidHandleEvdRequest)?;
@@ -52,10 +52,11 @@ impl Parents {
     }
 }
 
-/// The attributes that an argument leads to; nothing if it is null.
+/// Converts the endpoint attributes of an argument. Returns `None` if the pointer
+/// is null.
 ///
 /// # Safety
-/// Null, or readable.
+/// The pointer is null or readable.
 unsafe fn attributes(from: *const DAT_EP_ATTR, argument: Subtype) -> Result<Option<EpAttributes>> {
     if from.is_null() {
         return Ok(None);
@@ -65,7 +66,8 @@ unsafe fn attributes(from: *const DAT_EP_ATTR, argument: Subtype) -> Result<Opti
         argument,
         "the pointer to the attributes is not aligned",
     )?;
-    // SAFETY: neither null nor misaligned, so readable, as the caller promises.
+    // SAFETY: the pointer is neither null nor misaligned, so it is readable by
+    // this function's contract.
     attributes::endpoint(unsafe { &*from }, argument).map(Some)
 }
 
@@ -98,7 +100,7 @@ pub unsafe extern "C" fn dat_ep_create(
         )?;
         // SAFETY: the contract of `exports`.
         let place = unsafe { Output::new(ep_handle, Subtype::InvalidArg7) }?;
-        // SAFETY: the same.
+        // SAFETY: the contract of `exports`.
         let attributes = unsafe { attributes(ep_attributes, Subtype::InvalidArg6) }?;
         let ep = Ep::create(
             &of.ia.to_arc(),
@@ -142,12 +144,13 @@ pub unsafe extern "C" fn dat_ep_create_with_srq(
             request_evd_handle,
             connect_evd_handle,
         )?;
-        // Before the queue: where there are none, its handle can only be wrong.
+        // Checked before the queue's handle: without support for SRQs no such
+        // handle can be valid.
         of.ia.require_srqs()?;
         let srq = pin::<Srq>(srq_handle, Subtype::InvalidHandleSrq)?;
         // SAFETY: the contract of `exports`.
         let place = unsafe { Output::new(ep_handle, Subtype::InvalidArg8) }?;
-        // SAFETY: the same.
+        // SAFETY: the contract of `exports`.
         let attributes =
             unsafe { attributes(ep_attributes, Subtype::InvalidArg7) }?.ok_or_else(|| {
                 bad_argument(

@@ -15,11 +15,12 @@ use crate::face::answer::{bad_argument, control, require};
 use crate::face::handles::pin;
 use crate::providers::dispatch::foreign;
 
-/// Private data that a call passes; `size` and `data` are the arguments that
-/// are to blame.
+/// Returns the private data of a call. `size` and `data` name the arguments for
+/// error returns.
 ///
 /// # Safety
-/// Null, or so many readable bytes, while the call lasts.
+/// The pointer is null, or leads to as many readable bytes as `count` says, for
+/// the duration of the call.
 pub(super) unsafe fn private_data<'a>(
     count: DAT_COUNT,
     bytes: DAT_PVOID,
@@ -27,24 +28,27 @@ pub(super) unsafe fn private_data<'a>(
     data: Subtype,
 ) -> Result<&'a [u8]> {
     let count = usize::try_from(count)
-        .map_err(|_| bad_argument(size, "private data have a negative size"))?;
+        .map_err(|_| bad_argument(size, "the size of the private data is negative"))?;
     if count == 0 {
         return Ok(&[]);
     }
     require(
         !bytes.is_null(),
         data,
-        "private data are null, their size is not 0",
+        "the private data are null, but their size is not 0",
     )?;
-    // SAFETY: the caller's promise.
+    // SAFETY: required of the caller.
     Ok(unsafe { core::slice::from_raw_parts(bytes.cast::<u8>(), count) })
 }
 
-/// How long to try; nothing for as long as it takes.
+/// Converts a timeout. Returns `None` for an infinite one.
 fn timeout(timeout: DAT_TIMEOUT, argument: Subtype) -> Result<Option<Duration>> {
     match timeout {
         DAT_TIMEOUT_INFINITE => Ok(None),
-        0 => Err(bad_argument(argument, "the timeout is 0")),
+        0 => Err(bad_argument(
+            argument,
+            "the timeout is 0; use at least 1 microsecond or DAT_TIMEOUT_INFINITE",
+        )),
         microseconds => Ok(Some(Duration::from_micros(microseconds.into()))),
     }
 }
@@ -75,7 +79,7 @@ pub unsafe extern "C" fn dat_ep_connect(
         // SAFETY: the contract of `exports`.
         let address = unsafe { address::read(remote_ia_address, Subtype::InvalidArg2) }?;
         let timeout = self::timeout(timeout, Subtype::InvalidArg4)?;
-        // SAFETY: the same.
+        // SAFETY: the contract of `exports`.
         let private_data = unsafe {
             self::private_data(
                 private_data_size,

@@ -1,4 +1,4 @@
-//! Posting to endpoints: nothing here allocates, locks, prints or unwinds.
+//! Posting to endpoints. Nothing here allocates, locks, prints or unwinds.
 
 use dat_api::object::ep::Ep;
 use dat_api::types::CompletionFlags;
@@ -12,7 +12,8 @@ use crate::face::handles::peek;
 use crate::face::segments::{local, remote};
 use crate::providers::hot;
 
-/// Why a post does not even reach its queue.
+/// Returned for a null segment list with a count above 0, before the queue is
+/// touched.
 pub(super) const NO_SEGMENTS: DAT_RETURN =
     DatReturn::error(ReturnType::InvalidParameter, Subtype::InvalidArg3).bits();
 const NO_REMOTE: DAT_RETURN =
@@ -26,9 +27,10 @@ pub unsafe extern "C" fn dat_ep_post_send(
     user_cookie: DAT_DTO_COOKIE,
     completion_flags: DAT_COMPLETION_FLAGS,
 ) -> DAT_RETURN {
-    // SAFETY: the contract of `exports`: nobody frees it meanwhile.
+    // SAFETY: by the contract of `exports` no thread frees the endpoint during
+    // the call.
     let Some(ep) = (unsafe { peek::<Ep>(ep_handle) }) else {
-        // SAFETY: passed on to the caller.
+        // SAFETY: the caller has the same contract.
         return unsafe {
             hot::post_send(
                 ep_handle,
@@ -40,8 +42,8 @@ pub unsafe extern "C" fn dat_ep_post_send(
         };
     };
     let flags = CompletionFlags::from_bits_retain(completion_flags);
-    // SAFETY: one thread at a time posts to it, and keeps the memory and the
-    // list, by the contract; any 64 bits are a cookie.
+    // SAFETY: by the contract of `exports` one thread at a time posts, and the
+    // memory and the segment list stay valid; any 64 bits are a cookie.
     unsafe {
         let Some((count, segment)) = local(num_segments, local_iov) else {
             return NO_SEGMENTS;
@@ -61,7 +63,7 @@ pub unsafe extern "C" fn dat_ep_post_recv(
 ) -> DAT_RETURN {
     // SAFETY: as in `dat_ep_post_send`.
     let Some(ep) = (unsafe { peek::<Ep>(ep_handle) }) else {
-        // SAFETY: passed on to the caller.
+        // SAFETY: the caller has the same contract.
         return unsafe {
             hot::post_recv(
                 ep_handle,
@@ -73,7 +75,7 @@ pub unsafe extern "C" fn dat_ep_post_recv(
         };
     };
     let flags = CompletionFlags::from_bits_retain(completion_flags);
-    // SAFETY: the same.
+    // SAFETY: as in `dat_ep_post_send`.
     unsafe {
         let Some((count, segment)) = local(num_segments, local_iov) else {
             return NO_SEGMENTS;
@@ -94,7 +96,7 @@ pub unsafe extern "C" fn dat_ep_post_rdma_read(
 ) -> DAT_RETURN {
     // SAFETY: as in `dat_ep_post_send`.
     let Some(ep) = (unsafe { peek::<Ep>(ep_handle) }) else {
-        // SAFETY: passed on to the caller.
+        // SAFETY: the caller has the same contract.
         return unsafe {
             hot::post_rdma_read(
                 ep_handle,
@@ -107,7 +109,7 @@ pub unsafe extern "C" fn dat_ep_post_rdma_read(
         };
     };
     let flags = CompletionFlags::from_bits_retain(completion_flags);
-    // SAFETY: the same; the remote segment is null or readable.
+    // SAFETY: as in `dat_ep_post_send`; the remote segment is null or readable.
     unsafe {
         let Some((count, segment)) = local(num_segments, local_iov) else {
             return NO_SEGMENTS;
@@ -131,7 +133,7 @@ pub unsafe extern "C" fn dat_ep_post_rdma_write(
 ) -> DAT_RETURN {
     // SAFETY: as in `dat_ep_post_send`.
     let Some(ep) = (unsafe { peek::<Ep>(ep_handle) }) else {
-        // SAFETY: passed on to the caller.
+        // SAFETY: the caller has the same contract.
         return unsafe {
             hot::post_rdma_write(
                 ep_handle,
@@ -144,7 +146,7 @@ pub unsafe extern "C" fn dat_ep_post_rdma_write(
         };
     };
     let flags = CompletionFlags::from_bits_retain(completion_flags);
-    // SAFETY: the same; the remote segment is null or readable.
+    // SAFETY: as in `dat_ep_post_send`; the remote segment is null or readable.
     unsafe {
         let Some((count, segment)) = local(num_segments, local_iov) else {
             return NO_SEGMENTS;

@@ -1,4 +1,4 @@
-//! Endpoints: what they tell of themselves, and what can be changed.
+//! Endpoints: queries and changes.
 
 use dat_api::object::ep::{Ep, EpChange, EpFields};
 use dat_api::{Handle, Kind, Result, Subtype};
@@ -29,7 +29,8 @@ pub unsafe extern "C" fn dat_ep_query(
     })
 }
 
-/// The handle of a structure, if it is one that is asked to be changed.
+/// Checks the handle in a field of the structure if the mask asks to change that
+/// field.
 fn changed(
     fields: EpFields,
     field: EpFields,
@@ -39,7 +40,7 @@ fn changed(
     if !fields.contains(field) {
         return Ok(None);
     }
-    // A structure with a bad handle in it is a bad argument.
+    // A bad handle inside the structure is a bad argument, not a bad handle.
     named_or_null(handle, kind, Subtype::InvalidArg3)
         .map_err(|error| bad_argument(Subtype::InvalidArg3, error.cause().to_owned()))
 }
@@ -54,7 +55,10 @@ pub unsafe extern "C" fn dat_ep_modify(
     control("dat_ep_modify", || {
         let ep = pin::<Ep>(ep_handle, Subtype::InvalidHandleEp)?;
         let fields = EpFields::from_bits(ep_param_mask).ok_or_else(|| {
-            bad_argument(Subtype::InvalidArg2, "the mask has bits that name no field")
+            bad_argument(
+                Subtype::InvalidArg2,
+                "the mask has bits that name no field; DAT_EP_FIELD_ALL has all valid bits",
+            )
         })?;
         require(
             !ep_param.is_null(),
@@ -86,7 +90,7 @@ pub unsafe extern "C" fn dat_ep_modify(
     })
 }
 
-/// Each result may be unwanted.
+/// Each result pointer may be null.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dat_ep_get_status(
     ep_handle: DAT_EP_HANDLE,
@@ -120,7 +124,7 @@ pub unsafe extern "C" fn dat_ep_get_status(
     })
 }
 
-/// Each result may be unwanted.
+/// Each result pointer may be null.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dat_ep_recv_query(
     ep_handle: DAT_EP_HANDLE,
@@ -157,7 +161,7 @@ pub unsafe extern "C" fn dat_ep_set_watermark(
     foreign!(ep_handle.ep_set_watermark_func(ep_handle, soft_high_watermark, hard_high_watermark));
     control("dat_ep_set_watermark", || {
         let ep = pin::<Ep>(ep_handle, Subtype::InvalidHandleEp)?;
-        // `DAT_WATERMARK_INFINITE` has the number that is off.
+        // `DAT_WATERMARK_INFINITE` is the number that turns a watermark off.
         ep.set_watermarks(soft_high_watermark, hard_high_watermark)
     })
 }

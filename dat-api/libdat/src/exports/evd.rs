@@ -1,4 +1,4 @@
-//! Event dispatchers: all but taking events.
+//! Event dispatchers: every call except those that take events.
 
 use std::sync::Arc;
 
@@ -22,7 +22,8 @@ use crate::face::handles::{bare, named, or_null, pin, pin_or_null};
 use crate::face::output::{Output, queried};
 use crate::providers::dispatch::foreign;
 
-/// What all these calls say of a bad EVD, as Linux registries do.
+/// The subtype that all these calls return for a bad EVD handle, as Linux
+/// registries do.
 pub(super) const WHICH: Subtype = Subtype::InvalidHandleEvdRequest;
 
 fn evd(handle: DAT_EVD_HANDLE) -> Result<Pinned<Evd>> {
@@ -48,11 +49,15 @@ pub unsafe extern "C" fn dat_evd_create(
         require(
             evd_min_qlen > 0,
             Subtype::InvalidArg2,
-            "an EVD holds at least one event",
+            "the minimum queue length is below 1",
         )?;
         let cno = cno_or_null(cno_handle)?;
-        let flags = EvdFlags::from_bits(evd_flags)
-            .ok_or_else(|| bad_argument(Subtype::InvalidArg4, "there is no such EVD flag"))?;
+        let flags = EvdFlags::from_bits(evd_flags).ok_or_else(|| {
+            bad_argument(
+                Subtype::InvalidArg4,
+                "the flags have bits that are no EVD flag",
+            )
+        })?;
         // SAFETY: the contract of `exports`.
         let place = unsafe { Output::new(evd_handle, Subtype::InvalidArg5) }?;
         let evd = Evd::create(&ia.to_arc(), evd_min_qlen, flags, None)?;
@@ -165,7 +170,7 @@ pub unsafe extern "C" fn dat_evd_resize(
     control("dat_evd_resize", || evd(evd_handle)?.resize(evd_min_qlen))
 }
 
-/// Only the number and the pointer of the event are looked at.
+/// Reads only the event's number and its pointer.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dat_evd_post_se(
     evd_handle: DAT_EVD_HANDLE,
@@ -175,15 +180,15 @@ pub unsafe extern "C" fn dat_evd_post_se(
     posting("dat_evd_post_se", || {
         let evd = evd(evd_handle)?;
         require(!event.is_null(), Subtype::InvalidArg2, "the event is null")?;
-        // SAFETY: not null, so by the contract of `exports` readable. The rest
-        // of the event may never have been written.
+        // SAFETY: not null, so readable by the contract of `exports`. Only this
+        // field is read: the caller may have left the rest uninitialised.
         let number = unsafe { (&raw const (*event).event_number).read_unaligned() };
         require(
             number == DAT_SOFTWARE_EVENT,
             Subtype::InvalidArg2,
             "only software events can be posted",
         )?;
-        // SAFETY: the same; a software event has this member.
+        // SAFETY: readable as above; a software event has this member.
         let pointer = unsafe {
             (&raw const (*event).event_data.software_event_data.pointer).read_unaligned()
         };

@@ -1,4 +1,5 @@
-//! Taking events: a call on the fast path neither allocates, locks, prints nor unwinds.
+//! Taking events. The fast path of `dat_evd_dequeue` neither allocates, locks,
+//! prints nor unwinds.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -23,13 +24,14 @@ const fn bad(argument: Subtype) -> DAT_RETURN {
     DatReturn::error(ReturnType::InvalidParameter, argument).bits()
 }
 
-/// The EVD for this call alone.
+/// Takes exclusive ownership of the EVD for this call.
 fn own(handle: DAT_EVD_HANDLE) -> Result<Owned<Evd>, DatReturn> {
     let evd = ours(handle).ok_or(BAD_EVD)?;
     match handle::own::<Evd>(evd) {
         Ok(owned) => Ok(owned),
         Err(NotOwned::Stale) => Err(BAD_EVD),
-        // Another taker leaves soon, a waiter does not. It may sleep for a moment.
+        // A dequeuing thread leaves soon, a waiting one does not. The call may
+        // sleep for a moment.
         Err(NotOwned::Busy) => {
             let _held = CancellationHeld::new();
             evd::own_when_free(evd)
@@ -43,7 +45,7 @@ pub unsafe extern "C" fn dat_evd_dequeue(
     event: *mut DAT_EVENT,
 ) -> DAT_RETURN {
     let Some(owned) = handle::own_at::<Evd>(evd_handle) else {
-        // SAFETY: passed on to the caller.
+        // SAFETY: the caller has the same contract.
         return unsafe { dequeue_later(evd_handle, event) };
     };
     if event.is_null() {
@@ -51,35 +53,36 @@ pub unsafe extern "C" fn dat_evd_dequeue(
     }
     match evd::peek(owned) {
         Ok(None) => evd::EMPTY.bits(),
-        // SAFETY: the event is not null, so by the contract of `exports` there is
-        // room.
+        // SAFETY: the event pointer is not null, so it is writable by the
+        // contract of `exports`.
         Ok(Some(found)) => unsafe { dequeue_found(found, event) },
-        // SAFETY: the same.
+        // SAFETY: the event pointer is writable, as above.
         Err(owned) => unsafe { dequeue_slow(owned, event) },
     }
 }
 
-/// Takes the CQE that was found. A function of its own, so that a call that finds
-/// nothing saves no registers for it. It and its like are functions of C, which
-/// do not unwind, so that a call can end in a jump to them.
+/// Takes the CQE that was found. This code is outlined so that a call that finds
+/// nothing saves no registers for it. The outlined functions have the C ABI,
+/// which does not unwind, so that a call can end in a jump to them.
 ///
 /// # Safety
-/// There is room for an event.
+/// `event` is writable.
 #[inline(never)]
 #[allow(improper_ctypes_definitions, reason = "only Rust calls it")]
 unsafe extern "C" fn dequeue_found(found: Found, event: *mut DAT_EVENT) -> DAT_RETURN {
     let taken = found.take(|taken| {
-        // SAFETY: the caller's promise.
+        // SAFETY: required of the caller.
         unsafe { event::write(event, &taken) };
     });
     match taken {
         Ok(()) => DatReturn::SUCCESS.bits(),
-        // SAFETY: passed on to the caller.
+        // SAFETY: the caller has the same contract.
         Err(owned) => unsafe { dequeue_slow(owned, event) },
     }
 }
 
-/// The EVD is another call's just now, or another provider's, or is none.
+/// Handles the cases in which the EVD could not be owned at once: another call
+/// owns it, the handle belongs to another provider, or it is invalid.
 #[cold]
 #[inline(never)]
 unsafe extern "C" fn dequeue_later(
@@ -88,22 +91,22 @@ unsafe extern "C" fn dequeue_later(
 ) -> DAT_RETURN {
     match own(evd_handle) {
         Ok(_) if event.is_null() => bad(Subtype::InvalidArg2),
-        // SAFETY: passed on to the caller.
+        // SAFETY: the caller has the same contract.
         Ok(owned) => unsafe { dequeue_slow(owned, event) },
-        // SAFETY: passed on to the caller.
+        // SAFETY: the caller has the same contract.
         Err(code) => unsafe { hot::dequeue(evd_handle, event, code.bits()) },
     }
 }
 
-/// The slow path: takes the event wherever it is.
+/// Takes an event on the slow path, from whichever stream has one.
 ///
 /// # Safety
-/// There is room for an event.
+/// `event` is writable.
 #[inline(never)]
 #[allow(improper_ctypes_definitions, reason = "only Rust calls it")]
 unsafe extern "C" fn dequeue_slow(owned: Owned<Evd>, event: *mut DAT_EVENT) -> DAT_RETURN {
     let put = |taken: Event| {
-        // SAFETY: passed on to the caller.
+        // SAFETY: the caller has the same contract.
         unsafe { event::write(event, &taken) };
     };
     match evd::dequeue_slow_with(owned, put) {
@@ -112,8 +115,8 @@ unsafe extern "C" fn dequeue_slow(owned: Owned<Evd>, event: *mut DAT_EVENT) -> D
     }
 }
 
-/// A cancellation point: holds nothing that is to be dropped where it sleeps, or
-/// calls another provider.
+/// This call is a cancellation point. While it sleeps or calls another provider,
+/// its frame holds nothing that needs a drop.
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn dat_evd_wait(
     evd_handle: DAT_EVD_HANDLE,
@@ -123,19 +126,20 @@ pub unsafe extern "C-unwind" fn dat_evd_wait(
     nmore: *mut DAT_COUNT,
 ) -> DAT_RETURN {
     let mut place = Place::uninit();
-    // SAFETY: passed on to the caller.
+    // SAFETY: the caller has the same contract.
     match unsafe { first_look(evd_handle, timeout, threshold, event, nmore, &mut place) } {
         Looked::Over(code) => code,
         Looked::Elsewhere(code) => {
-            // SAFETY: passed on to the caller.
+            // SAFETY: the caller has the same contract.
             unsafe { hot::wait(evd_handle, timeout, threshold, event, nmore, code) }
         }
         Looked::Waits => {
             let state = CancellationHeld::begin();
-            // SAFETY: `first_look` has put it there.
+            // SAFETY: `first_look` has stored a wait in the place.
             let answer = unsafe { cancel::finish(&mut place, state) };
             let code = match answer {
-                // SAFETY: `first_look` has checked both.
+                // SAFETY: `first_look` has checked that both pointers are not
+                // null.
                 Some(waited) => unsafe { waited_with(&waited, event, nmore) },
                 None => PANICKED,
             };
@@ -147,20 +151,21 @@ pub unsafe extern "C-unwind" fn dat_evd_wait(
 
 const PANICKED: DAT_RETURN = DatReturn::error(ReturnType::InternalError, Subtype::NoSubtype).bits();
 
-/// What the first look of a wait has come to.
+/// Result of the first look of a wait.
 enum Looked {
-    /// The call is over, with this answer.
+    /// The call ends with this return code.
     Over(DAT_RETURN),
-    /// The handle is not of this library: the answer if no other provider has it either.
+    /// The handle is not of this library. Holds the return code for the case that
+    /// no other provider knows the handle either.
     Elsewhere(DAT_RETURN),
-    /// The wait is in its place, and goes on.
+    /// The wait is stored in its place and goes on.
     Waits,
 }
 
-/// Checks the arguments, and looks once.
+/// Checks the arguments and looks for events once.
 ///
 /// # Safety
-/// As for the call.
+/// As for `dat_evd_wait`.
 #[inline]
 unsafe fn first_look(
     evd_handle: DAT_EVD_HANDLE,
@@ -186,7 +191,7 @@ unsafe fn first_look(
             microseconds => Timeout::Micros(microseconds),
         };
         match evd::begin(owned, timeout, threshold) {
-            // SAFETY: not null.
+            // SAFETY: both pointers were checked for null.
             Begun::Over(waited) => Looked::Over(unsafe { waited_with(&waited, event, nmore) }),
             Begun::Waits(waiting) => {
                 place.write(waiting);
@@ -197,15 +202,15 @@ unsafe fn first_look(
     looked.unwrap_or(Looked::Over(PANICKED))
 }
 
-/// The answer of a wait, in C.
+/// Writes the results of a wait and returns its code.
 ///
 /// # Safety
-/// The pointers are not null, so by the contract of `exports` there is room.
+/// The pointers are not null and, by the contract of `exports`, writable.
 #[inline]
 unsafe fn waited_with(waited: &Waited, event: *mut DAT_EVENT, nmore: *mut DAT_COUNT) -> DAT_RETURN {
     let (code, counted) = match &waited.result {
         Ok(taken) => {
-            // SAFETY: the caller's promise.
+            // SAFETY: required of the caller.
             unsafe { event::write(event, taken) };
             (DatReturn::SUCCESS, true)
         }
@@ -218,7 +223,7 @@ unsafe fn waited_with(waited: &Waited, event: *mut DAT_EVENT, nmore: *mut DAT_CO
         }
     };
     if counted {
-        // SAFETY: the same.
+        // SAFETY: the contract of `exports`.
         unsafe { nmore.write_unaligned(count(waited.nmore)) };
     }
     code.bits()

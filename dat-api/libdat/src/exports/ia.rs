@@ -19,23 +19,24 @@ use crate::face::{attributes, debug};
 use crate::providers::dispatch::foreign;
 use crate::providers::{Key, dispatch, foreign, guest};
 
-/// The bytes of a name.
+/// Returns the bytes of an adapter's name.
 ///
 /// # Safety
-/// Null, or a C string; more than its first 256 bytes are not read.
+/// The pointer is null or leads to a C string, of which at most the first 256
+/// bytes are read.
 unsafe fn name<'a>(name: DAT_NAME_PTR) -> Result<&'a [u8]> {
     if name.is_null() {
         return Err(bad_argument(Subtype::InvalidArg1, "the name is null"));
     }
     let most = DAT_NAME_MAX_LENGTH as usize;
-    // SAFETY: it ends at its NUL or at the limit.
+    // SAFETY: the string ends at its NUL or is cut at the limit.
     let length = unsafe { libc::strnlen(name, most) };
     require(
         length < most,
         Subtype::InvalidArg1,
         "the name is longer than 255 bytes",
     )?;
-    // SAFETY: so many bytes were just read.
+    // SAFETY: `strnlen` has just read these bytes up to the NUL.
     Ok(unsafe { CStr::from_ptr(name) }.to_bytes())
 }
 
@@ -54,7 +55,7 @@ pub unsafe extern "C" fn dat_ia_openv(
         answer("dat_ia_openv", || {
             debug::follow_warnings();
             let bytes = name(provider)?;
-            // Refused before anybody is asked.
+            // Checked before any provider is called.
             require_place(ia_handle)?;
             let key = Key {
                 name: bytes.to_vec(),
@@ -94,7 +95,7 @@ fn require_place(ia_handle: *mut DAT_IA_HANDLE) -> Result<()> {
     Ok(())
 }
 
-/// An adapter of our own to be opened.
+/// The arguments for opening an adapter of this library.
 struct Opening<'a> {
     key: &'a Key,
     qlen: DAT_COUNT,
@@ -103,13 +104,14 @@ struct Opening<'a> {
 }
 
 impl Opening<'_> {
-    /// As our registry says, or another's.
+    /// Opens the adapter. `asked` is given if the call comes through the registry
+    /// of another library.
     ///
     /// # Safety
     /// The contract of `exports`.
     unsafe fn run(&self, asked: Option<&guest::Asked>) -> Result<()> {
         require_place(self.ia)?;
-        // SAFETY: the caller's promise.
+        // SAFETY: required of the caller.
         let evd_place = unsafe { Output::new(self.async_evd, Subtype::InvalidArg3) }?;
         // SAFETY: not null, so it can be read by the contract.
         let given = unsafe { self.async_evd.read_unaligned() };
@@ -117,7 +119,7 @@ impl Opening<'_> {
             require(
                 self.qlen > 0,
                 Subtype::InvalidArg2,
-                "an EVD for asynchronous events holds at least one",
+                "the queue length of the asynchronous EVD is below 1",
             )?;
             AsyncEvd::New
         } else if given == DAT_EVD_ASYNC_EXISTS {
@@ -129,7 +131,7 @@ impl Opening<'_> {
             DatError::new(
                 ReturnType::ProviderNotFound,
                 Subtype::NameNotRegistered,
-                "no adapter has a name that is not UTF-8",
+                "the name is not UTF-8, so no adapter has it",
             )
         })?;
         let request = OpenRequest {
@@ -154,16 +156,18 @@ impl Opening<'_> {
             place.made(ia.handle());
         }
         if let Some(asked) = asked {
-            // That registry reads the name of the adapter there.
-            // SAFETY: it is a copy of the provider's table, which is never freed.
+            // The other registry reads the adapter's name from this table.
+            // SAFETY: the table is a copy of the provider's table, and is never
+            // freed.
             unsafe { ia.handle().set_table(asked.table()) };
         }
         Ok(())
     }
 }
 
-/// What the table of the provider has instead of [`dat_ia_openv`]: a registry
-/// has compared the key already, and may have said what the name means.
+/// Stands in the provider table in the place of [`dat_ia_openv`]. The calling
+/// registry has already compared the key, and may have supplied instance data for
+/// the name.
 pub(crate) unsafe extern "C" fn open(
     provider: DAT_NAME_PTR,
     asynch_evd_min_qlen: DAT_COUNT,
@@ -189,7 +193,7 @@ pub(crate) unsafe extern "C" fn open(
             async_evd: asynch_evd_handle,
             ia: ia_handle,
         };
-        // SAFETY: the same.
+        // SAFETY: the contract of `exports`.
         unsafe { opening.run(asked.as_ref()) }
     })
 }
@@ -231,11 +235,11 @@ pub unsafe extern "C" fn dat_ia_query(
         };
         let provider_place = match provider_attr_mask {
             0 => None,
-            // SAFETY: the same.
+            // SAFETY: the contract of `exports`.
             _ => Some(unsafe { Output::new(provider_attr, Subtype::InvalidArg6) }?),
         };
         let info = ia.query();
-        // SAFETY: the same.
+        // SAFETY: the contract of `exports`.
         if let Some(place) = unsafe { Output::wanted(async_evd_handle) } {
             place.set(info.async_evd.map_or(DAT_EVD_OUT_OF_SCOPE, bare));
         }
@@ -249,8 +253,9 @@ pub unsafe extern "C" fn dat_ia_query(
     })
 }
 
-/// [`dat_ia_query`] for the registry of another: one of DAT 2.0 asks, before
-/// it closes an adapter, for all fields that it knows.
+/// Stands in the provider table for another registry in the place of
+/// [`dat_ia_query`]. A DAT 2.0 registry queries all fields that it knows before
+/// it closes an adapter.
 pub(crate) unsafe extern "C" fn query_for_registry(
     ia_handle: DAT_IA_HANDLE,
     async_evd_handle: *mut DAT_EVD_HANDLE,
@@ -259,7 +264,8 @@ pub(crate) unsafe extern "C" fn query_for_registry(
     provider_attr_mask: DAT_PROVIDER_ATTR_MASK,
     provider_attr: *mut DAT_PROVIDER_ATTR,
 ) -> DAT_RETURN {
-    // SAFETY: the same contract; ours are the first fields of its structures.
+    // SAFETY: the contract of `exports`; a later version's structures begin with
+    // the fields of this version.
     unsafe {
         dat_ia_query(
             ia_handle,
@@ -278,14 +284,15 @@ pub unsafe extern "C" fn dat_ia_close(
     close_flags: DAT_CLOSE_FLAGS,
 ) -> DAT_RETURN {
     if let Some(table) = dispatch::of(ia_handle) {
-        // SAFETY: the table of this handle.
+        // SAFETY: `table` was found for this handle.
         return unsafe { foreign::close(table, ia_handle, close_flags) };
     }
     control("dat_ia_close", || {
         let ia = named(ia_handle, Kind::Ia, Subtype::InvalidHandleIa)?;
         let counted = debug::counters(ia);
         let graceful = graceful(close_flags)?;
-        // SAFETY: the contract of `exports`: nothing is posted to what goes with it.
+        // SAFETY: by the contract of `exports` no thread posts to the objects
+        // that are freed with the adapter.
         unsafe { Ia::close(ia, graceful) }?;
         if let Some((name, counters)) = counted {
             debug::closed(&name, &counters);
@@ -294,14 +301,14 @@ pub unsafe extern "C" fn dat_ia_close(
     })
 }
 
-/// Whether to end gracefully, from the second argument of a call.
+/// Returns whether a close is graceful. The flags are the call's second argument.
 pub(super) fn graceful(flags: DAT_CLOSE_FLAGS) -> Result<bool> {
     match flags {
         DAT_CLOSE_GRACEFUL_FLAG => Ok(true),
         DAT_CLOSE_ABRUPT_FLAG => Ok(false),
         _ => Err(bad_argument(
             Subtype::InvalidArg2,
-            "the flags are neither graceful nor abrupt",
+            "the close flags are neither DAT_CLOSE_GRACEFUL_FLAG nor DAT_CLOSE_ABRUPT_FLAG",
         )),
     }
 }

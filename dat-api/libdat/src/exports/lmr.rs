@@ -17,11 +17,11 @@ use crate::face::handles::{bare, named, pin};
 use crate::face::output::{Output, queried};
 use crate::providers::dispatch::foreign;
 
-/// What is to be registered.
+/// Converts the description of the memory to register.
 ///
 /// # Safety
-/// The member that the type selects is set, and of shared memory the
-/// identifier can be read.
+/// The union member that the type selects is set. The identifier of shared memory
+/// is readable.
 unsafe fn memory(
     mem_type: DAT_MEM_TYPE,
     region: DAT_REGION_DESCRIPTION,
@@ -34,21 +34,21 @@ unsafe fn memory(
             length,
         }),
         DAT_MEM_TYPE_LMR => {
-            // SAFETY: the same.
+            // SAFETY: the type selects this member, as required of the caller.
             let source = unsafe { region.for_lmr_handle };
             Ok(MemoryKind::Lmr {
                 source: named(source, Kind::Lmr, Subtype::InvalidHandleLmr)?,
             })
         }
         DAT_MEM_TYPE_SHARED_VIRTUAL => {
-            // SAFETY: the caller's promise.
+            // SAFETY: required of the caller.
             let shared = unsafe { region.for_shared_memory };
             require(
                 !shared.shared_memory_id.is_null(),
                 Subtype::InvalidArg3,
-                "shared memory has an identifier, not null",
+                "the identifier of the shared memory is null",
             )?;
-            // SAFETY: the caller's promise.
+            // SAFETY: required of the caller.
             let identifier = unsafe { shared.shared_memory_id.read_unaligned() };
             Ok(MemoryKind::SharedVirtual {
                 address: shared.virtual_address.expose_provenance(),
@@ -58,12 +58,12 @@ unsafe fn memory(
         }
         _ => Err(bad_argument(
             Subtype::InvalidArg2,
-            "there is no such type of memory",
+            "the memory type is unknown or unsupported",
         )),
     }
 }
 
-/// Every result may be unwanted.
+/// Every result pointer may be null.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dat_lmr_create(
     ia_handle: DAT_IA_HANDLE,
@@ -94,16 +94,18 @@ pub unsafe extern "C" fn dat_lmr_create(
     control("dat_lmr_create", || {
         let ia = pin::<Ia>(ia_handle, Subtype::InvalidHandleIa)?;
         let pz = pin::<Pz>(pz_handle, Subtype::InvalidHandlePz)?;
-        let privileges = MemPrivileges::from_bits(privileges)
-            .ok_or_else(|| bad_argument(Subtype::InvalidArg6, "there is no such privilege"))?;
+        let privileges = MemPrivileges::from_bits(privileges).ok_or_else(|| {
+            bad_argument(Subtype::InvalidArg6, "the privileges have unknown bits")
+        })?;
         // SAFETY: the contract of `exports`.
         let memory = unsafe { memory(mem_type, region_description, length) }?;
-        // SAFETY: the contract: registered memory stays mapped.
+        // SAFETY: by the contract of `exports` registered memory stays mapped.
         let lmr = unsafe { Lmr::create(&ia.to_arc(), memory, &pz.to_arc(), privileges) }?;
         let info = lmr.query();
-        // The table is set even if nobody wants the handle.
+        // `to_c` sets the provider table even if the caller does not want the
+        // handle.
         let handle = crate::face::handles::to_c(lmr.handle());
-        // SAFETY: the contract.
+        // SAFETY: the contract of `exports`.
         unsafe {
             set(lmr_handle, handle);
             set(lmr_context, info.lmr_context);
@@ -115,12 +117,12 @@ pub unsafe extern "C" fn dat_lmr_create(
     })
 }
 
-/// Writes a result that may be unwanted.
+/// Writes a result unless its pointer is null.
 ///
 /// # Safety
 /// As for [`Output::new`].
 unsafe fn set<T>(place: *mut T, value: T) {
-    // SAFETY: the caller's promise.
+    // SAFETY: required of the caller.
     if let Some(place) = unsafe { Output::wanted(place) } {
         place.set(value);
     }
@@ -152,7 +154,8 @@ fn param(lmr: &Lmr) -> DAT_LMR_PARAM {
             DAT_REGION_DESCRIPTION {
                 for_shared_memory: DAT_SHARED_MEMORY {
                     virtual_address: pointer(address),
-                    // Of the LMR's own: it is not to be written, nor read later.
+                    // This copy belongs to the LMR: the application must not
+                    // write to it, nor read it after the LMR is freed.
                     shared_memory_id: identifier.map_or(core::ptr::null_mut(), |identifier| {
                         core::ptr::from_ref(identifier).cast_mut().cast()
                     }),
@@ -199,11 +202,11 @@ pub unsafe extern "C" fn dat_lmr_free(lmr_handle: DAT_LMR_HANDLE) -> DAT_RETURN 
     })
 }
 
-/// The caches of the hosts that this library runs on agree with the device:
-/// there is nothing to do but to check the segments.
+/// Checks the segments. Nothing else is needed, because DMA is cache-coherent on
+/// all supported hosts.
 ///
 /// # Safety
-/// There are as many readable segments as is said.
+/// `local_segments` leads to as many readable segments as `num_segments` says.
 unsafe fn sync(
     ia_handle: DAT_IA_HANDLE,
     local_segments: *const DAT_LMR_TRIPLET,
@@ -216,7 +219,7 @@ unsafe fn sync(
     }
     let count = usize::try_from(num_segments).unwrap_or(usize::MAX);
     for at in 0..count {
-        // SAFETY: below the count, as promised; it need not be aligned.
+        // SAFETY: the index is below the count; the segment need not be aligned.
         let triplet = unsafe { local_segments.add(at).read_unaligned() };
         let segment = LmrSegment {
             context: triplet.lmr_context,
@@ -224,7 +227,7 @@ unsafe fn sync(
             length: triplet.segment_length,
         };
         if !lmr::covers(&ia, &segment) {
-            return Err(bad("a segment is not inside an LMR of the IA"));
+            return Err(bad("a segment is not inside any LMR of the IA"));
         }
     }
     Ok(())

@@ -1,20 +1,22 @@
-//! The calls of uDAPL 1.2, as C programs find them, and one of our own (`counters`).
+//! The exported C functions: the 72 calls of uDAPL 1.2 and one extension
+//! (`counters`).
 //!
-//! What each does, takes and answers is said in the headers in `include/dat`.
-//! Here a call finds the objects of its handles, checks its pointers and
-//! masks, converts, and lets the object answer.
+//! The headers in `include/dat` document each call. The functions here resolve
+//! handles to objects, check pointers and masks, convert arguments, and call the
+//! object in `dat_api::object`.
 //!
 //! # Safety
 //!
-//! All calls have the same contract, that of C:
+//! All calls have the same contract:
 //!
-//! - a handle may be any value; it is checked;
-//! - a pointer is null, or leads to memory for what it points to, readable
-//!   and for results writable while the call lasts; it need not be aligned;
-//! - an array has as many elements as its count says;
-//! - memory that is registered stays mapped until its LMR is freed;
-//! - calls that the specification marks unsafe for threads are made by one
-//!   thread at a time for one object, and no object is freed while another
+//! - A handle may have any value; the call validates it.
+//! - A pointer is null or leads to memory for its type. That memory is readable,
+//!   and writable for results, for the duration of the call. It need not be
+//!   aligned.
+//! - An array has as many elements as its count says.
+//! - Registered memory stays mapped until its LMR is freed.
+//! - For calls that the specification marks as not thread-safe, one thread at a
+//!   time calls them for an object, and no thread frees an object while another
 //!   thread posts to it.
 
 #![allow(missing_docs, reason = "the headers explain each call")]

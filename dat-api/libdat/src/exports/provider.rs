@@ -1,6 +1,6 @@
-//! What another registry calls when it has loaded this library as a provider.
-//! Neither answers: what goes wrong is told as `DAT_DBG_TYPE` says, and that
-//! registry finds no entry.
+//! Entry points for another registry that has loaded this library as a provider.
+//! They return nothing: errors are printed as `DAT_DBG_TYPE` says, and the
+//! registry then finds no entry.
 
 use core::ffi::c_char;
 
@@ -10,8 +10,8 @@ use crate::abi::DAT_PROVIDER_INFO;
 use crate::face::answer::control;
 use crate::providers::{Key, guest};
 
-/// Registers the key with the registry that calls. `instance_data` is as in
-/// this library's own dat.conf: `"DEVICE PORT [KEY=VALUE…]"`.
+/// Registers the key with the calling registry. `instance_data` has the format of
+/// this library's dat.conf: `"DEVICE PORT [KEY=VALUE…]"`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dat_provider_init(
     provider_info: *const DAT_PROVIDER_INFO,
@@ -20,12 +20,12 @@ pub unsafe extern "C" fn dat_provider_init(
     control("dat_provider_init", || {
         // SAFETY: the contract of `exports`.
         let key = unsafe { Key::read(provider_info, Subtype::InvalidArg1) }?;
-        // SAFETY: the same.
+        // SAFETY: the contract of `exports`.
         guest::enter(key, unsafe { guest::text(instance_data) }?)
     });
 }
 
-/// Removes that entry again.
+/// Removes the registry entry again.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dat_provider_fini(provider_info: *const DAT_PROVIDER_INFO) {
     control("dat_provider_fini", || {

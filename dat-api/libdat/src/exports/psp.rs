@@ -21,7 +21,7 @@ fn creator(flags: DAT_PSP_FLAGS) -> Result<EpCreator> {
         DAT_PSP_PROVIDER_FLAG => Ok(EpCreator::Provider),
         _ => Err(bad_argument(
             Subtype::InvalidArg4,
-            "neither the consumer nor the provider is to make the endpoints",
+            "the flags are neither DAT_PSP_CONSUMER_FLAG nor DAT_PSP_PROVIDER_FLAG",
         )),
     }
 }
@@ -64,7 +64,7 @@ pub unsafe extern "C" fn dat_psp_create_any(
         let creator = creator(psp_flags)?;
         // SAFETY: the contract of `exports`.
         let qualifier = unsafe { Output::new(conn_qual, Subtype::InvalidArg2) }?;
-        // SAFETY: the same.
+        // SAFETY: the contract of `exports`.
         let place = unsafe { Output::new(psp_handle, Subtype::InvalidArg5) }?;
         let psp = Psp::create_any(&ia.to_arc(), &evd.to_arc(), creator)?;
         qualifier.set(psp.query().qualifier);

@@ -1,4 +1,4 @@
-//! The registry: which adapters there are, and the providers of others.
+//! The registry: listing adapters, and registering other providers.
 
 use core::ptr::NonNull;
 
@@ -11,9 +11,9 @@ use crate::face::output::Output;
 use crate::face::strings::copy;
 use crate::providers::{Key, dynamic};
 
-/// Copies as many entries as there is room for, and counts all. If there are
-/// more than that, or no room was given at all, the answer is
-/// `DAT_INVALID_PARAMETER`: the caller knows then how many to ask for.
+/// Copies as many entries as the array has room for, and returns the total count
+/// in `entries_returned`. If the array is too small or absent, the call returns
+/// `DAT_INVALID_PARAMETER`, and the caller retries with that count.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dat_registry_list_providers(
     max_to_return: DAT_COUNT,
@@ -24,7 +24,7 @@ pub unsafe extern "C" fn dat_registry_list_providers(
         // SAFETY: the contract of `exports`.
         let counted = unsafe { Output::new(entries_returned, Subtype::InvalidArg2) }?;
         let room = usize::try_from(max_to_return)
-            .map_err(|_| bad_argument(Subtype::InvalidArg1, "the room is negative"))?;
+            .map_err(|_| bad_argument(Subtype::InvalidArg1, "the number of entries is negative"))?;
         require(
             room == 0 || !dat_provider_list.is_null(),
             Subtype::InvalidArg3,
@@ -33,9 +33,10 @@ pub unsafe extern "C" fn dat_registry_list_providers(
         let entries = registry::list_providers()?;
         let places = (0..room.min(entries.len()))
             .map(|at| {
-                // SAFETY: not null, and by the contract an array of `room`.
+                // SAFETY: not null, and by the contract of `exports` an array of
+                // `room` elements.
                 let place = unsafe { dat_provider_list.add(at).read_unaligned() };
-                // SAFETY: the contract.
+                // SAFETY: the contract of `exports`.
                 unsafe { Output::new(place, Subtype::InvalidArg3) }
             })
             .collect::<Result<Vec<_>, _>>()?;
@@ -51,12 +52,12 @@ pub unsafe extern "C" fn dat_registry_list_providers(
         require(
             room > 0 && room >= entries.len(),
             Subtype::InvalidArg1,
-            "there are more entries than there is room for",
+            "the array is too small; entries_returned has the number of entries",
         )
     })
 }
 
-/// The arguments of both calls that follow.
+/// Reads the arguments of both calls below.
 ///
 /// # Safety
 /// The contract of `exports`.
@@ -67,12 +68,12 @@ unsafe fn read(
     let table = NonNull::new(provider)
         .filter(|table| table.is_aligned())
         .ok_or_else(|| bad_argument(Subtype::InvalidArg1, "the table is null or misaligned"))?;
-    // SAFETY: the caller's promise.
+    // SAFETY: required of the caller.
     Ok((unsafe { Key::read(info, Subtype::InvalidArg2) }?, table))
 }
 
-/// Registers a provider: from now on `dat_ia_open` finds the name. The table
-/// must stay until it is removed; the key is copied.
+/// Registers a provider: `dat_ia_open` finds its name from then on. The table
+/// must stay valid until the entry is removed; the key is copied.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dat_registry_add_provider(
     provider: *mut DAT_PROVIDER,

@@ -31,7 +31,7 @@ pub unsafe extern "C" fn dat_rmr_create(
     })
 }
 
-/// What an unbound RMR has none of is 0.
+/// Values that an unbound RMR does not have are returned as 0.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dat_rmr_query(
     rmr_handle: DAT_RMR_HANDLE,
@@ -61,8 +61,8 @@ pub unsafe extern "C" fn dat_rmr_query(
     })
 }
 
-/// A segment of no bytes unbinds; nothing else of it is looked at then, and
-/// the context may be unwanted. Does not allocate.
+/// Binds, or unbinds if the segment has length 0. An unbind ignores the segment's
+/// other fields, and its `context` pointer may be null. Does not allocate.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dat_rmr_bind(
     rmr_handle: DAT_RMR_HANDLE,
@@ -88,7 +88,7 @@ pub unsafe extern "C" fn dat_rmr_bind(
         require(
             !lmr_triplet.is_null(),
             Subtype::InvalidArg2,
-            "the segment is null; to unbind, give one of length 0",
+            "the segment is null; to unbind, pass a segment of length 0",
         )?;
         // SAFETY: not null, so readable by the contract of `exports`.
         let triplet = unsafe { lmr_triplet.read_unaligned() };
@@ -97,9 +97,10 @@ pub unsafe extern "C" fn dat_rmr_bind(
             address: triplet.virtual_address,
             length: triplet.segment_length,
         };
-        let privileges = MemPrivileges::from_bits(mem_priv)
-            .ok_or_else(|| bad_argument(Subtype::InvalidArg3, "there is no such privilege"))?;
-        // SAFETY: the contract.
+        let privileges = MemPrivileges::from_bits(mem_priv).ok_or_else(|| {
+            bad_argument(Subtype::InvalidArg3, "the privileges have unknown bits")
+        })?;
+        // SAFETY: the contract of `exports`.
         let place = unsafe { Output::wanted(context) };
         require(
             place.is_some() || segment.length == 0,

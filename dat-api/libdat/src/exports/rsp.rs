@@ -16,7 +16,7 @@ use crate::face::handles::{bare, named, pin, pin_or_null};
 use crate::face::output::{Output, queried};
 use crate::providers::dispatch::foreign;
 
-/// Without an endpoint the request brings one.
+/// If no endpoint is given, each request arrives with a new one.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dat_rsp_create(
     ia_handle: DAT_IA_HANDLE,

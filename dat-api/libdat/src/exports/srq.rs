@@ -38,7 +38,7 @@ pub unsafe extern "C" fn dat_srq_create(
         )?;
         // SAFETY: not null, so readable by the contract of `exports`.
         let attr = unsafe { srq_attr.read_unaligned() };
-        // SAFETY: the contract.
+        // SAFETY: the contract of `exports`.
         let place = unsafe { Output::new(srq_handle, Subtype::InvalidArg4) }?;
         let attributes = SrqAttributes {
             max_recv_dtos: attr.max_recv_dtos,
@@ -58,7 +58,7 @@ pub unsafe extern "C" fn dat_srq_free(srq_handle: DAT_SRQ_HANDLE) -> DAT_RETURN 
     })
 }
 
-/// As the posts of endpoints: does not allocate, lock, print or unwind.
+/// Does not allocate, lock, print or unwind, like the posts of endpoints.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dat_srq_post_recv(
     srq_handle: DAT_SRQ_HANDLE,
@@ -66,13 +66,14 @@ pub unsafe extern "C" fn dat_srq_post_recv(
     local_iov: *mut DAT_LMR_TRIPLET,
     user_cookie: DAT_DTO_COOKIE,
 ) -> DAT_RETURN {
-    // SAFETY: the contract of `exports`: nobody frees it meanwhile.
+    // SAFETY: by the contract of `exports` no thread frees the queue during the
+    // call.
     let Some(srq) = (unsafe { peek::<Srq>(srq_handle) }) else {
-        // SAFETY: passed on to the caller.
+        // SAFETY: the caller has the same contract.
         return unsafe { hot::srq_post_recv(srq_handle, num_segments, local_iov, user_cookie) };
     };
-    // SAFETY: one thread at a time posts to it, and keeps the memory and the
-    // list, by the contract; any 64 bits are a cookie.
+    // SAFETY: by the contract of `exports` one thread at a time posts, and the
+    // memory and the segment list stay valid; any 64 bits are a cookie.
     unsafe {
         let Some((count, segment)) = local(num_segments, local_iov) else {
             return NO_SEGMENTS;

@@ -1,4 +1,4 @@
-//! Return codes in words.
+//! Names of return codes.
 
 use core::ffi::c_char;
 
@@ -6,9 +6,9 @@ use dat_api::{DatReturn, ReturnType, Subtype};
 
 use crate::abi::{DAT_INVALID_PARAMETER, DAT_RETURN};
 
-/// The names are those of the enumerators; that of the subtype is empty if
-/// there is no detail. The class bits are not looked at. As with other
-/// registries, the answer to an unknown value has no class bits.
+/// Returns the enumerators' names of a return code. The subtype's name is empty
+/// if the code has no detail. The class bits are ignored. As in other registries,
+/// the return code for an unknown value has no class bits.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dat_strerror(
     value: DAT_RETURN,
@@ -30,7 +30,7 @@ pub unsafe extern "C" fn dat_strerror(
         Subtype::NoSubtype => c"",
         _ => subtype.c_name(),
     };
-    // SAFETY: not null, so by the contract of `exports` there is room for both.
+    // SAFETY: not null, so both are writable by the contract of `exports`.
     unsafe {
         major_message.write_unaligned(kind.c_name().as_ptr());
         minor_message.write_unaligned(detail.as_ptr());

@@ -1,4 +1,5 @@
-//! The end of a control call: the answer as C wants it.
+//! The frame around each control call: panics, cancellation, and conversion of
+//! errors to return codes.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -7,29 +8,29 @@ use dat_api::{CancellationHeld, DatError, DatReturn, Result, ReturnType, Subtype
 use super::debug;
 use crate::abi::DAT_RETURN;
 
-/// Runs a control call named `call`, and answers. A failure is printed with
-/// its cause if the environment asks for that; a panic ends here. The thread is
-/// not cancelled meanwhile.
+/// Runs the control call named `call` and returns its code. If the environment
+/// asks for it, a failure is printed with its cause. Panics end here.
+/// Cancellation of the thread is disabled during the call.
 pub(crate) fn control(call: &'static str, body: impl FnOnce() -> Result<()>) -> DAT_RETURN {
     answer(call, || body().map(|()| DatReturn::SUCCESS.bits()))
 }
 
-/// [`control`] of a call that somebody else may have answered.
+/// Like [`control`], for a body whose return code may come from another provider.
 pub(crate) fn answer(call: &'static str, body: impl FnOnce() -> Result<DAT_RETURN>) -> DAT_RETURN {
     let _held = CancellationHeld::new();
     run(call, body)
 }
 
-/// [`control`] of a call that posts: it reaches no cancellation point (pthreads(7)),
-/// so it does not pay for being held.
+/// Like [`control`], for a call that posts. Such a call reaches no cancellation
+/// point (pthreads(7)), so it does not pay for disabling cancellation.
 pub(crate) fn posting(call: &'static str, body: impl FnOnce() -> Result<()>) -> DAT_RETURN {
     run(call, || body().map(|()| DatReturn::SUCCESS.bits()))
 }
 
 #[inline]
 fn run(call: &'static str, body: impl FnOnce() -> Result<DAT_RETURN>) -> DAT_RETURN {
-    // What a call has half done when it panics stays behind locks that
-    // ignore poison or in objects that nobody can name yet.
+    // State that a panicking call leaves half done is behind locks that ignore
+    // poison, or in objects whose handles were not returned yet.
     match catch_unwind(AssertUnwindSafe(body)) {
         Ok(Ok(answer)) => answer,
         Ok(Err(error)) => {
@@ -37,7 +38,7 @@ fn run(call: &'static str, body: impl FnOnce() -> Result<DAT_RETURN>) -> DAT_RET
             error.code().bits()
         }
         Err(_) => {
-            // The panic's own words have gone to the standard error output.
+            // The panic message has already been printed to standard error.
             let error = DatError::new(
                 ReturnType::InternalError,
                 Subtype::NoSubtype,
@@ -49,7 +50,7 @@ fn run(call: &'static str, body: impl FnOnce() -> Result<DAT_RETURN>) -> DAT_RET
     }
 }
 
-/// `DAT_INVALID_PARAMETER` for an argument, and why.
+/// Returns `DAT_INVALID_PARAMETER` for an argument, with its cause.
 pub(crate) fn bad_argument(
     argument: Subtype,
     cause: impl Into<std::borrow::Cow<'static, str>>,
@@ -57,7 +58,7 @@ pub(crate) fn bad_argument(
     DatError::new(ReturnType::InvalidParameter, argument, cause)
 }
 
-/// Fails unless a condition holds.
+/// Fails with [`bad_argument`] unless a condition holds.
 pub(crate) fn require(holds: bool, argument: Subtype, cause: &'static str) -> Result<()> {
     if holds {
         Ok(())

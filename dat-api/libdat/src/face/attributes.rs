@@ -1,4 +1,4 @@
-//! Attributes and parameters of C, to and from those of the objects.
+//! Conversion of attributes and parameters between C and the objects.
 
 use core::ptr::with_exposed_provenance_mut as pointer;
 use std::ffi::CString;
@@ -17,23 +17,25 @@ use crate::abi::{
     DAT_IOV_OWNERSHIP, DAT_NAMED_ATTR, DAT_PROVIDER_ATTR, DAT_PZ_SUPPORT,
 };
 
-/// A count as C has it; one that C has no number for is the largest.
+/// Converts a count; values above the range of `DAT_COUNT` become its maximum.
 #[inline(always)]
 pub(crate) fn count(count: u32) -> DAT_COUNT {
     DAT_COUNT::try_from(count).unwrap_or(DAT_COUNT::MAX)
 }
 
-/// Attributes for a new endpoint, from the argument that is to blame.
+/// Converts the attributes of a new endpoint. `argument` names the argument for
+/// error returns.
 pub(crate) fn endpoint(from: &DAT_EP_ATTR, argument: Subtype) -> Result<EpAttributes> {
     require(
         from.ep_transport_specific_count == 0 && from.ep_provider_specific_count == 0,
         argument,
-        "there are no attributes of transport or provider to be set",
+        "this provider has no transport-specific or provider-specific attributes",
     )?;
     Ok(values(from))
 }
 
-/// New attributes for an endpoint; only the named ones count.
+/// Converts new attributes of an existing endpoint; only the named fields are
+/// used.
 pub(crate) fn changed_endpoint(from: &DAT_EP_ATTR, fields: EpFields) -> Result<EpAttributes> {
     let none = |field, count| !fields.contains(field) || count == 0;
     require(
@@ -45,7 +47,7 @@ pub(crate) fn changed_endpoint(from: &DAT_EP_ATTR, fields: EpFields) -> Result<E
             from.ep_provider_specific_count,
         ),
         Subtype::InvalidArg3,
-        "there are no attributes of transport or provider to be set",
+        "this provider has no transport-specific or provider-specific attributes",
     )?;
     Ok(values(from))
 }
@@ -56,7 +58,7 @@ fn values(from: &DAT_EP_ATTR) -> EpAttributes {
         max_message_size: from.max_message_size,
         max_rdma_size: from.max_rdma_size,
         qos: from.qos,
-        // Unknown flags stay: the endpoint refuses them.
+        // Unknown flags are kept here, and the endpoint refuses them.
         recv_completion_flags: CompletionFlags::from_bits_retain(from.recv_completion_flags),
         request_completion_flags: CompletionFlags::from_bits_retain(from.request_completion_flags),
         max_recv_dtos: from.max_recv_dtos,
@@ -71,7 +73,7 @@ fn values(from: &DAT_EP_ATTR) -> EpAttributes {
     }
 }
 
-/// What `dat_ep_query` answers.
+/// Converts the result of `dat_ep_query`.
 pub(crate) fn endpoint_info(info: &EpInfo) -> DAT_EP_PARAM {
     let from = &info.attributes;
     DAT_EP_PARAM {
@@ -111,7 +113,7 @@ pub(crate) fn endpoint_info(info: &EpInfo) -> DAT_EP_PARAM {
     }
 }
 
-/// The attributes of an adapter.
+/// Converts the attributes of an adapter.
 pub(crate) fn ia(from: &IaAttributes) -> DAT_IA_ATTR {
     let (num_transport_attr, transport_attr) = named(&from.transport_attributes);
     let (num_vendor_attr, vendor_attr) = named(&from.vendor_attributes);
@@ -154,7 +156,7 @@ pub(crate) fn ia(from: &IaAttributes) -> DAT_IA_ATTR {
     }
 }
 
-/// The attributes of this library.
+/// Converts the attributes of this library.
 pub(crate) fn provider(from: &ProviderAttributes) -> DAT_PROVIDER_ATTR {
     let (num_provider_specific_attr, provider_specific_attr) =
         named(&from.provider_specific_attributes);
@@ -191,17 +193,17 @@ pub(crate) fn provider(from: &ProviderAttributes) -> DAT_PROVIDER_ATTR {
     }
 }
 
-/// A list of names and values that C may keep.
+/// A list of names and values that stays allocated for ever.
 struct Kept {
     of: Vec<NamedAttribute>,
     list: &'static [DAT_NAMED_ATTR],
 }
 
-// SAFETY: what the pointers lead to is never written nor freed.
+// SAFETY: the memory behind the pointers is never written nor freed.
 unsafe impl Send for Kept {}
 
-/// Names and values where C finds them for ever: C is given no word on how
-/// long it may look. Equal lists are kept once, so there are few.
+/// Returns names and values in memory that is never freed: C has no call that
+/// says when it stops using them. Equal lists share their memory, so few exist.
 fn named(attributes: &[NamedAttribute]) -> (DAT_COUNT, *mut DAT_NAMED_ATTR) {
     static KEPT: Mutex<Vec<Kept>> = Mutex::new(Vec::new());
     if attributes.is_empty() {
@@ -225,7 +227,7 @@ fn named(attributes: &[NamedAttribute]) -> (DAT_COUNT, *mut DAT_NAMED_ATTR) {
 }
 
 fn keep(attribute: &NamedAttribute) -> DAT_NAMED_ATTR {
-    // A text with a NUL in it comes out empty.
+    // A text that contains a NUL is returned empty.
     let keep = |text: &str| {
         CString::new(text)
             .unwrap_or_default()

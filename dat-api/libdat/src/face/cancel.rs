@@ -1,13 +1,13 @@
 //! Blocking calls as cancellation points (pthreads(7)).
 //!
-//! A thread that is cancelled while it sleeps unwinds its stack, from the sleep to
-//! its beginning. Rust functions survive that only if they hold nothing that is to
-//! be dropped and catch no panic. So a wait of ours is made in steps
-//! ([`dat_api::object::steps`]): each step runs with cancellation held off and
-//! returns; then the exported function, which holds nothing, sleeps in C
-//! (`c/cancel.c`). What the wait has lies in a [`Place`] that nothing drops by
-//! itself. If the thread ends in the sleep, C calls [`gone`], which drops the wait;
-//! the wait gives its EVD or CNO back with all events.
+//! A thread that is cancelled while it sleeps unwinds its stack from the sleep to
+//! its start function. Rust frames survive that only if they hold nothing that
+//! needs a drop and catch no panic. Therefore a wait runs in steps
+//! ([`dat_api::object::steps`]). Each step runs with cancellation disabled and
+//! returns. Between steps the exported function, which holds nothing, sleeps in C
+//! (`c/cancel.c`). The state of the wait lies in a [`Place`], which no destructor
+//! drops. If the thread is cancelled in the sleep, C calls [`gone`], which drops
+//! the wait; the wait then releases its EVD or CNO with all events still queued.
 
 use core::ffi::{c_int, c_void};
 use core::mem::MaybeUninit;
@@ -16,10 +16,10 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use dat_api::CancellationHeld;
 use dat_api::object::steps::{Next, Sleep, Slept, Steps};
 
-/// Where a wait lies while its thread sleeps.
+/// Storage for a wait while its thread sleeps.
 pub(crate) type Place<W> = MaybeUninit<W>;
 
-/// `struct dat_sleep` of `c/cancel.c`.
+/// Has the layout of `struct dat_sleep` in `c/cancel.c`.
 #[repr(C)]
 struct CSleep {
     timeout: *const libc::timespec,
@@ -40,19 +40,21 @@ unsafe extern "C-unwind" {
     fn libdat_pause(state: c_int, gone: extern "C" fn(*mut c_void), wait: *mut c_void);
 }
 
-/// Goes on with a wait to its end, and returns its answer; nothing if it panicked.
-/// Cancellation is held off, and `state` is what it was before that. The thread may
-/// end in here, so the caller holds nothing that is to be dropped.
+/// Runs a wait to its end and returns its result, or `None` if it panicked.
+/// Cancellation is disabled; `state` is the cancellation state from before. The
+/// thread may be cancelled in here, so the caller must hold nothing that needs a
+/// drop.
 ///
 /// # Safety
-/// The place holds a wait, which is gone afterwards.
+/// The place holds a wait. It is dropped on return.
 pub(crate) unsafe fn finish<W: Steps<Answer: Copy>>(
     place: &mut Place<W>,
     state: c_int,
 ) -> Option<W::Answer> {
     let mut slept = None;
     loop {
-        // SAFETY: the caller's promise; a wait that goes on is still there.
+        // SAFETY: the caller has stored a wait; a step that goes on leaves it in
+        // place.
         match unsafe { step(place, &slept) } {
             Next::Over(answer) => return answer,
             Next::Pause => {
@@ -71,7 +73,8 @@ pub(crate) unsafe fn finish<W: Steps<Answer: Copy>>(
                     found: 0,
                     error: 0,
                 };
-                // SAFETY: the sleep lives through the call; `gone` as above.
+                // SAFETY: `slept` outlives the call; `gone` drops the wait that
+                // is in the place.
                 unsafe {
                     libdat_sleep(
                         &raw mut place_of_c,
@@ -92,12 +95,12 @@ pub(crate) unsafe fn finish<W: Steps<Answer: Copy>>(
     }
 }
 
-/// One step. A wait that is over, or panics, is dropped.
+/// Runs one step. Drops the wait if it has ended or panicked.
 ///
 /// # Safety
 /// The place holds a wait.
 unsafe fn step<W: Steps>(place: &mut Place<W>, slept: &Option<Slept>) -> Next<Option<W::Answer>> {
-    // SAFETY: the caller's promise.
+    // SAFETY: required of the caller.
     let wait = unsafe { place.assume_init_mut() };
     let next = catch_unwind(AssertUnwindSafe(|| wait.go_on(slept.as_ref())));
     let answer = match next {
@@ -110,12 +113,14 @@ unsafe fn step<W: Steps>(place: &mut Place<W>, slept: &Option<Slept>) -> Next<Op
     Next::Over(answer)
 }
 
-/// Drops the wait that is in a place.
+/// Drops the wait in a place. C calls this function when the thread is cancelled.
 extern "C" fn gone<W>(place: *mut c_void) {
-    // A thread that is ending is not cancelled again; one that goes on is held.
+    // A thread that is ending is not cancelled again; for a thread that goes on,
+    // cancellation is disabled here.
     let _held = CancellationHeld::new();
-    // SAFETY: only `finish` passes this on, with the place of a wait, once.
+    // SAFETY: only `finish` passes this function on, with the place of a wait,
+    // and C calls it once.
     let dropped = catch_unwind(|| unsafe { place.cast::<W>().drop_in_place() });
-    // What a panic has left behind stays so; its words have been printed.
+    // What a panic has leaked stays leaked; its message has been printed.
     drop(dropped);
 }

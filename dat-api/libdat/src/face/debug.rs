@@ -1,12 +1,15 @@
-//! `DAT_DBG_TYPE` and `DAT_DBG_DEST`: why calls fail, and what was counted, for
-//! people.
+//! `DAT_DBG_TYPE` and `DAT_DBG_DEST`: messages about failed calls, and counters.
 //!
-//! Nothing is printed unless `DAT_DBG_TYPE` has bit 0x1 (errors, and warnings
-//! of the library's threads, such as why a request is refused) or 0x1000
-//! (the counters of an adapter when it is closed; the bit that DAPL has for
-//! counters). Then it goes where `DAT_DBG_DEST` says: 1 the standard output,
-//! which is also the default, 2 syslog, 3 both. Both are read once. Posting
-//! and taking events never print.
+//! Nothing is printed unless `DAT_DBG_TYPE` has one of two bits:
+//!
+//! - 0x1: failed calls, and warnings of the library's own threads, such as why a
+//!   connection request is refused;
+//! - 0x1000: the counters of an adapter when it is closed (DAPL's bit for
+//!   counters).
+//!
+//! `DAT_DBG_DEST` selects the destination: 1 standard output (the default), 2
+//! syslog, 3 both. Both variables are read once. Posting and taking events never
+//! print.
 
 use std::ffi::CString;
 use std::io::Write;
@@ -23,7 +26,7 @@ const COUNTERS: u32 = 0x1000;
 const STDOUT: u32 = 1;
 const SYSLOG: u32 = 2;
 
-/// Where a kind of message goes; 0 for nowhere.
+/// Returns the destination of a kind of message; 0 for none.
 fn destination(kind: u32) -> u32 {
     static ASKED: OnceLock<[Option<u32>; 2]> = OnceLock::new();
     let &[kinds, places] = ASKED.get_or_init(|| {
@@ -40,7 +43,7 @@ fn choose(kind: u32, kinds: Option<u32>, places: Option<u32>) -> u32 {
     places.unwrap_or(STDOUT) & (STDOUT | SYSLOG)
 }
 
-/// A number as C writes it: decimal, octal or hexadecimal.
+/// Parses a number in C's notation: decimal, octal or hexadecimal.
 fn c_number(text: &str) -> Option<u32> {
     let text = text.trim();
     let (digits, radix) = match text.strip_prefix("0x").or_else(|| text.strip_prefix("0X")) {
@@ -51,7 +54,7 @@ fn c_number(text: &str) -> Option<u32> {
     u32::from_str_radix(digits, radix).ok()
 }
 
-/// Tells of a failed call.
+/// Prints a failed call.
 pub(super) fn failed(call: &str, error: &DatError) {
     let destination = destination(ERRORS);
     if destination != 0 {
@@ -63,7 +66,7 @@ pub(super) fn failed(call: &str, error: &DatError) {
     }
 }
 
-/// From the first call on, tells of warnings of the library's own threads.
+/// From the first call on, prints the warnings of the library's own threads.
 pub(crate) fn follow_warnings() {
     static FOLLOWED: OnceLock<bool> = OnceLock::new();
     FOLLOWED.get_or_init(|| {
@@ -75,8 +78,8 @@ pub(crate) fn follow_warnings() {
     });
 }
 
-/// The name and the counters of an adapter that is about to be closed, if
-/// somebody wants to know.
+/// Returns the name and the counters of an adapter that is about to be closed, if
+/// they are to be printed.
 pub(crate) fn counters(ia: Handle) -> Option<(String, Counters)> {
     if destination(COUNTERS) == 0 {
         return None;
@@ -85,7 +88,7 @@ pub(crate) fn counters(ia: Handle) -> Option<(String, Counters)> {
     Some((ia.name().to_owned(), ia.counters()))
 }
 
-/// Tells what an adapter has counted, which is closed now.
+/// Prints the counters of an adapter that has been closed.
 pub(crate) fn closed(name: &str, counters: &Counters) {
     let destination = destination(COUNTERS);
     let waits = &counters.waits;
@@ -100,13 +103,13 @@ pub(crate) fn closed(name: &str, counters: &Counters) {
 fn tell(destination: u32, priority: libc::c_int, line: String) {
     let _held = CancellationHeld::new();
     if destination & STDOUT != 0 {
-        // A closed standard output is not a reason to fail the call otherwise.
+        // A closed standard output must not change the return code of the call.
         let _ = writeln!(std::io::stdout(), "{line}");
     }
     if destination & SYSLOG != 0
         && let Ok(line) = CString::new(line)
     {
-        // SAFETY: both are C strings, and the format takes one of them.
+        // SAFETY: both are C strings, and the format takes one string.
         unsafe { libc::syslog(priority, c"%s".as_ptr(), line.as_ptr()) };
     }
 }

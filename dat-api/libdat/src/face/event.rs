@@ -1,4 +1,4 @@
-//! Events as C wants them.
+//! Conversion of events to C.
 
 use core::ptr::with_exposed_provenance_mut as pointer;
 
@@ -15,10 +15,10 @@ use crate::abi::{
     DAT_SOFTWARE_EVENT_DATA, DAT_SP_HANDLE,
 };
 
-/// Writes an event to where the consumer wants it.
+/// Writes an event to the application's buffer.
 ///
 /// # Safety
-/// There is room for it; the place need not be aligned.
+/// `place` is writable for one event. It need not be aligned.
 #[inline(always)]
 pub(crate) unsafe fn write(place: *mut DAT_EVENT, event: &Event) {
     if let EventData::Dto {
@@ -35,7 +35,7 @@ pub(crate) unsafe fn write(place: *mut DAT_EVENT, event: &Event) {
             status: status as u32,
             transfered_length: length,
         };
-        // SAFETY: the caller's promise.
+        // SAFETY: required of the caller.
         unsafe {
             (&raw mut (*place).event_number).write_unaligned(DAT_DTO_COMPLETION_EVENT);
             (&raw mut (*place).evd_handle).write_unaligned(bare(event.evd));
@@ -47,15 +47,15 @@ pub(crate) unsafe fn write(place: *mut DAT_EVENT, event: &Event) {
     }
 }
 
-/// Any event but that of a transfer.
+/// Writes an event of any kind except a DTO completion.
 ///
 /// # Safety
 /// As for [`write`].
 #[cold]
 #[inline(never)]
 unsafe fn write_other(place: *mut DAT_EVENT, event: &Event) {
-    // SAFETY: all members are numbers and pointers, for which 0 is a value.
-    // What the event does not use is 0.
+    // SAFETY: all members are numbers and pointers, for which 0 is valid. Fields
+    // that the event does not use stay 0.
     let mut data: DAT_EVENT_DATA = unsafe { core::mem::zeroed() };
     let event_number = fill(&mut data, event.data);
     let event = DAT_EVENT {
@@ -63,7 +63,7 @@ unsafe fn write_other(place: *mut DAT_EVENT, event: &Event) {
         evd_handle: bare(event.evd),
         event_data: data,
     };
-    // SAFETY: the caller's promise.
+    // SAFETY: required of the caller.
     unsafe { place.write_unaligned(event) };
 }
 
@@ -108,7 +108,7 @@ fn fill(to: &mut DAT_EVENT_DATA, from: EventData) -> DAT_EVENT_NUMBER {
                 },
                 local_ia_address_ptr: pointer(local_address),
                 conn_qual: qualifier,
-                // Made by the library: C sees it first here.
+                // The library made this object, so C gets its handle here first.
                 cr_handle: to_c(cr),
             };
             DAT_CONNECTION_REQUEST_EVENT
@@ -145,8 +145,8 @@ fn fill(to: &mut DAT_EVENT_DATA, from: EventData) -> DAT_EVENT_NUMBER {
     }
 }
 
-/// The number of a reason, which the kind of the object selects: memory and
-/// zones have one reason only, "other".
+/// Returns the number of an asynchronous error's reason. The object's kind
+/// selects the enumeration; LMRs and PZs have the single reason "other".
 fn number(handle: Handle, reason: AsyncReason) -> DAT_COUNT {
     match (handle.kind(), reason) {
         (Some(Kind::Lmr | Kind::Rmr | Kind::Pz), _) | (_, AsyncReason::Failed) => 0,

@@ -1,9 +1,10 @@
-//! Handles as C passes them: any address at all.
+//! Handles as C passes them: any 64 bits.
 //!
-//! Nothing is read through a handle that is not the address of a slot of our
-//! own. What is none is refused here; a call that other providers have too asks
-//! for those before (`providers::dispatch`) or, where events are taken and
-//! requests posted, after it has been refused (`providers::hot`).
+//! Memory is read through a handle only if the handle is the address of one of
+//! this library's slots. Other handles are refused here. Calls that other
+//! providers also implement look for such a provider first
+//! (`providers::dispatch`); posting and taking events do so only after this
+//! module has refused the handle (`providers::hot`).
 
 use core::ptr;
 
@@ -13,31 +14,33 @@ use dat_api::{DatError, DatReturn, Kind, Result, ReturnType, Subtype};
 use super::provider::PROVIDER;
 use crate::abi::{DAT_HANDLE, DAT_HANDLE_NULL};
 
-/// The handle that C passes, unless it is null.
+/// Returns the handle that C passes, or `None` if it is null.
 #[inline(always)]
 pub(crate) fn ours(handle: DAT_HANDLE) -> Option<Handle> {
     Handle::from_bits(handle.addr())
 }
 
-/// How C knows an object. Its first word leads to our table from now on.
+/// Returns the C handle of an object, and makes its first word point to the
+/// provider table.
 pub(crate) fn to_c(handle: Handle) -> DAT_HANDLE {
-    // SAFETY: it is a static table of the layout that the headers tell.
+    // SAFETY: the table is static and has the layout of the headers.
     unsafe { handle.set_table(ptr::from_ref(&PROVIDER).cast()) };
     bare(handle)
 }
 
-/// The same for an object that C knows already.
+/// Returns the C handle of an object whose handle C already has, so its table is
+/// set.
 #[inline(always)]
 pub(crate) fn bare(handle: Handle) -> DAT_HANDLE {
     ptr::with_exposed_provenance_mut(handle.bits())
 }
 
-/// [`bare`], or null.
+/// Like [`bare`]; `None` becomes null.
 pub(crate) fn or_null(handle: Option<Handle>) -> DAT_HANDLE {
     handle.map_or(DAT_HANDLE_NULL, bare)
 }
 
-/// `DAT_INVALID_HANDLE`, and which.
+/// Returns `DAT_INVALID_HANDLE` with a subtype.
 pub(crate) const fn invalid(which: Subtype) -> DatReturn {
     DatReturn::error(ReturnType::InvalidHandle, which)
 }
@@ -45,26 +48,26 @@ pub(crate) const fn invalid(which: Subtype) -> DatReturn {
 #[cold]
 fn refused(handle: DAT_HANDLE, want: Kind, which: Subtype) -> DatError {
     let cause = match ours(handle) {
-        None => format!("a handle of kind {want:?} is wanted, not null"),
+        None => format!("expected a handle of kind {want:?}, got null"),
         Some(handle) => match handle.kind() {
-            Some(kind) => format!("a handle of kind {want:?} is wanted, not {kind:?}"),
+            Some(kind) => format!("expected a handle of kind {want:?}, got one of kind {kind:?}"),
             None if handle.is_ours() => {
-                format!("the {want:?} of this handle does not exist any more")
+                format!("stale handle: its {want:?} has been freed")
             }
-            None => format!("{:#x} is not a handle", handle.bits()),
+            None => format!("{:#x} is not a handle of this library", handle.bits()),
         },
     };
     DatError::new(ReturnType::InvalidHandle, which, cause)
 }
 
-/// The object of a handle, kept while the call lasts.
+/// Looks up the object of a handle, and pins it for the duration of the call.
 pub(crate) fn pin<T: Object>(handle: DAT_HANDLE, which: Subtype) -> Result<Pinned<T>> {
     ours(handle)
         .and_then(handle::pin::<T>)
         .ok_or_else(|| refused(handle, T::KIND, which))
 }
 
-/// The same where null stands for none.
+/// Like [`pin`]; null becomes `None`.
 pub(crate) fn pin_or_null<T: Object>(
     handle: DAT_HANDLE,
     which: Subtype,
@@ -75,15 +78,15 @@ pub(crate) fn pin_or_null<T: Object>(
     pin(handle, which).map(Some)
 }
 
-/// The handle of a live object of a kind, which is not kept: for calls that
-/// end it.
+/// Checks that a handle names a live object of a kind, without pinning the
+/// object. For calls that free it.
 pub(crate) fn named(handle: DAT_HANDLE, kind: Kind, which: Subtype) -> Result<Handle> {
     ours(handle)
         .filter(|handle| handle.kind() == Some(kind))
         .ok_or_else(|| refused(handle, kind, which))
 }
 
-/// The same where null stands for none.
+/// Like [`named`]; null becomes `None`.
 pub(crate) fn named_or_null(
     handle: DAT_HANDLE,
     kind: Kind,
@@ -95,12 +98,12 @@ pub(crate) fn named_or_null(
     named(handle, kind, which).map(Some)
 }
 
-/// The object that is posted to.
+/// Looks up an object for posting, without pinning it.
 ///
 /// # Safety
-/// Nobody frees it while the reference is used.
+/// No thread frees the object while the reference is used.
 #[inline(always)]
 pub(crate) unsafe fn peek<T: Object>(handle: DAT_HANDLE) -> Option<&'static T> {
-    // SAFETY: the caller's promise.
+    // SAFETY: required of the caller.
     unsafe { handle::peek_at(handle) }
 }

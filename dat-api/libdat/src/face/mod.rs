@@ -1,5 +1,5 @@
-//! What stands between C's types and the objects: handles, results, events,
-//! segments, attributes. Each converts, and decides nothing.
+//! Conversions between C's types and the objects: handles, results, events,
+//! segments, attributes. Nothing here applies DAT's rules.
 
 pub(crate) mod address;
 pub(crate) mod answer;

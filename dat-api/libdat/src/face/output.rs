@@ -1,4 +1,4 @@
-//! Where results go: pointers that C passes.
+//! Result pointers that C passes.
 
 use core::ptr::NonNull;
 
@@ -8,15 +8,15 @@ use super::answer::bad_argument;
 use super::handles::to_c;
 use crate::abi::DAT_HANDLE;
 
-/// A place for a result, to be written once the call has succeeded.
+/// A checked result pointer, written once after the call has succeeded.
 pub(crate) struct Output<T>(NonNull<T>);
 
 impl<T> Output<T> {
-    /// The place that an argument names.
+    /// Checks the result pointer of an argument.
     ///
     /// # Safety
-    /// The pointer is null or leads to memory for a `T` that is writable while
-    /// the call lasts; it need not be aligned, nor hold a value.
+    /// The pointer is null or leads to memory for a `T` that is writable for the
+    /// duration of the call. It need not be aligned or initialised.
     pub(crate) unsafe fn new(place: *mut T, argument: Subtype) -> Result<Self> {
         match NonNull::new(place) {
             Some(place) => Ok(Self(place)),
@@ -24,7 +24,7 @@ impl<T> Output<T> {
         }
     }
 
-    /// The place of a result that the caller may not want.
+    /// Checks a result pointer that may be null.
     ///
     /// # Safety
     /// As for [`Self::new`].
@@ -34,7 +34,8 @@ impl<T> Output<T> {
 
     /// Writes the result.
     pub(crate) fn set(self, value: T) {
-        // SAFETY: `new` and `wanted` were promised memory for it.
+        // SAFETY: the callers of `new` and `wanted` have guaranteed writable
+        // memory.
         unsafe { self.0.write_unaligned(value) }
     }
 }
@@ -46,10 +47,11 @@ impl Output<DAT_HANDLE> {
     }
 }
 
-/// The result structure of a query, and its mask.
+/// Checks the result pointer and the mask of a query.
 ///
 /// # Errors
-/// A bit of the mask that `known` has not (argument 2), or no place (argument 3).
+/// The mask has a bit outside `known` (argument 2), or the pointer is null
+/// (argument 3).
 ///
 /// # Safety
 /// As for [`Output::new`].
@@ -64,6 +66,6 @@ pub(crate) unsafe fn queried<T, M: Into<u64>>(
             "the mask has bits that name no field",
         ));
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: required of the caller.
     unsafe { Output::new(place, Subtype::InvalidArg3) }
 }

@@ -1,12 +1,12 @@
-//! The table that the first word of every handle leads to.
+//! The provider table that the first word of every handle points to.
 
 use crate::abi::DAT_PROVIDER;
 use crate::exports::*;
 
-/// Our own calls. The macros of `dat_redirection.h`, and registries that load
-/// this library as a provider, call through it.
+/// The table of this library's calls. The macros of `dat_redirection.h` call
+/// through it, as do registries that load this library as a provider.
 pub static PROVIDER: DAT_PROVIDER = DAT_PROVIDER {
-    // One table serves all adapters: an adapter's name is an attribute.
+    // One table serves all adapters; `dat_ia_query` returns an adapter's name.
     device_name: c"".as_ptr(),
     extension: core::ptr::null_mut(),
     ia_open_func: Some(open),

@@ -1,16 +1,16 @@
-//! Sending a call on to the provider whose handle it has.
+//! Forwarding a call to the provider that its handle belongs to.
 
 pub(crate) use super::tables::of;
 
-/// What a provider answers for a call that its table does not have.
+/// Returned if the provider's table has no function for the call.
 pub(crate) const MISSING: crate::abi::DAT_RETURN = dat_api::DatReturn::error(
     dat_api::ReturnType::NotImplemented,
     dat_api::Subtype::NoSubtype,
 )
 .bits();
 
-/// Ends the call with the answer of another provider, if the handle is its. The
-/// thread is not cancelled meanwhile.
+/// Returns from the calling function with the result of another provider, if the
+/// handle belongs to one. Cancellation of the thread is disabled meanwhile.
 macro_rules! foreign {
     ($handle:ident . $slot:ident ( $($argument:expr),* $(,)? )) => {
         if let Some(table) = $crate::providers::dispatch::of($handle) {
@@ -20,9 +20,9 @@ macro_rules! foreign {
     };
 }
 
-/// [`foreign`] for a call that is a cancellation point (pthreads(7)): the thread may
-/// end in the other provider's call. So the caller holds nothing that is to be
-/// dropped.
+/// Like [`foreign`], for a call that is a cancellation point (pthreads(7)): the
+/// thread may end inside the other provider's call, so the caller must hold
+/// nothing that needs a drop.
 macro_rules! foreign_wait {
     ($handle:ident . $slot:ident ( $($argument:expr),* $(,)? )) => {
         if let Some(table) = $crate::providers::dispatch::of($handle) {
@@ -31,11 +31,11 @@ macro_rules! foreign_wait {
     };
 }
 
-/// The answer of a call through a table.
+/// Calls a function of a provider table.
 macro_rules! through {
     ($table:ident, $slot:ident ( $($argument:expr),* )) => {
-        // SAFETY: a table that is known is readable, and this is its provider's own
-        // handle. The rest is the caller's promise.
+        // SAFETY: a known table is readable, and the handle belongs to its
+        // provider. The rest is required of the caller.
         unsafe {
             match (*$table.as_ptr()).$slot {
                 Some(call) => call($($argument),*),

@@ -1,4 +1,4 @@
-//! The dynamic registry: what providers have registered.
+//! The dynamic registry: the providers that have registered.
 
 use core::ptr::NonNull;
 
@@ -11,7 +11,7 @@ use crate::abi::DAT_PROVIDER;
 struct Entry {
     key: Key,
     table: usize,
-    /// Adapters that are open, or being opened.
+    /// Number of adapters that are open or being opened.
     opens: usize,
 }
 
@@ -28,7 +28,7 @@ pub(crate) fn add(key: Key, table: NonNull<DAT_PROVIDER>) -> Result<()> {
             ReturnType::ProviderAlreadyRegistered,
             Subtype::NoSubtype,
             format!(
-                "a provider of \"{}\" with this version and thread safety is registered",
+                "a provider of \"{}\" with this version and thread safety is already registered",
                 key.text()
             ),
         ));
@@ -76,7 +76,7 @@ pub(crate) fn remove(key: &Key) -> Result<()> {
     Ok(())
 }
 
-/// The table of an entry, which stays until [`close`].
+/// Returns the table of an entry, which cannot be removed until [`close`].
 pub(super) fn open(key: &Key) -> Option<NonNull<DAT_PROVIDER>> {
     let mut entries = ENTRIES.lock();
     let entry = entries.iter_mut().find(|entry| entry.key == *key)?;
@@ -91,7 +91,7 @@ pub(super) fn close(key: &Key) {
     }
 }
 
-/// Whether adapters are open.
+/// Returns whether adapters of the provider are open.
 pub(super) fn is_in_use(key: &Key) -> bool {
     let entries = ENTRIES.lock();
     let mut of_it = entries.iter().filter(|entry| entry.key == *key);

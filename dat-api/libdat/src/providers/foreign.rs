@@ -1,4 +1,4 @@
-//! Opening adapters of other providers, and closing them.
+//! Opening and closing adapters of other providers.
 
 use core::cell::Cell;
 use core::ptr::NonNull;
@@ -15,7 +15,7 @@ use crate::abi::{
     DAT_RETURN,
 };
 
-/// What `dat_ia_openv` was asked for, but for the key.
+/// The arguments of `dat_ia_openv`, without the key.
 #[derive(Clone, Copy)]
 pub(crate) struct Request {
     pub(crate) name: DAT_NAME_PTR,
@@ -28,7 +28,7 @@ pub(crate) struct Request {
 struct Loaded {
     source: Source,
     library: Library,
-    /// Adapters that are open, or being opened.
+    /// Number of adapters that are open or being opened.
     opens: usize,
 }
 
@@ -39,12 +39,13 @@ struct Source {
     instance_data: String,
 }
 
-/// An adapter of another provider that is open.
+/// An open adapter of another provider.
 struct Opened {
     key: Key,
-    /// What was loaded for it.
+    /// The library that was loaded for it.
     source: Option<Source>,
-    /// What its handle leads to: it need not be the table of the registry.
+    /// The table that the adapter's handle leads to. It may differ from the table
+    /// in the registry.
     table: Option<Table>,
 }
 
@@ -58,21 +59,21 @@ static LOADED: Mutex<Vec<Loaded>> = Mutex::new(Vec::new());
 static OPENED: Mutex<Option<HashMap<usize, Opened>>> = Mutex::new(None);
 
 thread_local! {
-    /// Whether this thread is loading a library: its functions must not open
-    /// an adapter, which would wait for themselves.
+    /// True while this thread loads a library. The library's initialisation must
+    /// not open an adapter: that call would wait for itself.
     static LOADING: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Opens an adapter that is another provider's: an entry of dat.conf whose
-/// library is not this one, or one that has registered itself. Nothing if this
-/// library is to open it.
+/// Opens an adapter of another provider: of a library that a dat.conf entry
+/// names, or one that has registered itself. Returns `None` if this library is to
+/// open the adapter.
 ///
 /// # Errors
-/// `DAT_PROVIDER_NOT_FOUND` if dat.conf names libraries and none serves the
-/// name; what the last of them answered if one was asked to open it.
+/// `DAT_PROVIDER_NOT_FOUND` if dat.conf names libraries and none of them serves
+/// the name. Otherwise the return code of the last library that was asked.
 ///
 /// # Safety
-/// The pointers of the request are as `dat_ia_openv` has them.
+/// The pointers of the request meet the contract of `dat_ia_openv`.
 pub(crate) unsafe fn open(key: &Key, request: Request) -> Result<Option<DAT_RETURN>> {
     if LOADING.get() {
         return Err(DatError::new(
@@ -101,12 +102,12 @@ pub(crate) unsafe fn open(key: &Key, request: Request) -> Result<Option<DAT_RETU
             causes.push(format!("{place}: {}: {cause}", source.library));
             continue;
         }
-        // SAFETY: the caller's promise.
+        // SAFETY: required of the caller.
         match unsafe { open_registered(key, request, Some(&source)) } {
             Some(DatReturn::SUCCESS) => return Ok(Some(DatReturn::SUCCESS.bits())),
             Some(refusal) => answer = Some(refusal),
             None => causes.push(format!(
-                "{place}: {} was loaded, and has not registered \"{}\"",
+                "{place}: {} was loaded, but did not register \"{}\"",
                 source.library,
                 key.text()
             )),
@@ -116,8 +117,8 @@ pub(crate) unsafe fn open(key: &Key, request: Request) -> Result<Option<DAT_RETU
     if let Some(refusal) = answer {
         return Ok(Some(refusal.bits()));
     }
-    // What has registered itself, whether or not dat.conf knows the name.
-    // SAFETY: the caller's promise.
+    // A provider may have registered itself, whether or not dat.conf has the
+    // name. SAFETY: required of the caller.
     match unsafe { open_registered(key, request, None) } {
         Some(answer) => Ok(Some(answer.bits())),
         None if causes.is_empty() => Ok(None),
@@ -129,7 +130,7 @@ pub(crate) unsafe fn open(key: &Key, request: Request) -> Result<Option<DAT_RETU
     }
 }
 
-/// Only version 1.2 has the table that this library calls through.
+/// Only tables of version 1.2 match the layout that this library calls through.
 fn ways(key: &Key) -> Vec<Way> {
     match str::from_utf8(&key.name) {
         Ok(name) if (key.major, key.minor) == registry::VERSION => registry::ways(&Provider {
@@ -142,7 +143,7 @@ fn ways(key: &Key) -> Vec<Way> {
     }
 }
 
-/// Has a library loaded; [`unload`] ends that.
+/// Loads a library, or counts one more use of it; [`unload`] undoes either.
 fn load(source: &Source) -> core::result::Result<(), String> {
     let mut loaded = LOADED.lock();
     if let Some(entry) = loaded.iter_mut().find(|entry| entry.source == *source) {
@@ -165,10 +166,10 @@ fn unload(source: &Source) {
     let Some(at) = loaded.iter().position(|entry| entry.source == *source) else {
         return;
     };
-    // Zero already if it was kept then.
+    // The count may already be zero if the library was kept then.
     loaded[at].opens = loaded[at].opens.saturating_sub(1);
     // An adapter may also have been opened while dat.conf did not name the
-    // library: then it stays.
+    // library; in that case the library stays loaded.
     if loaded[at].opens == 0 && !dynamic::is_in_use(&source.key) {
         let Loaded {
             source, library, ..
@@ -179,10 +180,11 @@ fn unload(source: &Source) {
     }
 }
 
-/// Opens through what is registered for a key, if something is.
+/// Opens the adapter through the provider that is registered for a key, if there
+/// is one.
 ///
 /// # Safety
-/// As [`open`].
+/// As for [`open`].
 unsafe fn open_registered(
     key: &Key,
     request: Request,
@@ -198,7 +200,8 @@ unsafe fn open_registered(
         async_evd,
         ia,
     } = request;
-    // SAFETY: a registered table is readable; the pointers are the caller's.
+    // SAFETY: a registered table is readable; the pointers meet the caller's
+    // contract.
     let answer = unsafe {
         match (*table.as_ptr()).ia_open_func {
             Some(call) => DatReturn::from_bits(call(name, qlen, async_evd, ia)),
@@ -209,7 +212,8 @@ unsafe fn open_registered(
         dynamic::close(key);
         return Some(answer);
     }
-    // SAFETY: the caller's promise, and the provider has just written it.
+    // SAFETY: the pointer meets the caller's contract, and the provider has just
+    // written it.
     let handle = unsafe { ia.read_unaligned() };
     let table = tables::first_word(handle);
     if let Some(table) = table {
@@ -228,20 +232,20 @@ unsafe fn open_registered(
 /// Closes an adapter of another provider.
 ///
 /// # Safety
-/// The table is the handle's.
+/// `table` is the table of this handle.
 pub(crate) unsafe fn close(
     table: NonNull<DAT_PROVIDER>,
     ia: DAT_IA_HANDLE,
     flags: DAT_CLOSE_FLAGS,
 ) -> DAT_RETURN {
     let _held = CancellationHeld::new();
-    // Out of the books before it is closed: the next adapter may get the same
-    // handle.
+    // Removed from the list before the close, because the next adapter may get
+    // the same handle.
     let opened = {
         let mut all = OPENED.lock();
         all.as_mut().and_then(|all| all.remove(&ia.addr()))
     };
-    // SAFETY: the caller's promise.
+    // SAFETY: required of the caller.
     let answer = unsafe {
         match (*table.as_ptr()).ia_close_func {
             Some(call) => call(ia, flags),

@@ -1,9 +1,10 @@
-//! This library as a provider in the registry of another.
+//! This library as a provider in the registry of another library.
 //!
-//! That registry loads it under another file name than its own (`libdat.so.1`
-//! is what both are called), and calls `dat_provider_init` for an entry of its
-//! dat.conf. The functions that add and remove the entry are that registry's:
-//! they are looked up, for calls by name would be our own.
+//! Both libraries have the soname `libdat.so.1`, so the other registry loads this
+//! one under another file name. It then calls `dat_provider_init` for an entry of
+//! its dat.conf. The functions that add and remove the entry must be that
+//! registry's: they are looked up with `dlsym`, because a call by name would
+//! reach this library's own.
 
 use core::ffi::{CStr, c_char, c_void};
 use core::mem;
@@ -18,17 +19,18 @@ use crate::abi::{DAT_PROVIDER, DAT_PROVIDER_INFO, DAT_RETURN};
 use crate::exports::{dat_registry_add_provider, dat_registry_remove_provider, query_for_registry};
 use crate::face::provider::PROVIDER;
 
-/// `dat_registry_add_provider`, and remove.
+/// The type of `dat_registry_add_provider` and `dat_registry_remove_provider`.
 type Registry = unsafe extern "C" fn(*mut DAT_PROVIDER, *const DAT_PROVIDER_INFO) -> DAT_RETURN;
 
-/// An entry of the other registry.
+/// An entry in the other registry.
 struct Guest {
     key: Key,
-    /// [`PROVIDER`] but for the name and a query of later registries; lives as long as the entry.
+    /// A copy of [`PROVIDER`] with the entry's name and a query for later
+    /// registries. It lives as long as the entry.
     table: Box<DAT_PROVIDER>,
-    /// What the table has as its name.
+    /// The text that the table's name points to.
     _name: CString,
-    /// What the entry means to us.
+    /// The instance data of the entry.
     instance_data: String,
 }
 
@@ -37,7 +39,7 @@ unsafe impl Send for Guest {}
 
 static GUESTS: Mutex<Vec<Guest>> = Mutex::new(Vec::new());
 
-/// What an adapter of this name is to the registry that has it.
+/// What the other registry has for an adapter's name.
 #[derive(Clone)]
 pub(crate) struct Asked {
     pub(crate) instance_data: String,
@@ -46,13 +48,13 @@ pub(crate) struct Asked {
 }
 
 impl Asked {
-    /// What the first word of the adapter's handle leads to.
+    /// Returns the table that the first word of the adapter's handle points to.
     pub(crate) fn table(&self) -> *const c_void {
         core::ptr::with_exposed_provenance(self.table)
     }
 }
 
-/// The entry of a name, if another registry has one.
+/// Returns the entry of a name, if another registry has one.
 pub(crate) fn of(name: &[u8]) -> Option<Asked> {
     let guests = GUESTS.lock();
     let guest = guests.iter().rev().find(|guest| guest.key.name == name)?;
@@ -66,7 +68,7 @@ pub(crate) fn of(name: &[u8]) -> Option<Asked> {
 /// Registers a key with the other registry.
 ///
 /// # Errors
-/// There is no other, or it refuses.
+/// No other registry is loaded, or it refuses the key.
 pub(crate) fn enter(key: Key, instance_data: &str) -> Result<()> {
     let add = other(c"dat_registry_add_provider", dat_registry_add_provider)?;
     let name = CString::new(key.name.clone()).unwrap_or_default();
@@ -81,8 +83,8 @@ pub(crate) fn enter(key: Key, instance_data: &str) -> Result<()> {
         key,
     };
     let info = guest.key.to_info();
-    // SAFETY: by its name it is such a function. The table lives until the
-    // entry is removed, the key through the call.
+    // SAFETY: the function was found by its name. The table lives until the entry
+    // is removed, the key until the call returns.
     let answer = unsafe { add(&raw mut *guest.table, &raw const info) };
     if answer != DatReturn::SUCCESS.bits() {
         return Err(refused("does not add", &guest.key, answer));
@@ -91,7 +93,7 @@ pub(crate) fn enter(key: Key, instance_data: &str) -> Result<()> {
     Ok(())
 }
 
-/// Takes it back.
+/// Removes a key from the other registry.
 ///
 /// # Errors
 /// There is no such entry, or the registry refuses.
@@ -116,18 +118,18 @@ pub(crate) fn leave(key: &Key) -> Result<()> {
     if answer == DatReturn::SUCCESS.bits() {
         return Ok(());
     }
-    // The registry may still call through the table.
+    // Leaked on purpose: the registry may still call through the table.
     mem::forget(guest);
     Err(refused("does not remove", key, answer))
 }
 
-/// The function of this name that is not ours.
+/// Looks up the function of this name in another library.
 fn other(name: &CStr, ours: Registry) -> Result<Registry> {
     // SAFETY: a C string.
     let found = unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) };
     match NonNull::new(found) {
         Some(found) if found.addr().get() != ours as *const () as usize => {
-            // SAFETY: by its name it is such a function.
+            // SAFETY: the function was found by its name.
             Ok(unsafe { mem::transmute::<*mut c_void, Registry>(found.as_ptr()) })
         }
         _ => Err(DatError::new(
@@ -150,15 +152,15 @@ fn refused(what: &str, key: &Key, answer: DAT_RETURN) -> DatError {
     )
 }
 
-/// The instance data that a registry passes.
+/// Returns the instance data that a registry passes.
 ///
 /// # Safety
-/// Null, or a C string.
+/// The pointer is null or leads to a C string.
 pub(crate) unsafe fn text<'a>(data: *const c_char) -> Result<&'a str> {
     if data.is_null() {
         return Ok("");
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: required of the caller.
     unsafe { CStr::from_ptr(data) }.to_str().map_err(|_| {
         crate::face::answer::bad_argument(Subtype::InvalidArg2, "the instance data is not UTF-8")
     })

@@ -1,5 +1,5 @@
-//! Posting and taking events through another provider: functions of their own,
-//! so that our calls save no register for them.
+//! Posting and taking events through another provider. These functions are
+//! outlined so that this library's own fast path saves no registers for them.
 
 use dat_api::Subtype;
 
@@ -10,14 +10,15 @@ use crate::abi::{
 };
 use crate::face::handles::invalid;
 
-/// What the call answers if the handle is nobody's.
+/// Returned if no provider knows the handle.
 const BAD_EP: DAT_RETURN = invalid(Subtype::InvalidHandleEp).bits();
 const BAD_SRQ: DAT_RETURN = invalid(Subtype::InvalidHandleSrq).bits();
 
 macro_rules! elsewhere {
     ($name:ident, $slot:ident, $bad:expr,
      $handle:ident: $kind:ty, $($argument:ident: $type:ty),* $(; $more:ident: $other:ty)?) => {
-        /// The call of this name with a handle that is none of ours.
+        /// Forwards the call of this name, with a handle that is not of this
+        /// library.
         ///
         /// # Safety
         /// The contract of `exports`.
@@ -51,8 +52,8 @@ elsewhere!(srq_post_recv, srq_post_recv_func, BAD_SRQ, srq: DAT_SRQ_HANDLE,
 elsewhere!(dequeue, evd_dequeue_func, or, evd: DAT_EVD_HANDLE,
     event: *mut DAT_EVENT; or: DAT_RETURN);
 
-/// [`dat_evd_wait`](crate::exports::dat_evd_wait) with a handle that is none of
-/// ours. It holds nothing that is to be dropped.
+/// Forwards [`dat_evd_wait`](crate::exports::dat_evd_wait) with a handle that is
+/// not of this library. Holds nothing that needs a drop.
 ///
 /// # Safety
 /// The contract of `exports`.

@@ -1,4 +1,4 @@
-//! The key of a registry's entry.
+//! The key of a registry entry.
 
 use core::ffi::CStr;
 
@@ -7,10 +7,10 @@ use dat_api::{Result, Subtype};
 use crate::abi::{DAT_BOOLEAN, DAT_FALSE, DAT_PROVIDER_INFO, DAT_TRUE};
 use crate::face::answer::bad_argument;
 
-/// All four parts count.
+/// Two keys are equal if all four parts are.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Key {
-    /// Bytes without a NUL; at most 255.
+    /// The name: at most 255 bytes, none of them a NUL.
     pub(crate) name: Vec<u8>,
     pub(crate) major: u32,
     pub(crate) minor: u32,
@@ -18,8 +18,11 @@ pub(crate) struct Key {
 }
 
 impl Key {
+    /// Reads a key.
+    ///
     /// # Errors
-    /// The pointer is null, or the name does not end: the argument is wrong.
+    /// The pointer is null, or the name has no NUL. `argument` names the
+    /// argument.
     ///
     /// # Safety
     /// The pointer is null or leads to a key.
@@ -27,7 +30,7 @@ impl Key {
         if info.is_null() {
             return Err(bad_argument(argument, "the key is null"));
         }
-        // SAFETY: the caller's promise.
+        // SAFETY: required of the caller.
         let info = unsafe { info.read_unaligned() };
         let bytes = info.ia_name.map(i8::cast_unsigned);
         let name = CStr::from_bytes_until_nul(&bytes).map_err(|_| {
@@ -44,7 +47,7 @@ impl Key {
         })
     }
 
-    /// As C passes it.
+    /// Converts the key to its C structure.
     pub(crate) fn to_info(&self) -> DAT_PROVIDER_INFO {
         let safe: DAT_BOOLEAN = if self.threadsafe { DAT_TRUE } else { DAT_FALSE };
         let mut name = [0; _];
@@ -59,7 +62,7 @@ impl Key {
         }
     }
 
-    /// The name to be read by people.
+    /// Returns the name for messages.
     pub(crate) fn text(&self) -> String {
         String::from_utf8_lossy(&self.name).into_owned()
     }

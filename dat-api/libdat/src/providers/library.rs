@@ -1,4 +1,4 @@
-//! A library of providers: `dlopen`, and its two functions.
+//! A loaded provider library: `dlopen` and its two entry points.
 
 use core::ffi::{CStr, c_void};
 use core::mem;
@@ -14,24 +14,25 @@ use crate::abi::{
 };
 
 /// A loaded library whose `dat_provider_init` has run. [`Library::end`] runs
-/// its `dat_provider_fini` and unloads it.
+/// `dat_provider_fini` and unloads the library.
 pub(super) struct Library {
     handle: NonNull<c_void>,
     fini: DAT_PROVIDER_FINI_FUNC,
 }
 
-// SAFETY: a handle of dlopen is good on any thread.
+// SAFETY: a handle of dlopen is valid on any thread.
 unsafe impl Send for Library {}
 
 impl Library {
-    /// Loads a library, whose names others may then use, and lets it register
-    /// the key.
+    /// Loads a library with its symbols visible to later ones, and calls its
+    /// `dat_provider_init` for the key.
     ///
     /// # Errors
-    /// Why it cannot be loaded.
+    /// The reason why the library cannot be loaded.
     pub(super) fn load(path: &str, key: &Key, instance_data: &str) -> Result<Self, String> {
-        // The working directory is the caller's choice. A name without a slash
-        // is safe: the loader then ignores LD_LIBRARY_PATH.
+        // A privileged program must not load from the working directory, which
+        // its caller chose. A name without a slash is safe: the loader then
+        // ignores LD_LIBRARY_PATH.
         if environment::is_secure() && path.contains('/') && !path.starts_with('/') {
             return Err(
                 "a relative path, in a program that runs with more rights than its caller: \
@@ -39,15 +40,17 @@ impl Library {
                     .to_owned(),
             );
         }
-        let c_string = |text: &str| CString::new(text).map_err(|_| "a byte 0".to_owned());
+        let c_string =
+            |text: &str| CString::new(text).map_err(|_| "the text contains a NUL byte".to_owned());
         let (path, data) = (c_string(path)?, c_string(instance_data)?);
-        // SAFETY: a C string. What the library's constructors do is its own.
+        // SAFETY: the path is a C string. The library's constructors are outside
+        // this crate's control.
         let handle = unsafe { libc::dlopen(path.as_ptr(), libc::RTLD_NOW | libc::RTLD_GLOBAL) };
         let Some(handle) = NonNull::new(handle) else {
             return Err(complaint());
         };
-        // SAFETY: by the specification these names are such functions, if they
-        // are there at all; a null pointer is `None`.
+        // SAFETY: the specification gives these names to such functions; a null
+        // pointer becomes `None`.
         let (init, fini) = unsafe {
             (
                 mem::transmute::<*mut c_void, DAT_PROVIDER_INIT_FUNC>(symbol(
@@ -62,20 +65,21 @@ impl Library {
         };
         if let Some(init) = init {
             let info = key.to_info();
-            // SAFETY: both live through the call.
+            // SAFETY: both arguments live until the call returns.
             unsafe { init(&raw const info, data.as_ptr()) };
         }
         Ok(Self { handle, fini })
     }
 
-    /// Lets the library remove its entry, and unloads it.
+    /// Lets the library remove its entry, then unloads the library.
     pub(super) fn end(self, key: &Key) {
         if let Some(fini) = self.fini {
             let info = key.to_info();
-            // SAFETY: it lives through the call, and the library is loaded.
+            // SAFETY: the argument lives until the call returns, and the library
+            // is loaded.
             unsafe { fini(&raw const info) };
         }
-        // The entry must not outlive the code that its table leads to.
+        // The entry must not outlive the code that its table points to.
         let _ = super::dynamic::remove(key);
         // SAFETY: loaded once, unloaded once; no adapter of it is open.
         unsafe { libc::dlclose(self.handle.as_ptr()) };
@@ -83,18 +87,18 @@ impl Library {
 }
 
 fn symbol(library: NonNull<c_void>, name: &CStr) -> *mut c_void {
-    // SAFETY: a library that is loaded, and a C string.
+    // SAFETY: the library is loaded, and the name is a C string.
     unsafe { libc::dlsym(library.as_ptr(), name.as_ptr()) }
 }
 
-/// What the loader says of the last failure.
+/// Returns the loader's message about the last failure.
 fn complaint() -> String {
-    // SAFETY: the text is the thread's own until its next call of the loader.
+    // SAFETY: the text belongs to this thread until its next call of the loader.
     let text = unsafe { libc::dlerror() };
     if text.is_null() {
-        return "the loader does not say why".to_owned();
+        return "the loader gave no reason".to_owned();
     }
-    // SAFETY: a C string.
+    // SAFETY: dlerror returned a C string.
     unsafe { CStr::from_ptr(text) }
         .to_string_lossy()
         .into_owned()

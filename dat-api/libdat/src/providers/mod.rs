@@ -1,5 +1,5 @@
-//! Providers of others: libraries that dat.conf names, or that register
-//! themselves, and whose adapters are opened through this library.
+//! Libraries of other providers: those that dat.conf names, and those that
+//! register themselves. Their adapters are opened through this library.
 //!
 //! ```text
 //! dat_ia_openv ─ foreign ── library (dlopen, dat_provider_init) ─┐
@@ -9,7 +9,7 @@
 //! any other call ─ dispatch ─ tables ◄───┘  the first word of a handle
 //! ```
 //!
-//! And the other way round, [`guest`]: this library as a provider in the
+//! The module [`guest`] is the reverse: this library as a provider in the
 //! registry of another.
 
 pub(crate) mod dispatch;

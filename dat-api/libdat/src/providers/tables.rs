@@ -1,7 +1,8 @@
-//! The tables that first words of handles may lead to.
+//! The provider tables that the first words of foreign handles may point to.
 //!
-//! A handle of C is any number. Nothing is read through one unless a provider
-//! of another library is there, and then only what can be read.
+//! A C handle may be any number. Memory behind it is read only if a provider of
+//! another library is registered, and then only after checking that the address
+//! is readable.
 
 use core::ffi::c_void;
 use core::ptr::NonNull;
@@ -11,12 +12,13 @@ use crate::abi::{DAT_HANDLE, DAT_PROVIDER};
 use crate::face::handles::ours;
 use dat_api::sync::RwLock;
 
-/// Address of a table, and how many entries and open adapters have it.
+/// Address of each table, with the number of entries and open adapters that use
+/// it.
 static KNOWN: RwLock<Vec<(usize, usize)>> = RwLock::new(Vec::new());
-/// How many there are: no lock is taken while there is none.
+/// Number of known tables. While it is 0, no lock is taken.
 static COUNT: AtomicUsize = AtomicUsize::new(0);
 
-/// Handles may lead to this table from now on.
+/// Adds a table to the known ones, or counts one more use of it.
 pub(super) fn learn(table: NonNull<DAT_PROVIDER>) {
     let address = table.addr().get();
     let mut known = KNOWN.write();
@@ -27,7 +29,7 @@ pub(super) fn learn(table: NonNull<DAT_PROVIDER>) {
     COUNT.store(known.len(), Ordering::Relaxed);
 }
 
-/// Undoes one [`learn`]: the table may go with the last.
+/// Undoes one [`learn`]. The last one removes the table.
 pub(super) fn forget(table: NonNull<DAT_PROVIDER>) {
     let address = table.addr().get();
     let mut known = KNOWN.write();
@@ -40,7 +42,7 @@ pub(super) fn forget(table: NonNull<DAT_PROVIDER>) {
     COUNT.store(known.len(), Ordering::Relaxed);
 }
 
-/// The table of a handle that is none of ours.
+/// Returns the table of a handle that is not of this library.
 #[inline(always)]
 pub(crate) fn of(handle: DAT_HANDLE) -> Option<NonNull<DAT_PROVIDER>> {
     match COUNT.load(Ordering::Relaxed) {
@@ -61,8 +63,8 @@ fn look(handle: DAT_HANDLE) -> Option<NonNull<DAT_PROVIDER>> {
     found.then_some(table)
 }
 
-/// What a handle begins with, if it leads to memory: the kernel is asked to
-/// copy the word, and says so if it cannot.
+/// Reads the first word behind a handle. The kernel copies the word, and fails
+/// without a fault if the address is not readable.
 pub(super) fn first_word(handle: DAT_HANDLE) -> Option<NonNull<DAT_PROVIDER>> {
     let place = handle.cast::<*mut DAT_PROVIDER>();
     if place.is_null() || !place.is_aligned() {
@@ -74,7 +76,8 @@ pub(super) fn first_word(handle: DAT_HANDLE) -> Option<NonNull<DAT_PROVIDER>> {
         iov_len: size_of::<*mut DAT_PROVIDER>(),
     };
     let (here, there) = (part((&raw mut word).cast()), part(handle));
-    // SAFETY: the word is written; a bad address on the other side is an answer.
+    // SAFETY: the word is writable; the kernel reports a bad remote address as an
+    // error.
     let copied = unsafe {
         libc::process_vm_readv(libc::getpid(), &raw const here, 1, &raw const there, 1, 0)
     };
@@ -82,22 +85,24 @@ pub(super) fn first_word(handle: DAT_HANDLE) -> Option<NonNull<DAT_PROVIDER>> {
         return NonNull::new(word);
     }
     let error = std::io::Error::last_os_error().raw_os_error();
-    // A container may forbid it.
+    // A container may forbid the system call.
     if matches!(error, Some(libc::EPERM | libc::ENOSYS)) && can_be_read(handle) {
-        // SAFETY: the kernel has just read these eight bytes. Whoever unmaps
-        // the object of a handle meanwhile breaks the contract of `exports`.
+        // SAFETY: the kernel has just read these eight bytes. A thread that
+        // unmaps the object of a handle during a call breaks the contract of
+        // `exports`.
         return NonNull::new(unsafe { place.read_volatile() });
     }
     None
 }
 
-/// Whether eight bytes can be read there. The kernel copies a set of signals
-/// before it looks at what is to be done with it, which here is nothing that
-/// there is.
+/// Returns whether eight bytes can be read at an address. `rt_sigprocmask` copies
+/// the signal set before it checks its first argument, so an invalid first
+/// argument tests the address and changes nothing.
 fn can_be_read(place: DAT_HANDLE) -> bool {
     const NOTHING: i32 = -1;
     const SET: usize = 8;
-    // SAFETY: with that wish no mask changes, and a bad address is an answer.
+    // SAFETY: the invalid argument changes no mask, and a bad address is reported
+    // as an error.
     let answer = unsafe {
         libc::syscall(
             libc::SYS_rt_sigprocmask,

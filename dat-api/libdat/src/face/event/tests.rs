@@ -7,10 +7,10 @@ use std::sync::Arc;
 use super::*;
 use crate::abi::*;
 
-/// An object of a kind, as far as its handle goes.
+/// An object of which only the handle and its kind matter.
 struct Thing<const KIND: u8>;
 
-// SAFETY: nothing here looks for the real object of a handle of a thing.
+// SAFETY: no test looks up the object behind the handle of a `Thing`.
 unsafe impl<const KIND: u8> Object for Thing<KIND> {
     const KIND: Kind = Kind::ALL[KIND as usize];
 }
@@ -24,7 +24,8 @@ fn converted(data: EventData, evd: Handle) -> DAT_EVENT {
     let mut event = MaybeUninit::<DAT_EVENT>::uninit();
     // SAFETY: there is room for an event, and all of it is written.
     unsafe {
-        // Not 0, so that what is not written shows.
+        // Filled with a pattern other than 0, so that bytes that `write` leaves
+        // out are detected.
         event
             .as_mut_ptr()
             .cast::<u8>()
@@ -35,7 +36,8 @@ fn converted(data: EventData, evd: Handle) -> DAT_EVENT {
 }
 
 fn first_word(handle: DAT_HANDLE) -> *const DAT_PROVIDER {
-    // SAFETY: the handle of an object of ours, whose first word is a table.
+    // SAFETY: the handle leads to a slot of this library, whose first word points
+    // to a table.
     unsafe { *handle.cast::<*const DAT_PROVIDER>() }
 }
 
@@ -68,7 +70,7 @@ fn a_transfer() {
         );
         assert_eq!(event.event_number, DAT_DTO_COMPLETION_EVENT);
         assert_eq!(event.evd_handle, bare(evd));
-        // SAFETY: the number says that it is this member.
+        // SAFETY: the event number selects this member.
         let data = unsafe { event.event_data.dto_completion_event_data };
         assert_eq!(data.ep_handle, bare(ep));
         // SAFETY: any 64 bits are a number.
@@ -91,7 +93,7 @@ fn a_bind() {
         evd,
     );
     assert_eq!(event.event_number, DAT_RMR_BIND_COMPLETION_EVENT);
-    // SAFETY: the number says that it is this member.
+    // SAFETY: the event number selects this member.
     let data = unsafe { event.event_data.rmr_completion_event_data };
     assert_eq!(data.rmr_handle, bare(rmr));
     // SAFETY: any 64 bits are a number.
@@ -99,8 +101,8 @@ fn a_bind() {
     assert_eq!(data.status, DAT_RMR_OPERATION_FAILED);
 }
 
-/// The consumer sees a request first in its event: its handle must lead to
-/// the table of the provider by then.
+/// The application sees a request's handle first in its event, so the handle must
+/// lead to the provider table by then.
 #[test]
 fn w02_a_request_brings_a_handle_with_a_table() {
     let evd = make::<{ Kind::Evd as u8 }>();
@@ -116,7 +118,7 @@ fn w02_a_request_brings_a_handle_with_a_table() {
         evd,
     );
     assert_eq!(event.event_number, DAT_CONNECTION_REQUEST_EVENT);
-    // SAFETY: the number says that it is this member.
+    // SAFETY: the event number selects this member.
     let data = unsafe { event.event_data.cr_arrival_event_data };
     // SAFETY: both members are the same pointer.
     assert_eq!(unsafe { data.sp_handle.rsp_handle }, bare(sp));
@@ -173,7 +175,7 @@ fn w03_connection_events_and_private_data() {
                 evd,
             );
             assert_eq!(event.event_number, number);
-            // SAFETY: the number says that it is this member.
+            // SAFETY: the event number selects this member.
             let data = unsafe { event.event_data.connect_event_data };
             assert_eq!(data.ep_handle, bare(ep));
             assert_eq!(data.private_data_size, count(private_data.len));
@@ -213,7 +215,7 @@ fn the_kind_of_the_object_selects_the_number_of_a_reason() {
             evd,
         );
         assert_eq!(event.event_number, DAT_ASYNC_ERROR_PROVIDER_INTERNAL_ERROR);
-        // SAFETY: the number says that it is this member.
+        // SAFETY: the event number selects this member.
         let data = unsafe { event.event_data.asynch_error_event_data };
         assert_eq!(data.dat_handle, bare(handle));
         assert_eq!(
@@ -224,12 +226,12 @@ fn the_kind_of_the_object_selects_the_number_of_a_reason() {
     }
 }
 
-/// The object may be gone when its event is taken.
+/// An object may be freed before its event is taken.
 #[test]
 fn the_reason_of_a_gone_object_keeps_its_number() {
     let evd = make::<{ Kind::Evd as u8 }>();
     let ep = make::<{ Kind::Ep as u8 }>();
-    // SAFETY: `make` published it, and nothing looks at it.
+    // SAFETY: `make` published the object, and no thread uses it.
     unsafe { retire_for_test::<Thing<{ Kind::Ep as u8 }>>(ep) }.expect("live");
     assert_eq!(number(ep, AsyncReason::Watermark), 2);
     let event = converted(
@@ -249,7 +251,7 @@ fn a_software_event_and_what_it_does_not_use() {
     let event = converted(EventData::Software { pointer: 0x1234 }, evd);
     assert_eq!(event.event_number, DAT_SOFTWARE_EVENT);
     assert_eq!(event.evd_handle, bare(evd));
-    // SAFETY: the number says that it is this member.
+    // SAFETY: the event number selects this member.
     let data = unsafe { event.event_data.software_event_data };
     assert_eq!(data.pointer.addr(), 0x1234);
     // SAFETY: all of the event was written; any 64 bits are a number.
