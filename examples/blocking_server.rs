@@ -1,14 +1,15 @@
-//! A server that sleeps: it answers the pings of several clients, and uses no
-//! processor while none of them wants something. `ping_pong HOST` is a client.
+//! A server that blocks: it answers the pings of several clients, and uses no
+//! processor time while no message or request arrives. `ping_pong HOST` is a
+//! client.
 //!
 //! Worth copying:
-//! - One thread, one event dispatcher for everything: requests for connections,
-//!   connections that begin and end, messages. What an event is about is known
-//!   by the context of its endpoint, without a search.
-//! - Endpoints, memory and receives are there before clients come. One that has
-//!   left gives its place to the next: the endpoint is reset, and its receive
-//!   posted again.
-//! - An answer may have to wait until the one before it is done.
+//! - One thread and one event dispatcher serve everything: connection requests,
+//!   connections that begin and end, and messages. The context of an endpoint
+//!   holds the client's number, so no event needs a search.
+//! - Endpoints, memory and receives are created before clients connect. When a
+//!   client leaves, its endpoint is reset, its receive is posted again, and the
+//!   next client uses both.
+//! - An answer waits until the send before it has completed.
 
 mod common;
 
@@ -34,7 +35,7 @@ struct Options {
     /// Clients at a time; more are rejected
     #[arg(short = 'c', long, default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=1024))]
     clients: u32,
-    /// End when so many clients have come and gone; without it, never
+    /// Number of clients after which the server ends; unlimited by default
     #[arg(short = 'n', long)]
     count: Option<u64>,
     /// Bytes of the longest message
@@ -49,18 +50,19 @@ fn main() -> ExitCode {
 const RECEIVE: u64 = 0;
 const SEND: u64 = 1;
 
-/// A place for one client.
+/// The endpoint and memory for one client.
 struct Place {
     endpoint: Endpoint,
-    /// Of the received message, in the memory of all; the answer is behind it.
+    /// Offset of the received message in the shared memory; the answer follows
+    /// it.
     at: usize,
     taken: bool,
-    /// The connection is up. A message may come before the event that says so,
-    /// and nothing can be sent yet.
+    /// The connection is established. A message may arrive before the event that
+    /// says so, but the server cannot send yet.
     up: bool,
-    /// Bytes of a message that is not answered yet.
+    /// Length in bytes of a message that is not answered yet.
     message: Option<usize>,
-    /// The answer before it has no completion yet.
+    /// The previous answer has no completion yet.
     sending: bool,
     answered: u64,
 }
@@ -75,8 +77,9 @@ fn run(options: Options) -> Outcome<()> {
         2 * room * clients,
         MemPrivileges::LOCAL_READ | MemPrivileges::LOCAL_WRITE,
     )?;
-    // Sleeps at once, whatever DAT_WAIT says. Completions bring room of their
-    // own; the length is for the rest.
+    // Blocks without spinning, whatever DAT_WAIT says. The queue grows with the
+    // completions of its endpoints; the length given here is for the other
+    // events.
     let events = EventDispatcher::with_policy(
         &adapter,
         4 * options.clients + 16,
@@ -108,7 +111,7 @@ fn run(options: Options) -> Outcome<()> {
     while options.count.is_none_or(|count| gone < count) {
         let event = wait(&events)?;
         if let Some(mut request) = ConnectionRequest::from_event(&event) {
-            // Dropped without an answer a request is rejected.
+            // A request that is dropped without an answer is rejected.
             if let Some(place) = places.iter_mut().find(|place| !place.taken) {
                 request.accept(&mut place.endpoint, &[])?;
                 place.taken = true;
@@ -118,7 +121,9 @@ fn run(options: Options) -> Outcome<()> {
         let (EventData::Dto { ep, .. } | EventData::Connection { ep, .. }) = event.data else {
             return Err(format!("unexpected: {event:?}").into());
         };
-        let number = ep.context().ok_or("an event of an endpoint that is gone")?;
+        let number = ep
+            .context()
+            .ok_or("an event of an endpoint that was freed")?;
         let place = &mut places[number as usize];
         match event.data {
             EventData::Connection {
@@ -136,7 +141,8 @@ fn run(options: Options) -> Outcome<()> {
                 gone += 1;
                 place.clear(&memory, size)?;
             }
-            // What was left when the client went; `clear` posts it anew.
+            // A receive that was flushed when the client left; `clear` posts it
+            // again.
             EventData::Dto {
                 status: DtoStatus::Flushed,
                 ..
@@ -153,7 +159,7 @@ fn run(options: Options) -> Outcome<()> {
                 }
                 place.answer(&memory, room, &mut text)?;
             }
-            // The connection breaks, and says so by an event.
+            // The connection breaks, and an event reports that.
             other => eprintln!("client {number}: {other:?}"),
         }
     }
@@ -168,8 +174,8 @@ impl Place {
             .post_recv(&[buffer], RECEIVE, CompletionFlags::empty())?)
     }
 
-    /// Answers, unless there is nothing to answer, or the memory for it is still
-    /// the device's.
+    /// Answers a message if there is one and the memory for the answer is not in
+    /// use by the device.
     fn answer(&mut self, memory: &Memory, room: usize, text: &mut [u8]) -> Outcome<()> {
         if self.sending || !self.up {
             return Ok(());
@@ -180,7 +186,7 @@ impl Place {
         let out = self.at + room;
         memory.read(self.at, &mut text[..length]);
         memory.write(out, &text[..length]);
-        // Before the answer, after which the next message may come.
+        // Posted before the answer, because the next message may arrive after it.
         self.receive(memory, text.len())?;
         let answer = memory.segment(out..out + length);
         self.endpoint
@@ -190,8 +196,8 @@ impl Place {
         Ok(())
     }
 
-    /// Ready for another client. Events of the last one that were not taken
-    /// yet are dropped with the reset.
+    /// Prepares for the next client. The reset drops events of the last client
+    /// that were not dequeued yet.
     fn clear(&mut self, memory: &Memory, size: usize) -> Outcome<()> {
         self.endpoint.reset()?;
         (self.taken, self.up, self.sending) = (false, false, false);

@@ -1,14 +1,14 @@
 //! Ping-pong: the client sends a message, the server sends it back, and the
-//! client measures the round trips. `examples/c/ping_pong.c` is the same in C.
+//! client measures the round trips. `examples/c/ping_pong.c` is the same program
+//! in C.
 //!
 //! Worth copying:
-//! - A receive is posted before the peer can send to it: before connecting, and
-//!   before the message that the peer answers. That is all the flow control a
-//!   ping-pong needs.
-//! - The memory of a send belongs to the device until its completion. That the
-//!   answer has come says only that the peer has the message, so both events are
-//!   waited for.
-//! - Each buffer has cache lines of its own.
+//! - A receive is posted before the peer can send: before connecting, and before
+//!   the message that the peer answers. A ping-pong needs no other flow control.
+//! - The memory of a send belongs to the device until the send completes. The
+//!   answer proves only that the peer has the message, so the program waits for
+//!   both events.
+//! - Each buffer has its own cache lines.
 //! - Nothing is allocated between the first ping and the last.
 
 mod common;
@@ -25,10 +25,11 @@ use dat_api::types::{
     CompletionFlags, ConnectionKind, DtoStatus, EvdFlags, EventData, MemPrivileges,
 };
 
-/// Sends messages to and fro, and measures the round trips
+/// Sends a message back and forth, and measures the round trips
 ///
-/// Without HOST it is the server, which answers one client; with HOST it is the
-/// client. `DAT_WAIT=poll` keeps the processors busy, and the times short.
+/// Without HOST it is the server of one client; with HOST it is the client. With
+/// `DAT_WAIT=poll` both sides busy-poll, which uses a processor each and gives
+/// the lowest latency.
 #[derive(Parser)]
 #[command(after_help = common::STATUSES)]
 struct Options {
@@ -37,10 +38,10 @@ struct Options {
     /// Round trips
     #[arg(short = 'n', long, default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..))]
     count: u32,
-    /// Bytes of a message, 8 at least; the same on both sides
+    /// Message size in bytes, at least 8; the same on both sides
     #[arg(short = 's', long, default_value_t = 64, value_parser = clap::value_parser!(u32).range(8..=1 << 20))]
     size: u32,
-    /// Where the server is
+    /// The server's host
     host: Option<String>,
 }
 
@@ -51,20 +52,20 @@ fn main() -> ExitCode {
 const RECEIVE: u64 = 0;
 const SEND: u64 = 1;
 
-/// One side.
+/// State of one side.
 struct Side {
     endpoint: Endpoint,
     transfers: EventDispatcher,
-    /// The received message, and behind it the one to be sent.
+    /// The received message, then the message to send.
     memory: Memory,
     size: usize,
-    /// Where the latter begins.
+    /// Offset of the message to send.
     out: usize,
-    /// A send has no completion yet.
+    /// A send has not completed yet.
     sending: bool,
 }
 
-/// What the wait for a message came to.
+/// Result of waiting for a message.
 #[derive(PartialEq)]
 enum Message {
     Here,
@@ -81,7 +82,7 @@ fn run(options: Options) -> Outcome<()> {
         2 * out,
         MemPrivileges::LOCAL_READ | MemPrivileges::LOCAL_WRITE,
     )?;
-    // Of their own: between the two kinds of event there is no order.
+    // Separate EVDs: events of different streams have no order.
     let transfers = adapter.dispatcher(8, EvdFlags::DTO)?;
     let connections = adapter.dispatcher(8, EvdFlags::CONNECTION | EvdFlags::CR)?;
     let endpoint = zone.endpoint(&EndpointOptions {
@@ -143,7 +144,7 @@ impl Side {
         Ok(())
     }
 
-    /// Waits for a message, and until the last send is done.
+    /// Waits for a message, and until the last send has completed.
     fn message(&mut self) -> Outcome<Message> {
         let mut here = false;
         while !here || self.sending {
@@ -163,7 +164,7 @@ impl Side {
                 } => {
                     if length != self.size as u64 {
                         return Err(format!(
-                            "a message of {length} bytes, not {}: give both sides the same -s",
+                            "received {length} bytes instead of {}: use the same -s on both sides",
                             self.size
                         )
                         .into());
@@ -171,8 +172,8 @@ impl Side {
                     here = true;
                 }
                 EventData::Dto {
-                    // Also of the last answer: that the peer has it may be known here
-                    // only after its leaving is.
+                    // The last answer may be flushed as well: the peer may
+                    // disconnect before this side sees the completion.
                     status: DtoStatus::Flushed,
                     ..
                 } => {
@@ -199,7 +200,7 @@ impl Side {
             if u64::from_le_bytes(answer) != number {
                 return Err(format!("message {number} came back as {answer:?}").into());
             }
-            // The answer has been read: its place is free for the next one.
+            // The answer has been read, so its buffer can receive the next one.
             self.receive()?;
         }
         times.sort_unstable();
@@ -214,7 +215,7 @@ impl Side {
         Ok(())
     }
 
-    /// Answers until the client leaves; how often.
+    /// Answers until the client leaves. Returns the number of answers.
     fn pong(&mut self) -> Outcome<u64> {
         let mut text = vec![0; self.size];
         for answered in 0.. {
@@ -223,7 +224,8 @@ impl Side {
             }
             self.memory.read(0, &mut text);
             self.memory.write(self.out, &text);
-            // Before the answer, after which the next ping may come.
+            // Posted before the answer, because the next ping may arrive after
+            // it.
             self.receive()?;
             self.send()?;
         }

@@ -1,24 +1,26 @@
-//! A ring in the consumer's memory that the producer writes by RDMA, and that
-//! the consumer polls: the shortest way from memory to memory, with neither a
-//! receive nor an event. `examples/c/rdma_ring.c` is the same in C.
+//! A ring in the consumer's memory. The producer writes the ring by RDMA, and the
+//! consumer polls it. This is the fastest way from memory to memory: it needs
+//! neither receives nor events. `examples/c/rdma_ring.c` is the same program in
+//! C.
 //!
-//! Why the consumer may look at memory: a slot is one cache line, and its last
-//! word is the number of the message. On a reliable connection writes arrive in
-//! the order of posting, and the devices that this library drives place the
-//! bytes of one write in ascending order; a line that is written whole comes as
-//! a whole. So when the last word is new, the rest is too. The look at it is an
-//! acquire load: what is read afterwards is not older. (DAT itself promises
-//! nothing before a completion; where that is not enough, send a message behind
-//! the write.)
+//! Why the consumer may poll memory: a slot is one cache line, and its last word
+//! is the number of the message. On a reliable connection, writes arrive in
+//! posting order. The devices that this library drives place the bytes of one
+//! write in ascending order, and place a whole line at once. So when the last
+//! word is new, the rest of the slot is new too. The consumer reads that word
+//! with an acquire load, so later reads are not older. DAT itself guarantees
+//! nothing before a completion; where that is not enough, send a message after
+//! the write.
 //!
 //! Worth copying:
-//! - Credits flow back the same way: the consumer writes how many slots it has
-//!   emptied into the producer's memory, and one such write at a time is enough,
-//!   for the number is a sum.
-//! - The producer asks for one completion every [`SIGNALLED`] writes. It says
-//!   that all before it are done, too, so their memory may be used again.
-//! - The words that the two sides write have cache lines of their own.
-//! - Nothing is allocated, and nobody sleeps, between first and last message.
+//! - Credits return the same way: the consumer writes the total number of slots
+//!   that it has emptied to the producer's memory. The number is a total, so one
+//!   such write at a time is enough.
+//! - The producer asks for one completion every [`SIGNALLED`] writes. That
+//!   completion covers all earlier writes, so their memory may be reused.
+//! - Words that different sides write have their own cache lines.
+//! - Between the first and the last message nothing is allocated, and no thread
+//!   sleeps.
 
 mod common;
 
@@ -38,17 +40,17 @@ use dat_api::types::{
 
 /// Writes messages into a ring in the peer's memory, which the peer polls
 ///
-/// Without HOST it is the consumer, of one producer; with HOST it is the
-/// producer. Both keep a processor busy.
+/// Without HOST it is the consumer for one producer; with HOST it is the
+/// producer. Both busy-poll: each uses a whole processor.
 #[derive(Parser)]
 #[command(after_help = common::STATUSES)]
 struct Options {
     #[command(flatten)]
     common: Common,
-    /// Messages that the producer writes
+    /// Messages to write (producer)
     #[arg(short = 'n', long, default_value_t = 10_000)]
     count: u64,
-    /// Where the consumer is
+    /// The consumer's host
     host: Option<String>,
 }
 
@@ -56,15 +58,13 @@ fn main() -> ExitCode {
     common::main(run)
 }
 
-/// Slots of the ring, each a cache line.
+/// Slots of the ring; each is a cache line.
 const SLOTS: u64 = 64;
-/// One write in so many asks for a completion; and so many slots are given back
-/// at a time.
+/// Writes per completion, and slots per credit write.
 const SIGNALLED: u64 = SLOTS / 4;
-/// Where the number is in a slot: the last word.
+/// Offset of the number in a slot: the last word.
 const NUMBER: usize = LINE - 8;
-/// Looks in vain before the processor is offered to others, and the connection
-/// looked at.
+/// Empty polls before the processor is yielded and the connection checked.
 const PATIENCE: u32 = 1000;
 
 fn run(options: Options) -> Outcome<()> {
@@ -76,7 +76,7 @@ fn run(options: Options) -> Outcome<()> {
         connect: Some(&connections),
         ..EndpointOptions::new(&transfers)
     })?;
-    // The slots, and behind them one line for the count of those emptied.
+    // The slots, followed by one line for the total of emptied slots.
     let memory = zone.memory(
         (SLOTS as usize + 1) * LINE,
         MemPrivileges::LOCAL_READ | MemPrivileges::LOCAL_WRITE | MemPrivileges::REMOTE_WRITE,
@@ -91,13 +91,13 @@ fn run(options: Options) -> Outcome<()> {
     let port = options.common.port;
     match &options.host {
         Some(host) => {
-            // Where credits are to be written, and how much will come.
+            // The address for credits, and the number of messages to come.
             let mut about = describe(side.memory.remote(EMPTIED..EMPTIED + 8)).to_vec();
             about.extend_from_slice(&options.count.to_le_bytes());
             connect(&mut side.endpoint, &side.connections, host, port, &about)?;
             let ring = understand(&side.endpoint.private_data())
                 .filter(|ring| ring.length == SLOTS * LINE as u64)
-                .ok_or("the peer has no ring of this kind: is it rdma_ring?")?;
+                .ok_or("the peer has no ring of this size: start rdma_ring there")?;
             side.produce(ring, options.count)?;
             side.endpoint.disconnect(true)?;
             expect(&side.connections, ConnectionKind::Disconnected)
@@ -108,9 +108,9 @@ fn run(options: Options) -> Outcome<()> {
             let mut request = ConnectionRequest::from_event(&wait(&side.connections)?)
                 .ok_or("no connection request")?;
             let about = request.private_data();
-            let credits = understand(&about).ok_or("the peer is no rdma_ring")?;
+            let credits = understand(&about).ok_or("the peer is not rdma_ring")?;
             let count = about.get(24..32).and_then(|count| count.first_chunk());
-            let count = u64::from_le_bytes(*count.ok_or("the peer is no rdma_ring")?);
+            let count = u64::from_le_bytes(*count.ok_or("the peer is not rdma_ring")?);
             let ring = describe(side.memory.remote(0..SLOTS as usize * LINE));
             request.accept(&mut side.endpoint, &ring)?;
             drop(listening);
@@ -121,7 +121,7 @@ fn run(options: Options) -> Outcome<()> {
     }
 }
 
-/// Memory in words for the peer: address, length, context.
+/// Describes memory for the peer in three words: address, length, context.
 fn describe(memory: RemoteSegment) -> [u8; 24] {
     let mut words = [0; 24];
     words[..8].copy_from_slice(&memory.address.to_le_bytes());
@@ -139,7 +139,7 @@ fn understand(words: &[u8]) -> Option<RemoteSegment> {
     })
 }
 
-/// Where the count of emptied slots lies: behind the slots.
+/// Offset of the total of emptied slots, behind the slots.
 const EMPTIED: usize = SLOTS as usize * LINE;
 
 fn place(number: u64) -> usize {
@@ -150,22 +150,23 @@ struct Side {
     endpoint: Endpoint,
     transfers: EventDispatcher,
     connections: EventDispatcher,
-    /// The producer fills slots here before it writes them over; the consumer's
-    /// slots are the ring.
+    /// The producer fills its slots before it writes them to the peer; the
+    /// consumer's slots are the ring.
     memory: Memory,
-    /// Looks in vain since the last that was not.
+    /// Empty polls since the last successful one.
     idle: u32,
 }
 
 impl Side {
-    /// The producer.
+    /// Runs the producer.
     fn produce(&mut self, ring: RemoteSegment, count: u64) -> Outcome<()> {
         let begun = Instant::now();
-        // Writes that are done, and slots that the consumer has emptied.
+        // Completed writes, and slots that the consumer has emptied.
         let (mut done, mut emptied) = (0, 0);
         for sent in 0..count {
-            // The slot is the device's until its last write is done; there it is
-            // the consumer's until he has emptied it.
+            // The local slot belongs to the device until its last write
+            // completes; the remote slot belongs to the consumer until the
+            // consumer has emptied it.
             while sent - done >= SLOTS || sent - emptied >= SLOTS {
                 match self.completion()? {
                     Some(number) => done = number + 1,
@@ -177,11 +178,11 @@ impl Side {
             }
             self.idle = 0;
             let at = place(sent);
-            // Anything: here the same word all over, the number last.
+            // The payload: here the same word throughout, with the number last.
             for word in 0..NUMBER / 8 {
                 self.memory.write(at + word * 8, &text(sent).to_le_bytes());
             }
-            // Numbers begin at 1: an empty ring is full of zeroes.
+            // Numbers begin at 1, because an empty ring is all zeroes.
             self.memory.write(at + NUMBER, &(sent + 1).to_le_bytes());
             let last = (sent + 1) % SIGNALLED == 0 || sent + 1 == count;
             let flags = if last {
@@ -200,8 +201,7 @@ impl Side {
                 flags,
             )?;
         }
-        // The last credits are waited for, too: the connection is still needed
-        // for them.
+        // Waits for the last credits too, because they still need the connection.
         while done < count || emptied < count {
             match self.completion()? {
                 Some(number) => done = number + 1,
@@ -216,10 +216,10 @@ impl Side {
         Ok(())
     }
 
-    /// The consumer.
+    /// Runs the consumer.
     fn consume(&mut self, credits: RemoteSegment, count: u64) -> Outcome<()> {
-        // Slots that the producer knows to be empty; a write that tells him of
-        // more is on its way.
+        // Slots that the producer knows to be empty; a credit write with a higher
+        // number may be in flight.
         let (mut told, mut telling) = (0, false);
         for taken in 0..count {
             let at = place(taken);
@@ -231,7 +231,9 @@ impl Side {
                 let mut found = [0; 8];
                 self.memory.read(at + word * 8, &mut found);
                 if u64::from_le_bytes(found) != text(taken) {
-                    return Err(format!("message {taken}, word {word}: {found:?}").into());
+                    return Err(
+                        format!("wrong data in message {taken}, word {word}: {found:?}").into(),
+                    );
                 }
             }
             telling = telling && self.completion()?.is_none();
@@ -241,8 +243,9 @@ impl Side {
                 self.tell(credits, told)?;
             }
         }
-        // The last sum. The producer leaves when it has come; that this is known
-        // here, too, is not waited for: its leaving may be heard of before.
+        // Writes the last total. The producer disconnects when it has arrived.
+        // The completion of that write is not waited for: the disconnect may be
+        // reported first.
         while told < count {
             if telling {
                 self.in_vain()?;
@@ -256,7 +259,7 @@ impl Side {
         Ok(())
     }
 
-    /// Tells the producer how many slots have been emptied in all.
+    /// Writes the total number of emptied slots to the producer.
     fn tell(&mut self, credits: RemoteSegment, emptied: u64) -> Outcome<()> {
         self.memory.write(EMPTIED, &emptied.to_le_bytes());
         let sum = self.memory.segment(EMPTIED..EMPTIED + 8);
@@ -266,7 +269,7 @@ impl Side {
             .post_rdma_write(&[sum], emptied, credits, flags)?)
     }
 
-    /// The cookie of the next write that is done, if one is.
+    /// Polls for the completion of a write, and returns its cookie.
     fn completion(&mut self) -> Outcome<Option<u64>> {
         let Some(event) = self.transfers.next()? else {
             return Ok(None);
@@ -285,8 +288,9 @@ impl Side {
         }
     }
 
-    /// Nothing to be seen. Every so often others get the processor, in case it
-    /// is they who are waited for; and a connection that is over ends the wait.
+    /// Counts an empty poll. Once in `PATIENCE` polls the processor is yielded,
+    /// in case the peer needs it, and the program ends if the connection has
+    /// ended.
     fn in_vain(&mut self) -> Outcome<()> {
         hint::spin_loop();
         self.idle += 1;
@@ -300,7 +304,7 @@ impl Side {
     }
 }
 
-/// What message `number` says.
+/// Returns the payload of message `number`.
 fn text(number: u64) -> u64 {
     number.wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }

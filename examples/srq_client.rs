@@ -1,13 +1,13 @@
-//! Sends numbered messages to `srq_server`, as many at a time as that allows.
-//! `examples/c/srq_client.c` is the same in C.
+//! Sends numbered messages to `srq_server`, with as many in flight as the server
+//! allows. `examples/c/srq_client.c` is the same program in C.
 //!
 //! Worth copying:
-//! - A send that is done says that the message lies in a buffer of the server,
-//!   not that the server has used it. So the server tells how many it has
-//!   consumed, and the client stays within the window: no send ever waits for a
-//!   receive that is not there.
-//! - Each message on the way has memory of its own, used again only when its
-//!   send is done.
+//! - The completion of a send says that the message is in a buffer of the server,
+//!   not that the server has used it. Therefore the server reports how many
+//!   messages it has consumed, and the client stays within the window. No send
+//!   waits for a receive that is not posted.
+//! - Each message in flight has its own memory, which is reused only after its
+//!   send has completed.
 
 mod common;
 
@@ -26,10 +26,10 @@ use dat_api::types::{
 struct Options {
     #[command(flatten)]
     common: Common,
-    /// Messages
+    /// Number of messages
     #[arg(short = 'n', long, default_value_t = 1000)]
     count: u64,
-    /// Where the server is
+    /// The server's host
     #[arg(default_value = "127.0.0.1")]
     host: String,
 }
@@ -38,22 +38,22 @@ fn main() -> ExitCode {
     common::main(run)
 }
 
-/// Receives for grants of the server: it has one under way, and one may lie
-/// here unread.
+/// Receives for the server's grants; one may be in flight while another is not
+/// read yet.
 const GRANTS: u64 = 2;
-/// In cookies: a grant, not a message.
+/// Marks the cookie of a grant, as opposed to a message.
 const GRANT: u64 = 1 << 63;
-/// Messages on the way, at most; the server says how many it wants.
+/// Limit of messages in flight; the server may set a lower one.
 const MOST: u64 = 64;
 
 struct Client {
     endpoint: Endpoint,
     transfers: EventDispatcher,
-    /// A cache line for each message on the way, behind those for the grants.
+    /// A cache line for each grant, then one for each message in flight.
     memory: Memory,
     window: u64,
     sent: u64,
-    /// Sends that are done.
+    /// Completed sends.
     done: u64,
     /// Messages that the server has consumed.
     consumed: u64,
@@ -96,7 +96,7 @@ fn run(options: Options) -> Outcome<()> {
     let told = client.endpoint.private_data();
     let window = told
         .first_chunk()
-        .ok_or("the server is no srq_server: it tells no window")?;
+        .ok_or("the server sent no window: is it srq_server?")?;
     client.window = u64::from_le_bytes(*window).clamp(1, MOST);
 
     client.send_all(options.count)?;
@@ -116,7 +116,7 @@ impl Client {
             .post_recv(&[place], GRANT | number, CompletionFlags::empty())?)
     }
 
-    /// Sends, and ends when the server has consumed everything.
+    /// Sends all messages, and returns when the server has consumed them.
     fn send_all(&mut self, count: u64) -> Outcome<()> {
         while self.done < count || self.consumed < count {
             let room = self.sent - self.consumed < self.window && self.sent - self.done < MOST;
@@ -139,7 +139,7 @@ impl Client {
         Ok(())
     }
 
-    /// Takes one: a send is done, or the server has consumed more.
+    /// Takes one event: a send has completed, or a grant has arrived.
     fn event(&mut self) -> Outcome<()> {
         match wait(&self.transfers)?.data {
             EventData::Dto {
@@ -151,7 +151,7 @@ impl Client {
                 let mut consumed = [0; 8];
                 self.memory.read(number as usize * LINE, &mut consumed);
                 self.consumed = u64::from_le_bytes(consumed);
-                // Before more is sent: then comes the next grant.
+                // Posted before further sends, which lead to the next grant.
                 self.receive(number)
             }
             EventData::Dto {

@@ -1,23 +1,24 @@
-//! A server for many clients, whose endpoints take their receives from one
-//! shared receive queue. `examples/c/srq_server.c` is the same in C.
+//! A server for many clients, whose endpoints take their receives from one shared
+//! receive queue. `examples/c/srq_server.c` is the same program in C.
 //!
-//! The queue has a low watermark. A second thread waits for its event, posts
-//! the buffers again that the first one is done with, and arms the watermark
-//! anew. The first thread takes all events: requests, connections, messages.
+//! The queue has a low watermark. A second thread waits for the watermark's
+//! event, reposts the buffers that the first thread has released, and arms the
+//! watermark again. The first thread takes all other events: requests,
+//! connections, messages.
 //!
 //! Worth copying:
-//! - Credits. A client may have [`WINDOW`] messages on the way that the server
-//!   has not consumed, and the server tells each how many it has. Before it
-//!   does, the queue must have a buffer for every message that all clients may
-//!   send then. The watermark is that number, so the second thread usually has
-//!   posted them; if that thread is late, the first one posts them. So no
-//!   message ever finds the queue empty: on RoCE its sender would wait, on
-//!   iWARP the connection would end.
-//! - A message says by its endpoint's context whose it is, by its cookie in
-//!   which buffer.
-//! - An endpoint is kept until the last of its buffers is back.
-//! - What goes wrong with one client ends that client, not the server.
-//! - Nothing is allocated while messages come.
+//! - Credits: a client may have [`WINDOW`] messages in flight that the server has
+//!   not consumed. The server grants further messages as it consumes them. Before
+//!   a grant, the queue must have a buffer for every message that all clients may
+//!   then send. The watermark is that number, so usually the second thread has
+//!   posted the buffers; if it is late, the first thread posts them. Therefore no
+//!   message finds the queue empty. On RoCE such a message's sender would wait;
+//!   on iWARP the connection would break.
+//! - The context of a message's endpoint identifies the client; the message's
+//!   cookie identifies the buffer.
+//! - An endpoint is kept until its last buffer has come back.
+//! - An error of one client ends that client, not the server.
+//! - Nothing is allocated while messages arrive.
 
 mod common;
 
@@ -36,17 +37,17 @@ use dat_api::types::{
 };
 use dat_api::{DatReturn, ReturnType};
 
-/// Takes numbered messages of many clients, from one shared receive queue
+/// Receives numbered messages of many clients through one shared receive queue
 ///
-/// Clients are `srq_client HOST`. It ends when so many clients as asked for
-/// have come and gone. One that dies is reported and counts; the others are
-/// served on, and the exit status is 3 in the end.
+/// Clients are `srq_client HOST`. The server ends when all clients have connected
+/// and left. A client that fails is reported and counted; the server goes on with
+/// the others, and ends with exit status 3.
 #[derive(Parser)]
 #[command(after_help = common::STATUSES)]
 struct Options {
     #[command(flatten)]
     common: Common,
-    /// Clients to be served
+    /// Number of clients to serve
     #[arg(short = 'c', long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=512))]
     clients: u32,
 }
@@ -55,31 +56,31 @@ fn main() -> ExitCode {
     common::main(run)
 }
 
-/// Messages of one client on the way, at most. Clients know it.
+/// Messages that one client may have in flight. Clients are told.
 const WINDOW: u64 = 8;
-/// Bytes of a buffer.
+/// Size of a buffer in bytes.
 const BYTES: usize = 256;
-/// In cookies: the grant of a client, whose number is in the rest.
+/// Marks the cookie of a grant; the other bits are the client's number.
 const GRANT: u64 = 1 << 63;
 
 struct Client {
     endpoint: Endpoint,
-    /// In the order of their requests.
+    /// In the order of the requests.
     number: u64,
     up: bool,
     gone: bool,
-    /// And that was said.
+    /// An error was reported.
     failed: bool,
-    /// How many messages it has announced.
+    /// Number of messages that the client has announced.
     announced: u64,
     consumed: u64,
-    /// How many of them it has been told of.
+    /// Number of messages that the client was told of as consumed.
     granted: u64,
-    /// A grant has no completion yet.
+    /// A grant has not completed yet.
     granting: bool,
 }
 
-/// Buffers and the queue.
+/// The buffers and the queue that they are posted to.
 struct Buffers {
     shared: SharedReceiveQueue,
     memory: Memory,
@@ -88,9 +89,9 @@ struct Buffers {
 }
 
 struct State {
-    /// What may be posted again.
+    /// Buffers that may be posted again.
     done_with: Vec<u64>,
-    /// How many are posted, or hold a message that was not seen yet.
+    /// Number of buffers that are posted, or hold a message not seen yet.
     posted: u32,
     refills: u64,
 }
@@ -138,16 +139,16 @@ fn run(options: Options) -> Outcome<()> {
     thread::scope(|scope| {
         let refiller = scope.spawn(|| buffers.refill(&watermarks));
         let served = server.serve();
-        // Ends the wait of the other thread.
+        // Ends the wait of the second thread.
         watermarks.end_waiting()?;
         refiller.join().expect("no panic")?;
         let Served { messages, failed } = served?;
-        // The first time was no refill.
+        // The first post was not a refill.
         let refills = buffers.state().refills - 1;
         println!("{messages} messages, refilled {refills} times");
         if failed > 0 {
             return Err(format!(
-                "{failed} of {clients} clients did not send what they had announced"
+                "{failed} of {clients} clients did not send all announced messages"
             )
             .into());
         }
@@ -162,7 +163,7 @@ impl Buffers {
             .post_recv(&[self.memory.segment(at..at + BYTES)], buffer)
     }
 
-    /// Posts what can be posted.
+    /// Posts all free buffers.
     fn post_all(&self, state: &mut State) -> Result<(), DatReturn> {
         state.refills += u64::from(!state.done_with.is_empty());
         for buffer in state.done_with.drain(..) {
@@ -172,15 +173,15 @@ impl Buffers {
         Ok(())
     }
 
-    /// A message was seen that lies in this buffer, which nobody needs.
+    /// Releases a buffer, whose message has been read.
     fn give_back(&self, buffer: u64) {
         let mut state = self.state();
         state.posted -= 1;
         state.done_with.push(buffer);
     }
 
-    /// Sees to it that there is a buffer for every message that the clients may
-    /// send when all have been told of everything.
+    /// Makes sure that a buffer is posted for every message that the clients may
+    /// send once all grants have arrived.
     fn are_enough(&self) -> Result<(), DatReturn> {
         let mut state = self.state();
         if state.posted < self.low {
@@ -189,8 +190,8 @@ impl Buffers {
         Ok(())
     }
 
-    /// Posts buffers again whenever the watermark says so, until waiting for
-    /// it is ended.
+    /// Reposts buffers whenever the watermark is reported, until the wait is
+    /// ended.
     fn refill(&self, watermarks: &EventDispatcher) -> Result<(), DatReturn> {
         loop {
             loop {
@@ -209,8 +210,9 @@ impl Buffers {
                     },
                 }
             }
-            // The buffers leave the queue before their messages are seen here:
-            // there may be nothing to post yet. Then the event comes once more.
+            // A buffer leaves the queue before its message is seen here, so there
+            // may be nothing to post yet. The watermark, armed again, then
+            // reports once more.
             thread::yield_now();
             let mut state = self.state();
             self.post_all(&mut state)?;
@@ -231,22 +233,23 @@ struct Server<'a> {
     buffers: &'a Buffers,
     /// A cache line for the grants of each client.
     grants: Memory,
-    /// A place for each that is wanted.
+    /// An entry for each client.
     clients: Vec<Option<Client>>,
-    /// How many have asked, have come and gone, and have failed of those.
+    /// Number of clients that have connected, that have left, and that have
+    /// failed.
     asked: u64,
     served: usize,
     failed: usize,
 }
 
-/// What there was in the end.
+/// Result of the run.
 struct Served {
     messages: u64,
     failed: usize,
 }
 
 impl Server<'_> {
-    /// Serves until all clients have come and gone.
+    /// Serves until all clients have left.
     fn serve(mut self) -> Outcome<Served> {
         let mut messages = 0;
         while self.served < self.clients.len() {
@@ -260,7 +263,7 @@ impl Server<'_> {
             };
             let place = ep.context().unwrap_or(u64::MAX) as usize;
             let Some(Some(client)) = self.clients.get_mut(place) else {
-                return Err(format!("an event of nobody: {event:?}").into());
+                return Err(format!("an event of an unknown endpoint: {event:?}").into());
             };
             match event.data {
                 EventData::Connection {
@@ -277,14 +280,14 @@ impl Server<'_> {
                     client.gone = true;
                     if !client.up {
                         eprintln!(
-                            "client {}: has given up before it was connected ({kind:?})",
+                            "client {}: left before the connection was established ({kind:?})",
                             client.number
                         );
                     }
                 }
-                // A grant that fails does so with the connection, which has an
-                // event of its own; the last one usually does, as the client
-                // that has it leaves.
+                // A grant fails together with the connection, whose own event
+                // reports the failure. The last grant usually fails, because the
+                // client leaves as soon as it has arrived.
                 EventData::Dto { cookie, .. } if cookie & GRANT != 0 => {
                     client.granting = false;
                 }
@@ -310,8 +313,8 @@ impl Server<'_> {
         })
     }
 
-    /// Frees the place of a client that is gone, once all that it has left is
-    /// here.
+    /// Frees the entry of a client that has left, once all its buffers have come
+    /// back.
     fn bid_farewell(&mut self, place: usize) {
         let Some(client) = &mut self.clients[place] else {
             return;
@@ -324,7 +327,7 @@ impl Server<'_> {
             if !client.failed && consumed != client.announced {
                 client.failed = true;
                 eprintln!(
-                    "client {number}: has gone after {consumed} of {} messages",
+                    "client {number}: left after {consumed} of {} messages",
                     client.announced
                 );
             }
@@ -349,7 +352,7 @@ impl Server<'_> {
         };
         let announced = request.private_data();
         let Some(announced) = announced.first_chunk() else {
-            eprintln!("a client of another kind: it does not say how much it will send");
+            eprintln!("rejected: the request does not announce a number of messages");
             request.reject();
             return Ok(());
         };
@@ -358,9 +361,9 @@ impl Server<'_> {
             ..EndpointOptions::new(&self.events)
         })?;
         endpoint.set_context(place as u64);
-        // The window is a grant, too.
+        // The window counts as a grant.
         self.buffers.are_enough()?;
-        // If the client has given up meanwhile, an event tells.
+        // If the client has left meanwhile, an event reports it.
         request.accept(&mut endpoint, &WINDOW.to_le_bytes())?;
         self.clients[place] = Some(Client {
             endpoint,
@@ -378,8 +381,8 @@ impl Server<'_> {
 }
 
 impl Client {
-    /// A message has come. If it is not what was agreed, there will be no more
-    /// of this client. How many messages it was.
+    /// Handles a message. Disconnects the client if the message differs from what
+    /// was agreed. Returns the number of messages, 0 or 1.
     fn takes(&mut self, buffers: &Buffers, buffer: u64, length: u64) -> Outcome<u64> {
         let mut text = [0; 8];
         buffers.memory.read(buffer as usize * BYTES, &mut text);
@@ -401,9 +404,10 @@ impl Client {
         Ok(0)
     }
 
-    /// Tells the client how much was consumed, once that is half a window more
-    /// than it knows, or all. One grant at a time: its memory is the device's
-    /// meanwhile, and the client has receives for two.
+    /// Tells the client how many messages were consumed, once that is half a
+    /// window more than the client knows, or all. One grant at a time: the device
+    /// owns the grant's memory until the completion, and the client has receives
+    /// for two.
     fn grant(&mut self, buffers: &Buffers, grants: &Memory, place: usize) -> Outcome<()> {
         let news = self.consumed - self.granted;
         let due = news >= WINDOW / 2 || (news > 0 && self.consumed == self.announced);

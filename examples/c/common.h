@@ -26,7 +26,7 @@ static inline const char *next_step(DAT_RETURN answer)
     switch (DAT_GET_TYPE(answer)) {
     case DAT_PROVIDER_NOT_FOUND:
         return "`dat-bench devices` lists the adapters of this host; without one,\n"
-               "      `mlx5-emu run -- PROGRAM` brings an emulated one";
+               "      `mlx5-emu run -- PROGRAM` provides an emulated one";
     case DAT_CONN_QUAL_IN_USE:
         return "end the other server, or choose another qualifier with -p";
     case DAT_INSUFFICIENT_RESOURCES:
@@ -72,7 +72,7 @@ static inline unsigned long long number(const char *text, unsigned long long lea
     unsigned long long value = strtoull(text, &end, 0);
 
     if (end == text || *end != 0 || *text == '-' || value < least || value > most) {
-        fprintf(stderr, "error: '%s' is no number from %llu to %llu (see --help)\n", text, least,
+        fprintf(stderr, "error: invalid number '%s': expected %llu to %llu (see --help)\n", text, least,
                 most);
         exit(USAGE);
     }
@@ -196,7 +196,7 @@ static inline void connect_to(DAT_EP_HANDLE ep, DAT_EVD_HANDLE evd, const struct
     int trouble = getaddrinfo(to->host, NULL, NULL, &server);
 
     if (trouble != 0)
-        FAIL("no address for %s: %s", to->host, gai_strerror(trouble));
+        FAIL("cannot resolve %s: %s", to->host, gai_strerror(trouble));
     must(dat_ep_connect(ep, server->ai_addr, to->port, 5000000, bytes, private_data,
                         DAT_QOS_BEST_EFFORT, DAT_CONNECT_DEFAULT_FLAG),
          "dat_ep_connect");
@@ -206,15 +206,15 @@ static inline void connect_to(DAT_EP_HANDLE ep, DAT_EVD_HANDLE evd, const struct
     case DAT_CONNECTION_EVENT_ESTABLISHED:
         return;
     case DAT_CONNECTION_EVENT_PEER_REJECTED:
-        FAIL("the server at %s does not want more clients: wait, or start it for more", to->host);
+        FAIL("the server at %s accepts no more clients: wait, or start it for more", to->host);
         break;
     case DAT_CONNECTION_EVENT_NON_PEER_REJECTED:
-        FAIL("nobody listens at %s on %llu: start the server first, with the same -p\n"
+        FAIL("no server listens at %s on %llu: start the server first, with the same -p\n"
              "(and under mlx5-emu on the same fabric)", to->host, port);
         break;
     case DAT_CONNECTION_EVENT_UNREACHABLE:
     case DAT_CONNECTION_EVENT_TIMED_OUT:
-        FAIL("no answer from %s: see whether its adapter is up, and that both sides\n"
+        FAIL("no answer from %s: check that its adapter is up, and that both sides\n"
              "connect alike (DAT_CM)", to->host);
         break;
     default:

@@ -256,7 +256,7 @@ int main(int argc, char **argv)
         cr = event.event_data.cr_arrival_event_data.cr_handle;
         must(dat_cr_query(cr, DAT_CR_FIELD_ALL, &asked), "dat_cr_query");
         if (asked.private_data_size < (DAT_COUNT)sizeof request)
-            FAIL("the peer is no rdma_ring");
+            FAIL("the peer is not rdma_ring");
         memcpy(&request, asked.private_data, sizeof request);
         must(dat_cr_accept(cr, ep, sizeof ring, &ring), "dat_cr_accept");
         must(dat_psp_free(psp), "dat_psp_free");

@@ -308,7 +308,7 @@ int main(int argc, char **argv)
         default: /* the connection has ended */
             client->gone = 1;
             if (!client->up)
-                REPORT(client, "has given up before it was connected");
+                REPORT(client, "left before the connection was established");
         }
         grant(client, context.as_64);
         if (!client->gone)
@@ -319,7 +319,7 @@ int main(int argc, char **argv)
             continue;
         if (client->up) {
             if (!client->failed && client->consumed != client->announced) {
-                REPORT(client, "has gone after %llu of %llu messages",
+                REPORT(client, "left after %llu of %llu messages",
                        (unsigned long long)client->consumed,
                        (unsigned long long)client->announced);
                 client->failed = 1;
@@ -349,6 +349,6 @@ int main(int argc, char **argv)
     free(done_with);
     free(clients);
     if (failed != 0)
-        FAIL("%lu of %lu clients did not send what they had announced", failed, options.clients);
+        FAIL("%lu of %lu clients did not send all announced messages", failed, options.clients);
     return 0;
 }

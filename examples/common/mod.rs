@@ -1,4 +1,4 @@
-//! What the examples share: options, waiting, and saying what went wrong.
+//! Shared by the examples: options, waiting, and error messages with remedies.
 #![allow(dead_code, reason = "each example uses a part of it")]
 
 use std::error::Error;
@@ -11,32 +11,32 @@ use dat_api::safe::{Endpoint, EventDispatcher};
 use dat_api::types::{ConnectionKind, Event, EventData};
 use dat_api::{DatError, DatReturn, ReturnType};
 
-/// Bytes of a cache line. Buffers that two sides write begin with one each, so
-/// that neither takes the line away from the other.
+/// Bytes of a cache line. Data that different sides write lie in different cache
+/// lines, so that no line moves between processors needlessly.
 pub(crate) const LINE: usize = 64;
 
-/// What the help of each ends with.
+/// The last line of every help text.
 pub(crate) const STATUSES: &str = "Exit status: 0 good, 1 usage, 2 the environment does not allow \
                                    it, 3 the run failed.";
 
 /// How long a client tries to connect.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// What every example can be told.
+/// Options of every example.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Common {
     /// Adapter: DEVICE, DEVICE-PORT, or an entry of dat.conf
     #[arg(short = 'd', long, default_value = "mlx5_0")]
     pub(crate) adapter: String,
-    /// Connection qualifier that the server listens on; 1024 to 65535 is a port
+    /// Connection qualifier of the server; 1024 to 65535 is a port
     #[arg(short = 'p', long, default_value_t = 18515, value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) port: u64,
 }
 
 pub(crate) type Outcome<T> = Result<T, Box<dyn Error>>;
 
-/// Reads the options, runs, and says what went wrong and what to do next. The
-/// statuses are those of [`STATUSES`].
+/// Parses the options and runs the example. Prints a failure with its remedy.
+/// [`STATUSES`] lists the exit statuses.
 pub(crate) fn main<O: Parser>(run: impl FnOnce(O) -> Outcome<()>) -> ExitCode {
     let options = match O::try_parse() {
         Ok(options) => options,
@@ -66,16 +66,16 @@ pub(crate) fn main<O: Parser>(run: impl FnOnce(O) -> Outcome<()>) -> ExitCode {
     }
 }
 
-/// What the user can do about it.
+/// Returns the remedy for an error, if one is known.
 fn next_step(kind: ReturnType) -> Option<&'static str> {
     Some(match kind {
         ReturnType::ProviderNotFound => {
             "`dat-bench devices` lists the adapters of this host; without one, \
-             `mlx5-emu run -- PROGRAM` brings an emulated one"
+             `mlx5-emu run -- PROGRAM` provides an emulated one"
         }
         ReturnType::ConnQualInUse => "end the other server, or choose another qualifier with -p",
         ReturnType::InsufficientResources => {
-            "see whether `ulimit -l` allows to lock the memory, and `ulimit -n` the descriptors"
+            "check the limits of locked memory (`ulimit -l`) and of open files (`ulimit -n`)"
         }
         ReturnType::PrivilegesViolation => "choose a qualifier of 1024 or more with -p",
         ReturnType::InvalidAddress | ReturnType::ModelNotSupported => {
@@ -85,7 +85,7 @@ fn next_step(kind: ReturnType) -> Option<&'static str> {
     })
 }
 
-/// The next event; a signal on the way does not matter.
+/// Waits for the next event; retries after a signal.
 pub(crate) fn wait(events: &EventDispatcher) -> Result<Event, DatReturn> {
     loop {
         match events.wait(None) {
@@ -95,7 +95,7 @@ pub(crate) fn wait(events: &EventDispatcher) -> Result<Event, DatReturn> {
     }
 }
 
-/// Connects; the private data goes along.
+/// Connects, with private data.
 pub(crate) fn connect(
     endpoint: &mut Endpoint,
     connections: &EventDispatcher,
@@ -110,7 +110,7 @@ pub(crate) fn connect(
             ..
         } => Ok(()),
         EventData::Connection { kind, .. } => Err(refused(kind, host, port).into()),
-        other => Err(format!("{other:?} instead of a connection").into()),
+        other => Err(format!("expected an established connection, got {other:?}").into()),
     }
 }
 
@@ -118,30 +118,30 @@ fn address_of(host: &str) -> Outcome<SocketAddr> {
     let found = (host, 0).to_socket_addrs().map(|mut all| all.next());
     match found {
         Ok(Some(address)) => Ok(address),
-        Ok(None) => Err(format!("{host} has no address").into()),
-        Err(error) => Err(format!("no address for {host}: {error}").into()),
+        Ok(None) => Err(format!("cannot resolve {host}: no address").into()),
+        Err(error) => Err(format!("cannot resolve {host}: {error}").into()),
     }
 }
 
-/// Why there is no connection, and what to do.
+/// Returns why a connection failed, and the remedy.
 fn refused(kind: ConnectionKind, host: &str, port: u64) -> String {
     match kind {
         ConnectionKind::PeerRejected => {
-            format!("the server at {host} does not want more clients: wait, or start it for more")
+            format!("the server at {host} accepts no more clients: wait, or start it for more")
         }
         ConnectionKind::NonPeerRejected => format!(
-            "nobody listens at {host} on {port}: start the server first, with the same -p (and \
+            "no server listens at {host} on {port}: start the server first, with the same -p (and \
              under mlx5-emu on the same fabric)"
         ),
         ConnectionKind::Unreachable | ConnectionKind::TimedOut => format!(
-            "no answer from {host}: see whether its adapter is up, and that both sides connect \
+            "no answer from {host}: check that its adapter is up, and that both sides connect \
              alike (DAT_CM)"
         ),
-        other => format!("the connection came to nothing: {other:?}"),
+        other => format!("the connection failed: {other:?}"),
     }
 }
 
-/// Waits for one connection event, and that it is the one.
+/// Waits for the next connection event, and fails if it is not the expected one.
 pub(crate) fn expect(connections: &EventDispatcher, expected: ConnectionKind) -> Outcome<()> {
     match wait(connections)?.data {
         EventData::Connection { kind, .. } if kind == expected => Ok(()),

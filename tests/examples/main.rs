@@ -1,5 +1,5 @@
-//! The examples in Rust run: servers and their clients, each on an emulated
-//! adapter of its own process. (Those in C are run by the package `libdat`.)
+//! Runs the Rust examples: servers and their clients, each process with its own
+//! emulated adapter. (The package `libdat` runs the C examples.)
 
 use std::io::{BufRead, BufReader, Read};
 use std::net::TcpListener;
@@ -7,13 +7,13 @@ use std::process::{Child, Command, Output, Stdio};
 use std::thread;
 use std::time::Duration;
 
-#[allow(dead_code, reason = "some of it is for other tests")]
+#[allow(dead_code, reason = "each test program uses a part of it")]
 #[path = "../support/launcher.rs"]
 mod launcher;
 
 use launcher::{fabric, folder, launcher};
 
-/// Seconds that one process may take.
+/// Limit for one process, in seconds.
 const LIMIT: &str = "120";
 
 const EXAMPLES: [&str; 5] = [
@@ -24,10 +24,10 @@ const EXAMPLES: [&str; 5] = [
     "srq_server",
 ];
 
-/// Where processes of one test meet.
+/// The fabric and the qualifier of one test.
 struct Place {
     fabric: String,
-    /// A qualifier that nobody listens on: of the size of a port, and free.
+    /// A qualifier in the range of ports on which no program listens.
     qualifier: String,
 }
 
@@ -40,7 +40,7 @@ impl Place {
         }
     }
 
-    /// An example on its way.
+    /// Starts an example.
     fn start(&self, example: &str, arguments: &[&str]) -> Child {
         Command::new("timeout")
             .arg(LIMIT)
@@ -55,7 +55,7 @@ impl Place {
             .expect("timeout can be run")
     }
 
-    /// A server that listens.
+    /// Starts a server, and returns once it listens.
     fn serve(&self, example: &'static str, arguments: &[&str]) -> Server {
         let mut child = self.start(example, arguments);
         let mut output = BufReader::new(child.stdout.take().expect("a pipe"));
@@ -80,7 +80,8 @@ struct Server {
 }
 
 impl Server {
-    /// What it said after it listened, once it has ended well.
+    /// Returns what the server printed after it listened. It must have exited
+    /// with success.
     fn end(mut self) -> String {
         let mut told = String::new();
         self.output.read_to_string(&mut told).expect("text");
@@ -92,7 +93,7 @@ impl Server {
     }
 }
 
-/// What a process said, once it has ended well.
+/// Returns what a process printed. It must have exited with success.
 fn end(child: Child) -> String {
     let output = child.wait_with_output().expect("it was started");
     let complaint = String::from_utf8_lossy(&output.stderr);
@@ -115,7 +116,8 @@ fn ping_pong_measures_round_trips() {
 #[test]
 fn a_ring_is_written_and_read() {
     let place = Place::new();
-    // Less than the ring holds, just so much, not a multiple of it.
+    // Fewer than the ring has slots, exactly as many, and a number that is no
+    // multiple.
     for count in ["1", "64", "2001"] {
         let consumer = place.serve("rdma_ring", &[]);
         let producer = end(place.start("rdma_ring", &["-n", count, "127.0.0.1"]));
@@ -142,12 +144,12 @@ fn a_server_takes_messages_of_many_clients_from_one_queue() {
         .rsplit_once("\n1402 messages, refilled ")
         .and_then(|(_, end)| end.strip_suffix(" times\n"))
         .and_then(|count| count.parse::<u32>().ok());
-    // 48 buffers for 1402 messages.
+    // There are 48 buffers for 1402 messages.
     assert!(refills.is_some_and(|count| count > 10), "{told}");
 }
 
-/// One client is killed half way, and one before the server has answered it: the
-/// others are served to the end, and the server says who it was.
+/// One client is killed half way, and one before the server has accepted it. The
+/// server serves the others to the end, and reports the killed one.
 #[test]
 fn a_server_outlives_its_clients() {
     let place = Place::new();
@@ -156,7 +158,7 @@ fn a_server_outlives_its_clients() {
         mut output,
         ..
     } = place.serve("srq_server", &["-c", "3"]);
-    // Killed while it sends, with others on their way.
+    // Killed while it sends, with other messages in flight.
     let victim = place.start("srq_client", &["-n", "4000000000", "127.0.0.1"]);
     let mut line = String::new();
     output.read_line(&mut line).expect("text");
@@ -172,7 +174,7 @@ fn a_server_outlives_its_clients() {
     let reaped = victim.wait_with_output().expect("it was started");
     assert!(!reaped.status.success());
     assert_eq!(end(first), "2000 messages sent\n");
-    // Killed while it waits for an answer.
+    // Killed while it waits for the accept.
     signal(&server, libc::SIGSTOP);
     let victim = place.start("srq_client", &["-n", "5", "127.0.0.1"]);
     while !is_connected(&place.qualifier) {
@@ -181,7 +183,7 @@ fn a_server_outlives_its_clients() {
     signal(&victim, libc::SIGKILL);
     victim.wait_with_output().expect("it was started");
     signal(&server, libc::SIGCONT);
-    // The third.
+    // The third client.
     let last = place.start("srq_client", &["-n", "300", "127.0.0.1"]);
     assert_eq!(end(last), "300 messages sent\n");
     let mut told = String::new();
@@ -190,8 +192,8 @@ fn a_server_outlives_its_clients() {
     let complaint = String::from_utf8_lossy(&ended.stderr);
     assert_eq!(ended.status.code(), Some(3), "{told}{complaint}");
     for said in [
-        "has gone after ",
-        "1 of 3 clients did not send what they had announced",
+        "left after ",
+        "1 of 3 clients did not send all announced messages",
     ] {
         assert!(complaint.contains(said), "{told}{complaint}");
     }
@@ -204,18 +206,18 @@ fn a_server_outlives_its_clients() {
     }
 }
 
-/// To a process, and to what it has started: `timeout` leads a group.
+/// Sends a signal to a process and its children: `timeout` leads a process group.
 fn signal(child: &Child, signal: libc::c_int) {
     let group = libc::pid_t::try_from(child.id()).expect("a process");
-    // SAFETY: a child that was not waited for yet.
+    // SAFETY: the child has not been waited for.
     assert_eq!(unsafe { libc::kill(-group, signal) }, 0);
 }
 
-/// Whether somebody has a connection to this port of the host.
+/// Returns whether a process has a connection to this port of the host.
 fn is_connected(port: &str) -> bool {
     let port: u16 = port.parse().expect("a port");
     let table = std::fs::read_to_string("/proc/net/tcp").expect("procfs");
-    // Place, local and remote address, state: 01 is established.
+    // Entry, local and remote address, state: 01 means established.
     let remote = format!(":{port:04X} 01 ");
     table.contains(&remote)
 }
@@ -243,14 +245,11 @@ fn a_sleeping_server_answers_several_clients_and_those_who_come_after_them() {
 fn a_client_too_many_is_told_so() {
     let place = Place::new();
     let server = place.serve("srq_server", &["-c", "1"]);
-    // It does not say how much it will send.
+    // The request does not announce a number of messages.
     let refused = place.start("ping_pong", &["127.0.0.1"]);
     let (status, complaint) = refusal(refused.wait_with_output());
     assert_eq!(status, Some(3));
-    assert!(
-        complaint.contains("does not want more clients"),
-        "{complaint}"
-    );
+    assert!(complaint.contains("accepts no more clients"), "{complaint}");
     assert_eq!(
         end(place.start("srq_client", &["-n", "9", "127.0.0.1"])),
         "9 messages sent\n"
@@ -258,7 +257,7 @@ fn a_client_too_many_is_told_so() {
     server.end();
 }
 
-/// Exit status, and what was said.
+/// Returns the exit status, and the message.
 fn refusal(output: std::io::Result<Output>) -> (Option<i32>, String) {
     let output = output.expect("it was started");
     let complaint = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -273,7 +272,7 @@ fn what_goes_wrong_is_said_with_what_to_do() {
             "ping_pong",
             &["127.0.0.1"],
             3,
-            &["nobody listens", "start the server first"],
+            &["no server listens", "start the server first"],
         ),
         (
             "rdma_ring",
@@ -285,7 +284,7 @@ fn what_goes_wrong_is_said_with_what_to_do() {
             "srq_client",
             &["-n", "1", "no.such.host.invalid"],
             3,
-            &["no address for no.such.host.invalid"],
+            &["cannot resolve no.such.host.invalid"],
         ),
         ("ping_pong", &["-s", "7"], 1, &["8..=1048576"]),
         ("srq_server", &["-c", "0"], 1, &["1..=512"]),

@@ -1,6 +1,6 @@
-//! The examples in C: they compile without a warning, and servers and clients
-//! talk to each other, each on an emulated adapter of its own process; also
-//! under valgrind, which finds neither errors nor leaks.
+//! Runs the C examples. They compile without a warning. Servers and clients
+//! communicate, each process with its own emulated adapter. Under valgrind they
+//! have neither errors nor leaks.
 
 #[path = "../../../tests/support/launcher.rs"]
 mod emulator;
@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use emulator::{fabric, launcher};
 
-/// Seconds that one side may take.
+/// Limit for one process, in seconds.
 const LIMIT: &str = "120";
 const VALGRIND: [&str; 5] = [
     "valgrind",
@@ -28,7 +28,7 @@ const VALGRIND: [&str; 5] = [
 const EXAMPLES: [&str; 4] = ["ping_pong", "rdma_ring", "srq_client", "srq_server"];
 
 struct Built {
-    /// Has the library under the name that programs ask for, and the programs.
+    /// Contains the library under its soname, and the programs.
     folder: PathBuf,
 }
 
@@ -46,8 +46,8 @@ fn built() -> &'static Built {
         std::fs::create_dir_all(&folder).expect("the folder can be made");
         let tests = std::env::current_exe().expect("this binary has a path");
         let library = tests.parent().expect("a folder").join("libdat.so");
-        // Other tests make the same at this moment: everything gets its name
-        // when it is whole.
+        // Other test processes create the same files at the same time: each file
+        // is renamed into place when it is complete.
         let own = std::process::id().to_string();
         for name in ["libdat.so", "libdat.so.1"] {
             let link = folder.join(name);
@@ -60,7 +60,7 @@ fn built() -> &'static Built {
             let program = folder.join(name).with_extension(&own);
             let source = base.join(place).join(name).with_extension("c");
             let output = Command::new("cc")
-                // As in the examples' Makefile.
+                // The flags of the examples' Makefile.
                 .args(["-std=c99", "-D_DEFAULT_SOURCE", "-O2", "-g"])
                 .args(["-Wall", "-Wextra", "-Werror", "-pthread", "-I"])
                 .arg(base.join("include"))
@@ -105,7 +105,7 @@ fn program_of_the_manual() -> String {
         .collect()
 }
 
-/// A side on its way; ends within the limit.
+/// Starts a process, which ends within the limit.
 fn start(fabric: &str, under: &[&str], program: &str, arguments: &[&str]) -> Child {
     Command::new("timeout")
         .arg(LIMIT)
@@ -122,7 +122,7 @@ fn start(fabric: &str, under: &[&str], program: &str, arguments: &[&str]) -> Chi
         .expect("timeout can be run")
 }
 
-/// What a side printed, and how it ended.
+/// Returns what a process printed, or how it failed.
 fn end(side: &str, mut child: Child, mut told: String) -> Result<String, String> {
     let mut complaint = String::new();
     if let Some(mut pipe) = child.stdout.take() {
@@ -139,13 +139,14 @@ fn end(side: &str, mut child: Child, mut told: String) -> Result<String, String>
     }
 }
 
-/// A qualifier that nobody listens on: of the size of a port, and free as one.
+/// Returns a qualifier in the range of ports on which no program listens.
 fn qualifier() -> String {
     let socket = TcpListener::bind("127.0.0.1:0").expect("a port");
     socket.local_addr().expect("bound").port().to_string()
 }
 
-/// What a server said, and what each of its clients; all ended well.
+/// Runs a server and clients. Returns what they printed; all must exit with
+/// success.
 fn sides(
     under: &[&str],
     (server, of_server): (&str, &[&str]),
@@ -260,8 +261,8 @@ fn a_server_takes_messages_of_many_clients_from_one_queue() {
     shared_queue(&[], [1, 500, 1001]);
 }
 
-/// One client is killed half way, and one before the server has answered it: the
-/// others are served to the end, and the server says who it was.
+/// One client is killed half way, and one before the server has accepted it. The
+/// server serves the others to the end, and reports the killed one.
 #[test]
 fn a_server_outlives_its_clients() {
     let (fabric, qualifier) = (fabric(), qualifier());
@@ -273,7 +274,7 @@ fn a_server_outlives_its_clients() {
     let mut output = BufReader::new(server.stdout.take().expect("a pipe"));
     let mut listening = String::new();
     output.read_line(&mut listening).expect("text");
-    // Killed while it sends, with others on their way.
+    // Killed while it sends, with other messages in flight.
     let victim = client("4000000000");
     let mut line = String::new();
     output.read_line(&mut line).expect("text");
@@ -292,7 +293,7 @@ fn a_server_outlives_its_clients() {
         end("client", first, String::new()).as_deref(),
         Ok("2000 messages sent\n")
     );
-    // Killed while it waits for an answer.
+    // Killed while it waits for the accept.
     signal(&server, libc::SIGSTOP);
     let victim = client("5");
     while !is_connected(&qualifier) {
@@ -301,7 +302,7 @@ fn a_server_outlives_its_clients() {
     signal(&victim, libc::SIGKILL);
     victim.wait_with_output().expect("it was started");
     signal(&server, libc::SIGCONT);
-    // The third.
+    // The third client.
     let last = client("300");
     assert_eq!(
         end("client", last, String::new()).as_deref(),
@@ -313,8 +314,8 @@ fn a_server_outlives_its_clients() {
     let complaint = String::from_utf8_lossy(&ended.stderr);
     assert_eq!(ended.status.code(), Some(3), "{told}{complaint}");
     for said in [
-        "has gone after ",
-        "1 of 3 clients did not send what they had announced",
+        "left after ",
+        "1 of 3 clients did not send all announced messages",
     ] {
         assert!(complaint.contains(said), "{told}{complaint}");
     }
@@ -327,18 +328,18 @@ fn a_server_outlives_its_clients() {
     }
 }
 
-/// To a process, and to what it has started: `timeout` leads a group.
+/// Sends a signal to a process and its children: `timeout` leads a process group.
 fn signal(child: &Child, signal: libc::c_int) {
     let group = libc::pid_t::try_from(child.id()).expect("a process");
-    // SAFETY: a child that was not waited for yet.
+    // SAFETY: the child has not been waited for.
     assert_eq!(unsafe { libc::kill(-group, signal) }, 0);
 }
 
-/// Whether somebody has a connection to this port of the host.
+/// Returns whether a process has a connection to this port of the host.
 fn is_connected(port: &str) -> bool {
     let port: u16 = port.parse().expect("a port");
     let table = std::fs::read_to_string("/proc/net/tcp").expect("procfs");
-    // Place, local and remote address, state: 01 is established.
+    // Entry, local and remote address, state: 01 means established.
     let remote = format!(":{port:04X} 01 ");
     table.contains(&remote)
 }
@@ -350,7 +351,7 @@ fn what_goes_wrong_is_said_with_what_to_do() {
             "ping_pong",
             &["127.0.0.1"],
             3,
-            &["nobody listens", "start the server first"],
+            &["no server listens", "start the server first"],
         ),
         (
             "rdma_ring",
@@ -362,14 +363,9 @@ fn what_goes_wrong_is_said_with_what_to_do() {
             "srq_client",
             &["no.such.host.invalid"],
             3,
-            &["no address for no.such.host.invalid"],
+            &["cannot resolve no.such.host.invalid"],
         ),
-        (
-            "ping_pong",
-            &["-s", "7"],
-            1,
-            &["no number from 8 to 1048576"],
-        ),
+        ("ping_pong", &["-s", "7"], 1, &["expected 8 to 1048576"]),
         ("srq_server", &["here"], 1, &["unexpected argument 'here'"]),
     ];
     let (fabric, qualifier) = (fabric(), qualifier());
@@ -410,8 +406,8 @@ fn all_are_clean_under_valgrind() {
     shared_queue(&VALGRIND, [1, 60, 100]);
 }
 
-/// The requester's and the listener's programs, each with a peer of a version
-/// that it does not understand.
+/// The requesting and the listening program, each with a peer of an unsupported
+/// protocol version.
 #[test]
 fn a_peer_of_another_version_is_refused_and_the_cause_is_printed() {
     const REQUEST: &[u8] = b"dCM\x17\x02\x01\0\0";
@@ -433,9 +429,9 @@ fn a_peer_of_another_version_is_refused_and_the_cause_is_printed() {
         line.contains("request refused") && line.contains("127.0.0.1"),
         "{line}"
     );
-    // `timeout` and the launcher pass it on.
+    // `timeout` and the launcher forward the signal.
     let pid = libc::pid_t::try_from(server.id()).expect("a process");
-    // SAFETY: a signal to a process of ours.
+    // SAFETY: a signal to a child process.
     assert_eq!(unsafe { libc::kill(pid, libc::SIGTERM) }, 0);
     server.wait().expect("it is ours");
 
