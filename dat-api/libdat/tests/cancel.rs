@@ -1,6 +1,6 @@
-//! Threads that end inside calls, and agents that end their thread: a program in C
-//! (`cancel/cancel.c`), on the emulated adapter, by every wait policy and on both
-//! data paths; also under valgrind.
+//! Threads that end inside calls, and agents that end their thread: a C program
+//! (`cancel/cancel.c`) on the emulated adapter, with every wait policy and on
+//! both data paths, and also under valgrind.
 
 #[path = "support/c_program.rs"]
 mod c_program;
@@ -31,7 +31,7 @@ fn program() -> &'static CProgram {
     PROGRAM.get_or_init(|| CProgram::build("cancel", &SOURCES))
 }
 
-/// Runs these parts, with a variable set.
+/// Runs these parts of the program, with an environment variable set.
 fn run(under: &[&str], (variable, value): (&str, &str), parts: &[&str]) {
     let program = program();
     let output = Command::new("timeout")
@@ -42,7 +42,7 @@ fn run(under: &[&str], (variable, value): (&str, &str), parts: &[&str]) {
         .arg(&program.path)
         .args(parts)
         .env("LD_LIBRARY_PATH", &program.libraries)
-        // Failing calls print, and printing is a cancellation point.
+        // Failed calls print, and printing is a cancellation point.
         .env("DAT_DBG_TYPE", "0x1001")
         .env(variable, value)
         .output()
@@ -65,7 +65,7 @@ fn a_cancelled_wait_loses_no_event_however_it_waits() {
 }
 
 #[test]
-fn other_calls_hold_cancellation_off() {
+fn other_calls_disable_cancellation() {
     for path in ["direct", "verbs"] {
         run(&[], ("DAT_PATH", path), &["hold", "evd"]);
     }
@@ -77,6 +77,6 @@ fn an_agent_may_end_its_thread() {
 }
 
 #[test]
-fn what_ended_threads_had_is_given_back() {
+fn objects_of_ended_threads_are_released() {
     run(&VALGRIND, ("DAT_WAIT", "adaptive"), &PARTS);
 }

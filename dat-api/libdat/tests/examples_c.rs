@@ -345,7 +345,7 @@ fn is_connected(port: &str) -> bool {
 }
 
 #[test]
-fn what_goes_wrong_is_said_with_what_to_do() {
+fn errors_are_printed_with_a_remedy() {
     let cases: [(&str, &[&str], i32, &[&str]); 5] = [
         (
             "ping_pong",

@@ -1,18 +1,18 @@
-//! `dat-api/install.sh`: what it installs is enough for a program, and nothing
-//! of it is left when it is removed.
+//! `dat-api/install.sh`: what it installs suffices for a program, and removal
+//! leaves nothing behind.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-/// The library that cargo made for the tests.
+/// Returns the library that cargo built for the tests.
 fn library() -> PathBuf {
     let tests = std::env::current_exe().expect("this binary has a path");
     tests.parent().expect("it is in a folder").join("libdat.so")
 }
 
-/// An empty folder for one test.
+/// Creates an empty folder for one test.
 fn folder(name: &str) -> PathBuf {
     let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("install-{name}"));
     let _ = fs::remove_dir_all(&path);
@@ -33,7 +33,7 @@ fn succeed(arguments: &[&str]) {
     assert!(output.status.success(), "{arguments:?}: {complaint}");
 }
 
-/// Exit status, and the error that it came with.
+/// Runs the script. Returns its exit status and its error message.
 fn refusal(arguments: &[&str]) -> (Option<i32>, String) {
     let output = install(arguments);
     let complaint = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -44,7 +44,7 @@ fn text(path: &Path) -> &str {
     path.to_str().expect("a UTF-8 path")
 }
 
-/// Every path below a folder, links not followed.
+/// Returns every path below a folder; symbolic links are not followed.
 fn below(folder: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
     for entry in fs::read_dir(folder).expect("a folder") {
@@ -57,8 +57,8 @@ fn below(folder: &Path) -> Vec<PathBuf> {
     found
 }
 
-/// Compiles a program by what pkg-config says of the installed library, and
-/// runs it with that library.
+/// Compiles a program with pkg-config's flags for the installed library, and runs
+/// it with that library.
 fn compile_and_run(prefix: &Path, source: &str) -> String {
     let flags = Command::new("pkg-config")
         .args(["--cflags", "--libs", "dat"])
@@ -72,7 +72,7 @@ fn compile_and_run(prefix: &Path, source: &str) -> String {
     let compiled = Command::new("gcc")
         .args(["-Wall", "-Wextra", "-Werror", "-o"])
         .args([&program, &code])
-        // Linked with it even if the program calls nothing.
+        // Linked even if the program calls nothing.
         .arg("-Wl,--no-as-needed")
         .args(flags.split_whitespace())
         .output()
@@ -90,7 +90,7 @@ fn compile_and_run(prefix: &Path, source: &str) -> String {
     String::from_utf8(run.stdout).expect("text")
 }
 
-/// That `man NAME` finds the page below the prefix.
+/// Checks that `man NAME` finds the page below the prefix.
 fn shows(prefix: &Path, name: &str) {
     let manual = Command::new("man")
         .args(["-w", name])
@@ -145,7 +145,8 @@ fn a_program_builds_with_what_is_installed_and_nothing_is_left_afterwards() {
             .expect("a name");
         let (_, section) = name.rsplit_once('.').expect("a section");
         let folder = prefix.join(format!("share/man/man{}", &section[..1]));
-        // No link: the page that it names may be packed by others.
+        // Not a symbolic link: another package may install the page that it
+        // names.
         let installed = folder.join(name);
         assert!(
             fs::symlink_metadata(&installed).is_ok_and(|file| file.is_file()),
@@ -183,7 +184,7 @@ fn a_program_builds_with_what_is_installed_and_nothing_is_left_afterwards() {
 }
 
 #[test]
-fn a_program_calls_what_is_installed() {
+fn a_program_calls_the_installed_library() {
     let prefix = folder("calls").join("prefix");
     succeed(&["--prefix", text(&prefix), "--library", text(&library())]);
     let program = r#"
@@ -204,8 +205,8 @@ fn a_program_calls_what_is_installed() {
     assert_eq!(compile_by_the_manual(&prefix, program), answer);
 }
 
-/// Compiles a program by the command of udapl(7), with a linker that leaves out
-/// libraries which nothing before them needs, as some distributions' do.
+/// Compiles a program by the command in udapl(7), with a linker that drops
+/// libraries which nothing before them needs, as some distributions do.
 fn compile_by_the_manual(prefix: &Path, source: &str) -> String {
     let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("man/udapl.7");
     let page = fs::read_to_string(page).expect("the page");
@@ -244,7 +245,7 @@ fn the_examples_build_with_what_is_installed() {
         let path = entry.expect("an entry").path();
         let name = path.file_name().and_then(|name| name.to_str());
         let name = name.expect("a name");
-        // Not the programs of who has built them there.
+        // Skips programs that a developer has built there.
         if name == "Makefile" || name.contains('.') {
             fs::copy(&path, folder.join(name)).expect("it can be copied");
             programs.extend(name.strip_suffix(".c").map(str::to_owned));
@@ -313,7 +314,7 @@ fn files_of_others_are_neither_replaced_nor_removed() {
 }
 
 #[test]
-fn what_cannot_be_done_is_said() {
+fn refused_installations_name_the_reason() {
     let folder = folder("refused");
     let (file, library) = (folder.join("file"), library());
     fs::write(&file, "").expect("it can be written");
@@ -353,12 +354,12 @@ fn what_cannot_be_done_is_said() {
 }
 
 #[test]
-fn a_folder_that_cannot_be_written_is_said() {
+fn an_unwritable_folder_is_named() {
     let (status, complaint) = refusal(&["--prefix", "/proc/dat", "--library", text(&library())]);
-    // SAFETY: geteuid has no demands.
+    // SAFETY: geteuid cannot fail.
     let root = unsafe { libc::geteuid() } == 0;
     let reason = if root {
-        // Root may write everywhere, but nobody makes folders there.
+        // Root may write everywhere, but cannot create folders in /proc.
         "/proc/dat cannot be made"
     } else {
         "/proc is not writable"

@@ -1,12 +1,12 @@
-//! The manual pages say what the headers say: a page for every call, with the
-//! header's own prototype, names that exist, and no page that renders badly.
+//! The manual pages agree with the headers: every call has a page with the
+//! header's prototype, all names exist, and every page renders without warnings.
 
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Names in the style of the headers that are variables of the environment.
+/// Environment variables whose names look like names of the headers.
 const VARIABLES: [&str; 7] = [
     "DAT_CM",
     "DAT_DBG_DEST",
@@ -17,7 +17,7 @@ const VARIABLES: [&str; 7] = [
     "DAT_WAIT",
 ];
 
-/// Pages under a second name: what programs write is a macro.
+/// Pages under a second name, because programs call a macro.
 const OTHER_NAMES: [(&str, &str); 1] = [("dat_ia_open", "dat_ia_openv")];
 
 /// Calls for which DAT states no MT level.
@@ -28,8 +28,9 @@ const NOT_STATED: [&str; 4] = [
     "dat_registry_remove_provider",
 ];
 
-/// Calls that threads may make at once for one object (MT level Safe of the
-/// published pages; `dat_evd_create`, which has none, as the other makers).
+/// Calls that threads may make at the same time for one object (MT level Safe of
+/// the published pages; `dat_evd_create`, which has none there, like the other
+/// create calls).
 const SAFE: [&str; 28] = [
     "dat_cno_create",
     "dat_cno_wait",
@@ -61,8 +62,8 @@ const SAFE: [&str; 28] = [
     "dat_strerror",
 ];
 
-/// In the order in which they stand; notes and examples only where there is
-/// something to say, arguments where there are any.
+/// In the required order. Notes and examples are optional; arguments are needed
+/// only if the call has any.
 const SECTIONS: [&str; 7] = [
     "NAME",
     "LIBRARY",
@@ -81,7 +82,7 @@ fn read(path: &Path) -> String {
     fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-/// What the library exports.
+/// Returns the library's exports.
 fn exports() -> BTreeSet<String> {
     read(&here("exports.txt"))
         .lines()
@@ -90,7 +91,7 @@ fn exports() -> BTreeSet<String> {
         .collect()
 }
 
-/// Every page: its name and section as the file is called, and its source.
+/// Returns every page: name and section from the file name, and its source.
 fn pages() -> Vec<(String, String, String)> {
     let mut pages: Vec<_> = fs::read_dir(here("man"))
         .expect("the folder of the pages")
@@ -107,7 +108,7 @@ fn pages() -> Vec<(String, String, String)> {
     pages
 }
 
-/// The pages of calls: name and source.
+/// Returns the pages of calls: name and source.
 fn calls() -> impl Iterator<Item = (String, String)> {
     let other = |name: &str| OTHER_NAMES.iter().any(|(other, _)| *other == name);
     pages()
@@ -124,7 +125,7 @@ fn headers() -> String {
     all
 }
 
-/// A section's lines.
+/// Returns the lines of a section.
 fn section<'a>(page: &'a str, name: &str) -> Vec<&'a str> {
     page.lines()
         .skip_while(|line| line.strip_prefix(".SH ") != Some(name))
@@ -133,13 +134,13 @@ fn section<'a>(page: &'a str, name: &str) -> Vec<&'a str> {
         .collect()
 }
 
-/// Blanks as in no text: what is left is the same however it was broken.
+/// Joins all whitespace, so that line breaks make no difference.
 fn squeeze(text: &str) -> String {
     let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
     words.replace("( ", "(").replace("* ", "*")
 }
 
-/// The arguments of a macro as man(7) sees them, joined.
+/// Joins the arguments of a macro as man(7) does.
 fn joined(line: &str) -> String {
     let Some((macro_name, arguments)) = line.split_once(' ') else {
         return String::new();
@@ -156,7 +157,7 @@ fn joined(line: &str) -> String {
     text
 }
 
-/// Without comments, and with the names of the two functions of providers.
+/// Removes comments, and expands the names of the two provider functions.
 fn code(headers: &str) -> String {
     let mut code = String::new();
     let mut rest = headers;
@@ -175,7 +176,7 @@ fn code(headers: &str) -> String {
     )
 }
 
-/// The declaration of a call, and what stands above it.
+/// Returns the declaration of a call, and the comment above it.
 fn declaration<'a>(code: &'a str, name: &str) -> &'a str {
     let start = [format!("\nDAT_RETURN {name}("), format!("\nvoid {name}(")]
         .iter()
@@ -185,7 +186,7 @@ fn declaration<'a>(code: &'a str, name: &str) -> &'a str {
     &code[start..=start + length]
 }
 
-/// Everything that looks like a name of the headers.
+/// Returns everything that looks like a name of the headers.
 fn names(text: &str) -> BTreeSet<&str> {
     let part =
         |letter: char| letter.is_ascii_uppercase() || letter.is_ascii_digit() || letter == '_';
@@ -193,7 +194,7 @@ fn names(text: &str) -> BTreeSet<&str> {
     let mut rest = text;
     while let Some(at) = rest.find("DAT_") {
         let boundary = rest[..at].chars().next_back().is_none_or(|letter| {
-            // \fBDAT_X: the letter belongs to the change of font.
+            // \fBDAT_X: the letter belongs to the font change.
             !part(letter) || rest[..at].ends_with("\\fB") || rest[..at].ends_with("\\fI")
         });
         let length = rest[at..]
@@ -283,7 +284,7 @@ fn names_that_a_page_mentions_exist() {
 }
 
 #[test]
-fn what_a_header_says_of_the_errors_of_a_call_is_on_its_page() {
+fn the_errors_in_a_header_are_on_the_page_of_the_call() {
     let headers = headers().replace("\n * ", " ");
     for (name, page) in calls() {
         let Some(at) = headers.find(&format!("\nDAT_RETURN {name}(")) else {
@@ -317,7 +318,7 @@ fn mt_levels_are_those_of_dat() {
 }
 
 #[test]
-fn every_page_that_is_referred_to_is_there() {
+fn every_referenced_page_exists() {
     let here: BTreeSet<String> = pages()
         .into_iter()
         .map(|(name, section, _)| format!("{name}({section})"))
@@ -384,7 +385,7 @@ fn examples_compile() {
     fs::write(&file, program).expect("it can be written");
     let output = Command::new("cc")
         .args(["-std=c99", "-fsyntax-only", "-Wall", "-Wextra", "-Werror"])
-        // They are parts: what they compute is used, or set, elsewhere.
+        // The examples are fragments: variables are used or set elsewhere.
         .args(["-Wno-unused-but-set-variable", "-Wno-unused-variable", "-I"])
         .arg(here("include"))
         .arg("-I")
@@ -396,7 +397,7 @@ fn examples_compile() {
     assert!(output.status.success(), "{complaint}");
 }
 
-/// Runs a checker over every page; it has to say nothing.
+/// Runs a checker on every page, which must print nothing.
 fn check(program: &str, arguments: &[&str]) {
     if which(program).is_none() {
         eprintln!("SKIPPED: {program} is not installed; the pages are not checked by it");
@@ -428,11 +429,11 @@ fn which(program: &str) -> Option<PathBuf> {
 }
 
 #[test]
-fn mandoc_has_nothing_to_say() {
+fn mandoc_reports_nothing() {
     check("mandoc", &["-Tlint", "-Wwarning"]);
 }
 
 #[test]
-fn groff_has_nothing_to_say() {
+fn groff_reports_nothing() {
     check("groff", &["-ww", "-z", "-man", "-Tutf8"]);
 }

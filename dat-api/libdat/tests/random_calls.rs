@@ -1,7 +1,7 @@
 //! All calls in random order with random arguments, from several threads
-//! (`random/random.c` says what counts as wrong), on the emulated adapter; also
-//! under valgrind. `DAT_SEED` and `DAT_RANDOM_SECONDS` set the first seed and
-//! how long: `perf-scripts/soak calls` uses them.
+//! (`random/random.c` defines the failures), on the emulated adapter, and also
+//! under valgrind. `DAT_SEED` and `DAT_RANDOM_SECONDS` set the first seed and the
+//! duration; `perf-scripts/soak calls` uses them.
 
 #[path = "support/c_program.rs"]
 mod c_program;
@@ -71,7 +71,7 @@ fn every_call_in_random_order_from_four_threads() {
     let seconds = number("DAT_RANDOM_SECONDS", 8);
     let said = run(&[], seconds, 4, number("DAT_SEED", 1));
     println!("{said}");
-    // Nothing is proven of a call that was refused each time.
+    // A call that never succeeded was not tested.
     assert!(said.contains(" 0 never;"), "{said}");
 }
 

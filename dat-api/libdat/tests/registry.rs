@@ -1,6 +1,6 @@
-//! Providers of others in our registry, and we in the registry of others: C
-//! programs and a provider library that the tests compile, each run in a
-//! process of its own.
+//! Other providers in this library's registry, and this library in another
+//! registry: C programs and a provider library that the tests compile. Each
+//! program runs in its own process.
 
 #[path = "../../../tests/support/launcher.rs"]
 mod emulator;
@@ -19,8 +19,8 @@ fn folder() -> PathBuf {
     Path::new(env!("CARGO_TARGET_TMPDIR")).join("registry")
 }
 
-/// Compiles a file. Other tests do the same at the same time: each puts its
-/// own result in the place at once.
+/// Compiles a file. Other tests do the same at the same time, so the result is
+/// renamed into place.
 fn compile(name: &str, arguments: &[&str]) {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/support");
     let program = folder().join(name.replace(".c", if name == "foreign.c" { ".so" } else { "" }));
@@ -48,7 +48,7 @@ fn compile(name: &str, arguments: &[&str]) {
     fs::rename(mine, program).expect("it can be renamed");
 }
 
-/// A link that other tests may make at the same time, or use already.
+/// Creates a link that other tests may create at the same time or use already.
 fn link(to: &Path, name: &str) {
     if fs::read_link(folder().join(name)).is_ok_and(|is| is == to) {
         return;
@@ -59,20 +59,20 @@ fn link(to: &Path, name: &str) {
     fs::rename(mine, folder().join(name)).expect("it can be renamed");
 }
 
-/// Compiles all of it with the library of this test.
+/// Compiles all programs with the library of this test.
 fn built() -> PathBuf {
     static BUILT: OnceLock<()> = OnceLock::new();
     BUILT.get_or_init(|| {
-        // First: it may have to build the library anew.
+        // Called first: it may have to rebuild the library.
         launcher();
         fs::create_dir_all(folder()).expect("the folder can be made");
         let tests = std::env::current_exe().expect("this binary has a path");
         let library = tests.parent().expect("a folder").join("libdat.so");
-        // The last as a registry finds it beside a libdat.so.1 of its own.
+        // The last name is for a registry that has its own libdat.so.1.
         for name in ["libdat.so", "libdat.so.1", "libguest.so"] {
             link(&library, name);
         }
-        // What it calls of the registry is there when it is loaded.
+        // The registry functions that it calls exist when it is loaded.
         compile("foreign.c", &["-shared", "-fPIC"]);
         compile("consumer.c", &["-L.", "-ldat", "-ldl"]);
         compile("host.c", &["-rdynamic", "-ldl"]);
@@ -81,7 +81,8 @@ fn built() -> PathBuf {
     folder()
 }
 
-/// A dat.conf with these lines; `FOREIGN` and `GUEST` stand for the libraries.
+/// Writes a dat.conf with these lines; `FOREIGN` and `GUEST` stand for the
+/// libraries.
 fn conf(lines: &str) -> PathBuf {
     static COUNT: AtomicU32 = AtomicU32::new(0);
     let number = COUNT.fetch_add(1, Ordering::Relaxed);
@@ -105,7 +106,7 @@ fn said(output: &Output) -> Vec<String> {
     text.lines().map(str::to_owned).collect()
 }
 
-/// What a consumer says, on this dat.conf.
+/// Returns what a consumer program prints with this dat.conf.
 fn consumer(lines: &str, arguments: &[&str]) -> Vec<String> {
     let conf = conf(lines);
     let output = Command::new("timeout")
@@ -120,7 +121,7 @@ fn consumer(lines: &str, arguments: &[&str]) -> Vec<String> {
     said(&output)
 }
 
-/// An entry of the foreign library for a name.
+/// Returns an entry of the foreign library for a name.
 fn entry(name: &str, behaviour: &str) -> String {
     format!("{name} u1.2 nonthreadsafe default FOREIGN theirs.1.0 \"{behaviour}\" \"\"\n")
 }
@@ -148,7 +149,7 @@ fn a_foreign_provider_is_loaded_used_and_unloaded() {
         "again DAT_PROVIDER_ALREADY_REGISTERED",
         "open other 8",
         "opened DAT_SUCCESS",
-        // Each of the 68 slots but opening and closing.
+        // Each of the 68 entries except opening and closing.
         "calls 66",
         "close 1",
         // As the provider says.
@@ -203,7 +204,7 @@ fn a_slot_that_is_null_is_not_implemented() {
 }
 
 #[test]
-fn providers_that_do_not_serve_are_told_of() {
+fn providers_that_do_not_serve_are_reported() {
     let cases = [
         // Registers nothing.
         (
@@ -211,7 +212,7 @@ fn providers_that_do_not_serve_are_told_of() {
             vec!["init other 1.2 0 'mute'", "fini other"],
             NOT_FOUND,
         ),
-        // Its own answer.
+        // Returns an error.
         (
             "refuses",
             vec![
@@ -239,7 +240,7 @@ fn providers_that_do_not_serve_are_told_of() {
     assert_eq!(said, [format!("opened {NOT_FOUND}")]);
 }
 
-/// No dat.conf names it: who is registered is found by the same key.
+/// Not in dat.conf: a registered provider is found by the same key.
 #[test]
 fn a_provider_of_the_program_itself_is_opened_by_its_name() {
     let said = consumer(
@@ -259,7 +260,7 @@ fn a_provider_of_the_program_itself_is_opened_by_its_name() {
         "removed DAT_PROVIDER_IN_USE",
         "own close 1 1",
         "closed DAT_SUCCESS",
-        // It is registered still, and so is asked.
+        // Still registered, so it is asked.
         "own close 1 1",
         "stale DAT_INVALID_HANDLE DAT_INVALID_HANDLE_IA",
         "removed DAT_SUCCESS",
@@ -268,8 +269,7 @@ fn a_provider_of_the_program_itself_is_opened_by_its_name() {
     assert_eq!(said, wanted);
 }
 
-/// An entry of dat.conf that cannot be used keeps nobody from what has
-/// registered itself.
+/// An unusable entry of dat.conf does not hide a registered provider.
 #[test]
 fn a_provider_of_the_program_serves_where_dat_conf_cannot() {
     let missing = "mine u1.2 nonthreadsafe default /nowhere/lib.so theirs.1.0 \"\" \"\"\n";
@@ -339,7 +339,7 @@ fn an_entry_that_a_library_leaves_behind_goes_with_it() {
 #[test]
 fn a_library_cannot_open_an_adapter_while_it_is_loaded() {
     let said = consumer(&entry("other", "nested"), &["open", "other"]);
-    // And no hang.
+    // Refused without a deadlock.
     assert!(
         said.contains(&"nested DAT_INVALID_STATE".to_owned()),
         "{said:?}"
@@ -356,7 +356,7 @@ fn threads_open_and_close_foreign_adapters() {
     assert_eq!(said[said.len() - 2..], ["bad 0", "loaded 0"], "{said:?}");
 }
 
-/// Our library in the process of another registry.
+/// Runs this library in the process of another registry.
 fn guest(program: &str, arguments: &[&str]) -> Vec<String> {
     let conf = conf("guest u1.2 nonthreadsafe default GUEST udapl.1.0 \"mlx5_0 1\" \"\"\n");
     let output = Command::new("timeout")
@@ -373,7 +373,7 @@ fn guest(program: &str, arguments: &[&str]) -> Vec<String> {
 }
 
 #[test]
-fn we_serve_in_the_registry_of_another() {
+fn libdat_serves_in_another_registry() {
     let library = built().join("libguest.so");
     let said = guest("host", &[&library.to_string_lossy(), "serves"]);
     let wanted = [
@@ -389,7 +389,7 @@ fn we_serve_in_the_registry_of_another() {
 }
 
 #[test]
-fn a_registry_that_takes_no_entry_and_a_device_that_is_not_there_are_survived() {
+fn a_registry_that_takes_no_entry_and_a_missing_device_are_handled() {
     let library = built().join("libguest.so");
     let said = guest("host", &[&library.to_string_lossy(), "refuses"]);
     assert_eq!(said, ["add guest 1.2", "well"]);
@@ -410,7 +410,7 @@ fn a_registry_that_takes_no_entry_and_a_device_that_is_not_there_are_survived() 
 }
 
 #[test]
-fn we_serve_in_the_registry_of_ofed() {
+fn libdat_serves_in_the_registry_of_ofed() {
     const OFED: &str = "libdat2.so.2";
     let found = [
         "/usr/lib/x86_64-linux-gnu",

@@ -1,8 +1,8 @@
 //! A program that runs with more rights than its caller (setuid, file
-//! capabilities) takes nothing from the caller's environment: no dat.conf, no
-//! library, no output.
+//! capabilities) uses nothing from the caller's environment: no dat.conf, no
+//! library, no output destination.
 //!
-//! Needs root, to make such programs, and a file system that honours them.
+//! Needs root, to create such programs, and a file system that honours them.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -10,11 +10,11 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The caller: `nobody`.
+/// User id of the caller: `nobody`.
 const CALLER: u32 = 65534;
 const NAME: &str = "of_the_caller";
 
-/// A folder that every user can read, gone with its owner.
+/// A folder that every user can read, deleted when dropped.
 struct Folder(PathBuf);
 
 impl Drop for Folder {
@@ -24,7 +24,8 @@ impl Drop for Folder {
 }
 
 impl Folder {
-    /// With the program, the library, and what the caller would have it use.
+    /// Creates the program, the library, and the files that the caller's
+    /// environment names.
     fn new(name: &str) -> Self {
         let path = std::env::temp_dir().join(format!("libdat-{name}-{}", std::process::id()));
         let _ = fs::remove_dir_all(&path);
@@ -57,7 +58,8 @@ impl Folder {
     }
 
     fn build(&self) {
-        // Such a program ignores LD_LIBRARY_PATH, also for what libdat needs.
+        // Such a program ignores LD_LIBRARY_PATH, also for the libraries that
+        // libdat needs.
         let mut places = format!("-Wl,--disable-new-dtags,-rpath,{}", self.0.display());
         if let Some(path) = std::env::var_os("LD_LIBRARY_PATH") {
             for place in std::env::split_paths(&path).filter(|place| place.is_absolute()) {
@@ -91,7 +93,7 @@ impl Folder {
         self.set_mode("program", 0o755);
     }
 
-    /// What the program says to a caller without rights.
+    /// Returns what the program prints when an unprivileged user runs it.
     fn said(&self) -> String {
         let output = Command::new(self.at("program"))
             .arg(NAME)
@@ -107,8 +109,8 @@ impl Folder {
         String::from_utf8(output.stdout).expect("text")
     }
 
-    /// That the program takes nothing from its environment. Skipped if it got no
-    /// rights, where the system says that no program gets any.
+    /// Checks that the program uses nothing from its environment. Skipped if it
+    /// got no rights because the system gives no program any.
     fn is_deaf(&self) {
         let said = self.said();
         if said.contains("secure 0") && is_without_new_rights(&self.0) {
@@ -129,19 +131,20 @@ fn run(command: &mut Command) {
     assert!(output.status.success(), "{command:?}: {complaint}");
 }
 
-/// Whether files cannot raise rights: by their file system, or for this process.
+/// Returns whether files cannot raise rights, because of their file system or of
+/// this process.
 fn is_without_new_rights(folder: &Path) -> bool {
     let folder = std::ffi::CString::new(folder.as_os_str().as_encoded_bytes()).expect("a path");
     // SAFETY: plain memory that the call fills.
     let mut about: libc::statvfs = unsafe { core::mem::zeroed() };
-    // SAFETY: a path, and the place for the answer.
+    // SAFETY: a C string, and a writable result.
     let answer = unsafe { libc::statvfs(folder.as_ptr(), &raw mut about) };
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     answer == 0 && about.f_flag & libc::ST_NOSUID != 0 || status.contains("NoNewPrivs:\t1")
 }
 
 fn is_root() -> bool {
-    // SAFETY: takes nothing.
+    // SAFETY: geteuid cannot fail.
     let is_root = unsafe { libc::geteuid() } == 0;
     if !is_root {
         eprintln!("SKIPPED: only root can make programs with more rights");
@@ -155,7 +158,7 @@ fn a_setuid_program_takes_nothing_from_its_environment() {
         return;
     }
     let folder = Folder::new("setuid");
-    // The same program without the bit does what the environment says.
+    // The same program without the setuid bit follows the environment.
     let said = folder.said();
     assert!(said.contains("secure 0\n"), "{said}");
     for what in [&format!("name {NAME}"), "loaded", "libdat:"] {

@@ -119,7 +119,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn errors_are_told_only_if_asked_for() {
+    fn errors_are_printed_only_if_asked_for() {
         for (kinds, places, expected) in [
             (None, None, 0),
             (None, Some(3), 0),

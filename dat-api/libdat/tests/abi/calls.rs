@@ -1,5 +1,5 @@
-//! Calls between C and Rust: the types of the provider table, and that
-//! arguments arrive which are passed by value.
+//! Calls between C and Rust: the types of the provider table, and arguments that
+//! are passed by value.
 
 use crate::compiler::{C, compile};
 use crate::{facts, here};
@@ -10,7 +10,7 @@ use dat::abi::*;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// A pointer to a function, taken apart.
+/// The parts of a function pointer's type.
 trait Signature {
     fn parameters() -> Vec<TypeId>;
     fn result() -> TypeId;
@@ -19,7 +19,7 @@ trait Signature {
 macro_rules! signature {
     ($($parameter:ident)+) => {
         signature! { "C" $($parameter)+ }
-        // Of a call in which a thread may end.
+        // For a call in which a thread may end.
         signature! { "C-unwind" $($parameter)+ }
     };
     ($abi:literal $($parameter:ident)+) => {
@@ -57,7 +57,7 @@ macro_rules! pointers {
     };
 }
 
-/// The types of functions that `dat::abi` has.
+/// Returns the function types of `dat::abi`.
 fn pointers() -> BTreeMap<&'static str, (Vec<TypeId>, TypeId)> {
     pointers! {
         DAT_AGENT_FUNC DAT_PROVIDER_INIT_FUNC DAT_PROVIDER_FINI_FUNC DAT_IA_OPEN_FUNC
@@ -93,7 +93,7 @@ impl Types {
         match (spelling.starts_with("const "), spelling.ends_with(" *")) {
             _ if spelling == "void" => TypeId::of::<()>(),
             _ if spelling == "const char *" => TypeId::of::<*const c_char>(),
-            // A parameter that is itself constant is its function's own affair.
+            // `const` on a parameter itself does not change the function's type.
             (_, false) => found(bare).id,
             (true, true) => found(bare).constant,
             (false, true) => found(bare).mutable,
@@ -132,7 +132,7 @@ fn is_cookie(context: DAT_CONTEXT) -> bool {
     unsafe { context.as_64 == COOKIE }
 }
 
-/// Whether the segments are those of `convention.c`.
+/// Returns whether the segments are those of `convention.c`.
 unsafe fn are_segments(count: DAT_COUNT, iov: *const DAT_LMR_TRIPLET) -> bool {
     // SAFETY: the caller passes what C passed, an array of two.
     let iov = unsafe { core::slice::from_raw_parts(iov, 2) };
@@ -257,7 +257,7 @@ unsafe extern "C" fn cno_create(
     let Some(function) = agent.proxy_agent_func else {
         return answer(false);
     };
-    // SAFETY: a function of `convention.c` that keeps what it is passed.
+    // SAFETY: a function of `convention.c` that stores its argument.
     unsafe { function(agent.instance_data, ia) };
     answer(true)
 }
@@ -305,7 +305,8 @@ fn table() -> DAT_PROVIDER {
     }
 }
 
-/// Loads the C side as `compiler` makes it, and calls it with an object of ours.
+/// Loads the C side, built by `compiler`, and calls it with an object of this
+/// test.
 fn call_from_c(compiler: &str) -> c_int {
     let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("convention-{compiler}.so"));
     let flags = [
@@ -321,15 +322,16 @@ fn call_from_c(compiler: &str) -> c_int {
     // SAFETY: the library has no constructors.
     let library = unsafe { libc::dlopen(path.as_ptr(), libc::RTLD_NOW) };
     assert!(!library.is_null(), "{compiler}: the library is not loaded");
-    // SAFETY: a library that is open, and a name that ends.
+    // SAFETY: an open library, and a C string.
     let function = unsafe { libc::dlsym(library, c"calls_by_value".as_ptr()) };
     assert!(!function.is_null(), "{compiler}: the function is not there");
-    // SAFETY: `convention.c` defines it so.
+    // SAFETY: `convention.c` defines the function with this type.
     let function: unsafe extern "C" fn(DAT_HANDLE) -> c_int =
         unsafe { core::mem::transmute::<*mut c_void, _>(function) };
     let table = table();
     let mut object: *const DAT_PROVIDER = &raw const table;
-    // SAFETY: the object's first word leads to the table, and both outlive the call.
+    // SAFETY: the object's first word points to the table, and both outlive the
+    // call.
     unsafe { function((&raw mut object).cast()) }
 }
 

@@ -1,4 +1,4 @@
-//! Running the C and C++ compilers on sources that are all assertions.
+//! Runs the C and C++ compilers on sources that consist of assertions.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -7,14 +7,14 @@ use std::process::{Command, Stdio};
 pub(crate) const C: [&str; 2] = ["gcc", "clang"];
 pub(crate) const CXX: [&str; 2] = ["g++", "clang++"];
 
-/// The folder that programs have on their include path.
+/// Returns the include directory of programs.
 pub(crate) fn include() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("include")
 }
 
-/// Compiles `source` with `flags`, and fails with what the compiler says.
+/// Compiles `source` with `flags`; fails with the compiler's message.
 ///
-/// `result` is the shared object to make; without one, nothing is written.
+/// `result` is the shared object to create. Without it, nothing is written.
 pub(crate) fn compile(compiler: &str, flags: &[&str], source: &str, result: Option<&Path>) {
     let language = if CXX.contains(&compiler) { "c++" } else { "c" };
     let mut command = Command::new(compiler);
@@ -29,7 +29,8 @@ pub(crate) fn compile(compiler: &str, flags: &[&str], source: &str, result: Opti
         .stderr(Stdio::piped())
         .spawn()
         .unwrap_or_else(|cause| panic!("{compiler} cannot be run: {cause}"));
-    // A compiler that gives up early closes the pipe; its complaint is below.
+    // A compiler that gives up early closes the pipe; its message is printed
+    // below.
     let _ = child
         .stdin
         .take()
@@ -58,26 +59,26 @@ impl Assertions {
         Self { source, count: 0 }
     }
 
-    /// Another line, which compiles if what it says is true.
+    /// Adds a line that compiles if its assertion is true.
     pub(crate) fn line(&mut self, line: &str) {
         self.source.push_str(line);
         self.source.push('\n');
         self.count += 1;
     }
 
-    /// That a constant expression holds.
+    /// Asserts that a constant expression is true.
     pub(crate) fn holds(&mut self, expression: &str) {
         let text = expression.replace('"', "'");
         self.line(&format!("_Static_assert({expression}, \"{text}\");"));
     }
 
-    /// That a name stands for an integer.
+    /// Asserts the integer value of a name.
     pub(crate) fn value(&mut self, name: &str, value: i128) {
         let value = i64::try_from(value).expect("all values fit 64 bits with a sign");
         self.holds(&format!("(long long)({name}) == {value}LL"));
     }
 
-    /// Compiles what was collected.
+    /// Compiles the collected assertions.
     pub(crate) fn check(mut self, compiler: &str, at_least: usize) {
         assert!(self.count >= at_least, "only {} assertions", self.count);
         self.source.push_str("#ifdef __cplusplus\n}\n#endif\n");

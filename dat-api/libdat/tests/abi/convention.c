@@ -1,5 +1,5 @@
-/* Calls through a provider table whose functions are in Rust, with what is
- * passed by value. Each of them answers 0 if its arguments arrived whole. */
+/* Calls through a provider table whose functions are in Rust, with arguments
+ * passed by value. Each function returns 0 if its arguments arrived intact. */
 
 #include <dat/udat.h>
 #include <dat/dat_registry.h>
@@ -13,7 +13,7 @@ static void agent_function(DAT_PVOID instance_data, DAT_EVD_HANDLE evd)
     seen_evd = evd;
 }
 
-/* An index for the test to name the call that went wrong, or 0. */
+/* Returns the number of the first call that failed, or 0. */
 int calls_by_value(DAT_HANDLE object);
 int calls_by_value(DAT_HANDLE object)
 {

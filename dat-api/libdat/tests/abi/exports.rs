@@ -1,4 +1,4 @@
-//! What the shared library shows to programs.
+//! The exported symbols of the shared library.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -6,7 +6,7 @@ use std::process::Command;
 
 const EXPORTS: &str = include_str!("../../exports.txt");
 
-/// The library, which cargo leaves beside the test binaries.
+/// Returns the library, which cargo builds beside the test binaries.
 fn library() -> PathBuf {
     let tests = std::env::current_exe().expect("this binary has a path");
     tests.parent().expect("it is in a folder").join("libdat.so")
@@ -31,7 +31,7 @@ fn listed() -> BTreeSet<&'static str> {
 }
 
 #[test]
-fn the_list_is_that_of_the_facts_our_own_and_the_two_of_a_provider() {
+fn the_list_has_the_facts_the_extension_and_the_two_provider_functions() {
     let calls = ["call", "own"]
         .into_iter()
         .flat_map(crate::facts::calls)
@@ -48,7 +48,7 @@ fn the_loader_is_asked_for_libdat_so_1() {
     assert!(header.contains("Library soname: [libdat.so.1]"), "{header}");
 }
 
-/// Not a name less, and not one more: what else is in the library is its own.
+/// Exactly the listed names: everything else in the library is hidden.
 #[test]
 fn the_library_exports_what_is_listed_and_nothing_else() {
     let table = output("nm", &["-D", "--defined-only", "--format=posix"]);

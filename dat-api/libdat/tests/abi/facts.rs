@@ -1,4 +1,4 @@
-//! The facts: what the files in `facts/` say of the ABI.
+//! The facts: what the files in `facts/` state about the ABI.
 
 const VALUES: &str = include_str!("facts/values.txt");
 const LAYOUTS: &str = include_str!("facts/layouts.txt");
@@ -8,9 +8,9 @@ const CALLS: &str = include_str!("facts/calls.txt");
 pub(crate) struct Value {
     pub(crate) name: &'static str,
     pub(crate) value: i128,
-    /// The enumeration, or nothing for a macro.
+    /// The enumeration; `None` for a macro.
     pub(crate) of: Option<&'static str>,
-    /// Bytes of the macro's type.
+    /// Size of the macro's type in bytes.
     pub(crate) size: Option<usize>,
 }
 
@@ -31,7 +31,7 @@ pub(crate) struct Call {
     pub(crate) parameters: Vec<&'static str>,
 }
 
-/// The lines of a file that say something.
+/// Returns the lines of a file without comments and blank lines.
 fn lines(file: &'static str) -> impl Iterator<Item = &'static str> {
     file.lines()
         .filter(|line| !line.is_empty() && !line.starts_with('#'))
@@ -39,10 +39,10 @@ fn lines(file: &'static str) -> impl Iterator<Item = &'static str> {
 
 fn number<T: std::str::FromStr>(word: &str) -> T {
     word.parse()
-        .unwrap_or_else(|_| panic!("{word} is no number"))
+        .unwrap_or_else(|_| panic!("{word} is not a number"))
 }
 
-/// Every enumerator and integer macro.
+/// Returns every enumerator and integer macro.
 pub(crate) fn values() -> Vec<Value> {
     let mut values = Vec::new();
     let mut of = None;
@@ -68,7 +68,7 @@ pub(crate) fn values() -> Vec<Value> {
     values
 }
 
-/// Macros of one kind that are no integers: `pointer` or `text`.
+/// Returns macros that are not integers, of one kind: `pointer` or `text`.
 pub(crate) fn other_macros(kind: &str) -> Vec<(&'static str, &'static str)> {
     let macros: Vec<_> = lines(VALUES)
         .filter_map(|line| line.strip_prefix(kind)?.trim().split_once(' '))
@@ -77,7 +77,8 @@ pub(crate) fn other_macros(kind: &str) -> Vec<(&'static str, &'static str)> {
     macros
 }
 
-/// The size of every type that is not a struct, a union or a function pointer.
+/// Returns the size of every type that is not a struct, a union or a function
+/// pointer.
 pub(crate) fn types() -> Vec<(&'static str, usize)> {
     let plain = lines(LAYOUTS).filter_map(|line| line.strip_prefix("type "));
     let enums = lines(VALUES).filter_map(|line| line.strip_prefix("enum "));
@@ -88,7 +89,7 @@ pub(crate) fn types() -> Vec<(&'static str, usize)> {
         .collect()
 }
 
-/// Every struct and union.
+/// Returns every struct and union.
 pub(crate) fn layouts() -> Vec<Layout> {
     let mut layouts: Vec<Layout> = Vec::new();
     for line in lines(LAYOUTS) {
@@ -112,7 +113,7 @@ pub(crate) fn layouts() -> Vec<Layout> {
     layouts
 }
 
-/// Functions (`call`) or the types of pointers to them (`pointer`).
+/// Returns functions (`call`) or the types of pointers to them (`pointer`).
 pub(crate) fn calls(kind: &str) -> Vec<Call> {
     lines(CALLS)
         .filter_map(|line| line.strip_prefix(kind)?.strip_prefix(' '))
@@ -129,7 +130,7 @@ pub(crate) fn calls(kind: &str) -> Vec<Call> {
         .collect()
 }
 
-/// The calls of the provider table: member and its type.
+/// Returns the calls of the provider table: member and type.
 pub(crate) fn slots() -> Vec<(&'static str, &'static str)> {
     lines(CALLS)
         .filter_map(|line| line.strip_prefix("slot ")?.split_once(' '))

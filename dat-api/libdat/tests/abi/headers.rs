@@ -1,11 +1,12 @@
-//! The headers: against the facts, each alone, and as programs use them.
+//! The headers: compared with the facts, compiled each alone, and as programs use
+//! them.
 
 use crate::compiler::{Assertions, C, CXX, compile, include};
 use crate::facts;
 use std::collections::BTreeSet;
 use std::fs;
 
-/// What a program's own flags may be.
+/// Warning flags that a program may use.
 const STRICT: [&str; 4] = ["-Wall", "-Wextra", "-Werror", "-pedantic"];
 const C_STANDARDS: [&str; 3] = ["-std=c99", "-std=gnu11", "-std=c17"];
 const CXX_STANDARDS: [&str; 3] = ["-std=c++11", "-std=c++17", "-std=c++20"];
@@ -42,7 +43,7 @@ fn headers() -> Vec<(String, String)> {
     headers
 }
 
-/// What holds in C and in C++.
+/// Adds the assertions for C and C++.
 fn facts_in_c(assert: &mut Assertions) {
     for value in facts::values() {
         assert.value(value.name, value.value);
@@ -65,7 +66,7 @@ fn facts_in_c(assert: &mut Assertions) {
             assert.holds(&format!("sizeof((({name} *)0)->{member}) == {size}"));
         }
     }
-    // A second declaration of another type does not compile.
+    // A second declaration with another type does not compile.
     for call in ["call", "own"].into_iter().flat_map(facts::calls) {
         let parameters = call.parameters.join(", ");
         assert.line(&format!("{} {}({parameters});", call.result, call.name));
@@ -112,7 +113,7 @@ fn each_header_compiles_alone_and_twice() {
     }
 }
 
-/// The ten names that programs include.
+/// The ten header names that programs include.
 #[test]
 fn the_headers_of_the_standard_are_there() {
     for name in [
@@ -131,13 +132,13 @@ fn the_headers_of_the_standard_are_there() {
     }
 }
 
-/// Aliases, macros and special values in the hands of a program.
+/// Aliases, macros and special values as a program uses them.
 #[test]
-fn a_program_can_use_what_is_no_plain_value() {
+fn a_program_can_use_aliases_macros_and_special_values() {
     compile_strictly(include_str!("use.c"));
 }
 
-/// Every macro of the redirection headers, by its name, parameters and body.
+/// Every macro of the redirection headers, by name, parameters and body.
 fn redirections() -> Vec<(String, Vec<String>, String)> {
     let mut found = Vec::new();
     for (_, text) in headers()
@@ -164,7 +165,7 @@ fn redirections() -> Vec<(String, Vec<String>, String)> {
 #[test]
 fn each_redirection_macro_calls_the_slot_of_its_name_with_its_arguments() {
     let mut slots: BTreeSet<&str> = facts::slots().into_iter().map(|(slot, _)| slot).collect();
-    // Opening and closing go through the registry, which counts.
+    // Opening and closing go through the registry, which counts open adapters.
     assert!(slots.remove("ia_open_func") && slots.remove("ia_close_func"));
     for (name, parameters, body) in redirections() {
         if name == "DAT_HANDLE_TO_PROVIDER" {

@@ -1,4 +1,4 @@
-//! Rust's side: `dat::abi` against C, and against the facts.
+//! The Rust side: `dat::abi` compared with C and with the facts.
 
 use crate::compiler::{Assertions, C};
 use crate::{facts, here};
@@ -29,7 +29,7 @@ fn c_compilers_see_what_rust_sees() {
 }
 
 #[test]
-fn rust_has_every_struct_of_the_facts_and_each_is_laid_out_so() {
+fn rust_has_every_struct_of_the_facts_with_the_same_layout() {
     let here: BTreeMap<_, _> = here::layouts()
         .into_iter()
         .map(|layout| (layout.name, layout))
@@ -42,7 +42,7 @@ fn rust_has_every_struct_of_the_facts_and_each_is_laid_out_so() {
 }
 
 #[test]
-fn rust_has_every_value_of_the_facts_and_each_is_that() {
+fn rust_has_every_value_of_the_facts() {
     let here: BTreeMap<_, _> = here::values().into_iter().collect();
     let facts: BTreeMap<_, _> = facts::values()
         .into_iter()
@@ -52,7 +52,7 @@ fn rust_has_every_value_of_the_facts_and_each_is_that() {
 }
 
 #[test]
-fn rust_has_every_type_of_the_facts_and_each_is_of_that_size() {
+fn rust_has_every_type_of_the_facts_with_the_same_size() {
     let here: BTreeSet<_> = here::types()
         .into_iter()
         .filter(|kind| {

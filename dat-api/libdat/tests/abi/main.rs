@@ -1,6 +1,6 @@
-//! The ABI check of uDAPL 1.2, from three sides that must agree:
-//! what C compilers make of the headers, what Rust makes of `dat::abi`, and a
-//! table of facts about the ABI (`facts/`), which neither was derived from.
+//! The ABI of uDAPL 1.2, from three sides that must agree: what C compilers make
+//! of the headers, what Rust makes of `dat::abi`, and a table of facts about the
+//! ABI (`facts/`), which was derived from neither.
 
 mod calls;
 mod compiler;

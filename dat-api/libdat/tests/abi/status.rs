@@ -1,4 +1,4 @@
-//! `dat_api` counts types and subtypes as uDAPL 1.2 does.
+//! `dat_api` numbers types and subtypes as uDAPL 1.2 does.
 
 use crate::facts;
 use dat_api::{DatReturn, ReturnType, Subtype};

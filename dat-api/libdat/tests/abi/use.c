@@ -1,5 +1,5 @@
-/* What values and layouts do not show: aliases, macros, initialisers. Compiled
- * as C and as C++, with all warnings as errors. */
+/* What values and layouts do not cover: aliases, macros, initialisers.
+ * Compiled as C and as C++, with all warnings as errors. */
 
 #include <dat/udat.h>
 #include <dat/dat_registry.h>
@@ -7,7 +7,7 @@
 /* An array of negative length does not compile. */
 #define HOLDS(name, condition) extern char name[(condition) ? 1 : -1]
 
-/* Other spellings that are in use. */
+/* Other spellings that programs use. */
 HOLDS(solicited_wait,
       (int)DAT_COMPLETION_SOLICITED_WAIT == (int)DAT_COMPLETION_SOLICITED_WAIT_FLAG);
 HOLDS(evd_threshold, (int)DAT_COMPLETION_EVD_THRESHOLD == (int)DAT_COMPLETION_EVD_THRESHOLD_FLAG);
@@ -16,12 +16,12 @@ HOLDS(completion_error, (int)DAT_CONNECTION_COMPLETION_ERROR ==
 HOLDS(max_dto_per_op, DAT_IA_FIELD_IA_MAX_DTO_PER_OP == DAT_IA_FIELD_IA_MAX_DTO_PER_EP);
 HOLDS(pz_difference, sizeof(((DAT_PROVIDER_ATTR *)0)->srq_ep_pz_difference_supported) == 4);
 
-/* Members under their old names. */
+/* Members under their former names. */
 HOLDS(mtu, offsetof(DAT_IA_ATTR, max_mtu_size) == offsetof(DAT_IA_ATTR, max_message_size));
 HOLDS(read_in, offsetof(DAT_IA_ATTR, max_rdma_read_per_ep) ==
                    offsetof(DAT_IA_ATTR, max_rdma_read_per_ep_in));
 
-/* Return codes come apart. */
+/* Return codes split into their parts. */
 HOLDS(error_type, DAT_GET_TYPE(0x8005000cu) == (DAT_UINT32)DAT_INVALID_HANDLE);
 HOLDS(error_subtype, DAT_GET_SUBTYPE(0x8005000cu) == (DAT_UINT32)DAT_INVALID_HANDLE_EP);
 HOLDS(no_warning, !DAT_IS_WARNING(0x8005000cu) && !DAT_IS_WARNING(DAT_SUCCESS));
@@ -73,7 +73,7 @@ DAT_RETURN open_and_close(DAT_NAME_PTR name, DAT_IA_HANDLE *ia, DAT_EVD_HANDLE *
     return DAT_EVD_FREE(*evd);
 }
 
-/* A provider defines its two entries by the macros. */
+/* A provider defines its two entry points by the macros. */
 void DAT_PROVIDER_INIT_FUNC_NAME(const DAT_PROVIDER_INFO *provider_info, const char *instance_data)
 {
     static DAT_PROVIDER table;

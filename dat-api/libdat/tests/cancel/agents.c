@@ -4,9 +4,9 @@
 struct agent {
     DAT_CNO_HANDLE cno;
     DAT_EVD_HANDLE evd;
-    /* Sets the agent anew before it ends its thread. */
+    /* Sets the agent again before it ends its thread. */
     int renews;
-    /* Waits for its cancellation. */
+    /* Waits to be cancelled. */
     int lingers;
     atomic_int calls;
     pthread_t thread;
@@ -63,13 +63,13 @@ void agents(void)
         agent.renews = 0;
         OK(dat_cno_modify_agent(agent.cno, DAT_OS_WAIT_PROXY_AGENT_NULL));
         HOLDS(agent.calls == 50);
-        /* Waiting works beside it. */
+        /* Waiting works meanwhile. */
         while (dat_evd_dequeue(agent.evd, &event) == DAT_SUCCESS)
             ;
         OK(dat_evd_free(agent.evd));
         OK(dat_cno_free(agent.cno));
     }
-    /* Cancelled by another thread; and ended while the CNO is freed. */
+    /* Cancelled by another thread; and ended while the CNO is being freed. */
     for (int round = 0; round < 20; round++) {
         struct agent agent = {.lingers = 1};
         DAT_OS_WAIT_PROXY_AGENT self = {&agent, called};

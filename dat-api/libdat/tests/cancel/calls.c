@@ -1,9 +1,9 @@
-/* Calls that hold cancellation off, or reach no cancellation point. */
+/* Calls that disable cancellation, or reach no cancellation point. */
 #include "cancel.h"
 
 static struct pair *pair;
 
-/* Whatever these calls print and send, it is done. */
+/* Although these calls print and send, they complete. */
 static void control_calls(void)
 {
     DAT_REGION_DESCRIPTION region;
@@ -58,7 +58,8 @@ static DAT_RETURN until_one(DAT_EVD_HANDLE evd, DAT_EVENT *event)
     return answer;
 }
 
-/* Posts up to a full queue, and events: also of a transfer that fails. */
+/* Posts until the queue is full, and takes events, also of a transfer that
+ * fails. */
 static void posts_and_dequeues(void)
 {
     DAT_COMPLETION_FLAGS flags = DAT_COMPLETION_DEFAULT_FLAG;
@@ -81,7 +82,7 @@ static void posts_and_dequeues(void)
     OK(until_one(evd, &event));
     EXPECT(dat_evd_dequeue(evd, &event), IS_EMPTY);
     OK(dat_evd_free(evd));
-    /* Longer than its receive: that breaks the connection. */
+    /* Longer than its receive, which breaks the connection. */
     OK(dat_ep_post_send(pair->active, 1, &pair->segment, cookie, flags));
     OK(until_one(pair->received, &event));
     HOLDS(event.event_data.dto_completion_event_data.status == DAT_DTO_ERR_LOCAL_LENGTH);
@@ -91,7 +92,8 @@ static void posts_and_dequeues(void)
 
 static void *call(void *argument)
 {
-    /* Pending from here on: the first cancellation point would be the last. */
+    /* Pending from here on: the thread would end at the first cancellation
+     * point. */
     HOLDS(pthread_cancel(pthread_self()) == 0);
     control_calls();
     posts_and_dequeues();

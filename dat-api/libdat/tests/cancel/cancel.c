@@ -1,7 +1,7 @@
 /*
- * Threads that end inside calls: cancelled (pthread_cancel(3), deferred) while they
- * wait, with a cancellation pending in all other calls, and ended by an agent
- * (pthread_exit(3)). Arguments: the parts to run; see `parts`.
+ * Threads that end inside calls: cancelled (pthread_cancel(3), deferred) while
+ * they wait, with a cancellation pending in all other calls, and ended by an
+ * agent (pthread_exit(3)). Arguments: the parts to run; see `parts`.
  */
 #include "cancel.h"
 
@@ -58,7 +58,7 @@ void until_waited(DAT_EVD_HANDLE evd)
 
 void dawdle(unsigned round)
 {
-    /* Now and then longer than a spin lasts. */
+    /* Sometimes longer than a spin lasts. */
     if (round % 4 == 3)
         usleep(round % 7 * 300);
     else

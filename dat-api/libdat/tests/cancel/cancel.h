@@ -1,4 +1,4 @@
-/* What the parts of the program share: see cancel.c. */
+/* Shared by the parts of the program: see cancel.c. */
 #define _GNU_SOURCE
 #include <dat/udat.h>
 #include <pthread.h>
@@ -10,7 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Ends the program with the place and the answer. */
+/* Ends the program with the source line and the return code. */
 #define EXPECT(call, wanted) expect(#call, __FILE__, __LINE__, (call), (wanted))
 #define OK(call) EXPECT(call, DAT_SUCCESS)
 #define HOLDS(condition)                                                     \
@@ -24,7 +24,7 @@
 #define IS_EMPTY (DAT_CLASS_ERROR | DAT_QUEUE_EMPTY)
 #define IS_WAITED (DAT_CLASS_ERROR | DAT_INVALID_STATE | DAT_INVALID_STATE_EVD_WAITER)
 
-/* Microseconds that nothing here takes. */
+/* A timeout in microseconds that no call here reaches. */
 #define LONG 60000000
 
 void expect(const char *what, const char *file, int line, DAT_RETURN answer, DAT_RETURN wanted);
@@ -32,7 +32,7 @@ void expect(const char *what, const char *file, int line, DAT_RETURN answer, DAT
 extern DAT_IA_HANDLE ia;
 extern DAT_PZ_HANDLE pz;
 
-/* Two connected endpoints, their memory and their events. */
+/* Two connected endpoints, their memory and their EVDs. */
 struct pair {
     DAT_EVD_HANDLE requests, connections, sent, received;
     DAT_EP_HANDLE active, passive;

@@ -10,7 +10,7 @@ struct waiter {
     atomic_int cleaned;
 };
 
-/* Runs as the thread unwinds: the library has restored its signal mask. */
+/* Runs as the thread unwinds, when the library has restored its signal mask. */
 static void clean(void *argument)
 {
     struct waiter *waiter = argument;
@@ -38,7 +38,7 @@ static void *take(void *argument)
         if (waiter->state == PTHREAD_CANCEL_DISABLE)
             break;
     }
-    /* The state is what it was. */
+    /* The cancellation state is as before the call. */
     pthread_setcancelstate(PTHREAD_CANCEL_ENABLE, &before);
     HOLDS(before == waiter->state);
     pthread_testcancel();
@@ -58,7 +58,7 @@ static int take_all(DAT_EVD_HANDLE evd)
     return taken;
 }
 
-/* A cancelled wait gives the EVD back, with its events. */
+/* A cancelled wait releases the EVD, with its events. */
 static void once(struct waiter waiter)
 {
     pthread_t thread;
@@ -73,12 +73,13 @@ static void once(struct waiter waiter)
     cancelled(thread);
     HOLDS(waiter.cleaned && waiter.taken == 0);
     HOLDS(take_all(waiter.evd) == waiter.threshold - 1);
-    /* The next one waits as ever. */
+    /* The next wait works as usual. */
     EXPECT(dat_evd_wait(waiter.evd, 1000, 1, &event, &more),
            DAT_CLASS_ERROR | DAT_TIMEOUT_EXPIRED);
 }
 
-/* Wherever the cancellation meets it, each event is taken once or still there. */
+/* At whatever point the cancellation comes, each event is either taken once or
+ * still queued. */
 static void in_a_race(DAT_EVD_HANDLE evd)
 {
     for (unsigned round = 0; round < 200; round++) {
@@ -98,7 +99,7 @@ static void in_a_race(DAT_EVD_HANDLE evd)
     }
 }
 
-/* A thread that holds cancellation off itself gets its event. */
+/* A thread that has disabled cancellation itself gets its event. */
 static void held(DAT_EVD_HANDLE evd)
 {
     struct waiter waiter = {evd, DAT_TIMEOUT_INFINITE, 1, PTHREAD_CANCEL_DISABLE, 0, 0};
@@ -181,7 +182,7 @@ static void *be_told(void *argument)
     return NULL;
 }
 
-/* A trigger that no waiter was told of is for the next one. */
+/* A trigger that reached no waiter is left for the next one. */
 void wait_cno(void)
 {
     DAT_CNO_HANDLE cno;
@@ -203,7 +204,7 @@ void wait_cno(void)
         cancelled(threads[0]);
         if (is_posted && round % 2 != 0)
             post(evd);
-        /* The one that is left is told, unless the other was. */
+        /* The remaining waiter is woken, unless the other was. */
         while (is_posted && first.told + second.told == 0)
             sched_yield();
         HOLDS(pthread_cancel(threads[1]) == 0);
@@ -215,6 +216,6 @@ void wait_cno(void)
     OK(dat_cno_wait(cno, LONG, &hint));
     HOLDS(hint == evd && take_all(evd) == 1);
     OK(dat_evd_free(evd));
-    /* No thread is counted as waiting any more. */
+    /* No thread counts as waiting any more. */
     OK(dat_cno_free(cno));
 }

@@ -1,5 +1,5 @@
-//! What calls answer to bad arguments once their first handle is good; and that
-//! nothing is written then.
+//! Bad arguments of calls whose handle is good: the return codes, and that
+//! nothing is written.
 
 use core::ptr::{null, null_mut};
 
@@ -15,9 +15,9 @@ const BAD: ReturnType = ReturnType::InvalidParameter;
 const CONTEXT: DAT_CONTEXT = DAT_CONTEXT { as_64: 9 };
 
 #[test]
-fn null_results_and_other_bad_arguments_are_told_by_number() {
+fn null_results_and_other_bad_arguments_are_reported_by_number() {
     on_a_device(
-        "arguments::null_results_and_other_bad_arguments_are_told_by_number",
+        "arguments::null_results_and_other_bad_arguments_are_reported_by_number",
         || {
             let w = World::new();
             let (ia, pz, evd, ep, srq) = (w.ia, w.pz, w.evd, w.ep, w.srq);
@@ -43,7 +43,7 @@ fn null_results_and_other_bad_arguments_are_told_by_number() {
                 for_va: w.memory.cast(),
             };
             let lmr = |kind, length, privileges| {
-                // SAFETY: good memory; null results are allowed.
+                // SAFETY: valid memory; null results are allowed.
                 unsafe {
                     dat_lmr_create(
                         ia,
@@ -71,7 +71,7 @@ fn null_results_and_other_bad_arguments_are_told_by_number() {
             let remote = &raw const remote;
             let bytes: DAT_PVOID = w.memory.cast();
             use Subtype::*;
-            // SAFETY: each call gets what it wants, or null.
+            // SAFETY: each pointer is valid or null.
             let answers = unsafe {
                 [
                     ("pz_create", dat_pz_create(ia, null_mut()), InvalidArg2),
@@ -310,7 +310,7 @@ fn null_results_and_other_bad_arguments_are_told_by_number() {
     );
 }
 
-/// The call checks them before it looks at the state.
+/// The call checks its arguments before the state.
 #[test]
 fn w05_private_data_and_addresses_of_a_connect_are_checked() {
     on_a_device(
@@ -361,7 +361,7 @@ fn w05_private_data_and_addresses_of_a_connect_are_checked() {
             unsafe {
                 (*to.cast::<libc::sockaddr_in>()).sin_family = libc::AF_UNIX as libc::sa_family_t
             };
-            // SAFETY: an address of a family that is not known here.
+            // SAFETY: an address of a family that the library does not support.
             let answer = unsafe { dat_ep_connect(w.ep, to, 7000, 1, 0, null_mut(), 0, 0) };
             expect(
                 "family",
@@ -399,7 +399,7 @@ fn r01_counts_and_segments_of_posts() {
         success("two", recv(2, iov));
         success("empty message", shared(0, null_mut()));
         success("two", shared(2, iov));
-        // The endpoint takes 2; the queue may take more than it was asked for.
+        // The endpoint has 2 receives; the queue may have more than requested.
         expect("three", recv(3, iov), BAD, Subtype::InvalidArg2);
         for count in [33, i32::MAX, i32::MIN, -1] {
             for answer in [recv(count, iov), shared(count, iov)] {
@@ -423,8 +423,8 @@ fn r01_counts_and_segments_of_posts() {
 }
 
 #[test]
-fn an_adapter_of_a_name_that_nobody_has() {
-    on_a_device("arguments::an_adapter_of_a_name_that_nobody_has", || {
+fn an_unknown_adapter_name_is_not_found() {
+    on_a_device("arguments::an_unknown_adapter_name_is_not_found", || {
         let (mut ia, mut evd) = (DAT_HANDLE_NULL, DAT_HANDLE_NULL);
         let name = device();
         for (name, major, minor) in [(c"nothing", 1, 2), (&name, 2, 0), (&name, 1, 1)] {
@@ -437,7 +437,8 @@ fn an_adapter_of_a_name_that_nobody_has() {
             assert_eq!(code.kind(), Some(ReturnType::ProviderNotFound), "{code}");
             assert_eq!((ia, evd), (DAT_HANDLE_NULL, DAT_HANDLE_NULL), "untouched");
         }
-        // A second IA may share the EVD of the first, or say that there is one.
+        // A second IA may share the EVD of the first, or pass
+        // DAT_EVD_ASYNC_EXISTS.
         let (first, shared) = open(&name);
         let name = name.as_ptr().cast_mut();
         evd = shared;

@@ -1,4 +1,4 @@
-//! Handles of all sorts, and answers.
+//! Handles of all kinds, and checks of return codes.
 
 use std::sync::Arc;
 
@@ -6,11 +6,11 @@ use dat::abi::{DAT_HANDLE, DAT_HANDLE_NULL, DAT_RETURN};
 use dat_api::handle::{Object, publish_for_test, retire_for_test};
 use dat_api::{DatReturn, Handle, Kind, ReturnType, Subtype};
 
-/// An object as far as its handle goes. Of a kind that has objects with
-/// contents it may be passed only where another kind is wanted.
+/// An object of which only the handle and its kind matter. For a kind whose
+/// objects have contents, it may be passed only where another kind is expected.
 pub(crate) struct Thing<const KIND: u8>;
 
-// SAFETY: nothing here looks for the real object of a handle of a thing.
+// SAFETY: no test looks up the object behind the handle of a `Thing`.
 unsafe impl<const KIND: u8> Object for Thing<KIND> {
     const KIND: Kind = Kind::ALL[KIND as usize];
 }
@@ -22,7 +22,7 @@ fn publish<const KIND: u8>() -> Handle {
 
 fn stale_of<const KIND: u8>() -> Handle {
     let handle = publish::<KIND>();
-    // SAFETY: it was published above, and nothing looks at it.
+    // SAFETY: it was published above, and no thread uses it.
     unsafe { retire_for_test::<Thing<KIND>>(handle) }.expect("live");
     handle
 }
@@ -45,12 +45,12 @@ macro_rules! by_kind {
     };
 }
 
-/// A live handle of a kind, with nothing behind it.
+/// Returns a live handle of a kind, with no contents.
 pub(crate) fn live(kind: Kind) -> DAT_HANDLE {
     to_c(by_kind!(publish, kind))
 }
 
-/// A handle of a kind whose object is gone.
+/// Returns a handle of a kind whose object was freed.
 pub(crate) fn stale(kind: Kind) -> DAT_HANDLE {
     to_c(by_kind!(stale_of, kind))
 }
@@ -59,7 +59,7 @@ pub(crate) fn to_c(handle: Handle) -> DAT_HANDLE {
     core::ptr::with_exposed_provenance_mut(handle.bits())
 }
 
-/// Values that are not the handle of a live object of any kind.
+/// Returns values that are not the handle of a live object of any kind.
 pub(crate) fn garbage(kind: Kind) -> Vec<(String, DAT_HANDLE)> {
     let address = core::ptr::without_provenance_mut::<core::ffi::c_void>;
     let local = 0_u64;
@@ -68,7 +68,10 @@ pub(crate) fn garbage(kind: Kind) -> Vec<(String, DAT_HANDLE)> {
         ("a number below 4096".into(), address(1)),
         ("DAT_EVD_OUT_OF_SCOPE".into(), address(2)),
         ("an unmapped address".into(), address(0xdead_beef_0000)),
-        ("no user address".into(), address(0x8000_0000_0000_0000)),
+        (
+            "not a user-space address".into(),
+            address(0x8000_0000_0000_0000),
+        ),
         ("all ones".into(), address(usize::MAX)),
         ("a variable".into(), (&raw const local).cast_mut().cast()),
         (
@@ -83,7 +86,7 @@ pub(crate) fn garbage(kind: Kind) -> Vec<(String, DAT_HANDLE)> {
     all
 }
 
-/// Everything that is no handle of a kind, null first.
+/// Returns everything that is not a handle of a kind, null first.
 pub(crate) fn wrong(kind: Kind) -> Vec<(String, DAT_HANDLE)> {
     let mut all = vec![("null".to_owned(), DAT_HANDLE_NULL)];
     all.extend(garbage(kind));
@@ -92,7 +95,7 @@ pub(crate) fn wrong(kind: Kind) -> Vec<(String, DAT_HANDLE)> {
     all
 }
 
-/// Asserts what a call answered.
+/// Asserts a return code.
 #[track_caller]
 pub(crate) fn expect(what: &str, answer: DAT_RETURN, kind: ReturnType, subtype: Subtype) {
     let expected = DatReturn::error(kind, subtype);

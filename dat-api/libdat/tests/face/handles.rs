@@ -1,5 +1,6 @@
-//! Every call that takes a handle, with everything that is no such handle
-//! (W17, L06, Q07, R13, E10). No device is needed: the handle is looked at first.
+//! Every call that takes a handle, with every value that is not such a handle
+//! (W17, L06, Q07, R13, E10). No device is needed, because a call validates the
+//! handle first.
 
 use core::ptr::{null, null_mut};
 use std::collections::BTreeSet;
@@ -18,7 +19,7 @@ const NO_AGENT: DAT_OS_WAIT_PROXY_AGENT = DAT_OS_WAIT_PROXY_AGENT {
     proxy_agent_func: None,
 };
 
-/// Null, as whatever pointer a call wants.
+/// A null pointer of the type that a call expects.
 trait Null {
     const NULL: Self;
 }
@@ -37,11 +38,11 @@ fn n<T: Null>() -> T {
 
 struct Call {
     name: &'static str,
-    /// What the first handle must be; nothing if any kind will do.
+    /// The kind of the first handle; `None` if the call takes any kind.
     kind: Option<Kind>,
-    /// What the call says of a bad one.
+    /// The subtype for a bad handle.
     subtype: Subtype,
-    /// The call, with null for all else.
+    /// The call, with null for all other arguments.
     call: unsafe fn(DAT_HANDLE) -> DAT_RETURN,
 }
 
@@ -174,7 +175,7 @@ fn w17_l06_q07_r13_e10_a_bad_handle_is_invalid_whatever_it_is() {
             }
         };
         for (what, handle) in handles {
-            // SAFETY: a handle may be anything.
+            // SAFETY: the call validates its handle.
             let answer = unsafe { call(handle) };
             expect(
                 &format!("{name} of {what}"),
@@ -240,7 +241,7 @@ fn opening_checks_its_pointers_before_it_looks_for_an_adapter() {
     let mut evd = DAT_HANDLE_NULL;
     let mut ia = DAT_HANDLE_NULL;
     let open = |name: *mut core::ffi::c_char, length, evd, ia| {
-        // SAFETY: null, or what the call wants.
+        // SAFETY: null, or a valid pointer.
         unsafe { dat_ia_openv(name, length, evd, ia, 1, 2, DAT_FALSE) }
     };
     let name = |text: &core::ffi::CStr| text.as_ptr().cast_mut();
@@ -302,7 +303,7 @@ fn opening_checks_its_pointers_before_it_looks_for_an_adapter() {
         "255 bytes are a name"
     );
     for (what, mut bad) in wrong(Kind::Evd) {
-        // Null asks for a new EVD, 1 says that there is one.
+        // Null requests a new EVD; DAT_EVD_ASYNC_EXISTS says that there is one.
         if bad == DAT_HANDLE_NULL || bad == DAT_EVD_ASYNC_EXISTS {
             continue;
         }

@@ -1,5 +1,5 @@
-//! Tests that need a device start themselves again, each on an emulated one;
-//! or run on the device that `DAT_TEST_DEVICE` names.
+//! Tests that need a device run themselves again, each with its own emulated one;
+//! or they use the device that `DAT_TEST_DEVICE` names.
 
 use std::ffi::CString;
 use std::process::Command;
@@ -11,14 +11,14 @@ use crate::given::{given, name};
 /// Set in a test that was started again.
 const INSIDE: &str = "LIBDAT_TEST_INSIDE";
 
-/// The name of the device.
+/// Returns the name of the device.
 pub(crate) fn device() -> CString {
     CString::new(name()).expect("no NUL")
 }
 
-/// Runs `test` on an emulated device that no other test has; `name` is the
-/// path of the calling test in this binary. On a device that is there already
-/// the tests take turns.
+/// Runs `test` on an emulated device of its own; `name` is the path of the
+/// calling test in this binary. On an existing device the tests run one at a
+/// time.
 pub(crate) fn on_a_device(name: &str, test: impl FnOnce()) {
     static TURN: Mutex<()> = Mutex::new(());
     if std::env::var_os(INSIDE).is_some() || given().is_some() {

@@ -1,5 +1,5 @@
-//! The C face as C programs meet it: bad handles, null pointers, masks, return
-//! codes, and what objects look like from outside.
+//! The C interface as C programs use it: bad handles, null pointers, masks,
+//! return codes, and objects as C sees them.
 
 mod arguments;
 mod common;

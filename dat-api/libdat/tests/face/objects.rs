@@ -1,5 +1,5 @@
-//! Objects as they look from outside: their first word, their contexts, their
-//! end; and events taken through the face.
+//! Objects as C sees them: their first word, contexts, and end; and events taken
+//! through the C interface.
 
 use dat::abi::*;
 use dat::exports::*;
@@ -16,7 +16,7 @@ fn every_handle_leads_to_the_table_and_has_a_context_of_its_own() {
         || {
             let w = World::new();
             for (value, (handle, kind)) in (1..).zip(w.handles()) {
-                // SAFETY: the first word of what a handle points to is a table.
+                // SAFETY: the first word of an object points to a table.
                 let table = unsafe { *handle.cast::<*const DAT_PROVIDER>() };
                 assert!(core::ptr::eq(table, &dat::PROVIDER), "type {kind}");
                 // SAFETY: the table has all calls.
@@ -60,13 +60,13 @@ fn every_handle_leads_to_the_table_and_has_a_context_of_its_own() {
 }
 
 #[test]
-fn objects_in_use_stay_and_freed_ones_are_no_more() {
+fn objects_in_use_cannot_be_freed_and_freed_handles_are_invalid() {
     on_a_device(
-        "objects::objects_in_use_stay_and_freed_ones_are_no_more",
+        "objects::objects_in_use_cannot_be_freed_and_freed_handles_are_invalid",
         || {
             let w = World::new();
             let in_use = ReturnType::InvalidState;
-            // SAFETY: handles may be anything.
+            // SAFETY: the calls validate their handles.
             unsafe {
                 for (what, answer, subtype) in [
                     ("PZ", dat_pz_free(w.pz), Subtype::InvalidStatePzInUse),
@@ -129,7 +129,7 @@ fn objects_in_use_stay_and_freed_ones_are_no_more() {
 fn an_abrupt_close_ends_everything() {
     on_a_device("objects::an_abrupt_close_ends_everything", || {
         let w = World::new();
-        // SAFETY: handles may be anything.
+        // SAFETY: the calls validate their handles.
         unsafe {
             success("close", dat_ia_close(w.ia, DAT_CLOSE_ABRUPT_FLAG));
             for (handle, kind) in w.handles() {
@@ -152,16 +152,17 @@ fn an_abrupt_close_ends_everything() {
 }
 
 #[test]
-fn w01_w09_w11_w13_w16_w20_software_events_go_through() {
+fn w01_w09_w11_w13_w16_w20_software_events_are_passed_through() {
     on_a_device(
-        "objects::w01_w09_w11_w13_w16_w20_software_events_go_through",
+        "objects::w01_w09_w11_w13_w16_w20_software_events_are_passed_through",
         || {
             let w = World::new();
             let mut event = dirty::<DAT_EVENT>();
             let place = event.as_mut_ptr();
             let post = |pointer: usize| {
                 let mut event = dirty::<DAT_EVENT>();
-                // SAFETY: there is room for its two members; only they are looked at.
+                // SAFETY: there is room for the two members, and the call reads
+                // only these.
                 unsafe {
                     (*event.as_mut_ptr()).event_number = DAT_SOFTWARE_EVENT;
                     (*event.as_mut_ptr()).event_data.software_event_data.pointer =
@@ -183,7 +184,7 @@ fn w01_w09_w11_w13_w16_w20_software_events_go_through() {
                     unsafe { dat_evd_wait(w.evd, timeout, threshold, place, &raw mut more) };
                 (answer, more)
             };
-            // SAFETY: the same.
+            // SAFETY: there is room for an event.
             let dequeue = || unsafe { dat_evd_dequeue(w.evd, place) };
 
             expect(
@@ -249,7 +250,7 @@ fn w01_w09_w11_w13_w16_w20_software_events_go_through() {
                 ReturnType::InvalidParameter,
                 Subtype::InvalidArg1,
             );
-            // More than it holds.
+            // More events than the EVD holds.
             let full = (1..=100).map(post).find(|&answer| answer != 0);
             expect(
                 "full",
@@ -262,32 +263,29 @@ fn w01_w09_w11_w13_w16_w20_software_events_go_through() {
 }
 
 #[test]
-fn w18_a_waiter_is_told_that_its_adapter_is_closed() {
-    on_a_device(
-        "objects::w18_a_waiter_is_told_that_its_adapter_is_closed",
-        || {
-            let (ia, evd) = open(&device());
-            let evd = evd.expose_provenance();
-            let waiter = std::thread::spawn(move || {
-                let mut event = dirty::<DAT_EVENT>();
-                let mut more = 0;
-                let evd = core::ptr::with_exposed_provenance_mut(evd);
-                // SAFETY: there is room for the results.
-                unsafe {
-                    dat_evd_wait(
-                        evd,
-                        DAT_TIMEOUT_INFINITE,
-                        1,
-                        event.as_mut_ptr(),
-                        &raw mut more,
-                    )
-                }
-            });
-            std::thread::sleep(std::time::Duration::from_millis(50));
-            // SAFETY: a handle.
-            unsafe { success("close", dat_ia_close(ia, DAT_CLOSE_ABRUPT_FLAG)) };
-            let answer = waiter.join().expect("no panic");
-            expect("w18", answer, ReturnType::Abort, Subtype::NoSubtype);
-        },
-    );
+fn w18_closing_an_adapter_ends_its_waits() {
+    on_a_device("objects::w18_closing_an_adapter_ends_its_waits", || {
+        let (ia, evd) = open(&device());
+        let evd = evd.expose_provenance();
+        let waiter = std::thread::spawn(move || {
+            let mut event = dirty::<DAT_EVENT>();
+            let mut more = 0;
+            let evd = core::ptr::with_exposed_provenance_mut(evd);
+            // SAFETY: there is room for the results.
+            unsafe {
+                dat_evd_wait(
+                    evd,
+                    DAT_TIMEOUT_INFINITE,
+                    1,
+                    event.as_mut_ptr(),
+                    &raw mut more,
+                )
+            }
+        });
+        std::thread::sleep(std::time::Duration::from_millis(50));
+        // SAFETY: a handle.
+        unsafe { success("close", dat_ia_close(ia, DAT_CLOSE_ABRUPT_FLAG)) };
+        let answer = waiter.join().expect("no panic");
+        expect("w18", answer, ReturnType::Abort, Subtype::NoSubtype);
+    });
 }

@@ -1,5 +1,5 @@
-//! What queries answer, and to bad masks and pointers; and that nothing is
-//! written then.
+//! Queries: their results, their return codes for bad masks and pointers, and
+//! that nothing is written then.
 
 use core::ptr::null_mut;
 
@@ -16,7 +16,7 @@ use crate::world::{World, dirty};
 
 const BAD: ReturnType = ReturnType::InvalidParameter;
 
-/// A reserved service point for the world's endpoint.
+/// Creates a reserved service point for the world's endpoint.
 fn reserve(w: &World) -> DAT_RSP_HANDLE {
     let mut rsp = DAT_HANDLE_NULL;
     for qualifier in 21_000..21_100 {
@@ -26,10 +26,10 @@ fn reserve(w: &World) -> DAT_RSP_HANDLE {
             return rsp;
         }
     }
-    panic!("no qualifier is free");
+    panic!("every qualifier is in use");
 }
 
-/// A request at the world's service point, by its other endpoint.
+/// Makes a request at the world's service point, by its other endpoint.
 fn request(w: &World, qualifier: DAT_CONN_QUAL) -> DAT_CR_HANDLE {
     let (mut ia, mut event) = (dirty::<DAT_IA_ATTR>(), dirty::<DAT_EVENT>());
     let (places, mut more) = ((ia.as_mut_ptr(), event.as_mut_ptr()), 0);
@@ -65,7 +65,8 @@ fn queries_check_their_masks_and_pointers() {
                 // SAFETY: null is allowed.
                 let answer = unsafe { $call($handle, $all, null_mut()) };
                 expect(stringify!($call), answer, BAD, Subtype::InvalidArg3);
-                // SAFETY: any bytes may be looked at as such.
+                // SAFETY: the memory is initialised, and any bytes may be read as
+                // such.
                 let bytes = unsafe {
                     core::slice::from_raw_parts(room.as_ptr().cast::<u8>(), size_of::<$type>())
                 };
@@ -200,7 +201,7 @@ fn the_adapter_s_query_checks_each_mask_with_its_structure() {
                 ),
             ] {
                 for at in 0..usize::try_from(count).expect("a count") {
-                    // SAFETY: so many pairs of C strings.
+                    // SAFETY: the list has as many pairs of C strings as given.
                     let (name, value) = unsafe { ((*list.add(at)).name, (*list.add(at)).value) };
                     assert!(!name.is_null() && !value.is_null());
                 }
@@ -209,18 +210,18 @@ fn the_adapter_s_query_checks_each_mask_with_its_structure() {
     );
 }
 
-/// A list of C as Rust has it.
+/// Converts a C list to Rust.
 fn list(count: DAT_COUNT, list: *mut DAT_NAMED_ATTR) -> Vec<(String, String)> {
     if count == 0 {
         assert!(list.is_null());
     }
     let text = |at| {
-        // SAFETY: a C string that stays.
+        // SAFETY: a C string that is never freed.
         let text = unsafe { core::ffi::CStr::from_ptr(at) };
         text.to_str().expect("UTF-8").to_owned()
     };
     (0..usize::try_from(count).expect("a count"))
-        // SAFETY: so many pairs of C strings.
+        // SAFETY: the list has as many pairs of C strings as given.
         .map(|at| unsafe { (text((*list.add(at)).name), text((*list.add(at)).value)) })
         .collect()
 }
@@ -237,10 +238,10 @@ fn name(of: &[core::ffi::c_char]) -> String {
     name.to_str().expect("UTF-8").to_owned()
 }
 
-/// Field by field: none is left out, and none is another's.
+/// Field by field: none is missing, and none is exchanged with another.
 #[test]
-fn every_attribute_of_c_is_that_of_rust() {
-    on_a_device("queries::every_attribute_of_c_is_that_of_rust", || {
+fn every_attribute_of_c_equals_that_of_rust() {
+    on_a_device("queries::every_attribute_of_c_equals_that_of_rust", || {
         let w = World::new();
         let (mut ia, mut provider) = (dirty::<DAT_IA_ATTR>(), dirty::<DAT_PROVIDER_ATTR>());
         // SAFETY: there is room for both, which the call writes.

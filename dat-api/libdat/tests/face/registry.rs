@@ -1,4 +1,4 @@
-//! `dat_registry_list_providers`, and what is not there yet.
+//! `dat_registry_list_providers`, and adding and removing providers.
 
 use core::ffi::CStr;
 use core::mem::MaybeUninit;
@@ -18,22 +18,22 @@ two u1.2 threadsafe default libother.so dapl.1.2 \"ib0 0\" \"\"
 three u2.0 nonthreadsafe default libdat2.so.2 dapl.2.0 \"mlx5_0 1\" \"\"
 ";
 
-/// The entries of the file; devices of this machine may follow them.
+/// Sets a dat.conf with these entries; devices of this machine may follow them.
 fn with_file() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
         let folder = std::path::Path::new(env!("CARGO_TARGET_TMPDIR"));
         let file = folder.join("face-dat.conf");
         std::fs::write(&file, ENTRIES).expect("the file can be written");
-        // SAFETY: what reads the environment in this binary comes after this,
-        // or reads it through Rust, which locks.
+        // SAFETY: code in this binary reads the environment after this call, or
+        // through Rust, which locks it.
         unsafe { std::env::set_var("DAT_OVERRIDE", file) };
     });
 }
 
 fn list(room: DAT_COUNT, places: *mut *mut DAT_PROVIDER_INFO) -> (DAT_RETURN, DAT_COUNT) {
     let mut count = -7;
-    // SAFETY: the count has room, and the caller passes what the call wants.
+    // SAFETY: the count is writable, and the caller passes a valid array.
     let answer = unsafe { dat_registry_list_providers(room, &raw mut count, places) };
     (answer, count)
 }
@@ -55,7 +55,7 @@ fn entries_are_copied_and_counted() {
     let room = usize::try_from(total).expect("a count") + 2;
     let mut infos = vec![MaybeUninit::<DAT_PROVIDER_INFO>::uninit(); room];
     let mut places: Vec<_> = infos.iter_mut().map(MaybeUninit::as_mut_ptr).collect();
-    // Not looked at: there are fewer entries.
+    // Not read: there are fewer entries.
     places[room - 1] = null_mut();
     let (answer, count) = list(total + 2, places.as_mut_ptr());
     success("room to spare", answer);
@@ -89,7 +89,7 @@ fn entries_are_copied_and_counted() {
 }
 
 #[test]
-fn too_little_room_is_told_with_the_count_and_what_fits() {
+fn too_little_room_returns_the_count_and_the_entries_that_fit() {
     with_file();
     let (_, total) = list(0, null_mut());
     let mut info = MaybeUninit::<DAT_PROVIDER_INFO>::zeroed();
@@ -97,7 +97,7 @@ fn too_little_room_is_told_with_the_count_and_what_fits() {
     let (answer, count) = list(1, &raw mut place);
     expect("room for one", answer, TOO_SMALL.0, TOO_SMALL.1);
     assert_eq!(count, total);
-    // SAFETY: zeros are a value, and the call wrote over them.
+    // SAFETY: zero is valid, and the call has overwritten it.
     let name = unsafe { info.assume_init() }.ia_name;
     assert_eq!(
         name[..4].iter().map(|&c| c as u8).collect::<Vec<_>>(),
@@ -155,7 +155,7 @@ fn a_provider_is_added_once_and_removed_once() {
     let mut endless = info;
     endless.ia_name = [b'x'.cast_signed(); 256];
     for call in [dat_registry_add_provider, dat_registry_remove_provider] {
-        // SAFETY: null, or a table and a key.
+        // SAFETY: null, or a valid table and key.
         let call = |table, info| unsafe { call(table, info) };
         let refused = |what, answer, argument| {
             expect(what, answer, ReturnType::InvalidParameter, argument);
@@ -172,7 +172,7 @@ fn a_provider_is_added_once_and_removed_once() {
             Subtype::InvalidArg2,
         );
     }
-    // SAFETY: a table and a key.
+    // SAFETY: a valid table and key.
     let mut add = |info: &DAT_PROVIDER_INFO| unsafe {
         dat_registry_add_provider(&raw mut table, &raw const *info)
     };
@@ -183,7 +183,7 @@ fn a_provider_is_added_once_and_removed_once() {
         ReturnType::ProviderAlreadyRegistered,
         Subtype::NoSubtype,
     );
-    // Each part of the key makes it another.
+    // A different value of any part makes another key.
     let mut safe = info;
     safe.is_thread_safe = 1;
     let mut later = info;
@@ -193,7 +193,7 @@ fn a_provider_is_added_once_and_removed_once() {
     }
     let mut table = dat::PROVIDER;
     for key in [&info, &safe, &later] {
-        // SAFETY: a table and a key.
+        // SAFETY: a valid table and key.
         let mut remove =
             || unsafe { dat_registry_remove_provider(&raw mut table, &raw const *key) };
         assert_eq!(remove(), 0);
@@ -204,7 +204,7 @@ fn a_provider_is_added_once_and_removed_once() {
             Subtype::InvalidArg2,
         );
     }
-    // SAFETY: they refuse null, and answer nothing.
+    // SAFETY: the functions check for null, and return nothing.
     unsafe {
         dat_provider_init(null(), null());
         dat_provider_fini(null());

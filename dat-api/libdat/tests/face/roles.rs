@@ -1,4 +1,4 @@
-//! Handles after the first: each is checked by its role.
+//! Handles after the first argument: each is checked by its role.
 
 use core::ptr::null_mut;
 
@@ -13,17 +13,17 @@ use crate::world::{World, attributes, dirty};
 struct Role {
     what: &'static str,
     kind: Kind,
-    /// Null stands for none.
+    /// Null means none.
     optional: bool,
     subtype: Subtype,
-    /// The call, with good arguments but for this handle, and where the
-    /// handle of the object goes.
+    /// The call, with good arguments except this handle; the last argument is the
+    /// place for the object's handle.
     call: unsafe fn(&World, DAT_HANDLE, *mut DAT_HANDLE) -> DAT_RETURN,
 }
 
 const NO: DAT_HANDLE = DAT_HANDLE_NULL;
 
-/// `dat_lmr_create`, whose handle may be in the description of the memory.
+/// Calls `dat_lmr_create`, whose handle may be in the description of the memory.
 unsafe fn lmr(
     ia: DAT_IA_HANDLE,
     pz: DAT_PZ_HANDLE,
@@ -33,7 +33,7 @@ unsafe fn lmr(
 ) -> DAT_RETURN {
     let region = DAT_REGION_DESCRIPTION { for_va: of };
     let no = null_mut();
-    // SAFETY: the caller's promise; other results are not wanted.
+    // SAFETY: required of the caller; other results are null.
     unsafe {
         dat_lmr_create(
             ia,
@@ -64,7 +64,8 @@ macro_rules! roles {
                     let attributes = attributes();
                     let $attr = &raw const attributes;
                     let _ = ($attr, $place);
-                    // SAFETY: what the call wants, but for the handle.
+                    // SAFETY: valid arguments, except the handle, which the call
+                    // validates.
                     unsafe { $call }
                 }
                 call
@@ -107,9 +108,9 @@ fn srq_attributes() -> DAT_SRQ_ATTR {
 }
 
 #[test]
-fn e10_every_role_has_its_own_answer_to_a_bad_handle() {
+fn e10_every_role_has_its_own_subtype_for_a_bad_handle() {
     on_a_device(
-        "roles::e10_every_role_has_its_own_answer_to_a_bad_handle",
+        "roles::e10_every_role_has_its_own_subtype_for_a_bad_handle",
         || {
             let w = World::new();
             let mut made = DAT_HANDLE_NULL;
@@ -118,7 +119,7 @@ fn e10_every_role_has_its_own_answer_to_a_bad_handle() {
                     if handle == DAT_HANDLE_NULL && role.optional {
                         continue;
                     }
-                    // SAFETY: a handle may be anything.
+                    // SAFETY: the call validates its handles.
                     let answer = unsafe { (role.call)(&w, handle, &raw mut made) };
                     let what = format!("{} is {which}", role.what);
                     expect(&what, answer, ReturnType::InvalidHandle, role.subtype);
@@ -129,7 +130,8 @@ fn e10_every_role_has_its_own_answer_to_a_bad_handle() {
     );
 }
 
-/// What is changed has its handles inside a structure, which is the argument.
+/// The handles are in a structure, so a bad one makes the structure a bad
+/// argument.
 #[test]
 fn bad_handles_in_a_change_are_a_bad_argument() {
     on_a_device("roles::bad_handles_in_a_change_are_a_bad_argument", || {
@@ -142,7 +144,7 @@ fn bad_handles_in_a_change_are_a_bad_argument() {
             param.assume_init()
         };
         let modify = |mask, param: &DAT_EP_PARAM| {
-            // SAFETY: a structure, in which handles may be anything.
+            // SAFETY: a structure whose handles the call validates.
             unsafe { dat_ep_modify(w.ep, mask, &raw const *param) }
         };
         for (which, handle) in wrong(Kind::Evd) {
@@ -180,7 +182,7 @@ fn bad_handles_in_a_change_are_a_bad_argument() {
                     Subtype::InvalidArg3,
                 );
             }
-            // It is not looked at unless the mask says so.
+            // The field is ignored unless the mask names it.
             let unnamed = DAT_EP_PARAM {
                 recv_evd_handle: handle,
                 ..param

@@ -11,14 +11,14 @@ use crate::common::expect;
 
 fn names(value: DAT_RETURN) -> Result<(String, String), DAT_RETURN> {
     let (mut major, mut minor): (*const c_char, *const c_char) = (ptr::null(), ptr::null());
-    // SAFETY: both lead to room for a pointer.
+    // SAFETY: both pointers are writable.
     let answer = unsafe { dat_strerror(value, &raw mut major, &raw mut minor) };
     if answer != 0 {
         assert!(major.is_null() && minor.is_null(), "nothing is written");
         return Err(answer);
     }
     let text = |name| {
-        // SAFETY: the call succeeded: both are C strings that live for ever.
+        // SAFETY: the call succeeded: both are C strings that are never freed.
         let name = unsafe { CStr::from_ptr(name) };
         name.to_str().expect("ASCII").to_owned()
     };
@@ -26,7 +26,7 @@ fn names(value: DAT_RETURN) -> Result<(String, String), DAT_RETURN> {
 }
 
 #[test]
-fn every_code_is_told_by_the_names_of_its_enumerators() {
+fn every_code_has_the_names_of_its_enumerators() {
     for kind in ReturnType::ALL {
         for subtype in Subtype::ALL {
             let value = kind as u32 | subtype as u32;
@@ -57,7 +57,7 @@ fn the_longest_names_are_whole() {
 }
 
 #[test]
-fn an_unknown_code_is_told_without_the_class_bits() {
+fn an_unknown_code_returns_no_class_bits() {
     for value in [
         0x0015_0000,
         0x8015_0000,

@@ -1,4 +1,4 @@
-//! An adapter with one object of each kind, made through the C face.
+//! An adapter with one object of each kind, created through the C interface.
 
 use core::mem::{MaybeUninit, zeroed};
 use core::ptr::null_mut;
@@ -9,7 +9,7 @@ use dat::exports::*;
 use crate::common::success;
 use crate::launcher::device;
 
-/// What [`World`] posts from and to.
+/// Size in bytes of the memory that [`World`] sends from and receives into.
 pub(crate) const BYTES: usize = 4096;
 
 pub(crate) struct World {
@@ -38,7 +38,7 @@ pub(crate) fn open(name: &core::ffi::CStr) -> (DAT_IA_HANDLE, DAT_EVD_HANDLE) {
     (ia, evd)
 }
 
-/// Attributes of a small endpoint.
+/// Returns attributes of a small endpoint.
 pub(crate) fn attributes() -> DAT_EP_ATTR {
     // SAFETY: numbers and pointers, for which 0 is a value.
     let mut attr: DAT_EP_ATTR = unsafe { zeroed() };
@@ -83,7 +83,7 @@ impl World {
             max_recv_iov: 2,
             low_watermark: DAT_SRQ_LW_DEFAULT,
         };
-        // SAFETY: memory that stays, and room for each result.
+        // SAFETY: memory that is never freed, and writable results.
         unsafe {
             success("dat_pz_create", dat_pz_create(ia, &raw mut pz));
             let answer = dat_lmr_create(
@@ -143,7 +143,7 @@ impl World {
         }
     }
 
-    /// All handles, and what type each has.
+    /// Returns all handles with their types.
     pub(crate) fn handles(&self) -> [(DAT_HANDLE, DAT_HANDLE_TYPE); 11] {
         [
             (self.ia, DAT_HANDLE_TYPE_IA),
@@ -160,7 +160,7 @@ impl World {
         ]
     }
 
-    /// A segment of `length` bytes.
+    /// Returns a segment of `length` bytes.
     pub(crate) fn segment(&self, length: u64) -> DAT_LMR_TRIPLET {
         DAT_LMR_TRIPLET {
             lmr_context: self.context,
@@ -171,7 +171,8 @@ impl World {
     }
 }
 
-/// Room for a result that the call must write whole: filled with a pattern.
+/// Returns room for a result that the call must write completely: filled with a
+/// pattern.
 pub(crate) fn dirty<T>() -> MaybeUninit<T> {
     let mut room = MaybeUninit::<T>::uninit();
     // SAFETY: there is room for so many bytes.

@@ -1,6 +1,4 @@
-/*
- * Random arguments that more than one kind of call has.
- */
+/* Random arguments that several kinds of call have. */
 #ifndef ARGUMENTS_H
 #define ARGUMENTS_H
 
@@ -17,7 +15,7 @@ extern struct sockaddr_storage here;
 extern char *device;
 extern unsigned char memory[THREADS][BYTES];
 extern uint32_t contexts[2][BOARD]; /* of LMRs; of remote rights */
-extern uint64_t agents;              /* how often one was called */
+extern uint64_t agents;              /* number of calls of agents */
 
 static inline DAT_COUNT count(struct thread *t)
 {
@@ -60,7 +58,7 @@ static inline unsigned mask(struct thread *t, unsigned all)
 
 static inline DAT_COUNT listed(struct thread *t)
 {
-    /* Never more than the list has. */
+    /* Never above the length of the list. */
     static const DAT_COUNT odd[] = { -1, INT32_MIN, 0, 4 };
     return one_in(t, 8) ? odd[below(t, 4)] : (DAT_COUNT)below(t, 4);
 }
@@ -71,7 +69,7 @@ static inline DAT_DTO_COOKIE cookie(struct thread *t)
     return value;
 }
 
-/* Where a call puts a result; now and then nowhere. */
+/* The place for a call's result; sometimes null. */
 #define PLACE(result) (one_in(t, 40) ? NULL : &(result))
 
 #endif

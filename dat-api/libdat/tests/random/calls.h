@@ -1,6 +1,4 @@
-/*
- * The calls: how often each is made, and what most of them look like.
- */
+/* The calls: how often each is made, and the common forms. */
 #ifndef CALLS_H
 #define CALLS_H
 
@@ -35,7 +33,7 @@ enum place {
     CALLS
 };
 
-/* Each answers what the call did; `sort` is what its main handle is. */
+/* Returns the code of the call; `sort` is the sort of its main handle. */
 #define CALL(name) DAT_RETURN try_##name(struct thread *t, enum sort *sort)
 #define DONE(answer) ((answer) == DAT_SUCCESS)
 
@@ -43,7 +41,7 @@ enum place {
 EACH_CALL(PROTOTYPE)
 #undef PROTOTYPE
 
-/* Asks for some or all that is to be known of an object. */
+/* Queries some or all fields of an object. */
 #define QUERY(name, kind, of_others)                                            \
     CALL(name##_query)                                                          \
     {                                                                           \
@@ -53,7 +51,7 @@ EACH_CALL(PROTOTYPE)
                                   (DAT_##kind##_PARAM_MASK)fields, PLACE(param)); \
     }
 
-/* A call after which the object is no more. */
+/* A call that frees an object. */
 #define ENDING(name, kind)                                                      \
     CALL(name)                                                                  \
     {                                                                           \

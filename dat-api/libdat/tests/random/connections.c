@@ -188,7 +188,7 @@ CALL(rsp_free)
 {
     DAT_RSP_HANDLE rsp = pick(t, RSP, 0, sort);
     DAT_RETURN answer = dat_rsp_free(rsp);
-    /* One that a request has used up is gone as well. */
+    /* A request that has used up its endpoint ends it as well. */
     if (*sort == OWN)
         lose(t, RSP, rsp);
     return answer;

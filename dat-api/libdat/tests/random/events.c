@@ -16,7 +16,7 @@ static DAT_OS_WAIT_PROXY_AGENT some_agent(struct thread *t)
     return one_in(t, 2) ? none : some;
 }
 
-/* The place of a result, or null. */
+/* Checks and counts a dequeued event. */
 
 static void took(struct thread *t, DAT_EVD_HANDLE evd, const DAT_EVENT *event)
 {
@@ -83,7 +83,8 @@ CALL(ia_close)
     return answer;
 }
 
-/* A handle of any kind: of our own, for these three are unsafe. */
+/* A handle of any kind that this thread owns: these three calls are not
+ * thread-safe. */
 static DAT_HANDLE any(struct thread *t, enum sort *sort)
 {
     DAT_HANDLE handle = pick(t, (enum kind)below(t, KINDS), 0, sort);
@@ -138,7 +139,7 @@ CALL(evd_create)
                           : one_in(t, 8) ? (DAT_EVD_FLAGS)draw(t)
                                          : (DAT_EVD_FLAGS)draw(t) & 0x1f1;
     DAT_RETURN answer = dat_evd_create(ia, count(t), cno, flags, PLACE(evd));
-    /* Whoever takes a request must know that it is his. */
+    /* A thread that takes a request must be its owner. */
     if (DONE(answer))
         keep(t, EVD, evd, ia, !(flags & DAT_EVD_CR_FLAG));
     return answer;
@@ -219,6 +220,6 @@ CALL(strerror)
     *sort = OWN;
     DAT_RETURN of = one_in(t, 2) ? (DAT_RETURN)draw(t) : DAT_CLASS_ERROR | DAT_INVALID_STATE;
     DAT_RETURN answer = dat_strerror(of, PLACE(type), PLACE(subtype));
-    /* The one answer that is told without its class. */
+    /* The one code that is returned without its class. */
     return answer == DAT_INVALID_PARAMETER ? answer | DAT_CLASS_ERROR : answer;
 }

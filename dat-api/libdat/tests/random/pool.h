@@ -1,6 +1,6 @@
 /*
- * What the threads know of handles: their own, those that others
- * show them, those that are dead, and numbers that are none.
+ * The handles that threads use: their own, those that other threads share,
+ * stale ones, and numbers that are no handles.
  */
 #ifndef POOL_H
 #define POOL_H
@@ -11,12 +11,12 @@
 
 enum kind { IA, EP, LMR, RMR, PSP, RSP, EVD, CR, CNO, SRQ, PZ, KINDS };
 
-/* So many objects of a kind a thread has at most. */
+/* The largest number of objects of a kind that a thread has. */
 #define MOST 24
-/* Dead handles, and those that others may use, that are remembered. */
+/* How many stale and shared handles are remembered. */
 #define BOARD 64
 
-/* What a handle that was picked is. */
+/* The sort of a handle that was picked. */
 enum sort { OWN, OTHERS, WRONG, DEAD, NONE, GARBAGE };
 
 struct item {
@@ -33,8 +33,8 @@ struct thread {
     uint64_t state; /* of the random numbers */
     unsigned number;
     struct pool pools[KINDS];
-    /* Of its pairs on the two common adapters: a zone, and the contexts of
-     * memory in it, here and for the peer. */
+    /* For its pairs on the two common adapters: a zone, and the contexts of
+     * memory in it, local and for the peer. */
     DAT_PZ_HANDLE zone[2];
     DAT_LMR_HANDLE known[2];
     DAT_LMR_CONTEXT kit[2][2];
@@ -45,7 +45,7 @@ struct thread {
     uint64_t calls[80], good[80];
 };
 
-/* Dead handles of each kind, from whomever; and live ones of others. */
+/* Stale handles of each kind, of any thread; and live ones of other threads. */
 extern DAT_HANDLE dead[KINDS][BOARD], shown[KINDS][BOARD];
 
 /* xorshift64* */
@@ -79,7 +79,7 @@ static inline void keep(struct thread *t, enum kind kind, DAT_HANDLE handle, DAT
     struct pool *pool = &t->pools[kind];
     if (pool->count < MOST)
         pool->items[pool->count++] = (struct item){ handle, ia };
-    /* What nobody remembers is left to the adapter. */
+    /* Objects that are not remembered are freed with the adapter. */
     if (show && ia != t->mine)
         __atomic_store_n(&shown[kind][below(t, BOARD)], handle, __ATOMIC_RELEASE);
 }
@@ -93,7 +93,7 @@ static inline void lose(struct thread *t, enum kind kind, DAT_HANDLE handle)
     bury(kind, handle, t);
 }
 
-/* Everything of an adapter is gone. */
+/* Forgets all objects of an adapter. */
 static inline void lose_all(struct thread *t, DAT_IA_HANDLE ia)
 {
     for (int kind = 0; kind < KINDS; kind++)
@@ -118,8 +118,8 @@ static inline DAT_HANDLE garbage(struct thread *t)
 }
 
 /*
- * A handle for an argument of this kind. Others' are given only where DAT
- * lets threads share an object.
+ * Picks a handle for an argument of this kind. Handles of other threads are
+ * used only where DAT lets threads share an object.
  */
 static inline DAT_HANDLE pick(struct thread *t, enum kind kind, int of_others, enum sort *sort)
 {
@@ -156,7 +156,7 @@ static inline DAT_HANDLE pick(struct thread *t, enum kind kind, int of_others, e
     return what < 97 ? NULL : garbage(t);
 }
 
-/* One of the adapter's own, as a rule: so that calls also succeed. */
+/* Usually picks one of the same adapter, so that calls also succeed. */
 static inline DAT_HANDLE mate(struct thread *t, enum kind kind, DAT_IA_HANDLE ia, int of_others)
 {
     const struct pool *pool = &t->pools[kind];
@@ -170,7 +170,7 @@ static inline DAT_HANDLE mate(struct thread *t, enum kind kind, DAT_IA_HANDLE ia
     return pick(t, kind, of_others, NULL);
 }
 
-/* The adapter of a handle of one's own. */
+/* Returns the adapter of one of the thread's own handles. */
 static inline DAT_IA_HANDLE home(struct thread *t, enum kind kind, DAT_HANDLE handle)
 {
     for (int at = 0; at < t->pools[kind].count; at++)

@@ -1,15 +1,16 @@
 /*
  * All calls of uDAPL 1.2 in random order with random arguments, from several
- * threads: live handles, dead ones, null, garbage, and those of other kinds;
- * wrong flags, masks, counts and addresses. What DAT asks of its consumer is
- * kept: pointers lead to memory or are null, memory that is registered stays,
- * and of the objects of others only calls are made that DAT calls safe.
+ * threads. Handles are live, stale, null, garbage or of another kind; flags,
+ * masks, counts and addresses may be invalid. DAT's rules for applications are
+ * kept: pointers are null or lead to memory, registered memory stays mapped,
+ * and on other threads' objects only calls are made that DAT defines as
+ * thread-safe.
  *
- * Wrong is: a crash, a call that does not end, an answer that DAT does not
- * know, DAT_INTERNAL_ERROR, DAT_NOT_IMPLEMENTED, a bad handle that is taken,
- * and descriptors or threads that are left at the end.
+ * Failures are: a crash, a call that does not return, a return code that DAT
+ * does not define, DAT_INTERNAL_ERROR, DAT_NOT_IMPLEMENTED, a bad handle that
+ * is accepted, and descriptors or threads that are left at the end.
  *
- *   random DEVICE SECONDS THREADS SEED [-v]
+ * random DEVICE SECONDS THREADS SEED [-v]
  */
 #define _GNU_SOURCE
 #include "calls.h"
@@ -23,7 +24,7 @@
 #include <time.h>
 #include <unistd.h>
 
-/* A call that takes longer hangs. Valgrind runs one thread at a time. */
+/* Limit for a call, in seconds. Valgrind runs one thread at a time. */
 #define PATIENCE 60
 
 DAT_HANDLE dead[KINDS][BOARD], shown[KINDS][BOARD];
@@ -44,7 +45,7 @@ struct call {
 #define ENTRY(name, weight) { #name, try_##name, weight },
 static const struct call calls[] = { EACH_CALL(ENTRY) };
 #undef ENTRY
-_Static_assert(CALLS == 72 + 2, "every call, and two that are made of some");
+_Static_assert(CALLS == 72 + 2, "every call, and two combinations");
 
 /* --- what must hold --------------------------------------------------------- */
 
@@ -53,18 +54,18 @@ static const char *wrong_answer(DAT_RETURN answer, enum sort sort)
     const char *type, *subtype;
     if (answer == DAT_SUCCESS)
         return sort == WRONG || sort == DEAD || sort == NONE || sort == GARBAGE
-                   ? "takes a handle that is none" : NULL;
+                   ? "accepts an invalid handle" : NULL;
     if ((answer & DAT_CLASS_ERROR) == 0)
-        return "answers neither success nor an error";
+        return "returns neither success nor an error";
     if (dat_strerror(answer, &type, &subtype) != DAT_SUCCESS)
-        return "answers what DAT does not know";
+        return "returns a code that DAT does not define";
     switch (DAT_GET_TYPE(answer)) {
     case DAT_INTERNAL_ERROR: return "answers DAT_INTERNAL_ERROR";
     case DAT_NOT_IMPLEMENTED: return "answers DAT_NOT_IMPLEMENTED";
     }
     if ((sort == WRONG || sort == DEAD || sort == NONE || sort == GARBAGE) &&
         DAT_GET_TYPE(answer) != DAT_INVALID_HANDLE && DAT_GET_TYPE(answer) != DAT_INVALID_PARAMETER)
-        return "does not say that the handle is bad";
+        return "does not report the bad handle";
     return NULL;
 }
 
@@ -82,7 +83,7 @@ static const struct call *some_call(struct thread *t)
     return &calls[at];
 }
 
-/* The last refusal of each call, for people. */
+/* The last error of each call, for the report. */
 static DAT_RETURN refusals[80];
 
 static void *run(void *argument)
@@ -108,7 +109,7 @@ static void *run(void *argument)
         t->turns++;
     }
     t->doing = "nothing more";
-    /* Adapters of one's own are closed by their thread. */
+    /* A thread closes its own adapters. */
     if (t->mine != NULL && dat_ia_close(t->mine, DAT_CLOSE_ABRUPT_FLAG) != DAT_SUCCESS)
         t->failed = "its adapter does not close";
     return NULL;
@@ -152,7 +153,7 @@ static void close_adapters(void)
         }
 }
 
-/* Descriptors, and threads; some go a moment after they were told to. */
+/* Waits until descriptors and threads are as before; some end asynchronously. */
 static int settles(unsigned descriptors, unsigned threads_then)
 {
     for (int wait = 0; wait < 100; wait++) {
@@ -165,7 +166,7 @@ static int settles(unsigned descriptors, unsigned threads_then)
     return 0;
 }
 
-/* What each thread sleeps in, for who looks for the cause. */
+/* Prints the system call in which each thread sleeps, for debugging. */
 static void where_all_are(void)
 {
     struct dirent *entry;
@@ -209,7 +210,7 @@ int main(int argc, char **argv)
     verbose = argc > 5;
     used = used > THREADS ? THREADS : used == 0 ? 1 : used;
     printf("seed %lu, %lu threads, %lu s\n", seed, used, seconds);
-    /* What stays from the first time on is no leak. */
+    /* What remains after the first use is not a leak. */
     open_adapters();
     close_adapters();
     descriptors = entries("/proc/self/fd");

@@ -1,7 +1,8 @@
-/* What is made of several calls, so that the others find something to do. */
+/* Combinations of several calls, which give the other calls objects to work
+ * on. */
 #include "calls.h"
 
-/* Requests that would be carried out if nobody disturbed them. */
+/* Requests that would complete if no other thread interfered. */
 static void traffic(struct thread *t, unsigned which, DAT_EP_HANDLE active, DAT_EP_HANDLE passive)
 {
     for (unsigned turn = below(t, 12); turn > 0; turn--) {
@@ -26,8 +27,8 @@ static void traffic(struct thread *t, unsigned which, DAT_EP_HANDLE active, DAT_
 }
 
 /*
- * Two endpoints of this thread, connected as far as the others let them: so
- * that requests are also carried out.
+ * Two endpoints of this thread, connected unless other threads interfere, so
+ * that requests are also executed.
  */
 CALL(pair)
 {
@@ -95,7 +96,7 @@ CALL(pair)
     return DAT_SUCCESS;
 }
 
-/* Most of what this thread has goes, so that there is room again. */
+/* Frees most objects of this thread, to make room. */
 CALL(tidy)
 {
     static const enum kind order[] = { CR, RSP, PSP, EP, RMR, LMR, SRQ, EVD, CNO, PZ };

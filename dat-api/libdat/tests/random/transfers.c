@@ -1,4 +1,4 @@
-/* Memory, shared receive queues, and what is posted. */
+/* Memory, shared receive queues, and posts. */
 #include "calls.h"
 
 static DAT_LMR_CONTEXT context(struct thread *t, int remote)
@@ -8,7 +8,7 @@ static DAT_LMR_CONTEXT context(struct thread *t, int remote)
                         : __atomic_load_n(&contexts[remote][below(t, BOARD)], __ATOMIC_RELAXED);
 }
 
-/* As a rule in this thread's memory, and before its end. */
+/* Usually in this thread's memory, and before its end. */
 static DAT_VADDR place(struct thread *t)
 {
     unsigned whose = one_in(t, 6) ? below(t, THREADS) : t->number;
@@ -28,7 +28,7 @@ static void segments(struct thread *t, DAT_LMR_TRIPLET *list)
 CALL(lmr_create)
 {
     static char names[4][DAT_LMR_COOKIE_SIZE] = { "a", "b", "c", "d" };
-    DAT_LMR_HANDLE lmr = NULL; /* may be left unsaid */
+    DAT_LMR_HANDLE lmr = NULL; /* optional */
     DAT_LMR_CONTEXT local = 0;
     DAT_RMR_CONTEXT there = 0;
     DAT_VLEN size;

@@ -1,11 +1,11 @@
-//! Programs in C that are linked with the library of this build.
+//! C programs that are linked with the library of this build.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use super::emulator::launcher;
 
-/// A program, and the folder that has the library under the name it asks for.
+/// A program, and the folder with the library under its soname.
 pub(crate) struct CProgram {
     pub(crate) path: PathBuf,
     pub(crate) libraries: PathBuf,
@@ -14,7 +14,7 @@ pub(crate) struct CProgram {
 impl CProgram {
     /// Compiles these sources of the folder `tests/NAME`.
     pub(crate) fn build(name: &str, sources: &[&str]) -> Self {
-        // First: it may have to build the library anew.
+        // Called first: it may have to rebuild the library.
         launcher();
         let libraries = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
         std::fs::create_dir_all(&libraries).expect("the folder can be made");

@@ -1,15 +1,12 @@
 /*
- * A program that opens adapters by name, through whatever library dat.conf
- * says. Arguments, in order:
- *   open NAME      opens one, prints the answer
- *   calls          makes every call with the last adapter's handle; prints
- *                  those that do not get to its provider
- *   null-slots     the same for a provider without slots
- *   graceful, abrupt   closes the last that is open
- *   remove NAME    removes a registry entry
- *   add NAME       registers a provider of the program's own
- *   loaded TEXT    whether a library with this in its path is loaded
- *   threads NAME   opens and closes it 200 times in each of 4 threads
+ * A program that opens adapters by name, through the library that dat.conf
+ * names. Arguments, in order: open NAME      opens one, prints the answer
+ * calls          makes every call with the last adapter's handle; prints those
+ * that do not get to its provider null-slots     the same for a provider
+ * without slots graceful, abrupt   closes the last that is open remove NAME
+ * removes a registry entry add NAME       registers a provider of the
+ * program's own loaded TEXT    whether a library with this in its path is
+ * loaded threads NAME   opens and closes it 200 times in each of 4 threads
  */
 #define _GNU_SOURCE
 #include <dat/dat_registry.h>
@@ -21,7 +18,7 @@
 
 #include "slots.h"
 
-/* Zeros fit every call: what comes too much is not looked at. */
+/* Has enough parameters for every call; surplus arguments are ignored. */
 typedef DAT_RETURN (*any)(void *, long, long, long, long, long, long, long, long, long, long, long);
 
 static const char *const names[] = {
@@ -50,7 +47,7 @@ static void all_calls(DAT_IA_HANDLE ia, int has_slots)
     printf("calls %u\n", made);
 }
 
-/* A provider in the program: one adapter, which leads to its table. */
+/* A provider inside the program, with one adapter, which points to its table. */
 static DAT_PROVIDER own;
 static DAT_PROVIDER *own_adapter = &own;
 static int is_own_open;
@@ -121,7 +118,8 @@ int main(int argc, char **argv)
             DAT_RETURN answer = dat_ia_close(open[count - 1], flags);
             SHOW("closed", answer);
             if (answer == DAT_SUCCESS) {
-                /* With the last the library goes: its handle leads nowhere. */
+                /* The library is unloaded with its last adapter: the handle
+                 * becomes invalid. */
                 if (--count == 0)
                     SHOW("stale", dat_ia_close(open[0], flags));
             }

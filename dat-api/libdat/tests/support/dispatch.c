@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* Calls through the table that every handle leads to, as programs do that
+/* Calls through the table that every handle points to, as in programs that
  * include the redirection headers. */
 #include <dat/udat.h>
 #include <dat/udat_redirection.h>

@@ -1,8 +1,8 @@
 /*
- * A provider library that is not ours: registers what dat.conf names, opens
- * adapters that do nothing, and answers every other call with its number.
+ * A provider library other than libdat. It registers the names in dat.conf,
+ * opens adapters without function, and returns the number of every other call.
  * Instance data: "good"; "mute" registers nothing; "refuses" opens nothing;
- * "bare" has a table whose other slots are null; "nested" opens an adapter
+ * "bare" has a table whose other entries are null; "nested" opens an adapter
  * while it is loaded; "stays" does not remove its entry.
  */
 #include <dat/dat_registry.h>
@@ -18,7 +18,7 @@ struct adapter {
 };
 
 static DAT_PROVIDER table;
-/* Adapters lead to a table of their own, as those of some providers do. */
+/* Adapters point to a separate table, as those of some providers do. */
 static DAT_PROVIDER of_adapters;
 static struct adapter adapters[4];
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;

@@ -1,7 +1,8 @@
 /*
- * A registry of its own that loads our library as its provider, and uses an
- * adapter through the table that it gets. Arguments: the library, and "serves",
- * "refuses" (the registry takes no entry) or "unknown" (no such device).
+ * Another registry, which loads this project's library as its provider and
+ * uses an adapter through the registered table. Arguments: the library, and
+ * "serves", "refuses" (the registry takes no entry) or "unknown" (no such
+ * device).
  */
 #include <dat/dat_registry.h>
 #include <dlfcn.h>
@@ -14,7 +15,7 @@
 static DAT_PROVIDER *entry;
 static int refuses;
 
-/* Ours by these names would be found before the library's own. */
+/* The loader finds these functions before the library's own of the same names. */
 DAT_RETURN dat_registry_add_provider(DAT_PROVIDER *table, const DAT_PROVIDER_INFO *info)
 {
     printf("add %s %u.%u\n", info->ia_name, (unsigned)info->dapl_version_major,
@@ -32,7 +33,7 @@ DAT_RETURN dat_registry_remove_provider(DAT_PROVIDER *table, const DAT_PROVIDER_
     return DAT_SUCCESS;
 }
 
-/* Nor may these be called by the library's table instead of its own. */
+/* The library's table must not call these functions instead of its own. */
 DAT_RETURN dat_pz_create(DAT_IA_HANDLE ia, DAT_PZ_HANDLE *pz)
 {
     (void)ia, (void)pz;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* What the examples in the manual leave out: their program around them. */
+/* The surroundings of the manual's examples, which are fragments. */
 #include <dat/dat_registry.h>
 #include <stdio.h>
 #include <string.h>

@@ -1,7 +1,7 @@
 /*
- * A program of uDAPL 1.2 on the registry of OFED's DAT 2.0 (libdat2.so.2),
- * whose dat.conf names our library for "guest". The calls made here are those
- * that have the same form in both versions. Argument: libdat2.
+ * A uDAPL 1.2 program on the registry of OFED's DAT 2.0 (libdat2.so.2), whose
+ * dat.conf names this project's library for "guest". It makes only calls that
+ * have the same form in both versions. Argument: libdat2.
  */
 #include <dat/udat.h>
 #include <dlfcn.h>

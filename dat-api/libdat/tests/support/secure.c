@@ -1,7 +1,7 @@
 /*
- * What a program takes from its environment: prints AT_SECURE, the names of
- * adapters that the registry lists, and what opening the one named by the
- * argument answers.
+ * Shows what a program uses from its environment: prints AT_SECURE, the
+ * adapters that the registry lists, and the result of opening the adapter
+ * named by the argument.
  */
 #include <dat/udat.h>
 #include <stdio.h>

@@ -1,4 +1,5 @@
-/* The names of a provider's table after the first two words, in its order. */
+/* The names of a provider table's entries after the first two words, in its
+ * order. */
 #define SLOTS(S) \
     S(ia_open) S(ia_query) S(ia_close) S(set_consumer_context) S(get_consumer_context) \
     S(get_handle_type) S(cno_create) S(cno_modify_agent) S(cno_query) S(cno_free) S(cno_wait) \
@@ -16,12 +17,12 @@
 
 #define SLOT_NUMBER(name) SLOT_##name,
 enum slot { SLOTS(SLOT_NUMBER) SLOT_COUNT };
-/* What the foreign provider answers for a call: no type of ours. */
+/* The return code of the foreign provider for a call; not a DAT type. */
 #define SLOT_ANSWER(slot) (0xf0000000u | (unsigned)(slot))
 
 #define FAILS(type, subtype) ((DAT_RETURN)(DAT_CLASS_ERROR | (type) | (subtype)))
 
-/* An answer in words. */
+/* Prints a return code by name. */
 #define SHOW(what, answer) \
     do { \
         const char *type = "?", *subtype = ""; \

@@ -104,7 +104,7 @@ fn a_bind() {
 /// The application sees a request's handle first in its event, so the handle must
 /// lead to the provider table by then.
 #[test]
-fn w02_a_request_brings_a_handle_with_a_table() {
+fn w02_the_handle_in_a_request_event_has_a_table() {
     let evd = make::<{ Kind::Evd as u8 }>();
     let (sp, cr) = (make::<{ Kind::Psp as u8 }>(), make::<{ Kind::Cr as u8 }>());
     assert!(first_word(bare(cr)).is_null());

@@ -1,4 +1,4 @@
-//! What `dat::abi` has, with names: the side that Rust cannot list by itself.
+//! The items of `dat::abi` with their names, which Rust cannot list by itself.
 
 mod layouts;
 mod types;

@@ -26,7 +26,7 @@ macro_rules! types {
     };
 }
 
-/// Every type of the headers but those of functions; the structs are last.
+/// Every type of the headers except function types; the structs come last.
 pub(crate) fn types() -> Vec<Type> {
     types! {
         DAT_UINT32 DAT_UINT64 DAT_UVERYLONG DAT_PVOID DAT_COUNT DAT_PADDR DAT_SOCK_ADDR
