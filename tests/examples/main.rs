@@ -223,7 +223,7 @@ fn is_connected(port: &str) -> bool {
 }
 
 #[test]
-fn a_sleeping_server_answers_several_clients_and_those_who_come_after_them() {
+fn a_blocking_server_answers_several_clients_and_their_successors() {
     let place = Place::new();
     let server = place.serve("blocking_server", &["-c", "2", "-n", "4"]);
     for counts in [["200", "200"], ["1", "200"]] {
@@ -242,7 +242,7 @@ fn a_sleeping_server_answers_several_clients_and_those_who_come_after_them() {
 }
 
 #[test]
-fn a_client_too_many_is_told_so() {
+fn a_client_too_many_is_rejected_with_the_reason() {
     let place = Place::new();
     let server = place.serve("srq_server", &["-c", "1"]);
     // The request does not announce a number of messages.
@@ -265,7 +265,7 @@ fn refusal(output: std::io::Result<Output>) -> (Option<i32>, String) {
 }
 
 #[test]
-fn what_goes_wrong_is_said_with_what_to_do() {
+fn errors_are_printed_with_a_remedy() {
     let place = Place::new();
     let cases: [(&str, &[&str], i32, &[&str]); 5] = [
         (

@@ -14,14 +14,14 @@ use crate::{Common, Outcome, next, open};
 pub(crate) struct Drive {
     /// Address of the server
     host: IpAddr,
-    /// Send for so many seconds
+    /// Send for this many seconds
     #[arg(long, default_value_t = 5)]
     seconds: u64,
     /// Send nothing; only stay connected for that time
     #[arg(long)]
     idle: bool,
-    /// After a break, connect again until a connection lasts for two seconds of sending; give up
-    /// after so many seconds
+    /// After a break, reconnect until a connection lasts for two seconds of
+    /// sending; give up after this many seconds
     #[arg(long)]
     again: Option<u64>,
 }
@@ -30,18 +30,18 @@ pub(crate) struct Drive {
 pub(crate) struct Knock {
     /// Address of the server
     host: IpAddr,
-    /// Timeout in seconds that the connect is given
+    /// Timeout of the connect, in seconds
     #[arg(long, default_value_t = 10)]
     timeout: u64,
-    /// Then connect until a connection lasts for two seconds of sending; give up after so many
-    /// seconds
+    /// Then connect until a connection lasts for two seconds of sending; give up
+    /// after this many seconds
     #[arg(long)]
     again: Option<u64>,
 }
 
-/// How long an attempt to connect may take, where more attempts follow.
+/// Timeout of an attempt to connect, if more attempts follow.
 const ATTEMPT: Duration = Duration::from_secs(5);
-/// What an attempt's event may take beyond its timeout on a busy machine.
+/// Allowed delay of the event beyond the timeout, on a busy machine.
 const LATE: Duration = Duration::from_secs(10);
 
 impl Drive {
@@ -65,7 +65,8 @@ impl Drive {
             };
         };
         let mut end = side.converse(flow, region, time, self.idle)?;
-        // One that breaks so early is not the one that a test has broken.
+        // A connection that breaks this early is not the one that a test has
+        // broken.
         while let End::Broken(messages) = end
             && messages < 100
             && begin.elapsed().as_secs() < again
@@ -104,13 +105,13 @@ impl Knock {
 
 /// How a connection ended.
 enum End {
-    /// This side disconnected it, when all was sent and had come back.
+    /// This side disconnected it after all messages were sent and had come back.
     Done,
-    /// Otherwise, after so many messages.
+    /// The connection broke after this many messages.
     Broken(u64),
 }
 
-/// What all connections of this side share.
+/// Shared by all connections of this side.
 struct Side<'a> {
     common: &'a Common,
     zone: &'a ProtectionZone,
@@ -119,7 +120,8 @@ struct Side<'a> {
 }
 
 impl Side<'_> {
-    /// Connects once: the connection and the server's region, or what came instead.
+    /// Connects once. Returns the connection and the server's region, or the
+    /// event that came instead.
     fn connect(&self, timeout: Duration) -> Outcome<Result<(Flow, RemoteSegment), ConnectionKind>> {
         let mut flow = Flow::new(self.zone, self.events, self.common.length())?;
         flow.endpoint
@@ -130,7 +132,7 @@ impl Side<'_> {
             let waited = begin.elapsed();
             let Some(left) = (timeout + LATE).checked_sub(waited) else {
                 return Err(format!(
-                    "no event {waited:?} after a connect, whose timeout was {timeout:?}"
+                    "no event {waited:?} after a connect with a timeout of {timeout:?}"
                 )
                 .into());
             };
@@ -143,7 +145,7 @@ impl Side<'_> {
                     ..
                 } => {
                     let region = Flow::region_of(&flow.endpoint.private_data())
-                        .ok_or("the server's private data tell of no region")?;
+                        .ok_or("the server's private data describe no region")?;
                     return Ok(Ok((flow, region)));
                 }
                 EventData::Connection { kind, .. } => ended = Some(kind),
@@ -157,14 +159,15 @@ impl Side<'_> {
                 }
                 other => return Err(format!("unexpected: {other:?}").into()),
             }
-            // Receives stay posted when an attempt fails; the endpoint goes with them.
+            // When an attempt fails, the receives stay posted and are freed with
+            // the endpoint.
             if let Some(kind) = ended {
                 return Ok(Err(kind));
             }
         }
     }
 
-    /// Tries until a connection is there, for that time.
+    /// Tries to connect for this long.
     fn connect_within(&self, time: Duration) -> Outcome<(Flow, RemoteSegment)> {
         let begin = Instant::now();
         for attempt in 1.. {
@@ -184,25 +187,25 @@ impl Side<'_> {
         unreachable!("attempts have no end")
     }
 
-    /// Connects until a connection lasts for two seconds of sending, for that time. A connection
-    /// may break on a machine so busy that a host stands still for longer than the transport waits
-    /// for it: on RoCE, half a second.
+    /// For this many seconds, connects until a connection lasts for two seconds
+    /// of sending. A connection may break on a machine so busy that a host stops
+    /// for longer than the transport waits for it: half a second on RoCE.
     fn again(&self, within: u64) -> Outcome<()> {
         let begin = Instant::now();
         for attempt in 1.. {
             let (flow, region) = self.connect_within(Duration::from_secs(within))?;
             if let End::Done = self.converse(flow, region, Duration::from_secs(2), false)? {
-                println!("sent again, over new connection {attempt}");
+                println!("new connection {attempt} sent for two seconds");
                 break;
             }
             if begin.elapsed().as_secs() > within {
-                return Err(format!("{attempt} new connections broke as well").into());
+                return Err(format!("all {attempt} new connections broke").into());
             }
         }
         Ok(())
     }
 
-    /// Sends for that time, takes what comes back, and disconnects.
+    /// Sends for this long, receives the answers, and disconnects.
     fn converse(
         &self,
         mut flow: Flow,
@@ -254,12 +257,13 @@ impl Side<'_> {
                 None => {}
                 Some(EventData::Connection { kind, .. }) => {
                     if let Some((before, _)) = ended {
-                        return Err(
-                            format!("two ends of one connection: {before:?}, {kind:?}").into()
-                        );
+                        return Err(format!(
+                            "a second end of the same connection: first {before:?}, now {kind:?}"
+                        )
+                        .into());
                     }
                     println!(
-                        "{kind:?}, {:.1} s after its last sign of life, {} messages",
+                        "{kind:?}, {:.1} s after the last progress, {} messages",
                         silent.as_secs_f32(),
                         flow.received
                     );

@@ -1,4 +1,5 @@
-//! One connection: its memory, its messages, and what became of each transfer posted.
+//! One connection: its memory, its messages, and the outcome of each posted
+//! transfer.
 
 use std::collections::BTreeSet;
 use std::time::Instant;
@@ -13,42 +14,43 @@ use crate::Outcome;
 
 /// Messages in flight.
 pub(crate) const WINDOW: usize = 8;
-/// Receives beyond the window: for probes, and for messages whose predecessor's slot is not posted
-/// again yet.
+/// Receives beyond the window: for probes, and for messages whose predecessor's
+/// slot is not posted again yet.
 const RECEIVES: usize = 2 * WINDOW;
-/// Bytes of a buffer, and of the region that the peer writes and reads.
+/// Size in bytes of a buffer, and of the region that the peer writes and reads.
 const ROOM: usize = 20_000;
-/// Lengths of messages in turn, as far as they are allowed: below and above the MTU of the path,
-/// and of several packets.
+/// Lengths of messages in bytes, used in turn as far as allowed: below and above
+/// the path's MTU, and of several packets.
 const LENGTHS: [usize; 4] = [64, 1_200, ROOM, 4_500];
-/// The number of a probe: a message that asks for nothing.
+/// The number of a probe: a message that needs no answer.
 const PROBE: u64 = u64::MAX;
 /// The number of the message before the last disconnect of a driver.
 const LAST: u64 = u64::MAX - 1;
 
 const RECEIVE: u64 = 1 << 32;
 const SEND: u64 = 2 << 32;
-/// A message of the number alone: see [`Flow::send_number`].
+/// A message that consists of the number alone: see [`Flow::send_number`].
 const NUMBER: u64 = 3 << 32;
 const WRITE: u64 = 4 << 32;
 const READ: u64 = 5 << 32;
 const KIND: u64 = !0 << 32;
 
-/// What a completion was.
+/// The kind of a completion.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Done {
-    /// A message with that number was received, and checked.
+    /// A message with this number was received and checked.
     Message(u64),
-    /// Something else succeeded.
+    /// Another transfer succeeded.
     Other,
-    /// It failed.
+    /// The transfer failed.
     Failed(DtoStatus),
 }
 
 /// A connection.
 pub(crate) struct Flow {
     pub(crate) endpoint: Endpoint,
-    /// Receive buffers, send buffers, the region that is open to the peer, the sink of reads.
+    /// Receive buffers, send buffers, the region that is open to the peer, the
+    /// target of reads.
     memory: Memory,
     /// Cookies of transfers without a completion.
     outstanding: BTreeSet<u64>,
@@ -56,21 +58,21 @@ pub(crate) struct Flow {
     succeeded: u64,
     flushed: u64,
     failed: u64,
-    /// The number of the next message to be sent, and to be received.
+    /// The number of the next message to send, and of the next to receive.
     sent: u64,
     pub(crate) received: u64,
-    /// When a message last came, or a probe was done. What is sent over iWARP may count as done
-    /// before the peer has it.
+    /// When a message last arrived, or a probe completed. Over iWARP a send may
+    /// complete before the peer has it.
     pub(crate) alive: Instant,
-    /// The peer has sent its last message: it does not come again.
+    /// The peer has sent its last message: it does not connect again.
     pub(crate) is_last: bool,
-    /// Bytes of the longest message.
+    /// Length of the longest message in bytes.
     longest: usize,
     text: Vec<u8>,
 }
 
 impl Flow {
-    /// Makes an endpoint with its receives posted.
+    /// Creates an endpoint and posts its receives.
     pub(crate) fn new(
         zone: &ProtectionZone,
         events: &EventDispatcher,
@@ -84,7 +86,8 @@ impl Flow {
                 | MemPrivileges::REMOTE_WRITE,
         )?;
         let mut options = EndpointOptions::new(events);
-        // The defaults of a device, which have no RDMA reads, and two of these in each direction.
+        // The device's defaults, which have no RDMA reads, plus two reads in each
+        // direction.
         let mut attributes = zone.endpoint(&options)?.query().attributes;
         (attributes.max_rdma_read_in, attributes.max_rdma_read_out) = (2, 2);
         options.attributes = Some(attributes);
@@ -109,12 +112,12 @@ impl Flow {
         Ok(flow)
     }
 
-    /// Tells whether an event of that endpoint is of this connection.
+    /// Returns whether an event of that endpoint belongs to this connection.
     pub(crate) fn is(&self, ep: Handle) -> bool {
         self.endpoint.handle() == ep
     }
 
-    /// What the peer may write and read, for the private data.
+    /// Returns the region that the peer may write and read, for the private data.
     pub(crate) fn open_region(&self) -> Vec<u8> {
         let at = (RECEIVES + WINDOW) * ROOM;
         let remote = self.memory.remote(at..at + ROOM);
@@ -124,7 +127,7 @@ impl Flow {
             .collect()
     }
 
-    /// The region that the peer's private data tells of.
+    /// Returns the region that the peer's private data describe.
     pub(crate) fn region_of(private_data: &[u8]) -> Option<RemoteSegment> {
         let word = |at: usize| {
             let bytes = private_data.get(at * 8..at * 8 + 8)?;
@@ -154,12 +157,12 @@ impl Flow {
         Ok(())
     }
 
-    /// Bytes of message `number`.
+    /// Returns the length of message `number` in bytes.
     fn length(&self, number: u64) -> usize {
         LENGTHS[number as usize % LENGTHS.len()].min(self.longest)
     }
 
-    /// Tells whether the buffer of the next message is free.
+    /// Returns whether the buffer of the next message is free.
     pub(crate) fn can_send(&self) -> bool {
         !self
             .outstanding
@@ -182,18 +185,18 @@ impl Flow {
         Ok(())
     }
 
-    /// Sends a message that asks for nothing, so that the transport finds out whether the peer
-    /// still exists.
+    /// Sends a message that needs no answer, so that the transport detects
+    /// whether the peer still exists.
     pub(crate) fn probe(&mut self) -> Outcome<()> {
         self.send_number(PROBE)
     }
 
-    /// Tells the server that this client does not come again.
+    /// Tells the server that this client does not connect again.
     pub(crate) fn send_last(&mut self) -> Outcome<()> {
         self.send_number(LAST)
     }
 
-    /// Sends a number alone, unless one is on its way.
+    /// Sends a number alone, unless one is in flight.
     fn send_number(&mut self, number: u64) -> Outcome<()> {
         if self.outstanding.contains(&NUMBER) {
             return Ok(());
@@ -207,7 +210,8 @@ impl Flow {
         Ok(())
     }
 
-    /// Writes to the peer's region, and reads it back, if the last such pair is done.
+    /// Writes to the peer's region and reads it back, if the previous pair has
+    /// completed.
     pub(crate) fn write_and_read(&mut self, region: RemoteSegment) -> Outcome<()> {
         if self.outstanding.contains(&READ) {
             return Ok(());
@@ -233,7 +237,7 @@ impl Flow {
         Ok(())
     }
 
-    /// Takes a completion.
+    /// Handles a completion.
     pub(crate) fn complete(
         &mut self,
         cookie: u64,
@@ -241,7 +245,7 @@ impl Flow {
         length: u64,
     ) -> Outcome<Done> {
         if !self.outstanding.remove(&cookie) {
-            return Err(format!("a completion for {cookie:#x}, which is not posted").into());
+            return Err(format!("a completion for cookie {cookie:#x}, which is not posted").into());
         }
         match status {
             DtoStatus::Success => self.succeeded += 1,
@@ -266,7 +270,7 @@ impl Flow {
                 self.memory.read(at, &mut wrote);
                 self.memory.read(at + ROOM, &mut read);
                 if wrote != read {
-                    return Err("an RDMA read brought other bytes than the write before it".into());
+                    return Err("an RDMA read returned other bytes than the write before it".into());
                 }
                 Ok(Done::Other)
             }
@@ -289,25 +293,25 @@ impl Flow {
             return Ok(Done::Other);
         }
         if number != self.received {
-            return Err(format!("message {number} where {} is next", self.received).into());
+            return Err(format!("received message {number}, expected {}", self.received).into());
         }
         let mut wanted = vec![0; self.length(number)];
         fill(&mut wanted, number);
         self.memory.read(at, &mut self.text[..length.min(ROOM)]);
         if self.text[..length.min(ROOM)] != wanted {
-            return Err(format!("message {number} of {length} bytes is not what was sent").into());
+            return Err(format!("message {number} of {length} bytes has wrong content").into());
         }
         self.received += 1;
         self.receive(slot)?;
         Ok(Done::Message(number))
     }
 
-    /// Tells whether each posted transfer has its completion.
+    /// Returns whether each posted transfer has its completion.
     pub(crate) fn is_accounted(&self) -> bool {
         self.outstanding.is_empty()
     }
 
-    /// What became of the transfers.
+    /// Describes the outcome of the transfers.
     pub(crate) fn account(&self) -> String {
         format!(
             "{} posted, {} succeeded, {} flushed, {} failed, {} missing",
@@ -320,7 +324,7 @@ impl Flow {
     }
 }
 
-/// The bytes of message `number`: the number first.
+/// Fills in the bytes of message `number`, which begin with the number.
 fn fill(bytes: &mut [u8], number: u64) {
     for (at, byte) in bytes.iter_mut().enumerate() {
         *byte = (number as usize).wrapping_mul(31).wrapping_add(at) as u8;

@@ -1,7 +1,7 @@
-//! Traffic between two hosts that checks itself, for `perf-scripts/lib/vm-pair`: what it sends
-//! comes back unchanged and in order, every posted transfer gets exactly one completion, and every
-//! end of a connection an event within a given time, whatever happens to the other host and the
-//! link between.
+//! Traffic between two hosts that checks itself, for `perf-scripts/lib/vm-pair`.
+//! Messages must come back unchanged and in order. Every posted transfer must get
+//! exactly one completion, and every end of a connection must get an event within
+//! a given time, whatever happens to the other host and to the link.
 
 mod drive;
 mod flow;
@@ -28,7 +28,7 @@ struct Options {
     role: Role,
 }
 
-/// What both sides take.
+/// Options of both sides.
 #[derive(Args)]
 struct Common {
     /// Adapter
@@ -40,7 +40,8 @@ struct Common {
     /// Bytes of the longest message, RDMA write and RDMA read
     #[arg(long, default_value_t = 20_000, global = true, value_parser = clap::value_parser!(u32).range(64..=20_000))]
     length: u32,
-    /// Longest time in seconds from a connection's last sign of life to the event of its end
+    /// Longest time in seconds from a connection's last progress to the event of
+    /// its end
     #[arg(long, default_value_t = 60, global = true)]
     limit: u64,
 }
@@ -84,7 +85,8 @@ fn main() -> ExitCode {
 /// Opens the adapter, with one dispatcher for all events.
 fn open(common: &Common) -> Outcome<(Adapter, EventDispatcher)> {
     let adapter = Adapter::open(&common.adapter)?;
-    // Asleep in between: the emulated hosts share the machine's processors.
+    // Blocks without spinning, because the emulated hosts share the machine's
+    // processors.
     let events = EventDispatcher::with_policy(
         &adapter,
         1024,
@@ -94,7 +96,7 @@ fn open(common: &Common) -> Outcome<(Adapter, EventDispatcher)> {
     Ok((adapter, events))
 }
 
-/// Returns the next event, or `None` if none comes in that time.
+/// Returns the next event, or `None` if there is none within that time.
 fn next(events: &EventDispatcher, within: Duration) -> Outcome<Option<Event>> {
     match events.wait(Some(within)) {
         Ok(event) => Ok(Some(event)),

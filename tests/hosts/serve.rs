@@ -1,4 +1,5 @@
-//! The passive side: sends every message back, and accounts for each connection when it has ended.
+//! The passive side: sends every message back, and reports on each connection
+//! when it has ended.
 
 use std::time::{Duration, Instant};
 
@@ -11,10 +12,10 @@ use crate::{Common, Outcome, next, open};
 
 #[derive(Args)]
 pub(crate) struct Serve {
-    /// End when so many clients have sent their last message and disconnected
+    /// End when this many clients have sent their last message and disconnected
     #[arg(short = 'n', long, default_value_t = 1)]
     clients: usize,
-    /// When the first request is answered
+    /// When to answer the first request
     #[arg(long, value_enum, default_value_t = Answer::AtOnce)]
     answer: Answer,
 }
@@ -33,14 +34,15 @@ enum Answer {
 struct Served {
     flow: Flow,
     number: usize,
-    /// Messages that wait for a free buffer, to be sent back.
+    /// Messages to send back that wait for a free buffer.
     owed: u64,
     up: bool,
-    /// How and when it ended.
+    /// How and when the connection ended.
     ended: Option<(ConnectionKind, Instant)>,
 }
 
-/// How long a connection is idle before it is probed, and how often ends are looked for.
+/// How long a connection is idle before it is probed, and how often ends are
+/// checked.
 const TICK: Duration = Duration::from_secs(1);
 const LATE: Duration = Duration::from_secs(5);
 
@@ -71,7 +73,7 @@ impl Serve {
                     let region = flow.open_region();
                     match request.accept(&mut flow.endpoint, &region) {
                         Ok(()) => println!("accepted {came}"),
-                        // The kernel may find out at once that the way there is gone.
+                        // The kernel may report at once that the route is gone.
                         Err(error) if late => {
                             println!("not accepted {came}: {error}");
                             came += 1;
@@ -127,11 +129,14 @@ impl Served {
             }
             EventData::Connection { kind, .. } => {
                 if let Some((before, _)) = self.ended {
-                    return Err(format!("two ends of one connection: {before:?}, {kind:?}").into());
+                    return Err(format!(
+                        "a second end of the same connection: first {before:?}, now {kind:?}"
+                    )
+                    .into());
                 }
                 let seconds = self.flow.alive.elapsed().as_secs_f32();
                 println!(
-                    "connection {}: {kind:?}, {seconds:.1} s after its last sign of life, {} messages",
+                    "connection {}: {kind:?}, {seconds:.1} s after the last progress, {} messages",
                     self.number, self.flow.received
                 );
                 self.ended = Some((kind, Instant::now()));
@@ -160,7 +165,7 @@ impl Served {
         Ok(())
     }
 
-    /// Probes an idle connection, and looks whether something is overdue.
+    /// Probes an idle connection, and checks whether an event is overdue.
     fn tick(&mut self, common: &Common) -> Outcome<()> {
         let silent = self.flow.alive.elapsed();
         match self.ended {

@@ -1,6 +1,6 @@
-//! What differs between versions of libmlx5, found by trying it on queues that
-//! the test completes by hand. A behaviour that no version known here has fails
-//! the test, which must then be taught the new version.
+//! Differences between versions of libmlx5, found by experiments on queues that
+//! the test completes by hand. A behaviour that matches no known version fails
+//! the test; the new version must then be added here.
 
 use std::fs;
 use std::sync::OnceLock;
@@ -13,24 +13,25 @@ use super::system::System;
 use super::twins::{READ, RECEIVED, REQUEST_DONE, Twin};
 use super::work::{RecvWork, SendWork};
 
-/// How the libmlx5 of this process behaves, where versions differ.
+/// The behaviour of this process's libmlx5 where versions differ.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Behaviour {
-    /// A post to a shared queue goes on with the neighbour of the last WQE, or
-    /// the nearest free one. Since v48; before, WQEs were used in the order in
-    /// which they had come back.
+    /// A post to a shared queue continues with the neighbour of the last WQE, or
+    /// the nearest free one. Since v48; older versions reused WQEs in the order
+    /// in which they were released.
     pub nearest_wqe: bool,
-    /// The completion of a receive of a queue pair's own queue reports the
-    /// receive that it names. Since v55; before, the oldest.
+    /// The completion of a receive on a queue pair's own queue reports the
+    /// receive that the CQE names. Since v55; older versions reported the oldest
+    /// receive.
     pub named_receive: bool,
-    /// The answer to a read that comes in a 128-byte CQE is taken from where the
-    /// device has put it. Since v64; before, from one byte before it, or from
-    /// the entry before it (commit 45184d2c87ee).
+    /// The payload of a read in a 128-byte CQE is copied from where the device
+    /// has put it. Since v64; older versions copied from one byte earlier, or
+    /// from the entry before (commit 45184d2c87ee).
     pub large_cqe_answers: bool,
 }
 
 impl Behaviour {
-    /// Of a version. One without a number counts as the newest.
+    /// Returns the behaviour of a version. `None` counts as the newest.
     pub fn of_version(version: Option<u32>) -> Self {
         let since = |first| version.is_none_or(|version| version >= first);
         Self {
@@ -40,7 +41,7 @@ impl Behaviour {
         }
     }
 
-    /// Of the library in this process.
+    /// Determines the behaviour of the library in this process.
     pub fn of_libmlx5(system: &System) -> Self {
         static BEHAVIOUR: OnceLock<Behaviour> = OnceLock::new();
         *BEHAVIOUR.get_or_init(|| Self {
@@ -51,7 +52,7 @@ impl Behaviour {
     }
 }
 
-/// The version in the file name of the library that is loaded: 44 of
+/// Returns the version in the file name of the loaded library: 44 for
 /// `libmlx5.so.1.24.44.0`.
 pub fn version() -> Option<u32> {
     let maps = fs::read_to_string("/proc/self/maps").expect("the mappings of this process");
@@ -80,7 +81,7 @@ fn post(twin: &mut Twin, cookies: core::ops::Range<u64>) {
     twin.post_recvs(None, &list).0.expect("room");
 }
 
-/// A receive's completion: the cookie that is reported.
+/// Completes a receive, and returns the cookie that libmlx5 reports.
 fn complete(twin: &mut Twin, wqe_counter: u16) -> u64 {
     twin.push_recv(&Cqe {
         opcode: RECEIVED,
@@ -101,7 +102,7 @@ fn goes_on_with_the_nearest(system: &System) -> bool {
     match twin.receives.next() {
         0 => true,
         1 => false,
-        other => panic!("after WQE 3 libmlx5 uses WQE {other}, as no version known here"),
+        other => panic!("after WQE 3 libmlx5 uses WQE {other}, which no known version does"),
     }
 }
 
@@ -111,7 +112,7 @@ fn reports_the_named(system: &System) -> bool {
     match complete(&mut twin, 1) {
         11 => true,
         10 => false,
-        other => panic!("libmlx5 reports receive {other} for 11, as no version known here"),
+        other => panic!("libmlx5 reports receive {other} for 11, which no known version does"),
     }
 }
 

@@ -1,6 +1,6 @@
-//! The device that the tests of this process work on: an emulated one in the
-//! process itself, stepped by hand; or, if `DAT_TEST_DEVICE` names one, a
-//! device that works on its own and is there already.
+//! The device under test: an emulated device inside the process, stepped by hand;
+//! or, if `DAT_TEST_DEVICE` names one, an existing device, which works on its
+//! own.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
@@ -9,27 +9,28 @@ use std::time::{Duration, Instant};
 use mlx5emu::config::{Config, Mode};
 use mlx5emu::emulator::Emulator;
 
-#[allow(dead_code, reason = "some of it is for other tests")]
+#[allow(dead_code, reason = "each test program uses a part of it")]
 #[path = "installed.rs"]
 pub mod installed;
 
 pub use installed::name;
 use installed::{given, set_up};
 
-/// How long a device of its own may take for what must come.
+/// How long an event of a device that works on its own may take.
 pub const PATIENCE: Duration = Duration::from_secs(10);
 
 static ONE_TEST: Mutex<()> = Mutex::new(());
 
-/// The device is there, and no other test has it.
+/// Exclusive use of the device by one test.
 #[derive(Debug)]
 pub struct Turn(#[expect(dead_code, reason = "kept for its drop")] MutexGuard<'static, ()>);
 
-/// Waits until no other test has the device, and sees to it that it is there.
+/// Waits until no other test uses the device, and installs the device first if
+/// needed.
 pub fn turn() -> Turn {
     let turn = ONE_TEST.lock().unwrap_or_else(PoisonError::into_inner);
-    // What the environment says of the device, as the face that it shows; in
-    // steps in any case.
+    // The environment configures the device, for example its kernel interface; it
+    // is always stepped.
     set_up(|| Config {
         mode: Mode::Stepped,
         ..Config::from_env().expect("variables of the emulated device")
@@ -37,29 +38,30 @@ pub fn turn() -> Turn {
     Turn(turn)
 }
 
-/// The emulator, if the device is stepped by hand.
+/// Returns the emulator if the device is stepped by hand.
 pub fn emulator() -> Option<&'static Emulator> {
     match given() {
-        None => Some(Emulator::get().expect("a test has its turn")),
+        None => Some(Emulator::get().expect("a test has exclusive use of the device")),
         Some(_) => None,
     }
 }
 
-/// What a stepped device has seen since, that hardware would not forgive.
+/// Violations that a stepped device has recorded since a point in time: actions
+/// that hardware would not forgive.
 #[derive(Debug)]
 pub struct Breaches {
-    /// How many there were before.
+    /// Number of violations before.
     before: u64,
 }
 
 impl Breaches {
-    /// Those that come from now on.
+    /// Begins with the violations that follow.
     pub fn from_now() -> Self {
         let before = emulator().map_or(0, |it| it.nic().violations().count());
         Self { before }
     }
 
-    /// The latest of them, oldest first.
+    /// Returns the latest violations, oldest first.
     pub fn seen(&self) -> Vec<String> {
         let Some(emulator) = emulator() else {
             return Vec::new();
@@ -70,7 +72,7 @@ impl Breaches {
         recent[recent.len() - new.min(recent.len())..].to_vec()
     }
 
-    /// The same, and they do not count any more.
+    /// Like [`Self::seen`], and excludes these violations from later calls.
     pub fn forgive(&mut self) -> Vec<String> {
         let seen = self.seen();
         *self = Self::from_now();
@@ -78,8 +80,9 @@ impl Breaches {
     }
 }
 
-/// Lets the device do what is to be done now. One that works on its own gets
-/// a moment: whoever wants something of it waits for that, as by [`comes`].
+/// Runs a stepped device until it has nothing left to do. A device that works on
+/// its own gets a short time; a caller that needs a result then waits for it, as
+/// with [`comes`].
 pub fn run() {
     match emulator() {
         Some(emulator) => {
@@ -89,8 +92,8 @@ pub fn run() {
     }
 }
 
-/// Lets a stepped device do so many things; one that works on its own has a
-/// while that is the longer the more things there are.
+/// Runs this many steps of a stepped device. A device that works on its own gets
+/// an amount of time that grows with the number.
 pub fn steps(count: u32) {
     match emulator() {
         Some(emulator) => {
@@ -104,8 +107,8 @@ pub fn steps(count: u32) {
     }
 }
 
-/// Calls something before, between and after all that a stepped device has to
-/// do; on one that works on its own, again and again while it works.
+/// Makes a call before, between and after all steps of a stepped device; on
+/// another device, repeatedly while it works.
 pub fn meanwhile(mut call: impl FnMut()) {
     match emulator() {
         Some(emulator) => {
@@ -122,15 +125,15 @@ pub fn meanwhile(mut call: impl FnMut()) {
     }
 }
 
-/// Lets a stepped device see a doorbell before the next one is rung: it checks
-/// each of them.
+/// Lets a stepped device see a doorbell before the next one is rung, because it
+/// checks each of them.
 pub fn rung() {
     steps(1);
 }
 
-/// Lets time pass, virtual on a stepped device, and the device do what falls
-/// due. With one that works on its own that is real time, and so a tenth of a
-/// second at most: whoever wants what comes after more of it waits for that.
+/// Advances time, and runs what becomes due. A stepped device has virtual time.
+/// On a device that works on its own, real time passes, at most a tenth of a
+/// second; a caller that needs what comes later waits for it.
 pub fn advance(by: Duration) {
     match emulator() {
         Some(emulator) => {
@@ -140,7 +143,8 @@ pub fn advance(by: Duration) {
     }
 }
 
-/// So many cases of a property, or a few where each takes real time.
+/// Returns the number of cases of a property test: this many, or a few where each
+/// takes real time.
 pub fn cases(count: u32) -> u32 {
     match given() {
         Some(_) => count / 10,
@@ -148,7 +152,7 @@ pub fn cases(count: u32) -> u32 {
     }
 }
 
-/// What must be there by now. From a device that works on its own it may come
+/// Returns what must exist by now. On a device that works on its own it may come
 /// a little later.
 pub fn comes<T>(mut look: impl FnMut() -> Option<T>) -> Option<T> {
     let begin = Instant::now();
@@ -161,7 +165,7 @@ pub fn comes<T>(mut look: impl FnMut() -> Option<T>) -> Option<T> {
     }
 }
 
-/// All that there are by now, of which so many must come.
+/// Returns everything that exists by now, at least this many.
 pub fn all<T>(count: usize, mut next: impl FnMut() -> Option<T>) -> Vec<T> {
     let mut found = Vec::new();
     comes(|| {
@@ -171,8 +175,9 @@ pub fn all<T>(count: usize, mut next: impl FnMut() -> Option<T>) -> Vec<T> {
     found
 }
 
-/// Long enough for a device that has nothing else to do. Several naps rather
-/// than one: where cores are few, each gives way to whoever works for it.
+/// Sleeps long enough for a device that has nothing else to do. Several short
+/// sleeps rather than one: where cores are few, each yields the processor to
+/// threads that do the device's work.
 fn moment() {
     for _ in 0..3 {
         thread::sleep(Duration::from_micros(200));

@@ -1,9 +1,9 @@
-//! The device that `DAT_TEST_DEVICE` names: tests work on it instead of an
+//! The device that `DAT_TEST_DEVICE` names, which tests use instead of an
 //! emulated one.
 
 use std::sync::OnceLock;
 
-/// Returns the name of the device that is there already, if one is named.
+/// Returns the name of an existing device, if the environment names one.
 pub fn given() -> Option<&'static str> {
     static GIVEN: OnceLock<Option<String>> = OnceLock::new();
     let read = || {

@@ -1,7 +1,8 @@
-//! The test in the device's place: it writes CQEs into a ring by hand.
+//! The test in the role of the device: it writes CQEs into a ring.
 //!
-//! The layout is `mlx5dv.h`'s (`mlx5_cqe64`, `mlx5_err_cqe`) as bindgen reads
-//! it, so that neither the engine's nor the emulator's reading is used.
+//! The layout is that of `mlx5dv.h` (`mlx5_cqe64`, `mlx5_err_cqe`) as bindgen
+//! reads it, so that the test depends on neither the engine's nor the emulator's
+//! decoder.
 
 use core::mem::{offset_of, zeroed};
 use core::ptr;
@@ -9,10 +10,10 @@ use core::sync::atomic::{Ordering, fence};
 
 use dv_sys::mlx5dv::{mlx5_cqe64, mlx5_err_cqe};
 
-/// Bytes of a completion, whatever the size of a CQE.
+/// Size in bytes of a completion, whatever the size of a CQE.
 const COMPLETION: usize = 64;
 
-/// What a device would say.
+/// The content of a CQE.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Cqe {
     /// `MLX5_CQE_*`.
@@ -33,16 +34,16 @@ pub struct Cqe {
     pub inline: Option<(Vec<u8>, InlinePlace)>,
 }
 
-/// Where a CQE carries payload.
+/// The place of payload in a CQE.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum InlinePlace {
     /// In the first 32 bytes of the completion.
     Within,
-    /// In the 64 bytes before it, which only a 128-byte CQE has.
+    /// In the 64 bytes before the completion, which only a 128-byte CQE has.
     Before,
 }
 
-/// A completion ring whose owner polls, and into which the test writes.
+/// A completion ring that the test writes and its owner polls.
 pub struct HandRing {
     buf: *mut u8,
     cqe_count: u32,
@@ -51,11 +52,11 @@ pub struct HandRing {
 }
 
 impl HandRing {
-    /// A ring in which `produced` CQEs have been written so far.
+    /// Wraps a ring in which `produced` CQEs have been written so far.
     ///
     /// # Safety
-    /// `buf` is a completion ring of that shape which nobody else writes and
-    /// which outlives this value.
+    /// `buf` is a completion ring of that shape. It outlives this value, and no
+    /// other code writes it.
     pub unsafe fn new(buf: u64, cqe_count: u32, cqe_size: u32, produced: u32) -> Self {
         assert!(cqe_count.is_power_of_two() && (cqe_size == 64 || cqe_size == 128));
         HandRing {
@@ -74,7 +75,7 @@ impl HandRing {
         let at = self.buf.wrapping_add(index as usize * self.cqe_size);
         let last = self.cqe_size - 1;
         for (i, &byte) in bytes[..last].iter().enumerate() {
-            // SAFETY: inside the ring by `new`'s promise.
+            // SAFETY: inside the ring by the contract of `new`.
             unsafe { at.add(i).write_volatile(byte) };
         }
         fence(Ordering::Release);
@@ -85,7 +86,7 @@ impl HandRing {
 }
 
 impl Cqe {
-    /// The CQE as it lies in a ring.
+    /// Returns the CQE as it lies in a ring.
     pub fn bytes(&self, cqe_size: usize, owner: u8) -> Vec<u8> {
         let mut bytes = vec![0; cqe_size];
         let start = cqe_size - COMPLETION;

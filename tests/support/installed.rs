@@ -1,4 +1,5 @@
-//! The emulated device in the process of the tests, unless a device is given.
+//! Installs the emulated device in the test process, unless an existing device is
+//! named.
 
 use std::sync::{Mutex, OnceLock, PoisonError};
 
@@ -11,15 +12,16 @@ mod given;
 
 pub use given::{given, name};
 
-/// The emulated device, until the process ends; none if a device is given.
+/// The emulated device, until the process ends; `None` if an existing device is
+/// named.
 static DEVICE: OnceLock<Mutex<Option<Installed>>> = OnceLock::new();
 
-/// Installs an emulated device at the first call, unless a device is given.
-/// The first thing that any test does.
+/// Installs an emulated device at the first call, unless an existing device is
+/// named. Every test calls this function first.
 pub fn set_up(config: impl FnOnce() -> Config) {
     DEVICE.get_or_init(|| {
-        // SAFETY: other tests wait here, and read the environment afterwards.
-        // libmlx5 prints every error CQE, of which these tests make many.
+        // SAFETY: other tests wait for this lock and read the environment
+        // afterwards. libmlx5 prints every error CQE, and these tests cause many.
         unsafe { std::env::set_var("MLX5_DEBUG_FILE", "/dev/null") };
         if given().is_some() {
             return Mutex::new(None);
@@ -32,16 +34,17 @@ pub fn set_up(config: impl FnOnce() -> Config) {
     });
 }
 
-/// Removes the directory of the emulated device, which statics do not do.
+/// Removes the directory of the emulated device. Statics are not dropped, so this
+/// runs at exit.
 extern "C" fn take_down() {
     if let Some(device) = DEVICE.get() {
         drop(device.lock().unwrap_or_else(PoisonError::into_inner).take());
     }
 }
 
-/// Whether the device of the tests speaks iWARP, where an RDMA read has one
-/// segment. The emulated device does not; it could not be installed any more after
-/// a look for devices.
+/// Returns whether the device under test uses iWARP, where an RDMA read has one
+/// segment. The emulated device does not; libibverbs must not list devices before
+/// it is installed, so this function does not ask.
 pub fn is_iwarp() -> bool {
     static IWARP: OnceLock<bool> = OnceLock::new();
     *IWARP.get_or_init(|| {

@@ -1,5 +1,5 @@
-//! Connections on iWARP, where the kernel's connection manager alone connects a queue
-//! pair: two endpoints of this process find each other over rdma_cm.
+//! Connections on iWARP, where only the kernel's connection manager can connect a
+//! queue pair: two endpoints of this process connect over rdma_cm.
 
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -13,7 +13,7 @@ use dat_engine::{ConnectOptions, Endpoint, EndpointHandle, Greeting, Transport};
 pub use super::device::installed::is_iwarp;
 use super::device::{self, PATIENCE};
 
-/// Connects two endpoints, which may then post.
+/// Connects two endpoints, which may post afterwards.
 pub fn join(ends: [&mut Endpoint; 2], options: &ConnectOptions) {
     join_handles(&ends.each_ref().map(|end| end.handle()), options);
     for end in ends {
@@ -21,11 +21,12 @@ pub fn join(ends: [&mut Endpoint; 2], options: &ConnectOptions) {
     }
 }
 
-/// Connects two endpoints by their handles alone. The first one asks, the second accepts.
+/// Connects two endpoints by their handles. The first connects, the second
+/// accepts.
 pub fn join_handles(handles: &[EndpointHandle; 2], options: &ConnectOptions) {
     let exchange = Exchange::of_this_process();
     for handle in handles {
-        // One that was initialised before stays so.
+        // An endpoint that is already initialised stays so.
         let _ = handle.init(options);
     }
     let [active, passive] = handles;
@@ -72,7 +73,8 @@ pub fn forget() {
     made().clear();
 }
 
-/// The connections that tests have made, which last as long as they are kept.
+/// The connections that tests have made. Each lasts until it is removed from this
+/// list.
 fn made() -> std::sync::MutexGuard<'static, Vec<Connection>> {
     static MADE: Mutex<Vec<Connection>> = Mutex::new(Vec::new());
     MADE.lock().unwrap_or_else(PoisonError::into_inner)
@@ -108,7 +110,7 @@ impl Exchange {
                 listen_on: ListenOn::All,
             };
             let manager = Manager::start(ManagerKind::Rdma, ManagerOptions::default())
-                .expect("the kernel has rdma_cm");
+                .expect("rdma_cm is available in the kernel");
             let (sender, requests) = mpsc::channel();
             let (listener, _) = manager
                 .listen_any(&local, Arc::new(Requests(sender)))
@@ -131,7 +133,7 @@ impl ListenSink for Requests {
     }
 }
 
-/// Lets an endpoint follow its connection, and passes the events on.
+/// Moves an endpoint with its connection, and forwards the events.
 struct Sink {
     handle: EndpointHandle,
     options: ConnectOptions,
@@ -165,7 +167,7 @@ impl ConnectionSink for Sink {
             let followed = self.handle.connect_by(&peer.route, &self.options);
             followed.map_err(|error| println!("{error}"))?;
         }
-        // What comes later is the end, which no test waits for.
+        // Later events report the end of the connection, which no test waits for.
         let _ = self.told.send(event);
         Ok(())
     }

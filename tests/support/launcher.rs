@@ -1,4 +1,4 @@
-//! What cargo builds of this workspace, for tests that run programs.
+//! Builds the workspace's programs and libraries for tests that run them.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -14,8 +14,9 @@ pub(crate) fn folder() -> &'static Path {
         let folder = tests.ancestors().nth(2).expect("deps is in a folder");
         let release = folder.file_name().is_some_and(|name| name == "release");
         let built = Command::new(env!("CARGO"))
-            // All that tests build, so that it has the same features each time:
-            // else it would be built anew, under running tests.
+            // Builds everything that tests need in one command, so that the
+            // features are the same each time. Otherwise cargo would rebuild
+            // artifacts under running tests.
             .args(["build", "--quiet", "--workspace", "--lib", "--bins"])
             .args(["--examples", "--target-dir"])
             .arg(folder.parent().expect("the target folder"))
@@ -28,7 +29,7 @@ pub(crate) fn folder() -> &'static Path {
     })
 }
 
-/// Returns the path of a library or program, which is built.
+/// Returns the path of a library or program, which must have been built.
 pub(crate) fn artifact(name: &str) -> PathBuf {
     let artifact = folder().join(name);
     assert!(artifact.is_file(), "{} was not built", artifact.display());
@@ -41,7 +42,7 @@ pub(crate) fn launcher() -> &'static Path {
     LAUNCHER.get_or_init(|| artifact("mlx5-emu"))
 }
 
-/// Returns the name of a fabric that no other test has.
+/// Returns the name of a fabric that no other test uses.
 pub(crate) fn fabric() -> String {
     static COUNT: AtomicU32 = AtomicU32::new(0);
     let count = COUNT.fetch_add(1, Ordering::Relaxed);

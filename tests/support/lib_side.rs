@@ -11,7 +11,7 @@ use super::libmlx5::{
 use super::side::{Memory, Refused, Side};
 use super::work::{BindWork, RecvWork, SendWork, WindowKeys};
 
-/// A QP of libmlx5's with its queues and memory.
+/// A queue pair of libmlx5 with its queues and memory.
 pub struct LibSide {
     pub qp: Qp,
     pub srq: Option<Rc<Srq>>,
@@ -20,7 +20,8 @@ pub struct LibSide {
 }
 
 impl LibSide {
-    /// A QP with two CQs; its receives come from an SRQ if the shape says so.
+    /// Creates a queue pair with two CQs. Its receives come from an SRQ if the
+    /// shape says so.
     pub fn new(context: &Rc<Context>, shape: Shape, memory: usize) -> Self {
         let pd = if shape.exclusive {
             Pd::exclusive(context)
@@ -97,7 +98,8 @@ impl Side for LibSide {
 
     fn post_sends(&mut self, works: &[SendWork]) -> Result<(), Refused> {
         let requests: Vec<_> = works.iter().map(SendWork::request).collect();
-        // SAFETY: the tests keep an end's memory until its requests are done.
+        // SAFETY: the tests keep the memory of an end until its requests have
+        // completed.
         unsafe { self.qp.post_send(&requests) }.map_err(|(_, posted)| Refused { posted })
     }
 

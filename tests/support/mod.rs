@@ -1,4 +1,4 @@
-//! What the whole-system tests share.
+//! Shared by the whole-system tests.
 
 pub mod behaviour;
 pub mod device;

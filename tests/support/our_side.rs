@@ -24,7 +24,8 @@ pub struct OurSide {
 }
 
 impl OurSide {
-    /// An endpoint with two CQs; its receives come from an SRQ if `shared`.
+    /// Creates an endpoint with two CQs. Its receives come from an SRQ if
+    /// `shared`.
     pub fn new(device: &Device, shape: Shape, memory: usize) -> Self {
         let domain = device.alloc_pd().expect("a protection domain");
         let cqe_size = if shape.large_cqes {
@@ -184,16 +185,18 @@ impl Side for OurSide {
             target: work.to.map(target),
         };
         let window = self.window.as_mut().expect("a window");
-        // SAFETY: the tests keep an end's memory until its requests are done.
+        // SAFETY: the tests keep the memory of an end until its requests have
+        // completed.
         unsafe { self.endpoint.post_bind(window, &request, 0) }.map_err(|_| Refused { posted: 0 })
     }
 
     fn post_sends(&mut self, works: &[SendWork]) -> Result<(), Refused> {
         let requests: Vec<_> = works.iter().map(SendWork::request).collect();
-        // SAFETY: the tests keep an end's memory until its requests are done.
+        // SAFETY: the tests keep the memory of an end until its requests have
+        // completed.
         refused(unsafe {
             match requests.as_slice() {
-                // Both ways to post one are used.
+                // Uses both functions that post a single request.
                 [one] if one.cookie % 2 == 0 => self
                     .endpoint
                     .post_send(one)
@@ -230,7 +233,7 @@ impl Side for OurSide {
     }
 
     fn take_events(&mut self) -> u32 {
-        self.recv_cq.take_events().expect("the device lives")
+        self.recv_cq.take_events().expect("the device is alive")
     }
 }
 
@@ -240,7 +243,8 @@ fn refused(result: Result<(), ListError>) -> Result<(), Refused> {
     })
 }
 
-/// Our completion in verbs' terms, with what verbs leaves undefined left out.
+/// Converts the engine's completion to verbs' terms, without the fields that
+/// verbs leaves undefined.
 pub fn answer(completion: &Completion) -> Answer {
     let good = completion.status.is_success();
     let (opcode, has_length) = match completion.op {

@@ -9,22 +9,23 @@ use super::side::{Side, connect};
 use super::system::System;
 use super::traffic::MEMORY;
 
-/// Who drives an end.
+/// The library that drives an end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Driver {
     Engine,
     Libmlx5,
 }
 
-/// Every combination that has the engine in it, as (first end, second end).
+/// Every combination with the engine in it, as (first end, second end).
 const WITH_ENGINE: [[Driver; 2]; 3] = [
     [Driver::Engine, Driver::Engine],
     [Driver::Libmlx5, Driver::Engine],
     [Driver::Engine, Driver::Libmlx5],
 ];
 
-/// The combinations that the device allows: that with itself comes first, and
-/// libmlx5's ends know InfiniBand only, as the emulated NIC has it.
+/// Returns the combinations that the device supports. Engine with engine comes
+/// first. The ends of libmlx5 support InfiniBand only, as the emulated NIC has
+/// it.
 pub fn with_engine(system: &System) -> &'static [[Driver; 2]] {
     match system.is_stepped() {
         true => &WITH_ENGINE,
@@ -32,7 +33,7 @@ pub fn with_engine(system: &System) -> &'static [[Driver; 2]] {
     }
 }
 
-/// One end, not connected.
+/// Returns one end, not connected.
 pub fn end(system: &System, driver: Driver, shape: Shape) -> Box<dyn Side> {
     match driver {
         Driver::Engine => Box::new(OurSide::new(&system.device, shape, MEMORY)),
@@ -40,9 +41,9 @@ pub fn end(system: &System, driver: Driver, shape: Shape) -> Box<dyn Side> {
     }
 }
 
-/// Two connected ends and the system they live in.
+/// Two connected ends, and the system that they belong to.
 pub struct Pair {
-    // The ends go before the system, which then looks for breaches.
+    // The ends are dropped before the system, which then checks for violations.
     pub sides: [Box<dyn Side>; 2],
     pub system: System,
 }

@@ -1,21 +1,22 @@
-//! Where a queue pair's rings lie, and their content in a form that two queue
-//! pairs can be compared in.
+//! The location of a queue pair's rings, and their content in a form that is
+//! comparable between queue pairs.
 
 use super::store_tracer::{Store, coalesced};
 
-/// Bytes of a doorbell register: two halves.
+/// Size in bytes of a doorbell register: two halves.
 const REGISTER: usize = 512;
 const WQEBB: usize = 64;
 
-/// The memory through which a queue pair's driver talks to the device.
+/// The memory through which a queue pair's driver communicates with the device.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Rings {
     pub qpn: u32,
-    /// Address and length in bytes.
+    /// Address, and length in bytes.
     pub send: (usize, usize),
-    /// Address and length in bytes: its own receive ring, or the shared one.
+    /// Address, and length in bytes, of its own receive ring or of the shared
+    /// one.
     pub recv: (usize, usize),
-    /// Address of the send word of its doorbell record.
+    /// Address of the send word of the doorbell record.
     pub send_record: usize,
     /// Address of the receive word, or of the shared queue's record.
     pub recv_record: usize,
@@ -23,17 +24,17 @@ pub struct Rings {
     pub register: usize,
 }
 
-/// Where a store went, in terms that hold for any queue pair.
+/// The target of a store, in terms that are comparable between queue pairs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
-    /// Offset in the send ring.
+    /// Offset in bytes in the send ring.
     SendRing(usize),
-    /// Offset in the receive ring.
+    /// Offset in bytes in the receive ring.
     RecvRing(usize),
     /// The receive or the send word of the doorbell record.
     RecvRecord,
     SendRecord,
-    /// Offset in the register.
+    /// Offset in bytes in the register.
     Register(usize),
     /// Anywhere else on a watched page.
     Elsewhere,
@@ -47,26 +48,26 @@ pub struct Seen {
 }
 
 impl Rings {
-    /// The send ring.
+    /// Returns the send ring.
     pub fn send_bytes(&self) -> Vec<u8> {
         self.bytes(self.send)
     }
 
-    /// Zeroes a byte of the send ring, wrapped.
+    /// Zeroes a byte of the send ring; the offset wraps.
     pub fn clear_send_byte(&self, offset: usize) {
         let (addr, len) = self.send;
         let byte = (addr + offset % len) as *mut u8;
-        // SAFETY: inside the ring, which lives with the queue pair; nobody
-        // uses it just now.
+        // SAFETY: inside the ring, which lives with the queue pair and is not in
+        // use now.
         unsafe { byte.write_volatile(0) };
     }
 
-    /// The receive ring.
+    /// Returns the receive ring.
     pub fn recv_bytes(&self) -> Vec<u8> {
         self.bytes(self.recv)
     }
 
-    /// The doorbell records {receive, send}.
+    /// Returns the doorbell records {receive, send}.
     pub fn records(&self) -> [u32; 2] {
         // SAFETY: records are aligned words that live with their queue.
         let word = |at: usize| u32::from_be(unsafe { (at as *const u32).read_volatile() });
@@ -75,15 +76,15 @@ impl Rings {
 
     fn bytes(&self, (addr, len): (usize, usize)) -> Vec<u8> {
         let first = addr as *const u8;
-        // SAFETY: the ring lives with the queue pair; nobody writes it just now.
+        // SAFETY: the ring lives with the queue pair, and no code writes it now.
         (0..len)
             .map(|i| unsafe { first.add(i).read_volatile() })
             .collect()
     }
 
-    /// `ours`, with our number replaced by `theirs`' where both have their own
-    /// one in the place of a control segment. Byte by byte: of an old WQE only
-    /// a part may be left.
+    /// Returns `ours` with the QP number of `theirs` wherever both have their own
+    /// number in the place of a control segment. Compares byte by byte, because
+    /// only part of an old WQE may be left.
     pub fn translated(&self, ours: &[u8], theirs: &[u8], peer: &Rings) -> Vec<u8> {
         let numbers = [self.qpn, peer.qpn].map(|qpn| (qpn << 8).to_be_bytes());
         let translate = |(i, (&our, &their)): (usize, (&u8, &u8))| {
@@ -94,8 +95,8 @@ impl Rings {
         ours.iter().zip(theirs).enumerate().map(translate).collect()
     }
 
-    /// Stores on the record and the register, a copy as one write, and those
-    /// on ring pages if they were watched.
+    /// Returns the stores to the record and the register, with a copy as one
+    /// write, and the stores to ring pages if they were watched.
     pub fn seen(&self, stores: Vec<Store>) -> Vec<Seen> {
         let seen = |store: Store| Seen {
             place: self.place(store.addr),

@@ -1,4 +1,4 @@
-//! One end of a connection, whoever drives it: libmlx5 or the engine.
+//! One end of a connection, driven by libmlx5 or the engine.
 
 use dat_engine::{ConnectOptions, Endpoint, Segment};
 
@@ -14,7 +14,7 @@ pub trait Memory {
     fn lkey(&self) -> u32;
     fn rkey(&self) -> u32;
 
-    /// A piece of it.
+    /// Returns a segment of the region.
     fn segment(&self, offset: usize, length: usize) -> Segment {
         assert!(offset + length <= self.len(), "segment outside its region");
         Segment {
@@ -24,13 +24,13 @@ pub trait Memory {
         }
     }
 
-    /// A copy of bytes that the device is not writing just now.
+    /// Copies bytes that the device is not writing now.
     fn read(&self, offset: usize, length: usize) -> Vec<u8> {
         assert!(offset + length <= self.len(), "read outside the region");
         let first = self.addr() as *const u8;
         let mut copy = vec![0; length];
-        // SAFETY: inside the region, which lives as long as `self`. No
-        // reference to it exists, and the tests step the device by hand.
+        // SAFETY: inside the region, which lives as long as `self`. No reference
+        // to it exists, and the test steps the device by hand.
         unsafe {
             first
                 .add(offset)
@@ -39,7 +39,7 @@ pub trait Memory {
         copy
     }
 
-    /// Fills bytes that the device is not using just now.
+    /// Writes bytes that the device is not using now.
     fn write(&self, offset: usize, bytes: &[u8]) {
         assert!(
             offset + bytes.len() <= self.len(),
@@ -55,7 +55,7 @@ pub trait Memory {
     }
 }
 
-/// Where in a list a post stopped.
+/// The position in a list at which a post failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Refused {
     /// Requests posted before the refused one.
@@ -65,27 +65,27 @@ pub struct Refused {
 /// One end of a connection.
 pub trait Side {
     fn memory(&self) -> &dyn Memory;
-    /// Another region, which peers may read and nobody may write.
+    /// Registers another region, which peers may read but not write.
     fn read_only_memory(&self) -> Box<dyn Memory>;
     fn receives_are_shared(&self) -> bool;
     fn peer(&self) -> Peer;
     fn connect(&mut self, peer: &Peer, link: &Link);
-    /// What the engine drives it by, if it does.
+    /// Returns the engine's endpoint, if the engine drives this end.
     fn endpoint(&mut self) -> Option<&mut Endpoint> {
         None
     }
     fn to_error(&mut self);
-    /// Of the window and the region of the side, where its shape has windows.
+    /// Returns the keys of the window and the region, if the shape has windows.
     fn window_keys(&self) -> WindowKeys;
-    /// Answers the window's new key.
+    /// Returns the window's new key.
     fn post_bind(&mut self, work: &BindWork) -> Result<u32, Refused>;
     fn post_sends(&mut self, works: &[SendWork]) -> Result<(), Refused>;
-    /// To the shared receive queue, if the end has one.
+    /// Posts to the shared receive queue if the end has one.
     fn post_recvs(&mut self, works: &[RecvWork]) -> Result<(), Refused>;
     fn poll_send(&mut self) -> Option<Answer>;
     fn poll_recv(&mut self) -> Option<Answer>;
 
-    /// Asks for an event at the next receive completion.
+    /// Requests an event at the next receive completion.
     fn arm_recv(&mut self, solicited_only: bool);
     /// Takes the events of the receive completions, without waiting.
     fn take_events(&mut self) -> u32;
@@ -99,18 +99,18 @@ pub trait Side {
             .expect("room in the receive queue");
     }
 
-    /// All that there are, of which so many must come.
+    /// Returns all send completions so far, at least this many.
     fn send_answers(&mut self, count: usize) -> Vec<Answer> {
         device::all(count, || self.poll_send())
     }
 
-    /// The same of receives.
+    /// Returns all receive completions so far, at least this many.
     fn recv_answers(&mut self, count: usize) -> Vec<Answer> {
         device::all(count, || self.poll_recv())
     }
 }
 
-/// Connects two ends with each other.
+/// Connects two ends.
 pub fn connect(sides: &mut [Box<dyn Side>; 2], link: &Link) {
     if iwarp::is_iwarp() {
         let ends = sides.each_mut().map(|side| side.endpoint());
@@ -121,7 +121,7 @@ pub fn connect(sides: &mut [Box<dyn Side>; 2], link: &Link) {
     sides[1].connect(&a, link);
 }
 
-/// What the engine is given for a link.
+/// Converts a link to the engine's options.
 pub fn options(link: &Link) -> ConnectOptions {
     ConnectOptions {
         timeout: link.timeout,

@@ -1,7 +1,7 @@
 //! The x86-64 half of the store tracer: page faults and the trap flag.
 //!
 //! The handlers run on the recording thread, in the middle of the code under
-//! test: they allocate nothing and call only `mprotect`, `write` and `_exit`.
+//! test. They allocate nothing and call only `mprotect`, `write` and `_exit`.
 
 use core::cell::UnsafeCell;
 use core::ptr;
@@ -10,11 +10,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::store_tracer::{PAGE, Store};
 
-/// The widest store of the machine (AVX-512).
+/// Size in bytes of the machine's widest store (AVX-512).
 const WIDEST: usize = 64;
-/// The neighbourhood of a fault: the widest store that ends or begins there.
+/// The bytes around a fault: the widest store that ends or begins there.
 const WINDOW: usize = 2 * WIDEST;
-/// Stores of one recording; more than any request of the tests makes.
+/// Limit of stores in one recording, above the number that any request of the
+/// tests makes.
 const CAPACITY: usize = 8192;
 const PAGES: usize = 32;
 /// The trap flag of RFLAGS: a debug trap after the next instruction.
@@ -30,7 +31,7 @@ struct Raw {
     bytes: [u8; WINDOW],
 }
 
-/// What the instruction that faulted is being run over.
+/// The current trial of the instruction that faulted.
 #[derive(Clone, Copy, PartialEq)]
 enum Run {
     Idle,
@@ -48,15 +49,15 @@ struct State {
     len: usize,
     original: [u8; WINDOW],
     covered: [bool; WINDOW],
-    /// Registers at the fault.
+    /// The registers at the fault.
     registers: [i64; 23],
     log: [Raw; CAPACITY],
     logged: usize,
 }
 
 struct Shared(UnsafeCell<State>);
-// SAFETY: touched by the thread that holds RECORDING, and by the handlers on
-// that same thread while it runs `f`.
+// SAFETY: only the thread that holds RECORDING uses it, and handlers on that
+// thread while it runs `f`.
 unsafe impl Sync for Shared {}
 
 static STATE: Shared = Shared(UnsafeCell::new(State {
@@ -90,7 +91,8 @@ pub fn record<R>(pages: &[usize], f: impl FnOnce() -> R) -> (R, Vec<Store>) {
         .lock()
         .unwrap_or_else(|poisoned| poisoned.into_inner());
     let state = STATE.0.get();
-    // SAFETY: RECORDING is held and no page is protected yet, so no handler runs.
+    // SAFETY: RECORDING is held, and no page is protected yet, so no handler
+    // runs.
     unsafe {
         (&mut (*state).pages)[..pages.len()].copy_from_slice(pages);
         (*state).page_count = pages.len();
@@ -105,7 +107,7 @@ pub fn record<R>(pages: &[usize], f: impl FnOnce() -> R) -> (R, Vec<Store>) {
         !OVERFLOW.load(Ordering::Relaxed),
         "more than {CAPACITY} stores in one recording"
     );
-    // SAFETY: the pages are writable again and the handlers gone.
+    // SAFETY: the pages are writable again, and the handlers are removed.
     let logged = unsafe { &(&(*state).log)[..(*state).logged] };
     let stores = logged.iter().map(|raw| Store {
         addr: raw.addr,
@@ -114,8 +116,8 @@ pub fn record<R>(pages: &[usize], f: impl FnOnce() -> R) -> (R, Vec<Store>) {
     (result, stores.collect())
 }
 
-/// Handlers installed and pages read-only; undone by drop, also in a panic of
-/// the code under test.
+/// While it exists, the handlers are installed and the pages read-only. Dropping
+/// it undoes both, also when the code under test panics.
 struct Protected {
     old_trap: libc::sigaction,
 }
@@ -148,7 +150,7 @@ impl Drop for Protected {
 /// # Safety
 /// `handler` is an SA_SIGINFO handler, `old` writable.
 unsafe fn install(signal: libc::c_int, handler: usize, old: *mut libc::sigaction) {
-    // SAFETY: a zeroed action is valid; the caller vouches for the rest.
+    // SAFETY: a zeroed action is valid; the rest is required of the caller.
     let failed = unsafe {
         let mut action: libc::sigaction = core::mem::zeroed();
         action.sa_sigaction = handler;
@@ -161,10 +163,11 @@ unsafe fn install(signal: libc::c_int, handler: usize, old: *mut libc::sigaction
 /// Changes the protection of every watched page.
 fn protect(protection: libc::c_int) {
     let state = STATE.0.get();
-    // SAFETY: called by the recording thread or a handler on it, never both at once.
+    // SAFETY: called by the recording thread or by a handler on it, never by both
+    // at once.
     let pages = unsafe { &(&(*state).pages)[..(*state).page_count] };
     for &page in pages {
-        // SAFETY: `StoreTracer::watch`'s caller says that the page is mapped.
+        // SAFETY: by the contract of `StoreTracer::watch` the page is mapped.
         if unsafe { libc::mprotect(page as *mut libc::c_void, PAGE, protection) } != 0 {
             die(b"store tracer: mprotect failed\n");
         }
@@ -179,10 +182,10 @@ fn die(message: &[u8]) -> ! {
     }
 }
 
-/// A store into a watched page: opens the pages and steps over it.
+/// Handles a store to a watched page: opens the pages and steps over the store.
 extern "C" fn fault(_: libc::c_int, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
-    // SAFETY: the kernel hands a handler of SA_SIGINFO valid pointers; State
-    // is this thread's (see Shared).
+    // SAFETY: the kernel passes valid pointers to an SA_SIGINFO handler; State
+    // belongs to this thread (see Shared).
     let (state, registers, addr) = unsafe {
         let context = context.cast::<libc::ucontext_t>();
         (
@@ -194,8 +197,8 @@ extern "C" fn fault(_: libc::c_int, info: *mut libc::siginfo_t, context: *mut li
     let page = addr & !(PAGE - 1);
     let watched = state.pages[..state.page_count].contains(&page);
     if !watched || registers[libc::REG_ERR as usize] & FAULT_WRITE == 0 || state.run != Run::Idle {
-        // Not ours: the faulting instruction runs again under the old action.
-        // SAFETY: OLD_SEGV was filled by sigaction.
+        // The fault is not in a watched page: the instruction runs again under
+        // the old action. SAFETY: OLD_SEGV was filled by sigaction.
         unsafe { libc::sigaction(libc::SIGSEGV, OLD_SEGV.0.get(), ptr::null_mut()) };
         return;
     }
@@ -216,7 +219,7 @@ extern "C" fn fault(_: libc::c_int, info: *mut libc::siginfo_t, context: *mut li
     start_run(state, registers, Run::Fill);
 }
 
-/// Lays out the window for a run and sets the trap flag.
+/// Fills the window for a trial and sets the trap flag.
 fn start_run(state: &mut State, registers: &mut [i64; 23], run: Run) {
     for i in 0..state.len {
         let byte = match run {
@@ -232,7 +235,8 @@ fn start_run(state: &mut State, registers: &mut [i64; 23], run: Run) {
     state.run = run;
 }
 
-/// The instruction has run once: notes what it wrote, and runs it again or goes on.
+/// Handles the trap after the instruction has run once: records what it wrote,
+/// then starts the next trial or continues.
 extern "C" fn trap(_: libc::c_int, _: *mut libc::siginfo_t, context: *mut libc::c_void) {
     // SAFETY: as in `fault`.
     let (state, registers) = unsafe {
@@ -243,7 +247,7 @@ extern "C" fn trap(_: libc::c_int, _: *mut libc::siginfo_t, context: *mut libc::
     let now =
         |state: &State, i: usize| unsafe { ptr::read_volatile((state.start + i) as *const u8) };
     let filled = match state.run {
-        Run::Idle => die(b"store tracer: a trap that it did not ask for\n"),
+        Run::Idle => die(b"store tracer: unexpected trap\n"),
         Run::Fill => FILL,
         Run::Complement => !FILL,
         Run::Real => {
@@ -265,7 +269,7 @@ extern "C" fn trap(_: libc::c_int, _: *mut libc::siginfo_t, context: *mut libc::
     start_run(state, registers, next);
 }
 
-/// Appends what the real run left where the trial runs showed stores.
+/// Records the bytes of the real run that the trial runs have shown to be stored.
 fn log_store(state: &mut State, now: impl Fn(&State, usize) -> u8) {
     let Some(first) = (0..state.len).find(|&i| state.covered[i]) else {
         return;

@@ -1,40 +1,41 @@
-//! Sees every store of the CPU into chosen pages: order, address, length, bytes.
+//! Records every store of the CPU to chosen pages: order, address, length, bytes.
 //!
-//! Doorbells are compared with libmlx5's by what reaches the device's page,
-//! not by what is left in it: two stores to one register leave only the
-//! second, and the order of the doorbell record and the register is lost.
+//! Tests compare doorbells with libmlx5's by the stores that reach the device's
+//! page, not by its final content: of two stores to one register only the second
+//! remains, and the order of doorbell record and register is lost.
 //!
-//! How: while [`StoreTracer::record`] runs, the pages are read-only. A store
-//! faults; the handler lets that one instruction run by the trap flag, three
-//! times from the same registers: over two complementary fillings of the
-//! neighbourhood, which show exactly the bytes it writes even where they equal
-//! what was there, and then over the true content. (An arithmetic
-//! read-modify-write shows the bytes that it changes.) Other memory mapping the
-//! same pages (an emulated NIC's) is not affected, except that it must not be
-//! read by another thread during a recording.
+//! While [`StoreTracer::record`] runs, the pages are read-only, so a store
+//! faults. The handler then lets that one instruction run under the trap flag,
+//! three times from the same registers. Two trials run over complementary
+//! fillings of the window; they show exactly which bytes the instruction writes,
+//! even where it writes the value that was there. The third runs over the true
+//! content. (For an arithmetic read-modify-write the trials show the bytes that
+//! it changes.) Other mappings of the same pages (the emulated NIC's) are not
+//! affected, but no other thread may read them during a recording.
 
 #[cfg(target_arch = "x86_64")]
 use super::single_step as machine;
 
-/// One store, or a run of them that [`coalesced`] joined.
+/// One store, or a run of stores that [`coalesced`] joined.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Store {
     /// Address of the first byte.
     pub addr: usize,
-    /// What was stored, in memory order.
+    /// The stored bytes, in memory order.
     pub bytes: Vec<u8>,
 }
 
-/// Bytes of a page on every machine that this runs on.
+/// Size in bytes of a page on every supported machine.
 pub const PAGE: usize = 4096;
 
-/// The pages to watch.
+/// The watched pages.
 #[derive(Debug, Default)]
 pub struct StoreTracer {
     pages: Vec<usize>,
 }
 
-/// Whether stores can be recorded here; says so on standard error if not.
+/// Returns whether stores can be recorded on this machine. If not, prints so to
+/// standard error.
 pub fn supported() -> bool {
     if cfg!(target_arch = "x86_64") {
         return true;
@@ -47,9 +48,9 @@ impl StoreTracer {
     /// Adds the pages that hold these bytes.
     ///
     /// # Safety
-    /// The pages are mapped readable and writable, and stay mapped as long as
-    /// the tracer records; no thread but the recording one stores into them,
-    /// or reads them, during a recording.
+    /// The pages are mapped readable and writable, and stay mapped while the
+    /// tracer is used. During a recording only the recording thread stores to
+    /// them or reads them.
     pub unsafe fn watch(&mut self, addr: usize, len: usize) {
         let first = addr & !(PAGE - 1);
         for page in (first..addr + len.max(1)).step_by(PAGE) {
@@ -59,21 +60,21 @@ impl StoreTracer {
         }
     }
 
-    /// Runs `f` and returns every store that it made into the watched pages.
+    /// Runs `f` and returns every store that it made to the watched pages.
     #[cfg(target_arch = "x86_64")]
     pub fn record<R>(&self, f: impl FnOnce() -> R) -> (R, Vec<Store>) {
         machine::record(&self.pages, f)
     }
 
-    /// Not here: see [`supported`].
+    /// Not available on this architecture: see [`supported`].
     #[cfg(not(target_arch = "x86_64"))]
     pub fn record<R>(&self, _: impl FnOnce() -> R) -> (R, Vec<Store>) {
         panic!("recording stores needs x86-64; ask `supported` first")
     }
 }
 
-/// Joins each store with the one before it when it begins where that one
-/// ended: a copy of 64 bytes is one write, whatever registers made it.
+/// Joins each store with the one before it if it begins where that one ended: a
+/// copy of 64 bytes is one write, whichever registers it uses.
 pub fn coalesced(stores: Vec<Store>) -> Vec<Store> {
     let mut joined: Vec<Store> = Vec::new();
     for store in stores {

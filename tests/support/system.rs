@@ -18,9 +18,9 @@ use super::rings::Rings;
 use super::side::Side;
 use super::twins::{Receives, Twin, Twins};
 
-/// The device, open by the engine, and by libmlx5 when a test wants it. When it
-/// goes, the emulated NIC must have seen no breach of the contract between
-/// driver and device, unless the test took them.
+/// The device, opened by the engine, and by libmlx5 when a test needs it. When
+/// this value is dropped, the emulated NIC must have recorded no violation of the
+/// contract between driver and device, unless the test has taken it.
 pub struct System {
     pub device: Device,
     context: OnceCell<Rc<Context>>,
@@ -29,7 +29,7 @@ pub struct System {
 }
 
 impl System {
-    /// The device of this process. Tests of one process take turns.
+    /// Opens the device of this process. Tests of one process run one at a time.
     pub fn new() -> Self {
         let turn = device::turn();
         let device = Device::open(device::name()).expect("the engine opens the device");
@@ -41,12 +41,12 @@ impl System {
         }
     }
 
-    /// The device as libmlx5 has it.
+    /// Returns libmlx5's context of the device.
     pub fn context(&self) -> &Rc<Context> {
         self.context.get_or_init(Context::open)
     }
 
-    /// Whether nothing happens before the test says so.
+    /// Returns whether the test steps the device by hand.
     pub fn is_stepped(&self) -> bool {
         device::emulator().is_some()
     }
@@ -56,28 +56,28 @@ impl System {
         device::rung();
     }
 
-    /// Runs until nothing is left to do now.
+    /// Runs the device until it has nothing left to do.
     pub fn run(&self) {
         device::run();
     }
 
-    /// Calls something between all that the device does.
+    /// Makes a call before, between and after all steps of the device.
     pub fn meanwhile(&self, call: impl FnMut()) {
         device::meanwhile(call);
     }
 
-    /// Lets virtual time pass, and runs what falls due.
+    /// Advances virtual time, and runs what becomes due.
     pub fn advance(&self, by: Duration) {
         device::advance(by);
     }
 
-    /// The asynchronous events that there are.
+    /// Returns the asynchronous events so far.
     pub fn events_by_now(&self) -> Vec<AsyncEvent> {
         let events = self.device.async_events();
         events.map(|event| event.expect("an event")).collect()
     }
 
-    /// The asynchronous events that there are, of which such a one must come.
+    /// Returns the asynchronous events so far, of which one must match.
     pub fn events(&self, wanted: impl Fn(&AsyncEvent) -> bool) -> Vec<AsyncEvent> {
         let mut events = Vec::new();
         device::comes(|| {
@@ -87,7 +87,7 @@ impl System {
         events
     }
 
-    /// What a queue pair was created with, as the device was told.
+    /// Returns the attributes with which the device has created a queue pair.
     pub fn qp_spec(&self, qpn: u32) -> QpSpec {
         *emulator()
             .nic()
@@ -95,24 +95,26 @@ impl System {
             .expect("a queue pair of the device")
     }
 
-    /// Its CQs {send, receive}, as the device was told.
+    /// Returns the attributes of its CQs {send, receive}.
     pub fn cq_specs(&self, qp: &QpSpec) -> [CqSpec; 2] {
         let nic = emulator().nic();
         [qp.send_cq, qp.recv_cq].map(|cq| *nic.cq_spec(cq).expect("a completion queue"))
     }
 
-    /// Breaches of the contract that the NIC has recorded during this test.
+    /// Returns the violations of the contract that the NIC has recorded during
+    /// this test.
     pub fn violations(&self) -> Vec<String> {
         self.breaches.seen()
     }
 
-    /// Allows the breaches so far, for tests that commit them on purpose.
+    /// Excludes the violations so far from the check, for tests that commit them
+    /// on purpose.
     pub fn forgive(&mut self) -> Vec<String> {
         self.breaches.forgive()
     }
 
-    /// Two queue pairs made alike, ready to send, whose device never runs:
-    /// one of libmlx5's and one of the engine's.
+    /// Creates two queue pairs with equal attributes, one by libmlx5 and one by
+    /// the engine, both ready to send. Their device never runs.
     pub fn twins(&self, shape: Shape) -> Twins {
         let mut theirs = LibSide::new(self.context(), shape, super::twins::MEMORY);
         let mut ours = OurSide::new(&self.device, shape, super::twins::MEMORY);
@@ -137,7 +139,7 @@ impl System {
         Twins::new(theirs, ours, Behaviour::of_libmlx5(self))
     }
 
-    /// A queue pair of libmlx5's, ready to send, whose device never runs.
+    /// Creates a queue pair of libmlx5, ready to send. Its device never runs.
     pub fn twin_of_libmlx5(&self, shape: Shape) -> Twin {
         let mut side = LibSide::new(self.context(), shape, super::twins::MEMORY);
         let peer = side.peer();
@@ -146,12 +148,12 @@ impl System {
         self.twin(Box::new(side), register)
     }
 
-    /// What the device knows of an end, for a test that plays the device.
+    /// Returns what a test needs that acts as the device of this end.
     fn twin(&self, side: Box<dyn Side>, register: usize) -> Twin {
         let spec = self.qp_spec(side.peer().qpn);
         let ring = |spec: CqSpec| {
-            // SAFETY: the ring belongs to the twin's CQ and lives as long; the
-            // device, which never runs, does not write it.
+            // SAFETY: the ring belongs to the CQ and lives as long; the device
+            // never runs and so does not write it.
             unsafe { HandRing::new(spec.buf, spec.cqe_count, spec.cqe_size, 0) }
         };
         let [send_cq, recv_cq] = self.cq_specs(&spec).map(ring);
@@ -181,7 +183,7 @@ impl System {
             side,
             rings,
             user_index: match spec.cqe_version {
-                // Of old, completions name the shared queue, or nothing.
+                // CQE version 0: completions name the shared queue, or nothing.
                 0 => spec.srq.map_or(0, |srq| srq.0),
                 _ => spec.user_index,
             },
@@ -199,7 +201,7 @@ impl Drop for System {
             let violations = self.violations();
             assert!(
                 violations.is_empty(),
-                "the NIC saw breaches: {violations:#?}"
+                "the NIC has recorded violations: {violations:#?}"
             );
         }
     }

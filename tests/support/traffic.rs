@@ -1,6 +1,6 @@
-//! Random traffic between two ends, checked against a model that knows only
-//! what was asked for: which completions must come, in which order, and which
-//! bytes must be where afterwards.
+//! Random traffic between two ends, checked against a model. The model knows only
+//! the requests: which completions must come, in which order, and which bytes
+//! must be where afterwards.
 
 use dat_engine::{Segment, SendFlags, SendOp};
 use proptest::collection::vec;
@@ -13,11 +13,12 @@ use super::side::{Memory, Side};
 use super::system::System;
 use super::work::{RecvWork, SendWork};
 
-/// Bytes of each end's memory: enough for what both ends do in a round.
+/// Size in bytes of each end's memory: enough for the requests of both ends in a
+/// round.
 pub const MEMORY: usize = 8 << 20;
 /// Bytes between two pieces of memory that a round uses.
 const GAP: usize = 13;
-/// What untouched memory looks like.
+/// The value of untouched bytes.
 const UNTOUCHED: u8 = 0xee;
 
 /// The kinds of request.
@@ -31,7 +32,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// Those that the device has: iWARP knows no immediate data.
+    /// Returns the kinds that the device supports: iWARP has no immediate data.
     pub fn all() -> &'static [Kind] {
         match is_iwarp() {
             true => &[Kind::Send, Kind::Write, Kind::Read],
@@ -45,13 +46,14 @@ impl Kind {
         }
     }
 
-    /// Whether it completes one of the peer's receives.
+    /// Returns whether the request completes one of the peer's receives.
     fn consumes(self) -> bool {
         !matches!(self, Kind::Write | Kind::Read)
     }
 }
 
-/// Bytes that every device of these tests can take inline. siw takes 80.
+/// Returns how many bytes every device of these tests can take inline. siw takes
+/// 80.
 pub fn most_inline() -> u32 {
     if is_iwarp() { 64 } else { 128 }
 }
@@ -61,9 +63,9 @@ pub fn most_inline() -> u32 {
 pub struct Op {
     pub kind: Kind,
     pub len: usize,
-    /// Segments of the request, and of the receive it completes.
+    /// Number of segments of the request, and of the receive that it completes.
     pub pieces: [usize; 2],
-    /// Bytes that the receive is longer than the message.
+    /// Bytes by which the receive is longer than the message.
     pub slack: usize,
     pub flags: SendFlags,
     pub imm: u32,
@@ -77,7 +79,7 @@ pub struct Limits {
     pub max_segments: usize,
 }
 
-/// Any request within the limits.
+/// Generates any request within the limits.
 pub fn any_op(limits: Limits) -> impl Strategy<Value = Op> {
     let len = prop_oneof![
         1 => Just(0),
@@ -111,33 +113,32 @@ pub fn any_op(limits: Limits) -> impl Strategy<Value = Op> {
         })
 }
 
-/// What both ends do at once: at most so many requests each.
+/// Generates the requests of both ends for a round: at most this many each.
 pub fn any_round(limits: Limits, most: usize) -> impl Strategy<Value = [Vec<Op>; 2]> {
     [vec(any_op(limits), 0..=most), vec(any_op(limits), 0..=most)]
 }
 
-/// What one end is to do in a round, and what it expects of it.
+/// What one end posts in a round, and which results are expected.
 #[derive(Default)]
 struct Plan {
     sends: Vec<SendWork>,
     receives: Vec<RecvWork>,
     sent: Vec<Answer>,
     received: Vec<Answer>,
-    /// Offset and content in this end's memory, when all is done.
+    /// Offset and content in this end's memory after the round.
     memory: Vec<(usize, Vec<u8>)>,
-    /// Memory given out so far.
+    /// Bytes of memory allocated so far.
     used: usize,
 }
 
-/// Posts a round on both ends, lets the device carry it out and checks
-/// everything.
+/// Posts a round on both ends, lets the device execute it and checks all results.
 pub fn play(system: &System, sides: &mut [Box<dyn Side>; 2], round: &[Vec<Op>; 2]) {
     let mut plans = [Plan::default(), Plan::default()];
     for end in [0, 1] {
         for (i, op) in round[end].iter().enumerate() {
             let cookie = (end as u64) << 32 | i as u64;
             let mut op = op.clone();
-            // Only a completion gives the places of unsignalled requests back.
+            // Only a completion releases the places of unsignalled requests.
             op.flags.set(
                 SendFlags::SIGNALED,
                 op.flags.contains(SendFlags::SIGNALED) || i + 1 == round[end].len(),
@@ -155,7 +156,7 @@ pub fn play(system: &System, sides: &mut [Box<dyn Side>; 2], round: &[Vec<Op>; 2
         for work in &plan.sends {
             side.post_sends(std::slice::from_ref(work))
                 .expect("room in the send queue");
-            // The stepped device checks every doorbell: it must see each.
+            // The stepped device checks every doorbell, so it must see each.
             system.rung();
         }
     }
@@ -167,7 +168,7 @@ pub fn play(system: &System, sides: &mut [Box<dyn Side>; 2], round: &[Vec<Op>; 2
         assert_eq!(sent, plan.sent, "sends of end {end}");
         for (offset, bytes) in &plan.memory {
             if is_iwarp() {
-                // A write is done when TCP has it, and its bytes come later.
+                // A write completes when TCP has it, and its bytes arrive later.
                 let come = || side.memory().read(*offset, bytes.len()) == *bytes;
                 device::comes(|| come().then_some(()));
             }
@@ -183,15 +184,15 @@ pub fn play(system: &System, sides: &mut [Box<dyn Side>; 2], round: &[Vec<Op>; 2
     }
 }
 
-/// Plans one request of `end`, the receive that it completes, and what must
-/// come of both.
+/// Plans one request of `end`, the receive that it completes, and the results of
+/// both.
 fn plan(sides: &[Box<dyn Side>; 2], end: usize, op: &Op, cookie: u64, plans: &mut [Plan; 2]) {
     let peer = 1 - end;
     let (here, there) = (sides[end].memory(), sides[peer].memory());
     let message = pattern(cookie as u32 ^ op.imm, op.len);
     let remote = |offset: usize| (there.addr() + offset as u64, there.rkey());
 
-    // The bytes that travel, and where to.
+    // The bytes that travel, and their target.
     let mut local = take(&mut plans[end].used, op.len);
     let send_op = match op.kind {
         Kind::Send => SendOp::Send,
@@ -296,25 +297,22 @@ fn received(wr_id: u64, op: &Op, qp_num: u32) -> Answer {
     }
 }
 
-/// So many segments that together are the bytes; some may be empty.
+/// Splits the bytes into this many segments; some may be empty.
 pub fn split(memory: &dyn Memory, offset: usize, len: usize, pieces: usize) -> Vec<Segment> {
     let cut = |piece: usize| len * piece / pieces;
     let piece = |i: usize| memory.segment(offset + cut(i), cut(i + 1) - cut(i));
     (0..pieces).map(piece).collect()
 }
 
-/// The next free bytes.
+/// Allocates the next free bytes.
 fn take(used: &mut usize, len: usize) -> usize {
     let offset = *used;
     *used += len + GAP;
-    assert!(
-        *used <= MEMORY,
-        "a round asks for more memory than an end has"
-    );
+    assert!(*used <= MEMORY, "a round needs more memory than an end has");
     offset
 }
 
-/// Bytes that no other message has.
+/// Returns bytes that no other message has.
 pub fn pattern(seed: u32, len: usize) -> Vec<u8> {
     let byte = |i: usize| ((i as u32 ^ seed.rotate_left(16)).wrapping_mul(0x9e37_79b1) >> 24) as u8;
     (0..len).map(byte).collect()

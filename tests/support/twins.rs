@@ -1,5 +1,6 @@
-//! Two queue pairs made alike: libmlx5 posts to one, the engine to the other,
-//! and the test completes the requests of both by hand. The device never runs.
+//! Two queue pairs with equal attributes, of which libmlx5 posts to one and the
+//! engine to the other. The test completes the requests of both by hand; the
+//! device never runs.
 
 use std::collections::VecDeque;
 
@@ -13,7 +14,7 @@ use super::side::{Memory, Refused, Side};
 use super::store_tracer::StoreTracer;
 use super::work::{BindWork, RecvWork, SendWork};
 
-/// Bytes of a twin's registered memory.
+/// Size in bytes of each queue pair's registered memory.
 pub const MEMORY: usize = 4096;
 
 /// `MLX5_CQE_REQ` and `MLX5_CQE_RESP_SEND`.
@@ -22,12 +23,12 @@ pub const RECEIVED: u8 = 2;
 /// `MLX5_OPCODE_RDMA_READ` and `MLX5_OPCODE_UMR`.
 pub const READ: u8 = 0x10;
 const UMR: u8 = 0x25;
-/// Bytes of a segment, among them the link that a shared WQE begins with.
+/// Size in bytes of a segment, such as the link that begins a shared WQE.
 const UNIT: usize = 16;
 /// `mlx5_wqe_srq_next_seg::next_wqe_index`.
 const LINK: core::ops::Range<usize> = 2..4;
 
-/// One of the two.
+/// One of the two queue pairs.
 pub struct Twin {
     pub side: Box<dyn Side>,
     pub rings: Rings,
@@ -37,20 +38,20 @@ pub struct Twin {
     pub receives: Receives,
 }
 
-/// The receives of a queue, as completions name them: WQEs of a shared queue, or
-/// counters of an own one.
+/// The receives of a queue, as completions name them: WQE indices for a shared
+/// queue, counters for a queue pair's own.
 #[derive(Debug)]
 pub struct Receives {
-    /// What the next post takes.
+    /// What the next post uses.
     next: u16,
-    /// Bytes from one WQE to the next, of a shared queue.
+    /// Bytes from one WQE to the next, for a shared queue.
     shared: Option<usize>,
-    /// Those posted and not completed, in the order of posting.
+    /// Receives posted and not completed, in posting order.
     posted: Vec<u16>,
 }
 
 impl Receives {
-    /// Of a new queue: a shared one of that stride, or an own one.
+    /// Begins with an empty queue: a shared one of that stride, or an own one.
     pub fn new(shared: Option<usize>) -> Self {
         Receives {
             next: 0,
@@ -59,12 +60,12 @@ impl Receives {
         }
     }
 
-    /// What the next post takes.
+    /// Returns what the next post uses.
     pub fn next(&self) -> u16 {
         self.next
     }
 
-    /// Follows posts: of a shared queue from link to link, as the device does.
+    /// Follows posts; for a shared queue from link to link, as the device does.
     fn note_posts(&mut self, rings: &Rings, count: usize) {
         let ring = self.shared.map(|stride| (stride, rings.recv_bytes()));
         for _ in 0..count {
@@ -89,13 +90,13 @@ struct Outstanding {
     opcode: u8,
 }
 
-/// Both, and what is outstanding on either.
+/// Both queue pairs, and the requests outstanding on each.
 pub struct Twins {
     pub theirs: Twin,
     pub ours: Twin,
-    /// Compares all stores; without it, only what they leave.
+    /// If set, compares all stores; otherwise only the final content.
     pub tracer: Option<StoreTracer>,
-    /// How libmlx5 behaves where versions differ.
+    /// The behaviour of libmlx5 where versions differ.
     pub behaviour: Behaviour,
     sends: VecDeque<Outstanding>,
     next: u32,
@@ -105,7 +106,11 @@ pub struct Twins {
 impl Twins {
     pub fn new(theirs: Twin, ours: Twin, behaviour: Behaviour) -> Self {
         let of = |twin: &Twin| (twin.rings.send.1, twin.rings.recv.1);
-        assert_eq!(of(&theirs), of(&ours), "the twins' rings differ in size");
+        assert_eq!(
+            of(&theirs),
+            of(&ours),
+            "the rings of both queue pairs differ in size"
+        );
         let sends = VecDeque::new();
         Twins {
             theirs,
@@ -118,12 +123,13 @@ impl Twins {
         }
     }
 
-    /// Watches the doorbell register and records of both, and the rings if asked.
+    /// Watches the doorbell registers and records of both, and the rings if
+    /// asked.
     pub fn trace(&mut self, rings: bool) {
         let mut tracer = StoreTracer::default();
         for twin in [&self.theirs, &self.ours] {
-            // SAFETY: the pages belong to the queue pair, which lives as long
-            // as the twins; the device does not run during a recording.
+            // SAFETY: the pages belong to queue pairs that live as long as this
+            // value; the device does not run during a recording.
             unsafe {
                 tracer.watch(twin.rings.register, 512);
                 tracer.watch(twin.rings.send_record, 4);
@@ -137,12 +143,12 @@ impl Twins {
         self.tracer = Some(tracer);
     }
 
-    /// WQEBBs posted so far.
+    /// Returns how many WQEBBs were posted so far.
     pub fn position(&self) -> u32 {
         self.next
     }
 
-    /// Posts a list to both; answers what each was seen to store.
+    /// Posts a list to both, and returns the stores of each.
     pub fn send(&mut self, list: &[SendWork]) -> (Result<(), Refused>, [Vec<Seen>; 2]) {
         let (theirs, their_stores) = self
             .theirs
@@ -167,7 +173,8 @@ impl Twins {
         (ours, [their_stores, our_stores])
     }
 
-    /// Posts a change of a window to both, in our numbers; answers the key.
+    /// Posts a bind to both, with the keys of the engine's side, and returns the
+    /// new key.
     pub fn bind(
         &mut self,
         flags: SendFlags,
@@ -221,7 +228,7 @@ impl Twins {
         (ours, [their_stores, our_stores])
     }
 
-    /// Fails if anything differs that a device could see.
+    /// Fails if there is a difference that a device could notice.
     pub fn compare(&self, stores: &[Vec<Seen>; 2]) {
         let [theirs, ours] = stores;
         let translated = |(i, our): (usize, &Seen)| {
@@ -235,11 +242,12 @@ impl Twins {
             }
         };
         let ours: Vec<_> = ours.iter().enumerate().map(translated).collect();
-        assert_eq!(&ours, theirs, "stores by us, stores by libmlx5");
+        assert_eq!(&ours, theirs, "stores of the engine, stores of libmlx5");
         self.compare_memory();
     }
 
-    /// Our bytes of a WQE or a doorbell, with the number of libmlx5's twin.
+    /// Returns the engine's bytes of a WQE or a doorbell, with the QP number of
+    /// libmlx5's queue pair.
     pub fn translated(&self, ours: &[u8], theirs: &[u8]) -> Vec<u8> {
         self.ours.rings.translated(ours, theirs, &self.theirs.rings)
     }
@@ -261,8 +269,8 @@ impl Twins {
         self.compare_receives();
     }
 
-    /// Fails if the device would read other receives from either ring, or would
-    /// find anything else in them. Links of shared WQEs that are not posted are
+    /// Fails if the device would read other receives from either ring, or find
+    /// any other difference in them. Links of shared WQEs that are not posted are
     /// not compared: libmlx5 links a run at once, the engine with each post.
     fn compare_receives(&self) {
         let [theirs, ours] = [&self.theirs, &self.ours];
@@ -272,7 +280,10 @@ impl Twins {
         };
         let posted = [&theirs.receives.posted, &ours.receives.posted];
         if self.behaviour.nearest_wqe {
-            assert_eq!(posted[1], posted[0], "WQEs of our receives, of libmlx5's");
+            assert_eq!(
+                posted[1], posted[0],
+                "WQEs of the engine's receives, of libmlx5's"
+            );
             let idle = (0..our_ring.len() / stride).filter(|&at| !posted[0].contains(&(at as u16)));
             for at in idle {
                 for ring in [&mut their_ring, &mut our_ring] {
@@ -281,7 +292,7 @@ impl Twins {
             }
             return same_bytes("shared receive ring", &our_ring, &their_ring);
         }
-        // The same receives one after the other, in WQEs that may differ.
+        // The same receives in the same order, in WQEs that may differ.
         assert_eq!(posted[1].len(), posted[0].len());
         for (&our, &their) in posted[1].iter().zip(posted[0]) {
             let [our, their] = [(our, &our_ring), (their, &their_ring)]
@@ -290,12 +301,12 @@ impl Twins {
         }
     }
 
-    /// Signalled requests that are not completed.
+    /// Returns the number of signalled requests that are not completed.
     pub fn signaled(&self) -> usize {
         self.sends.iter().filter(|send| send.signaled).count()
     }
 
-    /// Requests posted since the last signalled one.
+    /// Returns the number of requests posted since the last signalled one.
     pub fn unsignaled_run(&self) -> usize {
         self.sends
             .iter()
@@ -304,7 +315,7 @@ impl Twins {
             .count()
     }
 
-    /// Completes the oldest signalled requests and what comes before them.
+    /// Completes the oldest signalled requests, and those before them.
     pub fn complete_sends(&mut self, count: usize) {
         for _ in 0..count {
             while self.sends.front().is_some_and(|send| !send.signaled) {
@@ -326,7 +337,7 @@ impl Twins {
         }
     }
 
-    /// Completes the oldest receives of an own queue.
+    /// Completes the oldest receives of a queue pair's own queue.
     pub fn complete_receives(&mut self, count: usize) {
         if self.ours.receives.shared.is_none() {
             for _ in 0..count.min(self.ours.receives.posted.len()) {
@@ -335,13 +346,13 @@ impl Twins {
         }
     }
 
-    /// Receives of the shared queue that are not completed.
+    /// Returns the number of receives of the shared queue that are not completed.
     pub fn shared_posted(&self) -> usize {
         let Receives { shared, posted, .. } = &self.ours.receives;
         shared.map_or(0, |_| posted.len())
     }
 
-    /// Completes a receive of the shared queue, by its place in the order of posting.
+    /// Completes a receive of the shared queue, by its index in posting order.
     pub fn complete_shared(&mut self, place: usize) {
         if self.ours.receives.shared.is_some() {
             self.complete_receive(place);
@@ -360,32 +371,36 @@ impl Twins {
         self.same_answer(|side| side.poll_recv());
     }
 
-    /// Polls both once and compares.
+    /// Polls both once and compares the results.
     pub fn same_answer(&mut self, poll: impl FnMut(&mut dyn Side) -> Option<Answer>) {
         let [theirs, ours] = self.answers(poll);
-        assert_eq!(ours, theirs, "our answer, libmlx5's answer");
+        assert_eq!(
+            ours, theirs,
+            "the engine's completion, libmlx5's completion"
+        );
     }
 
-    /// Polls both once: libmlx5's answer and ours, but for the number of the
-    /// queue pair.
+    /// Polls both once. Returns libmlx5's completion and the engine's, without
+    /// the number of the queue pair.
     pub fn answers(
         &mut self,
         mut poll: impl FnMut(&mut dyn Side) -> Option<Answer>,
     ) -> [Answer; 2] {
         [&mut self.theirs, &mut self.ours].map(|twin| {
-            let mut answer = poll(&mut *twin.side).expect("a completion is there");
+            let mut answer = poll(&mut *twin.side).expect("a completion exists");
             assert_eq!(answer.qp_num, twin.rings.qpn);
             answer.qp_num = 0;
             answer
         })
     }
 
-    /// Where the next send begins, in WQEBBs.
+    /// Returns the WQEBB counter at which the next send begins.
     pub fn next_counter(&self) -> u16 {
         self.next as u16
     }
 
-    /// Forgets what was posted: the test completes it by [`Self::say`].
+    /// Drops the record of posted requests: the test completes them by
+    /// [`Self::say`].
     pub fn forget_outstanding(&mut self) {
         self.sends.clear();
         for twin in [&mut self.theirs, &mut self.ours] {
@@ -393,22 +408,25 @@ impl Twins {
         }
     }
 
-    /// How completions name the receive that was posted last.
+    /// Returns how completions name the receive that was posted last.
     pub fn last_receive(&self) -> u16 {
         let [theirs, ours] = [&self.theirs, &self.ours].map(|twin| twin.receives.posted.last());
-        assert_eq!(ours, theirs, "of queues that complete in order");
+        assert_eq!(ours, theirs, "names in queues that complete in order");
         *ours.expect("a receive")
     }
 
-    /// Writes a CQE about the queue pair's sends or receives to both, and
-    /// polls both; answers what is in `memory` after either poll.
+    /// Writes a CQE of the queue pair's sends or receives to both, and polls
+    /// both. Returns the content of `memory` after each poll.
     pub fn say(&mut self, sends: bool, cqe: &Cqe, memory: &dyn Memory) -> [Vec<u8>; 2] {
         let ([theirs, ours], left) = self.told(sends, cqe, memory);
-        assert_eq!(ours, theirs, "our answer, libmlx5's answer");
+        assert_eq!(
+            ours, theirs,
+            "the engine's completion, libmlx5's completion"
+        );
         left
     }
 
-    /// As [`Self::say`], with answers that may differ.
+    /// Like [`Self::say`], with completions that may differ.
     pub fn told(
         &mut self,
         sends: bool,
@@ -436,12 +454,12 @@ impl Twins {
         (answers, left.try_into().expect("two polls"))
     }
 
-    /// Receives posted so far.
+    /// Returns the number of receives posted so far.
     pub fn received(&self) -> u32 {
         self.received
     }
 
-    /// Posts and completes so many receives on both.
+    /// Posts and completes this many receives on both.
     pub fn advance_receives(&mut self, count: u32) {
         let tracer = self.tracer.take();
         let nothing = RecvWork {
@@ -488,13 +506,13 @@ impl Twin {
         (result, stores)
     }
 
-    /// Completes a request of the queue pair as `cqe` says.
+    /// Writes a CQE for a request of the queue pair.
     pub fn push_send(&mut self, cqe: &Cqe) {
         let cqe = self.addressed(cqe);
         self.send_cq.push(&cqe);
     }
 
-    /// Completes a receive of the queue pair as `cqe` says.
+    /// Writes a CQE for a receive of the queue pair.
     pub fn push_recv(&mut self, cqe: &Cqe) {
         let cqe = self.addressed(cqe);
         self.recv_cq.push(&cqe);
@@ -523,9 +541,9 @@ impl Twin {
     }
 }
 
-/// Bytes of a bind's WQE that libmlx5 does not write: of the key's context
-/// those that are reserved, or mean nothing in an unbind. There it leaves what
-/// an older WQE left; the engine leaves zeroes.
+/// Returns the bytes of a bind's WQE that libmlx5 does not write: reserved bytes
+/// of the key's context, and bytes without meaning in an unbind. libmlx5 leaves
+/// there what an older WQE had; the engine leaves zeroes.
 fn unwritten(binds: bool) -> impl Iterator<Item = usize> {
     const CONTEXT: usize = 64;
     let written = move |at: usize| match at {
@@ -538,8 +556,8 @@ fn unwritten(binds: bool) -> impl Iterator<Item = usize> {
         .map(|at| CONTEXT + at)
 }
 
-/// The segments of a shared WQE, up to the one that ends them
-/// (`MLX5_INVALID_LKEY`): behind it lies what an older receive has left.
+/// Returns the segments of a shared WQE up to the one that ends them
+/// (`MLX5_INVALID_LKEY`); after it an older receive's segments are left.
 fn segments(wqe: &[u8]) -> &[u8] {
     const END: [u8; UNIT] = [0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0];
     let segments = &wqe[UNIT..];
@@ -547,7 +565,7 @@ fn segments(wqe: &[u8]) -> &[u8] {
     &segments[..end.map_or(segments.len(), |end| (end + 1) * UNIT)]
 }
 
-/// Compares without printing whole rings.
+/// Compares, and prints only the bytes around the first difference.
 fn same_bytes(what: &str, ours: &[u8], theirs: &[u8]) {
     assert_eq!(ours.len(), theirs.len(), "length of the {what}");
     if let Some(wrong) = (0..ours.len()).find(|&i| ours[i] != theirs[i]) {

@@ -1,4 +1,4 @@
-//! Requests as owned values, and strategies that make any of them.
+//! Requests as owned values, and strategies that generate them.
 
 use std::ops::Range;
 
@@ -35,7 +35,8 @@ impl SendWork {
         self.flags.contains(SendFlags::SIGNALED)
     }
 
-    /// The 64-byte blocks that its WQE takes, by the rules of the format.
+    /// Returns the number of 64-byte blocks (WQEBBs) of the WQE, by the rules of
+    /// the format.
     pub fn wqebbs(&self) -> u32 {
         let remote = !matches!(self.op, SendOp::Send | SendOp::SendImm(_));
         let bytes: u32 = self.segments.iter().map(|segment| segment.length).sum();
@@ -52,7 +53,7 @@ impl SendWork {
         (1 + u32::from(remote) + data).div_ceil(4)
     }
 
-    /// The `MLX5_OPCODE_*` that a completion of it reports.
+    /// Returns the `MLX5_OPCODE_*` that the completion reports.
     pub fn opcode(&self) -> u8 {
         match self.op {
             SendOp::Send => 0x0a,
@@ -65,18 +66,18 @@ impl SendWork {
     }
 }
 
-/// A change of a side's memory window, in numbers that both sides use.
+/// A bind of a side's memory window, in numbers that both sides use.
 #[derive(Clone, Copy, Debug)]
 pub struct BindWork {
     pub cookie: u64,
     pub flags: SendFlags,
-    /// The window's key until then, and the region's key and address.
+    /// The window's key before the bind, and the region's key and address.
     pub keys: WindowKeys,
-    /// Offset in the region, bytes, and rights; `None` unbinds.
+    /// Offset in the region, length in bytes, and rights; `None` unbinds.
     pub to: Option<(u64, u64, Access)>,
 }
 
-/// What a side's window and region are called.
+/// The keys and addresses of a side's window and region.
 #[derive(Clone, Copy, Debug)]
 pub struct WindowKeys {
     pub rkey: u32,
@@ -100,17 +101,17 @@ impl RecvWork {
     }
 }
 
-/// What requests may ask for.
+/// Bounds of generated requests.
 #[derive(Clone, Copy, Debug)]
 pub struct Bounds {
     pub max_segments: usize,
     pub max_inline: u32,
-    /// Readable memory that inline data comes from.
+    /// Readable memory for inline data.
     pub memory: (u64, u32),
 }
 
-/// Any send request that is within the bounds. Nothing but inline data needs
-/// to exist: addresses, lengths and keys are numbers until a device uses them.
+/// Generates any send request within the bounds. Only inline data must exist:
+/// addresses, lengths and keys are numbers until a device uses them.
 pub fn any_send(bounds: Bounds) -> impl Strategy<Value = SendWork> {
     let remote = || (any::<u64>(), any::<u32>());
     let op = prop_oneof![
@@ -140,18 +141,19 @@ pub fn any_send(bounds: Bounds) -> impl Strategy<Value = SendWork> {
     })
 }
 
-/// Any receive request of so many segments at most.
+/// Generates any receive request with at most this many segments.
 pub fn any_recv(max_segments: usize) -> impl Strategy<Value = RecvWork> {
     (any::<u64>(), vec(any_segment(), 0..=max_segments))
         .prop_map(|(cookie, segments)| RecvWork { cookie, segments })
 }
 
-/// Lists of requests as they are posted at once.
+/// Generates lists of requests, each posted by one call.
 pub fn lists<W: std::fmt::Debug>(
     work: impl Strategy<Value = W>,
     count: Range<usize>,
 ) -> impl Strategy<Value = Vec<Vec<W>>> {
-    // Single requests are rung otherwise than lists, so they are half of all.
+    // A single request rings the doorbell in another way than a list, so half of
+    // all posts are single.
     let work = std::sync::Arc::new(work);
     let list = prop_oneof![vec(std::sync::Arc::clone(&work), 1), vec(work, 1..=8)];
     vec(list, count)
@@ -166,7 +168,7 @@ fn any_segment() -> impl Strategy<Value = Segment> {
     })
 }
 
-/// Segments of the readable memory that together fit inline.
+/// Generates segments of the readable memory that together fit inline.
 fn inline_segments(bounds: Bounds) -> impl Strategy<Value = Vec<Segment>> {
     let length = prop_oneof![1 => Just(0u32), 4 => 1..=bounds.max_inline];
     vec(

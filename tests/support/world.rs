@@ -10,9 +10,10 @@ use super::device;
 use super::iwarp;
 use super::system::System;
 
-/// What the endpoints of a test have in common.
+/// Shared by the endpoints of a test.
 pub struct World {
-    // Dropped in this order: the system last, which looks for breaches.
+    // Fields are dropped in this order: the system last, because it checks for
+    // violations.
     pub cq: CompletionQueue,
     pub srq: SharedReceiveQueue,
     pub buffer: RegisteredBuffer,
@@ -21,7 +22,7 @@ pub struct World {
 }
 
 impl World {
-    /// A completion queue of that depth, and an SRQ of 16 receives.
+    /// Creates a completion queue of that depth, and an SRQ of 16 receives.
     pub fn new(depth: u32) -> Self {
         let system = System::new();
         let domain = system.device.alloc_pd().expect("a domain");
@@ -47,7 +48,8 @@ impl World {
         }
     }
 
-    /// An endpoint of 8 sends and 8 receives that reports to the common queue.
+    /// Creates an endpoint of 8 sends and 8 receives that reports to the common
+    /// queue.
     pub fn endpoint(&self, shared: bool) -> Endpoint {
         let options = EndpointOptions {
             srq: shared.then(|| self.srq.handle()),
@@ -59,14 +61,14 @@ impl World {
         self.domain.create_endpoint(&options).expect("an endpoint")
     }
 
-    /// Two connected endpoints.
+    /// Creates two connected endpoints.
     pub fn pair(&self, shared: bool) -> [Endpoint; 2] {
         let mut ends = [self.endpoint(shared), self.endpoint(shared)];
         join(&mut ends);
         ends
     }
 
-    /// The bytes that a cookie's message is taken from, or goes to.
+    /// Returns the memory that a cookie's message is sent from or received into.
     pub fn segment(&self, cookie: u64) -> Segment {
         let offset = (cookie as usize * 64) % self.buffer.len();
         self.buffer.segment(offset, 8).expect("inside")
@@ -80,7 +82,7 @@ impl World {
             flags,
             segments: &segments,
         };
-        // SAFETY: the buffer lives longer than the endpoints.
+        // SAFETY: the buffer outlives the endpoints.
         let posted = unsafe { end.post_send(&request) };
         self.system.rung();
         posted
@@ -108,7 +110,7 @@ impl World {
         }
     }
 
-    /// All completions that there are, of which so many must come.
+    /// Returns all completions so far, at least this many.
     pub fn polled(&mut self, count: usize) -> Vec<Completion> {
         device::all(count, || self.cq.poll())
     }
@@ -120,7 +122,7 @@ pub fn join(ends: &mut [Endpoint; 2]) {
         return iwarp::join(ends.each_mut(), &ConnectOptions::default());
     }
     let at = [0, 1].map(|i: usize| ends[i].local_address(1).expect("an active port"));
-    // To rxe, 7 retries are as many as there may ever be.
+    // rxe takes 7 for a number of retries in all, not for infinitely many.
     let options = ConnectOptions {
         retry: 6,
         ..ConnectOptions::default()

@@ -23,13 +23,14 @@ pub struct Context {
 impl Context {
     /// Opens the first device.
     pub fn open() -> Rc<Self> {
-        // SAFETY: plain verbs calls; the list is freed after the device is open.
+        // SAFETY: plain verbs calls; the list is freed after the device is
+        // opened.
         unsafe {
             let mut count = 0;
             let list = ibv_get_device_list(&raw mut count);
             assert!(
                 !list.is_null() && count > 0,
-                "libibverbs sees no device: {}",
+                "libibverbs lists no device: {}",
                 errno()
             );
             let raw = ibv_open_device(*list);
@@ -47,10 +48,10 @@ impl Context {
         }
     }
 
-    /// The page on which the context's CQs are armed.
+    /// Returns the page on which the context's CQs are armed.
     pub fn arm_page(self: &Rc<Self>) -> usize {
-        // Asking a CQ for it takes that CQ out of libmlx5's hands, so a CQ of
-        // its own is asked; the page is the context's.
+        // Querying a CQ for the page means that libmlx5 no longer handles that
+        // CQ, so a separate CQ is queried; the page belongs to the context.
         let probe = Cq::new(self, 1);
         probe.rings().cq_uar as usize
     }
@@ -58,12 +59,12 @@ impl Context {
 
 impl Drop for Context {
     fn drop(&mut self) {
-        // SAFETY: opened by `open`; everything made from it holds an Rc.
+        // SAFETY: opened by `open`; everything created from it holds an Rc.
         checked("ibv_close_device", unsafe { ibv_close_device(self.raw) });
     }
 }
 
-/// A protection domain; with a thread domain of its own if `exclusive`.
+/// A protection domain; with its own thread domain if `exclusive`.
 pub struct Pd {
     pub raw: *mut ibv_pd,
     plain: *mut ibv_pd,
@@ -85,7 +86,7 @@ impl Pd {
         })
     }
 
-    /// QPs made from it have a doorbell register for themselves.
+    /// Creates a domain whose QPs have an exclusive doorbell register.
     pub fn exclusive(context: &Rc<Context>) -> Rc<Self> {
         // SAFETY: the context is open; zeroed attributes are the documented default.
         unsafe {
@@ -109,7 +110,7 @@ impl Pd {
 
 impl Drop for Pd {
     fn drop(&mut self) {
-        // SAFETY: made by `new` or `exclusive`; what uses it holds an Rc.
+        // SAFETY: created by `new` or `exclusive`; what uses it holds an Rc.
         unsafe {
             if !self.thread_domain.is_null() {
                 checked("ibv_dealloc_pd (parent)", ibv_dealloc_pd(self.raw));
@@ -120,7 +121,7 @@ impl Drop for Pd {
     }
 }
 
-/// Every right that a region can give to a peer.
+/// Returns every access right that a region can give to a peer.
 pub fn all_access() -> u32 {
     ibv_access_flags::IBV_ACCESS_LOCAL_WRITE.0
         | ibv_access_flags::IBV_ACCESS_REMOTE_WRITE.0
@@ -139,12 +140,12 @@ impl Buffer {
         Self::with_access(pd, len, all_access())
     }
 
-    /// Whether it can be deregistered now; if so, it is no more.
+    /// Tries to deregister the memory.
     ///
     /// # Errors
-    /// What `ibv_dereg_mr` answers.
+    /// The errno of `ibv_dereg_mr`.
     pub fn deregister(&mut self) -> Result<(), i32> {
-        // SAFETY: registered, and forgotten here if it no longer is.
+        // SAFETY: registered, and marked here as freed once it no longer is.
         match unsafe { ibv_dereg_mr(self.mr) } {
             0 => {
                 self.mr = ptr::null_mut();
@@ -154,14 +155,14 @@ impl Buffer {
         }
     }
 
-    /// Bytes of the memory.
+    /// Returns bytes of the memory.
     pub fn bytes(&self, at: usize, len: usize) -> Vec<u8> {
         let cells = &self.memory[at..at + len];
-        // SAFETY: the device does not run while the test looks.
+        // SAFETY: the device does not run while the test reads.
         cells.iter().map(|cell| unsafe { *cell.get() }).collect()
     }
 
-    /// Puts bytes into the memory.
+    /// Writes bytes to the memory.
     pub fn put(&self, at: usize, bytes: &[u8]) {
         for (cell, byte) in self.memory[at..].iter().zip(bytes) {
             // SAFETY: as in `bytes`.

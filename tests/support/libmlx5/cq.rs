@@ -17,9 +17,9 @@ pub struct Channel {
 }
 
 impl Channel {
-    /// A channel that answers at once when it has no event.
+    /// Creates a channel whose reads do not block.
     pub fn new(context: &Rc<Context>) -> Rc<Self> {
-        // SAFETY: the context is open; the descriptor is the channel's.
+        // SAFETY: the context is open; the descriptor belongs to the channel.
         unsafe {
             let raw = ibv_create_comp_channel(context.raw);
             assert!(!raw.is_null(), "ibv_create_comp_channel: {}", errno());
@@ -37,32 +37,32 @@ impl Channel {
 
 impl Drop for Channel {
     fn drop(&mut self) {
-        // SAFETY: made by `new`; its CQs hold an Rc.
+        // SAFETY: created by `new`; its CQs hold an Rc.
         checked("ibv_destroy_comp_channel", unsafe {
             ibv_destroy_comp_channel(self.raw)
         });
     }
 }
 
-/// What `ibv_poll_cq` answers, by value; fields that it leaves unset are absent.
+/// A result of `ibv_poll_cq`, by value. Fields that it leaves unset are absent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Answer {
     pub wr_id: u64,
     pub status: u32,
     pub qp_num: u32,
-    /// `enum ibv_wc_opcode`, of a success.
+    /// `enum ibv_wc_opcode`, if the request succeeded.
     pub opcode: Option<u32>,
-    /// Of a receive or read that succeeded.
+    /// For a receive or read that succeeded.
     pub byte_len: Option<u32>,
     /// In host byte order.
     pub imm: Option<u32>,
     /// The key that a SEND has invalidated.
     pub invalidated: Option<u32>,
-    /// Of an error.
+    /// For an error.
     pub vendor_err: Option<u32>,
 }
 
-/// Bytes of an ordinary CQE.
+/// Size in bytes of an ordinary CQE.
 const CQE: u16 = 64;
 
 /// A completion queue polled by libmlx5.
@@ -113,10 +113,10 @@ impl Cq {
         }
     }
 
-    /// Moves to a ring for so many completions; answers how many it holds.
+    /// Resizes to this many completions. Returns the new capacity.
     ///
     /// # Errors
-    /// What `ibv_resize_cq` answers.
+    /// The errno of `ibv_resize_cq`.
     pub fn resize(&self, depth: u32) -> Result<u32, i32> {
         // SAFETY: the CQ is alive.
         match unsafe { ibv_resize_cq(self.raw, depth as i32) } {
@@ -126,7 +126,7 @@ impl Cq {
         }
     }
 
-    /// An extended CQ.
+    /// Creates an extended CQ.
     ///
     /// # Errors
     /// The errno of `ibv_create_cq_ex`.
@@ -174,7 +174,7 @@ impl Cq {
         checked("ibv_req_notify_cq", result);
     }
 
-    /// Takes and acknowledges the events of its channel, which is its alone.
+    /// Takes and acknowledges the events of its channel, which has no other CQ.
     pub fn take_events(&self) -> u32 {
         let Some(channel) = &self.channel else {
             return 0;
@@ -186,12 +186,13 @@ impl Cq {
             assert_eq!(cq, self.raw, "an event of another queue");
             events += 1;
         }
-        // SAFETY: so many events were read.
+        // SAFETY: this many events were read.
         unsafe { ibv_ack_cq_events(self.raw, events) };
         events
     }
 
-    /// Where its ring lies. libmlx5 takes no more care of a CQ after this.
+    /// Returns the location of the ring. After this call libmlx5 no longer
+    /// handles the CQ.
     pub fn rings(&self) -> mlx5dv_cq {
         // SAFETY: the CQ is alive and `out` writable.
         unsafe {
@@ -208,7 +209,8 @@ impl Cq {
     }
 }
 
-/// The fields of a completion that its status and opcode define (`ibv_poll_cq(3)`).
+/// Returns the fields of a completion that its status and opcode define
+/// (`ibv_poll_cq(3)`).
 fn answer(wc: &ibv_wc) -> Answer {
     let good = wc.status == ibv_wc_status::IBV_WC_SUCCESS;
     let with_length = matches!(

@@ -1,7 +1,7 @@
-//! The referee's side: libibverbs and libmlx5 as an application uses them.
+//! The reference: libibverbs and libmlx5 as an application uses them.
 //!
-//! Thin owners of verbs objects. Each keeps alive what it was made from, and
-//! every failure ends the test with the errno.
+//! Thin owners of verbs objects. Each keeps its parents alive, and every failure
+//! ends the test with the errno.
 
 mod context;
 mod cq;

@@ -1,4 +1,4 @@
-//! A queue pair of libmlx5's: created, connected, posted to.
+//! A queue pair of libmlx5: created, connected, posted to.
 
 use core::mem::zeroed;
 use std::rc::Rc;
@@ -11,18 +11,18 @@ use dv_sys::verbs::*;
 use super::requests::{post_recvs, post_sends};
 use super::{Cq, Pd, Srq, all_access, checked, errno};
 
-/// Chosen so that the numbers wrap soon.
+/// Chosen so that the packet sequence numbers wrap soon.
 const FIRST_PSN: u32 = 0xff_fff0;
 
-/// The operations that libmlx5 makes room for in the send ring; without them
-/// it provides for the largest of all, and the ring is four times as long.
+/// The operations for which libmlx5 reserves room in the send ring. Without this
+/// set it assumes the largest operation, and the ring is four times as long.
 const SEND_OPS: u32 = ibv_qp_create_send_ops_flags::IBV_QP_EX_WITH_SEND.0
     | ibv_qp_create_send_ops_flags::IBV_QP_EX_WITH_SEND_WITH_IMM.0
     | ibv_qp_create_send_ops_flags::IBV_QP_EX_WITH_RDMA_WRITE.0
     | ibv_qp_create_send_ops_flags::IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM.0
     | ibv_qp_create_send_ops_flags::IBV_QP_EX_WITH_RDMA_READ.0;
 
-/// What a QP is created with.
+/// The attributes of a QP.
 #[derive(Clone, Copy, Debug)]
 pub struct Shape {
     pub send_depth: u32,
@@ -32,13 +32,13 @@ pub struct Shape {
     pub inline_bytes: u32,
     /// Receives come from a shared queue.
     pub shared: bool,
-    /// The doorbell register is asked for exclusively.
+    /// The doorbell register is exclusive.
     pub exclusive: bool,
     /// CQEs have 128 bytes.
     pub large_cqes: bool,
     /// The CQ of receives has a completion channel.
     pub events: bool,
-    /// Windows may be bound.
+    /// Memory windows may be bound.
     pub windows: bool,
 }
 
@@ -59,11 +59,11 @@ impl Default for Shape {
     }
 }
 
-/// Where the other end of a connection is.
+/// The other end of a connection.
 #[derive(Clone, Copy, Debug)]
 pub struct Peer {
     pub qpn: u32,
-    /// First packet sequence number that it sends.
+    /// First packet sequence number that the peer sends.
     pub psn: u32,
     pub lid: u16,
     pub gid: [u8; 16],
@@ -71,7 +71,7 @@ pub struct Peer {
     pub ethernet: bool,
 }
 
-/// What a connection is made with; the defaults are those of the engine.
+/// The attributes of a connection; the defaults are those of the engine.
 #[derive(Clone, Copy, Debug)]
 pub struct Link {
     pub mtu: u32,
@@ -142,8 +142,8 @@ impl Qp {
         }
     }
 
-    /// A QP with room for every operation that the service has, windows
-    /// included; all requests are signalled if that is wanted.
+    /// Creates a QP with room for every operation of the service, windows
+    /// included. `signaled` makes every request signalled.
     pub fn of_every_operation(
         pd: &Rc<Pd>,
         cqs: [&Rc<Cq>; 2],
@@ -173,14 +173,14 @@ impl Qp {
         }
     }
 
-    /// The errno of `ibv_post_send` of one request.
+    /// Posts one request. Returns the errno of `ibv_post_send`.
     ///
     /// # Safety
     /// As for [`Qp::post_send`].
     pub unsafe fn post(&self, request: &mut ibv_send_wr) -> Result<(), i32> {
         let mut bad = core::ptr::null_mut();
-        // SAFETY: one request that is valid for the call; segments: the
-        // caller's promise.
+        // SAFETY: one request, valid during the call; the caller vouches for its
+        // segments.
         match unsafe { ibv_post_send(self.raw, request, &raw mut bad) } {
             0 => Ok(()),
             error => Err(error),
@@ -192,7 +192,7 @@ impl Qp {
         unsafe { (*self.raw).qp_num }
     }
 
-    /// Where a peer finds it.
+    /// Returns the address for the peer.
     pub fn address(&self) -> Peer {
         let (qpn, psn) = (self.qpn(), FIRST_PSN);
         Peer {
@@ -273,7 +273,7 @@ impl Qp {
         );
     }
 
-    /// Gives the peer of a connection these rights.
+    /// Gives the peer these access rights.
     pub fn allow(&self, access: u32) {
         self.modify(&[ibv_qp_attr_mask::IBV_QP_ACCESS_FLAGS], |attr| {
             attr.qp_access_flags = access;
@@ -299,7 +299,8 @@ impl Qp {
         }
     }
 
-    /// Where its rings lie. Asking does not change what libmlx5 does.
+    /// Returns the location of the rings. The query does not change what libmlx5
+    /// does.
     pub fn rings(&self) -> mlx5dv_qp {
         // SAFETY: the QP is alive and `out` writable.
         unsafe {
@@ -315,23 +316,27 @@ impl Qp {
         }
     }
 
-    /// The errno of `ibv_post_send`, and how many were posted.
+    /// Posts a list. Returns the errno of `ibv_post_send`, and how many were
+    /// posted.
     ///
     /// # Safety
     /// The segments name memory that lives until the requests complete.
     pub unsafe fn post_send(&self, requests: &[SendRequest<'_>]) -> Result<(), (i32, usize)> {
-        // SAFETY: the list is valid for the call; segments: the caller's promise.
+        // SAFETY: the list is valid during the call; the caller vouches for the
+        // segments.
         post_sends(requests, |first, bad| unsafe {
             ibv_post_send(self.raw, first, bad)
         })
     }
 
-    /// The errno of `ibv_post_recv`, and how many were posted.
+    /// Posts a list. Returns the errno of `ibv_post_recv`, and how many were
+    /// posted.
     ///
     /// # Safety
     /// The segments name memory that lives until the requests complete.
     pub unsafe fn post_recv(&self, requests: &[RecvRequest<'_>]) -> Result<(), (i32, usize)> {
-        // SAFETY: the list is valid for the call; segments: the caller's promise.
+        // SAFETY: the list is valid during the call; the caller vouches for the
+        // segments.
         post_recvs(requests, |first, bad| unsafe {
             ibv_post_recv(self.raw, first, bad)
         })
@@ -340,7 +345,7 @@ impl Qp {
 
 impl Drop for Qp {
     fn drop(&mut self) {
-        // SAFETY: made by `new`, used no more.
+        // SAFETY: created by `new`, not used afterwards.
         checked("ibv_destroy_qp", unsafe { ibv_destroy_qp(self.raw) });
     }
 }

@@ -1,4 +1,4 @@
-//! The engine's requests as lists of libibverbs.
+//! Converts the engine's requests to lists of libibverbs.
 
 use core::mem::zeroed;
 use core::ptr;
@@ -6,7 +6,7 @@ use core::ptr;
 use dat_engine::{RecvRequest, SendFlags, SendOp, SendRequest};
 use dv_sys::verbs::*;
 
-/// Chains the requests as libibverbs wants them and posts the chain.
+/// Builds the chain of receives that libibverbs expects, and posts it.
 pub(super) fn post_recvs(
     requests: &[RecvRequest<'_>],
     post: impl FnOnce(*mut ibv_recv_wr, *mut *mut ibv_recv_wr) -> i32,
@@ -34,7 +34,7 @@ pub(super) fn post_recvs(
     }
 }
 
-/// The same for send requests.
+/// Like [`post_recvs`], for send requests.
 pub(super) fn post_sends(
     requests: &[SendRequest<'_>],
     post: impl FnOnce(*mut ibv_send_wr, *mut *mut ibv_send_wr) -> i32,

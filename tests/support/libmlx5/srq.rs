@@ -31,7 +31,8 @@ impl Srq {
         }
     }
 
-    /// The errno of `ibv_post_srq_recv`, and how many were posted.
+    /// Posts a list. Returns the errno of `ibv_post_srq_recv`, and how many were
+    /// posted.
     pub fn post(&self, requests: &[RecvRequest<'_>]) -> Result<(), (i32, usize)> {
         // SAFETY: the list is built over `requests`, which outlives the call.
         post_recvs(requests, |first, bad| unsafe {
@@ -42,7 +43,7 @@ impl Srq {
 
 impl Drop for Srq {
     fn drop(&mut self) {
-        // SAFETY: made by `new`; its QPs hold an Rc.
+        // SAFETY: created by `new`; its QPs hold an Rc.
         checked("ibv_destroy_srq", unsafe { ibv_destroy_srq(self.raw) });
     }
 }

@@ -11,7 +11,7 @@ use super::{Buffer, Pd, Qp, checked, errno};
 use crate::support::side::Memory;
 use crate::support::work::BindWork;
 
-/// What a window is bound to.
+/// The target of a bind.
 #[derive(Clone, Copy)]
 pub struct Bind<'a> {
     pub region: &'a Buffer,
@@ -35,13 +35,13 @@ impl Bind<'_> {
 /// A memory window.
 pub struct Window {
     pub raw: *mut ibv_mw,
-    /// The key under which it was bound last.
+    /// The key of the latest bind.
     pub rkey: u32,
     _pd: Rc<Pd>,
 }
 
 impl Window {
-    /// A window of type 1 or 2.
+    /// Creates a window of type 1 or 2.
     pub fn new(pd: &Rc<Pd>, kind: u32) -> Self {
         // SAFETY: the domain is alive.
         let raw = unsafe { ibv_alloc_mw(pd.raw, kind) };
@@ -54,10 +54,9 @@ impl Window {
         }
     }
 
-    /// Posts a bind of a window of type 1, signalled; without a target it is
-    /// unbound.
+    /// Posts a signalled bind of a window of type 1; without a target, an unbind.
     pub fn bind_one(&mut self, qp: &Qp, wr_id: u64, to: Option<Bind<'_>>) {
-        // SAFETY: zeroes are a bind of nothing; QP and window are alive.
+        // SAFETY: zeroes are an unbind; QP and window are alive.
         unsafe {
             let mut bind: ibv_mw_bind = zeroed();
             bind.wr_id = wr_id;
@@ -70,8 +69,8 @@ impl Window {
         }
     }
 
-    /// Posts a change of a window of type 1 by somebody else's numbers: for the
-    /// call, window and region are called so. Answers the new key.
+    /// Posts a bind of a window of type 1 with the keys of another window and
+    /// region, which are substituted for the call. Returns the new key.
     pub fn bind_as(&mut self, qp: &Qp, region: &Buffer, work: &BindWork) -> Result<u32, i32> {
         let mut send_flags = 0;
         for (ours, theirs) in [
@@ -82,8 +81,8 @@ impl Window {
                 send_flags |= theirs;
             }
         }
-        // SAFETY: zeroes are a bind of nothing; all objects are alive, and
-        // their names are only read by the library while it posts.
+        // SAFETY: zeroes are an unbind; all objects are alive, and the library
+        // only reads their keys while it posts.
         unsafe {
             let own = (self.rkey, (*region.mr).lkey);
             ((*self.raw).rkey, (*region.mr).lkey) = (work.keys.rkey, work.keys.lkey);
@@ -104,7 +103,7 @@ impl Window {
         }
     }
 
-    /// A request that binds a window of type 2 under its next key.
+    /// Returns a request that binds a window of type 2 under its next key.
     pub fn bind_two(&mut self, wr_id: u64, to: Bind<'_>) -> ibv_send_wr {
         let mut wr = signalled(wr_id, ibv_wr_opcode::IBV_WR_BIND_MW);
         // SAFETY: plain arithmetic on a key.
@@ -117,7 +116,7 @@ impl Window {
         wr
     }
 
-    /// A request that invalidates it from its own side.
+    /// Returns a request that invalidates the window locally.
     pub fn invalidate(&self, wr_id: u64) -> ibv_send_wr {
         let mut wr = signalled(wr_id, ibv_wr_opcode::IBV_WR_LOCAL_INV);
         wr.imm_data_invalidated_rkey_union.invalidated_rkey = self.rkey;
@@ -125,7 +124,7 @@ impl Window {
     }
 }
 
-/// A signalled request without segments.
+/// Returns a signalled request without segments.
 fn signalled(wr_id: u64, opcode: ibv_wr_opcode::Type) -> ibv_send_wr {
     // SAFETY: all zeroes is a valid ibv_send_wr: null pointers and numbers.
     let mut wr: ibv_send_wr = unsafe { zeroed() };
@@ -137,7 +136,7 @@ fn signalled(wr_id: u64, opcode: ibv_wr_opcode::Type) -> ibv_send_wr {
 
 impl Drop for Window {
     fn drop(&mut self) {
-        // SAFETY: allocated by `new`, used no more.
+        // SAFETY: allocated by `new`, not used afterwards.
         checked("ibv_dealloc_mw", unsafe { ibv_dealloc_mw(self.raw) });
     }
 }
