@@ -1,26 +1,26 @@
-//! Adapters and the registry, row by row.
+//! Adapters and the registry: which test covers each row of the tables.
 //!
 //! | row | where |
 //! | --- | --- |
-//! | opening: each failure | here, `opening_each_failure` |
+//! | opening: each failure | here, `opening_fails_with_the_code_of_each_cause` |
 //! | opening: no descriptors, no memory on the device | `resources` |
-//! | opening: libraries of others, a provider of the program itself, order of entries | `libdat/tests/registry` |
+//! | opening: libraries of other providers, a provider inside the program, order of entries | `libdat/tests/registry` |
 //! | opening: the asynchronous EVD is new, given or elsewhere | `dat-api/tests/adapters/events`; what a query says then: `libdat/tests/face/arguments` |
 //! | querying: masks and pointers | `libdat/tests/face/queries` |
-//! | what the attributes say is true | `dat-api/tests/adapters/attributes`; limits: `ep_create_with_srq/attributes`; `posting` |
-//! | … only compared with what the device says: `max_eps`, `max_evds`, `max_pzs`, `max_lmrs`, `max_rmrs`, `max_srqs` | `counts_are_those_of_the_device` there |
-//! | attributes in C are those in Rust | `libdat/tests/face/queries`: `every_attribute_of_c_…` |
-//! | closing: flags, each kind of object in the way | here, `closing_…` |
-//! | closing: everything ends, waiters are told | `dat-api/tests/adapters/closing`, `cno/ending` |
+//! | attributes are true | `dat-api/tests/adapters/attributes`; limits: `ep_create_with_srq/attributes`; `posting` |
+//! | … only compared with the device's attributes: `max_eps`, `max_evds`, `max_pzs`, `max_lmrs`, `max_rmrs`, `max_srqs` | `counts_are_those_of_the_device` there |
+//! | attributes in C equal those in Rust | `libdat/tests/face/queries`: `every_attribute_of_c_…` |
+//! | closing: flags, refusal for each kind of object | here, `closing_…` |
+//! | closing: everything ends, waiters return | `dat-api/tests/adapters/closing`, `cno/ending` |
 //! | listing names | `libdat/tests/face/registry` |
 //! | adding and removing providers | the same, and `libdat/tests/registry` |
-//! | the words of an answer | `libdat/tests/face/status` |
+//! | names of return codes | `libdat/tests/face/status` |
 //! | calls that must not block nor allocate, `iov_ownership_on_return` | `posting` |
 //! | contexts and types of handles | `libdat/tests/face/handles`, `…/objects` |
-//! | bad handles of every call, and their subtypes | `libdat/tests/face/handles` |
-//! | dat.conf: syntax | `dat-api/src/registry/conf/tests`; garbage: `bad_input/configuration` |
+//! | invalid handles in every call, and their subtypes | `libdat/tests/face/handles` |
+//! | dat.conf: syntax | `dat-api/src/registry/conf/tests`; invalid lines: `bad_input/configuration` |
 //! | dat.conf: which entry counts | `dat-api/src/registry/tests`, `libdat/tests/registry` |
-//! | thread safety: an adapter says how it was opened | here, `thread_safety_…` |
+//! | thread safety: an adapter reports how it was opened | here, `thread_safety_…` |
 //! | thread safety: several threads on one endpoint | `dat-api/tests/device/posting` |
 //! | calls that are safe for threads | `evd_wait/threads`, `evd_wait/owner`, `cno/threads`; all of them: `libdat/tests/random_calls` |
 
@@ -36,7 +36,7 @@ use crate::support::{
     srq,
 };
 
-/// `dat_ia_openv`, whose arguments are good unless a test says otherwise.
+/// Calls `dat_ia_openv`. All arguments are valid unless a test changes them.
 struct Opening {
     name: *const libc::c_char,
     qlen: DAT_COUNT,
@@ -90,12 +90,12 @@ impl Opening {
 }
 
 fn close(ia: DAT_IA_HANDLE, flags: DAT_CLOSE_FLAGS) -> DAT_RETURN {
-    // SAFETY: any value may be given.
+    // SAFETY: the call validates its handles.
     unsafe { dat_ia_close(ia, flags) }
 }
 
 #[test]
-fn opening_each_failure() {
+fn opening_fails_with_the_code_of_each_cause() {
     let bed = Bed::new();
     let name = c_name();
     let (longest, too_long) = (
@@ -121,7 +121,7 @@ fn opening_each_failure() {
             (DAT_INVALID_PARAMETER, DAT_INVALID_ARG1),
         ),
         ("the name has 255 bytes", Opening::new(&longest), not_found),
-        ("nobody has the name", Opening::new(&other), not_found),
+        ("no adapter has the name", Opening::new(&other), not_found),
         (
             "another major version",
             Opening {
@@ -139,7 +139,7 @@ fn opening_each_failure() {
             not_found,
         ),
         (
-            "no place for the handle",
+            "null for the handle",
             Opening {
                 has_ia_place: false,
                 ..of()
@@ -147,7 +147,7 @@ fn opening_each_failure() {
             (DAT_INVALID_HANDLE, DAT_INVALID_HANDLE_IA),
         ),
         (
-            "no place for the asynchronous EVD",
+            "null for the asynchronous EVD",
             Opening {
                 has_evd_place: false,
                 ..of()
@@ -155,17 +155,17 @@ fn opening_each_failure() {
             (DAT_INVALID_PARAMETER, DAT_INVALID_ARG3),
         ),
         (
-            "an asynchronous EVD of no events",
+            "an asynchronous EVD of length 0",
             Opening { qlen: 0, ..of() },
             (DAT_INVALID_PARAMETER, DAT_INVALID_ARG2),
         ),
         (
-            "an asynchronous EVD of fewer",
+            "an asynchronous EVD of negative length",
             Opening { qlen: -1, ..of() },
             (DAT_INVALID_PARAMETER, DAT_INVALID_ARG2),
         ),
         (
-            "an asynchronous EVD that is none",
+            "an invalid asynchronous EVD",
             Opening {
                 async_evd: bed.pz,
                 ..of()
@@ -173,7 +173,7 @@ fn opening_each_failure() {
             (DAT_INVALID_HANDLE, DAT_INVALID_HANDLE_EVD_ASYNC),
         ),
         (
-            "an EVD without the flag",
+            "an EVD without the asynchronous flag",
             Opening {
                 async_evd: no_async,
                 ..of()
@@ -186,7 +186,7 @@ fn opening_each_failure() {
         let answer = opening.open().expect_err(row);
         fails_with(answer, kind, subtype);
     }
-    // A length is no matter where the EVD is given.
+    // The length is ignored if an EVD is given.
     let given = Opening {
         async_evd: bed.async_evd,
         qlen: -5,
@@ -196,11 +196,11 @@ fn opening_each_failure() {
     ok(close(second, DAT_CLOSE_GRACEFUL_FLAG));
 }
 
-/// Something of an adapter, and the calls that free it, in order.
+/// Calls that free an object of an adapter and what it needs, in order.
 type Made = Vec<Box<dyn FnOnce() -> DAT_RETURN>>;
 type Make = fn(&Bed) -> Made;
 
-/// One object of each kind, alone in its adapter but for what it needs.
+/// One object of each kind, alone in its adapter except for what it needs.
 fn each_kind() -> Vec<(&'static str, Make)> {
     fn evd(bed: &Bed, flags: DAT_EVD_FLAGS) -> (DAT_EVD_HANDLE, Made) {
         let evd = bed.evd(8, flags);
@@ -279,7 +279,7 @@ fn each_kind() -> Vec<(&'static str, Make)> {
 }
 
 #[test]
-fn closing_gracefully_fails_while_an_object_of_any_kind_is_there() {
+fn closing_gracefully_fails_while_an_object_of_any_kind_exists() {
     for (row, make) in each_kind() {
         println!("{row}");
         let mut bed = Bed::new();
@@ -292,7 +292,7 @@ fn closing_gracefully_fails_while_an_object_of_any_kind_is_there() {
             );
             ok(free());
         }
-        // The zone alone is enough.
+        // The fixture's protection zone alone is enough.
         fails_with(
             bed.close(DAT_CLOSE_GRACEFUL_FLAG),
             DAT_INVALID_STATE,
@@ -311,7 +311,7 @@ fn closing_gracefully_fails_while_an_object_of_any_kind_is_there() {
 }
 
 #[test]
-fn closing_knows_two_flags() {
+fn closing_accepts_two_flags_only() {
     let bed = Bed::new();
     for flags in [2, 3, DAT_CLOSE_FLAGS::MAX] {
         fails_with(
@@ -335,13 +335,13 @@ fn closing_abruptly_ends_objects_of_every_kind() {
         let answer = free();
         assert_eq!(answer & 0x3fff_0000, DAT_INVALID_HANDLE, "{answer:#x}");
     }
-    // SAFETY: any value may be given.
+    // SAFETY: the call validates its handles.
     let answer = unsafe { dat_pz_free(pz) };
     fails_with(answer, DAT_INVALID_HANDLE, DAT_INVALID_HANDLE_PZ);
 }
 
 #[test]
-fn thread_safety_is_as_the_adapter_was_opened() {
+fn thread_safety_is_reported_as_the_adapter_was_opened() {
     let _turn = device::turn();
     let name = c_name();
     for threadsafe in [DAT_FALSE, DAT_TRUE] {
@@ -350,9 +350,9 @@ fn thread_safety_is_as_the_adapter_was_opened() {
             ..Opening::new(&name)
         };
         let ia = ia.open().expect("it opens");
-        // SAFETY: integers and pointers: zeros are good.
+        // SAFETY: integers and pointers, for which zero is valid.
         let mut provider: DAT_PROVIDER_ATTR = unsafe { mem::zeroed() };
-        // SAFETY: what is asked for is writable, the rest is not asked for.
+        // SAFETY: requested results are writable, others are not requested.
         ok(unsafe {
             dat_ia_query(
                 ia,

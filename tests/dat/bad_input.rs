@@ -1,5 +1,4 @@
-//! What a program should not do, and what then happens: an answer that says
-//! so, and nothing else.
+//! Misuse of the API. The only consequence must be an error that names the cause.
 
 #[path = "bad_input/arguments.rs"]
 mod arguments;

@@ -1,5 +1,4 @@
-//! `dat_counters_query`: what was counted of waits, and of posts for which there
-//! was no room.
+//! `dat_counters_query`: counters of waits, and of posts to full queues.
 
 use std::time::Duration;
 
@@ -22,7 +21,7 @@ fn counters(handle: DAT_HANDLE) -> DAT_COUNTERS {
     counters
 }
 
-/// Only refused posts, so many.
+/// Returns counters with this many refused posts and nothing else.
 fn refused(count: u64) -> DAT_COUNTERS {
     DAT_COUNTERS {
         refused_posts: count,
@@ -30,7 +29,7 @@ fn refused(count: u64) -> DAT_COUNTERS {
     }
 }
 
-/// `dat_evd_wait` for one event.
+/// Calls `dat_evd_wait` for one event.
 fn wait(evd: DAT_EVD_HANDLE, timeout: DAT_TIMEOUT) -> DAT_RETURN {
     let (mut event, mut nmore) = (blank(), 0);
     // SAFETY: both results are writable.
@@ -56,12 +55,12 @@ fn a_full_queue_counts_each_post_that_it_refuses_and_no_other() {
         fails(ep.post_recv(&buffer, 9), DAT_INSUFFICIENT_RESOURCES);
     }
     assert_eq!(counters(ep.ep), refused(3));
-    // Wrong, but not for want of room.
+    // Refused, but not because the queue is full.
     assert_ne!(ep.post_recv(&[memory.segment(4096, 8)], 9), DAT_SUCCESS);
     assert_eq!(counters(ep.ep), refused(3));
     let default = DAT_COMPLETION_DEFAULT_FLAG;
     if bed.is_stepped() {
-        // Nothing completes before the test says so.
+        // No request completes before the test steps the device.
         for tag in 0..2 {
             ok(ep.post_send(&buffer, tag, default));
         }
@@ -79,7 +78,7 @@ fn a_full_queue_counts_each_post_that_it_refuses_and_no_other() {
 }
 
 #[test]
-fn a_full_shared_queue_counts_what_it_refuses() {
+fn a_full_shared_queue_counts_refused_posts() {
     let bed = Bed::new();
     let memory = bed.memory(4096);
     let queue = srq(&bed, 4);
@@ -94,7 +93,7 @@ fn a_full_shared_queue_counts_what_it_refuses() {
     assert_eq!(counters(queue), refused(2));
 }
 
-/// `dat_evd_post_se`.
+/// Calls `dat_evd_post_se`.
 fn post(evd: DAT_EVD_HANDLE) {
     let mut event = blank();
     event.event_number = DAT_SOFTWARE_EVENT;
@@ -110,7 +109,11 @@ fn an_evd_counts_the_waits_that_missed_their_first_look_and_no_others() {
     post(evd);
     ok(wait(evd, DAT_TIMEOUT_INFINITE));
     fails(wait(evd, 0), DAT_TIMEOUT_EXPIRED);
-    assert_eq!(counters(evd), refused(0), "it was there, or no wait");
+    assert_eq!(
+        counters(evd),
+        refused(0),
+        "the event was queued, or no call waited"
+    );
     fails(wait(evd, 2000), DAT_TIMEOUT_EXPIRED);
     let after = counters(evd);
     assert!(after.spins + after.blocks >= 1, "{after:?}");
@@ -139,7 +142,7 @@ fn each_policy_counts_what_it_does() {
         };
         assert_eq!(counted, expected, "{policy}");
         assert_eq!(counted.blocks > 0, blocks > 0, "{policy}");
-        // One that ends a spin, or a sleep, and so comes while it is waited for.
+        // An event that arrives during a spin or a sleep.
         std::thread::scope(|scope| {
             let waiter = scope.spawn(|| evd.wait(None));
             while evd.next().is_ok() {
@@ -157,7 +160,7 @@ fn each_policy_counts_what_it_does() {
 }
 
 #[test]
-fn an_adapter_sums_up_what_lives_and_what_was_freed() {
+fn an_adapter_sums_the_counters_of_live_and_freed_objects() {
     let bed = Bed::new();
     let memory = bed.memory(4096);
     let (queue, buffer) = (srq(&bed, 4), [memory.segment(0, 8)]);
@@ -177,7 +180,7 @@ fn an_adapter_sums_up_what_lives_and_what_was_freed() {
 }
 
 #[test]
-fn what_counts_nothing_has_no_counters() {
+fn objects_without_counters_are_refused() {
     let bed = Bed::new();
     let memory = bed.memory(4096);
     let freed = bed.evd(8, DAT_EVD_SOFTWARE_FLAG);

@@ -1,8 +1,8 @@
 //! `dat_ep_recv_query`: the statements Q01 to Q08 of its page.
 //!
-//! A completion is generated, here, when its event is taken: until then the
-//! buffer counts. An endpoint on a shared queue has taken a buffer when a
-//! message has filled it: the device tells no sooner.
+//! In this library a receive counts until its event is dequeued. An endpoint on a
+//! shared queue has taken a buffer once a message has filled it, because the
+//! device does not report it earlier.
 
 use std::ptr;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -19,7 +19,7 @@ use crate::support::{
 
 const DEFAULT: DAT_COMPLETION_FLAGS = DAT_COMPLETION_DEFAULT_FLAG;
 
-/// Sends so many messages, which all arrive.
+/// Sends this many messages, which all arrive.
 #[track_caller]
 fn say(bed: &Bed, from: &End, memory: &Memory, count: u64) {
     for tag in 0..count {
@@ -36,8 +36,8 @@ fn listen(at: &End, memory: &Memory, count: u64) {
     }
 }
 
-/// Pair whose passive end takes its receives from a queue of so many, all
-/// posted.
+/// Returns a pair whose passive end takes its receives from a queue of this many,
+/// all posted.
 fn shared(bed: &Bed, memory: &Memory, dtos: DAT_COUNT) -> (Pair, DAT_SRQ_HANDLE) {
     let queue = srq(bed, dtos);
     let shape = Shape::default();
@@ -58,14 +58,14 @@ fn ep_recv_query_q01_counts_buffers_until_they_complete() {
     listen(&to, &memory, 5);
     assert_eq!(held(to.ep), (5, 5));
     say(&bed, &from, &memory, 2);
-    assert_eq!(held(to.ep).0, 5, "nobody has been told yet");
+    assert_eq!(held(to.ep).0, 5, "no event was dequeued yet");
     for left in [4, 3] {
         to.received();
         assert_eq!(held(to.ep), (left, left));
     }
     listen(&to, &memory, 1);
     assert_eq!(held(to.ep), (4, 4));
-    assert_eq!(held(from.ep), (0, 0), "the peer's are not ours");
+    assert_eq!(held(from.ep), (0, 0), "the peer's receives do not count");
 }
 
 #[test]
@@ -93,7 +93,7 @@ fn ep_recv_query_q02_own_buffers_count_when_posted_in_any_state() {
     assert_eq!(held(end.ep), (1, 1), "not connected yet");
     let refused = end.post_recv(&[memory.segment(0, 8192)], 9);
     fails(refused, DAT_INVALID_PARAMETER);
-    assert_eq!(held(end.ep), (1, 1), "what was refused does not count");
+    assert_eq!(held(end.ep), (1, 1), "refused receives do not count");
 }
 
 #[test]
@@ -102,12 +102,12 @@ fn ep_recv_query_q02_shared_buffers_count_when_the_endpoint_takes_them() {
     let memory = bed.memory(4096);
     let (pair, queue) = shared(&bed, &memory, 8);
     let (from, to) = (pair.active, pair.passive);
-    // Another endpoint of the same queue, to which nobody talks.
+    // Another endpoint of the same queue, which gets no messages.
     let other = End::on_srq(&bed, &Shape::default(), queue);
     assert_eq!(held(to.ep), (0, 0), "posted to the queue, not taken");
     say(&bed, &from, &memory, 3);
     assert_eq!(held(to.ep), (3, 3));
-    assert_eq!(held(to.ep), (3, 3), "asking changes nothing");
+    assert_eq!(held(to.ep), (3, 3), "the query changes nothing");
     assert_eq!(held(other.ep), (0, 0));
     for (tag, left) in [(0, 2), (1, 1), (2, 0)] {
         assert_eq!(to.received().cookie, tag);
@@ -117,15 +117,16 @@ fn ep_recv_query_q02_shared_buffers_count_when_the_endpoint_takes_them() {
     assert_eq!(held(to.ep), (1, 1));
 }
 
-/// One message at a time arrives on a reliable connection, so what is held is
-/// in one piece: the span is the count, however far the numbers have come.
+/// On a reliable connection messages arrive one at a time, so the held buffers
+/// have consecutive numbers. The span equals the count, however large the numbers
+/// are.
 #[test]
 fn ep_recv_query_q03_the_span_is_between_the_latest_numbers() {
     let bed = Bed::new();
     let memory = bed.memory(4096);
     let pair = Pair::new(&bed, &Shape::default());
     let (from, to) = (pair.active, pair.passive);
-    // Several times around the ring of 16.
+    // Several laps of the ring of 16.
     for round in 0..70 {
         listen(&to, &memory, 3);
         say(&bed, &from, &memory, 2);
@@ -169,11 +170,11 @@ fn ep_recv_query_q04_either_pointer_may_be_null() {
     }
 }
 
-/// While another thread takes the events, each answer is of one moment.
+/// While another thread dequeues events, count and span are consistent.
 #[test]
 fn ep_recv_query_q05_a_span_below_the_count_is_never_seen() {
     const MESSAGES: u64 = 400;
-    // Buffers whose events were not taken leave room on the shared queue.
+    // Buffers whose events were not dequeued leave room on the shared queue.
     const MOST: DAT_COUNT = MESSAGES as DAT_COUNT;
     let bed = Bed::new();
     let memory = bed.memory(4096);
@@ -181,12 +182,13 @@ fn ep_recv_query_q05_a_span_below_the_count_is_never_seen() {
     let (on_srq, queue) = shared(&bed, &memory, 8);
     let done = AtomicBool::new(false);
     thread::scope(|scope| {
-        // Whatever happens here, they end.
+        // The threads end even if the test fails.
         let stop = Stop(&done);
         for end in [pair.passive, on_srq.passive] {
             let done = &done;
             scope.spawn(move || {
-                // All of it: its parts are pointers.
+                // Captures the whole structure: its pointer fields alone are not
+                // `Send`.
                 let end = end;
                 while !done.load(Ordering::Acquire) {
                     let mut event = crate::support::blank();
@@ -219,7 +221,7 @@ fn ep_recv_query_q05_a_span_below_the_count_is_never_seen() {
                 ok(from.post_send(&[memory.segment(0, 8)], tag, DEFAULT));
                 bed.run();
                 check(&to, most);
-                // Where the shared queue was empty for a moment.
+                // The shared queue was empty for a moment.
                 while dequeue(from.request).is_err() {
                     let _ = post_srq(queue, &[memory.segment(1024, 64)], tag);
                     bed.advance(Duration::from_millis(1));
@@ -242,7 +244,7 @@ impl Drop for Stop<'_> {
 }
 
 #[test]
-fn ep_recv_query_q06_what_is_said_to_be_supported_is_answered() {
+fn ep_recv_query_q06_supported_counts_are_returned() {
     let bed = Bed::new();
     let memory = bed.memory(4096);
     let (_, provider) = abilities(&bed);
@@ -257,7 +259,7 @@ fn ep_recv_query_q06_what_is_said_to_be_supported_is_answered() {
 }
 
 #[test]
-fn ep_recv_query_q07_bad_handles_are_told_and_nothing_is_written() {
+fn ep_recv_query_q07_bad_handles_are_refused_and_nothing_is_written() {
     let bed = Bed::new();
     let end = End::new(&bed, &Shape::default());
     let freed = End::new(&bed, &Shape::default());
@@ -278,7 +280,7 @@ fn ep_recv_query_q07_bad_handles_are_told_and_nothing_is_written() {
     ];
     for ep in bad {
         let (mut allocated, mut span) = (-77, -78);
-        // SAFETY: the results are writable; any value may be a handle.
+        // SAFETY: the results are writable; the call validates its handle.
         let answer = unsafe { dat_ep_recv_query(ep, &raw mut allocated, &raw mut span) };
         fails_with(answer, DAT_INVALID_HANDLE, DAT_INVALID_HANDLE_EP);
         assert_eq!((allocated, span), (-77, -78), "{ep:?}");
@@ -303,7 +305,7 @@ fn ep_recv_query_q08_flushed_buffers_count_until_they_are_taken() {
             assert_eq!(end.received().status, DAT_DTO_ERR_FLUSHED);
             assert_eq!(held(end.ep), (left, left));
         }
-        // One that is posted now is flushed at once.
+        // A receive that is posted now is flushed at once.
         listen(&end, &memory, 1);
         bed.run();
         assert_eq!(end.received().status, DAT_DTO_ERR_FLUSHED);
@@ -313,7 +315,7 @@ fn ep_recv_query_q08_flushed_buffers_count_until_they_are_taken() {
 }
 
 #[test]
-fn ep_recv_query_q08_reset_and_reconnection_begin_at_nothing() {
+fn ep_recv_query_q08_reset_and_reconnection_begin_at_zero() {
     let bed = Bed::new();
     let memory = bed.memory(4096);
     let mut pair = Pair::new(&bed, &Shape::default());
@@ -321,7 +323,7 @@ fn ep_recv_query_q08_reset_and_reconnection_begin_at_nothing() {
         let (from, to) = (pair.active, pair.passive);
         listen(&to, &memory, 6);
         say(&bed, &from, &memory, 2);
-        // One event is taken, one not; four are not used.
+        // One event is dequeued, one is not; four receives are unused.
         to.received();
         assert_eq!(held(to.ep), (5, 5), "round {round}");
         // SAFETY: live handles.
@@ -342,7 +344,7 @@ fn ep_recv_query_q08_reset_and_reconnection_begin_at_nothing() {
         say(&bed, &pair.active, &memory, 1);
         to.received();
         assert_eq!(held(to.ep), (0, 0), "round {round}");
-        // To and fro.
+        // Alternates the direction.
         pair = Pair {
             active: pair.passive,
             passive: pair.active,
@@ -363,7 +365,7 @@ fn ep_recv_query_q08_shared_counts_end_with_the_connection() {
         reaches(pair.passive.ep, DAT_EP_STATE_DISCONNECTED);
         reaches(pair.active.ep, DAT_EP_STATE_DISCONNECTED);
         bed.run();
-        assert_eq!(held(pair.passive.ep), (3, 3), "they can still be taken");
+        assert_eq!(held(pair.passive.ep), (3, 3), "they can still be dequeued");
         assert_eq!(pair.passive.received().status, DAT_DTO_SUCCESS);
         assert_eq!(held(pair.passive.ep), (2, 2));
         for end in [pair.active, pair.passive] {
@@ -402,9 +404,9 @@ fn ep_recv_query_q08_a_refused_attempt_flushes_and_is_counted() {
     door.close();
 }
 
-/// Where nobody wants the events, the buffers are done when the device is.
+/// Without an EVD, a receive counts until the device has completed it.
 #[test]
-fn ep_recv_query_q08_without_an_evd_the_device_decides() {
+fn ep_recv_query_q08_without_an_evd_receives_count_until_the_device_completes_them() {
     let bed = Bed::new();
     let memory = bed.memory(4096);
     let queue = srq(&bed, 4);
@@ -434,7 +436,7 @@ fn ep_recv_query_q08_without_an_evd_the_device_decides() {
     nothing_on(quiet.recv);
 }
 
-/// The time it takes does not grow with what is held.
+/// The duration of the query does not grow with the number of held receives.
 #[test]
 fn ep_recv_query_q08_nothing_is_scanned() {
     let bed = Bed::new();
@@ -461,7 +463,7 @@ fn ep_recv_query_q08_nothing_is_scanned() {
     let few = fastest(1);
     listen(&end, &memory, most as u64 - 1);
     let many = fastest(most);
-    assert!(most > 8000, "{most} are too few to see a scan");
+    assert!(most > 8000, "{most} receives are too few to detect a scan");
     assert!(
         many < 3 * few + Duration::from_nanos(500),
         "{few:?} with 1, {many:?} with {most}"

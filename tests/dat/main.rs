@@ -1,7 +1,8 @@
-//! uDAPL 1.2 as C programs see it, on the emulated NIC, in one process,
-//! stepped by hand, or on the device that `DAT_TEST_DEVICE` names. Each test carries the number of the statement it proves:
-//! W `dat_evd_wait`, L `dat_srq_set_lw`, Q `dat_ep_recv_query`,
-//! R `dat_ep_post_recv`, E `dat_ep_create_with_srq`.
+//! uDAPL 1.2 as C programs use it: on the emulated NIC in the test process,
+//! stepped by hand, or on the device that `DAT_TEST_DEVICE` names. The name of
+//! each test begins with the statement that it proves: W `dat_evd_wait`, L
+//! `dat_srq_set_lw`, Q `dat_ep_recv_query`, R `dat_ep_post_recv`, E
+//! `dat_ep_create_with_srq`.
 
 #![allow(unreachable_pub, reason = "a test binary has no interface")]
 

@@ -1,13 +1,13 @@
-//! What the calls of the way of a message promise beside what they do; of
-//! `dat_ep_post_recv` it is in `ep_post_recv`.
+//! Guarantees of the data-path calls: no allocation, no waiting, ownership of
+//! segment lists. For `dat_ep_post_recv` see `ep_post_recv`.
 //!
-//! | promise | test |
+//! | guarantee | test |
 //! | --- | --- |
 //! | none of them allocates or waits when it succeeds | `no_call_…`; receives: `ep_post_recv` r06 |
-//! | nor when it makes room in a full queue first, or is refused | `full_…` |
-//! | the segments are the caller's on return | `iov_…`; receives: `ep_post_recv` r14 |
-//! | a read needs the right to write, locally | `rdma_read_…` |
-//! | what receives an RDMA may hold more than comes | `rdma_into_more_…`; less: `device posting::lengths_…` |
+//! | nor if it makes room in a full queue first, or is refused | `full_…` |
+//! | the segment list belongs to the caller on return | `iov_…`; receives: `ep_post_recv` r14 |
+//! | a read needs the local write privilege | `rdma_read_…` |
+//! | the target of an RDMA transfer may be larger than the transfer | `rdma_into_more_…`; less: `device posting::lengths_…` |
 //! | a full queue refuses | `queue_full_…`; sends: `ep_create_with_srq` e08; binds: `memory::rmr::bind`; receives: `ep_post_recv` r09, `memory::srq` |
 
 use std::mem;
@@ -23,9 +23,9 @@ use crate::support::{
 
 const DEFAULT: DAT_COMPLETION_FLAGS = DAT_COMPLETION_DEFAULT_FLAG;
 
-/// How often this thread gave its core away to wait for something.
+/// Returns how often this thread has given up its core to wait.
 fn waits() -> i64 {
-    // SAFETY: integers: zeros are good; the result is writable.
+    // SAFETY: integers, for which zero is valid; the result is writable.
     unsafe {
         let mut usage: libc::rusage = mem::zeroed();
         assert_eq!(libc::getrusage(libc::RUSAGE_THREAD, &raw mut usage), 0);
@@ -33,7 +33,7 @@ fn waits() -> i64 {
     }
 }
 
-/// A call that neither allocates nor waits.
+/// Makes a call that must neither allocate nor wait.
 #[track_caller]
 fn quiet<T>(what: &str, call: impl FnOnce() -> T) -> T {
     let before = (allocations(), waits());
@@ -43,13 +43,14 @@ fn quiet<T>(what: &str, call: impl FnOnce() -> T) -> T {
     answer
 }
 
-/// Takes an event, which comes if the device is given the time.
+/// Takes an event, which comes once the device has had time.
 fn taken(evd: DAT_EVD_HANDLE) {
     let found = device::comes(|| quiet("dat_evd_dequeue", || dequeue(evd)).ok());
     assert!(found.is_some(), "no event");
 }
 
-/// Section 2: calls that must not block and should not allocate, as they succeed.
+/// Section 2: calls that must not block and should not allocate, in the case of
+/// success.
 #[test]
 fn no_call_of_the_way_of_a_message_allocates_or_waits() {
     let bed = Bed::new();
@@ -65,7 +66,7 @@ fn no_call_of_the_way_of_a_message_allocates_or_waits() {
     let buffer = [memory.segment(1024, 64)];
     let remote = memory.remote(2048, 8);
     let far = memory.remote(2048, 24);
-    // Each ring is gone through several times.
+    // Several laps of each ring.
     for tag in 0..60 {
         for _ in 0..2 {
             ok(quiet("dat_srq_post_recv", || post_srq(queue, &buffer, tag)));
@@ -96,11 +97,11 @@ fn no_call_of_the_way_of_a_message_allocates_or_waits() {
     }
 }
 
-/// A post that finds the queue full looks for receives that messages have taken,
-/// wherever they are reported. Those that the consumer has an EVD for he gets
-/// later, in order.
+/// A post to a full queue polls for receives that messages have filled, on every
+/// EVD that reports them. Events of receives with an EVD are delivered later, in
+/// order.
 #[test]
-fn full_shared_queue_is_looked_through_without_allocating_or_waiting() {
+fn full_shared_queue_is_polled_without_allocating_or_waiting() {
     const ROUNDS: u64 = 3;
     let bed = Bed::new();
     let memory = bed.memory(4096);
@@ -151,10 +152,9 @@ fn full_shared_queue_is_looked_through_without_allocating_or_waiting() {
     }
 }
 
-/// A post that finds the queue full looks for requests that were posted to make
-/// no event.
+/// A post to a full queue polls for suppressed requests that have completed.
 #[test]
-fn full_request_queue_is_looked_through_without_allocating_or_waiting() {
+fn full_request_queue_is_polled_without_allocating_or_waiting() {
     let bed = Bed::new();
     let memory = bed.memory(4096);
     let Pair { active, .. } = Pair::new(&bed, &Shape::default());
@@ -171,7 +171,7 @@ fn full_request_queue_is_looked_through_without_allocating_or_waiting() {
     }
     nothing_on(active.request);
     if bed.is_stepped() {
-        // The device does nothing: there is room for so many, and then none.
+        // The device does not run: there is room for this many, and then none.
         let most = Shape::default().requests as u64;
         bed.run();
         let post = |tag| {
@@ -186,7 +186,7 @@ fn full_request_queue_is_looked_through_without_allocating_or_waiting() {
     }
 }
 
-/// The attribute `iov_ownership_on_return` says so.
+/// As the attribute `iov_ownership_on_return` says.
 #[test]
 fn iov_of_every_post_may_be_overwritten_on_return() {
     let bed = Bed::new();
@@ -200,7 +200,7 @@ fn iov_of_every_post_may_be_overwritten_on_return() {
         End::on_srq(&bed, &shape, queue),
     );
     let from = pair.active;
-    // More than lies in a request or a completion itself.
+    // More bytes than fit inline or in a CQE.
     let halves = |at| [memory.segment(at, 300), memory.segment(at + 300, 200)];
     let word: Vec<u8> = (0..500_u32).map(|at| (at % 251) as u8).collect();
     let remote = memory.remote(2048, 500);
@@ -248,8 +248,8 @@ fn iov_of_every_post_may_be_overwritten_on_return() {
     }
 }
 
-/// The attribute `rdma_write_for_rdma_read_req` says that nothing else is asked
-/// of the memory that a read fills.
+/// The attribute `rdma_write_for_rdma_read_req` says that the target memory of a
+/// read needs no other privilege.
 #[test]
 fn rdma_read_fills_memory_that_can_only_be_written() {
     let bed = Bed::new();
@@ -264,8 +264,8 @@ fn rdma_read_fills_memory_that_can_only_be_written() {
     assert_eq!(into.read(8, 10), b"from there");
 }
 
-/// What receives an RDMA transfer may be larger than what is transferred: it is
-/// filled from the front, across segments, and the rest is left alone.
+/// The target of an RDMA transfer may be larger than the transfer: it is filled
+/// from the front, across segments, and the rest is unchanged.
 #[test]
 fn rdma_into_more_than_is_transferred_fills_its_front() {
     let bed = Bed::new();
@@ -274,7 +274,7 @@ fn rdma_into_more_than_is_transferred_fills_its_front() {
     let text: Vec<u8> = (1..=64).collect();
     let (from, to) = (0, 1024);
     memory.write(from, &text);
-    // How the segments are cut, and how many bytes are wanted of them.
+    // The lengths of the segments, and how many bytes are transferred.
     let cuts: [(&[usize], usize); 6] = [
         (&[64], 63),
         (&[64], 1),
@@ -295,7 +295,7 @@ fn rdma_into_more_than_is_transferred_fills_its_front() {
         let local = memory.segment(from, wanted);
         let expected = |wanted: usize| [&text[..wanted], &[0; 64][wanted..]].concat();
         let case = format!("{lengths:?}, {wanted}");
-        // A read: the segments receive.
+        // A read: the local segments are the target.
         memory.write(to, &[0; 64]);
         let remote = memory.remote(from, wanted);
         ok(pair.active.post_read(&segments, &remote, 7, DEFAULT));
@@ -304,7 +304,7 @@ fn rdma_into_more_than_is_transferred_fills_its_front() {
         assert_eq!((event.cookie, event.status), (7, DAT_DTO_SUCCESS), "{case}");
         assert_eq!(event.length, wanted as u64, "{case}");
         assert_eq!(memory.read(to, 64), expected(wanted), "{case}");
-        // A write: the remote memory does.
+        // A write: the remote memory is the target.
         memory.write(to, &[0; 64]);
         let remote = memory.remote(to, 64);
         ok(pair.active.post_write(&[local], &remote, 8, DEFAULT));
@@ -318,12 +318,12 @@ fn rdma_into_more_than_is_transferred_fills_its_front() {
 
 /// Overwrites segments that were passed to a call.
 fn spoil(iov: &mut [DAT_LMR_TRIPLET]) {
-    // SAFETY: integers: every byte is good.
+    // SAFETY: integers, for which any byte is valid.
     unsafe { ptr::write_bytes(iov.as_mut_ptr(), 0xff, iov.len()) };
     std::hint::black_box(iov);
 }
 
-/// As many requests as were asked for, and one more, of each kind of RDMA.
+/// As many requests as requested, and one more, for each kind of RDMA.
 #[test]
 fn queue_full_of_rdma_reads_and_writes() {
     let bed = Bed::new();

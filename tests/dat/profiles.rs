@@ -1,9 +1,9 @@
-//! A whole conversation on devices with the limits that other makers' drivers
-//! report (`mlx5-emu info --limits`), on both data paths. Single limits are
-//! tested in `small_devices`.
+//! A complete exchange on devices with the limits that other vendors' drivers
+//! report (`mlx5-emu info --limits`), on both data paths. `small_devices` tests
+//! single limits.
 //!
-//! The limits of a device are fixed before it is opened, so each profile has a
-//! process of its own: this test binary once more, which runs
+//! The limits of a device are set before it is opened, so each profile needs its
+//! own process: this test binary, started again, which runs
 //! `the_library_keeps_to_the_limits_of_its_device`.
 
 use std::env;
@@ -21,22 +21,22 @@ use crate::support::{
 };
 
 const DEFAULT: DAT_COMPLETION_FLAGS = DAT_COMPLETION_DEFAULT_FLAG;
-/// The test that a process of a profile runs.
+/// The test that the process of a profile runs.
 const CHILD: &str = "profiles::the_library_keeps_to_the_limits_of_its_device";
-/// Bytes of the longest message.
+/// Length of the longest message in bytes.
 const LONGEST: usize = 1 << 16;
 
-/// What the device under test can do, from what it was told itself.
+/// Returns the limits that the device under test was configured with.
 fn device() -> Limits {
     Config::from_env().expect("variables of the device").limits
 }
 
-/// As many as four, if the device can do as much.
+/// Returns four, or less if the device supports less.
 fn up_to_four(most: DAT_COUNT) -> DAT_COUNT {
     most.min(4)
 }
 
-/// Attributes of endpoints that the device of `ia` can have.
+/// Returns attributes of endpoints that the device of `ia` supports.
 fn attributes(ia: &DAT_IA_ATTR) -> DAT_EP_ATTR {
     let mut attr = Shape::default().attributes();
     let iov = up_to_four(ia.max_iov_segments_per_dto);
@@ -71,7 +71,7 @@ fn create(bed: &Bed, end: &End, attr: &DAT_EP_ATTR, ep: &mut DAT_EP_HANDLE) -> D
     }
 }
 
-/// `len` bytes in so many segments.
+/// Splits `len` bytes into this many segments.
 fn split(memory: &Memory, at: usize, len: usize, count: usize) -> Vec<DAT_LMR_TRIPLET> {
     let begin = |n: usize| len * n / count;
     let piece = |n| memory.segment(at + begin(n), begin(n + 1) - begin(n));
@@ -89,7 +89,7 @@ struct Talk {
     memory: Memory,
 }
 
-/// Where messages come from and go to.
+/// Offsets of the source and the target of messages.
 const FROM: usize = 0;
 const TO: usize = LONGEST;
 
@@ -106,7 +106,7 @@ impl Talk {
         }
     }
 
-    /// Fills the source with `len` bytes and clears what they go to.
+    /// Fills the source with `len` bytes and clears the target.
     fn fill(&mut self, len: usize, seed: usize) -> Vec<u8> {
         let bytes: Vec<_> = (0..len).map(|at| (at * 7 + seed * 13 + 1) as u8).collect();
         self.memory.write(FROM, &bytes);
@@ -114,7 +114,7 @@ impl Talk {
         bytes
     }
 
-    /// The bytes have come, and no more than they.
+    /// Checks that these bytes have arrived, and no more.
     #[track_caller]
     fn arrived(&self, bytes: &[u8], what: &str) {
         let found = self.memory.read(TO, bytes.len() + 1);
@@ -128,8 +128,8 @@ impl Talk {
         assert_eq!(end.requested().status, DAT_DTO_SUCCESS, "{what}");
     }
 
-    /// Messages around the inline size, each way, in one segment and in as
-    /// many as there can be.
+    /// Messages around the inline size, in both directions, in one segment and in
+    /// as many as allowed.
     fn sends(&mut self) {
         let inline = device().max_inline as usize;
         let around = [inline.saturating_sub(1), inline, inline + 1, 2 * inline];
@@ -175,7 +175,7 @@ impl Talk {
         }
     }
 
-    /// Reads into as many segments as there can be, or none at all.
+    /// Reads into as many segments as allowed, or checks that reads are refused.
     fn reads(&mut self) {
         let device = device();
         let active = self.pair.active;
@@ -207,7 +207,7 @@ impl Talk {
         fails(answer, DAT_INVALID_PARAMETER);
     }
 
-    /// An RMR is bound and written through, or there are none.
+    /// Binds an RMR and writes through it, or checks that there are none.
     fn windows(&mut self) {
         if !device().has_windows() {
             assert_eq!(self.ia.max_rmrs, 0);
@@ -233,7 +233,7 @@ impl Talk {
         ok(window.free());
     }
 
-    /// The EVDs of endpoints become longer and shorter, with events on them.
+    /// Resizes the EVDs of endpoints up and down while they hold events.
     fn resizes(&mut self) {
         let Pair { active, passive } = self.pair;
         for qlen in [200, 40, 33] {
@@ -253,7 +253,7 @@ impl Talk {
         }
     }
 
-    /// A shared queue takes messages, or there are none.
+    /// Receives messages on a shared queue, or checks that there is none.
     fn shared_queues(&mut self) {
         let device = device();
         let provider = abilities(&self.bed).1;
@@ -266,7 +266,7 @@ impl Talk {
             low_watermark: DAT_SRQ_LW_DEFAULT,
         };
         let mut srq = ptr::null_mut();
-        // SAFETY: live handles; attributes and result are ours.
+        // SAFETY: live handles; attributes and result are local.
         let answer =
             unsafe { dat_srq_create(self.bed.ia, self.bed.pz, &raw mut attr, &raw mut srq) };
         if !device.has_srqs() {
@@ -278,7 +278,7 @@ impl Talk {
         let mut attr = attributes(&self.ia);
         attr.max_recv_dtos = DAT_HW_DEFAULT;
         let mut to = End::without_ep(&self.bed, &Shape::default());
-        // SAFETY: live handles; attributes and result are ours.
+        // SAFETY: live handles; attributes and result are local.
         ok(unsafe {
             dat_ep_create_with_srq(
                 self.bed.ia,
@@ -304,14 +304,14 @@ impl Talk {
             self.arrived(&bytes, "to a shared queue");
         }
         hang_up(&pair);
-        // SAFETY: live handles, which nothing uses afterwards.
+        // SAFETY: live handles that are not used afterwards.
         unsafe {
             ok(dat_ep_free(to.ep));
             ok(dat_srq_free(srq));
         }
     }
 
-    /// What is asked for and cannot be had is refused when the endpoint is made.
+    /// Attributes beyond the limits are refused when the endpoint is created.
     fn refusals(&self) {
         let device = device();
         let evds = End::without_ep(&self.bed, &Shape::default());
@@ -363,7 +363,7 @@ fn hang_up(pair: &Pair) {
     }
 }
 
-/// The attributes are no more than the device can do.
+/// Checks that the attributes do not exceed the limits of the device.
 fn attributes_are_true(bed: &Bed) {
     let (device, ia) = (device(), abilities(bed).0);
     let most = |limit: u64| DAT_COUNT::try_from(limit).unwrap_or(DAT_COUNT::MAX);
@@ -402,7 +402,7 @@ fn attributes_are_true(bed: &Bed) {
     assert!(ia.max_lmr_block_size <= device.max_mr_size);
 }
 
-/// An endpoint whose maker names nothing gets what the device can do.
+/// An endpoint with default attributes fits the limits of the device.
 fn defaults_fit(bed: &Bed) {
     let ia = abilities(bed).0;
     let mut pair = [(); 2].map(|()| End::without_ep(bed, &Shape::default()));
@@ -447,7 +447,7 @@ fn the_library_keeps_to_the_limits_of_its_device() {
     talk.shared_queues();
     talk.refusals();
     hang_up(&talk.pair);
-    // An error finds its way, too: a write outside of the memory.
+    // An error is reported too: a write outside of the memory.
     let pair = Pair::connect(
         &talk.bed,
         end(&talk.bed, &talk.ia),

@@ -1,4 +1,5 @@
-//! The safe types: objects may go in any order, and nothing is left behind.
+//! The safe types: objects may be dropped in any order, and nothing is left
+//! behind.
 
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -23,7 +24,7 @@ fn kind(events: &EventDispatcher) -> ConnectionKind {
     }
 }
 
-/// Two connected endpoints and where their events come: active, passive.
+/// Two connected endpoints and their event dispatchers: active, passive.
 fn pair(adapter: &Adapter) -> [(Endpoint, EventDispatcher); 2] {
     let zone = adapter.zone().expect("a zone");
     let made = || {
@@ -58,12 +59,12 @@ fn connected(
 }
 
 #[test]
-fn messages_go_both_ways_and_objects_go_in_any_order() {
+fn messages_go_both_ways_and_objects_are_dropped_in_any_order() {
     let bed = Bed::new();
     let adapter = Adapter::open(device::name()).expect("the device is there");
     let [(mut one, ones), (mut other, others)] = pair(&adapter);
     let zone = adapter.zone().expect("a zone of its own");
-    // The endpoints are of another zone.
+    // The endpoints are in another zone.
     let foreign = zone.memory(64, MemPrivileges::all()).expect("memory");
     let refused = one.post_recv(&[foreign.segment(0..64)], 0, CompletionFlags::empty());
     assert!(refused.is_err_and(|error| error.is(ReturnType::ProtectionViolation)));
@@ -90,8 +91,8 @@ fn messages_go_both_ways_and_objects_go_in_any_order() {
             ..
         }
     ));
-    // The adapter is kept by what is made of it; the endpoint goes first here,
-    // last there.
+    // Objects keep their adapter open. Here the endpoint is dropped first, there
+    // last.
     drop(one);
     assert_eq!(kind(&others), ConnectionKind::Disconnected);
     drop((others, ones));
@@ -102,12 +103,12 @@ fn messages_go_both_ways_and_objects_go_in_any_order() {
     assert_eq!(
         zone.and_then(dat_api::Handle::kind),
         None,
-        "the zone as well"
+        "the zone is dropped as well"
     );
 }
 
 #[test]
-fn memory_outlives_its_name_while_messages_may_come() {
+fn memory_stays_mapped_while_receives_refer_to_it() {
     let bed = Bed::new();
     let adapter = Adapter::open(device::name()).expect("the device is there");
     let zone = adapter.zone().expect("a zone");
@@ -117,22 +118,22 @@ fn memory_outlives_its_name_while_messages_may_come() {
     let mut endpoint = zone
         .endpoint(&EndpointOptions::new(&events))
         .expect("an endpoint");
-    // Long, so that what other threads map meanwhile does not come to lie on
-    // its first page.
+    // Large, so that memory that other threads map meanwhile does not land on its
+    // first page.
     let memory = zone.memory(1 << 20, MemPrivileges::all()).expect("memory");
     endpoint
         .post_recv(&[memory.segment(0..4096)], 1, CompletionFlags::empty())
         .expect("posted");
     let at = memory.as_ptr().addr();
     drop(memory);
-    assert!(is_mapped(at), "a receive still names it");
+    assert!(is_mapped(at), "a receive still refers to it");
     drop(endpoint);
     bed.run();
-    assert!(!is_mapped(at), "nothing names it");
+    assert!(!is_mapped(at), "no request refers to it");
 }
 
-/// What two threads write at once is mixed by whole bytes of either, and words
-/// that are aligned are of one of them.
+/// Concurrent writes of two threads mix by whole bytes; each aligned word is from
+/// one of them.
 #[test]
 fn memory_is_written_and_read_by_several_threads_at_once() {
     const BYTES: usize = 200;
@@ -160,11 +161,11 @@ fn memory_is_written_and_read_by_several_threads_at_once() {
     });
     let mut last = [0; 8];
     memory.read(BYTES - 8, &mut last);
-    assert_eq!(last, [0; 8], "behind what was written");
+    assert_eq!(last, [0; 8], "after the written bytes");
 }
 
-/// Payloads of short messages are placed by the thread that polls, beside one
-/// that reads and one that sends the same bytes.
+/// The polling thread copies payloads of short messages into memory while another
+/// thread reads and a third sends the same bytes.
 #[test]
 fn memory_is_read_and_sent_while_a_poll_places_payloads_in_it() {
     const MESSAGES: u64 = 200;
@@ -214,7 +215,7 @@ fn memory_is_read_and_sent_while_a_poll_places_payloads_in_it() {
     });
 }
 
-/// Says so when it goes, also if the test fails.
+/// Sets a flag when dropped, also if the test fails.
 struct Ends<'a>(&'a AtomicBool);
 
 impl Drop for Ends<'_> {
@@ -223,7 +224,7 @@ impl Drop for Ends<'_> {
     }
 }
 
-/// Events can be copied: what a request brings has one owner nevertheless.
+/// Events can be copied, but a request's endpoint has one owner.
 #[test]
 fn a_request_that_is_answered_by_two_threads_gives_its_endpoint_to_one() {
     let _bed = Bed::new();
@@ -246,7 +247,7 @@ fn a_request_that_is_answered_by_two_threads_gives_its_endpoint_to_one() {
                 let mut asked = ConnectionRequest::from_event(&event).expect("a request");
                 both.wait();
                 let served = asked.accept_with(&zone, &EndpointOptions::new(&events), b"");
-                // The other may be at it: this one does not reject.
+                // The other thread may be answering: this one must not reject.
                 std::mem::forget(asked);
                 served.ok()
             };
@@ -300,7 +301,7 @@ fn a_wait_can_be_ended_and_allowed_again() {
     assert_eq!(event.data, EventData::Software { pointer: 5 });
 }
 
-/// A dispatcher for everything of an endpoint, and an endpoint.
+/// Returns an endpoint, and a dispatcher for all its events.
 fn one(adapter: &Adapter) -> (Endpoint, EventDispatcher) {
     let zone = adapter.zone().expect("a zone");
     let events = adapter
@@ -310,13 +311,13 @@ fn one(adapter: &Adapter) -> (Endpoint, EventDispatcher) {
     (endpoint.expect("an endpoint"), events)
 }
 
-/// The request that comes.
+/// Takes the request, which must come.
 fn request(requests: &EventDispatcher) -> ConnectionRequest {
     let event = requests.wait(SOON).expect("a request");
     ConnectionRequest::from_event(&event).expect("a request")
 }
 
-/// A service point for one request, on a qualifier that is free.
+/// Creates a service point for one request, on an unused qualifier.
 fn on_free<T>(mut make: impl FnMut(u64) -> dat_api::Result<T>) -> T {
     let mut made = None;
     crate::support::on_free_qualifier(|qualifier| match make(qualifier) {
@@ -350,7 +351,7 @@ fn a_reserved_point_connects_its_endpoint_and_no_other() {
     assert_eq!(kind(&actives), ConnectionKind::Established);
     assert_eq!(kind(&passives), ConnectionKind::Established);
     drop(point);
-    // Dropped while it is reserved, an endpoint is gone all the same.
+    // An endpoint that is dropped while it is reserved is freed all the same.
     let point = on_free(|qualifier| adapter.reserve(qualifier, &mut other, &requests));
     let handle = other.handle();
     drop(other);
@@ -373,7 +374,7 @@ fn a_request_is_handed_off_and_served_by_the_endpoint_that_it_brings() {
         .connect(adapter.address(), first.qualifier(), SOON, b"whom?")
         .expect("begun");
     let mut asked = request(&here);
-    assert!(asked.hand_off(1).is_err(), "nobody listens there");
+    assert!(asked.hand_off(1).is_err(), "no service point listens there");
     asked.hand_off(maker.qualifier()).expect("it listens");
     let mut asked = request(&there);
     assert_eq!(asked.private_data(), b"whom?");
@@ -386,7 +387,8 @@ fn a_request_is_handed_off_and_served_by_the_endpoint_that_it_brings() {
     assert_eq!(kind(&actives), ConnectionKind::Established);
     assert_eq!(kind(&events), ConnectionKind::Established);
 
-    // The peer of that one once more, by a point for one request.
+    // Connects to the peer of that endpoint again, through a point for one
+    // request.
     let (mut again, agains) = one(&adapter);
     again.connect_like(&active, SOON, b"too").expect("begun");
     let mut asked = request(&here);
@@ -416,7 +418,7 @@ fn a_request_is_handed_off_and_served_by_the_endpoint_that_it_brings() {
 }
 
 #[test]
-fn watermarks_are_told_and_break_the_connection() {
+fn watermarks_are_reported_and_break_the_connection() {
     let bed = Bed::new();
     let adapter = Adapter::open(device::name()).expect("the device is there");
     let [(mut one, ones), (mut other, others)] = pair(&adapter);
@@ -435,7 +437,10 @@ fn watermarks_are_told_and_break_the_connection() {
         ones.wait(SOON).expect("sent");
     }
     assert_eq!(other.recv_query().allocated, 3);
-    let event = adapter.async_events().wait(SOON).expect("the soft mark");
+    let event = adapter
+        .async_events()
+        .wait(SOON)
+        .expect("the event of the soft watermark");
     assert_eq!(
         event.data,
         EventData::Async {
@@ -452,7 +457,7 @@ fn watermarks_are_told_and_break_the_connection() {
     );
 }
 
-/// Whether a page is mapped: `mincore` knows.
+/// Returns whether a page is mapped, by `mincore`.
 fn is_mapped(at: usize) -> bool {
     let mut resident = 0;
     // SAFETY: mincore(2) writes one byte for one page, and reads no memory.
@@ -466,8 +471,8 @@ fn is_mapped(at: usize) -> bool {
     status == 0
 }
 
-/// A window keeps its memory, and closes when it goes; the order of the others
-/// does not matter.
+/// A window keeps its memory registered and is unbound when dropped. The order of
+/// the other drops does not matter.
 #[test]
 fn a_window_opens_memory_and_keeps_it_registered() {
     let bed = Bed::new();
@@ -513,7 +518,7 @@ fn a_window_opens_memory_and_keeps_it_registered() {
     region.read(0, &mut bytes);
     assert_eq!(bytes[8..24], [9; 16]);
     assert_eq!(bytes[..8], [0; 8]);
-    // The window has it still.
+    // The window still uses the memory.
     let bound = window.query().bound.expect("bound");
     assert_eq!((bound.context, bound.privileges), (remote.context, rights));
     drop(region);
@@ -538,7 +543,7 @@ fn a_window_opens_memory_and_keeps_it_registered() {
 }
 
 #[test]
-fn a_notification_object_tells_of_several_dispatchers() {
+fn a_notification_object_reports_several_dispatchers() {
     let bed = Bed::new();
     let adapter = Adapter::open(device::name()).expect("the device is there");
     let cno = adapter.cno().expect("a notification object");
@@ -551,7 +556,8 @@ fn a_notification_object_tells_of_several_dispatchers() {
     drop(zone);
     let refused = cno.wait(Some(Duration::ZERO)).expect_err("nothing");
     assert!(refused.is(ReturnType::QueueEmpty));
-    // A message without bytes: the wait ends with whoever is told of it first.
+    // A message without payload: the wait returns the dispatcher whose event
+    // comes first.
     other
         .post_recv(&[], 7, CompletionFlags::empty())
         .expect("room");
@@ -573,7 +579,7 @@ fn a_notification_object_tells_of_several_dispatchers() {
     for events in [&ones, &others] {
         assert!(events.next().expect("no waiter").is_some());
     }
-    // Called once, by a thread of the library.
+    // Called once, on a thread of the library.
     let (tell, heard) = std::sync::mpsc::channel();
     cno.call_once(move |events| tell.send(events).expect("heard"))
         .expect("a thread");
@@ -584,12 +590,12 @@ fn a_notification_object_tells_of_several_dispatchers() {
     assert_eq!(called, Some(software.handle()));
     assert!(
         heard.recv().is_err(),
-        "it is gone with what it had captured"
+        "the agent is dropped with what it captured"
     );
     cno.call_once(|_| unreachable!("taken back"))
         .expect("a thread");
     cno.call_nobody();
-    // Off and on, bigger, and with nobody to be told.
+    // Disabled and enabled, resized, and without a notification object.
     assert_eq!(cno.wait(SOON), Ok(Some(software.handle())));
     while software.next().expect("no waiter").is_some() {}
     software.disable().expect("open");
@@ -604,7 +610,7 @@ fn a_notification_object_tells_of_several_dispatchers() {
     assert!(software.next().expect("no waiter").is_some());
     software.post(5).expect("room");
     assert!(cno.wait(Some(Duration::ZERO)).is_err());
-    // In any order: what feeds it keeps it.
+    // In any order: dispatchers keep their notification object.
     let handle = cno.handle();
     drop(cno);
     assert_eq!(handle.kind(), Some(Kind::Cno));

@@ -1,5 +1,5 @@
-//! Devices that can do less than an mlx5, on both data paths: defaults fit what
-//! there is, and what is asked for beyond it is refused.
+//! Devices with lower limits than an mlx5, on both data paths: defaults fit the
+//! limits, and requests beyond them are refused.
 
 use std::mem;
 use std::ptr;
@@ -21,7 +21,7 @@ macro_rules! on {
     };
 }
 
-/// Few segments, no reads: what every device here can do.
+/// Few segments, no reads: attributes that every device here supports.
 fn modest() -> Shape {
     Shape {
         recvs: 4,
@@ -33,8 +33,8 @@ fn modest() -> Shape {
     }
 }
 
-/// A short message, which goes inline if the device takes so many bytes, a long
-/// one and an RDMA write.
+/// A short message, which goes inline if the device allows that many bytes, a
+/// long one and an RDMA write.
 fn messages_pass(bed: &Bed, pair: &Pair) {
     let mut memory = bed.memory(1 << 16);
     let pattern: Vec<u8> = (0..4096_u32).map(|at| (at % 251) as u8).collect();
@@ -63,7 +63,7 @@ fn messages_pass(bed: &Bed, pair: &Pair) {
     assert_eq!(memory.read(1 << 14, 48), pattern[..48]);
 }
 
-/// `dat_ep_create` with these attributes, or the defaults.
+/// Calls `dat_ep_create` with these attributes, or the defaults.
 fn create(bed: &Bed, attributes: Option<&DAT_EP_ATTR>) -> (DAT_RETURN, End) {
     let mut end = End::without_ep(bed, &modest());
     // SAFETY: live handles; the result is writable.
@@ -81,7 +81,7 @@ fn create(bed: &Bed, attributes: Option<&DAT_EP_ATTR>) -> (DAT_RETURN, End) {
     (answer, end)
 }
 
-/// What an endpoint has whose maker named nothing.
+/// Returns the attributes of an endpoint that was created with the defaults.
 fn defaults(bed: &Bed) -> DAT_EP_ATTR {
     let (answer, end) = create(bed, None);
     ok(answer);
@@ -196,7 +196,7 @@ fn short_completion_queues_cut_the_defaults() {
     fails_with(answer, DAT_INSUFFICIENT_RESOURCES, DAT_RESOURCE_TEVD);
     let has = defaults(&bed);
     assert_eq!((has.max_recv_dtos, has.max_request_dtos), (126, 126));
-    // Nobody wants its events: one queue has those of both kinds.
+    // The events have no EVD: one completion queue has those of both kinds.
     let mut ep = ptr::null_mut();
     let null = ptr::null_mut();
     // SAFETY: live handles; the result is writable.
@@ -261,7 +261,7 @@ fn without_shared_receive_queues_the_rest_works() {
         low_watermark: DAT_SRQ_LW_DEFAULT,
     };
     let mut srq = ptr::null_mut();
-    // SAFETY: live handles; attributes and result are ours.
+    // SAFETY: live handles; attributes and result are local.
     let answer = unsafe { dat_srq_create(bed.ia, bed.pz, &raw mut wanted, &raw mut srq) };
     fails(answer, DAT_MODEL_NOT_SUPPORTED);
     let end = End::without_ep(&bed, &modest());
@@ -300,7 +300,7 @@ fn a_short_shared_receive_queue_is_as_long_as_the_device_says() {
             low_watermark: DAT_SRQ_LW_DEFAULT,
         };
         let mut srq = ptr::null_mut();
-        // SAFETY: live handles; attributes and result are ours.
+        // SAFETY: live handles; attributes and result are local.
         let answer = unsafe { dat_srq_create(bed.ia, bed.pz, &raw mut wanted, &raw mut srq) };
         (answer, srq)
     };
@@ -313,14 +313,14 @@ fn a_short_shared_receive_queue_is_as_long_as_the_device_says() {
     let ends = [(); 2].map(|()| End::on_srq(&bed, &modest(), srq));
     let pair = Pair::connect(&bed, ends[0], ends[1]);
     let mut memory = bed.memory(4096);
-    memory.write(0, b"to whoever takes it");
+    memory.write(0, b"for every endpoint ");
     ok(post_srq(srq, &[memory.segment(1024, 64)], 1));
     ok(pair
         .active
         .post_send(&[memory.segment(0, 19)], 2, DAT_COMPLETION_DEFAULT_FLAG));
     bed.run();
     assert_eq!(pair.passive.received().length, 19);
-    assert_eq!(memory.read(1024, 19), b"to whoever takes it");
+    assert_eq!(memory.read(1024, 19), b"for every endpoint ");
 }
 
 #[test]
@@ -346,7 +346,7 @@ fn an_evd_grows_though_completion_queues_cannot() {
     for length in [1000, 8, 100] {
         // SAFETY: a live handle.
         ok(unsafe { dat_evd_resize(pair.active.request, length) });
-        // SAFETY: integers and pointers: zeros are good.
+        // SAFETY: integers and pointers, for which zero is valid.
         let mut info: DAT_EVD_PARAM = unsafe { mem::zeroed() };
         // SAFETY: the result is writable.
         ok(unsafe { dat_evd_query(pair.active.request, DAT_EVD_FIELD_ALL, &raw mut info) });
@@ -393,7 +393,7 @@ fn events_come_as_they_arrived_though_completion_queues_cannot_grow() {
     crowd.talk();
 }
 
-/// Where a completion queue is short, an EVD takes several.
+/// If completion queues are short, an EVD uses several.
 #[test]
 fn a_short_completion_queue_is_as_long_as_the_device_says() {
     on!(

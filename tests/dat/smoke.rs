@@ -1,4 +1,4 @@
-//! The bed stands: one message each way, and nothing is left behind.
+//! A smoke test of the fixture: one message each way, and nothing is left behind.
 
 use dat::abi::*;
 use dat::exports::*;

@@ -1,8 +1,8 @@
 //! `dat_srq_set_lw`: the statements L01 to L07 of its page.
 //!
-//! The page says twice when the event comes. "Below the watermark" of the
-//! description holds; the usage paragraph has the comparison the wrong way
-//! round (the last test).
+//! The page describes the moment of the event twice. "Below the watermark" in the
+//! description holds; the usage paragraph has the comparison reversed (the last
+//! test).
 
 mod again;
 mod bench;
@@ -26,7 +26,7 @@ fn srq_set_lw_l01_one_event_on_the_async_evd_names_the_queue() {
     for taker in TAKERS {
         let bench = Bench::new(&bed, taker);
         bench.post(4);
-        // Not armed, nothing is told.
+        // While it is not armed, no event comes.
         bench.take(3);
         bench.silent();
         bench.post(3);
@@ -58,7 +58,7 @@ fn srq_set_lw_l01_of_two_queues_it_names_the_right_one() {
 }
 
 #[test]
-fn srq_set_lw_l01_who_waits_for_the_event_is_woken() {
+fn srq_set_lw_l01_a_thread_that_waits_for_the_event_is_woken() {
     let bed = Bed::new();
     for taker in TAKERS {
         let bench = Bench::new(&bed, taker);
@@ -75,7 +75,8 @@ fn srq_set_lw_l01_who_waits_for_the_event_is_woken() {
     }
 }
 
-/// Exactly when one buffer fewer than the watermark is left, whoever looks.
+/// The event comes exactly when one buffer fewer than the watermark is left,
+/// whichever call polls.
 #[test]
 fn srq_set_lw_l02_comes_as_the_first_buffer_below_the_watermark_is_taken() {
     let bed = Bed::new();
@@ -122,15 +123,15 @@ fn srq_set_lw_l02_comes_during_the_call_if_it_is_below_already() {
         bench.post(posted);
         bench.set(mark);
         bench.told_at_once();
-        // It is spent by that.
+        // The event disarms it.
         bench.take(posted);
         bench.silent();
     }
 }
 
-/// The device has taken buffers, and nobody has looked at the completions.
+/// The device has taken buffers, and no call has polled the completions.
 #[test]
-fn srq_set_lw_l02_what_was_taken_and_not_looked_at_is_below_too() {
+fn srq_set_lw_l02_buffers_that_were_taken_and_not_polled_count() {
     let bed = Bed::new();
     let bench = Bench::new(&bed, Taker::Nobody);
     bench.post(4);
@@ -141,13 +142,13 @@ fn srq_set_lw_l02_what_was_taken_and_not_looked_at_is_below_too() {
     bench.silent();
     bench.take(1);
     bench.told();
-    // The completions are all there.
+    // All completions are still queued.
     for tag in 0..3 {
         assert_eq!(take_dto(bench.pair.passive.recv).cookie, tag);
     }
 }
 
-/// As many as the watermark are not fewer.
+/// As many as the watermark are not below it.
 #[test]
 fn srq_set_lw_l02_at_the_watermark_is_not_below_it() {
     let bed = Bed::new();
@@ -159,8 +160,8 @@ fn srq_set_lw_l02_at_the_watermark_is_not_below_it() {
     }
 }
 
-/// Somebody waits for the receives themselves: he has the queues, and still
-/// the event comes, and he is woken by the message.
+/// Another thread waits for the receives themselves and owns the queues. The
+/// event comes all the same, and the message wakes that thread.
 #[test]
 fn srq_set_lw_l02_comes_under_a_waiter_on_the_receives() {
     let bed = Bed::new();
@@ -226,21 +227,21 @@ fn srq_set_lw_l05_a_watermark_above_max_recv_dtos_is_refused_and_changes_nothing
         assert_eq!(srq_info(bench.srq).low_watermark, 3);
     }
     bench.silent();
-    // What was set before is still armed.
+    // The previous watermark is still armed.
     bench.take(1);
     bench.told();
-    // The largest is good.
+    // The largest value is valid.
     bench.set(most);
     bench.told_at_once();
     assert_eq!(srq_info(bench.srq).low_watermark, most);
 }
 
 #[test]
-fn srq_set_lw_l06_what_is_no_queue_is_refused() {
+fn srq_set_lw_l06_a_handle_that_is_not_a_queue_is_refused() {
     let bed = Bed::new();
     let bench = Bench::new(&bed, Taker::Consumer);
     let freed = srq(&bed, 4);
-    // SAFETY: a live queue that nobody uses.
+    // SAFETY: a live queue that is not in use.
     ok(unsafe { dat_srq_free(freed) });
     let local = [0_u64; 16];
     let address = ptr::without_provenance_mut::<std::ffi::c_void>;
@@ -270,7 +271,7 @@ fn srq_set_lw_l06_what_is_no_queue_is_refused() {
 }
 
 #[test]
-fn srq_set_lw_l07_the_model_is_supported_and_said_to_be() {
+fn srq_set_lw_l07_the_model_is_supported_and_reported() {
     let bed = Bed::new();
     let (_, provider) = abilities(&bed);
     assert_eq!(provider.srq_supported, DAT_TRUE);
@@ -284,20 +285,20 @@ fn srq_set_lw_l07_the_model_is_supported_and_said_to_be() {
         queue,
         &bed,
     );
-    // A low watermark among the attributes of a new queue is no way to set it.
+    // A low watermark in the attributes of a new queue does not set it.
     let mut attributes = DAT_SRQ_ATTR {
         max_recv_dtos: 4,
         max_recv_iov: 1,
         low_watermark: 1,
     };
     let mut other = ptr::null_mut();
-    // SAFETY: live handles; attributes and result are ours.
+    // SAFETY: live handles; attributes and result are local.
     let answer = unsafe { dat_srq_create(bed.ia, bed.pz, &raw mut attributes, &raw mut other) };
     fails(answer, DAT_INVALID_PARAMETER);
 }
 
 #[test]
-fn srq_set_lw_note_more_buffers_than_the_watermark_tell_nothing() {
+fn srq_set_lw_note_more_buffers_than_the_watermark_raise_no_event() {
     let bed = Bed::new();
     for taker in TAKERS {
         let bench = Bench::new(&bed, taker);

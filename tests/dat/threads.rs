@@ -1,4 +1,4 @@
-//! The library's own threads: signals are the consumer's.
+//! The library's own threads: the application's signals are not handled there.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -8,9 +8,9 @@ use dat::abi::*;
 use crate::connections::staging::Staged;
 use crate::support::{Bed, within_seconds};
 
-/// What somebody can send: no `SIGKILL`, no `SIGSTOP`, not the two that the C
-/// library keeps for itself, and not the faults of a thread's own, by which the
-/// emulated device moves.
+/// Every signal that another process can send: without `SIGKILL`, `SIGSTOP`, the
+/// two that the C library reserves, and the synchronous faults, which the
+/// emulated device uses.
 const ALL: u64 = {
     let (mut but, others) = (
         0,
@@ -31,14 +31,14 @@ const ALL: u64 = {
     !but
 };
 
-/// Name and blocked signals of each thread of the library.
+/// Returns name and blocked signals of each thread of the library.
 fn threads() -> BTreeMap<String, u64> {
     let threads = fs::read_dir("/proc/self/task").expect("procfs");
     let told = threads.filter_map(|thread| {
         let path = thread.ok()?.path();
-        // The first has the name of the program.
+        // The first thread has the name of the program.
         let is_first = path.ends_with(std::process::id().to_string());
-        // One that has just ended has none.
+        // A thread that has just ended has no status.
         let text = fs::read_to_string(path.join("status")).ok()?;
         let of = |field: &str| {
             let line = text.lines().find_map(|line| line.strip_prefix(field));
@@ -51,19 +51,19 @@ fn threads() -> BTreeMap<String, u64> {
     });
     let mut found = BTreeMap::new();
     for (name, blocked) in told {
-        // Of several of a name: what all of them block.
+        // For several threads of one name: the signals that all of them block.
         *found.entry(name).or_insert(!0) &= blocked;
     }
     found
 }
 
-/// No handler of the consumer runs on a thread that it did not start: not while
-/// an adapter is open, and not while a graceful disconnect goes on.
+/// No handler of the application runs on a thread of the library: neither while
+/// an adapter is open, nor during a graceful disconnect.
 #[test]
 fn the_library_s_threads_block_every_signal() {
     let bed = Bed::new();
     let staged = Staged::new(&bed, DAT_EP_STATE_DISCONNECT_PENDING);
-    // A thread that has just been started gives itself its name.
+    // A new thread sets its own name.
     let seen = within_seconds(|| {
         let seen = threads();
         let named = ["dat-async", "dat-drain", "engine-cm"];
@@ -72,7 +72,7 @@ fn the_library_s_threads_block_every_signal() {
             .all(|&name| seen.contains_key(name))
             .then_some(seen)
     });
-    let seen = seen.unwrap_or_else(|| panic!("some are not there: {:?}", threads()));
+    let seen = seen.unwrap_or_else(|| panic!("some threads do not exist: {:?}", threads()));
     for (name, blocked) in seen {
         assert_eq!(blocked & ALL, ALL, "{name} blocks {blocked:#x}");
     }

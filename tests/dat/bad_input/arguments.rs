@@ -1,4 +1,4 @@
-//! Counts, pointers and names that make no sense.
+//! Invalid counts, pointers and names.
 
 use std::mem;
 use std::ptr;
@@ -25,7 +25,7 @@ fn absurd_counts_of_segments_are_refused_unread() {
     for count in [-1, DAT_COUNT::MIN, DAT_COUNT::MAX, 1 << 20, 17] {
         for list in [iov.as_mut_ptr(), ptr::without_provenance_mut(8)] {
             let tag = cookie(1);
-            // SAFETY: nothing behind the pointer may be read.
+            // SAFETY: the call must not read through the pointer.
             unsafe {
                 for answer in [
                     dat_ep_post_send(ep, count, list, tag, DEFAULT),
@@ -81,7 +81,7 @@ fn absurd_sizes_of_queues_are_refused() {
             low_watermark: 0,
         };
         let mut queue = ptr::without_provenance_mut(0x77);
-        // SAFETY: live handles; attributes and result are ours.
+        // SAFETY: live handles; attributes and result are local.
         let answer = unsafe { dat_srq_create(bed.ia, bed.pz, &raw mut attr, &raw mut queue) };
         fails_with(answer, DAT_INVALID_PARAMETER, DAT_INVALID_ARG3);
         assert_eq!(queue.addr(), 0x77);
@@ -102,7 +102,7 @@ fn absurd_sizes_of_queues_are_refused() {
             let mut attr = Shape::default().attributes();
             change(&mut attr, value);
             let mut ep = ptr::without_provenance_mut(0x77);
-            // SAFETY: live handles; attributes and result are ours.
+            // SAFETY: live handles; attributes and result are local.
             let answer = unsafe {
                 dat_ep_create(
                     bed.ia,
@@ -120,9 +120,9 @@ fn absurd_sizes_of_queues_are_refused() {
     }
 }
 
-/// Every call that has something to tell, told nowhere to write it.
+/// Passes null for every result pointer.
 #[test]
-fn null_results_are_refused_and_nothing_is_made() {
+fn null_results_are_refused_and_nothing_is_created() {
     let mut bed = Bed::new();
     let (ia, pz) = (bed.ia, bed.pz);
     let mut memory = bed.memory(4096);
@@ -139,7 +139,7 @@ fn null_results_are_refused_and_nothing_is_made() {
         low_watermark: 0,
     };
     let mut psp = ptr::null_mut();
-    // SAFETY: null is what is tested; all else is live and writable.
+    // SAFETY: null pointers are under test; everything else is live and writable.
     let answers = unsafe {
         [
             dat_pz_create(ia, ptr::null_mut()),
@@ -187,8 +187,8 @@ fn null_results_are_refused_and_nothing_is_made() {
             "call {at}: {answer:#x}"
         );
     }
-    // All that was made is what is freed here: the adapter closes gracefully.
-    // SAFETY: live handles.
+    // Everything that was created is freed here, so the adapter closes
+    // gracefully. SAFETY: live handles.
     unsafe {
         ok(dat_cr_reject(request));
         ok(dat_ep_free(end.ep));
@@ -203,7 +203,8 @@ fn null_results_are_refused_and_nothing_is_made() {
     ok(bed.close(DAT_CLOSE_GRACEFUL_FLAG));
 }
 
-/// A struct of C at an odd address: read where that is harmless, else refused.
+/// A C structure at an odd address is read where that is harmless, and refused
+/// otherwise.
 #[test]
 fn misaligned_pointers_are_read_or_refused() {
     let bed = Bed::new();
@@ -216,7 +217,7 @@ fn misaligned_pointers_are_read_or_refused() {
         assert!(at + size < room.len());
         at
     };
-    // Segments: by post.
+    // Segments of posts.
     let at = odd(2 * size_of::<DAT_LMR_TRIPLET>());
     let list: *mut DAT_LMR_TRIPLET = room[at..].as_mut_ptr().cast();
     // SAFETY: in the array, unaligned.
@@ -235,7 +236,7 @@ fn misaligned_pointers_are_read_or_refused() {
     let attr: *mut DAT_EP_ATTR = room[at..].as_mut_ptr().cast();
     let queue = srq(&bed, 8);
     let mut ep = ptr::without_provenance_mut(0x77);
-    // SAFETY: in the array, unaligned, which is what is tested.
+    // SAFETY: inside the array; unaligned, which is under test.
     unsafe {
         let mut attributes = Shape::default().attributes();
         attributes.max_recv_dtos = DAT_HW_DEFAULT;
@@ -273,7 +274,7 @@ fn misaligned_pointers_are_read_or_refused() {
 }
 
 #[test]
-fn a_qualifier_in_use_is_told_and_free_again_when_it_is() {
+fn a_qualifier_in_use_is_refused_until_it_is_free_again() {
     let bed = Bed::new();
     let door = Door::new(&bed);
     let requests = bed.evd(4, DAT_EVD_CR_FLAG);
@@ -306,25 +307,25 @@ fn a_qualifier_in_use_is_told_and_free_again_when_it_is() {
         let (answer, psp) = create(door.qualifier);
         ok(answer);
         ok(dat_psp_free(psp));
-        // Bad qualifiers and flags.
+        // Invalid qualifiers and flags.
         fails_with(create(0).0, DAT_INVALID_PARAMETER, DAT_INVALID_ARG2);
         let mut psp = ptr::null_mut();
         for flags in [2, DAT_PSP_FLAGS::MAX] {
             let answer = dat_psp_create(bed.ia, 7777, requests, flags, &raw mut psp);
             fails_with(answer, DAT_INVALID_PARAMETER, DAT_INVALID_ARG4);
         }
-        // An EVD without the flag.
+        // An EVD without the connection-request flag.
         let answer = dat_psp_create(bed.ia, 7777, end.recv, DAT_PSP_CONSUMER_FLAG, &raw mut psp);
         fails_with(answer, DAT_INVALID_HANDLE, DAT_INVALID_HANDLE_EVD_CR);
     }
 }
 
-/// A port that another program has is in use as well.
+/// A port that another program uses is in use for a service point too.
 #[test]
 fn a_port_of_another_program_is_in_use() {
     let bed = Bed::new();
-    // Whichever address the library listens on, this is in its way: from 1024
-    // on the qualifier is the port.
+    // This socket conflicts with every address that the library may listen on:
+    // from 1024 on, the qualifier is the port.
     let taken = std::net::TcpListener::bind(("0.0.0.0", 0)).expect("a port");
     let port = taken.local_addr().expect("bound").port();
     assert!(port >= 1024);
@@ -346,11 +347,11 @@ fn a_port_of_another_program_is_in_use() {
 }
 
 #[test]
-fn bad_arguments_of_connect_are_told_and_leave_it_unconnected() {
+fn bad_arguments_of_connect_are_refused_and_leave_the_endpoint_unconnected() {
     let bed = Bed::new();
     let end = End::new(&bed, &Shape::default());
     let mut address = Pair::address();
-    // SAFETY: integers: zeros are good.
+    // SAFETY: integers, for which zero is valid.
     let mut strange: libc::sockaddr = unsafe { mem::zeroed() };
     strange.sa_family = libc::AF_UNIX as libc::sa_family_t;
     let good: DAT_IA_ADDRESS_PTR = (&raw mut address).cast();
@@ -396,15 +397,15 @@ fn bad_arguments_of_connect_are_told_and_leave_it_unconnected() {
     nothing_on(end.connect);
 }
 
-/// Freed twice, freed under its users, queried with a mask of nothing.
+/// Frees objects twice and while they are in use, and queries with an empty mask.
 #[test]
-fn objects_end_once_and_not_under_their_users() {
+fn objects_are_freed_once_and_not_while_in_use() {
     let bed = Bed::new();
     let memory = bed.memory(4096);
     let queue = srq(&bed, 8);
     let end = End::on_srq(&bed, &Shape::default(), queue);
     ok(post_srq(queue, &[memory.segment(0, 8)], 1));
-    // SAFETY: handles live or not: either may be given.
+    // SAFETY: the calls validate their handles, live or not.
     unsafe {
         for evd in [end.recv, end.request, end.connect] {
             fails(dat_evd_free(evd), DAT_INVALID_STATE);

@@ -1,4 +1,4 @@
-//! dat.conf as it should not be, by way of `DAT_OVERRIDE`.
+//! Invalid contents of dat.conf, selected by `DAT_OVERRIDE`.
 
 use std::ffi::{CString, OsString};
 use std::path::{Path, PathBuf};
@@ -10,8 +10,8 @@ use dat::exports::*;
 
 use crate::support::{Bed, c_name, device, fails, fails_with, ok};
 
-/// A file, and the variable that names it, while this lives. The bed is what
-/// keeps the other tests away from the environment.
+/// A file and the variable that names it, while this value exists. The fixture
+/// keeps other tests from reading the environment.
 struct Override<'a> {
     before: Option<OsString>,
     _bed: &'a Bed,
@@ -20,7 +20,7 @@ struct Override<'a> {
 impl<'a> Override<'a> {
     fn new(bed: &'a Bed, path: &Path) -> Self {
         let before = env::var_os("DAT_OVERRIDE");
-        // SAFETY: tests read the environment only while they hold a bed.
+        // SAFETY: tests read the environment only while they hold a fixture.
         unsafe { env::set_var("DAT_OVERRIDE", path) };
         Self { before, _bed: bed }
     }
@@ -62,13 +62,13 @@ fn open(name: &str) -> DAT_RETURN {
     answer
 }
 
-/// Asks for the list, with room for many.
+/// Lists the providers, with room for many.
 fn list() -> DAT_RETURN {
-    // SAFETY: integers: zeros are good.
+    // SAFETY: integers, for which zero is valid.
     let mut infos: [DAT_PROVIDER_INFO; 64] = unsafe { std::mem::zeroed() };
     let mut places: Vec<_> = infos.iter_mut().map(ptr::from_mut).collect();
     let mut count = -77;
-    // SAFETY: an array of as many places as is said.
+    // SAFETY: the array has as many elements as given.
     let answer = unsafe { dat_registry_list_providers(64, &raw mut count, places.as_mut_ptr()) };
     if answer == DAT_SUCCESS {
         assert!((0..10_000).contains(&count), "{count}");
@@ -81,7 +81,7 @@ fn scratch() -> PathBuf {
 }
 
 #[test]
-fn garbage_in_dat_conf_hides_no_adapter_and_names_none() {
+fn invalid_lines_in_dat_conf_neither_hide_nor_add_adapters() {
     let bed = Bed::new();
     let path = scratch();
     let garbage: [&[u8]; 12] = [
@@ -105,7 +105,7 @@ fn garbage_in_dat_conf_hides_no_adapter_and_names_none() {
         ok(open(device::name()));
         ok(list());
     }
-    // One line without an end, longer than any buffer.
+    // One unterminated line, longer than any buffer.
     fs::write(&path, vec![b'a'; 3 << 20]).expect("a file");
     {
         let _set = Override::new(&bed, &path);
@@ -115,9 +115,9 @@ fn garbage_in_dat_conf_hides_no_adapter_and_names_none() {
     fs::remove_file(&path).expect("ours");
 }
 
-/// What follows bad lines counts.
+/// A valid line after invalid ones is used.
 #[test]
-fn a_good_line_behind_bad_ones_is_found() {
+fn a_valid_line_after_invalid_ones_is_found() {
     let bed = Bed::new();
     let path = scratch().with_extension("good.conf");
     let text = format!(
@@ -128,8 +128,8 @@ fn a_good_line_behind_bad_ones_is_found() {
     fs::write(&path, text).expect("a file");
     {
         let _set = Override::new(&bed, &path);
-        // Its library may not be one that is ours; the name is known, and the
-        // lines before it do not hide it from the list.
+        // Its library may be another one; the name is known, and the lines before
+        // it do not hide it from the list.
         ok(list());
         fails(open("min"), DAT_PROVIDER_NOT_FOUND);
         fails(open("mine2"), DAT_PROVIDER_NOT_FOUND);
@@ -139,7 +139,7 @@ fn a_good_line_behind_bad_ones_is_found() {
 }
 
 #[test]
-fn a_dat_conf_that_is_no_file_is_as_none() {
+fn a_dat_conf_that_is_not_a_file_is_ignored() {
     let bed = Bed::new();
     for path in [
         Path::new("/nonexistent/dat.conf"),
@@ -156,7 +156,7 @@ fn a_dat_conf_that_is_no_file_is_as_none() {
 }
 
 #[test]
-fn names_and_versions_that_are_none_are_not_found() {
+fn invalid_names_and_versions_are_not_found() {
     let _bed = Bed::new();
     for name in ["", " ", "/etc/passwd"] {
         fails(open(name), DAT_PROVIDER_NOT_FOUND);
@@ -172,7 +172,7 @@ fn names_and_versions_that_are_none_are_not_found() {
     ] {
         fails(open(&nearly), DAT_PROVIDER_NOT_FOUND);
     }
-    // A name has a byte less than DAT_NAME_MAX_LENGTH at most.
+    // The longest name has one byte less than DAT_NAME_MAX_LENGTH.
     for length in [256, 100_000] {
         fails_with(
             open(&"x".repeat(length)),
@@ -198,7 +198,7 @@ fn names_and_versions_that_are_none_are_not_found() {
         fails(answer, DAT_PROVIDER_NOT_FOUND);
     }
     let name = c_name();
-    // SAFETY: null is what is tested.
+    // SAFETY: null is under test.
     unsafe {
         let answer = dat_ia_openv(
             ptr::null_mut(),

@@ -1,4 +1,4 @@
-//! A child that goes on using its parent's handles.
+//! A child process that goes on using its parent's handles.
 
 use std::mem;
 use std::ptr;
@@ -10,18 +10,18 @@ use crate::support::{
     Bed, Door, End, Pair, Shape, blank, expect, held, nothing_on, ok, srq, state_of,
 };
 
-/// Runs something in a child, and answers the number that it ends with; a
-/// child that hangs or dies is a failure.
+/// Runs a closure in a child process, and returns its exit status. Fails if the
+/// child hangs or dies.
 #[track_caller]
 fn in_child(what: impl FnOnce() -> i32 + std::panic::UnwindSafe) -> i32 {
-    // SAFETY: the child calls what is under test, and leaves by `_exit`.
+    // SAFETY: the child runs only the code under test, and leaves by `_exit`.
     let pid = unsafe { libc::fork() };
     assert!(pid >= 0, "fork");
     if pid == 0 {
         // SAFETY: ends a child that hangs.
         unsafe { libc::alarm(30) };
         let answer = std::panic::catch_unwind(what).unwrap_or(99);
-        // SAFETY: nothing of the parent's is to be cleaned up here.
+        // SAFETY: the child must not run the parent's cleanup.
         unsafe { libc::_exit(answer) };
     }
     let mut status = 0;
@@ -34,7 +34,7 @@ fn in_child(what: impl FnOnce() -> i32 + std::panic::UnwindSafe) -> i32 {
     libc::WEXITSTATUS(status)
 }
 
-/// One message each way.
+/// Sends one message each way.
 #[track_caller]
 fn talk(bed: &Bed, pair: &Pair) {
     let memory = bed.memory(4096);
@@ -47,10 +47,10 @@ fn talk(bed: &Bed, pair: &Pair) {
     }
 }
 
-/// What needs the adapter is refused with a clear error: the number of the
-/// first call that is not, or 0.
+/// Calls that need the adapter fail in the child with a clear error. Returns the
+/// number of the first call that does not, or 0.
 #[test]
-fn a_child_is_told_that_the_adapter_is_its_parents() {
+fn calls_in_a_child_fail_because_the_adapter_belongs_to_its_parent() {
     let bed = Bed::new();
     let pair = Pair::new(&bed, &Shape::default());
     let idle = End::new(&bed, &Shape::default());
@@ -74,7 +74,7 @@ fn a_child_is_told_that_the_adapter_is_its_parents() {
             max_recv_iov: 1,
             low_watermark: 0,
         };
-        // SAFETY: handles that may be stale, and results that are ours.
+        // SAFETY: the calls validate their handles; the results are local.
         let answers = unsafe {
             [
                 dat_pz_create(ia, &raw mut made),
@@ -133,7 +133,7 @@ fn a_child_is_told_that_the_adapter_is_its_parents() {
         surprise, 0,
         "the number of the first call that was not refused"
     );
-    // Nothing of this has reached the parent.
+    // The parent has noticed none of these calls.
     nothing_on(door.requests);
     nothing_on(idle.connect);
     assert_eq!(state_of(idle.ep), DAT_EP_STATE_UNCONNECTED);
@@ -149,10 +149,10 @@ fn a_child_is_told_that_the_adapter_is_its_parents() {
     door.close();
 }
 
-/// Looking, waiting, disconnecting and freeing: whatever they answer, they
-/// answer, and the parent's connection stays.
+/// Queries, waits, disconnects and frees return in the child, and do not affect
+/// the parent's connection.
 #[test]
-fn a_child_hangs_in_nothing_and_ends_nothing_of_its_parents() {
+fn calls_in_a_child_return_and_do_not_affect_its_parent() {
     let bed = Bed::new();
     let pair = Pair::new(&bed, &Shape::default());
     let door = Door::new(&bed);
@@ -165,7 +165,7 @@ fn a_child_hangs_in_nothing_and_ends_nothing_of_its_parents() {
         let mut event = blank();
         let mut nmore = 0;
         let (mut allocated, mut span) = (0, 0);
-        // SAFETY: handles that may be stale, and results that are ours.
+        // SAFETY: the calls validate their handles; the results are local.
         unsafe {
             let mut info: DAT_EP_PARAM = mem::zeroed();
             let mut srq_info: DAT_SRQ_PARAM = mem::zeroed();
@@ -196,7 +196,7 @@ fn a_child_hangs_in_nothing_and_ends_nothing_of_its_parents() {
         42
     }));
     assert_eq!(done, 42);
-    // The parent goes on as before: connected, listening, registered.
+    // The parent's connection, service point and registration still work.
     for end in [pair.active, pair.passive] {
         assert_eq!(state_of(end.ep), DAT_EP_STATE_CONNECTED);
         nothing_on(end.connect);
@@ -222,7 +222,7 @@ fn a_child_hangs_in_nothing_and_ends_nothing_of_its_parents() {
     door.close();
 }
 
-/// A child that posts: nothing of it reaches the device, or the parent's rings.
+/// Posts of a child reach neither the device nor the parent's rings.
 #[test]
 fn a_child_that_posts_does_not_disturb_its_parent() {
     let bed = Bed::new();

@@ -1,6 +1,6 @@
-//! A peer that leaves, in every state of a connection: by freeing its
-//! endpoint, or by disconnecting abruptly. Everything that was posted is
-//! accounted for exactly once, and the other side learns of the end.
+//! A peer that leaves, in every state of a connection, by freeing its endpoint or
+//! by an abrupt disconnect. Every posted request is completed exactly once, and
+//! the other side gets an event.
 
 use std::collections::BTreeMap;
 use std::ptr;
@@ -38,7 +38,8 @@ impl Way {
     }
 }
 
-/// So many completions, by cookie; no cookie comes twice, and no more come.
+/// Takes this many completions, by cookie. No cookie may come twice, and no
+/// further completion may follow.
 #[track_caller]
 fn account(bed: &Bed, evd: DAT_EVD_HANDLE, count: usize) -> BTreeMap<u64, Dto> {
     let mut found = BTreeMap::new();
@@ -65,7 +66,8 @@ fn account(bed: &Bed, evd: DAT_EVD_HANDLE, count: usize) -> BTreeMap<u64, Dto> {
     found
 }
 
-/// Receives 0, 1, 2 and sends 0, 1, of which the peer has buffers for one.
+/// Posts receives 0, 1, 2 and sends 0, 1; the peer has a buffer for one of the
+/// sends.
 fn load(end: &End, memory: &Memory) {
     for tag in 0..3 {
         ok(end.post_recv(&[memory.segment(1024, 64)], tag));
@@ -76,7 +78,7 @@ fn load(end: &End, memory: &Memory) {
 }
 
 #[test]
-fn in_unconnected_it_leaves_alone() {
+fn in_unconnected_an_endpoint_without_a_peer_leaves() {
     let bed = Bed::new();
     let memory = bed.memory(4096);
     let end = End::new(&bed, &Shape::default());
@@ -85,7 +87,7 @@ fn in_unconnected_it_leaves_alone() {
     }
     Way::Free.leave(end.ep);
     bed.run();
-    // Never connected: the buffers go with the endpoint, or are flushed.
+    // Never connected: the buffers are freed with the endpoint, or flushed.
     let mut seen = 0;
     while let Ok(event) = dequeue(end.recv) {
         let dto = dto(&event);
@@ -96,9 +98,9 @@ fn in_unconnected_it_leaves_alone() {
     nothing_on(end.connect);
 }
 
-/// The peer that is asked goes away without an answer.
+/// The requested peer leaves without an answer.
 #[test]
-fn in_active_connection_pending_the_service_point_goes() {
+fn in_active_connection_pending_the_service_point_leaves() {
     for reject in [true, false] {
         let bed = Bed::new();
         let memory = bed.memory(4096);
@@ -107,7 +109,7 @@ fn in_active_connection_pending_the_service_point_goes() {
         for tag in 0..3 {
             ok(end.post_recv(&[memory.segment(0, 8)], tag));
         }
-        // Only who is not answered runs out of time.
+        // Only a request without an answer runs into its timeout.
         let microseconds = if reject { 60_000_000 } else { 1_000_000 };
         ok(door.knock_within(end.ep, microseconds, &[]));
         let request = door.opens();
@@ -116,7 +118,7 @@ fn in_active_connection_pending_the_service_point_goes() {
             ok(unsafe { dat_cr_reject(request) });
             DAT_CONNECTION_EVENT_PEER_REJECTED
         } else {
-            // Nobody answers, and nobody listens any more.
+            // The request gets no answer, and the service point is freed.
             door.close();
             DAT_CONNECTION_EVENT_TIMED_OUT
         };
@@ -132,9 +134,9 @@ fn in_active_connection_pending_the_service_point_goes() {
     }
 }
 
-/// The one who asks goes away before the answer.
+/// The requester leaves before the answer.
 #[test]
-fn in_completion_pending_the_requester_is_gone() {
+fn in_completion_pending_the_requester_has_left() {
     for way in WAYS {
         let bed = Bed::new();
         let memory = bed.memory(4096);
@@ -169,9 +171,10 @@ fn in_completion_pending_the_requester_is_gone() {
     }
 }
 
-/// The one who accepted goes away while the other may not know yet that it did.
+/// The accepting side leaves while the requester may not yet know that it was
+/// accepted.
 #[test]
-fn in_completion_pending_the_accepter_goes() {
+fn in_completion_pending_the_accepting_side_leaves() {
     for way in WAYS {
         let bed = Bed::new();
         let memory = bed.memory(4096);
@@ -202,12 +205,12 @@ fn in_completion_pending_the_accepter_goes() {
     }
 }
 
-/// Both directions are loaded; the device has worked not at all, a bit, or as
-/// far as it can.
+/// Both directions have requests outstanding. The device has done nothing, some
+/// steps, or all it can.
 #[test]
 fn in_connected_everything_is_accounted_for_once() {
     for way in WAYS {
-        // Rounds in which some failed, and some did not.
+        // Rounds in which some requests failed and others did not.
         let (mut receives, mut sends) = (0, 0);
         let mut stepped = false;
         for steps in [0, 1, 2, 3, 5, 8, 13, 1000] {
@@ -235,15 +238,15 @@ fn in_connected_everything_is_accounted_for_once() {
             }
             nothing_on(bed.async_evd);
         }
-        // On a device that works on its own that is chance.
+        // On a device that works on its own this depends on timing.
         if stepped {
             assert!(receives > 0 && sends > 0, "{way:?}: {receives}, {sends}");
         }
     }
 }
 
-/// From the first that failed on, all failed. Whether it was neither the first
-/// nor none.
+/// Checks that all requests after the first failure failed. Returns whether some
+/// succeeded and some failed.
 #[track_caller]
 fn in_order(found: &BTreeMap<u64, Dto>) -> bool {
     let mut failed = false;
@@ -254,7 +257,7 @@ fn in_order(found: &BTreeMap<u64, Dto>) -> bool {
     failed && found.values().any(|dto| dto.status == DAT_DTO_SUCCESS)
 }
 
-/// One side waits for its last sends to be taken; the other leaves.
+/// One side waits for its last sends to complete; the other leaves.
 #[test]
 fn in_disconnect_pending_the_peer_goes() {
     for way in WAYS {
@@ -265,7 +268,7 @@ fn in_disconnect_pending_the_peer_goes() {
         for tag in 0..3 {
             ok(stays.post_recv(&[memory.segment(1024, 64)], tag));
         }
-        // The peer has no buffer.
+        // The peer has posted no receive.
         for tag in 0..2 {
             ok(stays.post_send(&[memory.segment(0, 8)], tag, DEFAULT));
         }
@@ -288,7 +291,7 @@ fn in_disconnect_pending_the_peer_goes() {
 }
 
 #[test]
-fn in_disconnected_the_peer_goes_unnoticed() {
+fn in_disconnected_no_event_reports_that_the_peer_leaves() {
     for way in WAYS {
         let bed = Bed::new();
         let memory = bed.memory(4096);
@@ -306,9 +309,9 @@ fn in_disconnected_the_peer_goes_unnoticed() {
     }
 }
 
-/// An endpoint on a shared queue takes nothing of it along.
+/// An endpoint on a shared queue takes no buffer of the queue with it.
 #[test]
-fn on_a_shared_queue_nothing_is_lost_to_the_others() {
+fn on_a_shared_queue_no_buffer_is_lost_to_the_other_endpoints() {
     for way in WAYS {
         let bed = Bed::new();
         let memory = bed.memory(4096);

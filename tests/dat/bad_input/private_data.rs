@@ -1,4 +1,4 @@
-//! Private data: too much, too little, none where there should be some.
+//! Private data: too long, too short, or missing.
 
 use std::ptr;
 
@@ -21,7 +21,7 @@ fn accept(
 fn private_data_that_is_too_long_is_refused_and_what_fits_arrives_whole() {
     let bed = Bed::new();
     let most = abilities(&bed).1.max_private_data_size;
-    // What rdma_cm carries.
+    // The length that rdma_cm carries.
     assert!(most >= 56, "{most}");
     let data: Vec<u8> = (0..=most as usize).map(|at| at as u8 ^ 0x5a).collect();
     let (active, passive) = (
@@ -37,8 +37,8 @@ fn private_data_that_is_too_long_is_refused_and_what_fits_arrives_whole() {
     assert_eq!(state_of(active.ep), DAT_EP_STATE_UNCONNECTED);
     ok(door.knock(active.ep, &data[..most as usize]));
     let request = door.opens();
-    // SAFETY: integers and pointers: zeros are good; the result is writable;
-    // the data lives as long as the request.
+    // SAFETY: integers and pointers, for which zero is valid; the result is
+    // writable; the data live as long as the request.
     unsafe {
         let mut info: DAT_CR_PARAM = std::mem::zeroed();
         ok(dat_cr_query(request, DAT_CR_FIELD_ALL, &raw mut info));
@@ -46,7 +46,7 @@ fn private_data_that_is_too_long_is_refused_and_what_fits_arrives_whole() {
         let got = std::slice::from_raw_parts(info.private_data.cast::<u8>(), most as usize);
         assert_eq!(got, &data[..most as usize]);
     }
-    // The request outlives refusals.
+    // The request stays valid after refusals.
     for (size, from, subtype) in [
         (most + 1, data.as_ptr(), DAT_INVALID_ARG3),
         (DAT_COUNT::MAX, data.as_ptr(), DAT_INVALID_ARG3),
@@ -64,8 +64,8 @@ fn private_data_that_is_too_long_is_refused_and_what_fits_arrives_whole() {
     }
     ok(accept(request, passive.ep, most, data.as_ptr()));
     let event = expect(active.connect, DAT_CONNECTION_EVENT_ESTABLISHED);
-    // SAFETY: the number tells which member holds; the data lives as long as
-    // the endpoint is connected.
+    // SAFETY: the event number selects this member; the data live as long as the
+    // endpoint is connected.
     unsafe {
         let info = event.event_data.connect_event_data;
         assert_eq!(info.private_data_size, most);
@@ -88,7 +88,7 @@ fn private_data_of_absurd_sizes_are_refused_unread() {
         (1 << 20, nowhere, DAT_INVALID_ARG5),
         (8, ptr::null_mut(), DAT_INVALID_ARG6),
     ] {
-        // SAFETY: nothing behind the pointer may be read.
+        // SAFETY: the call must not read through the pointer.
         let answer = unsafe {
             dat_ep_connect(
                 end.ep,

@@ -1,5 +1,5 @@
-//! Handles of another opening of the same device: alive, of the right kind, and
-//! refused.
+//! Handles of another open adapter on the same device: live and of the right
+//! kind, but refused.
 
 use std::mem;
 use std::ptr;
@@ -12,14 +12,14 @@ use crate::support::{
     srq_in,
 };
 
-/// Type and subtype of a refusal.
+/// Type and subtype of a return code.
 type Refusal = (DAT_RETURN, DAT_RETURN_SUBTYPE);
 
 const fn handle(subtype: DAT_RETURN_SUBTYPE) -> Refusal {
     (DAT_INVALID_HANDLE, subtype)
 }
 
-/// A queue in a zone; it is freed again.
+/// Creates a queue in a zone, and frees it again.
 fn queue(bed: &Bed, pz: DAT_PZ_HANDLE) -> DAT_RETURN {
     let attributes = DAT_SRQ_ATTR {
         max_recv_dtos: 4,
@@ -27,7 +27,7 @@ fn queue(bed: &Bed, pz: DAT_PZ_HANDLE) -> DAT_RETURN {
         low_watermark: DAT_SRQ_LW_DEFAULT,
     };
     let mut srq = ptr::null_mut();
-    // SAFETY: live handles; attributes and result are ours.
+    // SAFETY: live handles; attributes and result are local.
     unsafe {
         let answer = dat_srq_create(bed.ia, pz, (&raw const attributes).cast_mut(), &raw mut srq);
         if answer == DAT_SUCCESS {
@@ -37,7 +37,7 @@ fn queue(bed: &Bed, pz: DAT_PZ_HANDLE) -> DAT_RETURN {
     }
 }
 
-/// An LMR of what another one covers; it is freed again.
+/// Creates an LMR of another LMR, and frees it again.
 fn region(bed: &Bed, source: DAT_LMR_HANDLE) -> DAT_RETURN {
     let region = DAT_REGION_DESCRIPTION {
         for_lmr_handle: source,
@@ -65,7 +65,7 @@ fn region(bed: &Bed, source: DAT_LMR_HANDLE) -> DAT_RETURN {
     }
 }
 
-/// A public service point; it is freed again.
+/// Creates a public service point, and frees it again.
 fn public(bed: &Bed, requests: DAT_EVD_HANDLE) -> DAT_RETURN {
     let (mut qualifier, mut psp) = (0, ptr::null_mut());
     let flags = DAT_PSP_CONSUMER_FLAG;
@@ -79,7 +79,7 @@ fn public(bed: &Bed, requests: DAT_EVD_HANDLE) -> DAT_RETURN {
     }
 }
 
-/// A reserved service point; it is freed again.
+/// Creates a reserved service point, and frees it again.
 fn reserved(bed: &Bed, ep: DAT_EP_HANDLE, requests: DAT_EVD_HANDLE) -> DAT_RETURN {
     let mut refusal = DAT_SUCCESS;
     on_free_qualifier(|qualifier| {
@@ -108,17 +108,17 @@ fn synced(bed: &Bed, memory: &Memory) -> [DAT_RETURN; 2] {
     }
 }
 
-/// Another zone for an endpoint.
+/// Sets another zone for an endpoint.
 fn moved(ep: DAT_EP_HANDLE, pz: DAT_PZ_HANDLE) -> DAT_RETURN {
-    // SAFETY: integers and pointers: zeros are good.
+    // SAFETY: integers and pointers, for which zero is valid.
     let mut change: DAT_EP_PARAM = unsafe { mem::zeroed() };
     change.pz_handle = pz;
-    // SAFETY: live handles; the values are ours.
+    // SAFETY: live handles; the values are local.
     unsafe { dat_ep_modify(ep, DAT_EP_FIELD_PZ_HANDLE, &raw const change) }
 }
 
-/// Each call with an object of its own adapter, which is fine, and with the
-/// same of another, which is not.
+/// Each call succeeds with an object of its own adapter, and fails with the same
+/// kind of object of another.
 #[test]
 fn an_object_of_another_adapter_is_refused() {
     let own = Bed::new();
@@ -169,17 +169,17 @@ fn an_object_of_another_adapter_is_refused() {
         println!("{row}, of another");
         fails_with(answer, kind, subtype);
     }
-    // What was refused has changed nothing.
+    // The refused calls have changed nothing.
     assert_eq!(ep_info(ends[0].ep).pz_handle, zones[0]);
     assert_eq!(ep_info(ends[1].ep).ep_state, DAT_EP_STATE_UNCONNECTED);
     for bed in [&own, &other] {
-        // SAFETY: a live handle, of this test alone.
+        // SAFETY: a live handle that only this test uses.
         ok(unsafe { dat_srq_free(srq_in(bed, bed.pz, 4)) });
     }
 }
 
-/// A request of one adapter is not accepted with an endpoint of another, and is
-/// still there for one of its own.
+/// A request of one adapter cannot be accepted with an endpoint of another, and
+/// remains for an endpoint of its own.
 #[test]
 fn a_request_is_not_accepted_with_an_endpoint_of_another_adapter() {
     let own = Bed::new();

@@ -1,4 +1,4 @@
-//! Agents: called once, by a thread of the library, with nothing locked.
+//! Agents: called once, on a thread of the library, with no lock held.
 
 use std::ffi::CStr;
 use std::ptr;
@@ -12,10 +12,10 @@ use dat::exports::*;
 use super::{Cno, Evd, NOBODY, SECOND, SOON, joined};
 use crate::support::{Bed, Pair, Shape, fails, fails_with, nothing_on, ok, take_dto};
 
-/// What agents do: set by the test that has the device.
+/// What agents do; set by the test that uses the device.
 struct Script {
     calls: mpsc::Sender<(usize, Evd)>,
-    /// What else, on the thread of the library.
+    /// Also called, on the thread of the library.
     then: Box<dyn Fn() + Send>,
 }
 
@@ -35,7 +35,7 @@ fn of(data: usize) -> DAT_OS_WAIT_PROXY_AGENT {
     }
 }
 
-/// The calls of agents from now on.
+/// Receives the later calls of agents.
 struct Calls(mpsc::Receiver<(usize, Evd)>);
 
 impl Calls {
@@ -74,15 +74,15 @@ fn cno_n15_an_agent_is_called_once() {
     evds[0].post(2);
     evds[1].post(3);
     calls.none();
-    // It is the CNO's no more.
-    // SAFETY: pointers: zeros are good.
+    // After the call the CNO has no agent. SAFETY: pointers, for which zero is
+    // valid.
     let mut param: DAT_CNO_PARAM = unsafe { std::mem::zeroed() };
     // SAFETY: the result is writable.
     ok(unsafe { dat_cno_query(cno.0, DAT_CNO_FIELD_AGENT, &raw mut param) });
     assert!(param.agent.proxy_agent_func.is_none() && param.agent.instance_data.is_null());
 }
 
-/// By what the device brings, too, and after any time.
+/// Completions of the device call the agent too, after any time.
 #[test]
 fn cno_n15_completions_call_the_agent() {
     let bed = Bed::new();
@@ -112,24 +112,25 @@ fn cno_n16_modify_agent_arms_again() {
     let calls = Calls::new();
     let cno = Cno::new(&bed);
     let evd = cno.software(&bed, 8);
-    // What has triggered without an agent, and was taken, is not told to one.
+    // A trigger that was taken while there was no agent does not call a later
+    // agent.
     evd.post(0);
     assert_eq!(evd.drain(), [0]);
     ok(cno.set_agent(of(1)));
     calls.none();
     evd.post(1);
     assert_eq!(calls.one(), (1, evd));
-    // What has come between two agents is told to the second.
+    // A trigger between two agents calls the second.
     evd.post(2);
     calls.none();
     ok(cno.set_agent(of(2)));
     assert_eq!(calls.one(), (2, evd));
-    // No agent in between.
+    // Without an agent in between.
     ok(cno.set_agent(of(3)));
     ok(cno.set_agent(NOBODY));
     evd.post(3);
     calls.none();
-    // One in place of another.
+    // Replaces an agent by another.
     assert_eq!(evd.drain(), [1, 2, 3]);
     ok(cno.set_agent(of(4)));
     ok(cno.set_agent(of(5)));
@@ -138,9 +139,9 @@ fn cno_n16_modify_agent_arms_again() {
     calls.none();
 }
 
-/// A trigger goes to the agent in addition to who waits.
+/// A trigger calls the agent and also wakes a waiting thread.
 #[test]
-fn cno_n17_the_agent_and_a_waiter_are_both_told() {
+fn cno_n17_a_trigger_reaches_the_agent_and_a_waiter() {
     let bed = Bed::new();
     let calls = Calls::new();
     let cno = Cno::with_agent(&bed, of(1));
@@ -152,7 +153,7 @@ fn cno_n17_the_agent_and_a_waiter_are_both_told() {
     });
     assert_eq!(calls.one(), (1, evd));
     cno.finds_nothing();
-    // The agent first, and later a waiter.
+    // First the agent, later a waiter.
     ok(cno.set_agent(of(2)));
     calls.none();
     evd.post(2);
@@ -162,7 +163,7 @@ fn cno_n17_the_agent_and_a_waiter_are_both_told() {
 }
 
 #[test]
-fn cno_n17_completions_are_told_to_both() {
+fn cno_n17_completions_reach_the_agent_and_a_waiter() {
     let bed = Bed::new();
     let calls = Calls::new();
     let pair = Pair::new(&bed, &Shape::default());
@@ -187,10 +188,10 @@ fn cno_n17_completions_are_told_to_both() {
     }
 }
 
-/// The thread has a name of ours and takes no signals; every call may be made
-/// from it, and nothing is locked there.
+/// The thread has a name of the library and blocks all signals. Every call may be
+/// made from it, because no lock is held.
 #[test]
-fn cno_n15_what_an_agent_may_do() {
+fn cno_n15_an_agent_may_make_every_call() {
     let bed = Bed::new();
     let cno = Cno::new(&bed);
     let evd = cno.software(&bed, 8);
@@ -229,10 +230,10 @@ fn cno_n15_what_an_agent_may_do() {
         assert_eq!(calls.one(), (data, evd));
         let (name, blocked, numbers) = told.recv_timeout(SOON).expect("told");
         assert_eq!(name.to_str(), Ok("dat-cno"));
-        assert!(blocked, "it takes signals");
+        assert!(blocked, "the thread does not block all signals");
         assert_eq!(numbers, [number]);
     }
-    // It has freed both.
+    // The agent has freed both.
     fails(cno.free(), DAT_INVALID_HANDLE);
     fails(evd.try_post(1), DAT_INVALID_HANDLE);
 }
@@ -251,7 +252,7 @@ fn cno_n15_freeing_waits_for_the_agent() {
     has_begun.recv_timeout(SOON).expect("the agent begins");
     evd.calls(dat_evd_free);
     ok(cno.free());
-    // It has returned.
+    // The agent has returned.
     assert_eq!(calls.0.try_recv().map(|(data, _)| data), Ok(1));
 }
 
@@ -262,7 +263,7 @@ fn cno_n16_a_freed_cno_calls_no_agent() {
     let cno = Cno::with_agent(&bed, of(1));
     ok(cno.free());
     calls.none();
-    // Of one whose EVD goes first, the agent is released: see N19.
+    // If the CNO's last EVD is freed first, the agent is released: see N19.
     nothing_on(bed.async_evd);
 }
 
@@ -272,7 +273,7 @@ fn cno_n18_agents_are_released_when_the_ia_is_closed() {
     let calls = Calls::new();
     let [first, second] = [1, 2].map(|data| Cno::with_agent(&bed, of(data)));
     let evd = second.software(&bed, 4);
-    // Its agent has been called.
+    // Its agent has been called already.
     let third = Cno::with_agent(&bed, of(3));
     let bell = third.software(&bed, 4);
     bell.post(1);
@@ -282,7 +283,7 @@ fn cno_n18_agents_are_released_when_the_ia_is_closed() {
         ok(bed.close(DAT_CLOSE_ABRUPT_FLAG));
         assert_eq!(joined(waiter), Ok(Evd(DAT_HANDLE_NULL)));
     });
-    // The close has waited for them.
+    // The close has waited for the agents.
     let mut released: Vec<_> = calls.0.try_iter().collect();
     released.sort_unstable_by_key(|&(data, _)| data);
     assert_eq!(
@@ -292,7 +293,7 @@ fn cno_n18_agents_are_released_when_the_ia_is_closed() {
     fails(evd.try_post(1), DAT_INVALID_HANDLE);
 }
 
-/// Its thread may not even have begun.
+/// Its thread may not have started yet.
 #[test]
 fn cno_n18_an_agent_that_has_just_been_set_is_released() {
     for round in 1..40 {
@@ -313,7 +314,7 @@ fn cno_n18_an_agent_may_close_the_ia() {
     let evd = cno.software(&bed, 4);
     let ia = Evd(bed.ia);
     let calls = Calls::doing(move || {
-        // SAFETY: any value may be given.
+        // SAFETY: the call validates its handles.
         ok(unsafe { dat_ia_close(ia.handle(), DAT_CLOSE_ABRUPT_FLAG) });
     });
     ok(cno.set_agent(of(1)));
@@ -333,7 +334,7 @@ fn cno_n19_the_agent_is_released_with_the_last_evd() {
     calls.none();
     two.calls(dat_evd_free);
     assert_eq!(calls.one(), (1, Evd(DAT_HANDLE_NULL)));
-    // One that is set later has missed nothing.
+    // An agent that is set later has missed no trigger.
     ok(cno.set_agent(of(2)));
     calls.none();
     let evd = cno.software(&bed, 4);

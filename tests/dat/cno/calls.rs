@@ -1,4 +1,4 @@
-//! Making, asking and freeing: what is refused, and how.
+//! Create, query and free: which calls are refused, and with which code.
 
 use std::mem;
 use std::ptr;
@@ -14,7 +14,7 @@ unsafe extern "C-unwind" fn never(_: DAT_PVOID, _: DAT_EVD_HANDLE) {
     std::process::abort();
 }
 
-/// An agent that is not to be called.
+/// An agent that must not be called.
 fn quiet_agent(data: usize) -> DAT_OS_WAIT_PROXY_AGENT {
     DAT_OS_WAIT_PROXY_AGENT {
         instance_data: ptr::without_provenance_mut(data),
@@ -22,9 +22,9 @@ fn quiet_agent(data: usize) -> DAT_OS_WAIT_PROXY_AGENT {
     }
 }
 
-/// What `dat_cno_query` tells: the IA, the agent's data and function.
+/// Returns the results of `dat_cno_query`: the IA, the agent's data and function.
 fn query(cno: Cno) -> (DAT_IA_HANDLE, usize, usize) {
-    // SAFETY: pointers: zeros are good.
+    // SAFETY: pointers, for which zero is valid.
     let mut param: DAT_CNO_PARAM = unsafe { mem::zeroed() };
     // SAFETY: the result is writable.
     ok(unsafe { dat_cno_query(cno.0, DAT_CNO_FIELD_ALL, &raw mut param) });
@@ -35,9 +35,9 @@ fn query(cno: Cno) -> (DAT_IA_HANDLE, usize, usize) {
     )
 }
 
-/// The CNO that an EVD tells of.
+/// Returns the CNO that an EVD reports.
 fn cno_of(evd: DAT_EVD_HANDLE) -> DAT_CNO_HANDLE {
-    // SAFETY: integers and pointers: zeros are good.
+    // SAFETY: integers and pointers, for which zero is valid.
     let mut param: DAT_EVD_PARAM = unsafe { mem::zeroed() };
     // SAFETY: the result is writable.
     ok(unsafe { dat_evd_query(evd, DAT_EVD_FIELD_ALL, &raw mut param) });
@@ -45,7 +45,7 @@ fn cno_of(evd: DAT_EVD_HANDLE) -> DAT_CNO_HANDLE {
 }
 
 #[test]
-fn cno_n01_n02_a_new_one_has_nothing_but_its_agent() {
+fn cno_n01_n02_a_new_cno_has_only_its_agent() {
     let bed = Bed::new();
     let cno = Cno::new(&bed);
     assert_eq!(query(cno), (bed.ia, 0, 0));
@@ -66,7 +66,7 @@ fn cno_n01_n02_a_new_one_has_nothing_but_its_agent() {
 }
 
 #[test]
-fn cno_n02_an_evd_tells_its_cno() {
+fn cno_n02_an_evd_reports_its_cno() {
     let bed = Bed::new();
     let (first, second) = (Cno::new(&bed), Cno::new(&bed));
     let evd = first.software(&bed, 4);
@@ -84,7 +84,7 @@ fn cno_n02_an_evd_tells_its_cno() {
 }
 
 #[test]
-fn cno_n03_it_is_not_freed_while_evds_feed_it() {
+fn cno_n03_a_cno_with_evds_cannot_be_freed() {
     let bed = Bed::new();
     let cno = Cno::new(&bed);
     let [one, two] = [(); 2].map(|()| cno.software(&bed, 4));
@@ -93,7 +93,7 @@ fn cno_n03_it_is_not_freed_while_evds_feed_it() {
     // SAFETY: live handles.
     ok(unsafe { dat_evd_modify_cno(one.0, DAT_HANDLE_NULL) });
     in_use();
-    // A refusal has changed nothing.
+    // The refused call has changed nothing.
     two.post(1);
     assert_eq!(cno.wait(SECOND), Ok(two.0));
     two.calls(dat_evd_free);
@@ -103,14 +103,14 @@ fn cno_n03_it_is_not_freed_while_evds_feed_it() {
 }
 
 #[test]
-fn cno_n03_it_is_not_freed_under_a_waiter() {
+fn cno_n03_a_cno_with_a_waiter_cannot_be_freed() {
     let bed = Bed::new();
     let cno = Cno::new(&bed);
     let bell = Evd(bed.evd(4, DAT_EVD_SOFTWARE_FLAG));
     thread::scope(|scope| {
         let waiter = cno.asleep(scope);
         fails_with(cno.free(), DAT_INVALID_STATE, DAT_INVALID_STATE_CNO_IN_USE);
-        // The way that its page gives to end the wait.
+        // Ends the wait by freeing its last EVD, as the page describes.
         cno.feed(bell.0);
         bell.post(1);
         assert_eq!(joined(waiter), Ok(bell));
@@ -122,7 +122,7 @@ fn cno_n03_it_is_not_freed_under_a_waiter() {
 
 /// An IA with a CNO is not closed gracefully.
 #[test]
-fn cno_n03_it_keeps_its_ia_open() {
+fn cno_n03_a_cno_keeps_its_ia_open() {
     let mut bed = Bed::new();
     let cno = Cno::new(&bed);
     // SAFETY: a live handle.
@@ -135,7 +135,7 @@ fn cno_n03_it_keeps_its_ia_open() {
 }
 
 #[test]
-fn cno_n04_refusals_by_type_and_subtype() {
+fn cno_n04_errors_have_type_and_subtype() {
     let bed = Bed::new();
     let cno = Cno::new(&bed);
     let gone = Cno::new(&bed);
@@ -149,7 +149,7 @@ fn cno_n04_refusals_by_type_and_subtype() {
     let mut made = ptr::null_mut();
     let evd = cno.software(&bed, 4).0;
     let flags = DAT_EVD_SOFTWARE_FLAG;
-    // SAFETY: values of every kind may be given; results are writable or null.
+    // SAFETY: the calls validate their handles; results are writable or null.
     let rows = unsafe {
         [
             (
@@ -254,11 +254,11 @@ fn cno_n04_refusals_by_type_and_subtype() {
         println!("{what}");
         fails_with(answer, kind, subtype);
     }
-    // What was refused has changed nothing.
+    // The refused calls have changed nothing.
     assert_eq!(cno_of(evd), cno.0);
 }
 
-/// A CNO of another IA is none, and the EVD keeps its own.
+/// A CNO of another IA is refused, and the EVD keeps its own.
 #[test]
 fn cno_n04_the_cno_of_another_ia_is_refused() {
     let bed = Bed::new();

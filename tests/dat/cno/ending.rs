@@ -1,4 +1,4 @@
-//! What becomes of waiters when what they wait on goes.
+//! Waits whose CNO, EVD or adapter is freed.
 
 use std::thread;
 use std::time::Duration;
@@ -27,14 +27,14 @@ fn cno_n18_waiters_are_released_when_the_ia_is_closed() {
                 assert_eq!(joined(waiter), Ok(Evd(DAT_HANDLE_NULL)));
             }
         });
-        let answer = cno.wait(LONG).expect_err("it is gone");
+        let answer = cno.wait(LONG).expect_err("the IA is closed");
         fails_with(answer, DAT_INVALID_HANDLE, DAT_INVALID_HANDLE_CNO);
     }
 }
 
-/// Released at whatever moment of the wait.
+/// The close may come at any moment of the wait.
 #[test]
-fn cno_n18_closed_at_any_moment() {
+fn cno_n18_the_ia_may_be_closed_at_any_moment_of_a_wait() {
     for round in 0..20 {
         let mut bed = Bed::new();
         let cno = Cno::new(&bed);
@@ -48,7 +48,7 @@ fn cno_n18_closed_at_any_moment() {
             ok(bed.close(DAT_CLOSE_ABRUPT_FLAG));
             match waiter.join().expect("no panic") {
                 Ok(told) => assert!(told == evd || told.0.is_null()),
-                // It came when there was nothing any more.
+                // The wait came after the CNO was freed.
                 Err(answer) => fails_with(answer, DAT_INVALID_HANDLE, DAT_INVALID_HANDLE_CNO),
             }
         });
@@ -70,7 +70,7 @@ fn cno_n19_waiters_are_released_with_the_last_evd() {
                 assert_eq!(joined(waiter), Ok(Evd(DAT_HANDLE_NULL)));
             }
         });
-        // It goes on with others.
+        // The CNO still works with other EVDs.
         cno.finds_nothing();
     }
     let evd = cno.software(&bed, 4);
@@ -80,9 +80,10 @@ fn cno_n19_waiters_are_released_with_the_last_evd() {
     ok(cno.free());
 }
 
-/// Taken from the CNO is not freed: who waits waits on.
+/// Removing the last EVD from the CNO is not freeing it: the thread goes on
+/// waiting.
 #[test]
-fn cno_n19_detaching_the_last_evd_releases_nobody() {
+fn cno_n19_detaching_the_last_evd_releases_no_waiter() {
     let bed = Bed::new();
     let cno = Cno::new(&bed);
     let evd = cno.software(&bed, 4);
@@ -93,16 +94,16 @@ fn cno_n19_detaching_the_last_evd_releases_nobody() {
         stays(&waiter);
         evd.post(1);
         stays(&waiter);
-        // What has come meanwhile triggers.
+        // An event that came meanwhile triggers.
         cno.feed(evd.0);
         assert_eq!(joined(waiter), Ok(evd));
     });
 }
 
-/// The parent's CNO is none in the child; its calls end, and the parent's waiter
-/// and agent go on.
+/// The parent's CNO is invalid in the child. The child's calls return, and the
+/// parent's waiter and agent go on.
 #[test]
-fn cno_n21_a_child_hangs_in_none_of_the_calls() {
+fn cno_n21_all_calls_return_in_a_child_of_fork() {
     let bed = Bed::new();
     let cno = Cno::new(&bed);
     let evd = cno.software(&bed, 4);
@@ -110,13 +111,13 @@ fn cno_n21_a_child_hangs_in_none_of_the_calls() {
     thread::scope(|scope| {
         assert_eq!(cno.wait(SECOND), Ok(evd.0));
         let waiter = cno.asleep(scope);
-        // SAFETY: the child calls what is under test, and leaves by `_exit`.
+        // SAFETY: the child runs only the code under test, and leaves by `_exit`.
         let pid = unsafe { libc::fork() };
         assert!(pid >= 0, "fork");
         if pid == 0 {
             let refused = |answer: DAT_RETURN| answer & 0x3fff_0000 == DAT_INVALID_HANDLE;
             let mut told = std::ptr::null_mut();
-            // SAFETY: ends a child that hangs; then values of any kind.
+            // SAFETY: ends a child that hangs; the calls validate their handles.
             let all = unsafe {
                 libc::alarm(20);
                 refused(dat_cno_wait(cno.0, DAT_TIMEOUT_INFINITE, &raw mut told))
@@ -125,7 +126,7 @@ fn cno_n21_a_child_hangs_in_none_of_the_calls() {
                     && refused(dat_evd_free(evd.0))
                     && refused(dat_cno_free(cno.0))
             };
-            // SAFETY: nothing of the parent's is to be cleaned up here.
+            // SAFETY: the child must not run the parent's cleanup.
             unsafe { libc::_exit(if all { 42 } else { 1 }) };
         }
         let mut status = 0;

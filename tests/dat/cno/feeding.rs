@@ -1,4 +1,4 @@
-//! What triggers a CNO, and what does not.
+//! Events that trigger a CNO, and events that do not.
 
 use std::thread;
 
@@ -22,7 +22,7 @@ fn cno_n09_a_disabled_evd_does_not_trigger() {
     let cno = Cno::new(&bed);
     let evd = cno.software(&bed, 8);
     for _ in 0..2 {
-        // Each twice: the second changes nothing.
+        // Each call twice: the second has no effect.
         for call in [dat_evd_disable, dat_evd_disable] {
             evd.calls(call);
         }
@@ -39,10 +39,10 @@ fn cno_n09_a_disabled_evd_does_not_trigger() {
     }
 }
 
-/// What came while it was disabled, and is there still, triggers when it is
-/// enabled: a waiter is woken by that.
+/// Events that came while the EVD was disabled, and are still queued, trigger
+/// when it is enabled, and wake a waiter.
 #[test]
-fn cno_n09_enabling_triggers_for_what_came() {
+fn cno_n09_enabling_triggers_for_earlier_events() {
     let bed = Bed::new();
     let cno = Cno::new(&bed);
     let evd = cno.software(&bed, 8);
@@ -57,10 +57,10 @@ fn cno_n09_enabling_triggers_for_what_came() {
     cno.finds_nothing();
 }
 
-/// Completions of the device likewise, and on an EVD that is switched under a
+/// The same for completions of the device, on an EVD that is switched under a
 /// sleeping waiter.
 #[test]
-fn cno_n09_completions_and_a_disabled_evd() {
+fn cno_n09_completions_of_a_disabled_evd_trigger_once_it_is_enabled() {
     let bed = Bed::new();
     let cno = Cno::new(&bed);
     let talk = talk(&bed, DEFAULT, DEFAULT);
@@ -83,10 +83,10 @@ fn cno_n09_completions_and_a_disabled_evd() {
     });
 }
 
-/// A thread that waits on the EVD itself takes it from the CNO, also from one
-/// that somebody sleeps on; when it has gone, that one is woken again.
+/// A thread that waits on the EVD itself takes the EVD from its CNO, even while a
+/// thread sleeps on the CNO. When the wait ends, the EVD triggers the CNO again.
 #[test]
-fn cno_n10_a_direct_waiter_takes_the_evd_and_gives_it_back() {
+fn cno_n10_a_direct_waiter_takes_the_evd_and_releases_it() {
     let bed = Bed::new();
     let cno = Cno::new(&bed);
     let talk = talk(&bed, DEFAULT, DEFAULT);
@@ -101,7 +101,7 @@ fn cno_n10_a_direct_waiter_takes_the_evd_and_gives_it_back() {
                 ok(answer);
                 crate::support::dto(&event).cookie
             });
-            // It is the waiter's as soon as nobody else may look.
+            // The waiter owns the EVD as soon as other calls are refused.
             while !matches!(dequeue(recv.0), Err(answer) if answer & 0x3fff_0000 == DAT_INVALID_STATE)
             {
                 thread::yield_now();
@@ -109,11 +109,12 @@ fn cno_n10_a_direct_waiter_takes_the_evd_and_gives_it_back() {
             talk.say_quietly(DEFAULT);
             assert_eq!(direct.join().expect("no panic"), 3 * round);
             stays(&waiter);
-            // The device has told the other; this one is told all the same.
+            // The device's notification is armed for the CNO; the waiter on the
+            // EVD is woken all the same.
             talk.say_quietly(DEFAULT);
             assert_eq!(joined(waiter), Ok(recv));
             assert_eq!(talk.heard(), 3 * round + 1);
-            // Waiting in vain gives it back as well.
+            // A wait that times out releases the EVD as well.
             let waiter = cno.asleep(scope);
             let (answer, _, _) = crate::support::wait(recv.0, 10_000, 1);
             fails(answer, DAT_TIMEOUT_EXPIRED);
@@ -137,7 +138,7 @@ fn cno_n11_modify_cno_moves_the_triggers() {
     assert_eq!(one.wait(SECOND), Ok(recv.0));
     two.feed(recv.0);
     one.finds_nothing();
-    // What is there still counts for the new one.
+    // Events still queued count for the new CNO.
     assert_eq!(two.wait(SECOND), Ok(recv.0));
     two.finds_nothing();
     assert_eq!(talk.heard(), 0);
@@ -149,7 +150,7 @@ fn cno_n11_modify_cno_moves_the_triggers() {
         assert_eq!(joined(new), Ok(recv));
         stays(&old);
         assert_eq!(talk.heard(), 1);
-        // Disabled meanwhile, as the page advises: nothing goes to the old one.
+        // Disabled meanwhile, as the page advises: the old CNO is not triggered.
         recv.calls(dat_evd_disable);
         talk.say_quietly(DEFAULT);
         two.feed(recv.0);
@@ -159,8 +160,7 @@ fn cno_n11_modify_cno_moves_the_triggers() {
     });
     one.finds_nothing();
     assert_eq!(talk.heard(), 2);
-    // None at all.
-    // SAFETY: live handles.
+    // No CNO at all. SAFETY: live handles.
     ok(unsafe { dat_evd_modify_cno(recv.0, DAT_HANDLE_NULL) });
     talk.say_quietly(DEFAULT);
     one.finds_nothing();
@@ -193,7 +193,7 @@ fn cno_n12_quiet_receives_do_not_trigger() {
         stays(&waiter);
         talk.say_quietly(DEFAULT);
         stays(&waiter);
-        // One that notifies brings the others along.
+        // A notifying completion makes the earlier ones visible too.
         talk.say_quietly(DEFAULT);
         assert_eq!(joined(waiter), Ok(talk.recv()));
     });
@@ -219,7 +219,7 @@ fn cno_n12_quiet_requests_do_not_trigger() {
     let told = [(); 2].map(|()| take_dto(talk.request().0).status);
     assert_eq!(
         told, [DAT_DTO_SUCCESS; 2],
-        "the suppressed one makes no event"
+        "a suppressed request has no event"
     );
     nothing_on(talk.request().0);
 }
@@ -266,7 +266,7 @@ fn cno_n12_what_fails_triggers_however_it_was_posted() {
     }
 }
 
-/// The EVD of every kind of event, and that the wait ends with it.
+/// Checks that the wait ends with the EVD of each kind of event.
 #[test]
 fn cno_n13_every_kind_of_event_triggers() {
     let bed = Bed::new();
@@ -278,7 +278,7 @@ fn cno_n13_every_kind_of_event_triggers() {
         cno.feed(end.connect);
     }
     let told = |evd| {
-        // Both ends are told of a connection, in any order.
+        // Both ends report the connection, in any order.
         let mut all = vec![cno.wait(10 * SECOND)];
         while !all.contains(&Ok(evd)) {
             all.push(cno.wait(10 * SECOND));
@@ -307,14 +307,15 @@ fn cno_n13_every_kind_of_event_triggers() {
     ok(unsafe { dat_ep_disconnect(active.ep, DAT_CLOSE_ABRUPT_FLAG) });
     told(passive.connect);
     expect(passive.connect, DAT_CONNECTION_EVENT_DISCONNECTED);
-    // Asynchronous: the SRQ runs low.
+    // Asynchronous: the SRQ runs below its watermark.
     cno.feed(bed.async_evd);
     ok(post_srq(queue, &[memory.segment(0, 8)], 1));
     // SAFETY: a live handle.
     ok(unsafe { dat_srq_set_lw(queue, 3) });
     told(bed.async_evd);
     take(bed.async_evd, "watermark");
-    // An endpoint that comes to an EVD somebody sleeps on brings its queue along.
+    // An endpoint that is added to an EVD on whose CNO a thread sleeps adds its
+    // completion queue to the wait.
     let late = Cno::new(&bed);
     let end = End::without_ep(&bed, &Shape::default());
     late.feed(end.recv);

@@ -4,26 +4,26 @@
 //!
 //! | number | statement | file |
 //! | --- | --- | --- |
-//! | N01 | no EVDs, no waiters and no triggers at first; the agent as given | `calls` |
-//! | N02 | query tells the IA and the agent; the EVD's tells the CNO | `calls` |
-//! | N03 | freed only while no EVD feeds it and no thread waits on it | `calls` |
-//! | N04 | what is wrong with a call is told by type and subtype | `calls` |
+//! | N01 | initially no EVDs, waiters or triggers; the agent as given | `calls` |
+//! | N02 | query returns the IA and the agent; the EVD's returns the CNO | `calls` |
+//! | N03 | freed only while no EVD is bound to it and no thread waits on it | `calls` |
+//! | N04 | errors are reported by type and subtype | `calls` |
 //! | N05 | a wait ends with the EVD that has triggered | `waiting` |
 //! | N06 | a trigger without a waiter is remembered, once for an EVD | `waiting` |
-//! | N07 | the time is up: `DAT_QUEUE_EMPTY` and no EVD | `waiting` |
+//! | N07 | timeout: `DAT_QUEUE_EMPTY` and no EVD | `waiting` |
 //! | N08 | a signal: `DAT_INTERRUPTED_CALL` and no EVD | `waiting` |
-//! | N09 | a disabled EVD does not trigger; enabled, it does, also for what came | `feeding` |
+//! | N09 | a disabled EVD does not trigger; once enabled it does, also for earlier events | `feeding` |
 //! | N10 | an EVD that a thread waits on does not trigger (also W07) | `feeding` |
 //! | N11 | modify_cno moves the triggers of an EVD, or ends them | `feeding` |
 //! | N12 | quiet completions do not trigger, solicited and failed ones do | `feeding` |
 //! | N13 | every kind of event triggers | `feeding` |
-//! | N14 | several threads: each trigger is for one of them, none is lost | `threads` |
+//! | N14 | several threads: each trigger wakes one of them, none is lost | `threads` |
 //! | N15 | the agent is called once, with its data and the EVD | `agent` |
 //! | N16 | modify_agent arms again, changes and takes away | `agent` |
-//! | N17 | the agent and the waiters are both told | `agent` |
+//! | N17 | a trigger reaches the agent and a waiter | `agent` |
 //! | N18 | IA closed: waiters and agents are released with no EVD | `ending` |
 //! | N19 | the last EVD freed: likewise | `ending` |
-//! | N20 | EVDs freed, moved, switched and waited on beside waiters: no hang | `threads` |
+//! | N20 | EVDs freed, moved, switched and waited on during waits: no hang | `threads` |
 //! | N21 | a child of a fork hangs in none of the calls | `ending` |
 
 mod agent;
@@ -43,7 +43,7 @@ use dat::exports::*;
 
 use crate::support::{Bed, Evd, LONG, SOON, fails, ok};
 
-/// Microseconds of a wait that what is to come ends.
+/// A timeout of one second, for waits that an event ends.
 pub(crate) const SECOND: DAT_TIMEOUT = 1_000_000;
 
 /// No agent.
@@ -52,7 +52,7 @@ const NOBODY: DAT_OS_WAIT_PROXY_AGENT = DAT_OS_WAIT_PROXY_AGENT {
     proxy_agent_func: None,
 };
 
-/// A CNO as threads share it.
+/// A CNO that threads share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Cno(DAT_CNO_HANDLE);
 
@@ -62,7 +62,7 @@ unsafe impl Send for Cno {}
 unsafe impl Sync for Cno {}
 
 impl Cno {
-    /// One without an agent.
+    /// Creates a CNO without an agent.
     pub(crate) fn new(bed: &Bed) -> Self {
         Self::with_agent(bed, NOBODY)
     }
@@ -75,7 +75,8 @@ impl Cno {
         Self(cno)
     }
 
-    /// `dat_cno_wait`: the EVD, or what else it answered; then there is none.
+    /// Calls `dat_cno_wait`. Returns the EVD, or the return code of a failure,
+    /// which has no EVD.
     #[track_caller]
     pub(crate) fn wait(self, timeout: DAT_TIMEOUT) -> Result<DAT_EVD_HANDLE, DAT_RETURN> {
         let mut evd = ptr::without_provenance_mut(77);
@@ -83,13 +84,13 @@ impl Cno {
         match unsafe { dat_cno_wait(self.0, timeout, &raw mut evd) } {
             DAT_SUCCESS => Ok(evd),
             answer => {
-                assert!(evd.is_null(), "an EVD in spite of {answer:#x}");
+                assert!(evd.is_null(), "an EVD together with the error {answer:#x}");
                 Err(answer)
             }
         }
     }
 
-    /// Nothing has triggered it.
+    /// Checks that nothing has triggered the CNO.
     #[track_caller]
     pub(crate) fn finds_nothing(self) {
         for timeout in [0, 1000] {
@@ -100,14 +101,14 @@ impl Cno {
         }
     }
 
-    /// The EVD triggers it from now on.
+    /// Makes the EVD trigger this CNO.
     #[track_caller]
     pub(crate) fn feed(self, evd: DAT_EVD_HANDLE) {
-        // SAFETY: any value may be given.
+        // SAFETY: the call validates its handles.
         ok(unsafe { dat_evd_modify_cno(evd, self.0) });
     }
 
-    /// An EVD for software events that feeds it.
+    /// Creates an EVD for software events that triggers this CNO.
     fn software(self, bed: &Bed, qlen: DAT_COUNT) -> Evd {
         let mut evd = ptr::null_mut();
         let flags = DAT_EVD_SOFTWARE_FLAG;
@@ -117,7 +118,7 @@ impl Cno {
     }
 
     fn free(self) -> DAT_RETURN {
-        // SAFETY: any value may be given.
+        // SAFETY: the call validates its handles.
         unsafe { dat_cno_free(self.0) }
     }
 
@@ -126,8 +127,8 @@ impl Cno {
         unsafe { dat_cno_modify_agent(self.0, agent) }
     }
 
-    /// Waits in a thread of its own, which sleeps when this answers; or spins, if
-    /// it is to.
+    /// Waits on another thread, and returns once that thread sleeps; or, if
+    /// asked, once it spins.
     fn asleep<'s>(
         self,
         scope: &'s Scope<'s, '_>,
@@ -149,17 +150,17 @@ impl Cno {
     }
 }
 
-/// Whether a thread of this process sleeps.
+/// Returns whether a thread of this process sleeps.
 fn sleeps(thread: libc::pid_t) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/self/task/{thread}/stat"));
-    // Its name, which is in brackets, may be anything.
+    // The thread's name, in brackets, may contain any character.
     let stat = stat.unwrap_or_default();
     stat.rsplit(") ")
         .next()
         .is_some_and(|rest| rest.starts_with('S'))
 }
 
-/// What a waiter answers, who is to end soon.
+/// Returns the result of a waiter that must end soon.
 #[track_caller]
 fn joined(
     waiter: ScopedJoinHandle<'_, (Result<Evd, DAT_RETURN>, Duration)>,
@@ -169,7 +170,7 @@ fn joined(
     waited
 }
 
-/// The waiter has not returned, and does not in a while.
+/// Checks that the waiter has not returned and does not return for a while.
 #[track_caller]
 fn stays<T>(waiter: &ScopedJoinHandle<'_, T>) {
     thread::sleep(Duration::from_millis(15));

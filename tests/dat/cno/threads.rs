@@ -1,5 +1,5 @@
-//! Many threads: every event is found, each trigger is for one waiter, and
-//! nobody waits for what has come.
+//! Many threads: every event is found, each trigger wakes one waiter, and no
+//! thread sleeps on an event that has come.
 
 use std::collections::HashSet;
 use std::sync::Mutex;
@@ -13,7 +13,7 @@ use dat::exports::*;
 use super::{Cno, Evd, LONG, NOBODY, SECOND, joined, stays};
 use crate::support::{Bed, Memory, Pair, Shape, dequeue, fails, ok, words};
 
-/// One trigger wakes one of those who wait; another one the next.
+/// One trigger wakes one waiter, and the next trigger another.
 #[test]
 fn cno_n14_each_trigger_is_for_one_waiter() {
     let bed = Bed::new();
@@ -29,7 +29,7 @@ fn cno_n14_each_trigger_is_for_one_waiter() {
                 if let Some(at) = ended {
                     break at;
                 }
-                assert!(begin.elapsed() < super::SOON, "nobody is woken");
+                assert!(begin.elapsed() < super::SOON, "no waiter was woken");
                 thread::yield_now();
             };
             assert_eq!(joined(waiters.swap_remove(at)), Ok(evd));
@@ -39,8 +39,8 @@ fn cno_n14_each_trigger_is_for_one_waiter() {
     cno.finds_nothing();
 }
 
-/// What several triggers at once bring goes to several waiters, and none of them
-/// is left asleep.
+/// Several triggers at once wake several waiters, and no needed waiter stays
+/// asleep.
 #[test]
 fn cno_n14_several_triggers_wake_several_waiters() {
     let bed = Bed::new();
@@ -68,7 +68,7 @@ fn cno_n14_several_triggers_wake_several_waiters() {
     }
 }
 
-/// Numbers that look random, the same each time.
+/// A reproducible sequence of pseudo-random numbers.
 struct Dice(u64);
 
 impl Dice {
@@ -79,7 +79,7 @@ impl Dice {
         self.0 % most
     }
 
-    /// Now and then, sleeps for a moment: long enough for others to sleep too.
+    /// Sometimes sleeps, long enough for other threads to sleep too.
     fn rest(&mut self) {
         if self.below(8) == 0 {
             thread::sleep(Duration::from_micros(self.below(600)));
@@ -87,14 +87,14 @@ impl Dice {
     }
 }
 
-/// What posters and waiters share.
+/// Shared by the posting and the waiting threads.
 struct Stage<'b> {
     bed: &'b Bed,
     cnos: [Cno; 2],
     software: [Evd; 3],
     pair: Pair,
     memory: Memory,
-    /// What the software events carried, and the cookies of receives.
+    /// The pointers of software events, and the cookies of receives.
     found: Mutex<HashSet<u64>>,
     received: AtomicUsize,
     is_done: AtomicBool,
@@ -129,7 +129,7 @@ impl<'b> Stage<'b> {
         [one, two, three, Evd(self.pair.passive.recv)]
     }
 
-    /// Takes what is there. Another thread may have the EVD, which then finds it.
+    /// Takes all events. Another thread may own the EVD and finds them then.
     fn drain(&self) {
         for evd in self.evds() {
             while let Ok(event) = dequeue(evd.0) {
@@ -140,7 +140,7 @@ impl<'b> Stage<'b> {
 
     fn count(&self, event: &DAT_EVENT) {
         let number = match event.event_number {
-            // SAFETY: the number tells which member holds.
+            // SAFETY: the event number selects this member.
             DAT_SOFTWARE_EVENT => unsafe { event.event_data.software_event_data }
                 .pointer
                 .addr() as u64,
@@ -159,8 +159,8 @@ impl<'b> Stage<'b> {
         self.is_done.load(Ordering::SeqCst)
     }
 
-    /// Waits on a CNO again and again. As long as events come, one that waits in
-    /// vain for long was not woken.
+    /// Waits on a CNO repeatedly. While events keep coming, a long wait without
+    /// an event means that a wake-up was lost.
     fn wait(&self, cno: Cno) {
         while !self.is_over() {
             match cno.wait(LONG / 2) {
@@ -171,7 +171,7 @@ impl<'b> Stage<'b> {
         }
     }
 
-    /// Posts software events as long as this says so, and answers how many.
+    /// Posts software events while `more` returns true. Returns how many.
     fn post(&self, which: usize, more: impl Fn(usize) -> bool) -> usize {
         let mut dice = Dice(which as u64 + 1);
         let mut count = 0;
@@ -189,7 +189,7 @@ impl<'b> Stage<'b> {
         count
     }
 
-    /// Lets messages arrive, likewise.
+    /// Sends messages while `more` returns true. Returns how many.
     fn send(&self, more: impl Fn(usize) -> bool) -> usize {
         let mut dice = Dice(11);
         let mut number = 0;
@@ -203,7 +203,7 @@ impl<'b> Stage<'b> {
             while from.post_send(&segment, 1, DAT_COMPLETION_DEFAULT_FLAG) != DAT_SUCCESS {
                 thread::yield_now();
             }
-            // Makes room for the next ones.
+            // Makes room for the next requests.
             while dequeue(from.request).is_ok() {}
             number += 1;
             dice.rest();
@@ -211,7 +211,7 @@ impl<'b> Stage<'b> {
         number
     }
 
-    /// Waits until all was found, and sends the waiters home.
+    /// Waits until all events were found, then ends the waiters.
     fn finish(&self, count: usize) {
         let begin = std::time::Instant::now();
         while self.found.lock().expect("no panic").len() < count {
@@ -223,7 +223,7 @@ impl<'b> Stage<'b> {
     }
 }
 
-/// Rings until the waiters of these CNOs are gone.
+/// Triggers the CNOs until their waiters have ended.
 fn send_home(bed: &Bed, cnos: [Cno; 2], are_home: impl Fn() -> bool) {
     let bells = cnos.map(|cno| cno.software(bed, 1));
     while !are_home() {
@@ -240,7 +240,7 @@ fn send_home(bed: &Bed, cnos: [Cno; 2], are_home: impl Fn() -> bool) {
 }
 
 #[test]
-fn cno_n14_every_event_is_found_by_somebody() {
+fn cno_n14_every_event_is_found() {
     const EACH: usize = 500;
     let bed = Bed::new();
     let stage = Stage::new(&bed);
@@ -261,16 +261,16 @@ fn cno_n14_every_event_is_found_by_somebody() {
     });
 }
 
-/// The same while EVDs are switched off and on, moved, waited on directly, and
-/// made and freed, and agents are set and called.
+/// The same while other threads disable, enable, move, wait on, create and free
+/// EVDs, and set agents.
 #[test]
-fn cno_n20_nothing_is_lost_while_everything_moves() {
+fn cno_n20_no_event_is_lost_while_evds_and_agents_change() {
     unsafe extern "C-unwind" fn agent(_: DAT_PVOID, _: DAT_EVD_HANDLE) {}
     let bed = Bed::new();
     let stage = Stage::new(&bed);
     let stage = &stage;
     let (is_still, end) = (&AtomicBool::new(false), &AtomicBool::new(false));
-    // They are not left without an EVD: that would release their waiters.
+    // Each CNO keeps one EVD: freeing the last would release its waiters.
     let anchors = stage.cnos.map(|cno| cno.software(stage.bed, 1));
     thread::scope(|scope| {
         let _device = bed.turning(scope);
@@ -316,7 +316,7 @@ fn cno_n20_nothing_is_lost_while_everything_moves() {
                 thread::yield_now();
             }
         });
-        // They go on for a moment when nothing moves any more.
+        // The threads go on for a moment after the changes have ended.
         let more = |_| !end.load(Ordering::SeqCst);
         let mut posters = vec![scope.spawn(move || stage.send(more))];
         for which in 0..3 {
@@ -326,7 +326,7 @@ fn cno_n20_nothing_is_lost_while_everything_moves() {
         is_still.store(true, Ordering::SeqCst);
         mover.join().expect("no panic");
         direct.join().expect("no panic");
-        // Whatever is there, and whatever comes, triggers from here on.
+        // From here on, all queued and later events trigger.
         for (at, evd) in stage.evds().into_iter().enumerate() {
             stage.cnos[at % 2].feed(evd.0);
             evd.calls(dat_evd_enable);
@@ -348,9 +348,9 @@ fn cno_n20_nothing_is_lost_while_everything_moves() {
     }
 }
 
-/// CNOs come and go while others are waited on.
+/// CNOs are created and freed while threads wait on others.
 #[test]
-fn cno_n20_cnos_come_and_go() {
+fn cno_n20_cnos_may_be_freed_while_threads_wait_on_others() {
     let bed = Bed::new();
     let bed = &bed;
     let cno = Cno::new(bed);

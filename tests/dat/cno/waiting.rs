@@ -1,4 +1,4 @@
-//! Waits: how they end, and what they answer.
+//! Waits on a CNO: how they end, and their results.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc;
@@ -28,10 +28,10 @@ fn cno_n05_a_wait_ends_with_the_evd_that_triggers() {
     }
 }
 
-/// The EVD is a hint: one that has triggered is told of, in order, and one that
-/// somebody has emptied meanwhile is not.
+/// The EVD is a hint: triggers are returned in order, except for an EVD that was
+/// emptied meanwhile.
 #[test]
-fn cno_n05_triggers_are_told_in_order_and_only_while_there_are_events() {
+fn cno_n05_triggers_are_returned_in_order_and_only_while_there_are_events() {
     let bed = Bed::new();
     let cno = Cno::new(&bed);
     let evds = [(); 3].map(|()| cno.software(&bed, 4));
@@ -53,7 +53,7 @@ fn cno_n06_a_trigger_without_a_waiter_is_remembered_once() {
         evd.post(number);
     }
     assert_eq!(cno.wait(0), Ok(evd.0));
-    // They have triggered, whether the consumer has taken them or not.
+    // Both EVDs have triggered, whether their events were taken or not.
     cno.finds_nothing();
     evd.post(3);
     assert_eq!(cno.wait(LONG), Ok(evd.0));
@@ -61,9 +61,9 @@ fn cno_n06_a_trigger_without_a_waiter_is_remembered_once() {
     cno.finds_nothing();
 }
 
-/// Events taken before anybody waited are no trigger any more.
+/// Events that were taken before any wait no longer trigger.
 #[test]
-fn cno_n06_what_was_taken_is_not_remembered() {
+fn cno_n06_a_trigger_whose_events_were_taken_is_forgotten() {
     let bed = Bed::new();
     let cno = Cno::new(&bed);
     let evd = cno.software(&bed, 8);
@@ -75,7 +75,7 @@ fn cno_n06_what_was_taken_is_not_remembered() {
 }
 
 #[test]
-fn cno_n07_the_time_is_up() {
+fn cno_n07_a_wait_times_out() {
     let bed = Bed::new();
     let cno = Cno::new(&bed);
     let evd = cno.software(&bed, 4);
@@ -86,13 +86,13 @@ fn cno_n07_the_time_is_up() {
         assert!(took >= Duration::from_micros(micros.into()), "{took:?}");
         assert!(took < Duration::from_secs(8), "{took:?}");
     }
-    // It can be waited on as before.
+    // The CNO can be waited on as before.
     evd.post(1);
     assert_eq!(cno.wait(SECOND), Ok(evd.0));
 }
 
 #[test]
-fn cno_n07_infinite_does_not_end_by_itself() {
+fn cno_n07_an_infinite_wait_does_not_time_out() {
     let bed = Bed::new();
     let cno = Cno::new(&bed);
     let evd = cno.software(&bed, 4);
@@ -112,7 +112,7 @@ extern "C" fn handler(_: libc::c_int) {
 }
 
 #[test]
-fn cno_n08_a_signal_ends_it() {
+fn cno_n08_a_signal_ends_a_wait() {
     let bed = Bed::new();
     let cno = Cno::new(&bed);
     let evd = cno.software(&bed, 4);

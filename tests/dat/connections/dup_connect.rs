@@ -1,4 +1,4 @@
-//! `dat_ep_dup_connect`: to the peer of another endpoint.
+//! `dat_ep_dup_connect`: connecting to the peer of another endpoint.
 
 use std::ptr;
 
@@ -19,7 +19,8 @@ fn dup_connect(
     data: &[u8],
     qos: DAT_QOS,
 ) -> DAT_RETURN {
-    // SAFETY: the data live while the call lasts; any handles may be given.
+    // SAFETY: the data live until the call returns; the call validates its
+    // handles.
     unsafe {
         dat_ep_dup_connect(
             ep,
@@ -32,7 +33,8 @@ fn dup_connect(
     }
 }
 
-/// Connected through a door: who asked, who accepted.
+/// Connects two endpoints through a service point: the requesting one, the
+/// accepting one.
 fn connected(bed: &Bed, door: &Door) -> [End; 2] {
     let ends = [end(bed), end(bed)];
     ok(door.knock(ends[0].ep, &[]));
@@ -42,7 +44,7 @@ fn connected(bed: &Bed, door: &Door) -> [End; 2] {
 }
 
 #[test]
-fn it_goes_where_the_model_went() {
+fn it_connects_to_the_peer_of_its_model() {
     let bed = Bed::new();
     let door = Door::new(&bed);
     let [model, _] = connected(&bed, &door);
@@ -63,7 +65,7 @@ fn it_goes_where_the_model_went() {
     assert_eq!(mine.remote_port_qual, models.remote_port_qual);
     assert_eq!(mine.remote_port_qual, door.qualifier);
     talk(&bed, &active, &passive);
-    // What was duplicated can serve as model.
+    // A duplicated endpoint can be the model of the next.
     let third = end(&bed);
     ok(dup_connect(
         third.ep,
@@ -79,7 +81,7 @@ fn it_goes_where_the_model_went() {
 
 /// The outcomes are those of a connect.
 #[test]
-fn nobody_listens_any_more_or_nobody_answers() {
+fn it_fails_if_no_service_point_listens_or_answers() {
     let bed = Bed::new();
     let door = Door::new(&bed);
     let [model, accepted] = connected(&bed, &door);
@@ -103,7 +105,7 @@ fn nobody_listens_any_more_or_nobody_answers() {
         DAT_QOS_BEST_EFFORT,
     ));
     expect(refused.connect, DAT_CONNECTION_EVENT_NON_PEER_REJECTED);
-    // The peer of the side that accepted is a port where nobody listens.
+    // The peer of the accepting side is a port on which nothing listens.
     let backwards = end(&bed);
     ok(dup_connect(
         backwards.ep,
@@ -115,11 +117,11 @@ fn nobody_listens_any_more_or_nobody_answers() {
     expect(backwards.connect, DAT_CONNECTION_EVENT_NON_PEER_REJECTED);
 }
 
-/// The rows of `dat_ep_dup_connect` in section 9, and what 4.3 says of private
-/// data. Sizes and pointers that C alone can get wrong are in `libdat`'s face
-/// tests.
+/// The rows of `dat_ep_dup_connect` in section 9, and section 4.3 on private
+/// data. libdat's `face` tests cover sizes and pointers that only C can get
+/// wrong.
 #[test]
-fn what_cannot_be_is_refused_and_leaves_it_unconnected() {
+fn an_illegal_call_is_refused_and_leaves_the_endpoint_unconnected() {
     let bed = Bed::new();
     let door = Door::new(&bed);
     let [model, _] = connected(&bed, &door);
@@ -256,9 +258,9 @@ fn what_cannot_be_is_refused_and_leaves_it_unconnected() {
     }
 }
 
-/// A model of another instance of the adapter is none.
+/// A model of another open adapter is refused.
 #[test]
-fn the_model_is_of_the_same_adapter() {
+fn the_model_must_be_of_the_same_adapter() {
     let bed = Bed::new();
     let door = Door::new(&bed);
     let [model, _] = connected(&bed, &door);

@@ -1,4 +1,4 @@
-//! `dat_cr_handoff`: a request goes to another service point of the adapter.
+//! `dat_cr_handoff`: a request moves to another service point of the adapter.
 
 use dat::abi::*;
 use dat::exports::*;
@@ -10,11 +10,11 @@ use crate::support::{
 };
 
 fn hand_off(cr: DAT_CR_HANDLE, qualifier: DAT_CONN_QUAL) -> DAT_RETURN {
-    // SAFETY: any values may be given.
+    // SAFETY: the call validates its handles.
     unsafe { dat_cr_handoff(cr, qualifier) }
 }
 
-/// It is another request there, which says what the first said.
+/// The request gets a new handle there, with the same content.
 #[test]
 fn the_request_arrives_at_the_other_point_and_is_gone_at_the_first() {
     let bed = Bed::new();
@@ -37,7 +37,7 @@ fn the_request_arrives_at_the_other_point_and_is_gone_at_the_first() {
     assert_eq!(unsafe { event.sp_handle.psp_handle }, other.psp);
     let after = cr_info(event.cr_handle);
     assert_eq!(after.remote_port_qual, before.remote_port_qual);
-    // SAFETY: the library says that so many bytes are there.
+    // SAFETY: the library has reported this many bytes.
     let said = unsafe {
         std::slice::from_raw_parts(
             after.private_data.cast::<u8>(),
@@ -45,16 +45,16 @@ fn the_request_arrives_at_the_other_point_and_is_gone_at_the_first() {
         )
     };
     assert_eq!(said, b"whom?");
-    // The first point may go: the request is not its any more.
+    // The first service point may be freed: it no longer holds the request.
     door.close();
     ok(accept(event.cr_handle, passive.ep));
     established([&active, &passive]);
     talk(&bed, &active, &passive);
 }
 
-/// From hand to hand, and refused in the end.
+/// Handed off twice, then rejected.
 #[test]
-fn it_can_be_handed_on_and_back_and_rejected() {
+fn a_request_can_be_handed_off_twice_and_rejected() {
     let bed = Bed::new();
     let doors = [Door::new(&bed), Door::new(&bed), Door::new(&bed)];
     let active = end(&bed);
@@ -69,7 +69,7 @@ fn it_can_be_handed_on_and_back_and_rejected() {
     expect(active.connect, DAT_CONNECTION_EVENT_PEER_REJECTED);
 }
 
-/// What the points have to do with endpoints, both ways.
+/// The endpoints that service points reserve or create, in both directions.
 #[test]
 fn each_point_has_endpoints_of_its_own() {
     let bed = Bed::new();
@@ -82,7 +82,7 @@ fn each_point_has_endpoints_of_its_own() {
     ok(hand_off(cr, plain.qualifier));
     assert_eq!(state_of(passive.ep), DAT_EP_STATE_UNCONNECTED);
     ok(point.free());
-    // To one that makes endpoints.
+    // To a point that creates endpoints.
     let maker = Door::of_kind(&bed, DAT_PSP_PROVIDER_FLAG);
     let cr = plain.opens();
     assert!(cr_info(cr).local_ep_handle.is_null());
@@ -90,10 +90,10 @@ fn each_point_has_endpoints_of_its_own() {
     let cr = maker.opens();
     let made = cr_info(cr).local_ep_handle;
     assert_eq!(state_of(made), DAT_EP_STATE_TENTATIVE_CONNECTION_PENDING);
-    // From there to a reserved point: what was made is gone.
+    // From there to a reserved point: the created endpoint is freed.
     let point = Point::new(&bed, passive.ep);
     ok(hand_off(cr, point.qualifier));
-    // SAFETY: any value may be given.
+    // SAFETY: the call validates its handles.
     fails(
         unsafe {
             dat_ep_get_status(
@@ -111,7 +111,7 @@ fn each_point_has_endpoints_of_its_own() {
     );
     let cr = arrival(point.requests).cr_handle;
     assert_eq!(cr_info(cr).local_ep_handle, passive.ep);
-    // Used up: nobody listens there any more.
+    // The reserved point is used up: nothing listens there any more.
     let (second, next) = (end(&bed), end(&bed));
     ok(plain.knock(second.ep, &[]));
     let other = plain.opens();
@@ -127,9 +127,9 @@ fn each_point_has_endpoints_of_its_own() {
     talk(&bed, &passive, &active);
 }
 
-/// A request that was handed to a point that makes endpoints is served by one.
+/// A request that is handed off to a point that creates endpoints gets one.
 #[test]
-fn a_made_endpoint_serves_it() {
+fn an_endpoint_is_created_for_a_handed_off_request() {
     let bed = Bed::new();
     let (door, maker) = (Door::new(&bed), Door::of_kind(&bed, DAT_PSP_PROVIDER_FLAG));
     let active = end(&bed);
@@ -142,17 +142,17 @@ fn a_made_endpoint_serves_it() {
     talk(&bed, &active, &passive);
 }
 
-/// The rows of `dat_cr_handoff` in section 8. Whatever is refused leaves the
-/// request where it is.
+/// The rows of `dat_cr_handoff` in section 8. A refused call leaves the request
+/// unchanged.
 #[test]
-fn what_cannot_be_is_refused_and_leaves_the_request() {
+fn an_illegal_handoff_is_refused_and_leaves_the_request() {
     let bed = Bed::new();
     let (door, gone) = (Door::new(&bed), Door::new(&bed));
     gone.close();
     let full = bed.evd(1, DAT_EVD_CR_FLAG | DAT_EVD_SOFTWARE_FLAG);
     let mut event = crate::support::blank();
     event.event_number = DAT_SOFTWARE_EVENT;
-    // SAFETY: a live handle, an event of ours.
+    // SAFETY: a live handle, a local event.
     while unsafe { dat_evd_post_se(full, &raw const event) } == DAT_SUCCESS {}
     let mut psp = std::ptr::null_mut();
     let crowded = crate::support::on_free_qualifier(|qualifier| {
@@ -165,13 +165,13 @@ fn what_cannot_be_is_refused_and_leaves_the_request() {
     for (row, qualifier, kind, subtype) in [
         ("0", 0, DAT_INVALID_PARAMETER, DAT_INVALID_ARG2),
         (
-            "nobody listens",
+            "no service point listens",
             gone.qualifier,
             DAT_INVALID_PARAMETER,
             DAT_INVALID_ARG2,
         ),
         (
-            "no room there",
+            "no room in its EVD",
             crowded,
             DAT_INSUFFICIENT_RESOURCES,
             DAT_RESOURCE_MEMORY,
@@ -190,13 +190,13 @@ fn what_cannot_be_is_refused_and_leaves_the_request() {
     }
     ok(accept(cr, passive.ep));
     established([&active, &passive]);
-    // It was for the first point all along.
+    // The request still names the first point's qualifier.
     assert_eq!(ep_info(passive.ep).local_port_qual, door.qualifier);
 }
 
-/// The requester gives up while his request goes from hand to hand.
+/// The requester leaves while its request is handed off.
 #[test]
-fn a_requester_that_is_gone_is_found_out_when_it_is_accepted() {
+fn accepting_reports_that_the_requester_has_left() {
     let bed = Bed::new();
     let (door, other) = (Door::new(&bed), Door::new(&bed));
     let (active, passive) = (end(&bed), end(&bed));

@@ -1,7 +1,8 @@
 //! A peer whose process is killed (SIGKILL), in every state of a connection that
-//! outlives it: the one event, the state, and what becomes of what is outstanding.
-//! Which event a connection gets depends on the manager: a socket that ends
-//! without a goodbye is broken; for rdma_cm the kernel says goodbye.
+//! outlasts it: the one event, the state, and the outcome of outstanding
+//! requests. The event depends on the connection manager. Over TCP a socket that
+//! ends without a disconnect message is a broken connection; over rdma_cm the
+//! kernel sends the disconnect.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
@@ -19,19 +20,19 @@ use crate::support::{
 };
 
 const DEFAULT: DAT_COMPLETION_FLAGS = DAT_COMPLETION_DEFAULT_FLAG;
-/// Tells a process that it is the one to be killed, and what it is to do before:
-/// one of the words below, and a qualifier.
+/// Makes a process the one to be killed. The value is one of the words below and
+/// a qualifier.
 const VICTIM: &str = "DAT_KILLED_VICTIM";
-/// It asks to be connected, and answers a message.
+/// Connects, and answers a message.
 const ASKS: &str = "asks";
-/// It waits for a request, accepts it, and answers a message.
+/// Waits for a request, accepts it, and answers a message.
 const ACCEPTS: &str = "accepts";
-/// It waits for a request, and does not answer it.
+/// Waits for a request, and does not answer it.
 const HESITATES: &str = "hesitates";
-/// What it says begins so.
+/// Prefix of its output.
 const SAYS: &str = "victim:";
 
-/// The process that is killed. It ends by itself after a minute.
+/// Runs the process that is killed. It ends by itself after a minute.
 fn be_the_victim(what: &str) -> ! {
     let (what, qualifier) = what.split_once(' ').expect("two words");
     let begin = Instant::now();
@@ -61,7 +62,8 @@ fn be_the_victim(what: &str) -> ! {
         assert!(begin.elapsed() < Duration::from_secs(60), "not killed");
         bed.run();
         owes |= dequeue(own.recv).is_ok_and(|event| dto(&event).status == DAT_DTO_SUCCESS);
-        // A message may be here before the word that the connection is up.
+        // A message may arrive before the event that the connection is
+        // established.
         if owes && state_of(own.ep) == DAT_EP_STATE_CONNECTED {
             ok(own.post_send(&[memory.segment(8, 8)], 2, DEFAULT));
             owes = false;
@@ -70,7 +72,8 @@ fn be_the_victim(what: &str) -> ! {
     }
 }
 
-/// The victim, seen from here. It is killed when this is dropped, if not before.
+/// The process to be killed, as its parent sees it. It is killed at the latest
+/// when this value is dropped.
 struct Victim {
     child: Child,
     said: BufReader<std::process::ChildStdout>,
@@ -88,7 +91,7 @@ impl Victim {
         Self { child, said }
     }
 
-    /// The next thing that it says.
+    /// Returns the next line that it prints.
     #[track_caller]
     fn says(&mut self) -> String {
         let mut line = String::new();
@@ -102,20 +105,20 @@ impl Victim {
         }
     }
 
-    /// It does nothing any more, and hangs nothing up.
+    /// Stops the process, without closing its connections.
     fn stop(&self) {
         let pid = libc::pid_t::try_from(self.child.id()).expect("a process");
-        // SAFETY: a signal to a process of ours.
+        // SAFETY: a signal to a child process.
         assert_eq!(unsafe { libc::kill(pid, libc::SIGSTOP) }, 0);
         let mut status = 0;
-        // The signal is only on its way yet. This waits for all threads of the
-        // process to stop.
-        // SAFETY: the status of a child of ours, which is not reaped by this.
+        // The signal is delivered asynchronously. This call waits until all
+        // threads of the process have stopped. SAFETY: the status of a child
+        // process, which this call does not reap.
         let stopped = unsafe { libc::waitpid(pid, &raw mut status, libc::WUNTRACED) };
         assert!(stopped == pid && libc::WIFSTOPPED(status), "{status:#x}");
     }
 
-    /// Nothing of it is left when this returns.
+    /// Kills the process, and returns when it is reaped.
     fn kill(&mut self) {
         self.child.kill().expect("it is ours");
         self.child.wait().expect("it is ours");
@@ -128,17 +131,17 @@ impl Drop for Victim {
     }
 }
 
-/// This test has the process to be killed in it.
+/// The test whose child process is killed.
 fn begin() {
     if let Ok(what) = std::env::var(VICTIM) {
         be_the_victim(&what);
     }
 }
 
-/// Three receives and two sends, of which the peer answers one and has no buffer
-/// for the other: when this returns the answer is there. Answers the names of
-/// what is outstanding then. The device that is stepped by hand is alone: nothing
-/// of it reaches another process.
+/// Posts three receives and two sends. The peer answers one send and has no
+/// buffer for the other. Returns after the answer, with the tags of the requests
+/// that are outstanding then. Not used with the stepped device, which no other
+/// process can reach.
 #[track_caller]
 fn talk(bed: &Bed, own: &End, memory: &Memory) -> [&'static [u64]; 2] {
     for tag in 0..3 {
@@ -159,8 +162,8 @@ fn talk(bed: &Bed, own: &End, memory: &Memory) -> [&'static [u64]; 2] {
     [&[1, 2], &[11]]
 }
 
-/// All receives that are left are flushed, once and in order, and so is one that
-/// is posted now.
+/// Checks that all remaining receives are flushed, once and in order, and that a
+/// receive posted now is flushed too.
 #[track_caller]
 fn receives_flushed(bed: &Bed, own: &End, memory: &Memory, left: &[u64]) {
     ok(own.post_recv(&[memory.segment(0, 8)], 20));
@@ -169,7 +172,7 @@ fn receives_flushed(bed: &Bed, own: &End, memory: &Memory, left: &[u64]) {
     nothing_on(bed.async_evd);
 }
 
-/// The same of requests.
+/// Like [`receives_flushed`], for requests.
 #[track_caller]
 fn requests_flushed(bed: &Bed, own: &End, memory: &Memory, left: &[u64]) {
     ok(own.post_send(&[memory.segment(0, 8)], 21, DEFAULT));
@@ -219,7 +222,7 @@ fn connected_to_an_acceptor_that_is_killed() {
     requests_flushed(&bed, &own, &memory, requests);
 }
 
-/// It waits for the victim's service point.
+/// Waits for the service point of the process to be killed, and returns it.
 #[track_caller]
 fn asked(victim: &mut Victim) -> Door {
     Door {
@@ -229,8 +232,8 @@ fn asked(victim: &mut Victim) -> Door {
     }
 }
 
-/// The request has reached it, and nobody answers: not the peer's consumer has
-/// rejected it.
+/// The request has arrived, and is not answered. The event must not say that the
+/// peer's application rejected it.
 #[test]
 fn active_an_acceptor_that_is_killed() {
     begin();
@@ -249,7 +252,7 @@ fn active_an_acceptor_that_is_killed() {
     receives_flushed(&bed, &own, &memory, &[0, 1]);
 }
 
-/// Its request is accepted when it is gone.
+/// Accepts a request whose requester is already gone.
 #[test]
 fn accepted_a_requester_that_is_killed() {
     begin();
@@ -268,30 +271,33 @@ fn accepted_a_requester_that_is_killed() {
     requests_flushed(&bed, &own, &memory, &[]);
 }
 
-/// Its request is accepted when it is stopped: it neither reports that it is
-/// ready nor hangs up. The manager gives it 10 seconds.
+/// Accepts a request whose requester is stopped: it neither reports that it is
+/// ready nor disconnects. The manager gives it 10 seconds.
 #[test]
-fn accepted_a_requester_that_falls_silent() {
+fn accepted_a_requester_that_stops_responding() {
     begin();
     let bed = Bed::new();
     let (memory, own, door) = (bed.memory(64), end(&bed), Door::new(&bed));
     for tag in [0, 1] {
         ok(own.post_recv(&[memory.segment(0, 8)], tag));
     }
-    let test = "connections::killed::accepted_a_requester_that_falls_silent";
+    let test = "connections::killed::accepted_a_requester_that_stops_responding";
     let victim = Victim::new(test, ASKS, door.qualifier);
     let request = door.opens();
     victim.stop();
     let begin = Instant::now();
     ok(accept(request, own.ep));
     while state_of(own.ep) == DAT_EP_STATE_COMPLETION_PENDING {
-        assert!(begin.elapsed() < Duration::from_secs(60), "it never ends");
+        assert!(
+            begin.elapsed() < Duration::from_secs(60),
+            "the attempt did not end"
+        );
         thread::sleep(Duration::from_millis(20));
     }
     over(&own, DAT_CONNECTION_EVENT_ACCEPT_COMPLETION_ERROR);
     receives_flushed(&bed, &own, &memory, &[0, 1]);
     requests_flushed(&bed, &own, &memory, &[]);
-    // Nothing of it keeps the endpoint, nor the service point.
+    // Neither the endpoint nor the service point is still in use by the request.
     drop(victim);
     // SAFETY: a live handle.
     ok(unsafe { dat_ep_reset(own.ep) });

@@ -1,4 +1,4 @@
-//! 4.2: what `dat_ep_modify` may change in which state.
+//! Section 4.2: what `dat_ep_modify` may change in which state.
 
 use dat::abi::*;
 use dat::exports::*;
@@ -11,7 +11,7 @@ const RESERVED: DAT_EP_STATE = DAT_EP_STATE_RESERVED;
 const PASSIVE: DAT_EP_STATE = DAT_EP_STATE_PASSIVE_CONNECTION_PENDING;
 const TENTATIVE: DAT_EP_STATE = DAT_EP_STATE_TENTATIVE_CONNECTION_PENDING;
 
-/// Fields, and where they may change.
+/// Fields, and the states in which they may change.
 const GROUPS: [(&str, &[DAT_EP_PARAM_MASK], &[DAT_EP_STATE]); 4] = [
     (
         "never",
@@ -64,7 +64,7 @@ const GROUPS: [(&str, &[DAT_EP_PARAM_MASK], &[DAT_EP_STATE]); 4] = [
 ];
 
 fn modify(ep: DAT_EP_HANDLE, field: DAT_EP_PARAM_MASK, to: &DAT_EP_PARAM) -> DAT_RETURN {
-    // SAFETY: a live endpoint; the values are ours.
+    // SAFETY: a live endpoint; the values are local.
     unsafe { dat_ep_modify(ep, field, std::ptr::from_ref(to)) }
 }
 
@@ -92,7 +92,7 @@ fn each_group_in(state: DAT_EP_STATE) {
     }
 }
 
-/// A real change, which is told, is kept by a refused one.
+/// A change that has succeeded is not undone by a refused one.
 fn fits_afterwards(bed: &Bed, staged: &Staged) {
     let ep = staged.end.ep;
     let mut to = ep_info(ep);
@@ -119,14 +119,15 @@ fn each_group_in_each_state() {
     }
 }
 
-/// Apart: how an endpoint is kept there is the socket manager's.
+/// A separate test: the fixture for this state needs the socket connection
+/// manager.
 #[test]
 fn each_group_in_completion_pending() {
     each_group_in(DAT_EP_STATE_COMPLETION_PENDING);
 }
 
-/// Receives that were posted before the zone changes are of the old one: the
-/// device refuses them, or the change is.
+/// Receives that were posted before a change of zone belong to the old zone: the
+/// device refuses them, or the call refuses the change.
 #[test]
 fn a_zone_does_not_change_under_receives() {
     let bed = Bed::new();
@@ -144,8 +145,8 @@ fn a_zone_does_not_change_under_receives() {
     device::run();
 }
 
-/// An endpoint on one EVD for everything but connections, whose completions are
-/// unsignalled.
+/// Creates an endpoint with one EVD for everything but connections, and
+/// unsignalled completions.
 fn unsignalled(bed: &Bed) -> (End, DAT_EVD_HANDLE) {
     let mixed = bed.evd(64, DAT_EVD_DTO_FLAG | DAT_EVD_CONNECTION_FLAG);
     let shape = Shape {
@@ -176,10 +177,11 @@ fn unsignalled(bed: &Bed) -> (End, DAT_EVD_HANDLE) {
 const FLAGS: DAT_EP_PARAM_MASK =
     DAT_EP_FIELD_EP_ATTR_RECV_COMPLETION_FLAGS | DAT_EP_FIELD_EP_ATTR_REQUEST_COMPLETION_FLAGS;
 
-/// What is legal as a whole is one change, though no order of its parts would
-/// be: flags that suit an EVD for connections come with that EVD, and go with it.
+/// A change that is legal as a whole succeeds, although no order of its parts
+/// would be legal: flags that suit an EVD for connections are set and cleared
+/// together with that EVD.
 #[test]
-fn a_change_is_judged_as_a_whole() {
+fn a_change_is_checked_as_a_whole() {
     let bed = Bed::new();
     let (end, mixed) = unsignalled(&bed);
     let whole = FLAGS | DAT_EP_FIELD_CONNECT_EVD_HANDLE;
@@ -207,8 +209,7 @@ fn a_change_is_judged_as_a_whole() {
     );
     ok(modify(end.ep, whole, &quiet));
     assert_eq!(ep_info(end.ep).connect_evd_handle, end.connect);
-    // Nobody holds the EVD for connections any more.
-    // SAFETY: live handles.
+    // The EVD for connections is no longer in use. SAFETY: live handles.
     unsafe {
         ok(dat_ep_free(end.ep));
         ok(dat_evd_free(end.connect));
@@ -216,13 +217,13 @@ fn a_change_is_judged_as_a_whole() {
     }
 }
 
-/// A change that fails when the queue pair is to be made anew has changed
-/// nothing: zone, EVDs, flags and depths are as before, and it serves.
+/// A change that fails while the queue pair is created again has changed nothing:
+/// zone, EVDs, flags and depths are as before, and the endpoint works.
 #[test]
 fn a_change_that_fails_late_changes_nothing() {
     let bed = Bed::new();
     let (end, mixed) = unsignalled(&bed);
-    // Its streams have other flags.
+    // Its streams have different flags.
     let taken = End::new(&bed, &Shape::default());
     let zone = bed.pz();
     let before = ep_info(end.ep);

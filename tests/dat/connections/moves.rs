@@ -1,5 +1,5 @@
-//! Transitions of an endpoint that the consumer makes from a state in which it
-//! stays: the state after, the event, and what becomes of posted receives.
+//! Transitions that the application causes from each state in which an endpoint
+//! can stay: the next state, the event, and the outcome of posted receives.
 
 use dat::abi::*;
 use dat::exports::*;
@@ -27,7 +27,7 @@ fn disconnect(end: &End, flags: DAT_CLOSE_FLAGS) -> DAT_RETURN {
     unsafe { dat_ep_disconnect(end.ep, flags) }
 }
 
-/// The receive that was posted comes back flushed.
+/// Checks that the posted receive is flushed.
 #[track_caller]
 fn flushed(end: &End, tag: u64) {
     let event = device::comes(|| dequeue(end.recv).ok()).expect("a completion");
@@ -35,8 +35,8 @@ fn flushed(end: &End, tag: u64) {
     assert_eq!((found.cookie, found.status), (tag, DAT_DTO_ERR_FLUSHED));
 }
 
-/// From a state by a disconnect: what comes at once, what the peer hears, and
-/// what comes in the end.
+/// Leaves a state by a disconnect. Checks the immediate event, the event of the
+/// peer, and the final event.
 fn by_disconnect(from: DAT_EP_STATE, flags: DAT_CLOSE_FLAGS) {
     println!("state {from}, flags {flags}");
     let bed = Bed::new();
@@ -47,7 +47,7 @@ fn by_disconnect(from: DAT_EP_STATE, flags: DAT_CLOSE_FLAGS) {
     ok(end.post_recv(&[memory.segment(0, 8)], 5));
     ok(disconnect(&end, flags));
     if (from, flags) == (PENDING, GRACEFUL) {
-        // Begun already: nothing new.
+        // A second disconnect has no effect.
         bed.run();
         assert_eq!(state_of(end.ep), PENDING);
         nothing_on(end.connect);
@@ -60,7 +60,7 @@ fn by_disconnect(from: DAT_EP_STATE, flags: DAT_CLOSE_FLAGS) {
     }
     assert_eq!(state_of(end.ep), DISCONNECTED);
     if [CONNECTED, PENDING].contains(&from) {
-        // While this end is still there: neither reset nor freed.
+        // The peer is checked before this end is reset or freed.
         let peer = staged.peer.expect("connected");
         expect(peer.connect, DAT_CONNECTION_EVENT_DISCONNECTED);
         assert_eq!(state_of(peer.ep), DISCONNECTED);
@@ -69,13 +69,12 @@ fn by_disconnect(from: DAT_EP_STATE, flags: DAT_CLOSE_FLAGS) {
     bed.run();
     flushed(&end, 5);
     nothing_on(end.recv);
-    // Once.
+    // No further event.
     for flags in [GRACEFUL, ABRUPT] {
         ok(disconnect(&end, flags));
     }
     nothing_on(end.connect);
-    // And back to the beginning.
-    // SAFETY: a live endpoint.
+    // Back to the initial state. SAFETY: a live endpoint.
     ok(unsafe { dat_ep_reset(end.ep) });
     assert_eq!(state_of(end.ep), UNCONNECTED);
 }
@@ -89,7 +88,8 @@ fn every_state_is_left_by_a_disconnect_where_that_is_legal() {
     }
 }
 
-/// Apart: how an endpoint is kept there is the socket manager's.
+/// A separate test: the fixture for this state needs the socket connection
+/// manager.
 #[test]
 fn completion_pending_is_left_by_a_disconnect() {
     for flags in [ABRUPT, GRACEFUL] {
@@ -97,11 +97,11 @@ fn completion_pending_is_left_by_a_disconnect() {
     }
 }
 
-/// The row "refused otherwise": nobody listens, or who does has no room.
+/// The row "refused otherwise": no service point listens, or its EVD has no room.
 #[test]
-fn active_refused_otherwise_what_was_posted_is_flushed() {
+fn active_refused_otherwise_flushes_posted_receives() {
     for has_listener in [false, true] {
-        println!("somebody listens: {has_listener}");
+        println!("a service point listens: {has_listener}");
         let bed = Bed::new();
         let memory = bed.memory(64);
         let end = super::end(&bed);
@@ -134,7 +134,7 @@ fn full(bed: &Bed) -> Door {
     let (mut qualifier, mut psp) = (0, std::ptr::null_mut());
     let mut event = crate::support::blank();
     event.event_number = DAT_SOFTWARE_EVENT;
-    // SAFETY: live handles; results are writable; an event of ours.
+    // SAFETY: live handles; results are writable; a local event.
     unsafe {
         ok(dat_psp_create_any(
             bed.ia,
@@ -152,19 +152,19 @@ fn full(bed: &Bed) -> Door {
     }
 }
 
-/// There is no way to a link-local address on loopback.
+/// Loopback has no route to a link-local address.
 #[test]
-fn active_without_a_way_to_the_host_it_is_unreachable() {
+fn active_without_a_route_to_the_host_reports_unreachable() {
     let bed = Bed::new();
     let staged = Staged::new(&bed, UNCONNECTED);
     let (end, memory) = (staged.end, bed.memory(64));
     ok(end.post_recv(&[memory.segment(0, 8)], 9));
-    // SAFETY: integers: zeros are good.
+    // SAFETY: integers, for which zero is valid.
     let mut nowhere: libc::sockaddr_in6 = unsafe { std::mem::zeroed() };
     nowhere.sin6_family = libc::AF_INET6 as libc::sa_family_t;
     nowhere.sin6_addr.s6_addr = std::net::Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 1).octets();
     nowhere.sin6_scope_id = 1;
-    // SAFETY: the address lives while the call lasts; no private data.
+    // SAFETY: the address live until the call returns; no private data.
     let answer = unsafe {
         dat_ep_connect(
             end.ep,
@@ -189,9 +189,9 @@ fn active_without_a_way_to_the_host_it_is_unreachable() {
     flushed(&end, 9);
 }
 
-/// What is outstanding when it is left gracefully is tried first, binds too.
+/// A graceful disconnect completes outstanding requests first, binds included.
 #[test]
-fn connected_a_graceful_disconnect_lets_a_bind_finish() {
+fn connected_a_graceful_disconnect_completes_a_bind() {
     let bed = Bed::new();
     if !bed.is_stepped() {
         eprintln!("SKIPPED: a bind stays outstanding on a stepped device only");
@@ -216,9 +216,9 @@ fn connected_a_graceful_disconnect_lets_a_bind_finish() {
     assert_eq!(state_of(end.ep), DISCONNECTED);
 }
 
-/// Both ends are told of an abrupt one, whoever makes it.
+/// Both ends report an abrupt disconnect, whichever of them calls it.
 #[test]
-fn connected_the_peer_hears_of_it() {
+fn connected_the_peer_gets_the_event_of_a_disconnect() {
     for flags in [ABRUPT, GRACEFUL] {
         let bed = Bed::new();
         let staged = Staged::new(&bed, CONNECTED);
@@ -231,7 +231,7 @@ fn connected_the_peer_hears_of_it() {
     }
 }
 
-/// Receives stay through a reset that has nothing to do.
+/// A reset in Unconnected keeps posted receives.
 #[test]
 fn unconnected_a_reset_changes_nothing() {
     let bed = Bed::new();
@@ -244,13 +244,14 @@ fn unconnected_a_reset_changes_nothing() {
     nothing_on(staged.end.recv);
 }
 
-/// Freed where that is legal, the handle is dead, and the peer, if there is
-/// one, is not left waiting.
+/// Frees the endpoint in a state where that is legal. The handle becomes invalid,
+/// and a peer gets its event.
 fn freed_in(state: DAT_EP_STATE) {
     println!("state {state}");
     let bed = Bed::new();
     let staged = Staged::new(&bed, state);
-    // SAFETY: live at first.
+    // SAFETY: live at the first call; the call validates the handle at the
+    // second.
     unsafe {
         ok(dat_ep_free(staged.end.ep));
         fails_with(
@@ -264,7 +265,7 @@ fn freed_in(state: DAT_EP_STATE) {
         let peer = staged.peer.expect("connected");
         expect(peer.connect, DAT_CONNECTION_EVENT_DISCONNECTED);
     }
-    // What it reported to is free again.
+    // Its EVDs are no longer in use.
     for evd in [staged.end.recv, staged.end.request, staged.end.connect] {
         // SAFETY: a live EVD.
         ok(unsafe { dat_evd_free(evd) });
@@ -279,21 +280,21 @@ fn it_is_freed_in_every_state_where_that_is_legal() {
     }
 }
 
-/// Apart, as above.
+/// A separate test, as above.
 #[test]
 fn it_is_freed_in_completion_pending() {
     freed_in(COMPLETION);
 }
 
-/// The request that came with a reserved endpoint is accepted without a name:
-/// it is pending until the requester is ready.
+/// A request on a reserved endpoint is accepted with a null endpoint handle, and
+/// is pending until the requester is ready.
 #[test]
 fn passive_it_is_accepted_and_then_pending_or_connected() {
     let bed = Bed::new();
     let staged = Staged::new(&bed, PASSIVE);
     let cr = staged.cr.expect("a request");
     ok(accept(cr, DAT_HANDLE_NULL));
-    // SAFETY: any value may be given.
+    // SAFETY: the call validates its handles.
     let again = unsafe { dat_cr_reject(cr) };
     fails_with(again, DAT_INVALID_HANDLE, DAT_INVALID_HANDLE_CR);
     let state = state_of(staged.end.ep);
@@ -303,8 +304,9 @@ fn passive_it_is_accepted_and_then_pending_or_connected() {
     super::established([&peer, &staged.end]);
 }
 
-/// Accepted without a name, what came with the request is in Completion Pending
-/// until the requester says that he is ready; the request is gone at once.
+/// After an accept with a null endpoint handle, the request's endpoint is in
+/// Completion Pending until the requester reports that it is ready. The request's
+/// handle is invalid at once.
 #[test]
 fn completion_pending_follows_an_acceptance_without_a_name() {
     for from in [PASSIVE, TENTATIVE] {
@@ -328,7 +330,7 @@ fn completion_pending_follows_an_acceptance_without_a_name() {
         nothing_on(end.connect);
         let gone = |answer| fails_with(answer, DAT_INVALID_HANDLE, DAT_INVALID_HANDLE_CR);
         gone(accept(cr, DAT_HANDLE_NULL));
-        // SAFETY: any value may be given.
+        // SAFETY: the call validates its handles.
         gone(unsafe { dat_cr_reject(cr) });
     }
 }

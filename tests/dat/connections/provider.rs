@@ -1,5 +1,6 @@
-//! Service points whose requests bring an endpoint (`DAT_PSP_PROVIDER_FLAG`),
-//! and those on a qualifier that the library chooses.
+//! Service points that create an endpoint for each request
+//! (`DAT_PSP_PROVIDER_FLAG`), and service points on a qualifier that the library
+//! chooses.
 
 use std::ptr;
 
@@ -15,7 +16,7 @@ use crate::support::{
 const TENTATIVE: DAT_EP_STATE = DAT_EP_STATE_TENTATIVE_CONNECTION_PENDING;
 
 #[test]
-fn the_library_makes_endpoints_if_asked() {
+fn the_library_creates_endpoints_if_asked() {
     let bed = Bed::new();
     assert_eq!(abilities(&bed).1.ep_creator, DAT_PSP_CREATES_EP_IFASKED);
     for (flags, brings) in [
@@ -23,7 +24,7 @@ fn the_library_makes_endpoints_if_asked() {
         (DAT_PSP_PROVIDER_FLAG, true),
     ] {
         let door = Door::of_kind(&bed, flags);
-        // SAFETY: integers and pointers: zeros are good.
+        // SAFETY: integers and pointers, for which zero is valid.
         let mut info: DAT_PSP_PARAM = unsafe { std::mem::zeroed() };
         // SAFETY: the result is writable.
         ok(unsafe { dat_psp_query(door.psp, DAT_PSP_FIELD_ALL, &raw mut info) });
@@ -43,9 +44,9 @@ fn the_library_makes_endpoints_if_asked() {
     }
 }
 
-/// What is not there yet is asked for when it is accepted.
+/// The accept fails while the endpoint lacks a zone or an EVD.
 #[test]
-fn it_must_have_a_zone_and_an_evd_before_it_is_accepted() {
+fn an_endpoint_needs_a_zone_and_an_evd_before_it_is_accepted() {
     let bed = Bed::new();
     let door = Door::of_kind(&bed, DAT_PSP_PROVIDER_FLAG);
     let active = end(&bed);
@@ -66,7 +67,7 @@ fn it_must_have_a_zone_and_an_evd_before_it_is_accepted() {
     }
     assert_eq!(info.local_port_qual, door.qualifier);
     assert_eq!(info.remote_port_qual, cr_info(cr).remote_port_qual);
-    // What fits the requester.
+    // Attributes that fit the requester.
     let shape = Shape::default();
     assert_eq!(
         (
@@ -81,7 +82,7 @@ fn it_must_have_a_zone_and_an_evd_before_it_is_accepted() {
     let mut change = info;
     change.pz_handle = bed.pz;
     change.connect_evd_handle = parts.connect;
-    // SAFETY: a live endpoint; the values are ours.
+    // SAFETY: a live endpoint; the values are local.
     let modify = |fields| ok(unsafe { dat_ep_modify(brought, fields, &raw const change) });
     modify(DAT_EP_FIELD_PZ_HANDLE);
     bad(accept(cr, DAT_HANDLE_NULL));
@@ -94,9 +95,10 @@ fn it_must_have_a_zone_and_an_evd_before_it_is_accepted() {
     assert_eq!(state_of(brought), DAT_EP_STATE_CONNECTED);
 }
 
-/// Accepted it is the consumer's, who frees it; rejected it never was.
+/// After an accept the application owns the endpoint and frees it. After a reject
+/// it does not exist.
 #[test]
-fn accepted_it_is_the_consumers_and_rejected_it_is_gone() {
+fn an_accepted_endpoint_is_the_applications_and_a_rejected_one_is_freed() {
     let mut bed = Bed::new();
     let door = Door::of_kind(&bed, DAT_PSP_PROVIDER_FLAG);
     let actives = [end(&bed), end(&bed)];
@@ -133,7 +135,7 @@ fn accepted_it_is_the_consumers_and_rejected_it_is_gone() {
                 ok(dat_evd_free(evd));
             }
         }
-        // The zone and the adapter are held by it.
+        // The endpoint keeps the zone and the adapter in use.
         fails_with(
             dat_pz_free(bed.pz),
             DAT_INVALID_STATE,
@@ -153,7 +155,7 @@ fn accepted_it_is_the_consumers_and_rejected_it_is_gone() {
     ok(bed.close(DAT_CLOSE_GRACEFUL_FLAG));
 }
 
-/// The library chooses a qualifier that nobody has, and no privileged one.
+/// The library chooses an unused and unprivileged qualifier.
 #[test]
 fn any_qualifier_is_free_and_unprivileged() {
     let bed = Bed::new();
@@ -165,11 +167,11 @@ fn any_qualifier_is_free_and_unprivileged() {
     assert_eq!(qualifiers.len(), doors.len());
 }
 
-/// The rows of `dat_psp_create` and `dat_psp_create_any` in section 8 that take
-/// live handles; a qualifier in use is in `bad_input`, wrong handles, flags and
-/// null results are in `libdat`'s face tests.
+/// The rows of `dat_psp_create` and `dat_psp_create_any` in section 8 that need
+/// live handles. `bad_input` covers a qualifier in use; libdat's `face` tests
+/// cover wrong handles, flags and null results.
 #[test]
-fn an_evd_that_takes_no_requests_is_none() {
+fn an_evd_without_the_request_stream_is_refused() {
     let bed = Bed::new();
     let deaf = bed.evd(4, DAT_EVD_DTO_FLAG | DAT_EVD_CONNECTION_FLAG);
     let (mut psp, mut any) = (ptr::null_mut(), 0);
@@ -206,10 +208,10 @@ fn an_evd_that_takes_no_requests_is_none() {
     assert!(psp.is_null());
 }
 
-/// An endpoint that a request brought and nobody has accepted goes with the
-/// adapter, closed gracefully or not.
+/// The endpoint of an unanswered request is freed with the adapter, whether it is
+/// closed gracefully or not.
 #[test]
-fn unanswered_it_goes_with_the_adapter() {
+fn an_unanswered_endpoint_is_freed_with_the_adapter() {
     let mut bed = Bed::new();
     let door = Door::of_kind(&bed, DAT_PSP_PROVIDER_FLAG);
     let active = end(&bed);
@@ -226,7 +228,7 @@ fn unanswered_it_goes_with_the_adapter() {
         ok(dat_pz_free(bed.pz));
     }
     ok(bed.close(DAT_CLOSE_GRACEFUL_FLAG));
-    // SAFETY: any value may be given.
+    // SAFETY: the call validates its handles.
     unsafe {
         fails(dat_cr_reject(cr), DAT_INVALID_HANDLE);
         fails(dat_ep_reset(brought), DAT_INVALID_HANDLE);

@@ -1,5 +1,5 @@
-//! Requests that race with the end of a service point: either they come whole,
-//! or nobody was listening.
+//! Requests that race with the end of a service point: each either arrives or is
+//! refused.
 //!
 //! On iWARP a third end is possible: the kernel drops the request unanswered, and its
 //! requester gets a timeout. Linux 6.1 does so in drivers/infiniband/core/iwcm.c. siw hands
@@ -23,9 +23,9 @@ use crate::support::{
 
 const ROUNDS: u32 = 40;
 
-/// Ends a service point while a request comes. In the first round it is over
-/// before, in the last the request is there before: between them they race, and
-/// the end comes the later the later the round.
+/// Frees a service point while a request is on its way. In the first round the
+/// point is freed before the request, in the last round after it has arrived; in
+/// between they race, with a later free in each round.
 fn race(round: u32, free: impl FnOnce() + Send, knock: impl FnOnce(), comes: impl FnOnce()) {
     match round {
         0 => {
@@ -56,7 +56,8 @@ fn race(round: u32, free: impl FnOnce() + Send, knock: impl FnOnce(), comes: imp
     }
 }
 
-/// The requests that came to no service point, by what their requesters got.
+/// Counts the requests that reached no service point, by the event of their
+/// requesters.
 #[derive(Default)]
 struct TurnedAway {
     refused: u32,
@@ -64,8 +65,9 @@ struct TurnedAway {
 }
 
 impl TurnedAway {
-    /// Takes the event of a round's requester. It must be a refusal; on iWARP it may be
-    /// a timeout, the requester's or the kernel's, unless the point was gone before the request.
+    /// Takes the event of a round's requester. It must be a refusal. On iWARP it
+    /// may be a timeout of the requester or of the kernel, unless the point was
+    /// freed before the request.
     fn take(&mut self, round: u32, active: &End) {
         let (answer, event, _) = wait(active.connect, 30_000_000, 1);
         ok(answer);
@@ -81,8 +83,8 @@ impl TurnedAway {
         nothing_on(active.connect);
     }
 
-    /// Prints what became of the requests. Some must have been refused, and some
-    /// must have come.
+    /// Prints the outcome of the requests. Some must have been refused, and some
+    /// must have arrived.
     fn tell(&self, came: u32) {
         let Self { refused, dropped } = *self;
         let told = format!("{refused} refused, {dropped} dropped by the kernel, {came} came");
@@ -91,7 +93,7 @@ impl TurnedAway {
     }
 }
 
-/// Nothing is left of a round.
+/// Frees the objects of a round.
 fn tidy(ends: [End; 2], requests: DAT_EVD_HANDLE) {
     use dat::exports::{dat_ep_free, dat_evd_free};
     // SAFETY: live handles.
@@ -151,11 +153,11 @@ fn a_request_that_races_with_the_end_of_a_public_point() {
             || ok(door.knock(active.ep, &[])),
             || first = Some(arrival(door.requests).cr_handle),
         );
-        // Nothing comes any more once it is freed.
+        // No request arrives after the point is freed.
         let request = first.or_else(|| {
             let event = dequeue(door.requests).ok()?;
             assert_eq!(event.event_number, DAT_CONNECTION_REQUEST_EVENT);
-            // SAFETY: the number tells which member holds.
+            // SAFETY: the event number selects this member.
             Some(unsafe { event.event_data.cr_arrival_event_data.cr_handle })
         });
         if let Some(cr) = request {

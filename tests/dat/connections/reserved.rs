@@ -53,7 +53,8 @@ fn a_request_comes_for_the_endpoint_that_is_reserved() {
         (here.remote_port_qual, here.local_port_qual),
         (info.remote_port_qual, point.qualifier)
     );
-    // No other endpoint can have it, nor can this one be named.
+    // No other endpoint can accept the request, and this endpoint must not be
+    // named explicitly.
     let other = end(&bed);
     for ep in [other.ep, passive.ep] {
         fails_with(
@@ -71,7 +72,7 @@ fn a_request_comes_for_the_endpoint_that_is_reserved() {
 }
 
 #[test]
-fn the_request_uses_it_up() {
+fn a_request_uses_the_service_point_up() {
     let mut bed = Bed::new();
     let (active, passive, late) = (end(&bed), end(&bed), end(&bed));
     let point = Point::new(&bed, passive.ep);
@@ -80,8 +81,8 @@ fn the_request_uses_it_up() {
     ok(point.door().knock(late.ep, &[]));
     expect(late.connect, DAT_CONNECTION_EVENT_NON_PEER_REJECTED);
     nothing_on(point.requests);
-    // It holds neither EVD nor qualifier any more, nor the adapter.
-    // SAFETY: live handles.
+    // The service point no longer uses EVD, qualifier or adapter. SAFETY: live
+    // handles.
     unsafe {
         ok(dat_evd_free(point.requests));
         ok(dat_cr_reject(cr));
@@ -90,7 +91,8 @@ fn the_request_uses_it_up() {
     assert_eq!(state_of(passive.ep), UNCONNECTED);
     let requests = bed.evd(4, DAT_EVD_CR_FLAG);
     let mut psp = ptr::null_mut();
-    // SAFETY: live handles; the result is writable. All that was made is freed.
+    // SAFETY: live handles; the result is writable. Everything that was created
+    // is freed.
     unsafe {
         ok(dat_psp_create(
             bed.ia,
@@ -135,7 +137,7 @@ fn rejected_the_endpoint_is_the_consumers_and_can_be_reserved_again() {
 }
 
 #[test]
-fn freed_before_a_request_it_gives_the_endpoint_back() {
+fn freed_before_a_request_it_releases_the_endpoint() {
     let bed = Bed::new();
     let (active, passive) = (end(&bed), end(&bed));
     let point = Point::new(&bed, passive.ep);
@@ -171,7 +173,8 @@ fn without_an_endpoint_the_request_brings_one() {
     ok(point.free());
 }
 
-/// No room in the EVD is no room at the service point, which goes on waiting.
+/// If the EVD has no room, the request is refused, and the service point keeps
+/// waiting.
 #[test]
 fn a_full_evd_refuses_and_the_point_stays() {
     let bed = Bed::new();
@@ -185,7 +188,7 @@ fn a_full_evd_refuses_and_the_point_stays() {
     let mut event = crate::support::blank();
     event.event_number = DAT_SOFTWARE_EVENT;
     let mut posted = 0;
-    // SAFETY: a live handle, an event of ours.
+    // SAFETY: a live handle, a local event.
     while unsafe { dat_evd_post_se(requests, &raw const event) } == DAT_SUCCESS {
         posted += 1;
     }
@@ -208,10 +211,10 @@ fn a_full_evd_refuses_and_the_point_stays() {
     established([&active, &passive]);
 }
 
-/// The rows of `dat_rsp_create` in section 8 that need more than one handle:
-/// wrong handles and a null result are in `libdat`'s face tests.
+/// The rows of `dat_rsp_create` in section 8 that need more than one handle.
+/// libdat's `face` tests cover wrong handles and a null result.
 #[test]
-fn what_cannot_be_is_refused_and_leaves_the_endpoint_alone() {
+fn an_illegal_call_is_refused_and_leaves_the_endpoint_unchanged() {
     let bed = Bed::new();
     let passive = end(&bed);
     let door = Door::new(&bed);
@@ -270,7 +273,7 @@ fn what_cannot_be_is_refused_and_leaves_the_endpoint_alone() {
     }
 }
 
-/// Closed abruptly, the adapter takes everything with it, in every state.
+/// An abrupt close of the adapter frees everything, in every state.
 #[test]
 fn an_abrupt_close_ends_it_in_every_state() {
     for requested in [false, true] {

@@ -1,4 +1,4 @@
-//! Endpoints in every state.
+//! Fixtures for endpoints in every state.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -13,7 +13,7 @@ use crate::support::{
     state_of,
 };
 
-/// The states that an endpoint can stay in, whatever the connection manager.
+/// The states in which an endpoint can stay with any connection manager.
 pub const STATES: [DAT_EP_STATE; 8] = [
     DAT_EP_STATE_UNCONNECTED,
     DAT_EP_STATE_RESERVED,
@@ -25,7 +25,7 @@ pub const STATES: [DAT_EP_STATE; 8] = [
     DAT_EP_STATE_DISCONNECTED,
 ];
 
-/// What `DAT_INVALID_STATE` says of a state.
+/// Returns the subtype of `DAT_INVALID_STATE` for a state.
 pub fn subtype_of(state: DAT_EP_STATE) -> DAT_RETURN_SUBTYPE {
     match state {
         DAT_EP_STATE_UNCONNECTED => DAT_INVALID_STATE_EP_UNCONNECTED,
@@ -41,14 +41,14 @@ pub fn subtype_of(state: DAT_EP_STATE) -> DAT_RETURN_SUBTYPE {
     }
 }
 
-/// An endpoint in a state, and who brought it there.
+/// An endpoint in a state, with the objects that brought it there.
 pub struct Staged {
     pub end: End,
     pub peer: Option<End>,
-    /// A request that this endpoint came with.
+    /// The request that this endpoint came with.
     pub cr: Option<DAT_CR_HANDLE>,
     _proxy: Option<Proxy>,
-    /// What an outstanding send names.
+    /// The memory of an outstanding send.
     _memory: Option<Memory>,
 }
 
@@ -63,14 +63,14 @@ impl Staged {
         }
     }
 
-    /// Brings one into this state, where it stays.
+    /// Brings a new endpoint into this state, where it stays.
     #[track_caller]
     pub fn new(bed: &Bed, state: DAT_EP_STATE) -> Self {
         Self::made_by(bed, state, || end(bed))
     }
 
-    /// The same with an endpoint that the caller makes, unless a request brings
-    /// one in this state.
+    /// Like [`Self::new`], with an endpoint that `make` creates, unless the state
+    /// needs a request's endpoint.
     #[track_caller]
     pub fn made_by(bed: &Bed, state: DAT_EP_STATE, make: impl Fn() -> End) -> Self {
         let staged = match state {
@@ -99,7 +99,7 @@ impl Staged {
                 let door = Door::new(bed);
                 let end = make();
                 ok(door.knock(end.ep, &[]));
-                // Not answered.
+                // The request is not answered.
                 door.opens();
                 Self::of(end, None, None)
             }
@@ -111,7 +111,7 @@ impl Staged {
                 // SAFETY: a live endpoint.
                 let disconnect = |flags| ok(unsafe { dat_ep_disconnect(end.ep, flags) });
                 if state == DAT_EP_STATE_DISCONNECT_PENDING {
-                    // The peer has no buffer.
+                    // The peer has posted no receive.
                     let memory = bed.memory(64);
                     ok(end.post_send(&[memory.segment(0, 8)], 77, DAT_COMPLETION_DEFAULT_FLAG));
                     disconnect(DAT_CLOSE_GRACEFUL_FLAG);
@@ -130,9 +130,9 @@ impl Staged {
         staged
     }
 
-    /// Accepted, but the requester does not hear of it: between the two stands
-    /// one who keeps the answer to himself. With the connection manager that
-    /// speaks TCP.
+    /// The request is accepted, but the requester does not get the answer,
+    /// because a proxy between them keeps it. Needs the connection manager that
+    /// uses TCP.
     #[track_caller]
     fn completion_pending(bed: &Bed, end: End) -> Self {
         let door = Door::new(bed);
@@ -145,8 +145,8 @@ impl Staged {
         }
     }
 
-    /// Somebody asks at a service point, and does not hear the answer while
-    /// what stands between the two is there.
+    /// Connects to a service point through a proxy that does not return the
+    /// answer while it exists.
     #[track_caller]
     pub fn knock_unheard(bed: &Bed, door: &Door) -> (End, Proxy) {
         let proxy = Proxy::new(door.qualifier);
@@ -160,7 +160,7 @@ impl Staged {
     }
 }
 
-/// Passes one request on to a service point, and nothing back.
+/// Forwards one request to a service point, and returns nothing.
 pub struct Proxy {
     port: u16,
     thread: Option<JoinHandle<(TcpStream, TcpStream)>>,
@@ -175,12 +175,12 @@ impl Proxy {
         let thread = std::thread::spawn(move || {
             let (mut from, _) = listener.accept().expect("a request");
             let mut to = TcpStream::connect(door).expect("a service point");
-            // Header, with the length of what follows, and that.
+            // The header, which holds the length of the rest, and the rest.
             let mut header = [0; 8];
             from.read_exact(&mut header).expect("a header");
             let mut body = vec![0; usize::from(u16::from_be_bytes([header[6], header[7]]))];
             from.read_exact(&mut body).expect("a request");
-            // It begins with the qualifier.
+            // The message begins with the qualifier.
             body[..8].copy_from_slice(&qualifier.to_be_bytes());
             to.write_all(&[&header[..], &body].concat())
                 .expect("passed on");

@@ -1,5 +1,5 @@
-//! What is refused in each state of an endpoint, and what is answered in all
-//! of them.
+//! Calls that are refused in each state of an endpoint, and calls that succeed in
+//! all states.
 
 use std::ptr;
 
@@ -22,7 +22,8 @@ const COMPLETION: DAT_EP_STATE = DAT_EP_STATE_COMPLETION_PENDING;
 
 type Call<'a> = Box<dyn Fn(DAT_EP_HANDLE) -> DAT_RETURN + 'a>;
 
-/// Every call that the state decides about, and the states in which it is legal.
+/// Every call whose result depends on the state, and the states in which it is
+/// legal.
 fn calls<'a>(
     bed: &'a Bed,
     door: &'a Door,
@@ -126,7 +127,8 @@ fn calls<'a>(
             "dat_rmr_bind",
             &[CONNECTED, DISCONNECTED],
             Box::new(move |ep| {
-                // SAFETY: integers: zeros are good, an unbind.
+                // SAFETY: integers, for which zero is valid; this segment
+                // unbinds.
                 let none: DAT_LMR_TRIPLET = unsafe { std::mem::zeroed() };
                 let mut context = 0;
                 // SAFETY: live handles; the result is writable.
@@ -161,12 +163,12 @@ fn calls<'a>(
 }
 
 fn nothing() -> DAT_RMR_TRIPLET {
-    // SAFETY: integers: zeros are good.
+    // SAFETY: integers, for which zero is valid.
     unsafe { std::mem::zeroed() }
 }
 
-/// Every call that is not legal in a state is refused with the state's name,
-/// and leaves the endpoint where it is.
+/// Makes every call that is illegal in a state. It must be refused with the state
+/// as its subtype, and leave the endpoint unchanged.
 fn refused_in(state: DAT_EP_STATE) {
     let bed = Bed::new();
     let door = Door::new(&bed);
@@ -177,7 +179,7 @@ fn refused_in(state: DAT_EP_STATE) {
     let staged = Staged::new(&bed, state);
     let ep = staged.end.ep;
     if state == DAT_EP_STATE_TENTATIVE_CONNECTION_PENDING {
-        // What is missing would be told first.
+        // Missing objects would be reported first.
         super::furnish(&bed, ep);
     }
     let mut refused = 0;
@@ -192,17 +194,17 @@ fn refused_in(state: DAT_EP_STATE) {
     }
     assert!(refused > 3, "of thirteen");
     answered_in(&staged, state);
-    // The request is still there.
+    // The request is still valid.
     let last = end(&bed);
     ok(accept(cr, last.ep));
 }
 
-/// These answer in every state, and `dat_ep_get_status` may be asked for any
-/// part.
+/// These calls succeed in every state, and `dat_ep_get_status` with any
+/// combination of results.
 fn answered_in(staged: &Staged, state: DAT_EP_STATE) {
     let ep = staged.end.ep;
     let (mut told, mut recv_idle, mut request_idle) = (99, 99, 99);
-    // SAFETY: the results are writable, or not asked for.
+    // SAFETY: the results are writable or null.
     unsafe {
         ok(dat_ep_get_status(
             ep,
@@ -231,7 +233,7 @@ fn answered_in(staged: &Staged, state: DAT_EP_STATE) {
     fields_in(staged, state);
 }
 
-/// 4.1: which addresses `dat_ep_query` tells.
+/// Section 4.1: which addresses `dat_ep_query` returns.
 fn fields_in(staged: &Staged, state: DAT_EP_STATE) {
     let info = ep_info(staged.end.ep);
     assert_eq!(info.ep_state, state);
@@ -279,9 +281,10 @@ refused! {
     refused_in_completion_pending: DAT_EP_STATE_COMPLETION_PENDING,
 }
 
-/// 4.1, the active side: the port that the peer's request tells is its own.
+/// Section 4.1, the active side: its own port is the one that the peer's request
+/// reports.
 #[test]
-fn the_active_side_knows_the_port_that_it_connects_from() {
+fn the_active_side_reports_the_port_that_it_connects_from() {
     let bed = Bed::new();
     let door = Door::new(&bed);
     let (active, passive) = (end(&bed), end(&bed));

@@ -1,9 +1,8 @@
-//! Many connections at a time, made and ended by several threads, and peers
-//! that are killed in the middle. Afterwards no object, descriptor or thread is
-//! left.
+//! Many connections at a time, made and ended by several threads, and peers that
+//! are killed in between. Afterwards no object, descriptor or thread is left.
 //!
-//! `DAT_STORM` is the number of endpoints, for the soak; a thousand otherwise on
-//! the emulated device.
+//! `DAT_STORM` sets the number of endpoints, for the soak test. Without it the
+//! emulated device gets a thousand.
 
 use std::collections::HashMap;
 use std::fs;
@@ -23,11 +22,11 @@ use crate::support::{
 };
 
 const THREADS: usize = 4;
-/// Endpoints, unless `DAT_STORM` says otherwise.
+/// Number of endpoints, unless `DAT_STORM` is set.
 const ENDPOINTS: usize = 1000;
-/// The same on a device of its own, which may be ten times slower.
+/// The number on a device that works on its own, which may be ten times slower.
 const FEWER: usize = 240;
-/// Tells a process that it is the one to be killed: qualifier and endpoints.
+/// Makes a process the one to be killed; holds qualifier and number of endpoints.
 const VICTIM: &str = "DAT_STORM_VICTIM";
 
 const LONG: DAT_TIMEOUT = 30_000_000;
@@ -40,7 +39,7 @@ fn endpoints() -> usize {
     }
 }
 
-/// Small, so that a thousand fit anywhere.
+/// Small attributes, so that any device has room for a thousand endpoints.
 fn shape(evd_qlen: usize) -> Shape {
     Shape {
         recvs: 2,
@@ -51,13 +50,13 @@ fn shape(evd_qlen: usize) -> Shape {
     }
 }
 
-/// What a process holds: descriptors and threads.
+/// Returns the number of descriptors and threads of the process.
 fn held() -> (usize, usize) {
     let count = |folder: &str| fs::read_dir(folder).expect("proc(5)").count();
     (count("/proc/self/fd"), count("/proc/self/task"))
 }
 
-/// The most descriptors that this process may have.
+/// Raises the limit of descriptors as far as allowed.
 fn raise_limit() {
     // SAFETY: an integer structure, written and read by the calls.
     unsafe {
@@ -69,27 +68,27 @@ fn raise_limit() {
     }
 }
 
-/// Frees all that was made, closes the adapter gracefully (which it refuses if
-/// anything is left), and finds the process as it was.
+/// Frees everything, closes the adapter gracefully (which fails if an object is
+/// left), and checks that the process holds as much as before.
 fn all_is_gone(mut bed: Bed, before: (usize, usize)) {
-    // SAFETY: a live zone, which nothing uses.
+    // SAFETY: a live zone that is not in use.
     ok(unsafe { dat_pz_free(bed.pz) });
     ok(bed.close(DAT_CLOSE_GRACEFUL_FLAG));
     drop(bed);
     let since = Instant::now();
-    // Threads end on their own time.
+    // Threads end asynchronously.
     while held() != before && since.elapsed() < Duration::from_secs(5) {
         thread::sleep(Duration::from_millis(5));
     }
     assert_eq!(held(), before, "descriptors, threads");
 }
 
-/// Descriptors and threads that stay when an adapter was opened once: what
-/// other libraries keep for ever.
+/// Returns the descriptors and threads that remain after an adapter was opened
+/// once: other libraries keep them for ever.
 fn before() -> (usize, usize) {
     raise_limit();
     let mut bed = Bed::new();
-    // An endpoint, so that everything has been there once.
+    // An endpoint too, so that everything has been used once.
     let (a, b) = (super::end(&bed), super::end(&bed));
     let door = Door::new(&bed);
     ok(door.knock(a.ep, &[]));
@@ -101,10 +100,10 @@ fn before() -> (usize, usize) {
     held()
 }
 
-/// How a pair parts, by its number.
+/// Number of ways in which a pair disconnects; its number selects one.
 const WAYS: usize = 5;
 
-/// The endpoints of one thread, all of whose events go to the same EVDs.
+/// The endpoints of one thread. All their events go to the same EVDs.
 struct Crowd<'b> {
     bed: &'b Bed,
     door: Door,
@@ -162,17 +161,18 @@ impl<'b> Crowd<'b> {
         }
     }
 
-    /// Asks for all, accepts all, and waits until all are connected.
+    /// Requests all connections, accepts all, and waits until all are
+    /// established.
     fn connect(&self) {
         for (number, [active, _]) in self.eps.iter().enumerate() {
             ok(self.door.knock_within(*active, LONG, &number.to_le_bytes()));
         }
         for _ in &self.eps {
-            // They come in any order.
+            // The requests arrive in any order.
             let cr = self.door.opens();
             let info = cr_info(cr);
             assert_eq!(info.private_data_size, 8);
-            // SAFETY: the library says that so many bytes are there.
+            // SAFETY: the library has reported this many bytes.
             let number = unsafe { info.private_data.cast::<[u8; 8]>().read_unaligned() };
             ok(accept(cr, self.eps[usize::from_le_bytes(number)][1]));
         }
@@ -186,22 +186,22 @@ impl<'b> Crowd<'b> {
         }
     }
 
-    /// So many connection events, by endpoint.
+    /// Takes this many connection events, by endpoint.
     fn told(&self, count: usize) -> HashMap<usize, Vec<DAT_EVENT_NUMBER>> {
         let mut told: HashMap<usize, Vec<_>> = HashMap::new();
         for number in 0..count {
             let (answer, event, _) = wait(self.evds.connect, LONG, 1);
             assert_eq!(answer, DAT_SUCCESS, "{number} of {count}");
-            // SAFETY: the EVD carries nothing else.
+            // SAFETY: the EVD carries no other events.
             let ep = unsafe { event.event_data.connect_event_data.ep_handle };
             told.entry(ep.addr()).or_default().push(event.event_number);
         }
         told
     }
 
-    /// One message each way over every connection.
+    /// Sends one message each way over every connection.
     fn talk(&self) {
-        // A stepped device is to see each doorbell before the next on the same
+        // A stepped device must see each doorbell before the next on the same
         // register.
         static STEPPING: Mutex<()> = Mutex::new(());
         let memory = self.bed.memory(64);
@@ -223,7 +223,8 @@ impl<'b> Crowd<'b> {
         }
     }
 
-    /// Every pair in one of the ways; then all are unconnected, or gone.
+    /// Disconnects every pair in one of the ways. Afterwards all endpoints are
+    /// unconnected or freed.
     fn part(&mut self) {
         let mut left = Vec::new();
         for (number, [active, passive]) in self.eps.drain(..).enumerate() {
@@ -264,7 +265,7 @@ impl<'b> Crowd<'b> {
         let mut told: HashMap<usize, usize> = HashMap::new();
         while let Ok(event) = dequeue(self.evds.connect) {
             assert_eq!(event.event_number, DAT_CONNECTION_EVENT_DISCONNECTED);
-            // SAFETY: the number tells which member holds.
+            // SAFETY: the event number selects this member.
             let ep = unsafe { event.event_data.connect_event_data.ep_handle };
             *told.entry(ep.addr()).or_default() += 1;
         }
@@ -285,7 +286,7 @@ impl<'b> Crowd<'b> {
     fn end(self) {
         self.door.close();
         for evd in [self.evds.recv, self.evds.request, self.evds.connect] {
-            // SAFETY: live EVDs, to which nothing reports.
+            // SAFETY: live EVDs, which are no longer in use.
             ok(unsafe { dat_evd_free(evd) });
         }
     }
@@ -334,7 +335,7 @@ fn many_connections_by_several_threads_leave_nothing_behind() {
     all_is_gone(bed, before);
 }
 
-/// A process that connects endpoints, again and again, until it is killed.
+/// Runs a process that connects endpoints repeatedly until it is killed.
 fn be_the_victim(what: &str) -> ! {
     let (qualifier, count) = what.split_once(' ').expect("two numbers");
     let qualifier = qualifier.parse().expect("a qualifier");
@@ -346,7 +347,7 @@ fn be_the_victim(what: &str) -> ! {
         requests: ptr::null_mut(),
     };
     let ends: Vec<End> = (0..count).map(|_| End::new(&bed, &shape(8))).collect();
-    // It must not outlive whoever should have killed it.
+    // Ends by itself if the parent fails to kill it.
     let begin = Instant::now();
     for end in ends.iter().cycle() {
         assert!(begin.elapsed() < Duration::from_secs(60), "not killed");
@@ -378,7 +379,7 @@ fn victim(qualifier: DAT_CONN_QUAL, endpoints: usize) -> Child {
         .expect("a process")
 }
 
-/// Accepts what comes until so many were, and kills the requester then.
+/// Accepts requests up to a number, then kills the requesting process.
 fn accept_and_kill(bed: &Bed, door: &Door, evds: &End, count: usize, victim: &mut Child) {
     let attributes = shape(8).attributes();
     let mut eps = Vec::new();
@@ -388,7 +389,7 @@ fn accept_and_kill(bed: &Bed, door: &Door, evds: &End, count: usize, victim: &mu
         if answer != DAT_SUCCESS {
             return None;
         }
-        // SAFETY: the EVD carries nothing else.
+        // SAFETY: the EVD carries no other events.
         let cr = unsafe { event.event_data.cr_arrival_event_data.cr_handle };
         let mut ep = ptr::null_mut();
         // SAFETY: live handles; the result is writable.
@@ -414,7 +415,7 @@ fn accept_and_kill(bed: &Bed, door: &Door, evds: &End, count: usize, victim: &mu
     }
     victim.kill().expect("it lives");
     victim.wait().expect("it is ours");
-    // What it had asked for before.
+    // Requests that it had made before.
     while take(&mut others).is_some() {}
     let all: Vec<_> = eps.into_iter().chain(others).collect();
     let since = Instant::now();
@@ -425,12 +426,12 @@ fn accept_and_kill(bed: &Bed, door: &Door, evds: &End, count: usize, victim: &mu
         assert!(since.elapsed() < Duration::from_secs(20), "not told");
         thread::sleep(Duration::from_millis(1));
     }
-    // Each was told of one end, after at most one beginning. Before it was killed
-    // the requester has ended some itself.
+    // Each endpoint got one final event, after at most one Established event. The
+    // process may have disconnected some endpoints itself before it was killed.
     let ends = [DAT_CONNECTION_EVENT_DISCONNECTED, broken_by_the_peer(bed)];
     let mut told: HashMap<usize, Vec<DAT_EVENT_NUMBER>> = HashMap::new();
     while let Ok(event) = dequeue(evds.connect) {
-        // SAFETY: the EVD carries nothing else.
+        // SAFETY: the EVD carries no other events.
         let ep = unsafe { event.event_data.connect_event_data.ep_handle };
         told.entry(ep.addr()).or_default().push(event.event_number);
     }
@@ -468,17 +469,17 @@ fn peers_that_are_killed_leave_nothing_behind() {
                 evds.connect = bed.evd(4096, DAT_EVD_CONNECTION_FLAG);
                 let door = Door::new(bed);
                 let mut victim = victim(door.qualifier, each);
-                // Sooner or later.
+                // Killed at different times.
                 accept_and_kill(bed, &door, &evds, 1 + each * number / 2, &mut victim);
                 door.close();
                 for evd in [evds.recv, evds.request, evds.connect] {
-                    // SAFETY: live EVDs, to which nothing reports.
+                    // SAFETY: live EVDs, which are no longer in use.
                     ok(unsafe { dat_evd_free(evd) });
                 }
             });
         }
     });
-    // The adapter goes on as ever.
+    // The adapter still works.
     let (a, b) = (super::end(&bed), super::end(&bed));
     let door = Door::new(&bed);
     ok(door.knock(a.ep, &[]));

@@ -1,4 +1,4 @@
-//! 4.2: values that `dat_ep_modify` refuses, and that nothing changes then.
+//! Section 4.2: values that `dat_ep_modify` refuses without changing anything.
 
 use std::ptr;
 
@@ -11,11 +11,11 @@ type Set = fn(&mut DAT_EP_ATTR, u64);
 type SetEvd = fn(&mut DAT_EP_PARAM, DAT_EVD_HANDLE);
 
 fn modify(ep: DAT_EP_HANDLE, fields: DAT_EP_PARAM_MASK, to: &DAT_EP_PARAM) -> DAT_RETURN {
-    // SAFETY: a live endpoint; the values are ours.
+    // SAFETY: a live endpoint; the values are local.
     unsafe { dat_ep_modify(ep, fields, ptr::from_ref(to)) }
 }
 
-/// The change is refused as a bad value, and has not happened.
+/// Checks that the change is refused as a bad value, and has no effect.
 #[track_caller]
 fn refuses(end: &End, fields: DAT_EP_PARAM_MASK, to: &DAT_EP_PARAM) {
     let before = ep_info(end.ep);
@@ -51,7 +51,7 @@ fn refuses(end: &End, fields: DAT_EP_PARAM_MASK, to: &DAT_EP_PARAM) {
     assert_eq!(known(&after), known(&before));
 }
 
-/// DTO and IOV receive limits on an endpoint with an SRQ.
+/// Receive limits (DTOs and segments) of an endpoint with an SRQ.
 #[test]
 fn an_srq_endpoint_has_no_limits_of_receives() {
     let bed = Bed::new();
@@ -69,8 +69,8 @@ fn an_srq_endpoint_has_no_limits_of_receives() {
     ok(modify(end.ep, DAT_EP_FIELD_EP_ATTR_MAX_REQUEST_DTOS, &to));
 }
 
-/// A DTO count without the EVD that it needs: neither is the EVD taken away
-/// under it, nor the count set without one. Both together go.
+/// A DTO count needs its EVD: neither can the EVD be removed while the count is
+/// set, nor the count be set without the EVD. Both can change together.
 #[test]
 fn counts_need_their_evds() {
     let bed = Bed::new();
@@ -104,7 +104,7 @@ fn counts_need_their_evds() {
     }
 }
 
-/// Completion flags that are those of a receive or a request, and that are not.
+/// Completion flags that are valid for receives or requests, and others.
 #[test]
 fn flags_row_by_row() {
     const ALL: [DAT_COMPLETION_FLAGS; 6] = [
@@ -152,7 +152,7 @@ fn flags_row_by_row() {
     }
 }
 
-/// The flags of receives are set before any is posted.
+/// The flags of receives can only be set before the first is posted.
 #[test]
 fn flags_of_receives_stay_once_one_is_posted() {
     let bed = Bed::new();
@@ -172,7 +172,7 @@ fn flags_of_receives_stay_once_one_is_posted() {
     );
 }
 
-/// Each attribute as large as the adapter says goes, and one more is refused.
+/// Each attribute may be as large as the adapter reports, and no larger.
 #[test]
 fn limits_of_the_adapter_row_by_row() {
     let bed = Bed::new();
@@ -234,8 +234,8 @@ fn limits_of_the_adapter_row_by_row() {
         println!("field {field:#x}, at most {most}");
         let end = End::new(&bed, &Shape::default());
         let mut to = ep_info(end.ep);
-        // Rings of the greatest depth are other tests' matter: rxe tells of
-        // more than it can make.
+        // Other tests cover rings of the greatest depth: rxe reports more than it
+        // can create.
         if most <= 1 << 10 || most > i32::MAX as u64 / 2 {
             set(&mut to.ep_attr, most);
             ok(modify(end.ep, field, &to));

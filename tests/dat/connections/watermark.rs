@@ -1,5 +1,5 @@
 //! `dat_ep_set_watermark`: how many receives an endpoint may hold that messages
-//! have filled and whose events nobody has taken.
+//! have filled and the application has not dequeued.
 
 use dat::abi::*;
 use dat::exports::*;
@@ -12,7 +12,7 @@ use crate::support::{
 
 const OFF: DAT_COUNT = DAT_WATERMARK_INFINITE;
 
-/// Where the receives come from.
+/// The source of the receives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum From {
     Own,
@@ -21,7 +21,7 @@ enum From {
 
 const SOURCES: [From; 2] = [From::Own, From::Shared];
 
-/// An endpoint that is sent to, with buffers for ten messages.
+/// An endpoint that receives, with buffers for ten messages.
 struct Stage<'b> {
     bed: &'b Bed,
     pair: Pair,
@@ -67,7 +67,7 @@ impl<'b> Stage<'b> {
         unsafe { dat_ep_set_watermark(self.ep(), soft, hard) }
     }
 
-    /// So many messages arrive, and are looked at, not taken.
+    /// Sends this many messages, and polls without dequeuing.
     fn send(&self, count: u64) {
         for tag in 0..count {
             let data = [self.memory.segment(0, 8)];
@@ -95,11 +95,11 @@ impl<'b> Stage<'b> {
         assert_eq!(state_of(self.ep()), DAT_EP_STATE_CONNECTED);
     }
 
-    /// The soft mark was reported, once.
+    /// Checks that the soft watermark was reported once.
     #[track_caller]
     fn told(&self) {
         let event = expect(self.bed.async_evd, DAT_ASYNC_ERROR_PROVIDER_INTERNAL_ERROR);
-        // SAFETY: the number tells which member holds.
+        // SAFETY: the event number selects this member.
         let data = unsafe { event.event_data.asynch_error_event_data };
         assert_eq!(data.dat_handle, self.ep());
         assert_eq!(data.reason, DAT_SRQ_SOFT_HIGH_WATERMARK_EVENT as DAT_COUNT);
@@ -127,7 +127,7 @@ fn the_soft_mark_is_reported_once_when_it_is_exceeded() {
         stage.told();
         stage.send(1);
         stage.quiet();
-        // Below it and above it once more: only another call arms it.
+        // Below and above the mark again: only another call arms it.
         stage.take(4);
         stage.send(3);
         stage.quiet();
@@ -148,14 +148,14 @@ fn the_hard_mark_breaks_the_connection_when_it_is_exceeded() {
         ok(stage.set(OFF, 3));
         stage.send(3);
         stage.quiet();
-        // What is taken is not held.
+        // Dequeued buffers are not held.
         stage.take(2);
         stage.send(2);
         stage.quiet();
         stage.send(1);
         stage.breaks();
         nothing_on(bed.async_evd);
-        // What arrived has arrived.
+        // Messages that arrived before the break stay valid.
         stage.take(4);
     }
 }
@@ -178,9 +178,10 @@ fn a_mark_that_is_exceeded_already_takes_effect_in_the_call() {
     }
 }
 
-/// Who only takes events one by one has all that are there counted.
+/// A dequeue counts all completions that have arrived, even if the application
+/// takes one at a time.
 #[test]
-fn a_dequeue_sees_all_that_is_held() {
+fn a_dequeue_counts_all_held_receives() {
     for from in SOURCES {
         let bed = Bed::new();
         let stage = Stage::new(&bed, from);
@@ -203,9 +204,9 @@ fn a_dequeue_sees_all_that_is_held() {
     }
 }
 
-/// Each is judged by itself, whichever is lower.
+/// The marks are independent, whichever is lower.
 #[test]
-fn the_marks_do_not_know_each_other() {
+fn the_marks_are_independent() {
     for from in SOURCES {
         for soft in [1, 5] {
             let bed = Bed::new();
@@ -225,7 +226,7 @@ fn the_marks_do_not_know_each_other() {
 }
 
 #[test]
-fn a_mark_that_is_turned_off_is_none() {
+fn a_mark_that_is_turned_off_has_no_effect() {
     for from in SOURCES {
         let bed = Bed::new();
         let stage = Stage::new(&bed, from);
@@ -236,9 +237,9 @@ fn a_mark_that_is_turned_off_is_none() {
     }
 }
 
-/// 0 is a mark as well: the first message that is not taken exceeds it.
+/// 0 is a valid mark: the first message that is not dequeued exceeds it.
 #[test]
-fn a_mark_of_nothing_is_exceeded_by_one_message() {
+fn a_mark_of_0_is_exceeded_by_one_message() {
     for from in SOURCES {
         let bed = Bed::new();
         let stage = Stage::new(&bed, from);
@@ -249,9 +250,9 @@ fn a_mark_of_nothing_is_exceeded_by_one_message() {
     }
 }
 
-/// Buffers that are flushed were not filled by a message.
+/// Flushed buffers were not filled by a message.
 #[test]
-fn what_is_flushed_does_not_count() {
+fn flushed_receives_do_not_count() {
     let bed = Bed::new();
     let stage = Stage::new(&bed, From::Own);
     ok(stage.set(1, OFF));
@@ -265,7 +266,7 @@ fn what_is_flushed_does_not_count() {
     nothing_on(bed.async_evd);
 }
 
-/// Marks last as long as the endpoint; what was reported stays reported.
+/// Marks stay set for the endpoint's lifetime; a reported mark stays reported.
 #[test]
 fn marks_survive_a_reset() {
     let bed = Bed::new();
@@ -290,9 +291,9 @@ fn marks_survive_a_reset() {
     stage.breaks();
 }
 
-/// What the endpoint and the library say of marks is what they do.
+/// The attributes of endpoint and provider describe the watermarks correctly.
 #[test]
-fn attributes_tell_the_marks() {
+fn attributes_report_the_marks() {
     let bed = Bed::new();
     assert_eq!(abilities(&bed).1.srq_watermarks_supported, 0x111);
     let stage = Stage::new(&bed, From::Shared);
@@ -307,7 +308,7 @@ fn attributes_tell_the_marks() {
     }
     let own = Stage::new(&bed, From::Own);
     ok(own.set(3, 5));
-    // The hard one has no place beside the depth of the queue.
+    // The hard mark has no attribute besides the depth of the queue.
     assert_eq!(told(own.ep()), (3, Shape::default().recvs));
     fails_with(own.set(-2, 1), DAT_INVALID_PARAMETER, DAT_INVALID_ARG2);
     fails_with(own.set(1, -2), DAT_INVALID_PARAMETER, DAT_INVALID_ARG3);

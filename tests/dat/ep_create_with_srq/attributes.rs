@@ -1,4 +1,4 @@
-//! What is asked for, and what the endpoint is then.
+//! The attributes that are requested, and those of the endpoint.
 
 use std::mem;
 use std::ptr;
@@ -22,7 +22,7 @@ fn ep_create_with_srq_e07_attributes_must_be_given() {
     let bed = Bed::new();
     let call = Call::new(&bed, srq(&bed, 8));
     let mut ep = ptr::without_provenance_mut(0x77);
-    // SAFETY: null is what is tested; the result is writable.
+    // SAFETY: null is under test; the result is writable.
     let answer = unsafe {
         dat_ep_create_with_srq(
             call.ia,
@@ -37,7 +37,7 @@ fn ep_create_with_srq_e07_attributes_must_be_given() {
     };
     fails_with(answer, BAD.0, BAD.1);
     assert_eq!(ep.addr(), 0x77);
-    // SAFETY: null is what is tested.
+    // SAFETY: null is under test.
     let answer = unsafe {
         dat_ep_create_with_srq(
             call.ia,
@@ -53,14 +53,14 @@ fn ep_create_with_srq_e07_attributes_must_be_given() {
     fails_with(answer, DAT_INVALID_PARAMETER, DAT_INVALID_ARG8);
 }
 
-/// All zeros: everything is left open.
+/// All attributes zero: every value is left to the library.
 #[test]
-fn ep_create_with_srq_e07_what_is_left_open_gets_the_default_and_works() {
+fn ep_create_with_srq_e07_attributes_of_0_get_defaults_that_work() {
     let bed = Bed::new();
     let limits = abilities(&bed).0;
     let queue = srq(&bed, 8);
     let mut call = Call::new(&bed, queue);
-    // SAFETY: integers and pointers: zeros are good.
+    // SAFETY: integers and pointers, for which zero is valid.
     call.attributes = unsafe { mem::zeroed() };
     let end = call.make();
     let attr = ep_info(end.ep).ep_attr;
@@ -84,10 +84,10 @@ fn ep_create_with_srq_e07_what_is_left_open_gets_the_default_and_works() {
     }
 }
 
-/// The number that the query tells is the real one: so many requests can be
-/// outstanding, and so many segments gathered, and no more.
+/// The number that the query returns is exact: that many requests can be
+/// outstanding and that many segments gathered, and no more.
 #[test]
-fn ep_create_with_srq_e08_requests_and_segments_are_at_least_what_was_asked() {
+fn ep_create_with_srq_e08_requests_and_segments_are_at_least_as_requested() {
     let bed = Bed::new();
     let memory = bed.memory(4096);
     for (dtos, iov) in [(1, 1), (5, 3), (17, 2), (64, 4)] {
@@ -164,7 +164,7 @@ fn ep_create_with_srq_e09_the_exact_attributes_are_exact() {
     }
 }
 
-/// A message of the size, and one byte more.
+/// Sends a message of the maximum size, and one a byte longer.
 #[test]
 fn ep_create_with_srq_e09_the_sizes_hold() {
     let bed = Bed::new();
@@ -210,7 +210,7 @@ fn ep_create_with_srq_e09_the_segments_of_receives_are_ignored() {
         call.attributes.max_recv_iov = ignored;
         let end = call.make();
         let pair = Pair::connect(&bed, End::new(&bed, &Shape::default()), end);
-        // The queue's own number counts.
+        // The queue's own limit counts.
         let iov = [0, 1, 2, 3].map(|at: usize| memory.segment(1024 + 8 * at, 4));
         ok(post_srq(queue, &iov, 1));
         ok(pair.active.post_send(&[memory.segment(0, 16)], 1, DEFAULT));
@@ -221,11 +221,11 @@ fn ep_create_with_srq_e09_the_segments_of_receives_are_ignored() {
 }
 
 #[test]
-fn ep_create_with_srq_e09_what_cannot_be_met_fails_the_call() {
+fn ep_create_with_srq_e09_attributes_that_cannot_be_met_fail_the_call() {
     let bed = Bed::new();
     let limits = abilities(&bed).0;
     let good = Call::new(&bed, srq(&bed, 8));
-    // The largest that is allowed, and whether 0 or -1 leaves it open.
+    // The largest allowed value, and whether 0 or -1 selects the default.
     let attributes: [(&str, Change, i64, i64); 10] = [
         (
             "max_message_size",
@@ -291,8 +291,8 @@ fn ep_create_with_srq_e09_what_cannot_be_met_fails_the_call() {
     for (name, change, most, open) in attributes {
         let mut call = good;
         for fits in [most, open, 1] {
-            // Segments and requests each at their most are a matter of their
-            // own: the device has room for one of the two.
+            // Segments and requests cannot both be at their maximum: the device
+            // has room for one of them.
             call.attributes = good.attributes;
             change(&mut call.attributes, fits);
             if name != "max_request_dtos" || fits != most {
@@ -321,7 +321,7 @@ fn ep_create_with_srq_e09_what_cannot_be_met_fails_the_call() {
 }
 
 #[test]
-fn ep_create_with_srq_e10_bad_attributes_and_combinations_are_told() {
+fn ep_create_with_srq_e10_bad_attributes_and_combinations_are_refused() {
     let bed = Bed::new();
     let good = Call::new(&bed, srq(&bed, 8));
     let changes: [fn(&mut DAT_EP_ATTR); 11] = [
@@ -336,7 +336,7 @@ fn ep_create_with_srq_e10_bad_attributes_and_combinations_are_told() {
             attr.request_completion_flags =
                 DAT_COMPLETION_UNSIGNALLED_FLAG | DAT_COMPLETION_EVD_THRESHOLD_FLAG;
         },
-        // The soft watermark above the hard one would never be reached.
+        // A soft watermark above the hard one could never be reported.
         |attr| (attr.max_recv_dtos, attr.srq_soft_hw) = (3, 4),
         |attr| attr.ep_transport_specific_count = 1,
         |attr| attr.ep_provider_specific_count = -1,
@@ -349,7 +349,7 @@ fn ep_create_with_srq_e10_bad_attributes_and_combinations_are_told() {
         fails_with(answer, BAD.0, BAD.1);
         assert_eq!(ep.addr(), 0x77);
     }
-    // Nothing was left behind by the failures.
+    // The failed calls have left nothing behind.
     let end = good.make();
     // SAFETY: live handles.
     unsafe {
@@ -360,8 +360,8 @@ fn ep_create_with_srq_e10_bad_attributes_and_combinations_are_told() {
     }
 }
 
-/// An endpoint may hold as many buffers as its `max_recv_dtos` says, the hard
-/// high watermark; one more breaks its connection.
+/// An endpoint may hold as many buffers as its `max_recv_dtos`, the hard high
+/// watermark; one more breaks its connection.
 #[test]
 fn ep_create_with_srq_e09_the_hard_watermark_is_the_one_that_was_asked_for() {
     let bed = Bed::new();
@@ -391,14 +391,14 @@ fn ep_create_with_srq_e09_the_hard_watermark_is_the_one_that_was_asked_for() {
     assert_eq!(srq_info(queue).available_dto_count, 2);
 }
 
-/// The adapter runs out of descriptors: told as such, and over when there are
-/// some again.
+/// If the process runs out of descriptors, the error says so, and calls succeed
+/// again once descriptors are free.
 #[test]
-fn ep_create_with_srq_e10_limits_of_the_system_are_told_as_resources() {
+fn ep_create_with_srq_e10_limits_of_the_system_are_reported_as_resources() {
     let bed = Bed::new();
     let queue = srq(&bed, 8);
     let call = Call::new(&bed, queue);
-    // SAFETY: numbers; a limit that is put back below.
+    // SAFETY: numbers; the limit is restored below.
     let answer = unsafe {
         let mut limit: libc::rlimit = mem::zeroed();
         assert_eq!(libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit), 0);

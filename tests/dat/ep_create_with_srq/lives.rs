@@ -1,4 +1,4 @@
-//! One connection after the other.
+//! Several connections of one endpoint, one after the other.
 
 use std::ptr;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use crate::support::{
     fails_with, held, nothing_on, ok, post_srq, reaches, srq, srq_info, state_of,
 };
 
-/// One message, from there to the endpoint on the queue.
+/// Sends one message from an end to the endpoint on the queue.
 #[track_caller]
 fn one_message(bed: &Bed, from: &End, to: &End, queue: DAT_SRQ_HANDLE, memory: &mut Memory) {
     ok(post_srq(queue, &[memory.segment(1024, 8)], 42));
@@ -25,7 +25,7 @@ fn one_message(bed: &Bed, from: &End, to: &End, queue: DAT_SRQ_HANDLE, memory: &
     );
 }
 
-/// Both ends hear of it, and are as new.
+/// Disconnects. Both ends get an event, and both are reset.
 #[track_caller]
 fn part(bed: &Bed, pair: &Pair, flags: DAT_CLOSE_FLAGS) {
     // SAFETY: live handles.
@@ -43,7 +43,7 @@ fn part(bed: &Bed, pair: &Pair, flags: DAT_CLOSE_FLAGS) {
 }
 
 #[test]
-fn ep_create_with_srq_e05_a_reset_leaves_the_queue_and_only_the_end_ends_it() {
+fn ep_create_with_srq_e05_a_reset_keeps_the_queue_and_only_a_free_releases_it() {
     let bed = Bed::new();
     let mut memory = bed.memory(4096);
     let queue = srq(&bed, 8);
@@ -61,7 +61,7 @@ fn ep_create_with_srq_e05_a_reset_leaves_the_queue_and_only_the_end_ends_it() {
     in_use();
     let pair = Pair::connect(&bed, End::new(&bed, &shape), end);
     one_message(&bed, &pair.active, &end, queue, &mut memory);
-    // A buffer that nobody took stays on the queue.
+    // A buffer that no message took stays on the queue.
     ok(post_srq(queue, &[memory.segment(2048, 8)], 7));
     part(&bed, &pair, DAT_CLOSE_ABRUPT_FLAG);
     in_use();
@@ -79,7 +79,7 @@ fn ep_create_with_srq_e05_a_reset_leaves_the_queue_and_only_the_end_ends_it() {
     }
 }
 
-/// The queue cannot be taken from an endpoint, nor replaced.
+/// An endpoint's queue can be neither removed nor replaced.
 #[test]
 fn ep_create_with_srq_e05_modify_cannot_change_the_queue() {
     let bed = Bed::new();
@@ -96,7 +96,7 @@ fn ep_create_with_srq_e05_modify_cannot_change_the_queue() {
 }
 
 #[test]
-fn ep_create_with_srq_e11_it_connects_and_it_accepts() {
+fn ep_create_with_srq_e11_the_endpoint_connects_and_accepts() {
     let bed = Bed::new();
     let mut memory = bed.memory(4096);
     let queue = srq(&bed, 8);
@@ -125,7 +125,7 @@ fn ep_create_with_srq_e11_it_connects_and_it_accepts() {
 }
 
 #[test]
-fn ep_create_with_srq_e11_it_connects_where_another_did() {
+fn ep_create_with_srq_e11_the_endpoint_duplicates_a_connection() {
     let bed = Bed::new();
     let mut memory = bed.memory(4096);
     let queue = srq(&bed, 8);
@@ -159,7 +159,7 @@ fn ep_create_with_srq_e11_it_connects_where_another_did() {
 }
 
 #[test]
-fn ep_create_with_srq_e11_it_waits_behind_a_reserved_service_point() {
+fn ep_create_with_srq_e11_a_service_point_can_reserve_the_endpoint() {
     let bed = Bed::new();
     let mut memory = bed.memory(4096);
     let queue = srq(&bed, 8);
@@ -176,9 +176,10 @@ fn ep_create_with_srq_e11_it_waits_behind_a_reserved_service_point() {
     ok(point.free());
 }
 
-/// At once, again and again, in both directions and both ways to part.
+/// Reconnects at once and repeatedly, in both directions, with both kinds of
+/// disconnect.
 #[test]
-fn ep_create_with_srq_e14_remnants_of_a_connection_do_not_show() {
+fn ep_create_with_srq_e14_nothing_of_an_earlier_connection_remains() {
     let bed = Bed::new();
     let mut memory = bed.memory(4096);
     let queue = srq(&bed, 8);
@@ -207,9 +208,9 @@ fn ep_create_with_srq_e14_remnants_of_a_connection_do_not_show() {
     }
 }
 
-/// Attempts that came to nothing leave nothing behind either.
+/// Failed attempts to connect leave nothing behind either.
 #[test]
-fn ep_create_with_srq_e14_remnants_of_an_attempt_do_not_show() {
+fn ep_create_with_srq_e14_nothing_of_a_failed_attempt_remains() {
     let bed = Bed::new();
     let mut memory = bed.memory(4096);
     let queue = srq(&bed, 8);
@@ -229,24 +230,24 @@ fn ep_create_with_srq_e14_remnants_of_an_attempt_do_not_show() {
         ok(dat_cr_reject(door.opens()));
         expect(end.connect, DAT_CONNECTION_EVENT_PEER_REJECTED);
         again();
-        // Nobody there.
+        // Nothing listens.
         let gone = Door::new(&bed);
         gone.close();
         ok(gone.knock(end.ep, &[]));
         expect(end.connect, DAT_CONNECTION_EVENT_NON_PEER_REJECTED);
         again();
-        // Nobody answers in time; the request that is left is stale.
+        // Not answered in time; the request that is left is stale.
         ok(door.knock_within(end.ep, 30_000, &[]));
         let late = door.opens();
         expect(end.connect, DAT_CONNECTION_EVENT_TIMED_OUT);
         again();
-        // Given up.
+        // Cancelled by the requester.
         ok(door.knock(end.ep, &[]));
         let given_up = door.opens();
         ok(dat_ep_disconnect(end.ep, DAT_CLOSE_ABRUPT_FLAG));
         expect(end.connect, DAT_CONNECTION_EVENT_DISCONNECTED);
         again();
-        // Whoever accepts one of those learns that it came to nothing.
+        // Accepting one of those requests reports a failed connection.
         for request in [late, given_up] {
             ok(dat_cr_accept(request, peer.ep, 0, ptr::null_mut()));
             expect(peer.connect, DAT_CONNECTION_EVENT_ACCEPT_COMPLETION_ERROR);
@@ -264,7 +265,7 @@ fn ep_create_with_srq_e14_remnants_of_an_attempt_do_not_show() {
     door.close();
 }
 
-/// What was asked for stays, whatever the peer has.
+/// Attributes stay as requested, whatever those of the peer are.
 #[test]
 fn ep_create_with_srq_e15_connecting_changes_no_attribute() {
     let bed = Bed::new();
@@ -322,7 +323,8 @@ fn attributes(end: &End) -> [u64; 14] {
     ]
 }
 
-/// With none, connecting cannot fail over them; a read is then refused.
+/// If both depths are left at the default, connecting cannot fail because of
+/// them; a read is refused then.
 #[test]
 fn ep_create_with_srq_e15_read_depths_left_open_are_none() {
     let bed = Bed::new();

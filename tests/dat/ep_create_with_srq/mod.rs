@@ -2,11 +2,11 @@
 //!
 //! | file | statements |
 //! | --- | --- |
-//! | `receiving` | E01 E03 E06 E13: whose buffers, and where it is told |
+//! | `receiving` | E01 E03 E06 E13: which buffers are used, and which EVD reports |
 //! | `parts` | E02 E04 E10: EVDs, zones and handles |
-//! | `attributes` | E07 E08 E09 E10: what is asked for |
-//! | `lives` | E05 E11 E14 E15: one connection after the other |
-//! | `sharing` | E12: who may share an EVD |
+//! | `attributes` | E07 E08 E09 E10: requested attributes |
+//! | `lives` | E05 E11 E14 E15: several connections of one endpoint |
+//! | `sharing` | E12: which streams may share an EVD |
 
 mod attributes;
 mod lives;
@@ -23,7 +23,7 @@ use crate::support::{Bed, End, Memory, Shape, ok};
 
 const DEFAULT: DAT_COMPLETION_FLAGS = DAT_COMPLETION_DEFAULT_FLAG;
 
-/// The arguments of the call, to be changed one by one.
+/// The arguments of the call, which tests change one by one.
 #[derive(Clone, Copy)]
 struct Call {
     ia: DAT_IA_HANDLE,
@@ -36,7 +36,7 @@ struct Call {
 }
 
 impl Call {
-    /// One that succeeds, with EVDs of its own.
+    /// Arguments with which the call succeeds, with new EVDs.
     fn new(bed: &Bed, srq: DAT_SRQ_HANDLE) -> Self {
         let shape = Shape::default();
         let end = End::without_ep(bed, &shape);
@@ -53,10 +53,11 @@ impl Call {
         }
     }
 
-    /// The answer, and what was written as the handle.
+    /// Makes the call. Returns its code, and the handle that it wrote.
     fn call(&self) -> (DAT_RETURN, DAT_EP_HANDLE) {
         let mut ep = ptr::without_provenance_mut(0x77);
-        // SAFETY: attributes and result are ours; any value may be a handle.
+        // SAFETY: attributes and result are local; the call validates its
+        // handles.
         let answer = unsafe {
             dat_ep_create_with_srq(
                 self.ia,
@@ -72,7 +73,7 @@ impl Call {
         (answer, ep)
     }
 
-    /// The endpoint.
+    /// Makes the call, which must succeed.
     #[track_caller]
     fn make(&self) -> End {
         let (answer, ep) = self.call();
@@ -85,7 +86,7 @@ impl Call {
         }
     }
 
-    /// That it fails so, and that no handle is written.
+    /// Makes the call, which must fail with this code and write no handle.
     #[track_caller]
     fn fails(&self, kind: DAT_RETURN, subtype: DAT_RETURN_SUBTYPE) {
         let (answer, ep) = self.call();
@@ -94,7 +95,7 @@ impl Call {
     }
 }
 
-/// Sends `tag`, in eight bytes, and lets the device work.
+/// Sends `tag`, in eight bytes, and runs the device.
 #[track_caller]
 fn send(bed: &Bed, from: &End, memory: &mut Memory, tag: u64) {
     memory.write(0, &tag.to_ne_bytes());

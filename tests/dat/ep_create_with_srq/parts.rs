@@ -1,4 +1,4 @@
-//! The EVDs, zones and handles that an endpoint is made of.
+//! The EVDs, zones and handles that an endpoint is created with.
 
 use std::ptr;
 
@@ -40,9 +40,9 @@ fn ep_create_with_srq_e02_every_evd_may_be_null() {
     }
 }
 
-/// More than any queue of the endpoint holds, both ways.
+/// More events than any queue of the endpoint holds, in both directions.
 #[test]
-fn ep_create_with_srq_e02_events_of_no_interest_are_none_and_fill_nothing() {
+fn ep_create_with_srq_e02_without_an_evd_there_are_no_events_and_no_queue_fills() {
     let bed = Bed::new();
     let mut memory = bed.memory(4096);
     let queue = srq(&bed, 4);
@@ -68,9 +68,9 @@ fn ep_create_with_srq_e02_events_of_no_interest_are_none_and_fill_nothing() {
     assert_eq!(srq_info(queue).outstanding_dto_count, 0);
 }
 
-/// Who asks for no events looks at the memory.
+/// Without events the application sees the data in memory.
 #[test]
-fn ep_create_with_srq_e02_without_events_the_bytes_are_there() {
+fn ep_create_with_srq_e02_without_events_the_data_arrive() {
     let bed = Bed::new();
     let mut memory = bed.memory(8192);
     let queue = srq(&bed, 4);
@@ -106,7 +106,7 @@ fn ep_create_with_srq_e02_without_a_connect_evd_it_cannot_connect() {
         DAT_INVALID_HANDLE_EVD_CONN,
     );
     assert_eq!(state_of(end.ep), DAT_EP_STATE_UNCONNECTED);
-    // Not for now, the page says: it can be set later.
+    // As the page says, it can be set later.
     let mut change = ep_info(end.ep);
     change.connect_evd_handle = connect;
     // SAFETY: a live handle; the values are readable.
@@ -130,7 +130,7 @@ fn ep_create_with_srq_e02_without_a_connect_evd_it_cannot_connect() {
 }
 
 #[test]
-fn ep_create_with_srq_e04_each_zone_guards_its_own() {
+fn ep_create_with_srq_e04_each_zone_protects_its_own_memory() {
     let bed = Bed::new();
     let differ = abilities(&bed).1.srq_ep_pz_difference_supported;
     let of_queue = bed.pz();
@@ -148,7 +148,7 @@ fn ep_create_with_srq_e04_each_zone_guards_its_own() {
     assert_eq!(srq_info(queue).pz_handle, of_queue);
     let pair = Pair::connect(&bed, End::new(&bed, &Shape::default()), end);
     let peer = pair.active;
-    // Buffers: the queue's zone alone.
+    // Buffers: only the queue's zone counts.
     fails(
         post_srq(queue, &[memory.segment(0, 8)], 1),
         DAT_PROTECTION_VIOLATION,
@@ -159,7 +159,7 @@ fn ep_create_with_srq_e04_each_zone_guards_its_own() {
     let received = end.received();
     assert_eq!((received.cookie, received.status), (2, DAT_DTO_SUCCESS));
     assert_eq!(buffers.read(0, 8), 77_u64.to_ne_bytes());
-    // Requests: the endpoint's zone alone.
+    // Requests: only the endpoint's zone counts.
     let remote = memory.remote(64, 8);
     for answer in [
         end.post_send(&[buffers.segment(0, 8)], 3, DEFAULT),
@@ -171,7 +171,7 @@ fn ep_create_with_srq_e04_each_zone_guards_its_own() {
     ok(end.post_write(&[memory.segment(0, 8)], &remote, 4, DEFAULT));
     bed.run();
     assert_eq!(end.requested().status, DAT_DTO_SUCCESS);
-    // What the peer reaches: the endpoint's zone alone.
+    // Access by the peer: only the endpoint's zone counts.
     ok(peer.post_write(&[memory.segment(0, 8)], &memory.remote(128, 8), 5, DEFAULT));
     bed.run();
     assert_eq!(peer.requested().status, DAT_DTO_SUCCESS);
@@ -187,7 +187,7 @@ fn ep_create_with_srq_e04_each_zone_guards_its_own() {
 }
 
 #[test]
-fn ep_create_with_srq_e10_bad_handles_are_told_by_role() {
+fn ep_create_with_srq_e10_bad_handles_are_reported_by_role() {
     let bed = Bed::new();
     let queue = srq(&bed, 8);
     let good = Call::new(&bed, queue);
@@ -208,7 +208,7 @@ fn ep_create_with_srq_e10_bad_handles_are_told_by_role() {
     type Role = (
         fn(&mut Call) -> &mut DAT_HANDLE,
         DAT_RETURN_SUBTYPE,
-        // Of another kind, or no more.
+        // Handles of another kind, and stale handles.
         [DAT_HANDLE; 2],
     );
     let conn = bed.evd(4, DAT_EVD_CONNECTION_FLAG);
@@ -245,7 +245,7 @@ fn ep_create_with_srq_e10_bad_handles_are_told_by_role() {
         *roles[role].0(&mut call) = DAT_HANDLE_NULL;
         call.fails(DAT_INVALID_HANDLE, roles[role].1);
     }
-    // The failures have left nothing attached.
+    // The failed calls have left nothing attached.
     let end = good.make();
     // SAFETY: live handles.
     unsafe {
@@ -257,7 +257,7 @@ fn ep_create_with_srq_e10_bad_handles_are_told_by_role() {
     }
 }
 
-/// What belongs to another adapter is no handle for this one.
+/// Objects of another adapter are refused.
 #[test]
 fn ep_create_with_srq_e10_parts_of_another_adapter_are_refused() {
     let bed = Bed::new();

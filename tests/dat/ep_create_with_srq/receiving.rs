@@ -1,4 +1,4 @@
-//! Whose buffers an endpoint fills, and where that is told.
+//! Which buffers an endpoint fills, and which EVD reports them.
 
 use std::thread;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use crate::support::{
 };
 
 #[test]
-fn ep_create_with_srq_e01_it_begins_unconnected_and_knows_its_queue() {
+fn ep_create_with_srq_e01_a_new_endpoint_is_unconnected_and_reports_its_queue() {
     let bed = Bed::new();
     let queue = srq(&bed, 8);
     let call = Call::new(&bed, queue);
@@ -32,7 +32,7 @@ fn ep_create_with_srq_e01_it_begins_unconnected_and_knows_its_queue() {
         ),
         (call.recv, call.request, call.connect)
     );
-    // One with a queue of its own names none.
+    // An endpoint with its own receive queue reports no SRQ.
     let own = End::new(&bed, &Shape::default());
     assert_eq!(ep_info(own.ep).srq_handle, DAT_HANDLE_NULL);
 }
@@ -50,7 +50,7 @@ fn ep_create_with_srq_e01_endpoints_share_the_buffers_of_the_queue() {
             End::on_srq(&bed, &shape, queue),
         )
     });
-    // Whoever gets a message takes the next buffer.
+    // Each message takes the next buffer, whichever endpoint gets it.
     let mut taken = Vec::new();
     for round in 0..4 {
         for tag in 0..6 {
@@ -85,8 +85,8 @@ fn ep_create_with_srq_e01_endpoints_share_the_buffers_of_the_queue() {
     }
 }
 
-/// Section 10, order: of one endpoint the messages come in the order in which
-/// they were sent, whatever buffers they find and whoever takes the others.
+/// Section 10, order: an endpoint gets its messages in the order of sending,
+/// whichever buffers they use and other endpoints take.
 #[test]
 fn ep_create_with_srq_e01_each_endpoint_keeps_its_order() {
     const MESSAGES: u64 = 5;
@@ -105,7 +105,7 @@ fn ep_create_with_srq_e01_each_endpoint_keeps_its_order() {
         let buffer = memory.segment(2048 + 8 * tag as usize, 8);
         ok(post_srq(queue, &[buffer], tag));
     }
-    // All in flight at once, by turns.
+    // All in flight at once, alternating.
     for number in 0..MESSAGES {
         for (at, pair) in pairs.iter().enumerate() {
             let place = 16 * number as usize + 8 * at;
@@ -129,7 +129,7 @@ fn ep_create_with_srq_e01_each_endpoint_keeps_its_order() {
     assert!(used.into_iter().eq(0..2 * MESSAGES), "each buffer once");
 }
 
-/// E13: the recv attribute of the endpoint that takes a buffer decides.
+/// E13: the recv attribute of the endpoint that takes the buffer decides.
 #[test]
 fn ep_create_with_srq_e13_only_solicited_messages_wake_who_asked_for_these() {
     let bed = Bed::new();
@@ -153,13 +153,16 @@ fn ep_create_with_srq_e13_only_solicited_messages_wake_who_asked_for_these() {
             let (answer, event, more) = wait(evd as DAT_EVD_HANDLE, 10_000_000, 1);
             (answer, dto(&event).status, more)
         });
-        // Long enough for it to sleep.
+        // Long enough for the waiter to sleep.
         thread::sleep(Duration::from_millis(50));
         let iov = [memory.segment(0, 8)];
         ok(pair.active.post_send(&iov, 1, DEFAULT));
         bed.run();
         thread::sleep(Duration::from_millis(50));
-        assert!(!waiter.is_finished(), "an unsolicited message woke it");
+        assert!(
+            !waiter.is_finished(),
+            "an unsolicited message woke the waiter"
+        );
         let solicited = DAT_COMPLETION_SOLICITED_WAIT_FLAG;
         ok(pair.active.post_send(&iov, 2, solicited));
         bed.run();
@@ -193,7 +196,7 @@ fn ep_create_with_srq_e01_a_message_waits_for_a_buffer() {
     assert_eq!(state_of(pair.active.ep), DAT_EP_STATE_CONNECTED);
 }
 
-/// (Binds are told on the request EVD too: they come with `dat_rmr_bind`.)
+/// (Binds are reported on the request EVD too: `memory::rmr` tests them.)
 #[test]
 fn ep_create_with_srq_e03_each_kind_of_event_has_its_evd() {
     let bed = Bed::new();
@@ -237,7 +240,7 @@ fn ep_create_with_srq_e03_each_kind_of_event_has_its_evd() {
     }
 }
 
-/// Receives, of any shape, are refused in this state and leave nothing behind.
+/// Receives of any kind are refused in this state and leave nothing behind.
 fn receives_are_refused_in(state: DAT_EP_STATE) {
     println!("state {state}");
     let bed = Bed::new();
@@ -263,7 +266,8 @@ fn receives_are_refused_in(state: DAT_EP_STATE) {
     assert_eq!(state_of(end.ep), state);
 }
 
-/// Tentative apart: what a request brings has a queue of its own.
+/// Without Tentative: an endpoint that a request brings has its own receive
+/// queue.
 #[test]
 fn ep_create_with_srq_e06_receives_cannot_be_posted_to_it_in_any_state() {
     for state in STATES {
@@ -273,13 +277,15 @@ fn ep_create_with_srq_e06_receives_cannot_be_posted_to_it_in_any_state() {
     }
 }
 
-/// Apart: how an endpoint is kept there is the socket manager's.
+/// A separate test: the fixture for this state needs the socket connection
+/// manager.
 #[test]
 fn ep_create_with_srq_e06_receives_cannot_be_posted_in_completion_pending() {
     receives_are_refused_in(DAT_EP_STATE_COMPLETION_PENDING);
 }
 
-/// The state in which requests are still tried; the peer does not know yet.
+/// In this state outstanding requests still run; the peer does not know of it
+/// yet.
 #[test]
 fn ep_create_with_srq_e01_in_disconnect_pending_it_takes_buffers_of_the_queue() {
     let bed = Bed::new();
@@ -304,8 +310,8 @@ fn ep_create_with_srq_e01_in_disconnect_pending_it_takes_buffers_of_the_queue() 
     assert_eq!(srq_info(queue).outstanding_dto_count, 0);
 }
 
-/// Each message wakes the waiter, though the endpoint is configured for
-/// receives that do not: those on a shared queue have no flag.
+/// Each message wakes the waiter although the endpoint is configured for
+/// unsignalled receives: receives on a shared queue have no such flag.
 #[test]
 fn ep_create_with_srq_e13_buffers_of_the_queue_complete_with_signal() {
     for flags in [DAT_COMPLETION_UNSIGNALLED_FLAG, DEFAULT] {

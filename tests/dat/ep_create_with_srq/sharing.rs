@@ -1,4 +1,4 @@
-//! Who may share an EVD.
+//! Which streams may share an EVD.
 
 use dat::abi::*;
 use dat::exports::*;
@@ -12,7 +12,7 @@ const SOLICITED: DAT_COMPLETION_FLAGS = DAT_COMPLETION_SOLICITED_WAIT_FLAG;
 const THRESHOLD: DAT_COMPLETION_FLAGS = DAT_COMPLETION_EVD_THRESHOLD_FLAG;
 const ALL: [DAT_COMPLETION_FLAGS; 4] = [DEFAULT, UNSIGNALLED, SOLICITED, THRESHOLD];
 
-/// A bed, a queue, and an EVD for everything.
+/// A fixture, a queue, and an EVD shared by everything.
 struct Ground {
     bed: Bed,
     queue: DAT_SRQ_HANDLE,
@@ -30,12 +30,12 @@ impl Ground {
         Self { bed, queue, evd }
     }
 
-    /// An endpoint whose roles report to EVDs of their own.
+    /// An endpoint whose roles report to separate EVDs.
     fn apart(&self) -> Call {
         Call::new(&self.bed, self.queue)
     }
 
-    /// One whose receives are reported to the EVD.
+    /// An endpoint whose receives are reported to the shared EVD.
     fn recv(&self, flags: DAT_COMPLETION_FLAGS) -> Call {
         let mut call = self.apart();
         call.recv = self.evd;
@@ -43,7 +43,7 @@ impl Ground {
         call
     }
 
-    /// The same of its requests.
+    /// An endpoint whose requests are reported to the shared EVD.
     fn request(&self, flags: DAT_COMPLETION_FLAGS) -> Call {
         let mut call = self.apart();
         call.request = self.evd;
@@ -51,14 +51,15 @@ impl Ground {
         call
     }
 
-    /// The same of its connection events.
+    /// An endpoint whose connection events are reported to the shared EVD.
     fn connect(&self) -> Call {
         let mut call = self.apart();
         call.connect = self.evd;
         call
     }
 
-    /// That the second is made beside the first, or refused; in either order.
+    /// Checks that the second endpoint can be created while the first exists, or
+    /// is refused, in either order.
     #[track_caller]
     fn meet(&self, first: &Call, second: &Call, together: bool) {
         for (first, second) in [(first, second), (second, first)] {
@@ -74,7 +75,7 @@ impl Ground {
             let End { ep, .. } = one;
             free(ep);
         }
-        // Whoever was refused, or has gone, is not attached.
+        // An endpoint that was refused or freed is no longer attached.
         let alone = self.recv(SOLICITED).make();
         free(alone.ep);
     }
@@ -86,7 +87,7 @@ fn free(ep: DAT_EP_HANDLE) {
 }
 
 #[test]
-fn ep_create_with_srq_e12_receives_share_with_their_like() {
+fn ep_create_with_srq_e12_receives_share_with_equal_flags() {
     let ground = Ground::new();
     for one in ALL {
         for two in ALL {
@@ -96,7 +97,7 @@ fn ep_create_with_srq_e12_receives_share_with_their_like() {
 }
 
 #[test]
-fn ep_create_with_srq_e12_requests_share_with_their_like() {
+fn ep_create_with_srq_e12_requests_share_with_equal_flags() {
     let ground = Ground::new();
     for one in [DEFAULT, UNSIGNALLED, THRESHOLD] {
         for two in [DEFAULT, UNSIGNALLED, THRESHOLD] {
@@ -105,9 +106,9 @@ fn ep_create_with_srq_e12_requests_share_with_their_like() {
     }
 }
 
-/// SOLICITED_WAIT is for receives alone, so it meets no requests.
+/// SOLICITED_WAIT applies to receives only, so requests cannot match it.
 #[test]
-fn ep_create_with_srq_e12_receives_and_requests_share_if_alike() {
+fn ep_create_with_srq_e12_receives_and_requests_share_with_equal_flags() {
     let ground = Ground::new();
     for recv in ALL {
         for request in [DEFAULT, UNSIGNALLED, THRESHOLD] {
@@ -122,7 +123,7 @@ fn ep_create_with_srq_e12_receives_and_requests_share_if_alike() {
 
 /// The roles of one endpoint follow the same rules.
 #[test]
-fn ep_create_with_srq_e12_an_endpoint_may_share_with_itself_if_alike() {
+fn ep_create_with_srq_e12_roles_of_one_endpoint_share_with_equal_flags() {
     let ground = Ground::new();
     for recv in ALL {
         for request in [DEFAULT, UNSIGNALLED, THRESHOLD] {
@@ -141,10 +142,10 @@ fn ep_create_with_srq_e12_an_endpoint_may_share_with_itself_if_alike() {
     }
 }
 
-/// With streams of other kinds: neither those whose posts, nor those whose
-/// peers decide who is woken.
+/// Streams of other kinds cannot share with endpoints whose wake-ups depend on
+/// the poster's or the peer's flags.
 #[test]
-fn ep_create_with_srq_e12_other_streams_meet_thresholds_but_not_the_controlled() {
+fn ep_create_with_srq_e12_other_streams_share_with_thresholds_only() {
     let ground = Ground::new();
     for (flags, together) in [
         (THRESHOLD, true),
@@ -181,9 +182,9 @@ fn ep_create_with_srq_e12_other_streams_meet_thresholds_but_not_the_controlled()
     }
 }
 
-/// Endpoints with queues of their own are under the same rules.
+/// Endpoints with their own receive queues follow the same rules.
 #[test]
-fn ep_create_with_srq_e12_endpoints_with_and_without_a_queue_meet_alike() {
+fn ep_create_with_srq_e12_endpoints_with_and_without_an_srq_follow_the_same_rules() {
     let ground = Ground::new();
     for own in ALL {
         for shared in ALL {
@@ -193,7 +194,7 @@ fn ep_create_with_srq_e12_endpoints_with_and_without_a_queue_meet_alike() {
             }
             .attributes();
             let mut ep = std::ptr::null_mut();
-            // SAFETY: live handles; attributes and result are ours.
+            // SAFETY: live handles; attributes and result are local.
             ok(unsafe {
                 dat_ep_create(
                     ground.bed.ia,

@@ -1,4 +1,5 @@
-//! The call itself: what it does not do, and what may be done after it.
+//! The call itself: side effects that it must not have, and what is allowed after
+//! it.
 
 use std::mem;
 use std::ptr;
@@ -10,9 +11,9 @@ use dat::abi::*;
 use super::{DEFAULT, message, post};
 use crate::support::{Bed, End, Pair, Shape, abilities, allocations, fails, nothing_on, ok, wait};
 
-/// How often this thread gave its core away to wait for something.
+/// Returns how often this thread has given up its core to wait.
 fn waits() -> i64 {
-    // SAFETY: integers: zeros are good; the result is writable.
+    // SAFETY: integers, for which zero is valid; the result is writable.
     unsafe {
         let mut usage: libc::rusage = mem::zeroed();
         assert_eq!(libc::getrusage(libc::RUSAGE_THREAD, &raw mut usage), 0);
@@ -20,7 +21,7 @@ fn waits() -> i64 {
     }
 }
 
-/// Page faults apart, which are none once the ring has been gone through.
+/// Page faults do not count; they end once the ring has been used throughout.
 #[test]
 fn ep_post_recv_r06_posting_neither_allocates_nor_waits() {
     let bed = Bed::new();
@@ -61,8 +62,9 @@ fn ep_post_recv_r06_posting_neither_allocates_nor_waits() {
     }
 }
 
-/// On success nothing else has to be called for the buffer to be used. (A short
-/// message may lie in its completion until that is looked at: this one is long.)
+/// After success no other call is needed for the device to use the buffer. (The
+/// payload of a short message may stay in its CQE until the application polls, so
+/// this message is long.)
 #[test]
 fn ep_post_recv_r06_success_means_that_the_device_has_the_buffer() {
     let bed = Bed::new();
@@ -72,14 +74,14 @@ fn ep_post_recv_r06_success_means_that_the_device_has_the_buffer() {
     ok(pair.passive.post_recv(&[memory.segment(1024, 600)], 1));
     ok(pair.active.post_send(&[memory.segment(0, 512)], 1, DEFAULT));
     bed.run();
-    // Before any call looks at an EVD.
+    // Read before any call polls an EVD.
     assert_eq!(memory.read(1024, 512), [7; 512]);
     assert_eq!(memory.read(1536, 88), [0; 88]);
 }
 
-/// An upcall posts while the waiter that it interrupts may hold anything. (The
-/// upcalls themselves come with `dat_cno_create`.) Here a waiter sleeps on the
-/// EVD of the very endpoint, and another thread polls its request EVD.
+/// An upcall posts while the thread that it interrupts may hold any lock. Here a
+/// thread sleeps on the EVD of the same endpoint, and another polls its request
+/// EVD.
 #[test]
 fn ep_post_recv_r06_a_thread_may_post_while_others_wait_for_the_events() {
     const MESSAGES: u64 = 300;
@@ -105,7 +107,7 @@ fn ep_post_recv_r06_a_thread_may_post_while_others_wait_for_the_events() {
             }
         });
         for tag in 0..MESSAGES {
-            // Not faster than the waiter: there is room for 16.
+            // The sender must not get ahead of the waiter: there is room for 16.
             while to.post_recv(&[memory.segment(1024, 8)], tag) != DAT_SUCCESS {
                 thread::yield_now();
             }
@@ -131,12 +133,15 @@ fn ep_post_recv_r14_the_segments_may_be_overwritten_on_return() {
         let mut iov = [memory.segment(1024, 5), memory.segment(2048, 5)];
         iov[0].pad = 0x5a5a_5a5a;
         ok(post(pair.passive.ep, count, iov.as_mut_ptr(), 1, DEFAULT));
-        assert_eq!(iov[0].pad, 0x5a5a_5a5a, "nor is it written to");
+        assert_eq!(
+            iov[0].pad, 0x5a5a_5a5a,
+            "the library must not write the list"
+        );
         assert_eq!(
             (iov[0].virtual_address, iov[0].segment_length),
             (memory.address(1024), 5)
         );
-        // SAFETY: integers: every byte is good.
+        // SAFETY: integers, for which any byte is valid.
         unsafe { ptr::write_bytes(iov.as_mut_ptr(), 0xff, iov.len()) };
         let length = 4 * count as usize;
         let received = message(
@@ -154,14 +159,14 @@ fn ep_post_recv_r14_the_segments_may_be_overwritten_on_return() {
     assert_eq!(memory.read(2048, 4), b"two\0");
 }
 
-/// Not even the page is touched any more.
+/// After the call not even the page is accessed.
 #[test]
 fn ep_post_recv_r14_the_segments_may_be_unmapped_on_return() {
     let bed = Bed::new();
     let mut memory = bed.memory(4096);
     memory.write(0, b"word");
     let pair = Pair::new(&bed, &Shape::default());
-    // SAFETY: a page of our own, which is unmapped before the end.
+    // SAFETY: a page that this test maps and unmaps.
     unsafe {
         let page = libc::mmap(
             ptr::null_mut(),
@@ -174,7 +179,7 @@ fn ep_post_recv_r14_the_segments_may_be_unmapped_on_return() {
         assert_ne!(page, libc::MAP_FAILED);
         let iov: *mut DAT_LMR_TRIPLET = page.cast();
         iov.write(memory.segment(1024, 8));
-        // The call needs no more than to read.
+        // The call only reads the page.
         assert_eq!(libc::mprotect(page, 4096, libc::PROT_READ), 0);
         ok(post(pair.passive.ep, 1, iov, 1, DEFAULT));
         assert_eq!(libc::munmap(page, 4096), 0);
@@ -184,8 +189,8 @@ fn ep_post_recv_r14_the_segments_may_be_unmapped_on_return() {
     assert_eq!(memory.read(1024, 4), b"word");
 }
 
-/// The published alignment is that of the lines in which memory moves, and one
-/// that portable programs keep anyway; it is advice: other buffers work.
+/// The published alignment is that of cache lines, and is advice: other buffers
+/// work.
 #[test]
 fn ep_post_recv_r15_the_optimal_alignment_is_published_and_true() {
     let bed = Bed::new();
@@ -198,7 +203,11 @@ fn ep_post_recv_r15_the_optimal_alignment_is_published_and_true() {
     // SAFETY: asks for a number.
     let line = unsafe { libc::sysconf(libc::_SC_LEVEL1_DCACHE_LINESIZE) };
     if let Ok(line @ 1..) = u32::try_from(line) {
-        assert_eq!(alignment % line, 0, "{alignment}, and lines of {line}");
+        assert_eq!(
+            alignment % line,
+            0,
+            "alignment {alignment}, cache lines of {line} bytes"
+        );
     }
     let pair = Pair::new(&bed, &Shape::default());
     let base = 4096 - memory.address(4096) as usize % alignment as usize;

@@ -1,4 +1,4 @@
-//! What arrives, and where it goes.
+//! The data that arrive, and where they are written.
 
 use std::ptr;
 
@@ -45,9 +45,9 @@ fn ep_post_recv_r01_an_empty_message_leaves_a_buffer_as_it_was() {
     assert_eq!(memory.read(0, 64), [GUARD; 64]);
 }
 
-/// Segments of no bytes are skipped: what else they say is not looked at.
+/// Segments of length 0 are skipped, whatever their other fields are.
 #[test]
-fn ep_post_recv_r01_segments_of_no_bytes_are_not_looked_at() {
+fn ep_post_recv_r01_segments_of_length_0_are_ignored() {
     let bed = Bed::new();
     let mut memory = bed.memory(4096);
     memory.write(0, b"abcdef");
@@ -69,7 +69,7 @@ fn ep_post_recv_r01_segments_of_no_bytes_are_not_looked_at() {
     assert_eq!(memory.read(1032, 3), b"def");
 }
 
-/// The segments of a buffer lie in another order than the message.
+/// The segments of a buffer are in another order in memory than in the message.
 #[test]
 fn ep_post_recv_r02_front_segments_are_filled_first_and_one_in_part() {
     const SEGMENTS: [(usize, usize); 4] = [(3000, 10), (1000, 20), (2000, 1), (1500, 29)];
@@ -115,7 +115,7 @@ fn ep_post_recv_r02_segments_may_be_of_several_regions() {
     assert_eq!(two.read(0, 7), b"second\0");
 }
 
-/// Larger than a packet of the wire.
+/// The message is longer than one packet.
 #[test]
 fn ep_post_recv_r02_long_messages_go_through_all_segments() {
     const LEN: usize = 50_000;
@@ -190,7 +190,7 @@ fn ep_post_recv_r03_cookies_of_flushed_buffers_come_back_too() {
 }
 
 #[test]
-fn ep_post_recv_r07_a_message_of_the_very_size_fits() {
+fn ep_post_recv_r07_a_message_of_exactly_the_size_fits() {
     let bed = Bed::new();
     let memory = bed.memory(4096);
     let pair = Pair::new(&bed, &Shape::default());
@@ -226,7 +226,7 @@ fn ep_post_recv_r07_a_message_that_is_too_long_is_a_length_error() {
             (1, DAT_DTO_ERR_LOCAL_LENGTH)
         );
         assert_ne!(from.requested().status, DAT_DTO_SUCCESS);
-        // The connection is at an end, and what was posted is accounted for.
+        // The connection has ended, and every posted receive is completed.
         expect(to.connect, DAT_CONNECTION_EVENT_BROKEN);
         bed.run();
         let rest = to.received();

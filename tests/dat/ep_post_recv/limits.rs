@@ -1,4 +1,4 @@
-//! As many buffers, and segments, as were asked for.
+//! As many buffers and segments as requested.
 
 use dat::abi::*;
 
@@ -41,9 +41,9 @@ fn ep_post_recv_r09_a_full_queue_refuses_and_keeps_what_it_has() {
     }
 }
 
-/// Each event that is taken makes room for one.
+/// Each dequeued event makes room for one.
 #[test]
-fn ep_post_recv_r09_room_comes_back_one_by_one() {
+fn ep_post_recv_r09_each_taken_event_makes_room_for_one_receive() {
     let bed = Bed::new();
     let memory = bed.memory(4096);
     let shape = Shape {
@@ -83,8 +83,8 @@ fn ep_post_recv_r09_all_that_the_adapter_allows_can_be_posted() {
         to.post_recv(&[memory.segment(0, 8)], 1),
         DAT_INSUFFICIENT_RESOURCES,
     );
-    // Flushed together, they all come out of an EVD made for 32.
-    // SAFETY: a live handle.
+    // All receives are flushed to an EVD created for 32 events. SAFETY: a live
+    // handle.
     ok(unsafe { dat::exports::dat_ep_disconnect(pair.active.ep, DAT_CLOSE_ABRUPT_FLAG) });
     expect(to.connect, DAT_CONNECTION_EVENT_DISCONNECTED);
     bed.run();
@@ -123,7 +123,7 @@ fn ep_post_recv_r09_segments_up_to_the_number_asked_for() {
     }
 }
 
-/// Counts that no list has: nothing behind the pointer is read.
+/// Impossible counts: the list is not read.
 #[test]
 fn ep_post_recv_r09_absurd_counts_are_refused_unread() {
     let bed = Bed::new();

@@ -2,11 +2,11 @@
 //!
 //! | file | statements |
 //! | --- | --- |
-//! | `filling` | R01 R02 R03 R07: what arrives, and where |
-//! | `notice` | R04 R05: who is told, and how |
+//! | `filling` | R01 R02 R03 R07: the data, and where they are written |
+//! | `notice` | R04 R05: which EVD reports, and what wakes a waiter |
 //! | `calling` | R06 R14 R15: the call itself |
 //! | `states` | R08: every state of the endpoint |
-//! | `limits` | R09: as many as were asked for |
+//! | `limits` | R09: as many as requested |
 //! | `refusals` | R10 R11 R12 R13: segments and handles |
 
 mod calling;
@@ -23,7 +23,7 @@ use crate::support::{Bed, Dto, End, cookie, ok};
 
 const DEFAULT: DAT_COMPLETION_FLAGS = DAT_COMPLETION_DEFAULT_FLAG;
 
-/// `dat_ep_post_recv` as it is.
+/// Calls `dat_ep_post_recv`.
 fn post(
     ep: DAT_EP_HANDLE,
     count: DAT_COUNT,
@@ -31,13 +31,13 @@ fn post(
     tag: u64,
     flags: DAT_COMPLETION_FLAGS,
 ) -> DAT_RETURN {
-    // SAFETY: the tests pass arrays of at least as many as the library may
-    // read, and keep the memory.
+    // SAFETY: the arrays have as many elements as the library may read, and the
+    // tests keep the memory.
     unsafe { dat_ep_post_recv(ep, count, iov, cookie(tag), flags) }
 }
 
-/// Sends a message to an endpoint that has a buffer for it, and answers what
-/// the buffer's completion says.
+/// Sends a message to an endpoint that has a buffer for it, and returns the
+/// buffer's completion.
 #[track_caller]
 fn message(bed: &Bed, from: &End, to: &End, iov: &[DAT_LMR_TRIPLET]) -> Dto {
     ok(from.post_send(iov, 0x5e4d, DEFAULT));

@@ -1,4 +1,4 @@
-//! Who is told of a received message, and how.
+//! Which EVD reports a received message, and what wakes a waiter.
 
 use std::thread;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use dat::abi::*;
 use super::{DEFAULT, post};
 use crate::support::{Bed, End, Memory, Pair, Shape, fails, held, nothing_on, ok, take_dto, wait};
 
-/// Long enough for a waiter to fall asleep, or to wake.
+/// Long enough for a waiter to fall asleep or to wake.
 const MOMENT: Duration = Duration::from_millis(60);
 
 const UNSIGNALLED: DAT_COMPLETION_FLAGS = DAT_COMPLETION_UNSIGNALLED_FLAG;
@@ -50,7 +50,7 @@ fn ep_post_recv_r04_the_completion_comes_later_and_on_the_recv_evd_alone() {
     nothing_on(bed.async_evd);
 }
 
-/// Several endpoints report to one EVD: each event names its own.
+/// Several endpoints report to one EVD, and each event names its endpoint.
 #[test]
 fn ep_post_recv_r04_the_event_names_the_endpoint() {
     let bed = Bed::new();
@@ -86,8 +86,8 @@ fn ep_post_recv_r04_the_event_names_the_endpoint() {
     }
 }
 
-/// Wakes a waiter, or not, as the flags of the endpoint and of the send say;
-/// the event is there in any case.
+/// The flags of the endpoint and of the send decide whether a waiter is woken.
+/// The event is queued in any case.
 #[test]
 fn ep_post_recv_r04_solicited_endpoints_are_woken_by_solicited_sends_only() {
     let bed = Bed::new();
@@ -112,14 +112,14 @@ fn ep_post_recv_r04_solicited_endpoints_are_woken_by_solicited_sends_only() {
         for _ in 0..2 {
             send(&bed, &from, &memory, DEFAULT);
             thread::sleep(MOMENT);
-            assert!(!waiter.is_finished(), "nobody solicited");
+            assert!(!waiter.is_finished(), "an unsolicited send woke the waiter");
         }
         send(&bed, &from, &memory, SOLICITED);
         assert_eq!(waiter.join().expect("no panic"), (0, 2));
     });
     assert_eq!(to.received().cookie, 1);
     assert_eq!(to.received().cookie, 2);
-    // Who polls gets them all.
+    // A polling thread gets all of them.
     send(&bed, &from, &memory, DEFAULT);
     assert_eq!(to.received().cookie, 3);
 }
@@ -162,7 +162,7 @@ fn ep_post_recv_r05_unsignalled_is_for_endpoints_configured_so() {
         assert_eq!(held(end.ep), (0, 0));
         ok(post(end.ep, 1, iov.as_mut_ptr(), 1, DEFAULT));
     }
-    // Configured for requests is not configured for receives.
+    // Configured for requests does not mean configured for receives.
     let end = End::new(
         &bed,
         &Shape {
@@ -195,12 +195,12 @@ fn ep_post_recv_r05_no_other_flag_is_for_receives() {
                 fails(refused, DAT_INVALID_PARAMETER);
             }
         }
-        assert_eq!(held(end.ep), (0, 0), "what was refused was not posted");
+        assert_eq!(held(end.ep), (0, 0), "a refused receive was not posted");
     }
 }
 
 #[test]
-fn ep_post_recv_r05_unsignalled_buffers_wake_nobody_and_the_others_do() {
+fn ep_post_recv_r05_unsignalled_receives_do_not_wake_and_the_others_do() {
     let bed = Bed::new();
     let memory = bed.memory(4096);
     let pair = Pair::connect(
@@ -225,7 +225,7 @@ fn ep_post_recv_r05_unsignalled_buffers_wake_nobody_and_the_others_do() {
         });
         thread::sleep(MOMENT);
         for _ in 0..2 {
-            // Whatever the sender says.
+            // Whatever the sender's flag.
             send(&bed, &from, &memory, SOLICITED);
             thread::sleep(MOMENT);
             assert!(!waiter.is_finished(), "unsignalled");
@@ -235,6 +235,6 @@ fn ep_post_recv_r05_unsignalled_buffers_wake_nobody_and_the_others_do() {
     });
     send(&bed, &from, &memory, DEFAULT);
     for tag in 1..4 {
-        assert_eq!(to.received().cookie, tag, "the events are all there");
+        assert_eq!(to.received().cookie, tag, "every receive has its event");
     }
 }

@@ -1,4 +1,4 @@
-//! Segments, regions, zones and handles that do not serve.
+//! Invalid segments, regions, zones and handles.
 
 use std::ptr;
 
@@ -10,15 +10,19 @@ use crate::support::{
     Bed, End, Memory, Pair, Shape, fails, fails_with, held, nothing_on, ok, state_of,
 };
 
-/// The list alone, and behind and before a good segment; also after the good
-/// one was posted, since what was used last may be remembered.
+/// Posts the bad segment alone, and after and before a good one. Also after the
+/// good one was posted, because the library may cache the last lookup.
 #[track_caller]
 fn refused(end: &End, good: DAT_LMR_TRIPLET, bad: DAT_LMR_TRIPLET, kind: DAT_RETURN) {
     let before = held(end.ep).0;
     for iov in [&[bad][..], &[good, bad], &[bad, good], &[good, good, bad]] {
         fails(end.post_recv(iov, 1), kind);
     }
-    assert_eq!(held(end.ep).0, before, "nothing was posted");
+    assert_eq!(
+        held(end.ep).0,
+        before,
+        "a refused post has posted a receive"
+    );
     ok(end.post_recv(&[good], 2));
     fails(end.post_recv(&[bad], 3), kind);
     assert_eq!(held(end.ep).0, before + 1);
@@ -73,7 +77,7 @@ fn ep_post_recv_r11_regions_of_another_zone_are_refused() {
     );
 }
 
-/// The endpoint's zone is the one that counts, also after a change.
+/// The endpoint's current zone counts, also after a change.
 #[test]
 fn ep_post_recv_r11_the_zone_is_the_one_that_the_endpoint_has_now() {
     let bed = Bed::new();
@@ -104,7 +108,7 @@ fn ep_post_recv_r12_contexts_that_name_no_region_are_refused() {
     let memory = bed.memory(4096);
     let mut freed = bed.memory(4096);
     let end = End::new(&bed, &Shape::default());
-    // So that it may be remembered.
+    // So that the lookup may be cached.
     ok(end.post_recv(&[freed.segment(0, 8)], 1));
     let stale = freed.segment(0, 8);
     ok(freed.free());
@@ -121,9 +125,9 @@ fn ep_post_recv_r12_contexts_that_name_no_region_are_refused() {
     }
 }
 
-/// Another region may get the place of one that is gone, not its name.
+/// Another region may reuse the place of a freed one, but not its key.
 #[test]
-fn ep_post_recv_r12_a_context_is_not_passed_on() {
+fn ep_post_recv_r12_a_context_is_not_reused() {
     let bed = Bed::new();
     let end = End::new(
         &bed,
@@ -151,7 +155,7 @@ fn ep_post_recv_r12_a_context_is_not_passed_on() {
     }
 }
 
-/// Receiving writes: that is the privilege it takes.
+/// A receive writes to memory and needs the write privilege.
 #[test]
 fn ep_post_recv_r12_regions_that_may_not_be_written_are_refused() {
     let bed = Bed::new();
@@ -205,14 +209,14 @@ fn ep_post_recv_r12_a_refusal_harms_neither_connection_nor_buffers() {
 }
 
 #[test]
-fn ep_post_recv_r13_bad_handles_are_told() {
+fn ep_post_recv_r13_bad_handles_are_refused() {
     let bed = Bed::new();
     let memory = bed.memory(4096);
     let end = End::new(&bed, &Shape::default());
     let freed = End::new(&bed, &Shape::default());
     // SAFETY: a live handle.
     ok(unsafe { dat_ep_free(freed.ep) });
-    // In the place of the freed one, perhaps.
+    // Possibly in the slot of the freed one.
     let later = End::new(&bed, &Shape::default());
     let mut not_a_handle = [0usize; 8];
     let mut iov = [memory.segment(0, 8)];

@@ -11,7 +11,7 @@ use crate::support::{
     nothing_on, ok, reaches, state_of,
 };
 
-/// Posts a buffer, which must be taken and must stay.
+/// Posts a buffer, which must be accepted and must not complete.
 #[track_caller]
 fn stays(bed: &Bed, end: &End, memory: &Memory, tag: u64, state: DAT_EP_STATE) {
     assert_eq!(state_of(end.ep), state);
@@ -58,7 +58,7 @@ fn ep_post_recv_r08_buffers_wait_from_unconnected_on() {
     door.close();
 }
 
-/// The requester has gone, so that it stays pending until that is found out.
+/// The requester has left, so the endpoint stays pending until that is detected.
 #[test]
 fn ep_post_recv_r08_in_completion_pending() {
     let bed = Bed::new();
@@ -73,7 +73,8 @@ fn ep_post_recv_r08_in_completion_pending() {
         ok(dat_ep_free(active.ep));
         ok(dat_cr_accept(request, passive.ep, 0, ptr::null_mut()));
     }
-    // Still pending, or at an end: taken in either, and flushed in the end.
+    // Still pending, or disconnected: the receive is accepted in both, and
+    // flushed in the end.
     ok(passive.post_recv(&[memory.segment(1024, 64)], 1));
     expect(
         passive.connect,
@@ -169,7 +170,7 @@ fn ep_post_recv_r08_in_disconnect_pending() {
     let pair = Pair::new(&bed, &Shape::default());
     let (from, to) = (pair.active, pair.passive);
     ok(from.post_recv(&[memory.segment(1024, 64)], 1));
-    // The peer has no buffer yet: the send stays outstanding.
+    // The peer has no buffer yet, so the send stays outstanding.
     ok(from.post_send(&[memory.segment(0, 8)], 1, DEFAULT));
     // SAFETY: a live handle.
     ok(unsafe { dat_ep_disconnect(from.ep, DAT_CLOSE_GRACEFUL_FLAG) });
@@ -207,7 +208,7 @@ fn ep_post_recv_r08_in_disconnected_buffers_are_flushed_at_once_and_last() {
     // SAFETY: a live handle.
     ok(unsafe { dat_ep_disconnect(to.ep, DAT_CLOSE_ABRUPT_FLAG) });
     reaches(to.ep, DAT_EP_STATE_DISCONNECTED);
-    // A marker: whoever sees it has seen all.
+    // A marker: its completion is the last.
     ok(to.post_recv(&[], 3));
     ok(to.post_recv(&[memory.segment(1024, 64)], 4));
     bed.run();
@@ -220,7 +221,7 @@ fn ep_post_recv_r08_in_disconnected_buffers_are_flushed_at_once_and_last() {
         let received = to.received();
         assert_eq!((received.cookie, received.status), (tag, status));
     }
-    // As often as one likes: each makes room for the next.
+    // Any number of times: each completion makes room for the next.
     for tag in 10..60 {
         ok(to.post_recv(&[memory.segment(1024, 64)], tag));
         bed.run();
@@ -257,7 +258,7 @@ fn ep_post_recv_r08_after_a_refused_attempt() {
     door.close();
 }
 
-/// Without a reset in between, a second post cycle works like the first.
+/// Without a reset in between, a second cycle of posts works like the first.
 #[test]
 fn ep_post_recv_r08_after_a_reset_buffers_wait_again() {
     let bed = Bed::new();

@@ -1,7 +1,7 @@
-//! In which order the events of several endpoints come out of one EVD.
+//! The order in which the events of several endpoints come out of one EVD.
 //!
-//! Each message arrives before the next is sent, which a device that is stepped by
-//! hand lets a test see.
+//! Each message arrives before the next is sent; only a stepped device lets a
+//! test control that.
 
 use std::ptr;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use dat::exports::*;
 
 use crate::support::{Bed, Dto, End, Memory, Pair, dequeue, device, dto, nothing_on, ok, wait};
 
-/// For what must come at once.
+/// Timeout for events that must come at once.
 const SOON: DAT_TIMEOUT = 10_000_000;
 
 /// How a test takes events.
@@ -19,7 +19,7 @@ const SOON: DAT_TIMEOUT = 10_000_000;
 enum Taking {
     Dequeue,
     Wait,
-    /// One wait for all, and then one dequeue for each event.
+    /// One wait for all, then one dequeue for each event.
     Batch,
 }
 
@@ -30,7 +30,7 @@ pub(crate) struct Crowd<'b> {
     evd: DAT_EVD_HANDLE,
     pairs: Vec<Pair>,
     memory: Memory,
-    /// Completion queues that the EVD has.
+    /// Number of the EVD's completion queues.
     queues: usize,
     /// The number of the next message.
     next: u64,
@@ -41,7 +41,7 @@ fn completion_queues() -> usize {
     emulator.nic().object_counts().cqs
 }
 
-/// Endpoints with default attributes that report to this EVD.
+/// Creates endpoints with default attributes that report to this EVD.
 fn ends(bed: &Bed, evd: DAT_EVD_HANDLE, count: usize) -> Vec<End> {
     let make = || {
         let mut end = End {
@@ -68,8 +68,8 @@ fn ends(bed: &Bed, evd: DAT_EVD_HANDLE, count: usize) -> Vec<End> {
 }
 
 impl<'b> Crowd<'b> {
-    /// So many pairs, one end of each on an EVD that was asked to hold `length`
-    /// events.
+    /// Creates this many pairs. One end of each reports to an EVD that was
+    /// requested with `length` events.
     pub(crate) fn new(bed: &'b Bed, count: usize, length: DAT_COUNT) -> Self {
         let evd = bed.evd(length, DAT_EVD_DTO_FLAG);
         let before = completion_queues();
@@ -93,12 +93,12 @@ impl<'b> Crowd<'b> {
         self.queues
     }
 
-    /// One message over one of the pairs: its number is the cookie of the
-    /// completion that comes to the EVD, of a receive or of a request.
+    /// Sends one message over one of the pairs. Its number is the cookie of the
+    /// completion on the EVD, which is of a receive or of a request.
     fn message(&mut self) {
         let number = self.next;
         self.next += 1;
-        // Pairs and directions in an order without a pattern.
+        // Pairs and directions in pseudo-random order.
         let random = number.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40;
         let pair = &self.pairs[random as usize % self.pairs.len()];
         let (near, far) = (&pair.active, &pair.passive);
@@ -111,12 +111,12 @@ impl<'b> Crowd<'b> {
             ok(near.post_send(&[from], number, DAT_COMPLETION_DEFAULT_FLAG));
         }
         self.bed.run();
-        // More than a tick of the device's clock.
+        // More than one tick of the device's clock.
         self.bed.advance(Duration::from_nanos(20));
         while dequeue(far.recv).is_ok() {}
     }
 
-    /// Takes so many events.
+    /// Takes this many events.
     fn take(&self, taking: Taking, count: usize) -> Vec<Dto> {
         let waited = |threshold: usize| {
             let (answer, event, nmore) = wait(self.evd, SOON, threshold as DAT_COUNT);
@@ -136,8 +136,8 @@ impl<'b> Crowd<'b> {
         }
     }
 
-    /// Checks that the events of many messages come out as these arrived, however
-    /// they are taken.
+    /// Checks that the events of many messages come out in order of arrival,
+    /// however they are taken.
     pub(crate) fn talk(&mut self) {
         for taking in [Taking::Dequeue, Taking::Wait, Taking::Batch] {
             let from = self.next;
@@ -154,20 +154,25 @@ impl<'b> Crowd<'b> {
     }
 }
 
-/// Sixteen endpoints with default attributes fit into one completion queue, however
-/// short the EVD was asked to be.
+/// Sixteen endpoints with default attributes fit into one completion queue,
+/// however few events the EVD was requested with.
 #[test]
 fn evd_o09_events_of_sixteen_endpoints_come_as_they_arrived() {
     let bed = Bed::new();
     for length in [1, 16] {
         let mut crowd = Crowd::new(&bed, 16, length);
-        assert_eq!(crowd.queues(), 1, "of an EVD of {length}");
+        assert_eq!(
+            crowd.queues(),
+            1,
+            "completion queues of an EVD for {length} events"
+        );
         crowd.talk();
     }
 }
 
-/// Of more endpoints than that, too, where completions are further apart than a tick
-/// of the device's clock. On the verbs path it is one queue, which has grown.
+/// Also with more endpoints than one queue has room for, if completions are
+/// further apart than a tick of the device's clock. On the verbs path there is
+/// one queue, which has grown.
 #[test]
 fn evd_o10_events_from_two_completion_queues_come_as_they_arrived() {
     let bed = Bed::new();

@@ -1,4 +1,4 @@
-//! What is wrong with a call of an EVD, by type and subtype.
+//! Errors of the EVD calls, by type and subtype.
 
 use std::ptr;
 
@@ -11,7 +11,7 @@ use crate::support::{Bed, Door, End, Shape, abilities, blank, fails_with, ok};
 const NO: DAT_HANDLE = DAT_HANDLE_NULL;
 
 #[test]
-fn evd_t01_refusals_by_type_and_subtype() {
+fn evd_t01_errors_have_type_and_subtype() {
     let bed = Bed::new();
     let most = abilities(&bed).0.max_evd_qlen;
     let software = DAT_EVD_SOFTWARE_FLAG;
@@ -31,7 +31,7 @@ fn evd_t01_refusals_by_type_and_subtype() {
     let (handle, parameter) = (DAT_INVALID_HANDLE, DAT_INVALID_PARAMETER);
     let bad = DAT_INVALID_HANDLE_EVD_REQUEST;
     let param: *mut DAT_EVD_PARAM = ptr::null_mut();
-    // SAFETY: values of every kind may be given; results are writable or null.
+    // SAFETY: the calls validate their handles; results are writable or null.
     #[rustfmt::skip]
     let rows = unsafe {
         [
@@ -71,11 +71,11 @@ fn evd_t01_refusals_by_type_and_subtype() {
         let answer = unsafe { dat_evd_create(bed.ia, most + 1, NO, software, place) };
         fails_with(answer, DAT_INSUFFICIENT_RESOURCES, DAT_RESOURCE_TEVD);
     }
-    // None of it has left anything behind.
+    // The refused calls have left nothing behind.
     assert!(Evd(evd).drain().is_empty());
 }
 
-/// Whatever reports to an EVD keeps it.
+/// An EVD in use by any object cannot be freed.
 #[test]
 fn evd_t02_an_evd_in_use_is_not_freed() {
     let bed = Bed::new();
@@ -90,7 +90,7 @@ fn evd_t02_an_evd_in_use_is_not_freed() {
     ];
     for (what, evd) in rows {
         println!("{what}");
-        // SAFETY: any value may be given.
+        // SAFETY: the call validates its handles.
         let answer = unsafe { dat_evd_free(evd) };
         fails_with(answer, DAT_INVALID_STATE, DAT_INVALID_STATE_EVD_IN_USE);
     }
@@ -104,9 +104,9 @@ fn evd_t02_an_evd_in_use_is_not_freed() {
     }
 }
 
-/// Taking an event never blocks, and is refused while somebody waits.
+/// A dequeue never blocks, and is refused while another thread waits.
 #[test]
-fn evd_t03_dequeue_answers_at_once() {
+fn evd_t03_dequeue_returns_at_once() {
     let bed = Bed::new();
     let evd = Evd::new(&bed, 4, DAT_EVD_SOFTWARE_FLAG);
     let dequeue = || match crate::support::dequeue(evd.0) {

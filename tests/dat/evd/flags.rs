@@ -1,4 +1,5 @@
-//! Completion flags: where each is valid, and the effects that W21 does not have.
+//! Completion flags: where each is valid, and the effects that W21 does not
+//! cover.
 
 use std::ptr;
 
@@ -28,7 +29,7 @@ fn evd_f01_flags_as_attributes_of_endpoints() {
         ("BARRIER_FENCE", FENCE, false, false),
         ("EVD_THRESHOLD", THRESHOLD, true, true),
         ("two of them", UNSIGNALLED | THRESHOLD, false, false),
-        ("none that there is", 0x40, false, false),
+        ("an unknown flag", 0x40, false, false),
     ];
     for (name, flag, for_requests, for_receives) in rows {
         for (is_request, valid) in [(true, for_requests), (false, for_receives)] {
@@ -65,7 +66,7 @@ fn evd_f01_flags_as_attributes_of_endpoints() {
     }
 }
 
-/// A request of each kind with these flags, in the order send, write, read.
+/// Posts a request of each kind with these flags, in the order send, write, read.
 fn requests(pair: &Pair, memory: &Memory, flags: DAT_COMPLETION_FLAGS) -> [DAT_RETURN; 3] {
     let segment = [memory.segment(0, 8)];
     let remote = memory.remote(2048, 8);
@@ -83,12 +84,12 @@ fn receive(pair: &Pair, memory: &Memory, flags: DAT_COMPLETION_FLAGS) -> DAT_RET
     unsafe { dat_ep_post_recv(pair.passive.ep, 1, iov.as_mut_ptr(), cookie(2), flags) }
 }
 
-/// Each flag on each post, by what the endpoint is configured for.
+/// Each flag on each post, with each configuration of the endpoint.
 #[test]
 fn evd_f02_flags_on_posts() {
     let bed = Bed::new();
     let memory = bed.memory(4096);
-    // Valid on a send, on RDMA, on a receive: never, always, where so configured.
+    // Validity on a send, on RDMA, on a receive: never, always, or if configured.
     #[derive(Clone, Copy, PartialEq)]
     enum Valid {
         No,
@@ -109,7 +110,7 @@ fn evd_f02_flags_on_posts() {
         ),
         ("BARRIER_FENCE", FENCE, Yes, Yes, No),
         ("EVD_THRESHOLD", THRESHOLD, No, No, No),
-        ("none that there is", 0x40, No, No, No),
+        ("an unknown flag", 0x40, No, No, No),
     ];
     for configured in [DEFAULT, UNSIGNALLED, THRESHOLD] {
         let shape = Shape {
@@ -144,7 +145,7 @@ fn evd_f02_flags_on_posts() {
     }
 }
 
-/// Suppressed is only success.
+/// Only successful requests are suppressed.
 #[test]
 fn evd_f03_a_suppressed_request_that_fails_is_told() {
     let bed = Bed::new();
@@ -169,7 +170,7 @@ fn evd_f03_a_suppressed_request_that_fails_is_told() {
     }
 }
 
-/// A fenced send waits for the reads before it: it carries what they brought.
+/// A fenced send waits for earlier reads: it carries the data that they read.
 #[test]
 fn evd_f04_a_fenced_request_waits_for_the_reads_before_it() {
     let bed = Bed::new();

@@ -1,23 +1,23 @@
-//! EVDs: the tables of states, streams, flags, order and failures, row by row.
+//! EVDs: which test covers each row of the tables of states, streams, flags,
+//! order and failures.
 //!
-//! Where each row is tested. W numbers are of `evd_wait`, E of
-//! `ep_create_with_srq`, R of `ep_post_recv`, L of `srq_set_lw`, N of `cno`; the
-//! others are of this module, by file. `attaching` is
-//! `dat-api/src/object/evd/tests/attaching.rs`.
+//! W numbers refer to `evd_wait`, E to `ep_create_with_srq`, R of `ep_post_recv`,
+//! L of `srq_set_lw`, N of `cno`; the others are of this module, by file.
+//! `attaching` is `dat-api/src/object/evd/tests/attaching.rs`.
 //!
 //! | row of the states | test |
 //! | --- | --- |
 //! | enabled and waitable at first, also the adapter's own | `states` V01 |
-//! | two independent axes, each call twice | `states` V02 |
+//! | two independent flags, each call twice | `states` V02 |
 //! | disabled, enabled: the CNO | N09, N11 |
 //! | disabled, enabled: direct waiters | W07 |
 //! | unwaitable: waits are refused, all else works | `states` V03, W16 |
-//! | unwaitable: a blocked waiter leaves, one of the CNO stays | W16, `states` V04 |
+//! | unwaitable: a blocked waiter returns, one on the CNO stays | W16, `states` V04 |
 //! | configuration follows the endpoints | `states` V05, W12 |
-//! | waited: nobody else takes anything | W06 |
-//! | waited: the CNO is not triggered | W07, N10 |
-//! | overflow is told on the asynchronous EVD | W01 |
-//! | a full EVD refuses software events and tells nobody | `states` V03 |
+//! | waited on: no other call takes events | W06 |
+//! | waited on: the CNO is not triggered | W07, N10 |
+//! | overflow is reported on the asynchronous EVD | W01 |
+//! | a full EVD refuses software events without further report | `states` V03 |
 //! | dead, once the device has failed a queue of it | `streams::evd_x13_a_failed_queue…` |
 //!
 //! | row of sharing | test |
@@ -70,7 +70,7 @@
 //! | row of order | test |
 //! | --- | --- |
 //! | O01 first in, first out in one stream | W15 |
-//! | O02 none between streams | more is given: O09, O10 |
+//! | O02 none between streams | the library guarantees more: O09, O10 |
 //! | O03 each event once, to one thread | W22, N14 |
 //! | O04 completions before the disconnection | `order` |
 //! | O05 after one failure all fail | `order` |
@@ -104,14 +104,14 @@ use dat::abi::*;
 
 use crate::support::{Evd, LONG, dequeue, number};
 
-/// A wait in a thread of its own, which sleeps when this answers.
+/// Waits on another thread, and returns once that thread sleeps.
 fn waits<'s>(
     scope: &'s Scope<'s, '_>,
     evd: Evd,
     threshold: DAT_COUNT,
 ) -> ScopedJoinHandle<'s, DAT_RETURN> {
     let waiter = scope.spawn(move || crate::support::wait(evd.handle(), LONG, threshold).0);
-    // It is the waiter's as soon as nobody else may look.
+    // The waiter owns the EVD as soon as other calls are refused.
     while matches!(dequeue(evd.0), Err(answer) if answer & 0x3fff_0000 != DAT_INVALID_STATE) {
         thread::yield_now();
     }
@@ -119,14 +119,14 @@ fn waits<'s>(
     waiter
 }
 
-/// The waiter has not returned, and does not in a while.
+/// Checks that the waiter has not returned and does not return for a while.
 #[track_caller]
 fn stays<T>(waiter: &ScopedJoinHandle<'_, T>) {
     thread::sleep(Duration::from_millis(10));
     assert!(!waiter.is_finished(), "the wait has ended");
 }
 
-/// What a thread answers, who must end.
+/// Returns the result of a thread that must end.
 #[track_caller]
 fn joined<T>(waiter: ScopedJoinHandle<'_, T>) -> T {
     waiter.join().expect("no panic")

@@ -1,4 +1,4 @@
-//! Order: what W15 and W22 do not have.
+//! Order: what W15 and W22 do not cover.
 
 use std::ptr;
 
@@ -10,7 +10,7 @@ use crate::support::{
     within_seconds,
 };
 
-/// A pair whose passive end has one EVD for everything.
+/// Creates a pair whose passive end has one EVD for everything.
 fn with_one_evd(bed: &Bed) -> Pair {
     let shape = Shape {
         recv_flags: DAT_COMPLETION_EVD_THRESHOLD_FLAG,
@@ -40,14 +40,14 @@ fn with_one_evd(bed: &Bed) -> Pair {
     Pair::connect(bed, End::new(bed, &shape), end)
 }
 
-/// What was transferred before the end comes before it, and what was not, as
-/// flushed.
+/// Receives filled before the disconnect come before its event; the others come
+/// as flushed.
 #[test]
 fn evd_o04_completions_come_before_the_disconnection() {
     let bed = Bed::new();
     let memory = bed.memory(4096);
     for round in 0..8 {
-        // The peer ends it, or this end itself.
+        // The peer or this end disconnects.
         let flags = [DAT_CLOSE_GRACEFUL_FLAG, DAT_CLOSE_ABRUPT_FLAG][round % 2];
         let pair = with_one_evd(&bed);
         for tag in 0..6 {
@@ -70,8 +70,8 @@ fn evd_o04_completions_come_before_the_disconnection() {
                 _ => dat_ep_disconnect(pair.passive.ep, flags),
             }
         });
-        // Its news lie there then, and nobody has looked at the completions:
-        // this query, unlike `dat_ep_get_status`, does not.
+        // The connection event has arrived, and no call has polled the
+        // completions: unlike `dat_ep_get_status`, this query does not poll.
         let is_over = || {
             let state = ep_info(pair.passive.ep).ep_state;
             (state == DAT_EP_STATE_DISCONNECTED).then_some(())
@@ -105,12 +105,12 @@ fn evd_o04_completions_come_before_the_disconnection() {
     }
 }
 
-/// Once one transfer of a direction has failed, all later ones of it have.
+/// After one transfer of a direction has failed, all later ones fail too.
 #[test]
 fn evd_o05_after_the_first_failure_all_fail() {
     let bed = Bed::new();
     let memory = bed.memory(4096);
-    // Rounds in which some of a direction failed, and some did not.
+    // Rounds in which some transfers of a direction failed and others did not.
     let mut mixed = [0; 2];
     for steps in 0..12 {
         let pair = Pair::new(&bed, &Shape::default());
@@ -145,15 +145,15 @@ fn evd_o05_after_the_first_failure_all_fail() {
             nothing_on(evd);
         }
     }
-    // On a device that works on its own that is chance.
+    // On a device that works on its own this depends on timing.
     if bed.is_stepped() {
         assert!(mixed.into_iter().all(|rounds| rounds > 0), "{mixed:?}");
     }
 }
 
-/// What is posted to a disconnected endpoint comes back behind everything.
+/// The completion of a post to a disconnected endpoint comes after all others.
 #[test]
-fn evd_o08_a_marker_is_the_last() {
+fn evd_o08_a_post_after_the_disconnect_completes_last() {
     let bed = Bed::new();
     let memory = bed.memory(4096);
     let pair = Pair::new(&bed, &Shape::default());
@@ -191,17 +191,18 @@ fn evd_o08_a_marker_is_the_last() {
     assert_eq!(cookies(pair.active.request, 4), [0, 1, 2, 98]);
 }
 
-/// An endpoint lives again and again, and nobody takes what each life leaves on
-/// its EVDs: it goes with that life, and never fills a queue of the device.
+/// An endpoint is reset many times, and no call dequeues the events that each
+/// connection leaves. They are removed with the connection, and never fill a
+/// queue of the device.
 #[test]
-fn evd_lives_that_nobody_takes_from_do_not_pile_up() {
+fn evd_events_of_earlier_connections_do_not_pile_up() {
     let bed = Bed::new();
     let shape = Shape::default();
     let memory = bed.memory(4096);
     let ends = [End::new(&bed, &shape), End::new(&bed, &shape)];
     let lengths = || {
         ends.map(|end| {
-            // SAFETY: integers and pointers: zeros are good; then the result.
+            // SAFETY: integers and pointers, for which zero is valid.
             let mut info: DAT_EVD_PARAM = unsafe { std::mem::zeroed() };
             // SAFETY: a live handle; the result is writable.
             ok(unsafe { dat_evd_query(end.recv, DAT_EVD_FIELD_EVD_QLEN, &raw mut info) });

@@ -13,11 +13,11 @@ use crate::support::{
 };
 
 fn resize(evd: Evd, qlen: DAT_COUNT) -> DAT_RETURN {
-    // SAFETY: any value may be given.
+    // SAFETY: the call validates its handles.
     unsafe { dat_evd_resize(evd.0, qlen) }
 }
 
-/// How many more software events an EVD takes; they are taken out again.
+/// Returns how many more software events an EVD takes. They are dequeued again.
 fn room(evd: Evd) -> usize {
     let before = evd.drain();
     let mut count = 0;
@@ -80,7 +80,7 @@ fn evd_z03_more_events_than_the_new_size_are_a_wrong_state() {
     }
     for qlen in [1, 4] {
         fails(resize(evd, qlen), DAT_INVALID_STATE);
-        assert_eq!(evd.query().evd_qlen, 8, "nothing has changed");
+        assert_eq!(evd.query().evd_qlen, 8, "the length has not changed");
     }
     ok(resize(evd, 5));
     fails(evd.try_post(9), DAT_QUEUE_FULL);
@@ -88,7 +88,7 @@ fn evd_z03_more_events_than_the_new_size_are_a_wrong_state() {
     ok(resize(evd, 1));
 }
 
-/// Completions count wherever they are: taken from the device or not.
+/// Completions count wherever they are: polled or still in the device's queue.
 #[test]
 fn evd_z03_completions_count_as_events() {
     let bed = Bed::new();
@@ -109,16 +109,19 @@ fn evd_z03_completions_count_as_events() {
     bed.run();
     let until = std::time::Instant::now() + Duration::from_secs(8);
     while resize(recv, 3) == DAT_SUCCESS {
-        assert!(std::time::Instant::now() < until, "they do not count");
+        assert!(
+            std::time::Instant::now() < until,
+            "completions in the device's queue do not count"
+        );
         thread::sleep(Duration::from_millis(1));
     }
     fails(resize(recv, 3), DAT_INVALID_STATE);
     ok(resize(recv, 4));
     assert_eq!([(); 4].map(|()| take_dto(recv.0).cookie), [0, 1, 2, 3]);
-    // Not below what the endpoint can have outstanding.
+    // Not below the number that the endpoint can have outstanding.
     ok(resize(recv, 1));
     assert!(recv.query().evd_qlen >= 4);
-    // And it goes on.
+    // The EVD still works.
     ok(pair.passive.post_recv(&[memory.segment(0, 8)], 7));
     ok(pair
         .active
@@ -145,10 +148,10 @@ fn evd_z04_bad_sizes_are_bad_parameters() {
     }
 }
 
-/// The waiter goes on waiting, and gets what it waits for: one for a single
-/// event, and one for several.
+/// The waiter goes on waiting and gets its events: for a wait for one event, and
+/// for several.
 #[test]
-fn evd_z05_it_is_resized_under_a_waiter() {
+fn evd_z05_an_evd_can_be_resized_during_a_wait() {
     let bed = Bed::new();
     let evd = Evd::new(&bed, 8, DAT_EVD_SOFTWARE_FLAG);
     for threshold in [1, 3] {
@@ -159,7 +162,7 @@ fn evd_z05_it_is_resized_under_a_waiter() {
                 assert_eq!(evd.query().evd_qlen, qlen);
                 stays(&waiter);
             }
-            // It waits for more than that.
+            // The wait needs more events than that.
             if threshold > 1 {
                 let answer = resize(evd, 2);
                 fails_with(answer, DAT_INVALID_STATE, DAT_INVALID_STATE_EVD_WAITER);
@@ -196,10 +199,10 @@ fn evd_z05_completions_reach_a_waiter_across_a_resize() {
     }
 }
 
-/// While events arrive and are taken, whatever the size is: each comes once and
-/// in order. A size is refused only if more events were queued at some time
-/// during the call, and never if it is no smaller; it is granted only if at some
-/// time there were no more; and what is refused has changed nothing.
+/// While events arrive and are dequeued, whatever the size is, each comes once
+/// and in order. A size is refused only if more events were queued at some time
+/// during the call, and never if it is not smaller than before. It is accepted
+/// only if at some time no more were queued. A refused call changes nothing.
 #[test]
 fn evd_z06_events_that_arrive_meanwhile_are_kept() {
     const ROUNDS: DAT_COUNT = 40;
@@ -207,7 +210,7 @@ fn evd_z06_events_that_arrive_meanwhile_are_kept() {
     const LAST: usize = usize::MAX;
     let bed = Bed::new();
     let evd = Evd::new(&bed, 8, DAT_EVD_SOFTWARE_FLAG);
-    // What was posted and taken for certain; at most one more was.
+    // Number of events posted and dequeued for certain; at most one more was.
     let (posted, taken) = (AtomicUsize::new(8), AtomicUsize::new(0));
     for number in 0..8 {
         evd.post(number);
@@ -230,7 +233,10 @@ fn evd_z06_events_that_arrive_meanwhile_are_kept() {
             assert!(least <= qlen as usize, "{least} events in {qlen}");
         } else {
             fails_with(answer, DAT_INVALID_STATE, DAT_NO_SUBTYPE);
-            assert!(qlen < before, "it was to grow from {before} to {qlen}");
+            assert!(
+                qlen < before,
+                "a resize from {before} to a larger {qlen} was refused"
+            );
             assert!(most > qlen as usize, "{most} events fit in {qlen}");
         }
         let expected = if is_granted { qlen } else { before };
@@ -273,14 +279,15 @@ fn evd_z06_events_that_arrive_meanwhile_are_kept() {
             expected += 1;
         }
         assert_eq!(poster.join().expect("no panic"), expected);
-        // The largest always is.
+        // The largest size is always accepted.
         assert!(resizer.join().expect("no panic") >= ROUNDS as usize);
     });
     nothing_on(evd.0);
     (1..24).rev().for_each(|qlen| ok(resize(evd, qlen)));
 }
 
-/// The asynchronous EVD, and one that endpoints come to after it was resized.
+/// The asynchronous EVD, and an EVD to which endpoints are added after its
+/// resize.
 #[test]
 fn evd_z07_any_evd_can_be_resized() {
     let bed = Bed::new();

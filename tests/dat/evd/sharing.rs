@@ -1,4 +1,4 @@
-//! Which streams may meet on one EVD: the flags it is made with, and the matrix.
+//! Which streams may share one EVD: the flags it is created with, and the matrix.
 
 use std::ptr;
 
@@ -23,7 +23,8 @@ const STREAMS: [DAT_EVD_FLAGS; 6] = [
     DAT_EVD_ASYNC_FLAG,
 ];
 
-/// Makes an endpoint with the EVD in one role, and answers; it is freed again.
+/// Creates an endpoint with the EVD in one role and frees it again. Returns the
+/// code.
 fn endpoint(bed: &Bed, role: usize, evd: DAT_EVD_HANDLE) -> DAT_RETURN {
     let mut evds = [NO; 3];
     evds[role] = evd;
@@ -72,10 +73,10 @@ fn open(evd: DAT_EVD_HANDLE) -> DAT_RETURN {
     }
 }
 
-/// Every EVD in every role: it goes if the EVD was made for that stream, and is
-/// refused by the name of the role else.
+/// Every EVD in every role: it is accepted if it was created for that stream, and
+/// otherwise refused with the role's subtype.
 #[test]
-fn evd_s01_an_evd_carries_the_streams_it_was_made_for() {
+fn evd_s01_an_evd_carries_the_streams_it_was_created_for() {
     let bed = Bed::new();
     for flags in STREAMS {
         let evd = bed.evd(8, flags);
@@ -135,7 +136,7 @@ fn evd_s01_an_evd_carries_the_streams_it_was_made_for() {
 }
 
 #[test]
-fn evd_s02_the_matrix_is_symmetric_and_what_it_allows_is_made() {
+fn evd_s02_the_matrix_is_symmetric_and_allowed_pairs_are_created() {
     let bed = Bed::new();
     let matrix = abilities(&bed).1.evd_stream_merging_supported;
     for (row, one) in STREAMS.into_iter().enumerate() {
@@ -156,23 +157,23 @@ fn evd_s02_the_matrix_is_symmetric_and_what_it_allows_is_made() {
             }
         }
     }
-    // All at once, as pages want it.
+    // All flags at once, as the pages allow.
     let all = STREAMS.into_iter().fold(0, |all, one| all | one);
     let evd = bed.evd(4, all);
     ok(endpoint(&bed, 2, evd));
     ok(service_point(&bed, evd));
     ok(open(evd));
     ok(Evd(evd).try_post(1));
-    // And none that there is not.
+    // And an unknown flag.
     let mut made = ptr::null_mut();
     // SAFETY: live handles, and a place for the result.
     let answer = unsafe { dat_evd_create(bed.ia, 4, NO, 1 << 20, &raw mut made) };
     fails(answer, DAT_INVALID_PARAMETER);
 }
 
-/// Where every completion notifies (the default flag), the streams of an
-/// endpoint share with requests, connections and asynchronous errors, as those
-/// with a threshold do; what the streams bring comes, and in their order.
+/// If every completion notifies (the default flag), an endpoint's streams may
+/// share an EVD with requests, connections and asynchronous errors, as streams
+/// with the threshold flag may. All events come, in their order.
 #[test]
 fn evd_s03_streams_that_always_notify_share_with_every_other() {
     for flags in [
@@ -255,7 +256,7 @@ fn evd_s03_streams_that_always_notify_share_with_every_other() {
         ok(unsafe { dat_ep_disconnect(peer.ep, DAT_CLOSE_ABRUPT_FLAG) });
         expect(evd, DAT_CONNECTION_EVENT_DISCONNECTED);
         nothing_on(evd);
-        // The others stay away.
+        // Streams with other flags are refused.
         for other in [
             DAT_COMPLETION_UNSIGNALLED_FLAG,
             DAT_COMPLETION_SOLICITED_WAIT_FLAG,

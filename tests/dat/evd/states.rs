@@ -14,7 +14,7 @@ const DISABLED: DAT_EVD_STATE = DAT_EVD_STATE_DISABLED;
 const WAITABLE: DAT_EVD_STATE = DAT_EVD_STATE_WAITABLE;
 const UNWAITABLE: DAT_EVD_STATE = DAT_EVD_STATE_UNWAITABLE;
 
-/// Two axes that do not know each other, and calls that say it twice.
+/// The two flags are independent, and repeating a call has no effect.
 #[test]
 fn evd_v01_v02_two_independent_axes_begin_enabled_and_waitable() {
     let bed = Bed::new();
@@ -38,7 +38,8 @@ fn evd_v01_v02_two_independent_axes_begin_enabled_and_waitable() {
     }
 }
 
-/// Only direct waits are refused: events come, are taken, and trigger the CNO.
+/// Only direct waits are refused: events arrive, are dequeued, and trigger the
+/// CNO.
 #[test]
 fn evd_v03_an_unwaitable_evd_does_everything_but_wait() {
     let bed = Bed::new();
@@ -51,7 +52,7 @@ fn evd_v03_an_unwaitable_evd_does_everything_but_wait() {
     fails_with(answer, DAT_INVALID_STATE, DAT_INVALID_STATE_EVD_UNWAITABLE);
     assert_eq!(cno.wait(SECOND), Ok(evd.0));
     assert_eq!(evd.drain(), [1]);
-    // Disabled too: events still come, and are there for who looks.
+    // Disabled as well: events still arrive and can be dequeued.
     evd.calls(dat_evd_disable);
     evd.post(2);
     cno.finds_nothing();
@@ -64,9 +65,9 @@ fn evd_v03_an_unwaitable_evd_does_everything_but_wait() {
     assert_eq!(evd.drain(), [0, 1, 2, 3]);
 }
 
-/// Both calls at once, and the waiter leaves by the first.
+/// Both calls at once; the first ends the wait.
 #[test]
-fn evd_v04_a_blocked_waiter_is_sent_away_and_a_cno_is_not() {
+fn evd_v04_unwaitable_ends_a_wait_on_the_evd_and_not_on_its_cno() {
     let bed = Bed::new();
     let evd = Evd::new(&bed, 4, DAT_EVD_SOFTWARE_FLAG);
     let cno = Cno::new(&bed);
@@ -84,7 +85,7 @@ fn evd_v04_a_blocked_waiter_is_sent_away_and_a_cno_is_not() {
     });
 }
 
-/// What the endpoints on it are configured for, while there are any.
+/// The configuration of the attached endpoints, while there are any.
 #[test]
 fn evd_v05_the_configuration_follows_the_endpoints() {
     let bed = Bed::new();
@@ -116,6 +117,6 @@ fn evd_v05_the_configuration_follows_the_endpoints() {
         assert_eq!(connect.query().evd_state & AXIS, 0, "no completions");
         // SAFETY: a live handle.
         ok(unsafe { dat_ep_free(end.ep) });
-        assert_eq!(recv.query().evd_state & AXIS, 0, "nobody is left");
+        assert_eq!(recv.query().evd_state & AXIS, 0, "no endpoint is attached");
     }
 }

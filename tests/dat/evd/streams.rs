@@ -1,4 +1,4 @@
-//! Asynchronous events: which object, and why.
+//! Asynchronous events: their object, and their reason.
 
 use std::process::Command;
 
@@ -13,28 +13,28 @@ use crate::support::{
     srq, srq_info, take, wait,
 };
 
-/// The object and the reason of an asynchronous event.
+/// Returns the object and the reason of an asynchronous event.
 #[track_caller]
 fn told(event: &DAT_EVENT) -> (DAT_HANDLE, DAT_COUNT) {
-    // SAFETY: the events looked at are of that kind.
+    // SAFETY: only asynchronous events are passed.
     let data = unsafe { event.event_data.asynch_error_event_data };
     (data.dat_handle, data.reason)
 }
 
-/// How many numbers of objects of the device there are for which this holds,
-/// whatever they are: the upper bits of some name the process.
+/// Counts the object numbers of the device for which this holds; the upper bits
+/// of some numbers identify the process.
 fn numbers(holds: impl Fn(u32) -> bool) -> usize {
     let all = (0..1 << 8).flat_map(|process| (0..1 << 12).map(move |low| process << 16 | low));
     all.filter(|&number| holds(number)).count()
 }
 
-/// The adapter fails the queue pairs: an endpoint is told of, its connection is
-/// broken, and receives come back flushed at both ends.
+/// The device fails the queue pairs. An event names the endpoint, its connection
+/// is broken, and receives are flushed at both ends.
 #[test]
-fn evd_x15_a_failed_endpoint_is_told_of() {
+fn evd_x15_a_failed_endpoint_is_reported() {
     let bed = Bed::new();
     let Some(emulator) = device::emulator() else {
-        eprintln!("SKIPPED: incidents at will are the emulated NIC's");
+        eprintln!("SKIPPED: needs the emulated NIC, which fails on demand");
         return;
     };
     let pair = Pair::new(&bed, &Shape::default());
@@ -61,7 +61,7 @@ fn evd_x15_a_failed_endpoint_is_told_of() {
         let flushed = end.received();
         assert_eq!((flushed.cookie, flushed.status), (7, DAT_DTO_ERR_FLUSHED));
     }
-    // The other one too, unless it had been disconnected before it failed.
+    // The other one too, unless it was disconnected before it failed.
     while let Ok(event) = dequeue(bed.async_evd) {
         assert_eq!(event.event_number, DAT_ASYNC_ERROR_EP_BROKEN);
         let (handle, _) = told(&event);
@@ -69,10 +69,10 @@ fn evd_x15_a_failed_endpoint_is_told_of() {
     }
 }
 
-/// The device is gone for good: each test process has one, so this has one of
-/// its own.
+/// The device is removed for good. Each test process has one device, so this test
+/// needs its own process.
 #[test]
-fn evd_x14_a_failed_adapter_is_told_of() {
+fn evd_x14_a_failed_adapter_is_reported() {
     let program = std::env::current_exe().expect("this test");
     let output = Command::new(program)
         .args(["--exact", "evd::streams::adapter_fails", "--ignored"])
@@ -92,10 +92,10 @@ fn evd_x14_a_failed_adapter_is_told_of() {
 fn adapter_fails() {
     let bed = Bed::new();
     let Some(emulator) = device::emulator() else {
-        eprintln!("SKIPPED: incidents at will are the emulated NIC's");
+        eprintln!("SKIPPED: needs the emulated NIC, which fails on demand");
         return;
     };
-    // Opened twice: each opening has a context of its own at the device.
+    // Opened twice: each open adapter has its own context on the device.
     let beside = bed.beside(std::ptr::null_mut());
     let end = End::new(&bed, &Shape::default());
     let cno = Cno::new(&bed);
@@ -104,7 +104,7 @@ fn adapter_fails() {
         let waiter = scope.spawn(|| cno.wait(20 * SECOND).map(super::Evd));
         let on_end = waits(scope, super::Evd(end.recv), 1);
         emulator.nic().fail_device(0);
-        // Whoever waits for transfers does not wait for ever.
+        // Waits for transfers end too.
         fails_with(joined(on_end), DAT_INTERNAL_ERROR, DAT_NO_SUBTYPE);
         assert_eq!(
             waiter.join().expect("no panic"),
@@ -115,10 +115,10 @@ fn adapter_fails() {
         let event = expect(opening.async_evd, DAT_ASYNC_ERROR_IA_CATASTROPHIC);
         let reason = DAT_IA_CATASTROPHIC_ERROR as DAT_COUNT;
         assert_eq!(told(&event), (opening.ia, reason));
-        // Told once.
+        // Reported once.
         nothing_on(opening.async_evd);
     }
-    // Nor does who comes later, to the EVD or to a CNO that it feeds.
+    // Later waits fail as well, on the EVD and on a CNO that it triggers.
     for _ in 0..2 {
         let (answer, _, _) = wait(end.recv, super::LONG, 1);
         fails_with(answer, DAT_INTERNAL_ERROR, DAT_NO_SUBTYPE);
@@ -131,14 +131,14 @@ fn adapter_fails() {
     }
 }
 
-/// The device fails the completion queue of an EVD, which is dead then: told of
-/// as an overflow, taken from and waited on no more, and feeds no CNO. It is
-/// freed as any other.
+/// The device fails the completion queue of an EVD, which is dead from then on.
+/// The failure is reported as an overflow; the EVD can no longer be dequeued or
+/// waited on, and does not trigger its CNO. It can be freed like any other.
 #[test]
-fn evd_x13_a_failed_queue_is_told_of_and_its_evd_is_dead() {
+fn evd_x13_a_failed_queue_is_reported_and_its_evd_is_dead() {
     let bed = Bed::new();
     let Some(emulator) = device::emulator() else {
-        eprintln!("SKIPPED: incidents at will are the emulated NIC's");
+        eprintln!("SKIPPED: needs the emulated NIC, which fails on demand");
         return;
     };
     let end = End::new(&bed, &Shape::default());
@@ -150,12 +150,12 @@ fn evd_x13_a_failed_queue_is_told_of_and_its_evd_is_dead() {
     bed.run();
     let mut lost = Vec::new();
     while lost.len() < 2 {
-        // A thread of the library's brings it.
+        // A thread of the library posts the event.
         let (answer, event, _) = wait(bed.async_evd, 10_000_000, 1);
         ok(answer);
         let (handle, reason) = told(&event);
         if handle == end.ep {
-            // Its queue pair went with its queues.
+            // The queue pair failed together with its queues.
             assert_eq!(event.event_number, DAT_ASYNC_ERROR_EP_BROKEN);
             continue;
         }
@@ -174,7 +174,7 @@ fn evd_x13_a_failed_queue_is_told_of_and_its_evd_is_dead() {
         let (answer, _, _) = wait(evd, DAT_TIMEOUT_INFINITE, 1);
         fails_with(answer, dead.0, dead.1);
     }
-    // SAFETY: live handles, of this test alone.
+    // SAFETY: live handles that only this test uses.
     unsafe {
         ok(dat::exports::dat_ep_free(end.ep));
         for evd in both {
@@ -183,22 +183,22 @@ fn evd_x13_a_failed_queue_is_told_of_and_its_evd_is_dead() {
     }
 }
 
-/// The asynchronous EVD has no other to report to: what it has no room for is
-/// lost, and what it holds is not.
+/// The asynchronous EVD has no other EVD to report to: events for which it has no
+/// room are lost, and queued ones are kept.
 #[test]
 fn evd_x13_an_asynchronous_evd_that_overflows_keeps_what_it_has() {
     let bed = Bed::new();
     let Some(emulator) = device::emulator() else {
-        eprintln!("SKIPPED: incidents at will are the emulated NIC's");
+        eprintln!("SKIPPED: needs the emulated NIC, which fails on demand");
         return;
     };
-    // SAFETY: live handles, of this test alone.
+    // SAFETY: live handles that only this test uses.
     ok(unsafe { dat::exports::dat_evd_resize(bed.async_evd, 1) });
     let ends = [0; 2].map(|_| End::new(&bed, &Shape::default()));
     let failed = numbers(|number| emulator.nic().fail_cq(Cqn(number)).is_ok());
     assert!(failed >= 4, "{failed} completion queues");
     bed.run();
-    // A thread of the library's brings it.
+    // A thread of the library posts the event.
     let (answer, first, _) = wait(bed.async_evd, 10_000_000, 1);
     ok(answer);
     assert_eq!(first.event_number, DAT_ASYNC_ERROR_EVD_OVERFLOW);
@@ -206,9 +206,9 @@ fn evd_x13_an_asynchronous_evd_that_overflows_keeps_what_it_has() {
     let known = ends
         .iter()
         .any(|end| [end.recv, end.request].contains(&handle));
-    assert!(known, "one of theirs");
-    // It goes on, with what finds room now, if the thread is not through yet;
-    // and is empty then.
+    assert!(known, "one of the endpoints");
+    // If the library's thread has not finished, later events find room. Then the
+    // EVD is empty.
     let mut others = 0;
     let last = loop {
         match wait(bed.async_evd, 1000, 1).0 {
@@ -220,13 +220,13 @@ fn evd_x13_an_asynchronous_evd_that_overflows_keeps_what_it_has() {
     assert!(others < 4, "{others} more of 4");
 }
 
-/// A shared receive queue fails: told of as an internal error of the queue. It
-/// says so itself, and takes buffers still.
+/// A shared receive queue fails. The event reports an internal error of the
+/// queue; its query reports the error state, and posts still succeed.
 #[test]
-fn evd_x17_a_failed_srq_is_told_of() {
+fn evd_x17_a_failed_srq_is_reported() {
     let bed = Bed::new();
     let Some(emulator) = device::emulator() else {
-        eprintln!("SKIPPED: incidents at will are the emulated NIC's");
+        eprintln!("SKIPPED: needs the emulated NIC, which fails on demand");
         return;
     };
     let queue = srq(&bed, 4);
@@ -245,9 +245,10 @@ fn evd_x17_a_failed_srq_is_told_of() {
     ok(unsafe { dat::exports::dat_srq_free(queue) });
 }
 
-/// What has no number of its own comes as an internal error of its object.
+/// An event without its own number is reported as an internal error of its
+/// object.
 #[test]
-fn evd_x17_watermarks_are_told_by_object_and_reason() {
+fn evd_x17_watermarks_are_reported_by_object_and_reason() {
     let bed = Bed::new();
     let queue = srq(&bed, 4);
     let memory = bed.memory(64);

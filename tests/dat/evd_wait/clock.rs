@@ -1,4 +1,4 @@
-//! How long a wait takes.
+//! The duration of waits.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -23,15 +23,16 @@ fn evd_wait_w08_the_timeout_is_in_microseconds() {
         assert_eq!(waited.expired(), 0);
         let least = Duration::from_millis(millis.into());
         assert!(waited.took >= least, "{:?} of {least:?}", waited.took);
-        // In milliseconds it would be 15 s at least, but for the second.
+        // If the timeout were in milliseconds, all but the second would take at
+        // least 15 s.
         assert!(waited.took < SOON, "{:?} of {least:?}", waited.took);
     }
 }
 
-/// The waiter is woken again and again in vain: each look at the state of the
-/// endpoint asks it to see to its queues.
+/// The waiter is woken repeatedly without an event: each query of the endpoint's
+/// state makes it process its queues.
 #[test]
-fn evd_wait_w08_a_wake_up_in_vain_does_not_restart_the_clock() {
+fn evd_wait_w08_a_wake_up_without_an_event_does_not_restart_the_timeout() {
     let bed = Bed::new();
     let talk = Talk::new(&bed, &Shape::default());
     let recv = talk.recv();
@@ -42,7 +43,10 @@ fn evd_wait_w08_a_wake_up_in_vain_does_not_restart_the_clock() {
         let begin = Instant::now();
         let mut looks = 0;
         while !waiter.is_finished() {
-            assert!(begin.elapsed() < SOON, "the clock is restarted");
+            assert!(
+                begin.elapsed() < SOON,
+                "a wake-up without an event restarted the timeout"
+            );
             assert_eq!(state_of(talk.pair.passive.ep), DAT_EP_STATE_CONNECTED);
             looks += 1;
             thread::sleep(Duration::from_millis(10));
@@ -54,9 +58,9 @@ fn evd_wait_w08_a_wake_up_in_vain_does_not_restart_the_clock() {
     assert_eq!(take_dto(recv.0).cookie, 0);
 }
 
-/// Nor do events that are not enough.
+/// Neither do too few events.
 #[test]
-fn evd_wait_w08_events_below_the_threshold_do_not_restart_the_clock() {
+fn evd_wait_w08_events_below_the_threshold_do_not_restart_the_timeout() {
     let bed = Bed::new();
     let evd = Evd::software(&bed, 2000);
     thread::scope(|scope| {
@@ -64,13 +68,16 @@ fn evd_wait_w08_events_below_the_threshold_do_not_restart_the_clock() {
         let begin = Instant::now();
         let mut posted = 0;
         while !waiter.is_finished() {
-            assert!(begin.elapsed() < SOON, "the clock is restarted");
+            assert!(
+                begin.elapsed() < SOON,
+                "an event below the threshold restarted the timeout"
+            );
             evd.post(posted);
             posted += 1;
             thread::sleep(Duration::from_millis(10));
         }
         let waited = joined(waiter);
-        // The last may have come just after.
+        // The last event may have come just after the timeout.
         let nmore = waited.expired() as usize;
         assert!(nmore == posted || nmore + 1 == posted);
         assert!(waited.took >= Duration::from_millis(300));
@@ -81,11 +88,11 @@ fn evd_wait_w08_events_below_the_threshold_do_not_restart_the_clock() {
 }
 
 #[test]
-fn evd_wait_w08_infinite_does_not_end_by_itself() {
+fn evd_wait_w08_an_infinite_wait_does_not_time_out() {
     let bed = Bed::new();
     let talk = Talk::new(&bed, &Shape::default());
     let recv = talk.recv();
-    // The second is the longest that ends: 71 minutes.
+    // The second is the longest finite timeout: 71 minutes.
     for timeout in [DAT_TIMEOUT_INFINITE, DAT_TIMEOUT_INFINITE - 1] {
         talk.listen(1..2);
         thread::scope(|scope| {
@@ -99,7 +106,7 @@ fn evd_wait_w08_infinite_does_not_end_by_itself() {
 }
 
 #[test]
-fn evd_wait_w09_w14_below_the_threshold_nothing_is_taken_and_nmore_told() {
+fn evd_wait_w09_w14_below_the_threshold_nothing_is_taken_and_nmore_is_set() {
     let bed = Bed::new();
     let talk = Talk::new(&bed, &Shape::default());
     let recv = talk.recv();
@@ -120,7 +127,7 @@ fn evd_wait_w09_w14_below_the_threshold_nothing_is_taken_and_nmore_told() {
     nothing_on(recv.0);
 }
 
-/// What arrives while it waits is counted too.
+/// Events that arrive during the wait count too.
 #[test]
 fn evd_wait_w09_w14_nmore_is_the_number_at_the_end() {
     let bed = Bed::new();
@@ -140,9 +147,9 @@ fn evd_wait_w09_w14_nmore_is_the_number_at_the_end() {
     assert_eq!([(); 4].map(|()| take_dto(recv.0).cookie), [0, 1, 2, 3]);
 }
 
-/// At the threshold there is no time-out, however short the time.
+/// With enough events queued there is no timeout, however short the time is.
 #[test]
-fn evd_wait_w09_enough_events_are_no_time_out() {
+fn evd_wait_w09_with_enough_events_there_is_no_timeout() {
     let bed = Bed::new();
     let talk = Talk::new(&bed, &Shape::default());
     for timeout in [0, 1, DAT_TIMEOUT_INFINITE] {

@@ -12,7 +12,7 @@ use crate::support::{
     reaches, state_of, take_dto,
 };
 
-/// Connects two endpoints; answers what the active side is told.
+/// Connects two endpoints. Returns the private data of the active side's event.
 #[track_caller]
 fn connect(
     door: &Door,
@@ -30,7 +30,8 @@ fn connect(
 }
 
 fn accept(cr: DAT_CR_HANDLE, ep: DAT_EP_HANDLE, data: &[u8]) -> DAT_RETURN {
-    // SAFETY: the data are live; handles are checked.
+    // SAFETY: the data live until the call returns; the call validates its
+    // handles.
     unsafe {
         dat_cr_accept(
             cr,
@@ -44,7 +45,7 @@ fn accept(cr: DAT_CR_HANDLE, ep: DAT_EP_HANDLE, data: &[u8]) -> DAT_RETURN {
 #[track_caller]
 fn established(end: End) -> DAT_CONNECTION_EVENT_DATA {
     let event = expect(end.connect, DAT_CONNECTION_EVENT_ESTABLISHED);
-    // SAFETY: the number tells which member holds.
+    // SAFETY: the event number selects this member.
     let data = unsafe { event.event_data.connect_event_data };
     assert_eq!(data.ep_handle, end.ep);
     data
@@ -56,11 +57,11 @@ fn query(cr: DAT_CR_HANDLE, param: &mut DAT_CR_PARAM) -> DAT_RETURN {
 }
 
 fn no_param() -> DAT_CR_PARAM {
-    // SAFETY: integers and pointers: zeros are good.
+    // SAFETY: integers and pointers, for which zero is valid.
     unsafe { std::mem::zeroed() }
 }
 
-/// The private data that came with a request.
+/// Returns the private data that came with a request.
 #[track_caller]
 fn asked_with(cr: DAT_CR_HANDLE) -> Vec<u8> {
     let mut param = no_param();
@@ -72,7 +73,7 @@ fn bytes(at: DAT_PVOID, size: DAT_COUNT) -> Vec<u8> {
     if size == 0 {
         return Vec::new();
     }
-    // SAFETY: the library says that so many bytes are there.
+    // SAFETY: the library has reported this many bytes.
     unsafe { slice::from_raw_parts(at.cast::<u8>(), size as usize) }.to_vec()
 }
 
@@ -80,7 +81,7 @@ fn told(data: &DAT_CONNECTION_EVENT_DATA) -> Vec<u8> {
     bytes(data.private_data, data.private_data_size)
 }
 
-/// Bytes that are all different as far as they can be.
+/// Returns bytes that differ from each other as far as possible.
 fn letter(len: usize, seed: usize) -> Vec<u8> {
     (0..len).map(|at| (at * 7 + seed) as u8).collect()
 }
@@ -90,7 +91,7 @@ fn max_private_data(bed: &Bed) -> usize {
     usize::try_from(provider.max_private_data_size).expect("a size")
 }
 
-/// Everything that takes a request refuses this one.
+/// Checks that every call refuses this request.
 #[track_caller]
 fn is_gone(cr: DAT_CR_HANDLE, ep: DAT_EP_HANDLE) {
     let mut param = no_param();
@@ -101,7 +102,7 @@ fn is_gone(cr: DAT_CR_HANDLE, ep: DAT_EP_HANDLE) {
         DAT_INVALID_HANDLE,
         DAT_INVALID_HANDLE_CR,
     );
-    // SAFETY: any value may be given.
+    // SAFETY: the call validates its handles.
     unsafe {
         fails(dat_cr_reject(cr), DAT_INVALID_HANDLE);
         fails(dat_cr_handoff(cr, 1), DAT_INVALID_HANDLE);
@@ -112,7 +113,7 @@ fn ends(bed: &Bed) -> [End; 2] {
     [(); 2].map(|()| End::new(bed, &Shape::default()))
 }
 
-/// Both go back to the beginning.
+/// Returns both endpoints to Unconnected.
 #[track_caller]
 fn part(ends: [End; 2]) {
     // SAFETY: live endpoints.
@@ -133,7 +134,7 @@ fn evd_wait_w02_accepting_destroys_the_request() {
     ok(door.knock(active.ep, b"please"));
     let cr = door.opens();
     let spare = End::new(&bed, &Shape::default());
-    // One that fails does not.
+    // A failed accept does not.
     fails(accept(cr, ptr::null_mut(), &[]), DAT_INVALID_HANDLE);
     fails(accept(cr, door.requests, &[]), DAT_INVALID_HANDLE);
     assert_eq!(asked_with(cr), b"please");
@@ -160,9 +161,9 @@ fn evd_wait_w02_rejecting_destroys_the_request() {
     is_gone(cr, spare.ep);
 }
 
-/// However many requests come after it, an old name never means a new one.
+/// However many requests come later, an old handle never names a new one.
 #[test]
-fn evd_wait_w02_the_name_of_a_request_is_not_used_again() {
+fn evd_wait_w02_the_handle_of_a_request_is_not_reused() {
     let bed = Bed::new();
     let door = Door::new(&bed);
     let [active, spare] = ends(&bed);
@@ -174,7 +175,7 @@ fn evd_wait_w02_the_name_of_a_request_is_not_used_again() {
         for &gone in &old {
             is_gone(gone, spare.ep);
         }
-        // It is still there after all that.
+        // The request is still valid after all that.
         ok(query(cr, &mut no_param()));
         // SAFETY: live handles.
         unsafe {
@@ -186,7 +187,7 @@ fn evd_wait_w02_the_name_of_a_request_is_not_used_again() {
     }
 }
 
-/// More of `dat_cr_handoff` is in `connections/handoff.rs`.
+/// `connections/handoff.rs` has more tests of `dat_cr_handoff`.
 #[test]
 fn evd_wait_w02_handing_off_destroys_the_request() {
     let bed = Bed::new();
@@ -211,7 +212,7 @@ fn evd_wait_w02_a_request_outlives_its_service_point() {
     let [active, passive] = ends(&bed);
     ok(door.knock(active.ep, b"late"));
     let cr = door.opens();
-    // SAFETY: live handles, of which nothing is used any more.
+    // SAFETY: live handles that are not used afterwards.
     unsafe {
         ok(dat_psp_free(door.psp));
         ok(dat_evd_free(door.requests));
@@ -228,9 +229,10 @@ fn evd_wait_w03_w05_private_data_come_whole_to_the_active_side_only() {
     let door = Door::new(&bed);
     let ends = ends(&bed);
     let most = max_private_data(&bed);
-    // What rdma_cm carries.
+    // The length that rdma_cm carries.
     assert!(most >= 56, "{most}");
-    // By rdma_cm 4 bytes of a request tell the length, unless it is full.
+    // In a request over rdma_cm, 4 bytes hold the length, unless the data fill
+    // it.
     let short = most - 4;
     for (seed, len) in [0, 1, 2, most / 2, short, most].into_iter().enumerate() {
         for (asked, answered) in [(len, len), (short - len.min(short), len), (len, 0)] {
@@ -255,8 +257,8 @@ fn evd_wait_w03_either_endpoint_can_be_the_active_one() {
     }
 }
 
-/// The bytes are read where they were first said to be, in every state in
-/// which they must be there, while the memory of others comes and goes.
+/// The bytes are read at the address that the event reported, in every state in
+/// which they must be valid, while other memory is allocated and freed.
 #[test]
 fn evd_wait_w04_private_data_stay_until_the_endpoint_is_unconnected() {
     let bed = Bed::new();
@@ -284,7 +286,7 @@ fn evd_wait_w04_private_data_stay_until_the_endpoint_is_unconnected() {
     stir();
     transfer(&bed, ends, &memory);
     assert_eq!(told(&data), answer);
-    // A send for which the peer has no buffer yet keeps the disconnect.
+    // A send for which the peer has no buffer delays the graceful disconnect.
     ok(active.post_send(&[memory.segment(0, 8)], 2, DAT_COMPLETION_DEFAULT_FLAG));
     // SAFETY: a live endpoint.
     ok(unsafe { dat_ep_disconnect(active.ep, DAT_CLOSE_GRACEFUL_FLAG) });
@@ -295,7 +297,7 @@ fn evd_wait_w04_private_data_stay_until_the_endpoint_is_unconnected() {
     expect(active.connect, DAT_CONNECTION_EVENT_DISCONNECTED);
     assert_eq!(state_of(active.ep), DAT_EP_STATE_DISCONNECTED);
     stir();
-    // Reset ends it: the next connection has data of its own.
+    // A reset ends their lifetime: the next connection has its own private data.
     expect(passive.connect, DAT_CONNECTION_EVENT_DISCONNECTED);
     for end in ends {
         // SAFETY: live endpoints.
@@ -303,13 +305,13 @@ fn evd_wait_w04_private_data_stay_until_the_endpoint_is_unconnected() {
     }
     let data = connect(&door, [active, passive], b"a", b"another");
     assert_eq!(told(&data), b"another");
-    // And freeing ends it in any state; nothing can be looked at after that.
-    // SAFETY: a live endpoint.
+    // Freeing the endpoint ends it in any state, after which the data must not be
+    // read. SAFETY: a live endpoint.
     ok(unsafe { dat_ep_free(active.ep) });
     reaches(passive.ep, DAT_EP_STATE_DISCONNECTED);
 }
 
-/// A message and its completions.
+/// Transfers a message and takes its completions.
 fn transfer(bed: &Bed, [from, to]: [End; 2], memory: &Memory) {
     ok(to.post_recv(&[memory.segment(1024, 8)], 1));
     ok(from.post_send(&[memory.segment(0, 8)], 1, DAT_COMPLETION_DEFAULT_FLAG));
@@ -319,7 +321,7 @@ fn transfer(bed: &Bed, [from, to]: [End; 2], memory: &Memory) {
 }
 
 #[test]
-fn evd_wait_w04_private_data_of_the_active_side_outlive_the_peers_leaving() {
+fn evd_wait_w04_private_data_of_the_active_side_outlive_the_peer() {
     let bed = Bed::new();
     let door = Door::new(&bed);
     let [active, passive] = ends(&bed);
@@ -362,13 +364,13 @@ fn evd_wait_w05_too_much_private_data_is_refused_and_changes_nothing() {
 }
 
 #[test]
-fn evd_wait_w05_private_data_without_sense_are_refused() {
+fn evd_wait_w05_invalid_private_data_are_refused() {
     let bed = Bed::new();
     let door = Door::new(&bed);
     let [active, passive] = ends(&bed);
     let mut address = Pair::address();
     let mut ask = |size, data| {
-        // SAFETY: the address is live; the data are not looked at.
+        // SAFETY: the address is live; the call must not read the data.
         unsafe {
             dat_ep_connect(
                 active.ep,
@@ -389,7 +391,7 @@ fn evd_wait_w05_private_data_without_sense_are_refused() {
     assert_eq!(state_of(active.ep), DAT_EP_STATE_UNCONNECTED);
     ok(ask(0, ptr::null_mut()));
     let cr = door.opens();
-    // SAFETY: the data are not looked at.
+    // SAFETY: the call must not read the data.
     unsafe {
         fails(dat_cr_accept(cr, passive.ep, -1, at), DAT_INVALID_PARAMETER);
         fails(
@@ -402,7 +404,7 @@ fn evd_wait_w05_private_data_without_sense_are_refused() {
     established(passive);
 }
 
-/// More of `dat_ep_dup_connect` is in `connections/dup_connect.rs`.
+/// `connections/dup_connect.rs` has more tests of `dat_ep_dup_connect`.
 #[test]
 fn evd_wait_w05_private_data_of_a_dup_connect_are_refused_or_come_whole() {
     let bed = Bed::new();
@@ -441,7 +443,7 @@ fn spoil(data: &mut [u8]) {
     std::hint::black_box(data);
 }
 
-/// Section 4.3: each call has copied the caller's bytes when it returns.
+/// Section 4.3: each call has copied the private data when it returns.
 #[test]
 fn evd_wait_w05_the_bytes_may_be_overwritten_on_return() {
     let bed = Bed::new();

@@ -1,5 +1,4 @@
-//! Waits that end without an event: an EVD closed to waiters, gone, or never
-//! there.
+//! Waits that end without an event: the EVD is unwaitable, freed or invalid.
 
 use std::ptr;
 use std::thread;
@@ -11,7 +10,7 @@ use dat::exports::*;
 use super::{Evd, LONG, SOON, Talk, joined};
 use crate::support::{Bed, End, Shape, dequeue, fails, fails_with, nothing_on, ok, take_dto};
 
-/// Other threads do something: for so many rounds, a bit longer.
+/// Spins a little longer in each round.
 fn linger(round: u32) {
     let begin = Instant::now();
     while begin.elapsed() < Duration::from_nanos(u64::from(round) * 1500) {
@@ -36,7 +35,7 @@ fn evd_wait_w16_an_unwaitable_evd_refuses_at_once() {
     }
     let states = DAT_EVD_STATE_WAITABLE | DAT_EVD_STATE_UNWAITABLE;
     assert_eq!(recv.query().evd_state & states, DAT_EVD_STATE_UNWAITABLE);
-    // Everything else goes on.
+    // Everything else still works.
     assert_eq!(take_dto(recv.0).cookie, 0);
     nothing_on(recv.0);
     talk.say();
@@ -46,7 +45,7 @@ fn evd_wait_w16_an_unwaitable_evd_refuses_at_once() {
 }
 
 #[test]
-fn evd_wait_w16_a_blocked_waiter_is_sent_away_at_once() {
+fn evd_wait_w16_unwaitable_ends_a_wait_at_once() {
     let bed = Bed::new();
     let talk = Talk::new(&bed, &Shape::default());
     talk.listen(0..2);
@@ -64,13 +63,14 @@ fn evd_wait_w16_a_blocked_waiter_is_sent_away_at_once() {
             });
         }
     }
-    // What was queued under the waiter is still there.
+    // Events that were queued during the wait are still there.
     assert_eq!(talk.recv().wait(0, 1).tag(), (0, 0));
 }
 
-/// Closed and opened again before the waiter could look: he is told anyway.
+/// Set unwaitable and waitable again before the waiter could look: its wait ends
+/// all the same.
 #[test]
-fn evd_wait_w16_closed_for_a_moment_is_closed() {
+fn evd_wait_w16_unwaitable_for_a_moment_ends_a_wait() {
     let bed = Bed::new();
     let evd = Evd::software(&bed, 4);
     for round in 0..200 {
@@ -89,7 +89,7 @@ fn evd_wait_w16_closed_for_a_moment_is_closed() {
 }
 
 #[test]
-fn evd_wait_w16_saying_it_twice_is_saying_it_once() {
+fn evd_wait_w16_repeated_calls_have_no_further_effect() {
     let bed = Bed::new();
     let evd = Evd::software(&bed, 4);
     for _ in 0..2 {
@@ -103,7 +103,8 @@ fn evd_wait_w16_saying_it_twice_is_saying_it_once() {
     }
 }
 
-/// Whatever the value, it is refused, and the results are left alone.
+/// Checks that the handle is refused, whatever its value, and that the results
+/// are not written.
 #[track_caller]
 fn is_no_evd(handle: DAT_HANDLE) {
     for timeout in [0, LONG, DAT_TIMEOUT_INFINITE] {
@@ -118,7 +119,7 @@ fn is_no_evd(handle: DAT_HANDLE) {
         dequeue(handle).err().unwrap_or(DAT_SUCCESS),
         DAT_INVALID_HANDLE,
     );
-    // SAFETY: the handle is looked at first.
+    // SAFETY: the call validates the handle before it uses the pointers.
     let answer = unsafe { dat_evd_wait(handle, 0, 1, ptr::null_mut(), ptr::null_mut()) };
     fails(answer, DAT_INVALID_HANDLE);
 }
@@ -171,7 +172,7 @@ fn evd_wait_w17_handles_of_other_objects_are_refused() {
     }
 }
 
-/// The name of a freed EVD never means a later one.
+/// The handle of a freed EVD never names a later one.
 #[test]
 fn evd_wait_w17_a_freed_evd_is_refused_for_good() {
     let bed = Bed::new();
@@ -188,7 +189,7 @@ fn evd_wait_w17_a_freed_evd_is_refused_for_good() {
         assert_eq!(evd.wait(0, 1).number(), (round, 0));
         evd.free();
         fails(
-            // SAFETY: any value may be given.
+            // SAFETY: the call validates its handles.
             unsafe { dat_evd_free(evd.0) },
             DAT_INVALID_HANDLE,
         );
@@ -203,7 +204,7 @@ fn is_aborted(waited: &super::Waited) {
 }
 
 #[test]
-fn evd_wait_w18_a_destroyed_evd_lets_its_waiter_go() {
+fn evd_wait_w18_freeing_an_evd_ends_its_wait() {
     let bed = Bed::new();
     for flags in [
         DAT_EVD_SOFTWARE_FLAG,
@@ -223,9 +224,10 @@ fn evd_wait_w18_a_destroyed_evd_lets_its_waiter_go() {
     }
 }
 
-/// At whatever moment of the wait it comes: before it, the handle is bad.
+/// The free may come at any moment of the wait; a wait that begins after it gets
+/// DAT_INVALID_HANDLE.
 #[test]
-fn evd_wait_w18_destroyed_at_any_moment() {
+fn evd_wait_w18_an_evd_may_be_freed_at_any_moment_of_a_wait() {
     let bed = Bed::new();
     let mut aborted = 0;
     for round in 0..200 {
@@ -247,9 +249,9 @@ fn evd_wait_w18_destroyed_at_any_moment() {
     assert!(aborted >= 100, "{aborted}");
 }
 
-/// An EVD that something reports to cannot be freed, waited for or not.
+/// An EVD in use cannot be freed, with or without a waiter.
 #[test]
-fn evd_wait_w18_an_evd_in_use_is_not_destroyed_under_its_waiter() {
+fn evd_wait_w18_an_evd_in_use_cannot_be_freed_during_a_wait() {
     let bed = Bed::new();
     let talk = Talk::new(&bed, &Shape::default());
     talk.listen(1..2);
@@ -266,7 +268,7 @@ fn evd_wait_w18_an_evd_in_use_is_not_destroyed_under_its_waiter() {
 }
 
 #[test]
-fn evd_wait_w18_closing_the_ia_abruptly_lets_every_waiter_go() {
+fn evd_wait_w18_closing_the_ia_abruptly_ends_every_wait() {
     let mut bed = Bed::new();
     let end = End::new(&bed, &Shape::default());
     let evds = [
@@ -290,7 +292,7 @@ fn evd_wait_w18_closing_the_ia_abruptly_lets_every_waiter_go() {
 }
 
 #[test]
-fn evd_wait_w18_closing_a_connected_ia_lets_its_waiters_go() {
+fn evd_wait_w18_closing_a_connected_ia_ends_its_waits() {
     let mut bed = Bed::new();
     let (recv, ep) = {
         let pair = crate::support::Pair::new(&bed, &Shape::default());
@@ -308,12 +310,12 @@ fn evd_wait_w18_closing_a_connected_ia_lets_its_waiters_go() {
     fails(answer, DAT_INVALID_HANDLE);
 }
 
-/// Its own EVD is no object that keeps an IA from being closed gracefully, nor
-/// is who waits on it.
+/// An adapter's own asynchronous EVD does not keep it from being closed
+/// gracefully, and neither does a thread that waits on that EVD.
 #[test]
-fn evd_wait_w18_closing_gracefully_lets_the_waiter_on_the_async_evd_go() {
+fn evd_wait_w18_closing_gracefully_ends_the_wait_on_the_async_evd() {
     let mut bed = Bed::new();
-    // SAFETY: nothing is in it.
+    // SAFETY: a zone that is not in use.
     ok(unsafe { dat_pz_free(bed.pz) });
     let evd = Evd(bed.async_evd);
     thread::scope(|scope| {
@@ -325,9 +327,9 @@ fn evd_wait_w18_closing_gracefully_lets_the_waiter_on_the_async_evd_go() {
     is_no_evd(evd.0);
 }
 
-/// A close that is refused sends nobody away.
+/// A refused close ends no wait.
 #[test]
-fn evd_wait_w18_a_refused_close_leaves_the_waiter() {
+fn evd_wait_w18_a_refused_close_ends_no_wait() {
     let mut bed = Bed::new();
     let evd = Evd::software(&bed, 4);
     thread::scope(|scope| {
@@ -345,9 +347,9 @@ fn evd_wait_w18_a_refused_close_leaves_the_waiter() {
     });
 }
 
-/// Again and again, and with all that an IA has at the moment.
+/// Repeatedly, with every kind of object in the adapter.
 #[test]
-fn evd_wait_w18_closed_at_any_moment() {
+fn evd_wait_w18_the_ia_may_be_closed_at_any_moment_of_a_wait() {
     for round in 0..12 {
         let mut bed = Bed::new();
         let evds = [Evd::software(&bed, 4), Evd(bed.evd(4, DAT_EVD_DTO_FLAG))];

@@ -1,8 +1,8 @@
-//! Calls of other threads that move completions from the device's queues to
-//! where the EVD keeps them, through its waiter: `dat_ep_recv_query`,
-//! `dat_srq_query`, `dat_srq_set_lw`, `dat_ep_get_status`. Whatever they move,
-//! when the waiter has been asked for it and when its message arrived: he is
-//! to know of it. Nothing else would wake him.
+//! Calls of other threads that move completions from the device's queues into the
+//! EVD, by way of its waiter: `dat_ep_recv_query`, `dat_srq_query`,
+//! `dat_srq_set_lw`, `dat_ep_get_status`. Whatever they move, and whenever they
+//! run relative to a message, the waiter must find the message: no other event
+//! would wake it.
 
 use std::sync::mpsc;
 use std::thread;
@@ -48,7 +48,7 @@ impl<'b> Shared<'b> {
         ok(post_srq(self.srq, &[self.buffers.segment(0, 64)], tag));
     }
 
-    /// One of the calls; the watermark it sets is never reached.
+    /// Makes one of the calls. The watermark that it sets is never reached.
     #[track_caller]
     fn ask(&self, which: usize) {
         let ep = self.talk.pair.passive.ep;
@@ -62,7 +62,7 @@ impl<'b> Shared<'b> {
     }
 }
 
-/// The calling thread on one processor, until it is dropped.
+/// Pins the calling thread to one processor until dropped.
 struct OneCpu(libc::cpu_set_t);
 
 impl OneCpu {
@@ -91,17 +91,18 @@ impl Drop for OneCpu {
     }
 }
 
-/// The calling thread does not take a processor from another when it wakes.
+/// Gives the calling thread a scheduling policy by which it does not preempt
+/// other threads when it wakes.
 fn modest() {
-    // SAFETY: zeros are good; the parameters are live.
+    // SAFETY: zero is valid; the parameters are live.
     unsafe {
         let parameters: libc::sched_param = std::mem::zeroed();
         libc::sched_setscheduler(0, libc::SCHED_BATCH, &raw const parameters);
     }
 }
 
-/// Messages, one at a time, to a waiter that is asked to move completions when
-/// `ask` says so. The waiter must have each.
+/// Sends messages, one at a time, to a waiter. Another thread makes the calls
+/// when `ask` says so. The waiter must get each message.
 fn every_message_wakes(
     shared: &Shared<'_>,
     rounds: u64,
@@ -119,7 +120,7 @@ fn every_message_wakes(
             for _ in 0..rounds {
                 let waited = recv.wait(LONG, 1);
                 let late = waited.took >= SOON;
-                tell.send(waited).expect("somebody listens");
+                tell.send(waited).expect("the receiver is alive");
                 if late {
                     return;
                 }
@@ -133,7 +134,7 @@ fn every_message_wakes(
                 thread::yield_now();
             }
             if round % 3 == 0 {
-                // It sleeps by then, mostly.
+                // The waiter usually sleeps by then.
                 thread::sleep(Duration::from_millis(1));
             }
             ok(shared.talk.pair.active.post_send(
@@ -143,7 +144,7 @@ fn every_message_wakes(
             ));
             deliver(round);
             let waited = told.recv_timeout(SOON).unwrap_or_else(|_| {
-                panic!("message {round}: the waiter sleeps on what it was asked to take")
+                panic!("message {round}: the waiter sleeps although the message has arrived")
             });
             assert_eq!(waited.soon().tag(), (round, 0));
             assert_eq!(take_dto(shared.talk.request().0).cookie, round);
@@ -155,8 +156,8 @@ fn every_message_wakes(
 
 const DEFAULT: DAT_COMPLETION_FLAGS = DAT_COMPLETION_DEFAULT_FLAG;
 
-/// On one processor that the waiter gets only when the other thread sleeps: it
-/// finds the message and the letter together.
+/// All threads run on one processor, which the waiter gets only while the other
+/// thread sleeps: it finds the message and the command together.
 #[test]
 fn evd_wait_w10_a_message_and_a_query_at_once_wake_the_waiter() {
     let bed = Bed::new();
@@ -170,8 +171,7 @@ fn evd_wait_w10_a_message_and_a_query_at_once_wake_the_waiter() {
     }
 }
 
-/// Wherever the threads happen to run, and before, between and after all that
-/// the device does.
+/// With any scheduling, before, between and after all steps of the device.
 #[test]
 fn evd_wait_w10_queries_around_a_message_lose_no_wake_up() {
     let bed = Bed::new();
@@ -196,7 +196,8 @@ fn evd_wait_w10_queries_around_a_message_lose_no_wake_up() {
     });
 }
 
-/// Where only solicited receives notify, the one that was moved still does.
+/// If only solicited receives notify, a solicited receive that a query has moved
+/// still does.
 #[test]
 fn evd_wait_w21_a_solicited_message_and_a_query_at_once_wake_the_waiter() {
     let bed = Bed::new();
@@ -209,7 +210,7 @@ fn evd_wait_w21_a_solicited_message_and_a_query_at_once_wake_the_waiter() {
     });
 }
 
-/// The wait is for several messages; each comes with a query.
+/// The wait is for several messages; a query follows each.
 #[test]
 fn evd_wait_w10_queries_between_messages_lose_none_of_the_threshold() {
     let bed = Bed::new();
@@ -236,8 +237,8 @@ fn evd_wait_w10_queries_between_messages_lose_none_of_the_threshold() {
     }
 }
 
-/// Without a waiter the completions are moved there and then, and come out in
-/// order with those that arrive later.
+/// Without a waiter, the query itself moves the completions. They come out in
+/// order with later ones.
 #[test]
 fn evd_wait_w15_what_a_query_has_moved_stays_in_order() {
     let bed = Bed::new();

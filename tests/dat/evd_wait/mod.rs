@@ -2,13 +2,13 @@
 //!
 //! | file | statements |
 //! | --- | --- |
-//! | `taking` | W01 W13 W15 W20: what a wait takes, and what it leaves |
+//! | `taking` | W01 W13 W15 W20: what a wait dequeues, and what it leaves |
 //! | `connection` | W02 W03 W04 W05: requests and private data |
 //! | `owner` | W06 W07: one waiter |
 //! | `clock` | W08 W09 W14: time |
 //! | `threshold` | W10 W11 W12: how many events |
 //! | `notify` | W21: which events |
-//! | `ending` | W16 W17 W18: waits that end otherwise |
+//! | `ending` | W16 W17 W18: waits that end without an event |
 //! | `signals` | W14 W19 |
 //! | `threads` | W22 W06: many threads |
 //! | `letters` | W10 W15: no wake-up is lost to calls that move completions |
@@ -30,7 +30,7 @@ use std::time::Duration;
 
 use crate::support::{Evd, LONG, MESSAGE, SOON, Talk, Waited, number};
 
-/// The waiter has not returned, and does not in a while.
+/// Checks that the waiter has not returned and does not return for a while.
 #[track_caller]
 fn stays<T>(waiter: &ScopedJoinHandle<'_, T>, evd: Evd) {
     thread::sleep(Duration::from_millis(15));
@@ -38,15 +38,15 @@ fn stays<T>(waiter: &ScopedJoinHandle<'_, T>, evd: Evd) {
     assert!(evd.is_waited());
 }
 
-/// What a thread answered, who must end.
+/// Returns the result of a thread that must end.
 #[track_caller]
 fn joined<T>(waiter: ScopedJoinHandle<'_, T>) -> T {
     waiter.join().expect("no panic")
 }
 
-/// Tells a thread its own name, for signals.
+/// Sends the thread's own id, for signals.
 fn own_thread(to: &mpsc::Sender<libc::pthread_t>) {
     // SAFETY: always safe.
     to.send(unsafe { libc::pthread_self() })
-        .expect("somebody listens");
+        .expect("the receiver is alive");
 }

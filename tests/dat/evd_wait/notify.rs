@@ -1,5 +1,5 @@
-//! Which events wake a waiter. Any event that is there when a wait begins ends
-//! it; so each test lets the waiter sleep first.
+//! Which events wake a waiter. An event that is queued when a wait begins ends
+//! the wait in any case, so each test lets the waiter sleep first.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
@@ -25,7 +25,7 @@ fn talk(bed: &Bed, recv: DAT_COMPLETION_FLAGS, request: DAT_COMPLETION_FLAGS) ->
     Talk::new(bed, &shape)
 }
 
-/// A post that makes one completion on the request EVD.
+/// A post with one completion on the request EVD.
 type Post = fn(&Talk<'_>, u64, DAT_COMPLETION_FLAGS) -> DAT_RETURN;
 
 const POSTS: [Post; 3] = [
@@ -100,7 +100,7 @@ fn evd_wait_w21_connection_and_software_events_notify() {
 }
 
 #[test]
-fn evd_wait_w21_unsignalled_receives_are_queued_and_wake_nobody() {
+fn evd_wait_w21_unsignalled_receives_are_queued_and_do_not_wake() {
     let bed = Bed::new();
     let talk = talk(&bed, QUIET, DEFAULT);
     let recv = talk.recv();
@@ -116,7 +116,7 @@ fn evd_wait_w21_unsignalled_receives_are_queued_and_wake_nobody() {
                 stays(&waiter, recv);
             }
             talk.say();
-            // In order: the quiet ones first.
+            // In order: the completions without notification first.
             assert_eq!(joined(waiter).soon().tag(), (0, loud as DAT_COUNT));
         });
         for tag in 1..=loud {
@@ -127,7 +127,7 @@ fn evd_wait_w21_unsignalled_receives_are_queued_and_wake_nobody() {
 }
 
 #[test]
-fn evd_wait_w21_unsignalled_requests_are_queued_and_wake_nobody() {
+fn evd_wait_w21_unsignalled_requests_are_queued_and_do_not_wake() {
     let bed = Bed::new();
     let talk = talk(&bed, DEFAULT, QUIET);
     let request = talk.request();
@@ -148,9 +148,9 @@ fn evd_wait_w21_unsignalled_requests_are_queued_and_wake_nobody() {
     }
 }
 
-/// A wait that begins later finds them, and so does its end.
+/// A later wait finds them, as does the end of the current one.
 #[test]
-fn evd_wait_w21_quiet_completions_are_there_for_who_looks() {
+fn evd_wait_w21_unsignalled_completions_are_found_by_later_waits() {
     let bed = Bed::new();
     let talk = talk(&bed, QUIET, DEFAULT);
     let recv = talk.recv();
@@ -187,8 +187,8 @@ fn evd_wait_w21_what_goes_wrong_notifies_however_it_was_posted() {
         ok(talk.pair.active.post_write(&[here], &nowhere, 2, QUIET));
         bed.run();
         let [sent, received] = waiters.map(|waiter| {
-            // The passive end learns of it by its connection manager, and its
-            // receives are flushed by the device after that.
+            // The connection manager tells the passive end, and afterwards the
+            // device flushes its receives.
             while !waiter.is_finished() {
                 bed.run();
                 thread::yield_now();
@@ -201,8 +201,7 @@ fn evd_wait_w21_what_goes_wrong_notifies_however_it_was_posted() {
     });
 }
 
-/// A request that is suppressed makes no event if it succeeds, and so counts
-/// for no threshold.
+/// A suppressed request that succeeds has no event, and counts for no threshold.
 #[test]
 fn evd_wait_w21_suppressed_requests_make_no_event() {
     let bed = Bed::new();
@@ -250,14 +249,15 @@ fn evd_wait_w21_only_solicited_receives_wake_where_so_configured() {
     }
 }
 
-/// Woken for another reason, the waiter finds what does not notify, and goes on.
+/// If the waiter wakes for another reason and finds an event that does not
+/// notify, it goes on waiting.
 #[test]
 fn evd_wait_w21_what_does_not_notify_does_not_end_a_wait_that_finds_it() {
     let bed = Bed::new();
     for configured in [SOLICITED, QUIET] {
         let talk = talk(&bed, configured, DEFAULT);
         let recv = talk.recv();
-        // How it is listened for, and how it is said.
+        // The receiver's configuration, and the sender's flags.
         let (quiet, loud) = match configured {
             SOLICITED => ([DEFAULT, DEFAULT], [DEFAULT, SOLICITED]),
             _ => ([QUIET, DEFAULT], [DEFAULT, DEFAULT]),
@@ -269,7 +269,7 @@ fn evd_wait_w21_what_does_not_notify_does_not_end_a_wait_that_finds_it() {
             let waiter = recv.asleep(scope, 1);
             for _ in 0..2 {
                 talk.say_with(quiet[1]);
-                // He is asked to see to his queues.
+                // Makes the waiter process its queues.
                 let state = state_of(talk.pair.passive.ep);
                 assert_eq!(state, DAT_EP_STATE_CONNECTED);
                 stays(&waiter, recv);
@@ -300,8 +300,8 @@ fn evd_wait_w21_flushed_receives_wake_where_solicited_ones_do() {
     expect(talk.pair.passive.connect, DAT_CONNECTION_EVENT_DISCONNECTED);
 }
 
-/// An EVD made for few events gets one completion queue after another as
-/// endpoints come, the last of them under its waiter: each of them wakes.
+/// An EVD for few events gets further completion queues as endpoints are added,
+/// the last one during a wait. Events of each queue wake the waiter.
 #[test]
 fn evd_wait_w21_every_endpoint_of_an_evd_wakes_its_waiter() {
     let bed = Bed::new();
@@ -347,7 +347,7 @@ fn evd_wait_w21_every_endpoint_of_an_evd_wakes_its_waiter() {
             assert_eq!((dto.ep, dto.cookie), (talk.pair.passive.ep, round));
         });
     }
-    // And they count together.
+    // The events of all queues count for one threshold.
     thread::scope(|scope| {
         let waiter = recv.asleep(scope, 3);
         for talk in &talks {
@@ -359,9 +359,9 @@ fn evd_wait_w21_every_endpoint_of_an_evd_wakes_its_waiter() {
     });
 }
 
-/// The sleeping waiter is woken by the device each time, not only the first.
+/// The device wakes the sleeping waiter each time, not only the first.
 #[test]
-fn evd_wait_w21_every_one_of_many_wakes() {
+fn evd_wait_w21_each_of_many_messages_wakes() {
     let bed = Bed::new();
     let talk = talk(&bed, DEFAULT, DEFAULT);
     let recv = talk.recv();
@@ -379,11 +379,11 @@ fn evd_wait_w21_every_one_of_many_wakes() {
             talk.listen(tag..tag + 1);
             recv.until_waited();
             if tag % 3 == 0 {
-                // Long enough that it sleeps.
+                // Long enough for the waiter to sleep.
                 thread::sleep(std::time::Duration::from_millis(2));
             }
             talk.say();
-            // One at a time.
+            // One message at a time.
             while !waiter.is_finished() && taken.load(Ordering::Acquire) <= tag {
                 thread::yield_now();
             }

@@ -1,4 +1,4 @@
-//! Who waits has the EVD for himself.
+//! A waiting thread has exclusive use of the EVD.
 
 use std::sync::{Barrier, mpsc};
 use std::thread;
@@ -11,7 +11,7 @@ use crate::cno::{Cno, SECOND};
 use super::{Evd, LONG, SOON, Talk, joined, stays};
 use crate::support::{Bed, Shape, dequeue, fails, fails_with, nothing_on, ok, take_dto};
 
-/// No other may take anything.
+/// Checks that no other call can take events.
 #[track_caller]
 fn is_taken(evd: Evd) {
     for (timeout, threshold) in [(0, 1), (1, 1), (LONG, 1), (DAT_TIMEOUT_INFINITE, 2)] {
@@ -27,7 +27,7 @@ fn is_taken(evd: Evd) {
 }
 
 #[test]
-fn evd_wait_w06_the_waiter_has_it_alone() {
+fn evd_wait_w06_a_waiter_has_exclusive_use_of_the_evd() {
     let bed = Bed::new();
     let talk = Talk::new(&bed, &Shape::default());
     talk.listen(1..4);
@@ -39,16 +39,17 @@ fn evd_wait_w06_the_waiter_has_it_alone() {
         talk.say();
         assert_eq!(joined(waiter).soon().tag(), (1, 0));
     });
-    // And not longer than it waits.
+    // Only as long as it waits.
     talk.say();
     assert_eq!(take_dto(recv.0).cookie, 2);
     talk.say();
     assert_eq!(recv.wait(0, 1).tag(), (3, 0));
 }
 
-/// Events are there, but too few: nobody else gets them either.
+/// Too few events are queued for the waiter, and other calls cannot take them
+/// either.
 #[test]
-fn evd_wait_w06_what_is_queued_is_the_waiters() {
+fn evd_wait_w06_queued_events_belong_to_the_waiter() {
     let bed = Bed::new();
     let talk = Talk::new(&bed, &Shape::default());
     talk.listen(1..4);
@@ -86,7 +87,7 @@ fn evd_wait_w06_the_evd_is_free_after_each_way_to_end() {
     assert_eq!(evd.wait(0, 1).number(), (7, 0));
 }
 
-/// Calls that take nothing work under a waiter.
+/// Calls that take no events work during a wait.
 #[test]
 fn evd_wait_w06_a_waiter_does_not_hinder_other_calls() {
     let bed = Bed::new();
@@ -113,7 +114,7 @@ fn evd_wait_w06_a_waiter_does_not_hinder_other_calls() {
 }
 
 #[test]
-fn evd_wait_w06_a_waiter_has_one_evd_not_all() {
+fn evd_wait_w06_a_waiter_owns_only_its_evd() {
     let bed = Bed::new();
     let talk = Talk::new(&bed, &Shape::default());
     talk.listen(1..3);
@@ -128,7 +129,8 @@ fn evd_wait_w06_a_waiter_has_one_evd_not_all() {
     });
 }
 
-/// Of those who come at the same time, one waits; the others are told at once.
+/// If several threads begin to wait at the same time, one waits; the others fail
+/// at once.
 fn one_of(threads: usize) {
     let bed = Bed::new();
     let evd = Evd::software(&bed, 4);
@@ -140,17 +142,17 @@ fn one_of(threads: usize) {
                 let (tell, barrier) = (tell.clone(), &barrier);
                 scope.spawn(move || {
                     barrier.wait();
-                    tell.send(evd.wait(LONG, 1)).expect("somebody listens");
+                    tell.send(evd.wait(LONG, 1)).expect("the receiver is alive");
                 });
             }
             for _ in 1..threads {
-                let loser = told.recv_timeout(SOON).expect("one who may not wait");
+                let loser = told.recv_timeout(SOON).expect("a refused thread");
                 loser.refused(DAT_INVALID_STATE, DAT_INVALID_STATE_EVD_WAITER);
             }
-            // All others are gone, so this one is the waiter.
+            // All others have returned, so this one is the waiter.
             assert!(evd.is_waited() && told.try_recv().is_err());
             evd.post(round);
-            let winner = told.recv_timeout(SOON).expect("who may");
+            let winner = told.recv_timeout(SOON).expect("the waiting thread");
             assert_eq!(winner.number(), (round, 0));
         });
     }
@@ -166,8 +168,7 @@ fn evd_wait_w06_one_of_four_waits() {
     one_of(4);
 }
 
-/// Who waits on the EVD itself takes it away from its CNO, which has it again
-/// once nobody waits.
+/// A wait on the EVD itself keeps it from triggering its CNO until the wait ends.
 #[test]
 fn evd_wait_w07_a_waiter_takes_the_evd_from_its_cno() {
     let bed = Bed::new();
@@ -185,7 +186,7 @@ fn evd_wait_w07_a_waiter_takes_the_evd_from_its_cno() {
         talk.say();
         stays(&waiter, recv);
         cno.finds_nothing();
-        // With too few events for the waiter, who leaves.
+        // With too few events for the waiter, whose wait ends.
         recv.set_unwaitable();
         fails(joined(waiter).answer, DAT_INVALID_STATE);
     });
@@ -196,10 +197,10 @@ fn evd_wait_w07_a_waiter_takes_the_evd_from_its_cno() {
     assert_eq!(cno.wait(SECOND), Ok(recv.0));
 }
 
-/// Notification is between an EVD and its CNO: who waits on the EVD itself
-/// gets its events whether it is on or off.
+/// Enabling and disabling concern the EVD and its CNO: a wait on the EVD itself
+/// gets its events in both states.
 #[test]
-fn evd_wait_w07_notification_does_not_matter_to_a_waiter() {
+fn evd_wait_w07_disabling_does_not_affect_a_waiter() {
     let bed = Bed::new();
     let talk = Talk::new(&bed, &Shape::default());
     let recv = talk.recv();
@@ -216,7 +217,7 @@ fn evd_wait_w07_notification_does_not_matter_to_a_waiter() {
             let waiter = recv.asleep(scope, 1);
             talk.say();
             assert_eq!(joined(waiter).soon().tag(), (1, 0));
-            // Switched under a waiter.
+            // Switched during a wait.
             let waiter = recv.asleep(scope, 1);
             // SAFETY: a live EVD.
             ok(unsafe { call(recv.0) });

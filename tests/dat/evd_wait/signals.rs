@@ -17,8 +17,8 @@ extern "C" fn handler(_: libc::c_int) {
     HANDLED.fetch_add(1, Ordering::SeqCst);
 }
 
-/// One is handled as programs do that want their calls restarted, one as those
-/// do that do not: that makes no difference. The third is ignored.
+/// One handler is installed with SA_RESTART and one without, which must make no
+/// difference. The third signal is ignored.
 const SIGNALS: [libc::c_int; 2] = [libc::SIGUSR1, libc::SIGUSR2];
 const IGNORED: libc::c_int = libc::SIGWINCH;
 
@@ -30,7 +30,7 @@ fn install() {
             let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
             action.sa_sigaction = handler as *const () as usize;
             action.sa_flags = flags;
-            // SAFETY: the handler does nothing that a handler must not.
+            // SAFETY: the handler is async-signal-safe.
             let failed =
                 unsafe { libc::sigaction(signal, &raw const action, std::ptr::null_mut()) };
             assert_eq!(failed, 0);
@@ -45,8 +45,8 @@ fn interrupt(thread: libc::pthread_t, signal: libc::c_int) {
     assert_eq!(unsafe { libc::pthread_kill(thread, signal) }, 0);
 }
 
-/// Signals until the thread has returned. The first is enough, unless it was
-/// handled before the wait holds signals back; so there is more than one.
+/// Sends signals until the thread has returned. The first suffices, unless it is
+/// handled before the wait blocks signals.
 fn until_returned(
     waiter: ScopedJoinHandle<'_, Waited>,
     thread: libc::pthread_t,
@@ -65,7 +65,7 @@ fn until_returned(
 }
 
 #[test]
-fn evd_wait_w19_w14_a_signal_ends_it_and_nmore_is_told() {
+fn evd_wait_w19_w14_a_signal_ends_a_wait_and_nmore_is_set() {
     install();
     let bed = Bed::new();
     let talk = Talk::new(&bed, &Shape::default());
@@ -98,14 +98,17 @@ fn evd_wait_w19_w14_a_signal_ends_it_and_nmore_is_told() {
         talk.listen(queued as u64..queued as u64 + 1);
         talk.say();
     }
-    assert!(again <= 2, "{again} of {rounds} signals were slept over");
-    // Nothing was taken, and it can be waited for again.
+    assert!(
+        again <= 2,
+        "{again} of {rounds} signals did not end the wait"
+    );
+    // No event was taken, and the next wait gets them.
     assert_eq!(recv.wait(0, 5).tag(), (0, 4));
     assert_eq!([(); 4].map(|()| take_dto(recv.0).cookie), [1, 2, 3, 4]);
 }
 
 #[test]
-fn evd_wait_w19_a_signal_to_another_thread_does_not_end_it() {
+fn evd_wait_w19_a_signal_to_another_thread_ends_no_wait() {
     install();
     let bed = Bed::new();
     let talk = Talk::new(&bed, &Shape::default());
@@ -125,9 +128,9 @@ fn evd_wait_w19_a_signal_to_another_thread_does_not_end_it() {
     });
 }
 
-/// Neither one that the thread blocks, nor one that it ignores.
+/// Neither a signal that the thread blocks, nor one that it ignores.
 #[test]
-fn evd_wait_w19_a_signal_that_is_not_handled_does_not_end_it() {
+fn evd_wait_w19_a_signal_that_is_not_handled_ends_no_wait() {
     install();
     let bed = Bed::new();
     let talk = Talk::new(&bed, &Shape::default());
@@ -158,7 +161,7 @@ fn evd_wait_w19_a_signal_that_is_not_handled_does_not_end_it() {
     });
 }
 
-/// The caller's mask is the caller's again afterwards, however the wait ended.
+/// However the wait ends, the caller's signal mask is as before.
 #[test]
 fn evd_wait_w19_the_signal_mask_is_left_as_it_was() {
     install();

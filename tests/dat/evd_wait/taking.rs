@@ -1,4 +1,4 @@
-//! What a wait takes, what it fills in, and what it leaves.
+//! What a wait dequeues, what it fills in, and what it leaves.
 
 use std::mem::MaybeUninit;
 use std::ptr;
@@ -13,12 +13,13 @@ use crate::support::{
     refused_access, take_dto,
 };
 
-/// Waits into memory that is full of something else.
+/// Waits with an event buffer that is filled with a pattern.
 #[track_caller]
 fn poisoned(evd: DAT_EVD_HANDLE) -> DAT_EVENT {
     let mut event = MaybeUninit::<DAT_EVENT>::uninit();
     let mut nmore = -77;
-    // SAFETY: ours; integers and pointers, for which every byte is good.
+    // SAFETY: a local value of integers and pointers, for which any byte is
+    // valid.
     unsafe { ptr::write_bytes(event.as_mut_ptr(), 0xa5, 1) };
     // SAFETY: both results are writable.
     ok(unsafe { dat_evd_wait(evd, LONG, 1, event.as_mut_ptr(), &raw mut nmore) });
@@ -29,7 +30,7 @@ fn poisoned(evd: DAT_EVD_HANDLE) -> DAT_EVENT {
 }
 
 #[test]
-fn evd_wait_w01_takes_the_first_and_only_it() {
+fn evd_wait_w01_a_wait_takes_the_first_event_only() {
     let bed = Bed::new();
     let talk = Talk::new(&bed, &Shape::default());
     talk.listen(1..4);
@@ -145,8 +146,8 @@ fn evd_wait_w01_fills_every_field_of_connection_events() {
     }
     let event = poisoned(requests);
     assert_eq!(event.event_number, DAT_CONNECTION_REQUEST_EVENT);
-    // SAFETY: the number tells which member holds; the address is that of the
-    // adapter, which is open.
+    // SAFETY: the event number selects this member; the address belongs to the
+    // open adapter.
     unsafe {
         let arrival = event.event_data.cr_arrival_event_data;
         assert_eq!(arrival.sp_handle.psp_handle, psp);
@@ -166,7 +167,7 @@ fn evd_wait_w01_fills_every_field_of_connection_events() {
     for end in [active, passive] {
         let event = poisoned(end.connect);
         assert_eq!(event.event_number, DAT_CONNECTION_EVENT_ESTABLISHED);
-        // SAFETY: the number tells which member holds.
+        // SAFETY: the event number selects this member.
         let data = unsafe { event.event_data.connect_event_data };
         assert_eq!((data.ep_handle, data.private_data_size), (end.ep, 0));
     }
@@ -191,8 +192,8 @@ fn evd_wait_w01_fills_every_field_of_software_events() {
     }
 }
 
-/// An EVD for one connection event that gets two: the second is lost, and the
-/// asynchronous EVD told.
+/// An EVD for one connection event gets two: the second is lost, and the
+/// asynchronous EVD reports the overflow.
 #[test]
 fn evd_wait_w01_fills_every_field_of_asynchronous_events() {
     let bed = Bed::new();
@@ -201,7 +202,7 @@ fn evd_wait_w01_fills_every_field_of_asynchronous_events() {
     let pairs = [(); 2].map(|()| {
         let mut end = End::without_ep(&bed, &shape);
         ok(
-            // SAFETY: the bed's own handles.
+            // SAFETY: handles that the fixture owns.
             unsafe { dat_evd_free(end.connect) },
         );
         end.connect = narrow;
@@ -227,7 +228,7 @@ fn evd_wait_w01_fills_every_field_of_asynchronous_events() {
     }
     let event = poisoned(bed.async_evd);
     assert_eq!(event.event_number, DAT_ASYNC_ERROR_EVD_OVERFLOW);
-    // SAFETY: the number tells which member holds.
+    // SAFETY: the event number selects this member.
     let data = unsafe { event.event_data.asynch_error_event_data };
     assert_eq!(
         (data.dat_handle, data.reason),
@@ -239,12 +240,12 @@ fn evd_wait_w01_fills_every_field_of_asynchronous_events() {
 }
 
 #[test]
-fn evd_wait_w01_without_a_place_for_the_results_nothing_is_taken() {
+fn evd_wait_w01_with_null_results_no_event_is_taken() {
     let bed = Bed::new();
     let evd = Evd::software(&bed, 4);
     evd.post(1);
     let (mut event, mut nmore) = (blank(), 0);
-    // SAFETY: what is not null is writable.
+    // SAFETY: results are null or writable.
     unsafe {
         fails_with(
             dat_evd_wait(evd.0, 0, 1, ptr::null_mut(), &raw mut nmore),
@@ -268,7 +269,8 @@ fn evd_wait_w13_nmore_is_what_is_left() {
     for _ in 0..7 {
         talk.say();
     }
-    // Two of the completions are with the EVD by then, the others are not.
+    // The EVD has polled two of the completions by then; the others are in the
+    // device's queue.
     let left = [(0, 1, 6), (1, 4, 5), (2, 5, 4), (3, 1, 3), (4, 3, 2)];
     for (tag, threshold, nmore) in left {
         assert_eq!(talk.recv().wait(LONG, threshold).tag(), (tag, nmore));
@@ -303,7 +305,7 @@ fn evd_wait_w13_nmore_counts_every_stream() {
         )
     });
     let mut talk = Talk::of(&bed, Pair::connect(&bed, end, End::new(&bed, &shape)));
-    // A receive, a send, a software event and an end of the connection.
+    // A receive, a send, a software event and the end of the connection.
     talk.listen(0..1);
     talk.send(1, DAT_COMPLETION_DEFAULT_FLAG);
     (talk.pair.active, talk.pair.passive) = (talk.pair.passive, talk.pair.active);
@@ -371,7 +373,7 @@ fn evd_wait_w15_one_stream_comes_in_order_however_it_is_taken() {
             let tag = match (round + taken) % 4 {
                 0 => recv.wait(0, 1).tag().0,
                 1 => {
-                    // Nothing is taken by this, but everything looked at.
+                    // This wait takes no event, but polls all completions.
                     recv.wait(0, 30).expired();
                     take_dto(recv.0).cookie
                 }
@@ -385,8 +387,8 @@ fn evd_wait_w15_one_stream_comes_in_order_however_it_is_taken() {
     nothing_on(recv.0);
 }
 
-/// Two endpoints report their receives to one EVD: each in its order, and none
-/// is held back behind the other.
+/// Two endpoints report their receives to one EVD: each in its order, and neither
+/// delays the other.
 #[test]
 fn evd_wait_w15_streams_that_share_an_evd_keep_their_orders() {
     let bed = Bed::new();

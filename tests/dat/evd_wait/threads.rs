@@ -1,4 +1,4 @@
-//! Many threads: on one EVD, and each on its own.
+//! Many threads on one EVD, and many threads each on their own.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -11,16 +11,17 @@ use dat::exports::*;
 use super::{Evd, LONG, MESSAGE, SOON, Talk, joined};
 use crate::support::{Bed, Shape, c_name, dequeue, dto, fails, fails_with, nothing_on, ok};
 
-/// What a thread does to get events.
+/// How a thread gets events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum How {
     Dequeue,
     Wait,
-    /// One thread this, one that.
+    /// Waiting and dequeuing threads.
     Both,
 }
 
-/// The next completion, if this thread gets one now.
+/// Takes the next completion, unless another thread owns the EVD or none is
+/// queued.
 #[track_caller]
 fn take(evd: Evd, waits: bool, others_wait: bool) -> Option<u64> {
     let answer = if waits {
@@ -43,15 +44,15 @@ fn take(evd: Evd, waits: bool, others_wait: bool) -> Option<u64> {
         DAT_QUEUE_EMPTY => assert!(!waits),
         DAT_TIMEOUT_EXPIRED => assert!(waits),
         _ => {
-            assert!(others_wait, "refused, and nobody waits");
+            assert!(others_wait, "refused although no thread waits");
             fails_with(answer, DAT_INVALID_STATE, DAT_INVALID_STATE_EVD_WAITER);
         }
     }
     None
 }
 
-/// One thread sends and replenishes, the others take from one EVD: everything
-/// comes exactly once, and to each taker in order.
+/// One thread sends and posts receives, the others take from one EVD. Every
+/// message is taken exactly once, and each taker gets its messages in order.
 fn take_from_one(takers: usize, how: How) {
     const MESSAGES: u64 = 600;
     const WINDOW: u64 = 16;
@@ -84,7 +85,7 @@ fn take_from_one(takers: usize, how: How) {
         let begin = Instant::now();
         for tag in 0..MESSAGES {
             while taken.load(Ordering::Acquire) + WINDOW <= tag {
-                assert!(begin.elapsed() < 5 * SOON, "nobody takes");
+                assert!(begin.elapsed() < 5 * SOON, "no thread takes events");
                 thread::yield_now();
             }
             talk.listen(tag..tag + 1);
@@ -111,8 +112,8 @@ fn evd_wait_w22_four_threads_take_from_one_evd() {
     take_from_one(4, How::Both);
 }
 
-/// Each thread has a connection, and plays ping-pong on it with itself: every
-/// wait is for an event that its own call causes.
+/// Each thread has its own connection and plays ping-pong with itself: every wait
+/// is for an event that its own call causes.
 fn each_its_own(threads: usize) {
     const ROUNDS: u64 = 100;
     let bed = Bed::new();
@@ -168,9 +169,10 @@ fn evd_wait_w22_four_threads_wait_on_their_own_evds() {
     each_its_own(4);
 }
 
-/// Waits, refusals and EVDs that come and go do not disturb each other.
+/// Waits, refused calls, and EVDs that are created and freed do not affect each
+/// other.
 #[test]
-fn evd_wait_w22_evds_come_and_go_beside_waiters() {
+fn evd_wait_w22_evds_may_be_freed_during_waits_on_others() {
     let bed = Bed::new();
     let talk = Talk::new(&bed, &Shape::default());
     let recv = talk.recv();
@@ -184,7 +186,7 @@ fn evd_wait_w22_evds_come_and_go_beside_waiters() {
                     let evd = Evd(bed.evd(4, flags));
                     assert_eq!(evd.wait(100, 1).expired(), 0);
                     evd.free();
-                    // SAFETY: any value may be given.
+                    // SAFETY: the call validates its handles.
                     fails(unsafe { dat_evd_free(evd.0) }, DAT_INVALID_HANDLE);
                     fails(evd.wait(LONG, 1).answer, DAT_INVALID_HANDLE);
                 }
@@ -210,7 +212,7 @@ fn evd_wait_w22_evds_come_and_go_beside_waiters() {
     });
 }
 
-/// Sets a flag when it is dropped: threads are to end however a test does.
+/// Sets a flag when dropped, so that threads end even if the test fails.
 struct AtEnd<'a>(&'a AtomicBool);
 
 impl Drop for AtEnd<'_> {
@@ -219,9 +221,9 @@ impl Drop for AtEnd<'_> {
     }
 }
 
-/// Waiters that are sent away, and takers, and events: none is lost.
+/// Waits that are ended, dequeues, and events: no event is lost.
 #[test]
-fn evd_wait_w22_w16_opening_and_closing_beside_waiters_loses_nothing() {
+fn evd_wait_w22_w16_ending_waits_loses_no_event() {
     const EVENTS: usize = 500;
     let bed = Bed::new();
     let evd = Evd::software(&bed, 8);
@@ -266,9 +268,9 @@ fn evd_wait_w22_w16_opening_and_closing_beside_waiters_loses_nothing() {
     assert!(all.into_iter().eq(0..EVENTS));
 }
 
-/// The waiter of one thread goes with the IA while others use another IA.
+/// A wait of one thread ends with its IA while other threads use another IA.
 #[test]
-fn evd_wait_w22_w18_one_ia_goes_while_another_is_waited_on() {
+fn evd_wait_w22_w18_one_ia_may_be_closed_during_waits_on_another() {
     let bed = Bed::new();
     let talk = Talk::new(&bed, &Shape::default());
     let recv = talk.recv();

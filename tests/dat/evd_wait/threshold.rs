@@ -1,4 +1,4 @@
-//! How many events a wait waits for.
+//! Waits for several events.
 
 use std::thread;
 
@@ -44,7 +44,7 @@ fn evd_wait_w10_wakes_at_the_threshold_and_not_before() {
     }
 }
 
-/// Without a thread: exactly at the threshold the answer changes.
+/// Without a second thread: the result changes exactly at the threshold.
 #[test]
 fn evd_wait_w10_the_threshold_is_met_by_as_many_and_no_fewer() {
     let bed = Bed::new();
@@ -66,7 +66,7 @@ fn evd_wait_w10_the_threshold_is_met_by_as_many_and_no_fewer() {
     }
 }
 
-/// Events of whatever kind, and those that were there before, count together.
+/// Events of all kinds count together, including those queued before the wait.
 #[test]
 fn evd_wait_w10_all_streams_of_an_evd_count() {
     let bed = Bed::new();
@@ -127,7 +127,7 @@ fn evd_wait_w10_a_full_evd_can_be_waited_for() {
 
 /// As many receives as the endpoint can have outstanding, all at once.
 #[test]
-fn evd_wait_w10_a_flood_is_counted_whole() {
+fn evd_wait_w10_all_of_many_events_count() {
     let bed = Bed::new();
     let deep = Shape {
         recvs: 64,
@@ -167,21 +167,21 @@ fn evd_wait_w11_the_threshold_is_1_to_the_queue_length() {
                 waited.refused(DAT_INVALID_PARAMETER, DAT_INVALID_ARG3);
             }
         }
-        // The largest is good, and there are not so many.
+        // The largest threshold is valid, and there are not that many events.
         evd.wait(0, most).expired();
     }
-    // Nothing was taken.
+    // No event was taken.
     assert_eq!(software.wait(0, 1).number(), (1, 0));
     assert_eq!(talk.recv().wait(0, 1).tag(), (0, 0));
 }
 
 #[test]
-fn evd_wait_w11_what_the_evd_was_made_for_is_a_good_threshold() {
+fn evd_wait_w11_the_length_of_the_evd_is_a_valid_threshold() {
     let bed = Bed::new();
     for asked in [1, 2, 3, 5, 64, 1000] {
         let evd = Evd::software(&bed, asked);
         assert_eq!(evd.wait(0, asked).expired(), 0);
-        // The length is what the query reports, whatever was asked for.
+        // The limit is the length that the query reports, whatever was requested.
         let most = evd.query().evd_qlen;
         assert!(most >= asked);
         assert_eq!(evd.wait(0, most).expired(), 0);
@@ -190,8 +190,8 @@ fn evd_wait_w11_what_the_evd_was_made_for_is_a_good_threshold() {
     }
 }
 
-/// Threshold 1 is good, every other is not, by its state; and the state says
-/// which streams are there.
+/// Threshold 1 is valid; every other is refused with a subtype for the EVD's
+/// state, which says which streams it has.
 #[track_caller]
 fn takes_1_only(evd: Evd, subtype: DAT_RETURN_SUBTYPE, config: DAT_EVD_STATE) {
     let most = evd.query().evd_qlen;
@@ -238,7 +238,7 @@ fn evd_wait_w12_unsignalled_streams_take_threshold_1_only() {
     let requester = End::new(&bed, &shape(DAT_COMPLETION_DEFAULT_FLAG, quiet));
     only_1(requester.request);
     takes_any(Evd(requester.recv));
-    // With the stream the condition goes.
+    // The condition ends when the stream's endpoint is freed.
     for end in [receiver, requester] {
         // SAFETY: a live endpoint.
         ok(unsafe { dat_ep_free(end.ep) });
@@ -268,7 +268,7 @@ fn evd_wait_w12_solicited_streams_take_threshold_1_only() {
     takes_any(Evd(receiver.recv));
 }
 
-/// Events that are there do not change that, and are not taken.
+/// Queued events make no difference, and are not taken.
 #[test]
 fn evd_wait_w12_a_refused_threshold_takes_nothing() {
     let bed = Bed::new();
@@ -299,10 +299,10 @@ fn evd_wait_w12_other_streams_take_any_threshold() {
     }
 }
 
-/// The endpoint comes while somebody waits for two events: that wait goes on,
+/// The endpoint is added while a thread waits for two events: that wait goes on,
 /// a new one is refused.
 #[test]
-fn evd_wait_w12_is_decided_when_the_wait_begins() {
+fn evd_wait_w12_the_threshold_is_checked_when_the_wait_begins() {
     let bed = Bed::new();
     let quiet = shape(DAT_COMPLETION_UNSIGNALLED_FLAG, DAT_COMPLETION_DEFAULT_FLAG);
     let mut end = End::without_ep(&bed, &quiet);

@@ -13,7 +13,7 @@ use crate::support::{
 
 const ALL: DAT_MEM_PRIV_FLAGS = DAT_MEM_PRIV_ALL_FLAG;
 
-/// An LMR as the call has made it.
+/// The results of `dat_lmr_create`.
 #[derive(Clone, Copy, Debug)]
 struct Made {
     lmr: DAT_LMR_HANDLE,
@@ -23,7 +23,7 @@ struct Made {
     length: DAT_VLEN,
 }
 
-/// `dat_lmr_create`.
+/// Calls `dat_lmr_create`.
 fn create(
     bed: &Bed,
     kind: DAT_MEM_TYPE,
@@ -39,8 +39,8 @@ fn create(
         address: 0,
         length: 0,
     };
-    // SAFETY: the results are writable; what is registered lives long enough,
-    // or is not there at all.
+    // SAFETY: the results are writable; the registered memory lives long enough,
+    // or the call must refuse it.
     let answer = unsafe {
         dat_lmr_create(
             bed.ia,
@@ -64,7 +64,7 @@ fn create(
 }
 
 fn info(lmr: DAT_LMR_HANDLE) -> DAT_LMR_PARAM {
-    // SAFETY: integers and pointers: zeros are good.
+    // SAFETY: integers and pointers, for which zero is valid.
     let mut info = unsafe { mem::zeroed() };
     // SAFETY: the result is writable.
     ok(unsafe { dat_lmr_query(lmr, DAT_LMR_FIELD_ALL, &raw mut info) });
@@ -72,7 +72,7 @@ fn info(lmr: DAT_LMR_HANDLE) -> DAT_LMR_PARAM {
 }
 
 fn free(lmr: DAT_LMR_HANDLE) -> DAT_RETURN {
-    // SAFETY: any handle may be given.
+    // SAFETY: the call validates its handles.
     unsafe { dat_lmr_free(lmr) }
 }
 
@@ -93,7 +93,7 @@ impl Shared {
     }
 
     fn named(name: &CStr) -> Self {
-        // SAFETY: a file of our own, mapped whole, closed again.
+        // SAFETY: a file of this test, mapped whole and closed again.
         unsafe {
             let file = libc::memfd_create(name.as_ptr(), libc::MFD_CLOEXEC);
             assert!(file >= 0);
@@ -122,14 +122,14 @@ impl Shared {
 impl Drop for Shared {
     fn drop(&mut self) {
         for at in self.0 {
-            // SAFETY: mapped by `new`, used no more.
+            // SAFETY: mapped by `new`, not used afterwards.
             unsafe { libc::munmap(at, SHARED) };
         }
     }
 }
 
-/// Memory type LMR: another registration of the same memory, whose length is
-/// that of the source whatever is said, with rights and a zone of its own.
+/// Memory type LMR: another registration of the same memory, with the length of
+/// the source whatever is requested, and with its own privileges and zone.
 #[test]
 fn lmr_of_an_lmr_is_the_same_memory_registered_again() {
     let bed = Bed::new();
@@ -143,11 +143,11 @@ fn lmr_of_an_lmr_is_the_same_memory_registered_again() {
     assert_eq!((made.address, made.length), (source.address(0), 64));
     let told = info(made.lmr);
     assert_eq!(told.mem_type, DAT_MEM_TYPE_LMR);
-    // SAFETY: the type tells which member holds.
+    // SAFETY: the type selects this member.
     assert_eq!(unsafe { told.region_desc.for_lmr_handle }, source.lmr);
     assert_eq!((told.registered_size, told.mem_priv), (64, ALL));
     assert_eq!(told.rmr_context, made.rmr_context);
-    // The source gave peers nothing; this one does, and outlives it.
+    // The source gave peers no access; this one does, and outlives the source.
     assert_eq!(source.rmr_context, 0);
     ok(source.free());
     let remote = DAT_RMR_TRIPLET {
@@ -175,10 +175,10 @@ fn lmr_of_an_lmr_is_the_same_memory_registered_again() {
     refused_access(pair.active.requested().status);
 }
 
-/// Memory type SHARED_VIRTUAL: registered for this process; one identifier, one
-/// piece of shared memory, wherever it is mapped.
+/// Memory type SHARED_VIRTUAL: registered for this process. One identifier names
+/// one piece of shared memory, wherever it is mapped.
 #[test]
-fn lmr_of_shared_memory_goes_by_its_identifier() {
+fn lmr_of_shared_memory_is_named_by_its_identifier() {
     let bed = Bed::new();
     let (shared, other) = (Shared::new(), Shared::new());
     let mut name: [libc::c_char; 40] = std::array::from_fn(|at| at as libc::c_char);
@@ -195,13 +195,13 @@ fn lmr_of_shared_memory_goes_by_its_identifier() {
         (told.mem_type, told.length),
         (DAT_MEM_TYPE_SHARED_VIRTUAL, 8192)
     );
-    // SAFETY: the type tells which member holds; the identifier lives with the LMR.
+    // SAFETY: the type selects this member; the identifier lives with the LMR.
     unsafe {
         let described = told.region_desc.for_shared_memory;
         assert_eq!(described.virtual_address, shared.0[0]);
         assert_eq!(*described.shared_memory_id, name);
     }
-    // Mapped elsewhere it is the same.
+    // Mapped at another address it is the same memory.
     let two = make(shared.0[1], 8192, &mut name).expect("made");
     assert_ne!(one.context, two.context);
     let in_use = DAT_INVALID_STATE_LMR_IN_USE;
@@ -215,7 +215,7 @@ fn lmr_of_shared_memory_goes_by_its_identifier() {
     fails_with(answer, DAT_INVALID_STATE, in_use);
     ok(free(two.lmr));
     let four = make(other.0[0], 8192, &mut name).expect("free again");
-    // What is not shared.
+    // Memory that is not shared.
     let mut private = vec![0_u8; 4096];
     let answer = make(private.as_mut_ptr().cast(), 4096, &mut second).expect_err("private");
     fails_with(answer, DAT_INVALID_STATE, DAT_NO_SUBTYPE);
@@ -223,7 +223,8 @@ fn lmr_of_shared_memory_goes_by_its_identifier() {
     ok(free(four.lmr));
 }
 
-/// The name of a mapped file is any bytes, also of a file that the memory is not of.
+/// The name of a mapped file may be any bytes, also if the memory belongs to
+/// another file.
 #[test]
 fn lmr_of_shared_memory_of_a_file_whose_name_is_not_utf_8() {
     let bed = Bed::new();
@@ -322,10 +323,11 @@ fn lmr_create_row_by_row() {
     let types = DAT_MEM_TYPE_LMR | DAT_MEM_TYPE_SHARED_VIRTUAL;
     assert_eq!(provider.lmr_mem_types_supported, types);
     ok(memory.free());
-    // The rows of dat_lmr_free and dat_lmr_query.
+    // The rows of `dat_lmr_free` and `dat_lmr_query`.
     for bad in [ptr::null_mut(), gone, bed.pz, memory.lmr] {
         fails_with(free(bad), ih, DAT_INVALID_HANDLE_LMR);
-        // SAFETY: integers and pointers: zeros are good; any handle may be given.
+        // SAFETY: integers and pointers, for which zero is valid; the call
+        // validates its handle.
         let answer = unsafe {
             let mut info = mem::zeroed();
             dat_lmr_query(bad, DAT_LMR_FIELD_ALL, &raw mut info)
@@ -335,9 +337,9 @@ fn lmr_create_row_by_row() {
 }
 
 /// `dat_lmr_sync_rdma_read` and `_write`: segments of any LMR and zone of the
-/// adapter; the memory agrees with the device anyway.
+/// adapter. The memory is always coherent with the device.
 #[test]
-fn lmr_sync_looks_at_its_segments() {
+fn lmr_sync_checks_its_segments() {
     let bed = Bed::new();
     let zone = bed.pz();
     let (one, other) = (
@@ -373,7 +375,8 @@ fn lmr_sync_looks_at_its_segments() {
         stale,
     ];
     for sync in [dat_lmr_sync_rdma_read, dat_lmr_sync_rdma_write] {
-        // SAFETY: the arrays are as long as is said; any handles may be given.
+        // SAFETY: the arrays have as many elements as given; the calls validate
+        // their handles.
         unsafe {
             ok(sync(bed.ia, good.as_ptr(), 3));
             ok(sync(bed.ia, ptr::null(), 0));
@@ -389,13 +392,14 @@ fn lmr_sync_looks_at_its_segments() {
     }
 }
 
-/// `dat_pz_create`, `_query`, `_free`: the rows, each kind of user by itself.
+/// `dat_pz_create`, `_query`, `_free`: the rows, with each kind of user
+/// separately.
 #[test]
 fn pz_row_by_row() {
     let bed = Bed::new();
     let ih = DAT_INVALID_HANDLE;
     let mut made = ptr::null_mut();
-    // SAFETY: any handles and null pointers are what is tried.
+    // SAFETY: the calls validate their handles; null pointers are under test.
     unsafe {
         for bad in [ptr::null_mut(), bed.pz, bed.async_evd] {
             fails_with(dat_pz_create(bad, &raw mut made), ih, DAT_INVALID_HANDLE_IA);
@@ -427,10 +431,10 @@ fn pz_row_by_row() {
     let by_srq = bed.pz();
     let queue = crate::support::srq_in(&bed, by_srq, 4);
     in_use(by_srq);
-    // An endpoint's, which is the only one there.
+    // A zone that only an endpoint uses.
     let _end = End::new(&bed, &Shape::default());
     in_use(bed.pz);
-    // SAFETY: live handles, and dead ones.
+    // SAFETY: the calls validate their handles.
     unsafe {
         ok(dat_srq_free(queue));
         for pz in [by_lmr, by_srq] {
@@ -440,11 +444,11 @@ fn pz_row_by_row() {
     }
 }
 
-/// A short message may lie in its completion until that is looked at. When its
-/// LMR has been freed it is where it belongs, and what comes to be there later
-/// stays, whoever takes events then.
+/// The payload of a short message may stay in its CQE until the application
+/// polls. Freeing the LMR copies it to its place first; what is written there
+/// later stays, whichever call polls then.
 #[test]
-fn lmr_that_is_freed_has_what_was_received_and_is_written_no_more() {
+fn lmr_that_is_freed_has_its_data_and_is_not_written_afterwards() {
     let bed = Bed::new();
     let pair = Pair::new(&bed, &Shape::default());
     let mut from = bed.memory(64);
@@ -471,13 +475,13 @@ fn lmr_that_is_freed_has_what_was_received_and_is_written_no_more() {
     ok(pair
         .active
         .post_send(&[from.segment(0, 8)], 3, DAT_COMPLETION_DEFAULT_FLAG));
-    // The sender's completion says that the message is there; nobody looks for
+    // The sender's completion says that the message has arrived; no call polls
     // the receiver's.
     bed.run();
     assert_eq!(pair.active.requested().status, DAT_DTO_SUCCESS);
     bed.run();
     ok(free(made.lmr));
-    // SAFETY: memory of our own, which the device knows no more.
+    // SAFETY: memory of this test, which the device can no longer access.
     let seen = unsafe { std::slice::from_raw_parts(at, 16) }.to_vec();
     assert_eq!(String::from_utf8_lossy(&seen), "by sendsby reads");
     bytes.fill(0xee);

@@ -1,5 +1,6 @@
 //! `dat_srq_*`: rows of the table of the calls that `srq_set_lw.rs`,
-//! `ep_create_with_srq` and `bad_input` do not have, and all of `dat_srq_resize`.
+//! `ep_create_with_srq` and `bad_input` do not cover, and all of
+//! `dat_srq_resize`.
 
 use std::mem;
 use std::ptr;
@@ -14,7 +15,7 @@ use crate::support::{
 const DEFAULT: DAT_COMPLETION_FLAGS = DAT_COMPLETION_DEFAULT_FLAG;
 
 fn resize(srq: DAT_SRQ_HANDLE, receives: DAT_COUNT) -> DAT_RETURN {
-    // SAFETY: any values may be given.
+    // SAFETY: the call validates its handles.
     unsafe { dat_srq_resize(srq, receives) }
 }
 
@@ -30,7 +31,7 @@ fn srq_create_free_query_row_by_row() {
         low_watermark: DAT_SRQ_LW_DEFAULT,
     };
     let mut made = ptr::null_mut();
-    // SAFETY: any handles and null pointers are what is tried.
+    // SAFETY: the calls validate their handles; null pointers are under test.
     unsafe {
         for bad in [ptr::null_mut(), bed.pz, queue] {
             let answer = dat_srq_create(bad, bed.pz, &raw mut attr, &raw mut made);
@@ -71,7 +72,7 @@ fn srq_create_free_query_row_by_row() {
     }
 }
 
-/// As the posting of receives, with the zone of the queue.
+/// Like posting to an endpoint, with the queue's zone.
 #[test]
 fn srq_post_recv_row_by_row() {
     let bed = Bed::new();
@@ -106,7 +107,7 @@ fn srq_post_recv_row_by_row() {
     );
 }
 
-/// What is refused, and that nothing changes then.
+/// Refused resizes, which change nothing.
 #[test]
 fn srq_resize_row_by_row() {
     let bed = Bed::new();
@@ -134,7 +135,7 @@ fn srq_resize_row_by_row() {
     fails_with(resize(queue, 9), state, none);
     ok(resize(queue, 10));
     ok(resize(queue, before));
-    // It holds what it held, and what it could hold.
+    // The queue has its buffers and its capacity as before.
     let info = srq_info(queue);
     assert_eq!(
         (info.max_recv_dtos, info.outstanding_dto_count),
@@ -150,9 +151,9 @@ fn srq_resize_row_by_row() {
     );
 }
 
-/// Growing while receives are outstanding, taken, and completed but not seen:
-/// all of them come, in order. A device that cannot (mlx5) says so, and nothing
-/// is lost either.
+/// Grows while receives are outstanding, taken, and completed but not polled: all
+/// of them complete, in order. A device that cannot resize (mlx5) returns an
+/// error, and no receive is lost either.
 #[test]
 fn srq_resize_loses_nothing() {
     let bed = Bed::new();
@@ -175,7 +176,7 @@ fn srq_resize_loses_nothing() {
         bed.run();
         assert_eq!(pair.active.requested().status, DAT_DTO_SUCCESS);
     };
-    // Taken, and not looked at.
+    // Taken by messages, and not polled.
     send();
     send();
     let larger = before * 8;
@@ -188,7 +189,7 @@ fn srq_resize_loses_nothing() {
         larger
     };
     assert_eq!(srq_info(queue).max_recv_dtos, now);
-    // The two places that came back, and the new ones.
+    // The two places that became free, and the new ones.
     for tag in before..now + 2 {
         ok(post(tag));
     }
@@ -206,9 +207,9 @@ fn srq_resize_loses_nothing() {
     assert_eq!(srq_info(queue).outstanding_dto_count, 0);
 }
 
-/// The EVD that takes the completions needs room for them. Where its completion
-/// queue is polled directly it cannot get more; another device may resize it, and
-/// then holds what was asked for.
+/// The EVD for the completions needs room for them. If its completion queue is
+/// polled directly, it cannot get more. On other devices it is resized to the
+/// requested length.
 #[test]
 fn srq_resize_needs_room_where_receives_are_reported() {
     let bed = Bed::new();

@@ -1,5 +1,5 @@
-//! Section 3.3: the statuses of completions, each brought about, and what becomes
-//! of both ends of the connection.
+//! Section 3.3: causes each completion status, and checks the effect on both ends
+//! of the connection.
 
 use std::time::Duration;
 
@@ -15,10 +15,10 @@ use crate::support::{
 
 const DEFAULT: DAT_COMPLETION_FLAGS = DAT_COMPLETION_DEFAULT_FLAG;
 
-/// Receives that no message comes for, at either end.
+/// Receives at either end that no message uses.
 const WAITING: [u64; 2] = [0x70, 0x71];
 
-/// A connection, at both ends of which receives wait for a message.
+/// Connects two endpoints that both have receives waiting for a message.
 fn waiting_pair(bed: &Bed, memory: &Memory) -> Pair {
     let pair = Pair::new(bed, &Shape::default());
     wait_at(&pair.active, memory);
@@ -32,8 +32,9 @@ fn wait_at(end: &End, memory: &Memory) {
     }
 }
 
-/// Nothing is outstanding at the end of a connection: what waited was flushed,
-/// each once and in order, and so is what is posted now, behind all else.
+/// Checks that nothing is outstanding at an end of a connection: the waiting
+/// receives were flushed, once and in order, and a receive that is posted now is
+/// flushed last.
 #[track_caller]
 fn flushed(bed: &Bed, end: &End, memory: &Memory) {
     bed.run();
@@ -49,8 +50,8 @@ fn flushed(bed: &Bed, end: &End, memory: &Memory) {
     nothing_on(end.request);
 }
 
-/// What a failed transfer does to its connection, both of whose ends hear it,
-/// and to all that was outstanding there.
+/// Checks the effect of a failed transfer on its connection: events at both ends,
+/// and flushed requests.
 #[track_caller]
 fn broken(bed: &Bed, failed: &End, peer: &End, memory: &Memory) {
     both_broken(bed, failed, peer);
@@ -58,7 +59,7 @@ fn broken(bed: &Bed, failed: &End, peer: &End, memory: &Memory) {
     flushed(bed, peer, memory);
 }
 
-/// The device itself tells of this endpoint, and of nothing else. Not every
+/// Checks that the device reports this endpoint and nothing else. Not every
 /// device does.
 #[track_caller]
 fn reported(bed: &Bed, ep: DAT_EP_HANDLE) {
@@ -66,7 +67,7 @@ fn reported(bed: &Bed, ep: DAT_EP_HANDLE) {
         return;
     }
     let event = expect(bed.async_evd, DAT_ASYNC_ERROR_EP_BROKEN);
-    // SAFETY: the number tells which member holds.
+    // SAFETY: the event number selects this member.
     let data = unsafe { event.event_data.asynch_error_event_data };
     assert_eq!(data.dat_handle, ep);
     nothing_on(bed.async_evd);
@@ -96,7 +97,7 @@ fn status_success_and_flushed() {
     nothing_on(bed.async_evd);
 }
 
-/// Statuses 2 and 7: a receive that is too short, and what its sender is told.
+/// Statuses 2 and 7: a receive that is too short, and the status of its sender.
 #[test]
 fn status_local_length_and_remote_responder() {
     let bed = Bed::new();
@@ -112,8 +113,8 @@ fn status_local_length_and_remote_responder() {
     broken(&bed, &pair.passive, &pair.active, &memory);
 }
 
-/// Status 4: found as a completion, for the post was good: the LMR goes
-/// between it and its use.
+/// Status 4 in a completion: the post was valid, and the LMR is freed between the
+/// post and its use.
 #[test]
 fn status_local_protection_of_memory_that_is_gone() {
     let bed = Bed::new();
@@ -129,7 +130,7 @@ fn status_local_protection_of_memory_that_is_gone() {
     assert_eq!(pair.passive.received().status, DAT_DTO_ERR_LOCAL_PROTECTION);
     assert_eq!(pair.active.requested().status, DAT_DTO_ERR_REMOTE_RESPONDER);
     broken(&bed, &pair.passive, &pair.active, &memory);
-    // More than is copied when it is posted.
+    // More bytes than a post copies.
     let mut from = bed.memory(4096);
     let pair = waiting_pair(&bed, &memory);
     if bed.is_stepped() {
@@ -141,14 +142,14 @@ fn status_local_protection_of_memory_that_is_gone() {
     }
 }
 
-/// Status 6, for each of the reasons that only the peer knows.
+/// Status 6, for each reason that only the peer can detect.
 #[test]
 fn status_remote_access_for_every_reason() {
     let wrong: [fn(&mut DAT_RMR_TRIPLET); 5] = [
         |remote| remote.rmr_context = !remote.rmr_context,
         |remote| remote.target_address -= 1,
         |remote| remote.target_address += 60,
-        // A right, and a zone, that are not there.
+        // A missing privilege, and a wrong zone.
         |_| {},
         |_| {},
     ];
@@ -172,7 +173,7 @@ fn status_remote_access_for_every_reason() {
             } else {
                 ok(pair.active.post_write(&iov, &remote, 1, DEFAULT));
             }
-            // Not executed any more, good as it is.
+            // Not executed any more although it is valid.
             ok(pair.active.post_send(&iov, 2, DEFAULT));
             bed.run();
             let failed = pair.active.requested();
@@ -189,7 +190,7 @@ fn status_remote_access_for_every_reason() {
     }
 }
 
-/// Status 8: nothing is heard of the peer any more.
+/// Status 8: no packet of the peer arrives any more.
 #[test]
 fn status_transport_when_every_packet_is_lost() {
     let bed = Bed::new();
@@ -210,16 +211,16 @@ fn status_transport_when_every_packet_is_lost() {
     let [first, second] = [(); 2].map(|()| pair.active.requested());
     assert_eq!((first.cookie, first.status), (1, DAT_DTO_ERR_TRANSPORT));
     assert_eq!((second.cookie, second.status), (2, DAT_DTO_ERR_FLUSHED));
-    // The peer has heard of it by the connection manager, for its device has
-    // seen nothing at all.
+    // The peer was told by the connection manager, because its device has seen no
+    // packet.
     broken(&bed, &pair.active, &pair.passive, &memory);
     nothing_on(bed.async_evd);
 }
 
-/// Statuses 5 and 9: the device says that the answer made no sense, or that the
-/// peer had no receive for too long. A peer that keeps to the protocol gives no
-/// such answer, and endpoints wait for receives for ever, so it is said without
-/// a cause.
+/// Statuses 5 and 9: the device reports an invalid response, or a peer without a
+/// receive for too long. A peer that follows the protocol causes neither, and
+/// endpoints wait for receives without limit, so the test writes these CQEs
+/// itself.
 #[test]
 fn status_bad_response_and_receiver_not_ready() {
     let bed = Bed::new();
@@ -249,8 +250,8 @@ fn status_bad_response_and_receiver_not_ready() {
     }
 }
 
-/// Status 3: the device cannot read the request as it was built. No call
-/// builds such a one, so it is spoilt in the ring before the device looks.
+/// Status 3: the device cannot decode the request. No call builds such a request,
+/// so the test corrupts one in the ring before the device reads it.
 #[test]
 fn status_local_ep_of_a_request_that_is_spoilt() {
     let mut bed = Bed::new();
@@ -269,9 +270,9 @@ fn status_local_ep_of_a_request_that_is_spoilt() {
         let Some(spec) = emulator.nic().qp_spec(Qpn(slot | number)).copied() else {
             continue;
         };
-        // SAFETY: the rings and records of living queue pairs, which the
-        // device does not use just now: the send word of the record, and the
-        // number of inline bytes in the first WQE, which no longer fit it.
+        // SAFETY: rings and records of living queue pairs, which the device does
+        // not use now: the send word of the record, and the number of inline
+        // bytes in the first WQE, which no longer matches the WQE.
         unsafe {
             let posted = (spec.dbrec as *const u32).add(1).read_volatile();
             if posted != 0 {
@@ -286,7 +287,7 @@ fn status_local_ep_of_a_request_that_is_spoilt() {
     assert_eq!((failed.cookie, failed.status), (0x51, DAT_DTO_ERR_LOCAL_EP));
     broken(&bed, &pair.active, &pair.passive, &memory);
     let [told] = &bed.forgive()[..] else {
-        panic!("one request was spoilt");
+        panic!("one request was corrupted");
     };
     assert!(told.contains("inline bytes"), "{told}");
 }

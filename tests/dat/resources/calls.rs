@@ -1,4 +1,4 @@
-//! The calls that make something.
+//! The calls that create something.
 
 use std::mem;
 use std::ptr;
@@ -11,16 +11,16 @@ use crate::support::{
     Bed, Door, End, Memory, Shape, ep_info, expect, ok, on_free_qualifier, srq, state_of,
 };
 
-/// A call that makes something, and what it needs.
+/// A call that creates something, and the resources that it needs.
 pub(super) struct Row {
     pub(super) call: &'static str,
     pub(super) make: fn(&World) -> Result<Undo, DAT_RETURN>,
-    /// Something on the device; a descriptor. What an endpoint needs of an EVD
-    /// that has served another is there already.
+    /// Whether it needs an object on the device; a descriptor. Resources of an
+    /// EVD that an earlier endpoint used already exist.
     pub(super) needs: (bool, bool),
 }
 
-/// What the calls are tried on.
+/// The objects that the calls are tried on.
 pub(super) struct World {
     pub(super) bed: Bed,
     pub(super) evds: End,
@@ -81,7 +81,7 @@ fn create_srq(world: &World) -> Result<Undo, DAT_RETURN> {
         max_recv_iov: 2,
         low_watermark: DAT_SRQ_LW_DEFAULT,
     };
-    // SAFETY: live handles; the attributes are ours, the result is writable.
+    // SAFETY: live handles; the attributes are local, the result is writable.
     let answer = unsafe {
         dat_srq_create(
             world.bed.ia,
@@ -96,7 +96,7 @@ fn create_srq(world: &World) -> Result<Undo, DAT_RETURN> {
 fn create_ep(world: &World) -> Result<Undo, DAT_RETURN> {
     let (mut ep, evds) = (blank(), world.evds);
     let attributes = Shape::default().attributes();
-    // SAFETY: live handles; the attributes are ours, the result is writable.
+    // SAFETY: live handles; the attributes are local, the result is writable.
     let answer = unsafe {
         dat_ep_create(
             world.bed.ia,
@@ -115,7 +115,7 @@ fn create_ep_with_srq(world: &World) -> Result<Undo, DAT_RETURN> {
     let (mut ep, evds) = (blank(), world.evds);
     let mut attributes = Shape::default().attributes();
     attributes.max_recv_dtos = DAT_HW_DEFAULT;
-    // SAFETY: live handles; the attributes are ours, the result is writable.
+    // SAFETY: live handles; the attributes are local, the result is writable.
     let answer = unsafe {
         dat_ep_create_with_srq(
             world.bed.ia,
@@ -256,7 +256,7 @@ fn connect(world: &World) -> Result<Undo, DAT_RETURN> {
     }
     Ok(Box::new(move || {
         let cr = door.opens();
-        // SAFETY: a live handle of a request that nobody has answered.
+        // SAFETY: the live handle of an unanswered request.
         ok(unsafe { dat_cr_reject(cr) });
         expect(end.connect, DAT_CONNECTION_EVENT_PEER_REJECTED);
         // SAFETY: a live handle.
@@ -264,12 +264,12 @@ fn connect(world: &World) -> Result<Undo, DAT_RETURN> {
     }))
 }
 
-/// `dat_ep_modify`, to a depth for which the endpoint takes another queue pair.
+/// `dat_ep_modify`, to a depth for which the endpoint needs another queue pair.
 fn modify(world: &World) -> Result<Undo, DAT_RETURN> {
     fn to(ep: DAT_EP_HANDLE, depth: DAT_COUNT) -> DAT_RETURN {
         let mut change = ep_info(ep);
         change.ep_attr.max_request_dtos = depth;
-        // SAFETY: a live handle; the values are ours.
+        // SAFETY: a live handle; the values are local.
         unsafe { dat_ep_modify(ep, DAT_EP_FIELD_EP_ATTR_MAX_REQUEST_DTOS, &raw const change) }
     }
     let ep = world.end.ep;

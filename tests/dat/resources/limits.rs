@@ -1,6 +1,6 @@
-//! Limits of the process, and rights of a thread, for a while.
+//! Temporary limits of the process, and rights of a thread.
 
-/// A limit of the process, put back at the end.
+/// A limit of the process, restored when dropped.
 pub(super) struct Limit {
     of: libc::__rlimit_resource_t,
     before: libc::rlimit,
@@ -23,7 +23,7 @@ impl Limit {
             rlim_cur: value,
             ..self.before
         };
-        // SAFETY: a limit.
+        // SAFETY: the limit is valid.
         let answer = unsafe { libc::setrlimit(self.of, &raw const limit) };
         assert_eq!(answer, 0);
     }
@@ -32,11 +32,12 @@ impl Limit {
         self.set(self.before.rlim_cur);
     }
 
-    /// Of descriptors: lets so many more be made, as many as are free below it.
+    /// For the limit of descriptors: allows this many more, counting the free
+    /// numbers below the limit.
     pub(super) fn leave(&self, more: usize) {
         let mut free = 0;
         let first_beyond = (0..).find(|&number| {
-            // SAFETY: asks about a number.
+            // SAFETY: queries a descriptor number.
             let is_free = unsafe { libc::fcntl(number, libc::F_GETFD) } < 0;
             free += usize::from(is_free);
             free > more
@@ -51,7 +52,7 @@ impl Drop for Limit {
     }
 }
 
-/// The calling thread without `CAP_IPC_LOCK`, which it has again in the end.
+/// The calling thread without `CAP_IPC_LOCK`, which is restored when dropped.
 pub(super) struct Unprivileged([u32; 6]);
 
 impl Unprivileged {
@@ -61,13 +62,13 @@ impl Unprivileged {
         let mut rights = [0; 6];
         Self::capabilities(libc::SYS_capget, &mut rights);
         let before = Self(rights);
-        // What is in effect is the first word of the first half.
+        // The effective set is the first word of the first half.
         rights[0] &= !Self::IPC_LOCK;
         Self::capabilities(libc::SYS_capset, &mut rights);
         before
     }
 
-    /// `capget(2)` or `capset(2)` of the calling thread.
+    /// Calls `capget(2)` or `capset(2)` for the calling thread.
     fn capabilities(call: libc::c_long, rights: &mut [u32; 6]) {
         const VERSION_3: u32 = 0x2008_0522;
         let mut header = [VERSION_3, 0];

@@ -1,11 +1,12 @@
 //! `DAT_INSUFFICIENT_RESOURCES` and `DAT_CONN_QUAL_UNAVAILABLE`: every call that
-//! makes something runs out of the device's memory (on the emulated NIC, which
-//! can be made to have none for the n-th command), of descriptors, of qualifiers.
-//! Each is tried with its first need refused, then with its second, and so on
-//! until it succeeds: so whatever it has to take back, it has to take back here.
+//! creates something runs out of memory on the device (the emulated NIC can
+//! refuse the n-th command), of descriptors, or of qualifiers. Each call is tried
+//! with its first need refused, then its second, and so on until it succeeds. So
+//! every step of its cleanup runs.
 //!
-//! Queues that are full are in `ep_post_recv`, `posting` and `memory`. Threads
-//! cannot be made to lack for a privileged user, who alone can run all tests.
+//! `ep_post_recv`, `posting` and `memory` cover full queues. A lack of threads is
+//! not tested: it cannot be forced on a privileged user, and only a privileged
+//! user can run all tests.
 
 mod calls;
 mod limits;
@@ -27,14 +28,14 @@ use crate::support::{c_name, device, fails, is_alone, ok, words};
 use calls::{ROWS, World};
 use limits::Limit;
 
-/// What nobody writes on failure.
+/// A handle value that a failed call must not overwrite.
 const UNTOUCHED: usize = 0x77;
 
-/// How what a call made is unmade.
+/// Undoes a successful call.
 type Undo = Box<dyn FnOnce()>;
 
-/// Answers how to undo a call that has succeeded; looks that one that has not
-/// has left its result alone.
+/// Returns how to undo a call that has succeeded. Checks that a failed call has
+/// not written its result.
 fn made(
     answer: DAT_RETURN,
     handle: DAT_HANDLE,
@@ -65,7 +66,7 @@ fn held() -> Held {
     )
 }
 
-/// Whether nothing is held beyond what was.
+/// Returns whether no more is held than before.
 fn is_no_more((objects, fds, tasks): &Held, (objects_then, fds_then, tasks_then): &Held) -> bool {
     let counts = |objects: &Option<ObjectCounts>| {
         let all = objects.unwrap_or_default();
@@ -121,8 +122,8 @@ fn all_is_back(before: Held, what: &str) -> Held {
     }
 }
 
-/// Calls again and again, with one need more satisfied each time, until the call
-/// succeeds; answers how many needs it has.
+/// Repeats a call, with one more need satisfied each time, until it succeeds.
+/// Returns the number of its needs.
 #[track_caller]
 fn needs(
     call: &str,
@@ -130,7 +131,7 @@ fn needs(
     but: impl Fn(usize, bool),
 ) -> usize {
     const MANY: usize = 200;
-    // What comes once and stays is there.
+    // What the first success allocates and keeps is allocated now.
     make().unwrap_or_else(|answer| panic!("{call}: {}", words(answer)))();
     let mut before = all_is_back(held(), call);
     for satisfied in 0..MANY {
@@ -157,8 +158,8 @@ fn needs(
     panic!("{call} never succeeds");
 }
 
-/// The device has no memory for what comes after so many commands; nor when
-/// libmlx5 asks again, as it does to open the device.
+/// Makes the device refuse memory after this many commands, also if libmlx5
+/// repeats the command, as it does when it opens the device.
 fn device_lacks(emulator: &Emulator, satisfied: usize, lacks: bool) {
     let words: Vec<_> = (1..=4)
         .map(|next| format!("enomem@{}", satisfied + next))
@@ -167,7 +168,7 @@ fn device_lacks(emulator: &Emulator, satisfied: usize, lacks: bool) {
     emulator.set_faults(lacks.then_some(&spec));
 }
 
-/// The process may have so many descriptors more.
+/// Allows the process this many more descriptors.
 fn process_lacks(limit: &Limit, satisfied: usize, lacks: bool) {
     match lacks {
         true => limit.leave(satisfied),
@@ -223,7 +224,7 @@ fn resources_of_the_process_are_told_and_nothing_is_left_behind() {
     }
     let world = World::new();
     let limit = Limit::now(libc::RLIMIT_NOFILE);
-    // By rdma_cm all connections of a process share a descriptor.
+    // Over rdma_cm all connections of a process share a descriptor.
     let by_kernel = world.bed.manager() == "rdma_cm";
     let connects = ["dat_psp_create", "dat_psp_create_any", "dat_ep_connect"];
     for row in &ROWS {
@@ -234,7 +235,7 @@ fn resources_of_the_process_are_told_and_nothing_is_left_behind() {
     }
 }
 
-/// Opening an adapter whose device nobody has open.
+/// Opens an adapter whose device is not open.
 #[test]
 fn resources_for_an_adapter_are_told_and_nothing_is_left_behind() {
     if !is_alone() {
@@ -255,8 +256,8 @@ fn resources_for_an_adapter_are_told_and_nothing_is_left_behind() {
     }
 }
 
-/// What libraries load when they are first used is loaded later if there were
-/// no descriptors for it then.
+/// What libraries load at their first use is loaded later if there were no
+/// descriptors for it then.
 #[test]
 fn resources_for_the_first_adapter_of_a_process_may_come_later() {
     if !is_alone() {

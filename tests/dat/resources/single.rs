@@ -1,4 +1,5 @@
-//! What runs out in ways of its own: connections, qualifiers, locked memory.
+//! Resources that run out in special ways: connections, qualifiers, locked
+//! memory.
 
 use std::fs;
 
@@ -12,11 +13,11 @@ use crate::support::{
     Bed, End, Shape, accept, device, expect, fails_with, is_alone, ok, state_of, wait,
 };
 
-/// A connection is made with the first, the second, … of what its two queue
-/// pairs need refused. If the acceptor's cannot even begin, `dat_cr_accept` fails
-/// and has changed nothing: the request waits for another try. After that it is
-/// too late to go back, there and at the requester, who begins when he is told
-/// that he is accepted: both ends hear of it, and serve again.
+/// Connects with the first, the second, … need of the two queue pairs refused. If
+/// the accepting side cannot begin, `dat_cr_accept` fails without effect: the
+/// request can be accepted again. Later failures cannot be undone, there and at
+/// the requester, which begins when it is told of the accept: both ends get an
+/// event, and both can connect again.
 #[test]
 fn resources_for_a_connection_lack_at_either_end_and_both_are_told() {
     if !is_alone() {
@@ -82,8 +83,8 @@ fn resources_for_a_connection_lack_at_either_end_and_both_are_told() {
     assert!(refused > 0 && failed > 0, "{refused} {failed}");
 }
 
-/// A network of this thread's own that has so many ports to give; `false`, and
-/// said why, if the system does not allow that.
+/// Gives this thread its own network namespace with this range of ports. Returns
+/// `false`, with a printed reason, if the system does not allow that.
 fn ports_of_our_own(first: u16, last: u16) -> bool {
     const RANGE: &str = "/proc/sys/net/ipv4/ip_local_port_range";
     // SAFETY: a flag.
@@ -97,7 +98,8 @@ fn ports_of_our_own(first: u16, last: u16) -> bool {
     unshared.is_ok()
 }
 
-/// `dat_psp_create_any` when no qualifier is left on the host, and after that.
+/// `dat_psp_create_any` when every qualifier of the host is in use, and after one
+/// is free again.
 #[test]
 fn resources_no_qualifier_is_left_until_one_is_given_back() {
     if !is_alone() {
@@ -152,8 +154,8 @@ fn resources_no_qualifier_is_left_until_one_is_given_back() {
     }
 }
 
-/// What may not be locked is no memory for the device: told as a lack of it, and
-/// over when the limit is raised, or what was locked is freed.
+/// Memory that must not be locked cannot be registered: the error is a lack of
+/// memory, and it ends when the limit is raised or locked memory is freed.
 #[test]
 fn resources_memory_that_may_not_be_locked_cannot_be_registered() {
     if !is_alone() {

@@ -1,4 +1,4 @@
-//! Once for each setting, and again when it is set again.
+//! One event for each setting.
 
 use std::thread;
 use std::time::Duration;
@@ -48,7 +48,7 @@ fn srq_set_lw_l04_setting_it_after_the_event_arms_it_anew() {
 }
 
 #[test]
-fn srq_set_lw_l04_each_setting_below_which_it_is_tells_once() {
+fn srq_set_lw_l04_each_setting_above_the_count_raises_one_event() {
     let bed = Bed::new();
     let bench = Bench::new(&bed, Taker::Consumer);
     bench.post(2);
@@ -72,7 +72,7 @@ fn srq_set_lw_l04_the_old_value_is_replaced_whether_or_not_it_fired() {
         bench.silent();
         bench.take(1);
         bench.told();
-        // By a higher one: once, and not once more at the old.
+        // By a higher one: one event, and none at the old value.
         let bench = Bench::new(&bed, taker);
         bench.post(6);
         bench.set(2);
@@ -102,8 +102,8 @@ fn srq_set_lw_l04_the_old_value_is_replaced_whether_or_not_it_fired() {
     }
 }
 
-/// An event of the device that is on its way while the watermark is set anew
-/// is not taken for one of the new setting.
+/// An event of the device that arrives while the watermark is set again must not
+/// count for the new setting.
 #[test]
 fn srq_set_lw_l04_an_event_under_way_does_not_count_for_the_new_setting() {
     let bed = Bed::new();
@@ -112,7 +112,8 @@ fn srq_set_lw_l04_an_event_under_way_does_not_count_for_the_new_setting() {
         bench.post(6);
         bench.set(6);
         bench.take(1);
-        // The event of this may be there, or come, or be dropped.
+        // The event of this setting may have come, may come later, or may be
+        // dropped.
         bench.set(2);
         if round % 4 == 0 {
             thread::sleep(Duration::from_millis(3));
@@ -123,8 +124,8 @@ fn srq_set_lw_l04_an_event_under_way_does_not_count_for_the_new_setting() {
         }
         assert!(events <= 1, "{events} for one setting");
         bench.take(3);
-        // Two are left, so the second setting has told nothing. If the event
-        // of the first comes only now, the wait above has missed it: never.
+        // Two are left, so the second setting has had no event. If the event of
+        // the first setting came only now, it would be too late.
         bench.silent();
         bench.take(1);
         bench.told();

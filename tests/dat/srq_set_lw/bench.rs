@@ -12,22 +12,22 @@ use crate::support::{
 };
 
 pub fn set_lw(srq: DAT_SRQ_HANDLE, watermark: DAT_COUNT) -> DAT_RETURN {
-    // SAFETY: any values may be given.
+    // SAFETY: the call validates its handles.
     unsafe { dat_srq_set_lw(srq, watermark) }
 }
 
-/// Who takes the completions of the receives that an endpoint has taken.
+/// Which side polls the completions of taken receives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Taker {
-    /// The consumer, as soon as they are there.
+    /// The application, as soon as they are queued.
     Consumer,
-    /// Nobody: only the device knows what was taken.
+    /// No call: only the device has recorded them.
     Nobody,
 }
 
 pub const TAKERS: [Taker; 2] = [Taker::Consumer, Taker::Nobody];
 
-/// A shared receive queue, an endpoint on it, and one that sends to that.
+/// A shared receive queue, an endpoint on it, and its peer, which sends.
 pub struct Bench<'b> {
     pub bed: &'b Bed,
     pub srq: DAT_SRQ_HANDLE,
@@ -64,7 +64,7 @@ impl<'b> Bench<'b> {
         }
     }
 
-    /// The endpoint takes so many buffers.
+    /// Lets the endpoint take this many buffers.
     #[track_caller]
     pub fn take(&self, buffers: usize) {
         for _ in 0..buffers {
@@ -80,8 +80,8 @@ impl<'b> Bench<'b> {
             }
         }
         if is_iwarp() {
-            // There a send is done when TCP has it. A read comes back after the
-            // peer has received what was sent before it.
+            // Over iWARP a send completes when TCP has it. A read completes after
+            // the peer has received the sends before it.
             ok(self.pair.active.post_read(
                 &[self.memory.segment(2048, 8)],
                 &self.memory.remote(3072, 8),
@@ -97,7 +97,7 @@ impl<'b> Bench<'b> {
         ok(set_lw(self.srq, watermark));
     }
 
-    /// There is no event, and none comes.
+    /// Checks that no event is queued and none comes.
     #[track_caller]
     pub fn silent(&self) {
         self.bed.run();
@@ -105,7 +105,7 @@ impl<'b> Bench<'b> {
         nothing_on(self.bed.async_evd);
     }
 
-    /// The event is there, or comes within seconds.
+    /// Waits for the event, for seconds at most.
     #[track_caller]
     pub fn awaits(&self) {
         let (answer, event, nmore) = wait(self.bed.async_evd, 10_000_000, 1);
@@ -114,14 +114,14 @@ impl<'b> Bench<'b> {
         assert_eq!(nmore, 0);
     }
 
-    /// The same, and no other comes.
+    /// Like [`Self::awaits`], and checks that no other event comes.
     #[track_caller]
     pub fn told(&self) {
         self.awaits();
         self.silent();
     }
 
-    /// A receive comes within seconds.
+    /// Waits for a receive, for seconds at most.
     #[track_caller]
     pub fn receives(&self) {
         let (answer, event, _) = wait(self.pair.passive.recv, 10_000_000, 1);
@@ -129,26 +129,26 @@ impl<'b> Bench<'b> {
         assert_eq!(dto(&event).status, DAT_DTO_SUCCESS);
     }
 
-    /// The event was there when the call returned.
+    /// Checks that the event was queued when the call returned.
     #[track_caller]
     pub fn told_at_once(&self) {
         match dequeue(self.bed.async_evd) {
             Ok(event) => names(&event, self.srq, self.bed),
-            Err(_) => panic!("the call has told nothing"),
+            Err(_) => panic!("no event was queued when the call returned"),
         }
         self.silent();
     }
 }
 
-/// The event is that of a low watermark of this queue.
+/// Checks that the event reports a low watermark of this queue.
 #[track_caller]
 pub fn names(event: &DAT_EVENT, srq: DAT_SRQ_HANDLE, bed: &Bed) {
-    // 1.2 has no number for it; the handle and the reason tell.
+    // DAT 1.2 has no event number for it; the handle and the reason identify it.
     assert_eq!(
         (event.event_number, event.evd_handle),
         (DAT_ASYNC_ERROR_PROVIDER_INTERNAL_ERROR, bed.async_evd)
     );
-    // SAFETY: the number tells which member holds.
+    // SAFETY: the event number selects this member.
     let data = unsafe { event.event_data.asynch_error_event_data };
     assert_eq!(
         (data.dat_handle, data.reason),

@@ -1,13 +1,13 @@
-//! Tests that need a process of their own: they count what the process has, or
-//! set its limits.
+//! Tests that need their own process: they count the process's resources, or set
+//! its limits.
 
 use std::env;
 use std::process::Command;
 use std::thread;
 
-/// Runs the test of this name in processes of its own, one on each data path,
-/// where the emulated device has these limits. Returns `true` in those
-/// processes: the caller then tests there, and otherwise returns.
+/// Runs the test of this name in child processes, one for each data path, whose
+/// emulated device has these limits. Returns `true` in those processes, where the
+/// caller runs the test; otherwise the caller returns.
 #[must_use]
 pub fn is_on_small_device(name: &str, limits: &str) -> bool {
     if env::var_os(ALONE).is_some() {
@@ -33,24 +33,24 @@ pub fn is_on_small_device(name: &str, limits: &str) -> bool {
     false
 }
 
-/// Says to a process that it runs one test.
+/// Set in the environment of a process that runs one test.
 const ALONE: &str = "UDAPL_TEST_ALONE";
 
-/// Whether the calling test runs in a process of its own. If not, runs it in one
-/// now; the caller returns then.
+/// Returns whether the calling test runs in its own process. If not, runs the
+/// test in one, and the caller returns.
 ///
 /// # Panics
-/// The test has failed there.
+/// If the test has failed there.
 #[must_use]
 pub fn is_alone() -> bool {
-    // nextest gives every test a process.
+    // nextest runs each test in its own process.
     if env::var_os("NEXTEST").is_some() || env::var_os(ALONE).is_some() {
         return true;
     }
     let this = thread::current();
     let name = this.name().expect("a test has a name");
     if name == "main" {
-        // One test after the other, on the main thread (`--test-threads=1`).
+        // Tests run one after the other on the main thread (`--test-threads=1`).
         return true;
     }
     let program = env::current_exe().expect("this binary has a path");

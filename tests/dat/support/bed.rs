@@ -1,4 +1,4 @@
-//! The adapter that a test works on, and the device behind it.
+//! The fixture of these tests: an open adapter, and the device behind it.
 
 use std::ffi::{CStr, CString};
 use std::ptr;
@@ -11,36 +11,35 @@ use dat::exports::*;
 
 use super::{Memory, abilities, address, device, ok};
 
-/// The name of the device.
+/// Returns the name of the device.
 pub fn c_name() -> CString {
     CString::new(device::name()).expect("no NUL")
 }
 
-/// An open adapter. Closed abruptly when dropped, or by [`Bed::close`].
+/// An open adapter. It is closed abruptly when dropped, or by [`Bed::close`].
 pub struct Bed {
     pub ia: DAT_IA_HANDLE,
     pub async_evd: DAT_EVD_HANDLE,
     pub pz: DAT_PZ_HANDLE,
     closed: bool,
     breaches: device::Breaches,
-    /// Kept by the first opening.
+    /// Held by the fixture that was opened first.
     _turn: Option<device::Turn>,
 }
 
-// SAFETY: handles are numbers; the calls that the tests make from several
-// threads are those that DAT allows.
+// SAFETY: handles are numbers; tests make from several threads only calls that
+// DAT allows there.
 unsafe impl Sync for Bed {}
 
 impl Bed {
-    /// Opens the adapter. Tests of one process take turns.
+    /// Opens the adapter. Tests of one process run one at a time.
     pub fn new() -> Self {
         let turn = device::turn();
         Self::open(Some(turn), ptr::null_mut())
     }
 
-    /// The adapter opened once more, in the turn of this one, which has to be
-    /// dropped after it. Its asynchronous events go to an EVD of its own, or to
-    /// this one.
+    /// Opens the adapter once more, in a fixture that must be dropped after this
+    /// one. Asynchronous events go to a new EVD, or to this fixture's.
     pub fn beside(&self, async_evd: DAT_EVD_HANDLE) -> Self {
         Self::open(None, async_evd)
     }
@@ -72,34 +71,34 @@ impl Bed {
         }
     }
 
-    /// Lets the device work until nothing is left to do now.
+    /// Runs the device until it has nothing left to do.
     pub fn run(&self) {
         device::run();
     }
 
-    /// Lets the device do so many things; one that is not stepped by hand has
-    /// a while that is the longer the more things there are.
+    /// Runs this many steps of a stepped device. A device that works on its own
+    /// gets an amount of time that grows with the number.
     pub fn steps(&self, count: u32) {
         device::steps(count);
     }
 
-    /// Calls something between all that the device does.
+    /// Makes a call before, between and after all steps of the device.
     pub fn meanwhile(&self, call: impl FnMut()) {
         device::meanwhile(call);
     }
 
-    /// Whether nothing happens before the test says so.
+    /// Returns whether the test steps the device by hand.
     pub fn is_stepped(&self) -> bool {
         device::emulator().is_some()
     }
 
-    /// Lets virtual time pass, and the device do what falls due.
+    /// Advances virtual time, and runs what becomes due.
     pub fn advance(&self, by: Duration) {
         device::advance(by);
     }
 
-    /// Keeps the device running from a thread of its own until the answer is
-    /// dropped: for calls that block.
+    /// Runs the device on another thread until the result is dropped. For calls
+    /// that block.
     pub fn turning<'s, 'e>(&'e self, scope: &'s Scope<'s, 'e>) -> Turning<'s> {
         let stop = std::sync::Arc::new(AtomicBool::new(false));
         let seen = std::sync::Arc::clone(&stop);
@@ -121,7 +120,7 @@ impl Bed {
         }
     }
 
-    /// An EVD of its own for these streams.
+    /// Creates an EVD for these streams.
     pub fn evd(&self, qlen: DAT_COUNT, flags: DAT_EVD_FLAGS) -> DAT_EVD_HANDLE {
         let mut evd = ptr::null_mut();
         // SAFETY: a live adapter; the result is writable.
@@ -129,7 +128,7 @@ impl Bed {
         evd
     }
 
-    /// Another protection zone.
+    /// Creates another protection zone.
     pub fn pz(&self) -> DAT_PZ_HANDLE {
         let mut pz = ptr::null_mut();
         // SAFETY: a live adapter; the result is writable.
@@ -137,39 +136,40 @@ impl Bed {
         pz
     }
 
-    /// Registered memory with every right, in the bed's zone.
+    /// Registers memory with all privileges in the fixture's zone.
     pub fn memory(&self, len: usize) -> Memory {
         Memory::new(self.ia, self.pz, len, DAT_MEM_PRIV_ALL_FLAG)
     }
 
-    /// Registered memory with these rights in this zone.
+    /// Registers memory with these privileges in this zone.
     pub fn memory_in(&self, pz: DAT_PZ_HANDLE, len: usize, rights: DAT_MEM_PRIV_FLAGS) -> Memory {
         Memory::new(self.ia, pz, len, rights)
     }
 
-    /// Closes the adapter in this way, and answers what the call answered.
+    /// Closes the adapter with these flags, and returns the call's code.
     pub fn close(&mut self, flags: DAT_CLOSE_FLAGS) -> DAT_RETURN {
-        // SAFETY: any value may be given.
+        // SAFETY: the call validates its handles.
         let answer = unsafe { dat_ia_close(self.ia, flags) };
         self.closed |= answer == DAT_SUCCESS;
         answer
     }
 
-    /// What the device has seen since that hardware would not forgive: it is
-    /// not held against the library when the bed goes. Doorbells are left out:
-    /// these tests post several requests before the device looks, and then a
-    /// doorbell no longer agrees with its record.
+    /// Returns the violations that the device has recorded so far, and excludes
+    /// them from the check at the end. Doorbell violations are left out: these
+    /// tests post several requests before the device looks, and then a doorbell
+    /// differs from its record.
     pub fn forgive(&mut self) -> Vec<String> {
         let seen = self.breaches.forgive().into_iter();
         seen.filter(|text| !text.starts_with("doorbell")).collect()
     }
 
-    /// Which connection manager it has: `socket`, `rdma_cm`.
+    /// Returns the adapter's connection manager: `socket` or `rdma_cm`.
     pub fn manager(&self) -> String {
         let provider = abilities(self).1;
         (0..provider.num_provider_specific_attr as usize)
             .map(|at| {
-                // SAFETY: so many attributes of static or living strings.
+                // SAFETY: the attributes are static or living strings, as many as
+                // the count says.
                 unsafe {
                     let attribute = *provider.provider_specific_attr.add(at);
                     [attribute.name, attribute.value].map(|text| CStr::from_ptr(text))
@@ -177,10 +177,10 @@ impl Bed {
             })
             .find(|[name, _]| *name == c"cm")
             .map(|[_, value]| value.to_string_lossy().into_owned())
-            .expect("an adapter tells its connection manager")
+            .expect("the adapter has an attribute for its connection manager")
     }
 
-    /// Somebody else has closed it.
+    /// Records that another call has closed the adapter.
     pub fn was_closed(mut self) {
         self.closed = true;
     }
@@ -196,12 +196,15 @@ impl Drop for Bed {
         }
         let breaches = self.forgive();
         if !std::thread::panicking() {
-            assert!(breaches.is_empty(), "the NIC saw breaches: {breaches:#?}");
+            assert!(
+                breaches.is_empty(),
+                "the NIC has recorded violations: {breaches:#?}"
+            );
         }
     }
 }
 
-/// Keeps the device running; see [`Bed::turning`].
+/// Runs the device until it is dropped; see [`Bed::turning`].
 pub struct Turning<'s> {
     stop: std::sync::Arc<AtomicBool>,
     thread: Option<ScopedJoinHandle<'s, ()>>,

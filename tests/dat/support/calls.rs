@@ -1,4 +1,4 @@
-//! Calls in the form that tests want them.
+//! DAT calls with checked return codes and converted results.
 
 use std::ffi::CStr;
 use std::mem;
@@ -9,7 +9,7 @@ use dat::exports::*;
 
 use super::device;
 
-/// Type bits of an answer.
+/// Type bits of a return code.
 const TYPE: DAT_RETURN = 0x3fff_0000;
 
 /// Checks that a call succeeded.
@@ -42,7 +42,7 @@ pub fn fails_with(answer: DAT_RETURN, kind: DAT_RETURN, subtype: DAT_RETURN_SUBT
     );
 }
 
-/// What `dat_strerror` says.
+/// Returns the text of `dat_strerror`.
 pub fn words(answer: DAT_RETURN) -> String {
     let (mut major, mut minor) = (ptr::null(), ptr::null());
     // SAFETY: both results are writable; they are static strings on success.
@@ -55,18 +55,18 @@ pub fn words(answer: DAT_RETURN) -> String {
     }
 }
 
-/// An event that nothing has filled in.
+/// Returns a zeroed event.
 pub fn blank() -> DAT_EVENT {
-    // SAFETY: integers and pointers: zeros are good.
+    // SAFETY: integers and pointers, for which zero is valid.
     unsafe { mem::zeroed() }
 }
 
-/// A cookie of 64 bits.
+/// Returns a cookie of 64 bits.
 pub fn cookie(value: u64) -> DAT_CONTEXT {
     DAT_CONTEXT { as_64: value }
 }
 
-/// `dat_evd_wait`: its answer, the event and `nmore`.
+/// Calls `dat_evd_wait`. Returns its code, the event and `nmore`.
 pub fn wait(
     evd: DAT_EVD_HANDLE,
     timeout: DAT_TIMEOUT,
@@ -78,7 +78,7 @@ pub fn wait(
     (answer, event, nmore)
 }
 
-/// The next event, without waiting.
+/// Takes the next event, without waiting.
 pub fn dequeue(evd: DAT_EVD_HANDLE) -> Result<DAT_EVENT, DAT_RETURN> {
     let mut event = blank();
     // SAFETY: the result is writable.
@@ -88,7 +88,7 @@ pub fn dequeue(evd: DAT_EVD_HANDLE) -> Result<DAT_EVENT, DAT_RETURN> {
     }
 }
 
-/// The next event, which must be there.
+/// Takes the next event, which must exist.
 #[track_caller]
 pub fn take(evd: DAT_EVD_HANDLE, what: &str) -> DAT_EVENT {
     let mut refused = DAT_SUCCESS;
@@ -96,23 +96,23 @@ pub fn take(evd: DAT_EVD_HANDLE, what: &str) -> DAT_EVENT {
     event.unwrap_or_else(|| panic!("no {what}: {}", words(refused)))
 }
 
-/// Checks that an EVD has nothing.
+/// Checks that an EVD has no event.
 #[track_caller]
 pub fn nothing_on(evd: DAT_EVD_HANDLE) {
     match dequeue(evd) {
-        Ok(event) => panic!("there is an event: {:#x}", event.event_number),
+        Ok(event) => panic!("unexpected event {:#x}", event.event_number),
         Err(answer) => fails(answer, DAT_QUEUE_EMPTY),
     }
 }
 
-/// The next event, which must come within seconds and be of this number.
+/// Takes the next event, which must come within seconds and have this number.
 #[track_caller]
 pub fn expect(evd: DAT_EVD_HANDLE, number: DAT_EVENT_NUMBER) -> DAT_EVENT {
     let (answer, event, _) = wait(evd, 10_000_000, 1);
     ok(answer);
     assert_eq!(
         event.event_number, number,
-        "event {:#x} instead of {number:#x}",
+        "expected event {number:#x}, got {:#x}",
         event.event_number
     );
     assert_eq!(event.evd_handle, evd);
@@ -122,19 +122,18 @@ pub fn expect(evd: DAT_EVD_HANDLE, number: DAT_EVENT_NUMBER) -> DAT_EVENT {
     event
 }
 
-/// Both ends hear that they are connected.
+/// Checks that both ends report the connection as established.
 #[track_caller]
 pub fn established(ends: [&super::End; 2]) {
     for end in ends {
         let event = expect(end.connect, DAT_CONNECTION_EVENT_ESTABLISHED);
-        // SAFETY: the number tells which member holds.
+        // SAFETY: the event number selects this member.
         let data = unsafe { event.event_data.connect_event_data };
         assert_eq!(data.ep_handle, end.ep);
     }
 }
 
-/// Events of connections that carry no private data: all but the one that a
-/// connection is up.
+/// Connection events without private data: all except Established.
 const ENDS: [DAT_EVENT_NUMBER; 7] = [
     DAT_CONNECTION_EVENT_PEER_REJECTED,
     DAT_CONNECTION_EVENT_NON_PEER_REJECTED,
@@ -145,17 +144,17 @@ const ENDS: [DAT_EVENT_NUMBER; 7] = [
     DAT_CONNECTION_EVENT_UNREACHABLE,
 ];
 
-/// The event names the endpoint that reports to this EVD, and carries no data.
+/// Checks that the event names the endpoint of this EVD, and carries no data.
 #[track_caller]
 fn of_an_endpoint(event: &DAT_EVENT) {
-    // SAFETY: the number tells which member holds.
+    // SAFETY: the event number selects this member.
     let data = unsafe { event.event_data.connect_event_data };
     let info = super::ep_info(data.ep_handle);
     assert_eq!(info.connect_evd_handle, event.evd_handle);
     assert_eq!(data.private_data_size, 0);
 }
 
-/// A completion, taken apart.
+/// The fields of a DTO completion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Dto {
     pub ep: DAT_EP_HANDLE,
@@ -164,11 +163,11 @@ pub struct Dto {
     pub length: u64,
 }
 
-/// What a DTO event says.
+/// Returns the fields of a DTO event.
 #[track_caller]
 pub fn dto(event: &DAT_EVENT) -> Dto {
     assert_eq!(event.event_number, DAT_DTO_COMPLETION_EVENT);
-    // SAFETY: the number tells which member holds.
+    // SAFETY: the event number selects this member.
     let data = unsafe { event.event_data.dto_completion_event_data };
     Dto {
         ep: data.ep_handle,
@@ -179,15 +178,15 @@ pub fn dto(event: &DAT_EVENT) -> Dto {
     }
 }
 
-/// The next event, which must be there and be a completion.
+/// Takes the next event, which must exist and be a completion.
 #[track_caller]
 pub fn take_dto(evd: DAT_EVD_HANDLE) -> Dto {
     dto(&take(evd, "completion"))
 }
 
-/// Checks that the peer refused an access; answers whether it was this end that
-/// was told. With a device that works on its own, the peer's news that the
-/// connection is broken may overtake its refusal, and flush the request.
+/// Checks that the peer refused an access. Returns whether this completion
+/// reported the refusal. On a device that works on its own, the peer's disconnect
+/// may overtake the refusal and flush the request.
 #[track_caller]
 pub fn refused_access(status: DAT_DTO_COMPLETION_STATUS) -> bool {
     let told = status == DAT_DTO_ERR_REMOTE_ACCESS;
@@ -196,7 +195,7 @@ pub fn refused_access(status: DAT_DTO_COMPLETION_STATUS) -> bool {
     told
 }
 
-/// State of an endpoint.
+/// Returns the state of an endpoint.
 pub fn state_of(ep: DAT_EP_HANDLE) -> DAT_EP_STATE {
     let mut state = 99;
     // SAFETY: the result is writable; the others are not asked for.
@@ -204,7 +203,7 @@ pub fn state_of(ep: DAT_EP_HANDLE) -> DAT_EP_STATE {
     state
 }
 
-/// What is there within seconds, brought by threads of the library.
+/// Polls for up to seconds for something that the library's threads bring about.
 pub fn within_seconds<T>(mut look: impl FnMut() -> Option<T>) -> Option<T> {
     for _ in 0..10_000 {
         let found = look();
@@ -222,7 +221,7 @@ pub fn reaches(ep: DAT_EP_HANDLE, state: DAT_EP_STATE) {
     let reached = within_seconds(|| (state_of(ep) == state).then_some(()));
     assert!(
         reached.is_some(),
-        "state {} instead of {state}",
+        "expected state {state}, got {}",
         state_of(ep)
     );
 }

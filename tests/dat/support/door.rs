@@ -1,4 +1,4 @@
-//! A service point, and knocking at it.
+//! A public service point, and requests to it.
 
 use std::ptr;
 
@@ -19,12 +19,12 @@ pub struct Door {
 unsafe impl Sync for Door {}
 
 impl Door {
-    /// One whose requests bring no endpoint.
+    /// Creates a service point whose requests bring no endpoint.
     pub fn new(bed: &Bed) -> Self {
         Self::of_kind(bed, DAT_PSP_CONSUMER_FLAG)
     }
 
-    /// One of this kind, on a qualifier that nobody uses.
+    /// Creates a service point of this kind, on an unused qualifier.
     pub fn of_kind(bed: &Bed, flags: DAT_PSP_FLAGS) -> Self {
         let requests = bed.evd(8, DAT_EVD_CR_FLAG);
         let (mut qualifier, mut psp) = (0, ptr::null_mut());
@@ -39,12 +39,13 @@ impl Door {
         }
     }
 
-    /// `dat_ep_connect` to it, within ten seconds.
+    /// Calls `dat_ep_connect` with this service point, and a timeout of ten
+    /// seconds.
     pub fn knock(&self, ep: DAT_EP_HANDLE, private_data: &[u8]) -> DAT_RETURN {
         self.knock_within(ep, 10_000_000, private_data)
     }
 
-    /// The same within so many microseconds.
+    /// Like [`Self::knock`], with a timeout in microseconds.
     pub fn knock_within(
         &self,
         ep: DAT_EP_HANDLE,
@@ -52,7 +53,7 @@ impl Door {
         private_data: &[u8],
     ) -> DAT_RETURN {
         let mut address = Pair::address();
-        // SAFETY: address and data live while the call lasts.
+        // SAFETY: address and data live until the call returns.
         unsafe {
             dat_ep_connect(
                 ep,
@@ -67,21 +68,21 @@ impl Door {
         }
     }
 
-    /// The request that must come.
+    /// Takes the request, which must come.
     #[track_caller]
     pub fn opens(&self) -> DAT_CR_HANDLE {
         let event = expect(self.requests, DAT_CONNECTION_REQUEST_EVENT);
-        // SAFETY: the number tells which member holds.
+        // SAFETY: the event number selects this member.
         unsafe { event.event_data.cr_arrival_event_data.cr_handle }
     }
 
-    /// `dat_psp_free`.
+    /// Calls `dat_psp_free`.
     pub fn free(&self) -> DAT_RETURN {
-        // SAFETY: any value may be given.
+        // SAFETY: the call validates its handles.
         unsafe { dat_psp_free(self.psp) }
     }
 
-    /// Listens no more.
+    /// Frees the service point and its EVD.
     pub fn close(self) {
         // SAFETY: live handles.
         unsafe {

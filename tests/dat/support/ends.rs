@@ -1,12 +1,12 @@
-//! What the two ends of a connection are told of its end.
+//! Checks of the events that the two ends of a connection get when it ends.
 
 use dat::abi::*;
 
 use super::{Bed, End, nothing_on, ok, state_of, wait};
 
-/// The event of an end whose peer has broken the connection, or was killed. By
-/// rdma_cm it is an end like any other: its messages know no reason, and the
-/// kernel says goodbye for its programs.
+/// Returns the event of an end whose peer has broken the connection or was
+/// killed. Over rdma_cm it is an ordinary disconnect: its messages carry no
+/// reason, and the kernel disconnects for a program that has ended.
 pub fn broken_by_the_peer(bed: &Bed) -> DAT_EVENT_NUMBER {
     match bed.manager().as_str() {
         "rdma_cm" => DAT_CONNECTION_EVENT_DISCONNECTED,
@@ -14,37 +14,37 @@ pub fn broken_by_the_peer(bed: &Bed) -> DAT_EVENT_NUMBER {
     }
 }
 
-/// This is the event of the end, which is disconnected, and there is no other.
+/// Checks that the end is disconnected, and that this event is its only one.
 #[track_caller]
 pub fn over(end: &End, number: DAT_EVENT_NUMBER) {
     over_by(end, &[number]);
 }
 
-/// The same for one of these events.
+/// Like [`over`], for one of several events.
 #[track_caller]
 fn over_by(end: &End, numbers: &[DAT_EVENT_NUMBER]) {
     let (answer, event, _) = wait(end.connect, 10_000_000, 1);
     ok(answer);
     let number = event.event_number;
     assert!(numbers.contains(&number), "{number:#x}, not {numbers:#x?}");
-    // SAFETY: the number tells which member holds.
+    // SAFETY: the event number selects this member.
     let data = unsafe { event.event_data.connect_event_data };
     assert_eq!((data.ep_handle, data.private_data_size), (end.ep, 0));
     assert_eq!(state_of(end.ep), DAT_EP_STATE_DISCONNECTED);
     nothing_on(end.connect);
 }
 
-/// A transfer has failed: what its connection comes to, at the end that was told
-/// by a completion, and at its peer.
+/// Checks both ends after a failed transfer: the end that got the completion, and
+/// its peer.
 #[track_caller]
 pub fn both_broken(bed: &Bed, told: &End, peer: &End) {
     over(told, DAT_CONNECTION_EVENT_BROKEN);
     over(peer, broken_by_the_peer(bed));
 }
 
-/// The same where the peer has refused an access: its own queue pair has failed
-/// too. It learns that from the device, or from its receives that were flushed,
-/// if the other end's news is not there first.
+/// Like [`both_broken`], where the peer has refused an access, so that its own
+/// queue pair has failed too. The peer notices this by the device's event, by its
+/// flushed receives, or by the other end's disconnect, whichever comes first.
 #[track_caller]
 pub fn both_broken_by_a_refusal(bed: &Bed, requester: &End, refuser: &End, told: bool) {
     let either = [DAT_CONNECTION_EVENT_BROKEN, broken_by_the_peer(bed)];

@@ -1,4 +1,4 @@
-//! EVDs as threads share them, and waits on them.
+//! EVDs that threads share, and waits on them.
 
 use std::mem;
 use std::ptr;
@@ -10,13 +10,13 @@ use dat::exports::*;
 
 use super::{Bed, Dto, blank, dequeue, dto, fails, fails_with, ok, words};
 
-/// For waits that something else is to end: none of these tests waits so long.
+/// Timeout of waits that another event ends. No test waits that long.
 pub const LONG: DAT_TIMEOUT = 20_000_000;
 
-/// How soon such a wait has to end, on however busy a machine.
+/// Limit for the end of such a wait, also on a busy machine.
 pub const SOON: Duration = Duration::from_secs(8);
 
-/// An EVD as threads share it.
+/// An EVD that threads share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Evd(pub DAT_EVD_HANDLE);
 
@@ -25,7 +25,7 @@ unsafe impl Send for Evd {}
 // SAFETY: the same.
 unsafe impl Sync for Evd {}
 
-/// What a wait answered.
+/// The results of a wait.
 pub struct Waited {
     pub answer: DAT_RETURN,
     pub event: DAT_EVENT,
@@ -37,14 +37,14 @@ pub struct Waited {
 unsafe impl Send for Waited {}
 
 impl Waited {
-    /// The completion, and `nmore`.
+    /// Returns the completion and `nmore`.
     #[track_caller]
     pub fn dto(&self) -> (Dto, DAT_COUNT) {
         ok(self.answer);
         (dto(&self.event), self.nmore)
     }
 
-    /// The tag of the completion, and `nmore`.
+    /// Returns the tag of the completion, and `nmore`.
     #[track_caller]
     pub fn tag(&self) -> (u64, DAT_COUNT) {
         let (dto, nmore) = self.dto();
@@ -52,14 +52,14 @@ impl Waited {
         (dto.cookie, nmore)
     }
 
-    /// The number of the software event, and `nmore`.
+    /// Returns the number of the software event, and `nmore`.
     #[track_caller]
     pub fn number(&self) -> (usize, DAT_COUNT) {
         ok(self.answer);
         (number(&self.event), self.nmore)
     }
 
-    /// `nmore` of a time-out.
+    /// Returns `nmore` of a wait that timed out.
     #[track_caller]
     pub fn expired(&self) -> DAT_COUNT {
         fails(self.answer, DAT_TIMEOUT_EXPIRED);
@@ -71,7 +71,7 @@ impl Waited {
         fails_with(self.answer, kind, subtype);
     }
 
-    /// It came to its end long before its time was over.
+    /// Checks that the wait ended long before its timeout.
     #[track_caller]
     pub fn soon(self) -> Self {
         assert!(self.took < SOON, "it waited {:?}", self.took);
@@ -84,18 +84,19 @@ impl Evd {
         Self(bed.evd(qlen, flags))
     }
 
-    /// For closures, which would take the address out of it.
+    /// Returns the handle. Closures that used the field would capture the
+    /// pointer, which is not `Send`.
     pub fn handle(self) -> DAT_HANDLE {
         self.0
     }
 
     #[track_caller]
     pub fn calls(self, call: unsafe extern "C" fn(DAT_EVD_HANDLE) -> DAT_RETURN) {
-        // SAFETY: any value may be given.
+        // SAFETY: the call validates its handles.
         ok(unsafe { call(self.0) });
     }
 
-    /// For software events.
+    /// Creates an EVD for software events.
     pub fn software(bed: &Bed, qlen: DAT_COUNT) -> Self {
         Self(bed.evd(qlen, DAT_EVD_SOFTWARE_FLAG))
     }
@@ -114,8 +115,9 @@ impl Evd {
         }
     }
 
-    /// Whether a thread waits on it. Takes nothing: the threshold is refused
-    /// unless somebody else has the EVD.
+    /// Returns whether a thread waits on the EVD. Takes no event: the call passes
+    /// an invalid threshold, which is refused with another code while a thread
+    /// owns the EVD.
     pub fn is_waited(self) -> bool {
         let probe = self.wait(0, DAT_COUNT::MAX);
         if probe.answer & DAT_TYPE_MASK == DAT_INVALID_STATE {
@@ -130,12 +132,12 @@ impl Evd {
     pub fn until_waited(self) {
         let begin = Instant::now();
         while !self.is_waited() {
-            assert!(begin.elapsed() < SOON, "nobody waits");
+            assert!(begin.elapsed() < SOON, "no thread waits");
             thread::yield_now();
         }
     }
 
-    /// Waits in a thread of its own; answers when that blocks.
+    /// Waits on another thread; returns once that thread waits.
     #[track_caller]
     pub fn in_thread<'s>(
         self,
@@ -148,8 +150,8 @@ impl Evd {
         waiter
     }
 
-    /// The same, and answers when the thread sleeps: no wait of the tests
-    /// spins that long.
+    /// Like [`Self::in_thread`]; returns once the thread sleeps. No wait of these
+    /// tests spins that long.
     #[track_caller]
     pub fn asleep<'s>(
         self,
@@ -186,7 +188,7 @@ impl Evd {
         }
     }
 
-    /// The software events that are there.
+    /// Takes all software events.
     pub fn drain(self) -> Vec<usize> {
         std::iter::from_fn(|| dequeue(self.0).ok())
             .map(|event| number(&event))
@@ -195,24 +197,24 @@ impl Evd {
 
     #[track_caller]
     pub fn set_unwaitable(self) {
-        // SAFETY: any value may be given.
+        // SAFETY: the call validates its handles.
         ok(unsafe { dat_evd_set_unwaitable(self.0) });
     }
 
     #[track_caller]
     pub fn clear_unwaitable(self) {
-        // SAFETY: any value may be given.
+        // SAFETY: the call validates its handles.
         ok(unsafe { dat_evd_clear_unwaitable(self.0) });
     }
 
     #[track_caller]
     pub fn free(self) {
-        // SAFETY: any value may be given.
+        // SAFETY: the call validates its handles.
         ok(unsafe { dat_evd_free(self.0) });
     }
 
     pub fn query(self) -> DAT_EVD_PARAM {
-        // SAFETY: integers and pointers: zeros are good.
+        // SAFETY: integers and pointers, for which zero is valid.
         let mut param: DAT_EVD_PARAM = unsafe { mem::zeroed() };
         // SAFETY: the result is writable.
         ok(unsafe { dat_evd_query(self.0, DAT_EVD_FIELD_ALL, &raw mut param) });
@@ -220,11 +222,11 @@ impl Evd {
     }
 }
 
-/// The number that a software event carries.
+/// Returns the number that a software event carries.
 #[track_caller]
 pub fn number(event: &DAT_EVENT) -> usize {
     assert_eq!(event.event_number, DAT_SOFTWARE_EVENT);
-    // SAFETY: the number tells which member holds.
+    // SAFETY: the event number selects this member.
     unsafe { event.event_data.software_event_data }
         .pointer
         .addr()

@@ -7,7 +7,7 @@ use dat::exports::*;
 
 use super::ok;
 
-/// Zeroed memory and its LMR, which is freed with it.
+/// Zeroed memory and its LMR, which is freed with the memory.
 pub struct Memory {
     bytes: Box<[u8]>,
     pub lmr: DAT_LMR_HANDLE,
@@ -29,8 +29,7 @@ impl Memory {
         let region = DAT_REGION_DESCRIPTION {
             for_va: bytes.as_mut_ptr().cast(),
         };
-        // SAFETY: the memory lives longer than its registration; the results
-        // are writable.
+        // SAFETY: the memory outlives its registration; the results are writable.
         ok(unsafe {
             dat_lmr_create(
                 ia,
@@ -56,12 +55,12 @@ impl Memory {
         }
     }
 
-    /// Address of a byte.
+    /// Returns the address of a byte.
     pub fn address(&self, offset: usize) -> u64 {
         (self.bytes.as_ptr().addr() + offset) as u64
     }
 
-    /// A local segment.
+    /// Returns a local segment.
     pub fn segment(&self, offset: usize, len: usize) -> DAT_LMR_TRIPLET {
         DAT_LMR_TRIPLET {
             lmr_context: self.context,
@@ -71,7 +70,7 @@ impl Memory {
         }
     }
 
-    /// The same for the peer.
+    /// Returns a remote segment, for the peer.
     pub fn remote(&self, offset: usize, len: usize) -> DAT_RMR_TRIPLET {
         DAT_RMR_TRIPLET {
             rmr_context: self.rmr_context,
@@ -81,25 +80,26 @@ impl Memory {
         }
     }
 
-    /// Writes; nothing that reads it may be under way.
+    /// Writes bytes. No request may be reading them.
     pub fn write(&mut self, offset: usize, bytes: &[u8]) {
         for (at, byte) in bytes.iter().enumerate() {
-            // SAFETY: in bounds (checked by the index), and ours.
+            // SAFETY: the index has checked the bounds; this value owns the
+            // memory.
             unsafe { ptr::write_volatile(&raw mut self.bytes[offset + at], *byte) };
         }
     }
 
-    /// Reads what the device may have written.
+    /// Reads bytes that the device may have written.
     pub fn read(&self, offset: usize, len: usize) -> Vec<u8> {
         (offset..offset + len)
-            // SAFETY: in bounds (checked by the index), and mapped.
+            // SAFETY: the index has checked the bounds; the memory is mapped.
             .map(|at| unsafe { ptr::read_volatile(&raw const self.bytes[at]) })
             .collect()
     }
 
-    /// Ends the registration; answers what the call answered.
+    /// Calls `dat_lmr_free` and returns its code.
     pub fn free(&mut self) -> DAT_RETURN {
-        // SAFETY: any value may be given.
+        // SAFETY: the call validates its handles.
         let answer = unsafe { dat_lmr_free(self.lmr) };
         self.freed |= answer == DAT_SUCCESS;
         answer
@@ -107,7 +107,7 @@ impl Memory {
 }
 
 impl Drop for Memory {
-    /// The registration may be gone with its adapter.
+    /// The registration may have been freed with its adapter.
     fn drop(&mut self) {
         if !self.freed {
             let _ = self.free();

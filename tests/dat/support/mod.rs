@@ -1,11 +1,11 @@
-//! What the tests share: an adapter on the device, memory, connected
-//! endpoints, and calls that check their answers.
+//! Shared by these tests: an adapter on the device, memory, connected endpoints,
+//! and calls that check their return codes.
 
 mod address;
 mod alone;
 mod bed;
 mod calls;
-#[allow(dead_code, reason = "some of it is for other tests")]
+#[allow(dead_code, reason = "each test program uses a part of it")]
 #[path = "../../support/device.rs"]
 pub mod device;
 mod door;

@@ -8,7 +8,7 @@ use dat::exports::*;
 
 use super::{Bed, Dto, cookie, device, expect, here, ok, take_dto};
 
-/// What endpoints are made like.
+/// The attributes that endpoints are created with.
 #[derive(Clone, Copy, Debug)]
 pub struct Shape {
     pub recvs: DAT_COUNT,
@@ -35,9 +35,9 @@ impl Default for Shape {
 }
 
 impl Shape {
-    /// The attributes that ask for it.
+    /// Returns the endpoint attributes for this shape.
     pub fn attributes(&self) -> DAT_EP_ATTR {
-        // SAFETY: integers and pointers: zeros are good.
+        // SAFETY: integers and pointers, for which zero is valid.
         let mut attr: DAT_EP_ATTR = unsafe { mem::zeroed() };
         attr.service_type = DAT_SERVICE_TYPE_RC;
         attr.max_message_size = 1 << 20;
@@ -77,12 +77,12 @@ unsafe impl Send for End {}
 unsafe impl Sync for End {}
 
 impl End {
-    /// An endpoint with EVDs of its own.
+    /// Creates an endpoint and its EVDs.
     pub fn new(bed: &Bed, shape: &Shape) -> Self {
         Self::with_attributes(bed, shape, &shape.attributes())
     }
 
-    /// The same with these attributes.
+    /// Like [`Self::new`], with these attributes.
     pub fn with_attributes(bed: &Bed, shape: &Shape, attributes: &DAT_EP_ATTR) -> Self {
         let mut end = Self::without_ep(bed, shape);
         // SAFETY: live handles; the result is writable.
@@ -100,12 +100,12 @@ impl End {
         end
     }
 
-    /// An endpoint on a shared receive queue.
+    /// Creates an endpoint on a shared receive queue, and its EVDs.
     pub fn on_srq(bed: &Bed, shape: &Shape, srq: DAT_SRQ_HANDLE) -> Self {
         Self::without_ep(bed, shape).and_ep_on_srq(bed, shape, srq)
     }
 
-    /// EVDs, and now an endpoint on a shared receive queue that reports there.
+    /// Creates an endpoint on a shared receive queue that reports to these EVDs.
     pub fn and_ep_on_srq(self, bed: &Bed, shape: &Shape, srq: DAT_SRQ_HANDLE) -> Self {
         let mut end = self;
         let mut attributes = shape.attributes();
@@ -126,7 +126,7 @@ impl End {
         end
     }
 
-    /// Only the EVDs.
+    /// Creates only the EVDs.
     pub fn without_ep(bed: &Bed, shape: &Shape) -> Self {
         Self {
             ep: ptr::null_mut(),
@@ -136,9 +136,10 @@ impl End {
         }
     }
 
-    /// `dat_ep_post_recv` with the default flag.
+    /// Calls `dat_ep_post_recv` with the default flag.
     pub fn post_recv(&self, iov: &[DAT_LMR_TRIPLET], tag: u64) -> DAT_RETURN {
-        // SAFETY: the array is as long as is said; the tests keep the memory.
+        // SAFETY: the array has as many elements as given; the tests keep the
+        // memory.
         unsafe {
             dat_ep_post_recv(
                 self.ep,
@@ -150,7 +151,7 @@ impl End {
         }
     }
 
-    /// `dat_ep_post_send`.
+    /// Calls `dat_ep_post_send`.
     pub fn post_send(
         &self,
         iov: &[DAT_LMR_TRIPLET],
@@ -169,7 +170,7 @@ impl End {
         }
     }
 
-    /// `dat_ep_post_rdma_write`.
+    /// Calls `dat_ep_post_rdma_write`.
     pub fn post_write(
         &self,
         iov: &[DAT_LMR_TRIPLET],
@@ -190,7 +191,7 @@ impl End {
         }
     }
 
-    /// `dat_ep_post_rdma_read`.
+    /// Calls `dat_ep_post_rdma_read`.
     pub fn post_read(
         &self,
         iov: &[DAT_LMR_TRIPLET],
@@ -211,20 +212,20 @@ impl End {
         }
     }
 
-    /// The receive that must have completed.
+    /// Takes the receive that must have completed.
     #[track_caller]
     pub fn received(&self) -> Dto {
         take_dto(self.recv)
     }
 
-    /// The request that must have completed.
+    /// Takes the request that must have completed.
     #[track_caller]
     pub fn requested(&self) -> Dto {
         take_dto(self.request)
     }
 }
 
-/// Two connected endpoints: `active` asked, `passive` accepted.
+/// Two connected endpoints: `active` connected, `passive` accepted.
 #[derive(Clone, Copy, Debug)]
 pub struct Pair {
     pub active: End,
@@ -232,7 +233,7 @@ pub struct Pair {
 }
 
 impl Pair {
-    /// Two endpoints with receive queues of their own, connected.
+    /// Connects two new endpoints with separate receive queues.
     pub fn new(bed: &Bed, shape: &Shape) -> Self {
         Self::connect(bed, End::new(bed, shape), End::new(bed, shape))
     }
@@ -272,7 +273,7 @@ impl Pair {
         Self { active, passive }
     }
 
-    /// Where the endpoints of this adapter are connected to.
+    /// Returns the address that the endpoints of this adapter connect to.
     pub fn address() -> libc::sockaddr_storage {
         here()
     }

@@ -1,4 +1,4 @@
-//! A reserved service point, and what comes to it.
+//! A reserved service point, and the request to it.
 
 use std::mem;
 use std::ptr;
@@ -20,12 +20,12 @@ pub struct Point {
 // SAFETY: handles are numbers.
 unsafe impl Sync for Point {}
 
-/// Answers a call with qualifiers until it succeeds with one that nobody uses.
+/// Repeats a call with different qualifiers until it succeeds with an unused one.
 #[track_caller]
 pub fn on_free_qualifier(mut call: impl FnMut(DAT_CONN_QUAL) -> DAT_RETURN) -> DAT_CONN_QUAL {
     static NEXT: AtomicU64 = AtomicU64::new(0);
     for _ in 0..100 {
-        // Those of other processes are elsewhere, most of the time.
+        // Other processes usually begin elsewhere.
         let step = NEXT.fetch_add(1, Ordering::Relaxed);
         let qualifier = 20_011 + (u64::from(std::process::id()) * 37 + step) % 12_000;
         match call(qualifier) {
@@ -40,7 +40,8 @@ pub fn on_free_qualifier(mut call: impl FnMut(DAT_CONN_QUAL) -> DAT_RETURN) -> D
 }
 
 impl Point {
-    /// For an endpoint, or for one that the request brings.
+    /// Creates a service point for an endpoint, or, with a null one, for the
+    /// endpoint of the request.
     #[track_caller]
     pub fn new(bed: &Bed, ep: DAT_EP_HANDLE) -> Self {
         let requests = bed.evd(8, DAT_EVD_CR_FLAG);
@@ -56,7 +57,7 @@ impl Point {
         }
     }
 
-    /// As something to knock at.
+    /// Returns the service point in the form that requests are made to.
     pub fn door(&self) -> Door {
         Door {
             psp: self.rsp,
@@ -65,42 +66,42 @@ impl Point {
         }
     }
 
-    /// `dat_rsp_query`.
+    /// Calls `dat_rsp_query`.
     pub fn info(&self) -> DAT_RSP_PARAM {
-        // SAFETY: integers and pointers: zeros are good.
+        // SAFETY: integers and pointers, for which zero is valid.
         let mut info = unsafe { mem::zeroed() };
         // SAFETY: the result is writable.
         ok(unsafe { dat_rsp_query(self.rsp, DAT_RSP_FIELD_ALL, &raw mut info) });
         info
     }
 
-    /// `dat_rsp_free`.
+    /// Calls `dat_rsp_free`.
     pub fn free(&self) -> DAT_RETURN {
-        // SAFETY: any value may be given.
+        // SAFETY: the call validates its handles.
         unsafe { dat_rsp_free(self.rsp) }
     }
 }
 
-/// The arrival that must come.
+/// Takes the request event, which must come.
 #[track_caller]
 pub fn arrival(requests: DAT_EVD_HANDLE) -> DAT_CR_ARRIVAL_EVENT_DATA {
     let event = expect(requests, DAT_CONNECTION_REQUEST_EVENT);
-    // SAFETY: the number tells which member holds.
+    // SAFETY: the event number selects this member.
     unsafe { event.event_data.cr_arrival_event_data }
 }
 
-/// What `dat_cr_query` tells.
+/// Returns the results of `dat_cr_query`.
 #[track_caller]
 pub fn cr_info(cr: DAT_CR_HANDLE) -> DAT_CR_PARAM {
-    // SAFETY: integers and pointers: zeros are good.
+    // SAFETY: integers and pointers, for which zero is valid.
     let mut info = unsafe { mem::zeroed() };
     // SAFETY: the result is writable.
     ok(unsafe { dat_cr_query(cr, DAT_CR_FIELD_ALL, &raw mut info) });
     info
 }
 
-/// `dat_cr_accept` without private data.
+/// Calls `dat_cr_accept` without private data.
 pub fn accept(cr: DAT_CR_HANDLE, ep: DAT_EP_HANDLE) -> DAT_RETURN {
-    // SAFETY: any values may be given; no data.
+    // SAFETY: the call validates its handles; no data.
     unsafe { dat_cr_accept(cr, ep, 0, ptr::null_mut()) }
 }

@@ -1,4 +1,4 @@
-//! What objects tell of themselves.
+//! Queries of objects.
 
 use std::mem;
 use std::ptr;
@@ -8,16 +8,16 @@ use dat::exports::*;
 
 use super::{Bed, ok};
 
-/// Everything about an endpoint.
+/// Returns all fields of an endpoint.
 pub fn ep_info(ep: DAT_EP_HANDLE) -> DAT_EP_PARAM {
-    // SAFETY: integers and pointers: zeros are good.
+    // SAFETY: integers and pointers, for which zero is valid.
     let mut info = unsafe { mem::zeroed() };
     // SAFETY: the result is writable.
     ok(unsafe { dat_ep_query(ep, DAT_EP_FIELD_ALL, &raw mut info) });
     info
 }
 
-/// `dat_ep_recv_query`: buffers allocated, and their span.
+/// Calls `dat_ep_recv_query`. Returns the number of buffers and their span.
 #[track_caller]
 pub fn held(ep: DAT_EP_HANDLE) -> (DAT_COUNT, DAT_COUNT) {
     let (mut allocated, mut span) = (-77, -77);
@@ -26,9 +26,9 @@ pub fn held(ep: DAT_EP_HANDLE) -> (DAT_COUNT, DAT_COUNT) {
     (allocated, span)
 }
 
-/// What the adapter and the library can do.
+/// Returns the attributes of the adapter and of the provider.
 pub fn abilities(bed: &Bed) -> (DAT_IA_ATTR, DAT_PROVIDER_ATTR) {
-    // SAFETY: integers and pointers: zeros are good.
+    // SAFETY: integers and pointers, for which zero is valid.
     let (mut adapter, mut provider) = unsafe { (mem::zeroed(), mem::zeroed()) };
     // SAFETY: the results are writable; the EVD is not asked for.
     ok(unsafe {

@@ -8,12 +8,13 @@ use dat::exports::*;
 
 use super::{Bed, cookie, ok};
 
-/// A queue for so many receives of up to four segments, in the bed's zone.
+/// Creates a queue for this many receives of up to four segments, in the
+/// fixture's zone.
 pub fn srq(bed: &Bed, dtos: DAT_COUNT) -> DAT_SRQ_HANDLE {
     srq_in(bed, bed.pz, dtos)
 }
 
-/// The same in another zone.
+/// Like [`srq`], in another zone.
 pub fn srq_in(bed: &Bed, pz: DAT_PZ_HANDLE, dtos: DAT_COUNT) -> DAT_SRQ_HANDLE {
     let mut attr = DAT_SRQ_ATTR {
         max_recv_dtos: dtos,
@@ -21,14 +22,14 @@ pub fn srq_in(bed: &Bed, pz: DAT_PZ_HANDLE, dtos: DAT_COUNT) -> DAT_SRQ_HANDLE {
         low_watermark: DAT_SRQ_LW_DEFAULT,
     };
     let mut srq = ptr::null_mut();
-    // SAFETY: live handles; attributes and result are ours.
+    // SAFETY: live handles; attributes and result are local.
     ok(unsafe { dat_srq_create(bed.ia, pz, &raw mut attr, &raw mut srq) });
     srq
 }
 
-/// `dat_srq_post_recv`.
+/// Calls `dat_srq_post_recv`.
 pub fn post_srq(srq: DAT_SRQ_HANDLE, iov: &[DAT_LMR_TRIPLET], tag: u64) -> DAT_RETURN {
-    // SAFETY: the array is as long as is said; the tests keep the memory.
+    // SAFETY: the array has as many elements as given; the tests keep the memory.
     unsafe {
         dat_srq_post_recv(
             srq,
@@ -39,9 +40,9 @@ pub fn post_srq(srq: DAT_SRQ_HANDLE, iov: &[DAT_LMR_TRIPLET], tag: u64) -> DAT_R
     }
 }
 
-/// Everything about a queue.
+/// Returns all fields of a queue.
 pub fn srq_info(srq: DAT_SRQ_HANDLE) -> DAT_SRQ_PARAM {
-    // SAFETY: integers and pointers: zeros are good.
+    // SAFETY: integers and pointers, for which zero is valid.
     let mut info = unsafe { mem::zeroed() };
     // SAFETY: the result is writable.
     ok(unsafe { dat_srq_query(srq, DAT_SRQ_FIELD_ALL, &raw mut info) });

@@ -7,18 +7,18 @@ use dat::exports::*;
 
 use super::{Bed, Evd, Memory, Pair, Shape, cookie, ok};
 
-/// Bytes of a message.
+/// Length of a message in bytes.
 pub const MESSAGE: usize = 8;
 
-/// A connected pair of which the active end sends, and memory for it.
+/// A connected pair whose active end sends, with memory for both ends.
 pub struct Talk<'b> {
     pub bed: &'b Bed,
     pub pair: Pair,
     pub memory: Memory,
 }
 
-// SAFETY: handles are numbers, and the memory is not touched by the tests
-// while it is shared.
+// SAFETY: handles are numbers, and the tests do not touch the memory while it is
+// shared.
 unsafe impl Sync for Talk<'_> {}
 
 impl<'b> Talk<'b> {
@@ -31,12 +31,12 @@ impl<'b> Talk<'b> {
         Self { bed, pair, memory }
     }
 
-    /// The EVD of the receives.
+    /// Returns the EVD of the receives.
     pub fn recv(&self) -> Evd {
         Evd(self.pair.passive.recv)
     }
 
-    /// The EVD of the sends.
+    /// Returns the EVD of the sends.
     pub fn request(&self) -> Evd {
         Evd(self.pair.active.request)
     }
@@ -74,7 +74,7 @@ impl<'b> Talk<'b> {
         self.bed.run();
     }
 
-    /// A message arrives; its send is done with.
+    /// Delivers a message and takes the completion of its send.
     #[track_caller]
     pub fn say(&self) {
         self.say_with(DAT_COMPLETION_DEFAULT_FLAG);
@@ -86,13 +86,13 @@ impl<'b> Talk<'b> {
         assert_eq!(self.pair.active.requested().status, DAT_DTO_SUCCESS);
     }
 
-    /// A message arrives; its send makes no event unless it fails.
+    /// Delivers a message whose send has no event unless it fails.
     #[track_caller]
     pub fn say_quietly(&self, flags: DAT_COMPLETION_FLAGS) {
         self.send(u64::MAX, flags | DAT_COMPLETION_SUPPRESS_FLAG);
     }
 
-    /// The tag of the receive that must have completed.
+    /// Takes the receive that must have completed, and returns its tag.
     #[track_caller]
     pub fn heard(&self) -> u64 {
         self.pair.passive.received().cookie

@@ -1,4 +1,4 @@
-//! Counts what each thread allocates.
+//! Counts the allocations of each thread.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
@@ -12,22 +12,22 @@ struct Tally;
 #[global_allocator]
 static TALLY: Tally = Tally;
 
-// SAFETY: passed on to the system's allocator as it comes; the counter neither
-// allocates nor needs to be dropped.
+// SAFETY: every call is forwarded to the system's allocator unchanged; the
+// counter neither allocates nor needs a drop.
 unsafe impl GlobalAlloc for Tally {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         ALLOCATED.set(ALLOCATED.get() + 1);
-        // SAFETY: passed on to the caller.
+        // SAFETY: the caller has the same contract.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
-        // SAFETY: passed on to the caller.
+        // SAFETY: the caller has the same contract.
         unsafe { System.dealloc(at, layout) }
     }
 }
 
-/// How often this thread has allocated.
+/// Returns how often this thread has allocated.
 pub fn allocations() -> u64 {
     ALLOCATED.get()
 }

@@ -1,4 +1,4 @@
-//! Remote memory regions.
+//! Memory windows (RMRs).
 
 use std::mem;
 use std::ptr;
@@ -8,7 +8,7 @@ use dat::exports::*;
 
 use super::{Bed, End, Pair, Shape, cookie, ok, take};
 
-/// An RMR, which is freed with this.
+/// An RMR, which is freed when this value is dropped.
 pub struct Window {
     pub rmr: DAT_RMR_HANDLE,
     freed: bool,
@@ -22,7 +22,7 @@ impl Window {
         Self { rmr, freed: false }
     }
 
-    /// `dat_rmr_bind`: the answer and the context.
+    /// Calls `dat_rmr_bind`. Returns its code and the context.
     pub fn try_bind(
         &self,
         ep: DAT_EP_HANDLE,
@@ -32,7 +32,7 @@ impl Window {
         flags: DAT_COMPLETION_FLAGS,
     ) -> (DAT_RETURN, DAT_RMR_CONTEXT) {
         let mut context = 0;
-        // SAFETY: segment and result are ours; any handles may be given.
+        // SAFETY: segment and result are local; the call validates its handles.
         let answer = unsafe {
             dat_rmr_bind(
                 self.rmr,
@@ -47,7 +47,7 @@ impl Window {
         (answer, context)
     }
 
-    /// A bind that is posted; answers how peers name the segment.
+    /// Posts a bind, which must succeed. Returns the context for peers.
     #[track_caller]
     pub fn bind(
         &self,
@@ -67,25 +67,25 @@ impl Window {
         }
     }
 
-    /// An unbind that is posted.
+    /// Posts an unbind, which must succeed.
     #[track_caller]
     pub fn unbind(&self, ep: DAT_EP_HANDLE, tag: u64) {
         let (answer, _) = self.try_bind(ep, &nothing(), 0, tag, DAT_COMPLETION_DEFAULT_FLAG);
         ok(answer);
     }
 
-    /// `dat_rmr_query` of everything.
+    /// Calls `dat_rmr_query` for all fields.
     pub fn info(&self) -> DAT_RMR_PARAM {
-        // SAFETY: integers and pointers: zeros are good.
+        // SAFETY: integers and pointers, for which zero is valid.
         let mut info = unsafe { mem::zeroed() };
         // SAFETY: the result is writable.
         ok(unsafe { dat_rmr_query(self.rmr, DAT_RMR_FIELD_ALL, &raw mut info) });
         info
     }
 
-    /// Ends it; answers what the call answered.
+    /// Calls `dat_rmr_free` and returns its code.
     pub fn free(&mut self) -> DAT_RETURN {
-        // SAFETY: any value may be given.
+        // SAFETY: the call validates its handles.
         let answer = unsafe { dat_rmr_free(self.rmr) };
         self.freed |= answer == DAT_SUCCESS;
         answer
@@ -93,7 +93,7 @@ impl Window {
 }
 
 impl Drop for Window {
-    /// It may be gone with its adapter.
+    /// The RMR may have been freed with its adapter.
     fn drop(&mut self) {
         if !self.freed {
             let _ = self.free();
@@ -101,7 +101,7 @@ impl Drop for Window {
     }
 }
 
-/// A segment of no bytes, whose other fields are rubbish.
+/// Returns a segment of length 0 whose other fields are invalid.
 pub fn nothing() -> DAT_LMR_TRIPLET {
     DAT_LMR_TRIPLET {
         lmr_context: 0xdead_beef,
@@ -111,7 +111,7 @@ pub fn nothing() -> DAT_LMR_TRIPLET {
     }
 }
 
-/// A completion of a bind, taken apart.
+/// The fields of a bind completion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bound {
     pub rmr: DAT_RMR_HANDLE,
@@ -119,13 +119,13 @@ pub struct Bound {
     pub status: DAT_DTO_COMPLETION_STATUS,
 }
 
-/// The next event, which must be there and be of a bind.
+/// Takes the next event, which must exist and be a bind completion.
 #[track_caller]
 pub fn take_bound(evd: DAT_EVD_HANDLE) -> Bound {
     let event = take(evd, "completion of a bind");
     assert_eq!(event.event_number, DAT_RMR_BIND_COMPLETION_EVENT);
     assert_eq!(event.evd_handle, evd);
-    // SAFETY: the number tells which member holds.
+    // SAFETY: the event number selects this member.
     let data = unsafe { event.event_data.rmr_completion_event_data };
     Bound {
         rmr: data.rmr_handle,
@@ -136,7 +136,7 @@ pub fn take_bound(evd: DAT_EVD_HANDLE) -> Bound {
 }
 
 impl End {
-    /// An endpoint whose request EVD also carries binds.
+    /// Creates an endpoint whose request EVD also carries binds.
     pub fn for_windows(bed: &Bed, shape: &Shape) -> Self {
         let mut end = Self::without_ep(bed, shape);
         end.request = bed.evd(shape.evd_qlen, DAT_EVD_DTO_FLAG | DAT_EVD_RMR_BIND_FLAG);
@@ -158,7 +158,7 @@ impl End {
 }
 
 impl Pair {
-    /// Two connected endpoints that bind windows.
+    /// Connects two endpoints that can bind windows.
     pub fn for_windows(bed: &Bed, shape: &Shape) -> Self {
         let ends = [(); 2].map(|()| End::for_windows(bed, shape));
         Self::connect(bed, ends[0], ends[1])

@@ -1,4 +1,4 @@
-//! What a bind opens, to whom, and since when.
+//! Which access a bind grants, to which endpoints, and from when on.
 
 use std::ptr;
 
@@ -48,7 +48,7 @@ fn rmr_bind_gives_the_rights_it_says_and_no_others() {
         (WRITE, false, true),
         (READ | WRITE, true, true),
         (DAT_MEM_PRIV_NONE_FLAG, false, false),
-        // Those of this side mean nothing here.
+        // Local privileges have no effect here.
         (DAT_MEM_PRIV_ALL_FLAG, true, true),
     ] {
         for (is_read, may) in [(true, reads), (false, writes)] {
@@ -69,8 +69,8 @@ fn rmr_bind_gives_the_rights_it_says_and_no_others() {
     }
 }
 
-/// A bind of what is bound moves it: the context is another, and the one before
-/// is good no more once the bind is done.
+/// A bind of a bound window moves it: the context changes, and the previous one
+/// is invalid once the bind has completed.
 #[test]
 fn rmr_bind_each_has_a_context_of_its_own_and_ends_the_one_before() {
     let ends = Ends::new();
@@ -93,7 +93,7 @@ fn rmr_bind_each_has_a_context_of_its_own_and_ends_the_one_before() {
 fn rmr_bind_of_length_0_unbinds() {
     let ends = Ends::new();
     let window = ends.window();
-    // Also what is not bound.
+    // Also a window that is not bound.
     window.unbind(ends.owner.ep, 1);
     ends.bound(&window, 1);
     let remote = ends.bind(&window, 0, 64, READ | WRITE);
@@ -104,8 +104,8 @@ fn rmr_bind_of_length_0_unbinds() {
     window.unbind(ends.owner.ep, 3);
     ends.bound(&window, 3);
     refused_access(ends.write(&remote));
-    // The context is not wanted then, and may have nowhere to go.
-    // SAFETY: a live handle; the segment is ours.
+    // An unbind needs no context, so the pointer may be null. SAFETY: a live
+    // handle; the segment is local.
     let answer = unsafe {
         dat_rmr_bind(
             window.rmr,
@@ -117,7 +117,7 @@ fn rmr_bind_of_length_0_unbinds() {
             ptr::null_mut(),
         )
     };
-    // The connection is broken: it is flushed.
+    // The connection is broken, so the unbind is flushed.
     ok(answer);
     ends.bed.run();
     assert_eq!(take_bound(ends.owner.request).status, DAT_DTO_ERR_FLUSHED);

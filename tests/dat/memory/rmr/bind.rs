@@ -12,7 +12,7 @@ use crate::support::{
     reaches, refused_access, state_of, take_bound,
 };
 
-/// 3.1, 3.7: the event, and which flags there are for it.
+/// 3.1, 3.7: the event, and the flags for it.
 #[test]
 fn rmr_bind_completes_as_its_flags_say() {
     let ends = Ends::new();
@@ -33,7 +33,7 @@ fn rmr_bind_completes_as_its_flags_say() {
     }
     ok(bind(DAT_COMPLETION_BARRIER_FENCE_FLAG));
     ends.bound(&window, 21);
-    // More than the queue holds, had they to be looked at one by one.
+    // More than the queue holds, if each had to be polled.
     for _ in 0..100 {
         ok(bind(DAT_COMPLETION_SUPPRESS_FLAG));
         ends.bed.run();
@@ -43,8 +43,8 @@ fn rmr_bind_completes_as_its_flags_say() {
     ends.bound(&window, 21);
 }
 
-/// 3.7 UNSIGNALLED, where the endpoint has it: the event is there, and does not
-/// notify.
+/// 3.7 UNSIGNALLED, where the endpoint is configured for it: the event is queued
+/// and does not notify.
 #[test]
 fn rmr_bind_unsignalled_where_the_endpoint_is() {
     let bed = Bed::new();
@@ -68,7 +68,8 @@ fn rmr_bind_unsignalled_where_the_endpoint_is() {
             let (answer, event, nmore) = crate::support::wait(evd.request, 20_000_000, 1);
             ok(answer);
             assert_eq!(event.event_number, DAT_RMR_BIND_COMPLETION_EVENT);
-            // SAFETY: the number tells which member holds; any bytes are 64 bits.
+            // SAFETY: the event number selects this member; any 64 bits are a
+            // cookie.
             let tag = unsafe {
                 let data = event.event_data.rmr_completion_event_data;
                 data.user_cookie.as_64
@@ -79,7 +80,7 @@ fn rmr_bind_unsignalled_where_the_endpoint_is() {
         std::thread::sleep(moment);
         bind(1, DAT_COMPLETION_UNSIGNALLED_FLAG);
         std::thread::sleep(moment);
-        assert!(!waiter.is_finished(), "woken by what was not signalled");
+        assert!(!waiter.is_finished(), "woken by an unsignalled bind");
         bind(2, DEFAULT);
         assert_eq!(waiter.join().expect("no panic"), (1, 1));
     });
@@ -112,7 +113,7 @@ fn rmr_bind_row_by_row() {
     };
     let (ip, none) = (DAT_INVALID_PARAMETER, DAT_NO_SUBTYPE);
     for bad in [ptr::null_mut(), ends.bed.pz, ep, ends.region.lmr] {
-        // SAFETY: any handles may be given.
+        // SAFETY: the call validates its handles.
         let answer = unsafe {
             let mut context = 0;
             let cookie = crate::support::cookie(1);
@@ -181,8 +182,8 @@ fn rmr_bind_row_by_row() {
     row("remote write without local write", answer, privileges, none);
     let answer = bind(&unwritable.segment(0, 8), READ | WRITE);
     row("remote write without local write", answer, privileges, none);
-    row("no such privilege", bind(&good, 0x40), ip, DAT_INVALID_ARG3);
-    // SAFETY: live handles; null is what is tried.
+    row("unknown privilege", bind(&good, 0x40), ip, DAT_INVALID_ARG3);
+    // SAFETY: live handles; null is under test.
     unsafe {
         let mut context = 0;
         let cookie = crate::support::cookie(1);
@@ -207,8 +208,8 @@ fn rmr_bind_row_by_row() {
         );
         row("no context", answer, ip, DAT_INVALID_ARG7);
     }
-    // What may be bound though it has but one privilege; and nothing that was
-    // refused has had an effect.
+    // Memory with a single privilege can be bound for that privilege. The refused
+    // calls have had no effect.
     ok(bind(&unreadable.segment(0, 8), WRITE));
     ends.bound(&window, 1);
     ok(bind(&unwritable.segment(0, 8), READ));
@@ -218,7 +219,7 @@ fn rmr_bind_row_by_row() {
     ok(window.free());
 }
 
-/// The row "queue full", and that a bind takes a place as any request does.
+/// The row "queue full": a bind takes a place like any request.
 #[test]
 fn rmr_bind_takes_a_place_in_the_request_queue() {
     let ends = Ends::new();
@@ -260,7 +261,7 @@ fn rmr_bind_needs_a_request_evd_for_it() {
     assert_eq!(state_of(pair.active.ep), DAT_EP_STATE_CONNECTED);
 }
 
-/// Section 4: binds are taken in the states in which requests are.
+/// Section 4: binds are accepted in the same states as other requests.
 #[test]
 fn rmr_bind_row_by_state() {
     let bed = Bed::new();
@@ -281,7 +282,7 @@ fn rmr_bind_row_by_state() {
     ok(unsafe { dat_ep_disconnect(pair.active.ep, DAT_CLOSE_ABRUPT_FLAG) });
     expect(pair.active.connect, DAT_CONNECTION_EVENT_DISCONNECTED);
     reaches(pair.active.ep, DAT_EP_STATE_DISCONNECTED);
-    // Flushed at once, and bound to nothing then.
+    // Flushed at once, and the window is not bound.
     ok(bind(&pair.active));
     bed.run();
     let flushed = take_bound(pair.active.request);
@@ -289,9 +290,9 @@ fn rmr_bind_row_by_state() {
     assert_eq!(window.info().lmr_triplet.segment_length, 0);
 }
 
-/// 3.3 row 11: the device finds that a window cannot be bound. Here it is gone
-/// by then: freed between the post and its execution, which only a device that
-/// is stepped lets happen for certain.
+/// 3.3 row 11: the device finds that a window cannot be bound. Here the window is
+/// freed between the post and its execution, which only a stepped device makes
+/// certain.
 #[test]
 fn rmr_bind_that_fails_breaks_the_connection() {
     let ends = Ends::new();
@@ -318,7 +319,7 @@ fn rmr_bind_that_fails_breaks_the_connection() {
     assert_eq!(state_of(ends.owner.ep), DAT_EP_STATE_DISCONNECTED);
 }
 
-/// A window belongs to its zone: any endpoint of it binds and unbinds.
+/// Any endpoint of a window's zone can bind and unbind it.
 #[test]
 fn rmr_bind_goes_through_any_endpoint_of_the_zone() {
     let ends = Ends::new();

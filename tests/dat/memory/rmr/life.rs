@@ -1,4 +1,4 @@
-//! Windows from their creation to their end, and what they keep.
+//! Memory windows from creation to free, and the objects that they keep in use.
 
 use std::ptr;
 
@@ -12,20 +12,20 @@ use crate::support::{
 };
 
 /// `dat_lmr_free`: bound RMRs exist. `dat_pz_free`: in use by an RMR.
-/// `dat_ia_close`: an RMR is an object of the consumer's.
+/// `dat_ia_close`: an RMR keeps the adapter in use.
 #[test]
-fn rmr_keeps_what_it_is_made_of_and_bound_to() {
+fn rmr_keeps_its_zone_and_its_region_in_use() {
     let mut ends = Ends::new();
     let mut window = ends.window();
     let in_use = DAT_INVALID_STATE_LMR_IN_USE;
     ends.bind(&window, 0, 64, READ);
     fails_with(ends.region.free(), DAT_INVALID_STATE, in_use);
-    // Bound elsewhere, it lets the first go.
+    // Bound to other memory, it releases the first.
     let mut second = ends.bed.memory(64);
     window.bind(ends.owner.ep, &second.segment(0, 8), READ, 2);
     fails_with(second.free(), DAT_INVALID_STATE, in_use);
     if ends.bed.is_stepped() {
-        // The device does not know yet.
+        // The device has not executed the bind yet.
         fails_with(ends.region.free(), DAT_INVALID_STATE, in_use);
     }
     ends.bound(&window, 2);
@@ -33,7 +33,7 @@ fn rmr_keeps_what_it_is_made_of_and_bound_to() {
     window.unbind(ends.owner.ep, 3);
     if ends.bed.is_stepped() {
         fails_with(second.free(), DAT_INVALID_STATE, in_use);
-        // Which has harmed nothing.
+        // The refused call has no effect.
         ok(ends
             .owner
             .post_send(&[second.segment(0, 8)], 4, DAT_COMPLETION_SUPPRESS_FLAG));
@@ -54,9 +54,9 @@ fn rmr_keeps_what_it_is_made_of_and_bound_to() {
     ok(window.free());
 }
 
-/// `dat_rmr_free`: bound or not; bound implies unbind.
+/// `dat_rmr_free`: bound or not; freeing a bound window unbinds it.
 #[test]
-fn rmr_free_closes_what_is_bound() {
+fn rmr_free_unbinds() {
     let mut ends = Ends::new();
     let mut window = ends.window();
     let remote = ends.bind(&window, 0, 64, READ | WRITE);
@@ -76,7 +76,7 @@ fn rmr_create_query_free_row_by_row() {
     let (ia, pz, ep) = (ends.bed.ia, ends.bed.pz, ends.owner.ep);
     let ih = DAT_INVALID_HANDLE;
     let mut made = ptr::null_mut();
-    // SAFETY: any handles and null pointers are what is tried.
+    // SAFETY: the calls validate their handles; null pointers are under test.
     unsafe {
         for bad in [ptr::null_mut(), ia, ep, window.rmr] {
             fails_with(
@@ -121,7 +121,7 @@ fn rmr_create_query_free_row_by_row() {
     ok(unsafe { dat_get_handle_type(window.rmr, &raw mut kind) });
     assert_eq!(kind, DAT_HANDLE_TYPE_RMR);
     ok(ends.bed.close(DAT_CLOSE_ABRUPT_FLAG));
-    // SAFETY: any handle may be given.
+    // SAFETY: the call validates its handle.
     fails_with(
         unsafe { dat_rmr_free(window.rmr) },
         ih,
@@ -129,7 +129,7 @@ fn rmr_create_query_free_row_by_row() {
     );
 }
 
-/// Attributes of the adapter tell of windows what is so.
+/// The adapter's attributes for windows are true.
 #[test]
 fn rmr_attributes_are_true() {
     let bed = Bed::new();
@@ -146,11 +146,11 @@ fn rmr_attributes_are_true() {
     );
 }
 
-/// What an endpoint's life leaves on its EVD goes with that life, wherever it is:
-/// completions of binds as those of transfers, also where a wait that did not
-/// get enough has set them aside.
+/// The events of an endpoint's connection are removed when it is reset or freed,
+/// wherever they are: completions of binds like those of transfers, and also
+/// those that a wait with too few events has staged.
 #[test]
-fn rmr_bind_completions_of_a_life_go_when_it_is_reset_or_freed() {
+fn rmr_bind_completions_are_removed_by_reset_and_free() {
     let bed = Bed::new();
     let shape = Shape::default();
     let memory = bed.memory(64);
@@ -168,7 +168,7 @@ fn rmr_bind_completions_of_a_life_go_when_it_is_reset_or_freed() {
             fails(answer, DAT_TIMEOUT_EXPIRED);
             (waiting == 2).then_some(())
         });
-        both.expect("a bind and a send, set aside");
+        both.expect("a bind and a send, staged");
         // SAFETY: a live handle.
         unsafe {
             ok(dat_ep_disconnect(end.ep, DAT_CLOSE_ABRUPT_FLAG));

@@ -1,4 +1,4 @@
-//! `dat_rmr_*`: rows of the tables of the calls, and what binds promise.
+//! `dat_rmr_*`: rows of the tables of the calls, and the guarantees of binds.
 
 mod access;
 mod bind;
@@ -13,7 +13,7 @@ const DEFAULT: DAT_COMPLETION_FLAGS = DAT_COMPLETION_DEFAULT_FLAG;
 const READ: DAT_MEM_PRIV_FLAGS = DAT_MEM_PRIV_REMOTE_READ_FLAG;
 const WRITE: DAT_MEM_PRIV_FLAGS = DAT_MEM_PRIV_REMOTE_WRITE_FLAG;
 
-/// Two ends: `owner` has the windows, `peer` goes through them.
+/// Two ends: `owner` has the windows, `peer` accesses memory through them.
 struct Ends {
     peer: End,
     owner: End,
@@ -39,7 +39,7 @@ impl Ends {
         Window::new(self.bed.pz)
     }
 
-    /// The owner's completion of a bind, which must go well.
+    /// Takes the owner's completion of a bind, which must succeed.
     #[track_caller]
     fn bound(&self, window: &Window, tag: u64) {
         self.bed.run();
@@ -52,7 +52,7 @@ impl Ends {
         assert_eq!(take_bound(self.owner.request), expected);
     }
 
-    /// Binds a piece of the region, and waits.
+    /// Binds a part of the region, and waits for the completion.
     #[track_caller]
     fn bind(&self, window: &Window, at: usize, len: usize, rights: u32) -> DAT_RMR_TRIPLET {
         let segment = self.region.segment(at, len);
@@ -61,7 +61,7 @@ impl Ends {
         remote
     }
 
-    /// The status of a write of the peer of so many bytes as the target has.
+    /// Lets the peer write as many bytes as the target has. Returns the status.
     #[track_caller]
     fn write(&self, remote: &DAT_RMR_TRIPLET) -> DAT_DTO_COMPLETION_STATUS {
         let iov = [self.local.segment(0, remote.segment_length as usize)];
@@ -70,7 +70,7 @@ impl Ends {
         self.peer.requested().status
     }
 
-    /// The same of a read.
+    /// Lets the peer read as many bytes as the target has. Returns the status.
     #[track_caller]
     fn read(&self, remote: &DAT_RMR_TRIPLET) -> DAT_DTO_COMPLETION_STATUS {
         let iov = [self.local.segment(2048, remote.segment_length as usize)];
@@ -80,7 +80,7 @@ impl Ends {
     }
 }
 
-/// A piece of a target.
+/// Returns a part of a target.
 fn part(of: &DAT_RMR_TRIPLET, offset: i64, len: u64) -> DAT_RMR_TRIPLET {
     DAT_RMR_TRIPLET {
         target_address: of.target_address.wrapping_add_signed(offset),

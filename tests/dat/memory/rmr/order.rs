@@ -1,7 +1,7 @@
-//! 3.4 row 7 (O07): what is posted on an endpoint behind a bind starts when the
-//! bind is done. Requests of the endpoint that binds go through the window
-//! themselves here: its other end is on the same adapter and in the same zone,
-//! so the device looks the new context up when they arrive.
+//! 3.4 row 7 (O07): a request that is posted to an endpoint after a bind starts
+//! when the bind has completed. Here the requests of the binding endpoint use the
+//! window themselves: its peer is on the same adapter and in the same zone, so
+//! the device looks up the new context when they arrive.
 
 use dat::abi::*;
 
@@ -15,8 +15,8 @@ const SUPPRESS: DAT_COMPLETION_FLAGS = DAT_COMPLETION_SUPPRESS_FLAG;
 const BARRIER: DAT_COMPLETION_FLAGS = DAT_COMPLETION_BARRIER_FENCE_FLAG;
 const BOTH: DAT_MEM_PRIV_FLAGS = READ | WRITE;
 
-/// Where a post is built differently: a few bytes travel in the request, many do
-/// not, several segments are gathered, and a fence is one already.
+/// The forms of a request that are built differently: few bytes travel inline,
+/// many do not, several segments are gathered, and a fence is already set.
 const POSTS: [(&str, usize, usize, DAT_COMPLETION_FLAGS); 6] = [
     ("one byte", 1, 1, DEFAULT),
     ("a few bytes", 24, 1, DEFAULT),
@@ -27,7 +27,7 @@ const POSTS: [(&str, usize, usize, DAT_COMPLETION_FLAGS); 6] = [
 ];
 
 impl Ends {
-    /// So many segments of the owner's memory, of so many bytes in all.
+    /// Returns this many segments of the owner's memory, of `len` bytes in all.
     fn pieces(&self, at: usize, len: usize, count: usize) -> Vec<DAT_LMR_TRIPLET> {
         let each = len / count;
         (0..count)
@@ -35,7 +35,7 @@ impl Ends {
             .collect()
     }
 
-    /// The owner's request of this name, which must have gone well.
+    /// Takes the owner's completion with this tag, which must be a success.
     #[track_caller]
     fn done(&self, tag: u64, what: &str) {
         self.bed.run();
@@ -43,7 +43,7 @@ impl Ends {
         assert_eq!((cookie, status), (tag, DAT_DTO_SUCCESS), "{what}");
     }
 
-    /// A write or a read of eight bytes by the owner, through this context.
+    /// Posts a write or a read of eight bytes by the owner, through this context.
     fn access(&self, is_read: bool, remote: &DAT_RMR_TRIPLET, tag: u64) -> DAT_RETURN {
         let remote = DAT_RMR_TRIPLET {
             segment_length: 8,
@@ -57,15 +57,16 @@ impl Ends {
     }
 }
 
-/// A write and a read right behind the bind, of every form: both go through the
-/// window that is not yet there when they are posted. So often that they begin
-/// anywhere in the ring.
+/// A write and a read directly after the bind, in every form: both use the
+/// window, which is not bound yet when they are posted. Repeated so that they
+/// begin anywhere in the ring.
 #[test]
-fn rmr_bind_o07_writes_and_reads_behind_it_go_through_what_it_binds() {
+fn rmr_bind_o07_writes_and_reads_after_it_use_the_new_window() {
     let mut ends = Ends::new();
     let window = ends.window();
-    // Soft-RoCE (Linux 6.1) may never wake up to go on behind a fence: it notes
-    // that it waits for an answer after it has looked whether it is there.
+    // Soft-RoCE (Linux 6.1) may never resume after a fence: it records that it
+    // waits for a response only after it has checked whether the response is
+    // there.
     let fences = !device::name().starts_with("rxe");
     if !fences {
         eprintln!("SKIPPED in part: no request has the fence flag on Soft-RoCE");
@@ -114,11 +115,11 @@ fn rmr_bind_o07_writes_and_reads_behind_it_go_through_what_it_binds() {
     nothing_on(ends.owner.request);
 }
 
-/// What the bind takes away is gone for what is posted behind it: the context
-/// before it, if it binds anew; every context, if it unbinds; the rights that it
-/// does not give.
+/// Access that the bind removes is gone for requests after it: the previous
+/// context if it binds again; every context if it unbinds; privileges that it
+/// does not grant.
 #[test]
-fn rmr_bind_o07_what_it_ends_is_gone_for_what_is_behind_it() {
+fn rmr_bind_o07_access_that_it_ends_is_gone_for_later_requests() {
     for what in ["bound anew", "unbound", "bound without the right"] {
         for is_read in [false, true] {
             let mut ends = Ends::new();
@@ -151,10 +152,10 @@ fn rmr_bind_o07_what_it_ends_is_gone_for_what_is_behind_it() {
     }
 }
 
-/// A message behind the bind carries the context. Whoever has the message uses
-/// the window at once, whatever else has happened by then.
+/// A message after the bind carries the context. The receiver uses the window at
+/// once, whatever else has happened by then.
 #[test]
-fn rmr_bind_o07_a_message_behind_it_may_carry_the_context() {
+fn rmr_bind_o07_a_message_after_it_may_carry_the_context() {
     let mut ends = Ends::new();
     let window = ends.window();
     for round in 0..40_u8 {
@@ -163,7 +164,7 @@ fn rmr_bind_o07_a_message_behind_it_may_carry_the_context() {
         let flags = if round % 2 == 0 { DEFAULT } else { SUPPRESS };
         let (answer, context) = window.try_bind(ends.owner.ep, &segment, BOTH, 2, flags);
         ok(answer);
-        // Short enough to travel in the request, or not.
+        // Short enough to travel inline, or not.
         let len = if round % 4 < 2 { 12 } else { 512 };
         let mut message = vec![0; len];
         message[..4].copy_from_slice(&context.to_be_bytes());
@@ -172,7 +173,7 @@ fn rmr_bind_o07_a_message_behind_it_may_carry_the_context() {
         ok(ends.peer.post_recv(&[ends.local.segment(1024, 512)], 1));
         let iov = [ends.local.segment(2048, len)];
         ok(ends.owner.post_send(&iov, 3, SUPPRESS));
-        // Until the message is there, and no further.
+        // Until the message has arrived, and no further.
         let mut received = None;
         for _ in 0..100_000 {
             received = dequeue(ends.peer.recv).ok();
@@ -201,10 +202,10 @@ fn rmr_bind_o07_a_message_behind_it_may_carry_the_context() {
     }
 }
 
-/// Two windows and a message: who has it finds both, and the completions come in
-/// the order of the posts.
+/// Two windows and a message: its receiver finds both bound, and the completions
+/// come in posting order.
 #[test]
-fn rmr_bind_o07_a_message_behind_two_finds_both() {
+fn rmr_bind_o07_a_message_after_two_binds_finds_both() {
     let ends = Ends::new();
     let (first, second) = (ends.window(), ends.window());
     for round in 0..10 {
@@ -216,20 +217,20 @@ fn rmr_bind_o07_a_message_behind_two_finds_both() {
             .owner
             .post_send(&[ends.region.segment(0, 8)], 3, DEFAULT));
         ends.bed.run();
-        // The message says that both are there.
+        // The message says that both are bound.
         assert_eq!(ends.peer.received().status, DAT_DTO_SUCCESS);
         assert_eq!(ends.write(&one), DAT_DTO_SUCCESS);
         assert_eq!(ends.read(&two), DAT_DTO_SUCCESS);
-        // And they completed in order.
+        // They have completed in order.
         ends.bound(&first, 1);
         ends.bound(&second, 2);
         assert_eq!(ends.owner.requested().cookie, 3);
     }
 }
 
-/// A bind behind a bind: the last one holds, of one window or of two.
+/// A bind after a bind, of one window or of two: the last one is in effect.
 #[test]
-fn rmr_bind_o07_a_bind_behind_it_comes_after_it() {
+fn rmr_bind_o07_binds_take_effect_in_order() {
     let mut ends = Ends::new();
     let (first, second) = (ends.window(), ends.window());
     ends.local.write(0, &[5; 8]);
@@ -254,14 +255,14 @@ fn rmr_bind_o07_a_bind_behind_it_comes_after_it() {
             assert_eq!(ends.region.read(at, 8), [5; 8], "round {round}, at {at}");
         }
     }
-    // And what was good between the two binds only is not.
+    // A context that was valid only between the two binds is not valid any more.
     ok(ends.access(false, &old.expect("rounds"), 8));
     ends.bed.run();
     refused_access(ends.owner.requested().status);
 }
 
-/// Calls between the bind and the next request that post nothing do not use the
-/// order up: those that are refused for what they ask, and for a full queue.
+/// Calls between the bind and the next request that post nothing, because they
+/// are refused for their arguments or for a full queue, do not end the ordering.
 #[test]
 fn rmr_bind_o07_holds_across_posts_that_are_refused() {
     let mut ends = Ends::new();
@@ -308,7 +309,7 @@ fn rmr_bind_o07_holds_across_posts_that_are_refused() {
             let answer = ends.access(is_read, &remote, 0);
             fails_with(answer, DAT_INSUFFICIENT_RESOURCES, DAT_RESOURCE_MEMORY);
         }
-        // One place is free when one completion has been taken.
+        // One place is free after one completion was taken.
         ends.bed.steps(1);
         for tag in 1..most {
             ends.done(tag, "one of many");
@@ -321,10 +322,10 @@ fn rmr_bind_o07_holds_across_posts_that_are_refused() {
     }
 }
 
-/// Reads that are under way when a bind is posted: with the fence flag the bind
-/// waits for them, so that what they read was not yet closed by it.
+/// Reads in progress when a bind is posted: with the fence flag the bind waits
+/// for them, so it does not end the access of a read that is still running.
 #[test]
-fn rmr_bind_behind_a_barrier_lets_reads_end_first() {
+fn rmr_bind_with_the_fence_flag_waits_for_reads() {
     let mut ends = Ends::new();
     let window = ends.window();
     ends.region.write(0, &[4; 1024]);
