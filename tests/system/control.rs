@@ -1,5 +1,5 @@
-//! The control path on the emulated device: what the engine is told of its
-//! rings, and what becomes of objects.
+//! The control path on the emulated device: what the device reports about rings,
+//! and the lifetime of objects.
 
 use dat_engine::control::{
     AsyncEventKind, AsyncSource, QpSpec, QpState, VerbsCq, VerbsQp, VerbsSrq,
@@ -37,7 +37,7 @@ fn cq(device: &Device) -> VerbsCq {
 }
 
 #[test]
-fn handles_may_be_dropped_in_any_order_and_the_device_forgets_all() {
+fn handles_may_be_dropped_in_any_order_and_no_object_remains() {
     let system = System::new();
     let (qpn, cqn, srqn);
     {
@@ -55,7 +55,7 @@ fn handles_may_be_dropped_in_any_order_and_the_device_forgets_all() {
         let layout = qp.send_layout();
         assert!(layout.is_none_or(|layout| layout.register.exclusive));
         (qpn, cqn, srqn) = (qp.qpn(), cq.cqn(), srq.srqn());
-        // What is used before what uses it.
+        // Dropped before what uses it.
         drop(device);
         drop(channel);
         drop(domain);
@@ -73,8 +73,8 @@ fn handles_may_be_dropped_in_any_order_and_the_device_forgets_all() {
     drop(system);
 }
 
-/// On siw each of these takes a page or two, and the library takes one place for an
-/// error: see `engine/src/control/siw_offset.rs`.
+/// On siw each of these queues takes one or two pages, and its library misreads
+/// one mmap offset as an error: see `engine/src/control/siw_offset.rs`.
 #[test]
 fn hundreds_of_queues_are_created_wherever_they_are_placed() {
     let system = System::new();
@@ -103,8 +103,8 @@ fn a_child_after_fork_gets_errors_and_destroys_nothing_of_its_parent() {
     let cq = cq(&system.device);
     let qp = VerbsQp::create(&domain, &spec(&cq, &cq, None)).expect("a QP");
     let qpn = qp.qpn();
-    // SAFETY: the child only makes calls that are refused, drops handles and
-    // leaves without running destructors of the parent.
+    // SAFETY: the child only makes calls that are refused and drops handles, and
+    // leaves without running the parent's destructors.
     let child = unsafe { libc::fork() };
     if child == 0 {
         let refused = |error: dat_engine::ControlError| error.kind() == ControlErrorKind::Forked;
@@ -118,7 +118,7 @@ fn a_child_after_fork_gets_errors_and_destroys_nothing_of_its_parent() {
         unsafe { libc::_exit(i32::from(!good)) };
     }
     let mut status = 0;
-    // SAFETY: waits for the child that was just made.
+    // SAFETY: waits for the child that was just forked.
     assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
     assert!(
         libc::WIFEXITED(status) && libc::WEXITSTATUS(status) == 0,
@@ -194,7 +194,7 @@ fn wrong_arguments_are_refused_and_the_limit_is_named() {
         qp(|spec, n| spec.send_segments = n, limits.segments + 1),
         "max_sge",
     );
-    // Within each limit, but not together.
+    // Within each limit, but too large together.
     let error = qp(|spec, n| spec.inline_bytes = n, 1 << 20).expect_err("a megabyte inline");
     assert!(
         error.to_string().contains("1048576 inline bytes"),
@@ -216,7 +216,7 @@ fn wrong_arguments_are_refused_and_the_limit_is_named() {
 }
 
 #[test]
-fn a_refused_inline_size_is_told_with_the_largest_one_which_is_granted() {
+fn a_refused_inline_size_names_the_largest_one_which_is_accepted() {
     let system = System::new();
     let domain = system.device.alloc_pd().expect("a domain");
     let cq = cq(&system.device);
@@ -239,7 +239,7 @@ fn a_refused_inline_size_is_told_with_the_largest_one_which_is_granted() {
     let told = format!("the device takes at most {largest} bytes inline");
     assert!(error.to_string().contains(&told), "{error}");
     assert!(error.remedy().contains(&largest.to_string()), "{error}");
-    // Endpoints are driven with all of it.
+    // Endpoints use the whole inline size.
     let shape = InlineShape {
         send_depth: 16,
         recv_depth: 16,
@@ -265,7 +265,7 @@ fn unmapped_memory_and_missing_rights_are_refused() {
     let system = System::new();
     let domain = system.device.alloc_pd().expect("a domain");
     let nowhere = core::ptr::without_provenance_mut(0x1000);
-    // SAFETY: nothing is mapped in the first pages, so no region comes to be.
+    // SAFETY: nothing is mapped in the first pages, so no region is created.
     let result = unsafe { domain.register(nowhere, 4096, Access::default()) };
     let error = result.map(drop).expect_err("unmapped memory");
     assert_eq!(error.errno(), Some(libc::EFAULT), "{error}");
@@ -308,7 +308,11 @@ fn the_device_is_described_and_an_unknown_one_is_refused_with_the_names() {
         .iter()
         .find(|device| device.name == device::name())
         .expect("the device");
-    assert_eq!(device.path, system.device.info().path, "what opening does");
+    assert_eq!(
+        device.path,
+        system.device.info().path,
+        "the path that opening selects"
+    );
     if system.is_stepped() {
         let asked = PathRequest::from_environment().expect("a path");
         let direct = device.path == dat_engine::DataPath::Direct;
@@ -373,7 +377,7 @@ fn events_are_counted_at_their_queue_and_name_their_object() {
 
     let recv = [buffer.segment(0, 64).expect("inside")];
     for cookie in 0..2 {
-        // SAFETY: the buffer outlives the endpoints' use of it.
+        // SAFETY: the buffer outlives its use by the endpoints.
         unsafe {
             srq.post(&RecvRequest {
                 cookie,
@@ -422,12 +426,12 @@ fn events_are_counted_at_their_queue_and_name_their_object() {
         .unwrap_or_else(|| panic!("no limit event in {events:?}"))
         .source;
     assert_eq!(source, AsyncSource::Srq(srq.verbs().id()));
-    // siw's library cannot ask.
+    // siw's library does not support the query.
     if !iwarp::is_iwarp() {
         assert_eq!(srq.verbs().limit().expect("the limit"), 0, "it fires once");
     }
 
-    // An event that nobody reads must not keep its queue from being destroyed.
+    // An event that is never read must not keep its queue from being destroyed.
     cq.arm(false).expect("armed");
     // SAFETY: as above.
     unsafe { a.post_send(&request) }.expect("room");

@@ -1,5 +1,6 @@
-//! The engine talks to libmlx5, and both to their own kind, through the
-//! emulated NIC: every operation, both directions, every byte checked.
+//! Traffic between the engine and libmlx5, and between two ends of either,
+//! through the emulated NIC: every operation, both directions, every byte
+//! checked.
 
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -20,14 +21,14 @@ fn limits() -> Limits {
         max_segments: 4,
     }
 }
-/// Requests of one end in a round.
+/// Number of requests of one end in a round.
 const MOST: usize = 8;
 
 fn any_drivers() -> impl Strategy<Value = [Driver; 2]> {
     proptest::sample::select(with_engine(&System::new()))
 }
 
-/// A queue just deep enough for a round, so that rings wrap every few rounds.
+/// Queues just deep enough for a round, so that rings wrap every few rounds.
 fn any_shape() -> impl Strategy<Value = Shape> {
     any::<(bool, bool, bool)>().prop_map(|(shared, exclusive, large_cqes)| {
         let (send_depth, recv_depth) = (8, 8);
@@ -61,7 +62,7 @@ proptest! {
     }
 }
 
-/// Sizes around every boundary there is: nothing, inline, in the CQE, packets.
+/// Sizes around every boundary: empty, inline, in the CQE, packets.
 const SIZES: [usize; 20] = [
     0,
     1,
@@ -142,7 +143,7 @@ fn every_operation_and_size_between_engines() {
     }
 }
 
-/// The referee of the referee: the NIC and the model without the engine.
+/// Checks the reference itself: the NIC and the model without the engine.
 #[test]
 fn every_operation_and_size_between_libmlx5s() {
     every_operation(
@@ -152,7 +153,7 @@ fn every_operation_and_size_between_libmlx5s() {
     );
 }
 
-/// A ring of few places, thousands of requests: counters and owner bits turn.
+/// A short ring and thousands of requests: counters wrap and owner bits flip.
 #[test]
 fn a_long_conversation_wraps_every_counter() {
     const ROUNDS: u32 = 9_000;

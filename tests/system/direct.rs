@@ -1,5 +1,4 @@
-//! What is so on the direct path alone: rings, and what we do with them
-//! ourselves.
+//! Behaviour of the direct path alone: rings, and how the engine uses them.
 
 use dat_engine::control::{QpSpec, VerbsCq, VerbsQp, VerbsSrq};
 use dat_engine::{CompletionOp, CqeSize, SendFlags, Status};
@@ -72,8 +71,9 @@ fn the_engine_and_the_device_are_told_the_same_rings() {
     assert_eq!(recv.dbrec.addr().get() as u64, there.dbrec);
     assert_eq!(send.dbrec.addr().get() as u64, there.dbrec + 4);
     assert!(send.max_requests >= 16 && send.max_segments >= 2 && send.max_inline >= 64);
-    // A WQE of control, address and two data segments, or 64 inline bytes and
-    // their headers, takes two blocks at most: no room is left for binding windows.
+    // A WQE of control, address and two data segments, or 64 inline bytes with
+    // their headers, takes at most two WQEBBs. No room is left for binding
+    // windows.
     assert_eq!(send.wqebb_count, 32);
 }
 
@@ -94,7 +94,7 @@ fn a_number_does_not_come_back_before_its_completions_are_cleaned() {
     drop(b);
 }
 
-/// libmlx5 itself refuses sends in ERR, unless the queue pair has been in RTS.
+/// libmlx5 refuses sends in ERR unless the queue pair has been in RTS.
 #[test]
 fn sends_of_an_attempt_that_failed_are_flushed() {
     let mut world = World::new(64);

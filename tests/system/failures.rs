@@ -1,5 +1,5 @@
-//! What goes wrong between two ends, as either of them sees it: the status of
-//! the request that failed, and the flush of everything behind it.
+//! Failures between two ends, seen from each of them: the status of the failed
+//! request, and the flush of every later one.
 
 use std::time::Duration;
 
@@ -40,7 +40,8 @@ fn drivers() -> &'static [[Driver; 2]] {
     with_engine(&System::new())
 }
 
-/// Runs a case between all drivers, with own and with shared receives.
+/// Runs a case with all combinations of drivers, and with own and shared
+/// receives.
 fn between_all(link: &Link, case: impl Fn(&mut Pair)) {
     for &drivers in drivers() {
         for shared in [false, true] {
@@ -50,8 +51,8 @@ fn between_all(link: &Link, case: impl Fn(&mut Pair)) {
     }
 }
 
-/// The first end posts this and two more sends; what do both ends see? So many
-/// completions of each are expected.
+/// The first end posts this request and two more sends. Returns the completions
+/// of both ends; `counts` says how many each must have.
 fn first_fails(pair: &mut Pair, bad: SendWork, counts: [usize; 2]) -> [Vec<(u64, u32)>; 2] {
     let spare = pair[0].memory().segment(0, 8);
     pair[0].send(bad);
@@ -77,7 +78,7 @@ fn first_fails(pair: &mut Pair, bad: SendWork, counts: [usize; 2]) -> [Vec<(u64,
 const OK: u32 = Status::Success.ibv_wc_status();
 const FLUSHED: u32 = Status::WrFlush.ibv_wc_status();
 
-/// The failed request and the flush of the two behind it.
+/// The failed request and the flush of the two after it.
 fn failed_with(status: Status) -> Vec<(u64, u32)> {
     vec![
         (100, status.ibv_wc_status()),
@@ -209,7 +210,7 @@ fn a_receive_that_never_comes_is_an_rnr_error() {
 
 #[test]
 fn a_peer_that_is_gone_is_a_retry_error() {
-    // To rxe, 7 retries are as many as there may ever be.
+    // rxe takes 7 for a number of retries in all, not for infinitely many.
     let link = Link {
         retries: 6,
         ..Link::default()
@@ -248,7 +249,7 @@ fn a_disconnect_flushes_what_is_posted_and_what_is_posted_after() {
         // On iWARP a message without a receive ends the connection.
         let waiting = if is_iwarp() { 10..10 } else { 10..14 };
         for cookie in waiting.clone() {
-            // Nobody has a receive for them.
+            // They have no receive at the peer.
             pair[0].send(work(cookie, SendOp::Send, local));
             pair.system.rung();
         }
@@ -273,7 +274,8 @@ fn a_disconnect_flushes_what_is_posted_and_what_is_posted_after() {
         assert_eq!(statuses(&pair[0].send_answers(1)), flushed(14..15));
         if !pair[0].receives_are_shared() {
             pair[0].recv(4, vec![local]);
-            // No doorbell tells the device of a receive: it looks now and then.
+            // No doorbell tells the device about a receive: it polls the receive
+            // queue from time to time.
             pair.system.advance(Duration::from_millis(10));
             assert_eq!(statuses(&pair[0].recv_answers(1)), flushed(4..5));
         }

@@ -1,5 +1,5 @@
-//! What other threads than the poster may do to an endpoint and ask of it, and
-//! the context by which completions name it.
+//! What threads other than the posting one may do with an endpoint, and the
+//! context by which completions name it.
 
 use std::sync::mpsc;
 use std::thread;
@@ -27,7 +27,7 @@ fn endpoint(world: &World, context: u64, shared: bool) -> Endpoint {
     world.domain.create_endpoint(&options).expect("an endpoint")
 }
 
-/// Connects two endpoints by their handles alone.
+/// Connects two endpoints by their handles.
 fn join(handles: &[EndpointHandle; 2]) {
     if iwarp::is_iwarp() {
         return iwarp::join_handles(handles, &ConnectOptions::default());
@@ -68,8 +68,9 @@ fn every_completion_names_its_endpoint_by_context_good_bad_and_flushed() {
                 (first, 20, CompletionOp::Send, Status::Success),
             ]
         );
-        // Nothing is posted over there: the peer goes, and with it the retries. On iWARP what
-        // TCP has taken is done, and only this end's own error fails it.
+        // The peer posts nothing and goes to the error state, so the retries are
+        // exceeded. On iWARP a send has completed when TCP has it, so only this
+        // end's own error fails it.
         let (gone, status) = match iwarp::is_iwarp() {
             true => (0, Status::WrFlush),
             false => (1, Status::RetryExceeded),
@@ -100,7 +101,7 @@ fn a_handle_connects_and_the_poster_opens_when_it_pleases() {
     assert_eq!(
         world.recv(&mut ends[0], 0),
         Err(PostError::NotReady),
-        "nobody opened it"
+        "the endpoint was not opened"
     );
     assert!(ends[0].open_receives() && !ends[0].open_sends());
     world.recv(&mut ends[0], 0).expect("room");
@@ -109,7 +110,7 @@ fn a_handle_connects_and_the_poster_opens_when_it_pleases() {
     assert_eq!(
         world.send(&mut ends[0], 1, SIGNALED),
         Err(PostError::NotReady),
-        "nobody opened it"
+        "the endpoint was not opened"
     );
     assert_eq!(world.recv(&mut ends[1], 1), Err(PostError::NotReady));
     for end in &mut ends {
@@ -124,7 +125,7 @@ fn a_handle_connects_and_the_poster_opens_when_it_pleases() {
             (2, 2, CompletionOp::Send, Status::Success),
         ]
     );
-    // Connected is connected.
+    // A connected endpoint cannot be connected again.
     let at = handles[1].local_address(1).expect("an active port");
     let again = handles[0].connect(&at, &ConnectOptions::default());
     assert_eq!(again.unwrap_err().kind(), ControlErrorKind::Invalid);
@@ -173,7 +174,7 @@ fn an_attempt_that_failed_flushes_what_was_and_what_will_be_posted() {
             [(9, 2, CompletionOp::Recv, Status::WrFlush)]
         );
         assert!(end.sends_idle() && end.recvs_outstanding() == 0);
-        // And again, and back to a connection.
+        // Once more, and then back to a connection.
         handle.to_error().expect("ERR to ERR");
         end.reset().expect("RESET");
         assert_eq!(world.recv(&mut end, 5), Err(PostError::NotReady));
@@ -209,7 +210,7 @@ fn a_handle_of_an_endpoint_that_is_gone_refuses_to_move_it() {
     assert!(handle.sends_idle() && handle.recvs_outstanding() == 0);
 }
 
-/// The counts of the endpoint and of its handle, which agree.
+/// Returns the counts of the endpoint and of its handle, which must agree.
 fn counts(end: &Endpoint) -> (bool, u32) {
     let handle = end.handle();
     assert_eq!(end.sends_idle(), handle.sends_idle());
@@ -222,7 +223,7 @@ fn counts_follow_posts_and_polled_completions() {
     let mut world = World::new(64);
     let mut ends = [1, 2].map(|context| endpoint(&world, context, false));
     crate::support::world::join(&mut ends);
-    // Around the rings, several times.
+    // Several laps of the rings.
     for lap in 0..20 {
         assert_eq!(counts(&ends[0]), (true, 0), "lap {lap}");
         for i in 0..3 {
@@ -243,7 +244,7 @@ fn counts_follow_posts_and_polled_completions() {
         // On siw every request is signalled, and this one may have been polled.
         assert!(
             !is_idle || iwarp::is_iwarp(),
-            "one that is not signalled waits for a later one"
+            "an unsignalled request counts until a later one completes"
         );
         world.send(&mut ends[0], 2, SIGNALED).expect("room");
         world.system.run();
@@ -310,8 +311,8 @@ fn one_thread_connects_while_another_posts_receives() {
             }
         });
         assert!(ends[0].open_sends());
-        // To a peer in error a send of iWARP is done when TCP has it: one completion
-        // more.
+        // On iWARP a send to a peer in error completes when TCP has it: one more
+        // completion.
         if round % 2 == 0 || !iwarp::is_iwarp() {
             world.send(&mut ends[0], 100, SIGNALED).expect("room");
         }

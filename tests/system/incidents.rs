@@ -1,5 +1,5 @@
-//! What happens to queue pairs, ports and devices from outside, as the engine
-//! sees it; and how many queue pairs there may be.
+//! External failures of queue pairs, ports and devices, as the engine reports
+//! them; and the number of queue pairs.
 
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -15,13 +15,13 @@ use crate::support::world::{World, join};
 const SIGNALED: SendFlags = SendFlags::SIGNALED;
 const PORT: PortAddress = PortAddress { device: 0, port: 1 };
 
-/// The incidents are the emulated NIC's: a device that works on its own has
-/// none at will.
+/// Returns the world and the emulator. `None` on a device that works on its own,
+/// which does not fail on demand.
 fn emulated(depth: u32) -> Option<(World, &'static Emulator)> {
     let world = World::new(depth);
     let emulator = device::emulator();
     if emulator.is_none() {
-        eprintln!("SKIPPED: incidents at will are the emulated NIC's");
+        eprintln!("SKIPPED: needs the emulated NIC, which fails on demand");
     }
     emulator.map(|emulator| (world, emulator))
 }
@@ -36,7 +36,7 @@ fn told(world: &World) -> Vec<(AsyncEventKind, AsyncSource)> {
 }
 
 #[test]
-fn a_queue_pair_that_fails_is_told_with_its_number_and_comes_back_by_reset() {
+fn a_failed_queue_pair_is_reported_by_number_and_works_after_a_reset() {
     let Some((mut world, emulator)) = emulated(64) else {
         return;
     };
@@ -66,7 +66,7 @@ fn a_queue_pair_that_fails_is_told_with_its_number_and_comes_back_by_reset() {
 }
 
 #[test]
-fn a_port_that_goes_down_and_up_is_told_and_what_was_sent_arrives() {
+fn a_port_that_goes_down_and_up_is_reported_and_messages_arrive() {
     let Some((mut world, emulator)) = emulated(64) else {
         return;
     };
@@ -96,7 +96,8 @@ fn a_port_that_goes_down_and_up_is_told_and_what_was_sent_arrives() {
     assert_eq!(world.polled(2).len(), 2);
 }
 
-/// The device fails for the rest of the process, so this has one of its own.
+/// The device fails for the rest of the process, so this test needs its own
+/// process.
 #[test]
 fn after_a_fatal_error_of_the_device_every_call_is_refused_and_every_wait_wakes() {
     let program = std::env::current_exe().expect("this test");
@@ -133,7 +134,8 @@ fn device_fatal() {
     waited.arm(false).expect("armed");
     world.recv(&mut ends[0], 1).expect("room");
     emulator.nic().fail_device(0);
-    // Waits wake: the descriptors are readable, and say what happened.
+    // Waits wake: the descriptors are readable, and their events report the
+    // failure.
     let mut events = world.system.device.async_events();
     let event = events.next().expect("one").expect("readable");
     assert_eq!(event.kind, AsyncEventKind::DeviceFatal);
@@ -145,7 +147,7 @@ fn device_fatal() {
     let refused = world.system.device.alloc_pd().err().expect("refused");
     assert!(refused.to_string().contains("Input/output"), "{refused}");
     ends[0].to_error().expect_err("refused");
-    // Posting is the program's own memory; nothing comes of it.
+    // A post only writes the program's own memory, and has no effect.
     let posted = world.send(&mut ends[0], 2, SIGNALED);
     assert!(matches!(posted, Ok(()) | Err(PostError::NotReady)));
     world.system.run();
@@ -153,7 +155,7 @@ fn device_fatal() {
     drop((ends, waited, world));
 }
 
-/// Ten thousand queue pairs: none is slower to use for the others.
+/// Ten thousand queue pairs: none is slower because of the others.
 #[test]
 fn ten_thousand_queue_pairs_fit_and_work() {
     const PAIRS: usize = 5_000;
@@ -202,7 +204,7 @@ fn small(world: &World) -> Endpoint {
     world.domain.create_endpoint(&options).expect("an endpoint")
 }
 
-/// Bytes of memory that the process uses.
+/// Returns the resident memory of the process in bytes.
 fn resident() -> usize {
     let statm = std::fs::read_to_string("/proc/self/statm").expect("readable");
     let pages: usize = statm

@@ -1,5 +1,5 @@
-//! The edges of queues: full, overrun, never signalled, and the events that
-//! tell of them.
+//! Limits of queues: full, overrun, never signalled, and the events that report
+//! them.
 
 use dat_engine::control::{AsyncEventKind, AsyncSource};
 use dat_engine::{
@@ -13,7 +13,7 @@ const SIGNALED: SendFlags = SendFlags::SIGNALED;
 const UNSIGNALED: SendFlags = SendFlags::empty();
 
 #[test]
-fn a_full_send_queue_is_an_answer_and_takes_more_when_polled() {
+fn a_full_send_queue_refuses_posts_until_it_is_polled() {
     let mut world = World::new(64);
     let mut ends = world.pair(true);
     let capacity = u64::from(ends[0].send_capacity());
@@ -27,7 +27,7 @@ fn a_full_send_queue_is_an_answer_and_takes_more_when_polled() {
             Err(PostError::QueueFull)
         );
         world.system.run();
-        // Done, but not polled: the places are not ours yet.
+        // Completed but not polled: the places are still in use.
         assert_eq!(
             world.send(&mut ends[0], 99, SIGNALED),
             Err(PostError::QueueFull)
@@ -38,7 +38,7 @@ fn a_full_send_queue_is_an_answer_and_takes_more_when_polled() {
 }
 
 #[test]
-fn a_full_receive_queue_is_an_answer_and_takes_more_when_polled() {
+fn a_full_receive_queue_refuses_posts_until_it_is_polled() {
     let mut world = World::new(64);
     let mut ends = world.pair(false);
     let capacity = u64::from(ends[1].recv_capacity());
@@ -69,7 +69,7 @@ fn a_list_stops_at_the_first_request_without_room() {
         flags: SIGNALED,
         segments: &segments,
     };
-    // SAFETY: the buffer lives longer than the endpoints.
+    // SAFETY: the buffer outlives the endpoints.
     let error = unsafe { ends[0].post_send_list(&vec![request; capacity + 3]) }.expect_err("full");
     assert_eq!(
         (error.posted, error.error),
@@ -88,7 +88,7 @@ fn a_list_stops_at_the_first_request_without_room() {
 }
 
 #[test]
-fn an_unsignalled_run_gives_its_places_back_with_the_next_completion() {
+fn an_unsignalled_run_is_released_by_the_next_completion() {
     let mut world = World::new(64);
     let mut ends = world.pair(true);
     let capacity = u64::from(ends[0].send_capacity());
@@ -178,8 +178,8 @@ fn an_overrun_completion_queue_is_reported_and_nothing_hangs() {
     let fatal = events
         .iter()
         .any(|event| event.kind == AsyncEventKind::QpFatal);
-    assert!(fatal, "its queue pair does not work any more: {events:?}");
-    // Polling ends: at most what the ring holds.
+    assert!(fatal, "its queue pair has failed: {events:?}");
+    // Polling ends after at most the ring's capacity.
     let polled = std::iter::from_fn(|| small.poll())
         .take(10 * capacity)
         .count();
@@ -195,7 +195,7 @@ fn an_overrun_completion_queue_is_reported_and_nothing_hangs() {
     );
 }
 
-/// A queue that is polled directly cannot be resized, and stays as it is.
+/// A queue that is polled directly cannot be resized, and keeps its size.
 #[test]
 fn a_completion_queue_grows_where_libibverbs_polls_it() {
     let mut world = World::new(40);
@@ -284,7 +284,7 @@ fn a_refused_access_is_told_to_its_owner() {
         flags: SIGNALED,
         segments: &segments,
     };
-    // SAFETY: the buffer lives longer than the endpoints.
+    // SAFETY: the buffer outlives the endpoints.
     unsafe { ends[0].post_send(&request) }.expect("room");
     world.system.run();
     let done = world.polled(1);
@@ -299,7 +299,7 @@ fn a_refused_access_is_told_to_its_owner() {
 }
 
 #[test]
-fn the_limit_of_a_shared_queue_is_told_once_per_setting() {
+fn the_limit_of_a_shared_queue_is_reported_once_per_setting() {
     let mut world = World::new(64);
     let mut ends = world.pair(true);
     for lap in 0..5 {
@@ -312,7 +312,7 @@ fn the_limit_of_a_shared_queue_is_told_once_per_setting() {
             world.send(&mut ends[0], i, SIGNALED).expect("room");
             world.system.run();
             world.polled(2);
-            // Six, five, four are left: only below the limit it is told.
+            // Six, five, four are left: the event comes only below the limit.
             let is_limit = |event: &dat_engine::AsyncEvent| event.kind == AsyncEventKind::SrqLimit;
             let events = match i {
                 2 => world.system.events(is_limit),
@@ -363,12 +363,16 @@ fn ops(done: &[dat_engine::Completion]) -> Vec<(u64, CompletionOp, Status)> {
 fn a_marker_waits_for_the_acknowledgement_of_the_send_before_it() {
     let mut world = World::new(64);
     let mut ends = world.pair(true);
-    // The peer has no receive: the send is sent again and again, unanswered.
+    // The peer has no receive: the send is repeated without an acknowledgement.
     world.send(&mut ends[0], 1, UNSIGNALED).expect("room");
     mark(&world, &mut ends[0], 2).expect("room");
     world.system.run();
     world.system.advance(std::time::Duration::from_millis(50));
-    assert_eq!(world.polled(0), [], "a marker went past a send");
+    assert_eq!(
+        world.polled(0),
+        [],
+        "a marker completed before an earlier send"
+    );
     assert!(!ends[0].sends_idle());
     world.recv_shared(3).expect("room");
     world.system.advance(std::time::Duration::from_millis(50));
@@ -382,7 +386,7 @@ fn a_marker_waits_for_the_acknowledgement_of_the_send_before_it() {
         ]
     );
     assert!(ends[0].sends_idle());
-    // With nothing before it, it is done at once, and takes one place.
+    // With no request before it, it completes at once, and takes one place.
     for lap in 0..50 {
         mark(&world, &mut ends[0], lap).expect("room");
         world.system.run();
@@ -413,7 +417,7 @@ fn a_marker_waits_for_the_response_of_the_read_before_it() {
         flags: UNSIGNALED,
         segments: &[],
     };
-    // SAFETY: the buffer lives longer than the endpoints.
+    // SAFETY: the buffer outlives the endpoints.
     unsafe { ends[0].post_send_list(&[read, marker]) }.expect("room");
     let mut done = Vec::new();
     let World { system, cq, .. } = &mut world;

@@ -1,6 +1,6 @@
-//! Numbers come back at once: an endpoint never sees what its predecessor of
-//! the same number left behind, and what that one took from a shared queue
-//! comes back.
+//! QP numbers are reused at once: an endpoint never sees the completions of its
+//! predecessor with the same number, and receives that the predecessor took from
+//! a shared queue are released.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -21,7 +21,7 @@ fn cookies(completions: &[Completion]) -> Vec<(CompletionOp, u64, Status)> {
 }
 
 #[test]
-fn a_number_comes_back_without_the_completions_of_the_dead() {
+fn a_reused_number_has_no_completions_of_its_predecessor() {
     let mut world = World::new(64);
     let [mut a, mut b] = world.pair(false);
     let number = a.qpn();
@@ -31,11 +31,11 @@ fn a_number_comes_back_without_the_completions_of_the_dead() {
     }
     world.system.run();
     drop((b, a));
-    // Eight completions of dead endpoints lie in the ring now.
+    // The ring now holds eight completions of freed endpoints.
     world.cq.process_commands();
     let [mut a, mut b] = world.pair(false);
     if world.system.is_stepped() {
-        assert_eq!(a.qpn(), number, "it gives the last number out first");
+        assert_eq!(a.qpn(), number, "the last number is reused first");
     }
     assert_eq!(world.polled(0), []);
     world.recv(&mut b, 7).expect("room");
@@ -65,7 +65,7 @@ fn a_reset_endpoint_starts_afresh_with_the_same_number() {
             let count = 2 * (lap % 7 + 1);
             assert_eq!(world.polled(count as usize).len() as u64, count);
         }
-        // Posted and not done, as well.
+        // Posted and not completed, as well.
         world.send(&mut ends[0], 55, SIGNALED).expect("room");
         for end in &mut ends {
             end.reset().expect("RESET");
@@ -76,7 +76,11 @@ fn a_reset_endpoint_starts_afresh_with_the_same_number() {
         );
         assert_eq!([0, 1].map(|i: usize| ends[i].qpn()), numbers);
         join(&mut ends);
-        assert_eq!(world.polled(0), [], "nothing of the life before, lap {lap}");
+        assert_eq!(
+            world.polled(0),
+            [],
+            "no completion from before the reset, lap {lap}"
+        );
         for i in 0..8 {
             world
                 .recv(&mut ends[1], 200 + i)
@@ -97,7 +101,7 @@ fn a_reset_endpoint_starts_afresh_with_the_same_number() {
 }
 
 #[test]
-fn shared_receives_that_the_dead_have_taken_come_back() {
+fn shared_receives_of_freed_endpoints_are_released() {
     let mut world = World::new(64);
     let capacity = u64::from(world.srq.capacity());
     for cookie in 0..capacity {
@@ -132,14 +136,14 @@ fn shared_receives_that_the_dead_have_taken_come_back() {
     }
 }
 
-/// What the random lives of endpoints consist of.
+/// The steps of a random sequence.
 #[derive(Clone, Debug)]
 enum Step {
     Create,
-    /// The pair, which end, signalled or not.
+    /// The pair, which end, and whether the send is signalled.
     Send(usize, usize, bool),
     Poll(usize),
-    /// The pair, and whether it is reset and joined again instead.
+    /// The pair, and whether it is reset and connected again instead of dropped.
     End(usize, bool),
 }
 
@@ -152,11 +156,12 @@ fn any_step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// The live pairs and what must still be polled of each endpoint, by number.
+/// The live pairs, and the completions that each endpoint must still get, by
+/// number.
 #[derive(Default)]
 struct Lives {
     pairs: Vec<[Endpoint; 2]>,
-    /// Sends posted and not known to be done: cookie, and whether signalled.
+    /// Sends posted and not known to be complete: cookie, and whether signalled.
     sends: HashMap<u32, VecDeque<(u64, bool)>>,
     /// Messages that arrived.
     receives: HashMap<u32, usize>,
@@ -165,7 +170,7 @@ struct Lives {
 }
 
 impl Lives {
-    /// Completions that are still to come, or to be polled.
+    /// Returns the number of completions that are still to come or to be polled.
     fn expected(&self) -> usize {
         let sends = self.sends.values().flatten();
         sends.filter(|&&(_, signaled)| signaled).count() + self.receives.values().sum::<usize>()
@@ -237,7 +242,7 @@ impl Lives {
         if outstanding.len() == 8 || self.shared_posted == world.srq.capacity() {
             return;
         }
-        // Only a polled completion gives places back, so one must come.
+        // Only a polled completion releases places, so one must come.
         let run = outstanding
             .iter()
             .rev()
@@ -245,11 +250,12 @@ impl Lives {
             .count();
         let signaled = signaled || run == 6;
         if world.recv_shared(0).is_err() {
-            // What the dead took comes back when the queue learns of them.
+            // Receives that freed endpoints took are released when the queue
+            // processes its commands.
             world.cq.process_commands();
             world
                 .recv_shared(0)
-                .expect("room for what the living do not have");
+                .expect("room for the receives that live endpoints do not hold");
         }
         self.shared_posted += 1;
         let cookie = self.next_cookie;
@@ -275,7 +281,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: cases(100), ..ProptestConfig::default() })]
 
     #[test]
-    fn the_living_get_all_of_theirs_and_nothing_else(steps in vec(any_step(), 1..80)) {
+    fn live_endpoints_get_all_of_their_completions_and_no_others(steps in vec(any_step(), 1..80)) {
         let mut world = World::new(256);
         let mut lives = Lives::default();
         for step in &steps {

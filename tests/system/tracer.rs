@@ -1,4 +1,4 @@
-//! The store tracer sees each store once, in order, with its exact length.
+//! The store tracer records each store once, in order, with its exact length.
 
 #![cfg(target_arch = "x86_64")]
 
@@ -7,7 +7,7 @@ use core::ptr;
 
 use crate::support::store_tracer::{PAGE, Store, StoreTracer, coalesced};
 
-/// Pages of a memory file mapped twice: as the program and as a device see them.
+/// Pages of a memory file, mapped twice: for the program, and for a device.
 struct TwoViews {
     program: usize,
     device: usize,
@@ -15,7 +15,7 @@ struct TwoViews {
 
 impl TwoViews {
     fn new() -> Self {
-        // SAFETY: a fresh memory file, mapped where the kernel likes.
+        // SAFETY: a new memory file, mapped at an address of the kernel's choice.
         unsafe {
             let fd = libc::memfd_create(c"views".as_ptr(), 0);
             assert!(fd >= 0);
@@ -42,7 +42,7 @@ impl TwoViews {
 
     fn tracer(&self) -> StoreTracer {
         let mut tracer = StoreTracer::default();
-        // SAFETY: the views are this test's and live until its end.
+        // SAFETY: the views belong to this test and live until its end.
         unsafe { tracer.watch(self.program, 2 * PAGE) };
         tracer
     }
@@ -55,7 +55,7 @@ impl TwoViews {
 
 impl Drop for TwoViews {
     fn drop(&mut self) {
-        // SAFETY: mapped by `new`, not used after.
+        // SAFETY: mapped by `new`, not used afterwards.
         unsafe {
             libc::munmap(self.program as *mut _, 2 * PAGE);
             libc::munmap(self.device as *mut _, 2 * PAGE);

@@ -1,5 +1,5 @@
-//! `ibv_req_notify_cq` and ours ask for events by the same stores, and get the
-//! same events, through many events and through arms that none follows.
+//! `ibv_req_notify_cq` and the engine arm completion queues by the same stores
+//! and get the same events, through many events and through arms without one.
 
 use crate::support::libmlx5::{Link, Shape};
 use crate::support::pair::{Driver, Pair};
@@ -11,7 +11,7 @@ use dat_engine::{SendFlags, SendOp};
 /// Offset of the CQ doorbell in its page (`MLX5_CQ_DOORBELL`).
 const DOORBELL: usize = 0x20;
 
-/// Where a CQ is armed.
+/// The memory through which a CQ is armed.
 #[derive(Clone, Copy)]
 struct ArmPlace {
     record: usize,
@@ -20,7 +20,7 @@ struct ArmPlace {
 }
 
 impl ArmPlace {
-    /// What was stored: the record word, and the doorbell without its CQN.
+    /// Returns the stores: the record word, and the doorbell without its CQN.
     fn seen(&self, stores: Vec<Store>) -> Vec<(&'static str, Vec<u8>)> {
         let named = |store: Store| {
             let mut bytes = store.bytes;
@@ -42,7 +42,7 @@ impl ArmPlace {
     }
 }
 
-/// The receive CQs of both ends: ours first.
+/// The receive CQs of both ends, the engine's first.
 fn places(pair: &Pair) -> [ArmPlace; 2] {
     let place = |end: usize, page: usize| {
         let qp = pair.system.qp_spec(pair[end].peer().qpn);
@@ -68,7 +68,7 @@ fn places(pair: &Pair) -> [ArmPlace; 2] {
 }
 
 #[test]
-fn arming_stores_the_same_and_brings_the_same_events() {
+fn arming_makes_the_same_stores_and_raises_the_same_events() {
     if !store_tracer::supported() {
         return;
     }
@@ -82,14 +82,14 @@ fn arming_stores_the_same_and_brings_the_same_events() {
     let places = places(&pair);
     let mut tracer = StoreTracer::default();
     for place in places {
-        // SAFETY: pages of the CQ and of its context, which outlive the
-        // tracer; the device does not run during a recording.
+        // SAFETY: pages of the CQ and of its context, which outlive the tracer;
+        // the device does not run during a recording.
         unsafe {
             tracer.watch(place.record, 4);
             tracer.watch(place.page + DOORBELL, 8);
         }
     }
-    // Messages between two arms, some of them solicited; armed for which.
+    // Messages between two arms, some of them solicited, and the kind of arm.
     let rounds: [(&[bool], bool); 12] = [
         (&[false], false),
         (&[false, false, false], false),
@@ -113,7 +113,7 @@ fn arming_stores_the_same_and_brings_the_same_events() {
             }
             assert_eq!(
                 seen[0], seen[1],
-                "stores by us, stores by libmlx5: lap {lap}, round {i}"
+                "stores of the engine, stores of libmlx5: lap {lap}, round {i}"
             );
             assert_eq!(seen[0].len(), 2);
             pair.system.rung();

@@ -1,6 +1,6 @@
-//! Binds of memory windows of type 1 by libmlx5 (`ibv_bind_mw`) and by the
-//! engine leave the same rings, records and register stores; so does whatever
-//! is posted behind one.
+//! Binds of memory windows of type 1 by libmlx5 (`ibv_bind_mw`) and by the engine
+//! leave the same rings, records and register stores; so do the requests after a
+//! bind.
 
 use dat_engine::{Access, Segment, SendFlags, SendOp};
 use proptest::prelude::*;
@@ -29,7 +29,7 @@ fn shape() -> Shape {
 
 type Target = Option<(u64, u64, Access)>;
 
-/// What a window is bound to: nothing, a byte, the longest there is.
+/// The target of a bind: none, one byte, the longest possible.
 fn any_target() -> impl Strategy<Value = Target> {
     let length = prop_oneof![Just(1), 1..4096u64, Just(1 << 31)];
     let rights = prop_oneof![
@@ -61,7 +61,7 @@ fn work(op: SendOp, flags: SendFlags, segments: Vec<Segment>) -> SendWork {
     }
 }
 
-/// Posts one to both, and compares.
+/// Posts a list to both, and compares.
 fn post(twins: &mut Twins, list: &[SendWork]) {
     let (posted, stores) = twins.send(list);
     posted.expect("room");
@@ -75,7 +75,7 @@ fn bind(twins: &mut Twins, flags: SendFlags, to: Target) {
 }
 
 #[test]
-fn each_opcode_behind_a_bind_and_an_unbind_is_that_of_libmlx5() {
+fn each_opcode_after_a_bind_and_an_unbind_is_that_of_libmlx5() {
     if !store_tracer::supported() {
         return;
     }
@@ -105,7 +105,7 @@ fn each_opcode_behind_a_bind_and_an_unbind_is_that_of_libmlx5() {
             for flags in [signalled, signalled | SendFlags::FENCE] {
                 for segments in [vec![segment(9)], vec![segment(1), segment(2)], vec![]] {
                     bind(&mut twins, signalled, to);
-                    // The second one has no fence any more.
+                    // The second request has no fence any more.
                     for _ in 0..2 {
                         post(&mut twins, &[work(op, flags, segments.clone())]);
                     }
@@ -117,7 +117,7 @@ fn each_opcode_behind_a_bind_and_an_unbind_is_that_of_libmlx5() {
                 }
             }
         }
-        // A bind behind a bind.
+        // A bind after a bind.
         for _ in 0..3 {
             bind(&mut twins, signalled, to);
         }
@@ -155,10 +155,10 @@ proptest! {
     }
 }
 
-/// The fence belongs to what is posted next, also if something was refused in
-/// between, and if the queue was full.
+/// The fence is set on the next request that is posted, also if requests were
+/// refused in between, or the queue was full.
 #[test]
-fn the_fence_waits_for_what_is_posted_next() {
+fn the_fence_is_set_on_the_next_posted_request() {
     if !store_tracer::supported() {
         return;
     }
@@ -182,7 +182,7 @@ fn the_fence_waits_for_what_is_posted_next() {
     );
     post(&mut twins, std::slice::from_ref(&good));
     twins.complete_sends(2);
-    // Full with a bind last.
+    // Full, with a bind as the last request.
     let room = system.qp_spec(twins.ours.rings.qpn);
     assert!(room.sq_wqebb_count >= 3 * DEPTH);
     while twins

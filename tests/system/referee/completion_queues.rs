@@ -1,5 +1,5 @@
-//! Completion queues of unmodified libmlx5 that are moved to other rings,
-//! polled field by field, and payload that comes inside CQEs.
+//! Completion queues of unmodified libmlx5: resizing, polling field by field, and
+//! payload inside CQEs.
 
 use core::mem::zeroed;
 use std::collections::VecDeque;
@@ -23,7 +23,7 @@ const SUCCESS: u32 = ibv_wc_status::IBV_WC_SUCCESS;
 const SIGNALED: u32 = ibv_send_flags::IBV_SEND_SIGNALED.0;
 const ATOMIC: u32 = ibv_access_flags::IBV_ACCESS_REMOTE_ATOMIC.0;
 
-/// A connection of a queue pair with itself.
+/// A queue pair that is connected to itself.
 struct Loop {
     qp: Qp,
     buffer: Buffer,
@@ -49,10 +49,10 @@ impl Loop {
         }
     }
 
-    /// Posts one request with these segments at the buffer's byte `there`.
+    /// Posts one request with these segments, to the buffer's byte `there`.
     fn post(&self, wr_id: u64, opcode: u32, flags: u32, segments: &mut [ibv_sge], there: usize) {
-        // SAFETY: all zeroes is a valid ibv_send_wr; the memory lives as long
-        // as the connection.
+        // SAFETY: all zeroes is a valid ibv_send_wr; the memory lives as long as
+        // the connection.
         unsafe {
             let mut wr: ibv_send_wr = zeroed();
             (wr.wr_id, wr.opcode, wr.send_flags) = (wr_id, opcode, flags);
@@ -74,7 +74,7 @@ impl Loop {
         self.system.rung();
     }
 
-    /// A write of no bytes, done.
+    /// Posts an empty write, and completes it.
     fn complete_one(&self, wr_id: u64) {
         let write = ibv_wr_opcode::IBV_WR_RDMA_WRITE;
         self.post(wr_id, write, SIGNALED, &mut [], 0);
@@ -104,7 +104,7 @@ fn queue(system: &System, depth: u32, large: bool) -> Rc<Cq> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 60, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Completions, polls and moves in any order, over many laps: libmlx5 sees
+    /// Completions, polls and resizes in any order, over many laps: libmlx5 sees
     /// each completion once and in order.
     #[test]
     fn no_completion_is_lost_when_the_ring_moves(
@@ -137,7 +137,7 @@ proptest! {
                     if fits {
                         capacity = wanted;
                     }
-                    // libmlx5 tells its consumer index when it polls next.
+                    // libmlx5 writes its consumer index at the next poll.
                     let seen = cq.poll().map(|answer| answer.wr_id);
                     prop_assert_eq!(seen, waiting.pop_front());
                 }
@@ -151,7 +151,7 @@ proptest! {
 }
 
 #[test]
-fn answers_come_in_the_cqe_and_libmlx5_puts_them_in_their_place() {
+fn payload_in_a_cqe_is_copied_to_its_place_by_libmlx5() {
     let system = System::new();
     let cq = queue(&system, 63, false);
     let it = Loop::new(system, [&cq, &cq], true);
@@ -188,7 +188,7 @@ fn answers_come_in_the_cqe_and_libmlx5_puts_them_in_their_place() {
 }
 
 #[test]
-fn answers_for_large_cqes_are_placed_by_the_device() {
+fn payload_in_large_cqes_is_placed_by_the_device() {
     let system = System::new();
     let cq = queue(&system, 63, true);
     let it = Loop::new(system, [&cq, &cq], true);
@@ -227,7 +227,7 @@ fn receives_come_in_cqes_of_both_sizes() {
 }
 
 #[test]
-fn an_extended_queue_tells_each_field_and_the_device_s_time() {
+fn an_extended_queue_reports_each_field_and_the_device_time() {
     let system = System::new();
     let flags = ibv_create_cq_wc_flags::IBV_WC_EX_WITH_BYTE_LEN.0
         | ibv_create_cq_wc_flags::IBV_WC_EX_WITH_QP_NUM.0
@@ -269,7 +269,7 @@ fn an_extended_queue_tells_each_field_and_the_device_s_time() {
 }
 
 #[test]
-fn what_the_device_has_no_clock_for_is_refused() {
+fn timestamps_without_a_device_clock_are_refused() {
     let system = System::new();
     let wallclock = ibv_create_cq_wc_flags::IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK.0;
     let refused = Cq::extended(system.context(), 15, wallclock.into(), 0).err();
@@ -295,7 +295,7 @@ fn a_queue_that_ignores_overruns_goes_on() {
 }
 
 #[test]
-fn events_are_moderated_within_the_limits_that_are_told() {
+fn events_are_moderated_within_the_reported_limits() {
     let system = System::new();
     let cq = Cq::new(system.context(), 15);
     // SAFETY: zeroed attributes are valid, the CQ is alive.

@@ -1,5 +1,5 @@
-//! Memory that a program gives to libmlx5 and then takes away: requests fail,
-//! and neither the device nor the program does.
+//! Memory that a program registers with libmlx5 and then removes: requests fail,
+//! and neither the device nor the program crashes.
 
 use core::mem::zeroed;
 use core::ptr;
@@ -14,7 +14,7 @@ use crate::support::system::System;
 
 const BYTES: usize = 1 << 16;
 
-/// A registered mapping, gone since.
+/// A registered mapping that was removed afterwards.
 struct Vanished {
     at: u64,
     mr: *mut ibv_mr,
@@ -31,8 +31,8 @@ impl Vanished {
             assert_ne!(at, libc::MAP_FAILED);
             let mr = dv_reg_mr(pd.raw, at, BYTES, all_access() as i32);
             assert!(!mr.is_null());
-            // Without rights rather than unmapped, lest another mapping of the
-            // test comes to lie there.
+            // Protected rather than unmapped, so that no other mapping of the
+            // test takes its place.
             assert_eq!(libc::mprotect(at, BYTES, libc::PROT_NONE), 0);
             Vanished {
                 at: at as u64,
@@ -54,7 +54,7 @@ impl Vanished {
 
 impl Drop for Vanished {
     fn drop(&mut self) {
-        // SAFETY: made by `new`, used no more.
+        // SAFETY: created by `new`, not used afterwards.
         unsafe {
             assert_eq!(ibv_dereg_mr(self.mr), 0);
             libc::munmap(self.at as *mut _, BYTES);
@@ -62,7 +62,8 @@ impl Drop for Vanished {
     }
 }
 
-/// A write from one to the other, of which the first or the second is gone.
+/// Writes from one mapping to another, of which the first or the second was
+/// removed.
 fn write(local_is_gone: bool) -> (System, u32) {
     let system = System::new();
     let pd = Pd::new(system.context());
@@ -80,7 +81,8 @@ fn write(local_is_gone: bool) -> (System, u32) {
         // SAFETY: the region is registered.
         remote = (gone.at, unsafe { (*gone.mr).rkey });
     }
-    // SAFETY: zeroes are a valid request; the device finds its memory gone.
+    // SAFETY: zeroes are a valid request; the device finds that the memory was
+    // removed.
     unsafe {
         let mut wr: ibv_send_wr = zeroed();
         wr.opcode = ibv_wr_opcode::IBV_WR_RDMA_WRITE;
@@ -96,9 +98,9 @@ fn write(local_is_gone: bool) -> (System, u32) {
 }
 
 #[test]
-fn data_that_are_gone_are_a_protection_error() {
+fn removed_source_memory_is_a_protection_error() {
     if !cfg!(target_arch = "x86_64") {
-        eprintln!("SKIPPED: memory that is gone ends the process on this processor");
+        eprintln!("SKIPPED: on this processor an access to removed memory ends the process");
         return;
     }
     let (_system, status) = write(true);
@@ -106,9 +108,9 @@ fn data_that_are_gone_are_a_protection_error() {
 }
 
 #[test]
-fn a_target_that_is_gone_is_an_access_error() {
+fn a_removed_target_is_an_access_error() {
     if !cfg!(target_arch = "x86_64") {
-        eprintln!("SKIPPED: memory that is gone ends the process on this processor");
+        eprintln!("SKIPPED: on this processor an access to removed memory ends the process");
         return;
     }
     let (_system, status) = write(false);

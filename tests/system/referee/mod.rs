@@ -1,5 +1,5 @@
-//! libmlx5 as the referee: what it and the engine make of the same must be
-//! the same.
+//! libmlx5 as the reference: for the same input, libmlx5 and the engine must
+//! produce the same result.
 
 mod arms;
 mod binds;

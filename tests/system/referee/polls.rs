@@ -1,5 +1,5 @@
-//! The same CQE bytes, good and bad, are the same answer to `ibv_poll_cq` and
-//! to the engine, and payload in a CQE ends up in the same place.
+//! The same CQE bytes, valid or not, give the same result from `ibv_poll_cq` and
+//! from the engine, and payload in a CQE is copied to the same place.
 
 use dat_engine::{Segment, SendFlags, SendOp};
 use proptest::collection::vec;
@@ -23,14 +23,14 @@ const READ: u8 = 0x10;
 
 const SEGMENTS: usize = 4;
 
-/// Whether CQEs have 128 bytes, and where in them payload is.
+/// Whether CQEs have 128 bytes, and the place of payload in them.
 type Form = (bool, InlinePlace);
 
 const SMALL: Form = (false, InlinePlace::Within);
 const LARGE: Form = (true, InlinePlace::Before);
 const LARGE_WITHIN: Form = (true, InlinePlace::Within);
 
-/// Few CQEs, so that the owner bit turns often.
+/// Few CQEs, so that the owner bit flips often.
 fn shape(shared: bool, large_cqes: bool) -> Shape {
     Shape {
         send_depth: 8,
@@ -41,7 +41,7 @@ fn shape(shared: bool, large_cqes: bool) -> Shape {
     }
 }
 
-/// What the device says of one request.
+/// What the device reports about one request.
 #[derive(Clone, Debug)]
 struct Said {
     /// Lengths of the request's segments.
@@ -49,7 +49,7 @@ struct Said {
     cookie: u64,
     /// Index into the operations or opcodes.
     op: usize,
-    /// The opcode of the WQE, as the CQE has it: the device may be wrong.
+    /// The WQE's opcode as the CQE reports it, which may be wrong.
     sent: u8,
     imm: u32,
     solicited: bool,
@@ -77,7 +77,7 @@ fn any_said() -> impl Strategy<Value = Said> {
     );
     (parts, any::<u32>(), error, any::<bool>()).prop_map(
         |((lengths, cookie, op, sent, imm, solicited), byte_count, error, inline)| {
-            // libmlx5 takes this one for a page fault of its own business.
+            // libmlx5 handles this error itself, as a page fault.
             let error = error.filter(|&error| error != (0x22, 0x93));
             Said {
                 lengths,
@@ -105,14 +105,15 @@ impl Said {
         self.lengths.iter().map(&mut segment).collect()
     }
 
-    /// Payload that fits the request and the CQE.
+    /// Returns payload that fits the request and the CQE.
     fn payload(&self, place: InlinePlace) -> Vec<u8> {
         let most = if place == InlinePlace::Within { 32 } else { 64 };
         let len = self.lengths.iter().sum::<u32>().min(most) as usize;
         (1..=len).map(|i| (i as u8).wrapping_mul(37)).collect()
     }
 
-    /// The memory with the payload in the request's segments, if there is one.
+    /// Returns the expected memory, with the payload, if any, in the request's
+    /// segments.
     fn scattered(&self, memory: &dyn Memory, inline: bool, place: InlinePlace) -> Vec<u8> {
         let mut expected = vec![0; memory.len()];
         let payload = if inline { self.payload(place) } else { vec![] };
@@ -144,7 +145,7 @@ impl Said {
     }
 }
 
-/// The first difference: offset, found, expected.
+/// Returns the first difference: offset, found, expected.
 fn wrong_byte(found: &[u8], expected: &[u8]) -> Option<(usize, u8, u8)> {
     let pairs = found.iter().zip(expected).enumerate();
     pairs
@@ -191,9 +192,10 @@ fn play_sends(twins: &mut Twins, memory: &dyn Memory, (large_cqes, place): Form,
             None,
             "in the memory of {said:?}"
         );
-        // For answers in 128-byte CQEs libmlx5 is a referee since v64 only. What
-        // is expected above is what the device's manual says: an answer lies in
-        // the first 64 bytes of the CQE, or at the start of the completion.
+        // For payload of requests in 128-byte CQEs libmlx5 is a reference only
+        // since v64. The expectation above follows the device's manual: the
+        // payload is in the first 64 bytes of the CQE, or at the start of the
+        // completion.
         if !large_cqes || twins.behaviour.large_cqe_answers {
             assert_eq!(
                 wrong_byte(&theirs, &expected),
@@ -235,7 +237,7 @@ fn play_receives(twins: &mut Twins, memory: &dyn Memory, (_, place): Form, all: 
     }
 }
 
-/// Runs both kinds on fresh twins and shared memory for the payload.
+/// Runs both kinds on new queue pairs and shared memory for the payload.
 fn play(shared: bool, form: Form, start: u32, sends: &[Said], receives: &[Said]) {
     let system = System::new();
     let mut twins = system.twins(shape(shared, form.0));
@@ -249,7 +251,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 60, ..ProptestConfig::default() })]
 
     #[test]
-    fn completions_are_the_same_answer(
+    fn completions_give_the_same_result(
         shared in any::<bool>(),
         form in select(vec![SMALL, LARGE, LARGE_WITHIN]),
         start in prop_oneof![0..40u32, 65_500..65_600u32],
@@ -261,7 +263,7 @@ proptest! {
 }
 
 #[test]
-fn every_syndrome_is_the_same_answer() {
+fn every_syndrome_gives_the_same_result() {
     let system = System::new();
     let mut twins = system.twins(shape(false, false));
     let memory = Buffer::new(&Pd::new(system.context()), 1024);
@@ -284,8 +286,8 @@ fn every_syndrome_is_the_same_answer() {
     play_receives(&mut twins, &memory, SMALL, &all);
 }
 
-/// More payload in the CQE than the receive has room for: an error on both
-/// sides, and neither writes past a segment.
+/// More payload in the CQE than the receive has room for: an error on both sides,
+/// and neither writes past a segment.
 #[test]
 fn payload_that_does_not_fit_is_a_length_error() {
     let system = System::new();
@@ -325,9 +327,9 @@ fn payload_that_does_not_fit_is_a_length_error() {
     }
 }
 
-/// Completions that name other receives than the oldest, as they do where a
-/// device takes receives out of order: good ones, errors, and with payload.
-/// libmlx5 before v55 reports the oldest receive.
+/// Completions that name another receive than the oldest, as on devices that use
+/// receives out of order: successful, failed, and with payload. libmlx5 before
+/// v55 reports the oldest receive.
 #[test]
 fn a_completion_reports_the_receive_that_it_names() {
     let system = System::new();
@@ -350,7 +352,7 @@ fn a_completion_reports_the_receive_that_it_names() {
         }
         twins.forget_outstanding();
         for (done, (opcode, error, inline)) in kinds.into_iter().enumerate() {
-            // 5 and 4 have no common divisor: each is named once.
+            // 5 and 4 have no common divisor, so each is named once.
             let named = (5 * done + round) % kinds.len();
             let payload = [round as u8 + 1; 20];
             let cqe = Cqe {
@@ -371,7 +373,10 @@ fn a_completion_reports_the_receive_that_it_names() {
             };
             assert_eq!(theirs.wr_id, cookie(oldest));
             theirs.wr_id = ours.wr_id;
-            assert_eq!(ours, theirs, "our answer, libmlx5's answer");
+            assert_eq!(
+                ours, theirs,
+                "the engine's completion, libmlx5's completion"
+            );
         }
     }
 }

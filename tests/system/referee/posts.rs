@@ -12,7 +12,7 @@ use crate::support::system::System;
 use crate::support::twins::Twins;
 use crate::support::work::{Bounds, RecvWork, SendWork, any_recv, any_send, lists};
 
-/// Requests per queue; the rings have room for as many of the longest.
+/// Number of requests per queue; the rings have room for as many of the longest.
 const DEPTH: u32 = 16;
 const SEGMENTS: u32 = 4;
 const INLINE: u32 = 200;
@@ -28,7 +28,7 @@ fn shape() -> Shape {
     }
 }
 
-/// Memory that inline data is taken from.
+/// Memory for inline data.
 static SOURCE: [u8; 4096] = {
     let mut bytes = [0; 4096];
     let mut i = 0;
@@ -48,20 +48,21 @@ pub(super) fn bounds() -> Bounds {
     }
 }
 
-/// Where the walk starts: the ring's start, shortly before its end, and shortly
+/// The start position: the ring's start, shortly before its end, and shortly
 /// before the device's 16-bit counter wraps.
 fn any_start() -> impl Strategy<Value = u32> {
     prop_oneof![Just(0), 0..4096u32, (65_536 - 200)..65_536u32]
 }
 
-/// Makes sure that completions can give all places back.
+/// Signals often enough that completions can release all places.
 fn signal_in_time(twins: &Twins, list: &mut [SendWork]) {
     if twins.unsignaled_run() + list.len() > DEPTH as usize / 2 {
         list[0].flags |= SendFlags::SIGNALED;
     }
 }
 
-/// Posts the lists, completing some as the queue fills, and checks each post.
+/// Posts the lists, completes some requests as the queue fills, and checks each
+/// post.
 fn walk(twins: &mut Twins, lists: Vec<Vec<SendWork>>, check: impl Fn(&Twins, &[Vec<Seen>; 2])) {
     for mut list in lists {
         signal_in_time(twins, &mut list);
@@ -91,7 +92,7 @@ proptest! {
         walk(&mut twins, lists, |twins, stores| twins.compare(stores));
     }
 
-    /// On a shared register libmlx5 copies under its private lock; the engine
+    /// On a shared register libmlx5 copies under its private lock. The engine
     /// must not copy, and rings with the first eight bytes.
     #[test]
     fn sends_on_a_shared_register_ring_eight_bytes(
@@ -159,9 +160,9 @@ fn receive_walk(twins: &mut Twins, lists: Vec<Vec<RecvWork>>) {
     }
 }
 
-/// Completes shared receives in any order, so that free WQEs are no row. With
-/// libmlx5 since v48 the rings are the same; with an older one the receives are,
-/// in the order of the links.
+/// Completes shared receives in any order, so that free WQEs are not consecutive.
+/// With libmlx5 since v48 the rings are the same; with an older one the receives
+/// are, in the order of the links.
 fn shared_walk(twins: &mut Twins, lists: Vec<Vec<RecvWork>>, mut order: u64) {
     for list in lists {
         let (posted, stores) = twins.recv(&list);
@@ -177,7 +178,7 @@ fn shared_walk(twins: &mut Twins, lists: Vec<Vec<RecvWork>>, mut order: u64) {
     }
 }
 
-/// The device's counters of receives have 16 bits.
+/// The device counts receives with 16 bits.
 #[test]
 fn receives_are_identical_when_the_counter_wraps() {
     if !store_tracer::supported() {
@@ -211,8 +212,8 @@ fn receives_are_identical_when_the_counter_wraps() {
     }
 }
 
-/// A list with a request that asks for too much: what comes before it is
-/// posted and rung for, by both.
+/// A list with an invalid request: both post the requests before it, and ring for
+/// them.
 #[test]
 fn a_list_stops_at_the_same_bad_request() {
     if !store_tracer::supported() {
@@ -227,7 +228,8 @@ fn a_list_stops_at_the_same_bad_request() {
             length: 9,
             lkey: 7,
         };
-        // One more than asked for; a shared queue's stride has room for seven.
+        // One segment more than allowed; a shared queue's stride has room for
+        // seven.
         for segments in [SEGMENTS as usize + 1, 8, 30] {
             for bad in 0..4 {
                 let of = |i: usize| vec![segment; if i == bad { segments } else { 1 }];
@@ -259,7 +261,7 @@ fn a_list_stops_at_the_same_bad_request() {
     }
 }
 
-/// What must be written before what: WQEs, then the record, then the register.
+/// The required order of stores: WQEs, then the record, then the register.
 fn rank(seen: &Seen) -> u8 {
     match seen.place {
         Place::SendRing(_) | Place::RecvRing(_) => 0,
@@ -284,7 +286,8 @@ fn in_order(stores: &[Seen]) {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 10, ..ProptestConfig::default() })]
 
-    /// In program order, that is: the processor's order is the barriers'.
+    /// Checks program order; the barriers' order on the processor is not visible
+    /// here.
     #[test]
     fn a_list_is_written_before_its_record_and_its_record_before_the_doorbell(
         (exclusive, shared) in any::<(bool, bool)>(),

@@ -1,11 +1,11 @@
-//! The referee behaves as its version is known to.
+//! The reference behaves as its version is known to.
 
 use crate::support::behaviour::{Behaviour, version};
 use crate::support::system::System;
 
-/// What was found by trying is what the version in the library's name promises;
-/// a library without a version in its name must behave as the newest. Only the
-/// repair of large CQEs may also be in an older one.
+/// The behaviour found by experiment must be that of the version in the library's
+/// name. A library without a version in its name must behave as the newest. Only
+/// the fix for large CQEs may also be in an older one.
 #[test]
 fn libmlx5_behaves_as_its_version_is_known_to() {
     let system = System::new();

@@ -1,5 +1,5 @@
-//! Memory windows of unmodified libmlx5: it binds, invalidates and unbinds;
-//! the emulated NIC opens what was bound and nothing else.
+//! Memory windows of unmodified libmlx5, which binds, invalidates and unbinds:
+//! the emulated NIC grants access to the bound range and nothing else.
 
 use core::mem::zeroed;
 
@@ -24,10 +24,10 @@ const BINDABLE: u32 =
     ibv_access_flags::IBV_ACCESS_LOCAL_WRITE.0 | ibv_access_flags::IBV_ACCESS_MW_BIND.0;
 
 const MEMORY: usize = 1 << 14;
-/// Small, so that the WQEs of binds, of three blocks each, wrap everywhere.
+/// Short, so that the WQEs of binds, three WQEBBs each, wrap at every position.
 const DEPTH: u32 = 4;
 
-/// Two ends of libmlx5's: one writes and reads, the other has the windows.
+/// Two ends of libmlx5: one writes and reads, the other has the windows.
 struct Ends {
     peer: Qp,
     owner: Qp,
@@ -72,13 +72,13 @@ impl Ends {
         }
     }
 
-    /// Runs, and answers the next completion of that end.
+    /// Runs the device, and returns the next completion of that end.
     fn done(&self, qp: &Qp) -> Answer {
         self.system.run();
         qp.send_cq.poll().expect("it completes")
     }
 
-    /// The owner's next completion: {status, opcode}.
+    /// Returns the owner's next completion: {status, opcode}.
     fn owned(&self) -> (u32, Option<u32>) {
         let answer = self.done(&self.owner);
         (answer.status, answer.opcode)
@@ -90,20 +90,20 @@ impl Ends {
         self.system.rung();
     }
 
-    /// Binds a window of type 1; answers the status.
+    /// Binds a window of type 1. Returns the status.
     fn bind_one(&self, window: &mut Window, to: Option<Bind<'_>>) -> u32 {
         window.bind_one(&self.owner, 11, to);
         self.system.rung();
         self.owned().0
     }
 
-    /// Binds a window of type 2; answers the status.
+    /// Binds a window of type 2. Returns the status.
     fn bind_two(&self, window: &mut Window, to: Bind<'_>) -> u32 {
         self.post(&self.owner, window.bind_two(22, to));
         self.owned().0
     }
 
-    /// A request of the peer on `len` bytes of its own memory from 0.
+    /// Returns a request of the peer on the first `len` bytes of its own memory.
     fn request(&self, opcode: u32, segment: &mut ibv_sge, remote: (u64, u32)) -> ibv_send_wr {
         // SAFETY: all zeroes is a valid ibv_send_wr.
         let mut wr: ibv_send_wr = unsafe { zeroed() };
@@ -123,7 +123,7 @@ impl Ends {
         }
     }
 
-    /// The peer writes so many bytes there; answers the status.
+    /// Lets the peer write this many bytes. Returns the status.
     fn write(&self, key: u32, at: u64, len: u32) -> u32 {
         let mut segment = self.segment(len);
         let write = ibv_wr_opcode::IBV_WR_RDMA_WRITE;
@@ -235,7 +235,7 @@ fn a_zero_based_window_counts_from_0() {
 }
 
 #[test]
-fn a_window_opens_no_more_than_was_bound() {
+fn a_window_grants_no_more_than_was_bound() {
     for (access, len, status) in [
         (READ, 8, REMOTE_ACCESS),
         (WRITE, 33, REMOTE_ACCESS),
@@ -250,7 +250,7 @@ fn a_window_opens_no_more_than_was_bound() {
 }
 
 #[test]
-fn a_bind_that_may_not_be_fails_and_ends_the_connection() {
+fn an_illegal_bind_fails_and_ends_the_connection() {
     let cases: [fn(&Ends) -> u32; 3] = [
         |ends| {
             let mut window = ends.window(TWO);

@@ -1,17 +1,17 @@
-//! The books: what was posted, and what became of it.
+//! The account: every posted request, and its outcome.
 
 use std::collections::{BTreeMap, VecDeque};
 
 use dat_engine::{Completion, CompletionOp, Status};
 
-/// Where a receive was posted.
+/// The queue that a request was posted to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Queue {
     /// The send queue of an end.
     Send(usize),
     /// The receive queue of an end.
     Receive(usize),
-    /// The shared one.
+    /// The shared receive queue.
     Shared,
 }
 
@@ -20,13 +20,13 @@ pub enum Queue {
 pub struct Posted {
     pub queue: Queue,
     pub signalled: bool,
-    /// The number of the message it sends, if it takes a receive there.
+    /// The number of the message that it sends, if the message uses a receive.
     pub message: Option<u64>,
-    /// Where its bytes are, or go.
+    /// The place of its bytes.
     pub slot: usize,
 }
 
-/// What a schedule has seen happen.
+/// The outcomes of a schedule.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Totals {
     posted: u64,
@@ -47,27 +47,27 @@ impl Totals {
         self.abandoned += other.abandoned;
     }
 
-    /// Whether everything that can become of a request became of some.
+    /// Returns whether every possible outcome has occurred.
     pub fn is_varied(&self) -> bool {
         let each = [self.refused, self.flushed, self.failed, self.abandoned];
         each.iter().all(|&count| count > 0) && self.good > self.posted / 4
     }
 }
 
-/// The books of one schedule. A cookie is the number of its request.
+/// The account of one schedule. A cookie is the number of its request.
 #[derive(Default)]
 pub struct Account {
     next: u64,
     open: BTreeMap<u64, Posted>,
-    /// Cookies of each send and receive queue, in the order of their posting.
+    /// Cookies of each send and receive queue, in posting order.
     order: BTreeMap<(bool, usize), VecDeque<u64>>,
-    /// Messages on their way to each end, in order.
+    /// Messages in flight to each end, in order.
     under_way: BTreeMap<usize, VecDeque<u64>>,
     pub totals: Totals,
 }
 
 impl Account {
-    /// The cookie of the next request.
+    /// Returns the cookie of the next request.
     pub fn cookie(&self) -> u64 {
         self.next
     }
@@ -76,7 +76,7 @@ impl Account {
         self.totals.refused += 1;
     }
 
-    /// The request of the cookie was posted; `to` is the end that a message goes to.
+    /// Records a posted request; `to` is the end that gets its message.
     pub fn posted(&mut self, request: Posted, to: usize) {
         let cookie = self.next;
         self.next += 1;
@@ -96,8 +96,8 @@ impl Account {
         self.open.insert(cookie, request);
     }
 
-    /// A completion at `end`; `message` reads what a receive has got. Answers
-    /// the slots that are free again.
+    /// Records a completion at `end`; `message` reads the content of a receive.
+    /// Returns the places that are free again.
     pub fn completed(
         &mut self,
         completion: &Completion,
@@ -148,8 +148,8 @@ impl Account {
         free
     }
 
-    /// What was posted before a send that is reported is done as well: it must
-    /// not have asked to be told.
+    /// Completes every earlier send than a reported one: these must be
+    /// unsignalled.
     fn pass_unsignalled(&mut self, end: usize, cookie: u64, completion: &Completion) -> Vec<usize> {
         let mut free = Vec::new();
         let order = self.order.get_mut(&(true, end)).expect("posted there");
@@ -161,7 +161,7 @@ impl Account {
             let silent = silent.unwrap_or_else(|| panic!("{first} completed out of order"));
             assert!(
                 !silent.signalled,
-                "{first} was passed over in silence by {completion:?}"
+                "signalled request {first} has no completion before {completion:?}"
             );
             self.totals.good += 1;
             free.push(silent.slot);
@@ -169,8 +169,8 @@ impl Account {
         panic!("{completion:?}: completed out of order");
     }
 
-    /// The ends were reset: nothing of theirs is told any more. Answers the
-    /// slots that are free again.
+    /// Records a reset of both ends: their requests get no completions any more.
+    /// Returns the places that are free again.
     pub fn reset(&mut self, ends: [usize; 2]) -> Vec<usize> {
         let mut free = Vec::new();
         for end in ends {
@@ -186,25 +186,25 @@ impl Account {
         free
     }
 
-    /// All ends are in error and everything was polled: nothing may be left
-    /// but what nobody took from the shared queue.
+    /// Checks that nothing is outstanding after all ends are in error and
+    /// everything was polled, except receives that stayed on the shared queue.
     pub fn close(&self) {
         for (cookie, request) in &self.open {
             match request.queue {
                 Queue::Shared => {}
-                // Done before the queue failed, and not asked to be told.
+                // Completed before the queue failed, and unsignalled.
                 Queue::Send(_) if !request.signalled => {}
                 _ => panic!("{cookie} was never completed: {request:?}"),
             }
         }
     }
 
-    /// How many messages are on their way to an end.
+    /// Returns the number of messages in flight to an end.
     pub fn messages_to(&self, end: usize) -> usize {
         self.under_way.get(&end).map_or(0, VecDeque::len)
     }
 
-    /// How many receives are there for an end.
+    /// Returns the number of receives posted for an end.
     pub fn receives_open(&self, end: usize, shared: bool) -> usize {
         match shared {
             true => self.shared_open(),
@@ -212,14 +212,14 @@ impl Account {
         }
     }
 
-    /// Every send of an end that asked to be told has been told of.
+    /// Checks that every signalled send of an end has completed.
     pub fn assert_no_sends_open(&self, end: usize) {
         let of_end = |(_, it): &(&u64, &Posted)| it.queue == Queue::Send(end) && it.signalled;
         let open: Vec<_> = self.open.iter().filter(of_end).collect();
         assert!(open.is_empty(), "never done: {open:?}");
     }
 
-    /// How many shared receives are not completed.
+    /// Returns the number of shared receives that are not completed.
     pub fn shared_open(&self) -> usize {
         self.open
             .values()

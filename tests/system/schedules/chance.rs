@@ -1,6 +1,6 @@
-//! Choices made from a seed.
+//! Choices that follow from a seed.
 
-/// A row of choices (SplitMix64); the same for the same seed.
+/// A sequence of pseudo-random choices (SplitMix64), the same for the same seed.
 pub struct Chance(u64);
 
 impl Chance {
@@ -15,12 +15,12 @@ impl Chance {
         value ^ value >> 31
     }
 
-    /// A number from 0 to below `count`.
+    /// Returns a number below `count`.
     pub fn below(&mut self, count: usize) -> usize {
         (self.next() % count as u64) as usize
     }
 
-    /// True once in so many times.
+    /// Returns true once in this many times.
     pub fn one_in(&mut self, count: usize) -> bool {
         self.below(count) == 0
     }

@@ -1,12 +1,11 @@
-//! The engine under faults: schedules made from a seed, on a NIC whose wire
-//! loses, doubles, delays and reorders, whose receivers are not ready, and
-//! whose queue pairs, ports and completions fail.
+//! The engine under faults. Schedules follow from a seed. The wire of the NIC
+//! drops, duplicates, delays and reorders packets; receivers are not ready; queue
+//! pairs, ports and completions fail.
 //!
-//! Every request that was posted is accounted for exactly once: completed,
-//! flushed or refused; what a connection delivers is what was sent, in order,
-//! each once.
+//! Every posted request is accounted for exactly once: completed, flushed or
+//! refused. A connection delivers what was sent, in order, each message once.
 //!
-//! `DAT_SEEDS=FIRST:COUNT` chooses the seeds; a failure says how to repeat it.
+//! `DAT_SEEDS=FIRST:COUNT` selects the seeds; a failure prints how to repeat it.
 
 mod account;
 mod chance;
@@ -16,7 +15,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use crate::support::system::System;
 
-/// What the suite runs; `perf-scripts/soak` runs as many as one likes.
+/// The seeds of the suite; `perf-scripts/soak` runs any number.
 const SAMPLE: (u64, u64) = (0, 200);
 const VARIABLE: &str = "DAT_SEEDS";
 
@@ -27,12 +26,14 @@ fn seeds() -> std::ops::Range<u64> {
         Some((first.parse().ok()?, count.parse().ok()?))
     };
     let (first, count): (u64, u64) = given.map_or(SAMPLE, |text| {
-        parse(&text).unwrap_or_else(|| panic!("{VARIABLE}={text}: give FIRST:COUNT, as 0:200"))
+        parse(&text).unwrap_or_else(|| {
+            panic!("invalid {VARIABLE}={text}: expected FIRST:COUNT, such as 0:200")
+        })
     });
     first..first + count
 }
 
-/// The faults are the emulated NIC's.
+/// Returns whether the device is the emulated NIC, which alone has faults.
 fn is_emulated() -> bool {
     System::new().is_stepped()
 }
@@ -40,7 +41,7 @@ fn is_emulated() -> bool {
 #[test]
 fn every_request_is_accounted_for_exactly_once() {
     if !is_emulated() {
-        return println!("SKIPPED: the faults are the emulated NIC's");
+        return println!("SKIPPED: needs the faults of the emulated NIC");
     }
     let mut totals = account::Totals::default();
     for seed in seeds() {
@@ -59,7 +60,7 @@ fn every_request_is_accounted_for_exactly_once() {
         }
     }
     println!("{totals:?}");
-    // A sample in which nothing happens would prove nothing.
+    // A sample without every outcome would prove nothing.
     if seeds().end - seeds().start >= SAMPLE.1 {
         assert!(totals.is_varied(), "{totals:?}");
     }
@@ -68,7 +69,7 @@ fn every_request_is_accounted_for_exactly_once() {
 #[test]
 fn a_seed_repeats_a_run_exactly() {
     if !is_emulated() {
-        return println!("SKIPPED: the faults are the emulated NIC's");
+        return println!("SKIPPED: needs the faults of the emulated NIC");
     }
     for seed in [3, 77, 1234] {
         let first = schedule::run(seed);

@@ -1,5 +1,5 @@
-//! One schedule: what the program, the device and fate do, in an order made
-//! from a seed.
+//! One schedule: the actions of the program, the device and the faults, in an
+//! order that follows from a seed.
 
 use std::time::Duration;
 
@@ -16,23 +16,24 @@ use crate::support::device;
 use crate::support::side::Memory;
 use crate::support::world::World;
 
-/// Things that happen in a schedule.
+/// Number of actions in a schedule.
 const ACTIONS: usize = 150;
 /// Bytes of a request's place in the common buffer.
 const SLOT: usize = 512;
 /// Bytes of a message's number, at its beginning.
 const NUMBER: usize = 8;
 
-/// What a schedule leaves behind.
+/// The results of a schedule.
 pub struct Outcome {
     pub totals: Totals,
-    /// Every completion, as it came.
+    /// Every completion, in order.
     pub log: Vec<(u64, Status, u32)>,
 }
 
 struct Schedule {
     chance: Chance,
-    // Dropped in this order: the world last, which gives the device away.
+    // Fields are dropped in this order: the world last, because it releases the
+    // device.
     _faults: Faults,
     ends: Vec<Endpoint>,
     world: World,
@@ -43,7 +44,7 @@ struct Schedule {
     log: Vec<(u64, Status, u32)>,
 }
 
-/// While this lives, the device has faults.
+/// While this value exists, the device has faults.
 struct Faults;
 
 impl Faults {
@@ -85,7 +86,7 @@ fn faults(chance: &mut Chance, seed: u64) -> FaultSpec {
     words.join(",").parse().expect("a specification")
 }
 
-/// Plays the schedule of a seed. Panics when the books are wrong.
+/// Runs the schedule of a seed. Panics if the account is wrong.
 pub fn run(seed: u64) -> Outcome {
     let mut chance = Chance::new(seed);
     let world = World::new(256);
@@ -97,7 +98,7 @@ pub fn run(seed: u64) -> Outcome {
         ends: (0..2 * pairs).map(|_| endpoint(&world, shared)).collect(),
         chance,
         account: Account::default(),
-        // The first is for writes and reads, of which nobody looks at the bytes.
+        // The first place is for writes and reads, whose bytes are not checked.
         free: (1..slots).rev().collect(),
         messages: 0,
         shared,
@@ -132,7 +133,7 @@ fn endpoint(world: &World, shared: bool) -> Endpoint {
 impl Schedule {
     fn join(&mut self, pair: usize) {
         let options = ConnectOptions {
-            // Both are shorter than any delay is long, sometimes.
+            // Both are sometimes shorter than the delays.
             timeout: self.chance.pick(&[8, 12, 14]),
             retry: self.chance.pick(&[1, 7, 7, 7]),
             rnr_retry: self.chance.pick(&[0, 3, 7, 7, 7]),
@@ -213,8 +214,8 @@ impl Schedule {
             flags,
             segments: &[segment],
         };
-        // SAFETY: the buffer lives longer than the endpoints, and the slot is
-        // not used otherwise before the request is accounted for.
+        // SAFETY: the buffer outlives the endpoints, and the place is not used
+        // otherwise before the request is accounted for.
         let posted = unsafe { self.ends[end].post_send(&request) };
         if posted.is_err() {
             self.account.refused();
@@ -267,7 +268,7 @@ impl Schedule {
 
     fn write_number(&self, slot: usize, number: u64) {
         let at = self.segment(slot, NUMBER).addr as *mut u64;
-        // SAFETY: inside the buffer, in a slot that no request uses now.
+        // SAFETY: inside the buffer, at a place that no request uses now.
         unsafe { at.write_volatile(number) };
     }
 
@@ -286,7 +287,7 @@ impl Schedule {
             .ends
             .iter()
             .position(|end| end.qpn() == completion.qpn)
-            .unwrap_or_else(|| panic!("of nobody: {completion:?}"));
+            .unwrap_or_else(|| panic!("of an unknown endpoint: {completion:?}"));
         let buffer = &self.world.buffer;
         let read = |slot: usize| {
             let segment = buffer.segment(slot * SLOT, NUMBER as u32).expect("inside");
@@ -296,15 +297,15 @@ impl Schedule {
         };
         let free = self.account.completed(completion, end, read);
         self.free.extend(free);
-        // The number of the queue pair is not part of what repeats a run.
+        // The QP number is left out: it differs between runs of one seed.
         self.log
             .push((completion.cookie, completion.status, completion.byte_len));
     }
 
-    /// Both ends begin anew; what they had is given up.
+    /// Resets and reconnects both ends; their outstanding requests are dropped.
     fn reset(&mut self, pair: usize) {
-        // A receive that an end took from the shared queue comes back to it
-        // without a word: the books could not tell it from one that is lost.
+        // A receive that an end took from the shared queue returns to it without
+        // a completion: the account could not tell it from a lost one.
         if self.shared {
             return;
         }
@@ -312,14 +313,15 @@ impl Schedule {
         for end in ends {
             self.ends[end].reset().expect("RESET");
         }
-        // What the wire holds back of the life before arrives, if ever, now.
+        // Packets that the wire still delays from before the reset arrive now, if
+        // ever.
         device::advance(Duration::from_millis(100));
         let free = self.account.reset(ends);
         self.free.extend(free);
         self.join(pair);
     }
 
-    /// Lets everything come to an end, and closes the books.
+    /// Completes or flushes everything, and closes the account.
     fn finish(&mut self) {
         self.settle();
         self.see_that_everything_arrives();
@@ -330,13 +332,13 @@ impl Schedule {
         self.account.close();
         let left = self.account.shared_open() as u32;
         let capacity = self.world.srq.capacity();
-        // What nobody took is still posted: so many more fit, and no more.
+        // Receives that no end took are still posted: exactly the others fit.
         let more = (0..).take_while(|_| self.shared_has_room()).count() as u32;
         assert_eq!(left + more, capacity, "places of the shared queue");
     }
 
-    /// Between ends that are both well, every message arrives once there are
-    /// receives for it, and every request is done.
+    /// Checks that between two working ends every message arrives once it has a
+    /// receive, and every request completes.
     fn see_that_everything_arrives(&mut self) {
         for _ in 0..8 {
             for end in self.ends_that_are_well() {
@@ -370,7 +372,7 @@ impl Schedule {
         unsafe { self.world.srq.post(&request) }.is_ok()
     }
 
-    /// Long enough for every retry, delay and port.
+    /// Advances time beyond every retry, delay and port failure.
     fn settle(&mut self) {
         for _ in 0..4 {
             device::advance(Duration::from_millis(300));
