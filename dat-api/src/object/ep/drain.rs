@@ -43,7 +43,7 @@ impl Unwanted {
     /// Attaches a new queue pair to the queue.
     pub(super) fn settle(&self) {
         if let Some(queue) = &mut *self.0.lock() {
-            queue.settle();
+            queue.process_commands();
         }
     }
 }
