@@ -15,6 +15,8 @@
 //! Functions have their C names, errors and thread rules: see the manual pages of
 //! the three libraries. All of them are `unsafe`: pointers must be valid as the C
 //! function requires.
+//!
+//! Decision: `docs/decisions/001-bindings-from-installed-headers.md`
 
 #![allow(missing_docs, reason = "C names, documented in the C manual pages")]
 #![allow(non_camel_case_types, reason = "C names")]

@@ -1,4 +1,6 @@
 //! Completions: one [`Completion`] per reported request.
+//!
+//! Decision: `docs/decisions/011-cold-calls-get-copies.md`
 
 use core::fmt;
 

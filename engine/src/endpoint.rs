@@ -1,4 +1,6 @@
 //! Endpoints: reliable-connected queue pairs.
+//!
+//! Decision: `docs/decisions/008-qp-number-outlives-its-cqes.md`
 
 use core::fmt;
 use core::mem::ManuallyDrop;

@@ -2,6 +2,8 @@
 //!
 //! All are plain values that need to live only during the call that posts them. The
 //! memory of their segments must live until the request completes.
+//!
+//! Decision: `docs/decisions/011-cold-calls-get-copies.md`
 
 pub use mlx5_rings::request::{
     ListError, PostError, RecvRequest, Segment, SendFlags, SendOp, SendRequest,

@@ -5,6 +5,8 @@
 //! because C code may pass any number. The tests in `tests/abi` compare sizes,
 //! offsets and values with what C compilers make of the headers, and both with a
 //! table of facts.
+//!
+//! Decision: `docs/decisions/001-bindings-from-installed-headers.md`
 #![allow(missing_docs, reason = "the headers explain each name")]
 #![allow(non_camel_case_types, reason = "C names")]
 

@@ -4,6 +4,8 @@
 //! of the parent held stays locked in the child, where that thread does not exist. So a child must
 //! not touch any of the objects. An `atfork` handler makes all handles stale in the child, which
 //! costs calls nothing. The child can create objects of its own.
+//!
+//! Decision: `docs/decisions/018-fork-invalidates-handles.md`
 
 use std::cell::RefCell;
 

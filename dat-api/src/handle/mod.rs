@@ -12,9 +12,13 @@
 //! | [`own`] | one atomic exchange | waiting for events and dequeuing them: one call at a time, others get [`NotOwned::Busy`] |
 //! | [`peek`] | nothing | posting; the caller promises not to free the object meanwhile |
 //!
-//! Freeing retires the handle: new calls no longer find the object, [`retire`] waits for the calls
+//! Freeing retires the handle: new calls no longer find the object, `retire` waits for the calls
 //! that have pinned the object, wakes the call that owns it, and releases the slot. The slot is
 //! reused only after many others.
+//!
+//! Decisions:
+//! - `docs/decisions/015-handle-is-a-slot.md`
+//! - `docs/decisions/019-unlocked-state-is-unsafe.md`
 
 mod arena;
 mod fork;

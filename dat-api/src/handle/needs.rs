@@ -1,5 +1,7 @@
 //! What the library has to do with each completion of an endpoint before it becomes an event. It is
 //! one word, which is found from a completion without touching the endpoint (`cqe_flags`).
+//!
+//! Decision: `docs/decisions/028-watermarks-as-async-errors.md`
 
 /// Every completion is passed to the endpoint (`completed` of [`super::Upcalls`]).
 const LOOK: u32 = 1 << 31;

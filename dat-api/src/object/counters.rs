@@ -1,5 +1,7 @@
 //! Counters of waits, and of posts that were refused because a queue was full. They are updated
 //! only after the first poll of a wait has found nothing, and when a post is refused.
+//!
+//! Decision: `docs/decisions/026-counters-off-fast-path.md`
 
 use core::ops::AddAssign;
 use core::sync::atomic::{AtomicU64, Ordering};

@@ -4,6 +4,8 @@
 //! Requests come from the connection manager, or from another service point of the same IA that
 //! hands one off. Both take the lock of the service point, and closing waits for them: a request
 //! that races with the close is either announced completely or refused.
+//!
+//! Decision: `docs/decisions/041-service-points-accept-under-a-lock.md`
 
 use std::sync::Arc;
 

@@ -21,6 +21,11 @@
 //! | `peer`, `steps`, `usage`, `wr_data`, `counters` | parts of the objects |
 //!
 //! An object calls one above it through the handle, by [`crate::handle::Upcalls`].
+//!
+//! Decisions:
+//! - `docs/decisions/019-unlocked-state-is-unsafe.md`
+//! - `docs/decisions/034-deviations-from-dat.md`
+//! - `docs/decisions/060-objects-import-downwards.md`
 
 #[allow(unsafe_code)]
 mod adapter;

@@ -1,4 +1,6 @@
 //! Public service points: where connection requests arrive.
+//!
+//! Decision: `docs/decisions/041-service-points-accept-under-a-lock.md`
 
 use std::sync::Arc;
 

@@ -11,6 +11,8 @@
 //! The consumer serialises calls on one RMR, but a failed completion is handled on whatever thread
 //! polls the EVD. So there is a lock, which is rarely contended. While it is held, only the
 //! endpoint's lock of posts and the registration of the LMR are locked, and no upcall is made.
+//!
+//! Decision: `docs/decisions/032-rmr-is-a-type-1-window.md`
 
 use core::fmt;
 use std::sync::Arc;

@@ -3,6 +3,8 @@
 //! The request uses the service point up: it stops listening, uses neither EVD nor endpoint, and
 //! does not keep the IA from being closed. Its handle stays valid until it is freed, as in other
 //! providers, so the consumer need not know whether the request has come.
+//!
+//! Decision: `docs/decisions/041-service-points-accept-under-a-lock.md`
 
 use std::sync::Arc;
 

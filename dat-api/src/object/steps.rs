@@ -1,4 +1,6 @@
 //! Waits in steps, for C interfaces that sleep by themselves.
+//!
+//! Decision: `docs/decisions/025-cancellation-between-steps.md`
 
 pub use dat_engine::wait::{Sleep, Slept};
 

@@ -26,6 +26,8 @@
 //! The device shares memory with the program, and may write it at any time. Memory is therefore
 //! never a slice: [`Memory::write`] and [`Memory::read`] copy, on any thread, and
 //! [`Memory::load_u64`] reads a flag that a peer sets.
+//!
+//! Decision: `docs/decisions/019-unlocked-state-is-unsafe.md`
 
 mod adapter;
 mod cno;

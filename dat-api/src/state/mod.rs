@@ -4,6 +4,8 @@
 //! From the published 1.2 man pages (section 3DAT: `dat_ep_create`, `dat_ep_connect`,
 //! `dat_cr_accept`, `dat_ep_disconnect`, `dat_ep_reset`, `dat_ep_free`, `dat_rsp_create`). The
 //! endpoint changes its state only by these tables.
+//!
+//! Decision: `docs/decisions/034-deviations-from-dat.md`
 
 use crate::error::DatError;
 use crate::status::{DatReturn, ReturnType};

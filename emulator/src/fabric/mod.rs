@@ -10,6 +10,8 @@
 //! All processes of one user that use the same fabric name meet in a directory
 //! ([`directory`]) and take one slot each. Nothing here blocks: a full ring
 //! refuses a packet, and its reader wakes the sender when there is room.
+//!
+//! Decision: `docs/decisions/044-one-host-many-processes.md`
 
 pub mod attachment;
 pub mod directory;

@@ -5,6 +5,8 @@
 //! Every process of the user can truncate the file. Accesses then continue on
 //! private memory ([`crate::guard::shared`]), and [`Segment::is_lost`] returns
 //! `true`.
+//!
+//! Decision: `docs/decisions/054-distrust-shared-memory.md`
 
 use std::fs::File;
 use std::io;

@@ -12,6 +12,8 @@
 //! Every other signal is forwarded to the program's own action. Before
 //! [`install`] is called, and on processors other than x86-64, a failing access
 //! kills the process as usual.
+//!
+//! Decision: `docs/decisions/053-lost-memory-fails-the-request.md`
 
 mod access;
 pub(crate) mod shared;

@@ -2,6 +2,8 @@
 //!
 //! A doorbell is the first 8 bytes of the control segment of the last posted WQE. It
 //! only marks the QP as ready; [`Nic::work`] executes the requests.
+//!
+//! Decision: `docs/decisions/004-doorbell-per-uar-page.md`
 
 use super::adapter::Nic;
 use super::core::Core;

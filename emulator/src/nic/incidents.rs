@@ -1,5 +1,7 @@
 //! Faults of a whole device, port, QP, CQ or SRQ, as tests and injected faults
 //! cause them.
+//!
+//! Decision: `docs/decisions/057-failed-device-is-gone.md`
 
 use std::collections::BTreeSet;
 

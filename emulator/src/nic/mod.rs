@@ -20,6 +20,10 @@
 //!
 //! All addresses (queues, regions, doorbells) come from this crate. The NIC does
 //! not check them further.
+//!
+//! Decisions:
+//! - `docs/decisions/045-no-clock-in-the-nic.md`
+//! - `docs/decisions/058-queue-errors-without-a-cqe.md`
 
 mod adapter;
 mod clock;

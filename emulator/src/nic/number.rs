@@ -2,6 +2,8 @@
 //!
 //! A number that is freed is reused at once, last in, first out, so that bugs of
 //! software with reused numbers show in every test.
+//!
+//! Decision: `docs/decisions/044-one-host-many-processes.md`
 
 /// Objects by number. A lookup is an array access, for the data path.
 #[derive(Debug)]

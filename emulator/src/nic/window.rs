@@ -11,6 +11,8 @@
 //! expects. All rules of the architecture are checked at the bind, while a
 //! ConnectX checks some of them at the first access; programs that violate them
 //! fail earlier here.
+//!
+//! Decision: `docs/decisions/051-windows-are-memory-keys.md`
 
 use super::adapter::Nic;
 use super::core::Core;

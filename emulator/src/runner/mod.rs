@@ -9,6 +9,8 @@
 //!                                                │                 (peers are woken
 //!    spin, nap or sleep (wait_policy.rs) ◀───────┘                  after unlocking)
 //! ```
+//!
+//! Decision: `docs/decisions/045-no-clock-in-the-nic.md`
 
 mod ack_timer;
 mod control;

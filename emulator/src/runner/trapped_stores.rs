@@ -13,6 +13,8 @@
 //! interrupted thread executes a command. For that case the NIC's lock is only
 //! tried for a bounded time; if it stays locked, the store is left on the page
 //! for the NIC thread.
+//!
+//! Decision: `docs/decisions/046-doorbell-on-the-ringing-thread.md`
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -9,6 +9,8 @@
 //! killed, so [`crate::preload`] removes it from every signal mask and keeps the
 //! application's own `SIGBUS` action behind the emulator's (`chain`).
 //! [`install`] fails where this cannot be ensured.
+//!
+//! Decision: `docs/decisions/046-doorbell-on-the-ringing-thread.md`
 
 pub(crate) mod actions;
 pub(crate) mod chain;

@@ -9,6 +9,8 @@
 //! [`UarPages::protect`], scans once more, and waits with `ppoll` on
 //! [`UarPages::fault_fd`]: see [`fault`]. If a store to a protected page raises a
 //! signal, there is no descriptor to poll.
+//!
+//! Decision: `docs/decisions/004-doorbell-per-uar-page.md`
 
 pub mod fault;
 mod page;

@@ -15,6 +15,11 @@
 //! write interface (plain, or wrapped in an ioctl with `INVOKE_WRITE`), pass the
 //! same typed requests to the same functions. The error numbers are those of the
 //! kernel's ib_core and mlx5_ib.
+//!
+//! Decisions:
+//! - `docs/decisions/049-one-implementation-of-commands.md`
+//! - `docs/decisions/050-address-in-the-wqe.md`
+//! - `docs/decisions/057-failed-device-is-gone.md`
 
 pub mod abi;
 mod attributes;

@@ -3,6 +3,8 @@
 //!
 //! One bit per index, and above 64 of these one bit that tells whether any of
 //! them is set. The largest ring, 65,536 WQEs, has 16 words of the upper level.
+//!
+//! Decision: `docs/decisions/006-srq-posts-runs-of-neighbours.md`
 
 use crate::RingSize;
 

@@ -305,6 +305,10 @@
 //!     Ok(())
 //! }
 //! ```
+//!
+//! Decisions:
+//! - `docs/decisions/005-posting-and-polling-share-no-lock.md`
+//! - `docs/decisions/059-rings-are-a-crate.md`
 
 #![deny(missing_docs)]
 

@@ -3,6 +3,8 @@
 //! The device may put up to 64 bytes of a message into the completion instead
 //! of the memory that the request named; polling then copies them there, led by
 //! the segments of the request, which are still in the ring.
+//!
+//! Decision: `docs/decisions/014-payload-in-cqe.md`
 
 use core::mem::MaybeUninit;
 use core::ptr::NonNull;

@@ -27,6 +27,8 @@
 //! Usually all queue pairs of the queue report to one completion queue, so there
 //! is one poller. If there are several, they take a lock
 //! ([`SharedRecvConsumer::allow_several_pollers`]).
+//!
+//! Decision: `docs/decisions/006-srq-posts-runs-of-neighbours.md`
 
 use core::ptr::NonNull;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};

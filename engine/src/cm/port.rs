@@ -1,4 +1,6 @@
 //! The TCP port of a connection qualifier.
+//!
+//! Decision: `docs/decisions/043-tcp-port-of-a-qualifier.md`
 
 /// The least qualifier that is a port itself. Smaller ones would be privileged
 /// ports, which most processes may not listen on.

@@ -5,6 +5,8 @@
 //! on the channel would miss it. On devices where that happens, a channel has a
 //! bell: one `epoll` descriptor that is readable when the kernel has events, or
 //! when the bell was rung (an `eventfd`).
+//!
+//! Decision: `docs/decisions/038-siw-quirks.md`
 
 use core::sync::atomic::{AtomicBool, Ordering};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};

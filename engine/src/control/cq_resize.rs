@@ -3,6 +3,8 @@
 //! A queue on the direct path is never resized: libmlx5 copies the completions to
 //! the new ring from its own consumer index, which the engine's polling does not
 //! advance (`mlx5_cq_resize_copy_cqes` in rdma-core's providers/mlx5/cq.c).
+//!
+//! Decision: `docs/decisions/023-one-cq-per-evd.md`
 
 use core::sync::atomic::Ordering;
 

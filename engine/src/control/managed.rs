@@ -7,6 +7,10 @@
 //!
 //! On iWARP there are no attributes: accepting, or the peer's acceptance, moves the
 //! queue pair to RTS in the kernel (`iw_cm`). [`Route::Iwarp`] stands for that.
+//!
+//! Decisions:
+//! - `docs/decisions/035-rdma-cm-ids-without-qp.md`
+//! - `docs/decisions/036-iwarp-connects-in-the-kernel.md`
 
 use super::address::{ConnectOptions, EndpointAddress};
 use super::connect::{Partner, TO_RTR};

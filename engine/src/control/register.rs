@@ -2,6 +2,8 @@
 //!
 //! libmlx5 shares doorbell registers between QPs, behind a lock of its own. A
 //! thread domain gets one alone; a QP is created in it through a parent domain.
+//!
+//! Decision: `docs/decisions/003-blueflame-exclusive-register.md`
 
 use super::domain::{ProtectionDomain, RawDomain};
 use crate::error::ControlError;

@@ -5,6 +5,8 @@
 //! protection domain, may be bound through any queue pair of that domain, also
 //! while it is bound, and is unbound by a bind of 0 bytes. Each bind gives the
 //! window another rkey, which is known at once.
+//!
+//! Decision: `docs/decisions/032-rmr-is-a-type-1-window.md`
 
 use super::access::Access;
 use super::context::Context;

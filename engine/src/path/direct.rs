@@ -15,6 +15,8 @@
 //! the CQEs that it can have written. The poller invalidates those stale CQEs and
 //! releases their shared receives. Only then does it drop the record; the last
 //! reference to the record destroys the queue pair and frees its number.
+//!
+//! Decision: `docs/decisions/008-qp-number-outlives-its-cqes.md`
 
 mod command_queue;
 mod cqe_ref;

@@ -1,5 +1,7 @@
 //! The enum of the two data paths. Methods of the direct path are inlined here;
 //! those of the verbs path are called.
+//!
+//! Decision: `docs/decisions/011-cold-calls-get-copies.md`
 
 use std::sync::Arc;
 

@@ -11,6 +11,8 @@
 //! The caller checks once which path a queue is on ([`FastPath::is_path_of`]) and
 //! promises it in each post: checking costs up to five of a post's eighty
 //! instructions.
+//!
+//! Decision: `docs/decisions/020-two-post-paths.md`
 
 use core::hint::unreachable_unchecked;
 

@@ -30,6 +30,8 @@
 //! ([`crate::Access::REMOTE_WRITE`] in its [`crate::ConnectOptions`]; no memory
 //! region is needed). `CompletionFlags::SOLICITED` is never set, since
 //! `ibv_poll_cq` does not report it.
+//!
+//! Decision: `docs/decisions/012-verbs-path-same-behaviour.md`
 
 mod bind;
 mod chain;

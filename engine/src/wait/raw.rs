@@ -5,6 +5,8 @@
 //! process aborts if a Rust function with destructors is on it. glibc's `syscall`
 //! is not a cancellation point, so waiting, waking, posting and dequeuing use the
 //! functions of this module.
+//!
+//! Decision: `docs/decisions/025-cancellation-between-steps.md`
 
 use core::ptr;
 

@@ -1,4 +1,6 @@
 //! A wait in steps, for callers that sleep themselves.
+//!
+//! Decision: `docs/decisions/025-cancellation-between-steps.md`
 
 use super::protocol::{self, Begun, Source, Step, WaitCounters, WaitOutcome};
 use super::{Blocker, ControlError, Deadline, SignalGuard, Sleep, Slept, SpinBudget, WaitPolicy};

@@ -5,6 +5,8 @@
 //! its dat.conf. The functions that add and remove the entry must be that
 //! registry's: they are looked up with `dlsym`, because a call by name would
 //! reach this library's own.
+//!
+//! Decision: `docs/decisions/017-provider-in-another-registry.md`
 
 use core::ffi::{CStr, c_char, c_void};
 use core::mem;

@@ -11,6 +11,8 @@
 //!
 //! The module [`guest`] is the reverse: this library as a provider in the
 //! registry of another.
+//!
+//! Decision: `docs/decisions/016-foreign-handles-by-first-word.md`
 
 pub(crate) mod dispatch;
 pub(crate) mod dynamic;

@@ -18,6 +18,8 @@
 //! the device and a waiter. Several waiters poll side by side. A waiter that returns may have
 //! consumed the device event that all were waiting for, so it wakes another waiter, which arms the
 //! queues again.
+//!
+//! Decision: `docs/decisions/027-cno-waiters-poll.md`
 
 mod agent;
 mod binding;

@@ -1,4 +1,6 @@
 //! Handling completions and device events of an endpoint.
+//!
+//! Decision: `docs/decisions/039-message-before-established.md`
 
 use core::sync::atomic::Ordering;
 

@@ -1,4 +1,6 @@
 //! Connecting, disconnecting, resetting and freeing endpoints.
+//!
+//! Decision: `docs/decisions/030-purge-on-reset.md`
 
 use core::sync::atomic::Ordering;
 use core::time::Duration;

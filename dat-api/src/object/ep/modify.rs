@@ -1,4 +1,6 @@
 //! Changing an endpoint before it is connected.
+//!
+//! Decision: `docs/decisions/031-ep-modify-is-atomic.md`
 
 use std::sync::Arc;
 

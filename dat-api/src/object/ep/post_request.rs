@@ -1,4 +1,6 @@
 //! Posting sends, RDMA writes and RDMA reads: fast and slow path (see [`crate::object::post`]).
+//!
+//! Decision: `docs/decisions/020-two-post-paths.md`
 
 use core::mem::MaybeUninit;
 use core::sync::atomic::Ordering;

@@ -1,4 +1,6 @@
 //! Queries of an endpoint.
+//!
+//! Decision: `docs/decisions/029-srq-receives-visible-by-completion.md`
 
 use core::sync::atomic::Ordering;
 

@@ -15,6 +15,8 @@
 //! DAT 1.2 has no event number for watermarks. As for those of an SRQ, the event is
 //! `DAT_ASYNC_ERROR_PROVIDER_INTERNAL_ERROR`, with the handle of the endpoint and the reason
 //! `DAT_SRQ_SOFT_HIGH_WATERMARK_EVENT`.
+//!
+//! Decision: `docs/decisions/028-watermarks-as-async-errors.md`
 
 use core::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 

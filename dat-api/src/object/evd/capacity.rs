@@ -11,6 +11,8 @@
 //!   queue: when the owner has processed the command sent at that time.
 //! - `dat_evd_resize` changes only the length: how many events may be posted, and the room for
 //!   staged events.
+//!
+//! Decision: `docs/decisions/023-one-cq-per-evd.md`
 
 use core::sync::atomic::Ordering;
 use std::sync::Arc;

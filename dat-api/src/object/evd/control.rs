@@ -10,6 +10,11 @@
 //!   owner while it holds such a lock would deadlock.
 //! - Posting needs room in full rings, and must neither wait nor allocate, so it can only set a
 //!   flag for the owner (`Posted::ask_relief`).
+//!
+//! Decisions:
+//! - `docs/decisions/014-payload-in-cqe.md`
+//! - `docs/decisions/021-full-queue-makes-room.md`
+//! - `docs/decisions/030-purge-on-reset.md`
 
 use dat_engine::CompletionQueueHandle;
 

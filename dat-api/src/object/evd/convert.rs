@@ -4,6 +4,8 @@
 //! neither its endpoint nor its SRQ: on the direct path before the CQE is consumed (`fast.rs`), on
 //! the verbs path afterwards ([`hand_out_fast`]). Every other completion goes through [`convert`],
 //! which calls the endpoint and the SRQ.
+//!
+//! Decision: `docs/decisions/010-one-look-at-a-cqe.md`
 
 use core::sync::atomic::{AtomicU32, Ordering};
 

@@ -3,6 +3,8 @@
 //! event, unless its endpoint has to see the completion first. A CQE is consumed only if its event
 //! is handed out; everything else is left to the slow path ([`super::dequeue_slow`]). No function
 //! here makes an out-of-line call.
+//!
+//! Decision: `docs/decisions/010-one-look-at-a-cqe.md`
 
 use core::ptr::NonNull;
 

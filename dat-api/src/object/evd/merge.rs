@@ -13,6 +13,8 @@
 //! - the verbs path shows no time stamps; there, the queues take turns.
 //!
 //! The completions of one stream are in one queue, and so always in order.
+//!
+//! Decision: `docs/decisions/023-one-cq-per-evd.md`
 
 use dat_engine::{Arrival, Completion};
 

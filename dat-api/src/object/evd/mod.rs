@@ -18,6 +18,8 @@
 //! # What cannot be lost
 //! Completions: the queues have room for all that can be outstanding on the streams attached to
 //! them. A posted event can find the EVD full.
+//!
+//! Decision: `docs/decisions/022-evd-over-queues.md`
 
 mod capacity;
 mod consumer;

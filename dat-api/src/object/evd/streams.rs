@@ -1,4 +1,6 @@
 //! Which event streams may share one EVD, and which are attached.
+//!
+//! Decision: `docs/decisions/031-ep-modify-is-atomic.md`
 
 use std::sync::Arc;
 

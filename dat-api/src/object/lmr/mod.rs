@@ -1,5 +1,7 @@
 //! Local memory regions: memory that this side's requests may use, and peers too if they have the
 //! privileges.
+//!
+//! Decision: `docs/decisions/014-payload-in-cqe.md`
 
 mod recent;
 mod shared;

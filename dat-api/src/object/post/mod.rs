@@ -14,6 +14,10 @@
 //! [`recv`] has both paths for receives; those for requests are in `ep/post_request.rs`.
 //!
 //! [`FastPath`]: dat_engine::fast::FastPath
+//!
+//! Decisions:
+//! - `docs/decisions/020-two-post-paths.md`
+//! - `docs/decisions/021-full-queue-makes-room.md`
 
 use crate::object::ia::MAX_SEGMENTS;
 use crate::types::CompletionFlags;

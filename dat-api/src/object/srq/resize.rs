@@ -3,6 +3,8 @@
 //! A queue never becomes smaller: a request for a smaller size succeeds without an effect. A larger
 //! size needs a device that can resize a queue that is in use (mlx5 cannot), and room in the
 //! completion queues that the endpoints report to, which cannot change for them.
+//!
+//! Decision: `docs/decisions/033-srq-resize-where-device-can.md`
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

@@ -3,6 +3,8 @@
 //!
 //! A post that finds the queue full goes through them. They are therefore read without a lock, as
 //! handles; a handle that has become stale is skipped. Control calls change them, one at a time.
+//!
+//! Decision: `docs/decisions/021-full-queue-makes-room.md`
 
 use core::sync::atomic::{AtomicUsize, Ordering};
 use std::collections::HashMap;

@@ -10,6 +10,8 @@
 //! DAT 1.2 has no event number for watermarks. The event is
 //! `DAT_ASYNC_ERROR_PROVIDER_INTERNAL_ERROR` with the handle of the queue, and as its reason the
 //! place of `DAT_SRQ_SOFT_LOW_WATERMARK` in its enumeration, the third.
+//!
+//! Decision: `docs/decisions/028-watermarks-as-async-errors.md`
 
 use core::sync::atomic::{AtomicU32, Ordering};
 

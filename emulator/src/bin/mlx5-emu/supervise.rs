@@ -11,6 +11,8 @@
 //! the guardian kills all its descendants: it is a subreaper
 //! (`PR_SET_CHILD_SUBREAPER`), so the orphans among them become its children. If the
 //! guardian is killed, the kernel kills the command.
+//!
+//! Decision: `docs/decisions/055-launcher-with-a-guardian.md`
 
 use std::io::{self, Write};
 use std::os::unix::process::{CommandExt, ExitStatusExt};

@@ -1,4 +1,6 @@
 //! The destination of a datagram: the address vector in its WQE.
+//!
+//! Decision: `docs/decisions/050-address-in-the-wqe.md`
 
 use super::super::core::Core;
 use super::super::grh;

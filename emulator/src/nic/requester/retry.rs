@@ -1,4 +1,6 @@
 //! Retransmission: ack timeouts, sequence errors and RNR NAKs (IBA 9.7.6, 9.7.7).
+//!
+//! Decision: `docs/decisions/047-starved-peer-costs-no-retry.md`
 
 use super::super::core::Core;
 use super::super::options::Nanos;

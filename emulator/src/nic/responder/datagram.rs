@@ -1,5 +1,7 @@
 //! Received datagrams: each is a complete message, from any sender with the queue
 //! key (IBA 9.8.3).
+//!
+//! Decision: `docs/decisions/048-unreliable-transports-drop.md`
 
 use super::super::core::Core;
 use super::super::grh;

@@ -1,5 +1,7 @@
 //! Unreliable connections: a message arrives completely or not at all (IBA 9.8.2).
 //! There are no responses.
+//!
+//! Decision: `docs/decisions/048-unreliable-transports-drop.md`
 
 use super::super::core::Core;
 use super::super::qp::Qp;

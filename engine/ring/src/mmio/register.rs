@@ -8,6 +8,8 @@
 //!
 //! The sequence is that of libmlx5's `post_send_db`, so that both leave the
 //! same stores: record, barrier, register, flush, other half.
+//!
+//! Decision: `docs/decisions/003-blueflame-exclusive-register.md`
 
 use core::ptr::NonNull;
 use core::sync::atomic::{AtomicUsize, Ordering};

@@ -3,6 +3,8 @@
 //! The WQE names the window by its key, so nothing of the control path is
 //! needed. What comes behind it starts only when the key is changed: the next
 //! WQE carries the small fence, whichever it is (libmlx5's `next_fence`).
+//!
+//! Decision: `docs/decisions/032-rmr-is-a-type-1-window.md`
 
 use core::ptr::NonNull;
 

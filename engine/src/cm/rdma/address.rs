@@ -2,6 +2,8 @@
 //! an id to an address returns the device behind the address. For iWARP devices
 //! there is no other way to find their network interface: they have no GIDs, and
 //! siw has no parent device.
+//!
+//! Decision: `docs/decisions/036-iwarp-connects-in-the-kernel.md`
 
 use super::id::{Channel, Id};
 use crate::cm::local::is_usable;

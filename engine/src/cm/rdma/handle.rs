@@ -1,4 +1,6 @@
 //! The handles of the application; each sends commands to the service thread.
+//!
+//! Decision: `docs/decisions/039-message-before-established.md`
 
 use super::address::{addresses_of, no_address};
 use super::id::{Channel, Id, Offer, RESOLVE};

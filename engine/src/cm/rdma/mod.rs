@@ -28,6 +28,8 @@
 //! - Qualifiers that share a port cannot be distinguished (`port`).
 //! - A connection may have to wait until the peer's kernel has forgotten the last
 //!   connection of the same queue pair (`session`).
+//!
+//! Decision: `docs/decisions/035-rdma-cm-ids-without-qp.md`
 
 mod address;
 mod event;

@@ -1,4 +1,6 @@
 //! The service thread: events, commands, deadlines.
+//!
+//! Decision: `docs/decisions/042-device-removal.md`
 
 use super::event::{Event, PeerParameters};
 use super::handle::{Answering, Request};

@@ -1,5 +1,9 @@
 //! One connection: its states, and the effect of each event. Has no id, no clock
 //! and no thread: the caller provides these.
+//!
+//! Decisions:
+//! - `docs/decisions/037-iwarp-greeting.md`
+//! - `docs/decisions/040-reconnect-while-remembered.md`
 
 use super::event::{Event, PeerParameters, STALE_CONNECTION, is_consumers};
 use super::id::Offer;

@@ -1,5 +1,7 @@
 //! Commands to the poller of a completion queue: attach and detach queue pairs
 //! while another thread polls.
+//!
+//! Decision: `docs/decisions/005-posting-and-polling-share-no-lock.md`
 
 use core::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;

@@ -1,4 +1,6 @@
 //! A reference to the next CQE: what the fast path decodes of it, and consuming it.
+//!
+//! Decision: `docs/decisions/010-one-look-at-a-cqe.md`
 
 use super::decode;
 use super::record::Record;

@@ -4,6 +4,8 @@
 //! consumes the CQE inline ([`CqeRef::consume`]): a receive without immediate data,
 //! or a successful request. Everything else, such as immediate data, errors and
 //! stale CQEs, takes the slow path, one outlined function.
+//!
+//! Decision: `docs/decisions/010-one-look-at-a-cqe.md`
 
 use std::sync::Arc;
 

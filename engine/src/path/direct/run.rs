@@ -11,6 +11,8 @@
 //! constant fields are packed once ([`Pattern`]), and receives, requests and CQEs
 //! are released once, at the end of the run. In `tests/counts.txt` a receive costs
 //! 40.9 instructions in a batch, and 53 alone.
+//!
+//! Decision: `docs/decisions/009-batches-in-runs.md`
 
 use super::cqe_ref::{CqeKind, CqeRef};
 use super::decode;

@@ -7,6 +7,8 @@
 //! no cache of the last queue pair: it would slow programs with many queue pairs.
 //! The rare queue pair that is not in its first place is found by a search in an
 //! outlined function.
+//!
+//! Decision: `docs/decisions/002-completions-by-qp-number.md`
 
 use std::sync::Arc;
 

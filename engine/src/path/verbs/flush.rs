@@ -6,6 +6,8 @@
 //! staged here. A poster checks after its post whether the queue pair is failing,
 //! and a thread that moves the queue pair to ERR announces this before
 //! ([`super::record::Record::fails`]). So one of the two sees the other.
+//!
+//! Decision: `docs/decisions/038-siw-quirks.md`
 
 use std::collections::HashSet;
 

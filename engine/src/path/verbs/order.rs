@@ -1,6 +1,8 @@
 //! Reordering of completions on a device where sends and writes complete before
 //! earlier reads. Such completions are held here until the reads before them have
 //! completed.
+//!
+//! Decision: `docs/decisions/038-siw-quirks.md`
 
 use std::sync::Arc;
 
