@@ -92,7 +92,7 @@ const FAULTS: [FaultInfo; KINDS] = [
         Kind::NotReady,
         "rnr",
         "receive",
-        "no receive found: RNR NAK (RC), message lost (UC, UD)",
+        "no receive found: RNR NAK (RC), lost (UC, UD)",
     ),
     fault(
         Kind::CorruptCqe,

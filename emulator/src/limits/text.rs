@@ -43,7 +43,7 @@ const KEYS: &[Key] = keys! {
     max_qp from 1: "QPs of a process; more: ENOMEM",
     max_qp_wr from 1: "requests of a send or receive queue; more: EINVAL",
     max_sge from 1: "segments of a request; a QP with more: EINVAL",
-    max_sge_rd from 1: "segments of an RDMA apply_word; more: local QP operation error",
+    max_sge_rd from 1: "segments of an RDMA read; more: local QP operation error",
     max_cq from 1: "CQs of a process; more: ENOMEM",
     max_cqe from 1: "CQEs of a CQ, enforced as 2^n-1; more: EINVAL",
     max_mr from 1: "memory regions of a process; more: ENOMEM",

@@ -232,11 +232,11 @@ fn a_reregistered_region_has_its_new_range_and_permissions_under_the_same_key() 
     };
     host.nic.rereg_mr(keys.handle, &back, false).unwrap();
     assert_eq!(host.nic.dealloc_pd(other_pd), Ok(()));
-    let segments = [
+    let moved_segments = [
         raddr_segment(0x7000_0000, keys.rkey),
         pair.a.data_segment(0, 50),
     ];
-    pair.a.post(WRITE, SIGNALLED, &segments);
+    pair.a.post(WRITE, SIGNALLED, &moved_segments);
     pair.run_until_idle();
     assert_eq!(statuses(&pair.a.cq.poll_all()), [(OK, 1)]);
     check_failure_at_a(pair, REMOTE_ACCESS, WRITE, &segments);
