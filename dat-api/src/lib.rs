@@ -1,6 +1,6 @@
 //! uDAPL 1.2 (DAT, the Direct Access Transport API) in Rust, on `dat-engine`: messages between
-//! programs, and RDMA reads and writes of a peer's memory, by RDMA hardware and without system calls
-//! per message.
+//! programs, and RDMA reads and writes of a peer's memory, by RDMA hardware and without system
+//! calls per message.
 //!
 //! # A first program
 //! The client of a ping-pong. It needs a server that replies; the folder `examples` of the
@@ -53,8 +53,8 @@
 //!
 //! # Layers
 //! A program uses [`safe`]: types such as [`safe::Endpoint`] that own DAT objects. They stand on
-//! [`object`], the DAT objects as C programs know them, named by [handles](handle). The objects stand
-//! on `dat-engine`, which writes the work queues of the device.
+//! [`object`], the DAT objects as C programs know them, named by [handles](handle). The objects
+//! stand on `dat-engine`, which writes the work queues of the device.
 //!
 //! | module | content |
 //! | --- | --- |
@@ -74,15 +74,15 @@
 //! # Lifetimes
 //! An object of [`safe`] is freed when its last owner is dropped, and it owns the objects that it
 //! uses. A program may thus drop them in any order. Memory stays mapped as long as the device may
-//! write to it. An object of [`object`] is freed by its handle; a call on the handle afterwards gets
-//! `DAT_INVALID_HANDLE`.
+//! write to it. An object of [`object`] is freed by its handle; a call on the handle afterwards
+//! gets `DAT_INVALID_HANDLE`.
 //!
 //! # Safety
 //! No safe function of this crate can cause undefined behaviour, on any thread, with any handle. Of
 //! the calls of [`object`], those that post are `unsafe`, because posting takes no lock, and so are
 //! those that change what a post uses (reset, modify, disconnect, free, bind, resize, an abrupt
-//! close). The types of [`safe`] ensure by borrowing that these calls do not run at the same time. An
-//! endpoint that such a type owns must not be posted to, reset or freed by its handle.
+//! close). The types of [`safe`] ensure by borrowing that these calls do not run at the same time.
+//! An endpoint that such a type owns must not be posted to, reset or freed by its handle.
 //!
 //! # Adapters and their names
 //! An RDMA device needs no configuration: its adapter is called `DEVICE`, or `DEVICE-PORT` for
@@ -105,8 +105,8 @@
 //! microseconds.
 //!
 //! # Errors
-//! Control calls return a [`DatError`]: the `DAT_RETURN`, and the cause in words. Calls that post or
-//! take events return the bare [`DatReturn`], which takes no memory.
+//! Control calls return a [`DatError`]: the `DAT_RETURN`, and the cause in words. Calls that post
+//! or take events return the bare [`DatReturn`], which takes no memory.
 //!
 //! ```
 //! use dat_api::ReturnType;

@@ -29,8 +29,8 @@ use loom::thread;
 #[path = "../src/object/cno/protocol.rs"]
 mod cno;
 #[allow(dead_code, reason = "compiled in place")]
-#[path = "../src/object/cno/line.rs"]
-mod line;
+#[path = "../src/object/cno/pending.rs"]
+mod pending;
 #[allow(dead_code, unreachable_pub, missing_docs, reason = "compiled in place")]
 #[path = "../../engine/src/wait/protocol.rs"]
 mod protocol;
@@ -41,18 +41,18 @@ mod sync {
     pub(super) use loom::sync::atomic::{AtomicU32, AtomicUsize, Ordering, fence};
 }
 
-use cno::{Bell, Finder, Hub, Looking, State, Table, Told};
+use cno::{CnoState, EvdPoller, Finder, State, Table, WaitEnd, Wake};
 use protocol::{BlockResult, Platform, Source, WaitCounters, WaitOutcome};
 use word::SleepWord;
 
 const EVDS: usize = 2;
-const SEATS: usize = 2;
+const WAITERS: usize = 2;
 
 /// What the waiters sleep on.
 #[derive(Default)]
 struct Descriptors {
     /// The wake-ups of each waiter.
-    alarms: [u32; SEATS],
+    alarms: [u32; WAITERS],
     /// The device's events of each EVD, which all waiters see.
     channels: [u32; EVDS],
 }
@@ -71,7 +71,7 @@ impl Wires {
 }
 
 /// A waiter: a `Blocker` whose descriptor is in `alarms`.
-struct Seat {
+struct Waiter {
     number: usize,
     word: SleepWord,
     wires: Arc<Wires>,
@@ -79,21 +79,21 @@ struct Seat {
     is_disturbed: bool,
 }
 
-impl Seat {
+impl Waiter {
     fn silence(&self) {
         self.wires.descriptors.lock().unwrap().alarms[self.number] = 0;
     }
 }
 
-impl Bell for Seat {
-    fn ring(&self) {
+impl Wake for Waiter {
+    fn wake_up(&self) {
         if self.word.take() {
             self.wires.change(|all| all.alarms[self.number] += 1);
         }
     }
 }
 
-impl Platform for Seat {
+impl Platform for Waiter {
     type Guard = ();
 
     fn now(&self) -> u64 {
@@ -157,7 +157,7 @@ struct Brought {
 #[derive(Default)]
 struct Known {
     events: u32,
-    /// An event was staged that no waiter was told of.
+    /// An event was staged that no waiter got a trigger for.
     has_news: bool,
 }
 
@@ -168,16 +168,16 @@ struct Evd {
 }
 
 impl Evd {
-    /// As `evd::feed::look`.
-    fn look(&self, task: Task, wires: &Wires, evd: usize) -> Option<(bool, bool)> {
-        let mut known = match task {
-            Task::Glance => self.owned.try_lock().ok()?,
+    /// As `evd::cno_binding::poll_for_cno`.
+    fn look(&self, mode: PollMode, wires: &Wires, evd: usize) -> Option<(bool, bool)> {
+        let mut known = match mode {
+            PollMode::IfFree => self.owned.try_lock().ok()?,
             _ => self.owned.lock().unwrap(),
         };
-        match task {
-            Task::Glance | Task::Look => {}
-            Task::Arm => self.brought.lock().unwrap().is_armed = true,
-            Task::TakeEvents => wires.descriptors.lock().unwrap().channels[evd] = 0,
+        match mode {
+            PollMode::IfFree | PollMode::Wait => {}
+            PollMode::Arm => self.brought.lock().unwrap().is_armed = true,
+            PollMode::TakeEvents => wires.descriptors.lock().unwrap().channels[evd] = 0,
         }
         self.gather(&mut known);
         let (news, holds) = (core::mem::take(&mut known.has_news), known.events > 0);
@@ -192,24 +192,24 @@ impl Evd {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Task {
-    Glance,
-    Look,
+enum PollMode {
+    IfFree,
+    Wait,
     Arm,
     TakeEvents,
 }
 
-struct Inside(Table<usize, Seat>);
+struct Inside(Table<usize, Waiter>);
 
 impl State for Inside {
     type Evd = usize;
-    type Seat = Seat;
+    type Waiter = Waiter;
 
-    fn table(&mut self) -> &mut Table<usize, Seat> {
+    fn table(&mut self) -> &mut Table<usize, Waiter> {
         &mut self.0
     }
 
-    fn caller(&self) -> Option<Arc<Seat>> {
+    fn agent_waiter(&self) -> Option<Arc<Waiter>> {
         None
     }
 }
@@ -225,7 +225,7 @@ struct World {
     service: Condvar,
 }
 
-impl Hub for World {
+impl CnoState for World {
     type State = Inside;
 
     fn lock(&self) -> impl DerefMut<Target = Inside> {
@@ -266,38 +266,38 @@ impl World {
     /// A thread posts an event.
     fn post(&self, evd: usize) {
         self.evds[evd].brought.lock().unwrap().events += 1;
-        cno::notice(self, evd, Finder::Nobody);
+        cno::record_trigger(self, evd, Finder::NotPolled);
     }
 
     /// Waits as `cno::wait` does, and takes all events of the EVD that it returns.
     fn wait(&self, number: usize, is_disturbed: bool) -> WaitOutcome {
         let mut waiting = Waiting {
             world: self,
-            told: None,
+            wait_end: None,
         };
         if !waiting.ready() {
-            let seat = Arc::new(Seat {
+            let waiter = Arc::new(Waiter {
                 number,
                 word: SleepWord::new(),
                 wires: Arc::clone(&self.wires),
                 is_disturbed,
             });
-            self.lock().table().seats.push(Arc::clone(&seat));
+            self.lock().table().waiters.push(Arc::clone(&waiter));
             let outcome = protocol::run_on(
                 &mut waiting,
-                &*seat,
+                &*waiter,
                 &mut SpinBudget::new(),
                 WaitPolicy::Block,
                 &mut { Deadline::NEVER },
                 &mut WaitCounters::default(),
             );
-            cno::leave(self, &seat);
+            cno::remove_waiter(self, &waiter);
             if outcome.expect("no failure") == WaitOutcome::Interrupted {
                 return WaitOutcome::Interrupted;
             }
         }
-        let Some(Told::Triggered(evd)) = waiting.told else {
-            panic!("told {:?}", waiting.told);
+        let Some(WaitEnd::Triggered(evd)) = waiting.wait_end else {
+            panic!("the wait ended with {:?}", waiting.wait_end);
         };
         let evd = &self.evds[evd];
         let mut known = evd.owned.lock().unwrap();
@@ -321,22 +321,22 @@ impl World {
 
 struct Waiting<'a> {
     world: &'a World,
-    told: Option<Told<usize>>,
+    wait_end: Option<WaitEnd<usize>>,
 }
 
 impl Waiting<'_> {
-    fn look(&self, evd: usize, task: Task) -> bool {
+    fn look(&self, evd: usize, mode: PollMode) -> bool {
         let world = self.world;
-        let seen = world.evds[evd].look(task, &world.wires, evd);
+        let seen = world.evds[evd].look(mode, &world.wires, evd);
         let (is_fresh, holds) = seen.unwrap_or_default();
         if is_fresh {
-            cno::notice(world, evd, Finder::Waiter);
+            cno::record_trigger(world, evd, Finder::Waiter);
         }
         holds
     }
 }
 
-impl Looking<World> for Waiting<'_> {
+impl EvdPoller<World> for Waiting<'_> {
     fn is_released(&self) -> bool {
         false
     }
@@ -346,25 +346,25 @@ impl Looking<World> for Waiting<'_> {
     }
 
     fn holds(&mut self, evd: usize) -> bool {
-        self.look(evd, Task::Look)
+        self.look(evd, PollMode::Wait)
     }
 
-    fn glance_at_all(&mut self) {
+    fn poll_all(&mut self) {
         for evd in 0..EVDS {
-            self.look(evd, Task::Glance);
+            self.look(evd, PollMode::IfFree);
         }
     }
 }
 
 impl Source for Waiting<'_> {
     fn ready(&mut self) -> bool {
-        self.told = cno::look(self.world, self);
-        self.told.is_some()
+        self.wait_end = cno::poll_once(self.world, self);
+        self.wait_end.is_some()
     }
 
     fn arm(&mut self) {
         for evd in 0..EVDS {
-            self.look(evd, Task::Arm);
+            self.look(evd, PollMode::Arm);
         }
     }
 
@@ -377,7 +377,7 @@ impl Source for Waiting<'_> {
             .filter(|(_, events)| **events > 0)
         {
             count += 1;
-            self.look(evd, Task::TakeEvents);
+            self.look(evd, PollMode::TakeEvents);
         }
         Ok(count)
     }

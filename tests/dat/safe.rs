@@ -43,7 +43,7 @@ fn connected(
     [mut active, mut passive]: [(Endpoint, EventDispatcher); 2],
 ) -> [(Endpoint, EventDispatcher); 2] {
     let requests = adapter.dispatcher(8, EvdFlags::CR).expect("a dispatcher");
-    let point = adapter.listen_anywhere(&requests).expect("a service point");
+    let point = adapter.listen_any(&requests).expect("a service point");
     let here = adapter.address();
     active
         .0
@@ -367,7 +367,7 @@ fn a_request_is_handed_off_and_served_by_the_endpoint_that_it_brings() {
     let bed = Bed::new();
     let adapter = Adapter::open(device::name()).expect("the device is there");
     let [here, there] = [(); 2].map(|()| adapter.dispatcher(8, EvdFlags::CR).expect("one"));
-    let first = adapter.listen_anywhere(&here).expect("a service point");
+    let first = adapter.listen_any(&here).expect("a service point");
     let maker = on_free(|qualifier| adapter.listen_with_endpoints(qualifier, &there));
     let (mut active, actives) = one(&adapter);
     active
@@ -594,7 +594,7 @@ fn a_notification_object_reports_several_dispatchers() {
     );
     cno.call_once(|_| unreachable!("taken back"))
         .expect("a thread");
-    cno.call_nobody();
+    cno.cancel_call();
     // Disabled and enabled, resized, and without a notification object.
     assert_eq!(cno.wait(SOON), Ok(Some(software.handle())));
     while software.next().expect("no waiter").is_some() {}

@@ -50,7 +50,7 @@ impl Rust {
             .adapter
             .dispatcher(CONNECTION_EVENTS, EvdFlags::CR)
             .map_err(refused)?;
-        let point = self.adapter.listen_anywhere(&requests).map_err(refused)?;
+        let point = self.adapter.listen_any(&requests).map_err(refused)?;
         near.endpoint
             .connect(
                 self.adapter.address(),

@@ -98,7 +98,7 @@ impl<const WAITS: bool> Dat for Way<WAITS> {
             .adapter
             .dispatcher(CONNECTION_EVENTS, EvdFlags::CR)
             .map_err(refused)?;
-        let point = self.adapter.listen_anywhere(&requests).map_err(refused)?;
+        let point = self.adapter.listen_any(&requests).map_err(refused)?;
         Ok(RustDoor { point, requests })
     }
 }

@@ -54,7 +54,7 @@ impl Pair {
         };
         let (mut near, mut far) = (end(&received)?, end(&sent)?);
         let requests = queue(EvdFlags::CR)?;
-        let point = adapter.listen_anywhere(&requests).map_err(refused)?;
+        let point = adapter.listen_any(&requests).map_err(refused)?;
         far.connect(adapter.address(), point.qualifier(), Some(PATIENCE), &[])
             .map_err(refused)?;
         let waited = |queue: &EventDispatcher| {

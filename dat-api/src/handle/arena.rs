@@ -5,7 +5,7 @@ use core::mem::MaybeUninit;
 use core::sync::atomic::{AtomicUsize, Ordering};
 use std::collections::VecDeque;
 
-use super::slot::{FREE, PARENTS, Slot};
+use super::slot::{FORKED, FREE, Slot};
 use dat_engine::sync::{Mutex, MutexGuard};
 
 /// The maximum number of live objects in a process.
@@ -105,7 +105,7 @@ impl Arena {
     }
 
     /// Returns a slot to the free slots.
-    pub(super) fn give_back(&self, slot: &'static Slot) {
+    pub(super) fn release(&self, slot: &'static Slot) {
         self.lock().resting.push_back(slot);
     }
 
@@ -115,12 +115,12 @@ impl Arena {
     }
 
     /// Makes all handles stale for ever. It only stores to atomics, so a child of fork may call it.
-    pub(super) fn disown(&self) {
+    pub(super) fn invalidate_all(&self) {
         for number in 0..self.used.load(Ordering::Acquire) {
             // SAFETY: `used` never exceeds `COUNT`.
             let slot = unsafe { at(number) };
             if slot.tag.load(Ordering::Relaxed) != FREE {
-                slot.tag.store(PARENTS, Ordering::Relaxed);
+                slot.tag.store(FORKED, Ordering::Relaxed);
             }
         }
     }

@@ -16,7 +16,7 @@ use super::arena::State;
 
 thread_local! {
     /// The lock of the arena while this thread forks, so that the child gets a consistent arena.
-    static HELD: RefCell<Option<MutexGuard<'static, State>>> = const { RefCell::new(None) };
+    static ARENA_GUARD: RefCell<Option<MutexGuard<'static, State>>> = const { RefCell::new(None) };
 }
 
 /// Runs when the library is loaded. Registering the handlers with the first object would be too
@@ -36,14 +36,14 @@ extern "C" fn watch() {
 
 extern "C" fn before() {
     let arena = ARENA.lock();
-    let _ = HELD.try_with(|held| *held.borrow_mut() = Some(arena));
+    let _ = ARENA_GUARD.try_with(|held| *held.borrow_mut() = Some(arena));
 }
 
 extern "C" fn in_parent() {
-    let _ = HELD.try_with(RefCell::take);
+    let _ = ARENA_GUARD.try_with(RefCell::take);
 }
 
 extern "C" fn in_child() {
-    ARENA.disown();
-    let _ = HELD.try_with(RefCell::take);
+    ARENA.invalidate_all();
+    let _ = ARENA_GUARD.try_with(RefCell::take);
 }

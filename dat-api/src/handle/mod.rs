@@ -21,9 +21,9 @@
 //! - `docs/decisions/019-unlocked-state-is-unsafe.md`
 
 mod arena;
+mod completion_hooks;
 mod fork;
 mod kind;
-mod needs;
 mod slot;
 mod upcalls;
 
@@ -38,13 +38,13 @@ use std::sync::Arc;
 use dat_engine::sync::Backoff;
 
 use self::arena::Arena;
-use self::slot::{DYING, FREE, HELD, live};
+use self::slot::{DYING, FREE, OWNED, live};
 
+pub(crate) use completion_hooks::CompletionHooks;
 pub use kind::Kind;
-pub(crate) use needs::Needs;
-pub(crate) use slot::{Meters, Slot};
+pub(crate) use slot::{Slot, SlotCounters};
 pub use upcalls::Upcalls;
-pub(crate) use upcalls::{EvdChange, Verdict};
+pub(crate) use upcalls::{Delivery, EvdChange};
 
 static ARENA: Arena = Arena::new();
 
@@ -232,14 +232,14 @@ impl Drop for Reservation {
     fn drop(&mut self) {
         if let Some(slot) = self.slot.take() {
             clear(slot);
-            ARENA.give_back(slot);
+            ARENA.release(slot);
         }
     }
 }
 
 fn clear(slot: &Slot) {
     slot.context.store(0, Ordering::Relaxed);
-    slot.meters.clear();
+    slot.counters.clear();
     slot.set_srq(None);
     slot.tag.store(FREE, Ordering::Release);
 }
@@ -379,7 +379,7 @@ pub fn own_at<T: Object>(pointer: *const c_void) -> Option<Owned<T>> {
     // The owner flag is taken first, because the tag must be read while the flag is held. If the
     // slot turns out to hold another kind, or nothing, the flag is dropped again; a call that found
     // it taken meanwhile retries.
-    if slot.gate.fetch_or(HELD, Ordering::SeqCst) & HELD != 0 {
+    if slot.owner.fetch_or(OWNED, Ordering::SeqCst) & OWNED != 0 {
         return None;
     }
     let owned = Owned {
@@ -429,7 +429,7 @@ impl<T: Object> Deref for Owned<T> {
 impl<T: Object> Drop for Owned<T> {
     #[inline(always)]
     fn drop(&mut self) {
-        self.slot.gate.store(0, Ordering::Release);
+        self.slot.owner.store(0, Ordering::Release);
     }
 }
 
@@ -446,7 +446,7 @@ pub(crate) fn retire<T: Object>(handle: Handle, mut hurry: impl FnMut(&T)) -> Op
     // SAFETY: the tag was live until now, and only this call removes the object.
     let inside = unsafe { object::<T>(slot) };
     let mut backoff = Backoff::new();
-    while slot.gate.fetch_or(HELD, Ordering::SeqCst) & HELD != 0 {
+    while slot.owner.fetch_or(OWNED, Ordering::SeqCst) & OWNED != 0 {
         hurry(inside);
         backoff.wait();
     }
@@ -459,8 +459,8 @@ pub(crate) fn retire<T: Object>(handle: Handle, mut hurry: impl FnMut(&T)) -> Op
         .swap(core::ptr::null_mut(), Ordering::AcqRel)
         .cast::<T>();
     clear(slot);
-    slot.gate.store(0, Ordering::Release);
-    ARENA.give_back(slot);
+    slot.owner.store(0, Ordering::Release);
+    ARENA.release(slot);
     // SAFETY: the pointer is from `Arc::into_raw` in `publish`, and was taken out once.
     Some(unsafe { Arc::from_raw(raw) })
 }

@@ -13,10 +13,10 @@ pub(super) const LIVE: u32 = 0x100;
 pub(super) const DYING: u32 = 0x200;
 
 /// The object belongs to the process that this one was forked from.
-pub(super) const PARENTS: u32 = 0x300;
+pub(super) const FORKED: u32 = 0x300;
 
-/// The owner flag in `gate`. It is one bit, so that one instruction sets and tests it.
-pub(super) const HELD: u32 = 1;
+/// The owner flag in `owner`. It is one bit, so that one instruction sets and tests it.
+pub(super) const OWNED: u32 = 1;
 
 /// Returns the tag of a live object of a kind.
 #[inline(always)]
@@ -31,16 +31,16 @@ pub(crate) struct Slot {
     /// The function table of the C interface that created the object. DAT requires it as the first
     /// word of what a handle points to.
     pub(super) table: AtomicPtr<c_void>,
-    /// [`FREE`], [`live`], [`DYING`] or [`PARENTS`].
+    /// [`FREE`], [`live`], [`DYING`] or [`FORKED`].
     pub(super) tag: AtomicU32,
     /// The number of calls that have pinned the object.
     pub(super) pins: AtomicU32,
     /// The object, from `Arc::into_raw`.
     pub(super) object: AtomicPtr<()>,
-    /// [`HELD`] while a call owns the object.
-    pub(super) gate: AtomicU32,
-    /// See [`Meters`].
-    pub(super) meters: Meters,
+    /// [`OWNED`] while a call owns the object.
+    pub(super) owner: AtomicU32,
+    /// See [`SlotCounters`].
+    pub(super) counters: SlotCounters,
     /// EP on an SRQ: the SRQ's handle, or 0.
     srq: AtomicU64,
     /// The consumer's context; initially 0.
@@ -58,17 +58,17 @@ const _: () = assert!(size_of::<Slot>() == 64);
 /// returns a receive to the producer.
 #[derive(Debug, Default)]
 #[repr(C)]
-pub(crate) struct Meters {
+pub(crate) struct SlotCounters {
     /// SRQ: the low watermark while it is armed, otherwise 0.
     pub(crate) low_watermark: AtomicU32,
     /// EP: completed receives whose events are staged: the EVD holds them, and the consumer has not
     /// dequeued them.
     pub(crate) recv_staged: AtomicU32,
-    /// EP: what its completions need before they become events: [`super::Needs`].
+    /// EP: what its completions need before they become events: [`super::CompletionHooks`].
     pub(crate) cqe_flags: AtomicU32,
 }
 
-impl Meters {
+impl SlotCounters {
     /// Sets all to zero.
     pub(super) fn clear(&self) {
         self.low_watermark.store(0, Ordering::Relaxed);
@@ -81,8 +81,8 @@ impl Slot {
     /// Returns the counters.
     #[inline(always)]
     #[must_use]
-    pub(crate) fn meters(&self) -> &Meters {
-        &self.meters
+    pub(crate) fn counters(&self) -> &SlotCounters {
+        &self.counters
     }
 
     /// EP: returns the slot of the SRQ that the endpoint takes its receives from.
@@ -103,7 +103,7 @@ impl Slot {
     pub(crate) fn armed_srq(&self) -> Option<&'static Slot> {
         // Not a closure: see `is_recv_consumers` in `object/evd/fast.rs`.
         let srq = self.srq()?;
-        if srq.meters.low_watermark.load(Ordering::Relaxed) == 0 {
+        if srq.counters.low_watermark.load(Ordering::Relaxed) == 0 {
             return None;
         }
         Some(srq)
@@ -122,7 +122,7 @@ impl core::fmt::Debug for Slot {
         f.debug_struct("Slot")
             .field("tag", &self.tag)
             .field("pins", &self.pins)
-            .field("gate", &self.gate)
+            .field("owner", &self.owner)
             .finish_non_exhaustive()
     }
 }

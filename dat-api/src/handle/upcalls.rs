@@ -31,9 +31,9 @@ pub struct Upcalls {
     /// Handles an asynchronous event of the device about the object's queue. Called on the IA's
     /// thread with no lock held.
     pub(crate) device_event: fn(Handle, AsyncEventKind),
-    /// Returns how to deliver a completion of an endpoint that has [`super::Needs`]. Called before
-    /// the completion becomes an event.
-    pub(crate) completed: fn(&Completion) -> Verdict,
+    /// Returns how to deliver a completion of an endpoint that has [`super::CompletionHooks`].
+    /// Called before the completion becomes an event.
+    pub(crate) completed: fn(&Completion) -> Delivery,
     /// Returns whether the endpoint has a high watermark.
     pub(crate) has_high_watermark: fn(Handle) -> bool,
     /// Handles a failed completion of an endpoint. Called after the event was handed out or staged;
@@ -46,9 +46,9 @@ pub struct Upcalls {
     pub(crate) taken: fn(Handle),
     /// Polls the completion queues that the object reports to, so that the entries in its rings
     /// become free. Neither allocates nor waits.
-    pub(crate) relieve: fn(Handle),
+    pub(crate) poll_completions: fn(Handle),
     /// Copies payload that the device has left in the CQEs of an EVD to its receive buffers.
-    pub(crate) bring_payloads: fn(Handle),
+    pub(crate) copy_payloads: fn(Handle),
     /// Puts an event on an EVD. Returns `false` if the EVD is full; the event is then lost.
     pub(crate) take_event: fn(Handle, EventData) -> bool,
     /// Handles a change of an EVD (the second handle) that triggers a CNO (the first handle). Fails
@@ -72,13 +72,13 @@ pub(crate) enum EvdChange<'a> {
 
 /// How a completion is delivered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Verdict {
+pub(crate) enum Delivery {
     /// As an event that notifies.
-    Deliver,
+    Notify,
     /// As an event that wakes no waiter: the request was posted UNSIGNALLED.
-    DeliverQuietly,
+    Quiet,
     /// Not at all: it is a marker of the endpoint itself, or was posted SUPPRESS.
-    Swallow,
+    Discard,
 }
 
 impl Upcalls {
@@ -87,13 +87,13 @@ impl Upcalls {
         abort: |_| (),
         counters: |_| None,
         device_event: |_, _| (),
-        completed: |_| Verdict::Deliver,
+        completed: |_| Delivery::Notify,
         has_high_watermark: |_| false,
         failed: |_| (),
         bind_failed: |_| (),
         taken: |_| (),
-        relieve: |_| (),
-        bring_payloads: |_| (),
+        poll_completions: |_| (),
+        copy_payloads: |_| (),
         take_event: |_, _| false,
         evd_changed: |_, _, _| Ok(()),
     };

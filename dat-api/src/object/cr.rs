@@ -23,24 +23,24 @@ pub struct Cr {
     remote_port: u64,
     private_data: Box<[u8]>,
     /// The endpoint that belongs to it.
-    brought: Option<Brought>,
+    request_ep: Option<RequestEndpoint>,
     /// The manager's request; `None` once it is answered.
     request: Mutex<Option<Request>>,
 }
 
 /// The endpoint that belongs to a request: no other can accept it.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Brought {
+pub(crate) enum RequestEndpoint {
     /// Created for the request, and freed with it unless it is accepted.
-    Made(Handle),
+    Created(Handle),
     /// The consumer's, reserved by a reserved service point.
     Reserved(Handle),
 }
 
-impl Brought {
+impl RequestEndpoint {
     fn handle(self) -> Handle {
         match self {
-            Self::Made(ep) | Self::Reserved(ep) => ep,
+            Self::Created(ep) | Self::Reserved(ep) => ep,
         }
     }
 }
@@ -78,7 +78,7 @@ impl Cr {
     pub(crate) fn create(
         ia: &Arc<Ia>,
         request: Request,
-        brought: Option<Brought>,
+        request_ep: Option<RequestEndpoint>,
     ) -> Result<Arc<Self>> {
         let place = Reservation::new().ok_or_else(exhausted)?;
         let cr = Arc::new(Self {
@@ -87,7 +87,7 @@ impl Cr {
             remote: PeerAddress::new(request.peer()),
             remote_port: request.remote_port(),
             private_data: request.private_data().into(),
-            brought,
+            request_ep,
             request: Mutex::new(Some(request)),
         });
         ia.publish_own(place, &cr)?;
@@ -119,7 +119,7 @@ impl Cr {
                     len: u32::try_from(data.len()).unwrap_or(u32::MAX),
                 },
             },
-            local_ep: self.brought.map(Brought::handle),
+            local_ep: self.request_ep.map(RequestEndpoint::handle),
         }
     }
 
@@ -132,7 +132,7 @@ impl Cr {
     pub fn accept(handle: Handle, ep: Option<Handle>, private_data: &[u8]) -> Result<()> {
         let cr = handle::pin::<Self>(handle).ok_or_else(stale)?;
         let bad = |cause| DatError::new(ReturnType::InvalidHandle, Subtype::InvalidHandleEp, cause);
-        let (ep, call) = match (ep, cr.brought) {
+        let (ep, call) = match (ep, cr.request_ep) {
             (Some(_), Some(_)) => {
                 return Err(bad(
                     "an endpoint was created or reserved for the request: accept with DAT_HANDLE_NULL",
@@ -144,14 +144,14 @@ impl Cr {
                 ));
             }
             (Some(ep), None) => (ep, Call::AcceptNamed),
-            (None, Some(brought)) => (brought.handle(), Call::AcceptBrought),
+            (None, Some(request_ep)) => (request_ep.handle(), Call::AcceptProvided),
         };
         let ep = ep::find(ep)?;
         if !Arc::ptr_eq(ep.ia(), &cr.ia) {
             return Err(bad("the endpoint belongs to another IA"));
         }
         ep.accept(&mut cr.request.lock(), call, private_data)?;
-        if let Some(Brought::Made(ep)) = cr.brought {
+        if let Some(RequestEndpoint::Created(ep)) = cr.request_ep {
             cr.ia.adopt(ep);
         }
         cr.ia.unregister(handle);
@@ -209,13 +209,13 @@ impl Cr {
     }
 
     fn end(&self) {
-        match self.brought {
+        match self.request_ep {
             // SAFETY: callers that post to this endpoint promise that the request is not rejected
             // meanwhile; the types of `safe` post only after accepting.
-            Some(Brought::Made(ep)) => unsafe { Ep::abort(ep) },
-            Some(Brought::Reserved(ep)) => {
+            Some(RequestEndpoint::Created(ep)) => unsafe { Ep::abort(ep) },
+            Some(RequestEndpoint::Reserved(ep)) => {
                 if let Ok(ep) = ep::find(ep) {
-                    ep.left_alone();
+                    ep.request_rejected();
                 }
             }
             None => {}

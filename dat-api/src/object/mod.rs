@@ -7,7 +7,7 @@
 //! | --- | --- |
 //! | `kinds` | the type of each kind of handle |
 //! | `adapter` | opening and closing interface adapters |
-//! | `psp`, `rsp`, `door` | service points, and what the two kinds have in common |
+//! | `psp`, `rsp`, `service_point` | service points, and what the two kinds have in common |
 //! | `cr` | connection requests |
 //! | `rmr` | remote memory regions |
 //! | `ep` | endpoints |
@@ -33,13 +33,13 @@ pub mod cno;
 pub mod counters;
 #[allow(unsafe_code)]
 pub mod cr;
-#[allow(unsafe_code)]
-pub(crate) mod door;
 pub mod ep;
 pub mod evd;
 pub mod ia;
 #[allow(unsafe_code)]
 mod kinds;
+#[allow(unsafe_code)]
+pub(crate) mod service_point;
 // The consumer guarantees that the memory is mapped.
 #[allow(unsafe_code)]
 pub mod lmr;

@@ -4,10 +4,10 @@
 
 use std::sync::Arc;
 
-use super::door::{Door, Host};
 use super::evd::Evd;
 use super::exhausted;
 use super::ia::Ia;
+use super::service_point::{EndpointSource, ServicePoint};
 use crate::error::{DatError, Result};
 use crate::handle::{self, Handle, Reservation, Upcalls};
 use crate::status::{ReturnType, Subtype};
@@ -19,7 +19,7 @@ pub struct Psp {
     creator: EpCreator,
     ia: Arc<Ia>,
     evd: Handle,
-    door: Arc<Door>,
+    point: Arc<ServicePoint>,
 }
 
 /// Which side creates the endpoint of a request: `DAT_PSP_FLAGS`.
@@ -89,20 +89,20 @@ impl Psp {
         creator: EpCreator,
     ) -> Result<Arc<Self>> {
         let place = Reservation::new().ok_or_else(exhausted)?;
-        let host = match creator {
-            EpCreator::Consumer => Host::Consumer,
-            EpCreator::Provider => Host::Provider,
+        let source = match creator {
+            EpCreator::Consumer => EndpointSource::Consumer,
+            EpCreator::Provider => EndpointSource::Provider,
         };
-        let (door, qualifier) = Door::open(place.handle(), ia, qualifier, evd, host)?;
+        let (point, qualifier) = ServicePoint::open(place.handle(), ia, qualifier, evd, source)?;
         let psp = Arc::new(Self {
             handle: place.handle(),
             qualifier,
             creator,
             ia: Arc::clone(ia),
             evd: evd.handle(),
-            door,
+            point,
         });
-        ia.publish(place, &psp).inspect_err(|_| psp.shut())?;
+        ia.publish(place, &psp).inspect_err(|_| psp.close())?;
         Ok(psp)
     }
 
@@ -129,7 +129,7 @@ impl Psp {
     /// `INVALID_HANDLE`.
     pub fn free(handle: Handle) -> Result<()> {
         let psp = handle::pin::<Self>(handle).ok_or_else(stale)?;
-        psp.shut();
+        psp.close();
         drop(psp);
         handle::retire::<Self>(handle, |_| ()).ok_or_else(stale)?;
         Ok(())
@@ -138,15 +138,15 @@ impl Psp {
     /// Frees it because its IA is closed abruptly.
     pub(crate) fn abort(handle: Handle) {
         if let Some(psp) = handle::pin::<Self>(handle) {
-            psp.shut();
+            psp.close();
         }
         drop(handle::retire::<Self>(handle, |_| ()));
     }
 
     /// Stops listening, and waits for a request that is just arriving.
-    fn shut(&self) {
+    fn close(&self) {
         // A public service point has no reserved endpoint.
-        let _ = self.door.shut();
+        let _ = self.point.close();
         self.ia.unregister(self.handle);
     }
 }

@@ -200,7 +200,7 @@ impl Rmr {
     ) -> Result<u32, (DatReturn, Option<dat_engine::PostError>)> {
         let plain = |answer| (answer, None);
         // SAFETY: the caller's promise.
-        unsafe { ep.admits_bind(self.pz.id(), flags) }.map_err(plain)?;
+        unsafe { ep.check_bind(self.pz.id(), flags) }.map_err(plain)?;
         let lmr = match segment.length {
             0 => None,
             _ => Some(self.target(&segment, privileges).map_err(plain)?),
@@ -210,13 +210,13 @@ impl Rmr {
         let Some(window) = &mut inner.window else {
             return Err(plain(stale().code()));
         };
-        let note = wr_data::of_bind(self.handle, inner.binds);
+        let wr_data = wr_data::of_bind(self.handle, inner.binds);
         let zone = self.pz.id();
         let Bound { context } = match &lmr {
             None => {
                 let unbind = Bind {
                     window,
-                    note,
+                    wr_data,
                     target: None,
                     cookie,
                     flags,
@@ -229,7 +229,7 @@ impl Rmr {
                 let posted = lmr.with_region(|region| {
                     let bind = Bind {
                         window,
-                        note,
+                        wr_data,
                         target: Some(WindowTarget {
                             region,
                             addr: segment.address,

@@ -8,11 +8,11 @@
 
 use std::sync::Arc;
 
-use super::door::{Door, Host};
 use super::ep::Ep;
 use super::evd::Evd;
 use super::exhausted;
 use super::ia::Ia;
+use super::service_point::{EndpointSource, ServicePoint};
 use crate::error::{DatError, Result};
 use crate::handle::{self, Handle, Reservation, Upcalls};
 use crate::status::{ReturnType, Subtype};
@@ -22,7 +22,7 @@ pub struct Rsp {
     info: RspInfo,
     ia: Arc<Ia>,
     handle: Handle,
-    door: Arc<Door>,
+    point: Arc<ServicePoint>,
 }
 
 /// The result of `dat_rsp_query`.
@@ -66,7 +66,7 @@ impl Rsp {
         evd: &Arc<Evd>,
     ) -> Result<Arc<Self>> {
         let place = Reservation::new().ok_or_else(exhausted)?;
-        let host = match ep {
+        let source = match ep {
             Some(ep) if !Arc::ptr_eq(ep.ia(), ia) => {
                 return Err(DatError::new(
                     ReturnType::InvalidHandle,
@@ -74,11 +74,11 @@ impl Rsp {
                     "the endpoint belongs to another IA",
                 ));
             }
-            Some(ep) => Host::Reserved(ep.reserve()?),
-            None => Host::Once,
+            Some(ep) => EndpointSource::Reserved(ep.reserve()?),
+            None => EndpointSource::Once,
         };
-        let opened = Door::open(place.handle(), ia, Some(qualifier), evd, host);
-        let (door, qualifier) = opened.inspect_err(|_| {
+        let opened = ServicePoint::open(place.handle(), ia, Some(qualifier), evd, source);
+        let (point, qualifier) = opened.inspect_err(|_| {
             if let Some(ep) = ep {
                 ep.release();
             }
@@ -92,10 +92,10 @@ impl Rsp {
             },
             ia: Arc::clone(ia),
             handle: place.handle(),
-            door,
+            point,
         });
-        ia.publish(place, &rsp).inspect_err(|_| rsp.shut())?;
-        if rsp.door.is_shut() {
+        ia.publish(place, &rsp).inspect_err(|_| rsp.close())?;
+        if rsp.point.is_closed() {
             // The request has already come.
             ia.disown(rsp.handle);
         }
@@ -121,7 +121,7 @@ impl Rsp {
     /// `INVALID_HANDLE`.
     pub fn free(handle: Handle) -> Result<()> {
         let rsp = handle::pin::<Self>(handle).ok_or_else(stale)?;
-        rsp.shut();
+        rsp.close();
         drop(rsp);
         handle::retire::<Self>(handle, |_| ()).ok_or_else(stale)?;
         Ok(())
@@ -130,13 +130,13 @@ impl Rsp {
     /// Frees it because its IA is closed abruptly.
     pub(crate) fn abort(handle: Handle) {
         if let Some(rsp) = handle::pin::<Self>(handle) {
-            rsp.shut();
+            rsp.close();
         }
         drop(handle::retire::<Self>(handle, |_| ()));
     }
 
-    fn shut(&self) {
-        if let Some(ep) = self.door.shut() {
+    fn close(&self) {
+        if let Some(ep) = self.point.close() {
             ep.release();
         }
         self.ia.unregister(self.handle);

@@ -3,7 +3,7 @@
 //! | request | bits |
 //! | --- | --- |
 //! | send, RDMA write and read | the length in bytes; [`QUIET`] |
-//! | one that produces no event if it succeeds | [`SWALLOW`] |
+//! | one that produces no event if it succeeds | [`NO_EVENT`] |
 //! | bind | 20 bits of the RMR's handle, 10 of the number of its bind; [`SUPPRESSED`] or [`QUIET`] |
 
 use dat_engine::{Completion, CompletionOp};
@@ -13,7 +13,7 @@ use crate::handle::Handle;
 /// It was posted UNSIGNALLED.
 pub(super) const QUIET: u32 = 1 << 31;
 /// A signalled request posted SUPPRESS, whose completion produces no event.
-pub(super) const SWALLOW: u32 = u32::MAX;
+pub(super) const NO_EVENT: u32 = u32::MAX;
 /// The bits of the length. A message is never long enough to set [`QUIET`].
 pub(super) const LENGTH: u32 = QUIET - 1;
 /// Of a bind: no event if it succeeds.

@@ -22,7 +22,7 @@ use core::fmt::{self, Write as _};
 /// The maximum length of a name, in bytes.
 pub const MAX_NAME: usize = 255;
 /// The number of complaints that are kept, so that a file of garbage does not fill memory.
-const MAX_COMPLAINTS: usize = 32;
+const MAX_LINE_ERRORS: usize = 32;
 
 /// A line of dat.conf.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -60,7 +60,7 @@ pub struct ProviderVersion {
 
 /// What is wrong with a line.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Complaint {
+pub struct LineError {
     /// The line number, from 1.
     pub line: usize,
     /// What is wrong.
@@ -74,9 +74,9 @@ pub struct Conf {
     /// tried in order.
     pub entries: Vec<Entry>,
     /// What is wrong with lines, in order; only the first ones.
-    pub complaints: Vec<Complaint>,
+    pub line_errors: Vec<LineError>,
     /// The number of further complaints.
-    pub more_complaints: usize,
+    pub more_line_errors: usize,
 }
 
 impl Conf {
@@ -88,18 +88,18 @@ impl Conf {
             match entry(number + 1, line) {
                 Ok(Some(entry)) => conf.entries.push(entry),
                 Ok(None) => {}
-                Err(cause) => conf.complain(number + 1, cause),
+                Err(cause) => conf.add_line_error(number + 1, cause),
             }
         }
         conf
     }
 
     /// Adds a complaint.
-    pub(super) fn complain(&mut self, line: usize, cause: String) {
-        if self.complaints.len() < MAX_COMPLAINTS {
-            self.complaints.push(Complaint { line, cause });
+    pub(super) fn add_line_error(&mut self, line: usize, cause: String) {
+        if self.line_errors.len() < MAX_LINE_ERRORS {
+            self.line_errors.push(LineError { line, cause });
         } else {
-            self.more_complaints += 1;
+            self.more_line_errors += 1;
         }
     }
 }

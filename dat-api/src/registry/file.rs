@@ -43,17 +43,17 @@ impl File {
                 let mut conf = Conf::parse(&bytes);
                 if !whole {
                     let line = bytes.iter().filter(|&&byte| byte == b'\n').count() + 1;
-                    conf.complain(
+                    conf.add_line_error(
                         line,
                         format!("the file is longer than {MAX_BYTES} bytes: the rest is ignored"),
                     );
                 }
-                for complaint in &conf.complaints {
+                for line_error in &conf.line_errors {
                     tracing::warn!(
                         path = %path.display(),
-                        line = complaint.line,
+                        line = line_error.line,
                         "invalid line in dat.conf: {}",
-                        complaint.cause
+                        line_error.cause
                     );
                 }
                 Self {
@@ -157,7 +157,7 @@ mod tests {
         let zeroes = read(Path::new("/dev/zero"));
         assert!(zeroes.conf.entries.is_empty());
         assert!(
-            zeroes.conf.complaints[0].cause.contains("longer"),
+            zeroes.conf.line_errors[0].cause.contains("longer"),
             "{:?}",
             zeroes.conf
         );
@@ -178,7 +178,7 @@ mod tests {
         let file = read(&folder.file(&line.repeat(many)));
         let whole = usize::try_from(MAX_BYTES).expect("small") / line.len();
         assert_eq!(file.conf.entries.len(), whole);
-        assert_eq!(file.conf.complaints.len(), 1);
-        assert_eq!(file.conf.complaints[0].line, whole);
+        assert_eq!(file.conf.line_errors.len(), 1);
+        assert_eq!(file.conf.line_errors[0].line, whole);
     }
 }

@@ -2,7 +2,8 @@
 //!
 //! A name is, in this order:
 //! 1. an entry of dat.conf whose name, version and thread safety are those asked for. Several such
-//!    entries are tried in order. The C interface loads libraries other than this one ([`ways`]);
+//!    entries are tried in order. The C interface loads libraries other than this one
+//!    ([`libraries`]);
 //! 2. `DEVICE`, port 1 of that RDMA device, or `DEVICE-PORT`. These need no dat.conf, have version
 //!    1.2, and match either thread safety.
 //!
@@ -21,7 +22,7 @@ use crate::status::{ReturnType, Subtype};
 use self::file::File;
 pub(crate) use self::instance::Instance;
 
-pub use self::conf::{Complaint, Conf, Entry, MAX_NAME, ProviderVersion};
+pub use self::conf::{Conf, Entry, LineError, MAX_NAME, ProviderVersion};
 
 /// The DAT version of this library.
 pub const VERSION: (u32, u32) = (1, 2);
@@ -129,7 +130,7 @@ impl Resolved {
 
 /// A library that serves an IA name.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Way {
+pub enum ProviderLibrary {
     /// This one.
     Ours,
     /// Another one: an entry of dat.conf.
@@ -146,31 +147,31 @@ pub enum Way {
 /// Returns the libraries that dat.conf names for an IA name, to be tried in order; all entries of
 /// this library appear once, at the place of the first. Empty if the name is not in dat.conf.
 #[must_use]
-pub fn ways(wanted: &Provider) -> Vec<Way> {
-    ways_in(&File::read(), wanted)
+pub fn libraries(wanted: &Provider) -> Vec<ProviderLibrary> {
+    libraries_in(&File::read(), wanted)
 }
 
-fn ways_in(file: &File, wanted: &Provider) -> Vec<Way> {
-    let mut ways = Vec::new();
+fn libraries_in(file: &File, wanted: &Provider) -> Vec<ProviderLibrary> {
+    let mut libraries = Vec::new();
     for entry in file.conf.entries.iter().filter(|entry| {
         entry.name == wanted.name
             && (entry.major, entry.minor) == (wanted.major, wanted.minor)
             && entry.threadsafe == wanted.threadsafe
     }) {
-        let way = if is_ours(&entry.library) {
-            Way::Ours
+        let found = if is_ours(&entry.library) {
+            ProviderLibrary::Ours
         } else {
-            Way::Foreign {
+            ProviderLibrary::Foreign {
                 library: entry.library.clone(),
                 instance_data: entry.instance_data.clone(),
                 place: format!("{}, line {}", file.path.display(), entry.line),
             }
         };
-        if !ways.contains(&way) {
-            ways.push(way);
+        if !libraries.contains(&found) {
+            libraries.push(found);
         }
     }
-    ways
+    libraries
 }
 
 /// Resolves an IA name.
@@ -282,7 +283,7 @@ fn hint(file: &File, key: Key<'_>) -> String {
         Some(trouble) => trouble.clone(),
         None => {
             let mut text = format!("{path} has {} names", file.conf.entries.len());
-            if let Some(Complaint { line, cause }) = file.conf.complaints.first() {
+            if let Some(LineError { line, cause }) = file.conf.line_errors.first() {
                 text += &format!(" and invalid lines: line {line}: {cause}");
             }
             text

@@ -93,7 +93,7 @@ impl Cno {
     }
 
     /// Removes the function of [`Self::call_once`]; a call may be running.
-    pub fn call_nobody(&self) {
+    pub fn cancel_call(&self) {
         // Only setting an agent can fail, because it needs a thread.
         let _ = self.0.cno.set_agent(None);
     }

@@ -83,7 +83,7 @@ impl ProtectionZone {
             Some(shared) => {
                 let attributes = options
                     .attributes
-                    .unwrap_or_else(|| usual_on_shared(self.adapter()));
+                    .unwrap_or_else(|| default_on_shared(self.adapter()));
                 Ep::create_with_srq(
                     ia,
                     pz,
@@ -106,7 +106,7 @@ impl ProtectionZone {
 }
 
 /// Returns the default attributes of an endpoint on a shared queue; DAT defines none.
-fn usual_on_shared(adapter: &Adapter) -> EpAttributes {
+fn default_on_shared(adapter: &Adapter) -> EpAttributes {
     const SEGMENTS: i32 = 4;
     const UNLIMITED: i32 = -1;
     let limits = adapter.query().ia;
@@ -131,7 +131,7 @@ fn usual_on_shared(adapter: &Adapter) -> EpAttributes {
 
 impl Endpoint {
     /// Returns the endpoint of a connection request, with its zone and dispatchers.
-    pub(super) fn brought(
+    pub(super) fn for_request(
         ep: Arc<Ep>,
         zone: &ProtectionZone,
         options: &EndpointOptions<'_>,

@@ -11,7 +11,7 @@
 //! | EP, endpoint | [`Endpoint`] |
 //! | SRQ, shared receive queue | [`SharedReceiveQueue`] |
 //! | PSP, public service point | [`ServicePoint`] |
-//! | RSP, reserved service point | [`ReservedPoint`] |
+//! | RSP, reserved service point | [`ReservedServicePoint`] |
 //! | CR, connection request | [`ConnectionRequest`] |
 //!
 //! # Lifetimes
@@ -47,6 +47,6 @@ pub use cno::Cno;
 pub use dispatcher::{EventDispatcher, Waited};
 pub use endpoint::{Endpoint, EndpointOptions};
 pub use memory::{Memory, RemoteSegment, Segment};
-pub use service::{ConnectionRequest, ReservedPoint, ServicePoint};
+pub use service::{ConnectionRequest, ReservedServicePoint, ServicePoint};
 pub use shared::SharedReceiveQueue;
 pub use window::Window;

@@ -37,7 +37,7 @@ impl Adapter {
     ///
     /// # Errors
     /// None is free; a dispatcher not created for connection requests.
-    pub fn listen_anywhere(&self, events: &EventDispatcher) -> Result<ServicePoint> {
+    pub fn listen_any(&self, events: &EventDispatcher) -> Result<ServicePoint> {
         let psp = Psp::create_any(self.ia(), &events.evd()?, EpCreator::Consumer)?;
         Ok(ServicePoint {
             psp,
@@ -49,7 +49,7 @@ impl Adapter {
 /// A service point for one request and one endpoint. Dropping it stops listening; a request that
 /// has arrived can still be answered.
 #[derive(Debug)]
-pub struct ReservedPoint {
+pub struct ReservedServicePoint {
     rsp: Arc<Rsp>,
     _events: EventDispatcher,
 }
@@ -83,7 +83,7 @@ impl Adapter {
         qualifier: u64,
         endpoint: &mut Endpoint,
         events: &EventDispatcher,
-    ) -> Result<ReservedPoint> {
+    ) -> Result<ReservedServicePoint> {
         self.wait_for_one(qualifier, Some(endpoint.ep()), events)
     }
 
@@ -92,7 +92,11 @@ impl Adapter {
     ///
     /// # Errors
     /// As [`Adapter::listen`].
-    pub fn listen_once(&self, qualifier: u64, events: &EventDispatcher) -> Result<ReservedPoint> {
+    pub fn listen_once(
+        &self,
+        qualifier: u64,
+        events: &EventDispatcher,
+    ) -> Result<ReservedServicePoint> {
         self.wait_for_one(qualifier, None, events)
     }
 
@@ -101,16 +105,16 @@ impl Adapter {
         qualifier: u64,
         ep: Option<&Arc<Ep>>,
         events: &EventDispatcher,
-    ) -> Result<ReservedPoint> {
+    ) -> Result<ReservedServicePoint> {
         let rsp = Rsp::create(self.ia(), qualifier, ep, &events.evd()?)?;
-        Ok(ReservedPoint {
+        Ok(ReservedServicePoint {
             rsp,
             _events: events.clone(),
         })
     }
 }
 
-impl ReservedPoint {
+impl ReservedServicePoint {
     /// Returns its DAT handle.
     #[must_use]
     pub fn handle(&self) -> Handle {
@@ -124,7 +128,7 @@ impl ReservedPoint {
     }
 }
 
-impl Drop for ReservedPoint {
+impl Drop for ReservedServicePoint {
     fn drop(&mut self) {
         // Fails only if the adapter was closed, which has freed it.
         let _ = Rsp::free(self.rsp.handle());
@@ -217,9 +221,9 @@ impl ConnectionRequest {
         let bad = |cause| DatError::new(ReturnType::InvalidHandle, Subtype::InvalidHandleCr, cause);
         let request = self.handle.and_then(handle::pin::<Cr>);
         let request = request.ok_or_else(|| bad("the request has been answered"))?;
-        let brought = request.query().local_ep.and_then(handle::pin::<Ep>);
+        let request_ep = request.query().local_ep.and_then(handle::pin::<Ep>);
         drop(request);
-        let ep = brought
+        let ep = request_ep
             .ok_or_else(|| bad("no endpoint was created for the request: listen with listen_with_endpoints or listen_once"))?
             .to_arc();
         if options.shared.is_some() {
@@ -244,14 +248,14 @@ impl ConnectionRequest {
         };
         // An event can be copied, and its request answered on two threads.
         let taken = ep
-            .take_brought()
+            .take_for_posting()
             .ok_or_else(|| bad("another call is answering the request"))?;
         // SAFETY: only the `Endpoint` below posts, and there is one, because the endpoint was
         // taken.
         unsafe { ep.modify(fields, &change) }?;
         self.accept_reserved(private_data)?;
         taken.keep();
-        Ok(Endpoint::brought(ep, zone, options))
+        Ok(Endpoint::for_request(ep, zone, options))
     }
 
     /// Hands it to the service point of the same adapter that listens on another qualifier, where

@@ -324,7 +324,7 @@ pub enum Call {
     /// `dat_cr_accept` that names it.
     AcceptNamed,
     /// `dat_cr_accept` of the request that it was created or reserved for.
-    AcceptBrought,
+    AcceptProvided,
     /// `dat_ep_modify` of the protection zone.
     ModifyZone,
     /// `dat_ep_modify` of EVDs and attributes.
@@ -345,7 +345,7 @@ impl Call {
         Self::PostRecv,
         Self::Reserve,
         Self::AcceptNamed,
-        Self::AcceptBrought,
+        Self::AcceptProvided,
         Self::ModifyZone,
         Self::Modify,
         Self::ModifySpecific,
@@ -377,7 +377,7 @@ impl Call {
             ]),
             Self::PostRequest => States::of(&[Connected, Disconnected]),
             Self::PostRecv => States::of(&EpState::ALL),
-            Self::AcceptBrought => States::of(&[Passive, Tentative]),
+            Self::AcceptProvided => States::of(&[Passive, Tentative]),
             Self::ModifyZone => States::of(&[Unconnected, Tentative]),
             Self::Modify => States::of(&[Unconnected, Reserved, Passive, Tentative]),
         }

@@ -96,7 +96,7 @@ fn legal_calls_and_transitions_agree() {
     }
     for state in EpState::ALL {
         let accepts =
-            Call::AcceptNamed.check(state).is_ok() || Call::AcceptBrought.check(state).is_ok();
+            Call::AcceptNamed.check(state).is_ok() || Call::AcceptProvided.check(state).is_ok();
         assert_eq!(accepts, step(state, Trigger::Accept).is_some(), "{state:?}");
     }
 }

@@ -4,7 +4,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use dat_api::handle::{self, NotOwned, Owned};
-use dat_api::object::evd::{self, Evd, Found, Timeout, Waited};
+use dat_api::object::evd::{self, Evd, PeekedEvent, Timeout, Waited};
 use dat_api::object::steps::Begun;
 use dat_api::types::Event;
 use dat_api::{CancellationHeld, DatReturn, ReturnType, Subtype};
@@ -69,7 +69,7 @@ pub unsafe extern "C" fn dat_evd_dequeue(
 /// `event` is writable.
 #[inline(never)]
 #[allow(improper_ctypes_definitions, reason = "only Rust calls it")]
-unsafe extern "C" fn dequeue_found(found: Found, event: *mut DAT_EVENT) -> DAT_RETURN {
+unsafe extern "C" fn dequeue_found(found: PeekedEvent, event: *mut DAT_EVENT) -> DAT_RETURN {
     let taken = found.take(|taken| {
         // SAFETY: required of the caller.
         unsafe { event::write(event, &taken) };

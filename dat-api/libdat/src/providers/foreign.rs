@@ -4,7 +4,7 @@ use core::cell::Cell;
 use core::ptr::NonNull;
 use std::collections::HashMap;
 
-use dat_api::registry::{self, Provider, Way};
+use dat_api::registry::{self, Provider, ProviderLibrary};
 use dat_api::sync::Mutex;
 use dat_api::{CancellationHeld, DatError, DatReturn, Result, ReturnType, Subtype};
 
@@ -85,7 +85,7 @@ pub(crate) unsafe fn open(key: &Key, request: Request) -> Result<Option<DAT_RETU
     let mut causes = Vec::new();
     let mut answer = None;
     for way in ways(key) {
-        let Way::Foreign {
+        let ProviderLibrary::Foreign {
             library,
             instance_data,
             place,
@@ -131,9 +131,9 @@ pub(crate) unsafe fn open(key: &Key, request: Request) -> Result<Option<DAT_RETU
 }
 
 /// Only tables of version 1.2 match the layout that this library calls through.
-fn ways(key: &Key) -> Vec<Way> {
+fn ways(key: &Key) -> Vec<ProviderLibrary> {
     match str::from_utf8(&key.name) {
-        Ok(name) if (key.major, key.minor) == registry::VERSION => registry::ways(&Provider {
+        Ok(name) if (key.major, key.minor) == registry::VERSION => registry::libraries(&Provider {
             name: name.to_owned(),
             major: key.major,
             minor: key.minor,

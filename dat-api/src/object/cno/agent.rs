@@ -16,11 +16,11 @@ use dat_engine::thread::{CallingThread, Calls, SignalsBlocked, leave_pinned_cpus
 use dat_engine::wait::{Deadline, Source, WaitPolicy};
 
 use super::protocol::{Finder, State as _};
-use super::wait::{Seat, Watch};
+use super::wait::{Poller, Waiter};
 use super::{Cno, State};
 use crate::error::{DatError, Result};
 use crate::handle::Handle;
-use crate::object::evd::Task;
+use crate::object::evd::PollMode;
 use crate::status::{ReturnType, Subtype};
 
 /// The function that is called when an EVD triggers the CNO. Its argument is the EVD; or `None`
@@ -77,16 +77,16 @@ impl fmt::Debug for Agent {
 /// The thread that calls agents. It sleeps in any wait policy, and polls EVDs only while there is
 /// an agent to call.
 pub(super) struct Runner {
-    seat: Arc<Seat>,
+    waiter: Arc<Waiter>,
     thread: CallingThread,
 }
 
 impl Runner {
     fn start(cno: &Arc<Cno>) -> Result<Self> {
-        let seat = Seat::new()?;
+        let waiter = Waiter::new()?;
         let caller = Caller {
             cno: Arc::clone(cno),
-            seat: Arc::clone(&seat),
+            waiter: Arc::clone(&waiter),
             next: None,
             has_begun: false,
             is_last: false,
@@ -102,11 +102,11 @@ impl Runner {
                 format!("the thread that calls the agent of a CNO cannot be started: {error}"),
             )
         })?;
-        Ok(Self { seat, thread })
+        Ok(Self { waiter, thread })
     }
 
-    pub(super) fn seat(&self) -> &Arc<Seat> {
-        &self.seat
+    pub(super) fn waiter(&self) -> &Arc<Waiter> {
+        &self.waiter
     }
 
     /// Waits for the end of the thread, unless it is the calling thread.
@@ -128,13 +128,13 @@ impl Cno {
         }
         let before = core::mem::replace(&mut state.agent, agent);
         state.agent_is_released = false;
-        let caller = state.caller();
+        let caller = state.agent_waiter();
         // If the agent's thread has armed the EVDs, and has no agent to call any more, another
         // waiter has to arm them.
-        let looker = state.looker();
+        let poller = state.poller();
         drop(state);
-        for seat in caller.iter().chain(&looker) {
-            seat.wake();
+        for waiter in caller.iter().chain(&poller) {
+            waiter.wake();
         }
         drop(before);
         Ok(())
@@ -144,7 +144,7 @@ impl Cno {
 /// The state of the thread.
 struct Caller {
     cno: Arc<Cno>,
-    seat: Arc<Seat>,
+    waiter: Arc<Waiter>,
     /// The agent that is called next, or now.
     next: Option<(Agent, Option<Handle>)>,
     has_begun: bool,
@@ -166,21 +166,21 @@ impl Calls for Caller {
             // If the CNO is freed before this thread begins, its agent is still called with `None`.
             self.is_last = self.cno.is_over.load(Ordering::SeqCst);
             let mut calling = Calling {
-                watch: Watch::new(&*self.cno, Finder::Agent),
-                told: None,
+                poller: Poller::new(&*self.cno, Finder::Agent),
+                next_call: None,
             };
             if !calling.ready() {
                 let (policy, mut never) = (WaitPolicy::Block, Deadline::NEVER);
                 let counts = &self.cno.counts;
-                if let Err(error) = self.seat.wait(&mut calling, policy, &mut never, counts) {
+                if let Err(error) = self.waiter.wait(&mut calling, policy, &mut never, counts) {
                     let cno = self.cno.handle;
                     tracing::error!(?cno, "the thread of a CNO cannot wait: {error}");
                     self.has_failed = true;
                     return false;
                 }
             }
-            if calling.told.is_some() {
-                self.next = calling.told;
+            if calling.next_call.is_some() {
+                self.next = calling.next_call;
                 return true;
             }
         }
@@ -199,7 +199,7 @@ impl Drop for Caller {
     /// that was set since then needs another one.
     fn drop(&mut self) {
         let mut state = self.cno.state.lock();
-        let is_own = |runner: &Runner| Arc::ptr_eq(&runner.seat, &self.seat);
+        let is_own = |runner: &Runner| Arc::ptr_eq(&runner.waiter, &self.waiter);
         if !state.runner.as_ref().is_some_and(is_own) {
             return;
         }
@@ -218,32 +218,32 @@ impl Drop for Caller {
 
 /// A wait for a trigger to call the agent with.
 struct Calling<'a> {
-    watch: Watch<&'a Cno>,
+    poller: Poller<&'a Cno>,
     /// The agent to call, and its argument.
-    told: Option<(Agent, Option<Handle>)>,
+    next_call: Option<(Agent, Option<Handle>)>,
 }
 
 impl Calling<'_> {
     fn has_agent(&self) -> bool {
-        self.watch.cno.state.lock().agent.is_some()
+        self.poller.cno.state.lock().agent.is_some()
     }
 
     /// Takes the agent of the CNO to call it. Returns `false` if it was removed meanwhile.
     fn take_agent(&mut self, state: &mut State, evd: Option<Handle>) -> bool {
         state.agent_is_released = false;
-        self.told = state.agent.take().map(|agent| (agent, evd));
-        self.told.is_some()
+        self.next_call = state.agent.take().map(|agent| (agent, evd));
+        self.next_call.is_some()
     }
 
     /// Takes the first trigger whose EVD still holds events.
     fn take(&mut self) -> bool {
-        let cno = self.watch.cno;
+        let cno = self.poller.cno;
         loop {
             let first = cno.state.lock().table.for_agent.first();
             let Some(evd) = first else {
                 return false;
             };
-            let holds = self.watch.holds(evd);
+            let holds = self.poller.holds(evd);
             let mut state = cno.state.lock();
             if holds && state.agent.is_none() {
                 // The trigger stays for the next agent.
@@ -254,10 +254,10 @@ impl Calling<'_> {
             }
             self.take_agent(&mut state, Some(evd));
             // This thread stops polling, so another waiter has to.
-            let looker = state.looker();
+            let poller = state.poller();
             drop(state);
-            if let Some(looker) = looker {
-                looker.wake();
+            if let Some(poller) = poller {
+                poller.wake();
             }
             return true;
         }
@@ -266,7 +266,7 @@ impl Calling<'_> {
 
 impl Source for Calling<'_> {
     fn ready(&mut self) -> bool {
-        let cno = self.watch.cno;
+        let cno = self.poller.cno;
         let mut state = cno.state.lock();
         if cno.is_over.load(Ordering::SeqCst) {
             self.take_agent(&mut state, None);
@@ -283,19 +283,19 @@ impl Source for Calling<'_> {
         if self.take() {
             return true;
         }
-        self.watch.look_at_all(Task::Glance);
+        self.poller.poll_each(PollMode::IfFree);
         self.take()
     }
 
     fn arm(&mut self) {
         if self.has_agent() {
-            self.watch.look_at_all(Task::Arm);
+            self.poller.poll_each(PollMode::Arm);
         }
     }
 
     fn take_events(&mut self) -> Result<u32, ControlError> {
         Ok(match self.has_agent() {
-            true => self.watch.take_events(),
+            true => self.poller.take_events(),
             false => 0,
         })
     }
@@ -303,7 +303,7 @@ impl Source for Calling<'_> {
     /// `None` without an agent: the device's events are then not for this thread.
     fn channel(&self) -> Option<BorrowedFd<'_>> {
         match self.has_agent() {
-            true => self.watch.channel(),
+            true => self.poller.channel(),
             false => None,
         }
     }

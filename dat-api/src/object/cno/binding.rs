@@ -19,8 +19,8 @@ pub(super) fn evd_changed(cno: Handle, evd: Handle, change: EvdChange<'_>) -> Re
         return Ok(());
     };
     match change {
-        EvdChange::Triggered => protocol::notice(&*cno, evd, Finder::Nobody),
-        EvdChange::Look => protocol::call(&*cno),
+        EvdChange::Triggered => protocol::record_trigger(&*cno, evd, Finder::NotPolled),
+        EvdChange::Look => protocol::wake_poller(&*cno),
         EvdChange::Channel(channel) => return cno.watch(channel, evd),
         EvdChange::Freed(channel) => cno.detach(evd, channel, true),
     }
@@ -52,7 +52,7 @@ impl Evd {
             old.detach(self.handle(), binding.channel(), false);
         }
         drop(binding);
-        self.call_cno();
+        self.wake_cno_poller();
         Ok(())
     }
 }
@@ -107,11 +107,11 @@ impl Cno {
         }
         self.releases.fetch_add(1, Ordering::SeqCst);
         state.agent_is_released = state.agent.is_some();
-        let caller = state.caller();
-        let seats = state.table.seats.clone();
+        let caller = state.agent_waiter();
+        let waiters = state.table.waiters.clone();
         drop(state);
-        for seat in seats.iter().chain(&caller) {
-            seat.wake();
+        for waiter in waiters.iter().chain(&caller) {
+            waiter.wake();
         }
     }
 }

@@ -6,12 +6,12 @@
 //! | `binding.rs` | the EVDs that trigger it |
 //! | `agent.rs` | the agent, and the thread that calls it |
 //! | `protocol.rs` | which waiter gets a trigger, and which thread is woken |
-//! | `line.rs` | the pending triggers |
+//! | `pending.rs` | the pending triggers |
 //!
 //! # Which waiter gets a trigger
-//! An EVD triggers when an event arrives that notifies; see `evd/feed.rs`. One waiter gets the
-//! trigger, and the agent gets it once too. Without a waiter the trigger stays pending, once for
-//! each EVD, and the next waiter gets it if the EVD still holds events; likewise for the agent.
+//! An EVD triggers when an event arrives that notifies; see `evd/cno_binding.rs`. One waiter gets
+//! the trigger, and the agent gets it once too. Without a waiter the trigger stays pending, once
+//! for each EVD, and the next waiter gets it if the EVD still holds events; likewise for the agent.
 //!
 //! # Which thread polls
 //! Every waiter polls the EVDs and arms their completion queues itself; there is no thread between
@@ -23,7 +23,7 @@
 
 mod agent;
 mod binding;
-mod line;
+mod pending;
 mod protocol;
 mod sync;
 mod wait;
@@ -38,8 +38,8 @@ use dat_engine::sync::Mutex;
 use dat_engine::wait::{Blocker, ChannelSet};
 
 use self::agent::Runner;
-use self::protocol::{Bell, Hub, Table};
-use self::wait::Seat;
+use self::protocol::{CnoState, Table, Wake};
+use self::wait::Waiter;
 use super::counters::{Counters, WaitCounts};
 use super::exhausted;
 use super::ia::Ia;
@@ -74,9 +74,9 @@ pub struct Cno {
 #[derive(Default)]
 struct State {
     /// Its EVDs, its pending triggers, and its waiters.
-    table: Table<Handle, Seat>,
+    table: Table<Handle, Waiter>,
     /// Waiters that no thread uses.
-    idle: Vec<Arc<Seat>>,
+    idle: Vec<Arc<Waiter>>,
     agent: Option<Agent>,
     /// The last EVD was freed: the agent is to be called with `None`.
     agent_is_released: bool,
@@ -86,19 +86,19 @@ struct State {
 
 impl protocol::State for State {
     type Evd = Handle;
-    type Seat = Seat;
+    type Waiter = Waiter;
 
-    fn table(&mut self) -> &mut Table<Handle, Seat> {
+    fn table(&mut self) -> &mut Table<Handle, Waiter> {
         &mut self.table
     }
 
-    fn caller(&self) -> Option<Arc<Seat>> {
+    fn agent_waiter(&self) -> Option<Arc<Waiter>> {
         self.agent.as_ref()?;
-        Some(Arc::clone(self.runner.as_ref()?.seat()))
+        Some(Arc::clone(self.runner.as_ref()?.waiter()))
     }
 }
 
-impl Hub for Cno {
+impl CnoState for Cno {
     type State = State;
 
     fn lock(&self) -> impl DerefMut<Target = State> {
@@ -110,8 +110,8 @@ impl Hub for Cno {
     }
 }
 
-impl Bell for Seat {
-    fn ring(&self) {
+impl Wake for Waiter {
+    fn wake_up(&self) {
         self.wake();
     }
 }
@@ -147,7 +147,7 @@ impl Cno {
     /// IA is being closed.
     pub fn create(ia: &Arc<Ia>, agent: Option<Agent>) -> Result<Arc<Self>> {
         let channels = ChannelSet::new().map_err(|error| no_descriptors(&error))?;
-        let first = Seat::new()?;
+        let first = Waiter::new()?;
         let place = Reservation::new().ok_or_else(exhausted)?;
         let cno = Arc::new(Self {
             handle: place.handle(),
@@ -233,10 +233,10 @@ impl Cno {
         self.is_over.store(true, Ordering::SeqCst);
         let mut state = self.state.lock();
         let runner = state.runner.take();
-        let seats = state.table.seats.clone();
+        let waiters = state.table.waiters.clone();
         drop(state);
-        for seat in seats.iter().chain(runner.as_ref().map(Runner::seat)) {
-            seat.wake();
+        for waiter in waiters.iter().chain(runner.as_ref().map(Runner::waiter)) {
+            waiter.wake();
         }
         if let Some(handle) = handle {
             handle::retire::<Self>(handle, |_| ());
@@ -255,7 +255,7 @@ impl fmt::Debug for Cno {
     }
 }
 
-impl Seat {
+impl Waiter {
     /// Returns a new waiter.
     fn new() -> Result<Arc<Self>> {
         let blocker = Blocker::new().map_err(|error| no_descriptors(&error))?;

@@ -11,13 +11,13 @@
 use std::ops::DerefMut;
 use std::sync::Arc;
 
-use super::line::Line;
+use super::pending::PendingTriggers;
 use super::sync::{AtomicUsize, Ordering};
 
 /// A waiter: the place where one thread sleeps.
-pub(super) trait Bell {
+pub(super) trait Wake {
     /// Wakes the thread that sleeps here, if there is one.
-    fn ring(&self);
+    fn wake_up(&self);
 }
 
 /// The state under the lock: the EVDs, by names, and the waiters.
@@ -26,20 +26,20 @@ pub(super) struct Table<E, S> {
     /// The EVDs that are bound to the CNO.
     pub(super) evds: Vec<E>,
     /// The pending triggers for waiters.
-    pub(super) for_waiters: Line<E>,
+    pub(super) for_waiters: PendingTriggers<E>,
     /// The pending triggers for the agent.
-    pub(super) for_agent: Line<E>,
+    pub(super) for_agent: PendingTriggers<E>,
     /// The threads that wait.
-    pub(super) seats: Vec<Arc<S>>,
+    pub(super) waiters: Vec<Arc<S>>,
 }
 
 impl<E, S> Default for Table<E, S> {
     fn default() -> Self {
         Self {
             evds: Vec::new(),
-            for_waiters: Line::default(),
-            for_agent: Line::default(),
-            seats: Vec::new(),
+            for_waiters: PendingTriggers::default(),
+            for_agent: PendingTriggers::default(),
+            waiters: Vec::new(),
         }
     }
 }
@@ -49,23 +49,23 @@ pub(super) trait State {
     /// The name of an EVD.
     type Evd: Copy + PartialEq;
     /// A waiter.
-    type Seat: Bell;
+    type Waiter: Wake;
 
     /// Returns the part that the protocol uses.
-    fn table(&mut self) -> &mut Table<Self::Evd, Self::Seat>;
+    fn table(&mut self) -> &mut Table<Self::Evd, Self::Waiter>;
 
     /// Returns the waiter of the agent's thread, if there is an agent to call.
-    fn caller(&self) -> Option<Arc<Self::Seat>>;
+    fn agent_waiter(&self) -> Option<Arc<Self::Waiter>>;
 
     /// Returns a waiter that polls, if there is one.
-    fn looker(&mut self) -> Option<Arc<Self::Seat>> {
-        let first = self.table().seats.first().cloned();
-        first.or_else(|| self.caller())
+    fn poller(&mut self) -> Option<Arc<Self::Waiter>> {
+        let first = self.table().waiters.first().cloned();
+        first.or_else(|| self.agent_waiter())
     }
 }
 
 /// The state of a CNO, or a model of it.
-pub(super) trait Hub {
+pub(super) trait CnoState {
     /// The state under its lock.
     type State: State;
 
@@ -77,8 +77,8 @@ pub(super) trait Hub {
 }
 
 /// The name of an EVD of a CNO.
-pub(super) type Evd<H> = <<H as Hub>::State as State>::Evd;
-type Seat<H> = <<H as Hub>::State as State>::Seat;
+pub(super) type Evd<H> = <<H as CnoState>::State as State>::Evd;
+type Waiter<H> = <<H as CnoState>::State as State>::Waiter;
 
 /// The thread that has found a trigger, which need not be woken for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -88,69 +88,72 @@ pub(super) enum Finder {
     /// The thread of the agent.
     Agent,
     /// Neither: the trigger is of a posted event, without a poll.
-    Nobody,
+    NotPolled,
 }
 
 /// Records the trigger of an EVD, and wakes waiters for it.
-pub(super) fn notice<H: Hub>(hub: &H, evd: Evd<H>, finder: Finder) {
-    let mut state = hub.lock();
+pub(super) fn record_trigger<H: CnoState>(cno: &H, evd: Evd<H>, finder: Finder) {
+    let mut state = cno.lock();
     let table = state.table();
     // The EVD may be bound to another CNO by now.
     if !table.evds.contains(&evd) {
         return;
     }
-    let is_seen = finder != Finder::Nobody;
+    let is_seen = finder != Finder::NotPolled;
     let is_new = table.for_waiters.push(evd, is_seen);
     let waiting = table.for_waiters.len();
-    hub.triggered().store(waiting, Ordering::SeqCst);
+    cno.triggered().store(waiting, Ordering::SeqCst);
     let waiter = match is_new && finder != Finder::Waiter {
-        true => table.seats.first().cloned(),
+        true => table.waiters.first().cloned(),
         false => None,
     };
     let is_new = table.for_agent.push(evd, is_seen);
     let caller = match is_new && finder != Finder::Agent {
-        true => state.caller(),
+        true => state.agent_waiter(),
         false => None,
     };
     drop(state);
-    for seat in waiter.iter().chain(&caller) {
-        seat.ring();
+    for waiter in waiter.iter().chain(&caller) {
+        waiter.wake_up();
     }
 }
 
 /// Makes a waiter poll the EVDs and arm them.
-pub(super) fn call<H: Hub>(hub: &H) {
-    let looker = hub.lock().looker();
-    if let Some(seat) = looker {
-        seat.ring();
+pub(super) fn wake_poller<H: CnoState>(cno: &H) {
+    let poller = cno.lock().poller();
+    if let Some(waiter) = poller {
+        waiter.wake_up();
     }
 }
 
 /// Removes a waiter that returns, and wakes another.
-pub(super) fn leave<H: Hub>(hub: &H, seat: &Arc<Seat<H>>) {
-    let mut state = hub.lock();
+pub(super) fn remove_waiter<H: CnoState>(cno: &H, waiter: &Arc<Waiter<H>>) {
+    let mut state = cno.lock();
     state
         .table()
-        .seats
-        .retain(|other| !Arc::ptr_eq(other, seat));
-    let next = state.looker();
+        .waiters
+        .retain(|other| !Arc::ptr_eq(other, waiter));
+    let next = state.poller();
     drop(state);
     if let Some(next) = next {
-        next.ring();
+        next.wake_up();
     }
 }
 
-/// Takes the first pending trigger whose EVD still holds events. `holds` polls an EVD; if no waiter
-/// was told of its events yet, `holds` records the trigger, which confirms the entry.
-pub(super) fn take<H: Hub>(hub: &H, mut holds: impl FnMut(Evd<H>) -> bool) -> Option<Evd<H>> {
-    while hub.triggered().load(Ordering::SeqCst) != 0 {
-        let evd = hub.lock().table().for_waiters.first()?;
+/// Takes the first pending trigger whose EVD still holds events. `holds` polls an EVD. If no waiter
+/// has got a trigger for its events yet, `holds` records one, which confirms the entry.
+pub(super) fn take_trigger<H: CnoState>(
+    cno: &H,
+    mut holds: impl FnMut(Evd<H>) -> bool,
+) -> Option<Evd<H>> {
+    while cno.triggered().load(Ordering::SeqCst) != 0 {
+        let evd = cno.lock().table().for_waiters.first()?;
         let holds = holds(evd);
-        let mut state = hub.lock();
-        let line = &mut state.table().for_waiters;
+        let mut state = cno.lock();
+        let pending = &mut state.table().for_waiters;
         // Another waiter may have taken it meanwhile.
-        let is_mine = line.remove(evd);
-        hub.triggered().store(line.len(), Ordering::SeqCst);
+        let is_mine = pending.remove(evd);
+        cno.triggered().store(pending.len(), Ordering::SeqCst);
         drop(state);
         if is_mine && holds {
             return Some(evd);
@@ -160,20 +163,20 @@ pub(super) fn take<H: Hub>(hub: &H, mut holds: impl FnMut(Evd<H>) -> bool) -> Op
 }
 
 /// How a waiter polls the EVDs.
-pub(super) trait Looking<H: Hub> {
+pub(super) trait EvdPoller<H: CnoState> {
     /// Returns whether all waiters were released.
     fn is_released(&self) -> bool;
     /// Returns whether the device cannot be armed.
     fn has_failed(&self) -> bool;
-    /// Returns whether an EVD still holds events: see [`take`].
+    /// Returns whether an EVD still holds events: see [`take_trigger`].
     fn holds(&mut self, evd: Evd<H>) -> bool;
     /// Polls all EVDs, and records their triggers.
-    fn glance_at_all(&mut self);
+    fn poll_all(&mut self);
 }
 
 /// The result of a wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Told<E> {
+pub(super) enum WaitEnd<E> {
     /// This EVD has triggered.
     Triggered(E),
     /// There are no EVDs left to wait for.
@@ -183,16 +186,19 @@ pub(super) enum Told<E> {
 }
 
 /// Polls once for a waiter. Returns its result if the wait is over.
-pub(super) fn look<H: Hub>(hub: &H, looking: &mut impl Looking<H>) -> Option<Told<Evd<H>>> {
-    if looking.is_released() {
-        return Some(Told::Released);
+pub(super) fn poll_once<H: CnoState>(
+    cno: &H,
+    poller: &mut impl EvdPoller<H>,
+) -> Option<WaitEnd<Evd<H>>> {
+    if poller.is_released() {
+        return Some(WaitEnd::Released);
     }
-    if let Some(evd) = take(hub, |evd| looking.holds(evd)) {
-        return Some(Told::Triggered(evd));
+    if let Some(evd) = take_trigger(cno, |evd| poller.holds(evd)) {
+        return Some(WaitEnd::Triggered(evd));
     }
-    if looking.has_failed() {
-        return Some(Told::Failed);
+    if poller.has_failed() {
+        return Some(WaitEnd::Failed);
     }
-    looking.glance_at_all();
-    take(hub, |evd| looking.holds(evd)).map(Told::Triggered)
+    poller.poll_all();
+    take_trigger(cno, |evd| poller.holds(evd)).map(WaitEnd::Triggered)
 }

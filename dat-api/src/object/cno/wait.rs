@@ -12,12 +12,12 @@ use dat_engine::wait::{
     WaitOutcome, WaitPolicy, wait_on,
 };
 
-use super::protocol::{self, Finder, Looking, Told};
+use super::protocol::{self, EvdPoller, Finder, WaitEnd};
 use super::{Cno, stale};
 use crate::error::Result;
 use crate::handle::{self, Handle};
 use crate::object::counters::WaitCounts;
-use crate::object::evd::{Seen, Task, Timeout, look};
+use crate::object::evd::{PollMode, PollResult, Timeout, poll_for_cno};
 use crate::object::steps::{Begun, Next, Slept, Steps};
 use crate::object::usage::Use;
 use crate::status::{DatReturn, ReturnType, Subtype};
@@ -27,13 +27,13 @@ const INTERRUPTED: DatReturn = DatReturn::error(ReturnType::InterruptedCall, Sub
 const EMPTY: DatReturn = DatReturn::error(ReturnType::QueueEmpty, Subtype::NoSubtype);
 
 /// A waiter: what one thread sleeps on; reused by later waits.
-pub(super) struct Seat {
+pub(super) struct Waiter {
     blocker: Blocker,
     /// The spin budget learned by the waits here, for the wait that uses it.
     budget: Mutex<SpinBudget>,
 }
 
-impl Seat {
+impl Waiter {
     pub(super) fn at(blocker: Blocker) -> Self {
         Self {
             blocker,
@@ -90,26 +90,26 @@ pub fn begin(cno: Handle, timeout: Timeout) -> Begun<Waiting> {
     let Some(cno) = cno else {
         return Begun::Over(Err(stale().into()));
     };
-    let mut looks = Looks {
-        watch: Watch::new(Use::clone(&cno), Finder::Waiter),
+    let mut polls = WaitPolls {
+        poller: Poller::new(Use::clone(&cno), Finder::Waiter),
         cno,
-        told: None,
+        wait_end: None,
     };
-    if looks.ready() {
-        return Begun::Over(looks.told());
+    if polls.ready() {
+        return Begun::Over(polls.wait_end());
     }
     let deadline = match timeout {
         Timeout::Micros(0) => return Begun::Over(Err(EMPTY)),
         Timeout::Micros(micros) => Deadline::from_micros(u64::from(micros)),
         Timeout::Infinite => Deadline::NEVER,
     };
-    match looks.cno.sit() {
-        Ok(seat) => Begun::Waits(Waiting {
+    match polls.cno.add_waiter() {
+        Ok(waiter) => Begun::Waits(Waiting {
             under_way: None,
             counters: WaitCounters::default(),
             deadline,
-            seat: Some(seat),
-            looks,
+            waiter: Some(waiter),
+            polls,
         }),
         Err(error) => Begun::Over(Err(error.into())),
     }
@@ -122,41 +122,41 @@ pub struct Waiting {
     counters: WaitCounters,
     deadline: Deadline,
     /// `None` once the wait is over.
-    seat: Option<Arc<Seat>>,
-    looks: Looks,
+    waiter: Option<Arc<Waiter>>,
+    polls: WaitPolls,
 }
 
 impl Waiting {
     fn step(&mut self, slept: Option<&Slept>) -> Result<NextStep, ControlError> {
-        let Some(seat) = &self.seat else {
+        let Some(waiter) = &self.waiter else {
             return Ok(NextStep::Over(WaitOutcome::TimedOut));
         };
-        let (looks, blocker, counters) = (&mut self.looks, &seat.blocker, &mut self.counters);
-        let policy = looks.cno.ia.wait_policy();
-        let mut budget = seat.budget.lock();
+        let (polls, blocker, counters) = (&mut self.polls, &waiter.blocker, &mut self.counters);
+        let policy = polls.cno.ia.wait_policy();
+        let mut budget = waiter.budget.lock();
         let wait = match &mut self.under_way {
             Some(wait) => wait,
             none => {
                 let deadline = &mut self.deadline;
-                match SteppedWait::begin(looks, blocker, &mut budget, policy, deadline, counters) {
+                match SteppedWait::begin(polls, blocker, &mut budget, policy, deadline, counters) {
                     Ok(wait) => none.insert(wait),
                     Err(outcome) => return Ok(NextStep::Over(outcome)),
                 }
             }
         };
-        wait.go_on(looks, blocker, &mut budget, counters, slept)
+        wait.go_on(polls, blocker, &mut budget, counters, slept)
     }
 
     fn end(&mut self) {
-        let Some(seat) = self.seat.take() else {
+        let Some(waiter) = self.waiter.take() else {
             return;
         };
         if let Some(mut wait) = self.under_way.take() {
-            wait.abandon(&seat.blocker);
+            wait.abandon(&waiter.blocker);
         }
-        let cno = &self.looks.cno;
+        let cno = &self.polls.cno;
         cno.counts.add(&self.counters);
-        cno.leave(seat);
+        cno.leave(waiter);
     }
 }
 
@@ -172,11 +172,11 @@ impl Steps for Waiting {
         };
         self.end();
         Next::Over(match outcome {
-            Ok(WaitOutcome::Ready) => self.looks.told(),
+            Ok(WaitOutcome::Ready) => self.polls.wait_end(),
             Ok(WaitOutcome::TimedOut) => Err(EMPTY),
             Ok(WaitOutcome::Interrupted) => Err(INTERRUPTED),
             Err(error) => {
-                let cno = self.looks.cno.handle;
+                let cno = self.polls.cno.handle;
                 tracing::error!(?cno, "waiting failed: {error}");
                 Err(FAILED)
             }
@@ -198,27 +198,27 @@ impl Cno {
     }
 
     /// Adds a waiter for this thread.
-    fn sit(&self) -> Result<Arc<Seat>> {
+    fn add_waiter(&self) -> Result<Arc<Waiter>> {
         let mut state = self.state.lock();
-        let seat = match state.idle.pop() {
-            Some(seat) => seat,
-            None => Seat::new()?,
+        let waiter = match state.idle.pop() {
+            Some(waiter) => waiter,
+            None => Waiter::new()?,
         };
-        state.table.seats.push(Arc::clone(&seat));
-        Ok(seat)
+        state.table.waiters.push(Arc::clone(&waiter));
+        Ok(waiter)
     }
 
     /// Removes the waiter, and wakes another.
-    fn leave(&self, seat: Arc<Seat>) {
-        protocol::leave(self, &seat);
-        self.state.lock().idle.push(seat);
+    fn leave(&self, waiter: Arc<Waiter>) {
+        protocol::remove_waiter(self, &waiter);
+        self.state.lock().idle.push(waiter);
     }
 }
 
 /// Polling the EVDs of a CNO, for waiters and for the agent.
-pub(super) struct Watch<C> {
+pub(super) struct Poller<C> {
     pub(super) cno: C,
-    who: Finder,
+    finder: Finder,
     /// The EVDs at that edition of the list.
     evds: Vec<Handle>,
     edition: Option<u32>,
@@ -231,12 +231,12 @@ pub(super) struct Watch<C> {
     releases: u32,
 }
 
-impl<C: Deref<Target = Cno>> Watch<C> {
-    pub(super) fn new(cno: C, who: Finder) -> Self {
+impl<C: Deref<Target = Cno>> Poller<C> {
+    pub(super) fn new(cno: C, finder: Finder) -> Self {
         Self {
             releases: cno.releases.load(Ordering::SeqCst),
             cno,
-            who,
+            finder,
             evds: Vec::new(),
             edition: None,
             events: Vec::new(),
@@ -258,22 +258,22 @@ impl<C: Deref<Target = Cno>> Watch<C> {
     }
 
     /// Polls one EVD, and records its trigger.
-    fn look(&mut self, evd: Handle, task: Task) {
-        if let Some(seen) = look(self.cno.handle, evd, task) {
+    fn poll(&mut self, evd: Handle, mode: PollMode) {
+        if let Some(seen) = poll_for_cno(self.cno.handle, evd, mode) {
             self.is_blind |= seen.blind;
             self.has_failed |= seen.failed;
             if seen.fresh {
-                protocol::notice(&*self.cno, evd, self.who);
+                protocol::record_trigger(&*self.cno, evd, self.finder);
             }
         }
     }
 
     /// Polls all EVDs.
-    pub(super) fn look_at_all(&mut self, task: Task) {
+    pub(super) fn poll_each(&mut self, mode: PollMode) {
         self.refresh();
         self.is_blind = false;
         for at in 0..self.evds.len() {
-            self.look(self.evds[at], task);
+            self.poll(self.evds[at], mode);
         }
     }
 
@@ -285,19 +285,20 @@ impl<C: Deref<Target = Cno>> Watch<C> {
         for name in self.cno.channels.readable(&mut events) {
             if let Some(evd) = usize::try_from(name).ok().and_then(Handle::from_bits) {
                 count += 1;
-                self.look(evd, Task::TakeEvents);
+                self.poll(evd, PollMode::TakeEvents);
             }
         }
         self.events = events;
         count
     }
 
-    /// Returns whether an EVD that has triggered still holds events; if no waiter was told of them
-    /// yet, its pending entries are confirmed.
+    /// Returns whether an EVD that has triggered still holds events. If no waiter has got a
+    /// trigger for them yet, confirms its pending entries.
     pub(super) fn holds(&self, evd: Handle) -> bool {
-        let Seen { fresh, holds, .. } = look(self.cno.handle, evd, Task::Look).unwrap_or_default();
+        let PollResult { fresh, holds, .. } =
+            poll_for_cno(self.cno.handle, evd, PollMode::Wait).unwrap_or_default();
         if fresh {
-            protocol::notice(&*self.cno, evd, self.who);
+            protocol::record_trigger(&*self.cno, evd, self.finder);
         }
         holds
     }
@@ -311,7 +312,7 @@ impl<C: Deref<Target = Cno>> Watch<C> {
     }
 }
 
-impl<C: Deref<Target = Cno>> Looking<Cno> for Watch<C> {
+impl<C: Deref<Target = Cno>> EvdPoller<Cno> for Poller<C> {
     fn is_released(&self) -> bool {
         self.cno.is_over.load(Ordering::SeqCst)
             || self.cno.releases.load(Ordering::SeqCst) != self.releases
@@ -325,47 +326,47 @@ impl<C: Deref<Target = Cno>> Looking<Cno> for Watch<C> {
         Self::holds(self, evd)
     }
 
-    fn glance_at_all(&mut self) {
-        self.look_at_all(Task::Glance);
+    fn poll_all(&mut self) {
+        self.poll_each(PollMode::IfFree);
     }
 }
 
 /// The polls of a waiter, and their result.
-struct Looks {
+struct WaitPolls {
     cno: Use<Cno>,
-    watch: Watch<Use<Cno>>,
-    told: Option<Told<Handle>>,
+    poller: Poller<Use<Cno>>,
+    wait_end: Option<WaitEnd<Handle>>,
 }
 
-impl Looks {
-    fn told(&self) -> Result<Option<Handle>, DatReturn> {
-        match self.told {
-            Some(Told::Triggered(evd)) => Ok(Some(evd)),
-            Some(Told::Released) => Ok(None),
-            Some(Told::Failed) | None => Err(FAILED),
+impl WaitPolls {
+    fn wait_end(&self) -> Result<Option<Handle>, DatReturn> {
+        match self.wait_end {
+            Some(WaitEnd::Triggered(evd)) => Ok(Some(evd)),
+            Some(WaitEnd::Released) => Ok(None),
+            Some(WaitEnd::Failed) | None => Err(FAILED),
         }
     }
 }
 
-impl Source for Looks {
+impl Source for WaitPolls {
     fn ready(&mut self) -> bool {
-        self.told = protocol::look(&*self.cno, &mut self.watch);
-        self.told.is_some()
+        self.wait_end = protocol::poll_once(&*self.cno, &mut self.poller);
+        self.wait_end.is_some()
     }
 
     fn arm(&mut self) {
-        self.watch.look_at_all(Task::Arm);
+        self.poller.poll_each(PollMode::Arm);
     }
 
     fn take_events(&mut self) -> Result<u32, ControlError> {
-        Ok(self.watch.take_events())
+        Ok(self.poller.take_events())
     }
 
     fn channel(&self) -> Option<BorrowedFd<'_>> {
-        self.watch.channel()
+        self.poller.channel()
     }
 
     fn spin_counts(&self) -> bool {
-        self.watch.spin_counts()
+        self.poller.spin_counts()
     }
 }

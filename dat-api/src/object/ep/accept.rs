@@ -38,7 +38,7 @@ impl Ep {
     /// Handles the arrival of the request that the endpoint was reserved for: `announce` posts the
     /// event, and the consumer then finds the endpoint in the next state. If `announce` fails, the
     /// endpoint stays reserved.
-    pub(crate) fn approached(
+    pub(crate) fn request_arrived(
         &self,
         place: &mut Option<Request>,
         announce: impl FnOnce(&mut Option<Request>) -> Result<()>,
@@ -53,7 +53,7 @@ impl Ep {
             ));
         }
         if let Some(request) = place {
-            control.meets(request);
+            control.set_peer(request);
         }
         announce(place)?;
         self.step(&mut control, Trigger::RequestArrived);
@@ -61,13 +61,13 @@ impl Ep {
     }
 
     /// Handles the rejection or hand-off of the request that the endpoint was reserved for.
-    pub(crate) fn left_alone(&self) {
+    pub(crate) fn request_rejected(&self) {
         self.step(&mut self.control(), Trigger::Reject);
     }
 
     /// Takes the endpoint that was created for a request, for a caller that will post to it; `None`
     /// if another caller has taken it.
-    pub(crate) fn take_brought(&self) -> Option<Taken<'_>> {
+    pub(crate) fn take_for_posting(&self) -> Option<Taken<'_>> {
         let was = self.taken.swap(true, Ordering::AcqRel);
         (!was).then_some(Taken(self))
     }
@@ -101,8 +101,8 @@ impl Ep {
         };
         let local = self.parameters(qp, control)?;
         let greeting = qp.greeting()?;
-        let brought = self.bring_up(control, request.parameters());
-        match brought {
+        let connected = self.bring_up(control, request.parameters());
+        match connected {
             // The queue pair has not moved: the consumer may try again.
             Err(error) if qp.awaits_peer() => return Err(error.into()),
             _ => {}
@@ -110,9 +110,9 @@ impl Ep {
         let Some(request) = place.take() else {
             return Ok(());
         };
-        control.meets(&request);
+        control.set_peer(&request);
         self.step(control, Trigger::Accept);
-        if let Err(error) = brought {
+        if let Err(error) = connected {
             // The queue pair has moved part of the way, and moving it back would lose its receives.
             // The endpoint gets an event, and the requester a rejection that does not come from the
             // peer's consumer.
@@ -132,7 +132,8 @@ impl Ep {
     }
 }
 
-/// The right to post to an endpoint, from [`Ep::take_brought`]. Dropping it releases the endpoint.
+/// The right to post to an endpoint, from [`Ep::take_for_posting`]. Dropping it releases the
+/// endpoint.
 pub(crate) struct Taken<'a>(&'a Ep);
 
 impl Taken<'_> {
@@ -150,7 +151,7 @@ impl Drop for Taken<'_> {
 
 impl Control {
     /// Stores the requester's address and qualifiers.
-    pub(super) fn meets(&mut self, request: &Request) {
+    pub(super) fn set_peer(&mut self, request: &Request) {
         self.remote_host = Some(request.peer());
         self.remote.set(request.peer());
         self.remote_qualifier = request.remote_port();

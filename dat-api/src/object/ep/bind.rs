@@ -18,7 +18,7 @@ use crate::types::CompletionFlags;
 pub(crate) struct Bind<'a> {
     pub(crate) window: &'a mut MemoryWindow,
     /// The work-request data, from [`wr_data::of_bind`].
-    pub(crate) note: u32,
+    pub(crate) wr_data: u32,
     pub(crate) target: Option<WindowTarget<'a>>,
     pub(crate) cookie: u64,
     pub(crate) flags: CompletionFlags,
@@ -41,7 +41,7 @@ impl Ep {
     ///
     /// # Safety
     /// As for [`crate::object::rmr::Rmr::bind`].
-    pub(crate) unsafe fn admits_bind(
+    pub(crate) unsafe fn check_bind(
         &self,
         zone: u32,
         flags: CompletionFlags,
@@ -83,24 +83,24 @@ impl Ep {
         &self,
         bind: Bind<'_>,
     ) -> Result<Bound, (DatReturn, Option<PostError>)> {
-        let mut note = bind.note;
+        let mut wr_data = bind.wr_data;
         let has = |flag| bind.flags.contains(flag);
         if has(CompletionFlags::SUPPRESS) {
-            note |= wr_data::SUPPRESSED;
+            wr_data |= wr_data::SUPPRESSED;
         } else if has(CompletionFlags::UNSIGNALLED) {
-            note |= wr_data::QUIET;
+            wr_data |= wr_data::QUIET;
         }
         let mut how = SendFlags::SIGNALED;
         how.set(SendFlags::FENCE, has(CompletionFlags::BARRIER_FENCE));
-        if note != bind.note {
-            self.want_completions();
+        if wr_data != bind.wr_data {
+            self.inspect_completions();
         }
         let request = BindRequest {
             cookie: bind.cookie,
             flags: how,
             target: bind.target,
         };
-        // SAFETY: as in `admits_bind`.
+        // SAFETY: as in `check_bind`.
         let entered = unsafe { self.posting.lock() };
         let poster = entered.poster;
         if poster.zone != bind.zone {
@@ -110,7 +110,7 @@ impl Ep {
             return Err((no_zone(), None));
         };
         // SAFETY: the caller's promise.
-        match unsafe { qp.post_bind(bind.window, &request, note) } {
+        match unsafe { qp.post_bind(bind.window, &request, wr_data) } {
             Ok(context) => {
                 poster.unsignalled = 0;
                 Ok(Bound { context })

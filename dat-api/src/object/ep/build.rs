@@ -6,12 +6,12 @@ use std::sync::Arc;
 use dat_engine::{Access, CompletionQueue, ConnectOptions, Endpoint, EndpointOptions};
 
 use super::control::{Control, Streams};
-use super::drain::Unwanted;
+use super::drain::Unreported;
 use super::poster::Held;
 use super::{Ep, INLINE_BYTES};
 use crate::error::{DatError, Result};
+use crate::handle::CompletionHooks;
 use crate::handle::Handle;
-use crate::handle::Needs;
 use crate::object::evd::{DtoRole, Evd, StreamKind};
 use crate::object::ia::Ia;
 use crate::object::pz::Pz;
@@ -177,12 +177,12 @@ impl Ep {
             return Ok((None, None));
         };
         let srq = control.srq.as_deref();
-        let unwanted = if streams.recv.is_none() || streams.request.is_none() {
+        let unreported = if streams.recv.is_none() || streams.request.is_none() {
             let receives = match srq {
                 Some(srq) => srq.capacity(),
                 None => plan.recv_depth(),
             };
-            Some(Unwanted::queue(
+            Some(Unreported::queue(
                 self.ia.device(),
                 plan.request_depth() + receives,
             )?)
@@ -190,12 +190,12 @@ impl Ep {
             None
         };
         let attributes = &plan.attributes;
-        let send_cq = match (&streams.request, &unwanted) {
+        let send_cq = match (&streams.request, &unreported) {
             (Some(stream), _) => stream.cq(),
             (None, Some(queue)) => queue.handle(),
             (None, None) => unreachable!("created above"),
         };
-        let recv_cq = match (&streams.recv, &unwanted) {
+        let recv_cq = match (&streams.recv, &unreported) {
             (Some(stream), _) => stream.cq(),
             (None, Some(queue)) => queue.handle(),
             (None, None) => unreachable!("created above"),
@@ -245,7 +245,7 @@ impl Ep {
         };
         qp.limit(plan.request_depth() - 1, plan.recv_depth());
         qp.init(&self.options(attributes))?;
-        Ok((Some(qp), unwanted))
+        Ok((Some(qp), unreported))
     }
 
     /// Attaches a new queue pair to the consuming halves of its EVDs now. That may allocate, which
@@ -255,7 +255,7 @@ impl Ep {
         for evd in evds {
             evd.settle();
         }
-        self.unwanted.settle();
+        self.unreported.settle();
     }
 
     /// Puts a queue pair into service; returns the previous one, to be dropped without the lock.
@@ -292,27 +292,28 @@ impl Ep {
             let most = self.ia.attributes().max_dto_per_ep;
             self.quiet.make_room(unsigned(most));
         }
-        self.meter(control);
+        self.reset_counters(control);
         old
     }
 
     /// Resets the counters in the slot: nothing is outstanding.
-    pub(super) fn meter(&self, control: &Control) {
+    pub(super) fn reset_counters(&self, control: &Control) {
         let Some(slot) = self.handle.slot() else {
             return;
         };
-        let meters = slot.meters();
+        let counters = slot.counters();
         self.posted.store(0, Ordering::Relaxed);
         self.quiet.reset();
         let attributes = &control.attributes;
         let quiet = attributes
             .recv_completion_flags
             .contains(CompletionFlags::UNSIGNALLED);
-        meters.recv_staged.store(0, Ordering::Relaxed);
+        counters.recv_staged.store(0, Ordering::Relaxed);
         slot.set_srq(control.srq.as_ref().map(|srq| srq.handle()));
-        meters
-            .cqe_flags
-            .store(Needs::new(quiet, self.marks.lowest()).0, Ordering::Release);
+        counters.cqe_flags.store(
+            CompletionHooks::new(quiet, self.marks.lowest()).0,
+            Ordering::Release,
+        );
     }
 
     /// Returns the parameters of its connections.

@@ -64,19 +64,19 @@ impl Streams {
         [&self.recv, &self.request].into_iter().flatten().collect()
     }
 
-    /// Suspends the streams while the endpoint is recreated: see [`DtoStream::park`].
-    pub(super) fn park(&mut self) {
+    /// Suspends the streams while the endpoint is recreated: see [`DtoStream::suspend`].
+    pub(super) fn suspend(&mut self) {
         for stream in [&mut self.recv, &mut self.request].into_iter().flatten() {
-            stream.park();
+            stream.suspend();
         }
     }
 
     /// Resumes the streams because the endpoint stays as it was.
-    pub(super) fn unpark(&mut self) -> Result<()> {
+    pub(super) fn resume(&mut self) -> Result<()> {
         [&mut self.recv, &mut self.request]
             .into_iter()
             .flatten()
-            .try_for_each(DtoStream::unpark)
+            .try_for_each(DtoStream::resume)
     }
 }
 

@@ -162,7 +162,7 @@ impl Ep {
             srq: None,
         };
         let ep = Self::make(ia, parts, attributes, EpState::TentativeConnectionPending)?;
-        ep.control().meets(request);
+        ep.control().set_peer(request);
         Ok(ep)
     }
 
@@ -184,7 +184,7 @@ impl Ep {
             reads_issued: AtomicU32::new(0),
             quiet: QuietReceives::default(),
             marks: HighMarks::of(&attributes, parts.srq.is_some()),
-            unwanted: drain::Unwanted::default(),
+            unreported: drain::Unreported::default(),
             requests: AtomicUsize::new(0),
             control: Mutex::new(Control::new(attributes)),
             changing: Mutex::new(()),
@@ -231,8 +231,8 @@ impl Ep {
         held.control.srq = srq;
         let made = self.make_queue_pair(&held.control, &streams, &plan);
         held.control.streams = streams;
-        let made = made.map(|(qp, unwanted)| {
-            self.unwanted.replace(unwanted);
+        let made = made.map(|(qp, unreported)| {
+            self.unreported.replace(unreported);
             self.install(&mut held, qp, &plan)
         });
         drop(held);

@@ -17,15 +17,15 @@ use dat_engine::{Completion, CompletionOp, CompletionQueue, CqOptions, Device};
 use super::Ep;
 use super::hooks::{completed, failed};
 use crate::error::Result;
-use crate::handle::{self, Handle, Verdict};
+use crate::handle::{self, Delivery, Handle};
 use crate::object::evd;
 use crate::types::EpState;
 
 /// The completion queue for completions without an EVD, if there is one.
 #[derive(Default)]
-pub(super) struct Unwanted(Mutex<Option<CompletionQueue>>);
+pub(super) struct Unreported(Mutex<Option<CompletionQueue>>);
 
-impl Unwanted {
+impl Unreported {
     /// Creates a queue for `depth` completions.
     pub(super) fn queue(device: &Device, depth: u32) -> Result<CompletionQueue> {
         Ok(device.create_cq(&CqOptions {
@@ -51,13 +51,13 @@ impl Unwanted {
 impl Ep {
     /// Polls the completions without an EVD. Does nothing if another thread is doing it. Neither
     /// allocates nor waits, unless to end a connection.
-    pub(super) fn take_unwanted(&self) {
+    pub(super) fn poll_unreported(&self) {
         let Some(slot) = self.handle.slot() else {
             return;
         };
         // Each is handled without this lock, because that may take the control's.
-        while let Some(completion) = self.next_unwanted() {
-            let _: Verdict = completed(&completion);
+        while let Some(completion) = self.next_unreported() {
+            let _: Delivery = completed(&completion);
             if matches!(
                 completion.op,
                 CompletionOp::Recv | CompletionOp::RecvWriteImm
@@ -70,24 +70,24 @@ impl Ep {
         }
     }
 
-    fn next_unwanted(&self) -> Option<Completion> {
-        self.unwanted.0.try_lock()?.as_mut()?.poll()
+    fn next_unreported(&self) -> Option<Completion> {
+        self.unreported.0.try_lock()?.as_mut()?.poll()
     }
 
     /// Polls the completions of suppressed requests, or of requests without an EVD, which occupy
     /// ring entries. Neither allocates nor waits.
-    pub(super) fn take_suppressed(&self) {
-        self.take_unwanted();
-        if self.wants_completions()
+    pub(super) fn poll_suppressed(&self) {
+        self.poll_unreported();
+        if self.inspects_completions()
             && let Some(evd) = Handle::from_bits(self.requests.load(Ordering::Relaxed))
         {
-            evd::relieve(evd);
+            evd::poll_completions(evd);
         }
     }
 
     /// Polls all completions of the endpoint.
-    pub(crate) fn take_everything(&self) {
-        self.take_unwanted();
+    pub(crate) fn poll_everything(&self) {
+        self.poll_unreported();
         let evds = self.control().streams.evds();
         for evd in evds {
             evd.drain();
@@ -97,9 +97,9 @@ impl Ep {
     /// Polls all completions, and waits for a thread that has just taken some: one may be a
     /// failure. When this returns, the failure has been handled, or the endpoint is no longer
     /// connected.
-    pub(super) fn look_for_failures(&self) {
+    pub(super) fn poll_for_failures(&self) {
         let is_over = || self.state() != EpState::Connected;
-        self.take_unwanted();
+        self.poll_unreported();
         let evds = self.control().streams.evds();
         for evd in evds {
             evd.drain_behind_owner(is_over);
@@ -152,7 +152,7 @@ fn look() {
         };
         for ep in list {
             if let Some(ep) = handle::pin::<Ep>(ep) {
-                ep.take_everything();
+                ep.poll_everything();
             }
         }
         thread::sleep(pause);

@@ -8,47 +8,47 @@ use dat_engine::thread::CancellationHeld;
 use dat_engine::{AsyncEventKind, Completion, CompletionOp, Status, Transport};
 
 use super::Ep;
-use crate::handle::{self, Handle, Needs, Verdict};
-use crate::object::wr_data::{QUIET, SUPPRESSED, SWALLOW, bound_rmr};
+use crate::handle::{self, CompletionHooks, Delivery, Handle};
+use crate::object::wr_data::{NO_EVENT, QUIET, SUPPRESSED, bound_rmr};
 use crate::state::Trigger;
 use crate::types::EpState;
 
 /// Returns how to deliver a completion. The EVD calls it for each completion of an endpoint whose
-/// [`crate::handle::Meters`] have `cqe_flags`, before the completion becomes an event or is staged.
-/// It is cheap, and calls no EVD.
-pub(super) fn completed(completion: &Completion) -> Verdict {
+/// [`crate::handle::SlotCounters`] have `cqe_flags`, before the completion becomes an event or is
+/// staged. It is cheap, and calls no EVD.
+pub(super) fn completed(completion: &Completion) -> Delivery {
     let is_receive = match completion.op {
-        CompletionOp::Bind if !completion.status.is_success() => return Verdict::Deliver,
-        CompletionOp::Bind if completion.imm & SUPPRESSED != 0 => return Verdict::Swallow,
-        CompletionOp::Bind if completion.imm & QUIET != 0 => return Verdict::DeliverQuietly,
-        CompletionOp::Bind => return Verdict::Deliver,
+        CompletionOp::Bind if !completion.status.is_success() => return Delivery::Notify,
+        CompletionOp::Bind if completion.imm & SUPPRESSED != 0 => return Delivery::Discard,
+        CompletionOp::Bind if completion.imm & QUIET != 0 => return Delivery::Quiet,
+        CompletionOp::Bind => return Delivery::Notify,
         CompletionOp::Nop => {
             if let Some(ep) = of(completion) {
                 ep.drained();
             }
-            return Verdict::Swallow;
+            return Delivery::Discard;
         }
         CompletionOp::Recv | CompletionOp::RecvWriteImm => true,
         _ => false,
     };
     if is_receive {
         let Some(ep) = of(completion) else {
-            return Verdict::Deliver;
+            return Delivery::Notify;
         };
         if completion.status.is_success() {
             ep.takes_one();
         }
         return if ep.quiet.next() && completion.status.is_success() {
-            Verdict::DeliverQuietly
+            Delivery::Quiet
         } else {
-            Verdict::Deliver
+            Delivery::Notify
         };
     }
     match completion.imm {
-        _ if !completion.status.is_success() => Verdict::Deliver,
-        SWALLOW => Verdict::Swallow,
-        note if note & QUIET != 0 => Verdict::DeliverQuietly,
-        _ => Verdict::Deliver,
+        _ if !completion.status.is_success() => Delivery::Notify,
+        NO_EVENT => Delivery::Discard,
+        wr_data if wr_data & QUIET != 0 => Delivery::Quiet,
+        _ => Delivery::Notify,
     }
 }
 
@@ -144,29 +144,29 @@ impl Ep {
     }
 
     /// Has every completion passed to the endpoint from now on.
-    pub(super) fn want_completions(&self) {
-        self.change_needs(Needs::with_look);
+    pub(super) fn inspect_completions(&self) {
+        self.change_hooks(CompletionHooks::with_inspection);
     }
 
     /// Updates the completion word after a change of the high watermarks.
-    pub(super) fn mark_completions(&self) {
-        self.change_needs(|needs| needs.with_mark(self.marks.lowest()));
+    pub(super) fn update_watermark_hook(&self) {
+        self.change_hooks(|hooks| hooks.with_watermark(self.marks.lowest()));
     }
 
-    fn change_needs(&self, change: impl Fn(Needs) -> Needs) {
+    fn change_hooks(&self, change: impl Fn(CompletionHooks) -> CompletionHooks) {
         if let Some(slot) = self.handle.slot() {
-            let change = |word| Some(change(Needs(word)).0);
+            let change = |word| Some(change(CompletionHooks(word)).0);
             let order = Ordering::AcqRel;
             let _ = slot
-                .meters()
+                .counters()
                 .cqe_flags
                 .fetch_update(order, Ordering::Relaxed, change);
         }
     }
 
-    pub(super) fn wants_completions(&self) -> bool {
-        self.handle
-            .slot()
-            .is_some_and(|slot| !Needs(slot.meters().cqe_flags.load(Ordering::Relaxed)).are_none())
+    pub(super) fn inspects_completions(&self) -> bool {
+        self.handle.slot().is_some_and(|slot| {
+            !CompletionHooks(slot.counters().cqe_flags.load(Ordering::Relaxed)).is_empty()
+        })
     }
 }

@@ -278,7 +278,7 @@ impl Ep {
         drop(held);
         drop(given_up);
         if waits {
-            self.take_everything();
+            self.poll_everything();
             if self.control().draining {
                 drain::watch(self.handle);
             }
@@ -302,7 +302,7 @@ impl Ep {
             most(attributes.max_request_dtos) + 1,
             most(attributes.max_recv_dtos),
         );
-        self.want_completions();
+        self.inspect_completions();
         let marker = SendRequest {
             cookie: 0,
             op: SendOp::Nop,
@@ -344,13 +344,13 @@ impl Ep {
         for evd in evds {
             evd.purge(self.handle);
         }
-        self.take_unwanted();
+        self.poll_unreported();
         // SAFETY: the caller's promise.
         let mut held = unsafe { self.hold() };
         let Held {
             poster, control, ..
         } = &mut held;
-        self.meter(control);
+        self.reset_counters(control);
         poster.unsignalled = 0;
         if let Some(qp) = &mut poster.qp
             && in_place
@@ -457,7 +457,7 @@ impl Ep {
         for evd in evds {
             evd.purge(self.handle);
         }
-        self.unwanted.replace(None);
+        self.unreported.replace(None);
         drop(parts);
         self.ia.unregister(self.handle);
     }

@@ -84,7 +84,7 @@ pub struct Ep {
     ia: Arc<Ia>,
     state: AtomicU32,
     posting: Posting<Poster>,
-    /// The endpoint was created for a request, and a caller of [`Ep::take_brought`] has it.
+    /// The endpoint was created for a request, and a caller of [`Ep::take_for_posting`] has it.
     taken: AtomicBool,
     /// The number of receives posted since the endpoint was created or reset, which numbers the
     /// bits in `quiet`. Written by the poster.
@@ -94,7 +94,7 @@ pub struct Ep {
     quiet: QuietReceives,
     marks: HighMarks,
     /// The completions without an EVD.
-    unwanted: drain::Unwanted,
+    unreported: drain::Unreported,
     /// The handle of the request EVD, or 0, for posts, which do not lock the control.
     requests: AtomicUsize,
     refused: Refused,
@@ -130,9 +130,9 @@ impl Ep {
         completed: hooks::completed,
         has_high_watermark: |ep| handle::pin::<Self>(ep).is_some_and(|ep| ep.marks.are_set()),
         failed: hooks::failed,
-        relieve: |ep| {
+        poll_completions: |ep| {
             if let Some(ep) = handle::pin::<Self>(ep) {
-                ep.take_unwanted();
+                ep.poll_unreported();
             }
         },
         ..Upcalls::NONE

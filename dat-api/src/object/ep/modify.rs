@@ -172,7 +172,7 @@ impl Ep {
             .then_some(change.connect_evd);
         if rebuild {
             // SAFETY: the caller's promise.
-            return unsafe { self.make_anew(control, (&old, &new), zone, connect) };
+            return unsafe { self.recreate(control, (&old, &new), zone, connect) };
         }
         drop(control);
         let connect = match connect {
@@ -203,7 +203,7 @@ impl Ep {
         }
         let plan = control.plan();
         // SAFETY: the caller's promise.
-        unsafe { self.make_anew(control, (&plan, &plan), None, None) }
+        unsafe { self.recreate(control, (&plan, &plan), None, None) }
     }
 
     /// Replaces the queue pair of an endpoint with nothing outstanding: from one plan to another,
@@ -212,7 +212,7 @@ impl Ep {
     ///
     /// # Safety
     /// As for [`Self::modify`].
-    unsafe fn make_anew(
+    unsafe fn recreate(
         &self,
         mut control: MutexGuard<'_, Control>,
         (old, new): (&Plan, &Plan),
@@ -233,23 +233,23 @@ impl Ep {
         let mut held = unsafe { self.hold() };
         let qp = self.install(&mut held, None, old);
         drop(held);
-        streams.park();
+        streams.suspend();
         if let Some(connect) = &mut connect_before {
-            connect.park();
+            connect.suspend();
         }
         // SAFETY: the caller's promise.
-        match unsafe { self.furnish(new, &streams, connect) } {
-            Ok(unwanted) => {
+        match unsafe { self.attach_and_create(new, &streams, connect) } {
+            Ok(unreported) => {
                 drop(qp);
-                self.unwanted.replace(unwanted);
+                self.unreported.replace(unreported);
                 // The streams release their room after the queue pair is gone.
                 drop((streams, connect_before, zone_before));
                 self.settle();
                 Ok(())
             }
             Err(error) => {
-                let back = streams.unpark();
-                let back = back.and(connect_before.as_mut().map_or(Ok(()), StreamGuard::unpark));
+                let back = streams.resume();
+                let back = back.and(connect_before.as_mut().map_or(Ok(()), StreamGuard::resume));
                 if let Err(worse) = back {
                     // Other streams that were attached meanwhile exclude the previous ones.
                     tracing::error!(
@@ -278,7 +278,7 @@ impl Ep {
     ///
     /// # Safety
     /// As for [`Self::modify`].
-    unsafe fn furnish(
+    unsafe fn attach_and_create(
         &self,
         plan: &Plan,
         before: &Streams,
@@ -293,7 +293,7 @@ impl Ep {
         // SAFETY: the caller's promise.
         let mut held = unsafe { self.hold() };
         // Everything is dropped without the lock.
-        let (qp, unwanted) = match self.make_queue_pair(&held.control, &streams, plan) {
+        let (qp, unreported) = match self.make_queue_pair(&held.control, &streams, plan) {
             Ok(made) => made,
             Err(error) => {
                 drop(held);
@@ -307,7 +307,7 @@ impl Ep {
         let none = self.install(&mut held, qp, plan);
         drop(held);
         drop(none);
-        Ok(unwanted)
+        Ok(unreported)
     }
 
     fn check_state(&self, fields: EpFields) -> Result<()> {

@@ -7,7 +7,7 @@ use dat_engine::{PostError, RecvRequest};
 
 use super::Ep;
 use super::poster::Poster;
-use crate::object::lmr::Recent;
+use crate::object::lmr::LmrCache;
 use crate::object::post::recv::{RecvPoster, RecvQueue, post_recv};
 use crate::object::post::{LONGEST, Posting, bad_flags, count_of, no_zone, too_many};
 use crate::status::{DatReturn, ReturnType, Subtype};
@@ -67,7 +67,12 @@ impl RecvQueue for Ep {
     }
 
     #[inline(always)]
-    fn admit(&self, poster: &Poster, count: u32, flags: CompletionFlags) -> Result<(), DatReturn> {
+    fn check_post(
+        &self,
+        poster: &Poster,
+        count: u32,
+        flags: CompletionFlags,
+    ) -> Result<(), DatReturn> {
         if poster.shared {
             return Err(DatReturn::error(
                 ReturnType::InvalidState,
@@ -102,7 +107,7 @@ impl RecvQueue for Ep {
     unsafe fn make_room(&self, error: PostError) -> bool {
         match error {
             PostError::QueueFull => {
-                self.take_unwanted();
+                self.poll_unreported();
                 true
             }
             PostError::NotReady => {
@@ -135,8 +140,8 @@ impl RecvPoster for Poster {
     }
 
     #[inline(always)]
-    fn recent(&mut self) -> &mut Recent {
-        &mut self.recent.write
+    fn lmr_cache(&mut self) -> &mut LmrCache {
+        &mut self.lmr_caches.write
     }
 
     #[inline(always)]

@@ -137,7 +137,7 @@ impl Ep {
             };
             if one.length.wrapping_sub(1) < longest
                 && let Some(op) = self.filling_op(kind(), one.length)
-                && let Some(segment) = poster.recent_for(kind()).find(one)
+                && let Some(segment) = poster.lmr_cache_for(kind()).find(one)
             {
                 let segments = [segment];
                 let request = SendRequest {
@@ -146,10 +146,10 @@ impl Ep {
                     flags: signalled_flags(kind(), one.length, poster.inline),
                     segments: &segments,
                 };
-                let note = one.length as u32;
+                let wr_data = one.length as u32;
                 // SAFETY: the caller's promise. The limit is not 0, and only queue pairs of one
                 // path have limits.
-                if unsafe { P::try_post_send(poster.fast_qp(), &request, note) } {
+                if unsafe { P::try_post_send(poster.fast_qp(), &request, wr_data) } {
                     poster.unsignalled = 0;
                     return DatReturn::SUCCESS;
                 }
@@ -182,15 +182,15 @@ impl Ep {
             // SAFETY: the caller's promise.
             let Entered { poster, guard } = unsafe { self.posting.lock() };
             let state = self.state.load(Ordering::Acquire);
-            if let Err(code) = poster.admit(kind, count, flags, state) {
+            if let Err(code) = poster.check_post(kind, count, flags, state) {
                 return code;
             }
             let need = match kind {
                 Request::Send | Request::Write(_) => MemPrivileges::LOCAL_READ,
                 Request::Read(_) => MemPrivileges::LOCAL_WRITE,
             };
-            let (zone, recent) = (poster.zone, poster.recent_for(kind));
-            let gathered = match gather(&mut places, count, &segment, recent, zone, need) {
+            let (zone, lmr_cache) = (poster.zone, poster.lmr_cache_for(kind));
+            let gathered = match gather(&mut places, count, &segment, lmr_cache, zone, need) {
                 Ok(gathered) => gathered,
                 Err(code) => return code,
             };
@@ -209,7 +209,7 @@ impl Ep {
                 return no_zone();
             };
             // SAFETY: the caller's promise.
-            let Err(error) = (unsafe { qp.post_send_with_data(&request, encoded.note) }) else {
+            let Err(error) = (unsafe { qp.post_send_with_data(&request, encoded.wr_data) }) else {
                 poster.unsignalled = encoded.unsignalled;
                 return DatReturn::SUCCESS;
             };
@@ -231,7 +231,7 @@ impl Ep {
     pub(crate) unsafe fn make_request_room(&self, error: PostError) -> bool {
         match error {
             PostError::QueueFull => {
-                self.take_suppressed();
+                self.poll_suppressed();
                 true
             }
             PostError::NotReady => {

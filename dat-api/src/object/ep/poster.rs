@@ -6,7 +6,7 @@ use dat_engine::Endpoint;
 
 use super::Ep;
 use super::control::Control;
-use crate::object::lmr::Recent;
+use crate::object::lmr::LmrCache;
 use crate::object::post::{Entered, LONGEST, Path, SpinGuard};
 use crate::object::wr_data::LENGTH;
 use crate::types::CompletionFlags;
@@ -46,14 +46,14 @@ pub(crate) struct Poster {
     /// Receives come from an SRQ.
     pub(super) shared: bool,
     pub(super) fast: FastLimits,
-    pub(super) recent: RecentlyUsed,
+    pub(super) lmr_caches: LmrCaches,
 }
 
 /// The LMR caches, by the access that is needed.
 #[derive(Clone, Copy, Default)]
-pub(super) struct RecentlyUsed {
-    pub(super) read: Recent,
-    pub(super) write: Recent,
+pub(super) struct LmrCaches {
+    pub(super) read: LmrCache,
+    pub(super) write: LmrCache,
 }
 
 /// The length of the longest segment that the fast path posts, in bytes, by kind of post. 0 if all
@@ -89,7 +89,7 @@ impl Poster {
     /// for.
     pub(super) fn configure(&mut self, attributes: &crate::types::EpAttributes, path: Path) {
         // The zone may have changed.
-        self.recent = RecentlyUsed::default();
+        self.lmr_caches = LmrCaches::default();
         let unsigned = |count: i32| u32::try_from(count).unwrap_or(0);
         self.max_recv_iov = unsigned(attributes.max_recv_iov);
         self.max_request_iov = unsigned(attributes.max_request_iov);

@@ -70,7 +70,7 @@ impl Ep {
     /// outstanding until a later request completes.
     #[must_use]
     pub fn status(&self) -> EpStatus {
-        self.take_everything();
+        self.poll_everything();
         let control = self.control();
         let qp = control.qp.as_ref();
         let recv_idle = if control.srq.is_some() {
@@ -90,9 +90,9 @@ impl Ep {
     pub fn recv_query(&self) -> RecvQuery {
         let shared = self.control().srq.is_some();
         if shared || self.marks.are_set() {
-            self.take_everything();
+            self.poll_everything();
         } else {
-            self.take_unwanted();
+            self.poll_unreported();
         }
         // Its own queue counts the receives that the device has (none on an SRQ), the EVD those
         // that are staged; all others have been handed out. They are read in the order in which a
@@ -111,7 +111,7 @@ impl Ep {
 
     /// Returns the number of completed receives whose events the EVD has staged.
     pub(super) fn recvs_staged(&self) -> u32 {
-        let meters = self.handle.slot().map(Slot::meters);
-        meters.map_or(0, |meters| meters.recv_staged.load(Ordering::Relaxed))
+        let counters = self.handle.slot().map(Slot::counters);
+        counters.map_or(0, |counters| counters.recv_staged.load(Ordering::Relaxed))
     }
 }

@@ -15,9 +15,9 @@ use dat_engine::{Segment, SendFlags, SendOp};
 
 use super::Ep;
 use super::poster::Poster;
-use crate::object::lmr::Recent;
+use crate::object::lmr::LmrCache;
 use crate::object::post::{bad_flags, first_bytes, full, length_error, too_long, too_many};
-use crate::object::wr_data::{QUIET, SWALLOW};
+use crate::object::wr_data::{NO_EVENT, QUIET};
 use crate::state::{Call, wrong_state};
 use crate::status::{DatReturn, ReturnType, Subtype};
 use crate::types::{CompletionFlags, EpState, RmrSegment};
@@ -36,7 +36,7 @@ pub(super) enum Request {
 /// The encoding of a request's completion flags.
 pub(super) struct Encoded {
     pub(super) flags: SendFlags,
-    pub(super) note: u32,
+    pub(super) wr_data: u32,
     /// The number of consecutive unsignalled requests, including this one.
     pub(super) unsignalled: u32,
 }
@@ -119,7 +119,7 @@ impl Ep {
     ) -> Encoded {
         let mut encoded = Encoded {
             flags: signalled_flags(kind, length, poster.inline),
-            note: length as u32,
+            wr_data: length as u32,
             unsignalled: 0,
         };
         if flags.is_empty() {
@@ -140,12 +140,12 @@ impl Ep {
                 encoded.unsignalled = poster.unsignalled + 1;
                 return encoded;
             }
-            encoded.note = SWALLOW;
+            encoded.wr_data = NO_EVENT;
         } else if has(CompletionFlags::UNSIGNALLED) {
-            encoded.note |= QUIET;
+            encoded.wr_data |= QUIET;
         }
-        if encoded.note & QUIET != 0 {
-            self.want_completions();
+        if encoded.wr_data & QUIET != 0 {
+            self.inspect_completions();
         }
         encoded
     }
@@ -157,7 +157,7 @@ impl Poster {
     /// # Errors
     /// The state, the flags or the number of segments is not accepted.
     #[inline(always)]
-    pub(super) fn admit(
+    pub(super) fn check_post(
         &self,
         kind: Request,
         count: u32,
@@ -183,10 +183,10 @@ impl Poster {
 
     /// Returns the LMR cache for such a request.
     #[inline(always)]
-    pub(super) fn recent_for(&mut self, kind: Request) -> &mut Recent {
+    pub(super) fn lmr_cache_for(&mut self, kind: Request) -> &mut LmrCache {
         match kind {
-            Request::Send | Request::Write(_) => &mut self.recent.read,
-            Request::Read(_) => &mut self.recent.write,
+            Request::Send | Request::Write(_) => &mut self.lmr_caches.read,
+            Request::Read(_) => &mut self.lmr_caches.write,
         }
     }
 }

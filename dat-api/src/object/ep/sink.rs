@@ -49,7 +49,7 @@ impl ConnectionSink for Sink {
         let ep = self.ep.upgrade().ok_or(())?;
         if event.is_terminal() && ep.state() == EpState::Connected {
             // A failed request may be the reason why the peer disconnected, and says more.
-            ep.look_for_failures();
+            ep.poll_for_failures();
         }
         let mut control = ep.control();
         match event {

@@ -9,8 +9,9 @@
 //!
 //! To dequeue a receive of an endpoint with marks, the fast path first tests whether the queue can
 //! hold so many at all: it looks at the CQE that would be the first beyond the lowest mark
-//! ([`crate::handle::Needs`]). If that CQE is there, completions are passed to the endpoint one by
-//! one ([`super::hooks::completed`]). An endpoint without marks pays nothing for them.
+//! ([`crate::handle::CompletionHooks`]). If that CQE is there, completions are passed to the
+//! endpoint one by one ([`super::hooks::completed`]). An endpoint without marks pays nothing for
+//! them.
 //!
 //! DAT 1.2 has no event number for watermarks. As for those of an SRQ, the event is
 //! `DAT_ASYNC_ERROR_PROVIDER_INTERNAL_ERROR`, with the handle of the endpoint and the reason
@@ -106,9 +107,9 @@ impl Ep {
         self.marks.soft.store(soft, Ordering::SeqCst);
         self.marks.hard.store(hard, Ordering::SeqCst);
         self.marks.armed.store(true, Ordering::SeqCst);
-        self.mark_completions();
+        self.update_watermark_hook();
         if self.marks.are_set() {
-            self.take_everything();
+            self.poll_everything();
             self.compare(self.recvs_staged());
         }
         Ok(())

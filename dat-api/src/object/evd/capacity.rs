@@ -20,9 +20,9 @@ use std::sync::Arc;
 use dat_engine::CompletionQueueHandle;
 
 use super::Evd;
+use super::attachments::{Attachments, CqCapacity};
 use super::create::no_memory;
-use super::ledger::{Account, Ledger};
-use super::posted::{Letter, with_room};
+use super::posted::{Command, with_room};
 use super::queue::Queue;
 use crate::error::{DatError, Result};
 use crate::handle::Handle;
@@ -41,32 +41,35 @@ impl Evd {
     /// may use besides, because a suspended stream lends it.
     pub(super) fn make_room(
         self: &Arc<Self>,
-        ledger: &mut Ledger,
+        attachments: &mut Attachments,
         depth: u32,
         lent: impl Fn(usize) -> u32,
     ) -> Result<usize> {
-        let mut queues = 0..ledger.queues.len();
+        let mut queues = 0..attachments.queues.len();
         if let Some(index) = queues.find(|&index| {
-            self.widen_queue(&mut ledger.queues[index], depth.saturating_sub(lent(index)))
+            self.widen_queue(
+                &mut attachments.queues[index],
+                depth.saturating_sub(lent(index)),
+            )
         }) {
             return Ok(index);
         }
-        self.add_queue(ledger, depth)?;
-        Ok(ledger.queues.len() - 1)
+        self.add_queue(attachments, depth)?;
+        Ok(attachments.queues.len() - 1)
     }
 
     /// Resizes a completion queue so that it has room for `more` completions than are reserved now.
     /// Returns `false` if the device cannot.
-    fn widen_queue(&self, account: &mut Account, more: u32) -> bool {
-        let least = account.used.saturating_add(more);
-        let most = self.home.max_queue_length();
-        let Some(queue) = account.queue.as_ref().filter(|_| least <= most) else {
+    fn widen_queue(&self, cq: &mut CqCapacity, more: u32) -> bool {
+        let least = cq.used.saturating_add(more);
+        let most = self.context.max_queue_length();
+        let Some(queue) = cq.queue.as_ref().filter(|_| least <= most) else {
             return false;
         };
         // Twice as long, so that attaching does not resize the queue for each endpoint.
-        let wanted = least.max(account.capacity.saturating_mul(2)).min(most);
+        let wanted = least.max(cq.capacity.saturating_mul(2)).min(most);
         let resized = queue.resize(wanted).or_else(|_| queue.resize(least));
-        account.capacity = queue.capacity();
+        cq.capacity = queue.capacity();
         if let Err(error) = &resized {
             tracing::debug!(
                 "an EVD creates another completion queue, because its first cannot be resized: {error}"
@@ -77,8 +80,8 @@ impl Evd {
 
     /// Creates a completion queue with room for `depth`, and for as many completions as the EVD can
     /// have outstanding already, so that the number of queues stays small.
-    fn add_queue(self: &Arc<Self>, ledger: &mut Ledger, depth: u32) -> Result<()> {
-        let most = self.home.max_queue_length();
+    fn add_queue(self: &Arc<Self>, attachments: &mut Attachments, depth: u32) -> Result<()> {
+        let most = self.context.max_queue_length();
         if depth > most {
             return Err(DatError::new(
                 ReturnType::InsufficientResources,
@@ -88,12 +91,15 @@ impl Evd {
                 ),
             ));
         }
-        let least = depth.max(ledger.asked).max(ledger.depth()).min(most);
-        let wanted = match ledger.queues.is_empty() {
-            true => least.max(self.home.first_queue()).min(most),
+        let least = depth
+            .max(attachments.asked)
+            .max(attachments.depth())
+            .min(most);
+        let wanted = match attachments.queues.is_empty() {
+            true => least.max(self.context.first_queue()).min(most),
             false => least,
         };
-        let made = self.make_queue(ledger, wanted).or_else(|error| {
+        let made = self.make_queue(attachments, wanted).or_else(|error| {
             if wanted == least {
                 return Err(error);
             }
@@ -101,40 +107,40 @@ impl Evd {
             tracing::warn!(
                 "an EVD gets a completion queue of {least} entries instead of {wanted}: {error}"
             );
-            self.make_queue(ledger, least)
+            self.make_queue(attachments, least)
         });
         let (queue, handle) = made?;
-        ledger.queues.push(Account {
+        attachments.queues.push(CqCapacity {
             queue: handle,
             capacity: queue.capacity(),
             used: 0,
             leaving: Vec::new(),
         });
-        self.posted.send([Letter::Attach(queue)]);
+        self.posted.send([Command::Attach(queue)]);
         // A waiting thread has to arm this queue too.
         self.blocker.wake();
-        self.call_cno();
+        self.wake_cno_poller();
         Ok(())
     }
 
     fn make_queue(
         &self,
-        ledger: &mut Ledger,
+        attachments: &mut Attachments,
         depth: u32,
     ) -> Result<(Queue, Option<CompletionQueueHandle>)> {
         #[cfg(test)]
-        if let super::home::Home::Nowhere(world) = &self.home {
+        if let super::context::EvdContext::Test(world) = &self.context {
             return Ok((Queue::Fake(world.make_queue(depth)), None));
         }
-        let channel = match &ledger.channel {
+        let channel = match &attachments.channel {
             Some(channel) => channel.clone(),
             None => {
-                let channel = self.home.create_channel()?;
-                self.show_channel(channel.fd())?;
-                ledger.channel.insert(channel).clone()
+                let channel = self.context.create_channel()?;
+                self.announce_channel(channel.fd())?;
+                attachments.channel.insert(channel).clone()
             }
         };
-        let cq = self.home.create_cq(depth, &channel, self.handle)?;
+        let cq = self.context.create_cq(depth, &channel, self.handle)?;
         let handle = cq.handle().clone();
         Ok((Queue::Real(cq), Some(handle)))
     }
@@ -143,51 +149,62 @@ impl Evd {
     /// changes nothing, if the completion queue has no room: the SRQ's endpoints cannot move to
     /// another queue.
     pub(crate) fn widen_shared(&self, srq: Handle, more: u32) -> bool {
-        let mut ledger = self.ledger();
-        let ledger = &mut *ledger;
-        let Some(at) = ledger.shared.iter().position(|shared| shared.srq == srq) else {
+        let mut attachments = self.attachments();
+        let attachments = &mut *attachments;
+        let Some(at) = attachments
+            .shared
+            .iter()
+            .position(|shared| shared.srq == srq)
+        else {
             return true;
         };
-        let account = &mut ledger.queues[ledger.shared[at].queue];
-        let has_room = account.capacity.saturating_sub(account.used) >= more;
-        if !has_room && !self.widen_queue(account, more) {
+        let cq = &mut attachments.queues[attachments.shared[at].queue];
+        let has_room = cq.capacity.saturating_sub(cq.used) >= more;
+        if !has_room && !self.widen_queue(cq, more) {
             return false;
         }
-        if self.grow(ledger, more, 0).is_err() {
+        if self.grow(attachments, more, 0).is_err() {
             return false;
         }
-        ledger.queues[ledger.shared[at].queue].used += more;
-        ledger.shared[at].depth += more;
+        attachments.queues[attachments.shared[at].queue].used += more;
+        attachments.shared[at].depth += more;
         true
     }
 
     /// Reverses [`Self::widen_shared`].
     pub(crate) fn narrow_shared(&self, srq: Handle, less: u32) {
-        let mut ledger = self.ledger();
-        let ledger = &mut *ledger;
-        if let Some(shared) = ledger.shared.iter_mut().find(|shared| shared.srq == srq) {
+        let mut attachments = self.attachments();
+        let attachments = &mut *attachments;
+        if let Some(shared) = attachments
+            .shared
+            .iter_mut()
+            .find(|shared| shared.srq == srq)
+        {
             shared.depth -= less;
-            ledger.queues[shared.queue].used -= less;
+            attachments.queues[shared.queue].used -= less;
         }
     }
 
     /// Makes room for `more` outstanding completions, less the `lent` ones that a suspended stream
     /// has reserved.
-    pub(super) fn grow(&self, ledger: &mut Ledger, more: u32, lent: u32) -> Result<()> {
-        let depth = ledger.depth().saturating_sub(lent).saturating_add(more);
-        self.set_length(ledger, self.queue_length().max(depth))
+    pub(super) fn grow(&self, attachments: &mut Attachments, more: u32, lent: u32) -> Result<()> {
+        let depth = attachments
+            .depth()
+            .saturating_sub(lent)
+            .saturating_add(more);
+        self.set_length(attachments, self.queue_length().max(depth))
     }
 
     /// Sets how many posted and staged events the EVD holds. Changes nothing on an error.
-    pub(super) fn set_length(&self, ledger: &mut Ledger, length: u32) -> Result<()> {
-        let room = super::consumer::room(length, ledger.held(length));
-        if room > ledger.room {
+    pub(super) fn set_length(&self, attachments: &mut Attachments, length: u32) -> Result<()> {
+        let room = super::consumer::room(length, attachments.held(length));
+        if room > attachments.room {
             let staged = with_room(room).ok_or_else(no_memory)?;
             if !self.posted.set_limit(length) {
                 return Err(no_memory());
             }
-            self.posted.send([Letter::Room(staged)]);
-            ledger.room = room;
+            self.posted.send([Command::Room(staged)]);
+            attachments.room = room;
         } else if !self.posted.set_limit(length) {
             return Err(no_memory());
         }

@@ -9,7 +9,7 @@ use dat_engine::{Completion, ControlError};
 use super::Evd;
 use super::convert::{Item, Taken, convert, hand_out_fast, is_watched};
 use super::merge::Merge;
-use super::posted::{Letter, with_room};
+use super::posted::{Command, with_room};
 use super::queue::Queue;
 use super::streams::Attribute;
 use crate::handle::Handle;
@@ -29,14 +29,14 @@ pub(super) fn held(capacity: u32, queue_length: u32) -> u32 {
 
 /// What polling has staged.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Found {
+pub(super) struct Arrivals {
     /// An event that notifies a waiter.
     pub(super) notifies: bool,
     /// A completion, whether it notifies or not.
     pub(super) completion: bool,
 }
 
-impl Found {
+impl Arrivals {
     /// A posted event, which always notifies.
     const POSTED: Self = Self {
         notifies: true,
@@ -195,7 +195,7 @@ impl Consumer {
     #[inline(never)]
     fn keep(&mut self, evd: &Evd, completion: &Completion) {
         let attribute = evd.switches.attribute();
-        let mut found = Found::default();
+        let mut found = Arrivals::default();
         put(completion, &mut self.staged, attribute, &mut found);
         self.has_news |= found.notifies;
         self.note_staged(evd);
@@ -206,14 +206,14 @@ impl Consumer {
     /// A wait polls often and rarely finds anything, so the empty case is the fastest: one queue,
     /// nothing staged, nothing posted.
     #[inline]
-    pub(super) fn gather(&mut self, evd: &Evd) -> Found {
+    pub(super) fn gather(&mut self, evd: &Evd) -> Arrivals {
         if let [queue] = self.queues.as_mut_slice()
             && self.staged.is_empty()
             && evd.posted.is_quiet()
         {
             return match queue.poll() {
                 Some(completion) => self.gather_from(evd, &completion),
-                None => Found::default(),
+                None => Arrivals::default(),
             };
         }
         self.gather_all(evd)
@@ -221,16 +221,16 @@ impl Consumer {
 
     /// As [`Self::gather`], beginning with a completion of the only queue.
     #[inline(never)]
-    fn gather_from(&mut self, evd: &Evd, completion: &Completion) -> Found {
+    fn gather_from(&mut self, evd: &Evd, completion: &Completion) -> Arrivals {
         let attribute = evd.switches.attribute();
-        let mut found = Found::default();
+        let mut found = Arrivals::default();
         put(completion, &mut self.staged, attribute, &mut found);
         self.has_news |= found.notifies;
         found.and(self.gather_all(evd))
     }
 
     #[inline(never)]
-    fn gather_all(&mut self, evd: &Evd) -> Found {
+    fn gather_all(&mut self, evd: &Evd) -> Arrivals {
         let found = self.fetch(evd);
         let most = evd.queue_length() as usize;
         let room = most.saturating_sub(self.staged.len());
@@ -238,9 +238,9 @@ impl Consumer {
     }
 
     /// Stages up to `room` completions that are there now, at most `most` of each queue.
-    fn stage(&mut self, evd: &Evd, room: usize, most: impl Fn(&Queue) -> u32) -> Found {
+    fn stage(&mut self, evd: &Evd, room: usize, most: impl Fn(&Queue) -> u32) -> Arrivals {
         let attribute = evd.switches.attribute();
-        let mut found = Found::default();
+        let mut found = Arrivals::default();
         match self.queues.as_mut_slice() {
             [queue] => {
                 for _ in 0..room.min(most(queue) as usize) {
@@ -267,11 +267,11 @@ impl Consumer {
 
     /// Processes commands, and stages posted events behind the completions that were there before
     /// them.
-    fn fetch(&mut self, evd: &Evd) -> Found {
+    fn fetch(&mut self, evd: &Evd) -> Arrivals {
         if evd.posted.is_quiet() {
-            return Found::default();
+            return Arrivals::default();
         }
-        let found = self.read_letters(evd);
+        let found = self.process_commands(evd);
         // Events posted after this point are staged the next time: completions that this sweep
         // misses may precede them.
         let posted = evd.posted.len();
@@ -280,7 +280,7 @@ impl Consumer {
         }
         self.has_news = true;
         if self.staged.len() > evd.queue_length() as usize {
-            return found.and(Found::POSTED);
+            return found.and(Arrivals::POSTED);
         }
         let swept = self.sweep(evd);
         evd.posted.take(posted, |data| {
@@ -290,11 +290,11 @@ impl Consumer {
             });
         });
         self.note_staged(evd);
-        found.and(swept).and(Found::POSTED)
+        found.and(swept).and(Arrivals::POSTED)
     }
 
     /// Stages every completion that is there now.
-    fn sweep(&mut self, evd: &Evd) -> Found {
+    fn sweep(&mut self, evd: &Evd) -> Arrivals {
         let length = evd.queue_length();
         // As many as a queue can hold may have been there at the start; completions that arrive
         // during the sweep may stay.
@@ -305,7 +305,7 @@ impl Consumer {
 
     /// Stages the completions that are there now as far as there is room, without allocating. It
     /// frees the ring entries of the posted requests.
-    pub(super) fn relieve(&mut self, evd: &Evd) -> Found {
+    pub(super) fn poll_completions(&mut self, evd: &Evd) -> Arrivals {
         let room = self.staged.capacity() - self.staged.len();
         let found = self.stage(evd, room, Queue::capacity);
         self.settle_queues();
@@ -320,31 +320,31 @@ impl Consumer {
 
     /// Attaches new endpoints and reserves the room they need.
     pub(super) fn settle(&mut self, evd: &Evd) {
-        self.read_letters(evd);
+        self.process_commands(evd);
         self.settle_queues();
     }
 
     #[cold]
-    fn act_on(&mut self, evd: &Evd, letter: Letter) -> Found {
-        match letter {
-            Letter::Attach(queue) => {
+    fn act_on(&mut self, evd: &Evd, command: Command) -> Arrivals {
+        match command {
+            Command::Attach(queue) => {
                 self.queues.push(queue);
                 self.merge.add();
                 self.is_covered = false;
                 evd.posted.note_queue(self.has_fast_queue());
             }
-            Letter::Room(mut room) => {
+            Command::Room(mut room) => {
                 room.append(&mut self.staged);
                 self.staged = room;
             }
             // The sweep may have staged events, which the waiter must count.
-            Letter::Sweep => return self.sweep(evd),
-            Letter::Count(census) => {
+            Command::Sweep => return self.sweep(evd),
+            Command::Count(event_count) => {
                 let found = self.sweep(evd);
-                census.answer(evd, self);
+                event_count.store(evd, self);
                 return found;
             }
-            Letter::Purge(ep) => {
+            Command::Purge(ep) => {
                 // The sweep also discards the stale CQEs of the queue pair. They are gone before
                 // the queue pair, which may be used again, produces new ones.
                 let found = self.sweep(evd);
@@ -353,25 +353,25 @@ impl Consumer {
                 return found;
             }
         }
-        Found::default()
+        Arrivals::default()
     }
 
     /// Processes the commands of other threads.
-    pub(super) fn read_letters(&mut self, evd: &Evd) -> Found {
-        let mut found = Found::default();
-        for letter in evd.posted.letters() {
-            found = found.and(self.act_on(evd, letter));
-            evd.posted.letter_done();
+    pub(super) fn process_commands(&mut self, evd: &Evd) -> Arrivals {
+        let mut found = Arrivals::default();
+        for command in evd.posted.commands() {
+            found = found.and(self.act_on(evd, command));
+            evd.posted.command_done();
         }
-        if evd.posted.take_relief() {
-            found = found.and(self.relieve(evd));
+        if evd.posted.take_poll_request() {
+            found = found.and(self.poll_completions(evd));
         }
         found
     }
 
-    fn purge(&mut self, unwanted: Handle) {
+    fn purge(&mut self, purged: Handle) {
         self.staged.retain(|item| match item.data {
-            EventData::Dto { ep, .. } | EventData::RmrBind { ep, .. } if ep == unwanted => {
+            EventData::Dto { ep, .. } | EventData::RmrBind { ep, .. } if ep == purged => {
                 item.unstage();
                 false
             }
@@ -443,7 +443,7 @@ fn put(
     completion: &Completion,
     staged: &mut VecDeque<Item>,
     attribute: Option<Attribute>,
-    found: &mut Found,
+    found: &mut Arrivals,
 ) {
     convert(completion, |taken| {
         taken.event.stage();

@@ -9,7 +9,7 @@
 //! - The owner passes completions to endpoints, which takes their locks. A call that waited for the
 //!   owner while it holds such a lock would deadlock.
 //! - Posting needs room in full rings, and must neither wait nor allocate, so it can only set a
-//!   flag for the owner (`Posted::ask_relief`).
+//!   flag for the owner (`Posted::request_poll`).
 //!
 //! Decisions:
 //! - `docs/decisions/014-payload-in-cqe.md`
@@ -19,7 +19,7 @@
 use dat_engine::CompletionQueueHandle;
 
 use super::Evd;
-use super::posted::Letter;
+use super::posted::Command;
 use super::take::{Attended, pause};
 use crate::handle::Handle;
 
@@ -31,7 +31,7 @@ impl Evd {
     /// Takes the completions that the completion queues hold, as far as there is room, and releases
     /// endpoints that are gone. If another call owns the EVD, that call is woken to do it.
     pub(crate) fn drain(&self) {
-        self.send_and_wait(Letter::Sweep, |_| true);
+        self.send_and_wait(Command::Sweep, |_| true);
     }
 
     /// As [`Self::drain`], but waits until the owner has also processed what it took, or
@@ -39,23 +39,23 @@ impl Evd {
     /// so.
     pub(crate) fn drain_behind_owner(&self, is_enough: impl Fn() -> bool) -> bool {
         let until = |round| is_enough() || round >= OWNERS_ROUNDS;
-        self.send_and_wait(Letter::Sweep, until) == Attended::Done
+        self.send_and_wait(Command::Sweep, until) == Attended::Done
     }
 
     /// Removes the completions of an endpoint whose queue pair is reset or gone, both staged ones
     /// and stale CQEs. When this returns they are gone, and their room is free.
     pub(crate) fn purge(&self, ep: Handle) {
-        self.send_and_wait(Letter::Purge(ep), |_| false);
+        self.send_and_wait(Command::Purge(ep), |_| false);
     }
 
     /// Copies received and read payload that the device has left in CQEs to its memory; a device
     /// may put short payloads there. Called before a registration ends, because its memory may be
     /// freed afterwards.
-    pub(crate) fn bring_payloads(&self) {
+    pub(crate) fn copy_payloads(&self) {
         let may_hold = |queue: &CompletionQueueHandle| queue.may_hold_payload();
-        let holds = self.ledger().queues().any(may_hold);
+        let holds = self.attachments().queues().any(may_hold);
         if holds {
-            self.send_and_wait(Letter::Sweep, |_| false);
+            self.send_and_wait(Command::Sweep, |_| false);
         }
     }
 
@@ -63,10 +63,10 @@ impl Evd {
     /// owner has processed it, or `is_enough` returns `true` for a round.
     pub(super) fn send_and_wait(
         &self,
-        letter: Letter,
+        command: Command,
         is_enough: impl Fn(u32) -> bool,
     ) -> Attended {
-        let number = self.posted.send([letter]);
+        let number = self.posted.send([command]);
         for round in 0.. {
             match self.attend() {
                 Attended::Busy if self.posted.is_done(number) => break,

@@ -11,7 +11,7 @@ use core::sync::atomic::{AtomicU32, Ordering};
 
 use dat_engine::{Completion, CompletionFlags, CompletionOp, Status};
 
-use crate::handle::{Handle, Meters, Needs, Verdict};
+use crate::handle::{CompletionHooks, Delivery, Handle, SlotCounters};
 use crate::object::wr_data::{self, bound_rmr};
 use crate::types::{DtoStatus, EventData};
 
@@ -34,21 +34,21 @@ pub(super) struct Item {
 }
 
 impl Item {
-    fn meters(&self) -> Option<&'static Meters> {
-        Some(self.receiver?.slot()?.meters())
+    fn counters(&self) -> Option<&'static SlotCounters> {
+        Some(self.receiver?.slot()?.counters())
     }
 
     /// Counts the event as staged.
     pub(super) fn stage(&self) {
-        if let Some(meters) = self.meters() {
-            add(&meters.recv_staged, 1);
+        if let Some(counters) = self.counters() {
+            add(&counters.recv_staged, 1);
         }
     }
 
     /// Counts the event as no longer staged.
     pub(super) fn unstage(&self) {
-        if let Some(meters) = self.meters() {
-            add(&meters.recv_staged, u32::MAX);
+        if let Some(counters) = self.counters() {
+            add(&counters.recv_staged, u32::MAX);
         }
     }
 }
@@ -56,9 +56,9 @@ impl Item {
 /// All receives of an endpoint are on one EVD, and only its owner counts them, so a load and a
 /// store suffice.
 #[inline(always)]
-fn add(meter: &AtomicU32, what: u32) {
-    meter.store(
-        meter.load(Ordering::Relaxed).wrapping_add(what),
+fn add(counter: &AtomicU32, what: u32) {
+    counter.store(
+        counter.load(Ordering::Relaxed).wrapping_add(what),
         Ordering::Relaxed,
     );
 }
@@ -70,18 +70,18 @@ fn is_receive(op: CompletionOp) -> bool {
 
 /// Returns what the completions of an endpoint need before they become events.
 #[inline(always)]
-pub(super) fn needs(meters: &Meters) -> Needs {
-    Needs(meters.cqe_flags.load(Ordering::Relaxed))
+pub(super) fn hooks(counters: &SlotCounters) -> CompletionHooks {
+    CompletionHooks(counters.cqe_flags.load(Ordering::Relaxed))
 }
 
 /// Returns whether a successful request can be handed out without its endpoint.
 #[inline(always)]
-pub(super) fn is_request_consumers(meters: &Meters, op: CompletionOp) -> bool {
+pub(super) fn is_request_consumers(counters: &SlotCounters, op: CompletionOp) -> bool {
     let is_transfer = matches!(
         op,
         CompletionOp::Send | CompletionOp::Write | CompletionOp::Read
     );
-    is_transfer && !needs(meters).look()
+    is_transfer && !hooks(counters).inspects_each()
 }
 
 /// Returns the event of a consumed completion if that needs neither its endpoint nor its SRQ;
@@ -91,9 +91,9 @@ pub(super) fn hand_out_fast(completion: &Completion) -> Option<EventData> {
     let ep = Handle::from_bits(completion.context as usize)?;
     let slot = ep.slot()?;
     let is_consumers = if is_receive(completion.op) {
-        needs(slot.meters()).are_none() && slot.armed_srq().is_none()
+        hooks(slot.counters()).is_empty() && slot.armed_srq().is_none()
     } else {
-        is_request_consumers(slot.meters(), completion.op)
+        is_request_consumers(slot.counters(), completion.op)
     };
     (completion.status.is_success() && is_consumers)
         .then(|| event(completion, ep, DtoStatus::Success))
@@ -116,12 +116,12 @@ pub(super) fn convert<T>(completion: &Completion, then: impl FnOnce(Taken) -> T)
     let slot = endpoint.slot()?;
     let failed = !completion.status.is_success();
     // Acquire: the flags are set after the state that they announce.
-    let verdict = if slot.meters().cqe_flags.load(Ordering::Acquire) == 0 {
-        Verdict::Deliver
+    let delivery = if slot.counters().cqe_flags.load(Ordering::Acquire) == 0 {
+        Delivery::Notify
     } else {
         (slot.upcalls().completed)(completion)
     };
-    let result = (verdict != Verdict::Swallow).then(|| {
+    let result = (delivery != Delivery::Discard).then(|| {
         then(Taken {
             event: Item {
                 data: match bound_rmr(completion) {
@@ -135,7 +135,7 @@ pub(super) fn convert<T>(completion: &Completion, then: impl FnOnce(Taken) -> T)
                 },
                 receiver: is_receive(completion.op).then_some(endpoint),
             },
-            signalled: failed || verdict == Verdict::Deliver,
+            signalled: failed || delivery == Delivery::Notify,
             solicited: failed || completion.flags.contains(CompletionFlags::SOLICITED),
         })
     });
@@ -173,8 +173,8 @@ pub(super) fn transfer(ep: Handle, cookie: u64, status: DtoStatus, length: u32) 
 /// Returns the length of a request, which the endpoint stored with the request: the device reports
 /// lengths of receives only.
 #[inline(always)]
-pub(super) fn requested_length(note: u32) -> u32 {
-    note & wr_data::LENGTH
+pub(super) fn requested_length(wr_data: u32) -> u32 {
+    wr_data & wr_data::LENGTH
 }
 
 /// Translates a status of the engine.

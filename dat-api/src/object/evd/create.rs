@@ -6,14 +6,14 @@ use std::sync::{Arc, Mutex};
 use dat_engine::AsyncEventKind;
 use dat_engine::wait::{Blocker, WaitPolicy};
 
+use super::attachments::Attachments;
+use super::cno_binding::CnoBinding;
 use super::consumer::Consumer;
+use super::context::EvdContext;
 use super::exclusive::Exclusive;
-use super::feed::Feed;
-use super::home::Home;
-use super::ledger::Ledger;
 use super::posted::Posted;
 use super::query::Switches;
-use super::take::relieve;
+use super::take::poll_completions;
 use super::{Counted, Evd, Ia};
 use crate::error::{DatError, Result};
 use crate::handle::{self, Handle, Reservation, Upcalls};
@@ -36,11 +36,11 @@ impl Evd {
         abort: Self::abort,
         counters: |evd| Some(Counters::of_waits(handle::pin::<Self>(evd)?.counters())),
         device_event: queue_failed,
-        relieve,
+        poll_completions,
         take_event: |evd, data| handle::pin::<Self>(evd).is_some_and(|evd| evd.post(data).is_ok()),
-        bring_payloads: |evd| {
+        copy_payloads: |evd| {
             if let Some(evd) = handle::pin::<Self>(evd) {
-                evd.bring_payloads();
+                evd.copy_payloads();
             }
         },
         ..Upcalls::NONE
@@ -59,7 +59,13 @@ impl Evd {
         flags: EvdFlags,
         policy: Option<WaitPolicy>,
     ) -> Result<Arc<Self>> {
-        Self::make(Home::Ia(Arc::clone(ia)), min_qlen, flags, policy, false)
+        Self::make(
+            EvdContext::Ia(Arc::clone(ia)),
+            min_qlen,
+            flags,
+            policy,
+            false,
+        )
     }
 
     /// As [`Self::create`], for the EVD that an IA creates for its asynchronous events: it does not
@@ -73,17 +79,23 @@ impl Evd {
         flags: EvdFlags,
         policy: Option<WaitPolicy>,
     ) -> Result<Arc<Self>> {
-        Self::make(Home::Ia(Arc::clone(ia)), min_qlen, flags, policy, true)
+        Self::make(
+            EvdContext::Ia(Arc::clone(ia)),
+            min_qlen,
+            flags,
+            policy,
+            true,
+        )
     }
 
     pub(super) fn make(
-        home: Home,
+        context: EvdContext,
         min_qlen: i32,
         flags: EvdFlags,
         policy: Option<WaitPolicy>,
         own: bool,
     ) -> Result<Arc<Self>> {
-        let asked = check_length(min_qlen, home.max_queue_length())?;
+        let asked = check_length(min_qlen, context.max_queue_length())?;
         if let unknown @ 1.. = flags.bits() & !EvdFlags::all().bits() {
             return Err(DatError::new(
                 ReturnType::InvalidParameter,
@@ -105,19 +117,19 @@ impl Evd {
             handle: place.handle(),
             flags,
             queue_length: AtomicU32::new(asked),
-            policy: policy.unwrap_or_else(|| home.wait_policy()),
+            policy: policy.unwrap_or_else(|| context.wait_policy()),
             switches: Switches::default(),
-            feed: Feed::default(),
+            binding: CnoBinding::default(),
             posted,
             blocker,
             counts: WaitCounts::default(),
-            ledger: Mutex::new(Ledger::new(asked)),
+            attachments: Mutex::new(Attachments::new(asked)),
             usage: Usage::default(),
             // Published once, under its own handle: `Exclusive::open` relies on that.
             consumer: Exclusive::new(consumer),
-            home,
+            context,
         });
-        evd.home.publish(place, &evd, own)?;
+        evd.context.publish(place, &evd, own)?;
         Ok(evd)
     }
 
@@ -152,7 +164,7 @@ impl Evd {
 
     fn end(handle: Handle) {
         if let Some(evd) = handle::pin::<Self>(handle) {
-            evd.home.unregister(handle);
+            evd.context.unregister(handle);
         }
         let hurry = |evd: &Self| {
             evd.switches.abort();
@@ -166,8 +178,8 @@ impl Evd {
 
     /// Stops listening for device events about its queues.
     fn stop_watching(&self) {
-        for queue in self.ledger().queues() {
-            self.home.ia().unwatch(queue.verbs().id());
+        for queue in self.attachments().queues() {
+            self.context.ia().unwatch(queue.verbs().id());
         }
     }
 }

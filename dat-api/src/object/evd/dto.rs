@@ -6,8 +6,8 @@ use std::sync::Arc;
 use dat_engine::CompletionQueueHandle;
 
 use super::Evd;
-use super::ledger::DtoRole;
-use super::posted::Letter;
+use super::attachments::DtoRole;
+use super::posted::Command;
 use super::streams::{StreamKind, check_flag};
 use crate::error::Result;
 use crate::object::usage::Use;
@@ -21,8 +21,8 @@ pub(crate) struct DtoStream {
     flags: CompletionFlags,
     queue: usize,
     cq: Option<CompletionQueueHandle>,
-    /// Set while the stream is suspended ([`Self::park`]): whether its room may be lent.
-    parked: Option<bool>,
+    /// Set while the stream is suspended ([`Self::suspend`]): whether its room may be lent.
+    suspended: Option<bool>,
 }
 
 impl DtoStream {
@@ -33,40 +33,40 @@ impl DtoStream {
 
     /// Suspends the stream, because its endpoint is being recreated and has nothing outstanding.
     /// The stream that replaces it ([`Evd::attach_dto`]) need not have the same flags, and may use
-    /// its room. [`Self::unpark`] resumes the stream; otherwise it is dropped.
-    pub(crate) fn park(&mut self) {
-        if self.parked.is_some() {
+    /// its room. [`Self::resume`] resumes the stream; otherwise it is dropped.
+    pub(crate) fn suspend(&mut self) {
+        if self.suspended.is_some() {
             return;
         }
-        let mut ledger = self.evd.ledger();
-        ledger.streams.detach_dto(self.role.is_request());
-        let attribute = ledger.streams.attribute();
+        let mut attachments = self.evd.attachments();
+        attachments.streams.detach_dto(self.role.is_request());
+        let attribute = attachments.streams.attribute();
         self.evd.switches.set_attribute(attribute);
-        drop(ledger);
+        drop(attachments);
         // The room can be lent once the owner has discarded the leftover completions in it.
-        self.parked = Some(self.evd.drain_behind_owner(|| false));
+        self.suspended = Some(self.evd.drain_behind_owner(|| false));
     }
 
     /// Resumes a suspended stream.
     ///
     /// # Errors
     /// `INVALID_PARAMETER`: streams whose flags do not match were attached meanwhile.
-    pub(crate) fn unpark(&mut self) -> Result<()> {
-        if self.parked.is_none() {
+    pub(crate) fn resume(&mut self) -> Result<()> {
+        if self.suspended.is_none() {
             return Ok(());
         }
-        let mut ledger = self.evd.ledger();
+        let mut attachments = self.evd.attachments();
         let is_request = self.role.is_request();
-        ledger.streams.attach_dto(is_request, self.flags)?;
-        self.parked = None;
-        let attribute = ledger.streams.attribute();
+        attachments.streams.attach_dto(is_request, self.flags)?;
+        self.suspended = None;
+        let attribute = attachments.streams.attribute();
         self.evd.switches.set_attribute(attribute);
         Ok(())
     }
 
     /// Returns how much room of a queue of this EVD the suspended stream lends.
     fn lends(&self, evd: &Arc<Evd>, queue: usize) -> u32 {
-        let lends = self.parked == Some(true)
+        let lends = self.suspended == Some(true)
             && self.queue == queue
             && Arc::ptr_eq(self.evd.arc(), evd)
             && self.role.srq().is_none();
@@ -113,48 +113,50 @@ impl Evd {
         check_flag(self, StreamKind::Dto, role.subtype())?;
         let evd = self.enter(role.subtype())?;
         // Locked while a queue is created, so that two endpoints do not create two.
-        let mut ledger = self.ledger();
-        let mut streams = ledger.streams.clone();
+        let mut attachments = self.attachments();
+        let mut streams = attachments.streams.clone();
         streams.attach_dto(role.is_request(), flags)?;
-        ledger.settle(|letter| self.posted.is_done(letter));
+        attachments.release_detached(|command| self.posted.is_done(command));
         let lent = |queue| before.iter().map(|stream| stream.lends(self, queue)).sum();
-        let (queue, depth) = match ledger.find(role, lent) {
+        let (queue, depth) = match attachments.find(role, lent) {
             Some(found) => found,
             None => (
-                self.make_room(&mut ledger, role.depth(), lent)?,
+                self.make_room(&mut attachments, role.depth(), lent)?,
                 role.depth(),
             ),
         };
-        let lent: u32 = (0..ledger.queues.len()).map(lent).sum();
-        self.grow(&mut ledger, depth, lent)?;
-        ledger.streams = streams;
-        ledger.enter(role, queue, depth);
-        self.switches.set_attribute(ledger.streams.attribute());
+        let lent: u32 = (0..attachments.queues.len()).map(lent).sum();
+        self.grow(&mut attachments, depth, lent)?;
+        attachments.streams = streams;
+        attachments.enter(role, queue, depth);
+        self.switches.set_attribute(attachments.streams.attribute());
         Ok(DtoStream {
             evd,
             role,
             flags,
             queue,
-            parked: None,
-            cq: ledger.queues[queue].queue.clone(),
+            suspended: None,
+            cq: attachments.queues[queue].queue.clone(),
         })
     }
 }
 
 impl Drop for DtoStream {
     fn drop(&mut self) {
-        let mut ledger = self.evd.ledger();
-        if self.parked.is_none() {
-            ledger.streams.detach_dto(self.role.is_request());
-            let attribute = ledger.streams.attribute();
+        let mut attachments = self.evd.attachments();
+        if self.suspended.is_none() {
+            attachments.streams.detach_dto(self.role.is_request());
+            let attribute = attachments.streams.attribute();
             self.evd.switches.set_attribute(attribute);
         }
-        let depth = ledger.leave(self.role);
-        let letter = self.evd.posted.send([Letter::Sweep]);
+        let depth = attachments.leave(self.role);
+        let command = self.evd.posted.send([Command::Sweep]);
         if depth > 0 {
-            ledger.queues[self.queue].leaving.push((letter, depth));
+            attachments.queues[self.queue]
+                .leaving
+                .push((command, depth));
         }
-        drop(ledger);
+        drop(attachments);
         self.evd.attend();
     }
 }

@@ -12,7 +12,7 @@ use dat_engine::CqeKind;
 
 use super::Evd;
 use super::consumer::Consumer;
-use super::convert::{self, needs, requested_length, transfer};
+use super::convert::{self, hooks, requested_length, transfer};
 use super::exclusive::open;
 use super::queue::{Cqe, Queue};
 use crate::handle::{Handle, Owned, Slot};
@@ -24,7 +24,7 @@ pub(super) struct Slow;
 /// A CQE that the device has written, in the only completion queue of an EVD.
 ///
 /// Two words, so that it can be passed to an out-of-line function in registers.
-pub struct Found {
+pub struct PeekedEvent {
     owned: Owned<Evd>,
     /// The queue of `owned`. It is a pointer because a reference in an argument would promise that
     /// nothing else uses the queue until the function returns, but the EVD is released inside the
@@ -33,13 +33,13 @@ pub struct Found {
 }
 
 /// Looks for the next CQE on the fast path. Returns `None` if there is none. The caller goes on
-/// with [`Found::take`], possibly in an out-of-line function, because the empty case needs fewer
-/// registers.
+/// with [`PeekedEvent::take`], possibly in an out-of-line function, because the empty case needs
+/// fewer registers.
 ///
 /// # Errors
 /// The EVD: the slow path has to look ([`super::dequeue_slow`]).
 #[inline(always)]
-pub fn peek(mut owned: Owned<Evd>) -> Result<Option<Found>, Owned<Evd>> {
+pub fn peek(mut owned: Owned<Evd>) -> Result<Option<PeekedEvent>, Owned<Evd>> {
     let (evd, consumer) = open(&mut owned);
     let Ok(queue) = consumer.fast_queue(evd) else {
         return Err(owned);
@@ -48,10 +48,10 @@ pub fn peek(mut owned: Owned<Evd>) -> Result<Option<Found>, Owned<Evd>> {
         return Ok(None);
     }
     let queue = NonNull::from(queue);
-    Ok(Some(Found { owned, queue }))
+    Ok(Some(PeekedEvent { owned, queue }))
 }
 
-impl Found {
+impl PeekedEvent {
     /// Takes the event and passes it to `with`, which can store it without a copy in memory.
     ///
     /// # Errors
@@ -87,11 +87,11 @@ fn receiver(cqe: &Cqe<'_>) -> Option<(Handle, &'static Slot)> {
 /// would call one out of line, and save registers for the call on every dequeue.
 #[inline(always)]
 fn is_recv_consumers(cqe: &Cqe<'_>, slot: &Slot) -> bool {
-    let needs = needs(slot.meters());
-    if !needs.are_none() {
+    let hooks = hooks(slot.counters());
+    if !hooks.is_empty() {
         // On the fast path nothing is staged, so the completed receives of the endpoint are all in
         // the queue, behind this CQE.
-        match needs.too_many_behind() {
+        match hooks.watermark_behind() {
             Some(many) if !cqe.has_behind(many) => {}
             _ => return false,
         }
@@ -103,7 +103,7 @@ fn is_recv_consumers(cqe: &Cqe<'_>, slot: &Slot) -> bool {
 #[inline(always)]
 fn is_request_consumers(cqe: &Cqe<'_>, slot: &Slot) -> bool {
     match cqe.request_op() {
-        Some(op) => convert::is_request_consumers(slot.meters(), op),
+        Some(op) => convert::is_request_consumers(slot.counters(), op),
         None => false,
     }
 }
@@ -127,12 +127,12 @@ fn take_fast(cqe: Cqe<'_>) -> Option<EventData> {
             if !is_request_consumers(&cqe, slot) {
                 return None;
             }
-            let (wr_id, note) = cqe.consume_request()?;
+            let (wr_id, wr_data) = cqe.consume_request()?;
             Some(transfer(
                 ep,
                 wr_id,
                 DtoStatus::Success,
-                requested_length(note),
+                requested_length(wr_data),
             ))
         }
         CqeKind::Other => None,

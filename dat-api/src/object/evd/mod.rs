@@ -21,8 +21,11 @@
 //!
 //! Decision: `docs/decisions/022-evd-over-queues.md`
 
+mod attachments;
 mod capacity;
+mod cno_binding;
 mod consumer;
+mod context;
 mod control;
 mod convert;
 mod create;
@@ -31,9 +34,6 @@ mod dto;
 mod exclusive;
 #[allow(unsafe_code)]
 mod fast;
-mod feed;
-mod home;
-mod ledger;
 mod merge;
 mod posted;
 mod query;
@@ -53,10 +53,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use dat_engine::wait::{Blocker, WaitPolicy};
 
+use self::attachments::Attachments;
+use self::cno_binding::CnoBinding;
+use self::context::EvdContext;
 use self::exclusive::Exclusive;
-use self::feed::Feed;
-use self::home::Home;
-use self::ledger::Ledger;
 use self::posted::Posted;
 use self::query::Switches;
 use super::counters::WaitCounts;
@@ -65,35 +65,35 @@ use super::usage::{Counted, Usage};
 use crate::handle::Handle;
 use crate::types::{AsyncKind, AsyncReason, EvdFlags, EventData};
 
+pub(crate) use self::attachments::DtoRole;
+pub(crate) use self::cno_binding::{PollMode, PollResult, poll_for_cno};
 pub(crate) use self::dto::DtoStream;
-pub use self::fast::{Found, peek};
-pub(crate) use self::feed::{Seen, Task, look};
-pub(crate) use self::ledger::DtoRole;
+pub use self::fast::{PeekedEvent, peek};
 pub(crate) use self::posted::{Claim, Overflow};
 pub use self::query::{EvdInfo, Notification};
 pub(crate) use self::streams::StreamGuard;
 pub use self::streams::StreamKind;
-pub(crate) use self::take::relieve;
+pub(crate) use self::take::poll_completions;
 pub use self::take::{EMPTY, dequeue, dequeue_slow, dequeue_slow_with, own, own_when_free};
 pub use self::wait::{Timeout, Waited, Waiting, begin, wait};
 
 /// An event dispatcher.
 pub struct Evd {
     handle: Handle,
-    home: Home,
+    context: EvdContext,
     flags: EvdFlags,
     /// The number of events that it holds, as queries report it.
     queue_length: AtomicU32,
     policy: WaitPolicy,
     switches: Switches,
     /// The CNO that it triggers.
-    feed: Feed,
+    binding: CnoBinding,
     posted: Posted,
     blocker: Blocker,
     /// Published copy of the owner's counters.
     counts: WaitCounts,
     /// What is attached, and the completion queues as attaching sees them.
-    ledger: Mutex<Ledger>,
+    attachments: Mutex<Attachments>,
     usage: Usage,
     consumer: Exclusive,
 }
@@ -114,7 +114,7 @@ impl Evd {
     /// Returns the IA that it was created on.
     #[must_use]
     pub fn ia(&self) -> &Arc<Ia> {
-        self.home.ia()
+        self.context.ia()
     }
 
     /// Returns the streams that it may carry.
@@ -158,7 +158,7 @@ impl Evd {
             Ok(()) => true,
             Err(Overflow { first }) => {
                 if first {
-                    self.home
+                    self.context
                         .report(AsyncKind::EvdOverflow, self.handle, AsyncReason::Failed);
                 }
                 false
@@ -174,8 +174,10 @@ impl Evd {
         }
     }
 
-    fn ledger(&self) -> MutexGuard<'_, Ledger> {
-        self.ledger.lock().unwrap_or_else(PoisonError::into_inner)
+    fn attachments(&self) -> MutexGuard<'_, Attachments> {
+        self.attachments
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -11,12 +11,12 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use super::Evd;
 use super::convert::Item;
 use super::queue::Queue;
-use super::resize::Census;
+use super::resize::EventCount;
 use crate::handle::Handle;
 use crate::types::EventData;
 
 /// Bits of the attention word. There are commands.
-const LETTERS: u32 = 1 << 31;
+const COMMANDS: u32 = 1 << 31;
 /// The owner has staged events.
 const STAGED: u32 = 1 << 30;
 /// Completions come from several queues, or from one that cannot be peeked at.
@@ -24,9 +24,9 @@ const QUEUES: u32 = 1 << 29;
 /// The device reported that a queue has failed.
 const DEAD: u32 = 1 << 28;
 /// The owner is asked to empty the completion queues.
-const RELIEF: u32 = 1 << 27;
+const POLL_REQUESTED: u32 = 1 << 27;
 /// The remaining bits count posted events.
-const COUNT: u32 = RELIEF - 1;
+const COUNT: u32 = POLL_REQUESTED - 1;
 
 /// There was no room for an event, which is lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,7 +36,7 @@ pub(crate) struct Overflow {
 }
 
 /// A command to the owner of the EVD.
-pub(super) enum Letter {
+pub(super) enum Command {
     /// Polls this queue too; room for its completions is reserved.
     Attach(Queue),
     /// Replaces the queue of staged events by this larger one.
@@ -44,7 +44,7 @@ pub(super) enum Letter {
     /// Takes what the completion queues hold, and releases endpoints that are gone.
     Sweep,
     /// Takes what the completion queues hold, and counts the events.
-    Count(Census),
+    Count(EventCount),
     /// Removes the completions of this endpoint.
     Purge(Handle),
 }
@@ -61,7 +61,7 @@ pub(super) struct Posted {
 
 struct Inside {
     events: VecDeque<EventData>,
-    letters: Vec<Letter>,
+    commands: Vec<Command>,
     /// The maximum of `held`.
     limit: u32,
     /// The last event was refused.
@@ -78,7 +78,7 @@ impl Posted {
             done: AtomicU32::new(0),
             inside: Mutex::new(Inside {
                 events: with_room(limit as usize)?,
-                letters: Vec::new(),
+                commands: Vec::new(),
                 limit: limit.min(COUNT),
                 overflowing: false,
                 sent: 0,
@@ -99,7 +99,7 @@ impl Posted {
     /// Returns whether there is nothing here for the owner.
     #[inline(always)]
     pub(super) fn is_quiet(&self) -> bool {
-        self.attention.load(Ordering::Relaxed) & (LETTERS | RELIEF | COUNT) == 0
+        self.attention.load(Ordering::Relaxed) & (COMMANDS | POLL_REQUESTED | COUNT) == 0
     }
 
     /// Returns how many events are posted here.
@@ -200,50 +200,50 @@ impl Posted {
     }
 
     /// Sends commands; returns the number for [`Self::is_done`].
-    pub(super) fn send(&self, letters: impl IntoIterator<Item = Letter>) -> u32 {
+    pub(super) fn send(&self, commands: impl IntoIterator<Item = Command>) -> u32 {
         let mut inside = self.lock();
-        for letter in letters {
-            inside.letters.push(letter);
+        for command in commands {
+            inside.commands.push(command);
             inside.sent = inside.sent.wrapping_add(1);
         }
-        self.attention.fetch_or(LETTERS, Ordering::SeqCst);
+        self.attention.fetch_or(COMMANDS, Ordering::SeqCst);
         inside.sent
     }
 
     /// Asks the owner to empty the completion queues. Takes no lock.
-    pub(super) fn ask_relief(&self) {
-        self.attention.fetch_or(RELIEF, Ordering::SeqCst);
+    pub(super) fn request_poll(&self) {
+        self.attention.fetch_or(POLL_REQUESTED, Ordering::SeqCst);
     }
 
-    /// Called by the owner: returns whether [`Self::ask_relief`] was called since the last call.
-    pub(super) fn take_relief(&self) -> bool {
-        self.attention.load(Ordering::Relaxed) & RELIEF != 0
-            && self.attention.fetch_and(!RELIEF, Ordering::Relaxed) & RELIEF != 0
+    /// Called by the owner: returns whether [`Self::request_poll`] was called since the last call.
+    pub(super) fn take_poll_request(&self) -> bool {
+        self.attention.load(Ordering::Relaxed) & POLL_REQUESTED != 0
+            && self.attention.fetch_and(!POLL_REQUESTED, Ordering::Relaxed) & POLL_REQUESTED != 0
     }
 
     /// Returns whether there are commands.
-    pub(super) fn has_letters(&self) -> bool {
-        self.attention.load(Ordering::Acquire) & LETTERS != 0
+    pub(super) fn has_commands(&self) -> bool {
+        self.attention.load(Ordering::Acquire) & COMMANDS != 0
     }
 
     /// Returns whether the owner has processed the command with this number.
-    pub(super) fn is_done(&self, letter: u32) -> bool {
-        self.done.load(Ordering::Acquire).wrapping_sub(letter) as i32 >= 0
+    pub(super) fn is_done(&self, command: u32) -> bool {
+        self.done.load(Ordering::Acquire).wrapping_sub(command) as i32 >= 0
     }
 
-    /// Called by the owner: takes all commands, in order. The owner calls [`Self::letter_done`] for
-    /// each.
-    pub(super) fn letters(&self) -> Vec<Letter> {
-        if !self.has_letters() {
+    /// Called by the owner: takes all commands, in order. The owner calls [`Self::command_done`]
+    /// for each.
+    pub(super) fn commands(&self) -> Vec<Command> {
+        if !self.has_commands() {
             return Vec::new();
         }
         let mut inside = self.lock();
-        self.attention.fetch_and(!LETTERS, Ordering::Relaxed);
-        core::mem::take(&mut inside.letters)
+        self.attention.fetch_and(!COMMANDS, Ordering::Relaxed);
+        core::mem::take(&mut inside.commands)
     }
 
     /// Called by the owner: the oldest command was processed.
-    pub(super) fn letter_done(&self) {
+    pub(super) fn command_done(&self) {
         self.done.fetch_add(1, Ordering::Release);
     }
 

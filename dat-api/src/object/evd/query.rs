@@ -97,7 +97,7 @@ impl Switches {
     pub(super) fn set_attribute(&self, attribute: Option<Attribute>) {
         let number = attribute.map_or(0, Attribute::number) << ATTRIBUTE_SHIFT;
         let others = (1 << ATTRIBUTE_SHIFT) - 1;
-        // The only writer of these bits holds the lock of the ledger.
+        // The only writer of these bits holds the lock of the attachments.
         let before = self.states.load(Ordering::Relaxed) & !others;
         self.states.fetch_xor(before ^ number, Ordering::AcqRel);
     }
@@ -138,12 +138,12 @@ impl Evd {
     #[must_use]
     pub fn query(&self) -> EvdInfo {
         EvdInfo {
-            ia: self.home.handle(),
+            ia: self.context.handle(),
             queue_length: self.queue_length(),
             enabled: self.switches.is_enabled(),
             waitable: self.switches.is_waitable(),
             notification: self.notification(),
-            cno: self.feed.cno(),
+            cno: self.binding.cno(),
             flags: self.flags,
         }
     }
@@ -174,7 +174,7 @@ impl Evd {
     pub fn enable(&self) {
         if !self.switches.is_enabled() {
             self.switches.clear(DISABLED);
-            self.return_to_cno();
+            self.rearm_for_cno();
         }
     }
 

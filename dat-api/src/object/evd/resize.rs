@@ -8,16 +8,16 @@ use std::sync::Arc;
 
 use super::Evd;
 use super::consumer::Consumer;
-use super::posted::Letter;
+use super::posted::Command;
 use super::take::{Attended, pause};
 use crate::error::{DatError, Result};
 use crate::status::{ReturnType, Subtype};
 
 /// The command that counts the events of an EVD.
-pub(super) struct Census(Arc<Counted>);
+pub(super) struct EventCount(Arc<Counts>);
 
 #[derive(Default)]
-struct Counted {
+struct Counts {
     /// All events.
     events: AtomicUsize,
     /// Those among them that were not posted.
@@ -26,9 +26,9 @@ struct Counted {
     awaited: AtomicUsize,
 }
 
-impl Census {
+impl EventCount {
     /// Called by the owner: stores the counts.
-    pub(super) fn answer(&self, evd: &Evd, consumer: &Consumer) {
+    pub(super) fn store(&self, evd: &Evd, consumer: &Consumer) {
         self.0.events.store(consumer.known(evd), Ordering::Relaxed);
         let completions = consumer.completions_staged();
         self.0.completions.store(completions, Ordering::Relaxed);
@@ -46,7 +46,7 @@ impl Evd {
     /// `INVALID_STATE` if more events than that are queued, or if a thread waits with a higher
     /// threshold; `INSUFFICIENT_RESOURCES`. Nothing has changed then.
     pub fn resize(&self, min_qlen: i32) -> Result<()> {
-        let most = self.home.max_queue_length();
+        let most = self.context.max_queue_length();
         let asked = u32::try_from(min_qlen).unwrap_or(0);
         if asked == 0 || asked > most {
             return Err(DatError::new(
@@ -60,20 +60,20 @@ impl Evd {
                 true => Some(self.check_shrinking(asked)?),
                 false => None,
             };
-            let mut ledger = self.ledger();
-            ledger.settle(|letter| self.posted.is_done(letter));
-            let length = asked.max(ledger.depth());
+            let mut attachments = self.attachments();
+            attachments.release_detached(|command| self.posted.is_done(command));
+            let length = asked.max(attachments.depth());
             match completions {
                 Some(completions) if !self.lower_length(length, completions) => {
                     // Events have arrived since the count, or the length has changed: count again.
-                    drop(ledger);
+                    drop(attachments);
                     pause(round);
                     continue;
                 }
                 Some(_) => {}
-                None => self.set_length(&mut ledger, length)?,
+                None => self.set_length(&mut attachments, length)?,
             }
-            ledger.asked = asked;
+            attachments.asked = asked;
             break;
         }
         self.attend();
@@ -82,9 +82,9 @@ impl Evd {
 
     /// Checks that the events that are there fit. Returns how many of them were not posted.
     fn check_shrinking(&self, asked: u32) -> Result<u32> {
-        let counted = Arc::new(Counted::default());
-        let census = Census(Arc::clone(&counted));
-        if self.send_and_wait(Letter::Count(census), |_| false) == Attended::Gone {
+        let counted = Arc::new(Counts::default());
+        let event_count = EventCount(Arc::clone(&counted));
+        if self.send_and_wait(Command::Count(event_count), |_| false) == Attended::Gone {
             return Err(super::create::stale());
         }
         let refused = |subtype, cause| Err(DatError::new(ReturnType::InvalidState, subtype, cause));

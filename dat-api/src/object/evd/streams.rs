@@ -219,7 +219,7 @@ pub(super) fn check_flag(evd: &Evd, kind: StreamKind, subtype: Subtype) -> Resul
 pub(crate) struct StreamGuard {
     evd: Use<Evd>,
     kind: StreamKind,
-    /// It is attached, not suspended ([`Self::park`]).
+    /// It is attached, not suspended ([`Self::suspend`]).
     attached: bool,
 }
 
@@ -229,11 +229,11 @@ impl StreamGuard {
         self.evd.arc()
     }
 
-    /// Suspends the stream: other streams need not match it until [`Self::unpark`] resumes it. The
+    /// Suspends the stream: other streams need not match it until [`Self::resume`] resumes it. The
     /// EVD is kept.
-    pub(crate) fn park(&mut self) {
+    pub(crate) fn suspend(&mut self) {
         if core::mem::take(&mut self.attached) {
-            self.evd.ledger().streams.detach(self.kind);
+            self.evd.attachments().streams.detach(self.kind);
         }
     }
 
@@ -241,9 +241,9 @@ impl StreamGuard {
     ///
     /// # Errors
     /// `INVALID_PARAMETER`: streams that cannot share an EVD with it were attached meanwhile.
-    pub(crate) fn unpark(&mut self) -> Result<()> {
+    pub(crate) fn resume(&mut self) -> Result<()> {
         if !self.attached {
-            self.evd.ledger().streams.attach(self.kind)?;
+            self.evd.attachments().streams.attach(self.kind)?;
             self.attached = true;
         }
         Ok(())
@@ -260,7 +260,7 @@ impl Evd {
     pub(crate) fn attach(self: &Arc<Self>, kind: StreamKind) -> Result<StreamGuard> {
         check_flag(self, kind, kind.subtype())?;
         let evd = self.enter(kind.subtype())?;
-        self.ledger().streams.attach(kind)?;
+        self.attachments().streams.attach(kind)?;
         Ok(StreamGuard {
             evd,
             kind,
@@ -278,6 +278,6 @@ impl Evd {
 
 impl Drop for StreamGuard {
     fn drop(&mut self) {
-        self.park();
+        self.suspend();
     }
 }

@@ -101,18 +101,18 @@ pub fn own_when_free(handle: Handle) -> Result<Owned<Evd>, DatReturn> {
 
 /// Takes what the completion queues of an EVD hold, as far as there is room to stage it. If another
 /// call owns the EVD, that call is asked to. Neither allocates nor waits.
-pub(crate) fn relieve(evd: Handle) {
+pub(crate) fn poll_completions(evd: Handle) {
     match handle::own::<Evd>(evd) {
         Ok(mut owned) => {
             let (evd, consumer) = open(&mut owned);
             // Processes commands that attached queues while another call owned the EVD; other
             // commands have been processed by the calls that sent them.
-            consumer.read_letters(evd);
-            consumer.relieve(evd);
+            consumer.process_commands(evd);
+            consumer.poll_completions(evd);
         }
         Err(NotOwned::Busy) => {
             if let Some(evd) = handle::pin::<Evd>(evd) {
-                evd.posted.ask_relief();
+                evd.posted.request_poll();
                 evd.blocker.wake();
             }
         }
@@ -168,7 +168,7 @@ impl Evd {
                 let (evd, consumer) = open(&mut owned);
                 consumer.settle(evd);
             }
-            Err(NotOwned::Busy) if self.posted.has_letters() => self.blocker.wake(),
+            Err(NotOwned::Busy) if self.posted.has_commands() => self.blocker.wake(),
             Err(_) => {}
         }
     }
@@ -178,7 +178,7 @@ impl Evd {
         match handle::own::<Self>(self.handle) {
             Ok(mut owned) => {
                 let (evd, consumer) = open(&mut owned);
-                consumer.read_letters(evd);
+                consumer.process_commands(evd);
                 Attended::Done
             }
             Err(NotOwned::Busy) => {

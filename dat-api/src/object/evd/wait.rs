@@ -193,7 +193,7 @@ impl<O: BorrowMut<Owned<Evd>>> Waiting<O> {
         consumer.awaited = 0;
         evd.switches.set_waited(false);
         // Remaining and later events trigger the CNO from here on.
-        evd.return_to_cno();
+        evd.rearm_for_cno();
         if let Some(under_way) = self.under_way.take() {
             (consumer.budget, consumer.counters) = (under_way.budget, under_way.counters);
             evd.counts.publish(&under_way.counters);

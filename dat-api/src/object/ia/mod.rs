@@ -5,7 +5,7 @@
 //! | `open.rs`, `close.rs` | opening and closing: the part of `object/adapter.rs` that uses no EVD |
 //! | `children.rs` | the objects of an IA, for closing it |
 //! | `attributes.rs`, `describe.rs`, `offer.rs`, `limits.rs` | its attributes |
-//! | `doors.rs` | its service points by qualifier |
+//! | `service_points.rs` | its service points by qualifier |
 //! | `reports.rs` | where asynchronous events go |
 //! | `watch.rs` | passing the device's events to objects |
 //! | `service.rs` | the thread that takes the device's events |
@@ -17,12 +17,12 @@ mod children;
 mod close;
 mod cm;
 mod describe;
-mod doors;
 mod limits;
 mod offer;
 mod open;
 mod reports;
 mod service;
+mod service_points;
 mod watch;
 
 use core::fmt;
@@ -46,9 +46,9 @@ use dat_engine::sync::Mutex;
 
 use self::children::Children;
 use self::cm::SharedManager;
-use self::doors::Doors;
 use self::reports::Reports;
 use self::service::Service;
+use self::service_points::ServicePoints;
 use self::watch::Watch;
 
 pub use attributes::{
@@ -81,7 +81,7 @@ pub struct Ia {
     attributes: (IaAttributes, ProviderAttributes),
     cm: Arc<SharedManager>,
     children: Children,
-    doors: Doors,
+    service_points: ServicePoints,
     reports: Reports,
     watch: Watch,
     service: Mutex<Option<Service>>,
@@ -240,8 +240,8 @@ impl Ia {
     }
 
     /// Returns its service points.
-    pub(crate) fn doors(&self) -> &Doors {
-        &self.doors
+    pub(crate) fn service_points(&self) -> &ServicePoints {
+        &self.service_points
     }
 
     /// Removes an object that is being freed. Must be called before the handle is retired.
@@ -250,9 +250,9 @@ impl Ia {
     }
 
     /// Copies payload that the device has left in CQEs to the consumer's memory.
-    pub(crate) fn bring_payloads(&self) {
+    pub(crate) fn copy_payloads(&self) {
         for evd in self.children.evds() {
-            (evd.upcalls().bring_payloads)(evd);
+            (evd.upcalls().copy_payloads)(evd);
         }
     }
 

@@ -11,9 +11,9 @@ use super::Ia;
 use super::children::Children;
 use super::cm::{self, Chosen};
 use super::describe::Described;
-use super::doors::Doors;
 use super::reports::{self, Reports};
 use super::service::Service;
+use super::service_points::ServicePoints;
 use super::watch::Watch;
 use crate::error::{DatError, Result};
 use crate::handle::{Handle, Reservation};
@@ -121,7 +121,7 @@ impl Ia {
             attributes,
             cm,
             children: Children::default(),
-            doors: Doors::default(),
+            service_points: ServicePoints::default(),
             reports: Reports::default(),
             watch: Watch::default(),
             service: Mutex::new(None),

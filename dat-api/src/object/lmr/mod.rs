@@ -3,7 +3,7 @@
 //!
 //! Decision: `docs/decisions/014-payload-in-cqe.md`
 
-mod recent;
+mod cache;
 mod shared;
 mod table;
 
@@ -22,7 +22,7 @@ use crate::object::usage::{Counted, Usage, Use};
 use crate::status::{ReturnType, Subtype};
 use crate::types::{LmrSegment, MemPrivileges};
 
-pub(crate) use recent::Recent;
+pub(crate) use cache::LmrCache;
 use shared::Name;
 use table::{CAPACITY, Contents, Entry};
 
@@ -239,7 +239,7 @@ impl Lmr {
         }
         let ia = lmr.pz.ia();
         // The memory may be unmapped after this, so no later poll may copy payload into it.
-        ia.bring_payloads();
+        ia.copy_payloads();
         ia.unregister(handle);
         drop(lmr);
         let lmr = handle::retire::<Self>(handle, |_| ()).ok_or_else(stale)?;

@@ -89,20 +89,20 @@ impl Row {
 }
 
 /// Returns the context of the n-th LMR in a row.
-const fn context_of(births: u32, number: u32) -> u32 {
-    births << ROW_BITS | number
+const fn context_of(generation: u32, number: u32) -> u32 {
+    generation << ROW_BITS | number
 }
 
-fn live_tag(births: u32, number: u32) -> u64 {
-    u64::from(births) << 32 | u64::from(context_of(births, number))
+fn live_tag(generation: u32, number: u32) -> u64 {
+    u64::from(generation) << 32 | u64::from(context_of(generation, number))
 }
 
-fn dead_tag(births: u32, number: u32) -> u64 {
-    u64::from(births) << 32 | u64::from(number ^ 1)
+fn dead_tag(generation: u32, number: u32) -> u64 {
+    u64::from(generation) << 32 | u64::from(number ^ 1)
 }
 
 /// Returns the generation in a tag.
-const fn births_of(tag: u64) -> u32 {
+const fn generation_of(tag: u64) -> u32 {
     (tag >> 32) as u32
 }
 
@@ -174,10 +174,11 @@ impl Table {
         row.privileges
             .store(contents.privileges.bits(), Ordering::Relaxed);
         row.handle.store(contents.handle, Ordering::Relaxed);
-        let births = births_of(row.tag.load(Ordering::Relaxed)).wrapping_add(1);
+        let generation = generation_of(row.tag.load(Ordering::Relaxed)).wrapping_add(1);
         // A reader that sees this tag also sees its contents.
-        row.tag.store(live_tag(births, number), Ordering::Release);
-        Some(context_of(births, number))
+        row.tag
+            .store(live_tag(generation, number), Ordering::Release);
+        Some(context_of(generation, number))
     }
 
     /// Clears an LMR's row: its context is no longer found.
@@ -186,8 +187,9 @@ impl Table {
             return;
         };
         let number = context & CAPACITY;
-        let births = births_of(row.tag.load(Ordering::Relaxed));
-        row.tag.store(dead_tag(births, number), Ordering::Relaxed);
+        let generation = generation_of(row.tag.load(Ordering::Relaxed));
+        row.tag
+            .store(dead_tag(generation, number), Ordering::Relaxed);
         let mut free = self.free.lock();
         free.resting.push_back(number);
     }

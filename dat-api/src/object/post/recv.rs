@@ -7,7 +7,7 @@ use dat_engine::{PostError, RecvRequest};
 
 use super::{Entered, NoLock, Path, PostLock, PostMode, Posting, SpinLock, gather, is_single};
 use crate::object::ia::MAX_SEGMENTS;
-use crate::object::lmr::Recent;
+use crate::object::lmr::LmrCache;
 use crate::status::DatReturn;
 use crate::types::{CompletionFlags, LmrSegment, MemPrivileges};
 
@@ -21,7 +21,7 @@ pub(crate) trait RecvQueue {
     ///
     /// # Errors
     /// The code for what is wrong with it.
-    fn admit(
+    fn check_post(
         &self,
         poster: &Self::Poster,
         count: u32,
@@ -50,7 +50,7 @@ pub(crate) trait RecvPoster {
     fn zone(&self) -> u32;
 
     /// Returns the LMR cache.
-    fn recent(&mut self) -> &mut Recent;
+    fn lmr_cache(&mut self) -> &mut LmrCache;
 
     /// As [`FastPath::try_post_recv`], for either kind of queue.
     ///
@@ -118,7 +118,7 @@ unsafe extern "C" fn post_fast<Q: RecvQueue, P: FastPath, L: PostLock>(
         let poster = entered.poster;
         let one = segment(0);
         if one.length.wrapping_sub(1) < poster.longest_fast()
-            && let Some(segment) = poster.recent().find(one)
+            && let Some(segment) = poster.lmr_cache().find(one)
         {
             let segments = [segment];
             let request = RecvRequest {
@@ -157,11 +157,11 @@ unsafe extern "C" fn post_slow<Q: RecvQueue>(
     loop {
         // SAFETY: the caller's promise.
         let Entered { poster, guard } = unsafe { queue.posting().lock() };
-        if let Err(code) = queue.admit(poster, count, flags) {
+        if let Err(code) = queue.check_post(poster, count, flags) {
             return code;
         }
         let zone = poster.zone();
-        let segments = match gather(&mut places, count, &segment, poster.recent(), zone, need) {
+        let segments = match gather(&mut places, count, &segment, poster.lmr_cache(), zone, need) {
             Ok((segments, _)) => segments,
             Err(code) => return code,
         };

@@ -5,7 +5,7 @@ use core::mem::MaybeUninit;
 use dat_engine::{PostError, Segment};
 
 use crate::object::ia::MAX_SEGMENTS;
-use crate::object::lmr::Recent;
+use crate::object::lmr::LmrCache;
 use crate::status::{DatReturn, ReturnType, Subtype};
 use crate::types::{LmrSegment, MemPrivileges};
 
@@ -22,7 +22,7 @@ pub(crate) fn gather<'a>(
     places: &'a mut [MaybeUninit<Segment>; MAX_SEGMENTS],
     count: u32,
     segment: impl Fn(usize) -> LmrSegment,
-    recent: &mut Recent,
+    lmr_cache: &mut LmrCache,
     zone: u32,
     need: MemPrivileges,
 ) -> Result<(&'a mut [Segment], u64), DatReturn> {
@@ -33,7 +33,7 @@ pub(crate) fn gather<'a>(
         if one.length == 0 {
             continue;
         }
-        let found = recent.lookup(one, zone, need)?;
+        let found = lmr_cache.lookup(one, zone, need)?;
         if one.length > LONGEST {
             return Err(too_long());
         }

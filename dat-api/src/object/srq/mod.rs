@@ -275,7 +275,7 @@ impl Srq {
 
     fn look_while(&self, goes_on: impl Fn() -> bool) {
         self.sources.visit(|source| {
-            (source.upcalls().relieve)(source);
+            (source.upcalls().poll_completions)(source);
             goes_on()
         });
     }

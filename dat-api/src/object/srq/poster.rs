@@ -4,7 +4,7 @@ use dat_engine::fast::FastPath;
 use dat_engine::{ControlError, PostError, RecvRequest, SharedReceiveQueue};
 
 use super::Srq;
-use crate::object::lmr::Recent;
+use crate::object::lmr::LmrCache;
 use crate::object::post::recv::{RecvPoster, RecvQueue, post_recv};
 use crate::object::post::{LONGEST, Path, Posting, count_of, refusal, too_many};
 use crate::status::DatReturn;
@@ -18,7 +18,7 @@ pub(crate) struct Poster {
     /// The number of the zone that segments must be in.
     zone: u32,
     /// The LMR cache.
-    recent: Recent,
+    lmr_cache: LmrCache,
 }
 
 impl Poster {
@@ -32,7 +32,7 @@ impl Poster {
             queue,
             longest_fast,
             zone,
-            recent: Recent::default(),
+            lmr_cache: LmrCache::default(),
         }
     }
 }
@@ -95,7 +95,7 @@ impl RecvQueue for Srq {
     }
 
     #[inline(always)]
-    fn admit(&self, _: &Poster, count: u32, _: CompletionFlags) -> Result<(), DatReturn> {
+    fn check_post(&self, _: &Poster, count: u32, _: CompletionFlags) -> Result<(), DatReturn> {
         if count > self.max_iov {
             return Err(too_many());
         }
@@ -137,8 +137,8 @@ impl RecvPoster for Poster {
     }
 
     #[inline(always)]
-    fn recent(&mut self) -> &mut Recent {
-        &mut self.recent
+    fn lmr_cache(&mut self) -> &mut LmrCache {
+        &mut self.lmr_cache
     }
 
     #[inline(always)]

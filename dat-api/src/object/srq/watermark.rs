@@ -101,8 +101,8 @@ impl Srq {
     fn armed(&self) -> Option<&'static AtomicU32> {
         self.handle
             .slot()
-            .map(Slot::meters)
-            .map(|meters| &meters.low_watermark)
+            .map(Slot::counters)
+            .map(|counters| &counters.low_watermark)
     }
 
     fn arm(&self, mark: u32) {

@@ -6,19 +6,19 @@ const LINE: &str = r#"OpenIB-cma u1.2 nonthreadsafe default libdaplcma.so.1 dapl
 
 fn only(text: &str) -> Entry {
     let conf = Conf::parse(text.as_bytes());
-    assert_eq!(conf.complaints, [], "{text}");
+    assert_eq!(conf.line_errors, [], "{text}");
     match <[Entry; 1]>::try_from(conf.entries) {
         Ok([entry]) => entry,
         Err(entries) => panic!("{} entries in {text}", entries.len()),
     }
 }
 
-fn complaint(text: &str) -> Complaint {
+fn line_error(text: &str) -> LineError {
     let conf = Conf::parse(text.as_bytes());
     assert_eq!(conf.entries, [], "{text}");
-    match <[Complaint; 1]>::try_from(conf.complaints) {
-        Ok([complaint]) => complaint,
-        Err(complaints) => panic!("{} complaints in {text}", complaints.len()),
+    match <[LineError; 1]>::try_from(conf.line_errors) {
+        Ok([line_error]) => line_error,
+        Err(line_errors) => panic!("{} errors in {text}", line_errors.len()),
     }
 }
 
@@ -74,12 +74,12 @@ fn quotes_hold_blanks_hashes_and_escaped_characters() {
 fn an_open_quote_invalidates_only_its_line() {
     let conf = Conf::parse(format!("{LINE}\na \"b\n{LINE}\n").as_bytes());
     assert_eq!(conf.entries.len(), 2);
-    assert_eq!(conf.complaints.len(), 1);
-    assert_eq!(conf.complaints[0].line, 2);
-    assert!(conf.complaints[0].cause.contains("quote"));
+    assert_eq!(conf.line_errors.len(), 1);
+    assert_eq!(conf.line_errors[0].line, 2);
+    assert!(conf.line_errors[0].cause.contains("quote"));
     // Also if the backslash escapes the last quote.
     assert!(
-        complaint(r#"a u1.2 threadsafe default l d.1.2 "" "\""#)
+        line_error(r#"a u1.2 threadsafe default l d.1.2 "" "\""#)
             .cause
             .contains("quote")
     );
@@ -102,12 +102,12 @@ fn only_the_beginning_of_fields_three_and_four_is_compared() {
     let text = LINE.replace("nonthreadsafe default", "threadsafely default-ish");
     assert!(only(&text).threadsafe);
     assert!(
-        complaint(&LINE.replace(" default", " maybe"))
+        line_error(&LINE.replace(" default", " maybe"))
             .cause
             .contains("maybe")
     );
     assert!(
-        complaint(&LINE.replace("nonthreadsafe", "safe"))
+        line_error(&LINE.replace("nonthreadsafe", "safe"))
             .cause
             .contains("safe")
     );
@@ -139,7 +139,7 @@ fn versions_must_be_complete_numbers() {
         "u99999999999.2",
     ] {
         assert!(
-            complaint(&LINE.replace("u1.2", wrong))
+            line_error(&LINE.replace("u1.2", wrong))
                 .cause
                 .contains(wrong),
             "{wrong}"
@@ -155,7 +155,7 @@ fn versions_must_be_complete_numbers() {
         "dapl.x.2",
     ] {
         let text = LINE.replace("dapl.1.2", wrong);
-        assert!(complaint(&text).cause.contains(wrong), "{wrong}");
+        assert!(line_error(&text).cause.contains(wrong), "{wrong}");
     }
 }
 
@@ -163,9 +163,9 @@ fn versions_must_be_complete_numbers() {
 fn names_have_1_to_255_bytes() {
     let named = |length| LINE.replace("OpenIB-cma", &"n".repeat(length));
     assert_eq!(only(&named(255)).name.len(), 255);
-    assert!(complaint(&named(256)).cause.contains("256"));
+    assert!(line_error(&named(256)).cause.contains("256"));
     assert!(
-        complaint(&LINE.replace("OpenIB-cma", "\"\""))
+        line_error(&LINE.replace("OpenIB-cma", "\"\""))
             .cause
             .contains("name")
     );
@@ -174,31 +174,31 @@ fn names_have_1_to_255_bytes() {
 #[test]
 fn lines_with_wrong_field_counts_zero_bytes_or_encodings_are_ignored() {
     assert!(
-        complaint("only four fields here")
+        line_error("only four fields here")
             .cause
             .contains("4 fields")
     );
     // Without the last field, which is not used but must be there.
     let seven = LINE.strip_suffix(r#" """#).expect("the last field");
-    assert!(complaint(seven).cause.contains("7 fields"));
+    assert!(line_error(seven).cause.contains("7 fields"));
     assert!(
-        complaint(&format!("{LINE} more"))
+        line_error(&format!("{LINE} more"))
             .cause
             .contains("9 fields")
     );
     assert!(
-        complaint(&format!("{LINE} and many more of them"))
+        line_error(&format!("{LINE} and many more of them"))
             .cause
             .contains("8 fields")
     );
     assert!(
-        complaint(&LINE.replace("cma", "c\0ma"))
+        line_error(&LINE.replace("cma", "c\0ma"))
             .cause
             .contains("byte 0")
     );
     let mut bytes = LINE.as_bytes().to_vec();
     bytes[0] = 0xff;
-    assert!(Conf::parse(&bytes).complaints[0].cause.contains("UTF-8"));
+    assert!(Conf::parse(&bytes).line_errors[0].cause.contains("UTF-8"));
 }
 
 #[test]
@@ -214,11 +214,11 @@ fn a_megabyte_of_garbage_keeps_few_complaints() {
         let bytes: Vec<u8> = seed.iter().copied().cycle().take(1 << 20).collect();
         let conf = Conf::parse(&bytes);
         assert_eq!(conf.entries, []);
-        assert!(conf.complaints.len() <= MAX_COMPLAINTS);
+        assert!(conf.line_errors.len() <= MAX_LINE_ERRORS);
     }
     let lines = "x\n".repeat(1000);
     let conf = Conf::parse(lines.as_bytes());
-    assert_eq!(conf.complaints.len() + conf.more_complaints, 1000);
+    assert_eq!(conf.line_errors.len() + conf.more_line_errors, 1000);
 }
 
 /// A field that can be written: without a newline and a byte 0.
@@ -265,7 +265,7 @@ proptest! {
         let end = if crlf { "\r\n" } else { "\n" };
         let text: String = entries.iter().map(|entry| format!("{entry}{end}")).collect();
         let conf = Conf::parse(text.as_bytes());
-        prop_assert_eq!(&conf.complaints, &[]);
+        prop_assert_eq!(&conf.line_errors, &[]);
         let expected: Vec<Entry> = entries
             .into_iter()
             .enumerate()
@@ -283,7 +283,7 @@ proptest! {
     ) {
         let conf = Conf::parse(&bytes);
         let lines = bytes.iter().filter(|&&byte| byte == b'\n').count() + 1;
-        prop_assert!(conf.entries.len() + conf.complaints.len() <= lines);
+        prop_assert!(conf.entries.len() + conf.line_errors.len() <= lines);
         for entry in conf.entries {
             let again = Conf::parse(entry.to_string().as_bytes());
             prop_assert_eq!(again.entries, [Entry { line: 1, ..entry }]);

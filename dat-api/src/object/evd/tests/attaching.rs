@@ -247,14 +247,14 @@ fn evd_streams_of_a_recreated_endpoint_are_suspended() {
     let rig = Rig::new(64, EvdFlags::all() - EvdFlags::SOFTWARE);
     let attach = |role, flags, before: &[&DtoStream]| rig.evd.attach_dto(role, flags, before);
     let mut recv = attach(RECV, THRESHOLD, &[]).expect("alone");
-    let capacity = rig.evd.ledger().queues[0].capacity;
+    let capacity = rig.evd.attachments().queues[0].capacity;
     let rest = DtoRole::Recv {
         depth: capacity - 8,
     };
     let mut request = attach(REQUEST, THRESHOLD, &[]).expect("alike");
     let length = rig.evd.queue_length();
-    recv.park();
-    request.park();
+    recv.suspend();
+    request.suspend();
     // Other streams get only the remaining room.
     let other = attach(rest, UNSIGNALLED, &[]).expect("no stream is attached");
     assert_eq!(other.queue(), 0);
@@ -276,17 +276,17 @@ fn evd_streams_of_a_recreated_endpoint_are_suspended() {
     assert_eq!(rig.evd.queue_length(), length.max(capacity + 4));
     // Suspended streams exclude no others, but cannot be resumed beside streams that they do not
     // match.
-    assert_eq!(code(recv.unpark()), MISMATCH);
+    assert_eq!(code(recv.resume()), MISMATCH);
     drop((one, two, other));
-    recv.unpark().expect("alone again");
-    request.unpark().expect("alike");
+    recv.resume().expect("alone again");
+    request.resume().expect("alike");
     assert_eq!(code(attach(RECV, UNSIGNALLED, &[])), MISMATCH);
     drop((recv, request));
     attach(RECV, UNSIGNALLED, &[]).expect("no stream is attached");
     rig.evd.drain();
-    let mut ledger = rig.evd.ledger();
-    ledger.settle(|letter| rig.evd.posted.is_done(letter));
-    assert_eq!(ledger.depth(), 0);
+    let mut attachments = rig.evd.attachments();
+    attachments.release_detached(|command| rig.evd.posted.is_done(command));
+    assert_eq!(attachments.depth(), 0);
 }
 
 /// As above, for a connection stream.
@@ -295,11 +295,11 @@ fn evd_a_suspended_stream_excludes_no_others_and_resumes() {
     let rig = everything();
     let mut guard = rig.evd.attach(StreamKind::Connection).expect("alone");
     assert_eq!(code(rig.evd.attach_dto(RECV, UNSIGNALLED, &[])), MISMATCH);
-    guard.park();
+    guard.suspend();
     let dto = rig.evd.attach_dto(RECV, UNSIGNALLED, &[]).expect("alone");
-    assert_eq!(code(guard.unpark()), MISMATCH);
+    assert_eq!(code(guard.resume()), MISMATCH);
     drop(dto);
-    guard.unpark().expect("alone again");
+    guard.resume().expect("alone again");
     assert_eq!(code(rig.evd.attach_dto(RECV, UNSIGNALLED, &[])), MISMATCH);
     drop(guard);
     rig.evd.attach_dto(RECV, UNSIGNALLED, &[]).expect("alone");

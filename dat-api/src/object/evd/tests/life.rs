@@ -4,13 +4,19 @@ use std::sync::Arc;
 
 use super::rig::{FakeEp, Rig, World, code};
 use crate::handle::{self, Handle, Kind};
-use crate::object::evd::home::Home;
+use crate::object::evd::context::EvdContext;
 use crate::object::evd::{DtoRole, Evd, Notification, StreamKind, own};
 use crate::status::{ReturnType, Subtype};
 use crate::types::{CompletionFlags, EvdFlags};
 
 fn make(length: i32, flags: EvdFlags) -> crate::Result<Arc<Evd>> {
-    Evd::make(Home::Nowhere(World::default()), length, flags, None, false)
+    Evd::make(
+        EvdContext::Test(World::default()),
+        length,
+        flags,
+        None,
+        false,
+    )
 }
 
 #[test]

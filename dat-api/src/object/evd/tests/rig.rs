@@ -8,9 +8,9 @@ use dat_engine::wait::WaitPolicy;
 use dat_engine::{Completion, CompletionOp};
 
 use super::fake::{Channel, FakeQueue, Ring};
-use crate::handle::{Handle, Meters, Reservation};
+use crate::handle::{Handle, Reservation, SlotCounters};
 use crate::object::evd::capacity::FIRST_QUEUE;
-use crate::object::evd::home::Home;
+use crate::object::evd::context::EvdContext;
 use crate::object::evd::{DtoRole, DtoStream, Evd, Timeout, Waited, dequeue, own, wait};
 use crate::status::{DatReturn, ReturnType, Subtype};
 use crate::types::{
@@ -89,8 +89,8 @@ impl Rig {
 
     pub(super) fn with_policy(length: i32, flags: EvdFlags, policy: WaitPolicy) -> Self {
         let world = World::default();
-        let home = Home::Nowhere(world.clone());
-        let evd = Evd::make(home, length, flags, Some(policy), false).expect("an EVD");
+        let context = EvdContext::Test(world.clone());
+        let evd = Evd::make(context, length, flags, Some(policy), false).expect("an EVD");
         Self { world, evd }
     }
 
@@ -162,8 +162,8 @@ impl FakeEp {
         self.0.handle()
     }
 
-    pub(super) fn meters(&self) -> &'static Meters {
-        self.handle().slot().expect("a slot").meters()
+    pub(super) fn counters(&self) -> &'static SlotCounters {
+        self.handle().slot().expect("a slot").counters()
     }
 
     /// Returns the completion of a receive of 10 bytes more than its cookie.

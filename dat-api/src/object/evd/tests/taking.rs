@@ -64,7 +64,7 @@ fn evd_receives_are_counted_while_they_are_staged() {
     let ep = FakeEp::new();
     // In the device's queue, and in the EVD.
     let counts = || {
-        let staged = ep.meters().recv_staged.load(Ordering::Relaxed);
+        let staged = ep.counters().recv_staged.load(Ordering::Relaxed);
         (ring.len(), staged)
     };
     ring.complete(ep.received(0));
@@ -145,7 +145,7 @@ fn evd_drain_stages_completions_and_processes_queue_commands() {
     rig.evd.drain();
     assert_eq!(ring.len(), 0);
     assert!(ring.settled.load(Ordering::Relaxed) > settled);
-    assert_eq!(ep.meters().recv_staged.load(Ordering::Relaxed), 2);
+    assert_eq!(ep.counters().recv_staged.load(Ordering::Relaxed), 2);
     assert_eq!(rig.dequeue().map(number), Ok(1));
     assert_eq!(rig.dequeue().map(number), Ok(2));
 }

@@ -168,7 +168,7 @@ fn evd_no_completion_is_missed_by_a_sleeping_wait() {
             seen.sort_unstable();
             assert!(seen.into_iter().eq(0..ROUNDS));
         });
-        assert_eq!(ep.meters().recv_staged.load(Ordering::Relaxed), 0);
+        assert_eq!(ep.counters().recv_staged.load(Ordering::Relaxed), 0);
         assert!(rings.iter().all(|ring| ring.len() == 0));
     }
 }

@@ -12,8 +12,8 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::MutexGuard;
 
 use super::Evd;
+use super::attachments::Attachments;
 use super::exclusive::open;
-use super::ledger::Ledger;
 use super::streams::Attribute;
 use super::take::pause;
 use crate::error::Result;
@@ -21,14 +21,14 @@ use crate::handle::{self, EvdChange, Handle, NotOwned};
 
 /// Stored beside the handle, whose lowest bits are 0: rearmed, so that all events on the EVD
 /// trigger at the next poll, however old they are.
-const AFRESH: usize = 1;
+const REARM: usize = 1;
 
-/// Which CNO an EVD triggers: its handle, or 0; and [`AFRESH`]. One word, so that a poll for one
+/// Which CNO an EVD triggers: its handle, or 0; and [`REARM`]. One word, so that a poll for one
 /// CNO does not clear the flag of another.
 #[derive(Debug, Default)]
-pub(super) struct Feed(AtomicUsize);
+pub(super) struct CnoBinding(AtomicUsize);
 
-impl Feed {
+impl CnoBinding {
     /// Returns whether there is a CNO.
     #[inline(always)]
     fn is_on(&self) -> bool {
@@ -37,17 +37,17 @@ impl Feed {
 
     /// Returns the CNO.
     pub(super) fn cno(&self) -> Option<Handle> {
-        Handle::from_bits(self.0.load(Ordering::SeqCst) & !AFRESH)
+        Handle::from_bits(self.0.load(Ordering::SeqCst) & !REARM)
     }
 
     fn set(&self, cno: Option<Handle>) {
-        let word = cno.map_or(0, |cno| cno.bits() | AFRESH);
+        let word = cno.map_or(0, |cno| cno.bits() | REARM);
         self.0.store(word, Ordering::SeqCst);
     }
 
     /// Rearms: all events that are there trigger at the next poll.
-    fn refresh(&self) {
-        let change = |word| (word != 0).then_some(word | AFRESH);
+    fn rearm(&self) {
+        let change = |word| (word != 0).then_some(word | REARM);
         let _ = self
             .0
             .fetch_update(Ordering::SeqCst, Ordering::SeqCst, change);
@@ -55,17 +55,17 @@ impl Feed {
 
     /// Begins a poll for this CNO. Returns whether the EVD was rearmed; `None` if the EVD is bound
     /// to another CNO.
-    fn begin_look(&self, cno: Handle) -> Option<bool> {
+    fn begin_poll(&self, cno: Handle) -> Option<bool> {
         let mut word = self.0.load(Ordering::SeqCst);
         loop {
-            if word & !AFRESH != cno.bits() {
+            if word & !REARM != cno.bits() {
                 return None;
             }
-            if word & AFRESH == 0 {
+            if word & REARM == 0 {
                 return Some(false);
             }
             let order = Ordering::SeqCst;
-            match self.0.compare_exchange(word, word & !AFRESH, order, order) {
+            match self.0.compare_exchange(word, word & !REARM, order, order) {
                 Ok(_) => return Some(true),
                 Err(now) => word = now,
             }
@@ -75,11 +75,11 @@ impl Feed {
 
 /// What a poll does besides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Task {
+pub(crate) enum PollMode {
     /// Nothing. An EVD that another call owns is skipped.
-    Glance,
+    IfFree,
     /// Nothing. The poll waits for another call that owns the EVD.
-    Look,
+    Wait,
     /// Arms the completion queues first.
     Arm,
     /// Takes the events of the device first.
@@ -88,7 +88,7 @@ pub(crate) enum Task {
 
 /// What a poll of an EVD has found.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Seen {
+pub(crate) struct PollResult {
     /// An event that triggers has arrived and is still there.
     pub(crate) fresh: bool,
     /// There are events.
@@ -104,13 +104,13 @@ pub(crate) struct Seen {
 /// these wakes the CNO.
 ///
 /// An event is reported as `fresh` once.
-pub(crate) fn look(cno: Handle, evd: Handle, task: Task) -> Option<Seen> {
+pub(crate) fn poll_for_cno(cno: Handle, evd: Handle, mode: PollMode) -> Option<PollResult> {
     let mut round = 0;
     let mut owned = loop {
         match handle::own::<Evd>(evd) {
             Ok(owned) => break owned,
             Err(NotOwned::Stale) => return None,
-            Err(NotOwned::Busy) if task == Task::Glance => return None,
+            Err(NotOwned::Busy) if mode == PollMode::IfFree => return None,
             Err(NotOwned::Busy) => {}
         }
         if handle::pin::<Evd>(evd)?.switches.is_waited() {
@@ -123,19 +123,19 @@ pub(crate) fn look(cno: Handle, evd: Handle, task: Task) -> Option<Seen> {
     if !evd.switches.is_enabled() || evd.switches.is_over() {
         return None;
     }
-    let afresh = evd.feed.begin_look(cno)?;
+    let rearmed = evd.binding.begin_poll(cno)?;
     let solicited = evd.switches.attribute() == Some(Attribute::Solicited);
-    let mut seen = Seen {
+    let mut seen = PollResult {
         blind: solicited && !consumer.tells_solicited(),
-        ..Seen::default()
+        ..PollResult::default()
     };
     // As in a wait on the EVD: completions that come with an event of the device, or before the
     // device could have raised one, count as solicited.
     let mut evented = false;
-    match task {
-        Task::Glance | Task::Look => {}
-        Task::Arm => seen.failed = !consumer.arm_all(solicited),
-        Task::TakeEvents => match consumer.take_events() {
+    match mode {
+        PollMode::IfFree | PollMode::Wait => {}
+        PollMode::Arm => seen.failed = !consumer.arm_all(solicited),
+        PollMode::TakeEvents => match consumer.take_events() {
             Ok(count) => evented = count > 0,
             Err(error) => {
                 tracing::error!("the completion events of a CNO's EVD cannot be read: {error}")
@@ -145,22 +145,22 @@ pub(crate) fn look(cno: Handle, evd: Handle, task: Task) -> Option<Seen> {
     seen.failed |= consumer.is_cut_off;
     let found = consumer.gather(evd);
     let uncovered = found.completion && !consumer.is_covered;
-    match task {
-        Task::Arm => consumer.is_covered = !seen.failed,
+    match mode {
+        PollMode::Arm => consumer.is_covered = !seen.failed,
         _ => consumer.is_covered &= !evented,
     }
     let news = consumer.take_news();
     seen.holds = consumer.known(evd) > 0;
-    seen.fresh = seen.holds && (news || afresh || seen.blind && (evented || uncovered));
+    seen.fresh = seen.holds && (news || rearmed || seen.blind && (evented || uncovered));
     Some(seen)
 }
 
 impl Evd {
     /// Locks which CNO the EVD triggers, so that it can be changed.
-    pub(crate) fn cno_binding(&self) -> CnoBinding<'_> {
-        CnoBinding {
-            feed: &self.feed,
-            ledger: self.ledger(),
+    pub(crate) fn cno_binding(&self) -> CnoBindingGuard<'_> {
+        CnoBindingGuard {
+            binding: &self.binding,
+            attachments: self.attachments(),
         }
     }
 
@@ -176,33 +176,33 @@ impl Evd {
     /// Notifies the CNO of a posted event, when no thread waits on the EVD itself.
     #[inline]
     pub(super) fn notify(&self) {
-        if self.feed.is_on() && self.switches.is_enabled() {
-            self.tell_cno(EvdChange::Triggered);
+        if self.binding.is_on() && self.switches.is_enabled() {
+            self.notify_cno(EvdChange::Triggered);
         }
     }
 
     /// Makes a thread that waits on the CNO poll the EVD and arm it: its state has changed without
     /// an event.
-    pub(crate) fn call_cno(&self) {
-        if self.feed.is_on() {
-            self.tell_cno(EvdChange::Look);
+    pub(crate) fn wake_cno_poller(&self) {
+        if self.binding.is_on() {
+            self.notify_cno(EvdChange::Look);
         }
     }
 
     /// Rearms the EVD: it triggers again, also for the events that are there.
     #[inline]
-    pub(super) fn return_to_cno(&self) {
-        if self.feed.is_on() {
-            self.feed.refresh();
-            self.tell_cno(EvdChange::Look);
+    pub(super) fn rearm_for_cno(&self) {
+        if self.binding.is_on() {
+            self.binding.rearm();
+            self.notify_cno(EvdChange::Look);
         }
     }
 
     /// Reports a change that cannot fail to the CNO.
     #[cold]
     #[inline(never)]
-    fn tell_cno(&self, change: EvdChange<'_>) {
-        if let Some(cno) = self.feed.cno() {
+    fn notify_cno(&self, change: EvdChange<'_>) {
+        if let Some(cno) = self.binding.cno() {
             self.report_change(cno, change);
         }
     }
@@ -213,12 +213,12 @@ impl Evd {
     }
 
     /// Tells the CNO to wait on this completion channel from now on. The caller has locked the
-    /// ledger.
+    /// attachments.
     ///
     /// # Errors
     /// Resources.
-    pub(super) fn show_channel(&self, channel: BorrowedFd<'_>) -> Result<()> {
-        match self.feed.cno() {
+    pub(super) fn announce_channel(&self, channel: BorrowedFd<'_>) -> Result<()> {
+        match self.binding.cno() {
             Some(cno) => (cno.upcalls().evd_changed)(cno, self.handle, EvdChange::Channel(channel)),
             None => Ok(()),
         }
@@ -227,24 +227,24 @@ impl Evd {
 
 /// Which CNO an EVD triggers. No other call changes that, nor the channel of the EVD, while this
 /// lives.
-pub(crate) struct CnoBinding<'a> {
-    feed: &'a Feed,
-    ledger: MutexGuard<'a, Ledger>,
+pub(crate) struct CnoBindingGuard<'a> {
+    binding: &'a CnoBinding,
+    attachments: MutexGuard<'a, Attachments>,
 }
 
-impl CnoBinding<'_> {
+impl CnoBindingGuard<'_> {
     /// Returns the CNO.
     pub(crate) fn cno(&self) -> Option<Handle> {
-        self.feed.cno()
+        self.binding.cno()
     }
 
     /// Returns the completion channel of the EVD, if it has one yet.
     pub(crate) fn channel(&self) -> Option<BorrowedFd<'_>> {
-        self.ledger.channel.as_ref().map(AsFd::as_fd)
+        self.attachments.channel.as_ref().map(AsFd::as_fd)
     }
 
     /// Binds the EVD to another CNO, or to none.
     pub(crate) fn set(&self, cno: Option<Handle>) {
-        self.feed.set(cno);
+        self.binding.set(cno);
     }
 }

@@ -14,9 +14,9 @@ static NOTHING: AtomicU64 = AtomicU64::new(0);
 
 /// An LMR that was looked up for one zone and one set of privileges.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Recent(Found<'static>);
+pub(crate) struct LmrCache(Found<'static>);
 
-impl Default for Recent {
+impl Default for LmrCache {
     fn default() -> Self {
         Self(Found {
             tag: &NOTHING,
@@ -28,7 +28,7 @@ impl Default for Recent {
     }
 }
 
-impl Recent {
+impl LmrCache {
     /// Converts a segment for the engine, and caches its LMR. `pz` and `need` are the same in every
     /// call on one cache. The caller refuses lengths that do not fit 32 bits.
     ///
@@ -99,14 +99,14 @@ mod tests {
 
     #[test]
     fn r10_r11_r12_cached_lmrs_are_checked_like_others() {
-        let mut recent = Recent::default();
+        let mut cache = LmrCache::default();
         let mut look = |context, address, length| {
             let segment = LmrSegment {
                 context,
                 address,
                 length,
             };
-            recent.lookup(segment, 7, READ).map(|found| found.lkey)
+            cache.lookup(segment, 7, READ).map(|found| found.lkey)
         };
         let (one, other) = (entry(1000, 5), entry(5000, 6));
         let context = one.context();

@@ -4,7 +4,7 @@
 //! Decision: `docs/decisions/028-watermarks-as-async-errors.md`
 
 /// Every completion is passed to the endpoint (`completed` of [`super::Upcalls`]).
-const LOOK: u32 = 1 << 31;
+const INSPECT: u32 = 1 << 31;
 
 /// One word; 0, the value of most endpoints, means nothing has to be done.
 ///
@@ -12,49 +12,49 @@ const LOOK: u32 = 1 << 31;
 /// watermark of 0, which allows the endpoint to hold nothing, is expressed by the highest bit:
 /// every completion is passed to the endpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Needs(pub(crate) u32);
+pub(crate) struct CompletionHooks(pub(crate) u32);
 
-impl Needs {
-    /// Returns the word of an endpoint. `look`: every completion is passed to the endpoint. `mark`:
-    /// its lowest high watermark, if it has one.
-    pub(crate) fn new(look: bool, mark: Option<u32>) -> Self {
-        let word = mark.map_or(0, |mark| mark.min(LOOK - 1));
-        Self(if look || mark == Some(0) {
-            word | LOOK
+impl CompletionHooks {
+    /// Returns the word of an endpoint. `inspects_each`: every completion is passed to the
+    /// endpoint. `mark`: its lowest high watermark, if it has one.
+    pub(crate) fn new(inspects_each: bool, mark: Option<u32>) -> Self {
+        let word = mark.map_or(0, |mark| mark.min(INSPECT - 1));
+        Self(if inspects_each || mark == Some(0) {
+            word | INSPECT
         } else {
             word
         })
     }
 
     /// Returns the word with every completion passed to the endpoint.
-    pub(crate) fn with_look(self) -> Self {
-        Self(self.0 | LOOK)
+    pub(crate) fn with_inspection(self) -> Self {
+        Self(self.0 | INSPECT)
     }
 
     /// Returns the word with another watermark.
-    pub(crate) fn with_mark(self, mark: Option<u32>) -> Self {
+    pub(crate) fn with_watermark(self, mark: Option<u32>) -> Self {
         // An endpoint that inspects its completions keeps doing so until it is recreated.
-        Self::new(self.look(), mark)
+        Self::new(self.inspects_each(), mark)
     }
 
     /// Returns whether nothing has to be done.
     #[inline(always)]
-    pub(crate) fn are_none(self) -> bool {
+    pub(crate) fn is_empty(self) -> bool {
         self.0 == 0
     }
 
     /// Returns whether every completion is passed to the endpoint.
     #[inline(always)]
-    pub(crate) fn look(self) -> bool {
-        self.0 & LOOK != 0
+    pub(crate) fn inspects_each(self) -> bool {
+        self.0 & INSPECT != 0
     }
 
     /// Returns how many completed receives behind a receive reach the watermark: with fewer, the
     /// receive can be handed out without calling the endpoint. Returns `None` if the endpoint is
-    /// called in any case. Must not be called if [`Self::are_none`].
+    /// called in any case. Must not be called if [`Self::is_empty`].
     #[inline(always)]
-    pub(crate) fn too_many_behind(self) -> Option<u32> {
-        (!self.look()).then_some(self.0)
+    pub(crate) fn watermark_behind(self) -> Option<u32> {
+        (!self.inspects_each()).then_some(self.0)
     }
 }
 
@@ -64,58 +64,81 @@ mod tests {
 
     #[test]
     fn a_receive_skips_the_endpoint_while_below_its_watermark() {
-        for (row, needs, behind, allowed) in [
-            ("the only receive", Needs::new(false, Some(1)), 0, true),
+        for (row, hooks, behind, allowed) in [
+            (
+                "the only receive",
+                CompletionHooks::new(false, Some(1)),
+                0,
+                true,
+            ),
             (
                 "one more than the watermark allows",
-                Needs::new(false, Some(1)),
+                CompletionHooks::new(false, Some(1)),
                 1,
                 false,
             ),
             (
                 "as many as the watermark allows",
-                Needs::new(false, Some(4)),
+                CompletionHooks::new(false, Some(4)),
                 3,
                 true,
             ),
-            ("one too many behind", Needs::new(false, Some(4)), 4, false),
-            ("watermark 0", Needs::new(false, Some(0)), 0, false),
+            (
+                "one too many behind",
+                CompletionHooks::new(false, Some(4)),
+                4,
+                false,
+            ),
+            (
+                "watermark 0",
+                CompletionHooks::new(false, Some(0)),
+                0,
+                false,
+            ),
             (
                 "watermark above any count",
-                Needs::new(false, Some(u32::MAX)),
+                CompletionHooks::new(false, Some(u32::MAX)),
                 1 << 30,
                 true,
             ),
             (
                 "every completion inspected, with a watermark",
-                Needs::new(true, Some(4)),
+                CompletionHooks::new(true, Some(4)),
                 0,
                 false,
             ),
             (
                 "every completion inspected, without a watermark",
-                Needs::new(true, None),
+                CompletionHooks::new(true, None),
                 0,
                 false,
             ),
             (
                 "inspection added later",
-                Needs::new(false, Some(4)).with_look(),
+                CompletionHooks::new(false, Some(4)).with_inspection(),
                 0,
                 false,
             ),
             (
                 "watermark raised",
-                Needs::new(false, Some(1)).with_mark(Some(2)),
+                CompletionHooks::new(false, Some(1)).with_watermark(Some(2)),
                 1,
                 true,
             ),
         ] {
-            let many = needs.too_many_behind();
+            let many = hooks.watermark_behind();
             assert_eq!(many.is_some_and(|many| behind < many), allowed, "{row}");
-            assert!(!needs.are_none(), "{row}");
+            assert!(!hooks.is_empty(), "{row}");
         }
-        assert!(Needs::new(false, Some(4)).with_mark(None).are_none());
-        assert!(!Needs::new(true, Some(4)).with_mark(None).are_none());
+        assert!(
+            CompletionHooks::new(false, Some(4))
+                .with_watermark(None)
+                .is_empty()
+        );
+        assert!(
+            !CompletionHooks::new(true, Some(4))
+                .with_watermark(None)
+                .is_empty()
+        );
     }
 }

@@ -12,20 +12,20 @@ use crate::handle::{Handle, Reservation};
 use crate::types::{AsyncKind, AsyncReason};
 
 /// The context of an EVD: its IA.
-pub(super) enum Home {
+pub(super) enum EvdContext {
     /// An open IA.
     Ia(Arc<Ia>),
     /// In tests without a device: asynchronous events are collected.
     #[cfg(test)]
-    Nowhere(super::tests::World),
+    Test(super::tests::World),
 }
 
-impl Home {
+impl EvdContext {
     pub(super) fn ia(&self) -> &Arc<Ia> {
         match self {
             Self::Ia(ia) => ia,
             #[cfg(test)]
-            Self::Nowhere(_) => panic!("no IA in this test"),
+            Self::Test(_) => panic!("no IA in this test"),
         }
     }
 
@@ -38,7 +38,7 @@ impl Home {
         match self {
             Self::Ia(ia) => ia.device().limits().cq_depth.min(i32::MAX as u32),
             #[cfg(test)]
-            Self::Nowhere(_) => 1 << 16,
+            Self::Test(_) => 1 << 16,
         }
     }
 
@@ -48,7 +48,7 @@ impl Home {
             Self::Ia(ia) if ia.device().resizes_cqs() => 1,
             Self::Ia(_) => FIRST_QUEUE,
             #[cfg(test)]
-            Self::Nowhere(world) => world.first_queue(),
+            Self::Test(world) => world.first_queue(),
         }
     }
 
@@ -56,7 +56,7 @@ impl Home {
         match self {
             Self::Ia(ia) => ia.wait_policy(),
             #[cfg(test)]
-            Self::Nowhere(_) => WaitPolicy::default(),
+            Self::Test(_) => WaitPolicy::default(),
         }
     }
 
@@ -66,7 +66,7 @@ impl Home {
             Self::Ia(ia) if own => ia.publish_own(place, evd)?,
             Self::Ia(ia) => ia.publish(place, evd)?,
             #[cfg(test)]
-            Self::Nowhere(_) => place.publish(Arc::clone(evd)),
+            Self::Test(_) => place.publish(Arc::clone(evd)),
         };
         Ok(())
     }
@@ -75,7 +75,7 @@ impl Home {
         match self {
             Self::Ia(ia) => ia.unregister(handle),
             #[cfg(test)]
-            Self::Nowhere(_) => {}
+            Self::Test(_) => {}
         }
     }
 
@@ -83,7 +83,7 @@ impl Home {
         match self {
             Self::Ia(ia) => ia.report(kind, handle, reason),
             #[cfg(test)]
-            Self::Nowhere(world) => world.report(kind, handle, reason),
+            Self::Test(world) => world.report(kind, handle, reason),
         }
     }
 

@@ -1,5 +1,5 @@
-//! The service points of an IA by qualifier, for requests that are handed off. `object/door.rs` has
-//! their type.
+//! The service points of an IA by qualifier, for requests that are handed off. `object/point.rs`
+//! has their type.
 
 use std::any::Any;
 use std::collections::HashMap;
@@ -10,15 +10,15 @@ use dat_engine::sync::Mutex;
 /// By qualifier. A service point is found until it is dropped; it records itself whether it is
 /// still open.
 #[derive(Default)]
-pub(crate) struct Doors(Mutex<HashMap<u64, Weak<dyn Any + Send + Sync>>>);
+pub(crate) struct ServicePoints(Mutex<HashMap<u64, Weak<dyn Any + Send + Sync>>>);
 
-impl Doors {
+impl ServicePoints {
     /// Adds a service point that listens on a qualifier, on which no other listens.
-    pub(crate) fn enter<T: Any + Send + Sync>(&self, qualifier: u64, door: &Arc<T>) {
-        let door = Arc::downgrade(door);
-        let mut doors = self.0.lock();
-        doors.retain(|_, door| door.strong_count() > 0);
-        doors.insert(qualifier, door);
+    pub(crate) fn enter<T: Any + Send + Sync>(&self, qualifier: u64, point: &Arc<T>) {
+        let point = Arc::downgrade(point);
+        let mut service_points = self.0.lock();
+        service_points.retain(|_, point| point.strong_count() > 0);
+        service_points.insert(qualifier, point);
     }
 
     /// Returns the service point that listens on a qualifier.

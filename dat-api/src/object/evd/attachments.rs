@@ -59,20 +59,20 @@ impl DtoRole {
 }
 
 /// What is attached to an EVD, and to which of its queues.
-pub(super) struct Ledger {
+pub(super) struct Attachments {
     /// The length that the consumer asked for.
     pub(super) asked: u32,
     pub(super) streams: Streams,
     /// The room for staged events that the owner was sent, beyond the initial room.
     pub(super) room: usize,
     pub(super) channel: Option<CompletionChannel>,
-    pub(super) queues: Vec<Account>,
+    pub(super) queues: Vec<CqCapacity>,
     /// The SRQs whose receives are reported to this EVD.
     pub(super) shared: Vec<Shared>,
 }
 
 /// The capacity of one completion queue.
-pub(super) struct Account {
+pub(super) struct CqCapacity {
     /// None in tests.
     pub(super) queue: Option<CompletionQueueHandle>,
     pub(super) capacity: u32,
@@ -91,7 +91,7 @@ pub(super) struct Shared {
     pub(super) depth: u32,
 }
 
-impl Ledger {
+impl Attachments {
     /// Returns one with nothing attached.
     pub(super) fn new(asked: u32) -> Self {
         Self {
@@ -108,7 +108,7 @@ impl Ledger {
     pub(super) fn depth(&self) -> u32 {
         self.queues
             .iter()
-            .map(|account| account.used)
+            .map(|cq| cq.used)
             .fold(0, u32::saturating_add)
     }
 
@@ -116,24 +116,22 @@ impl Ledger {
     pub(super) fn held(&self, length: u32) -> usize {
         self.queues
             .iter()
-            .map(|account| held(account.capacity, length) as usize)
+            .map(|cq| held(cq.capacity, length) as usize)
             .sum()
     }
 
     /// Returns the completion queues of the device.
     pub(super) fn queues(&self) -> impl Iterator<Item = &CompletionQueueHandle> {
-        self.queues
-            .iter()
-            .filter_map(|account| account.queue.as_ref())
+        self.queues.iter().filter_map(|cq| cq.queue.as_ref())
     }
 
     /// Frees the room of detached streams whose last completions are gone.
-    pub(super) fn settle(&mut self, is_done: impl Fn(u32) -> bool) {
-        for account in &mut self.queues {
-            account.leaving.retain(|&(letter, depth)| {
-                let done = is_done(letter);
+    pub(super) fn release_detached(&mut self, is_done: impl Fn(u32) -> bool) {
+        for cq in &mut self.queues {
+            cq.leaving.retain(|&(command, depth)| {
+                let done = is_done(command);
                 if done {
-                    account.used -= depth;
+                    cq.used -= depth;
                 }
                 !done
             });
@@ -149,9 +147,9 @@ impl Ledger {
             return Some((shared.queue, 0));
         }
         let depth = role.depth();
-        let has_room = |(index, account): &(usize, &Account)| {
-            let room = account.capacity.saturating_add(lent(*index));
-            room.saturating_sub(account.used) >= depth
+        let has_room = |(index, cq): &(usize, &CqCapacity)| {
+            let room = cq.capacity.saturating_add(lent(*index));
+            room.saturating_sub(cq.used) >= depth
         };
         let (index, _) = self.queues.iter().enumerate().find(has_room)?;
         Some((index, depth))

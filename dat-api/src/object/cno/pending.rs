@@ -10,22 +10,22 @@ use std::collections::VecDeque;
 
 /// The pending triggers. Each EVD, named by an `E`, appears once.
 #[derive(Debug)]
-pub(super) struct Line<E>(VecDeque<Entry<E>>);
+pub(super) struct PendingTriggers<E>(VecDeque<Entry<E>>);
 
 #[derive(Clone, Copy, Debug)]
 struct Entry<E> {
     evd: E,
-    /// A poll has found an event that no waiter was told of.
+    /// A poll has found an event that no waiter got a trigger for.
     is_seen: bool,
 }
 
-impl<E> Default for Line<E> {
+impl<E> Default for PendingTriggers<E> {
     fn default() -> Self {
         Self(VecDeque::new())
     }
 }
 
-impl<E: Copy + PartialEq> Line<E> {
+impl<E: Copy + PartialEq> PendingTriggers<E> {
     /// Appends an EVD unless it is pending already, and confirms its entry if it was seen. Returns
     /// `false` if the EVD was pending already.
     pub(super) fn push(&mut self, evd: E, is_seen: bool) -> bool {
@@ -67,26 +67,29 @@ mod tests {
     #[test]
     fn evds_are_served_in_order_and_each_once() {
         let [a, b, c] = [64, 128, 192];
-        let mut line = Line::default();
-        assert!(line.push(b, true) && line.push(a, true));
-        assert!(!line.push(b, true) && line.push(c, true));
-        assert_eq!((line.len(), line.first()), (3, Some(b)));
-        assert!(line.remove(a) && !line.remove(a));
-        assert!(line.remove(b) && line.push(b, true));
-        assert_eq!(line.first(), Some(c));
-        assert!(line.remove(c) && line.remove(b) && line.first().is_none());
-        assert_eq!(line.len(), 0);
+        let mut pending = PendingTriggers::default();
+        assert!(pending.push(b, true) && pending.push(a, true));
+        assert!(!pending.push(b, true) && pending.push(c, true));
+        assert_eq!((pending.len(), pending.first()), (3, Some(b)));
+        assert!(pending.remove(a) && !pending.remove(a));
+        assert!(pending.remove(b) && pending.push(b, true));
+        assert_eq!(pending.first(), Some(c));
+        assert!(pending.remove(c) && pending.remove(b) && pending.first().is_none());
+        assert_eq!(pending.len(), 0);
     }
 
     #[test]
     fn an_entry_keeps_its_place_when_it_is_confirmed() {
         let [a, b] = [64, 128];
-        let mut line = Line::default();
-        assert!(line.push(a, false) && line.push(b, true));
-        assert!(!line.push(a, true) && !line.push(a, false));
-        assert_eq!(line.first(), Some(a));
-        assert!(line.remove(a), "confirmed");
-        assert!(line.push(a, false) && !line.remove(a), "not confirmed");
-        assert_eq!((line.len(), line.first()), (1, Some(b)));
+        let mut pending = PendingTriggers::default();
+        assert!(pending.push(a, false) && pending.push(b, true));
+        assert!(!pending.push(a, true) && !pending.push(a, false));
+        assert_eq!(pending.first(), Some(a));
+        assert!(pending.remove(a), "confirmed");
+        assert!(
+            pending.push(a, false) && !pending.remove(a),
+            "not confirmed"
+        );
+        assert_eq!((pending.len(), pending.first()), (1, Some(b)));
     }
 }

@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use dat_engine::cm::{CmError, ListenSink, Listener, Request};
 
-use super::cr::{Brought, Cr};
+use super::cr::{Cr, RequestEndpoint};
 use super::ep::{Ep, manager_error};
 use super::evd::{Claim, Evd, StreamGuard, StreamKind};
 use super::ia::Ia;
@@ -23,7 +23,7 @@ use crate::types::EventData;
 use dat_engine::sync::Mutex;
 
 /// Where the endpoint of a request comes from.
-pub(super) enum Host {
+pub(super) enum EndpointSource {
     /// The consumer names one when it accepts.
     Consumer,
     /// The provider creates one for each request.
@@ -34,22 +34,22 @@ pub(super) enum Host {
     Once,
 }
 
-impl Host {
+impl EndpointSource {
     fn is_for_one(&self) -> bool {
         matches!(self, Self::Reserved(_) | Self::Once)
     }
 }
 
 /// A service point.
-pub(crate) struct Door {
+pub(crate) struct ServicePoint {
     point: Handle,
     ia: Arc<Ia>,
     /// `None` once it is closed.
-    open: Mutex<Option<Open>>,
+    open: Mutex<Option<Listening>>,
 }
 
-struct Open {
-    host: Host,
+struct Listening {
+    source: EndpointSource,
     stream: StreamGuard,
     /// The qualifier that it listens on; 0 until that is known.
     qualifier: u64,
@@ -57,10 +57,10 @@ struct Open {
     listener: Option<Listener>,
 }
 
-impl ListenSink for Door {
+impl ListenSink for ServicePoint {
     fn request(&self, request: Request) {
         let mut place = Some(request);
-        if let Err(error) = self.admit(&mut place) {
+        if let Err(error) = self.accept_request(&mut place) {
             tracing::debug!("a connection request was refused: {error}");
         }
         // Dropping a request rejects it, but not as the peer's consumer.
@@ -68,7 +68,7 @@ impl ListenSink for Door {
     }
 }
 
-impl Door {
+impl ServicePoint {
     /// Listens on a qualifier, or on one that is not in use on this host, for the service point
     /// with this handle. Also returns the qualifier.
     pub(super) fn open(
@@ -76,7 +76,7 @@ impl Door {
         ia: &Arc<Ia>,
         qualifier: Option<u64>,
         evd: &Arc<Evd>,
-        host: Host,
+        source: EndpointSource,
     ) -> Result<(Arc<Self>, u64)> {
         if qualifier == Some(0) {
             return Err(DatError::new(
@@ -92,11 +92,11 @@ impl Door {
                 "the EVD belongs to another IA",
             ));
         }
-        let door = Arc::new(Self {
+        let point = Arc::new(Self {
             point,
             ia: Arc::clone(ia),
-            open: Mutex::new(Some(Open {
-                host,
+            open: Mutex::new(Some(Listening {
+                source,
                 stream: evd.attach(StreamKind::Cr)?,
                 qualifier: qualifier.unwrap_or(0),
                 listener: None,
@@ -105,11 +105,11 @@ impl Door {
         let (manager, local) = (ia.cm(), ia.local());
         let listening = match qualifier {
             Some(qualifier) => manager
-                .listen(local, qualifier, door.clone())
+                .listen(local, qualifier, point.clone())
                 .map(|listener| (listener, qualifier))
                 .map_err(|error| manager_error(&error)),
             None => manager
-                .listen_any(local, door.clone())
+                .listen_any(local, point.clone())
                 .map_err(|error| match error {
                     CmError::InUse => DatError::new(
                         ReturnType::ConnQualUnavailable,
@@ -120,38 +120,38 @@ impl Door {
                 }),
         };
         let (listener, qualifier) = listening?;
-        ia.doors().enter(qualifier, &door);
+        ia.service_points().enter(qualifier, &point);
         // The one request of a reserved point may have come already.
         let mut late = Some(listener);
-        if let Some(open) = &mut *door.open.lock() {
+        if let Some(open) = &mut *point.open.lock() {
             open.qualifier = qualifier;
             open.listener = late.take();
         }
         drop(late);
-        Ok((door, qualifier))
+        Ok((point, qualifier))
     }
 
     /// Announces a request and removes it from `place`. A request that is refused stays there,
     /// unless its IA is being closed.
-    pub(super) fn admit(&self, place: &mut Option<Request>) -> Result<()> {
+    pub(super) fn accept_request(&self, place: &mut Option<Request>) -> Result<()> {
         let mut open = self.open.lock();
-        let entrance = open.as_ref().ok_or_else(nobody)?;
-        let room = entrance.stream.evd().claim().ok_or_else(full)?;
-        match &entrance.host {
-            Host::Consumer => self.announce(room, place, None)?,
-            Host::Provider | Host::Once => {
-                let request = place.as_ref().ok_or_else(nobody)?;
+        let listening = open.as_ref().ok_or_else(no_listener)?;
+        let room = listening.stream.evd().claim().ok_or_else(full)?;
+        match &listening.source {
+            EndpointSource::Consumer => self.announce(room, place, None)?,
+            EndpointSource::Provider | EndpointSource::Once => {
+                let request = place.as_ref().ok_or_else(no_listener)?;
                 let ep = Ep::create_tentative(&self.ia, request)?.handle();
-                self.announce(room, place, Some(Brought::Made(ep)))
+                self.announce(room, place, Some(RequestEndpoint::Created(ep)))
                     // SAFETY: no event has named the endpoint yet.
                     .inspect_err(|_| unsafe { Ep::abort(ep) })?;
             }
-            Host::Reserved(ep) => ep.arc().approached(place, |place| {
-                let brought = Brought::Reserved(ep.handle());
-                self.announce(room, place, Some(brought))
+            EndpointSource::Reserved(ep) => ep.arc().request_arrived(place, |place| {
+                let request_ep = RequestEndpoint::Reserved(ep.handle());
+                self.announce(room, place, Some(request_ep))
             })?,
         }
-        let spent = if entrance.host.is_for_one() {
+        let spent = if listening.source.is_for_one() {
             self.ia.disown(self.point);
             open.take()
         } else {
@@ -169,11 +169,11 @@ impl Door {
         &self,
         room: Claim<'_>,
         place: &mut Option<Request>,
-        brought: Option<Brought>,
+        request_ep: Option<RequestEndpoint>,
     ) -> Result<()> {
-        let request = place.take().ok_or_else(nobody)?;
+        let request = place.take().ok_or_else(no_listener)?;
         let qualifier = request.qualifier();
-        let cr = Cr::create(&self.ia, request, brought)?;
+        let cr = Cr::create(&self.ia, request, request_ep)?;
         room.fill(EventData::ConnectionRequest {
             sp: self.point,
             local_address: self.ia.local_address(),
@@ -185,9 +185,9 @@ impl Door {
 
     /// Closes the service point, and waits for a request that is just arriving. Returns the
     /// reserved endpoint, if its request has not come.
-    pub(super) fn shut(&self) -> Option<Use<Ep>> {
-        let Open {
-            host,
+    pub(super) fn close(&self) -> Option<Use<Ep>> {
+        let Listening {
+            source,
             stream,
             listener,
             ..
@@ -196,14 +196,14 @@ impl Door {
         // lock.
         drop(listener);
         drop(stream);
-        match host {
-            Host::Reserved(ep) => Some(ep),
+        match source {
+            EndpointSource::Reserved(ep) => Some(ep),
             _ => None,
         }
     }
 
     /// Returns whether it is closed.
-    pub(super) fn is_shut(&self) -> bool {
+    pub(super) fn is_closed(&self) -> bool {
         self.open.lock().is_none()
     }
 }
@@ -219,13 +219,13 @@ impl Cr {
     /// it. The request can still be answered then.
     pub fn hand_off(handle: Handle, qualifier: u64) -> Result<()> {
         Self::pass_on(handle, |ia, place| {
-            let found = ia.doors().find(qualifier);
-            let door = found.and_then(|found| found.downcast::<Door>().ok());
-            let door = door.ok_or_else(nobody)?;
-            let request = place.as_mut().ok_or_else(nobody)?;
+            let found = ia.service_points().find(qualifier);
+            let point = found.and_then(|found| found.downcast::<ServicePoint>().ok());
+            let point = point.ok_or_else(no_listener)?;
+            let request = place.as_mut().ok_or_else(no_listener)?;
             let before = request.qualifier();
             request.hand_off(qualifier);
-            door.admit(place).inspect_err(|_| {
+            point.accept_request(place).inspect_err(|_| {
                 if let Some(request) = place {
                     request.hand_off(before);
                 }
@@ -244,7 +244,7 @@ fn full() -> DatError {
 }
 
 /// The error if no service point listens.
-fn nobody() -> DatError {
+fn no_listener() -> DatError {
     DatError::new(
         ReturnType::InvalidParameter,
         Subtype::InvalidArg2,
