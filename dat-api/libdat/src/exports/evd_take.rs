@@ -46,7 +46,7 @@ pub unsafe extern "C" fn dat_evd_dequeue(
 ) -> DAT_RETURN {
     let Some(owned) = handle::own_at::<Evd>(evd_handle) else {
         // SAFETY: the caller has the same contract.
-        return unsafe { dequeue_later(evd_handle, event) };
+        return unsafe { dequeue_not_owned(evd_handle, event) };
     };
     if event.is_null() {
         return bad(Subtype::InvalidArg2);
@@ -85,7 +85,7 @@ unsafe extern "C" fn dequeue_found(found: PeekedEvent, event: *mut DAT_EVENT) ->
 /// owns it, the handle belongs to another provider, or it is invalid.
 #[cold]
 #[inline(never)]
-unsafe extern "C" fn dequeue_later(
+unsafe extern "C" fn dequeue_not_owned(
     evd_handle: DAT_EVD_HANDLE,
     event: *mut DAT_EVENT,
 ) -> DAT_RETURN {
@@ -128,12 +128,12 @@ pub unsafe extern "C-unwind" fn dat_evd_wait(
     let mut place = Place::uninit();
     // SAFETY: the caller has the same contract.
     match unsafe { first_look(evd_handle, timeout, threshold, event, nmore, &mut place) } {
-        Looked::Over(code) => code,
-        Looked::Elsewhere(code) => {
+        FirstLook::Over(code) => code,
+        FirstLook::NotOurs(code) => {
             // SAFETY: the caller has the same contract.
             unsafe { hot::wait(evd_handle, timeout, threshold, event, nmore, code) }
         }
-        Looked::Waits => {
+        FirstLook::Waits => {
             let state = CancellationHeld::begin();
             // SAFETY: `first_look` has stored a wait in the place.
             let answer = unsafe { cancel::finish(&mut place, state) };
@@ -152,12 +152,12 @@ pub unsafe extern "C-unwind" fn dat_evd_wait(
 const PANICKED: DAT_RETURN = DatReturn::error(ReturnType::InternalError, Subtype::NoSubtype).bits();
 
 /// Result of the first look of a wait.
-enum Looked {
+enum FirstLook {
     /// The call ends with this return code.
     Over(DAT_RETURN),
     /// The handle is not of this library. Holds the return code for the case that
     /// no other provider knows the handle either.
-    Elsewhere(DAT_RETURN),
+    NotOurs(DAT_RETURN),
     /// The wait is stored in its place and goes on.
     Waits,
 }
@@ -174,17 +174,17 @@ unsafe fn first_look(
     event: *mut DAT_EVENT,
     nmore: *mut DAT_COUNT,
     place: &mut Place<evd::Waiting<Owned<Evd>>>,
-) -> Looked {
+) -> FirstLook {
     let looked = catch_unwind(AssertUnwindSafe(|| {
         let owned = match own(evd_handle) {
             Ok(owned) => owned,
-            Err(code) => return Looked::Elsewhere(code.bits()),
+            Err(code) => return FirstLook::NotOurs(code.bits()),
         };
         if event.is_null() {
-            return Looked::Over(bad(Subtype::InvalidArg4));
+            return FirstLook::Over(bad(Subtype::InvalidArg4));
         }
         if nmore.is_null() {
-            return Looked::Over(bad(Subtype::InvalidArg5));
+            return FirstLook::Over(bad(Subtype::InvalidArg5));
         }
         let timeout = match timeout {
             DAT_TIMEOUT_INFINITE => Timeout::Infinite,
@@ -192,14 +192,14 @@ unsafe fn first_look(
         };
         match evd::begin(owned, timeout, threshold) {
             // SAFETY: both pointers were checked for null.
-            Begun::Over(waited) => Looked::Over(unsafe { waited_with(&waited, event, nmore) }),
+            Begun::Over(waited) => FirstLook::Over(unsafe { waited_with(&waited, event, nmore) }),
             Begun::Waits(waiting) => {
                 place.write(waiting);
-                Looked::Waits
+                FirstLook::Waits
             }
         }
     }));
-    looked.unwrap_or(Looked::Over(PANICKED))
+    looked.unwrap_or(FirstLook::Over(PANICKED))
 }
 
 /// Writes the results of a wait and returns its code.

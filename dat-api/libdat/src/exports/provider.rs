@@ -21,7 +21,7 @@ pub unsafe extern "C" fn dat_provider_init(
         // SAFETY: the contract of `exports`.
         let key = unsafe { Key::read(provider_info, Subtype::InvalidArg1) }?;
         // SAFETY: the contract of `exports`.
-        guest::enter(key, unsafe { guest::text(instance_data) }?)
+        guest::register(key, unsafe { guest::text(instance_data) }?)
     });
 }
 
@@ -31,6 +31,6 @@ pub unsafe extern "C" fn dat_provider_fini(provider_info: *const DAT_PROVIDER_IN
     control("dat_provider_fini", || {
         // SAFETY: the contract of `exports`.
         let key = unsafe { Key::read(provider_info, Subtype::InvalidArg1) }?;
-        guest::leave(&key)
+        guest::unregister(&key)
     });
 }

@@ -33,7 +33,7 @@ pub(crate) fn add(key: Key, table: NonNull<DAT_PROVIDER>) -> Result<()> {
             ),
         ));
     }
-    tables::learn(table);
+    tables::add(table);
     entries.push(Entry {
         key,
         table: table.as_ptr().expose_provenance(),
@@ -72,7 +72,7 @@ pub(crate) fn remove(key: &Key) -> Result<()> {
     }
     let entry = entries.swap_remove(at);
     drop(entries);
-    tables::forget(table_at(entry.table));
+    tables::remove(table_at(entry.table));
     Ok(())
 }
 

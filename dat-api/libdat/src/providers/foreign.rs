@@ -217,7 +217,7 @@ unsafe fn open_registered(
     let handle = unsafe { ia.read_unaligned() };
     let table = tables::first_word(handle);
     if let Some(table) = table {
-        tables::learn(table);
+        tables::add(table);
     }
     let opened = Opened {
         key: key.clone(),
@@ -261,7 +261,7 @@ pub(crate) unsafe fn close(
         return answer;
     }
     if let Some(Table(table)) = opened.table {
-        tables::forget(table);
+        tables::remove(table);
     }
     dynamic::close(&opened.key);
     if let Some(source) = &opened.source {

@@ -71,7 +71,7 @@ pub(crate) fn of(name: &[u8]) -> Option<Asked> {
 ///
 /// # Errors
 /// No other registry is loaded, or it refuses the key.
-pub(crate) fn enter(key: Key, instance_data: &str) -> Result<()> {
+pub(crate) fn register(key: Key, instance_data: &str) -> Result<()> {
     let add = other(c"dat_registry_add_provider", dat_registry_add_provider)?;
     let name = CString::new(key.name.clone()).unwrap_or_default();
     let mut guest = Guest {
@@ -99,7 +99,7 @@ pub(crate) fn enter(key: Key, instance_data: &str) -> Result<()> {
 ///
 /// # Errors
 /// There is no such entry, or the registry refuses.
-pub(crate) fn leave(key: &Key) -> Result<()> {
+pub(crate) fn unregister(key: &Key) -> Result<()> {
     let remove = other(
         c"dat_registry_remove_provider",
         dat_registry_remove_provider,
@@ -115,7 +115,7 @@ pub(crate) fn leave(key: &Key) -> Result<()> {
     let mut guest = guests.swap_remove(at);
     drop(guests);
     let info = key.to_info();
-    // SAFETY: as in `enter`.
+    // SAFETY: as in `register`.
     let answer = unsafe { remove(&raw mut *guest.table, &raw const info) };
     if answer == DatReturn::SUCCESS.bits() {
         return Ok(());

@@ -47,7 +47,7 @@ impl Library {
         // this crate's control.
         let handle = unsafe { libc::dlopen(path.as_ptr(), libc::RTLD_NOW | libc::RTLD_GLOBAL) };
         let Some(handle) = NonNull::new(handle) else {
-            return Err(complaint());
+            return Err(loader_error());
         };
         // SAFETY: the specification gives these names to such functions; a null
         // pointer becomes `None`.
@@ -92,7 +92,7 @@ fn symbol(library: NonNull<c_void>, name: &CStr) -> *mut c_void {
 }
 
 /// Returns the loader's message about the last failure.
-fn complaint() -> String {
+fn loader_error() -> String {
     // SAFETY: the text belongs to this thread until its next call of the loader.
     let text = unsafe { libc::dlerror() };
     if text.is_null() {

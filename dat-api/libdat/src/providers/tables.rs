@@ -19,7 +19,7 @@ static KNOWN: RwLock<Vec<(usize, usize)>> = RwLock::new(Vec::new());
 static COUNT: AtomicUsize = AtomicUsize::new(0);
 
 /// Adds a table to the known ones, or counts one more use of it.
-pub(super) fn learn(table: NonNull<DAT_PROVIDER>) {
+pub(super) fn add(table: NonNull<DAT_PROVIDER>) {
     let address = table.addr().get();
     let mut known = KNOWN.write();
     match known.iter_mut().find(|(it, _)| *it == address) {
@@ -29,8 +29,8 @@ pub(super) fn learn(table: NonNull<DAT_PROVIDER>) {
     COUNT.store(known.len(), Ordering::Relaxed);
 }
 
-/// Undoes one [`learn`]. The last one removes the table.
-pub(super) fn forget(table: NonNull<DAT_PROVIDER>) {
+/// Undoes one [`add`]. The last one removes the table.
+pub(super) fn remove(table: NonNull<DAT_PROVIDER>) {
     let address = table.addr().get();
     let mut known = KNOWN.write();
     if let Some(at) = known.iter().position(|(it, _)| *it == address) {
@@ -143,8 +143,8 @@ mod tests {
         let stranger = [(&raw const other).cast_mut(), null_mut()];
         let handle = |words: &[*mut DAT_PROVIDER; 2]| words.as_ptr().cast_mut().cast();
         assert_eq!(of(handle(&object)), None);
-        learn(table);
-        learn(table);
+        add(table);
+        add(table);
         for times in 0..2 {
             assert_eq!(of(handle(&object)), Some(table), "{times}");
             assert_eq!(of(handle(&stranger)), None);
@@ -152,7 +152,7 @@ mod tests {
             assert_eq!(of(misaligned.cast_mut().cast()), None);
             assert_eq!(of(null_mut()), None);
             assert_eq!(of(without_provenance_mut(0xdead_0000)), None);
-            forget(table);
+            remove(table);
         }
         assert_eq!(of(handle(&object)), None);
     }
