@@ -51,7 +51,7 @@ const RECEIVE: u64 = 0;
 const SEND: u64 = 1;
 
 /// The endpoint and memory for one client.
-struct Place {
+struct ClientSlot {
     endpoint: Endpoint,
     /// Offset of the received message in the shared memory; the answer follows
     /// it.
@@ -90,7 +90,7 @@ fn run(options: Options) -> Outcome<()> {
         .map(|number| {
             let endpoint = zone.endpoint(&EndpointOptions::new(&events))?;
             endpoint.set_context(number as u64);
-            let mut place = Place {
+            let mut place = ClientSlot {
                 endpoint,
                 at: 2 * room * number,
                 taken: false,
@@ -166,7 +166,7 @@ fn run(options: Options) -> Outcome<()> {
     Ok(())
 }
 
-impl Place {
+impl ClientSlot {
     fn receive(&mut self, memory: &Memory, size: usize) -> Outcome<()> {
         let buffer = memory.segment(self.at..self.at + size);
         Ok(self

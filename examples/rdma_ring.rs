@@ -172,7 +172,7 @@ impl Side {
                     Some(number) => done = number + 1,
                     None => {
                         emptied = self.memory.load_u64(EMPTIED);
-                        self.in_vain()?;
+                        self.idle_poll()?;
                     }
                 }
             }
@@ -207,7 +207,7 @@ impl Side {
                 Some(number) => done = number + 1,
                 None => {
                     emptied = self.memory.load_u64(EMPTIED);
-                    self.in_vain()?;
+                    self.idle_poll()?;
                 }
             }
         }
@@ -224,7 +224,7 @@ impl Side {
         for taken in 0..count {
             let at = place(taken);
             while self.memory.load_u64(at + NUMBER) != taken + 1 {
-                self.in_vain()?;
+                self.idle_poll()?;
             }
             self.idle = 0;
             for word in 0..NUMBER / 8 {
@@ -248,7 +248,7 @@ impl Side {
         // reported first.
         while told < count {
             if telling {
-                self.in_vain()?;
+                self.idle_poll()?;
                 telling = self.completion()?.is_none();
             } else {
                 told = count;
@@ -291,7 +291,7 @@ impl Side {
     /// Counts an empty poll. Once in `PATIENCE` polls the processor is yielded,
     /// in case the peer needs it, and the program ends if the connection has
     /// ended.
-    fn in_vain(&mut self) -> Outcome<()> {
+    fn idle_poll(&mut self) -> Outcome<()> {
         hint::spin_loop();
         self.idle += 1;
         if self.idle.is_multiple_of(PATIENCE) {

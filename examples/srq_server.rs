@@ -174,7 +174,7 @@ impl Buffers {
     }
 
     /// Releases a buffer, whose message has been read.
-    fn give_back(&self, buffer: u64) {
+    fn release(&self, buffer: u64) {
         let mut state = self.state();
         state.posted -= 1;
         state.done_with.push(buffer);
@@ -182,7 +182,7 @@ impl Buffers {
 
     /// Makes sure that a buffer is posted for every message that the clients may
     /// send once all grants have arrived.
-    fn are_enough(&self) -> Result<(), DatReturn> {
+    fn ensure_posted(&self) -> Result<(), DatReturn> {
         let mut state = self.state();
         if state.posted < self.low {
             self.post_all(&mut state)?;
@@ -255,7 +255,7 @@ impl Server<'_> {
         while self.served < self.clients.len() {
             let event = wait(&self.events)?;
             if let Some(request) = ConnectionRequest::from_event(&event) {
-                self.admit(request)?;
+                self.answer_request(request)?;
                 continue;
             }
             let (EventData::Dto { ep, .. } | EventData::Connection { ep, .. }) = event.data else {
@@ -298,14 +298,14 @@ impl Server<'_> {
                     ..
                 } => {
                     if status == DtoStatus::Success {
-                        messages += client.takes(self.buffers, cookie, length)?;
+                        messages += client.handle_message(self.buffers, cookie, length)?;
                     }
-                    self.buffers.give_back(cookie);
+                    self.buffers.release(cookie);
                 }
                 other => return Err(format!("client {}: {other:?}", client.number).into()),
             }
             client.grant(self.buffers, &self.grants, place)?;
-            self.bid_farewell(place);
+            self.release_client(place);
         }
         Ok(Served {
             messages,
@@ -315,7 +315,7 @@ impl Server<'_> {
 
     /// Frees the entry of a client that has left, once all its buffers have come
     /// back.
-    fn bid_farewell(&mut self, place: usize) {
+    fn release_client(&mut self, place: usize) {
         let Some(client) = &mut self.clients[place] else {
             return;
         };
@@ -341,7 +341,7 @@ impl Server<'_> {
         self.clients[place] = None;
     }
 
-    fn admit(&mut self, mut request: ConnectionRequest) -> Outcome<()> {
+    fn answer_request(&mut self, mut request: ConnectionRequest) -> Outcome<()> {
         let number = self.asked;
         self.asked += 1;
         let present = self.clients.iter().flatten().count();
@@ -362,7 +362,7 @@ impl Server<'_> {
         })?;
         endpoint.set_context(place as u64);
         // The window counts as a grant.
-        self.buffers.are_enough()?;
+        self.buffers.ensure_posted()?;
         // If the client has left meanwhile, an event reports it.
         request.accept(&mut endpoint, &WINDOW.to_le_bytes())?;
         self.clients[place] = Some(Client {
@@ -383,7 +383,7 @@ impl Server<'_> {
 impl Client {
     /// Handles a message. Disconnects the client if the message differs from what
     /// was agreed. Returns the number of messages, 0 or 1.
-    fn takes(&mut self, buffers: &Buffers, buffer: u64, length: u64) -> Outcome<u64> {
+    fn handle_message(&mut self, buffers: &Buffers, buffer: u64, length: u64) -> Outcome<u64> {
         let mut text = [0; 8];
         buffers.memory.read(buffer as usize * BYTES, &mut text);
         let text = u64::from_le_bytes(text);
@@ -414,7 +414,7 @@ impl Client {
         if !due || !self.up || self.gone || self.failed || self.granting {
             return Ok(());
         }
-        buffers.are_enough()?;
+        buffers.ensure_posted()?;
         let at = place * LINE;
         grants.write(at, &self.consumed.to_le_bytes());
         self.endpoint.post_send(

@@ -72,8 +72,8 @@ static inline unsigned long long number(const char *text, unsigned long long lea
     unsigned long long value = strtoull(text, &end, 0);
 
     if (end == text || *end != 0 || *text == '-' || value < least || value > most) {
-        fprintf(stderr, "error: invalid number '%s': expected %llu to %llu (see --help)\n", text, least,
-                most);
+        fprintf(stderr, "error: invalid number '%s': expected %llu to %llu (see --help)\n", text,
+                least, most);
         exit(USAGE);
     }
     return value;

@@ -115,7 +115,7 @@ static int completion(uint64_t *number)
 
 /* Called after a poll without success. Now and then yields the processor, in case
  * the peer needs it, and checks whether the connection has ended. */
-static void in_vain(void)
+static void idle_poll(void)
 {
     DAT_EVENT event;
 
@@ -153,7 +153,7 @@ static void produce(const struct offer *ring, uint64_t count)
                 done = number + 1;
             } else {
                 emptied = __atomic_load_n(&side->emptied, __ATOMIC_ACQUIRE);
-                in_vain();
+                idle_poll();
             }
         }
         if (sent == count)
@@ -189,7 +189,7 @@ static void consume(const struct offer *credits, uint64_t count)
                          (unsigned long long)slot->text[word]);
             taken++;
         } else {
-            in_vain();
+            idle_poll();
         }
         if (telling && completion(&number))
             telling = 0;

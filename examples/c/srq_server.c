@@ -95,7 +95,7 @@ static void refill(void)
 
 /* Ensures that there is a buffer for every message that the clients may send
  * after all grants. */
-static void be_enough(void)
+static void ensure_posted(void)
 {
     pthread_mutex_lock(&lock);
     if (posted < (size_t)low)
@@ -148,7 +148,7 @@ static void grant(struct client *client, size_t place)
         return;
     if (!client->up || client->gone || client->failed || client->granting)
         return;
-    be_enough();
+    ensure_posted();
     memcpy(grants.bytes + place * LINE, &client->consumed, 8);
     answer = dat_ep_post_send(client->ep, 1, &message, cookie, DAT_COMPLETION_DEFAULT_FLAG);
     /* The client is leaving; its connection event will follow. */
@@ -160,7 +160,7 @@ static void grant(struct client *client, size_t place)
 }
 
 /* A message is not as agreed: ends this client. */
-static void give_up(struct client *client, DAT_VLEN bytes, uint64_t text)
+static void disconnect_client(struct client *client, DAT_VLEN bytes, uint64_t text)
 {
     if (!client->failed)
         REPORT(client, "message %llu has %llu bytes and carries %llu",
@@ -187,7 +187,7 @@ static unsigned long transfer(struct client *client, const DAT_DTO_COMPLETION_EV
         memcpy(&text, buffers.bytes + buffer * BYTES, 8);
         good = dto->transfered_length == 8 && text == client->consumed;
         if (!good)
-            give_up(client, dto->transfered_length, text);
+            disconnect_client(client, dto->transfered_length, text);
     }
     client->consumed += good;
     pthread_mutex_lock(&lock);
@@ -199,8 +199,9 @@ static unsigned long transfer(struct client *client, const DAT_DTO_COMPLETION_EV
 
 /* Rejects a request, or creates an endpoint and accepts it. Returns whether the
  * slot, which may be null, is in use then. */
-static int admit(DAT_IA_HANDLE ia, DAT_PZ_HANDLE pz, DAT_EVD_HANDLE events, DAT_CR_HANDLE cr,
-                 struct client *client, size_t place, unsigned long number)
+static int answer_request(DAT_IA_HANDLE ia, DAT_PZ_HANDLE pz, DAT_EVD_HANDLE events,
+                          DAT_CR_HANDLE cr, struct client *client, size_t place,
+                          unsigned long number)
 {
     DAT_EP_ATTR attr = attributes(DAT_HW_DEFAULT, 8);
     DAT_CONTEXT context = { .as_64 = place };
@@ -220,7 +221,7 @@ static int admit(DAT_IA_HANDLE ia, DAT_PZ_HANDLE pz, DAT_EVD_HANDLE events, DAT_
     must(dat_ep_create_with_srq(ia, pz, events, events, events, srq, &attr, &client->ep),
          "dat_ep_create_with_srq");
     must(dat_set_consumer_context(client->ep, context), "dat_set_consumer_context");
-    be_enough(); /* the window is the first grant */
+    ensure_posted(); /* the window is the first grant */
     answer = dat_cr_accept(cr, client->ep, sizeof window, &window);
     if (answer == DAT_SUCCESS)
         return 1;
@@ -286,8 +287,9 @@ int main(int argc, char **argv)
             while (place < options.clients && clients[place].ep != DAT_HANDLE_NULL)
                 place++;
             client = present + served < options.clients ? &clients[place] : NULL;
-            present += admit(ia, pz, events, event.event_data.cr_arrival_event_data.cr_handle,
-                             client, place, asked++);
+            present += answer_request(ia, pz, events,
+                                      event.event_data.cr_arrival_event_data.cr_handle, client,
+                                      place, asked++);
             continue;
         }
         ep = event.event_number == DAT_DTO_COMPLETION_EVENT
