@@ -32,8 +32,8 @@ use dat::abi::*;
 use dat::exports::*;
 
 use crate::support::{
-    Bed, End, Memory, Point, Shape, abilities, c_name, device, fails_with, ok, on_free_qualifier,
-    srq,
+    End, Fixture, Memory, ReservedPoint, Shape, abilities, c_name, device, fails_with, ok,
+    on_free_qualifier, srq,
 };
 
 /// Calls `dat_ia_openv`. All arguments are valid unless a test changes them.
@@ -96,14 +96,14 @@ fn close(ia: DAT_IA_HANDLE, flags: DAT_CLOSE_FLAGS) -> DAT_RETURN {
 
 #[test]
 fn opening_fails_with_the_code_of_each_cause() {
-    let bed = Bed::new();
+    let fixture = Fixture::new();
     let name = c_name();
     let (longest, too_long) = (
         CString::new("x".repeat(255)).unwrap(),
         CString::new("x".repeat(256)).unwrap(),
     );
     let other = CString::new("nobody").unwrap();
-    let no_async = bed.evd(8, DAT_EVD_DEFAULT_FLAG & !DAT_EVD_ASYNC_FLAG);
+    let no_async = fixture.evd(8, DAT_EVD_DEFAULT_FLAG & !DAT_EVD_ASYNC_FLAG);
     let of = || Opening::new(&name);
     let not_found = (DAT_PROVIDER_NOT_FOUND, DAT_NAME_NOT_REGISTERED);
     let rows = [
@@ -167,7 +167,7 @@ fn opening_fails_with_the_code_of_each_cause() {
         (
             "an invalid asynchronous EVD",
             Opening {
-                async_evd: bed.pz,
+                async_evd: fixture.pz,
                 ..of()
             },
             (DAT_INVALID_HANDLE, DAT_INVALID_HANDLE_EVD_ASYNC),
@@ -188,7 +188,7 @@ fn opening_fails_with_the_code_of_each_cause() {
     }
     // The length is ignored if an EVD is given.
     let given = Opening {
-        async_evd: bed.async_evd,
+        async_evd: fixture.async_evd,
         qlen: -5,
         ..of()
     };
@@ -198,50 +198,50 @@ fn opening_fails_with_the_code_of_each_cause() {
 
 /// Calls that free an object of an adapter and what it needs, in order.
 type Made = Vec<Box<dyn FnOnce() -> DAT_RETURN>>;
-type Make = fn(&Bed) -> Made;
+type Make = fn(&Fixture) -> Made;
 
 /// One object of each kind, alone in its adapter except for what it needs.
 fn each_kind() -> Vec<(&'static str, Make)> {
-    fn evd(bed: &Bed, flags: DAT_EVD_FLAGS) -> (DAT_EVD_HANDLE, Made) {
-        let evd = bed.evd(8, flags);
+    fn evd(fixture: &Fixture, flags: DAT_EVD_FLAGS) -> (DAT_EVD_HANDLE, Made) {
+        let evd = fixture.evd(8, flags);
         // SAFETY: a live handle.
         (evd, vec![Box::new(move || unsafe { dat_evd_free(evd) })])
     }
     vec![
-        ("an EVD", |bed| evd(bed, DAT_EVD_DEFAULT_FLAG).1),
-        ("an LMR", |bed| {
-            let mut memory = Memory::new(bed.ia, bed.pz, 4096, DAT_MEM_PRIV_ALL_FLAG);
+        ("an EVD", |fixture| evd(fixture, DAT_EVD_DEFAULT_FLAG).1),
+        ("an LMR", |fixture| {
+            let mut memory = Memory::new(fixture.ia, fixture.pz, 4096, DAT_MEM_PRIV_ALL_FLAG);
             vec![Box::new(move || memory.free())]
         }),
-        ("an RMR", |bed| {
-            if abilities(bed).0.max_rmrs == 0 && !bed.is_stepped() {
+        ("an RMR", |fixture| {
+            if abilities(fixture).0.max_rmrs == 0 && !fixture.is_stepped() {
                 eprintln!("SKIPPED: an RMR, on a device without windows");
                 return Vec::new();
             }
             let mut rmr = ptr::null_mut();
             // SAFETY: a live zone; the result is writable.
-            ok(unsafe { dat_rmr_create(bed.pz, &raw mut rmr) });
+            ok(unsafe { dat_rmr_create(fixture.pz, &raw mut rmr) });
             // SAFETY: a live handle.
             vec![Box::new(move || unsafe { dat_rmr_free(rmr) })]
         }),
-        ("a CNO", |bed| {
+        ("a CNO", |fixture| {
             let mut cno = ptr::null_mut();
             let nobody = DAT_OS_WAIT_PROXY_AGENT {
                 instance_data: ptr::null_mut(),
                 proxy_agent_func: None,
             };
             // SAFETY: a live adapter; the result is writable.
-            ok(unsafe { dat_cno_create(bed.ia, nobody, &raw mut cno) });
+            ok(unsafe { dat_cno_create(fixture.ia, nobody, &raw mut cno) });
             // SAFETY: a live handle.
             vec![Box::new(move || unsafe { dat_cno_free(cno) })]
         }),
-        ("an SRQ", |bed| {
-            let srq = srq(bed, 8);
+        ("an SRQ", |fixture| {
+            let srq = srq(fixture, 8);
             // SAFETY: a live handle.
             vec![Box::new(move || unsafe { dat_srq_free(srq) })]
         }),
-        ("an endpoint", |bed| {
-            let end = End::new(bed, &Shape::default());
+        ("an endpoint", |fixture| {
+            let end = End::new(fixture, &Shape::default());
             let evds = [end.recv, end.request, end.connect];
             // SAFETY: live handles.
             let mut made: Made = vec![Box::new(move || unsafe { dat_ep_free(end.ep) })];
@@ -251,9 +251,9 @@ fn each_kind() -> Vec<(&'static str, Make)> {
             }
             made
         }),
-        ("a reserved service point", |bed| {
-            let end = End::new(bed, &Shape::default());
-            let point = Point::new(bed, end.ep);
+        ("a reserved service point", |fixture| {
+            let end = End::new(fixture, &Shape::default());
+            let point = ReservedPoint::new(fixture, end.ep);
             let mut made: Made = vec![Box::new(move || point.free())];
             // SAFETY: live handles.
             made.push(Box::new(move || unsafe { dat_ep_free(end.ep) }));
@@ -263,10 +263,10 @@ fn each_kind() -> Vec<(&'static str, Make)> {
             }
             made
         }),
-        ("a public service point", |bed| {
-            let (evd, mut made) = evd(bed, DAT_EVD_CR_FLAG);
+        ("a public service point", |fixture| {
+            let (evd, mut made) = evd(fixture, DAT_EVD_CR_FLAG);
             let mut psp = ptr::null_mut();
-            let (ia, flags) = (bed.ia, DAT_PSP_CONSUMER_FLAG);
+            let (ia, flags) = (fixture.ia, DAT_PSP_CONSUMER_FLAG);
             // SAFETY: live handles; the result is writable.
             on_free_qualifier(|qualifier| unsafe {
                 dat_psp_create(ia, qualifier, evd, flags, &raw mut psp)
@@ -282,11 +282,11 @@ fn each_kind() -> Vec<(&'static str, Make)> {
 fn closing_gracefully_fails_while_an_object_of_any_kind_exists() {
     for (row, make) in each_kind() {
         println!("{row}");
-        let mut bed = Bed::new();
-        let made = make(&bed);
+        let mut fixture = Fixture::new();
+        let made = make(&fixture);
         for free in made {
             fails_with(
-                bed.close(DAT_CLOSE_GRACEFUL_FLAG),
+                fixture.close(DAT_CLOSE_GRACEFUL_FLAG),
                 DAT_INVALID_STATE,
                 DAT_INVALID_STATE_IA_IN_USE,
             );
@@ -294,14 +294,14 @@ fn closing_gracefully_fails_while_an_object_of_any_kind_exists() {
         }
         // The fixture's protection zone alone is enough.
         fails_with(
-            bed.close(DAT_CLOSE_GRACEFUL_FLAG),
+            fixture.close(DAT_CLOSE_GRACEFUL_FLAG),
             DAT_INVALID_STATE,
             DAT_INVALID_STATE_IA_IN_USE,
         );
         // SAFETY: a live handle.
-        ok(unsafe { dat_pz_free(bed.pz) });
-        let ia = bed.ia;
-        ok(bed.close(DAT_CLOSE_GRACEFUL_FLAG));
+        ok(unsafe { dat_pz_free(fixture.pz) });
+        let ia = fixture.ia;
+        ok(fixture.close(DAT_CLOSE_GRACEFUL_FLAG));
         fails_with(
             close(ia, DAT_CLOSE_GRACEFUL_FLAG),
             DAT_INVALID_HANDLE,
@@ -312,10 +312,10 @@ fn closing_gracefully_fails_while_an_object_of_any_kind_exists() {
 
 #[test]
 fn closing_accepts_two_flags_only() {
-    let bed = Bed::new();
+    let fixture = Fixture::new();
     for flags in [2, 3, DAT_CLOSE_FLAGS::MAX] {
         fails_with(
-            close(bed.ia, flags),
+            close(fixture.ia, flags),
             DAT_INVALID_PARAMETER,
             DAT_INVALID_ARG2,
         );
@@ -324,13 +324,13 @@ fn closing_accepts_two_flags_only() {
 
 #[test]
 fn closing_abruptly_ends_objects_of_every_kind() {
-    let mut bed = Bed::new();
+    let mut fixture = Fixture::new();
     let all: Vec<Made> = each_kind()
         .into_iter()
-        .map(|(_, make)| make(&bed))
+        .map(|(_, make)| make(&fixture))
         .collect();
-    let pz = bed.pz;
-    ok(bed.close(DAT_CLOSE_ABRUPT_FLAG));
+    let pz = fixture.pz;
+    ok(fixture.close(DAT_CLOSE_ABRUPT_FLAG));
     for free in all.into_iter().flatten() {
         let answer = free();
         assert_eq!(answer & 0x3fff_0000, DAT_INVALID_HANDLE, "{answer:#x}");
@@ -342,7 +342,7 @@ fn closing_abruptly_ends_objects_of_every_kind() {
 
 #[test]
 fn thread_safety_is_reported_as_the_adapter_was_opened() {
-    let _turn = device::turn();
+    let _lock = device::lock();
     let name = c_name();
     for threadsafe in [DAT_FALSE, DAT_TRUE] {
         let ia = Opening {

@@ -8,7 +8,7 @@ mod configuration;
 mod fork;
 #[path = "bad_input/leaving.rs"]
 mod leaving;
+#[path = "bad_input/other_adapter.rs"]
+mod other_adapter;
 #[path = "bad_input/private_data.rs"]
 mod private_data;
-#[path = "bad_input/strangers.rs"]
-mod strangers;

@@ -8,7 +8,7 @@ use dat_api::ReturnType;
 use dat_api::safe::{Adapter, EventDispatcher, WaitCounters, WaitPolicy};
 use dat_api::types::EvdFlags;
 
-use crate::support::{Bed, Pair, Shape, blank, device, fails, fails_with, ok, post_srq, srq};
+use crate::support::{Fixture, Pair, Shape, blank, device, fails, fails_with, ok, post_srq, srq};
 
 fn counters(handle: DAT_HANDLE) -> DAT_COUNTERS {
     let mut counters = DAT_COUNTERS {
@@ -38,14 +38,14 @@ fn wait(evd: DAT_EVD_HANDLE, timeout: DAT_TIMEOUT) -> DAT_RETURN {
 
 #[test]
 fn a_full_queue_counts_each_post_that_it_refuses_and_no_other() {
-    let bed = Bed::new();
-    let memory = bed.memory(4096);
+    let fixture = Fixture::new();
+    let memory = fixture.memory(4096);
     let shape = Shape {
         recvs: 2,
         requests: 2,
         ..Shape::default()
     };
-    let pair = Pair::new(&bed, &shape);
+    let pair = Pair::new(&fixture, &shape);
     let (ep, buffer) = (&pair.active, [memory.segment(0, 8)]);
     for tag in 0..2 {
         ok(ep.post_recv(&buffer, tag));
@@ -59,7 +59,7 @@ fn a_full_queue_counts_each_post_that_it_refuses_and_no_other() {
     assert_ne!(ep.post_recv(&[memory.segment(4096, 8)], 9), DAT_SUCCESS);
     assert_eq!(counters(ep.ep), refused(3));
     let default = DAT_COMPLETION_DEFAULT_FLAG;
-    if bed.is_stepped() {
+    if fixture.is_stepped() {
         // No request completes before the test steps the device.
         for tag in 0..2 {
             ok(ep.post_send(&buffer, tag, default));
@@ -79,9 +79,9 @@ fn a_full_queue_counts_each_post_that_it_refuses_and_no_other() {
 
 #[test]
 fn a_full_shared_queue_counts_refused_posts() {
-    let bed = Bed::new();
-    let memory = bed.memory(4096);
-    let queue = srq(&bed, 4);
+    let fixture = Fixture::new();
+    let memory = fixture.memory(4096);
+    let queue = srq(&fixture, 4);
     let buffer = [memory.segment(0, 8)];
     let mut posted = 0;
     while post_srq(queue, &buffer, posted) == DAT_SUCCESS {
@@ -103,8 +103,8 @@ fn post(evd: DAT_EVD_HANDLE) {
 
 #[test]
 fn an_evd_counts_the_waits_that_missed_their_first_look_and_no_others() {
-    let bed = Bed::new();
-    let evd = bed.evd(8, DAT_EVD_SOFTWARE_FLAG);
+    let fixture = Fixture::new();
+    let evd = fixture.evd(8, DAT_EVD_SOFTWARE_FLAG);
     assert_eq!(counters(evd), refused(0));
     post(evd);
     ok(wait(evd, DAT_TIMEOUT_INFINITE));
@@ -122,7 +122,7 @@ fn an_evd_counts_the_waits_that_missed_their_first_look_and_no_others() {
 
 #[test]
 fn each_policy_counts_what_it_does() {
-    let bed = Bed::new();
+    let fixture = Fixture::new();
     let adapter = Adapter::open(device::name()).expect("the device is there");
     let none = WaitCounters::default();
     for (policy, spins, blocks) in [(WaitPolicy::Poll, 1, 0), (WaitPolicy::Block, 0, 1)] {
@@ -156,19 +156,19 @@ fn each_policy_counts_what_it_does() {
         assert_eq!(after.blocks == 0, blocks == 0, "{policy}: {after:?}");
     }
     drop(adapter);
-    drop(bed);
+    drop(fixture);
 }
 
 #[test]
 fn an_adapter_sums_the_counters_of_live_and_freed_objects() {
-    let bed = Bed::new();
-    let memory = bed.memory(4096);
-    let (queue, buffer) = (srq(&bed, 4), [memory.segment(0, 8)]);
+    let fixture = Fixture::new();
+    let memory = fixture.memory(4096);
+    let (queue, buffer) = (srq(&fixture, 4), [memory.segment(0, 8)]);
     while post_srq(queue, &buffer, 0) == DAT_SUCCESS {}
-    let evd = bed.evd(8, DAT_EVD_SOFTWARE_FLAG);
+    let evd = fixture.evd(8, DAT_EVD_SOFTWARE_FLAG);
     fails(wait(evd, 2000), DAT_TIMEOUT_EXPIRED);
     let of_evd = counters(evd);
-    let before = counters(bed.ia);
+    let before = counters(fixture.ia);
     assert_eq!(before.refused_posts, 1);
     assert!(before.blocks >= of_evd.blocks && before.spins >= of_evd.spins);
     // SAFETY: live handles.
@@ -176,21 +176,21 @@ fn an_adapter_sums_the_counters_of_live_and_freed_objects() {
         ok(dat_srq_free(queue));
         ok(dat_evd_free(evd));
     }
-    assert_eq!(counters(bed.ia), before);
+    assert_eq!(counters(fixture.ia), before);
 }
 
 #[test]
 fn objects_without_counters_are_refused() {
-    let bed = Bed::new();
-    let memory = bed.memory(4096);
-    let freed = bed.evd(8, DAT_EVD_SOFTWARE_FLAG);
+    let fixture = Fixture::new();
+    let memory = fixture.memory(4096);
+    let freed = fixture.evd(8, DAT_EVD_SOFTWARE_FLAG);
     // SAFETY: a live handle.
     ok(unsafe { dat_evd_free(freed) });
     let mut room = DAT_COUNTERS::default();
     for (what, handle) in [
         ("null", DAT_HANDLE_NULL),
         ("freed", freed),
-        ("a zone", bed.pz),
+        ("a zone", fixture.pz),
         ("an LMR", memory.lmr),
         ("a number", std::ptr::without_provenance_mut(1)),
     ] {
@@ -200,6 +200,6 @@ fn objects_without_counters_are_refused() {
         fails_with(answer, DAT_INVALID_HANDLE, DAT_INVALID_HANDLE1);
     }
     // SAFETY: null is allowed.
-    let answer = unsafe { dat_counters_query(bed.ia, std::ptr::null_mut()) };
+    let answer = unsafe { dat_counters_query(fixture.ia, std::ptr::null_mut()) };
     fails_with(answer, DAT_INVALID_PARAMETER, DAT_INVALID_ARG2);
 }

@@ -13,18 +13,18 @@ use dat::abi::*;
 use dat::exports::*;
 
 use crate::support::{
-    Bed, Door, End, Memory, Pair, Shape, abilities, dequeue, ep_info, expect, fails, fails_with,
-    held, nothing_on, ok, post_srq, reaches, srq, srq_info, state_of,
+    End, Fixture, Memory, Pair, ServicePoint, Shape, abilities, dequeue, ep_info, expect, fails,
+    fails_with, held, nothing_on, ok, post_srq, reaches, srq, srq_info, state_of,
 };
 
 const DEFAULT: DAT_COMPLETION_FLAGS = DAT_COMPLETION_DEFAULT_FLAG;
 
 /// Sends this many messages, which all arrive.
 #[track_caller]
-fn say(bed: &Bed, from: &End, memory: &Memory, count: u64) {
+fn say(fixture: &Fixture, from: &End, memory: &Memory, count: u64) {
     for tag in 0..count {
         ok(from.post_send(&[memory.segment(0, 8)], tag, DEFAULT));
-        bed.run();
+        fixture.run();
         assert_eq!(from.requested().status, DAT_DTO_SUCCESS);
     }
 }
@@ -38,10 +38,14 @@ fn listen(at: &End, memory: &Memory, count: u64) {
 
 /// Returns a pair whose passive end takes its receives from a queue of this many,
 /// all posted.
-fn shared(bed: &Bed, memory: &Memory, dtos: DAT_COUNT) -> (Pair, DAT_SRQ_HANDLE) {
-    let queue = srq(bed, dtos);
+fn shared(fixture: &Fixture, memory: &Memory, dtos: DAT_COUNT) -> (Pair, DAT_SRQ_HANDLE) {
+    let queue = srq(fixture, dtos);
     let shape = Shape::default();
-    let pair = Pair::connect(bed, End::new(bed, &shape), End::on_srq(bed, &shape, queue));
+    let pair = Pair::connect(
+        fixture,
+        End::new(fixture, &shape),
+        End::on_srq(fixture, &shape, queue),
+    );
     for tag in 0..dtos {
         ok(post_srq(queue, &[memory.segment(1024, 64)], tag as u64));
     }
@@ -50,14 +54,14 @@ fn shared(bed: &Bed, memory: &Memory, dtos: DAT_COUNT) -> (Pair, DAT_SRQ_HANDLE)
 
 #[test]
 fn ep_recv_query_q01_counts_buffers_until_they_complete() {
-    let bed = Bed::new();
-    let memory = bed.memory(4096);
-    let pair = Pair::new(&bed, &Shape::default());
+    let fixture = Fixture::new();
+    let memory = fixture.memory(4096);
+    let pair = Pair::new(&fixture, &Shape::default());
     let (from, to) = (pair.active, pair.passive);
     assert_eq!(held(to.ep), (0, 0));
     listen(&to, &memory, 5);
     assert_eq!(held(to.ep), (5, 5));
-    say(&bed, &from, &memory, 2);
+    say(&fixture, &from, &memory, 2);
     assert_eq!(held(to.ep).0, 5, "no event was dequeued yet");
     for left in [4, 3] {
         to.received();
@@ -70,14 +74,14 @@ fn ep_recv_query_q01_counts_buffers_until_they_complete() {
 
 #[test]
 fn ep_recv_query_q01_requests_do_not_count() {
-    let bed = Bed::new();
-    let memory = bed.memory(4096);
-    let pair = Pair::new(&bed, &Shape::default());
+    let fixture = Fixture::new();
+    let memory = fixture.memory(4096);
+    let pair = Pair::new(&fixture, &Shape::default());
     let (from, to) = (pair.active, pair.passive);
     listen(&from, &memory, 2);
     ok(from.post_write(&[memory.segment(0, 8)], &memory.remote(64, 8), 1, DEFAULT));
     assert_eq!(held(from.ep), (2, 2));
-    bed.run();
+    fixture.run();
     from.requested();
     assert_eq!(held(from.ep), (2, 2));
     assert_eq!(held(to.ep), (0, 0));
@@ -85,9 +89,9 @@ fn ep_recv_query_q01_requests_do_not_count() {
 
 #[test]
 fn ep_recv_query_q02_own_buffers_count_when_posted_in_any_state() {
-    let bed = Bed::new();
-    let memory = bed.memory(4096);
-    let end = End::new(&bed, &Shape::default());
+    let fixture = Fixture::new();
+    let memory = fixture.memory(4096);
+    let end = End::new(&fixture, &Shape::default());
     assert_eq!(held(end.ep), (0, 0));
     listen(&end, &memory, 1);
     assert_eq!(held(end.ep), (1, 1), "not connected yet");
@@ -98,14 +102,14 @@ fn ep_recv_query_q02_own_buffers_count_when_posted_in_any_state() {
 
 #[test]
 fn ep_recv_query_q02_shared_buffers_count_when_the_endpoint_takes_them() {
-    let bed = Bed::new();
-    let memory = bed.memory(4096);
-    let (pair, queue) = shared(&bed, &memory, 8);
+    let fixture = Fixture::new();
+    let memory = fixture.memory(4096);
+    let (pair, queue) = shared(&fixture, &memory, 8);
     let (from, to) = (pair.active, pair.passive);
     // Another endpoint of the same queue, which gets no messages.
-    let other = End::on_srq(&bed, &Shape::default(), queue);
+    let other = End::on_srq(&fixture, &Shape::default(), queue);
     assert_eq!(held(to.ep), (0, 0), "posted to the queue, not taken");
-    say(&bed, &from, &memory, 3);
+    say(&fixture, &from, &memory, 3);
     assert_eq!(held(to.ep), (3, 3));
     assert_eq!(held(to.ep), (3, 3), "the query changes nothing");
     assert_eq!(held(other.ep), (0, 0));
@@ -113,7 +117,7 @@ fn ep_recv_query_q02_shared_buffers_count_when_the_endpoint_takes_them() {
         assert_eq!(to.received().cookie, tag);
         assert_eq!(held(to.ep), (left, left));
     }
-    say(&bed, &from, &memory, 1);
+    say(&fixture, &from, &memory, 1);
     assert_eq!(held(to.ep), (1, 1));
 }
 
@@ -122,25 +126,25 @@ fn ep_recv_query_q02_shared_buffers_count_when_the_endpoint_takes_them() {
 /// are.
 #[test]
 fn ep_recv_query_q03_the_span_is_between_the_latest_numbers() {
-    let bed = Bed::new();
-    let memory = bed.memory(4096);
-    let pair = Pair::new(&bed, &Shape::default());
+    let fixture = Fixture::new();
+    let memory = fixture.memory(4096);
+    let pair = Pair::new(&fixture, &Shape::default());
     let (from, to) = (pair.active, pair.passive);
     // Several laps of the ring of 16.
     for round in 0..70 {
         listen(&to, &memory, 3);
-        say(&bed, &from, &memory, 2);
+        say(&fixture, &from, &memory, 2);
         assert_eq!(held(to.ep), (3, 3), "round {round}");
         to.received();
         assert_eq!(held(to.ep), (2, 2), "round {round}");
         to.received();
-        say(&bed, &from, &memory, 1);
+        say(&fixture, &from, &memory, 1);
         to.received();
         assert_eq!(held(to.ep), (0, 0), "round {round}");
     }
-    let (pair, queue) = shared(&bed, &memory, 4);
+    let (pair, queue) = shared(&fixture, &memory, 4);
     for round in 0..20 {
-        say(&bed, &pair.active, &memory, 2);
+        say(&fixture, &pair.active, &memory, 2);
         assert_eq!(held(pair.passive.ep), (2, 2), "round {round}");
         for _ in 0..2 {
             pair.passive.received();
@@ -152,9 +156,9 @@ fn ep_recv_query_q03_the_span_is_between_the_latest_numbers() {
 
 #[test]
 fn ep_recv_query_q04_either_pointer_may_be_null() {
-    let bed = Bed::new();
-    let memory = bed.memory(4096);
-    let end = End::new(&bed, &Shape::default());
+    let fixture = Fixture::new();
+    let memory = fixture.memory(4096);
+    let end = End::new(&fixture, &Shape::default());
     listen(&end, &memory, 4);
     let (mut allocated, mut span) = (-77, -77);
     // SAFETY: null or writable.
@@ -176,10 +180,10 @@ fn ep_recv_query_q05_a_span_below_the_count_is_never_seen() {
     const MESSAGES: u64 = 400;
     // Buffers whose events were not dequeued leave room on the shared queue.
     const MOST: DAT_COUNT = MESSAGES as DAT_COUNT;
-    let bed = Bed::new();
-    let memory = bed.memory(4096);
-    let pair = Pair::new(&bed, &Shape::default());
-    let (on_srq, queue) = shared(&bed, &memory, 8);
+    let fixture = Fixture::new();
+    let memory = fixture.memory(4096);
+    let pair = Pair::new(&fixture, &Shape::default());
+    let (on_srq, queue) = shared(&fixture, &memory, 8);
     let done = AtomicBool::new(false);
     thread::scope(|scope| {
         // The threads end even if the test fails.
@@ -219,13 +223,13 @@ fn ep_recv_query_q05_a_span_below_the_count_is_never_seen() {
                 (on_srq.active, on_srq.passive, MOST),
             ] {
                 ok(from.post_send(&[memory.segment(0, 8)], tag, DEFAULT));
-                bed.run();
+                fixture.run();
                 check(&to, most);
                 // The shared queue was empty for a moment.
                 while dequeue(from.request).is_err() {
                     let _ = post_srq(queue, &[memory.segment(1024, 64)], tag);
-                    bed.advance(Duration::from_millis(1));
-                    bed.run();
+                    fixture.advance(Duration::from_millis(1));
+                    fixture.run();
                     check(&to, most);
                 }
                 check(&to, most);
@@ -245,12 +249,12 @@ impl Drop for Stop<'_> {
 
 #[test]
 fn ep_recv_query_q06_supported_counts_are_returned() {
-    let bed = Bed::new();
-    let memory = bed.memory(4096);
-    let (_, provider) = abilities(&bed);
+    let fixture = Fixture::new();
+    let memory = fixture.memory(4096);
+    let (_, provider) = abilities(&fixture);
     assert_eq!(provider.ep_recv_info_supported, 0x11, "count and span");
-    let pair = Pair::new(&bed, &Shape::default());
-    let (on_srq, _) = shared(&bed, &memory, 4);
+    let pair = Pair::new(&fixture, &Shape::default());
+    let (on_srq, _) = shared(&fixture, &memory, 4);
     for ep in [pair.active.ep, on_srq.active.ep, on_srq.passive.ep] {
         let (allocated, span) = held(ep);
         assert_ne!(allocated, DAT_VALUE_UNKNOWN);
@@ -260,9 +264,9 @@ fn ep_recv_query_q06_supported_counts_are_returned() {
 
 #[test]
 fn ep_recv_query_q07_bad_handles_are_refused_and_nothing_is_written() {
-    let bed = Bed::new();
-    let end = End::new(&bed, &Shape::default());
-    let freed = End::new(&bed, &Shape::default());
+    let fixture = Fixture::new();
+    let end = End::new(&fixture, &Shape::default());
+    let freed = End::new(&fixture, &Shape::default());
     // SAFETY: a live handle.
     ok(unsafe { dat_ep_free(freed.ep) });
     let mut not_a_handle = [0usize; 8];
@@ -274,8 +278,8 @@ fn ep_recv_query_q07_bad_handles_are_refused_and_nothing_is_written() {
         end.ep.wrapping_byte_add(1),
         end.ep.wrapping_byte_add(8),
         end.recv,
-        bed.ia,
-        bed.pz,
+        fixture.ia,
+        fixture.pz,
         freed.ep,
     ];
     for ep in bad {
@@ -290,16 +294,16 @@ fn ep_recv_query_q07_bad_handles_are_refused_and_nothing_is_written() {
 
 #[test]
 fn ep_recv_query_q08_flushed_buffers_count_until_they_are_taken() {
-    let bed = Bed::new();
-    let memory = bed.memory(4096);
-    let pair = Pair::new(&bed, &Shape::default());
+    let fixture = Fixture::new();
+    let memory = fixture.memory(4096);
+    let pair = Pair::new(&fixture, &Shape::default());
     listen(&pair.active, &memory, 3);
     listen(&pair.passive, &memory, 2);
     // SAFETY: a live handle.
     ok(unsafe { dat_ep_disconnect(pair.active.ep, DAT_CLOSE_ABRUPT_FLAG) });
     for (end, count) in [(pair.active, 3), (pair.passive, 2)] {
         expect(end.connect, DAT_CONNECTION_EVENT_DISCONNECTED);
-        bed.run();
+        fixture.run();
         assert_eq!(held(end.ep).0, count);
         for left in (0..count).rev() {
             assert_eq!(end.received().status, DAT_DTO_ERR_FLUSHED);
@@ -307,7 +311,7 @@ fn ep_recv_query_q08_flushed_buffers_count_until_they_are_taken() {
         }
         // A receive that is posted now is flushed at once.
         listen(&end, &memory, 1);
-        bed.run();
+        fixture.run();
         assert_eq!(end.received().status, DAT_DTO_ERR_FLUSHED);
         assert_eq!(held(end.ep), (0, 0));
         nothing_on(end.recv);
@@ -316,13 +320,13 @@ fn ep_recv_query_q08_flushed_buffers_count_until_they_are_taken() {
 
 #[test]
 fn ep_recv_query_q08_reset_and_reconnection_begin_at_zero() {
-    let bed = Bed::new();
-    let memory = bed.memory(4096);
-    let mut pair = Pair::new(&bed, &Shape::default());
+    let fixture = Fixture::new();
+    let memory = fixture.memory(4096);
+    let mut pair = Pair::new(&fixture, &Shape::default());
     for round in 0..4 {
         let (from, to) = (pair.active, pair.passive);
         listen(&to, &memory, 6);
-        say(&bed, &from, &memory, 2);
+        say(&fixture, &from, &memory, 2);
         // One event is dequeued, one is not; four receives are unused.
         to.received();
         assert_eq!(held(to.ep), (5, 5), "round {round}");
@@ -331,7 +335,7 @@ fn ep_recv_query_q08_reset_and_reconnection_begin_at_zero() {
             ok(dat_ep_disconnect(from.ep, DAT_CLOSE_ABRUPT_FLAG));
             expect(from.connect, DAT_CONNECTION_EVENT_DISCONNECTED);
             expect(to.connect, DAT_CONNECTION_EVENT_DISCONNECTED);
-            bed.run();
+            fixture.run();
             ok(dat_ep_reset(from.ep));
             ok(dat_ep_reset(to.ep));
         }
@@ -339,9 +343,9 @@ fn ep_recv_query_q08_reset_and_reconnection_begin_at_zero() {
         nothing_on(to.recv);
         listen(&to, &memory, 1);
         assert_eq!(held(to.ep), (1, 1), "round {round}");
-        pair = Pair::connect(&bed, from, to);
+        pair = Pair::connect(&fixture, from, to);
         assert_eq!(held(to.ep), (1, 1), "round {round}");
-        say(&bed, &pair.active, &memory, 1);
+        say(&fixture, &pair.active, &memory, 1);
         to.received();
         assert_eq!(held(to.ep), (0, 0), "round {round}");
         // Alternates the direction.
@@ -354,17 +358,17 @@ fn ep_recv_query_q08_reset_and_reconnection_begin_at_zero() {
 
 #[test]
 fn ep_recv_query_q08_shared_counts_end_with_the_connection() {
-    let bed = Bed::new();
-    let memory = bed.memory(4096);
-    let (pair, queue) = shared(&bed, &memory, 8);
-    say(&bed, &pair.active, &memory, 3);
+    let fixture = Fixture::new();
+    let memory = fixture.memory(4096);
+    let (pair, queue) = shared(&fixture, &memory, 8);
+    say(&fixture, &pair.active, &memory, 3);
     assert_eq!(held(pair.passive.ep), (3, 3));
     // SAFETY: live handles.
     unsafe {
         ok(dat_ep_disconnect(pair.active.ep, DAT_CLOSE_ABRUPT_FLAG));
         reaches(pair.passive.ep, DAT_EP_STATE_DISCONNECTED);
         reaches(pair.active.ep, DAT_EP_STATE_DISCONNECTED);
-        bed.run();
+        fixture.run();
         assert_eq!(held(pair.passive.ep), (3, 3), "they can still be dequeued");
         assert_eq!(pair.passive.received().status, DAT_DTO_SUCCESS);
         assert_eq!(held(pair.passive.ep), (2, 2));
@@ -374,51 +378,51 @@ fn ep_recv_query_q08_shared_counts_end_with_the_connection() {
         }
     }
     assert_eq!(held(pair.passive.ep), (0, 0));
-    let pair = Pair::connect(&bed, pair.active, pair.passive);
+    let pair = Pair::connect(&fixture, pair.active, pair.passive);
     assert_eq!(held(pair.passive.ep), (0, 0));
-    say(&bed, &pair.active, &memory, 2);
+    say(&fixture, &pair.active, &memory, 2);
     assert_eq!(held(pair.passive.ep), (2, 2));
     assert_eq!(ep_info(pair.passive.ep).srq_handle, queue);
 }
 
 #[test]
 fn ep_recv_query_q08_a_refused_attempt_flushes_and_is_counted() {
-    let bed = Bed::new();
-    let memory = bed.memory(4096);
-    let door = Door::new(&bed);
-    let end = End::new(&bed, &Shape::default());
+    let fixture = Fixture::new();
+    let memory = fixture.memory(4096);
+    let service_point = ServicePoint::new(&fixture);
+    let end = End::new(&fixture, &Shape::default());
     listen(&end, &memory, 2);
-    ok(door.knock(end.ep, &[]));
-    let request = door.opens();
+    ok(service_point.connect(end.ep, &[]));
+    let request = service_point.take_request();
     assert_eq!(held(end.ep), (2, 2));
     // SAFETY: a live handle.
     ok(unsafe { dat_cr_reject(request) });
     expect(end.connect, DAT_CONNECTION_EVENT_PEER_REJECTED);
-    bed.run();
+    fixture.run();
     assert_eq!(state_of(end.ep), DAT_EP_STATE_DISCONNECTED);
     assert_eq!(held(end.ep), (2, 2));
     for _ in 0..2 {
         assert_eq!(end.received().status, DAT_DTO_ERR_FLUSHED);
     }
     assert_eq!(held(end.ep), (0, 0));
-    door.close();
+    service_point.close();
 }
 
 /// Without an EVD, a receive counts until the device has completed it.
 #[test]
 fn ep_recv_query_q08_without_an_evd_receives_count_until_the_device_completes_them() {
-    let bed = Bed::new();
-    let memory = bed.memory(4096);
-    let queue = srq(&bed, 4);
+    let fixture = Fixture::new();
+    let memory = fixture.memory(4096);
+    let queue = srq(&fixture, 4);
     let shape = Shape::default();
-    let mut quiet = End::without_ep(&bed, &shape);
+    let mut quiet = End::without_ep(&fixture, &shape);
     let mut attributes = shape.attributes();
     attributes.max_recv_dtos = DAT_HW_DEFAULT;
     // SAFETY: live handles; the result is writable.
     ok(unsafe {
         dat_ep_create_with_srq(
-            bed.ia,
-            bed.pz,
+            fixture.ia,
+            fixture.pz,
             DAT_HANDLE_NULL,
             quiet.request,
             quiet.connect,
@@ -427,11 +431,11 @@ fn ep_recv_query_q08_without_an_evd_receives_count_until_the_device_completes_th
             &raw mut quiet.ep,
         )
     });
-    let pair = Pair::connect(&bed, End::new(&bed, &shape), quiet);
+    let pair = Pair::connect(&fixture, End::new(&fixture, &shape), quiet);
     for tag in 0..4 {
         ok(post_srq(queue, &[memory.segment(1024, 64)], tag));
     }
-    say(&bed, &pair.active, &memory, 3);
+    say(&fixture, &pair.active, &memory, 3);
     assert_eq!(held(quiet.ep), (0, 0));
     nothing_on(quiet.recv);
 }
@@ -439,16 +443,16 @@ fn ep_recv_query_q08_without_an_evd_receives_count_until_the_device_completes_th
 /// The duration of the query does not grow with the number of held receives.
 #[test]
 fn ep_recv_query_q08_nothing_is_scanned() {
-    let bed = Bed::new();
-    let memory = bed.memory(4096);
-    let most = abilities(&bed).0.max_dto_per_ep;
+    let fixture = Fixture::new();
+    let memory = fixture.memory(4096);
+    let most = abilities(&fixture).0.max_dto_per_ep;
     let shape = Shape {
         recvs: most,
         iov: 1,
         evd_qlen: 8,
         ..Shape::default()
     };
-    let end = End::new(&bed, &shape);
+    let end = End::new(&fixture, &shape);
     let fastest = |count: DAT_COUNT| {
         (0..3000)
             .map(|_| {

@@ -17,7 +17,7 @@ use dat::abi::*;
 use dat::exports::*;
 
 use crate::support::{
-    Bed, End, Pair, Shape, Window, abilities, allocations, cookie, dequeue, device, fails_with,
+    End, Fixture, Pair, Shape, Window, abilities, allocations, cookie, dequeue, device, fails_with,
     nothing_on, ok, post_srq, srq, srq_info, take_dto,
 };
 
@@ -53,14 +53,14 @@ fn taken(evd: DAT_EVD_HANDLE) {
 /// success.
 #[test]
 fn no_call_of_the_way_of_a_message_allocates_or_waits() {
-    let bed = Bed::new();
-    let memory = bed.memory(4096);
-    let queue = srq(&bed, 16);
+    let fixture = Fixture::new();
+    let memory = fixture.memory(4096);
+    let queue = srq(&fixture, 16);
     let shape = Shape::default();
-    let active = End::for_windows(&bed, &shape);
-    let passive = End::on_srq(&bed, &shape, queue);
-    let Pair { active, passive } = Pair::connect(&bed, active, passive);
-    let window = Window::new(bed.pz);
+    let active = End::for_windows(&fixture, &shape);
+    let passive = End::on_srq(&fixture, &shape, queue);
+    let Pair { active, passive } = Pair::connect(&fixture, active, passive);
+    let window = Window::new(fixture.pz);
     let one = [memory.segment(0, 8)];
     let many = [0, 64, 128].map(|at| memory.segment(at, 8));
     let buffer = [memory.segment(1024, 64)];
@@ -88,7 +88,7 @@ fn no_call_of_the_way_of_a_message_allocates_or_waits() {
             window.try_bind(active.ep, &one[0], rights, tag, DEFAULT)
         });
         ok(bound.0);
-        bed.run();
+        fixture.run();
         for evd in [[active.request; 5].as_slice(), &[passive.recv; 2]].concat() {
             taken(evd);
         }
@@ -103,24 +103,24 @@ fn no_call_of_the_way_of_a_message_allocates_or_waits() {
 #[test]
 fn full_shared_queue_is_polled_without_allocating_or_waiting() {
     const ROUNDS: u64 = 3;
-    let bed = Bed::new();
-    let memory = bed.memory(4096);
+    let fixture = Fixture::new();
+    let memory = fixture.memory(4096);
     let (message, buffer) = ([memory.segment(0, 8)], [memory.segment(1024, 64)]);
     for (row, has_evd) in [("a recv EVD", true), ("no recv EVD", false)] {
         println!("{row}");
-        let queue = srq(&bed, 4);
+        let queue = srq(&fixture, 4);
         let most = srq_info(queue).max_recv_dtos as u64;
         let shape = Shape {
             requests: 2 * most as DAT_COUNT,
             evd_qlen: (ROUNDS * most) as DAT_COUNT,
             ..Shape::default()
         };
-        let mut passive = End::without_ep(&bed, &shape);
+        let mut passive = End::without_ep(&fixture, &shape);
         if !has_evd {
             passive.recv = ptr::null_mut();
         }
-        let passive = passive.and_ep_on_srq(&bed, &shape, queue);
-        let Pair { active, passive } = Pair::connect(&bed, End::new(&bed, &shape), passive);
+        let passive = passive.and_ep_on_srq(&fixture, &shape, queue);
+        let Pair { active, passive } = Pair::connect(&fixture, End::new(&fixture, &shape), passive);
         let post = |tag| quiet("dat_srq_post_recv", || post_srq(queue, &buffer, tag));
         for tag in 0..most {
             ok(post(tag));
@@ -133,7 +133,7 @@ fn full_shared_queue_is_polled_without_allocating_or_waiting() {
             for tag in 0..most {
                 ok(active.post_send(&message, tag, DEFAULT));
             }
-            bed.run();
+            fixture.run();
             for _ in 0..most {
                 taken(active.request);
             }
@@ -155,13 +155,13 @@ fn full_shared_queue_is_polled_without_allocating_or_waiting() {
 /// A post to a full queue polls for suppressed requests that have completed.
 #[test]
 fn full_request_queue_is_polled_without_allocating_or_waiting() {
-    let bed = Bed::new();
-    let memory = bed.memory(4096);
-    let Pair { active, .. } = Pair::new(&bed, &Shape::default());
+    let fixture = Fixture::new();
+    let memory = fixture.memory(4096);
+    let Pair { active, .. } = Pair::new(&fixture, &Shape::default());
     let (from, to) = ([memory.segment(0, 8)], memory.remote(1024, 8));
     for tag in 0..100 {
         let posted = device::comes(|| {
-            bed.run();
+            fixture.run();
             let answer = quiet("dat_ep_post_rdma_write", || {
                 active.post_write(&from, &to, tag, DAT_COMPLETION_SUPPRESS_FLAG)
             });
@@ -170,10 +170,10 @@ fn full_request_queue_is_polled_without_allocating_or_waiting() {
         assert!(posted.is_some(), "{tag}: no room");
     }
     nothing_on(active.request);
-    if bed.is_stepped() {
+    if fixture.is_stepped() {
         // The device does not run: there is room for this many, and then none.
         let most = Shape::default().requests as u64;
-        bed.run();
+        fixture.run();
         let post = |tag| {
             quiet("dat_ep_post_rdma_write", || {
                 active.post_write(&from, &to, tag, DAT_COMPLETION_SUPPRESS_FLAG)
@@ -189,15 +189,18 @@ fn full_request_queue_is_polled_without_allocating_or_waiting() {
 /// As the attribute `iov_ownership_on_return` says.
 #[test]
 fn iov_of_every_post_may_be_overwritten_on_return() {
-    let bed = Bed::new();
-    assert_eq!(abilities(&bed).1.iov_ownership_on_return, DAT_IOV_CONSUMER);
-    let mut memory = bed.memory(4096);
-    let queue = srq(&bed, 8);
+    let fixture = Fixture::new();
+    assert_eq!(
+        abilities(&fixture).1.iov_ownership_on_return,
+        DAT_IOV_CONSUMER
+    );
+    let mut memory = fixture.memory(4096);
+    let queue = srq(&fixture, 8);
     let shape = Shape::default();
     let pair = Pair::connect(
-        &bed,
-        End::new(&bed, &shape),
-        End::on_srq(&bed, &shape, queue),
+        &fixture,
+        End::new(&fixture, &shape),
+        End::on_srq(&fixture, &shape, queue),
     );
     let from = pair.active;
     // More bytes than fit inline or in a CQE.
@@ -238,7 +241,7 @@ fn iov_of_every_post_may_be_overwritten_on_return() {
             }
         }
         spoil(&mut iov);
-        bed.run();
+        fixture.run();
         assert_eq!(from.requested().status, DAT_DTO_SUCCESS);
         if row == "send" {
             let received = take_dto(pair.passive.recv);
@@ -252,14 +255,17 @@ fn iov_of_every_post_may_be_overwritten_on_return() {
 /// read needs no other privilege.
 #[test]
 fn rdma_read_fills_memory_that_can_only_be_written() {
-    let bed = Bed::new();
-    assert_eq!(abilities(&bed).1.rdma_write_for_rdma_read_req, DAT_FALSE);
-    let mut from = bed.memory(64);
-    let into = bed.memory_in(bed.pz, 64, DAT_MEM_PRIV_LOCAL_WRITE_FLAG);
+    let fixture = Fixture::new();
+    assert_eq!(
+        abilities(&fixture).1.rdma_write_for_rdma_read_req,
+        DAT_FALSE
+    );
+    let mut from = fixture.memory(64);
+    let into = fixture.memory_in(fixture.pz, 64, DAT_MEM_PRIV_LOCAL_WRITE_FLAG);
     from.write(0, b"from there");
-    let Pair { active, .. } = Pair::new(&bed, &Shape::default());
+    let Pair { active, .. } = Pair::new(&fixture, &Shape::default());
     ok(active.post_read(&[into.segment(8, 10)], &from.remote(0, 10), 1, DEFAULT));
-    bed.run();
+    fixture.run();
     assert_eq!(active.requested().status, DAT_DTO_SUCCESS);
     assert_eq!(into.read(8, 10), b"from there");
 }
@@ -268,9 +274,9 @@ fn rdma_read_fills_memory_that_can_only_be_written() {
 /// from the front, across segments, and the rest is unchanged.
 #[test]
 fn rdma_into_more_than_is_transferred_fills_its_front() {
-    let bed = Bed::new();
-    let pair = Pair::new(&bed, &Shape::default());
-    let mut memory = bed.memory(4096);
+    let fixture = Fixture::new();
+    let pair = Pair::new(&fixture, &Shape::default());
+    let mut memory = fixture.memory(4096);
     let text: Vec<u8> = (1..=64).collect();
     let (from, to) = (0, 1024);
     memory.write(from, &text);
@@ -299,7 +305,7 @@ fn rdma_into_more_than_is_transferred_fills_its_front() {
         memory.write(to, &[0; 64]);
         let remote = memory.remote(from, wanted);
         ok(pair.active.post_read(&segments, &remote, 7, DEFAULT));
-        bed.run();
+        fixture.run();
         let event = pair.active.requested();
         assert_eq!((event.cookie, event.status), (7, DAT_DTO_SUCCESS), "{case}");
         assert_eq!(event.length, wanted as u64, "{case}");
@@ -308,7 +314,7 @@ fn rdma_into_more_than_is_transferred_fills_its_front() {
         memory.write(to, &[0; 64]);
         let remote = memory.remote(to, 64);
         ok(pair.active.post_write(&[local], &remote, 8, DEFAULT));
-        bed.run();
+        fixture.run();
         let event = pair.active.requested();
         assert_eq!((event.cookie, event.status), (8, DAT_DTO_SUCCESS), "{case}");
         assert_eq!(event.length, wanted as u64, "{case}");
@@ -326,16 +332,16 @@ fn spoil(iov: &mut [DAT_LMR_TRIPLET]) {
 /// As many requests as requested, and one more, for each kind of RDMA.
 #[test]
 fn queue_full_of_rdma_reads_and_writes() {
-    let bed = Bed::new();
-    if !bed.is_stepped() {
+    let fixture = Fixture::new();
+    if !fixture.is_stepped() {
         eprintln!("SKIPPED: requests stay outstanding on a stepped device only");
         return;
     }
-    let memory = bed.memory(4096);
+    let memory = fixture.memory(4096);
     let most = Shape::default().requests as u64;
     for is_read in [false, true] {
         println!("reads: {is_read}");
-        let Pair { active, .. } = Pair::new(&bed, &Shape::default());
+        let Pair { active, .. } = Pair::new(&fixture, &Shape::default());
         let post = |tag| {
             let (iov, remote) = ([memory.segment(0, 8)], memory.remote(1024, 8));
             match is_read {
@@ -347,7 +353,7 @@ fn queue_full_of_rdma_reads_and_writes() {
             ok(post(tag));
         }
         fails_with(post(99), DAT_INSUFFICIENT_RESOURCES, DAT_RESOURCE_MEMORY);
-        bed.run();
+        fixture.run();
         for tag in 0..most {
             let done = active.requested();
             assert_eq!((done.cookie, done.status), (tag, DAT_DTO_SUCCESS));

@@ -16,7 +16,7 @@ use mlx5emu::config::Config;
 use mlx5emu::limits::{Limits, PROFILES};
 
 use crate::support::{
-    Bed, End, Memory, Pair, Shape, Window, abilities, both_broken, ep_info, expect, fails,
+    End, Fixture, Memory, Pair, Shape, Window, abilities, both_broken, ep_info, expect, fails,
     nothing_on, ok, post_srq, take_bound,
 };
 
@@ -48,20 +48,20 @@ fn attributes(ia: &DAT_IA_ATTR) -> DAT_EP_ATTR {
     attr
 }
 
-fn end(bed: &Bed, ia: &DAT_IA_ATTR) -> End {
-    let mut end = End::without_ep(bed, &Shape::default());
-    end.request = bed.evd(32, DAT_EVD_DTO_FLAG | DAT_EVD_RMR_BIND_FLAG);
+fn end(fixture: &Fixture, ia: &DAT_IA_ATTR) -> End {
+    let mut end = End::without_ep(fixture, &Shape::default());
+    end.request = fixture.evd(32, DAT_EVD_DTO_FLAG | DAT_EVD_RMR_BIND_FLAG);
     let mut ep = ptr::null_mut();
-    ok(create(bed, &end, &attributes(ia), &mut ep));
+    ok(create(fixture, &end, &attributes(ia), &mut ep));
     End { ep, ..end }
 }
 
-fn create(bed: &Bed, end: &End, attr: &DAT_EP_ATTR, ep: &mut DAT_EP_HANDLE) -> DAT_RETURN {
+fn create(fixture: &Fixture, end: &End, attr: &DAT_EP_ATTR, ep: &mut DAT_EP_HANDLE) -> DAT_RETURN {
     // SAFETY: live handles; the result is writable.
     unsafe {
         dat_ep_create(
-            bed.ia,
-            bed.pz,
+            fixture.ia,
+            fixture.pz,
             end.recv,
             end.request,
             end.connect,
@@ -82,8 +82,8 @@ fn split(memory: &Memory, at: usize, len: usize, count: usize) -> Vec<DAT_LMR_TR
 type Change<'a> = &'a dyn Fn(&mut DAT_EP_ATTR);
 
 /// A pair of endpoints and the memory of both.
-struct Talk {
-    bed: Bed,
+struct MessagePair {
+    fixture: Fixture,
     ia: DAT_IA_ATTR,
     pair: Pair,
     memory: Memory,
@@ -93,13 +93,13 @@ struct Talk {
 const FROM: usize = 0;
 const TO: usize = LONGEST;
 
-impl Talk {
-    fn new(bed: Bed) -> Self {
-        let ia = abilities(&bed).0;
-        let pair = Pair::connect(&bed, end(&bed, &ia), end(&bed, &ia));
-        let memory = bed.memory(2 * LONGEST);
+impl MessagePair {
+    fn new(fixture: Fixture) -> Self {
+        let ia = abilities(&fixture).0;
+        let pair = Pair::connect(&fixture, end(&fixture, &ia), end(&fixture, &ia));
+        let memory = fixture.memory(2 * LONGEST);
         Self {
-            bed,
+            fixture,
             ia,
             pair,
             memory,
@@ -124,7 +124,7 @@ impl Talk {
 
     #[track_caller]
     fn completed(&self, end: &End, what: &str) {
-        self.bed.run();
+        self.fixture.run();
         assert_eq!(end.requested().status, DAT_DTO_SUCCESS, "{what}");
     }
 
@@ -213,22 +213,22 @@ impl Talk {
             assert_eq!(self.ia.max_rmrs, 0);
             let mut rmr = ptr::null_mut();
             // SAFETY: a live zone; the result is writable.
-            let answer = unsafe { dat_rmr_create(self.bed.pz, &raw mut rmr) };
+            let answer = unsafe { dat_rmr_create(self.fixture.pz, &raw mut rmr) };
             fails(answer, DAT_MODEL_NOT_SUPPORTED);
             return;
         }
         let Pair { active, passive } = self.pair;
-        let mut window = Window::new(self.bed.pz);
+        let mut window = Window::new(self.fixture.pz);
         let bytes = self.fill(100, 7);
         let segment = self.memory.segment(TO, 100);
         let remote = window.bind(passive.ep, &segment, DAT_MEM_PRIV_REMOTE_WRITE_FLAG, 6);
-        self.bed.run();
+        self.fixture.run();
         assert_eq!(take_bound(passive.request).status, DAT_DTO_SUCCESS);
         ok(active.post_write(&[self.memory.segment(FROM, 100)], &remote, 7, DEFAULT));
         self.completed(&active, "write through an RMR");
         self.arrived(&bytes, "write through an RMR");
         window.unbind(passive.ep, 8);
-        self.bed.run();
+        self.fixture.run();
         assert_eq!(take_bound(passive.request).status, DAT_DTO_SUCCESS);
         ok(window.free());
     }
@@ -245,7 +245,7 @@ impl Talk {
                 ok(passive.post_recv(&[self.memory.segment(TO, 64)], tag));
                 ok(active.post_send(&[self.memory.segment(FROM, 64)], tag, DEFAULT));
             }
-            self.bed.run();
+            self.fixture.run();
             for tag in 0..8 {
                 assert_eq!(active.requested().cookie, tag, "{qlen} events");
                 assert_eq!(passive.received().cookie, tag, "{qlen} events");
@@ -256,7 +256,7 @@ impl Talk {
     /// Receives messages on a shared queue, or checks that there is none.
     fn shared_queues(&mut self) {
         let device = device();
-        let provider = abilities(&self.bed).1;
+        let provider = abilities(&self.fixture).1;
         assert_eq!(provider.srq_supported != DAT_FALSE, device.has_srqs());
         let iov = up_to_four(self.ia.max_iov_segments_per_dto)
             .min(DAT_COUNT::try_from(device.max_srq_sge).expect("a count"));
@@ -267,8 +267,14 @@ impl Talk {
         };
         let mut srq = ptr::null_mut();
         // SAFETY: live handles; attributes and result are local.
-        let answer =
-            unsafe { dat_srq_create(self.bed.ia, self.bed.pz, &raw mut attr, &raw mut srq) };
+        let answer = unsafe {
+            dat_srq_create(
+                self.fixture.ia,
+                self.fixture.pz,
+                &raw mut attr,
+                &raw mut srq,
+            )
+        };
         if !device.has_srqs() {
             assert_eq!(self.ia.max_srqs, 0);
             fails(answer, DAT_MODEL_NOT_SUPPORTED);
@@ -277,12 +283,12 @@ impl Talk {
         ok(answer);
         let mut attr = attributes(&self.ia);
         attr.max_recv_dtos = DAT_HW_DEFAULT;
-        let mut to = End::without_ep(&self.bed, &Shape::default());
+        let mut to = End::without_ep(&self.fixture, &Shape::default());
         // SAFETY: live handles; attributes and result are local.
         ok(unsafe {
             dat_ep_create_with_srq(
-                self.bed.ia,
-                self.bed.pz,
+                self.fixture.ia,
+                self.fixture.pz,
                 to.recv,
                 to.request,
                 to.connect,
@@ -291,7 +297,7 @@ impl Talk {
                 &raw mut to.ep,
             )
         });
-        let pair = Pair::connect(&self.bed, end(&self.bed, &self.ia), to);
+        let pair = Pair::connect(&self.fixture, end(&self.fixture, &self.ia), to);
         for tag in 0..20 {
             let bytes = self.fill(128, tag as usize);
             let receive = split(&self.memory, TO, 128, iov as usize);
@@ -314,12 +320,12 @@ impl Talk {
     /// Attributes beyond the limits are refused when the endpoint is created.
     fn refusals(&self) {
         let device = device();
-        let evds = End::without_ep(&self.bed, &Shape::default());
+        let evds = End::without_ep(&self.fixture, &Shape::default());
         let with = |change: Change<'_>| {
             let mut attr = attributes(&self.ia);
             change(&mut attr);
             let mut ep = ptr::null_mut();
-            let answer = create(&self.bed, &evds, &attr, &mut ep);
+            let answer = create(&self.fixture, &evds, &attr, &mut ep);
             if answer == DAT_SUCCESS {
                 // SAFETY: a live endpoint.
                 ok(unsafe { dat_ep_free(ep) });
@@ -364,8 +370,8 @@ fn hang_up(pair: &Pair) {
 }
 
 /// Checks that the attributes do not exceed the limits of the device.
-fn attributes_are_true(bed: &Bed) {
-    let (device, ia) = (device(), abilities(bed).0);
+fn attributes_are_true(fixture: &Fixture) {
+    let (device, ia) = (device(), abilities(fixture).0);
     let most = |limit: u64| DAT_COUNT::try_from(limit).unwrap_or(DAT_COUNT::MAX);
     for (what, told, limit) in [
         ("max_eps", ia.max_eps, device.max_qp),
@@ -403,15 +409,15 @@ fn attributes_are_true(bed: &Bed) {
 }
 
 /// An endpoint with default attributes fits the limits of the device.
-fn defaults_fit(bed: &Bed) {
-    let ia = abilities(bed).0;
-    let mut pair = [(); 2].map(|()| End::without_ep(bed, &Shape::default()));
+fn defaults_fit(fixture: &Fixture) {
+    let ia = abilities(fixture).0;
+    let mut pair = [(); 2].map(|()| End::without_ep(fixture, &Shape::default()));
     for end in &mut pair {
         // SAFETY: live handles; without attributes; the result is writable.
         ok(unsafe {
             dat_ep_create(
-                bed.ia,
-                bed.pz,
+                fixture.ia,
+                fixture.pz,
                 end.recv,
                 end.request,
                 end.connect,
@@ -423,11 +429,11 @@ fn defaults_fit(bed: &Bed) {
         assert!((1..=ia.max_iov_segments_per_dto).contains(&attr.max_request_iov));
         assert!((1..=ia.max_dto_per_ep).contains(&attr.max_request_dtos));
     }
-    let pair = Pair::connect(bed, pair[0], pair[1]);
-    let memory = bed.memory(512);
+    let pair = Pair::connect(fixture, pair[0], pair[1]);
+    let memory = fixture.memory(512);
     ok(pair.passive.post_recv(&[memory.segment(256, 256)], 1));
     ok(pair.active.post_send(&[memory.segment(0, 250)], 2, DEFAULT));
-    bed.run();
+    fixture.run();
     assert_eq!(pair.passive.received().length, 250);
     assert_eq!(pair.active.requested().status, DAT_DTO_SUCCESS);
     hang_up(&pair);
@@ -435,31 +441,31 @@ fn defaults_fit(bed: &Bed) {
 
 #[test]
 fn the_library_keeps_to_the_limits_of_its_device() {
-    let bed = Bed::new();
-    attributes_are_true(&bed);
-    defaults_fit(&bed);
-    let mut talk = Talk::new(bed);
-    talk.sends();
-    talk.writes();
-    talk.reads();
-    talk.windows();
-    talk.resizes();
-    talk.shared_queues();
-    talk.refusals();
-    hang_up(&talk.pair);
+    let fixture = Fixture::new();
+    attributes_are_true(&fixture);
+    defaults_fit(&fixture);
+    let mut messages = MessagePair::new(fixture);
+    messages.sends();
+    messages.writes();
+    messages.reads();
+    messages.windows();
+    messages.resizes();
+    messages.shared_queues();
+    messages.refusals();
+    hang_up(&messages.pair);
     // An error is reported too: a write outside of the memory.
     let pair = Pair::connect(
-        &talk.bed,
-        end(&talk.bed, &talk.ia),
-        end(&talk.bed, &talk.ia),
+        &messages.fixture,
+        end(&messages.fixture, &messages.ia),
+        end(&messages.fixture, &messages.ia),
     );
-    let outside = talk.memory.remote(2 * LONGEST, 8);
-    let local = [talk.memory.segment(FROM, 8)];
+    let outside = messages.memory.remote(2 * LONGEST, 8);
+    let local = [messages.memory.segment(FROM, 8)];
     ok(pair.active.post_write(&local, &outside, 9, DEFAULT));
-    talk.bed.run();
+    messages.fixture.run();
     let status = pair.active.requested().status;
     assert_eq!(status, DAT_DTO_ERR_REMOTE_ACCESS);
-    both_broken(&talk.bed, &pair.active, &pair.passive);
+    both_broken(&messages.fixture, &pair.active, &pair.passive);
 }
 
 /// Runs the test above on every profile, on this path.

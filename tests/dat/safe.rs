@@ -13,7 +13,7 @@ use dat_api::types::{
 };
 use dat_api::{Kind, ReturnType};
 
-use crate::support::{Bed, device};
+use crate::support::{Fixture, device};
 
 const SOON: Option<Duration> = Some(Duration::from_secs(10));
 
@@ -60,7 +60,7 @@ fn connected(
 
 #[test]
 fn messages_go_both_ways_and_objects_are_dropped_in_any_order() {
-    let bed = Bed::new();
+    let fixture = Fixture::new();
     let adapter = Adapter::open(device::name()).expect("the device is there");
     let [(mut one, ones), (mut other, others)] = pair(&adapter);
     let zone = adapter.zone().expect("a zone of its own");
@@ -79,7 +79,7 @@ fn messages_go_both_ways_and_objects_are_dropped_in_any_order() {
         .expect("posted");
     one.post_send(&none, 8, CompletionFlags::empty())
         .expect("posted");
-    bed.run();
+    fixture.run();
     let received = device::comes(|| others.next().expect("not waited on"));
     let received = received.expect("an event");
     assert!(matches!(
@@ -109,7 +109,7 @@ fn messages_go_both_ways_and_objects_are_dropped_in_any_order() {
 
 #[test]
 fn memory_stays_mapped_while_receives_refer_to_it() {
-    let bed = Bed::new();
+    let fixture = Fixture::new();
     let adapter = Adapter::open(device::name()).expect("the device is there");
     let zone = adapter.zone().expect("a zone");
     let events = adapter
@@ -128,7 +128,7 @@ fn memory_stays_mapped_while_receives_refer_to_it() {
     drop(memory);
     assert!(is_mapped(at), "a receive still refers to it");
     drop(endpoint);
-    bed.run();
+    fixture.run();
     assert!(!is_mapped(at), "no request refers to it");
 }
 
@@ -137,7 +137,7 @@ fn memory_stays_mapped_while_receives_refer_to_it() {
 #[test]
 fn memory_is_written_and_read_by_several_threads_at_once() {
     const BYTES: usize = 200;
-    let _bed = Bed::new();
+    let _fixture = Fixture::new();
     let adapter = Adapter::open(device::name()).expect("the device is there");
     let zone = adapter.zone().expect("a zone");
     let memory = zone.memory(BYTES, MemPrivileges::all()).expect("memory");
@@ -169,7 +169,7 @@ fn memory_is_written_and_read_by_several_threads_at_once() {
 #[test]
 fn memory_is_read_and_sent_while_a_poll_places_payloads_in_it() {
     const MESSAGES: u64 = 200;
-    let bed = Bed::new();
+    let fixture = Fixture::new();
     let adapter = Adapter::open(device::name()).expect("the device is there");
     let zone = adapter.zone().expect("a zone");
     let [sent, memory] = [(); 2].map(|()| zone.memory(64, MemPrivileges::all()).expect("memory"));
@@ -200,7 +200,7 @@ fn memory_is_read_and_sent_while_a_poll_places_payloads_in_it() {
             other.post_recv(&[place], number, flags).expect("room");
             one.post_send(&[sent.segment(0..16)], number, flags)
                 .expect("room");
-            bed.run();
+            fixture.run();
             for events in [&ones, &others] {
                 let event = device::comes(|| events.next().expect("not waited on"));
                 assert!(matches!(
@@ -227,7 +227,7 @@ impl Drop for Ends<'_> {
 /// Events can be copied, but a request's endpoint has one owner.
 #[test]
 fn a_request_that_is_answered_by_two_threads_gives_its_endpoint_to_one() {
-    let _bed = Bed::new();
+    let _fixture = Fixture::new();
     let adapter = Adapter::open(device::name()).expect("the device is there");
     let requests = adapter.dispatcher(8, EvdFlags::CR).expect("a dispatcher");
     let point = on_free(|qualifier| adapter.listen_with_endpoints(qualifier, &requests));
@@ -262,7 +262,7 @@ fn a_request_that_is_answered_by_two_threads_gives_its_endpoint_to_one() {
 
 #[test]
 fn an_adapter_closes_when_nothing_is_made_of_it() {
-    let _bed = Bed::new();
+    let _fixture = Fixture::new();
     let adapter = Adapter::open(device::name()).expect("the device is there");
     let [one, other] = pair(&adapter);
     let refused = adapter.close().expect_err("endpoints live");
@@ -282,7 +282,7 @@ fn an_adapter_closes_when_nothing_is_made_of_it() {
 
 #[test]
 fn a_wait_can_be_ended_and_allowed_again() {
-    let _bed = Bed::new();
+    let _fixture = Fixture::new();
     let adapter = Adapter::open(device::name()).expect("the device is there");
     let events = adapter
         .dispatcher(4, EvdFlags::SOFTWARE)
@@ -332,7 +332,7 @@ fn on_free<T>(mut make: impl FnMut(u64) -> dat_api::Result<T>) -> T {
 
 #[test]
 fn a_reserved_point_connects_its_endpoint_and_no_other() {
-    let _bed = Bed::new();
+    let _fixture = Fixture::new();
     let adapter = Adapter::open(device::name()).expect("the device is there");
     let requests = adapter.dispatcher(8, EvdFlags::CR).expect("a dispatcher");
     let (mut active, actives) = one(&adapter);
@@ -364,7 +364,7 @@ fn a_reserved_point_connects_its_endpoint_and_no_other() {
 
 #[test]
 fn a_request_is_handed_off_and_served_by_the_endpoint_that_it_brings() {
-    let bed = Bed::new();
+    let fixture = Fixture::new();
     let adapter = Adapter::open(device::name()).expect("the device is there");
     let [here, there] = [(); 2].map(|()| adapter.dispatcher(8, EvdFlags::CR).expect("one"));
     let first = adapter.listen_any(&here).expect("a service point");
@@ -409,7 +409,7 @@ fn a_request_is_handed_off_and_served_by_the_endpoint_that_it_brings() {
     active
         .post_send(&none, 8, CompletionFlags::empty())
         .expect("posted");
-    bed.run();
+    fixture.run();
     let received = device::comes(|| events.next().expect("not waited on"));
     assert!(matches!(
         received.expect("an event").data,
@@ -419,7 +419,7 @@ fn a_request_is_handed_off_and_served_by_the_endpoint_that_it_brings() {
 
 #[test]
 fn watermarks_are_reported_and_break_the_connection() {
-    let bed = Bed::new();
+    let fixture = Fixture::new();
     let adapter = Adapter::open(device::name()).expect("the device is there");
     let [(mut one, ones), (mut other, others)] = pair(&adapter);
     assert!(other.set_watermarks(Some(u32::MAX), None).is_err());
@@ -432,7 +432,7 @@ fn watermarks_are_reported_and_break_the_connection() {
         one.post_send(&none, cookie, CompletionFlags::empty())
             .expect("posted");
     }
-    bed.run();
+    fixture.run();
     for _ in 0..3 {
         ones.wait(SOON).expect("sent");
     }
@@ -475,7 +475,7 @@ fn is_mapped(at: usize) -> bool {
 /// the other drops does not matter.
 #[test]
 fn a_window_opens_memory_and_keeps_it_registered() {
-    let bed = Bed::new();
+    let fixture = Fixture::new();
     let adapter = Adapter::open(device::name()).expect("the device is there");
     let zone = adapter.zone().expect("a zone");
     let made = || {
@@ -494,7 +494,7 @@ fn a_window_opens_memory_and_keeps_it_registered() {
         .bind(&mut window, region.segment(8..24), rights, 31, none)
         .expect("posted");
     let next = |events: &EventDispatcher| {
-        bed.run();
+        fixture.run();
         device::comes(|| events.next().expect("not waited on")).expect("an event")
     };
     let bound = EventData::RmrBind {
@@ -544,7 +544,7 @@ fn a_window_opens_memory_and_keeps_it_registered() {
 
 #[test]
 fn a_notification_object_reports_several_dispatchers() {
-    let bed = Bed::new();
+    let fixture = Fixture::new();
     let adapter = Adapter::open(device::name()).expect("the device is there");
     let cno = adapter.cno().expect("a notification object");
     let [(mut one, ones), (mut other, others)] = pair(&adapter);
@@ -569,7 +569,7 @@ fn a_notification_object_reports_several_dispatchers() {
             let two = [cno.wait(SOON), cno.wait(SOON)];
             two.map(|told| told.expect("woken").expect("a dispatcher"))
         });
-        bed.run();
+        fixture.run();
         told.extend(waiter.join().expect("no panic"));
     });
     told.sort_unstable();

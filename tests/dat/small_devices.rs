@@ -7,9 +7,10 @@ use std::ptr;
 use dat::abi::*;
 use dat::exports::*;
 
-use crate::evd::arrival::Crowd;
+use crate::evd::arrival::EndpointGroup;
 use crate::support::{
-    Bed, End, Pair, Shape, abilities, ep_info, fails, fails_with, is_on_small_device, ok, post_srq,
+    End, Fixture, Pair, Shape, abilities, ep_info, fails, fails_with, is_on_small_device, ok,
+    post_srq,
 };
 
 /// Runs the rest of a test on devices with these limits.
@@ -35,15 +36,15 @@ fn modest() -> Shape {
 
 /// A short message, which goes inline if the device allows that many bytes, a
 /// long one and an RDMA write.
-fn messages_pass(bed: &Bed, pair: &Pair) {
-    let mut memory = bed.memory(1 << 16);
+fn messages_pass(fixture: &Fixture, pair: &Pair) {
+    let mut memory = fixture.memory(1 << 16);
     let pattern: Vec<u8> = (0..4096_u32).map(|at| (at % 251) as u8).collect();
     memory.write(0, &pattern);
     let (from, to) = (pair.active, pair.passive);
     for (tag, len) in [(1, 1), (2, 60), (3, 64), (4, 4096)] {
         ok(to.post_recv(&[memory.segment(1 << 15, 4096)], tag));
         ok(from.post_send(&[memory.segment(0, len)], tag, DAT_COMPLETION_DEFAULT_FLAG));
-        bed.run();
+        fixture.run();
         let (received, sent) = (to.received(), from.requested());
         assert_eq!(
             (received.status, received.cookie, received.length),
@@ -58,19 +59,19 @@ fn messages_pass(bed: &Bed, pair: &Pair) {
         9,
         DAT_COMPLETION_DEFAULT_FLAG,
     ));
-    bed.run();
+    fixture.run();
     assert_eq!(from.requested().status, DAT_DTO_SUCCESS);
     assert_eq!(memory.read(1 << 14, 48), pattern[..48]);
 }
 
 /// Calls `dat_ep_create` with these attributes, or the defaults.
-fn create(bed: &Bed, attributes: Option<&DAT_EP_ATTR>) -> (DAT_RETURN, End) {
-    let mut end = End::without_ep(bed, &modest());
+fn create(fixture: &Fixture, attributes: Option<&DAT_EP_ATTR>) -> (DAT_RETURN, End) {
+    let mut end = End::without_ep(fixture, &modest());
     // SAFETY: live handles; the result is writable.
     let answer = unsafe {
         dat_ep_create(
-            bed.ia,
-            bed.pz,
+            fixture.ia,
+            fixture.pz,
             end.recv,
             end.request,
             end.connect,
@@ -82,8 +83,8 @@ fn create(bed: &Bed, attributes: Option<&DAT_EP_ATTR>) -> (DAT_RETURN, End) {
 }
 
 /// Returns the attributes of an endpoint that was created with the defaults.
-fn defaults(bed: &Bed) -> DAT_EP_ATTR {
-    let (answer, end) = create(bed, None);
+fn defaults(fixture: &Fixture) -> DAT_EP_ATTR {
+    let (answer, end) = create(fixture, None);
     ok(answer);
     let attributes = ep_info(end.ep).ep_attr;
     // SAFETY: a live handle.
@@ -92,41 +93,41 @@ fn defaults(bed: &Bed) -> DAT_EP_ATTR {
 }
 
 #[track_caller]
-fn refused(bed: &Bed, change: impl FnOnce(&mut DAT_EP_ATTR)) {
+fn refused(fixture: &Fixture, change: impl FnOnce(&mut DAT_EP_ATTR)) {
     let mut attributes = modest().attributes();
     change(&mut attributes);
-    let (answer, _) = create(bed, Some(&attributes));
+    let (answer, _) = create(fixture, Some(&attributes));
     fails_with(answer, DAT_INVALID_PARAMETER, DAT_INVALID_ARG6);
 }
 
 #[test]
 fn without_inline_data_messages_pass() {
     on!(without_inline_data_messages_pass, "max_inline=0");
-    let bed = Bed::new();
-    messages_pass(&bed, &Pair::new(&bed, &Shape::default()));
-    defaults(&bed);
+    let fixture = Fixture::new();
+    messages_pass(&fixture, &Pair::new(&fixture, &Shape::default()));
+    defaults(&fixture);
 }
 
 #[test]
 fn with_a_little_inline_data_messages_pass() {
     on!(with_a_little_inline_data_messages_pass, "max_inline=30");
-    let bed = Bed::new();
-    messages_pass(&bed, &Pair::new(&bed, &Shape::default()));
-    defaults(&bed);
+    let fixture = Fixture::new();
+    messages_pass(&fixture, &Pair::new(&fixture, &Shape::default()));
+    defaults(&fixture);
 }
 
 #[test]
 fn with_one_segment_defaults_have_one() {
     on!(with_one_segment_defaults_have_one, "max_sge=1");
-    let bed = Bed::new();
-    let (adapter, _) = abilities(&bed);
+    let fixture = Fixture::new();
+    let (adapter, _) = abilities(&fixture);
     assert_eq!(adapter.max_iov_segments_per_dto, 1);
     assert_eq!(adapter.max_iov_segments_per_rdma_write, 1);
-    let has = defaults(&bed);
+    let has = defaults(&fixture);
     assert_eq!((has.max_recv_iov, has.max_request_iov), (1, 1));
-    refused(&bed, |attributes| attributes.max_recv_iov = 2);
-    refused(&bed, |attributes| attributes.max_request_iov = 2);
-    messages_pass(&bed, &Pair::new(&bed, &modest()));
+    refused(&fixture, |attributes| attributes.max_recv_iov = 2);
+    refused(&fixture, |attributes| attributes.max_request_iov = 2);
+    messages_pass(&fixture, &Pair::new(&fixture, &modest()));
 }
 
 #[test]
@@ -135,13 +136,13 @@ fn reads_have_as_many_segments_as_the_device_says() {
         reads_have_as_many_segments_as_the_device_says,
         "max_sge_rd=1"
     );
-    let bed = Bed::new();
-    let (adapter, _) = abilities(&bed);
+    let fixture = Fixture::new();
+    let (adapter, _) = abilities(&fixture);
     assert_eq!(adapter.max_iov_segments_per_rdma_read, 1);
     assert_eq!(adapter.max_iov_segments_per_rdma_write, 30);
-    let has = defaults(&bed);
+    let has = defaults(&fixture);
     assert_eq!((has.max_request_iov, has.max_rdma_read_iov), (4, 1));
-    refused(&bed, |attributes| attributes.max_rdma_read_iov = 2);
+    refused(&fixture, |attributes| attributes.max_rdma_read_iov = 2);
     let shape = Shape {
         iov: 1,
         ..Shape::default()
@@ -149,9 +150,9 @@ fn reads_have_as_many_segments_as_the_device_says() {
     let mut attributes = shape.attributes();
     attributes.max_request_iov = 4;
     attributes.max_rdma_read_iov = 0;
-    let end = || End::with_attributes(&bed, &shape, &attributes);
-    let pair = Pair::connect(&bed, end(), end());
-    let mut memory = bed.memory(4096);
+    let end = || End::with_attributes(&fixture, &shape, &attributes);
+    let pair = Pair::connect(&fixture, end(), end());
+    let mut memory = fixture.memory(4096);
     memory.write(0, b"what is read");
     let halves = [memory.segment(1024, 6), memory.segment(2048, 6)];
     let remote = memory.remote(0, 12);
@@ -164,46 +165,63 @@ fn reads_have_as_many_segments_as_the_device_says() {
     ok(pair
         .active
         .post_read(&[memory.segment(1024, 12)], &remote, 2, flags));
-    bed.run();
+    fixture.run();
     assert_eq!(pair.active.requested().status, DAT_DTO_SUCCESS);
     assert_eq!(memory.read(1024, 12), b"what is read");
-    messages_pass(&bed, &pair);
+    messages_pass(&fixture, &pair);
 }
 
 #[test]
 fn short_queues_cut_the_defaults() {
     on!(short_queues_cut_the_defaults, "max_qp_wr=8");
-    let bed = Bed::new();
-    assert_eq!(abilities(&bed).0.max_dto_per_ep, 7);
-    let has = defaults(&bed);
+    let fixture = Fixture::new();
+    assert_eq!(abilities(&fixture).0.max_dto_per_ep, 7);
+    let has = defaults(&fixture);
     assert_eq!((has.max_recv_dtos, has.max_request_dtos), (7, 7));
-    refused(&bed, |attributes| attributes.max_request_dtos = 8);
-    refused(&bed, |attributes| attributes.max_recv_dtos = 8);
-    messages_pass(&bed, &Pair::new(&bed, &modest()));
+    refused(&fixture, |attributes| attributes.max_request_dtos = 8);
+    refused(&fixture, |attributes| attributes.max_recv_dtos = 8);
+    messages_pass(&fixture, &Pair::new(&fixture, &modest()));
 }
 
 #[test]
 fn short_completion_queues_cut_the_defaults() {
     on!(short_completion_queues_cut_the_defaults, "max_cqe=127");
-    let bed = Bed::new();
-    let (adapter, _) = abilities(&bed);
+    let fixture = Fixture::new();
+    let (adapter, _) = abilities(&fixture);
     assert_eq!((adapter.max_evd_qlen, adapter.max_dto_per_ep), (127, 126));
     assert_eq!(adapter.max_recv_per_srq, 127);
     let mut evd = ptr::null_mut();
     // SAFETY: a live adapter; the result is writable.
-    let answer =
-        unsafe { dat_evd_create(bed.ia, 128, ptr::null_mut(), DAT_EVD_DTO_FLAG, &raw mut evd) };
+    let answer = unsafe {
+        dat_evd_create(
+            fixture.ia,
+            128,
+            ptr::null_mut(),
+            DAT_EVD_DTO_FLAG,
+            &raw mut evd,
+        )
+    };
     fails_with(answer, DAT_INSUFFICIENT_RESOURCES, DAT_RESOURCE_TEVD);
-    let has = defaults(&bed);
+    let has = defaults(&fixture);
     assert_eq!((has.max_recv_dtos, has.max_request_dtos), (126, 126));
     // The events have no EVD: one completion queue has those of both kinds.
     let mut ep = ptr::null_mut();
     let null = ptr::null_mut();
     // SAFETY: live handles; the result is writable.
-    ok(unsafe { dat_ep_create(bed.ia, bed.pz, null, null, null, ptr::null(), &raw mut ep) });
+    ok(unsafe {
+        dat_ep_create(
+            fixture.ia,
+            fixture.pz,
+            null,
+            null,
+            null,
+            ptr::null(),
+            &raw mut ep,
+        )
+    });
     let has = ep_info(ep).ep_attr;
     assert_eq!((has.max_recv_dtos, has.max_request_dtos), (63, 62));
-    messages_pass(&bed, &Pair::new(&bed, &modest()));
+    messages_pass(&fixture, &Pair::new(&fixture, &modest()));
 }
 
 #[test]
@@ -212,8 +230,8 @@ fn without_rdma_reads_connections_work_and_reads_are_refused() {
         without_rdma_reads_connections_work_and_reads_are_refused,
         "max_qp_rd_atom=0,max_qp_init_rd_atom=0"
     );
-    let bed = Bed::new();
-    let (adapter, _) = abilities(&bed);
+    let fixture = Fixture::new();
+    let (adapter, _) = abilities(&fixture);
     assert_eq!(
         [
             adapter.max_rdma_read_per_ep_in,
@@ -223,10 +241,10 @@ fn without_rdma_reads_connections_work_and_reads_are_refused() {
         ],
         [0; 4]
     );
-    refused(&bed, |attributes| attributes.max_rdma_read_in = 1);
-    refused(&bed, |attributes| attributes.max_rdma_read_out = 1);
-    let pair = Pair::new(&bed, &modest());
-    let memory = bed.memory(4096);
+    refused(&fixture, |attributes| attributes.max_rdma_read_in = 1);
+    refused(&fixture, |attributes| attributes.max_rdma_read_out = 1);
+    let pair = Pair::new(&fixture, &modest());
+    let memory = fixture.memory(4096);
     for flags in [
         DAT_COMPLETION_DEFAULT_FLAG,
         DAT_COMPLETION_BARRIER_FENCE_FLAG,
@@ -235,14 +253,14 @@ fn without_rdma_reads_connections_work_and_reads_are_refused() {
         let answer = pair.active.post_read(&[local], &remote, 1, flags);
         fails(answer, DAT_MODEL_NOT_SUPPORTED);
     }
-    messages_pass(&bed, &pair);
+    messages_pass(&fixture, &pair);
 }
 
 #[test]
 fn without_shared_receive_queues_the_rest_works() {
     on!(without_shared_receive_queues_the_rest_works, "no_srq");
-    let bed = Bed::new();
-    let (adapter, provider) = abilities(&bed);
+    let fixture = Fixture::new();
+    let (adapter, provider) = abilities(&fixture);
     assert_eq!(
         (
             adapter.max_srqs,
@@ -262,16 +280,16 @@ fn without_shared_receive_queues_the_rest_works() {
     };
     let mut srq = ptr::null_mut();
     // SAFETY: live handles; attributes and result are local.
-    let answer = unsafe { dat_srq_create(bed.ia, bed.pz, &raw mut wanted, &raw mut srq) };
+    let answer = unsafe { dat_srq_create(fixture.ia, fixture.pz, &raw mut wanted, &raw mut srq) };
     fails(answer, DAT_MODEL_NOT_SUPPORTED);
-    let end = End::without_ep(&bed, &modest());
+    let end = End::without_ep(&fixture, &modest());
     let attributes = modest().attributes();
     let mut ep = ptr::null_mut();
     // SAFETY: live handles, and none for the queue; the result is writable.
     let answer = unsafe {
         dat_ep_create_with_srq(
-            bed.ia,
-            bed.pz,
+            fixture.ia,
+            fixture.pz,
             end.recv,
             end.request,
             end.connect,
@@ -281,7 +299,7 @@ fn without_shared_receive_queues_the_rest_works() {
         )
     };
     fails(answer, DAT_MODEL_NOT_SUPPORTED);
-    messages_pass(&bed, &Pair::new(&bed, &Shape::default()));
+    messages_pass(&fixture, &Pair::new(&fixture, &Shape::default()));
 }
 
 #[test]
@@ -291,8 +309,8 @@ fn a_short_shared_receive_queue_is_as_long_as_the_device_says() {
         // libmlx5 rounds segments up to 2^n - 1 before the kernel sees them.
         "max_srq_wr=15,max_srq_sge=3"
     );
-    let bed = Bed::new();
-    assert_eq!(abilities(&bed).0.max_recv_per_srq, 15);
+    let fixture = Fixture::new();
+    assert_eq!(abilities(&fixture).0.max_recv_per_srq, 15);
     let create = |max_recv_dtos, max_recv_iov| {
         let mut wanted = DAT_SRQ_ATTR {
             max_recv_dtos,
@@ -301,7 +319,8 @@ fn a_short_shared_receive_queue_is_as_long_as_the_device_says() {
         };
         let mut srq = ptr::null_mut();
         // SAFETY: live handles; attributes and result are local.
-        let answer = unsafe { dat_srq_create(bed.ia, bed.pz, &raw mut wanted, &raw mut srq) };
+        let answer =
+            unsafe { dat_srq_create(fixture.ia, fixture.pz, &raw mut wanted, &raw mut srq) };
         (answer, srq)
     };
     for (receives, segments) in [(16, 1), (1, 4)] {
@@ -310,15 +329,15 @@ fn a_short_shared_receive_queue_is_as_long_as_the_device_says() {
     }
     let (answer, srq) = create(15, 3);
     ok(answer);
-    let ends = [(); 2].map(|()| End::on_srq(&bed, &modest(), srq));
-    let pair = Pair::connect(&bed, ends[0], ends[1]);
-    let mut memory = bed.memory(4096);
+    let ends = [(); 2].map(|()| End::on_srq(&fixture, &modest(), srq));
+    let pair = Pair::connect(&fixture, ends[0], ends[1]);
+    let mut memory = fixture.memory(4096);
     memory.write(0, b"for every endpoint ");
     ok(post_srq(srq, &[memory.segment(1024, 64)], 1));
     ok(pair
         .active
         .post_send(&[memory.segment(0, 19)], 2, DAT_COMPLETION_DEFAULT_FLAG));
-    bed.run();
+    fixture.run();
     assert_eq!(pair.passive.received().length, 19);
     assert_eq!(memory.read(1024, 19), b"for every endpoint ");
 }
@@ -326,23 +345,23 @@ fn a_short_shared_receive_queue_is_as_long_as_the_device_says() {
 #[test]
 fn without_memory_windows_the_rest_works() {
     on!(without_memory_windows_the_rest_works, "max_mw=0");
-    let bed = Bed::new();
-    let (adapter, _) = abilities(&bed);
+    let fixture = Fixture::new();
+    let (adapter, _) = abilities(&fixture);
     assert_eq!((adapter.max_rmrs, adapter.max_rmr_target_address), (0, 0));
     let mut rmr = ptr::null_mut();
     // SAFETY: a live zone; the result is writable.
-    let answer = unsafe { dat_rmr_create(bed.pz, &raw mut rmr) };
+    let answer = unsafe { dat_rmr_create(fixture.pz, &raw mut rmr) };
     fails(answer, DAT_MODEL_NOT_SUPPORTED);
     // Their EVDs may carry bind completions all the same.
-    messages_pass(&bed, &Pair::for_windows(&bed, &Shape::default()));
+    messages_pass(&fixture, &Pair::for_windows(&fixture, &Shape::default()));
 }
 
 #[test]
 fn an_evd_grows_though_completion_queues_cannot() {
     on!(an_evd_grows_though_completion_queues_cannot, "no_cq_resize");
-    let bed = Bed::new();
-    let pair = Pair::new(&bed, &modest());
-    messages_pass(&bed, &pair);
+    let fixture = Fixture::new();
+    let pair = Pair::new(&fixture, &modest());
+    messages_pass(&fixture, &pair);
     for length in [1000, 8, 100] {
         // SAFETY: a live handle.
         ok(unsafe { dat_evd_resize(pair.active.request, length) });
@@ -355,13 +374,13 @@ fn an_evd_grows_though_completion_queues_cannot() {
     // More endpoints than the first completion queue has room for.
     let many: Vec<DAT_EP_HANDLE> = (0..20)
         .map(|_| {
-            let mut end = End::without_ep(&bed, &modest());
+            let mut end = End::without_ep(&fixture, &modest());
             let attributes = modest().attributes();
             // SAFETY: live handles; the result is writable.
             ok(unsafe {
                 dat_ep_create(
-                    bed.ia,
-                    bed.pz,
+                    fixture.ia,
+                    fixture.pz,
                     pair.active.recv,
                     pair.active.request,
                     end.connect,
@@ -372,7 +391,7 @@ fn an_evd_grows_though_completion_queues_cannot() {
             end.ep
         })
         .collect();
-    messages_pass(&bed, &pair);
+    messages_pass(&fixture, &pair);
     for ep in many {
         // SAFETY: a live handle.
         ok(unsafe { dat_ep_free(ep) });
@@ -387,10 +406,10 @@ fn events_come_as_they_arrived_though_completion_queues_cannot_grow() {
         events_come_as_they_arrived_though_completion_queues_cannot_grow,
         "no_cq_resize"
     );
-    let bed = Bed::new();
-    let mut crowd = Crowd::new(&bed, 16, 16);
-    assert_eq!(crowd.queues(), 1);
-    crowd.talk();
+    let fixture = Fixture::new();
+    let mut group = EndpointGroup::new(&fixture, 16, 16);
+    assert_eq!(group.queues(), 1);
+    group.exchange();
 }
 
 /// If completion queues are short, an EVD uses several.
@@ -400,9 +419,9 @@ fn a_short_completion_queue_is_as_long_as_the_device_says() {
         a_short_completion_queue_is_as_long_as_the_device_says,
         "max_cqe=1023,no_cq_resize"
     );
-    let bed = Bed::new();
-    assert_eq!(Crowd::new(&bed, 3, 16).queues(), 1);
-    assert_eq!(Crowd::new(&bed, 4, 16).queues(), 2);
+    let fixture = Fixture::new();
+    assert_eq!(EndpointGroup::new(&fixture, 3, 16).queues(), 1);
+    assert_eq!(EndpointGroup::new(&fixture, 4, 16).queues(), 2);
 }
 
 #[test]
@@ -412,7 +431,7 @@ fn a_device_without_anything_carries_messages() {
         "max_inline=0,max_sge=1,max_sge_rd=1,max_qp_wr=8,max_cqe=127,no_srq,max_mw=0,\
          max_qp_rd_atom=0,max_qp_init_rd_atom=0,no_cq_resize,no_atomics"
     );
-    let bed = Bed::new();
-    defaults(&bed);
-    messages_pass(&bed, &Pair::new(&bed, &modest()));
+    let fixture = Fixture::new();
+    defaults(&fixture);
+    messages_pass(&fixture, &Pair::new(&fixture, &modest()));
 }

@@ -3,13 +3,13 @@
 use dat::abi::*;
 use dat::exports::*;
 
-use crate::support::{Bed, Pair, Shape, expect, nothing_on, ok};
+use crate::support::{Fixture, Pair, Shape, expect, nothing_on, ok};
 
 #[test]
 fn one_message_each_way_and_an_orderly_end() {
-    let mut bed = Bed::new();
-    let pair = Pair::new(&bed, &Shape::default());
-    let mut memory = bed.memory(4096);
+    let mut fixture = Fixture::new();
+    let pair = Pair::new(&fixture, &Shape::default());
+    let mut memory = fixture.memory(4096);
     memory.write(0, b"there");
     memory.write(64, b"and back");
     for (from, to, at, len) in [
@@ -18,7 +18,7 @@ fn one_message_each_way_and_an_orderly_end() {
     ] {
         ok(to.post_recv(&[memory.segment(1024 + at, 64)], 1));
         ok(from.post_send(&[memory.segment(at, len)], 2, DAT_COMPLETION_DEFAULT_FLAG));
-        bed.run();
+        fixture.run();
         let received = to.received();
         assert_eq!(
             (
@@ -50,7 +50,7 @@ fn one_message_each_way_and_an_orderly_end() {
             }
         }
         ok(memory.free());
-        ok(dat_pz_free(bed.pz));
+        ok(dat_pz_free(fixture.pz));
     }
-    ok(bed.close(DAT_CLOSE_GRACEFUL_FLAG));
+    ok(fixture.close(DAT_CLOSE_GRACEFUL_FLAG));
 }

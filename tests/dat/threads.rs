@@ -5,8 +5,8 @@ use std::fs;
 
 use dat::abi::*;
 
-use crate::connections::staging::Staged;
-use crate::support::{Bed, within_seconds};
+use crate::connections::staging::EndpointInState;
+use crate::support::{Fixture, within_seconds};
 
 /// Every signal that another process can send: without `SIGKILL`, `SIGSTOP`, the
 /// two that the C library reserves, and the synchronous faults, which the
@@ -61,8 +61,8 @@ fn threads() -> BTreeMap<String, u64> {
 /// an adapter is open, nor during a graceful disconnect.
 #[test]
 fn the_library_s_threads_block_every_signal() {
-    let bed = Bed::new();
-    let staged = Staged::new(&bed, DAT_EP_STATE_DISCONNECT_PENDING);
+    let fixture = Fixture::new();
+    let staged = EndpointInState::new(&fixture, DAT_EP_STATE_DISCONNECT_PENDING);
     // A new thread sets its own name.
     let seen = within_seconds(|| {
         let seen = threads();

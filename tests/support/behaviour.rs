@@ -7,10 +7,10 @@ use std::sync::OnceLock;
 
 use dat_engine::{SendFlags, SendOp};
 
-use super::hand::{Cqe, InlinePlace};
+use super::compared_qps::{ComparedQp, READ, RECEIVED, REQUEST_DONE};
+use super::cqe_writer::{Cqe, InlinePlace};
 use super::libmlx5::Shape;
 use super::system::System;
-use super::twins::{READ, RECEIVED, REQUEST_DONE, Twin};
 use super::work::{RecvWork, SendWork};
 
 /// The behaviour of this process's libmlx5 where versions differ.
@@ -71,35 +71,38 @@ fn shape() -> Shape {
     }
 }
 
-fn post(twin: &mut Twin, cookies: core::ops::Range<u64>) {
+fn post(compared_qp: &mut ComparedQp, cookies: core::ops::Range<u64>) {
     let list: Vec<_> = cookies
         .map(|cookie| RecvWork {
             cookie,
             segments: vec![],
         })
         .collect();
-    twin.post_recvs(None, &list).0.expect("room");
+    compared_qp.post_recvs(None, &list).0.expect("room");
 }
 
 /// Completes a receive, and returns the cookie that libmlx5 reports.
-fn complete(twin: &mut Twin, wqe_counter: u16) -> u64 {
-    twin.push_recv(&Cqe {
+fn complete(compared_qp: &mut ComparedQp, wqe_counter: u16) -> u64 {
+    compared_qp.push_recv(&Cqe {
         opcode: RECEIVED,
         wqe_counter,
         ..Cqe::default()
     });
-    twin.side.poll_recv().expect("a completion").wr_id
+    compared_qp.side.poll_recv().expect("a completion").wr_id
 }
 
 fn goes_on_with_the_nearest(system: &System) -> bool {
-    let mut twin = system.twin_of_libmlx5(Shape {
+    let mut compared_qp = system.compared_qp_of_libmlx5(Shape {
         shared: true,
         ..shape()
     });
-    post(&mut twin, 0..3);
-    assert_eq!([1, 0].map(|index| complete(&mut twin, index)), [1, 0]);
-    post(&mut twin, 3..4);
-    match twin.receives.next() {
+    post(&mut compared_qp, 0..3);
+    assert_eq!(
+        [1, 0].map(|index| complete(&mut compared_qp, index)),
+        [1, 0]
+    );
+    post(&mut compared_qp, 3..4);
+    match compared_qp.receives.next() {
         0 => true,
         1 => false,
         other => panic!("after WQE 3 libmlx5 uses WQE {other}, which no known version does"),
@@ -107,9 +110,9 @@ fn goes_on_with_the_nearest(system: &System) -> bool {
 }
 
 fn reports_the_named(system: &System) -> bool {
-    let mut twin = system.twin_of_libmlx5(shape());
-    post(&mut twin, 10..12);
-    match complete(&mut twin, 1) {
+    let mut compared_qp = system.compared_qp_of_libmlx5(shape());
+    post(&mut compared_qp, 10..12);
+    match complete(&mut compared_qp, 1) {
         11 => true,
         10 => false,
         other => panic!("libmlx5 reports receive {other} for 11, which no known version does"),
@@ -118,11 +121,11 @@ fn reports_the_named(system: &System) -> bool {
 
 fn finds_large_answers(system: &System) -> bool {
     const ANSWER: [u8; 64] = [0x5a; 64];
-    let mut twin = system.twin_of_libmlx5(Shape {
+    let mut compared_qp = system.compared_qp_of_libmlx5(Shape {
         large_cqes: true,
         ..shape()
     });
-    let segment = twin.side.memory().segment(0, ANSWER.len());
+    let segment = compared_qp.side.memory().segment(0, ANSWER.len());
     let (remote_addr, rkey) = (0x1000, 7);
     let read = SendWork {
         cookie: 1,
@@ -130,14 +133,14 @@ fn finds_large_answers(system: &System) -> bool {
         flags: SendFlags::SIGNALED,
         segments: vec![segment],
     };
-    twin.side.post_sends(&[read]).expect("room");
-    twin.push_send(&Cqe {
+    compared_qp.side.post_sends(&[read]).expect("room");
+    compared_qp.push_send(&Cqe {
         opcode: REQUEST_DONE,
         sent: READ,
         byte_count: ANSWER.len() as u32,
         inline: Some((ANSWER.to_vec(), InlinePlace::Before)),
         ..Cqe::default()
     });
-    twin.side.poll_send().expect("a completion");
-    twin.side.memory().read(0, ANSWER.len()) == ANSWER
+    compared_qp.side.poll_send().expect("a completion");
+    compared_qp.side.memory().read(0, ANSWER.len()) == ANSWER
 }

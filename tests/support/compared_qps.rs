@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 use dat_engine::{Access, SendFlags};
 
 use super::behaviour::Behaviour;
-use super::hand::{Cqe, HandRing};
+use super::cqe_writer::{Cqe, CqeWriter};
 use super::libmlx5::Answer;
 use super::rings::{Place, Rings, Seen};
 use super::side::{Memory, Refused, Side};
@@ -29,12 +29,12 @@ const UNIT: usize = 16;
 const LINK: core::ops::Range<usize> = 2..4;
 
 /// One of the two queue pairs.
-pub struct Twin {
+pub struct ComparedQp {
     pub side: Box<dyn Side>,
     pub rings: Rings,
     pub user_index: u32,
-    pub send_cq: HandRing,
-    pub recv_cq: HandRing,
+    pub send_cq: CqeWriter,
+    pub recv_cq: CqeWriter,
     pub receives: Receives,
 }
 
@@ -91,9 +91,9 @@ struct Outstanding {
 }
 
 /// Both queue pairs, and the requests outstanding on each.
-pub struct Twins {
-    pub theirs: Twin,
-    pub ours: Twin,
+pub struct ComparedQps {
+    pub theirs: ComparedQp,
+    pub ours: ComparedQp,
     /// If set, compares all stores; otherwise only the final content.
     pub tracer: Option<StoreTracer>,
     /// The behaviour of libmlx5 where versions differ.
@@ -103,16 +103,16 @@ pub struct Twins {
     received: u32,
 }
 
-impl Twins {
-    pub fn new(theirs: Twin, ours: Twin, behaviour: Behaviour) -> Self {
-        let of = |twin: &Twin| (twin.rings.send.1, twin.rings.recv.1);
+impl ComparedQps {
+    pub fn new(theirs: ComparedQp, ours: ComparedQp, behaviour: Behaviour) -> Self {
+        let of = |compared_qp: &ComparedQp| (compared_qp.rings.send.1, compared_qp.rings.recv.1);
         assert_eq!(
             of(&theirs),
             of(&ours),
             "the rings of both queue pairs differ in size"
         );
         let sends = VecDeque::new();
-        Twins {
+        ComparedQps {
             theirs,
             ours,
             tracer: None,
@@ -127,16 +127,16 @@ impl Twins {
     /// asked.
     pub fn trace(&mut self, rings: bool) {
         let mut tracer = StoreTracer::default();
-        for twin in [&self.theirs, &self.ours] {
+        for compared_qp in [&self.theirs, &self.ours] {
             // SAFETY: the pages belong to queue pairs that live as long as this
             // value; the device does not run during a recording.
             unsafe {
-                tracer.watch(twin.rings.register, 512);
-                tracer.watch(twin.rings.send_record, 4);
-                tracer.watch(twin.rings.recv_record, 4);
+                tracer.watch(compared_qp.rings.register, 512);
+                tracer.watch(compared_qp.rings.send_record, 4);
+                tracer.watch(compared_qp.rings.recv_record, 4);
                 if rings {
-                    tracer.watch(twin.rings.send.0, twin.rings.send.1);
-                    tracer.watch(twin.rings.recv.0, twin.rings.recv.1);
+                    tracer.watch(compared_qp.rings.send.0, compared_qp.rings.send.1);
+                    tracer.watch(compared_qp.rings.recv.0, compared_qp.rings.recv.1);
                 }
             }
         }
@@ -274,7 +274,8 @@ impl Twins {
     /// not compared: libmlx5 links a run at once, the engine with each post.
     fn compare_receives(&self) {
         let [theirs, ours] = [&self.theirs, &self.ours];
-        let [mut their_ring, mut our_ring] = [theirs, ours].map(|twin| twin.rings.recv_bytes());
+        let [mut their_ring, mut our_ring] =
+            [theirs, ours].map(|compared_qp| compared_qp.rings.recv_bytes());
         let Some(stride) = ours.receives.shared else {
             return same_bytes("receive ring", &our_ring, &their_ring);
         };
@@ -325,8 +326,8 @@ impl Twins {
                 return;
             };
             let (opcode, sent, wqe_counter) = (REQUEST_DONE, done.opcode, done.counter);
-            for twin in [&mut self.theirs, &mut self.ours] {
-                twin.push_send(&Cqe {
+            for compared_qp in [&mut self.theirs, &mut self.ours] {
+                compared_qp.push_send(&Cqe {
                     opcode,
                     sent,
                     wqe_counter,
@@ -360,9 +361,9 @@ impl Twins {
     }
 
     fn complete_receive(&mut self, place: usize) {
-        for twin in [&mut self.theirs, &mut self.ours] {
-            let wqe_counter = twin.receives.posted.remove(place);
-            twin.push_recv(&Cqe {
+        for compared_qp in [&mut self.theirs, &mut self.ours] {
+            let wqe_counter = compared_qp.receives.posted.remove(place);
+            compared_qp.push_recv(&Cqe {
                 opcode: RECEIVED,
                 wqe_counter,
                 ..Cqe::default()
@@ -386,9 +387,9 @@ impl Twins {
         &mut self,
         mut poll: impl FnMut(&mut dyn Side) -> Option<Answer>,
     ) -> [Answer; 2] {
-        [&mut self.theirs, &mut self.ours].map(|twin| {
-            let mut answer = poll(&mut *twin.side).expect("a completion exists");
-            assert_eq!(answer.qp_num, twin.rings.qpn);
+        [&mut self.theirs, &mut self.ours].map(|compared_qp| {
+            let mut answer = poll(&mut *compared_qp.side).expect("a completion exists");
+            assert_eq!(answer.qp_num, compared_qp.rings.qpn);
             answer.qp_num = 0;
             answer
         })
@@ -400,25 +401,26 @@ impl Twins {
     }
 
     /// Drops the record of posted requests: the test completes them by
-    /// [`Self::say`].
+    /// [`Self::complete`].
     pub fn forget_outstanding(&mut self) {
         self.sends.clear();
-        for twin in [&mut self.theirs, &mut self.ours] {
-            twin.receives.posted.clear();
+        for compared_qp in [&mut self.theirs, &mut self.ours] {
+            compared_qp.receives.posted.clear();
         }
     }
 
     /// Returns how completions name the receive that was posted last.
     pub fn last_receive(&self) -> u16 {
-        let [theirs, ours] = [&self.theirs, &self.ours].map(|twin| twin.receives.posted.last());
+        let [theirs, ours] =
+            [&self.theirs, &self.ours].map(|compared_qp| compared_qp.receives.posted.last());
         assert_eq!(ours, theirs, "names in queues that complete in order");
         *ours.expect("a receive")
     }
 
     /// Writes a CQE of the queue pair's sends or receives to both, and polls
     /// both. Returns the content of `memory` after each poll.
-    pub fn say(&mut self, sends: bool, cqe: &Cqe, memory: &dyn Memory) -> [Vec<u8>; 2] {
-        let ([theirs, ours], left) = self.told(sends, cqe, memory);
+    pub fn complete(&mut self, sends: bool, cqe: &Cqe, memory: &dyn Memory) -> [Vec<u8>; 2] {
+        let ([theirs, ours], left) = self.completed(sends, cqe, memory);
         assert_eq!(
             ours, theirs,
             "the engine's completion, libmlx5's completion"
@@ -426,18 +428,18 @@ impl Twins {
         left
     }
 
-    /// Like [`Self::say`], with completions that may differ.
-    pub fn told(
+    /// Like [`Self::complete`], with completions that may differ.
+    pub fn completed(
         &mut self,
         sends: bool,
         cqe: &Cqe,
         memory: &dyn Memory,
     ) -> ([Answer; 2], [Vec<u8>; 2]) {
-        for twin in [&mut self.theirs, &mut self.ours] {
+        for compared_qp in [&mut self.theirs, &mut self.ours] {
             if sends {
-                twin.push_send(cqe);
+                compared_qp.push_send(cqe);
             } else {
-                twin.push_recv(cqe);
+                compared_qp.push_recv(cqe);
             }
         }
         let mut left = Vec::new();
@@ -493,7 +495,7 @@ impl Twins {
     }
 }
 
-impl Twin {
+impl ComparedQp {
     /// Posts a list of receives.
     pub fn post_recvs(
         &mut self,

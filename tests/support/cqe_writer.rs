@@ -44,14 +44,14 @@ pub enum InlinePlace {
 }
 
 /// A completion ring that the test writes and its owner polls.
-pub struct HandRing {
+pub struct CqeWriter {
     buf: *mut u8,
     cqe_count: u32,
     cqe_size: usize,
     produced: u32,
 }
 
-impl HandRing {
+impl CqeWriter {
     /// Wraps a ring in which `produced` CQEs have been written so far.
     ///
     /// # Safety
@@ -59,7 +59,7 @@ impl HandRing {
     /// other code writes it.
     pub unsafe fn new(buf: u64, cqe_count: u32, cqe_size: u32, produced: u32) -> Self {
         assert!(cqe_count.is_power_of_two() && (cqe_size == 64 || cqe_size == 128));
-        HandRing {
+        CqeWriter {
             buf: buf as *mut u8,
             cqe_count,
             cqe_size: cqe_size as usize,

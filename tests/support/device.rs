@@ -23,19 +23,19 @@ static ONE_TEST: Mutex<()> = Mutex::new(());
 
 /// Exclusive use of the device by one test.
 #[derive(Debug)]
-pub struct Turn(#[expect(dead_code, reason = "kept for its drop")] MutexGuard<'static, ()>);
+pub struct DeviceLock(#[expect(dead_code, reason = "kept for its drop")] MutexGuard<'static, ()>);
 
 /// Waits until no other test uses the device, and installs the device first if
 /// needed.
-pub fn turn() -> Turn {
-    let turn = ONE_TEST.lock().unwrap_or_else(PoisonError::into_inner);
+pub fn lock() -> DeviceLock {
+    let lock = ONE_TEST.lock().unwrap_or_else(PoisonError::into_inner);
     // The environment configures the device, for example its kernel interface; it
     // is always stepped.
     set_up(|| Config {
         mode: Mode::Stepped,
         ..Config::from_env().expect("variables of the emulated device")
     });
-    Turn(turn)
+    DeviceLock(lock)
 }
 
 /// Returns the emulator if the device is stepped by hand.
@@ -47,14 +47,14 @@ pub fn emulator() -> Option<&'static Emulator> {
 }
 
 /// Violations that a stepped device has recorded since a point in time: actions
-/// that hardware would not forgive.
+/// that hardware would not take_violations.
 #[derive(Debug)]
-pub struct Breaches {
+pub struct Violations {
     /// Number of violations before.
     before: u64,
 }
 
-impl Breaches {
+impl Violations {
     /// Begins with the violations that follow.
     pub fn from_now() -> Self {
         let before = emulator().map_or(0, |it| it.nic().violations().count());
@@ -73,7 +73,7 @@ impl Breaches {
     }
 
     /// Like [`Self::seen`], and excludes these violations from later calls.
-    pub fn forgive(&mut self) -> Vec<String> {
+    pub fn take_violations(&mut self) -> Vec<String> {
         let seen = self.seen();
         *self = Self::from_now();
         seen

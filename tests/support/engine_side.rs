@@ -13,7 +13,7 @@ use super::traffic::most_inline;
 use super::work::{BindWork, RecvWork, SendWork, WindowKeys};
 
 /// An endpoint with its queues and memory.
-pub struct OurSide {
+pub struct EngineSide {
     pub endpoint: Endpoint,
     pub srq: Option<SharedReceiveQueue>,
     pub send_cq: CompletionQueue,
@@ -23,7 +23,7 @@ pub struct OurSide {
     pub domain: ProtectionDomain,
 }
 
-impl OurSide {
+impl EngineSide {
     /// Creates an endpoint with two CQs. Its receives come from an SRQ if
     /// `shared`.
     pub fn new(device: &Device, shape: Shape, memory: usize) -> Self {
@@ -76,7 +76,7 @@ impl OurSide {
             .then(|| domain.alloc_window().expect("a window"));
         let access = Access::default() | Access::WINDOW_BIND;
         let buffer = domain.allocate(memory, access).expect("registered memory");
-        OurSide {
+        EngineSide {
             endpoint,
             srq,
             send_cq,
@@ -106,7 +106,7 @@ impl Memory for RegisteredBuffer {
     }
 }
 
-impl Side for OurSide {
+impl Side for EngineSide {
     fn memory(&self) -> &dyn Memory {
         &self.buffer
     }

@@ -1,13 +1,14 @@
 //! Shared by the whole-system tests.
 
 pub mod behaviour;
+pub mod compared_qps;
+pub mod cqe_writer;
 pub mod device;
-pub mod hand;
+pub mod engine_side;
 pub mod iwarp;
-pub mod lib_side;
 pub mod libmlx5;
-pub mod our_side;
 pub mod pair;
+pub mod reference_side;
 pub mod rings;
 pub mod side;
 #[cfg(target_arch = "x86_64")]
@@ -15,6 +16,5 @@ mod single_step;
 pub mod store_tracer;
 pub mod system;
 pub mod traffic;
-pub mod twins;
 pub mod work;
 pub mod world;

@@ -2,9 +2,9 @@
 
 use std::ops::{Deref, DerefMut};
 
-use super::lib_side::LibSide;
+use super::engine_side::EngineSide;
 use super::libmlx5::{Link, Shape};
-use super::our_side::OurSide;
+use super::reference_side::ReferenceSide;
 use super::side::{Side, connect};
 use super::system::System;
 use super::traffic::MEMORY;
@@ -36,8 +36,8 @@ pub fn with_engine(system: &System) -> &'static [[Driver; 2]] {
 /// Returns one end, not connected.
 pub fn end(system: &System, driver: Driver, shape: Shape) -> Box<dyn Side> {
     match driver {
-        Driver::Engine => Box::new(OurSide::new(&system.device, shape, MEMORY)),
-        Driver::Libmlx5 => Box::new(LibSide::new(system.context(), shape, MEMORY)),
+        Driver::Engine => Box::new(EngineSide::new(&system.device, shape, MEMORY)),
+        Driver::Libmlx5 => Box::new(ReferenceSide::new(system.context(), shape, MEMORY)),
     }
 }
 

@@ -12,14 +12,14 @@ use super::side::{Memory, Refused, Side};
 use super::work::{BindWork, RecvWork, SendWork, WindowKeys};
 
 /// A queue pair of libmlx5 with its queues and memory.
-pub struct LibSide {
+pub struct ReferenceSide {
     pub qp: Qp,
     pub srq: Option<Rc<Srq>>,
     pub window: Option<Window>,
     pub buffer: Buffer,
 }
 
-impl LibSide {
+impl ReferenceSide {
     /// Creates a queue pair with two CQs. Its receives come from an SRQ if the
     /// shape says so.
     pub fn new(context: &Rc<Context>, shape: Shape, memory: usize) -> Self {
@@ -46,7 +46,7 @@ impl LibSide {
         let window = (shape.windows).then(|| Window::new(&pd, ibv_mw_type::IBV_MW_TYPE_1));
         let access = all_access() | ibv_access_flags::IBV_ACCESS_MW_BIND.0;
         let buffer = Buffer::with_access(&pd, memory, access);
-        LibSide {
+        ReferenceSide {
             qp,
             srq,
             window,
@@ -55,7 +55,7 @@ impl LibSide {
     }
 }
 
-impl Side for LibSide {
+impl Side for ReferenceSide {
     fn memory(&self) -> &dyn Memory {
         &self.buffer
     }

@@ -9,14 +9,14 @@ use mlx5emu::emulator::Emulator;
 use mlx5emu::nic::spec::{CqSpec, QpSpec, Qpn};
 
 use super::behaviour::Behaviour;
+use super::compared_qps::{ComparedQp, ComparedQps, Receives};
+use super::cqe_writer::CqeWriter;
 use super::device;
-use super::hand::HandRing;
-use super::lib_side::LibSide;
+use super::engine_side::EngineSide;
 use super::libmlx5::{Context, Shape};
-use super::our_side::OurSide;
+use super::reference_side::ReferenceSide;
 use super::rings::Rings;
 use super::side::Side;
-use super::twins::{Receives, Twin, Twins};
 
 /// The device, opened by the engine, and by libmlx5 when a test needs it. When
 /// this value is dropped, the emulated NIC must have recorded no violation of the
@@ -24,20 +24,20 @@ use super::twins::{Receives, Twin, Twins};
 pub struct System {
     pub device: Device,
     context: OnceCell<Rc<Context>>,
-    breaches: device::Breaches,
-    _turn: device::Turn,
+    violations: device::Violations,
+    _lock: device::DeviceLock,
 }
 
 impl System {
     /// Opens the device of this process. Tests of one process run one at a time.
     pub fn new() -> Self {
-        let turn = device::turn();
+        let lock = device::lock();
         let device = Device::open(device::name()).expect("the engine opens the device");
         System {
             device,
             context: OnceCell::new(),
-            breaches: device::Breaches::from_now(),
-            _turn: turn,
+            violations: device::Violations::from_now(),
+            _lock: lock,
         }
     }
 
@@ -104,20 +104,20 @@ impl System {
     /// Returns the violations of the contract that the NIC has recorded during
     /// this test.
     pub fn violations(&self) -> Vec<String> {
-        self.breaches.seen()
+        self.violations.seen()
     }
 
     /// Excludes the violations so far from the check, for tests that commit them
     /// on purpose.
-    pub fn forgive(&mut self) -> Vec<String> {
-        self.breaches.forgive()
+    pub fn take_violations(&mut self) -> Vec<String> {
+        self.violations.take_violations()
     }
 
     /// Creates two queue pairs with equal attributes, one by libmlx5 and one by
     /// the engine, both ready to send. Their device never runs.
-    pub fn twins(&self, shape: Shape) -> Twins {
-        let mut theirs = LibSide::new(self.context(), shape, super::twins::MEMORY);
-        let mut ours = OurSide::new(&self.device, shape, super::twins::MEMORY);
+    pub fn compared_qps(&self, shape: Shape) -> ComparedQps {
+        let mut theirs = ReferenceSide::new(self.context(), shape, super::compared_qps::MEMORY);
+        let mut ours = EngineSide::new(&self.device, shape, super::compared_qps::MEMORY);
         let peers = [theirs.peer(), ours.peer()];
         theirs.connect(&peers[1], &super::libmlx5::Link::default());
         ours.connect(&peers[0], &super::libmlx5::Link::default());
@@ -134,27 +134,28 @@ impl System {
         let mut made = sides
             .into_iter()
             .zip(registers)
-            .map(|(side, reg)| self.twin(side, reg));
-        let [theirs, ours] = [made.next(), made.next()].map(|twin| twin.expect("two twins"));
-        Twins::new(theirs, ours, Behaviour::of_libmlx5(self))
+            .map(|(side, reg)| self.compared_qp(side, reg));
+        let [theirs, ours] =
+            [made.next(), made.next()].map(|compared_qp| compared_qp.expect("two queue pairs"));
+        ComparedQps::new(theirs, ours, Behaviour::of_libmlx5(self))
     }
 
     /// Creates a queue pair of libmlx5, ready to send. Its device never runs.
-    pub fn twin_of_libmlx5(&self, shape: Shape) -> Twin {
-        let mut side = LibSide::new(self.context(), shape, super::twins::MEMORY);
+    pub fn compared_qp_of_libmlx5(&self, shape: Shape) -> ComparedQp {
+        let mut side = ReferenceSide::new(self.context(), shape, super::compared_qps::MEMORY);
         let peer = side.peer();
         side.connect(&peer, &super::libmlx5::Link::default());
         let register = side.qp.rings().bf.reg as usize;
-        self.twin(Box::new(side), register)
+        self.compared_qp(Box::new(side), register)
     }
 
     /// Returns what a test needs that acts as the device of this end.
-    fn twin(&self, side: Box<dyn Side>, register: usize) -> Twin {
+    fn compared_qp(&self, side: Box<dyn Side>, register: usize) -> ComparedQp {
         let spec = self.qp_spec(side.peer().qpn);
         let ring = |spec: CqSpec| {
             // SAFETY: the ring belongs to the CQ and lives as long; the device
             // never runs and so does not write it.
-            unsafe { HandRing::new(spec.buf, spec.cqe_count, spec.cqe_size, 0) }
+            unsafe { CqeWriter::new(spec.buf, spec.cqe_count, spec.cqe_size, 0) }
         };
         let [send_cq, recv_cq] = self.cq_specs(&spec).map(ring);
         let (recv, recv_record, receives) = match spec.srq {
@@ -179,7 +180,7 @@ impl System {
             recv_record,
             register,
         };
-        Twin {
+        ComparedQp {
             side,
             rings,
             user_index: match spec.cqe_version {

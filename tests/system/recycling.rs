@@ -159,7 +159,7 @@ fn any_step() -> impl Strategy<Value = Step> {
 /// The live pairs, and the completions that each endpoint must still get, by
 /// number.
 #[derive(Default)]
-struct Lives {
+struct LiveEndpoints {
     pairs: Vec<[Endpoint; 2]>,
     /// Sends posted and not known to be complete: cookie, and whether signalled.
     sends: HashMap<u32, VecDeque<(u64, bool)>>,
@@ -169,7 +169,7 @@ struct Lives {
     shared_posted: u32,
 }
 
-impl Lives {
+impl LiveEndpoints {
     /// Returns the number of completions that are still to come or to be polled.
     fn expected(&self) -> usize {
         let sends = self.sends.values().flatten();
@@ -283,15 +283,15 @@ proptest! {
     #[test]
     fn live_endpoints_get_all_of_their_completions_and_no_others(steps in vec(any_step(), 1..80)) {
         let mut world = World::new(256);
-        let mut lives = Lives::default();
+        let mut live = LiveEndpoints::default();
         for step in &steps {
-            lives.step(&mut world, step);
+            live.step(&mut world, step);
         }
-        for completion in world.polled(lives.expected()) {
-            lives.check(&completion);
+        for completion in world.polled(live.expected()) {
+            live.check(&completion);
         }
-        prop_assert!(lives.sends.values().flatten().all(|&(_, signaled)| !signaled), "{:?}", lives.sends);
-        prop_assert!(lives.receives.values().all(|left| *left == 0), "{:?}", lives.receives);
+        prop_assert!(live.sends.values().flatten().all(|&(_, signaled)| !signaled), "{:?}", live.sends);
+        prop_assert!(live.receives.values().all(|left| *left == 0), "{:?}", live.receives);
         prop_assert_eq!(world.cq.counters().unknown, 0);
     }
 }

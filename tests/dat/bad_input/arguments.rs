@@ -7,18 +7,18 @@ use dat::abi::*;
 use dat::exports::*;
 
 use crate::support::{
-    Bed, Door, End, Pair, Shape, abilities, cookie, dequeue, fails, fails_with, held, nothing_on,
-    ok, post_srq, srq, srq_info, state_of,
+    End, Fixture, Pair, ServicePoint, Shape, abilities, cookie, dequeue, fails, fails_with, held,
+    nothing_on, ok, post_srq, srq, srq_info, state_of,
 };
 
 const DEFAULT: DAT_COMPLETION_FLAGS = DAT_COMPLETION_DEFAULT_FLAG;
 
 #[test]
 fn absurd_counts_of_segments_are_refused_unread() {
-    let bed = Bed::new();
-    let memory = bed.memory(4096);
-    let queue = srq(&bed, 8);
-    let pair = Pair::new(&bed, &Shape::default());
+    let fixture = Fixture::new();
+    let memory = fixture.memory(4096);
+    let queue = srq(&fixture, 8);
+    let pair = Pair::new(&fixture, &Shape::default());
     let ep = pair.active.ep;
     let mut iov = [memory.segment(0, 8)];
     let remote = memory.remote(0, 8);
@@ -39,7 +39,7 @@ fn absurd_counts_of_segments_are_refused_unread() {
             }
         }
     }
-    bed.run();
+    fixture.run();
     nothing_on(pair.active.request);
     assert_eq!(held(ep), (0, 0));
     assert_eq!(srq_info(queue).outstanding_dto_count, 0);
@@ -48,14 +48,14 @@ fn absurd_counts_of_segments_are_refused_unread() {
 
 #[test]
 fn absurd_sizes_of_queues_are_refused() {
-    let bed = Bed::new();
-    let limits = abilities(&bed).0;
+    let fixture = Fixture::new();
+    let limits = abilities(&fixture).0;
     for qlen in [-1, DAT_COUNT::MIN, DAT_COUNT::MAX, limits.max_evd_qlen + 1] {
         let mut evd = ptr::without_provenance_mut(0x77);
         // SAFETY: a live adapter; the result is writable.
         let answer = unsafe {
             dat_evd_create(
-                bed.ia,
+                fixture.ia,
                 qlen,
                 DAT_HANDLE_NULL,
                 DAT_EVD_DTO_FLAG,
@@ -82,7 +82,8 @@ fn absurd_sizes_of_queues_are_refused() {
         };
         let mut queue = ptr::without_provenance_mut(0x77);
         // SAFETY: live handles; attributes and result are local.
-        let answer = unsafe { dat_srq_create(bed.ia, bed.pz, &raw mut attr, &raw mut queue) };
+        let answer =
+            unsafe { dat_srq_create(fixture.ia, fixture.pz, &raw mut attr, &raw mut queue) };
         fails_with(answer, DAT_INVALID_PARAMETER, DAT_INVALID_ARG3);
         assert_eq!(queue.addr(), 0x77);
     }
@@ -92,7 +93,7 @@ fn absurd_sizes_of_queues_are_refused() {
         DAT_COUNT::MAX,
         limits.max_dto_per_ep + 1,
     ] {
-        let end = End::without_ep(&bed, &Shape::default());
+        let end = End::without_ep(&fixture, &Shape::default());
         let changes: [fn(&mut DAT_EP_ATTR, DAT_COUNT); 3] = [
             |attr, value| attr.max_recv_dtos = value,
             |attr, value| attr.max_request_dtos = value,
@@ -105,8 +106,8 @@ fn absurd_sizes_of_queues_are_refused() {
             // SAFETY: live handles; attributes and result are local.
             let answer = unsafe {
                 dat_ep_create(
-                    bed.ia,
-                    bed.pz,
+                    fixture.ia,
+                    fixture.pz,
                     end.recv,
                     end.request,
                     end.connect,
@@ -123,16 +124,16 @@ fn absurd_sizes_of_queues_are_refused() {
 /// Passes null for every result pointer.
 #[test]
 fn null_results_are_refused_and_nothing_is_created() {
-    let mut bed = Bed::new();
-    let (ia, pz) = (bed.ia, bed.pz);
-    let mut memory = bed.memory(4096);
-    let queue = srq(&bed, 8);
-    let end = End::new(&bed, &Shape::default());
+    let mut fixture = Fixture::new();
+    let (ia, pz) = (fixture.ia, fixture.pz);
+    let mut memory = fixture.memory(4096);
+    let queue = srq(&fixture, 8);
+    let end = End::new(&fixture, &Shape::default());
     let attr = Shape::default().attributes();
-    let requests = bed.evd(4, DAT_EVD_CR_FLAG);
-    let door = Door::new(&bed);
-    ok(door.knock(end.ep, &[]));
-    let request = door.opens();
+    let requests = fixture.evd(4, DAT_EVD_CR_FLAG);
+    let service_point = ServicePoint::new(&fixture);
+    ok(service_point.connect(end.ep, &[]));
+    let request = service_point.take_request();
     let mut srq_attr = DAT_SRQ_ATTR {
         max_recv_dtos: 4,
         max_recv_iov: 1,
@@ -174,7 +175,7 @@ fn null_results_are_refused_and_nothing_is_created() {
             dat_evd_query(end.recv, DAT_EVD_FIELD_ALL, ptr::null_mut()),
             dat_srq_query(queue, DAT_SRQ_FIELD_ALL, ptr::null_mut()),
             dat_pz_query(pz, DAT_PZ_FIELD_ALL, ptr::null_mut()),
-            dat_psp_query(door.psp, DAT_PSP_FIELD_ALL, ptr::null_mut()),
+            dat_psp_query(service_point.psp, DAT_PSP_FIELD_ALL, ptr::null_mut()),
             dat_cr_query(request, DAT_CR_FIELD_ALL, ptr::null_mut()),
             dat_lmr_query(memory.lmr, DAT_LMR_FIELD_ALL, ptr::null_mut()),
             dat_evd_dequeue(end.recv, ptr::null_mut()),
@@ -192,7 +193,7 @@ fn null_results_are_refused_and_nothing_is_created() {
     unsafe {
         ok(dat_cr_reject(request));
         ok(dat_ep_free(end.ep));
-        door.close();
+        service_point.close();
         for evd in [end.recv, end.request, end.connect, requests] {
             ok(dat_evd_free(evd));
         }
@@ -200,16 +201,16 @@ fn null_results_are_refused_and_nothing_is_created() {
         ok(memory.free());
         ok(dat_pz_free(pz));
     }
-    ok(bed.close(DAT_CLOSE_GRACEFUL_FLAG));
+    ok(fixture.close(DAT_CLOSE_GRACEFUL_FLAG));
 }
 
 /// A C structure at an odd address is read where that is harmless, and refused
 /// otherwise.
 #[test]
 fn misaligned_pointers_are_read_or_refused() {
-    let bed = Bed::new();
-    let memory = bed.memory(4096);
-    let end = End::new(&bed, &Shape::default());
+    let fixture = Fixture::new();
+    let memory = fixture.memory(4096);
+    let end = End::new(&fixture, &Shape::default());
     let mut room = [0_u8; 1024];
     let odd = |size: usize| {
         let base = room.as_ptr().addr();
@@ -234,7 +235,7 @@ fn misaligned_pointers_are_read_or_refused() {
         1 + base.next_multiple_of(16) - base
     };
     let attr: *mut DAT_EP_ATTR = room[at..].as_mut_ptr().cast();
-    let queue = srq(&bed, 8);
+    let queue = srq(&fixture, 8);
     let mut ep = ptr::without_provenance_mut(0x77);
     // SAFETY: inside the array; unaligned, which is under test.
     unsafe {
@@ -242,8 +243,8 @@ fn misaligned_pointers_are_read_or_refused() {
         attributes.max_recv_dtos = DAT_HW_DEFAULT;
         attr.write_unaligned(attributes);
         let answer = dat_ep_create(
-            bed.ia,
-            bed.pz,
+            fixture.ia,
+            fixture.pz,
             end.recv,
             end.request,
             end.connect,
@@ -252,8 +253,8 @@ fn misaligned_pointers_are_read_or_refused() {
         );
         fails_with(answer, DAT_INVALID_PARAMETER, DAT_INVALID_ARG6);
         let answer = dat_ep_create_with_srq(
-            bed.ia,
-            bed.pz,
+            fixture.ia,
+            fixture.pz,
             end.recv,
             end.request,
             end.connect,
@@ -275,15 +276,15 @@ fn misaligned_pointers_are_read_or_refused() {
 
 #[test]
 fn a_qualifier_in_use_is_refused_until_it_is_free_again() {
-    let bed = Bed::new();
-    let door = Door::new(&bed);
-    let requests = bed.evd(4, DAT_EVD_CR_FLAG);
+    let fixture = Fixture::new();
+    let service_point = ServicePoint::new(&fixture);
+    let requests = fixture.evd(4, DAT_EVD_CR_FLAG);
     let create = |qualifier| {
         let mut psp = ptr::without_provenance_mut(0x77);
         // SAFETY: live handles; the result is writable.
         let answer = unsafe {
             dat_psp_create(
-                bed.ia,
+                fixture.ia,
                 qualifier,
                 requests,
                 DAT_PSP_CONSUMER_FLAG,
@@ -293,29 +294,35 @@ fn a_qualifier_in_use_is_refused_until_it_is_free_again() {
         (answer, psp)
     };
     for _ in 0..3 {
-        let (answer, psp) = create(door.qualifier);
+        let (answer, psp) = create(service_point.qualifier);
         fails(answer, DAT_CONN_QUAL_IN_USE);
         assert_eq!(psp.addr(), 0x77);
     }
     // The first one still listens.
-    let end = End::new(&bed, &Shape::default());
-    ok(door.knock(end.ep, &[]));
+    let end = End::new(&fixture, &Shape::default());
+    ok(service_point.connect(end.ep, &[]));
     // SAFETY: live handles.
     unsafe {
-        ok(dat_cr_reject(door.opens()));
-        door.close();
-        let (answer, psp) = create(door.qualifier);
+        ok(dat_cr_reject(service_point.take_request()));
+        service_point.close();
+        let (answer, psp) = create(service_point.qualifier);
         ok(answer);
         ok(dat_psp_free(psp));
         // Invalid qualifiers and flags.
         fails_with(create(0).0, DAT_INVALID_PARAMETER, DAT_INVALID_ARG2);
         let mut psp = ptr::null_mut();
         for flags in [2, DAT_PSP_FLAGS::MAX] {
-            let answer = dat_psp_create(bed.ia, 7777, requests, flags, &raw mut psp);
+            let answer = dat_psp_create(fixture.ia, 7777, requests, flags, &raw mut psp);
             fails_with(answer, DAT_INVALID_PARAMETER, DAT_INVALID_ARG4);
         }
         // An EVD without the connection-request flag.
-        let answer = dat_psp_create(bed.ia, 7777, end.recv, DAT_PSP_CONSUMER_FLAG, &raw mut psp);
+        let answer = dat_psp_create(
+            fixture.ia,
+            7777,
+            end.recv,
+            DAT_PSP_CONSUMER_FLAG,
+            &raw mut psp,
+        );
         fails_with(answer, DAT_INVALID_HANDLE, DAT_INVALID_HANDLE_EVD_CR);
     }
 }
@@ -323,19 +330,19 @@ fn a_qualifier_in_use_is_refused_until_it_is_free_again() {
 /// A port that another program uses is in use for a service point too.
 #[test]
 fn a_port_of_another_program_is_in_use() {
-    let bed = Bed::new();
+    let fixture = Fixture::new();
     // This socket conflicts with every address that the library may listen on:
     // from 1024 on, the qualifier is the port.
     let taken = std::net::TcpListener::bind(("0.0.0.0", 0)).expect("a port");
     let port = taken.local_addr().expect("bound").port();
     assert!(port >= 1024);
     let qualifier = u64::from(port);
-    let requests = bed.evd(4, DAT_EVD_CR_FLAG);
+    let requests = fixture.evd(4, DAT_EVD_CR_FLAG);
     let mut psp = ptr::null_mut();
     // SAFETY: live handles; the result is writable.
     let answer = unsafe {
         dat_psp_create(
-            bed.ia,
+            fixture.ia,
             qualifier,
             requests,
             DAT_PSP_CONSUMER_FLAG,
@@ -348,8 +355,8 @@ fn a_port_of_another_program_is_in_use() {
 
 #[test]
 fn bad_arguments_of_connect_are_refused_and_leave_the_endpoint_unconnected() {
-    let bed = Bed::new();
-    let end = End::new(&bed, &Shape::default());
+    let fixture = Fixture::new();
+    let end = End::new(&fixture, &Shape::default());
     let mut address = Pair::address();
     // SAFETY: integers, for which zero is valid.
     let mut strange: libc::sockaddr = unsafe { mem::zeroed() };
@@ -400,17 +407,17 @@ fn bad_arguments_of_connect_are_refused_and_leave_the_endpoint_unconnected() {
 /// Frees objects twice and while they are in use, and queries with an empty mask.
 #[test]
 fn objects_are_freed_once_and_not_while_in_use() {
-    let bed = Bed::new();
-    let memory = bed.memory(4096);
-    let queue = srq(&bed, 8);
-    let end = End::on_srq(&bed, &Shape::default(), queue);
+    let fixture = Fixture::new();
+    let memory = fixture.memory(4096);
+    let queue = srq(&fixture, 8);
+    let end = End::on_srq(&fixture, &Shape::default(), queue);
     ok(post_srq(queue, &[memory.segment(0, 8)], 1));
     // SAFETY: the calls validate their handles, live or not.
     unsafe {
         for evd in [end.recv, end.request, end.connect] {
             fails(dat_evd_free(evd), DAT_INVALID_STATE);
         }
-        fails(dat_pz_free(bed.pz), DAT_INVALID_STATE);
+        fails(dat_pz_free(fixture.pz), DAT_INVALID_STATE);
         fails(dat_srq_free(queue), DAT_INVALID_STATE);
         ok(dat_ep_free(end.ep));
         fails_with(
@@ -427,7 +434,7 @@ fn objects_are_freed_once_and_not_while_in_use() {
         fails(dat_srq_free(queue), DAT_INVALID_HANDLE);
         let mut info = mem::zeroed();
         fails_with(
-            dat_pz_query(bed.pz, 0x8000, &raw mut info),
+            dat_pz_query(fixture.pz, 0x8000, &raw mut info),
             DAT_INVALID_PARAMETER,
             DAT_INVALID_ARG2,
         );

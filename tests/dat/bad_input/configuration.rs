@@ -8,21 +8,24 @@ use std::{env, fs, process};
 use dat::abi::*;
 use dat::exports::*;
 
-use crate::support::{Bed, c_name, device, fails, fails_with, ok};
+use crate::support::{Fixture, c_name, device, fails, fails_with, ok};
 
 /// A file and the variable that names it, while this value exists. The fixture
 /// keeps other tests from reading the environment.
 struct Override<'a> {
     before: Option<OsString>,
-    _bed: &'a Bed,
+    _fixture: &'a Fixture,
 }
 
 impl<'a> Override<'a> {
-    fn new(bed: &'a Bed, path: &Path) -> Self {
+    fn new(fixture: &'a Fixture, path: &Path) -> Self {
         let before = env::var_os("DAT_OVERRIDE");
         // SAFETY: tests read the environment only while they hold a fixture.
         unsafe { env::set_var("DAT_OVERRIDE", path) };
-        Self { before, _bed: bed }
+        Self {
+            before,
+            _fixture: fixture,
+        }
     }
 }
 
@@ -82,7 +85,7 @@ fn scratch() -> PathBuf {
 
 #[test]
 fn invalid_lines_in_dat_conf_neither_hide_nor_add_adapters() {
-    let bed = Bed::new();
+    let fixture = Fixture::new();
     let path = scratch();
     let garbage: [&[u8]; 12] = [
         b"",
@@ -100,7 +103,7 @@ fn invalid_lines_in_dat_conf_neither_hide_nor_add_adapters() {
     ];
     for bytes in garbage {
         fs::write(&path, bytes).expect("a file");
-        let _set = Override::new(&bed, &path);
+        let _set = Override::new(&fixture, &path);
         fails(open("nope"), DAT_PROVIDER_NOT_FOUND);
         ok(open(device::name()));
         ok(list());
@@ -108,7 +111,7 @@ fn invalid_lines_in_dat_conf_neither_hide_nor_add_adapters() {
     // One unterminated line, longer than any buffer.
     fs::write(&path, vec![b'a'; 3 << 20]).expect("a file");
     {
-        let _set = Override::new(&bed, &path);
+        let _set = Override::new(&fixture, &path);
         fails(open("nope"), DAT_PROVIDER_NOT_FOUND);
         ok(open(device::name()));
     }
@@ -118,7 +121,7 @@ fn invalid_lines_in_dat_conf_neither_hide_nor_add_adapters() {
 /// A valid line after invalid ones is used.
 #[test]
 fn a_valid_line_after_invalid_ones_is_found() {
-    let bed = Bed::new();
+    let fixture = Fixture::new();
     let path = scratch().with_extension("good.conf");
     let text = format!(
         "nonsense\n\"unfinished\n\
@@ -127,7 +130,7 @@ fn a_valid_line_after_invalid_ones_is_found() {
     );
     fs::write(&path, text).expect("a file");
     {
-        let _set = Override::new(&bed, &path);
+        let _set = Override::new(&fixture, &path);
         // Its library may be another one; the name is known, and the lines before
         // it do not hide it from the list.
         ok(list());
@@ -140,7 +143,7 @@ fn a_valid_line_after_invalid_ones_is_found() {
 
 #[test]
 fn a_dat_conf_that_is_not_a_file_is_ignored() {
-    let bed = Bed::new();
+    let fixture = Fixture::new();
     for path in [
         Path::new("/nonexistent/dat.conf"),
         Path::new("/"),
@@ -148,7 +151,7 @@ fn a_dat_conf_that_is_not_a_file_is_ignored() {
         Path::new("/proc/self/mem"),
         Path::new("/dev/null"),
     ] {
-        let _set = Override::new(&bed, path);
+        let _set = Override::new(&fixture, path);
         fails(open("nope"), DAT_PROVIDER_NOT_FOUND);
         ok(open(device::name()));
         ok(list());
@@ -157,7 +160,7 @@ fn a_dat_conf_that_is_not_a_file_is_ignored() {
 
 #[test]
 fn invalid_names_and_versions_are_not_found() {
-    let _bed = Bed::new();
+    let _fixture = Fixture::new();
     for name in ["", " ", "/etc/passwd"] {
         fails(open(name), DAT_PROVIDER_NOT_FOUND);
     }

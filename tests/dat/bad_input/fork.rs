@@ -7,7 +7,7 @@ use dat::abi::*;
 use dat::exports::*;
 
 use crate::support::{
-    Bed, Door, End, Pair, Shape, blank, expect, held, nothing_on, ok, srq, state_of,
+    End, Fixture, Pair, ServicePoint, Shape, blank, expect, held, nothing_on, ok, srq, state_of,
 };
 
 /// Runs a closure in a child process, and returns its exit status. Fails if the
@@ -36,12 +36,12 @@ fn in_child(what: impl FnOnce() -> i32 + std::panic::UnwindSafe) -> i32 {
 
 /// Sends one message each way.
 #[track_caller]
-fn talk(bed: &Bed, pair: &Pair) {
-    let memory = bed.memory(4096);
+fn exchange(fixture: &Fixture, pair: &Pair) {
+    let memory = fixture.memory(4096);
     for (from, to) in [(pair.active, pair.passive), (pair.passive, pair.active)] {
         ok(to.post_recv(&[memory.segment(1024, 8)], 1));
         ok(from.post_send(&[memory.segment(0, 8)], 2, DAT_COMPLETION_DEFAULT_FLAG));
-        bed.run();
+        fixture.run();
         assert_eq!(to.received().status, DAT_DTO_SUCCESS);
         assert_eq!(from.requested().status, DAT_DTO_SUCCESS);
     }
@@ -51,14 +51,14 @@ fn talk(bed: &Bed, pair: &Pair) {
 /// number of the first call that does not, or 0.
 #[test]
 fn calls_in_a_child_fail_because_the_adapter_belongs_to_its_parent() {
-    let bed = Bed::new();
-    let pair = Pair::new(&bed, &Shape::default());
-    let idle = End::new(&bed, &Shape::default());
-    let door = Door::new(&bed);
-    let queue = srq(&bed, 4);
-    let mut memory = bed.memory(4096);
+    let fixture = Fixture::new();
+    let pair = Pair::new(&fixture, &Shape::default());
+    let idle = End::new(&fixture, &Shape::default());
+    let service_point = ServicePoint::new(&fixture);
+    let queue = srq(&fixture, 4);
+    let mut memory = fixture.memory(4096);
     let segment = memory.segment(0, 8);
-    let (ia, pz) = (bed.ia, bed.pz);
+    let (ia, pz) = (fixture.ia, fixture.pz);
     let lmr = memory.lmr;
     let attr = Shape::default().attributes();
     let surprise = in_child(std::panic::AssertUnwindSafe(|| {
@@ -104,14 +104,14 @@ fn calls_in_a_child_fail_because_the_adapter_belongs_to_its_parent() {
                 dat_psp_create_any(
                     ia,
                     &raw mut qualifier,
-                    door.requests,
+                    service_point.requests,
                     DAT_PSP_CONSUMER_FLAG,
                     &raw mut made,
                 ),
                 dat_ep_connect(
                     idle.ep,
                     (&raw mut address).cast(),
-                    door.qualifier,
+                    service_point.qualifier,
                     1_000_000,
                     0,
                     ptr::null_mut(),
@@ -134,11 +134,11 @@ fn calls_in_a_child_fail_because_the_adapter_belongs_to_its_parent() {
         "the number of the first call that was not refused"
     );
     // The parent has noticed none of these calls.
-    nothing_on(door.requests);
+    nothing_on(service_point.requests);
     nothing_on(idle.connect);
     assert_eq!(state_of(idle.ep), DAT_EP_STATE_UNCONNECTED);
     ok(idle.post_recv(&[segment], 1));
-    talk(&bed, &pair);
+    exchange(&fixture, &pair);
     // SAFETY: live handles.
     unsafe {
         ok(dat_srq_free(queue));
@@ -146,20 +146,20 @@ fn calls_in_a_child_fail_because_the_adapter_belongs_to_its_parent() {
     }
     ok(memory.free());
     assert_eq!(memory.lmr, lmr);
-    door.close();
+    service_point.close();
 }
 
 /// Queries, waits, disconnects and frees return in the child, and do not affect
 /// the parent's connection.
 #[test]
 fn calls_in_a_child_return_and_do_not_affect_its_parent() {
-    let bed = Bed::new();
-    let pair = Pair::new(&bed, &Shape::default());
-    let door = Door::new(&bed);
-    let queue = srq(&bed, 4);
-    let memory = bed.memory(4096);
+    let fixture = Fixture::new();
+    let pair = Pair::new(&fixture, &Shape::default());
+    let service_point = ServicePoint::new(&fixture);
+    let queue = srq(&fixture, 4);
+    let memory = fixture.memory(4096);
     ok(pair.active.post_recv(&[memory.segment(2048, 8)], 7));
-    let pz = bed.pz;
+    let pz = fixture.pz;
     let lmr = memory.lmr;
     let done = in_child(std::panic::AssertUnwindSafe(|| {
         let mut event = blank();
@@ -186,8 +186,12 @@ fn calls_in_a_child_return_and_do_not_affect_its_parent() {
             let _ = dat_ep_free(pair.active.ep);
             let _ = dat_ep_free(pair.passive.ep);
             let _ = dat_srq_free(queue);
-            let _ = dat_psp_free(door.psp);
-            for evd in [pair.active.recv, pair.active.request, door.requests] {
+            let _ = dat_psp_free(service_point.psp);
+            for evd in [
+                pair.active.recv,
+                pair.active.request,
+                service_point.requests,
+            ] {
                 let _ = dat_evd_free(evd);
             }
             let _ = dat_lmr_free(lmr);
@@ -205,29 +209,29 @@ fn calls_in_a_child_return_and_do_not_affect_its_parent() {
     ok(pair
         .passive
         .post_send(&[memory.segment(0, 8)], 1, DAT_COMPLETION_DEFAULT_FLAG));
-    bed.run();
+    fixture.run();
     assert_eq!(pair.active.received().cookie, 7);
     pair.passive.requested();
-    talk(&bed, &pair);
-    let end = End::new(&bed, &Shape::default());
-    ok(door.knock(end.ep, &[]));
+    exchange(&fixture, &pair);
+    let end = End::new(&fixture, &Shape::default());
+    ok(service_point.connect(end.ep, &[]));
     // SAFETY: live handles.
     unsafe {
-        ok(dat_cr_reject(door.opens()));
+        ok(dat_cr_reject(service_point.take_request()));
         expect(end.connect, DAT_CONNECTION_EVENT_PEER_REJECTED);
         ok(dat_ep_disconnect(pair.active.ep, DAT_CLOSE_ABRUPT_FLAG));
         expect(pair.passive.connect, DAT_CONNECTION_EVENT_DISCONNECTED);
         ok(dat_srq_free(queue));
     }
-    door.close();
+    service_point.close();
 }
 
 /// Posts of a child reach neither the device nor the parent's rings.
 #[test]
 fn a_child_that_posts_does_not_disturb_its_parent() {
-    let bed = Bed::new();
-    let pair = Pair::new(&bed, &Shape::default());
-    let memory = bed.memory(4096);
+    let fixture = Fixture::new();
+    let pair = Pair::new(&fixture, &Shape::default());
+    let memory = fixture.memory(4096);
     let (from, to) = (pair.active, pair.passive);
     for tag in 0..2 {
         ok(to.post_recv(&[memory.segment(1024, 8)], tag));
@@ -240,15 +244,15 @@ fn a_child_that_posts_does_not_disturb_its_parent() {
         42
     }));
     assert_eq!(done, 42);
-    bed.run();
+    fixture.run();
     nothing_on(to.recv);
     nothing_on(from.request);
     for tag in 0..2 {
         ok(from.post_send(&[memory.segment(0, 8)], tag, DAT_COMPLETION_DEFAULT_FLAG));
-        bed.run();
+        fixture.run();
         assert_eq!(to.received().cookie, tag);
         assert_eq!(from.requested().status, DAT_DTO_SUCCESS);
     }
     assert_eq!(held(from.ep), (0, 0));
-    talk(&bed, &pair);
+    exchange(&fixture, &pair);
 }

@@ -10,8 +10,8 @@ use dat::abi::*;
 use dat::exports::*;
 
 use crate::support::{
-    Bed, Door, Dto, End, Memory, Pair, Shape, dequeue, dto, expect, nothing_on, ok, post_srq,
-    reaches, srq, srq_info, state_of,
+    Dto, End, Fixture, Memory, Pair, ServicePoint, Shape, dequeue, dto, expect, nothing_on, ok,
+    post_srq, reaches, srq, srq_info, state_of,
 };
 
 const DEFAULT: DAT_COMPLETION_FLAGS = DAT_COMPLETION_DEFAULT_FLAG;
@@ -41,11 +41,11 @@ impl Way {
 /// Takes this many completions, by cookie. No cookie may come twice, and no
 /// further completion may follow.
 #[track_caller]
-fn account(bed: &Bed, evd: DAT_EVD_HANDLE, count: usize) -> BTreeMap<u64, Dto> {
+fn account(fixture: &Fixture, evd: DAT_EVD_HANDLE, count: usize) -> BTreeMap<u64, Dto> {
     let mut found = BTreeMap::new();
     let begin = Instant::now();
     while found.len() < count {
-        bed.run();
+        fixture.run();
         if let Ok(event) = dequeue(evd) {
             let dto = dto(&event);
             assert!(found.insert(dto.cookie, dto).is_none(), "{dto:?} twice");
@@ -55,12 +55,12 @@ fn account(bed: &Bed, evd: DAT_EVD_HANDLE, count: usize) -> BTreeMap<u64, Dto> {
                 "{} of {count}: {found:?}",
                 found.len()
             );
-            bed.advance(Duration::from_millis(1));
+            fixture.advance(Duration::from_millis(1));
         }
     }
     for _ in 0..5 {
-        bed.run();
-        bed.advance(Duration::from_millis(10));
+        fixture.run();
+        fixture.advance(Duration::from_millis(10));
     }
     nothing_on(evd);
     found
@@ -79,14 +79,14 @@ fn load(end: &End, memory: &Memory) {
 
 #[test]
 fn in_unconnected_an_endpoint_without_a_peer_leaves() {
-    let bed = Bed::new();
-    let memory = bed.memory(4096);
-    let end = End::new(&bed, &Shape::default());
+    let fixture = Fixture::new();
+    let memory = fixture.memory(4096);
+    let end = End::new(&fixture, &Shape::default());
     for tag in 0..3 {
         ok(end.post_recv(&[memory.segment(0, 8)], tag));
     }
     Way::Free.leave(end.ep);
-    bed.run();
+    fixture.run();
     // Never connected: the buffers are freed with the endpoint, or flushed.
     let mut seen = 0;
     while let Ok(event) = dequeue(end.recv) {
@@ -102,29 +102,29 @@ fn in_unconnected_an_endpoint_without_a_peer_leaves() {
 #[test]
 fn in_active_connection_pending_the_service_point_leaves() {
     for reject in [true, false] {
-        let bed = Bed::new();
-        let memory = bed.memory(4096);
-        let door = Door::new(&bed);
-        let end = End::new(&bed, &Shape::default());
+        let fixture = Fixture::new();
+        let memory = fixture.memory(4096);
+        let service_point = ServicePoint::new(&fixture);
+        let end = End::new(&fixture, &Shape::default());
         for tag in 0..3 {
             ok(end.post_recv(&[memory.segment(0, 8)], tag));
         }
         // Only a request without an answer runs into its timeout.
         let microseconds = if reject { 60_000_000 } else { 1_000_000 };
-        ok(door.knock_within(end.ep, microseconds, &[]));
-        let request = door.opens();
+        ok(service_point.connect_within(end.ep, microseconds, &[]));
+        let request = service_point.take_request();
         let number = if reject {
             // SAFETY: a live handle.
             ok(unsafe { dat_cr_reject(request) });
             DAT_CONNECTION_EVENT_PEER_REJECTED
         } else {
             // The request gets no answer, and the service point is freed.
-            door.close();
+            service_point.close();
             DAT_CONNECTION_EVENT_TIMED_OUT
         };
         expect(end.connect, number);
         assert_eq!(state_of(end.ep), DAT_EP_STATE_DISCONNECTED);
-        let flushed = account(&bed, end.recv, 3);
+        let flushed = account(&fixture, end.recv, 3);
         assert!(
             flushed
                 .values()
@@ -138,17 +138,17 @@ fn in_active_connection_pending_the_service_point_leaves() {
 #[test]
 fn in_completion_pending_the_requester_has_left() {
     for way in WAYS {
-        let bed = Bed::new();
-        let memory = bed.memory(4096);
-        let door = Door::new(&bed);
+        let fixture = Fixture::new();
+        let memory = fixture.memory(4096);
+        let service_point = ServicePoint::new(&fixture);
         let shape = Shape::default();
-        let (active, passive) = (End::new(&bed, &shape), End::new(&bed, &shape));
+        let (active, passive) = (End::new(&fixture, &shape), End::new(&fixture, &shape));
         for tag in 0..3 {
             ok(active.post_recv(&[memory.segment(0, 8)], tag));
             ok(passive.post_recv(&[memory.segment(0, 8)], tag));
         }
-        ok(door.knock(active.ep, &[]));
-        let request = door.opens();
+        ok(service_point.connect(active.ep, &[]));
+        let request = service_point.take_request();
         way.leave(active.ep);
         // SAFETY: live handles.
         ok(unsafe { dat_cr_accept(request, passive.ep, 0, ptr::null_mut()) });
@@ -156,7 +156,7 @@ fn in_completion_pending_the_requester_has_left() {
             passive.connect,
             DAT_CONNECTION_EVENT_ACCEPT_COMPLETION_ERROR,
         );
-        let flushed = account(&bed, passive.recv, 3);
+        let flushed = account(&fixture, passive.recv, 3);
         assert!(
             flushed
                 .values()
@@ -165,7 +165,7 @@ fn in_completion_pending_the_requester_has_left() {
         nothing_on(passive.connect);
         if way == Way::Disconnect {
             expect(active.connect, DAT_CONNECTION_EVENT_DISCONNECTED);
-            account(&bed, active.recv, 3);
+            account(&fixture, active.recv, 3);
             nothing_on(active.connect);
         }
     }
@@ -176,23 +176,23 @@ fn in_completion_pending_the_requester_has_left() {
 #[test]
 fn in_completion_pending_the_accepting_side_leaves() {
     for way in WAYS {
-        let bed = Bed::new();
-        let memory = bed.memory(4096);
-        let door = Door::new(&bed);
+        let fixture = Fixture::new();
+        let memory = fixture.memory(4096);
+        let service_point = ServicePoint::new(&fixture);
         let shape = Shape::default();
-        let (active, passive) = (End::new(&bed, &shape), End::new(&bed, &shape));
+        let (active, passive) = (End::new(&fixture, &shape), End::new(&fixture, &shape));
         for tag in 0..3 {
             ok(active.post_recv(&[memory.segment(0, 8)], tag));
             ok(passive.post_recv(&[memory.segment(0, 8)], tag));
         }
-        ok(door.knock(active.ep, &[]));
-        let request = door.opens();
+        ok(service_point.connect(active.ep, &[]));
+        let request = service_point.take_request();
         // SAFETY: live handles.
         ok(unsafe { dat_cr_accept(request, passive.ep, 0, ptr::null_mut()) });
         way.leave(passive.ep);
         // Connected for a moment, or never.
         reaches(active.ep, DAT_EP_STATE_DISCONNECTED);
-        let flushed = account(&bed, active.recv, 3);
+        let flushed = account(&fixture, active.recv, 3);
         assert!(
             flushed
                 .values()
@@ -200,7 +200,7 @@ fn in_completion_pending_the_accepting_side_leaves() {
         );
         if way == Way::Disconnect {
             reaches(passive.ep, DAT_EP_STATE_DISCONNECTED);
-            account(&bed, passive.recv, 3);
+            account(&fixture, passive.recv, 3);
         }
     }
 }
@@ -214,29 +214,29 @@ fn in_connected_everything_is_accounted_for_once() {
         let (mut receives, mut sends) = (0, 0);
         let mut stepped = false;
         for steps in [0, 1, 2, 3, 5, 8, 13, 1000] {
-            let bed = Bed::new();
-            let memory = bed.memory(4096);
-            let pair = Pair::new(&bed, &Shape::default());
+            let fixture = Fixture::new();
+            let memory = fixture.memory(4096);
+            let pair = Pair::new(&fixture, &Shape::default());
             let (stays, goes) = (pair.active, pair.passive);
             load(&stays, &memory);
             load(&goes, &memory);
-            bed.steps(steps);
+            fixture.steps(steps);
             way.leave(goes.ep);
             expect(stays.connect, DAT_CONNECTION_EVENT_DISCONNECTED);
             assert_eq!(state_of(stays.ep), DAT_EP_STATE_DISCONNECTED);
-            let received = account(&bed, stays.recv, 3);
-            let sent = account(&bed, stays.request, 2);
+            let received = account(&fixture, stays.recv, 3);
+            let sent = account(&fixture, stays.request, 2);
             receives += u32::from(in_order(&received));
             sends += u32::from(in_order(&sent));
-            stepped = bed.is_stepped();
+            stepped = fixture.is_stepped();
             nothing_on(stays.connect);
             if way == Way::Disconnect {
                 expect(goes.connect, DAT_CONNECTION_EVENT_DISCONNECTED);
-                in_order(&account(&bed, goes.recv, 3));
-                in_order(&account(&bed, goes.request, 2));
+                in_order(&account(&fixture, goes.recv, 3));
+                in_order(&account(&fixture, goes.request, 2));
                 nothing_on(goes.connect);
             }
-            nothing_on(bed.async_evd);
+            nothing_on(fixture.async_evd);
         }
         // On a device that works on its own this depends on timing.
         if stepped {
@@ -261,9 +261,9 @@ fn in_order(found: &BTreeMap<u64, Dto>) -> bool {
 #[test]
 fn in_disconnect_pending_the_peer_goes() {
     for way in WAYS {
-        let bed = Bed::new();
-        let memory = bed.memory(4096);
-        let pair = Pair::new(&bed, &Shape::default());
+        let fixture = Fixture::new();
+        let memory = fixture.memory(4096);
+        let pair = Pair::new(&fixture, &Shape::default());
         let (stays, goes) = (pair.active, pair.passive);
         for tag in 0..3 {
             ok(stays.post_recv(&[memory.segment(1024, 64)], tag));
@@ -274,17 +274,17 @@ fn in_disconnect_pending_the_peer_goes() {
         }
         // SAFETY: a live handle.
         ok(unsafe { dat_ep_disconnect(stays.ep, DAT_CLOSE_GRACEFUL_FLAG) });
-        bed.run();
+        fixture.run();
         assert_eq!(state_of(stays.ep), DAT_EP_STATE_DISCONNECT_PENDING);
         way.leave(goes.ep);
         expect(stays.connect, DAT_CONNECTION_EVENT_DISCONNECTED);
-        let received = account(&bed, stays.recv, 3);
+        let received = account(&fixture, stays.recv, 3);
         assert!(
             received
                 .values()
                 .all(|dto| dto.status == DAT_DTO_ERR_FLUSHED)
         );
-        let sent = account(&bed, stays.request, 2);
+        let sent = account(&fixture, stays.request, 2);
         assert!(sent.values().all(|dto| dto.status != DAT_DTO_SUCCESS));
         nothing_on(stays.connect);
     }
@@ -293,17 +293,17 @@ fn in_disconnect_pending_the_peer_goes() {
 #[test]
 fn in_disconnected_no_event_reports_that_the_peer_leaves() {
     for way in WAYS {
-        let bed = Bed::new();
-        let memory = bed.memory(4096);
-        let pair = Pair::new(&bed, &Shape::default());
+        let fixture = Fixture::new();
+        let memory = fixture.memory(4096);
+        let pair = Pair::new(&fixture, &Shape::default());
         let (stays, goes) = (pair.active, pair.passive);
         load(&stays, &memory);
         Way::Disconnect.leave(goes.ep);
         expect(stays.connect, DAT_CONNECTION_EVENT_DISCONNECTED);
         expect(goes.connect, DAT_CONNECTION_EVENT_DISCONNECTED);
         way.leave(goes.ep);
-        account(&bed, stays.recv, 3);
-        account(&bed, stays.request, 2);
+        account(&fixture, stays.recv, 3);
+        account(&fixture, stays.request, 2);
         nothing_on(stays.connect);
         nothing_on(goes.connect);
     }
@@ -313,15 +313,15 @@ fn in_disconnected_no_event_reports_that_the_peer_leaves() {
 #[test]
 fn on_a_shared_queue_no_buffer_is_lost_to_the_other_endpoints() {
     for way in WAYS {
-        let bed = Bed::new();
-        let memory = bed.memory(4096);
-        let queue = srq(&bed, 8);
+        let fixture = Fixture::new();
+        let memory = fixture.memory(4096);
+        let queue = srq(&fixture, 8);
         let shape = Shape::default();
         let [first, second] = [(); 2].map(|()| {
             Pair::connect(
-                &bed,
-                End::new(&bed, &shape),
-                End::on_srq(&bed, &shape, queue),
+                &fixture,
+                End::new(&fixture, &shape),
+                End::on_srq(&fixture, &shape, queue),
             )
         });
         for tag in 0..6 {
@@ -330,17 +330,17 @@ fn on_a_shared_queue_no_buffer_is_lost_to_the_other_endpoints() {
         for _ in 0..2 {
             ok(first.active.post_send(&[memory.segment(0, 8)], 1, DEFAULT));
         }
-        bed.run();
+        fixture.run();
         way.leave(first.active.ep);
         expect(first.passive.connect, DAT_CONNECTION_EVENT_DISCONNECTED);
-        let received = account(&bed, first.passive.recv, 2);
+        let received = account(&fixture, first.passive.recv, 2);
         assert!(received.values().all(|dto| dto.status == DAT_DTO_SUCCESS));
         assert_eq!(srq_info(queue).available_dto_count, 4);
         way.leave(first.passive.ep);
         for _ in 0..4 {
             ok(second.active.post_send(&[memory.segment(0, 8)], 1, DEFAULT));
         }
-        let rest = account(&bed, second.passive.recv, 4);
+        let rest = account(&fixture, second.passive.recv, 4);
         // All six buffers, each once.
         let mut all: Vec<_> = received.keys().chain(rest.keys()).copied().collect();
         all.sort_unstable();

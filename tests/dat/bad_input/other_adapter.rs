@@ -8,8 +8,8 @@ use dat::abi::*;
 use dat::exports::*;
 
 use crate::support::{
-    Bed, Door, End, Memory, Shape, accept, ep_info, established, fails_with, ok, on_free_qualifier,
-    srq_in,
+    End, Fixture, Memory, ServicePoint, Shape, accept, ep_info, established, fails_with, ok,
+    on_free_qualifier, srq_in,
 };
 
 /// Type and subtype of a return code.
@@ -20,7 +20,7 @@ const fn handle(subtype: DAT_RETURN_SUBTYPE) -> Refusal {
 }
 
 /// Creates a queue in a zone, and frees it again.
-fn queue(bed: &Bed, pz: DAT_PZ_HANDLE) -> DAT_RETURN {
+fn queue(fixture: &Fixture, pz: DAT_PZ_HANDLE) -> DAT_RETURN {
     let attributes = DAT_SRQ_ATTR {
         max_recv_dtos: 4,
         max_recv_iov: 1,
@@ -29,7 +29,12 @@ fn queue(bed: &Bed, pz: DAT_PZ_HANDLE) -> DAT_RETURN {
     let mut srq = ptr::null_mut();
     // SAFETY: live handles; attributes and result are local.
     unsafe {
-        let answer = dat_srq_create(bed.ia, pz, (&raw const attributes).cast_mut(), &raw mut srq);
+        let answer = dat_srq_create(
+            fixture.ia,
+            pz,
+            (&raw const attributes).cast_mut(),
+            &raw mut srq,
+        );
         if answer == DAT_SUCCESS {
             ok(dat_srq_free(srq));
         }
@@ -38,7 +43,7 @@ fn queue(bed: &Bed, pz: DAT_PZ_HANDLE) -> DAT_RETURN {
 }
 
 /// Creates an LMR of another LMR, and frees it again.
-fn region(bed: &Bed, source: DAT_LMR_HANDLE) -> DAT_RETURN {
+fn region(fixture: &Fixture, source: DAT_LMR_HANDLE) -> DAT_RETURN {
     let region = DAT_REGION_DESCRIPTION {
         for_lmr_handle: source,
     };
@@ -46,11 +51,11 @@ fn region(bed: &Bed, source: DAT_LMR_HANDLE) -> DAT_RETURN {
     // SAFETY: live handles; results are writable or null.
     unsafe {
         let answer = dat_lmr_create(
-            bed.ia,
+            fixture.ia,
             DAT_MEM_TYPE_LMR,
             region,
             64,
-            bed.pz,
+            fixture.pz,
             DAT_MEM_PRIV_ALL_FLAG,
             &raw mut lmr,
             &raw mut context,
@@ -66,12 +71,18 @@ fn region(bed: &Bed, source: DAT_LMR_HANDLE) -> DAT_RETURN {
 }
 
 /// Creates a public service point, and frees it again.
-fn public(bed: &Bed, requests: DAT_EVD_HANDLE) -> DAT_RETURN {
+fn public(fixture: &Fixture, requests: DAT_EVD_HANDLE) -> DAT_RETURN {
     let (mut qualifier, mut psp) = (0, ptr::null_mut());
     let flags = DAT_PSP_CONSUMER_FLAG;
     // SAFETY: live handles; results are writable.
     unsafe {
-        let answer = dat_psp_create_any(bed.ia, &raw mut qualifier, requests, flags, &raw mut psp);
+        let answer = dat_psp_create_any(
+            fixture.ia,
+            &raw mut qualifier,
+            requests,
+            flags,
+            &raw mut psp,
+        );
         if answer == DAT_SUCCESS {
             ok(dat_psp_free(psp));
         }
@@ -80,12 +91,12 @@ fn public(bed: &Bed, requests: DAT_EVD_HANDLE) -> DAT_RETURN {
 }
 
 /// Creates a reserved service point, and frees it again.
-fn reserved(bed: &Bed, ep: DAT_EP_HANDLE, requests: DAT_EVD_HANDLE) -> DAT_RETURN {
+fn reserved(fixture: &Fixture, ep: DAT_EP_HANDLE, requests: DAT_EVD_HANDLE) -> DAT_RETURN {
     let mut refusal = DAT_SUCCESS;
     on_free_qualifier(|qualifier| {
         let mut rsp = ptr::null_mut();
         // SAFETY: live handles; the result is writable.
-        refusal = unsafe { dat_rsp_create(bed.ia, qualifier, ep, requests, &raw mut rsp) };
+        refusal = unsafe { dat_rsp_create(fixture.ia, qualifier, ep, requests, &raw mut rsp) };
         match refusal {
             // SAFETY: a live handle.
             DAT_SUCCESS => ok(unsafe { dat_rsp_free(rsp) }),
@@ -97,13 +108,13 @@ fn reserved(bed: &Bed, ep: DAT_EP_HANDLE, requests: DAT_EVD_HANDLE) -> DAT_RETUR
     refusal
 }
 
-fn synced(bed: &Bed, memory: &Memory) -> [DAT_RETURN; 2] {
+fn synced(fixture: &Fixture, memory: &Memory) -> [DAT_RETURN; 2] {
     let segment = memory.segment(0, 8);
     // SAFETY: live handles; one segment.
     unsafe {
         [
-            dat_lmr_sync_rdma_read(bed.ia, &raw const segment, 1),
-            dat_lmr_sync_rdma_write(bed.ia, &raw const segment, 1),
+            dat_lmr_sync_rdma_read(fixture.ia, &raw const segment, 1),
+            dat_lmr_sync_rdma_write(fixture.ia, &raw const segment, 1),
         ]
     }
 }
@@ -121,11 +132,11 @@ fn moved(ep: DAT_EP_HANDLE, pz: DAT_PZ_HANDLE) -> DAT_RETURN {
 /// kind of object of another.
 #[test]
 fn an_object_of_another_adapter_is_refused() {
-    let own = Bed::new();
+    let own = Fixture::new();
     let other = own.beside(ptr::null_mut());
-    let requests = [&own, &other].map(|bed| bed.evd(4, DAT_EVD_CR_FLAG));
-    let memory = [&own, &other].map(|bed| bed.memory(64));
-    let ends = [&own, &other].map(|bed| End::new(bed, &Shape::default()));
+    let requests = [&own, &other].map(|fixture| fixture.evd(4, DAT_EVD_CR_FLAG));
+    let memory = [&own, &other].map(|fixture| fixture.memory(64));
+    let ends = [&own, &other].map(|fixture| End::new(fixture, &Shape::default()));
     let zones = [own.pz(), other.pz];
     let at = |place: usize| -> [(&str, DAT_RETURN, Refusal); 8] {
         let [read, write] = synced(&own, &memory[place]);
@@ -172,9 +183,9 @@ fn an_object_of_another_adapter_is_refused() {
     // The refused calls have changed nothing.
     assert_eq!(ep_info(ends[0].ep).pz_handle, zones[0]);
     assert_eq!(ep_info(ends[1].ep).ep_state, DAT_EP_STATE_UNCONNECTED);
-    for bed in [&own, &other] {
+    for fixture in [&own, &other] {
         // SAFETY: a live handle that only this test uses.
-        ok(unsafe { dat_srq_free(srq_in(bed, bed.pz, 4)) });
+        ok(unsafe { dat_srq_free(srq_in(fixture, fixture.pz, 4)) });
     }
 }
 
@@ -182,14 +193,14 @@ fn an_object_of_another_adapter_is_refused() {
 /// remains for an endpoint of its own.
 #[test]
 fn a_request_is_not_accepted_with_an_endpoint_of_another_adapter() {
-    let own = Bed::new();
+    let own = Fixture::new();
     let other = own.beside(ptr::null_mut());
     let shape = Shape::default();
-    let door = Door::new(&own);
+    let service_point = ServicePoint::new(&own);
     let (active, passive) = (End::new(&own, &shape), End::new(&own, &shape));
     let stranger = End::new(&other, &shape);
-    ok(door.knock(active.ep, &[]));
-    let cr = door.opens();
+    ok(service_point.connect(active.ep, &[]));
+    let cr = service_point.take_request();
     let (kind, subtype) = handle(DAT_INVALID_HANDLE_EP);
     fails_with(accept(cr, stranger.ep), kind, subtype);
     assert_eq!(ep_info(stranger.ep).ep_state, DAT_EP_STATE_UNCONNECTED);

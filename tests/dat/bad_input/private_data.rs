@@ -5,7 +5,9 @@ use std::ptr;
 use dat::abi::*;
 use dat::exports::*;
 
-use crate::support::{Bed, Door, End, Pair, Shape, abilities, expect, fails_with, ok, state_of};
+use crate::support::{
+    End, Fixture, Pair, ServicePoint, Shape, abilities, expect, fails_with, ok, state_of,
+};
 
 fn accept(
     request: DAT_CR_HANDLE,
@@ -19,24 +21,24 @@ fn accept(
 
 #[test]
 fn private_data_that_is_too_long_is_refused_and_what_fits_arrives_whole() {
-    let bed = Bed::new();
-    let most = abilities(&bed).1.max_private_data_size;
+    let fixture = Fixture::new();
+    let most = abilities(&fixture).1.max_private_data_size;
     // The length that rdma_cm carries.
     assert!(most >= 56, "{most}");
     let data: Vec<u8> = (0..=most as usize).map(|at| at as u8 ^ 0x5a).collect();
     let (active, passive) = (
-        End::new(&bed, &Shape::default()),
-        End::new(&bed, &Shape::default()),
+        End::new(&fixture, &Shape::default()),
+        End::new(&fixture, &Shape::default()),
     );
-    let door = Door::new(&bed);
+    let service_point = ServicePoint::new(&fixture);
     fails_with(
-        door.knock(active.ep, &data),
+        service_point.connect(active.ep, &data),
         DAT_INVALID_PARAMETER,
         DAT_INVALID_ARG5,
     );
     assert_eq!(state_of(active.ep), DAT_EP_STATE_UNCONNECTED);
-    ok(door.knock(active.ep, &data[..most as usize]));
-    let request = door.opens();
+    ok(service_point.connect(active.ep, &data[..most as usize]));
+    let request = service_point.take_request();
     // SAFETY: integers and pointers, for which zero is valid; the result is
     // writable; the data live as long as the request.
     unsafe {
@@ -72,13 +74,13 @@ fn private_data_that_is_too_long_is_refused_and_what_fits_arrives_whole() {
         let got = std::slice::from_raw_parts(info.private_data.cast::<u8>(), most as usize);
         assert_eq!(got, &data[..most as usize]);
     }
-    door.close();
+    service_point.close();
 }
 
 #[test]
 fn private_data_of_absurd_sizes_are_refused_unread() {
-    let bed = Bed::new();
-    let end = End::new(&bed, &Shape::default());
+    let fixture = Fixture::new();
+    let end = End::new(&fixture, &Shape::default());
     let mut address = Pair::address();
     let nowhere = ptr::without_provenance_mut(8);
     for (size, data, subtype) in [

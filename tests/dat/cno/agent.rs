@@ -10,7 +10,7 @@ use dat::abi::*;
 use dat::exports::*;
 
 use super::{Cno, Evd, NOBODY, SECOND, SOON, joined};
-use crate::support::{Bed, Pair, Shape, fails, fails_with, nothing_on, ok, take_dto};
+use crate::support::{Fixture, Pair, Shape, fails, fails_with, nothing_on, ok, take_dto};
 
 /// What agents do; set by the test that uses the device.
 struct Script {
@@ -64,10 +64,10 @@ impl Calls {
 
 #[test]
 fn cno_n15_an_agent_is_called_once() {
-    let bed = Bed::new();
+    let fixture = Fixture::new();
     let calls = Calls::new();
-    let cno = Cno::with_agent(&bed, of(11));
-    let evds = [(); 2].map(|()| cno.software(&bed, 4));
+    let cno = Cno::with_agent(&fixture, of(11));
+    let evds = [(); 2].map(|()| cno.software(&fixture, 4));
     calls.none();
     evds[1].post(1);
     assert_eq!(calls.one(), (11, evds[1]));
@@ -85,11 +85,11 @@ fn cno_n15_an_agent_is_called_once() {
 /// Completions of the device call the agent too, after any time.
 #[test]
 fn cno_n15_completions_call_the_agent() {
-    let bed = Bed::new();
+    let fixture = Fixture::new();
     let calls = Calls::new();
-    let pair = Pair::new(&bed, &Shape::default());
-    let memory = bed.memory(64);
-    let cno = Cno::with_agent(&bed, of(1));
+    let pair = Pair::new(&fixture, &Shape::default());
+    let memory = fixture.memory(64);
+    let cno = Cno::with_agent(&fixture, of(1));
     cno.feed(pair.passive.recv);
     cno.feed(pair.active.request);
     for round in 0..4 {
@@ -98,7 +98,7 @@ fn cno_n15_completions_call_the_agent() {
         ok(pair
             .active
             .post_send(&[memory.segment(8, 8)], 9, DAT_COMPLETION_SUPPRESS_FLAG));
-        bed.run();
+        fixture.run();
         assert_eq!(calls.one(), (1, Evd(pair.passive.recv)));
         assert_eq!(take_dto(pair.passive.recv).cookie, round);
         calls.none();
@@ -108,10 +108,10 @@ fn cno_n15_completions_call_the_agent() {
 
 #[test]
 fn cno_n16_modify_agent_arms_again() {
-    let bed = Bed::new();
+    let fixture = Fixture::new();
     let calls = Calls::new();
-    let cno = Cno::new(&bed);
-    let evd = cno.software(&bed, 8);
+    let cno = Cno::new(&fixture);
+    let evd = cno.software(&fixture, 8);
     // A trigger that was taken while there was no agent does not call a later
     // agent.
     evd.post(0);
@@ -142,10 +142,10 @@ fn cno_n16_modify_agent_arms_again() {
 /// A trigger calls the agent and also wakes a waiting thread.
 #[test]
 fn cno_n17_a_trigger_reaches_the_agent_and_a_waiter() {
-    let bed = Bed::new();
+    let fixture = Fixture::new();
     let calls = Calls::new();
-    let cno = Cno::with_agent(&bed, of(1));
-    let evd = cno.software(&bed, 8);
+    let cno = Cno::with_agent(&fixture, of(1));
+    let evd = cno.software(&fixture, 8);
     thread::scope(|scope| {
         let waiter = cno.asleep(scope);
         evd.post(1);
@@ -164,12 +164,12 @@ fn cno_n17_a_trigger_reaches_the_agent_and_a_waiter() {
 
 #[test]
 fn cno_n17_completions_reach_the_agent_and_a_waiter() {
-    let bed = Bed::new();
+    let fixture = Fixture::new();
     let calls = Calls::new();
-    let pair = Pair::new(&bed, &Shape::default());
-    let memory = bed.memory(64);
+    let pair = Pair::new(&fixture, &Shape::default());
+    let memory = fixture.memory(64);
     let recv = pair.passive.recv;
-    let cno = Cno::new(&bed);
+    let cno = Cno::new(&fixture);
     cno.feed(recv);
     for round in 0..20 {
         ok(pair.passive.post_recv(&[memory.segment(0, 8)], round));
@@ -179,7 +179,7 @@ fn cno_n17_completions_reach_the_agent_and_a_waiter() {
             ok(pair
                 .active
                 .post_send(&[memory.segment(8, 8)], 9, DAT_COMPLETION_SUPPRESS_FLAG));
-            bed.run();
+            fixture.run();
             assert_eq!(joined(waiter), Ok(Evd(recv)));
         });
         assert_eq!(calls.one(), (1, Evd(recv)));
@@ -192,9 +192,9 @@ fn cno_n17_completions_reach_the_agent_and_a_waiter() {
 /// made from it, because no lock is held.
 #[test]
 fn cno_n15_an_agent_may_make_every_call() {
-    let bed = Bed::new();
-    let cno = Cno::new(&bed);
-    let evd = cno.software(&bed, 8);
+    let fixture = Fixture::new();
+    let cno = Cno::new(&fixture);
+    let evd = cno.software(&fixture, 8);
     let (tell, told) = mpsc::channel();
     let calls = Calls::doing(move || {
         let mut name = [0_u8; 32];
@@ -240,14 +240,14 @@ fn cno_n15_an_agent_may_make_every_call() {
 
 #[test]
 fn cno_n15_freeing_waits_for_the_agent() {
-    let bed = Bed::new();
+    let fixture = Fixture::new();
     let (begun, has_begun) = mpsc::channel();
     let calls = Calls::doing(move || {
         let _ = begun.send(());
         thread::sleep(Duration::from_millis(50));
     });
-    let cno = Cno::with_agent(&bed, of(1));
-    let evd = cno.software(&bed, 4);
+    let cno = Cno::with_agent(&fixture, of(1));
+    let evd = cno.software(&fixture, 4);
     evd.post(1);
     has_begun.recv_timeout(SOON).expect("the agent begins");
     evd.calls(dat_evd_free);
@@ -258,29 +258,29 @@ fn cno_n15_freeing_waits_for_the_agent() {
 
 #[test]
 fn cno_n16_a_freed_cno_calls_no_agent() {
-    let bed = Bed::new();
+    let fixture = Fixture::new();
     let calls = Calls::new();
-    let cno = Cno::with_agent(&bed, of(1));
+    let cno = Cno::with_agent(&fixture, of(1));
     ok(cno.free());
     calls.none();
     // If the CNO's last EVD is freed first, the agent is released: see N19.
-    nothing_on(bed.async_evd);
+    nothing_on(fixture.async_evd);
 }
 
 #[test]
 fn cno_n18_agents_are_released_when_the_ia_is_closed() {
-    let mut bed = Bed::new();
+    let mut fixture = Fixture::new();
     let calls = Calls::new();
-    let [first, second] = [1, 2].map(|data| Cno::with_agent(&bed, of(data)));
-    let evd = second.software(&bed, 4);
+    let [first, second] = [1, 2].map(|data| Cno::with_agent(&fixture, of(data)));
+    let evd = second.software(&fixture, 4);
     // Its agent has been called already.
-    let third = Cno::with_agent(&bed, of(3));
-    let bell = third.software(&bed, 4);
+    let third = Cno::with_agent(&fixture, of(3));
+    let bell = third.software(&fixture, 4);
     bell.post(1);
     assert_eq!(calls.one(), (3, bell));
     thread::scope(|scope| {
         let waiter = first.asleep(scope);
-        ok(bed.close(DAT_CLOSE_ABRUPT_FLAG));
+        ok(fixture.close(DAT_CLOSE_ABRUPT_FLAG));
         assert_eq!(joined(waiter), Ok(Evd(DAT_HANDLE_NULL)));
     });
     // The close has waited for the agents.
@@ -297,10 +297,10 @@ fn cno_n18_agents_are_released_when_the_ia_is_closed() {
 #[test]
 fn cno_n18_an_agent_that_has_just_been_set_is_released() {
     for round in 1..40 {
-        let mut bed = Bed::new();
+        let mut fixture = Fixture::new();
         let calls = Calls::new();
-        let _cno = Cno::with_agent(&bed, of(round));
-        ok(bed.close(DAT_CLOSE_ABRUPT_FLAG));
+        let _cno = Cno::with_agent(&fixture, of(round));
+        ok(fixture.close(DAT_CLOSE_ABRUPT_FLAG));
         let released: Vec<_> = calls.0.try_iter().collect();
         assert_eq!(released, [(round, Evd(DAT_HANDLE_NULL))]);
     }
@@ -309,10 +309,10 @@ fn cno_n18_an_agent_that_has_just_been_set_is_released() {
 /// The agent closes the IA of its own CNO.
 #[test]
 fn cno_n18_an_agent_may_close_the_ia() {
-    let mut bed = Bed::new();
-    let cno = Cno::new(&bed);
-    let evd = cno.software(&bed, 4);
-    let ia = Evd(bed.ia);
+    let mut fixture = Fixture::new();
+    let cno = Cno::new(&fixture);
+    let evd = cno.software(&fixture, 4);
+    let ia = Evd(fixture.ia);
     let calls = Calls::doing(move || {
         // SAFETY: the call validates its handles.
         ok(unsafe { dat_ia_close(ia.handle(), DAT_CLOSE_ABRUPT_FLAG) });
@@ -320,16 +320,16 @@ fn cno_n18_an_agent_may_close_the_ia() {
     ok(cno.set_agent(of(1)));
     evd.post(1);
     assert_eq!(calls.one(), (1, evd));
-    fails(bed.close(DAT_CLOSE_ABRUPT_FLAG), DAT_INVALID_HANDLE);
-    bed.was_closed();
+    fails(fixture.close(DAT_CLOSE_ABRUPT_FLAG), DAT_INVALID_HANDLE);
+    fixture.was_closed();
 }
 
 #[test]
 fn cno_n19_the_agent_is_released_with_the_last_evd() {
-    let bed = Bed::new();
+    let fixture = Fixture::new();
     let calls = Calls::new();
-    let cno = Cno::with_agent(&bed, of(1));
-    let [one, two] = [(); 2].map(|()| cno.software(&bed, 4));
+    let cno = Cno::with_agent(&fixture, of(1));
+    let [one, two] = [(); 2].map(|()| cno.software(&fixture, 4));
     one.calls(dat_evd_free);
     calls.none();
     two.calls(dat_evd_free);
@@ -337,7 +337,7 @@ fn cno_n19_the_agent_is_released_with_the_last_evd() {
     // An agent that is set later has missed no trigger.
     ok(cno.set_agent(of(2)));
     calls.none();
-    let evd = cno.software(&bed, 4);
+    let evd = cno.software(&fixture, 4);
     evd.post(1);
     assert_eq!(calls.one(), (2, evd));
 }

@@ -8,7 +8,7 @@ use dat::abi::*;
 use dat::exports::*;
 
 use super::{Cno, Evd, NOBODY, SECOND, joined};
-use crate::support::{Bed, fails_with, ok};
+use crate::support::{Fixture, fails_with, ok};
 
 unsafe extern "C-unwind" fn never(_: DAT_PVOID, _: DAT_EVD_HANDLE) {
     std::process::abort();
@@ -46,17 +46,17 @@ fn cno_of(evd: DAT_EVD_HANDLE) -> DAT_CNO_HANDLE {
 
 #[test]
 fn cno_n01_n02_a_new_cno_has_only_its_agent() {
-    let bed = Bed::new();
-    let cno = Cno::new(&bed);
-    assert_eq!(query(cno), (bed.ia, 0, 0));
+    let fixture = Fixture::new();
+    let cno = Cno::new(&fixture);
+    assert_eq!(query(cno), (fixture.ia, 0, 0));
     cno.finds_nothing();
     ok(cno.free());
-    let cno = Cno::with_agent(&bed, quiet_agent(5));
-    assert_eq!(query(cno), (bed.ia, 5, never as *const () as usize));
+    let cno = Cno::with_agent(&fixture, quiet_agent(5));
+    assert_eq!(query(cno), (fixture.ia, 5, never as *const () as usize));
     cno.finds_nothing();
     for (agent, told) in [(quiet_agent(0), never as *const () as usize), (NOBODY, 0)] {
         ok(cno.set_agent(agent));
-        assert_eq!(query(cno), (bed.ia, 0, told));
+        assert_eq!(query(cno), (fixture.ia, 0, told));
     }
     let mut kind = 99;
     // SAFETY: the result is writable.
@@ -67,9 +67,9 @@ fn cno_n01_n02_a_new_cno_has_only_its_agent() {
 
 #[test]
 fn cno_n02_an_evd_reports_its_cno() {
-    let bed = Bed::new();
-    let (first, second) = (Cno::new(&bed), Cno::new(&bed));
-    let evd = first.software(&bed, 4);
+    let fixture = Fixture::new();
+    let (first, second) = (Cno::new(&fixture), Cno::new(&fixture));
+    let evd = first.software(&fixture, 4);
     assert_eq!(cno_of(evd.0), first.0);
     for cno in [first, second, second, first] {
         cno.feed(evd.0);
@@ -78,16 +78,16 @@ fn cno_n02_an_evd_reports_its_cno() {
     // SAFETY: live handles.
     ok(unsafe { dat_evd_modify_cno(evd.0, DAT_HANDLE_NULL) });
     assert_eq!(cno_of(evd.0), DAT_HANDLE_NULL);
-    assert_eq!(cno_of(bed.async_evd), DAT_HANDLE_NULL, "at first");
-    first.feed(bed.async_evd);
-    assert_eq!(cno_of(bed.async_evd), first.0);
+    assert_eq!(cno_of(fixture.async_evd), DAT_HANDLE_NULL, "at first");
+    first.feed(fixture.async_evd);
+    assert_eq!(cno_of(fixture.async_evd), first.0);
 }
 
 #[test]
 fn cno_n03_a_cno_with_evds_cannot_be_freed() {
-    let bed = Bed::new();
-    let cno = Cno::new(&bed);
-    let [one, two] = [(); 2].map(|()| cno.software(&bed, 4));
+    let fixture = Fixture::new();
+    let cno = Cno::new(&fixture);
+    let [one, two] = [(); 2].map(|()| cno.software(&fixture, 4));
     let in_use = || fails_with(cno.free(), DAT_INVALID_STATE, DAT_INVALID_STATE_CNO_IN_USE);
     in_use();
     // SAFETY: live handles.
@@ -104,9 +104,9 @@ fn cno_n03_a_cno_with_evds_cannot_be_freed() {
 
 #[test]
 fn cno_n03_a_cno_with_a_waiter_cannot_be_freed() {
-    let bed = Bed::new();
-    let cno = Cno::new(&bed);
-    let bell = Evd(bed.evd(4, DAT_EVD_SOFTWARE_FLAG));
+    let fixture = Fixture::new();
+    let cno = Cno::new(&fixture);
+    let bell = Evd(fixture.evd(4, DAT_EVD_SOFTWARE_FLAG));
     thread::scope(|scope| {
         let waiter = cno.asleep(scope);
         fails_with(cno.free(), DAT_INVALID_STATE, DAT_INVALID_STATE_CNO_IN_USE);
@@ -123,22 +123,22 @@ fn cno_n03_a_cno_with_a_waiter_cannot_be_freed() {
 /// An IA with a CNO is not closed gracefully.
 #[test]
 fn cno_n03_a_cno_keeps_its_ia_open() {
-    let mut bed = Bed::new();
-    let cno = Cno::new(&bed);
+    let mut fixture = Fixture::new();
+    let cno = Cno::new(&fixture);
     // SAFETY: a live handle.
-    ok(unsafe { dat_pz_free(bed.pz) });
-    let answer = bed.close(DAT_CLOSE_GRACEFUL_FLAG);
+    ok(unsafe { dat_pz_free(fixture.pz) });
+    let answer = fixture.close(DAT_CLOSE_GRACEFUL_FLAG);
     fails_with(answer, DAT_INVALID_STATE, DAT_INVALID_STATE_IA_IN_USE);
     cno.finds_nothing();
     ok(cno.free());
-    ok(bed.close(DAT_CLOSE_GRACEFUL_FLAG));
+    ok(fixture.close(DAT_CLOSE_GRACEFUL_FLAG));
 }
 
 #[test]
 fn cno_n04_errors_have_type_and_subtype() {
-    let bed = Bed::new();
-    let cno = Cno::new(&bed);
-    let gone = Cno::new(&bed);
+    let fixture = Fixture::new();
+    let cno = Cno::new(&fixture);
+    let gone = Cno::new(&fixture);
     ok(gone.free());
     let (param, place): (*mut DAT_CNO_PARAM, *mut DAT_HANDLE) = (ptr::null_mut(), ptr::null_mut());
     let bad_agent = DAT_OS_WAIT_PROXY_AGENT {
@@ -147,7 +147,7 @@ fn cno_n04_errors_have_type_and_subtype() {
     };
     let (handle, parameter) = (DAT_INVALID_HANDLE, DAT_INVALID_PARAMETER);
     let mut made = ptr::null_mut();
-    let evd = cno.software(&bed, 4).0;
+    let evd = cno.software(&fixture, 4).0;
     let flags = DAT_EVD_SOFTWARE_FLAG;
     // SAFETY: the calls validate their handles; results are writable or null.
     let rows = unsafe {
@@ -160,13 +160,13 @@ fn cno_n04_errors_have_type_and_subtype() {
             ),
             (
                 "create: a bad agent",
-                dat_cno_create(bed.ia, bad_agent, &raw mut made),
+                dat_cno_create(fixture.ia, bad_agent, &raw mut made),
                 parameter,
                 DAT_INVALID_ARG2,
             ),
             (
                 "create: no place",
-                dat_cno_create(bed.ia, NOBODY, place),
+                dat_cno_create(fixture.ia, NOBODY, place),
                 parameter,
                 DAT_INVALID_ARG3,
             ),
@@ -226,13 +226,13 @@ fn cno_n04_errors_have_type_and_subtype() {
             ),
             (
                 "evd_create: a freed one",
-                dat_evd_create(bed.ia, 4, gone.0, flags, &raw mut made),
+                dat_evd_create(fixture.ia, 4, gone.0, flags, &raw mut made),
                 handle,
                 DAT_INVALID_HANDLE_CNO,
             ),
             (
                 "evd_create: an EVD",
-                dat_evd_create(bed.ia, 4, evd, flags, &raw mut made),
+                dat_evd_create(fixture.ia, 4, evd, flags, &raw mut made),
                 handle,
                 DAT_INVALID_HANDLE_CNO,
             ),
@@ -261,11 +261,11 @@ fn cno_n04_errors_have_type_and_subtype() {
 /// A CNO of another IA is refused, and the EVD keeps its own.
 #[test]
 fn cno_n04_the_cno_of_another_ia_is_refused() {
-    let bed = Bed::new();
+    let fixture = Fixture::new();
     let (mut ia, mut async_evd) = (ptr::null_mut(), ptr::null_mut());
     let name = crate::support::c_name();
     let mut theirs = ptr::null_mut();
-    let evd = Cno::new(&bed).software(&bed, 4);
+    let evd = Cno::new(&fixture).software(&fixture, 4);
     let before = cno_of(evd.0);
     // SAFETY: every pointer leads to what the call expects.
     unsafe {
@@ -282,7 +282,7 @@ fn cno_n04_the_cno_of_another_ia_is_refused() {
         let answer = dat_evd_modify_cno(evd.0, theirs);
         fails_with(answer, DAT_INVALID_HANDLE, DAT_INVALID_HANDLE_CNO);
         let mut made = ptr::null_mut();
-        let answer = dat_evd_create(bed.ia, 4, theirs, DAT_EVD_DTO_FLAG, &raw mut made);
+        let answer = dat_evd_create(fixture.ia, 4, theirs, DAT_EVD_DTO_FLAG, &raw mut made);
         fails_with(answer, DAT_INVALID_HANDLE, DAT_INVALID_HANDLE_CNO);
         assert_eq!(cno_of(evd.0), before);
         ok(dat_cno_free(theirs));

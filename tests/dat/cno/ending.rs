@@ -7,22 +7,22 @@ use dat::abi::*;
 use dat::exports::*;
 
 use super::{Cno, Evd, LONG, SECOND, joined, stays};
-use crate::support::{Bed, End, Shape, fails_with, ok};
+use crate::support::{End, Fixture, Shape, fails_with, ok};
 
 #[test]
 fn cno_n18_waiters_are_released_when_the_ia_is_closed() {
     for with_evds in [false, true] {
-        let mut bed = Bed::new();
-        let cno = Cno::new(&bed);
+        let mut fixture = Fixture::new();
+        let cno = Cno::new(&fixture);
         if with_evds {
-            let end = End::new(&bed, &Shape::default());
+            let end = End::new(&fixture, &Shape::default());
             cno.feed(end.recv);
             cno.feed(end.connect);
-            cno.software(&bed, 4);
+            cno.software(&fixture, 4);
         }
         thread::scope(|scope| {
             let waiters = [(); 3].map(|()| cno.asleep(scope));
-            ok(bed.close(DAT_CLOSE_ABRUPT_FLAG));
+            ok(fixture.close(DAT_CLOSE_ABRUPT_FLAG));
             for waiter in waiters {
                 assert_eq!(joined(waiter), Ok(Evd(DAT_HANDLE_NULL)));
             }
@@ -36,16 +36,16 @@ fn cno_n18_waiters_are_released_when_the_ia_is_closed() {
 #[test]
 fn cno_n18_the_ia_may_be_closed_at_any_moment_of_a_wait() {
     for round in 0..20 {
-        let mut bed = Bed::new();
-        let cno = Cno::new(&bed);
-        let evd = cno.software(&bed, 4);
+        let mut fixture = Fixture::new();
+        let cno = Cno::new(&fixture);
+        let evd = cno.software(&fixture, 4);
         thread::scope(|scope| {
             let waiter = scope.spawn(move || cno.wait(LONG).map(Evd));
             thread::sleep(Duration::from_micros(round * 13));
             if round % 2 == 0 {
                 let _ = evd.try_post(1);
             }
-            ok(bed.close(DAT_CLOSE_ABRUPT_FLAG));
+            ok(fixture.close(DAT_CLOSE_ABRUPT_FLAG));
             match waiter.join().expect("no panic") {
                 Ok(told) => assert!(told == evd || told.0.is_null()),
                 // The wait came after the CNO was freed.
@@ -57,10 +57,10 @@ fn cno_n18_the_ia_may_be_closed_at_any_moment_of_a_wait() {
 
 #[test]
 fn cno_n19_waiters_are_released_with_the_last_evd() {
-    let bed = Bed::new();
-    let cno = Cno::new(&bed);
+    let fixture = Fixture::new();
+    let cno = Cno::new(&fixture);
     for _ in 0..2 {
-        let [one, two] = [(); 2].map(|()| cno.software(&bed, 4));
+        let [one, two] = [(); 2].map(|()| cno.software(&fixture, 4));
         thread::scope(|scope| {
             let waiters = [(); 2].map(|()| cno.asleep(scope));
             one.calls(dat_evd_free);
@@ -73,7 +73,7 @@ fn cno_n19_waiters_are_released_with_the_last_evd() {
         // The CNO still works with other EVDs.
         cno.finds_nothing();
     }
-    let evd = cno.software(&bed, 4);
+    let evd = cno.software(&fixture, 4);
     evd.post(1);
     assert_eq!(cno.wait(SECOND), Ok(evd.0));
     evd.calls(dat_evd_free);
@@ -84,9 +84,9 @@ fn cno_n19_waiters_are_released_with_the_last_evd() {
 /// waiting.
 #[test]
 fn cno_n19_detaching_the_last_evd_releases_no_waiter() {
-    let bed = Bed::new();
-    let cno = Cno::new(&bed);
-    let evd = cno.software(&bed, 4);
+    let fixture = Fixture::new();
+    let cno = Cno::new(&fixture);
+    let evd = cno.software(&fixture, 4);
     thread::scope(|scope| {
         let waiter = cno.asleep(scope);
         // SAFETY: live handles.
@@ -104,9 +104,9 @@ fn cno_n19_detaching_the_last_evd_releases_no_waiter() {
 /// parent's waiter and agent go on.
 #[test]
 fn cno_n21_all_calls_return_in_a_child_of_fork() {
-    let bed = Bed::new();
-    let cno = Cno::new(&bed);
-    let evd = cno.software(&bed, 4);
+    let fixture = Fixture::new();
+    let cno = Cno::new(&fixture);
+    let evd = cno.software(&fixture, 4);
     evd.post(1);
     thread::scope(|scope| {
         assert_eq!(cno.wait(SECOND), Ok(evd.0));

@@ -7,8 +7,8 @@ use dat::exports::*;
 
 use super::{Cno, Evd, SECOND, joined, stays};
 use crate::support::{
-    Bed, Door, End, Pair, Shape, Talk, dequeue, expect, fails, nothing_on, ok, post_srq, srq, take,
-    take_dto,
+    End, Fixture, MessagePair, Pair, ServicePoint, Shape, dequeue, expect, fails, nothing_on, ok,
+    post_srq, srq, take, take_dto,
 };
 
 const QUIET: DAT_COMPLETION_FLAGS = DAT_COMPLETION_UNSIGNALLED_FLAG;
@@ -18,9 +18,9 @@ const SUPPRESS: DAT_COMPLETION_FLAGS = DAT_COMPLETION_SUPPRESS_FLAG;
 
 #[test]
 fn cno_n09_a_disabled_evd_does_not_trigger() {
-    let bed = Bed::new();
-    let cno = Cno::new(&bed);
-    let evd = cno.software(&bed, 8);
+    let fixture = Fixture::new();
+    let cno = Cno::new(&fixture);
+    let evd = cno.software(&fixture, 8);
     for _ in 0..2 {
         // Each call twice: the second has no effect.
         for call in [dat_evd_disable, dat_evd_disable] {
@@ -43,9 +43,9 @@ fn cno_n09_a_disabled_evd_does_not_trigger() {
 /// when it is enabled, and wake a waiter.
 #[test]
 fn cno_n09_enabling_triggers_for_earlier_events() {
-    let bed = Bed::new();
-    let cno = Cno::new(&bed);
-    let evd = cno.software(&bed, 8);
+    let fixture = Fixture::new();
+    let cno = Cno::new(&fixture);
+    let evd = cno.software(&fixture, 8);
     thread::scope(|scope| {
         let waiter = cno.asleep(scope);
         evd.calls(dat_evd_disable);
@@ -61,25 +61,25 @@ fn cno_n09_enabling_triggers_for_earlier_events() {
 /// sleeping waiter.
 #[test]
 fn cno_n09_completions_of_a_disabled_evd_trigger_once_it_is_enabled() {
-    let bed = Bed::new();
-    let cno = Cno::new(&bed);
-    let talk = talk(&bed, DEFAULT, DEFAULT);
-    cno.feed(talk.recv().0);
-    talk.listen(0..3);
+    let fixture = Fixture::new();
+    let cno = Cno::new(&fixture);
+    let messages = message_pair(&fixture, DEFAULT, DEFAULT);
+    cno.feed(messages.recv().0);
+    messages.post_recvs(0..3);
     thread::scope(|scope| {
         let waiter = cno.asleep(scope);
-        talk.recv().calls(dat_evd_disable);
-        talk.say_quietly(DEFAULT);
+        messages.recv().calls(dat_evd_disable);
+        messages.deliver_quietly(DEFAULT);
         stays(&waiter);
-        assert_eq!(talk.heard(), 0);
-        talk.say_quietly(DEFAULT);
+        assert_eq!(messages.received_tag(), 0);
+        messages.deliver_quietly(DEFAULT);
         stays(&waiter);
-        talk.recv().calls(dat_evd_enable);
-        assert_eq!(joined(waiter), Ok(talk.recv()));
-        assert_eq!(talk.heard(), 1);
+        messages.recv().calls(dat_evd_enable);
+        assert_eq!(joined(waiter), Ok(messages.recv()));
+        assert_eq!(messages.received_tag(), 1);
         let waiter = cno.asleep(scope);
-        talk.say_quietly(DEFAULT);
-        assert_eq!(joined(waiter), Ok(talk.recv()));
+        messages.deliver_quietly(DEFAULT);
+        assert_eq!(joined(waiter), Ok(messages.recv()));
     });
 }
 
@@ -87,12 +87,12 @@ fn cno_n09_completions_of_a_disabled_evd_trigger_once_it_is_enabled() {
 /// thread sleeps on the CNO. When the wait ends, the EVD triggers the CNO again.
 #[test]
 fn cno_n10_a_direct_waiter_takes_the_evd_and_releases_it() {
-    let bed = Bed::new();
-    let cno = Cno::new(&bed);
-    let talk = talk(&bed, DEFAULT, DEFAULT);
-    let recv = talk.recv();
+    let fixture = Fixture::new();
+    let cno = Cno::new(&fixture);
+    let messages = message_pair(&fixture, DEFAULT, DEFAULT);
+    let recv = messages.recv();
     cno.feed(recv.0);
-    talk.listen(0..6);
+    messages.post_recvs(0..6);
     thread::scope(|scope| {
         for round in 0..2 {
             let waiter = cno.asleep(scope);
@@ -106,174 +106,181 @@ fn cno_n10_a_direct_waiter_takes_the_evd_and_releases_it() {
             {
                 thread::yield_now();
             }
-            talk.say_quietly(DEFAULT);
+            messages.deliver_quietly(DEFAULT);
             assert_eq!(direct.join().expect("no panic"), 3 * round);
             stays(&waiter);
             // The device's notification is armed for the CNO; the waiter on the
             // EVD is woken all the same.
-            talk.say_quietly(DEFAULT);
+            messages.deliver_quietly(DEFAULT);
             assert_eq!(joined(waiter), Ok(recv));
-            assert_eq!(talk.heard(), 3 * round + 1);
+            assert_eq!(messages.received_tag(), 3 * round + 1);
             // A wait that times out releases the EVD as well.
             let waiter = cno.asleep(scope);
             let (answer, _, _) = crate::support::wait(recv.0, 10_000, 1);
             fails(answer, DAT_TIMEOUT_EXPIRED);
             stays(&waiter);
-            talk.say_quietly(DEFAULT);
+            messages.deliver_quietly(DEFAULT);
             assert_eq!(joined(waiter), Ok(recv));
-            assert_eq!(talk.heard(), 3 * round + 2);
+            assert_eq!(messages.received_tag(), 3 * round + 2);
         }
     });
 }
 
 #[test]
 fn cno_n11_modify_cno_moves_the_triggers() {
-    let bed = Bed::new();
-    let [one, two] = [(); 2].map(|()| Cno::new(&bed));
-    let talk = talk(&bed, DEFAULT, DEFAULT);
-    let recv = talk.recv();
-    talk.listen(0..6);
+    let fixture = Fixture::new();
+    let [one, two] = [(); 2].map(|()| Cno::new(&fixture));
+    let messages = message_pair(&fixture, DEFAULT, DEFAULT);
+    let recv = messages.recv();
+    messages.post_recvs(0..6);
     one.feed(recv.0);
-    talk.say_quietly(DEFAULT);
+    messages.deliver_quietly(DEFAULT);
     assert_eq!(one.wait(SECOND), Ok(recv.0));
     two.feed(recv.0);
     one.finds_nothing();
     // Events still queued count for the new CNO.
     assert_eq!(two.wait(SECOND), Ok(recv.0));
     two.finds_nothing();
-    assert_eq!(talk.heard(), 0);
+    assert_eq!(messages.received_tag(), 0);
     thread::scope(|scope| {
         let old = two.asleep(scope);
         let new = one.asleep(scope);
         one.feed(recv.0);
-        talk.say_quietly(DEFAULT);
+        messages.deliver_quietly(DEFAULT);
         assert_eq!(joined(new), Ok(recv));
         stays(&old);
-        assert_eq!(talk.heard(), 1);
+        assert_eq!(messages.received_tag(), 1);
         // Disabled meanwhile, as the page advises: the old CNO is not triggered.
         recv.calls(dat_evd_disable);
-        talk.say_quietly(DEFAULT);
+        messages.deliver_quietly(DEFAULT);
         two.feed(recv.0);
         stays(&old);
         recv.calls(dat_evd_enable);
         assert_eq!(joined(old), Ok(recv));
     });
     one.finds_nothing();
-    assert_eq!(talk.heard(), 2);
+    assert_eq!(messages.received_tag(), 2);
     // No CNO at all. SAFETY: live handles.
     ok(unsafe { dat_evd_modify_cno(recv.0, DAT_HANDLE_NULL) });
-    talk.say_quietly(DEFAULT);
+    messages.deliver_quietly(DEFAULT);
     one.finds_nothing();
     two.finds_nothing();
-    assert_eq!(talk.heard(), 3);
+    assert_eq!(messages.received_tag(), 3);
 }
 
 /// A pair of endpoints with these completion flags.
-fn talk(bed: &Bed, recv: DAT_COMPLETION_FLAGS, request: DAT_COMPLETION_FLAGS) -> Talk<'_> {
+fn message_pair(
+    fixture: &Fixture,
+    recv: DAT_COMPLETION_FLAGS,
+    request: DAT_COMPLETION_FLAGS,
+) -> MessagePair<'_> {
     let shape = Shape {
         recv_flags: recv,
         request_flags: request,
         ..Shape::default()
     };
-    Talk::new(bed, &shape)
+    MessagePair::new(fixture, &shape)
 }
 
 #[test]
 fn cno_n12_quiet_receives_do_not_trigger() {
-    let bed = Bed::new();
-    let cno = Cno::new(&bed);
-    let talk = talk(&bed, QUIET, DEFAULT);
-    cno.feed(talk.recv().0);
-    talk.listen_with(0, QUIET);
-    talk.listen_with(1, QUIET);
-    talk.listen(2..3);
+    let fixture = Fixture::new();
+    let cno = Cno::new(&fixture);
+    let messages = message_pair(&fixture, QUIET, DEFAULT);
+    cno.feed(messages.recv().0);
+    messages.post_recv_with(0, QUIET);
+    messages.post_recv_with(1, QUIET);
+    messages.post_recvs(2..3);
     thread::scope(|scope| {
         let waiter = cno.asleep(scope);
-        talk.say_quietly(DEFAULT);
+        messages.deliver_quietly(DEFAULT);
         stays(&waiter);
-        talk.say_quietly(DEFAULT);
+        messages.deliver_quietly(DEFAULT);
         stays(&waiter);
         // A notifying completion makes the earlier ones visible too.
-        talk.say_quietly(DEFAULT);
-        assert_eq!(joined(waiter), Ok(talk.recv()));
+        messages.deliver_quietly(DEFAULT);
+        assert_eq!(joined(waiter), Ok(messages.recv()));
     });
-    assert_eq!([(); 3].map(|()| talk.heard()), [0, 1, 2]);
+    assert_eq!([(); 3].map(|()| messages.received_tag()), [0, 1, 2]);
 }
 
 #[test]
 fn cno_n12_quiet_requests_do_not_trigger() {
-    let bed = Bed::new();
-    let cno = Cno::new(&bed);
-    let talk = talk(&bed, DEFAULT, QUIET);
-    cno.feed(talk.request().0);
-    talk.listen(0..3);
+    let fixture = Fixture::new();
+    let cno = Cno::new(&fixture);
+    let messages = message_pair(&fixture, DEFAULT, QUIET);
+    cno.feed(messages.request().0);
+    messages.post_recvs(0..3);
     thread::scope(|scope| {
         let waiter = cno.asleep(scope);
-        talk.send(u64::MAX, QUIET);
+        messages.send(u64::MAX, QUIET);
         stays(&waiter);
-        talk.send(u64::MAX, SUPPRESS);
+        messages.send(u64::MAX, SUPPRESS);
         stays(&waiter);
-        talk.send(u64::MAX, DEFAULT);
-        assert_eq!(joined(waiter), Ok(talk.request()));
+        messages.send(u64::MAX, DEFAULT);
+        assert_eq!(joined(waiter), Ok(messages.request()));
     });
-    let told = [(); 2].map(|()| take_dto(talk.request().0).status);
+    let told = [(); 2].map(|()| take_dto(messages.request().0).status);
     assert_eq!(
         told, [DAT_DTO_SUCCESS; 2],
         "a suppressed request has no event"
     );
-    nothing_on(talk.request().0);
+    nothing_on(messages.request().0);
 }
 
 #[test]
 fn cno_n12_only_solicited_receives_trigger_where_so_configured() {
-    let bed = Bed::new();
-    let cno = Cno::new(&bed);
-    let talk = talk(&bed, SOLICITED, DEFAULT);
-    cno.feed(talk.recv().0);
+    let fixture = Fixture::new();
+    let cno = Cno::new(&fixture);
+    let messages = message_pair(&fixture, SOLICITED, DEFAULT);
+    cno.feed(messages.recv().0);
     for round in 0..2 {
-        talk.listen(0..3);
+        messages.post_recvs(0..3);
         thread::scope(|scope| {
             let waiter = cno.asleep(scope);
-            talk.say_quietly(DEFAULT);
+            messages.deliver_quietly(DEFAULT);
             stays(&waiter);
-            talk.say_quietly(DEFAULT);
+            messages.deliver_quietly(DEFAULT);
             stays(&waiter);
-            talk.say_quietly(SOLICITED);
-            assert_eq!(joined(waiter), Ok(talk.recv()), "round {round}");
+            messages.deliver_quietly(SOLICITED);
+            assert_eq!(joined(waiter), Ok(messages.recv()), "round {round}");
         });
-        assert_eq!([(); 3].map(|()| talk.heard()), [0, 1, 2]);
+        assert_eq!([(); 3].map(|()| messages.received_tag()), [0, 1, 2]);
         cno.finds_nothing();
     }
 }
 
 #[test]
 fn cno_n12_what_fails_triggers_however_it_was_posted() {
-    let bed = Bed::new();
+    let fixture = Fixture::new();
     for (recv, flags) in [(QUIET, QUIET), (SOLICITED, DEFAULT)] {
-        let cno = Cno::new(&bed);
-        let talk = talk(&bed, recv, DEFAULT);
-        cno.feed(talk.recv().0);
-        talk.listen_with(0, flags);
+        let cno = Cno::new(&fixture);
+        let messages = message_pair(&fixture, recv, DEFAULT);
+        cno.feed(messages.recv().0);
+        messages.post_recv_with(0, flags);
         thread::scope(|scope| {
             let waiter = cno.asleep(scope);
             // SAFETY: a live handle.
-            ok(unsafe { dat_ep_disconnect(talk.pair.active.ep, DAT_CLOSE_ABRUPT_FLAG) });
-            expect(talk.pair.passive.connect, DAT_CONNECTION_EVENT_DISCONNECTED);
-            bed.run();
-            assert_eq!(joined(waiter), Ok(talk.recv()));
+            ok(unsafe { dat_ep_disconnect(messages.pair.active.ep, DAT_CLOSE_ABRUPT_FLAG) });
+            expect(
+                messages.pair.passive.connect,
+                DAT_CONNECTION_EVENT_DISCONNECTED,
+            );
+            fixture.run();
+            assert_eq!(joined(waiter), Ok(messages.recv()));
         });
-        assert_eq!(take_dto(talk.recv().0).status, DAT_DTO_ERR_FLUSHED);
+        assert_eq!(take_dto(messages.recv().0).status, DAT_DTO_ERR_FLUSHED);
     }
 }
 
 /// Checks that the wait ends with the EVD of each kind of event.
 #[test]
 fn cno_n13_every_kind_of_event_triggers() {
-    let bed = Bed::new();
-    let cno = Cno::new(&bed);
-    let door = Door::new(&bed);
-    cno.feed(door.requests);
-    let [active, passive] = [(); 2].map(|()| End::new(&bed, &Shape::default()));
+    let fixture = Fixture::new();
+    let cno = Cno::new(&fixture);
+    let service_point = ServicePoint::new(&fixture);
+    cno.feed(service_point.requests);
+    let [active, passive] = [(); 2].map(|()| End::new(&fixture, &Shape::default()));
     for end in [active, passive] {
         cno.feed(end.connect);
     }
@@ -285,21 +292,28 @@ fn cno_n13_every_kind_of_event_triggers() {
             assert!(all.len() < 4, "{all:?}, not {evd:?}");
         }
     };
-    ok(door.knock(active.ep, &[]));
-    told(door.requests);
+    ok(service_point.connect(active.ep, &[]));
+    told(service_point.requests);
     // SAFETY: live handles.
-    ok(unsafe { dat_cr_accept(door.opens(), passive.ep, 0, std::ptr::null_mut()) });
+    ok(unsafe {
+        dat_cr_accept(
+            service_point.take_request(),
+            passive.ep,
+            0,
+            std::ptr::null_mut(),
+        )
+    });
     told(active.connect);
     expect(active.connect, DAT_CONNECTION_EVENT_ESTABLISHED);
     expect(passive.connect, DAT_CONNECTION_EVENT_ESTABLISHED);
-    let queue = srq(&bed, 4);
-    let memory = bed.memory(64);
+    let queue = srq(&fixture, 4);
+    let memory = fixture.memory(64);
     for evd in [active.request, passive.recv] {
         cno.feed(evd);
     }
     ok(passive.post_recv(&[memory.segment(0, 8)], 1));
     ok(active.post_send(&[memory.segment(8, 8)], 2, DEFAULT));
-    bed.run();
+    fixture.run();
     told(active.request);
     assert_eq!(take_dto(passive.recv).cookie, 1);
     assert_eq!(take_dto(active.request).cookie, 2);
@@ -308,16 +322,16 @@ fn cno_n13_every_kind_of_event_triggers() {
     told(passive.connect);
     expect(passive.connect, DAT_CONNECTION_EVENT_DISCONNECTED);
     // Asynchronous: the SRQ runs below its watermark.
-    cno.feed(bed.async_evd);
+    cno.feed(fixture.async_evd);
     ok(post_srq(queue, &[memory.segment(0, 8)], 1));
     // SAFETY: a live handle.
     ok(unsafe { dat_srq_set_lw(queue, 3) });
-    told(bed.async_evd);
-    take(bed.async_evd, "watermark");
+    told(fixture.async_evd);
+    take(fixture.async_evd, "watermark");
     // An endpoint that is added to an EVD on whose CNO a thread sleeps adds its
     // completion queue to the wait.
-    let late = Cno::new(&bed);
-    let end = End::without_ep(&bed, &Shape::default());
+    let late = Cno::new(&fixture);
+    let end = End::without_ep(&fixture, &Shape::default());
     late.feed(end.recv);
     thread::scope(|scope| {
         let waiter = late.asleep(scope);
@@ -326,8 +340,8 @@ fn cno_n13_every_kind_of_event_triggers() {
         // SAFETY: live handles, and a place for the result.
         ok(unsafe {
             dat_ep_create(
-                bed.ia,
-                bed.pz,
+                fixture.ia,
+                fixture.pz,
                 end.recv,
                 end.request,
                 end.connect,
@@ -335,11 +349,11 @@ fn cno_n13_every_kind_of_event_triggers() {
                 &raw mut other.ep,
             )
         });
-        let pair = Pair::connect(&bed, End::new(&bed, &Shape::default()), other);
+        let pair = Pair::connect(&fixture, End::new(&fixture, &Shape::default()), other);
         ok(pair.passive.post_recv(&[memory.segment(0, 8)], 5));
         stays(&waiter);
         ok(pair.active.post_send(&[memory.segment(8, 8)], 6, DEFAULT));
-        bed.run();
+        fixture.run();
         assert_eq!(joined(waiter), Ok(Evd(end.recv)));
     });
     assert_eq!(take_dto(end.recv).cookie, 5);

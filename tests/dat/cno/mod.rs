@@ -41,7 +41,7 @@ use std::time::{Duration, Instant};
 use dat::abi::*;
 use dat::exports::*;
 
-use crate::support::{Bed, Evd, LONG, SOON, fails, ok};
+use crate::support::{Evd, Fixture, LONG, SOON, fails, ok};
 
 /// A timeout of one second, for waits that an event ends.
 pub(crate) const SECOND: DAT_TIMEOUT = 1_000_000;
@@ -63,14 +63,14 @@ unsafe impl Sync for Cno {}
 
 impl Cno {
     /// Creates a CNO without an agent.
-    pub(crate) fn new(bed: &Bed) -> Self {
-        Self::with_agent(bed, NOBODY)
+    pub(crate) fn new(fixture: &Fixture) -> Self {
+        Self::with_agent(fixture, NOBODY)
     }
 
-    fn with_agent(bed: &Bed, agent: DAT_OS_WAIT_PROXY_AGENT) -> Self {
+    fn with_agent(fixture: &Fixture, agent: DAT_OS_WAIT_PROXY_AGENT) -> Self {
         let mut cno = ptr::null_mut();
         // SAFETY: a live adapter, and a place for the result.
-        ok(unsafe { dat_cno_create(bed.ia, agent, &raw mut cno) });
+        ok(unsafe { dat_cno_create(fixture.ia, agent, &raw mut cno) });
         assert!(!cno.is_null());
         Self(cno)
     }
@@ -109,11 +109,11 @@ impl Cno {
     }
 
     /// Creates an EVD for software events that triggers this CNO.
-    fn software(self, bed: &Bed, qlen: DAT_COUNT) -> Evd {
+    fn software(self, fixture: &Fixture, qlen: DAT_COUNT) -> Evd {
         let mut evd = ptr::null_mut();
         let flags = DAT_EVD_SOFTWARE_FLAG;
         // SAFETY: live objects, and a place for the result.
-        ok(unsafe { dat_evd_create(bed.ia, qlen, self.0, flags, &raw mut evd) });
+        ok(unsafe { dat_evd_create(fixture.ia, qlen, self.0, flags, &raw mut evd) });
         Evd(evd)
     }
 

@@ -11,14 +11,14 @@ use dat::abi::*;
 use dat::exports::*;
 
 use super::{Cno, Evd, LONG, NOBODY, SECOND, joined, stays};
-use crate::support::{Bed, Memory, Pair, Shape, dequeue, fails, ok, words};
+use crate::support::{Fixture, Memory, Pair, Shape, dequeue, fails, ok, words};
 
 /// One trigger wakes one waiter, and the next trigger another.
 #[test]
 fn cno_n14_each_trigger_is_for_one_waiter() {
-    let bed = Bed::new();
-    let cno = Cno::new(&bed);
-    let evds = [(); 3].map(|()| cno.software(&bed, 4));
+    let fixture = Fixture::new();
+    let cno = Cno::new(&fixture);
+    let evds = [(); 3].map(|()| cno.software(&fixture, 4));
     thread::scope(|scope| {
         let mut waiters: Vec<_> = (0..3).map(|_| cno.asleep(scope)).collect();
         for evd in evds {
@@ -43,9 +43,9 @@ fn cno_n14_each_trigger_is_for_one_waiter() {
 /// asleep.
 #[test]
 fn cno_n14_several_triggers_wake_several_waiters() {
-    let bed = Bed::new();
-    let cno = Cno::new(&bed);
-    let evds = [(); 4].map(|()| cno.software(&bed, 4));
+    let fixture = Fixture::new();
+    let cno = Cno::new(&fixture);
+    let evds = [(); 4].map(|()| cno.software(&fixture, 4));
     for round in 0..30 {
         thread::scope(|scope| {
             let waiters: Vec<_> = evds
@@ -88,8 +88,8 @@ impl Dice {
 }
 
 /// Shared by the posting and the waiting threads.
-struct Stage<'b> {
-    bed: &'b Bed,
+struct Setup<'b> {
+    fixture: &'b Fixture,
     cnos: [Cno; 2],
     software: [Evd; 3],
     pair: Pair,
@@ -101,23 +101,23 @@ struct Stage<'b> {
 }
 
 // SAFETY: handles are numbers, and the memory is not touched by the tests.
-unsafe impl Sync for Stage<'_> {}
+unsafe impl Sync for Setup<'_> {}
 
 /// Added to the cookies of receives.
 const RECEIVE: u64 = 1 << 32;
 
-impl<'b> Stage<'b> {
-    fn new(bed: &'b Bed) -> Self {
-        let cnos = [(); 2].map(|()| Cno::new(bed));
-        let software = [(); 3].map(|()| cnos[0].software(bed, 16));
-        let pair = Pair::new(bed, &Shape::default());
+impl<'b> Setup<'b> {
+    fn new(fixture: &'b Fixture) -> Self {
+        let cnos = [(); 2].map(|()| Cno::new(fixture));
+        let software = [(); 3].map(|()| cnos[0].software(fixture, 16));
+        let pair = Pair::new(fixture, &Shape::default());
         cnos[1].feed(pair.passive.recv);
         Self {
-            bed,
+            fixture,
             cnos,
             software,
             pair,
-            memory: bed.memory(4096),
+            memory: fixture.memory(4096),
             found: Mutex::default(),
             received: AtomicUsize::new(0),
             is_done: AtomicBool::new(false),
@@ -224,8 +224,8 @@ impl<'b> Stage<'b> {
 }
 
 /// Triggers the CNOs until their waiters have ended.
-fn send_home(bed: &Bed, cnos: [Cno; 2], are_home: impl Fn() -> bool) {
-    let bells = cnos.map(|cno| cno.software(bed, 1));
+fn send_home(fixture: &Fixture, cnos: [Cno; 2], are_home: impl Fn() -> bool) {
+    let bells = cnos.map(|cno| cno.software(fixture, 1));
     while !are_home() {
         for bell in bells {
             let _ = bell.try_post(1);
@@ -242,20 +242,20 @@ fn send_home(bed: &Bed, cnos: [Cno; 2], are_home: impl Fn() -> bool) {
 #[test]
 fn cno_n14_every_event_is_found() {
     const EACH: usize = 500;
-    let bed = Bed::new();
-    let stage = Stage::new(&bed);
-    let stage = &stage;
+    let fixture = Fixture::new();
+    let setup = Setup::new(&fixture);
+    let setup = &setup;
     thread::scope(|scope| {
-        let _device = bed.turning(scope);
+        let _device = fixture.run_in_background(scope);
         let waiters: Vec<_> = [0, 1, 0, 1]
-            .map(|at| scope.spawn(move || stage.wait(stage.cnos[at])))
+            .map(|at| scope.spawn(move || setup.wait(setup.cnos[at])))
             .into();
         for which in 0..3 {
-            scope.spawn(move || stage.post(which, |count| count < EACH));
+            scope.spawn(move || setup.post(which, |count| count < EACH));
         }
-        scope.spawn(|| stage.send(|count| count < EACH));
-        stage.finish(4 * EACH);
-        send_home(&bed, stage.cnos, || {
+        scope.spawn(|| setup.send(|count| count < EACH));
+        setup.finish(4 * EACH);
+        send_home(&fixture, setup.cnos, || {
             waiters.iter().all(|waiter| waiter.is_finished())
         });
     });
@@ -266,22 +266,22 @@ fn cno_n14_every_event_is_found() {
 #[test]
 fn cno_n20_no_event_is_lost_while_evds_and_agents_change() {
     unsafe extern "C-unwind" fn agent(_: DAT_PVOID, _: DAT_EVD_HANDLE) {}
-    let bed = Bed::new();
-    let stage = Stage::new(&bed);
-    let stage = &stage;
+    let fixture = Fixture::new();
+    let setup = Setup::new(&fixture);
+    let setup = &setup;
     let (is_still, end) = (&AtomicBool::new(false), &AtomicBool::new(false));
     // Each CNO keeps one EVD: freeing the last would release its waiters.
-    let anchors = stage.cnos.map(|cno| cno.software(stage.bed, 1));
+    let anchors = setup.cnos.map(|cno| cno.software(setup.fixture, 1));
     thread::scope(|scope| {
-        let _device = bed.turning(scope);
+        let _device = fixture.run_in_background(scope);
         let waiters: Vec<_> = [0, 1, 0, 1]
-            .map(|at| scope.spawn(move || stage.wait(stage.cnos[at])))
+            .map(|at| scope.spawn(move || setup.wait(setup.cnos[at])))
             .into();
         let mover = scope.spawn(move || {
             let mut dice = Dice(0x9e37_79b9_7f4a_7c15);
             while !is_still.load(Ordering::SeqCst) {
-                let evd = stage.evds()[dice.below(4) as usize];
-                let cno = stage.cnos[dice.below(2) as usize];
+                let evd = setup.evds()[dice.below(4) as usize];
+                let cno = setup.cnos[dice.below(2) as usize];
                 match dice.below(7) {
                     0 => evd.calls(dat_evd_disable),
                     1 | 2 => evd.calls(dat_evd_enable),
@@ -289,7 +289,7 @@ fn cno_n20_no_event_is_lost_while_evds_and_agents_change() {
                     // SAFETY: live handles.
                     4 => ok(unsafe { dat_evd_modify_cno(evd.0, DAT_HANDLE_NULL) }),
                     5 => {
-                        let passing = cno.software(stage.bed, 1);
+                        let passing = cno.software(setup.fixture, 1);
                         let _ = passing.try_post(1);
                         passing.calls(dat_evd_free);
                     }
@@ -306,29 +306,29 @@ fn cno_n20_no_event_is_lost_while_evds_and_agents_change() {
         let direct = scope.spawn(move || {
             let mut dice = Dice(7);
             while !is_still.load(Ordering::SeqCst) {
-                let evd = stage.evds()[dice.below(4) as usize];
+                let evd = setup.evds()[dice.below(4) as usize];
                 let threshold = 1 + dice.below(3) as DAT_COUNT;
                 let micros = dice.below(500) as DAT_TIMEOUT;
                 let (answer, event, _) = crate::support::wait(evd.0, micros, threshold);
                 if answer == DAT_SUCCESS {
-                    stage.count(&event);
+                    setup.count(&event);
                 }
                 thread::yield_now();
             }
         });
         // The threads go on for a moment after the changes have ended.
         let more = |_| !end.load(Ordering::SeqCst);
-        let mut posters = vec![scope.spawn(move || stage.send(more))];
+        let mut posters = vec![scope.spawn(move || setup.send(more))];
         for which in 0..3 {
-            posters.push(scope.spawn(move || stage.post(which, more)));
+            posters.push(scope.spawn(move || setup.post(which, more)));
         }
         thread::sleep(Duration::from_millis(700));
         is_still.store(true, Ordering::SeqCst);
         mover.join().expect("no panic");
         direct.join().expect("no panic");
         // From here on, all queued and later events trigger.
-        for (at, evd) in stage.evds().into_iter().enumerate() {
-            stage.cnos[at % 2].feed(evd.0);
+        for (at, evd) in setup.evds().into_iter().enumerate() {
+            setup.cnos[at % 2].feed(evd.0);
             evd.calls(dat_evd_enable);
         }
         thread::sleep(Duration::from_millis(20));
@@ -338,8 +338,8 @@ fn cno_n20_no_event_is_lost_while_evds_and_agents_change() {
             .map(|poster| poster.join().expect("no panic"))
             .sum();
         assert!(posted > 100, "only {posted} events");
-        stage.finish(posted);
-        send_home(&bed, stage.cnos, || {
+        setup.finish(posted);
+        send_home(&fixture, setup.cnos, || {
             waiters.iter().all(|waiter| waiter.is_finished())
         });
     });
@@ -351,16 +351,16 @@ fn cno_n20_no_event_is_lost_while_evds_and_agents_change() {
 /// CNOs are created and freed while threads wait on others.
 #[test]
 fn cno_n20_cnos_may_be_freed_while_threads_wait_on_others() {
-    let bed = Bed::new();
-    let bed = &bed;
-    let cno = Cno::new(bed);
-    let evd = cno.software(bed, 4);
+    let fixture = Fixture::new();
+    let fixture = &fixture;
+    let cno = Cno::new(fixture);
+    let evd = cno.software(fixture, 4);
     let is_done = AtomicBool::new(false);
     thread::scope(|scope| {
         let others = scope.spawn(|| {
             while !is_done.load(Ordering::SeqCst) {
-                let other = Cno::new(bed);
-                let evd = other.software(bed, 1);
+                let other = Cno::new(fixture);
+                let evd = other.software(fixture, 1);
                 evd.post(1);
                 assert_eq!(other.wait(SECOND), Ok(evd.0));
                 evd.calls(dat_evd_free);

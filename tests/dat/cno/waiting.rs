@@ -9,13 +9,13 @@ use dat::abi::*;
 use dat::exports::*;
 
 use super::{Cno, LONG, SECOND, joined, stays};
-use crate::support::{Bed, fails, nothing_on};
+use crate::support::{Fixture, fails, nothing_on};
 
 #[test]
 fn cno_n05_a_wait_ends_with_the_evd_that_triggers() {
-    let bed = Bed::new();
-    let cno = Cno::new(&bed);
-    let evds = [(); 3].map(|()| cno.software(&bed, 4));
+    let fixture = Fixture::new();
+    let cno = Cno::new(&fixture);
+    let evds = [(); 3].map(|()| cno.software(&fixture, 4));
     for evd in [evds[1], evds[0], evds[2], evds[1]] {
         thread::scope(|scope| {
             let waiter = cno.asleep(scope);
@@ -32,9 +32,9 @@ fn cno_n05_a_wait_ends_with_the_evd_that_triggers() {
 /// emptied meanwhile.
 #[test]
 fn cno_n05_triggers_are_returned_in_order_and_only_while_there_are_events() {
-    let bed = Bed::new();
-    let cno = Cno::new(&bed);
-    let evds = [(); 3].map(|()| cno.software(&bed, 4));
+    let fixture = Fixture::new();
+    let cno = Cno::new(&fixture);
+    let evds = [(); 3].map(|()| cno.software(&fixture, 4));
     for at in [2, 0, 1] {
         evds[at].post(at);
     }
@@ -46,9 +46,9 @@ fn cno_n05_triggers_are_returned_in_order_and_only_while_there_are_events() {
 
 #[test]
 fn cno_n06_a_trigger_without_a_waiter_is_remembered_once() {
-    let bed = Bed::new();
-    let cno = Cno::new(&bed);
-    let evd = cno.software(&bed, 8);
+    let fixture = Fixture::new();
+    let cno = Cno::new(&fixture);
+    let evd = cno.software(&fixture, 8);
     for number in 0..3 {
         evd.post(number);
     }
@@ -64,9 +64,9 @@ fn cno_n06_a_trigger_without_a_waiter_is_remembered_once() {
 /// Events that were taken before any wait no longer trigger.
 #[test]
 fn cno_n06_a_trigger_whose_events_were_taken_is_forgotten() {
-    let bed = Bed::new();
-    let cno = Cno::new(&bed);
-    let evd = cno.software(&bed, 8);
+    let fixture = Fixture::new();
+    let cno = Cno::new(&fixture);
+    let evd = cno.software(&fixture, 8);
     evd.post(1);
     assert_eq!(evd.drain(), [1]);
     cno.finds_nothing();
@@ -76,9 +76,9 @@ fn cno_n06_a_trigger_whose_events_were_taken_is_forgotten() {
 
 #[test]
 fn cno_n07_a_wait_times_out() {
-    let bed = Bed::new();
-    let cno = Cno::new(&bed);
-    let evd = cno.software(&bed, 4);
+    let fixture = Fixture::new();
+    let cno = Cno::new(&fixture);
+    let evd = cno.software(&fixture, 4);
     for micros in [0, 1, 20_000] {
         let begin = Instant::now();
         fails(cno.wait(micros).expect_err("nothing"), DAT_QUEUE_EMPTY);
@@ -93,9 +93,9 @@ fn cno_n07_a_wait_times_out() {
 
 #[test]
 fn cno_n07_an_infinite_wait_does_not_time_out() {
-    let bed = Bed::new();
-    let cno = Cno::new(&bed);
-    let evd = cno.software(&bed, 4);
+    let fixture = Fixture::new();
+    let cno = Cno::new(&fixture);
+    let evd = cno.software(&fixture, 4);
     thread::scope(|scope| {
         let waiter = scope.spawn(move || cno.wait(DAT_TIMEOUT_INFINITE).map(super::Evd));
         thread::sleep(Duration::from_millis(30));
@@ -113,9 +113,9 @@ extern "C" fn handler(_: libc::c_int) {
 
 #[test]
 fn cno_n08_a_signal_ends_a_wait() {
-    let bed = Bed::new();
-    let cno = Cno::new(&bed);
-    let evd = cno.software(&bed, 4);
+    let fixture = Fixture::new();
+    let cno = Cno::new(&fixture);
+    let evd = cno.software(&fixture, 4);
     // SAFETY: a handler that only counts.
     unsafe {
         let mut action: libc::sigaction = std::mem::zeroed();

@@ -5,9 +5,10 @@ use std::ptr;
 use dat::abi::*;
 use dat::exports::*;
 
-use super::{end, established, talk};
+use super::{end, established, exchange};
 use crate::support::{
-    Bed, Door, End, abilities, accept, c_name, cr_info, ep_info, expect, fails_with, ok, state_of,
+    End, Fixture, ServicePoint, abilities, accept, c_name, cr_info, ep_info, expect, fails_with,
+    ok, state_of,
 };
 
 const LONG: DAT_TIMEOUT = 10_000_000;
@@ -35,21 +36,21 @@ fn dup_connect(
 
 /// Connects two endpoints through a service point: the requesting one, the
 /// accepting one.
-fn connected(bed: &Bed, door: &Door) -> [End; 2] {
-    let ends = [end(bed), end(bed)];
-    ok(door.knock(ends[0].ep, &[]));
-    ok(accept(door.opens(), ends[1].ep));
+fn connected(fixture: &Fixture, service_point: &ServicePoint) -> [End; 2] {
+    let ends = [end(fixture), end(fixture)];
+    ok(service_point.connect(ends[0].ep, &[]));
+    ok(accept(service_point.take_request(), ends[1].ep));
     established([&ends[0], &ends[1]]);
     ends
 }
 
 #[test]
 fn it_connects_to_the_peer_of_its_model() {
-    let bed = Bed::new();
-    let door = Door::new(&bed);
-    let [model, _] = connected(&bed, &door);
-    let (active, passive) = (end(&bed), end(&bed));
-    let whole = vec![7; abilities(&bed).1.max_private_data_size as usize];
+    let fixture = Fixture::new();
+    let service_point = ServicePoint::new(&fixture);
+    let [model, _] = connected(&fixture, &service_point);
+    let (active, passive) = (end(&fixture), end(&fixture));
+    let whole = vec![7; abilities(&fixture).1.max_private_data_size as usize];
     ok(dup_connect(
         active.ep,
         model.ep,
@@ -57,16 +58,16 @@ fn it_connects_to_the_peer_of_its_model() {
         &whole,
         DAT_QOS_BEST_EFFORT,
     ));
-    let cr = door.opens();
+    let cr = service_point.take_request();
     assert_eq!(cr_info(cr).private_data_size as usize, whole.len());
     ok(accept(cr, passive.ep));
     established([&active, &passive]);
     let (mine, models) = (ep_info(active.ep), ep_info(model.ep));
     assert_eq!(mine.remote_port_qual, models.remote_port_qual);
-    assert_eq!(mine.remote_port_qual, door.qualifier);
-    talk(&bed, &active, &passive);
+    assert_eq!(mine.remote_port_qual, service_point.qualifier);
+    exchange(&fixture, &active, &passive);
     // A duplicated endpoint can be the model of the next.
-    let third = end(&bed);
+    let third = end(&fixture);
     ok(dup_connect(
         third.ep,
         active.ep,
@@ -75,17 +76,17 @@ fn it_connects_to_the_peer_of_its_model() {
         DAT_QOS_BEST_EFFORT,
     ));
     // SAFETY: a live request.
-    ok(unsafe { dat_cr_reject(door.opens()) });
+    ok(unsafe { dat_cr_reject(service_point.take_request()) });
     expect(third.connect, DAT_CONNECTION_EVENT_PEER_REJECTED);
 }
 
 /// The outcomes are those of a connect.
 #[test]
 fn it_fails_if_no_service_point_listens_or_answers() {
-    let bed = Bed::new();
-    let door = Door::new(&bed);
-    let [model, accepted] = connected(&bed, &door);
-    let late = end(&bed);
+    let fixture = Fixture::new();
+    let service_point = ServicePoint::new(&fixture);
+    let [model, accepted] = connected(&fixture, &service_point);
+    let late = end(&fixture);
     ok(dup_connect(
         late.ep,
         model.ep,
@@ -95,8 +96,8 @@ fn it_fails_if_no_service_point_listens_or_answers() {
     ));
     assert_eq!(state_of(late.ep), DAT_EP_STATE_ACTIVE_CONNECTION_PENDING);
     expect(late.connect, DAT_CONNECTION_EVENT_TIMED_OUT);
-    door.close();
-    let refused = end(&bed);
+    service_point.close();
+    let refused = end(&fixture);
     ok(dup_connect(
         refused.ep,
         model.ep,
@@ -106,7 +107,7 @@ fn it_fails_if_no_service_point_listens_or_answers() {
     ));
     expect(refused.connect, DAT_CONNECTION_EVENT_NON_PEER_REJECTED);
     // The peer of the accepting side is a port on which nothing listens.
-    let backwards = end(&bed);
+    let backwards = end(&fixture);
     ok(dup_connect(
         backwards.ep,
         accepted.ep,
@@ -122,21 +123,21 @@ fn it_fails_if_no_service_point_listens_or_answers() {
 /// wrong.
 #[test]
 fn an_illegal_call_is_refused_and_leaves_the_endpoint_unconnected() {
-    let bed = Bed::new();
-    let door = Door::new(&bed);
-    let [model, _] = connected(&bed, &door);
-    let good = end(&bed);
+    let fixture = Fixture::new();
+    let service_point = ServicePoint::new(&fixture);
+    let [model, _] = connected(&fixture, &service_point);
+    let good = end(&fixture);
     let (mut deaf, mut homeless) = (ptr::null_mut(), ptr::null_mut());
     let shape = crate::support::Shape::default();
-    let (attributes, parts) = (shape.attributes(), End::without_ep(&bed, &shape));
+    let (attributes, parts) = (shape.attributes(), End::without_ep(&fixture, &shape));
     // SAFETY: live handles; results are writable.
     unsafe {
         for (pz, connect, made) in [
-            (bed.pz, DAT_HANDLE_NULL, &raw mut deaf),
+            (fixture.pz, DAT_HANDLE_NULL, &raw mut deaf),
             (DAT_HANDLE_NULL, parts.connect, &raw mut homeless),
         ] {
             ok(dat_ep_create(
-                bed.ia,
+                fixture.ia,
                 pz,
                 parts.recv,
                 parts.request,
@@ -146,8 +147,8 @@ fn an_illegal_call_is_refused_and_leaves_the_endpoint_unconnected() {
             ));
         }
     }
-    let idle = end(&bed);
-    let long = vec![1; abilities(&bed).1.max_private_data_size as usize + 1];
+    let idle = end(&fixture);
+    let long = vec![1; abilities(&fixture).1.max_private_data_size as usize + 1];
     let none: &[u8] = &[];
     let best = DAT_QOS_BEST_EFFORT;
     for (row, ep, of, timeout, data, qos, kind, subtype) in [
@@ -261,9 +262,9 @@ fn an_illegal_call_is_refused_and_leaves_the_endpoint_unconnected() {
 /// A model of another open adapter is refused.
 #[test]
 fn the_model_must_be_of_the_same_adapter() {
-    let bed = Bed::new();
-    let door = Door::new(&bed);
-    let [model, _] = connected(&bed, &door);
+    let fixture = Fixture::new();
+    let service_point = ServicePoint::new(&fixture);
+    let [model, _] = connected(&fixture, &service_point);
     let (mut ia, mut events, mut stranger) = (ptr::null_mut(), ptr::null_mut(), ptr::null_mut());
     // SAFETY: every pointer leads to what the call expects.
     unsafe {

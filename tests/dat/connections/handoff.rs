@@ -3,10 +3,10 @@
 use dat::abi::*;
 use dat::exports::*;
 
-use super::{end, established, furnish, talk};
+use super::{end, established, exchange, furnish};
 use crate::support::{
-    Bed, Door, Point, accept, arrival, cr_info, ep_info, expect, fails, fails_with, nothing_on, ok,
-    state_of,
+    Fixture, ReservedPoint, ServicePoint, accept, arrival, cr_info, ep_info, expect, fails,
+    fails_with, nothing_on, ok, state_of,
 };
 
 fn hand_off(cr: DAT_CR_HANDLE, qualifier: DAT_CONN_QUAL) -> DAT_RETURN {
@@ -17,11 +17,11 @@ fn hand_off(cr: DAT_CR_HANDLE, qualifier: DAT_CONN_QUAL) -> DAT_RETURN {
 /// The request gets a new handle there, with the same content.
 #[test]
 fn the_request_arrives_at_the_other_point_and_is_gone_at_the_first() {
-    let bed = Bed::new();
-    let (door, other) = (Door::new(&bed), Door::new(&bed));
-    let (active, passive) = (end(&bed), end(&bed));
-    ok(door.knock(active.ep, b"whom?"));
-    let cr = door.opens();
+    let fixture = Fixture::new();
+    let (service_point, other) = (ServicePoint::new(&fixture), ServicePoint::new(&fixture));
+    let (active, passive) = (end(&fixture), end(&fixture));
+    ok(service_point.connect(active.ep, b"whom?"));
+    let cr = service_point.take_request();
     let before = cr_info(cr);
     ok(hand_off(cr, other.qualifier));
     fails_with(
@@ -29,7 +29,7 @@ fn the_request_arrives_at_the_other_point_and_is_gone_at_the_first() {
         DAT_INVALID_HANDLE,
         DAT_INVALID_HANDLE_CR,
     );
-    nothing_on(door.requests);
+    nothing_on(service_point.requests);
     let event = arrival(other.requests);
     assert_ne!(event.cr_handle, cr);
     assert_eq!(event.conn_qual, other.qualifier);
@@ -46,23 +46,27 @@ fn the_request_arrives_at_the_other_point_and_is_gone_at_the_first() {
     };
     assert_eq!(said, b"whom?");
     // The first service point may be freed: it no longer holds the request.
-    door.close();
+    service_point.close();
     ok(accept(event.cr_handle, passive.ep));
     established([&active, &passive]);
-    talk(&bed, &active, &passive);
+    exchange(&fixture, &active, &passive);
 }
 
 /// Handed off twice, then rejected.
 #[test]
 fn a_request_can_be_handed_off_twice_and_rejected() {
-    let bed = Bed::new();
-    let doors = [Door::new(&bed), Door::new(&bed), Door::new(&bed)];
-    let active = end(&bed);
-    ok(doors[0].knock(active.ep, &[]));
-    let mut cr = doors[0].opens();
+    let fixture = Fixture::new();
+    let service_points = [
+        ServicePoint::new(&fixture),
+        ServicePoint::new(&fixture),
+        ServicePoint::new(&fixture),
+    ];
+    let active = end(&fixture);
+    ok(service_points[0].connect(active.ep, &[]));
+    let mut cr = service_points[0].take_request();
     for to in [1, 2, 0, 0] {
-        ok(hand_off(cr, doors[to].qualifier));
-        cr = doors[to].opens();
+        ok(hand_off(cr, service_points[to].qualifier));
+        cr = service_points[to].take_request();
     }
     // SAFETY: a live request.
     ok(unsafe { dat_cr_reject(cr) });
@@ -72,26 +76,26 @@ fn a_request_can_be_handed_off_twice_and_rejected() {
 /// The endpoints that service points reserve or create, in both directions.
 #[test]
 fn each_point_has_endpoints_of_its_own() {
-    let bed = Bed::new();
-    let plain = Door::new(&bed);
+    let fixture = Fixture::new();
+    let plain = ServicePoint::new(&fixture);
     // From a reserved point: its endpoint is unconnected again.
-    let (active, passive) = (end(&bed), end(&bed));
-    let point = Point::new(&bed, passive.ep);
-    ok(point.door().knock(active.ep, &[]));
+    let (active, passive) = (end(&fixture), end(&fixture));
+    let point = ReservedPoint::new(&fixture, passive.ep);
+    ok(point.service_point().connect(active.ep, &[]));
     let cr = arrival(point.requests).cr_handle;
     ok(hand_off(cr, plain.qualifier));
     assert_eq!(state_of(passive.ep), DAT_EP_STATE_UNCONNECTED);
     ok(point.free());
     // To a point that creates endpoints.
-    let maker = Door::of_kind(&bed, DAT_PSP_PROVIDER_FLAG);
-    let cr = plain.opens();
+    let maker = ServicePoint::of_kind(&fixture, DAT_PSP_PROVIDER_FLAG);
+    let cr = plain.take_request();
     assert!(cr_info(cr).local_ep_handle.is_null());
     ok(hand_off(cr, maker.qualifier));
-    let cr = maker.opens();
+    let cr = maker.take_request();
     let made = cr_info(cr).local_ep_handle;
     assert_eq!(state_of(made), DAT_EP_STATE_TENTATIVE_CONNECTION_PENDING);
     // From there to a reserved point: the created endpoint is freed.
-    let point = Point::new(&bed, passive.ep);
+    let point = ReservedPoint::new(&fixture, passive.ep);
     ok(hand_off(cr, point.qualifier));
     // SAFETY: the call validates its handles.
     fails(
@@ -112,9 +116,9 @@ fn each_point_has_endpoints_of_its_own() {
     let cr = arrival(point.requests).cr_handle;
     assert_eq!(cr_info(cr).local_ep_handle, passive.ep);
     // The reserved point is used up: nothing listens there any more.
-    let (second, next) = (end(&bed), end(&bed));
-    ok(plain.knock(second.ep, &[]));
-    let other = plain.opens();
+    let (second, next) = (end(&fixture), end(&fixture));
+    ok(plain.connect(second.ep, &[]));
+    let other = plain.take_request();
     fails_with(
         hand_off(other, point.qualifier),
         DAT_INVALID_PARAMETER,
@@ -124,32 +128,35 @@ fn each_point_has_endpoints_of_its_own() {
     established([&second, &next]);
     ok(accept(cr, DAT_HANDLE_NULL));
     established([&active, &passive]);
-    talk(&bed, &passive, &active);
+    exchange(&fixture, &passive, &active);
 }
 
 /// A request that is handed off to a point that creates endpoints gets one.
 #[test]
 fn an_endpoint_is_created_for_a_handed_off_request() {
-    let bed = Bed::new();
-    let (door, maker) = (Door::new(&bed), Door::of_kind(&bed, DAT_PSP_PROVIDER_FLAG));
-    let active = end(&bed);
-    ok(door.knock(active.ep, &[]));
-    ok(hand_off(door.opens(), maker.qualifier));
-    let cr = maker.opens();
-    let passive = furnish(&bed, cr_info(cr).local_ep_handle);
+    let fixture = Fixture::new();
+    let (service_point, maker) = (
+        ServicePoint::new(&fixture),
+        ServicePoint::of_kind(&fixture, DAT_PSP_PROVIDER_FLAG),
+    );
+    let active = end(&fixture);
+    ok(service_point.connect(active.ep, &[]));
+    ok(hand_off(service_point.take_request(), maker.qualifier));
+    let cr = maker.take_request();
+    let passive = furnish(&fixture, cr_info(cr).local_ep_handle);
     ok(accept(cr, DAT_HANDLE_NULL));
     established([&active, &passive]);
-    talk(&bed, &active, &passive);
+    exchange(&fixture, &active, &passive);
 }
 
 /// The rows of `dat_cr_handoff` in section 8. A refused call leaves the request
 /// unchanged.
 #[test]
 fn an_illegal_handoff_is_refused_and_leaves_the_request() {
-    let bed = Bed::new();
-    let (door, gone) = (Door::new(&bed), Door::new(&bed));
+    let fixture = Fixture::new();
+    let (service_point, gone) = (ServicePoint::new(&fixture), ServicePoint::new(&fixture));
     gone.close();
-    let full = bed.evd(1, DAT_EVD_CR_FLAG | DAT_EVD_SOFTWARE_FLAG);
+    let full = fixture.evd(1, DAT_EVD_CR_FLAG | DAT_EVD_SOFTWARE_FLAG);
     let mut event = crate::support::blank();
     event.event_number = DAT_SOFTWARE_EVENT;
     // SAFETY: a live handle, a local event.
@@ -157,11 +164,19 @@ fn an_illegal_handoff_is_refused_and_leaves_the_request() {
     let mut psp = std::ptr::null_mut();
     let crowded = crate::support::on_free_qualifier(|qualifier| {
         // SAFETY: live handles; the result is writable.
-        unsafe { dat_psp_create(bed.ia, qualifier, full, DAT_PSP_CONSUMER_FLAG, &raw mut psp) }
+        unsafe {
+            dat_psp_create(
+                fixture.ia,
+                qualifier,
+                full,
+                DAT_PSP_CONSUMER_FLAG,
+                &raw mut psp,
+            )
+        }
     });
-    let (active, passive) = (end(&bed), end(&bed));
-    ok(door.knock(active.ep, &[]));
-    let cr = door.opens();
+    let (active, passive) = (end(&fixture), end(&fixture));
+    ok(service_point.connect(active.ep, &[]));
+    let cr = service_point.take_request();
     for (row, qualifier, kind, subtype) in [
         ("0", 0, DAT_INVALID_PARAMETER, DAT_INVALID_ARG2),
         (
@@ -183,7 +198,7 @@ fn an_illegal_handoff_is_refused_and_leaves_the_request() {
     for (row, handle) in [("null", DAT_HANDLE_NULL), ("an endpoint", active.ep)] {
         println!("{row}");
         fails_with(
-            hand_off(handle, door.qualifier),
+            hand_off(handle, service_point.qualifier),
             DAT_INVALID_HANDLE,
             DAT_INVALID_HANDLE_CR,
         );
@@ -191,21 +206,21 @@ fn an_illegal_handoff_is_refused_and_leaves_the_request() {
     ok(accept(cr, passive.ep));
     established([&active, &passive]);
     // The request still names the first point's qualifier.
-    assert_eq!(ep_info(passive.ep).local_port_qual, door.qualifier);
+    assert_eq!(ep_info(passive.ep).local_port_qual, service_point.qualifier);
 }
 
 /// The requester leaves while its request is handed off.
 #[test]
 fn accepting_reports_that_the_requester_has_left() {
-    let bed = Bed::new();
-    let (door, other) = (Door::new(&bed), Door::new(&bed));
-    let (active, passive) = (end(&bed), end(&bed));
-    ok(door.knock(active.ep, &[]));
-    let cr = door.opens();
+    let fixture = Fixture::new();
+    let (service_point, other) = (ServicePoint::new(&fixture), ServicePoint::new(&fixture));
+    let (active, passive) = (end(&fixture), end(&fixture));
+    ok(service_point.connect(active.ep, &[]));
+    let cr = service_point.take_request();
     // SAFETY: a live endpoint.
     ok(unsafe { dat_ep_free(active.ep) });
     ok(hand_off(cr, other.qualifier));
-    ok(accept(other.opens(), passive.ep));
+    ok(accept(other.take_request(), passive.ep));
     expect(
         passive.connect,
         DAT_CONNECTION_EVENT_ACCEPT_COMPLETION_ERROR,

@@ -15,8 +15,8 @@ use dat::exports::dat_ep_reset;
 
 use super::end;
 use crate::support::{
-    Bed, Door, Dto, End, Memory, accept, broken_by_the_peer, dequeue, dto, expect, nothing_on, ok,
-    over, state_of, take_dto,
+    Dto, End, Fixture, Memory, ServicePoint, accept, broken_by_the_peer, dequeue, dto, expect,
+    nothing_on, ok, over, state_of, take_dto,
 };
 
 const DEFAULT: DAT_COMPLETION_FLAGS = DAT_COMPLETION_DEFAULT_FLAG;
@@ -36,22 +36,22 @@ const SAYS: &str = "victim:";
 fn be_the_victim(what: &str) -> ! {
     let (what, qualifier) = what.split_once(' ').expect("two words");
     let begin = Instant::now();
-    let bed = Bed::new();
-    let memory = bed.memory(64);
-    let own = end(&bed);
+    let fixture = Fixture::new();
+    let memory = fixture.memory(64);
+    let own = end(&fixture);
     ok(own.post_recv(&[memory.segment(0, 8)], 1));
     let ready = |text: &str| println!("\n{SAYS} {text}");
     if what == ASKS {
-        let door = Door {
+        let service_point = ServicePoint {
             psp: ptr::null_mut(),
             qualifier: qualifier.parse().expect("a qualifier"),
             requests: ptr::null_mut(),
         };
-        ok(door.knock(own.ep, &[]));
+        ok(service_point.connect(own.ep, &[]));
     } else {
-        let door = Door::new(&bed);
-        ready(&door.qualifier.to_string());
-        let request = door.opens();
+        let service_point = ServicePoint::new(&fixture);
+        ready(&service_point.qualifier.to_string());
+        let request = service_point.take_request();
         if what == ACCEPTS {
             ok(accept(request, own.ep));
         }
@@ -60,7 +60,7 @@ fn be_the_victim(what: &str) -> ! {
     let mut owes = false;
     loop {
         assert!(begin.elapsed() < Duration::from_secs(60), "not killed");
-        bed.run();
+        fixture.run();
         owes |= dequeue(own.recv).is_ok_and(|event| dto(&event).status == DAT_DTO_SUCCESS);
         // A message may arrive before the event that the connection is
         // established.
@@ -143,15 +143,15 @@ fn begin() {
 /// that are outstanding then. Not used with the stepped device, which no other
 /// process can reach.
 #[track_caller]
-fn talk(bed: &Bed, own: &End, memory: &Memory) -> [&'static [u64]; 2] {
+fn exchange(fixture: &Fixture, own: &End, memory: &Memory) -> [&'static [u64]; 2] {
     for tag in 0..3 {
         ok(own.post_recv(&[memory.segment(0, 8)], tag));
     }
     for tag in [10, 11] {
         ok(own.post_send(&[memory.segment(8, 8)], tag, DEFAULT));
     }
-    bed.run();
-    if bed.is_stepped() {
+    fixture.run();
+    if fixture.is_stepped() {
         return [&[0, 1, 2], &[10, 11]];
     }
     for (evd, tag) in [(own.recv, 0), (own.request, 10)] {
@@ -165,20 +165,20 @@ fn talk(bed: &Bed, own: &End, memory: &Memory) -> [&'static [u64]; 2] {
 /// Checks that all remaining receives are flushed, once and in order, and that a
 /// receive posted now is flushed too.
 #[track_caller]
-fn receives_flushed(bed: &Bed, own: &End, memory: &Memory, left: &[u64]) {
+fn receives_flushed(fixture: &Fixture, own: &End, memory: &Memory, left: &[u64]) {
     ok(own.post_recv(&[memory.segment(0, 8)], 20));
-    bed.run();
+    fixture.run();
     all_flushed(own.recv, &[left, &[20]].concat());
-    nothing_on(bed.async_evd);
+    nothing_on(fixture.async_evd);
 }
 
 /// Like [`receives_flushed`], for requests.
 #[track_caller]
-fn requests_flushed(bed: &Bed, own: &End, memory: &Memory, left: &[u64]) {
+fn requests_flushed(fixture: &Fixture, own: &End, memory: &Memory, left: &[u64]) {
     ok(own.post_send(&[memory.segment(0, 8)], 21, DEFAULT));
-    bed.run();
+    fixture.run();
     all_flushed(own.request, &[left, &[21]].concat());
-    nothing_on(bed.async_evd);
+    nothing_on(fixture.async_evd);
 }
 
 #[track_caller]
@@ -193,39 +193,43 @@ fn all_flushed(evd: DAT_EVD_HANDLE, tags: &[u64]) {
 #[test]
 fn connected_to_a_requester_that_is_killed() {
     begin();
-    let bed = Bed::new();
-    let (memory, own, door) = (bed.memory(64), end(&bed), Door::new(&bed));
+    let fixture = Fixture::new();
+    let (memory, own, service_point) = (
+        fixture.memory(64),
+        end(&fixture),
+        ServicePoint::new(&fixture),
+    );
     let test = "connections::killed::connected_to_a_requester_that_is_killed";
-    let mut victim = Victim::new(test, ASKS, door.qualifier);
-    ok(accept(door.opens(), own.ep));
+    let mut victim = Victim::new(test, ASKS, service_point.qualifier);
+    ok(accept(service_point.take_request(), own.ep));
     expect(own.connect, DAT_CONNECTION_EVENT_ESTABLISHED);
-    let [receives, requests] = talk(&bed, &own, &memory);
+    let [receives, requests] = exchange(&fixture, &own, &memory);
     victim.kill();
-    over(&own, broken_by_the_peer(&bed));
-    receives_flushed(&bed, &own, &memory, receives);
-    requests_flushed(&bed, &own, &memory, requests);
+    over(&own, broken_by_the_peer(&fixture));
+    receives_flushed(&fixture, &own, &memory, receives);
+    requests_flushed(&fixture, &own, &memory, requests);
 }
 
 #[test]
 fn connected_to_an_acceptor_that_is_killed() {
     begin();
-    let bed = Bed::new();
-    let (memory, own) = (bed.memory(64), end(&bed));
+    let fixture = Fixture::new();
+    let (memory, own) = (fixture.memory(64), end(&fixture));
     let test = "connections::killed::connected_to_an_acceptor_that_is_killed";
     let mut victim = Victim::new(test, ACCEPTS, 0);
-    ok(asked(&mut victim).knock(own.ep, &[]));
+    ok(asked(&mut victim).connect(own.ep, &[]));
     expect(own.connect, DAT_CONNECTION_EVENT_ESTABLISHED);
-    let [receives, requests] = talk(&bed, &own, &memory);
+    let [receives, requests] = exchange(&fixture, &own, &memory);
     victim.kill();
-    over(&own, broken_by_the_peer(&bed));
-    receives_flushed(&bed, &own, &memory, receives);
-    requests_flushed(&bed, &own, &memory, requests);
+    over(&own, broken_by_the_peer(&fixture));
+    receives_flushed(&fixture, &own, &memory, receives);
+    requests_flushed(&fixture, &own, &memory, requests);
 }
 
 /// Waits for the service point of the process to be killed, and returns it.
 #[track_caller]
-fn asked(victim: &mut Victim) -> Door {
-    Door {
+fn asked(victim: &mut Victim) -> ServicePoint {
+    ServicePoint {
         psp: ptr::null_mut(),
         qualifier: victim.says().parse().expect("a qualifier"),
         requests: ptr::null_mut(),
@@ -237,38 +241,42 @@ fn asked(victim: &mut Victim) -> Door {
 #[test]
 fn active_an_acceptor_that_is_killed() {
     begin();
-    let bed = Bed::new();
-    let (memory, own) = (bed.memory(64), end(&bed));
+    let fixture = Fixture::new();
+    let (memory, own) = (fixture.memory(64), end(&fixture));
     for tag in [0, 1] {
         ok(own.post_recv(&[memory.segment(0, 8)], tag));
     }
     let test = "connections::killed::active_an_acceptor_that_is_killed";
     let mut victim = Victim::new(test, HESITATES, 0);
-    ok(asked(&mut victim).knock(own.ep, &[]));
+    ok(asked(&mut victim).connect(own.ep, &[]));
     assert_eq!(victim.says(), "asked");
     nothing_on(own.connect);
     victim.kill();
     over(&own, DAT_CONNECTION_EVENT_NON_PEER_REJECTED);
-    receives_flushed(&bed, &own, &memory, &[0, 1]);
+    receives_flushed(&fixture, &own, &memory, &[0, 1]);
 }
 
 /// Accepts a request whose requester is already gone.
 #[test]
 fn accepted_a_requester_that_is_killed() {
     begin();
-    let bed = Bed::new();
-    let (memory, own, door) = (bed.memory(64), end(&bed), Door::new(&bed));
+    let fixture = Fixture::new();
+    let (memory, own, service_point) = (
+        fixture.memory(64),
+        end(&fixture),
+        ServicePoint::new(&fixture),
+    );
     for tag in [0, 1] {
         ok(own.post_recv(&[memory.segment(0, 8)], tag));
     }
     let test = "connections::killed::accepted_a_requester_that_is_killed";
-    let mut victim = Victim::new(test, ASKS, door.qualifier);
-    let request = door.opens();
+    let mut victim = Victim::new(test, ASKS, service_point.qualifier);
+    let request = service_point.take_request();
     victim.kill();
     ok(accept(request, own.ep));
     over(&own, DAT_CONNECTION_EVENT_ACCEPT_COMPLETION_ERROR);
-    receives_flushed(&bed, &own, &memory, &[0, 1]);
-    requests_flushed(&bed, &own, &memory, &[]);
+    receives_flushed(&fixture, &own, &memory, &[0, 1]);
+    requests_flushed(&fixture, &own, &memory, &[]);
 }
 
 /// Accepts a request whose requester is stopped: it neither reports that it is
@@ -276,14 +284,18 @@ fn accepted_a_requester_that_is_killed() {
 #[test]
 fn accepted_a_requester_that_stops_responding() {
     begin();
-    let bed = Bed::new();
-    let (memory, own, door) = (bed.memory(64), end(&bed), Door::new(&bed));
+    let fixture = Fixture::new();
+    let (memory, own, service_point) = (
+        fixture.memory(64),
+        end(&fixture),
+        ServicePoint::new(&fixture),
+    );
     for tag in [0, 1] {
         ok(own.post_recv(&[memory.segment(0, 8)], tag));
     }
     let test = "connections::killed::accepted_a_requester_that_stops_responding";
-    let victim = Victim::new(test, ASKS, door.qualifier);
-    let request = door.opens();
+    let victim = Victim::new(test, ASKS, service_point.qualifier);
+    let request = service_point.take_request();
     victim.stop();
     let begin = Instant::now();
     ok(accept(request, own.ep));
@@ -295,13 +307,13 @@ fn accepted_a_requester_that_stops_responding() {
         thread::sleep(Duration::from_millis(20));
     }
     over(&own, DAT_CONNECTION_EVENT_ACCEPT_COMPLETION_ERROR);
-    receives_flushed(&bed, &own, &memory, &[0, 1]);
-    requests_flushed(&bed, &own, &memory, &[]);
+    receives_flushed(&fixture, &own, &memory, &[0, 1]);
+    requests_flushed(&fixture, &own, &memory, &[]);
     // Neither the endpoint nor the service point is still in use by the request.
     drop(victim);
     // SAFETY: a live handle.
     ok(unsafe { dat_ep_reset(own.ep) });
-    let _next = Victim::new(test, ASKS, door.qualifier);
-    ok(accept(door.opens(), own.ep));
+    let _next = Victim::new(test, ASKS, service_point.qualifier);
+    ok(accept(service_point.take_request(), own.ep));
     expect(own.connect, DAT_CONNECTION_EVENT_ESTABLISHED);
 }

@@ -102,31 +102,31 @@ mod watermark;
 use dat::abi::*;
 use dat::exports::*;
 
-use crate::support::{Bed, End, Shape, ep_info, established, ok};
+use crate::support::{End, Fixture, Shape, ep_info, established, ok};
 
 /// Creates an endpoint with every capability.
-fn end(bed: &Bed) -> End {
-    End::new(bed, &Shape::default())
+fn end(fixture: &Fixture) -> End {
+    End::new(fixture, &Shape::default())
 }
 
 /// Sends one message from one end to the other.
 #[track_caller]
-fn talk(bed: &Bed, from: &End, to: &End) {
-    let memory = bed.memory(128);
+fn exchange(fixture: &Fixture, from: &End, to: &End) {
+    let memory = fixture.memory(128);
     ok(to.post_recv(&[memory.segment(64, 8)], 1));
     ok(from.post_send(&[memory.segment(0, 8)], 2, DAT_COMPLETION_DEFAULT_FLAG));
-    bed.run();
+    fixture.run();
     assert_eq!(to.received().status, DAT_DTO_SUCCESS);
     assert_eq!(from.requested().status, DAT_DTO_SUCCESS);
 }
 
 /// Sets a zone and EVDs for an endpoint that a request has brought.
 #[track_caller]
-fn furnish(bed: &Bed, ep: DAT_EP_HANDLE) -> End {
-    let mut end = End::without_ep(bed, &Shape::default());
+fn furnish(fixture: &Fixture, ep: DAT_EP_HANDLE) -> End {
+    let mut end = End::without_ep(fixture, &Shape::default());
     end.ep = ep;
     let mut change = ep_info(ep);
-    change.pz_handle = bed.pz;
+    change.pz_handle = fixture.pz;
     change.recv_evd_handle = end.recv;
     change.request_evd_handle = end.request;
     change.connect_evd_handle = end.connect;

@@ -3,8 +3,8 @@
 use dat::abi::*;
 use dat::exports::*;
 
-use super::staging::{STATES, Staged, subtype_of};
-use crate::support::{Bed, End, Pair, Shape, device, ep_info, fails_with, ok, state_of};
+use super::staging::{EndpointInState, STATES, subtype_of};
+use crate::support::{End, Fixture, Pair, Shape, device, ep_info, fails_with, ok, state_of};
 
 const UNCONNECTED: DAT_EP_STATE = DAT_EP_STATE_UNCONNECTED;
 const RESERVED: DAT_EP_STATE = DAT_EP_STATE_RESERVED;
@@ -69,8 +69,8 @@ fn modify(ep: DAT_EP_HANDLE, field: DAT_EP_PARAM_MASK, to: &DAT_EP_PARAM) -> DAT
 }
 
 fn each_group_in(state: DAT_EP_STATE) {
-    let bed = Bed::new();
-    let staged = Staged::new(&bed, state);
+    let fixture = Fixture::new();
+    let staged = EndpointInState::new(&fixture, state);
     let ep = staged.end.ep;
     let now = ep_info(ep);
     for (group, fields, legal) in GROUPS {
@@ -88,16 +88,16 @@ fn each_group_in(state: DAT_EP_STATE) {
         }
     }
     if [UNCONNECTED, RESERVED, PASSIVE].contains(&state) {
-        fits_afterwards(&bed, &staged);
+        fits_afterwards(&fixture, &staged);
     }
 }
 
 /// A change that has succeeded is not undone by a refused one.
-fn fits_afterwards(bed: &Bed, staged: &Staged) {
+fn fits_afterwards(fixture: &Fixture, staged: &EndpointInState) {
     let ep = staged.end.ep;
     let mut to = ep_info(ep);
     to.ep_attr.max_recv_dtos = 5;
-    to.connect_evd_handle = bed.evd(4, DAT_EVD_CONNECTION_FLAG);
+    to.connect_evd_handle = fixture.evd(4, DAT_EVD_CONNECTION_FLAG);
     let fields = DAT_EP_FIELD_EP_ATTR_MAX_RECV_DTOS | DAT_EP_FIELD_CONNECT_EVD_HANDLE;
     ok(modify(ep, fields, &to));
     let mut bad = to;
@@ -130,31 +130,31 @@ fn each_group_in_completion_pending() {
 /// device refuses them, or the call refuses the change.
 #[test]
 fn a_zone_does_not_change_under_receives() {
-    let bed = Bed::new();
-    let staged = Staged::new(&bed, UNCONNECTED);
-    let memory = bed.memory(64);
+    let fixture = Fixture::new();
+    let staged = EndpointInState::new(&fixture, UNCONNECTED);
+    let memory = fixture.memory(64);
     ok(staged.end.post_recv(&[memory.segment(0, 8)], 1));
     let mut to = ep_info(staged.end.ep);
-    to.pz_handle = bed.pz();
+    to.pz_handle = fixture.pz();
     fails_with(
         modify(staged.end.ep, DAT_EP_FIELD_PZ_HANDLE, &to),
         DAT_INVALID_STATE,
         DAT_INVALID_STATE_EP_UNCONNECTED,
     );
-    assert_eq!(ep_info(staged.end.ep).pz_handle, bed.pz);
+    assert_eq!(ep_info(staged.end.ep).pz_handle, fixture.pz);
     device::run();
 }
 
 /// Creates an endpoint with one EVD for everything but connections, and
 /// unsignalled completions.
-fn unsignalled(bed: &Bed) -> (End, DAT_EVD_HANDLE) {
-    let mixed = bed.evd(64, DAT_EVD_DTO_FLAG | DAT_EVD_CONNECTION_FLAG);
+fn unsignalled(fixture: &Fixture) -> (End, DAT_EVD_HANDLE) {
+    let mixed = fixture.evd(64, DAT_EVD_DTO_FLAG | DAT_EVD_CONNECTION_FLAG);
     let shape = Shape {
         recv_flags: DAT_COMPLETION_UNSIGNALLED_FLAG,
         request_flags: DAT_COMPLETION_UNSIGNALLED_FLAG,
         ..Shape::default()
     };
-    let mut end = End::without_ep(bed, &shape);
+    let mut end = End::without_ep(fixture, &shape);
     let attributes = shape.attributes();
     // SAFETY: live handles; the result is writable.
     unsafe {
@@ -162,8 +162,8 @@ fn unsignalled(bed: &Bed) -> (End, DAT_EVD_HANDLE) {
         ok(dat_evd_free(end.request));
         (end.recv, end.request) = (mixed, mixed);
         ok(dat_ep_create(
-            bed.ia,
-            bed.pz,
+            fixture.ia,
+            fixture.pz,
             mixed,
             mixed,
             end.connect,
@@ -182,8 +182,8 @@ const FLAGS: DAT_EP_PARAM_MASK =
 /// together with that EVD.
 #[test]
 fn a_change_is_checked_as_a_whole() {
-    let bed = Bed::new();
-    let (end, mixed) = unsignalled(&bed);
+    let fixture = Fixture::new();
+    let (end, mixed) = unsignalled(&fixture);
     let whole = FLAGS | DAT_EP_FIELD_CONNECT_EVD_HANDLE;
     let before = ep_info(end.ep);
     let to = |evd, flags| {
@@ -221,11 +221,11 @@ fn a_change_is_checked_as_a_whole() {
 /// zone, EVDs, flags and depths are as before, and the endpoint works.
 #[test]
 fn a_change_that_fails_late_changes_nothing() {
-    let bed = Bed::new();
-    let (end, mixed) = unsignalled(&bed);
+    let fixture = Fixture::new();
+    let (end, mixed) = unsignalled(&fixture);
     // Its streams have different flags.
-    let taken = End::new(&bed, &Shape::default());
-    let zone = bed.pz();
+    let taken = End::new(&fixture, &Shape::default());
+    let zone = fixture.pz();
     let before = ep_info(end.ep);
     let mut change = before;
     change.pz_handle = zone;
@@ -245,7 +245,7 @@ fn a_change_that_fails_late_changes_nothing() {
             after.recv_evd_handle,
             after.connect_evd_handle
         ),
-        (bed.pz, mixed, end.connect)
+        (fixture.pz, mixed, end.connect)
     );
     assert_eq!(
         after.ep_attr.max_request_dtos,
@@ -253,7 +253,7 @@ fn a_change_that_fails_late_changes_nothing() {
     );
     // SAFETY: a live zone.
     ok(unsafe { dat_pz_free(zone) });
-    let (other, _) = unsignalled(&bed);
-    let pair = Pair::connect(&bed, end, other);
-    super::talk(&bed, &pair.active, &pair.passive);
+    let (other, _) = unsignalled(&fixture);
+    let pair = Pair::connect(&fixture, end, other);
+    super::exchange(&fixture, &pair.active, &pair.passive);
 }

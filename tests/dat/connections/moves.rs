@@ -4,10 +4,10 @@
 use dat::abi::*;
 use dat::exports::*;
 
-use super::staging::{STATES, Staged};
+use super::staging::{EndpointInState, STATES};
 use crate::support::{
-    Bed, Door, End, Pair, Point, Shape, Window, accept, cr_info, dequeue, device, dto, expect,
-    fails, fails_with, held, nothing_on, ok, reaches, state_of, take_bound,
+    End, Fixture, Pair, ReservedPoint, ServicePoint, Shape, Window, accept, cr_info, dequeue,
+    device, dto, expect, fails, fails_with, held, nothing_on, ok, reaches, state_of, take_bound,
 };
 
 const UNCONNECTED: DAT_EP_STATE = DAT_EP_STATE_UNCONNECTED;
@@ -39,16 +39,16 @@ fn flushed(end: &End, tag: u64) {
 /// peer, and the final event.
 fn by_disconnect(from: DAT_EP_STATE, flags: DAT_CLOSE_FLAGS) {
     println!("state {from}, flags {flags}");
-    let bed = Bed::new();
-    let staged = Staged::new(&bed, from);
-    let memory = bed.memory(64);
+    let fixture = Fixture::new();
+    let staged = EndpointInState::new(&fixture, from);
+    let memory = fixture.memory(64);
     let end = staged.end;
     let is_over = from == DISCONNECTED;
     ok(end.post_recv(&[memory.segment(0, 8)], 5));
     ok(disconnect(&end, flags));
     if (from, flags) == (PENDING, GRACEFUL) {
         // A second disconnect has no effect.
-        bed.run();
+        fixture.run();
         assert_eq!(state_of(end.ep), PENDING);
         nothing_on(end.connect);
         ok(disconnect(&end, ABRUPT));
@@ -66,7 +66,7 @@ fn by_disconnect(from: DAT_EP_STATE, flags: DAT_CLOSE_FLAGS) {
         assert_eq!(state_of(peer.ep), DISCONNECTED);
         nothing_on(peer.connect);
     }
-    bed.run();
+    fixture.run();
     flushed(&end, 5);
     nothing_on(end.recv);
     // No further event.
@@ -102,24 +102,24 @@ fn completion_pending_is_left_by_a_disconnect() {
 fn active_refused_otherwise_flushes_posted_receives() {
     for has_listener in [false, true] {
         println!("a service point listens: {has_listener}");
-        let bed = Bed::new();
-        let memory = bed.memory(64);
-        let end = super::end(&bed);
-        let door = match has_listener {
-            true => full(&bed),
+        let fixture = Fixture::new();
+        let memory = fixture.memory(64);
+        let end = super::end(&fixture);
+        let service_point = match has_listener {
+            true => full(&fixture),
             false => {
-                let door = Door::new(&bed);
-                door.close();
-                door
+                let service_point = ServicePoint::new(&fixture);
+                service_point.close();
+                service_point
             }
         };
         for tag in 0..3 {
             ok(end.post_recv(&[memory.segment(0, 8)], tag));
         }
-        ok(door.knock(end.ep, &[]));
+        ok(service_point.connect(end.ep, &[]));
         expect(end.connect, DAT_CONNECTION_EVENT_NON_PEER_REJECTED);
         assert_eq!(state_of(end.ep), DISCONNECTED);
-        bed.run();
+        fixture.run();
         for tag in 0..3 {
             flushed(&end, tag);
         }
@@ -129,15 +129,15 @@ fn active_refused_otherwise_flushes_posted_receives() {
 }
 
 /// A service point whose EVD has no room for a request.
-fn full(bed: &Bed) -> Door {
-    let requests = bed.evd(1, DAT_EVD_CR_FLAG | DAT_EVD_SOFTWARE_FLAG);
+fn full(fixture: &Fixture) -> ServicePoint {
+    let requests = fixture.evd(1, DAT_EVD_CR_FLAG | DAT_EVD_SOFTWARE_FLAG);
     let (mut qualifier, mut psp) = (0, std::ptr::null_mut());
     let mut event = crate::support::blank();
     event.event_number = DAT_SOFTWARE_EVENT;
     // SAFETY: live handles; results are writable; a local event.
     unsafe {
         ok(dat_psp_create_any(
-            bed.ia,
+            fixture.ia,
             &raw mut qualifier,
             requests,
             DAT_PSP_CONSUMER_FLAG,
@@ -145,7 +145,7 @@ fn full(bed: &Bed) -> Door {
         ));
         while dat_evd_post_se(requests, &raw const event) == DAT_SUCCESS {}
     }
-    Door {
+    ServicePoint {
         psp,
         qualifier,
         requests,
@@ -155,9 +155,9 @@ fn full(bed: &Bed) -> Door {
 /// Loopback has no route to a link-local address.
 #[test]
 fn active_without_a_route_to_the_host_reports_unreachable() {
-    let bed = Bed::new();
-    let staged = Staged::new(&bed, UNCONNECTED);
-    let (end, memory) = (staged.end, bed.memory(64));
+    let fixture = Fixture::new();
+    let staged = EndpointInState::new(&fixture, UNCONNECTED);
+    let (end, memory) = (staged.end, fixture.memory(64));
     ok(end.post_recv(&[memory.segment(0, 8)], 9));
     // SAFETY: integers, for which zero is valid.
     let mut nowhere: libc::sockaddr_in6 = unsafe { std::mem::zeroed() };
@@ -185,20 +185,20 @@ fn active_without_a_route_to_the_host_reports_unreachable() {
     }
     expect(end.connect, DAT_CONNECTION_EVENT_UNREACHABLE);
     assert_eq!(state_of(end.ep), DISCONNECTED);
-    bed.run();
+    fixture.run();
     flushed(&end, 9);
 }
 
 /// A graceful disconnect completes outstanding requests first, binds included.
 #[test]
 fn connected_a_graceful_disconnect_completes_a_bind() {
-    let bed = Bed::new();
-    if !bed.is_stepped() {
+    let fixture = Fixture::new();
+    if !fixture.is_stepped() {
         eprintln!("SKIPPED: a bind stays outstanding on a stepped device only");
         return;
     }
-    let Pair { active: end, .. } = Pair::for_windows(&bed, &Shape::default());
-    let (memory, window) = (bed.memory(64), Window::new(bed.pz));
+    let Pair { active: end, .. } = Pair::for_windows(&fixture, &Shape::default());
+    let (memory, window) = (fixture.memory(64), Window::new(fixture.pz));
     window.bind(
         end.ep,
         &memory.segment(0, 64),
@@ -209,7 +209,7 @@ fn connected_a_graceful_disconnect_completes_a_bind() {
     assert_eq!(state_of(end.ep), PENDING);
     nothing_on(end.request);
     nothing_on(end.connect);
-    bed.run();
+    fixture.run();
     let bound = take_bound(end.request);
     assert_eq!((bound.cookie, bound.status), (7, DAT_DTO_SUCCESS));
     expect(end.connect, DAT_CONNECTION_EVENT_DISCONNECTED);
@@ -220,8 +220,8 @@ fn connected_a_graceful_disconnect_completes_a_bind() {
 #[test]
 fn connected_the_peer_gets_the_event_of_a_disconnect() {
     for flags in [ABRUPT, GRACEFUL] {
-        let bed = Bed::new();
-        let staged = Staged::new(&bed, CONNECTED);
+        let fixture = Fixture::new();
+        let staged = EndpointInState::new(&fixture, CONNECTED);
         let peer = staged.peer.expect("connected");
         ok(disconnect(&peer, flags));
         for end in [staged.end, peer] {
@@ -234,9 +234,9 @@ fn connected_the_peer_gets_the_event_of_a_disconnect() {
 /// A reset in Unconnected keeps posted receives.
 #[test]
 fn unconnected_a_reset_changes_nothing() {
-    let bed = Bed::new();
-    let staged = Staged::new(&bed, UNCONNECTED);
-    let memory = bed.memory(64);
+    let fixture = Fixture::new();
+    let staged = EndpointInState::new(&fixture, UNCONNECTED);
+    let memory = fixture.memory(64);
     ok(staged.end.post_recv(&[memory.segment(0, 8)], 1));
     // SAFETY: a live endpoint.
     ok(unsafe { dat_ep_reset(staged.end.ep) });
@@ -248,8 +248,8 @@ fn unconnected_a_reset_changes_nothing() {
 /// and a peer gets its event.
 fn freed_in(state: DAT_EP_STATE) {
     println!("state {state}");
-    let bed = Bed::new();
-    let staged = Staged::new(&bed, state);
+    let fixture = Fixture::new();
+    let staged = EndpointInState::new(&fixture, state);
     // SAFETY: live at the first call; the call validates the handle at the
     // second.
     unsafe {
@@ -290,8 +290,8 @@ fn it_is_freed_in_completion_pending() {
 /// is pending until the requester is ready.
 #[test]
 fn passive_it_is_accepted_and_then_pending_or_connected() {
-    let bed = Bed::new();
-    let staged = Staged::new(&bed, PASSIVE);
+    let fixture = Fixture::new();
+    let staged = EndpointInState::new(&fixture, PASSIVE);
     let cr = staged.cr.expect("a request");
     ok(accept(cr, DAT_HANDLE_NULL));
     // SAFETY: the call validates its handles.
@@ -311,19 +311,19 @@ fn passive_it_is_accepted_and_then_pending_or_connected() {
 fn completion_pending_follows_an_acceptance_without_a_name() {
     for from in [PASSIVE, TENTATIVE] {
         println!("state {from}");
-        let bed = Bed::new();
-        let reserved = super::end(&bed);
-        let door = match from {
-            PASSIVE => Point::new(&bed, reserved.ep).door(),
-            _ => Door::of_kind(&bed, DAT_PSP_PROVIDER_FLAG),
+        let fixture = Fixture::new();
+        let reserved = super::end(&fixture);
+        let service_point = match from {
+            PASSIVE => ReservedPoint::new(&fixture, reserved.ep).service_point(),
+            _ => ServicePoint::of_kind(&fixture, DAT_PSP_PROVIDER_FLAG),
         };
-        let (_peer, _proxy) = Staged::knock_unheard(&bed, &door);
-        let cr = door.opens();
+        let (_peer, _proxy) = EndpointInState::connect_without_answer(&fixture, &service_point);
+        let cr = service_point.take_request();
         let ep = cr_info(cr).local_ep_handle;
         assert_eq!(state_of(ep), from);
         let end = match from {
             PASSIVE => reserved,
-            _ => super::furnish(&bed, ep),
+            _ => super::furnish(&fixture, ep),
         };
         ok(accept(cr, DAT_HANDLE_NULL));
         assert_eq!((end.ep, state_of(end.ep)), (ep, COMPLETION));

@@ -17,8 +17,8 @@ use dat::abi::*;
 
 use super::{end, established};
 use crate::support::{
-    Bed, Door, End, Point, accept, arrival, dequeue, is_iwarp, nothing_on, ok, reaches, state_of,
-    wait,
+    End, Fixture, ReservedPoint, ServicePoint, accept, arrival, dequeue, is_iwarp, nothing_on, ok,
+    reaches, state_of, wait,
 };
 
 const ROUNDS: u32 = 40;
@@ -26,14 +26,14 @@ const ROUNDS: u32 = 40;
 /// Frees a service point while a request is on its way. In the first round the
 /// point is freed before the request, in the last round after it has arrived; in
 /// between they race, with a later free in each round.
-fn race(round: u32, free: impl FnOnce() + Send, knock: impl FnOnce(), comes: impl FnOnce()) {
+fn race(round: u32, free: impl FnOnce() + Send, connect: impl FnOnce(), comes: impl FnOnce()) {
     match round {
         0 => {
             free();
-            knock();
+            connect();
         }
         last if last == ROUNDS - 1 => {
-            knock();
+            connect();
             comes();
             free();
         }
@@ -50,7 +50,7 @@ fn race(round: u32, free: impl FnOnce() + Send, knock: impl FnOnce(), comes: imp
                     free();
                 });
                 go.store(true, Ordering::Release);
-                knock();
+                connect();
             });
         }
     }
@@ -110,15 +110,15 @@ fn tidy(ends: [End; 2], requests: DAT_EVD_HANDLE) {
 
 #[test]
 fn a_request_that_races_with_the_end_of_a_reserved_point() {
-    let bed = Bed::new();
+    let fixture = Fixture::new();
     let (mut away, mut came) = (TurnedAway::default(), 0);
     for round in 0..ROUNDS {
-        let (active, passive) = (end(&bed), end(&bed));
-        let point = Point::new(&bed, passive.ep);
+        let (active, passive) = (end(&fixture), end(&fixture));
+        let point = ReservedPoint::new(&fixture, passive.ep);
         race(
             round,
             || ok(point.free()),
-            || ok(point.door().knock(active.ep, &[])),
+            || ok(point.service_point().connect(active.ep, &[])),
             || reaches(passive.ep, DAT_EP_STATE_PASSIVE_CONNECTION_PENDING),
         );
         match state_of(passive.ep) {
@@ -141,21 +141,21 @@ fn a_request_that_races_with_the_end_of_a_reserved_point() {
 
 #[test]
 fn a_request_that_races_with_the_end_of_a_public_point() {
-    let bed = Bed::new();
+    let fixture = Fixture::new();
     let (mut away, mut came) = (TurnedAway::default(), 0);
     for round in 0..ROUNDS {
-        let (active, passive) = (end(&bed), end(&bed));
-        let door = Door::new(&bed);
+        let (active, passive) = (end(&fixture), end(&fixture));
+        let service_point = ServicePoint::new(&fixture);
         let mut first = None;
         race(
             round,
-            || ok(door.free()),
-            || ok(door.knock(active.ep, &[])),
-            || first = Some(arrival(door.requests).cr_handle),
+            || ok(service_point.free()),
+            || ok(service_point.connect(active.ep, &[])),
+            || first = Some(arrival(service_point.requests).cr_handle),
         );
         // No request arrives after the point is freed.
         let request = first.or_else(|| {
-            let event = dequeue(door.requests).ok()?;
+            let event = dequeue(service_point.requests).ok()?;
             assert_eq!(event.event_number, DAT_CONNECTION_REQUEST_EVENT);
             // SAFETY: the event number selects this member.
             Some(unsafe { event.event_data.cr_arrival_event_data.cr_handle })
@@ -167,8 +167,8 @@ fn a_request_that_races_with_the_end_of_a_public_point() {
         } else {
             away.take(round, &active);
         }
-        nothing_on(door.requests);
-        tidy([active, passive], door.requests);
+        nothing_on(service_point.requests);
+        tidy([active, passive], service_point.requests);
     }
     away.tell(came);
 }

@@ -5,10 +5,10 @@ use std::ptr;
 use dat::abi::*;
 use dat::exports::*;
 
-use super::{end, established, furnish, talk};
+use super::{end, established, exchange, furnish};
 use crate::support::{
-    Bed, Door, Point, accept, arrival, cr_info, ep_info, expect, fails, fails_with, here_ip, ip_at,
-    nothing_on, ok, state_of,
+    Fixture, ReservedPoint, ServicePoint, accept, arrival, cr_info, ep_info, expect, fails,
+    fails_with, here_ip, ip_at, nothing_on, ok, state_of,
 };
 
 const UNCONNECTED: DAT_EP_STATE = DAT_EP_STATE_UNCONNECTED;
@@ -17,9 +17,9 @@ const PASSIVE: DAT_EP_STATE = DAT_EP_STATE_PASSIVE_CONNECTION_PENDING;
 
 #[test]
 fn a_request_comes_for_the_endpoint_that_is_reserved() {
-    let bed = Bed::new();
-    let (active, passive) = (end(&bed), end(&bed));
-    let point = Point::new(&bed, passive.ep);
+    let fixture = Fixture::new();
+    let (active, passive) = (end(&fixture), end(&fixture));
+    let point = ReservedPoint::new(&fixture, passive.ep);
     assert_eq!(state_of(passive.ep), RESERVED);
     let info = point.info();
     assert_eq!(
@@ -29,9 +29,9 @@ fn a_request_comes_for_the_endpoint_that_is_reserved() {
             info.evd_handle,
             info.ep_handle
         ),
-        (bed.ia, point.qualifier, point.requests, passive.ep)
+        (fixture.ia, point.qualifier, point.requests, passive.ep)
     );
-    ok(point.door().knock(active.ep, b"for you"));
+    ok(point.service_point().connect(active.ep, b"for you"));
     let event = arrival(point.requests);
     assert_eq!(
         (event.conn_qual, ip_at(event.local_ia_address_ptr)),
@@ -55,7 +55,7 @@ fn a_request_comes_for_the_endpoint_that_is_reserved() {
     );
     // No other endpoint can accept the request, and this endpoint must not be
     // named explicitly.
-    let other = end(&bed);
+    let other = end(&fixture);
     for ep in [other.ep, passive.ep] {
         fails_with(
             accept(event.cr_handle, ep),
@@ -65,20 +65,20 @@ fn a_request_comes_for_the_endpoint_that_is_reserved() {
     }
     ok(accept(event.cr_handle, DAT_HANDLE_NULL));
     established([&active, &passive]);
-    talk(&bed, &active, &passive);
-    talk(&bed, &passive, &active);
+    exchange(&fixture, &active, &passive);
+    exchange(&fixture, &passive, &active);
     ok(point.free());
     fails_with(point.free(), DAT_INVALID_HANDLE, DAT_INVALID_HANDLE_RSP);
 }
 
 #[test]
 fn a_request_uses_the_service_point_up() {
-    let mut bed = Bed::new();
-    let (active, passive, late) = (end(&bed), end(&bed), end(&bed));
-    let point = Point::new(&bed, passive.ep);
-    ok(point.door().knock(active.ep, &[]));
+    let mut fixture = Fixture::new();
+    let (active, passive, late) = (end(&fixture), end(&fixture), end(&fixture));
+    let point = ReservedPoint::new(&fixture, passive.ep);
+    ok(point.service_point().connect(active.ep, &[]));
     let cr = arrival(point.requests).cr_handle;
-    ok(point.door().knock(late.ep, &[]));
+    ok(point.service_point().connect(late.ep, &[]));
     expect(late.connect, DAT_CONNECTION_EVENT_NON_PEER_REJECTED);
     nothing_on(point.requests);
     // The service point no longer uses EVD, qualifier or adapter. SAFETY: live
@@ -89,13 +89,13 @@ fn a_request_uses_the_service_point_up() {
     }
     expect(active.connect, DAT_CONNECTION_EVENT_PEER_REJECTED);
     assert_eq!(state_of(passive.ep), UNCONNECTED);
-    let requests = bed.evd(4, DAT_EVD_CR_FLAG);
+    let requests = fixture.evd(4, DAT_EVD_CR_FLAG);
     let mut psp = ptr::null_mut();
     // SAFETY: live handles; the result is writable. Everything that was created
     // is freed.
     unsafe {
         ok(dat_psp_create(
-            bed.ia,
+            fixture.ia,
             point.qualifier,
             requests,
             DAT_PSP_CONSUMER_FLAG,
@@ -109,19 +109,19 @@ fn a_request_uses_the_service_point_up() {
                 ok(dat_evd_free(evd));
             }
         }
-        ok(dat_pz_free(bed.pz));
+        ok(dat_pz_free(fixture.pz));
     }
-    ok(bed.close(DAT_CLOSE_GRACEFUL_FLAG));
+    ok(fixture.close(DAT_CLOSE_GRACEFUL_FLAG));
 }
 
 #[test]
 fn rejected_the_endpoint_is_the_consumers_and_can_be_reserved_again() {
-    let bed = Bed::new();
-    let passive = end(&bed);
+    let fixture = Fixture::new();
+    let passive = end(&fixture);
     for round in 0..3 {
-        let active = end(&bed);
-        let point = Point::new(&bed, passive.ep);
-        ok(point.door().knock(active.ep, &[]));
+        let active = end(&fixture);
+        let point = ReservedPoint::new(&fixture, passive.ep);
+        ok(point.service_point().connect(active.ep, &[]));
         let cr = arrival(point.requests).cr_handle;
         if round < 2 {
             // SAFETY: a live request.
@@ -138,12 +138,12 @@ fn rejected_the_endpoint_is_the_consumers_and_can_be_reserved_again() {
 
 #[test]
 fn freed_before_a_request_it_releases_the_endpoint() {
-    let bed = Bed::new();
-    let (active, passive) = (end(&bed), end(&bed));
-    let point = Point::new(&bed, passive.ep);
+    let fixture = Fixture::new();
+    let (active, passive) = (end(&fixture), end(&fixture));
+    let point = ReservedPoint::new(&fixture, passive.ep);
     ok(point.free());
     assert_eq!(state_of(passive.ep), UNCONNECTED);
-    ok(point.door().knock(active.ep, &[]));
+    ok(point.service_point().connect(active.ep, &[]));
     expect(active.connect, DAT_CONNECTION_EVENT_NON_PEER_REJECTED);
     nothing_on(point.requests);
     fails_with(point.free(), DAT_INVALID_HANDLE, DAT_INVALID_HANDLE_RSP);
@@ -156,20 +156,20 @@ fn freed_before_a_request_it_releases_the_endpoint() {
 
 #[test]
 fn without_an_endpoint_the_request_brings_one() {
-    let bed = Bed::new();
-    let (active, late) = (end(&bed), end(&bed));
-    let point = Point::new(&bed, DAT_HANDLE_NULL);
+    let fixture = Fixture::new();
+    let (active, late) = (end(&fixture), end(&fixture));
+    let point = ReservedPoint::new(&fixture, DAT_HANDLE_NULL);
     assert!(point.info().ep_handle.is_null());
-    ok(point.door().knock(active.ep, &[]));
+    ok(point.service_point().connect(active.ep, &[]));
     let cr = arrival(point.requests).cr_handle;
     let brought = cr_info(cr).local_ep_handle;
     assert_eq!(state_of(brought), DAT_EP_STATE_TENTATIVE_CONNECTION_PENDING);
-    ok(point.door().knock(late.ep, &[]));
+    ok(point.service_point().connect(late.ep, &[]));
     expect(late.connect, DAT_CONNECTION_EVENT_NON_PEER_REJECTED);
-    let passive = furnish(&bed, brought);
+    let passive = furnish(&fixture, brought);
     ok(accept(cr, DAT_HANDLE_NULL));
     established([&active, &passive]);
-    talk(&bed, &active, &passive);
+    exchange(&fixture, &active, &passive);
     ok(point.free());
 }
 
@@ -177,13 +177,13 @@ fn without_an_endpoint_the_request_brings_one() {
 /// waiting.
 #[test]
 fn a_full_evd_refuses_and_the_point_stays() {
-    let bed = Bed::new();
-    let passive = end(&bed);
-    let requests = bed.evd(1, DAT_EVD_CR_FLAG | DAT_EVD_SOFTWARE_FLAG);
+    let fixture = Fixture::new();
+    let passive = end(&fixture);
+    let requests = fixture.evd(1, DAT_EVD_CR_FLAG | DAT_EVD_SOFTWARE_FLAG);
     let mut rsp = ptr::null_mut();
     let qualifier = crate::support::on_free_qualifier(|qualifier| {
         // SAFETY: live handles; the result is writable.
-        unsafe { dat_rsp_create(bed.ia, qualifier, passive.ep, requests, &raw mut rsp) }
+        unsafe { dat_rsp_create(fixture.ia, qualifier, passive.ep, requests, &raw mut rsp) }
     });
     let mut event = crate::support::blank();
     event.event_number = DAT_SOFTWARE_EVENT;
@@ -192,13 +192,13 @@ fn a_full_evd_refuses_and_the_point_stays() {
     while unsafe { dat_evd_post_se(requests, &raw const event) } == DAT_SUCCESS {
         posted += 1;
     }
-    let door = Door {
+    let service_point = ServicePoint {
         psp: rsp,
         qualifier,
         requests,
     };
-    let active = end(&bed);
-    ok(door.knock(active.ep, &[]));
+    let active = end(&fixture);
+    ok(service_point.connect(active.ep, &[]));
     expect(active.connect, DAT_CONNECTION_EVENT_NON_PEER_REJECTED);
     assert_eq!(state_of(passive.ep), RESERVED);
     for _ in 0..posted {
@@ -206,8 +206,8 @@ fn a_full_evd_refuses_and_the_point_stays() {
     }
     // SAFETY: a live endpoint.
     ok(unsafe { dat_ep_reset(active.ep) });
-    ok(door.knock(active.ep, &[]));
-    ok(accept(door.opens(), DAT_HANDLE_NULL));
+    ok(service_point.connect(active.ep, &[]));
+    ok(accept(service_point.take_request(), DAT_HANDLE_NULL));
     established([&active, &passive]);
 }
 
@@ -215,31 +215,31 @@ fn a_full_evd_refuses_and_the_point_stays() {
 /// libdat's `face` tests cover wrong handles and a null result.
 #[test]
 fn an_illegal_call_is_refused_and_leaves_the_endpoint_unchanged() {
-    let bed = Bed::new();
-    let passive = end(&bed);
-    let door = Door::new(&bed);
-    let deaf = bed.evd(4, DAT_EVD_DTO_FLAG);
+    let fixture = Fixture::new();
+    let passive = end(&fixture);
+    let service_point = ServicePoint::new(&fixture);
+    let deaf = fixture.evd(4, DAT_EVD_DTO_FLAG);
     let mut rsp = ptr::without_provenance_mut(0x77);
     let mut create = |qualifier, ep, evd| {
         // SAFETY: live handles; the result is writable.
-        unsafe { dat_rsp_create(bed.ia, qualifier, ep, evd, &raw mut rsp) }
+        unsafe { dat_rsp_create(fixture.ia, qualifier, ep, evd, &raw mut rsp) }
     };
     let rows = [
         (
             "no qualifier",
-            create(0, passive.ep, door.requests),
+            create(0, passive.ep, service_point.requests),
             DAT_INVALID_PARAMETER,
             DAT_INVALID_ARG2,
         ),
         (
             "a qualifier in use",
-            create(door.qualifier, passive.ep, door.requests),
+            create(service_point.qualifier, passive.ep, service_point.requests),
             DAT_CONN_QUAL_IN_USE,
             DAT_NO_SUBTYPE,
         ),
         (
             "an EVD without the flag",
-            create(door.qualifier, passive.ep, deaf),
+            create(service_point.qualifier, passive.ep, deaf),
             DAT_INVALID_HANDLE,
             DAT_INVALID_HANDLE_EVD_CR,
         ),
@@ -249,11 +249,11 @@ fn an_illegal_call_is_refused_and_leaves_the_endpoint_unchanged() {
         fails_with(answer, kind, subtype);
     }
     assert_eq!(state_of(passive.ep), UNCONNECTED);
-    let point = Point::new(&bed, passive.ep);
+    let point = ReservedPoint::new(&fixture, passive.ep);
     // SAFETY: live handles; the result is writable.
     let again = unsafe {
         dat_rsp_create(
-            bed.ia,
+            fixture.ia,
             point.qualifier,
             passive.ep,
             point.requests,
@@ -277,19 +277,19 @@ fn an_illegal_call_is_refused_and_leaves_the_endpoint_unchanged() {
 #[test]
 fn an_abrupt_close_ends_it_in_every_state() {
     for requested in [false, true] {
-        let mut bed = Bed::new();
-        let (active, passive) = (end(&bed), end(&bed));
-        let point = Point::new(&bed, passive.ep);
+        let mut fixture = Fixture::new();
+        let (active, passive) = (end(&fixture), end(&fixture));
+        let point = ReservedPoint::new(&fixture, passive.ep);
         if requested {
-            ok(point.door().knock(active.ep, &[]));
+            ok(point.service_point().connect(active.ep, &[]));
             arrival(point.requests);
         }
         fails_with(
-            bed.close(DAT_CLOSE_GRACEFUL_FLAG),
+            fixture.close(DAT_CLOSE_GRACEFUL_FLAG),
             DAT_INVALID_STATE,
             DAT_INVALID_STATE_IA_IN_USE,
         );
-        ok(bed.close(DAT_CLOSE_ABRUPT_FLAG));
+        ok(fixture.close(DAT_CLOSE_ABRUPT_FLAG));
         fails_with(point.free(), DAT_INVALID_HANDLE, DAT_INVALID_HANDLE_RSP);
     }
 }

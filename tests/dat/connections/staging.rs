@@ -9,8 +9,8 @@ use dat::exports::*;
 
 use super::end;
 use crate::support::{
-    Bed, Door, End, Memory, Pair, Point, Shape, accept, arrival, cr_info, expect, here_ip, ok,
-    state_of,
+    End, Fixture, Memory, Pair, ReservedPoint, ServicePoint, Shape, accept, arrival, cr_info,
+    expect, here_ip, ok, state_of,
 };
 
 /// The states in which an endpoint can stay with any connection manager.
@@ -42,7 +42,7 @@ pub fn subtype_of(state: DAT_EP_STATE) -> DAT_RETURN_SUBTYPE {
 }
 
 /// An endpoint in a state, with the objects that brought it there.
-pub struct Staged {
+pub struct EndpointInState {
     pub end: End,
     pub peer: Option<End>,
     /// The request that this endpoint came with.
@@ -52,7 +52,7 @@ pub struct Staged {
     _memory: Option<Memory>,
 }
 
-impl Staged {
+impl EndpointInState {
     fn of(end: End, peer: Option<End>, cr: Option<DAT_CR_HANDLE>) -> Self {
         Self {
             end,
@@ -65,54 +65,54 @@ impl Staged {
 
     /// Brings a new endpoint into this state, where it stays.
     #[track_caller]
-    pub fn new(bed: &Bed, state: DAT_EP_STATE) -> Self {
-        Self::made_by(bed, state, || end(bed))
+    pub fn new(fixture: &Fixture, state: DAT_EP_STATE) -> Self {
+        Self::made_by(fixture, state, || end(fixture))
     }
 
     /// Like [`Self::new`], with an endpoint that `make` creates, unless the state
     /// needs a request's endpoint.
     #[track_caller]
-    pub fn made_by(bed: &Bed, state: DAT_EP_STATE, make: impl Fn() -> End) -> Self {
+    pub fn made_by(fixture: &Fixture, state: DAT_EP_STATE, make: impl Fn() -> End) -> Self {
         let staged = match state {
             DAT_EP_STATE_UNCONNECTED => Self::of(make(), None, None),
             DAT_EP_STATE_RESERVED => {
                 let end = make();
-                Point::new(bed, end.ep);
+                ReservedPoint::new(fixture, end.ep);
                 Self::of(end, None, None)
             }
             DAT_EP_STATE_PASSIVE_CONNECTION_PENDING => {
-                let (end, peer) = (make(), end(bed));
-                let point = Point::new(bed, end.ep);
-                ok(point.door().knock(peer.ep, &[]));
+                let (end, peer) = (make(), end(fixture));
+                let point = ReservedPoint::new(fixture, end.ep);
+                ok(point.service_point().connect(peer.ep, &[]));
                 Self::of(end, Some(peer), Some(arrival(point.requests).cr_handle))
             }
             DAT_EP_STATE_TENTATIVE_CONNECTION_PENDING => {
-                let door = Door::of_kind(bed, DAT_PSP_PROVIDER_FLAG);
-                let peer = end(bed);
-                ok(door.knock(peer.ep, &[]));
-                let cr = door.opens();
-                let mut end = End::without_ep(bed, &Shape::default());
+                let service_point = ServicePoint::of_kind(fixture, DAT_PSP_PROVIDER_FLAG);
+                let peer = end(fixture);
+                ok(service_point.connect(peer.ep, &[]));
+                let cr = service_point.take_request();
+                let mut end = End::without_ep(fixture, &Shape::default());
                 end.ep = cr_info(cr).local_ep_handle;
                 Self::of(end, Some(peer), Some(cr))
             }
             DAT_EP_STATE_ACTIVE_CONNECTION_PENDING => {
-                let door = Door::new(bed);
+                let service_point = ServicePoint::new(fixture);
                 let end = make();
-                ok(door.knock(end.ep, &[]));
+                ok(service_point.connect(end.ep, &[]));
                 // The request is not answered.
-                door.opens();
+                service_point.take_request();
                 Self::of(end, None, None)
             }
-            DAT_EP_STATE_COMPLETION_PENDING => return Self::completion_pending(bed, make()),
+            DAT_EP_STATE_COMPLETION_PENDING => return Self::completion_pending(fixture, make()),
             _ => {
-                let pair = Pair::connect(bed, make(), end(bed));
+                let pair = Pair::connect(fixture, make(), end(fixture));
                 let end = pair.active;
                 let mut kept = None;
                 // SAFETY: a live endpoint.
                 let disconnect = |flags| ok(unsafe { dat_ep_disconnect(end.ep, flags) });
                 if state == DAT_EP_STATE_DISCONNECT_PENDING {
                     // The peer has posted no receive.
-                    let memory = bed.memory(64);
+                    let memory = fixture.memory(64);
                     ok(end.post_send(&[memory.segment(0, 8)], 77, DAT_COMPLETION_DEFAULT_FLAG));
                     disconnect(DAT_CLOSE_GRACEFUL_FLAG);
                     kept = Some(memory);
@@ -134,10 +134,10 @@ impl Staged {
     /// because a proxy between them keeps it. Needs the connection manager that
     /// uses TCP.
     #[track_caller]
-    fn completion_pending(bed: &Bed, end: End) -> Self {
-        let door = Door::new(bed);
-        let (peer, proxy) = Self::knock_unheard(bed, &door);
-        ok(accept(door.opens(), end.ep));
+    fn completion_pending(fixture: &Fixture, end: End) -> Self {
+        let service_point = ServicePoint::new(fixture);
+        let (peer, proxy) = Self::connect_without_answer(fixture, &service_point);
+        ok(accept(service_point.take_request(), end.ep));
         assert_eq!(state_of(end.ep), DAT_EP_STATE_COMPLETION_PENDING);
         Self {
             _proxy: Some(proxy),
@@ -148,14 +148,14 @@ impl Staged {
     /// Connects to a service point through a proxy that does not return the
     /// answer while it exists.
     #[track_caller]
-    pub fn knock_unheard(bed: &Bed, door: &Door) -> (End, Proxy) {
-        let proxy = Proxy::new(door.qualifier);
-        let peer = end(bed);
-        let there = Door {
+    pub fn connect_without_answer(fixture: &Fixture, service_point: &ServicePoint) -> (End, Proxy) {
+        let proxy = Proxy::new(service_point.qualifier);
+        let peer = end(fixture);
+        let there = ServicePoint {
             qualifier: proxy.port.into(),
-            ..*door
+            ..*service_point
         };
-        ok(there.knock(peer.ep, &[]));
+        ok(there.connect(peer.ep, &[]));
         (peer, proxy)
     }
 }
@@ -171,10 +171,10 @@ impl Proxy {
         let here = here_ip();
         let listener = TcpListener::bind((here, 0)).expect("a port");
         let port = listener.local_addr().expect("bound").port();
-        let door = SocketAddr::new(here, u16::try_from(qualifier).expect("a port"));
+        let service_point = SocketAddr::new(here, u16::try_from(qualifier).expect("a port"));
         let thread = std::thread::spawn(move || {
             let (mut from, _) = listener.accept().expect("a request");
-            let mut to = TcpStream::connect(door).expect("a service point");
+            let mut to = TcpStream::connect(service_point).expect("a service point");
             // The header, which holds the length of the rest, and the rest.
             let mut header = [0; 8];
             from.read_exact(&mut header).expect("a header");

@@ -7,10 +7,10 @@ use dat::abi::*;
 use dat::exports::*;
 
 use super::end;
-use super::staging::{STATES, Staged, subtype_of};
+use super::staging::{EndpointInState, STATES, subtype_of};
 use crate::support::{
-    Bed, Door, Pair, Shape, accept, cookie, ep_info, fails_with, held, here_ip, ip_at, ok,
-    on_free_qualifier, state_of,
+    Fixture, Pair, ServicePoint, Shape, accept, cookie, ep_info, fails_with, held, here_ip, ip_at,
+    ok, on_free_qualifier, state_of,
 };
 
 const UNCONNECTED: DAT_EP_STATE = DAT_EP_STATE_UNCONNECTED;
@@ -25,8 +25,8 @@ type Call<'a> = Box<dyn Fn(DAT_EP_HANDLE) -> DAT_RETURN + 'a>;
 /// Every call whose result depends on the state, and the states in which it is
 /// legal.
 fn calls<'a>(
-    bed: &'a Bed,
-    door: &'a Door,
+    fixture: &'a Fixture,
+    service_point: &'a ServicePoint,
     model: &'a Pair,
     cr: DAT_CR_HANDLE,
 ) -> Vec<(&'static str, &'static [DAT_EP_STATE], Call<'a>)> {
@@ -34,15 +34,15 @@ fn calls<'a>(
         // SAFETY: live handles, no private data.
         unsafe { dat_ep_dup_connect(ep, of, 1_000_000, 0, ptr::null_mut(), 0) }
     };
-    let idle = end(bed);
+    let idle = end(fixture);
     let mut rmr = ptr::null_mut();
     // SAFETY: a live zone; the result is writable.
-    ok(unsafe { dat_rmr_create(bed.pz, &raw mut rmr) });
+    ok(unsafe { dat_rmr_create(fixture.pz, &raw mut rmr) });
     vec![
         (
             "dat_ep_connect",
             &[UNCONNECTED],
-            Box::new(|ep| door.knock(ep, &[])),
+            Box::new(|ep| service_point.connect(ep, &[])),
         ),
         (
             "dat_ep_dup_connect",
@@ -144,7 +144,13 @@ fn calls<'a>(
                 on_free_qualifier(|qualifier| {
                     // SAFETY: live handles; the result is writable.
                     answer = unsafe {
-                        dat_rsp_create(bed.ia, qualifier, ep, door.requests, &raw mut rsp)
+                        dat_rsp_create(
+                            fixture.ia,
+                            qualifier,
+                            ep,
+                            service_point.requests,
+                            &raw mut rsp,
+                        )
                     };
                     match answer & 0x3fff_0000 {
                         DAT_CONN_QUAL_IN_USE => answer,
@@ -170,20 +176,20 @@ fn nothing() -> DAT_RMR_TRIPLET {
 /// Makes every call that is illegal in a state. It must be refused with the state
 /// as its subtype, and leave the endpoint unchanged.
 fn refused_in(state: DAT_EP_STATE) {
-    let bed = Bed::new();
-    let door = Door::new(&bed);
-    let model = Pair::new(&bed, &Shape::default());
-    let requester = end(&bed);
-    ok(door.knock(requester.ep, &[]));
-    let cr = door.opens();
-    let staged = Staged::new(&bed, state);
+    let fixture = Fixture::new();
+    let service_point = ServicePoint::new(&fixture);
+    let model = Pair::new(&fixture, &Shape::default());
+    let requester = end(&fixture);
+    ok(service_point.connect(requester.ep, &[]));
+    let cr = service_point.take_request();
+    let staged = EndpointInState::new(&fixture, state);
     let ep = staged.end.ep;
     if state == DAT_EP_STATE_TENTATIVE_CONNECTION_PENDING {
         // Missing objects would be reported first.
-        super::furnish(&bed, ep);
+        super::furnish(&fixture, ep);
     }
     let mut refused = 0;
-    for (row, legal, call) in calls(&bed, &door, &model, cr) {
+    for (row, legal, call) in calls(&fixture, &service_point, &model, cr) {
         if legal.contains(&state) {
             continue;
         }
@@ -195,13 +201,13 @@ fn refused_in(state: DAT_EP_STATE) {
     assert!(refused > 3, "of thirteen");
     answered_in(&staged, state);
     // The request is still valid.
-    let last = end(&bed);
+    let last = end(&fixture);
     ok(accept(cr, last.ep));
 }
 
 /// These calls succeed in every state, and `dat_ep_get_status` with any
 /// combination of results.
-fn answered_in(staged: &Staged, state: DAT_EP_STATE) {
+fn answered_in(staged: &EndpointInState, state: DAT_EP_STATE) {
     let ep = staged.end.ep;
     let (mut told, mut recv_idle, mut request_idle) = (99, 99, 99);
     // SAFETY: the results are writable or null.
@@ -234,7 +240,7 @@ fn answered_in(staged: &Staged, state: DAT_EP_STATE) {
 }
 
 /// Section 4.1: which addresses `dat_ep_query` returns.
-fn fields_in(staged: &Staged, state: DAT_EP_STATE) {
+fn fields_in(staged: &EndpointInState, state: DAT_EP_STATE) {
     let info = ep_info(staged.end.ep);
     assert_eq!(info.ep_state, state);
     assert_eq!(ip_at(info.local_ia_address_ptr), here_ip());
@@ -285,11 +291,11 @@ refused! {
 /// reports.
 #[test]
 fn the_active_side_reports_the_port_that_it_connects_from() {
-    let bed = Bed::new();
-    let door = Door::new(&bed);
-    let (active, passive) = (end(&bed), end(&bed));
-    ok(door.knock(active.ep, &[]));
-    let cr = door.opens();
+    let fixture = Fixture::new();
+    let service_point = ServicePoint::new(&fixture);
+    let (active, passive) = (end(&fixture), end(&fixture));
+    ok(service_point.connect(active.ep, &[]));
+    let cr = service_point.take_request();
     let request = crate::support::cr_info(cr);
     assert_eq!(ip_at(request.remote_ia_address_ptr), here_ip());
     let port = request.remote_port_qual;
@@ -299,10 +305,10 @@ fn the_active_side_reports_the_port_that_it_connects_from() {
     let (here, there) = (ep_info(active.ep), ep_info(passive.ep));
     assert_eq!(
         (here.local_port_qual, here.remote_port_qual),
-        (port, door.qualifier)
+        (port, service_point.qualifier)
     );
     assert_eq!(
         (there.local_port_qual, there.remote_port_qual),
-        (door.qualifier, port)
+        (service_point.qualifier, port)
     );
 }

@@ -17,8 +17,8 @@ use dat::exports::*;
 
 use crate::support::device::installed::given;
 use crate::support::{
-    Bed, Door, End, Shape, accept, broken_by_the_peer, cr_info, dequeue, dto, is_alone, ok,
-    state_of, wait,
+    End, Fixture, ServicePoint, Shape, accept, broken_by_the_peer, cr_info, dequeue, dto, is_alone,
+    ok, state_of, wait,
 };
 
 const THREADS: usize = 4;
@@ -70,11 +70,11 @@ fn raise_limit() {
 
 /// Frees everything, closes the adapter gracefully (which fails if an object is
 /// left), and checks that the process holds as much as before.
-fn all_is_gone(mut bed: Bed, before: (usize, usize)) {
+fn all_is_gone(mut fixture: Fixture, before: (usize, usize)) {
     // SAFETY: a live zone that is not in use.
-    ok(unsafe { dat_pz_free(bed.pz) });
-    ok(bed.close(DAT_CLOSE_GRACEFUL_FLAG));
-    drop(bed);
+    ok(unsafe { dat_pz_free(fixture.pz) });
+    ok(fixture.close(DAT_CLOSE_GRACEFUL_FLAG));
+    drop(fixture);
     let since = Instant::now();
     // Threads end asynchronously.
     while held() != before && since.elapsed() < Duration::from_secs(5) {
@@ -87,15 +87,15 @@ fn all_is_gone(mut bed: Bed, before: (usize, usize)) {
 /// once: other libraries keep them for ever.
 fn before() -> (usize, usize) {
     raise_limit();
-    let mut bed = Bed::new();
+    let mut fixture = Fixture::new();
     // An endpoint too, so that everything has been used once.
-    let (a, b) = (super::end(&bed), super::end(&bed));
-    let door = Door::new(&bed);
-    ok(door.knock(a.ep, &[]));
-    ok(accept(door.opens(), b.ep));
+    let (a, b) = (super::end(&fixture), super::end(&fixture));
+    let service_point = ServicePoint::new(&fixture);
+    ok(service_point.connect(a.ep, &[]));
+    ok(accept(service_point.take_request(), b.ep));
     super::established([&a, &b]);
-    ok(bed.close(DAT_CLOSE_ABRUPT_FLAG));
-    drop(bed);
+    ok(fixture.close(DAT_CLOSE_ABRUPT_FLAG));
+    drop(fixture);
     thread::sleep(Duration::from_millis(50));
     held()
 }
@@ -104,21 +104,21 @@ fn before() -> (usize, usize) {
 const WAYS: usize = 5;
 
 /// The endpoints of one thread. All their events go to the same EVDs.
-struct Crowd<'b> {
-    bed: &'b Bed,
-    door: Door,
+struct EndpointGroup<'b> {
+    fixture: &'b Fixture,
+    service_point: ServicePoint,
     evds: End,
     eps: Vec<[DAT_EP_HANDLE; 2]>,
 }
 
-impl<'b> Crowd<'b> {
-    fn new(bed: &'b Bed, pairs: usize) -> Self {
+impl<'b> EndpointGroup<'b> {
+    fn new(fixture: &'b Fixture, pairs: usize) -> Self {
         let shape = shape(4 * pairs + 8);
-        let mut evds = End::without_ep(bed, &shape);
+        let mut evds = End::without_ep(fixture, &shape);
         // SAFETY: live handles; the result is writable.
         unsafe {
             ok(dat_evd_free(evds.connect));
-            evds.connect = bed.evd(8 * pairs as DAT_COUNT + 8, DAT_EVD_CONNECTION_FLAG);
+            evds.connect = fixture.evd(8 * pairs as DAT_COUNT + 8, DAT_EVD_CONNECTION_FLAG);
         }
         let attributes = shape.attributes();
         let make = || {
@@ -126,8 +126,8 @@ impl<'b> Crowd<'b> {
             // SAFETY: live handles; the result is writable.
             ok(unsafe {
                 dat_ep_create(
-                    bed.ia,
-                    bed.pz,
+                    fixture.ia,
+                    fixture.pz,
                     evds.recv,
                     evds.request,
                     evds.connect,
@@ -137,12 +137,12 @@ impl<'b> Crowd<'b> {
             });
             ep
         };
-        let requests = bed.evd(pairs as DAT_COUNT + 8, DAT_EVD_CR_FLAG);
+        let requests = fixture.evd(pairs as DAT_COUNT + 8, DAT_EVD_CR_FLAG);
         let (mut qualifier, mut psp) = (0, ptr::null_mut());
         // SAFETY: live handles; results are writable.
         ok(unsafe {
             dat_psp_create_any(
-                bed.ia,
+                fixture.ia,
                 &raw mut qualifier,
                 requests,
                 DAT_PSP_CONSUMER_FLAG,
@@ -150,8 +150,8 @@ impl<'b> Crowd<'b> {
             )
         });
         Self {
-            bed,
-            door: Door {
+            fixture,
+            service_point: ServicePoint {
                 psp,
                 qualifier,
                 requests,
@@ -165,11 +165,13 @@ impl<'b> Crowd<'b> {
     /// established.
     fn connect(&self) {
         for (number, [active, _]) in self.eps.iter().enumerate() {
-            ok(self.door.knock_within(*active, LONG, &number.to_le_bytes()));
+            ok(self
+                .service_point
+                .connect_within(*active, LONG, &number.to_le_bytes()));
         }
         for _ in &self.eps {
             // The requests arrive in any order.
-            let cr = self.door.opens();
+            let cr = self.service_point.take_request();
             let info = cr_info(cr);
             assert_eq!(info.private_data_size, 8);
             // SAFETY: the library has reported this many bytes.
@@ -200,18 +202,18 @@ impl<'b> Crowd<'b> {
     }
 
     /// Sends one message each way over every connection.
-    fn talk(&self) {
+    fn exchange(&self) {
         // A stepped device must see each doorbell before the next on the same
         // register.
         static STEPPING: Mutex<()> = Mutex::new(());
-        let memory = self.bed.memory(64);
+        let memory = self.fixture.memory(64);
         for (from, to) in self.eps.iter().flat_map(|[a, b]| [(*a, *b), (*b, *a)]) {
             let [from, to] = [from, to].map(|ep| End { ep, ..self.evds });
             ok(to.post_recv(&[memory.segment(0, 8)], 1));
-            let turn = self.bed.is_stepped().then(|| STEPPING.lock());
+            let turn = self.fixture.is_stepped().then(|| STEPPING.lock());
             ok(from.post_send(&[memory.segment(32, 8)], 2, DAT_COMPLETION_DEFAULT_FLAG));
             if turn.is_some() {
-                self.bed.run();
+                self.fixture.run();
             }
         }
         for evd in [self.evds.recv, self.evds.request] {
@@ -284,7 +286,7 @@ impl<'b> Crowd<'b> {
     }
 
     fn end(self) {
-        self.door.close();
+        self.service_point.close();
         for evd in [self.evds.recv, self.evds.request, self.evds.connect] {
             // SAFETY: live EVDs, which are no longer in use.
             ok(unsafe { dat_evd_free(evd) });
@@ -298,22 +300,22 @@ fn many_connections_by_several_threads_leave_nothing_behind() {
         return;
     }
     let before = before();
-    let bed = Bed::new();
+    let fixture = Fixture::new();
     let pairs = endpoints() / 2 / THREADS;
     let begin = Instant::now();
     let times: Vec<[Duration; 2]> = thread::scope(|scope| {
         let threads: Vec<_> = (0..THREADS)
             .map(|_| {
                 scope.spawn(|| {
-                    let mut crowd = Crowd::new(&bed, pairs);
+                    let mut group = EndpointGroup::new(&fixture, pairs);
                     let begin = Instant::now();
-                    crowd.connect();
+                    group.connect();
                     let connected = begin.elapsed();
-                    crowd.talk();
+                    group.exchange();
                     let begin = Instant::now();
-                    crowd.part();
+                    group.part();
                     let parted = begin.elapsed();
-                    crowd.end();
+                    group.end();
                     [connected, parted]
                 })
             })
@@ -332,7 +334,7 @@ fn many_connections_by_several_threads_leave_nothing_behind() {
         all as f64 / slowest(1).as_secs_f64(),
         begin.elapsed().as_secs_f64()
     );
-    all_is_gone(bed, before);
+    all_is_gone(fixture, before);
 }
 
 /// Runs a process that connects endpoints repeatedly until it is killed.
@@ -340,19 +342,19 @@ fn be_the_victim(what: &str) -> ! {
     let (qualifier, count) = what.split_once(' ').expect("two numbers");
     let qualifier = qualifier.parse().expect("a qualifier");
     let count: usize = count.parse().expect("a number");
-    let bed = Bed::new();
-    let door = Door {
+    let fixture = Fixture::new();
+    let service_point = ServicePoint {
         psp: ptr::null_mut(),
         qualifier,
         requests: ptr::null_mut(),
     };
-    let ends: Vec<End> = (0..count).map(|_| End::new(&bed, &shape(8))).collect();
+    let ends: Vec<End> = (0..count).map(|_| End::new(&fixture, &shape(8))).collect();
     // Ends by itself if the parent fails to kill it.
     let begin = Instant::now();
     for end in ends.iter().cycle() {
         assert!(begin.elapsed() < Duration::from_secs(60), "not killed");
         match state_of(end.ep) {
-            DAT_EP_STATE_UNCONNECTED => ok(door.knock_within(end.ep, LONG, &[])),
+            DAT_EP_STATE_UNCONNECTED => ok(service_point.connect_within(end.ep, LONG, &[])),
             DAT_EP_STATE_CONNECTED if begin.elapsed().as_micros().is_multiple_of(3) => {
                 // SAFETY: a live endpoint.
                 ok(unsafe { dat_ep_disconnect(end.ep, DAT_CLOSE_ABRUPT_FLAG) });
@@ -380,12 +382,18 @@ fn victim(qualifier: DAT_CONN_QUAL, endpoints: usize) -> Child {
 }
 
 /// Accepts requests up to a number, then kills the requesting process.
-fn accept_and_kill(bed: &Bed, door: &Door, evds: &End, count: usize, victim: &mut Child) {
+fn accept_and_kill(
+    fixture: &Fixture,
+    service_point: &ServicePoint,
+    evds: &End,
+    count: usize,
+    victim: &mut Child,
+) {
     let attributes = shape(8).attributes();
     let mut eps = Vec::new();
     let mut others = Vec::new();
     let take = |eps: &mut Vec<DAT_EP_HANDLE>| {
-        let (answer, event, _) = wait(door.requests, 500_000, 1);
+        let (answer, event, _) = wait(service_point.requests, 500_000, 1);
         if answer != DAT_SUCCESS {
             return None;
         }
@@ -395,8 +403,8 @@ fn accept_and_kill(bed: &Bed, door: &Door, evds: &End, count: usize, victim: &mu
         // SAFETY: live handles; the result is writable.
         ok(unsafe {
             dat_ep_create(
-                bed.ia,
-                bed.pz,
+                fixture.ia,
+                fixture.pz,
                 evds.recv,
                 evds.request,
                 evds.connect,
@@ -428,7 +436,10 @@ fn accept_and_kill(bed: &Bed, door: &Door, evds: &End, count: usize, victim: &mu
     }
     // Each endpoint got one final event, after at most one Established event. The
     // process may have disconnected some endpoints itself before it was killed.
-    let ends = [DAT_CONNECTION_EVENT_DISCONNECTED, broken_by_the_peer(bed)];
+    let ends = [
+        DAT_CONNECTION_EVENT_DISCONNECTED,
+        broken_by_the_peer(fixture),
+    ];
     let mut told: HashMap<usize, Vec<DAT_EVENT_NUMBER>> = HashMap::new();
     while let Ok(event) = dequeue(evds.connect) {
         // SAFETY: the EVD carries no other events.
@@ -457,21 +468,27 @@ fn peers_that_are_killed_leave_nothing_behind() {
         be_the_victim(&what);
     }
     let before = before();
-    let bed = Bed::new();
+    let fixture = Fixture::new();
     let each = endpoints() / 8;
     thread::scope(|scope| {
         for number in 0..THREADS {
-            let bed = &bed;
+            let fixture = &fixture;
             scope.spawn(move || {
-                let mut evds = End::without_ep(bed, &shape(64));
+                let mut evds = End::without_ep(fixture, &shape(64));
                 // SAFETY: a live EVD.
                 ok(unsafe { dat_evd_free(evds.connect) });
-                evds.connect = bed.evd(4096, DAT_EVD_CONNECTION_FLAG);
-                let door = Door::new(bed);
-                let mut victim = victim(door.qualifier, each);
+                evds.connect = fixture.evd(4096, DAT_EVD_CONNECTION_FLAG);
+                let service_point = ServicePoint::new(fixture);
+                let mut victim = victim(service_point.qualifier, each);
                 // Killed at different times.
-                accept_and_kill(bed, &door, &evds, 1 + each * number / 2, &mut victim);
-                door.close();
+                accept_and_kill(
+                    fixture,
+                    &service_point,
+                    &evds,
+                    1 + each * number / 2,
+                    &mut victim,
+                );
+                service_point.close();
                 for evd in [evds.recv, evds.request, evds.connect] {
                     // SAFETY: live EVDs, which are no longer in use.
                     ok(unsafe { dat_evd_free(evd) });
@@ -480,13 +497,13 @@ fn peers_that_are_killed_leave_nothing_behind() {
         }
     });
     // The adapter still works.
-    let (a, b) = (super::end(&bed), super::end(&bed));
-    let door = Door::new(&bed);
-    ok(door.knock(a.ep, &[]));
-    ok(accept(door.opens(), b.ep));
+    let (a, b) = (super::end(&fixture), super::end(&fixture));
+    let service_point = ServicePoint::new(&fixture);
+    ok(service_point.connect(a.ep, &[]));
+    ok(accept(service_point.take_request(), b.ep));
     super::established([&a, &b]);
-    super::talk(&bed, &a, &b);
-    door.close();
+    super::exchange(&fixture, &a, &b);
+    service_point.close();
     for end in [a, b] {
         // SAFETY: live handles.
         unsafe {
@@ -496,5 +513,5 @@ fn peers_that_are_killed_leave_nothing_behind() {
             }
         }
     }
-    all_is_gone(bed, before);
+    all_is_gone(fixture, before);
 }

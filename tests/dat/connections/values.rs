@@ -5,7 +5,7 @@ use std::ptr;
 use dat::abi::*;
 use dat::exports::*;
 
-use crate::support::{Bed, End, Shape, abilities, ep_info, fails_with, ok, srq};
+use crate::support::{End, Fixture, Shape, abilities, ep_info, fails_with, ok, srq};
 
 type Set = fn(&mut DAT_EP_ATTR, u64);
 type SetEvd = fn(&mut DAT_EP_PARAM, DAT_EVD_HANDLE);
@@ -54,8 +54,8 @@ fn refuses(end: &End, fields: DAT_EP_PARAM_MASK, to: &DAT_EP_PARAM) {
 /// Receive limits (DTOs and segments) of an endpoint with an SRQ.
 #[test]
 fn an_srq_endpoint_has_no_limits_of_receives() {
-    let bed = Bed::new();
-    let end = End::on_srq(&bed, &Shape::default(), srq(&bed, 8));
+    let fixture = Fixture::new();
+    let end = End::on_srq(&fixture, &Shape::default(), srq(&fixture, 8));
     let mut to = ep_info(end.ep);
     to.ep_attr.max_recv_dtos = 4;
     to.ep_attr.max_recv_iov = 1;
@@ -73,7 +73,7 @@ fn an_srq_endpoint_has_no_limits_of_receives() {
 /// set, nor the count be set without the EVD. Both can change together.
 #[test]
 fn counts_need_their_evds() {
-    let bed = Bed::new();
+    let fixture = Fixture::new();
     let ways: [(DAT_EP_PARAM_MASK, DAT_EP_PARAM_MASK, SetEvd, Set); 2] = [
         (
             DAT_EP_FIELD_RECV_EVD_HANDLE,
@@ -89,7 +89,7 @@ fn counts_need_their_evds() {
         ),
     ];
     for (evd, count, set_evd, set_count) in ways {
-        let end = End::new(&bed, &Shape::default());
+        let end = End::new(&fixture, &Shape::default());
         let mut to = ep_info(end.ep);
         set_evd(&mut to, ptr::null_mut());
         refuses(&end, evd, &to);
@@ -99,7 +99,7 @@ fn counts_need_their_evds() {
         set_count(&mut to.ep_attr, 4);
         refuses(&end, count, &to);
         refuses(&end, evd | count, &to);
-        set_evd(&mut to, bed.evd(16, DAT_EVD_DTO_FLAG));
+        set_evd(&mut to, fixture.evd(16, DAT_EVD_DTO_FLAG));
         ok(modify(end.ep, evd | count, &to));
     }
 }
@@ -136,9 +136,9 @@ fn flags_row_by_row() {
             ],
         ),
     ];
-    let bed = Bed::new();
+    let fixture = Fixture::new();
     for (field, set, good) in rows {
-        let end = End::new(&bed, &Shape::default());
+        let end = End::new(&fixture, &Shape::default());
         let mut to = ep_info(end.ep);
         for flags in ALL {
             println!("field {field:#x}, flags {flags:#x}");
@@ -155,9 +155,9 @@ fn flags_row_by_row() {
 /// The flags of receives can only be set before the first is posted.
 #[test]
 fn flags_of_receives_stay_once_one_is_posted() {
-    let bed = Bed::new();
-    let end = End::new(&bed, &Shape::default());
-    let memory = bed.memory(64);
+    let fixture = Fixture::new();
+    let end = End::new(&fixture, &Shape::default());
+    let memory = fixture.memory(64);
     ok(end.post_recv(&[memory.segment(0, 8)], 1));
     let mut to = ep_info(end.ep);
     to.ep_attr.recv_completion_flags = DAT_COMPLETION_UNSIGNALLED_FLAG;
@@ -175,8 +175,8 @@ fn flags_of_receives_stay_once_one_is_posted() {
 /// Each attribute may be as large as the adapter reports, and no larger.
 #[test]
 fn limits_of_the_adapter_row_by_row() {
-    let bed = Bed::new();
-    let ia = abilities(&bed).0;
+    let fixture = Fixture::new();
+    let ia = abilities(&fixture).0;
     let wide = |count: DAT_COUNT| u64::try_from(count).expect("a limit");
     let rows: [(DAT_EP_PARAM_MASK, u64, Set); 10] = [
         (
@@ -232,7 +232,7 @@ fn limits_of_the_adapter_row_by_row() {
     ];
     for (field, most, set) in rows {
         println!("field {field:#x}, at most {most}");
-        let end = End::new(&bed, &Shape::default());
+        let end = End::new(&fixture, &Shape::default());
         let mut to = ep_info(end.ep);
         // Other tests cover rings of the greatest depth: rxe reports more than it
         // can create.

@@ -6,7 +6,7 @@ use dat::exports::*;
 
 use super::end;
 use crate::support::{
-    Bed, End, Memory, Pair, Shape, abilities, device, ep_info, expect, fails_with, held,
+    End, Fixture, Memory, Pair, Shape, abilities, device, ep_info, expect, fails_with, held,
     nothing_on, ok, post_srq, reaches, srq, state_of,
 };
 
@@ -22,30 +22,30 @@ enum From {
 const SOURCES: [From; 2] = [From::Own, From::Shared];
 
 /// An endpoint that receives, with buffers for ten messages.
-struct Stage<'b> {
-    bed: &'b Bed,
+struct Setup<'b> {
+    fixture: &'b Fixture,
     pair: Pair,
     memory: Memory,
     queue: Option<DAT_SRQ_HANDLE>,
 }
 
-impl<'b> Stage<'b> {
-    fn new(bed: &'b Bed, from: From) -> Self {
+impl<'b> Setup<'b> {
+    fn new(fixture: &'b Fixture, from: From) -> Self {
         println!("{from:?}");
         let shape = Shape::default();
-        let queue = (from == From::Shared).then(|| srq(bed, 16));
+        let queue = (from == From::Shared).then(|| srq(fixture, 16));
         let receiver = match queue {
-            None => end(bed),
-            Some(queue) => End::on_srq(bed, &shape, queue),
+            None => end(fixture),
+            Some(queue) => End::on_srq(fixture, &shape, queue),
         };
-        let stage = Self {
-            bed,
-            pair: Pair::connect(bed, end(bed), receiver),
-            memory: bed.memory(4096),
+        let setup = Self {
+            fixture,
+            pair: Pair::connect(fixture, end(fixture), receiver),
+            memory: fixture.memory(4096),
             queue,
         };
-        stage.post(10);
-        stage
+        setup.post(10);
+        setup
     }
 
     fn post(&self, count: u64) {
@@ -75,7 +75,7 @@ impl<'b> Stage<'b> {
                 .pair
                 .active
                 .post_send(&data, tag, DAT_COMPLETION_DEFAULT_FLAG));
-            self.bed.run();
+            self.fixture.run();
             assert_eq!(self.pair.active.requested().status, DAT_DTO_SUCCESS);
         }
         held(self.ep());
@@ -89,8 +89,8 @@ impl<'b> Stage<'b> {
 
     #[track_caller]
     fn quiet(&self) {
-        self.bed.run();
-        nothing_on(self.bed.async_evd);
+        self.fixture.run();
+        nothing_on(self.fixture.async_evd);
         nothing_on(self.pair.passive.connect);
         assert_eq!(state_of(self.ep()), DAT_EP_STATE_CONNECTED);
     }
@@ -98,7 +98,10 @@ impl<'b> Stage<'b> {
     /// Checks that the soft watermark was reported once.
     #[track_caller]
     fn told(&self) {
-        let event = expect(self.bed.async_evd, DAT_ASYNC_ERROR_PROVIDER_INTERNAL_ERROR);
+        let event = expect(
+            self.fixture.async_evd,
+            DAT_ASYNC_ERROR_PROVIDER_INTERNAL_ERROR,
+        );
         // SAFETY: the event number selects this member.
         let data = unsafe { event.event_data.asynch_error_event_data };
         assert_eq!(data.dat_handle, self.ep());
@@ -118,63 +121,63 @@ impl<'b> Stage<'b> {
 #[test]
 fn the_soft_mark_is_reported_once_when_it_is_exceeded() {
     for from in SOURCES {
-        let bed = Bed::new();
-        let stage = Stage::new(&bed, from);
-        ok(stage.set(2, OFF));
-        stage.send(2);
-        stage.quiet();
-        stage.send(1);
-        stage.told();
-        stage.send(1);
-        stage.quiet();
+        let fixture = Fixture::new();
+        let setup = Setup::new(&fixture, from);
+        ok(setup.set(2, OFF));
+        setup.send(2);
+        setup.quiet();
+        setup.send(1);
+        setup.told();
+        setup.send(1);
+        setup.quiet();
         // Below and above the mark again: only another call arms it.
-        stage.take(4);
-        stage.send(3);
-        stage.quiet();
-        stage.take(3);
-        ok(stage.set(1, OFF));
-        stage.send(1);
-        stage.quiet();
-        stage.send(1);
-        stage.told();
+        setup.take(4);
+        setup.send(3);
+        setup.quiet();
+        setup.take(3);
+        ok(setup.set(1, OFF));
+        setup.send(1);
+        setup.quiet();
+        setup.send(1);
+        setup.told();
     }
 }
 
 #[test]
 fn the_hard_mark_breaks_the_connection_when_it_is_exceeded() {
     for from in SOURCES {
-        let bed = Bed::new();
-        let stage = Stage::new(&bed, from);
-        ok(stage.set(OFF, 3));
-        stage.send(3);
-        stage.quiet();
+        let fixture = Fixture::new();
+        let setup = Setup::new(&fixture, from);
+        ok(setup.set(OFF, 3));
+        setup.send(3);
+        setup.quiet();
         // Dequeued buffers are not held.
-        stage.take(2);
-        stage.send(2);
-        stage.quiet();
-        stage.send(1);
-        stage.breaks();
-        nothing_on(bed.async_evd);
+        setup.take(2);
+        setup.send(2);
+        setup.quiet();
+        setup.send(1);
+        setup.breaks();
+        nothing_on(fixture.async_evd);
         // Messages that arrived before the break stay valid.
-        stage.take(4);
+        setup.take(4);
     }
 }
 
 #[test]
 fn a_mark_that_is_exceeded_already_takes_effect_in_the_call() {
     for from in SOURCES {
-        let bed = Bed::new();
-        let stage = Stage::new(&bed, from);
-        stage.send(3);
-        ok(stage.set(3, 3));
-        stage.quiet();
+        let fixture = Fixture::new();
+        let setup = Setup::new(&fixture, from);
+        setup.send(3);
+        ok(setup.set(3, 3));
+        setup.quiet();
         for _ in 0..2 {
-            ok(stage.set(2, OFF));
-            stage.told();
+            ok(setup.set(2, OFF));
+            setup.told();
         }
-        ok(stage.set(0, 2));
-        expect(bed.async_evd, DAT_ASYNC_ERROR_PROVIDER_INTERNAL_ERROR);
-        stage.breaks();
+        ok(setup.set(0, 2));
+        expect(fixture.async_evd, DAT_ASYNC_ERROR_PROVIDER_INTERNAL_ERROR);
+        setup.breaks();
     }
 }
 
@@ -183,24 +186,24 @@ fn a_mark_that_is_exceeded_already_takes_effect_in_the_call() {
 #[test]
 fn a_dequeue_counts_all_held_receives() {
     for from in SOURCES {
-        let bed = Bed::new();
-        let stage = Stage::new(&bed, from);
-        ok(stage.set(2, OFF));
+        let fixture = Fixture::new();
+        let setup = Setup::new(&fixture, from);
+        ok(setup.set(2, OFF));
         for tag in 0..3 {
-            let data = [stage.memory.segment(0, 8)];
-            ok(stage
+            let data = [setup.memory.segment(0, 8)];
+            ok(setup
                 .pair
                 .active
                 .post_send(&data, tag, DAT_COMPLETION_DEFAULT_FLAG));
         }
-        bed.run();
+        fixture.run();
         for _ in 0..3 {
-            assert_eq!(stage.pair.active.requested().status, DAT_DTO_SUCCESS);
+            assert_eq!(setup.pair.active.requested().status, DAT_DTO_SUCCESS);
         }
-        nothing_on(bed.async_evd);
-        stage.take(1);
-        stage.told();
-        stage.take(2);
+        nothing_on(fixture.async_evd);
+        setup.take(1);
+        setup.told();
+        setup.take(2);
     }
 }
 
@@ -209,18 +212,18 @@ fn a_dequeue_counts_all_held_receives() {
 fn the_marks_are_independent() {
     for from in SOURCES {
         for soft in [1, 5] {
-            let bed = Bed::new();
-            let stage = Stage::new(&bed, from);
-            ok(stage.set(soft, 3));
+            let fixture = Fixture::new();
+            let setup = Setup::new(&fixture, from);
+            ok(setup.set(soft, 3));
             if soft < 3 {
-                stage.send(2);
-                stage.told();
-                stage.send(2);
+                setup.send(2);
+                setup.told();
+                setup.send(2);
             } else {
-                stage.send(4);
+                setup.send(4);
             }
-            stage.breaks();
-            nothing_on(bed.async_evd);
+            setup.breaks();
+            nothing_on(fixture.async_evd);
         }
     }
 }
@@ -228,12 +231,12 @@ fn the_marks_are_independent() {
 #[test]
 fn a_mark_that_is_turned_off_has_no_effect() {
     for from in SOURCES {
-        let bed = Bed::new();
-        let stage = Stage::new(&bed, from);
-        ok(stage.set(1, 2));
-        ok(stage.set(OFF, OFF));
-        stage.send(6);
-        stage.quiet();
+        let fixture = Fixture::new();
+        let setup = Setup::new(&fixture, from);
+        ok(setup.set(1, 2));
+        ok(setup.set(OFF, OFF));
+        setup.send(6);
+        setup.quiet();
     }
 }
 
@@ -241,41 +244,41 @@ fn a_mark_that_is_turned_off_has_no_effect() {
 #[test]
 fn a_mark_of_0_is_exceeded_by_one_message() {
     for from in SOURCES {
-        let bed = Bed::new();
-        let stage = Stage::new(&bed, from);
-        ok(stage.set(OFF, 0));
-        stage.quiet();
-        stage.send(1);
-        stage.breaks();
+        let fixture = Fixture::new();
+        let setup = Setup::new(&fixture, from);
+        ok(setup.set(OFF, 0));
+        setup.quiet();
+        setup.send(1);
+        setup.breaks();
     }
 }
 
 /// Flushed buffers were not filled by a message.
 #[test]
 fn flushed_receives_do_not_count() {
-    let bed = Bed::new();
-    let stage = Stage::new(&bed, From::Own);
-    ok(stage.set(1, OFF));
+    let fixture = Fixture::new();
+    let setup = Setup::new(&fixture, From::Own);
+    ok(setup.set(1, OFF));
     // SAFETY: a live endpoint.
-    ok(unsafe { dat_ep_disconnect(stage.ep(), DAT_CLOSE_ABRUPT_FLAG) });
+    ok(unsafe { dat_ep_disconnect(setup.ep(), DAT_CLOSE_ABRUPT_FLAG) });
     expect(
-        stage.pair.passive.connect,
+        setup.pair.passive.connect,
         DAT_CONNECTION_EVENT_DISCONNECTED,
     );
-    assert!(device::comes(|| (held(stage.ep()).0 == 10).then_some(())).is_some());
-    nothing_on(bed.async_evd);
+    assert!(device::comes(|| (held(setup.ep()).0 == 10).then_some(())).is_some());
+    nothing_on(fixture.async_evd);
 }
 
 /// Marks stay set for the endpoint's lifetime; a reported mark stays reported.
 #[test]
 fn marks_survive_a_reset() {
-    let bed = Bed::new();
-    let stage = Stage::new(&bed, From::Shared);
-    ok(stage.set(1, 4));
-    stage.send(2);
-    stage.told();
-    stage.take(2);
-    let ends = [stage.pair.active, stage.pair.passive];
+    let fixture = Fixture::new();
+    let setup = Setup::new(&fixture, From::Shared);
+    ok(setup.set(1, 4));
+    setup.send(2);
+    setup.told();
+    setup.take(2);
+    let ends = [setup.pair.active, setup.pair.passive];
     // SAFETY: live endpoints.
     unsafe {
         ok(dat_ep_disconnect(ends[0].ep, DAT_CLOSE_ABRUPT_FLAG));
@@ -284,29 +287,29 @@ fn marks_survive_a_reset() {
             ok(dat_ep_reset(end.ep));
         }
     }
-    Pair::connect(&bed, ends[0], ends[1]);
-    stage.send(4);
-    stage.quiet();
-    stage.send(1);
-    stage.breaks();
+    Pair::connect(&fixture, ends[0], ends[1]);
+    setup.send(4);
+    setup.quiet();
+    setup.send(1);
+    setup.breaks();
 }
 
 /// The attributes of endpoint and provider describe the watermarks correctly.
 #[test]
 fn attributes_report_the_marks() {
-    let bed = Bed::new();
-    assert_eq!(abilities(&bed).1.srq_watermarks_supported, 0x111);
-    let stage = Stage::new(&bed, From::Shared);
+    let fixture = Fixture::new();
+    assert_eq!(abilities(&fixture).1.srq_watermarks_supported, 0x111);
+    let setup = Setup::new(&fixture, From::Shared);
     let told = |ep| {
         let attr = ep_info(ep).ep_attr;
         (attr.srq_soft_hw, attr.max_recv_dtos)
     };
-    assert_eq!(told(stage.ep()), (DAT_HW_DEFAULT, DAT_HW_DEFAULT));
+    assert_eq!(told(setup.ep()), (DAT_HW_DEFAULT, DAT_HW_DEFAULT));
     for (soft, hard) in [(3, 5), (7, OFF), (OFF, 2), (0, 0), (OFF, OFF)] {
-        ok(stage.set(soft, hard));
-        assert_eq!(told(stage.ep()), (soft, hard));
+        ok(setup.set(soft, hard));
+        assert_eq!(told(setup.ep()), (soft, hard));
     }
-    let own = Stage::new(&bed, From::Own);
+    let own = Setup::new(&fixture, From::Own);
     ok(own.set(3, 5));
     // The hard mark has no attribute besides the depth of the queue.
     assert_eq!(told(own.ep()), (3, Shape::default().recvs));

@@ -8,8 +8,8 @@ use dat::exports::*;
 
 use super::{Call, DEFAULT};
 use crate::support::{
-    Bed, End, Pair, Shape, abilities, ep_info, expect, fails, fails_with, nothing_on, ok, post_srq,
-    srq, srq_info,
+    End, Fixture, Pair, Shape, abilities, ep_info, expect, fails, fails_with, nothing_on, ok,
+    post_srq, srq, srq_info,
 };
 
 const BAD: (DAT_RETURN, DAT_RETURN_SUBTYPE) = (DAT_INVALID_PARAMETER, DAT_INVALID_ARG7);
@@ -19,8 +19,8 @@ type Change = fn(&mut DAT_EP_ATTR, i64);
 
 #[test]
 fn ep_create_with_srq_e07_attributes_must_be_given() {
-    let bed = Bed::new();
-    let call = Call::new(&bed, srq(&bed, 8));
+    let fixture = Fixture::new();
+    let call = Call::new(&fixture, srq(&fixture, 8));
     let mut ep = ptr::without_provenance_mut(0x77);
     // SAFETY: null is under test; the result is writable.
     let answer = unsafe {
@@ -56,10 +56,10 @@ fn ep_create_with_srq_e07_attributes_must_be_given() {
 /// All attributes zero: every value is left to the library.
 #[test]
 fn ep_create_with_srq_e07_attributes_of_0_get_defaults_that_work() {
-    let bed = Bed::new();
-    let limits = abilities(&bed).0;
-    let queue = srq(&bed, 8);
-    let mut call = Call::new(&bed, queue);
+    let fixture = Fixture::new();
+    let limits = abilities(&fixture).0;
+    let queue = srq(&fixture, 8);
+    let mut call = Call::new(&fixture, queue);
     // SAFETY: integers and pointers, for which zero is valid.
     call.attributes = unsafe { mem::zeroed() };
     let end = call.make();
@@ -72,13 +72,13 @@ fn ep_create_with_srq_e07_attributes_of_0_get_defaults_that_work() {
     assert!((1..=limits.max_iov_segments_per_rdma_read).contains(&attr.max_rdma_read_iov));
     assert!((1..=limits.max_iov_segments_per_rdma_write).contains(&attr.max_rdma_write_iov));
     assert_eq!((attr.max_rdma_read_in, attr.max_rdma_read_out), (0, 0));
-    let memory = bed.memory(4096);
-    let pair = Pair::connect(&bed, End::new(&bed, &Shape::default()), end);
+    let memory = fixture.memory(4096);
+    let pair = Pair::connect(&fixture, End::new(&fixture, &Shape::default()), end);
     ok(pair.active.post_recv(&[memory.segment(1024, 8)], 1));
     ok(post_srq(queue, &[memory.segment(1024, 8)], 2));
     for (from, to) in [(pair.active, end), (end, pair.active)] {
         ok(from.post_send(&[memory.segment(0, 8)], 1, DEFAULT));
-        bed.run();
+        fixture.run();
         assert_eq!(from.requested().status, DAT_DTO_SUCCESS);
         assert_eq!(to.received().status, DAT_DTO_SUCCESS);
     }
@@ -88,10 +88,10 @@ fn ep_create_with_srq_e07_attributes_of_0_get_defaults_that_work() {
 /// outstanding and that many segments gathered, and no more.
 #[test]
 fn ep_create_with_srq_e08_requests_and_segments_are_at_least_as_requested() {
-    let bed = Bed::new();
-    let memory = bed.memory(4096);
+    let fixture = Fixture::new();
+    let memory = fixture.memory(4096);
     for (dtos, iov) in [(1, 1), (5, 3), (17, 2), (64, 4)] {
-        let mut call = Call::new(&bed, srq(&bed, 8));
+        let mut call = Call::new(&fixture, srq(&fixture, 8));
         call.attributes.max_request_dtos = dtos;
         call.attributes.max_request_iov = iov;
         let end = call.make();
@@ -102,7 +102,7 @@ fn ep_create_with_srq_e08_requests_and_segments_are_at_least_as_requested() {
             recvs: 128,
             ..Shape::default()
         };
-        let pair = Pair::connect(&bed, End::new(&bed, &shape), end);
+        let pair = Pair::connect(&fixture, End::new(&fixture, &shape), end);
         let segments: Vec<_> = (0..=attr.max_request_iov as usize)
             .map(|at| memory.segment(16 * at, 8))
             .collect();
@@ -115,7 +115,7 @@ fn ep_create_with_srq_e08_requests_and_segments_are_at_least_as_requested() {
             end.post_send(&[*extra], 1, DEFAULT),
             DAT_INSUFFICIENT_RESOURCES,
         );
-        bed.run();
+        fixture.run();
         for tag in 0..attr.max_request_dtos as u64 {
             let sent = end.requested();
             assert_eq!((sent.cookie, sent.status), (tag, DAT_DTO_SUCCESS));
@@ -128,8 +128,8 @@ fn ep_create_with_srq_e08_requests_and_segments_are_at_least_as_requested() {
 
 #[test]
 fn ep_create_with_srq_e09_the_exact_attributes_are_exact() {
-    let bed = Bed::new();
-    let mut call = Call::new(&bed, srq(&bed, 8));
+    let fixture = Fixture::new();
+    let mut call = Call::new(&fixture, srq(&fixture, 8));
     for (recvs, soft) in [
         (DAT_HW_DEFAULT, DAT_HW_DEFAULT),
         (5, 3),
@@ -167,13 +167,13 @@ fn ep_create_with_srq_e09_the_exact_attributes_are_exact() {
 /// Sends a message of the maximum size, and one a byte longer.
 #[test]
 fn ep_create_with_srq_e09_the_sizes_hold() {
-    let bed = Bed::new();
-    let memory = bed.memory(8192);
-    let mut call = Call::new(&bed, srq(&bed, 8));
+    let fixture = Fixture::new();
+    let memory = fixture.memory(8192);
+    let mut call = Call::new(&fixture, srq(&fixture, 8));
     call.attributes.max_message_size = 100;
     call.attributes.max_rdma_size = 200;
     let end = call.make();
-    let pair = Pair::connect(&bed, End::new(&bed, &Shape::default()), end);
+    let pair = Pair::connect(&fixture, End::new(&fixture, &Shape::default()), end);
     ok(pair.active.post_recv(&[memory.segment(4096, 4096)], 1));
     ok(end.post_send(&[memory.segment(0, 100)], 1, DEFAULT));
     fails(
@@ -193,7 +193,7 @@ fn ep_create_with_srq_e09_the_sizes_hold() {
     ] {
         assert_ne!(answer, DAT_SUCCESS);
     }
-    bed.run();
+    fixture.run();
     for tag in [1, 3] {
         let sent = end.requested();
         assert_eq!((sent.cookie, sent.status), (tag, DAT_DTO_SUCCESS));
@@ -202,19 +202,19 @@ fn ep_create_with_srq_e09_the_sizes_hold() {
 
 #[test]
 fn ep_create_with_srq_e09_the_segments_of_receives_are_ignored() {
-    let bed = Bed::new();
-    let memory = bed.memory(4096);
-    let queue = srq(&bed, 8);
+    let fixture = Fixture::new();
+    let memory = fixture.memory(4096);
+    let queue = srq(&fixture, 8);
     for ignored in [0, -1, 1, DAT_COUNT::MIN, 1 << 20, DAT_COUNT::MAX] {
-        let mut call = Call::new(&bed, queue);
+        let mut call = Call::new(&fixture, queue);
         call.attributes.max_recv_iov = ignored;
         let end = call.make();
-        let pair = Pair::connect(&bed, End::new(&bed, &Shape::default()), end);
+        let pair = Pair::connect(&fixture, End::new(&fixture, &Shape::default()), end);
         // The queue's own limit counts.
         let iov = [0, 1, 2, 3].map(|at: usize| memory.segment(1024 + 8 * at, 4));
         ok(post_srq(queue, &iov, 1));
         ok(pair.active.post_send(&[memory.segment(0, 16)], 1, DEFAULT));
-        bed.run();
+        fixture.run();
         let received = end.received();
         assert_eq!((received.status, received.length), (DAT_DTO_SUCCESS, 16));
     }
@@ -222,9 +222,9 @@ fn ep_create_with_srq_e09_the_segments_of_receives_are_ignored() {
 
 #[test]
 fn ep_create_with_srq_e09_attributes_that_cannot_be_met_fail_the_call() {
-    let bed = Bed::new();
-    let limits = abilities(&bed).0;
-    let good = Call::new(&bed, srq(&bed, 8));
+    let fixture = Fixture::new();
+    let limits = abilities(&fixture).0;
+    let good = Call::new(&fixture, srq(&fixture, 8));
     // The largest allowed value, and whether 0 or -1 selects the default.
     let attributes: [(&str, Change, i64, i64); 10] = [
         (
@@ -322,8 +322,8 @@ fn ep_create_with_srq_e09_attributes_that_cannot_be_met_fail_the_call() {
 
 #[test]
 fn ep_create_with_srq_e10_bad_attributes_and_combinations_are_refused() {
-    let bed = Bed::new();
-    let good = Call::new(&bed, srq(&bed, 8));
+    let fixture = Fixture::new();
+    let good = Call::new(&fixture, srq(&fixture, 8));
     let changes: [fn(&mut DAT_EP_ATTR); 11] = [
         |attr| attr.service_type = 1,
         |attr| attr.service_type = DAT_SERVICE_TYPE::MAX,
@@ -364,19 +364,19 @@ fn ep_create_with_srq_e10_bad_attributes_and_combinations_are_refused() {
 /// watermark; one more breaks its connection.
 #[test]
 fn ep_create_with_srq_e09_the_hard_watermark_is_the_one_that_was_asked_for() {
-    let bed = Bed::new();
-    let memory = bed.memory(4096);
-    let queue = srq(&bed, 8);
-    let mut call = Call::new(&bed, queue);
+    let fixture = Fixture::new();
+    let memory = fixture.memory(4096);
+    let queue = srq(&fixture, 8);
+    let mut call = Call::new(&fixture, queue);
     call.attributes.max_recv_dtos = 3;
     let end = call.make();
-    let pair = Pair::connect(&bed, End::new(&bed, &Shape::default()), end);
+    let pair = Pair::connect(&fixture, End::new(&fixture, &Shape::default()), end);
     for tag in 0..6 {
         ok(post_srq(queue, &[memory.segment(1024, 8)], tag));
     }
     let say = || {
         ok(pair.active.post_send(&[memory.segment(0, 8)], 1, DEFAULT));
-        bed.run();
+        fixture.run();
         crate::support::held(end.ep).0
     };
     for count in 1..=3 {
@@ -395,9 +395,9 @@ fn ep_create_with_srq_e09_the_hard_watermark_is_the_one_that_was_asked_for() {
 /// again once descriptors are free.
 #[test]
 fn ep_create_with_srq_e10_limits_of_the_system_are_reported_as_resources() {
-    let bed = Bed::new();
-    let queue = srq(&bed, 8);
-    let call = Call::new(&bed, queue);
+    let fixture = Fixture::new();
+    let queue = srq(&fixture, 8);
+    let call = Call::new(&fixture, queue);
     // SAFETY: numbers; the limit is restored below.
     let answer = unsafe {
         let mut limit: libc::rlimit = mem::zeroed();

@@ -8,15 +8,21 @@ use dat::exports::*;
 
 use super::{Call, DEFAULT, send};
 use crate::support::{
-    Bed, Door, End, Memory, Pair, Point, Shape, accept, arrival, ep_info, expect, fails,
-    fails_with, held, nothing_on, ok, post_srq, reaches, srq, srq_info, state_of,
+    End, Fixture, Memory, Pair, ReservedPoint, ServicePoint, Shape, accept, arrival, ep_info,
+    expect, fails, fails_with, held, nothing_on, ok, post_srq, reaches, srq, srq_info, state_of,
 };
 
 /// Sends one message from an end to the endpoint on the queue.
 #[track_caller]
-fn one_message(bed: &Bed, from: &End, to: &End, queue: DAT_SRQ_HANDLE, memory: &mut Memory) {
+fn one_message(
+    fixture: &Fixture,
+    from: &End,
+    to: &End,
+    queue: DAT_SRQ_HANDLE,
+    memory: &mut Memory,
+) {
     ok(post_srq(queue, &[memory.segment(1024, 8)], 42));
-    send(bed, from, memory, 43);
+    send(fixture, from, memory, 43);
     assert_eq!(from.requested().status, DAT_DTO_SUCCESS);
     let received = to.received();
     assert_eq!(
@@ -27,12 +33,12 @@ fn one_message(bed: &Bed, from: &End, to: &End, queue: DAT_SRQ_HANDLE, memory: &
 
 /// Disconnects. Both ends get an event, and both are reset.
 #[track_caller]
-fn part(bed: &Bed, pair: &Pair, flags: DAT_CLOSE_FLAGS) {
+fn part(fixture: &Fixture, pair: &Pair, flags: DAT_CLOSE_FLAGS) {
     // SAFETY: live handles.
     unsafe {
         ok(dat_ep_disconnect(pair.active.ep, flags));
         for end in [pair.active, pair.passive] {
-            bed.run();
+            fixture.run();
             expect(end.connect, DAT_CONNECTION_EVENT_DISCONNECTED);
         }
         for end in [pair.active, pair.passive] {
@@ -44,11 +50,11 @@ fn part(bed: &Bed, pair: &Pair, flags: DAT_CLOSE_FLAGS) {
 
 #[test]
 fn ep_create_with_srq_e05_a_reset_keeps_the_queue_and_only_a_free_releases_it() {
-    let bed = Bed::new();
-    let mut memory = bed.memory(4096);
-    let queue = srq(&bed, 8);
+    let fixture = Fixture::new();
+    let mut memory = fixture.memory(4096);
+    let queue = srq(&fixture, 8);
     let shape = Shape::default();
-    let end = End::on_srq(&bed, &shape, queue);
+    let end = End::on_srq(&fixture, &shape, queue);
     let in_use = || {
         // SAFETY: a live handle.
         let answer = unsafe { dat_srq_free(queue) };
@@ -59,15 +65,15 @@ fn ep_create_with_srq_e05_a_reset_keeps_the_queue_and_only_a_free_releases_it() 
     // SAFETY: a live handle.
     ok(unsafe { dat_ep_reset(end.ep) });
     in_use();
-    let pair = Pair::connect(&bed, End::new(&bed, &shape), end);
-    one_message(&bed, &pair.active, &end, queue, &mut memory);
+    let pair = Pair::connect(&fixture, End::new(&fixture, &shape), end);
+    one_message(&fixture, &pair.active, &end, queue, &mut memory);
     // A buffer that no message took stays on the queue.
     ok(post_srq(queue, &[memory.segment(2048, 8)], 7));
-    part(&bed, &pair, DAT_CLOSE_ABRUPT_FLAG);
+    part(&fixture, &pair, DAT_CLOSE_ABRUPT_FLAG);
     in_use();
     assert_eq!(srq_info(queue).available_dto_count, 1);
-    let pair = Pair::connect(&bed, pair.active, end);
-    send(&bed, &pair.active, &mut memory, 9);
+    let pair = Pair::connect(&fixture, pair.active, end);
+    send(&fixture, &pair.active, &mut memory, 9);
     assert_eq!(end.received().cookie, 7);
     in_use();
     // SAFETY: live handles.
@@ -82,9 +88,9 @@ fn ep_create_with_srq_e05_a_reset_keeps_the_queue_and_only_a_free_releases_it() 
 /// An endpoint's queue can be neither removed nor replaced.
 #[test]
 fn ep_create_with_srq_e05_modify_cannot_change_the_queue() {
-    let bed = Bed::new();
-    let (queue, other) = (srq(&bed, 8), srq(&bed, 8));
-    let end = Call::new(&bed, queue).make();
+    let fixture = Fixture::new();
+    let (queue, other) = (srq(&fixture, 8), srq(&fixture, 8));
+    let end = Call::new(&fixture, queue).make();
     for handle in [other, DAT_HANDLE_NULL] {
         let mut change = ep_info(end.ep);
         change.srq_handle = handle;
@@ -97,47 +103,53 @@ fn ep_create_with_srq_e05_modify_cannot_change_the_queue() {
 
 #[test]
 fn ep_create_with_srq_e11_the_endpoint_connects_and_accepts() {
-    let bed = Bed::new();
-    let mut memory = bed.memory(4096);
-    let queue = srq(&bed, 8);
+    let fixture = Fixture::new();
+    let mut memory = fixture.memory(4096);
+    let queue = srq(&fixture, 8);
     let shape = Shape::default();
     for (active, passive) in [
-        (End::on_srq(&bed, &shape, queue), End::new(&bed, &shape)),
-        (End::new(&bed, &shape), End::on_srq(&bed, &shape, queue)),
         (
-            End::on_srq(&bed, &shape, queue),
-            End::on_srq(&bed, &shape, queue),
+            End::on_srq(&fixture, &shape, queue),
+            End::new(&fixture, &shape),
+        ),
+        (
+            End::new(&fixture, &shape),
+            End::on_srq(&fixture, &shape, queue),
+        ),
+        (
+            End::on_srq(&fixture, &shape, queue),
+            End::on_srq(&fixture, &shape, queue),
         ),
     ] {
-        let pair = Pair::connect(&bed, active, passive);
+        let pair = Pair::connect(&fixture, active, passive);
         for (from, to) in [(active, passive), (passive, active)] {
             if ep_info(to.ep).srq_handle == queue {
-                one_message(&bed, &from, &to, queue, &mut memory);
+                one_message(&fixture, &from, &to, queue, &mut memory);
             } else {
                 ok(to.post_recv(&[memory.segment(1024, 8)], 1));
-                send(&bed, &from, &mut memory, 1);
+                send(&fixture, &from, &mut memory, 1);
                 assert_eq!(from.requested().status, DAT_DTO_SUCCESS);
                 assert_eq!(to.received().status, DAT_DTO_SUCCESS);
             }
         }
-        part(&bed, &pair, DAT_CLOSE_GRACEFUL_FLAG);
+        part(&fixture, &pair, DAT_CLOSE_GRACEFUL_FLAG);
     }
 }
 
 #[test]
 fn ep_create_with_srq_e11_the_endpoint_duplicates_a_connection() {
-    let bed = Bed::new();
-    let mut memory = bed.memory(4096);
-    let queue = srq(&bed, 8);
+    let fixture = Fixture::new();
+    let mut memory = fixture.memory(4096);
+    let queue = srq(&fixture, 8);
     let shape = Shape::default();
-    let door = Door::new(&bed);
-    let (model, peer) = (End::new(&bed, &shape), End::new(&bed, &shape));
-    ok(door.knock(model.ep, &[]));
-    ok(accept(door.opens(), peer.ep));
+    let service_point = ServicePoint::new(&fixture);
+    let (model, peer) = (End::new(&fixture, &shape), End::new(&fixture, &shape));
+    ok(service_point.connect(model.ep, &[]));
+    ok(accept(service_point.take_request(), peer.ep));
     expect(model.connect, DAT_CONNECTION_EVENT_ESTABLISHED);
     let (active, passive) = (
-        End::on_srq(&bed, &shape, queue),
-        End::on_srq(&bed, &shape, queue),
+        End::on_srq(&fixture, &shape, queue),
+        End::on_srq(&fixture, &shape, queue),
     );
     // SAFETY: live handles, no private data.
     ok(unsafe {
@@ -150,29 +162,32 @@ fn ep_create_with_srq_e11_the_endpoint_duplicates_a_connection() {
             DAT_QOS_BEST_EFFORT,
         )
     });
-    ok(accept(door.opens(), passive.ep));
+    ok(accept(service_point.take_request(), passive.ep));
     for end in [active, passive] {
         expect(end.connect, DAT_CONNECTION_EVENT_ESTABLISHED);
     }
-    one_message(&bed, &active, &passive, queue, &mut memory);
-    one_message(&bed, &passive, &active, queue, &mut memory);
+    one_message(&fixture, &active, &passive, queue, &mut memory);
+    one_message(&fixture, &passive, &active, queue, &mut memory);
 }
 
 #[test]
 fn ep_create_with_srq_e11_a_service_point_can_reserve_the_endpoint() {
-    let bed = Bed::new();
-    let mut memory = bed.memory(4096);
-    let queue = srq(&bed, 8);
+    let fixture = Fixture::new();
+    let mut memory = fixture.memory(4096);
+    let queue = srq(&fixture, 8);
     let shape = Shape::default();
-    let (active, passive) = (End::new(&bed, &shape), End::on_srq(&bed, &shape, queue));
-    let point = Point::new(&bed, passive.ep);
-    ok(point.door().knock(active.ep, &[]));
+    let (active, passive) = (
+        End::new(&fixture, &shape),
+        End::on_srq(&fixture, &shape, queue),
+    );
+    let point = ReservedPoint::new(&fixture, passive.ep);
+    ok(point.service_point().connect(active.ep, &[]));
     ok(accept(arrival(point.requests).cr_handle, DAT_HANDLE_NULL));
     for end in [active, passive] {
         expect(end.connect, DAT_CONNECTION_EVENT_ESTABLISHED);
     }
-    one_message(&bed, &active, &passive, queue, &mut memory);
-    part(&bed, &Pair { active, passive }, DAT_CLOSE_GRACEFUL_FLAG);
+    one_message(&fixture, &active, &passive, queue, &mut memory);
+    part(&fixture, &Pair { active, passive }, DAT_CLOSE_GRACEFUL_FLAG);
     ok(point.free());
 }
 
@@ -180,24 +195,24 @@ fn ep_create_with_srq_e11_a_service_point_can_reserve_the_endpoint() {
 /// disconnect.
 #[test]
 fn ep_create_with_srq_e14_nothing_of_an_earlier_connection_remains() {
-    let bed = Bed::new();
-    let mut memory = bed.memory(4096);
-    let queue = srq(&bed, 8);
+    let fixture = Fixture::new();
+    let mut memory = fixture.memory(4096);
+    let queue = srq(&fixture, 8);
     let shape = Shape::default();
     let (mut one, mut two) = (
-        End::on_srq(&bed, &shape, queue),
-        End::on_srq(&bed, &shape, queue),
+        End::on_srq(&fixture, &shape, queue),
+        End::on_srq(&fixture, &shape, queue),
     );
     for round in 0..12 {
-        let pair = Pair::connect(&bed, one, two);
-        one_message(&bed, &one, &two, queue, &mut memory);
-        one_message(&bed, &two, &one, queue, &mut memory);
+        let pair = Pair::connect(&fixture, one, two);
+        one_message(&fixture, &one, &two, queue, &mut memory);
+        one_message(&fixture, &two, &one, queue, &mut memory);
         let flags = if round % 2 == 0 {
             DAT_CLOSE_ABRUPT_FLAG
         } else {
             DAT_CLOSE_GRACEFUL_FLAG
         };
-        part(&bed, &pair, flags);
+        part(&fixture, &pair, flags);
         for end in [one, two] {
             for evd in [end.recv, end.request, end.connect] {
                 nothing_on(evd);
@@ -211,13 +226,13 @@ fn ep_create_with_srq_e14_nothing_of_an_earlier_connection_remains() {
 /// Failed attempts to connect leave nothing behind either.
 #[test]
 fn ep_create_with_srq_e14_nothing_of_a_failed_attempt_remains() {
-    let bed = Bed::new();
-    let mut memory = bed.memory(4096);
-    let queue = srq(&bed, 8);
+    let fixture = Fixture::new();
+    let mut memory = fixture.memory(4096);
+    let queue = srq(&fixture, 8);
     let shape = Shape::default();
-    let end = End::on_srq(&bed, &shape, queue);
-    let peer = End::new(&bed, &shape);
-    let door = Door::new(&bed);
+    let end = End::on_srq(&fixture, &shape, queue);
+    let peer = End::new(&fixture, &shape);
+    let service_point = ServicePoint::new(&fixture);
     let again = || {
         reaches(end.ep, DAT_EP_STATE_DISCONNECTED);
         // SAFETY: a live handle.
@@ -226,24 +241,24 @@ fn ep_create_with_srq_e14_nothing_of_a_failed_attempt_remains() {
     // SAFETY: live handles, in all that follows.
     unsafe {
         // Rejected.
-        ok(door.knock(end.ep, &[]));
-        ok(dat_cr_reject(door.opens()));
+        ok(service_point.connect(end.ep, &[]));
+        ok(dat_cr_reject(service_point.take_request()));
         expect(end.connect, DAT_CONNECTION_EVENT_PEER_REJECTED);
         again();
         // Nothing listens.
-        let gone = Door::new(&bed);
+        let gone = ServicePoint::new(&fixture);
         gone.close();
-        ok(gone.knock(end.ep, &[]));
+        ok(gone.connect(end.ep, &[]));
         expect(end.connect, DAT_CONNECTION_EVENT_NON_PEER_REJECTED);
         again();
         // Not answered in time; the request that is left is stale.
-        ok(door.knock_within(end.ep, 30_000, &[]));
-        let late = door.opens();
+        ok(service_point.connect_within(end.ep, 30_000, &[]));
+        let late = service_point.take_request();
         expect(end.connect, DAT_CONNECTION_EVENT_TIMED_OUT);
         again();
         // Cancelled by the requester.
-        ok(door.knock(end.ep, &[]));
-        let given_up = door.opens();
+        ok(service_point.connect(end.ep, &[]));
+        let given_up = service_point.take_request();
         ok(dat_ep_disconnect(end.ep, DAT_CLOSE_ABRUPT_FLAG));
         expect(end.connect, DAT_CONNECTION_EVENT_DISCONNECTED);
         again();
@@ -256,43 +271,43 @@ fn ep_create_with_srq_e14_nothing_of_a_failed_attempt_remains() {
         assert_eq!(state_of(end.ep), DAT_EP_STATE_UNCONNECTED);
         nothing_on(end.connect);
     }
-    let pair = Pair::connect(&bed, peer, end);
-    one_message(&bed, &peer, &end, queue, &mut memory);
-    part(&bed, &pair, DAT_CLOSE_ABRUPT_FLAG);
-    let pair = Pair::connect(&bed, end, peer);
-    one_message(&bed, &peer, &end, queue, &mut memory);
-    part(&bed, &pair, DAT_CLOSE_ABRUPT_FLAG);
-    door.close();
+    let pair = Pair::connect(&fixture, peer, end);
+    one_message(&fixture, &peer, &end, queue, &mut memory);
+    part(&fixture, &pair, DAT_CLOSE_ABRUPT_FLAG);
+    let pair = Pair::connect(&fixture, end, peer);
+    one_message(&fixture, &peer, &end, queue, &mut memory);
+    part(&fixture, &pair, DAT_CLOSE_ABRUPT_FLAG);
+    service_point.close();
 }
 
 /// Attributes stay as requested, whatever those of the peer are.
 #[test]
 fn ep_create_with_srq_e15_connecting_changes_no_attribute() {
-    let bed = Bed::new();
-    let queue = srq(&bed, 8);
+    let fixture = Fixture::new();
+    let queue = srq(&fixture, 8);
     for (reads_in, reads_out, peer) in [(0, 0, 4), (4, 4, 0), (1, 3, 2), (4, 1, 4)] {
         let peer = Shape {
             reads: peer,
             ..Shape::default()
         };
-        let mut call = Call::new(&bed, queue);
+        let mut call = Call::new(&fixture, queue);
         call.attributes.max_rdma_read_in = reads_in;
         call.attributes.max_rdma_read_out = reads_out;
         for active in [true, false] {
             let end = call.make();
-            let other = End::new(&bed, &peer);
+            let other = End::new(&fixture, &peer);
             let before = [end, other].map(|end| attributes(&end));
             let pair = if active {
-                Pair::connect(&bed, end, other)
+                Pair::connect(&fixture, end, other)
             } else {
-                Pair::connect(&bed, other, end)
+                Pair::connect(&fixture, other, end)
             };
             assert_eq!([end, other].map(|end| attributes(&end)), before);
             assert_eq!(
                 (before[0][7], before[0][8]),
                 (reads_in as u64, reads_out as u64)
             );
-            part(&bed, &pair, DAT_CLOSE_ABRUPT_FLAG);
+            part(&fixture, &pair, DAT_CLOSE_ABRUPT_FLAG);
             assert_eq!([end, other].map(|end| attributes(&end)), before);
             // SAFETY: live handles.
             unsafe {
@@ -327,25 +342,25 @@ fn attributes(end: &End) -> [u64; 14] {
 /// them; a read is refused then.
 #[test]
 fn ep_create_with_srq_e15_read_depths_left_open_are_none() {
-    let bed = Bed::new();
-    let memory = bed.memory(4096);
-    let queue = srq(&bed, 8);
+    let fixture = Fixture::new();
+    let memory = fixture.memory(4096);
+    let queue = srq(&fixture, 8);
     for open in [0, DAT_HW_DEFAULT] {
-        let mut call = Call::new(&bed, queue);
+        let mut call = Call::new(&fixture, queue);
         call.attributes.max_rdma_read_in = open;
         call.attributes.max_rdma_read_out = open;
         let end = call.make();
         let attr = ep_info(end.ep).ep_attr;
         assert_eq!((attr.max_rdma_read_in, attr.max_rdma_read_out), (0, 0));
-        let pair = Pair::connect(&bed, End::new(&bed, &Shape::default()), end);
+        let pair = Pair::connect(&fixture, End::new(&fixture, &Shape::default()), end);
         for reader in [end, pair.active] {
             fails(
                 reader.post_read(&[memory.segment(0, 8)], &memory.remote(64, 8), 1, DEFAULT),
                 DAT_INSUFFICIENT_RESOURCES,
             );
             ok(reader.post_write(&[memory.segment(0, 8)], &memory.remote(64, 8), 2, DEFAULT));
-            bed.advance(Duration::from_millis(1));
-            bed.run();
+            fixture.advance(Duration::from_millis(1));
+            fixture.run();
             assert_eq!(reader.requested().status, DAT_DTO_SUCCESS);
             assert_eq!(state_of(reader.ep), DAT_EP_STATE_CONNECTED);
         }

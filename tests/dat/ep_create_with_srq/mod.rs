@@ -19,7 +19,7 @@ use std::ptr;
 use dat::abi::*;
 use dat::exports::*;
 
-use crate::support::{Bed, End, Memory, Shape, ok};
+use crate::support::{End, Fixture, Memory, Shape, ok};
 
 const DEFAULT: DAT_COMPLETION_FLAGS = DAT_COMPLETION_DEFAULT_FLAG;
 
@@ -37,14 +37,14 @@ struct Call {
 
 impl Call {
     /// Arguments with which the call succeeds, with new EVDs.
-    fn new(bed: &Bed, srq: DAT_SRQ_HANDLE) -> Self {
+    fn new(fixture: &Fixture, srq: DAT_SRQ_HANDLE) -> Self {
         let shape = Shape::default();
-        let end = End::without_ep(bed, &shape);
+        let end = End::without_ep(fixture, &shape);
         let mut attributes = shape.attributes();
         attributes.max_recv_dtos = DAT_HW_DEFAULT;
         Self {
-            ia: bed.ia,
-            pz: bed.pz,
+            ia: fixture.ia,
+            pz: fixture.pz,
             recv: end.recv,
             request: end.request,
             connect: end.connect,
@@ -97,8 +97,8 @@ impl Call {
 
 /// Sends `tag`, in eight bytes, and runs the device.
 #[track_caller]
-fn send(bed: &Bed, from: &End, memory: &mut Memory, tag: u64) {
+fn send(fixture: &Fixture, from: &End, memory: &mut Memory, tag: u64) {
     memory.write(0, &tag.to_ne_bytes());
     ok(from.post_send(&[memory.segment(0, 8)], tag, DEFAULT));
-    bed.run();
+    fixture.run();
 }

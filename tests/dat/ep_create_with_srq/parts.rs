@@ -7,16 +7,16 @@ use dat::exports::*;
 
 use super::{Call, DEFAULT, send};
 use crate::support::{
-    Bed, Door, End, Pair, Shape, abilities, c_name, ep_info, expect, fails, fails_with, nothing_on,
-    ok, post_srq, reaches, refused_access, srq, srq_in, srq_info, state_of,
+    End, Fixture, Pair, ServicePoint, Shape, abilities, c_name, ep_info, expect, fails, fails_with,
+    nothing_on, ok, post_srq, reaches, refused_access, srq, srq_in, srq_info, state_of,
 };
 
 #[test]
 fn ep_create_with_srq_e02_every_evd_may_be_null() {
-    let bed = Bed::new();
-    let queue = srq(&bed, 8);
+    let fixture = Fixture::new();
+    let queue = srq(&fixture, 8);
     for which in 0..8 {
-        let mut call = Call::new(&bed, queue);
+        let mut call = Call::new(&fixture, queue);
         for (bit, evd) in [&mut call.recv, &mut call.request, &mut call.connect]
             .into_iter()
             .enumerate()
@@ -43,48 +43,48 @@ fn ep_create_with_srq_e02_every_evd_may_be_null() {
 /// More events than any queue of the endpoint holds, in both directions.
 #[test]
 fn ep_create_with_srq_e02_without_an_evd_there_are_no_events_and_no_queue_fills() {
-    let bed = Bed::new();
-    let mut memory = bed.memory(4096);
-    let queue = srq(&bed, 4);
-    let mut call = Call::new(&bed, queue);
+    let fixture = Fixture::new();
+    let mut memory = fixture.memory(4096);
+    let queue = srq(&fixture, 4);
+    let mut call = Call::new(&fixture, queue);
     let unused = (call.recv, call.request);
     call.recv = DAT_HANDLE_NULL;
     call.request = DAT_HANDLE_NULL;
     let deaf = call.make();
-    let pair = Pair::connect(&bed, End::new(&bed, &Shape::default()), deaf);
+    let pair = Pair::connect(&fixture, End::new(&fixture, &Shape::default()), deaf);
     let peer = pair.active;
     for tag in 0..100 {
         ok(post_srq(queue, &[memory.segment(1024, 8)], tag));
-        send(&bed, &peer, &mut memory, tag);
+        send(&fixture, &peer, &mut memory, tag);
         assert_eq!(peer.requested().status, DAT_DTO_SUCCESS);
         ok(peer.post_recv(&[memory.segment(2048, 8)], tag));
-        send(&bed, &deaf, &mut memory, !tag);
+        send(&fixture, &deaf, &mut memory, !tag);
         assert_eq!(peer.received().cookie, tag);
         assert_eq!(memory.read(2048, 8), (!tag).to_ne_bytes());
     }
     nothing_on(unused.0);
     nothing_on(unused.1);
-    nothing_on(bed.async_evd);
+    nothing_on(fixture.async_evd);
     assert_eq!(srq_info(queue).outstanding_dto_count, 0);
 }
 
 /// Without events the application sees the data in memory.
 #[test]
 fn ep_create_with_srq_e02_without_events_the_data_arrive() {
-    let bed = Bed::new();
-    let mut memory = bed.memory(8192);
-    let queue = srq(&bed, 4);
-    let mut call = Call::new(&bed, queue);
+    let fixture = Fixture::new();
+    let mut memory = fixture.memory(8192);
+    let queue = srq(&fixture, 4);
+    let mut call = Call::new(&fixture, queue);
     call.recv = DAT_HANDLE_NULL;
     call.request = DAT_HANDLE_NULL;
     let deaf = call.make();
-    let peer = Pair::connect(&bed, End::new(&bed, &Shape::default()), deaf).active;
+    let peer = Pair::connect(&fixture, End::new(&fixture, &Shape::default()), deaf).active;
     for length in [1000, 65, 64, 33, 32, 8, 1] {
         memory.write(0, &vec![length as u8; length]);
         memory.write(4096, &[0; 1001]);
         ok(post_srq(queue, &[memory.segment(4096, 1024)], 1));
         ok(peer.post_send(&[memory.segment(0, length)], 1, DEFAULT));
-        bed.run();
+        fixture.run();
         assert_eq!(peer.requested().status, DAT_DTO_SUCCESS);
         assert_eq!(memory.read(4096, length), vec![length as u8; length]);
         assert_eq!(memory.read(4096 + length, 1), [0], "{length} bytes");
@@ -93,15 +93,15 @@ fn ep_create_with_srq_e02_without_events_the_data_arrive() {
 
 #[test]
 fn ep_create_with_srq_e02_without_a_connect_evd_it_cannot_connect() {
-    let bed = Bed::new();
-    let queue = srq(&bed, 4);
-    let mut call = Call::new(&bed, queue);
+    let fixture = Fixture::new();
+    let queue = srq(&fixture, 4);
+    let mut call = Call::new(&fixture, queue);
     let connect = call.connect;
     call.connect = DAT_HANDLE_NULL;
     let end = call.make();
-    let door = Door::new(&bed);
+    let service_point = ServicePoint::new(&fixture);
     fails_with(
-        door.knock(end.ep, &[]),
+        service_point.connect(end.ep, &[]),
         DAT_INVALID_HANDLE,
         DAT_INVALID_HANDLE_EVD_CONN,
     );
@@ -111,9 +111,9 @@ fn ep_create_with_srq_e02_without_a_connect_evd_it_cannot_connect() {
     change.connect_evd_handle = connect;
     // SAFETY: a live handle; the values are readable.
     ok(unsafe { dat_ep_modify(end.ep, DAT_EP_FIELD_CONNECT_EVD_HANDLE, &raw const change) });
-    ok(door.knock(end.ep, &[]));
-    let request = door.opens();
-    let mut call = Call::new(&bed, queue);
+    ok(service_point.connect(end.ep, &[]));
+    let request = service_point.take_request();
+    let mut call = Call::new(&fixture, queue);
     call.connect = DAT_HANDLE_NULL;
     let passive = call.make();
     // SAFETY: live handles.
@@ -126,27 +126,27 @@ fn ep_create_with_srq_e02_without_a_connect_evd_it_cannot_connect() {
         ok(dat_cr_reject(request));
     }
     expect(connect, DAT_CONNECTION_EVENT_PEER_REJECTED);
-    door.close();
+    service_point.close();
 }
 
 #[test]
 fn ep_create_with_srq_e04_each_zone_protects_its_own_memory() {
-    let bed = Bed::new();
-    let differ = abilities(&bed).1.srq_ep_pz_difference_supported;
-    let of_queue = bed.pz();
-    let mut memory = bed.memory(4096);
-    let mut buffers = bed.memory_in(of_queue, 4096, DAT_MEM_PRIV_ALL_FLAG);
-    let queue = srq_in(&bed, of_queue, 8);
-    let call = Call::new(&bed, queue);
+    let fixture = Fixture::new();
+    let differ = abilities(&fixture).1.srq_ep_pz_difference_supported;
+    let of_queue = fixture.pz();
+    let mut memory = fixture.memory(4096);
+    let mut buffers = fixture.memory_in(of_queue, 4096, DAT_MEM_PRIV_ALL_FLAG);
+    let queue = srq_in(&fixture, of_queue, 8);
+    let call = Call::new(&fixture, queue);
     if differ != DAT_TRUE {
-        assert!(!bed.is_stepped(), "mlx5 devices support it");
+        assert!(!fixture.is_stepped(), "mlx5 devices support it");
         call.fails(DAT_INVALID_PARAMETER, DAT_INVALID_ARG2);
         return;
     }
     let end = call.make();
-    assert_eq!(ep_info(end.ep).pz_handle, bed.pz);
+    assert_eq!(ep_info(end.ep).pz_handle, fixture.pz);
     assert_eq!(srq_info(queue).pz_handle, of_queue);
-    let pair = Pair::connect(&bed, End::new(&bed, &Shape::default()), end);
+    let pair = Pair::connect(&fixture, End::new(&fixture, &Shape::default()), end);
     let peer = pair.active;
     // Buffers: only the queue's zone counts.
     fails(
@@ -154,7 +154,7 @@ fn ep_create_with_srq_e04_each_zone_protects_its_own_memory() {
         DAT_PROTECTION_VIOLATION,
     );
     ok(post_srq(queue, &[buffers.segment(0, 8)], 2));
-    send(&bed, &peer, &mut memory, 77);
+    send(&fixture, &peer, &mut memory, 77);
     assert_eq!(peer.requested().status, DAT_DTO_SUCCESS);
     let received = end.received();
     assert_eq!((received.cookie, received.status), (2, DAT_DTO_SUCCESS));
@@ -169,15 +169,15 @@ fn ep_create_with_srq_e04_each_zone_protects_its_own_memory() {
         fails(answer, DAT_PROTECTION_VIOLATION);
     }
     ok(end.post_write(&[memory.segment(0, 8)], &remote, 4, DEFAULT));
-    bed.run();
+    fixture.run();
     assert_eq!(end.requested().status, DAT_DTO_SUCCESS);
     // Access by the peer: only the endpoint's zone counts.
     ok(peer.post_write(&[memory.segment(0, 8)], &memory.remote(128, 8), 5, DEFAULT));
-    bed.run();
+    fixture.run();
     assert_eq!(peer.requested().status, DAT_DTO_SUCCESS);
     buffers.write(0, &[0; 8]);
     ok(peer.post_write(&[memory.segment(0, 8)], &buffers.remote(0, 8), 6, DEFAULT));
-    bed.run();
+    fixture.run();
     let told = refused_access(peer.requested().status);
     assert_eq!(buffers.read(0, 8), [0; 8]);
     if told {
@@ -188,11 +188,11 @@ fn ep_create_with_srq_e04_each_zone_protects_its_own_memory() {
 
 #[test]
 fn ep_create_with_srq_e10_bad_handles_are_reported_by_role() {
-    let bed = Bed::new();
-    let queue = srq(&bed, 8);
-    let good = Call::new(&bed, queue);
-    let freed = bed.evd(4, DAT_EVD_DTO_FLAG | DAT_EVD_CONNECTION_FLAG);
-    let gone = srq(&bed, 4);
+    let fixture = Fixture::new();
+    let queue = srq(&fixture, 8);
+    let good = Call::new(&fixture, queue);
+    let freed = fixture.evd(4, DAT_EVD_DTO_FLAG | DAT_EVD_CONNECTION_FLAG);
+    let gone = srq(&fixture, 4);
     // SAFETY: live handles.
     unsafe {
         ok(dat_evd_free(freed));
@@ -211,11 +211,19 @@ fn ep_create_with_srq_e10_bad_handles_are_reported_by_role() {
         // Handles of another kind, and stale handles.
         [DAT_HANDLE; 2],
     );
-    let conn = bed.evd(4, DAT_EVD_CONNECTION_FLAG);
-    let dto = bed.evd(4, DAT_EVD_DTO_FLAG);
+    let conn = fixture.evd(4, DAT_EVD_CONNECTION_FLAG);
+    let dto = fixture.evd(4, DAT_EVD_DTO_FLAG);
     let roles: [Role; 6] = [
-        (|call| &mut call.ia, DAT_INVALID_HANDLE_IA, [queue, bed.pz]),
-        (|call| &mut call.pz, DAT_INVALID_HANDLE_PZ, [queue, bed.ia]),
+        (
+            |call| &mut call.ia,
+            DAT_INVALID_HANDLE_IA,
+            [queue, fixture.pz],
+        ),
+        (
+            |call| &mut call.pz,
+            DAT_INVALID_HANDLE_PZ,
+            [queue, fixture.ia],
+        ),
         (
             |call| &mut call.recv,
             DAT_INVALID_HANDLE_EVD_RECV,
@@ -231,7 +239,11 @@ fn ep_create_with_srq_e10_bad_handles_are_reported_by_role() {
             DAT_INVALID_HANDLE_EVD_CONN,
             [freed, dto],
         ),
-        (|call| &mut call.srq, DAT_INVALID_HANDLE_SRQ, [gone, bed.pz]),
+        (
+            |call| &mut call.srq,
+            DAT_INVALID_HANDLE_SRQ,
+            [gone, fixture.pz],
+        ),
     ];
     for (role, subtype, others) in roles {
         for bad in garbage.into_iter().chain(others) {
@@ -260,9 +272,9 @@ fn ep_create_with_srq_e10_bad_handles_are_reported_by_role() {
 /// Objects of another adapter are refused.
 #[test]
 fn ep_create_with_srq_e10_parts_of_another_adapter_are_refused() {
-    let bed = Bed::new();
-    let queue = srq(&bed, 8);
-    let good = Call::new(&bed, queue);
+    let fixture = Fixture::new();
+    let queue = srq(&fixture, 8);
+    let good = Call::new(&fixture, queue);
     let (mut ia, mut async_evd, mut pz, mut evd, mut other) = (
         ptr::null_mut(),
         ptr::null_mut(),

@@ -7,23 +7,23 @@ use dat::abi::*;
 use dat::exports::*;
 
 use super::{Call, DEFAULT, send};
-use crate::connections::staging::{STATES, Staged};
+use crate::connections::staging::{EndpointInState, STATES};
 use crate::support::{
-    Bed, End, Pair, Shape, dto, ep_info, expect, fails_with, nothing_on, ok, post_srq, srq,
+    End, Fixture, Pair, Shape, dto, ep_info, expect, fails_with, nothing_on, ok, post_srq, srq,
     srq_info, state_of, wait,
 };
 
 #[test]
 fn ep_create_with_srq_e01_a_new_endpoint_is_unconnected_and_reports_its_queue() {
-    let bed = Bed::new();
-    let queue = srq(&bed, 8);
-    let call = Call::new(&bed, queue);
+    let fixture = Fixture::new();
+    let queue = srq(&fixture, 8);
+    let call = Call::new(&fixture, queue);
     let end = call.make();
     assert_eq!(state_of(end.ep), DAT_EP_STATE_UNCONNECTED);
     let info = ep_info(end.ep);
     assert_eq!(info.ep_state, DAT_EP_STATE_UNCONNECTED);
-    assert_eq!((info.ia_handle, info.srq_handle), (bed.ia, queue));
-    assert_eq!(info.pz_handle, bed.pz);
+    assert_eq!((info.ia_handle, info.srq_handle), (fixture.ia, queue));
+    assert_eq!(info.pz_handle, fixture.pz);
     assert_eq!(
         (
             info.recv_evd_handle,
@@ -33,21 +33,21 @@ fn ep_create_with_srq_e01_a_new_endpoint_is_unconnected_and_reports_its_queue() 
         (call.recv, call.request, call.connect)
     );
     // An endpoint with its own receive queue reports no SRQ.
-    let own = End::new(&bed, &Shape::default());
+    let own = End::new(&fixture, &Shape::default());
     assert_eq!(ep_info(own.ep).srq_handle, DAT_HANDLE_NULL);
 }
 
 #[test]
 fn ep_create_with_srq_e01_endpoints_share_the_buffers_of_the_queue() {
-    let bed = Bed::new();
-    let mut memory = bed.memory(4096);
-    let queue = srq(&bed, 8);
+    let fixture = Fixture::new();
+    let mut memory = fixture.memory(4096);
+    let queue = srq(&fixture, 8);
     let shape = Shape::default();
     let pairs = [(); 3].map(|()| {
         Pair::connect(
-            &bed,
-            End::new(&bed, &shape),
-            End::on_srq(&bed, &shape, queue),
+            &fixture,
+            End::new(&fixture, &shape),
+            End::on_srq(&fixture, &shape, queue),
         )
     });
     // Each message takes the next buffer, whichever endpoint gets it.
@@ -63,7 +63,7 @@ fn ep_create_with_srq_e01_endpoints_share_the_buffers_of_the_queue() {
         assert_eq!(srq_info(queue).available_dto_count, 6);
         for (at, tag) in [(2, 10), (0, 11), (0, 12), (1, 13), (2, 14), (1, 15)] {
             let pair = &pairs[at];
-            send(&bed, &pair.active, &mut memory, tag + round);
+            send(&fixture, &pair.active, &mut memory, tag + round);
             assert_eq!(pair.active.requested().status, DAT_DTO_SUCCESS);
             let received = pair.passive.received();
             assert_eq!(
@@ -90,15 +90,15 @@ fn ep_create_with_srq_e01_endpoints_share_the_buffers_of_the_queue() {
 #[test]
 fn ep_create_with_srq_e01_each_endpoint_keeps_its_order() {
     const MESSAGES: u64 = 5;
-    let bed = Bed::new();
-    let mut memory = bed.memory(4096);
-    let queue = srq(&bed, 16);
+    let fixture = Fixture::new();
+    let mut memory = fixture.memory(4096);
+    let queue = srq(&fixture, 16);
     let shape = Shape::default();
     let pairs = [(); 2].map(|()| {
         Pair::connect(
-            &bed,
-            End::new(&bed, &shape),
-            End::on_srq(&bed, &shape, queue),
+            &fixture,
+            End::new(&fixture, &shape),
+            End::on_srq(&fixture, &shape, queue),
         )
     });
     for tag in 0..2 * MESSAGES {
@@ -114,7 +114,7 @@ fn ep_create_with_srq_e01_each_endpoint_keeps_its_order() {
             ok(pair.active.post_send(&iov, number, DEFAULT));
         }
     }
-    bed.run();
+    fixture.run();
     let mut used = Vec::new();
     for (at, pair) in pairs.iter().enumerate() {
         for number in 0..MESSAGES {
@@ -132,9 +132,9 @@ fn ep_create_with_srq_e01_each_endpoint_keeps_its_order() {
 /// E13: the recv attribute of the endpoint that takes the buffer decides.
 #[test]
 fn ep_create_with_srq_e13_only_solicited_messages_wake_who_asked_for_these() {
-    let bed = Bed::new();
-    let memory = bed.memory(4096);
-    let queue = srq(&bed, 8);
+    let fixture = Fixture::new();
+    let memory = fixture.memory(4096);
+    let queue = srq(&fixture, 8);
     for tag in 0..3 {
         ok(post_srq(queue, &[memory.segment(2048, 8)], tag));
     }
@@ -143,9 +143,9 @@ fn ep_create_with_srq_e13_only_solicited_messages_wake_who_asked_for_these() {
         ..Shape::default()
     };
     let pair = Pair::connect(
-        &bed,
-        End::new(&bed, &Shape::default()),
-        End::on_srq(&bed, &asking, queue),
+        &fixture,
+        End::new(&fixture, &Shape::default()),
+        End::on_srq(&fixture, &asking, queue),
     );
     let evd = pair.passive.recv as usize;
     thread::scope(|scope| {
@@ -157,7 +157,7 @@ fn ep_create_with_srq_e13_only_solicited_messages_wake_who_asked_for_these() {
         thread::sleep(Duration::from_millis(50));
         let iov = [memory.segment(0, 8)];
         ok(pair.active.post_send(&iov, 1, DEFAULT));
-        bed.run();
+        fixture.run();
         thread::sleep(Duration::from_millis(50));
         assert!(
             !waiter.is_finished(),
@@ -165,7 +165,7 @@ fn ep_create_with_srq_e13_only_solicited_messages_wake_who_asked_for_these() {
         );
         let solicited = DAT_COMPLETION_SOLICITED_WAIT_FLAG;
         ok(pair.active.post_send(&iov, 2, solicited));
-        bed.run();
+        fixture.run();
         let (answer, status, more) = waiter.join().expect("no panic");
         ok(answer);
         assert_eq!((status, more), (DAT_DTO_SUCCESS, 1));
@@ -175,21 +175,21 @@ fn ep_create_with_srq_e13_only_solicited_messages_wake_who_asked_for_these() {
 /// A message that finds the queue empty waits for a buffer.
 #[test]
 fn ep_create_with_srq_e01_a_message_waits_for_a_buffer() {
-    let bed = Bed::new();
-    let mut memory = bed.memory(4096);
-    let queue = srq(&bed, 8);
+    let fixture = Fixture::new();
+    let mut memory = fixture.memory(4096);
+    let queue = srq(&fixture, 8);
     let shape = Shape::default();
     let pair = Pair::connect(
-        &bed,
-        End::new(&bed, &shape),
-        End::on_srq(&bed, &shape, queue),
+        &fixture,
+        End::new(&fixture, &shape),
+        End::on_srq(&fixture, &shape, queue),
     );
-    send(&bed, &pair.active, &mut memory, 5);
+    send(&fixture, &pair.active, &mut memory, 5);
     nothing_on(pair.passive.recv);
     ok(post_srq(queue, &[memory.segment(1024, 8)], 1));
     for _ in 0..100 {
-        bed.advance(Duration::from_millis(1));
-        bed.run();
+        fixture.advance(Duration::from_millis(1));
+        fixture.run();
     }
     assert_eq!(pair.passive.received().status, DAT_DTO_SUCCESS);
     assert_eq!(pair.active.requested().status, DAT_DTO_SUCCESS);
@@ -199,21 +199,21 @@ fn ep_create_with_srq_e01_a_message_waits_for_a_buffer() {
 /// (Binds are reported on the request EVD too: `memory::rmr` tests them.)
 #[test]
 fn ep_create_with_srq_e03_each_kind_of_event_has_its_evd() {
-    let bed = Bed::new();
-    let mut memory = bed.memory(4096);
-    let queue = srq(&bed, 8);
+    let fixture = Fixture::new();
+    let mut memory = fixture.memory(4096);
+    let queue = srq(&fixture, 8);
     let shape = Shape::default();
     let pair = Pair::connect(
-        &bed,
-        End::on_srq(&bed, &shape, queue),
-        End::on_srq(&bed, &shape, queue),
+        &fixture,
+        End::on_srq(&fixture, &shape, queue),
+        End::on_srq(&fixture, &shape, queue),
     );
     for (from, to) in [(pair.active, pair.passive), (pair.passive, pair.active)] {
         ok(post_srq(queue, &[memory.segment(1024, 8)], 1));
-        send(&bed, &from, &mut memory, 2);
+        send(&fixture, &from, &mut memory, 2);
         ok(from.post_write(&[memory.segment(0, 8)], &memory.remote(64, 8), 3, DEFAULT));
         ok(from.post_read(&[memory.segment(128, 8)], &memory.remote(0, 8), 4, DEFAULT));
-        bed.run();
+        fixture.run();
         for tag in [2, 3, 4] {
             let done = from.requested();
             assert_eq!(
@@ -233,7 +233,7 @@ fn ep_create_with_srq_e03_each_kind_of_event_has_its_evd() {
     ok(unsafe { dat_ep_disconnect(pair.active.ep, DAT_CLOSE_ABRUPT_FLAG) });
     for end in [pair.active, pair.passive] {
         expect(end.connect, DAT_CONNECTION_EVENT_DISCONNECTED);
-        bed.run();
+        fixture.run();
         for evd in [end.recv, end.request, end.connect] {
             nothing_on(evd);
         }
@@ -243,10 +243,12 @@ fn ep_create_with_srq_e03_each_kind_of_event_has_its_evd() {
 /// Receives of any kind are refused in this state and leave nothing behind.
 fn receives_are_refused_in(state: DAT_EP_STATE) {
     println!("state {state}");
-    let bed = Bed::new();
-    let memory = bed.memory(4096);
-    let queue = srq(&bed, 8);
-    let staged = Staged::made_by(&bed, state, || End::on_srq(&bed, &Shape::default(), queue));
+    let fixture = Fixture::new();
+    let memory = fixture.memory(4096);
+    let queue = srq(&fixture, 8);
+    let staged = EndpointInState::made_by(&fixture, state, || {
+        End::on_srq(&fixture, &Shape::default(), queue)
+    });
     let end = staged.end;
     assert_eq!(ep_info(end.ep).srq_handle, queue);
     for iov in [
@@ -260,7 +262,7 @@ fn receives_are_refused_in(state: DAT_EP_STATE) {
             DAT_INVALID_STATE_SRQ_IN_USE,
         );
     }
-    bed.run();
+    fixture.run();
     nothing_on(end.recv);
     assert_eq!(srq_info(queue).outstanding_dto_count, 0);
     assert_eq!(state_of(end.ep), state);
@@ -288,16 +290,16 @@ fn ep_create_with_srq_e06_receives_cannot_be_posted_in_completion_pending() {
 /// yet.
 #[test]
 fn ep_create_with_srq_e01_in_disconnect_pending_it_takes_buffers_of_the_queue() {
-    let bed = Bed::new();
-    let mut memory = bed.memory(4096);
-    let queue = srq(&bed, 8);
-    let staged = Staged::made_by(&bed, DAT_EP_STATE_DISCONNECT_PENDING, || {
-        End::on_srq(&bed, &Shape::default(), queue)
+    let fixture = Fixture::new();
+    let mut memory = fixture.memory(4096);
+    let queue = srq(&fixture, 8);
+    let staged = EndpointInState::made_by(&fixture, DAT_EP_STATE_DISCONNECT_PENDING, || {
+        End::on_srq(&fixture, &Shape::default(), queue)
     });
     let (end, peer) = (staged.end, staged.peer.expect("connected"));
     for tag in 0..3 {
         ok(post_srq(queue, &[memory.segment(1024, 8)], tag));
-        send(&bed, &peer, &mut memory, 30 + tag);
+        send(&fixture, &peer, &mut memory, 30 + tag);
         assert_eq!(peer.requested().status, DAT_DTO_SUCCESS);
         let received = end.received();
         assert_eq!(
@@ -315,17 +317,17 @@ fn ep_create_with_srq_e01_in_disconnect_pending_it_takes_buffers_of_the_queue() 
 #[test]
 fn ep_create_with_srq_e13_buffers_of_the_queue_complete_with_signal() {
     for flags in [DAT_COMPLETION_UNSIGNALLED_FLAG, DEFAULT] {
-        let bed = Bed::new();
-        let mut memory = bed.memory(4096);
-        let queue = srq(&bed, 8);
+        let fixture = Fixture::new();
+        let mut memory = fixture.memory(4096);
+        let queue = srq(&fixture, 8);
         let shape = Shape {
             recv_flags: flags,
             ..Shape::default()
         };
         let pair = Pair::connect(
-            &bed,
-            End::new(&bed, &Shape::default()),
-            End::on_srq(&bed, &shape, queue),
+            &fixture,
+            End::new(&fixture, &Shape::default()),
+            End::on_srq(&fixture, &shape, queue),
         );
         for tag in 0..3 {
             ok(post_srq(queue, &[memory.segment(1024, 8)], tag));
@@ -341,7 +343,7 @@ fn ep_create_with_srq_e13_buffers_of_the_queue_complete_with_signal() {
                 });
                 thread::sleep(Duration::from_millis(40));
                 assert!(!waiter.is_finished());
-                send(&bed, &pair.active, &mut memory, 1);
+                send(&fixture, &pair.active, &mut memory, 1);
                 assert_eq!(waiter.join().expect("no panic"), (tag, 0));
             });
             pair.active.requested();

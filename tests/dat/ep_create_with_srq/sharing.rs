@@ -4,7 +4,7 @@ use dat::abi::*;
 use dat::exports::*;
 
 use super::Call;
-use crate::support::{Bed, End, fails, ok, srq};
+use crate::support::{End, Fixture, fails, ok, srq};
 
 const DEFAULT: DAT_COMPLETION_FLAGS = DAT_COMPLETION_DEFAULT_FLAG;
 const UNSIGNALLED: DAT_COMPLETION_FLAGS = DAT_COMPLETION_UNSIGNALLED_FLAG;
@@ -13,26 +13,30 @@ const THRESHOLD: DAT_COMPLETION_FLAGS = DAT_COMPLETION_EVD_THRESHOLD_FLAG;
 const ALL: [DAT_COMPLETION_FLAGS; 4] = [DEFAULT, UNSIGNALLED, SOLICITED, THRESHOLD];
 
 /// A fixture, a queue, and an EVD shared by everything.
-struct Ground {
-    bed: Bed,
+struct SharedEvd {
+    fixture: Fixture,
     queue: DAT_SRQ_HANDLE,
     evd: DAT_EVD_HANDLE,
 }
 
-impl Ground {
+impl SharedEvd {
     fn new() -> Self {
-        let bed = Bed::new();
-        let queue = srq(&bed, 8);
-        let evd = bed.evd(
+        let fixture = Fixture::new();
+        let queue = srq(&fixture, 8);
+        let evd = fixture.evd(
             64,
             DAT_EVD_DTO_FLAG | DAT_EVD_CONNECTION_FLAG | DAT_EVD_CR_FLAG,
         );
-        Self { bed, queue, evd }
+        Self {
+            fixture,
+            queue,
+            evd,
+        }
     }
 
     /// An endpoint whose roles report to separate EVDs.
     fn apart(&self) -> Call {
-        Call::new(&self.bed, self.queue)
+        Call::new(&self.fixture, self.queue)
     }
 
     /// An endpoint whose receives are reported to the shared EVD.
@@ -88,20 +92,20 @@ fn free(ep: DAT_EP_HANDLE) {
 
 #[test]
 fn ep_create_with_srq_e12_receives_share_with_equal_flags() {
-    let ground = Ground::new();
+    let setup = SharedEvd::new();
     for one in ALL {
         for two in ALL {
-            ground.meet(&ground.recv(one), &ground.recv(two), one == two);
+            setup.meet(&setup.recv(one), &setup.recv(two), one == two);
         }
     }
 }
 
 #[test]
 fn ep_create_with_srq_e12_requests_share_with_equal_flags() {
-    let ground = Ground::new();
+    let setup = SharedEvd::new();
     for one in [DEFAULT, UNSIGNALLED, THRESHOLD] {
         for two in [DEFAULT, UNSIGNALLED, THRESHOLD] {
-            ground.meet(&ground.request(one), &ground.request(two), one == two);
+            setup.meet(&setup.request(one), &setup.request(two), one == two);
         }
     }
 }
@@ -109,14 +113,10 @@ fn ep_create_with_srq_e12_requests_share_with_equal_flags() {
 /// SOLICITED_WAIT applies to receives only, so requests cannot match it.
 #[test]
 fn ep_create_with_srq_e12_receives_and_requests_share_with_equal_flags() {
-    let ground = Ground::new();
+    let setup = SharedEvd::new();
     for recv in ALL {
         for request in [DEFAULT, UNSIGNALLED, THRESHOLD] {
-            ground.meet(
-                &ground.recv(recv),
-                &ground.request(request),
-                recv == request,
-            );
+            setup.meet(&setup.recv(recv), &setup.request(request), recv == request);
         }
     }
 }
@@ -124,11 +124,11 @@ fn ep_create_with_srq_e12_receives_and_requests_share_with_equal_flags() {
 /// The roles of one endpoint follow the same rules.
 #[test]
 fn ep_create_with_srq_e12_roles_of_one_endpoint_share_with_equal_flags() {
-    let ground = Ground::new();
+    let setup = SharedEvd::new();
     for recv in ALL {
         for request in [DEFAULT, UNSIGNALLED, THRESHOLD] {
-            let mut call = ground.recv(recv);
-            call.request = ground.evd;
+            let mut call = setup.recv(recv);
+            call.request = setup.evd;
             call.attributes.request_completion_flags = request;
             let (answer, ep) = call.call();
             if recv == request {
@@ -146,16 +146,16 @@ fn ep_create_with_srq_e12_roles_of_one_endpoint_share_with_equal_flags() {
 /// the poster's or the peer's flags.
 #[test]
 fn ep_create_with_srq_e12_other_streams_share_with_thresholds_only() {
-    let ground = Ground::new();
+    let setup = SharedEvd::new();
     for (flags, together) in [
         (THRESHOLD, true),
         (DEFAULT, true),
         (SOLICITED, false),
         (UNSIGNALLED, false),
     ] {
-        ground.meet(&ground.recv(flags), &ground.connect(), together);
+        setup.meet(&setup.recv(flags), &setup.connect(), together);
         if flags != SOLICITED {
-            ground.meet(&ground.request(flags), &ground.connect(), together);
+            setup.meet(&setup.request(flags), &setup.connect(), together);
         }
     }
     // A service point.
@@ -164,13 +164,13 @@ fn ep_create_with_srq_e12_other_streams_share_with_thresholds_only() {
         // SAFETY: live handles; results are writable.
         unsafe {
             ok(dat_psp_create_any(
-                ground.bed.ia,
+                setup.fixture.ia,
                 &raw mut qualifier,
-                ground.evd,
+                setup.evd,
                 DAT_PSP_CONSUMER_FLAG,
                 &raw mut psp,
             ));
-            let (answer, ep) = ground.recv(flags).call();
+            let (answer, ep) = setup.recv(flags).call();
             if together {
                 ok(answer);
                 free(ep);
@@ -185,7 +185,7 @@ fn ep_create_with_srq_e12_other_streams_share_with_thresholds_only() {
 /// Endpoints with their own receive queues follow the same rules.
 #[test]
 fn ep_create_with_srq_e12_endpoints_with_and_without_an_srq_follow_the_same_rules() {
-    let ground = Ground::new();
+    let setup = SharedEvd::new();
     for own in ALL {
         for shared in ALL {
             let attributes = crate::support::Shape {
@@ -197,16 +197,16 @@ fn ep_create_with_srq_e12_endpoints_with_and_without_an_srq_follow_the_same_rule
             // SAFETY: live handles; attributes and result are local.
             ok(unsafe {
                 dat_ep_create(
-                    ground.bed.ia,
-                    ground.bed.pz,
-                    ground.evd,
-                    ground.apart().request,
+                    setup.fixture.ia,
+                    setup.fixture.pz,
+                    setup.evd,
+                    setup.apart().request,
                     DAT_HANDLE_NULL,
                     &raw const attributes,
                     &raw mut ep,
                 )
             });
-            let (answer, second) = ground.recv(shared).call();
+            let (answer, second) = setup.recv(shared).call();
             if own == shared {
                 ok(answer);
                 free(second);

@@ -9,7 +9,9 @@ use std::thread;
 use dat::abi::*;
 
 use super::{DEFAULT, message, post};
-use crate::support::{Bed, End, Pair, Shape, abilities, allocations, fails, nothing_on, ok, wait};
+use crate::support::{
+    End, Fixture, Pair, Shape, abilities, allocations, fails, nothing_on, ok, wait,
+};
 
 /// Returns how often this thread has given up its core to wait.
 fn waits() -> i64 {
@@ -24,8 +26,8 @@ fn waits() -> i64 {
 /// Page faults do not count; they end once the ring has been used throughout.
 #[test]
 fn ep_post_recv_r06_posting_neither_allocates_nor_waits() {
-    let bed = Bed::new();
-    let memory = bed.memory(4096);
+    let fixture = Fixture::new();
+    let memory = fixture.memory(4096);
     for recv_flags in [DEFAULT, DAT_COMPLETION_UNSIGNALLED_FLAG] {
         let shape = Shape {
             recv_flags,
@@ -33,7 +35,7 @@ fn ep_post_recv_r06_posting_neither_allocates_nor_waits() {
             evd_qlen: 1024,
             ..Shape::default()
         };
-        let end = End::new(&bed, &shape);
+        let end = End::new(&fixture, &shape);
         let one = [memory.segment(0, 8)];
         let many = [
             memory.segment(0, 8),
@@ -67,13 +69,13 @@ fn ep_post_recv_r06_posting_neither_allocates_nor_waits() {
 /// this message is long.)
 #[test]
 fn ep_post_recv_r06_success_means_that_the_device_has_the_buffer() {
-    let bed = Bed::new();
-    let mut memory = bed.memory(4096);
+    let fixture = Fixture::new();
+    let mut memory = fixture.memory(4096);
     memory.write(0, &[7; 512]);
-    let pair = Pair::new(&bed, &Shape::default());
+    let pair = Pair::new(&fixture, &Shape::default());
     ok(pair.passive.post_recv(&[memory.segment(1024, 600)], 1));
     ok(pair.active.post_send(&[memory.segment(0, 512)], 1, DEFAULT));
-    bed.run();
+    fixture.run();
     // Read before any call polls an EVD.
     assert_eq!(memory.read(1024, 512), [7; 512]);
     assert_eq!(memory.read(1536, 88), [0; 88]);
@@ -85,9 +87,9 @@ fn ep_post_recv_r06_success_means_that_the_device_has_the_buffer() {
 #[test]
 fn ep_post_recv_r06_a_thread_may_post_while_others_wait_for_the_events() {
     const MESSAGES: u64 = 300;
-    let bed = Bed::new();
-    let memory = bed.memory(4096);
-    let pair = Pair::new(&bed, &Shape::default());
+    let fixture = Fixture::new();
+    let memory = fixture.memory(4096);
+    let pair = Pair::new(&fixture, &Shape::default());
     let (from, to) = (pair.active, pair.passive);
     let done = AtomicBool::new(false);
     thread::scope(|scope| {
@@ -112,7 +114,7 @@ fn ep_post_recv_r06_a_thread_may_post_while_others_wait_for_the_events() {
                 thread::yield_now();
             }
             ok(from.post_send(&[memory.segment(0, 8)], tag, DEFAULT));
-            bed.run();
+            fixture.run();
             assert_eq!(from.requested().status, DAT_DTO_SUCCESS);
         }
         let waited = waiter.join();
@@ -123,12 +125,12 @@ fn ep_post_recv_r06_a_thread_may_post_while_others_wait_for_the_events() {
 
 #[test]
 fn ep_post_recv_r14_the_segments_may_be_overwritten_on_return() {
-    let bed = Bed::new();
-    let mut memory = bed.memory(4096);
+    let fixture = Fixture::new();
+    let mut memory = fixture.memory(4096);
     memory.write(0, b"one, two");
-    let (_, provider) = abilities(&bed);
+    let (_, provider) = abilities(&fixture);
     assert_eq!(provider.iov_ownership_on_return, DAT_IOV_CONSUMER);
-    let pair = Pair::new(&bed, &Shape::default());
+    let pair = Pair::new(&fixture, &Shape::default());
     for count in [1, 2] {
         let mut iov = [memory.segment(1024, 5), memory.segment(2048, 5)];
         iov[0].pad = 0x5a5a_5a5a;
@@ -145,7 +147,7 @@ fn ep_post_recv_r14_the_segments_may_be_overwritten_on_return() {
         unsafe { ptr::write_bytes(iov.as_mut_ptr(), 0xff, iov.len()) };
         let length = 4 * count as usize;
         let received = message(
-            &bed,
+            &fixture,
             &pair.active,
             &pair.passive,
             &[memory.segment(0, length)],
@@ -162,10 +164,10 @@ fn ep_post_recv_r14_the_segments_may_be_overwritten_on_return() {
 /// After the call not even the page is accessed.
 #[test]
 fn ep_post_recv_r14_the_segments_may_be_unmapped_on_return() {
-    let bed = Bed::new();
-    let mut memory = bed.memory(4096);
+    let fixture = Fixture::new();
+    let mut memory = fixture.memory(4096);
     memory.write(0, b"word");
-    let pair = Pair::new(&bed, &Shape::default());
+    let pair = Pair::new(&fixture, &Shape::default());
     // SAFETY: a page that this test maps and unmaps.
     unsafe {
         let page = libc::mmap(
@@ -184,7 +186,12 @@ fn ep_post_recv_r14_the_segments_may_be_unmapped_on_return() {
         ok(post(pair.passive.ep, 1, iov, 1, DEFAULT));
         assert_eq!(libc::munmap(page, 4096), 0);
     }
-    let received = message(&bed, &pair.active, &pair.passive, &[memory.segment(0, 4)]);
+    let received = message(
+        &fixture,
+        &pair.active,
+        &pair.passive,
+        &[memory.segment(0, 4)],
+    );
     assert_eq!((received.status, received.length), (DAT_DTO_SUCCESS, 4));
     assert_eq!(memory.read(1024, 4), b"word");
 }
@@ -193,10 +200,10 @@ fn ep_post_recv_r14_the_segments_may_be_unmapped_on_return() {
 /// work.
 #[test]
 fn ep_post_recv_r15_the_optimal_alignment_is_published_and_true() {
-    let bed = Bed::new();
-    let mut memory = bed.memory(8192);
+    let fixture = Fixture::new();
+    let mut memory = fixture.memory(8192);
     memory.write(0, b"aligned or not");
-    let (_, provider) = abilities(&bed);
+    let (_, provider) = abilities(&fixture);
     let alignment = provider.optimal_buffer_alignment;
     assert!(alignment.is_power_of_two(), "{alignment}");
     assert_eq!(DAT_OPTIMAL_ALIGNMENT as u32 % alignment, 0, "{alignment}");
@@ -209,12 +216,17 @@ fn ep_post_recv_r15_the_optimal_alignment_is_published_and_true() {
             "alignment {alignment}, cache lines of {line} bytes"
         );
     }
-    let pair = Pair::new(&bed, &Shape::default());
+    let pair = Pair::new(&fixture, &Shape::default());
     let base = 4096 - memory.address(4096) as usize % alignment as usize;
     for offset in [0, 1, 7, alignment as usize, alignment as usize - 1] {
         let at = base + offset;
         ok(pair.passive.post_recv(&[memory.segment(at, 64)], 1));
-        let received = message(&bed, &pair.active, &pair.passive, &[memory.segment(0, 14)]);
+        let received = message(
+            &fixture,
+            &pair.active,
+            &pair.passive,
+            &[memory.segment(0, 14)],
+        );
         assert_eq!((received.status, received.length), (DAT_DTO_SUCCESS, 14));
         assert_eq!(memory.read(at, 14), b"aligned or not");
     }

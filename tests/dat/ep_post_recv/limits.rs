@@ -4,20 +4,20 @@ use dat::abi::*;
 
 use super::{DEFAULT, message};
 use crate::support::{
-    Bed, End, Pair, Shape, abilities, expect, fails, fails_with, held, nothing_on, ok,
+    End, Fixture, Pair, Shape, abilities, expect, fails, fails_with, held, nothing_on, ok,
 };
 
 #[test]
 fn ep_post_recv_r09_a_full_queue_refuses_and_keeps_what_it_has() {
     for recvs in [1, 2, 5, 8, 100] {
-        let bed = Bed::new();
-        let mut memory = bed.memory(4096);
+        let fixture = Fixture::new();
+        let mut memory = fixture.memory(4096);
         let shape = Shape {
             recvs,
             evd_qlen: 128,
             ..Shape::default()
         };
-        let pair = Pair::new(&bed, &shape);
+        let pair = Pair::new(&fixture, &shape);
         let to = pair.passive;
         let buffer = |tag: u64| memory.segment(1024 + 8 * tag as usize, 8);
         for tag in 0..recvs as u64 {
@@ -30,7 +30,7 @@ fn ep_post_recv_r09_a_full_queue_refuses_and_keeps_what_it_has() {
         for tag in 0..recvs as u64 {
             let word = [tag as u8 + 1; 8];
             memory.write(0, &word);
-            let received = message(&bed, &pair.active, &to, &[memory.segment(0, 8)]);
+            let received = message(&fixture, &pair.active, &to, &[memory.segment(0, 8)]);
             assert_eq!(
                 (received.cookie, received.status, received.length),
                 (tag, DAT_DTO_SUCCESS, 8)
@@ -44,13 +44,13 @@ fn ep_post_recv_r09_a_full_queue_refuses_and_keeps_what_it_has() {
 /// Each dequeued event makes room for one.
 #[test]
 fn ep_post_recv_r09_each_taken_event_makes_room_for_one_receive() {
-    let bed = Bed::new();
-    let memory = bed.memory(4096);
+    let fixture = Fixture::new();
+    let memory = fixture.memory(4096);
     let shape = Shape {
         recvs: 3,
         ..Shape::default()
     };
-    let pair = Pair::new(&bed, &shape);
+    let pair = Pair::new(&fixture, &shape);
     let (from, to) = (pair.active, pair.passive);
     let buffer = [memory.segment(1024, 8)];
     for tag in 0..3 {
@@ -58,7 +58,7 @@ fn ep_post_recv_r09_each_taken_event_makes_room_for_one_receive() {
     }
     for tag in 0..50 {
         fails(to.post_recv(&buffer, 99), DAT_INSUFFICIENT_RESOURCES);
-        assert_eq!(message(&bed, &from, &to, &[]).cookie, tag);
+        assert_eq!(message(&fixture, &from, &to, &[]).cookie, tag);
         ok(to.post_recv(&buffer, tag + 3));
     }
     fails(to.post_recv(&buffer, 99), DAT_INSUFFICIENT_RESOURCES);
@@ -66,15 +66,15 @@ fn ep_post_recv_r09_each_taken_event_makes_room_for_one_receive() {
 
 #[test]
 fn ep_post_recv_r09_all_that_the_adapter_allows_can_be_posted() {
-    let bed = Bed::new();
-    let memory = bed.memory(4096);
-    let most = abilities(&bed).0.max_dto_per_ep;
+    let fixture = Fixture::new();
+    let memory = fixture.memory(4096);
+    let most = abilities(&fixture).0.max_dto_per_ep;
     let shape = Shape {
         recvs: most,
         iov: 1,
         ..Shape::default()
     };
-    let pair = Pair::new(&bed, &shape);
+    let pair = Pair::new(&fixture, &shape);
     let to = pair.passive;
     for tag in 0..most as u64 {
         ok(to.post_recv(&[memory.segment(0, 8)], tag));
@@ -87,7 +87,7 @@ fn ep_post_recv_r09_all_that_the_adapter_allows_can_be_posted() {
     // handle.
     ok(unsafe { dat::exports::dat_ep_disconnect(pair.active.ep, DAT_CLOSE_ABRUPT_FLAG) });
     expect(to.connect, DAT_CONNECTION_EVENT_DISCONNECTED);
-    bed.run();
+    fixture.run();
     for tag in 0..most as u64 {
         let received = to.received();
         assert_eq!(
@@ -96,20 +96,20 @@ fn ep_post_recv_r09_all_that_the_adapter_allows_can_be_posted() {
         );
     }
     nothing_on(to.recv);
-    nothing_on(bed.async_evd);
+    nothing_on(fixture.async_evd);
 }
 
 #[test]
 fn ep_post_recv_r09_segments_up_to_the_number_asked_for() {
-    let bed = Bed::new();
-    let memory = bed.memory(4096);
-    let most = abilities(&bed).0.max_iov_segments_per_dto;
+    let fixture = Fixture::new();
+    let memory = fixture.memory(4096);
+    let most = abilities(&fixture).0.max_iov_segments_per_dto;
     for iov in [1, 2, 3, most] {
         let shape = Shape {
             iov,
             ..Shape::default()
         };
-        let end = End::new(&bed, &shape);
+        let end = End::new(&fixture, &shape);
         let segments: Vec<_> = (0..=iov as usize)
             .map(|at| memory.segment(16 * at, 8))
             .collect();
@@ -126,9 +126,9 @@ fn ep_post_recv_r09_segments_up_to_the_number_asked_for() {
 /// Impossible counts: the list is not read.
 #[test]
 fn ep_post_recv_r09_absurd_counts_are_refused_unread() {
-    let bed = Bed::new();
-    let memory = bed.memory(4096);
-    let end = End::new(&bed, &Shape::default());
+    let fixture = Fixture::new();
+    let memory = fixture.memory(4096);
+    let end = End::new(&fixture, &Shape::default());
     let mut iov = [memory.segment(0, 8)];
     for count in [-1, DAT_COUNT::MIN, DAT_COUNT::MAX, 5, 1 << 16, -4] {
         for list in [iov.as_mut_ptr(), std::ptr::without_provenance_mut(8)] {

@@ -19,7 +19,7 @@ mod states;
 use dat::abi::*;
 use dat::exports::*;
 
-use crate::support::{Bed, Dto, End, cookie, ok};
+use crate::support::{Dto, End, Fixture, cookie, ok};
 
 const DEFAULT: DAT_COMPLETION_FLAGS = DAT_COMPLETION_DEFAULT_FLAG;
 
@@ -39,9 +39,9 @@ fn post(
 /// Sends a message to an endpoint that has a buffer for it, and returns the
 /// buffer's completion.
 #[track_caller]
-fn message(bed: &Bed, from: &End, to: &End, iov: &[DAT_LMR_TRIPLET]) -> Dto {
+fn message(fixture: &Fixture, from: &End, to: &End, iov: &[DAT_LMR_TRIPLET]) -> Dto {
     ok(from.post_send(iov, 0x5e4d, DEFAULT));
-    bed.run();
+    fixture.run();
     assert_eq!(from.requested().status, DAT_DTO_SUCCESS);
     to.received()
 }

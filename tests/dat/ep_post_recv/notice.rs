@@ -6,7 +6,9 @@ use std::time::Duration;
 use dat::abi::*;
 
 use super::{DEFAULT, post};
-use crate::support::{Bed, End, Memory, Pair, Shape, fails, held, nothing_on, ok, take_dto, wait};
+use crate::support::{
+    End, Fixture, Memory, Pair, Shape, fails, held, nothing_on, ok, take_dto, wait,
+};
 
 /// Long enough for a waiter to fall asleep or to wake.
 const MOMENT: Duration = Duration::from_millis(60);
@@ -21,51 +23,51 @@ fn configured(recv_flags: DAT_COMPLETION_FLAGS) -> Shape {
     }
 }
 
-fn send(bed: &Bed, from: &End, memory: &Memory, flags: DAT_COMPLETION_FLAGS) {
+fn send(fixture: &Fixture, from: &End, memory: &Memory, flags: DAT_COMPLETION_FLAGS) {
     ok(from.post_send(&[memory.segment(0, 8)], 0, flags));
-    bed.run();
+    fixture.run();
     assert_eq!(from.requested().status, DAT_DTO_SUCCESS);
 }
 
 #[test]
 fn ep_post_recv_r04_the_completion_comes_later_and_on_the_recv_evd_alone() {
-    let bed = Bed::new();
-    let memory = bed.memory(4096);
-    let pair = Pair::new(&bed, &Shape::default());
+    let fixture = Fixture::new();
+    let memory = fixture.memory(4096);
+    let pair = Pair::new(&fixture, &Shape::default());
     let (from, to) = (pair.active, pair.passive);
     ok(to.post_recv(&[memory.segment(1024, 8)], 1));
-    bed.run();
+    fixture.run();
     nothing_on(to.recv);
     ok(from.post_send(&[memory.segment(0, 8)], 2, DEFAULT));
-    if bed.is_stepped() {
+    if fixture.is_stepped() {
         nothing_on(to.recv);
     }
-    bed.run();
+    fixture.run();
     nothing_on(to.request);
     nothing_on(to.connect);
     nothing_on(from.recv);
     assert_eq!(to.received().cookie, 1);
     nothing_on(to.recv);
     assert_eq!(from.requested().cookie, 2);
-    nothing_on(bed.async_evd);
+    nothing_on(fixture.async_evd);
 }
 
 /// Several endpoints report to one EVD, and each event names its endpoint.
 #[test]
 fn ep_post_recv_r04_the_event_names_the_endpoint() {
-    let bed = Bed::new();
-    let memory = bed.memory(4096);
+    let fixture = Fixture::new();
+    let memory = fixture.memory(4096);
     let shape = Shape::default();
-    let recv = bed.evd(64, DAT_EVD_DTO_FLAG);
+    let recv = fixture.evd(64, DAT_EVD_DTO_FLAG);
     let pairs = [(); 3].map(|()| {
-        let mut end = End::without_ep(&bed, &shape);
+        let mut end = End::without_ep(&fixture, &shape);
         end.recv = recv;
         let attributes = shape.attributes();
         // SAFETY: live handles; the result is writable.
         ok(unsafe {
             dat::exports::dat_ep_create(
-                bed.ia,
-                bed.pz,
+                fixture.ia,
+                fixture.pz,
                 end.recv,
                 end.request,
                 end.connect,
@@ -73,14 +75,14 @@ fn ep_post_recv_r04_the_event_names_the_endpoint() {
                 &raw mut end.ep,
             )
         });
-        Pair::connect(&bed, End::new(&bed, &shape), end)
+        Pair::connect(&fixture, End::new(&fixture, &shape), end)
     });
     for at in [2, 0, 1, 1, 2] {
         let pair = &pairs[at];
         ok(pair
             .passive
             .post_recv(&[memory.segment(1024, 8)], at as u64));
-        send(&bed, &pair.active, &memory, DEFAULT);
+        send(&fixture, &pair.active, &memory, DEFAULT);
         let received = take_dto(recv);
         assert_eq!((received.ep, received.cookie), (pair.passive.ep, at as u64));
     }
@@ -90,12 +92,12 @@ fn ep_post_recv_r04_the_event_names_the_endpoint() {
 /// The event is queued in any case.
 #[test]
 fn ep_post_recv_r04_solicited_endpoints_are_woken_by_solicited_sends_only() {
-    let bed = Bed::new();
-    let memory = bed.memory(4096);
+    let fixture = Fixture::new();
+    let memory = fixture.memory(4096);
     let pair = Pair::connect(
-        &bed,
-        End::new(&bed, &Shape::default()),
-        End::new(&bed, &configured(SOLICITED)),
+        &fixture,
+        End::new(&fixture, &Shape::default()),
+        End::new(&fixture, &configured(SOLICITED)),
     );
     let (from, to) = (pair.active, pair.passive);
     for tag in 0..4 {
@@ -110,25 +112,25 @@ fn ep_post_recv_r04_solicited_endpoints_are_woken_by_solicited_sends_only() {
         });
         thread::sleep(MOMENT);
         for _ in 0..2 {
-            send(&bed, &from, &memory, DEFAULT);
+            send(&fixture, &from, &memory, DEFAULT);
             thread::sleep(MOMENT);
             assert!(!waiter.is_finished(), "an unsolicited send woke the waiter");
         }
-        send(&bed, &from, &memory, SOLICITED);
+        send(&fixture, &from, &memory, SOLICITED);
         assert_eq!(waiter.join().expect("no panic"), (0, 2));
     });
     assert_eq!(to.received().cookie, 1);
     assert_eq!(to.received().cookie, 2);
     // A polling thread gets all of them.
-    send(&bed, &from, &memory, DEFAULT);
+    send(&fixture, &from, &memory, DEFAULT);
     assert_eq!(to.received().cookie, 3);
 }
 
 #[test]
 fn ep_post_recv_r04_by_default_every_send_wakes() {
-    let bed = Bed::new();
-    let memory = bed.memory(4096);
-    let pair = Pair::new(&bed, &Shape::default());
+    let fixture = Fixture::new();
+    let memory = fixture.memory(4096);
+    let pair = Pair::new(&fixture, &Shape::default());
     let (from, to) = (pair.active, pair.passive);
     for (tag, flags) in [DEFAULT, SOLICITED, DAT_COMPLETION_BARRIER_FENCE_FLAG]
         .into_iter()
@@ -142,7 +144,7 @@ fn ep_post_recv_r04_by_default_every_send_wakes() {
             });
             thread::sleep(MOMENT);
             assert!(!waiter.is_finished());
-            send(&bed, &from, &memory, flags);
+            send(&fixture, &from, &memory, flags);
             ok(waiter.join().expect("no panic"));
         });
     }
@@ -150,10 +152,10 @@ fn ep_post_recv_r04_by_default_every_send_wakes() {
 
 #[test]
 fn ep_post_recv_r05_unsignalled_is_for_endpoints_configured_so() {
-    let bed = Bed::new();
-    let memory = bed.memory(4096);
+    let fixture = Fixture::new();
+    let memory = fixture.memory(4096);
     for flags in [DEFAULT, SOLICITED, DAT_COMPLETION_EVD_THRESHOLD_FLAG] {
-        let end = End::new(&bed, &configured(flags));
+        let end = End::new(&fixture, &configured(flags));
         let mut iov = [memory.segment(0, 8), memory.segment(64, 8)];
         for count in 0..=2 {
             let refused = post(end.ep, count, iov.as_mut_ptr(), 1, UNSIGNALLED);
@@ -164,7 +166,7 @@ fn ep_post_recv_r05_unsignalled_is_for_endpoints_configured_so() {
     }
     // Configured for requests does not mean configured for receives.
     let end = End::new(
-        &bed,
+        &fixture,
         &Shape {
             request_flags: UNSIGNALLED,
             ..Shape::default()
@@ -175,7 +177,7 @@ fn ep_post_recv_r05_unsignalled_is_for_endpoints_configured_so() {
         post(end.ep, 1, iov.as_mut_ptr(), 1, UNSIGNALLED),
         DAT_INVALID_PARAMETER,
     );
-    let end = End::new(&bed, &configured(UNSIGNALLED));
+    let end = End::new(&fixture, &configured(UNSIGNALLED));
     for flags in [UNSIGNALLED, DEFAULT] {
         ok(post(end.ep, 1, iov.as_mut_ptr(), 1, flags));
     }
@@ -184,11 +186,11 @@ fn ep_post_recv_r05_unsignalled_is_for_endpoints_configured_so() {
 
 #[test]
 fn ep_post_recv_r05_no_other_flag_is_for_receives() {
-    let bed = Bed::new();
-    let memory = bed.memory(4096);
+    let fixture = Fixture::new();
+    let memory = fixture.memory(4096);
     let mut iov = [memory.segment(0, 8)];
     for recv_flags in [DEFAULT, UNSIGNALLED] {
-        let end = End::new(&bed, &configured(recv_flags));
+        let end = End::new(&fixture, &configured(recv_flags));
         for bit in (0..32).filter(|&bit| 1 << bit != UNSIGNALLED) {
             for flags in [1 << bit, 1 << bit | UNSIGNALLED] {
                 let refused = post(end.ep, 1, iov.as_mut_ptr(), 1, flags);
@@ -201,12 +203,12 @@ fn ep_post_recv_r05_no_other_flag_is_for_receives() {
 
 #[test]
 fn ep_post_recv_r05_unsignalled_receives_do_not_wake_and_the_others_do() {
-    let bed = Bed::new();
-    let memory = bed.memory(4096);
+    let fixture = Fixture::new();
+    let memory = fixture.memory(4096);
     let pair = Pair::connect(
-        &bed,
-        End::new(&bed, &Shape::default()),
-        End::new(&bed, &configured(UNSIGNALLED)),
+        &fixture,
+        End::new(&fixture, &Shape::default()),
+        End::new(&fixture, &configured(UNSIGNALLED)),
     );
     let (from, to) = (pair.active, pair.passive);
     let mut iov = [memory.segment(1024, 8)];
@@ -226,14 +228,14 @@ fn ep_post_recv_r05_unsignalled_receives_do_not_wake_and_the_others_do() {
         thread::sleep(MOMENT);
         for _ in 0..2 {
             // Whatever the sender's flag.
-            send(&bed, &from, &memory, SOLICITED);
+            send(&fixture, &from, &memory, SOLICITED);
             thread::sleep(MOMENT);
             assert!(!waiter.is_finished(), "unsignalled");
         }
-        send(&bed, &from, &memory, DEFAULT);
+        send(&fixture, &from, &memory, DEFAULT);
         assert_eq!(waiter.join().expect("no panic"), (0, 2));
     });
-    send(&bed, &from, &memory, DEFAULT);
+    send(&fixture, &from, &memory, DEFAULT);
     for tag in 1..4 {
         assert_eq!(to.received().cookie, tag, "every receive has its event");
     }

@@ -7,7 +7,7 @@ use dat::exports::*;
 
 use super::{DEFAULT, message, post};
 use crate::support::{
-    Bed, End, Memory, Pair, Shape, fails, fails_with, held, nothing_on, ok, state_of,
+    End, Fixture, Memory, Pair, Shape, fails, fails_with, held, nothing_on, ok, state_of,
 };
 
 /// Posts the bad segment alone, and after and before a good one. Also after the
@@ -30,9 +30,9 @@ fn refused(end: &End, good: DAT_LMR_TRIPLET, bad: DAT_LMR_TRIPLET, kind: DAT_RET
 
 #[test]
 fn ep_post_recv_r10_segments_outside_their_region_are_refused() {
-    let bed = Bed::new();
-    let memory = bed.memory(4096);
-    let end = End::new(&bed, &Shape::default());
+    let fixture = Fixture::new();
+    let memory = fixture.memory(4096);
+    let end = End::new(&fixture, &Shape::default());
     let of = |address: u64, length: u64| DAT_LMR_TRIPLET {
         lmr_context: memory.context,
         pad: 0,
@@ -65,10 +65,10 @@ fn ep_post_recv_r10_segments_outside_their_region_are_refused() {
 
 #[test]
 fn ep_post_recv_r11_regions_of_another_zone_are_refused() {
-    let bed = Bed::new();
-    let memory = bed.memory(4096);
-    let other = bed.memory_in(bed.pz(), 4096, DAT_MEM_PRIV_ALL_FLAG);
-    let end = End::new(&bed, &Shape::default());
+    let fixture = Fixture::new();
+    let memory = fixture.memory(4096);
+    let other = fixture.memory_in(fixture.pz(), 4096, DAT_MEM_PRIV_ALL_FLAG);
+    let end = End::new(&fixture, &Shape::default());
     refused(
         &end,
         memory.segment(0, 8),
@@ -80,13 +80,13 @@ fn ep_post_recv_r11_regions_of_another_zone_are_refused() {
 /// The endpoint's current zone counts, also after a change.
 #[test]
 fn ep_post_recv_r11_the_zone_is_the_one_that_the_endpoint_has_now() {
-    let bed = Bed::new();
-    let second = bed.pz();
+    let fixture = Fixture::new();
+    let second = fixture.pz();
     let (memory, other) = (
-        bed.memory(4096),
-        bed.memory_in(second, 4096, DAT_MEM_PRIV_ALL_FLAG),
+        fixture.memory(4096),
+        fixture.memory_in(second, 4096, DAT_MEM_PRIV_ALL_FLAG),
     );
-    let end = End::new(&bed, &Shape::default());
+    let end = End::new(&fixture, &Shape::default());
     fails(
         end.post_recv(&[other.segment(0, 8)], 1),
         DAT_PROTECTION_VIOLATION,
@@ -104,10 +104,10 @@ fn ep_post_recv_r11_the_zone_is_the_one_that_the_endpoint_has_now() {
 
 #[test]
 fn ep_post_recv_r12_contexts_that_name_no_region_are_refused() {
-    let bed = Bed::new();
-    let memory = bed.memory(4096);
-    let mut freed = bed.memory(4096);
-    let end = End::new(&bed, &Shape::default());
+    let fixture = Fixture::new();
+    let memory = fixture.memory(4096);
+    let mut freed = fixture.memory(4096);
+    let end = End::new(&fixture, &Shape::default());
     // So that the lookup may be cached.
     ok(end.post_recv(&[freed.segment(0, 8)], 1));
     let stale = freed.segment(0, 8);
@@ -128,9 +128,9 @@ fn ep_post_recv_r12_contexts_that_name_no_region_are_refused() {
 /// Another region may reuse the place of a freed one, but not its key.
 #[test]
 fn ep_post_recv_r12_a_context_is_not_reused() {
-    let bed = Bed::new();
+    let fixture = Fixture::new();
     let end = End::new(
-        &bed,
+        &fixture,
         &Shape {
             recvs: 64,
             evd_qlen: 64,
@@ -139,12 +139,12 @@ fn ep_post_recv_r12_a_context_is_not_reused() {
     );
     let mut stale = Vec::new();
     for _ in 0..50 {
-        let mut memory = bed.memory(64);
+        let mut memory = fixture.memory(64);
         ok(end.post_recv(&[memory.segment(0, 8)], 1));
         stale.push(memory.context);
         ok(memory.free());
     }
-    let memory = bed.memory(64);
+    let memory = fixture.memory(64);
     for context in stale {
         assert_ne!(context, memory.context);
         let segment = DAT_LMR_TRIPLET {
@@ -158,11 +158,11 @@ fn ep_post_recv_r12_a_context_is_not_reused() {
 /// A receive writes to memory and needs the write privilege.
 #[test]
 fn ep_post_recv_r12_regions_that_may_not_be_written_are_refused() {
-    let bed = Bed::new();
-    let memory = bed.memory(4096);
-    let region = |rights| bed.memory_in(bed.pz, 64, rights);
+    let fixture = Fixture::new();
+    let memory = fixture.memory(4096);
+    let region = |rights| fixture.memory_in(fixture.pz, 64, rights);
     let end = End::new(
-        &bed,
+        &fixture,
         &Shape {
             recvs: 32,
             ..Shape::default()
@@ -190,9 +190,9 @@ fn ep_post_recv_r12_regions_that_may_not_be_written_are_refused() {
 
 #[test]
 fn ep_post_recv_r12_a_refusal_harms_neither_connection_nor_buffers() {
-    let bed = Bed::new();
-    let memory = bed.memory(4096);
-    let pair = Pair::new(&bed, &Shape::default());
+    let fixture = Fixture::new();
+    let memory = fixture.memory(4096);
+    let pair = Pair::new(&fixture, &Shape::default());
     let (from, to) = (pair.active, pair.passive);
     ok(to.post_recv(&[memory.segment(1024, 8)], 1));
     fails(
@@ -201,7 +201,7 @@ fn ep_post_recv_r12_a_refusal_harms_neither_connection_nor_buffers() {
     );
     ok(to.post_recv(&[memory.segment(2048, 8)], 3));
     for tag in [1, 3] {
-        let received = message(&bed, &from, &to, &[memory.segment(0, 8)]);
+        let received = message(&fixture, &from, &to, &[memory.segment(0, 8)]);
         assert_eq!((received.cookie, received.status), (tag, DAT_DTO_SUCCESS));
     }
     assert_eq!(state_of(to.ep), DAT_EP_STATE_CONNECTED);
@@ -210,14 +210,14 @@ fn ep_post_recv_r12_a_refusal_harms_neither_connection_nor_buffers() {
 
 #[test]
 fn ep_post_recv_r13_bad_handles_are_refused() {
-    let bed = Bed::new();
-    let memory = bed.memory(4096);
-    let end = End::new(&bed, &Shape::default());
-    let freed = End::new(&bed, &Shape::default());
+    let fixture = Fixture::new();
+    let memory = fixture.memory(4096);
+    let end = End::new(&fixture, &Shape::default());
+    let freed = End::new(&fixture, &Shape::default());
     // SAFETY: a live handle.
     ok(unsafe { dat_ep_free(freed.ep) });
     // Possibly in the slot of the freed one.
-    let later = End::new(&bed, &Shape::default());
+    let later = End::new(&fixture, &Shape::default());
     let mut not_a_handle = [0usize; 8];
     let mut iov = [memory.segment(0, 8)];
     for ep in [
@@ -229,8 +229,8 @@ fn ep_post_recv_r13_bad_handles_are_refused() {
         end.ep.wrapping_byte_add(8),
         end.recv,
         end.connect,
-        bed.ia,
-        bed.pz,
+        fixture.ia,
+        fixture.pz,
         memory.lmr,
         freed.ep,
     ] {

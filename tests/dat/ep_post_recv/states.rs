@@ -7,38 +7,38 @@ use dat::exports::*;
 
 use super::{DEFAULT, message};
 use crate::support::{
-    Bed, Door, End, Memory, Pair, Point, Shape, accept, ep_info, expect, fails_with, held,
-    nothing_on, ok, reaches, state_of,
+    End, Fixture, Memory, Pair, ReservedPoint, ServicePoint, Shape, accept, ep_info, expect,
+    fails_with, held, nothing_on, ok, reaches, state_of,
 };
 
 /// Posts a buffer, which must be accepted and must not complete.
 #[track_caller]
-fn stays(bed: &Bed, end: &End, memory: &Memory, tag: u64, state: DAT_EP_STATE) {
+fn stays(fixture: &Fixture, end: &End, memory: &Memory, tag: u64, state: DAT_EP_STATE) {
     assert_eq!(state_of(end.ep), state);
     ok(end.post_recv(&[memory.segment(1024, 64)], tag));
-    bed.run();
+    fixture.run();
     nothing_on(end.recv);
 }
 
 #[test]
 fn ep_post_recv_r08_buffers_wait_from_unconnected_on() {
-    let bed = Bed::new();
-    let memory = bed.memory(4096);
+    let fixture = Fixture::new();
+    let memory = fixture.memory(4096);
     let shape = Shape::default();
-    let (active, passive) = (End::new(&bed, &shape), End::new(&bed, &shape));
-    let door = Door::new(&bed);
+    let (active, passive) = (End::new(&fixture, &shape), End::new(&fixture, &shape));
+    let service_point = ServicePoint::new(&fixture);
     for end in [active, passive] {
-        stays(&bed, &end, &memory, 1, DAT_EP_STATE_UNCONNECTED);
+        stays(&fixture, &end, &memory, 1, DAT_EP_STATE_UNCONNECTED);
     }
-    ok(door.knock(active.ep, &[]));
+    ok(service_point.connect(active.ep, &[]));
     stays(
-        &bed,
+        &fixture,
         &active,
         &memory,
         2,
         DAT_EP_STATE_ACTIVE_CONNECTION_PENDING,
     );
-    let request = door.opens();
+    let request = service_point.take_request();
     // SAFETY: live handles.
     ok(unsafe { dat_cr_accept(request, passive.ep, 0, ptr::null_mut()) });
     // Completion Pending, or already Connected.
@@ -46,28 +46,28 @@ fn ep_post_recv_r08_buffers_wait_from_unconnected_on() {
     expect(active.connect, DAT_CONNECTION_EVENT_ESTABLISHED);
     expect(passive.connect, DAT_CONNECTION_EVENT_ESTABLISHED);
     for end in [active, passive] {
-        stays(&bed, &end, &memory, 3, DAT_EP_STATE_CONNECTED);
+        stays(&fixture, &end, &memory, 3, DAT_EP_STATE_CONNECTED);
     }
     for (from, to) in [(active, passive), (passive, active)] {
         for tag in 1..=3 {
-            let received = message(&bed, &from, &to, &[memory.segment(0, 8)]);
+            let received = message(&fixture, &from, &to, &[memory.segment(0, 8)]);
             assert_eq!((received.cookie, received.status), (tag, DAT_DTO_SUCCESS));
         }
         nothing_on(to.recv);
     }
-    door.close();
+    service_point.close();
 }
 
 /// The requester has left, so the endpoint stays pending until that is detected.
 #[test]
 fn ep_post_recv_r08_in_completion_pending() {
-    let bed = Bed::new();
-    let memory = bed.memory(4096);
+    let fixture = Fixture::new();
+    let memory = fixture.memory(4096);
     let shape = Shape::default();
-    let (active, passive) = (End::new(&bed, &shape), End::new(&bed, &shape));
-    let door = Door::new(&bed);
-    ok(door.knock(active.ep, &[]));
-    let request = door.opens();
+    let (active, passive) = (End::new(&fixture, &shape), End::new(&fixture, &shape));
+    let service_point = ServicePoint::new(&fixture);
+    ok(service_point.connect(active.ep, &[]));
+    let request = service_point.take_request();
     // SAFETY: live handles.
     unsafe {
         ok(dat_ep_free(active.ep));
@@ -80,30 +80,30 @@ fn ep_post_recv_r08_in_completion_pending() {
         passive.connect,
         DAT_CONNECTION_EVENT_ACCEPT_COMPLETION_ERROR,
     );
-    bed.run();
+    fixture.run();
     let received = passive.received();
     assert_eq!((received.cookie, received.status), (1, DAT_DTO_ERR_FLUSHED));
     nothing_on(passive.recv);
-    door.close();
+    service_point.close();
 }
 
 #[test]
 fn ep_post_recv_r08_in_reserved_and_passive_connection_pending() {
-    let bed = Bed::new();
-    let memory = bed.memory(4096);
+    let fixture = Fixture::new();
+    let memory = fixture.memory(4096);
     let shape = Shape::default();
-    let (active, passive) = (End::new(&bed, &shape), End::new(&bed, &shape));
-    let point = Point::new(&bed, passive.ep);
-    stays(&bed, &passive, &memory, 1, DAT_EP_STATE_RESERVED);
-    ok(point.door().knock(active.ep, &[]));
-    let request = point.door().opens();
+    let (active, passive) = (End::new(&fixture, &shape), End::new(&fixture, &shape));
+    let point = ReservedPoint::new(&fixture, passive.ep);
+    stays(&fixture, &passive, &memory, 1, DAT_EP_STATE_RESERVED);
+    ok(point.service_point().connect(active.ep, &[]));
+    let request = point.service_point().take_request();
     let state = DAT_EP_STATE_PASSIVE_CONNECTION_PENDING;
-    stays(&bed, &passive, &memory, 2, state);
+    stays(&fixture, &passive, &memory, 2, state);
     ok(accept(request, DAT_HANDLE_NULL));
     expect(active.connect, DAT_CONNECTION_EVENT_ESTABLISHED);
     expect(passive.connect, DAT_CONNECTION_EVENT_ESTABLISHED);
     for tag in 1..=2 {
-        let received = message(&bed, &active, &passive, &[memory.segment(0, 8)]);
+        let received = message(&fixture, &active, &passive, &[memory.segment(0, 8)]);
         assert_eq!((received.cookie, received.status), (tag, DAT_DTO_SUCCESS));
     }
     ok(point.free());
@@ -112,14 +112,14 @@ fn ep_post_recv_r08_in_reserved_and_passive_connection_pending() {
 /// The endpoint that a request brings has no zone until one is set.
 #[test]
 fn ep_post_recv_r08_in_tentative_connection_pending() {
-    let bed = Bed::new();
-    let memory = bed.memory(4096);
+    let fixture = Fixture::new();
+    let memory = fixture.memory(4096);
     let shape = Shape::default();
-    let active = End::new(&bed, &shape);
-    let door = Door::of_kind(&bed, DAT_PSP_PROVIDER_FLAG);
-    ok(door.knock(active.ep, &[]));
-    let request = door.opens();
-    let mut passive = End::without_ep(&bed, &shape);
+    let active = End::new(&fixture, &shape);
+    let service_point = ServicePoint::of_kind(&fixture, DAT_PSP_PROVIDER_FLAG);
+    ok(service_point.connect(active.ep, &[]));
+    let request = service_point.take_request();
+    let mut passive = End::without_ep(&fixture, &shape);
     // SAFETY: live handles; results and values are ours.
     unsafe {
         let mut info: DAT_CR_PARAM = std::mem::zeroed();
@@ -135,7 +135,7 @@ fn ep_post_recv_r08_in_tentative_connection_pending() {
             DAT_INVALID_STATE_EP_PZ,
         );
         let mut change = ep_info(passive.ep);
-        change.pz_handle = bed.pz;
+        change.pz_handle = fixture.pz;
         change.recv_evd_handle = passive.recv;
         change.request_evd_handle = passive.request;
         change.connect_evd_handle = passive.connect;
@@ -148,7 +148,7 @@ fn ep_post_recv_r08_in_tentative_connection_pending() {
             &raw const change,
         ));
         stays(
-            &bed,
+            &fixture,
             &passive,
             &memory,
             1,
@@ -158,16 +158,16 @@ fn ep_post_recv_r08_in_tentative_connection_pending() {
     }
     expect(active.connect, DAT_CONNECTION_EVENT_ESTABLISHED);
     expect(passive.connect, DAT_CONNECTION_EVENT_ESTABLISHED);
-    let received = message(&bed, &active, &passive, &[memory.segment(0, 8)]);
+    let received = message(&fixture, &active, &passive, &[memory.segment(0, 8)]);
     assert_eq!((received.cookie, received.status), (1, DAT_DTO_SUCCESS));
-    door.close();
+    service_point.close();
 }
 
 #[test]
 fn ep_post_recv_r08_in_disconnect_pending() {
-    let bed = Bed::new();
-    let memory = bed.memory(4096);
-    let pair = Pair::new(&bed, &Shape::default());
+    let fixture = Fixture::new();
+    let memory = fixture.memory(4096);
+    let pair = Pair::new(&fixture, &Shape::default());
     let (from, to) = (pair.active, pair.passive);
     ok(from.post_recv(&[memory.segment(1024, 64)], 1));
     // The peer has no buffer yet, so the send stays outstanding.
@@ -179,10 +179,10 @@ fn ep_post_recv_r08_in_disconnect_pending() {
     assert_eq!(held(from.ep), (2, 2));
     nothing_on(from.recv);
     ok(to.post_recv(&[memory.segment(1024, 64)], 9));
-    bed.run();
+    fixture.run();
     assert_eq!(to.received().status, DAT_DTO_SUCCESS);
     expect(from.connect, DAT_CONNECTION_EVENT_DISCONNECTED);
-    bed.run();
+    fixture.run();
     for tag in [1, 2] {
         let received = from.received();
         assert_eq!(
@@ -196,22 +196,22 @@ fn ep_post_recv_r08_in_disconnect_pending() {
 
 #[test]
 fn ep_post_recv_r08_in_disconnected_buffers_are_flushed_at_once_and_last() {
-    let bed = Bed::new();
-    let memory = bed.memory(4096);
-    let pair = Pair::new(&bed, &Shape::default());
+    let fixture = Fixture::new();
+    let memory = fixture.memory(4096);
+    let pair = Pair::new(&fixture, &Shape::default());
     let (from, to) = (pair.active, pair.passive);
     for tag in [1, 2] {
         ok(to.post_recv(&[memory.segment(1024, 64)], tag));
     }
     ok(from.post_send(&[memory.segment(0, 8)], 1, DEFAULT));
-    bed.run();
+    fixture.run();
     // SAFETY: a live handle.
     ok(unsafe { dat_ep_disconnect(to.ep, DAT_CLOSE_ABRUPT_FLAG) });
     reaches(to.ep, DAT_EP_STATE_DISCONNECTED);
     // A marker: its completion is the last.
     ok(to.post_recv(&[], 3));
     ok(to.post_recv(&[memory.segment(1024, 64)], 4));
-    bed.run();
+    fixture.run();
     for (tag, status) in [
         (1, DAT_DTO_SUCCESS),
         (2, DAT_DTO_ERR_FLUSHED),
@@ -224,7 +224,7 @@ fn ep_post_recv_r08_in_disconnected_buffers_are_flushed_at_once_and_last() {
     // Any number of times: each completion makes room for the next.
     for tag in 10..60 {
         ok(to.post_recv(&[memory.segment(1024, 64)], tag));
-        bed.run();
+        fixture.run();
         let received = to.received();
         assert_eq!(
             (received.cookie, received.status),
@@ -236,18 +236,18 @@ fn ep_post_recv_r08_in_disconnected_buffers_are_flushed_at_once_and_last() {
 
 #[test]
 fn ep_post_recv_r08_after_a_refused_attempt() {
-    let bed = Bed::new();
-    let memory = bed.memory(4096);
-    let door = Door::new(&bed);
-    let end = End::new(&bed, &Shape::default());
+    let fixture = Fixture::new();
+    let memory = fixture.memory(4096);
+    let service_point = ServicePoint::new(&fixture);
+    let end = End::new(&fixture, &Shape::default());
     ok(end.post_recv(&[memory.segment(1024, 64)], 1));
-    ok(door.knock(end.ep, &[]));
-    let request = door.opens();
+    ok(service_point.connect(end.ep, &[]));
+    let request = service_point.take_request();
     // SAFETY: a live handle.
     ok(unsafe { dat_cr_reject(request) });
     expect(end.connect, DAT_CONNECTION_EVENT_PEER_REJECTED);
     ok(end.post_recv(&[memory.segment(1024, 64)], 2));
-    bed.run();
+    fixture.run();
     for tag in [1, 2] {
         let received = end.received();
         assert_eq!(
@@ -255,28 +255,39 @@ fn ep_post_recv_r08_after_a_refused_attempt() {
             (tag, DAT_DTO_ERR_FLUSHED)
         );
     }
-    door.close();
+    service_point.close();
 }
 
 /// Without a reset in between, a second cycle of posts works like the first.
 #[test]
 fn ep_post_recv_r08_after_a_reset_buffers_wait_again() {
-    let bed = Bed::new();
-    let memory = bed.memory(4096);
-    let pair = Pair::new(&bed, &Shape::default());
+    let fixture = Fixture::new();
+    let memory = fixture.memory(4096);
+    let pair = Pair::new(&fixture, &Shape::default());
     ok(pair.passive.post_recv(&[memory.segment(1024, 64)], 1));
     // SAFETY: live handles.
     unsafe {
         ok(dat_ep_disconnect(pair.active.ep, DAT_CLOSE_ABRUPT_FLAG));
         for end in [pair.active, pair.passive] {
             expect(end.connect, DAT_CONNECTION_EVENT_DISCONNECTED);
-            bed.run();
+            fixture.run();
             ok(dat_ep_reset(end.ep));
         }
     }
-    stays(&bed, &pair.passive, &memory, 2, DAT_EP_STATE_UNCONNECTED);
-    let pair = Pair::connect(&bed, pair.active, pair.passive);
-    let received = message(&bed, &pair.active, &pair.passive, &[memory.segment(0, 8)]);
+    stays(
+        &fixture,
+        &pair.passive,
+        &memory,
+        2,
+        DAT_EP_STATE_UNCONNECTED,
+    );
+    let pair = Pair::connect(&fixture, pair.active, pair.passive);
+    let received = message(
+        &fixture,
+        &pair.active,
+        &pair.passive,
+        &[memory.segment(0, 8)],
+    );
     assert_eq!((received.cookie, received.status), (2, DAT_DTO_SUCCESS));
     nothing_on(pair.passive.recv);
 }

@@ -9,7 +9,7 @@ use std::time::Duration;
 use dat::abi::*;
 use dat::exports::*;
 
-use crate::support::{Bed, Dto, End, Memory, Pair, dequeue, device, dto, nothing_on, ok, wait};
+use crate::support::{Dto, End, Fixture, Memory, Pair, dequeue, device, dto, nothing_on, ok, wait};
 
 /// Timeout for events that must come at once.
 const SOON: DAT_TIMEOUT = 10_000_000;
@@ -25,8 +25,8 @@ enum Taking {
 
 /// Pairs of endpoints with default attributes. One end of each reports all its
 /// completions to one EVD.
-pub(crate) struct Crowd<'b> {
-    bed: &'b Bed,
+pub(crate) struct EndpointGroup<'b> {
+    fixture: &'b Fixture,
     evd: DAT_EVD_HANDLE,
     pairs: Vec<Pair>,
     memory: Memory,
@@ -42,19 +42,19 @@ fn completion_queues() -> usize {
 }
 
 /// Creates endpoints with default attributes that report to this EVD.
-fn ends(bed: &Bed, evd: DAT_EVD_HANDLE, count: usize) -> Vec<End> {
+fn ends(fixture: &Fixture, evd: DAT_EVD_HANDLE, count: usize) -> Vec<End> {
     let make = || {
         let mut end = End {
             ep: ptr::null_mut(),
             recv: evd,
             request: evd,
-            connect: bed.evd(8, DAT_EVD_CONNECTION_FLAG),
+            connect: fixture.evd(8, DAT_EVD_CONNECTION_FLAG),
         };
         // SAFETY: live handles; the result is writable.
         ok(unsafe {
             dat_ep_create(
-                bed.ia,
-                bed.pz,
+                fixture.ia,
+                fixture.pz,
                 evd,
                 evd,
                 end.connect,
@@ -67,23 +67,23 @@ fn ends(bed: &Bed, evd: DAT_EVD_HANDLE, count: usize) -> Vec<End> {
     (0..count).map(|_| make()).collect()
 }
 
-impl<'b> Crowd<'b> {
+impl<'b> EndpointGroup<'b> {
     /// Creates this many pairs. One end of each reports to an EVD that was
     /// requested with `length` events.
-    pub(crate) fn new(bed: &'b Bed, count: usize, length: DAT_COUNT) -> Self {
-        let evd = bed.evd(length, DAT_EVD_DTO_FLAG);
+    pub(crate) fn new(fixture: &'b Fixture, count: usize, length: DAT_COUNT) -> Self {
+        let evd = fixture.evd(length, DAT_EVD_DTO_FLAG);
         let before = completion_queues();
-        let near = ends(bed, evd, count);
+        let near = ends(fixture, evd, count);
         let queues = completion_queues() - before;
-        let far = ends(bed, bed.evd(length, DAT_EVD_DTO_FLAG), count);
+        let far = ends(fixture, fixture.evd(length, DAT_EVD_DTO_FLAG), count);
         let pairs = near.into_iter().zip(far);
         Self {
-            bed,
+            fixture,
             evd,
             pairs: pairs
-                .map(|(near, far)| Pair::connect(bed, near, far))
+                .map(|(near, far)| Pair::connect(fixture, near, far))
                 .collect(),
-            memory: bed.memory(4096),
+            memory: fixture.memory(4096),
             queues,
             next: 0,
         }
@@ -110,9 +110,9 @@ impl<'b> Crowd<'b> {
             ok(far.post_recv(&[into], 0));
             ok(near.post_send(&[from], number, DAT_COMPLETION_DEFAULT_FLAG));
         }
-        self.bed.run();
+        self.fixture.run();
         // More than one tick of the device's clock.
-        self.bed.advance(Duration::from_nanos(20));
+        self.fixture.advance(Duration::from_nanos(20));
         while dequeue(far.recv).is_ok() {}
     }
 
@@ -138,7 +138,7 @@ impl<'b> Crowd<'b> {
 
     /// Checks that the events of many messages come out in order of arrival,
     /// however they are taken.
-    pub(crate) fn talk(&mut self) {
+    pub(crate) fn exchange(&mut self) {
         for taking in [Taking::Dequeue, Taking::Wait, Taking::Batch] {
             let from = self.next;
             for _ in 0..100 {
@@ -158,15 +158,15 @@ impl<'b> Crowd<'b> {
 /// however few events the EVD was requested with.
 #[test]
 fn evd_o09_events_of_sixteen_endpoints_come_as_they_arrived() {
-    let bed = Bed::new();
+    let fixture = Fixture::new();
     for length in [1, 16] {
-        let mut crowd = Crowd::new(&bed, 16, length);
+        let mut group = EndpointGroup::new(&fixture, 16, length);
         assert_eq!(
-            crowd.queues(),
+            group.queues(),
             1,
             "completion queues of an EVD for {length} events"
         );
-        crowd.talk();
+        group.exchange();
     }
 }
 
@@ -175,9 +175,9 @@ fn evd_o09_events_of_sixteen_endpoints_come_as_they_arrived() {
 /// one queue, which has grown.
 #[test]
 fn evd_o10_events_from_two_completion_queues_come_as_they_arrived() {
-    let bed = Bed::new();
-    let mut crowd = Crowd::new(&bed, 40, 16);
+    let fixture = Fixture::new();
+    let mut group = EndpointGroup::new(&fixture, 40, 16);
     let is_verbs = std::env::var("DAT_PATH").is_ok_and(|path| path == "verbs");
-    assert_eq!(crowd.queues(), if is_verbs { 1 } else { 2 });
-    crowd.talk();
+    assert_eq!(group.queues(), if is_verbs { 1 } else { 2 });
+    group.exchange();
 }

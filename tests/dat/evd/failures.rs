@@ -6,18 +6,18 @@ use dat::abi::*;
 use dat::exports::*;
 
 use super::{Evd, joined, waits};
-use crate::support::{Bed, Door, End, Shape, abilities, blank, fails_with, ok};
+use crate::support::{End, Fixture, ServicePoint, Shape, abilities, blank, fails_with, ok};
 
 const NO: DAT_HANDLE = DAT_HANDLE_NULL;
 
 #[test]
 fn evd_t01_errors_have_type_and_subtype() {
-    let bed = Bed::new();
-    let most = abilities(&bed).0.max_evd_qlen;
+    let fixture = Fixture::new();
+    let most = abilities(&fixture).0.max_evd_qlen;
     let software = DAT_EVD_SOFTWARE_FLAG;
-    let evd = bed.evd(4, software);
-    let quiet = bed.evd(4, DAT_EVD_DTO_FLAG);
-    let gone = bed.evd(4, software);
+    let evd = fixture.evd(4, software);
+    let quiet = fixture.evd(4, DAT_EVD_DTO_FLAG);
+    let gone = fixture.evd(4, software);
     Evd(gone).calls(dat_evd_free);
     let (mut made, mut event, mut more) = (ptr::null_mut(), blank(), 0);
     let place = &raw mut made;
@@ -36,10 +36,10 @@ fn evd_t01_errors_have_type_and_subtype() {
     let rows = unsafe {
         [
             ("create: no IA", dat_evd_create(evd, 4, NO, software, place), handle, DAT_INVALID_HANDLE_IA),
-            ("create: no events", dat_evd_create(bed.ia, 0, NO, software, place), parameter, DAT_INVALID_ARG2),
-            ("create: fewer", dat_evd_create(bed.ia, -1, NO, software, place), parameter, DAT_INVALID_ARG2),
-            ("create: flags", dat_evd_create(bed.ia, 4, NO, 1 << 30, place), parameter, DAT_INVALID_ARG4),
-            ("create: no place", dat_evd_create(bed.ia, 4, NO, software, no_place), parameter, DAT_INVALID_ARG5),
+            ("create: no events", dat_evd_create(fixture.ia, 0, NO, software, place), parameter, DAT_INVALID_ARG2),
+            ("create: fewer", dat_evd_create(fixture.ia, -1, NO, software, place), parameter, DAT_INVALID_ARG2),
+            ("create: flags", dat_evd_create(fixture.ia, 4, NO, 1 << 30, place), parameter, DAT_INVALID_ARG4),
+            ("create: no place", dat_evd_create(fixture.ia, 4, NO, software, no_place), parameter, DAT_INVALID_ARG5),
             ("query: a freed one", dat_evd_query(gone, 0, param), handle, bad),
             ("query: the mask", dat_evd_query(evd, 0x100, param), parameter, DAT_INVALID_ARG2),
             ("query: no place", dat_evd_query(evd, 1, param), parameter, DAT_INVALID_ARG3),
@@ -68,7 +68,7 @@ fn evd_t01_errors_have_type_and_subtype() {
     }
     if most < DAT_COUNT::MAX {
         // SAFETY: live handles, and a place for the result.
-        let answer = unsafe { dat_evd_create(bed.ia, most + 1, NO, software, place) };
+        let answer = unsafe { dat_evd_create(fixture.ia, most + 1, NO, software, place) };
         fails_with(answer, DAT_INSUFFICIENT_RESOURCES, DAT_RESOURCE_TEVD);
     }
     // The refused calls have left nothing behind.
@@ -78,15 +78,15 @@ fn evd_t01_errors_have_type_and_subtype() {
 /// An EVD in use by any object cannot be freed.
 #[test]
 fn evd_t02_an_evd_in_use_is_not_freed() {
-    let bed = Bed::new();
-    let end = End::new(&bed, &Shape::default());
-    let door = Door::new(&bed);
+    let fixture = Fixture::new();
+    let end = End::new(&fixture, &Shape::default());
+    let service_point = ServicePoint::new(&fixture);
     let rows = [
         ("recv", end.recv),
         ("request", end.request),
         ("connect", end.connect),
-        ("service point", door.requests),
-        ("IA", bed.async_evd),
+        ("service point", service_point.requests),
+        ("IA", fixture.async_evd),
     ];
     for (what, evd) in rows {
         println!("{what}");
@@ -97,8 +97,8 @@ fn evd_t02_an_evd_in_use_is_not_freed() {
     // SAFETY: live handles.
     unsafe {
         ok(dat_ep_free(end.ep));
-        ok(dat_psp_free(door.psp));
-        for evd in [end.recv, end.request, end.connect, door.requests] {
+        ok(dat_psp_free(service_point.psp));
+        for evd in [end.recv, end.request, end.connect, service_point.requests] {
             ok(dat_evd_free(evd));
         }
     }
@@ -107,8 +107,8 @@ fn evd_t02_an_evd_in_use_is_not_freed() {
 /// A dequeue never blocks, and is refused while another thread waits.
 #[test]
 fn evd_t03_dequeue_returns_at_once() {
-    let bed = Bed::new();
-    let evd = Evd::new(&bed, 4, DAT_EVD_SOFTWARE_FLAG);
+    let fixture = Fixture::new();
+    let evd = Evd::new(&fixture, 4, DAT_EVD_SOFTWARE_FLAG);
     let dequeue = || match crate::support::dequeue(evd.0) {
         Ok(_) => panic!("an event"),
         Err(answer) => answer,

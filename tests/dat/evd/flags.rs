@@ -7,7 +7,7 @@ use dat::abi::*;
 use dat::exports::*;
 
 use crate::support::{
-    Bed, End, Memory, Pair, Shape, cookie, expect, fails, nothing_on, ok, take_dto,
+    End, Fixture, Memory, Pair, Shape, cookie, expect, fails, nothing_on, ok, take_dto,
 };
 
 const DEFAULT: DAT_COMPLETION_FLAGS = DAT_COMPLETION_DEFAULT_FLAG;
@@ -20,7 +20,7 @@ const THRESHOLD: DAT_COMPLETION_FLAGS = DAT_COMPLETION_EVD_THRESHOLD_FLAG;
 /// Each flag as an attribute of requests, and of receives.
 #[test]
 fn evd_f01_flags_as_attributes_of_endpoints() {
-    let bed = Bed::new();
+    let fixture = Fixture::new();
     let rows = [
         ("DEFAULT", DEFAULT, true, true),
         ("SUPPRESS", SUPPRESS, false, false),
@@ -39,14 +39,14 @@ fn evd_f01_flags_as_attributes_of_endpoints() {
                 recv_flags: if is_request { DEFAULT } else { flag },
                 ..Shape::default()
             };
-            let end = End::without_ep(&bed, &shape);
+            let end = End::without_ep(&fixture, &shape);
             let attributes = shape.attributes();
             let mut ep = ptr::null_mut();
             // SAFETY: live handles, and a place for the result.
             let answer = unsafe {
                 dat_ep_create(
-                    bed.ia,
-                    bed.pz,
+                    fixture.ia,
+                    fixture.pz,
                     end.recv,
                     end.request,
                     end.connect,
@@ -87,8 +87,8 @@ fn receive(pair: &Pair, memory: &Memory, flags: DAT_COMPLETION_FLAGS) -> DAT_RET
 /// Each flag on each post, with each configuration of the endpoint.
 #[test]
 fn evd_f02_flags_on_posts() {
-    let bed = Bed::new();
-    let memory = bed.memory(4096);
+    let fixture = Fixture::new();
+    let memory = fixture.memory(4096);
     // Validity on a send, on RDMA, on a receive: never, always, or if configured.
     #[derive(Clone, Copy, PartialEq)]
     enum Valid {
@@ -121,7 +121,7 @@ fn evd_f02_flags_on_posts() {
             request_flags: configured,
             ..Shape::default()
         };
-        let pair = Pair::new(&bed, &shape);
+        let pair = Pair::new(&fixture, &shape);
         for (name, flag, on_send, on_rdma, on_receive) in rows {
             println!("{name}, configured {configured:#x}");
             let check = |answer, valid| match valid == Yes
@@ -137,7 +137,7 @@ fn evd_f02_flags_on_posts() {
             check(send, on_send);
             check(write, on_rdma);
             check(read, on_rdma);
-            bed.run();
+            fixture.run();
         }
         // SAFETY: live handles.
         ok(unsafe { dat_ep_disconnect(pair.active.ep, DAT_CLOSE_ABRUPT_FLAG) });
@@ -148,14 +148,14 @@ fn evd_f02_flags_on_posts() {
 /// Only successful requests are suppressed.
 #[test]
 fn evd_f03_a_suppressed_request_that_fails_is_told() {
-    let bed = Bed::new();
-    let memory = bed.memory(4096);
+    let fixture = Fixture::new();
+    let memory = fixture.memory(4096);
     for kind in 0..2 {
-        let pair = Pair::new(&bed, &Shape::default());
+        let pair = Pair::new(&fixture, &Shape::default());
         let segment = [memory.segment(0, 8)];
         let remote = memory.remote(2048, 8);
         ok(pair.active.post_write(&segment, &remote, 1, SUPPRESS));
-        bed.run();
+        fixture.run();
         nothing_on(pair.active.request);
         let mut wrong = remote;
         wrong.rmr_context ^= 0xdead_0000;
@@ -163,7 +163,7 @@ fn evd_f03_a_suppressed_request_that_fails_is_told() {
             0 => pair.active.post_write(&segment, &wrong, 2, SUPPRESS),
             _ => pair.active.post_read(&segment, &wrong, 2, SUPPRESS),
         });
-        bed.run();
+        fixture.run();
         let done = take_dto(pair.active.request);
         assert_eq!(done.cookie, 2);
         crate::support::refused_access(done.status);
@@ -173,9 +173,9 @@ fn evd_f03_a_suppressed_request_that_fails_is_told() {
 /// A fenced send waits for earlier reads: it carries the data that they read.
 #[test]
 fn evd_f04_a_fenced_request_waits_for_the_reads_before_it() {
-    let bed = Bed::new();
-    let mut memory = bed.memory(4096);
-    let pair = Pair::new(&bed, &Shape::default());
+    let fixture = Fixture::new();
+    let mut memory = fixture.memory(4096);
+    let pair = Pair::new(&fixture, &Shape::default());
     for round in 0..20_u8 {
         memory.write(2048, &[round + 1; 8]);
         memory.write(0, &[0; 8]);
@@ -185,7 +185,7 @@ fn evd_f04_a_fenced_request_waits_for_the_reads_before_it() {
             .active
             .post_read(&here, &memory.remote(2048, 8), 2, DEFAULT));
         ok(pair.active.post_send(&here, 3, FENCE));
-        bed.run();
+        fixture.run();
         assert_eq!(pair.passive.received().status, DAT_DTO_SUCCESS);
         assert_eq!(memory.read(1024, 8), [round + 1; 8]);
         for cookie in [2, 3] {

@@ -6,18 +6,18 @@ use dat::abi::*;
 use dat::exports::*;
 
 use crate::support::{
-    Bed, End, Pair, Shape, device, ep_info, expect, nothing_on, ok, reaches, take, take_dto,
+    End, Fixture, Pair, Shape, device, ep_info, expect, nothing_on, ok, reaches, take, take_dto,
     within_seconds,
 };
 
 /// Creates a pair whose passive end has one EVD for everything.
-fn with_one_evd(bed: &Bed) -> Pair {
+fn with_one_evd(fixture: &Fixture) -> Pair {
     let shape = Shape {
         recv_flags: DAT_COMPLETION_EVD_THRESHOLD_FLAG,
         request_flags: DAT_COMPLETION_EVD_THRESHOLD_FLAG,
         ..Shape::default()
     };
-    let evd = bed.evd(64, DAT_EVD_DTO_FLAG | DAT_EVD_CONNECTION_FLAG);
+    let evd = fixture.evd(64, DAT_EVD_DTO_FLAG | DAT_EVD_CONNECTION_FLAG);
     let mut end = End {
         ep: ptr::null_mut(),
         recv: evd,
@@ -28,8 +28,8 @@ fn with_one_evd(bed: &Bed) -> Pair {
     // SAFETY: live handles, and a place for the result.
     ok(unsafe {
         dat_ep_create(
-            bed.ia,
-            bed.pz,
+            fixture.ia,
+            fixture.pz,
             evd,
             evd,
             evd,
@@ -37,19 +37,19 @@ fn with_one_evd(bed: &Bed) -> Pair {
             &raw mut end.ep,
         )
     });
-    Pair::connect(bed, End::new(bed, &shape), end)
+    Pair::connect(fixture, End::new(fixture, &shape), end)
 }
 
 /// Receives filled before the disconnect come before its event; the others come
 /// as flushed.
 #[test]
 fn evd_o04_completions_come_before_the_disconnection() {
-    let bed = Bed::new();
-    let memory = bed.memory(4096);
+    let fixture = Fixture::new();
+    let memory = fixture.memory(4096);
     for round in 0..8 {
         // The peer or this end disconnects.
         let flags = [DAT_CLOSE_GRACEFUL_FLAG, DAT_CLOSE_ABRUPT_FLAG][round % 2];
-        let pair = with_one_evd(&bed);
+        let pair = with_one_evd(&fixture);
         for tag in 0..6 {
             ok(pair.passive.post_recv(&[memory.segment(1024, 8)], tag));
         }
@@ -59,7 +59,7 @@ fn evd_o04_completions_come_before_the_disconnection() {
                 .active
                 .post_send(&segment, 9, DAT_COMPLETION_DEFAULT_FLAG));
         }
-        bed.run();
+        fixture.run();
         for _ in 0..4 {
             take_dto(pair.active.request);
         }
@@ -77,7 +77,7 @@ fn evd_o04_completions_come_before_the_disconnection() {
             (state == DAT_EP_STATE_DISCONNECTED).then_some(())
         };
         within_seconds(is_over).expect("disconnected");
-        bed.run();
+        fixture.run();
         let mut told = Vec::new();
         while told.len() < 7 {
             let event = take(pair.passive.recv, "event");
@@ -108,12 +108,12 @@ fn evd_o04_completions_come_before_the_disconnection() {
 /// After one transfer of a direction has failed, all later ones fail too.
 #[test]
 fn evd_o05_after_the_first_failure_all_fail() {
-    let bed = Bed::new();
-    let memory = bed.memory(4096);
+    let fixture = Fixture::new();
+    let memory = fixture.memory(4096);
     // Rounds in which some transfers of a direction failed and others did not.
     let mut mixed = [0; 2];
     for steps in 0..12 {
-        let pair = Pair::new(&bed, &Shape::default());
+        let pair = Pair::new(&fixture, &Shape::default());
         for tag in 0..8 {
             ok(pair.passive.post_recv(&[memory.segment(1024, 8)], tag));
         }
@@ -124,12 +124,12 @@ fn evd_o05_after_the_first_failure_all_fail() {
                 .post_send(&segment, tag, DAT_COMPLETION_DEFAULT_FLAG));
         }
         // Somewhere between the first and the last.
-        bed.steps(steps);
+        fixture.steps(steps);
         // SAFETY: a live handle.
         ok(unsafe { dat_ep_disconnect(pair.active.ep, DAT_CLOSE_ABRUPT_FLAG) });
         reaches(pair.passive.ep, DAT_EP_STATE_DISCONNECTED);
         reaches(pair.active.ep, DAT_EP_STATE_DISCONNECTED);
-        bed.run();
+        fixture.run();
         let directions = [pair.active.request, pair.passive.recv];
         for (evd, mixed) in directions.into_iter().zip(&mut mixed) {
             let done = [(); 8].map(|()| take_dto(evd));
@@ -146,7 +146,7 @@ fn evd_o05_after_the_first_failure_all_fail() {
         }
     }
     // On a device that works on its own this depends on timing.
-    if bed.is_stepped() {
+    if fixture.is_stepped() {
         assert!(mixed.into_iter().all(|rounds| rounds > 0), "{mixed:?}");
     }
 }
@@ -154,9 +154,9 @@ fn evd_o05_after_the_first_failure_all_fail() {
 /// The completion of a post to a disconnected endpoint comes after all others.
 #[test]
 fn evd_o08_a_post_after_the_disconnect_completes_last() {
-    let bed = Bed::new();
-    let memory = bed.memory(4096);
-    let pair = Pair::new(&bed, &Shape::default());
+    let fixture = Fixture::new();
+    let memory = fixture.memory(4096);
+    let pair = Pair::new(&fixture, &Shape::default());
     for tag in 0..6 {
         ok(pair.passive.post_recv(&[memory.segment(1024, 8)], tag));
     }
@@ -166,10 +166,10 @@ fn evd_o08_a_post_after_the_disconnect_completes_last() {
             .active
             .post_send(&segment, tag, DAT_COMPLETION_DEFAULT_FLAG));
     }
-    bed.run();
+    fixture.run();
     // SAFETY: a live handle.
     ok(unsafe { dat_ep_disconnect(pair.active.ep, DAT_CLOSE_GRACEFUL_FLAG) });
-    bed.run();
+    fixture.run();
     for end in [pair.active, pair.passive] {
         expect(end.connect, DAT_CONNECTION_EVENT_DISCONNECTED);
         reaches(end.ep, DAT_EP_STATE_DISCONNECTED);
@@ -179,7 +179,7 @@ fn evd_o08_a_post_after_the_disconnect_completes_last() {
     ok(pair
         .active
         .post_send(&segment, 98, DAT_COMPLETION_DEFAULT_FLAG));
-    bed.run();
+    fixture.run();
     let cookies = |evd, count| {
         device::all(count, || {
             crate::support::dequeue(evd)
@@ -196,10 +196,10 @@ fn evd_o08_a_post_after_the_disconnect_completes_last() {
 /// queue of the device.
 #[test]
 fn evd_events_of_earlier_connections_do_not_pile_up() {
-    let bed = Bed::new();
+    let fixture = Fixture::new();
     let shape = Shape::default();
-    let memory = bed.memory(4096);
-    let ends = [End::new(&bed, &shape), End::new(&bed, &shape)];
+    let memory = fixture.memory(4096);
+    let ends = [End::new(&fixture, &shape), End::new(&fixture, &shape)];
     let lengths = || {
         ends.map(|end| {
             // SAFETY: integers and pointers, for which zero is valid.
@@ -211,14 +211,14 @@ fn evd_events_of_earlier_connections_do_not_pile_up() {
     };
     let before = lengths();
     for life in 0..20 {
-        Pair::connect(&bed, ends[0], ends[1]);
+        Pair::connect(&fixture, ends[0], ends[1]);
         for end in &ends {
             for tag in 0..16 {
                 ok(end.post_recv(&[memory.segment(0, 8)], tag));
             }
         }
         ok(ends[0].post_send(&[memory.segment(64, 8)], 77, DAT_COMPLETION_DEFAULT_FLAG));
-        bed.run();
+        fixture.run();
         if life == 19 {
             break;
         }
@@ -236,5 +236,5 @@ fn evd_events_of_earlier_connections_do_not_pile_up() {
     assert_eq!((event.cookie, event.status), (0, DAT_DTO_SUCCESS));
     assert_eq!(ends[0].requested().cookie, 77);
     assert_eq!(lengths(), before);
-    nothing_on(bed.async_evd);
+    nothing_on(fixture.async_evd);
 }

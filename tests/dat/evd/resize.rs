@@ -9,7 +9,7 @@ use dat::exports::*;
 
 use super::{Evd, joined, stays, waits};
 use crate::support::{
-    Bed, End, Pair, Shape, abilities, dequeue, fails, fails_with, nothing_on, ok, take_dto,
+    End, Fixture, Pair, Shape, abilities, dequeue, fails, fails_with, nothing_on, ok, take_dto,
 };
 
 fn resize(evd: Evd, qlen: DAT_COUNT) -> DAT_RETURN {
@@ -39,8 +39,8 @@ fn room(evd: Evd) -> usize {
 
 #[test]
 fn evd_z01_it_holds_as_many_as_it_was_resized_to() {
-    let bed = Bed::new();
-    let evd = Evd::new(&bed, 4, DAT_EVD_SOFTWARE_FLAG);
+    let fixture = Fixture::new();
+    let evd = Evd::new(&fixture, 4, DAT_EVD_SOFTWARE_FLAG);
     for qlen in [4, 9, 9, 200, 3, 1, 4, 5000, 2] {
         ok(resize(evd, qlen));
         assert_eq!(evd.query().evd_qlen, qlen);
@@ -50,8 +50,8 @@ fn evd_z01_it_holds_as_many_as_it_was_resized_to() {
 
 #[test]
 fn evd_z02_no_event_is_lost_or_moved() {
-    let bed = Bed::new();
-    let evd = Evd::new(&bed, 8, DAT_EVD_SOFTWARE_FLAG);
+    let fixture = Fixture::new();
+    let evd = Evd::new(&fixture, 8, DAT_EVD_SOFTWARE_FLAG);
     let mut next = 0;
     let mut expected = std::collections::VecDeque::new();
     for qlen in [3, 40, 7, 7, 300, 12, 1] {
@@ -73,8 +73,8 @@ fn evd_z02_no_event_is_lost_or_moved() {
 
 #[test]
 fn evd_z03_more_events_than_the_new_size_are_a_wrong_state() {
-    let bed = Bed::new();
-    let evd = Evd::new(&bed, 8, DAT_EVD_SOFTWARE_FLAG);
+    let fixture = Fixture::new();
+    let evd = Evd::new(&fixture, 8, DAT_EVD_SOFTWARE_FLAG);
     for number in 0..5 {
         evd.post(number);
     }
@@ -91,22 +91,22 @@ fn evd_z03_more_events_than_the_new_size_are_a_wrong_state() {
 /// Completions count wherever they are: polled or still in the device's queue.
 #[test]
 fn evd_z03_completions_count_as_events() {
-    let bed = Bed::new();
+    let fixture = Fixture::new();
     let shape = Shape {
         recvs: 4,
         evd_qlen: 32,
         ..Shape::default()
     };
-    let pair = Pair::new(&bed, &shape);
+    let pair = Pair::new(&fixture, &shape);
     let recv = Evd(pair.passive.recv);
-    let memory = bed.memory(64);
+    let memory = fixture.memory(64);
     for tag in 0..4 {
         ok(pair.passive.post_recv(&[memory.segment(0, 8)], tag));
         ok(pair
             .active
             .post_send(&[memory.segment(8, 8)], 9, DAT_COMPLETION_SUPPRESS_FLAG));
     }
-    bed.run();
+    fixture.run();
     let until = std::time::Instant::now() + Duration::from_secs(8);
     while resize(recv, 3) == DAT_SUCCESS {
         assert!(
@@ -126,15 +126,15 @@ fn evd_z03_completions_count_as_events() {
     ok(pair
         .active
         .post_send(&[memory.segment(8, 8)], 9, DAT_COMPLETION_SUPPRESS_FLAG));
-    bed.run();
+    fixture.run();
     assert_eq!(take_dto(recv.0).cookie, 7);
 }
 
 #[test]
 fn evd_z04_bad_sizes_are_bad_parameters() {
-    let bed = Bed::new();
-    let most = abilities(&bed).0.max_evd_qlen;
-    let evd = Evd::new(&bed, 8, DAT_EVD_SOFTWARE_FLAG);
+    let fixture = Fixture::new();
+    let most = abilities(&fixture).0.max_evd_qlen;
+    let evd = Evd::new(&fixture, 8, DAT_EVD_SOFTWARE_FLAG);
     evd.post(1);
     let above = (most < DAT_COUNT::MAX).then(|| most + 1);
     for qlen in [0, -1, DAT_COUNT::MIN].into_iter().chain(above) {
@@ -142,7 +142,7 @@ fn evd_z04_bad_sizes_are_bad_parameters() {
     }
     assert_eq!((evd.query().evd_qlen, evd.drain()), (8, vec![1]));
     evd.calls(dat_evd_free);
-    for bad in [evd.0, bed.pz, DAT_HANDLE_NULL] {
+    for bad in [evd.0, fixture.pz, DAT_HANDLE_NULL] {
         let answer = resize(Evd(bad), 8);
         fails_with(answer, DAT_INVALID_HANDLE, DAT_INVALID_HANDLE_EVD_REQUEST);
     }
@@ -152,8 +152,8 @@ fn evd_z04_bad_sizes_are_bad_parameters() {
 /// for several.
 #[test]
 fn evd_z05_an_evd_can_be_resized_during_a_wait() {
-    let bed = Bed::new();
-    let evd = Evd::new(&bed, 8, DAT_EVD_SOFTWARE_FLAG);
+    let fixture = Fixture::new();
+    let evd = Evd::new(&fixture, 8, DAT_EVD_SOFTWARE_FLAG);
     for threshold in [1, 3] {
         thread::scope(|scope| {
             let waiter = waits(scope, evd, threshold);
@@ -179,10 +179,10 @@ fn evd_z05_an_evd_can_be_resized_during_a_wait() {
 
 #[test]
 fn evd_z05_completions_reach_a_waiter_across_a_resize() {
-    let bed = Bed::new();
-    let pair = Pair::new(&bed, &Shape::default());
+    let fixture = Fixture::new();
+    let pair = Pair::new(&fixture, &Shape::default());
     let recv = Evd(pair.passive.recv);
-    let memory = bed.memory(64);
+    let memory = fixture.memory(64);
     for (round, qlen) in [100, 16, 2000, 40].into_iter().enumerate() {
         ok(pair.passive.post_recv(&[memory.segment(0, 8)], 5));
         thread::scope(|scope| {
@@ -192,7 +192,7 @@ fn evd_z05_completions_reach_a_waiter_across_a_resize() {
             ok(pair
                 .active
                 .post_send(&[memory.segment(8, 8)], 9, DAT_COMPLETION_SUPPRESS_FLAG));
-            bed.run();
+            fixture.run();
             assert_eq!(joined(waiter), DAT_SUCCESS, "round {round}");
         });
         nothing_on(recv.0);
@@ -208,8 +208,8 @@ fn evd_z06_events_that_arrive_meanwhile_are_kept() {
     const ROUNDS: DAT_COUNT = 40;
     /// The last event.
     const LAST: usize = usize::MAX;
-    let bed = Bed::new();
-    let evd = Evd::new(&bed, 8, DAT_EVD_SOFTWARE_FLAG);
+    let fixture = Fixture::new();
+    let evd = Evd::new(&fixture, 8, DAT_EVD_SOFTWARE_FLAG);
     // Number of events posted and dequeued for certain; at most one more was.
     let (posted, taken) = (AtomicUsize::new(8), AtomicUsize::new(0));
     for number in 0..8 {
@@ -290,12 +290,12 @@ fn evd_z06_events_that_arrive_meanwhile_are_kept() {
 /// resize.
 #[test]
 fn evd_z07_any_evd_can_be_resized() {
-    let bed = Bed::new();
-    let async_evd = Evd(bed.async_evd);
+    let fixture = Fixture::new();
+    let async_evd = Evd(fixture.async_evd);
     let before = async_evd.query().evd_qlen;
     ok(resize(async_evd, before + 100));
     assert_eq!(async_evd.query().evd_qlen, before + 100);
-    let ends = [(); 2].map(|()| End::without_ep(&bed, &Shape::default()));
+    let ends = [(); 2].map(|()| End::without_ep(&fixture, &Shape::default()));
     for end in ends {
         for evd in [end.recv, end.request, end.connect] {
             ok(resize(Evd(evd), 1));
@@ -307,8 +307,8 @@ fn evd_z07_any_evd_can_be_resized() {
         // SAFETY: live handles, and a place for the result.
         ok(unsafe {
             dat_ep_create(
-                bed.ia,
-                bed.pz,
+                fixture.ia,
+                fixture.pz,
                 end.recv,
                 end.request,
                 end.connect,
@@ -318,8 +318,8 @@ fn evd_z07_any_evd_can_be_resized() {
         });
         end
     });
-    let pair = Pair::connect(&bed, active, passive);
-    let memory = bed.memory(64);
+    let pair = Pair::connect(&fixture, active, passive);
+    let memory = fixture.memory(64);
     for tag in 0..16 {
         ok(pair.passive.post_recv(&[memory.segment(0, 8)], tag));
     }
@@ -329,7 +329,7 @@ fn evd_z07_any_evd_can_be_resized() {
             .active
             .post_send(&segment, tag, DAT_COMPLETION_DEFAULT_FLAG));
     }
-    bed.run();
+    fixture.run();
     for tag in 0..16 {
         assert_eq!(take_dto(pair.passive.recv).cookie, tag);
         assert_eq!(take_dto(pair.active.request).cookie, tag);

@@ -7,8 +7,8 @@ use dat::exports::*;
 
 use super::Evd;
 use crate::support::{
-    Bed, Door, End, Shape, abilities, accept, c_name, dto, expect, fails, fails_with, nothing_on,
-    ok, srq, take,
+    End, Fixture, ServicePoint, Shape, abilities, accept, c_name, dto, expect, fails, fails_with,
+    nothing_on, ok, srq, take,
 };
 
 const NO: DAT_HANDLE = DAT_HANDLE_NULL;
@@ -25,7 +25,7 @@ const STREAMS: [DAT_EVD_FLAGS; 6] = [
 
 /// Creates an endpoint with the EVD in one role and frees it again. Returns the
 /// code.
-fn endpoint(bed: &Bed, role: usize, evd: DAT_EVD_HANDLE) -> DAT_RETURN {
+fn endpoint(fixture: &Fixture, role: usize, evd: DAT_EVD_HANDLE) -> DAT_RETURN {
     let mut evds = [NO; 3];
     evds[role] = evd;
     let mut attributes = Shape::default().attributes();
@@ -33,7 +33,7 @@ fn endpoint(bed: &Bed, role: usize, evd: DAT_EVD_HANDLE) -> DAT_RETURN {
     attributes.max_request_dtos *= DAT_COUNT::from(role == 1);
     let mut ep = ptr::null_mut();
     let [recv, request, connect] = evds;
-    let (ia, pz) = (bed.ia, bed.pz);
+    let (ia, pz) = (fixture.ia, fixture.pz);
     let attributes = &raw const attributes;
     // SAFETY: live handles or null, and a place for the result.
     unsafe {
@@ -45,12 +45,12 @@ fn endpoint(bed: &Bed, role: usize, evd: DAT_EVD_HANDLE) -> DAT_RETURN {
     }
 }
 
-fn service_point(bed: &Bed, evd: DAT_EVD_HANDLE) -> DAT_RETURN {
+fn shared_service_point(fixture: &Fixture, evd: DAT_EVD_HANDLE) -> DAT_RETURN {
     let (mut qualifier, mut psp) = (0, ptr::null_mut());
     let flags = DAT_PSP_CONSUMER_FLAG;
     // SAFETY: live handles, and places for the results.
     unsafe {
-        let answer = dat_psp_create_any(bed.ia, &raw mut qualifier, evd, flags, &raw mut psp);
+        let answer = dat_psp_create_any(fixture.ia, &raw mut qualifier, evd, flags, &raw mut psp);
         if answer == DAT_SUCCESS {
             ok(dat_psp_free(psp));
         }
@@ -77,9 +77,9 @@ fn open(evd: DAT_EVD_HANDLE) -> DAT_RETURN {
 /// otherwise refused with the role's subtype.
 #[test]
 fn evd_s01_an_evd_carries_the_streams_it_was_created_for() {
-    let bed = Bed::new();
+    let fixture = Fixture::new();
     for flags in STREAMS {
-        let evd = bed.evd(8, flags);
+        let evd = fixture.evd(8, flags);
         let handle = |subtype| (DAT_INVALID_HANDLE, subtype);
         type Role<'b> = &'b dyn Fn() -> DAT_RETURN;
         let roles: [(
@@ -92,25 +92,25 @@ fn evd_s01_an_evd_carries_the_streams_it_was_created_for() {
                 "recv",
                 DAT_EVD_DTO_FLAG,
                 handle(DAT_INVALID_HANDLE_EVD_RECV),
-                &|| endpoint(&bed, 0, evd),
+                &|| endpoint(&fixture, 0, evd),
             ),
             (
                 "request",
                 DAT_EVD_DTO_FLAG,
                 handle(DAT_INVALID_HANDLE_EVD_REQUEST),
-                &|| endpoint(&bed, 1, evd),
+                &|| endpoint(&fixture, 1, evd),
             ),
             (
                 "connect",
                 DAT_EVD_CONNECTION_FLAG,
                 handle(DAT_INVALID_HANDLE_EVD_CONN),
-                &|| endpoint(&bed, 2, evd),
+                &|| endpoint(&fixture, 2, evd),
             ),
             (
                 "service point",
                 DAT_EVD_CR_FLAG,
                 handle(DAT_INVALID_HANDLE_EVD_CR),
-                &|| service_point(&bed, evd),
+                &|| shared_service_point(&fixture, evd),
             ),
             (
                 "IA",
@@ -137,8 +137,8 @@ fn evd_s01_an_evd_carries_the_streams_it_was_created_for() {
 
 #[test]
 fn evd_s02_the_matrix_is_symmetric_and_allowed_pairs_are_created() {
-    let bed = Bed::new();
-    let matrix = abilities(&bed).1.evd_stream_merging_supported;
+    let fixture = Fixture::new();
+    let matrix = abilities(&fixture).1.evd_stream_merging_supported;
     for (row, one) in STREAMS.into_iter().enumerate() {
         assert_eq!(matrix[row][row], DAT_TRUE, "row {row}");
         for (column, other) in STREAMS.into_iter().enumerate() {
@@ -146,7 +146,7 @@ fn evd_s02_the_matrix_is_symmetric_and_allowed_pairs_are_created() {
             assert_eq!(allowed, matrix[column][row], "{row}, {column}");
             let mut evd = ptr::null_mut();
             // SAFETY: live handles, and a place for the result.
-            let answer = unsafe { dat_evd_create(bed.ia, 4, NO, one | other, &raw mut evd) };
+            let answer = unsafe { dat_evd_create(fixture.ia, 4, NO, one | other, &raw mut evd) };
             match allowed {
                 DAT_FALSE => fails_with(answer, DAT_INVALID_PARAMETER, DAT_INVALID_ARG4),
                 _ => {
@@ -159,15 +159,15 @@ fn evd_s02_the_matrix_is_symmetric_and_allowed_pairs_are_created() {
     }
     // All flags at once, as the pages allow.
     let all = STREAMS.into_iter().fold(0, |all, one| all | one);
-    let evd = bed.evd(4, all);
-    ok(endpoint(&bed, 2, evd));
-    ok(service_point(&bed, evd));
+    let evd = fixture.evd(4, all);
+    ok(endpoint(&fixture, 2, evd));
+    ok(shared_service_point(&fixture, evd));
     ok(open(evd));
     ok(Evd(evd).try_post(1));
     // And an unknown flag.
     let mut made = ptr::null_mut();
     // SAFETY: live handles, and a place for the result.
-    let answer = unsafe { dat_evd_create(bed.ia, 4, NO, 1 << 20, &raw mut made) };
+    let answer = unsafe { dat_evd_create(fixture.ia, 4, NO, 1 << 20, &raw mut made) };
     fails(answer, DAT_INVALID_PARAMETER);
 }
 
@@ -181,14 +181,14 @@ fn evd_s03_streams_that_always_notify_share_with_every_other() {
         DAT_COMPLETION_EVD_THRESHOLD_FLAG,
     ] {
         println!("completion flags {flags:#x}");
-        let bed = Bed::new();
+        let fixture = Fixture::new();
         let kinds = DAT_EVD_DTO_FLAG
             | DAT_EVD_CONNECTION_FLAG
             | DAT_EVD_CR_FLAG
             | DAT_EVD_ASYNC_FLAG
             | DAT_EVD_RMR_BIND_FLAG;
-        let evd = bed.evd(32, kinds);
-        let guest = bed.beside(evd);
+        let evd = fixture.evd(32, kinds);
+        let guest = fixture.beside(evd);
         assert_eq!(guest.async_evd, evd);
         let (mut qualifier, mut psp) = (0, ptr::null_mut());
         let point = DAT_PSP_CONSUMER_FLAG;
@@ -203,15 +203,15 @@ fn evd_s03_streams_that_always_notify_share_with_every_other() {
         // SAFETY: live handles; results are writable.
         unsafe {
             ok(dat_psp_create_any(
-                bed.ia,
+                fixture.ia,
                 &raw mut qualifier,
                 evd,
                 point,
                 &raw mut psp,
             ));
             ok(dat_ep_create(
-                bed.ia,
-                bed.pz,
+                fixture.ia,
+                fixture.pz,
                 evd,
                 evd,
                 evd,
@@ -225,24 +225,24 @@ fn evd_s03_streams_that_always_notify_share_with_every_other() {
             request: evd,
             connect: evd,
         };
-        let door = Door {
+        let service_point = ServicePoint {
             psp,
             qualifier,
             requests: evd,
         };
-        let peer = End::new(&bed, &Shape::default());
-        ok(door.knock(peer.ep, &[]));
-        ok(accept(door.opens(), ep));
+        let peer = End::new(&fixture, &Shape::default());
+        ok(service_point.connect(peer.ep, &[]));
+        ok(accept(service_point.take_request(), ep));
         expect(evd, DAT_CONNECTION_EVENT_ESTABLISHED);
         expect(peer.connect, DAT_CONNECTION_EVENT_ESTABLISHED);
-        let memory = bed.memory(64);
+        let memory = fixture.memory(64);
         for one in [&end, &peer] {
             ok(one.post_recv(&[memory.segment(0, 8)], 1));
         }
         for one in [&end, &peer] {
             ok(one.post_send(&[memory.segment(32, 8)], 2, DAT_COMPLETION_DEFAULT_FLAG));
         }
-        bed.run();
+        fixture.run();
         let mut done = [(); 2].map(|()| {
             let done = dto(&take(evd, "completion"));
             (done.cookie, done.status)
@@ -263,15 +263,15 @@ fn evd_s03_streams_that_always_notify_share_with_every_other() {
         ] {
             let mut attributes = attributes;
             attributes.recv_completion_flags = other;
-            let apart = End::without_ep(&bed, &Shape::default());
+            let apart = End::without_ep(&fixture, &Shape::default());
             let mut made = ptr::null_mut();
             let of_ep = &raw const attributes;
             let mut create = |recv| {
                 // SAFETY: live handles, null or not; the result is writable.
                 unsafe {
                     dat_ep_create(
-                        bed.ia,
-                        bed.pz,
+                        fixture.ia,
+                        fixture.pz,
                         recv,
                         apart.request,
                         apart.connect,

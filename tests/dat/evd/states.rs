@@ -7,7 +7,7 @@ use dat::exports::*;
 
 use super::{Evd, joined, stays, waits};
 use crate::cno::{Cno, SECOND};
-use crate::support::{Bed, End, Shape, fails, fails_with, nothing_on, ok};
+use crate::support::{End, Fixture, Shape, fails, fails_with, nothing_on, ok};
 
 const ENABLED: DAT_EVD_STATE = DAT_EVD_STATE_ENABLED;
 const DISABLED: DAT_EVD_STATE = DAT_EVD_STATE_DISABLED;
@@ -17,8 +17,11 @@ const UNWAITABLE: DAT_EVD_STATE = DAT_EVD_STATE_UNWAITABLE;
 /// The two flags are independent, and repeating a call has no effect.
 #[test]
 fn evd_v01_v02_two_independent_axes_begin_enabled_and_waitable() {
-    let bed = Bed::new();
-    for evd in [Evd::new(&bed, 4, DAT_EVD_SOFTWARE_FLAG), Evd(bed.async_evd)] {
+    let fixture = Fixture::new();
+    for evd in [
+        Evd::new(&fixture, 4, DAT_EVD_SOFTWARE_FLAG),
+        Evd(fixture.async_evd),
+    ] {
         assert_eq!(evd.query().evd_state, ENABLED | WAITABLE, "at first");
         type Call = unsafe extern "C" fn(DAT_EVD_HANDLE) -> DAT_RETURN;
         let rows: [(Call, DAT_EVD_STATE); 8] = [
@@ -42,9 +45,9 @@ fn evd_v01_v02_two_independent_axes_begin_enabled_and_waitable() {
 /// CNO.
 #[test]
 fn evd_v03_an_unwaitable_evd_does_everything_but_wait() {
-    let bed = Bed::new();
-    let evd = Evd::new(&bed, 4, DAT_EVD_SOFTWARE_FLAG);
-    let cno = Cno::new(&bed);
+    let fixture = Fixture::new();
+    let evd = Evd::new(&fixture, 4, DAT_EVD_SOFTWARE_FLAG);
+    let cno = Cno::new(&fixture);
     cno.feed(evd.0);
     evd.calls(dat_evd_set_unwaitable);
     evd.post(1);
@@ -61,16 +64,16 @@ fn evd_v03_an_unwaitable_evd_does_everything_but_wait() {
         evd.post(number);
     }
     fails(evd.try_post(4), DAT_QUEUE_FULL);
-    nothing_on(bed.async_evd);
+    nothing_on(fixture.async_evd);
     assert_eq!(evd.drain(), [0, 1, 2, 3]);
 }
 
 /// Both calls at once; the first ends the wait.
 #[test]
 fn evd_v04_unwaitable_ends_a_wait_on_the_evd_and_not_on_its_cno() {
-    let bed = Bed::new();
-    let evd = Evd::new(&bed, 4, DAT_EVD_SOFTWARE_FLAG);
-    let cno = Cno::new(&bed);
+    let fixture = Fixture::new();
+    let evd = Evd::new(&fixture, 4, DAT_EVD_SOFTWARE_FLAG);
+    let cno = Cno::new(&fixture);
     cno.feed(evd.0);
     thread::scope(|scope| {
         let direct = waits(scope, evd, 1);
@@ -88,7 +91,7 @@ fn evd_v04_unwaitable_ends_a_wait_on_the_evd_and_not_on_its_cno() {
 /// The configuration of the attached endpoints, while there are any.
 #[test]
 fn evd_v05_the_configuration_follows_the_endpoints() {
-    let bed = Bed::new();
+    let fixture = Fixture::new();
     const AXIS: DAT_EVD_STATE = DAT_EVD_STATE_CONFIG_THRESHOLD;
     let rows = [
         (DAT_COMPLETION_DEFAULT_FLAG, DAT_EVD_STATE_CONFIG_NOTIFY),
@@ -107,7 +110,7 @@ fn evd_v05_the_configuration_follows_the_endpoints() {
             recv_flags: flags,
             ..Shape::default()
         };
-        let end = End::new(&bed, &shape);
+        let end = End::new(&fixture, &shape);
         let [recv, request, connect] = [end.recv, end.request, end.connect].map(Evd);
         assert_eq!(recv.query().evd_state & AXIS, state, "flags {flags:#x}");
         assert_eq!(

@@ -9,8 +9,8 @@ use mlx5emu::nic::spec::{Cqn, Qpn, Srqn};
 use super::{joined, waits};
 use crate::cno::{Cno, SECOND};
 use crate::support::{
-    Bed, End, Pair, Shape, dequeue, device, expect, fails_with, nothing_on, ok, post_srq, reaches,
-    srq, srq_info, take, wait,
+    End, Fixture, Pair, Shape, dequeue, device, expect, fails_with, nothing_on, ok, post_srq,
+    reaches, srq, srq_info, take, wait,
 };
 
 /// Returns the object and the reason of an asynchronous event.
@@ -32,23 +32,23 @@ fn numbers(holds: impl Fn(u32) -> bool) -> usize {
 /// is broken, and receives are flushed at both ends.
 #[test]
 fn evd_x15_a_failed_endpoint_is_reported() {
-    let bed = Bed::new();
+    let fixture = Fixture::new();
     let Some(emulator) = device::emulator() else {
         eprintln!("SKIPPED: needs the emulated NIC, which fails on demand");
         return;
     };
-    let pair = Pair::new(&bed, &Shape::default());
-    let memory = bed.memory(64);
+    let pair = Pair::new(&fixture, &Shape::default());
+    let memory = fixture.memory(64);
     for end in [pair.active, pair.passive] {
         ok(end.post_recv(&[memory.segment(0, 8)], 7));
     }
-    let cno = Cno::new(&bed);
-    cno.feed(bed.async_evd);
+    let cno = Cno::new(&fixture);
+    cno.feed(fixture.async_evd);
     let failed = numbers(|number| emulator.nic().fail_qp(Qpn(number)).is_ok());
     assert!(failed >= 2, "{failed} queue pairs");
-    bed.run();
-    assert_eq!(cno.wait(10 * SECOND), Ok(bed.async_evd));
-    let event = expect(bed.async_evd, DAT_ASYNC_ERROR_EP_BROKEN);
+    fixture.run();
+    assert_eq!(cno.wait(10 * SECOND), Ok(fixture.async_evd));
+    let event = expect(fixture.async_evd, DAT_ASYNC_ERROR_EP_BROKEN);
     let (handle, reason) = told(&event);
     assert_eq!(reason, DAT_EP_TRANSFER_TO_ERROR as DAT_COUNT);
     let ends = [pair.active, pair.passive];
@@ -57,12 +57,12 @@ fn evd_x15_a_failed_endpoint_is_reported() {
     expect(broken.connect, DAT_CONNECTION_EVENT_BROKEN);
     for end in ends {
         reaches(end.ep, DAT_EP_STATE_DISCONNECTED);
-        bed.run();
+        fixture.run();
         let flushed = end.received();
         assert_eq!((flushed.cookie, flushed.status), (7, DAT_DTO_ERR_FLUSHED));
     }
     // The other one too, unless it was disconnected before it failed.
-    while let Ok(event) = dequeue(bed.async_evd) {
+    while let Ok(event) = dequeue(fixture.async_evd) {
         assert_eq!(event.event_number, DAT_ASYNC_ERROR_EP_BROKEN);
         let (handle, _) = told(&event);
         assert!(handle != broken.ep && ends.iter().any(|end| end.ep == handle));
@@ -90,16 +90,16 @@ fn evd_x14_a_failed_adapter_is_reported() {
 #[test]
 #[ignore = "run by the test above, in a process of its own"]
 fn adapter_fails() {
-    let bed = Bed::new();
+    let fixture = Fixture::new();
     let Some(emulator) = device::emulator() else {
         eprintln!("SKIPPED: needs the emulated NIC, which fails on demand");
         return;
     };
     // Opened twice: each open adapter has its own context on the device.
-    let beside = bed.beside(std::ptr::null_mut());
-    let end = End::new(&bed, &Shape::default());
-    let cno = Cno::new(&bed);
-    cno.feed(bed.async_evd);
+    let beside = fixture.beside(std::ptr::null_mut());
+    let end = End::new(&fixture, &Shape::default());
+    let cno = Cno::new(&fixture);
+    cno.feed(fixture.async_evd);
     std::thread::scope(|scope| {
         let waiter = scope.spawn(|| cno.wait(20 * SECOND).map(super::Evd));
         let on_end = waits(scope, super::Evd(end.recv), 1);
@@ -108,10 +108,10 @@ fn adapter_fails() {
         fails_with(joined(on_end), DAT_INTERNAL_ERROR, DAT_NO_SUBTYPE);
         assert_eq!(
             waiter.join().expect("no panic"),
-            Ok(super::Evd(bed.async_evd))
+            Ok(super::Evd(fixture.async_evd))
         );
     });
-    for opening in [&bed, &beside] {
+    for opening in [&fixture, &beside] {
         let event = expect(opening.async_evd, DAT_ASYNC_ERROR_IA_CATASTROPHIC);
         let reason = DAT_IA_CATASTROPHIC_ERROR as DAT_COUNT;
         assert_eq!(told(&event), (opening.ia, reason));
@@ -123,7 +123,7 @@ fn adapter_fails() {
         let (answer, _, _) = wait(end.recv, super::LONG, 1);
         fails_with(answer, DAT_INTERNAL_ERROR, DAT_NO_SUBTYPE);
     }
-    let fed = Cno::new(&bed);
+    let fed = Cno::new(&fixture);
     fed.feed(end.recv);
     for _ in 0..2 {
         let answer = fed.wait(20 * SECOND).expect_err("nothing comes");
@@ -136,22 +136,22 @@ fn adapter_fails() {
 /// waited on, and does not trigger its CNO. It can be freed like any other.
 #[test]
 fn evd_x13_a_failed_queue_is_reported_and_its_evd_is_dead() {
-    let bed = Bed::new();
+    let fixture = Fixture::new();
     let Some(emulator) = device::emulator() else {
         eprintln!("SKIPPED: needs the emulated NIC, which fails on demand");
         return;
     };
-    let end = End::new(&bed, &Shape::default());
+    let end = End::new(&fixture, &Shape::default());
     let failed = numbers(|number| emulator.nic().fail_cq(Cqn(number)).is_ok());
     assert!(
         failed >= 2,
         "{failed} completion queues: receives, requests"
     );
-    bed.run();
+    fixture.run();
     let mut lost = Vec::new();
     while lost.len() < 2 {
         // A thread of the library posts the event.
-        let (answer, event, _) = wait(bed.async_evd, 10_000_000, 1);
+        let (answer, event, _) = wait(fixture.async_evd, 10_000_000, 1);
         ok(answer);
         let (handle, reason) = told(&event);
         if handle == end.ep {
@@ -187,19 +187,19 @@ fn evd_x13_a_failed_queue_is_reported_and_its_evd_is_dead() {
 /// room are lost, and queued ones are kept.
 #[test]
 fn evd_x13_an_asynchronous_evd_that_overflows_keeps_what_it_has() {
-    let bed = Bed::new();
+    let fixture = Fixture::new();
     let Some(emulator) = device::emulator() else {
         eprintln!("SKIPPED: needs the emulated NIC, which fails on demand");
         return;
     };
     // SAFETY: live handles that only this test uses.
-    ok(unsafe { dat::exports::dat_evd_resize(bed.async_evd, 1) });
-    let ends = [0; 2].map(|_| End::new(&bed, &Shape::default()));
+    ok(unsafe { dat::exports::dat_evd_resize(fixture.async_evd, 1) });
+    let ends = [0; 2].map(|_| End::new(&fixture, &Shape::default()));
     let failed = numbers(|number| emulator.nic().fail_cq(Cqn(number)).is_ok());
     assert!(failed >= 4, "{failed} completion queues");
-    bed.run();
+    fixture.run();
     // A thread of the library posts the event.
-    let (answer, first, _) = wait(bed.async_evd, 10_000_000, 1);
+    let (answer, first, _) = wait(fixture.async_evd, 10_000_000, 1);
     ok(answer);
     assert_eq!(first.event_number, DAT_ASYNC_ERROR_EVD_OVERFLOW);
     let (handle, _) = told(&first);
@@ -211,7 +211,7 @@ fn evd_x13_an_asynchronous_evd_that_overflows_keeps_what_it_has() {
     // EVD is empty.
     let mut others = 0;
     let last = loop {
-        match wait(bed.async_evd, 1000, 1).0 {
+        match wait(fixture.async_evd, 1000, 1).0 {
             DAT_SUCCESS => others += 1,
             answer => break answer,
         }
@@ -224,19 +224,19 @@ fn evd_x13_an_asynchronous_evd_that_overflows_keeps_what_it_has() {
 /// queue; its query reports the error state, and posts still succeed.
 #[test]
 fn evd_x17_a_failed_srq_is_reported() {
-    let bed = Bed::new();
+    let fixture = Fixture::new();
     let Some(emulator) = device::emulator() else {
         eprintln!("SKIPPED: needs the emulated NIC, which fails on demand");
         return;
     };
-    let queue = srq(&bed, 4);
-    let memory = bed.memory(64);
+    let queue = srq(&fixture, 4);
+    let memory = fixture.memory(64);
     ok(post_srq(queue, &[memory.segment(0, 8)], 1));
     assert_eq!(srq_info(queue).srq_state, DAT_SRQ_STATE_OPERATIONAL);
     let failed = numbers(|number| emulator.nic().fail_srq(Srqn(number)).is_ok());
     assert!(failed >= 1);
-    bed.run();
-    let event = expect(bed.async_evd, DAT_ASYNC_ERROR_PROVIDER_INTERNAL_ERROR);
+    fixture.run();
+    let event = expect(fixture.async_evd, DAT_ASYNC_ERROR_PROVIDER_INTERNAL_ERROR);
     let reason = DAT_SRQ_TRANSFER_TO_ERROR as DAT_COUNT;
     assert_eq!(told(&event), (queue, reason));
     assert_eq!(srq_info(queue).srq_state, DAT_SRQ_STATE_ERROR);
@@ -249,17 +249,17 @@ fn evd_x17_a_failed_srq_is_reported() {
 /// object.
 #[test]
 fn evd_x17_watermarks_are_reported_by_object_and_reason() {
-    let bed = Bed::new();
-    let queue = srq(&bed, 4);
-    let memory = bed.memory(64);
+    let fixture = Fixture::new();
+    let queue = srq(&fixture, 4);
+    let memory = fixture.memory(64);
     ok(post_srq(queue, &[memory.segment(0, 8)], 1));
     // SAFETY: a live handle.
     ok(unsafe { dat::exports::dat_srq_set_lw(queue, 2) });
-    let event = take(bed.async_evd, "watermark");
+    let event = take(fixture.async_evd, "watermark");
     assert_eq!(event.event_number, DAT_ASYNC_ERROR_PROVIDER_INTERNAL_ERROR);
     assert_eq!(
         told(&event),
         (queue, DAT_SRQ_LOW_WATERMARK_EVENT as DAT_COUNT)
     );
-    nothing_on(bed.async_evd);
+    nothing_on(fixture.async_evd);
 }

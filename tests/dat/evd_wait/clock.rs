@@ -5,19 +5,19 @@ use std::time::{Duration, Instant};
 
 use dat::abi::*;
 
-use super::{Evd, SOON, Talk, joined, stays};
-use crate::support::{Bed, Shape, nothing_on, state_of, take_dto};
+use super::{Evd, MessagePair, SOON, joined, stays};
+use crate::support::{Fixture, Shape, nothing_on, state_of, take_dto};
 
 #[test]
 fn evd_wait_w08_the_timeout_is_in_microseconds() {
-    let bed = Bed::new();
-    let talk = Talk::new(&bed, &Shape::default());
+    let fixture = Fixture::new();
+    let messages = MessagePair::new(&fixture, &Shape::default());
     for (evd, millis) in [
-        (talk.recv(), 40),
-        (talk.request(), 1),
-        (Evd::software(&bed, 1), 40),
-        (Evd(talk.pair.active.connect), 15),
-        (Evd(bed.async_evd), 15),
+        (messages.recv(), 40),
+        (messages.request(), 1),
+        (Evd::software(&fixture, 1), 40),
+        (Evd(messages.pair.active.connect), 15),
+        (Evd(fixture.async_evd), 15),
     ] {
         let waited = evd.wait(1000 * millis, 1);
         assert_eq!(waited.expired(), 0);
@@ -33,11 +33,11 @@ fn evd_wait_w08_the_timeout_is_in_microseconds() {
 /// state makes it process its queues.
 #[test]
 fn evd_wait_w08_a_wake_up_without_an_event_does_not_restart_the_timeout() {
-    let bed = Bed::new();
-    let talk = Talk::new(&bed, &Shape::default());
-    let recv = talk.recv();
-    talk.listen(0..2);
-    talk.say();
+    let fixture = Fixture::new();
+    let messages = MessagePair::new(&fixture, &Shape::default());
+    let recv = messages.recv();
+    messages.post_recvs(0..2);
+    messages.deliver();
     thread::scope(|scope| {
         let waiter = recv.in_thread(scope, 300_000, 3);
         let begin = Instant::now();
@@ -47,7 +47,7 @@ fn evd_wait_w08_a_wake_up_without_an_event_does_not_restart_the_timeout() {
                 begin.elapsed() < SOON,
                 "a wake-up without an event restarted the timeout"
             );
-            assert_eq!(state_of(talk.pair.passive.ep), DAT_EP_STATE_CONNECTED);
+            assert_eq!(state_of(messages.pair.passive.ep), DAT_EP_STATE_CONNECTED);
             looks += 1;
             thread::sleep(Duration::from_millis(10));
         }
@@ -61,8 +61,8 @@ fn evd_wait_w08_a_wake_up_without_an_event_does_not_restart_the_timeout() {
 /// Neither do too few events.
 #[test]
 fn evd_wait_w08_events_below_the_threshold_do_not_restart_the_timeout() {
-    let bed = Bed::new();
-    let evd = Evd::software(&bed, 2000);
+    let fixture = Fixture::new();
+    let evd = Evd::software(&fixture, 2000);
     thread::scope(|scope| {
         let waiter = evd.in_thread(scope, 300_000, 2000);
         let begin = Instant::now();
@@ -89,17 +89,17 @@ fn evd_wait_w08_events_below_the_threshold_do_not_restart_the_timeout() {
 
 #[test]
 fn evd_wait_w08_an_infinite_wait_does_not_time_out() {
-    let bed = Bed::new();
-    let talk = Talk::new(&bed, &Shape::default());
-    let recv = talk.recv();
+    let fixture = Fixture::new();
+    let messages = MessagePair::new(&fixture, &Shape::default());
+    let recv = messages.recv();
     // The second is the longest finite timeout: 71 minutes.
     for timeout in [DAT_TIMEOUT_INFINITE, DAT_TIMEOUT_INFINITE - 1] {
-        talk.listen(1..2);
+        messages.post_recvs(1..2);
         thread::scope(|scope| {
             let waiter = recv.in_thread(scope, timeout, 1);
             thread::sleep(Duration::from_millis(200));
             stays(&waiter, recv);
-            talk.say();
+            messages.deliver();
             assert_eq!(joined(waiter).tag(), (1, 0));
         });
     }
@@ -107,10 +107,10 @@ fn evd_wait_w08_an_infinite_wait_does_not_time_out() {
 
 #[test]
 fn evd_wait_w09_w14_below_the_threshold_nothing_is_taken_and_nmore_is_set() {
-    let bed = Bed::new();
-    let talk = Talk::new(&bed, &Shape::default());
-    let recv = talk.recv();
-    talk.listen(0..6);
+    let fixture = Fixture::new();
+    let messages = MessagePair::new(&fixture, &Shape::default());
+    let recv = messages.recv();
+    messages.post_recvs(0..6);
     for queued in 0..6 {
         for timeout in [0, 1, 3_000] {
             for threshold in [queued + 1, queued + 2, 32] {
@@ -118,7 +118,7 @@ fn evd_wait_w09_w14_below_the_threshold_nothing_is_taken_and_nmore_is_set() {
                 assert_eq!(waited.expired(), queued, "{timeout} µs, {threshold}");
             }
         }
-        talk.say();
+        messages.deliver();
     }
     assert_eq!(
         [(); 6].map(|()| take_dto(recv.0).cookie),
@@ -130,15 +130,15 @@ fn evd_wait_w09_w14_below_the_threshold_nothing_is_taken_and_nmore_is_set() {
 /// Events that arrive during the wait count too.
 #[test]
 fn evd_wait_w09_w14_nmore_is_the_number_at_the_end() {
-    let bed = Bed::new();
-    let talk = Talk::new(&bed, &Shape::default());
-    let recv = talk.recv();
-    talk.listen(0..4);
-    talk.say();
+    let fixture = Fixture::new();
+    let messages = MessagePair::new(&fixture, &Shape::default());
+    let recv = messages.recv();
+    messages.post_recvs(0..4);
+    messages.deliver();
     thread::scope(|scope| {
         let waiter = recv.in_thread(scope, 400_000, 5);
         for _ in 0..3 {
-            talk.say();
+            messages.deliver();
         }
         let waited = joined(waiter);
         assert_eq!(waited.expired(), 4);
@@ -150,15 +150,15 @@ fn evd_wait_w09_w14_nmore_is_the_number_at_the_end() {
 /// With enough events queued there is no timeout, however short the time is.
 #[test]
 fn evd_wait_w09_with_enough_events_there_is_no_timeout() {
-    let bed = Bed::new();
-    let talk = Talk::new(&bed, &Shape::default());
+    let fixture = Fixture::new();
+    let messages = MessagePair::new(&fixture, &Shape::default());
     for timeout in [0, 1, DAT_TIMEOUT_INFINITE] {
-        talk.listen(0..3);
+        messages.post_recvs(0..3);
         for _ in 0..3 {
-            talk.say();
+            messages.deliver();
         }
         for left in (0..3).rev() {
-            let (tag, nmore) = talk.recv().wait(timeout, left + 1).tag();
+            let (tag, nmore) = messages.recv().wait(timeout, left + 1).tag();
             assert_eq!((tag, nmore), (2 - left as u64, left));
         }
     }

@@ -11,35 +11,35 @@ use std::time::{Duration, Instant};
 use dat::abi::*;
 use dat::exports::*;
 
-use super::{Evd, LONG, SOON, Talk};
+use super::{Evd, LONG, MessagePair, SOON};
 use crate::support::{
-    Bed, End, Memory, Pair, Shape, held, nothing_on, ok, post_srq, srq, srq_info, state_of,
+    End, Fixture, Memory, Pair, Shape, held, nothing_on, ok, post_srq, srq, srq_info, state_of,
     take_dto,
 };
 
 /// A shared receive queue, and an endpoint on it.
 struct Shared<'b> {
-    talk: Talk<'b>,
+    messages: MessagePair<'b>,
     srq: DAT_SRQ_HANDLE,
     buffers: Memory,
 }
 
 impl<'b> Shared<'b> {
-    fn new(bed: &'b Bed, recv_flags: DAT_COMPLETION_FLAGS) -> Self {
-        let srq = srq(bed, 16);
+    fn new(fixture: &'b Fixture, recv_flags: DAT_COMPLETION_FLAGS) -> Self {
+        let srq = srq(fixture, 16);
         let shape = Shape {
             recv_flags,
             ..Shape::default()
         };
         let pair = Pair::connect(
-            bed,
-            End::new(bed, &Shape::default()),
-            End::on_srq(bed, &shape, srq),
+            fixture,
+            End::new(fixture, &Shape::default()),
+            End::on_srq(fixture, &shape, srq),
         );
         Self {
-            talk: Talk::of(bed, pair),
+            messages: MessagePair::of(fixture, pair),
             srq,
-            buffers: bed.memory(4096),
+            buffers: fixture.memory(4096),
         }
     }
 
@@ -51,10 +51,10 @@ impl<'b> Shared<'b> {
     /// Makes one of the calls. The watermark that it sets is never reached.
     #[track_caller]
     fn ask(&self, which: usize) {
-        let ep = self.talk.pair.passive.ep;
+        let ep = self.messages.pair.passive.ep;
         match which % 4 {
             0 => assert!(held(ep).0 >= 0),
-            1 => assert_eq!(srq_info(self.srq).ia_handle, self.talk.bed.ia),
+            1 => assert_eq!(srq_info(self.srq).ia_handle, self.messages.fixture.ia),
             // SAFETY: a live queue.
             2 => ok(unsafe { dat_srq_set_lw(self.srq, 1) }),
             _ => assert_eq!(state_of(ep), DAT_EP_STATE_CONNECTED),
@@ -109,7 +109,7 @@ fn every_message_wakes(
     flags: DAT_COMPLETION_FLAGS,
     deliver: impl Fn(u64),
 ) {
-    let recv = shared.talk.recv();
+    let recv = shared.messages.recv();
     for tag in 0..4 {
         shared.post(tag);
     }
@@ -137,8 +137,8 @@ fn every_message_wakes(
                 // The waiter usually sleeps by then.
                 thread::sleep(Duration::from_millis(1));
             }
-            ok(shared.talk.pair.active.post_send(
-                &[shared.talk.memory.segment(0, 8)],
+            ok(shared.messages.pair.active.post_send(
+                &[shared.messages.memory.segment(0, 8)],
                 round,
                 flags,
             ));
@@ -147,11 +147,11 @@ fn every_message_wakes(
                 panic!("message {round}: the waiter sleeps although the message has arrived")
             });
             assert_eq!(waited.soon().tag(), (round, 0));
-            assert_eq!(take_dto(shared.talk.request().0).cookie, round);
+            assert_eq!(take_dto(shared.messages.request().0).cookie, round);
         }
     });
     nothing_on(recv.0);
-    nothing_on(shared.talk.bed.async_evd);
+    nothing_on(shared.messages.fixture.async_evd);
 }
 
 const DEFAULT: DAT_COMPLETION_FLAGS = DAT_COMPLETION_DEFAULT_FLAG;
@@ -160,12 +160,12 @@ const DEFAULT: DAT_COMPLETION_FLAGS = DAT_COMPLETION_DEFAULT_FLAG;
 /// thread sleeps: it finds the message and the command together.
 #[test]
 fn evd_wait_w10_a_message_and_a_query_at_once_wake_the_waiter() {
-    let bed = Bed::new();
+    let fixture = Fixture::new();
     for flags in [DEFAULT, DAT_COMPLETION_EVD_THRESHOLD_FLAG] {
-        let shared = Shared::new(&bed, flags);
+        let shared = Shared::new(&fixture, flags);
         let _one = OneCpu::new();
         every_message_wakes(&shared, 240, DEFAULT, |round| {
-            bed.run();
+            fixture.run();
             shared.ask(round as usize);
         });
     }
@@ -174,24 +174,24 @@ fn evd_wait_w10_a_message_and_a_query_at_once_wake_the_waiter() {
 /// With any scheduling, before, between and after all steps of the device.
 #[test]
 fn evd_wait_w10_queries_around_a_message_lose_no_wake_up() {
-    let bed = Bed::new();
-    let shared = Shared::new(&bed, DEFAULT);
+    let fixture = Fixture::new();
+    let shared = Shared::new(&fixture, DEFAULT);
     every_message_wakes(&shared, 400, DEFAULT, |round| {
         let which = (round / 4) as usize;
         match round % 4 {
             0 => {
                 shared.ask(which);
-                bed.run();
+                fixture.run();
             }
             1 => {
-                bed.run();
+                fixture.run();
                 shared.ask(which);
             }
             2 => {
-                bed.run();
+                fixture.run();
                 (0..4).for_each(|which| shared.ask(which));
             }
-            _ => bed.meanwhile(|| shared.ask(which)),
+            _ => fixture.meanwhile(|| shared.ask(which)),
         }
     });
 }
@@ -200,12 +200,12 @@ fn evd_wait_w10_queries_around_a_message_lose_no_wake_up() {
 /// still does.
 #[test]
 fn evd_wait_w21_a_solicited_message_and_a_query_at_once_wake_the_waiter() {
-    let bed = Bed::new();
+    let fixture = Fixture::new();
     let flags = DAT_COMPLETION_SOLICITED_WAIT_FLAG;
-    let shared = Shared::new(&bed, flags);
+    let shared = Shared::new(&fixture, flags);
     let _one = OneCpu::new();
     every_message_wakes(&shared, 120, flags, |round| {
-        bed.run();
+        fixture.run();
         shared.ask(round as usize);
     });
 }
@@ -213,9 +213,9 @@ fn evd_wait_w21_a_solicited_message_and_a_query_at_once_wake_the_waiter() {
 /// The wait is for several messages; a query follows each.
 #[test]
 fn evd_wait_w10_queries_between_messages_lose_none_of_the_threshold() {
-    let bed = Bed::new();
-    let shared = Shared::new(&bed, DEFAULT);
-    let recv = shared.talk.recv();
+    let fixture = Fixture::new();
+    let shared = Shared::new(&fixture, DEFAULT);
+    let recv = shared.messages.recv();
     let mut next = 0;
     for round in 0..100 {
         for tag in next..next + 3 {
@@ -225,7 +225,7 @@ fn evd_wait_w10_queries_between_messages_lose_none_of_the_threshold() {
             let waiter = recv.in_thread(scope, LONG, 3);
             for which in 0..3 {
                 shared.ask(round + which);
-                shared.talk.say();
+                shared.messages.deliver();
                 shared.ask(round + which + 1);
             }
             let waited = super::joined(waiter).soon();
@@ -241,16 +241,16 @@ fn evd_wait_w10_queries_between_messages_lose_none_of_the_threshold() {
 /// order with later ones.
 #[test]
 fn evd_wait_w15_what_a_query_has_moved_stays_in_order() {
-    let bed = Bed::new();
-    let shared = Shared::new(&bed, DEFAULT);
-    let recv = shared.talk.recv();
+    let fixture = Fixture::new();
+    let shared = Shared::new(&fixture, DEFAULT);
+    let recv = shared.messages.recv();
     let mut next = 0;
     for round in 0..40_usize {
         for tag in next..next + 4 {
             shared.post(tag);
         }
         for message in 0..4 {
-            shared.talk.say();
+            shared.messages.deliver();
             if (round >> message) & 1 == 1 {
                 shared.ask(round + message);
             }
@@ -273,17 +273,17 @@ fn evd_wait_w15_what_a_query_has_moved_stays_in_order() {
 /// The same for a waiter on an EVD that several endpoints share.
 #[test]
 fn evd_wait_w10_a_state_query_of_any_endpoint_on_the_evd_loses_no_wake_up() {
-    let bed = Bed::new();
+    let fixture = Fixture::new();
     let shape = Shape::default();
-    let talk = Talk::new(&bed, &shape);
-    let mut bystander = End::without_ep(&bed, &shape);
-    bystander.recv = talk.pair.passive.recv;
+    let messages = MessagePair::new(&fixture, &shape);
+    let mut bystander = End::without_ep(&fixture, &shape);
+    bystander.recv = messages.pair.passive.recv;
     let attributes = shape.attributes();
     // SAFETY: live handles; the result is writable.
     ok(unsafe {
         dat_ep_create(
-            bed.ia,
-            bed.pz,
+            fixture.ia,
+            fixture.pz,
             bystander.recv,
             bystander.request,
             bystander.connect,
@@ -294,15 +294,15 @@ fn evd_wait_w10_a_state_query_of_any_endpoint_on_the_evd_loses_no_wake_up() {
     let recv = Evd(bystander.recv);
     let _one = OneCpu::new();
     for tag in 0..150 {
-        talk.listen(tag..tag + 1);
+        messages.post_recvs(tag..tag + 1);
         thread::scope(|scope| {
             let waiter = scope.spawn(move || {
                 modest();
                 recv.wait(LONG, 1)
             });
             recv.until_waited();
-            talk.say();
-            let ep = [bystander.ep, talk.pair.passive.ep][tag as usize % 2];
+            messages.deliver();
+            let ep = [bystander.ep, messages.pair.passive.ep][tag as usize % 2];
             assert_ne!(state_of(ep), DAT_EP_STATE_DISCONNECTED);
             assert_eq!(super::joined(waiter).soon().tag(), (tag, 0));
         });

@@ -8,20 +8,20 @@ use dat::exports::*;
 
 use super::LONG;
 use crate::support::{
-    Bed, Door, End, Memory, Pair, Shape, abilities, expect, fails, fails_with, nothing_on, ok,
-    reaches, state_of, take_dto,
+    End, Fixture, Memory, Pair, ServicePoint, Shape, abilities, expect, fails, fails_with,
+    nothing_on, ok, reaches, state_of, take_dto,
 };
 
 /// Connects two endpoints. Returns the private data of the active side's event.
 #[track_caller]
 fn connect(
-    door: &Door,
+    service_point: &ServicePoint,
     [active, passive]: [End; 2],
     asked: &[u8],
     answered: &[u8],
 ) -> DAT_CONNECTION_EVENT_DATA {
-    ok(door.knock(active.ep, asked));
-    let cr = door.opens();
+    ok(service_point.connect(active.ep, asked));
+    let cr = service_point.take_request();
     assert_eq!(asked_with(cr), asked);
     ok(accept(cr, passive.ep, answered));
     let of_passive = established(passive);
@@ -82,12 +82,12 @@ fn told(data: &DAT_CONNECTION_EVENT_DATA) -> Vec<u8> {
 }
 
 /// Returns bytes that differ from each other as far as possible.
-fn letter(len: usize, seed: usize) -> Vec<u8> {
+fn distinct_bytes(len: usize, seed: usize) -> Vec<u8> {
     (0..len).map(|at| (at * 7 + seed) as u8).collect()
 }
 
-fn max_private_data(bed: &Bed) -> usize {
-    let (_, provider) = abilities(bed);
+fn max_private_data(fixture: &Fixture) -> usize {
+    let (_, provider) = abilities(fixture);
     usize::try_from(provider.max_private_data_size).expect("a size")
 }
 
@@ -109,8 +109,8 @@ fn is_gone(cr: DAT_CR_HANDLE, ep: DAT_EP_HANDLE) {
     }
 }
 
-fn ends(bed: &Bed) -> [End; 2] {
-    [(); 2].map(|()| End::new(bed, &Shape::default()))
+fn ends(fixture: &Fixture) -> [End; 2] {
+    [(); 2].map(|()| End::new(fixture, &Shape::default()))
 }
 
 /// Returns both endpoints to Unconnected.
@@ -128,15 +128,15 @@ fn part(ends: [End; 2]) {
 
 #[test]
 fn evd_wait_w02_accepting_destroys_the_request() {
-    let bed = Bed::new();
-    let door = Door::new(&bed);
-    let [active, passive] = ends(&bed);
-    ok(door.knock(active.ep, b"please"));
-    let cr = door.opens();
-    let spare = End::new(&bed, &Shape::default());
+    let fixture = Fixture::new();
+    let service_point = ServicePoint::new(&fixture);
+    let [active, passive] = ends(&fixture);
+    ok(service_point.connect(active.ep, b"please"));
+    let cr = service_point.take_request();
+    let spare = End::new(&fixture, &Shape::default());
     // A failed accept does not.
     fails(accept(cr, ptr::null_mut(), &[]), DAT_INVALID_HANDLE);
-    fails(accept(cr, door.requests, &[]), DAT_INVALID_HANDLE);
+    fails(accept(cr, service_point.requests, &[]), DAT_INVALID_HANDLE);
     assert_eq!(asked_with(cr), b"please");
     ok(accept(cr, passive.ep, &[]));
     is_gone(cr, spare.ep);
@@ -144,16 +144,16 @@ fn evd_wait_w02_accepting_destroys_the_request() {
     established(passive);
     is_gone(cr, spare.ep);
     assert_eq!(state_of(spare.ep), DAT_EP_STATE_UNCONNECTED);
-    nothing_on(door.requests);
+    nothing_on(service_point.requests);
 }
 
 #[test]
 fn evd_wait_w02_rejecting_destroys_the_request() {
-    let bed = Bed::new();
-    let door = Door::new(&bed);
-    let [active, spare] = ends(&bed);
-    ok(door.knock(active.ep, &[]));
-    let cr = door.opens();
+    let fixture = Fixture::new();
+    let service_point = ServicePoint::new(&fixture);
+    let [active, spare] = ends(&fixture);
+    ok(service_point.connect(active.ep, &[]));
+    let cr = service_point.take_request();
     // SAFETY: a live request.
     ok(unsafe { dat_cr_reject(cr) });
     is_gone(cr, spare.ep);
@@ -164,13 +164,13 @@ fn evd_wait_w02_rejecting_destroys_the_request() {
 /// However many requests come later, an old handle never names a new one.
 #[test]
 fn evd_wait_w02_the_handle_of_a_request_is_not_reused() {
-    let bed = Bed::new();
-    let door = Door::new(&bed);
-    let [active, spare] = ends(&bed);
+    let fixture = Fixture::new();
+    let service_point = ServicePoint::new(&fixture);
+    let [active, spare] = ends(&fixture);
     let mut old = Vec::new();
     for _ in 0..25 {
-        ok(door.knock(active.ep, &[]));
-        let cr = door.opens();
+        ok(service_point.connect(active.ep, &[]));
+        let cr = service_point.take_request();
         assert!(!old.contains(&cr));
         for &gone in &old {
             is_gone(gone, spare.ep);
@@ -190,15 +190,15 @@ fn evd_wait_w02_the_handle_of_a_request_is_not_reused() {
 /// `connections/handoff.rs` has more tests of `dat_cr_handoff`.
 #[test]
 fn evd_wait_w02_handing_off_destroys_the_request() {
-    let bed = Bed::new();
-    let (door, other) = (Door::new(&bed), Door::new(&bed));
-    let [active, passive] = ends(&bed);
-    ok(door.knock(active.ep, b"whom?"));
-    let cr = door.opens();
+    let fixture = Fixture::new();
+    let (service_point, other) = (ServicePoint::new(&fixture), ServicePoint::new(&fixture));
+    let [active, passive] = ends(&fixture);
+    ok(service_point.connect(active.ep, b"whom?"));
+    let cr = service_point.take_request();
     // SAFETY: a live request.
     ok(unsafe { dat_cr_handoff(cr, other.qualifier) });
     is_gone(cr, passive.ep);
-    let cr = other.opens();
+    let cr = other.take_request();
     assert_eq!(asked_with(cr), b"whom?");
     ok(accept(cr, passive.ep, &[]));
     established(active);
@@ -207,15 +207,15 @@ fn evd_wait_w02_handing_off_destroys_the_request() {
 
 #[test]
 fn evd_wait_w02_a_request_outlives_its_service_point() {
-    let bed = Bed::new();
-    let door = Door::new(&bed);
-    let [active, passive] = ends(&bed);
-    ok(door.knock(active.ep, b"late"));
-    let cr = door.opens();
+    let fixture = Fixture::new();
+    let service_point = ServicePoint::new(&fixture);
+    let [active, passive] = ends(&fixture);
+    ok(service_point.connect(active.ep, b"late"));
+    let cr = service_point.take_request();
     // SAFETY: live handles that are not used afterwards.
     unsafe {
-        ok(dat_psp_free(door.psp));
-        ok(dat_evd_free(door.requests));
+        ok(dat_psp_free(service_point.psp));
+        ok(dat_evd_free(service_point.requests));
     }
     assert_eq!(asked_with(cr), b"late");
     ok(accept(cr, passive.ep, &[]));
@@ -225,10 +225,10 @@ fn evd_wait_w02_a_request_outlives_its_service_point() {
 
 #[test]
 fn evd_wait_w03_w05_private_data_come_whole_to_the_active_side_only() {
-    let bed = Bed::new();
-    let door = Door::new(&bed);
-    let ends = ends(&bed);
-    let most = max_private_data(&bed);
+    let fixture = Fixture::new();
+    let service_point = ServicePoint::new(&fixture);
+    let ends = ends(&fixture);
+    let most = max_private_data(&fixture);
     // The length that rdma_cm carries.
     assert!(most >= 56, "{most}");
     // In a request over rdma_cm, 4 bytes hold the length, unless the data fill
@@ -236,8 +236,11 @@ fn evd_wait_w03_w05_private_data_come_whole_to_the_active_side_only() {
     let short = most - 4;
     for (seed, len) in [0, 1, 2, most / 2, short, most].into_iter().enumerate() {
         for (asked, answered) in [(len, len), (short - len.min(short), len), (len, 0)] {
-            let (asked, answered) = (letter(asked, seed), letter(answered, seed + 100));
-            let data = connect(&door, ends, &asked, &answered);
+            let (asked, answered) = (
+                distinct_bytes(asked, seed),
+                distinct_bytes(answered, seed + 100),
+            );
+            let data = connect(&service_point, ends, &asked, &answered);
             assert_eq!(data.private_data_size as usize, answered.len());
             assert_eq!(told(&data), answered);
             part(ends);
@@ -247,11 +250,11 @@ fn evd_wait_w03_w05_private_data_come_whole_to_the_active_side_only() {
 
 #[test]
 fn evd_wait_w03_either_endpoint_can_be_the_active_one() {
-    let bed = Bed::new();
-    let door = Door::new(&bed);
-    let ends = ends(&bed);
+    let fixture = Fixture::new();
+    let service_point = ServicePoint::new(&fixture);
+    let ends = ends(&fixture);
     for (active, passive) in [(0, 1), (1, 0), (0, 1)] {
-        let data = connect(&door, [ends[active], ends[passive]], b"a", b"b");
+        let data = connect(&service_point, [ends[active], ends[passive]], b"a", b"b");
         assert_eq!(told(&data), b"b");
         part(ends);
     }
@@ -261,18 +264,23 @@ fn evd_wait_w03_either_endpoint_can_be_the_active_one() {
 /// which they must be valid, while other memory is allocated and freed.
 #[test]
 fn evd_wait_w04_private_data_stay_until_the_endpoint_is_unconnected() {
-    let bed = Bed::new();
-    let door = Door::new(&bed);
-    let ends = ends(&bed);
+    let fixture = Fixture::new();
+    let service_point = ServicePoint::new(&fixture);
+    let ends = ends(&fixture);
     let [active, passive] = ends;
-    let memory = bed.memory(4096);
-    let most = max_private_data(&bed);
-    let answer = letter(most, 3);
-    let data = connect(&door, [active, passive], b"a", &answer);
+    let memory = fixture.memory(4096);
+    let most = max_private_data(&fixture);
+    let answer = distinct_bytes(most, 3);
+    let data = connect(&service_point, [active, passive], b"a", &answer);
     let stir = || {
-        let others = self::ends(&bed);
+        let others = self::ends(&fixture);
         for seed in 10..14 {
-            let other = connect(&door, others, &letter(most, seed), &[seed as u8]);
+            let other = connect(
+                &service_point,
+                others,
+                &distinct_bytes(most, seed),
+                &[seed as u8],
+            );
             assert_eq!(told(&other), [seed as u8]);
             part(others);
         }
@@ -284,7 +292,7 @@ fn evd_wait_w04_private_data_stay_until_the_endpoint_is_unconnected() {
     };
     assert_eq!(state_of(active.ep), DAT_EP_STATE_CONNECTED);
     stir();
-    transfer(&bed, ends, &memory);
+    transfer(&fixture, ends, &memory);
     assert_eq!(told(&data), answer);
     // A send for which the peer has no buffer delays the graceful disconnect.
     ok(active.post_send(&[memory.segment(0, 8)], 2, DAT_COMPLETION_DEFAULT_FLAG));
@@ -293,7 +301,7 @@ fn evd_wait_w04_private_data_stay_until_the_endpoint_is_unconnected() {
     assert_eq!(state_of(active.ep), DAT_EP_STATE_DISCONNECT_PENDING);
     assert_eq!(told(&data), answer);
     ok(passive.post_recv(&[memory.segment(1024, 8)], 2));
-    bed.run();
+    fixture.run();
     expect(active.connect, DAT_CONNECTION_EVENT_DISCONNECTED);
     assert_eq!(state_of(active.ep), DAT_EP_STATE_DISCONNECTED);
     stir();
@@ -303,7 +311,7 @@ fn evd_wait_w04_private_data_stay_until_the_endpoint_is_unconnected() {
         // SAFETY: live endpoints.
         ok(unsafe { dat_ep_reset(end.ep) });
     }
-    let data = connect(&door, [active, passive], b"a", b"another");
+    let data = connect(&service_point, [active, passive], b"a", b"another");
     assert_eq!(told(&data), b"another");
     // Freeing the endpoint ends it in any state, after which the data must not be
     // read. SAFETY: a live endpoint.
@@ -312,21 +320,21 @@ fn evd_wait_w04_private_data_stay_until_the_endpoint_is_unconnected() {
 }
 
 /// Transfers a message and takes its completions.
-fn transfer(bed: &Bed, [from, to]: [End; 2], memory: &Memory) {
+fn transfer(fixture: &Fixture, [from, to]: [End; 2], memory: &Memory) {
     ok(to.post_recv(&[memory.segment(1024, 8)], 1));
     ok(from.post_send(&[memory.segment(0, 8)], 1, DAT_COMPLETION_DEFAULT_FLAG));
-    bed.run();
+    fixture.run();
     assert_eq!(take_dto(to.recv).status, DAT_DTO_SUCCESS);
     assert_eq!(take_dto(from.request).status, DAT_DTO_SUCCESS);
 }
 
 #[test]
 fn evd_wait_w04_private_data_of_the_active_side_outlive_the_peer() {
-    let bed = Bed::new();
-    let door = Door::new(&bed);
-    let [active, passive] = ends(&bed);
-    let answer = letter(max_private_data(&bed), 9);
-    let data = connect(&door, [active, passive], &[], &answer);
+    let fixture = Fixture::new();
+    let service_point = ServicePoint::new(&fixture);
+    let [active, passive] = ends(&fixture);
+    let answer = distinct_bytes(max_private_data(&fixture), 9);
+    let data = connect(&service_point, [active, passive], &[], &answer);
     // SAFETY: a live endpoint.
     ok(unsafe { dat_ep_free(passive.ep) });
     expect(active.connect, DAT_CONNECTION_EVENT_DISCONNECTED);
@@ -335,20 +343,20 @@ fn evd_wait_w04_private_data_of_the_active_side_outlive_the_peer() {
 
 #[test]
 fn evd_wait_w05_too_much_private_data_is_refused_and_changes_nothing() {
-    let bed = Bed::new();
-    let door = Door::new(&bed);
-    let [active, passive] = ends(&bed);
-    let most = max_private_data(&bed);
-    let long = letter(most + 1, 1);
+    let fixture = Fixture::new();
+    let service_point = ServicePoint::new(&fixture);
+    let [active, passive] = ends(&fixture);
+    let most = max_private_data(&fixture);
+    let long = distinct_bytes(most + 1, 1);
     fails_with(
-        door.knock(active.ep, &long),
+        service_point.connect(active.ep, &long),
         DAT_INVALID_PARAMETER,
         DAT_INVALID_ARG5,
     );
     assert_eq!(state_of(active.ep), DAT_EP_STATE_UNCONNECTED);
     nothing_on(active.connect);
-    ok(door.knock(active.ep, &long[..most]));
-    let cr = door.opens();
+    ok(service_point.connect(active.ep, &long[..most]));
+    let cr = service_point.take_request();
     assert_eq!(asked_with(cr), long[..most]);
     fails_with(
         accept(cr, passive.ep, &long),
@@ -360,14 +368,14 @@ fn evd_wait_w05_too_much_private_data_is_refused_and_changes_nothing() {
     ok(accept(cr, passive.ep, &long[..most]));
     assert_eq!(told(&established(active)), long[..most]);
     established(passive);
-    nothing_on(door.requests);
+    nothing_on(service_point.requests);
 }
 
 #[test]
 fn evd_wait_w05_invalid_private_data_are_refused() {
-    let bed = Bed::new();
-    let door = Door::new(&bed);
-    let [active, passive] = ends(&bed);
+    let fixture = Fixture::new();
+    let service_point = ServicePoint::new(&fixture);
+    let [active, passive] = ends(&fixture);
     let mut address = Pair::address();
     let mut ask = |size, data| {
         // SAFETY: the address is live; the call must not read the data.
@@ -375,7 +383,7 @@ fn evd_wait_w05_invalid_private_data_are_refused() {
             dat_ep_connect(
                 active.ep,
                 (&raw mut address).cast(),
-                door.qualifier,
+                service_point.qualifier,
                 LONG,
                 size,
                 data,
@@ -390,7 +398,7 @@ fn evd_wait_w05_invalid_private_data_are_refused() {
     fails(ask(1, ptr::null_mut()), DAT_INVALID_PARAMETER);
     assert_eq!(state_of(active.ep), DAT_EP_STATE_UNCONNECTED);
     ok(ask(0, ptr::null_mut()));
-    let cr = door.opens();
+    let cr = service_point.take_request();
     // SAFETY: the call must not read the data.
     unsafe {
         fails(dat_cr_accept(cr, passive.ep, -1, at), DAT_INVALID_PARAMETER);
@@ -407,11 +415,11 @@ fn evd_wait_w05_invalid_private_data_are_refused() {
 /// `connections/dup_connect.rs` has more tests of `dat_ep_dup_connect`.
 #[test]
 fn evd_wait_w05_private_data_of_a_dup_connect_are_refused_or_come_whole() {
-    let bed = Bed::new();
-    let door = Door::new(&bed);
-    let [model, peer] = ends(&bed);
-    connect(&door, [model, peer], &[], &[]);
-    let like = End::new(&bed, &Shape::default());
+    let fixture = Fixture::new();
+    let service_point = ServicePoint::new(&fixture);
+    let [model, peer] = ends(&fixture);
+    connect(&service_point, [model, peer], &[], &[]);
+    let like = End::new(&fixture, &Shape::default());
     let dup_connect = |data: &[u8]| {
         // SAFETY: live handles and data.
         unsafe {
@@ -425,16 +433,19 @@ fn evd_wait_w05_private_data_of_a_dup_connect_are_refused_or_come_whole() {
             )
         }
     };
-    let most = max_private_data(&bed);
+    let most = max_private_data(&fixture);
     fails_with(
-        dup_connect(&letter(most + 1, 3)),
+        dup_connect(&distinct_bytes(most + 1, 3)),
         DAT_INVALID_PARAMETER,
         DAT_INVALID_ARG4,
     );
     assert_eq!(state_of(like.ep), DAT_EP_STATE_UNCONNECTED);
-    nothing_on(door.requests);
-    ok(dup_connect(&letter(most, 3)));
-    assert_eq!(asked_with(door.opens()), letter(most, 3));
+    nothing_on(service_point.requests);
+    ok(dup_connect(&distinct_bytes(most, 3)));
+    assert_eq!(
+        asked_with(service_point.take_request()),
+        distinct_bytes(most, 3)
+    );
 }
 
 /// Overwrites what was passed to a call.
@@ -446,16 +457,19 @@ fn spoil(data: &mut [u8]) {
 /// Section 4.3: each call has copied the private data when it returns.
 #[test]
 fn evd_wait_w05_the_bytes_may_be_overwritten_on_return() {
-    let bed = Bed::new();
-    let door = Door::new(&bed);
+    let fixture = Fixture::new();
+    let service_point = ServicePoint::new(&fixture);
     let mut model = ptr::null_mut();
     for is_dup in [false, true] {
         println!("by dat_ep_dup_connect: {is_dup}");
-        let [active, passive] = ends(&bed);
-        let (whole, answer) = (letter(max_private_data(&bed), 3), letter(40, 5));
+        let [active, passive] = ends(&fixture);
+        let (whole, answer) = (
+            distinct_bytes(max_private_data(&fixture), 3),
+            distinct_bytes(40, 5),
+        );
         let mut data = whole.clone();
         ok(match is_dup {
-            false => door.knock(active.ep, &data),
+            false => service_point.connect(active.ep, &data),
             // SAFETY: live handles, and data of this size.
             true => unsafe {
                 dat_ep_dup_connect(
@@ -469,7 +483,7 @@ fn evd_wait_w05_the_bytes_may_be_overwritten_on_return() {
             },
         });
         spoil(&mut data);
-        let cr = door.opens();
+        let cr = service_point.take_request();
         assert_eq!(asked_with(cr), whole);
         let mut data = answer.clone();
         ok(accept(cr, passive.ep, &data));

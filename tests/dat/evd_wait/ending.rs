@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 use dat::abi::*;
 use dat::exports::*;
 
-use super::{Evd, LONG, SOON, Talk, joined};
-use crate::support::{Bed, End, Shape, dequeue, fails, fails_with, nothing_on, ok, take_dto};
+use super::{Evd, LONG, MessagePair, SOON, joined};
+use crate::support::{End, Fixture, Shape, dequeue, fails, fails_with, nothing_on, ok, take_dto};
 
 /// Spins a little longer in each round.
 fn linger(round: u32) {
@@ -20,11 +20,11 @@ fn linger(round: u32) {
 
 #[test]
 fn evd_wait_w16_an_unwaitable_evd_refuses_at_once() {
-    let bed = Bed::new();
-    let talk = Talk::new(&bed, &Shape::default());
-    talk.listen(0..2);
-    let recv = talk.recv();
-    talk.say();
+    let fixture = Fixture::new();
+    let messages = MessagePair::new(&fixture, &Shape::default());
+    messages.post_recvs(0..2);
+    let recv = messages.recv();
+    messages.deliver();
     recv.set_unwaitable();
     for timeout in [0, LONG, DAT_TIMEOUT_INFINITE] {
         for threshold in [1, 2] {
@@ -38,7 +38,7 @@ fn evd_wait_w16_an_unwaitable_evd_refuses_at_once() {
     // Everything else still works.
     assert_eq!(take_dto(recv.0).cookie, 0);
     nothing_on(recv.0);
-    talk.say();
+    messages.deliver();
     recv.clear_unwaitable();
     assert_eq!(recv.query().evd_state & states, DAT_EVD_STATE_WAITABLE);
     assert_eq!(recv.wait(0, 1).tag(), (1, 0));
@@ -46,11 +46,15 @@ fn evd_wait_w16_an_unwaitable_evd_refuses_at_once() {
 
 #[test]
 fn evd_wait_w16_unwaitable_ends_a_wait_at_once() {
-    let bed = Bed::new();
-    let talk = Talk::new(&bed, &Shape::default());
-    talk.listen(0..2);
-    talk.say();
-    for evd in [talk.recv(), Evd::software(&bed, 4), Evd(bed.async_evd)] {
+    let fixture = Fixture::new();
+    let messages = MessagePair::new(&fixture, &Shape::default());
+    messages.post_recvs(0..2);
+    messages.deliver();
+    for evd in [
+        messages.recv(),
+        Evd::software(&fixture, 4),
+        Evd(fixture.async_evd),
+    ] {
         for timeout in [LONG, DAT_TIMEOUT_INFINITE] {
             thread::scope(|scope| {
                 let waiter = evd.in_thread(scope, timeout, 2);
@@ -64,15 +68,15 @@ fn evd_wait_w16_unwaitable_ends_a_wait_at_once() {
         }
     }
     // Events that were queued during the wait are still there.
-    assert_eq!(talk.recv().wait(0, 1).tag(), (0, 0));
+    assert_eq!(messages.recv().wait(0, 1).tag(), (0, 0));
 }
 
 /// Set unwaitable and waitable again before the waiter could look: its wait ends
 /// all the same.
 #[test]
 fn evd_wait_w16_unwaitable_for_a_moment_ends_a_wait() {
-    let bed = Bed::new();
-    let evd = Evd::software(&bed, 4);
+    let fixture = Fixture::new();
+    let evd = Evd::software(&fixture, 4);
     for round in 0..200 {
         thread::scope(|scope| {
             let waiter = evd.in_thread(scope, LONG, 1);
@@ -90,8 +94,8 @@ fn evd_wait_w16_unwaitable_for_a_moment_ends_a_wait() {
 
 #[test]
 fn evd_wait_w16_repeated_calls_have_no_further_effect() {
-    let bed = Bed::new();
-    let evd = Evd::software(&bed, 4);
+    let fixture = Fixture::new();
+    let evd = Evd::software(&fixture, 4);
     for _ in 0..2 {
         evd.set_unwaitable();
         evd.wait(0, 1)
@@ -126,8 +130,8 @@ fn is_no_evd(handle: DAT_HANDLE) {
 
 #[test]
 fn evd_wait_w17_null_and_garbage_are_refused() {
-    let bed = Bed::new();
-    let evd = Evd::software(&bed, 4);
+    let fixture = Fixture::new();
+    let evd = Evd::software(&fixture, 4);
     evd.post(1);
     is_no_evd(DAT_HANDLE_NULL);
     let local = [0_u64; 16];
@@ -152,22 +156,22 @@ fn evd_wait_w17_null_and_garbage_are_refused() {
 
 #[test]
 fn evd_wait_w17_handles_of_other_objects_are_refused() {
-    let bed = Bed::new();
-    let end = End::new(&bed, &Shape::default());
-    let memory = bed.memory(64);
+    let fixture = Fixture::new();
+    let end = End::new(&fixture, &Shape::default());
+    let memory = fixture.memory(64);
     let (mut qualifier, mut psp) = (0, ptr::null_mut());
-    let requests = bed.evd(2, DAT_EVD_CR_FLAG);
+    let requests = fixture.evd(2, DAT_EVD_CR_FLAG);
     // SAFETY: live handles; results are writable.
     ok(unsafe {
         dat_psp_create_any(
-            bed.ia,
+            fixture.ia,
             &raw mut qualifier,
             requests,
             DAT_PSP_CONSUMER_FLAG,
             &raw mut psp,
         )
     });
-    for other in [bed.ia, bed.pz, end.ep, memory.lmr, psp] {
+    for other in [fixture.ia, fixture.pz, end.ep, memory.lmr, psp] {
         is_no_evd(other);
     }
 }
@@ -175,10 +179,10 @@ fn evd_wait_w17_handles_of_other_objects_are_refused() {
 /// The handle of a freed EVD never names a later one.
 #[test]
 fn evd_wait_w17_a_freed_evd_is_refused_for_good() {
-    let bed = Bed::new();
+    let fixture = Fixture::new();
     let mut old = Vec::new();
     for round in 0..40 {
-        let evd = Evd::software(&bed, 2);
+        let evd = Evd::software(&fixture, 2);
         assert!(!old.contains(&evd));
         evd.post(round);
         if round % 8 == 0 {
@@ -205,14 +209,14 @@ fn is_aborted(waited: &super::Waited) {
 
 #[test]
 fn evd_wait_w18_freeing_an_evd_ends_its_wait() {
-    let bed = Bed::new();
+    let fixture = Fixture::new();
     for flags in [
         DAT_EVD_SOFTWARE_FLAG,
         DAT_EVD_DTO_FLAG,
         DAT_EVD_DEFAULT_FLAG,
     ] {
         for timeout in [LONG, DAT_TIMEOUT_INFINITE] {
-            let evd = Evd(bed.evd(4, flags));
+            let evd = Evd(fixture.evd(4, flags));
             thread::scope(|scope| {
                 let waiter = evd.in_thread(scope, timeout, 1);
                 thread::sleep(Duration::from_millis(4));
@@ -228,10 +232,10 @@ fn evd_wait_w18_freeing_an_evd_ends_its_wait() {
 /// DAT_INVALID_HANDLE.
 #[test]
 fn evd_wait_w18_an_evd_may_be_freed_at_any_moment_of_a_wait() {
-    let bed = Bed::new();
+    let fixture = Fixture::new();
     let mut aborted = 0;
     for round in 0..200 {
-        let evd = Evd::software(&bed, 4);
+        let evd = Evd::software(&fixture, 4);
         thread::scope(|scope| {
             let waiter = scope.spawn(move || evd.wait(LONG, 1));
             linger(round % 100);
@@ -252,36 +256,36 @@ fn evd_wait_w18_an_evd_may_be_freed_at_any_moment_of_a_wait() {
 /// An EVD in use cannot be freed, with or without a waiter.
 #[test]
 fn evd_wait_w18_an_evd_in_use_cannot_be_freed_during_a_wait() {
-    let bed = Bed::new();
-    let talk = Talk::new(&bed, &Shape::default());
-    talk.listen(1..2);
-    let recv = talk.recv();
+    let fixture = Fixture::new();
+    let messages = MessagePair::new(&fixture, &Shape::default());
+    messages.post_recvs(1..2);
+    let recv = messages.recv();
     thread::scope(|scope| {
         let waiter = recv.asleep(scope, 1);
         // SAFETY: a live EVD.
         let answer = unsafe { dat_evd_free(recv.0) };
         fails_with(answer, DAT_INVALID_STATE, DAT_INVALID_STATE_EVD_IN_USE);
         super::stays(&waiter, recv);
-        talk.say();
+        messages.deliver();
         assert_eq!(joined(waiter).soon().tag(), (1, 0));
     });
 }
 
 #[test]
 fn evd_wait_w18_closing_the_ia_abruptly_ends_every_wait() {
-    let mut bed = Bed::new();
-    let end = End::new(&bed, &Shape::default());
+    let mut fixture = Fixture::new();
+    let end = End::new(&fixture, &Shape::default());
     let evds = [
         Evd(end.recv),
         Evd(end.request),
         Evd(end.connect),
-        Evd::software(&bed, 4),
-        Evd(bed.async_evd),
+        Evd::software(&fixture, 4),
+        Evd(fixture.async_evd),
     ];
     thread::scope(|scope| {
         let waiters = evds.map(|evd| evd.in_thread(scope, DAT_TIMEOUT_INFINITE, 1));
         thread::sleep(Duration::from_millis(5));
-        ok(bed.close(DAT_CLOSE_ABRUPT_FLAG));
+        ok(fixture.close(DAT_CLOSE_ABRUPT_FLAG));
         for waiter in waiters {
             is_aborted(&joined(waiter));
         }
@@ -293,15 +297,15 @@ fn evd_wait_w18_closing_the_ia_abruptly_ends_every_wait() {
 
 #[test]
 fn evd_wait_w18_closing_a_connected_ia_ends_its_waits() {
-    let mut bed = Bed::new();
+    let mut fixture = Fixture::new();
     let (recv, ep) = {
-        let pair = crate::support::Pair::new(&bed, &Shape::default());
+        let pair = crate::support::Pair::new(&fixture, &Shape::default());
         (Evd(pair.passive.recv), pair.passive.ep)
     };
     thread::scope(|scope| {
         let waiter = recv.in_thread(scope, DAT_TIMEOUT_INFINITE, 1);
         thread::sleep(Duration::from_millis(5));
-        ok(bed.close(DAT_CLOSE_ABRUPT_FLAG));
+        ok(fixture.close(DAT_CLOSE_ABRUPT_FLAG));
         is_aborted(&joined(waiter));
     });
     let mut state = 0;
@@ -314,14 +318,14 @@ fn evd_wait_w18_closing_a_connected_ia_ends_its_waits() {
 /// gracefully, and neither does a thread that waits on that EVD.
 #[test]
 fn evd_wait_w18_closing_gracefully_ends_the_wait_on_the_async_evd() {
-    let mut bed = Bed::new();
+    let mut fixture = Fixture::new();
     // SAFETY: a zone that is not in use.
-    ok(unsafe { dat_pz_free(bed.pz) });
-    let evd = Evd(bed.async_evd);
+    ok(unsafe { dat_pz_free(fixture.pz) });
+    let evd = Evd(fixture.async_evd);
     thread::scope(|scope| {
         let waiter = evd.in_thread(scope, DAT_TIMEOUT_INFINITE, 1);
         thread::sleep(Duration::from_millis(5));
-        ok(bed.close(DAT_CLOSE_GRACEFUL_FLAG));
+        ok(fixture.close(DAT_CLOSE_GRACEFUL_FLAG));
         is_aborted(&joined(waiter));
     });
     is_no_evd(evd.0);
@@ -330,12 +334,12 @@ fn evd_wait_w18_closing_gracefully_ends_the_wait_on_the_async_evd() {
 /// A refused close ends no wait.
 #[test]
 fn evd_wait_w18_a_refused_close_ends_no_wait() {
-    let mut bed = Bed::new();
-    let evd = Evd::software(&bed, 4);
+    let mut fixture = Fixture::new();
+    let evd = Evd::software(&fixture, 4);
     thread::scope(|scope| {
         let waiter = evd.asleep(scope, 1);
         fails_with(
-            bed.close(DAT_CLOSE_GRACEFUL_FLAG),
+            fixture.close(DAT_CLOSE_GRACEFUL_FLAG),
             DAT_INVALID_STATE,
             DAT_INVALID_STATE_IA_IN_USE,
         );
@@ -351,8 +355,11 @@ fn evd_wait_w18_a_refused_close_ends_no_wait() {
 #[test]
 fn evd_wait_w18_the_ia_may_be_closed_at_any_moment_of_a_wait() {
     for round in 0..12 {
-        let mut bed = Bed::new();
-        let evds = [Evd::software(&bed, 4), Evd(bed.evd(4, DAT_EVD_DTO_FLAG))];
+        let mut fixture = Fixture::new();
+        let evds = [
+            Evd::software(&fixture, 4),
+            Evd(fixture.evd(4, DAT_EVD_DTO_FLAG)),
+        ];
         thread::scope(|scope| {
             let waiters = evds.map(|evd| scope.spawn(move || evd.wait(LONG, 1)));
             linger(round * 20);
@@ -361,7 +368,7 @@ fn evd_wait_w18_the_ia_may_be_closed_at_any_moment_of_a_wait() {
                     evd.until_waited();
                 }
             }
-            ok(bed.close(DAT_CLOSE_ABRUPT_FLAG));
+            ok(fixture.close(DAT_CLOSE_ABRUPT_FLAG));
             for waiter in waiters {
                 let waited = joined(waiter).soon();
                 if waited.answer & DAT_TYPE_MASK != DAT_INVALID_HANDLE || round % 2 == 0 {

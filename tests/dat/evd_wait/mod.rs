@@ -11,12 +11,12 @@
 //! | `ending` | W16 W17 W18: waits that end without an event |
 //! | `signals` | W14 W19 |
 //! | `threads` | W22 W06: many threads |
-//! | `letters` | W10 W15: no wake-up is lost to calls that move completions |
+//! | `commands` | W10 W15: no wake-up is lost to calls that move completions |
 
 mod clock;
+mod commands;
 mod connection;
 mod ending;
-mod letters;
 mod notify;
 mod owner;
 mod signals;
@@ -28,7 +28,7 @@ use std::sync::mpsc;
 use std::thread::{self, ScopedJoinHandle};
 use std::time::Duration;
 
-use crate::support::{Evd, LONG, MESSAGE, SOON, Talk, Waited, number};
+use crate::support::{Evd, LONG, MESSAGE, MessagePair, SOON, Waited, number};
 
 /// Checks that the waiter has not returned and does not return for a while.
 #[track_caller]

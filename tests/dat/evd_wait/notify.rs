@@ -7,73 +7,83 @@ use std::thread;
 use dat::abi::*;
 use dat::exports::*;
 
-use super::{Evd, LONG, SOON, Talk, joined, stays};
+use super::{Evd, LONG, MessagePair, SOON, joined, stays};
 use crate::support::{
-    Bed, End, Pair, Shape, expect, nothing_on, ok, refused_access, state_of, take_dto,
+    End, Fixture, Pair, Shape, expect, nothing_on, ok, refused_access, state_of, take_dto,
 };
 
 const DEFAULT: DAT_COMPLETION_FLAGS = DAT_COMPLETION_DEFAULT_FLAG;
 const QUIET: DAT_COMPLETION_FLAGS = DAT_COMPLETION_UNSIGNALLED_FLAG;
 const SOLICITED: DAT_COMPLETION_FLAGS = DAT_COMPLETION_SOLICITED_WAIT_FLAG;
 
-fn talk(bed: &Bed, recv: DAT_COMPLETION_FLAGS, request: DAT_COMPLETION_FLAGS) -> Talk<'_> {
+fn message_pair(
+    fixture: &Fixture,
+    recv: DAT_COMPLETION_FLAGS,
+    request: DAT_COMPLETION_FLAGS,
+) -> MessagePair<'_> {
     let shape = Shape {
         recv_flags: recv,
         request_flags: request,
         ..Shape::default()
     };
-    Talk::new(bed, &shape)
+    MessagePair::new(fixture, &shape)
 }
 
 /// A post with one completion on the request EVD.
-type Post = fn(&Talk<'_>, u64, DAT_COMPLETION_FLAGS) -> DAT_RETURN;
+type Post = fn(&MessagePair<'_>, u64, DAT_COMPLETION_FLAGS) -> DAT_RETURN;
 
 const POSTS: [Post; 3] = [
-    |talk, tag, flags| {
-        talk.listen(0..1);
-        let segment = talk.memory.segment(0, 8);
-        talk.pair.active.post_send(&[segment], tag, flags)
+    |messages, tag, flags| {
+        messages.post_recvs(0..1);
+        let segment = messages.memory.segment(0, 8);
+        messages.pair.active.post_send(&[segment], tag, flags)
     },
-    |talk, tag, flags| {
-        let (here, there) = (talk.memory.segment(0, 8), talk.memory.remote(2048, 8));
-        talk.pair.active.post_write(&[here], &there, tag, flags)
+    |messages, tag, flags| {
+        let (here, there) = (
+            messages.memory.segment(0, 8),
+            messages.memory.remote(2048, 8),
+        );
+        messages.pair.active.post_write(&[here], &there, tag, flags)
     },
-    |talk, tag, flags| {
-        let (here, there) = (talk.memory.segment(0, 8), talk.memory.remote(2048, 8));
-        talk.pair.active.post_read(&[here], &there, tag, flags)
+    |messages, tag, flags| {
+        let (here, there) = (
+            messages.memory.segment(0, 8),
+            messages.memory.remote(2048, 8),
+        );
+        messages.pair.active.post_read(&[here], &there, tag, flags)
     },
 ];
 
 #[test]
 fn evd_wait_w21_by_default_every_receive_notifies() {
-    let bed = Bed::new();
+    let fixture = Fixture::new();
     for configured in [DEFAULT, DAT_COMPLETION_EVD_THRESHOLD_FLAG] {
-        let talk = talk(&bed, configured, DEFAULT);
+        let messages = message_pair(&fixture, configured, DEFAULT);
         for flags in [DEFAULT, SOLICITED, DAT_COMPLETION_SUPPRESS_FLAG] {
-            talk.listen(1..2);
+            messages.post_recvs(1..2);
             thread::scope(|scope| {
-                let waiter = talk.recv().asleep(scope, 1);
-                talk.send(5, flags);
+                let waiter = messages.recv().asleep(scope, 1);
+                messages.send(5, flags);
                 assert_eq!(joined(waiter).soon().tag(), (1, 0));
             });
             if flags != DAT_COMPLETION_SUPPRESS_FLAG {
-                assert_eq!(take_dto(talk.request().0).cookie, 5);
+                assert_eq!(take_dto(messages.request().0).cookie, 5);
             }
-            nothing_on(talk.request().0);
+            nothing_on(messages.request().0);
         }
     }
 }
 
 #[test]
 fn evd_wait_w21_by_default_every_request_notifies() {
-    let bed = Bed::new();
+    let fixture = Fixture::new();
     for configured in [DEFAULT, DAT_COMPLETION_EVD_THRESHOLD_FLAG] {
-        let talk = talk(&bed, DEFAULT, configured);
+        let messages = message_pair(&fixture, DEFAULT, configured);
         for (tag, post) in POSTS.into_iter().enumerate() {
             thread::scope(|scope| {
-                let waiter = talk.request().asleep(scope, 1);
-                ok(post(&talk, tag as u64, DEFAULT));
-                bed.run();
+                let waiter = messages.request().asleep(scope, 1);
+                ok(post(&messages, tag as u64, DEFAULT));
+                fixture.run();
                 assert_eq!(joined(waiter).soon().tag(), (tag as u64, 0));
             });
         }
@@ -82,17 +92,17 @@ fn evd_wait_w21_by_default_every_request_notifies() {
 
 #[test]
 fn evd_wait_w21_connection_and_software_events_notify() {
-    let bed = Bed::new();
-    let talk = talk(&bed, DEFAULT, DEFAULT);
-    let software = Evd::software(&bed, 2);
-    let connect = Evd(talk.pair.passive.connect);
+    let fixture = Fixture::new();
+    let messages = message_pair(&fixture, DEFAULT, DEFAULT);
+    let software = Evd::software(&fixture, 2);
+    let connect = Evd(messages.pair.passive.connect);
     thread::scope(|scope| {
         let waiter = software.asleep(scope, 1);
         software.post(3);
         assert_eq!(joined(waiter).soon().number(), (3, 0));
         let waiter = connect.asleep(scope, 1);
         // SAFETY: a live endpoint.
-        ok(unsafe { dat_ep_disconnect(talk.pair.active.ep, DAT_CLOSE_ABRUPT_FLAG) });
+        ok(unsafe { dat_ep_disconnect(messages.pair.active.ep, DAT_CLOSE_ABRUPT_FLAG) });
         let waited = joined(waiter).soon();
         ok(waited.answer);
         assert_eq!(waited.event.event_number, DAT_CONNECTION_EVENT_DISCONNECTED);
@@ -101,21 +111,21 @@ fn evd_wait_w21_connection_and_software_events_notify() {
 
 #[test]
 fn evd_wait_w21_unsignalled_receives_are_queued_and_do_not_wake() {
-    let bed = Bed::new();
-    let talk = talk(&bed, QUIET, DEFAULT);
-    let recv = talk.recv();
+    let fixture = Fixture::new();
+    let messages = message_pair(&fixture, QUIET, DEFAULT);
+    let recv = messages.recv();
     for loud in 1..4 {
         for tag in 0..loud {
-            talk.listen_with(tag, QUIET);
+            messages.post_recv_with(tag, QUIET);
         }
-        talk.listen_with(loud, DEFAULT);
+        messages.post_recv_with(loud, DEFAULT);
         thread::scope(|scope| {
             let waiter = recv.asleep(scope, 1);
             for _ in 0..loud {
-                talk.say();
+                messages.deliver();
                 stays(&waiter, recv);
             }
-            talk.say();
+            messages.deliver();
             // In order: the completions without notification first.
             assert_eq!(joined(waiter).soon().tag(), (0, loud as DAT_COUNT));
         });
@@ -128,22 +138,22 @@ fn evd_wait_w21_unsignalled_receives_are_queued_and_do_not_wake() {
 
 #[test]
 fn evd_wait_w21_unsignalled_requests_are_queued_and_do_not_wake() {
-    let bed = Bed::new();
-    let talk = talk(&bed, DEFAULT, QUIET);
-    let request = talk.request();
+    let fixture = Fixture::new();
+    let messages = message_pair(&fixture, DEFAULT, QUIET);
+    let request = messages.request();
     for quiet in POSTS {
         for loud in POSTS {
             thread::scope(|scope| {
                 let waiter = request.asleep(scope, 1);
-                ok(quiet(&talk, 1, QUIET));
-                bed.run();
+                ok(quiet(&messages, 1, QUIET));
+                fixture.run();
                 stays(&waiter, request);
-                ok(loud(&talk, 2, DEFAULT));
-                bed.run();
+                ok(loud(&messages, 2, DEFAULT));
+                fixture.run();
                 assert_eq!(joined(waiter).soon().tag(), (1, 1));
             });
             assert_eq!(take_dto(request.0).cookie, 2);
-            while crate::support::dequeue(talk.recv().0).is_ok() {}
+            while crate::support::dequeue(messages.recv().0).is_ok() {}
         }
     }
 }
@@ -151,22 +161,22 @@ fn evd_wait_w21_unsignalled_requests_are_queued_and_do_not_wake() {
 /// A later wait finds them, as does the end of the current one.
 #[test]
 fn evd_wait_w21_unsignalled_completions_are_found_by_later_waits() {
-    let bed = Bed::new();
-    let talk = talk(&bed, QUIET, DEFAULT);
-    let recv = talk.recv();
+    let fixture = Fixture::new();
+    let messages = message_pair(&fixture, QUIET, DEFAULT);
+    let recv = messages.recv();
     for tag in 0..5 {
-        talk.listen_with(tag, QUIET);
+        messages.post_recv_with(tag, QUIET);
     }
-    talk.say();
+    messages.deliver();
     assert_eq!(recv.wait(0, 1).tag(), (0, 0));
-    talk.say();
+    messages.deliver();
     assert_eq!(recv.wait(LONG, 1).soon().tag(), (1, 0));
-    talk.say();
+    messages.deliver();
     assert_eq!(take_dto(recv.0).cookie, 2);
     thread::scope(|scope| {
         let waiter = recv.in_thread(scope, 300_000, 1);
-        talk.say();
-        talk.say();
+        messages.deliver();
+        messages.deliver();
         let waited = joined(waiter);
         assert_eq!(waited.tag(), (3, 1));
     });
@@ -175,22 +185,22 @@ fn evd_wait_w21_unsignalled_completions_are_found_by_later_waits() {
 
 #[test]
 fn evd_wait_w21_what_goes_wrong_notifies_however_it_was_posted() {
-    let bed = Bed::new();
-    let talk = talk(&bed, QUIET, QUIET);
-    let (recv, request) = (talk.recv(), talk.request());
-    talk.listen_with(1, QUIET);
-    let mut nowhere = talk.memory.remote(2048, 8);
+    let fixture = Fixture::new();
+    let messages = message_pair(&fixture, QUIET, QUIET);
+    let (recv, request) = (messages.recv(), messages.request());
+    messages.post_recv_with(1, QUIET);
+    let mut nowhere = messages.memory.remote(2048, 8);
     nowhere.rmr_context ^= 0x5500;
-    let here = talk.memory.segment(0, 8);
+    let here = messages.memory.segment(0, 8);
     thread::scope(|scope| {
         let waiters = [request.asleep(scope, 1), recv.asleep(scope, 1)];
-        ok(talk.pair.active.post_write(&[here], &nowhere, 2, QUIET));
-        bed.run();
+        ok(messages.pair.active.post_write(&[here], &nowhere, 2, QUIET));
+        fixture.run();
         let [sent, received] = waiters.map(|waiter| {
             // The connection manager tells the passive end, and afterwards the
             // device flushes its receives.
             while !waiter.is_finished() {
-                bed.run();
+                fixture.run();
                 thread::yield_now();
             }
             joined(waiter).soon().dto().0
@@ -204,21 +214,21 @@ fn evd_wait_w21_what_goes_wrong_notifies_however_it_was_posted() {
 /// A suppressed request that succeeds has no event, and counts for no threshold.
 #[test]
 fn evd_wait_w21_suppressed_requests_make_no_event() {
-    let bed = Bed::new();
+    let fixture = Fixture::new();
     for configured in [DEFAULT, QUIET] {
-        let talk = talk(&bed, DEFAULT, configured);
-        let request = talk.request();
+        let messages = message_pair(&fixture, DEFAULT, configured);
+        let request = messages.request();
         for post in POSTS {
             thread::scope(|scope| {
                 let waiter = request.asleep(scope, 1);
-                ok(post(&talk, 1, DAT_COMPLETION_SUPPRESS_FLAG));
-                bed.run();
+                ok(post(&messages, 1, DAT_COMPLETION_SUPPRESS_FLAG));
+                fixture.run();
                 stays(&waiter, request);
-                ok(post(&talk, 2, DEFAULT));
-                bed.run();
+                ok(post(&messages, 2, DEFAULT));
+                fixture.run();
                 assert_eq!(joined(waiter).soon().tag(), (2, 0));
             });
-            while crate::support::dequeue(talk.recv().0).is_ok() {}
+            while crate::support::dequeue(messages.recv().0).is_ok() {}
         }
         nothing_on(request.0);
     }
@@ -226,22 +236,22 @@ fn evd_wait_w21_suppressed_requests_make_no_event() {
 
 #[test]
 fn evd_wait_w21_only_solicited_receives_wake_where_so_configured() {
-    let bed = Bed::new();
-    let talk = talk(&bed, SOLICITED, DEFAULT);
-    let recv = talk.recv();
+    let fixture = Fixture::new();
+    let messages = message_pair(&fixture, SOLICITED, DEFAULT);
+    let recv = messages.recv();
     for round in 0..3 {
-        talk.listen(0..4);
+        messages.post_recvs(0..4);
         thread::scope(|scope| {
             let waiter = recv.asleep(scope, 1);
             for _ in 0..round {
-                talk.say();
+                messages.deliver();
                 stays(&waiter, recv);
             }
-            talk.say_with(SOLICITED);
+            messages.deliver_with(SOLICITED);
             assert_eq!(joined(waiter).soon().tag(), (0, round as DAT_COUNT));
         });
         for _ in round + 1..4 {
-            talk.say();
+            messages.deliver();
         }
         for tag in 1..4 {
             assert_eq!(take_dto(recv.0).cookie, tag);
@@ -253,28 +263,28 @@ fn evd_wait_w21_only_solicited_receives_wake_where_so_configured() {
 /// notify, it goes on waiting.
 #[test]
 fn evd_wait_w21_what_does_not_notify_does_not_end_a_wait_that_finds_it() {
-    let bed = Bed::new();
+    let fixture = Fixture::new();
     for configured in [SOLICITED, QUIET] {
-        let talk = talk(&bed, configured, DEFAULT);
-        let recv = talk.recv();
+        let messages = message_pair(&fixture, configured, DEFAULT);
+        let recv = messages.recv();
         // The receiver's configuration, and the sender's flags.
         let (quiet, loud) = match configured {
             SOLICITED => ([DEFAULT, DEFAULT], [DEFAULT, SOLICITED]),
             _ => ([QUIET, DEFAULT], [DEFAULT, DEFAULT]),
         };
         for (tag, [listen, _]) in [quiet, quiet, loud].into_iter().enumerate() {
-            talk.listen_with(tag as u64, listen);
+            messages.post_recv_with(tag as u64, listen);
         }
         thread::scope(|scope| {
             let waiter = recv.asleep(scope, 1);
             for _ in 0..2 {
-                talk.say_with(quiet[1]);
+                messages.deliver_with(quiet[1]);
                 // Makes the waiter process its queues.
-                let state = state_of(talk.pair.passive.ep);
+                let state = state_of(messages.pair.passive.ep);
                 assert_eq!(state, DAT_EP_STATE_CONNECTED);
                 stays(&waiter, recv);
             }
-            talk.say_with(loud[1]);
+            messages.deliver_with(loud[1]);
             assert_eq!(joined(waiter).soon().tag(), (0, 2));
         });
     }
@@ -282,43 +292,46 @@ fn evd_wait_w21_what_does_not_notify_does_not_end_a_wait_that_finds_it() {
 
 #[test]
 fn evd_wait_w21_flushed_receives_wake_where_solicited_ones_do() {
-    let bed = Bed::new();
-    let talk = talk(&bed, SOLICITED, DEFAULT);
-    let recv = talk.recv();
-    talk.listen(0..2);
+    let fixture = Fixture::new();
+    let messages = message_pair(&fixture, SOLICITED, DEFAULT);
+    let recv = messages.recv();
+    messages.post_recvs(0..2);
     thread::scope(|scope| {
         let waiter = recv.asleep(scope, 1);
         // SAFETY: a live endpoint.
-        ok(unsafe { dat_ep_disconnect(talk.pair.passive.ep, DAT_CLOSE_ABRUPT_FLAG) });
+        ok(unsafe { dat_ep_disconnect(messages.pair.passive.ep, DAT_CLOSE_ABRUPT_FLAG) });
         while !waiter.is_finished() {
-            bed.run();
+            fixture.run();
             thread::yield_now();
         }
         let (dto, _) = joined(waiter).soon().dto();
         assert_eq!((dto.cookie, dto.status), (0, DAT_DTO_ERR_FLUSHED));
     });
-    expect(talk.pair.passive.connect, DAT_CONNECTION_EVENT_DISCONNECTED);
+    expect(
+        messages.pair.passive.connect,
+        DAT_CONNECTION_EVENT_DISCONNECTED,
+    );
 }
 
 /// An EVD for few events gets further completion queues as endpoints are added,
 /// the last one during a wait. Events of each queue wake the waiter.
 #[test]
 fn evd_wait_w21_every_endpoint_of_an_evd_wakes_its_waiter() {
-    let bed = Bed::new();
-    let recv = Evd(bed.evd(2, DAT_EVD_DTO_FLAG));
+    let fixture = Fixture::new();
+    let recv = Evd(fixture.evd(2, DAT_EVD_DTO_FLAG));
     let join = |recvs| {
         let shape = Shape {
             recvs,
             ..Shape::default()
         };
-        let mut passive = End::without_ep(&bed, &shape);
+        let mut passive = End::without_ep(&fixture, &shape);
         passive.recv = recv.0;
         let attributes = shape.attributes();
         // SAFETY: live handles; the result is writable.
         ok(unsafe {
             dat_ep_create(
-                bed.ia,
-                bed.pz,
+                fixture.ia,
+                fixture.pz,
                 passive.recv,
                 passive.request,
                 passive.connect,
@@ -326,34 +339,37 @@ fn evd_wait_w21_every_endpoint_of_an_evd_wakes_its_waiter() {
                 &raw mut passive.ep,
             )
         });
-        Talk::of(&bed, Pair::connect(&bed, End::new(&bed, &shape), passive))
+        MessagePair::of(
+            &fixture,
+            Pair::connect(&fixture, End::new(&fixture, &shape), passive),
+        )
     };
-    let mut talks = vec![join(16), join(64)];
+    let mut message_pairs = vec![join(16), join(64)];
     thread::scope(|scope| {
         let waiter = recv.asleep(scope, 1);
-        talks.push(join(200));
+        message_pairs.push(join(200));
         stays(&waiter, recv);
-        talks[2].listen(9..10);
-        talks[2].say();
+        message_pairs[2].post_recvs(9..10);
+        message_pairs[2].deliver();
         assert_eq!(joined(waiter).soon().tag(), (9, 0));
     });
     for round in 0..12 {
-        let talk = &talks[round as usize % 3];
-        talk.listen(round..round + 1);
+        let messages = &message_pairs[round as usize % 3];
+        messages.post_recvs(round..round + 1);
         thread::scope(|scope| {
             let waiter = recv.asleep(scope, 1);
-            talk.say();
+            messages.deliver();
             let (dto, _) = joined(waiter).soon().dto();
-            assert_eq!((dto.ep, dto.cookie), (talk.pair.passive.ep, round));
+            assert_eq!((dto.ep, dto.cookie), (messages.pair.passive.ep, round));
         });
     }
     // The events of all queues count for one threshold.
     thread::scope(|scope| {
         let waiter = recv.asleep(scope, 3);
-        for talk in &talks {
+        for messages in &message_pairs {
             stays(&waiter, recv);
-            talk.listen(1..2);
-            talk.say();
+            messages.post_recvs(1..2);
+            messages.deliver();
         }
         assert_eq!(joined(waiter).soon().tag(), (1, 2));
     });
@@ -362,9 +378,9 @@ fn evd_wait_w21_every_endpoint_of_an_evd_wakes_its_waiter() {
 /// The device wakes the sleeping waiter each time, not only the first.
 #[test]
 fn evd_wait_w21_each_of_many_messages_wakes() {
-    let bed = Bed::new();
-    let talk = talk(&bed, DEFAULT, DEFAULT);
-    let recv = talk.recv();
+    let fixture = Fixture::new();
+    let messages = message_pair(&fixture, DEFAULT, DEFAULT);
+    let recv = messages.recv();
     let taken = AtomicU64::new(0);
     thread::scope(|scope| {
         let waiter = scope.spawn(|| {
@@ -376,13 +392,13 @@ fn evd_wait_w21_each_of_many_messages_wakes() {
             }
         });
         for tag in 0..150 {
-            talk.listen(tag..tag + 1);
+            messages.post_recvs(tag..tag + 1);
             recv.until_waited();
             if tag % 3 == 0 {
                 // Long enough for the waiter to sleep.
                 thread::sleep(std::time::Duration::from_millis(2));
             }
-            talk.say();
+            messages.deliver();
             // One message at a time.
             while !waiter.is_finished() && taken.load(Ordering::Acquire) <= tag {
                 thread::yield_now();

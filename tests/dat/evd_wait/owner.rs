@@ -8,8 +8,8 @@ use dat::exports::*;
 
 use crate::cno::{Cno, SECOND};
 
-use super::{Evd, LONG, SOON, Talk, joined, stays};
-use crate::support::{Bed, Shape, dequeue, fails, fails_with, nothing_on, ok, take_dto};
+use super::{Evd, LONG, MessagePair, SOON, joined, stays};
+use crate::support::{Fixture, Shape, dequeue, fails, fails_with, nothing_on, ok, take_dto};
 
 /// Checks that no other call can take events.
 #[track_caller]
@@ -28,21 +28,21 @@ fn is_taken(evd: Evd) {
 
 #[test]
 fn evd_wait_w06_a_waiter_has_exclusive_use_of_the_evd() {
-    let bed = Bed::new();
-    let talk = Talk::new(&bed, &Shape::default());
-    talk.listen(1..4);
-    let recv = talk.recv();
+    let fixture = Fixture::new();
+    let messages = MessagePair::new(&fixture, &Shape::default());
+    messages.post_recvs(1..4);
+    let recv = messages.recv();
     thread::scope(|scope| {
         let waiter = recv.asleep(scope, 1);
         is_taken(recv);
         stays(&waiter, recv);
-        talk.say();
+        messages.deliver();
         assert_eq!(joined(waiter).soon().tag(), (1, 0));
     });
     // Only as long as it waits.
-    talk.say();
+    messages.deliver();
     assert_eq!(take_dto(recv.0).cookie, 2);
-    talk.say();
+    messages.deliver();
     assert_eq!(recv.wait(0, 1).tag(), (3, 0));
 }
 
@@ -50,18 +50,18 @@ fn evd_wait_w06_a_waiter_has_exclusive_use_of_the_evd() {
 /// either.
 #[test]
 fn evd_wait_w06_queued_events_belong_to_the_waiter() {
-    let bed = Bed::new();
-    let talk = Talk::new(&bed, &Shape::default());
-    talk.listen(1..4);
-    let recv = talk.recv();
-    talk.say();
+    let fixture = Fixture::new();
+    let messages = MessagePair::new(&fixture, &Shape::default());
+    messages.post_recvs(1..4);
+    let recv = messages.recv();
+    messages.deliver();
     thread::scope(|scope| {
         let waiter = recv.asleep(scope, 3);
         is_taken(recv);
-        talk.say();
+        messages.deliver();
         stays(&waiter, recv);
         is_taken(recv);
-        talk.say();
+        messages.deliver();
         assert_eq!(joined(waiter).soon().tag(), (1, 2));
     });
     assert_eq!([(); 2].map(|()| take_dto(recv.0).cookie), [2, 3]);
@@ -69,8 +69,8 @@ fn evd_wait_w06_queued_events_belong_to_the_waiter() {
 
 #[test]
 fn evd_wait_w06_the_evd_is_free_after_each_way_to_end() {
-    let bed = Bed::new();
-    let evd = Evd::software(&bed, 4);
+    let fixture = Fixture::new();
+    let evd = Evd::software(&fixture, 4);
     thread::scope(|scope| {
         let waiter = evd.in_thread(scope, 50_000, 1);
         assert_eq!(joined(waiter).expired(), 0);
@@ -90,14 +90,14 @@ fn evd_wait_w06_the_evd_is_free_after_each_way_to_end() {
 /// Calls that take no events work during a wait.
 #[test]
 fn evd_wait_w06_a_waiter_does_not_hinder_other_calls() {
-    let bed = Bed::new();
-    let evd = Evd::software(&bed, 4);
+    let fixture = Fixture::new();
+    let evd = Evd::software(&fixture, 4);
     thread::scope(|scope| {
         let waiter = evd.asleep(scope, 2);
         let before = evd.query();
         assert_eq!(
             (before.ia_handle, before.evd_flags),
-            (bed.ia, DAT_EVD_SOFTWARE_FLAG)
+            (fixture.ia, DAT_EVD_SOFTWARE_FLAG)
         );
         // SAFETY: a live EVD.
         unsafe {
@@ -115,16 +115,16 @@ fn evd_wait_w06_a_waiter_does_not_hinder_other_calls() {
 
 #[test]
 fn evd_wait_w06_a_waiter_owns_only_its_evd() {
-    let bed = Bed::new();
-    let talk = Talk::new(&bed, &Shape::default());
-    talk.listen(1..3);
+    let fixture = Fixture::new();
+    let messages = MessagePair::new(&fixture, &Shape::default());
+    messages.post_recvs(1..3);
     thread::scope(|scope| {
-        let waiter = talk.recv().asleep(scope, 2);
-        talk.send(5, DAT_COMPLETION_DEFAULT_FLAG);
-        assert_eq!(talk.request().wait(LONG, 1).tag(), (5, 0));
-        nothing_on(talk.request().0);
-        stays(&waiter, talk.recv());
-        talk.say();
+        let waiter = messages.recv().asleep(scope, 2);
+        messages.send(5, DAT_COMPLETION_DEFAULT_FLAG);
+        assert_eq!(messages.request().wait(LONG, 1).tag(), (5, 0));
+        nothing_on(messages.request().0);
+        stays(&waiter, messages.recv());
+        messages.deliver();
         assert_eq!(joined(waiter).soon().tag(), (1, 1));
     });
 }
@@ -132,8 +132,8 @@ fn evd_wait_w06_a_waiter_owns_only_its_evd() {
 /// If several threads begin to wait at the same time, one waits; the others fail
 /// at once.
 fn one_of(threads: usize) {
-    let bed = Bed::new();
-    let evd = Evd::software(&bed, 4);
+    let fixture = Fixture::new();
+    let evd = Evd::software(&fixture, 4);
     for round in 0..60 {
         let barrier = Barrier::new(threads);
         thread::scope(|scope| {
@@ -171,19 +171,19 @@ fn evd_wait_w06_one_of_four_waits() {
 /// A wait on the EVD itself keeps it from triggering its CNO until the wait ends.
 #[test]
 fn evd_wait_w07_a_waiter_takes_the_evd_from_its_cno() {
-    let bed = Bed::new();
-    let cno = Cno::new(&bed);
-    let talk = Talk::new(&bed, &Shape::default());
-    let recv = talk.recv();
+    let fixture = Fixture::new();
+    let cno = Cno::new(&fixture);
+    let messages = MessagePair::new(&fixture, &Shape::default());
+    let recv = messages.recv();
     cno.feed(recv.0);
-    talk.listen(1..4);
+    messages.post_recvs(1..4);
     thread::scope(|scope| {
         let waiter = recv.asleep(scope, 1);
-        talk.say();
+        messages.deliver();
         assert_eq!(joined(waiter).soon().tag(), (1, 0));
         cno.finds_nothing();
         let waiter = recv.asleep(scope, 2);
-        talk.say();
+        messages.deliver();
         stays(&waiter, recv);
         cno.finds_nothing();
         // With too few events for the waiter, whose wait ends.
@@ -193,7 +193,7 @@ fn evd_wait_w07_a_waiter_takes_the_evd_from_its_cno() {
     assert_eq!(cno.wait(0), Ok(recv.0));
     assert_eq!(take_dto(recv.0).cookie, 2);
     cno.finds_nothing();
-    talk.say();
+    messages.deliver();
     assert_eq!(cno.wait(SECOND), Ok(recv.0));
 }
 
@@ -201,28 +201,28 @@ fn evd_wait_w07_a_waiter_takes_the_evd_from_its_cno() {
 /// gets its events in both states.
 #[test]
 fn evd_wait_w07_disabling_does_not_affect_a_waiter() {
-    let bed = Bed::new();
-    let talk = Talk::new(&bed, &Shape::default());
-    let recv = talk.recv();
+    let fixture = Fixture::new();
+    let messages = MessagePair::new(&fixture, &Shape::default());
+    let recv = messages.recv();
     let calls: [unsafe extern "C" fn(DAT_EVD_HANDLE) -> DAT_RETURN; 2] =
         [dat_evd_disable, dat_evd_enable];
     for (call, state) in calls
         .into_iter()
         .zip([DAT_EVD_STATE_DISABLED, DAT_EVD_STATE_ENABLED])
     {
-        talk.listen(1..3);
+        messages.post_recvs(1..3);
         // SAFETY: a live EVD.
         ok(unsafe { call(recv.0) });
         thread::scope(|scope| {
             let waiter = recv.asleep(scope, 1);
-            talk.say();
+            messages.deliver();
             assert_eq!(joined(waiter).soon().tag(), (1, 0));
             // Switched during a wait.
             let waiter = recv.asleep(scope, 1);
             // SAFETY: a live EVD.
             ok(unsafe { call(recv.0) });
             stays(&waiter, recv);
-            talk.say();
+            messages.deliver();
             assert_eq!(joined(waiter).soon().tag(), (2, 0));
         });
         let axis = DAT_EVD_STATE_ENABLED | DAT_EVD_STATE_DISABLED;

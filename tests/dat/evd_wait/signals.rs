@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 
 use dat::abi::*;
 
-use super::{Evd, LONG, SOON, Talk, Waited, joined, own_thread, stays};
-use crate::support::{Bed, Shape, fails_with, take_dto};
+use super::{Evd, LONG, MessagePair, SOON, Waited, joined, own_thread, stays};
+use crate::support::{Fixture, Shape, fails_with, take_dto};
 
 static HANDLED: AtomicU32 = AtomicU32::new(0);
 
@@ -67,9 +67,9 @@ fn until_returned(
 #[test]
 fn evd_wait_w19_w14_a_signal_ends_a_wait_and_nmore_is_set() {
     install();
-    let bed = Bed::new();
-    let talk = Talk::new(&bed, &Shape::default());
-    let recv = talk.recv();
+    let fixture = Fixture::new();
+    let messages = MessagePair::new(&fixture, &Shape::default());
+    let recv = messages.recv();
     let mut again = 0;
     let mut rounds = 0;
     for queued in 0..5 {
@@ -95,8 +95,8 @@ fn evd_wait_w19_w14_a_signal_ends_a_wait_and_nmore_is_set() {
                 assert!(HANDLED.load(Ordering::SeqCst) > before);
             }
         }
-        talk.listen(queued as u64..queued as u64 + 1);
-        talk.say();
+        messages.post_recvs(queued as u64..queued as u64 + 1);
+        messages.deliver();
     }
     assert!(
         again <= 2,
@@ -110,10 +110,10 @@ fn evd_wait_w19_w14_a_signal_ends_a_wait_and_nmore_is_set() {
 #[test]
 fn evd_wait_w19_a_signal_to_another_thread_ends_no_wait() {
     install();
-    let bed = Bed::new();
-    let talk = Talk::new(&bed, &Shape::default());
-    talk.listen(1..2);
-    let recv = talk.recv();
+    let fixture = Fixture::new();
+    let messages = MessagePair::new(&fixture, &Shape::default());
+    messages.post_recvs(1..2);
+    let recv = messages.recv();
     thread::scope(|scope| {
         let waiter = recv.asleep(scope, 1);
         for signal in SIGNALS {
@@ -123,7 +123,7 @@ fn evd_wait_w19_a_signal_to_another_thread_ends_no_wait() {
             assert_eq!(HANDLED.load(Ordering::SeqCst), before + 1);
             stays(&waiter, recv);
         }
-        talk.say();
+        messages.deliver();
         assert_eq!(joined(waiter).soon().tag(), (1, 0));
     });
 }
@@ -132,10 +132,10 @@ fn evd_wait_w19_a_signal_to_another_thread_ends_no_wait() {
 #[test]
 fn evd_wait_w19_a_signal_that_is_not_handled_ends_no_wait() {
     install();
-    let bed = Bed::new();
-    let talk = Talk::new(&bed, &Shape::default());
-    talk.listen(1..2);
-    let recv = talk.recv();
+    let fixture = Fixture::new();
+    let messages = MessagePair::new(&fixture, &Shape::default());
+    messages.post_recvs(1..2);
+    let recv = messages.recv();
     thread::scope(|scope| {
         let (tell, told) = mpsc::channel();
         let waiter = scope.spawn(move || {
@@ -156,7 +156,7 @@ fn evd_wait_w19_a_signal_that_is_not_handled_ends_no_wait() {
             interrupt(thread, signal);
             stays(&waiter, recv);
         }
-        talk.say();
+        messages.deliver();
         assert_eq!(joined(waiter).soon().tag(), (1, 0));
     });
 }
@@ -165,8 +165,8 @@ fn evd_wait_w19_a_signal_that_is_not_handled_ends_no_wait() {
 #[test]
 fn evd_wait_w19_the_signal_mask_is_left_as_it_was() {
     install();
-    let bed = Bed::new();
-    let evd = Evd::software(&bed, 4);
+    let fixture = Fixture::new();
+    let evd = Evd::software(&fixture, 4);
     let mask = || {
         // SAFETY: the set is written before it is read.
         unsafe {

@@ -7,9 +7,9 @@ use std::time::Instant;
 use dat::abi::*;
 use dat::exports::*;
 
-use super::{Evd, LONG, SOON, Talk, joined};
+use super::{Evd, LONG, MessagePair, SOON, joined};
 use crate::support::{
-    Bed, Dto, End, Pair, Shape, blank, dequeue, dto, expect, fails, fails_with, nothing_on, ok,
+    Dto, End, Fixture, Pair, Shape, blank, dequeue, dto, expect, fails, fails_with, nothing_on, ok,
     refused_access, take_dto,
 };
 
@@ -31,31 +31,31 @@ fn poisoned(evd: DAT_EVD_HANDLE) -> DAT_EVENT {
 
 #[test]
 fn evd_wait_w01_a_wait_takes_the_first_event_only() {
-    let bed = Bed::new();
-    let talk = Talk::new(&bed, &Shape::default());
-    talk.listen(1..4);
+    let fixture = Fixture::new();
+    let messages = MessagePair::new(&fixture, &Shape::default());
+    messages.post_recvs(1..4);
     for _ in 0..3 {
-        talk.say();
+        messages.deliver();
     }
-    assert_eq!(talk.recv().wait(0, 1).tag(), (1, 2));
-    assert_eq!(take_dto(talk.recv().0).cookie, 2);
-    assert_eq!(talk.recv().wait(LONG, 1).tag(), (3, 0));
-    nothing_on(talk.recv().0);
+    assert_eq!(messages.recv().wait(0, 1).tag(), (1, 2));
+    assert_eq!(take_dto(messages.recv().0).cookie, 2);
+    assert_eq!(messages.recv().wait(LONG, 1).tag(), (3, 0));
+    nothing_on(messages.recv().0);
 }
 
 #[test]
 fn evd_wait_w01_fills_every_field_of_a_receive() {
-    let bed = Bed::new();
-    let talk = Talk::new(&bed, &Shape::default());
-    let (active, passive) = (talk.pair.active, talk.pair.passive);
+    let fixture = Fixture::new();
+    let messages = MessagePair::new(&fixture, &Shape::default());
+    let (active, passive) = (messages.pair.active, messages.pair.passive);
     for (cookie, len) in [(0xfedc_ba98_7654_3210, 24), (0, 0), (u64::MAX, 64)] {
-        ok(passive.post_recv(&[talk.memory.segment(1024, 64)], cookie));
+        ok(passive.post_recv(&[messages.memory.segment(1024, 64)], cookie));
         ok(active.post_send(
-            &[talk.memory.segment(0, len)],
+            &[messages.memory.segment(0, len)],
             1,
             DAT_COMPLETION_DEFAULT_FLAG,
         ));
-        bed.run();
+        fixture.run();
         let received = Dto {
             ep: passive.ep,
             cookie,
@@ -69,12 +69,12 @@ fn evd_wait_w01_fills_every_field_of_a_receive() {
 
 #[test]
 fn evd_wait_w01_fills_every_field_of_a_request() {
-    let bed = Bed::new();
-    let talk = Talk::new(&bed, &Shape::default());
-    let active = talk.pair.active;
+    let fixture = Fixture::new();
+    let messages = MessagePair::new(&fixture, &Shape::default());
+    let active = messages.pair.active;
     let whole = DAT_COMPLETION_DEFAULT_FLAG;
     let done = |cookie, length| {
-        bed.run();
+        fixture.run();
         let completed = Dto {
             ep: active.ep,
             cookie,
@@ -83,12 +83,15 @@ fn evd_wait_w01_fills_every_field_of_a_request() {
         };
         assert_eq!(dto(&poisoned(active.request)), completed);
     };
-    talk.listen(1..3);
-    ok(active.post_send(&[talk.memory.segment(0, 24)], 1 << 63, whole));
+    messages.post_recvs(1..3);
+    ok(active.post_send(&[messages.memory.segment(0, 24)], 1 << 63, whole));
     done(1 << 63, 24);
     ok(active.post_send(&[], 5, whole));
     done(5, 0);
-    let (here, there) = (talk.memory.segment(0, 40), talk.memory.remote(2048, 40));
+    let (here, there) = (
+        messages.memory.segment(0, 40),
+        messages.memory.remote(2048, 40),
+    );
     ok(active.post_write(&[here], &there, 6, whole));
     done(6, 40);
     ok(active.post_read(&[here], &there, 7, whole));
@@ -97,18 +100,18 @@ fn evd_wait_w01_fills_every_field_of_a_request() {
 
 #[test]
 fn evd_wait_w01_a_failed_transfer_is_told_with_its_status_and_cookie() {
-    let bed = Bed::new();
-    let talk = Talk::new(&bed, &Shape::default());
-    let mut nowhere = talk.memory.remote(2048, 8);
+    let fixture = Fixture::new();
+    let messages = MessagePair::new(&fixture, &Shape::default());
+    let mut nowhere = messages.memory.remote(2048, 8);
     nowhere.rmr_context ^= 0x5500;
-    let active = talk.pair.active;
+    let active = messages.pair.active;
     ok(active.post_write(
-        &[talk.memory.segment(0, 8)],
+        &[messages.memory.segment(0, 8)],
         &nowhere,
         9,
         DAT_COMPLETION_DEFAULT_FLAG,
     ));
-    bed.run();
+    fixture.run();
     let failed = dto(&poisoned(active.request));
     assert_eq!((failed.ep, failed.cookie), (active.ep, 9));
     refused_access(failed.status);
@@ -116,18 +119,18 @@ fn evd_wait_w01_a_failed_transfer_is_told_with_its_status_and_cookie() {
 
 #[test]
 fn evd_wait_w01_fills_every_field_of_connection_events() {
-    let bed = Bed::new();
+    let fixture = Fixture::new();
     let (active, passive) = (
-        End::new(&bed, &Shape::default()),
-        End::new(&bed, &Shape::default()),
+        End::new(&fixture, &Shape::default()),
+        End::new(&fixture, &Shape::default()),
     );
-    let requests = bed.evd(8, DAT_EVD_CR_FLAG);
+    let requests = fixture.evd(8, DAT_EVD_CR_FLAG);
     let (mut qualifier, mut psp) = (0, ptr::null_mut());
     let mut address = Pair::address();
     // SAFETY: live handles; results are writable; no private data.
     unsafe {
         ok(dat_psp_create_any(
-            bed.ia,
+            fixture.ia,
             &raw mut qualifier,
             requests,
             DAT_PSP_CONSUMER_FLAG,
@@ -184,8 +187,8 @@ fn evd_wait_w01_fills_every_field_of_connection_events() {
 
 #[test]
 fn evd_wait_w01_fills_every_field_of_software_events() {
-    let bed = Bed::new();
-    let evd = Evd::software(&bed, 4);
+    let fixture = Fixture::new();
+    let evd = Evd::software(&fixture, 4);
     for number in [0, 1, usize::MAX] {
         evd.post(number);
         assert_eq!(super::number(&poisoned(evd.0)), number);
@@ -196,11 +199,11 @@ fn evd_wait_w01_fills_every_field_of_software_events() {
 /// asynchronous EVD reports the overflow.
 #[test]
 fn evd_wait_w01_fills_every_field_of_asynchronous_events() {
-    let bed = Bed::new();
+    let fixture = Fixture::new();
     let shape = Shape::default();
-    let narrow = bed.evd(1, DAT_EVD_CONNECTION_FLAG);
+    let narrow = fixture.evd(1, DAT_EVD_CONNECTION_FLAG);
     let pairs = [(); 2].map(|()| {
-        let mut end = End::without_ep(&bed, &shape);
+        let mut end = End::without_ep(&fixture, &shape);
         ok(
             // SAFETY: handles that the fixture owns.
             unsafe { dat_evd_free(end.connect) },
@@ -210,8 +213,8 @@ fn evd_wait_w01_fills_every_field_of_asynchronous_events() {
         // SAFETY: live handles; the result is writable.
         ok(unsafe {
             dat_ep_create(
-                bed.ia,
-                bed.pz,
+                fixture.ia,
+                fixture.pz,
                 end.recv,
                 end.request,
                 end.connect,
@@ -219,14 +222,14 @@ fn evd_wait_w01_fills_every_field_of_asynchronous_events() {
                 &raw mut end.ep,
             )
         });
-        Pair::connect(&bed, end, End::new(&bed, &shape))
+        Pair::connect(&fixture, end, End::new(&fixture, &shape))
     });
     for pair in pairs {
         // SAFETY: a live endpoint.
         ok(unsafe { dat_ep_disconnect(pair.passive.ep, DAT_CLOSE_ABRUPT_FLAG) });
         expect(pair.passive.connect, DAT_CONNECTION_EVENT_DISCONNECTED);
     }
-    let event = poisoned(bed.async_evd);
+    let event = poisoned(fixture.async_evd);
     assert_eq!(event.event_number, DAT_ASYNC_ERROR_EVD_OVERFLOW);
     // SAFETY: the event number selects this member.
     let data = unsafe { event.event_data.asynch_error_event_data };
@@ -236,13 +239,13 @@ fn evd_wait_w01_fills_every_field_of_asynchronous_events() {
     );
     expect(narrow, DAT_CONNECTION_EVENT_DISCONNECTED);
     nothing_on(narrow);
-    nothing_on(bed.async_evd);
+    nothing_on(fixture.async_evd);
 }
 
 #[test]
 fn evd_wait_w01_with_null_results_no_event_is_taken() {
-    let bed = Bed::new();
-    let evd = Evd::software(&bed, 4);
+    let fixture = Fixture::new();
+    let evd = Evd::software(&fixture, 4);
     evd.post(1);
     let (mut event, mut nmore) = (blank(), 0);
     // SAFETY: results are null or writable.
@@ -263,40 +266,40 @@ fn evd_wait_w01_with_null_results_no_event_is_taken() {
 
 #[test]
 fn evd_wait_w13_nmore_is_what_is_left() {
-    let bed = Bed::new();
-    let talk = Talk::new(&bed, &Shape::default());
-    talk.listen(0..7);
+    let fixture = Fixture::new();
+    let messages = MessagePair::new(&fixture, &Shape::default());
+    messages.post_recvs(0..7);
     for _ in 0..7 {
-        talk.say();
+        messages.deliver();
     }
     // The EVD has polled two of the completions by then; the others are in the
     // device's queue.
     let left = [(0, 1, 6), (1, 4, 5), (2, 5, 4), (3, 1, 3), (4, 3, 2)];
     for (tag, threshold, nmore) in left {
-        assert_eq!(talk.recv().wait(LONG, threshold).tag(), (tag, nmore));
+        assert_eq!(messages.recv().wait(LONG, threshold).tag(), (tag, nmore));
     }
-    talk.listen(7..8);
-    talk.say();
-    assert_eq!(talk.recv().wait(LONG, 1).tag(), (5, 2));
-    assert_eq!([(); 2].map(|()| take_dto(talk.recv().0).cookie), [6, 7]);
-    nothing_on(talk.recv().0);
+    messages.post_recvs(7..8);
+    messages.deliver();
+    assert_eq!(messages.recv().wait(LONG, 1).tag(), (5, 2));
+    assert_eq!([(); 2].map(|()| take_dto(messages.recv().0).cookie), [6, 7]);
+    nothing_on(messages.recv().0);
 }
 
 #[test]
 fn evd_wait_w13_nmore_counts_every_stream() {
-    let bed = Bed::new();
+    let fixture = Fixture::new();
     let (shape, all) = (
         Shape::default(),
-        bed.evd(64, DAT_EVD_DEFAULT_FLAG | DAT_EVD_SOFTWARE_FLAG),
+        fixture.evd(64, DAT_EVD_DEFAULT_FLAG | DAT_EVD_SOFTWARE_FLAG),
     );
-    let mut end = End::without_ep(&bed, &shape);
+    let mut end = End::without_ep(&fixture, &shape);
     (end.recv, end.request, end.connect) = (all, all, all);
     let attributes = shape.attributes();
     // SAFETY: live handles; the result is writable.
     ok(unsafe {
         dat_ep_create(
-            bed.ia,
-            bed.pz,
+            fixture.ia,
+            fixture.pz,
             all,
             all,
             all,
@@ -304,17 +307,23 @@ fn evd_wait_w13_nmore_counts_every_stream() {
             &raw mut end.ep,
         )
     });
-    let mut talk = Talk::of(&bed, Pair::connect(&bed, end, End::new(&bed, &shape)));
+    let mut messages = MessagePair::of(
+        &fixture,
+        Pair::connect(&fixture, end, End::new(&fixture, &shape)),
+    );
     // A receive, a send, a software event and the end of the connection.
-    talk.listen(0..1);
-    talk.send(1, DAT_COMPLETION_DEFAULT_FLAG);
-    (talk.pair.active, talk.pair.passive) = (talk.pair.passive, talk.pair.active);
-    talk.listen(2..3);
-    talk.say();
+    messages.post_recvs(0..1);
+    messages.send(1, DAT_COMPLETION_DEFAULT_FLAG);
+    (messages.pair.active, messages.pair.passive) = (messages.pair.passive, messages.pair.active);
+    messages.post_recvs(2..3);
+    messages.deliver();
     Evd(all).post(3);
     // SAFETY: a live endpoint.
     ok(unsafe { dat_ep_disconnect(end.ep, DAT_CLOSE_ABRUPT_FLAG) });
-    expect(talk.pair.active.connect, DAT_CONNECTION_EVENT_DISCONNECTED);
+    expect(
+        messages.pair.active.connect,
+        DAT_CONNECTION_EVENT_DISCONNECTED,
+    );
     let first = Evd(all).wait(LONG, 4);
     assert_eq!(first.tag(), (1, 3));
     let mut rest = [(); 3].map(|()| dequeue(all).map(|event| event.event_number));
@@ -332,41 +341,41 @@ fn evd_wait_w13_nmore_counts_every_stream() {
 
 #[test]
 fn evd_wait_w13_nmore_is_at_least_the_threshold_less_one_after_blocking() {
-    let bed = Bed::new();
-    let talk = Talk::new(&bed, &Shape::default());
+    let fixture = Fixture::new();
+    let messages = MessagePair::new(&fixture, &Shape::default());
     for threshold in 1..=4 {
-        talk.listen(0..5);
-        talk.say();
+        messages.post_recvs(0..5);
+        messages.deliver();
         std::thread::scope(|scope| {
-            let waiter = (threshold > 1).then(|| talk.recv().asleep(scope, threshold));
+            let waiter = (threshold > 1).then(|| messages.recv().asleep(scope, threshold));
             for _ in 1..5 {
-                talk.say();
+                messages.deliver();
             }
             let waited = match waiter {
                 Some(waiter) => joined(waiter).soon(),
-                None => talk.recv().wait(LONG, 1),
+                None => messages.recv().wait(LONG, 1),
             };
             let (tag, nmore) = waited.tag();
             assert_eq!(tag, 0);
             assert!((threshold - 1..=4).contains(&nmore), "{nmore} are left");
         });
-        let rest = [(); 4].map(|()| take_dto(talk.recv().0).cookie);
+        let rest = [(); 4].map(|()| take_dto(messages.recv().0).cookie);
         assert_eq!(rest, [1, 2, 3, 4]);
-        nothing_on(talk.recv().0);
+        nothing_on(messages.recv().0);
     }
 }
 
 #[test]
 fn evd_wait_w15_one_stream_comes_in_order_however_it_is_taken() {
-    let bed = Bed::new();
-    let talk = Talk::new(&bed, &Shape::default());
-    let recv = talk.recv();
+    let fixture = Fixture::new();
+    let messages = MessagePair::new(&fixture, &Shape::default());
+    let recv = messages.recv();
     let (mut posted, mut next) = (0, 0);
     for round in 0_u64..60 {
         let burst = 1 + round % 5;
-        talk.listen(posted..posted + burst);
+        messages.post_recvs(posted..posted + burst);
         for _ in 0..burst {
-            talk.say();
+            messages.deliver();
         }
         posted += burst;
         for taken in 0..burst {
@@ -391,18 +400,18 @@ fn evd_wait_w15_one_stream_comes_in_order_however_it_is_taken() {
 /// delays the other.
 #[test]
 fn evd_wait_w15_streams_that_share_an_evd_keep_their_orders() {
-    let bed = Bed::new();
+    let fixture = Fixture::new();
     let shape = Shape::default();
-    let shared = bed.evd(64, DAT_EVD_DTO_FLAG);
-    let talks = [(); 2].map(|()| {
-        let mut passive = End::without_ep(&bed, &shape);
+    let shared = fixture.evd(64, DAT_EVD_DTO_FLAG);
+    let message_pairs = [(); 2].map(|()| {
+        let mut passive = End::without_ep(&fixture, &shape);
         passive.recv = shared;
         let attributes = shape.attributes();
         // SAFETY: live handles; the result is writable.
         ok(unsafe {
             dat_ep_create(
-                bed.ia,
-                bed.pz,
+                fixture.ia,
+                fixture.pz,
                 passive.recv,
                 passive.request,
                 passive.connect,
@@ -410,28 +419,31 @@ fn evd_wait_w15_streams_that_share_an_evd_keep_their_orders() {
                 &raw mut passive.ep,
             )
         });
-        Talk::of(&bed, Pair::connect(&bed, End::new(&bed, &shape), passive))
+        MessagePair::of(
+            &fixture,
+            Pair::connect(&fixture, End::new(&fixture, &shape), passive),
+        )
     });
     let mut next = [0, 0];
     for round in 0..20 {
-        for (index, talk) in talks.iter().enumerate() {
+        for (index, messages) in message_pairs.iter().enumerate() {
             let tag = 4 * round;
-            talk.listen(tag..tag + 4);
+            messages.post_recvs(tag..tag + 4);
             for _ in 0..4 - 2 * (index & 1) {
-                talk.say();
+                messages.deliver();
             }
         }
         for turn in 0..6 {
             let (dto, nmore) = Evd(shared).wait(LONG, 6 - turn).dto();
             assert_eq!(nmore, 5 - turn);
-            let from = usize::from(dto.ep == talks[1].pair.passive.ep);
-            assert_eq!(dto.ep, talks[from].pair.passive.ep);
+            let from = usize::from(dto.ep == message_pairs[1].pair.passive.ep);
+            assert_eq!(dto.ep, message_pairs[from].pair.passive.ep);
             assert_eq!(dto.cookie, next[from]);
             next[from] += 1;
         }
         // The two that the second endpoint still waits for.
         for _ in 0..2 {
-            talks[1].say();
+            message_pairs[1].deliver();
             assert_eq!(Evd(shared).wait(LONG, 1).tag(), (next[1], 0));
             next[1] += 1;
         }
@@ -440,19 +452,19 @@ fn evd_wait_w15_streams_that_share_an_evd_keep_their_orders() {
 
 #[test]
 fn evd_wait_w20_timeout_0_returns_at_once() {
-    let bed = Bed::new();
-    let talk = Talk::new(&bed, &Shape::default());
-    let recv = talk.recv();
+    let fixture = Fixture::new();
+    let messages = MessagePair::new(&fixture, &Shape::default());
+    let recv = messages.recv();
     let begin = Instant::now();
     for _ in 0..20_000 {
         assert_eq!(recv.wait(0, 1).expired(), 0);
     }
     assert!(begin.elapsed() < SOON, "{:?}", begin.elapsed());
-    talk.listen(0..2);
-    talk.say();
+    messages.post_recvs(0..2);
+    messages.deliver();
     assert_eq!(recv.wait(0, 2).expired(), 1);
     assert_eq!(recv.wait(0, 1).tag(), (0, 0));
-    talk.say();
+    messages.deliver();
     assert_eq!(recv.wait(0, 1).tag(), (1, 0));
     assert_eq!(recv.wait(0, 1).expired(), 0);
     fails(dequeue(recv.0).err().unwrap_or(0), DAT_QUEUE_EMPTY);

@@ -8,8 +8,8 @@ use std::time::Instant;
 use dat::abi::*;
 use dat::exports::*;
 
-use super::{Evd, LONG, MESSAGE, SOON, Talk, joined};
-use crate::support::{Bed, Shape, c_name, dequeue, dto, fails, fails_with, nothing_on, ok};
+use super::{Evd, LONG, MESSAGE, MessagePair, SOON, joined};
+use crate::support::{Fixture, Shape, c_name, dequeue, dto, fails, fails_with, nothing_on, ok};
 
 /// How a thread gets events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,9 +56,9 @@ fn take(evd: Evd, waits: bool, others_wait: bool) -> Option<u64> {
 fn take_from_one(takers: usize, how: How) {
     const MESSAGES: u64 = 600;
     const WINDOW: u64 = 16;
-    let bed = Bed::new();
-    let talk = Talk::new(&bed, &Shape::default());
-    let (recv, taken) = (talk.recv(), AtomicU64::new(0));
+    let fixture = Fixture::new();
+    let messages = MessagePair::new(&fixture, &Shape::default());
+    let (recv, taken) = (messages.recv(), AtomicU64::new(0));
     let all = Mutex::new(Vec::new());
     thread::scope(|scope| {
         for taker in 0..takers {
@@ -88,8 +88,8 @@ fn take_from_one(takers: usize, how: How) {
                 assert!(begin.elapsed() < 5 * SOON, "no thread takes events");
                 thread::yield_now();
             }
-            talk.listen(tag..tag + 1);
-            talk.say();
+            messages.post_recvs(tag..tag + 1);
+            messages.deliver();
         }
     });
     let mut all = all.into_inner().expect("no panic");
@@ -116,24 +116,24 @@ fn evd_wait_w22_four_threads_take_from_one_evd() {
 /// is for an event that its own call causes.
 fn each_its_own(threads: usize) {
     const ROUNDS: u64 = 100;
-    let bed = Bed::new();
-    let talks: Vec<_> = (0..threads)
-        .map(|_| Talk::new(&bed, &Shape::default()))
+    let fixture = Fixture::new();
+    let message_pairs: Vec<_> = (0..threads)
+        .map(|_| MessagePair::new(&fixture, &Shape::default()))
         .collect();
     thread::scope(|scope| {
-        let turning = bed.turning(scope);
-        let players: Vec<_> = talks
+        let run_in_background = fixture.run_in_background(scope);
+        let players: Vec<_> = message_pairs
             .iter()
             .enumerate()
-            .map(|(player, talk)| {
+            .map(|(player, messages)| {
                 scope.spawn(move || {
-                    let mut ends = [talk.pair.active, talk.pair.passive];
+                    let mut ends = [messages.pair.active, messages.pair.passive];
                     for round in 0..ROUNDS {
                         let tag = round << 8 | player as u64;
                         let [from, to] = ends;
-                        ok(to.post_recv(&[talk.memory.segment(1024, 64)], tag));
+                        ok(to.post_recv(&[messages.memory.segment(1024, 64)], tag));
                         ok(from.post_send(
-                            &[talk.memory.segment(0, MESSAGE)],
+                            &[messages.memory.segment(0, MESSAGE)],
                             !tag,
                             DAT_COMPLETION_DEFAULT_FLAG,
                         ));
@@ -151,11 +151,11 @@ fn each_its_own(threads: usize) {
             })
             .collect();
         players.into_iter().for_each(joined);
-        drop(turning);
+        drop(run_in_background);
     });
-    for talk in &talks {
-        nothing_on(talk.recv().0);
-        nothing_on(talk.request().0);
+    for messages in &message_pairs {
+        nothing_on(messages.recv().0);
+        nothing_on(messages.request().0);
     }
 }
 
@@ -173,17 +173,17 @@ fn evd_wait_w22_four_threads_wait_on_their_own_evds() {
 /// other.
 #[test]
 fn evd_wait_w22_evds_may_be_freed_during_waits_on_others() {
-    let bed = Bed::new();
-    let talk = Talk::new(&bed, &Shape::default());
-    let recv = talk.recv();
+    let fixture = Fixture::new();
+    let messages = MessagePair::new(&fixture, &Shape::default());
+    let recv = messages.recv();
     let (stop, taken) = (AtomicBool::new(false), AtomicU64::new(0));
     thread::scope(|scope| {
         let _stop = AtEnd(&stop);
         for flags in [DAT_EVD_SOFTWARE_FLAG, DAT_EVD_DEFAULT_FLAG] {
-            let (bed, stop) = (&bed, &stop);
+            let (fixture, stop) = (&fixture, &stop);
             scope.spawn(move || {
                 while !stop.load(Ordering::Acquire) {
-                    let evd = Evd(bed.evd(4, flags));
+                    let evd = Evd(fixture.evd(4, flags));
                     assert_eq!(evd.wait(100, 1).expired(), 0);
                     evd.free();
                     // SAFETY: the call validates its handles.
@@ -199,11 +199,11 @@ fn evd_wait_w22_evds_may_be_freed_during_waits_on_others() {
             }
         });
         for tag in 0..200 {
-            talk.listen(tag..tag + 1);
+            messages.post_recvs(tag..tag + 1);
             if tag % 4 == 0 {
                 recv.until_waited();
             }
-            talk.say();
+            messages.deliver();
             while !waiter.is_finished() && taken.load(Ordering::Acquire) <= tag {
                 thread::yield_now();
             }
@@ -225,8 +225,8 @@ impl Drop for AtEnd<'_> {
 #[test]
 fn evd_wait_w22_w16_ending_waits_loses_no_event() {
     const EVENTS: usize = 500;
-    let bed = Bed::new();
-    let evd = Evd::software(&bed, 8);
+    let fixture = Fixture::new();
+    let evd = Evd::software(&fixture, 8);
     let taken = AtomicU64::new(0);
     let all = Mutex::new(Vec::new());
     thread::scope(|scope| {
@@ -271,10 +271,10 @@ fn evd_wait_w22_w16_ending_waits_loses_no_event() {
 /// A wait of one thread ends with its IA while other threads use another IA.
 #[test]
 fn evd_wait_w22_w18_one_ia_may_be_closed_during_waits_on_another() {
-    let bed = Bed::new();
-    let talk = Talk::new(&bed, &Shape::default());
-    let recv = talk.recv();
-    talk.listen(1..2);
+    let fixture = Fixture::new();
+    let messages = MessagePair::new(&fixture, &Shape::default());
+    let recv = messages.recv();
+    messages.post_recvs(1..2);
     thread::scope(|scope| {
         let waiter = recv.asleep(scope, 1);
         for _ in 0..3 {
@@ -297,7 +297,7 @@ fn evd_wait_w22_w18_one_ia_may_be_closed_during_waits_on_another() {
             fails(joined(other).answer, DAT_ABORT);
         }
         super::stays(&waiter, recv);
-        talk.say();
+        messages.deliver();
         assert_eq!(joined(waiter).soon().tag(), (1, 0));
     });
 }

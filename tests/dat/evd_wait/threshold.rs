@@ -5,8 +5,8 @@ use std::thread;
 use dat::abi::*;
 use dat::exports::*;
 
-use super::{Evd, Talk, joined, stays};
-use crate::support::{Bed, End, Pair, Shape, fails_with, nothing_on, ok, take_dto};
+use super::{Evd, MessagePair, joined, stays};
+use crate::support::{End, Fixture, Pair, Shape, fails_with, nothing_on, ok, take_dto};
 
 fn shape(recv: DAT_COMPLETION_FLAGS, request: DAT_COMPLETION_FLAGS) -> Shape {
     Shape {
@@ -18,26 +18,26 @@ fn shape(recv: DAT_COMPLETION_FLAGS, request: DAT_COMPLETION_FLAGS) -> Shape {
 
 #[test]
 fn evd_wait_w10_wakes_at_the_threshold_and_not_before() {
-    let bed = Bed::new();
+    let fixture = Fixture::new();
     for flags in [
         DAT_COMPLETION_DEFAULT_FLAG,
         DAT_COMPLETION_EVD_THRESHOLD_FLAG,
     ] {
-        let talk = Talk::new(&bed, &shape(flags, flags));
-        let recv = talk.recv();
+        let messages = MessagePair::new(&fixture, &shape(flags, flags));
+        let recv = messages.recv();
         for threshold in [1, 2, 5] {
-            talk.listen(0..5);
+            messages.post_recvs(0..5);
             thread::scope(|scope| {
                 let waiter = recv.asleep(scope, threshold);
                 for _ in 1..threshold {
-                    talk.say();
+                    messages.deliver();
                     stays(&waiter, recv);
                 }
-                talk.say();
+                messages.deliver();
                 assert_eq!(joined(waiter).soon().tag(), (0, threshold - 1));
             });
             for _ in threshold..5 {
-                talk.say();
+                messages.deliver();
             }
             assert_eq!([(); 4].map(|()| take_dto(recv.0).cookie), [1, 2, 3, 4]);
         }
@@ -47,18 +47,18 @@ fn evd_wait_w10_wakes_at_the_threshold_and_not_before() {
 /// Without a second thread: the result changes exactly at the threshold.
 #[test]
 fn evd_wait_w10_the_threshold_is_met_by_as_many_and_no_fewer() {
-    let bed = Bed::new();
-    let talk = Talk::new(&bed, &Shape::default());
-    let recv = talk.recv();
+    let fixture = Fixture::new();
+    let messages = MessagePair::new(&fixture, &Shape::default());
+    let recv = messages.recv();
     for threshold in 1..=6 {
-        talk.listen(0..6);
+        messages.post_recvs(0..6);
         for queued in 0..threshold {
             assert_eq!(recv.wait(0, threshold).expired(), queued);
-            talk.say();
+            messages.deliver();
         }
         assert_eq!(recv.wait(0, threshold).tag(), (0, threshold - 1));
         for _ in threshold..6 {
-            talk.say();
+            messages.deliver();
         }
         for tag in 1..6 {
             assert_eq!(take_dto(recv.0).cookie, tag);
@@ -69,17 +69,17 @@ fn evd_wait_w10_the_threshold_is_met_by_as_many_and_no_fewer() {
 /// Events of all kinds count together, including those queued before the wait.
 #[test]
 fn evd_wait_w10_all_streams_of_an_evd_count() {
-    let bed = Bed::new();
+    let fixture = Fixture::new();
     let shape = Shape::default();
-    let all = Evd(bed.evd(64, DAT_EVD_DTO_FLAG | DAT_EVD_SOFTWARE_FLAG));
-    let mut passive = End::without_ep(&bed, &shape);
+    let all = Evd(fixture.evd(64, DAT_EVD_DTO_FLAG | DAT_EVD_SOFTWARE_FLAG));
+    let mut passive = End::without_ep(&fixture, &shape);
     (passive.recv, passive.request) = (all.0, all.0);
     let attributes = shape.attributes();
     // SAFETY: live handles; the result is writable.
     ok(unsafe {
         dat_ep_create(
-            bed.ia,
-            bed.pz,
+            fixture.ia,
+            fixture.pz,
             all.0,
             all.0,
             passive.connect,
@@ -87,17 +87,19 @@ fn evd_wait_w10_all_streams_of_an_evd_count() {
             &raw mut passive.ep,
         )
     });
-    let pair = Pair::connect(&bed, End::new(&bed, &shape), passive);
-    let talk = Talk::of(&bed, pair);
-    talk.listen(1..3);
+    let pair = Pair::connect(&fixture, End::new(&fixture, &shape), passive);
+    let messages = MessagePair::of(&fixture, pair);
+    messages.post_recvs(1..3);
     all.post(100);
     thread::scope(|scope| {
         let waiter = all.asleep(scope, 4);
-        talk.say();
+        messages.deliver();
         stays(&waiter, all);
-        ok(pair.active.post_recv(&[talk.memory.segment(1024, 64)], 1));
+        ok(pair
+            .active
+            .post_recv(&[messages.memory.segment(1024, 64)], 1));
         ok(pair.passive.post_send(&[], 50, DAT_COMPLETION_DEFAULT_FLAG));
-        bed.run();
+        fixture.run();
         stays(&waiter, all);
         all.post(101);
         let waited = joined(waiter).soon();
@@ -110,8 +112,8 @@ fn evd_wait_w10_all_streams_of_an_evd_count() {
 
 #[test]
 fn evd_wait_w10_a_full_evd_can_be_waited_for() {
-    let bed = Bed::new();
-    let evd = Evd::software(&bed, 4);
+    let fixture = Fixture::new();
+    let evd = Evd::software(&fixture, 4);
     let most = evd.query().evd_qlen;
     assert!(most >= 4);
     thread::scope(|scope| {
@@ -128,20 +130,20 @@ fn evd_wait_w10_a_full_evd_can_be_waited_for() {
 /// As many receives as the endpoint can have outstanding, all at once.
 #[test]
 fn evd_wait_w10_all_of_many_events_count() {
-    let bed = Bed::new();
+    let fixture = Fixture::new();
     let deep = Shape {
         recvs: 64,
         evd_qlen: 8,
         ..Shape::default()
     };
-    let talk = Talk::new(&bed, &deep);
-    let recv = talk.recv();
+    let messages = MessagePair::new(&fixture, &deep);
+    let recv = messages.recv();
     assert!(recv.query().evd_qlen >= 64);
-    talk.listen(0..64);
+    messages.post_recvs(0..64);
     thread::scope(|scope| {
         let waiter = recv.asleep(scope, 64);
         for _ in 0..64 {
-            talk.say();
+            messages.deliver();
         }
         assert_eq!(joined(waiter).soon().tag(), (0, 63));
     });
@@ -153,13 +155,13 @@ fn evd_wait_w10_all_of_many_events_count() {
 
 #[test]
 fn evd_wait_w11_the_threshold_is_1_to_the_queue_length() {
-    let bed = Bed::new();
-    let talk = Talk::new(&bed, &Shape::default());
-    let software = Evd::software(&bed, 4);
+    let fixture = Fixture::new();
+    let messages = MessagePair::new(&fixture, &Shape::default());
+    let software = Evd::software(&fixture, 4);
     software.post(1);
-    talk.listen(0..1);
-    talk.say();
-    for evd in [software, talk.recv(), Evd(bed.async_evd)] {
+    messages.post_recvs(0..1);
+    messages.deliver();
+    for evd in [software, messages.recv(), Evd(fixture.async_evd)] {
         let most = evd.query().evd_qlen;
         for threshold in [0, -1, DAT_COUNT::MIN, most + 1, DAT_COUNT::MAX] {
             for timeout in [0, DAT_TIMEOUT_INFINITE] {
@@ -172,14 +174,14 @@ fn evd_wait_w11_the_threshold_is_1_to_the_queue_length() {
     }
     // No event was taken.
     assert_eq!(software.wait(0, 1).number(), (1, 0));
-    assert_eq!(talk.recv().wait(0, 1).tag(), (0, 0));
+    assert_eq!(messages.recv().wait(0, 1).tag(), (0, 0));
 }
 
 #[test]
 fn evd_wait_w11_the_length_of_the_evd_is_a_valid_threshold() {
-    let bed = Bed::new();
+    let fixture = Fixture::new();
     for asked in [1, 2, 3, 5, 64, 1000] {
-        let evd = Evd::software(&bed, asked);
+        let evd = Evd::software(&fixture, asked);
         assert_eq!(evd.wait(0, asked).expired(), 0);
         // The limit is the length that the query reports, whatever was requested.
         let most = evd.query().evd_qlen;
@@ -222,7 +224,7 @@ fn takes_any(evd: Evd) {
 
 #[test]
 fn evd_wait_w12_unsignalled_streams_take_threshold_1_only() {
-    let bed = Bed::new();
+    let fixture = Fixture::new();
     let quiet = DAT_COMPLETION_UNSIGNALLED_FLAG;
     let only_1 = |evd| {
         takes_1_only(
@@ -231,11 +233,11 @@ fn evd_wait_w12_unsignalled_streams_take_threshold_1_only() {
             DAT_EVD_STATE_CONFIG_NOTIFY,
         );
     };
-    let receiver = End::new(&bed, &shape(quiet, DAT_COMPLETION_DEFAULT_FLAG));
+    let receiver = End::new(&fixture, &shape(quiet, DAT_COMPLETION_DEFAULT_FLAG));
     only_1(receiver.recv);
     takes_any(Evd(receiver.request));
     takes_any(Evd(receiver.connect));
-    let requester = End::new(&bed, &shape(DAT_COMPLETION_DEFAULT_FLAG, quiet));
+    let requester = End::new(&fixture, &shape(DAT_COMPLETION_DEFAULT_FLAG, quiet));
     only_1(requester.request);
     takes_any(Evd(requester.recv));
     // The condition ends when the stream's endpoint is freed.
@@ -249,9 +251,9 @@ fn evd_wait_w12_unsignalled_streams_take_threshold_1_only() {
 
 #[test]
 fn evd_wait_w12_solicited_streams_take_threshold_1_only() {
-    let bed = Bed::new();
+    let fixture = Fixture::new();
     let receiver = End::new(
-        &bed,
+        &fixture,
         &shape(
             DAT_COMPLETION_SOLICITED_WAIT_FLAG,
             DAT_COMPLETION_DEFAULT_FLAG,
@@ -271,29 +273,33 @@ fn evd_wait_w12_solicited_streams_take_threshold_1_only() {
 /// Queued events make no difference, and are not taken.
 #[test]
 fn evd_wait_w12_a_refused_threshold_takes_nothing() {
-    let bed = Bed::new();
+    let fixture = Fixture::new();
     let quiet = DAT_COMPLETION_UNSIGNALLED_FLAG;
-    let talk = Talk::new(&bed, &shape(quiet, DAT_COMPLETION_DEFAULT_FLAG));
-    talk.listen(0..3);
+    let messages = MessagePair::new(&fixture, &shape(quiet, DAT_COMPLETION_DEFAULT_FLAG));
+    messages.post_recvs(0..3);
     for _ in 0..3 {
-        talk.say();
+        messages.deliver();
     }
-    talk.recv()
+    messages
+        .recv()
         .wait(0, 2)
         .refused(DAT_INVALID_STATE, DAT_INVALID_STATE_EVD_CONFIG_NOTIFY);
     for tag in 0..3 {
-        assert_eq!(talk.recv().wait(0, 1).tag(), (tag, 2 - tag as DAT_COUNT));
+        assert_eq!(
+            messages.recv().wait(0, 1).tag(),
+            (tag, 2 - tag as DAT_COUNT)
+        );
     }
 }
 
 #[test]
 fn evd_wait_w12_other_streams_take_any_threshold() {
-    let bed = Bed::new();
+    let fixture = Fixture::new();
     for flags in [
         DAT_COMPLETION_DEFAULT_FLAG,
         DAT_COMPLETION_EVD_THRESHOLD_FLAG,
     ] {
-        let end = End::new(&bed, &shape(flags, flags));
+        let end = End::new(&fixture, &shape(flags, flags));
         takes_any(Evd(end.recv));
         takes_any(Evd(end.request));
     }
@@ -303,9 +309,9 @@ fn evd_wait_w12_other_streams_take_any_threshold() {
 /// a new one is refused.
 #[test]
 fn evd_wait_w12_the_threshold_is_checked_when_the_wait_begins() {
-    let bed = Bed::new();
+    let fixture = Fixture::new();
     let quiet = shape(DAT_COMPLETION_UNSIGNALLED_FLAG, DAT_COMPLETION_DEFAULT_FLAG);
-    let mut end = End::without_ep(&bed, &quiet);
+    let mut end = End::without_ep(&fixture, &quiet);
     let recv = Evd(end.recv);
     let attributes = quiet.attributes();
     thread::scope(|scope| {
@@ -313,8 +319,8 @@ fn evd_wait_w12_the_threshold_is_checked_when_the_wait_begins() {
         // SAFETY: live handles; the result is writable.
         ok(unsafe {
             dat_ep_create(
-                bed.ia,
-                bed.pz,
+                fixture.ia,
+                fixture.pz,
                 end.recv,
                 end.request,
                 end.connect,

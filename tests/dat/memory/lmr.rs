@@ -8,7 +8,7 @@ use dat::abi::*;
 use dat::exports::*;
 
 use crate::support::{
-    Bed, End, Memory, Pair, Shape, abilities, fails, fails_with, ok, refused_access,
+    End, Fixture, Memory, Pair, Shape, abilities, fails, fails_with, ok, refused_access,
 };
 
 const ALL: DAT_MEM_PRIV_FLAGS = DAT_MEM_PRIV_ALL_FLAG;
@@ -25,7 +25,7 @@ struct Made {
 
 /// Calls `dat_lmr_create`.
 fn create(
-    bed: &Bed,
+    fixture: &Fixture,
     kind: DAT_MEM_TYPE,
     region: DAT_REGION_DESCRIPTION,
     length: u64,
@@ -43,7 +43,7 @@ fn create(
     // or the call must refuse it.
     let answer = unsafe {
         dat_lmr_create(
-            bed.ia,
+            fixture.ia,
             kind,
             region,
             length,
@@ -132,13 +132,21 @@ impl Drop for Shared {
 /// the source whatever is requested, and with its own privileges and zone.
 #[test]
 fn lmr_of_an_lmr_is_the_same_memory_registered_again() {
-    let bed = Bed::new();
-    let pair = Pair::new(&bed, &Shape::default());
+    let fixture = Fixture::new();
+    let pair = Pair::new(&fixture, &Shape::default());
     let (local, mut source) = (
-        bed.memory(64),
-        bed.memory_in(bed.pz, 64, DAT_MEM_PRIV_LOCAL_READ_FLAG),
+        fixture.memory(64),
+        fixture.memory_in(fixture.pz, 64, DAT_MEM_PRIV_LOCAL_READ_FLAG),
     );
-    let made = create(&bed, DAT_MEM_TYPE_LMR, of_lmr(source.lmr), 7, bed.pz, ALL).expect("made");
+    let made = create(
+        &fixture,
+        DAT_MEM_TYPE_LMR,
+        of_lmr(source.lmr),
+        7,
+        fixture.pz,
+        ALL,
+    )
+    .expect("made");
     assert_ne!(made.context, source.context);
     assert_eq!((made.address, made.length), (source.address(0), 64));
     let told = info(made.lmr);
@@ -162,7 +170,7 @@ fn lmr_of_an_lmr_is_the_same_memory_registered_again() {
         1,
         DAT_COMPLETION_DEFAULT_FLAG,
     ));
-    bed.run();
+    fixture.run();
     assert_eq!(pair.active.requested().status, DAT_DTO_SUCCESS);
     ok(free(made.lmr));
     ok(pair.active.post_write(
@@ -171,7 +179,7 @@ fn lmr_of_an_lmr_is_the_same_memory_registered_again() {
         2,
         DAT_COMPLETION_DEFAULT_FLAG,
     ));
-    bed.run();
+    fixture.run();
     refused_access(pair.active.requested().status);
 }
 
@@ -179,7 +187,7 @@ fn lmr_of_an_lmr_is_the_same_memory_registered_again() {
 /// one piece of shared memory, wherever it is mapped.
 #[test]
 fn lmr_of_shared_memory_is_named_by_its_identifier() {
-    let bed = Bed::new();
+    let fixture = Fixture::new();
     let (shared, other) = (Shared::new(), Shared::new());
     let mut name: [libc::c_char; 40] = std::array::from_fn(|at| at as libc::c_char);
     // They differ in the last byte only.
@@ -187,7 +195,14 @@ fn lmr_of_shared_memory_is_named_by_its_identifier() {
     second[39] += 1;
     let make = |at, len, name: &mut _| {
         let region = Shared::region(at, name);
-        create(&bed, DAT_MEM_TYPE_SHARED_VIRTUAL, region, len, bed.pz, ALL)
+        create(
+            &fixture,
+            DAT_MEM_TYPE_SHARED_VIRTUAL,
+            region,
+            len,
+            fixture.pz,
+            ALL,
+        )
     };
     let one = make(shared.0[0], 8192, &mut name).expect("made");
     let told = info(one.lmr);
@@ -227,17 +242,17 @@ fn lmr_of_shared_memory_is_named_by_its_identifier() {
 /// another file.
 #[test]
 fn lmr_of_shared_memory_of_a_file_whose_name_is_not_utf_8() {
-    let bed = Bed::new();
+    let fixture = Fixture::new();
     let (odd, plain) = (Shared::named(c"\xff\xfe \x80"), Shared::new());
     for (shared, number) in [(&odd, 1), (&plain, 2)] {
         let mut name = [number; 40];
         let region = Shared::region(shared.0[0], &mut name);
         let made = create(
-            &bed,
+            &fixture,
             DAT_MEM_TYPE_SHARED_VIRTUAL,
             region,
             SHARED as DAT_VLEN,
-            bed.pz,
+            fixture.pz,
             ALL,
         );
         ok(free(made.expect("made").lmr));
@@ -247,9 +262,9 @@ fn lmr_of_shared_memory_of_a_file_whose_name_is_not_utf_8() {
 /// The table of failures of `dat_lmr_create`.
 #[test]
 fn lmr_create_row_by_row() {
-    let mut bed = Bed::new();
-    let mut memory = bed.memory(64);
-    let mut freed = bed.memory(64);
+    let mut fixture = Fixture::new();
+    let mut memory = fixture.memory(64);
+    let mut freed = fixture.memory(64);
     let gone = freed.lmr;
     ok(freed.free());
     let mut bytes = vec![0_u8; 64];
@@ -262,43 +277,50 @@ fn lmr_create_row_by_row() {
         fails_with(made.expect_err("refused"), kind, subtype);
     };
     let (ih, ip) = (DAT_INVALID_HANDLE, DAT_INVALID_PARAMETER);
-    let ia = std::mem::replace(&mut bed.ia, ptr::null_mut());
+    let ia = std::mem::replace(&mut fixture.ia, ptr::null_mut());
     row(
         "bad IA",
-        create(&bed, virt, va, 64, bed.pz, ALL),
+        create(&fixture, virt, va, 64, fixture.pz, ALL),
         ih,
         DAT_INVALID_HANDLE_IA,
     );
-    bed.ia = ia;
+    fixture.ia = ia;
     for pz in [ptr::null_mut(), ia, memory.lmr] {
         row(
             "bad PZ",
-            create(&bed, virt, va, 64, pz, ALL),
+            create(&fixture, virt, va, 64, pz, ALL),
             ih,
             DAT_INVALID_HANDLE_PZ,
         );
     }
-    for source in [ptr::null_mut(), bed.pz, gone] {
-        let made = create(&bed, DAT_MEM_TYPE_LMR, of_lmr(source), 64, bed.pz, ALL);
+    for source in [ptr::null_mut(), fixture.pz, gone] {
+        let made = create(
+            &fixture,
+            DAT_MEM_TYPE_LMR,
+            of_lmr(source),
+            64,
+            fixture.pz,
+            ALL,
+        );
         row("bad source LMR", made, ih, DAT_INVALID_HANDLE_LMR);
     }
     row(
         "length 0",
-        create(&bed, virt, va, 0, bed.pz, ALL),
+        create(&fixture, virt, va, 0, fixture.pz, ALL),
         ip,
         DAT_INVALID_ARG4,
     );
     for kind in [3, 99, u32::MAX] {
         row(
             "unknown type",
-            create(&bed, kind, va, 64, bed.pz, ALL),
+            create(&fixture, kind, va, 64, fixture.pz, ALL),
             ip,
             DAT_INVALID_ARG2,
         );
     }
     row(
         "unknown privilege",
-        create(&bed, virt, va, 64, bed.pz, 0x80),
+        create(&fixture, virt, va, 64, fixture.pz, 0x80),
         ip,
         DAT_INVALID_ARG6,
     );
@@ -308,7 +330,14 @@ fn lmr_create_row_by_row() {
         (ptr::without_provenance_mut(4096), 4096, DAT_INVALID_ARG3),
     ] {
         let region = Shared::region(at, &mut name);
-        let made = create(&bed, DAT_MEM_TYPE_SHARED_VIRTUAL, region, len, bed.pz, ALL);
+        let made = create(
+            &fixture,
+            DAT_MEM_TYPE_SHARED_VIRTUAL,
+            region,
+            len,
+            fixture.pz,
+            ALL,
+        );
         row("no shared memory", made, ip, argument);
     }
     let nameless = DAT_REGION_DESCRIPTION {
@@ -317,14 +346,21 @@ fn lmr_create_row_by_row() {
             shared_memory_id: ptr::null_mut(),
         },
     };
-    let made = create(&bed, DAT_MEM_TYPE_SHARED_VIRTUAL, nameless, 64, bed.pz, ALL);
+    let made = create(
+        &fixture,
+        DAT_MEM_TYPE_SHARED_VIRTUAL,
+        nameless,
+        64,
+        fixture.pz,
+        ALL,
+    );
     row("no identifier", made, ip, DAT_INVALID_ARG3);
-    let (_, provider) = abilities(&bed);
+    let (_, provider) = abilities(&fixture);
     let types = DAT_MEM_TYPE_LMR | DAT_MEM_TYPE_SHARED_VIRTUAL;
     assert_eq!(provider.lmr_mem_types_supported, types);
     ok(memory.free());
     // The rows of `dat_lmr_free` and `dat_lmr_query`.
-    for bad in [ptr::null_mut(), gone, bed.pz, memory.lmr] {
+    for bad in [ptr::null_mut(), gone, fixture.pz, memory.lmr] {
         fails_with(free(bad), ih, DAT_INVALID_HANDLE_LMR);
         // SAFETY: integers and pointers, for which zero is valid; the call
         // validates its handle.
@@ -340,16 +376,16 @@ fn lmr_create_row_by_row() {
 /// adapter. The memory is always coherent with the device.
 #[test]
 fn lmr_sync_checks_its_segments() {
-    let bed = Bed::new();
-    let zone = bed.pz();
+    let fixture = Fixture::new();
+    let zone = fixture.pz();
     let (one, other) = (
-        bed.memory(64),
-        bed.memory_in(zone, 64, DAT_MEM_PRIV_LOCAL_READ_FLAG),
+        fixture.memory(64),
+        fixture.memory_in(zone, 64, DAT_MEM_PRIV_LOCAL_READ_FLAG),
     );
-    let mut freed = bed.memory(64);
+    let mut freed = fixture.memory(64);
     let stale = freed.segment(0, 8);
     ok(freed.free());
-    let (_, provider) = abilities(&bed);
+    let (_, provider) = abilities(&fixture);
     assert_eq!(provider.lmr_sync_req, DAT_FALSE);
     let good = [
         one.segment(0, 64),
@@ -378,15 +414,15 @@ fn lmr_sync_checks_its_segments() {
         // SAFETY: the arrays have as many elements as given; the calls validate
         // their handles.
         unsafe {
-            ok(sync(bed.ia, good.as_ptr(), 3));
-            ok(sync(bed.ia, ptr::null(), 0));
+            ok(sync(fixture.ia, good.as_ptr(), 3));
+            ok(sync(fixture.ia, ptr::null(), 0));
             for bad in bad {
                 let list = [good[0], bad];
-                let answer = sync(bed.ia, list.as_ptr(), 2);
+                let answer = sync(fixture.ia, list.as_ptr(), 2);
                 fails_with(answer, DAT_INVALID_PARAMETER, DAT_INVALID_ARG2);
             }
-            fails(sync(bed.ia, ptr::null(), 1), DAT_INVALID_PARAMETER);
-            let answer = sync(bed.pz, good.as_ptr(), 1);
+            fails(sync(fixture.ia, ptr::null(), 1), DAT_INVALID_PARAMETER);
+            let answer = sync(fixture.pz, good.as_ptr(), 1);
             fails_with(answer, DAT_INVALID_HANDLE, DAT_INVALID_HANDLE_IA);
         }
     }
@@ -396,27 +432,27 @@ fn lmr_sync_checks_its_segments() {
 /// separately.
 #[test]
 fn pz_row_by_row() {
-    let bed = Bed::new();
+    let fixture = Fixture::new();
     let ih = DAT_INVALID_HANDLE;
     let mut made = ptr::null_mut();
     // SAFETY: the calls validate their handles; null pointers are under test.
     unsafe {
-        for bad in [ptr::null_mut(), bed.pz, bed.async_evd] {
+        for bad in [ptr::null_mut(), fixture.pz, fixture.async_evd] {
             fails_with(dat_pz_create(bad, &raw mut made), ih, DAT_INVALID_HANDLE_IA);
         }
-        let answer = dat_pz_create(bed.ia, ptr::null_mut());
+        let answer = dat_pz_create(fixture.ia, ptr::null_mut());
         fails_with(answer, DAT_INVALID_PARAMETER, DAT_INVALID_ARG2);
         let mut info: DAT_PZ_PARAM = mem::zeroed();
-        ok(dat_pz_query(bed.pz, DAT_PZ_FIELD_ALL, &raw mut info));
-        assert_eq!(info.ia_handle, bed.ia);
-        for bad in [ptr::null_mut(), bed.ia] {
+        ok(dat_pz_query(fixture.pz, DAT_PZ_FIELD_ALL, &raw mut info));
+        assert_eq!(info.ia_handle, fixture.ia);
+        for bad in [ptr::null_mut(), fixture.ia] {
             let answer = dat_pz_query(bad, DAT_PZ_FIELD_ALL, &raw mut info);
             fails_with(answer, ih, DAT_INVALID_HANDLE_PZ);
             fails_with(dat_pz_free(bad), ih, DAT_INVALID_HANDLE_PZ);
         }
-        let answer = dat_pz_query(bed.pz, !0, &raw mut info);
+        let answer = dat_pz_query(fixture.pz, !0, &raw mut info);
         fails_with(answer, DAT_INVALID_PARAMETER, DAT_INVALID_ARG2);
-        let answer = dat_pz_query(bed.pz, DAT_PZ_FIELD_ALL, ptr::null_mut());
+        let answer = dat_pz_query(fixture.pz, DAT_PZ_FIELD_ALL, ptr::null_mut());
         fails_with(answer, DAT_INVALID_PARAMETER, DAT_INVALID_ARG3);
     }
     let in_use = |pz| {
@@ -424,16 +460,16 @@ fn pz_row_by_row() {
         let answer = unsafe { dat_pz_free(pz) };
         fails_with(answer, DAT_INVALID_STATE, DAT_INVALID_STATE_PZ_IN_USE);
     };
-    let by_lmr = bed.pz();
-    let memory = Memory::new(bed.ia, by_lmr, 64, ALL);
+    let by_lmr = fixture.pz();
+    let memory = Memory::new(fixture.ia, by_lmr, 64, ALL);
     in_use(by_lmr);
     drop(memory);
-    let by_srq = bed.pz();
-    let queue = crate::support::srq_in(&bed, by_srq, 4);
+    let by_srq = fixture.pz();
+    let queue = crate::support::srq_in(&fixture, by_srq, 4);
     in_use(by_srq);
     // A zone that only an endpoint uses.
-    let _end = End::new(&bed, &Shape::default());
-    in_use(bed.pz);
+    let _end = End::new(&fixture, &Shape::default());
+    in_use(fixture.pz);
     // SAFETY: the calls validate their handles.
     unsafe {
         ok(dat_srq_free(queue));
@@ -449,15 +485,23 @@ fn pz_row_by_row() {
 /// later stays, whichever call polls then.
 #[test]
 fn lmr_that_is_freed_has_its_data_and_is_not_written_afterwards() {
-    let bed = Bed::new();
-    let pair = Pair::new(&bed, &Shape::default());
-    let mut from = bed.memory(64);
+    let fixture = Fixture::new();
+    let pair = Pair::new(&fixture, &Shape::default());
+    let mut from = fixture.memory(64);
     from.write(0, b"by sends");
     from.write(32, b"by reads");
     let mut bytes = vec![0_u8; 4096];
     let at = bytes.as_mut_ptr();
     let region = DAT_REGION_DESCRIPTION { for_va: at.cast() };
-    let made = create(&bed, DAT_MEM_TYPE_VIRTUAL, region, 4096, bed.pz, ALL).expect("made");
+    let made = create(
+        &fixture,
+        DAT_MEM_TYPE_VIRTUAL,
+        region,
+        4096,
+        fixture.pz,
+        ALL,
+    )
+    .expect("made");
     let segment = |offset: u64, length| DAT_LMR_TRIPLET {
         lmr_context: made.context,
         pad: 0,
@@ -477,9 +521,9 @@ fn lmr_that_is_freed_has_its_data_and_is_not_written_afterwards() {
         .post_send(&[from.segment(0, 8)], 3, DAT_COMPLETION_DEFAULT_FLAG));
     // The sender's completion says that the message has arrived; no call polls
     // the receiver's.
-    bed.run();
+    fixture.run();
     assert_eq!(pair.active.requested().status, DAT_DTO_SUCCESS);
-    bed.run();
+    fixture.run();
     ok(free(made.lmr));
     // SAFETY: memory of this test, which the device can no longer access.
     let seen = unsafe { std::slice::from_raw_parts(at, 16) }.to_vec();

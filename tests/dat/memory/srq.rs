@@ -9,7 +9,7 @@ use dat::abi::*;
 use dat::exports::*;
 
 use crate::support::{
-    Bed, End, Pair, Shape, abilities, fails, fails_with, ok, post_srq, srq, srq_info, take_dto,
+    End, Fixture, Pair, Shape, abilities, fails, fails_with, ok, post_srq, srq, srq_info, take_dto,
 };
 
 const DEFAULT: DAT_COMPLETION_FLAGS = DAT_COMPLETION_DEFAULT_FLAG;
@@ -22,9 +22,9 @@ fn resize(srq: DAT_SRQ_HANDLE, receives: DAT_COUNT) -> DAT_RETURN {
 /// Create, free, query: handles, masks and pointers.
 #[test]
 fn srq_create_free_query_row_by_row() {
-    let bed = Bed::new();
+    let fixture = Fixture::new();
     let ih = DAT_INVALID_HANDLE;
-    let queue = srq(&bed, 4);
+    let queue = srq(&fixture, 4);
     let mut attr = DAT_SRQ_ATTR {
         max_recv_dtos: 4,
         max_recv_iov: 1,
@@ -33,24 +33,24 @@ fn srq_create_free_query_row_by_row() {
     let mut made = ptr::null_mut();
     // SAFETY: the calls validate their handles; null pointers are under test.
     unsafe {
-        for bad in [ptr::null_mut(), bed.pz, queue] {
-            let answer = dat_srq_create(bad, bed.pz, &raw mut attr, &raw mut made);
+        for bad in [ptr::null_mut(), fixture.pz, queue] {
+            let answer = dat_srq_create(bad, fixture.pz, &raw mut attr, &raw mut made);
             fails_with(answer, ih, DAT_INVALID_HANDLE_IA);
         }
-        for bad in [ptr::null_mut(), bed.ia, queue] {
-            let answer = dat_srq_create(bed.ia, bad, &raw mut attr, &raw mut made);
+        for bad in [ptr::null_mut(), fixture.ia, queue] {
+            let answer = dat_srq_create(fixture.ia, bad, &raw mut attr, &raw mut made);
             fails_with(answer, ih, DAT_INVALID_HANDLE_PZ);
         }
         let ip = DAT_INVALID_PARAMETER;
-        let answer = dat_srq_create(bed.ia, bed.pz, ptr::null_mut(), &raw mut made);
+        let answer = dat_srq_create(fixture.ia, fixture.pz, ptr::null_mut(), &raw mut made);
         fails_with(answer, ip, DAT_INVALID_ARG3);
-        let answer = dat_srq_create(bed.ia, bed.pz, &raw mut attr, ptr::null_mut());
+        let answer = dat_srq_create(fixture.ia, fixture.pz, &raw mut attr, ptr::null_mut());
         fails_with(answer, ip, DAT_INVALID_ARG4);
         attr.low_watermark = 1;
-        let answer = dat_srq_create(bed.ia, bed.pz, &raw mut attr, &raw mut made);
+        let answer = dat_srq_create(fixture.ia, fixture.pz, &raw mut attr, &raw mut made);
         fails_with(answer, ip, DAT_INVALID_ARG3);
         let mut info = mem::zeroed();
-        for bad in [ptr::null_mut(), bed.ia, bed.pz] {
+        for bad in [ptr::null_mut(), fixture.ia, fixture.pz] {
             fails_with(dat_srq_free(bad), ih, DAT_INVALID_HANDLE_SRQ);
             let answer = dat_srq_query(bad, DAT_SRQ_FIELD_ALL, &raw mut info);
             fails_with(answer, ih, DAT_INVALID_HANDLE_SRQ);
@@ -63,7 +63,7 @@ fn srq_create_free_query_row_by_row() {
         );
         let answer = dat_srq_query(queue, DAT_SRQ_FIELD_ALL, ptr::null_mut());
         fails_with(answer, ip, DAT_INVALID_ARG3);
-        let end = End::on_srq(&bed, &Shape::default(), queue);
+        let end = End::on_srq(&fixture, &Shape::default(), queue);
         let answer = dat_srq_free(queue);
         fails_with(answer, DAT_INVALID_STATE, DAT_INVALID_STATE_SRQ_IN_USE);
         ok(dat_ep_free(end.ep));
@@ -75,11 +75,11 @@ fn srq_create_free_query_row_by_row() {
 /// Like posting to an endpoint, with the queue's zone.
 #[test]
 fn srq_post_recv_row_by_row() {
-    let bed = Bed::new();
-    let queue = srq(&bed, 4);
-    let memory = bed.memory(64);
-    let foreign = bed.memory_in(bed.pz(), 64, DAT_MEM_PRIV_ALL_FLAG);
-    let unwritable = bed.memory_in(bed.pz, 64, DAT_MEM_PRIV_LOCAL_READ_FLAG);
+    let fixture = Fixture::new();
+    let queue = srq(&fixture, 4);
+    let memory = fixture.memory(64);
+    let foreign = fixture.memory_in(fixture.pz(), 64, DAT_MEM_PRIV_ALL_FLAG);
+    let unwritable = fixture.memory_in(fixture.pz, 64, DAT_MEM_PRIV_LOCAL_READ_FLAG);
     let good = memory.segment(0, 64);
     let outside = DAT_LMR_TRIPLET {
         segment_length: 65,
@@ -110,10 +110,10 @@ fn srq_post_recv_row_by_row() {
 /// Refused resizes, which change nothing.
 #[test]
 fn srq_resize_row_by_row() {
-    let bed = Bed::new();
-    let (adapter, _) = abilities(&bed);
-    let queue = srq(&bed, 16);
-    let memory = bed.memory(64);
+    let fixture = Fixture::new();
+    let (adapter, _) = abilities(&fixture);
+    let queue = srq(&fixture, 16);
+    let memory = fixture.memory(64);
     let before = srq_info(queue).max_recv_dtos;
     let (ip, argument) = (DAT_INVALID_PARAMETER, DAT_INVALID_ARG2);
     for size in [0, -1, i32::MIN] {
@@ -156,16 +156,16 @@ fn srq_resize_row_by_row() {
 /// error, and no receive is lost either.
 #[test]
 fn srq_resize_loses_nothing() {
-    let bed = Bed::new();
-    let queue = srq(&bed, 8);
+    let fixture = Fixture::new();
+    let queue = srq(&fixture, 8);
     let before = srq_info(queue).max_recv_dtos;
-    let memory = bed.memory(4096);
+    let memory = fixture.memory(4096);
     let shape = Shape {
         evd_qlen: 512,
         ..Shape::default()
     };
-    let to = End::on_srq(&bed, &shape, queue);
-    let pair = Pair::connect(&bed, End::new(&bed, &shape), to);
+    let to = End::on_srq(&fixture, &shape, queue);
+    let pair = Pair::connect(&fixture, End::new(&fixture, &shape), to);
     let post = |tag: DAT_COUNT| post_srq(queue, &[memory.segment(0, 64)], tag as u64);
     for tag in 0..before {
         ok(post(tag));
@@ -173,7 +173,7 @@ fn srq_resize_loses_nothing() {
     fails(post(99), DAT_INSUFFICIENT_RESOURCES);
     let send = || {
         ok(pair.active.post_send(&[memory.segment(64, 8)], 1, DEFAULT));
-        bed.run();
+        fixture.run();
         assert_eq!(pair.active.requested().status, DAT_DTO_SUCCESS);
     };
     // Taken by messages, and not polled.
@@ -181,7 +181,7 @@ fn srq_resize_loses_nothing() {
     send();
     let larger = before * 8;
     let answer = resize(queue, larger);
-    let now = if bed.is_stepped() {
+    let now = if fixture.is_stepped() {
         fails_with(answer, DAT_INSUFFICIENT_RESOURCES, DAT_RESOURCE_SRQ);
         before
     } else {
@@ -212,13 +212,13 @@ fn srq_resize_loses_nothing() {
 /// requested length.
 #[test]
 fn srq_resize_needs_room_where_receives_are_reported() {
-    let bed = Bed::new();
-    let queue = srq(&bed, 8);
+    let fixture = Fixture::new();
+    let queue = srq(&fixture, 8);
     let before = srq_info(queue);
-    let end = End::on_srq(&bed, &Shape::default(), queue);
-    let asked = 60_000.min(abilities(&bed).0.max_recv_per_srq);
+    let end = End::on_srq(&fixture, &Shape::default(), queue);
+    let asked = 60_000.min(abilities(&fixture).0.max_recv_per_srq);
     let answer = resize(queue, asked);
-    if !bed.is_stepped() && answer == DAT_SUCCESS {
+    if !fixture.is_stepped() && answer == DAT_SUCCESS {
         assert!(srq_info(queue).max_recv_dtos >= asked);
     } else {
         fails(answer, DAT_INSUFFICIENT_RESOURCES);

@@ -9,7 +9,7 @@ use mlx5emu::faults::FaultSpec;
 use mlx5emu::nic::spec::Qpn;
 
 use crate::support::{
-    Bed, Dto, End, Memory, Pair, Shape, both_broken, both_broken_by_a_refusal, device, expect,
+    Dto, End, Fixture, Memory, Pair, Shape, both_broken, both_broken_by_a_refusal, device, expect,
     nothing_on, ok, over, refused_access,
 };
 
@@ -19,8 +19,8 @@ const DEFAULT: DAT_COMPLETION_FLAGS = DAT_COMPLETION_DEFAULT_FLAG;
 const WAITING: [u64; 2] = [0x70, 0x71];
 
 /// Connects two endpoints that both have receives waiting for a message.
-fn waiting_pair(bed: &Bed, memory: &Memory) -> Pair {
-    let pair = Pair::new(bed, &Shape::default());
+fn waiting_pair(fixture: &Fixture, memory: &Memory) -> Pair {
+    let pair = Pair::new(fixture, &Shape::default());
     wait_at(&pair.active, memory);
     wait_at(&pair.passive, memory);
     pair
@@ -36,14 +36,14 @@ fn wait_at(end: &End, memory: &Memory) {
 /// receives were flushed, once and in order, and a receive that is posted now is
 /// flushed last.
 #[track_caller]
-fn flushed(bed: &Bed, end: &End, memory: &Memory) {
-    bed.run();
+fn flushed(fixture: &Fixture, end: &End, memory: &Memory) {
+    fixture.run();
     for tag in WAITING {
         let Dto { cookie, status, .. } = end.received();
         assert_eq!((cookie, status), (tag, DAT_DTO_ERR_FLUSHED));
     }
     ok(end.post_send(&[memory.segment(0, 8)], 0x7f, DEFAULT));
-    bed.run();
+    fixture.run();
     let Dto { cookie, status, .. } = end.requested();
     assert_eq!((cookie, status), (0x7f, DAT_DTO_ERR_FLUSHED));
     nothing_on(end.recv);
@@ -53,35 +53,35 @@ fn flushed(bed: &Bed, end: &End, memory: &Memory) {
 /// Checks the effect of a failed transfer on its connection: events at both ends,
 /// and flushed requests.
 #[track_caller]
-fn broken(bed: &Bed, failed: &End, peer: &End, memory: &Memory) {
-    both_broken(bed, failed, peer);
-    flushed(bed, failed, memory);
-    flushed(bed, peer, memory);
+fn broken(fixture: &Fixture, failed: &End, peer: &End, memory: &Memory) {
+    both_broken(fixture, failed, peer);
+    flushed(fixture, failed, memory);
+    flushed(fixture, peer, memory);
 }
 
 /// Checks that the device reports this endpoint and nothing else. Not every
 /// device does.
 #[track_caller]
-fn reported(bed: &Bed, ep: DAT_EP_HANDLE) {
-    if !bed.is_stepped() {
+fn reported(fixture: &Fixture, ep: DAT_EP_HANDLE) {
+    if !fixture.is_stepped() {
         return;
     }
-    let event = expect(bed.async_evd, DAT_ASYNC_ERROR_EP_BROKEN);
+    let event = expect(fixture.async_evd, DAT_ASYNC_ERROR_EP_BROKEN);
     // SAFETY: the event number selects this member.
     let data = unsafe { event.event_data.asynch_error_event_data };
     assert_eq!(data.dat_handle, ep);
-    nothing_on(bed.async_evd);
+    nothing_on(fixture.async_evd);
 }
 
 /// Statuses 0 and 1.
 #[test]
 fn status_success_and_flushed() {
-    let bed = Bed::new();
-    let memory = bed.memory(64);
-    let pair = Pair::new(&bed, &Shape::default());
+    let fixture = Fixture::new();
+    let memory = fixture.memory(64);
+    let pair = Pair::new(&fixture, &Shape::default());
     ok(pair.passive.post_recv(&[memory.segment(0, 32)], 1));
     ok(pair.active.post_send(&[memory.segment(32, 8)], 2, DEFAULT));
-    bed.run();
+    fixture.run();
     let sent = pair.active.requested();
     assert_eq!((sent.status, sent.length), (DAT_DTO_SUCCESS, 8));
     let received = pair.passive.received();
@@ -92,53 +92,53 @@ fn status_success_and_flushed() {
     ok(unsafe { dat_ep_disconnect(pair.passive.ep, DAT_CLOSE_ABRUPT_FLAG) });
     for end in [pair.passive, pair.active] {
         over(&end, DAT_CONNECTION_EVENT_DISCONNECTED);
-        flushed(&bed, &end, &memory);
+        flushed(&fixture, &end, &memory);
     }
-    nothing_on(bed.async_evd);
+    nothing_on(fixture.async_evd);
 }
 
 /// Statuses 2 and 7: a receive that is too short, and the status of its sender.
 #[test]
 fn status_local_length_and_remote_responder() {
-    let bed = Bed::new();
-    let memory = bed.memory(64);
-    let pair = Pair::new(&bed, &Shape::default());
+    let fixture = Fixture::new();
+    let memory = fixture.memory(64);
+    let pair = Pair::new(&fixture, &Shape::default());
     ok(pair.passive.post_recv(&[memory.segment(0, 4)], 1));
     wait_at(&pair.active, &memory);
     wait_at(&pair.passive, &memory);
     ok(pair.active.post_send(&[memory.segment(32, 8)], 2, DEFAULT));
-    bed.run();
+    fixture.run();
     assert_eq!(pair.passive.received().status, DAT_DTO_ERR_LOCAL_LENGTH);
     assert_eq!(pair.active.requested().status, DAT_DTO_ERR_REMOTE_RESPONDER);
-    broken(&bed, &pair.passive, &pair.active, &memory);
+    broken(&fixture, &pair.passive, &pair.active, &memory);
 }
 
 /// Status 4 in a completion: the post was valid, and the LMR is freed between the
 /// post and its use.
 #[test]
 fn status_local_protection_of_memory_that_is_gone() {
-    let bed = Bed::new();
-    let memory = bed.memory(64);
-    let mut into = bed.memory(64);
-    let pair = Pair::new(&bed, &Shape::default());
+    let fixture = Fixture::new();
+    let memory = fixture.memory(64);
+    let mut into = fixture.memory(64);
+    let pair = Pair::new(&fixture, &Shape::default());
     ok(pair.passive.post_recv(&[into.segment(0, 32)], 1));
     ok(into.free());
     wait_at(&pair.active, &memory);
     wait_at(&pair.passive, &memory);
     ok(pair.active.post_send(&[memory.segment(32, 8)], 2, DEFAULT));
-    bed.run();
+    fixture.run();
     assert_eq!(pair.passive.received().status, DAT_DTO_ERR_LOCAL_PROTECTION);
     assert_eq!(pair.active.requested().status, DAT_DTO_ERR_REMOTE_RESPONDER);
-    broken(&bed, &pair.passive, &pair.active, &memory);
+    broken(&fixture, &pair.passive, &pair.active, &memory);
     // More bytes than a post copies.
-    let mut from = bed.memory(4096);
-    let pair = waiting_pair(&bed, &memory);
-    if bed.is_stepped() {
+    let mut from = fixture.memory(4096);
+    let pair = waiting_pair(&fixture, &memory);
+    if fixture.is_stepped() {
         ok(pair.active.post_send(&[from.segment(0, 4096)], 3, DEFAULT));
         ok(from.free());
-        bed.run();
+        fixture.run();
         assert_eq!(pair.active.requested().status, DAT_DTO_ERR_LOCAL_PROTECTION);
-        broken(&bed, &pair.active, &pair.passive, &memory);
+        broken(&fixture, &pair.active, &pair.passive, &memory);
     }
 }
 
@@ -155,16 +155,16 @@ fn status_remote_access_for_every_reason() {
     ];
     for (row, wrong) in wrong.into_iter().enumerate() {
         for is_read in [false, true] {
-            let bed = Bed::new();
-            let local = bed.memory(64);
+            let fixture = Fixture::new();
+            let local = fixture.memory(64);
             let rights = match (row, is_read) {
                 (3, false) => DAT_MEM_PRIV_ALL_FLAG & !DAT_MEM_PRIV_REMOTE_WRITE_FLAG,
                 (3, true) => DAT_MEM_PRIV_ALL_FLAG & !DAT_MEM_PRIV_REMOTE_READ_FLAG,
                 _ => DAT_MEM_PRIV_ALL_FLAG,
             };
-            let zone = if row == 4 { bed.pz() } else { bed.pz };
-            let memory = bed.memory_in(zone, 64, rights);
-            let pair = waiting_pair(&bed, &local);
+            let zone = if row == 4 { fixture.pz() } else { fixture.pz };
+            let memory = fixture.memory_in(zone, 64, rights);
+            let pair = waiting_pair(&fixture, &local);
             let mut remote = memory.remote(0, 8);
             wrong(&mut remote);
             let iov = [local.segment(0, 8)];
@@ -175,16 +175,16 @@ fn status_remote_access_for_every_reason() {
             }
             // Not executed any more although it is valid.
             ok(pair.active.post_send(&iov, 2, DEFAULT));
-            bed.run();
+            fixture.run();
             let failed = pair.active.requested();
             assert_eq!(failed.cookie, 1);
             let told = refused_access(failed.status);
             let behind = pair.active.requested();
             assert_eq!((behind.cookie, behind.status), (2, DAT_DTO_ERR_FLUSHED));
-            both_broken_by_a_refusal(&bed, &pair.active, &pair.passive, told);
-            flushed(&bed, &pair.active, &local);
-            flushed(&bed, &pair.passive, &local);
-            reported(&bed, pair.passive.ep);
+            both_broken_by_a_refusal(&fixture, &pair.active, &pair.passive, told);
+            flushed(&fixture, &pair.active, &local);
+            flushed(&fixture, &pair.passive, &local);
+            reported(&fixture, pair.passive.ep);
             assert_eq!(memory.read(0, 64), [0; 64]);
         }
     }
@@ -193,28 +193,28 @@ fn status_remote_access_for_every_reason() {
 /// Status 8: no packet of the peer arrives any more.
 #[test]
 fn status_transport_when_every_packet_is_lost() {
-    let bed = Bed::new();
+    let fixture = Fixture::new();
     let Some(emulator) = device::emulator() else {
         eprintln!("SKIPPED: packets are lost on the emulated NIC only");
         return;
     };
-    let memory = bed.memory(64);
-    let pair = waiting_pair(&bed, &memory);
+    let memory = fixture.memory(64);
+    let pair = waiting_pair(&fixture, &memory);
     let faults: FaultSpec = "seed=1,drop=1".parse().expect("faults");
     emulator.set_faults(Some(&faults));
     for tag in [1, 2] {
         ok(pair.active.post_send(&[memory.segment(0, 8)], tag, DEFAULT));
     }
-    bed.run();
-    bed.advance(Duration::from_secs(30));
+    fixture.run();
+    fixture.advance(Duration::from_secs(30));
     emulator.set_faults(None);
     let [first, second] = [(); 2].map(|()| pair.active.requested());
     assert_eq!((first.cookie, first.status), (1, DAT_DTO_ERR_TRANSPORT));
     assert_eq!((second.cookie, second.status), (2, DAT_DTO_ERR_FLUSHED));
     // The peer was told by the connection manager, because its device has seen no
     // packet.
-    broken(&bed, &pair.active, &pair.passive, &memory);
-    nothing_on(bed.async_evd);
+    broken(&fixture, &pair.active, &pair.passive, &memory);
+    nothing_on(fixture.async_evd);
 }
 
 /// Statuses 5 and 9: the device reports an invalid response, or a peer without a
@@ -223,17 +223,17 @@ fn status_transport_when_every_packet_is_lost() {
 /// itself.
 #[test]
 fn status_bad_response_and_receiver_not_ready() {
-    let bed = Bed::new();
+    let fixture = Fixture::new();
     let Some(emulator) = device::emulator() else {
         eprintln!("SKIPPED: a device does not fail so on demand; the emulated one does");
         return;
     };
-    let memory = bed.memory(64);
+    let memory = fixture.memory(64);
     for (fault, status) in [
         ("bad-response@1", DAT_DTO_ERR_BAD_RESPONSE),
         ("rnr-exceeded@1", DAT_DTO_ERR_RECEIVER_NOT_READY),
     ] {
-        let pair = waiting_pair(&bed, &memory);
+        let pair = waiting_pair(&fixture, &memory);
         let faults: FaultSpec = fault.parse().expect("faults");
         emulator.set_faults(Some(&faults));
         for tag in [1, 2] {
@@ -241,12 +241,12 @@ fn status_bad_response_and_receiver_not_ready() {
                 .active
                 .post_write(&[memory.segment(0, 8)], &memory.remote(8, 8), tag, DEFAULT));
         }
-        bed.run();
+        fixture.run();
         emulator.set_faults(None);
         let [first, second] = [(); 2].map(|()| pair.active.requested());
         assert_eq!((first.cookie, first.status), (1, status), "{fault}");
         assert_eq!((second.cookie, second.status), (2, DAT_DTO_ERR_FLUSHED));
-        broken(&bed, &pair.active, &pair.passive, &memory);
+        broken(&fixture, &pair.active, &pair.passive, &memory);
     }
 }
 
@@ -254,13 +254,13 @@ fn status_bad_response_and_receiver_not_ready() {
 /// so the test corrupts one in the ring before the device reads it.
 #[test]
 fn status_local_ep_of_a_request_that_is_spoilt() {
-    let mut bed = Bed::new();
+    let mut fixture = Fixture::new();
     let Some(emulator) = device::emulator() else {
         eprintln!("SKIPPED: a request waits in its ring on a stepped device only");
         return;
     };
-    let memory = bed.memory(64);
-    let pair = waiting_pair(&bed, &memory);
+    let memory = fixture.memory(64);
+    let pair = waiting_pair(&fixture, &memory);
     ok(pair
         .active
         .post_send(&[memory.segment(0, 8)], 0x51, DEFAULT));
@@ -282,11 +282,11 @@ fn status_local_ep_of_a_request_that_is_spoilt() {
         }
     }
     assert_eq!(spoilt, 1, "one queue pair has posted");
-    bed.run();
+    fixture.run();
     let failed = pair.active.requested();
     assert_eq!((failed.cookie, failed.status), (0x51, DAT_DTO_ERR_LOCAL_EP));
-    broken(&bed, &pair.active, &pair.passive, &memory);
-    let [told] = &bed.forgive()[..] else {
+    broken(&fixture, &pair.active, &pair.passive, &memory);
+    let [told] = &fixture.take_violations()[..] else {
         panic!("one request was corrupted");
     };
     assert!(told.contains("inline bytes"), "{told}");

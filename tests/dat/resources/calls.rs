@@ -8,7 +8,8 @@ use dat::exports::*;
 
 use super::{Undo, blank, made};
 use crate::support::{
-    Bed, Door, End, Memory, Shape, ep_info, expect, ok, on_free_qualifier, srq, state_of,
+    End, Fixture, Memory, ServicePoint, Shape, ep_info, expect, ok, on_free_qualifier, srq,
+    state_of,
 };
 
 /// A call that creates something, and the resources that it needs.
@@ -22,24 +23,24 @@ pub(super) struct Row {
 
 /// The objects that the calls are tried on.
 pub(super) struct World {
-    pub(super) bed: Bed,
+    pub(super) fixture: Fixture,
     pub(super) evds: End,
     pub(super) memory: Memory,
     pub(super) srq: DAT_SRQ_HANDLE,
-    pub(super) door: Door,
+    pub(super) service_point: ServicePoint,
     pub(super) end: End,
 }
 
 impl World {
     pub(super) fn new() -> Self {
-        let bed = Bed::new();
+        let fixture = Fixture::new();
         Self {
-            evds: End::without_ep(&bed, &Shape::default()),
-            memory: bed.memory(4096),
-            srq: srq(&bed, 8),
-            door: Door::new(&bed),
-            end: End::new(&bed, &Shape::default()),
-            bed,
+            evds: End::without_ep(&fixture, &Shape::default()),
+            memory: fixture.memory(4096),
+            srq: srq(&fixture, 8),
+            service_point: ServicePoint::new(&fixture),
+            end: End::new(&fixture, &Shape::default()),
+            fixture,
         }
     }
 }
@@ -47,7 +48,7 @@ impl World {
 fn create_pz(world: &World) -> Result<Undo, DAT_RETURN> {
     let mut pz = blank();
     // SAFETY: a live handle; the result is writable.
-    let answer = unsafe { dat_pz_create(world.bed.ia, &raw mut pz) };
+    let answer = unsafe { dat_pz_create(world.fixture.ia, &raw mut pz) };
     made(answer, pz, dat_pz_free)
 }
 
@@ -56,7 +57,7 @@ fn create_evd(world: &World) -> Result<Undo, DAT_RETURN> {
     // SAFETY: a live handle; the result is writable.
     let answer = unsafe {
         dat_evd_create(
-            world.bed.ia,
+            world.fixture.ia,
             8,
             DAT_HANDLE_NULL,
             DAT_EVD_DTO_FLAG,
@@ -70,7 +71,7 @@ fn create_cno(world: &World) -> Result<Undo, DAT_RETURN> {
     // SAFETY: a pointer and a function that may be null: zeros are good.
     let (mut cno, nobody) = (blank(), unsafe { mem::zeroed() });
     // SAFETY: a live handle; no agent; the result is writable.
-    let answer = unsafe { dat_cno_create(world.bed.ia, nobody, &raw mut cno) };
+    let answer = unsafe { dat_cno_create(world.fixture.ia, nobody, &raw mut cno) };
     made(answer, cno, dat_cno_free)
 }
 
@@ -84,8 +85,8 @@ fn create_srq(world: &World) -> Result<Undo, DAT_RETURN> {
     // SAFETY: live handles; the attributes are local, the result is writable.
     let answer = unsafe {
         dat_srq_create(
-            world.bed.ia,
-            world.bed.pz,
+            world.fixture.ia,
+            world.fixture.pz,
             &raw mut attributes,
             &raw mut queue,
         )
@@ -99,8 +100,8 @@ fn create_ep(world: &World) -> Result<Undo, DAT_RETURN> {
     // SAFETY: live handles; the attributes are local, the result is writable.
     let answer = unsafe {
         dat_ep_create(
-            world.bed.ia,
-            world.bed.pz,
+            world.fixture.ia,
+            world.fixture.pz,
             evds.recv,
             evds.request,
             evds.connect,
@@ -118,8 +119,8 @@ fn create_ep_with_srq(world: &World) -> Result<Undo, DAT_RETURN> {
     // SAFETY: live handles; the attributes are local, the result is writable.
     let answer = unsafe {
         dat_ep_create_with_srq(
-            world.bed.ia,
-            world.bed.pz,
+            world.fixture.ia,
+            world.fixture.pz,
             evds.recv,
             evds.request,
             evds.connect,
@@ -132,7 +133,7 @@ fn create_ep_with_srq(world: &World) -> Result<Undo, DAT_RETURN> {
 }
 
 pub(super) fn register(
-    bed: &Bed,
+    fixture: &Fixture,
     kind: DAT_MEM_TYPE,
     region: DAT_REGION_DESCRIPTION,
     len: DAT_VLEN,
@@ -142,11 +143,11 @@ pub(super) fn register(
     // SAFETY: live handles; what is registered lives longer.
     let answer = unsafe {
         dat_lmr_create(
-            bed.ia,
+            fixture.ia,
             kind,
             region,
             len,
-            bed.pz,
+            fixture.pz,
             DAT_MEM_PRIV_ALL_FLAG,
             &raw mut lmr,
             &raw mut local,
@@ -161,7 +162,7 @@ pub(super) fn register(
 fn create_lmr(world: &World) -> Result<Undo, DAT_RETURN> {
     let at = ptr::with_exposed_provenance_mut(world.memory.address(0) as usize);
     register(
-        &world.bed,
+        &world.fixture,
         DAT_MEM_TYPE_VIRTUAL,
         DAT_REGION_DESCRIPTION { for_va: at },
         4096,
@@ -172,24 +173,24 @@ fn create_lmr_of_an_lmr(world: &World) -> Result<Undo, DAT_RETURN> {
     let region = DAT_REGION_DESCRIPTION {
         for_lmr_handle: world.memory.lmr,
     };
-    register(&world.bed, DAT_MEM_TYPE_LMR, region, 4096)
+    register(&world.fixture, DAT_MEM_TYPE_LMR, region, 4096)
 }
 
 fn create_rmr(world: &World) -> Result<Undo, DAT_RETURN> {
     let mut rmr = blank();
     // SAFETY: a live handle; the result is writable.
-    let answer = unsafe { dat_rmr_create(world.bed.pz, &raw mut rmr) };
+    let answer = unsafe { dat_rmr_create(world.fixture.pz, &raw mut rmr) };
     made(answer, rmr, dat_rmr_free)
 }
 
 fn create_psp(world: &World) -> Result<Undo, DAT_RETURN> {
-    let requests = world.door.requests;
+    let requests = world.service_point.requests;
     let (mut psp, mut answer) = (blank(), DAT_SUCCESS);
     on_free_qualifier(|qualifier| {
         // SAFETY: live handles; the result is writable.
         answer = unsafe {
             dat_psp_create(
-                world.bed.ia,
+                world.fixture.ia,
                 qualifier,
                 requests,
                 DAT_PSP_CONSUMER_FLAG,
@@ -203,12 +204,12 @@ fn create_psp(world: &World) -> Result<Undo, DAT_RETURN> {
 }
 
 fn create_psp_any(world: &World) -> Result<Undo, DAT_RETURN> {
-    let requests = world.door.requests;
+    let requests = world.service_point.requests;
     let (mut psp, mut qualifier) = (blank(), 0);
     // SAFETY: live handles; the results are writable.
     let answer = unsafe {
         dat_psp_create_any(
-            world.bed.ia,
+            world.fixture.ia,
             &raw mut qualifier,
             requests,
             DAT_PSP_CONSUMER_FLAG,
@@ -248,14 +249,14 @@ const fn row(
 
 /// `dat_ep_connect` of an endpoint that is unconnected before and after.
 fn connect(world: &World) -> Result<Undo, DAT_RETURN> {
-    let (door, end) = (world.door, world.end);
-    let answer = door.knock(end.ep, b"data");
+    let (service_point, end) = (world.service_point, world.end);
+    let answer = service_point.connect(end.ep, b"data");
     if answer != DAT_SUCCESS {
         assert_eq!(state_of(end.ep), DAT_EP_STATE_UNCONNECTED);
         return Err(answer);
     }
     Ok(Box::new(move || {
-        let cr = door.opens();
+        let cr = service_point.take_request();
         // SAFETY: the live handle of an unanswered request.
         ok(unsafe { dat_cr_reject(cr) });
         expect(end.connect, DAT_CONNECTION_EVENT_PEER_REJECTED);

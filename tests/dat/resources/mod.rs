@@ -225,7 +225,7 @@ fn resources_of_the_process_are_told_and_nothing_is_left_behind() {
     let world = World::new();
     let limit = Limit::now(libc::RLIMIT_NOFILE);
     // Over rdma_cm all connections of a process share a descriptor.
-    let by_kernel = world.bed.manager() == "rdma_cm";
+    let by_kernel = world.fixture.manager() == "rdma_cm";
     let connects = ["dat_psp_create", "dat_psp_create_any", "dat_ep_connect"];
     for row in &ROWS {
         let lacks = |satisfied, lacks| process_lacks(&limit, satisfied, lacks);
@@ -241,7 +241,7 @@ fn resources_for_an_adapter_are_told_and_nothing_is_left_behind() {
     if !is_alone() {
         return;
     }
-    let _turn = device::turn();
+    let _lock = device::lock();
     let limit = Limit::now(libc::RLIMIT_NOFILE);
     let lacks = |satisfied, lacks| process_lacks(&limit, satisfied, lacks);
     assert!(needs("dat_ia_open", open_ia, lacks) > 3);
@@ -263,7 +263,7 @@ fn resources_for_the_first_adapter_of_a_process_may_come_later() {
     if !is_alone() {
         return;
     }
-    let _turn = device::turn();
+    let _lock = device::lock();
     let limit = Limit::now(libc::RLIMIT_NOFILE);
     for more in 0..8 {
         limit.leave(more);

@@ -10,7 +10,7 @@ use super::calls::{self, World};
 use super::limits::{Limit, Unprivileged};
 use super::{UNTOUCHED, Undo, blank, device_lacks};
 use crate::support::{
-    Bed, End, Shape, accept, device, expect, fails_with, is_alone, ok, state_of, wait,
+    End, Fixture, Shape, accept, device, expect, fails_with, is_alone, ok, state_of, wait,
 };
 
 /// Connects with the first, the second, … need of the two queue pairs refused. If
@@ -29,13 +29,16 @@ fn resources_for_a_connection_lack_at_either_end_and_both_are_told() {
         return;
     };
     let shape = Shape::default();
-    let ends = [End::new(&world.bed, &shape), End::new(&world.bed, &shape)];
+    let ends = [
+        End::new(&world.fixture, &shape),
+        End::new(&world.fixture, &shape),
+    ];
     let [active, passive] = &ends;
     let states = || ends.each_ref().map(|end| state_of(end.ep));
     let (mut refused, mut failed) = (0, 0);
     for satisfied in 0.. {
-        ok(world.door.knock(active.ep, b"data"));
-        let cr = world.door.opens();
+        ok(world.service_point.connect(active.ep, b"data"));
+        let cr = world.service_point.take_request();
         device_lacks(emulator, satisfied, true);
         let answer = accept(cr, passive.ep);
         if answer != DAT_SUCCESS {
@@ -106,14 +109,14 @@ fn resources_no_qualifier_is_left_until_one_is_given_back() {
         return;
     }
     const PORTS: std::ops::RangeInclusive<u16> = 40_000..=40_003;
-    let bed = Bed::new();
-    let requests = bed.evd(8, DAT_EVD_CR_FLAG);
+    let fixture = Fixture::new();
+    let requests = fixture.evd(8, DAT_EVD_CR_FLAG);
     let any = || {
         let (mut psp, mut qualifier) = (blank(), 0);
         // SAFETY: live handles; the results are writable.
         let answer = unsafe {
             dat_psp_create_any(
-                bed.ia,
+                fixture.ia,
                 &raw mut qualifier,
                 requests,
                 DAT_PSP_CONSUMER_FLAG,
@@ -161,7 +164,7 @@ fn resources_memory_that_may_not_be_locked_cannot_be_registered() {
     if !is_alone() {
         return;
     }
-    let bed = Bed::new();
+    let fixture = Fixture::new();
     let Some(emulator) = device::emulator() else {
         eprintln!("SKIPPED: a kernel's own limit (ulimit -l) would bind other tests, too");
         return;
@@ -170,7 +173,7 @@ fn resources_memory_that_may_not_be_locked_cannot_be_registered() {
     let register = |len| {
         let at = bytes.as_ptr().cast_mut().cast();
         let region = DAT_REGION_DESCRIPTION { for_va: at };
-        calls::register(&bed, DAT_MEM_TYPE_VIRTUAL, region, len)
+        calls::register(&fixture, DAT_MEM_TYPE_VIRTUAL, region, len)
     };
     let refused = |call: Result<Undo, DAT_RETURN>| {
         let answer = call.err().expect("more than may be locked");

@@ -3,102 +3,102 @@
 use std::thread;
 use std::time::Duration;
 
-use super::bench::{Bench, TAKERS, Taker};
-use crate::support::{Bed, dequeue, srq_info};
+use super::setup::{LowWatermark, POLLERS, Poller};
+use crate::support::{Fixture, dequeue, srq_info};
 
 #[test]
 fn srq_set_lw_l03_nothing_more_until_it_is_set_again() {
-    let bed = Bed::new();
-    for taker in TAKERS {
-        let bench = Bench::new(&bed, taker);
-        bench.post(4);
-        bench.set(3);
-        bench.take(2);
-        bench.told();
+    let fixture = Fixture::new();
+    for poller in POLLERS {
+        let setup = LowWatermark::new(&fixture, poller);
+        setup.post(4);
+        setup.set(3);
+        setup.take(2);
+        setup.told();
         // Lower still; above, and down again.
-        bench.take(2);
-        bench.silent();
-        bench.post(6);
-        bench.silent();
-        bench.take(5);
-        bench.silent();
-        while dequeue(bench.pair.passive.recv).is_ok() {}
-        bench.silent();
-        srq_info(bench.srq);
-        bench.silent();
+        setup.take(2);
+        setup.silent();
+        setup.post(6);
+        setup.silent();
+        setup.take(5);
+        setup.silent();
+        while dequeue(setup.pair.passive.recv).is_ok() {}
+        setup.silent();
+        srq_info(setup.srq);
+        setup.silent();
     }
 }
 
 #[test]
 fn srq_set_lw_l04_setting_it_after_the_event_arms_it_anew() {
-    let bed = Bed::new();
-    for taker in TAKERS {
-        let bench = Bench::new(&bed, taker);
+    let fixture = Fixture::new();
+    for poller in POLLERS {
+        let setup = LowWatermark::new(&fixture, poller);
         for round in 0..4 {
-            bench.post(4);
-            bench.set(3 - round % 2);
-            bench.silent();
-            bench.take(2 + round as usize % 2);
-            bench.told();
-            bench.take(2 - round as usize % 2);
-            bench.silent();
-            while dequeue(bench.pair.passive.recv).is_ok() {}
+            setup.post(4);
+            setup.set(3 - round % 2);
+            setup.silent();
+            setup.take(2 + round as usize % 2);
+            setup.told();
+            setup.take(2 - round as usize % 2);
+            setup.silent();
+            while dequeue(setup.pair.passive.recv).is_ok() {}
         }
     }
 }
 
 #[test]
 fn srq_set_lw_l04_each_setting_above_the_count_raises_one_event() {
-    let bed = Bed::new();
-    let bench = Bench::new(&bed, Taker::Consumer);
-    bench.post(2);
+    let fixture = Fixture::new();
+    let setup = LowWatermark::new(&fixture, Poller::Consumer);
+    setup.post(2);
     for mark in [3, 3, 16, 3] {
-        bench.set(mark);
-        bench.told_at_once();
+        setup.set(mark);
+        setup.told_at_once();
     }
 }
 
 #[test]
 fn srq_set_lw_l04_the_old_value_is_replaced_whether_or_not_it_fired() {
-    let bed = Bed::new();
-    for taker in TAKERS {
+    let fixture = Fixture::new();
+    for poller in POLLERS {
         // By a lower one.
-        let bench = Bench::new(&bed, taker);
-        bench.post(6);
-        bench.set(5);
-        bench.set(2);
-        assert_eq!(srq_info(bench.srq).low_watermark, 2);
-        bench.take(4);
-        bench.silent();
-        bench.take(1);
-        bench.told();
+        let setup = LowWatermark::new(&fixture, poller);
+        setup.post(6);
+        setup.set(5);
+        setup.set(2);
+        assert_eq!(srq_info(setup.srq).low_watermark, 2);
+        setup.take(4);
+        setup.silent();
+        setup.take(1);
+        setup.told();
         // By a higher one: one event, and none at the old value.
-        let bench = Bench::new(&bed, taker);
-        bench.post(6);
-        bench.set(2);
-        bench.set(5);
-        assert_eq!(srq_info(bench.srq).low_watermark, 5);
-        bench.take(1);
-        bench.silent();
-        bench.take(1);
-        bench.told();
-        bench.take(4);
-        bench.silent();
+        let setup = LowWatermark::new(&fixture, poller);
+        setup.post(6);
+        setup.set(2);
+        setup.set(5);
+        assert_eq!(srq_info(setup.srq).low_watermark, 5);
+        setup.take(1);
+        setup.silent();
+        setup.take(1);
+        setup.told();
+        setup.take(4);
+        setup.silent();
         // By the same: still one event.
-        let bench = Bench::new(&bed, taker);
-        bench.post(3);
+        let setup = LowWatermark::new(&fixture, poller);
+        setup.post(3);
         for _ in 0..3 {
-            bench.set(3);
+            setup.set(3);
         }
-        bench.take(1);
-        bench.told();
+        setup.take(1);
+        setup.told();
         // By none.
-        let bench = Bench::new(&bed, taker);
-        bench.post(3);
-        bench.set(3);
-        bench.set(0);
-        bench.take(3);
-        bench.silent();
+        let setup = LowWatermark::new(&fixture, poller);
+        setup.post(3);
+        setup.set(3);
+        setup.set(0);
+        setup.take(3);
+        setup.silent();
     }
 }
 
@@ -106,30 +106,30 @@ fn srq_set_lw_l04_the_old_value_is_replaced_whether_or_not_it_fired() {
 /// count for the new setting.
 #[test]
 fn srq_set_lw_l04_an_event_under_way_does_not_count_for_the_new_setting() {
-    let bed = Bed::new();
-    let bench = Bench::new(&bed, Taker::Nobody);
+    let fixture = Fixture::new();
+    let setup = LowWatermark::new(&fixture, Poller::Nobody);
     for round in 0..40 {
-        bench.post(6);
-        bench.set(6);
-        bench.take(1);
+        setup.post(6);
+        setup.set(6);
+        setup.take(1);
         // The event of this setting may have come, may come later, or may be
         // dropped.
-        bench.set(2);
+        setup.set(2);
         if round % 4 == 0 {
             thread::sleep(Duration::from_millis(3));
         }
         let mut events = 0;
-        while dequeue(bed.async_evd).is_ok() {
+        while dequeue(fixture.async_evd).is_ok() {
             events += 1;
         }
         assert!(events <= 1, "{events} for one setting");
-        bench.take(3);
+        setup.take(3);
         // Two are left, so the second setting has had no event. If the event of
         // the first setting came only now, it would be too late.
-        bench.silent();
-        bench.take(1);
-        bench.told();
-        bench.take(1);
-        while dequeue(bench.pair.passive.recv).is_ok() {}
+        setup.silent();
+        setup.take(1);
+        setup.told();
+        setup.take(1);
+        while dequeue(setup.pair.passive.recv).is_ok() {}
     }
 }

@@ -7,8 +7,8 @@ use dat::abi::*;
 use dat::exports::*;
 
 use crate::support::{
-    Bed, End, Memory, Pair, Shape, dequeue, dto, is_iwarp, nothing_on, ok, post_srq, srq, take_dto,
-    wait,
+    End, Fixture, Memory, Pair, Shape, dequeue, dto, is_iwarp, nothing_on, ok, post_srq, srq,
+    take_dto, wait,
 };
 
 pub fn set_lw(srq: DAT_SRQ_HANDLE, watermark: DAT_COUNT) -> DAT_RETURN {
@@ -18,38 +18,42 @@ pub fn set_lw(srq: DAT_SRQ_HANDLE, watermark: DAT_COUNT) -> DAT_RETURN {
 
 /// Which side polls the completions of taken receives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Taker {
+pub enum Poller {
     /// The application, as soon as they are queued.
     Consumer,
     /// No call: only the device has recorded them.
     Nobody,
 }
 
-pub const TAKERS: [Taker; 2] = [Taker::Consumer, Taker::Nobody];
+pub const POLLERS: [Poller; 2] = [Poller::Consumer, Poller::Nobody];
 
 /// A shared receive queue, an endpoint on it, and its peer, which sends.
-pub struct Bench<'b> {
-    pub bed: &'b Bed,
+pub struct LowWatermark<'b> {
+    pub fixture: &'b Fixture,
     pub srq: DAT_SRQ_HANDLE,
     pub pair: Pair,
     pub memory: Memory,
-    pub taker: Taker,
+    pub poller: Poller,
 }
 
 // SAFETY: handles are numbers, and the memory is not touched by the tests.
-unsafe impl Sync for Bench<'_> {}
+unsafe impl Sync for LowWatermark<'_> {}
 
-impl<'b> Bench<'b> {
-    pub fn new(bed: &'b Bed, taker: Taker) -> Self {
+impl<'b> LowWatermark<'b> {
+    pub fn new(fixture: &'b Fixture, poller: Poller) -> Self {
         let shape = Shape::default();
-        let srq = srq(bed, 16);
-        let pair = Pair::connect(bed, End::new(bed, &shape), End::on_srq(bed, &shape, srq));
+        let srq = srq(fixture, 16);
+        let pair = Pair::connect(
+            fixture,
+            End::new(fixture, &shape),
+            End::on_srq(fixture, &shape, srq),
+        );
         Self {
-            bed,
+            fixture,
             srq,
             pair,
-            memory: bed.memory(4096),
-            taker,
+            memory: fixture.memory(4096),
+            poller,
         }
     }
 
@@ -73,9 +77,9 @@ impl<'b> Bench<'b> {
                 1,
                 DAT_COMPLETION_DEFAULT_FLAG,
             ));
-            self.bed.run();
+            self.fixture.run();
             assert_eq!(take_dto(self.pair.active.request).status, DAT_DTO_SUCCESS);
-            if self.taker == Taker::Consumer {
+            if self.poller == Poller::Consumer {
                 assert_eq!(take_dto(self.pair.passive.recv).status, DAT_DTO_SUCCESS);
             }
         }
@@ -100,17 +104,17 @@ impl<'b> Bench<'b> {
     /// Checks that no event is queued and none comes.
     #[track_caller]
     pub fn silent(&self) {
-        self.bed.run();
+        self.fixture.run();
         thread::sleep(Duration::from_millis(8));
-        nothing_on(self.bed.async_evd);
+        nothing_on(self.fixture.async_evd);
     }
 
     /// Waits for the event, for seconds at most.
     #[track_caller]
     pub fn awaits(&self) {
-        let (answer, event, nmore) = wait(self.bed.async_evd, 10_000_000, 1);
+        let (answer, event, nmore) = wait(self.fixture.async_evd, 10_000_000, 1);
         ok(answer);
-        names(&event, self.srq, self.bed);
+        names(&event, self.srq, self.fixture);
         assert_eq!(nmore, 0);
     }
 
@@ -132,8 +136,8 @@ impl<'b> Bench<'b> {
     /// Checks that the event was queued when the call returned.
     #[track_caller]
     pub fn told_at_once(&self) {
-        match dequeue(self.bed.async_evd) {
-            Ok(event) => names(&event, self.srq, self.bed),
+        match dequeue(self.fixture.async_evd) {
+            Ok(event) => names(&event, self.srq, self.fixture),
             Err(_) => panic!("no event was queued when the call returned"),
         }
         self.silent();
@@ -142,11 +146,11 @@ impl<'b> Bench<'b> {
 
 /// Checks that the event reports a low watermark of this queue.
 #[track_caller]
-pub fn names(event: &DAT_EVENT, srq: DAT_SRQ_HANDLE, bed: &Bed) {
+pub fn names(event: &DAT_EVENT, srq: DAT_SRQ_HANDLE, fixture: &Fixture) {
     // DAT 1.2 has no event number for it; the handle and the reason identify it.
     assert_eq!(
         (event.event_number, event.evd_handle),
-        (DAT_ASYNC_ERROR_PROVIDER_INTERNAL_ERROR, bed.async_evd)
+        (DAT_ASYNC_ERROR_PROVIDER_INTERNAL_ERROR, fixture.async_evd)
     );
     // SAFETY: the event number selects this member.
     let data = unsafe { event.event_data.asynch_error_event_data };

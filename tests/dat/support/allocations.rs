@@ -7,14 +7,14 @@ thread_local! {
     static ALLOCATED: Cell<u64> = const { Cell::new(0) };
 }
 
-struct Tally;
+struct AllocationCounter;
 
 #[global_allocator]
-static TALLY: Tally = Tally;
+static TALLY: AllocationCounter = AllocationCounter;
 
 // SAFETY: every call is forwarded to the system's allocator unchanged; the
 // counter neither allocates nor needs a drop.
-unsafe impl GlobalAlloc for Tally {
+unsafe impl GlobalAlloc for AllocationCounter {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         ALLOCATED.set(ALLOCATED.get() + 1);
         // SAFETY: the caller has the same contract.

@@ -2,13 +2,13 @@
 
 use dat::abi::*;
 
-use super::{Bed, End, nothing_on, ok, state_of, wait};
+use super::{End, Fixture, nothing_on, ok, state_of, wait};
 
 /// Returns the event of an end whose peer has broken the connection or was
 /// killed. Over rdma_cm it is an ordinary disconnect: its messages carry no
 /// reason, and the kernel disconnects for a program that has ended.
-pub fn broken_by_the_peer(bed: &Bed) -> DAT_EVENT_NUMBER {
-    match bed.manager().as_str() {
+pub fn broken_by_the_peer(fixture: &Fixture) -> DAT_EVENT_NUMBER {
+    match fixture.manager().as_str() {
         "rdma_cm" => DAT_CONNECTION_EVENT_DISCONNECTED,
         _ => DAT_CONNECTION_EVENT_BROKEN,
     }
@@ -37,17 +37,17 @@ fn over_by(end: &End, numbers: &[DAT_EVENT_NUMBER]) {
 /// Checks both ends after a failed transfer: the end that got the completion, and
 /// its peer.
 #[track_caller]
-pub fn both_broken(bed: &Bed, told: &End, peer: &End) {
+pub fn both_broken(fixture: &Fixture, told: &End, peer: &End) {
     over(told, DAT_CONNECTION_EVENT_BROKEN);
-    over(peer, broken_by_the_peer(bed));
+    over(peer, broken_by_the_peer(fixture));
 }
 
 /// Like [`both_broken`], where the peer has refused an access, so that its own
 /// queue pair has failed too. The peer notices this by the device's event, by its
 /// flushed receives, or by the other end's disconnect, whichever comes first.
 #[track_caller]
-pub fn both_broken_by_a_refusal(bed: &Bed, requester: &End, refuser: &End, told: bool) {
-    let either = [DAT_CONNECTION_EVENT_BROKEN, broken_by_the_peer(bed)];
+pub fn both_broken_by_a_refusal(fixture: &Fixture, requester: &End, refuser: &End, told: bool) {
+    let either = [DAT_CONNECTION_EVENT_BROKEN, broken_by_the_peer(fixture)];
     match told {
         true => over(requester, DAT_CONNECTION_EVENT_BROKEN),
         false => over_by(requester, &either),

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use dat::abi::*;
 use dat::exports::*;
 
-use super::{Bed, Dto, blank, dequeue, dto, fails, fails_with, ok, words};
+use super::{Dto, Fixture, blank, dequeue, dto, fails, fails_with, ok, words};
 
 /// Timeout of waits that another event ends. No test waits that long.
 pub const LONG: DAT_TIMEOUT = 20_000_000;
@@ -80,8 +80,8 @@ impl Waited {
 }
 
 impl Evd {
-    pub fn new(bed: &Bed, qlen: DAT_COUNT, flags: DAT_EVD_FLAGS) -> Self {
-        Self(bed.evd(qlen, flags))
+    pub fn new(fixture: &Fixture, qlen: DAT_COUNT, flags: DAT_EVD_FLAGS) -> Self {
+        Self(fixture.evd(qlen, flags))
     }
 
     /// Returns the handle. Closures that used the field would capture the
@@ -97,8 +97,8 @@ impl Evd {
     }
 
     /// Creates an EVD for software events.
-    pub fn software(bed: &Bed, qlen: DAT_COUNT) -> Self {
-        Self(bed.evd(qlen, DAT_EVD_SOFTWARE_FLAG))
+    pub fn software(fixture: &Fixture, qlen: DAT_COUNT) -> Self {
+        Self(fixture.evd(qlen, DAT_EVD_SOFTWARE_FLAG))
     }
 
     pub fn wait(self, timeout: DAT_TIMEOUT, threshold: DAT_COUNT) -> Waited {

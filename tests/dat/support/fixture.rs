@@ -16,26 +16,26 @@ pub fn c_name() -> CString {
     CString::new(device::name()).expect("no NUL")
 }
 
-/// An open adapter. It is closed abruptly when dropped, or by [`Bed::close`].
-pub struct Bed {
+/// An open adapter. It is closed abruptly when dropped, or by [`Fixture::close`].
+pub struct Fixture {
     pub ia: DAT_IA_HANDLE,
     pub async_evd: DAT_EVD_HANDLE,
     pub pz: DAT_PZ_HANDLE,
     closed: bool,
-    breaches: device::Breaches,
+    violations: device::Violations,
     /// Held by the fixture that was opened first.
-    _turn: Option<device::Turn>,
+    _lock: Option<device::DeviceLock>,
 }
 
 // SAFETY: handles are numbers; tests make from several threads only calls that
 // DAT allows there.
-unsafe impl Sync for Bed {}
+unsafe impl Sync for Fixture {}
 
-impl Bed {
+impl Fixture {
     /// Opens the adapter. Tests of one process run one at a time.
     pub fn new() -> Self {
-        let turn = device::turn();
-        Self::open(Some(turn), ptr::null_mut())
+        let lock = device::lock();
+        Self::open(Some(lock), ptr::null_mut())
     }
 
     /// Opens the adapter once more, in a fixture that must be dropped after this
@@ -44,7 +44,7 @@ impl Bed {
         Self::open(None, async_evd)
     }
 
-    fn open(turn: Option<device::Turn>, mut async_evd: DAT_EVD_HANDLE) -> Self {
+    fn open(lock: Option<device::DeviceLock>, mut async_evd: DAT_EVD_HANDLE) -> Self {
         let name = c_name();
         let (mut ia, mut pz) = (ptr::null_mut(), ptr::null_mut());
         // SAFETY: every pointer leads to what the call expects.
@@ -66,8 +66,8 @@ impl Bed {
             async_evd,
             pz,
             closed: false,
-            breaches: device::Breaches::from_now(),
-            _turn: turn,
+            violations: device::Violations::from_now(),
+            _lock: lock,
         }
     }
 
@@ -99,7 +99,7 @@ impl Bed {
 
     /// Runs the device on another thread until the result is dropped. For calls
     /// that block.
-    pub fn turning<'s, 'e>(&'e self, scope: &'s Scope<'s, 'e>) -> Turning<'s> {
+    pub fn run_in_background<'s, 'e>(&'e self, scope: &'s Scope<'s, 'e>) -> DeviceRunner<'s> {
         let stop = std::sync::Arc::new(AtomicBool::new(false));
         let seen = std::sync::Arc::clone(&stop);
         let thread = scope.spawn(move || {
@@ -114,7 +114,7 @@ impl Bed {
                 }
             }
         });
-        Turning {
+        DeviceRunner {
             stop,
             thread: Some(thread),
         }
@@ -158,8 +158,8 @@ impl Bed {
     /// them from the check at the end. Doorbell violations are left out: these
     /// tests post several requests before the device looks, and then a doorbell
     /// differs from its record.
-    pub fn forgive(&mut self) -> Vec<String> {
-        let seen = self.breaches.forgive().into_iter();
+    pub fn take_violations(&mut self) -> Vec<String> {
+        let seen = self.violations.take_violations().into_iter();
         seen.filter(|text| !text.starts_with("doorbell")).collect()
     }
 
@@ -186,7 +186,7 @@ impl Bed {
     }
 }
 
-impl Drop for Bed {
+impl Drop for Fixture {
     fn drop(&mut self) {
         if !self.closed {
             let answer = self.close(DAT_CLOSE_ABRUPT_FLAG);
@@ -194,23 +194,23 @@ impl Drop for Bed {
                 ok(answer);
             }
         }
-        let breaches = self.forgive();
+        let violations = self.take_violations();
         if !std::thread::panicking() {
             assert!(
-                breaches.is_empty(),
-                "the NIC has recorded violations: {breaches:#?}"
+                violations.is_empty(),
+                "the NIC has recorded violations: {violations:#?}"
             );
         }
     }
 }
 
-/// Runs the device until it is dropped; see [`Bed::turning`].
-pub struct Turning<'s> {
+/// Runs the device until it is dropped; see [`Fixture::run_in_background`].
+pub struct DeviceRunner<'s> {
     stop: std::sync::Arc<AtomicBool>,
     thread: Option<ScopedJoinHandle<'s, ()>>,
 }
 
-impl Drop for Turning<'_> {
+impl Drop for DeviceRunner<'_> {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Release);
         if let Some(thread) = self.thread.take() {

@@ -5,30 +5,34 @@ use std::ops::Range;
 use dat::abi::*;
 use dat::exports::*;
 
-use super::{Bed, Evd, Memory, Pair, Shape, cookie, ok};
+use super::{Evd, Fixture, Memory, Pair, Shape, cookie, ok};
 
 /// Length of a message in bytes.
 pub const MESSAGE: usize = 8;
 
 /// A connected pair whose active end sends, with memory for both ends.
-pub struct Talk<'b> {
-    pub bed: &'b Bed,
+pub struct MessagePair<'b> {
+    pub fixture: &'b Fixture,
     pub pair: Pair,
     pub memory: Memory,
 }
 
 // SAFETY: handles are numbers, and the tests do not touch the memory while it is
 // shared.
-unsafe impl Sync for Talk<'_> {}
+unsafe impl Sync for MessagePair<'_> {}
 
-impl<'b> Talk<'b> {
-    pub fn new(bed: &'b Bed, shape: &Shape) -> Self {
-        Self::of(bed, Pair::new(bed, shape))
+impl<'b> MessagePair<'b> {
+    pub fn new(fixture: &'b Fixture, shape: &Shape) -> Self {
+        Self::of(fixture, Pair::new(fixture, shape))
     }
 
-    pub fn of(bed: &'b Bed, pair: Pair) -> Self {
-        let memory = bed.memory(4096);
-        Self { bed, pair, memory }
+    pub fn of(fixture: &'b Fixture, pair: Pair) -> Self {
+        let memory = fixture.memory(4096);
+        Self {
+            fixture,
+            pair,
+            memory,
+        }
     }
 
     /// Returns the EVD of the receives.
@@ -43,14 +47,14 @@ impl<'b> Talk<'b> {
 
     /// Posts receives.
     #[track_caller]
-    pub fn listen(&self, tags: Range<u64>) {
+    pub fn post_recvs(&self, tags: Range<u64>) {
         for tag in tags {
-            self.listen_with(tag, DAT_COMPLETION_DEFAULT_FLAG);
+            self.post_recv_with(tag, DAT_COMPLETION_DEFAULT_FLAG);
         }
     }
 
     #[track_caller]
-    pub fn listen_with(&self, tag: u64, flags: DAT_COMPLETION_FLAGS) {
+    pub fn post_recv_with(&self, tag: u64, flags: DAT_COMPLETION_FLAGS) {
         let mut iov = [self.memory.segment(1024, 64)];
         // SAFETY: one segment, whose memory the tests keep.
         ok(unsafe {
@@ -71,30 +75,30 @@ impl<'b> Talk<'b> {
             .pair
             .active
             .post_send(&[self.memory.segment(0, MESSAGE)], tag, flags));
-        self.bed.run();
+        self.fixture.run();
     }
 
     /// Delivers a message and takes the completion of its send.
     #[track_caller]
-    pub fn say(&self) {
-        self.say_with(DAT_COMPLETION_DEFAULT_FLAG);
+    pub fn deliver(&self) {
+        self.deliver_with(DAT_COMPLETION_DEFAULT_FLAG);
     }
 
     #[track_caller]
-    pub fn say_with(&self, flags: DAT_COMPLETION_FLAGS) {
+    pub fn deliver_with(&self, flags: DAT_COMPLETION_FLAGS) {
         self.send(u64::MAX, flags);
         assert_eq!(self.pair.active.requested().status, DAT_DTO_SUCCESS);
     }
 
     /// Delivers a message whose send has no event unless it fails.
     #[track_caller]
-    pub fn say_quietly(&self, flags: DAT_COMPLETION_FLAGS) {
+    pub fn deliver_quietly(&self, flags: DAT_COMPLETION_FLAGS) {
         self.send(u64::MAX, flags | DAT_COMPLETION_SUPPRESS_FLAG);
     }
 
     /// Takes the receive that must have completed, and returns its tag.
     #[track_caller]
-    pub fn heard(&self) -> u64 {
+    pub fn received_tag(&self) -> u64 {
         self.pair.passive.received().cookie
     }
 }

@@ -2,37 +2,37 @@
 //! and calls that check their return codes.
 
 mod address;
+mod allocations;
 mod alone;
-mod bed;
 mod calls;
 #[allow(dead_code, reason = "each test program uses a part of it")]
 #[path = "../../support/device.rs"]
 pub mod device;
-mod door;
 mod ends;
 mod evd;
+mod fixture;
 mod memory;
+mod message_pair;
 mod pair;
-mod point;
 mod queries;
+mod reserved_point;
+mod service_point;
 mod srq;
-mod talk;
-mod tally;
 mod window;
 
 pub use address::{here, here_ip, ip_at};
+pub use allocations::allocations;
 pub use alone::{is_alone, is_on_small_device};
-pub use bed::{Bed, c_name};
 pub use calls::*;
 pub use device::installed::is_iwarp;
-pub use door::Door;
 pub use ends::{both_broken, both_broken_by_a_refusal, broken_by_the_peer, over};
 pub use evd::{Evd, LONG, SOON, Waited, number};
+pub use fixture::{Fixture, c_name};
 pub use memory::Memory;
+pub use message_pair::{MESSAGE, MessagePair};
 pub use pair::{End, Pair, Shape};
-pub use point::{Point, accept, arrival, cr_info, on_free_qualifier};
 pub use queries::*;
+pub use reserved_point::{ReservedPoint, accept, arrival, cr_info, on_free_qualifier};
+pub use service_point::ServicePoint;
 pub use srq::*;
-pub use talk::{MESSAGE, Talk};
-pub use tally::allocations;
 pub use window::{Bound, Window, nothing, take_bound};

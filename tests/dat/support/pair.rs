@@ -6,7 +6,7 @@ use std::ptr;
 use dat::abi::*;
 use dat::exports::*;
 
-use super::{Bed, Dto, cookie, device, expect, here, ok, take_dto};
+use super::{Dto, Fixture, cookie, device, expect, here, ok, take_dto};
 
 /// The attributes that endpoints are created with.
 #[derive(Clone, Copy, Debug)]
@@ -78,18 +78,18 @@ unsafe impl Sync for End {}
 
 impl End {
     /// Creates an endpoint and its EVDs.
-    pub fn new(bed: &Bed, shape: &Shape) -> Self {
-        Self::with_attributes(bed, shape, &shape.attributes())
+    pub fn new(fixture: &Fixture, shape: &Shape) -> Self {
+        Self::with_attributes(fixture, shape, &shape.attributes())
     }
 
     /// Like [`Self::new`], with these attributes.
-    pub fn with_attributes(bed: &Bed, shape: &Shape, attributes: &DAT_EP_ATTR) -> Self {
-        let mut end = Self::without_ep(bed, shape);
+    pub fn with_attributes(fixture: &Fixture, shape: &Shape, attributes: &DAT_EP_ATTR) -> Self {
+        let mut end = Self::without_ep(fixture, shape);
         // SAFETY: live handles; the result is writable.
         ok(unsafe {
             dat_ep_create(
-                bed.ia,
-                bed.pz,
+                fixture.ia,
+                fixture.pz,
                 end.recv,
                 end.request,
                 end.connect,
@@ -101,20 +101,20 @@ impl End {
     }
 
     /// Creates an endpoint on a shared receive queue, and its EVDs.
-    pub fn on_srq(bed: &Bed, shape: &Shape, srq: DAT_SRQ_HANDLE) -> Self {
-        Self::without_ep(bed, shape).and_ep_on_srq(bed, shape, srq)
+    pub fn on_srq(fixture: &Fixture, shape: &Shape, srq: DAT_SRQ_HANDLE) -> Self {
+        Self::without_ep(fixture, shape).and_ep_on_srq(fixture, shape, srq)
     }
 
     /// Creates an endpoint on a shared receive queue that reports to these EVDs.
-    pub fn and_ep_on_srq(self, bed: &Bed, shape: &Shape, srq: DAT_SRQ_HANDLE) -> Self {
+    pub fn and_ep_on_srq(self, fixture: &Fixture, shape: &Shape, srq: DAT_SRQ_HANDLE) -> Self {
         let mut end = self;
         let mut attributes = shape.attributes();
         attributes.max_recv_dtos = DAT_HW_DEFAULT;
         // SAFETY: live handles; the result is writable.
         ok(unsafe {
             dat_ep_create_with_srq(
-                bed.ia,
-                bed.pz,
+                fixture.ia,
+                fixture.pz,
                 end.recv,
                 end.request,
                 end.connect,
@@ -127,12 +127,12 @@ impl End {
     }
 
     /// Creates only the EVDs.
-    pub fn without_ep(bed: &Bed, shape: &Shape) -> Self {
+    pub fn without_ep(fixture: &Fixture, shape: &Shape) -> Self {
         Self {
             ep: ptr::null_mut(),
-            recv: bed.evd(shape.evd_qlen, DAT_EVD_DTO_FLAG),
-            request: bed.evd(shape.evd_qlen, DAT_EVD_DTO_FLAG),
-            connect: bed.evd(8, DAT_EVD_CONNECTION_FLAG),
+            recv: fixture.evd(shape.evd_qlen, DAT_EVD_DTO_FLAG),
+            request: fixture.evd(shape.evd_qlen, DAT_EVD_DTO_FLAG),
+            connect: fixture.evd(8, DAT_EVD_CONNECTION_FLAG),
         }
     }
 
@@ -234,18 +234,18 @@ pub struct Pair {
 
 impl Pair {
     /// Connects two new endpoints with separate receive queues.
-    pub fn new(bed: &Bed, shape: &Shape) -> Self {
-        Self::connect(bed, End::new(bed, shape), End::new(bed, shape))
+    pub fn new(fixture: &Fixture, shape: &Shape) -> Self {
+        Self::connect(fixture, End::new(fixture, shape), End::new(fixture, shape))
     }
 
     /// Connects two endpoints.
-    pub fn connect(bed: &Bed, active: End, passive: End) -> Self {
-        let requests = bed.evd(8, DAT_EVD_CR_FLAG);
+    pub fn connect(fixture: &Fixture, active: End, passive: End) -> Self {
+        let requests = fixture.evd(8, DAT_EVD_CR_FLAG);
         let (mut qualifier, mut psp) = (0, ptr::null_mut());
         // SAFETY: live handles; results are writable; no private data.
         unsafe {
             ok(dat_psp_create_any(
-                bed.ia,
+                fixture.ia,
                 &raw mut qualifier,
                 requests,
                 DAT_PSP_CONSUMER_FLAG,

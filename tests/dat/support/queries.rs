@@ -6,7 +6,7 @@ use std::ptr;
 use dat::abi::*;
 use dat::exports::*;
 
-use super::{Bed, ok};
+use super::{Fixture, ok};
 
 /// Returns all fields of an endpoint.
 pub fn ep_info(ep: DAT_EP_HANDLE) -> DAT_EP_PARAM {
@@ -27,13 +27,13 @@ pub fn held(ep: DAT_EP_HANDLE) -> (DAT_COUNT, DAT_COUNT) {
 }
 
 /// Returns the attributes of the adapter and of the provider.
-pub fn abilities(bed: &Bed) -> (DAT_IA_ATTR, DAT_PROVIDER_ATTR) {
+pub fn abilities(fixture: &Fixture) -> (DAT_IA_ATTR, DAT_PROVIDER_ATTR) {
     // SAFETY: integers and pointers, for which zero is valid.
     let (mut adapter, mut provider) = unsafe { (mem::zeroed(), mem::zeroed()) };
     // SAFETY: the results are writable; the EVD is not asked for.
     ok(unsafe {
         dat_ia_query(
-            bed.ia,
+            fixture.ia,
             ptr::null_mut(),
             DAT_IA_FIELD_ALL,
             &raw mut adapter,

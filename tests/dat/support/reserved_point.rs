@@ -7,18 +7,18 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use dat::abi::*;
 use dat::exports::*;
 
-use super::{Bed, Door, expect, ok};
+use super::{Fixture, ServicePoint, expect, ok};
 
 /// A reserved service point and the EVD of its request.
 #[derive(Clone, Copy, Debug)]
-pub struct Point {
+pub struct ReservedPoint {
     pub rsp: DAT_RSP_HANDLE,
     pub qualifier: DAT_CONN_QUAL,
     pub requests: DAT_EVD_HANDLE,
 }
 
 // SAFETY: handles are numbers.
-unsafe impl Sync for Point {}
+unsafe impl Sync for ReservedPoint {}
 
 /// Repeats a call with different qualifiers until it succeeds with an unused one.
 #[track_caller]
@@ -39,16 +39,16 @@ pub fn on_free_qualifier(mut call: impl FnMut(DAT_CONN_QUAL) -> DAT_RETURN) -> D
     panic!("no qualifier is free");
 }
 
-impl Point {
+impl ReservedPoint {
     /// Creates a service point for an endpoint, or, with a null one, for the
     /// endpoint of the request.
     #[track_caller]
-    pub fn new(bed: &Bed, ep: DAT_EP_HANDLE) -> Self {
-        let requests = bed.evd(8, DAT_EVD_CR_FLAG);
+    pub fn new(fixture: &Fixture, ep: DAT_EP_HANDLE) -> Self {
+        let requests = fixture.evd(8, DAT_EVD_CR_FLAG);
         let mut rsp = ptr::null_mut();
         let qualifier = on_free_qualifier(|qualifier| {
             // SAFETY: live handles, or null; the result is writable.
-            unsafe { dat_rsp_create(bed.ia, qualifier, ep, requests, &raw mut rsp) }
+            unsafe { dat_rsp_create(fixture.ia, qualifier, ep, requests, &raw mut rsp) }
         });
         Self {
             rsp,
@@ -58,8 +58,8 @@ impl Point {
     }
 
     /// Returns the service point in the form that requests are made to.
-    pub fn door(&self) -> Door {
-        Door {
+    pub fn service_point(&self) -> ServicePoint {
+        ServicePoint {
             psp: self.rsp,
             qualifier: self.qualifier,
             requests: self.requests,

@@ -5,32 +5,38 @@ use std::ptr;
 use dat::abi::*;
 use dat::exports::*;
 
-use super::{Bed, Pair, expect, ok};
+use super::{Fixture, Pair, expect, ok};
 
 /// A public service point and the EVD of its requests.
 #[derive(Clone, Copy, Debug)]
-pub struct Door {
+pub struct ServicePoint {
     pub psp: DAT_PSP_HANDLE,
     pub qualifier: DAT_CONN_QUAL,
     pub requests: DAT_EVD_HANDLE,
 }
 
 // SAFETY: handles are numbers.
-unsafe impl Sync for Door {}
+unsafe impl Sync for ServicePoint {}
 
-impl Door {
+impl ServicePoint {
     /// Creates a service point whose requests bring no endpoint.
-    pub fn new(bed: &Bed) -> Self {
-        Self::of_kind(bed, DAT_PSP_CONSUMER_FLAG)
+    pub fn new(fixture: &Fixture) -> Self {
+        Self::of_kind(fixture, DAT_PSP_CONSUMER_FLAG)
     }
 
     /// Creates a service point of this kind, on an unused qualifier.
-    pub fn of_kind(bed: &Bed, flags: DAT_PSP_FLAGS) -> Self {
-        let requests = bed.evd(8, DAT_EVD_CR_FLAG);
+    pub fn of_kind(fixture: &Fixture, flags: DAT_PSP_FLAGS) -> Self {
+        let requests = fixture.evd(8, DAT_EVD_CR_FLAG);
         let (mut qualifier, mut psp) = (0, ptr::null_mut());
         // SAFETY: live handles; results are writable.
         ok(unsafe {
-            dat_psp_create_any(bed.ia, &raw mut qualifier, requests, flags, &raw mut psp)
+            dat_psp_create_any(
+                fixture.ia,
+                &raw mut qualifier,
+                requests,
+                flags,
+                &raw mut psp,
+            )
         });
         Self {
             psp,
@@ -41,12 +47,12 @@ impl Door {
 
     /// Calls `dat_ep_connect` with this service point, and a timeout of ten
     /// seconds.
-    pub fn knock(&self, ep: DAT_EP_HANDLE, private_data: &[u8]) -> DAT_RETURN {
-        self.knock_within(ep, 10_000_000, private_data)
+    pub fn connect(&self, ep: DAT_EP_HANDLE, private_data: &[u8]) -> DAT_RETURN {
+        self.connect_within(ep, 10_000_000, private_data)
     }
 
-    /// Like [`Self::knock`], with a timeout in microseconds.
-    pub fn knock_within(
+    /// Like [`Self::connect`], with a timeout in microseconds.
+    pub fn connect_within(
         &self,
         ep: DAT_EP_HANDLE,
         timeout: DAT_TIMEOUT,
@@ -70,7 +76,7 @@ impl Door {
 
     /// Takes the request, which must come.
     #[track_caller]
-    pub fn opens(&self) -> DAT_CR_HANDLE {
+    pub fn take_request(&self) -> DAT_CR_HANDLE {
         let event = expect(self.requests, DAT_CONNECTION_REQUEST_EVENT);
         // SAFETY: the event number selects this member.
         unsafe { event.event_data.cr_arrival_event_data.cr_handle }

@@ -6,16 +6,16 @@ use std::ptr;
 use dat::abi::*;
 use dat::exports::*;
 
-use super::{Bed, cookie, ok};
+use super::{Fixture, cookie, ok};
 
 /// Creates a queue for this many receives of up to four segments, in the
 /// fixture's zone.
-pub fn srq(bed: &Bed, dtos: DAT_COUNT) -> DAT_SRQ_HANDLE {
-    srq_in(bed, bed.pz, dtos)
+pub fn srq(fixture: &Fixture, dtos: DAT_COUNT) -> DAT_SRQ_HANDLE {
+    srq_in(fixture, fixture.pz, dtos)
 }
 
 /// Like [`srq`], in another zone.
-pub fn srq_in(bed: &Bed, pz: DAT_PZ_HANDLE, dtos: DAT_COUNT) -> DAT_SRQ_HANDLE {
+pub fn srq_in(fixture: &Fixture, pz: DAT_PZ_HANDLE, dtos: DAT_COUNT) -> DAT_SRQ_HANDLE {
     let mut attr = DAT_SRQ_ATTR {
         max_recv_dtos: dtos,
         max_recv_iov: 4,
@@ -23,7 +23,7 @@ pub fn srq_in(bed: &Bed, pz: DAT_PZ_HANDLE, dtos: DAT_COUNT) -> DAT_SRQ_HANDLE {
     };
     let mut srq = ptr::null_mut();
     // SAFETY: live handles; attributes and result are local.
-    ok(unsafe { dat_srq_create(bed.ia, pz, &raw mut attr, &raw mut srq) });
+    ok(unsafe { dat_srq_create(fixture.ia, pz, &raw mut attr, &raw mut srq) });
     srq
 }
 

@@ -6,7 +6,7 @@ use std::ptr;
 use dat::abi::*;
 use dat::exports::*;
 
-use super::{Bed, End, Pair, Shape, cookie, ok, take};
+use super::{End, Fixture, Pair, Shape, cookie, ok, take};
 
 /// An RMR, which is freed when this value is dropped.
 pub struct Window {
@@ -137,15 +137,15 @@ pub fn take_bound(evd: DAT_EVD_HANDLE) -> Bound {
 
 impl End {
     /// Creates an endpoint whose request EVD also carries binds.
-    pub fn for_windows(bed: &Bed, shape: &Shape) -> Self {
-        let mut end = Self::without_ep(bed, shape);
-        end.request = bed.evd(shape.evd_qlen, DAT_EVD_DTO_FLAG | DAT_EVD_RMR_BIND_FLAG);
+    pub fn for_windows(fixture: &Fixture, shape: &Shape) -> Self {
+        let mut end = Self::without_ep(fixture, shape);
+        end.request = fixture.evd(shape.evd_qlen, DAT_EVD_DTO_FLAG | DAT_EVD_RMR_BIND_FLAG);
         let attributes = shape.attributes();
         // SAFETY: live handles; the result is writable.
         ok(unsafe {
             dat_ep_create(
-                bed.ia,
-                bed.pz,
+                fixture.ia,
+                fixture.pz,
                 end.recv,
                 end.request,
                 end.connect,
@@ -159,8 +159,8 @@ impl End {
 
 impl Pair {
     /// Connects two endpoints that can bind windows.
-    pub fn for_windows(bed: &Bed, shape: &Shape) -> Self {
-        let ends = [(); 2].map(|()| End::for_windows(bed, shape));
-        Self::connect(bed, ends[0], ends[1])
+    pub fn for_windows(fixture: &Fixture, shape: &Shape) -> Self {
+        let ends = [(); 2].map(|()| End::for_windows(fixture, shape));
+        Self::connect(fixture, ends[0], ends[1])
     }
 }

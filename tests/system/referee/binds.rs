@@ -5,10 +5,10 @@
 use dat_engine::{Access, Segment, SendFlags, SendOp};
 use proptest::prelude::*;
 
+use crate::support::compared_qps::ComparedQps;
 use crate::support::libmlx5::Shape;
 use crate::support::store_tracer;
 use crate::support::system::System;
-use crate::support::twins::Twins;
 use crate::support::work::{SendWork, any_send, lists};
 
 use super::posts::bounds;
@@ -62,16 +62,16 @@ fn work(op: SendOp, flags: SendFlags, segments: Vec<Segment>) -> SendWork {
 }
 
 /// Posts a list to both, and compares.
-fn post(twins: &mut Twins, list: &[SendWork]) {
-    let (posted, stores) = twins.send(list);
+fn post(compared_qps: &mut ComparedQps, list: &[SendWork]) {
+    let (posted, stores) = compared_qps.send(list);
     posted.expect("room");
-    twins.compare(&stores);
+    compared_qps.compare(&stores);
 }
 
-fn bind(twins: &mut Twins, flags: SendFlags, to: Target) {
-    let (bound, stores) = twins.bind(flags, to);
+fn bind(compared_qps: &mut ComparedQps, flags: SendFlags, to: Target) {
+    let (bound, stores) = compared_qps.bind(flags, to);
     bound.expect("room");
-    twins.compare(&stores);
+    compared_qps.compare(&stores);
 }
 
 #[test]
@@ -80,8 +80,8 @@ fn each_opcode_after_a_bind_and_an_unbind_is_that_of_libmlx5() {
         return;
     }
     let system = System::new();
-    let mut twins = system.twins(shape());
-    twins.trace(false);
+    let mut compared_qps = system.compared_qps(shape());
+    compared_qps.trace(false);
     let (remote_addr, rkey) = (0x1234_5678_9abc, 0x77);
     let ops = [
         SendOp::Send,
@@ -104,24 +104,24 @@ fn each_opcode_after_a_bind_and_an_unbind_is_that_of_libmlx5() {
         for op in ops {
             for flags in [signalled, signalled | SendFlags::FENCE] {
                 for segments in [vec![segment(9)], vec![segment(1), segment(2)], vec![]] {
-                    bind(&mut twins, signalled, to);
+                    bind(&mut compared_qps, signalled, to);
                     // The second request has no fence any more.
                     for _ in 0..2 {
-                        post(&mut twins, &[work(op, flags, segments.clone())]);
+                        post(&mut compared_qps, &[work(op, flags, segments.clone())]);
                     }
-                    twins.complete_sends(3);
-                    bind(&mut twins, signalled, to);
+                    compared_qps.complete_sends(3);
+                    bind(&mut compared_qps, signalled, to);
                     let one = work(op, flags, segments.clone());
-                    post(&mut twins, &[one.clone(), one]);
-                    twins.complete_sends(3);
+                    post(&mut compared_qps, &[one.clone(), one]);
+                    compared_qps.complete_sends(3);
                 }
             }
         }
         // A bind after a bind.
         for _ in 0..3 {
-            bind(&mut twins, signalled, to);
+            bind(&mut compared_qps, signalled, to);
         }
-        twins.complete_sends(3);
+        compared_qps.complete_sends(3);
     }
 }
 
@@ -139,17 +139,17 @@ proptest! {
             return Ok(());
         }
         let system = System::new();
-        let mut twins = system.twins(shape());
-        twins.advance_to(start);
-        twins.trace(false);
+        let mut compared_qps = system.compared_qps(shape());
+        compared_qps.advance_to(start);
+        compared_qps.trace(false);
         for ((to, flags), mut list) in steps.into_iter().zip(lists) {
-            let (_, stores) = twins.bind(flags, to);
-            twins.compare(&stores);
+            let (_, stores) = compared_qps.bind(flags, to);
+            compared_qps.compare(&stores);
             list[0].flags |= SendFlags::SIGNALED;
-            let (posted, stores) = twins.send(&list);
-            twins.compare(&stores);
-            if posted.is_err() || twins.signaled() > 2 {
-                twins.complete_sends(twins.signaled());
+            let (posted, stores) = compared_qps.send(&list);
+            compared_qps.compare(&stores);
+            if posted.is_err() || compared_qps.signaled() > 2 {
+                compared_qps.complete_sends(compared_qps.signaled());
             }
         }
     }
@@ -163,8 +163,8 @@ fn the_fence_is_set_on_the_next_posted_request() {
         return;
     }
     let system = System::new();
-    let mut twins = system.twins(shape());
-    twins.trace(false);
+    let mut compared_qps = system.compared_qps(shape());
+    compared_qps.trace(false);
     let one = Segment {
         addr: 0x1000,
         length: 9,
@@ -172,27 +172,27 @@ fn the_fence_is_set_on_the_next_posted_request() {
     };
     let good = work(SendOp::Send, SendFlags::SIGNALED, vec![one]);
     let bad = work(SendOp::Send, SendFlags::SIGNALED, vec![one; 30]);
-    bind(&mut twins, SendFlags::SIGNALED, None);
+    bind(&mut compared_qps, SendFlags::SIGNALED, None);
     assert!(
-        twins
+        compared_qps
             .ours
             .side
             .post_sends(std::slice::from_ref(&bad))
             .is_err()
     );
-    post(&mut twins, std::slice::from_ref(&good));
-    twins.complete_sends(2);
+    post(&mut compared_qps, std::slice::from_ref(&good));
+    compared_qps.complete_sends(2);
     // Full, with a bind as the last request.
-    let room = system.qp_spec(twins.ours.rings.qpn);
+    let room = system.qp_spec(compared_qps.ours.rings.qpn);
     assert!(room.sq_wqebb_count >= 3 * DEPTH);
-    while twins
+    while compared_qps
         .bind(SendFlags::SIGNALED, Some((0, 8, Access::REMOTE)))
         .0
         .is_ok()
     {}
-    let outstanding = twins.signaled();
+    let outstanding = compared_qps.signaled();
     assert!(outstanding >= DEPTH as usize);
-    twins.complete_sends(outstanding);
-    post(&mut twins, std::slice::from_ref(&good));
-    post(&mut twins, &[good]);
+    compared_qps.complete_sends(outstanding);
+    post(&mut compared_qps, std::slice::from_ref(&good));
+    post(&mut compared_qps, &[good]);
 }

@@ -6,11 +6,11 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::select;
 
-use crate::support::hand::{Cqe, InlinePlace};
+use crate::support::compared_qps::ComparedQps;
+use crate::support::cqe_writer::{Cqe, InlinePlace};
 use crate::support::libmlx5::{Buffer, Pd, Shape};
 use crate::support::side::Memory;
 use crate::support::system::System;
-use crate::support::twins::Twins;
 use crate::support::work::{RecvWork, SendWork};
 
 const REQ: u8 = 0;
@@ -43,7 +43,7 @@ fn shape(shared: bool, large_cqes: bool) -> Shape {
 
 /// What the device reports about one request.
 #[derive(Clone, Debug)]
-struct Said {
+struct CqeCase {
     /// Lengths of the request's segments.
     lengths: Vec<u32>,
     cookie: u64,
@@ -59,7 +59,7 @@ struct Said {
     inline: bool,
 }
 
-fn any_said() -> impl Strategy<Value = Said> {
+fn any_said() -> impl Strategy<Value = CqeCase> {
     let lengths = vec(prop_oneof![1 => Just(0u32), 4 => 1..40u32], 1..=SEGMENTS);
     let sent = select(vec![0x08, 0x09, 0x0a, 0x0b, READ]);
     let known = select(vec![
@@ -79,7 +79,7 @@ fn any_said() -> impl Strategy<Value = Said> {
         |((lengths, cookie, op, sent, imm, solicited), byte_count, error, inline)| {
             // libmlx5 handles this error itself, as a page fault.
             let error = error.filter(|&error| error != (0x22, 0x93));
-            Said {
+            CqeCase {
                 lengths,
                 cookie,
                 op,
@@ -94,7 +94,7 @@ fn any_said() -> impl Strategy<Value = Said> {
     )
 }
 
-impl Said {
+impl CqeCase {
     fn segments(&self, memory: &dyn Memory) -> Vec<Segment> {
         let mut at = 0;
         let mut segment = |&length: &u32| {
@@ -153,7 +153,12 @@ fn wrong_byte(found: &[u8], expected: &[u8]) -> Option<(usize, u8, u8)> {
         .find(|&(_, a, b)| a != b)
 }
 
-fn play_sends(twins: &mut Twins, memory: &dyn Memory, (large_cqes, place): Form, all: &[Said]) {
+fn play_sends(
+    compared_qps: &mut ComparedQps,
+    memory: &dyn Memory,
+    (large_cqes, place): Form,
+    all: &[CqeCase],
+) {
     for said in all {
         let (remote_addr, rkey) = (0x1000, 7);
         let op = [
@@ -174,9 +179,12 @@ fn play_sends(twins: &mut Twins, memory: &dyn Memory, (large_cqes, place): Form,
             flags: SendFlags::SIGNALED,
             segments,
         };
-        let wqe_counter = twins.next_counter();
-        twins.send(&[work]).0.expect("room in the send queue");
-        twins.forget_outstanding();
+        let wqe_counter = compared_qps.next_counter();
+        compared_qps
+            .send(&[work])
+            .0
+            .expect("room in the send queue");
+        compared_qps.forget_outstanding();
         let opcode = if said.error.is_some() { REQ_ERR } else { REQ };
         let inline = said.inline && said.error.is_none() && said.sent == READ;
         let cqe = Cqe {
@@ -184,7 +192,7 @@ fn play_sends(twins: &mut Twins, memory: &dyn Memory, (large_cqes, place): Form,
             sent: said.sent,
             ..said.cqe(opcode, place, inline)
         };
-        let [theirs, ours] = twins.say(true, &cqe, memory);
+        let [theirs, ours] = compared_qps.complete(true, &cqe, memory);
         let is_read = matches!(op, SendOp::Read { .. });
         let expected = said.scattered(memory, inline && is_read, place);
         assert_eq!(
@@ -196,7 +204,7 @@ fn play_sends(twins: &mut Twins, memory: &dyn Memory, (large_cqes, place): Form,
         // since v64. The expectation above follows the device's manual: the
         // payload is in the first 64 bytes of the CQE, or at the start of the
         // completion.
-        if !large_cqes || twins.behaviour.large_cqe_answers {
+        if !large_cqes || compared_qps.behaviour.large_cqe_answers {
             assert_eq!(
                 wrong_byte(&theirs, &expected),
                 None,
@@ -206,15 +214,23 @@ fn play_sends(twins: &mut Twins, memory: &dyn Memory, (large_cqes, place): Form,
     }
 }
 
-fn play_receives(twins: &mut Twins, memory: &dyn Memory, (_, place): Form, all: &[Said]) {
+fn play_receives(
+    compared_qps: &mut ComparedQps,
+    memory: &dyn Memory,
+    (_, place): Form,
+    all: &[CqeCase],
+) {
     for said in all {
         let work = RecvWork {
             cookie: said.cookie,
             segments: said.segments(memory),
         };
-        twins.recv(&[work]).0.expect("room in the receive queue");
-        let wqe_counter = twins.last_receive();
-        twins.forget_outstanding();
+        compared_qps
+            .recv(&[work])
+            .0
+            .expect("room in the receive queue");
+        let wqe_counter = compared_qps.last_receive();
+        compared_qps.forget_outstanding();
         let good = [RESP_SEND, RESP_SEND_IMM, RESP_WR_IMM][said.op % 3];
         let opcode = if said.error.is_some() { RESP_ERR } else { good };
         let inline = said.inline && said.error.is_none() && good != RESP_WR_IMM;
@@ -222,7 +238,7 @@ fn play_receives(twins: &mut Twins, memory: &dyn Memory, (_, place): Form, all: 
             wqe_counter,
             ..said.cqe(opcode, place, inline)
         };
-        let [theirs, ours] = twins.say(false, &cqe, memory);
+        let [theirs, ours] = compared_qps.complete(false, &cqe, memory);
         let expected = said.scattered(memory, inline, place);
         assert_eq!(
             wrong_byte(&ours, &expected),
@@ -238,13 +254,13 @@ fn play_receives(twins: &mut Twins, memory: &dyn Memory, (_, place): Form, all: 
 }
 
 /// Runs both kinds on new queue pairs and shared memory for the payload.
-fn play(shared: bool, form: Form, start: u32, sends: &[Said], receives: &[Said]) {
+fn play(shared: bool, form: Form, start: u32, sends: &[CqeCase], receives: &[CqeCase]) {
     let system = System::new();
-    let mut twins = system.twins(shape(shared, form.0));
-    twins.advance_to(start);
+    let mut compared_qps = system.compared_qps(shape(shared, form.0));
+    compared_qps.advance_to(start);
     let memory = Buffer::new(&Pd::new(system.context()), 1024);
-    play_sends(&mut twins, &memory, form, sends);
-    play_receives(&mut twins, &memory, form, receives);
+    play_sends(&mut compared_qps, &memory, form, sends);
+    play_receives(&mut compared_qps, &memory, form, receives);
 }
 
 proptest! {
@@ -265,9 +281,9 @@ proptest! {
 #[test]
 fn every_syndrome_gives_the_same_result() {
     let system = System::new();
-    let mut twins = system.twins(shape(false, false));
+    let mut compared_qps = system.compared_qps(shape(false, false));
     let memory = Buffer::new(&Pd::new(system.context()), 1024);
-    let said = |syndrome: u8| Said {
+    let said = |syndrome: u8| CqeCase {
         lengths: vec![8],
         cookie: 0x1234_5678_9abc_def0 ^ u64::from(syndrome),
         op: 0,
@@ -282,8 +298,8 @@ fn every_syndrome_gives_the_same_result() {
         .map(said)
         .filter(|said| said.error != Some((0x22, 0x93)))
         .collect();
-    play_sends(&mut twins, &memory, SMALL, &all);
-    play_receives(&mut twins, &memory, SMALL, &all);
+    play_sends(&mut compared_qps, &memory, SMALL, &all);
+    play_receives(&mut compared_qps, &memory, SMALL, &all);
 }
 
 /// More payload in the CQE than the receive has room for: an error on both sides,
@@ -291,7 +307,7 @@ fn every_syndrome_gives_the_same_result() {
 #[test]
 fn payload_that_does_not_fit_is_a_length_error() {
     let system = System::new();
-    let mut twins = system.twins(shape(false, false));
+    let mut compared_qps = system.compared_qps(shape(false, false));
     let memory = Buffer::new(&Pd::new(system.context()), 1024);
     for lengths in [[1, 1, 1, 1], [7, 8, 9, 7], [28, 1, 1, 1]] {
         let mut at = 0;
@@ -300,15 +316,15 @@ fn payload_that_does_not_fit_is_a_length_error() {
             memory.segment(at, length)
         };
         let segments: Vec<_> = lengths.map(&mut segment).into();
-        twins
+        compared_qps
             .recv(&[RecvWork {
                 cookie: 5,
                 segments,
             }])
             .0
             .expect("room");
-        let wqe_counter = twins.last_receive();
-        twins.forget_outstanding();
+        let wqe_counter = compared_qps.last_receive();
+        compared_qps.forget_outstanding();
         let payload: Vec<u8> = (1..=32).collect();
         let inline = Some((payload, InlinePlace::Within));
         let cqe = Cqe {
@@ -318,7 +334,7 @@ fn payload_that_does_not_fit_is_a_length_error() {
             inline,
             ..Cqe::default()
         };
-        let [theirs, ours] = twins.say(false, &cqe, &memory);
+        let [theirs, ours] = compared_qps.complete(false, &cqe, &memory);
         assert_eq!(
             wrong_byte(&ours, &theirs),
             None,
@@ -333,7 +349,7 @@ fn payload_that_does_not_fit_is_a_length_error() {
 #[test]
 fn a_completion_reports_the_receive_that_it_names() {
     let system = System::new();
-    let mut twins = system.twins(shape(false, false));
+    let mut compared_qps = system.compared_qps(shape(false, false));
     let memory = Buffer::new(&Pd::new(system.context()), 1024);
     let kinds = [
         (RESP_SEND, None, false),
@@ -342,15 +358,15 @@ fn a_completion_reports_the_receive_that_it_names() {
         (RESP_WR_IMM, None, false),
     ];
     for round in 0..40_usize {
-        let first = twins.received();
+        let first = compared_qps.received();
         let cookie = |at: usize| (100 * round + at) as u64;
         for at in 0..kinds.len() {
             let segments = vec![memory.segment(32 * at, 32)];
             let cookie = cookie(at);
-            let posted = twins.recv(&[RecvWork { cookie, segments }]).0;
+            let posted = compared_qps.recv(&[RecvWork { cookie, segments }]).0;
             posted.expect("as many are completed as posted");
         }
-        twins.forget_outstanding();
+        compared_qps.forget_outstanding();
         for (done, (opcode, error, inline)) in kinds.into_iter().enumerate() {
             // 5 and 4 have no common divisor, so each is named once.
             let named = (5 * done + round) % kinds.len();
@@ -363,10 +379,10 @@ fn a_completion_reports_the_receive_that_it_names() {
                 inline: inline.then(|| (payload.to_vec(), InlinePlace::Within)),
                 ..Cqe::default()
             };
-            let ([mut theirs, ours], [_, memory]) = twins.told(false, &cqe, &memory);
+            let ([mut theirs, ours], [_, memory]) = compared_qps.completed(false, &cqe, &memory);
             assert_eq!(ours.wr_id, cookie(named));
             assert_eq!(memory[32 * named..][..20] == payload, inline);
-            let oldest = if twins.behaviour.named_receive {
+            let oldest = if compared_qps.behaviour.named_receive {
                 named
             } else {
                 done
@@ -384,12 +400,12 @@ fn a_completion_reports_the_receive_that_it_names() {
 #[test]
 fn an_empty_queue_is_empty_for_both_in_every_lap() {
     let system = System::new();
-    let mut twins = system.twins(shape(false, false));
+    let mut compared_qps = system.compared_qps(shape(false, false));
     for _ in 0..200 {
-        for twin in [&mut twins.theirs, &mut twins.ours] {
-            assert_eq!(twin.side.poll_send(), None);
-            assert_eq!(twin.side.poll_recv(), None);
+        for compared_qp in [&mut compared_qps.theirs, &mut compared_qps.ours] {
+            assert_eq!(compared_qp.side.poll_send(), None);
+            assert_eq!(compared_qp.side.poll_recv(), None);
         }
-        twins.advance_to(twins.position() + 1);
+        compared_qps.advance_to(compared_qps.position() + 1);
     }
 }

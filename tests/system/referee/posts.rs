@@ -4,12 +4,12 @@
 use dat_engine::{Segment, SendFlags, SendOp};
 use proptest::prelude::*;
 
+use crate::support::compared_qps::ComparedQps;
 use crate::support::libmlx5::Shape;
 use crate::support::rings::{Place, Seen};
 use crate::support::side::Refused;
 use crate::support::store_tracer;
 use crate::support::system::System;
-use crate::support::twins::Twins;
 use crate::support::work::{Bounds, RecvWork, SendWork, any_recv, any_send, lists};
 
 /// Number of requests per queue; the rings have room for as many of the longest.
@@ -55,21 +55,25 @@ fn any_start() -> impl Strategy<Value = u32> {
 }
 
 /// Signals often enough that completions can release all places.
-fn signal_in_time(twins: &Twins, list: &mut [SendWork]) {
-    if twins.unsignaled_run() + list.len() > DEPTH as usize / 2 {
+fn signal_in_time(compared_qps: &ComparedQps, list: &mut [SendWork]) {
+    if compared_qps.unsignaled_run() + list.len() > DEPTH as usize / 2 {
         list[0].flags |= SendFlags::SIGNALED;
     }
 }
 
 /// Posts the lists, completes some requests as the queue fills, and checks each
 /// post.
-fn walk(twins: &mut Twins, lists: Vec<Vec<SendWork>>, check: impl Fn(&Twins, &[Vec<Seen>; 2])) {
+fn walk(
+    compared_qps: &mut ComparedQps,
+    lists: Vec<Vec<SendWork>>,
+    check: impl Fn(&ComparedQps, &[Vec<Seen>; 2]),
+) {
     for mut list in lists {
-        signal_in_time(twins, &mut list);
-        let (posted, stores) = twins.send(&list);
-        check(twins, &stores);
-        if posted.is_err() || twins.signaled() > DEPTH as usize / 2 {
-            twins.complete_sends(twins.signaled() / 2 + 1);
+        signal_in_time(compared_qps, &mut list);
+        let (posted, stores) = compared_qps.send(&list);
+        check(compared_qps, &stores);
+        if posted.is_err() || compared_qps.signaled() > DEPTH as usize / 2 {
+            compared_qps.complete_sends(compared_qps.signaled() / 2 + 1);
         }
     }
 }
@@ -86,10 +90,10 @@ proptest! {
             return Ok(());
         }
         let system = System::new();
-        let mut twins = system.twins(shape());
-        twins.advance_to(start);
-        twins.trace(false);
-        walk(&mut twins, lists, |twins, stores| twins.compare(stores));
+        let mut compared_qps = system.compared_qps(shape());
+        compared_qps.advance_to(start);
+        compared_qps.trace(false);
+        walk(&mut compared_qps, lists, |compared_qps, stores| compared_qps.compare(stores));
     }
 
     /// On a shared register libmlx5 copies under its private lock. The engine
@@ -103,17 +107,17 @@ proptest! {
             return Ok(());
         }
         let system = System::new();
-        let mut twins = system.twins(Shape { exclusive: false, ..shape() });
-        twins.advance_to(start);
-        twins.trace(false);
-        walk(&mut twins, lists, |twins, [theirs, ours]| {
-            twins.compare_memory();
+        let mut compared_qps = system.compared_qps(Shape { exclusive: false, ..shape() });
+        compared_qps.advance_to(start);
+        compared_qps.trace(false);
+        walk(&mut compared_qps, lists, |compared_qps, [theirs, ours]| {
+            compared_qps.compare_memory();
             assert_eq!(ours.len(), theirs.len());
             for (our, their) in ours.iter().zip(theirs) {
                 if let Place::Register(_) = their.place {
                     assert!(matches!(our.place, Place::Register(_)));
                     let start = &their.bytes[..8];
-                    assert_eq!(twins.translated(&our.bytes, start), start);
+                    assert_eq!(compared_qps.translated(&our.bytes, start), start);
                     assert_eq!(our.bytes.len(), 8);
                 } else {
                     assert_eq!(our, their);
@@ -130,9 +134,9 @@ proptest! {
             return Ok(());
         }
         let system = System::new();
-        let mut twins = system.twins(shape());
-        twins.trace(false);
-        receive_walk(&mut twins, lists);
+        let mut compared_qps = system.compared_qps(shape());
+        compared_qps.trace(false);
+        receive_walk(&mut compared_qps, lists);
     }
 
     #[test]
@@ -144,18 +148,18 @@ proptest! {
             return Ok(());
         }
         let system = System::new();
-        let mut twins = system.twins(Shape { shared: true, ..shape() });
-        twins.trace(false);
-        shared_walk(&mut twins, lists, order);
+        let mut compared_qps = system.compared_qps(Shape { shared: true, ..shape() });
+        compared_qps.trace(false);
+        shared_walk(&mut compared_qps, lists, order);
     }
 }
 
-fn receive_walk(twins: &mut Twins, lists: Vec<Vec<RecvWork>>) {
+fn receive_walk(compared_qps: &mut ComparedQps, lists: Vec<Vec<RecvWork>>) {
     for list in lists {
-        let (posted, stores) = twins.recv(&list);
-        twins.compare(&stores);
+        let (posted, stores) = compared_qps.recv(&list);
+        compared_qps.compare(&stores);
         if posted.is_err() {
-            twins.complete_receives(DEPTH as usize / 2);
+            compared_qps.complete_receives(DEPTH as usize / 2);
         }
     }
 }
@@ -163,18 +167,20 @@ fn receive_walk(twins: &mut Twins, lists: Vec<Vec<RecvWork>>) {
 /// Completes shared receives in any order, so that free WQEs are not consecutive.
 /// With libmlx5 since v48 the rings are the same; with an older one the receives
 /// are, in the order of the links.
-fn shared_walk(twins: &mut Twins, lists: Vec<Vec<RecvWork>>, mut order: u64) {
+fn shared_walk(compared_qps: &mut ComparedQps, lists: Vec<Vec<RecvWork>>, mut order: u64) {
     for list in lists {
-        let (posted, stores) = twins.recv(&list);
-        twins.compare(&stores);
+        let (posted, stores) = compared_qps.recv(&list);
+        compared_qps.compare(&stores);
         let full = posted.is_err();
-        while twins.shared_posted() > DEPTH as usize / 2 || full && twins.shared_posted() > 2 {
+        while compared_qps.shared_posted() > DEPTH as usize / 2
+            || full && compared_qps.shared_posted() > 2
+        {
             order = order
                 .wrapping_mul(6_364_136_223_846_793_005)
                 .wrapping_add(1);
-            twins.complete_shared((order >> 33) as usize % twins.shared_posted());
+            compared_qps.complete_shared((order >> 33) as usize % compared_qps.shared_posted());
         }
-        twins.compare_memory();
+        compared_qps.compare_memory();
     }
 }
 
@@ -186,10 +192,10 @@ fn receives_are_identical_when_the_counter_wraps() {
     }
     for shared in [false, true] {
         let system = System::new();
-        let mut twins = system.twins(Shape { shared, ..shape() });
+        let mut compared_qps = system.compared_qps(Shape { shared, ..shape() });
         for wrap in [1 << 15, 1 << 16] {
-            twins.advance_receives(wrap - 20 - twins.received());
-            twins.trace(false);
+            compared_qps.advance_receives(wrap - 20 - compared_qps.received());
+            compared_qps.trace(false);
             for i in 0..20u64 {
                 let segment = Segment {
                     addr: i << 32,
@@ -200,12 +206,12 @@ fn receives_are_identical_when_the_counter_wraps() {
                     cookie: i,
                     segments: vec![segment; i as usize % 5],
                 };
-                let (posted, stores) = twins.recv(&vec![work; 2]);
+                let (posted, stores) = compared_qps.recv(&vec![work; 2]);
                 posted.unwrap_or_else(|_| panic!("no room near {wrap}"));
-                twins.compare(&stores);
-                twins.complete_receives(2);
-                while twins.shared_posted() > 0 {
-                    twins.complete_shared(0);
+                compared_qps.compare(&stores);
+                compared_qps.complete_receives(2);
+                while compared_qps.shared_posted() > 0 {
+                    compared_qps.complete_shared(0);
                 }
             }
         }
@@ -221,8 +227,8 @@ fn a_list_stops_at_the_same_bad_request() {
     }
     for shared in [false, true] {
         let system = System::new();
-        let mut twins = system.twins(Shape { shared, ..shape() });
-        twins.trace(false);
+        let mut compared_qps = system.compared_qps(Shape { shared, ..shape() });
+        compared_qps.trace(false);
         let segment = Segment {
             addr: 0x1000,
             length: 9,
@@ -242,19 +248,19 @@ fn a_list_stops_at_the_same_bad_request() {
                         segments: of(i),
                     }
                 };
-                let (posted, stores) = twins.send(&[0, 1, 2, 3].map(send));
+                let (posted, stores) = compared_qps.send(&[0, 1, 2, 3].map(send));
                 assert_eq!(posted, Err(Refused { posted: bad }));
-                twins.compare(&stores);
-                twins.complete_sends(bad);
+                compared_qps.compare(&stores);
+                compared_qps.complete_sends(bad);
                 let recv = |i| RecvWork {
                     cookie: 0,
                     segments: of(i),
                 };
-                let (_, stores) = twins.recv(&[0, 1, 2, 3].map(recv));
-                twins.compare(&stores);
-                twins.complete_receives(4);
-                while twins.shared_posted() > 0 {
-                    twins.complete_shared(0);
+                let (_, stores) = compared_qps.recv(&[0, 1, 2, 3].map(recv));
+                compared_qps.compare(&stores);
+                compared_qps.complete_receives(4);
+                while compared_qps.shared_posted() > 0 {
+                    compared_qps.complete_shared(0);
                 }
             }
         }
@@ -298,22 +304,22 @@ proptest! {
             return Ok(());
         }
         let system = System::new();
-        let mut twins = system.twins(Shape { exclusive, shared, ..shape() });
-        twins.trace(true);
+        let mut compared_qps = system.compared_qps(Shape { exclusive, shared, ..shape() });
+        compared_qps.trace(true);
         for mut list in sends {
-            signal_in_time(&twins, &mut list);
-            let (posted, [_, ours]) = twins.send(&list);
+            signal_in_time(&compared_qps, &mut list);
+            let (posted, [_, ours]) = compared_qps.send(&list);
             in_order(&ours);
             prop_assert!(posted.is_err() || rank(ours.last().expect("a doorbell")) == 2);
-            twins.complete_sends(twins.signaled());
+            compared_qps.complete_sends(compared_qps.signaled());
         }
         for list in receives {
-            let (posted, [_, ours]) = twins.recv(&list);
+            let (posted, [_, ours]) = compared_qps.recv(&list);
             in_order(&ours);
             prop_assert!(posted.is_err() || rank(ours.last().expect("a record")) == 1);
-            twins.complete_receives(8);
-            while twins.shared_posted() > 0 {
-                twins.complete_shared(0);
+            compared_qps.complete_receives(8);
+            while compared_qps.shared_posted() > 0 {
+                compared_qps.complete_shared(0);
             }
         }
     }

@@ -119,6 +119,6 @@ fn rmr_bind_of_length_0_unbinds() {
     };
     // The connection is broken, so the unbind is flushed.
     ok(answer);
-    ends.bed.run();
+    ends.fixture.run();
     assert_eq!(take_bound(ends.owner.request).status, DAT_DTO_ERR_FLUSHED);
 }

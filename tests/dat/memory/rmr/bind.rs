@@ -8,7 +8,7 @@ use dat::exports::*;
 
 use super::{DEFAULT, Ends, READ, WRITE};
 use crate::support::{
-    Bed, Bound, End, Pair, Shape, Window, expect, fails, fails_with, nothing, nothing_on, ok,
+    Bound, End, Fixture, Pair, Shape, Window, expect, fails, fails_with, nothing, nothing_on, ok,
     reaches, refused_access, state_of, take_bound,
 };
 
@@ -36,7 +36,7 @@ fn rmr_bind_completes_as_its_flags_say() {
     // More than the queue holds, if each had to be polled.
     for _ in 0..100 {
         ok(bind(DAT_COMPLETION_SUPPRESS_FLAG));
-        ends.bed.run();
+        ends.fixture.run();
     }
     nothing_on(ends.owner.request);
     ok(bind(DEFAULT));
@@ -47,19 +47,19 @@ fn rmr_bind_completes_as_its_flags_say() {
 /// and does not notify.
 #[test]
 fn rmr_bind_unsignalled_where_the_endpoint_is() {
-    let bed = Bed::new();
+    let fixture = Fixture::new();
     let shape = Shape {
         request_flags: DAT_COMPLETION_UNSIGNALLED_FLAG,
         ..Shape::default()
     };
-    let pair = Pair::for_windows(&bed, &shape);
-    let (memory, window) = (bed.memory(64), Window::new(bed.pz));
+    let pair = Pair::for_windows(&fixture, &shape);
+    let (memory, window) = (fixture.memory(64), Window::new(fixture.pz));
     let segment = memory.segment(0, 64);
     let bind = |tag, flags| {
         ok(window
             .try_bind(pair.active.ep, &segment, READ, tag, flags)
             .0);
-        bed.run();
+        fixture.run();
     };
     std::thread::scope(|scope| {
         let evd = pair.active;
@@ -94,15 +94,17 @@ fn rmr_bind_row_by_row() {
     let mut window = ends.window();
     let ep = ends.owner.ep;
     let good = ends.region.segment(0, 64);
-    let other_zone = ends.bed.pz();
-    let foreign = ends.bed.memory_in(other_zone, 64, DAT_MEM_PRIV_ALL_FLAG);
+    let other_zone = ends.fixture.pz();
+    let foreign = ends
+        .fixture
+        .memory_in(other_zone, 64, DAT_MEM_PRIV_ALL_FLAG);
     let foreign_window = Window::new(other_zone);
-    let only = |rights| ends.bed.memory_in(ends.bed.pz, 64, rights);
+    let only = |rights| ends.fixture.memory_in(ends.fixture.pz, 64, rights);
     let (unreadable, unwritable) = (
         only(DAT_MEM_PRIV_LOCAL_WRITE_FLAG),
         only(DAT_MEM_PRIV_LOCAL_READ_FLAG),
     );
-    let mut freed = ends.bed.memory(64);
+    let mut freed = ends.fixture.memory(64);
     let stale = freed.segment(0, 8);
     ok(freed.free());
     let bind =
@@ -112,7 +114,7 @@ fn rmr_bind_row_by_row() {
         fails_with(answer, kind, subtype);
     };
     let (ip, none) = (DAT_INVALID_PARAMETER, DAT_NO_SUBTYPE);
-    for bad in [ptr::null_mut(), ends.bed.pz, ep, ends.region.lmr] {
+    for bad in [ptr::null_mut(), ends.fixture.pz, ep, ends.region.lmr] {
         // SAFETY: the call validates its handles.
         let answer = unsafe {
             let mut context = 0;
@@ -134,7 +136,12 @@ fn rmr_bind_row_by_row() {
             DAT_INVALID_HANDLE_RMR,
         );
     }
-    for bad in [ptr::null_mut(), ends.bed.pz, window.rmr, ends.owner.recv] {
+    for bad in [
+        ptr::null_mut(),
+        ends.fixture.pz,
+        window.rmr,
+        ends.owner.recv,
+    ] {
         let answer = window.try_bind(bad, &good, READ, 1, DEFAULT).0;
         row("bad EP", answer, DAT_INVALID_HANDLE, DAT_INVALID_HANDLE_EP);
     }
@@ -230,7 +237,7 @@ fn rmr_bind_takes_a_place_in_the_request_queue() {
         let answer = window.try_bind(ends.owner.ep, &segment, READ, 9, DEFAULT).0;
         answer == DAT_SUCCESS
     });
-    if ends.bed.is_stepped() {
+    if ends.fixture.is_stepped() {
         assert_eq!(all.count() as DAT_COUNT, most);
         let answer = window.try_bind(ends.owner.ep, &segment, READ, 9, DEFAULT).0;
         fails_with(answer, DAT_INSUFFICIENT_RESOURCES, DAT_RESOURCE_MEMORY);
@@ -250,9 +257,9 @@ fn rmr_bind_takes_a_place_in_the_request_queue() {
 /// The row of the EVD: its flags name the streams that it may carry.
 #[test]
 fn rmr_bind_needs_a_request_evd_for_it() {
-    let bed = Bed::new();
-    let pair = Pair::new(&bed, &Shape::default());
-    let (memory, window) = (bed.memory(64), Window::new(bed.pz));
+    let fixture = Fixture::new();
+    let pair = Pair::new(&fixture, &Shape::default());
+    let (memory, window) = (fixture.memory(64), Window::new(fixture.pz));
     let segment = memory.segment(0, 64);
     let answer = window
         .try_bind(pair.active.ep, &segment, READ, 1, DEFAULT)
@@ -264,19 +271,19 @@ fn rmr_bind_needs_a_request_evd_for_it() {
 /// Section 4: binds are accepted in the same states as other requests.
 #[test]
 fn rmr_bind_row_by_state() {
-    let bed = Bed::new();
-    let (memory, window) = (bed.memory(64), Window::new(bed.pz));
+    let fixture = Fixture::new();
+    let (memory, window) = (fixture.memory(64), Window::new(fixture.pz));
     let segment = memory.segment(0, 64);
     let bind = |end: &End| window.try_bind(end.ep, &segment, READ, 31, DEFAULT).0;
-    let alone = End::for_windows(&bed, &Shape::default());
+    let alone = End::for_windows(&fixture, &Shape::default());
     fails_with(
         bind(&alone),
         DAT_INVALID_STATE,
         DAT_INVALID_STATE_EP_UNCONNECTED,
     );
-    let pair = Pair::for_windows(&bed, &Shape::default());
+    let pair = Pair::for_windows(&fixture, &Shape::default());
     ok(bind(&pair.active));
-    bed.run();
+    fixture.run();
     assert_eq!(take_bound(pair.active.request).status, DAT_DTO_SUCCESS);
     // SAFETY: a live handle.
     ok(unsafe { dat_ep_disconnect(pair.active.ep, DAT_CLOSE_ABRUPT_FLAG) });
@@ -284,7 +291,7 @@ fn rmr_bind_row_by_state() {
     reaches(pair.active.ep, DAT_EP_STATE_DISCONNECTED);
     // Flushed at once, and the window is not bound.
     ok(bind(&pair.active));
-    bed.run();
+    fixture.run();
     let flushed = take_bound(pair.active.request);
     assert_eq!((flushed.cookie, flushed.status), (31, DAT_DTO_ERR_FLUSHED));
     assert_eq!(window.info().lmr_triplet.segment_length, 0);
@@ -296,7 +303,7 @@ fn rmr_bind_row_by_state() {
 #[test]
 fn rmr_bind_that_fails_breaks_the_connection() {
     let ends = Ends::new();
-    if !ends.bed.is_stepped() {
+    if !ends.fixture.is_stepped() {
         eprintln!("SKIPPED: the device executes a bind before its window can be freed");
         return;
     }
@@ -306,7 +313,7 @@ fn rmr_bind_that_fails_breaks_the_connection() {
     ok(ends.owner.post_send(&[segment], 42, DEFAULT));
     let rmr = window.rmr;
     ok(window.free());
-    ends.bed.run();
+    ends.fixture.run();
     let failed = take_bound(ends.owner.request);
     let expected = Bound {
         rmr,
@@ -326,14 +333,14 @@ fn rmr_bind_goes_through_any_endpoint_of_the_zone() {
     let window = ends.window();
     let remote = ends.bind(&window, 0, 64, WRITE);
     assert_eq!(ends.write(&remote), DAT_DTO_SUCCESS);
-    let other = Pair::for_windows(&ends.bed, &Shape::default()).active;
+    let other = Pair::for_windows(&ends.fixture, &Shape::default()).active;
     let segment = ends.region.segment(64, 64);
     let moved = window.bind(other.ep, &segment, WRITE, 3);
-    ends.bed.run();
+    ends.fixture.run();
     assert_eq!(take_bound(other.request).status, DAT_DTO_SUCCESS);
     assert_eq!(ends.write(&moved), DAT_DTO_SUCCESS);
     window.unbind(other.ep, 4);
-    ends.bed.run();
+    ends.fixture.run();
     assert_eq!(take_bound(other.request).cookie, 4);
     refused_access(ends.write(&moved));
 }

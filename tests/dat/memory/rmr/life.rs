@@ -7,8 +7,8 @@ use dat::exports::*;
 
 use super::{Ends, READ, WRITE};
 use crate::support::{
-    Bed, Pair, Shape, Window, abilities, dequeue, device, expect, fails, fails_with, nothing_on,
-    ok, refused_access, wait,
+    Fixture, Pair, Shape, Window, abilities, dequeue, device, expect, fails, fails_with,
+    nothing_on, ok, refused_access, wait,
 };
 
 /// `dat_lmr_free`: bound RMRs exist. `dat_pz_free`: in use by an RMR.
@@ -21,17 +21,17 @@ fn rmr_keeps_its_zone_and_its_region_in_use() {
     ends.bind(&window, 0, 64, READ);
     fails_with(ends.region.free(), DAT_INVALID_STATE, in_use);
     // Bound to other memory, it releases the first.
-    let mut second = ends.bed.memory(64);
+    let mut second = ends.fixture.memory(64);
     window.bind(ends.owner.ep, &second.segment(0, 8), READ, 2);
     fails_with(second.free(), DAT_INVALID_STATE, in_use);
-    if ends.bed.is_stepped() {
+    if ends.fixture.is_stepped() {
         // The device has not executed the bind yet.
         fails_with(ends.region.free(), DAT_INVALID_STATE, in_use);
     }
     ends.bound(&window, 2);
     ok(ends.region.free());
     window.unbind(ends.owner.ep, 3);
-    if ends.bed.is_stepped() {
+    if ends.fixture.is_stepped() {
         fails_with(second.free(), DAT_INVALID_STATE, in_use);
         // The refused call has no effect.
         ok(ends
@@ -42,14 +42,14 @@ fn rmr_keeps_its_zone_and_its_region_in_use() {
     ends.bound(&window, 3);
     ok(second.free());
 
-    let pz = ends.bed.pz();
+    let pz = ends.fixture.pz();
     let mut alone = Window::new(pz);
     // SAFETY: a live handle.
     let free = || unsafe { dat_pz_free(pz) };
     fails_with(free(), DAT_INVALID_STATE, DAT_INVALID_STATE_PZ_IN_USE);
     ok(alone.free());
     ok(free());
-    let answer = ends.bed.close(DAT_CLOSE_GRACEFUL_FLAG);
+    let answer = ends.fixture.close(DAT_CLOSE_GRACEFUL_FLAG);
     fails_with(answer, DAT_INVALID_STATE, DAT_INVALID_STATE_IA_IN_USE);
     ok(window.free());
 }
@@ -73,7 +73,7 @@ fn rmr_free_unbinds() {
 fn rmr_create_query_free_row_by_row() {
     let mut ends = Ends::new();
     let window = ends.window();
-    let (ia, pz, ep) = (ends.bed.ia, ends.bed.pz, ends.owner.ep);
+    let (ia, pz, ep) = (ends.fixture.ia, ends.fixture.pz, ends.owner.ep);
     let ih = DAT_INVALID_HANDLE;
     let mut made = ptr::null_mut();
     // SAFETY: the calls validate their handles; null pointers are under test.
@@ -120,7 +120,7 @@ fn rmr_create_query_free_row_by_row() {
     // SAFETY: a live handle; the result is writable.
     ok(unsafe { dat_get_handle_type(window.rmr, &raw mut kind) });
     assert_eq!(kind, DAT_HANDLE_TYPE_RMR);
-    ok(ends.bed.close(DAT_CLOSE_ABRUPT_FLAG));
+    ok(ends.fixture.close(DAT_CLOSE_ABRUPT_FLAG));
     // SAFETY: the call validates its handle.
     fails_with(
         unsafe { dat_rmr_free(window.rmr) },
@@ -132,17 +132,17 @@ fn rmr_create_query_free_row_by_row() {
 /// The adapter's attributes for windows are true.
 #[test]
 fn rmr_attributes_are_true() {
-    let bed = Bed::new();
-    let (adapter, provider) = abilities(&bed);
+    let fixture = Fixture::new();
+    let (adapter, provider) = abilities(&fixture);
     assert!(adapter.max_rmrs > 0);
     assert_eq!(adapter.max_rmr_target_address, u64::MAX);
     assert_eq!(provider.evd_stream_merging_supported[4], [DAT_TRUE; 6]);
     let many: Vec<_> = (0..adapter.max_rmrs.min(64))
-        .map(|_| Window::new(bed.pz))
+        .map(|_| Window::new(fixture.pz))
         .collect();
     assert!(
         many.iter()
-            .all(|one| dequeue(bed.async_evd).is_err() && !one.rmr.is_null())
+            .all(|one| dequeue(fixture.async_evd).is_err() && !one.rmr.is_null())
     );
 }
 
@@ -151,18 +151,18 @@ fn rmr_attributes_are_true() {
 /// those that a wait with too few events has staged.
 #[test]
 fn rmr_bind_completions_are_removed_by_reset_and_free() {
-    let bed = Bed::new();
+    let fixture = Fixture::new();
     let shape = Shape::default();
-    let memory = bed.memory(64);
+    let memory = fixture.memory(64);
     for freed in [false, true] {
-        let pair = Pair::for_windows(&bed, &shape);
+        let pair = Pair::for_windows(&fixture, &shape);
         let (end, peer) = (pair.active, pair.passive);
-        let mut window = Window::new(bed.pz);
+        let mut window = Window::new(fixture.pz);
         let segment = memory.segment(0, 8);
         window.bind(end.ep, &segment, DAT_MEM_PRIV_REMOTE_READ_FLAG, 1);
         ok(peer.post_recv(&[memory.segment(32, 8)], 1));
         ok(end.post_send(&[segment], 2, DAT_COMPLETION_DEFAULT_FLAG));
-        bed.run();
+        fixture.run();
         let both = device::comes(|| {
             let (answer, _, waiting) = wait(end.request, 0, 3);
             fails(answer, DAT_TIMEOUT_EXPIRED);

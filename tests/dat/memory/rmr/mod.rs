@@ -7,7 +7,7 @@ mod order;
 
 use dat::abi::*;
 
-use crate::support::{Bed, Bound, End, Memory, Pair, Shape, Window, ok, take_bound};
+use crate::support::{Bound, End, Fixture, Memory, Pair, Shape, Window, ok, take_bound};
 
 const DEFAULT: DAT_COMPLETION_FLAGS = DAT_COMPLETION_DEFAULT_FLAG;
 const READ: DAT_MEM_PRIV_FLAGS = DAT_MEM_PRIV_REMOTE_READ_FLAG;
@@ -19,30 +19,30 @@ struct Ends {
     owner: End,
     local: Memory,
     region: Memory,
-    bed: Bed,
+    fixture: Fixture,
 }
 
 impl Ends {
     fn new() -> Self {
-        let bed = Bed::new();
-        let pair = Pair::for_windows(&bed, &Shape::default());
+        let fixture = Fixture::new();
+        let pair = Pair::for_windows(&fixture, &Shape::default());
         Self {
             peer: pair.active,
             owner: pair.passive,
-            local: bed.memory(4096),
-            region: bed.memory(4096),
-            bed,
+            local: fixture.memory(4096),
+            region: fixture.memory(4096),
+            fixture,
         }
     }
 
     fn window(&self) -> Window {
-        Window::new(self.bed.pz)
+        Window::new(self.fixture.pz)
     }
 
     /// Takes the owner's completion of a bind, which must succeed.
     #[track_caller]
     fn bound(&self, window: &Window, tag: u64) {
-        self.bed.run();
+        self.fixture.run();
         let (rmr, status) = (window.rmr, DAT_DTO_SUCCESS);
         let expected = Bound {
             rmr,
@@ -66,7 +66,7 @@ impl Ends {
     fn write(&self, remote: &DAT_RMR_TRIPLET) -> DAT_DTO_COMPLETION_STATUS {
         let iov = [self.local.segment(0, remote.segment_length as usize)];
         ok(self.peer.post_write(&iov, remote, 5, DEFAULT));
-        self.bed.run();
+        self.fixture.run();
         self.peer.requested().status
     }
 
@@ -75,7 +75,7 @@ impl Ends {
     fn read(&self, remote: &DAT_RMR_TRIPLET) -> DAT_DTO_COMPLETION_STATUS {
         let iov = [self.local.segment(2048, remote.segment_length as usize)];
         ok(self.peer.post_read(&iov, remote, 6, DEFAULT));
-        self.bed.run();
+        self.fixture.run();
         self.peer.requested().status
     }
 }

@@ -38,7 +38,7 @@ impl Ends {
     /// Takes the owner's completion with this tag, which must be a success.
     #[track_caller]
     fn done(&self, tag: u64, what: &str) {
-        self.bed.run();
+        self.fixture.run();
         let Dto { cookie, status, .. } = self.owner.requested();
         assert_eq!((cookie, status), (tag, DAT_DTO_SUCCESS), "{what}");
     }
@@ -147,7 +147,7 @@ fn rmr_bind_o07_access_that_it_ends_is_gone_for_later_requests() {
             let told = refused_access(ends.owner.requested().status);
             assert_eq!(ends.region.read(0, 8), [8; 8], "{what}, read {is_read}");
             assert_eq!(ends.local.read(0, 8), [9; 8], "{what}, read {is_read}");
-            both_broken_by_a_refusal(&ends.bed, &ends.owner, &ends.peer, told);
+            both_broken_by_a_refusal(&ends.fixture, &ends.owner, &ends.peer, told);
         }
     }
 }
@@ -180,7 +180,7 @@ fn rmr_bind_o07_a_message_after_it_may_carry_the_context() {
             if received.is_some() {
                 break;
             }
-            ends.bed.steps(1);
+            ends.fixture.steps(1);
         }
         let received = dto(&received.expect("a message"));
         assert_eq!(received.status, DAT_DTO_SUCCESS);
@@ -216,7 +216,7 @@ fn rmr_bind_o07_a_message_after_two_binds_finds_both() {
         ok(ends
             .owner
             .post_send(&[ends.region.segment(0, 8)], 3, DEFAULT));
-        ends.bed.run();
+        ends.fixture.run();
         // The message says that both are bound.
         assert_eq!(ends.peer.received().status, DAT_DTO_SUCCESS);
         assert_eq!(ends.write(&one), DAT_DTO_SUCCESS);
@@ -257,7 +257,7 @@ fn rmr_bind_o07_binds_take_effect_in_order() {
     }
     // A context that was valid only between the two binds is not valid any more.
     ok(ends.access(false, &old.expect("rounds"), 8));
-    ends.bed.run();
+    ends.fixture.run();
     refused_access(ends.owner.requested().status);
 }
 
@@ -291,7 +291,7 @@ fn rmr_bind_o07_holds_across_posts_that_are_refused() {
         ends.done(2, "a write");
         assert_eq!(ends.region.read(at, 8), [6; 8]);
     }
-    if !ends.bed.is_stepped() {
+    if !ends.fixture.is_stepped() {
         eprintln!("SKIPPED: the queue of a device that works on its own is not full for certain");
         return;
     }
@@ -310,7 +310,7 @@ fn rmr_bind_o07_holds_across_posts_that_are_refused() {
             fails_with(answer, DAT_INSUFFICIENT_RESOURCES, DAT_RESOURCE_MEMORY);
         }
         // One place is free after one completion was taken.
-        ends.bed.steps(1);
+        ends.fixture.steps(1);
         for tag in 1..most {
             ends.done(tag, "one of many");
         }
