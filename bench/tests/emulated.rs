@@ -126,7 +126,7 @@ fn as_much_goes_inline_as_the_device_takes() {
         assert_eq!(value["run"]["inline_bytes_wanted"], 236, "{limits}");
         // What is asked for is refused by what there is.
         let words = format!("lat --loopback --path {path} -I 236 -n 10");
-        let told = format!("the device takes at most {inline} bytes inline");
+        let told = format!("the device supports at most {inline} bytes inline");
         run(limited("inline", limits, &words)).expect(1, &[&told]);
     }
     // A device that takes enough says nothing of it.

@@ -236,7 +236,7 @@ fn a_refused_inline_size_names_the_largest_one_which_is_accepted() {
     );
     let error = create(largest + 1, false).expect_err("one more");
     assert_eq!(error.kind(), ControlErrorKind::Limit);
-    let told = format!("the device takes at most {largest} bytes inline");
+    let told = format!("the device supports at most {largest} bytes inline");
     assert!(error.to_string().contains(&told), "{error}");
     assert!(error.remedy().contains(&largest.to_string()), "{error}");
     // Endpoints use the whole inline size.
