@@ -45,6 +45,8 @@ struct Inner {
     bound: Option<Binding>,
     /// The number of binds posted so far.
     binds: u32,
+    /// The last bind failed, so the device may have the window still bound as before it.
+    failed: bool,
     /// `None` once it is freed.
     _pz: Option<Use<Pz>>,
 }
@@ -103,6 +105,7 @@ impl Rmr {
                 window: Some(window),
                 bound: None,
                 binds: 0,
+                failed: false,
                 _pz: Some(used),
             }),
         });
@@ -210,6 +213,13 @@ impl Rmr {
         let Some(window) = &mut inner.window else {
             return Err(plain(stale().code()));
         };
+        if inner.failed {
+            // Peers may still have the access of an earlier bind, and libibverbs needs that bind's
+            // region for an unbind. Freeing the window ends the access without a region.
+            let fresh = self.pz.domain().alloc_window();
+            *window = fresh.map_err(|error| plain(DatError::from(error).code()))?;
+            inner.failed = false;
+        }
         let wr_data = wr_data::of_bind(self.handle, inner.binds);
         let zone = self.pz.id();
         let Bound { context } = match &lmr {
@@ -338,6 +348,7 @@ fn bind_failed(completion: &Completion) {
     let last = inner.binds.wrapping_sub(1);
     if wr_data::is_of_bind(completion, handle, last) {
         inner.bound = None;
+        inner.failed = true;
     }
 }
 

@@ -297,6 +297,28 @@ fn rmr_bind_row_by_state() {
     assert_eq!(window.info().lmr_triplet.segment_length, 0);
 }
 
+/// A bind that is flushed leaves the window as the device had it, and releases its LMR. The next
+/// unbind still ends the access of peers.
+#[test]
+fn rmr_unbind_after_a_flushed_bind_ends_the_binding_before_it() {
+    let ends = Ends::new();
+    let window = ends.window();
+    let opened = ends.bind(&window, 0, 64, WRITE);
+    assert_eq!(ends.write(&opened), DAT_DTO_SUCCESS);
+    let broken = Pair::for_windows(&ends.fixture, &Shape::default()).active;
+    // SAFETY: a live handle.
+    ok(unsafe { dat_ep_disconnect(broken.ep, DAT_CLOSE_ABRUPT_FLAG) });
+    expect(broken.connect, DAT_CONNECTION_EVENT_DISCONNECTED);
+    let mut freed = ends.fixture.memory(64);
+    window.bind(broken.ep, &freed.segment(0, 64), WRITE, 21);
+    ends.fixture.run();
+    assert_eq!(take_bound(broken.request).status, DAT_DTO_ERR_FLUSHED);
+    ok(freed.free());
+    window.unbind(ends.owner.ep, 22);
+    ends.bound(&window, 22);
+    refused_access(ends.write(&opened));
+}
+
 /// 3.3 row 11: the device finds that a window cannot be bound. Here the window is
 /// freed between the post and its execution, which only a stepped device makes
 /// certain.
