@@ -8,8 +8,8 @@ vm_fail() { printf 'perf-scripts/vm: %s\n' "$@" >&2; exit 125; }
 vm_lib=$(dirname "${BASH_SOURCE[0]}")
 vm_cache=${XDG_CACHE_HOME:-$HOME/.cache}/udapl-vm
 
-VM_PACKAGES=(qemu-system-x86 busybox-static cpio kmod iproute2 xz-utils util-linux)
-VM_PROGRAMS=(qemu-system-x86_64 busybox cpio depmod ip rdma xz flock)
+VM_PACKAGES=(qemu-system-x86 busybox-static cpio kmod iproute2 xz-utils util-linux gcc libc6-dev)
+VM_PROGRAMS=(qemu-system-x86_64 busybox cpio depmod ip rdma xz flock cc)
 
 # The modules, in sets: "base" is in every VM, the others if requested. Within a set they are
 # loaded in this order, after their dependencies from modules.dep. rdma_rxe and siw also need
@@ -25,7 +25,7 @@ declare -A VM_MODULES=(
     [net]="virtio_net"
 )
 
-# prepare KERNEL [SET…]: sets `kernel_dir` and `initramfs`, for that kernel or, if KERNEL is
+# prepare KERNEL [SET…]: sets `kernel_dir`, `tsc_khz` and `initramfs`, for that kernel or, if KERNEL is
 # empty, any 6.1 one. The initramfs has the modules of the base and of these sets.
 prepare() {
     local wanted=$1
@@ -39,7 +39,20 @@ prepare() {
     find_kernel "$wanted" || get_kernel "$wanted"
     case " $* " in *" siw "*) need_siw ;; esac
     make_initramfs "$@"
+    measure_tsc
     exec 9>&-
+}
+
+# measure_tsc: sets `tsc_khz`, the frequency of this machine's time stamp counter.
+measure_tsc() {
+    local source=$vm_lib/tsc-khz.c program
+    program=$vm_cache/tsc-khz-$(sha256sum <"$source" | cut -c1-16)
+    if [ ! -x "$program" ]; then
+        cc -O2 -o "$program.new" "$source" || vm_fail "cc cannot compile $source"
+        mv "$program.new" "$program"
+    fi
+    # shellcheck disable=SC2034 # for run.sh
+    tsc_khz=$("$program")
 }
 
 missing_programs() {
@@ -61,7 +74,7 @@ need_programs() {
     missing=$(missing_programs)
     [ -z "$missing" ] || vm_fail "not on PATH:$missing" \
         "Debian, Ubuntu: apt-get install ${VM_PACKAGES[*]}" \
-        "Fedora, RHEL: dnf install qemu-system-x86 busybox cpio kmod iproute xz util-linux"
+        "Fedora, RHEL: dnf install qemu-system-x86 busybox cpio kmod iproute xz util-linux gcc glibc-devel"
 }
 
 # --- the kernel ---------------------------------------------------------------
