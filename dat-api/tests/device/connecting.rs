@@ -154,7 +154,7 @@ fn connecting_fails_without_a_listener_and_without_an_answer() {
     ep.reset_now().expect("disconnected");
     let (_, qualifier) = world.listen(&evd);
     let how = Connect {
-        timeout: Some(Duration::from_millis(50)),
+        timeout: Some(Duration::from_millis(500)),
         ..world.to(qualifier, b"")
     };
     ep.connect(&how).expect("asynchronous");

@@ -3,7 +3,7 @@
 
 use dat::abi::*;
 use dat::exports::*;
-use dat_api::{ReturnType, Subtype};
+use dat_api::{DatReturn, ReturnType, Subtype};
 
 use crate::common::{expect, success};
 use crate::launcher::{device, on_a_device};
@@ -271,18 +271,34 @@ fn w18_closing_an_adapter_ends_its_waits() {
             let mut event = dirty::<DAT_EVENT>();
             let mut more = 0;
             let evd = core::ptr::with_exposed_provenance_mut(evd);
-            // SAFETY: there is room for the results.
-            unsafe {
-                dat_evd_wait(
-                    evd,
-                    DAT_TIMEOUT_INFINITE,
-                    1,
-                    event.as_mut_ptr(),
-                    &raw mut more,
-                )
+            loop {
+                // SAFETY: there is room for the results.
+                let answer = unsafe {
+                    dat_evd_wait(
+                        evd,
+                        DAT_TIMEOUT_INFINITE,
+                        1,
+                        event.as_mut_ptr(),
+                        &raw mut more,
+                    )
+                };
+                // The dequeue below had the EVD.
+                if !DatReturn::from_bits(answer).is(ReturnType::InvalidState) {
+                    return answer;
+                }
             }
         });
-        std::thread::sleep(std::time::Duration::from_millis(50));
+        // A dequeue is refused once the other thread waits.
+        let waits = || {
+            let mut event = dirty::<DAT_EVENT>();
+            let evd = core::ptr::with_exposed_provenance_mut(evd);
+            // SAFETY: there is room for the event.
+            let answer = unsafe { dat_evd_dequeue(evd, event.as_mut_ptr()) };
+            DatReturn::from_bits(answer).is(ReturnType::InvalidState)
+        };
+        while !waits() {
+            std::thread::sleep(std::time::Duration::from_millis(1));
+        }
         // SAFETY: a handle.
         unsafe { success("close", dat_ia_close(ia, DAT_CLOSE_ABRUPT_FLAG)) };
         let answer = waiter.join().expect("no panic");
