@@ -69,7 +69,7 @@ const SECTIONS: [&str; 7] = [
     "LIBRARY",
     "SYNOPSIS",
     "DESCRIPTION",
-    "RETURN VALUES",
+    "RETURN VALUE",
     "MT LEVEL",
     "SEE ALSO",
 ];
@@ -294,7 +294,7 @@ fn the_errors_in_a_header_are_on_the_page_of_the_call() {
         let (_, errors) = headers[comment..at]
             .split_once("Errors:")
             .expect("its errors");
-        let values = section(&page, "RETURN VALUES").join("\n");
+        let values = section(&page, "RETURN VALUE").join("\n");
         let missing: Vec<_> = names(errors).difference(&names(&values)).copied().collect();
         assert!(missing.is_empty(), "{name}: {missing:?}");
     }
