@@ -56,7 +56,7 @@ fn main() -> ExitCode {
     common::main(run)
 }
 
-/// Messages that one client may have in flight. Clients are told.
+/// Messages that one client may have in flight; the server tells its clients this number.
 const WINDOW: u64 = 8;
 /// Size of a buffer in bytes.
 const BYTES: usize = 256;

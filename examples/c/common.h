@@ -20,7 +20,7 @@ enum { USAGE = 1, ENVIRONMENT = 2, FAILED = 3 };
 
 #define FAIL(...) (fprintf(stderr, "error: " __VA_ARGS__), fputc('\n', stderr), exit(FAILED))
 
-/* A remedy for an error; null if none is known. */
+/* Returns a remedy for an error, or null if none is known. */
 static inline const char *next_step(DAT_RETURN answer)
 {
     switch (DAT_GET_TYPE(answer)) {
@@ -41,7 +41,7 @@ static inline const char *next_step(DAT_RETURN answer)
     }
 }
 
-/* Ends the program if a call failed, and prints the error and a remedy. */
+/* If a call failed, prints the error and a remedy, and ends the program. */
 static inline void must(DAT_RETURN answer, const char *call)
 {
     const char *type = "", *subtype = "", *step;
@@ -64,7 +64,7 @@ struct options {
     const char *host;      /* the server's host */
 };
 
-/* A number from least to most. */
+/* Returns the number in an option; ends the program if it is not from least to most. */
 static inline unsigned long long number(const char *text, unsigned long long least,
                                         unsigned long long most)
 {
@@ -118,7 +118,7 @@ static inline void wait_for_event(DAT_EVD_HANDLE evd, DAT_EVENT *event)
     must(answer, "dat_evd_wait");
 }
 
-/* Waits for the next event, which has to be the expected one. */
+/* Waits for the next event; ends the program if it is not the expected one. */
 static inline void expect(DAT_EVD_HANDLE evd, DAT_EVENT_NUMBER expected, DAT_EVENT *event)
 {
     wait_for_event(evd, event);
@@ -134,6 +134,7 @@ struct memory {
     DAT_RMR_CONTEXT remote;  /* for the peer */
 };
 
+/* Allocates and registers memory. */
 static inline struct memory memory_of(DAT_IA_HANDLE ia, DAT_PZ_HANDLE pz, size_t bytes,
                                       DAT_MEM_PRIV_FLAGS privileges)
 {
@@ -157,7 +158,7 @@ static inline void memory_free(struct memory *memory)
     free(memory->bytes);
 }
 
-/* A part of the memory, as a segment of a post. */
+/* Returns a part of the memory as a segment of a post. */
 static inline DAT_LMR_TRIPLET part(const struct memory *memory, size_t at, size_t bytes)
 {
     DAT_LMR_TRIPLET segment;
@@ -169,9 +170,9 @@ static inline DAT_LMR_TRIPLET part(const struct memory *memory, size_t at, size_
     return segment;
 }
 
-/* Attributes for all examples. With the threshold flag, an EVD may carry
- * completions together with other events on every provider; on this one the
- * default flag allows that, too. */
+/* Returns the attributes of an endpoint. With the threshold flag, an EVD can take
+ * completions together with other events on every provider; this library allows
+ * that with the default flag, too. */
 static inline DAT_EP_ATTR attributes(DAT_COUNT receives, DAT_COUNT requests)
 {
     DAT_EP_ATTR attr;
@@ -187,7 +188,8 @@ static inline DAT_EP_ATTR attributes(DAT_COUNT receives, DAT_COUNT requests)
     return attr;
 }
 
-/* Connects, or prints why not. The event has the private data of the server. */
+/* Connects; if that fails, prints the reason and ends the program. The event has the
+ * private data of the server. */
 static inline void connect_to(DAT_EP_HANDLE ep, DAT_EVD_HANDLE evd, const struct options *to,
                               DAT_COUNT bytes, void *private_data, DAT_EVENT *event)
 {

@@ -4,14 +4,13 @@
  * client measures the round trips.
  *
  * Worth copying:
- * - A receive is posted before the peer can send to it: before connecting, and
- *   before the message that the peer answers. A ping-pong needs no other flow
- *   control.
- * - The memory of a send belongs to the device until its completion. The answer
- *   only shows that the peer has the message, so the program waits for both
- *   events.
- * - Each buffer has separate cache lines.
- * - Nothing is allocated between the first and the last ping.
+ * - A receive is posted before the peer can send: before connecting, and before
+ *   the message that the peer answers. A ping-pong needs no other flow control.
+ * - The memory of a send belongs to the device until the send completes. The
+ *   answer proves only that the peer has the message, so the program waits for
+ *   both events.
+ * - Each buffer has its own cache lines.
+ * - Nothing is allocated between the first ping and the last.
  */
 #include "common.h"
 #include <time.h>
@@ -35,10 +34,11 @@ enum { RECEIVE, SEND };
 
 static DAT_EP_HANDLE ep;
 static DAT_EVD_HANDLE transfers;
-static struct memory memory; /* the received message, then the one to send */
+static struct memory memory; /* the received message, then the message to send */
 static size_t size, out;     /* bytes of a message; offset of the message to send */
-static int sending;          /* a send has no completion yet */
+static int sending;          /* a send has not completed yet */
 
+/* Posts the receive for the next message. */
 static void receive(void)
 {
     DAT_LMR_TRIPLET place = part(&memory, 0, size);
@@ -58,7 +58,8 @@ static void send_message(void)
     sending = 1;
 }
 
-/* Waits for a message, and for the last send. Returns 0 if the peer has left. */
+/* Waits for a message, and until the last send has completed. Returns 0 if the peer
+ * has left. */
 static int message(void)
 {
     DAT_EVENT event;
@@ -67,8 +68,8 @@ static int message(void)
 
     while (!here || sending) {
         expect(transfers, DAT_DTO_COMPLETION_EVENT, &event);
-        /* This can also be the send of the last answer, whose completion may
-         * come after the peer has left. */
+        /* The last answer may be flushed as well: the peer may disconnect before
+         * this side sees the completion. */
         if (dto->status == DAT_DTO_ERR_FLUSHED)
             return 0;
         if (dto->status != DAT_DTO_SUCCESS)
@@ -120,7 +121,7 @@ static void ping(unsigned long count)
         memcpy(&answer, memory.bytes, sizeof answer);
         if (answer != question)
             FAIL("message %lu came back as %llu", at, (unsigned long long)answer);
-        /* The answer has been read: its buffer is free for the next one. */
+        /* The answer has been read, so its buffer can receive the next one. */
         receive();
     }
     qsort(times, count, sizeof *times, compare);
@@ -136,7 +137,7 @@ static unsigned long pong(void)
 
     for (answered = 0; message(); answered++) {
         memcpy(memory.bytes + out, memory.bytes, size);
-        /* Before the answer, because the next ping may follow it. */
+        /* Posted before the answer, because the next ping may arrive after it. */
         receive();
         send_message();
     }
@@ -160,7 +161,7 @@ int main(int argc, char **argv)
     must(dat_pz_create(ia, &pz), "dat_pz_create");
     memory = memory_of(ia, pz, 2 * out,
                        DAT_MEM_PRIV_LOCAL_READ_FLAG | DAT_MEM_PRIV_LOCAL_WRITE_FLAG);
-    /* Separate EVDs: there is no order between the two kinds of events. */
+    /* Separate EVDs: events of different streams have no order. */
     must(dat_evd_create(ia, 8, DAT_HANDLE_NULL, DAT_EVD_DTO_FLAG, &transfers), "dat_evd_create");
     must(dat_evd_create(ia, 8, DAT_HANDLE_NULL, DAT_EVD_CONNECTION_FLAG | DAT_EVD_CR_FLAG,
                         &connections),

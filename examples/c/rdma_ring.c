@@ -1,26 +1,26 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * A ring in the consumer's memory that the producer writes by RDMA and the
- * consumer polls: the shortest path from memory to memory, without receives or
- * events.
+ * A ring in the consumer's memory. The producer writes the ring by RDMA, and the
+ * consumer polls it. This is the fastest way from memory to memory: it needs
+ * neither receives nor events.
  *
  * Why the consumer may poll memory: a slot is one cache line, and its last word
- * is the number of the message. On a reliable connection writes arrive in the
- * order of posting, and the devices that this library drives place the bytes of
- * one write in ascending order. So when the last word is new, the rest is new
- * too. The word is read by an acquire load, so later reads are not older. (DAT
- * itself guarantees nothing before a completion; if that is not enough, send a
- * message after the write.)
+ * is the number of the message. On a reliable connection, writes arrive in
+ * posting order. The devices that this library drives place the bytes of one
+ * write in ascending order. So when the last word is new, the rest of the slot is
+ * new too. The consumer reads that word with an acquire load, so later reads are
+ * not older. DAT itself guarantees nothing before a completion; where that is not
+ * enough, send a message after the write.
  *
  * Worth copying:
- * - Credits return in the same way: the consumer writes the number of slots that
- *   it has emptied into the producer's memory. One such write at a time is
- *   enough, because the number is a total.
- * - The producer requests one completion every SIGNALLED writes. It shows that all
- *   earlier writes have completed, so their memory may be used again.
- * - The words that the two sides write are in separate cache lines.
- * - Nothing is allocated, and no thread sleeps, between the first and the last
- *   message.
+ * - Credits return in the same way: the consumer writes the total number of slots
+ *   that it has emptied to the producer's memory. The number is a total, so one
+ *   such write at a time is enough.
+ * - The producer asks for one completion every SIGNALLED writes. That completion
+ *   covers all earlier writes, so their memory may be reused.
+ * - Words that different sides write have their own cache lines.
+ * - Between the first and the last message nothing is allocated, and no thread
+ *   sleeps.
  */
 #include "common.h"
 #include <sched.h>
@@ -42,25 +42,25 @@ static const char about[] =
 
 enum {
     SLOTS = 64,
-    SIGNALLED = SLOTS / 4, /* one write in this many has a completion and causes a credit write */
+    SIGNALLED = SLOTS / 4, /* writes per completion, and slots per credit write */
     WORDS = LINE / 8 - 1,  /* words of text in a slot, before the number */
-    PATIENCE = 1000,       /* polls without success before the thread yields */
+    PATIENCE = 1000,       /* empty polls before the thread yields the processor */
 };
 
 struct slot {
     uint64_t text[WORDS];
-    uint64_t number; /* from 1: an empty ring is zeroed */
+    uint64_t number; /* from 1, because an empty ring is all zeroes */
 };
 
-/* The registered memory of a side. The producer prepares messages in its slots and
- * writes them to the consumer's, which are the ring. */
+/* The registered memory of a side. The producer fills its slots before it writes them
+ * to the consumer, whose slots are the ring. */
 struct side {
     struct slot slots[SLOTS];
-    uint64_t emptied;
+    uint64_t emptied; /* the total of emptied slots, which the consumer writes */
     unsigned char rest_of_line[LINE - 8];
 };
 
-/* Describes memory of one side to the other in private data. */
+/* Describes memory of one side to the other, in private data. */
 struct offer {
     uint64_t address, length, context;
 };
@@ -74,7 +74,7 @@ static DAT_EP_HANDLE ep;
 static DAT_EVD_HANDLE transfers, connections;
 static struct memory memory;
 static struct side *side;
-static unsigned long idle;
+static unsigned long idle; /* empty polls */
 
 static struct offer offer_of(void *address, size_t bytes)
 {
@@ -83,6 +83,7 @@ static struct offer offer_of(void *address, size_t bytes)
     return offer;
 }
 
+/* Posts an RDMA write to the peer's memory `to`, `at` bytes from its beginning. */
 static void write_over(void *from, size_t bytes, const struct offer *to, size_t at,
                        uint64_t number, DAT_COMPLETION_FLAGS flags)
 {
@@ -97,7 +98,7 @@ static void write_over(void *from, size_t bytes, const struct offer *to, size_t 
     must(dat_ep_post_rdma_write(ep, 1, &local, cookie, &remote, flags), "dat_ep_post_rdma_write");
 }
 
-/* Takes the completion of a write, if there is one, and returns its cookie. */
+/* Polls for the completion of a write, and stores its cookie. Returns 0 if there is none. */
 static int completion(uint64_t *number)
 {
     DAT_EVENT event;
@@ -113,8 +114,8 @@ static int completion(uint64_t *number)
     return 1;
 }
 
-/* Called after a poll without success. Now and then yields the processor, in case
- * the peer needs it, and checks whether the connection has ended. */
+/* Counts an empty poll. Once in PATIENCE polls, yields the processor, in case the peer
+ * needs it, and ends the program if the connection has ended. */
 static void idle_poll(void)
 {
     DAT_EVENT event;
@@ -126,7 +127,7 @@ static void idle_poll(void)
         FAIL("the peer has left: event 0x%x", (unsigned)event.event_number);
 }
 
-/* The text of message `number`. */
+/* Returns the words of message `number`. */
 static uint64_t text(uint64_t number)
 {
     return number * UINT64_C(0x9e3779b97f4a7c15);
@@ -144,9 +145,9 @@ static void produce(const struct offer *ring, uint64_t count)
         struct slot *slot = &side->slots[sent % SLOTS];
         DAT_COMPLETION_FLAGS flags = DAT_COMPLETION_SUPPRESS_FLAG;
 
-        /* The device owns the local slot until its last write has completed, and
-         * the consumer owns the remote slot until it is empty. At the end, wait
-         * for all: the last credits still need the connection. */
+        /* The local slot belongs to the device until its last write completes; the
+         * remote slot belongs to the consumer until the consumer has emptied it. At
+         * the end, wait for all credits too: they still need the connection. */
         while (sent == count ? done < count || emptied < count
                              : sent - done >= SLOTS || sent - emptied >= SLOTS) {
             if (completion(&number)) {
@@ -172,13 +173,13 @@ static void produce(const struct offer *ring, uint64_t count)
 
 static void consume(const struct offer *credits, uint64_t count)
 {
-    /* `told`: empty slots that the producer knows of. `telling`: a write of more
-     * credits is in progress. */
+    /* `told`: slots that the producer knows to be empty, once the last credit write
+     * has arrived. `telling`: a credit write has not completed yet. */
     uint64_t told = 0, taken, number;
     int telling = 0, word;
 
-    /* The producer leaves when it has the last total. Do not wait for the completion
-     * of that write: the disconnect may be reported first. */
+    /* The producer disconnects when the last total has arrived. Do not wait for the
+     * completion of that write: the disconnect may be reported first. */
     for (taken = 0; told < count;) {
         const struct slot *slot = &side->slots[taken % SLOTS];
 
@@ -229,7 +230,7 @@ int main(int argc, char **argv)
          "dat_ep_create");
 
     if (options.host != NULL) {
-        /* Where to write credits, and the number of messages. */
+        /* The memory for credits, and the number of messages to come. */
         struct request request = { offer_of(&side->emptied, sizeof side->emptied), options.count };
         const DAT_CONNECTION_EVENT_DATA *told = &event.event_data.connect_event_data;
         struct offer ring;

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * Sends numbered messages to srq_server, as many at a time as the server allows.
+ * Sends numbered messages to srq_server, with as many in flight as the server allows.
  *
  * Worth copying:
- * - The completion of a send shows that the message is in a buffer of the server,
- *   not that the server has used it. So the server tells how many it has
- *   consumed, and the client stays within the window: no send waits for a missing
- *   receive.
- * - Each message in flight has separate memory, which is used again only after the
- *   completion of its send.
+ * - The completion of a send says that the message is in a buffer of the server,
+ *   not that the server has used it. Therefore the server reports how many
+ *   messages it has consumed, and the client stays within the window. No send
+ *   waits for a receive that is not posted.
+ * - Each message in flight has its own memory, which is reused only after its
+ *   send has completed.
  */
 #include "common.h"
 
@@ -24,17 +24,20 @@ static const char about[] =
     "\n"
     "Exit status: 0 good, 1 usage, 2 the environment does not allow it, 3 the run failed.\n";
 
-/* GRANTS: receives for grants of the server, which sends one while the previous
- * one may be unread. MOST: most messages in flight; the server sets the window. */
+/* GRANTS: receives for the server's grants; one may be in flight while another is not
+ * read yet. MOST: limit of messages in flight; the server may set a lower one. */
 enum { GRANTS = 2, MOST = 64 };
-/* Set in the cookies of grants. */
+/* Marks the cookie of a grant, as opposed to a message. */
 static const uint64_t GRANT = UINT64_C(1) << 63;
 
 static DAT_EP_HANDLE ep;
 static DAT_EVD_HANDLE transfers;
-static struct memory memory; /* a cache line each: grants, then messages */
-static uint64_t window, sent, done, consumed;
+static struct memory memory; /* a cache line for each grant, then for each message in flight */
+static uint64_t window, sent;
+static uint64_t done;     /* completed sends */
+static uint64_t consumed; /* messages that the server has consumed */
 
+/* Posts a receive for a grant. */
 static void receive(uint64_t grant)
 {
     DAT_LMR_TRIPLET place = part(&memory, grant * LINE, 8);
@@ -56,7 +59,7 @@ static void send_next(void)
     sent++;
 }
 
-/* Takes one completion: of a send, or of a grant. */
+/* Takes one event: a send has completed, or a grant has arrived. */
 static void take(void)
 {
     DAT_EVENT event;
@@ -72,7 +75,7 @@ static void take(void)
         uint64_t grant = dto->user_cookie.as_64 ^ GRANT;
 
         memcpy(&consumed, memory.bytes + grant * LINE, 8);
-        receive(grant); /* before more is sent, which causes the next grant */
+        receive(grant); /* before further sends, which lead to the next grant */
     } else {
         done++;
     }
@@ -103,7 +106,7 @@ int main(int argc, char **argv)
     for (grant = 0; grant < GRANTS; grant++)
         receive(grant);
 
-    /* Announces the number of messages to the server, which returns the window. */
+    /* The private data has the number of messages; the server's has the window. */
     connect_to(ep, connections, &options, sizeof count, &count, &event);
     told = &event.event_data.connect_event_data;
     if (told->private_data_size < 8)
@@ -112,7 +115,7 @@ int main(int argc, char **argv)
     if (window < 1 || window > MOST)
         window = window < 1 ? 1 : MOST;
 
-    /* Until the server has consumed everything. */
+    /* Send all messages, and wait until the server has consumed them. */
     while (done < count || consumed < count) {
         if (sent < count && sent - consumed < window && sent - done < MOST)
             send_next();

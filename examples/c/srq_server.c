@@ -3,22 +3,22 @@
  * A server for many clients, whose endpoints take their receives from one
  * shared receive queue.
  *
- * The queue has a low watermark. A second thread waits for its event, posts the
- * buffers again that the first thread has released, and sets the watermark
+ * The queue has a low watermark. A second thread waits for the watermark's event,
+ * reposts the buffers that the first thread has released, and sets the watermark
  * again. The first thread takes all other events: requests, connections,
  * messages.
  *
  * Worth copying:
- * - Credits. A client may send WINDOW messages that the server has not consumed,
- *   and the server tells each client how many it has consumed. Before it does,
- *   the queue must have a buffer for every message that all clients may send
- *   then. The watermark is that number, so the second thread has usually posted
- *   them; if that thread is late, the first one posts them. So the queue is
- *   never empty when a message arrives: on RoCE its sender would wait, on iWARP
- *   the connection would end.
- * - The context of its endpoint identifies the client of a message, its cookie
- *   the buffer.
- * - An endpoint is kept until its last buffer has been returned.
+ * - Credits: a client may have WINDOW messages in flight that the server has not
+ *   consumed. The server grants further messages as it consumes them. Before a
+ *   grant, the queue must have a buffer for every message that all clients may
+ *   then send. The watermark is that number, so usually the second thread has
+ *   posted the buffers; if it is late, the first thread posts them. Therefore no
+ *   message finds the queue empty. On RoCE such a message's sender would wait; on
+ *   iWARP the connection would break.
+ * - The context of a message's endpoint identifies the client; the message's
+ *   cookie identifies the buffer.
+ * - An endpoint is kept until its last buffer has come back.
  * - An error of one client ends that client, not the server.
  * - Nothing is allocated while messages arrive.
  */
@@ -41,21 +41,21 @@ static const char about[] =
     "Exit status: 0 good, 1 usage, 2 the environment does not allow it, 3 the run failed,\n"
     "or a client did.\n";
 
-/* Most messages that one client may have in flight, which the server tells it;
- * bytes of a buffer. */
+/* WINDOW: messages that one client may have in flight; clients are told this number.
+ * BYTES: the size of a buffer in bytes. */
 enum { WINDOW = 8, BYTES = 256 };
-/* Set in the cookies of grants. */
+/* Marks the cookie of a grant, as opposed to a message. */
 static const uint64_t GRANT = UINT64_C(1) << 63;
 
 struct client {
     DAT_EP_HANDLE ep;     /* null: this slot is free */
     unsigned long number; /* in the order of the requests */
     int up, gone;
-    int failed;         /* which has been reported */
-    int granting;       /* a grant has not completed */
-    uint64_t announced; /* messages that it will send */
+    int failed;         /* an error was reported */
+    int granting;       /* a grant has not completed yet */
+    uint64_t announced; /* number of messages that the client has announced */
     uint64_t consumed;
-    uint64_t granted; /* what the client has been told of `consumed` */
+    uint64_t granted; /* the value of `consumed` that the client was told last */
 };
 
 /* Prints an error of one client. */
@@ -66,16 +66,16 @@ struct client {
 static DAT_SRQ_HANDLE srq;
 static DAT_EVD_HANDLE async_evd = DAT_HANDLE_NULL;
 static DAT_COUNT low;
-static struct memory buffers, grants; /* grants: a cache line for each client */
+static struct memory buffers, grants; /* grants: a cache line for the grant of each client */
 
-/* The lock protects the following variables and the queue, which both threads
- * use: buffers to be posted again; how many buffers are posted or hold a message
- * that was not read yet; and the number of refills. */
+/* Protects the queue and the following variables, which both threads use. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static uint64_t *done_with;
-static size_t done_count, posted;
+static uint64_t *done_with; /* buffers that may be posted again */
+static size_t done_count;
+static size_t posted; /* buffers that are posted, or hold a message not read yet */
 static unsigned long refills;
 
+/* Posts a buffer. The caller holds the lock, or is the only thread. */
 static void post(uint64_t buffer)
 {
     DAT_LMR_TRIPLET place = part(&buffers, buffer * BYTES, BYTES);
@@ -85,7 +85,7 @@ static void post(uint64_t buffer)
     posted++;
 }
 
-/* Posts the released buffers again. The caller holds the lock. */
+/* Reposts the released buffers. The caller holds the lock. */
 static void refill(void)
 {
     refills += done_count > 0;
@@ -93,8 +93,8 @@ static void refill(void)
         post(done_with[--done_count]);
 }
 
-/* Ensures that there is a buffer for every message that the clients may send
- * after all grants. */
+/* Ensures that a buffer is posted for every message that the clients may send once
+ * all grants have arrived. */
 static void ensure_posted(void)
 {
     pthread_mutex_lock(&lock);
@@ -103,6 +103,7 @@ static void ensure_posted(void)
     pthread_mutex_unlock(&lock);
 }
 
+/* Reposts buffers whenever the watermark is reported, until the wait is ended. */
 static void *refiller(void *unused)
 {
     DAT_EVENT event;
@@ -124,8 +125,9 @@ static void *refiller(void *unused)
             continue;
         if (told->dat_handle != srq || told->reason != DAT_SRQ_LOW_WATERMARK_EVENT)
             FAIL("unexpected asynchronous event 0x%x", (unsigned)event.event_number);
-        /* Buffers leave the queue before the program reads their messages, so
-         * there may be none to post yet. The event then comes again. */
+        /* A buffer leaves the queue before the program reads its message, so there
+         * may be nothing to post yet. The watermark, which is set again, then
+         * reports once more. */
         sched_yield();
         pthread_mutex_lock(&lock);
         refill();
@@ -134,9 +136,9 @@ static void *refiller(void *unused)
     }
 }
 
-/* Tells the client how many messages were consumed, after each half window and at
- * the end. One grant at a time: the device owns its memory until the completion,
- * and the client has receives for two. */
+/* Tells the client how many messages were consumed, once that is half a window more
+ * than the client knows, or all. One grant at a time: the device owns the grant's
+ * memory until the completion, and the client has receives for two. */
 static void grant(struct client *client, size_t place)
 {
     uint64_t news = client->consumed - client->granted;
@@ -159,7 +161,7 @@ static void grant(struct client *client, size_t place)
     client->granting = 1;
 }
 
-/* A message is not as agreed: ends this client. */
+/* Disconnects a client whose message differs from what was agreed. */
 static void disconnect_client(struct client *client, DAT_VLEN bytes, uint64_t text)
 {
     if (!client->failed)
@@ -177,8 +179,9 @@ static unsigned long transfer(struct client *client, const DAT_DTO_COMPLETION_EV
     uint64_t buffer = dto->user_cookie.as_64, text;
     int good = 0;
 
-    /* A transfer fails together with the connection, which has its own event; the
-     * last grant usually fails, because the client leaves when it has it. */
+    /* A transfer fails together with the connection, whose own event reports the
+     * failure. The last grant usually fails, because the client leaves as soon as
+     * the grant has arrived. */
     if (buffer == GRANT) {
         client->granting = 0;
         return 0;
@@ -197,8 +200,8 @@ static unsigned long transfer(struct client *client, const DAT_DTO_COMPLETION_EV
     return good;
 }
 
-/* Rejects a request, or creates an endpoint and accepts it. Returns whether the
- * slot, which may be null, is in use then. */
+/* Creates an endpoint and accepts a request on it. Rejects the request if there is no
+ * slot (`client` is null) or no announcement. Returns whether the slot is now in use. */
 static int answer_request(DAT_IA_HANDLE ia, DAT_PZ_HANDLE pz, DAT_EVD_HANDLE events,
                           DAT_CR_HANDLE cr, struct client *client, size_t place,
                           unsigned long number)
@@ -221,11 +224,11 @@ static int answer_request(DAT_IA_HANDLE ia, DAT_PZ_HANDLE pz, DAT_EVD_HANDLE eve
     must(dat_ep_create_with_srq(ia, pz, events, events, events, srq, &attr, &client->ep),
          "dat_ep_create_with_srq");
     must(dat_set_consumer_context(client->ep, context), "dat_set_consumer_context");
-    ensure_posted(); /* the window is the first grant */
+    ensure_posted(); /* the window counts as a grant */
     answer = dat_cr_accept(cr, client->ep, sizeof window, &window);
     if (answer == DAT_SUCCESS)
         return 1;
-    /* A client that has left causes an event; some providers return an error here. */
+    /* If the client has left, an event reports it; some providers return an error here. */
     REPORT(client, "cannot be accepted (0x%x)", (unsigned)answer);
     dat_cr_reject(cr);
     must(dat_ep_free(client->ep), "dat_ep_free");

@@ -73,7 +73,7 @@ DAT_RETURN dat_ia_close(DAT_IA_HANDLE ia_handle, DAT_CLOSE_FLAGS close_flags);
 DAT_RETURN dat_set_consumer_context(DAT_HANDLE dat_handle, DAT_CONTEXT context);
 
 /*
- * Returns them; 0 if none were attached.
+ * Returns the 64 bits that dat_set_consumer_context attached last; 0 if there are none.
  * Errors: DAT_INVALID_HANDLE, DAT_INVALID_PARAMETER.
  */
 DAT_RETURN dat_get_consumer_context(DAT_HANDLE dat_handle, DAT_CONTEXT *context);
@@ -87,7 +87,7 @@ DAT_RETURN dat_get_handle_type(DAT_HANDLE dat_handle, DAT_HANDLE_TYPE *handle_ty
 /* Event dispatcher; more in dat/udat.h */
 
 /*
- * Changes the length of an EVD to at least evd_min_qlen events. None is lost.
+ * Changes the length of an EVD to at least evd_min_qlen events. No event is lost.
  * Errors: DAT_INVALID_HANDLE, DAT_INVALID_PARAMETER, DAT_INVALID_STATE (more are queued,
  * or a thread waits for more), DAT_INSUFFICIENT_RESOURCES.
  */
@@ -123,7 +123,8 @@ DAT_RETURN dat_evd_free(DAT_EVD_HANDLE evd_handle);
 /* Service points */
 
 /*
- * Listens on a qualifier. Each request becomes an event on the EVD.
+ * Creates a public service point, which listens on a qualifier. Each connection request
+ * becomes an event on the EVD.
  * Errors: DAT_INVALID_HANDLE, DAT_INVALID_PARAMETER, DAT_CONN_QUAL_IN_USE,
  * DAT_MODEL_NOT_SUPPORTED (the flag), DAT_INSUFFICIENT_RESOURCES.
  */
@@ -132,7 +133,7 @@ DAT_RETURN dat_psp_create(DAT_IA_HANDLE ia_handle, DAT_CONN_QUAL conn_qual,
                           DAT_PSP_HANDLE *psp_handle);
 
 /*
- * Listens on a free qualifier, and returns it.
+ * Creates a public service point on a free qualifier, and returns the qualifier.
  * Errors: as dat_psp_create; DAT_CONN_QUAL_UNAVAILABLE if there is none.
  */
 DAT_RETURN dat_psp_create_any(DAT_IA_HANDLE ia_handle, DAT_CONN_QUAL *conn_qual,
@@ -147,13 +148,14 @@ DAT_RETURN dat_psp_query(DAT_PSP_HANDLE psp_handle, DAT_PSP_PARAM_MASK psp_param
                          DAT_PSP_PARAM *psp_param);
 
 /*
- * Stops listening. Requests that have arrived can still be answered.
+ * Destroys a public service point. Requests that have arrived can still be answered.
  * Errors: DAT_INVALID_HANDLE.
  */
 DAT_RETURN dat_psp_free(DAT_PSP_HANDLE psp_handle);
 
 /*
- * Listens for one request, with an Unconnected endpoint that is reserved for it.
+ * Creates a reserved service point, which listens for one connection request. An
+ * Unconnected endpoint is reserved for the request.
  * Errors: as dat_psp_create; DAT_INVALID_STATE (of the endpoint).
  */
 DAT_RETURN dat_rsp_create(DAT_IA_HANDLE ia_handle, DAT_CONN_QUAL conn_qual,
@@ -168,7 +170,7 @@ DAT_RETURN dat_rsp_query(DAT_RSP_HANDLE rsp_handle, DAT_RSP_PARAM_MASK rsp_param
                          DAT_RSP_PARAM *rsp_param);
 
 /*
- * Stops listening, and releases the endpoint.
+ * Destroys a reserved service point, and releases the endpoint.
  * Errors: DAT_INVALID_HANDLE.
  */
 DAT_RETURN dat_rsp_free(DAT_RSP_HANDLE rsp_handle);
@@ -184,9 +186,9 @@ DAT_RETURN dat_cr_query(DAT_CR_HANDLE cr_handle, DAT_CR_PARAM_MASK cr_param_mask
                         DAT_CR_PARAM *cr_param);
 
 /*
- * Accepts a request on an Unconnected endpoint; with a null endpoint, on that of the
- * request. The private data is sent to the peer. On success the request is consumed, and
- * an event on the connect EVD reports the outcome.
+ * Accepts a request on an Unconnected endpoint, or, if ep_handle is null, on the endpoint
+ * that the service point supplied. The private data is sent to the peer. On success the
+ * request is consumed, and an event on the connect EVD reports the outcome.
  * Errors: DAT_INVALID_HANDLE, DAT_INVALID_PARAMETER, DAT_INVALID_STATE (of the
  * endpoint). The request and the endpoint are then unchanged.
  */
@@ -348,7 +350,7 @@ DAT_RETURN dat_ep_set_watermark(DAT_EP_HANDLE ep_handle, DAT_COUNT soft_high_wat
 DAT_RETURN dat_ep_reset(DAT_EP_HANDLE ep_handle);
 
 /*
- * Destroys an endpoint and its connection.
+ * Destroys an endpoint, and ends its connection.
  * Errors: DAT_INVALID_HANDLE, DAT_INVALID_STATE (a service point or a request holds it).
  */
 DAT_RETURN dat_ep_free(DAT_EP_HANDLE ep_handle);
@@ -379,15 +381,15 @@ DAT_RETURN dat_srq_query(DAT_SRQ_HANDLE srq_handle, DAT_SRQ_PARAM_MASK srq_param
                          DAT_SRQ_PARAM *srq_param);
 
 /*
- * Changes the size of an SRQ to at least srq_max_recv_dto receives. None is lost.
+ * Changes the size of an SRQ to at least srq_max_recv_dto receives. No receive is lost.
  * Errors: DAT_INVALID_HANDLE, DAT_INVALID_PARAMETER, DAT_INVALID_STATE (more are
  * outstanding, or the low watermark is higher), DAT_INSUFFICIENT_RESOURCES.
  */
 DAT_RETURN dat_srq_resize(DAT_SRQ_HANDLE srq_handle, DAT_COUNT srq_max_recv_dto);
 
 /*
- * Requests one asynchronous event when fewer receives than the watermark are left, at once
- * if there are fewer already. Each call arms the watermark again.
+ * Sets the low watermark. One asynchronous event is reported when fewer receives than the
+ * watermark are left, at once if there are fewer already. Each call sets it again.
  * Errors: DAT_INVALID_HANDLE, DAT_INVALID_PARAMETER (more than the queue holds),
  * DAT_MODEL_NOT_SUPPORTED.
  */
@@ -402,7 +404,7 @@ DAT_RETURN dat_srq_free(DAT_SRQ_HANDLE srq_handle);
 /* Memory; more in dat/udat.h */
 
 /*
- * Creates a protection zone: an endpoint may use the memory of its zone.
+ * Creates a protection zone. An endpoint can use only the memory of its own zone.
  * Errors: DAT_INVALID_HANDLE, DAT_INVALID_PARAMETER, DAT_INSUFFICIENT_RESOURCES.
  */
 DAT_RETURN dat_pz_create(DAT_IA_HANDLE ia_handle, DAT_PZ_HANDLE *pz_handle);
@@ -428,15 +430,14 @@ DAT_RETURN dat_lmr_query(DAT_LMR_HANDLE lmr_handle, DAT_LMR_PARAM_MASK lmr_param
                          DAT_LMR_PARAM *lmr_param);
 
 /*
- * Deregisters memory; the memory itself is kept. Later use of its contexts fails, also by
- * peers.
+ * Deregisters memory, which stays mapped. Later use of its contexts fails, also by peers.
  * Errors: DAT_INVALID_HANDLE, DAT_INVALID_STATE (an RMR is bound to it).
  */
 DAT_RETURN dat_lmr_free(DAT_LMR_HANDLE lmr_handle);
 
 /*
- * Call it between a local change and the peer's read of it, if the provider attribute
- * lmr_sync_req is DAT_TRUE.
+ * Makes local changes visible to RDMA reads of peers. Needed after a change and before the
+ * read, if the provider attribute lmr_sync_req is DAT_TRUE.
  * Errors: DAT_INVALID_HANDLE, DAT_INVALID_PARAMETER.
  */
 DAT_RETURN dat_lmr_sync_rdma_read(DAT_IA_HANDLE ia_handle,
@@ -444,8 +445,8 @@ DAT_RETURN dat_lmr_sync_rdma_read(DAT_IA_HANDLE ia_handle,
                                   DAT_VLEN num_segments);
 
 /*
- * Call it between the peer's write and the local read of it, if the provider attribute
- * lmr_sync_req is DAT_TRUE.
+ * Makes RDMA writes of peers visible. Needed after a write and before the memory is read,
+ * if the provider attribute lmr_sync_req is DAT_TRUE.
  * Errors: DAT_INVALID_HANDLE, DAT_INVALID_PARAMETER.
  */
 DAT_RETURN dat_lmr_sync_rdma_write(DAT_IA_HANDLE ia_handle,
@@ -466,9 +467,9 @@ DAT_RETURN dat_rmr_query(DAT_RMR_HANDLE rmr_handle, DAT_RMR_PARAM_MASK rmr_param
                          DAT_RMR_PARAM *rmr_param);
 
 /*
- * Posts a request to the endpoint that binds an RMR to a part of an LMR, or with length 0
- * unbinds it; later requests wait for it. The new context is returned at once; the old one
- * becomes invalid with the completion.
+ * Posts a request that binds an RMR to a part of an LMR, or with length 0 unbinds the RMR.
+ * Later requests of the endpoint start after the bind. The new context is returned at
+ * once; the old one becomes invalid with the completion.
  * Errors: as dat_ep_post_send, and DAT_MODEL_NOT_SUPPORTED.
  */
 DAT_RETURN dat_rmr_bind(DAT_RMR_HANDLE rmr_handle, const DAT_LMR_TRIPLET *lmr_triplet,

@@ -34,15 +34,15 @@ typedef enum dat_return_type {
     DAT_INVALID_PARAMETER = 0x00060000, /* the subtype says which argument */
     DAT_INVALID_STATE = 0x00070000, /* not allowed in this state of the object */
     DAT_LENGTH_ERROR = 0x00080000, /* RDMA: local and remote lengths do not match */
-    DAT_MODEL_NOT_SUPPORTED = 0x00090000, /* an optional feature that is missing */
+    DAT_MODEL_NOT_SUPPORTED = 0x00090000, /* an optional feature is missing */
     DAT_PROVIDER_NOT_FOUND = 0x000a0000, /* no matching registry entry */
     DAT_PRIVILEGES_VIOLATION = 0x000b0000, /* memory lacks the privilege */
-    DAT_PROTECTION_VIOLATION = 0x000c0000, /* memory of another protection zone */
+    DAT_PROTECTION_VIOLATION = 0x000c0000, /* the memory is in another zone */
     DAT_QUEUE_EMPTY = 0x000d0000, /* no event */
     DAT_QUEUE_FULL = 0x000e0000, /* no room for the event */
     DAT_TIMEOUT_EXPIRED = 0x000f0000, /* the timeout expired */
     DAT_PROVIDER_ALREADY_REGISTERED = 0x00100000,
-    DAT_PROVIDER_IN_USE = 0x00110000, /* an adapter of it is open */
+    DAT_PROVIDER_IN_USE = 0x00110000, /* an adapter of the provider is open */
     DAT_INVALID_ADDRESS = 0x00120000, /* not an address of an adapter */
     DAT_INTERRUPTED_CALL = 0x00130000, /* the thread handled a signal */
     DAT_CONN_QUAL_UNAVAILABLE = 0x00140000, /* all qualifiers are taken */
@@ -52,7 +52,7 @@ typedef enum dat_return_type {
 /* The name of DAT_PROVIDER_NOT_FOUND in earlier versions. */
 #define DAT_NAME_NOT_FOUND DAT_PROVIDER_NOT_FOUND
 
-/* The detail. One counter for all types. */
+/* The subtype of an error: its detail. No two subtypes have the same value. */
 typedef enum dat_return_subtype {
     DAT_NO_SUBTYPE = 0,
 

@@ -17,7 +17,7 @@ typedef enum dat_event_number {
     /* connect_event_data */
     DAT_CONNECTION_EVENT_ESTABLISHED = 0x04001,
     DAT_CONNECTION_EVENT_PEER_REJECTED = 0x04002,     /* the peer's program refused */
-    DAT_CONNECTION_EVENT_NON_PEER_REJECTED = 0x04003, /* refused before it saw the request */
+    DAT_CONNECTION_EVENT_NON_PEER_REJECTED = 0x04003, /* refused by something else */
     DAT_CONNECTION_EVENT_ACCEPT_COMPLETION_ERROR = 0x04004, /* accepted, but not established */
     DAT_CONNECTION_EVENT_DISCONNECTED = 0x04005,
     DAT_CONNECTION_EVENT_BROKEN = 0x04006, /* lost by an error */
@@ -106,7 +106,7 @@ typedef enum ia_async_error_reason {
 typedef enum ep_async_error_reason {
     DAT_EP_TRANSFER_TO_ERROR = 0,
     DAT_EP_OTHER_ERROR = 1,
-    DAT_SRQ_SOFT_HIGH_WATERMARK_EVENT = 2, /* it holds more receives */
+    DAT_SRQ_SOFT_HIGH_WATERMARK_EVENT = 2, /* the endpoint holds more receives than the mark */
 } DAT_EP_ASYNC_ERROR_REASON;
 
 typedef enum ep_evd_error_reason {
@@ -117,7 +117,7 @@ typedef enum ep_evd_error_reason {
 typedef enum ep_srq_error_reason {
     DAT_SRQ_TRANSFER_TO_ERROR = 0,
     DAT_SRQ_OTHER_ERROR = 1,
-    DAT_SRQ_LOW_WATERMARK_EVENT = 2, /* it has fewer receives */
+    DAT_SRQ_LOW_WATERMARK_EVENT = 2, /* the SRQ has fewer receives than the mark */
 } DAT_SRQ_ASYNC_ERROR_REASON;
 
 typedef enum lmr_async_error_reason {
@@ -132,7 +132,7 @@ typedef enum pz_async_error_reason {
     DAT_PZ_OTHER_ERROR = 0,
 } DAT_PZ_ASYNC_ERROR_REASON;
 
-/* The pointer that dat_evd_post_se was given. */
+/* The pointer that was given to dat_evd_post_se. */
 typedef struct dat_software_event_data {
     DAT_PVOID pointer;
 } DAT_SOFTWARE_EVENT_DATA;

@@ -14,7 +14,7 @@ extern "C" {
 #endif
 
 /*
- * Adds an entry. The table must stay valid until it is removed; the key is copied.
+ * Adds an entry. The table must stay valid until the entry is removed; the key is copied.
  * Errors: DAT_INVALID_PARAMETER, DAT_PROVIDER_ALREADY_REGISTERED,
  * DAT_INSUFFICIENT_RESOURCES.
  */
@@ -30,10 +30,11 @@ DAT_RETURN dat_registry_remove_provider(DAT_PROVIDER *provider,
                                         const DAT_PROVIDER_INFO *provider_info);
 
 /*
- * A provider library exports these two. The first is called before the first
- * open of an adapter, with the key of its registry entry and the instance data
- * of the configuration file; it adds that entry. The second is called when no
- * adapter is open any more, before the library is unloaded.
+ * A provider library exports two functions. dat_provider_init is called before an
+ * adapter is opened for the first time, with the key of its registry entry and the
+ * instance data of the configuration file; the function adds that entry.
+ * dat_provider_fini is called when no adapter is open any more, before the library
+ * is unloaded.
  */
 #define DAT_PROVIDER_INIT_FUNC_NAME dat_provider_init
 #define DAT_PROVIDER_FINI_FUNC_NAME dat_provider_fini

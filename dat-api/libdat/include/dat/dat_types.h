@@ -50,8 +50,8 @@ typedef DAT_HANDLE DAT_EVD_HANDLE; /* event dispatcher: a queue of events */
 typedef DAT_HANDLE DAT_CNO_HANDLE; /* consumer notification object */
 typedef DAT_HANDLE DAT_EP_HANDLE;  /* endpoint */
 typedef DAT_HANDLE DAT_SRQ_HANDLE; /* shared receive queue */
-typedef DAT_HANDLE DAT_PSP_HANDLE; /* public service point: it listens */
-typedef DAT_HANDLE DAT_RSP_HANDLE; /* reserved service point: for one request */
+typedef DAT_HANDLE DAT_PSP_HANDLE; /* public service point: listens for requests */
+typedef DAT_HANDLE DAT_RSP_HANDLE; /* reserved service point: listens for one request */
 typedef DAT_HANDLE DAT_CR_HANDLE;  /* connection request */
 #define DAT_HANDLE_NULL ((DAT_HANDLE)NULL)
 
@@ -73,7 +73,8 @@ typedef DAT_SOCK_ADDR *DAT_IA_ADDRESS_PTR;
 typedef DAT_UINT64 DAT_CONN_QUAL; /* the number that a service point listens on */
 typedef DAT_UINT64 DAT_PORT_QUAL; /* the same for an end of a connection */
 
-/* How a request completes; or, as an attribute of an EP, how all of one kind do. */
+/* How a request completes; or, as an attribute of an EP, how all its receives or all its
+ * requests complete. */
 typedef enum dat_completion_flags {
     DAT_COMPLETION_DEFAULT_FLAG = 0x00,        /* an event, and it notifies */
     DAT_COMPLETION_SUPPRESS_FLAG = 0x01,       /* no event if it succeeds */
@@ -99,7 +100,8 @@ typedef enum dat_connect_flags {
     DAT_CONNECT_MULTIPATH_FLAG = 0x01, /* over several paths, or fail */
 } DAT_CONNECT_FLAGS;
 
-/* Abrupt ends what is in progress; graceful lets it finish, or refuses. */
+/* Abrupt: transfers and objects end at once. Graceful: transfers finish first; an adapter that
+ * has objects left is not closed. */
 typedef enum dat_close_flags {
     DAT_CLOSE_ABRUPT_FLAG = 0,
     DAT_CLOSE_GRACEFUL_FLAG = 1,
@@ -127,9 +129,9 @@ typedef enum dat_psp_flags {
  * CONFIG, combined by OR. */
 typedef enum dat_evd_state {
     DAT_EVD_STATE_ENABLED = 0x01,    /* events trigger its CNO */
-    DAT_EVD_STATE_DISABLED = 0x02,   /* they do not */
+    DAT_EVD_STATE_DISABLED = 0x02,   /* events do not trigger it */
     DAT_EVD_STATE_WAITABLE = 0x04,   /* dat_evd_wait may be called */
-    DAT_EVD_STATE_UNWAITABLE = 0x08, /* it fails at once */
+    DAT_EVD_STATE_UNWAITABLE = 0x08, /* dat_evd_wait fails at once */
     DAT_EVD_STATE_CONFIG_NOTIFY = 0x10,
     DAT_EVD_STATE_CONFIG_SOLICITED = 0x20,
     DAT_EVD_STATE_CONFIG_THRESHOLD = 0x30,
@@ -138,7 +140,7 @@ typedef enum dat_evd_state {
 /* Memory: privileges of regions, and segments. */
 
 typedef DAT_UINT32 DAT_LMR_CONTEXT; /* identifies a region in a local segment */
-typedef DAT_UINT32 DAT_RMR_CONTEXT; /* identifies it to the peer */
+typedef DAT_UINT32 DAT_RMR_CONTEXT; /* identifies a region to peers */
 typedef DAT_UINT64 DAT_VLEN;        /* bytes */
 typedef DAT_UINT64 DAT_VADDR;       /* a virtual address */
 
@@ -187,7 +189,7 @@ typedef enum dat_ep_state {
     DAT_EP_STATE_UNCONFIGURED_UNCONNECTED = 1,
     DAT_EP_STATE_RESERVED = 2, /* belongs to a reserved service point */
     DAT_EP_STATE_UNCONFIGURED_RESERVED = 3,
-    DAT_EP_STATE_PASSIVE_CONNECTION_PENDING = 4, /* its request has arrived */
+    DAT_EP_STATE_PASSIVE_CONNECTION_PENDING = 4, /* the request has arrived */
     DAT_EP_STATE_UNCONFIGURED_PASSIVE = 5,
     DAT_EP_STATE_ACTIVE_CONNECTION_PENDING = 6,    /* dat_ep_connect was called */
     DAT_EP_STATE_TENTATIVE_CONNECTION_PENDING = 7, /* created by the provider for a request */

@@ -11,7 +11,7 @@
 #include <dat/udat_config.h>
 #include <dat/udat_vendor_specific.h>
 
-/* For *async_evd_handle of dat_ia_open: create no EVD, because another IA has one. */
+/* For *async_evd_handle of dat_ia_open: creates no EVD, because another IA has one. */
 #define DAT_EVD_ASYNC_EXISTS ((DAT_EVD_HANDLE)0x1)
 /* Returned in *async_evd_handle in that case. */
 #define DAT_EVD_OUT_OF_SCOPE ((DAT_EVD_HANDLE)0x2)
@@ -163,8 +163,8 @@ extern "C" {
 /* Event dispatcher */
 
 /*
- * Creates a queue of at least evd_min_qlen events, for the streams of the flags. The CNO
- * may be null.
+ * Creates a queue of at least evd_min_qlen events, for the kinds of streams that the flags
+ * select. The CNO may be null.
  * Errors: DAT_INVALID_HANDLE, DAT_INVALID_PARAMETER, DAT_INSUFFICIENT_RESOURCES.
  */
 DAT_RETURN dat_evd_create(DAT_IA_HANDLE ia_handle, DAT_COUNT evd_min_qlen,
@@ -173,7 +173,7 @@ DAT_RETURN dat_evd_create(DAT_IA_HANDLE ia_handle, DAT_COUNT evd_min_qlen,
 
 /*
  * Waits until threshold events are queued, takes the first, and sets *nmore to the number
- * of events left. One thread at a time; the CNO is not triggered during the call.
+ * of events left. One thread at a time may wait; the CNO is not triggered during the call.
  * Errors: DAT_TIMEOUT_EXPIRED and DAT_INTERRUPTED_CALL (no event is taken, *nmore is set),
  * DAT_INVALID_HANDLE, DAT_INVALID_PARAMETER, DAT_INVALID_STATE (another thread waits, or
  * the EVD is unwaitable), DAT_ABORT (the EVD was destroyed).
@@ -200,13 +200,14 @@ DAT_RETURN dat_evd_enable(DAT_EVD_HANDLE evd_handle);
 DAT_RETURN dat_evd_disable(DAT_EVD_HANDLE evd_handle);
 
 /*
- * Ends the wait of a thread; all later waits fail with DAT_INVALID_STATE.
+ * Ends the wait of a thread. Later waits fail with DAT_INVALID_STATE, until
+ * dat_evd_clear_unwaitable is called.
  * Errors: DAT_INVALID_HANDLE.
  */
 DAT_RETURN dat_evd_set_unwaitable(DAT_EVD_HANDLE evd_handle);
 
 /*
- * Allows waiting again.
+ * Allows waiting on the EVD again.
  * Errors: DAT_INVALID_HANDLE.
  */
 DAT_RETURN dat_evd_clear_unwaitable(DAT_EVD_HANDLE evd_handle);
@@ -222,8 +223,8 @@ DAT_RETURN dat_cno_create(DAT_IA_HANDLE ia_handle, DAT_OS_WAIT_PROXY_AGENT agent
                           DAT_CNO_HANDLE *cno_handle);
 
 /*
- * Sets the agent, which is called once, on a thread of the library. Setting it again arms
- * it again.
+ * Sets the agent, which is called for the next trigger, on a thread of the library. The
+ * agent is called once; for another trigger it has to be set again.
  * Errors: DAT_INVALID_HANDLE, DAT_INVALID_PARAMETER, DAT_INSUFFICIENT_RESOURCES.
  */
 DAT_RETURN dat_cno_modify_agent(DAT_CNO_HANDLE cno_handle, DAT_OS_WAIT_PROXY_AGENT agent);
@@ -246,7 +247,7 @@ DAT_RETURN dat_cno_wait(DAT_CNO_HANDLE cno_handle, DAT_TIMEOUT timeout,
                         DAT_EVD_HANDLE *evd_handle);
 
 /*
- * Destroys a CNO without EVDs and waiting threads.
+ * Destroys a CNO that has no EVDs and no waiting threads.
  * Errors: DAT_INVALID_HANDLE, DAT_INVALID_STATE (in use).
  */
 DAT_RETURN dat_cno_free(DAT_CNO_HANDLE cno_handle);

@@ -34,10 +34,11 @@ typedef DAT_RETURN (*DAT_EVD_DISABLE_FUNC)(DAT_EVD_HANDLE);
 typedef DAT_RETURN (*DAT_EVD_SET_UNWAITABLE_FUNC)(DAT_EVD_HANDLE);
 typedef DAT_RETURN (*DAT_EVD_CLEAR_UNWAITABLE_FUNC)(DAT_EVD_HANDLE);
 
-/* The order is part of the ABI. A slot may be null: not implemented. */
+/* The order of the members is part of the ABI. A null slot means that the call is not
+ * implemented. */
 typedef struct dat_provider {
     const char *device_name; /* of the adapter */
-    DAT_PVOID extension; /* the provider's own */
+    DAT_PVOID extension; /* for the provider's own use */
 
     DAT_IA_OPEN_FUNC ia_open_func;
     DAT_IA_QUERY_FUNC ia_query_func;

@@ -2,8 +2,8 @@
 /*
  * dat/udat_vendor_specific.h: additions of this provider to uDAPL.
  * A program that is also built with other headers tests whether
- * DAT_HAS_COUNTERS is defined; one that also runs with other libraries finds
- * the function by dlsym.
+ * DAT_HAS_COUNTERS is defined. A program that also runs with other libraries
+ * looks up the function by dlsym.
  */
 #ifndef UDAT_VENDOR_SPECIFIC_H
 #define UDAT_VENDOR_SPECIFIC_H
@@ -24,7 +24,7 @@ typedef struct dat_counters {
 	DAT_UINT64 spins;         /* waits that spun, because their first poll missed */
 	DAT_UINT64 hits;          /* spins that ended with an event */
 	DAT_UINT64 blocks;        /* how often a thread slept */
-	DAT_UINT64 spurious;      /* how often it woke up without an event to return */
+	DAT_UINT64 spurious;      /* how often a thread woke up without an event to return */
 	DAT_UINT64 refused_posts; /* posts that found the queue full */
 	DAT_UINT64 reserved[3];   /* 0 */
 } DAT_COUNTERS;
