@@ -40,8 +40,8 @@ use dat_api::{DatReturn, ReturnType};
 /// Receives numbered messages of many clients through one shared receive queue
 ///
 /// Clients are `srq_client HOST`. The server ends when all clients have connected
-/// and left. A client that fails is reported and counted; the server goes on with
-/// the others, and ends with exit status 3.
+/// and left. A client that fails is reported and counted; the server continues
+/// with the others, and ends with exit status 3.
 #[derive(Parser)]
 #[command(after_help = common::STATUSES)]
 struct Options {
@@ -91,7 +91,7 @@ struct Buffers {
 struct State {
     /// Buffers that may be posted again.
     done_with: Vec<u64>,
-    /// Number of buffers that are posted, or hold a message not seen yet.
+    /// Number of buffers that are posted, or hold a message that was not read yet.
     posted: u32,
     refills: u64,
 }
@@ -210,7 +210,7 @@ impl Buffers {
                     },
                 }
             }
-            // A buffer leaves the queue before its message is seen here, so there
+            // A buffer leaves the queue before its message is read here, so there
             // may be nothing to post yet. The watermark, armed again, then
             // reports once more.
             thread::yield_now();
@@ -363,7 +363,7 @@ impl Server<'_> {
         endpoint.set_context(place as u64);
         // The window counts as a grant.
         self.buffers.ensure_posted()?;
-        // If the client has left meanwhile, an event reports it.
+        // If the client has left, an event reports it.
         request.accept(&mut endpoint, &WINDOW.to_le_bytes())?;
         self.clients[place] = Some(Client {
             endpoint,
