@@ -30,8 +30,8 @@ void must_refuse(DAT_RETURN answer, const char *call)
 
     dat_strerror(answer, &type, &subtype);
     fail(STATUS_FAILED, "%s: %s %s (0x%x); %s", call, type, subtype, (unsigned)answer,
-         COMPARE_VERSION[0] == '1' ? "DAT_DBG_TYPE=1 DAT_DBG_DEST=1 tells the cause"
-                                   : "DAPL_DBG_TYPE=0xffff DAPL_DBG_DEST=1 tells the cause");
+         COMPARE_VERSION[0] == '1' ? "DAT_DBG_TYPE=1 DAT_DBG_DEST=1 prints the cause"
+                                   : "DAPL_DBG_TYPE=0xffff DAPL_DBG_DEST=1 prints the cause");
 }
 
 static void too_long(int signal)

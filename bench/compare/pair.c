@@ -70,7 +70,7 @@ void pair_open(struct pair *pair, const char *adapter, DAT_IA_ADDRESS_PTR addres
         fail(STATUS_ENVIRONMENT, "the adapter '%s' cannot be opened: %s %s (0x%x); %s", adapter,
              type, subtype, (unsigned)opened,
              COMPARE_VERSION[0] == '1'
-                 ? "DAT_DBG_TYPE=1 DAT_DBG_DEST=1 tells the cause"
+                 ? "DAT_DBG_TYPE=1 DAT_DBG_DEST=1 prints the cause"
                  : "is it in the file that DAT_OVERRIDE names? DAT_DBG_TYPE=0xffff tells more");
     }
     pair->qualifier = qualifier;

@@ -1,4 +1,4 @@
-//! The command line: perftest's letters, and help that teaches.
+//! Options, defaults and help. Short options have perftest's letters.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -16,20 +16,20 @@ pub(crate) use cost::CostArgs;
 pub(crate) use scale::ScaleArgs;
 pub(crate) use wake::{Rate, WakeArgs};
 
-/// perftest's TCP port.
+/// The TCP port of the control connection, as in perftest.
 pub(crate) const PORT: u16 = 18515;
-/// The largest message that mlx5 devices take.
+/// The largest message of an mlx5 device, bytes.
 const LARGEST: u32 = 1 << 30;
-/// The largest size of `-a`, as in perftest.
+/// The largest size of `-a`, bytes, as in perftest.
 const LARGEST_OF_ALL: u32 = 1 << 23;
-/// The longest warm-up, in round trips: more than half an hour on any device.
+/// The longest warm-up, in round trips; it takes more than ten minutes on any device.
 const MOST_WARMUP: u64 = 1_000_000_000;
-/// DAT's variable for the address on which service points listen.
+/// The environment variable for the address on which DAT's service points listen.
 pub(crate) const LISTEN: &str = "DAT_LISTEN";
 
-/// Latency over our own mlx5 rings (or libibverbs), with histograms, what operations cost, and what waiting costs.
+/// Benchmarks of uDAPL and its RDMA engine
 #[derive(Debug, Parser)]
-#[command(name = "dat-bench", version, about)]
+#[command(name = "dat-bench", version, long_about = ABOUT, after_long_help = EXAMPLES, after_help = "See --help for examples, and COMMAND --help for each command.")]
 pub(crate) struct Cli {
     #[command(subcommand)]
     pub(crate) command: Command,
@@ -37,94 +37,133 @@ pub(crate) struct Cli {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// List every RDMA device, the data path it would get, and why
+    /// List the RDMA devices of this host and the data path of each
+    #[command(long_about = DEVICES_ABOUT, after_long_help = DEVICES_EXAMPLES, after_help = "See --help for examples.")]
     Devices(DevicesArgs),
-    /// Measure ping-pong latency, in one process (--loopback) or between two
+    /// Measure ping-pong latency, in one process or between two
     #[command(long_about = LAT_ABOUT, after_long_help = LAT_EXAMPLES, after_help = "See --help for examples and for how to get good numbers.")]
     Lat(LatArgs),
-    /// Measure what each hot operation costs the processor, beside libmlx5
-    #[command(long_about = cost::ABOUT, after_long_help = cost::EXAMPLES, after_help = "See --help for what the figures are, and what they are not.")]
+    /// Measure the processor cost of posts and polls, beside libmlx5
+    #[command(long_about = cost::ABOUT, after_long_help = cost::EXAMPLES, after_help = "See --help for how the figures are measured, their limits, and examples.")]
     Cost(CostArgs),
-    /// Measure how soon a waiting thread has an event, and what waiting costs it
-    #[command(long_about = wake::ABOUT, after_long_help = wake::EXAMPLES, after_help = "See --help for what the figures are, and what they are not.")]
+    /// Measure wake-up latency and CPU time of waiting, per wait policy
+    #[command(long_about = wake::ABOUT, after_long_help = wake::EXAMPLES, after_help = "See --help for how the figures are measured, their limits, and examples.")]
     Wake(WakeArgs),
-    /// Measure what a message costs by the number of endpoints, and their memory
-    #[command(long_about = scale::ABOUT, after_long_help = scale::EXAMPLES, after_help = "See --help for what the figures are.")]
+    /// Measure cost per message and memory for 1 to 10,000 endpoints on one SRQ
+    #[command(long_about = scale::ABOUT, after_long_help = scale::EXAMPLES, after_help = "See --help for how the figures are measured, and for examples.")]
     Scale(ScaleArgs),
 }
 
+const ABOUT: &str = "\
+Benchmarks of uDAPL and its RDMA engine.
+
+lat measures latency with histograms, cost the processor cost of each post and
+poll, wake the latency and CPU time of waiting threads, scale the cost of many
+endpoints. Times are in microseconds (lat, wake) or nanoseconds (cost, scale).
+Every command also runs on an emulated ConnectX ('-d emu'), without hardware;
+such figures are the emulator's and say nothing about a NIC.";
+
+const EXAMPLES: &str = "\
+Examples:
+  dat-bench devices                    the RDMA devices of this host
+  dat-bench lat --loopback -d emu      latency on the emulated device, one process
+  dat-bench lat -d mlx5_0              server, on one host
+  dat-bench lat -d mlx5_0 HOST         client, on another: measures and prints
+  dat-bench cost -d emu                processor cost of posts and polls
+
+Exit status: 0 good, 1 usage, 2 environment (no device, no locked memory, ...), 3 the run failed.";
+
+const DEVICES_ABOUT: &str = "\
+List the RDMA devices of this host and the data path of each.
+
+For each device: whether it is emulated by mlx5-emu, its data path and the
+reason for it, its transport, its limits, what DAT offers on it, and its ports
+with the GID that connections use. 'direct' means that the engine writes the
+rings of an mlx5 device itself; 'verbs' means that it uses libibverbs. Sizes
+are in bytes. The largest inline size is found by creating queue pairs.";
+
+const DEVICES_EXAMPLES: &str = "\
+Examples:
+  dat-bench devices                    all devices
+  dat-bench devices -d mlx5_0 --json   one device, as JSON on standard output
+  dat-bench devices -d emu             the emulated device, no hardware needed
+
+Exit status: 0 good, 1 usage, 2 environment (no device, ...).";
+
 const LAT_ABOUT: &str = "\
-Measure ping-pong latency.
+Measure ping-pong latency, in microseconds.
 
-Without a host this side is the server: it waits for a client and answers it.
-With a host it is the client: it measures and prints. With --loopback both
-sides are in this process and thread, over two queue pairs of one device.
+Without a host, this side is the server: it waits for a client and answers its
+messages. With a host, it is the client: it measures and prints. With
+--loopback, one thread of this process is both sides, over two queue pairs of
+one device.
 
-The server ends after one client; --persist makes it answer one after another.
-It reports a connection that is no dat-bench, or that asks for another run, and
-waits on. Nothing is authenticated or encrypted: whatever reaches the server's
-port can have itself answered, and reach the memory that is measured. Without
---listen a server listens where DAT_LISTEN says, else on all addresses of the
-host. Emulated devices set DAT_LISTEN to loopback.
+The server ends after one client, with --persist not before Ctrl-C. It reports
+connections from other programs and from clients with other options, and
+continues to wait. Nothing is authenticated or encrypted: any host that reaches
+the server's port can get a run, and access to the memory of that run. Without
+--listen, the server listens on the address in DAT_LISTEN, else on all addresses
+of the host. Emulated devices set DAT_LISTEN to loopback.
 
-What is reported: for send and write HALF of the round trip, as perftest does.
-One message goes there, one comes back, and both ways are taken as equal. For
-read the FULL round trip, since the data come back within the one operation.
-One message is in flight at a time (closed loop): the figures are those of an
-idle device, not of one under load.";
+Send and write report HALF of the round trip, as perftest does: one message
+goes to the server and one comes back, and both ways are assumed to take equally
+long. Read reports the FULL round trip, because the data come back within one
+operation. One message is in flight at a time (closed loop): the figures are
+those of an idle device, not of a loaded one.";
 
 const LAT_EXAMPLES: &str = "\
 Examples:
-  dat-bench lat --loopback                     one process, the best device here
+  dat-bench lat --loopback                     one process, the best device of this host
   dat-bench lat --loopback -d emu -o write     on the emulated ConnectX, no hardware needed
   dat-bench lat -d mlx5_0                      server: waits on TCP port 18515
   dat-bench lat -d mlx5_0 --listen 10.0.0.5 --persist   server on one address, for many clients
   dat-bench lat -d mlx5_0 server-host          client: measures and prints
-  dat-bench lat -a --json r.json server-host   all sizes; start the server with -a, too
-  dat-bench lat --loopback --api engine,rust,c what DAT's layers add to the engine
+  dat-bench lat -a --json r.json server-host   all sizes; the server needs -a too
+  dat-bench lat --loopback --api engine,rust,c what each layer of DAT adds to the engine
   dat-bench lat --loopback --path verbs        through libibverbs, on any RDMA device
   dat-bench lat -D 10 --cpu 2 --hgrm r.hgrm server-host
 
 How to get a good number:
-  * Pin with --cpu to a core of the device's NUMA node, one that nothing else uses (isolcpus, nohz_full).
-  * Keep the core awake and fast: governor 'performance', deep C-states off
+  * Pin with --cpu to an isolated core (isolcpus, nohz_full) of the device's NUMA node.
+  * Set the governor 'performance' and switch deep C-states off
     (cpupower frequency-set -g performance; cpupower idle-set -D 0).
-  * Take enough samples: 99.99 % of 10 000 samples is one sample. -n 1000000 or -D 10 says more.
-  * Compare medians of several runs, and look at the histogram before believing an average.
-  * On fewer cores than spinning threads (two sides and, emulated, their devices) the scheduler is measured.
+  * Take enough samples: of 10,000 samples only one is above 99.99 %. Use -n 1000000 or -D 10.
+  * Compare medians of several runs, and read the histogram before you trust an average.
+  * Have a core for each spinning thread (client, server and, if emulated, the NIC of each):
+    with fewer, you measure the scheduler.
 
-Exit status: 0 good, 1 usage, 2 environment (no device, no memory lock, no server, ...), 3 the run failed.";
+Exit status: 0 good, 1 usage, 2 environment (no device, no locked memory, no server, ...), 3 the run failed.";
 
 #[derive(Debug, Args)]
 pub(crate) struct DevicesArgs {
     /// Device: a name, or 'emu' for the emulated one [default: all]
     #[arg(short = 'd', long = "ib-dev", value_name = "DEVICE")]
     pub(crate) device: Option<String>,
-    /// How devices would be driven [default: as DAT_PATH says, else auto]
+    /// Data path to assume [default: DAT_PATH, else auto]
     #[arg(long, value_name = "HOW")]
     pub(crate) path: Option<Path>,
-    /// Print JSON, to FILE or to standard output
+    /// Print JSON to FILE, or to standard output if no FILE is given
     #[arg(long, value_name = "FILE", num_args = 0..=1)]
     #[expect(
         clippy::option_option,
-        reason = "absent, given without and with a file are three things"
+        reason = "absent, given without a file and given with a file differ"
     )]
     pub(crate) json: Option<Option<PathBuf>>,
 }
 
-/// How a device is driven.
+/// The data path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Path {
-    /// Directly where that can be, else through libibverbs
+    /// Direct on mlx5 devices, else verbs
     Auto,
-    /// By writing to its rings
+    /// The engine writes the device's rings
     Direct,
-    /// Through libibverbs
+    /// libibverbs
     Verbs,
 }
 
 impl Path {
-    /// As DAT_PATH has it.
+    /// Returns the value of DAT_PATH for it.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Auto => "auto",
@@ -134,20 +173,20 @@ impl Path {
     }
 }
 
-/// What is measured.
+/// The measured operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Operation {
-    /// Two-sided: a send there meets a posted receive, a send comes back
+    /// Send into a posted receive, answered by a send
     Send,
-    /// One-sided: an RDMA write there is seen in memory, an RDMA write comes back
+    /// RDMA write, detected by polling memory, answered by an RDMA write
     Write,
-    /// One-sided: an RDMA read fetches the other side's memory
+    /// RDMA read of the other side's memory
     Read,
 }
 
 impl Operation {
-    /// perftest's convention for the operation.
+    /// Returns which part of the round trip is reported, by perftest's convention.
     pub(crate) fn reported(self) -> Reported {
         match self {
             Self::Send | Self::Write => Reported::HalfRoundTrip,
@@ -164,11 +203,11 @@ impl Operation {
     }
 }
 
-/// Through which interface messages go; all end in the same engine.
+/// The measured interface; all of them use the same engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Api {
-    /// The engine itself, without DAT
+    /// The engine, without DAT
     Engine,
     /// DAT's Rust types (dat_api::safe)
     Rust,
@@ -186,20 +225,20 @@ impl Api {
     }
 }
 
-/// What a wait of DAT does until an event comes.
+/// A wait policy of DAT.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Wait {
-    /// Spins
+    /// Spin
     Poll,
-    /// Spins for a while that it learns, then sleeps
+    /// Spin for a learned time, then sleep
     Adaptive,
-    /// Sleeps at once
+    /// Sleep at once
     Block,
 }
 
 impl Wait {
-    /// As DAT_WAIT has it.
+    /// Returns the value of DAT_WAIT for it.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Poll => "poll",
@@ -211,27 +250,27 @@ impl Wait {
 
 #[derive(Clone, Debug, Args)]
 pub(crate) struct LatArgs {
-    /// The server's host name or address; without it, this side is the server
+    /// Host name or address of the server; if absent, this side is the server
     pub(crate) host: Option<String>,
-    /// Both sides in this process, one thread
+    /// Run both sides in one thread of this process
     #[arg(long, conflicts_with_all = ["host", "port"])]
     pub(crate) loopback: bool,
     /// Device: a name, or 'emu' for the emulated one [default: the best real one, else emulated]
     #[arg(short = 'd', long = "ib-dev", value_name = "DEVICE")]
     pub(crate) device: Option<String>,
-    /// How the device is driven [default: as DAT_PATH says, else auto]
+    /// Data path [default: DAT_PATH, else auto]
     #[arg(long, value_name = "HOW")]
     pub(crate) path: Option<Path>,
-    /// Port of the device
+    /// Port of the device, from 1
     #[arg(short = 'i', long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..))]
     pub(crate) ib_port: u8,
-    /// Index in the port's GID table [default: chosen by link, see 'dat-bench devices']
+    /// Index in the port's GID table (engine only) [default: the one that 'dat-bench devices' shows]
     #[arg(short = 'x', long, value_name = "INDEX")]
     pub(crate) gid_index: Option<u8>,
-    /// Operation
+    /// Measured operation
     #[arg(short = 'o', long = "op", value_name = "OP", default_value = "send")]
     pub(crate) operation: Operation,
-    /// Interfaces measured, comma-separated; of several, in turn, and what each adds
+    /// Measured interfaces, comma-separated; several take turns, and the table says what each adds
     #[arg(
         long,
         value_name = "LIST",
@@ -239,45 +278,45 @@ pub(crate) struct LatArgs {
         value_delimiter = ','
     )]
     pub(crate) api: Vec<Api>,
-    /// Take events by DAT's wait, which does this, not by polling (rust and c) [default: poll by dequeue]
+    /// Wait for events with this policy instead of polling (rust and c) [default: dequeue in a loop]
     #[arg(long, value_name = "HOW")]
     pub(crate) wait: Option<Wait>,
-    /// Message size in bytes, 1 to 1 GiB; K and M count in 1024
+    /// Message size in bytes, 1 to 1 GiB; suffixes K, M and G are powers of 1024
     #[arg(short, long, value_name = "BYTES", default_value = "2", value_parser = size)]
     pub(crate) size: u32,
-    /// All sizes, 2 bytes to 8 MiB by powers of two
+    /// Measure all powers of two from 2 bytes to 8 MiB
     #[arg(short, long, conflicts_with = "size")]
     pub(crate) all: bool,
     /// Samples per size [default: 10000; with -a 1000]
     #[arg(short = 'n', long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) iters: Option<u64>,
-    /// Measure for this long per size instead of a number of samples
+    /// Measuring time per size, instead of a number of samples
     #[arg(short = 'D', long, value_name = "SECONDS", conflicts_with = "iters", value_parser = seconds)]
     pub(crate) duration: Option<Duration>,
     /// Round trips before the first sample, per size, at most 1000000000 [default: a tenth of -n, at most 1000]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(..=MOST_WARMUP))]
     pub(crate) warmup: Option<u64>,
-    /// Send queue depth; from 2 on only every (N/2)-th message asks for a completion
+    /// Send queue depth; from 2 on, only every (N/2)-th message is signalled
     #[arg(short = 't', long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) tx_depth: u32,
-    /// Receive queue depth (send only) [default: 512, or as deep as the device has]
+    /// Receive queue depth (send only) [default: 512, or the device's limit]
     #[arg(short = 'r', long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) rx_depth: Option<u32>,
-    /// Messages up to this size go inline, 0 for none (engine only, not for read)
-    /// [default: send 236, write 220, or as many as the device takes; as DAT does where DAT is measured]
+    /// Largest inline message, 0 for none (engine only, not for read)
+    /// [default: send 236, write 220, or the device's limit; DAT's size if --api has rust or c]
     #[arg(short = 'I', long = "inline_size", value_name = "BYTES")]
     pub(crate) inline: Option<u32>,
-    /// Server: listen on all addresses of this host, on loopback, or on one IP address, also for
-    /// DAT's connections [default: as DAT_LISTEN says, else all; emulated devices set it to loopback]
+    /// Server: where to listen, for the control connection and for DAT's: all addresses of this
+    /// host, loopback, or one IP address [default: DAT_LISTEN, else all]
     #[arg(long, value_name = "all|loopback|ADDRESS", conflicts_with_all = ["host", "loopback"])]
     pub(crate) listen: Option<ListenOn>,
-    /// Server: answer one client after another, until Ctrl-C
+    /// Server: serve one client after another, until Ctrl-C
     #[arg(long, conflicts_with_all = ["host", "loopback"])]
     pub(crate) persist: bool,
-    /// TCP port on which the two sides find each other; 0 lets a server choose
+    /// TCP port of the control connection; with 0, a server takes any free port
     #[arg(short, long, value_name = "PORT", default_value_t = PORT)]
     pub(crate) port: u16,
-    /// How long to wait for the other side [default: a server waits for ever for a client; after that 10]
+    /// Longest wait for the other side [default: 10; a server waits for a client without limit]
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     pub(crate) timeout: Option<Duration>,
     /// Pin the measuring thread to this CPU
@@ -286,12 +325,12 @@ pub(crate) struct LatArgs {
     /// Write the results as JSON
     #[arg(long, value_name = "FILE")]
     pub(crate) json: Option<PathBuf>,
-    /// Write the percentiles in HdrHistogram's text format; with -a the size goes into the name
+    /// Write the percentiles as HdrHistogram's text; with -a, one file per size, with the size in its name
     #[arg(long, value_name = "FILE")]
     pub(crate) hgrm: Option<PathBuf>,
 }
 
-/// Bytes, with K or M (also KiB, MiB) counting in 1024.
+/// Parses bytes, with the suffixes K, M and G (also KiB, MiB, GiB) as powers of 1024.
 fn size(text: &str) -> Result<u32, String> {
     let digits = text.trim_end_matches(|c: char| !c.is_ascii_digit());
     let unit = match text[digits.len()..].to_ascii_lowercase().as_str() {
@@ -299,7 +338,7 @@ fn size(text: &str) -> Result<u32, String> {
         "k" | "kib" => 1 << 10,
         "m" | "mib" => 1 << 20,
         "g" | "gib" => 1 << 30,
-        other => return Err(format!("unknown unit '{other}'; use none, K, M or G")),
+        other => return Err(format!("unknown unit '{other}': expected none, K, M or G")),
     };
     digits
         .parse::<u64>()
@@ -307,29 +346,29 @@ fn size(text: &str) -> Result<u32, String> {
         .and_then(|number| number.checked_mul(unit))
         .and_then(|bytes| u32::try_from(bytes).ok())
         .filter(|bytes| (1..=LARGEST).contains(bytes))
-        .ok_or_else(|| format!("a message has 1 to {LARGEST} bytes (1 GiB)"))
+        .ok_or_else(|| format!("expected 1 to {LARGEST} bytes (1 GiB)"))
 }
 
-/// A positive time in seconds, with fractions.
+/// Parses a positive time in seconds, with fractions.
 fn seconds(text: &str) -> Result<Duration, String> {
     const LONGEST: f64 = 1e6;
     match text.parse::<f64>() {
         Ok(seconds) if seconds > 0.0 && seconds <= LONGEST => Ok(Duration::from_secs_f64(seconds)),
-        _ => Err(format!("give seconds above 0 and up to {LONGEST}")),
+        _ => Err(format!("expected seconds, above 0 and up to {LONGEST}")),
     }
 }
 
-/// The one CPU of a list; whether it exists is seen when the thread is pinned.
+/// Parses one CPU number. `host::pin` refuses a CPU that does not exist.
 fn cpu(text: &str) -> Result<usize, String> {
     if text.contains([',', '-']) {
-        return Err("there is one measuring thread in this version: give one CPU number".into());
+        return Err("expected one CPU number: there is one measuring thread".into());
     }
     text.parse()
-        .map_err(|_| "give a CPU number as in /proc/cpuinfo".into())
+        .map_err(|_| "expected a CPU number, as in /proc/cpuinfo".into())
 }
 
 impl LatArgs {
-    /// The sizes measured, smallest first.
+    /// Returns the message sizes in bytes, smallest first.
     pub(crate) fn sizes(&self) -> Vec<u32> {
         if self.all {
             (1..=LARGEST_OF_ALL.ilog2()).map(|log| 1 << log).collect()
@@ -358,8 +397,8 @@ impl LatArgs {
         self.rx_depth.unwrap_or(512)
     }
 
-    /// perftest's thresholds, unless told; where DAT is measured, DAT's, which
-    /// nobody can change, for the engine beside it as well.
+    /// Returns the largest inline message: the option's, else perftest's. If DAT
+    /// is measured, DAT's fixed size, also for the engine beside it.
     pub(crate) fn inline_bytes(&self) -> u32 {
         self.inline.unwrap_or(match self.operation {
             Operation::Read => 0,
@@ -373,8 +412,8 @@ impl LatArgs {
         self.api.iter().any(|&api| api != Api::Engine)
     }
 
-    /// Returns where a server listens: as the option says, else as DAT_LISTEN
-    /// says, else on all addresses.
+    /// Returns where a server listens: the option, else DAT_LISTEN, else all
+    /// addresses.
     pub(crate) fn listen(&self) -> Result<ListenOn, crate::failure::Failure> {
         if let Some(listen) = self.listen {
             return Ok(listen);
@@ -387,8 +426,8 @@ impl LatArgs {
         }
     }
 
-    /// What clap cannot see: options that mean nothing for this run are
-    /// refused rather than ignored.
+    /// Refuses options that have no effect in this run, and combinations that
+    /// clap does not check.
     pub(crate) fn check(&self) -> Result<(), crate::failure::Failure> {
         use crate::failure::Failure;
         if self.operation != Operation::Send && self.rx_depth.is_some() {
@@ -399,7 +438,7 @@ impl LatArgs {
         }
         if self.operation == Operation::Read && self.inline.is_some_and(|bytes| bytes > 0) {
             return Err(Failure::usage(
-                "-I has no meaning with -o read: a read carries no data out; leave it out",
+                "-I has no meaning with -o read: a read request carries no data; leave it out",
             ));
         }
         self.check_api()?;
@@ -410,19 +449,19 @@ impl LatArgs {
             ] {
                 if given {
                     return Err(Failure::usage(format!(
-                        "{option} belongs to the side that measures: give it to the client, or use --loopback"
+                        "{option} has no effect on a server, which measures nothing: give it to the client, or use --loopback"
                     )));
                 }
             }
         } else if self.port == 0 {
             return Err(Failure::usage(
-                "-p 0 lets a server choose a port; give a client the one that the server printed",
+                "-p 0 is for servers, which take any free port: give the client the port that the server printed",
             ));
         }
         Ok(())
     }
 
-    /// The interfaces, and what only some of them have.
+    /// Refuses duplicate interfaces, and options that some of them do not have.
     fn check_api(&self) -> Result<(), crate::failure::Failure> {
         use crate::failure::Failure;
         let repeated = |(at, api)| self.api[..at].contains(api);
@@ -431,11 +470,7 @@ impl LatArgs {
         }
         if self.measures_dat() {
             for (given, option, who) in [
-                (
-                    self.inline.is_some(),
-                    "-I",
-                    "DAT chooses itself what goes inline",
-                ),
+                (self.inline.is_some(), "-I", "DAT has a fixed inline size"),
                 (
                     self.gid_index.is_some(),
                     "-x",
@@ -453,11 +488,11 @@ impl LatArgs {
             return Ok(());
         }
         let cause = if self.api.contains(&Api::Engine) {
-            "the engine is polled; give --api rust or --api c with it"
+            "the engine is always polled: use --api rust or --api c"
         } else if self.operation == Operation::Write {
-            "a write is seen in memory, and nothing wakes whoever waits for it; leave it out"
+            "an RDMA write raises no event at the receiver, which polls its memory: leave it out, or use -o send"
         } else if self.loopback && self.operation == Operation::Send {
-            "with --loopback one thread is both sides, and cannot wait for itself; use two processes"
+            "with --loopback one thread is both sides and would wait for itself: use two processes"
         } else {
             return Ok(());
         };

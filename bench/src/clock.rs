@@ -1,17 +1,17 @@
-//! The time source of the measuring loops: the CPU's time-stamp counter where
-//! it can be trusted, else `CLOCK_MONOTONIC`.
+//! The clock of the measuring loops: the CPU's time-stamp counter (TSC) where
+//! it is reliable, else `CLOCK_MONOTONIC`.
 //!
-//! The counter is trusted if the CPU says that it is invariant (CPUID leaf
-//! 0x8000_0007, EDX bit 8: same rate in every power state, running on through
-//! the idle ones) and if two calibrations against `CLOCK_MONOTONIC` agree.
-//! The choice is made once; a loop takes the clock as a copied value.
+//! The TSC is used if CPUID says that it is invariant (leaf 0x8000_0007, EDX
+//! bit 8: the same rate in every power state, and running in the idle ones)
+//! and if two calibrations against `CLOCK_MONOTONIC` agree.
+//! [`Clock::calibrate`] chooses once; the loops use a copy of the clock.
 
 use std::fmt;
 use std::time::{Duration, Instant};
 
-/// How long one calibration looks at both clocks.
+/// Length of one calibration.
 const CALIBRATION: Duration = Duration::from_millis(20);
-/// How far two calibrations may lie apart, relative.
+/// Largest relative difference of two calibrations.
 const TOLERANCE: f64 = 1e-4;
 
 /// A calibrated clock. Ticks are only meaningful as differences.
@@ -29,7 +29,7 @@ enum Source {
 }
 
 impl Clock {
-    /// Chooses and calibrates; takes about twice `CALIBRATION`.
+    /// Chooses and calibrates the clock. Takes about twice [`CALIBRATION`].
     pub(crate) fn calibrate() -> Self {
         #[cfg(target_arch = "x86_64")]
         if counter::is_invariant() {
@@ -44,7 +44,7 @@ impl Clock {
         Self::monotonic()
     }
 
-    /// The clock that is always there.
+    /// Returns `CLOCK_MONOTONIC`.
     pub(crate) fn monotonic() -> Self {
         Self {
             source: Source::Monotonic,
@@ -52,7 +52,7 @@ impl Clock {
         }
     }
 
-    /// The time now, in ticks.
+    /// Returns the time in ticks.
     #[inline(always)]
     pub(crate) fn now(&self) -> u64 {
         match self.source {
@@ -66,13 +66,13 @@ impl Clock {
         self.nanoseconds_per_tick
     }
 
-    /// Ticks in a duration, rounded.
+    /// Returns the ticks of a duration, rounded.
     pub(crate) fn ticks(&self, duration: Duration) -> u64 {
-        // A float to integer cast saturates; a run of centuries ends late, not early.
+        // The cast saturates, so a duration that is too long does not become short.
         (duration.as_secs_f64() * 1e9 / self.nanoseconds_per_tick).round() as u64
     }
 
-    /// What one reading costs, in nanoseconds: the median of many.
+    /// Measures the cost of one [`Clock::now`] in nanoseconds: the median of 1001.
     pub(crate) fn reading_cost(&self) -> f64 {
         let mut costs: Vec<u64> = (0..1001)
             .map(|_| {
@@ -84,7 +84,7 @@ impl Clock {
         costs[costs.len() / 2] as f64 * self.nanoseconds_per_tick
     }
 
-    /// Short name for result files.
+    /// Returns the name in result files.
     pub(crate) fn name(&self) -> &'static str {
         match self.source {
             #[cfg(target_arch = "x86_64")]
@@ -103,7 +103,10 @@ impl fmt::Display for Clock {
                 "time-stamp counter at {:.3} GHz, calibrated against CLOCK_MONOTONIC",
                 1.0 / self.nanoseconds_per_tick
             ),
-            Source::Monotonic => write!(f, "CLOCK_MONOTONIC (no trustworthy time-stamp counter)"),
+            Source::Monotonic => write!(
+                f,
+                "CLOCK_MONOTONIC (the time-stamp counter is absent or not invariant)"
+            ),
         }
     }
 }
@@ -133,16 +136,16 @@ mod counter {
             && __cpuid(POWER_MANAGEMENT).edx & INVARIANT != 0
     }
 
-    /// Not serialised: one timestamp is taken per iteration, and iterations are
-    /// ordered by the round trip itself.
+    /// Reads the TSC, not serialised: a loop reads it once per iteration, and the
+    /// round trip itself orders the iterations.
     #[inline(always)]
     pub(super) fn read() -> u64 {
-        // SAFETY: RDTSC exists on every x86-64 CPU; Linux lets user code execute
-        // it unless prctl(PR_SET_TSC) forbids, which nothing here calls.
+        // SAFETY: every x86-64 CPU has RDTSC, and Linux allows it in user space
+        // unless prctl(PR_SET_TSC) forbids it, which this program does not call.
         unsafe { _rdtsc() }
     }
 
-    /// Nanoseconds per tick, by both clocks over the same stretch.
+    /// Returns nanoseconds per tick, from readings of both clocks.
     pub(super) fn calibrate() -> f64 {
         let (start, first) = paired_reading();
         while start.elapsed() < CALIBRATION {}
@@ -150,8 +153,8 @@ mod counter {
         (end - start).as_nanos() as f64 / last.wrapping_sub(first) as f64
     }
 
-    /// Both clocks at one moment: the tightest of several attempts, so that an
-    /// interrupt between the two readings does not count.
+    /// Reads both clocks at nearly the same time: the closest of 16 attempts, so
+    /// that an interrupt between the two readings has no effect.
     fn paired_reading() -> (Instant, u64) {
         (0..16)
             .map(|_| {
@@ -171,13 +174,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn calibrated_clock_agrees_with_the_system_clock() {
+    fn the_calibrated_clock_agrees_with_the_system_clock() {
         let clock = Clock::calibrate();
         let (start, ticks) = (Instant::now(), clock.now());
         while start.elapsed() < Duration::from_millis(30) {}
         let measured = clock.now().wrapping_sub(ticks) as f64 * clock.nanoseconds_per_tick();
         let elapsed = start.elapsed().as_nanos() as f64;
-        // Preempted between the two readings of an end, they may differ; by 1 % never without cause.
+        // `elapsed` has the outer two readings, so `measured` exceeds it by the calibration's error at most.
         assert!(
             measured > 29.7e6 && measured <= elapsed * 1.01,
             "{measured} of {elapsed}"
@@ -193,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn the_fallback_never_runs_backwards() {
+    fn the_monotonic_clock_never_goes_backwards() {
         let clock = Clock::monotonic();
         let mut last = clock.now();
         for _ in 0..10_000 {

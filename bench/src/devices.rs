@@ -1,4 +1,4 @@
-//! `dat-bench devices`: what is here, the path it would get, and why.
+//! `dat-bench devices`: the RDMA devices of this host, their data paths and limits.
 
 mod json;
 
@@ -51,15 +51,15 @@ pub(crate) fn run(args: &DevicesArgs) -> Result<(), Failure> {
     Ok(())
 }
 
-/// A device and what was found out by using it.
+/// A device and its inline size, which only a queue pair can tell.
 struct Entry {
     info: DeviceInfo,
-    /// The most inline bytes of a send of one segment, if a queue pair could be
-    /// made; at [`MOST_INLINE`] there may be more.
+    /// The largest inline send of one segment, or why no queue pair could be
+    /// created; [`MOST_INLINE`] means that or more. None if the device is unusable.
     inline: Option<Result<u32, ControlError>>,
 }
 
-/// Inline sizes are looked for up to this one: no device here takes more.
+/// The largest inline size that is tried, bytes.
 const MOST_INLINE: u32 = 1024;
 
 impl Entry {
@@ -73,7 +73,7 @@ impl Entry {
         self.inline.as_ref()?.as_ref().ok().copied()
     }
 
-    /// What DAT offers on it.
+    /// Returns what DAT offers on the device.
     fn offer(&self) -> Option<Offer> {
         let connects = self.info.transport != Transport::Other;
         let limits = self.info.limits.as_ref().filter(|_| connects)?;
@@ -81,7 +81,7 @@ impl Entry {
     }
 }
 
-/// No verb tells it: queue pairs are created to find out.
+/// Finds the inline size by creating queue pairs, since no query returns it.
 fn inline_of(name: &str) -> Result<u32, ControlError> {
     let device = Device::open_with(name, PathRequest::from_environment()?)?;
     let shape = InlineShape {
@@ -92,11 +92,11 @@ fn inline_of(name: &str) -> Result<u32, ControlError> {
     device.alloc_pd()?.probe_inline(&shape, MOST_INLINE)
 }
 
-/// Returns the engine's reason for there being no device: no hardware, or no
-/// user-space driver for it.
+/// Returns the failure for an empty list, with the engine's reason: no hardware,
+/// or no user-space driver for it.
 fn none_here() -> Failure {
     let reason = Device::open("any RDMA device").err().map_or_else(
-        || "no RDMA device here".to_owned(),
+        || "this host has no RDMA device".to_owned(),
         |error| error.to_string(),
     );
     Failure::environment(format!(
@@ -104,7 +104,7 @@ fn none_here() -> Failure {
     ))
 }
 
-/// For people: a paragraph for each device.
+/// Returns the text, with one paragraph per device.
 fn list(devices: &[Entry], fabric: Option<&str>) -> String {
     let mut out = String::new();
     for entry in devices {
@@ -148,21 +148,23 @@ fn list(devices: &[Entry], fabric: Option<&str>) -> String {
     out
 }
 
-/// The data path, and why this one.
+/// Returns the data path and its reason.
 fn path(device: &DeviceInfo) -> String {
     match &device.path {
-        dat_engine::DataPath::Direct => "direct (an mlx5 device: its rings are driven here)".into(),
+        dat_engine::DataPath::Direct => {
+            "direct (an mlx5 device: the engine writes its rings itself)".into()
+        }
         other => other.to_string(),
     }
 }
 
-/// The limits that matter, in two lines.
+/// Returns the limits, in two lines.
 fn limits_of(limits: &Limits, entry: &Entry) -> String {
     let inline = match &entry.inline {
         Some(Ok(bytes)) if *bytes >= MOST_INLINE => format!("{bytes} bytes or more"),
         Some(Ok(bytes)) => format!("up to {bytes} bytes"),
-        Some(Err(error)) => format!("not found out ({error})").replace('\n', " "),
-        None => "not found out".to_owned(),
+        Some(Err(error)) => format!("unknown ({error})").replace('\n', " "),
+        None => "unknown".to_owned(),
     };
     let srqs = match limits.srqs {
         0 => "no shared receive queues".to_owned(),
@@ -195,7 +197,7 @@ fn limits_of(limits: &Limits, entry: &Entry) -> String {
     )
 }
 
-/// A number of things.
+/// Returns a count with its noun in the right number.
 fn many(count: u32, thing: &str) -> String {
     match count {
         1 => format!("1 {thing}"),
@@ -203,7 +205,7 @@ fn many(count: u32, thing: &str) -> String {
     }
 }
 
-/// What DAT offers, by its attributes.
+/// Returns what DAT offers on the device.
 fn offered(offer: Option<&Offer>) -> String {
     let Some(offer) = offer else {
         return "nothing: there are no reliable connections".to_owned();
@@ -233,6 +235,7 @@ fn offered(offer: Option<&Offer>) -> String {
     )
 }
 
+/// Returns the GID that connections on the port use, and why.
 fn chosen_gid(transport: Transport, port: &PortInfo) -> String {
     if transport == Transport::Iwarp {
         return "none needed: iWARP connects by IP addresses".to_owned();
@@ -246,7 +249,7 @@ fn chosen_gid(transport: Transport, port: &PortInfo) -> String {
     }
 }
 
-/// Four groups of four digits, as `ibv_devinfo` shows it.
+/// Formats a GUID in four groups of four digits, as `ibv_devinfo` does.
 fn guid(guid: u64) -> String {
     let digits = format!("{guid:016x}");
     [&digits[..4], &digits[4..8], &digits[8..12], &digits[12..]].join(":")
@@ -305,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn transport_limits_and_what_dat_offers_are_shown() {
+    fn the_text_shows_transport_limits_and_dats_offer() {
         let text = list(&[device(Transport::Iwarp, Some(80))], None);
         for said in [
             "transport: iWARP",
@@ -323,7 +326,7 @@ mod tests {
     }
 
     #[test]
-    fn programs_are_told_the_same() {
+    fn json_has_the_same_facts() {
         let devices = [
             device(Transport::Iwarp, Some(80)),
             device(Transport::Other, None),
@@ -336,11 +339,14 @@ mod tests {
         assert_eq!(iwarp["dat"]["max_dto_per_ep"], 255);
         assert_eq!(iwarp["dat"]["max_srqs"], 0);
         assert!(other["limits"]["inline_bytes"].is_null());
-        assert!(other["dat"].is_null(), "it connects nothing");
+        assert!(
+            other["dat"].is_null(),
+            "the device has no reliable connections"
+        );
     }
 
     #[test]
-    fn no_device_is_an_empty_list_for_programs() {
+    fn without_a_device_json_has_an_empty_list() {
         let value: serde_json::Value = serde_json::from_str(&document(&[], None)).unwrap();
         assert_eq!(value["schema"], "dat-bench/devices/1");
         assert_eq!(value["devices"].as_array().unwrap().len(), 0);

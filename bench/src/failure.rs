@@ -1,22 +1,21 @@
-//! Why the program ends badly, and the exit status that says so.
+//! Errors of the program and their exit statuses.
 //!
-//! Scripts read the status, people the message: every message names the
-//! cause, and the remedy where there is one.
+//! Every message names the cause, and the remedy if there is one.
 
 use std::process::ExitCode;
 
 use dat_engine::{ControlError, ControlErrorKind};
 
-/// What went wrong, sorted by who can mend it.
+/// An error, by its exit status.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Failure {
-    /// The command line asks for something that does not exist or cannot be (status 1).
+    /// The command line is wrong for this host or device (status 1).
     #[error("{0}")]
     Usage(String),
-    /// This machine or the way to the other one lacks something (status 2).
+    /// This host or its network lacks something (status 2).
     #[error("{0}")]
     Environment(String),
-    /// The run began and did not come to a good end (status 3).
+    /// The run started and failed (status 3).
     #[error("{0}")]
     Run(String),
 }
@@ -34,7 +33,7 @@ impl Failure {
         Self::Run(message.into())
     }
 
-    /// The exit status scripts rely on.
+    /// Returns the exit status.
     pub(crate) fn status(&self) -> u8 {
         match self {
             Self::Usage(_) => 1,
@@ -47,7 +46,7 @@ impl Failure {
 impl From<ControlError> for Failure {
     fn from(error: ControlError) -> Self {
         match error.kind() {
-            // Asked for on the command line, and to be changed there.
+            // Options select these, so the command line has to change.
             ControlErrorKind::UnknownDevice | ControlErrorKind::Limit => {
                 Self::Usage(error.to_string())
             }
@@ -67,7 +66,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn statuses_are_those_that_scripts_rely_on() {
+    fn exit_statuses_are_1_usage_2_environment_3_run() {
         assert_eq!(Failure::usage("").status(), 1);
         assert_eq!(Failure::environment("").status(), 2);
         assert_eq!(Failure::run("").status(), 3);

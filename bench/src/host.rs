@@ -1,4 +1,4 @@
-//! Facts about this machine that decide what a figure is worth.
+//! Facts about this host that a reader needs to judge a figure; pinning.
 
 use std::fs;
 use std::path::Path;
@@ -7,20 +7,20 @@ use serde::Serialize;
 
 use crate::failure::Failure;
 
-/// What is known of the machine a run was made on.
+/// The host of a run.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Host {
     /// Host name.
     pub(crate) name: String,
-    /// CPU model as the kernel names it.
+    /// CPU model, as in /proc/cpuinfo.
     pub(crate) cpu: String,
-    /// CPUs this process may run on.
+    /// Number of CPUs that this process may run on.
     pub(crate) cpus: usize,
-    /// Whether a hypervisor is below.
+    /// Whether the host is a virtual machine.
     pub(crate) virtual_machine: bool,
     /// Kernel release.
     pub(crate) kernel: String,
-    /// Frequency governors in use, if the machine shows them.
+    /// Frequency governors in use; none if sysfs does not show them.
     pub(crate) governor: Option<String>,
     /// Machine architecture.
     pub(crate) architecture: &'static str,
@@ -42,7 +42,7 @@ impl Host {
     }
 }
 
-/// x86 has a 'model name'; Arm only numbers, which are better than nothing.
+/// Returns the 'model name' of x86, or the implementer and part numbers of Arm.
 fn cpu_model(cpuinfo: &str) -> String {
     let field = |name: &str| {
         cpuinfo.lines().find_map(|line| {
@@ -68,7 +68,7 @@ fn has_flag(cpuinfo: &str, flag: &str) -> bool {
         .any(|(key, value)| key.trim() == "flags" && value.split_whitespace().any(|f| f == flag))
 }
 
-/// The distinct governors of all CPUs, joined; none if the machine hides them.
+/// Returns the distinct governors of all CPUs, joined; none if sysfs has none.
 fn governors(cpus: &Path) -> Option<String> {
     let mut names: Vec<String> = fs::read_dir(cpus)
         .ok()?
@@ -81,8 +81,8 @@ fn governors(cpus: &Path) -> Option<String> {
     (!names.is_empty()).then(|| names.join(", "))
 }
 
-/// Bytes that can be allocated without swapping, as the kernel estimates; none
-/// if it does not say.
+/// Returns the kernel's estimate of the bytes that can be allocated without
+/// swapping, if it has one.
 pub(crate) fn available_memory() -> Option<u64> {
     available_of(&fs::read_to_string("/proc/meminfo").ok()?)
 }
@@ -99,22 +99,21 @@ fn available_of(meminfo: &str) -> Option<u64> {
         .checked_mul(1024)
 }
 
-/// Pins the calling thread, and no other: threads that libraries started keep
-/// their places.
+/// Pins the calling thread only; threads that libraries started stay unpinned.
 pub(crate) fn pin(cpu: usize) -> Result<(), Failure> {
     let allowed = core_affinity::get_core_ids().unwrap_or_default();
     let Some(&core) = allowed.iter().find(|core| core.id == cpu) else {
         let list: Vec<_> = allowed.iter().map(|core| core.id.to_string()).collect();
         return Err(Failure::usage(format!(
-            "this process may not run on CPU {cpu}; choose with --cpu one of {}",
+            "this process may not run on CPU {cpu}: give --cpu one of {}",
             list.join(", ")
         )));
     };
     move_to(core)
 }
 
-/// The same for a thread whose parent is pinned elsewhere: the CPU was one of
-/// this process's when it began.
+/// Pins the calling thread without checking that the CPU is allowed. For a
+/// thread that inherited the pinning of its parent, which hides other CPUs.
 pub(crate) fn pin_beside(cpu: usize) -> Result<(), Failure> {
     move_to(core_affinity::CoreId { id: cpu })
 }
@@ -124,7 +123,7 @@ fn move_to(core: core_affinity::CoreId) -> Result<(), Failure> {
         Ok(())
     } else {
         Err(Failure::environment(format!(
-            "the kernel refused to pin to CPU {}",
+            "the kernel refused to pin the thread to CPU {}; is the CPU online, and in this cgroup's cpuset?",
             core.id
         )))
     }
@@ -135,7 +134,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn cpu_is_named_on_x86_and_arm() {
+    fn the_cpu_model_is_read_on_x86_and_arm() {
         assert_eq!(
             cpu_model("processor\t: 0\nmodel name\t: AMD EPYC\n"),
             "AMD EPYC"
@@ -155,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn a_hypervisor_is_seen_only_among_the_flags() {
+    fn a_hypervisor_is_detected_by_the_cpu_flags_only() {
         assert!(has_flag("flags\t\t: fpu hypervisor lahf_lm", "hypervisor"));
         assert!(!has_flag(
             "model name\t: hypervisor\nflags\t: fpu",
@@ -164,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cpu_that_is_not_there_is_a_usage_failure() {
+    fn pinning_to_an_absent_cpu_is_a_usage_failure() {
         let failure = pin(1 << 20).unwrap_err();
         assert_eq!(failure.status(), 1);
     }

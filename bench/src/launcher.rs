@@ -1,9 +1,9 @@
-//! The emulated device: telling whether we run on it, and starting ourselves
-//! again on it.
+//! The launcher of the emulated device: whether it runs this process, and
+//! restarting dat-bench under it.
 //!
-//! The engine cannot tell and must not: only the launcher's environment says
-//! so. `-d emu` outside of it replaces this process by
-//! `mlx5-emu run -- dat-bench …` with the same arguments.
+//! The engine does not know whether a device is emulated; only the launcher's
+//! environment variable says so. Without the launcher, `-d emu` replaces this
+//! process by `mlx5-emu run -- dat-bench …` with the same arguments.
 
 use std::convert::Infallible;
 use std::env;
@@ -14,15 +14,16 @@ use std::process::Command;
 
 use crate::failure::Failure;
 
-/// The device name that asks for the emulated one.
+/// The device name that stands for the emulated device.
 pub(crate) const EMULATED: &str = "emu";
-/// Set by the launcher for the programs it runs: the name of their fabric.
+/// Set by the launcher for the program that it runs: the name of the fabric.
 const FABRIC: &str = "MLX5EMU_FABRIC";
-/// Set by us for ourselves, so that a launcher that emulates nothing is not started for ever.
+/// Set by dat-bench before it restarts itself, so that a launcher without a
+/// device is not started again and again.
 const RELAUNCHED: &str = "DAT_BENCH_RELAUNCHED";
 const LAUNCHER: &str = "mlx5-emu";
 
-/// The fabric of the emulated devices that this process sees, if it runs under the launcher.
+/// Returns the name of the emulated fabric, if this process runs under the launcher.
 pub(crate) fn fabric() -> Option<String> {
     env::var_os(FABRIC).map(|name| {
         let name = name.to_string_lossy();
@@ -34,15 +35,19 @@ pub(crate) fn fabric() -> Option<String> {
     })
 }
 
-/// Replaces this process by itself under the launcher. Comes back only to say why not.
+/// Replaces this process by a dat-bench under the launcher. Returns only on
+/// failure.
 pub(crate) fn relaunch() -> Result<Infallible, Failure> {
     if env::var_os(RELAUNCHED).is_some() {
         return Err(Failure::environment(format!(
-            "{LAUNCHER} ran this program but set no {FABRIC}; is it of the same build?"
+            "{LAUNCHER} ran dat-bench but did not set {FABRIC}: is it of the same build? (cargo build --release)"
         )));
     }
-    let this = env::current_exe()
-        .map_err(|error| Failure::environment(format!("cannot find my own executable: {error}")))?;
+    let this = env::current_exe().map_err(|error| {
+        Failure::environment(format!(
+            "cannot find dat-bench's own executable: {error}; is /proc mounted?"
+        ))
+    })?;
     let launcher = beside(&this)?;
     let error = Command::new(&launcher)
         .args([OsString::from("run"), "--".into(), this.into()])
@@ -55,14 +60,14 @@ pub(crate) fn relaunch() -> Result<Infallible, Failure> {
     )))
 }
 
-/// The launcher in the folder of this executable.
+/// Returns the launcher in the folder of this executable.
 fn beside(executable: &Path) -> Result<PathBuf, Failure> {
     let launcher = executable.with_file_name(LAUNCHER);
     if launcher.is_file() {
         return Ok(launcher);
     }
     Err(Failure::environment(format!(
-        "the emulated device needs {}, which is not there; build it (cargo build --release) or name a real device with -d",
+        "the emulated device needs {}, which does not exist: build it (cargo build --release), or name a real device with -d",
         launcher.display()
     )))
 }
@@ -72,7 +77,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_missing_launcher_is_an_environment_failure_that_says_where_it_was_sought() {
+    fn a_missing_launcher_is_an_environment_failure_with_its_path() {
         let failure = beside(Path::new("/nonexistent/bin/dat-bench")).unwrap_err();
         assert_eq!(failure.status(), 2);
         assert!(

@@ -1,15 +1,15 @@
-//! Benchmarks on the engine's own rings: latency with histograms, what
-//! operations cost the processor, and what waiting costs.
+//! `dat-bench`: benchmarks of the engine and of DAT, without other tools and,
+//! on the emulated device, without hardware.
 //!
 //! ```text
-//! cli          the command line           select, launcher   which device, emulated or not
-//! devices      the command of that name   clock, stats       time, and what is kept of it
-//! cost         the command of that name
-//! scale        the command of that name   plot               pictures
-//! wake         the command of that name   nic                the emulated NIC, held still and moved
-//! lat          the command of that name   exchange           the control connection of two sides
-//! report       table, picture, JSON, hgrm host               facts about this machine
-//! output       every write to a stream or file
+//! commands     devices, lat, cost, wake, scale: one module each
+//! cli          options and help of the commands
+//! select       chooses the device of a run       launcher   restarts dat-bench under mlx5-emu
+//! clock        TSC or CLOCK_MONOTONIC            stats      samples: histogram, mean, deviation
+//! nic          stops and steps the emulated NIC  exchange   TCP control connection of client and server
+//! report       table, histogram, JSON, hgrm      plot       SVG
+//! host         facts about this machine          output     every write to a stream or file
+//! failure      errors and exit statuses
 //! ```
 //!
 //! Exit status: 0 good, 1 usage, 2 environment, 3 the run failed.
@@ -47,7 +47,7 @@ fn main() -> ExitCode {
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => {
-            // Help and version are asked for; everything else is a usage error.
+            // --help and --version are no errors; everything else is a usage error.
             let status = if error.use_stderr() {
                 Failure::usage("").status()
             } else {
@@ -79,8 +79,9 @@ fn fail(failure: &Failure) -> ExitCode {
     ExitCode::from(failure)
 }
 
-/// `dat-bench … | head` ends by the signal, as other programs do, instead of
-/// by a panic at the next line. Sockets are written without it.
+/// Restores the default action of SIGPIPE, so that `dat-bench … | head` ends by
+/// the signal and not by a panic. Writes to sockets do not raise it: `std`
+/// sends with `MSG_NOSIGNAL`.
 fn die_quietly_with_the_pipe() {
     // SAFETY: no other thread runs yet, and the default action needs no handler.
     unsafe { libc::signal(libc::SIGPIPE, libc::SIG_DFL) };

@@ -1,15 +1,16 @@
-//! The NIC while the processor is measured: one that is emulated stands still.
+//! Stops and steps the emulated NIC, so that no other thread runs while the
+//! processor is measured. On a real device these calls do nothing.
 
 use std::ffi::{c_int, c_void};
 use std::time::Duration;
 
 use crate::failure::Failure;
 
-/// The device under the measurement.
+/// The NIC of this process.
 pub(crate) struct Nic {
     calls: Option<Calls>,
     held: bool,
-    /// How long completions may take that were not waited for one by one.
+    /// Time to sleep before a stop for completions that the caller did not poll for.
     settling: Duration,
 }
 
@@ -21,7 +22,8 @@ struct Calls {
 }
 
 impl Nic {
-    /// That of this process. An emulated one must be able to stand still.
+    /// Returns the NIC of this process. If it is emulated, looks up the emulator's
+    /// calls that stop and step it.
     pub(crate) fn find(emulated: bool, settling: Duration) -> Result<Self, Failure> {
         let calls = if emulated {
             let find = |name: &core::ffi::CStr| {
@@ -34,7 +36,7 @@ impl Nic {
                 .zip(find(c"mlx5emu_step"));
             let ((hold, release), step) = all.ok_or_else(|| {
                 Failure::environment(
-                    "this mlx5-emu cannot make its NIC stand still; build it anew: cargo build --release",
+                    "this mlx5-emu has no mlx5emu_hold, so its NIC cannot be stopped: it is of another build; run cargo build --release",
                 )
             })?;
             type Answers = unsafe extern "C" fn() -> c_int;
@@ -56,46 +58,47 @@ impl Nic {
         })
     }
 
-    /// Lets completions come that nobody has waited for, and then makes the
-    /// NIC stand still, if it is emulated.
+    /// Waits for outstanding completions, then stops the NIC if it is emulated.
     pub(crate) fn settle_and_hold(&mut self) -> Result<(), Failure> {
         self.release();
         std::thread::sleep(self.settling);
         self.hold()
     }
 
-    /// Makes the NIC stand still, if it is emulated.
+    /// Stops the NIC, if it is emulated.
     pub(crate) fn hold(&mut self) -> Result<(), Failure> {
         if let Some(calls) = self.calls.filter(|_| !self.held) {
-            // SAFETY: no demands but that nothing is destroyed meanwhile,
-            // which only happens after `release`.
+            // SAFETY: the emulator requires that no object is destroyed while
+            // the NIC is stopped; callers call `release` before they drop any.
             if unsafe { (calls.hold)() } != 0 {
-                return Err(Failure::run("the emulated NIC does not come to rest"));
+                return Err(Failure::run(
+                    "the emulated NIC did not stop, because its requests do not end; run again, and report it with the command line",
+                ));
             }
             self.held = true;
         }
         Ok(())
     }
 
-    /// Whether it is emulated, and so can stand still and be moved by hand.
+    /// Returns whether the NIC is emulated, so that it can be stopped and stepped.
     pub(crate) fn is_emulated(&self) -> bool {
         self.calls.is_some()
     }
 
-    /// Moves a NIC that stands still by one step; whether there was anything to
-    /// do. Nothing is ever to be done on one that is not emulated.
+    /// Moves a stopped NIC by one step. Returns `false` if it had nothing to do,
+    /// is not stopped or is not emulated.
     pub(crate) fn step(&self) -> bool {
         match self.calls.filter(|_| self.held) {
-            // SAFETY: no demands.
+            // SAFETY: has no preconditions.
             Some(calls) => unsafe { (calls.step)() > 0 },
             None => false,
         }
     }
 
-    /// Lets it go on.
+    /// Starts a stopped NIC again.
     pub(crate) fn release(&mut self) {
         if let Some(calls) = self.calls.filter(|_| self.held) {
-            // SAFETY: no demands.
+            // SAFETY: has no preconditions.
             unsafe { (calls.release)() };
             self.held = false;
         }

@@ -1,5 +1,5 @@
-//! The only place that writes to standard output, to standard error and to
-//! result files, so that a full disk is an error with a cause and never a panic.
+//! Every write to standard output, standard error and result files, so that a
+//! full disk is an error with a cause and never a panic.
 //!
 //! A closed pipe (`dat-bench … | head -1`) ends the program by `SIGPIPE`; see
 //! `main`.
@@ -24,21 +24,21 @@ pub(crate) fn line(text: impl Display) -> Result<(), Failure> {
     print(format_args!("{text}\n"))
 }
 
-/// Reports an error on standard error. A standard error that cannot be written
-/// is ignored: the exit status still tells.
+/// Prints an error to standard error. If that fails, only the exit status
+/// reports the error.
 pub(crate) fn complain(text: impl Display) {
     let _ = writeln!(io::stderr(), "dat-bench: {text}");
 }
 
-/// The failure of a write to standard output.
+/// Returns the failure for a write to standard output that failed.
 pub(crate) fn standard_output(error: &io::Error) -> Failure {
     Failure::environment(format!(
-        "cannot write to standard output: {error}; send it to a place with room"
+        "cannot write to standard output: {error}; redirect it to a file system with free space"
     ))
 }
 
-/// Opens a result file for writing without touching its content. Called before
-/// the measurement, so that no time is spent on results that cannot be kept.
+/// Checks that a result file can be written, without changing its content.
+/// Called before the measurement, so that no results are lost.
 pub(crate) fn probe(path: &Path) -> Result<(), Failure> {
     let existed = path.exists();
     OpenOptions::new()
@@ -52,7 +52,7 @@ pub(crate) fn probe(path: &Path) -> Result<(), Failure> {
             ))
         })?;
     if !existed {
-        // The empty file was made two lines above; nothing is lost if it stays.
+        // Created empty above. If removing it fails, an empty file remains.
         let _ = fs::remove_file(path);
     }
     Ok(())
@@ -62,7 +62,7 @@ pub(crate) fn probe(path: &Path) -> Result<(), Failure> {
 pub(crate) fn save(path: &Path, text: &str) -> Result<(), Failure> {
     fs::write(path, text).map_err(|error| {
         Failure::environment(format!(
-            "cannot write {}: {error}; the file is incomplete: make room, or name another file",
+            "cannot write {}: {error}; the file is incomplete: free some space, or name another file",
             path.display()
         ))
     })
@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn a_probe_leaves_no_file_and_changes_none() {
+    fn probing_leaves_no_file_behind_and_changes_none() {
         let folder = std::env::temp_dir().join(format!("dat-bench-probe-{}", std::process::id()));
         fs::create_dir_all(&folder).unwrap();
         let file = folder.join("r.json");

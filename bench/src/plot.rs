@@ -1,18 +1,18 @@
-//! Pictures for result files: panels of lines on logarithmic axes, as SVG.
+//! Plots of results: panels of lines on logarithmic axes, as SVG.
 
 use plotters::coord::combinators::IntoLogRange;
 use plotters::prelude::*;
 
 use crate::failure::Failure;
 
-/// One line.
+/// One line of a panel.
 pub(crate) struct Line {
     pub(crate) name: String,
-    /// Positive numbers.
+    /// (x, y), both positive.
     pub(crate) points: Vec<(f64, f64)>,
 }
 
-/// One diagram.
+/// One plot with its axes.
 pub(crate) struct Panel {
     pub(crate) title: String,
     pub(crate) x: &'static str,
@@ -24,7 +24,7 @@ const PANEL: (u32, u32) = (520, 380);
 const COLUMNS: usize = 2;
 const TITLE: u32 = 40;
 
-/// Distinct also for those who see no red or green (Okabe and Ito's).
+/// Okabe and Ito's colours, which are distinct with red-green blindness too.
 const COLOURS: [RGBColor; 7] = [
     RGBColor(0, 114, 178),
     RGBColor(213, 94, 0),
@@ -35,14 +35,14 @@ const COLOURS: [RGBColor; 7] = [
     RGBColor(0, 0, 0),
 ];
 
-/// A page of panels.
+/// Returns an SVG page of panels.
 pub(crate) fn page(title: &str, panels: &[Panel]) -> Result<String, Failure> {
     let columns = panels.len().clamp(1, COLUMNS);
     let rows = panels.len().div_ceil(columns).max(1);
     let size = (PANEL.0 * columns as u32, PANEL.1 * rows as u32 + TITLE);
     let mut svg = String::new();
     draw(&mut svg, size, title, panels, (rows, columns))
-        .map_err(|error| Failure::run(format!("the picture cannot be drawn: {error}")))?;
+        .map_err(|error| Failure::run(format!("cannot draw the plot: {error}")))?;
     Ok(svg)
 }
 
@@ -98,7 +98,7 @@ fn draw(
     Ok(())
 }
 
-/// From the least to the most, with room.
+/// Returns the range of an axis: all values, with a margin.
 fn range(values: impl Iterator<Item = f64> + Clone) -> core::ops::Range<f64> {
     let least = values.clone().fold(f64::INFINITY, f64::min);
     let most = values.fold(0.0, f64::max);
@@ -109,6 +109,7 @@ fn range(values: impl Iterator<Item = f64> + Clone) -> core::ops::Range<f64> {
     least * 0.8..most * 1.6
 }
 
+/// Returns the label of a tick.
 fn number(value: &f64) -> String {
     match *value {
         value if value >= 1e6 => format!("{}M", value / 1e6),
@@ -123,7 +124,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_picture_has_its_titles_names_and_lines() {
+    fn a_plot_has_titles_axes_names_and_lines() {
         let line = |name: &str, y: f64| Line {
             name: name.into(),
             points: (1..5).map(|x| (f64::from(x), y * f64::from(x))).collect(),

@@ -1,4 +1,4 @@
-//! Which device a run gets.
+//! Chooses the device of a run.
 
 use dat_engine::{DataPath, DeviceInfo, PortInfo, PortState, Transport};
 
@@ -7,26 +7,26 @@ use crate::failure::Failure;
 use crate::launcher::{self, EMULATED};
 use crate::output;
 
-/// A device that was chosen.
+/// The chosen device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Selected {
     /// Its name.
     pub(crate) name: String,
-    /// The emulator's fabric it is on, if it is emulated.
+    /// Its emulated fabric; none if mlx5-emu does not run this process.
     pub(crate) fabric: Option<String>,
 }
 
-/// What to do about a wish, given what there is.
+/// How to get the requested device.
 #[derive(Debug, PartialEq, Eq)]
 enum Choice {
-    /// Take the device of this name.
+    /// Use the device of this name.
     Take(String),
-    /// Run again where the device is emulated.
+    /// Restart this program under mlx5-emu.
     Emulate,
 }
 
-/// Has devices driven in that way: by this program, by the one it may start in
-/// its place, and by DAT. Called before there are other threads.
+/// Sets the data path in the environment, where the engine, DAT and a restarted
+/// dat-bench read it. Called before there are other threads.
 pub(crate) fn drive(path: Option<Path>) {
     if let Some(path) = path {
         // SAFETY: no other thread of this program runs before a device is opened.
@@ -34,11 +34,11 @@ pub(crate) fn drive(path: Option<Path>) {
     }
 }
 
-/// Chooses by name, or the best device here; may replace this process by one
-/// that has the emulated device.
+/// Returns the device of that name, or the best device of this host. May replace
+/// this process by a dat-bench under mlx5-emu.
 pub(crate) fn select(wanted: Option<&str>) -> Result<Selected, Failure> {
     let fabric = launcher::fabric();
-    // An emulated device that was asked for does not depend on what is here.
+    // `-d emu` does not depend on the devices of this host.
     let present = if wanted == Some(EMULATED) && fabric.is_none() {
         Vec::new()
     } else {
@@ -49,7 +49,7 @@ pub(crate) fn select(wanted: Option<&str>) -> Result<Selected, Failure> {
         Choice::Emulate => {
             if wanted.is_none() {
                 output::line(
-                    " no real RDMA device can be used here: taking the emulated one (-d emu)",
+                    " no RDMA device of this host can be used: using the emulated one (-d emu)",
                 )?;
                 for device in &present {
                     output::line(format_args!("   {}: {}", device.name, why_not(device)))?;
@@ -60,8 +60,8 @@ pub(crate) fn select(wanted: Option<&str>) -> Result<Selected, Failure> {
     }
 }
 
-/// Refuses an iWARP device for what connects its queue pairs by addresses.
-/// `instead` says what works there.
+/// Refuses an iWARP device for commands that connect queue pairs by exchanging
+/// addresses. `instead` is the remedy.
 pub(crate) fn require_addresses(selected: &Selected, instead: &str) -> Result<(), Failure> {
     let all = list()?;
     let found = all.iter().find(|device| device.name == selected.name);
@@ -74,13 +74,13 @@ pub(crate) fn require_addresses(selected: &Selected, instead: &str) -> Result<()
 fn connects_by_addresses(name: &str, transport: Transport, instead: &str) -> Result<(), Failure> {
     match transport {
         Transport::Iwarp => Err(Failure::usage(format!(
-            "{name} speaks iWARP: rdma_cm alone connects its queue pairs, and those that this measures are connected by addresses; {instead}"
+            "{name} speaks iWARP, whose queue pairs only rdma_cm can connect, and this measurement connects them without it; {instead}"
         ))),
         _ => Ok(()),
     }
 }
 
-/// Every device that libibverbs sees.
+/// Returns all devices that libibverbs lists.
 pub(crate) fn list() -> Result<Vec<DeviceInfo>, Failure> {
     Ok(dat_engine::devices()?)
 }
@@ -95,7 +95,7 @@ fn choose(
         Some(EMULATED) | None if under_launcher => match present.first() {
             Some(device) => Ok(Choice::Take(device.name.clone())),
             None => Err(Failure::environment(
-                "mlx5-emu runs this program, but libibverbs shows no device: are the mlx5 user-space drivers installed (apt-get install ibverbs-providers)?",
+                "dat-bench runs under mlx5-emu, but libibverbs lists no device: are the mlx5 user-space drivers installed (apt-get install ibverbs-providers)?",
             )),
         },
         Some(name) => by_name(name, present),
@@ -113,15 +113,16 @@ fn by_name(name: &str, present: &[DeviceInfo]) -> Result<Choice, Failure> {
     }
     let names: Vec<_> = present.iter().map(|device| device.name.as_str()).collect();
     let there = match names.as_slice() {
-        [] => "there is none here".to_owned(),
-        names => format!("there are: {}", names.join(", ")),
+        [] => "this host has none".to_owned(),
+        names => format!("this host has {}", names.join(", ")),
     };
     Err(Failure::usage(format!(
-        "no RDMA device '{name}'; {there}; '-d emu' takes the emulated one"
+        "no RDMA device '{name}': {there}; '-d emu' is the emulated one"
     )))
 }
 
-/// Whether a measurement on it can work: it can be driven, and a port is active.
+/// Returns whether a run on the device can work: it has a data path, an active
+/// port and reliable connections.
 fn is_usable(device: &DeviceInfo) -> bool {
     let is_active = |port: &PortInfo| port.state == PortState::Active;
     is_driven(device) && device.ports.iter().any(is_active) && connects(device)
@@ -131,7 +132,7 @@ fn is_driven(device: &DeviceInfo) -> bool {
     !matches!(device.path, DataPath::Unusable { .. })
 }
 
-/// Whether it has reliable connections.
+/// Returns whether the device has reliable connections.
 fn connects(device: &DeviceInfo) -> bool {
     device.transport != Transport::Other
 }
@@ -184,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_wish_the_first_device_of_the_better_path_is_taken() {
+    fn without_a_name_the_first_active_device_with_the_direct_path_is_chosen() {
         let present = [
             device("rxe0", PortState::Active, verbs()),
             device("mlx5_0", PortState::Down, DataPath::Direct),
@@ -198,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn the_verbs_path_is_better_than_an_emulated_device() {
+    fn a_device_on_the_verbs_path_is_preferred_to_the_emulated_one() {
         let present = [
             device("rxe1", PortState::Active, verbs()),
             device("rxe0", PortState::Active, verbs()),
@@ -211,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn with_nothing_usable_the_emulated_device_is_taken() {
+    fn without_a_usable_device_the_emulated_one_is_chosen() {
         let unusable = DataPath::Unusable {
             reason: "no permission".into(),
         };
@@ -224,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn emu_means_the_first_device_under_the_launcher() {
+    fn under_the_launcher_emu_is_the_first_device() {
         let present = [device("mlx5_0", PortState::Active, DataPath::Direct)];
         assert_eq!(
             choose(Some("emu"), &present, true).unwrap(),
@@ -238,19 +239,19 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_name_is_refused_with_those_present() {
+    fn an_unknown_device_is_refused_with_a_list_of_those_present() {
         let present = [device("mlx5_0", PortState::Active, DataPath::Direct)];
         let failure = choose(Some("mlx4_0"), &present, false).unwrap_err();
         assert_eq!(failure.status(), 1);
         assert!(
-            failure.to_string().contains("there are: mlx5_0"),
+            failure.to_string().contains("this host has mlx5_0"),
             "{failure}"
         );
         assert_eq!(choose(Some("mlx4_0"), &[], true).unwrap_err().status(), 1);
     }
 
     #[test]
-    fn iwarp_is_refused_for_what_connects_by_addresses_with_what_works_there() {
+    fn iwarp_is_refused_with_a_remedy_where_queue_pairs_are_connected_without_rdma_cm() {
         let failure = connects_by_addresses("siw0", Transport::Iwarp, "measure lat").unwrap_err();
         assert_eq!(failure.status(), 1);
         let text = failure.to_string();

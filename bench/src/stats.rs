@@ -1,10 +1,9 @@
-//! What is kept of the samples: an HDR histogram of every one of them, and
-//! exact sums for the mean and the standard deviation.
+//! Samples: an HDR histogram, and exact sums for the mean and the standard
+//! deviation.
 //!
-//! Nothing here allocates after creation, so the measuring loops may record
-//! in place. Sums are kept in clock ticks as integers (128 bits hold 2^64
-//! squares of half-hour samples), so the deviation suffers neither rounding
-//! of the samples nor cancellation.
+//! Recording allocates nothing, so the measuring loops record directly. The
+//! sums are integers in clock ticks, so the deviation has no rounding of the
+//! samples and no cancellation.
 
 use std::time::Duration;
 
@@ -12,21 +11,21 @@ use hdrhistogram::Histogram;
 
 use crate::clock::Clock;
 
-/// The longest sample told apart; longer ones count as this in the histogram
-/// (minimum, maximum, mean and deviation stay exact).
+/// The largest value of the histogram. Longer samples are recorded as this one
+/// (minimum, maximum, mean and deviation remain exact).
 const LONGEST: Duration = Duration::from_secs(60);
-/// Decimal digits a histogram bucket tells apart: 0.1 % of the value.
+/// Significant decimal digits of the histogram: buckets of 0.1 % of the value.
 const DIGITS: u8 = 3;
-/// perftest leaves this many of the largest samples out before it names its `t_max`.
+/// Number of largest samples that perftest's `t_max` leaves out.
 const LEFT_OUT_BY_PERFTEST: usize = 2;
 
-/// What part of a measured round trip is reported.
+/// The part of a round trip that is reported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Reported {
-    /// The way there, taken as half of there and back (send and write).
+    /// Half of it: one way (send and write).
     HalfRoundTrip,
-    /// There and back (read: the answer is the operation's second half).
+    /// All of it (read, which returns the data within the operation).
     FullRoundTrip,
 }
 
@@ -39,18 +38,18 @@ impl Reported {
     }
 }
 
-/// The samples of one message size.
+/// The samples of one message size and interface.
 pub(crate) struct Samples {
-    /// Reported nanoseconds.
+    /// In reported nanoseconds.
     histogram: Histogram<u64>,
-    /// Reported nanoseconds per tick, with 32 binary places.
+    /// Reported nanoseconds per tick, as a fixed-point number with 32 fraction bits.
     scale: u64,
     nanoseconds_per_tick: f64,
     count: u64,
     sum: u128,
     sum_of_squares: u128,
     min: u64,
-    /// The largest ticks seen, largest first.
+    /// The largest samples in ticks, in descending order.
     largest: [u64; LEFT_OUT_BY_PERFTEST + 1],
 }
 
@@ -71,7 +70,7 @@ impl Samples {
         }
     }
 
-    /// Records one round trip of so many clock ticks.
+    /// Records one round trip, in clock ticks.
     #[inline]
     pub(crate) fn record(&mut self, ticks: u64) {
         let nanoseconds = (u128::from(ticks) * u128::from(self.scale) + (1 << 31)) >> 32;
@@ -93,7 +92,7 @@ impl Samples {
         self.largest[place] = ticks;
     }
 
-    /// Forgets every sample.
+    /// Removes all samples.
     pub(crate) fn clear(&mut self) {
         self.histogram.reset();
         (self.count, self.sum, self.sum_of_squares) = (0, 0, 0);
@@ -101,8 +100,8 @@ impl Samples {
         self.largest = [0; LEFT_OUT_BY_PERFTEST + 1];
     }
 
-    /// Takes over the samples of another, made with the same clock and for the
-    /// same part of the round trip.
+    /// Adds the samples of `other`, which has the same clock and reports the same
+    /// part of the round trip.
     pub(crate) fn absorb(&mut self, other: &Self) {
         self.histogram
             .add(&other.histogram)
@@ -118,12 +117,12 @@ impl Samples {
         }
     }
 
-    /// How many samples were recorded.
+    /// Returns the number of samples.
     pub(crate) fn count(&self) -> u64 {
         self.count
     }
 
-    /// All samples, in reported nanoseconds.
+    /// Returns the histogram of all samples, in reported nanoseconds.
     pub(crate) fn histogram(&self) -> &Histogram<u64> {
         &self.histogram
     }
@@ -132,7 +131,7 @@ impl Samples {
         ticks * self.nanoseconds_per_tick / 1000.0
     }
 
-    /// The smallest sample, exact, in microseconds.
+    /// Returns the smallest sample, exact, in microseconds.
     pub(crate) fn min(&self) -> f64 {
         if self.count == 0 {
             0.0
@@ -141,13 +140,13 @@ impl Samples {
         }
     }
 
-    /// The largest sample, exact, in microseconds.
+    /// Returns the largest sample, exact, in microseconds.
     pub(crate) fn max(&self) -> f64 {
         self.microseconds(self.largest[0] as f64)
     }
 
-    /// What perftest calls `t_max`: the largest sample but for the two largest,
-    /// in microseconds (the largest, if there are no more than two).
+    /// Returns perftest's `t_max` in microseconds: the third largest sample, or
+    /// the largest if there are at most two.
     pub(crate) fn perftest_max(&self) -> f64 {
         if self.count > LEFT_OUT_BY_PERFTEST as u64 {
             self.microseconds(self.largest[LEFT_OUT_BY_PERFTEST] as f64)
@@ -156,7 +155,7 @@ impl Samples {
         }
     }
 
-    /// The mean of all samples, in microseconds.
+    /// Returns the mean in microseconds.
     pub(crate) fn mean(&self) -> f64 {
         if self.count == 0 {
             return 0.0;
@@ -164,12 +163,12 @@ impl Samples {
         self.microseconds(self.sum as f64 / self.count as f64)
     }
 
-    /// The standard deviation of all samples (of the population), in microseconds.
+    /// Returns the standard deviation of the population, in microseconds.
     pub(crate) fn stdev(&self) -> f64 {
         if self.count == 0 {
             return 0.0;
         }
-        // n·Σx² − (Σx)² in integers while it fits: no cancellation.
+        // n·Σx² − (Σx)² in integers, unless that overflows: no cancellation.
         let n = u128::from(self.count);
         let exact = n
             .checked_mul(self.sum_of_squares)
@@ -181,13 +180,13 @@ impl Samples {
         self.microseconds(numerator.max(0.0).sqrt() / self.count as f64)
     }
 
-    /// The value that this share (0 to 1) of the samples does not exceed, in
-    /// microseconds, to the histogram's three digits.
+    /// Returns the value that this share (0 to 1) of the samples does not exceed,
+    /// in microseconds, with the histogram's three digits.
     pub(crate) fn quantile(&self, share: f64) -> f64 {
         if self.count == 0 {
             return 0.0;
         }
-        // A bucket answers with its upper end, which no sample need have reached.
+        // The histogram returns the upper end of a bucket, which may exceed all samples.
         (self.histogram.value_at_quantile(share) as f64 / 1000.0).min(self.max())
     }
 }
@@ -197,14 +196,14 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// One tick is one nanosecond, reported whole.
+    /// Samples whose ticks are reported nanoseconds.
     fn samples_of(values: &[u64]) -> Samples {
         let mut samples = Samples::new(&Clock::monotonic(), Reported::FullRoundTrip);
         values.iter().for_each(|&value| samples.record(value));
         samples
     }
 
-    /// The straightforward way, over all values kept.
+    /// The standard deviation by its definition, from all values, in microseconds.
     fn brute_stdev(values: &[u64]) -> f64 {
         let n = values.len() as f64;
         let mean = values.iter().map(|&v| v as f64).sum::<f64>() / n;
@@ -218,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn deviations_below_a_microsecond_count() {
+    fn a_deviation_below_a_microsecond_is_not_rounded_to_zero() {
         // 0.9 to 1.7 µs: a deviation computed in whole microseconds would be 0.
         let values: Vec<u64> = (0..998).map(|i| 900 + i * 800 / 997).collect();
         let samples = samples_of(&values);
@@ -227,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn halves_are_reported_for_one_way_figures() {
+    fn send_and_write_report_half_of_the_round_trip() {
         let mut samples = Samples::new(&Clock::monotonic(), Reported::HalfRoundTrip);
         [2000, 4000, 6000]
             .into_iter()
@@ -239,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn the_true_maximum_and_perftests_are_told_apart() {
+    fn perftests_maximum_leaves_out_the_two_largest_samples() {
         let samples = samples_of(&[5000, 1000, 9000, 2000, 9000, 3000]);
         assert_eq!(samples.max(), 9.0);
         assert_eq!(samples.perftest_max(), 5.0);
@@ -247,14 +246,14 @@ mod tests {
     }
 
     #[test]
-    fn a_sample_beyond_the_histogram_keeps_the_exact_maximum() {
+    fn the_maximum_is_exact_beyond_the_histograms_range() {
         let samples = samples_of(&[1000, 3_600_000_000_000]);
         assert_eq!(samples.max(), 3.6e9);
         assert_eq!(samples.histogram().len(), 2);
     }
 
     #[test]
-    fn rounds_put_together_are_as_one() {
+    fn absorbing_rounds_equals_recording_all_samples_at_once() {
         let all: Vec<u64> = (1..=3000).map(|i| i * 7919 % 100_003).collect();
         let mut together = samples_of(&[]);
         let mut round = samples_of(&[5]);
@@ -279,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn no_samples_give_zeros_and_no_panic() {
+    fn without_samples_every_figure_is_zero() {
         let samples = samples_of(&[]);
         let figures = [
             samples.min(),
@@ -293,7 +292,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn figures_equal_those_of_all_values_kept(
+        fn figures_equal_those_computed_from_all_values(
             values in proptest::collection::vec(1u64..50_000_000, 1..2000),
             share in 0.0..=1.0f64,
         ) {
@@ -305,7 +304,7 @@ mod tests {
             prop_assert_eq!(samples.min(), sorted[0] as f64 / 1000.0);
             prop_assert_eq!(samples.max(), sorted[sorted.len() - 1] as f64 / 1000.0);
             // The smallest value that at least this share does not exceed. At a
-            // boundary the product may round either way, so both neighbours are right.
+            // boundary the product may round either way, so both neighbours are accepted.
             let rank = share * sorted.len() as f64;
             let low = sorted[((rank - 1e-6).ceil().max(1.0) as usize) - 1] as f64 / 1000.0;
             let high = sorted[((rank + 1e-6).ceil().max(1.0) as usize).min(sorted.len()) - 1] as f64 / 1000.0;

@@ -1,5 +1,5 @@
-//! The same runs through DAT: its Rust types and its C calls, on the emulated
-//! device, in one process and in two, alone and compared with the engine.
+//! `dat-bench lat` through DAT's Rust types and C calls, on the emulated device,
+//! alone and compared with the engine.
 
 mod common;
 
@@ -32,14 +32,14 @@ fn two_processes_measure_every_operation() {
             let words = format!("lat {words} -p {port} localhost");
             let client = run(emulated("api-pair", &words));
             check_row(&client.expect(0, &["EMULATED"]), 100, 300);
-            let said = format!("answered 320 messages of 100 bytes by api {api}");
+            let said = format!("answered 320 messages of 100 bytes through api {api}");
             server.end().expect(0, &[&said]);
         }
     }
 }
 
 #[test]
-fn deep_queues_and_plain_messages_work_as_well() {
+fn queues_of_any_depth_and_messages_that_are_not_inline_are_measured() {
     libdat();
     for (api, _) in DAT {
         for words in [
@@ -56,7 +56,7 @@ fn deep_queues_and_plain_messages_work_as_well() {
 }
 
 #[test]
-fn waits_of_every_kind_carry_messages() {
+fn every_wait_policy_receives_all_messages() {
     libdat();
     for (api, _) in DAT {
         for wait in ["poll", "adaptive", "block"] {
@@ -73,7 +73,7 @@ fn waits_of_every_kind_carry_messages() {
     }
 }
 
-/// (api, adds) of the rows of a size.
+/// Returns the columns (api, adds) of the rows of a size.
 fn layers(stdout: &str, size: &str) -> Vec<(String, String)> {
     stdout
         .lines()
@@ -92,7 +92,8 @@ fn layers_are_compared_in_the_order_given() {
         json.display(),
         hgrm.display()
     );
-    let ended = run(emulated("api-layers", &words)).expect(0, &["10 rounds each", "adds"]);
+    let ended =
+        run(emulated("api-layers", &words)).expect(0, &["10 rounds each, in turns", "adds"]);
     let rows = layers(&ended.stdout, "2");
     let names: Vec<&str> = rows.iter().map(|(api, _)| api.as_str()).collect();
     assert_eq!(names, ["engine", "rust", "c"]);
@@ -104,7 +105,10 @@ fn layers_are_compared_in_the_order_given() {
     assert_eq!(value["run"]["dat_events"], "dequeue");
     assert_eq!(value["run"]["inline_bytes"], 64);
     let libdat = libdat().to_str().unwrap();
-    assert_eq!(value["run"]["libdat"], libdat, "the library of this build");
+    assert_eq!(
+        value["run"]["libdat"], libdat,
+        "not the library of this build"
+    );
     for (at, api) in names.iter().enumerate() {
         let result = &value["results"][at];
         assert_eq!(result["api"], *api);
@@ -136,18 +140,18 @@ fn layers_are_compared_between_two_processes() {
     server.end().expect(
         0,
         &[
-            "answered 110 messages of 2 bytes by api c",
-            "answered 110 messages of 2 bytes by api rust",
+            "answered 110 messages of 2 bytes through api c",
+            "answered 110 messages of 2 bytes through api rust",
         ],
     );
 }
 
 #[test]
-fn a_client_with_another_api_is_refused_by_name_and_the_server_waits_on() {
+fn a_client_with_another_api_is_refused_and_the_server_keeps_waiting() {
     let (mut server, port) = server("api-differ", "--api rust");
     run(emulated("api-differ", &format!("lat -p {port} localhost")))
         .expect(1, &["--api: here engine"]);
-    server.wait_for("--api: here rust, there engine; waiting on");
+    server.wait_for("--api: here rust, there engine; still waiting");
     server.kill();
 }
 
@@ -166,7 +170,7 @@ fn a_killed_server_ends_the_client_with_an_error() {
 }
 
 #[test]
-fn what_an_adapter_has_counted_is_printed_when_it_is_closed() {
+fn an_adapter_prints_its_counters_when_it_is_closed() {
     libdat();
     let words = "lat --loopback --api c -n 20 --warmup 0";
     let with = |value| {

@@ -1,5 +1,5 @@
-//! The command line as scripts see it: words, and exit statuses. No device is
-//! needed: everything here is refused before one is opened.
+//! Help, error messages and exit statuses. No test needs a device: all commands
+//! are refused before one is opened.
 
 mod common;
 
@@ -11,7 +11,7 @@ use std::process::Command;
 use common::{bench, executable, run};
 
 #[test]
-fn help_teaches_and_is_no_failure() {
+fn help_explains_what_is_reported_and_ends_with_status_0() {
     run(bench("--help")).expect(0, &["devices", "lat", "cost"]);
     let words = [
         "HALF of the round trip",
@@ -68,7 +68,7 @@ fn usage_errors_have_status_1_and_name_the_option() {
 }
 
 #[test]
-fn without_a_device_the_list_says_why_and_what_to_do() {
+fn without_a_device_the_failure_names_the_cause_and_the_remedy() {
     let has_device = std::fs::read_dir("/sys/class/infiniband")
         .is_ok_and(|mut entries| entries.next().is_some());
     if has_device {
@@ -86,7 +86,7 @@ fn without_a_device_the_list_says_why_and_what_to_do() {
 }
 
 #[test]
-fn a_listening_address_in_the_environment_that_is_none_is_refused() {
+fn an_invalid_dat_listen_is_refused_with_the_accepted_values() {
     let mut command = bench("lat");
     command.env("DAT_LISTEN", "nowhere");
     run(command).expect(
@@ -96,12 +96,12 @@ fn a_listening_address_in_the_environment_that_is_none_is_refused() {
 }
 
 #[test]
-fn help_says_that_nothing_is_authenticated() {
+fn help_of_lat_says_that_nothing_is_authenticated() {
     run(bench("lat --help")).expect(0, &["Nothing is authenticated", "--listen", "--persist"]);
 }
 
 #[test]
-fn a_missing_libdat_is_an_environment_failure_that_says_what_to_do() {
+fn a_missing_libdat_is_an_environment_failure_with_a_remedy() {
     let mut command = bench("lat --loopback --api engine,c -d emu");
     command.env("DAT_BENCH_LIBDAT", "/nonexistent/libdat.so");
     run(command).expect(
@@ -111,7 +111,7 @@ fn a_missing_libdat_is_an_environment_failure_that_says_what_to_do() {
 }
 
 #[test]
-fn a_library_that_is_no_libdat_is_refused() {
+fn a_library_other_than_libdat_is_refused() {
     let mut command = bench("lat --loopback --api c -d emu");
     command.env("DAT_BENCH_LIBDAT", executable());
     run(command).expect(2, &["--api c needs libdat.so"]);
@@ -128,17 +128,17 @@ fn an_unresolvable_host_is_an_environment_failure_with_a_remedy() {
 }
 
 #[test]
-fn an_unknown_device_is_refused_with_what_there_is() {
+fn an_unknown_device_is_refused_with_a_list_of_those_present() {
     let ended = run(bench("lat --loopback -d no_such_device"));
-    ended.expect(1, &["no_such_device", "there ", "-d emu"]);
+    ended.expect(1, &["no_such_device", "this host has ", "-d emu"]);
 }
 
-/// A folder with a copy of dat-bench, and a launcher that is this script.
+/// Creates a folder with dat-bench and this script as launcher. Returns the path of the program.
 fn folder_with_launcher(name: &str, script: Option<&str>) -> PathBuf {
     let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name);
     fs::create_dir_all(&folder).unwrap();
     let copy = folder.join("dat-bench");
-    // Linked, not written: a test that forks meanwhile must not hold it open for writing.
+    // A hard link: if the file were written here, a fork in another test could hold it open.
     let _ = fs::remove_file(&copy);
     fs::hard_link(executable(), &copy)
         .or_else(|_| fs::copy(executable(), &copy).map(drop))
@@ -168,13 +168,13 @@ fn a_missing_launcher_is_an_environment_failure() {
 }
 
 #[test]
-fn a_launcher_that_emulates_nothing_is_not_started_for_ever() {
+fn a_launcher_without_a_device_is_started_only_once() {
     let copy = folder_with_launcher("idle-launcher", Some("#!/bin/sh\nshift 2\nexec \"$@\"\n"));
     run(in_folder(copy)).expect(2, &["MLX5EMU_FABRIC"]);
 }
 
 #[test]
-fn the_launcher_gets_the_same_words() {
+fn the_launcher_gets_all_arguments() {
     let script = "#!/bin/sh\necho \"$1 $2 ... $4 $5 $6 $7\"\n";
     let copy = folder_with_launcher("echo-launcher", Some(script));
     run(in_folder(copy)).expect(0, &["run -- ... lat --loopback -d emu"]);

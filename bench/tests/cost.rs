@@ -1,4 +1,4 @@
-//! `dat-bench cost`: short runs on the emulated device.
+//! `dat-bench cost` on the emulated device, in short runs.
 
 mod common;
 
@@ -7,7 +7,7 @@ use std::fs;
 use common::{bench, emulated, file, launcher, libdat, run};
 use serde_json::Value;
 
-/// Operations that DAT has no calls for.
+/// Operations for which DAT has no call.
 const ENGINE_ONLY: [&str; 6] = [
     "post_recv_list",
     "srq_post_list",
@@ -67,7 +67,7 @@ fn every_variant_has_a_figure_for_every_operation_it_has() {
         }
         assert!(result["instructions"].is_null());
     }
-    // One column for each, and '-' where there is no call.
+    // One column per variant, with '-' if it has no call.
     let row = |title: &str| {
         let line = table.lines().find(|line| line.trim().starts_with(title));
         line.unwrap_or_else(|| panic!("no '{title}' in:\n{table}"))
@@ -78,7 +78,7 @@ fn every_variant_has_a_figure_for_every_operation_it_has() {
 }
 
 #[test]
-fn the_emulated_device_is_started_by_dat_bench_itself() {
+fn dat_bench_starts_the_emulated_device_itself() {
     launcher();
     run(bench(
         "cost -d emu --api engine-st,libmlx5-st -n 2 --turns 2",
@@ -87,7 +87,7 @@ fn the_emulated_device_is_started_by_dat_bench_itself() {
 }
 
 #[test]
-fn ours_over_libibverbs_is_measured_as_well() {
+fn the_verbs_path_is_measured_too() {
     run(emulated(
         "cost-verbs",
         "cost --path verbs --api engine-st,rust -n 2 --turns 1",
@@ -96,13 +96,13 @@ fn ours_over_libibverbs_is_measured_as_well() {
 }
 
 #[test]
-fn instructions_are_the_same_each_time() {
+fn two_runs_count_the_same_instructions() {
     if std::process::Command::new("valgrind")
         .arg("--version")
         .output()
         .is_err()
     {
-        eprintln!("SKIPPED instructions_are_the_same_each_time: valgrind is not installed");
+        eprintln!("SKIPPED two_runs_count_the_same_instructions: valgrind is not installed");
         return;
     }
     let words = "--api engine-st,libmlx5-st -n 1 --turns 1 --instructions";
@@ -126,7 +126,7 @@ fn instructions_are_the_same_each_time() {
 }
 
 #[test]
-fn what_cannot_be_measured_is_refused() {
+fn wrong_options_are_refused_by_name_and_help_explains_the_method() {
     for (words, status, named) in [
         ("cost --api engine,engine", 1, "--api"),
         ("cost --api verbs", 1, "--api"),
@@ -140,5 +140,8 @@ fn what_cannot_be_measured_is_refused() {
     }
     launcher();
     run(emulated("cost-port", "cost -i 9 -n 1")).expect(1, &["port 9"]);
-    run(bench("cost --help")).expect(0, &["callgrind", "stands still", "not: latencies", "'-st'"]);
+    run(bench("cost --help")).expect(
+        0,
+        &["callgrind", "is stopped during", "not: latencies", "'-st'"],
+    );
 }

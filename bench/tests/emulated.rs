@@ -1,5 +1,5 @@
-//! Whole runs on the emulated device: one process, two processes, and what
-//! happens when one of two misbehaves. Each has a hard time limit.
+//! `dat-bench lat` on the emulated device: in one process, in two, and with
+//! failures of one of the two. Each run has a time limit.
 
 mod common;
 
@@ -22,14 +22,14 @@ fn loopback_measures_every_operation() {
 }
 
 #[test]
-fn emu_is_started_by_dat_bench_itself() {
+fn dat_bench_starts_the_emulated_device_itself() {
     launcher();
     run(bench("lat --loopback -d emu -n 100")).expect(0, &["EMULATED by mlx5-emu", "t_typical"]);
     run(bench("devices -d emu")).expect(0, &["mlx5_0", "direct", "active"]);
 }
 
 #[test]
-fn every_interface_goes_over_libibverbs_if_asked() {
+fn path_verbs_applies_to_every_interface() {
     for operation in ["send", "write", "read"] {
         let words = format!("lat --loopback --path verbs -o {operation} -s 64 -n 500");
         let ended = run(emulated("verbs", &words)).expect(0, &["verbs path (it was requested)"]);
@@ -41,7 +41,7 @@ fn every_interface_goes_over_libibverbs_if_asked() {
 }
 
 #[test]
-fn deep_queues_and_plain_messages_work_as_well() {
+fn queues_of_any_depth_and_messages_that_are_not_inline_are_measured() {
     for words in [
         "lat --loopback -t 64 -r 1 -n 1000 -I 0",
         "lat --loopback -o write -t 7 -s 4097 -n 1000",
@@ -52,7 +52,7 @@ fn deep_queues_and_plain_messages_work_as_well() {
 }
 
 #[test]
-fn all_sizes_make_a_table_and_files() {
+fn all_sizes_are_in_the_table_and_in_the_files() {
     let (json, hgrm) = (file("all.json"), file("all.hgrm"));
     let words = format!(
         "lat --loopback -a -n 10 --warmup 2 --json {} --hgrm {}",
@@ -84,7 +84,7 @@ fn all_sizes_make_a_table_and_files() {
 }
 
 #[test]
-fn a_duration_has_percentiles_too() {
+fn a_run_by_duration_has_percentiles() {
     let ended = run(emulated("duration", "lat --loopback -D 0.2")).expect(0, &["0.2 s"]);
     let samples = row(&ended, 2)[1];
     assert!(samples > 100.0, "{samples}");
@@ -92,7 +92,7 @@ fn a_duration_has_percentiles_too() {
 }
 
 #[test]
-fn what_the_device_cannot_do_is_refused() {
+fn options_beyond_the_device_are_refused_by_name() {
     for (words, status, named) in [
         ("lat --loopback -d mlx5_77", 1, "mlx5_0"),
         ("lat --loopback -t 1000000", 1, "-t 1000000"),
@@ -107,7 +107,7 @@ fn what_the_device_cannot_do_is_refused() {
 }
 
 #[test]
-fn as_much_goes_inline_as_the_device_takes() {
+fn the_default_inline_size_is_cut_to_the_devices_limit() {
     for (limits, path, inline) in [
         ("max_inline=64", "verbs", 64),
         ("max_inline=0", "verbs", 0),
@@ -118,29 +118,29 @@ fn as_much_goes_inline_as_the_device_takes() {
             "lat --loopback --path {path} -s 32 -n 200 --json {}",
             json.display()
         );
-        let said = format!("inline up to {inline} bytes, all that the device takes");
+        let said = format!("inline up to {inline} bytes (the device's limit)");
         run(limited("inline", limits, &words)).expect(0, &[&said]);
         let text = fs::read_to_string(&json).expect("the results");
         let value: serde_json::Value = serde_json::from_str(&text).expect("JSON");
         assert_eq!(value["run"]["inline_bytes"], inline, "{limits}");
         assert_eq!(value["run"]["inline_bytes_wanted"], 236, "{limits}");
-        // What is asked for is refused by what there is.
+        // An explicit size is refused with the device's limit.
         let words = format!("lat --loopback --path {path} -I 236 -n 10");
         let told = format!("the device supports at most {inline} bytes inline");
         run(limited("inline", limits, &words)).expect(1, &[&told]);
     }
-    // A device that takes enough says nothing of it.
+    // The limit is not mentioned if the default is below it.
     let ended = run(emulated("inline", "lat --loopback -n 10"));
     assert!(
         !ended
             .expect(0, &["inline up to 236 bytes"])
             .text()
-            .contains("all that")
+            .contains("device's limit")
     );
 }
 
 #[test]
-fn depths_and_reads_fit_the_device() {
+fn queue_depths_and_reads_respect_the_devices_limits() {
     let few = "max_qp_wr=100";
     run(limited("fit", few, "lat --loopback -n 10")).expect(0, &["rx depth 100"]);
     let words = "lat --loopback -r 512 -n 10";
@@ -154,7 +154,7 @@ fn depths_and_reads_fit_the_device() {
 }
 
 #[test]
-fn devices_shows_transport_limits_and_what_dat_offers() {
+fn devices_shows_transport_limits_and_dats_offer() {
     let limits = "max_inline=64,max_sge=4,max_sge_rd=1,no_srq,max_mw=0,no_atomics";
     run(limited("shown", limits, "devices --path verbs")).expect(
         0,
@@ -198,7 +198,7 @@ fn two_processes_measure_every_operation() {
 }
 
 #[test]
-fn a_client_of_another_run_is_refused_by_name_and_the_server_waits_on() {
+fn a_client_with_other_options_is_refused_and_the_server_keeps_waiting() {
     let (mut server, port) = server("differ", "-s 64 -n 100 --warmup 10");
     for (words, named) in [
         ("-s 128 -n 100", "-s: here 128"),
@@ -207,38 +207,38 @@ fn a_client_of_another_run_is_refused_by_name_and_the_server_waits_on() {
         let words = format!("lat {words} -p {port} localhost");
         run(emulated("differ", &words)).expect(1, &[named]);
     }
-    server.wait_for("-s: here 64, there 128; waiting on");
-    server.wait_for("-n: here 100, there 200; waiting on");
+    server.wait_for("-s: here 64, there 128; still waiting");
+    server.wait_for("-n: here 100, there 200; still waiting");
     let words = format!("lat -s 64 -n 100 --warmup 10 -p {port} localhost");
     run(emulated("differ", &words)).expect(0, &["t_typical"]);
     server.end().expect(0, &["answered 110 messages"]);
 }
 
 #[test]
-fn strangers_on_the_control_port_neither_end_nor_block_the_server() {
+fn other_programs_on_the_control_port_neither_end_nor_block_the_server() {
     let (mut server, port) = server("strangers", "-n 100 --warmup 10");
     let stranger = || TcpStream::connect(("localhost", port.parse().unwrap())).unwrap();
     let _silent = stranger();
     let mut web = stranger();
     web.write_all(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
         .unwrap();
-    server.wait_for("not dat-bench's protocol; waiting on");
+    server.wait_for("not dat-bench's protocol; still waiting");
     drop(stranger());
-    server.wait_for("closed the control connection; waiting on");
+    server.wait_for("closed the control connection; still waiting");
     let words = format!("lat -n 100 --warmup 10 -p {port} localhost");
     run(emulated("strangers", &words)).expect(0, &["t_typical"]);
     server.end().expect(0, &["answered 110 messages"]);
 }
 
 #[test]
-fn a_persistent_server_answers_one_client_after_another() {
+fn a_persistent_server_serves_one_client_after_another() {
     for api in ["engine", "rust"] {
         let words = format!("--api {api} -n 100 --warmup 10");
         let (mut server, port) = server("persist", &format!("{words} --persist --timeout 20"));
         let words = format!("lat {words} -p {port} localhost");
         run(emulated("persist", &words)).expect(0, &["t_typical"]);
         server.wait_for("waiting for the next client");
-        // One that is killed ends its own run only.
+        // A killed client ends only its own run.
         let long = words.replace("-n 100", "-n 100 --timeout 20");
         let mut killed = Running::start(&mut emulated("persist", &long));
         killed.kill();
@@ -249,17 +249,17 @@ fn a_persistent_server_answers_one_client_after_another() {
 }
 
 #[test]
-fn a_server_listens_where_it_is_told() {
+fn a_server_listens_on_the_given_address_only() {
     let (mut server, port) = server("listen", "--listen 127.0.0.3 -n 100 --warmup 10");
     let words = format!("lat -n 100 --warmup 10 -p {port} 127.0.0.1");
-    run(emulated("listen", &words)).expect(2, &["no dat-bench answers"]);
+    run(emulated("listen", &words)).expect(2, &["no dat-bench listens"]);
     let words = words.replace("127.0.0.1", "127.0.0.3");
     run(emulated("listen", &words)).expect(0, &["t_typical"]);
     server.wait_for("answered 110 messages");
 }
 
 #[test]
-fn dat_listen_says_where_a_server_listens() {
+fn dat_listen_selects_the_addresses_of_a_server() {
     for (place, said) in [
         ("all", "on every address"),
         ("loopback", "loopback addresses only"),
@@ -274,7 +274,7 @@ fn dat_listen_says_where_a_server_listens() {
 }
 
 #[test]
-fn dat_connections_are_taken_where_the_server_listens() {
+fn dats_service_points_listen_on_the_servers_address() {
     libdat();
     for api in ["rust", "c"] {
         let words = format!("--api {api} -n 100 --warmup 10");
@@ -286,7 +286,7 @@ fn dat_connections_are_taken_where_the_server_listens() {
 }
 
 #[test]
-fn an_emulated_server_is_on_loopback_and_says_so() {
+fn an_emulated_server_listens_on_loopback_and_prints_so() {
     let mut server = Running::start(&mut emulated("place", "lat -p 0"));
     server.wait_for("loopback addresses only; no client is authenticated");
     server.kill();
@@ -319,11 +319,11 @@ fn a_killed_client_ends_the_server_with_an_error() {
 }
 
 #[test]
-fn a_server_that_nobody_comes_to_gives_up_if_told() {
+fn a_server_without_a_client_ends_after_its_timeout() {
     run(emulated("alone", "lat -p 0 --timeout 1")).expect(3, &["no client came"]);
 }
 
-/// Runs it with standard output on a disk without room.
+/// Runs a command with standard output on a full disk.
 fn to_a_full_disk(mut command: Command) -> Ended {
     let full = fs::OpenOptions::new()
         .write(true)
@@ -378,7 +378,7 @@ fn a_full_disk_under_a_result_file_is_an_error_with_file_and_cause() {
 }
 
 #[test]
-fn results_are_kept_although_standard_output_fills_up() {
+fn result_files_are_written_although_standard_output_is_full() {
     let json = file("kept.json");
     let _ = fs::remove_file(&json);
     let words = format!("cost -n 1 --turns 1 --api engine --json {}", json.display());
@@ -398,7 +398,7 @@ fn a_full_disk_under_standard_error_changes_no_status() {
 }
 
 #[test]
-fn a_closed_pipe_ends_it_quietly() {
+fn a_closed_pipe_ends_the_program_by_sigpipe_without_a_message() {
     let mut child = emulated("pipe", "lat --loopback -a -n 1000")
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
@@ -416,6 +416,6 @@ fn a_closed_pipe_ends_it_quietly() {
         !said.contains("panicked") && !said.contains("dat-bench:"),
         "{said}"
     );
-    // As a shell reports a program that SIGPIPE has ended.
+    // The status with which a shell reports SIGPIPE.
     assert_eq!(output.status.code(), Some(128 + libc::SIGPIPE), "{said}");
 }

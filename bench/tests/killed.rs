@@ -1,4 +1,4 @@
-//! What a killed `dat-bench -d emu` leaves behind: no process.
+//! A killed `dat-bench -d emu` leaves no process behind.
 
 mod common;
 
@@ -7,14 +7,14 @@ use std::time::{Duration, Instant};
 
 use common::{LIMIT, bench, launcher};
 
-/// A variable that every process of one run has in its environment.
+/// An environment variable of all processes of a run.
 const MARK: &str = "DAT_BENCH_TEST_RUN";
 
-/// The processes of this test's run.
+/// Returns the number of processes of this test's run.
 fn processes(mark: &str) -> usize {
     let wanted = format!("{MARK}={mark}").into_bytes();
     let has_mark = |entry: &std::fs::DirEntry| {
-        // Empty for a process that has ended.
+        // Empty if the process has ended.
         let environment = std::fs::read(entry.path().join("environ")).unwrap_or_default();
         environment.split(|&byte| byte == 0).any(|it| it == wanted)
     };
@@ -22,6 +22,7 @@ fn processes(mark: &str) -> usize {
     all.filter(has_mark).count()
 }
 
+/// Waits until the number of processes is as wanted; `what` is the failure.
 fn await_processes(mark: &str, what: &str, holds: impl Fn(usize) -> bool) {
     let end = Instant::now() + LIMIT;
     while !holds(processes(mark)) {
@@ -30,7 +31,7 @@ fn await_processes(mark: &str, what: &str, holds: impl Fn(usize) -> bool) {
     }
 }
 
-/// A process that does not outlive a failed test.
+/// A process; killed when dropped, so that a failed test leaves none.
 struct Started(Child);
 
 impl Drop for Started {
@@ -41,10 +42,10 @@ impl Drop for Started {
 }
 
 #[test]
-fn neither_itself_nor_its_workers_outlive_the_process_that_was_started() {
+fn killing_the_started_process_ends_the_launcher_and_all_workers() {
     let _built = launcher();
     let mark = std::process::id().to_string();
-    // A worker process that is busy for seconds.
+    // Has a worker process that runs for seconds.
     let mut started = Started(
         bench("scale -d emu -q 4096 -n 1000")
             .env(MARK, &mark)
@@ -54,9 +55,9 @@ fn neither_itself_nor_its_workers_outlive_the_process_that_was_started() {
             .spawn()
             .expect("dat-bench starts"),
     );
-    // The launcher that took its place, its guardian, itself again, a worker.
-    await_processes(&mark, "all are there", |count| count >= 4);
-    started.0.kill().expect("it runs");
-    started.0.wait().expect("it was started");
-    await_processes(&mark, "none is left", |count| count == 0);
+    // The launcher (which replaced dat-bench), its guardian, dat-bench, a worker.
+    await_processes(&mark, "processes are missing", |count| count >= 4);
+    started.0.kill().expect("the process runs");
+    started.0.wait().expect("the process was started");
+    await_processes(&mark, "processes are left", |count| count == 0);
 }

@@ -1,5 +1,5 @@
-//! `lat` on devices that can do less than an mlx5: as much inline as there is,
-//! queues no longer than the device's, and no reads where there are none.
+//! `lat` on emulated devices with the limits of other NICs: inline sizes, queue
+//! depths, and devices without RDMA reads.
 
 mod common;
 
@@ -7,7 +7,7 @@ use std::process::Command;
 
 use common::{check_row, executable, launcher, run};
 
-/// The names of the emulator's profiles, and whether there are RDMA reads.
+/// Returns the names of the emulator's profiles, and whether each has RDMA reads.
 fn profiles() -> Vec<(String, bool)> {
     let output = Command::new(launcher())
         .args(["info", "--limits"])

@@ -1,4 +1,4 @@
-//! `dat-bench scale`: a message costs the same however many endpoints there are.
+//! `dat-bench scale` on the emulated device: instructions per message, memory, refusals.
 
 mod common;
 
@@ -7,7 +7,8 @@ use std::fs;
 use common::{bench, emulated, file, run};
 use serde_json::Value;
 
-/// Runs it with these words and reads its results.
+/// Runs it with these arguments. Returns the text and the results of the JSON
+/// file.
 fn results(name: &str, words: &str) -> (String, Vec<Value>) {
     let (json, svg) = (file(&format!("{name}.json")), file(&format!("{name}.svg")));
     let words = format!(
@@ -26,7 +27,7 @@ fn results(name: &str, words: &str) -> (String, Vec<Value>) {
 }
 
 #[test]
-fn instructions_are_flat_from_1_to_512_endpoints() {
+fn instructions_per_message_are_the_same_for_1_and_512_endpoints() {
     let counted = std::process::Command::new("valgrind")
         .arg("--version")
         .output()
@@ -56,28 +57,28 @@ fn instructions_are_flat_from_1_to_512_endpoints() {
 }
 
 #[test]
-fn ten_thousand_endpoints_fit_into_half_a_gibibyte() {
-    // EVDs grow by doubling: an eighth of 10,000 is at the same place between
-    // two doublings, where 512 is just behind one.
+fn ten_thousand_endpoints_need_less_than_half_a_gibibyte() {
+    // EVDs grow by doubling: 10,000 / 8 is at the same place between two
+    // doublings as 10,000, while 512 is just after one.
     let (_, results) = results("scale-memory", "-q 1250 -n 1");
-    // With the rings of 128 requests, and what the emulated device keeps.
+    // Includes rings of 128 requests and the state of the emulated device.
     let memory = |kind: &str| results[0]["memory"][kind].as_f64().expect("bytes") / 1250.0;
     let (libmlx5, engine, dat) = (memory("libmlx5"), memory("engine"), memory("dat"));
     assert!(libmlx5 > 4096.0, "{libmlx5}");
-    // libmlx5 leaves room in each request for all kinds that there are.
+    // ibv_create_qp reserves room in each request for all operations.
     assert!(engine > 8192.0 && engine < libmlx5, "{engine}, {libmlx5}");
     let most = f64::from(512 << 20) / 10_000.0;
     assert!(engine < most && dat < most, "{engine}, {dat}");
 }
 
 #[test]
-fn ours_over_libibverbs_scales_as_well() {
+fn the_verbs_path_is_measured_too() {
     let (_, results) = results("scale-verbs", "-q 1,32 -n 2 --path verbs");
     assert_eq!(results.len(), 2);
 }
 
 #[test]
-fn what_cannot_be_measured_is_refused() {
+fn wrong_options_are_refused_by_name_and_help_has_an_example() {
     for (words, named) in [
         ("scale -q 0", "--endpoints"),
         ("scale -q 4,4", "-q names 4 twice"),

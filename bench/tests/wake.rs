@@ -1,5 +1,5 @@
-//! `dat-bench wake`: every message is received, and each policy does what it is
-//! called. No test here asserts a time.
+//! `dat-bench wake` on the emulated device: messages and counters of each wait
+//! policy. No test asserts a time.
 
 mod common;
 
@@ -8,7 +8,8 @@ use std::fs;
 use common::{bench, emulated, file, run};
 use serde_json::Value;
 
-/// Runs it with these words and reads its results.
+/// Runs it with these arguments. Returns the text and the results of the JSON
+/// file.
 fn results(name: &str, words: &str) -> (String, Vec<Value>) {
     let path = file(&format!("{name}.json"));
     let words = format!("wake --rounds 2 {words} --json {}", path.display());
@@ -35,7 +36,7 @@ fn check(results: &[Value], expected: usize) {
             .iter()
             .map(|bucket| number(&bucket[1]))
             .sum();
-        // At a rate each round has as many as it was asked for, unless it is late.
+        // With a rate, each round has the requested number, unless messages were late.
         assert!(messages >= 40 && messages == seen, "{result}");
         if result["rate"] == 1000.0 && number(&result["late"]) == 0 {
             assert_eq!(messages, 2 * 100, "{result}");
@@ -59,14 +60,14 @@ fn check(results: &[Value], expected: usize) {
             "adaptive:1000000:inf" => assert_eq!(count("blocks"), 0, "{result}"),
             _ => {}
         }
-        // Who slept for a message was woken for it: no more sleeps than that.
+        // Wake-ups in a loop without events would exceed this.
         let waits = count("spins").max(count("blocks"));
         assert!(waits <= 2 * messages + 100, "{result}");
     }
 }
 
 #[test]
-fn every_message_is_received_by_every_policy_and_rate() {
+fn every_message_is_received_with_every_policy_and_rate() {
     let words = "-D 0.1 --wait poll,adaptive,adaptive:1000000:inf,block --rate 1000,max";
     let (table, results) = results("wake-all", words);
     check(&results, 8);
@@ -83,14 +84,14 @@ fn every_message_is_received_by_every_policy_and_rate() {
 }
 
 #[test]
-fn ours_over_libibverbs_waits_as_well() {
+fn the_verbs_path_is_measured_too() {
     let words = "--path verbs -D 0.1 --wait poll,block --rate 1000";
     let (_, results) = results("wake-verbs", words);
     check(&results, 2);
 }
 
 #[test]
-fn percentiles_and_a_picture_are_written() {
+fn hgrm_files_and_a_plot_are_written() {
     let (hgrm, svg) = (file("wake.hgrm"), file("wake.svg"));
     let words = format!(
         "wake -D 0.02 --rounds 1 --wait block --rate 500,1000 --hgrm {} --svg {}",
@@ -102,12 +103,12 @@ fn percentiles_and_a_picture_are_written() {
         let text = fs::read_to_string(file(&format!("wake.block.{rate}.hgrm"))).expect("a file");
         assert!(text.contains("Total count"), "{text}");
     }
-    let text = fs::read_to_string(svg).expect("a picture");
-    assert!(text.contains("<svg") && text.contains("500 messages a second"));
+    let text = fs::read_to_string(svg).expect("a plot");
+    assert!(text.contains("<svg") && text.contains("500 messages per second"));
 }
 
 #[test]
-fn what_cannot_be_measured_is_refused() {
+fn wrong_options_are_refused_by_name_and_help_explains_the_method() {
     for (words, status, named) in [
         ("wake --wait sleep", 1, "such as adaptive:0:200"),
         ("wake --wait poll,poll", 1, "--wait names poll twice"),

@@ -1,4 +1,4 @@
-//! `dat-bench scale` as it is typed.
+//! Options and help of `dat-bench scale`.
 
 use std::path::PathBuf;
 
@@ -9,35 +9,35 @@ use crate::failure::Failure;
 use crate::scale::Kind;
 
 pub(super) const ABOUT: &str = "\
-Measure what a message costs by the number of endpoints on one shared receive queue.
+Measure the cost per message and the memory of many endpoints on one SRQ.
 
-So many endpoints take their receives from one queue and report to one
-completion queue. Messages to them are laid ready, to another endpoint each
-time, all over them; then each completion is taken and its receive posted
-again, and that is measured: the engine's poll, with the look-up of the queue
-pair, and its post. An emulated NIC stands still meanwhile; an endpoint is
-connected to itself, so that there are no more queue pairs than endpoints.
+All endpoints take their receives from one shared receive queue and report to
+one completion queue. Messages are queued in advance, spread over all endpoints.
+Only this is timed: for each message, the engine polls the completion, looks up
+the queue pair, and posts the receive again. An emulated NIC is stopped
+meanwhile. Each endpoint is connected to itself, so there are no other queue
+pairs. The unit is nanoseconds per message.
 
-Instructions (--instructions) are callgrind's: those of a section of 1024
-messages minus those of one of 512, per message. Cache lines are the distinct
-ones of 64 bytes that a section of 1024 messages touches, divided by 1024:
-callgrind's cache is cold when the section begins, and large enough to lose
-nothing. So a line that all messages share counts next to nothing, and one of an
-endpoint counts once where each message is for another.
+Instructions and cache lines (--instructions) are callgrind's. Instructions per
+message are those of a section of 1024 messages minus those of one of 512,
+divided by 512. Cache lines are the distinct lines of 64 bytes that 1024
+messages touch, divided by 1024; the simulated cache is empty at first and
+never evicts. So a line that all messages share counts as 1/1024, and a line of
+an endpoint counts as one if each message is for another endpoint.
 
-Memory is what the process has more after the endpoints were made (resident),
-per endpoint: by the engine, by DAT's Rust types with the attributes that an
-endpoint has if nothing is said, and by libibverbs and libmlx5 alone for queue
-pairs like the engine's. An emulated device keeps its own state in the same
-process, which is in all three. The engine asks libmlx5 for queue pairs that
-only do what it does, whose requests are smaller than those that ibv_create_qp
-leaves room for: so its endpoints are smaller than libmlx5's queue pairs. DAT's endpoints are not connected; all report to two
-dispatchers that can hold all of their completions.";
+Memory is the growth of resident bytes while the endpoints are created, per
+endpoint: with the engine, with DAT's Rust types and default attributes, and
+with ibv_create_qp. An emulated device keeps its state in the same process, so
+it is part of all three. The engine's endpoints are smaller than libmlx5's queue
+pairs because it creates them for only the operations that it uses
+(mlx5dv_create_qp), while ibv_create_qp reserves room in each request for all
+operations. DAT's endpoints are not connected; their completions have room in
+two event dispatchers.";
 
 pub(super) const EXAMPLES: &str = "\
 Examples:
   dat-bench scale -d emu                          no hardware needed
-  dat-bench scale -d emu --instructions           and instructions and cache lines; needs valgrind
+  dat-bench scale -d emu --instructions           instructions and cache lines too; needs valgrind
   dat-bench scale -d emu -q 1,64,512 --json scale.json --svg scale.svg
 
 Exit status: 0 good, 1 usage, 2 environment (no device, no valgrind, ...), 3 the run failed.";
@@ -47,19 +47,19 @@ pub(crate) struct ScaleArgs {
     /// Device: a name, or 'emu' for the emulated one [default: the best real one, else emulated]
     #[arg(short = 'd', long = "ib-dev", value_name = "DEVICE")]
     pub(crate) device: Option<String>,
-    /// How the device is driven [default: as DAT_PATH says, else auto]
+    /// Data path [default: DAT_PATH, else auto]
     #[arg(long, value_name = "HOW")]
     pub(crate) path: Option<Path>,
-    /// Port of the device
+    /// Port of the device, from 1
     #[arg(short = 'i', long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..))]
     pub(crate) ib_port: u8,
-    /// Numbers of endpoints, comma-separated
+    /// Numbers of endpoints to measure, comma-separated
     #[arg(short = 'q', long, value_name = "LIST", value_delimiter = ',', default_value = "1,10,100,1000,10000", value_parser = clap::value_parser!(u32).range(1..=60_000))]
     pub(crate) endpoints: Vec<u32>,
-    /// Sections that are timed, of 1024 messages each
+    /// Timed sections of 1024 messages
     #[arg(short = 'n', long = "iters", value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub(crate) rounds: u32,
-    /// Count instructions and cache lines as well, by valgrind's callgrind
+    /// Also count instructions and cache lines, with valgrind's callgrind
     #[arg(long)]
     pub(crate) instructions: bool,
     /// Pin the measuring thread to this CPU
@@ -68,16 +68,16 @@ pub(crate) struct ScaleArgs {
     /// Write the results as JSON
     #[arg(long, value_name = "FILE")]
     pub(crate) json: Option<PathBuf>,
-    /// Draw them as SVG
+    /// Draw the results as SVG
     #[arg(long, value_name = "FILE")]
     pub(crate) svg: Option<PathBuf>,
-    /// This process does one thing, for the process that started it.
+    /// Marks a worker process, which does one measurement for its parent.
     #[arg(long, hide = true)]
     pub(crate) worker: Option<Kind>,
 }
 
 impl ScaleArgs {
-    /// Refuses what says the same twice.
+    /// Refuses a number that is given twice.
     pub(crate) fn check(&self) -> Result<(), Failure> {
         let all = &self.endpoints;
         match (1..all.len()).find(|&at| all[..at].contains(&all[at])) {

@@ -1,4 +1,4 @@
-//! The command line, read as a user types it.
+//! Parsing of options, and their defaults.
 
 use super::*;
 use clap::CommandFactory;
@@ -20,7 +20,7 @@ fn lat(line: &str) -> Result<LatArgs, String> {
 }
 
 #[test]
-fn the_definition_is_consistent() {
+fn the_definitions_of_all_options_are_consistent() {
     Cli::command().debug_assert();
 }
 
@@ -40,13 +40,13 @@ fn perftests_letters_keep_their_meaning() {
 }
 
 #[test]
-fn all_means_powers_of_two_up_to_8_mib() {
+fn option_a_is_all_powers_of_two_up_to_8_mib() {
     let sizes = lat("-a").unwrap().sizes();
     assert_eq!((sizes.len(), sizes[0], sizes[22]), (23, 2, 1 << 23));
 }
 
 #[test]
-fn the_warm_up_is_in_proportion() {
+fn the_default_warm_up_is_a_tenth_and_at_most_1000() {
     assert_eq!(lat("-n 5").unwrap().warmup(), 1);
     assert_eq!(lat("-n 5000000").unwrap().warmup(), 1000);
     assert_eq!(lat("-D 1").unwrap().warmup(), 1000);
@@ -54,7 +54,7 @@ fn the_warm_up_is_in_proportion() {
 }
 
 #[test]
-fn apis_come_in_the_order_given_with_the_inline_size_of_dat() {
+fn apis_keep_their_order_and_dat_sets_the_inline_size() {
     assert_eq!(lat("").unwrap().api, [Api::Engine]);
     assert_eq!(lat("").unwrap().inline_bytes(), 236);
     let args = lat("--api c,engine,rust").unwrap();
@@ -64,7 +64,7 @@ fn apis_come_in_the_order_given_with_the_inline_size_of_dat() {
 }
 
 #[test]
-fn waits_are_for_what_can_wait() {
+fn a_wait_policy_is_refused_where_nothing_can_wait() {
     for right in [
         "--api rust --wait poll",
         "--api rust,c --wait block host",
@@ -84,7 +84,7 @@ fn waits_are_for_what_can_wait() {
 }
 
 #[test]
-fn sizes_are_read_with_units() {
+fn sizes_have_units() {
     assert_eq!(size("4096"), Ok(4096));
     assert_eq!(size("4K"), Ok(4096));
     assert_eq!(size("8MiB"), Ok(1 << 23));
@@ -103,7 +103,7 @@ fn sizes_are_read_with_units() {
 }
 
 #[test]
-fn what_cannot_be_is_refused() {
+fn invalid_options_and_combinations_are_refused() {
     for wrong in [
         "-t 0",
         "-r 0",

@@ -1,4 +1,4 @@
-//! `dat-bench wake` as it is typed.
+//! Options and help of `dat-bench wake`.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -12,31 +12,31 @@ use super::{Path, seconds};
 use crate::failure::Failure;
 
 pub(super) const ABOUT: &str = "\
-Measure how soon a waiting thread has an event, and what waiting costs it.
+Measure the wake-up latency and the CPU time of waiting, per wait policy.
 
-A thread waits for messages as dat_evd_wait does (its body: DAT's Rust types
-call the same), by each policy of --wait: poll spins, block sleeps at once,
-adaptive spins for a time that it learns and then sleeps; with bounds,
-adaptive:MIN_US:MAX_US. Another thread sends messages at each --rate.
+A thread waits for messages as dat_evd_wait does, with each policy of --wait:
+poll spins, block sleeps at once, adaptive spins for a time that it learns and
+then sleeps (with bounds: adaptive:MIN_US:MAX_US). Another thread sends messages
+at each --rate. Latencies are in microseconds; CPU is microseconds per message,
+and percent of one processor.
 
-On the emulated device there is no NIC thread meanwhile: the sender moves the
-NIC itself, step by step, and takes the time just before the step that writes
-the completion. So a latency here begins when the completion comes out, and
-ends when the waiter has the event: it is the cost of looking, or of the
-arming, the interrupt and the kernel's waking of a thread, and of nothing
-else. On a real device the time begins before the message is posted, and the
-way there is in it.
+On the emulated device there is no NIC thread meanwhile. The sender moves the
+NIC step by step, and takes the time just before the step that writes the
+completion. So a latency begins when the completion is written and ends when
+the waiting thread has the event: it covers polling, or arming, interrupt and
+the kernel's wake-up of the thread, and nothing else. On a real device the
+latency begins before the message is posted, and includes the network.
 
-Each case has endpoints and an event dispatcher of its own, so it learns anew,
-and a tenth of its messages is not counted. Cases are gone through in rounds,
-so that whatever else the machine does meets all of them; medians are those of
-the rounds. The CPU time is the waiting thread's own (CLOCK_THREAD_CPUTIME_ID),
-system calls included.
+Each combination of policy and rate has its own endpoints and event dispatcher,
+so nothing learned carries over; its first tenth of messages is warm-up. All
+combinations take turns in rounds, so disturbances by other programs affect all
+of them; medians are medians of the rounds. The CPU time is that of the waiting
+thread (CLOCK_THREAD_CPUTIME_ID), system calls included.
 
-What is counted: spins (waits whose first look missed and that spun), hits (of
-those, ended by the event), blocks (sleeps), spurious (woken for nothing),
-refused (posts without room). 'late': messages that the sender could not send
-in time, since the waiter or the machine was too slow for the rate.";
+Counters: spins (waits that found no event at first and spun), hits (spins that
+ended with an event), blocks (sleeps), spurious (wake-ups without an event),
+refused (posts to a full queue), late (messages that were sent more than one
+interval after they were due: the waiter or the machine was too slow).";
 
 pub(super) const EXAMPLES: &str = "\
 Examples:
@@ -46,9 +46,9 @@ Examples:
   dat-bench wake -d emu --wait adaptive:0:50 --rate 5000 --hgrm wake.hgrm
 
 How to get a good number:
-  * Two cores that nothing else uses, for the waiter and the sender: --cpu 2,3.
-    On fewer, poll and adaptive keep the sender off its core.
-  * Deep C-states off if the waiter's wake-ups are to cost the same each time.
+  * Give the waiter and the sender an idle core each: --cpu 2,3. On one core, a
+    waiter that spins keeps the sender from running.
+  * Switch deep C-states off, or wake-ups include the time to leave them.
 
 Exit status: 0 good, 1 usage, 2 environment (no device, ...), 3 the run failed.";
 
@@ -57,13 +57,13 @@ pub(crate) struct WakeArgs {
     /// Device: a name, or 'emu' for the emulated one [default: the best real one, else emulated]
     #[arg(short = 'd', long = "ib-dev", value_name = "DEVICE")]
     pub(crate) device: Option<String>,
-    /// How the device is driven [default: as DAT_PATH says, else auto]
+    /// Data path [default: DAT_PATH, else auto]
     #[arg(long, value_name = "HOW")]
     pub(crate) path: Option<Path>,
-    /// Port of the device
+    /// Port of the device, from 1
     #[arg(short = 'i', long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..))]
     pub(crate) ib_port: u8,
-    /// Policies, comma-separated, as DAT_WAIT has them
+    /// Wait policies, comma-separated, in the syntax of DAT_WAIT
     #[arg(
         long,
         value_name = "LIST",
@@ -72,7 +72,7 @@ pub(crate) struct WakeArgs {
         value_parser = policy
     )]
     pub(crate) wait: Vec<WaitPolicy>,
-    /// Messages a second, comma-separated; max: the next one when the one before has arrived
+    /// Messages per second, comma-separated; max sends each message when the previous one was taken
     #[arg(
         long,
         value_name = "LIST",
@@ -80,20 +80,20 @@ pub(crate) struct WakeArgs {
         default_value = "100,1000,4000,10000,50000,max"
     )]
     pub(crate) rate: Vec<Rate>,
-    /// Time of a case in a round
+    /// Time per policy and rate in a round
     #[arg(short = 'D', long, value_name = "SECONDS", default_value = "0.5", value_parser = seconds)]
     pub(crate) duration: Duration,
     /// Rounds
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub(crate) rounds: u32,
-    /// Pin the waiter to the first and the sender to the second of these CPUs
-    /// [default: the first two that this process may use]
+    /// Two CPUs: the waiter is pinned to the first and the sender to the second
+    /// [default: the first two that this process may use, such as 0,1]
     #[arg(long, value_name = "LIST", value_delimiter = ',', num_args = 1)]
     pub(crate) cpu: Vec<usize>,
     /// Write the results as JSON
     #[arg(long, value_name = "FILE")]
     pub(crate) json: Option<PathBuf>,
-    /// Write the percentiles in HdrHistogram's text format; policy and rate go into the name
+    /// Write the percentiles as HdrHistogram's text, one file per policy and rate, which are in its name
     #[arg(long, value_name = "FILE")]
     pub(crate) hgrm: Option<PathBuf>,
     /// Draw latencies and CPU time as SVG
@@ -105,12 +105,12 @@ fn policy(text: &str) -> Result<WaitPolicy, String> {
     text.parse().map_err(|error| format!("{error}"))
 }
 
-/// How often messages come.
+/// The rate of messages.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Rate {
-    /// So many a second.
+    /// This many per second.
     PerSecond(f64),
-    /// The next when the one before was taken.
+    /// Closed loop: each message is sent when the previous one was taken.
     Closed,
 }
 
@@ -122,7 +122,9 @@ impl FromStr for Rate {
         match text.parse() {
             _ if text == "max" => Ok(Self::Closed),
             Ok(rate) if (0.1..=MOST).contains(&rate) => Ok(Self::PerSecond(rate)),
-            _ => Err(format!("give messages a second, 0.1 to {MOST}, or max")),
+            _ => Err(format!(
+                "expected messages per second, 0.1 to {MOST}, or max"
+            )),
         }
     }
 }
@@ -137,7 +139,7 @@ impl fmt::Display for Rate {
 }
 
 impl WakeArgs {
-    /// Refuses what says the same twice.
+    /// Refuses values that are given twice, and any number of CPUs but two.
     pub(crate) fn check(&self) -> Result<(), Failure> {
         let twice = |name, words: Vec<String>| {
             let again = (1..words.len()).find(|&at| words[..at].contains(&words[at]));

@@ -1,4 +1,4 @@
-//! DAT's C calls, by pointers that `dlsym` found, as a C program makes them.
+//! DAT's C calls as a measured interface, through function pointers from dlsym.
 
 use std::mem::MaybeUninit;
 use std::ptr::null_mut;
@@ -39,7 +39,7 @@ impl C {
             let event = connections.await_event(PATIENCE, "a DAT connection")?;
             if event.event_number != DAT_CONNECTION_EVENT_ESTABLISHED {
                 return Err(Failure::run(format!(
-                    "no DAT connection: event 0x{:x}",
+                    "the DAT connection was not established: event 0x{:x}",
                     event.event_number
                 )));
             }
@@ -53,8 +53,8 @@ impl C {
         let calls = adapter.calls;
         let requests = adapter.queue(CONNECTION_EVENTS, DAT_EVD_CR_FLAG)?;
         let (mut qualifier, mut psp) = (0, DAT_HANDLE_NULL);
-        // SAFETY: handles of this adapter; a number and a handle to be filled
-        // in; an address of this frame; a request that has just come.
+        // SAFETY: handles of this adapter; qualifier, handle and address are local
+        // variables; the request is the one that has just arrived.
         unsafe {
             let answer = (calls.psp_create_any)(
                 adapter.ia,
@@ -65,7 +65,7 @@ impl C {
             );
             control("dat_psp_create_any", answer)?;
             let address = read_address(adapter.query()?.ia_address_ptr)
-                .ok_or_else(|| Failure::environment("dat_ia_query tells no internet address"))?;
+                .ok_or_else(|| Failure::environment("dat_ia_query returned no IP address for the adapter; give one to its network interface"))?;
             let answer = (calls.ep_connect)(
                 near,
                 Address::new(address).pointer(),
@@ -80,7 +80,7 @@ impl C {
             let event = requests.await_event(PATIENCE, "a DAT connection request")?;
             if event.event_number != DAT_CONNECTION_REQUEST_EVENT {
                 return Err(Failure::run(format!(
-                    "no connection request: event 0x{:x}",
+                    "event 0x{:x} instead of a connection request",
                     event.event_number
                 )));
             }
@@ -123,8 +123,8 @@ impl C {
             ep_provider_specific: null_mut(),
         };
         let (mut ep, mut srq) = (DAT_HANDLE_NULL, DAT_HANDLE_NULL);
-        // SAFETY: handles of this adapter; attributes of this frame, which are
-        // read, and handles of this frame, which are filled in.
+        // SAFETY: handles of this adapter; local attributes, which are read, and
+        // local handles, which are written.
         unsafe {
             if SHARED {
                 let mut wanted = DAT_SRQ_ATTR {
@@ -194,7 +194,7 @@ impl Interface for C {
     }
 }
 
-/// An EP with its EVDs.
+/// An EP with its EVDs and memory.
 pub(super) struct CEnd<const SHARED: bool> {
     ep: DAT_EP_HANDLE,
     srq: DAT_SRQ_HANDLE,
@@ -203,7 +203,7 @@ pub(super) struct CEnd<const SHARED: bool> {
     short: DAT_LMR_TRIPLET,
     long: DAT_LMR_TRIPLET,
     target: DAT_RMR_TRIPLET,
-    // Dropped after the EP and the SRQ (see `Drop`), the memory last.
+    // Freed after the EP and the SRQ (see `Drop`), the memory last.
     sent: Queue,
     received: Queue,
     connections: Queue,
@@ -224,7 +224,7 @@ impl<const SHARED: bool> CEnd<SHARED> {
 
 impl<const SHARED: bool> Drop for CEnd<SHARED> {
     fn drop(&mut self) {
-        // SAFETY: an EP, and an SRQ or null, which the call refuses.
+        // SAFETY: an EP, and an SRQ or null, which the call refuses with an error; freed once.
         unsafe {
             (self.calls.ep_free)(self.ep);
             (self.calls.srq_free)(self.srq);
@@ -243,8 +243,8 @@ impl<const SHARED: bool> End for CEnd<SHARED> {
     #[inline(always)]
     fn receive(&mut self, cookie: u64) -> bool {
         let (into, cookie) = (&raw mut self.into, cookie_of(cookie));
-        // SAFETY: an EP or SRQ that no other thread uses, and one segment of
-        // memory that outlives it and that nobody has references to.
+        // SAFETY: an EP or SRQ that no other thread uses; the segment's memory
+        // outlives it, and there are no references to it.
         unsafe {
             if SHARED {
                 (self.calls.srq_post_recv)(self.srq, 1, into, cookie) == 0
@@ -279,7 +279,7 @@ impl<const SHARED: bool> End for CEnd<SHARED> {
     fn write(&mut self, cookie: u64) -> bool {
         let (segment, target) = (&raw mut self.long, &raw const self.target);
         let (cookie, flags) = (cookie_of(cookie), DAT_COMPLETION_DEFAULT_FLAG);
-        // SAFETY: as in `receive`; the target is read meanwhile.
+        // SAFETY: as in `receive`; the target is only read.
         unsafe { (self.calls.ep_post_rdma_write)(self.ep, 1, segment, cookie, target, flags) == 0 }
     }
 
@@ -302,10 +302,11 @@ impl<const SHARED: bool> End for CEnd<SHARED> {
     }
 }
 
+/// Dequeues one completion.
 #[inline(always)]
 fn dequeue(queue: &Queue, calls: &Calls, sum: &mut u64) -> usize {
     let mut event = MaybeUninit::<DAT_EVENT>::uninit();
-    // SAFETY: an EVD, and room for an event.
+    // SAFETY: an EVD; the event is a local variable that is written.
     let answer: DAT_RETURN = unsafe { (calls.evd_dequeue)(queue.evd, event.as_mut_ptr()) };
     if answer != 0 {
         return if answer & DAT_TYPE_MASK == DAT_QUEUE_EMPTY {
@@ -314,17 +315,17 @@ fn dequeue(queue: &Queue, calls: &Calls, sum: &mut u64) -> usize {
             BAD
         };
     }
-    // SAFETY: the call succeeded, so it has filled the event in.
+    // SAFETY: the call succeeded, so it has written the event.
     let event = unsafe { &*event.as_ptr() };
     if event.event_number != DAT_DTO_COMPLETION_EVENT {
         return BAD;
     }
-    // SAFETY: the number says that this is the member that counts.
+    // SAFETY: the event number says that this member is valid.
     let data = unsafe { event.event_data.dto_completion_event_data };
     if data.status != DAT_DTO_SUCCESS {
         return BAD;
     }
-    // SAFETY: any 64 bits are one; it is what was posted.
+    // SAFETY: any 64 bits are a valid value of this member, which was posted.
     let cookie = unsafe { data.user_cookie.as_64 };
     *sum = sum.wrapping_add(cookie + data.transfered_length);
     1

@@ -1,6 +1,6 @@
-//! Counting instructions: the worker runs under valgrind's callgrind, which
-//! collects inside of the measured function alone and writes a file each
-//! time that it ends.
+//! Counting instructions: the worker process runs under valgrind's callgrind,
+//! which counts inside the measured function only, and writes a file each time
+//! that this function returns.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -13,7 +13,7 @@ use crate::failure::Failure;
 
 const VALGRIND: &str = "valgrind";
 
-/// Where callgrind writes; goes when dropped.
+/// The folder of callgrind's output files; removed when dropped.
 pub(crate) struct Counts(PathBuf);
 
 impl Counts {
@@ -22,7 +22,7 @@ impl Counts {
             std::env::temp_dir().join(format!("dat-bench-cost-{}-{name}", std::process::id()));
         fs::create_dir(&folder).map_err(|error| {
             Failure::environment(format!(
-                "cannot make {}: {error}; set TMPDIR",
+                "cannot create {}: {error}; set TMPDIR to a folder that can be written",
                 folder.display()
             ))
         })?;
@@ -33,7 +33,7 @@ impl Counts {
         self.0.join("counts")
     }
 
-    /// valgrind, about to run a program.
+    /// Returns the command that runs a program under callgrind.
     pub(super) fn command(&self, program: &Path) -> Command {
         self.command_of(&[], program)
     }
@@ -46,14 +46,14 @@ impl Counts {
             .arg(format!("--toggle-collect={MEASURED}"))
             .arg(format!("--dump-after={MEASURED}"))
             .arg(format!("--callgrind-out-file={}", self.file().display()))
-            // System calls that valgrind does not know are said there.
+            // Valgrind reports unknown system calls there.
             .arg(format!("--log-file={}", self.0.join("log").display()))
             .arg(program);
         command
     }
 
-    /// The same, with a data cache that is large enough to lose nothing of a
-    /// section.
+    /// Returns [`Self::command`] with a simulated data cache, which is large
+    /// enough to evict nothing during a section.
     pub(crate) fn command_with_cache(&self, program: &Path) -> Command {
         self.command_of(
             &[
@@ -65,8 +65,8 @@ impl Counts {
         )
     }
 
-    /// The same, where the program itself says when it is to be looked at: the
-    /// cache is cold then.
+    /// Returns [`Self::command_with_cache`] with instrumentation off until the
+    /// program switches it on, with an empty cache.
     pub(crate) fn command_switched(&self, program: &Path) -> Command {
         self.command_of(
             &[
@@ -79,7 +79,7 @@ impl Counts {
         )
     }
 
-    /// Instructions of an operation, from the sections that were recorded.
+    /// Returns the instructions per operation, from the recorded sections.
     pub(super) fn read(&self, records: &[Record]) -> Result<Vec<(Operation, f64)>, Failure> {
         let totals: Vec<u64> = self
             .totals(records.len())?
@@ -89,18 +89,18 @@ impl Counts {
         per_operation(records, &totals)
     }
 
-    /// What so many sections were.
+    /// Reads callgrind's totals of this many sections.
     pub(crate) fn totals(&self, sections: usize) -> Result<Vec<Section>, Failure> {
         let mut totals = Vec::with_capacity(sections);
         for at in 1..=sections {
             let path = self.0.join(format!("counts.{at}"));
             let text = fs::read_to_string(&path).map_err(|error| {
                 Failure::run(format!(
-                    "callgrind has not counted section {at}: {error}; does this program have its symbols ('nm' must show {MEASURED})?"
+                    "callgrind wrote no counts of section {at}: {error}; is dat-bench stripped of its symbols ('nm' must show {MEASURED})?"
                 ))
             })?;
             totals.push(total(&text).ok_or_else(|| {
-                Failure::run(format!("callgrind's file {} has no total", path.display()))
+                Failure::run(format!("callgrind's file {} has no totals; which valgrind is installed (valgrind --version)?", path.display()))
             })?);
         }
         Ok(totals)
@@ -109,20 +109,20 @@ impl Counts {
 
 impl Drop for Counts {
     fn drop(&mut self) {
-        // What cannot be removed is left in the folder for such things.
+        // If it cannot be removed, it stays in the temporary folder.
         let _ = fs::remove_dir_all(&self.0);
     }
 }
 
-/// What callgrind has counted of a section.
+/// Callgrind's totals of a section.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Section {
     pub(crate) instructions: u64,
-    /// Data lines that were not in the cache, if one was simulated.
+    /// Misses of the data cache, if one was simulated.
     pub(crate) lines: u64,
 }
 
-/// What a file of callgrind is about: its events, and their totals.
+/// Parses events and totals of a file of callgrind.
 fn total(text: &str) -> Option<Section> {
     let words = |begin| {
         let line = text.lines().find_map(|line| line.strip_prefix(begin))?;
@@ -141,8 +141,9 @@ fn total(text: &str) -> Option<Section> {
     })
 }
 
-/// What the longest section has more than the shorter one, per operation that
-/// it has more: what is done once a section, such as the call of it, cancels.
+/// Returns the instructions per operation: the difference of the last section
+/// and the shorter one before it, divided by the difference of their lengths.
+/// So work that is done once per section, such as its call, cancels.
 fn per_operation(records: &[Record], totals: &[u64]) -> Result<Vec<(Operation, f64)>, Failure> {
     let round = records.len() / COUNTED.len();
     let (few, many) = (round, 2 * round);
@@ -151,10 +152,10 @@ fn per_operation(records: &[Record], totals: &[u64]) -> Result<Vec<(Operation, f
             let (less, more) = (&records[few + at], &records[many + at]);
             let operation = Operation::from_key(&more.operation)
                 .filter(|_| less.operation == more.operation && more.count > less.count)
-                .ok_or_else(|| Failure::run("the rounds of a worker are not alike"))?;
+                .ok_or_else(|| Failure::run("the rounds of a worker process differ in their operations; are all programs of the same build?"))?;
             if less.nanoseconds.is_none() || more.nanoseconds.is_none() {
                 return Err(Failure::run(format!(
-                    "{}: completions were not there in time to be counted; run it again",
+                    "{}: a counted section had to wait for completions; run it again",
                     operation.title()
                 )));
             }
@@ -177,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_done_once_a_section_cancels() {
+    fn work_done_once_per_section_cancels() {
         let operations = [Operation::PostRecv, Operation::Empty];
         let records: Vec<_> = COUNTED
             .iter()
@@ -198,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn a_section_that_had_to_wait_is_not_counted() {
+    fn a_section_that_had_to_wait_is_refused() {
         let mut records: Vec<_> = COUNTED
             .iter()
             .map(|&count| record(Operation::HitRecv, count))
@@ -209,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn the_total_is_the_files_own() {
+    fn totals_are_parsed_by_the_names_of_their_events() {
         let text = "events: Ir\nfn=(1)\n12 34\n\ntotals: 5120\n";
         let section = |instructions, lines| {
             Some(Section {

@@ -1,39 +1,41 @@
-//! The seam: one end of a connection, as each interface has it.
+//! The trait of the measured interfaces, and the sizes that all of them use.
 
 use crate::failure::Failure;
 
-/// Bytes of a message, where the interface can choose whether it goes inline.
+/// Bytes of a message, if the caller can choose whether it is inline.
 pub(super) const MESSAGE: u32 = 64;
-/// Bytes of a message that DAT does not send inline, which it decides by length.
+/// Bytes of a message that is too long for DAT to send inline.
 pub(super) const LONGER: u32 = 96;
 /// Bytes of a receive.
 pub(super) const ROOM: u32 = 256;
-/// Where in the buffer messages begin that go out.
+/// Offset of outgoing messages in the buffer.
 pub(super) const OUT: usize = 0;
-/// Where they arrive.
+/// Offset of received messages.
 pub(super) const IN: usize = 1024;
-/// Where writes go.
+/// Offset of the target of RDMA writes.
 pub(super) const TARGET: usize = 2048;
 /// Size of the buffer.
 pub(super) const BUFFER: usize = 4096;
-/// Requests that may be outstanding, of either kind.
+/// Depth of each send, receive and shared receive queue.
 pub(super) const DEPTH: u32 = 512;
-/// Completions that a queue holds.
+/// Depth of each completion queue.
 pub(super) const COMPLETIONS: u32 = 1024;
 
-/// What a call that takes completions has found: how many; or this, a bad one.
+/// Returned by calls that poll, instead of the number of completions: a
+/// completion has an error status.
 pub(super) const BAD: usize = usize::MAX;
 
-/// One end. Its receives come from a queue of its own or from a shared one;
-/// its two kinds of completions go to two queues. Everything is posted with
-/// one segment, and every request is signaled.
+/// One end of a connection. It takes receives from its own queue or from a
+/// shared one, and has one completion queue for receives and one for sends and
+/// writes. Every request has one segment and is signalled. Calls that post
+/// return whether they succeeded.
 pub(super) trait End {
-    /// Whether lists can be posted.
+    /// Whether one call can post several requests.
     const LISTS: bool;
-    /// Whether several completions can be taken by one call.
+    /// Whether one call can poll several completions.
     const BATCHES: bool;
 
-    /// Posts a receive; whether that went well, as all of these tell.
+    /// Posts a receive.
     fn receive(&mut self, cookie: u64) -> bool;
     /// Posts [`super::operation::LIST`] receives.
     fn receive_list(&mut self) -> bool;
@@ -41,28 +43,29 @@ pub(super) trait End {
     fn send(&mut self, cookie: u64, inline: bool) -> bool;
     /// Posts [`super::operation::LIST`] sends.
     fn send_list(&mut self, inline: bool) -> bool;
-    /// Posts a write that does not go inline.
+    /// Posts an RDMA write that is not inline.
     fn write(&mut self, cookie: u64) -> bool;
 
-    /// Takes the completion of a receive, and adds what it says to a sum.
+    /// Polls one completion of a receive, and adds its cookie and length to
+    /// `sum`, so that the compiler cannot omit reading them.
     fn received(&mut self, sum: &mut u64) -> usize;
-    /// Takes up to [`super::operation::BATCH`] of them.
+    /// Polls up to [`super::operation::BATCH`] completions of receives.
     fn received_batch(&mut self, sum: &mut u64) -> usize;
-    /// The same of sends and writes.
+    /// Polls one completion of a send or write, as [`Self::received`] does.
     fn sent(&mut self, sum: &mut u64) -> usize;
-    /// The same of sends and writes.
+    /// Polls up to [`super::operation::BATCH`] completions of sends and writes.
     fn sent_batch(&mut self, sum: &mut u64) -> usize;
 }
 
-/// An interface: makes connected pairs.
+/// A measured interface, which creates connected pairs.
 pub(super) trait Interface {
-    /// An end with a receive queue of its own.
+    /// An end with its own receive queue.
     type Own: End;
-    /// An end whose receives come from a shared queue.
+    /// An end on a shared receive queue.
     type Shared: End;
 
-    /// Two ends that are connected.
+    /// Creates two connected ends with their own receive queues.
     fn own(&self) -> Result<(Self::Own, Self::Own), Failure>;
-    /// Two ends that are connected.
+    /// Creates two connected ends, each on a shared receive queue.
     fn shared(&self) -> Result<(Self::Shared, Self::Shared), Failure>;
 }

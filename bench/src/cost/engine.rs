@@ -1,4 +1,4 @@
-//! The engine itself.
+//! The engine as a measured interface.
 
 use dat_engine::{
     Completion, CompletionQueue, ConnectOptions, CqOptions, Device, Endpoint, EndpointOptions,
@@ -53,7 +53,7 @@ impl Interface for Engine {
     }
 }
 
-/// Where receives are posted. A type, so that the measured loop does not ask.
+/// Where receives are posted. A type parameter, so that the measured loop has no branch for it.
 pub(super) trait Source: Sized {
     fn create(domain: &ProtectionDomain) -> Result<Self, Failure>;
     fn shared(&self) -> Option<&SharedReceiveQueueHandle>;
@@ -65,7 +65,7 @@ pub(super) trait Source: Sized {
     unsafe fn post_list(&mut self, endpoint: &mut Endpoint, list: &[RecvRequest<'_>]) -> bool;
 }
 
-/// The endpoint's own queue.
+/// The endpoint's own receive queue.
 pub(super) struct Own;
 
 impl Source for Own {
@@ -79,13 +79,13 @@ impl Source for Own {
 
     #[inline(always)]
     unsafe fn post(&mut self, endpoint: &mut Endpoint, request: &RecvRequest<'_>) -> bool {
-        // SAFETY: passed on to the caller.
+        // SAFETY: required of the caller.
         unsafe { endpoint.post_recv(request) }.is_ok()
     }
 
     #[inline(always)]
     unsafe fn post_list(&mut self, endpoint: &mut Endpoint, list: &[RecvRequest<'_>]) -> bool {
-        // SAFETY: passed on to the caller.
+        // SAFETY: required of the caller.
         unsafe { endpoint.post_recv_list(list) }.is_ok()
     }
 }
@@ -104,20 +104,20 @@ impl Source for SharedReceiveQueue {
 
     #[inline(always)]
     unsafe fn post(&mut self, _: &mut Endpoint, request: &RecvRequest<'_>) -> bool {
-        // SAFETY: passed on to the caller.
+        // SAFETY: required of the caller.
         unsafe { SharedReceiveQueue::post(self, request) }.is_ok()
     }
 
     #[inline(always)]
     unsafe fn post_list(&mut self, _: &mut Endpoint, list: &[RecvRequest<'_>]) -> bool {
-        // SAFETY: passed on to the caller.
+        // SAFETY: required of the caller.
         unsafe { SharedReceiveQueue::post_list(self, list) }.is_ok()
     }
 }
 
-/// An endpoint with its queues.
+/// An endpoint with its queues and memory.
 pub(super) struct EngineEnd<S> {
-    // Dropped in this order: who writes to the memory goes before it.
+    // Dropped in this order: the memory after all objects that write to it.
     endpoint: Endpoint,
     source: S,
     sent: CompletionQueue,
@@ -151,15 +151,17 @@ impl<S: Source> EngineEnd<S> {
             inline_bytes: MESSAGE,
             exclusive_register: engine.single_threaded,
             posters: match engine.single_threaded {
-                // SAFETY: one thread posts to everything here.
+                // SAFETY: one thread posts to all endpoints of this process.
                 true => unsafe { Posters::one_at_a_time() },
                 false => Posters::ANY,
             },
             ..EndpointOptions::new(&sent, &received)
         })?;
-        // A few words that live as long as the process: requests name them.
+        // Leaked, because requests refer to them and the process ends after the measurement.
         let segment = |at, length| {
-            let segment = buffer.segment(at, length).expect("inside the buffer");
+            let segment = buffer
+                .segment(at, length)
+                .expect("both segments are within the buffer");
             &*Box::leak(Box::new([segment]))
         };
         let (out, into) = (segment(OUT, MESSAGE), segment(IN, ROOM));
@@ -202,8 +204,8 @@ impl<S: Source> EngineEnd<S> {
             flags,
             segments: self.out,
         };
-        // SAFETY: the memory outlives the endpoint (order of fields), and
-        // nobody has references to it.
+        // SAFETY: the memory outlives the endpoint (order of fields), and there
+        // are no references to it.
         unsafe { self.endpoint.post_send(&request) }.is_ok()
     }
 }
@@ -275,6 +277,7 @@ impl<S: Source> End for EngineEnd<S> {
     }
 }
 
+/// Polls one completion.
 #[inline(always)]
 fn one(queue: &mut CompletionQueue, sum: &mut u64) -> usize {
     match queue.poll() {
@@ -287,6 +290,7 @@ fn one(queue: &mut CompletionQueue, sum: &mut u64) -> usize {
     }
 }
 
+/// Polls up to [`BATCH`] completions.
 #[inline(always)]
 fn several(queue: &mut CompletionQueue, taken: &mut [Completion; BATCH], sum: &mut u64) -> usize {
     let count = queue.poll_batch(taken);

@@ -1,15 +1,15 @@
 //! The measured section: one call of a function that is not inlined.
 //!
-//! callgrind is told to count inside of this function, and to write what it
-//! has counted whenever it ends (see `callgrind.rs`). The same function is
-//! timed, so that both figures are of the same instructions.
+//! callgrind counts inside this function, and writes the counts whenever it
+//! returns (see `callgrind.rs`). The time of the same function is measured, so
+//! both figures are of the same instructions.
 
 use serde::{Deserialize, Serialize};
 
 use super::operation::Operation;
 use crate::clock::Clock;
 
-/// callgrind finds the measured section by this name.
+/// The symbol by which callgrind finds the measured section.
 pub(super) const MEASURED: &str = "dat_bench_cost_measured";
 
 /// One measured section.
@@ -17,30 +17,30 @@ pub(super) const MEASURED: &str = "dat_bench_cost_measured";
 pub(super) struct Record {
     /// Key of the operation.
     pub(super) operation: String,
-    /// How many operations it was.
+    /// Number of operations.
     pub(super) count: u32,
-    /// Per operation; none if completions were not ready as they should be.
+    /// Per operation; none if the section had to wait for a completion.
     pub(super) nanoseconds: Option<f64>,
 }
 
-/// Measures, and keeps what it has measured.
+/// Measures sections and keeps their records.
 pub(super) struct Meter {
     clock: Clock,
     pub(super) records: Vec<Record>,
 }
 
-/// Runs the work. Its name is what callgrind looks for, hence no mangling.
+/// Runs the work. The name is not mangled, so that callgrind finds it.
 #[unsafe(no_mangle)]
 #[inline(never)]
 extern "C" fn dat_bench_cost_measured(work: &mut Work<'_>) {
     (work.0)();
-    // No jump to the work instead of a call: the function ends after it.
+    // Prevents a tail call, so that the function returns after the work.
     core::hint::black_box(());
 }
 
 struct Work<'a>(&'a mut dyn FnMut());
 
-/// Runs work as a section that callgrind counts.
+/// Runs `work` as a section that callgrind counts.
 #[inline(always)]
 pub(crate) fn measured(work: &mut dyn FnMut()) {
     dat_bench_cost_measured(&mut Work(work));
@@ -54,7 +54,7 @@ impl Meter {
         }
     }
 
-    /// Measures work that is `count` operations.
+    /// Measures `work`, which consists of `count` operations.
     pub(super) fn measure(&mut self, operation: Operation, count: u32, work: &mut dyn FnMut()) {
         let start = self.clock.now();
         measured(work);
@@ -67,7 +67,7 @@ impl Meter {
         });
     }
 
-    /// The section before is no sample.
+    /// Marks the last section as invalid: it had to wait for a completion.
     pub(super) fn spoil(&mut self) {
         if let Some(record) = self.records.last_mut() {
             record.nanoseconds = None;

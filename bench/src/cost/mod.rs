@@ -1,20 +1,18 @@
-//! `dat-bench cost`: what the hot operations cost the processor.
+//! `dat-bench cost`: processor cost of posts and polls.
 //!
 //! ```text
-//! run               starts a process for each variant, turn by turn; reports
-//! worker            that process: opens its interface, and measures
-//! rounds            the measured loops, for any interface
+//! run               starts a worker process per variant and turn; reports
+//! worker            the worker process: opens its interface and measures
+//! rounds            the measured loops, generic over the interface
 //! meter callgrind   time and instructions of the measured section
-//! (`crate::nic` makes the NIC stand still meanwhile, if it is emulated)
-//! end               the seam: what an interface can do
-//! engine verbs rust c   behind the seam
+//! end               trait of the measured interfaces
+//! engine verbs rust c   its implementations
 //! ```
 //!
-//! Completions are laid ready by the NIC itself: requests are posted, it
-//! carries them out, and only then completions are taken, and measured. They
-//! could be written into the rings by hand instead; but then there would have
-//! to be a second idea of what a NIC writes, and libmlx5's rings, which are not
-//! ours, would have to be found.
+//! An emulated NIC is stopped during the measured section (`crate::nic`). It
+//! writes the completions itself before the section in which they are polled.
+//! Completions written by the benchmark would need a second implementation of
+//! what a NIC writes, and access to libmlx5's rings.
 
 mod c;
 pub(crate) mod callgrind;
@@ -47,7 +45,7 @@ use crate::output::{self, probe, save};
 use crate::report::DeviceFacts;
 use crate::select;
 
-/// Read by libmlx5 when it is loaded.
+/// An environment variable of libmlx5.
 const SINGLE_THREADED: &str = "MLX5_SINGLE_THREADED";
 
 /// Runs the command.
@@ -68,17 +66,17 @@ pub(crate) fn run(args: &CostArgs) -> Result<(), Failure> {
         select::require_addresses(&selected, "give --api rust,rust-st,c,c-st")?;
     }
     if let Some(path) = &args.json {
-        // Refused now rather than after the measurement.
+        // Refuses a file that cannot be written before the measurement.
         probe(path)?;
     }
     let conditions = conditions(&selected, args)?;
     let mut outcomes: Vec<Outcome> = variants.iter().map(|&it| Outcome::new(it)).collect();
-    // In turns: whatever else the machine does meets all of them.
+    // In turns, so that other load of the machine affects all variants.
     for _ in 0..args.turns {
         for outcome in &mut outcomes {
             for record in time(outcome.variant, &selected.name, args)?.records {
                 let operation = Operation::from_key(&record.operation)
-                    .ok_or_else(|| Failure::run("a worker speaks of an unknown operation"))?;
+                    .ok_or_else(|| Failure::run("a worker process reported an unknown operation; are all programs of the same build?"))?;
                 outcome.take(operation, record.nanoseconds);
             }
         }
@@ -113,7 +111,8 @@ fn conditions(selected: &select::Selected, args: &CostArgs) -> Result<Conditions
     })
 }
 
-/// The file of a library that this process has loaded, its version in its name.
+/// Returns the file name, with the version, of a library that this process has
+/// loaded.
 fn loaded(library: &str) -> Option<String> {
     let maps = std::fs::read_to_string("/proc/self/maps").ok()?;
     let path = maps.lines().find_map(|line| {
@@ -127,7 +126,7 @@ fn loaded(library: &str) -> Option<String> {
     Some(real.file_name()?.to_string_lossy().into_owned())
 }
 
-/// Times a variant in a process of its own.
+/// Measures the time of a variant in a worker process.
 fn time(variant: Variant, device: &str, args: &CostArgs) -> Result<Report, Failure> {
     let this = own_executable()?;
     await_worker(
@@ -136,7 +135,7 @@ fn time(variant: Variant, device: &str, args: &CostArgs) -> Result<Report, Failu
     )
 }
 
-/// Counts a variant's instructions in a process of its own.
+/// Counts the instructions of a variant in a worker process.
 fn count(
     variant: Variant,
     device: &str,
@@ -149,12 +148,16 @@ fn count(
     counts.read(&report.records)
 }
 
+/// Returns the path of this program.
 pub(crate) fn own_executable() -> Result<std::path::PathBuf, Failure> {
-    std::env::current_exe()
-        .map_err(|error| Failure::environment(format!("cannot find my own executable: {error}")))
+    std::env::current_exe().map_err(|error| {
+        Failure::environment(format!(
+            "cannot find dat-bench's own executable: {error}; is /proc mounted?"
+        ))
+    })
 }
 
-/// This program as the worker of a variant, on the device that was chosen.
+/// Returns the command line of a worker process for a variant on a device.
 fn worker(mut command: Command, variant: Variant, device: &str, args: &CostArgs) -> Command {
     command.args(["cost", "-d", device, "--worker", variant.name()]);
     command.args(["--iters", &args.rounds.to_string()]);
@@ -172,7 +175,7 @@ fn worker(mut command: Command, variant: Variant, device: &str, args: &CostArgs)
     command
 }
 
-/// Runs a worker to its end; what it reports.
+/// Runs a worker process and returns its report.
 pub(crate) fn await_worker<T: DeserializeOwned>(
     mut command: Command,
     name: &str,
@@ -190,13 +193,19 @@ pub(crate) fn await_worker<T: DeserializeOwned>(
             };
             Failure::environment(format!("cannot start {program}: {error}{remedy}"))
         })?;
-    let ended = format!("the process of {name} ended with {}", output.status);
+    let ended = format!(
+        "the worker process for {name} failed with {}; its message is above",
+        output.status
+    );
     match output.status.code() {
         Some(0) => {}
         Some(1) => return Err(Failure::usage(ended)),
         Some(2) => return Err(Failure::environment(ended)),
         _ => return Err(Failure::run(ended)),
     }
-    serde_json::from_slice(&output.stdout)
-        .map_err(|error| Failure::run(format!("the process of {name} reported nonsense: {error}")))
+    serde_json::from_slice(&output.stdout).map_err(|error| {
+        Failure::run(format!(
+            "cannot parse the report of the worker process for {name}: {error}"
+        ))
+    })
 }

@@ -1,6 +1,6 @@
-//! What is measured.
+//! The measured operations.
 
-/// A hot operation.
+/// An operation of the data path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Operation {
     PostRecv,
@@ -23,11 +23,11 @@ pub(super) enum Operation {
 
 /// Requests of a list.
 pub(super) const LIST: usize = 32;
-/// Completions that are taken by one call, at most.
+/// Most completions of a batch.
 pub(super) const BATCH: usize = 16;
 
 impl Operation {
-    /// In the order of the table.
+    /// All operations, in the order of the table.
     pub(super) const ALL: [Self; 16] = [
         Self::PostRecv,
         Self::PostRecvList,
@@ -47,12 +47,12 @@ impl Operation {
         Self::Write,
     ];
 
-    /// For programs.
+    /// Returns the name in JSON.
     pub(super) fn key(self) -> &'static str {
         self.names().0
     }
 
-    /// For people.
+    /// Returns the name in the table.
     pub(super) fn title(self) -> &'static str {
         self.names().1
     }
@@ -60,15 +60,15 @@ impl Operation {
     fn names(self) -> (&'static str, &'static str) {
         match self {
             Self::PostRecv => ("post_recv", "post_recv, single"),
-            Self::PostRecvList => ("post_recv_list", "post_recv, list of 32, per request"),
+            Self::PostRecvList => ("post_recv_list", "post_recv, list of 32"),
             Self::SrqPost => ("srq_post", "SRQ post, single"),
-            Self::SrqPostList => ("srq_post_list", "SRQ post, list of 32, per request"),
-            Self::HitRecv => ("hit_recv", "hit, RQ receive, one"),
-            Self::HitRecvBatch => ("hit_recv_batch", "hit, RQ receive, 16, per completion"),
-            Self::HitSrq => ("hit_srq", "hit, SRQ receive, one"),
-            Self::HitSrqBatch => ("hit_srq_batch", "hit, SRQ receive, 16, per completion"),
-            Self::HitSend => ("hit_send", "hit, send, one"),
-            Self::HitSendBatch => ("hit_send_batch", "hit, send, 16, per completion"),
+            Self::SrqPostList => ("srq_post_list", "SRQ post, list of 32"),
+            Self::HitRecv => ("hit_recv", "receive completion, single"),
+            Self::HitRecvBatch => ("hit_recv_batch", "receive completion, batch of 16"),
+            Self::HitSrq => ("hit_srq", "SRQ receive completion, single"),
+            Self::HitSrqBatch => ("hit_srq_batch", "SRQ receive completion, batch of 16"),
+            Self::HitSend => ("hit_send", "send completion, single"),
+            Self::HitSendBatch => ("hit_send_batch", "send completion, batch of 16"),
             Self::Empty => ("empty", "empty poll"),
             Self::Send => ("send", "send 64 B not inline, single"),
             Self::SendList => ("send_list", "send 64 B not inline, list of 32"),

@@ -1,4 +1,4 @@
-//! The tables and the JSON document.
+//! Output of `cost`: tables and JSON.
 
 use std::fmt::Write;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -13,12 +13,12 @@ use crate::report::DeviceFacts;
 /// Name and version of the schema.
 const SCHEMA: &str = "dat-bench/cost/1";
 
-/// What one variant has shown.
+/// The results of one variant.
 pub(super) struct Outcome {
     pub(super) variant: Variant,
-    /// Nanoseconds per operation, one for each round.
+    /// Nanoseconds per operation, one value per round.
     pub(super) samples: Vec<(Operation, Vec<f64>)>,
-    /// Rounds in which completions were not ready, and which do not count.
+    /// Number of rounds left out because they had to wait for completions.
     pub(super) spoiled: Vec<(Operation, u32)>,
     pub(super) instructions: Vec<(Operation, f64)>,
 }
@@ -47,7 +47,7 @@ impl Nanoseconds {
         })
     }
 
-    /// Half of the distance between the quartiles.
+    /// Returns half the interquartile range.
     fn spread(&self) -> f64 {
         (self.third_quartile - self.first_quartile) / 2.0
     }
@@ -63,7 +63,7 @@ impl Outcome {
         }
     }
 
-    /// Takes a round's figure; none was spoiled.
+    /// Adds the figure of a round; `None` is a round that is left out.
     pub(super) fn take(&mut self, operation: Operation, nanoseconds: Option<f64>) {
         match nanoseconds {
             Some(value) => {
@@ -88,12 +88,12 @@ impl Outcome {
     }
 }
 
-/// The conditions of a run: without them a figure says nothing.
+/// The conditions of a run.
 #[derive(Serialize)]
 pub(super) struct Conditions {
     pub(super) host: Host,
     pub(super) device: DeviceFacts,
-    /// The file of the library that ours is compared with.
+    /// File name of the library that provides the compared verbs.
     pub(super) libmlx5: Option<String>,
     pub(super) build: &'static str,
     pub(super) rounds: u32,
@@ -102,7 +102,7 @@ pub(super) struct Conditions {
     pub(super) cpu: Option<usize>,
 }
 
-/// For people.
+/// Returns the text.
 pub(super) fn text(conditions: &Conditions, outcomes: &[Outcome]) -> String {
     let mut out = String::new();
     // Writing to a String cannot fail.
@@ -132,7 +132,7 @@ pub(super) fn text(conditions: &Conditions, outcomes: &[Outcome]) -> String {
     let counted = outcomes.iter().any(|it| !it.instructions.is_empty());
     let _ = writeln!(
         out,
-        "\n nanoseconds per operation: median of {} rounds of {} (± half the distance of the quartiles)",
+        "\n nanoseconds per operation: median of {} rounds of {} (± half the interquartile range)",
         conditions.rounds * conditions.turns,
         conditions.operations_per_section
     );
@@ -143,7 +143,7 @@ pub(super) fn text(conditions: &Conditions, outcomes: &[Outcome]) -> String {
     if counted {
         let _ = writeln!(
             out,
-            "\n instructions per operation (callgrind), the calling loop included"
+            "\n instructions per operation (callgrind), including the calling loop"
         );
         table(&mut out, outcomes, |outcome, operation| {
             outcome
@@ -158,13 +158,14 @@ pub(super) fn text(conditions: &Conditions, outcomes: &[Outcome]) -> String {
     if spoiled > 0 {
         let _ = writeln!(
             out,
-            "\n {spoiled} sections had to wait for completions and are left out"
+            "\n {spoiled} sections are left out, because they had to wait for completions"
         );
     }
-    let _ = writeln!(out, " '-': the interface has no such call");
+    let _ = writeln!(out, " -: the interface has no such call");
     out
 }
 
+/// Appends a table with a row per operation and a column per variant.
 fn table(
     out: &mut String,
     outcomes: &[Outcome],
@@ -193,7 +194,7 @@ struct Document<'a> {
     dat_bench: &'static str,
     /// Seconds since 1970, UTC.
     finished_at: u64,
-    /// Whether the NIC is an emulator's.
+    /// Whether the device is emulated.
     emulated: bool,
     conditions: &'a Conditions,
     results: Vec<Entry>,
@@ -205,15 +206,15 @@ struct Entry {
     variant: Variant,
     /// Per operation; none if the interface has no such call.
     nanoseconds: Option<Nanoseconds>,
-    /// Rounds that count.
+    /// Number of measured rounds.
     rounds: usize,
-    /// Rounds that do not: completions were not ready.
+    /// Number of rounds left out because they had to wait for completions.
     spoiled: u32,
-    /// Per operation; none if they were not asked for.
+    /// Per operation; none without `--instructions`.
     instructions: Option<f64>,
 }
 
-/// For programs.
+/// Returns the JSON document.
 pub(super) fn json(conditions: &Conditions, outcomes: &[Outcome]) -> String {
     let results = outcomes
         .iter()
@@ -244,6 +245,7 @@ pub(super) fn json(conditions: &Conditions, outcomes: &[Outcome]) -> String {
     text
 }
 
+/// Returns the value of an operation.
 fn count<T>(of: &[(Operation, T)], operation: Operation) -> Option<&T> {
     of.iter()
         .find(|(it, _)| *it == operation)
@@ -255,7 +257,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn quartiles_and_spread_are_those_of_the_samples() {
+    fn quartiles_and_spread_are_computed_from_the_samples() {
         let figure = Nanoseconds::of(&[5.0, 1.0, 3.0, 2.0, 4.0]).unwrap();
         assert_eq!((figure.min, figure.median, figure.max), (1.0, 3.0, 5.0));
         assert_eq!((figure.first_quartile, figure.third_quartile), (2.0, 4.0));

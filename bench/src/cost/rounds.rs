@@ -1,12 +1,12 @@
-//! The measured loops: one round measures every operation once.
+//! The measured loops: a round measures every operation once.
 //!
 //! ```text
-//! receives   [post n]  the far end sends n   NIC runs, then stands   [take n]
-//! sends      far end posts n receives   NIC stands   [post n]   NIC runs, then stands   [take n]
-//! writes     NIC stands   [post n]   NIC runs, all are taken
-//! empty      NIC stands, nothing outstanding   [poll n times]
+//! receives   stop the NIC, [post n], start it, the far end sends n, stop it, [poll n]
+//! sends      the far end posts n receives, stop the NIC, [post n], start it, stop it, [poll n]
+//! writes     stop the NIC, [post n], start it, poll n
+//! empty      stop the NIC with nothing outstanding, [poll n times]
 //! ```
-//! What is in brackets is measured.
+//! Sections in brackets are measured.
 
 use std::time::{Duration, Instant};
 
@@ -16,10 +16,10 @@ use super::operation::{BATCH, LIST, Operation};
 use crate::failure::Failure;
 use crate::nic::Nic;
 
-/// How long one message may take.
+/// Timeout for completions.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Pairs of an interface, and what they are measured with.
+/// The connected pairs of an interface, the NIC and the meter.
 pub(super) struct Rounds<I: Interface> {
     own: (I::Own, I::Own),
     shared: (I::Shared, I::Shared),
@@ -28,7 +28,7 @@ pub(super) struct Rounds<I: Interface> {
     sum: u64,
 }
 
-/// How the operations of a round are carried out.
+/// Whether calls post one request and poll one completion, or several.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Manner {
     Single,
@@ -46,7 +46,8 @@ impl<I: Interface> Rounds<I> {
         })
     }
 
-    /// Measures sections of so many operations, a multiple of [`LIST`].
+    /// Measures one section of each operation, with `count` operations each, a
+    /// multiple of [`LIST`].
     pub(super) fn round(&mut self, count: u32) -> Result<(), Failure> {
         use Manner::{Many, Single};
         let mut bench = Bench {
@@ -80,7 +81,7 @@ impl<I: Interface> Rounds<I> {
             Operation::HitSrqBatch,
         )?;
         core::hint::black_box(self.sum);
-        // Whoever closes queues next needs a NIC that answers.
+        // Destroying queues needs a running NIC.
         self.nic.release();
         Ok(())
     }
@@ -148,7 +149,7 @@ impl Bench<'_> {
         self.nic.hold()?;
         let mut good = true;
         if manner == Manner::Single {
-            // Two loops, for the flag is known where a program posts.
+            // Two loops, because in a program the flag is a constant.
             self.meter.measure(post, count, &mut || {
                 good = if inline {
                     each(count, |at| near.send(at, true))
@@ -177,7 +178,7 @@ impl Bench<'_> {
         self.hits(manner, E::BATCHES, hit, near, E::sent, E::sent_batch)
     }
 
-    /// Takes what is there, measured if it can be taken in this manner.
+    /// Polls all completions, measured if the interface can poll in this manner.
     fn hits<E: End>(
         &mut self,
         manner: Manner,
@@ -232,28 +233,31 @@ impl Bench<'_> {
         if found == 0 {
             Ok(())
         } else {
-            Err(Failure::run("an empty completion queue was not empty"))
+            Err(Failure::run(
+                "a completion arrived without a request; report it with the command line",
+            ))
         }
     }
 }
 
-/// So many posts; whether all went well.
+/// Posts `count` times. Returns whether all posts succeeded.
 #[inline(always)]
 fn each(count: u32, mut post: impl FnMut(u64) -> bool) -> bool {
     (0..count).all(|at| post(u64::from(at)))
 }
 
+/// Converts the result of posts that the queues have room for.
 fn posted(good: bool, what: &str) -> Result<(), Failure> {
     if good {
         Ok(())
     } else {
         Err(Failure::run(format!(
-            "{what} were refused that there is room for"
+            "{what} were refused although the queue has room; report it with the command line"
         )))
     }
 }
 
-/// Takes so many completions; whether any of them had to be waited for.
+/// Polls `count` completions. Returns whether it had to wait for any of them.
 #[inline(always)]
 fn take(count: u32, nic: &mut Nic, mut poll: impl FnMut() -> usize) -> Result<bool, Failure> {
     let (mut left, mut since) = (count as usize, None);
@@ -266,6 +270,7 @@ fn take(count: u32, nic: &mut Nic, mut poll: impl FnMut() -> usize) -> Result<bo
     Ok(since.is_some())
 }
 
+/// Handles a poll that failed or found nothing: starts the NIC and yields.
 #[cold]
 #[inline(never)]
 fn stalled(
@@ -279,9 +284,11 @@ fn stalled(
     }
     nic.release();
     if since.get_or_insert_with(Instant::now).elapsed() > PATIENCE {
-        return Err(Failure::run(format!("{left} completions do not come")));
+        return Err(Failure::run(format!(
+            "{left} completions did not arrive within 10 s; is the port active?"
+        )));
     }
-    // On one core the other side of this, a device's thread, goes first.
+    // On a single core the NIC thread has to run.
     std::thread::yield_now();
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! DAT's Rust types.
+//! DAT's Rust types as a measured interface.
 
 use std::time::Duration;
 
@@ -16,9 +16,9 @@ use super::end::{
 };
 use crate::failure::Failure;
 
-/// How long a connection may take.
+/// Timeout for connecting.
 pub(super) const PATIENCE: Duration = Duration::from_secs(10);
-/// Events of connections that wait at most.
+/// Length of the queues of connection events.
 pub(super) const CONNECTION_EVENTS: u32 = 8;
 
 /// An open adapter.
@@ -27,8 +27,9 @@ pub(super) struct Rust {
     zone: ProtectionZone,
 }
 
+/// Converts the failure of a control call.
 fn refused(error: DatError) -> Failure {
-    Failure::environment(format!("DAT refused: {error}"))
+    Failure::environment(format!("a DAT call failed: {error}"))
 }
 
 impl Rust {
@@ -60,13 +61,17 @@ impl Rust {
             )
             .map_err(refused)?;
         let waited = |queue: &EventDispatcher| {
-            queue
-                .wait(Some(PATIENCE))
-                .map_err(|code| Failure::run(format!("no DAT connection: {code}")))
+            queue.wait(Some(PATIENCE)).map_err(|code| {
+                Failure::run(format!("the DAT connection was not established: {code}"))
+            })
         };
         let event = waited(&requests)?;
-        let mut request = ConnectionRequest::from_event(&event)
-            .ok_or_else(|| Failure::run(format!("no connection request: {:?}", event.data)))?;
+        let mut request = ConnectionRequest::from_event(&event).ok_or_else(|| {
+            Failure::run(format!(
+                "event {:?} instead of a connection request",
+                event.data
+            ))
+        })?;
         request.accept(&mut far.endpoint, &[]).map_err(refused)?;
         for end in [&near, &far] {
             waited(&end.connections)?;
@@ -141,10 +146,10 @@ impl Interface for Rust {
     }
 }
 
-/// An endpoint with its queues. A request names its memory anew each time, as
-/// programs do: making a segment checks its bounds.
+/// An endpoint with its queues and memory. Each request creates its segment
+/// again, as programs do, so its bounds check is part of the measurement.
 pub(super) struct RustEnd<const SHARED: bool> {
-    // Dropped in this order: who writes to the memory goes before it.
+    // Dropped in this order: the memory after all objects that write to it.
     endpoint: Endpoint,
     shared: Option<SharedReceiveQueue>,
     sent: EventDispatcher,
@@ -220,6 +225,7 @@ impl<const SHARED: bool> End for RustEnd<SHARED> {
     }
 }
 
+/// Dequeues one completion.
 #[inline(always)]
 fn next(queue: &EventDispatcher, sum: &mut u64) -> usize {
     match queue.next() {

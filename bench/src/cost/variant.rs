@@ -1,27 +1,27 @@
-//! What is compared: interfaces, each with its locks and without.
+//! The measured variants: the interfaces, each with locks and without.
 
 use clap::ValueEnum;
 use serde::Serialize;
 
-/// An interface, with locks or without.
+/// An interface with locks, or without them (`-st`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Variant {
-    /// libmlx5's verbs, as programs get them
+    /// libmlx5's verbs with their locks
     Libmlx5,
     /// libmlx5's verbs with MLX5_SINGLE_THREADED=1
     Libmlx5St,
-    /// The engine with a doorbell register that it shares, under a lock
+    /// The engine with a shared doorbell register under a lock
     Engine,
-    /// The engine with a doorbell register of its own, without a lock
+    /// The engine with an exclusive doorbell register, without a lock
     EngineSt,
     /// DAT's Rust types on a thread-safe adapter
     Rust,
-    /// DAT's Rust types on an adapter for one thread
+    /// DAT's Rust types on an adapter that is not thread-safe
     RustSt,
     /// DAT's C calls on a thread-safe adapter
     C,
-    /// DAT's C calls on an adapter for one thread
+    /// DAT's C calls on an adapter that is not thread-safe
     CSt,
 }
 
@@ -39,19 +39,20 @@ impl Variant {
         }
     }
 
-    /// Whether it connects its queue pairs itself.
+    /// Returns whether the variant uses queue pairs without DAT, and so connects
+    /// them without a connection manager.
     pub(super) fn is_below_dat(self) -> bool {
         use Variant::{Engine, EngineSt, Libmlx5, Libmlx5St};
         matches!(self, Libmlx5 | Libmlx5St | Engine | EngineSt)
     }
 
-    /// Whether several threads may use it at a time, as far as it goes.
+    /// Returns whether the variant locks, so that several threads can use it.
     pub(super) fn is_threadsafe(self) -> bool {
         matches!(self, Self::Libmlx5 | Self::Engine | Self::Rust | Self::C)
     }
 
-    /// What the environment says of `MLX5_SINGLE_THREADED`: to libmlx5 alone,
-    /// for ours are told in their own ways.
+    /// Returns the value of `MLX5_SINGLE_THREADED`. Only libmlx5 reads it; the
+    /// engine and DAT have options.
     pub(super) fn single_threaded_variable(self) -> Option<&'static str> {
         (self == Self::Libmlx5St).then_some("1")
     }

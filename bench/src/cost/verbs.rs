@@ -1,5 +1,5 @@
-//! The device's own verbs, as a program in C calls them: by the functions that
-//! the library puts into the context, which `verbs.h` calls inline.
+//! Raw verbs as a measured interface, called as a C program does: through the
+//! function pointers of the context, as the inline functions of `verbs.h` do.
 
 use std::ffi::CStr;
 use std::mem::zeroed;
@@ -19,15 +19,15 @@ use super::end::{BAD, BUFFER, COMPLETIONS, DEPTH, End, IN, Interface, MESSAGE, O
 use super::operation::{BATCH, LIST};
 use crate::failure::Failure;
 
-/// A device opened by libibverbs. It, and all made of it, is given back when
-/// the process ends, which measures this and nothing else.
+/// A device opened through libibverbs. Its objects are not destroyed: the worker
+/// process ends after the measurement.
 pub(crate) struct Verbs {
     context: NonNull<ibv_context>,
     pd: NonNull<ibv_pd>,
     port: PortInfo,
 }
 
-/// What a call of libibverbs has answered, unless that is null.
+/// Converts the result of a libibverbs call, which is null on failure.
 fn made<T>(call: &str, answer: *mut T) -> Result<NonNull<T>, Failure> {
     NonNull::new(answer)
         .ok_or_else(|| Failure::environment(format!("{call}: {}", std::io::Error::last_os_error())))
@@ -35,7 +35,7 @@ fn made<T>(call: &str, answer: *mut T) -> Result<NonNull<T>, Failure> {
 
 impl Verbs {
     pub(crate) fn open(name: &str, port: PortInfo) -> Result<Self, Failure> {
-        // SAFETY: the list is null or as long as told, and freed after use;
+        // SAFETY: the list is null or has `count` entries, and is freed after use;
         // names are C strings.
         let context = unsafe {
             let mut count = 0;
@@ -53,12 +53,12 @@ impl Verbs {
         Ok(Self { context, pd, port })
     }
 
-    /// A completion queue and a shared receive queue of that depth, for queue
-    /// pairs that do nothing.
+    /// Creates a completion queue and a shared receive queue of this depth, for
+    /// idle queue pairs.
     pub(crate) fn queues(&self, depth: u32) -> Result<Queues, Failure> {
         let (context, pd) = (self.context.as_ptr(), self.pd);
-        // SAFETY: an open device, and attributes of this frame, for which zero
-        // is valid.
+        // SAFETY: an open device; the attributes are local, and zero is valid for
+        // them.
         unsafe {
             let cq = made(
                 "ibv_create_cq",
@@ -82,7 +82,7 @@ impl Verbs {
     }
 }
 
-/// What idle queue pairs report to and take from.
+/// The queues that idle queue pairs share.
 pub(crate) struct Queues {
     pd: NonNull<ibv_pd>,
     cq: NonNull<ibv_cq>,
@@ -90,10 +90,10 @@ pub(crate) struct Queues {
 }
 
 impl Queues {
-    /// Makes one, which lives until the process ends.
+    /// Creates a queue pair, which lives until the process ends.
     pub(crate) fn queue_pair(&self, send_depth: u32) -> Result<NonNull<ibv_qp>, Failure> {
-        // SAFETY: live queues of one device; attributes of this frame, for
-        // which zero is valid.
+        // SAFETY: live queues of one device; the attributes are local, and zero is
+        // valid for them.
         unsafe {
             let mut wanted: ibv_qp_init_attr = zeroed();
             (wanted.send_cq, wanted.recv_cq) = (self.cq.as_ptr(), self.cq.as_ptr());
@@ -122,7 +122,7 @@ impl Interface for Verbs {
 
 type Post<Q, W> = unsafe extern "C" fn(*mut Q, *mut W, *mut *mut W) -> i32;
 
-/// A QP with its queues.
+/// A queue pair with its queues and prepared requests.
 pub(super) struct VerbsEnd<const SHARED: bool> {
     qp: NonNull<ibv_qp>,
     srq: *mut ibv_srq,
@@ -143,8 +143,8 @@ impl<const SHARED: bool> VerbsEnd<SHARED> {
         let buffer: &'static mut [u8] = Box::leak(vec![0; BUFFER].into_boxed_slice());
         let start = buffer.as_mut_ptr();
         let access = Access::IBV_ACCESS_LOCAL_WRITE.0 | Access::IBV_ACCESS_REMOTE_WRITE.0;
-        // SAFETY: an open device, memory that lives for ever, and attributes
-        // of this frame, for which zero is valid.
+        // SAFETY: an open device, memory that is never freed, and local
+        // attributes, for which zero is valid.
         unsafe {
             let mr: NonNull<ibv_mr> = made(
                 "ibv_reg_mr",
@@ -193,8 +193,8 @@ impl<const SHARED: bool> VerbsEnd<SHARED> {
             };
             let mut write = request(signaled);
             write.opcode = ibv_wr_opcode::IBV_WR_RDMA_WRITE;
-            // All ends are of one process and one domain: to write to its own
-            // memory by way of the peer is as good as to the peer's.
+            // Both ends are in one process and one PD, so an RDMA write through
+            // the peer to this end's own memory costs the same.
             write.wr = wr_t {
                 rdma: rdma_t {
                     remote_addr: start.add(TARGET).addr() as u64,
@@ -229,10 +229,10 @@ impl<const SHARED: bool> VerbsEnd<SHARED> {
         }
     }
 
-    /// RESET → INIT → RTR → RTS, as `ibv_rc_pingpong` does it.
+    /// Moves the queue pair RESET → INIT → RTR → RTS, as `ibv_rc_pingpong` does.
     fn connect(&self, port: &PortInfo, peer: &Self) -> Result<(), Failure> {
         let modify = |attributes: &mut ibv_qp_attr, mask: u32| {
-            // SAFETY: a QP, and attributes that the call reads.
+            // SAFETY: a live queue pair; the attributes are only read.
             match unsafe { ibv_modify_qp(self.qp.as_ptr(), attributes, mask as i32) } {
                 0 => Ok(()),
                 errno => Err(Failure::environment(format!(
@@ -241,7 +241,7 @@ impl<const SHARED: bool> VerbsEnd<SHARED> {
                 ))),
             }
         };
-        // SAFETY: integers, for which zero is valid.
+        // SAFETY: all members are integers, for which zero is valid.
         let mut attributes: ibv_qp_attr = unsafe { zeroed() };
         attributes.qp_state = ibv_qp_state::IBV_QPS_INIT;
         attributes.port_num = port.number;
@@ -253,7 +253,7 @@ impl<const SHARED: bool> VerbsEnd<SHARED> {
         modify(&mut attributes, init)?;
         attributes.qp_state = ibv_qp_state::IBV_QPS_RTR;
         attributes.path_mtu = port.active_mtu.code().into();
-        // SAFETY: a live QP, whose number does not change.
+        // SAFETY: a live queue pair, whose number does not change.
         attributes.dest_qp_num = unsafe { peer.qp.as_ref().qp_num };
         attributes.max_dest_rd_atomic = 1;
         attributes.min_rnr_timer = 12;
@@ -286,12 +286,12 @@ impl<const SHARED: bool> VerbsEnd<SHARED> {
         modify(&mut attributes, sends)
     }
 
-    /// `ibv_post_recv` or `ibv_post_srq_recv`.
+    /// Calls `ibv_post_recv` or `ibv_post_srq_recv`.
     #[inline(always)]
     fn post_receive(&self, request: *mut ibv_recv_wr) -> bool {
         let mut bad = null_mut();
-        // SAFETY: live objects, whose context has every function; the memory
-        // lives for ever.
+        // SAFETY: live objects, whose context has these functions; the memory is
+        // never freed.
         unsafe {
             if SHARED {
                 let post: Option<Post<ibv_srq, ibv_recv_wr>> =
@@ -305,7 +305,7 @@ impl<const SHARED: bool> VerbsEnd<SHARED> {
         }
     }
 
-    /// `ibv_post_send`.
+    /// Calls `ibv_post_send`.
     #[inline(always)]
     fn post_send(&self, request: *mut ibv_send_wr) -> bool {
         let (qp, mut bad) = (self.qp.as_ptr(), null_mut());
@@ -316,11 +316,11 @@ impl<const SHARED: bool> VerbsEnd<SHARED> {
         }
     }
 
-    /// `ibv_poll_cq`.
+    /// Calls `ibv_poll_cq` for up to `most` completions.
     #[inline(always)]
     fn poll(&mut self, cq: NonNull<ibv_cq>, most: usize) -> i32 {
         let (cq, taken) = (cq.as_ptr(), self.taken.as_mut_ptr());
-        // SAFETY: as in `post_receive`; there is room for so many.
+        // SAFETY: as in `post_receive`; `taken` has room for `most`, at most `BATCH`.
         unsafe { (*(*cq).context).ops.poll_cq.unwrap_unchecked()(cq, most as i32, taken) }
     }
 

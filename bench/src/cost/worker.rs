@@ -1,5 +1,5 @@
-//! The process of one variant: measures, and writes what it has measured to
-//! standard output, for the process that started it.
+//! The worker process: measures one variant, and writes the results to standard
+//! output for the parent process.
 
 use std::time::Duration;
 
@@ -22,19 +22,18 @@ use crate::nic::Nic;
 use crate::select::{self, Selected};
 use crate::{host, launcher, output};
 
-/// Operations of a timed section.
+/// Operations per timed section.
 pub(super) const TIMED: u32 = 256;
-/// Operations of the counted sections: the first round warms up; what the
-/// last has more than the one before is the cost of the operations that it
-/// has more.
+/// Operations per section of the three counted rounds. The first round is
+/// warm-up; the result is the difference of the other two.
 pub(super) const COUNTED: [u32; 3] = [256, 128, 256];
-/// Rounds before the first that counts.
+/// Warm-up rounds of a timed run.
 const WARMUP: u32 = 3;
 
-/// What a worker tells.
+/// The results of a worker process.
 #[derive(Deserialize, Serialize)]
 pub(super) struct Report {
-    /// In the order in which they were made.
+    /// The sections, in the order of measurement.
     pub(super) records: Vec<Record>,
 }
 
@@ -43,7 +42,7 @@ pub(super) fn run(variant: Variant, args: &CostArgs) -> Result<(), Failure> {
     select::drive(args.path);
     let Selected { name, .. } = select::select(args.device.as_deref())?;
     let port = args.ib_port;
-    // What is not waited for one by one is an acknowledgement.
+    // Time for acknowledgements, which the loops do not poll for.
     let settling = if args.counted {
         Duration::from_millis(20)
     } else {

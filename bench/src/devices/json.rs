@@ -1,4 +1,4 @@
-//! The list of devices for programs.
+//! The list of devices as JSON.
 
 use dat_engine::control::GidChoice;
 use dat_engine::{DataPath, PortInfo, Transport};
@@ -17,7 +17,7 @@ struct DeviceEntry<'a> {
     name: &'a str,
     emulated_fabric: Option<&'a str>,
     path: &'static str,
-    /// Why the path is not the direct one.
+    /// Why the path is not direct.
     reason: Option<&'a str>,
     transport: String,
     firmware: &'a str,
@@ -25,8 +25,8 @@ struct DeviceEntry<'a> {
     part_id: u32,
     guid: String,
     limits: Option<LimitsEntry>,
-    /// What DAT offers: members of `DAT_IA_ATTR` by their names. Null if it can
-    /// connect nothing on this device.
+    /// What DAT offers: members of `DAT_IA_ATTR` by their names. Null if the
+    /// device has no reliable connections.
     dat: Option<OfferEntry>,
     ports: Vec<PortEntry>,
 }
@@ -37,9 +37,9 @@ struct LimitsEntry {
     segments: u32,
     read_segments: u32,
     cq_depth: u32,
-    /// Null if it could not be found out.
+    /// Null if no queue pair could be created.
     inline_bytes: Option<u32>,
-    /// Inline sizes were looked for up to this one.
+    /// The largest inline size that was tried.
     inline_bytes_tried: u32,
     reads_served: u8,
     reads_issued: u8,
@@ -86,7 +86,7 @@ struct GidEntry {
     reason: &'static str,
 }
 
-/// For programs.
+/// Returns the document.
 pub(super) fn document(devices: &[Entry], fabric: Option<&str>) -> String {
     let devices = devices.iter().map(|device| entry(device, fabric)).collect();
     let document = Document {
@@ -167,6 +167,7 @@ fn entry<'a>(entry: &'a Entry, fabric: Option<&'a str>) -> DeviceEntry<'a> {
     }
 }
 
+/// Returns the GID that connections on the port use; iWARP has none.
 fn gid_of(transport: Transport, port: &PortInfo) -> Option<GidChoice> {
     match transport {
         Transport::Iwarp => None,

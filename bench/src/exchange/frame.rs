@@ -1,4 +1,4 @@
-//! Frames: what turns a byte stream into checked pieces.
+//! Frames: the messages of the control connection in its byte stream.
 //!
 //! ```text
 //! 0  magic "DATB"     4  version (u16)    6  kind (u16)
@@ -6,18 +6,18 @@
 //! 16 payload
 //! ```
 //!
-//! Big endian. Magic and version keep their places in every version to come,
-//! so that two versions can at least refuse each other by name.
+//! Big-endian. Magic and version are at the same offsets in all versions, so
+//! that a side can name the version that it refuses.
 
 use std::io;
 
 /// First bytes of every frame.
 const MAGIC: [u8; 4] = *b"DATB";
-/// Version of frames and messages; sides of different versions refuse each other.
+/// Version of frames and messages. A side refuses any other version.
 pub(super) const VERSION: u16 = 1;
-/// Bytes before the payload.
+/// Bytes of a header.
 pub(super) const HEADER: usize = 16;
-/// The longest payload that is read or written.
+/// Most bytes of a payload.
 pub(super) const LONGEST: usize = 4096;
 
 /// A checked header.
@@ -28,33 +28,33 @@ pub(super) struct Header {
     check: u32,
 }
 
-/// Why bytes were not taken.
+/// Why a frame was not received.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum FrameError {
-    #[error("what came on the control connection is not dat-bench's protocol")]
+    #[error("the bytes on the control connection are not dat-bench's protocol")]
     NotOurs,
     #[error(
-        "the other side's dat-bench speaks version {0} of the control protocol, this one version {VERSION}; use the same build on both sides"
+        "the other side's dat-bench has version {0} of the control protocol, this one has version {VERSION}; use the same build on both sides"
     )]
     Version(u16),
-    #[error("a message of {0} bytes was announced on the control connection, more than any has")]
+    #[error("the control connection announced a message of {0} bytes; the limit is {LONGEST}")]
     TooLong(usize),
-    #[error("a message on the control connection was damaged on its way ({0})")]
+    #[error("a message on the control connection is damaged ({0})")]
     Damaged(&'static str),
     #[error("the other side closed the control connection")]
     Closed,
-    #[error("the other side gave up: {0}")]
+    #[error("the other side ended the run: {0}")]
     GaveUp(String),
-    #[error("the other side said nothing for {0} s")]
+    #[error("the other side sent nothing for {0} s")]
     TimedOut(f64),
     #[error("control connection: {0}")]
     Io(#[from] io::Error),
 }
 
-/// The frame of a payload.
+/// Returns the frame of a payload.
 ///
 /// # Panics
-/// If the payload is longer than [`LONGEST`]; messages are built within it.
+/// If the payload is longer than [`LONGEST`], which no message is.
 pub(super) fn encode(kind: u16, payload: &[u8]) -> Vec<u8> {
     assert!(
         payload.len() <= LONGEST,
@@ -77,7 +77,7 @@ pub(super) fn encode(kind: u16, payload: &[u8]) -> Vec<u8> {
 }
 
 impl Header {
-    /// Reads a header; the payload it announces is still to be read and checked.
+    /// Decodes a header. The payload must then be read and checked.
     pub(super) fn decode(bytes: &[u8; HEADER]) -> Result<Self, FrameError> {
         if bytes[..4] != MAGIC {
             return Err(FrameError::NotOurs);
@@ -98,17 +98,17 @@ impl Header {
         })
     }
 
-    /// Whether the payload is the one that was sent.
+    /// Checks length and checksum of the payload.
     pub(super) fn check(&self, header: &[u8; HEADER], payload: &[u8]) -> Result<(), FrameError> {
         if payload.len() != self.length || crc32(&[&header[..12], payload]) != self.check {
-            return Err(FrameError::Damaged("check sum"));
+            return Err(FrameError::Damaged("checksum"));
         }
         Ok(())
     }
 }
 
-/// CRC-32 as Ethernet and zlib have it (reflected, polynomial 0xEDB88320), bit
-/// by bit: a few small frames per run do not earn a table.
+/// CRC-32 of Ethernet and zlib (reflected, polynomial 0xEDB88320), bit by bit:
+/// a run has only a few small frames.
 fn crc32(parts: &[&[u8]]) -> u32 {
     let mut crc = u32::MAX;
     for &byte in parts.iter().copied().flatten() {
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn crc_is_the_well_known_one() {
+    fn crc_32_has_its_published_check_value() {
         assert_eq!(crc32(&[b"1234", b"56789"]), 0xCBF4_3926);
     }
 
@@ -155,12 +155,12 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_encoded_is_decoded(kind: u16, payload in proptest::collection::vec(any::<u8>(), 0..300)) {
+        fn decoding_returns_what_was_encoded(kind: u16, payload in proptest::collection::vec(any::<u8>(), 0..300)) {
             prop_assert_eq!(decode(&encode(kind, &payload)).unwrap(), (kind, payload));
         }
 
         #[test]
-        fn one_flipped_bit_is_noticed(
+        fn one_flipped_bit_is_detected(
             payload in proptest::collection::vec(any::<u8>(), 0..100), at: proptest::sample::Index, bit in 0..8u8,
         ) {
             let mut frame = encode(7, &payload);
@@ -170,7 +170,7 @@ mod tests {
         }
 
         #[test]
-        fn strangers_bytes_are_refused(bytes in proptest::collection::vec(any::<u8>(), HEADER..200)) {
+        fn arbitrary_bytes_are_refused(bytes in proptest::collection::vec(any::<u8>(), HEADER..200)) {
             prop_assert!(decode(&bytes).is_err());
         }
     }

@@ -1,9 +1,9 @@
-//! Where a server waits for its client among strangers.
+//! The server's port: finds the client among all connections.
 //!
-//! Every connection gets this side's hello at once and has a limited time for
-//! its own. All of them are read side by side, so a silent one delays none.
-//! The first whose hello asks for the same run is the client. Any other is
-//! reported, closed, and the wait goes on.
+//! The server sends its hello to every new connection, and expects the other
+//! hello within a timeout. All connections are polled together, so a silent
+//! one delays no other. The first hello with the same options is the client's.
+//! All other connections are reported and closed.
 
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
@@ -18,19 +18,19 @@ use super::options::Options;
 use super::peer::{Peer, local};
 use crate::failure::Failure;
 
-/// Connections that are read side by side; one more closes the oldest.
+/// Most connections without a hello; another one closes the oldest.
 const MOST_GUESTS: usize = 64;
-/// Attempts to find a port that is free on both loopback addresses.
+/// Most attempts to find a port that is free on both loopback addresses.
 const PORT_ATTEMPTS: u32 = 16;
 
-/// A port where a server waits.
+/// The TCP port on which a server listens.
 pub(crate) struct Door {
     listeners: Vec<TcpListener>,
     listen: ListenOn,
 }
 
 impl Door {
-    /// Opens a port (0: any free one).
+    /// Opens the port; 0 is any free one.
     pub(crate) fn open(listen: ListenOn, port: u16) -> Result<Self, Failure> {
         let bind = |addresses: &[IpAddr]| {
             let addresses: Vec<_> = addresses
@@ -40,7 +40,7 @@ impl Door {
             TcpListener::bind(&addresses[..])
         };
         let listeners = match listen {
-            // IPv6's takes IPv4 too; without IPv6 the second is left.
+            // A listener on IPv6 takes IPv4 too; hosts without IPv6 use the second address.
             ListenOn::All => bind(&[Ipv6Addr::UNSPECIFIED.into(), Ipv4Addr::UNSPECIFIED.into()])
                 .map(|listener| vec![listener]),
             ListenOn::Loopback => loopback(port),
@@ -55,10 +55,10 @@ impl Door {
                 (io::ErrorKind::AddrNotAvailable, ListenOn::One(_)) => {
                     "give --listen an address of this host"
                 }
-                _ => "choose another with -p on both sides",
+                _ => "give another port with -p on both sides",
             };
             Failure::environment(format!(
-                "cannot wait on {place}TCP port {port}: {error}; {remedy}"
+                "cannot listen on {place}TCP port {port}: {error}; {remedy}"
             ))
         })?;
         for listener in &listeners {
@@ -67,12 +67,12 @@ impl Door {
         Ok(Self { listeners, listen })
     }
 
-    /// The port that was opened.
+    /// Returns the port number.
     pub(crate) fn port(&self) -> Result<u16, Failure> {
         Ok(self.listeners[0].local_addr().map_err(local)?.port())
     }
 
-    /// The addresses on which it listens, in words.
+    /// Returns the addresses on which it listens, in words.
     pub(crate) fn place(&self) -> String {
         match self.listen {
             ListenOn::All => "on every address of this host".to_owned(),
@@ -82,7 +82,7 @@ impl Door {
     }
 }
 
-/// The same port on 127.0.0.1 and, where the host has it, on ::1.
+/// Listens on the same port of 127.0.0.1 and, if the host has IPv6, of ::1.
 fn loopback(port: u16) -> io::Result<Vec<TcpListener>> {
     let mut attempts = 0;
     loop {
@@ -95,13 +95,13 @@ fn loopback(port: u16) -> io::Result<Vec<TcpListener>> {
                     return Err(error);
                 }
             }
-            // No IPv6 here.
+            // This host has no IPv6.
             Err(_) => return Ok(vec![four]),
         }
     }
 }
 
-/// A connection that has not said its hello yet.
+/// A connection whose hello is not complete.
 struct Guest {
     stream: TcpStream,
     name: String,
@@ -109,17 +109,17 @@ struct Guest {
     heard: Vec<u8>,
 }
 
-/// What a guest turned out to be.
+/// What is known of a connection from its hello.
 enum Guess {
-    /// More of its hello is to come.
+    /// The hello is not complete.
     Unknown,
-    /// It asks for the same run.
+    /// The hello has the same options.
     Client,
-    /// It is closed, for this reason.
+    /// The connection is closed, for this reason.
     Stranger(String),
 }
 
-/// A server's open port, and the connections that have not said their hello yet.
+/// A server's port and the connections whose hello is not complete.
 pub(crate) struct Lobby {
     door: Door,
     options: Options,
@@ -128,8 +128,8 @@ pub(crate) struct Lobby {
 }
 
 impl Lobby {
-    /// `patience` is the time that a connection has for its hello, and later
-    /// for each answer of the client.
+    /// `patience` is the timeout of a hello, and later of each message of the
+    /// client.
     pub(crate) fn new(door: Door, options: Options, patience: Duration) -> Self {
         Self {
             door,
@@ -139,15 +139,15 @@ impl Lobby {
         }
     }
 
-    /// Waits for a client that asks for the same run; without a limit, as long
-    /// as it takes. Returns `None` if the limit is over. Calls `tell` for each
-    /// connection that is not such a client, with the reason.
+    /// Waits for a client with the same options. Returns `None` after the limit,
+    /// if there is one. Calls `tell` for each other connection, with the reason
+    /// for closing it.
     pub(crate) fn wait(
         &mut self,
         limit: Option<Duration>,
         tell: &mut dyn FnMut(&str) -> Result<(), Failure>,
     ) -> Result<Option<Peer>, Failure> {
-        // A limit beyond the clock's range is none.
+        // A limit beyond the clock's range is no limit.
         let end = limit.and_then(|limit| Instant::now().checked_add(limit));
         loop {
             for index in (0..self.guests.len()).rev() {
@@ -174,7 +174,7 @@ impl Lobby {
         }
     }
 
-    /// Sleeps until a connection or bytes come.
+    /// Sleeps until a connection or data arrive, or the limit is over.
     fn poll(&self, limit: Option<Duration>) -> Result<(), Failure> {
         let listeners = self.door.listeners.iter().map(AsRawFd::as_raw_fd);
         let guests = self.guests.iter().map(|guest| guest.stream.as_raw_fd());
@@ -205,7 +205,7 @@ impl Lobby {
         Ok(())
     }
 
-    /// Accepts every connection that is there.
+    /// Accepts all pending connections.
     fn let_in(&mut self, tell: &mut dyn FnMut(&str) -> Result<(), Failure>) -> Result<(), Failure> {
         for at in 0..self.door.listeners.len() {
             loop {
@@ -213,8 +213,8 @@ impl Lobby {
                     Ok(accepted) => accepted,
                     Err(error) => match error.raw_os_error() {
                         Some(libc::EAGAIN) => break,
-                        // No descriptor or memory for it: the oldest guest
-                        // gives its own.
+                        // No descriptor or memory is left: closes the oldest
+                        // connection.
                         Some(libc::EMFILE | libc::ENFILE | libc::ENOBUFS | libc::ENOMEM)
                             if !self.guests.is_empty() =>
                         {
@@ -224,8 +224,8 @@ impl Lobby {
                         Some(libc::EMFILE | libc::ENFILE | libc::EBADF | libc::EINVAL) => {
                             return Err(local(error));
                         }
-                        // A connection that is gone again, or the network's
-                        // errors, which accept(2) reports as its own.
+                        // The connection was closed already, or has a network
+                        // error, which accept(2) returns.
                         _ => continue,
                     },
                 };
@@ -250,14 +250,14 @@ impl Lobby {
         let Some(index) = oldest else { return Ok(()) };
         let guest = self.guests.swap_remove(index);
         tell(&format!(
-            "{}: closed before its hello: too many connections at once",
+            "{}: closed before its hello: too many connections",
             guest.name
         ))
     }
 }
 
 impl Guest {
-    /// Says this side's hello to a new connection.
+    /// Sends this side's hello to a new connection.
     fn greet(
         mut stream: TcpStream,
         name: &str,
@@ -273,7 +273,7 @@ impl Guest {
         Ok(Self {
             stream,
             name: name.to_owned(),
-            // A patience beyond the clock's range is a day.
+            // A timeout beyond the clock's range is a day.
             until: now
                 .checked_add(patience)
                 .unwrap_or(now + Duration::from_secs(24 * 3600)),
@@ -281,7 +281,7 @@ impl Guest {
         })
     }
 
-    /// Reads what has come of its hello, and not a byte more.
+    /// Reads what has arrived of the hello, and no byte after it.
     fn listen(&mut self, options: &Options) -> Guess {
         match self.hear() {
             Ok(Some(theirs)) => {
@@ -289,13 +289,10 @@ impl Guest {
                 if differences.is_empty() {
                     return Guess::Client;
                 }
-                Guess::Stranger(format!(
-                    "asked for a different run: {}",
-                    differences.join("; ")
-                ))
+                Guess::Stranger(format!("its options differ: {}", differences.join("; ")))
             }
             Ok(None) if Instant::now() >= self.until => {
-                Guess::Stranger("no complete hello came in time".to_owned())
+                Guess::Stranger("no complete hello within the timeout (--timeout)".to_owned())
             }
             Ok(None) => Guess::Unknown,
             Err(error) => Guess::Stranger(error.to_string()),
@@ -312,7 +309,7 @@ impl Guest {
                     return match Message::decode(header.kind, payload)? {
                         Message::Hello(theirs) => Ok(Some(theirs)),
                         Message::Abort(reason) => Err(FrameError::GaveUp(reason)),
-                        _ => Err(FrameError::Damaged("no hello came first")),
+                        _ => Err(FrameError::Damaged("the first message is not a hello")),
                     };
                 }
                 wanted += header.length;

@@ -1,36 +1,37 @@
-//! What the two sides say to each other.
+//! The messages of the control connection.
 
 use std::net::{IpAddr, Ipv6Addr};
 
 use super::frame::{FrameError, LONGEST};
 use super::options::Options;
 
-/// One message. The initiator measures, the responder answers.
+/// A message. The initiator is the client, which measures; the responder is the
+/// server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Message {
-    /// First from both sides: what the command line asked for.
+    /// First from both sides: the options.
     Hello(Options),
-    /// Second from both sides: where the queue pair and the buffer are.
+    /// Then from both sides: the addresses of queue pair and buffer.
     Address(Address),
-    /// Instead, from the responder: where it takes DAT connections.
+    /// Instead of that, from the responder: where its DAT service point listens.
     Service(Service),
-    /// The queue pair is connected; or: receives for the size asked for are posted.
+    /// The queue pair is connected, or the memory for the next size is prepared.
     Ready,
-    /// The initiator is about to send messages of so many bytes.
+    /// The initiator is about to send messages of this size.
     Begin {
         /// Message size in bytes.
         size: u32,
     },
-    /// So many messages were sent (initiator) or answered (responder).
+    /// Number of messages sent (initiator) or answered (responder).
     Done {
-        /// Warm-up included.
+        /// Includes the warm-up.
         messages: u64,
     },
-    /// This side gives up, and why.
+    /// The sender ends the run, for this reason.
     Abort(String),
 }
 
-/// Where one side can be reached over RDMA.
+/// The RDMA addresses of one side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Address {
     /// Queue pair number, 24 bits.
@@ -41,26 +42,26 @@ pub(crate) struct Address {
     pub(crate) lid: u16,
     /// Index of `gid` in the port's table.
     pub(crate) gid_index: u8,
-    /// Path MTU as `enum ibv_mtu` counts: 1 is 256 bytes, 5 is 4096.
+    /// Path MTU as in `enum ibv_mtu`: 1 is 256 bytes, 5 is 4096.
     pub(crate) mtu: u8,
     /// Whether the link layer is Ethernet.
     pub(crate) ethernet: bool,
     /// Global identifier.
     pub(crate) gid: [u8; 16],
-    /// Where the other side may read and write.
+    /// Virtual address of the buffer that the other side may read and write.
     pub(crate) buffer: u64,
-    /// The key to it.
+    /// Remote key of the buffer.
     pub(crate) rkey: u32,
-    /// Its length in bytes.
+    /// Length of the buffer in bytes.
     pub(crate) length: u64,
 }
 
-/// Where one side can be reached over DAT.
+/// The DAT service point of the responder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Service {
-    /// Address of its adapter.
+    /// Address of the adapter.
     pub(crate) address: IpAddr,
-    /// What it listens on.
+    /// Connection qualifier.
     pub(crate) qualifier: u64,
 }
 
@@ -75,7 +76,7 @@ mod kind {
 }
 
 impl Message {
-    /// Kind and payload.
+    /// Returns kind and payload.
     pub(super) fn encode(&self) -> (u16, Vec<u8>) {
         let mut out = Vec::new();
         let kind = match self {
@@ -127,7 +128,7 @@ impl Message {
         (kind, out)
     }
 
-    /// The message of a checked frame. Values that no side can mean are refused here.
+    /// Decodes a checked frame. Refuses values that are out of range.
     pub(super) fn decode(kind: u16, payload: &[u8]) -> Result<Self, FrameError> {
         let mut fields = Fields(payload);
         let message = match kind {
@@ -174,11 +175,11 @@ impl Message {
         if fields.0.is_empty() {
             Ok(message)
         } else {
-            Err(FrameError::Damaged("bytes left over"))
+            Err(FrameError::Damaged("excess bytes"))
         }
     }
 
-    /// What it is called in a complaint.
+    /// Returns the name in error messages.
     pub(super) fn name(&self) -> &'static str {
         match self {
             Self::Hello(_) => "hello",
@@ -192,7 +193,7 @@ impl Message {
     }
 }
 
-/// Texts are cut, not refused: the longest is an error message of our own.
+/// Appends a text, cut to a quarter of the longest payload.
 fn put_text(out: &mut Vec<u8>, text: &str) {
     const LONGEST_TEXT: usize = LONGEST / 4;
     let text = &text[..text.floor_char_boundary(LONGEST_TEXT)];
@@ -200,7 +201,7 @@ fn put_text(out: &mut Vec<u8>, text: &str) {
     out.extend_from_slice(text.as_bytes());
 }
 
-/// What is left of a payload.
+/// The bytes of a payload that are not decoded yet.
 struct Fields<'a>(&'a [u8]);
 
 impl<'a> Fields<'a> {
@@ -208,7 +209,7 @@ impl<'a> Fields<'a> {
         let (taken, rest) = self
             .0
             .split_at_checked(length)
-            .ok_or(FrameError::Damaged("a field is cut off"))?;
+            .ok_or(FrameError::Damaged("incomplete field"))?;
         self.0 = rest;
         Ok(taken)
     }
@@ -228,7 +229,7 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// A text; control characters become spaces, for it will be printed.
+    /// Takes a text. Control characters become spaces, because it is printed.
     fn text(&mut self) -> Result<String, FrameError> {
         let length = usize::from(u16::from_be_bytes(self.take()?));
         let text = core::str::from_utf8(self.slice(length)?)
@@ -268,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn every_message_survives_the_way() {
+    fn every_message_decodes_to_what_was_encoded() {
         let options: Options = [("-o", "send"), ("-s", "64")].into_iter().collect();
         for message in [
             Message::Hello(options),
@@ -286,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_that_hardware_has_no_room_for_are_refused() {
+    fn numbers_out_of_range_are_refused() {
         let (kind, payload) = Message::Address(Address {
             mtu: 6,
             ..address()
@@ -302,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reason_cannot_drive_the_terminal() {
+    fn control_characters_of_a_text_become_spaces() {
         let (kind, payload) = Message::Abort("\x1b[2Jgone\n".into()).encode();
         assert_eq!(
             Message::decode(kind, &payload).unwrap(),
@@ -319,9 +320,9 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_payload_makes_the_decoder_panic(kind in 0u16..9, payload in proptest::collection::vec(any::<u8>(), 0..400)) {
+        fn decoding_any_payload_does_not_panic(kind in 0u16..9, payload in proptest::collection::vec(any::<u8>(), 0..400)) {
             if let Ok(message) = Message::decode(kind, &payload) {
-                // What is accepted means the same after another trip.
+                // What was accepted encodes to the same message.
                 let (again, bytes) = message.encode();
                 prop_assert_eq!(Message::decode(again, &bytes).unwrap(), message);
             }
@@ -330,7 +331,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_whole_of_an_address_is_an_address() {
+    fn an_address_of_any_other_length_is_refused() {
         let (kind, mut payload) = Message::Address(address()).encode();
         for length in 0..payload.len() {
             assert!(

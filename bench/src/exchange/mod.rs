@@ -1,16 +1,16 @@
-//! How the two sides of a run find and understand each other: a TCP
-//! connection beside the measured one.
+//! The control connection of client and server: TCP, beside the measured
+//! connection.
 //!
 //! ```text
-//! frame     header and check sum: bytes on the socket → (kind, payload)
-//! message   what is said: options, addresses, begin, done, abort
-//! peer      the connection: connect, deadlines, who says what when
-//! lobby     the server's port: which connection is the client
-//! options   the comparison of what the two command lines asked for
+//! frame     header and checksum: bytes of the socket → (kind, payload)
+//! message   the messages: options, addresses, begin, done, abort
+//! peer      an established control connection, with timeouts
+//! lobby     the server's port: finds the client among all connections
+//! options   the options that both sides must have in common
 //! ```
 //!
-//! Everything read is a stranger's bytes until checked: no length is trusted,
-//! no text printed raw, no read without a deadline.
+//! Received bytes are not trusted: lengths are checked, control characters are
+//! not printed, and every read has a deadline.
 
 mod frame;
 mod lobby;

@@ -1,8 +1,7 @@
-//! The comparison of the two command lines: what must be equal on both sides
-//! is sent as it was asked for, option by option, and a difference is refused
-//! with the option's name.
+//! The options that both sides must have in common. Each side sends them by
+//! name, and refuses a difference with the name of the option.
 
-/// Options that both sides must agree on, as (name, value) texts.
+/// Options as (name, value) texts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Options(Vec<(String, String)>);
 
@@ -23,7 +22,7 @@ impl Options {
             .map(|(_, value)| value)
     }
 
-    /// Every difference, one line each; empty if the two agree.
+    /// Returns one line per difference; none if both sides agree.
     pub(super) fn differences(&self, theirs: &Self) -> Vec<String> {
         let ours = self
             .iter()
@@ -67,7 +66,7 @@ mod tests {
     }
 
     #[test]
-    fn an_option_that_only_one_side_knows_is_a_difference() {
+    fn an_option_of_only_one_side_is_a_difference() {
         let (one, two) = (options(&[("-o", "send")]), options(&[]));
         assert_eq!(one.differences(&two).len(), 1);
         assert_eq!(two.differences(&one).len(), 1);

@@ -1,4 +1,4 @@
-//! The control connection: finding the other side, and talking with deadlines.
+//! An established control connection: connecting, and messages with timeouts.
 
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpStream, ToSocketAddrs};
@@ -10,17 +10,17 @@ use super::message::{Address, Message, Service};
 use super::options::Options;
 use crate::failure::Failure;
 
-/// The addresses of a host.
+/// Returns the addresses of a host.
 pub(crate) fn resolve(host: &str, port: u16) -> Result<Vec<SocketAddr>, Failure> {
     let addresses = (host, port).to_socket_addrs().map_err(|error| {
         Failure::environment(format!(
-            "cannot resolve host '{host}': {error}; give a name or address that this machine knows (getent hosts {host})"
+            "cannot resolve host '{host}': {error}; give an IP address, or a name that this host resolves (getent hosts {host})"
         ))
     })?;
     Ok(addresses.collect())
 }
 
-/// The other side of a run.
+/// The control connection to the other side of a run.
 pub(crate) struct Peer {
     stream: TcpStream,
     patience: Duration,
@@ -39,9 +39,12 @@ impl Peer {
                 Err(error) => last = Some(error),
             }
         }
-        let cause = last.map_or_else(|| "it has no address".into(), |error| error.to_string());
+        let cause = last.map_or_else(
+            || "the name has no address".into(),
+            |error| error.to_string(),
+        );
         Err(Failure::environment(format!(
-            "no dat-bench answers at {host}, TCP port {port}: {cause}; start the server there first (the same command without a host), with the same -p"
+            "no dat-bench listens on {host}, TCP port {port}: {cause}; start the server there first (the same command without a host, with the same -p)"
         )))
     }
 
@@ -58,18 +61,17 @@ impl Peer {
         })
     }
 
-    /// The other side's IP address, as text.
+    /// Returns the other side's IP address, as text.
     pub(crate) fn name(&self) -> &str {
         &self.name
     }
 
-    /// The other side's IP address.
+    /// Returns the other side's IP address.
     pub(crate) fn address(&self) -> IpAddr {
         self.address
     }
 
-    /// Says what this side was asked for, hears what the other was, and
-    /// refuses a difference (as the other side does).
+    /// Exchanges the options, and fails if they differ, as the other side does.
     pub(crate) fn agree(&mut self, options: &Options) -> Result<(), Failure> {
         self.say(&Message::Hello(options.clone()))?;
         let Message::Hello(theirs) = self.hear_kind("hello")? else {
@@ -80,7 +82,7 @@ impl Peer {
             return Ok(());
         }
         Err(Failure::usage(format!(
-            "the two sides were asked for different runs; give both the same options:\n  {}",
+            "the two sides have different options; give both the same:\n  {}",
             differences.join("\n  ")
         )))
     }
@@ -100,7 +102,7 @@ impl Peer {
                 }
             };
             return Err(Failure::environment(format!(
-                "the link here is {}, there {}; choose ports of one network with -d and -i",
+                "this side's link is {}, the other's is {}; give ports of one network with -d and -i",
                 link(ours.ethernet),
                 link(theirs.ethernet)
             )));
@@ -108,31 +110,31 @@ impl Peer {
         Ok(theirs)
     }
 
-    /// Says where DAT connections are taken here.
+    /// Sends the service point of this side.
     pub(crate) fn offer(&mut self, service: Service) -> Result<(), Failure> {
         self.say(&Message::Service(service))
     }
 
-    /// Hears where the other side takes them.
+    /// Receives the service point of the other side.
     pub(crate) fn await_service(&mut self) -> Result<Service, Failure> {
         match self.hear_kind("service")? {
             Message::Service(service) => Ok(service),
-            _ => unreachable!("hear_kind answers the kind asked for"),
+            _ => unreachable!("hear_kind returns only the expected kind"),
         }
     }
 
-    /// Waits until both sides got here.
+    /// Waits until both sides have called this (a barrier).
     pub(crate) fn meet(&mut self) -> Result<(), Failure> {
         self.say(&Message::Ready)?;
         self.await_ready()
     }
 
-    /// Tells the other side to go on.
+    /// Sends that this side is ready.
     pub(crate) fn say_ready(&mut self) -> Result<(), Failure> {
         self.say(&Message::Ready)
     }
 
-    /// Waits for the other side's word to go on.
+    /// Waits until the other side is ready.
     pub(crate) fn await_ready(&mut self) -> Result<(), Failure> {
         self.hear_kind("ready").map(|_| ())
     }
@@ -142,54 +144,55 @@ impl Peer {
         self.say(&Message::Begin { size })
     }
 
-    /// Waits for the announcement of messages of this size.
+    /// Waits until the other side announces messages of this size.
     pub(crate) fn await_begin(&mut self, expected: u32) -> Result<(), Failure> {
         match self.hear_kind("begin")? {
             Message::Begin { size } if size == expected => Ok(()),
             _ => Err(Failure::run(
-                "the other side began another size than was agreed on",
+                "the other side began another message size than this one; are both the same build?",
             )),
         }
     }
 
-    /// Says how many messages there were.
+    /// Sends the number of messages.
     pub(crate) fn done(&mut self, messages: u64) -> Result<(), Failure> {
         self.say(&Message::Done { messages })
     }
 
-    /// Hears how many messages there were, for as long as that may take the other side.
+    /// Receives the number of messages, with this timeout.
     pub(crate) fn await_done(&mut self, within: Duration) -> Result<u64, Failure> {
         let usual = core::mem::replace(&mut self.patience, within);
         let heard = self.hear_kind("done");
         self.patience = usual;
         match heard? {
             Message::Done { messages } => Ok(messages),
-            _ => unreachable!("hear_kind answers the kind asked for"),
+            _ => unreachable!("hear_kind returns only the expected kind"),
         }
     }
 
-    /// Tells the other side why this one gives up; nobody minds if it cannot hear.
+    /// Sends the reason why this side ends the run. A failure to send is ignored.
     pub(crate) fn abort(&mut self, reason: &str) {
         let _ = self.say(&Message::Abort(reason.into()));
     }
 
-    /// What the other side has to say about a run that failed here, if it says
-    /// so within a limit: that it gave up, or is gone.
+    /// After a failure on this side, returns the other side's failure, if it
+    /// arrives within the limit: its abort message, or that it closed the
+    /// connection.
     pub(crate) fn last_words(&mut self, within: Duration) -> Option<Failure> {
         match read_message(&mut self.stream, within) {
             Err(FrameError::TimedOut(_)) => None,
             Err(error) => Some(self.failed(error)),
             Ok(Message::Abort(reason)) => Some(self.gave_up(&reason)),
             Ok(message) => Some(Failure::run(format!(
-                "the other side ({}) said '{}' while messages were under way",
+                "the other side ({}) sent '{}' during the measurement; are both the same build?",
                 self.name,
                 message.name()
             ))),
         }
     }
 
-    /// Whether something can be heard: a message, or that the other side is gone.
-    /// One system call, no waiting.
+    /// Returns whether a message, or the end of the connection, can be received.
+    /// Costs one system call and does not wait.
     pub(crate) fn has_news(&self) -> bool {
         let mut byte = 0u8;
         // SAFETY: `byte` is one live, writable byte of this frame and 1 its
@@ -210,7 +213,7 @@ impl Peer {
         self.stream
             .write_all(&frame::encode(kind, &payload))
             .map_err(|error| match error.kind() {
-                // The reason is more telling than the broken pipe, if one was left to read.
+                // An abort message that was received before says more than the broken pipe.
                 io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset => match self.hear() {
                     Err(failure) => failure,
                     Ok(_) => self.failed(FrameError::Closed),
@@ -225,17 +228,17 @@ impl Peer {
             return Ok(message);
         }
         Err(Failure::run(format!(
-            "the other side ({}) said '{}' where '{expected}' belongs; are both the same build?",
+            "the other side ({}) sent '{}' instead of '{expected}'; are both the same build?",
             self.name,
             message.name()
         )))
     }
 
-    /// The next message; that the other side gave up is a failure.
+    /// Receives the next message. An abort message is a failure.
     fn hear(&mut self) -> Result<Message, Failure> {
         match read_message(&mut self.stream, self.patience) {
             Ok(Message::Abort(reason)) => Err(Failure::run(format!(
-                "the other side ({}) gave up: {reason}",
+                "the other side ({}) ended the run: {reason}",
                 self.name
             ))),
             Ok(message) => Ok(message),
@@ -244,23 +247,26 @@ impl Peer {
     }
 
     fn gave_up(&self, reason: &str) -> Failure {
-        Failure::run(format!("the other side ({}) gave up: {reason}", self.name))
+        Failure::run(format!(
+            "the other side ({}) ended the run: {reason}",
+            self.name
+        ))
     }
 
     fn failed(&self, error: FrameError) -> Failure {
         let text = format!("{error} [{}]", self.name);
         match error {
             FrameError::Version(_) => Failure::environment(text),
-            FrameError::Closed => Failure::run(format!(
-                "{text}; it ended or was killed, see what it printed"
-            )),
+            FrameError::Closed => {
+                Failure::run(format!("{text}; it ended or was killed: see its output"))
+            }
             _ => Failure::run(text),
         }
     }
 }
 
-/// Lets TCP notice within some 15 s that the other host is gone without a word
-/// (power, cable), where this side has nothing to say itself.
+/// Makes TCP detect within about 15 s that the other host is unreachable
+/// (power, cable), while this side sends nothing.
 fn keep_alive(stream: &TcpStream) -> io::Result<()> {
     for (level, option, value) in [
         (libc::SOL_SOCKET, libc::SO_KEEPALIVE, 1),
@@ -287,7 +293,8 @@ fn keep_alive(stream: &TcpStream) -> io::Result<()> {
     Ok(())
 }
 
-/// One message, read within a limit however slowly its bytes drip.
+/// Reads one message. The limit is for the whole message, however slowly its
+/// bytes arrive.
 fn read_message(stream: &mut TcpStream, limit: Duration) -> Result<Message, FrameError> {
     let deadline = Instant::now() + limit;
     let mut bytes = [0; HEADER];
@@ -315,10 +322,10 @@ fn read_exact(
             Ok(0) => return Err(FrameError::Closed),
             Ok(count) => buffer = &mut buffer[count..],
             Err(error) => match error.kind() {
-                // A timed-out read says WouldBlock on Linux; the deadline above decides.
+                // A read that times out returns WouldBlock on Linux; the deadline above decides.
                 io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted => {}
                 io::ErrorKind::ConnectionReset => return Err(FrameError::Closed),
-                // What keep-alive says of a host that is gone.
+                // What keep-alive reports for an unreachable host.
                 io::ErrorKind::TimedOut | io::ErrorKind::HostUnreachable => {
                     return Err(FrameError::Closed);
                 }
@@ -329,6 +336,7 @@ fn read_exact(
     Ok(())
 }
 
+/// Converts an error of a local socket call.
 pub(super) fn local(error: io::Error) -> Failure {
     Failure::environment(format!("control connection: {error}"))
 }

@@ -1,17 +1,17 @@
-//! What the two faces of DAT have in common, and the engine on iWARP with them:
-//! how two ends find each other by connections that carry private data, DAT's
-//! own or rdma_cm's.
+//! Connecting two ends by connections with private data: DAT's (for `rust` and
+//! `c`), or rdma_cm's (for the engine on iWARP).
 //!
 //! ```text
 //! server (or the far end)                   client (or the near end)
 //!   service point on a free qualifier
 //!   ── address, qualifier (over TCP, or known) ──►
-//!   ◄────────── connect, private data: window ──
-//!   accept, private data: window ───────────────►
+//!   ◄────────── connect, private data: buffer ──
+//!   accept, private data: buffer ───────────────►
 //!   established                               established
 //! ```
 //!
-//! Windows travel as private data: where the peer may read and write.
+//! The private data have address, length and key of the buffer that the peer
+//! may read and write.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -25,36 +25,36 @@ use super::way::{Role, Way};
 use crate::exchange::{Peer, Service};
 use crate::failure::Failure;
 
-/// How long one DAT wait may be before the loop looks up: long against any
-/// message, short against anybody's patience.
+/// Timeout of one DAT wait, after which the loop checks for the end of the run.
+/// Much longer than a message takes, and short for a user.
 pub(super) const SLICE: Duration = Duration::from_millis(50);
 
-/// A face of DAT, or the engine on iWARP, opened. Control calls only.
+/// An open interface that connects by private data. Control calls only.
 pub(super) trait Dat {
-    /// An end, and its queues of events.
+    /// An end with its event queues.
     type End: DatEnd;
     /// A service point.
     type Door: Door<Self::End>;
 
-    /// Where peers reach the adapter.
+    /// Returns the address of the adapter.
     fn address(&self) -> Result<SocketAddr, Failure>;
 
-    /// Makes an end: memory, queues, endpoint, receives posted.
+    /// Creates an end: memory, queues and endpoint, with receives posted.
     fn end(&self, plan: &Plan) -> Result<Self::End, Failure>;
 
-    /// Opens a service point on a qualifier that is free.
+    /// Opens a service point on a free qualifier.
     fn listen(&self) -> Result<Self::Door, Failure>;
 }
 
 /// An endpoint with its memory.
 pub(super) trait DatEnd: End {
-    /// The memory of this side as the other side names it.
+    /// Returns this side's buffer for requests of the other side.
     fn window(&self) -> RemoteSegment;
 
-    /// Takes the memory of the other side.
+    /// Sets the other side's buffer.
     fn face(&mut self, theirs: RemoteSegment);
 
-    /// Begins to connect.
+    /// Requests a connection.
     fn connect(
         &mut self,
         to: SocketAddr,
@@ -63,21 +63,21 @@ pub(super) trait DatEnd: End {
         private_data: &[u8],
     ) -> Result<(), Failure>;
 
-    /// Waits until it is connected; what the accepting side sent along, which
-    /// only the connecting side is told.
+    /// Waits until the connection is established. Returns the private data of
+    /// the accepting side, which only the requesting side receives.
     fn established(&mut self, within: Duration) -> Result<Vec<u8>, Failure>;
 }
 
-/// What the end that accepts makes of the other's private data: its own.
+/// Returns the private data of the accepting end, given those of the request.
 pub(super) type Answer<'a, E> = &'a mut dyn FnMut(&mut E, &[u8]) -> Result<Vec<u8>, Failure>;
 
-/// A service point with the queue of its requests.
+/// A service point with the queue of its connection requests.
 pub(super) trait Door<E> {
-    /// What it listens on.
+    /// Returns the connection qualifier.
     fn qualifier(&self) -> u64;
 
-    /// Waits for a request, and accepts it by `answer`, which is given the
-    /// private data and answers the end's.
+    /// Waits for a request and accepts it with the private data that `answer`
+    /// returns.
     fn accept(self, end: &mut E, within: Duration, answer: Answer<'_, E>) -> Result<(), Failure>;
 }
 
@@ -103,7 +103,7 @@ where
         match role {
             Role::Server => {
                 let door = self.listen()?;
-                // Where it listens, if that is one address; else the adapter's.
+                // The address of `--listen`, if it is a single one, else the adapter's.
                 let address = match plan.listen.address() {
                     Some(address) => address,
                     None => self.address()?.ip(),
@@ -116,8 +116,8 @@ where
             }
             Role::Client => {
                 let service = peer.await_service()?;
-                // A host without an address of its own still has the one by
-                // which it answered here.
+                // An adapter without a routable address is reached by the address of
+                // the control connection.
                 let elsewhere = !peer.address().is_loopback();
                 let is_ours = service.address.is_loopback() && elsewhere;
                 let ip = if is_ours || service.address.is_unspecified() {
@@ -162,9 +162,9 @@ fn face<E: DatEnd>(end: &mut E, private_data: &[u8], role: Role) -> Result<(), F
     Ok(())
 }
 
-/// Bytes of a window among private data.
+/// Bytes of an encoded buffer.
 const WINDOW: usize = 24;
-/// Tells a peer of ours from a stranger.
+/// Marks the private data of a dat-bench.
 const MARK: [u8; 4] = *b"lat1";
 
 fn encode(window: RemoteSegment) -> [u8; WINDOW] {
@@ -176,7 +176,8 @@ fn encode(window: RemoteSegment) -> [u8; WINDOW] {
     out
 }
 
-/// A transport may deliver more bytes than were sent.
+/// Decodes a buffer. More bytes may follow, because a transport may pad private
+/// data.
 fn decode(bytes: &[u8]) -> Result<RemoteSegment, Failure> {
     let field = |from: usize, to: usize| bytes.get(from..to);
     let window = || {
@@ -188,31 +189,31 @@ fn decode(bytes: &[u8]) -> Result<RemoteSegment, Failure> {
         })
     };
     window().ok_or_else(|| {
-        Failure::run("who connected is no dat-bench of this version: its private data say nothing")
+        Failure::run("the connected peer is not a dat-bench of this version: its private data are of another format; use the same build on both sides")
     })
 }
 
-/// Nothing came.
+/// Returns the failure for an event that did not arrive in time.
 pub(super) fn nobody(what: &str, within: Duration) -> Failure {
     Failure::run(format!(
-        "{what} did not come within {} s; is the other side still running, and its address reachable over TCP? (--timeout waits longer)",
+        "{what} did not arrive within {} s: is the other side still running, and its address reachable over TCP? (--timeout waits longer)",
         within.as_secs_f64()
     ))
 }
 
-/// Where receives go.
+/// Returns the range of the buffer that receives use.
 pub(super) fn incoming(payload: &Payload) -> core::ops::Range<usize> {
     let start = payload.incoming_offset();
     start..start + payload.largest() as usize
 }
 
-/// The local bytes of a request of this size.
+/// Returns the local range of a request of this size.
 pub(super) fn local(payload: &Payload, size: u32) -> core::ops::Range<usize> {
     let start = payload.local_offset();
     start..start + size as usize
 }
 
-/// The remote bytes of a request of this size.
+/// Returns the remote range of a request of this size.
 pub(super) fn remote(payload: &Payload, theirs: RemoteSegment, size: u32) -> RemoteSegment {
     RemoteSegment {
         context: theirs.context,
@@ -226,7 +227,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_window_survives_the_way_even_padded() {
+    fn a_buffer_decodes_to_what_was_encoded_with_padding_too() {
         let window = RemoteSegment {
             context: 0xdead_beef,
             address: 1 << 40,
@@ -239,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn a_strangers_private_data_are_refused() {
+    fn private_data_of_another_format_are_refused() {
         let bytes = encode(RemoteSegment::default());
         assert_eq!(decode(&bytes[..WINDOW - 1]).unwrap_err().status(), 3);
         assert!(decode(b"").is_err());

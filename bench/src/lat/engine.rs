@@ -1,6 +1,6 @@
-//! The engine as an interface: a connected endpoint, its completion queues,
-//! and registered memory. The two ends find each other by bench's own
-//! exchange of addresses, on iWARP by rdma_cm ([`Managed`]).
+//! The engine as a measured interface: an endpoint, its completion queues and
+//! registered memory. The two ends exchange addresses over the control
+//! connection; on iWARP they connect through rdma_cm ([`Managed`]).
 
 mod managed;
 
@@ -21,7 +21,7 @@ use crate::cli::{LatArgs, Operation};
 use crate::exchange::{Address, Peer};
 use crate::failure::Failure;
 
-/// What its ends are made of.
+/// The engine on an open device.
 pub(super) struct Engine {
     domain: ProtectionDomain,
     port: PortInfo,
@@ -37,13 +37,13 @@ impl Engine {
         })
     }
 
-    /// The address of an endpoint, with the GID that was asked for.
+    /// Returns the address of an endpoint, with the GID of `-x`.
     fn address_of(&self, endpoint: &Endpoint) -> Result<EndpointAddress, Failure> {
         let mut address = endpoint.local_address(self.port.number)?;
         if let Some(index) = self.gid_index {
             let Some(entry) = self.port.gids.iter().find(|entry| entry.index == index) else {
                 return Err(Failure::usage(format!(
-                    "the GID table of port {} has nothing at index {index}; leave -x out, or see 'ibv_devinfo -v'",
+                    "the GID table of port {} has no entry at index {index}; leave -x out, or take an index from 'ibv_devinfo -v'",
                     self.port.number
                 )));
             };
@@ -85,8 +85,8 @@ impl Way for Engine {
 
 /// One side's endpoint and memory.
 pub(super) struct EngineEnd {
-    // Dropped in this order: the memory that requests name goes last, after the
-    // endpoint they were posted to and the queues that may still copy to it.
+    // Dropped in this order: the memory of posted requests last, after the
+    // endpoint, and after the queues, which may copy payload to it.
     endpoint: Endpoint,
     sent: CompletionQueue,
     received: CompletionQueue,
@@ -94,12 +94,12 @@ pub(super) struct EngineEnd {
     buffer: RegisteredBuffer,
     address: EndpointAddress,
     options: ConnectOptions,
-    /// Receives to be posted.
+    /// Number of receives that are always posted.
     rx_depth: u32,
     largest_inline: u32,
-    /// Where the other side's buffer begins, and its key.
+    /// Address and remote key of the other side's buffer.
     remote: (u64, u32),
-    /// The request of the present size, prepared.
+    /// The parts of the request of the current size.
     op: SendOp,
     segment: Segment,
     inline: SendFlags,
@@ -107,13 +107,13 @@ pub(super) struct EngineEnd {
 }
 
 impl EngineEnd {
-    /// Creates endpoint and memory; not connected yet.
+    /// Creates endpoint and memory, unconnected.
     fn create(engine: &Engine, plan: &Plan) -> Result<Self, Failure> {
         let largest = plan.largest();
         let area = payload::area(largest);
         let buffer = engine.domain.allocate(2 * area, Access::default())?;
-        // SAFETY: of that length; it outlives the payload (order of fields),
-        // and the engine forms no references to it.
+        // SAFETY: the buffer has that length and outlives the payload (order of
+        // fields), and the engine forms no references to it.
         let payload = unsafe { Payload::new(buffer.as_ptr(), plan.operation, largest) };
         let device = engine.domain.device();
         let queue = |depth| {
@@ -129,13 +129,13 @@ impl EngineEnd {
             recv_depth: rx_depth.max(1),
             inline_bytes: plan.inline,
             exclusive_register: true,
-            // SAFETY: this endpoint is the only one of the device here.
+            // SAFETY: one thread, the measuring one, posts to all endpoints of the device.
             posters: unsafe { Posters::one_at_a_time() },
             ..EndpointOptions::new(&sent, &received)
         })?;
         if endpoint.max_inline() < plan.inline {
             return Err(Failure::usage(format!(
-                "this device grants {0} inline bytes; give -I {0} or less",
+                "this device supports {0} inline bytes: give -I {0} or less",
                 endpoint.max_inline()
             )));
         }
@@ -143,7 +143,7 @@ impl EngineEnd {
         let segment = |offset, length| {
             buffer
                 .segment(offset, length)
-                .expect("both halves are inside the buffer")
+                .expect("both halves are within the buffer")
         };
         Ok(Self {
             op: SendOp::Send,
@@ -163,7 +163,7 @@ impl EngineEnd {
         })
     }
 
-    /// What the other side must know.
+    /// Returns the addresses that the other side needs.
     fn address(&self) -> Address {
         Address {
             qpn: self.address.qpn,
@@ -223,7 +223,7 @@ impl End for EngineEnd {
         self.segment = self
             .buffer
             .segment(self.payload.local_offset(), size)
-            .expect("no size is above the largest");
+            .expect("the plan has no larger size");
         let goes_inline = operation != Operation::Read && size <= self.largest_inline;
         self.inline = if goes_inline {
             SendFlags::INLINE
@@ -263,8 +263,8 @@ impl Link for EngineEnd {
             flags: self.inline | signal,
             segments: core::slice::from_ref(&self.segment),
         };
-        // SAFETY: as in `post_receive`; inline bytes are read now, from memory
-        // that the device does not write (the outgoing half; reads go not inline).
+        // SAFETY: as in `post_receive`. Inline bytes are read during the call, from
+        // the outgoing half, which the device does not write; reads are never inline.
         unsafe { self.endpoint.post_send(&request) }?;
         Ok(())
     }
@@ -290,6 +290,7 @@ impl Link for EngineEnd {
     }
 }
 
+/// Polls one completion.
 #[inline(always)]
 fn taken(queue: &mut CompletionQueue) -> Option<Done> {
     let completion = queue.poll()?;

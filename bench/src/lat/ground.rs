@@ -1,4 +1,4 @@
-//! The device and the port of a run, whichever interface goes over them.
+//! The device and port of a run, for all interfaces.
 
 use dat_api::object::ia::Offer;
 use dat_engine::{DataPath, Device, InlineShape, Limits, PortInfo, Transport};
@@ -11,24 +11,24 @@ use crate::select::Selected;
 
 use super::payload;
 
-/// An open device and a port of it.
+/// An open device and one of its ports.
 pub(super) struct Ground {
     pub(super) device: Device,
     pub(super) port: PortInfo,
     fabric: Option<String>,
-    /// Requests of a queue, at most, by every interface that is measured.
+    /// The deepest queue that all measured interfaces support.
     pub(super) most_depth: u32,
 }
 
 impl Ground {
-    /// Opens the device, and refuses what the port cannot do.
+    /// Opens the device, and refuses options beyond its limits.
     pub(super) fn open(selected: Selected, args: &LatArgs) -> Result<Self, Failure> {
         let device = Device::open(&selected.name)?;
         let port = device.port(args.ib_port)?;
         let largest = args.sizes().into_iter().max().unwrap_or(1);
         if largest > port.max_message {
             return Err(Failure::usage(format!(
-                "{} port {} carries messages of up to {} bytes, not {largest}; give a smaller -s",
+                "{} port {} has messages of up to {} bytes, not {largest}; give a smaller -s",
                 selected.name, port.number, port.max_message
             )));
         }
@@ -36,7 +36,7 @@ impl Ground {
         let needed = ends * 2 * payload::area(largest) as u64;
         if let Some(available) = host::available_memory().filter(|&bytes| bytes < needed) {
             return Err(Failure::environment(format!(
-                "messages of {largest} bytes need buffers of {needed} bytes in all, {available} are available here; give a smaller -s"
+                "messages of {largest} bytes need buffers of {needed} bytes in total, but {available} bytes of memory are available; give a smaller -s"
             )));
         }
         let limits = device.limits();
@@ -58,13 +58,14 @@ impl Ground {
         })
     }
 
-    /// Whether rdma_cm alone connects queue pairs here.
+    /// Returns whether the device speaks iWARP, so that only rdma_cm can connect
+    /// queue pairs.
     pub(super) fn is_iwarp(&self) -> bool {
         self.device.info().transport == Transport::Iwarp
     }
 
-    /// Returns how many inline bytes, of those wished for, the device takes in
-    /// the endpoints of a run by each of these interfaces.
+    /// Returns the largest inline size, up to `wish`, of endpoints with these
+    /// depths through all these interfaces.
     pub(super) fn inline(
         &self,
         wish: u32,
@@ -77,7 +78,7 @@ impl Ground {
         for api in apis {
             let send_depth = match api {
                 Api::Engine => tx_depth,
-                // With the marker of a disconnect. Deeper ones send nothing inline.
+                // One more request for the marker of a disconnect. Deeper queues have no inline data.
                 Api::Rust | Api::C if tx_depth < self.device.limits().queue_depth / 2 => {
                     tx_depth + 1
                 }
@@ -93,7 +94,7 @@ impl Ground {
         Ok(least)
     }
 
-    /// What DAT calls the port.
+    /// Returns DAT's name of the port.
     pub(super) fn adapter_name(&self) -> String {
         format!("{}-{}", self.device.info().name, self.port.number)
     }
@@ -103,7 +104,7 @@ impl Ground {
         let (path, path_reason) = match &info.path {
             DataPath::Direct => ("direct", None),
             DataPath::Verbs { reason } => ("verbs", Some(reason.clone())),
-            // Such a device does not open.
+            // Not reached: opening such a device fails.
             DataPath::Unusable { reason } => ("unusable", Some(reason.clone())),
         };
         DeviceFacts {
@@ -118,8 +119,8 @@ impl Ground {
     }
 }
 
-/// Requests of a queue, at most: completions must fit a completion queue, and
-/// DAT keeps one request for itself.
+/// Returns the deepest queue. Its completions must fit in a completion queue,
+/// and DAT needs one request for itself.
 fn most_depth(limits: &Limits, args: &LatArgs) -> u32 {
     match args.measures_dat() {
         true => Offer::of(limits).max_dto_per_ep.unsigned_abs(),
@@ -127,7 +128,7 @@ fn most_depth(limits: &Limits, args: &LatArgs) -> u32 {
     }
 }
 
-/// Refuses to measure RDMA reads on a device without: they would never end.
+/// Refuses RDMA reads on a device without them, where they would never complete.
 fn require_reads(device: &str, limits: &Limits, operation: Operation) -> Result<(), Failure> {
     let (served, issued) = (limits.reads_served, limits.reads_issued);
     if operation != Operation::Read || (served > 0 && issued > 0) {

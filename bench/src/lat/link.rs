@@ -1,8 +1,8 @@
-//! What the measuring loops need of a connected end, and no more.
+//! The traits of a connected end that the measuring loops use.
 //!
-//! A trait, so that the loops can be proved without a device, and the same
-//! loops measure every API; generic in the loops, so that a call of it is the
-//! call of the API that is measured.
+//! With these traits, the same loops measure every API, and tests run them
+//! without a device. The loops are generic, so a call through the trait compiles
+//! to the call of the measured API.
 
 use std::fmt;
 
@@ -13,10 +13,10 @@ use dat_engine::{Completion, PostError};
 use super::payload::Payload;
 use crate::failure::Failure;
 
-/// A completion: the bytes it tells of, or why its request failed.
+/// A completion: its length in bytes, or why the request failed.
 pub(super) type Done = Result<u32, Fault>;
 
-/// One side's end of the connection, prepared for one operation and size.
+/// One end of the connection, set to one operation and size.
 pub(super) trait Link {
     /// Posts a receive for a message of any size of this run.
     fn post_receive(&mut self) -> Result<(), Fault>;
@@ -24,68 +24,67 @@ pub(super) trait Link {
     /// Posts the operation of this run.
     fn post(&mut self, signaled: bool) -> Result<(), Fault>;
 
-    /// Takes one completion of a request if it is there.
+    /// Polls one completion of a send, write or read.
     fn poll_sent(&mut self) -> Option<Done>;
 
-    /// Takes one completion of a receive if it is there.
+    /// Polls one completion of a receive.
     fn poll_received(&mut self) -> Option<Done>;
 
-    /// As [`Link::poll_sent`]; waits for a while where the run is about waiting.
+    /// Polls as [`Link::poll_sent`] does, or with `--wait` waits up to 50 ms.
     #[inline(always)]
     fn await_sent(&mut self) -> Option<Done> {
         self.poll_sent()
     }
 
-    /// As [`Link::poll_received`]; waits likewise.
+    /// Polls as [`Link::poll_received`] does, or with `--wait` waits up to 50 ms.
     #[inline(always)]
     fn await_received(&mut self) -> Option<Done> {
         self.poll_received()
     }
 
-    /// Puts a sequence number into the last byte of what the next write carries.
+    /// Stores a sequence number in the last byte of the next write.
     fn stamp(&mut self, sequence: u8);
 
-    /// The last byte of the memory that the other side writes, as it is now.
+    /// Returns the last byte of the memory that the other side writes.
     fn arrived(&self) -> u8;
 }
 
-/// A link over a device, between messages.
+/// A link over a device. These methods are called between measurements.
 pub(super) trait End: Link {
-    /// Makes the request of this size ready.
+    /// Sets the size of the next requests.
     fn aim(&mut self, size: u32);
 
-    /// The memory that it sends from and receives into.
+    /// Returns the memory that the link sends from and receives into.
     fn payload(&mut self) -> &mut Payload;
 
-    /// Makes ready for messages of one size: the request, and memory filled
-    /// with what only this side sends, and cleared where the other side's is
-    /// to come. No message may be under way.
+    /// Prepares messages of one size: fills the outgoing memory with this side's
+    /// pattern, clears the incoming memory, and sets the size of requests. No
+    /// message may be in flight.
     fn prepare(&mut self, size: u32) {
         self.payload().prepare(size);
         self.aim(size);
     }
 
-    /// Whether what came is what the other side sent, byte by byte. No message
-    /// may be under way.
+    /// Compares the received bytes with those that the other side sent. No message
+    /// may be in flight.
     fn verify(&mut self) -> Result<(), Failure> {
         self.payload().verify()
     }
 }
 
-/// Why a request failed, as its API says it. Copied, not allocated: it is made
-/// where messages are measured.
+/// Why a request failed, in terms of the API. `Copy`, because it is created in
+/// measured code, which must not allocate.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Fault {
-    /// The engine posted nothing.
+    /// The engine refused to post it.
     Post(PostError),
-    /// The engine's completion.
+    /// The engine's completion has an error status.
     Completion(Completion),
-    /// A DAT call answered this.
+    /// A DAT call returned this.
     Call(&'static str, DatReturn),
-    /// DAT's completion.
+    /// DAT's completion has this status.
     Dto(DtoStatus),
-    /// An event that has no place where it came, or a status that DAT has no
-    /// name for: its number.
+    /// The number of an unexpected event or of an unknown DTO status.
     Event(u32),
 }
 
@@ -100,11 +99,11 @@ impl fmt::Display for Fault {
         match self {
             Self::Post(error) => write!(f, "a request was not posted: {error}"),
             Self::Completion(completion) => write!(f, "a request failed: {completion}"),
-            Self::Call(call, code) => write!(f, "{call} answered {code}"),
+            Self::Call(call, code) => write!(f, "{call} returned {code}"),
             Self::Dto(status) => write!(f, "a request failed: DAT_DTO status {status:?}"),
             Self::Event(number) => write!(
                 f,
-                "event 0x{number:x} came where completions of transfers belong"
+                "event or status 0x{number:x} instead of a successful DTO completion"
             ),
         }
     }

@@ -1,5 +1,5 @@
-//! The measuring loops over links made of plain memory: counts, order, and
-//! what they do when something goes wrong.
+//! The measuring loops over simulated links in memory: counts, order and error
+//! handling.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -20,7 +20,7 @@ use crate::stats::{Reported, Samples};
 
 const SIZE: u32 = 64;
 
-/// What one side has in memory and in its queues.
+/// Memory and queues of one side.
 #[derive(Default)]
 struct End {
     receives: u32,
@@ -32,13 +32,13 @@ struct End {
     posts: u64,
 }
 
-/// Two ends; what is posted at one is at the other at once.
+/// A link in memory: a post is complete at the other end at once.
 struct Fake {
     mine: Rc<RefCell<End>>,
     other: Rc<RefCell<End>>,
     operation: Operation,
     depth: u32,
-    /// The post that fails, and how its completion says so.
+    /// The number of the post that fails, and how.
     fault: Option<(u64, Fault)>,
 }
 
@@ -88,7 +88,7 @@ impl Link for Fake {
         let mut byte_len = SIZE;
         match fault {
             Some(Fault::Status(status)) => {
-                // Errors are reported whether asked for or not.
+                // Errors are reported for unsignalled requests too.
                 mine.sent.push_back(Err(failed(status)));
                 return Ok(());
             }
@@ -98,7 +98,7 @@ impl Link for Fake {
         }
         match self.operation {
             Operation::Send => {
-                assert!(other.receives > 0, "a message came before its receive");
+                assert!(other.receives > 0, "the message has no posted receive");
                 other.receives -= 1;
                 other.received.push_back(Ok(byte_len));
             }
@@ -114,7 +114,7 @@ impl Link for Fake {
     fn poll_sent(&mut self) -> Option<Done> {
         let mut mine = self.mine.borrow_mut();
         let done = mine.sent.pop_front()?;
-        // A completion frees its own place and those of the unsignalled before it.
+        // A completion also completes the unsignalled requests before it.
         mine.in_queue = 0;
         Some(done)
     }
@@ -139,15 +139,16 @@ fn failed(status: Status) -> Failed {
     })
 }
 
-/// Longer than it takes both sides to look up once, so that an error that is
-/// there to be seen is seen first.
+/// Long enough for both sides to check for errors once, so that a reported
+/// error is found before the timeout.
 const LIMIT: Duration = Duration::from_millis(50);
 
 fn impatient() -> Patience<'static> {
     Patience::new(LIMIT, None)
 }
 
-/// A whole run in one thread: samples kept, messages sent, messages answered.
+/// A run in one thread. Returns the numbers of samples, of messages sent, and
+/// of messages answered.
 fn run(
     operation: Operation,
     depth: u32,
@@ -188,7 +189,7 @@ fn run(
 }
 
 #[test]
-fn every_message_is_answered_and_every_sample_kept() {
+fn every_message_is_answered_and_sampled() {
     for depth in [1, 2, 3, 7, 64] {
         assert_eq!(
             run(Operation::Send, depth, None, true),
@@ -203,7 +204,7 @@ fn every_message_is_answered_and_every_sample_kept() {
 }
 
 #[test]
-fn a_failed_request_ends_the_run_signalled_or_not() {
+fn a_failed_request_ends_the_run_even_if_unsignalled() {
     let fault = Some((150, Fault::Status(Status::RetryExceeded)));
     for operation in [Operation::Send, Operation::Write, Operation::Read] {
         for depth in [1, 64] {
@@ -216,7 +217,7 @@ fn a_failed_request_ends_the_run_signalled_or_not() {
 }
 
 #[test]
-fn a_message_of_another_length_ends_the_run() {
+fn a_message_of_unexpected_length_ends_the_run() {
     for operation in [Operation::Send, Operation::Read] {
         let stop = run(operation, 1, Some((150, Fault::Short)), true).unwrap_err();
         assert!(
@@ -227,7 +228,7 @@ fn a_message_of_another_length_ends_the_run() {
 }
 
 #[test]
-fn silence_ends_the_run() {
+fn a_lost_message_ends_the_run_after_the_timeout() {
     let lost = Some((150, Fault::Lost));
     for operation in [Operation::Send, Operation::Write, Operation::Read] {
         assert_eq!(run(operation, 1, lost, true), Err(Stop::Silence(LIMIT)));
@@ -243,7 +244,7 @@ fn silence_ends_the_run() {
 }
 
 #[test]
-fn a_responder_answers_nothing_unasked() {
+fn a_responder_sends_nothing_before_a_message() {
     let (_near, mut far) = pair(Operation::Write, 1);
     let mut far = write::Responder {
         side: &mut far,

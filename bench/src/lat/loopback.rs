@@ -1,5 +1,5 @@
-//! Both sides in one process and one thread: the measuring loop steps its
-//! partner at every empty poll.
+//! Both sides in one thread: the measuring loop runs the responder at every
+//! empty poll.
 
 use super::link::End;
 use super::plan::{Leg, Plan};
@@ -10,14 +10,14 @@ use crate::cli::Operation;
 use crate::failure::Failure;
 use crate::stats::Samples;
 
-/// Two sides, connected to each other: the one that measures and the one that answers.
+/// Two connected sides: the initiator, which measures, and the responder.
 pub(super) struct Loopback<E> {
     near: Side<E>,
     far: Side<E>,
 }
 
 impl<E: End> Loopback<E> {
-    /// Two connected ends.
+    /// Wraps two connected ends.
     pub(super) fn new(near: E, far: E, plan: &Plan) -> Self {
         let side = |end| Side::new(end, plan.tx_depth);
         Self {

@@ -1,29 +1,29 @@
-//! When to take the time, what to keep, when to stop.
+//! Sampling of the measuring loops: warm-up, samples, and the end.
 //!
-//! A sample is the time from one post to the next, as in perftest: it holds
-//! the round trip and the loop's own work. One clock reading per round trip;
-//! a sample is recorded while the next message is under way.
+//! A sample is the time from one post to the next, as in perftest: the round
+//! trip and the loop's own work. The clock is read once per round trip, and a
+//! sample is recorded while the next message is in flight.
 
 use crate::clock::Clock;
 use crate::report::Goal;
 use crate::stats::Samples;
 
-/// Counts round trips and keeps the samples of those after the warm-up.
+/// Counts round trips, and records a sample of each one after the warm-up.
 pub(super) struct Meter<'a> {
     clock: Clock,
     samples: &'a mut Samples,
     warmup: u64,
-    /// Round trips after which to stop, warm-up included.
+    /// Number of round trips to make, warm-up included.
     last_trip: u64,
-    /// Ticks to measure for after the warm-up.
+    /// Measuring time after the warm-up, in ticks.
     duration: u64,
-    /// The clock at which to stop; unknown until the warm-up is over.
+    /// Time of the end, in ticks; set at the end of the warm-up.
     end: u64,
     /// Round trips begun.
     begun: u64,
-    /// When the last one began.
+    /// When the current one began, in ticks.
     since: u64,
-    /// Ticks of the one before.
+    /// Length of the previous one, in ticks.
     ticks: u64,
 }
 
@@ -46,7 +46,8 @@ impl<'a> Meter<'a> {
         }
     }
 
-    /// A round trip is over (but for the first call); whether another is wanted.
+    /// Ends a round trip (except in the first call) and begins the next. Returns
+    /// `false` if the measurement is over.
     #[inline(always)]
     pub(super) fn lap(&mut self) -> bool {
         let now = self.clock.now();
@@ -60,7 +61,8 @@ impl<'a> Meter<'a> {
         over < self.last_trip && now < self.end
     }
 
-    /// Records the round trip that the last [`Meter::lap`] ended.
+    /// Records the round trip that the last [`Meter::lap`] ended, unless it
+    /// belongs to the warm-up.
     #[inline(always)]
     pub(super) fn note(&mut self) {
         if self.begun > self.warmup + 1 {
@@ -68,7 +70,7 @@ impl<'a> Meter<'a> {
         }
     }
 
-    /// Round trips made, warm-up included.
+    /// Returns the number of round trips, warm-up included.
     pub(super) fn round_trips(&self) -> u64 {
         self.begun.saturating_sub(1)
     }

@@ -1,15 +1,16 @@
 //! `dat-bench lat`: ping-pong latency.
 //!
 //! ```text
-//! run            command line → device → interfaces → loopback, client or server → report
-//! plan meter     what is measured: sizes, rounds, turns of the interfaces; when to take the time
-//! way            one interface among several: opened, connected, run leg by leg
-//! loopback pair  who prepares, begins and ends a leg: in one process, over TCP
-//! send write read   the measuring loops, one a file
-//! side window patience   what the loops share: places, giving up
-//! link payload   the seam to what is measured; the memory on both sides of it
-//! engine         behind the seam: the engine itself
-//! dat rust c     behind the seam: DAT's connections, its Rust types, its C calls
+//! run            options → device → interfaces → loopback, client or server → report
+//! ground         the device and port of the run
+//! plan meter     sizes, rounds and turns of the interfaces; sampling
+//! way            trait of the measured interfaces: open, connect, measure
+//! loopback pair  one leg in one process; in two, with the control connection
+//! send write read   the measuring loops, one per file
+//! side window patience   shared by the loops: send queue credits, timeouts
+//! link payload   trait of the measured endpoints; their memory
+//! engine         the engine's endpoints
+//! dat rust c     DAT's connections; endpoints of its Rust types and its C calls
 //! ```
 
 pub(crate) mod c;
@@ -47,7 +48,7 @@ use self::pair::Pair;
 use self::plan::{Leg, Plan};
 use self::way::{Here, Opened};
 
-/// Runs the command. What it finds goes to standard output, size by size.
+/// Runs the command. Prints the result of each size when it is measured.
 pub(crate) fn run(args: &LatArgs) -> Result<(), Failure> {
     args.check()?;
     let sizes = args.sizes();
@@ -58,7 +59,7 @@ pub(crate) fn run(args: &LatArgs) -> Result<(), Failure> {
         &args.api,
     )?;
     if let Some(host) = &args.host {
-        // A mistyped name is told before a device is opened, or emulated.
+        // Refuses a mistyped name before a device is opened or emulated.
         exchange::resolve(host, args.port)?;
     }
     let libdat = args.api.contains(&Api::C).then(Libdat::load).transpose()?;
@@ -85,7 +86,7 @@ pub(crate) fn run(args: &LatArgs) -> Result<(), Failure> {
     if args.is_server() {
         return pair::serve(&opened, &ground.facts(), &plan, args);
     }
-    // Connected first: the table is begun when there is something to measure.
+    // Connects before it prints the head of the table.
     let mut sides = match &args.host {
         None => Sides::Here(
             opened
@@ -114,8 +115,8 @@ pub(crate) fn run(args: &LatArgs) -> Result<(), Failure> {
     output::written(written.iter().map(AsRef::as_ref))
 }
 
-/// Where the side that answers is, connected in either case; one of each
-/// interface.
+/// The connections, one per interface, with the responder in this process or
+/// in another one.
 enum Sides {
     Here(Vec<Box<dyn Here>>),
     There(Pair),
@@ -136,7 +137,7 @@ impl Sides {
     }
 }
 
-/// Measures one size by every interface, in turn.
+/// Measures one size through every interface, in turns.
 fn measure(sides: &mut Sides, size: u32, plan: &Plan) -> Result<Vec<Outcome>, Failure> {
     let new = |&api| Outcome {
         size,
@@ -159,8 +160,8 @@ fn measure(sides: &mut Sides, size: u32, plan: &Plan) -> Result<Vec<Outcome>, Fa
     Ok(outcomes)
 }
 
-/// What is on the screen: rows on standard output as they come, and on a
-/// terminal a bar below that moves between sizes only, never while measuring.
+/// Output during a run: rows on standard output, and on a terminal a progress
+/// bar, which is redrawn between sizes only and never during a measurement.
 struct Show {
     bar: ProgressBar,
     /// Several interfaces are compared.
@@ -182,7 +183,7 @@ impl Show {
         Ok(Self { bar, compares })
     }
 
-    /// The outcomes of one size.
+    /// Prints the rows of one size.
     fn rows(&mut self, outcomes: &[Outcome]) -> Result<(), Failure> {
         let rows = report::rows(outcomes, self.compares);
         self.bar.suspend(|| output::line(rows))?;

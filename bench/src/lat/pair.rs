@@ -1,25 +1,25 @@
-//! Two processes: the client measures, the server answers, and both speak
-//! over TCP about what to do next.
+//! Runs with two processes: the client measures, the server answers, and the
+//! control connection synchronizes them.
 //!
 //! ```text
 //! client                                server
-//!   hello ─────────────────────────────── hello      options compared by both
+//!   hello ─────────────────────────────── hello      both compare the options
 //!                                                    for every interface, in order:
-//!   address ─────────────────────────── address        queue pairs connected (engine)
-//!          ◄────────────────────────── service         or where to connect to (DAT, iWARP)
+//!   address ─────────────────────────── address        queue pairs are connected (engine),
+//!          ◄────────────────────────── service         or the service point to connect to (DAT, iWARP)
 //!   ready ─────────────────────────────── ready
 //!   begin size ──────────────────────────►           for every leg, in the plan's order:
-//!          ◄──────────────────────────── ready         memory cleared
+//!          ◄──────────────────────────── ready         memory is cleared
 //!          ······ messages over RDMA ······
 //!   done n ──────────────────────────────►
-//!          ◄────────────────────────────── done n      counts compared
+//!          ◄────────────────────────────── done n      both compare the counts
 //! ```
 //!
-//! Who gives up says why (`abort`); who is killed is noticed by the closed
-//! connection, which both sides look at in between empty polls.
+//! A side that fails sends the reason (`abort`). A killed side closes the
+//! connection, which the other one checks once in many empty polls.
 //!
-//! A connection that does not get as far as the first leg is no client: the
-//! server reports it and waits on.
+//! If a client fails before the first leg, the server reports the failure and
+//! waits for another client.
 
 use std::time::Duration;
 
@@ -36,20 +36,20 @@ use crate::output;
 use crate::report::DeviceFacts;
 use crate::stats::Samples;
 
-/// How long to wait for the other side's own words once a run has failed here.
+/// How long to wait for the other side's failure after one on this side.
 const LAST_WORDS: Duration = Duration::from_millis(500);
-/// While its memory is read a server has nothing to do but to hear of the end;
-/// that the client lives is TCP's business.
+/// Timeout for the end of a run of RDMA reads, in which a server only waits. TCP
+/// keep-alive detects a client that is gone.
 const WHILE_READ: Duration = Duration::from_secs(3600 * 24 * 365);
 
-/// A side of every interface, connected to the other process.
+/// The control connection, and one connected side per interface.
 pub(super) struct Pair {
     peer: Peer,
     sides: Vec<Box<dyn There>>,
 }
 
 impl Pair {
-    /// The client: agrees with the server on the run, and connects to it.
+    /// Compares the options with the server's, and connects to it, as the client.
     pub(super) fn meet(
         opened: &[Box<dyn Opened>],
         plan: &Plan,
@@ -60,7 +60,8 @@ impl Pair {
         Self::connect(opened, plan, peer, Role::Client)
     }
 
-    /// Connects an endpoint of every interface, on a run that was agreed on.
+    /// Connects an endpoint of every interface. The options must have been
+    /// compared before.
     fn connect(
         opened: &[Box<dyn Opened>],
         plan: &Plan,
@@ -72,7 +73,7 @@ impl Pair {
         Ok(Self { peer, sides })
     }
 
-    /// The client: measures one leg by one interface.
+    /// Measures one leg through one interface, as the client.
     pub(super) fn measure(
         &mut self,
         turn: usize,
@@ -84,7 +85,7 @@ impl Pair {
         tell(&mut self.peer, measured)
     }
 
-    /// The server: answers every leg.
+    /// Answers all legs, as the server.
     fn answer(&mut self, plan: &Plan) -> Result<(), Failure> {
         let answered = self.answer_sizes(plan);
         tell(&mut self.peer, answered)
@@ -101,7 +102,7 @@ impl Pair {
             }
             for (api, answered) in plan.apis.iter().zip(answered) {
                 output::line(format_args!(
-                    " answered {answered} messages of {size} bytes by api {}; the client has the figures",
+                    " answered {answered} messages of {size} bytes through api {}; the client prints the results",
                     api.name()
                 ))?;
             }
@@ -110,8 +111,9 @@ impl Pair {
     }
 }
 
-/// The server: waits for a client and answers it; with `--persist` for one
-/// client after another. Reports every connection that is no client of this run.
+/// Runs the server: waits for a client and answers it, with `--persist` one
+/// client after another. Reports every connection that is not a client with the
+/// same options.
 pub(super) fn serve(
     opened: &[Box<dyn Opened>],
     facts: &DeviceFacts,
@@ -127,7 +129,7 @@ pub(super) fn serve(
     ))?;
     let mut lobby = Lobby::new(door, plan.options(), plan.limit);
     let mut served = 0_u64;
-    let mut still_waiting = |cause: &str| output::line(format_args!(" {cause}; waiting on"));
+    let mut still_waiting = |cause: &str| output::line(format_args!(" {cause}; still waiting"));
     loop {
         let Some(peer) = lobby.wait(args.timeout, &mut still_waiting)? else {
             return nobody_came(args.timeout.unwrap_or_default(), served);
@@ -136,7 +138,7 @@ pub(super) fn serve(
         output::line(format_args!(" client {name}"))?;
         let answered = match Pair::connect(opened, plan, peer, Role::Server) {
             Ok(mut pair) => pair.answer(plan),
-            // What this machine lacks, it lacks for every client.
+            // A failure of this host would repeat with every client.
             Err(failure @ Failure::Environment(_)) => Err(failure),
             Err(failure) => {
                 still_waiting(&format!("{name}: {failure}"))?;
@@ -154,12 +156,12 @@ pub(super) fn serve(
     }
 }
 
-/// The end of a server to which no client came within its limit.
+/// Ends a server after the timeout for a client.
 fn nobody_came(limit: Duration, served: u64) -> Result<(), Failure> {
     let seconds = limit.as_secs_f64();
     if served > 0 {
         return output::line(format_args!(
-            " no further client came within {seconds} s; {served} were answered"
+            " no further client came within {seconds} s; {served} were served"
         ));
     }
     Err(Failure::run(format!(
@@ -167,7 +169,7 @@ fn nobody_came(limit: Duration, served: u64) -> Result<(), Failure> {
     )))
 }
 
-/// Connects the endpoints; on return both sides are ready.
+/// Connects one endpoint per interface. On return both sides are ready.
 fn connect(
     opened: &[Box<dyn Opened>],
     plan: &Plan,
@@ -246,7 +248,7 @@ impl<E: End> There for Side<E> {
         if plan.operation != Operation::Read {
             self.link.verify()?;
         }
-        // Nobody here counts reads: they are as many as the client says.
+        // The server cannot count reads, so it returns the client's count.
         let answered = answered.unwrap_or(sent);
         peer.done(answered)?;
         compare(sent, answered)?;
@@ -259,21 +261,22 @@ fn compare(sent: u64, answered: u64) -> Result<(), Failure> {
         return Ok(());
     }
     Err(Failure::run(format!(
-        "{sent} messages were sent, {answered} answered"
+        "{sent} messages were sent, but {answered} were answered: the data path loses or repeats messages"
     )))
 }
 
-/// The cause as the other side knows it, if it does; a failed request is often
-/// only the echo of a process that ended there.
+/// Returns the other side's failure, if it sends one, with the failure of this
+/// side. A failed request is often only the result of a failure on the other
+/// side.
 fn explain(stop: Stop, peer: &mut Peer) -> Failure {
     match (peer.last_words(LAST_WORDS), stop) {
         (Some(words), Stop::News) => words,
-        (Some(words), _) => Failure::run(format!("{words}\n  seen here: {stop}")),
+        (Some(words), _) => Failure::run(format!("{words}\n  on this side: {stop}")),
         (None, _) => Failure::run(stop.to_string()),
     }
 }
 
-/// Lets the other side know why this one ends.
+/// Sends a failure of this side to the other side.
 fn tell<T>(peer: &mut Peer, result: Result<T, Failure>) -> Result<T, Failure> {
     if let Err(failure) = &result {
         peer.abort(&failure.to_string());

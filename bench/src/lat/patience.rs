@@ -1,5 +1,5 @@
-//! Why a loop stops before its goal, and the check that keeps it from
-//! spinning for ever: off the fast path, once in many empty polls.
+//! Why a measuring loop stops early, and the timeout that ends a loop without
+//! messages. The timeout is checked once in many empty polls.
 
 use std::fmt;
 use std::time::{Duration, Instant};
@@ -7,22 +7,21 @@ use std::time::{Duration, Instant};
 use super::link::Fault;
 use crate::exchange::Peer;
 
-/// Why a measuring loop stopped early. Copied, not allocated: it is made where
-/// messages are measured.
+/// Why a measuring loop stopped early. `Copy`, because it is created in
+/// measured code, which must not allocate.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Stop {
-    /// The control connection has something to say: the end, a reason, or
-    /// that the other side is gone.
+    /// The control connection has a message, or was closed.
     News,
-    /// Nothing came for this long.
+    /// Neither message nor completion for this long.
     Silence(Duration),
     /// A request was not posted, or failed.
     Fault(Fault),
-    /// A message of another length than this came.
+    /// A received message has an unexpected length.
     Length {
-        /// What the size of this run is, bytes.
+        /// The message size of this run, bytes.
         expected: u32,
-        /// What came, bytes.
+        /// The received length, bytes.
         came: u32,
     },
 }
@@ -36,41 +35,45 @@ impl From<Fault> for Stop {
 impl fmt::Display for Stop {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::News => write!(f, "the other side spoke out of turn"),
+            Self::News => write!(f, "the other side sent an unexpected control message"),
             Self::Silence(limit) => write!(
                 f,
-                "no message and no completion for {} s; is the other side still running, and the link up? (--timeout waits longer)",
+                "no message and no completion for {} s: is the other side still running, and the link up? (--timeout waits longer)",
                 limit.as_secs_f64()
             ),
             Self::Fault(fault) => fault.fmt(f),
             Self::Length { expected, came } => {
-                write!(f, "{came} bytes came where {expected} were sent")
+                write!(
+                    f,
+                    "received {came} bytes, but {expected} were sent: the data path loses data"
+                )
             }
         }
     }
 }
 
-/// Counts empty polls; looks up once in many of them.
+/// Counts empty polls, and checks the timeout and the control connection once
+/// in many of them.
 pub(super) struct Patience<'a> {
     empty: u32,
-    /// The polls between two looks, a power of two, less one.
+    /// Number of polls between two checks, a power of two, minus 1.
     mask: u32,
-    /// When the present silence was first looked at.
+    /// Time of the first check since the last message or completion.
     since: Option<Instant>,
     limit: Duration,
     peer: Option<&'a Peer>,
 }
 
 impl<'a> Patience<'a> {
-    /// A fraction of a millisecond of empty polls.
+    /// Polls between two checks: less than a millisecond.
     const LOOK_UP: u32 = 1 << 14;
 
-    /// `peer` is none where both sides are in this process.
+    /// `peer` is `None` with `--loopback`.
     pub(super) fn new(limit: Duration, peer: Option<&'a Peer>) -> Self {
         Self::looking_up(Self::LOOK_UP, limit, peer)
     }
 
-    /// For polls that wait for a while themselves: looks up after each.
+    /// For calls that wait up to a timeout themselves: checks after each.
     pub(super) fn of_waits(limit: Duration, peer: Option<&'a Peer>) -> Self {
         Self::looking_up(1, limit, peer)
     }
@@ -86,21 +89,21 @@ impl<'a> Patience<'a> {
         }
     }
 
-    /// Something came.
+    /// Restarts the timeout, after a message or completion.
     #[inline(always)]
     pub(super) fn renew(&mut self) {
         self.empty = 0;
         self.since = None;
     }
 
-    /// Nothing came; whether it is time to look up.
+    /// Counts an empty poll. Returns whether the caller must call [`Self::look_up`].
     #[inline(always)]
     pub(super) fn tick(&mut self) -> bool {
         self.empty += 1;
         self.empty & self.mask == 0
     }
 
-    /// Looks up from the rings.
+    /// Checks the control connection and the timeout.
     #[cold]
     pub(super) fn look_up(&mut self) -> Result<(), Stop> {
         self.empty = 0;
@@ -121,7 +124,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn silence_ends_and_a_message_renews_patience() {
+    fn the_timeout_ends_the_loop_and_a_message_restarts_it() {
         let mut patience = Patience::new(Duration::ZERO, None);
         assert_eq!(patience.look_up(), Err(Stop::Silence(Duration::ZERO)));
         let mut patience = Patience::new(Duration::from_secs(1000), None);
@@ -132,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn it_looks_up_once_in_many_empty_polls() {
+    fn checks_are_due_once_in_many_polls_and_after_every_wait() {
         let mut patience = Patience::new(Duration::from_secs(1000), None);
         let times = (0..Patience::LOOK_UP * 3)
             .filter(|_| patience.tick())

@@ -1,25 +1,26 @@
-//! The memory that both sides use.
+//! The message memory of one side.
 //!
 //! ```text
 //! buffer   0            area             2 × area
 //!          | outgoing   | incoming       |
 //! ```
 //!
-//! What goes out is sent from, or read by the other side from, the first half;
-//! what comes in is received, written or read into the second. The other side
-//! has the same layout, as both know the largest size.
+//! The outgoing half holds what this side sends or writes, and what the other
+//! side reads. The incoming half holds what is received, read, or written by
+//! the other side. The other side has the same layout, since both have the same
+//! largest size.
 
 use core::ptr::NonNull;
 
 use crate::cli::Operation;
 use crate::failure::Failure;
 
-/// Areas start on lines of their own.
+/// Areas are aligned to cache lines.
 const ALIGNMENT: usize = 64;
-/// Filling and comparing go in pieces of this many bytes.
+/// Bytes that are filled or compared at a time.
 const PIECE: usize = 4096;
 
-/// One side's buffer, registered by somebody else.
+/// One side's buffer, which its owner has registered.
 pub(super) struct Payload {
     base: NonNull<u8>,
     operation: Operation,
@@ -27,20 +28,20 @@ pub(super) struct Payload {
     area: usize,
     largest: u32,
     size: u32,
-    /// What tells this side's bytes from the other's.
+    /// Numbers from which the two sides' patterns are computed.
     ours: u32,
     theirs: u32,
 }
 
-/// Bytes of one half of a buffer for messages up to this size.
+/// Returns the bytes of one half of a buffer for messages up to this size.
 pub(super) fn area(largest: u32) -> usize {
     (largest as usize).next_multiple_of(ALIGNMENT)
 }
 
 impl Payload {
     /// # Safety
-    /// There are `2 * area(largest)` bytes at `base`, readable and writable for
-    /// as long as this lives, and no references to them.
+    /// `base` points to `2 * area(largest)` bytes that are readable and writable
+    /// as long as this value lives, and there are no references to them.
     pub(super) unsafe fn new(base: NonNull<u8>, operation: Operation, largest: u32) -> Self {
         Self {
             base,
@@ -53,12 +54,13 @@ impl Payload {
         }
     }
 
-    /// Names the two sides: numbers that differ, each known to both.
+    /// Sets the two sides' numbers, which differ. The other side has the same two,
+    /// exchanged.
     pub(super) fn name_sides(&mut self, ours: u32, theirs: u32) {
         (self.ours, self.theirs) = (ours, theirs);
     }
 
-    /// Where in the buffer the requests of this side have their local bytes.
+    /// Returns the offset of the local bytes of this side's requests.
     pub(super) fn local_offset(&self) -> usize {
         match self.operation {
             Operation::Send | Operation::Write => 0,
@@ -66,7 +68,7 @@ impl Payload {
         }
     }
 
-    /// Where in the other side's buffer they have their remote bytes.
+    /// Returns the offset of their remote bytes in the other side's buffer.
     pub(super) fn remote_offset(&self) -> usize {
         match self.operation {
             Operation::Send | Operation::Write => self.area,
@@ -74,7 +76,7 @@ impl Payload {
         }
     }
 
-    /// Where messages are received.
+    /// Returns the offset of the incoming half, where messages are received.
     pub(super) fn incoming_offset(&self) -> usize {
         self.area
     }
@@ -87,7 +89,7 @@ impl Payload {
         self.operation
     }
 
-    /// Bytes of the whole buffer.
+    /// Returns the bytes of the whole buffer.
     pub(super) fn bytes(&self) -> usize {
         2 * self.area
     }
@@ -98,19 +100,19 @@ impl Payload {
             return Ok(());
         }
         Err(Failure::run(format!(
-            "the other side's buffer has {theirs} bytes where {} are needed",
+            "the other side's buffer has {theirs} bytes, but {} are needed; give both sides the same -s or -a",
             self.bytes()
         )))
     }
 
-    /// Fills the outgoing half, clears the incoming.
+    /// Fills the outgoing half and clears the incoming half.
     pub(super) fn prepare(&mut self, size: u32) {
         assert!(
             (1..=self.largest).contains(&size),
             "no size is above the largest"
         );
         self.size = size;
-        // All of the incoming half: a smaller message before must not pass for this one.
+        // Clears all of the incoming half, so that no older message passes for a new one.
         for (start, length) in pieces(self.largest) {
             self.put(self.area + start, &[0; PIECE][..length]);
         }
@@ -120,7 +122,7 @@ impl Payload {
         }
     }
 
-    /// Compares the incoming half with what the other side sent.
+    /// Compares the incoming half with the other side's pattern.
     pub(super) fn verify(&self) -> Result<(), Failure> {
         // The last byte of a write is its sequence number.
         let fixed = match self.operation {
@@ -130,8 +132,8 @@ impl Payload {
         for (start, length) in pieces(fixed) {
             let mut came = [0u8; PIECE];
             let from = self.at(self.area + start);
-            // SAFETY: pieces of a message are inside the half (`prepare`), no
-            // message is under way, and the bytes go to an array of this frame.
+            // SAFETY: pieces of a message are within the half (`prepare`), no
+            // message is in flight, and the target is a local array.
             unsafe { core::ptr::copy_nonoverlapping(from, came.as_mut_ptr(), length) };
             let expected = pattern(self.theirs, start);
             let differs = came
@@ -141,7 +143,7 @@ impl Payload {
                 .position(|(a, b)| a != b);
             if let Some(at) = differs {
                 return Err(Failure::run(format!(
-                    "byte {} of a message of {} bytes came as 0x{:02x}, 0x{:02x} was sent: the data path damages data",
+                    "byte {} of a message of {} bytes is 0x{:02x}, but 0x{:02x} was sent: the data path corrupts data",
                     start + at,
                     self.size,
                     came[at],
@@ -152,21 +154,21 @@ impl Payload {
         Ok(())
     }
 
-    /// Puts a sequence number into the last outgoing byte.
+    /// Stores a sequence number in the last outgoing byte.
     #[inline(always)]
     pub(super) fn stamp(&mut self, sequence: u8) {
         let last = self.at(self.size as usize - 1);
-        // SAFETY: inside the outgoing half (`prepare`), which the device only
-        // reads; volatile, as it reads when it likes.
+        // SAFETY: within the outgoing half (`prepare`), which the device only
+        // reads. Volatile, because the device may read it at any time.
         unsafe { last.write_volatile(sequence) };
     }
 
-    /// The last incoming byte, as it is now.
+    /// Loads the last incoming byte.
     #[inline(always)]
     pub(super) fn arrived(&self) -> u8 {
         let last = self.at(self.area + self.size as usize - 1);
-        // SAFETY: inside the incoming half (`prepare`); volatile, as the device
-        // writes it at any time.
+        // SAFETY: within the incoming half (`prepare`). Volatile, because the device
+        // may write it at any time.
         unsafe { last.read_volatile() }
     }
 
@@ -181,14 +183,13 @@ impl Payload {
             "pieces of a message are inside the buffer"
         );
         let to = self.at(offset);
-        // SAFETY: inside the buffer, and not in `bytes`, which is Rust memory;
-        // between sizes no message is under way, so the device neither reads
-        // nor writes there.
+        // SAFETY: within the buffer, which does not overlap `bytes`. Between
+        // sizes no message is in flight, so the device does not access it.
         unsafe { core::ptr::copy_nonoverlapping(bytes.as_ptr(), to, bytes.len()) };
     }
 }
 
-/// (start, length) of the pieces of so many bytes.
+/// Returns (start, length) of each piece of `length` bytes.
 fn pieces(length: u32) -> impl Iterator<Item = (usize, usize)> {
     let length = length as usize;
     (0..length)
@@ -196,11 +197,11 @@ fn pieces(length: u32) -> impl Iterator<Item = (usize, usize)> {
         .map(move |start| (start, PIECE.min(length - start)))
 }
 
-/// What the side of this number sends from this offset on: bytes that are
-/// neither zero nor the same at the two sides.
+/// Returns the bytes that the side with this number sends from this offset on.
+/// They are not zero, and differ between the two sides.
 fn pattern(side: u32, start: usize) -> [u8; PIECE] {
     core::array::from_fn(|at| {
-        // Any mixing will do that tells neighbours and sides apart.
+        // Any hash suffices that differs for neighbouring offsets and sides.
         let mixed = (start + at) as u64 + u64::from(side) * 0x9E37_79B9;
         (mixed.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 56) as u8 | 1
     })
@@ -211,7 +212,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pieces_cover_everything_once() {
+    fn pieces_cover_every_byte_once() {
         for length in [1, 4095, 4096, 4097, 100_000] {
             let mut next = 0;
             for (start, piece) in pieces(length) {
@@ -224,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn sides_and_places_have_different_patterns_without_zeros() {
+    fn patterns_differ_between_sides_and_offsets_and_have_no_zero() {
         for (one, other) in [(1, 2), (0x01_0001, 0x01_0002)] {
             assert_ne!(pattern(one, 0)[..64], pattern(other, 0)[..64]);
             assert_ne!(pattern(one, 0)[..64], pattern(one, PIECE)[..64]);
@@ -232,13 +233,13 @@ mod tests {
         }
     }
 
-    /// Two sides whose messages are copies.
+    /// A side after a message, which was copied within its own buffer.
     fn carried(operation: Operation, size: u32) -> (Vec<u8>, Payload) {
         let largest = 10_000;
         let mut memory = vec![0u8; 2 * area(largest)];
         let base = NonNull::new(memory.as_mut_ptr()).unwrap();
-        // SAFETY: `memory` has that many bytes, and is returned with the
-        // payload; only raw pointers reach it meanwhile.
+        // SAFETY: `memory` has that many bytes and is returned with the payload;
+        // only raw pointers access it.
         let mut payload = unsafe { Payload::new(base, operation, largest) };
         payload.name_sides(1, 1);
         payload.prepare(size);
@@ -249,22 +250,22 @@ mod tests {
     }
 
     #[test]
-    fn a_message_is_what_was_sent_or_is_refused() {
+    fn a_changed_byte_is_detected() {
         for size in [1, 4096, 4097, 10_000] {
             let (_memory, payload) = carried(Operation::Send, size);
             assert!(payload.verify().is_ok());
             let last = payload.at(payload.area + size as usize - 1);
-            // SAFETY: inside the incoming half.
+            // SAFETY: within the incoming half.
             unsafe { last.write(!last.read()) };
             assert_eq!(payload.verify().unwrap_err().status(), 3);
         }
     }
 
     #[test]
-    fn the_last_byte_of_a_write_is_its_number() {
+    fn the_last_byte_of_a_write_is_its_sequence_number() {
         let (_memory, mut payload) = carried(Operation::Write, 4097);
         payload.stamp(7);
-        // SAFETY: inside the halves.
+        // SAFETY: within the two halves.
         unsafe {
             payload
                 .at(payload.area + 4096)

@@ -1,4 +1,4 @@
-//! A run as it was asked for, checked and with its defaults filled in.
+//! The parameters of a run: options with their defaults, cut to the device's limits.
 
 use std::time::Duration;
 
@@ -17,13 +17,13 @@ use super::ground::Ground;
 use super::meter::Meter;
 use super::patience::Patience;
 
-/// How long silence is borne, unless told.
+/// Default timeout for messages of the other side.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// Of several interfaces each has so many turns: what changes on the machine
-/// meanwhile (frequency, neighbours) meets all of them.
+/// Rounds if several interfaces are compared, so that changes of the machine
+/// (frequency, other load) affect all of them.
 const ROUNDS: u32 = 10;
 
-/// What is measured without a break: a size, by one interface, in one round.
+/// One uninterrupted measurement: one size in one round, through one interface.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Leg {
     /// Bytes.
@@ -32,7 +32,7 @@ pub(super) struct Leg {
     pub(super) round: u32,
 }
 
-/// What is to be measured, and how.
+/// The parameters of a run.
 pub(super) struct Plan {
     pub(super) apis: Vec<Api>,
     pub(super) wait: Option<Wait>,
@@ -42,23 +42,24 @@ pub(super) struct Plan {
     pub(super) warmup: u64,
     pub(super) tx_depth: u32,
     rx_depth: u32,
-    /// Bytes that go inline, as far as the device takes them: [`Self::fit`].
+    /// The largest inline message, bytes; [`Self::fit`] cuts it to the device's limit.
     pub(super) inline: u32,
-    /// Those wished for.
+    /// The largest inline message requested, bytes.
     inline_wanted: u32,
-    /// How long silence of the other side is borne.
+    /// Timeout for messages of the other side.
     pub(super) limit: Duration,
     clock: Clock,
     cpu: Option<usize>,
     all: bool,
     /// The addresses on which a server listens.
     pub(super) listen: ListenOn,
-    /// Whether the device speaks iWARP: [`Self::fit`].
+    /// Whether the device speaks iWARP; set by [`Self::fit`].
     iwarp: bool,
 }
 
 impl Plan {
-    /// Calibrates the clock on the way: call it where measuring will be done.
+    /// Also calibrates the clock, so it is called on the measuring thread after
+    /// pinning.
     pub(super) fn new(args: &LatArgs, listen: ListenOn) -> Self {
         Self {
             apis: args.api.clone(),
@@ -83,8 +84,8 @@ impl Plan {
         }
     }
 
-    /// Notes the device's transport, and cuts defaults to what it has. What was asked for stays as it is:
-    /// a device that does not have that refuses it, and says what it has.
+    /// Reads the device's transport, and cuts default values to its limits.
+    /// Values of options are not cut: the device refuses those beyond its limits.
     pub(super) fn fit(&mut self, ground: &Ground, args: &LatArgs) -> Result<(), Failure> {
         self.iwarp = ground.is_iwarp();
         self.rx_depth = self.rx_depth.min(ground.most_depth);
@@ -95,12 +96,12 @@ impl Plan {
         Ok(())
     }
 
-    /// The largest message of the run, bytes.
+    /// Returns the largest message of the run, bytes.
     pub(super) fn largest(&self) -> u32 {
         self.sizes.iter().copied().max().unwrap_or(1)
     }
 
-    /// What both sides must have been asked for alike.
+    /// Returns the options that both sides must have in common.
     pub(super) fn options(&self) -> Options {
         let size = if self.all {
             "all (-a)".into()
@@ -119,7 +120,7 @@ impl Plan {
         let apis: Vec<_> = self.apis.iter().map(|api| api.name()).collect();
         options.set("--api", apis.join(","));
         options.set("--wait", self.wait.map_or("none", Wait::name));
-        // Between the others the links tell: see `Peer::exchange`.
+        // InfiniBand and RoCE are compared by their links: `Peer::exchange`.
         let transport = match self.iwarp {
             true => "iWARP",
             false => "InfiniBand or RoCE",
@@ -128,7 +129,7 @@ impl Plan {
         options
     }
 
-    /// Receives that are always posted.
+    /// Returns the number of receives that are always posted.
     pub(super) fn receives(&self) -> u32 {
         match self.operation {
             Operation::Send => self.rx_depth,
@@ -136,7 +137,7 @@ impl Plan {
         }
     }
 
-    /// Turns that each interface has at a size.
+    /// Returns the number of rounds per size.
     pub(super) fn rounds(&self) -> u32 {
         match (self.apis.len(), self.goal) {
             (1, _) => 1,
@@ -145,7 +146,8 @@ impl Plan {
         }
     }
 
-    /// The interfaces in the order of a round: each begins as often as others.
+    /// Returns the order of the interfaces in a round. The first one changes from
+    /// round to round.
     pub(super) fn turns(&self, round: u32) -> impl Iterator<Item = usize> + use<> {
         let count = self.apis.len();
         (0..count).map(move |turn| (turn + round as usize) % count)
@@ -218,7 +220,7 @@ mod tests {
         }
     }
 
-    /// Samples that all rounds of a size make for one interface.
+    /// The numbers of samples and round trips of one interface in all rounds.
     fn samples_of(plan: &Plan) -> (u64, u64) {
         let mut samples = plan.samples();
         let mut trips = 0;
@@ -234,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn rounds_have_all_the_samples_between_them() {
+    fn the_samples_are_divided_among_the_rounds() {
         assert_eq!(plan("-n 100").rounds(), 1);
         assert_eq!(samples_of(&plan("-n 100 --warmup 7")), (100, 107));
         for count in [1, 3, 10, 57] {
@@ -243,10 +245,10 @@ mod tests {
         }
     }
 
-    /// Of such a pair neither could connect: one exchanges addresses, the other
-    /// connects by rdma_cm.
+    /// Such a pair could not connect: one side exchanges addresses, the other uses
+    /// rdma_cm.
     #[test]
-    fn an_iwarp_device_and_another_are_asked_for_different_runs() {
+    fn an_iwarp_device_and_another_have_different_options() {
         let told = |iwarp| {
             Plan {
                 iwarp,
@@ -259,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn every_interface_has_one_turn_a_round_and_begins_as_often() {
+    fn every_interface_has_one_turn_per_round_and_begins_equally_often() {
         let plan = plan("--api engine,rust");
         let turns: Vec<Vec<usize>> = (0..plan.rounds())
             .map(|round| plan.turns(round).collect())

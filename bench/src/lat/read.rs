@@ -1,5 +1,5 @@
-//! The loop of `-o read`: the other side's memory is fetched; the other side's
-//! processor has no part in it.
+//! The loop of `-o read`: RDMA reads of the other side's memory, without its
+//! processor.
 
 use super::link::Link;
 use super::meter::Meter;

@@ -1,7 +1,7 @@
-//! DAT's Rust types as an interface.
+//! DAT's Rust types as a measured interface.
 //!
-//! A request names its memory anew each time, as programs do: making a
-//! `Segment` checks its bounds, and belongs to what is measured.
+//! Each request creates its `Segment` again, as programs do, so its bounds check
+//! is part of the measurement.
 
 use std::net::SocketAddr;
 use std::ptr::NonNull;
@@ -25,7 +25,7 @@ use super::plan::Plan;
 use crate::cli::Operation;
 use crate::failure::Failure;
 
-/// An open adapter; `WAITS`: events are taken by waiting.
+/// An open adapter. `WAITS`: events are taken by `wait`, else by `next`.
 pub(super) struct Way<const WAITS: bool> {
     adapter: Adapter,
     zone: ProtectionZone,
@@ -56,9 +56,9 @@ impl<const WAITS: bool> Dat for Way<WAITS> {
             .zone
             .memory(bytes, MemPrivileges::all())
             .map_err(refused)?;
-        let base = NonNull::new(memory.as_ptr()).expect("nothing is mapped at 0");
-        // SAFETY: of that length; it outlives the payload (order of fields),
-        // and `Memory` forms no references to it.
+        let base = NonNull::new(memory.as_ptr()).expect("mapped memory is not at address 0");
+        // SAFETY: the memory has that length and outlives the payload (order of
+        // fields), and `Memory` forms no references to it.
         let payload = unsafe { Payload::new(base, plan.operation, largest) };
         let queue = |length, streams| self.adapter.dispatcher(length, streams).map_err(refused);
         let received = queue(plan.receives().max(1), EvdFlags::DTO)?;
@@ -103,10 +103,11 @@ impl<const WAITS: bool> Dat for Way<WAITS> {
     }
 }
 
-/// Events of connections that wait at most.
+/// Length of the queues of connection events.
 const CONNECTION_EVENTS: u32 = 8;
 
-/// As deep as the run, one segment, one read at a time if the device has reads.
+/// Returns endpoint attributes with the depths of the run, one segment, and one
+/// RDMA read at a time if the device has reads.
 fn attributes(adapter: &Adapter, plan: &Plan) -> EpAttributes {
     let limits = adapter.query().ia;
     let count = |value: u32| i32::try_from(value).unwrap_or(i32::MAX);
@@ -131,7 +132,7 @@ fn attributes(adapter: &Adapter, plan: &Plan) -> EpAttributes {
 
 /// One side's endpoint, event dispatchers and memory.
 pub(super) struct RustEnd<const WAITS: bool> {
-    // Dropped in this order: who writes to the memory goes before it.
+    // Dropped in this order: the memory after all objects that write to it.
     endpoint: Endpoint,
     sent: EventDispatcher,
     received: EventDispatcher,
@@ -140,7 +141,7 @@ pub(super) struct RustEnd<const WAITS: bool> {
     memory: Memory,
     operation: Operation,
     size: usize,
-    /// All of the other side's memory, and the part that requests are about.
+    /// The whole buffer of the other side, and the part that requests use.
     theirs: RemoteSegment,
     target: RemoteSegment,
 }
@@ -178,14 +179,16 @@ impl<const WAITS: bool> DatEnd for RustEnd<WAITS> {
                 if start.is_null() {
                     return Ok(Vec::new());
                 }
-                // SAFETY: the event says that so many bytes are there while the
-                // endpoint is connected, which it is, or disconnected; it is
-                // ours, and not reset or freed meanwhile.
+                // SAFETY: the event says that there are this many bytes. They
+                // stay valid until the endpoint is reset or freed, which happens
+                // after this function only.
                 let bytes =
                     unsafe { core::slice::from_raw_parts(start, private_data.len as usize) };
                 Ok(bytes.to_vec())
             }
-            other => Err(Failure::run(format!("no DAT connection: {other:?}"))),
+            other => Err(Failure::run(format!(
+                "the DAT connection was not established: {other:?}"
+            ))),
         }
     }
 }
@@ -305,7 +308,7 @@ fn done(event: &Event) -> Done {
     }
 }
 
-/// Whether a wait ended only because its time did, or for a signal.
+/// Returns whether a wait ended by its timeout or a signal.
 fn is_nothing(code: DatReturn) -> bool {
     matches!(
         code.kind(),
@@ -313,7 +316,7 @@ fn is_nothing(code: DatReturn) -> bool {
     )
 }
 
-/// A service point, and the requests that come to it.
+/// A service point and the queue of its connection requests.
 pub(super) struct RustDoor {
     point: ServicePoint,
     requests: EventDispatcher,
@@ -331,14 +334,18 @@ impl<const WAITS: bool> Door<RustEnd<WAITS>> for RustDoor {
         answer: Answer<'_, RustEnd<WAITS>>,
     ) -> Result<(), Failure> {
         let event = await_event(&self.requests, within, "a DAT connection request")?;
-        let mut request = ConnectionRequest::from_event(&event)
-            .ok_or_else(|| Failure::run(format!("no connection request: {:?}", event.data)))?;
+        let mut request = ConnectionRequest::from_event(&event).ok_or_else(|| {
+            Failure::run(format!(
+                "event {:?} instead of a connection request",
+                event.data
+            ))
+        })?;
         let ours = answer(end, &request.private_data())?;
         request.accept(&mut end.endpoint, &ours).map_err(refused)
     }
 }
 
-/// An event of a control queue.
+/// Waits for a control event. `what` is its name in error messages.
 fn await_event(queue: &EventDispatcher, within: Duration, what: &str) -> Result<Event, Failure> {
     let end = Instant::now() + within;
     loop {
@@ -352,7 +359,7 @@ fn await_event(queue: &EventDispatcher, within: Duration, what: &str) -> Result<
     }
 }
 
-/// A control call failed.
+/// Converts the failure of a control call.
 fn refused(error: DatError) -> Failure {
-    Failure::environment(format!("DAT refused: {error}"))
+    Failure::environment(format!("a DAT call failed: {error}"))
 }

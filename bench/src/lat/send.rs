@@ -1,4 +1,4 @@
-//! The loop of `-o send`: a send meets a posted receive, the answer is a send.
+//! The loop of `-o send`: a send into a posted receive, answered by a send.
 
 use super::link::Link;
 use super::meter::Meter;
@@ -26,7 +26,7 @@ pub(super) fn measure<L: Link>(
     side.settle(patience)
 }
 
-/// Answers each message by one of the same size.
+/// Answers each message with one of the same size.
 pub(super) struct Responder<'a, 'p, L> {
     pub(super) side: &'a mut Side<L>,
     pub(super) patience: Patience<'p>,

@@ -1,11 +1,11 @@
-//! One side of the ping-pong: a link, the places of its send queue, and the
-//! steps that all loops share.
+//! One side of the ping-pong: a link, the credits of its send queue, and the
+//! steps that the loops have in common.
 
 use super::link::{Done, Link};
 use super::patience::{Patience, Stop};
 use super::window::Window;
 
-/// A link with the accounts of its queue.
+/// A link with the credits of its send queue.
 pub(super) struct Side<L> {
     pub(super) link: L,
     window: Window,
@@ -13,16 +13,16 @@ pub(super) struct Side<L> {
     size: u32,
 }
 
-/// The side that answers.
+/// The responder, as the measuring loop sees it.
 ///
-/// The measuring loop steps it at every empty poll. In a process of its own
-/// the other side needs no stepping: that is [`Remote`].
+/// With `--loopback` the measuring loop calls it at every empty poll. A
+/// responder in another process runs by itself: [`Remote`].
 pub(super) trait Partner {
-    /// Answers the next message if it is there; whether it was.
+    /// Answers the next message, if it has arrived. Returns whether it had.
     fn step(&mut self) -> Result<bool, Stop>;
 }
 
-/// A partner in another process.
+/// A responder in another process.
 pub(super) struct Remote;
 
 impl Partner for Remote {
@@ -45,14 +45,14 @@ impl<L: Link> Side<L> {
         self.size = size;
     }
 
-    /// Posts the operation of this run, and counts it. There must be room.
+    /// Posts the operation of this run. The send queue must have a credit.
     #[inline(always)]
     pub(super) fn post(&mut self) -> Result<(), Stop> {
         let signaled = self.window.post();
         Ok(self.link.post(signaled)?)
     }
 
-    /// Waits until another request may be posted.
+    /// Waits until the send queue has a credit.
     #[inline(always)]
     pub(super) fn make_room(&mut self, patience: &mut Patience<'_>) -> Result<(), Stop> {
         while self.window.is_full() {
@@ -61,7 +61,7 @@ impl<L: Link> Side<L> {
         Ok(())
     }
 
-    /// Waits for every completion that was asked for.
+    /// Waits for the completions of all signalled requests.
     pub(super) fn settle(&mut self, patience: &mut Patience<'_>) -> Result<(), Stop> {
         while self.window.awaits_completion() {
             self.collect_one(patience)?;
@@ -69,8 +69,8 @@ impl<L: Link> Side<L> {
         Ok(())
     }
 
-    /// Makes use of a moment in which nothing has come: takes a send completion
-    /// that makes room, and now and then looks up.
+    /// Called after an empty poll: polls a send completion if the queue has no
+    /// credit, and checks the timeout once in many calls.
     #[inline(always)]
     pub(super) fn idle(&mut self, patience: &mut Patience<'_>) -> Result<(), Stop> {
         if self.window.is_full() {
@@ -82,7 +82,7 @@ impl<L: Link> Side<L> {
         Ok(())
     }
 
-    /// Takes a message if one is there, and posts a receive in its place.
+    /// Takes a message, if one has arrived, and posts its receive again.
     #[inline(always)]
     pub(super) fn receive(&mut self) -> Result<bool, Stop> {
         let Some(done) = self.link.await_received() else {
@@ -93,7 +93,8 @@ impl<L: Link> Side<L> {
         Ok(true)
     }
 
-    /// A good completion that carried as many bytes as this run's messages have.
+    /// Checks that a completion succeeded and has the length of this run's
+    /// messages.
     #[inline(always)]
     pub(super) fn expect_size(&self, done: Done) -> Result<(), Stop> {
         let came = done?;
@@ -136,8 +137,8 @@ impl<L: Link> Side<L> {
         }
     }
 
-    /// Errors of unsignalled requests come as completions that nobody awaits:
-    /// they are looked for here.
+    /// Polls for completions with errors, which unsignalled requests have too,
+    /// then checks the timeout.
     #[cold]
     fn look_up(&mut self, patience: &mut Patience<'_>) -> Result<(), Stop> {
         while self.collect()? {}
@@ -145,7 +146,7 @@ impl<L: Link> Side<L> {
     }
 }
 
-/// Answers until the control connection has news: that the other side is done, or why not.
+/// Answers messages until the control connection has a message.
 pub(super) fn serve(partner: &mut impl Partner) -> Result<(), Stop> {
     loop {
         match partner.step() {

@@ -1,9 +1,10 @@
-//! One interface among several: opened, its ends made and connected, and run.
+//! The measured interfaces: opening them, connecting their ends, and running
+//! legs on them.
 //!
-//! [`Way`] is what each interface says of itself, with its own type of end.
-//! Those who run several, one after the other, hold them as [`Opened`],
-//! [`Here`] and [`There`]: calls through these happen once per run, and what
-//! is behind them is compiled for the one interface.
+//! Each interface implements [`Way`] with its own type of end. Callers that run
+//! several interfaces in turns use the trait objects [`Opened`], [`Here`] and
+//! [`There`], whose methods are called once per leg; the loops behind them
+//! are compiled for each interface.
 
 use super::c::{self, Libdat};
 use super::engine::{Engine, Managed};
@@ -18,43 +19,43 @@ use crate::exchange::Peer;
 use crate::failure::Failure;
 use crate::stats::Samples;
 
-/// Who begins.
+/// The role of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Role {
-    /// Measures.
+    /// Measures; connects to the server.
     Client,
-    /// Answers.
+    /// Answers messages.
     Server,
 }
 
-/// An interface, opened.
+/// An open interface.
 pub(super) trait Way {
     /// One end of a connection.
     type End: End + 'static;
 
-    /// Two ends in this process, connected: the client's and the server's.
+    /// Creates and connects two ends in this process: the client's and the server's.
     fn both(&self, plan: &Plan) -> Result<(Self::End, Self::End), Failure>;
 
-    /// One end, connected to that of the other process, which says the same
-    /// with the other role.
+    /// Creates one end and connects it to that of the other process, which calls
+    /// this with the other role.
     fn one(&self, plan: &Plan, peer: &mut Peer, role: Role) -> Result<Self::End, Failure>;
 }
 
-/// A [`Way`], whichever.
+/// An open interface as a trait object.
 pub(super) trait Opened {
     fn here(&self, plan: &Plan) -> Result<Box<dyn Here>, Failure>;
     fn there(&self, plan: &Plan, peer: &mut Peer, role: Role) -> Result<Box<dyn There>, Failure>;
 }
 
-/// Two connected sides in this thread.
+/// Two connected sides in this thread, as a trait object.
 pub(super) trait Here {
     /// Measures one leg.
     fn measure(&mut self, leg: Leg, plan: &Plan, samples: &mut Samples) -> Result<(), Failure>;
 }
 
-/// One side, connected to another process.
+/// One side, connected to another process, as a trait object.
 pub(super) trait There {
-    /// The client: measures one leg.
+    /// Measures one leg, as the client.
     fn measure(
         &mut self,
         leg: Leg,
@@ -63,7 +64,7 @@ pub(super) trait There {
         samples: &mut Samples,
     ) -> Result<(), Failure>;
 
-    /// The server: answers one leg; how many messages there were.
+    /// Answers one leg, as the server. Returns the number of messages.
     fn answer(&mut self, leg: Leg, plan: &Plan, peer: &mut Peer) -> Result<u64, Failure>;
 }
 
@@ -79,7 +80,7 @@ impl<W: Way> Opened for W {
     }
 }
 
-/// Opens an interface. May start threads.
+/// Opens an interface, which may start threads.
 pub(super) fn open(
     api: Api,
     libdat: Option<&Libdat>,

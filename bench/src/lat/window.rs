@@ -1,18 +1,19 @@
-//! The send queue's places: which requests ask for a completion, and when a
-//! completion must be awaited before the next post.
+//! Credits of the send queue: which requests are signalled, and when a
+//! completion is needed before the next post.
 
-/// Accounts for the places of a send queue of a given depth.
+/// The credits of a send queue.
 pub(super) struct Window {
     depth: u32,
-    /// Every so-many-th request asks for a completion, which frees that many places.
+    /// One in this many requests is signalled; its completion returns that many
+    /// credits.
     interval: u32,
     since_signaled: u32,
     outstanding: u32,
 }
 
 impl Window {
-    /// At depth 1 every request is signalled; deeper, every (depth/2)-th, so
-    /// that half of the queue is left while a completion is awaited.
+    /// Signals every (depth/2)-th request, and at depth 1 every one, so that half
+    /// of the queue is free while a completion is outstanding.
     pub(super) fn new(depth: u32) -> Self {
         Self {
             depth,
@@ -22,13 +23,13 @@ impl Window {
         }
     }
 
-    /// Whether no request may be posted before a completion was taken.
+    /// Returns whether the queue has no credit left.
     #[inline(always)]
     pub(super) fn is_full(&self) -> bool {
         self.outstanding >= self.depth
     }
 
-    /// Counts a request about to be posted; answers whether it asks for a completion.
+    /// Takes a credit for a request. Returns whether the request is signalled.
     #[inline(always)]
     pub(super) fn post(&mut self) -> bool {
         self.outstanding += 1;
@@ -40,13 +41,13 @@ impl Window {
         signaled
     }
 
-    /// Counts a completion.
+    /// Returns the credits of a completion to the queue.
     #[inline(always)]
     pub(super) fn completed(&mut self) {
         self.outstanding = self.outstanding.saturating_sub(self.interval);
     }
 
-    /// Whether a completion is still to come.
+    /// Returns whether a signalled request is outstanding.
     pub(super) fn awaits_completion(&self) -> bool {
         self.outstanding > self.since_signaled
     }
@@ -58,7 +59,7 @@ mod tests {
     use std::collections::VecDeque;
 
     #[test]
-    fn a_full_window_always_has_a_completion_to_come() {
+    fn a_full_queue_always_has_a_signalled_request_outstanding() {
         for depth in 1..=67 {
             let mut window = Window::new(depth);
             let mut signals = VecDeque::new();

@@ -1,15 +1,16 @@
-//! The loop of `-o write`: a write is seen by the last byte of memory, which
-//! carries a sequence number; the answer is a write.
+//! The loop of `-o write`: the receiver polls the last byte of its memory, which
+//! is a sequence number, and answers with an RDMA write.
 //!
-//! That the last byte arrives last is no promise of the InfiniBand
-//! architecture, but of every device that perftest's `ib_write_lat` runs on.
+//! The InfiniBand architecture does not promise that the last byte arrives last.
+//! Devices on which perftest's `ib_write_lat` works behave so.
 
 use super::link::Link;
 use super::meter::Meter;
 use super::patience::{Patience, Stop};
 use super::side::{Partner, Side};
 
-/// Measures until the goal is reached. Both sides' memory must end in 0 before.
+/// Measures until the goal is reached. The last byte of both sides' memory must
+/// be 0 at first.
 pub(super) fn measure<L: Link>(
     side: &mut Side<L>,
     partner: &mut impl Partner,
@@ -33,18 +34,18 @@ pub(super) fn measure<L: Link>(
     side.settle(patience)
 }
 
-/// Answers each write by one of the same size and sequence number.
+/// Answers each write with one of the same size and sequence number.
 pub(super) struct Responder<'a, 'p, L> {
     pub(super) side: &'a mut Side<L>,
     pub(super) patience: Patience<'p>,
-    /// Messages answered; its low byte is the last sequence number seen.
+    /// Messages answered; the low byte is the last sequence number received.
     pub(super) answered: u64,
 }
 
 impl<L: Link> Partner for Responder<'_, '_, L> {
     #[inline(always)]
     fn step(&mut self) -> Result<bool, Stop> {
-        // The low byte of the count is the sequence number, as at the other side.
+        // Both sides use the low byte of the count as the sequence number.
         let next = (self.answered + 1) as u8;
         if self.side.link.arrived() != next {
             self.side.idle(&mut self.patience)?;

@@ -1,4 +1,4 @@
-//! The conditions of a run: without them a figure says nothing.
+//! The conditions of a run, which are printed and stored with its figures.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -14,13 +14,13 @@ use crate::host::Host;
 use crate::select::{self, Selected};
 use crate::stats::Reported;
 
-/// When a measurement is long enough.
+/// When a measurement ends.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Goal {
-    /// So many samples.
+    /// After this many samples.
     Iterations(u64),
-    /// This long.
+    /// After this time.
     #[serde(serialize_with = "as_seconds")]
     Duration(Duration),
 }
@@ -38,7 +38,7 @@ impl fmt::Display for Goal {
     }
 }
 
-/// The device, as far as it matters to a figure.
+/// The device of a run.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct DeviceFacts {
     /// Its name.
@@ -51,24 +51,30 @@ pub(crate) struct DeviceFacts {
     pub(crate) link: String,
     /// The data path: direct or verbs.
     pub(crate) path: &'static str,
-    /// Why it is not the direct one.
+    /// Why the path is not direct.
     pub(crate) path_reason: Option<String>,
-    /// The fabric of the emulator, if it is emulated.
+    /// The emulator's fabric, if the device is emulated.
     pub(crate) emulated_fabric: Option<String>,
 }
 
 impl DeviceFacts {
-    /// Those of a device that was chosen.
+    /// Queries the chosen device.
     pub(crate) fn of(selected: &Selected, port: u8) -> Result<Self, Failure> {
         let info = select::list()?
             .into_iter()
             .find(|device| device.name == selected.name)
-            .ok_or_else(|| Failure::environment(format!("{} has gone", selected.name)))?;
+            .ok_or_else(|| Failure::environment(format!("{} was removed", selected.name)))?;
         let port = info
             .ports
             .iter()
             .find(|found| found.number == port)
-            .ok_or_else(|| Failure::usage(format!("{} has no port {port}", info.name)))?;
+            .ok_or_else(|| {
+                Failure::usage(format!(
+                    "{} has no port {port}; it has ports 1 to {}",
+                    info.name,
+                    info.ports.len()
+                ))
+            })?;
         let (path, path_reason) = match &info.path {
             DataPath::Direct => ("direct", None),
             DataPath::Verbs { reason } => ("verbs", Some(reason.clone())),
@@ -90,50 +96,47 @@ impl DeviceFacts {
         })
     }
 
-    /// The line that keeps an emulator's figures from being taken for a NIC's.
+    /// Returns the line that says whether the figures are an emulator's.
     pub(crate) fn what_is_emulated(&self) -> String {
         match &self.emulated_fabric {
             Some(fabric) => format!(
                 "device {} is EMULATED by mlx5-emu (fabric '{fabric}'): these figures are the emulator's, not a NIC's",
                 self.name
             ),
-            None => format!(
-                "device {} is not emulated by mlx5-emu: nothing here is",
-                self.name
-            ),
+            None => format!("device {} is not emulated by mlx5-emu", self.name),
         }
     }
 }
 
-/// Everything that was the same for all sizes of a run.
+/// What is the same for all sizes of a run.
 #[derive(Clone, Debug)]
 pub(crate) struct Conditions {
-    /// The interfaces, in the order they are compared in.
+    /// The interfaces, in the order of `--api`.
     pub(crate) apis: Vec<Api>,
-    /// How DAT waits, if its events are not polled.
+    /// DAT's wait policy; none if its events are dequeued in a loop.
     pub(crate) wait: Option<Wait>,
-    /// Turns that each interface has at a size.
+    /// Rounds, in each of which every interface has one turn per size.
     pub(crate) rounds: u32,
-    /// The library behind the C interface.
+    /// The library of the C interface.
     pub(crate) libdat: Option<PathBuf>,
     pub(crate) operation: Operation,
     pub(crate) host: Host,
     pub(crate) device: DeviceFacts,
     pub(crate) clock: Clock,
-    /// What one reading of the clock costs, nanoseconds.
+    /// Cost of one reading of the clock, nanoseconds.
     pub(crate) clock_cost: f64,
-    /// Where the measuring thread is pinned.
+    /// The CPU of the measuring thread, if it is pinned.
     pub(crate) cpu: Option<usize>,
     pub(crate) goal: Goal,
     pub(crate) warmup: u64,
     pub(crate) tx_depth: u32,
-    /// Only for send.
+    /// For send only.
     pub(crate) rx_depth: Option<u32>,
-    /// The largest message sent inline.
+    /// The largest inline message, bytes.
     pub(crate) inline: u32,
-    /// What it would be if the device took it.
+    /// The largest inline message requested, which the device may not support.
     pub(crate) inline_wanted: u32,
-    /// The other side; none in loopback.
+    /// The server; none with `--loopback`.
     pub(crate) peer: Option<String>,
 }
 
@@ -146,15 +149,15 @@ impl Conditions {
         self.apis.iter().any(|&api| api != Api::Engine)
     }
 
-    /// Which interfaces, and how their completions are taken.
+    /// Returns the interfaces and how DAT's events are taken.
     fn what_is_measured(&self) -> String {
         let names: Vec<&str> = self
             .apis
             .iter()
             .map(|api| match api {
                 Api::Engine => "engine (no DAT)",
-                Api::Rust => "rust (DAT by dat_api::safe)",
-                Api::C => "c (DAT by libdat.so)",
+                Api::Rust => "rust (DAT, dat_api::safe)",
+                Api::C => "c (DAT, libdat.so)",
             })
             .collect();
         let mut text = names.join(", ");
@@ -165,12 +168,12 @@ impl Conditions {
             };
         }
         if self.apis.len() > 1 {
-            text += &format!("; in turn, {} rounds each", self.rounds);
+            text += &format!("; {} rounds each, in turns", self.rounds);
         }
         text
     }
 
-    /// For headings.
+    /// Returns the reported part of the round trip, for headings.
     pub(crate) fn what_is_reported(&self) -> &'static str {
         match self.reported() {
             Reported::HalfRoundTrip => "half round trip",
@@ -220,12 +223,12 @@ impl fmt::Display for Conditions {
             None => format!("tx depth {}", self.tx_depth),
         };
         let cut = match self.inline < self.inline_wanted {
-            true => ", all that the device takes",
+            true => " (the device's limit)",
             false => "",
         };
         writeln!(
             f,
-            " run      : {} after {} round trips of warm-up per size; {depths}, inline up to {} bytes{cut}",
+            " run      : {} after {} warm-up round trips per size; {depths}, inline up to {} bytes{cut}",
             self.goal, self.warmup, self.inline
         )?;
         let pinned = match self.cpu {
@@ -247,7 +250,7 @@ impl fmt::Display for Conditions {
         )?;
         write!(
             f,
-            " clock    : {}, {:.0} ns a reading",
+            " clock    : {}, {:.0} ns per reading",
             self.clock, self.clock_cost
         )
     }

@@ -1,13 +1,14 @@
-//! HdrHistogram's percentile text, which its plotters read: value in
-//! microseconds, percentile, count up to it, 1/(1-percentile).
+//! HdrHistogram's percentile text (.hgrm), which its plotters read: value in
+//! microseconds, percentile, cumulative count, 1/(1-percentile).
 
 use std::fmt::Write;
 
 use crate::stats::Samples;
 
-/// Points per halving of the distance to 100 %, as HdrHistogram's own tools take.
+/// Points per halving of the distance to 100 %, as in HdrHistogram's tools.
 const TICKS_PER_HALF_DISTANCE: u32 = 5;
 
+/// Returns the text of a file.
 pub(crate) fn document(samples: &Samples) -> String {
     let histogram = samples.histogram();
     let mut out = format!(
@@ -20,7 +21,7 @@ pub(crate) fn document(samples: &Samples) -> String {
         let value = point.value_iterated_to() as f64 / 1000.0;
         let share = point.quantile_iterated_to();
         let _ = write!(out, "{value:>12.3} {share:>14.12} {total:>10}");
-        // The last line has no fourth column: it would be infinite.
+        // The last line has no fourth column, which would be infinite.
         if share < 1.0 {
             let _ = write!(out, " {:>14.2}", 1.0 / (1.0 - share));
         }
@@ -55,7 +56,7 @@ mod tests {
     use crate::stats::Reported;
 
     #[test]
-    fn the_text_has_the_shape_that_plotters_read() {
+    fn the_text_has_the_format_that_plotters_read() {
         let mut samples = Samples::new(&Clock::monotonic(), Reported::FullRoundTrip);
         (1..=1000u64).for_each(|value| samples.record(value * 1000));
         let text = document(&samples);

@@ -1,10 +1,10 @@
-//! The picture of the samples: bars over logarithmic buckets, percentiles at
-//! the side.
+//! The histogram as text: bars over logarithmic buckets, with percentiles beside
+//! them.
 //!
-//! The bulk (up to 99 %, or less where these are far from the median) gets a
-//! dozen rows of one width on the logarithmic scale; the tail beyond gets rows
-//! that double, so that a sample a thousand times the median costs ten rows,
-//! not the detail of the bulk.
+//! The bulk (up to 99 %, or less if that is far from the median) has twelve rows
+//! of equal width on the logarithmic scale. In the tail the widths double, so
+//! that a sample of a thousand times the median adds ten rows and does not
+//! flatten the bulk.
 
 use std::fmt::Write;
 
@@ -13,17 +13,17 @@ use crate::stats::Samples;
 
 const BULK_ROWS: i32 = 12;
 const BAR_WIDTH: usize = 40;
-/// The narrowest row, relative: about what the histogram's digits tell apart.
+/// Least ratio of a row's ends: about the resolution of the histogram.
 const FINEST: f64 = 1.002;
 
-/// A row: samples above `low` and up to `high`, microseconds.
+/// A row: the samples above `low` and up to `high`, in microseconds.
 struct Row {
     low: f64,
     high: f64,
     count: u64,
 }
 
-/// Draws it; `what` names what the values are. Empty without samples.
+/// Returns the text, empty without samples. `what` is what the values are.
 pub(super) fn draw(samples: &Samples, what: &str, unicode: bool) -> String {
     if samples.count() == 0 {
         return String::new();
@@ -55,7 +55,7 @@ pub(super) fn draw(samples: &Samples, what: &str, unicode: bool) -> String {
             share,
             row.count
         );
-        // A mark belongs to the first row that reaches it, the last takes the rest.
+        // A mark is beside the first row that reaches it, or beside the last row.
         let here = marks.iter().filter(|&&(value, _)| {
             (index == 0 || value > row.low) && (value <= row.high || index + 1 == rows.len())
         });
@@ -75,9 +75,9 @@ pub(super) fn draw(samples: &Samples, what: &str, unicode: bool) -> String {
     out
 }
 
-/// Buckets over the whole range, filled.
+/// Returns the rows over the whole range, with their counts.
 fn rows(samples: &Samples) -> Vec<Row> {
-    // Histogram values are whole nanoseconds; the first bucket starts below the least.
+    // Histogram values are whole nanoseconds; the first row begins below the smallest.
     let start = (samples.min() - 0.001).max(0.001);
     let bulk_end = bulk_end(samples).max(start * FINEST);
     let ratio = (bulk_end / start)
@@ -108,7 +108,7 @@ fn rows(samples: &Samples) -> Vec<Row> {
     rows
 }
 
-/// The end of what lies near the median.
+/// Returns the upper end of the bulk, which is near the median.
 fn bulk_end(samples: &Samples) -> f64 {
     const NEAR: f64 = 4.0;
     let median = samples.quantile(0.5);
@@ -119,7 +119,8 @@ fn bulk_end(samples: &Samples) -> f64 {
         .unwrap_or(median)
 }
 
-/// A bar as long as its share of the longest; never empty for a row that is not.
+/// Returns a bar of a length in proportion to its count, at least one eighth of
+/// a character.
 fn bar(count: u64, most: u64, unicode: bool) -> String {
     const EIGHTHS: [&str; 8] = ["", "▏", "▎", "▍", "▌", "▋", "▊", "▉"];
     let eighths = (count as f64 / most as f64 * (BAR_WIDTH * 8) as f64)
@@ -147,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn the_tail_does_not_flatten_the_bulk() {
+    fn one_far_sample_does_not_flatten_the_bulk() {
         let bulk = (0..10_000u64).map(|i| 1000 + i % 300);
         let picture = draw(
             &samples_of(bulk.chain([1_500_000])),
@@ -173,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn every_mark_is_drawn_once() {
+    fn every_percentile_is_marked_once() {
         let picture = draw(&samples_of((1..=20_000).map(|i| i * 10)), "x", true);
         for mark in [
             " 50 % =",
@@ -188,14 +189,14 @@ mod tests {
     }
 
     #[test]
-    fn equal_samples_and_no_samples_are_drawn_too() {
+    fn equal_samples_have_one_row_and_no_samples_none() {
         assert!(draw(&samples_of([5000; 100]), "x", false).contains("100.000 %"));
         assert_eq!(draw(&samples_of([]), "x", false), "");
     }
 
     proptest! {
         #[test]
-        fn no_sample_is_lost(values in proptest::collection::vec(1u64..100_000_000_000, 1..300)) {
+        fn every_sample_is_in_one_row(values in proptest::collection::vec(1u64..100_000_000_000, 1..300)) {
             let samples = samples_of(values);
             let drawn: u64 = rows(&samples).iter().map(|row| row.count).sum();
             prop_assert_eq!(drawn, samples.count());

@@ -1,5 +1,5 @@
-//! Results for programs. The schema is versioned: fields may be added within
-//! a version; a field that changes its meaning or goes makes a new one.
+//! Results as JSON. The schema has a version: within a version, fields may be
+//! added; removing a field or changing its meaning needs a new version.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -13,8 +13,8 @@ use crate::stats::Reported;
 
 use super::conditions::{DeviceFacts, Goal};
 
-/// Name and version of the schema. In 1 there was one result for each size;
-/// since 2 there is one for each size and API.
+/// Name and version of the schema. Version 1 had one result per size; version 2
+/// has one per size and API.
 const SCHEMA: &str = "dat-bench/lat/2";
 
 #[derive(Serialize)]
@@ -25,22 +25,22 @@ struct Document<'a> {
     finished_at: u64,
     host: &'a Host,
     device: &'a DeviceFacts,
-    /// Whether the figures are an emulator's.
+    /// Whether the device is emulated, so that the figures are the emulator's.
     emulated: bool,
     run: Run<'a>,
     results: Vec<ResultOfSize>,
-    /// What an API adds to the one before it in `run.apis`, for each size.
+    /// What each API adds to the one before it in `run.apis`, per size.
     layers: Vec<Added>,
 }
 
 #[derive(Serialize)]
 struct Run<'a> {
     apis: &'a [Api],
-    /// How DAT's events are taken: `dequeue`, or a wait of this kind.
+    /// How DAT's events are taken: `dequeue`, or the wait policy.
     dat_events: Option<DatEvents>,
-    /// The library behind the API `c`.
+    /// The library of the API `c`.
     libdat: Option<&'a std::path::Path>,
-    /// Turns that each API has at a size.
+    /// Rounds, in each of which every API has one turn per size.
     rounds: u32,
     operation: Operation,
     reported: Reported,
@@ -50,9 +50,9 @@ struct Run<'a> {
     warmup_round_trips: u64,
     tx_depth: u32,
     rx_depth: Option<u32>,
-    /// Messages up to this size went inline.
+    /// The largest inline message.
     inline_bytes: u32,
-    /// What it would be if the device took it.
+    /// The largest inline message requested, which the device may not support.
     inline_bytes_wanted: u32,
     cpu: Option<usize>,
     clock: &'static str,
@@ -68,7 +68,7 @@ enum DatEvents {
     Wait(Wait),
 }
 
-/// Keys as the table's columns; times in microseconds.
+/// A row of the table, with its columns as keys; times in microseconds.
 #[derive(Serialize)]
 struct ResultOfSize {
     bytes: u32,
@@ -86,9 +86,9 @@ struct ResultOfSize {
     #[serde(rename = "p99.99")]
     p99_99: f64,
     max: f64,
-    /// Whether the bytes that arrived were compared with those sent.
+    /// Whether the received bytes were compared with those sent.
     payload_verified: bool,
-    /// The median of each round.
+    /// The median of each round, microseconds.
     round_medians: Vec<f64>,
     percentiles: Vec<Percentile>,
     histogram: Buckets,
@@ -100,7 +100,7 @@ struct Percentile {
     usec: f64,
 }
 
-/// Every non-empty bucket: its upper end in nanoseconds, and its count.
+/// The non-empty buckets: upper end in nanoseconds, and count.
 #[derive(Serialize)]
 struct Buckets {
     significant_digits: u8,

@@ -1,38 +1,37 @@
-//! What one interface adds to the one below it.
+//! What an interface adds to the one before it in `--api`.
 //!
-//! Interfaces are measured in turn, some rounds of each. What one adds is
-//! taken round by round, as the difference of two medians that were measured
-//! one right after the other, so that a machine that gets faster or slower
-//! meanwhile does not count as a layer. Of these differences the median is
-//! told, and how far they spread.
+//! The interfaces take turns in rounds. In each round the difference of the two
+//! medians is computed, which were measured one after the other. So a machine
+//! that becomes faster or slower during the run does not change the result. The
+//! median and the range of these differences are reported.
 
 use serde::Serialize;
 
 use super::Outcome;
 use crate::cli::Api;
 
-/// Columns beside those of the table.
+/// The columns that follow those of the table.
 pub(super) const COLUMNS: [&str; 3] = ["api", "adds[nsec]", "in rounds[nsec]"];
 
-/// What the reader must know of them.
-pub(crate) const NOTE: &str = " adds: what an api adds to the one before it in --api, the median over rounds of the difference of their medians; and the range of these differences";
+/// The explanation of the columns.
+pub(crate) const NOTE: &str = " adds: the difference of an api's median and that of the api before it in --api, median over the rounds; in rounds: the range of these differences";
 
-/// A difference between two interfaces, in nanoseconds of what is reported.
+/// The difference between two interfaces, in reported nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub(super) struct Added {
     pub(super) bytes: u32,
     pub(super) api: Api,
-    /// The interface that it is added to.
+    /// The interface before it.
     pub(super) over: Api,
-    /// The median of all rounds.
+    /// The median of the rounds' differences.
     pub(super) typical_nanoseconds: f64,
-    /// The least of all rounds.
+    /// The smallest of the rounds' differences.
     pub(super) least_nanoseconds: f64,
-    /// The most of all rounds.
+    /// The largest of the rounds' differences.
     pub(super) most_nanoseconds: f64,
 }
 
-/// What an outcome adds to the one of the same size below it; nothing is known
+/// Returns what `outcome` adds to `below`, which has the same size; `None`
 /// without rounds.
 pub(super) fn added(outcome: &Outcome, below: &Outcome) -> Option<Added> {
     let mut differences: Vec<f64> = outcome
@@ -59,7 +58,7 @@ pub(super) fn added(outcome: &Outcome, below: &Outcome) -> Option<Added> {
     })
 }
 
-/// Every difference of a run.
+/// Returns all differences of a run.
 pub(super) fn all(outcomes: &[Outcome]) -> Vec<Added> {
     outcomes
         .windows(2)
@@ -68,7 +67,7 @@ pub(super) fn all(outcomes: &[Outcome]) -> Vec<Added> {
         .collect()
 }
 
-/// The cells of an outcome.
+/// Returns the cells of one row.
 pub(super) fn cells(outcome: &Outcome, below: Option<&Outcome>) -> String {
     let (adds, range) = match below.and_then(|below| added(outcome, below)) {
         Some(added) => (
@@ -105,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn a_machine_that_changes_speed_does_not_count_as_a_layer() {
+    fn a_machine_that_becomes_slower_does_not_change_what_a_layer_adds() {
         // Twice as slow from the third round on; the layer adds 10 ns, then 20.
         let below = outcome(Api::Engine, &[1.0, 1.0, 2.0, 2.0, 2.0]);
         let above = outcome(Api::Rust, &[1.01, 1.01, 2.02, 2.02, 2.02]);
@@ -116,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn of_an_even_number_of_rounds_the_middle_is_between_two() {
+    fn the_median_of_an_even_number_of_rounds_is_the_mean_of_the_middle_two() {
         let below = outcome(Api::Engine, &[1.0, 1.0]);
         let above = outcome(Api::Rust, &[1.01, 0.95]);
         let added = added(&above, &below).unwrap();
@@ -124,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_adds_to_nothing_and_cells_line_up() {
+    fn the_first_interface_adds_nothing_and_columns_are_aligned() {
         let below = outcome(Api::Engine, &[1.0]);
         let above = outcome(Api::C, &[1.25]);
         let (first, second) = (cells(&below, None), cells(&above, Some(&below)));

@@ -1,5 +1,5 @@
-//! What a run says about itself: to people a table and a picture, to programs
-//! JSON and HdrHistogram's text.
+//! Output of `lat`: table and histogram as text, result files as JSON and
+//! HdrHistogram's text.
 
 mod conditions;
 pub(crate) mod hgrm;
@@ -18,7 +18,7 @@ use crate::failure::Failure;
 use crate::output::{probe, save};
 use crate::stats::Samples;
 
-/// The samples of one size, ready to be reported.
+/// The result of one size and interface.
 pub(crate) struct Outcome {
     /// Message size in bytes.
     pub(crate) size: u32,
@@ -28,11 +28,11 @@ pub(crate) struct Outcome {
     pub(crate) samples: Samples,
     /// The median of each round, in microseconds.
     pub(crate) round_medians: Vec<f64>,
-    /// Whether the bytes that arrived were compared with those sent.
+    /// Whether the received bytes were compared with those sent.
     pub(crate) verified: bool,
 }
 
-/// The shares (0 to 1) that are worth a name, and the name.
+/// Reported quantiles (0 to 1) and their names.
 const QUANTILES: [(f64, &str); 6] = [
     (0.5, "50 %"),
     (0.9, "90 %"),
@@ -42,14 +42,14 @@ const QUANTILES: [(f64, &str); 6] = [
     (0.999_99, "99.999 %"),
 ];
 
-/// The quantiles that so many samples can tell apart from the maximum.
+/// Returns the quantiles that differ from the maximum for this many samples.
 fn telling_quantiles(count: u64) -> impl Iterator<Item = (f64, &'static str)> {
     QUANTILES
         .into_iter()
         .filter(move |&(share, _)| count as f64 * (1.0 - share) >= 1.0)
 }
 
-/// The picture of one size.
+/// Returns the histogram of one size as text.
 pub(crate) fn picture(outcome: &Outcome, conditions: &Conditions) -> String {
     histogram::draw(
         &outcome.samples,
@@ -58,7 +58,7 @@ pub(crate) fn picture(outcome: &Outcome, conditions: &Conditions) -> String {
     )
 }
 
-/// Whether the terminal's locale can show block characters.
+/// Returns whether the locale has block characters.
 fn unicode_is_welcome() -> bool {
     ["LC_ALL", "LC_CTYPE", "LANG"]
         .into_iter()
@@ -70,7 +70,7 @@ fn unicode_is_welcome() -> bool {
         })
 }
 
-/// The files that were asked for.
+/// The requested result files.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Files {
     json: Option<PathBuf>,
@@ -78,8 +78,8 @@ pub(crate) struct Files {
 }
 
 impl Files {
-    /// Names the files, and sees to it that they can be written before time is
-    /// spent on measuring.
+    /// Chooses the names of the files, and checks before the measurement that
+    /// they can be written.
     pub(crate) fn prepare(
         json: Option<&Path>,
         hgrm: Option<&Path>,
@@ -117,7 +117,7 @@ impl Files {
         Ok(files)
     }
 
-    /// Writes them, and names those written.
+    /// Writes the files, and returns the paths of those written.
     pub(crate) fn write(
         &self,
         conditions: &Conditions,
@@ -139,7 +139,8 @@ impl Files {
     }
 }
 
-/// `r.hgrm` and `64` give `r.64.hgrm`; `r` gives `r.64`.
+/// Inserts a word before the extension: `r.hgrm` and `64` give `r.64.hgrm`, `r`
+/// gives `r.64`.
 pub(crate) fn with_word(path: &Path, word: &str) -> PathBuf {
     match path.extension() {
         Some(extension) => path.with_extension(format!("{word}.{}", extension.to_string_lossy())),
@@ -152,7 +153,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn size_and_api_go_before_the_extension() {
+    fn size_and_api_are_inserted_before_the_extension() {
         assert_eq!(
             with_word(Path::new("out/r.hgrm"), "64"),
             Path::new("out/r.64.hgrm")
@@ -186,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn percentiles_that_no_sample_separates_from_the_maximum_are_left_out() {
+    fn percentiles_that_equal_the_maximum_are_left_out() {
         assert_eq!(telling_quantiles(1000).last().unwrap().1, "99.9 %");
         assert_eq!(telling_quantiles(0).count(), 0);
     }

@@ -1,5 +1,5 @@
-//! perftest's table, with its columns in its order, and three more facts it
-//! does not tell: 99.99 %, the true maximum, and a true standard deviation.
+//! The table: perftest's columns in perftest's order, then 99.99 % and the
+//! maximum. The standard deviation is exact below a microsecond too.
 
 use super::{Outcome, layers};
 use crate::stats::Samples;
@@ -18,7 +18,7 @@ const COLUMNS: [&str; 11] = [
     "max[usec]",
 ];
 
-/// The narrowest column.
+/// Least width of a column.
 const NARROW: usize = 10;
 
 fn line<T: AsRef<str>>(cells: &[T]) -> String {
@@ -35,8 +35,8 @@ fn line<T: AsRef<str>>(cells: &[T]) -> String {
         .collect()
 }
 
-/// A rule, the names of the columns, a rule. Where interfaces are compared the
-/// table has the columns of [`layers`] as well.
+/// Returns the names of the columns between two rules. If interfaces are
+/// compared, the columns of [`layers`] follow.
 pub(crate) fn header(compares: bool) -> String {
     let mut names = line(&COLUMNS);
     if compares {
@@ -46,7 +46,7 @@ pub(crate) fn header(compares: bool) -> String {
     format!("{rule}\n{names}\n{rule}")
 }
 
-/// The rows of one size, one for each interface.
+/// Returns the rows of one size, one per interface.
 pub(crate) fn rows(outcomes: &[Outcome], compares: bool) -> String {
     let rows: Vec<String> = outcomes
         .iter()
@@ -63,8 +63,8 @@ pub(crate) fn rows(outcomes: &[Outcome], compares: bool) -> String {
     rows.join("\n")
 }
 
-/// The figures of one size. `t_max` is perftest's, which leaves the two largest
-/// samples out; `max` is the largest.
+/// Returns a row. `t_max` is perftest's, without the two largest samples; `max`
+/// is the largest.
 fn row(size: u32, samples: &Samples) -> String {
     let figures = [
         samples.min(),
@@ -82,8 +82,9 @@ fn row(size: u32, samples: &Samples) -> String {
     line(&cells)
 }
 
-/// What the reader must know of the columns.
-pub(crate) const NOTE: &str = " t_typical is the median; t_max leaves the two largest samples out, as perftest's does, max does not";
+/// The explanation of the columns.
+pub(crate) const NOTE: &str =
+    " t_typical: the median; t_max: the largest but for two, as in perftest; max: the largest";
 
 #[cfg(test)]
 mod tests {
@@ -100,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn columns_are_perftests_and_then_ours() {
+    fn the_first_columns_are_perftests() {
         let header = header(false);
         let names: Vec<_> = header.lines().nth(1).unwrap().split_whitespace().collect();
         assert_eq!(names[..7], COLUMNS[..7]);
@@ -108,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn a_row_has_a_figure_under_each_name_and_lines_up() {
+    fn a_row_has_one_aligned_figure_per_column() {
         let row = row(64, &samples());
         let cells: Vec<_> = row.split_whitespace().collect();
         assert_eq!(cells.len(), COLUMNS.len());
@@ -117,7 +118,7 @@ mod tests {
         assert_eq!(row.len(), line(&COLUMNS).len());
         let typical: f64 = cells[4].parse().unwrap();
         assert!((typical - 6.0).abs() < 0.01, "{typical}");
-        // A uniform spread over 10 µs deviates by 10/√12.
+        // A uniform distribution over 10 µs has the deviation 10/√12 µs.
         let stdev: f64 = cells[6].parse().unwrap();
         assert!((stdev - 10.0 / 12f64.sqrt()).abs() < 0.01, "{stdev}");
     }

@@ -1,4 +1,4 @@
-//! What endpoints take of the process' memory.
+//! Memory per endpoint.
 
 use dat_api::DatError;
 use dat_api::safe::{Adapter, EndpointOptions};
@@ -11,12 +11,13 @@ use crate::cost::verbs::Verbs;
 use crate::failure::Failure;
 use crate::select::Selected;
 
-/// Completions that the queues hold, and receives: no matter of endpoints.
+/// Depth of the shared queues, which are created before the measurement.
 const DEPTH: u32 = 4096;
-/// Made before it is looked: what the first endpoint takes is the library's.
+/// Endpoints created before the measurement, because the first ones allocate
+/// memory that all share.
 const BEFORE: u32 = 4;
 
-/// Resident bytes that `count` endpoints have brought.
+/// Returns the growth of resident bytes while `count` endpoints are created.
 pub(super) fn run(
     kind: Kind,
     selected: &Selected,
@@ -30,7 +31,7 @@ pub(super) fn run(
     }
 }
 
-/// What `make` adds, called so many times.
+/// Returns the growth of resident bytes by `count` calls of `make`.
 fn grown<T>(count: u32, mut make: impl FnMut() -> Result<T, Failure>) -> Result<u64, Failure> {
     let mut kept = Vec::with_capacity((BEFORE + count) as usize);
     for _ in 0..BEFORE {
@@ -62,7 +63,7 @@ fn engine(device: &str, count: u32) -> Result<u64, Failure> {
 }
 
 fn dat(adapter: &str, count: u32) -> Result<u64, Failure> {
-    let refused = |error: DatError| Failure::environment(format!("DAT refused: {error}"));
+    let refused = |error: DatError| Failure::environment(format!("a DAT call failed: {error}"));
     let adapter = Adapter::open(adapter).map_err(refused)?;
     let zone = adapter.zone().map_err(refused)?;
     let queue = |streams| adapter.dispatcher(DEPTH, streams).map_err(refused);
@@ -84,20 +85,24 @@ fn dat(adapter: &str, count: u32) -> Result<u64, Failure> {
 fn libmlx5(device: &str, count: u32, port: u8) -> Result<u64, Failure> {
     let port = Device::open(device)?.port(port)?;
     let queues = Verbs::open(device, port)?.queues(DEPTH)?;
-    // As the engine asks for it.
+    // The engine's default depth.
     grown(count, || queues.queue_pair(128))
 }
 
-/// Bytes of this process that are in memory.
+/// Returns the resident bytes of this process.
 fn resident() -> Result<u64, Failure> {
-    let unreadable = || Failure::environment("/proc/self/statm cannot be read");
+    let unreadable = || {
+        Failure::environment(
+            "cannot read the resident size from /proc/self/statm; is /proc mounted?",
+        )
+    };
     let text = std::fs::read_to_string("/proc/self/statm").map_err(|_| unreadable())?;
     let pages: u64 = text
         .split_whitespace()
         .nth(1)
         .and_then(|word| word.parse().ok())
         .ok_or_else(unreadable)?;
-    // SAFETY: takes a number.
+    // SAFETY: has no preconditions.
     let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
     Ok(pages * u64::try_from(page).map_err(|_| unreadable())?)
 }

@@ -1,4 +1,4 @@
-//! Many endpoints on one shared queue: messages laid ready, and taken.
+//! Cost per message with many endpoints on one shared receive queue.
 
 use std::time::{Duration, Instant};
 
@@ -16,23 +16,23 @@ use crate::nic::Nic;
 use crate::select::Selected;
 use crate::{host, launcher};
 
-/// Messages of a timed section.
+/// Messages per timed section.
 pub(super) const TIMED: u32 = 1024;
-/// Messages of the counted sections: the first warms up.
+/// Messages of the counted sections; the first one is warm-up.
 const COUNTED: [u32; 3] = [1024, 512, 1024];
 const WARMUP: u32 = 3;
-/// Receives of the shared queue.
+/// Depth of the shared receive queue.
 const RECEIVES: u32 = 2 * TIMED;
-/// Sends of an endpoint.
+/// Send queue depth of an endpoint.
 const SENDS: u32 = 16;
-/// Bytes of a message, which goes inline if the device takes as many.
+/// Bytes of a message, which is inline if the device supports it.
 const MESSAGE: u32 = 32;
-/// How long one message may take.
+/// Timeout for messages.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// One number of endpoints.
+/// The endpoints and their queues.
 struct Bench {
-    // Dropped in this order: who writes to the memory goes before it.
+    // Dropped in this order: the memory after all objects that write to it.
     endpoints: Vec<Endpoint>,
     srq: SharedReceiveQueue,
     sent: CompletionQueue,
@@ -42,7 +42,7 @@ struct Bench {
     into: [Segment; 1],
     inline: SendFlags,
     nic: Nic,
-    /// The endpoint that the next message is for.
+    /// Index of the endpoint that gets the next message.
     next: usize,
     sum: u64,
 }
@@ -120,7 +120,11 @@ impl Bench {
             endpoint.connect(&own, &options)?;
             endpoints.push(endpoint);
         }
-        let segment = |at| buffer.segment(at, MESSAGE).expect("inside the buffer");
+        let segment = |at| {
+            buffer
+                .segment(at, MESSAGE)
+                .expect("both segments are within the buffer")
+        };
         let goes_inline = endpoints
             .iter()
             .all(|endpoint| endpoint.max_inline() >= MESSAGE);
@@ -143,20 +147,22 @@ impl Bench {
         };
         for cookie in 0..u64::from(RECEIVES) {
             if !post(&mut bench.srq, &bench.into, cookie) {
-                return Err(Failure::run("a receive was refused that there is room for"));
+                return Err(Failure::run(
+                    "a receive was refused although the queue has room; report it with the command line",
+                ));
             }
         }
         Ok(bench)
     }
 
-    /// Lays so many messages ready and has them taken by `how`.
+    /// Queues `count` messages, then calls `how` with the work that takes them.
     fn section(
         &mut self,
         count: u32,
         how: &mut dyn FnMut(&mut dyn FnMut()),
     ) -> Result<(), Failure> {
-        // Stepped by hand: each message comes before the next is sent, so that
-        // the order is the same each time.
+        // The NIC is stepped until each message has arrived, before the next is
+        // sent, so that the order is always the same.
         self.nic.hold()?;
         let (mut done, begin) = (0, Instant::now());
         for _ in 0..count {
@@ -167,7 +173,9 @@ impl Bench {
         while done < count {
             done += self.sent()?;
             if begin.elapsed() > PATIENCE {
-                return Err(Failure::run("messages do not arrive"));
+                return Err(Failure::run(
+                    "messages did not arrive within 10 s; is the port active?",
+                ));
             }
         }
         if !self.nic.is_emulated() {
@@ -187,16 +195,16 @@ impl Bench {
             Ok(())
         } else {
             Err(Failure::run(format!(
-                "{taken} of {count} messages were there in time"
+                "only {taken} of {count} messages had arrived before the timed section; run again, or with fewer endpoints (-q)"
             )))
         }
     }
 
-    /// Sends the next message, to an endpoint far from the last. How many sends
-    /// were found done meanwhile.
+    /// Sends the next message, to an endpoint far from the previous one. Returns
+    /// the number of send completions that it polled.
     fn send(&mut self) -> Result<u32, Failure> {
         let count = self.endpoints.len();
-        // A fraction of the golden ratio of the number goes all over them.
+        // Steps by the golden ratio spread the messages over all endpoints.
         self.next = (self.next + (count as f64 * 0.618_034) as usize + 1) % count;
         let request = SendRequest {
             cookie: 0,
@@ -205,18 +213,20 @@ impl Bench {
             segments: &self.out.clone(),
         };
         let (begin, mut done) = (Instant::now(), 0);
-        // SAFETY: the memory outlives the endpoints (order of fields), and
-        // nobody has references to it.
+        // SAFETY: the memory outlives the endpoints (order of fields), and there
+        // are no references to it.
         while unsafe { self.endpoints[self.next].post_send(&request) }.is_err() {
             done += self.sent()?;
             if begin.elapsed() > PATIENCE {
-                return Err(Failure::run("a send was refused for long"));
+                return Err(Failure::run(
+                    "a send queue stayed full for 10 s; is the port active?",
+                ));
             }
         }
         Ok(done)
     }
 
-    /// Takes the sends that are done.
+    /// Polls send completions. Returns their number.
     fn sent(&mut self) -> Result<u32, Failure> {
         let mut done = 0;
         while let Some(completion) = self.sent.poll() {
@@ -229,7 +239,8 @@ impl Bench {
     }
 }
 
-/// Takes so many messages, and posts their receives again. How many it were.
+/// Polls `count` messages and posts their receives again. Returns how many it
+/// got before a poll was empty or a call failed.
 #[inline(always)]
 fn take(
     count: u32,

@@ -1,11 +1,12 @@
-//! `dat-bench scale`: what a message costs by the number of endpoints.
+//! `dat-bench scale`: cost per message and memory for many endpoints on one
+//! shared receive queue.
 //!
 //! ```text
-//! run       starts a process for each number and kind; reports
-//! messages  many endpoints, messages laid ready, and taken       (a process)
-//! memory    many endpoints, and what they take                   (a process)
-//! valgrind  instrumentation switched on for the measured section alone
-//! report    table, JSON, picture
+//! run       starts a worker process per number of endpoints and kind; reports
+//! messages  worker: cost per message
+//! memory    worker: memory per endpoint
+//! valgrind  switches callgrind on for the measured section only
+//! report    table, JSON, plot
 //! ```
 
 mod memory;
@@ -28,19 +29,19 @@ use crate::output::{self, probe, save};
 use crate::report::DeviceFacts;
 use crate::select;
 
-/// What a process of this command does.
+/// What a worker process measures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Kind {
-    /// Times messages
+    /// Time per message
     Timed,
-    /// Has messages counted
+    /// Instructions per message, under callgrind
     Counted,
     /// Memory of the engine's endpoints
     Engine,
     /// Memory of DAT's endpoints
     Dat,
-    /// Memory of queue pairs of libmlx5
+    /// Memory of libmlx5's queue pairs
     Libmlx5,
 }
 
@@ -56,14 +57,14 @@ impl Kind {
     }
 }
 
-/// What a process tells.
+/// The result of a worker process, as JSON on its standard output.
 #[derive(Deserialize, Serialize)]
 enum Told {
-    /// Nanoseconds per message, of each section.
+    /// Nanoseconds per message, per section.
     Nanoseconds(Vec<f64>),
-    /// Messages of each section that was counted.
+    /// Messages per counted section; callgrind's files have the counts.
     Counted(Vec<u32>),
-    /// Resident bytes that came with the endpoints.
+    /// Growth of resident bytes.
     Memory(u64),
 }
 
@@ -82,7 +83,7 @@ pub(crate) fn run(args: &ScaleArgs) -> Result<(), Failure> {
         return output::line(serde_json::to_string(&told).expect("finite numbers"));
     }
     for path in [&args.json, &args.svg].into_iter().flatten() {
-        // Refused now rather than after the measurement.
+        // Refuses a file that cannot be written before the measurement.
         probe(path)?;
     }
     let conditions = Conditions {
@@ -112,14 +113,18 @@ pub(crate) fn run(args: &ScaleArgs) -> Result<(), Failure> {
     )
 }
 
-/// Everything about one number of endpoints.
+/// Measures one number of endpoints.
 fn one(count: u32, device: &str, args: &ScaleArgs) -> Result<Outcome, Failure> {
     let this = own_executable()?;
     let ask = |kind: Kind| {
         let command = worker(Command::new(&this), kind, count, device, args);
         await_worker::<Told>(command, kind.name())
     };
-    let nonsense = || Failure::run("a worker tells what it was not asked");
+    let nonsense = || {
+        Failure::run(
+            "a worker process reported another measurement than requested; are all programs of the same build?",
+        )
+    };
     let bytes = |kind| match ask(kind)? {
         Told::Memory(bytes) => Ok(bytes),
         _ => Err(nonsense()),
@@ -139,7 +144,7 @@ fn one(count: u32, device: &str, args: &ScaleArgs) -> Result<Outcome, Failure> {
     if args.instructions {
         let counts = Counts::prepare("scale")?;
         let mut command = counts.command_with_cache(&this);
-        // Where its registers are known, valgrind looks at the section alone.
+        // Where its request registers are known, callgrind is on in the section only.
         if valgrind::CAN_SWITCH {
             command = counts.command_switched(&this);
         }
@@ -154,13 +159,13 @@ fn one(count: u32, device: &str, args: &ScaleArgs) -> Result<Outcome, Failure> {
         });
         let per = |more: u64, less: u64| (more as f64 - less as f64) / (many - few);
         outcome.instructions = Some(per(more.instructions, less.instructions));
-        // All of the section: its messages go to as many endpoints as there are.
+        // The whole last section, not a difference: its messages reach the most endpoints.
         outcome.cache_lines = valgrind::CAN_SWITCH.then(|| more.lines as f64 / many);
     }
     Ok(outcome)
 }
 
-/// This program as a worker.
+/// Returns the command line of a worker process.
 fn worker(mut command: Command, kind: Kind, count: u32, device: &str, args: &ScaleArgs) -> Command {
     command.args(["scale", "-d", device, "--worker", kind.name()]);
     command.args(["--iters", &args.rounds.to_string()]);

@@ -1,4 +1,4 @@
-//! The table, the JSON document and the picture.
+//! Output of `scale`: table, JSON and plot.
 
 use std::fmt::Write;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -23,28 +23,30 @@ pub(super) struct Conditions {
     pub(super) cpu: Option<usize>,
 }
 
-/// What one number of endpoints has shown.
+/// The result of one number of endpoints.
 pub(super) struct Outcome {
     pub(super) endpoints: u32,
-    /// Per message, of each section.
+    /// Per message, per section.
     pub(super) nanoseconds: Vec<f64>,
     /// Per message.
     pub(super) instructions: Option<f64>,
     /// Distinct lines of 64 bytes per message.
     pub(super) cache_lines: Option<f64>,
-    /// Resident bytes that all of them have brought.
+    /// Growth of resident bytes by all endpoints.
     pub(super) engine: u64,
     pub(super) dat: u64,
     pub(super) libmlx5: u64,
 }
 
 impl Outcome {
+    /// Returns a quantile of the nanoseconds per message.
     fn at(&self, share: f64) -> f64 {
         let mut sorted = self.nanoseconds.clone();
         sorted.sort_by(f64::total_cmp);
         sorted[((sorted.len() - 1) as f64 * share).round() as usize]
     }
 
+    /// Returns bytes per endpoint.
     fn each(&self, bytes: u64) -> f64 {
         bytes as f64 / f64::from(self.endpoints)
     }
@@ -52,7 +54,7 @@ impl Outcome {
 
 const MIB: f64 = (1 << 20) as f64;
 
-/// For people.
+/// Returns the text.
 pub(super) fn text(conditions: &Conditions, outcomes: &[Outcome]) -> String {
     let mut out = String::new();
     // Writing to a String cannot fail.
@@ -76,7 +78,7 @@ pub(super) fn text(conditions: &Conditions, outcomes: &[Outcome]) -> String {
     );
     let _ = writeln!(
         out,
-        "\n a message: its completion taken and its receive posted again (engine, one SRQ); median of {} sections of {}",
+        "\n per message (engine, one SRQ): poll its completion and post its receive again; median of {} sections of {} messages, ± half the interquartile range",
         conditions.rounds, conditions.messages_per_section
     );
     let _ = writeln!(
@@ -102,7 +104,7 @@ pub(super) fn text(conditions: &Conditions, outcomes: &[Outcome]) -> String {
         out,
         "\n memory: resident bytes per endpoint, default depths (128 requests; DAT 127){}",
         match conditions.device.emulated_fabric {
-            Some(_) => "; the emulated device's own state is in each",
+            Some(_) => "; each includes the state of the emulated device",
             None => "",
         }
     );
@@ -139,7 +141,7 @@ struct Document<'a> {
     dat_bench: &'static str,
     /// Seconds since 1970, UTC.
     finished_at: u64,
-    /// Whether the NIC is an emulator's, whose state is in the memory.
+    /// Whether the device is emulated, so that its state is part of the memory.
     emulated: bool,
     conditions: &'a Conditions,
     results: Vec<Entry>,
@@ -150,12 +152,12 @@ struct Entry {
     endpoints: u32,
     /// Per message.
     nanoseconds: Nanoseconds,
-    /// Per message; none if they were not asked for.
+    /// Per message; none without `--instructions`.
     instructions: Option<f64>,
-    /// Distinct lines of 64 bytes per message; none if they were not asked for,
-    /// or cannot be counted here.
+    /// Distinct lines of 64 bytes per message; none without `--instructions`,
+    /// and on processors where they cannot be counted.
     cache_lines: Option<f64>,
-    /// Resident bytes that the endpoints have brought, all of them.
+    /// Growth of resident bytes by all endpoints.
     memory: Memory,
 }
 
@@ -173,7 +175,7 @@ struct Memory {
     dat: u64,
 }
 
-/// For programs.
+/// Returns the JSON document.
 pub(super) fn json(conditions: &Conditions, outcomes: &[Outcome]) -> String {
     let results = outcomes
         .iter()
@@ -209,7 +211,7 @@ pub(super) fn json(conditions: &Conditions, outcomes: &[Outcome]) -> String {
     text
 }
 
-/// As SVG.
+/// Returns the plot, as SVG.
 pub(super) fn picture(conditions: &Conditions, outcomes: &[Outcome]) -> Result<String, Failure> {
     let line = |name: &str, of: &dyn Fn(&Outcome) -> Option<f64>| Line {
         name: name.to_owned(),
@@ -223,7 +225,7 @@ pub(super) fn picture(conditions: &Conditions, outcomes: &[Outcome]) -> Result<S
         &format!("dat-bench scale: {}", conditions.device.what_is_emulated()),
         &[
             Panel {
-                title: "a message".to_owned(),
+                title: "cost per message".to_owned(),
                 x: "endpoints",
                 y: "per message",
                 lines: vec![

@@ -1,7 +1,8 @@
-//! Telling callgrind what to look at (its manual, "Client requests"; the codes
-//! are those of `valgrind.h` and `callgrind.h`).
+//! Client requests of callgrind, which switch instrumentation on and off. See
+//! its manual, "Client requests"; the codes are those of `valgrind.h` and
+//! `callgrind.h`.
 
-/// Whether the requests are known for this processor.
+/// Whether client requests are implemented here for this processor.
 pub(super) const CAN_SWITCH: bool = cfg!(target_arch = "x86_64");
 
 /// `VG_USERREQ_TOOL_BASE('C','T')`.
@@ -9,12 +10,13 @@ const CALLGRIND: u64 = 0x4354_0000;
 const START_INSTRUMENTATION: u64 = CALLGRIND + 4;
 const STOP_INSTRUMENTATION: u64 = CALLGRIND + 5;
 
-/// Has callgrind look from now on, with a cold cache. Nothing without it.
+/// Switches instrumentation on, with an empty cache. Does nothing without
+/// valgrind.
 pub(super) fn start() {
     request(START_INSTRUMENTATION);
 }
 
-/// Has it look away.
+/// Switches instrumentation off.
 pub(super) fn stop() {
     request(STOP_INSTRUMENTATION);
 }
@@ -22,8 +24,9 @@ pub(super) fn stop() {
 #[cfg(target_arch = "x86_64")]
 fn request(code: u64) {
     let arguments = [code, 0, 0, 0, 0, 0];
-    // SAFETY: four rotations by 128 bits in all and an exchange of a register
-    // with itself: nothing happens but under valgrind, which answers in rdx.
+    // SAFETY: the instructions rotate a register by 128 bits in total and exchange
+    // a register with itself, so they change nothing. Valgrind recognizes the
+    // sequence and returns its result in rdx.
     unsafe {
         core::arch::asm!(
             "rol rdi, 3",

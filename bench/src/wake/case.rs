@@ -1,14 +1,14 @@
-//! One policy at one rate: a thread that waits, and the one that sends.
+//! One wait policy at one rate: the waiting thread and the sending thread.
 //!
 //! ```text
-//! sender  due │ post, steps that lead to the completion │ stamp │ step: the completion comes out │ steps until the
-//!             │                                         │       │                                │ waiter has it
-//! waiter      wait ............................................................. has it: stamp │ wait
+//! sender  due │ post, step the NIC up to the completion │ take the time │ step: write the completion │ step until the
+//!             │                                         │               │                            │ waiter has it
+//! waiter      wait ................................................................ take the time │ wait
 //! ```
 //!
-//! The sender goes on stepping until the waiter has the message: the waiter may
-//! ask for an event just when the completion comes out, and that question is
-//! heard by a step.
+//! The sender continues to step the NIC until the waiter has the message: if the
+//! waiter arms the completion queue just when the completion is written, a later
+//! step serves the arming.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
@@ -25,19 +25,18 @@ use crate::host;
 use crate::nic::Nic;
 use crate::stats::{Reported, Samples};
 
-/// Messages that a case has at least.
+/// Least number of measured messages.
 const LEAST: u64 = 20;
-/// Messages before the first that counts, at least and at most: an adaptive wait
-/// learns.
+/// Least and most warm-up messages, in which an adaptive wait learns.
 const WARMUP: (u64, u64) = (10, 1000);
-/// Messages by which the steps are counted.
+/// Number of messages with which the steps up to a completion are counted.
 const CALIBRATION: u64 = 4;
-/// How long one message may take.
+/// Timeout for one message.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// A sender that has so long to go sleeps most of it.
+/// A sender with more time than this until the next message sleeps.
 const NAP: Duration = Duration::from_millis(1);
 
-/// Where the threads are.
+/// The CPUs of the two threads; none if not pinned.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub(super) struct Cpus {
     pub(super) waiter: Option<usize>,
@@ -45,7 +44,8 @@ pub(super) struct Cpus {
 }
 
 impl Cpus {
-    /// As was asked for, or the first two that there are.
+    /// Returns the two requested CPUs, or the first two of this process; no pinning
+    /// if it has only one.
     pub(super) fn choose(asked: &[usize]) -> Result<Self, Failure> {
         let there: Vec<usize> = core_affinity::get_core_ids()
             .unwrap_or_default()
@@ -60,7 +60,7 @@ impl Cpus {
         };
         for cpu in [waiter, sender] {
             if !there.contains(&cpu) {
-                // Says which there are.
+                // Returns the failure that lists the CPUs.
                 host::pin(cpu)?;
             }
         }
@@ -71,7 +71,7 @@ impl Cpus {
     }
 }
 
-/// What is measured.
+/// The parameters of one measurement.
 pub(super) struct Case {
     pub(super) policy: WaitPolicy,
     pub(super) rate: Rate,
@@ -80,38 +80,38 @@ pub(super) struct Case {
     pub(super) clock: Clock,
 }
 
-/// What was seen in one round.
+/// The result of one round.
 pub(super) struct Seen {
-    /// From the stamp of the sender until the waiter has the message.
+    /// Latencies, from the sender's time until the waiter has the event.
     pub(super) samples: Samples,
-    /// The waiter's own CPU time, nanoseconds.
+    /// CPU time of the waiter, nanoseconds.
     pub(super) cpu: u64,
-    /// How long that was, nanoseconds.
+    /// Elapsed time, nanoseconds.
     pub(super) wall: u64,
     pub(super) waits: WaitCounters,
-    /// Posts that were refused in the adapter.
+    /// Posts to full queues of the adapter.
     pub(super) refused: u64,
-    /// Messages that could not be sent when they were due.
+    /// Messages sent more than one interval after they were due.
     pub(super) late: u64,
 }
 
-/// What the two threads share.
+/// State that the two threads share.
 struct Shared {
-    /// When message n was let out, in place n modulo the depth.
+    /// The sender's time of message n, at index n modulo the depth.
     stamps: [AtomicU64; DEPTH as usize],
-    /// How many were taken.
+    /// Number of messages that the waiter has taken.
     taken: AtomicU64,
-    /// How many there are; it becomes less when the time is up.
+    /// Number of messages to send; the sender reduces it when the time is over.
     end: AtomicU64,
-    /// The waiter has ended: it has all, or has given up.
+    /// The waiter has ended, after the last message or by a failure.
     is_over: AtomicBool,
 }
 
 impl Shared {
-    /// Returns how many messages before this number are not taken, and whether
-    /// the waiter has ended.
+    /// Returns how many messages below `number` the waiter has not taken, and
+    /// whether it has ended. `between` runs between the two loads, for tests.
     fn look(&self, number: u64, between: impl FnOnce()) -> (u64, bool) {
-        // In this order: of a waiter that has ended, the count is final.
+        // In this order: after the waiter has ended, the count is final.
         let is_over = self.is_over.load(Ordering::Acquire);
         between();
         (number - self.taken.load(Ordering::Acquire), is_over)
@@ -124,7 +124,7 @@ impl Case {
         let (mut pair, received) = Pair::new(adapter, self.policy)?;
         nic.hold()?;
         let steps = steps_to_a_completion(&mut pair, &received, nic)?;
-        // Of a rate; otherwise the time says.
+        // With a rate, the number of messages is known; in a closed loop, the time decides.
         let count = match self.rate {
             Rate::PerSecond(rate) => ((rate * self.duration.as_secs_f64()) as u64).max(LEAST),
             Rate::Closed => u64::MAX / 2,
@@ -148,12 +148,12 @@ impl Case {
             });
             let sent = self.send(&mut pair, nic, steps, &shared, first);
             if sent.is_err() {
-                // Who still waits is let go.
+                // Ends the wait of the waiter.
                 let _ = received.end_waiting();
             }
             (sent, waiter.join().expect("the waiter does not panic"))
         });
-        // Closing needs a NIC that answers.
+        // Destroying queues needs a running NIC.
         nic.release();
         match (sent, seen) {
             (Ok(late), Ok(seen)) => Ok(Seen {
@@ -166,7 +166,7 @@ impl Case {
         }
     }
 
-    /// The sender's thread. Answers how many were late.
+    /// Runs the sender. Returns the number of late messages.
     fn send(
         &self,
         pair: &mut Pair,
@@ -176,7 +176,7 @@ impl Case {
         first: u64,
     ) -> Result<u64, Failure> {
         let clock = self.clock;
-        // A paced run that is too slow for its rate ends as well.
+        // The limit ends a run that cannot keep its rate.
         let (interval, ahead, limit) = match self.rate {
             Rate::PerSecond(rate) => (
                 clock.ticks(Duration::from_secs_f64(1.0 / rate)),
@@ -220,7 +220,8 @@ impl Case {
         Ok(late)
     }
 
-    /// Until a message is due, and fewer than so many are ahead of the waiter.
+    /// Waits until message `number` is due and the waiter has fewer than `most`
+    /// messages to take.
     fn until_due(
         &self,
         nic: &Nic,
@@ -242,13 +243,15 @@ impl Case {
             if is_over {
                 return match ahead {
                     0 => Ok(()),
-                    _ => Err(Failure::run("the waiter has given up")),
+                    _ => Err(Failure::run("the waiting thread ended early")),
                 };
             }
             if ahead > 0 {
                 nic.step();
                 if now.wrapping_sub(begin) > patience {
-                    return Err(Failure::run("a message is not taken"));
+                    return Err(Failure::run(
+                        "the waiting thread did not take a message within 10 s",
+                    ));
                 }
             } else if left > nap.cast_signed() {
                 let nanos = (left.cast_unsigned() - nap / 2) as f64 * clock.nanoseconds_per_tick();
@@ -257,7 +260,7 @@ impl Case {
         }
     }
 
-    /// The waiter's thread.
+    /// Runs the waiter.
     fn wait(
         &self,
         received: &EventDispatcher,
@@ -272,7 +275,7 @@ impl Case {
         let counters = || {
             received
                 .wait_counters()
-                .map_err(|code| Failure::run(format!("no counters: {code}")))
+                .map_err(|code| Failure::run(format!("cannot read the wait counters: {code}")))
         };
         let (mut begin, mut cpu, mut waits) = (clock.now(), cpu_time(), counters()?);
         loop {
@@ -285,7 +288,7 @@ impl Case {
             if number >= first {
                 samples.record(now.wrapping_sub(stamp));
             }
-            // Read before the sender is told, who may make it less.
+            // Read before `taken` is stored, after which the sender may reduce it.
             let end = shared.end.load(Ordering::Acquire);
             shared.taken.store(number + 1, Ordering::Release);
             if number + 1 == first {
@@ -313,14 +316,14 @@ impl Case {
     }
 }
 
-/// Steps of the NIC, after a message was posted, before the one that writes the
-/// receiver's completion; none on a device that is not emulated.
+/// Counts the steps of the NIC between a post and the step that writes the
+/// receiver's completion; 0 on a real device.
 fn steps_to_a_completion(
     pair: &mut Pair,
     received: &EventDispatcher,
     nic: &Nic,
 ) -> Result<u32, Failure> {
-    /// More than there are.
+    /// More than any message needs.
     const MOST: u32 = 1000;
     let mut least = MOST;
     for _ in 0..CALIBRATION {
@@ -336,8 +339,12 @@ fn steps_to_a_completion(
                     break;
                 }
                 Ok(None) if begin.elapsed() < PATIENCE => {}
-                Ok(None) => return Err(Failure::run("a message does not arrive")),
-                Err(code) => return Err(Failure::run(format!("no event: {code}"))),
+                Ok(None) => {
+                    return Err(Failure::run(
+                        "a message did not arrive within 10 s; is the port active?",
+                    ));
+                }
+                Err(code) => return Err(Failure::run(format!("cannot dequeue an event: {code}"))),
             }
         }
         while nic.step() {}
@@ -347,15 +354,15 @@ fn steps_to_a_completion(
     Ok(if nic.is_emulated() { least - 1 } else { 0 })
 }
 
-/// What the calling thread has had of the processor, nanoseconds.
+/// Returns the CPU time of the calling thread, nanoseconds.
 fn cpu_time() -> u64 {
     let mut time = libc::timespec {
         tv_sec: 0,
         tv_nsec: 0,
     };
-    // SAFETY: a live timespec; the clock exists on every Linux.
+    // SAFETY: `time` is a local variable that is written; every Linux has this clock.
     unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut time) };
-    // Both are positive.
+    // Both fields are positive.
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
@@ -364,14 +371,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_waiter_that_ends_while_the_sender_looks_has_not_given_up() {
+    fn a_waiter_that_ends_between_the_two_loads_has_taken_all_messages() {
         let shared = Shared {
             stamps: [const { AtomicU64::new(0) }; DEPTH as usize],
             taken: AtomicU64::new(9),
             end: AtomicU64::new(10),
             is_over: AtomicBool::new(false),
         };
-        // It takes the last message, and ends, between the two loads.
+        // The waiter takes the last message and ends between the two loads.
         let ends = || {
             shared.taken.store(10, Ordering::Release);
             shared.is_over.store(true, Ordering::Release);

@@ -1,11 +1,12 @@
-//! `dat-bench wake`: what waiting for an event costs, by how it is done.
+//! `dat-bench wake`: wake-up latency and CPU time of waiting, per wait policy
+//! and message rate.
 //!
 //! ```text
-//! run       goes through policies and rates in rounds; reports
-//! pair      two connected endpoints; the dispatcher that is waited on
-//! case      one policy at one rate: the waiting thread and the sending one
-//! outcome   what a case has shown in all rounds
-//! report    the table and the JSON document        plot   the picture
+//! run       measures all policies and rates in rounds; reports
+//! pair      two connected endpoints, and the event dispatcher to wait on
+//! case      one policy at one rate: the waiting thread and the sending thread
+//! outcome   the results of a case in all rounds
+//! report    table and JSON        plot   SVG
 //! ```
 
 mod case;
@@ -36,7 +37,7 @@ pub(crate) fn run(args: &WakeArgs) -> Result<(), Failure> {
     select::drive(args.path);
     let selected = select::select(args.device.as_deref())?;
     let device = DeviceFacts::of(&selected, args.ib_port)?;
-    // Refused now rather than after the measurement.
+    // Refuses a file that cannot be written before the measurement.
     for path in [&args.json, &args.svg].into_iter().flatten() {
         probe(path)?;
     }

@@ -1,4 +1,4 @@
-//! What a policy at a rate has shown, in all rounds.
+//! The results of one policy at one rate, in all rounds.
 
 use dat_api::safe::{WaitCounters, WaitPolicy};
 
@@ -7,7 +7,7 @@ use crate::cli::Rate;
 use crate::clock::Clock;
 use crate::stats::{Reported, Samples};
 
-/// All rounds of one case.
+/// The results of one case.
 pub(super) struct Outcome {
     pub(super) rate: Rate,
     pub(super) policy: WaitPolicy,
@@ -17,7 +17,7 @@ pub(super) struct Outcome {
     pub(super) medians: Vec<f64>,
     /// The waiter's CPU time per message in each round, microseconds.
     pub(super) cpu: Vec<f64>,
-    /// Its share of the time, in each round.
+    /// CPU time of the waiter divided by the elapsed time, in each round.
     pub(super) share: Vec<f64>,
     /// Sums of all rounds.
     pub(super) waits: WaitCounters,
@@ -40,6 +40,7 @@ impl Outcome {
         }
     }
 
+    /// Adds the result of a round.
     pub(super) fn take(&mut self, seen: Seen) {
         self.medians.push(seen.samples.quantile(0.5));
         let cpu = seen.cpu as f64;
@@ -54,23 +55,23 @@ impl Outcome {
         self.late += seen.late;
     }
 
-    /// The median of the rounds' medians, microseconds.
+    /// Returns the median of the rounds' medians, microseconds.
     pub(super) fn latency(&self) -> f64 {
         median(&self.medians)
     }
 
-    /// CPU time per message, microseconds.
+    /// Returns the median of the rounds' CPU time per message, microseconds.
     pub(super) fn cpu(&self) -> f64 {
         median(&self.cpu)
     }
 
-    /// Its share of the time.
+    /// Returns the median of the rounds' shares (0 to 1).
     pub(super) fn share(&self) -> f64 {
         median(&self.share)
     }
 }
 
-/// The middle one; of two the mean.
+/// Returns the median: the middle value, or the mean of the middle two.
 pub(super) fn median(values: &[f64]) -> f64 {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
@@ -81,7 +82,7 @@ pub(super) fn median(values: &[f64]) -> f64 {
     }
 }
 
-/// The one of this policy at this rate.
+/// Returns the results of this policy at this rate.
 pub(super) fn find(outcomes: &[Outcome], rate: Rate, policy: WaitPolicy) -> Option<&Outcome> {
     outcomes
         .iter()
@@ -93,7 +94,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_median_is_the_middle_one() {
+    fn the_median_is_the_middle_value_or_the_mean_of_two() {
         assert_eq!(median(&[]), 0.0);
         assert_eq!(median(&[3.0, 1.0, 2.0]), 2.0);
         assert_eq!(median(&[4.0, 1.0, 2.0, 3.0]), 2.5);

@@ -1,4 +1,4 @@
-//! Two connected endpoints: messages go from the far one to the near one.
+//! Two connected endpoints; messages are sent from the far one to the near one.
 
 use std::time::Duration;
 
@@ -10,20 +10,21 @@ use dat_api::types::{CompletionFlags, DtoStatus, EvdFlags, Event, EventData, Mem
 
 use crate::failure::Failure;
 
-/// Receives that are posted: so many messages may be ahead of the waiter.
+/// Number of posted receives: most messages that the waiter has not taken.
 pub(super) const DEPTH: u64 = 64;
-/// Bytes of a message: it goes inline.
+/// Bytes of a message, which is inline.
 const MESSAGE: usize = 8;
-/// How long a connection may take.
+/// Timeout for connecting.
 const PATIENCE: Duration = Duration::from_secs(10);
 
+/// Converts the failure of a control call.
 pub(super) fn refused(error: DatError) -> Failure {
-    Failure::environment(format!("DAT refused: {error}"))
+    Failure::environment(format!("a DAT call failed: {error}"))
 }
 
-/// What the sender has; the waiter has nothing but the dispatcher.
+/// The sender's objects. The waiter has only the event dispatcher.
 pub(super) struct Pair {
-    // Dropped in this order: who writes to the memory goes before it.
+    // Dropped in this order: the memory after all objects that write to it.
     near: Endpoint,
     far: Endpoint,
     sent: EventDispatcher,
@@ -33,8 +34,8 @@ pub(super) struct Pair {
 }
 
 impl Pair {
-    /// Connects two. Answers with them where the near one's receives are
-    /// reported, which is waited on by this policy.
+    /// Creates and connects two endpoints. Also returns the event dispatcher of
+    /// the near one's receives, which has this wait policy.
     pub(super) fn new(
         adapter: &Adapter,
         policy: WaitPolicy,
@@ -58,13 +59,17 @@ impl Pair {
         far.connect(adapter.address(), point.qualifier(), Some(PATIENCE), &[])
             .map_err(refused)?;
         let waited = |queue: &EventDispatcher| {
-            queue
-                .wait(Some(PATIENCE))
-                .map_err(|code| Failure::run(format!("no DAT connection: {code}")))
+            queue.wait(Some(PATIENCE)).map_err(|code| {
+                Failure::run(format!("the DAT connection was not established: {code}"))
+            })
         };
         let event = waited(&requests)?;
-        let mut request = ConnectionRequest::from_event(&event)
-            .ok_or_else(|| Failure::run(format!("no connection request: {:?}", event.data)))?;
+        let mut request = ConnectionRequest::from_event(&event).ok_or_else(|| {
+            Failure::run(format!(
+                "event {:?} instead of a connection request",
+                event.data
+            ))
+        })?;
         request.accept(&mut near, &[]).map_err(refused)?;
         for _ in 0..2 {
             waited(&connections)?;
@@ -82,17 +87,17 @@ impl Pair {
         Ok((pair, received))
     }
 
-    /// Posts the next receive; its cookie is its number.
+    /// Posts the next receive, with its number as cookie.
     pub(super) fn receive(&mut self) -> Result<(), Failure> {
         let segment = [self.memory.segment(MESSAGE..2 * MESSAGE)];
         self.near
             .post_recv(&segment, self.next, CompletionFlags::empty())
-            .map_err(|code| Failure::run(format!("a receive was refused: {code}")))?;
+            .map_err(|code| Failure::run(format!("cannot post a receive: {code}")))?;
         self.next += 1;
         Ok(())
     }
 
-    /// Posts a message, and takes completions of those before.
+    /// Polls completions of earlier sends, then posts a message.
     pub(super) fn send(&mut self) -> Result<(), Failure> {
         while let Ok(Some(event)) = self.sent.next() {
             number(&event)?;
@@ -100,11 +105,11 @@ impl Pair {
         let segment = [self.memory.segment(0..MESSAGE)];
         self.far
             .post_send(&segment, 0, CompletionFlags::empty())
-            .map_err(|code| Failure::run(format!("a send was refused: {code}")))
+            .map_err(|code| Failure::run(format!("cannot post a send: {code}")))
     }
 }
 
-/// The cookie of a request that went well.
+/// Returns the cookie of a successful request.
 #[inline]
 pub(super) fn number(event: &Event) -> Result<u64, Failure> {
     match event.data {
@@ -113,6 +118,8 @@ pub(super) fn number(event: &Event) -> Result<u64, Failure> {
             cookie,
             ..
         } => Ok(cookie),
-        ref other => Err(Failure::run(format!("not a message: {other:?}"))),
+        ref other => Err(Failure::run(format!(
+            "event {other:?} instead of a successful completion"
+        ))),
     }
 }

@@ -1,5 +1,5 @@
-//! The picture: for each rate the distribution of latencies by policy, and the
-//! CPU time by rate.
+//! The plot: per rate, the distribution of latencies of each policy; and CPU
+//! time over the rate.
 
 use dat_api::safe::WaitPolicy;
 
@@ -9,7 +9,7 @@ use crate::cli::Rate;
 use crate::failure::Failure;
 use crate::plot::{Line, Panel, page};
 
-/// Draws it, as SVG.
+/// Returns the plot, as SVG.
 pub(super) fn picture(conditions: &Conditions, outcomes: &[Outcome]) -> Result<String, Failure> {
     let (mut rates, mut policies): (Vec<Rate>, Vec<WaitPolicy>) = (Vec::new(), Vec::new());
     for outcome in outcomes {
@@ -24,10 +24,10 @@ pub(super) fn picture(conditions: &Conditions, outcomes: &[Outcome]) -> Result<S
         .iter()
         .map(|&rate| Panel {
             title: match rate {
-                Rate::PerSecond(rate) => format!("latency at {rate} messages a second"),
+                Rate::PerSecond(rate) => format!("latency at {rate} messages per second"),
                 Rate::Closed => "latency, one message at a time".to_owned(),
             },
-            x: "1 / (1 - share of the messages)",
+            x: "1 / (1 - quantile)",
             y: "microseconds",
             lines: outcomes
                 .iter()
@@ -40,8 +40,8 @@ pub(super) fn picture(conditions: &Conditions, outcomes: &[Outcome]) -> Result<S
     if outcomes.iter().filter(paced).count() > policies.len() {
         panels.push(Panel {
             title: "the waiter's CPU time".to_owned(),
-            x: "messages a second",
-            y: "% of a processor",
+            x: "messages per second",
+            y: "% of one processor",
             lines: policies
                 .iter()
                 .map(|&policy| Line {
@@ -64,7 +64,7 @@ pub(super) fn picture(conditions: &Conditions, outcomes: &[Outcome]) -> Result<S
     )
 }
 
-/// Quantiles, up to the last that is not the maximum.
+/// Returns the quantiles of a case, up to the last that is not the maximum.
 fn distribution(outcome: &Outcome) -> Line {
     let most = (outcome.samples.count() as f64).max(2.0);
     let steps = 60;

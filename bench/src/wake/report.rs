@@ -1,4 +1,4 @@
-//! The table and the JSON document.
+//! Output of `wake`: table and JSON.
 
 use std::fmt::Write;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -15,33 +15,33 @@ use crate::report::DeviceFacts;
 /// Name and version of the schema.
 const SCHEMA: &str = "dat-bench/wake/1";
 
-/// The conditions of a run: without them a figure says nothing.
+/// The conditions of a run.
 #[derive(Serialize)]
 pub(super) struct Conditions {
     pub(super) host: Host,
     pub(super) device: DeviceFacts,
     pub(super) rounds: u32,
-    /// Of a case in a round.
+    /// Time of one case in a round.
     pub(super) seconds: f64,
     pub(super) cpus: Cpus,
     pub(super) clock: &'static str,
 }
 
 impl Conditions {
-    /// From when to when a latency is.
+    /// Returns where a latency begins and ends.
     pub(super) fn what_is_measured(&self) -> &'static str {
         match self.device.emulated_fabric {
             Some(_) => {
                 "from just before the NIC, stepped by the sender, writes the completion until the waiter has the event"
             }
             None => {
-                "from just before the message is posted until the waiter has the event: the device's latency is in it"
+                "from just before the message is posted until the waiter has the event, including the network"
             }
         }
     }
 }
 
-/// For people.
+/// Returns the text.
 pub(super) fn text(conditions: &Conditions, outcomes: &[Outcome]) -> String {
     let mut out = String::new();
     // Writing to a String cannot fail.
@@ -66,7 +66,7 @@ pub(super) fn text(conditions: &Conditions, outcomes: &[Outcome]) -> String {
     let _ = writeln!(out, " latency: {}", conditions.what_is_measured());
     let _ = writeln!(
         out,
-        " 50 %: median of the medians of {} rounds of {} s; CPU: the waiter's own time, medians of rounds; counts: all rounds\n",
+        " 50 %: median of the medians of {} rounds of {} s; CPU: time of the waiting thread, medians of the rounds; counters: sums of all rounds\n",
         conditions.rounds, conditions.seconds
     );
     let _ = writeln!(
@@ -118,7 +118,7 @@ pub(super) fn text(conditions: &Conditions, outcomes: &[Outcome]) -> String {
     if !compared.is_empty() {
         let _ = writeln!(
             out,
-            "\n adaptive beside poll and block, same rate: medians of the rounds' ratios"
+            "\n adaptive relative to poll and block at the same rate: medians of the rounds' ratios"
         );
         let _ = writeln!(
             out,
@@ -140,8 +140,8 @@ pub(super) fn text(conditions: &Conditions, outcomes: &[Outcome]) -> String {
     out
 }
 
-/// A case beside poll and block at the same rate: the medians of the ratios of
-/// each round, so that what a round has suffered cancels.
+/// A case relative to poll and block at the same rate. The ratio is computed per
+/// round, so that disturbances of a round cancel; the median is reported.
 #[derive(Clone, Copy, Serialize)]
 struct Compared {
     median_to_poll: Option<f64>,
@@ -171,7 +171,7 @@ struct Document<'a> {
     dat_bench: &'static str,
     /// Seconds since 1970, UTC.
     finished_at: u64,
-    /// Whether the NIC is an emulator's.
+    /// Whether the device is emulated.
     emulated: bool,
     conditions: &'a Conditions,
     latency_is: &'static str,
@@ -181,22 +181,23 @@ struct Document<'a> {
 #[derive(Serialize)]
 struct Entry {
     policy: String,
-    /// Messages a second; none: the next when the one before was taken.
+    /// Messages per second; none if each message was sent when the previous one was
+    /// taken.
     rate: Option<f64>,
     messages: u64,
     latency_microseconds: Latency,
-    /// The waiter's own, medians of the rounds.
+    /// CPU time of the waiting thread, medians of the rounds.
     cpu_microseconds_per_message: f64,
     cpu_share: f64,
     counters: Counted,
-    /// Messages that could not be sent when they were due.
+    /// Messages sent more than one interval after they were due.
     late: u64,
     /// The median of each round, microseconds.
     round_medians: Vec<f64>,
     /// CPU time per message of each round, microseconds.
     round_cpu: Vec<f64>,
     beside: Compared,
-    /// Every bucket that is not empty: its upper end in nanoseconds, its count.
+    /// The non-empty buckets: upper end in nanoseconds, and count.
     histogram: Vec<(u64, u64)>,
 }
 
@@ -225,7 +226,7 @@ struct Counted {
     refused_posts: u64,
 }
 
-/// For programs.
+/// Returns the JSON document.
 pub(super) fn json(conditions: &Conditions, outcomes: &[Outcome]) -> String {
     let entry = |outcome: &Outcome| Entry {
         policy: outcome.policy.to_string(),

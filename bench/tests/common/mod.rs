@@ -1,6 +1,6 @@
-//! Running dat-bench with a hard time limit, alone and on the emulated device.
+//! Runs dat-bench with a time limit, with and without the emulated device.
 
-// Each test binary uses its share of these.
+// Each test binary uses some of these.
 #![allow(dead_code)]
 
 use std::io::{BufRead, BufReader, Read};
@@ -17,25 +17,26 @@ mod artifacts;
 use artifacts::artifact;
 pub(crate) use artifacts::launcher;
 
-/// No test run takes longer, or it hangs.
+/// Time limit of each program.
 pub(crate) const LIMIT: Duration = Duration::from_secs(60);
 
-/// How a program ended.
+/// The result of a program.
 #[derive(Debug)]
 pub(crate) struct Ended {
-    /// Exit status; none if a signal ended it.
+    /// Exit status; none if a signal ended the program.
     pub(crate) status: Option<i32>,
     pub(crate) stdout: String,
     pub(crate) stderr: String,
 }
 
 impl Ended {
-    /// Both streams, for looking for words.
+    /// Returns standard output and standard error.
     pub(crate) fn text(&self) -> String {
         format!("{}{}", self.stdout, self.stderr)
     }
 
-    /// Fails the test unless it ended with this status and said these words.
+    /// Fails the test unless the exit status is this one and the output has these
+    /// words.
     #[track_caller]
     pub(crate) fn expect(self, status: i32, words: &[&str]) -> Self {
         let text = self.text();
@@ -52,7 +53,7 @@ pub(crate) fn executable() -> &'static Path {
     Path::new(env!("CARGO_BIN_EXE_dat-bench"))
 }
 
-/// dat-bench with these words, on no particular device.
+/// Returns a dat-bench with these arguments, not under the launcher.
 pub(crate) fn bench(words: &str) -> Command {
     let mut command = Command::new(executable());
     command.args(words.split_whitespace());
@@ -63,7 +64,8 @@ pub(crate) fn bench(words: &str) -> Command {
     command
 }
 
-/// dat-bench with these words, on the emulated device of a fabric of the test's own.
+/// Returns a dat-bench with these arguments under the launcher, on a fabric of
+/// this test.
 pub(crate) fn emulated(fabric: &str, words: &str) -> Command {
     let mut command = Command::new(launcher());
     command.args([
@@ -76,13 +78,13 @@ pub(crate) fn emulated(fabric: &str, words: &str) -> Command {
     command
 }
 
-/// Runs it to its end; one that takes longer than [`LIMIT`] is killed and fails the test.
+/// Runs a program to its end. Kills it and fails the test after [`LIMIT`].
 #[track_caller]
 pub(crate) fn run(mut command: Command) -> Ended {
     Running::start(&mut command).end()
 }
 
-/// A program under way.
+/// A running program; killed when dropped.
 pub(crate) struct Running {
     child: Child,
     lines: BufReader<ChildStdout>,
@@ -91,7 +93,7 @@ pub(crate) struct Running {
 
 impl Running {
     pub(crate) fn start(command: &mut Command) -> Self {
-        // A group of its own: what it starts dies with it.
+        // Its own process group, so that its children are killed with it.
         command.process_group(0);
         command
             .stdin(Stdio::null())
@@ -106,7 +108,7 @@ impl Running {
         }
     }
 
-    /// Reads on to the line that contains these words, and returns it.
+    /// Reads up to the line that contains these words, and returns this line.
     #[track_caller]
     pub(crate) fn wait_for(&mut self, words: &str) -> String {
         let guard = Guard::new(&self.child);
@@ -123,7 +125,7 @@ impl Running {
                     .expect("piped")
                     .read_to_string(&mut stderr);
                 panic!(
-                    "it ended (killed: {killed}) before '{words}':\n{}{stderr}",
+                    "the program ended (killed: {killed}) before '{words}':\n{}{stderr}",
                     self.seen
                 );
             }
@@ -135,12 +137,12 @@ impl Running {
         }
     }
 
-    /// Kills it, as `kill -9` does.
+    /// Kills the program with SIGKILL.
     pub(crate) fn kill(&mut self) {
         kill_group(self.child.id());
     }
 
-    /// Waits for its end.
+    /// Waits for the end of the program.
     #[track_caller]
     pub(crate) fn end(mut self) -> Ended {
         let guard = Guard::new(&self.child);
@@ -156,10 +158,10 @@ impl Running {
         self.lines.read_to_string(&mut stdout).expect("readable");
         let stderr = stderr.join().expect("reads");
         let killed = guard.end();
-        let status = self.child.wait().expect("it was started");
+        let status = self.child.wait().expect("the program was started");
         assert!(
             !killed,
-            "it did not end within {LIMIT:?}:\n{stdout}{stderr}"
+            "the program did not end within {LIMIT:?}:\n{stdout}{stderr}"
         );
         Ended {
             status: status.code(),
@@ -171,7 +173,7 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // A test that fails leaves nothing running; one that ended is gone already.
+        // A test that fails leaves no process; one that has ended needs no kill.
         if let Ok(None) = self.child.try_wait() {
             kill_group(self.child.id());
             let _ = self.child.wait();
@@ -181,12 +183,12 @@ impl Drop for Running {
 
 fn kill_group(leader: u32) {
     let group = i32::try_from(leader).expect("process numbers are small");
-    // SAFETY: kill has no memory effects here; the group is one that `start`
-    // made, and its leader is not reaped yet, so the number is still its own.
+    // SAFETY: kill accesses no memory. `start` made the group, and its leader is
+    // not reaped yet, so the number is still that of the group.
     unsafe { libc::kill(-group, libc::SIGKILL) };
 }
 
-/// Kills a program that takes longer than [`LIMIT`].
+/// Kills a program after [`LIMIT`].
 struct Guard {
     over: mpsc::Sender<()>,
     watch: JoinHandle<bool>,
@@ -206,21 +208,23 @@ impl Guard {
         Self { over, watch }
     }
 
-    /// Whether it was killed.
+    /// Returns whether the program was killed.
     fn end(self) -> bool {
         drop(self.over);
-        self.watch.join().expect("the watch does not panic")
+        self.watch
+            .join()
+            .expect("the watching thread does not panic")
     }
 }
 
-/// Returns the path of `libdat.so`, built beside dat-bench, where `--api c` looks
-/// for it.
+/// Returns the path of `libdat.so` in the folder of dat-bench, where `--api c`
+/// finds it.
 pub(crate) fn libdat() -> &'static Path {
     static LIBDAT: OnceLock<PathBuf> = OnceLock::new();
     LIBDAT.get_or_init(|| artifact("libdat.so"))
 }
 
-/// The cells of the table's row for a size.
+/// Returns the cells of the table's row for a size.
 #[track_caller]
 pub(crate) fn row(ended: &Ended, size: u32) -> Vec<f64> {
     let wanted = size.to_string();
@@ -235,8 +239,8 @@ pub(crate) fn row(ended: &Ended, size: u32) -> Vec<f64> {
         .collect()
 }
 
-/// That a row is one of so many samples, in the order that figures of one
-/// distribution must have.
+/// Checks that a row has this many samples, and that its figures are in the order
+/// of quantiles of one distribution.
 #[track_caller]
 pub(crate) fn check_row(ended: &Ended, size: u32, iterations: u64) {
     let cells = row(ended, size);
@@ -254,12 +258,12 @@ pub(crate) fn check_row(ended: &Ended, size: u32, iterations: u64) {
     );
 }
 
-/// A file for results.
+/// Returns the path of a result file.
 pub(crate) fn file(name: &str) -> PathBuf {
     PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name)
 }
 
-/// A server that waits, and the port where.
+/// Starts a server. Returns it and its port when it waits for a client.
 pub(crate) fn server(fabric: &str, words: &str) -> (Running, String) {
     let mut server = Running::start(&mut emulated(fabric, &format!("lat -p 0 {words}")));
     let line = server.wait_for("waiting on TCP port");
@@ -267,7 +271,8 @@ pub(crate) fn server(fabric: &str, words: &str) -> (Running, String) {
     (server, port)
 }
 
-/// dat-bench with these words, on an emulated device with these limits.
+/// Returns a dat-bench with these arguments, on an emulated device with these
+/// limits.
 pub(crate) fn limited(fabric: &str, limits: &str, words: &str) -> Command {
     let mut command = emulated(fabric, words);
     command.env("MLX5EMU_LIMITS", limits);

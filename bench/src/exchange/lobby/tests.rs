@@ -1,4 +1,4 @@
-//! A server's port among strangers, over real sockets on this host.
+//! A server's port with clients and other programs, over sockets of this host.
 
 use std::thread;
 
@@ -11,20 +11,21 @@ fn options(size: &str) -> Options {
     [("-o", "send"), ("-s", size)].into_iter().collect()
 }
 
-/// A lobby that waits for clients of 2 bytes, and its port.
+/// A server for clients with `-s 2`, and its port.
 fn lobby(patience: Duration) -> (Lobby, u16) {
     let door = Door::open(ListenOn::Loopback, 0).unwrap();
     let port = door.port().unwrap();
     (Lobby::new(door, options("2"), patience), port)
 }
 
+/// A connection that sends these bytes.
 fn stranger(port: u16, bytes: &[u8]) -> TcpStream {
     let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).unwrap();
     stream.write_all(bytes).unwrap();
     stream
 }
 
-/// A client that agrees on messages of this size.
+/// A client with this message size.
 fn client(port: u16, size: &'static str) -> thread::JoinHandle<Result<Peer, Failure>> {
     thread::spawn(move || {
         let mut peer = Peer::connect("127.0.0.1", port, LONG)?;
@@ -32,7 +33,7 @@ fn client(port: u16, size: &'static str) -> thread::JoinHandle<Result<Peer, Fail
     })
 }
 
-/// Waits for a client; what was told of others until then.
+/// Waits for a client. Returns it and the reports about other connections.
 fn wait(lobby: &mut Lobby, limit: Option<Duration>) -> (Option<Peer>, Vec<String>) {
     let mut told = Vec::new();
     let peer = lobby.wait(limit, &mut |said| {
@@ -43,25 +44,28 @@ fn wait(lobby: &mut Lobby, limit: Option<Duration>) -> (Option<Peer>, Vec<String
 }
 
 #[test]
-fn a_silent_stranger_delays_no_client() {
+fn a_silent_connection_delays_no_client() {
     let (mut lobby, port) = lobby(LONG);
     let _silent = stranger(port, b"");
     let _slow = stranger(port, b"DATB");
     let came = client(port, "2");
     let start = Instant::now();
     let (peer, told) = wait(&mut lobby, None);
-    assert!(start.elapsed() < LONG, "it waited for the silent one");
+    assert!(
+        start.elapsed() < LONG,
+        "the client waited for the silent connection"
+    );
     let (mut here, mut there) = (peer.unwrap(), came.join().unwrap().unwrap());
     assert!(told.is_empty(), "{told:?}");
-    // The connection is a usual one from here on.
+    // The connection carries the messages after the hello.
     there.say_ready().unwrap();
     here.await_ready().unwrap();
 }
 
 #[test]
-fn strangers_and_other_runs_are_told_and_the_client_is_found() {
+fn other_programs_and_other_options_are_reported_and_the_client_is_found() {
     let (mut lobby, port) = lobby(LONG);
-    // The port's own queue is in order: these are seen before the client.
+    // The listen queue is in order, so these are accepted before the client.
     let _web = stranger(port, b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n");
     let _other_version = stranger(
         port,
@@ -72,7 +76,7 @@ fn strangers_and_other_runs_are_told_and_the_client_is_found() {
     let typo = thread::spawn(move || typo.join().unwrap());
     let mut told = Vec::new();
     while told.len() < 4 {
-        // Ends when the limit is over: no client has agreed yet.
+        // Returns after the limit: there is no client with the same options yet.
         let (peer, more) = wait(&mut lobby, Some(SHORT));
         assert!(peer.is_none());
         told.extend(more);
@@ -96,7 +100,7 @@ fn strangers_and_other_runs_are_told_and_the_client_is_found() {
 }
 
 #[test]
-fn a_stranger_that_says_nothing_is_closed_in_time() {
+fn a_silent_connection_is_closed_after_the_timeout() {
     let (mut lobby, port) = lobby(SHORT);
     let mut silent = stranger(port, b"");
     let mut told = Vec::new();
@@ -106,14 +110,14 @@ fn a_stranger_that_says_nothing_is_closed_in_time() {
         told.extend(more);
     }
     assert!(told[0].contains("no complete hello"), "{told:?}");
-    // The hello of this side, then the end.
+    // The server's hello, then the end of the stream.
     let mut heard = Vec::new();
     silent.read_to_end(&mut heard).unwrap();
     assert!(heard.starts_with(b"DATB"));
 }
 
 #[test]
-fn more_strangers_than_places_cost_the_oldest_theirs() {
+fn too_many_connections_close_the_oldest() {
     let (mut lobby, port) = lobby(LONG);
     let crowd: Vec<_> = (0..MOST_GUESTS + 3).map(|_| stranger(port, b"")).collect();
     let came = client(port, "2");
@@ -126,7 +130,7 @@ fn more_strangers_than_places_cost_the_oldest_theirs() {
 }
 
 #[test]
-fn what_a_client_says_after_its_hello_is_not_lost() {
+fn messages_after_the_hello_are_not_lost() {
     let (mut lobby, port) = lobby(LONG);
     let (kind, payload) = Message::Hello(options("2")).encode();
     let mut bytes = frame::encode(kind, &payload);
@@ -138,12 +142,12 @@ fn what_a_client_says_after_its_hello_is_not_lost() {
 }
 
 #[test]
-fn nobody_coming_ends_the_wait() {
+fn without_a_client_the_wait_ends_after_its_limit() {
     assert!(wait(&mut lobby(LONG).0, Some(SHORT)).0.is_none());
 }
 
 #[test]
-fn a_door_on_loopback_is_on_no_other_address() {
+fn a_port_on_loopback_is_on_no_other_address() {
     let door = Door::open(ListenOn::Loopback, 0).unwrap();
     for listener in &door.listeners {
         assert!(listener.local_addr().unwrap().ip().is_loopback());
@@ -156,7 +160,7 @@ fn a_door_on_loopback_is_on_no_other_address() {
 
 #[test]
 fn an_address_of_another_host_is_refused_with_a_remedy() {
-    // Kept for documentation (RFC 5737): no host has it.
+    // Reserved for documentation (RFC 5737): no host has it.
     let failure = Door::open(ListenOn::One("192.0.2.1".parse().unwrap()), 0)
         .err()
         .unwrap();

@@ -1,6 +1,5 @@
-//! The control connection against peers that misbehave, over real sockets on
-//! this host. Limits are short where a timeout is the point, long where an
-//! answer is.
+//! The control connection with peers that misbehave, over sockets of this host.
+//! Timeouts are short where a test expects a timeout, and long elsewhere.
 
 use std::net::TcpListener;
 use std::thread;
@@ -12,7 +11,7 @@ use super::*;
 const LONG: Duration = Duration::from_secs(20);
 const SHORT: Duration = Duration::from_millis(50);
 
-/// A served peer and the raw socket at its other end.
+/// A control connection, and the raw socket at its other end.
 fn pair(patience: Duration) -> (Peer, TcpStream) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let raw = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
@@ -32,7 +31,7 @@ fn options(size: &str) -> Options {
 }
 
 #[test]
-fn equal_options_are_agreed_on() {
+fn equal_options_are_accepted_by_both_sides() {
     let (mut one, mut two) = both();
     let other = thread::spawn(move || two.agree(&options("2")));
     one.agree(&options("2")).unwrap();
@@ -40,7 +39,7 @@ fn equal_options_are_agreed_on() {
 }
 
 #[test]
-fn both_sides_refuse_a_different_size_by_its_name() {
+fn both_sides_refuse_a_different_size_with_the_options_name() {
     let (mut one, mut two) = both();
     let other = thread::spawn(move || two.agree(&options("64")).unwrap_err());
     let here = one.agree(&options("2")).unwrap_err();
@@ -54,18 +53,18 @@ fn both_sides_refuse_a_different_size_by_its_name() {
 }
 
 #[test]
-fn a_peer_that_never_answers_is_given_up() {
+fn a_silent_peer_times_out() {
     let (mut peer, _raw) = pair(SHORT);
     let failure = peer.agree(&options("2")).unwrap_err();
     assert_eq!(failure.status(), 3);
-    assert!(failure.to_string().contains("said nothing"), "{failure}");
+    assert!(failure.to_string().contains("sent nothing"), "{failure}");
 }
 
 #[test]
-fn a_peer_that_drips_bytes_is_given_up() {
+fn a_peer_that_sends_single_bytes_slowly_times_out() {
     let (mut peer, mut raw) = pair(Duration::from_millis(200));
     let dripping = thread::spawn(move || {
-        // Ends when the other side closes; far more bytes than the limit leaves time for.
+        // Ends when the other side closes. All bytes would take longer than the timeout.
         for _ in 0..16 {
             if raw.write_all(b"D").is_err() {
                 break;
@@ -81,7 +80,7 @@ fn a_peer_that_drips_bytes_is_given_up() {
 }
 
 #[test]
-fn a_peer_that_goes_away_is_noticed() {
+fn a_closed_connection_is_detected() {
     let (mut peer, raw) = pair(LONG);
     assert!(!peer.has_news());
     drop(raw);
@@ -92,19 +91,19 @@ fn a_peer_that_goes_away_is_noticed() {
 }
 
 #[test]
-fn a_reason_for_giving_up_arrives() {
+fn the_reason_of_an_abort_is_received() {
     let (mut one, mut two) = both();
     two.abort("no device");
     drop(two);
     let failure = one.agree(&options("2")).unwrap_err();
     assert!(
-        failure.to_string().contains("gave up: no device"),
+        failure.to_string().contains("ended the run: no device"),
         "{failure}"
     );
 }
 
 #[test]
-fn another_version_is_refused_as_such() {
+fn another_version_is_refused_with_its_number() {
     let (mut peer, mut raw) = pair(LONG);
     raw.write_all(b"DATB\x00\x63\x00\x01\x00\x00\x00\x00\x00\x00\x00\x00")
         .unwrap();
@@ -114,12 +113,12 @@ fn another_version_is_refused_as_such() {
 }
 
 #[test]
-fn a_message_out_of_turn_is_refused() {
+fn an_unexpected_message_is_refused() {
     let (mut one, mut two) = both();
     two.done(3).unwrap();
     let failure = one.await_ready().unwrap_err();
     assert!(
-        failure.to_string().contains("'done' where 'ready'"),
+        failure.to_string().contains("'done' instead of 'ready'"),
         "{failure}"
     );
 }
@@ -136,7 +135,7 @@ fn an_unresolvable_host_is_an_environment_failure() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
     #[test]
-    fn garbage_is_an_error_and_no_panic(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+    fn arbitrary_bytes_are_an_error_and_no_panic(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
         let (mut peer, mut raw) = pair(LONG);
         raw.write_all(&bytes).unwrap();
         drop(raw);
@@ -144,7 +143,7 @@ proptest! {
     }
 
     #[test]
-    fn garbage_after_our_magic_is_an_error_and_no_panic(
+    fn arbitrary_bytes_after_the_magic_are_an_error_and_no_panic(
         bytes in proptest::collection::vec(any::<u8>(), 0..200),
     ) {
         let (mut peer, mut raw) = pair(LONG);

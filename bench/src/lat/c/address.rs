@@ -1,8 +1,8 @@
-//! Addresses of adapters, as C has them.
+//! Conversion between `SocketAddr` and C's `sockaddr`.
 
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 
-/// An address as C has it.
+/// A `sockaddr_in` or `sockaddr_in6`.
 pub(crate) union Address {
     v4: libc::sockaddr_in,
     v6: libc::sockaddr_in6,
@@ -40,25 +40,25 @@ impl Address {
     }
 }
 
-/// What a `sockaddr` says; none if it is null or no internet address.
+/// Converts a `sockaddr`; `None` if it is null or not an IP address.
 ///
 /// # Safety
-/// `address` is null or a `sockaddr` as long as its family has it.
+/// `address` is null, or points to a `sockaddr` of the length of its family.
 pub(crate) unsafe fn read_address(address: *const libc::sockaddr) -> Option<SocketAddr> {
     if address.is_null() {
         return None;
     }
-    // SAFETY: every `sockaddr` has a family.
+    // SAFETY: not null, and every `sockaddr` has a family.
     let family = i32::from(unsafe { (*address).sa_family });
     match family {
         libc::AF_INET => {
-            // SAFETY: the family says that it is this.
+            // SAFETY: the family says that it is this structure.
             let v4 = unsafe { address.cast::<libc::sockaddr_in>().read_unaligned() };
             let ip = Ipv4Addr::from(u32::from_be(v4.sin_addr.s_addr));
             Some((ip, u16::from_be(v4.sin_port)).into())
         }
         libc::AF_INET6 => {
-            // SAFETY: the family says that it is this.
+            // SAFETY: the family says that it is this structure.
             let v6 = unsafe { address.cast::<libc::sockaddr_in6>().read_unaligned() };
             let ip = Ipv6Addr::from(v6.sin6_addr.s6_addr);
             Some((ip, u16::from_be(v6.sin6_port)).into())
@@ -72,11 +72,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn addresses_survive_c() {
+    fn addresses_are_the_same_after_conversion_to_c_and_back() {
         for text in ["10.1.2.3:258", "[fe80::1%3]:7", "[::1]:0"] {
             let address: SocketAddr = text.parse().unwrap();
             let mut c = Address::new(address);
-            // SAFETY: an address of its family.
+            // SAFETY: `c` has the length of its family.
             let back = unsafe { read_address(c.pointer()) }.unwrap();
             assert_eq!((back.ip(), back.port()), (address.ip(), address.port()));
         }

@@ -1,4 +1,4 @@
-//! Service points: waiting for a request and accepting it.
+//! Service points: waiting for a connection request and accepting it.
 
 use std::mem::MaybeUninit;
 use std::rc::Rc;
@@ -14,7 +14,7 @@ use super::{Adapter, CEnd, CONNECTION_EVENTS, bytes, control};
 use crate::failure::Failure;
 use crate::lat::dat::{Answer, Door};
 
-/// A service point, and the requests that come to it.
+/// A service point and the EVD of its connection requests.
 pub(in crate::lat) struct CDoor {
     psp: DAT_PSP_HANDLE,
     qualifier: u64,
@@ -23,11 +23,11 @@ pub(in crate::lat) struct CDoor {
 }
 
 impl CDoor {
-    /// A service point on a qualifier that is free.
+    /// Opens a service point on a free qualifier.
     pub(super) fn open(adapter: &Rc<Adapter>) -> Result<Self, Failure> {
         let requests = adapter.queue(CONNECTION_EVENTS, DAT_EVD_CR_FLAG)?;
         let (mut qualifier, mut psp): (DAT_CONN_QUAL, DAT_PSP_HANDLE) = (0, DAT_HANDLE_NULL);
-        // SAFETY: handles of this adapter; a number and a handle to be filled in.
+        // SAFETY: handles of this adapter; qualifier and handle are local variables that are written.
         let answer = unsafe {
             (adapter.calls.psp_create_any)(
                 adapter.ia,
@@ -63,22 +63,22 @@ impl<const WAITS: bool> Door<CEnd<WAITS>> for CDoor {
             .await_event(within, "a DAT connection request")?;
         if event.event_number != DAT_CONNECTION_REQUEST_EVENT {
             return Err(Failure::run(format!(
-                "no connection request: event 0x{:x}",
+                "event 0x{:x} instead of a connection request",
                 event.event_number
             )));
         }
-        // SAFETY: the number says that this is the member that counts.
+        // SAFETY: the event number says that this member is valid.
         let request: DAT_CR_HANDLE = unsafe { event.event_data.cr_arrival_event_data }.cr_handle;
         let mut facts = MaybeUninit::<DAT_CR_PARAM>::zeroed();
-        // SAFETY: a request, and room for what is asked of it.
+        // SAFETY: a connection request; the parameters are a local variable that is written.
         let asked = unsafe { (calls.cr_query)(request, DAT_CR_FIELD_ALL, facts.as_mut_ptr()) };
         control("dat_cr_query", asked)?;
-        // SAFETY: zeros are a value of it, and the call has filled it in.
+        // SAFETY: all zeros are a valid value, and the call has written it.
         let facts = unsafe { facts.assume_init() };
-        // SAFETY: so many bytes are there until the request is answered.
+        // SAFETY: the bytes stay valid until the request is accepted or rejected.
         let theirs = unsafe { bytes(facts.private_data.cast(), facts.private_data_size) };
         let ours = answer(end, &theirs)?;
-        // SAFETY: a request, an EP, and bytes that are only read.
+        // SAFETY: a connection request, an EP, and bytes that are only read.
         let accepted = unsafe {
             (calls.cr_accept)(
                 request,
@@ -93,7 +93,7 @@ impl<const WAITS: bool> Door<CEnd<WAITS>> for CDoor {
 
 impl Drop for CDoor {
     fn drop(&mut self) {
-        // SAFETY: a PSP.
+        // SAFETY: a PSP, freed once.
         unsafe { (self.requests.adapter.calls.psp_free)(self.psp) };
     }
 }

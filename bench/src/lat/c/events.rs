@@ -1,4 +1,4 @@
-//! EVDs: events taken by `dat_evd_dequeue` or `dat_evd_wait`.
+//! EVDs: taking events by `dat_evd_dequeue` or `dat_evd_wait`.
 
 use std::mem::MaybeUninit;
 use std::rc::Rc;
@@ -16,35 +16,35 @@ use crate::failure::Failure;
 use crate::lat::dat::{SLICE, nobody};
 use crate::lat::link::{Done, Fault};
 
-/// How long one wait for messages may be.
+/// Timeout of one wait for messages, microseconds.
 const SLICE_MICROS: u32 = SLICE.as_micros() as u32;
 
-/// An EVD.
+/// An EVD; freed when dropped.
 pub(crate) struct Queue {
     pub(crate) evd: DAT_EVD_HANDLE,
     pub(crate) adapter: Rc<Adapter>,
 }
 
 impl Queue {
-    /// A completion if one is there.
+    /// Dequeues a completion, if there is one.
     #[inline(always)]
     pub(in crate::lat) fn poll(&self) -> Option<Done> {
         let mut event = MaybeUninit::<DAT_EVENT>::uninit();
-        // SAFETY: an EVD, and room for an event.
+        // SAFETY: an EVD; the event is a local variable that is written.
         let answer = unsafe { (self.adapter.calls.evd_dequeue)(self.evd, event.as_mut_ptr()) };
         if answer == 0 {
-            // SAFETY: the call succeeded, so it has filled the event in.
+            // SAFETY: the call succeeded, so it has written the event.
             return Some(done(unsafe { &*event.as_ptr() }));
         }
         missed("dat_evd_dequeue", answer)
     }
 
-    /// A completion if one comes within a slice.
+    /// Waits for a completion, at most [`SLICE`].
     #[inline(always)]
     pub(in crate::lat) fn wait(&self) -> Option<Done> {
         let mut event = MaybeUninit::<DAT_EVENT>::uninit();
         let mut more = 0;
-        // SAFETY: an EVD, room for an event, and a number.
+        // SAFETY: an EVD; event and count are local variables that are written.
         let answer = unsafe {
             (self.adapter.calls.evd_wait)(
                 self.evd,
@@ -55,20 +55,20 @@ impl Queue {
             )
         };
         if answer == 0 {
-            // SAFETY: the call succeeded, so it has filled the event in.
+            // SAFETY: the call succeeded, so it has written the event.
             return Some(done(unsafe { &*event.as_ptr() }));
         }
         missed("dat_evd_wait", answer)
     }
 
-    /// An event of a control queue.
+    /// Waits for a control event. `what` is its name in error messages.
     pub(crate) fn await_event(&self, within: Duration, what: &str) -> Result<DAT_EVENT, Failure> {
         let end = Instant::now() + within;
         loop {
             let left = end.saturating_duration_since(Instant::now());
             let mut event = MaybeUninit::<DAT_EVENT>::zeroed();
             let mut more = 0;
-            // SAFETY: an EVD, room for an event, and a number.
+            // SAFETY: an EVD; event and count are local variables that are written.
             let answer = unsafe {
                 (self.adapter.calls.evd_wait)(
                     self.evd,
@@ -79,13 +79,13 @@ impl Queue {
                 )
             };
             match answer & DAT_TYPE_MASK {
-                // SAFETY: the call succeeded, so it has filled the event in.
+                // SAFETY: the call succeeded, so it has written the event.
                 DAT_SUCCESS => return Ok(unsafe { event.assume_init() }),
                 DAT_INTERRUPTED_CALL => {}
                 DAT_TIMEOUT_EXPIRED => return Err(nobody(what, within)),
                 _ => {
                     return Err(Failure::run(format!(
-                        "waiting for {what}: dat_evd_wait answered {}",
+                        "waiting for {what}: dat_evd_wait returned {}",
                         DatReturn::from_bits(answer)
                     )));
                 }
@@ -96,12 +96,12 @@ impl Queue {
 
 impl Drop for Queue {
     fn drop(&mut self) {
-        // SAFETY: an EVD that nothing reports to any more (order of fields).
+        // SAFETY: an EVD that no object reports to any more (order of fields), freed once.
         unsafe { (self.adapter.calls.evd_free)(self.evd) };
     }
 }
 
-/// No event: because there is none, or why.
+/// Returns `None` if there was no event, else the failure.
 #[inline(always)]
 fn missed(call: &'static str, answer: DAT_RETURN) -> Option<Done> {
     match answer & DAT_TYPE_MASK {
@@ -110,12 +110,13 @@ fn missed(call: &'static str, answer: DAT_RETURN) -> Option<Done> {
     }
 }
 
+/// Converts a DTO completion event.
 #[inline(always)]
 fn done(event: &DAT_EVENT) -> Done {
     if event.event_number != DAT_DTO_COMPLETION_EVENT {
         return Err(Fault::Event(event.event_number));
     }
-    // SAFETY: the number says that this is the member that counts.
+    // SAFETY: the event number says that this member is valid.
     let data = unsafe { event.event_data.dto_completion_event_data };
     if data.status == DAT_DTO_SUCCESS {
         Ok(data.transfered_length as u32)
@@ -144,7 +145,7 @@ fn failed(status: u32) -> Fault {
     named.map_or(Fault::Event(status), Fault::Dto)
 }
 
-/// As DAT counts time; the last value would mean "for ever".
+/// Converts to DAT's microseconds. The largest value would mean "no timeout".
 pub(crate) fn micros(time: Duration) -> u32 {
     u32::try_from(time.as_micros()).map_or(u32::MAX - 1, |micros| micros.min(u32::MAX - 1))
 }
@@ -155,20 +156,20 @@ mod tests {
     use dat_api::{ReturnType, Subtype};
 
     #[test]
-    fn times_never_mean_for_ever() {
+    fn a_time_is_never_converted_to_infinity() {
         assert_eq!(micros(Duration::from_millis(50)), SLICE_MICROS);
         assert_eq!(micros(Duration::MAX), u32::MAX - 1);
     }
 
     #[test]
-    fn every_status_of_dat_has_its_name() {
+    fn a_dto_status_is_reported_by_name_if_it_has_one() {
         assert_eq!(failed(1), Fault::Dto(DtoStatus::Flushed));
         assert_eq!(failed(11), Fault::Dto(DtoStatus::RmrOperationFailed));
         assert_eq!(failed(99), Fault::Event(99));
     }
 
     #[test]
-    fn only_the_absence_of_events_is_no_failure() {
+    fn every_return_code_but_no_event_is_a_failure() {
         for kind in [ReturnType::QueueEmpty, ReturnType::TimeoutExpired] {
             let code = DatReturn::error(kind, Subtype::NoSubtype);
             assert_eq!(missed("x", code.bits()), None);

@@ -1,8 +1,8 @@
-//! `libdat.so`, loaded at run time and called through its symbols alone.
+//! `libdat.so`, loaded with dlopen and called through its symbols only.
 //!
-//! Never linked: both C libraries of DAT export the same names, and a
-//! benchmark of one must not call another. The crate `libdat` is used for its
-//! types, and its functions are not called.
+//! It is not linked, because several DAT libraries export the same names, and a
+//! benchmark of one must not call another. Of the crate `libdat` only the types
+//! are used.
 
 use std::ffi::{CStr, CString, OsString, c_char, c_void};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -20,17 +20,17 @@ use dat::abi::{
 
 use crate::failure::Failure;
 
-/// Names the library to load.
+/// The environment variable with the path of the library.
 const VARIABLE: &str = "DAT_BENCH_LIBDAT";
-/// As it is built.
+/// The file name in the build folder.
 const BESIDE: &str = "libdat.so";
-/// As it is installed.
+/// The file name of an installed library.
 const INSTALLED: &str = "libdat.so.1";
 
-/// The calls that are made.
+/// Declares [`Calls`].
 macro_rules! calls {
     ($($name:ident: $type:ident = $symbol:literal,)*) => {
-        /// The calls of the library.
+        /// Function pointers of the library.
         #[derive(Clone, Copy)]
         pub(crate) struct Calls {
             $(pub(crate) $name: <$type as Function>::Pointer,)*
@@ -42,9 +42,8 @@ macro_rules! calls {
                     $($name: {
                         let address = library.symbol($symbol)?;
                         // SAFETY: the symbol is the loaded library's function of
-                        // this name, which has this type in uDAPL 1.2; a function
-                        // pointer and an optional one have the same layout, and
-                        // `symbol` answers no null.
+                        // this name, which has this type in uDAPL 1.2, and
+                        // `symbol` never returns null.
                         unsafe { core::mem::transmute::<*mut c_void, <$type as Function>::Pointer>(address) }
                     },)*
                 })
@@ -82,7 +81,7 @@ calls! {
     cr_accept: DAT_CR_ACCEPT_FUNC = c"dat_cr_accept",
 }
 
-/// The function pointer in a slot that may be null.
+/// The function pointer type in an `Option`.
 pub(crate) trait Function {
     type Pointer;
 }
@@ -98,8 +97,8 @@ pub(crate) struct Libdat {
 }
 
 impl Libdat {
-    /// Loads the library: the one that `DAT_BENCH_LIBDAT` names, else the one
-    /// beside this executable, else the system's. It stays until the end.
+    /// Loads the library that `DAT_BENCH_LIBDAT` names, else the one in the folder
+    /// of this executable, else the system's. It is never unloaded.
     pub(crate) fn load() -> Result<Self, Failure> {
         let beside = std::env::current_exe()
             .map(|this| this.with_file_name(BESIDE))
@@ -111,7 +110,7 @@ impl Libdat {
 
     fn load_from(named: Option<OsString>, beside: Option<PathBuf>) -> Result<Self, Failure> {
         let name = match (named, beside) {
-            // A slash keeps dlopen from looking elsewhere.
+            // With a slash in the name, dlopen does not search other folders.
             (Some(name), _) => std::path::absolute(&name).unwrap_or_else(|_| name.into()),
             (None, Some(path)) => path,
             (None, None) => INSTALLED.into(),
@@ -123,25 +122,25 @@ impl Libdat {
         });
         loaded.map_err(|cause| {
             Failure::environment(format!(
-                "--api c needs libdat.so: {cause}; build it (cargo build --release -p libdat puts it beside dat-bench), install it, or name one by {VARIABLE}"
+                "--api c needs libdat.so: {cause}; build it (cargo build --release -p libdat), install it, or set {VARIABLE} to its path"
             ))
         })
     }
 
-    /// The file that was loaded.
+    /// Returns the path of the loaded file.
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
 }
 
-/// A library that is never unloaded: its threads may run until the end.
+/// A handle of dlopen. Never closed, because the library's threads may still run.
 struct Library(*mut c_void);
 
 impl Library {
     fn open(name: &Path) -> Result<Self, String> {
         let text = CString::new(name.as_os_str().as_bytes()).map_err(|error| error.to_string())?;
-        // SAFETY: `text` is a C string. The library's constructors run: it is
-        // the one the user wants to run.
+        // SAFETY: `text` is a C string. The library's constructors run, which
+        // the user asked for.
         let library = unsafe { libc::dlopen(text.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
         if library.is_null() {
             return Err(last_error());
@@ -149,9 +148,9 @@ impl Library {
         Ok(Self(library))
     }
 
-    /// A function of this library.
+    /// Returns the address of a function of this library.
     fn symbol(&self, name: &CStr) -> Result<*mut c_void, String> {
-        // SAFETY: the handle is open for ever, `name` is a C string.
+        // SAFETY: the handle is never closed, and `name` is a C string.
         let address = unsafe { libc::dlsym(self.0, name.as_ptr()) };
         if address.is_null() {
             return Err(last_error());
@@ -159,34 +158,35 @@ impl Library {
         Ok(address)
     }
 
-    /// The file of the library.
+    /// Returns the path of the library.
     fn path(&self) -> Option<PathBuf> {
         file_of(self.symbol(c"dat_ia_openv").ok()?)
     }
 }
 
-/// The file that an address was loaded from.
+/// Returns the path of the file from which an address was loaded.
 fn file_of(address: *const c_void) -> Option<PathBuf> {
     let mut info = core::mem::MaybeUninit::<libc::Dl_info>::zeroed();
-    // SAFETY: dladdr takes any address and fills in the structure.
+    // SAFETY: dladdr accepts any address; the structure is a local variable that is written.
     let found = unsafe { libc::dladdr(address, info.as_mut_ptr()) };
-    // SAFETY: zeros are a value of it, whether it was filled in or not.
+    // SAFETY: all zeros are a valid value, so it is valid whether written or not.
     let name: *const c_char = unsafe { info.assume_init() }.dli_fname;
     if found == 0 || name.is_null() {
         return None;
     }
-    // SAFETY: a C string that lives as long as the library, hence for ever.
+    // SAFETY: a C string that lives as long as the library, which is never unloaded.
     let name = unsafe { CStr::from_ptr(name) };
     Some(OsString::from_vec(name.to_bytes().to_vec()).into())
 }
 
+/// Returns the text of `dlerror`.
 fn last_error() -> String {
-    // SAFETY: no arguments; the text is this thread's until the next call.
+    // SAFETY: has no preconditions; the text is valid until this thread's next call.
     let text = unsafe { libc::dlerror() };
     if text.is_null() {
-        return "the loader does not say why".into();
+        return "the dynamic loader returned no cause".into();
     }
-    // SAFETY: a C string, not null.
+    // SAFETY: not null, so it is a C string.
     unsafe { CStr::from_ptr(text) }
         .to_string_lossy()
         .into_owned()
@@ -197,7 +197,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn this_program_has_no_calls_of_dat_that_a_library_could_get_instead_of_its_own() {
+    fn dat_bench_exports_no_dat_calls_that_could_replace_the_librarys() {
         for name in [c"dat_ia_openv", c"dat_ep_post_send", c"dat_evd_dequeue"] {
             // SAFETY: `name` is a C string.
             let address = unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) };
@@ -206,10 +206,10 @@ mod tests {
     }
 
     #[test]
-    fn a_library_that_is_not_there_is_an_environment_failure_with_a_remedy() {
+    fn a_missing_library_is_an_environment_failure_with_a_remedy() {
         let named = Some("/nonexistent/libdat.so".into());
         let Err(failure) = Libdat::load_from(named, None) else {
-            panic!("there is no such file");
+            panic!("the file does not exist");
         };
         assert_eq!(failure.status(), 2);
         for word in ["/nonexistent/libdat.so", "cargo build", VARIABLE] {
@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn a_library_without_the_calls_is_refused() {
+    fn a_library_without_dat_calls_is_refused() {
         let Err(failure) = Libdat::load_from(None, Some("libm.so.6".into())) else {
             panic!("libm has no DAT calls");
         };

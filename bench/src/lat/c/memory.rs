@@ -1,4 +1,4 @@
-//! Registered memory.
+//! Registered memory (LMRs).
 
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::ptr::NonNull;
@@ -13,7 +13,7 @@ use dat_api::safe::RemoteSegment;
 use super::{Adapter, control};
 use crate::failure::Failure;
 
-/// Zeroed pages.
+/// Zeroed memory with the alignment of a page.
 struct Pages {
     start: NonNull<u8>,
     layout: Layout,
@@ -22,8 +22,9 @@ struct Pages {
 impl Pages {
     fn allocate(bytes: usize) -> Self {
         const PAGE: usize = 4096;
-        let layout = Layout::from_size_align(bytes, PAGE).expect("two messages fit in memory");
-        // SAFETY: of more than no bytes: a message has one at least.
+        let layout = Layout::from_size_align(bytes, PAGE)
+            .expect("two messages are smaller than the address space");
+        // SAFETY: the size is not zero: a message has at least one byte.
         let start = unsafe { alloc_zeroed(layout) };
         match NonNull::new(start) {
             Some(start) => Self { start, layout },
@@ -34,18 +35,18 @@ impl Pages {
 
 impl Drop for Pages {
     fn drop(&mut self) {
-        // SAFETY: allocated with this layout.
+        // SAFETY: allocated with this layout, freed once.
         unsafe { dealloc(self.start.as_ptr(), self.layout) };
     }
 }
 
-/// Registered memory.
+/// Memory with its LMR.
 pub(crate) struct Memory {
     lmr: DAT_LMR_HANDLE,
     context: u32,
     rmr_context: u32,
     adapter: Rc<Adapter>,
-    // Goes after the region (see `Drop`).
+    // Freed after the LMR (see `Drop`).
     bytes: Pages,
 }
 
@@ -60,8 +61,8 @@ impl Memory {
             bytes,
         };
         let (mut registered, mut start) = (0, 0);
-        // SAFETY: memory of that length that outlives the region, and fields
-        // to be filled in.
+        // SAFETY: the memory has that length and outlives the LMR; the other
+        // pointers are to fields and local variables that are written.
         let answer = unsafe {
             (adapter.calls.lmr_create)(
                 adapter.ia,
@@ -83,12 +84,12 @@ impl Memory {
         Ok(memory)
     }
 
-    /// First byte.
+    /// Returns the address of the first byte.
     pub(crate) fn start(&self) -> NonNull<u8> {
         self.bytes.start
     }
 
-    /// All of it, for requests of the other side.
+    /// Returns all of it, for requests of the other side.
     pub(crate) fn window(&self) -> RemoteSegment {
         RemoteSegment {
             context: self.rmr_context,
@@ -97,9 +98,12 @@ impl Memory {
         }
     }
 
-    /// A piece of it for a request of this side.
+    /// Returns a range of it, for a request of this side.
     pub(crate) fn segment(&self, range: core::ops::Range<usize>) -> DAT_LMR_TRIPLET {
-        assert!(range.end <= self.bytes.layout.size(), "inside the buffer");
+        assert!(
+            range.end <= self.bytes.layout.size(),
+            "the range is within the buffer"
+        );
         DAT_LMR_TRIPLET {
             lmr_context: self.context,
             pad: 0,
@@ -111,7 +115,7 @@ impl Memory {
 
 impl Drop for Memory {
     fn drop(&mut self) {
-        // SAFETY: an LMR, or null, which the call refuses.
+        // SAFETY: an LMR, freed once, or null, which the call refuses with an error.
         unsafe { (self.adapter.calls.lmr_free)(self.lmr) };
     }
 }

@@ -1,5 +1,5 @@
-//! DAT's C calls as an interface: what a C program does, by pointers that
-//! dlsym found.
+//! DAT's C calls as a measured interface, called as a C program does, through
+//! function pointers from dlsym.
 
 pub(crate) mod address;
 mod door;
@@ -39,10 +39,11 @@ use super::plan::Plan;
 use crate::cli::Operation;
 use crate::failure::Failure;
 
-/// Events of connections that wait at most.
+/// Length of the queues of connection events.
 const CONNECTION_EVENTS: u32 = 8;
 
-/// An open adapter with a protection zone; `WAITS`: events are taken by waiting.
+/// An open adapter with a protection zone. `WAITS`: events are taken by
+/// `dat_evd_wait`, else by `dat_evd_dequeue`.
 pub(super) struct Way<const WAITS: bool>(Rc<Adapter>);
 
 /// An open IA with a protection zone.
@@ -60,8 +61,11 @@ impl<const WAITS: bool> Way<WAITS> {
 
 impl Adapter {
     pub(crate) fn open(libdat: &Libdat, name: &str, threadsafe: bool) -> Result<Rc<Self>, Failure> {
-        let name =
-            CString::new(name).map_err(|_| Failure::usage("a device's name has no zero byte"))?;
+        let name = CString::new(name).map_err(|_| {
+            Failure::usage(
+                "the device name contains a zero byte; see 'dat-bench devices' for the names",
+            )
+        })?;
         let calls = libdat.calls;
         let mut events = DAT_HANDLE_NULL;
         let mut adapter = Self {
@@ -69,7 +73,7 @@ impl Adapter {
             ia: DAT_HANDLE_NULL,
             pz: DAT_HANDLE_NULL,
         };
-        // SAFETY: a C string, and two handles of this frame to be filled in.
+        // SAFETY: `name` is a C string; both handles are local variables that are written.
         let answer = unsafe {
             (calls.ia_openv)(
                 name.as_ptr().cast_mut(),
@@ -82,7 +86,7 @@ impl Adapter {
             )
         };
         control("dat_ia_openv", answer)?;
-        // SAFETY: an open IA, and a handle to be filled in.
+        // SAFETY: the IA is open; the handle is a local variable that is written.
         let answer = unsafe { (calls.pz_create)(adapter.ia, &raw mut adapter.pz) };
         control("dat_pz_create", answer)?;
         Ok(Rc::new(adapter))
@@ -94,7 +98,7 @@ impl Adapter {
         streams: DAT_EVD_FLAGS,
     ) -> Result<Queue, Failure> {
         let mut evd = DAT_HANDLE_NULL;
-        // SAFETY: an open IA, and a handle to be filled in.
+        // SAFETY: the IA is open; the handle is a local variable that is written.
         let answer = unsafe {
             (self.calls.evd_create)(
                 self.ia,
@@ -114,8 +118,8 @@ impl Adapter {
     pub(crate) fn query(&self) -> Result<DAT_IA_ATTR, Failure> {
         let mut events = DAT_HANDLE_NULL;
         let mut attributes = MaybeUninit::<DAT_IA_ATTR>::zeroed();
-        // SAFETY: an open IA; a handle and attributes of this frame to be
-        // filled in; nothing is asked of the provider.
+        // SAFETY: the IA is open; handle and attributes are local variables that are
+        // written; no provider attributes are requested.
         let answer = unsafe {
             (self.calls.ia_query)(
                 self.ia,
@@ -127,15 +131,15 @@ impl Adapter {
             )
         };
         control("dat_ia_query", answer)?;
-        // SAFETY: zeros are a value of it, and the call has filled it in.
+        // SAFETY: all zeros are a valid value, and the call has written it.
         Ok(unsafe { attributes.assume_init() })
     }
 }
 
 impl Drop for Adapter {
     fn drop(&mut self) {
-        // Who used them is gone (each has an `Rc`).
-        // SAFETY: handles of this adapter, or null, which the calls refuse.
+        // All objects of the adapter are freed: each of them has an `Rc` of it.
+        // SAFETY: handles of this adapter, or null, which the calls refuse with an error.
         unsafe {
             (self.calls.pz_free)(self.pz);
             (self.calls.ia_close)(self.ia, DAT_CLOSE_ABRUPT_FLAG);
@@ -149,9 +153,9 @@ impl<const WAITS: bool> Dat for Way<WAITS> {
 
     fn address(&self) -> Result<SocketAddr, Failure> {
         let address = self.0.query()?.ia_address_ptr;
-        // SAFETY: the library's `sockaddr`, or null; it lives as long as the IA.
+        // SAFETY: null, or the library's `sockaddr`, which lives as long as the IA.
         unsafe { read_address(address) }
-            .ok_or_else(|| Failure::environment("dat_ia_query tells no internet address"))
+            .ok_or_else(|| Failure::environment("dat_ia_query returned no IP address for the adapter; give one to its network interface"))
     }
 
     fn end(&self, plan: &Plan) -> Result<CEnd<WAITS>, Failure> {
@@ -159,15 +163,15 @@ impl<const WAITS: bool> Dat for Way<WAITS> {
         let calls = adapter.calls;
         let largest = plan.largest();
         let memory = Memory::register(adapter, 2 * payload::area(largest))?;
-        // SAFETY: of that length; it outlives the payload (order of fields),
-        // and no references to it are formed.
+        // SAFETY: the memory has that length and outlives the payload (order of
+        // fields), and no references to it are formed.
         let payload = unsafe { Payload::new(memory.start(), plan.operation, largest) };
         let received = adapter.queue(plan.receives().max(1), DAT_EVD_DTO_FLAG)?;
         let sent = adapter.queue(plan.tx_depth, DAT_EVD_DTO_FLAG)?;
         let connections = adapter.queue(CONNECTION_EVENTS, DAT_EVD_CONNECTION_FLAG)?;
         let attributes = attributes(&adapter.query()?, plan);
         let mut ep = DAT_HANDLE_NULL;
-        // SAFETY: handles of this adapter, attributes and a handle of this frame.
+        // SAFETY: handles of this adapter; local attributes; a local handle that is written.
         let answer = unsafe {
             (calls.ep_create)(
                 adapter.ia,
@@ -210,7 +214,8 @@ impl<const WAITS: bool> Dat for Way<WAITS> {
     }
 }
 
-/// As deep as the run, one segment, one read at a time if the device has reads.
+/// Returns endpoint attributes with the depths of the run, one segment, and one
+/// RDMA read at a time if the device has reads.
 fn attributes(limits: &DAT_IA_ATTR, plan: &Plan) -> DAT_EP_ATTR {
     DAT_EP_ATTR {
         service_type: DAT_SERVICE_TYPE_RC,
@@ -248,7 +253,7 @@ fn remote_segment(remote: RemoteSegment) -> DAT_RMR_TRIPLET {
     }
 }
 
-/// An EP.
+/// An EP; freed when dropped.
 struct Endpoint {
     ep: DAT_EP_HANDLE,
     calls: Calls,
@@ -257,14 +262,14 @@ struct Endpoint {
 
 impl Drop for Endpoint {
     fn drop(&mut self) {
-        // SAFETY: an EP; one that is connected is disconnected by this.
+        // SAFETY: an EP that is freed once; the call disconnects it first.
         unsafe { (self.calls.ep_free)(self.ep) };
     }
 }
 
 /// One side's endpoint, EVDs and memory.
 pub(super) struct CEnd<const WAITS: bool> {
-    // Dropped in this order: who writes to the memory goes before it.
+    // Dropped in this order: the memory after all objects that write to it.
     endpoint: Endpoint,
     sent: Queue,
     received: Queue,
@@ -272,9 +277,9 @@ pub(super) struct CEnd<const WAITS: bool> {
     payload: Payload,
     memory: Memory,
     operation: Operation,
-    /// All of the other side's memory.
+    /// The whole buffer of the other side.
     theirs: RemoteSegment,
-    /// The requests of the present size, prepared.
+    /// The parts of the requests of the current size.
     receive: DAT_LMR_TRIPLET,
     segment: DAT_LMR_TRIPLET,
     target: DAT_RMR_TRIPLET,
@@ -297,7 +302,7 @@ impl<const WAITS: bool> DatEnd for CEnd<WAITS> {
         private_data: &[u8],
     ) -> Result<(), Failure> {
         let mut address = Address::new(to);
-        // SAFETY: an EP, an address and bytes of this frame, which are only read.
+        // SAFETY: an EP; the address and the bytes are local, and only read.
         let answer = unsafe {
             (self.endpoint.calls.ep_connect)(
                 self.endpoint.ep,
@@ -317,14 +322,14 @@ impl<const WAITS: bool> DatEnd for CEnd<WAITS> {
         let event = self.connections.await_event(within, "a DAT connection")?;
         if event.event_number != DAT_CONNECTION_EVENT_ESTABLISHED {
             return Err(Failure::run(format!(
-                "no DAT connection: event 0x{:x}",
+                "the DAT connection was not established: event 0x{:x}",
                 event.event_number
             )));
         }
-        // SAFETY: the number says that this is the member that counts.
+        // SAFETY: the event number says that this member is valid.
         let data = unsafe { event.event_data.connect_event_data };
-        // SAFETY: so many bytes are there while the endpoint is connected,
-        // which it is, or disconnected; nobody resets or frees it meanwhile.
+        // SAFETY: the bytes stay valid until the endpoint is reset or freed, which
+        // happens in `Drop` only.
         Ok(unsafe { bytes(data.private_data.cast(), data.private_data_size) })
     }
 }
@@ -340,15 +345,15 @@ impl<const WAITS: bool> End for CEnd<WAITS> {
     }
 }
 
-/// The cookie of every request.
+/// The cookie of all requests.
 const COOKIE: DAT_CONTEXT = DAT_CONTEXT { as_64: 0 };
 
 impl<const WAITS: bool> Link for CEnd<WAITS> {
     #[inline(always)]
     fn post_receive(&mut self) -> Result<(), Fault> {
         let Endpoint { ep, calls, .. } = &self.endpoint;
-        // SAFETY: an EP, which no other thread uses, and one segment of memory
-        // that outlives it (order of fields) and that nobody has references to.
+        // SAFETY: an EP that no other thread uses; the segment's memory outlives
+        // the EP (order of fields), and there are no references to it.
         let answer = unsafe {
             (calls.ep_post_recv)(
                 *ep,
@@ -377,13 +382,13 @@ impl<const WAITS: bool> Link for CEnd<WAITS> {
                 posted("dat_ep_post_send", answer)
             }
             Operation::Write => {
-                // SAFETY: as in `post_receive`; the target is read meanwhile.
+                // SAFETY: as in `post_receive`; the target is only read.
                 let answer =
                     unsafe { (calls.ep_post_rdma_write)(*ep, 1, segment, COOKIE, target, flags) };
                 posted("dat_ep_post_rdma_write", answer)
             }
             Operation::Read => {
-                // SAFETY: as in `post_receive`; the target is read meanwhile.
+                // SAFETY: as in `post_receive`; the target is only read.
                 let answer =
                     unsafe { (calls.ep_post_rdma_read)(*ep, 1, segment, COOKIE, target, flags) };
                 posted("dat_ep_post_rdma_read", answer)
@@ -430,6 +435,7 @@ impl<const WAITS: bool> Link for CEnd<WAITS> {
     }
 }
 
+/// Converts the result of a post.
 #[inline(always)]
 fn posted(call: &'static str, answer: DAT_RETURN) -> Result<(), Fault> {
     if answer == 0 {
@@ -439,25 +445,25 @@ fn posted(call: &'static str, answer: DAT_RETURN) -> Result<(), Fault> {
     }
 }
 
-/// Refuses a control call that failed.
+/// Converts the result of a control call.
 pub(crate) fn control(call: &str, answer: DAT_RETURN) -> Result<(), Failure> {
     if answer == 0 {
         return Ok(());
     }
     Err(Failure::environment(format!(
-        "{call} answered {}; DAT_DBG_TYPE=0xffff DAT_DBG_DEST=1 make libdat.so say why",
+        "{call} returned {}; DAT_DBG_TYPE=0xffff DAT_DBG_DEST=1 makes libdat.so print the cause",
         DatReturn::from_bits(answer)
     )))
 }
 
-/// Bytes that the library keeps.
+/// Copies bytes of the library.
 ///
 /// # Safety
-/// `start` is null, or there are so many bytes.
+/// `start` is null, or points to `length` readable bytes.
 unsafe fn bytes(start: *const u8, length: DAT_COUNT) -> Vec<u8> {
     match usize::try_from(length) {
         Ok(length) if !start.is_null() => {
-            // SAFETY: the caller's promise.
+            // SAFETY: required of the caller.
             let bytes = unsafe { core::slice::from_raw_parts(start, length) };
             bytes.to_vec()
         }

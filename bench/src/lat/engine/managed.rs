@@ -1,6 +1,5 @@
-//! The engine on iWARP: the kernel's connection manager alone connects a queue
-//! pair there, so the two ends find each other by rdma_cm, as those of DAT do
-//! by DAT's connections.
+//! The engine on iWARP, where only the kernel can connect a queue pair: the two
+//! ends connect through rdma_cm.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -23,7 +22,7 @@ use crate::lat::link::{Done, End, Fault, Link};
 use crate::lat::payload::Payload;
 use crate::lat::plan::Plan;
 
-/// The engine, and rdma_cm on its port.
+/// The engine with an rdma_cm connection manager.
 pub(in crate::lat) struct Managed {
     engine: Engine,
     manager: Manager,
@@ -31,11 +30,11 @@ pub(in crate::lat) struct Managed {
 }
 
 impl Managed {
-    /// Starts the manager, and so a thread.
+    /// Opens the engine and starts the connection manager, which has a thread.
     pub(in crate::lat) fn open(ground: &Ground, args: &LatArgs) -> Result<Self, Failure> {
         if let Some(index) = args.gid_index {
             return Err(Failure::usage(format!(
-                "GID {index} was asked for, and an iWARP device has no GIDs; leave -x out"
+                "-x {index} has no meaning on an iWARP device, which has no GIDs; leave it out"
             )));
         }
         let device = ground.device.info();
@@ -95,23 +94,22 @@ impl Dat for Managed {
     }
 }
 
-/// An endpoint, and its connection.
+/// An endpoint with its connection.
 pub(in crate::lat) struct ManagedEnd {
-    // Dropped first: the connection is that of the endpoint.
+    // Dropped first: the connection uses the endpoint.
     connected: Option<Connected>,
     manager: Manager,
     local: Local,
     end: EngineEnd,
 }
 
-/// A connection that is made, or being made.
+/// An established connection, or one in progress.
 struct Connected {
     _connection: Connection,
     outcome: Outcome,
 }
 
-/// Where it is told what came of a connection: the peer's private data, or why
-/// there is none.
+/// Receives the result of connecting: the peer's private data, or the failure.
 type Outcome = Receiver<Result<Vec<u8>, Failure>>;
 
 impl ManagedEnd {
@@ -123,8 +121,9 @@ impl ManagedEnd {
         }
     }
 
-    /// The sink of its connection, and where the outcome is told. The one who
-    /// accepts awaits a greeting, if the device's requesters greet.
+    /// Creates the sink of the connection's events, and the receiver of the
+    /// result. `greets` is for the requesting side, `greeting` for the accepting
+    /// side (see `dat_engine::Greeting`).
     fn sink(&self, greets: bool, greeting: Option<Arc<Greeting>>) -> (Arc<Sink>, Outcome) {
         let (told, outcome) = mpsc::channel();
         let sink = Sink {
@@ -202,7 +201,7 @@ impl DatEnd for ManagedEnd {
     }
 }
 
-/// Passes on what comes of a connection.
+/// Passes the events of a connection on to its end.
 struct Sink {
     handle: EndpointHandle,
     options: ConnectOptions,
@@ -220,10 +219,12 @@ impl ConnectionSink for Sink {
                 .map(|()| private_data)
                 .map_err(Failure::from),
             ConnectionEvent::Established => Ok(Vec::new()),
-            other => Err(Failure::run(format!("no rdma_cm connection: {other:?}"))),
+            other => Err(Failure::run(format!(
+                "the rdma_cm connection was not established: {other:?}"
+            ))),
         };
         let answer = outcome.as_ref().map(drop).map_err(drop);
-        // What comes later, the end of the run, is not needed.
+        // Fails for events after the end of the run, which are not needed.
         let _ = self.told.send(outcome);
         answer
     }
@@ -237,7 +238,7 @@ impl ConnectionSink for Sink {
     }
 }
 
-/// A listener with its requests.
+/// A listener and the queue of its connection requests.
 pub(in crate::lat) struct ManagedDoor {
     listener: Listener,
     requests: Receiver<Request>,
@@ -247,7 +248,7 @@ struct Requests(Sender<Request>);
 
 impl ListenSink for Requests {
     fn request(&self, request: Request) {
-        // Dropped, and so refused, if no end waits for a request any more.
+        // If no end waits for a request any more, dropping it rejects it.
         let _ = self.0.send(request);
     }
 }
@@ -266,7 +267,7 @@ impl Door<ManagedEnd> for ManagedDoor {
         let request = self
             .requests
             .recv_timeout(within)
-            .map_err(|_| nobody("a request to connect by rdma_cm", within))?;
+            .map_err(|_| nobody("an rdma_cm connection request", within))?;
         let private_data = answer(end, request.private_data())?;
         end.accept(request, &private_data)
     }
@@ -315,5 +316,5 @@ impl Link for ManagedEnd {
 }
 
 fn refused(error: CmError) -> Failure {
-    Failure::environment(format!("no connections by rdma_cm: {error}"))
+    Failure::environment(format!("cannot connect through rdma_cm: {error}"))
 }
