@@ -90,7 +90,7 @@ def main():
         of_these = pattern.split(".")[0] in modules
         if of_these and not any(fnmatch.fnmatchcase(name, pattern) for name in outcomes.ended):
             wrong += 1
-            print(f"no test is called {pattern}")
+            print(f"no test matches {pattern}: remove it from pyverbs.expected")
     print(f"{counts['pass']} passed, {counts['skip']} skipped themselves, "
           f"{counts['fail']} failed; {wrong} not as expected")
     return 1 if wrong or not outcomes.ended else 0

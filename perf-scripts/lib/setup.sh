@@ -1,5 +1,5 @@
 # shellcheck shell=bash
-# Set-up shared by the scripts: finds what is missing, names it, installs it.
+# Set-up for all scripts: checks for missing programs and packages, and installs them.
 # Sourced, never run.
 
 # The oldest Rust this project builds with; the same number as `rust-version` in Cargo.toml.
