@@ -19,11 +19,11 @@ pub(crate) use wake::{Rate, WakeArgs};
 /// The TCP port of the control connection, as in perftest.
 pub(crate) const PORT: u16 = 18515;
 /// The largest message of an mlx5 device, bytes.
-const LARGEST: u32 = 1 << 30;
+const MAX_MESSAGE: u32 = 1 << 30;
 /// The largest size of `-a`, bytes, as in perftest.
-const LARGEST_OF_ALL: u32 = 1 << 23;
+const MAX_SIZE_OF_ALL: u32 = 1 << 23;
 /// The longest warm-up, in round trips; it takes more than ten minutes on any device.
-const MOST_WARMUP: u64 = 1_000_000_000;
+const MAX_WARMUP: u64 = 1_000_000_000;
 /// The environment variable for the address on which DAT's service points listen.
 pub(crate) const LISTEN: &str = "DAT_LISTEN";
 
@@ -294,7 +294,7 @@ pub(crate) struct LatArgs {
     #[arg(short = 'D', long, value_name = "SECONDS", conflicts_with = "iters", value_parser = seconds)]
     pub(crate) duration: Option<Duration>,
     /// Round trips before the first sample, per size, at most 1000000000 [default: a tenth of -n, at most 1000]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(..=MOST_WARMUP))]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(..=MAX_WARMUP))]
     pub(crate) warmup: Option<u64>,
     /// Send queue depth; from 2 on, only every (N/2)-th message is signalled
     #[arg(short = 't', long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
@@ -345,8 +345,8 @@ fn size(text: &str) -> Result<u32, String> {
         .ok()
         .and_then(|number| number.checked_mul(unit))
         .and_then(|bytes| u32::try_from(bytes).ok())
-        .filter(|bytes| (1..=LARGEST).contains(bytes))
-        .ok_or_else(|| format!("expected 1 to {LARGEST} bytes (1 GiB)"))
+        .filter(|bytes| (1..=MAX_MESSAGE).contains(bytes))
+        .ok_or_else(|| format!("expected 1 to {MAX_MESSAGE} bytes (1 GiB)"))
 }
 
 /// Parses a positive time in seconds, with fractions.
@@ -371,7 +371,7 @@ impl LatArgs {
     /// Returns the message sizes in bytes, smallest first.
     pub(crate) fn sizes(&self) -> Vec<u32> {
         if self.all {
-            (1..=LARGEST_OF_ALL.ilog2()).map(|log| 1 << log).collect()
+            (1..=MAX_SIZE_OF_ALL.ilog2()).map(|log| 1 << log).collect()
         } else {
             vec![self.size]
         }
@@ -469,7 +469,7 @@ impl LatArgs {
             return Err(Failure::usage("--api names an interface twice"));
         }
         if self.measures_dat() {
-            for (given, option, who) in [
+            for (given, option, cause) in [
                 (self.inline.is_some(), "-I", "DAT has a fixed inline size"),
                 (
                     self.gid_index.is_some(),
@@ -479,7 +479,7 @@ impl LatArgs {
             ] {
                 if given {
                     return Err(Failure::usage(format!(
-                        "{option} is for --api engine alone: {who}; leave it out"
+                        "{option} is for --api engine alone: {cause}; leave it out"
                     )));
                 }
             }

@@ -17,7 +17,7 @@ use crate::select;
 
 /// Runs the command.
 pub(crate) fn run(args: &DevicesArgs) -> Result<(), Failure> {
-    select::drive(args.path);
+    select::set_data_path(args.path);
     let fabric = launcher::fabric();
     let mut devices = match args.device.as_deref() {
         None => select::list()?,
@@ -46,7 +46,7 @@ pub(crate) fn run(args: &DevicesArgs) -> Result<(), Failure> {
         None => output::print(list(&devices, fabric.as_deref()))?,
     }
     if devices.is_empty() {
-        return Err(none_here());
+        return Err(no_device());
     }
     Ok(())
 }
@@ -55,17 +55,18 @@ pub(crate) fn run(args: &DevicesArgs) -> Result<(), Failure> {
 struct Entry {
     info: DeviceInfo,
     /// The largest inline send of one segment, or why no queue pair could be
-    /// created; [`MOST_INLINE`] means that or more. None if the device is unusable.
+    /// created; [`MAX_INLINE_TRIED`] means that or more. None if the device is unusable.
     inline: Option<Result<u32, ControlError>>,
 }
 
 /// The largest inline size that is tried, bytes.
-const MOST_INLINE: u32 = 1024;
+const MAX_INLINE_TRIED: u32 = 1024;
 
 impl Entry {
     fn new(info: DeviceInfo) -> Self {
         let usable = !matches!(info.path, dat_engine::DataPath::Unusable { .. });
-        let inline = (usable && info.transport != Transport::Other).then(|| inline_of(&info.name));
+        let inline =
+            (usable && info.transport != Transport::Other).then(|| probe_inline(&info.name));
         Self { info, inline }
     }
 
@@ -82,19 +83,19 @@ impl Entry {
 }
 
 /// Finds the inline size by creating queue pairs, since no query returns it.
-fn inline_of(name: &str) -> Result<u32, ControlError> {
+fn probe_inline(name: &str) -> Result<u32, ControlError> {
     let device = Device::open_with(name, PathRequest::from_environment()?)?;
     let shape = InlineShape {
         send_depth: 1,
         recv_depth: 1,
         send_segments: 1,
     };
-    device.alloc_pd()?.probe_inline(&shape, MOST_INLINE)
+    device.alloc_pd()?.probe_inline(&shape, MAX_INLINE_TRIED)
 }
 
 /// Returns the failure for an empty list, with the engine's reason: no hardware,
 /// or no user-space driver for it.
-fn none_here() -> Failure {
+fn no_device() -> Failure {
     let reason = Device::open("any RDMA device").err().map_or_else(
         || "this host has no RDMA device".to_owned(),
         |error| error.to_string(),
@@ -161,7 +162,7 @@ fn path(device: &DeviceInfo) -> String {
 /// Returns the limits, in two lines.
 fn limits_of(limits: &Limits, entry: &Entry) -> String {
     let inline = match &entry.inline {
-        Some(Ok(bytes)) if *bytes >= MOST_INLINE => format!("{bytes} bytes or more"),
+        Some(Ok(bytes)) if *bytes >= MAX_INLINE_TRIED => format!("{bytes} bytes or more"),
         Some(Ok(bytes)) => format!("up to {bytes} bytes"),
         Some(Err(error)) => format!("unknown ({error})").replace('\n', " "),
         None => "unknown".to_owned(),
@@ -170,24 +171,24 @@ fn limits_of(limits: &Limits, entry: &Entry) -> String {
         0 => "no shared receive queues".to_owned(),
         count => format!(
             "{} of {} of {}",
-            many(count, "shared receive queue"),
-            many(limits.srq_depth, "receive"),
-            many(limits.srq_segments, "segment")
+            counted(count, "shared receive queue"),
+            counted(limits.srq_depth, "receive"),
+            counted(limits.srq_segments, "segment")
         ),
     };
     let windows = match limits.windows {
         0 => "no memory windows".to_owned(),
-        count => many(count, "memory window"),
+        count => counted(count, "memory window"),
     };
     format!(
         "{} a queue, of {} ({} of an RDMA read), inline {inline}; {} a completion queue\n{:13}{} \
          served and {} issued at a time; {srqs}; {windows}; {}",
-        many(limits.queue_depth, "request"),
-        many(limits.segments, "segment"),
+        counted(limits.queue_depth, "request"),
+        counted(limits.segments, "segment"),
         limits.read_segments,
-        many(limits.cq_depth, "completion"),
+        counted(limits.cq_depth, "completion"),
         "",
-        many(limits.reads_served.into(), "RDMA read"),
+        counted(limits.reads_served.into(), "RDMA read"),
         limits.reads_issued,
         if limits.atomics {
             "atomics"
@@ -198,7 +199,7 @@ fn limits_of(limits: &Limits, entry: &Entry) -> String {
 }
 
 /// Returns a count with its noun in the right number.
-fn many(count: u32, thing: &str) -> String {
+fn counted(count: u32, thing: &str) -> String {
     match count {
         1 => format!("1 {thing}"),
         _ => format!("{count} {thing}s"),
@@ -218,7 +219,7 @@ fn offered(offer: Option<&Offer>) -> String {
         (0, 0) => "no RDMA reads".to_owned(),
         (served, issued) => format!(
             "{served} RDMA reads in and {issued} out, of {}",
-            many(segments(offer.max_iov_segments_per_rdma_read), "segment")
+            counted(segments(offer.max_iov_segments_per_rdma_read), "segment")
         ),
     };
     let has = |count: i32, what: &str| match count {
@@ -228,7 +229,7 @@ fn offered(offer: Option<&Offer>) -> String {
     format!(
         "endpoints of {} requests and receives of {}; {reads}; {}, {}; EVDs of {} events",
         offer.max_dto_per_ep,
-        many(segments(offer.max_iov_segments_per_dto), "segment"),
+        counted(segments(offer.max_iov_segments_per_dto), "segment"),
         has(offer.max_srqs, "SRQs"),
         has(offer.max_rmrs, "RMRs"),
         offer.max_evd_qlen,
@@ -321,7 +322,7 @@ mod tests {
         }
         let text = list(&[device(Transport::Other, None)], None);
         assert!(text.contains("DAT      : nothing"), "{text}");
-        let text = list(&[device(Transport::Roce, Some(MOST_INLINE))], None);
+        let text = list(&[device(Transport::Roce, Some(MAX_INLINE_TRIED))], None);
         assert!(text.contains("inline 1024 bytes or more"), "{text}");
     }
 

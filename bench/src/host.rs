@@ -109,16 +109,16 @@ pub(crate) fn pin(cpu: usize) -> Result<(), Failure> {
             list.join(", ")
         )));
     };
-    move_to(core)
+    set_affinity(core)
 }
 
 /// Pins the calling thread without checking that the CPU is allowed. For a
 /// thread that inherited the pinning of its parent, which hides other CPUs.
-pub(crate) fn pin_beside(cpu: usize) -> Result<(), Failure> {
-    move_to(core_affinity::CoreId { id: cpu })
+pub(crate) fn pin_unchecked(cpu: usize) -> Result<(), Failure> {
+    set_affinity(core_affinity::CoreId { id: cpu })
 }
 
-fn move_to(core: core_affinity::CoreId) -> Result<(), Failure> {
+fn set_affinity(core: core_affinity::CoreId) -> Result<(), Failure> {
     if core_affinity::set_for_current(core) {
         Ok(())
     } else {

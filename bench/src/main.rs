@@ -43,7 +43,7 @@ use cli::{Cli, Command};
 use failure::Failure;
 
 fn main() -> ExitCode {
-    die_quietly_with_the_pipe();
+    restore_sigpipe();
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => {
@@ -75,14 +75,14 @@ fn main() -> ExitCode {
 
 /// Reports a failure; returns its exit status.
 fn fail(failure: &Failure) -> ExitCode {
-    output::complain(failure);
+    output::print_error(failure);
     ExitCode::from(failure)
 }
 
 /// Restores the default action of SIGPIPE, so that `dat-bench … | head` ends by
 /// the signal and not by a panic. Writes to sockets do not raise it: `std`
 /// sends with `MSG_NOSIGNAL`.
-fn die_quietly_with_the_pipe() {
+fn restore_sigpipe() {
     // SAFETY: no other thread runs yet, and the default action needs no handler.
     unsafe { libc::signal(libc::SIGPIPE, libc::SIG_DFL) };
 }

@@ -11,7 +11,7 @@ pub(crate) struct Nic {
     calls: Option<Calls>,
     held: bool,
     /// Time to sleep before a stop for completions that the caller did not poll for.
-    settling: Duration,
+    drain_time: Duration,
 }
 
 #[derive(Clone, Copy)]
@@ -24,7 +24,7 @@ struct Calls {
 impl Nic {
     /// Returns the NIC of this process. If it is emulated, looks up the emulator's
     /// calls that stop and step it.
-    pub(crate) fn find(emulated: bool, settling: Duration) -> Result<Self, Failure> {
+    pub(crate) fn find(emulated: bool, drain_time: Duration) -> Result<Self, Failure> {
         let calls = if emulated {
             let find = |name: &core::ffi::CStr| {
                 // SAFETY: `name` is a C string.
@@ -54,14 +54,14 @@ impl Nic {
         Ok(Self {
             calls,
             held: false,
-            settling,
+            drain_time,
         })
     }
 
     /// Waits for outstanding completions, then stops the NIC if it is emulated.
-    pub(crate) fn settle_and_hold(&mut self) -> Result<(), Failure> {
+    pub(crate) fn drain_and_hold(&mut self) -> Result<(), Failure> {
         self.release();
-        std::thread::sleep(self.settling);
+        std::thread::sleep(self.drain_time);
         self.hold()
     }
 

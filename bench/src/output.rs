@@ -26,7 +26,7 @@ pub(crate) fn line(text: impl Display) -> Result<(), Failure> {
 
 /// Prints an error to standard error. If that fails, only the exit status
 /// reports the error.
-pub(crate) fn complain(text: impl Display) {
+pub(crate) fn print_error(text: impl Display) {
     let _ = writeln!(io::stderr(), "dat-bench: {text}");
 }
 

@@ -27,7 +27,7 @@ enum Choice {
 
 /// Sets the data path in the environment, where the engine, DAT and a restarted
 /// dat-bench read it. Called before there are other threads.
-pub(crate) fn drive(path: Option<Path>) {
+pub(crate) fn set_data_path(path: Option<Path>) {
     if let Some(path) = path {
         // SAFETY: no other thread of this program runs before a device is opened.
         unsafe { std::env::set_var("DAT_PATH", path.name()) };
@@ -52,7 +52,11 @@ pub(crate) fn select(wanted: Option<&str>) -> Result<Selected, Failure> {
                     " no RDMA device of this host can be used: using the emulated one (-d emu)",
                 )?;
                 for device in &present {
-                    output::line(format_args!("   {}: {}", device.name, why_not(device)))?;
+                    output::line(format_args!(
+                        "   {}: {}",
+                        device.name,
+                        unusable_reason(device)
+                    ))?;
                 }
             }
             match launcher::relaunch()? {}
@@ -137,7 +141,7 @@ fn connects(device: &DeviceInfo) -> bool {
     device.transport != Transport::Other
 }
 
-fn why_not(device: &DeviceInfo) -> String {
+fn unusable_reason(device: &DeviceInfo) -> String {
     if !connects(device) {
         "it has no reliable connections".to_owned()
     } else if is_driven(device) {

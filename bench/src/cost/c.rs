@@ -14,9 +14,9 @@ use dat::abi::{
 };
 
 use super::end::{
-    BAD, BUFFER, COMPLETIONS, DEPTH, End, IN, Interface, LONGER, MESSAGE, OUT, ROOM, TARGET,
+    BUFFER, COMPLETIONS, DEPTH, End, IN, Interface, LONGER, MESSAGE, OUT, POLL_FAILED, ROOM, TARGET,
 };
-use super::rust::{CONNECTION_EVENTS, PATIENCE};
+use super::rust::{CONNECT_TIMEOUT, CONNECTION_EVENTS};
 use crate::failure::Failure;
 use crate::lat::c::address::{Address, read_address};
 use crate::lat::c::events::{Queue, micros};
@@ -36,7 +36,7 @@ impl C {
         let (mut near, mut far) = (self.end()?, self.end()?);
         self.connect(near.ep, far.ep)?;
         for connections in [&near.connections, &far.connections] {
-            let event = connections.await_event(PATIENCE, "a DAT connection")?;
+            let event = connections.await_event(CONNECT_TIMEOUT, "a DAT connection")?;
             if event.event_number != DAT_CONNECTION_EVENT_ESTABLISHED {
                 return Err(Failure::run(format!(
                     "the DAT connection was not established: event 0x{:x}",
@@ -44,7 +44,7 @@ impl C {
                 )));
             }
         }
-        (near.target, far.target) = (far.window(), near.window());
+        (near.target, far.target) = (far.write_target(), near.write_target());
         Ok((near, far))
     }
 
@@ -70,14 +70,14 @@ impl C {
                 near,
                 Address::new(address).pointer(),
                 qualifier,
-                micros(PATIENCE),
+                micros(CONNECT_TIMEOUT),
                 0,
                 null_mut(),
                 DAT_QOS_BEST_EFFORT,
                 DAT_CONNECT_DEFAULT_FLAG,
             );
             control("dat_ep_connect", answer)?;
-            let event = requests.await_event(PATIENCE, "a DAT connection request")?;
+            let event = requests.await_event(CONNECT_TIMEOUT, "a DAT connection request")?;
             if event.event_number != DAT_CONNECTION_REQUEST_EVENT {
                 return Err(Failure::run(format!(
                     "event 0x{:x} instead of a connection request",
@@ -211,8 +211,8 @@ pub(super) struct CEnd<const SHARED: bool> {
 }
 
 impl<const SHARED: bool> CEnd<SHARED> {
-    fn window(&self) -> DAT_RMR_TRIPLET {
-        let all = self.memory.window();
+    fn write_target(&self) -> DAT_RMR_TRIPLET {
+        let all = self.memory.exposed_buffer();
         DAT_RMR_TRIPLET {
             rmr_context: all.context,
             pad: 0,
@@ -312,18 +312,18 @@ fn dequeue(queue: &Queue, calls: &Calls, sum: &mut u64) -> usize {
         return if answer & DAT_TYPE_MASK == DAT_QUEUE_EMPTY {
             0
         } else {
-            BAD
+            POLL_FAILED
         };
     }
     // SAFETY: the call succeeded, so it has written the event.
     let event = unsafe { &*event.as_ptr() };
     if event.event_number != DAT_DTO_COMPLETION_EVENT {
-        return BAD;
+        return POLL_FAILED;
     }
     // SAFETY: the event number says that this member is valid.
     let data = unsafe { event.event_data.dto_completion_event_data };
     if data.status != DAT_DTO_SUCCESS {
-        return BAD;
+        return POLL_FAILED;
     }
     // SAFETY: any 64 bits are a valid value of this member, which was posted.
     let cookie = unsafe { data.user_cookie.as_64 };

@@ -202,7 +202,7 @@ mod tests {
     fn a_section_that_had_to_wait_is_refused() {
         let mut records: Vec<_> = COUNTED
             .iter()
-            .map(|&count| record(Operation::HitRecv, count))
+            .map(|&count| record(Operation::PollRecv, count))
             .collect();
         records[1].nanoseconds = None;
         let failure = per_operation(&records, &[0, 1, 2]).unwrap_err();

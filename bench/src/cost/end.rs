@@ -23,7 +23,7 @@ pub(super) const COMPLETIONS: u32 = 1024;
 
 /// Returned by calls that poll, instead of the number of completions: a
 /// completion has an error status.
-pub(super) const BAD: usize = usize::MAX;
+pub(super) const POLL_FAILED: usize = usize::MAX;
 
 /// One end of a connection. It takes receives from its own queue or from a
 /// shared one, and has one completion queue for receives and one for sends and

@@ -6,7 +6,9 @@ use dat_engine::{
     SendRequest, SharedReceiveQueue, SharedReceiveQueueHandle, SrqOptions,
 };
 
-use super::end::{BAD, BUFFER, COMPLETIONS, DEPTH, End, IN, Interface, MESSAGE, OUT, ROOM, TARGET};
+use super::end::{
+    BUFFER, COMPLETIONS, DEPTH, End, IN, Interface, MESSAGE, OUT, POLL_FAILED, ROOM, TARGET,
+};
 use super::operation::{BATCH, LIST};
 use crate::failure::Failure;
 
@@ -286,7 +288,7 @@ fn one(queue: &mut CompletionQueue, sum: &mut u64) -> usize {
             *sum = sum.wrapping_add(completion.cookie + u64::from(completion.byte_len));
             1
         }
-        Some(_) => BAD,
+        Some(_) => POLL_FAILED,
     }
 }
 
@@ -296,7 +298,7 @@ fn several(queue: &mut CompletionQueue, taken: &mut [Completion; BATCH], sum: &m
     let count = queue.poll_batch(taken);
     for completion in &taken[..count] {
         if !completion.status.is_success() {
-            return BAD;
+            return POLL_FAILED;
         }
         *sum = sum.wrapping_add(completion.cookie + u64::from(completion.byte_len));
     }

@@ -68,7 +68,7 @@ impl Meter {
     }
 
     /// Marks the last section as invalid: it had to wait for a completion.
-    pub(super) fn spoil(&mut self) {
+    pub(super) fn invalidate(&mut self) {
         if let Some(record) = self.records.last_mut() {
             record.nanoseconds = None;
         }

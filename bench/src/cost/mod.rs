@@ -60,7 +60,7 @@ pub(crate) fn run(args: &CostArgs) -> Result<(), Failure> {
     {
         Libdat::load()?;
     }
-    select::drive(args.path);
+    select::set_data_path(args.path);
     let selected = select::select(args.device.as_deref())?;
     if variants.iter().any(|variant| variant.is_below_dat()) {
         select::require_addresses(&selected, "give --api rust,rust-st,c,c-st")?;
@@ -129,7 +129,7 @@ fn loaded(library: &str) -> Option<String> {
 /// Measures the time of a variant in a worker process.
 fn time(variant: Variant, device: &str, args: &CostArgs) -> Result<Report, Failure> {
     let this = own_executable()?;
-    await_worker(
+    run_worker(
         worker(Command::new(this), variant, device, args),
         variant.name(),
     )
@@ -144,7 +144,7 @@ fn count(
     let counts = Counts::prepare(variant.name())?;
     let mut command = worker(counts.command(&own_executable()?), variant, device, args);
     command.arg("--counted");
-    let report: Report = await_worker(command, variant.name())?;
+    let report: Report = run_worker(command, variant.name())?;
     counts.read(&report.records)
 }
 
@@ -176,7 +176,7 @@ fn worker(mut command: Command, variant: Variant, device: &str, args: &CostArgs)
 }
 
 /// Runs a worker process and returns its report.
-pub(crate) fn await_worker<T: DeserializeOwned>(
+pub(crate) fn run_worker<T: DeserializeOwned>(
     mut command: Command,
     name: &str,
 ) -> Result<T, Failure> {

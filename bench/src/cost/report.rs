@@ -19,7 +19,7 @@ pub(super) struct Outcome {
     /// Nanoseconds per operation, one value per round.
     pub(super) samples: Vec<(Operation, Vec<f64>)>,
     /// Number of rounds left out because they had to wait for completions.
-    pub(super) spoiled: Vec<(Operation, u32)>,
+    pub(super) left_out: Vec<(Operation, u32)>,
     pub(super) instructions: Vec<(Operation, f64)>,
 }
 
@@ -58,7 +58,7 @@ impl Outcome {
         Self {
             variant,
             samples: Operation::ALL.map(|it| (it, Vec::new())).into(),
-            spoiled: Operation::ALL.map(|it| (it, 0)).into(),
+            left_out: Operation::ALL.map(|it| (it, 0)).into(),
             instructions: Vec::new(),
         }
     }
@@ -71,7 +71,7 @@ impl Outcome {
                 of.expect("all are there").1.push(value);
             }
             None => {
-                let of = self.spoiled.iter_mut().find(|(it, _)| *it == operation);
+                let of = self.left_out.iter_mut().find(|(it, _)| *it == operation);
                 of.expect("all are there").1 += 1;
             }
         }
@@ -106,7 +106,7 @@ pub(super) struct Conditions {
 pub(super) fn text(conditions: &Conditions, outcomes: &[Outcome]) -> String {
     let mut out = String::new();
     // Writing to a String cannot fail.
-    let _ = writeln!(out, " {}", conditions.device.what_is_emulated());
+    let _ = writeln!(out, " {}", conditions.device.emulation_note());
     let _ = writeln!(
         out,
         " {} port {}, {} path; compared with {}; {} build; {}, {}{}",
@@ -151,14 +151,14 @@ pub(super) fn text(conditions: &Conditions, outcomes: &[Outcome]) -> String {
                 .map(|count| format!("{count:.1}"))
         });
     }
-    let spoiled: u32 = outcomes
+    let left_out: u32 = outcomes
         .iter()
-        .flat_map(|outcome| outcome.spoiled.iter().map(|&(_, count)| count))
+        .flat_map(|outcome| outcome.left_out.iter().map(|&(_, count)| count))
         .sum();
-    if spoiled > 0 {
+    if left_out > 0 {
         let _ = writeln!(
             out,
-            "\n {spoiled} sections are left out, because they had to wait for completions"
+            "\n {left_out} sections are left out, because they had to wait for completions"
         );
     }
     let _ = writeln!(out, " -: the interface has no such call");
@@ -224,7 +224,7 @@ pub(super) fn json(conditions: &Conditions, outcomes: &[Outcome]) -> String {
                 variant: outcome.variant,
                 nanoseconds: outcome.nanoseconds(operation),
                 rounds: count(&outcome.samples, operation).map_or(0, Vec::len),
-                spoiled: count(&outcome.spoiled, operation).copied().unwrap_or(0),
+                spoiled: count(&outcome.left_out, operation).copied().unwrap_or(0),
                 instructions: outcome.instructions(operation),
             })
         })

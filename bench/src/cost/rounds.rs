@@ -10,14 +10,14 @@
 
 use std::time::{Duration, Instant};
 
-use super::end::{BAD, End, Interface};
+use super::end::{End, Interface, POLL_FAILED};
 use super::meter::Meter;
 use super::operation::{BATCH, LIST, Operation};
 use crate::failure::Failure;
 use crate::nic::Nic;
 
 /// Timeout for completions.
-const PATIENCE: Duration = Duration::from_secs(10);
+const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The connected pairs of an interface, the NIC and the meter.
 pub(super) struct Rounds<I: Interface> {
@@ -30,9 +30,9 @@ pub(super) struct Rounds<I: Interface> {
 
 /// Whether calls post one request and poll one completion, or several.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Manner {
+enum Batching {
     Single,
-    Many,
+    Batched,
 }
 
 impl<I: Interface> Rounds<I> {
@@ -49,7 +49,7 @@ impl<I: Interface> Rounds<I> {
     /// Measures one section of each operation, with `count` operations each, a
     /// multiple of [`LIST`].
     pub(super) fn round(&mut self, count: u32) -> Result<(), Failure> {
-        use Manner::{Many, Single};
+        use Batching::{Batched, Single};
         let mut bench = Bench {
             nic: &mut self.nic,
             meter: &mut self.meter,
@@ -57,28 +57,28 @@ impl<I: Interface> Rounds<I> {
             count,
         };
         let (near, far) = (&mut self.own.0, &mut self.own.1);
-        bench.receives(near, far, Single, Operation::PostRecv, Operation::HitRecv)?;
+        bench.receives(near, far, Single, Operation::PostRecv, Operation::PollRecv)?;
         bench.receives(
             near,
             far,
-            Many,
+            Batched,
             Operation::PostRecvList,
-            Operation::HitRecvBatch,
+            Operation::PollRecvBatch,
         )?;
         bench.empty(near)?;
         bench.sends(near, far, Single, false, Operation::Send)?;
-        bench.sends(near, far, Many, false, Operation::SendList)?;
+        bench.sends(near, far, Batched, false, Operation::SendList)?;
         bench.sends(near, far, Single, true, Operation::SendInline)?;
-        bench.sends(near, far, Many, true, Operation::SendInlineList)?;
+        bench.sends(near, far, Batched, true, Operation::SendInlineList)?;
         bench.writes(near)?;
         let (near, far) = (&mut self.shared.0, &mut self.shared.1);
-        bench.receives(near, far, Single, Operation::SrqPost, Operation::HitSrq)?;
+        bench.receives(near, far, Single, Operation::SrqPost, Operation::PollSrq)?;
         bench.receives(
             near,
             far,
-            Many,
+            Batched,
             Operation::SrqPostList,
-            Operation::HitSrqBatch,
+            Operation::PollSrqBatch,
         )?;
         core::hint::black_box(self.sum);
         // Destroying queues needs a running NIC.
@@ -99,34 +99,34 @@ impl Bench<'_> {
         &mut self,
         near: &mut E,
         far: &mut E,
-        manner: Manner,
+        batching: Batching,
         post: Operation,
-        hit: Operation,
+        poll: Operation,
     ) -> Result<(), Failure> {
         let count = self.count;
         self.nic.hold()?;
         let mut good = true;
-        if manner == Manner::Single {
+        if batching == Batching::Single {
             self.meter.measure(post, count, &mut || {
-                good = each(count, |at| near.receive(at));
+                good = post_all(count, |at| near.receive(at));
             });
         } else if E::LISTS {
             self.meter.measure(post, count, &mut || {
-                good = each(count / LIST as u32, |_| near.receive_list());
+                good = post_all(count / LIST as u32, |_| near.receive_list());
             });
         } else {
-            good = each(count, |at| near.receive(at));
+            good = post_all(count, |at| near.receive(at));
         }
         posted(good, "receives")?;
         self.nic.release();
-        posted(each(count, |at| far.send(at, false)), "sends")?;
+        posted(post_all(count, |at| far.send(at, false)), "sends")?;
         let nic = &mut *self.nic;
         take(count, nic, || far.sent(self.sum))?;
-        self.nic.settle_and_hold()?;
-        self.hits(
-            manner,
+        self.nic.drain_and_hold()?;
+        self.polls(
+            batching,
             E::BATCHES,
-            hit,
+            poll,
             near,
             E::received,
             E::received_batch,
@@ -137,32 +137,32 @@ impl Bench<'_> {
         &mut self,
         near: &mut E,
         far: &mut E,
-        manner: Manner,
+        batching: Batching,
         inline: bool,
         post: Operation,
     ) -> Result<(), Failure> {
         let count = self.count;
-        if manner == Manner::Many && !E::LISTS && (inline || !E::BATCHES) {
+        if batching == Batching::Batched && !E::LISTS && (inline || !E::BATCHES) {
             return Ok(());
         }
-        posted(each(count, |at| far.receive(at)), "receives")?;
+        posted(post_all(count, |at| far.receive(at)), "receives")?;
         self.nic.hold()?;
         let mut good = true;
-        if manner == Manner::Single {
+        if batching == Batching::Single {
             // Two loops, because in a program the flag is a constant.
             self.meter.measure(post, count, &mut || {
                 good = if inline {
-                    each(count, |at| near.send(at, true))
+                    post_all(count, |at| near.send(at, true))
                 } else {
-                    each(count, |at| near.send(at, false))
+                    post_all(count, |at| near.send(at, false))
                 };
             });
         } else if E::LISTS {
             self.meter.measure(post, count, &mut || {
-                good = each(count / LIST as u32, |_| near.send_list(inline));
+                good = post_all(count / LIST as u32, |_| near.send_list(inline));
             });
         } else {
-            good = each(count, |at| near.send(at, inline));
+            good = post_all(count, |at| near.send(at, inline));
         }
         posted(good, "sends")?;
         self.nic.release();
@@ -170,20 +170,20 @@ impl Bench<'_> {
         if inline {
             return take(count, self.nic, || near.sent(self.sum)).map(drop);
         }
-        self.nic.settle_and_hold()?;
-        let hit = match manner {
-            Manner::Single => Operation::HitSend,
-            Manner::Many => Operation::HitSendBatch,
+        self.nic.drain_and_hold()?;
+        let poll = match batching {
+            Batching::Single => Operation::PollSend,
+            Batching::Batched => Operation::PollSendBatch,
         };
-        self.hits(manner, E::BATCHES, hit, near, E::sent, E::sent_batch)
+        self.polls(batching, E::BATCHES, poll, near, E::sent, E::sent_batch)
     }
 
-    /// Polls all completions, measured if the interface can poll in this manner.
-    fn hits<E: End>(
+    /// Polls all completions, measured if the interface can poll them that way.
+    fn polls<E: End>(
         &mut self,
-        manner: Manner,
+        batching: Batching,
         batches: bool,
-        hit: Operation,
+        poll: Operation,
         near: &mut E,
         one: impl Fn(&mut E, &mut u64) -> usize,
         batch: impl Fn(&mut E, &mut u64) -> usize,
@@ -191,19 +191,19 @@ impl Bench<'_> {
         let count = self.count;
         let (nic, sum) = (&mut *self.nic, &mut *self.sum);
         let mut taken = Ok(false);
-        if manner == Manner::Single {
-            self.meter.measure(hit, count, &mut || {
+        if batching == Batching::Single {
+            self.meter.measure(poll, count, &mut || {
                 taken = take(count, nic, || one(near, sum));
             });
         } else if batches {
-            self.meter.measure(hit, count, &mut || {
+            self.meter.measure(poll, count, &mut || {
                 taken = take(count, nic, || batch(near, sum));
             });
         } else {
             return take(count, nic, || one(near, sum)).map(drop);
         }
         if taken? {
-            self.meter.spoil();
+            self.meter.invalidate();
         }
         Ok(())
     }
@@ -213,7 +213,7 @@ impl Bench<'_> {
         self.nic.hold()?;
         let mut good = true;
         self.meter.measure(Operation::Write, count, &mut || {
-            good = each(count, |at| near.write(at));
+            good = post_all(count, |at| near.write(at));
         });
         posted(good, "writes")?;
         self.nic.release();
@@ -242,7 +242,7 @@ impl Bench<'_> {
 
 /// Posts `count` times. Returns whether all posts succeeded.
 #[inline(always)]
-fn each(count: u32, mut post: impl FnMut(u64) -> bool) -> bool {
+fn post_all(count: u32, mut post: impl FnMut(u64) -> bool) -> bool {
     (0..count).all(|at| post(u64::from(at)))
 }
 
@@ -279,11 +279,11 @@ fn stalled(
     since: &mut Option<Instant>,
     left: usize,
 ) -> Result<(), Failure> {
-    if found == BAD {
+    if found == POLL_FAILED {
         return Err(Failure::run("a request completed with an error"));
     }
     nic.release();
-    if since.get_or_insert_with(Instant::now).elapsed() > PATIENCE {
+    if since.get_or_insert_with(Instant::now).elapsed() > TIMEOUT {
         return Err(Failure::run(format!(
             "{left} completions did not arrive within 10 s; is the port active?"
         )));

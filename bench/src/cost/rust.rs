@@ -12,12 +12,12 @@ use dat_api::types::{
 };
 
 use super::end::{
-    BAD, BUFFER, COMPLETIONS, DEPTH, End, IN, Interface, LONGER, MESSAGE, OUT, ROOM, TARGET,
+    BUFFER, COMPLETIONS, DEPTH, End, IN, Interface, LONGER, MESSAGE, OUT, POLL_FAILED, ROOM, TARGET,
 };
 use crate::failure::Failure;
 
 /// Timeout for connecting.
-pub(super) const PATIENCE: Duration = Duration::from_secs(10);
+pub(super) const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// Length of the queues of connection events.
 pub(super) const CONNECTION_EVENTS: u32 = 8;
 
@@ -28,7 +28,7 @@ pub(super) struct Rust {
 }
 
 /// Converts the failure of a control call.
-fn refused(error: DatError) -> Failure {
+fn call_failed(error: DatError) -> Failure {
     Failure::environment(format!("a DAT call failed: {error}"))
 }
 
@@ -38,9 +38,9 @@ impl Rust {
             thread_safe,
             ..OpenOptions::default()
         };
-        let adapter = Adapter::open_with(adapter, options).map_err(refused)?;
+        let adapter = Adapter::open_with(adapter, options).map_err(call_failed)?;
         Ok(Self {
-            zone: adapter.zone().map_err(refused)?,
+            zone: adapter.zone().map_err(call_failed)?,
             adapter,
         })
     }
@@ -50,18 +50,18 @@ impl Rust {
         let requests = self
             .adapter
             .dispatcher(CONNECTION_EVENTS, EvdFlags::CR)
-            .map_err(refused)?;
-        let point = self.adapter.listen_any(&requests).map_err(refused)?;
+            .map_err(call_failed)?;
+        let point = self.adapter.listen_any(&requests).map_err(call_failed)?;
         near.endpoint
             .connect(
                 self.adapter.address(),
                 point.qualifier(),
-                Some(PATIENCE),
+                Some(CONNECT_TIMEOUT),
                 &[],
             )
-            .map_err(refused)?;
+            .map_err(call_failed)?;
         let waited = |queue: &EventDispatcher| {
-            queue.wait(Some(PATIENCE)).map_err(|code| {
+            queue.wait(Some(CONNECT_TIMEOUT)).map_err(|code| {
                 Failure::run(format!("the DAT connection was not established: {code}"))
             })
         };
@@ -72,11 +72,13 @@ impl Rust {
                 event.data
             ))
         })?;
-        request.accept(&mut far.endpoint, &[]).map_err(refused)?;
+        request
+            .accept(&mut far.endpoint, &[])
+            .map_err(call_failed)?;
         for end in [&near, &far] {
             waited(&end.connections)?;
         }
-        (near.target, far.target) = (far.window(), near.window());
+        (near.target, far.target) = (far.write_target(), near.write_target());
         Ok((near, far))
     }
 
@@ -84,15 +86,19 @@ impl Rust {
         let memory = self
             .zone
             .memory(BUFFER, MemPrivileges::all())
-            .map_err(refused)?;
-        let queue = |length, streams| self.adapter.dispatcher(length, streams).map_err(refused);
+            .map_err(call_failed)?;
+        let queue = |length, streams| {
+            self.adapter
+                .dispatcher(length, streams)
+                .map_err(call_failed)
+        };
         let received = queue(COMPLETIONS, EvdFlags::DTO)?;
         let sent = queue(COMPLETIONS, EvdFlags::DTO)?;
         let connections = queue(CONNECTION_EVENTS, EvdFlags::CONNECTION)?;
         let shared = SHARED
             .then(|| self.zone.shared_receive_queue(DEPTH, 1))
             .transpose()
-            .map_err(refused)?;
+            .map_err(call_failed)?;
         let limits = self.adapter.query().ia;
         let depth = i32::try_from(DEPTH).unwrap_or(i32::MAX);
         let endpoint = self
@@ -120,7 +126,7 @@ impl Rust {
                     max_rdma_write_iov: 1,
                 }),
             })
-            .map_err(refused)?;
+            .map_err(call_failed)?;
         Ok(RustEnd {
             endpoint,
             shared,
@@ -160,7 +166,7 @@ pub(super) struct RustEnd<const SHARED: bool> {
 }
 
 impl<const SHARED: bool> RustEnd<SHARED> {
-    fn window(&self) -> RemoteSegment {
+    fn write_target(&self) -> RemoteSegment {
         self.memory.remote(TARGET..TARGET + LONGER as usize)
     }
 }
@@ -240,8 +246,8 @@ fn next(queue: &EventDispatcher, sum: &mut u64) -> usize {
                 *sum = sum.wrapping_add(cookie + length);
                 1
             }
-            _ => BAD,
+            _ => POLL_FAILED,
         },
-        Err(_) => BAD,
+        Err(_) => POLL_FAILED,
     }
 }

@@ -15,7 +15,9 @@ use dv_sys::verbs::{
     ibv_sge, ibv_srq, ibv_srq_init_attr, ibv_wc, ibv_wc_status, ibv_wr_opcode, rdma_t, wr_t,
 };
 
-use super::end::{BAD, BUFFER, COMPLETIONS, DEPTH, End, IN, Interface, MESSAGE, OUT, ROOM, TARGET};
+use super::end::{
+    BUFFER, COMPLETIONS, DEPTH, End, IN, Interface, MESSAGE, OUT, POLL_FAILED, ROOM, TARGET,
+};
 use super::operation::{BATCH, LIST};
 use crate::failure::Failure;
 
@@ -28,7 +30,7 @@ pub(crate) struct Verbs {
 }
 
 /// Converts the result of a libibverbs call, which is null on failure.
-fn made<T>(call: &str, answer: *mut T) -> Result<NonNull<T>, Failure> {
+fn non_null<T>(call: &str, answer: *mut T) -> Result<NonNull<T>, Failure> {
     NonNull::new(answer)
         .ok_or_else(|| Failure::environment(format!("{call}: {}", std::io::Error::last_os_error())))
 }
@@ -39,17 +41,17 @@ impl Verbs {
         // names are C strings.
         let context = unsafe {
             let mut count = 0;
-            let list = made("ibv_get_device_list", ibv_get_device_list(&raw mut count))?;
+            let list = non_null("ibv_get_device_list", ibv_get_device_list(&raw mut count))?;
             let devices = core::slice::from_raw_parts(list.as_ptr(), count as usize);
             let wanted = devices.iter().find(|&&device| {
                 CStr::from_ptr(ibv_get_device_name(device)).to_bytes() == name.as_bytes()
             });
             let context = wanted.map_or(null_mut(), |&device| ibv_open_device(device));
             ibv_free_device_list(list.as_ptr());
-            made("ibv_open_device", context)?
+            non_null("ibv_open_device", context)?
         };
         // SAFETY: an open device.
-        let pd = made("ibv_alloc_pd", unsafe { ibv_alloc_pd(context.as_ptr()) })?;
+        let pd = non_null("ibv_alloc_pd", unsafe { ibv_alloc_pd(context.as_ptr()) })?;
         Ok(Self { context, pd, port })
     }
 
@@ -60,13 +62,13 @@ impl Verbs {
         // SAFETY: an open device; the attributes are local, and zero is valid for
         // them.
         unsafe {
-            let cq = made(
+            let cq = non_null(
                 "ibv_create_cq",
                 ibv_create_cq(context, depth as i32, null_mut(), null_mut(), 0),
             )?;
             let mut wanted: ibv_srq_init_attr = zeroed();
             (wanted.attr.max_wr, wanted.attr.max_sge) = (depth, 1);
-            let srq = made(
+            let srq = non_null(
                 "ibv_create_srq",
                 ibv_create_srq(pd.as_ptr(), &raw mut wanted),
             )?;
@@ -99,7 +101,7 @@ impl Queues {
             (wanted.send_cq, wanted.recv_cq) = (self.cq.as_ptr(), self.cq.as_ptr());
             (wanted.srq, wanted.qp_type) = (self.srq.as_ptr(), ibv_qp_type::IBV_QPT_RC);
             (wanted.cap.max_send_wr, wanted.cap.max_send_sge) = (send_depth, 1);
-            made(
+            non_null(
                 "ibv_create_qp",
                 ibv_create_qp(self.pd.as_ptr(), &raw mut wanted),
             )
@@ -146,12 +148,12 @@ impl<const SHARED: bool> VerbsEnd<SHARED> {
         // SAFETY: an open device, memory that is never freed, and local
         // attributes, for which zero is valid.
         unsafe {
-            let mr: NonNull<ibv_mr> = made(
+            let mr: NonNull<ibv_mr> = non_null(
                 "ibv_reg_mr",
                 dv_reg_mr(pd, start.cast(), BUFFER, access as i32),
             )?;
             let queue = || {
-                made(
+                non_null(
                     "ibv_create_cq",
                     ibv_create_cq(context, COMPLETIONS as i32, null_mut(), null_mut(), 0),
                 )
@@ -161,7 +163,7 @@ impl<const SHARED: bool> VerbsEnd<SHARED> {
             if SHARED {
                 let mut wanted: ibv_srq_init_attr = zeroed();
                 (wanted.attr.max_wr, wanted.attr.max_sge) = (DEPTH, 1);
-                srq = made("ibv_create_srq", ibv_create_srq(pd, &raw mut wanted))?.as_ptr();
+                srq = non_null("ibv_create_srq", ibv_create_srq(pd, &raw mut wanted))?.as_ptr();
             }
             let mut wanted: ibv_qp_init_attr = zeroed();
             (wanted.send_cq, wanted.recv_cq) = (sent.as_ptr(), received.as_ptr());
@@ -171,7 +173,7 @@ impl<const SHARED: bool> VerbsEnd<SHARED> {
                 (wanted.cap.max_recv_wr, wanted.cap.max_recv_sge) = (DEPTH, 1);
             }
             wanted.cap.max_inline_data = MESSAGE;
-            let qp = made("ibv_create_qp", ibv_create_qp(pd, &raw mut wanted))?;
+            let qp = non_null("ibv_create_qp", ibv_create_qp(pd, &raw mut wanted))?;
             let lkey = (*mr.as_ptr()).lkey;
             let segment = |at, length| {
                 Box::leak(Box::new(ibv_sge {
@@ -333,18 +335,18 @@ impl<const SHARED: bool> VerbsEnd<SHARED> {
                 *sum = sum.wrapping_add(completion.wr_id + u64::from(completion.byte_len));
                 1
             }
-            _ => BAD,
+            _ => POLL_FAILED,
         }
     }
 
     #[inline(always)]
     fn several(&mut self, cq: NonNull<ibv_cq>, sum: &mut u64) -> usize {
         let Ok(count) = usize::try_from(self.poll(cq, BATCH)) else {
-            return BAD;
+            return POLL_FAILED;
         };
         for completion in &self.taken[..count] {
             if completion.status != ibv_wc_status::IBV_WC_SUCCESS {
-                return BAD;
+                return POLL_FAILED;
             }
             *sum = sum.wrapping_add(completion.wr_id + u64::from(completion.byte_len));
         }

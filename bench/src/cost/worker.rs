@@ -39,16 +39,16 @@ pub(super) struct Report {
 
 /// Measures one variant.
 pub(super) fn run(variant: Variant, args: &CostArgs) -> Result<(), Failure> {
-    select::drive(args.path);
+    select::set_data_path(args.path);
     let Selected { name, .. } = select::select(args.device.as_deref())?;
     let port = args.ib_port;
     // Time for acknowledgements, which the loops do not poll for.
-    let settling = if args.counted {
+    let drain_time = if args.counted {
         Duration::from_millis(20)
     } else {
         Duration::from_micros(300)
     };
-    let nic = Nic::find(launcher::fabric().is_some(), settling)?;
+    let nic = Nic::find(launcher::fabric().is_some(), drain_time)?;
     let adapter = format!("{name}-{port}");
     let safe = variant.is_threadsafe();
     match variant {

@@ -4,7 +4,7 @@ use dat_engine::control::GidChoice;
 use dat_engine::{DataPath, PortInfo, Transport};
 use serde::Serialize;
 
-use super::{Entry, MOST_INLINE, guid};
+use super::{Entry, MAX_INLINE_TRIED, guid};
 
 #[derive(Serialize)]
 struct Document<'a> {
@@ -122,7 +122,7 @@ fn entry<'a>(entry: &'a Entry, fabric: Option<&'a str>) -> DeviceEntry<'a> {
             read_segments: limits.read_segments,
             cq_depth: limits.cq_depth,
             inline_bytes: entry.inline_bytes(),
-            inline_bytes_tried: MOST_INLINE,
+            inline_bytes_tried: MAX_INLINE_TRIED,
             reads_served: limits.reads_served,
             reads_issued: limits.reads_issued,
             srqs: limits.srqs,

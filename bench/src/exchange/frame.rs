@@ -32,7 +32,7 @@ pub(super) struct Header {
 #[derive(Debug, thiserror::Error)]
 pub(super) enum FrameError {
     #[error("the bytes on the control connection are not dat-bench's protocol")]
-    NotOurs,
+    NotDatBench,
     #[error(
         "the other side's dat-bench has version {0} of the control protocol, this one has version {VERSION}; use the same build on both sides"
     )]
@@ -44,7 +44,7 @@ pub(super) enum FrameError {
     #[error("the other side closed the control connection")]
     Closed,
     #[error("the other side ended the run: {0}")]
-    GaveUp(String),
+    Aborted(String),
     #[error("the other side sent nothing for {0} s")]
     TimedOut(f64),
     #[error("control connection: {0}")]
@@ -80,7 +80,7 @@ impl Header {
     /// Decodes a header. The payload must then be read and checked.
     pub(super) fn decode(bytes: &[u8; HEADER]) -> Result<Self, FrameError> {
         if bytes[..4] != MAGIC {
-            return Err(FrameError::NotOurs);
+            return Err(FrameError::NotDatBench);
         }
         let half = |at: usize| u16::from_be_bytes([bytes[at], bytes[at + 1]]);
         let word = |at: usize| u32::from(half(at)) << 16 | u32::from(half(at + 2));

@@ -5,7 +5,7 @@
 //! frame     header and checksum: bytes of the socket → (kind, payload)
 //! message   the messages: options, addresses, begin, done, abort
 //! peer      an established control connection, with timeouts
-//! lobby     the server's port: finds the client among all connections
+//! listener  the server's port: finds the client among all connections
 //! options   the options that both sides must have in common
 //! ```
 //!
@@ -13,12 +13,12 @@
 //! not printed, and every read has a deadline.
 
 mod frame;
-mod lobby;
+mod listener;
 mod message;
 mod options;
 mod peer;
 
-pub(crate) use lobby::{Door, Lobby};
+pub(crate) use listener::{ClientListener, ControlPort};
 pub(crate) use message::{Address, Service};
 pub(crate) use options::Options;
 pub(crate) use peer::{Peer, resolve};

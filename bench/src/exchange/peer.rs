@@ -23,19 +23,19 @@ pub(crate) fn resolve(host: &str, port: u16) -> Result<Vec<SocketAddr>, Failure>
 /// The control connection to the other side of a run.
 pub(crate) struct Peer {
     stream: TcpStream,
-    patience: Duration,
+    timeout: Duration,
     address: IpAddr,
     name: String,
 }
 
 impl Peer {
     /// Connects to a server.
-    pub(crate) fn connect(host: &str, port: u16, patience: Duration) -> Result<Self, Failure> {
+    pub(crate) fn connect(host: &str, port: u16, timeout: Duration) -> Result<Self, Failure> {
         let addresses = resolve(host, port)?;
         let mut last = None;
         for address in addresses {
-            match TcpStream::connect_timeout(&address, patience) {
-                Ok(stream) => return Self::new(stream, patience),
+            match TcpStream::connect_timeout(&address, timeout) {
+                Ok(stream) => return Self::new(stream, timeout),
                 Err(error) => last = Some(error),
             }
         }
@@ -48,14 +48,14 @@ impl Peer {
         )))
     }
 
-    pub(super) fn new(stream: TcpStream, patience: Duration) -> Result<Self, Failure> {
+    pub(super) fn new(stream: TcpStream, timeout: Duration) -> Result<Self, Failure> {
         stream.set_nodelay(true).map_err(local)?;
-        stream.set_write_timeout(Some(patience)).map_err(local)?;
+        stream.set_write_timeout(Some(timeout)).map_err(local)?;
         keep_alive(&stream).map_err(local)?;
         let address = stream.peer_addr().map_err(local)?.ip().to_canonical();
         Ok(Self {
             stream,
-            patience,
+            timeout,
             address,
             name: address.to_string(),
         })
@@ -73,8 +73,8 @@ impl Peer {
 
     /// Exchanges the options, and fails if they differ, as the other side does.
     pub(crate) fn agree(&mut self, options: &Options) -> Result<(), Failure> {
-        self.say(&Message::Hello(options.clone()))?;
-        let Message::Hello(theirs) = self.hear_kind("hello")? else {
+        self.send(&Message::Hello(options.clone()))?;
+        let Message::Hello(theirs) = self.receive_kind("hello")? else {
             unreachable!()
         };
         let differences = options.differences(&theirs);
@@ -88,9 +88,9 @@ impl Peer {
     }
 
     /// Exchanges addresses.
-    pub(crate) fn exchange(&mut self, ours: Address) -> Result<Address, Failure> {
-        self.say(&Message::Address(ours))?;
-        let Message::Address(theirs) = self.hear_kind("address")? else {
+    pub(crate) fn exchange_addresses(&mut self, ours: Address) -> Result<Address, Failure> {
+        self.send(&Message::Address(ours))?;
+        let Message::Address(theirs) = self.receive_kind("address")? else {
             unreachable!()
         };
         if theirs.ethernet != ours.ethernet {
@@ -111,42 +111,42 @@ impl Peer {
     }
 
     /// Sends the service point of this side.
-    pub(crate) fn offer(&mut self, service: Service) -> Result<(), Failure> {
-        self.say(&Message::Service(service))
+    pub(crate) fn send_service(&mut self, service: Service) -> Result<(), Failure> {
+        self.send(&Message::Service(service))
     }
 
     /// Receives the service point of the other side.
     pub(crate) fn await_service(&mut self) -> Result<Service, Failure> {
-        match self.hear_kind("service")? {
+        match self.receive_kind("service")? {
             Message::Service(service) => Ok(service),
-            _ => unreachable!("hear_kind returns only the expected kind"),
+            _ => unreachable!("receive_kind returns only the expected kind"),
         }
     }
 
     /// Waits until both sides have called this (a barrier).
-    pub(crate) fn meet(&mut self) -> Result<(), Failure> {
-        self.say(&Message::Ready)?;
+    pub(crate) fn barrier(&mut self) -> Result<(), Failure> {
+        self.send(&Message::Ready)?;
         self.await_ready()
     }
 
     /// Sends that this side is ready.
-    pub(crate) fn say_ready(&mut self) -> Result<(), Failure> {
-        self.say(&Message::Ready)
+    pub(crate) fn send_ready(&mut self) -> Result<(), Failure> {
+        self.send(&Message::Ready)
     }
 
     /// Waits until the other side is ready.
     pub(crate) fn await_ready(&mut self) -> Result<(), Failure> {
-        self.hear_kind("ready").map(|_| ())
+        self.receive_kind("ready").map(|_| ())
     }
 
     /// Announces messages of this size.
     pub(crate) fn begin(&mut self, size: u32) -> Result<(), Failure> {
-        self.say(&Message::Begin { size })
+        self.send(&Message::Begin { size })
     }
 
     /// Waits until the other side announces messages of this size.
     pub(crate) fn await_begin(&mut self, expected: u32) -> Result<(), Failure> {
-        match self.hear_kind("begin")? {
+        match self.receive_kind("begin")? {
             Message::Begin { size } if size == expected => Ok(()),
             _ => Err(Failure::run(
                 "the other side began another message size than this one; are both the same build?",
@@ -156,33 +156,33 @@ impl Peer {
 
     /// Sends the number of messages.
     pub(crate) fn done(&mut self, messages: u64) -> Result<(), Failure> {
-        self.say(&Message::Done { messages })
+        self.send(&Message::Done { messages })
     }
 
     /// Receives the number of messages, with this timeout.
     pub(crate) fn await_done(&mut self, within: Duration) -> Result<u64, Failure> {
-        let usual = core::mem::replace(&mut self.patience, within);
-        let heard = self.hear_kind("done");
-        self.patience = usual;
-        match heard? {
+        let saved = core::mem::replace(&mut self.timeout, within);
+        let received = self.receive_kind("done");
+        self.timeout = saved;
+        match received? {
             Message::Done { messages } => Ok(messages),
-            _ => unreachable!("hear_kind returns only the expected kind"),
+            _ => unreachable!("receive_kind returns only the expected kind"),
         }
     }
 
     /// Sends the reason why this side ends the run. A failure to send is ignored.
     pub(crate) fn abort(&mut self, reason: &str) {
-        let _ = self.say(&Message::Abort(reason.into()));
+        let _ = self.send(&Message::Abort(reason.into()));
     }
 
     /// After a failure on this side, returns the other side's failure, if it
     /// arrives within the limit: its abort message, or that it closed the
     /// connection.
-    pub(crate) fn last_words(&mut self, within: Duration) -> Option<Failure> {
+    pub(crate) fn remote_failure(&mut self, within: Duration) -> Option<Failure> {
         match read_message(&mut self.stream, within) {
             Err(FrameError::TimedOut(_)) => None,
             Err(error) => Some(self.failed(error)),
-            Ok(Message::Abort(reason)) => Some(self.gave_up(&reason)),
+            Ok(Message::Abort(reason)) => Some(self.aborted(&reason)),
             Ok(message) => Some(Failure::run(format!(
                 "the other side ({}) sent '{}' during the measurement; are both the same build?",
                 self.name,
@@ -193,7 +193,7 @@ impl Peer {
 
     /// Returns whether a message, or the end of the connection, can be received.
     /// Costs one system call and does not wait.
-    pub(crate) fn has_news(&self) -> bool {
+    pub(crate) fn has_message(&self) -> bool {
         let mut byte = 0u8;
         // SAFETY: `byte` is one live, writable byte of this frame and 1 its
         // length; the descriptor is open as long as `stream` lives.
@@ -208,22 +208,24 @@ impl Peer {
         answer >= 0 || io::Error::last_os_error().kind() != io::ErrorKind::WouldBlock
     }
 
-    fn say(&mut self, message: &Message) -> Result<(), Failure> {
+    fn send(&mut self, message: &Message) -> Result<(), Failure> {
         let (kind, payload) = message.encode();
         self.stream
             .write_all(&frame::encode(kind, &payload))
             .map_err(|error| match error.kind() {
                 // An abort message that was received before says more than the broken pipe.
-                io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset => match self.hear() {
-                    Err(failure) => failure,
-                    Ok(_) => self.failed(FrameError::Closed),
-                },
+                io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset => {
+                    match self.receive() {
+                        Err(failure) => failure,
+                        Ok(_) => self.failed(FrameError::Closed),
+                    }
+                }
                 _ => self.failed(error.into()),
             })
     }
 
-    fn hear_kind(&mut self, expected: &str) -> Result<Message, Failure> {
-        let message = self.hear()?;
+    fn receive_kind(&mut self, expected: &str) -> Result<Message, Failure> {
+        let message = self.receive()?;
         if message.name() == expected {
             return Ok(message);
         }
@@ -235,8 +237,8 @@ impl Peer {
     }
 
     /// Receives the next message. An abort message is a failure.
-    fn hear(&mut self) -> Result<Message, Failure> {
-        match read_message(&mut self.stream, self.patience) {
+    fn receive(&mut self) -> Result<Message, Failure> {
+        match read_message(&mut self.stream, self.timeout) {
             Ok(Message::Abort(reason)) => Err(Failure::run(format!(
                 "the other side ({}) ended the run: {reason}",
                 self.name
@@ -246,7 +248,7 @@ impl Peer {
         }
     }
 
-    fn gave_up(&self, reason: &str) -> Failure {
+    fn aborted(&self, reason: &str) -> Failure {
         Failure::run(format!(
             "the other side ({}) ended the run: {reason}",
             self.name

@@ -18,23 +18,23 @@ use std::time::Duration;
 
 use dat_api::safe::RemoteSegment;
 
+use super::interface::{Interface, Role};
 use super::link::End;
 use super::payload::Payload;
 use super::plan::Plan;
-use super::way::{Role, Way};
 use crate::exchange::{Peer, Service};
 use crate::failure::Failure;
 
 /// Timeout of one DAT wait, after which the loop checks for the end of the run.
 /// Much longer than a message takes, and short for a user.
-pub(super) const SLICE: Duration = Duration::from_millis(50);
+pub(super) const WAIT_SLICE: Duration = Duration::from_millis(50);
 
 /// An open interface that connects by private data. Control calls only.
 pub(super) trait Dat {
     /// An end with its event queues.
     type End: DatEnd;
     /// A service point.
-    type Door: Door<Self::End>;
+    type Acceptor: Acceptor<Self::End>;
 
     /// Returns the address of the adapter.
     fn address(&self) -> Result<SocketAddr, Failure>;
@@ -43,16 +43,16 @@ pub(super) trait Dat {
     fn end(&self, plan: &Plan) -> Result<Self::End, Failure>;
 
     /// Opens a service point on a free qualifier.
-    fn listen(&self) -> Result<Self::Door, Failure>;
+    fn listen(&self) -> Result<Self::Acceptor, Failure>;
 }
 
 /// An endpoint with its memory.
 pub(super) trait DatEnd: End {
     /// Returns this side's buffer for requests of the other side.
-    fn window(&self) -> RemoteSegment;
+    fn exposed_buffer(&self) -> RemoteSegment;
 
     /// Sets the other side's buffer.
-    fn face(&mut self, theirs: RemoteSegment);
+    fn set_remote_buffer(&mut self, theirs: RemoteSegment);
 
     /// Requests a connection.
     fn connect(
@@ -72,7 +72,7 @@ pub(super) trait DatEnd: End {
 pub(super) type Answer<'a, E> = &'a mut dyn FnMut(&mut E, &[u8]) -> Result<Vec<u8>, Failure>;
 
 /// A service point with the queue of its connection requests.
-pub(super) trait Door<E> {
+pub(super) trait Acceptor<E> {
     /// Returns the connection qualifier.
     fn qualifier(&self) -> u64;
 
@@ -81,38 +81,38 @@ pub(super) trait Door<E> {
     fn accept(self, end: &mut E, within: Duration, answer: Answer<'_, E>) -> Result<(), Failure>;
 }
 
-impl<D: Dat> Way for D
+impl<D: Dat> Interface for D
 where
     D::End: 'static,
 {
     type End = D::End;
 
-    fn both(&self, plan: &Plan) -> Result<(D::End, D::End), Failure> {
+    fn connect_pair(&self, plan: &Plan) -> Result<(D::End, D::End), Failure> {
         let (mut near, mut far) = (self.end(plan)?, self.end(plan)?);
-        let door = self.listen()?;
-        let window = encode(near.window());
-        near.connect(self.address()?, door.qualifier(), plan.limit, &window)?;
-        accept(door, &mut far, plan.limit)?;
-        established(&mut near, plan.limit, Role::Client)?;
-        established(&mut far, plan.limit, Role::Server)?;
+        let acceptor = self.listen()?;
+        let buffer = encode(near.exposed_buffer());
+        near.connect(self.address()?, acceptor.qualifier(), plan.timeout, &buffer)?;
+        accept(acceptor, &mut far, plan.timeout)?;
+        established(&mut near, plan.timeout, Role::Client)?;
+        established(&mut far, plan.timeout, Role::Server)?;
         Ok((near, far))
     }
 
-    fn one(&self, plan: &Plan, peer: &mut Peer, role: Role) -> Result<D::End, Failure> {
+    fn connect_end(&self, plan: &Plan, peer: &mut Peer, role: Role) -> Result<D::End, Failure> {
         let mut end = self.end(plan)?;
         match role {
             Role::Server => {
-                let door = self.listen()?;
+                let acceptor = self.listen()?;
                 // The address of `--listen`, if it is a single one, else the adapter's.
                 let address = match plan.listen.address() {
                     Some(address) => address,
                     None => self.address()?.ip(),
                 };
-                peer.offer(Service {
+                peer.send_service(Service {
                     address,
-                    qualifier: door.qualifier(),
+                    qualifier: acceptor.qualifier(),
                 })?;
-                accept(door, &mut end, plan.limit)?;
+                accept(acceptor, &mut end, plan.timeout)?;
             }
             Role::Client => {
                 let service = peer.await_service()?;
@@ -125,54 +125,62 @@ where
                 } else {
                     service.address
                 };
-                let window = encode(end.window());
+                let buffer = encode(end.exposed_buffer());
                 let to = SocketAddr::new(ip, 0);
-                end.connect(to, service.qualifier, plan.limit, &window)?;
+                end.connect(to, service.qualifier, plan.timeout, &buffer)?;
             }
         }
-        established(&mut end, plan.limit, role)?;
+        established(&mut end, plan.timeout, role)?;
         Ok(end)
     }
 }
 
-fn accept<E: DatEnd>(door: impl Door<E>, end: &mut E, within: Duration) -> Result<(), Failure> {
-    door.accept(end, within, &mut |end, private_data| {
-        face(end, private_data, Role::Server)?;
-        Ok(encode(end.window()).to_vec())
+fn accept<E: DatEnd>(
+    acceptor: impl Acceptor<E>,
+    end: &mut E,
+    within: Duration,
+) -> Result<(), Failure> {
+    acceptor.accept(end, within, &mut |end, private_data| {
+        use_remote_buffer(end, private_data, Role::Server)?;
+        Ok(encode(end.exposed_buffer()).to_vec())
     })
 }
 
 fn established<E: DatEnd>(end: &mut E, within: Duration, role: Role) -> Result<(), Failure> {
     let private_data = end.established(within)?;
     match role {
-        Role::Client => face(end, &private_data, role),
+        Role::Client => use_remote_buffer(end, &private_data, role),
         Role::Server => Ok(()),
     }
 }
 
-fn face<E: DatEnd>(end: &mut E, private_data: &[u8], role: Role) -> Result<(), Failure> {
+fn use_remote_buffer<E: DatEnd>(
+    end: &mut E,
+    private_data: &[u8],
+    role: Role,
+) -> Result<(), Failure> {
     let theirs = decode(private_data)?;
-    end.payload().require(theirs.length)?;
+    end.payload().require_length(theirs.length)?;
     let (client, server) = (1, 2);
     match role {
-        Role::Client => end.payload().name_sides(client, server),
-        Role::Server => end.payload().name_sides(server, client),
+        Role::Client => end.payload().set_side_numbers(client, server),
+        Role::Server => end.payload().set_side_numbers(server, client),
     }
-    end.face(theirs);
+    end.set_remote_buffer(theirs);
     Ok(())
 }
 
 /// Bytes of an encoded buffer.
-const WINDOW: usize = 24;
+const ENCODED_BYTES: usize = 24;
 /// Marks the private data of a dat-bench.
-const MARK: [u8; 4] = *b"lat1";
+const MAGIC: [u8; 4] = *b"lat1";
 
-fn encode(window: RemoteSegment) -> [u8; WINDOW] {
-    let mut out = [0; WINDOW];
-    out[..4].copy_from_slice(&MARK);
-    out[4..8].copy_from_slice(&window.context.to_be_bytes());
-    out[8..16].copy_from_slice(&window.address.to_be_bytes());
-    out[16..].copy_from_slice(&window.length.to_be_bytes());
+fn encode(buffer: RemoteSegment) -> [u8; ENCODED_BYTES] {
+    let mut out = [0; ENCODED_BYTES];
+    out[..4].copy_from_slice(&MAGIC);
+    out[4..8].copy_from_slice(&buffer.context.to_be_bytes());
+    out[8..16].copy_from_slice(&buffer.address.to_be_bytes());
+    out[16..].copy_from_slice(&buffer.length.to_be_bytes());
     out
 }
 
@@ -180,21 +188,21 @@ fn encode(window: RemoteSegment) -> [u8; WINDOW] {
 /// data.
 fn decode(bytes: &[u8]) -> Result<RemoteSegment, Failure> {
     let field = |from: usize, to: usize| bytes.get(from..to);
-    let window = || {
-        field(0, 4).filter(|mark| *mark == MARK)?;
+    let buffer = || {
+        field(0, 4).filter(|magic| *magic == MAGIC)?;
         Some(RemoteSegment {
             context: u32::from_be_bytes(field(4, 8)?.try_into().ok()?),
             address: u64::from_be_bytes(field(8, 16)?.try_into().ok()?),
-            length: u64::from_be_bytes(field(16, WINDOW)?.try_into().ok()?),
+            length: u64::from_be_bytes(field(16, ENCODED_BYTES)?.try_into().ok()?),
         })
     };
-    window().ok_or_else(|| {
+    buffer().ok_or_else(|| {
         Failure::run("the connected peer is not a dat-bench of this version: its private data are of another format; use the same build on both sides")
     })
 }
 
 /// Returns the failure for an event that did not arrive in time.
-pub(super) fn nobody(what: &str, within: Duration) -> Failure {
+pub(super) fn timed_out(what: &str, within: Duration) -> Failure {
     Failure::run(format!(
         "{what} did not arrive within {} s: is the other side still running, and its address reachable over TCP? (--timeout waits longer)",
         within.as_secs_f64()
@@ -228,22 +236,22 @@ mod tests {
 
     #[test]
     fn a_buffer_decodes_to_what_was_encoded_with_padding_too() {
-        let window = RemoteSegment {
+        let buffer = RemoteSegment {
             context: 0xdead_beef,
             address: 1 << 40,
             length: 1 << 24,
         };
-        let mut bytes = encode(window).to_vec();
-        assert_eq!(decode(&bytes).unwrap(), window);
+        let mut bytes = encode(buffer).to_vec();
+        assert_eq!(decode(&bytes).unwrap(), buffer);
         bytes.resize(512, 0);
-        assert_eq!(decode(&bytes).unwrap(), window);
+        assert_eq!(decode(&bytes).unwrap(), buffer);
     }
 
     #[test]
     fn private_data_of_another_format_are_refused() {
         let bytes = encode(RemoteSegment::default());
-        assert_eq!(decode(&bytes[..WINDOW - 1]).unwrap_err().status(), 3);
+        assert_eq!(decode(&bytes[..ENCODED_BYTES - 1]).unwrap_err().status(), 3);
         assert!(decode(b"").is_err());
-        assert!(decode(&[0; WINDOW]).is_err());
+        assert!(decode(&[0; ENCODED_BYTES]).is_err());
     }
 }

@@ -1,8 +1,8 @@
 //! The engine as a measured interface: an endpoint, its completion queues and
 //! registered memory. The two ends exchange addresses over the control
-//! connection; on iWARP they connect through rdma_cm ([`Managed`]).
+//! connection; on iWARP they connect through rdma_cm ([`EngineRdmaCm`]).
 
-mod managed;
+mod rdma_cm;
 
 use dat_engine::{
     Access, CompletionQueue, ConnectOptions, CqOptions, Endpoint, EndpointAddress, EndpointOptions,
@@ -10,13 +10,13 @@ use dat_engine::{
     SendFlags, SendOp, SendRequest,
 };
 
-pub(super) use self::managed::Managed;
+pub(super) use self::rdma_cm::EngineRdmaCm;
 
-use super::ground::Ground;
-use super::link::{Done, End, Fault, Link};
+use super::device_port::DevicePort;
+use super::interface::{Interface, Role};
+use super::link::{CompletionResult, End, Fault, Link};
 use super::payload::{self, Payload};
 use super::plan::Plan;
-use super::way::{Role, Way};
 use crate::cli::{LatArgs, Operation};
 use crate::exchange::{Address, Peer};
 use crate::failure::Failure;
@@ -29,10 +29,10 @@ pub(super) struct Engine {
 }
 
 impl Engine {
-    pub(super) fn open(ground: &Ground, args: &LatArgs) -> Result<Self, Failure> {
+    pub(super) fn open(device_port: &DevicePort, args: &LatArgs) -> Result<Self, Failure> {
         Ok(Self {
-            domain: ground.device.alloc_pd()?,
-            port: ground.port.clone(),
+            domain: device_port.device.alloc_pd()?,
+            port: device_port.port.clone(),
             gid_index: args.gid_index,
         })
     }
@@ -61,10 +61,10 @@ impl Engine {
     }
 }
 
-impl Way for Engine {
+impl Interface for Engine {
     type End = EngineEnd;
 
-    fn both(&self, plan: &Plan) -> Result<(EngineEnd, EngineEnd), Failure> {
+    fn connect_pair(&self, plan: &Plan) -> Result<(EngineEnd, EngineEnd), Failure> {
         let (mut near, mut far) = (
             EngineEnd::create(self, plan)?,
             EngineEnd::create(self, plan)?,
@@ -75,9 +75,9 @@ impl Way for Engine {
         Ok((near, far))
     }
 
-    fn one(&self, plan: &Plan, peer: &mut Peer, _role: Role) -> Result<EngineEnd, Failure> {
+    fn connect_end(&self, plan: &Plan, peer: &mut Peer, _role: Role) -> Result<EngineEnd, Failure> {
         let mut end = EngineEnd::create(self, plan)?;
-        let theirs = peer.exchange(end.address())?;
+        let theirs = peer.exchange_addresses(end.address())?;
         end.connect(&theirs)?;
         Ok(end)
     }
@@ -181,9 +181,9 @@ impl EngineEnd {
 
     /// Connects to the other side, and posts the receives.
     fn connect(&mut self, theirs: &Address) -> Result<(), Failure> {
-        self.payload.require(theirs.length)?;
+        self.payload.require_length(theirs.length)?;
         self.remote = (theirs.buffer, theirs.rkey);
-        self.payload.name_sides(self.address.qpn, theirs.qpn);
+        self.payload.set_side_numbers(self.address.qpn, theirs.qpn);
         let address = EndpointAddress {
             qpn: theirs.qpn,
             psn: theirs.psn,
@@ -211,7 +211,7 @@ impl EngineEnd {
 }
 
 impl End for EngineEnd {
-    fn aim(&mut self, size: u32) {
+    fn set_request_size(&mut self, size: u32) {
         let (remote, rkey) = self.remote;
         let remote_addr = remote + self.payload.remote_offset() as u64;
         let operation = self.payload.operation();
@@ -270,29 +270,29 @@ impl Link for EngineEnd {
     }
 
     #[inline(always)]
-    fn poll_sent(&mut self) -> Option<Done> {
+    fn poll_sent(&mut self) -> Option<CompletionResult> {
         taken(&mut self.sent)
     }
 
     #[inline(always)]
-    fn poll_received(&mut self) -> Option<Done> {
+    fn poll_received(&mut self) -> Option<CompletionResult> {
         taken(&mut self.received)
     }
 
     #[inline(always)]
-    fn stamp(&mut self, sequence: u8) {
-        self.payload.stamp(sequence);
+    fn write_sequence(&mut self, sequence: u8) {
+        self.payload.write_sequence(sequence);
     }
 
     #[inline(always)]
-    fn arrived(&self) -> u8 {
-        self.payload.arrived()
+    fn read_sequence(&self) -> u8 {
+        self.payload.read_sequence()
     }
 }
 
 /// Polls one completion.
 #[inline(always)]
-fn taken(queue: &mut CompletionQueue) -> Option<Done> {
+fn taken(queue: &mut CompletionQueue) -> Option<CompletionResult> {
     let completion = queue.poll()?;
     Some(if completion.status.is_success() {
         Ok(completion.byte_len)

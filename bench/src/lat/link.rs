@@ -14,7 +14,7 @@ use super::payload::Payload;
 use crate::failure::Failure;
 
 /// A completion: its length in bytes, or why the request failed.
-pub(super) type Done = Result<u32, Fault>;
+pub(super) type CompletionResult = Result<u32, Fault>;
 
 /// One end of the connection, set to one operation and size.
 pub(super) trait Link {
@@ -25,34 +25,34 @@ pub(super) trait Link {
     fn post(&mut self, signaled: bool) -> Result<(), Fault>;
 
     /// Polls one completion of a send, write or read.
-    fn poll_sent(&mut self) -> Option<Done>;
+    fn poll_sent(&mut self) -> Option<CompletionResult>;
 
     /// Polls one completion of a receive.
-    fn poll_received(&mut self) -> Option<Done>;
+    fn poll_received(&mut self) -> Option<CompletionResult>;
 
     /// Polls as [`Link::poll_sent`] does, or with `--wait` waits up to 50 ms.
     #[inline(always)]
-    fn await_sent(&mut self) -> Option<Done> {
+    fn await_sent(&mut self) -> Option<CompletionResult> {
         self.poll_sent()
     }
 
     /// Polls as [`Link::poll_received`] does, or with `--wait` waits up to 50 ms.
     #[inline(always)]
-    fn await_received(&mut self) -> Option<Done> {
+    fn await_received(&mut self) -> Option<CompletionResult> {
         self.poll_received()
     }
 
     /// Stores a sequence number in the last byte of the next write.
-    fn stamp(&mut self, sequence: u8);
+    fn write_sequence(&mut self, sequence: u8);
 
     /// Returns the last byte of the memory that the other side writes.
-    fn arrived(&self) -> u8;
+    fn read_sequence(&self) -> u8;
 }
 
 /// A link over a device. These methods are called between measurements.
 pub(super) trait End: Link {
     /// Sets the size of the next requests.
-    fn aim(&mut self, size: u32);
+    fn set_request_size(&mut self, size: u32);
 
     /// Returns the memory that the link sends from and receives into.
     fn payload(&mut self) -> &mut Payload;
@@ -62,7 +62,7 @@ pub(super) trait End: Link {
     /// message may be in flight.
     fn prepare(&mut self, size: u32) {
         self.payload().prepare(size);
-        self.aim(size);
+        self.set_request_size(size);
     }
 
     /// Compares the received bytes with those that the other side sent. No message

@@ -8,10 +8,10 @@ use std::time::Duration;
 
 use dat_engine::{Completion, PostError, Status};
 
-use super::link::{Done, Fault as Failed, Link};
+use super::link::{CompletionResult, Fault as Failed, Link};
 use super::meter::Meter;
-use super::patience::{Patience, Stop};
 use super::side::{Partner, Remote, Side};
+use super::watchdog::{Stop, Watchdog};
 use super::{read, send, write};
 use crate::cli::Operation;
 use crate::clock::Clock;
@@ -25,15 +25,15 @@ const SIZE: u32 = 64;
 struct End {
     receives: u32,
     in_queue: u32,
-    sent: VecDeque<Done>,
-    received: VecDeque<Done>,
+    sent: VecDeque<CompletionResult>,
+    received: VecDeque<CompletionResult>,
     outgoing_stamp: u8,
     memory: u8,
     posts: u64,
 }
 
 /// A link in memory: a post is complete at the other end at once.
-struct Fake {
+struct MemoryLink {
     mine: Rc<RefCell<End>>,
     other: Rc<RefCell<End>>,
     operation: Operation,
@@ -49,10 +49,10 @@ enum Fault {
     Lost,
 }
 
-fn pair(operation: Operation, depth: u32) -> (Side<Fake>, Side<Fake>) {
+fn pair(operation: Operation, depth: u32) -> (Side<MemoryLink>, Side<MemoryLink>) {
     let (one, two) = (Rc::<RefCell<End>>::default(), Rc::<RefCell<End>>::default());
     let fake = |mine: &Rc<_>, other: &Rc<_>| {
-        let link = Fake {
+        let link = MemoryLink {
             mine: Rc::clone(mine),
             other: Rc::clone(other),
             operation,
@@ -67,7 +67,7 @@ fn pair(operation: Operation, depth: u32) -> (Side<Fake>, Side<Fake>) {
     (fake(&one, &two), fake(&two, &one))
 }
 
-impl Link for Fake {
+impl Link for MemoryLink {
     fn post_receive(&mut self) -> Result<(), Failed> {
         self.mine.borrow_mut().receives += 1;
         Ok(())
@@ -111,7 +111,7 @@ impl Link for Fake {
         Ok(())
     }
 
-    fn poll_sent(&mut self) -> Option<Done> {
+    fn poll_sent(&mut self) -> Option<CompletionResult> {
         let mut mine = self.mine.borrow_mut();
         let done = mine.sent.pop_front()?;
         // A completion also completes the unsignalled requests before it.
@@ -119,15 +119,15 @@ impl Link for Fake {
         Some(done)
     }
 
-    fn poll_received(&mut self) -> Option<Done> {
+    fn poll_received(&mut self) -> Option<CompletionResult> {
         self.mine.borrow_mut().received.pop_front()
     }
 
-    fn stamp(&mut self, sequence: u8) {
+    fn write_sequence(&mut self, sequence: u8) {
         self.mine.borrow_mut().outgoing_stamp = sequence;
     }
 
-    fn arrived(&self) -> u8 {
+    fn read_sequence(&self) -> u8 {
         self.mine.borrow().memory
     }
 }
@@ -143,8 +143,8 @@ fn failed(status: Status) -> Failed {
 /// error is found before the timeout.
 const LIMIT: Duration = Duration::from_millis(50);
 
-fn impatient() -> Patience<'static> {
-    Patience::new(LIMIT, None)
+fn short_watchdog() -> Watchdog<'static> {
+    Watchdog::new(LIMIT, None)
 }
 
 /// A run in one thread. Returns the numbers of samples, of messages sent, and
@@ -160,29 +160,29 @@ fn run(
     let clock = Clock::monotonic();
     let mut samples = Samples::new(&clock, Reported::HalfRoundTrip);
     let mut meter = Meter::new(clock, Goal::Iterations(1000), 100, &mut samples);
-    let (near, patience, mut answered) = (&mut near, &mut impatient(), 0);
+    let (near, watchdog, mut answered) = (&mut near, &mut short_watchdog(), 0);
     match operation {
         Operation::Send if answers => {
             let mut far = send::Responder {
                 side: &mut far,
-                patience: impatient(),
+                watchdog: short_watchdog(),
                 answered: 0,
             };
-            send::measure(near, &mut far, &mut meter, patience)?;
+            send::measure(near, &mut far, &mut meter, watchdog)?;
             answered = far.answered;
         }
         Operation::Write if answers => {
             let mut far = write::Responder {
                 side: &mut far,
-                patience: impatient(),
+                watchdog: short_watchdog(),
                 answered: 0,
             };
-            write::measure(near, &mut far, &mut meter, patience)?;
+            write::measure(near, &mut far, &mut meter, watchdog)?;
             answered = far.answered;
         }
-        Operation::Send => send::measure(near, &mut Remote, &mut meter, patience)?,
-        Operation::Write => write::measure(near, &mut Remote, &mut meter, patience)?,
-        Operation::Read => read::measure(near, &mut meter, patience)?,
+        Operation::Send => send::measure(near, &mut Remote, &mut meter, watchdog)?,
+        Operation::Write => write::measure(near, &mut Remote, &mut meter, watchdog)?,
+        Operation::Read => read::measure(near, &mut meter, watchdog)?,
     }
     let sent = meter.round_trips();
     Ok((samples.count(), sent, answered))
@@ -231,15 +231,15 @@ fn a_message_of_unexpected_length_ends_the_run() {
 fn a_lost_message_ends_the_run_after_the_timeout() {
     let lost = Some((150, Fault::Lost));
     for operation in [Operation::Send, Operation::Write, Operation::Read] {
-        assert_eq!(run(operation, 1, lost, true), Err(Stop::Silence(LIMIT)));
+        assert_eq!(run(operation, 1, lost, true), Err(Stop::Timeout(LIMIT)));
     }
     assert_eq!(
         run(Operation::Send, 1, None, false),
-        Err(Stop::Silence(LIMIT))
+        Err(Stop::Timeout(LIMIT))
     );
     assert_eq!(
         run(Operation::Write, 1, None, false),
-        Err(Stop::Silence(LIMIT))
+        Err(Stop::Timeout(LIMIT))
     );
 }
 
@@ -248,7 +248,7 @@ fn a_responder_sends_nothing_before_a_message() {
     let (_near, mut far) = pair(Operation::Write, 1);
     let mut far = write::Responder {
         side: &mut far,
-        patience: impatient(),
+        watchdog: short_watchdog(),
         answered: 0,
     };
     assert_eq!(far.step(), Ok(false));

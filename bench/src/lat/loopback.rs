@@ -1,10 +1,10 @@
 //! Both sides in one thread: the measuring loop runs the responder at every
 //! empty poll.
 
+use super::interface::LocalPair;
 use super::link::End;
-use super::plan::{Leg, Plan};
+use super::plan::{Pass, Plan};
 use super::side::Side;
-use super::way::Here;
 use super::{read, send, write};
 use crate::cli::Operation;
 use crate::failure::Failure;
@@ -27,36 +27,36 @@ impl<E: End> Loopback<E> {
     }
 }
 
-impl<E: End> Here for Loopback<E> {
-    fn measure(&mut self, leg: Leg, plan: &Plan, samples: &mut Samples) -> Result<(), Failure> {
+impl<E: End> LocalPair for Loopback<E> {
+    fn measure(&mut self, pass: Pass, plan: &Plan, samples: &mut Samples) -> Result<(), Failure> {
         let Self { near, far } = self;
         for side in [&mut *near, &mut *far] {
-            side.set_size(leg.size);
-            side.link.prepare(leg.size);
+            side.set_size(pass.size);
+            side.link.prepare(pass.size);
         }
-        let mut meter = plan.meter(leg, samples);
-        let mut patience = plan.patience(None);
-        let served = plan.patience(None);
+        let mut meter = plan.meter(pass, samples);
+        let mut watchdog = plan.watchdog(None);
+        let served = plan.watchdog(None);
         match plan.operation {
             Operation::Send => {
                 let mut partner = send::Responder {
                     side: far,
-                    patience: served,
+                    watchdog: served,
                     answered: 0,
                 };
-                send::measure(near, &mut partner, &mut meter, &mut patience)
+                send::measure(near, &mut partner, &mut meter, &mut watchdog)
             }
             Operation::Write => {
                 let mut partner = write::Responder {
                     side: far,
-                    patience: served,
+                    watchdog: served,
                     answered: 0,
                 };
-                write::measure(near, &mut partner, &mut meter, &mut patience)
+                write::measure(near, &mut partner, &mut meter, &mut watchdog)
             }
-            Operation::Read => read::measure(near, &mut meter, &mut patience),
+            Operation::Read => read::measure(near, &mut meter, &mut watchdog),
         }
-        .and_then(|()| self.far.settle(&mut patience))
+        .and_then(|()| self.far.drain(&mut watchdog))
         .map_err(|stop| Failure::run(stop.to_string()))?;
         self.near.link.verify()?;
         if plan.operation != Operation::Read {

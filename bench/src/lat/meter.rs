@@ -64,7 +64,7 @@ impl<'a> Meter<'a> {
     /// Records the round trip that the last [`Meter::lap`] ended, unless it
     /// belongs to the warm-up.
     #[inline(always)]
-    pub(super) fn note(&mut self) {
+    pub(super) fn record(&mut self) {
         if self.begun > self.warmup + 1 {
             self.samples.record(self.ticks);
         }
@@ -88,10 +88,10 @@ mod tests {
         let mut meter = Meter::new(clock, goal, warmup, &mut samples);
         let mut trips = 0;
         while meter.lap() {
-            meter.note();
+            meter.record();
             trips += 1;
         }
-        meter.note();
+        meter.record();
         assert_eq!(meter.round_trips(), trips);
         (trips, samples.count())
     }

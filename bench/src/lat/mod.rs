@@ -1,37 +1,37 @@
 //! `dat-bench lat`: ping-pong latency.
 //!
 //! ```text
-//! run            options → device → interfaces → loopback, client or server → report
-//! ground         the device and port of the run
-//! plan meter     sizes, rounds and turns of the interfaces; sampling
-//! way            trait of the measured interfaces: open, connect, measure
-//! loopback pair  one leg in one process; in two, with the control connection
-//! send write read   the measuring loops, one per file
-//! side window patience   shared by the loops: send queue credits, timeouts
-//! link payload   trait of the measured endpoints; their memory
-//! engine         the engine's endpoints
-//! dat rust c     DAT's connections; endpoints of its Rust types and its C calls
+//! run                     options → device → interfaces → loopback, client or server → report
+//! device_port             the device and port of the run
+//! plan meter              sizes, rounds and turns of the interfaces; sampling
+//! interface               trait of the measured interfaces: open, connect, measure
+//! loopback pair           one pass in one process; in two, with the control connection
+//! send write read         the measuring loops, one per file
+//! side credits watchdog   used by the loops: send queue credits, timeouts
+//! link payload            traits of the measured endpoints; their memory
+//! engine                  the engine's endpoints
+//! dat rust c              DAT's connections; endpoints of its Rust types and its C calls
 //! ```
 
 pub(crate) mod c;
+mod credits;
 mod dat;
+mod device_port;
 mod engine;
-mod ground;
+mod interface;
 mod link;
 #[cfg(test)]
 mod loop_tests;
 mod loopback;
 mod meter;
 mod pair;
-mod patience;
 mod payload;
 mod plan;
 mod read;
 mod rust;
 mod send;
 mod side;
-mod way;
-mod window;
+mod watchdog;
 mod write;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -43,10 +43,10 @@ use crate::stats::Samples;
 use crate::{exchange, host, output, select};
 
 use self::c::Libdat;
-use self::ground::Ground;
+use self::device_port::DevicePort;
+use self::interface::{LocalPair, OpenInterface};
 use self::pair::Pair;
-use self::plan::{Leg, Plan};
-use self::way::{Here, Opened};
+use self::plan::{Pass, Plan};
 
 /// Runs the command. Prints the result of each size when it is measured.
 pub(crate) fn run(args: &LatArgs) -> Result<(), Failure> {
@@ -72,44 +72,45 @@ pub(crate) fn run(args: &LatArgs) -> Result<(), Failure> {
         // SAFETY: no other thread of this program runs before a device is opened.
         unsafe { std::env::set_var(LISTEN, listen.to_string()) };
     }
-    select::drive(args.path);
+    select::set_data_path(args.path);
     let selected = select::select(args.device.as_deref())?;
-    let ground = Ground::open(selected, args)?;
-    let open = |&api| way::open(api, libdat.as_ref(), &ground, args);
-    let opened: Vec<Box<dyn Opened>> = args.api.iter().map(open).collect::<Result<_, _>>()?;
+    let device_port = DevicePort::open(selected, args)?;
+    let open = |&api| interface::open(api, libdat.as_ref(), &device_port, args);
+    let opened: Vec<Box<dyn OpenInterface>> =
+        args.api.iter().map(open).collect::<Result<_, _>>()?;
     // After the interfaces are open: threads that they started stay unpinned.
     if let Some(cpu) = args.cpu {
         host::pin(cpu)?;
     }
     let mut plan = Plan::new(args, listen);
-    plan.fit(&ground, args)?;
+    plan.fit_to_device(&device_port, args)?;
     if args.is_server() {
-        return pair::serve(&opened, &ground.facts(), &plan, args);
+        return pair::serve(&opened, &device_port.facts(), &plan, args);
     }
     // Connects before it prints the head of the table.
     let mut sides = match &args.host {
-        None => Sides::Here(
+        None => Sides::Local(
             opened
                 .iter()
-                .map(|way| way.here(&plan))
+                .map(|interface| interface.connect_local(&plan))
                 .collect::<Result<_, _>>()?,
         ),
         Some(host) => {
-            let peer = exchange::Peer::connect(host, args.port, plan.limit)?;
-            Sides::There(Pair::meet(&opened, &plan, peer)?)
+            let peer = exchange::Peer::connect(host, args.port, plan.timeout)?;
+            Sides::Remote(Pair::connect_client(&opened, &plan, peer)?)
         }
     };
     let machine = host::Host::read();
-    let conditions = plan.conditions(&ground, libdat.as_ref(), machine, args.host.clone());
-    let mut show = Show::begin(&conditions, sizes.len())?;
+    let conditions = plan.conditions(&device_port, libdat.as_ref(), machine, args.host.clone());
+    let mut progress = Progress::begin(&conditions, sizes.len())?;
     let mut outcomes = Vec::with_capacity(sizes.len() * plan.apis.len());
     for size in sizes {
         let measured = measure(&mut sides, size, &plan)?;
-        show.rows(&measured)?;
+        progress.rows(&measured)?;
         outcomes.extend(measured);
     }
     // The files are written even if standard output is full.
-    let shown = show.end(&conditions, &outcomes);
+    let shown = progress.end(&conditions, &outcomes);
     let written = files.write(&conditions, &outcomes)?;
     shown?;
     output::written(written.iter().map(AsRef::as_ref))
@@ -118,21 +119,21 @@ pub(crate) fn run(args: &LatArgs) -> Result<(), Failure> {
 /// The connections, one per interface, with the responder in this process or
 /// in another one.
 enum Sides {
-    Here(Vec<Box<dyn Here>>),
-    There(Pair),
+    Local(Vec<Box<dyn LocalPair>>),
+    Remote(Pair),
 }
 
 impl Sides {
     fn measure(
         &mut self,
         turn: usize,
-        leg: Leg,
+        pass: Pass,
         plan: &Plan,
         samples: &mut Samples,
     ) -> Result<(), Failure> {
         match self {
-            Self::Here(both) => both[turn].measure(leg, plan, samples),
-            Self::There(pair) => pair.measure(turn, leg, plan, samples),
+            Self::Local(both) => both[turn].measure(pass, plan, samples),
+            Self::Remote(pair) => pair.measure(turn, pass, plan, samples),
         }
     }
 }
@@ -151,7 +152,7 @@ fn measure(sides: &mut Sides, size: u32, plan: &Plan) -> Result<Vec<Outcome>, Fa
     for round in 0..plan.rounds() {
         for turn in plan.turns(round) {
             samples.clear();
-            sides.measure(turn, Leg { size, round }, plan, &mut samples)?;
+            sides.measure(turn, Pass { size, round }, plan, &mut samples)?;
             let outcome = &mut outcomes[turn];
             outcome.samples.absorb(&samples);
             outcome.round_medians.push(samples.quantile(0.5));
@@ -162,13 +163,13 @@ fn measure(sides: &mut Sides, size: u32, plan: &Plan) -> Result<Vec<Outcome>, Fa
 
 /// Output during a run: rows on standard output, and on a terminal a progress
 /// bar, which is redrawn between sizes only and never during a measurement.
-struct Show {
+struct Progress {
     bar: ProgressBar,
     /// Several interfaces are compared.
     compares: bool,
 }
 
-impl Show {
+impl Progress {
     fn begin(conditions: &Conditions, sizes: usize) -> Result<Self, Failure> {
         let compares = conditions.apis.len() > 1;
         output::line(format_args!("{conditions}\n{}", report::header(compares)))?;
@@ -198,7 +199,10 @@ impl Show {
             output::line(report::layers::NOTE)?;
         }
         if let [outcome] = outcomes {
-            output::line(format_args!("\n{}", report::picture(outcome, conditions)))?;
+            output::line(format_args!(
+                "\n{}",
+                report::histogram_text(outcome, conditions)
+            ))?;
         }
         Ok(())
     }

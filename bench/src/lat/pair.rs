@@ -8,7 +8,7 @@
 //!   address ─────────────────────────── address        queue pairs are connected (engine),
 //!          ◄────────────────────────── service         or the service point to connect to (DAT, iWARP)
 //!   ready ─────────────────────────────── ready
-//!   begin size ──────────────────────────►           for every leg, in the plan's order:
+//!   begin size ──────────────────────────►           for every pass, in the plan's order:
 //!          ◄──────────────────────────── ready         memory is cleared
 //!          ······ messages over RDMA ······
 //!   done n ──────────────────────────────►
@@ -18,77 +18,77 @@
 //! A side that fails sends the reason (`abort`). A killed side closes the
 //! connection, which the other one checks once in many empty polls.
 //!
-//! If a client fails before the first leg, the server reports the failure and
+//! If a client fails before the first pass, the server reports the failure and
 //! waits for another client.
 
 use std::time::Duration;
 
+use super::interface::{OpenInterface, RemoteSide, Role};
 use super::link::End;
-use super::patience::{Patience, Stop};
-use super::plan::{Leg, Plan};
+use super::plan::{Pass, Plan};
 use super::side::{Remote, Side, serve as answer};
-use super::way::{Opened, Role, There};
+use super::watchdog::{Stop, Watchdog};
 use super::{read, send, write};
 use crate::cli::{LatArgs, Operation};
-use crate::exchange::{Door, Lobby, Peer};
+use crate::exchange::{ClientListener, ControlPort, Peer};
 use crate::failure::Failure;
 use crate::output;
 use crate::report::DeviceFacts;
 use crate::stats::Samples;
 
 /// How long to wait for the other side's failure after one on this side.
-const LAST_WORDS: Duration = Duration::from_millis(500);
+const REMOTE_FAILURE_WAIT: Duration = Duration::from_millis(500);
 /// Timeout for the end of a run of RDMA reads, in which a server only waits. TCP
 /// keep-alive detects a client that is gone.
-const WHILE_READ: Duration = Duration::from_secs(3600 * 24 * 365);
+const READ_TIMEOUT: Duration = Duration::from_secs(3600 * 24 * 365);
 
 /// The control connection, and one connected side per interface.
 pub(super) struct Pair {
     peer: Peer,
-    sides: Vec<Box<dyn There>>,
+    sides: Vec<Box<dyn RemoteSide>>,
 }
 
 impl Pair {
     /// Compares the options with the server's, and connects to it, as the client.
-    pub(super) fn meet(
-        opened: &[Box<dyn Opened>],
+    pub(super) fn connect_client(
+        opened: &[Box<dyn OpenInterface>],
         plan: &Plan,
         mut peer: Peer,
     ) -> Result<Self, Failure> {
         let agreed = peer.agree(&plan.options());
-        tell(&mut peer, agreed)?;
+        abort_on_failure(&mut peer, agreed)?;
         Self::connect(opened, plan, peer, Role::Client)
     }
 
     /// Connects an endpoint of every interface. The options must have been
     /// compared before.
     fn connect(
-        opened: &[Box<dyn Opened>],
+        opened: &[Box<dyn OpenInterface>],
         plan: &Plan,
         mut peer: Peer,
         role: Role,
     ) -> Result<Self, Failure> {
         let connected = connect(opened, plan, &mut peer, role);
-        let sides = tell(&mut peer, connected)?;
+        let sides = abort_on_failure(&mut peer, connected)?;
         Ok(Self { peer, sides })
     }
 
-    /// Measures one leg through one interface, as the client.
+    /// Measures one pass through one interface, as the client.
     pub(super) fn measure(
         &mut self,
         turn: usize,
-        leg: Leg,
+        pass: Pass,
         plan: &Plan,
         samples: &mut Samples,
     ) -> Result<(), Failure> {
-        let measured = self.sides[turn].measure(leg, plan, &mut self.peer, samples);
-        tell(&mut self.peer, measured)
+        let measured = self.sides[turn].measure(pass, plan, &mut self.peer, samples);
+        abort_on_failure(&mut self.peer, measured)
     }
 
-    /// Answers all legs, as the server.
+    /// Answers all passes, as the server.
     fn answer(&mut self, plan: &Plan) -> Result<(), Failure> {
         let answered = self.answer_sizes(plan);
-        tell(&mut self.peer, answered)
+        abort_on_failure(&mut self.peer, answered)
     }
 
     fn answer_sizes(&mut self, plan: &Plan) -> Result<(), Failure> {
@@ -96,8 +96,8 @@ impl Pair {
             let mut answered = vec![0; plan.apis.len()];
             for round in 0..plan.rounds() {
                 for turn in plan.turns(round) {
-                    let leg = Leg { size, round };
-                    answered[turn] += self.sides[turn].answer(leg, plan, &mut self.peer)?;
+                    let pass = Pass { size, round };
+                    answered[turn] += self.sides[turn].answer(pass, plan, &mut self.peer)?;
                 }
             }
             for (api, answered) in plan.apis.iter().zip(answered) {
@@ -115,24 +115,24 @@ impl Pair {
 /// client after another. Reports every connection that is not a client with the
 /// same options.
 pub(super) fn serve(
-    opened: &[Box<dyn Opened>],
+    opened: &[Box<dyn OpenInterface>],
     facts: &DeviceFacts,
     plan: &Plan,
     args: &LatArgs,
 ) -> Result<(), Failure> {
-    let door = Door::open(plan.listen, args.port)?;
-    output::line(format_args!(" {}", facts.what_is_emulated()))?;
+    let control_port = ControlPort::open(plan.listen, args.port)?;
+    output::line(format_args!(" {}", facts.emulation_note()))?;
     output::line(format_args!(
         " waiting on TCP port {} for a client, {}; no client is authenticated",
-        door.port()?,
-        door.place()
+        control_port.port()?,
+        control_port.addresses()
     ))?;
-    let mut lobby = Lobby::new(door, plan.options(), plan.limit);
+    let mut listener = ClientListener::new(control_port, plan.options(), plan.timeout);
     let mut served = 0_u64;
     let mut still_waiting = |cause: &str| output::line(format_args!(" {cause}; still waiting"));
     loop {
-        let Some(peer) = lobby.wait(args.timeout, &mut still_waiting)? else {
-            return nobody_came(args.timeout.unwrap_or_default(), served);
+        let Some(peer) = listener.wait(args.timeout, &mut still_waiting)? else {
+            return no_client_came(args.timeout.unwrap_or_default(), served);
         };
         let name = peer.name().to_owned();
         output::line(format_args!(" client {name}"))?;
@@ -157,7 +157,7 @@ pub(super) fn serve(
 }
 
 /// Ends a server after the timeout for a client.
-fn nobody_came(limit: Duration, served: u64) -> Result<(), Failure> {
+fn no_client_came(limit: Duration, served: u64) -> Result<(), Failure> {
     let seconds = limit.as_secs_f64();
     if served > 0 {
         return output::line(format_args!(
@@ -171,59 +171,59 @@ fn nobody_came(limit: Duration, served: u64) -> Result<(), Failure> {
 
 /// Connects one endpoint per interface. On return both sides are ready.
 fn connect(
-    opened: &[Box<dyn Opened>],
+    opened: &[Box<dyn OpenInterface>],
     plan: &Plan,
     peer: &mut Peer,
     role: Role,
-) -> Result<Vec<Box<dyn There>>, Failure> {
+) -> Result<Vec<Box<dyn RemoteSide>>, Failure> {
     opened
         .iter()
-        .map(|way| {
-            let side = way.there(plan, peer, role)?;
-            peer.meet()?;
+        .map(|interface| {
+            let side = interface.connect_remote(plan, peer, role)?;
+            peer.barrier()?;
             Ok(side)
         })
         .collect()
 }
 
-impl<E: End> There for Side<E> {
+impl<E: End> RemoteSide for Side<E> {
     fn measure(
         &mut self,
-        leg: Leg,
+        pass: Pass,
         plan: &Plan,
         peer: &mut Peer,
         samples: &mut Samples,
     ) -> Result<(), Failure> {
-        self.set_size(leg.size);
-        self.link.prepare(leg.size);
-        peer.begin(leg.size)?;
+        self.set_size(pass.size);
+        self.link.prepare(pass.size);
+        peer.begin(pass.size)?;
         peer.await_ready()?;
-        let mut meter = plan.meter(leg, samples);
-        let mut patience = plan.patience(Some(peer));
+        let mut meter = plan.meter(pass, samples);
+        let mut watchdog = plan.watchdog(Some(peer));
         match plan.operation {
-            Operation::Send => send::measure(self, &mut Remote, &mut meter, &mut patience),
-            Operation::Write => write::measure(self, &mut Remote, &mut meter, &mut patience),
-            Operation::Read => read::measure(self, &mut meter, &mut patience),
+            Operation::Send => send::measure(self, &mut Remote, &mut meter, &mut watchdog),
+            Operation::Write => write::measure(self, &mut Remote, &mut meter, &mut watchdog),
+            Operation::Read => read::measure(self, &mut meter, &mut watchdog),
         }
         .map_err(|stop| explain(stop, peer))?;
         let sent = meter.round_trips();
         peer.done(sent)?;
-        let answered = peer.await_done(plan.limit)?;
+        let answered = peer.await_done(plan.timeout)?;
         compare(sent, answered)?;
         self.link.verify()
     }
 
-    fn answer(&mut self, leg: Leg, plan: &Plan, peer: &mut Peer) -> Result<u64, Failure> {
-        peer.await_begin(leg.size)?;
-        self.set_size(leg.size);
-        self.link.prepare(leg.size);
-        peer.say_ready()?;
-        let patience = plan.patience(Some(peer));
+    fn answer(&mut self, pass: Pass, plan: &Plan, peer: &mut Peer) -> Result<u64, Failure> {
+        peer.await_begin(pass.size)?;
+        self.set_size(pass.size);
+        self.link.prepare(pass.size);
+        peer.send_ready()?;
+        let watchdog = plan.watchdog(Some(peer));
         let answered = match plan.operation {
             Operation::Send => {
                 let mut partner = send::Responder {
                     side: self,
-                    patience,
+                    watchdog,
                     answered: 0,
                 };
                 answer(&mut partner).map(|()| Some(partner.answered))
@@ -231,7 +231,7 @@ impl<E: End> There for Side<E> {
             Operation::Write => {
                 let mut partner = write::Responder {
                     side: self,
-                    patience,
+                    watchdog,
                     answered: 0,
                 };
                 answer(&mut partner).map(|()| Some(partner.answered))
@@ -240,10 +240,10 @@ impl<E: End> There for Side<E> {
         }
         .map_err(|stop| explain(stop, peer))?;
         let sent = match answered {
-            None => peer.await_done(WHILE_READ)?,
-            Some(_) => peer.await_done(plan.limit)?,
+            None => peer.await_done(READ_TIMEOUT)?,
+            Some(_) => peer.await_done(plan.timeout)?,
         };
-        self.settle(&mut Patience::new(plan.limit, None))
+        self.drain(&mut Watchdog::new(plan.timeout, None))
             .map_err(|stop| explain(stop, peer))?;
         if plan.operation != Operation::Read {
             self.link.verify()?;
@@ -269,15 +269,15 @@ fn compare(sent: u64, answered: u64) -> Result<(), Failure> {
 /// side. A failed request is often only the result of a failure on the other
 /// side.
 fn explain(stop: Stop, peer: &mut Peer) -> Failure {
-    match (peer.last_words(LAST_WORDS), stop) {
-        (Some(words), Stop::News) => words,
-        (Some(words), _) => Failure::run(format!("{words}\n  on this side: {stop}")),
+    match (peer.remote_failure(REMOTE_FAILURE_WAIT), stop) {
+        (Some(remote), Stop::ControlMessage) => remote,
+        (Some(remote), _) => Failure::run(format!("{remote}\n  on this side: {stop}")),
         (None, _) => Failure::run(stop.to_string()),
     }
 }
 
 /// Sends a failure of this side to the other side.
-fn tell<T>(peer: &mut Peer, result: Result<T, Failure>) -> Result<T, Failure> {
+fn abort_on_failure<T>(peer: &mut Peer, result: Result<T, Failure>) -> Result<T, Failure> {
     if let Err(failure) = &result {
         peer.abort(&failure.to_string());
     }

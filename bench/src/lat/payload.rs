@@ -18,7 +18,7 @@ use crate::failure::Failure;
 /// Areas are aligned to cache lines.
 const ALIGNMENT: usize = 64;
 /// Bytes that are filled or compared at a time.
-const PIECE: usize = 4096;
+const CHUNK: usize = 4096;
 
 /// One side's buffer, which its owner has registered.
 pub(super) struct Payload {
@@ -56,7 +56,7 @@ impl Payload {
 
     /// Sets the two sides' numbers, which differ. The other side has the same two,
     /// exchanged.
-    pub(super) fn name_sides(&mut self, ours: u32, theirs: u32) {
+    pub(super) fn set_side_numbers(&mut self, ours: u32, theirs: u32) {
         (self.ours, self.theirs) = (ours, theirs);
     }
 
@@ -95,7 +95,7 @@ impl Payload {
     }
 
     /// Refuses the other side's buffer if it is shorter than this one.
-    pub(super) fn require(&self, theirs: u64) -> Result<(), Failure> {
+    pub(super) fn require_length(&self, theirs: u64) -> Result<(), Failure> {
         if theirs >= self.bytes() as u64 {
             return Ok(());
         }
@@ -113,12 +113,12 @@ impl Payload {
         );
         self.size = size;
         // Clears all of the incoming half, so that no older message passes for a new one.
-        for (start, length) in pieces(self.largest) {
-            self.put(self.area + start, &[0; PIECE][..length]);
+        for (start, length) in chunks(self.largest) {
+            self.write(self.area + start, &[0; CHUNK][..length]);
         }
         let ours = self.ours;
-        for (start, length) in pieces(size) {
-            self.put(start, &pattern(ours, start)[..length]);
+        for (start, length) in chunks(size) {
+            self.write(start, &pattern(ours, start)[..length]);
         }
     }
 
@@ -129,14 +129,14 @@ impl Payload {
             Operation::Write => self.size - 1,
             Operation::Send | Operation::Read => self.size,
         };
-        for (start, length) in pieces(fixed) {
-            let mut came = [0u8; PIECE];
-            let from = self.at(self.area + start);
-            // SAFETY: pieces of a message are within the half (`prepare`), no
+        for (start, length) in chunks(fixed) {
+            let mut received = [0u8; CHUNK];
+            let from = self.pointer(self.area + start);
+            // SAFETY: chunks of a message are within the half (`prepare`), no
             // message is in flight, and the target is a local array.
-            unsafe { core::ptr::copy_nonoverlapping(from, came.as_mut_ptr(), length) };
+            unsafe { core::ptr::copy_nonoverlapping(from, received.as_mut_ptr(), length) };
             let expected = pattern(self.theirs, start);
-            let differs = came
+            let differs = received
                 .iter()
                 .zip(&expected)
                 .take(length)
@@ -146,7 +146,7 @@ impl Payload {
                     "byte {} of a message of {} bytes is 0x{:02x}, but 0x{:02x} was sent: the data path corrupts data",
                     start + at,
                     self.size,
-                    came[at],
+                    received[at],
                     expected[at]
                 )));
             }
@@ -156,8 +156,8 @@ impl Payload {
 
     /// Stores a sequence number in the last outgoing byte.
     #[inline(always)]
-    pub(super) fn stamp(&mut self, sequence: u8) {
-        let last = self.at(self.size as usize - 1);
+    pub(super) fn write_sequence(&mut self, sequence: u8) {
+        let last = self.pointer(self.size as usize - 1);
         // SAFETY: within the outgoing half (`prepare`), which the device only
         // reads. Volatile, because the device may read it at any time.
         unsafe { last.write_volatile(sequence) };
@@ -165,41 +165,41 @@ impl Payload {
 
     /// Loads the last incoming byte.
     #[inline(always)]
-    pub(super) fn arrived(&self) -> u8 {
-        let last = self.at(self.area + self.size as usize - 1);
+    pub(super) fn read_sequence(&self) -> u8 {
+        let last = self.pointer(self.area + self.size as usize - 1);
         // SAFETY: within the incoming half (`prepare`). Volatile, because the device
         // may write it at any time.
         unsafe { last.read_volatile() }
     }
 
     #[inline(always)]
-    fn at(&self, offset: usize) -> *mut u8 {
+    fn pointer(&self, offset: usize) -> *mut u8 {
         self.base.as_ptr().wrapping_add(offset)
     }
 
-    fn put(&mut self, offset: usize, bytes: &[u8]) {
+    fn write(&mut self, offset: usize, bytes: &[u8]) {
         assert!(
             offset + bytes.len() <= self.bytes(),
-            "pieces of a message are inside the buffer"
+            "chunks of a message are inside the buffer"
         );
-        let to = self.at(offset);
+        let to = self.pointer(offset);
         // SAFETY: within the buffer, which does not overlap `bytes`. Between
         // sizes no message is in flight, so the device does not access it.
         unsafe { core::ptr::copy_nonoverlapping(bytes.as_ptr(), to, bytes.len()) };
     }
 }
 
-/// Returns (start, length) of each piece of `length` bytes.
-fn pieces(length: u32) -> impl Iterator<Item = (usize, usize)> {
+/// Returns (start, length) of each chunk of `length` bytes.
+fn chunks(length: u32) -> impl Iterator<Item = (usize, usize)> {
     let length = length as usize;
     (0..length)
-        .step_by(PIECE)
-        .map(move |start| (start, PIECE.min(length - start)))
+        .step_by(CHUNK)
+        .map(move |start| (start, CHUNK.min(length - start)))
 }
 
 /// Returns the bytes that the side with this number sends from this offset on.
 /// They are not zero, and differ between the two sides.
-fn pattern(side: u32, start: usize) -> [u8; PIECE] {
+fn pattern(side: u32, start: usize) -> [u8; CHUNK] {
     core::array::from_fn(|at| {
         // Any hash suffices that differs for neighbouring offsets and sides.
         let mixed = (start + at) as u64 + u64::from(side) * 0x9E37_79B9;
@@ -215,10 +215,10 @@ mod tests {
     fn pieces_cover_every_byte_once() {
         for length in [1, 4095, 4096, 4097, 100_000] {
             let mut next = 0;
-            for (start, piece) in pieces(length) {
+            for (start, chunk) in chunks(length) {
                 assert_eq!(start, next);
-                assert!((1..=PIECE).contains(&piece));
-                next += piece;
+                assert!((1..=CHUNK).contains(&chunk));
+                next += chunk;
             }
             assert_eq!(next, length as usize);
         }
@@ -228,7 +228,7 @@ mod tests {
     fn patterns_differ_between_sides_and_offsets_and_have_no_zero() {
         for (one, other) in [(1, 2), (0x01_0001, 0x01_0002)] {
             assert_ne!(pattern(one, 0)[..64], pattern(other, 0)[..64]);
-            assert_ne!(pattern(one, 0)[..64], pattern(one, PIECE)[..64]);
+            assert_ne!(pattern(one, 0)[..64], pattern(one, CHUNK)[..64]);
             assert!(!pattern(one, 0).contains(&0));
         }
     }
@@ -241,11 +241,11 @@ mod tests {
         // SAFETY: `memory` has that many bytes and is returned with the payload;
         // only raw pointers access it.
         let mut payload = unsafe { Payload::new(base, operation, largest) };
-        payload.name_sides(1, 1);
+        payload.set_side_numbers(1, 1);
         payload.prepare(size);
-        let incoming = payload.at(payload.area);
+        let incoming = payload.pointer(payload.area);
         // SAFETY: the two halves do not overlap, and a message fits in each.
-        unsafe { core::ptr::copy_nonoverlapping(payload.at(0), incoming, size as usize) };
+        unsafe { core::ptr::copy_nonoverlapping(payload.pointer(0), incoming, size as usize) };
         (memory, payload)
     }
 
@@ -254,7 +254,7 @@ mod tests {
         for size in [1, 4096, 4097, 10_000] {
             let (_memory, payload) = carried(Operation::Send, size);
             assert!(payload.verify().is_ok());
-            let last = payload.at(payload.area + size as usize - 1);
+            let last = payload.pointer(payload.area + size as usize - 1);
             // SAFETY: within the incoming half.
             unsafe { last.write(!last.read()) };
             assert_eq!(payload.verify().unwrap_err().status(), 3);
@@ -264,14 +264,14 @@ mod tests {
     #[test]
     fn the_last_byte_of_a_write_is_its_sequence_number() {
         let (_memory, mut payload) = carried(Operation::Write, 4097);
-        payload.stamp(7);
+        payload.write_sequence(7);
         // SAFETY: within the two halves.
         unsafe {
             payload
-                .at(payload.area + 4096)
-                .write(payload.at(4096).read())
+                .pointer(payload.area + 4096)
+                .write(payload.pointer(4096).read())
         };
-        assert_eq!(payload.arrived(), 7);
+        assert_eq!(payload.read_sequence(), 7);
         assert!(payload.verify().is_ok());
     }
 }

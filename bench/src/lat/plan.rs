@@ -13,19 +13,19 @@ use crate::report::{Conditions, Goal};
 use crate::stats::Samples;
 
 use super::c::Libdat;
-use super::ground::Ground;
+use super::device_port::DevicePort;
 use super::meter::Meter;
-use super::patience::Patience;
+use super::watchdog::Watchdog;
 
 /// Default timeout for messages of the other side.
-const PATIENCE: Duration = Duration::from_secs(10);
+const TIMEOUT: Duration = Duration::from_secs(10);
 /// Rounds if several interfaces are compared, so that changes of the machine
 /// (frequency, other load) affect all of them.
 const ROUNDS: u32 = 10;
 
 /// One uninterrupted measurement: one size in one round, through one interface.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Leg {
+pub(super) struct Pass {
     /// Bytes.
     pub(super) size: u32,
     /// Below [`Plan::rounds`].
@@ -42,18 +42,18 @@ pub(super) struct Plan {
     pub(super) warmup: u64,
     pub(super) tx_depth: u32,
     rx_depth: u32,
-    /// The largest inline message, bytes; [`Self::fit`] cuts it to the device's limit.
+    /// The largest inline message, bytes; [`Self::fit_to_device`] cuts it to the device's limit.
     pub(super) inline: u32,
     /// The largest inline message requested, bytes.
-    inline_wanted: u32,
+    inline_requested: u32,
     /// Timeout for messages of the other side.
-    pub(super) limit: Duration,
+    pub(super) timeout: Duration,
     clock: Clock,
     cpu: Option<usize>,
     all: bool,
     /// The addresses on which a server listens.
     pub(super) listen: ListenOn,
-    /// Whether the device speaks iWARP; set by [`Self::fit`].
+    /// Whether the device speaks iWARP; set by [`Self::fit_to_device`].
     iwarp: bool,
 }
 
@@ -74,8 +74,8 @@ impl Plan {
             tx_depth: args.tx_depth,
             rx_depth: args.receive_depth(),
             inline: args.inline_bytes(),
-            inline_wanted: args.inline_bytes(),
-            limit: args.timeout.unwrap_or(PATIENCE),
+            inline_requested: args.inline_bytes(),
+            timeout: args.timeout.unwrap_or(TIMEOUT),
             clock: Clock::calibrate(),
             cpu: args.cpu,
             all: args.all,
@@ -86,12 +86,16 @@ impl Plan {
 
     /// Reads the device's transport, and cuts default values to its limits.
     /// Values of options are not cut: the device refuses those beyond its limits.
-    pub(super) fn fit(&mut self, ground: &Ground, args: &LatArgs) -> Result<(), Failure> {
-        self.iwarp = ground.is_iwarp();
-        self.rx_depth = self.rx_depth.min(ground.most_depth);
+    pub(super) fn fit_to_device(
+        &mut self,
+        device_port: &DevicePort,
+        args: &LatArgs,
+    ) -> Result<(), Failure> {
+        self.iwarp = device_port.is_iwarp();
+        self.rx_depth = self.rx_depth.min(device_port.most_depth);
         if args.inline.is_none() && self.inline > 0 {
             let receives = self.receives().max(1);
-            self.inline = ground.inline(self.inline, &self.apis, self.tx_depth, receives)?;
+            self.inline = device_port.inline(self.inline, &self.apis, self.tx_depth, receives)?;
         }
         Ok(())
     }
@@ -120,7 +124,7 @@ impl Plan {
         let apis: Vec<_> = self.apis.iter().map(|api| api.name()).collect();
         options.set("--api", apis.join(","));
         options.set("--wait", self.wait.map_or("none", Wait::name));
-        // InfiniBand and RoCE are compared by their links: `Peer::exchange`.
+        // InfiniBand and RoCE are compared by their links: `Peer::exchange_addresses`.
         let transport = match self.iwarp {
             true => "iWARP",
             false => "InfiniBand or RoCE",
@@ -157,12 +161,12 @@ impl Plan {
         Samples::new(&self.clock, self.operation.reported())
     }
 
-    pub(super) fn meter<'a>(&self, leg: Leg, samples: &'a mut Samples) -> Meter<'a> {
+    pub(super) fn meter<'a>(&self, pass: Pass, samples: &'a mut Samples) -> Meter<'a> {
         let rounds = self.rounds();
         let goal = match self.goal {
             Goal::Iterations(count) => {
                 let (each, more) = (count / u64::from(rounds), count % u64::from(rounds));
-                Goal::Iterations(each + u64::from(u64::from(leg.round) < more))
+                Goal::Iterations(each + u64::from(u64::from(pass.round) < more))
             }
             Goal::Duration(duration) => Goal::Duration(duration / rounds),
         };
@@ -170,17 +174,17 @@ impl Plan {
         Meter::new(self.clock, goal, warmup, samples)
     }
 
-    pub(super) fn patience<'a>(&self, peer: Option<&'a Peer>) -> Patience<'a> {
+    pub(super) fn watchdog<'a>(&self, peer: Option<&'a Peer>) -> Watchdog<'a> {
         if self.wait.is_some() {
-            Patience::of_waits(self.limit, peer)
+            Watchdog::for_waits(self.timeout, peer)
         } else {
-            Patience::new(self.limit, peer)
+            Watchdog::new(self.timeout, peer)
         }
     }
 
     pub(super) fn conditions(
         &self,
-        ground: &Ground,
+        device_port: &DevicePort,
         libdat: Option<&Libdat>,
         host: Host,
         peer: Option<String>,
@@ -192,7 +196,7 @@ impl Plan {
             libdat: libdat.map(|libdat| libdat.path().to_owned()),
             operation: self.operation,
             host,
-            device: ground.facts(),
+            device: device_port.facts(),
             clock: self.clock,
             clock_cost: self.clock.reading_cost(),
             cpu: self.cpu,
@@ -201,7 +205,7 @@ impl Plan {
             tx_depth: self.tx_depth,
             rx_depth: (self.operation == Operation::Send).then_some(self.rx_depth),
             inline: self.inline,
-            inline_wanted: self.inline_wanted,
+            inline_requested: self.inline_requested,
             peer,
         }
     }
@@ -225,11 +229,11 @@ mod tests {
         let mut samples = plan.samples();
         let mut trips = 0;
         for round in 0..plan.rounds() {
-            let mut meter = plan.meter(Leg { size: 2, round }, &mut samples);
+            let mut meter = plan.meter(Pass { size: 2, round }, &mut samples);
             while meter.lap() {
-                meter.note();
+                meter.record();
             }
-            meter.note();
+            meter.record();
             trips += meter.round_trips();
         }
         (samples.count(), trips)

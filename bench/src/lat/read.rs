@@ -3,29 +3,29 @@
 
 use super::link::Link;
 use super::meter::Meter;
-use super::patience::{Patience, Stop};
 use super::side::Side;
+use super::watchdog::{Stop, Watchdog};
 
 /// Measures until the goal is reached.
 pub(super) fn measure<L: Link>(
     side: &mut Side<L>,
     meter: &mut Meter<'_>,
-    patience: &mut Patience<'_>,
+    watchdog: &mut Watchdog<'_>,
 ) -> Result<(), Stop> {
     while meter.lap() {
         side.link.post(true)?;
-        meter.note();
+        meter.record();
         let done = loop {
             if let Some(done) = side.link.await_sent() {
                 break done;
             }
-            if patience.tick() {
-                patience.look_up()?;
+            if watchdog.tick() {
+                watchdog.check()?;
             }
         };
-        patience.renew();
+        watchdog.reset();
         side.expect_size(done)?;
     }
-    meter.note();
+    meter.record();
     Ok(())
 }

@@ -17,33 +17,33 @@ use dat_api::types::{
 };
 use dat_api::{DatError, DatReturn, ReturnType};
 
-use super::dat::{Answer, Dat, DatEnd, Door, SLICE, incoming, local, nobody, remote};
-use super::ground::Ground;
-use super::link::{Done, End, Fault, Link};
+use super::dat::{Acceptor, Answer, Dat, DatEnd, WAIT_SLICE, incoming, local, remote, timed_out};
+use super::device_port::DevicePort;
+use super::link::{CompletionResult, End, Fault, Link};
 use super::payload::{self, Payload};
 use super::plan::Plan;
 use crate::cli::Operation;
 use crate::failure::Failure;
 
 /// An open adapter. `WAITS`: events are taken by `wait`, else by `next`.
-pub(super) struct Way<const WAITS: bool> {
+pub(super) struct RustInterface<const WAITS: bool> {
     adapter: Adapter,
     zone: ProtectionZone,
 }
 
-impl<const WAITS: bool> Way<WAITS> {
-    pub(super) fn open(ground: &Ground) -> Result<Self, Failure> {
-        let adapter = Adapter::open(&ground.adapter_name()).map_err(refused)?;
+impl<const WAITS: bool> RustInterface<WAITS> {
+    pub(super) fn open(device_port: &DevicePort) -> Result<Self, Failure> {
+        let adapter = Adapter::open(&device_port.adapter_name()).map_err(call_failed)?;
         Ok(Self {
-            zone: adapter.zone().map_err(refused)?,
+            zone: adapter.zone().map_err(call_failed)?,
             adapter,
         })
     }
 }
 
-impl<const WAITS: bool> Dat for Way<WAITS> {
+impl<const WAITS: bool> Dat for RustInterface<WAITS> {
     type End = RustEnd<WAITS>;
-    type Door = RustDoor;
+    type Acceptor = RustAcceptor;
 
     fn address(&self) -> Result<SocketAddr, Failure> {
         Ok(self.adapter.address())
@@ -55,12 +55,16 @@ impl<const WAITS: bool> Dat for Way<WAITS> {
         let memory = self
             .zone
             .memory(bytes, MemPrivileges::all())
-            .map_err(refused)?;
+            .map_err(call_failed)?;
         let base = NonNull::new(memory.as_ptr()).expect("mapped memory is not at address 0");
         // SAFETY: the memory has that length and outlives the payload (order of
         // fields), and `Memory` forms no references to it.
         let payload = unsafe { Payload::new(base, plan.operation, largest) };
-        let queue = |length, streams| self.adapter.dispatcher(length, streams).map_err(refused);
+        let queue = |length, streams| {
+            self.adapter
+                .dispatcher(length, streams)
+                .map_err(call_failed)
+        };
         let received = queue(plan.receives().max(1), EvdFlags::DTO)?;
         let sent = queue(plan.tx_depth, EvdFlags::DTO)?;
         let connections = queue(CONNECTION_EVENTS, EvdFlags::CONNECTION)?;
@@ -73,7 +77,7 @@ impl<const WAITS: bool> Dat for Way<WAITS> {
                 shared: None,
                 attributes: Some(attributes(&self.adapter, plan)),
             })
-            .map_err(refused)?;
+            .map_err(call_failed)?;
         let mut end = RustEnd {
             operation: plan.operation,
             size: largest as usize,
@@ -93,13 +97,13 @@ impl<const WAITS: bool> Dat for Way<WAITS> {
         Ok(end)
     }
 
-    fn listen(&self) -> Result<RustDoor, Failure> {
+    fn listen(&self) -> Result<RustAcceptor, Failure> {
         let requests = self
             .adapter
             .dispatcher(CONNECTION_EVENTS, EvdFlags::CR)
-            .map_err(refused)?;
-        let point = self.adapter.listen_any(&requests).map_err(refused)?;
-        Ok(RustDoor { point, requests })
+            .map_err(call_failed)?;
+        let point = self.adapter.listen_any(&requests).map_err(call_failed)?;
+        Ok(RustAcceptor { point, requests })
     }
 }
 
@@ -147,11 +151,11 @@ pub(super) struct RustEnd<const WAITS: bool> {
 }
 
 impl<const WAITS: bool> DatEnd for RustEnd<WAITS> {
-    fn window(&self) -> RemoteSegment {
+    fn exposed_buffer(&self) -> RemoteSegment {
         self.memory.remote(0..self.memory.len())
     }
 
-    fn face(&mut self, theirs: RemoteSegment) {
+    fn set_remote_buffer(&mut self, theirs: RemoteSegment) {
         self.theirs = theirs;
     }
 
@@ -164,7 +168,7 @@ impl<const WAITS: bool> DatEnd for RustEnd<WAITS> {
     ) -> Result<(), Failure> {
         self.endpoint
             .connect(to, qualifier, Some(within), private_data)
-            .map_err(refused)
+            .map_err(call_failed)
     }
 
     fn established(&mut self, within: Duration) -> Result<Vec<u8>, Failure> {
@@ -194,7 +198,7 @@ impl<const WAITS: bool> DatEnd for RustEnd<WAITS> {
 }
 
 impl<const WAITS: bool> End for RustEnd<WAITS> {
-    fn aim(&mut self, size: u32) {
+    fn set_request_size(&mut self, size: u32) {
         let range = local(&self.payload, size);
         self.size = range.len();
         self.target = remote(&self.payload, self.theirs, size);
@@ -239,17 +243,17 @@ impl<const WAITS: bool> Link for RustEnd<WAITS> {
     }
 
     #[inline(always)]
-    fn poll_sent(&mut self) -> Option<Done> {
+    fn poll_sent(&mut self) -> Option<CompletionResult> {
         polled(&self.sent)
     }
 
     #[inline(always)]
-    fn poll_received(&mut self) -> Option<Done> {
+    fn poll_received(&mut self) -> Option<CompletionResult> {
         polled(&self.received)
     }
 
     #[inline(always)]
-    fn await_sent(&mut self) -> Option<Done> {
+    fn await_sent(&mut self) -> Option<CompletionResult> {
         if WAITS {
             waited(&self.sent)
         } else {
@@ -258,7 +262,7 @@ impl<const WAITS: bool> Link for RustEnd<WAITS> {
     }
 
     #[inline(always)]
-    fn await_received(&mut self) -> Option<Done> {
+    fn await_received(&mut self) -> Option<CompletionResult> {
         if WAITS {
             waited(&self.received)
         } else {
@@ -267,18 +271,18 @@ impl<const WAITS: bool> Link for RustEnd<WAITS> {
     }
 
     #[inline(always)]
-    fn stamp(&mut self, sequence: u8) {
-        self.payload.stamp(sequence);
+    fn write_sequence(&mut self, sequence: u8) {
+        self.payload.write_sequence(sequence);
     }
 
     #[inline(always)]
-    fn arrived(&self) -> u8 {
-        self.payload.arrived()
+    fn read_sequence(&self) -> u8 {
+        self.payload.read_sequence()
     }
 }
 
 #[inline(always)]
-fn polled(queue: &EventDispatcher) -> Option<Done> {
+fn polled(queue: &EventDispatcher) -> Option<CompletionResult> {
     match queue.next() {
         Ok(None) => None,
         Ok(Some(event)) => Some(done(&event)),
@@ -287,8 +291,8 @@ fn polled(queue: &EventDispatcher) -> Option<Done> {
 }
 
 #[inline(always)]
-fn waited(queue: &EventDispatcher) -> Option<Done> {
-    match queue.wait(Some(SLICE)) {
+fn waited(queue: &EventDispatcher) -> Option<CompletionResult> {
+    match queue.wait(Some(WAIT_SLICE)) {
         Ok(event) => Some(done(&event)),
         Err(code) if is_nothing(code) => None,
         Err(code) => Some(Err(Fault::Call("EventDispatcher::wait", code))),
@@ -296,7 +300,7 @@ fn waited(queue: &EventDispatcher) -> Option<Done> {
 }
 
 #[inline(always)]
-fn done(event: &Event) -> Done {
+fn done(event: &Event) -> CompletionResult {
     match event.data {
         EventData::Dto {
             status: DtoStatus::Success,
@@ -317,12 +321,12 @@ fn is_nothing(code: DatReturn) -> bool {
 }
 
 /// A service point and the queue of its connection requests.
-pub(super) struct RustDoor {
+pub(super) struct RustAcceptor {
     point: ServicePoint,
     requests: EventDispatcher,
 }
 
-impl<const WAITS: bool> Door<RustEnd<WAITS>> for RustDoor {
+impl<const WAITS: bool> Acceptor<RustEnd<WAITS>> for RustAcceptor {
     fn qualifier(&self) -> u64 {
         self.point.qualifier()
     }
@@ -341,7 +345,9 @@ impl<const WAITS: bool> Door<RustEnd<WAITS>> for RustDoor {
             ))
         })?;
         let ours = answer(end, &request.private_data())?;
-        request.accept(&mut end.endpoint, &ours).map_err(refused)
+        request
+            .accept(&mut end.endpoint, &ours)
+            .map_err(call_failed)
     }
 }
 
@@ -353,13 +359,13 @@ fn await_event(queue: &EventDispatcher, within: Duration, what: &str) -> Result<
         match queue.wait(Some(left)) {
             Ok(event) => return Ok(event),
             Err(code) if code.kind() == Some(ReturnType::InterruptedCall) => {}
-            Err(code) if is_nothing(code) => return Err(nobody(what, within)),
+            Err(code) if is_nothing(code) => return Err(timed_out(what, within)),
             Err(code) => return Err(Failure::run(format!("waiting for {what}: {code}"))),
         }
     }
 }
 
 /// Converts the failure of a control call.
-fn refused(error: DatError) -> Failure {
+fn call_failed(error: DatError) -> Failure {
     Failure::environment(format!("a DAT call failed: {error}"))
 }

@@ -2,34 +2,34 @@
 
 use super::link::Link;
 use super::meter::Meter;
-use super::patience::{Patience, Stop};
 use super::side::{Partner, Side};
+use super::watchdog::{Stop, Watchdog};
 
 /// Measures until the goal is reached.
 pub(super) fn measure<L: Link>(
     side: &mut Side<L>,
     partner: &mut impl Partner,
     meter: &mut Meter<'_>,
-    patience: &mut Patience<'_>,
+    watchdog: &mut Watchdog<'_>,
 ) -> Result<(), Stop> {
     while meter.lap() {
         side.post()?;
-        meter.note();
+        meter.record();
         while !side.receive()? {
             partner.step()?;
-            side.idle(patience)?;
+            side.after_empty_poll(watchdog)?;
         }
-        patience.renew();
-        side.make_room(patience)?;
+        watchdog.reset();
+        side.wait_for_credit(watchdog)?;
     }
-    meter.note();
-    side.settle(patience)
+    meter.record();
+    side.drain(watchdog)
 }
 
 /// Answers each message with one of the same size.
 pub(super) struct Responder<'a, 'p, L> {
     pub(super) side: &'a mut Side<L>,
-    pub(super) patience: Patience<'p>,
+    pub(super) watchdog: Watchdog<'p>,
     /// Messages answered.
     pub(super) answered: u64,
 }
@@ -38,11 +38,11 @@ impl<L: Link> Partner for Responder<'_, '_, L> {
     #[inline(always)]
     fn step(&mut self) -> Result<bool, Stop> {
         if !self.side.receive()? {
-            self.side.idle(&mut self.patience)?;
+            self.side.after_empty_poll(&mut self.watchdog)?;
             return Ok(false);
         }
-        self.patience.renew();
-        self.side.make_room(&mut self.patience)?;
+        self.watchdog.reset();
+        self.side.wait_for_credit(&mut self.watchdog)?;
         self.side.post()?;
         self.answered += 1;
         Ok(true)

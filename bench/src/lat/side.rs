@@ -1,14 +1,14 @@
 //! One side of the ping-pong: a link, the credits of its send queue, and the
 //! steps that the loops have in common.
 
-use super::link::{Done, Link};
-use super::patience::{Patience, Stop};
-use super::window::Window;
+use super::credits::SendCredits;
+use super::link::{CompletionResult, Link};
+use super::watchdog::{Stop, Watchdog};
 
 /// A link with the credits of its send queue.
 pub(super) struct Side<L> {
     pub(super) link: L,
-    window: Window,
+    credits: SendCredits,
     /// Message size of this run, bytes.
     size: u32,
 }
@@ -36,7 +36,7 @@ impl<L: Link> Side<L> {
     pub(super) fn new(link: L, tx_depth: u32) -> Self {
         Self {
             link,
-            window: Window::new(tx_depth),
+            credits: SendCredits::new(tx_depth),
             size: 0,
         }
     }
@@ -48,23 +48,23 @@ impl<L: Link> Side<L> {
     /// Posts the operation of this run. The send queue must have a credit.
     #[inline(always)]
     pub(super) fn post(&mut self) -> Result<(), Stop> {
-        let signaled = self.window.post();
+        let signaled = self.credits.post();
         Ok(self.link.post(signaled)?)
     }
 
     /// Waits until the send queue has a credit.
     #[inline(always)]
-    pub(super) fn make_room(&mut self, patience: &mut Patience<'_>) -> Result<(), Stop> {
-        while self.window.is_full() {
-            self.collect_one(patience)?;
+    pub(super) fn wait_for_credit(&mut self, watchdog: &mut Watchdog<'_>) -> Result<(), Stop> {
+        while self.credits.is_full() {
+            self.collect_one(watchdog)?;
         }
         Ok(())
     }
 
     /// Waits for the completions of all signalled requests.
-    pub(super) fn settle(&mut self, patience: &mut Patience<'_>) -> Result<(), Stop> {
-        while self.window.awaits_completion() {
-            self.collect_one(patience)?;
+    pub(super) fn drain(&mut self, watchdog: &mut Watchdog<'_>) -> Result<(), Stop> {
+        while self.credits.has_outstanding() {
+            self.collect_one(watchdog)?;
         }
         Ok(())
     }
@@ -72,12 +72,12 @@ impl<L: Link> Side<L> {
     /// Called after an empty poll: polls a send completion if the queue has no
     /// credit, and checks the timeout once in many calls.
     #[inline(always)]
-    pub(super) fn idle(&mut self, patience: &mut Patience<'_>) -> Result<(), Stop> {
-        if self.window.is_full() {
+    pub(super) fn after_empty_poll(&mut self, watchdog: &mut Watchdog<'_>) -> Result<(), Stop> {
+        if self.credits.is_full() {
             self.collect()?;
         }
-        if patience.tick() {
-            self.look_up(patience)?;
+        if watchdog.tick() {
+            self.check_errors(watchdog)?;
         }
         Ok(())
     }
@@ -96,14 +96,14 @@ impl<L: Link> Side<L> {
     /// Checks that a completion succeeded and has the length of this run's
     /// messages.
     #[inline(always)]
-    pub(super) fn expect_size(&self, done: Done) -> Result<(), Stop> {
-        let came = done?;
-        if came == self.size {
+    pub(super) fn expect_size(&self, done: CompletionResult) -> Result<(), Stop> {
+        let received = done?;
+        if received == self.size {
             Ok(())
         } else {
             Err(Stop::Length {
                 expected: self.size,
-                came,
+                received,
             })
         }
     }
@@ -115,24 +115,24 @@ impl<L: Link> Side<L> {
     }
 
     #[inline(always)]
-    fn count(&mut self, done: Option<Done>) -> Result<bool, Stop> {
+    fn count(&mut self, done: Option<CompletionResult>) -> Result<bool, Stop> {
         let Some(done) = done else {
             return Ok(false);
         };
         done?;
-        self.window.completed();
+        self.credits.completed();
         Ok(true)
     }
 
     #[inline(always)]
-    fn collect_one(&mut self, patience: &mut Patience<'_>) -> Result<(), Stop> {
+    fn collect_one(&mut self, watchdog: &mut Watchdog<'_>) -> Result<(), Stop> {
         loop {
             let done = self.link.await_sent();
             if self.count(done)? {
                 return Ok(());
             }
-            if patience.tick() {
-                patience.look_up()?;
+            if watchdog.tick() {
+                watchdog.check()?;
             }
         }
     }
@@ -140,9 +140,9 @@ impl<L: Link> Side<L> {
     /// Polls for completions with errors, which unsignalled requests have too,
     /// then checks the timeout.
     #[cold]
-    fn look_up(&mut self, patience: &mut Patience<'_>) -> Result<(), Stop> {
+    fn check_errors(&mut self, watchdog: &mut Watchdog<'_>) -> Result<(), Stop> {
         while self.collect()? {}
-        patience.look_up()
+        watchdog.check()
     }
 }
 
@@ -151,7 +151,7 @@ pub(super) fn serve(partner: &mut impl Partner) -> Result<(), Stop> {
     loop {
         match partner.step() {
             Ok(_) => {}
-            Err(Stop::News) => return Ok(()),
+            Err(Stop::ControlMessage) => return Ok(()),
             Err(stop) => return Err(stop),
         }
     }

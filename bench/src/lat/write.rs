@@ -6,8 +6,8 @@
 
 use super::link::Link;
 use super::meter::Meter;
-use super::patience::{Patience, Stop};
 use super::side::{Partner, Side};
+use super::watchdog::{Stop, Watchdog};
 
 /// Measures until the goal is reached. The last byte of both sides' memory must
 /// be 0 at first.
@@ -15,29 +15,29 @@ pub(super) fn measure<L: Link>(
     side: &mut Side<L>,
     partner: &mut impl Partner,
     meter: &mut Meter<'_>,
-    patience: &mut Patience<'_>,
+    watchdog: &mut Watchdog<'_>,
 ) -> Result<(), Stop> {
     let mut sequence = 0u8;
     while meter.lap() {
         sequence = sequence.wrapping_add(1);
-        side.link.stamp(sequence);
+        side.link.write_sequence(sequence);
         side.post()?;
-        meter.note();
-        while side.link.arrived() != sequence {
+        meter.record();
+        while side.link.read_sequence() != sequence {
             partner.step()?;
-            side.idle(patience)?;
+            side.after_empty_poll(watchdog)?;
         }
-        patience.renew();
-        side.make_room(patience)?;
+        watchdog.reset();
+        side.wait_for_credit(watchdog)?;
     }
-    meter.note();
-    side.settle(patience)
+    meter.record();
+    side.drain(watchdog)
 }
 
 /// Answers each write with one of the same size and sequence number.
 pub(super) struct Responder<'a, 'p, L> {
     pub(super) side: &'a mut Side<L>,
-    pub(super) patience: Patience<'p>,
+    pub(super) watchdog: Watchdog<'p>,
     /// Messages answered; the low byte is the last sequence number received.
     pub(super) answered: u64,
 }
@@ -47,13 +47,13 @@ impl<L: Link> Partner for Responder<'_, '_, L> {
     fn step(&mut self) -> Result<bool, Stop> {
         // Both sides use the low byte of the count as the sequence number.
         let next = (self.answered + 1) as u8;
-        if self.side.link.arrived() != next {
-            self.side.idle(&mut self.patience)?;
+        if self.side.link.read_sequence() != next {
+            self.side.after_empty_poll(&mut self.watchdog)?;
             return Ok(false);
         }
-        self.patience.renew();
-        self.side.make_room(&mut self.patience)?;
-        self.side.link.stamp(next);
+        self.watchdog.reset();
+        self.side.wait_for_credit(&mut self.watchdog)?;
+        self.side.link.write_sequence(next);
         self.side.post()?;
         self.answered += 1;
         Ok(true)

@@ -97,7 +97,7 @@ impl DeviceFacts {
     }
 
     /// Returns the line that says whether the figures are an emulator's.
-    pub(crate) fn what_is_emulated(&self) -> String {
+    pub(crate) fn emulation_note(&self) -> String {
         match &self.emulated_fabric {
             Some(fabric) => format!(
                 "device {} is EMULATED by mlx5-emu (fabric '{fabric}'): these figures are the emulator's, not a NIC's",
@@ -135,7 +135,7 @@ pub(crate) struct Conditions {
     /// The largest inline message, bytes.
     pub(crate) inline: u32,
     /// The largest inline message requested, which the device may not support.
-    pub(crate) inline_wanted: u32,
+    pub(crate) inline_requested: u32,
     /// The server; none with `--loopback`.
     pub(crate) peer: Option<String>,
 }
@@ -150,7 +150,7 @@ impl Conditions {
     }
 
     /// Returns the interfaces and how DAT's events are taken.
-    fn what_is_measured(&self) -> String {
+    fn measured_interfaces(&self) -> String {
         let names: Vec<&str> = self
             .apis
             .iter()
@@ -174,7 +174,7 @@ impl Conditions {
     }
 
     /// Returns the reported part of the round trip, for headings.
-    pub(crate) fn what_is_reported(&self) -> &'static str {
+    pub(crate) fn reported_name(&self) -> &'static str {
         match self.reported() {
             Reported::HalfRoundTrip => "half round trip",
             Reported::FullRoundTrip => "full round trip",
@@ -186,7 +186,7 @@ impl Conditions {
 impl fmt::Display for Conditions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let device = &self.device;
-        writeln!(f, " {}", device.what_is_emulated())?;
+        writeln!(f, " {}", device.emulation_note())?;
         let sides = match &self.peer {
             None => "loopback: both sides in this thread".to_owned(),
             Some(peer) => format!("with {peer}"),
@@ -214,7 +214,7 @@ impl fmt::Display for Conditions {
             Some(reason) => writeln!(f, " ({reason})")?,
             None => writeln!(f)?,
         }
-        writeln!(f, " api      : {}", self.what_is_measured())?;
+        writeln!(f, " api      : {}", self.measured_interfaces())?;
         if let Some(path) = &self.libdat {
             writeln!(f, " libdat   : {}", path.display())?;
         }
@@ -222,7 +222,7 @@ impl fmt::Display for Conditions {
             Some(rx_depth) => format!("tx depth {}, rx depth {rx_depth}", self.tx_depth),
             None => format!("tx depth {}", self.tx_depth),
         };
-        let cut = match self.inline < self.inline_wanted {
+        let cut = match self.inline < self.inline_requested {
             true => " (the device's limit)",
             false => "",
         };

@@ -8,7 +8,7 @@
 
 use std::fmt::Write;
 
-use crate::report::telling_quantiles;
+use crate::report::resolved_quantiles;
 use crate::stats::Samples;
 
 const BULK_ROWS: i32 = 12;
@@ -30,7 +30,7 @@ pub(super) fn draw(samples: &Samples, what: &str, unicode: bool) -> String {
     }
     let rows = rows(samples);
     let most = rows.iter().map(|row| row.count).max().unwrap_or(1).max(1);
-    let marks: Vec<(f64, &str)> = telling_quantiles(samples.count())
+    let marks: Vec<(f64, &str)> = resolved_quantiles(samples.count())
         .map(|(share, name)| (samples.quantile(share), name))
         .chain([(samples.max(), "max")])
         .collect();

@@ -6,7 +6,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use serde::Serialize;
 
 use super::layers::{self, Added};
-use super::{Conditions, Outcome, telling_quantiles};
+use super::{Conditions, Outcome, resolved_quantiles};
 use crate::cli::{Api, Operation, Wait};
 use crate::host::Host;
 use crate::stats::Reported;
@@ -133,7 +133,7 @@ pub(super) fn document(conditions: &Conditions, outcomes: &[Outcome]) -> String 
             tx_depth: conditions.tx_depth,
             rx_depth: conditions.rx_depth,
             inline_bytes: conditions.inline,
-            inline_bytes_wanted: conditions.inline_wanted,
+            inline_bytes_wanted: conditions.inline_requested,
             cpu: conditions.cpu,
             clock: conditions.clock.name(),
             nanoseconds_per_tick: conditions.clock.nanoseconds_per_tick(),
@@ -166,7 +166,7 @@ fn of_size(outcome: &Outcome) -> ResultOfSize {
         p99_99: samples.quantile(0.9999),
         max: samples.max(),
         payload_verified: outcome.verified,
-        percentiles: telling_quantiles(samples.count())
+        percentiles: resolved_quantiles(samples.count())
             .map(|(share, _)| Percentile {
                 share,
                 usec: samples.quantile(share),

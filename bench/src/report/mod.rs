@@ -43,23 +43,23 @@ const QUANTILES: [(f64, &str); 6] = [
 ];
 
 /// Returns the quantiles that differ from the maximum for this many samples.
-fn telling_quantiles(count: u64) -> impl Iterator<Item = (f64, &'static str)> {
+fn resolved_quantiles(count: u64) -> impl Iterator<Item = (f64, &'static str)> {
     QUANTILES
         .into_iter()
         .filter(move |&(share, _)| count as f64 * (1.0 - share) >= 1.0)
 }
 
 /// Returns the histogram of one size as text.
-pub(crate) fn picture(outcome: &Outcome, conditions: &Conditions) -> String {
+pub(crate) fn histogram_text(outcome: &Outcome, conditions: &Conditions) -> String {
     histogram::draw(
         &outcome.samples,
-        conditions.what_is_reported(),
-        unicode_is_welcome(),
+        conditions.reported_name(),
+        has_unicode_locale(),
     )
 }
 
 /// Returns whether the locale has block characters.
-fn unicode_is_welcome() -> bool {
+fn has_unicode_locale() -> bool {
     ["LC_ALL", "LC_CTYPE", "LANG"]
         .into_iter()
         .filter_map(|name| std::env::var(name).ok())
@@ -94,10 +94,10 @@ impl Files {
                 .map(|(size, api)| {
                     let mut path = path.to_owned();
                     if sizes.len() > 1 {
-                        path = with_word(&path, &size.to_string());
+                        path = with_suffix(&path, &size.to_string());
                     }
                     if apis.len() > 1 {
-                        path = with_word(&path, api.name());
+                        path = with_suffix(&path, api.name());
                     }
                     (size, api, path)
                 })
@@ -141,7 +141,7 @@ impl Files {
 
 /// Inserts a word before the extension: `r.hgrm` and `64` give `r.64.hgrm`, `r`
 /// gives `r.64`.
-pub(crate) fn with_word(path: &Path, word: &str) -> PathBuf {
+pub(crate) fn with_suffix(path: &Path, word: &str) -> PathBuf {
     match path.extension() {
         Some(extension) => path.with_extension(format!("{word}.{}", extension.to_string_lossy())),
         None => path.with_extension(word),
@@ -155,10 +155,10 @@ mod tests {
     #[test]
     fn size_and_api_are_inserted_before_the_extension() {
         assert_eq!(
-            with_word(Path::new("out/r.hgrm"), "64"),
+            with_suffix(Path::new("out/r.hgrm"), "64"),
             Path::new("out/r.64.hgrm")
         );
-        assert_eq!(with_word(Path::new("r"), "2"), Path::new("r.2"));
+        assert_eq!(with_suffix(Path::new("r"), "2"), Path::new("r.2"));
         let folder = std::env::temp_dir();
         let names = |sizes: &[u32], apis: &[Api]| -> Vec<String> {
             let files = Files::prepare(None, Some(&folder.join("r.hgrm")), sizes, apis).unwrap();
@@ -188,7 +188,7 @@ mod tests {
 
     #[test]
     fn percentiles_that_equal_the_maximum_are_left_out() {
-        assert_eq!(telling_quantiles(1000).last().unwrap().1, "99.9 %");
-        assert_eq!(telling_quantiles(0).count(), 0);
+        assert_eq!(resolved_quantiles(1000).last().unwrap().1, "99.9 %");
+        assert_eq!(resolved_quantiles(0).count(), 0);
     }
 }

@@ -15,7 +15,7 @@ use crate::select::Selected;
 const DEPTH: u32 = 4096;
 /// Endpoints created before the measurement, because the first ones allocate
 /// memory that all share.
-const BEFORE: u32 = 4;
+const WARMUP_ENDPOINTS: u32 = 4;
 
 /// Returns the growth of resident bytes while `count` endpoints are created.
 pub(super) fn run(
@@ -32,9 +32,9 @@ pub(super) fn run(
 }
 
 /// Returns the growth of resident bytes by `count` calls of `make`.
-fn grown<T>(count: u32, mut make: impl FnMut() -> Result<T, Failure>) -> Result<u64, Failure> {
-    let mut kept = Vec::with_capacity((BEFORE + count) as usize);
-    for _ in 0..BEFORE {
+fn growth<T>(count: u32, mut make: impl FnMut() -> Result<T, Failure>) -> Result<u64, Failure> {
+    let mut kept = Vec::with_capacity((WARMUP_ENDPOINTS + count) as usize);
+    for _ in 0..WARMUP_ENDPOINTS {
         kept.push(make()?);
     }
     let before = resident()?;
@@ -54,7 +54,7 @@ fn engine(device: &str, count: u32) -> Result<u64, Failure> {
         depth: DEPTH,
         max_segments: 1,
     })?;
-    grown(count, || {
+    growth(count, || {
         Ok(domain.create_endpoint(&EngineOptions {
             srq: Some(srq.handle()),
             ..EngineOptions::new(cq.handle(), cq.handle())
@@ -63,14 +63,14 @@ fn engine(device: &str, count: u32) -> Result<u64, Failure> {
 }
 
 fn dat(adapter: &str, count: u32) -> Result<u64, Failure> {
-    let refused = |error: DatError| Failure::environment(format!("a DAT call failed: {error}"));
-    let adapter = Adapter::open(adapter).map_err(refused)?;
-    let zone = adapter.zone().map_err(refused)?;
-    let queue = |streams| adapter.dispatcher(DEPTH, streams).map_err(refused);
+    let call_failed = |error: DatError| Failure::environment(format!("a DAT call failed: {error}"));
+    let adapter = Adapter::open(adapter).map_err(call_failed)?;
+    let zone = adapter.zone().map_err(call_failed)?;
+    let queue = |streams| adapter.dispatcher(DEPTH, streams).map_err(call_failed);
     let received = queue(EvdFlags::DTO)?;
     let (sent, connections) = (queue(EvdFlags::DTO)?, queue(EvdFlags::CONNECTION)?);
-    let shared = zone.shared_receive_queue(DEPTH, 1).map_err(refused)?;
-    grown(count, || {
+    let shared = zone.shared_receive_queue(DEPTH, 1).map_err(call_failed)?;
+    growth(count, || {
         zone.endpoint(&EndpointOptions {
             recv: Some(&received),
             request: Some(&sent),
@@ -78,7 +78,7 @@ fn dat(adapter: &str, count: u32) -> Result<u64, Failure> {
             shared: Some(&shared),
             attributes: None,
         })
-        .map_err(refused)
+        .map_err(call_failed)
     })
 }
 
@@ -86,7 +86,7 @@ fn libmlx5(device: &str, count: u32, port: u8) -> Result<u64, Failure> {
     let port = Device::open(device)?.port(port)?;
     let queues = Verbs::open(device, port)?.queues(DEPTH)?;
     // The engine's default depth.
-    grown(count, || queues.queue_pair(128))
+    growth(count, || queues.queue_pair(128))
 }
 
 /// Returns the resident bytes of this process.

@@ -7,7 +7,7 @@ use dat_engine::{
     RegisteredBuffer, Segment, SendFlags, SendOp, SendRequest, SharedReceiveQueue, SrqOptions,
 };
 
-use super::{Kind, Told, valgrind};
+use super::{Kind, WorkerResult, valgrind};
 use crate::cli::ScaleArgs;
 use crate::clock::Clock;
 use crate::cost::meter::measured;
@@ -28,10 +28,10 @@ const SENDS: u32 = 16;
 /// Bytes of a message, which is inline if the device supports it.
 const MESSAGE: u32 = 32;
 /// Timeout for messages.
-const PATIENCE: Duration = Duration::from_secs(10);
+const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The endpoints and their queues.
-struct Bench {
+struct EndpointSet {
     // Dropped in this order: the memory after all objects that write to it.
     endpoints: Vec<Endpoint>,
     srq: SharedReceiveQueue,
@@ -53,27 +53,27 @@ pub(super) fn run(
     selected: &Selected,
     count: u32,
     args: &ScaleArgs,
-) -> Result<Told, Failure> {
-    let mut bench = Bench::new(selected, count, args.ib_port)?;
+) -> Result<WorkerResult, Failure> {
+    let mut set = EndpointSet::new(selected, count, args.ib_port)?;
     if let Some(cpu) = args.cpu {
         host::pin(cpu)?;
     }
     if kind == Kind::Counted {
         for count in COUNTED {
-            bench.section(count, &mut |work| {
+            set.section(count, &mut |work| {
                 valgrind::start();
                 measured(work);
                 valgrind::stop();
             })?;
         }
-        bench.nic.release();
-        return Ok(Told::Counted(COUNTED.to_vec()));
+        set.nic.release();
+        return Ok(WorkerResult::Counted(COUNTED.to_vec()));
     }
     let clock = Clock::calibrate();
     let mut nanoseconds = Vec::new();
     for round in 0..WARMUP + args.rounds {
         let mut ticks = 0;
-        bench.section(TIMED, &mut |work| {
+        set.section(TIMED, &mut |work| {
             let begin = clock.now();
             measured(work);
             ticks = clock.now().wrapping_sub(begin);
@@ -82,11 +82,11 @@ pub(super) fn run(
             nanoseconds.push(ticks as f64 * clock.nanoseconds_per_tick() / f64::from(TIMED));
         }
     }
-    bench.nic.release();
-    Ok(Told::Nanoseconds(nanoseconds))
+    set.nic.release();
+    Ok(WorkerResult::Nanoseconds(nanoseconds))
 }
 
-impl Bench {
+impl EndpointSet {
     fn new(selected: &Selected, count: u32, port: u8) -> Result<Self, Failure> {
         let domain = Device::open(&selected.name)?.alloc_pd()?;
         let nic = Nic::find(launcher::fabric().is_some(), Duration::from_millis(5))?;
@@ -128,7 +128,7 @@ impl Bench {
         let goes_inline = endpoints
             .iter()
             .all(|endpoint| endpoint.max_inline() >= MESSAGE);
-        let mut bench = Self {
+        let mut set = Self {
             inline: if goes_inline {
                 SendFlags::INLINE
             } else {
@@ -146,13 +146,13 @@ impl Bench {
             sum: 0,
         };
         for cookie in 0..u64::from(RECEIVES) {
-            if !post(&mut bench.srq, &bench.into, cookie) {
+            if !post(&mut set.srq, &set.into, cookie) {
                 return Err(Failure::run(
                     "a receive was refused although the queue has room; report it with the command line",
                 ));
             }
         }
-        Ok(bench)
+        Ok(set)
     }
 
     /// Queues `count` messages, then calls `how` with the work that takes them.
@@ -172,14 +172,14 @@ impl Bench {
         }
         while done < count {
             done += self.sent()?;
-            if begin.elapsed() > PATIENCE {
+            if begin.elapsed() > TIMEOUT {
                 return Err(Failure::run(
                     "messages did not arrive within 10 s; is the port active?",
                 ));
             }
         }
         if !self.nic.is_emulated() {
-            self.nic.settle_and_hold()?;
+            self.nic.drain_and_hold()?;
         }
         let Self {
             received,
@@ -217,7 +217,7 @@ impl Bench {
         // are no references to it.
         while unsafe { self.endpoints[self.next].post_send(&request) }.is_err() {
             done += self.sent()?;
-            if begin.elapsed() > PATIENCE {
+            if begin.elapsed() > TIMEOUT {
                 return Err(Failure::run(
                     "a send queue stayed full for 10 s; is the port active?",
                 ));
@@ -267,6 +267,6 @@ fn post(srq: &mut SharedReceiveQueue, into: &[Segment; 1], cookie: u64) -> bool 
         cookie,
         segments: into,
     };
-    // SAFETY: the memory outlives the queue (order of fields of `Bench`).
+    // SAFETY: the memory outlives the queue (order of fields of `EndpointSet`).
     unsafe { srq.post(&request) }.is_ok()
 }

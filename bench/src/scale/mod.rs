@@ -22,7 +22,7 @@ use serde::{Deserialize, Serialize};
 use self::report::{Conditions, Outcome};
 use crate::cli::ScaleArgs;
 use crate::cost::callgrind::Counts;
-use crate::cost::{await_worker, own_executable};
+use crate::cost::{own_executable, run_worker};
 use crate::failure::Failure;
 use crate::host::Host;
 use crate::output::{self, probe, save};
@@ -59,7 +59,7 @@ impl Kind {
 
 /// The result of a worker process, as JSON on its standard output.
 #[derive(Deserialize, Serialize)]
-enum Told {
+enum WorkerResult {
     /// Nanoseconds per message, per section.
     Nanoseconds(Vec<f64>),
     /// Messages per counted section; callgrind's files have the counts.
@@ -71,16 +71,16 @@ enum Told {
 /// Runs the command.
 pub(crate) fn run(args: &ScaleArgs) -> Result<(), Failure> {
     args.check()?;
-    select::drive(args.path);
+    select::set_data_path(args.path);
     let selected = select::select(args.device.as_deref())?;
     select::require_addresses(&selected, "take another device, or measure lat there")?;
     if let Some(kind) = args.worker {
         let count = args.endpoints[0];
-        let told = match kind {
+        let result = match kind {
             Kind::Timed | Kind::Counted => messages::run(kind, &selected, count, args)?,
-            _ => Told::Memory(memory::run(kind, &selected, count, args)?),
+            _ => WorkerResult::Memory(memory::run(kind, &selected, count, args)?),
         };
-        return output::line(serde_json::to_string(&told).expect("finite numbers"));
+        return output::line(serde_json::to_string(&result).expect("finite numbers"));
     }
     for path in [&args.json, &args.svg].into_iter().flatten() {
         // Refuses a file that cannot be written before the measurement.
@@ -102,7 +102,7 @@ pub(crate) fn run(args: &ScaleArgs) -> Result<(), Failure> {
         save(path, &report::json(&conditions, &outcomes))?;
     }
     if let Some(path) = &args.svg {
-        save(path, &report::picture(&conditions, &outcomes)?)?;
+        save(path, &report::svg(&conditions, &outcomes)?)?;
     }
     shown?;
     output::written(
@@ -118,19 +118,19 @@ fn one(count: u32, device: &str, args: &ScaleArgs) -> Result<Outcome, Failure> {
     let this = own_executable()?;
     let ask = |kind: Kind| {
         let command = worker(Command::new(&this), kind, count, device, args);
-        await_worker::<Told>(command, kind.name())
+        run_worker::<WorkerResult>(command, kind.name())
     };
-    let nonsense = || {
+    let wrong_result = || {
         Failure::run(
             "a worker process reported another measurement than requested; are all programs of the same build?",
         )
     };
     let bytes = |kind| match ask(kind)? {
-        Told::Memory(bytes) => Ok(bytes),
-        _ => Err(nonsense()),
+        WorkerResult::Memory(bytes) => Ok(bytes),
+        _ => Err(wrong_result()),
     };
-    let Told::Nanoseconds(nanoseconds) = ask(Kind::Timed)? else {
-        return Err(nonsense());
+    let WorkerResult::Nanoseconds(nanoseconds) = ask(Kind::Timed)? else {
+        return Err(wrong_result());
     };
     let mut outcome = Outcome {
         endpoints: count,
@@ -149,8 +149,9 @@ fn one(count: u32, device: &str, args: &ScaleArgs) -> Result<Outcome, Failure> {
             command = counts.command_switched(&this);
         }
         let command = worker(command, Kind::Counted, count, device, args);
-        let Told::Counted(sections) = await_worker::<Told>(command, "counted")? else {
-            return Err(nonsense());
+        let WorkerResult::Counted(sections) = run_worker::<WorkerResult>(command, "counted")?
+        else {
+            return Err(wrong_result());
         };
         let totals = counts.totals(sections.len())?;
         let [(few, less), (many, more)] = [0, 1].map(|at| {

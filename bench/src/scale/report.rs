@@ -40,14 +40,14 @@ pub(super) struct Outcome {
 
 impl Outcome {
     /// Returns a quantile of the nanoseconds per message.
-    fn at(&self, share: f64) -> f64 {
+    fn quantile(&self, share: f64) -> f64 {
         let mut sorted = self.nanoseconds.clone();
         sorted.sort_by(f64::total_cmp);
         sorted[((sorted.len() - 1) as f64 * share).round() as usize]
     }
 
     /// Returns bytes per endpoint.
-    fn each(&self, bytes: u64) -> f64 {
+    fn per_endpoint(&self, bytes: u64) -> f64 {
         bytes as f64 / f64::from(self.endpoints)
     }
 }
@@ -58,7 +58,7 @@ const MIB: f64 = (1 << 20) as f64;
 pub(super) fn text(conditions: &Conditions, outcomes: &[Outcome]) -> String {
     let mut out = String::new();
     // Writing to a String cannot fail.
-    let _ = writeln!(out, " {}", conditions.device.what_is_emulated());
+    let _ = writeln!(out, " {}", conditions.device.emulation_note());
     let _ = writeln!(
         out,
         " {} port {}, {} path; {}{}; {}",
@@ -94,8 +94,8 @@ pub(super) fn text(conditions: &Conditions, outcomes: &[Outcome]) -> String {
             out,
             " {:>9} {:>10.1} {:>10.1} {:>12} {:>12}",
             outcome.endpoints,
-            outcome.at(0.5),
-            (outcome.at(0.75) - outcome.at(0.25)) / 2.0,
+            outcome.quantile(0.5),
+            (outcome.quantile(0.75) - outcome.quantile(0.25)) / 2.0,
             or_none(outcome.instructions, 1),
             or_none(outcome.cache_lines, 2),
         );
@@ -124,10 +124,10 @@ pub(super) fn text(conditions: &Conditions, outcomes: &[Outcome]) -> String {
             out,
             " {:>9} {:>10.0} {:>10.0} {:>14.0} {:>10.0} {:>18.1} {:>15.1}",
             outcome.endpoints,
-            outcome.each(outcome.libmlx5),
-            outcome.each(outcome.engine),
-            outcome.each(outcome.engine) - outcome.each(outcome.libmlx5),
-            outcome.each(outcome.dat),
+            outcome.per_endpoint(outcome.libmlx5),
+            outcome.per_endpoint(outcome.engine),
+            outcome.per_endpoint(outcome.engine) - outcome.per_endpoint(outcome.libmlx5),
+            outcome.per_endpoint(outcome.dat),
             outcome.engine as f64 / MIB,
             outcome.dat as f64 / MIB,
         );
@@ -182,9 +182,9 @@ pub(super) fn json(conditions: &Conditions, outcomes: &[Outcome]) -> String {
         .map(|outcome| Entry {
             endpoints: outcome.endpoints,
             nanoseconds: Nanoseconds {
-                median: outcome.at(0.5),
-                first_quartile: outcome.at(0.25),
-                third_quartile: outcome.at(0.75),
+                median: outcome.quantile(0.5),
+                first_quartile: outcome.quantile(0.25),
+                third_quartile: outcome.quantile(0.75),
             },
             instructions: outcome.instructions,
             cache_lines: outcome.cache_lines,
@@ -212,7 +212,7 @@ pub(super) fn json(conditions: &Conditions, outcomes: &[Outcome]) -> String {
 }
 
 /// Returns the plot, as SVG.
-pub(super) fn picture(conditions: &Conditions, outcomes: &[Outcome]) -> Result<String, Failure> {
+pub(super) fn svg(conditions: &Conditions, outcomes: &[Outcome]) -> Result<String, Failure> {
     let line = |name: &str, of: &dyn Fn(&Outcome) -> Option<f64>| Line {
         name: name.to_owned(),
         points: outcomes
@@ -222,14 +222,14 @@ pub(super) fn picture(conditions: &Conditions, outcomes: &[Outcome]) -> Result<S
             .collect(),
     };
     page(
-        &format!("dat-bench scale: {}", conditions.device.what_is_emulated()),
+        &format!("dat-bench scale: {}", conditions.device.emulation_note()),
         &[
             Panel {
                 title: "cost per message".to_owned(),
                 x: "endpoints",
                 y: "per message",
                 lines: vec![
-                    line("nanoseconds", &|it| Some(it.at(0.5))),
+                    line("nanoseconds", &|it| Some(it.quantile(0.5))),
                     line("instructions", &|it| it.instructions),
                     line("cache lines", &|it| it.cache_lines),
                 ],
@@ -239,9 +239,9 @@ pub(super) fn picture(conditions: &Conditions, outcomes: &[Outcome]) -> Result<S
                 x: "endpoints",
                 y: "resident bytes per endpoint",
                 lines: vec![
-                    line("libmlx5", &|it| Some(it.each(it.libmlx5))),
-                    line("engine", &|it| Some(it.each(it.engine))),
-                    line("DAT", &|it| Some(it.each(it.dat))),
+                    line("libmlx5", &|it| Some(it.per_endpoint(it.libmlx5))),
+                    line("engine", &|it| Some(it.per_endpoint(it.engine))),
+                    line("DAT", &|it| Some(it.per_endpoint(it.dat))),
                 ],
             },
         ],

@@ -26,15 +26,15 @@ use crate::nic::Nic;
 use crate::stats::{Reported, Samples};
 
 /// Least number of measured messages.
-const LEAST: u64 = 20;
+const MIN_MESSAGES: u64 = 20;
 /// Least and most warm-up messages, in which an adaptive wait learns.
 const WARMUP: (u64, u64) = (10, 1000);
 /// Number of messages with which the steps up to a completion are counted.
 const CALIBRATION: u64 = 4;
 /// Timeout for one message.
-const PATIENCE: Duration = Duration::from_secs(10);
+const TIMEOUT: Duration = Duration::from_secs(10);
 /// A sender with more time than this until the next message sleeps.
-const NAP: Duration = Duration::from_millis(1);
+const MIN_SLEEP: Duration = Duration::from_millis(1);
 
 /// The CPUs of the two threads; none if not pinned.
 #[derive(Clone, Copy, Debug, Serialize)]
@@ -81,7 +81,7 @@ pub(super) struct Case {
 }
 
 /// The result of one round.
-pub(super) struct Seen {
+pub(super) struct RoundResult {
     /// Latencies, from the sender's time until the waiter has the event.
     pub(super) samples: Samples,
     /// CPU time of the waiter, nanoseconds.
@@ -104,29 +104,31 @@ struct Shared {
     /// Number of messages to send; the sender reduces it when the time is over.
     end: AtomicU64,
     /// The waiter has ended, after the last message or by a failure.
-    is_over: AtomicBool,
+    has_ended: AtomicBool,
 }
 
 impl Shared {
     /// Returns how many messages below `number` the waiter has not taken, and
     /// whether it has ended. `between` runs between the two loads, for tests.
-    fn look(&self, number: u64, between: impl FnOnce()) -> (u64, bool) {
+    fn backlog(&self, number: u64, between: impl FnOnce()) -> (u64, bool) {
         // In this order: after the waiter has ended, the count is final.
-        let is_over = self.is_over.load(Ordering::Acquire);
+        let has_ended = self.has_ended.load(Ordering::Acquire);
         between();
-        (number - self.taken.load(Ordering::Acquire), is_over)
+        (number - self.taken.load(Ordering::Acquire), has_ended)
     }
 }
 
 impl Case {
-    pub(super) fn run(&self, adapter: &Adapter, nic: &mut Nic) -> Result<Seen, Failure> {
+    pub(super) fn run(&self, adapter: &Adapter, nic: &mut Nic) -> Result<RoundResult, Failure> {
         let before = adapter.counters().refused_posts;
         let (mut pair, received) = Pair::new(adapter, self.policy)?;
         nic.hold()?;
         let steps = steps_to_a_completion(&mut pair, &received, nic)?;
         // With a rate, the number of messages is known; in a closed loop, the time decides.
         let count = match self.rate {
-            Rate::PerSecond(rate) => ((rate * self.duration.as_secs_f64()) as u64).max(LEAST),
+            Rate::PerSecond(rate) => {
+                ((rate * self.duration.as_secs_f64()) as u64).max(MIN_MESSAGES)
+            }
             Rate::Closed => u64::MAX / 2,
         };
         let warmup = match self.rate {
@@ -138,13 +140,13 @@ impl Case {
             stamps: [const { AtomicU64::new(0) }; DEPTH as usize],
             taken: AtomicU64::new(CALIBRATION),
             end: AtomicU64::new(first + count),
-            is_over: AtomicBool::new(false),
+            has_ended: AtomicBool::new(false),
         };
-        let (sent, seen) = thread::scope(|scope| {
+        let (sent, result) = thread::scope(|scope| {
             let waiter = scope.spawn(|| {
-                let seen = self.wait(&received, &shared, first);
-                shared.is_over.store(true, Ordering::Release);
-                seen
+                let result = self.wait(&received, &shared, first);
+                shared.has_ended.store(true, Ordering::Release);
+                result
             });
             let sent = self.send(&mut pair, nic, steps, &shared, first);
             if sent.is_err() {
@@ -155,11 +157,11 @@ impl Case {
         });
         // Destroying queues needs a running NIC.
         nic.release();
-        match (sent, seen) {
-            (Ok(late), Ok(seen)) => Ok(Seen {
+        match (sent, result) {
+            (Ok(late), Ok(result)) => Ok(RoundResult {
                 late,
                 refused: adapter.counters().refused_posts - before,
-                ..seen
+                ..result
             }),
             (Err(failure), Ok(_)) | (Ok(_), Err(failure)) => Err(failure),
             (Err(sender), Err(waiter)) => Err(Failure::run(format!("{sender}; {waiter}"))),
@@ -190,9 +192,9 @@ impl Case {
         let begin = clock.now();
         let (mut due, mut late) = (begin, 0);
         for number in CALIBRATION.. {
-            self.until_due(nic, shared, due, number, ahead)?;
+            self.wait_until_due(nic, shared, due, number, ahead)?;
             let now = clock.now();
-            if now.wrapping_sub(begin) > limit && number >= first + LEAST {
+            if now.wrapping_sub(begin) > limit && number >= first + MIN_MESSAGES {
                 shared.end.store(number + 1, Ordering::Release);
             }
             if interval > 0 && now.wrapping_sub(due) > interval {
@@ -213,7 +215,7 @@ impl Case {
             pair.receive()?;
             due = due.wrapping_add(interval);
             if number + 1 == shared.end.load(Ordering::Relaxed) {
-                self.until_due(nic, shared, due, number + 1, 1)?;
+                self.wait_until_due(nic, shared, due, number + 1, 1)?;
                 break;
             }
         }
@@ -222,7 +224,7 @@ impl Case {
 
     /// Waits until message `number` is due and the waiter has fewer than `most`
     /// messages to take.
-    fn until_due(
+    fn wait_until_due(
         &self,
         nic: &Nic,
         shared: &Shared,
@@ -231,16 +233,16 @@ impl Case {
         most: u64,
     ) -> Result<(), Failure> {
         let clock = self.clock;
-        let (nap, patience) = (clock.ticks(NAP), clock.ticks(PATIENCE));
+        let (min_sleep, timeout) = (clock.ticks(MIN_SLEEP), clock.ticks(TIMEOUT));
         let begin = clock.now();
         loop {
             let now = clock.now();
             let left = due.wrapping_sub(now).cast_signed();
-            let (ahead, is_over) = shared.look(number, || ());
+            let (ahead, has_ended) = shared.backlog(number, || ());
             if left <= 0 && ahead < most {
                 return Ok(());
             }
-            if is_over {
+            if has_ended {
                 return match ahead {
                     0 => Ok(()),
                     _ => Err(Failure::run("the waiting thread ended early")),
@@ -248,13 +250,14 @@ impl Case {
             }
             if ahead > 0 {
                 nic.step();
-                if now.wrapping_sub(begin) > patience {
+                if now.wrapping_sub(begin) > timeout {
                     return Err(Failure::run(
                         "the waiting thread did not take a message within 10 s",
                     ));
                 }
-            } else if left > nap.cast_signed() {
-                let nanos = (left.cast_unsigned() - nap / 2) as f64 * clock.nanoseconds_per_tick();
+            } else if left > min_sleep.cast_signed() {
+                let nanos =
+                    (left.cast_unsigned() - min_sleep / 2) as f64 * clock.nanoseconds_per_tick();
                 thread::sleep(Duration::from_nanos(nanos as u64));
             }
         }
@@ -266,9 +269,9 @@ impl Case {
         received: &EventDispatcher,
         shared: &Shared,
         first: u64,
-    ) -> Result<Seen, Failure> {
+    ) -> Result<RoundResult, Failure> {
         if let Some(cpu) = self.cpus.waiter {
-            host::pin_beside(cpu)?;
+            host::pin_unchecked(cpu)?;
         }
         let clock = self.clock;
         let mut samples = Samples::new(&clock, Reported::FullRoundTrip);
@@ -300,7 +303,7 @@ impl Case {
         }
         let wall = clock.now().wrapping_sub(begin) as f64 * clock.nanoseconds_per_tick();
         let after = counters()?;
-        Ok(Seen {
+        Ok(RoundResult {
             samples,
             cpu: cpu_time() - cpu,
             wall: wall as u64,
@@ -338,7 +341,7 @@ fn steps_to_a_completion(
                     number(&event)?;
                     break;
                 }
-                Ok(None) if begin.elapsed() < PATIENCE => {}
+                Ok(None) if begin.elapsed() < TIMEOUT => {}
                 Ok(None) => {
                     return Err(Failure::run(
                         "a message did not arrive within 10 s; is the port active?",
@@ -376,14 +379,14 @@ mod tests {
             stamps: [const { AtomicU64::new(0) }; DEPTH as usize],
             taken: AtomicU64::new(9),
             end: AtomicU64::new(10),
-            is_over: AtomicBool::new(false),
+            has_ended: AtomicBool::new(false),
         };
         // The waiter takes the last message and ends between the two loads.
         let ends = || {
             shared.taken.store(10, Ordering::Release);
-            shared.is_over.store(true, Ordering::Release);
+            shared.has_ended.store(true, Ordering::Release);
         };
-        assert_eq!(shared.look(10, ends), (0, false));
-        assert_eq!(shared.look(10, || ()), (0, true));
+        assert_eq!(shared.backlog(10, ends), (0, false));
+        assert_eq!(shared.backlog(10, || ()), (0, true));
     }
 }

@@ -19,7 +19,7 @@ use dat_api::safe::Adapter;
 
 use self::case::{Case, Cpus};
 use self::outcome::Outcome;
-use self::pair::refused;
+use self::pair::call_failed;
 use self::report::Conditions;
 use crate::cli::WakeArgs;
 use crate::clock::Clock;
@@ -28,20 +28,21 @@ use crate::host::{self, Host};
 use crate::launcher;
 use crate::nic::Nic;
 use crate::output::{self, probe, save};
-use crate::report::{DeviceFacts, hgrm, with_word};
+use crate::report::{DeviceFacts, hgrm, with_suffix};
 use crate::select;
 
 /// Runs the command.
 pub(crate) fn run(args: &WakeArgs) -> Result<(), Failure> {
     args.check()?;
-    select::drive(args.path);
+    select::set_data_path(args.path);
     let selected = select::select(args.device.as_deref())?;
     let device = DeviceFacts::of(&selected, args.ib_port)?;
     // Refuses a file that cannot be written before the measurement.
     for path in [&args.json, &args.svg].into_iter().flatten() {
         probe(path)?;
     }
-    let adapter = Adapter::open(&format!("{}-{}", device.name, device.port)).map_err(refused)?;
+    let adapter =
+        Adapter::open(&format!("{}-{}", device.name, device.port)).map_err(call_failed)?;
     let mut nic = Nic::find(launcher::fabric().is_some(), core::time::Duration::ZERO)?;
     // After the adapter is open: threads that it started stay unpinned.
     let cpus = Cpus::choose(&args.cpu)?;
@@ -57,7 +58,7 @@ pub(crate) fn run(args: &WakeArgs) -> Result<(), Failure> {
         .collect();
     let hgrm_file = |outcome: &Outcome| {
         let word = format!("{}.{}", outcome.policy, outcome.rate).replace(':', "-");
-        args.hgrm.as_ref().map(|path| with_word(path, &word))
+        args.hgrm.as_ref().map(|path| with_suffix(path, &word))
     };
     for path in outcomes.iter().filter_map(hgrm_file) {
         probe(&path)?;
@@ -71,7 +72,7 @@ pub(crate) fn run(args: &WakeArgs) -> Result<(), Failure> {
                 cpus,
                 clock,
             };
-            outcome.take(case.run(&adapter, &mut nic)?);
+            outcome.add(case.run(&adapter, &mut nic)?);
         }
     }
     let conditions = Conditions {
@@ -95,7 +96,7 @@ pub(crate) fn run(args: &WakeArgs) -> Result<(), Failure> {
         }
     }
     if let Some(path) = &args.svg {
-        save(path, &plot::picture(&conditions, &outcomes)?)?;
+        save(path, &plot::svg(&conditions, &outcomes)?)?;
         written.push(path.clone());
     }
     shown?;

@@ -2,7 +2,7 @@
 
 use dat_api::safe::{WaitCounters, WaitPolicy};
 
-use super::case::Seen;
+use super::case::RoundResult;
 use crate::cli::Rate;
 use crate::clock::Clock;
 use crate::stats::{Reported, Samples};
@@ -41,18 +41,18 @@ impl Outcome {
     }
 
     /// Adds the result of a round.
-    pub(super) fn take(&mut self, seen: Seen) {
-        self.medians.push(seen.samples.quantile(0.5));
-        let cpu = seen.cpu as f64;
-        self.cpu.push(cpu / 1000.0 / seen.samples.count() as f64);
-        self.share.push(cpu / seen.wall.max(1) as f64);
-        self.samples.absorb(&seen.samples);
-        self.waits.spins += seen.waits.spins;
-        self.waits.hits += seen.waits.hits;
-        self.waits.blocks += seen.waits.blocks;
-        self.waits.spurious += seen.waits.spurious;
-        self.refused += seen.refused;
-        self.late += seen.late;
+    pub(super) fn add(&mut self, result: RoundResult) {
+        self.medians.push(result.samples.quantile(0.5));
+        let cpu = result.cpu as f64;
+        self.cpu.push(cpu / 1000.0 / result.samples.count() as f64);
+        self.share.push(cpu / result.wall.max(1) as f64);
+        self.samples.absorb(&result.samples);
+        self.waits.spins += result.waits.spins;
+        self.waits.hits += result.waits.hits;
+        self.waits.blocks += result.waits.blocks;
+        self.waits.spurious += result.waits.spurious;
+        self.refused += result.refused;
+        self.late += result.late;
     }
 
     /// Returns the median of the rounds' medians, microseconds.

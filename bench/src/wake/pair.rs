@@ -15,10 +15,10 @@ pub(super) const DEPTH: u64 = 64;
 /// Bytes of a message, which is inline.
 const MESSAGE: usize = 8;
 /// Timeout for connecting.
-const PATIENCE: Duration = Duration::from_secs(10);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Converts the failure of a control call.
-pub(super) fn refused(error: DatError) -> Failure {
+pub(super) fn call_failed(error: DatError) -> Failure {
     Failure::environment(format!("a DAT call failed: {error}"))
 }
 
@@ -40,10 +40,10 @@ impl Pair {
         adapter: &Adapter,
         policy: WaitPolicy,
     ) -> Result<(Self, EventDispatcher), Failure> {
-        let zone = adapter.zone().map_err(refused)?;
-        let queue = |streams| adapter.dispatcher(256, streams).map_err(refused);
-        let received =
-            EventDispatcher::with_policy(adapter, 256, EvdFlags::DTO, policy).map_err(refused)?;
+        let zone = adapter.zone().map_err(call_failed)?;
+        let queue = |streams| adapter.dispatcher(256, streams).map_err(call_failed);
+        let received = EventDispatcher::with_policy(adapter, 256, EvdFlags::DTO, policy)
+            .map_err(call_failed)?;
         let (sent, connections) = (queue(EvdFlags::DTO)?, queue(EvdFlags::CONNECTION)?);
         let end = |recv| {
             zone.endpoint(&EndpointOptions {
@@ -51,15 +51,20 @@ impl Pair {
                 connect: Some(&connections),
                 ..EndpointOptions::new(&sent)
             })
-            .map_err(refused)
+            .map_err(call_failed)
         };
         let (mut near, mut far) = (end(&received)?, end(&sent)?);
         let requests = queue(EvdFlags::CR)?;
-        let point = adapter.listen_any(&requests).map_err(refused)?;
-        far.connect(adapter.address(), point.qualifier(), Some(PATIENCE), &[])
-            .map_err(refused)?;
+        let point = adapter.listen_any(&requests).map_err(call_failed)?;
+        far.connect(
+            adapter.address(),
+            point.qualifier(),
+            Some(CONNECT_TIMEOUT),
+            &[],
+        )
+        .map_err(call_failed)?;
         let waited = |queue: &EventDispatcher| {
-            queue.wait(Some(PATIENCE)).map_err(|code| {
+            queue.wait(Some(CONNECT_TIMEOUT)).map_err(|code| {
                 Failure::run(format!("the DAT connection was not established: {code}"))
             })
         };
@@ -70,7 +75,7 @@ impl Pair {
                 event.data
             ))
         })?;
-        request.accept(&mut near, &[]).map_err(refused)?;
+        request.accept(&mut near, &[]).map_err(call_failed)?;
         for _ in 0..2 {
             waited(&connections)?;
         }
@@ -78,7 +83,9 @@ impl Pair {
             near,
             far,
             sent,
-            memory: zone.memory(4096, MemPrivileges::all()).map_err(refused)?,
+            memory: zone
+                .memory(4096, MemPrivileges::all())
+                .map_err(call_failed)?,
             next: 0,
         };
         for _ in 0..DEPTH {

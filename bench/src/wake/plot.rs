@@ -10,7 +10,7 @@ use crate::failure::Failure;
 use crate::plot::{Line, Panel, page};
 
 /// Returns the plot, as SVG.
-pub(super) fn picture(conditions: &Conditions, outcomes: &[Outcome]) -> Result<String, Failure> {
+pub(super) fn svg(conditions: &Conditions, outcomes: &[Outcome]) -> Result<String, Failure> {
     let (mut rates, mut policies): (Vec<Rate>, Vec<WaitPolicy>) = (Vec::new(), Vec::new());
     for outcome in outcomes {
         if !rates.contains(&outcome.rate) {
@@ -59,7 +59,7 @@ pub(super) fn picture(conditions: &Conditions, outcomes: &[Outcome]) -> Result<S
         });
     }
     page(
-        &format!("dat-bench wake: {}", conditions.device.what_is_emulated()),
+        &format!("dat-bench wake: {}", conditions.device.emulation_note()),
         &panels,
     )
 }

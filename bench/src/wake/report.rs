@@ -29,7 +29,7 @@ pub(super) struct Conditions {
 
 impl Conditions {
     /// Returns where a latency begins and ends.
-    pub(super) fn what_is_measured(&self) -> &'static str {
+    pub(super) fn latency_definition(&self) -> &'static str {
         match self.device.emulated_fabric {
             Some(_) => {
                 "from just before the NIC, stepped by the sender, writes the completion until the waiter has the event"
@@ -45,7 +45,7 @@ impl Conditions {
 pub(super) fn text(conditions: &Conditions, outcomes: &[Outcome]) -> String {
     let mut out = String::new();
     // Writing to a String cannot fail.
-    let _ = writeln!(out, " {}", conditions.device.what_is_emulated());
+    let _ = writeln!(out, " {}", conditions.device.emulation_note());
     let place =
         |cpu: Option<usize>| cpu.map_or("not pinned".to_owned(), |cpu| format!("CPU {cpu}"));
     let _ = writeln!(
@@ -63,7 +63,7 @@ pub(super) fn text(conditions: &Conditions, outcomes: &[Outcome]) -> String {
         place(conditions.cpus.waiter),
         place(conditions.cpus.sender),
     );
-    let _ = writeln!(out, " latency: {}", conditions.what_is_measured());
+    let _ = writeln!(out, " latency: {}", conditions.latency_definition());
     let _ = writeln!(
         out,
         " 50 %: median of the medians of {} rounds of {} s; CPU: time of the waiting thread, medians of the rounds; counters: sums of all rounds\n",
@@ -271,7 +271,7 @@ pub(super) fn json(conditions: &Conditions, outcomes: &[Outcome]) -> String {
             .duration_since(UNIX_EPOCH)
             .map_or(0, |since| since.as_secs()),
         emulated: conditions.device.emulated_fabric.is_some(),
-        latency_is: conditions.what_is_measured(),
+        latency_is: conditions.latency_definition(),
         conditions,
         results: outcomes.iter().map(entry).collect(),
     };

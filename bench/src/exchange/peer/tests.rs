@@ -12,11 +12,11 @@ const LONG: Duration = Duration::from_secs(20);
 const SHORT: Duration = Duration::from_millis(50);
 
 /// A control connection, and the raw socket at its other end.
-fn pair(patience: Duration) -> (Peer, TcpStream) {
+fn pair(timeout: Duration) -> (Peer, TcpStream) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let raw = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
     (
-        Peer::new(listener.accept().unwrap().0, patience).unwrap(),
+        Peer::new(listener.accept().unwrap().0, timeout).unwrap(),
         raw,
     )
 }
@@ -82,10 +82,10 @@ fn a_peer_that_sends_single_bytes_slowly_times_out() {
 #[test]
 fn a_closed_connection_is_detected() {
     let (mut peer, raw) = pair(LONG);
-    assert!(!peer.has_news());
+    assert!(!peer.has_message());
     drop(raw);
     let failure = peer.await_ready().unwrap_err();
-    assert!(peer.has_news());
+    assert!(peer.has_message());
     assert_eq!(failure.status(), 3);
     assert!(failure.to_string().contains("closed"), "{failure}");
 }

@@ -13,11 +13,11 @@ use dat_api::types::DtoStatus;
 
 use super::Adapter;
 use crate::failure::Failure;
-use crate::lat::dat::{SLICE, nobody};
-use crate::lat::link::{Done, Fault};
+use crate::lat::dat::{WAIT_SLICE, timed_out};
+use crate::lat::link::{CompletionResult, Fault};
 
 /// Timeout of one wait for messages, microseconds.
-const SLICE_MICROS: u32 = SLICE.as_micros() as u32;
+const WAIT_SLICE_MICROS: u32 = WAIT_SLICE.as_micros() as u32;
 
 /// An EVD; freed when dropped.
 pub(crate) struct Queue {
@@ -28,7 +28,7 @@ pub(crate) struct Queue {
 impl Queue {
     /// Dequeues a completion, if there is one.
     #[inline(always)]
-    pub(in crate::lat) fn poll(&self) -> Option<Done> {
+    pub(in crate::lat) fn poll(&self) -> Option<CompletionResult> {
         let mut event = MaybeUninit::<DAT_EVENT>::uninit();
         // SAFETY: an EVD; the event is a local variable that is written.
         let answer = unsafe { (self.adapter.calls.evd_dequeue)(self.evd, event.as_mut_ptr()) };
@@ -39,16 +39,16 @@ impl Queue {
         missed("dat_evd_dequeue", answer)
     }
 
-    /// Waits for a completion, at most [`SLICE`].
+    /// Waits for a completion, at most [`WAIT_SLICE`].
     #[inline(always)]
-    pub(in crate::lat) fn wait(&self) -> Option<Done> {
+    pub(in crate::lat) fn wait(&self) -> Option<CompletionResult> {
         let mut event = MaybeUninit::<DAT_EVENT>::uninit();
         let mut more = 0;
         // SAFETY: an EVD; event and count are local variables that are written.
         let answer = unsafe {
             (self.adapter.calls.evd_wait)(
                 self.evd,
-                SLICE_MICROS,
+                WAIT_SLICE_MICROS,
                 1,
                 event.as_mut_ptr(),
                 &raw mut more,
@@ -82,7 +82,7 @@ impl Queue {
                 // SAFETY: the call succeeded, so it has written the event.
                 DAT_SUCCESS => return Ok(unsafe { event.assume_init() }),
                 DAT_INTERRUPTED_CALL => {}
-                DAT_TIMEOUT_EXPIRED => return Err(nobody(what, within)),
+                DAT_TIMEOUT_EXPIRED => return Err(timed_out(what, within)),
                 _ => {
                     return Err(Failure::run(format!(
                         "waiting for {what}: dat_evd_wait returned {}",
@@ -103,7 +103,7 @@ impl Drop for Queue {
 
 /// Returns `None` if there was no event, else the failure.
 #[inline(always)]
-fn missed(call: &'static str, answer: DAT_RETURN) -> Option<Done> {
+fn missed(call: &'static str, answer: DAT_RETURN) -> Option<CompletionResult> {
     match answer & DAT_TYPE_MASK {
         DAT_QUEUE_EMPTY | DAT_TIMEOUT_EXPIRED | DAT_INTERRUPTED_CALL => None,
         _ => Some(Err(Fault::Call(call, DatReturn::from_bits(answer)))),
@@ -112,7 +112,7 @@ fn missed(call: &'static str, answer: DAT_RETURN) -> Option<Done> {
 
 /// Converts a DTO completion event.
 #[inline(always)]
-fn done(event: &DAT_EVENT) -> Done {
+fn done(event: &DAT_EVENT) -> CompletionResult {
     if event.event_number != DAT_DTO_COMPLETION_EVENT {
         return Err(Fault::Event(event.event_number));
     }
@@ -157,7 +157,7 @@ mod tests {
 
     #[test]
     fn a_time_is_never_converted_to_infinity() {
-        assert_eq!(micros(Duration::from_millis(50)), SLICE_MICROS);
+        assert_eq!(micros(Duration::from_millis(50)), WAIT_SLICE_MICROS);
         assert_eq!(micros(Duration::MAX), u32::MAX - 1);
     }
 

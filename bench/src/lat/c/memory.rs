@@ -90,7 +90,7 @@ impl Memory {
     }
 
     /// Returns all of it, for requests of the other side.
-    pub(crate) fn window(&self) -> RemoteSegment {
+    pub(crate) fn exposed_buffer(&self) -> RemoteSegment {
         RemoteSegment {
             context: self.rmr_context,
             address: self.bytes.start.addr().get() as u64,

@@ -1,8 +1,8 @@
 //! DAT's C calls as a measured interface, called as a C program does, through
 //! function pointers from dlsym.
 
+mod acceptor;
 pub(crate) mod address;
-mod door;
 pub(crate) mod events;
 pub(crate) mod library;
 pub(crate) mod memory;
@@ -25,15 +25,15 @@ use dat::abi::{
 use dat_api::DatReturn;
 use dat_api::safe::RemoteSegment;
 
+use self::acceptor::CAcceptor;
 use self::address::{Address, read_address};
-use self::door::CDoor;
 use self::events::{Queue, micros};
 use self::library::Calls;
 pub(crate) use self::library::Libdat;
 use self::memory::Memory;
 use super::dat::{Dat, DatEnd, incoming, local, remote};
-use super::ground::Ground;
-use super::link::{Done, End, Fault, Link};
+use super::device_port::DevicePort;
+use super::link::{CompletionResult, End, Fault, Link};
 use super::payload::{self, Payload};
 use super::plan::Plan;
 use crate::cli::Operation;
@@ -44,7 +44,7 @@ const CONNECTION_EVENTS: u32 = 8;
 
 /// An open adapter with a protection zone. `WAITS`: events are taken by
 /// `dat_evd_wait`, else by `dat_evd_dequeue`.
-pub(super) struct Way<const WAITS: bool>(Rc<Adapter>);
+pub(super) struct CInterface<const WAITS: bool>(Rc<Adapter>);
 
 /// An open IA with a protection zone.
 pub(crate) struct Adapter {
@@ -53,9 +53,9 @@ pub(crate) struct Adapter {
     pub(crate) pz: DAT_PZ_HANDLE,
 }
 
-impl<const WAITS: bool> Way<WAITS> {
-    pub(super) fn open(libdat: &Libdat, ground: &Ground) -> Result<Self, Failure> {
-        Adapter::open(libdat, &ground.adapter_name(), false).map(Self)
+impl<const WAITS: bool> CInterface<WAITS> {
+    pub(super) fn open(libdat: &Libdat, device_port: &DevicePort) -> Result<Self, Failure> {
+        Adapter::open(libdat, &device_port.adapter_name(), false).map(Self)
     }
 }
 
@@ -147,9 +147,9 @@ impl Drop for Adapter {
     }
 }
 
-impl<const WAITS: bool> Dat for Way<WAITS> {
+impl<const WAITS: bool> Dat for CInterface<WAITS> {
     type End = CEnd<WAITS>;
-    type Door = CDoor;
+    type Acceptor = CAcceptor;
 
     fn address(&self) -> Result<SocketAddr, Failure> {
         let address = self.0.query()?.ia_address_ptr;
@@ -209,8 +209,8 @@ impl<const WAITS: bool> Dat for Way<WAITS> {
         Ok(end)
     }
 
-    fn listen(&self) -> Result<CDoor, Failure> {
-        CDoor::open(&self.0)
+    fn listen(&self) -> Result<CAcceptor, Failure> {
+        CAcceptor::open(&self.0)
     }
 }
 
@@ -286,11 +286,11 @@ pub(super) struct CEnd<const WAITS: bool> {
 }
 
 impl<const WAITS: bool> DatEnd for CEnd<WAITS> {
-    fn window(&self) -> RemoteSegment {
-        self.memory.window()
+    fn exposed_buffer(&self) -> RemoteSegment {
+        self.memory.exposed_buffer()
     }
 
-    fn face(&mut self, theirs: RemoteSegment) {
+    fn set_remote_buffer(&mut self, theirs: RemoteSegment) {
         self.theirs = theirs;
     }
 
@@ -335,7 +335,7 @@ impl<const WAITS: bool> DatEnd for CEnd<WAITS> {
 }
 
 impl<const WAITS: bool> End for CEnd<WAITS> {
-    fn aim(&mut self, size: u32) {
+    fn set_request_size(&mut self, size: u32) {
         self.segment = self.memory.segment(local(&self.payload, size));
         self.target = remote_segment(remote(&self.payload, self.theirs, size));
     }
@@ -397,17 +397,17 @@ impl<const WAITS: bool> Link for CEnd<WAITS> {
     }
 
     #[inline(always)]
-    fn poll_sent(&mut self) -> Option<Done> {
+    fn poll_sent(&mut self) -> Option<CompletionResult> {
         self.sent.poll()
     }
 
     #[inline(always)]
-    fn poll_received(&mut self) -> Option<Done> {
+    fn poll_received(&mut self) -> Option<CompletionResult> {
         self.received.poll()
     }
 
     #[inline(always)]
-    fn await_sent(&mut self) -> Option<Done> {
+    fn await_sent(&mut self) -> Option<CompletionResult> {
         if WAITS {
             self.sent.wait()
         } else {
@@ -416,7 +416,7 @@ impl<const WAITS: bool> Link for CEnd<WAITS> {
     }
 
     #[inline(always)]
-    fn await_received(&mut self) -> Option<Done> {
+    fn await_received(&mut self) -> Option<CompletionResult> {
         if WAITS {
             self.received.wait()
         } else {
@@ -425,13 +425,13 @@ impl<const WAITS: bool> Link for CEnd<WAITS> {
     }
 
     #[inline(always)]
-    fn stamp(&mut self, sequence: u8) {
-        self.payload.stamp(sequence);
+    fn write_sequence(&mut self, sequence: u8) {
+        self.payload.write_sequence(sequence);
     }
 
     #[inline(always)]
-    fn arrived(&self) -> u8 {
-        self.payload.arrived()
+    fn read_sequence(&self) -> u8 {
+        self.payload.read_sequence()
     }
 }
 

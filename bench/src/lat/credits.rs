@@ -2,7 +2,7 @@
 //! completion is needed before the next post.
 
 /// The credits of a send queue.
-pub(super) struct Window {
+pub(super) struct SendCredits {
     depth: u32,
     /// One in this many requests is signalled; its completion returns that many
     /// credits.
@@ -11,7 +11,7 @@ pub(super) struct Window {
     outstanding: u32,
 }
 
-impl Window {
+impl SendCredits {
     /// Signals every (depth/2)-th request, and at depth 1 every one, so that half
     /// of the queue is free while a completion is outstanding.
     pub(super) fn new(depth: u32) -> Self {
@@ -48,7 +48,7 @@ impl Window {
     }
 
     /// Returns whether a signalled request is outstanding.
-    pub(super) fn awaits_completion(&self) -> bool {
+    pub(super) fn has_outstanding(&self) -> bool {
         self.outstanding > self.since_signaled
     }
 }
@@ -61,25 +61,25 @@ mod tests {
     #[test]
     fn a_full_queue_always_has_a_signalled_request_outstanding() {
         for depth in 1..=67 {
-            let mut window = Window::new(depth);
+            let mut credits = SendCredits::new(depth);
             let mut signals = VecDeque::new();
             let mut posted = 0u32;
             for _ in 0..1000 {
-                if window.is_full() {
-                    assert!(window.awaits_completion(), "depth {depth}");
+                if credits.is_full() {
+                    assert!(credits.has_outstanding(), "depth {depth}");
                     let freed: u32 = signals.pop_front().expect("a signalled request");
-                    window.completed();
+                    credits.completed();
                     posted -= freed;
                 } else {
                     posted += 1;
                     assert!(posted <= depth, "depth {depth}");
-                    if window.post() {
+                    if credits.post() {
                         signals.push_back((depth / 2).max(1));
                     }
                 }
             }
-            while window.awaits_completion() {
-                window.completed();
+            while credits.has_outstanding() {
+                credits.completed();
                 assert!(signals.pop_front().is_some(), "depth {depth}");
             }
             assert!(signals.is_empty(), "depth {depth}");

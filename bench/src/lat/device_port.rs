@@ -12,7 +12,7 @@ use crate::select::Selected;
 use super::payload;
 
 /// An open device and one of its ports.
-pub(super) struct Ground {
+pub(super) struct DevicePort {
     pub(super) device: Device,
     pub(super) port: PortInfo,
     fabric: Option<String>,
@@ -20,7 +20,7 @@ pub(super) struct Ground {
     pub(super) most_depth: u32,
 }
 
-impl Ground {
+impl DevicePort {
     /// Opens the device, and refuses options beyond its limits.
     pub(super) fn open(selected: Selected, args: &LatArgs) -> Result<Self, Failure> {
         let device = Device::open(&selected.name)?;
@@ -64,17 +64,17 @@ impl Ground {
         self.device.info().transport == Transport::Iwarp
     }
 
-    /// Returns the largest inline size, up to `wish`, of endpoints with these
+    /// Returns the largest inline size, up to `requested`, of endpoints with these
     /// depths through all these interfaces.
     pub(super) fn inline(
         &self,
-        wish: u32,
+        requested: u32,
         apis: &[Api],
         tx_depth: u32,
         rx_depth: u32,
     ) -> Result<u32, Failure> {
         let domain = self.device.alloc_pd()?;
-        let mut least = wish;
+        let mut least = requested;
         for api in apis {
             let send_depth = match api {
                 Api::Engine => tx_depth,

@@ -16,38 +16,40 @@ use dat_engine::{ConnectOptions, EndpointHandle, Greeting};
 use super::{Engine, EngineEnd};
 use crate::cli::LatArgs;
 use crate::failure::Failure;
-use crate::lat::dat::{Answer, Dat, DatEnd, Door, nobody};
-use crate::lat::ground::Ground;
-use crate::lat::link::{Done, End, Fault, Link};
+use crate::lat::dat::{Acceptor, Answer, Dat, DatEnd, timed_out};
+use crate::lat::device_port::DevicePort;
+use crate::lat::link::{CompletionResult, End, Fault, Link};
 use crate::lat::payload::Payload;
 use crate::lat::plan::Plan;
 
 /// The engine with an rdma_cm connection manager.
-pub(in crate::lat) struct Managed {
+pub(in crate::lat) struct EngineRdmaCm {
     engine: Engine,
     manager: Manager,
     local: Local,
 }
 
-impl Managed {
+impl EngineRdmaCm {
     /// Opens the engine and starts the connection manager, which has a thread.
-    pub(in crate::lat) fn open(ground: &Ground, args: &LatArgs) -> Result<Self, Failure> {
+    pub(in crate::lat) fn open(device_port: &DevicePort, args: &LatArgs) -> Result<Self, Failure> {
         if let Some(index) = args.gid_index {
             return Err(Failure::usage(format!(
                 "-x {index} has no meaning on an iWARP device, which has no GIDs; leave it out"
             )));
         }
-        let device = ground.device.info();
-        let port = ground.port.number;
+        let device = device_port.device.info();
+        let port = device_port.port.number;
         let listen_on = args.listen()?;
         let address = listen_on
             .address()
             .or_else(|| cm::own_address(&device.name, port))
-            .ok_or_else(|| refused(CmError::NotServed(cm::why_no_address(&device.name, port))))?;
+            .ok_or_else(|| {
+                call_failed(CmError::NotServed(cm::why_no_address(&device.name, port)))
+            })?;
         Ok(Self {
-            engine: Engine::open(ground, args)?,
+            engine: Engine::open(device_port, args)?,
             manager: Manager::start(ManagerKind::Rdma, ManagerOptions::default())
-                .map_err(refused)?,
+                .map_err(call_failed)?,
             local: Local {
                 device: device.name.clone(),
                 transport: device.transport,
@@ -59,15 +61,15 @@ impl Managed {
     }
 }
 
-impl Dat for Managed {
-    type End = ManagedEnd;
-    type Door = ManagedDoor;
+impl Dat for EngineRdmaCm {
+    type End = RdmaCmEnd;
+    type Acceptor = RdmaCmAcceptor;
 
     fn address(&self) -> Result<SocketAddr, Failure> {
         Ok(SocketAddr::new(self.local.address, 0))
     }
 
-    fn end(&self, plan: &Plan) -> Result<ManagedEnd, Failure> {
+    fn end(&self, plan: &Plan) -> Result<RdmaCmEnd, Failure> {
         let mut end = EngineEnd::create(&self.engine, plan)?;
         let limits = self.engine.domain.device().limits();
         let options = &mut end.options;
@@ -75,7 +77,7 @@ impl Dat for Managed {
         options.reads_issued = options.reads_issued.min(limits.reads_issued);
         end.endpoint.init(&end.options)?;
         end.post_receives()?;
-        Ok(ManagedEnd {
+        Ok(RdmaCmEnd {
             connected: None,
             manager: self.manager.clone(),
             local: self.local.clone(),
@@ -83,19 +85,19 @@ impl Dat for Managed {
         })
     }
 
-    fn listen(&self) -> Result<ManagedDoor, Failure> {
+    fn listen(&self) -> Result<RdmaCmAcceptor, Failure> {
         let (sender, requests) = mpsc::channel();
         let sink = Arc::new(Requests(sender));
         let (listener, _) = self
             .manager
             .listen_any(&self.local, sink)
-            .map_err(refused)?;
-        Ok(ManagedDoor { listener, requests })
+            .map_err(call_failed)?;
+        Ok(RdmaCmAcceptor { listener, requests })
     }
 }
 
 /// An endpoint with its connection.
-pub(in crate::lat) struct ManagedEnd {
+pub(in crate::lat) struct RdmaCmEnd {
     // Dropped first: the connection uses the endpoint.
     connected: Option<Connected>,
     manager: Manager,
@@ -112,7 +114,7 @@ struct Connected {
 /// Receives the result of connecting: the peer's private data, or the failure.
 type Outcome = Receiver<Result<Vec<u8>, Failure>>;
 
-impl ManagedEnd {
+impl RdmaCmEnd {
     fn parameters(&self) -> Parameters {
         Parameters {
             address: self.end.address,
@@ -125,13 +127,13 @@ impl ManagedEnd {
     /// result. `greets` is for the requesting side, `greeting` for the accepting
     /// side (see `dat_engine::Greeting`).
     fn sink(&self, greets: bool, greeting: Option<Arc<Greeting>>) -> (Arc<Sink>, Outcome) {
-        let (told, outcome) = mpsc::channel();
+        let (result, outcome) = mpsc::channel();
         let sink = Sink {
             handle: self.end.endpoint.handle(),
             options: self.end.options,
             greets,
             greeting,
-            told,
+            result,
         };
         (Arc::new(sink), outcome)
     }
@@ -142,7 +144,7 @@ impl ManagedEnd {
         handle.connect_by(&request.parameters().route, &self.end.options)?;
         let connection = request
             .accept(self.parameters(), private_data, sink)
-            .map_err(refused)?;
+            .map_err(call_failed)?;
         self.connected = Some(Connected {
             _connection: connection,
             outcome,
@@ -151,8 +153,8 @@ impl ManagedEnd {
     }
 }
 
-impl DatEnd for ManagedEnd {
-    fn window(&self) -> RemoteSegment {
+impl DatEnd for RdmaCmEnd {
+    fn exposed_buffer(&self) -> RemoteSegment {
         let buffer = &self.end.buffer;
         RemoteSegment {
             context: buffer.region().rkey(),
@@ -161,7 +163,7 @@ impl DatEnd for ManagedEnd {
         }
     }
 
-    fn face(&mut self, theirs: RemoteSegment) {
+    fn set_remote_buffer(&mut self, theirs: RemoteSegment) {
         self.end.remote = (theirs.address, theirs.context);
     }
 
@@ -182,7 +184,7 @@ impl DatEnd for ManagedEnd {
         let connection = self
             .manager
             .connect(&self.local, target, self.parameters(), private_data, sink)
-            .map_err(refused)?;
+            .map_err(call_failed)?;
         self.connected = Some(Connected {
             _connection: connection,
             outcome,
@@ -191,11 +193,11 @@ impl DatEnd for ManagedEnd {
     }
 
     fn established(&mut self, within: Duration) -> Result<Vec<u8>, Failure> {
-        let told = self
+        let result = self
             .connected
             .as_ref()
             .and_then(|connected| connected.outcome.recv_timeout(within).ok());
-        let private_data = told.ok_or_else(|| nobody("an rdma_cm connection", within))??;
+        let private_data = result.ok_or_else(|| timed_out("an rdma_cm connection", within))??;
         self.end.endpoint.open_sends();
         Ok(private_data)
     }
@@ -207,7 +209,7 @@ struct Sink {
     options: ConnectOptions,
     greets: bool,
     greeting: Option<Arc<Greeting>>,
-    told: Sender<Result<Vec<u8>, Failure>>,
+    result: Sender<Result<Vec<u8>, Failure>>,
 }
 
 impl ConnectionSink for Sink {
@@ -225,7 +227,7 @@ impl ConnectionSink for Sink {
         };
         let answer = outcome.as_ref().map(drop).map_err(drop);
         // Fails for events after the end of the run, which are not needed.
-        let _ = self.told.send(outcome);
+        let _ = self.result.send(outcome);
         answer
     }
 
@@ -239,7 +241,7 @@ impl ConnectionSink for Sink {
 }
 
 /// A listener and the queue of its connection requests.
-pub(in crate::lat) struct ManagedDoor {
+pub(in crate::lat) struct RdmaCmAcceptor {
     listener: Listener,
     requests: Receiver<Request>,
 }
@@ -253,29 +255,29 @@ impl ListenSink for Requests {
     }
 }
 
-impl Door<ManagedEnd> for ManagedDoor {
+impl Acceptor<RdmaCmEnd> for RdmaCmAcceptor {
     fn qualifier(&self) -> u64 {
         self.listener.qualifier()
     }
 
     fn accept(
         self,
-        end: &mut ManagedEnd,
+        end: &mut RdmaCmEnd,
         within: Duration,
-        answer: Answer<'_, ManagedEnd>,
+        answer: Answer<'_, RdmaCmEnd>,
     ) -> Result<(), Failure> {
         let request = self
             .requests
             .recv_timeout(within)
-            .map_err(|_| nobody("an rdma_cm connection request", within))?;
+            .map_err(|_| timed_out("an rdma_cm connection request", within))?;
         let private_data = answer(end, request.private_data())?;
         end.accept(request, &private_data)
     }
 }
 
-impl End for ManagedEnd {
-    fn aim(&mut self, size: u32) {
-        self.end.aim(size);
+impl End for RdmaCmEnd {
+    fn set_request_size(&mut self, size: u32) {
+        self.end.set_request_size(size);
     }
 
     fn payload(&mut self) -> &mut Payload {
@@ -283,7 +285,7 @@ impl End for ManagedEnd {
     }
 }
 
-impl Link for ManagedEnd {
+impl Link for RdmaCmEnd {
     #[inline(always)]
     fn post_receive(&mut self) -> Result<(), Fault> {
         self.end.post_receive()
@@ -295,26 +297,26 @@ impl Link for ManagedEnd {
     }
 
     #[inline(always)]
-    fn poll_sent(&mut self) -> Option<Done> {
+    fn poll_sent(&mut self) -> Option<CompletionResult> {
         self.end.poll_sent()
     }
 
     #[inline(always)]
-    fn poll_received(&mut self) -> Option<Done> {
+    fn poll_received(&mut self) -> Option<CompletionResult> {
         self.end.poll_received()
     }
 
     #[inline(always)]
-    fn stamp(&mut self, sequence: u8) {
-        self.end.stamp(sequence);
+    fn write_sequence(&mut self, sequence: u8) {
+        self.end.write_sequence(sequence);
     }
 
     #[inline(always)]
-    fn arrived(&self) -> u8 {
-        self.end.arrived()
+    fn read_sequence(&self) -> u8 {
+        self.end.read_sequence()
     }
 }
 
-fn refused(error: CmError) -> Failure {
+fn call_failed(error: CmError) -> Failure {
     Failure::environment(format!("cannot connect through rdma_cm: {error}"))
 }

@@ -12,17 +12,17 @@ use dat::abi::{
 use super::events::Queue;
 use super::{Adapter, CEnd, CONNECTION_EVENTS, bytes, control};
 use crate::failure::Failure;
-use crate::lat::dat::{Answer, Door};
+use crate::lat::dat::{Acceptor, Answer};
 
 /// A service point and the EVD of its connection requests.
-pub(in crate::lat) struct CDoor {
+pub(in crate::lat) struct CAcceptor {
     psp: DAT_PSP_HANDLE,
     qualifier: u64,
     // Freed after the service point (see `Drop`).
     requests: Queue,
 }
 
-impl CDoor {
+impl CAcceptor {
     /// Opens a service point on a free qualifier.
     pub(super) fn open(adapter: &Rc<Adapter>) -> Result<Self, Failure> {
         let requests = adapter.queue(CONNECTION_EVENTS, DAT_EVD_CR_FLAG)?;
@@ -46,7 +46,7 @@ impl CDoor {
     }
 }
 
-impl<const WAITS: bool> Door<CEnd<WAITS>> for CDoor {
+impl<const WAITS: bool> Acceptor<CEnd<WAITS>> for CAcceptor {
     fn qualifier(&self) -> u64 {
         self.qualifier
     }
@@ -91,7 +91,7 @@ impl<const WAITS: bool> Door<CEnd<WAITS>> for CDoor {
     }
 }
 
-impl Drop for CDoor {
+impl Drop for CAcceptor {
     fn drop(&mut self) {
         // SAFETY: a PSP, freed once.
         unsafe { (self.requests.adapter.calls.psp_free)(self.psp) };

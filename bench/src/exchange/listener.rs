@@ -19,17 +19,17 @@ use super::peer::{Peer, local};
 use crate::failure::Failure;
 
 /// Most connections without a hello; another one closes the oldest.
-const MOST_GUESTS: usize = 64;
+const MAX_PENDING: usize = 64;
 /// Most attempts to find a port that is free on both loopback addresses.
 const PORT_ATTEMPTS: u32 = 16;
 
 /// The TCP port on which a server listens.
-pub(crate) struct Door {
+pub(crate) struct ControlPort {
     listeners: Vec<TcpListener>,
     listen: ListenOn,
 }
 
-impl Door {
+impl ControlPort {
     /// Opens the port; 0 is any free one.
     pub(crate) fn open(listen: ListenOn, port: u16) -> Result<Self, Failure> {
         let bind = |addresses: &[IpAddr]| {
@@ -73,7 +73,7 @@ impl Door {
     }
 
     /// Returns the addresses on which it listens, in words.
-    pub(crate) fn place(&self) -> String {
+    pub(crate) fn addresses(&self) -> String {
         match self.listen {
             ListenOn::All => "on every address of this host".to_owned(),
             ListenOn::Loopback => "on this host's loopback addresses only".to_owned(),
@@ -102,65 +102,65 @@ fn loopback(port: u16) -> io::Result<Vec<TcpListener>> {
 }
 
 /// A connection whose hello is not complete.
-struct Guest {
+struct PendingConnection {
     stream: TcpStream,
     name: String,
-    until: Instant,
-    heard: Vec<u8>,
+    deadline: Instant,
+    received: Vec<u8>,
 }
 
 /// What is known of a connection from its hello.
-enum Guess {
+enum HelloState {
     /// The hello is not complete.
     Unknown,
     /// The hello has the same options.
     Client,
     /// The connection is closed, for this reason.
-    Stranger(String),
+    Other(String),
 }
 
 /// A server's port and the connections whose hello is not complete.
-pub(crate) struct Lobby {
-    door: Door,
+pub(crate) struct ClientListener {
+    control_port: ControlPort,
     options: Options,
-    patience: Duration,
-    guests: Vec<Guest>,
+    timeout: Duration,
+    pending: Vec<PendingConnection>,
 }
 
-impl Lobby {
-    /// `patience` is the timeout of a hello, and later of each message of the
+impl ClientListener {
+    /// `timeout` is the timeout of a hello, and later of each message of the
     /// client.
-    pub(crate) fn new(door: Door, options: Options, patience: Duration) -> Self {
+    pub(crate) fn new(control_port: ControlPort, options: Options, timeout: Duration) -> Self {
         Self {
-            door,
+            control_port,
             options,
-            patience,
-            guests: Vec::new(),
+            timeout,
+            pending: Vec::new(),
         }
     }
 
     /// Waits for a client with the same options. Returns `None` after the limit,
-    /// if there is one. Calls `tell` for each other connection, with the reason
+    /// if there is one. Calls `report` for each other connection, with the reason
     /// for closing it.
     pub(crate) fn wait(
         &mut self,
         limit: Option<Duration>,
-        tell: &mut dyn FnMut(&str) -> Result<(), Failure>,
+        report: &mut dyn FnMut(&str) -> Result<(), Failure>,
     ) -> Result<Option<Peer>, Failure> {
         // A limit beyond the clock's range is no limit.
         let end = limit.and_then(|limit| Instant::now().checked_add(limit));
         loop {
-            for index in (0..self.guests.len()).rev() {
-                match self.guests[index].listen(&self.options) {
-                    Guess::Unknown => {}
-                    Guess::Client => {
-                        let guest = self.guests.swap_remove(index);
-                        guest.stream.set_nonblocking(false).map_err(local)?;
-                        return Peer::new(guest.stream, self.patience).map(Some);
+            for index in (0..self.pending.len()).rev() {
+                match self.pending[index].check_hello(&self.options) {
+                    HelloState::Unknown => {}
+                    HelloState::Client => {
+                        let connection = self.pending.swap_remove(index);
+                        connection.stream.set_nonblocking(false).map_err(local)?;
+                        return Peer::new(connection.stream, self.timeout).map(Some);
                     }
-                    Guess::Stranger(reason) => {
-                        let guest = self.guests.swap_remove(index);
-                        tell(&format!("{}: {reason}", guest.name))?;
+                    HelloState::Other(reason) => {
+                        let connection = self.pending.swap_remove(index);
+                        report(&format!("{}: {reason}", connection.name))?;
                     }
                 }
             }
@@ -168,18 +168,26 @@ impl Lobby {
             if end.is_some_and(|end| now >= end) {
                 return Ok(None);
             }
-            let wake = self.guests.iter().map(|guest| guest.until).chain(end).min();
+            let wake = self
+                .pending
+                .iter()
+                .map(|connection| connection.deadline)
+                .chain(end)
+                .min();
             self.poll(wake.map(|wake| wake.saturating_duration_since(now)))?;
-            self.let_in(tell)?;
+            self.accept_all(report)?;
         }
     }
 
     /// Sleeps until a connection or data arrive, or the limit is over.
     fn poll(&self, limit: Option<Duration>) -> Result<(), Failure> {
-        let listeners = self.door.listeners.iter().map(AsRawFd::as_raw_fd);
-        let guests = self.guests.iter().map(|guest| guest.stream.as_raw_fd());
+        let listeners = self.control_port.listeners.iter().map(AsRawFd::as_raw_fd);
+        let pending = self
+            .pending
+            .iter()
+            .map(|connection| connection.stream.as_raw_fd());
         let mut descriptors: Vec<_> = listeners
-            .chain(guests)
+            .chain(pending)
             .map(|fd| libc::pollfd {
                 fd,
                 events: libc::POLLIN,
@@ -206,19 +214,22 @@ impl Lobby {
     }
 
     /// Accepts all pending connections.
-    fn let_in(&mut self, tell: &mut dyn FnMut(&str) -> Result<(), Failure>) -> Result<(), Failure> {
-        for at in 0..self.door.listeners.len() {
+    fn accept_all(
+        &mut self,
+        report: &mut dyn FnMut(&str) -> Result<(), Failure>,
+    ) -> Result<(), Failure> {
+        for at in 0..self.control_port.listeners.len() {
             loop {
-                let (stream, address) = match self.door.listeners[at].accept() {
+                let (stream, address) = match self.control_port.listeners[at].accept() {
                     Ok(accepted) => accepted,
                     Err(error) => match error.raw_os_error() {
                         Some(libc::EAGAIN) => break,
                         // No descriptor or memory is left: closes the oldest
                         // connection.
                         Some(libc::EMFILE | libc::ENFILE | libc::ENOBUFS | libc::ENOMEM)
-                            if !self.guests.is_empty() =>
+                            if !self.pending.is_empty() =>
                         {
-                            self.close_oldest(tell)?;
+                            self.close_oldest(report)?;
                             continue;
                         }
                         Some(libc::EMFILE | libc::ENFILE | libc::EBADF | libc::EINVAL) => {
@@ -229,13 +240,13 @@ impl Lobby {
                         _ => continue,
                     },
                 };
-                if self.guests.len() == MOST_GUESTS {
-                    self.close_oldest(tell)?;
+                if self.pending.len() == MAX_PENDING {
+                    self.close_oldest(report)?;
                 }
                 let name = address.ip().to_canonical().to_string();
-                match Guest::greet(stream, &name, &self.options, self.patience) {
-                    Ok(guest) => self.guests.push(guest),
-                    Err(error) => tell(&format!("{name}: {error}"))?,
+                match PendingConnection::send_hello(stream, &name, &self.options, self.timeout) {
+                    Ok(connection) => self.pending.push(connection),
+                    Err(error) => report(&format!("{name}: {error}"))?,
                 }
             }
         }
@@ -244,25 +255,25 @@ impl Lobby {
 
     fn close_oldest(
         &mut self,
-        tell: &mut dyn FnMut(&str) -> Result<(), Failure>,
+        report: &mut dyn FnMut(&str) -> Result<(), Failure>,
     ) -> Result<(), Failure> {
-        let oldest = (0..self.guests.len()).min_by_key(|&index| self.guests[index].until);
+        let oldest = (0..self.pending.len()).min_by_key(|&index| self.pending[index].deadline);
         let Some(index) = oldest else { return Ok(()) };
-        let guest = self.guests.swap_remove(index);
-        tell(&format!(
+        let connection = self.pending.swap_remove(index);
+        report(&format!(
             "{}: closed before its hello: too many connections",
-            guest.name
+            connection.name
         ))
     }
 }
 
-impl Guest {
+impl PendingConnection {
     /// Sends this side's hello to a new connection.
-    fn greet(
+    fn send_hello(
         mut stream: TcpStream,
         name: &str,
         options: &Options,
-        patience: Duration,
+        timeout: Duration,
     ) -> io::Result<Self> {
         stream.set_nonblocking(true)?;
         stream.set_nodelay(true)?;
@@ -274,50 +285,50 @@ impl Guest {
             stream,
             name: name.to_owned(),
             // A timeout beyond the clock's range is a day.
-            until: now
-                .checked_add(patience)
+            deadline: now
+                .checked_add(timeout)
                 .unwrap_or(now + Duration::from_secs(24 * 3600)),
-            heard: Vec::new(),
+            received: Vec::new(),
         })
     }
 
     /// Reads what has arrived of the hello, and no byte after it.
-    fn listen(&mut self, options: &Options) -> Guess {
-        match self.hear() {
+    fn check_hello(&mut self, options: &Options) -> HelloState {
+        match self.read_hello() {
             Ok(Some(theirs)) => {
                 let differences = options.differences(&theirs);
                 if differences.is_empty() {
-                    return Guess::Client;
+                    return HelloState::Client;
                 }
-                Guess::Stranger(format!("its options differ: {}", differences.join("; ")))
+                HelloState::Other(format!("its options differ: {}", differences.join("; ")))
             }
-            Ok(None) if Instant::now() >= self.until => {
-                Guess::Stranger("no complete hello within the timeout (--timeout)".to_owned())
+            Ok(None) if Instant::now() >= self.deadline => {
+                HelloState::Other("no complete hello within the timeout (--timeout)".to_owned())
             }
-            Ok(None) => Guess::Unknown,
-            Err(error) => Guess::Stranger(error.to_string()),
+            Ok(None) => HelloState::Unknown,
+            Err(error) => HelloState::Other(error.to_string()),
         }
     }
 
-    fn hear(&mut self) -> Result<Option<Options>, FrameError> {
+    fn read_hello(&mut self) -> Result<Option<Options>, FrameError> {
         loop {
             let mut wanted = HEADER;
-            if let Some((bytes, payload)) = self.heard.split_first_chunk::<HEADER>() {
+            if let Some((bytes, payload)) = self.received.split_first_chunk::<HEADER>() {
                 let header = Header::decode(bytes)?;
                 if payload.len() == header.length {
                     header.check(bytes, payload)?;
                     return match Message::decode(header.kind, payload)? {
                         Message::Hello(theirs) => Ok(Some(theirs)),
-                        Message::Abort(reason) => Err(FrameError::GaveUp(reason)),
+                        Message::Abort(reason) => Err(FrameError::Aborted(reason)),
                         _ => Err(FrameError::Damaged("the first message is not a hello")),
                     };
                 }
                 wanted += header.length;
             }
-            let start = self.heard.len();
-            self.heard.resize(wanted, 0);
-            let read = self.stream.read(&mut self.heard[start..]);
-            self.heard.truncate(start + *read.as_ref().unwrap_or(&0));
+            let start = self.received.len();
+            self.received.resize(wanted, 0);
+            let read = self.stream.read(&mut self.received[start..]);
+            self.received.truncate(start + *read.as_ref().unwrap_or(&0));
             match read {
                 Ok(0) => return Err(FrameError::Closed),
                 Ok(_) => {}
