@@ -6,6 +6,7 @@ use std::time::Duration;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use dat_engine::cm::ListenOn;
 
+use crate::failure::Failure;
 use crate::stats::Reported;
 
 mod cost;
@@ -60,8 +61,8 @@ Benchmarks of uDAPL and its RDMA engine.
 lat measures latency with histograms, cost the processor cost of each post and
 poll, wake the latency and CPU time of waiting threads, scale the cost of many
 endpoints. Times are in microseconds (lat, wake) or nanoseconds (cost, scale).
-Every command also runs on an emulated ConnectX ('-d emu'), without hardware;
-such figures are the emulator's and say nothing about a NIC.";
+With '-d emu' every command runs on an emulated ConnectX, without hardware; such
+figures say nothing about a NIC.";
 
 const EXAMPLES: &str = "\
 Examples:
@@ -79,8 +80,8 @@ List the RDMA devices of this host and the data path of each.
 For each device: whether it is emulated by mlx5-emu, its data path and the
 reason for it, its transport, its limits, what DAT offers on it, and its ports
 with the GID that connections use. 'direct' means that the engine writes the
-rings of an mlx5 device itself; 'verbs' means that it uses libibverbs. Sizes
-are in bytes. The largest inline size is found by creating queue pairs.";
+rings of an mlx5 device itself, 'verbs' that it uses libibverbs. Sizes are in
+bytes. The largest inline size is found by creating queue pairs.";
 
 const DEVICES_EXAMPLES: &str = "\
 Examples:
@@ -129,8 +130,7 @@ How to get a good number:
     (cpupower frequency-set -g performance; cpupower idle-set -D 0).
   * Take enough samples: of 10,000 samples only one is above 99.99 %. Use -n 1000000 or -D 10.
   * Compare medians of several runs, and read the histogram before you trust an average.
-  * Have a core for each spinning thread (client, server and, if emulated, the NIC of each):
-    with fewer, you measure the scheduler.
+  * Have a core for each spinning thread (client, server, emulated NICs), or you measure the scheduler.
 
 Exit status: 0 good, 1 usage, 2 environment (no device, no locked memory, no server, ...), 3 the run failed.";
 
@@ -412,24 +412,21 @@ impl LatArgs {
         self.api.iter().any(|&api| api != Api::Engine)
     }
 
-    /// Returns where a server listens: the option, else DAT_LISTEN, else all
-    /// addresses.
-    pub(crate) fn listen(&self) -> Result<ListenOn, crate::failure::Failure> {
+    /// Returns where a server listens: the option, else DAT_LISTEN, else everywhere.
+    pub(crate) fn listen(&self) -> Result<ListenOn, Failure> {
         if let Some(listen) = self.listen {
             return Ok(listen);
         }
         match std::env::var(LISTEN) {
             Ok(text) if !text.is_empty() => text
                 .parse()
-                .map_err(|error| crate::failure::Failure::usage(format!("{LISTEN}: {error}"))),
+                .map_err(|error| Failure::usage(format!("{LISTEN}: {error}"))),
             _ => Ok(ListenOn::All),
         }
     }
 
-    /// Refuses options that have no effect in this run, and combinations that
-    /// clap does not check.
-    pub(crate) fn check(&self) -> Result<(), crate::failure::Failure> {
-        use crate::failure::Failure;
+    /// Refuses options without effect in this run, which clap does not check.
+    pub(crate) fn check(&self) -> Result<(), Failure> {
         if self.operation != Operation::Send && self.rx_depth.is_some() {
             return Err(Failure::usage(format!(
                 "-r has no meaning with -o {}: only send uses receives; leave it out",
@@ -462,8 +459,7 @@ impl LatArgs {
     }
 
     /// Refuses duplicate interfaces, and options that some of them do not have.
-    fn check_api(&self) -> Result<(), crate::failure::Failure> {
-        use crate::failure::Failure;
+    fn check_api(&self) -> Result<(), Failure> {
         let repeated = |(at, api)| self.api[..at].contains(api);
         if self.api.iter().enumerate().any(repeated) {
             return Err(Failure::usage("--api names an interface twice"));
