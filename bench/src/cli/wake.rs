@@ -83,7 +83,7 @@ pub(crate) struct WakeArgs {
     /// Time per policy and rate in a round
     #[arg(short = 'D', long, value_name = "SECONDS", default_value = "0.5", value_parser = seconds)]
     pub(crate) duration: Duration,
-    /// Rounds
+    /// Rounds, in each of which every policy and rate is measured once
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub(crate) rounds: u32,
     /// Two CPUs: the waiter is pinned to the first and the sender to the second

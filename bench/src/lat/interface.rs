@@ -105,7 +105,7 @@ pub(super) fn open(
         (Api::Rust, false) => Box::new(rust::RustInterface::<false>::open(device_port)?),
         (Api::Rust, true) => Box::new(rust::RustInterface::<true>::open(device_port)?),
         (Api::C, waits) => {
-            let libdat = libdat.expect("it is loaded where it is asked for");
+            let libdat = libdat.expect("loaded, because --api has c");
             if waits {
                 Box::new(c::CInterface::<true>::open(libdat, device_port)?)
             } else {
