@@ -16,6 +16,10 @@ use crate::wire::{
 };
 use crate::{RingSize, distance24};
 
+mod run;
+
+pub use run::Run;
+
 /// Bytes of an entry that the device defines.
 const CQE: usize = 64;
 
@@ -38,7 +42,7 @@ unsafe impl Sync for Entries {}
 /// One entry of the ring, which the device may or may not have written yet.
 ///
 /// Each method reads ring memory anew. What it returns means something once
-/// [`CompletionRing::peek`] or [`Position::look`] has found the entry written,
+/// [`CompletionRing::peek`] or [`Run::peek`] has found the entry written,
 /// and until [`CompletionRing::publish`] gives it back to the device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Slot(NonNull<u8>);
@@ -196,47 +200,36 @@ struct Cursor {
 
 /// The entry that is next: where it is, and the owner bit that tells that it is
 /// there.
-///
-/// A loop over several entries keeps one, and the [`Wrap`] of its ring, in
-/// registers: see [`CompletionRing::snapshot`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Position {
+struct Position {
     slot: Slot,
     owner: u8,
 }
 
 /// Where a ring of entries turns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Wrap {
+struct Wrap {
     /// After which `first` is next.
     last: Slot,
     first: Slot,
     stride: usize,
 }
 
-impl Position {
-    /// Returns the entry and its last byte, in which the owner bit is now 0 if
-    /// the device has written the entry.
-    #[inline(always)]
-    pub fn look(self) -> (Slot, u8) {
-        let form = self.slot.own_op().0 ^ self.owner;
-        barrier::after_ownership();
-        (self.slot, form)
-    }
-
-    /// Goes past the entry.
+impl Wrap {
+    /// Returns the entry after `slot`. Inverts the owner bit in `own_op` where the
+    /// next lap begins.
     ///
     /// # Safety
-    /// `wrap` came from the same [`CompletionRing::snapshot`].
+    /// `slot` is an entry of this ring.
     #[inline(always)]
-    pub unsafe fn advance(&mut self, wrap: &Wrap) {
-        if self.slot == wrap.last {
+    unsafe fn after(&self, slot: Slot, own_op: &mut u8) -> Slot {
+        if slot == self.last {
             core::hint::cold_path();
-            self.slot = wrap.first;
-            self.owner ^= OwnOp::OWNER;
+            *own_op ^= OwnOp::OWNER;
+            self.first
         } else {
             // SAFETY: there is an entry after this one.
-            self.slot = Slot(unsafe { self.slot.0.add(wrap.stride) });
+            Slot(unsafe { slot.0.add(self.stride) })
         }
     }
 }
@@ -261,8 +254,7 @@ impl CompletionRing {
     /// The memory and the register page that the layout names are valid, aligned
     /// as the device demands, and used by nothing but this ring and the device
     /// (the page: by other completion queues too), for as long as the ring or
-    /// anything that it has handed out is used: [`Entries`], [`Slot`],
-    /// [`Position`].
+    /// anything that it has handed out is used: [`Entries`], [`Slot`], [`Run`].
     pub unsafe fn new(layout: &CompletionLayout) -> Result<Self, LayoutError> {
         // SAFETY: required of the caller.
         let ring = unsafe { Self::new_from(layout, 0) }?;
@@ -334,7 +326,9 @@ impl CompletionRing {
     /// [`CqeOpcode::INVALID`], the device has not written it after all.
     #[inline(always)]
     pub fn peek(&self) -> Option<(Slot, OwnOp)> {
-        let (slot, form) = self.cursor.next.look();
+        let Position { slot, owner } = self.cursor.next;
+        let form = slot.own_op().0 ^ owner;
+        barrier::after_ownership();
         (form & OwnOp::OWNER == 0).then_some((slot, OwnOp(form)))
     }
 
@@ -358,29 +352,9 @@ impl CompletionRing {
     #[inline(always)]
     pub unsafe fn advance(&mut self) {
         self.cursor.consumer = self.cursor.consumer.wrapping_add(1);
-        // SAFETY: both are of this ring.
-        unsafe { self.cursor.next.advance(&self.cursor.wrap) };
-    }
-
-    /// Returns what a loop over several entries needs, for registers:
-    /// [`Position::look`], [`Position::advance`], and at its end
-    /// [`Self::advance_to`].
-    #[inline(always)]
-    pub fn snapshot(&self) -> (Position, Wrap) {
-        (self.cursor.next, self.cursor.wrap)
-    }
-
-    /// Goes past `entries` entries, to `next`.
-    ///
-    /// # Safety
-    /// `next` is the position of [`Self::snapshot`], which was taken from this ring
-    /// since it was advanced last, after `entries` calls of [`Position::advance`],
-    /// each on an entry that [`Position::look`] has found written and of which
-    /// nothing is needed any more.
-    #[inline(always)]
-    pub unsafe fn advance_to(&mut self, next: Position, entries: usize) {
-        self.cursor.consumer = self.cursor.consumer.wrapping_add(entries as u32);
-        self.cursor.next = next;
+        let Position { slot, owner } = &mut self.cursor.next;
+        // SAFETY: an entry of this ring.
+        *slot = unsafe { self.cursor.wrap.after(*slot, owner) };
     }
 
     /// Returns whether at least that many entries behind the next one are written.
@@ -389,12 +363,12 @@ impl CompletionRing {
         if entries >= self.entries.size.count() {
             return false;
         }
-        let (Position { slot: next, owner }, wrap) = self.snapshot();
+        let Position { slot: next, owner } = self.cursor.next;
         let Wrap {
             last,
             first,
             stride,
-        } = wrap;
+        } = self.cursor.wrap;
         let address = |slot: Slot| slot.0.as_ptr().addr();
         let mut at = address(next) + entries as usize * stride;
         let mut owner = owner;

@@ -201,6 +201,51 @@ fn layouts_that_contradict_themselves_are_refused() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 4 } else { 256 }))]
 
+    /// A run ends at the first entry with another last byte, and where nothing is
+    /// written, on any lap; the ring goes on behind it.
+    #[test]
+    fn runs_take_what_single_looks_take(
+        log in 0u32..5,
+        stride in prop_oneof![Just(64u32), Just(128)],
+        start in prop_oneof![Just(0u32), 0xff_fff0u32..0x100_0010, u32::MAX - 9..=u32::MAX],
+        rounds in prop::collection::vec(prop::collection::vec(any::<bool>(), 0..16), 1..20),
+    ) {
+        let mut bench = bench(1 << log, stride, start);
+        let mut counter = 0;
+        for sends in rounds {
+            let sends = &sends[..sends.len().min(1 << log)];
+            let opcode = |send| match send {
+                true => CqeOpcode::REQUESTER,
+                false => CqeOpcode::RESPONDER_SEND,
+            };
+            for &send in sends {
+                bench.produce(1, counter, opcode(send));
+                counter += 1;
+            }
+            let mut expected = (counter - sends.len() as u16..counter).zip(sends.iter().copied());
+            let mut runs = sends.chunk_by(|one, other| one == other);
+            while let Some((_, own_op)) = bench.ring.peek() {
+                let mut run = bench.ring.run(own_op);
+                let mut taken = 0;
+                while let Some(slot) = run.peek() {
+                    let (number, send) = expected.next().expect("no more than was written");
+                    prop_assert_eq!(slot.wqe_counter(), number);
+                    prop_assert_eq!(own_op.opcode(), opcode(send));
+                    // SAFETY: the entry is there.
+                    unsafe { run.advance() };
+                    taken += 1;
+                }
+                prop_assert_eq!(Some(taken), runs.next().map(<[bool]>::len));
+                let before = bench.ring.consumed();
+                // SAFETY: the run has passed so many.
+                unsafe { bench.ring.end_run(run, taken) };
+                prop_assert_eq!(bench.ring.consumed(), before.wrapping_add(taken as u32));
+                bench.ring.publish();
+            }
+            prop_assert_eq!(expected.next(), None);
+        }
+    }
+
     /// Whatever the order of writing and taking, lap after lap: each entry is
     /// seen once, in order, and nothing is seen that is not there.
     #[test]

@@ -9,7 +9,7 @@ use mlx5_rings::receive::{RecvConsumer, RecvProducer};
 use mlx5_rings::request::{RecvRequest, SendFlags, SendRequest};
 use mlx5_rings::send::{SendConsumer, SendProducer};
 use mlx5_rings::shared::SharedRecvConsumer;
-use mlx5_rings::wire::WindowChange;
+use mlx5_rings::wire::{OwnOp, WindowChange};
 
 fn made(
     send: &SendLayout,
@@ -44,9 +44,9 @@ fn completed(sends: &SendConsumer, receives: &RecvConsumer, shared: &SharedRecvC
 }
 
 fn consumed(ring: &mut CompletionRing) {
-    let (mut next, wrap) = ring.snapshot();
-    next.advance(&wrap);
-    ring.advance_to(next, 1);
+    let mut run = ring.run(OwnOp(0));
+    run.advance();
+    ring.end_run(run, 1);
     ring.advance();
 }
 

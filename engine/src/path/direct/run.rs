@@ -51,33 +51,26 @@ impl CqeRef<'_> {
     fn own_run(self, record: &Record, ring: &RecvConsumer, out: &mut [Completion]) -> usize {
         let Self { whose, own_op, .. } = self;
         let entries = self.ring;
-        let (mut next, wrap) = entries.snapshot();
+        let mut run = entries.run(own_op);
         let context = record.context;
         let pattern = Pattern::of(decode::received(record, whose.qpn(), own_op, 0, 0));
         let cookies = ring.cookies();
-        let mut taken = 0;
-        for place in out {
-            let (slot, form) = next.look();
-            if form != own_op.0 {
-                break;
-            }
-            let Some(tail) = slot.tail_of(whose) else {
-                break;
-            };
+        let taken = fill(out, |place| {
+            let slot = run.peek()?;
+            let tail = slot.tail_of(whose)?;
             let wr_id = cookies.at(tail.wqe_counter());
             *place = pattern.completion(wr_id, context, slot.byte_count(), 0);
-            // SAFETY: both values are of one snapshot.
-            unsafe { next.advance(&wrap) };
-            taken += 1;
-        }
+            // SAFETY: `peek` has returned the entry.
+            unsafe { run.advance() };
+            Some(())
+        });
         if !is_still(record, whose) {
             return 0;
         }
         // SAFETY: that many completions of this queue were read.
         unsafe { ring.retire(taken as u32) };
-        // SAFETY: the cursor is of the snapshot, and has passed that many written
-        // entries.
-        unsafe { entries.advance_to(next, taken) };
+        // SAFETY: the run has passed that many entries.
+        unsafe { entries.end_run(run, taken) };
         taken
     }
 
@@ -90,24 +83,20 @@ impl CqeRef<'_> {
         };
         let Self { whose, own_op, .. } = self;
         let entries = self.ring;
-        let (mut next, wrap) = entries.snapshot();
+        let mut run = entries.run(own_op);
         let context = record.context;
         let pattern = Pattern::of(decode::request(record, whose.qpn(), op, UNKNOWN, 0));
         let requests = record.sends.requests();
         let mut last = None;
-        let mut taken = 0;
-        for place in out {
-            let (slot, form) = next.look();
-            if form != own_op.0 || slot.request_qpn() != whose {
-                break;
-            }
+        let taken = fill(out, |place| {
+            let slot = run.peek().filter(|slot| slot.request_qpn() == whose)?;
             let request = requests.at(slot.wqe_counter());
             *place = pattern.completion(request.cookie(), context, 0, request.wr_data());
             last = Some(request);
-            // SAFETY: both values are of one snapshot.
-            unsafe { next.advance(&wrap) };
-            taken += 1;
-        }
+            // SAFETY: `peek` has returned the entry.
+            unsafe { run.advance() };
+            Some(())
+        });
         if !is_still(record, whose) {
             return 0;
         }
@@ -115,9 +104,8 @@ impl CqeRef<'_> {
             // SAFETY: a request of this ring, whose completion was read.
             unsafe { record.sends.retire_up_to(last) };
         }
-        // SAFETY: the cursor is of the snapshot, and has passed that many written
-        // entries.
-        unsafe { entries.advance_to(next, taken) };
+        // SAFETY: the run has passed that many entries.
+        unsafe { entries.end_run(run, taken) };
         taken
     }
 
@@ -127,41 +115,49 @@ impl CqeRef<'_> {
     fn shared_run(self, first: &Record, shared: &SharedState, out: &mut [Completion]) -> usize {
         let Self { own_op, table, .. } = self;
         let entries = self.ring;
-        let (mut next, wrap) = entries.snapshot();
+        let mut run = entries.run(own_op);
         let common = decode::received(first, 0, own_op, 0, 0);
         let take = |returns: &mut Returns<'_>| {
-            let mut taken = 0;
-            for place in out {
-                let (slot, form) = next.look();
-                if form != own_op.0 {
-                    break;
-                }
+            fill(out, |place| {
+                let slot = run.peek()?;
                 let qpn = slot.request_qpn().qpn();
-                let Some(record) = table.find(qpn) else {
-                    break;
-                };
+                let record = table.find(qpn)?;
                 if !record.takes_from(shared) {
-                    break;
+                    return None;
                 }
                 // SAFETY: the completion of a receive of this queue, which was
                 // read.
                 let wr_id = unsafe { returns.take(slot.wqe_counter()) };
                 let pattern = Pattern::of(Completion { qpn, ..common });
                 *place = pattern.completion(wr_id, record.context, slot.byte_count(), 0);
-                // SAFETY: both values are of one snapshot.
-                unsafe { next.advance(&wrap) };
-                taken += 1;
-            }
-            taken
+                // SAFETY: `peek` has returned the entry.
+                unsafe { run.advance() };
+                Some(())
+            })
         };
         // SAFETY: a queue whose completions several threads poll has enabled that
         // (`SharedState::add_poller`).
         let taken = unsafe { shared.ring.return_alone(take) }.unwrap_or(0);
-        // SAFETY: the cursor is of the snapshot, and has passed that many written
-        // entries.
-        unsafe { entries.advance_to(next, taken) };
+        // SAFETY: the run has passed that many entries.
+        unsafe { entries.end_run(run, taken) };
         taken
     }
+}
+
+/// Calls `next` for one place of `out` after the other, until it returns `None`.
+/// Returns how many places it has filled. What is left of `out` is the only counter,
+/// which leaves a register to `next`.
+#[inline(always)]
+fn fill(out: &mut [Completion], mut next: impl FnMut(&mut Completion) -> Option<()>) -> usize {
+    let room = out.len();
+    let mut rest = out;
+    while let [place, behind @ ..] = rest {
+        if next(place).is_none() {
+            return room - behind.len() - 1;
+        }
+        rest = behind;
+    }
+    room
 }
 
 /// Returns whether all CQEs of a run belong to the record. Another thread may have
@@ -225,7 +221,7 @@ mod tests {
         };
         (0..3).for_each(entry);
         let mut out = [Completion::default(); 4];
-        let before = (ring.outstanding(), entries.consumed(), entries.snapshot());
+        let before = (ring.outstanding(), entries.consumed(), entries.next_slot());
         let mut table = Table::new();
         table.insert(Arc::clone(&record));
         let (slot, own_op) = entries.peek().expect("a CQE");
@@ -233,7 +229,7 @@ mod tests {
         assert!(cqe.record.is_some());
         record.retire();
         assert_eq!(cqe.consume_run(&mut out), 0);
-        let after = (ring.outstanding(), entries.consumed(), entries.snapshot());
+        let after = (ring.outstanding(), entries.consumed(), entries.next_slot());
         assert_eq!(after, before, "nothing is released");
     }
 }

@@ -1,0 +1,69 @@
+//! Consecutive entries of one opcode and format, for loops.
+
+use super::{CompletionRing, Position, Slot, Wrap};
+use crate::mmio::barrier;
+use crate::wire::OwnOp;
+
+/// Goes over consecutive entries whose last bytes differ only in the owner bit. It
+/// holds in a few registers what a loop over them needs; the ring stays as it is until
+/// [`CompletionRing::end_run`].
+#[derive(Clone, Copy, Debug)]
+pub struct Run {
+    next: Slot,
+    /// The last byte of the next entry, once the device has written that, if it
+    /// belongs to the run. So one comparison tells both.
+    own_op: u8,
+    wrap: Wrap,
+}
+
+impl Run {
+    /// Returns the next entry if the device has written it and it belongs to the
+    /// run.
+    #[inline(always)]
+    pub fn peek(&self) -> Option<Slot> {
+        if self.next.own_op().0 != self.own_op {
+            return None;
+        }
+        barrier::after_ownership();
+        Some(self.next)
+    }
+
+    /// Goes past the next entry.
+    ///
+    /// # Safety
+    /// [`Self::peek`] has returned that entry.
+    #[inline(always)]
+    pub unsafe fn advance(&mut self) {
+        // SAFETY: an entry of the ring that began the run.
+        self.next = unsafe { self.wrap.after(self.next, &mut self.own_op) };
+    }
+}
+
+impl CompletionRing {
+    /// Begins a run, at the next entry, of entries with the last byte `own_op`, in
+    /// which the owner bit is 0, as [`Self::peek`] returns it.
+    #[inline(always)]
+    pub fn run(&self, own_op: OwnOp) -> Run {
+        let Position { slot, owner } = self.cursor.next;
+        Run {
+            next: slot,
+            own_op: own_op.0 ^ owner,
+            wrap: self.cursor.wrap,
+        }
+    }
+
+    /// Goes past the `entries` entries that a run has passed. The device gets them
+    /// back with the next [`Self::publish`].
+    ///
+    /// # Safety
+    /// This ring began the run after it was last advanced, the run was advanced
+    /// `entries` times, and nothing of these entries is needed any more.
+    #[inline(always)]
+    pub unsafe fn end_run(&mut self, run: Run, entries: usize) {
+        self.cursor.consumer = self.cursor.consumer.wrapping_add(entries as u32);
+        self.cursor.next = Position {
+            slot: run.next,
+            owner: run.own_op & OwnOp::OWNER,
+        };
+    }
+}
