@@ -133,6 +133,67 @@ fn memory_stays_mapped_while_receives_refer_to_it() {
     assert!(!is_mapped(at), "no request refers to it");
 }
 
+/// On an adapter that is not threadsafe, a shared queue nevertheless is.
+#[test]
+fn several_threads_post_receives_to_a_shared_queue() {
+    const THREADS: u64 = 4;
+    const EACH: u64 = 100;
+    let fixture = Fixture::new();
+    let adapter = Adapter::open(device::name()).expect("the device is there");
+    let zone = adapter.zone().expect("a zone");
+    let queue = zone.shared_receive_queue(512, 1).expect("a queue");
+    let memories = [(); 2].map(|()| zone.memory(64, MemPrivileges::all()).expect("memory"));
+    thread::scope(|scope| {
+        for first in (0..THREADS).map(|thread| thread * EACH) {
+            let (queue, memories) = (queue.clone(), &memories);
+            scope.spawn(move || {
+                for cookie in first..first + EACH {
+                    let memory = &memories[cookie as usize % 2];
+                    let posted = queue.post_recv(&[memory.segment(0..64)], cookie);
+                    posted.expect("room");
+                }
+            });
+        }
+    });
+    assert_eq!(u64::from(queue.query().outstanding), THREADS * EACH);
+    let ends = [None, Some(&queue)].map(|shared| {
+        let events = adapter
+            .dispatcher(64, EvdFlags::DTO | EvdFlags::CONNECTION)
+            .expect("a dispatcher");
+        let endpoint = zone.endpoint(&EndpointOptions {
+            shared,
+            ..EndpointOptions::new(&events)
+        });
+        (endpoint.expect("an endpoint"), events)
+    });
+    let [(mut one, ones), (_other, others)] = connected(&adapter, ends);
+    let mut cookies = Vec::new();
+    for number in 0..THREADS * EACH {
+        one.post_send(&[], number, CompletionFlags::empty())
+            .expect("room");
+        fixture.run();
+        for events in [&ones, &others] {
+            let event = device::comes(|| events.next().expect("not waited on"));
+            match event.expect("an event").data {
+                EventData::Dto {
+                    ep,
+                    cookie,
+                    status: DtoStatus::Success,
+                    ..
+                } if ep == one.handle() => assert_eq!(cookie, number),
+                EventData::Dto {
+                    cookie,
+                    status: DtoStatus::Success,
+                    ..
+                } => cookies.push(cookie),
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+    cookies.sort_unstable();
+    assert!(cookies.into_iter().eq(0..THREADS * EACH), "each once");
+}
+
 /// Concurrent writes of two threads mix by whole bytes; each aligned word is from
 /// one of them.
 #[test]

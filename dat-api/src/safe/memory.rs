@@ -2,8 +2,11 @@
 
 use core::fmt;
 use core::ops::Range;
+use core::ptr;
+use core::sync::atomic::{AtomicPtr, Ordering};
 use std::sync::Arc;
 
+use dat_engine::sync::Mutex;
 use dat_engine::{read_message, write_message};
 use memmap2::{MmapOptions, MmapRaw};
 
@@ -275,7 +278,9 @@ impl From<RemoteSegment> for RmrSegment {
 /// owner is dropped.
 #[derive(Default)]
 pub(super) struct Kept {
-    mappings: Vec<Arc<Mapping>>,
+    /// The one that was posted last, which most posts use again.
+    latest: Option<Arc<Mapping>>,
+    others: Vec<Arc<Mapping>>,
 }
 
 impl Kept {
@@ -283,8 +288,8 @@ impl Kept {
     #[inline]
     pub(super) fn keep(&mut self, segments: &[Segment<'_>]) {
         for segment in segments {
-            let known = self.mappings.last();
-            if !known.is_some_and(|known| Arc::ptr_eq(known, segment.memory)) {
+            let latest = self.latest.as_ref();
+            if !latest.is_some_and(|latest| Arc::ptr_eq(latest, segment.memory)) {
                 self.add(segment.memory);
             }
         }
@@ -292,23 +297,88 @@ impl Kept {
 
     #[cold]
     fn add(&mut self, mapping: &Arc<Mapping>) {
-        let known = self
-            .mappings
-            .iter()
-            .position(|known| Arc::ptr_eq(known, mapping));
-        match known {
-            // The last one is compared first.
-            Some(at) => {
-                let last = self.mappings.len() - 1;
-                self.mappings.swap(at, last);
-            }
-            None => self.mappings.push(Arc::clone(mapping)),
+        let mut others = self.others.iter_mut();
+        let known = others.find(|known| Arc::ptr_eq(known, mapping));
+        match (known, &mut self.latest) {
+            (Some(known), Some(latest)) => core::mem::swap(known, latest),
+            (_, latest) => self.others.extend(latest.replace(Arc::clone(mapping))),
         }
+    }
+}
+
+/// As [`Kept`], for posts of several threads at a time.
+#[derive(Default)]
+pub(super) struct SharedKept {
+    /// The mapping that was posted last, which is kept; initially null. Only compared.
+    latest: AtomicPtr<Mapping>,
+    kept: Mutex<Kept>,
+}
+
+impl SharedKept {
+    /// Keeps the memory of these segments.
+    #[inline]
+    pub(super) fn keep(&self, segments: &[Segment<'_>]) {
+        for segment in segments {
+            // Acquire: the mapping was kept before.
+            if !ptr::eq(
+                self.latest.load(Ordering::Acquire),
+                &raw const **segment.memory,
+            ) {
+                self.add(segment.memory);
+            }
+        }
+    }
+
+    #[cold]
+    fn add(&self, mapping: &Arc<Mapping>) {
+        let mut kept = self.kept.lock();
+        kept.add(mapping);
+        self.latest
+            .store(Arc::as_ptr(mapping).cast_mut(), Ordering::Release);
     }
 }
 
 impl fmt::Debug for Kept {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Kept").field(&self.mappings.len()).finish()
+        let latest = usize::from(self.latest.is_some());
+        f.debug_tuple("Kept")
+            .field(&(latest + self.others.len()))
+            .finish()
+    }
+}
+
+impl fmt::Debug for SharedKept {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.kept.lock().fmt(f)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_mapping_is_kept_once_whatever_the_order_of_posts() {
+        let mappings: [_; 3] = core::array::from_fn(|_| {
+            let bytes = MmapOptions::new().len(1).map_anon();
+            Arc::new(Mapping(MmapRaw::from(bytes.expect("one byte of memory"))))
+        });
+        let (mut kept, shared) = (Kept::default(), SharedKept::default());
+        for at in [0, 1, 0, 1, 2, 0, 2, 2, 1, 0] {
+            kept.add(&mappings[at]);
+            assert!(Arc::ptr_eq(
+                kept.latest.as_ref().expect("one"),
+                &mappings[at]
+            ));
+            shared.add(&mappings[at]);
+            let latest = shared.latest.load(Ordering::Relaxed);
+            assert!(ptr::eq(latest, Arc::as_ptr(&mappings[at])));
+        }
+        let owners = |count| mappings.each_ref().map(Arc::strong_count) == [count; 3];
+        assert!(owners(3), "this test, `kept` and `shared`");
+        drop(kept);
+        assert!(owners(2));
+        drop(shared);
+        assert!(owners(1));
     }
 }

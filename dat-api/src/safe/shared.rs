@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 
-use super::memory::{Kept, posted};
+use super::memory::{SharedKept, posted};
 use super::{ProtectionZone, Segment};
 use crate::error::Result;
 use crate::handle::Handle;
 use crate::object::srq::{Srq, SrqInfo};
 use crate::status::DatReturn;
 use crate::types::SrqAttributes;
-use dat_engine::sync::{Mutex, SpinLock};
+use dat_engine::sync::Mutex;
 
 /// A queue of receives for many endpoints. Clones are the same queue; posting takes a lock that
 /// only other posts, and resizing, hold.
@@ -19,8 +19,8 @@ pub struct SharedReceiveQueue(Arc<Queue>);
 #[derive(Debug)]
 struct Queue {
     srq: Arc<Srq>,
-    /// The mappings of posted receives. Locked by posts, and while the queue is resized.
-    posts: SpinLock<Kept>,
+    /// The mappings of posted receives.
+    kept: SharedKept,
     /// Locked by a call that changes the queue.
     changes: Mutex<()>,
     // Dropped after the queue is freed.
@@ -47,8 +47,8 @@ impl ProtectionZone {
             low_watermark: 0,
         };
         Ok(SharedReceiveQueue(Arc::new(Queue {
-            srq: Srq::create(self.adapter().ia(), self.pz(), &attributes)?,
-            posts: SpinLock::default(),
+            srq: Srq::create_locked(self.adapter().ia(), self.pz(), &attributes)?,
+            kept: SharedKept::default(),
             changes: Mutex::default(),
             _zone: self.clone(),
         })))
@@ -68,9 +68,8 @@ impl SharedReceiveQueue {
     /// As [`Srq::resize`].
     pub fn resize(&self, receives: u32) -> Result<()> {
         let _one_at_a_time = self.0.changes.lock();
-        let _no_posts = self.0.posts.lock();
         let receives = i32::try_from(receives).unwrap_or(i32::MAX);
-        // SAFETY: posts wait for `posts`, other calls of this for `changes`.
+        // SAFETY: `create_locked` has created the queue; other calls of this wait for the lock.
         unsafe { self.0.srq.resize(receives) }
     }
 
@@ -104,10 +103,9 @@ impl SharedReceiveQueue {
     /// The code names the reason; nothing is posted then.
     #[inline]
     pub fn post_recv(&self, segments: &[Segment<'_>], cookie: u64) -> Result<(), DatReturn> {
-        let mut kept = self.0.posts.lock();
-        kept.keep(segments);
-        // SAFETY: the lock excludes other posts; the mappings are kept until the queue is freed,
-        // and its endpoints do not outlive it.
+        self.0.kept.keep(segments);
+        // SAFETY: `create_locked` has created the queue; the mappings are kept until the queue is
+        // freed, and its endpoints do not outlive it.
         unsafe {
             let (count, segment) = posted(segments);
             self.0.srq.post_recv_with(count, segment, cookie)

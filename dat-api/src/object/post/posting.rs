@@ -42,9 +42,17 @@ impl Path {
 }
 
 impl PostMode {
-    /// Returns the mode of all queues of an IA.
+    /// Returns the mode of the queues of an IA.
     pub(crate) fn of(ia: &Ia) -> Self {
         Self::new(&ia.device().info().path, ia.is_threadsafe())
+    }
+
+    /// Returns this mode, with a lock.
+    pub(crate) fn with_lock(self) -> Self {
+        Self {
+            locked: true,
+            ..self
+        }
     }
 
     /// Returns the mode of all queues of an IA on this path.

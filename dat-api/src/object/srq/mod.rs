@@ -109,6 +109,28 @@ impl Srq {
     /// Section 3DAT, `dat_srq_create`: attributes are argument 3; `DAT_MODEL_NOT_SUPPORTED` if the
     /// device has no shared receive queues.
     pub fn create(ia: &Arc<Ia>, pz: &Arc<Pz>, attributes: &SrqAttributes) -> Result<Arc<Self>> {
+        Self::create_in_mode(ia, pz, attributes, PostMode::of(ia))
+    }
+
+    /// As [`Self::create`], for a queue to which several threads post at a time, also on an IA that
+    /// is not threadsafe: posts take a lock.
+    ///
+    /// # Errors
+    /// As [`Self::create`].
+    pub fn create_locked(
+        ia: &Arc<Ia>,
+        pz: &Arc<Pz>,
+        attributes: &SrqAttributes,
+    ) -> Result<Arc<Self>> {
+        Self::create_in_mode(ia, pz, attributes, PostMode::of(ia).with_lock())
+    }
+
+    fn create_in_mode(
+        ia: &Arc<Ia>,
+        pz: &Arc<Pz>,
+        attributes: &SrqAttributes,
+        mode: PostMode,
+    ) -> Result<Arc<Self>> {
         ia.require_srqs()?;
         let bad_zone =
             |cause| DatError::new(ReturnType::InvalidHandle, Subtype::InvalidHandlePz, cause);
@@ -149,7 +171,6 @@ impl Srq {
             depth: attributes.max_recv_dtos.unsigned_abs(),
             max_segments: attributes.max_recv_iov.unsigned_abs(),
         })?;
-        let mode = PostMode::of(ia);
         let srq = Arc::new(Self {
             handle: place.handle(),
             ia: Arc::clone(ia),

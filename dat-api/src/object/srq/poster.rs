@@ -59,7 +59,7 @@ impl Srq {
     ///
     /// # Safety
     /// No other post and no [`Srq::resize`] runs on this queue at the same time, unless its IA is
-    /// threadsafe. The memory of the segments is left alone until the receive completes, or the
+    /// threadsafe or [`Srq::create_locked`] has created it. The memory of the segments is left alone until the receive completes, or the
     /// queue and all its endpoints are gone.
     #[inline(always)]
     pub unsafe fn post_recv_with(

@@ -40,8 +40,8 @@ impl Srq {
     ///   EVD of an endpoint on it has no room for as many completions.
     ///
     /// # Safety
-    /// No post to this queue, and no other call of this, runs at the same time, unless its IA is
-    /// threadsafe.
+    /// No other call of this runs at the same time, and no post to this queue, unless its IA is
+    /// threadsafe or [`Srq::create_locked`] has created it.
     pub unsafe fn resize(&self, receives: i32) -> Result<()> {
         let most = self.ia.attributes().max_recv_per_srq;
         if receives < 1 || receives > most {
