@@ -302,7 +302,6 @@ impl Ep {
             return;
         };
         let counters = slot.counters();
-        self.posted.store(0, Ordering::Relaxed);
         self.quiet.reset();
         let attributes = &control.attributes;
         let quiet = attributes

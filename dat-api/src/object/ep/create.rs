@@ -179,7 +179,6 @@ impl Ep {
             state: AtomicU32::new(state as u32),
             posting: Posting::new(PostMode::of(ia), Poster::default()),
             taken: AtomicBool::new(false),
-            posted: AtomicU32::new(0),
             refused: Refused::default(),
             reads_issued: AtomicU32::new(0),
             quiet: QuietReceives::default(),

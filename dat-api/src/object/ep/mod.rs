@@ -86,9 +86,6 @@ pub struct Ep {
     posting: Posting<Poster>,
     /// The endpoint was created for a request, and a caller of [`Ep::take_for_posting`] has it.
     taken: AtomicBool,
-    /// The number of receives posted since the endpoint was created or reset, which numbers the
-    /// bits in `quiet`. Written by the poster.
-    posted: AtomicU32,
     /// The number of RDMA reads that may be outstanding, which both sides agreed on.
     reads_issued: AtomicU32,
     quiet: QuietReceives,

@@ -1,7 +1,5 @@
 //! Posting receives to an endpoint's own queue.
 
-use core::sync::atomic::Ordering;
-
 use dat_engine::fast::FastPath;
 use dat_engine::{PostError, RecvRequest};
 
@@ -90,17 +88,18 @@ impl RecvQueue for Ep {
         if !poster.recv_flags.contains(flags) {
             return Err(bad_flags());
         }
-        if !poster.recv_flags.is_empty() {
-            let number = self.posted.load(Ordering::Relaxed);
-            self.quiet.posting(number, !flags.is_empty());
+        if poster.marks_quiet_receives() {
+            self.quiet.posting(!flags.is_empty());
         }
         Ok(())
     }
 
+    /// Does nothing unless receives are configured UNSIGNALLED, so that each has a bit in `quiet`.
     #[inline(always)]
-    fn count_posted(&self) {
-        let number = self.posted.load(Ordering::Relaxed);
-        self.posted.store(number.wrapping_add(1), Ordering::Relaxed);
+    fn count_posted(&self, poster: &Poster) {
+        if poster.marks_quiet_receives() {
+            self.quiet.posted();
+        }
     }
 
     #[cold]

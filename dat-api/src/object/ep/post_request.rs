@@ -5,15 +5,13 @@
 use core::mem::MaybeUninit;
 use core::sync::atomic::Ordering;
 
-use dat_engine::fast::{Direct, FastPath, Verbs};
+use dat_engine::fast::FastPath;
 use dat_engine::{PostError, SendRequest};
 
 use super::Ep;
 use super::request::{Request, signalled_flags};
 use crate::object::ia::MAX_SEGMENTS;
-use crate::object::post::{
-    Entered, NoLock, Path, PostLock, PostMode, SpinLock, count_of, gather, is_single, no_zone,
-};
+use crate::object::post::{Entered, PostLock, count_of, for_mode, gather, is_single, no_zone};
 use crate::status::DatReturn;
 use crate::types::{CompletionFlags, EpState, LmrSegment, MemPrivileges, RmrSegment};
 
@@ -101,13 +99,7 @@ impl Ep {
                 core::hint::cold_path();
                 return self.post_slow(kind, segment, cookie, count, flags);
             }
-            let PostMode { path, locked } = self.posting.mode();
-            match (path, locked) {
-                (Path::Direct, false) => self.post_fast::<Direct, NoLock>(kind, segment, cookie),
-                (Path::Direct, true) => self.post_fast::<Direct, SpinLock>(kind, segment, cookie),
-                (Path::Verbs, false) => self.post_fast::<Verbs, NoLock>(kind, segment, cookie),
-                (Path::Verbs, true) => self.post_fast::<Verbs, SpinLock>(kind, segment, cookie),
-            }
+            for_mode!(self.posting.mode(), <P, L> self.post_fast::<P, L>(kind, segment, cookie))
         }
     }
 

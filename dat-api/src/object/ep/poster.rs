@@ -75,6 +75,13 @@ impl Poster {
         core::mem::replace(&mut self.qp, qp)
     }
 
+    /// Returns whether receives may be posted UNSIGNALLED, so that a bit says of each whether it
+    /// is. They are posted on the slow path.
+    #[inline(always)]
+    pub(super) fn marks_quiet_receives(&self) -> bool {
+        !self.recv_flags.is_empty()
+    }
+
     /// Returns the queue pair of the fast path.
     ///
     /// # Safety
@@ -106,7 +113,7 @@ impl Poster {
         self.recv_flags = quiet(attributes.recv_completion_flags);
         let longest = |segments: u32, bytes: u64| if segments > 0 { bytes } else { 0 };
         self.fast = FastLimits {
-            recv: if self.shared || !self.recv_flags.is_empty() {
+            recv: if self.shared || self.marks_quiet_receives() {
                 0
             } else {
                 longest(self.max_recv_iov, LONGEST)

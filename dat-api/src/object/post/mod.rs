@@ -5,7 +5,7 @@
 //! 1. The **fast path** posts what most programs post: one segment, no completion flags, in the LMR
 //!    that the queue used last, on a queue with room. It is compiled once for each data path
 //!    ([`FastPath`]) and lock ([`Lock`]), so it tests for neither, and saves no registers for the
-//!    other. [`PostMode`] selects the function.
+//!    other. `for_mode` (in `posting.rs`) selects the function by the queue's [`PostMode`].
 //! 2. The **slow path** posts everything else, and everything that the fast path could not post. It
 //!    is compiled once. It checks every argument, makes room in a full queue and tries once more,
 //!    and reports errors. It is marked cold so that the fast path jumps to it; a program may still
@@ -31,7 +31,7 @@ pub(crate) mod recv;
 mod segments;
 
 pub(crate) use lock::{NoLock, PostLock, SpinGuard, SpinLock};
-pub(crate) use posting::{Entered, Path, PostMode, Posting};
+pub(crate) use posting::{Entered, Path, PostMode, Posting, for_mode};
 pub(crate) use segments::{
     LONGEST, bad_flags, first_bytes, full, gather, length_error, no_zone, protection, refusal,
     too_long, too_many,

@@ -67,6 +67,28 @@ impl PostMode {
     }
 }
 
+/// Evaluates `$call` with `$P` and `$L` as the data path and the lock of `$mode`: where each post
+/// chooses the version of the fast path.
+macro_rules! for_mode {
+    ($mode:expr, <$P:ident, $L:ident> $call:expr) => {{
+        use $crate::object::post::{NoLock, Path, PostMode, SpinLock, for_mode};
+        use dat_engine::fast::{Direct, Verbs};
+        let PostMode { path, locked } = $mode;
+        match (path, locked) {
+            (Path::Direct, false) => for_mode!(@ Direct, NoLock, $P, $L, $call),
+            (Path::Direct, true) => for_mode!(@ Direct, SpinLock, $P, $L, $call),
+            (Path::Verbs, false) => for_mode!(@ Verbs, NoLock, $P, $L, $call),
+            (Path::Verbs, true) => for_mode!(@ Verbs, SpinLock, $P, $L, $call),
+        }
+    }};
+    (@ $path:ty, $lock:ty, $P:ident, $L:ident, $call:expr) => {{
+        type $P = $path;
+        type $L = $lock;
+        $call
+    }};
+}
+pub(crate) use for_mode;
+
 /// The posting half of a queue: a `P` that one call at a time uses.
 pub(crate) struct Posting<P> {
     mode: PostMode,

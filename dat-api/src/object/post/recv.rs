@@ -2,10 +2,10 @@
 
 use core::mem::MaybeUninit;
 
-use dat_engine::fast::{Direct, FastPath, Verbs};
+use dat_engine::fast::FastPath;
 use dat_engine::{PostError, RecvRequest};
 
-use super::{Entered, NoLock, Path, PostLock, PostMode, Posting, SpinLock, gather, is_single};
+use super::{Entered, PostLock, Posting, for_mode, gather, is_single};
 use crate::object::ia::MAX_SEGMENTS;
 use crate::object::lmr::LmrCache;
 use crate::status::DatReturn;
@@ -28,8 +28,9 @@ pub(crate) trait RecvQueue {
         flags: CompletionFlags,
     ) -> Result<(), DatReturn>;
 
-    /// Counts a posted receive. The caller still has the poster.
-    fn count_posted(&self);
+    /// Counts a receive that the slow path has posted. The caller still has the poster. The fast
+    /// path counts nothing: where receives are counted, [`RecvPoster::longest_fast`] is 0.
+    fn count_posted(&self, poster: &Self::Poster);
 
     /// Makes room after the engine has refused a receive. Returns whether to try again.
     ///
@@ -43,7 +44,9 @@ pub(crate) trait RecvQueue {
 
 /// The posting half of a queue of receives.
 pub(crate) trait RecvPoster {
-    /// Returns the longest segment that the fast path takes, in bytes; 0 if it takes none.
+    /// Returns the longest segment that the fast path takes, in bytes; 0 if it takes none, because
+    /// the queue has no queue pair on its path, or its receives need
+    /// [`RecvQueue::count_posted`].
     fn longest_fast(&self) -> u64;
 
     /// Returns the number of the zone that segments must be in.
@@ -91,13 +94,7 @@ pub(crate) unsafe fn post_recv<Q: RecvQueue>(
             core::hint::cold_path();
             return post_slow(queue, segment, cookie, count, flags);
         }
-        let PostMode { path, locked } = queue.posting().mode();
-        match (path, locked) {
-            (Path::Direct, false) => post_fast::<Q, Direct, NoLock>(queue, segment, cookie),
-            (Path::Direct, true) => post_fast::<Q, Direct, SpinLock>(queue, segment, cookie),
-            (Path::Verbs, false) => post_fast::<Q, Verbs, NoLock>(queue, segment, cookie),
-            (Path::Verbs, true) => post_fast::<Q, Verbs, SpinLock>(queue, segment, cookie),
-        }
+        for_mode!(queue.posting().mode(), <P, L> post_fast::<Q, P, L>(queue, segment, cookie))
     }
 }
 
@@ -127,7 +124,6 @@ unsafe extern "C" fn post_fast<Q: RecvQueue, P: FastPath, L: PostLock>(
             };
             // SAFETY: the caller's promise.
             if unsafe { poster.try_post::<P>(&request) } {
-                queue.count_posted();
                 return DatReturn::SUCCESS;
             }
         }
@@ -168,7 +164,7 @@ unsafe extern "C" fn post_slow<Q: RecvQueue>(
         let request = RecvRequest { cookie, segments };
         // SAFETY: the caller's promise.
         let Err(error) = (unsafe { poster.post(&request) }) else {
-            queue.count_posted();
+            queue.count_posted(poster);
             return DatReturn::SUCCESS;
         };
         // Making room takes other locks.

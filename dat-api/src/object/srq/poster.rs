@@ -104,7 +104,7 @@ impl RecvQueue for Srq {
 
     /// Does nothing: the engine counts outstanding receives.
     #[inline(always)]
-    fn count_posted(&self) {}
+    fn count_posted(&self, _: &Poster) {}
 
     #[cold]
     unsafe fn make_room(&self, error: PostError) -> bool {
