@@ -237,6 +237,37 @@ fn evd_wait_w10_queries_between_messages_lose_none_of_the_threshold() {
     }
 }
 
+/// A waiter that gathers events takes them from the device's queue and keeps them.
+/// A receive counts for the endpoint all the while.
+#[test]
+fn evd_wait_w10_receives_that_a_waiter_gathers_are_held_meanwhile() {
+    const AT_ONCE: DAT_COUNT = 8;
+    let fixture = Fixture::new();
+    let messages = MessagePair::new(&fixture, &Shape::default());
+    let (recv, ep) = (messages.recv(), messages.pair.passive.ep);
+    for round in 0..100 {
+        let first = round * AT_ONCE as u64;
+        messages.post_recvs(first..first + AT_ONCE as u64);
+        thread::scope(|scope| {
+            let waiter = recv.in_thread(scope, LONG, AT_ONCE);
+            recv.until_waited();
+            for _ in 1..AT_ONCE {
+                messages.deliver();
+                for _ in 0..20 {
+                    assert_eq!(held(ep), (AT_ONCE, AT_ONCE), "no event was handed out");
+                }
+            }
+            messages.deliver();
+            let waited = super::joined(waiter).soon();
+            assert_eq!(waited.tag(), (first, AT_ONCE - 1));
+        });
+        for left in (1..AT_ONCE).rev() {
+            assert_eq!(held(ep).0, left);
+            take_dto(recv.0);
+        }
+    }
+}
+
 /// Without a waiter, the query itself moves the completions. They come out in
 /// order with later ones.
 #[test]

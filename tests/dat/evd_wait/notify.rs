@@ -1,7 +1,6 @@
 //! Which events wake a waiter. An event that is queued when a wait begins ends
 //! the wait in any case, so each test lets the waiter sleep first.
 
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 
 use dat::abi::*;
@@ -9,7 +8,7 @@ use dat::exports::*;
 
 use super::{Evd, LONG, MessagePair, SOON, joined, stays};
 use crate::support::{
-    End, Fixture, Pair, Shape, expect, nothing_on, ok, refused_access, state_of, take_dto,
+    End, Fixture, Pair, Shape, expect, held, nothing_on, ok, refused_access, state_of, take_dto,
 };
 
 const DEFAULT: DAT_COMPLETION_FLAGS = DAT_COMPLETION_DEFAULT_FLAG;
@@ -381,14 +380,12 @@ fn evd_wait_w21_each_of_many_messages_wakes() {
     let fixture = Fixture::new();
     let messages = message_pair(&fixture, DEFAULT, DEFAULT);
     let recv = messages.recv();
-    let taken = AtomicU64::new(0);
     thread::scope(|scope| {
-        let waiter = scope.spawn(|| {
+        let waiter = scope.spawn(move || {
             for tag in 0..150 {
                 let waited = recv.wait(LONG, 1).soon();
                 assert_eq!(waited.tag(), (tag, 0));
                 assert!(waited.took < SOON);
-                taken.store(tag + 1, Ordering::Release);
             }
         });
         for tag in 0..150 {
@@ -399,8 +396,9 @@ fn evd_wait_w21_each_of_many_messages_wakes() {
                 thread::sleep(std::time::Duration::from_millis(2));
             }
             messages.deliver();
-            // One message at a time.
-            while !waiter.is_finished() && taken.load(Ordering::Acquire) <= tag {
+            // One message at a time: the receive is held until its event and the number of
+            // those behind it are known.
+            while !waiter.is_finished() && held(messages.pair.passive.ep).0 != 0 {
                 thread::yield_now();
             }
         }

@@ -4,6 +4,10 @@
 
 use core::sync::atomic::Ordering;
 
+use dat_engine::EndpointHandle;
+use dat_engine::sync::Backoff;
+
+use super::control::Control;
 use super::{Ep, EpInfo, EpStatus, RecvQuery};
 use crate::handle::Slot;
 use crate::types::EpState;
@@ -71,17 +75,18 @@ impl Ep {
     #[must_use]
     pub fn status(&self) -> EpStatus {
         self.poll_everything();
+        let held = self.recvs_held();
         let control = self.control();
         let qp = control.qp.as_ref();
         let recv_idle = if control.srq.is_some() {
-            self.recvs_staged() == 0
+            held == 0
         } else {
             qp.is_none_or(|qp| qp.recvs_outstanding() == 0)
         };
         EpStatus {
             state: self.state(),
             recv_idle,
-            request_idle: qp.is_none_or(dat_engine::EndpointHandle::sends_idle),
+            request_idle: qp.is_none_or(EndpointHandle::sends_idle),
         }
     }
 
@@ -94,18 +99,37 @@ impl Ep {
         } else {
             self.poll_unreported();
         }
-        // Its own queue counts the receives that the device has (none on an SRQ), the EVD those
-        // that are staged; all others have been handed out. They are read in the order in which a
-        // receive moves, so that none is missed.
-        let control = self.control();
-        let queue = control.qp.as_ref();
-        let outstanding = queue.map_or(0, dat_engine::EndpointHandle::recvs_outstanding);
-        drop(control);
-        let allocated = outstanding.saturating_add(self.recvs_staged());
+        let allocated = self.recvs_held();
         // Messages fill receives in order, so the receives it holds are contiguous.
         RecvQuery {
             allocated,
             span: allocated,
+        }
+    }
+
+    /// Returns how many receives it holds. Its own queue counts the receives that the device has
+    /// (none on an SRQ), the EVD those that are staged; all others have been handed out.
+    fn recvs_held(&self) -> u32 {
+        let mut backoff = Backoff::new();
+        loop {
+            if let Some(held) = self.count_held(&self.control()) {
+                return held;
+            }
+            // Without the control's lock, which the owner of the EVD may need.
+            backoff.wait();
+        }
+    }
+
+    /// Counts them once; `None` if the EVD may have staged some meanwhile.
+    fn count_held(&self, control: &Control) -> Option<u32> {
+        let count = || {
+            let queue = control.qp.as_ref();
+            let outstanding = queue.map_or(0, EndpointHandle::recvs_outstanding);
+            outstanding.saturating_add(self.recvs_staged())
+        };
+        match &control.streams.recv {
+            Some(stream) => stream.evd().while_none_moves(count),
+            None => Some(count()),
         }
     }
 

@@ -126,6 +126,8 @@ impl Consumer {
     #[inline(never)]
     fn next_from(&mut self, evd: &Evd, completion: &Completion) -> Option<EventData> {
         if is_watched(completion) {
+            let moving = evd.moves.begin();
+            moving.has_moved();
             // The endpoint has to see all receives that it holds, this one included.
             self.keep(evd, completion);
             self.sweep(evd);
@@ -211,8 +213,12 @@ impl Consumer {
             && self.staged.is_empty()
             && evd.posted.is_quiet()
         {
+            let moving = evd.moves.begin();
             return match queue.poll() {
-                Some(completion) => self.gather_from(evd, &completion),
+                Some(completion) => {
+                    moving.has_moved();
+                    self.gather_from(evd, &completion)
+                }
                 None => Arrivals::default(),
             };
         }
@@ -241,6 +247,7 @@ impl Consumer {
     fn stage(&mut self, evd: &Evd, room: usize, most: impl Fn(&Queue) -> u32) -> Arrivals {
         let attribute = evd.switches.attribute();
         let mut found = Arrivals::default();
+        let moving = evd.moves.begin();
         match self.queues.as_mut_slice() {
             [queue] => {
                 for _ in 0..room.min(most(queue) as usize) {
@@ -260,6 +267,10 @@ impl Consumer {
                 }
             }
         }
+        if found.completion {
+            moving.has_moved();
+        }
+        drop(moving);
         self.has_news |= found.notifies;
         self.note_staged(evd);
         found

@@ -13,6 +13,7 @@ use super::context::EvdContext;
 use super::exclusive::Exclusive;
 use super::posted::Posted;
 use super::query::Switches;
+use super::seq_count::SeqCount;
 use super::take::poll_completions;
 use super::{Counted, Evd, Ia};
 use crate::error::{DatError, Result};
@@ -125,6 +126,7 @@ impl Evd {
             counts: WaitCounts::default(),
             attachments: Mutex::new(Attachments::new(asked)),
             usage: Usage::default(),
+            moves: SeqCount::default(),
             // Published once, under its own handle: `Exclusive::open` relies on that.
             consumer: Exclusive::new(consumer),
             context,

@@ -40,6 +40,7 @@ mod query;
 #[allow(unsafe_code)]
 mod queue;
 mod resize;
+mod seq_count;
 mod streams;
 mod take;
 mod wait;
@@ -59,6 +60,7 @@ use self::context::EvdContext;
 use self::exclusive::Exclusive;
 use self::posted::Posted;
 use self::query::Switches;
+use self::seq_count::SeqCount;
 use super::counters::WaitCounts;
 use super::ia::Ia;
 use super::usage::{Counted, Usage};
@@ -95,6 +97,8 @@ pub struct Evd {
     /// What is attached, and the completion queues as attaching sees them.
     attachments: Mutex<Attachments>,
     usage: Usage,
+    /// Changes while the owner moves completions from the queues to the staged events.
+    moves: SeqCount,
     consumer: Exclusive,
 }
 
@@ -133,6 +137,13 @@ impl Evd {
     #[must_use]
     pub fn queue_length(&self) -> u32 {
         self.queue_length.load(Ordering::Acquire)
+    }
+
+    /// Returns what `read` returns, or `None` if receives may have moved between the counts of a
+    /// receive queue and of staged events meanwhile. Wait a little before trying again, without a
+    /// lock that an upcall takes.
+    pub(crate) fn while_none_moves<R>(&self, read: impl FnOnce() -> R) -> Option<R> {
+        self.moves.read(read)
     }
 
     /// Adds an event, from any thread.

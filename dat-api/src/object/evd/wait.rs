@@ -349,6 +349,9 @@ impl State {
             Some(WaitOutcome::TimedOut) if known < self.threshold => TIMED_OUT,
             // Fewer are counted if the next CQE is the event.
             Some(WaitOutcome::TimedOut | WaitOutcome::Ready) => {
+                // For a query the event is handed out once those behind it are counted.
+                let moving = evd.moves.begin();
+                moving.has_moved();
                 if let Some(data) = consumer.next_event(evd) {
                     if known == 0 {
                         // The events behind it were not counted yet.
