@@ -1,8 +1,7 @@
 //! The data that the posts of an endpoint use. The algorithm is in [`crate::object::post`].
 
-use std::sync::MutexGuard;
-
 use dat_engine::Endpoint;
+use dat_engine::sync::MutexGuard;
 
 use super::Ep;
 use super::control::Control;

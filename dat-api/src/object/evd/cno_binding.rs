@@ -9,13 +9,13 @@
 
 use core::sync::atomic::{AtomicUsize, Ordering};
 use std::os::fd::{AsFd, BorrowedFd};
-use std::sync::MutexGuard;
+
+use dat_engine::sync::{Backoff, MutexGuard};
 
 use super::Evd;
 use super::attachments::Attachments;
 use super::exclusive::open;
 use super::streams::Attribute;
-use super::take::pause;
 use crate::error::Result;
 use crate::handle::{self, EvdChange, Handle, NotOwned};
 
@@ -105,7 +105,7 @@ pub(crate) struct PollResult {
 ///
 /// An event is reported as `fresh` once.
 pub(crate) fn poll_for_cno(cno: Handle, evd: Handle, mode: PollMode) -> Option<PollResult> {
-    let mut round = 0;
+    let mut backoff = Backoff::new();
     let mut owned = loop {
         match handle::own::<Evd>(evd) {
             Ok(owned) => break owned,
@@ -116,8 +116,7 @@ pub(crate) fn poll_for_cno(cno: Handle, evd: Handle, mode: PollMode) -> Option<P
         if handle::pin::<Evd>(evd)?.switches.is_waited() {
             return None;
         }
-        pause(round);
-        round += 1;
+        backoff.wait();
     };
     let (evd, consumer) = open(&mut owned);
     if !evd.switches.is_enabled() || evd.switches.is_over() {

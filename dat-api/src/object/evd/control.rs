@@ -17,14 +17,15 @@
 //! - `docs/decisions/030-purge-on-reset.md`
 
 use dat_engine::CompletionQueueHandle;
+use dat_engine::sync::Backoff;
 
 use super::Evd;
 use super::posted::Command;
-use super::take::{Attended, pause};
+use super::take::Attended;
 use crate::handle::Handle;
 
-/// How many [`pause`]s a call waits for the owner of the EVD: about 10 milliseconds, most of them
-/// asleep.
+/// How many rounds of [`Backoff`] a call waits for the owner of the EVD: about 10 milliseconds, most
+/// of them asleep.
 const OWNERS_ROUNDS: u32 = 300;
 
 impl Evd {
@@ -67,11 +68,12 @@ impl Evd {
         is_enough: impl Fn(u32) -> bool,
     ) -> Attended {
         let number = self.posted.send([command]);
+        let mut backoff = Backoff::new();
         for round in 0.. {
             match self.attend() {
                 Attended::Busy if self.posted.is_done(number) => break,
                 Attended::Busy if is_enough(round) => return Attended::Busy,
-                Attended::Busy => pause(round),
+                Attended::Busy => backoff.wait(),
                 end => return end,
             }
         }

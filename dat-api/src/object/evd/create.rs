@@ -1,9 +1,10 @@
 //! Creating and freeing EVDs.
 
 use core::sync::atomic::AtomicU32;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use dat_engine::AsyncEventKind;
+use dat_engine::sync::Mutex;
 use dat_engine::wait::{Blocker, WaitPolicy};
 
 use super::attachments::Attachments;

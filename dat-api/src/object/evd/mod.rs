@@ -50,8 +50,9 @@ mod tests;
 
 use core::fmt;
 use core::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
+use dat_engine::sync::{Mutex, MutexGuard};
 use dat_engine::wait::{Blocker, WaitPolicy};
 
 use self::attachments::Attachments;
@@ -186,9 +187,7 @@ impl Evd {
     }
 
     fn attachments(&self) -> MutexGuard<'_, Attachments> {
-        self.attachments
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
+        self.attachments.lock()
     }
 }
 

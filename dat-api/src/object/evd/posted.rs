@@ -6,7 +6,8 @@
 
 use core::sync::atomic::{AtomicU32, Ordering};
 use std::collections::VecDeque;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use dat_engine::sync::Mutex;
 
 use super::Evd;
 use super::convert::Item;
@@ -86,10 +87,6 @@ impl Posted {
         })
     }
 
-    fn lock(&self) -> MutexGuard<'_, Inside> {
-        self.inside.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Returns whether the next event, if there is one, is in the only completion queue.
     #[inline(always)]
     pub(super) fn allows_fast_path(&self) -> bool {
@@ -132,7 +129,7 @@ impl Posted {
 
     /// Adds an event, unless the limit is reached.
     pub(super) fn post(&self, data: EventData) -> Result<(), Overflow> {
-        let mut inside = self.lock();
+        let mut inside = self.inside.lock();
         if self.held.load(Ordering::Acquire) >= inside.limit {
             let first = !inside.overflowing;
             inside.overflowing = true;
@@ -148,7 +145,7 @@ impl Posted {
     /// As [`Self::post`], for an event of the consumer. Returns `false` if there is no room, which
     /// is no overflow: the consumer's call fails.
     pub(super) fn offer(&self, data: EventData) -> bool {
-        let mut inside = self.lock();
+        let mut inside = self.inside.lock();
         if self.held.load(Ordering::Acquire) >= inside.limit {
             return false;
         }
@@ -160,7 +157,7 @@ impl Posted {
 
     /// Reserves room for one event; returns `false` if there is none.
     fn claim(&self) -> bool {
-        let inside = self.lock();
+        let inside = self.inside.lock();
         let is_room = self.held.load(Ordering::Acquire) < inside.limit;
         if is_room {
             self.held.fetch_add(1, Ordering::Relaxed);
@@ -170,7 +167,7 @@ impl Posted {
 
     /// Adds the event that [`Self::claim`] reserved room for.
     fn fill(&self, data: EventData) {
-        let mut inside = self.lock();
+        let mut inside = self.inside.lock();
         inside.events.push_back(data);
         self.attention.fetch_add(1, Ordering::SeqCst);
     }
@@ -178,7 +175,7 @@ impl Posted {
     /// Sets the limit to `limit` events. Returns `false`, and changes nothing, if there is no
     /// memory for them. Events that are there stay.
     pub(super) fn set_limit(&self, limit: u32) -> bool {
-        let mut inside = self.lock();
+        let mut inside = self.inside.lock();
         let more = (limit as usize).saturating_sub(inside.events.len());
         if limit > inside.limit && inside.events.try_reserve_exact(more).is_err() {
             return false;
@@ -190,7 +187,7 @@ impl Posted {
     /// Lowers the limit to `limit` events. Returns `false`, and changes nothing, if the held events
     /// and `others` together exceed it, or if the limit is already lower.
     pub(super) fn lower_limit(&self, limit: u32, others: u32) -> bool {
-        let mut inside = self.lock();
+        let mut inside = self.inside.lock();
         let held = self.held.load(Ordering::Acquire).saturating_add(others);
         let fits = held <= limit && limit <= inside.limit;
         if fits {
@@ -201,7 +198,7 @@ impl Posted {
 
     /// Sends commands; returns the number for [`Self::is_done`].
     pub(super) fn send(&self, commands: impl IntoIterator<Item = Command>) -> u32 {
-        let mut inside = self.lock();
+        let mut inside = self.inside.lock();
         for command in commands {
             inside.commands.push(command);
             inside.sent = inside.sent.wrapping_add(1);
@@ -237,7 +234,7 @@ impl Posted {
         if !self.has_commands() {
             return Vec::new();
         }
-        let mut inside = self.lock();
+        let mut inside = self.inside.lock();
         self.attention.fetch_and(!COMMANDS, Ordering::Relaxed);
         core::mem::take(&mut inside.commands)
     }
@@ -253,7 +250,7 @@ impl Posted {
         if count == 0 {
             return;
         }
-        let mut inside = self.lock();
+        let mut inside = self.inside.lock();
         inside.events.drain(..count as usize).for_each(take);
         self.attention.fetch_sub(count, Ordering::Relaxed);
     }

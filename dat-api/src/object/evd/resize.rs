@@ -6,10 +6,12 @@
 use core::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::Arc;
 
+use dat_engine::sync::Backoff;
+
 use super::Evd;
 use super::consumer::Consumer;
 use super::posted::Command;
-use super::take::{Attended, pause};
+use super::take::Attended;
 use crate::error::{DatError, Result};
 use crate::status::{ReturnType, Subtype};
 
@@ -55,7 +57,8 @@ impl Evd {
                 format!("invalid EVD length {min_qlen}: expected 1 to {most}"),
             ));
         }
-        for round in 0.. {
+        let mut backoff = Backoff::new();
+        loop {
             let completions = match asked < self.queue_length() {
                 true => Some(self.check_shrinking(asked)?),
                 false => None,
@@ -67,7 +70,7 @@ impl Evd {
                 Some(completions) if !self.lower_length(length, completions) => {
                     // Events have arrived since the count, or the length has changed: count again.
                     drop(attachments);
-                    pause(round);
+                    backoff.wait();
                     continue;
                 }
                 Some(_) => {}

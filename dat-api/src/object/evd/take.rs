@@ -1,5 +1,7 @@
 //! Dequeuing without waiting.
 
+use dat_engine::sync::Backoff;
+
 use super::Evd;
 use super::exclusive::open;
 use super::fast::peek;
@@ -81,7 +83,8 @@ pub fn own(handle: Handle) -> Result<Owned<Evd>, DatReturn> {
 #[cold]
 #[inline(never)]
 pub fn own_when_free(handle: Handle) -> Result<Owned<Evd>, DatReturn> {
-    for round in 0u32.. {
+    let mut backoff = Backoff::new();
+    loop {
         if handle::pin::<Evd>(handle)
             .ok_or(STALE)?
             .switches
@@ -94,9 +97,8 @@ pub fn own_when_free(handle: Handle) -> Result<Owned<Evd>, DatReturn> {
             Err(NotOwned::Stale) => return Err(STALE),
             Err(NotOwned::Busy) => {}
         }
-        pause(round);
+        backoff.wait();
     }
-    Err(WAITED)
 }
 
 /// Takes what the completion queues of an EVD hold, as far as there is room to stage it. If another
@@ -117,16 +119,6 @@ pub(crate) fn poll_completions(evd: Handle) {
             }
         }
         Err(NotOwned::Stale) => {}
-    }
-}
-
-/// Lets another thread finish its use of the EVD.
-pub(super) fn pause(round: u32) {
-    match round {
-        0..100 => core::hint::spin_loop(),
-        100..200 => std::thread::yield_now(),
-        // The other thread may have a lower priority on the same processor.
-        _ => std::thread::sleep(core::time::Duration::from_micros(20)),
     }
 }
 

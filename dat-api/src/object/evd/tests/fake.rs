@@ -5,8 +5,9 @@ use std::collections::VecDeque;
 use std::io::{Read, Write};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
+use dat_engine::sync::Mutex;
 use dat_engine::{
     Arrival, Completion, CompletionFlags, CompletionOp, ControlError, CqeKind, Device, PathRequest,
 };
@@ -68,7 +69,7 @@ impl Ring {
 
     /// As [`Self::complete`], with an arrival time.
     pub(super) fn complete_at(&self, completion: Completion, arrival: Arrival) {
-        let mut inside = self.inside.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut inside = self.inside.lock();
         assert!(
             inside.completions.len() < self.capacity as usize,
             "a completion queue of {} overflows",
@@ -95,7 +96,7 @@ impl Ring {
 
     /// Returns the number of completions that were not polled.
     pub(super) fn len(&self) -> usize {
-        let inside = self.inside.lock().unwrap_or_else(PoisonError::into_inner);
+        let inside = self.inside.lock();
         inside.completions.len()
     }
 }
@@ -127,7 +128,7 @@ impl FakeQueue {
     }
 
     pub(in super::super) fn peek(&mut self) -> Option<FakeCqe<'_>> {
-        let inside = self.0.inside.lock().unwrap_or_else(PoisonError::into_inner);
+        let inside = self.0.inside.lock();
         let (completion, _) = inside.completions.front().copied()?;
         drop(inside);
         Some(FakeCqe {
@@ -137,7 +138,7 @@ impl FakeQueue {
     }
 
     pub(in super::super) fn poll(&mut self) -> Option<Completion> {
-        let mut inside = self.0.inside.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut inside = self.0.inside.lock();
         for _ in 0..self.0.stale.swap(0, Ordering::Relaxed) {
             inside.completions.pop_front();
         }
@@ -146,7 +147,7 @@ impl FakeQueue {
     }
 
     pub(in super::super) fn arrival(&self) -> Arrival {
-        let inside = self.0.inside.lock().unwrap_or_else(PoisonError::into_inner);
+        let inside = self.0.inside.lock();
         let front = inside.completions.front();
         front.map_or(Arrival::Empty, |&(_, arrival)| arrival)
     }
@@ -164,7 +165,7 @@ impl FakeQueue {
             // Any error will do.
             return Err(Device::open_with("", PathRequest::Auto).expect_err("no device"));
         }
-        let mut inside = self.0.inside.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut inside = self.0.inside.lock();
         // A request for any completion is not narrowed by a later one.
         inside.armed = match (inside.armed, solicited_only) {
             (Armed::Any, _) | (_, false) => Armed::Any,

@@ -1,9 +1,10 @@
 //! The fixture of these tests: an EVD without a device.
 
 use core::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use dat_engine::sync::Mutex;
 use dat_engine::wait::WaitPolicy;
 use dat_engine::{Completion, CompletionOp};
 
@@ -31,28 +32,20 @@ struct Inside {
 
 impl World {
     pub(in super::super) fn report(&self, kind: AsyncKind, handle: Handle, reason: AsyncReason) {
-        let mut reports = self
-            .0
-            .reports
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut reports = self.0.reports.lock();
         reports.push((kind, handle, reason));
     }
 
     /// Returns the asynchronous events that were reported.
     pub(super) fn reports(&self) -> Vec<(AsyncKind, Handle, AsyncReason)> {
-        let reports = self
-            .0
-            .reports
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let reports = self.0.reports.lock();
         reports.clone()
     }
 
     pub(in super::super) fn make_queue(&self, depth: u32) -> FakeQueue {
         let channel = self.0.channel.get_or_init(|| Arc::new(Channel::new()));
         let (queue, ring) = FakeQueue::new(depth, Arc::clone(channel));
-        let mut rings = self.0.rings.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut rings = self.0.rings.lock();
         rings.push(ring);
         queue
     }
@@ -70,7 +63,7 @@ impl World {
 
     /// Returns the completion queues, in order of creation.
     pub(super) fn rings(&self) -> Vec<Arc<Ring>> {
-        let rings = self.0.rings.lock().unwrap_or_else(PoisonError::into_inner);
+        let rings = self.0.rings.lock();
         rings.clone()
     }
 }

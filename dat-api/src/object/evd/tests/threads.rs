@@ -1,10 +1,10 @@
 //! Many threads on one EVD, and on several.
 
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
-use std::sync::Mutex;
 use std::thread;
 use std::time::Duration;
 
+use dat_engine::sync::Mutex;
 use dat_engine::wait::WaitPolicy;
 
 use super::rig::{FakeEp, Rig, code, number};
@@ -82,11 +82,11 @@ fn everything_comes_once(takers: usize, how: How, policy: WaitPolicy) {
                     let theirs = mine.iter().filter(|&&number| number % POSTERS == poster);
                     assert!(theirs.is_sorted(), "the order of one stream");
                 }
-                all.lock().expect("no panic").extend(mine);
+                all.lock().extend(mine);
             });
         }
     });
-    let mut all = all.into_inner().expect("no panic");
+    let mut all = all.into_inner();
     all.sort_unstable();
     assert!(all.into_iter().eq(0..POSTERS * EACH), "exactly once each");
 }
