@@ -129,6 +129,8 @@ mod error;
 pub mod handle;
 pub mod object;
 pub mod options;
+#[allow(unsafe_code)]
+mod per_process;
 pub mod registry;
 pub mod state;
 // Memory that the device writes, and posts that use it.

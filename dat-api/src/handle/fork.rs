@@ -3,10 +3,12 @@
 //! The objects belong to the parent: its device, its connections, its threads. A lock that a thread
 //! of the parent held stays locked in the child, where that thread does not exist. So a child must
 //! not touch any of the objects. An `atfork` handler makes all handles stale in the child, which
-//! costs calls nothing. The child can create objects of its own.
+//! costs calls nothing. The child can create objects of its own. What the library has for all
+//! objects of a process, the child gets anew ([`crate::per_process`]).
 //!
 //! Decision: `docs/decisions/018-fork-invalidates-handles.md`
 
+use core::sync::atomic::{AtomicU32, Ordering};
 use std::cell::RefCell;
 
 use dat_engine::sync::MutexGuard;
@@ -17,6 +19,13 @@ use super::arena::State;
 thread_local! {
     /// The lock of the arena while this thread forks, so that the child gets a consistent arena.
     static ARENA_GUARD: RefCell<Option<MutexGuard<'static, State>>> = const { RefCell::new(None) };
+}
+
+static FORKS: AtomicU32 = AtomicU32::new(0);
+
+/// Returns how many forks separate this process from the one that loaded the library.
+pub(crate) fn forks() -> u32 {
+    FORKS.load(Ordering::Relaxed)
 }
 
 /// Runs when the library is loaded. Registering the handlers with the first object would be too
@@ -44,6 +53,7 @@ extern "C" fn in_parent() {
 }
 
 extern "C" fn in_child() {
+    FORKS.fetch_add(1, Ordering::Relaxed);
     ARENA.invalidate_all();
     let _ = ARENA_GUARD.try_with(RefCell::take);
 }

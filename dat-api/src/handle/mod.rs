@@ -41,6 +41,7 @@ use self::arena::Arena;
 use self::slot::{DYING, FREE, OWNED, live};
 
 pub(crate) use completion_hooks::CompletionHooks;
+pub(crate) use fork::forks;
 pub use kind::Kind;
 pub(crate) use slot::{Slot, SlotCounters};
 pub use upcalls::Upcalls;
@@ -484,4 +485,4 @@ pub unsafe fn retire_for_test<T: Object>(handle: Handle) -> Option<Arc<T>> {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

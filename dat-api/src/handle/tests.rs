@@ -182,7 +182,7 @@ fn a_dropped_reservation_releases_its_slot() {
 }
 
 /// Returns the exit status of a forked child; 255 if it hangs or dies.
-fn in_child(answer: impl FnOnce() -> u8) -> i32 {
+pub(crate) fn in_child(answer: impl FnOnce() -> u8) -> i32 {
     // SAFETY: the child uses only the code under test, and leaves by `_exit`.
     let child = unsafe { libc::fork() };
     if child == 0 {

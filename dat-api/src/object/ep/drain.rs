@@ -19,6 +19,7 @@ use super::hooks::{completed, failed};
 use crate::error::Result;
 use crate::handle::{self, Delivery, Handle};
 use crate::object::evd;
+use crate::per_process::PerProcess;
 use crate::types::EpState;
 
 /// The completion queue for completions without an EVD, if there is one.
@@ -113,7 +114,7 @@ impl Ep {
 }
 
 /// The endpoints whose marker has not completed.
-static WAITING: Mutex<Vec<Handle>> = Mutex::new(Vec::new());
+static WAITING: PerProcess<Vec<Handle>> = PerProcess::new();
 
 /// The shortest and the longest pause between two polls.
 const PAUSES: (Duration, Duration) = (Duration::from_micros(50), Duration::from_millis(2));

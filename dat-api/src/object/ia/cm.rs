@@ -14,19 +14,17 @@ use dat_engine::cm::{
 use super::Ia;
 use crate::error::{DatError, Result};
 use crate::options::CmChoice;
+use crate::per_process::PerProcess;
 use crate::status::{ReturnType, Subtype};
 use dat_engine::Transport;
-use dat_engine::sync::Mutex;
 
 /// A manager, shared by the IAs that use it. Its thread ends with the last of them.
 pub(super) struct SharedManager {
-    process: u32,
     manager: Manager,
 }
 
 /// The current managers, by kind.
-static CURRENT: [Mutex<Weak<SharedManager>>; 2] =
-    [Mutex::new(Weak::new()), Mutex::new(Weak::new())];
+static CURRENT: [PerProcess<Weak<SharedManager>>; 2] = [PerProcess::new(), PerProcess::new()];
 
 impl SharedManager {
     /// Returns the manager of this process, and starts it if there is none.
@@ -35,13 +33,11 @@ impl SharedManager {
         // it.
         let place = &CURRENT[usize::from(kind == ManagerKind::Rdma)];
         let mut current = place.lock();
-        let process = std::process::id();
-        // After a fork, the parent's manager may still be here.
-        if let Some(shared) = current.upgrade().filter(|shared| shared.process == process) {
+        if let Some(shared) = current.upgrade() {
             return Ok(shared);
         }
         let manager = Manager::start(kind, ManagerOptions::default())?;
-        let shared = Arc::new(Self { process, manager });
+        let shared = Arc::new(Self { manager });
         *current = Arc::downgrade(&shared);
         Ok(shared)
     }
@@ -235,5 +231,24 @@ impl DeviceSink for Departure {
         if let Some(ia) = self.0.get().and_then(Weak::upgrade) {
             ia.device_lost();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::handle::tests::in_child;
+
+    /// The lock is held for as long as a manager takes to start.
+    #[test]
+    fn a_child_gets_a_manager_while_a_thread_of_the_parent_starts_one() {
+        let held = CURRENT.each_ref().map(PerProcess::lock);
+        let answer = in_child(|| {
+            let kinds = [ManagerKind::Socket, ManagerKind::Rdma];
+            let managers = kinds.map(SharedManager::get);
+            u8::from(managers.iter().any(Result::is_ok))
+        });
+        drop(held);
+        assert_eq!(answer, 1, "sockets are everywhere");
     }
 }

@@ -5,6 +5,7 @@ use std::sync::{Arc, Weak};
 
 use super::Ia;
 use crate::handle::{Handle, Kind};
+use crate::per_process::PerProcess;
 use crate::types::{AsyncKind, AsyncReason, EventData};
 use dat_engine::sync::Mutex;
 
@@ -46,7 +47,7 @@ impl AsyncStream {
 }
 
 /// The open IAs, among which an IA finds the EVD of another.
-static OPEN: Mutex<Vec<Weak<Ia>>> = Mutex::new(Vec::new());
+static OPEN: PerProcess<Vec<Weak<Ia>>> = PerProcess::new();
 
 /// Adds an open IA.
 pub(super) fn enlist(ia: &Arc<Ia>) {
@@ -159,4 +160,19 @@ fn elsewhere(ia: &Ia) -> Option<Handle> {
         .iter()
         .filter(|other| other.device.info().guid == ia.device.info().guid)
         .find_map(|other| other.reports.target())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::handle::tests::in_child;
+
+    #[test]
+    fn a_child_lists_its_own_adapters_while_a_thread_of_the_parent_does() {
+        let mut held = OPEN.lock();
+        held.push(Weak::new());
+        let answer = in_child(|| OPEN.lock().len() as u8);
+        held.pop();
+        assert_eq!(answer, 0);
+    }
 }

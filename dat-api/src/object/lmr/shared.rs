@@ -5,11 +5,10 @@
 //! shared object as long as an LMR has it.
 
 use std::collections::HashMap;
-use std::sync::LazyLock;
 
 use crate::error::{DatError, Result};
+use crate::per_process::PerProcess;
 use crate::status::{ReturnType, Subtype};
-use dat_engine::sync::Mutex;
 
 /// An identifier.
 type Identifier = [u8; 40];
@@ -24,7 +23,7 @@ struct Piece {
 }
 
 /// The pieces that identifiers name in this process, and how many LMRs have each.
-static NAMES: LazyLock<Mutex<HashMap<Identifier, (Piece, u32)>>> = LazyLock::new(Mutex::default);
+static NAMES: PerProcess<HashMap<Identifier, (Piece, u32)>> = PerProcess::new();
 
 /// An identifier in use, until this is dropped.
 #[derive(Debug)]
