@@ -1,7 +1,6 @@
 //! Devices with lower limits than an mlx5, on both data paths: defaults fit the
 //! limits, and requests beyond them are refused.
 
-use std::mem;
 use std::ptr;
 
 use dat::abi::*;
@@ -9,8 +8,8 @@ use dat::exports::*;
 
 use crate::evd::arrival::EndpointGroup;
 use crate::support::{
-    End, Fixture, Pair, Shape, abilities, ep_info, fails, fails_with, is_on_small_device, ok,
-    post_srq,
+    End, Fixture, Pair, Shape, abilities, device, ep_info, evd_info, fails, fails_with,
+    is_on_small_device, ok, post_srq,
 };
 
 /// Runs the rest of a test on devices with these limits.
@@ -365,11 +364,8 @@ fn an_evd_grows_though_completion_queues_cannot() {
     for length in [1000, 8, 100] {
         // SAFETY: a live handle.
         ok(unsafe { dat_evd_resize(pair.active.request, length) });
-        // SAFETY: integers and pointers, for which zero is valid.
-        let mut info: DAT_EVD_PARAM = unsafe { mem::zeroed() };
-        // SAFETY: the result is writable.
-        ok(unsafe { dat_evd_query(pair.active.request, DAT_EVD_FIELD_ALL, &raw mut info) });
-        assert!(info.evd_qlen >= length, "{}", info.evd_qlen);
+        let now = evd_info(pair.active.request).evd_qlen;
+        assert!(now >= length, "{now}");
     }
     // More endpoints than the first completion queue has room for.
     let many: Vec<DAT_EP_HANDLE> = (0..20)
@@ -422,6 +418,56 @@ fn a_short_completion_queue_is_as_long_as_the_device_says() {
     let fixture = Fixture::new();
     assert_eq!(EndpointGroup::new(&fixture, 3, 16).queues(), 1);
     assert_eq!(EndpointGroup::new(&fixture, 4, 16).queues(), 2);
+}
+
+/// The first completion queue of an EVD is long, unless there is no memory for
+/// that: then it is as long as the first stream needs, and the next endpoint needs
+/// another one.
+#[test]
+fn an_evd_gets_a_short_completion_queue_where_no_memory_is_left_for_a_long_one() {
+    on!(
+        an_evd_gets_a_short_completion_queue_where_no_memory_is_left_for_a_long_one,
+        "no_cq_resize"
+    );
+    let fixture = Fixture::new();
+    let emulator = device::emulator().expect("an emulated device");
+    let queues = || emulator.nic().object_counts().cqs;
+    // On the verbs path the first endpoint tries to resize a completion queue.
+    messages_pass(&fixture, &Pair::new(&fixture, &modest()));
+    for (refused, expected) in [(false, [2, 0]), (true, [2, 1])] {
+        // The first of the two queues; a short one is the second try.
+        let fault = refused.then(|| "enomem@1".parse().expect("a fault"));
+        let before = queues();
+        emulator.set_faults(fault.as_ref());
+        let (answer, near) = create(&fixture, None);
+        emulator.set_faults(None);
+        ok(answer);
+        let first = queues() - before;
+        let mut far = End {
+            connect: fixture.evd(8, DAT_EVD_CONNECTION_FLAG),
+            ..near
+        };
+        // SAFETY: live handles; the result is writable.
+        ok(unsafe {
+            dat_ep_create(
+                fixture.ia,
+                fixture.pz,
+                far.recv,
+                far.request,
+                far.connect,
+                ptr::null(),
+                &raw mut far.ep,
+            )
+        });
+        let second = queues() - before - first;
+        assert_eq!([first, second], expected, "refused: {refused}");
+        messages_pass(&fixture, &Pair::connect(&fixture, near, far));
+    }
+    // The error is reported if there is no memory for a short one either.
+    emulator.set_faults(Some(&"enomem@1,enomem@2".parse().expect("faults")));
+    let (answer, _) = create(&fixture, None);
+    emulator.set_faults(None);
+    fails(answer, DAT_INSUFFICIENT_RESOURCES);
 }
 
 #[test]

@@ -9,7 +9,8 @@ use dat::abi::*;
 use dat::exports::*;
 
 use crate::support::{
-    End, Fixture, Pair, Shape, abilities, fails, fails_with, ok, post_srq, srq, srq_info, take_dto,
+    End, Fixture, Pair, Shape, abilities, evd_info, fails, fails_with, ok, post_srq, srq, srq_info,
+    take_dto,
 };
 
 const DEFAULT: DAT_COMPLETION_FLAGS = DAT_COMPLETION_DEFAULT_FLAG;
@@ -207,22 +208,30 @@ fn srq_resize_loses_nothing() {
     assert_eq!(srq_info(queue).outstanding_dto_count, 0);
 }
 
-/// The EVD for the completions needs room for them. If its completion queue is
-/// polled directly, it cannot get more. On other devices it is resized to the
-/// requested length.
+/// The EVD for the completions needs room for them. On a device that resizes shared
+/// queues (Soft-RoCE) its completion queue is resized first. On mlx5 the EVD has no
+/// room on the direct path, and the queue itself stays as it is on both.
 #[test]
 fn srq_resize_needs_room_where_receives_are_reported() {
     let fixture = Fixture::new();
+    let asked = 60_000.min(abilities(&fixture).0.max_recv_per_srq);
+    let lone = srq(&fixture, 8);
+    let grows = resize(lone, asked) == DAT_SUCCESS;
+    // SAFETY: a live handle.
+    ok(unsafe { dat_srq_free(lone) });
+    assert!(!(grows && fixture.is_stepped()), "mlx5 resizes none");
     let queue = srq(&fixture, 8);
     let before = srq_info(queue);
     let end = End::on_srq(&fixture, &Shape::default(), queue);
-    let asked = 60_000.min(abilities(&fixture).0.max_recv_per_srq);
     let answer = resize(queue, asked);
-    if !fixture.is_stepped() && answer == DAT_SUCCESS {
-        assert!(srq_info(queue).max_recv_dtos >= asked);
+    let now = srq_info(queue).max_recv_dtos;
+    if grows {
+        ok(answer);
+        assert!(now >= asked, "{now}");
+        assert!(evd_info(end.recv).evd_qlen >= asked);
     } else {
-        fails(answer, DAT_INSUFFICIENT_RESOURCES);
-        assert_eq!(srq_info(queue).max_recv_dtos, before.max_recv_dtos);
+        fails_with(answer, DAT_INSUFFICIENT_RESOURCES, DAT_RESOURCE_SRQ);
+        assert_eq!(now, before.max_recv_dtos);
     }
     // SAFETY: live handles.
     unsafe {

@@ -17,6 +17,15 @@ pub fn ep_info(ep: DAT_EP_HANDLE) -> DAT_EP_PARAM {
     info
 }
 
+/// Returns all fields of an EVD.
+pub fn evd_info(evd: DAT_EVD_HANDLE) -> DAT_EVD_PARAM {
+    // SAFETY: integers and pointers, for which zero is valid.
+    let mut info = unsafe { mem::zeroed() };
+    // SAFETY: the result is writable.
+    ok(unsafe { dat_evd_query(evd, DAT_EVD_FIELD_ALL, &raw mut info) });
+    info
+}
+
 /// Calls `dat_ep_recv_query`. Returns the number of buffers and their span.
 #[track_caller]
 pub fn held(ep: DAT_EP_HANDLE) -> (DAT_COUNT, DAT_COUNT) {
