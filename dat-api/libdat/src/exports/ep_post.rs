@@ -1,5 +1,6 @@
 //! Posting to endpoints. Nothing here allocates, locks, prints or unwinds.
 
+use dat_api::handle::peek_at;
 use dat_api::object::ep::Ep;
 use dat_api::types::CompletionFlags;
 use dat_api::{DatReturn, ReturnType, Subtype};
@@ -8,7 +9,6 @@ use crate::abi::{
     DAT_COMPLETION_FLAGS, DAT_COUNT, DAT_DTO_COOKIE, DAT_EP_HANDLE, DAT_LMR_TRIPLET, DAT_RETURN,
     DAT_RMR_TRIPLET,
 };
-use crate::face::handles::peek;
 use crate::face::segments::{local, remote};
 use crate::providers::hot;
 
@@ -29,7 +29,7 @@ pub unsafe extern "C" fn dat_ep_post_send(
 ) -> DAT_RETURN {
     // SAFETY: by the contract of `exports` no thread frees the endpoint during
     // the call.
-    let Some(ep) = (unsafe { peek::<Ep>(ep_handle) }) else {
+    let Some(ep) = (unsafe { peek_at::<Ep>(ep_handle) }) else {
         // SAFETY: the caller has the same contract.
         return unsafe {
             hot::post_send(
@@ -62,7 +62,7 @@ pub unsafe extern "C" fn dat_ep_post_recv(
     completion_flags: DAT_COMPLETION_FLAGS,
 ) -> DAT_RETURN {
     // SAFETY: as in `dat_ep_post_send`.
-    let Some(ep) = (unsafe { peek::<Ep>(ep_handle) }) else {
+    let Some(ep) = (unsafe { peek_at::<Ep>(ep_handle) }) else {
         // SAFETY: the caller has the same contract.
         return unsafe {
             hot::post_recv(
@@ -95,7 +95,7 @@ pub unsafe extern "C" fn dat_ep_post_rdma_read(
     completion_flags: DAT_COMPLETION_FLAGS,
 ) -> DAT_RETURN {
     // SAFETY: as in `dat_ep_post_send`.
-    let Some(ep) = (unsafe { peek::<Ep>(ep_handle) }) else {
+    let Some(ep) = (unsafe { peek_at::<Ep>(ep_handle) }) else {
         // SAFETY: the caller has the same contract.
         return unsafe {
             hot::post_rdma_read(
@@ -132,7 +132,7 @@ pub unsafe extern "C" fn dat_ep_post_rdma_write(
     completion_flags: DAT_COMPLETION_FLAGS,
 ) -> DAT_RETURN {
     // SAFETY: as in `dat_ep_post_send`.
-    let Some(ep) = (unsafe { peek::<Ep>(ep_handle) }) else {
+    let Some(ep) = (unsafe { peek_at::<Ep>(ep_handle) }) else {
         // SAFETY: the caller has the same contract.
         return unsafe {
             hot::post_rdma_write(

@@ -1,5 +1,6 @@
 //! Shared receive queues.
 
+use dat_api::handle::peek_at;
 use dat_api::object::ia::Ia;
 use dat_api::object::pz::Pz;
 use dat_api::object::srq::Srq;
@@ -14,7 +15,7 @@ use crate::abi::{
 };
 use crate::face::answer::{control, require};
 use crate::face::attributes::count;
-use crate::face::handles::{bare, named, peek, pin};
+use crate::face::handles::{bare, named, pin};
 use crate::face::output::{Output, queried};
 use crate::face::segments::local;
 use crate::providers::dispatch::foreign;
@@ -68,7 +69,7 @@ pub unsafe extern "C" fn dat_srq_post_recv(
 ) -> DAT_RETURN {
     // SAFETY: by the contract of `exports` no thread frees the queue during the
     // call.
-    let Some(srq) = (unsafe { peek::<Srq>(srq_handle) }) else {
+    let Some(srq) = (unsafe { peek_at::<Srq>(srq_handle) }) else {
         // SAFETY: the caller has the same contract.
         return unsafe { hot::srq_post_recv(srq_handle, num_segments, local_iov, user_cookie) };
     };

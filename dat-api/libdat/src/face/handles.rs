@@ -97,13 +97,3 @@ pub(crate) fn named_or_null(
     }
     named(handle, kind, which).map(Some)
 }
-
-/// Looks up an object for posting, without pinning it.
-///
-/// # Safety
-/// No thread frees the object while the reference is used.
-#[inline(always)]
-pub(crate) unsafe fn peek<T: Object>(handle: DAT_HANDLE) -> Option<&'static T> {
-    // SAFETY: required of the caller.
-    unsafe { handle::peek_at(handle) }
-}
