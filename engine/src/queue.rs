@@ -2,6 +2,7 @@
 
 use core::fmt;
 use core::ops::Deref;
+use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
 use crate::completion::Completion;
@@ -278,6 +279,12 @@ impl CompletionQueueHandle {
     #[must_use]
     pub fn channel(&self) -> Option<&CompletionChannel> {
         self.verbs.channel()
+    }
+
+    /// Returns the descriptor of that channel.
+    #[must_use]
+    pub fn channel_fd(&self) -> Option<BorrowedFd<'_>> {
+        self.channel().map(CompletionChannel::fd)
     }
 
     /// Returns the libibverbs completion queue, for matching asynchronous events.

@@ -19,11 +19,10 @@ use std::sync::Arc;
 
 use dat_engine::CompletionQueueHandle;
 
-use super::Evd;
 use super::attachments::{Attachments, CqCapacity};
 use super::create::no_memory;
 use super::posted::{Command, with_room};
-use super::queue::Queue;
+use super::{Evd, Queue};
 use crate::error::{DatError, Result};
 use crate::handle::Handle;
 use crate::status::{ReturnType, Subtype};
@@ -130,7 +129,7 @@ impl Evd {
     ) -> Result<(Queue, Option<CompletionQueueHandle>)> {
         #[cfg(test)]
         if let super::context::EvdContext::Test(world) = &self.context {
-            return Ok((Queue::Fake(world.make_queue(depth)), None));
+            return Ok((world.make_queue(depth), None));
         }
         let channel = match &attachments.channel {
             Some(channel) => channel.clone(),
@@ -142,7 +141,7 @@ impl Evd {
         };
         let cq = self.context.create_cq(depth, &channel, self.handle)?;
         let handle = cq.handle().clone();
-        Ok((Queue::Real(cq), Some(handle)))
+        Ok((Queue::from(cq), Some(handle)))
     }
 
     /// Reserves room for `more` receives of an SRQ that reports to this EVD. Returns `false`, and

@@ -6,12 +6,11 @@ use std::os::fd::BorrowedFd;
 use dat_engine::wait::{SpinBudget, WaitCounters};
 use dat_engine::{Completion, ControlError};
 
-use super::Evd;
 use super::convert::{Item, Taken, convert, hand_out_fast, is_watched};
 use super::merge::Merge;
 use super::posted::{Command, with_room};
-use super::queue::Queue;
 use super::streams::Attribute;
+use super::{Evd, Queue};
 use crate::handle::Handle;
 use crate::types::EventData;
 
@@ -318,14 +317,14 @@ impl Consumer {
     /// frees the ring entries of the posted requests.
     pub(super) fn poll_completions(&mut self, evd: &Evd) -> Arrivals {
         let room = self.staged.capacity() - self.staged.len();
-        let found = self.stage(evd, room, Queue::capacity);
+        let found = self.stage(evd, room, |queue| queue.capacity());
         self.settle_queues();
         found
     }
 
     fn settle_queues(&mut self) {
         for queue in &mut self.queues {
-            queue.settle();
+            queue.process_commands();
         }
     }
 
@@ -392,12 +391,12 @@ impl Consumer {
 
     /// Returns the completion channel of the queues.
     pub(super) fn channel(&self) -> Option<BorrowedFd<'_>> {
-        self.queues.first()?.channel()
+        self.queues.first()?.channel_fd()
     }
 
     /// Returns whether the device's completions say which of them were solicited.
     pub(super) fn tells_solicited(&self) -> bool {
-        self.queues.iter().all(Queue::tells_solicited)
+        self.queues.iter().all(|queue| queue.tells_solicited())
     }
 
     /// Returns whether an event that notifies was staged since the last call.

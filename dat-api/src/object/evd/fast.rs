@@ -10,11 +10,10 @@ use core::ptr::NonNull;
 
 use dat_engine::CqeKind;
 
-use super::Evd;
 use super::consumer::Consumer;
 use super::convert::{self, hooks, requested_length, transfer};
 use super::exclusive::open;
-use super::queue::{Cqe, Queue};
+use super::{Cqe, Evd, Queue};
 use crate::handle::{Handle, Owned, Slot};
 use crate::types::{DtoStatus, Event, EventData};
 

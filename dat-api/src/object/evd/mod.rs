@@ -3,7 +3,7 @@
 //! # Where events are
 //! | place | filled by | emptied by |
 //! | --- | --- | --- |
-//! | completion queues (`queue.rs`) | the device | the owner |
+//! | completion queues of the engine | the device | the owner |
 //! | posted events (`posted.rs`) | any thread, under a lock | the owner |
 //! | staged events (`consumer.rs`) | the owner, from the other two | the owner |
 //!
@@ -37,8 +37,6 @@ mod fast;
 mod merge;
 mod posted;
 mod query;
-#[allow(unsafe_code)]
-mod queue;
 mod resize;
 mod seq_count;
 mod streams;
@@ -54,6 +52,8 @@ use std::sync::Arc;
 
 use dat_engine::sync::{Mutex, MutexGuard};
 use dat_engine::wait::{Blocker, WaitPolicy};
+#[cfg(not(test))]
+use dat_engine::{CompletionQueue as Queue, CqeRef as Cqe};
 
 use self::attachments::Attachments;
 use self::cno_binding::CnoBinding;
@@ -62,6 +62,9 @@ use self::exclusive::Exclusive;
 use self::posted::Posted;
 use self::query::Switches;
 use self::seq_count::SeqCount;
+// Unit tests have no device, and fill the completion queues.
+#[cfg(test)]
+use self::tests::{FakeCqe as Cqe, FakeQueue as Queue};
 use super::counters::WaitCounts;
 use super::ia::Ia;
 use super::usage::{Counted, Usage};

@@ -9,10 +9,9 @@ use std::collections::VecDeque;
 
 use dat_engine::sync::Mutex;
 
-use super::Evd;
 use super::convert::Item;
-use super::queue::Queue;
 use super::resize::EventCount;
+use super::{Evd, Queue};
 use crate::handle::Handle;
 use crate::types::EventData;
 

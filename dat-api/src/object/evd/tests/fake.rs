@@ -9,7 +9,8 @@ use std::sync::Arc;
 
 use dat_engine::sync::Mutex;
 use dat_engine::{
-    Arrival, Completion, CompletionFlags, CompletionOp, ControlError, CqeKind, Device, PathRequest,
+    Arrival, Completion, CompletionFlags, CompletionOp, CompletionQueue, ControlError, CqeKind,
+    Device, PathRequest,
 };
 
 /// What an armed queue raises an event for.
@@ -123,6 +124,10 @@ impl FakeQueue {
         (Self(Arc::clone(&ring)), ring)
     }
 
+    pub(in super::super) fn can_peek(&self) -> bool {
+        true
+    }
+
     pub(in super::super) fn has_cqe(&self) -> bool {
         self.0.len() > 0
     }
@@ -135,6 +140,13 @@ impl FakeQueue {
             queue: self,
             completion,
         })
+    }
+
+    /// # Safety
+    /// As for the engine's.
+    #[allow(unsafe_code)]
+    pub(in super::super) unsafe fn peek_unchecked(&mut self) -> FakeCqe<'_> {
+        self.peek().expect("the caller has seen a CQE")
     }
 
     pub(in super::super) fn poll(&mut self) -> Option<Completion> {
@@ -193,8 +205,14 @@ impl FakeQueue {
         self.0.settled.fetch_add(1, Ordering::Relaxed);
     }
 
-    pub(in super::super) fn channel(&self) -> BorrowedFd<'_> {
-        self.0.channel.read.as_fd()
+    pub(in super::super) fn channel_fd(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.0.channel.read.as_fd())
+    }
+}
+
+impl From<CompletionQueue> for FakeQueue {
+    fn from(_: CompletionQueue) -> Self {
+        unreachable!("these tests have no device")
     }
 }
 
