@@ -2,7 +2,6 @@
 
 use core::fmt;
 use core::ops::Deref;
-use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
 use crate::completion::Completion;
@@ -11,6 +10,7 @@ use crate::error::{ControlError, ControlErrorKind};
 pub use crate::path::Arrival;
 pub use crate::path::direct::{CqeKind, CqeRef};
 use crate::path::{self, PollerCounters, direct, verbs};
+use crate::wait::ChannelFds;
 use mlx5_rings::layout::CompletionLayout;
 
 /// How to create a [`CompletionQueue`].
@@ -281,10 +281,10 @@ impl CompletionQueueHandle {
         self.verbs.channel()
     }
 
-    /// Returns the descriptor of that channel.
+    /// Returns the descriptors of that channel.
     #[must_use]
-    pub fn channel_fd(&self) -> Option<BorrowedFd<'_>> {
-        self.channel().map(CompletionChannel::fd)
+    pub fn channel_fds(&self) -> Option<ChannelFds<'_>> {
+        self.channel().map(CompletionChannel::fds)
     }
 
     /// Returns the libibverbs completion queue, for matching asynchronous events.

@@ -14,10 +14,9 @@
 #![cfg(loom)]
 
 use core::time::Duration;
-use std::os::fd::BorrowedFd;
 
 use dat_engine::ControlError;
-use dat_engine::wait::{Deadline, SpinBudget, WaitPolicy};
+use dat_engine::wait::{ChannelFds, Deadline, SpinBudget, WaitPolicy};
 use loom::sync::atomic::{AtomicU32, Ordering};
 use loom::sync::{Arc, Condvar, Mutex};
 use loom::thread;
@@ -119,7 +118,7 @@ impl Platform for World {
 
     fn block(
         &self,
-        _channel: Option<BorrowedFd<'_>>,
+        _channel: Option<ChannelFds<'_>>,
         timeout: Option<Duration>,
         (): &(),
     ) -> Result<BlockResult, ControlError> {
@@ -164,7 +163,7 @@ impl Source for Need {
         Ok(core::mem::take(&mut descriptors.channel))
     }
 
-    fn channel(&self) -> Option<BorrowedFd<'_>> {
+    fn channel(&self) -> Option<ChannelFds<'_>> {
         None
     }
 }

@@ -13,7 +13,7 @@
 #include <sys/epoll.h>
 #include <time.h>
 
-#define PLACES 2
+#define PLACES 3
 
 /* One sleep. The struct CSleep in cancel.rs has the same layout. */
 struct dat_sleep {

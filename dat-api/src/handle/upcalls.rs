@@ -9,8 +9,8 @@
 
 use core::fmt;
 use core::sync::atomic::Ordering;
-use std::os::fd::BorrowedFd;
 
+use dat_engine::wait::ChannelFds;
 use dat_engine::{AsyncEventKind, Completion};
 
 use super::{Handle, Slot};
@@ -65,9 +65,9 @@ pub(crate) enum EvdChange<'a> {
     /// poll the EVD again and arm its completion queues.
     Look,
     /// The device's events of the EVD come on this completion channel from now on.
-    Channel(BorrowedFd<'a>),
+    Channel(ChannelFds<'a>),
     /// The EVD was freed. It had this completion channel.
-    Freed(Option<BorrowedFd<'a>>),
+    Freed(Option<ChannelFds<'a>>),
 }
 
 /// How a completion is delivered.

@@ -3,15 +3,13 @@
 //! The kernel raises an event for a completion of the device. A completion that the
 //! verbs path makes (`path/verbs/flush.rs`) raises none, and a thread that sleeps
 //! on the channel would miss it. On devices where that happens, a channel has a
-//! bell: one `epoll` descriptor that is readable when the kernel has events, or
-//! when the bell was rung (an `eventfd`).
+//! bell: a second descriptor, which is readable when the bell was rung
+//! (`wait/blocker.rs` has how a thread sleeps on both).
 //!
 //! Decision: `docs/decisions/038-siw-quirks.md`
 
 use core::sync::atomic::{AtomicBool, Ordering};
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
-
-use libc::{c_int, epoll_event};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
 use crate::error::{ControlError, last_errno};
 use crate::thread::CancellationHeld;
@@ -23,48 +21,29 @@ pub(crate) struct Bell {
     /// `rung` is readable. Saves the system call of a read that would find nothing.
     /// Set after `rung` became readable, and cleared before it is read.
     is_rung: AtomicBool,
-    both: OwnedFd,
 }
 
-const OPERATION: &str = "create a completion channel";
-
 impl Bell {
-    /// Creates a bell for the channel with the descriptor `events`, which must not
-    /// be closed before the bell is dropped.
+    /// Creates a bell.
     ///
     /// # Errors
-    /// The process has too few file descriptors left; a bell takes two.
-    pub(super) fn new(events: RawFd) -> Result<Self, ControlError> {
+    /// The process has no file descriptor left.
+    pub(super) fn new() -> Result<Self, ControlError> {
         // SAFETY: takes integers.
-        let rung = owned(unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) })?;
-        // SAFETY: takes an integer.
-        let both = owned(unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) })?;
-        let bell = Self {
-            rung,
-            is_rung: AtomicBool::new(false),
-            both,
-        };
-        bell.watch(events)?;
-        bell.watch(bell.rung.as_raw_fd())?;
-        Ok(bell)
-    }
-
-    fn watch(&self, fd: RawFd) -> Result<(), ControlError> {
-        let mut event = epoll_event {
-            events: libc::EPOLLIN.cast_unsigned(),
-            u64: 0,
-        };
-        let (set, add) = (self.both.as_raw_fd(), libc::EPOLL_CTL_ADD);
-        // SAFETY: two descriptors, and an event that is only read.
-        match unsafe { libc::epoll_ctl(set, add, fd, &raw mut event) } {
-            0 => Ok(()),
-            _ => Err(ControlError::last(OPERATION)),
+        let rung = unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) };
+        if rung < 0 {
+            return Err(ControlError::last("create a completion channel"));
         }
+        Ok(Self {
+            // SAFETY: the descriptor was just created, and has no other owner.
+            rung: unsafe { OwnedFd::from_raw_fd(rung) },
+            is_rung: AtomicBool::new(false),
+        })
     }
 
-    /// Returns the descriptor that is readable for either reason.
+    /// Returns the descriptor.
     pub(super) fn fd(&self) -> BorrowedFd<'_> {
-        self.both.as_fd()
+        self.rung.as_fd()
     }
 
     /// Makes the descriptor readable until [`Self::take`].
@@ -103,20 +82,12 @@ impl Bell {
     }
 }
 
-fn owned(fd: c_int) -> Result<OwnedFd, ControlError> {
-    if fd < 0 {
-        return Err(ControlError::last(OPERATION));
-    }
-    // SAFETY: the descriptor was just created, and has no other owner.
-    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::wait::{BlockResult, Blocker, SignalGuard};
+    use crate::wait::{BlockResult, Blocker, ChannelFds, SignalGuard};
     use core::time::Duration;
-    use std::io::{Read, Write};
+    use std::io::Write;
     use std::os::unix::net::UnixStream;
 
     fn is_readable(bell: &Bell) -> bool {
@@ -130,35 +101,40 @@ mod tests {
     }
 
     #[test]
-    fn a_bell_is_readable_for_events_of_the_kernel_and_when_rung() {
-        let (events, raise) = UnixStream::pair().expect("a channel");
-        let bell = Bell::new(events.as_raw_fd()).expect("descriptors");
+    fn a_bell_is_readable_from_a_ring_until_it_is_taken() {
+        let bell = Bell::new().expect("a descriptor");
         assert!(!is_readable(&bell) && !bell.take());
         bell.ring();
         bell.ring();
         assert!(is_readable(&bell) && bell.take());
         assert!(!is_readable(&bell) && !bell.take(), "once");
-        (&raise).write_all(&[1]).expect("an event");
-        assert!(is_readable(&bell) && !bell.take());
-        (&events).read_exact(&mut [0]).expect("the event");
-        assert!(!is_readable(&bell));
     }
 
-    /// Also if an earlier ring was not taken: a new ring ends a sleep.
+    /// Also if an earlier ring or event was not taken: a new one ends a sleep.
     #[test]
-    fn each_ring_wakes_a_sleeper() {
-        let (events, _raise) = UnixStream::pair().expect("a channel");
-        let bell = Bell::new(events.as_raw_fd()).expect("descriptors");
+    fn each_ring_and_each_event_of_the_kernel_wakes_a_sleeper() {
+        let (events, raise) = UnixStream::pair().expect("a channel");
+        let bell = Bell::new().expect("a descriptor");
+        let channel = ChannelFds {
+            kernel: events.as_fd(),
+            bell: Some(bell.fd()),
+        };
         let blocker = Blocker::new().expect("a blocker");
         let guard = SignalGuard::new();
-        for _ in 0..2 {
+        for round in 0..4 {
             blocker.announce();
             std::thread::scope(|scope| {
-                scope.spawn(|| bell.ring());
+                scope.spawn(|| match round % 2 {
+                    0 => bell.ring(),
+                    _ => (&raise).write_all(&[1]).expect("an event"),
+                });
                 let time = Some(Duration::from_secs(20));
-                let result = blocker.block(Some(bell.fd()), time, &guard);
+                let result = blocker.block(Some(channel), time, &guard);
                 assert_eq!(result.expect("slept"), BlockResult::Woken);
             });
         }
+        blocker.announce();
+        let result = blocker.block(Some(channel), Some(Duration::from_millis(1)), &guard);
+        assert_eq!(result.expect("slept"), BlockResult::TimedOut, "once each");
     }
 }

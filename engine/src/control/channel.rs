@@ -7,16 +7,17 @@ use super::cq::CqShared;
 use super::device::Device;
 use super::quirks::Quirks;
 use crate::error::{ControlError, clear_errno, last_errno};
+use crate::wait::ChannelFds;
 use core::ptr::{self, NonNull};
 use core::sync::atomic::{AtomicU32, Ordering};
 use dv_sys::verbs::{self, ibv_comp_channel};
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
 /// A completion channel, which several CQs may share. Clones are handles to the
 /// same channel.
 ///
-/// Its descriptor never blocks: wait with `poll`, then call
+/// Its descriptors never block: wait with `poll` until one is readable, then call
 /// [`CompletionChannel::drain`].
 #[derive(Clone)]
 pub struct CompletionChannel {
@@ -51,23 +52,23 @@ impl Device {
         };
         context::set_nonblocking(fd, OPERATION)?;
         if Quirks::of(self.info().vendor_id).has_bell() {
-            raw.bell = Some(Bell::new(fd)?);
+            raw.bell = Some(Bell::new()?);
         }
         Ok(CompletionChannel { raw: Arc::new(raw) })
     }
 }
 
 impl CompletionChannel {
-    /// Returns the descriptor, which is readable when an armed CQ has raised an
-    /// event.
+    /// Returns the descriptors, one of which is readable when an armed CQ has raised
+    /// an event.
     #[must_use]
-    pub fn fd(&self) -> BorrowedFd<'_> {
-        if let Some(bell) = &self.raw.bell {
-            return bell.fd();
+    pub fn fds(&self) -> ChannelFds<'_> {
+        ChannelFds {
+            // SAFETY: the descriptor stays open until the channel is destroyed, which
+            // the borrow of `self` prevents.
+            kernel: unsafe { BorrowedFd::borrow_raw(self.raw.fd) },
+            bell: self.bell().map(Bell::fd),
         }
-        // SAFETY: the descriptor stays open until the channel is destroyed, which
-        // the borrow of `self` prevents.
-        unsafe { BorrowedFd::borrow_raw(self.raw.fd) }
     }
 
     /// Counts an arm of a CQ on this channel: it raises at most one event.
@@ -80,12 +81,12 @@ impl CompletionChannel {
         self.raw.bell.as_ref()
     }
 
-    /// Takes events off the descriptor without blocking, counts each at its CQ
+    /// Takes events off the descriptors without blocking, counts each at its CQ
     /// ([`super::VerbsCq::event_count`]) and acknowledges it. Returns how many.
     ///
     /// Takes at most one event per arm since the last call, but tries at least one:
     /// the read that finds the channel empty is a system call. If more events are
-    /// left, the descriptor stays readable; one of many calls takes all events.
+    /// left, a descriptor stays readable; one of many calls takes all events.
     ///
     /// # Errors
     /// The device failed.
@@ -134,18 +135,10 @@ impl CompletionChannel {
     }
 }
 
-impl AsFd for CompletionChannel {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.fd()
-    }
-}
-
 /// An `ibv_comp_channel`, destroyed with its last user.
 pub(super) struct RawChannel {
     raw: NonNull<ibv_comp_channel>,
     fd: i32,
-    /// Dropped after the channel is destroyed: closing the channel's descriptor
-    /// unregisters it from the bell.
     bell: Option<Bell>,
     /// The fork count at creation: a forked child must not take the parent's
     /// events.

@@ -1,31 +1,46 @@
-//! The descriptor on which a waiting thread sleeps, and how other threads wake it.
+//! The descriptors on which a waiting thread sleeps, and how other threads wake it.
+//!
+//! A sleep is one `epoll_pwait` on up to three descriptors:
+//!
+//! | descriptor | becomes readable by | is read |
+//! | --- | --- | --- |
+//! | the alarm (`eventfd`) | [`Blocker::wake`], if a sleep is announced | after a sleep that it ended, or that a waker has seen |
+//! | the channel's events (kernel) | a completion after the arm | by [`Source::take_events`], once for each arm |
+//! | the channel's bell (`eventfd`; siw) | a completion that the engine makes | by [`Source::take_events`], if a flag says that it was rung |
+//!
+//! All of them are registered in one epoll descriptor, once: a sleep on three
+//! descriptors costs no more than a sleep on one. The two of the channel are
+//! edge-triggered, so that only new events end a sleep, and the kernel does not look
+//! at an event again that it has reported. An epoll descriptor among them would cost
+//! a second wake-up path and a second scan for each sleep; only a
+//! [`super::ChannelSet`] needs that.
+//!
+//! [`Source::take_events`]: super::Source::take_events
 
 use core::ptr;
 use core::sync::atomic::{AtomicI32, Ordering};
 use core::time::Duration;
-use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::sync::OnceLock;
 
 use libc::{c_int, epoll_event, sigset_t};
 
 use super::protocol::{BlockResult, Platform};
 use super::word::SleepWord;
-use super::{SignalGuard, monotonic_nanos, raw};
+use super::{ChannelFds, SignalGuard, monotonic_nanos, raw};
 use crate::error::{ControlError, last_errno};
 
 /// A place to sleep for one thread at a time. Wakers write to its `eventfd`, but
 /// only if a thread sleeps.
-///
-/// The descriptors stay the same from sleep to sleep, so they are registered once
-/// (`epoll`): a sleep on two descriptors costs no more than a `poll` of one.
 #[derive(Debug)]
 pub struct Blocker {
     word: SleepWord,
     alarm: OwnedFd,
     /// The epoll descriptor of the alarm and, once there is one, of the channel.
     watch: OwnedFd,
-    /// The registered channel, or [`NONE`].
-    channel: AtomicI32,
+    /// The registered descriptors of the channel: the kernel's and the bell's, each
+    /// [`NONE`] if there is none.
+    channel: [AtomicI32; 2],
 }
 
 /// A prepared sleep ([`Blocker::prepare`]) as plain data.
@@ -49,7 +64,7 @@ pub struct Slept {
 
 impl Sleep {
     /// The most events that a sleep returns.
-    pub const EVENTS: usize = 2;
+    pub const EVENTS: usize = 3;
 
     /// Returns the epoll descriptor to sleep on.
     #[must_use]
@@ -162,7 +177,7 @@ impl Blocker {
             word: SleepWord::new(),
             alarm,
             watch,
-            channel: AtomicI32::new(NONE),
+            channel: [const { AtomicI32::new(NONE) }; 2],
         };
         blocker.add(blocker.alarm.as_raw_fd(), ALARM, libc::EPOLLIN)?;
         Ok(blocker)
@@ -188,30 +203,19 @@ impl Blocker {
         }
     }
 
-    /// Registers the channel, the first time that there is one. Edge-triggered:
-    /// only new events count, which saves the kernel a second look at an event that
-    /// it has just reported.
+    /// Registers the channel, the first time that there is one.
     #[cold]
     #[inline(never)]
-    fn watch_channel(&self, channel: c_int) -> Result<(), ControlError> {
-        let before = self.channel.swap(channel, Ordering::Relaxed);
-        if before != NONE {
-            // SAFETY: descriptors; the event is not read. The old channel may be
-            // closed, which has unregistered it.
-            unsafe {
-                libc::epoll_ctl(
-                    self.watch.as_raw_fd(),
-                    libc::EPOLL_CTL_DEL,
-                    before,
-                    ptr::null_mut(),
-                )
-            };
+    fn watch_channel(&self, fds: [c_int; 2]) -> Result<(), ControlError> {
+        self.watch_anew();
+        for (registered, fd) in self.channel.iter().zip(fds) {
+            if fd != NONE {
+                self.add(fd, CHANNEL, libc::EPOLLIN | libc::EPOLLET)
+                    .inspect_err(|_| self.watch_anew())?;
+                registered.store(fd, Ordering::Relaxed);
+            }
         }
-        if channel == NONE {
-            return Ok(());
-        }
-        self.add(channel, CHANNEL, libc::EPOLLIN | libc::EPOLLET)
-            .inspect_err(|_| self.channel.store(NONE, Ordering::Relaxed))
+        Ok(())
     }
 
     /// Makes the next sleep report the channel's events again, for a caller that
@@ -219,8 +223,21 @@ impl Blocker {
     /// later waiter must learn about it.
     #[cold]
     pub fn watch_anew(&self) {
-        // Cannot fail, since nothing is registered.
-        let _ = self.watch_channel(NONE);
+        for registered in &self.channel {
+            let before = registered.swap(NONE, Ordering::Relaxed);
+            if before != NONE {
+                // SAFETY: descriptors; the event is not read. The old channel may be
+                // closed, which has unregistered it.
+                unsafe {
+                    libc::epoll_ctl(
+                        self.watch.as_raw_fd(),
+                        libc::EPOLL_CTL_DEL,
+                        before,
+                        ptr::null_mut(),
+                    )
+                };
+            }
+        }
     }
 
     /// Wakes the thread that sleeps here or is about to, if there is one. Call this
@@ -267,7 +284,7 @@ impl Blocker {
     /// The system failed.
     pub fn block(
         &self,
-        channel: Option<BorrowedFd<'_>>,
+        channel: Option<ChannelFds<'_>>,
         timeout: Option<Duration>,
         guard: &SignalGuard,
     ) -> Result<BlockResult, ControlError> {
@@ -282,13 +299,17 @@ impl Blocker {
     /// The system failed. [`Self::announce`] is taken back.
     pub fn prepare(
         &self,
-        channel: Option<BorrowedFd<'_>>,
+        channel: Option<ChannelFds<'_>>,
         timeout: Option<Duration>,
         guard: &SignalGuard,
     ) -> Result<Sleep, ControlError> {
-        let channel = channel.map_or(NONE, |channel| channel.as_raw_fd());
-        if channel != self.channel.load(Ordering::Relaxed)
-            && let Err(error) = self.watch_channel(channel)
+        let fds = match &channel {
+            Some(channel) => [Some(&channel.kernel), channel.bell.as_ref()],
+            None => [None; 2],
+        };
+        let fds = fds.map(|fd| fd.map_or(NONE, AsRawFd::as_raw_fd));
+        if fds != self.channel.each_ref().map(|fd| fd.load(Ordering::Relaxed))
+            && let Err(error) = self.watch_channel(fds)
         {
             self.retract();
             return Err(error);
@@ -408,7 +429,7 @@ impl Platform for Blocker {
 
     fn block(
         &self,
-        channel: Option<BorrowedFd<'_>>,
+        channel: Option<ChannelFds<'_>>,
         timeout: Option<Duration>,
         guard: &SignalGuard,
     ) -> Result<BlockResult, ControlError> {

@@ -13,6 +13,7 @@
 
 mod blocker;
 mod budget;
+mod channel;
 mod deadline;
 mod policy;
 pub mod protocol;
@@ -28,6 +29,7 @@ mod tests;
 
 pub use blocker::{Blocker, Sleep, Slept};
 pub use budget::SpinBudget;
+pub use channel::ChannelFds;
 pub use deadline::{Deadline, monotonic_nanos};
 pub use policy::{WaitPolicy, WaitPolicyError};
 pub use protocol::{BlockResult, Source, WaitCounters, WaitOutcome};

@@ -17,9 +17,8 @@
 //! device and the other threads.
 
 use core::time::Duration;
-use std::os::fd::BorrowedFd;
 
-use super::{ControlError, Deadline, SpinBudget, WaitPolicy};
+use super::{ChannelFds, ControlError, Deadline, SpinBudget, WaitPolicy};
 
 /// What a wait waits for.
 pub trait Source {
@@ -42,7 +41,7 @@ pub trait Source {
     /// Returns the channel of the device's events, if there is a device. The
     /// channel must belong to this source alone: an event taken here is lost to any
     /// other waiter.
-    fn channel(&self) -> Option<BorrowedFd<'_>>;
+    fn channel(&self) -> Option<ChannelFds<'_>>;
 
     /// Returns whether polling can make [`Self::ready`] true. If only an event of
     /// the device can (for example of a solicited completion), spinning is useless,
@@ -112,7 +111,7 @@ pub trait Platform {
     /// The system call failed.
     fn block(
         &self,
-        channel: Option<BorrowedFd<'_>>,
+        channel: Option<ChannelFds<'_>>,
         timeout: Option<Duration>,
         guard: &Self::Guard,
     ) -> Result<BlockResult, ControlError>;

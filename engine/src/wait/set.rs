@@ -4,7 +4,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
 use libc::{c_int, epoll_event};
 
-use super::raw;
+use super::{ChannelFds, raw};
 use crate::error::{ControlError, last_errno};
 
 /// A set of channels (an `epoll` descriptor), readable while one of them is.
@@ -37,21 +37,27 @@ impl ChannelSet {
     /// # Errors
     /// The system refuses: it has no memory, or no `epoll` watches left for this
     /// user.
-    pub fn add(&self, channel: BorrowedFd<'_>, name: u64) -> Result<(), ControlError> {
-        if self.control(libc::EPOLL_CTL_ADD, channel, name)
-            || (last_errno() == libc::EEXIST && self.control(libc::EPOLL_CTL_MOD, channel, name))
-        {
-            return Ok(());
+    pub fn add(&self, channel: ChannelFds<'_>, name: u64) -> Result<(), ControlError> {
+        for fd in channel.iter() {
+            if !self.control(libc::EPOLL_CTL_ADD, fd, name)
+                && !(last_errno() == libc::EEXIST && self.control(libc::EPOLL_CTL_MOD, fd, name))
+            {
+                let error = ControlError::last("watch a channel");
+                self.remove(channel);
+                return Err(error);
+            }
         }
-        Err(ControlError::last("watch a channel"))
+        Ok(())
     }
 
     /// Removes a channel, if it is in the set.
-    pub fn remove(&self, channel: BorrowedFd<'_>) {
-        self.control(libc::EPOLL_CTL_DEL, channel, 0);
+    pub fn remove(&self, channel: ChannelFds<'_>) {
+        for fd in channel.iter() {
+            self.control(libc::EPOLL_CTL_DEL, fd, 0);
+        }
     }
 
-    fn control(&self, operation: c_int, channel: BorrowedFd<'_>, name: u64) -> bool {
+    fn control(&self, operation: c_int, fd: BorrowedFd<'_>, name: u64) -> bool {
         let mut event = epoll_event {
             events: libc::EPOLLIN.cast_unsigned(),
             u64: name,
@@ -61,14 +67,15 @@ impl ChannelSet {
             libc::epoll_ctl(
                 self.0.as_raw_fd(),
                 operation,
-                channel.as_raw_fd(),
+                fd.as_raw_fd(),
                 &raw mut event,
             ) == 0
         }
     }
 
-    /// Returns the names of channels that are readable now, at most as many as
-    /// `events` has room for. Does not block.
+    /// Returns the names of channels that are readable now: that of a channel with a
+    /// bell once for each of its descriptors, and at most as many as `events` has
+    /// room for. Does not block.
     pub fn readable<'a>(&self, events: &'a mut [ChannelEvent]) -> impl Iterator<Item = u64> + 'a {
         let found = match events.len() {
             // The call requires room for at least one event.
@@ -130,7 +137,7 @@ mod tests {
         let set = ChannelSet::new().expect("a set");
         let pairs = [(); 3].map(|()| UnixStream::pair().expect("a channel"));
         for ((channel, _), name) in pairs.iter().zip(5..) {
-            set.add(channel.as_fd(), name).expect("added");
+            set.add(channel.as_fd().into(), name).expect("added");
         }
         assert!(names(&set).is_empty());
         for at in [0, 2] {
@@ -140,12 +147,29 @@ mod tests {
         assert_eq!(names(&set), [5, 7], "until the event is taken");
         (&pairs[0].0).read_exact(&mut [0]).expect("the event");
         assert_eq!(names(&set), [7]);
-        set.add(pairs[2].0.as_fd(), 9).expect("renamed");
+        set.add(pairs[2].0.as_fd().into(), 9).expect("renamed");
         assert_eq!(names(&set), [9]);
-        set.remove(pairs[2].0.as_fd());
-        set.remove(pairs[2].0.as_fd());
+        set.remove(pairs[2].0.as_fd().into());
+        set.remove(pairs[2].0.as_fd().into());
         assert!(names(&set).is_empty());
         assert_eq!(set.readable(&mut []).count(), 0);
+    }
+
+    #[test]
+    fn a_channel_with_a_bell_has_two_descriptors_under_one_name() {
+        let set = ChannelSet::new().expect("a set");
+        let ends = [(); 2].map(|()| UnixStream::pair().expect("a descriptor"));
+        let channel = ChannelFds {
+            kernel: ends[0].0.as_fd(),
+            bell: Some(ends[1].0.as_fd()),
+        };
+        set.add(channel, 4).expect("added");
+        for (raised, expected) in [(1, &[4][..]), (0, &[4, 4])] {
+            (&ends[raised].1).write_all(&[1]).expect("an event");
+            assert_eq!(names(&set), expected);
+        }
+        set.remove(channel);
+        assert!(names(&set).is_empty());
     }
 
     /// An event that is left in its channel wakes once; a later event wakes again.
@@ -153,14 +177,14 @@ mod tests {
     fn every_event_wakes_a_sleeper_once() {
         let set = ChannelSet::new().expect("a set");
         let (channel, raise) = UnixStream::pair().expect("a channel");
-        set.add(channel.as_fd(), 1).expect("added");
+        set.add(channel.as_fd().into(), 1).expect("added");
         let blocker = Blocker::new().expect("a blocker");
         let guard = SignalGuard::new();
         let sleep = || {
             blocker.announce();
             let time = Some(Duration::from_millis(20));
             blocker
-                .block(Some(set.as_fd()), time, &guard)
+                .block(Some(set.as_fd().into()), time, &guard)
                 .expect("slept")
         };
         assert_eq!(sleep(), BlockResult::TimedOut);
@@ -178,12 +202,12 @@ mod tests {
         std::thread::scope(|scope| {
             scope.spawn(|| {
                 std::thread::sleep(Duration::from_millis(5));
-                set.add(late.as_fd(), 2).expect("added");
+                set.add(late.as_fd().into(), 2).expect("added");
                 (&raise_late).write_all(&[1]).expect("an event");
             });
             blocker.announce();
             let time = Some(Duration::from_secs(5));
-            let result = blocker.block(Some(set.as_fd()), time, &guard);
+            let result = blocker.block(Some(set.as_fd().into()), time, &guard);
             assert_eq!(result.expect("slept"), BlockResult::Woken);
         });
         assert_eq!(names(&set), [1, 2]);

@@ -1,7 +1,6 @@
 //! Waits step by step on a simulated platform, and with real threads and signals.
 
 use core::time::Duration;
-use std::os::fd::BorrowedFd;
 
 use super::protocol::Platform;
 use super::*;

@@ -7,13 +7,12 @@
 use core::fmt;
 use core::panic::AssertUnwindSafe;
 use core::sync::atomic::Ordering;
-use std::os::fd::BorrowedFd;
 use std::panic::catch_unwind;
 use std::sync::Arc;
 
 use dat_engine::ControlError;
 use dat_engine::thread::{CallingThread, Calls, SignalsBlocked, leave_pinned_cpus};
-use dat_engine::wait::{Deadline, Source, WaitPolicy};
+use dat_engine::wait::{ChannelFds, Deadline, Source, WaitPolicy};
 
 use super::protocol::{Finder, State as _};
 use super::wait::{Poller, Waiter};
@@ -301,7 +300,7 @@ impl Source for Calling<'_> {
     }
 
     /// `None` without an agent: the device's events are then not for this thread.
-    fn channel(&self) -> Option<BorrowedFd<'_>> {
+    fn channel(&self) -> Option<ChannelFds<'_>> {
         match self.has_agent() {
             true => self.poller.channel(),
             false => None,

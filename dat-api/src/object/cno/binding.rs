@@ -2,8 +2,9 @@
 //! EVDs; each EVD counts as a user of the CNO, which therefore cannot be freed before.
 
 use core::sync::atomic::Ordering;
-use std::os::fd::BorrowedFd;
 use std::sync::Arc;
+
+use dat_engine::wait::ChannelFds;
 
 use super::protocol::{self, Finder, State as _};
 use super::{Cno, no_descriptors};
@@ -63,7 +64,7 @@ fn refused(cause: &'static str) -> DatError {
 
 impl Cno {
     /// Binds an EVD. `channel` is its completion channel, if it has one already.
-    fn attach(&self, evd: Handle, channel: Option<BorrowedFd<'_>>) -> Result<()> {
+    fn attach(&self, evd: Handle, channel: Option<ChannelFds<'_>>) -> Result<()> {
         if !self.usage.enter() {
             return Err(refused("the CNO is being freed"));
         }
@@ -78,14 +79,14 @@ impl Cno {
     }
 
     /// Adds the completion channel that the EVD has now.
-    fn watch(&self, channel: BorrowedFd<'_>, evd: Handle) -> Result<()> {
+    fn watch(&self, channel: ChannelFds<'_>, evd: Handle) -> Result<()> {
         self.channels
             .add(channel, evd.bits() as u64)
             .map_err(|error| no_descriptors(&error))
     }
 
     /// Unbinds an EVD. If the last one is freed, waits return without an EVD.
-    fn detach(&self, evd: Handle, channel: Option<BorrowedFd<'_>>, is_freed: bool) {
+    fn detach(&self, evd: Handle, channel: Option<ChannelFds<'_>>, is_freed: bool) {
         if let Some(channel) = channel {
             self.channels.remove(channel);
         }

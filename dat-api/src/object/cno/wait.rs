@@ -2,14 +2,14 @@
 
 use core::ops::Deref;
 use core::sync::atomic::Ordering;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::AsFd;
 use std::sync::Arc;
 
 use dat_engine::ControlError;
 use dat_engine::sync::Mutex;
 use dat_engine::wait::{
-    Blocker, ChannelEvent, Deadline, NextStep, Source, SpinBudget, SteppedWait, WaitCounters,
-    WaitOutcome, WaitPolicy, wait_on,
+    Blocker, ChannelEvent, ChannelFds, Deadline, NextStep, Source, SpinBudget, SteppedWait,
+    WaitCounters, WaitOutcome, WaitPolicy, wait_on,
 };
 
 use super::protocol::{self, EvdPoller, Finder, WaitEnd};
@@ -254,7 +254,9 @@ impl<C: Deref<Target = Cno>> Poller<C> {
         self.edition = Some(self.cno.edition.load(Ordering::SeqCst));
         self.evds.clone_from(&state.table.evds);
         drop(state);
-        self.events.resize(self.evds.len(), ChannelEvent::default());
+        // A channel may be readable by two descriptors.
+        self.events
+            .resize(2 * self.evds.len(), ChannelEvent::default());
     }
 
     /// Polls one EVD, and records its trigger.
@@ -277,7 +279,7 @@ impl<C: Deref<Target = Cno>> Poller<C> {
         }
     }
 
-    /// Takes the device's events of the EVDs that have some. Returns the number of such EVDs.
+    /// Takes the device's events of the EVDs that have some. Returns 0 if none has.
     pub(super) fn take_events(&mut self) -> u32 {
         self.refresh();
         let mut events = core::mem::take(&mut self.events);
@@ -307,8 +309,8 @@ impl<C: Deref<Target = Cno>> Poller<C> {
         !self.is_blind
     }
 
-    pub(super) fn channel(&self) -> Option<BorrowedFd<'_>> {
-        Some(self.cno.channels.as_fd())
+    pub(super) fn channel(&self) -> Option<ChannelFds<'_>> {
+        Some(self.cno.channels.as_fd().into())
     }
 }
 
@@ -362,7 +364,7 @@ impl Source for WaitPolls {
         Ok(self.poller.take_events())
     }
 
-    fn channel(&self) -> Option<BorrowedFd<'_>> {
+    fn channel(&self) -> Option<ChannelFds<'_>> {
         self.poller.channel()
     }
 

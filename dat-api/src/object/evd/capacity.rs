@@ -135,7 +135,7 @@ impl Evd {
             Some(channel) => channel.clone(),
             None => {
                 let channel = self.context.create_channel()?;
-                self.announce_channel(channel.fd())?;
+                self.announce_channel(channel.fds())?;
                 attachments.channel.insert(channel).clone()
             }
         };

@@ -8,9 +8,10 @@
 //! [`Consumer`]: super::consumer::Consumer
 
 use core::sync::atomic::{AtomicUsize, Ordering};
-use std::os::fd::{AsFd, BorrowedFd};
 
+use dat_engine::CompletionChannel;
 use dat_engine::sync::{Backoff, MutexGuard};
+use dat_engine::wait::ChannelFds;
 
 use super::Evd;
 use super::attachments::Attachments;
@@ -216,7 +217,7 @@ impl Evd {
     ///
     /// # Errors
     /// Resources.
-    pub(super) fn announce_channel(&self, channel: BorrowedFd<'_>) -> Result<()> {
+    pub(super) fn announce_channel(&self, channel: ChannelFds<'_>) -> Result<()> {
         match self.binding.cno() {
             Some(cno) => (cno.upcalls().evd_changed)(cno, self.handle, EvdChange::Channel(channel)),
             None => Ok(()),
@@ -238,8 +239,11 @@ impl CnoBindingGuard<'_> {
     }
 
     /// Returns the completion channel of the EVD, if it has one yet.
-    pub(crate) fn channel(&self) -> Option<BorrowedFd<'_>> {
-        self.attachments.channel.as_ref().map(AsFd::as_fd)
+    pub(crate) fn channel(&self) -> Option<ChannelFds<'_>> {
+        self.attachments
+            .channel
+            .as_ref()
+            .map(CompletionChannel::fds)
     }
 
     /// Binds the EVD to another CNO, or to none.

@@ -1,9 +1,8 @@
 //! The consuming half of an EVD: its completion queues and the staged events.
 
 use std::collections::VecDeque;
-use std::os::fd::BorrowedFd;
 
-use dat_engine::wait::{SpinBudget, WaitCounters};
+use dat_engine::wait::{ChannelFds, SpinBudget, WaitCounters};
 use dat_engine::{Completion, ControlError};
 
 use super::convert::{Item, Taken, convert, hand_out_fast, is_watched};
@@ -390,8 +389,8 @@ impl Consumer {
     }
 
     /// Returns the completion channel of the queues.
-    pub(super) fn channel(&self) -> Option<BorrowedFd<'_>> {
-        self.queues.first()?.channel_fd()
+    pub(super) fn channel(&self) -> Option<ChannelFds<'_>> {
+        self.queues.first()?.channel_fds()
     }
 
     /// Returns whether the device's completions say which of them were solicited.

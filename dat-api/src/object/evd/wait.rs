@@ -5,11 +5,10 @@
 //! event that ends the wait is taken by [`Consumer::next_event`], as by a dequeue.
 
 use std::borrow::BorrowMut;
-use std::os::fd::BorrowedFd;
 
 use dat_engine::ControlError;
 use dat_engine::wait::{
-    Deadline, NextStep, Source, SpinBudget, SteppedWait, WaitCounters, WaitOutcome,
+    ChannelFds, Deadline, NextStep, Source, SpinBudget, SteppedWait, WaitCounters, WaitOutcome,
 };
 
 use super::Evd;
@@ -459,7 +458,7 @@ impl Source for View<'_> {
         !self.is_blind()
     }
 
-    fn channel(&self) -> Option<BorrowedFd<'_>> {
+    fn channel(&self) -> Option<ChannelFds<'_>> {
         self.consumer.channel()
     }
 }

@@ -26,7 +26,7 @@ impl Source for Mail {
         Ok(0)
     }
 
-    fn channel(&self) -> Option<BorrowedFd<'_>> {
+    fn channel(&self) -> Option<ChannelFds<'_>> {
         None
     }
 }
@@ -144,7 +144,7 @@ fn a_channel_wakes_and_a_closed_one_does_not_hang() {
     let blocker = Blocker::new().expect("a descriptor");
     let guard = SignalGuard::new();
     let (reader, writer) = std::io::pipe().expect("a pipe");
-    let channel = std::os::fd::AsFd::as_fd(&reader);
+    let channel = std::os::fd::AsFd::as_fd(&reader).into();
     let short = Some(Duration::from_millis(1));
     let block = |timeout| {
         blocker

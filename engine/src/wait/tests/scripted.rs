@@ -94,7 +94,7 @@ impl Source for Fake {
         }
     }
 
-    fn channel(&self) -> Option<BorrowedFd<'_>> {
+    fn channel(&self) -> Option<ChannelFds<'_>> {
         None
     }
 
@@ -147,7 +147,7 @@ impl Platform for Fake {
 
     fn block(
         &self,
-        _channel: Option<BorrowedFd<'_>>,
+        _channel: Option<ChannelFds<'_>>,
         timeout: Option<Duration>,
         _guard: &FakeGuard,
     ) -> Result<BlockResult, ControlError> {

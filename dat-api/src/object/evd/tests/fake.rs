@@ -3,11 +3,12 @@
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::collections::VecDeque;
 use std::io::{Read, Write};
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 
 use dat_engine::sync::Mutex;
+use dat_engine::wait::ChannelFds;
 use dat_engine::{
     Arrival, Completion, CompletionFlags, CompletionOp, CompletionQueue, ControlError, CqeKind,
     Device, PathRequest,
@@ -205,8 +206,8 @@ impl FakeQueue {
         self.0.settled.fetch_add(1, Ordering::Relaxed);
     }
 
-    pub(in super::super) fn channel_fd(&self) -> Option<BorrowedFd<'_>> {
-        Some(self.0.channel.read.as_fd())
+    pub(in super::super) fn channel_fds(&self) -> Option<ChannelFds<'_>> {
+        Some(self.0.channel.read.as_fd().into())
     }
 }
 
