@@ -10,6 +10,8 @@
 #include <pthread.h>
 #include <signal.h>
 #include <stddef.h>
+#include <stdint.h>
+#include <string.h>
 #include <sys/epoll.h>
 #include <time.h>
 
@@ -18,7 +20,7 @@
 /* One sleep. The struct CSleep in cancel.rs has the same layout. */
 struct dat_sleep {
     const struct timespec *timeout; /* null: no time limit */
-    const sigset_t *mask;
+    uint64_t mask;                  /* the kernel's: signal n is bit n - 1 */
     struct epoll_event events[PLACES];
     int watch;
     int found;
@@ -28,18 +30,21 @@ struct dat_sleep {
 static int sleep_for(struct dat_sleep *sleep)
 {
     struct pollfd watched = {.fd = sleep->watch, .events = POLLIN};
+    sigset_t mask = {0};
     int found;
 
+    /* A sigset_t begins with the kernel's mask. */
+    memcpy(&mask, &sleep->mask, sizeof sleep->mask);
     if (sleep->timeout == NULL)
-        return epoll_pwait(sleep->watch, sleep->events, PLACES, -1, sleep->mask);
+        return epoll_pwait(sleep->watch, sleep->events, PLACES, -1, &mask);
 #if __GLIBC_PREREQ(2, 35)
-    found = epoll_pwait2(sleep->watch, sleep->events, PLACES, sleep->timeout, sleep->mask);
+    found = epoll_pwait2(sleep->watch, sleep->events, PLACES, sleep->timeout, &mask);
     /* Linux has this call since 5.11. A container may refuse calls that it
      * does not know with EPERM. */
     if (found >= 0 || (errno != ENOSYS && errno != EPERM))
         return found;
 #endif
-    found = ppoll(&watched, 1, sleep->timeout, sleep->mask);
+    found = ppoll(&watched, 1, sleep->timeout, &mask);
     return found > 0 ? epoll_wait(sleep->watch, sleep->events, PLACES, 0) : found;
 }
 

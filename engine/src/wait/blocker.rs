@@ -23,11 +23,11 @@ use core::time::Duration;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::sync::OnceLock;
 
-use libc::{c_int, epoll_event, sigset_t};
+use libc::{c_int, epoll_event};
 
 use super::protocol::{BlockResult, Platform};
 use super::word::SleepWord;
-use super::{ChannelFds, SignalGuard, monotonic_nanos, raw};
+use super::{ChannelFds, SignalGuard, SignalMask, monotonic_nanos, raw};
 use crate::error::{ControlError, last_errno};
 
 /// A place to sleep for one thread at a time. Wakers write to its `eventfd`, but
@@ -51,7 +51,7 @@ pub struct Blocker {
 pub struct Sleep {
     watch: c_int,
     timeout: Option<libc::timespec>,
-    mask: sigset_t,
+    mask: SignalMask,
 }
 
 /// How a [`Sleep`] ended, as plain data.
@@ -80,8 +80,8 @@ impl Sleep {
 
     /// Returns the signal mask of the sleep.
     #[must_use]
-    pub fn mask(&self) -> &sigset_t {
-        &self.mask
+    pub fn mask(&self) -> SignalMask {
+        self.mask
     }
 
     /// Sleeps. Not a cancellation point.
@@ -89,9 +89,9 @@ impl Sleep {
     pub fn sleep(&self) -> Slept {
         let mut events = [epoll_event { events: 0, u64: 0 }; Self::EVENTS];
         let found = match &self.timeout {
-            None => raw::epoll(self.watch, &mut events, true, Some(&self.mask)),
+            None => raw::epoll(self.watch, &mut events, true, Some(self.mask)),
             Some(timeout) => {
-                let found = raw::epoll_for(self.watch, &mut events, timeout, &self.mask);
+                let found = raw::epoll_for(self.watch, &mut events, timeout, self.mask);
                 // A container may forbid system calls that it does not know.
                 match found < 0 && matches!(last_errno(), libc::ENOSYS | libc::EPERM) {
                     true => self.sleep_by_poll(&mut events, timeout),
@@ -109,7 +109,7 @@ impl Sleep {
         events: &mut [epoll_event; Self::EVENTS],
         timeout: &libc::timespec,
     ) -> c_int {
-        match raw::poll(Some(self.watch), timeout, &self.mask) {
+        match raw::poll(Some(self.watch), timeout, self.mask) {
             1.. => raw::epoll(self.watch, events, false, None),
             none => none,
         }
@@ -317,7 +317,7 @@ impl Blocker {
         Ok(Sleep {
             watch: self.watch.as_raw_fd(),
             timeout: timeout.map(timespec),
-            mask: *guard.caller(),
+            mask: guard.caller(),
         })
     }
 

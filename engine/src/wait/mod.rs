@@ -34,7 +34,7 @@ pub use deadline::{Deadline, monotonic_nanos};
 pub use policy::{WaitPolicy, WaitPolicyError};
 pub use protocol::{BlockResult, Source, WaitCounters, WaitOutcome};
 pub use set::{ChannelEvent, ChannelSet};
-pub use signals::SignalGuard;
+pub use signals::{SignalGuard, SignalMask};
 pub use stepped::{NextStep, SteppedWait};
 
 use crate::error::ControlError;

@@ -10,11 +10,29 @@
 
 use core::ptr;
 
-use libc::{c_int, c_long, epoll_event, sigset_t, timespec};
+use libc::{c_int, c_long, epoll_event, timespec};
 
-/// The size of the kernel's signal set in bytes: `_NSIG` (64) bits. A `sigset_t`
-/// begins with them.
+use super::SignalMask;
+
+/// The size of the kernel's signal set in bytes: `_NSIG` (64) bits.
 const MASK_BYTES: c_long = 8;
+
+/// Sets the signal mask of this thread. Returns the mask before.
+pub(super) fn set_mask(mask: SignalMask) -> SignalMask {
+    let mut before = 0;
+    // SAFETY: one mask that is read and one that is written. The call cannot fail:
+    // SIG_SETMASK is a known action.
+    unsafe {
+        libc::syscall(
+            libc::SYS_rt_sigprocmask,
+            c_long::from(libc::SIG_SETMASK),
+            &raw const mask,
+            &raw mut before,
+            MASK_BYTES,
+        )
+    };
+    before
+}
 
 /// Adds `number` to an eventfd. Returns -1 with `errno` set on failure.
 pub(super) fn write(fd: c_int, number: u64) -> c_long {
@@ -43,7 +61,7 @@ pub(super) fn epoll(
     fd: c_int,
     events: &mut [epoll_event],
     is_endless: bool,
-    mask: Option<&sigset_t>,
+    mask: Option<SignalMask>,
 ) -> c_int {
     let timeout: c_long = if is_endless { -1 } else { 0 };
     // SAFETY: a descriptor, events to write to, and a mask that is read or null.
@@ -54,7 +72,7 @@ pub(super) fn epoll(
             events.as_mut_ptr(),
             events.len(),
             timeout,
-            mask.map_or(ptr::null(), ptr::from_ref),
+            mask.as_ref().map_or(ptr::null(), ptr::from_ref),
             MASK_BYTES,
         )
     };
@@ -67,7 +85,7 @@ pub(super) fn epoll_for(
     fd: c_int,
     events: &mut [epoll_event],
     timeout: &timespec,
-    mask: &sigset_t,
+    mask: SignalMask,
 ) -> c_int {
     // SAFETY: a descriptor, events to write to, a timeout and a mask that are
     // read.
@@ -78,7 +96,7 @@ pub(super) fn epoll_for(
             events.as_mut_ptr(),
             events.len(),
             ptr::from_ref(timeout),
-            ptr::from_ref(mask),
+            &raw const mask,
             MASK_BYTES,
         )
     };
@@ -86,7 +104,7 @@ pub(super) fn epoll_for(
 }
 
 /// Calls `ppoll` for one descriptor to be readable, or for none.
-pub(super) fn poll(fd: Option<c_int>, timeout: &timespec, mask: &sigset_t) -> c_int {
+pub(super) fn poll(fd: Option<c_int>, timeout: &timespec, mask: SignalMask) -> c_int {
     let mut watched = libc::pollfd {
         fd: fd.unwrap_or(-1),
         events: libc::POLLIN,
@@ -102,7 +120,7 @@ pub(super) fn poll(fd: Option<c_int>, timeout: &timespec, mask: &sigset_t) -> c_
             &raw mut watched,
             c_long::from(fd.is_some()),
             &raw mut timeout,
-            ptr::from_ref(mask),
+            &raw const mask,
             MASK_BYTES,
         )
     };

@@ -7,31 +7,47 @@
 //! which signals count: an ignored signal does not end a `ppoll`, a handled one
 //! does.
 
-use core::fmt;
 use core::marker::PhantomData;
-use core::mem::MaybeUninit;
-use core::ptr;
-use std::sync::LazyLock;
 
-use libc::{c_int, sigset_t};
+use libc::c_int;
 
 use super::raw;
 
-/// Signals that the thread's own instructions raise. If they were blocked, they
-/// would kill the process.
-const FAULTS: [c_int; 6] = [
-    libc::SIGSEGV,
-    libc::SIGBUS,
-    libc::SIGFPE,
-    libc::SIGILL,
-    libc::SIGTRAP,
-    libc::SIGSYS,
-];
+/// A signal mask as the kernel has it: signal `n` is bit `n - 1`. A `sigset_t` of
+/// glibc begins with it, and is 16 times as long.
+pub type SignalMask = u64;
+
+/// All signals but those that must not be blocked: those that the thread's own
+/// instructions raise, which would then kill the process, and the two that glibc
+/// sends to its threads to cancel them and to change user ids (nptl(7)).
+const ALL: SignalMask = {
+    let exceptions = [
+        libc::SIGSEGV,
+        libc::SIGBUS,
+        libc::SIGFPE,
+        libc::SIGILL,
+        libc::SIGTRAP,
+        libc::SIGSYS,
+        32,
+        33,
+    ];
+    let (mut mask, mut at) = (!0, 0);
+    while at < exceptions.len() {
+        mask &= !bit(exceptions[at]);
+        at += 1;
+    }
+    mask
+};
+
+const fn bit(signal: c_int) -> SignalMask {
+    1 << (signal - 1)
+}
 
 /// Blocks all signals of the calling thread, except faults, until it is dropped.
 /// Makes two system calls.
+#[derive(Debug)]
 pub struct SignalGuard {
-    caller: sigset_t,
+    caller: SignalMask,
     /// A signal mask belongs to a thread, so the guard must not move to another.
     _here: PhantomData<*const ()>,
 }
@@ -40,20 +56,8 @@ impl SignalGuard {
     /// Blocks the signals.
     #[must_use]
     pub fn new() -> Self {
-        static HELD_BACK: LazyLock<sigset_t> = LazyLock::new(all_but_faults);
-        let mut caller = MaybeUninit::<sigset_t>::uninit();
-        // SAFETY: two sets, of which the first is written. The call cannot fail:
-        // SIG_SETMASK is a known action.
-        unsafe {
-            libc::pthread_sigmask(
-                libc::SIG_SETMASK,
-                &raw const *HELD_BACK,
-                caller.as_mut_ptr(),
-            )
-        };
         Self {
-            // SAFETY: the call has initialised the set.
-            caller: unsafe { caller.assume_init() },
+            caller: raw::set_mask(ALL),
             _here: PhantomData,
         }
     }
@@ -66,24 +70,12 @@ impl SignalGuard {
             tv_sec: 0,
             tv_nsec: 0,
         };
-        raw::poll(None, &no_time, self.caller()) < 0
+        raw::poll(None, &no_time, self.caller) < 0
     }
 
     /// Returns the caller's mask.
-    pub(super) fn caller(&self) -> &sigset_t {
-        &self.caller
-    }
-}
-
-fn all_but_faults() -> sigset_t {
-    let mut all = MaybeUninit::<sigset_t>::uninit();
-    // SAFETY: the first call initialises the set, the second reads it.
-    unsafe {
-        libc::sigfillset(all.as_mut_ptr());
-        for fault in FAULTS {
-            libc::sigdelset(all.as_mut_ptr(), fault);
-        }
-        all.assume_init()
+    pub(super) fn caller(&self) -> SignalMask {
+        self.caller
     }
 }
 
@@ -96,13 +88,6 @@ impl Default for SignalGuard {
 impl Drop for SignalGuard {
     fn drop(&mut self) {
         // Signals that are still pending are handled before the call returns.
-        // SAFETY: the set was written by `new`.
-        unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, self.caller(), ptr::null_mut()) };
-    }
-}
-
-impl fmt::Debug for SignalGuard {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("SignalGuard").finish_non_exhaustive()
+        raw::set_mask(self.caller);
     }
 }

@@ -23,7 +23,7 @@ pub(crate) type Place<W> = MaybeUninit<W>;
 #[repr(C)]
 struct CSleep {
     timeout: *const libc::timespec,
-    mask: *const libc::sigset_t,
+    mask: u64,
     events: [libc::epoll_event; Sleep::EVENTS],
     watch: c_int,
     found: c_int,
