@@ -10,9 +10,11 @@
 //! the processor of the peer or of the device's thread. The event then arrives just
 //! after the thread has gone to sleep, however long it spun before. Three such near
 //! misses without a hit between them stop spinning for a number of waits, which
-//! doubles each time. On a single processor a spin yields before each poll; there
-//! more misses are needed, since the scheduler lets others run only after this
-//! thread has used its share.
+//! doubles each time. On a single processor a spin yields before each poll, but the
+//! scheduler may give the processor back at once, until this thread has used up its
+//! share of some milliseconds. A sleep hands the processor over at once. So there
+//! the same rule holds for every event that arrives within a spin's cap after the
+//! spin.
 
 use core::time::Duration;
 
@@ -43,11 +45,6 @@ const NEAR: u64 = 50_000;
 /// So many near misses are not a coincidence. Growing the budget as often takes it
 /// from its start to the default cap.
 const NEAR_MISSES: u32 = 3;
-/// So many near misses stop spins that yield the only processor, with events no
-/// later after the spin than a spin may last. One thread is ahead of another by
-/// some milliseconds at most (in Linux half a scheduling latency after a sleep, and
-/// a slice for a new thread), which that many spins of the default cap use up.
-const VAIN_YIELDS: u32 = 64;
 /// The lengths of the first and of the longest rest, in waits.
 const RESTS: (u32, u32) = (64, 1 << 14);
 
@@ -84,8 +81,9 @@ impl SpinBudget {
 
     /// Learns from a wait that ended after `waited` nanoseconds, by an event or, if
     /// `was_in_vain`, without one. A wait without an event that was shorter than
-    /// the cap teaches nothing.
-    pub fn learn(&mut self, policy: WaitPolicy, waited: u64, was_in_vain: bool) {
+    /// the cap teaches nothing. `gave_way`: the spin, if any, yielded the only
+    /// processor.
+    pub fn learn(&mut self, policy: WaitPolicy, waited: u64, was_in_vain: bool, gave_way: bool) {
         let WaitPolicy::Adaptive {
             min,
             max: Some(max),
@@ -94,41 +92,9 @@ impl SpinBudget {
             return;
         };
         let now = self.nanos(policy);
-        let near = now > 0 && waited > now && waited - now <= NEAR;
-        self.learn_from(now, (min, max), waited, was_in_vain, near, NEAR_MISSES);
-    }
-
-    /// Learns as [`Self::learn`] does from a wait whose spin, if any, yielded the
-    /// only processor.
-    pub fn learn_yielding(&mut self, policy: WaitPolicy, waited: u64, was_in_vain: bool) {
-        let WaitPolicy::Adaptive {
-            min,
-            max: Some(max),
-        } = policy
-        else {
-            return;
-        };
-        let now = self.nanos(policy);
-        let near = now > 0 && waited.saturating_sub(now) <= nanos(max);
-        self.learn_from(now, (min, max), waited, was_in_vain, near, VAIN_YIELDS);
-    }
-
-    /// Returns whether the duration of the next wait matters.
-    #[must_use]
-    pub fn is_learning(&self, policy: WaitPolicy) -> bool {
-        matches!(policy, WaitPolicy::Adaptive { max: Some(_), .. }) && self.rest <= 1
-    }
-
-    fn learn_from(
-        &mut self,
-        now: u64,
-        (min, max): (Duration, Duration),
-        waited: u64,
-        was_in_vain: bool,
-        near: bool,
-        misses: u32,
-    ) {
-        if self.is_to_rest(near && !was_in_vain, misses) {
+        let reach = if gave_way { nanos(max) } else { NEAR };
+        let near = now > 0 && waited > now && waited - now <= reach;
+        if self.is_to_rest(near && !was_in_vain) {
             self.nanos = 0;
         } else if waited > nanos(max) {
             let half = now / 2;
@@ -136,6 +102,12 @@ impl SpinBudget {
         } else if waited > now && !was_in_vain {
             self.nanos = now.saturating_mul(2).max(START).min(nanos(max));
         }
+    }
+
+    /// Returns whether the duration of the next wait matters.
+    #[must_use]
+    pub fn is_learning(&self, policy: WaitPolicy) -> bool {
+        matches!(policy, WaitPolicy::Adaptive { max: Some(_), .. }) && self.rest <= 1
     }
 
     /// Records that a spin hit: spinning does not delay its event.
@@ -158,13 +130,13 @@ impl SpinBudget {
     }
 
     /// Returns whether the next wait rests, if the policy allows that.
-    fn is_to_rest(&mut self, near: bool, misses: u32) -> bool {
+    fn is_to_rest(&mut self, near: bool) -> bool {
         if self.rest > 0 {
             self.rest -= 1;
             return self.rest > 0;
         }
         self.near_misses = if near { self.near_misses + 1 } else { 0 };
-        if self.near_misses < misses {
+        if self.near_misses < NEAR_MISSES {
             return false;
         }
         self.begin_rest();
@@ -206,7 +178,7 @@ mod tests {
         waits
             .iter()
             .map(|&waited| {
-                budget.learn(policy, waited, false);
+                budget.learn(policy, waited, false, false);
                 budget.nanos(policy)
             })
             .collect()
@@ -255,9 +227,9 @@ mod tests {
     #[test]
     fn a_short_wait_without_event_changes_nothing_and_a_long_one_shrinks() {
         let mut budget = SpinBudget::new();
-        budget.learn(DEFAULT, 199_000, true);
+        budget.learn(DEFAULT, 199_000, true, false);
         assert_eq!(budget, SpinBudget::new());
-        budget.learn(DEFAULT, 200_001, true);
+        budget.learn(DEFAULT, 200_001, true, false);
         assert_eq!(budget.nanos(DEFAULT), 25_000);
     }
 
@@ -266,7 +238,7 @@ mod tests {
     fn keeping_the_peer_away(budget: &mut SpinBudget, waits: usize) -> usize {
         let spins = |_: &usize| {
             let spun = budget.nanos(DEFAULT);
-            budget.learn(DEFAULT, spun + 20_000, false);
+            budget.learn(DEFAULT, spun + 20_000, false, false);
             spun > 0
         };
         (0..waits).filter(spins).count()
@@ -282,17 +254,31 @@ mod tests {
     }
 
     #[test]
+    fn where_spins_yield_every_event_within_the_cap_after_them_is_a_near_miss() {
+        let after_three = |late| {
+            let mut budget = SpinBudget::new();
+            for _ in 0..3 {
+                let spun = budget.nanos(DEFAULT);
+                budget.learn(DEFAULT, spun + late, false, true);
+            }
+            budget.nanos(DEFAULT)
+        };
+        assert_eq!(after_three(200_000), 0, "it rests");
+        assert_eq!(after_three(200_001), 6_250, "beyond the cap");
+    }
+
+    #[test]
     fn a_hit_resets_the_near_misses() {
         let mut budget = SpinBudget::new();
         for _ in 0..100 {
             for _ in 0..2 {
                 let spun = budget.nanos(DEFAULT);
                 assert!(spun > 0);
-                budget.learn(DEFAULT, spun + 1, false);
+                budget.learn(DEFAULT, spun + 1, false, false);
             }
             budget.hit();
             // As after a long wait.
-            budget.learn(DEFAULT, 300_000, false);
+            budget.learn(DEFAULT, 300_000, false, false);
         }
     }
 
@@ -301,7 +287,7 @@ mod tests {
         let mut budget = SpinBudget::new();
         keeping_the_peer_away(&mut budget, 3 + 63);
         assert_eq!(budget.nanos(DEFAULT), 0);
-        budget.learn(DEFAULT, 20_000, false);
+        budget.learn(DEFAULT, 20_000, false, false);
         assert_eq!(budget.nanos(DEFAULT), 50_000);
     }
 
@@ -322,7 +308,7 @@ mod tests {
             let policy = adaptive(min, min + span);
             let mut budget = SpinBudget::new();
             for (wait, shift, in_vain) in waits {
-                budget.learn(policy, wait >> shift, in_vain);
+                budget.learn(policy, wait >> shift, in_vain, false);
                 prop_assert!((min..=min + span).contains(&budget.nanos(policy)));
             }
         }

@@ -269,9 +269,8 @@ impl<G> Wait<G> {
         }
         // An endless spin is done as requested. A limited spin expects the event to
         // be produced meanwhile, which on a single processor requires yielding it.
-        // The scheduler may not switch before this thread has used its share. A
-        // thread that sleeps instead is always ahead of its peer in the schedule,
-        // and never yields in vain.
+        // The scheduler may not switch before this thread has used its share; the
+        // budget then learns to sleep at once.
         let gives_way = allowed < u64::MAX && !platform.others_run();
         if allowed > 0 {
             counters.spins += 1;
@@ -328,7 +327,8 @@ impl<G> Wait<G> {
                             hit(platform, budget, self.policy, self.gives_way, self.start);
                         }
                         WaitOutcome::TimedOut => {
-                            budget.learn(self.policy, platform.now() - self.start, true);
+                            let waited = platform.now() - self.start;
+                            budget.learn(self.policy, waited, true, self.gives_way);
                         }
                         WaitOutcome::Interrupted => {}
                     }
@@ -364,10 +364,7 @@ impl<G> Wait<G> {
             true => platform.now() - self.start,
             false => 0,
         };
-        match self.gives_way {
-            true => budget.learn_yielding(self.policy, waited, was_in_vain),
-            false => budget.learn(self.policy, waited, was_in_vain),
-        }
+        budget.learn(self.policy, waited, was_in_vain, self.gives_way);
     }
 
     /// Polls until the wait ends, the budget is spent, or a pause is due.
