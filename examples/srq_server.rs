@@ -74,7 +74,7 @@ struct Client {
     /// Number of messages that the client has announced.
     announced: u64,
     consumed: u64,
-    /// Number of messages that the client was told of as consumed.
+    /// Number of consumed messages that the client was told about.
     granted: u64,
     /// A grant has not completed yet.
     granting: bool,

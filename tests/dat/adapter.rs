@@ -192,7 +192,7 @@ fn opening_fails_with_the_code_of_each_cause() {
         qlen: -5,
         ..of()
     };
-    let second = given.open().expect("it opens");
+    let second = given.open().expect("the adapter opens");
     ok(close(second, DAT_CLOSE_GRACEFUL_FLAG));
 }
 
@@ -349,7 +349,7 @@ fn thread_safety_is_reported_as_the_adapter_was_opened() {
             threadsafe,
             ..Opening::new(&name)
         };
-        let ia = ia.open().expect("it opens");
+        let ia = ia.open().expect("the adapter opens");
         // SAFETY: integers and pointers, for which zero is valid.
         let mut provider: DAT_PROVIDER_ATTR = unsafe { mem::zeroed() };
         // SAFETY: requested results are writable, others are not requested.

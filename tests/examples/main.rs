@@ -85,7 +85,10 @@ impl Server {
     fn end(mut self) -> String {
         let mut told = String::new();
         self.output.read_to_string(&mut told).expect("text");
-        let output = self.child.wait_with_output().expect("it was started");
+        let output = self
+            .child
+            .wait_with_output()
+            .expect("the child process was started");
         let complaint = String::from_utf8_lossy(&output.stderr);
         let (example, status) = (self.example, output.status);
         assert!(status.success(), "{example}: {status}\n{told}{complaint}");
@@ -95,7 +98,9 @@ impl Server {
 
 /// Returns what a process printed. It must have exited with success.
 fn end(child: Child) -> String {
-    let output = child.wait_with_output().expect("it was started");
+    let output = child
+        .wait_with_output()
+        .expect("the child process was started");
     let complaint = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{}\n{complaint}", output.status);
     String::from_utf8(output.stdout).expect("text")
@@ -171,7 +176,9 @@ fn a_server_outlives_its_clients() {
     output.read_line(&mut line).expect("text");
     assert!(line.ends_with(": announces 2000 messages\n"), "{line:?}");
     signal(&victim, libc::SIGKILL);
-    let reaped = victim.wait_with_output().expect("it was started");
+    let reaped = victim
+        .wait_with_output()
+        .expect("the child process was started");
     assert!(!reaped.status.success());
     assert_eq!(end(first), "2000 messages sent\n");
     // Killed while it waits for the accept.
@@ -181,14 +188,18 @@ fn a_server_outlives_its_clients() {
         thread::sleep(Duration::from_millis(1));
     }
     signal(&victim, libc::SIGKILL);
-    victim.wait_with_output().expect("it was started");
+    victim
+        .wait_with_output()
+        .expect("the child process was started");
     signal(&server, libc::SIGCONT);
     // The third client.
     let last = place.start("srq_client", &["-n", "300", "127.0.0.1"]);
     assert_eq!(end(last), "300 messages sent\n");
     let mut told = String::new();
     output.read_to_string(&mut told).expect("text");
-    let ended = server.wait_with_output().expect("it was started");
+    let ended = server
+        .wait_with_output()
+        .expect("the child process was started");
     let complaint = String::from_utf8_lossy(&ended.stderr);
     assert_eq!(ended.status.code(), Some(3), "{told}{complaint}");
     for said in [
@@ -259,7 +270,7 @@ fn a_client_too_many_is_rejected_with_the_reason() {
 
 /// Returns the exit status, and the message.
 fn refusal(output: std::io::Result<Output>) -> (Option<i32>, String) {
-    let output = output.expect("it was started");
+    let output = output.expect("the child process was started");
     let complaint = String::from_utf8_lossy(&output.stderr).into_owned();
     (output.status.code(), complaint)
 }
@@ -320,7 +331,7 @@ fn every_example_has_a_help_and_a_row_in_the_table() {
         let help = Command::new(folder().join("examples").join(example))
             .arg("--help")
             .output();
-        let help = String::from_utf8(help.expect("it can be run").stdout).expect("text");
+        let help = String::from_utf8(help.expect("the program can be run").stdout).expect("text");
         for part in ["--adapter", "--port", "Usage: ", "Exit status: "] {
             assert!(help.contains(part), "{example}: {help}");
         }

@@ -228,10 +228,10 @@ fn a_refused_inline_size_names_the_largest_one_which_is_accepted() {
         };
         VerbsQp::create(&domain, &spec).map(|qp| qp.grant().inline_bytes)
     };
-    let largest = create(1 << 20, true).expect("as many as there are");
+    let largest = create(1 << 20, true).expect("the largest inline size");
     assert!((64..1 << 20).contains(&largest), "{largest}");
     assert_eq!(
-        create(largest, false).expect("as many as it takes"),
+        create(largest, false).expect("the largest inline size again"),
         largest
     );
     let error = create(largest + 1, false).expect_err("one more");

@@ -43,7 +43,7 @@ fn built() -> &'static Built {
     static BUILT: OnceLock<Built> = OnceLock::new();
     BUILT.get_or_init(|| {
         let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("examples-c");
-        std::fs::create_dir_all(&folder).expect("the folder can be made");
+        std::fs::create_dir_all(&folder).expect("the folder can be created");
         let tests = std::env::current_exe().expect("this binary has a path");
         let library = tests.parent().expect("a folder").join("libdat.so");
         // Other test processes create the same files at the same time: each file
@@ -52,8 +52,8 @@ fn built() -> &'static Built {
         for name in ["libdat.so", "libdat.so.1"] {
             let link = folder.join(name);
             let new = link.with_extension(&own);
-            std::os::unix::fs::symlink(&library, &new).expect("a link can be made");
-            std::fs::rename(new, link).expect("it can be renamed");
+            std::os::unix::fs::symlink(&library, &new).expect("the link can be created");
+            std::fs::rename(new, link).expect("the file can be renamed");
         }
         let base = Path::new(env!("CARGO_MANIFEST_DIR"));
         let compile = |name: &str, place: &str| {
@@ -73,7 +73,7 @@ fn built() -> &'static Built {
                 .expect("cc can be run");
             let complaint = String::from_utf8_lossy(&output.stderr);
             assert!(output.status.success(), "{name}: {complaint}");
-            std::fs::rename(program, folder.join(name)).expect("it can be renamed");
+            std::fs::rename(program, folder.join(name)).expect("the file can be renamed");
         };
         for name in EXAMPLES {
             compile(name, "../../examples/c");
@@ -131,7 +131,7 @@ fn end(side: &str, mut child: Child, mut told: String) -> Result<String, String>
     if let Some(mut pipe) = child.stderr.take() {
         pipe.read_to_string(&mut complaint).expect("text");
     }
-    let status = child.wait().expect("it was started");
+    let status = child.wait().expect("the child process was started");
     if status.success() {
         Ok(told)
     } else {
@@ -287,7 +287,9 @@ fn a_server_outlives_its_clients() {
     output.read_line(&mut line).expect("text");
     assert!(line.ends_with(": announces 2000 messages\n"), "{line:?}");
     signal(&victim, libc::SIGKILL);
-    let reaped = victim.wait_with_output().expect("it was started");
+    let reaped = victim
+        .wait_with_output()
+        .expect("the child process was started");
     assert!(!reaped.status.success());
     assert_eq!(
         end("client", first, String::new()).as_deref(),
@@ -300,7 +302,9 @@ fn a_server_outlives_its_clients() {
         thread::sleep(Duration::from_millis(1));
     }
     signal(&victim, libc::SIGKILL);
-    victim.wait_with_output().expect("it was started");
+    victim
+        .wait_with_output()
+        .expect("the child process was started");
     signal(&server, libc::SIGCONT);
     // The third client.
     let last = client("300");
@@ -310,7 +314,9 @@ fn a_server_outlives_its_clients() {
     );
     let mut told = String::new();
     output.read_to_string(&mut told).expect("text");
-    let ended = server.wait_with_output().expect("it was started");
+    let ended = server
+        .wait_with_output()
+        .expect("the child process was started");
     let complaint = String::from_utf8_lossy(&ended.stderr);
     assert_eq!(ended.status.code(), Some(3), "{told}{complaint}");
     for said in [
@@ -372,7 +378,9 @@ fn errors_are_printed_with_a_remedy() {
     for (program, arguments, status, reasons) in cases {
         let arguments = [&["-p", &qualifier][..], arguments].concat();
         let child = start(&fabric, &[], program, &arguments);
-        let output = child.wait_with_output().expect("it was started");
+        let output = child
+            .wait_with_output()
+            .expect("the child process was started");
         let complaint = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.code(), Some(status), "{program}: {complaint}");
         for reason in reasons {
@@ -433,7 +441,7 @@ fn a_peer_of_another_version_is_refused_and_the_cause_is_printed() {
     let pid = libc::pid_t::try_from(server.id()).expect("a process");
     // SAFETY: a signal to a child process.
     assert_eq!(unsafe { libc::kill(pid, libc::SIGTERM) }, 0);
-    server.wait().expect("it is ours");
+    server.wait().expect("the child process");
 
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let port = listener.local_addr().expect("bound").port().to_string();

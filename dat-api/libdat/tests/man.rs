@@ -382,7 +382,7 @@ fn examples_compile() {
     }
     assert!(count > 20, "{count} examples");
     let file = Path::new(env!("CARGO_TARGET_TMPDIR")).join("manual.c");
-    fs::write(&file, program).expect("it can be written");
+    fs::write(&file, program).expect("the file can be written");
     let output = Command::new("cc")
         .args(["-std=c99", "-fsyntax-only", "-Wall", "-Wextra", "-Werror"])
         // The examples are fragments: variables are used or set elsewhere.
@@ -409,7 +409,7 @@ fn check(program: &str, arguments: &[&str]) {
             .args(arguments)
             .arg(&path)
             .output()
-            .expect("it can be run");
+            .expect("the program can be run");
         let said = [output.stdout, output.stderr].concat();
         let said = String::from_utf8_lossy(&said);
         assert!(said.is_empty(), "{said}");

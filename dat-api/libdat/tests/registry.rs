@@ -45,7 +45,7 @@ fn compile(name: &str, arguments: &[&str]) {
         .expect("cc can be run");
     let complaint = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{name}: {complaint}");
-    fs::rename(mine, program).expect("it can be renamed");
+    fs::rename(mine, program).expect("the file can be renamed");
 }
 
 /// Creates a link that other tests may create at the same time or use already.
@@ -55,8 +55,8 @@ fn link(to: &Path, name: &str) {
     }
     let mine = folder().join(format!("{name}.{}", std::process::id()));
     let _ = fs::remove_file(&mine);
-    std::os::unix::fs::symlink(to, &mine).expect("a link can be made");
-    fs::rename(mine, folder().join(name)).expect("it can be renamed");
+    std::os::unix::fs::symlink(to, &mine).expect("the link can be created");
+    fs::rename(mine, folder().join(name)).expect("the file can be renamed");
 }
 
 /// Compiles all programs with the library of this test.
@@ -65,7 +65,7 @@ fn built() -> PathBuf {
     BUILT.get_or_init(|| {
         // Called first: it may have to rebuild the library.
         launcher();
-        fs::create_dir_all(folder()).expect("the folder can be made");
+        fs::create_dir_all(folder()).expect("the folder can be created");
         let tests = std::env::current_exe().expect("this binary has a path");
         let library = tests.parent().expect("a folder").join("libdat.so");
         // The last name is for a registry that has its own libdat.so.1.

@@ -222,13 +222,14 @@ fn cno_n15_an_agent_may_make_every_call() {
         } else {
             ok(other.set_agent(of(2)));
         }
-        tell.send((name, blocked, numbers)).expect("heard");
+        tell.send((name, blocked, numbers))
+            .expect("the receiver is alive");
     });
     ok(cno.set_agent(of(1)));
     for (number, data) in [(1, 1), (2, 2), (3, 2)] {
         evd.post(number);
         assert_eq!(calls.one(), (data, evd));
-        let (name, blocked, numbers) = told.recv_timeout(SOON).expect("told");
+        let (name, blocked, numbers) = told.recv_timeout(SOON).expect("the agent was called");
         assert_eq!(name.to_str(), Ok("dat-cno"));
         assert!(blocked, "the thread does not block all signals");
         assert_eq!(numbers, [number]);

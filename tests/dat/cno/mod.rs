@@ -136,7 +136,8 @@ impl Cno {
         let (tell, told) = mpsc::channel();
         let waiter = scope.spawn(move || {
             // SAFETY: always safe.
-            tell.send(unsafe { libc::gettid() }).expect("heard");
+            tell.send(unsafe { libc::gettid() })
+                .expect("the receiver is alive");
             let begin = Instant::now();
             let waited = self.wait(LONG).map(Evd);
             (waited, begin.elapsed())

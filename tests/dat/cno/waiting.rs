@@ -130,7 +130,8 @@ fn cno_n08_a_signal_ends_a_wait() {
         let answer = thread::scope(|scope| {
             let waiter = scope.spawn(move || {
                 // SAFETY: always safe.
-                tell.send(unsafe { libc::pthread_self() }).expect("heard");
+                tell.send(unsafe { libc::pthread_self() })
+                    .expect("the receiver is alive");
                 cno.wait(LONG).map(super::Evd)
             });
             let thread = told.recv().expect("a thread");

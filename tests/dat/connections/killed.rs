@@ -120,8 +120,8 @@ impl Victim {
 
     /// Kills the process, and returns when it is reaped.
     fn kill(&mut self) {
-        self.child.kill().expect("it is ours");
-        self.child.wait().expect("it is ours");
+        self.child.kill().expect("the child process");
+        self.child.wait().expect("the child process");
     }
 }
 

@@ -422,7 +422,7 @@ fn accept_and_kill(
         take(&mut eps);
     }
     victim.kill().expect("it lives");
-    victim.wait().expect("it is ours");
+    victim.wait().expect("the child process");
     // Requests that it had made before.
     while take(&mut others).is_some() {}
     let all: Vec<_> = eps.into_iter().chain(others).collect();
@@ -431,7 +431,10 @@ fn accept_and_kill(
         .iter()
         .any(|ep| state_of(*ep) != DAT_EP_STATE_DISCONNECTED)
     {
-        assert!(since.elapsed() < Duration::from_secs(20), "not told");
+        assert!(
+            since.elapsed() < Duration::from_secs(20),
+            "an endpoint without a final event"
+        );
         thread::sleep(Duration::from_millis(1));
     }
     // Each endpoint got one final event, after at most one Established event. The

@@ -175,7 +175,7 @@ impl World {
 /// pattern.
 pub(crate) fn dirty<T>() -> MaybeUninit<T> {
     let mut room = MaybeUninit::<T>::uninit();
-    // SAFETY: there is room for so many bytes.
+    // SAFETY: the memory has this many bytes.
     unsafe {
         room.as_mut_ptr()
             .cast::<u8>()
