@@ -4,7 +4,7 @@ mod json;
 
 use std::fmt::Write;
 
-use dat_api::object::ia::Offer;
+use dat_api::object::ia::LimitAttributes;
 use dat_engine::{
     ControlError, Device, DeviceInfo, InlineShape, Limits, PathRequest, PortInfo, Transport,
 };
@@ -74,10 +74,10 @@ impl Entry {
     }
 
     /// What DAT offers on it.
-    fn offer(&self) -> Option<Offer> {
+    fn offer(&self) -> Option<LimitAttributes> {
         let connects = self.info.transport != Transport::Other;
         let limits = self.info.limits.as_ref().filter(|_| connects)?;
-        Some(Offer::of(limits))
+        Some(LimitAttributes::of(limits))
     }
 }
 
@@ -204,7 +204,7 @@ fn many(count: u32, thing: &str) -> String {
 }
 
 /// What DAT offers, by its attributes.
-fn offered(offer: Option<&Offer>) -> String {
+fn offered(offer: Option<&LimitAttributes>) -> String {
     let Some(offer) = offer else {
         return "nothing: there are no reliable connections".to_owned();
     };

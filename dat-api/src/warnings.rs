@@ -10,10 +10,10 @@ use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Level, Metadata, Subscriber, subscriber};
 
-/// Calls `tell` with one line for each warning and error, on the thread where it occurs. Returns
+/// Calls `print` with one line for each warning and error, on the thread where it occurs. Returns
 /// `false` if the program has set another subscriber.
-pub fn tell_by(tell: fn(&str)) -> bool {
-    subscriber::set_global_default(Lines(tell)).is_ok()
+pub fn forward_to(print: fn(&str)) -> bool {
+    subscriber::set_global_default(Lines(print)).is_ok()
 }
 
 struct Lines(fn(&str));

@@ -63,7 +63,7 @@
 //! - [`CompletionQueueHandle`] and [`SharedReceiveQueueHandle`] are for creating endpoints.
 //!
 //! Endpoints that share a doorbell register take a lock for it, unless
-//! [`EndpointOptions::posters`] promises that one thread posts at a time.
+//! [`EndpointOptions::thread_mode`] promises that one thread posts at a time.
 //! The verbs path takes a lock per poll, and libibverbs takes its own.
 //!
 //! # Errors
@@ -116,14 +116,14 @@
 //!
 //! // The receive is posted before the peer sends.
 //! let request = RecvRequest {
-//!     cookie: 1,
+//!     wr_id: 1,
 //!     segments: &[received.segment(0, 4096).ok_or("outside the buffer")?],
 //! };
 //! // SAFETY: the buffer outlives the endpoint, and is not used before the completion.
 //! unsafe { receiver.post_recv(&request) }?;
 //!
 //! let request = SendRequest {
-//!     cookie: 2,
+//!     wr_id: 2,
 //!     op: SendOp::Send,
 //!     flags: SendFlags::SIGNALED,
 //!     segments: &[sent.segment(0, 64).ok_or("outside the buffer")?],
@@ -142,7 +142,7 @@
 //!     if completion.status != Status::Success {
 //!         return Err(completion.to_string().into());
 //!     }
-//!     println!("request {}: {} bytes", completion.cookie, completion.byte_len);
+//!     println!("request {}: {} bytes", completion.wr_id, completion.byte_len);
 //! }
 //! # Ok(())
 //! # }
@@ -184,7 +184,7 @@ pub use control::{
     ManagedRoute, MemoryRegion, MemoryWindow, PathRequest, PortInfo, PortState, ProtectionDomain,
     RegisteredBuffer, Route, Transport, WindowTarget, devices, devices_with,
 };
-pub use endpoint::{Endpoint, EndpointHandle, EndpointOptions, InlineShape, Posters};
+pub use endpoint::{Endpoint, EndpointHandle, EndpointOptions, InlineShape, ThreadMode};
 pub use error::{ControlError, ControlErrorKind};
 pub use mlx5_rings::layout;
 pub use mlx5_rings::mmio::{read_message, write_message};

@@ -133,7 +133,7 @@ fn srq_set_lw_l02_comes_during_the_call_if_it_is_below_already() {
 #[test]
 fn srq_set_lw_l02_buffers_that_were_taken_and_not_polled_count() {
     let fixture = Fixture::new();
-    let setup = LowWatermark::new(&fixture, Poller::Nobody);
+    let setup = LowWatermark::new(&fixture, Poller::NotPolled);
     setup.post(4);
     setup.take(2);
     setup.set(3);
@@ -165,7 +165,7 @@ fn srq_set_lw_l02_at_the_watermark_is_not_below_it() {
 #[test]
 fn srq_set_lw_l02_comes_under_a_waiter_on_the_receives() {
     let fixture = Fixture::new();
-    let setup = LowWatermark::new(&fixture, Poller::Nobody);
+    let setup = LowWatermark::new(&fixture, Poller::NotPolled);
     for round in 0..30 {
         setup.post(2);
         thread::scope(|scope| {
@@ -197,7 +197,7 @@ fn srq_set_lw_l02_any_endpoint_of_the_queue_makes_it_run_low() {
             End::on_srq(&fixture, &shape, first.srq),
         ),
         memory: fixture.memory(4096),
-        ..LowWatermark::new(&fixture, Poller::Nobody)
+        ..LowWatermark::new(&fixture, Poller::NotPolled)
     };
     first.post(6);
     first.set(4);

@@ -71,17 +71,17 @@ fn shape() -> Shape {
     }
 }
 
-fn post(compared_qp: &mut ComparedQp, cookies: core::ops::Range<u64>) {
-    let list: Vec<_> = cookies
-        .map(|cookie| RecvWork {
-            cookie,
+fn post(compared_qp: &mut ComparedQp, wr_ids: core::ops::Range<u64>) {
+    let list: Vec<_> = wr_ids
+        .map(|wr_id| RecvWork {
+            wr_id,
             segments: vec![],
         })
         .collect();
     compared_qp.post_recvs(None, &list).0.expect("room");
 }
 
-/// Completes a receive, and returns the cookie that libmlx5 reports.
+/// Completes a receive, and returns the `wr_id` that libmlx5 reports.
 fn complete(compared_qp: &mut ComparedQp, wqe_counter: u16) -> u64 {
     compared_qp.push_recv(&Cqe {
         opcode: RECEIVED,
@@ -128,7 +128,7 @@ fn finds_large_answers(system: &System) -> bool {
     let segment = compared_qp.side.memory().segment(0, ANSWER.len());
     let (remote_addr, rkey) = (0x1000, 7);
     let read = SendWork {
-        cookie: 1,
+        wr_id: 1,
         op: SendOp::Read { remote_addr, rkey },
         flags: SendFlags::SIGNALED,
         segments: vec![segment],

@@ -30,7 +30,7 @@ pub fn join_handles(handles: &[EndpointHandle; 2], options: &ConnectOptions) {
         let _ = handle.init(options);
     }
     let [active, passive] = handles;
-    let (asking, accepted) = Sink::new(active, options, active.asks_to_connect(), None);
+    let (asking, accepted) = Sink::new(active, options, active.prepare_request(), None);
     let target = Target {
         host: (exchange.local.address, 0).into(),
         qualifier: exchange.listener.qualifier(),
@@ -84,7 +84,7 @@ fn parameters(handle: &EndpointHandle, options: &ConnectOptions) -> Parameters {
     Parameters {
         address: handle.local_address(1).expect("an active port"),
         reads_served: options.reads_served,
-        reads_asked: options.reads_issued,
+        reads_requested: options.reads_issued,
     }
 }
 

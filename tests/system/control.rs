@@ -376,11 +376,11 @@ fn events_are_counted_at_their_queue_and_name_their_object() {
     }
 
     let recv = [buffer.segment(0, 64).expect("inside")];
-    for cookie in 0..2 {
+    for wr_id in 0..2 {
         // SAFETY: the buffer outlives its use by the endpoints.
         unsafe {
             srq.post(&RecvRequest {
-                cookie,
+                wr_id,
                 segments: &recv,
             })
         }
@@ -391,7 +391,7 @@ fn events_are_counted_at_their_queue_and_name_their_object() {
     cq.arm(false).expect("armed");
     let send = [buffer.segment(1024, 64).expect("inside")];
     let request = SendRequest {
-        cookie: 7,
+        wr_id: 7,
         op: SendOp::Send,
         flags: SendFlags::SIGNALED,
         segments: &send,

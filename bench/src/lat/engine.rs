@@ -6,8 +6,8 @@ mod managed;
 
 use dat_engine::{
     Access, CompletionQueue, ConnectOptions, CqOptions, Endpoint, EndpointAddress, EndpointOptions,
-    LinkLayer, PortInfo, Posters, ProtectionDomain, RecvRequest, RegisteredBuffer, Segment,
-    SendFlags, SendOp, SendRequest,
+    LinkLayer, PortInfo, ProtectionDomain, RecvRequest, RegisteredBuffer, Segment, SendFlags,
+    SendOp, SendRequest, ThreadMode,
 };
 
 pub(super) use self::managed::Managed;
@@ -130,7 +130,7 @@ impl EngineEnd {
             inline_bytes: plan.inline,
             exclusive_register: true,
             // SAFETY: this endpoint is the only one of the device here.
-            posters: unsafe { Posters::one_at_a_time() },
+            thread_mode: unsafe { ThreadMode::serialized() },
             ..EndpointOptions::new(&sent, &received)
         })?;
         if endpoint.max_inline() < plan.inline {
@@ -241,7 +241,7 @@ impl Link for EngineEnd {
     #[inline(always)]
     fn post_receive(&mut self) -> Result<(), Fault> {
         let request = RecvRequest {
-            cookie: 0,
+            wr_id: 0,
             segments: core::slice::from_ref(&self.receive),
         };
         // SAFETY: the segment is in `buffer`, which outlives the endpoint (order
@@ -258,7 +258,7 @@ impl Link for EngineEnd {
             SendFlags::empty()
         };
         let request = SendRequest {
-            cookie: 0,
+            wr_id: 0,
             op: self.op,
             flags: self.inline | signal,
             segments: core::slice::from_ref(&self.segment),

@@ -389,7 +389,7 @@ fn errors_are_printed_with_a_remedy() {
     }
     for program in EXAMPLES {
         let help = end("help", start(&fabric, &[], program, &["-h"]), String::new());
-        let help = help.expect("the help is no error");
+        let help = help.expect("the help is printed without an error");
         assert!(help.starts_with(&format!("usage: {program} ")), "{help}");
         assert!(help.contains("Exit status: "), "{help}");
     }
@@ -420,7 +420,7 @@ fn all_are_clean_under_valgrind() {
 fn a_peer_of_another_version_is_refused_and_the_cause_is_printed() {
     const REQUEST: &[u8] = b"dCM\x17\x02\x01\0\0";
     const REFUSAL: &[u8] = b"dCM\x17\x02\x03\0\x01\x03";
-    let cause = "version 2 of the protocol, where this side speaks 1";
+    let cause = "version 2 of the protocol, but this side uses version 1";
     let (fabric, port) = (fabric(), qualifier());
     let common = ["-d", "mlx5_0", "-p", &port];
     let mut server = start(&fabric, &[], "ping_pong", &common);

@@ -35,7 +35,7 @@ fn number(variable: &str, otherwise: u64) -> u64 {
     match std::env::var(variable) {
         Ok(text) => text
             .parse()
-            .unwrap_or_else(|_| panic!("{variable}={text} is no number")),
+            .unwrap_or_else(|_| panic!("{variable}={text}: expected a number")),
         Err(_) => otherwise,
     }
 }

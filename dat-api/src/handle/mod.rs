@@ -411,7 +411,7 @@ impl<T: Object> Owned<T> {
     /// Returns whether the object is being freed: its owner must let go soon.
     #[inline(always)]
     #[must_use]
-    pub fn is_dying(&self) -> bool {
+    pub fn is_being_freed(&self) -> bool {
         self.slot.tag.load(Ordering::Relaxed) == DYING
     }
 }

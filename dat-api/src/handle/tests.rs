@@ -123,7 +123,7 @@ fn freeing_calls_hurry_and_waits_for_the_owner() {
             while owned.0.load(Ordering::Relaxed) == 0 {
                 thread::yield_now();
             }
-            assert!(owned.is_dying());
+            assert!(owned.is_being_freed());
             left.store(true, Ordering::Release);
         });
         while !started.load(Ordering::Acquire) {

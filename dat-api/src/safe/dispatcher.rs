@@ -6,7 +6,7 @@ use std::time::Duration;
 use dat_engine::sync::Mutex;
 use dat_engine::wait::{WaitCounters, WaitPolicy};
 
-use super::endpoint::Remains;
+use super::endpoint::LingeringMemory;
 use super::{Adapter, Cno};
 use crate::error::{DatError, Result};
 use crate::handle::{self, Handle, Owned};
@@ -27,7 +27,7 @@ struct Dispatcher {
     /// Whether it is freed with its last owner; the adapter frees its own dispatcher itself.
     own: bool,
     // Dropped after the dispatcher is freed, when no thread takes completions from it.
-    remains: Mutex<Vec<Arc<Remains>>>,
+    remains: Mutex<Vec<Arc<LingeringMemory>>>,
     /// The notification object that it is bound to, and owns.
     cno: Mutex<Option<Cno>>,
     _adapter: Adapter,
@@ -234,7 +234,7 @@ impl EventDispatcher {
 
     /// Keeps the memory of a freed endpoint until no thread can be copying payload of its
     /// completions any more.
-    pub(super) fn keep(&self, remains: Arc<Remains>) {
+    pub(super) fn keep(&self, remains: Arc<LingeringMemory>) {
         let mut all = self.0.remains.lock();
         all.push(remains);
         // A thread that owns the dispatcher now began after the endpoint was freed.

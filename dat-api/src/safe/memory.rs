@@ -274,11 +274,11 @@ impl From<RemoteSegment> for RmrSegment {
 /// Mappings that the device, or the copy of a CQE's payload, may still write to; kept until their
 /// owner is dropped.
 #[derive(Default)]
-pub(super) struct Kept {
+pub(super) struct Mappings {
     mappings: Vec<Arc<Mapping>>,
 }
 
-impl Kept {
+impl Mappings {
     /// Keeps the memory of these segments.
     #[inline]
     pub(super) fn keep(&mut self, segments: &[Segment<'_>]) {
@@ -307,8 +307,10 @@ impl Kept {
     }
 }
 
-impl fmt::Debug for Kept {
+impl fmt::Debug for Mappings {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Kept").field(&self.mappings.len()).finish()
+        f.debug_tuple("Mappings")
+            .field(&self.mappings.len())
+            .finish()
     }
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::memory::{Kept, posted};
+use super::memory::{Mappings, posted};
 use super::{ProtectionZone, Segment};
 use crate::error::Result;
 use crate::handle::Handle;
@@ -20,7 +20,7 @@ pub struct SharedReceiveQueue(Arc<Queue>);
 struct Queue {
     srq: Arc<Srq>,
     /// The mappings of posted receives. Locked by posts, and while the queue is resized.
-    posts: SpinLock<Kept>,
+    posts: SpinLock<Mappings>,
     /// Locked by a call that changes the queue.
     changes: Mutex<()>,
     // Dropped after the queue is freed.

@@ -9,7 +9,7 @@ use dat_api::object::ia::Ia;
 use dat_api::object::pz::Pz;
 use dat_api::types::EvdFlags;
 
-use crate::rig::*;
+use crate::setup::*;
 
 /// Makes calls in the child, with handles and with an object that it still holds. Returns the
 /// number of the first wrong result, or 0.

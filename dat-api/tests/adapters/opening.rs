@@ -9,7 +9,7 @@ use dat_api::types::EvdFlags;
 use dat_api::{Kind, ReturnType, Subtype};
 use dat_engine::wait::WaitPolicy;
 
-use crate::rig::*;
+use crate::setup::*;
 
 #[test]
 fn a_device_opens_by_name_with_and_without_port_in_either_thread_safety() {

@@ -5,8 +5,8 @@ use std::net::IpAddr;
 use dat_api::object::ia::Ia;
 use dat_api::{ReturnType, Subtype};
 
-use crate::rig::{Conf, Variables, close, code, open, refused, request, turn};
-use crate::world::{World, is_iwarp, name};
+use crate::fixture::{Fixture, is_iwarp, name};
+use crate::setup::{Conf, Variables, close, code, open, refused, request, turn};
 use crate::{interface, run};
 
 /// Returns the manager that the attributes name.
@@ -36,8 +36,8 @@ fn the_manager_is_the_configured_one_or_one_that_works() {
         assert_eq!(manager(&ia), got, "{asked}");
         assert_eq!(ia.query().provider.max_private_data_size, most, "{asked}");
         assert_eq!(ia.address().ip(), interface().1, "{asked}");
-        let world = World::on(ia, events);
-        drop(world.pair());
+        let fixture = Fixture::on(ia, events);
+        drop(fixture.pair());
     }
 }
 

@@ -37,7 +37,7 @@ unsafe impl Sync for Entries {}
 
 /// One entry of the ring, which the device may or may not have written yet.
 ///
-/// Each method reads ring memory anew. What it returns means something once
+/// Each method reads ring memory again. Its result is valid once
 /// [`CompletionRing::peek`] or [`Position::look`] has found the entry written,
 /// and until [`CompletionRing::publish`] gives it back to the device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,14 +64,14 @@ impl Slot {
     }
 
     /// Returns the last eight bytes if the entry is of the queue pair and the
-    /// operation `whose`: one load for both.
+    /// operation `op_qpn`: one load for both.
     #[inline(always)]
-    pub fn tail_of(self, whose: RequestQpn) -> Option<CqeTail> {
+    pub fn tail_of(self, op_qpn: RequestQpn) -> Option<CqeTail> {
         let bits = self.cell::<u64>(offset::TAIL).read();
         const _: () = assert!(offset::REQUEST_QPN == offset::TAIL);
         let [a, b, c, d, ..] = bits.to_ne_bytes();
         let found = Be32::from_bits(u32::from_ne_bytes([a, b, c, d]));
-        (RequestQpn(found.get()) == whose).then_some(CqeTail::from_bits(bits))
+        (RequestQpn(found.get()) == op_qpn).then_some(CqeTail::from_bits(bits))
     }
 
     /// Returns the queue pair, and the operation of a request.
@@ -194,8 +194,8 @@ struct Cursor {
     wrap: Wrap,
 }
 
-/// The entry that is next: where it is, and the owner bit that tells that it is
-/// there.
+/// The next entry: its address, and the owner bit that it has once the device has
+/// written it.
 ///
 /// A loop over several entries keeps one, and the [`Wrap`] of its ring, in
 /// registers: see [`CompletionRing::snapshot`].
@@ -267,8 +267,8 @@ impl CompletionRing {
         // SAFETY: required of the caller.
         let ring = unsafe { Self::new_from(layout, 0) }?;
         // The provider marks entries invalid but leaves the owner bit at the
-        // value of the first lap. Turned over, it alone tells that nothing is
-        // there, on every lap. Nothing can have completed yet.
+        // value of the first lap. Inverted, the owner bit alone marks the entry as
+        // not written, on every lap. Nothing can have completed yet.
         for counter in 0..ring.entries.size.count() {
             let own_op = ring.entries.slot(counter).cell::<u8>(offset::OWN_OP);
             if OwnOp(own_op.read()).opcode() == CqeOpcode::INVALID {
@@ -385,7 +385,7 @@ impl CompletionRing {
 
     /// Returns whether at least that many entries behind the next one are written.
     #[inline(always)]
-    pub fn has_behind(&self, entries: u32) -> bool {
+    pub fn has_more(&self, entries: u32) -> bool {
         if entries >= self.entries.size.count() {
             return false;
         }
@@ -446,7 +446,7 @@ impl CompletionRing {
         }
     }
 
-    /// Asks for one event when the next completion is written, or the next
+    /// Arms the queue: the device raises one event when the next completion is written, or the next
     /// solicited or bad one. Completions that are there already count, so: arm,
     /// poll once more, then wait.
     ///

@@ -154,7 +154,7 @@ mod tests {
             let mut set = FreeSet::new(size);
             let mut model = BTreeSet::new();
             for (start, length, from, takes) in steps {
-                // A whole lap is no run.
+                // A run never covers the whole ring.
                 let length = length.min(size.count() - 1);
                 let end = start.wrapping_add(length);
                 set.insert_up_to(size, index(start), index(end.wrapping_sub(1)));

@@ -53,8 +53,8 @@
 //! 2. **Write the segments**, from unit 1 on. A WQE that reaches the end of the ring
 //!    goes on at its start.
 //! 3. **Commit.** The control segment is written last, and beside the ring what the
-//!    completion needs: the request's *cookie* (64 bits of the caller; verbs call them
-//!    `wr_id`), its *wr_data* (32 more), and the count of requests so far.
+//!    completion needs: the request's `wr_id` (64 bits of the caller), its `wr_data` (32 more
+//!    bits), and the count of requests so far.
 //! 4. **Doorbell record.** After [`before_record`](mmio::barrier::before_record) the
 //!    count of WQEBBs is stored in the record. From then on the WQE is the device's.
 //! 5. **Register.** After [`before_register`](mmio::barrier::before_register) the first
@@ -80,7 +80,7 @@
 //! 3. **Read** through the [`Slot`](complete::Slot): which queue pair, which request
 //!    (`wqe_counter`), how many bytes.
 //! 4. **Retire** the request:
-//!    [`SendConsumer::retire`](send::SendConsumer::retire) returns its cookie, and gives
+//!    [`SendConsumer::retire`](send::SendConsumer::retire) returns its `wr_id`, and gives
 //!    the room of all requests up to it back to the producer. Requests without
 //!    [`SIGNALED`](request::SendFlags::SIGNALED) write no CQE, and are retired with the
 //!    next one that does.
@@ -111,7 +111,7 @@
 //! The send and receive rings have two halves. The *producer* posts, through `&mut`; the
 //! *consumer* retires, through `&`, on the thread that polls the completion queue. The
 //! two may run on different threads and never wait for each other: they share the
-//! counter of retired requests and the cookies, all atomics. A
+//! counter of retired requests and the `wr_id`s, all atomics. A
 //! [`CompletionRing`](complete::CompletionRing) has one user at a time; any thread can look
 //! at its [`Entries`](complete::Entries).
 //!
@@ -138,7 +138,7 @@
 //! - **Advancing**: the CQE was there.
 //!
 //! Indices and counters that come from the device are masked to the ring, so a broken
-//! device leads to a wrong cookie, but never outside the ring. No reference is formed to
+//! device leads to a wrong `wr_id`, but never outside the ring. No reference is formed to
 //! memory that the device writes; it is read by volatile loads.
 //!
 //! # Where the facts come from
@@ -250,7 +250,7 @@
 //!         lkey: 0x1100,
 //!     };
 //!     let request = SendRequest {
-//!         cookie: 42,
+//!         wr_id: 42,
 //!         op: SendOp::Send,
 //!         flags: SendFlags::SIGNALED,
 //!         segments: &[segment],
@@ -292,7 +292,7 @@
 //!     assert_eq!(slot.request_qpn().qpn(), QPN);
 //!     // SAFETY: this completion names the request.
 //!     let done = unsafe { consumer.retire(slot.wqe_counter()) };
-//!     assert_eq!(done.cookie, 42);
+//!     assert_eq!(done.wr_id, 42);
 //!     assert!(producer.is_idle());
 //!     // SAFETY: `peek` has returned this entry.
 //!     unsafe { ring.advance() };

@@ -20,9 +20,9 @@ pub(crate) struct RecvWqes<const HEADER: usize> {
     pub(crate) size: RingSize,
     stride: usize,
     pub(crate) max_segments: usize,
-    /// The consumer's cookies, by index: kept here so that a post does not
+    /// The consumer's `wr_id`s, by index: kept here so that a post does not
     /// touch the cache line that the poller writes.
-    cookies: NonNull<AtomicU64>,
+    wr_ids: NonNull<AtomicU64>,
 }
 
 impl<const HEADER: usize> RecvWqes<HEADER> {
@@ -31,19 +31,19 @@ impl<const HEADER: usize> RecvWqes<HEADER> {
     const WRITES_EMPTY: bool = HEADER != 0;
 
     /// Returns the WQEs at `buf`, one `stride` apart, of which each has one of
-    /// `cookies`.
+    /// `wr_ids`.
     pub(crate) fn new(
         buf: NonNull<u8>,
         stride: usize,
         size: RingSize,
-        cookies: &[AtomicU64],
+        wr_ids: &[AtomicU64],
     ) -> Self {
         Self {
             buf,
             size,
             stride,
             max_segments: stride / UNIT - HEADER,
-            cookies: NonNull::from(cookies).cast(),
+            wr_ids: NonNull::from(wr_ids).cast(),
         }
     }
 
@@ -54,7 +54,7 @@ impl<const HEADER: usize> RecvWqes<HEADER> {
             size: RingSize::ONE,
             stride: UNIT,
             max_segments: 0,
-            cookies: NonNull::dangling(),
+            wr_ids: NonNull::dangling(),
         }
     }
 
@@ -73,14 +73,14 @@ impl<const HEADER: usize> RecvWqes<HEADER> {
     }
 
     #[inline(always)]
-    fn set_cookie(&self, index: usize, cookie: u64) {
+    fn set_wr_id(&self, index: usize, wr_id: u64) {
         // SAFETY: the index is below the WQE count, which is the number of
-        // cookies, and the consumer that owns them outlives the producer.
-        let place = unsafe { self.cookies.add(index).as_ref() };
-        place.store(cookie, Ordering::Relaxed);
+        // `wr_id`s, and the consumer that owns them outlives the producer.
+        let place = unsafe { self.wr_ids.add(index).as_ref() };
+        place.store(wr_id, Ordering::Relaxed);
     }
 
-    /// Writes the segments and the cookie of the WQE at an index if the request
+    /// Writes the segments and the `wr_id` of the WQE at an index if the request
     /// has one segment that is written: most receives. Returns whether it has.
     /// Calls nothing out of line.
     ///
@@ -106,11 +106,11 @@ impl<const HEADER: usize> RecvWqes<HEADER> {
             // SAFETY: and this one for a second.
             unsafe { write_unit(first.add(UNIT), DataSegment::TERMINATOR.to_words()) };
         }
-        self.set_cookie(index, request.cookie);
+        self.set_wr_id(index, request.wr_id);
         true
     }
 
-    /// Writes the segments and the cookie of the WQE at an index.
+    /// Writes the segments and the `wr_id` of the WQE at an index.
     ///
     /// # Errors
     /// More segments than fit, or one that is too long.
@@ -120,7 +120,7 @@ impl<const HEADER: usize> RecvWqes<HEADER> {
     pub(crate) unsafe fn write(
         &self,
         index: usize,
-        cookie: u64,
+        wr_id: u64,
         segments: &[Segment],
     ) -> Result<(), PostError> {
         if segments.len() > self.max_segments {
@@ -143,7 +143,7 @@ impl<const HEADER: usize> RecvWqes<HEADER> {
             // SAFETY: a unit of the WQE.
             unsafe { write_unit(first.add(used * UNIT), DataSegment::TERMINATOR.to_words()) };
         }
-        self.set_cookie(index, cookie);
+        self.set_wr_id(index, wr_id);
         Ok(())
     }
 }
@@ -173,7 +173,7 @@ pub trait PostReceives {
     ///
     /// # Safety
     /// As for [`Self::post`].
-    unsafe fn write(&mut self, cookie: u64, segments: &[Segment]) -> Result<(), PostError>;
+    unsafe fn write(&mut self, wr_id: u64, segments: &[Segment]) -> Result<(), PostError>;
 
     /// Stores the count of receives in the doorbell record: from then on the device
     /// may use what is written.
@@ -192,7 +192,7 @@ pub trait PostReceives {
         // SAFETY: required of the caller.
         unsafe {
             if !self.try_post(request) {
-                self.post_slow(request.cookie, request.segments)?;
+                self.post_slow(request.wr_id, request.segments)?;
             }
         }
         Ok(())
@@ -206,9 +206,9 @@ pub trait PostReceives {
     /// # Safety
     /// As for [`Self::post`].
     #[inline(never)]
-    unsafe fn post_slow(&mut self, cookie: u64, segments: &[Segment]) -> Result<(), PostError> {
+    unsafe fn post_slow(&mut self, wr_id: u64, segments: &[Segment]) -> Result<(), PostError> {
         // SAFETY: required of the caller.
-        unsafe { self.write(cookie, segments) }?;
+        unsafe { self.write(wr_id, segments) }?;
         self.publish();
         Ok(())
     }
@@ -232,7 +232,7 @@ pub trait PostReceives {
                 break;
             };
             // SAFETY: required of the caller.
-            if let Err(error) = unsafe { self.write(request.cookie, request.segments) } {
+            if let Err(error) = unsafe { self.write(request.wr_id, request.segments) } {
                 result = Err(ListError {
                     posted: requests.len() - rest.len(),
                     error,

@@ -80,7 +80,7 @@ bitflags::bitflags! {
 #[derive(Clone, Copy, Debug)]
 pub struct SendRequest<'a> {
     /// Comes back in the completion.
-    pub cookie: u64,
+    pub wr_id: u64,
     /// What to do.
     pub op: SendOp,
     /// How to do it.
@@ -96,13 +96,13 @@ impl SendRequest<'_> {
     #[must_use]
     pub fn reborrow(&self) -> Self {
         let Self {
-            cookie,
+            wr_id,
             op,
             flags,
             segments,
         } = *self;
         Self {
-            cookie,
+            wr_id,
             op,
             flags,
             segments,
@@ -114,7 +114,7 @@ impl SendRequest<'_> {
 #[derive(Clone, Copy, Debug)]
 pub struct RecvRequest<'a> {
     /// Comes back in the completion.
-    pub cookie: u64,
+    pub wr_id: u64,
     /// Where to put the message, filled in this order.
     pub segments: &'a [Segment],
 }
@@ -125,8 +125,8 @@ impl RecvRequest<'_> {
     #[inline(always)]
     #[must_use]
     pub fn reborrow(&self) -> Self {
-        let Self { cookie, segments } = *self;
-        Self { cookie, segments }
+        let Self { wr_id, segments } = *self;
+        Self { wr_id, segments }
     }
 }
 

@@ -66,8 +66,8 @@ pub struct SendProducer {
     register: Register,
     /// Whether there is room for binds.
     windows: bool,
-    /// The next WQE carries these. Whoever sets them holds the credits, so that
-    /// only the way of an exhausted queue need look here.
+    /// The fence flags of the next WQE. Setting them also holds back the credits, so
+    /// that only the path of a full queue has to check this field.
     next_fence: CtrlFlags,
 }
 
@@ -86,7 +86,7 @@ struct Place {
     wqe: NonNull<u8>,
 }
 
-/// What the control segment of a WQE says, but for where it is and whose.
+/// The fields of a WQE's control segment, except its position and QP number.
 #[derive(Clone, Copy)]
 struct Control {
     opcode: WqeOpcode,
@@ -359,7 +359,7 @@ impl SendProducer {
     /// Writes the control segment of a WQE whose body is there, `units` long
     /// with it: from here on it is posted, but for the doorbell.
     #[inline(always)]
-    fn finish(&mut self, place: Place, cookie: u64, wr_data: u32, control: Control) -> Written {
+    fn finish(&mut self, place: Place, wr_id: u64, wr_data: u32, control: Control) -> Written {
         let Control {
             opcode,
             units,
@@ -372,7 +372,7 @@ impl SendProducer {
         // SAFETY: the index is below the WQEBB count, which is the number of
         // entries, and the consumer that owns them outlives this half.
         let entry = unsafe { self.entries.add(place.index).as_ref() };
-        entry.cookie.store(cookie, Ordering::Relaxed);
+        entry.wr_id.store(wr_id, Ordering::Relaxed);
         entry.wr_data.store(wr_data, Ordering::Relaxed);
         entry.posted.store(self.credits.take(1), Ordering::Relaxed);
         self.producer = place.counter.wrapping_add(wqebbs(units) as u16);

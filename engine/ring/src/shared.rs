@@ -90,7 +90,7 @@ pub struct SharedRecvConsumer {
     record: DoorbellRecord,
     lock: BiasedLock,
     size: RingSize,
-    cookies: Box<[AtomicU64]>,
+    wr_ids: Box<[AtomicU64]>,
     buf: NonNull<u8>,
     stride: usize,
 }
@@ -109,7 +109,7 @@ impl SharedRecvProducer {
     pub unsafe fn new(layout: &SharedRecvLayout, consumer: &SharedRecvConsumer) -> Self {
         let SharedRecvConsumer { size, stride, .. } = *consumer;
         Self {
-            wqes: RecvWqes::new(layout.buf, stride, size, &consumer.cookies),
+            wqes: RecvWqes::new(layout.buf, stride, size, &consumer.wr_ids),
             head: u32::from(layout.head),
             tail: u32::from(layout.tail),
             run: 0,
@@ -139,11 +139,11 @@ impl SharedRecvProducer {
     fn write_to_head(
         &mut self,
         next: u32,
-        cookie: u64,
+        wr_id: u64,
         segments: &[Segment],
     ) -> Result<(), PostError> {
         // SAFETY: the head is free.
-        unsafe { self.wqes.write(self.head as usize, cookie, segments) }?;
+        unsafe { self.wqes.write(self.head as usize, wr_id, segments) }?;
         self.wqes.link(self.head, next);
         self.head = next;
         self.posted = self.posted.wrapping_add(1);
@@ -203,7 +203,7 @@ impl SharedRecvProducer {
         // SAFETY: the consumer outlives this half, as promised to `new`.
         let consumer = unsafe { self.consumer.as_ref() };
         // Acquire: the turns before it, and that the pollers have read the
-        // cookies and WQEs that come back.
+        // `wr_id`s and WQEs that come back.
         Latest::from_bits(consumer.latest.load(Ordering::Acquire))
     }
 }
@@ -255,18 +255,18 @@ impl PostReceives for SharedRecvProducer {
     }
 
     #[inline(never)]
-    unsafe fn write(&mut self, cookie: u64, segments: &[Segment]) -> Result<(), PostError> {
+    unsafe fn write(&mut self, wr_id: u64, segments: &[Segment]) -> Result<(), PostError> {
         if segments.len() > self.wqes.max_segments {
             return Err(PostError::TooManySegments);
         }
         if self.head != self.tail || self.extend() {
             let next = self.wqes.neighbour(self.head);
-            return self.write_to_head(next, cookie, segments);
+            return self.write_to_head(next, wr_id, segments);
         }
         let next = self.wqes.neighbour(self.tail);
         self.read_runs(next);
         let run = self.free.nearest(next).ok_or(PostError::QueueFull)?;
-        self.write_to_head(run.first, cookie, segments)?;
+        self.write_to_head(run.first, wr_id, segments)?;
         self.free.remove(run);
         self.tail = run.last;
         self.join();
@@ -300,7 +300,7 @@ impl RecvWqes<1> {
 /// Completed WQEs that are returned together.
 #[derive(Debug)]
 pub struct Returns<'a> {
-    cookies: &'a [AtomicU64],
+    wr_ids: &'a [AtomicU64],
     size: RingSize,
     turns: &'a [AtomicU32],
     latest: Latest,
@@ -308,7 +308,7 @@ pub struct Returns<'a> {
 
 impl Returns<'_> {
     /// Gives the WQE at `index` back, as a completion names it, and returns its
-    /// cookie.
+    /// `wr_id`.
     ///
     /// # Safety
     /// The device is done with that WQE, and it was not given back before: the
@@ -317,8 +317,8 @@ impl Returns<'_> {
     pub unsafe fn take(&mut self, index: u16) -> u64 {
         let index = self.size.index(u32::from(index));
         self.latest = self.latest.after(self.size, self.turns, index as u32);
-        // SAFETY: masked to the ring, which has as many cookies as WQEs.
-        unsafe { self.cookies.get_unchecked(index) }.load(Ordering::Relaxed)
+        // SAFETY: masked to the ring, which has as many `wr_id`s as WQEs.
+        unsafe { self.wr_ids.get_unchecked(index) }.load(Ordering::Relaxed)
     }
 }
 
@@ -356,7 +356,7 @@ impl SharedRecvConsumer {
             record: unsafe { DoorbellRecord::new(layout.dbrec) },
             lock: BiasedLock::new(),
             size,
-            cookies: (0..size.count()).map(|_| AtomicU64::new(0)).collect(),
+            wr_ids: (0..size.count()).map(|_| AtomicU64::new(0)).collect(),
             buf: layout.buf,
             stride: layout.stride as usize,
         })
@@ -368,15 +368,12 @@ impl SharedRecvConsumer {
         self.lock.revoke_bias();
     }
 
-    /// Returns the cookie of the WQE at `index`, as a completion names it.
+    /// Returns the `wr_id` of the WQE at `index`, as a completion names it.
     #[inline(always)]
-    pub fn cookie(&self, index: u16) -> u64 {
-        // SAFETY: masked to the ring, which has as many cookies as WQEs.
-        let cookie = unsafe {
-            self.cookies
-                .get_unchecked(self.size.index(u32::from(index)))
-        };
-        cookie.load(Ordering::Relaxed)
+    pub fn wr_id(&self, index: u16) -> u64 {
+        // SAFETY: masked to the ring, which has as many `wr_id`s as WQEs.
+        let wr_id = unsafe { self.wr_ids.get_unchecked(self.size.index(u32::from(index))) };
+        wr_id.load(Ordering::Relaxed)
     }
 
     /// Gives a completed WQE back to the producer, which may write over it from
@@ -395,21 +392,21 @@ impl SharedRecvConsumer {
         });
     }
 
-    /// Gives a completed WQE back and returns its cookie, if it follows the WQE
+    /// Gives a completed WQE back and returns its `wr_id`, if it follows the WQE
     /// that was given back last and there is one poller. Otherwise returns `None`
-    /// and does nothing; the caller then uses [`Self::cookie`] and [`Self::free`].
+    /// and does nothing; the caller then uses [`Self::wr_id`] and [`Self::free`].
     /// Calls nothing out of line, and needs few registers.
     ///
     /// # Safety
     /// As for [`Self::free`].
     #[inline(always)]
     pub unsafe fn take_next(&self, index: u16) -> Option<u64> {
-        let cookie = self.cookie(index);
+        let wr_id = self.wr_id(index);
         let index = self.size.index(u32::from(index)) as u32;
         let taken = self.lock.try_biased(|| {
             let latest = Latest::from_bits(self.latest.load(Ordering::Relaxed));
             self.put_back(latest.followed_by(self.size, index)?, 1);
-            Some(cookie)
+            Some(wr_id)
         });
         taken.flatten()
     }
@@ -428,7 +425,7 @@ impl SharedRecvConsumer {
     ) -> Option<usize> {
         self.lock.try_biased(|| {
             let mut returns = Returns {
-                cookies: &self.cookies,
+                wr_ids: &self.wr_ids,
                 size: self.size,
                 turns: &self.turns,
                 latest: Latest::from_bits(self.latest.load(Ordering::Relaxed)),
@@ -443,7 +440,7 @@ impl SharedRecvConsumer {
     /// `latest`. Under the lock.
     #[inline(always)]
     fn put_back(&self, latest: Latest, count: u32) {
-        // Release: the turns are written, the cookies and WQEs are read.
+        // Release: the turns are written, the `wr_id`s and WQEs are read.
         self.latest.store(latest.to_bits(), Ordering::Release);
         // One instruction on memory, where packing it with the rest takes more.
         let returned = self.returned.load(Ordering::Relaxed);

@@ -369,10 +369,10 @@ impl Connection {
     /// lost. With rdma_cm the kernel then proceeds, and the sink gets
     /// [`super::ConnectionEvent::Established`]. Over TCP nothing is lost, and this
     /// does nothing.
-    pub fn heard(&self) {
+    pub fn message_received(&self) {
         match &self.inner {
             ConnectionOf::Socket(_) => (),
-            ConnectionOf::Rdma(connection) => connection.heard(),
+            ConnectionOf::Rdma(connection) => connection.message_received(),
         }
     }
 

@@ -65,7 +65,7 @@ pub struct Peer {
     /// The most RDMA reads of this side that it serves at a time.
     pub reads_served: u8,
     /// The most RDMA reads that it wants to have in flight.
-    pub reads_asked: u8,
+    pub reads_requested: u8,
 }
 
 /// The parameters of one side's endpoint, which the other side gets.
@@ -76,7 +76,7 @@ pub struct Parameters {
     /// The most RDMA reads of the peer that it serves at a time.
     pub reads_served: u8,
     /// The most RDMA reads that it wants to have in flight.
-    pub reads_asked: u8,
+    pub reads_requested: u8,
 }
 
 /// The options of a manager.
@@ -154,7 +154,7 @@ pub trait ConnectionSink: Send + Sync {
     fn event(&self, event: ConnectionEvent) -> Result<(), ()>;
 
     /// Returns whether the requesting endpoint greets its peer: see
-    /// [`crate::EndpointHandle::asks_to_connect`]. Called before the request is
+    /// [`crate::EndpointHandle::prepare_request`]. Called before the request is
     /// sent.
     fn greets(&self) -> bool {
         false

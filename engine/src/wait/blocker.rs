@@ -87,8 +87,8 @@ impl Sleep {
         Slept::new(found, last_errno(), events)
     }
 
-    /// Sleeps without `epoll_pwait2`: one system call to sleep, one to learn why
-    /// the sleep ended.
+    /// Sleeps without `epoll_pwait2`: one system call sleeps, another returns the
+    /// events that ended the sleep.
     fn sleep_by_poll(
         &self,
         events: &mut [epoll_event; Self::EVENTS],
@@ -215,10 +215,10 @@ impl Blocker {
     }
 
     /// Makes the next sleep report the channel's events again, for a caller that
-    /// could not take them. A device that is gone raises one event only, and every
-    /// later waiter must learn about it.
+    /// could not take them. A removed device raises one event only, which every
+    /// later wait must find.
     #[cold]
-    pub fn watch_anew(&self) {
+    pub fn reset_channel(&self) {
         // Cannot fail, since nothing is registered.
         let _ = self.watch_channel(NONE);
     }
@@ -333,7 +333,7 @@ impl Blocker {
     pub fn abandon(&self) {
         self.word.retract();
         self.take_token();
-        self.watch_anew();
+        self.reset_channel();
     }
 
     /// Does the first half of [`Self::wake`], to simulate a slow waker.
@@ -363,7 +363,7 @@ fn owned(fd: c_int, operation: &'static str) -> Result<OwnedFd, ControlError> {
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
-/// Returns whether the host has more than one processor; asks the system once. The
+/// Returns whether the host has more than one processor; queries the system once. The
 /// thread's affinity does not matter, since the event may be produced on other
 /// processors.
 fn has_several_processors() -> bool {

@@ -83,9 +83,9 @@ impl SpinBudget {
     }
 
     /// Learns from a wait that ended after `waited` nanoseconds, by an event or, if
-    /// `was_in_vain`, without one. A wait without an event that was shorter than
+    /// `without_event`, without one. A wait without an event that was shorter than
     /// the cap teaches nothing.
-    pub fn learn(&mut self, policy: WaitPolicy, waited: u64, was_in_vain: bool) {
+    pub fn learn(&mut self, policy: WaitPolicy, waited: u64, without_event: bool) {
         let WaitPolicy::Adaptive {
             min,
             max: Some(max),
@@ -95,12 +95,12 @@ impl SpinBudget {
         };
         let now = self.nanos(policy);
         let near = now > 0 && waited > now && waited - now <= NEAR;
-        self.learn_from(now, (min, max), waited, was_in_vain, near, NEAR_MISSES);
+        self.learn_from(now, (min, max), waited, without_event, near, NEAR_MISSES);
     }
 
     /// Learns as [`Self::learn`] does from a wait whose spin, if any, yielded the
     /// only processor.
-    pub fn learn_yielding(&mut self, policy: WaitPolicy, waited: u64, was_in_vain: bool) {
+    pub fn learn_yielding(&mut self, policy: WaitPolicy, waited: u64, without_event: bool) {
         let WaitPolicy::Adaptive {
             min,
             max: Some(max),
@@ -110,7 +110,7 @@ impl SpinBudget {
         };
         let now = self.nanos(policy);
         let near = now > 0 && waited.saturating_sub(now) <= nanos(max);
-        self.learn_from(now, (min, max), waited, was_in_vain, near, VAIN_YIELDS);
+        self.learn_from(now, (min, max), waited, without_event, near, VAIN_YIELDS);
     }
 
     /// Returns whether the duration of the next wait matters.
@@ -124,16 +124,16 @@ impl SpinBudget {
         now: u64,
         (min, max): (Duration, Duration),
         waited: u64,
-        was_in_vain: bool,
+        without_event: bool,
         near: bool,
         misses: u32,
     ) {
-        if self.is_to_rest(near && !was_in_vain, misses) {
+        if self.must_rest(near && !without_event, misses) {
             self.nanos = 0;
         } else if waited > nanos(max) {
             let half = now / 2;
             self.nanos = if half < LEAST { 0 } else { half }.max(nanos(min));
-        } else if waited > now && !was_in_vain {
+        } else if waited > now && !without_event {
             self.nanos = now.saturating_mul(2).max(START).min(nanos(max));
         }
     }
@@ -158,7 +158,7 @@ impl SpinBudget {
     }
 
     /// Returns whether the next wait rests, if the policy allows that.
-    fn is_to_rest(&mut self, near: bool, misses: u32) -> bool {
+    fn must_rest(&mut self, near: bool, misses: u32) -> bool {
         if self.rest > 0 {
             self.rest -= 1;
             return self.rest > 0;

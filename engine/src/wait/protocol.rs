@@ -123,10 +123,10 @@ pub trait Platform {
 /// The number of polls between two readings of the clock. A reading costs as much
 /// as a few polls (about 20 ns). A poll costs a few nanoseconds, or some hundred in
 /// a bad case, so a budget or deadline is overrun by a few microseconds at most.
-const POLLS_PER_LOOK: u32 = 32;
+const POLLS_PER_CLOCK_READ: u32 = 32;
 /// The number of polls before signals are blocked, which costs two system calls: an
 /// event within about the first hundred nanoseconds avoids them.
-const POLLS_UNGUARDED: u32 = POLLS_PER_LOOK;
+const POLLS_UNGUARDED: u32 = POLLS_PER_CLOCK_READ;
 /// The number of yields on a single processor before signals are blocked. The first
 /// yield suffices if another thread of this host produces the event and the
 /// scheduler lets it run.
@@ -235,7 +235,7 @@ pub struct Wait<G> {
 enum Phase {
     /// Spins. The times are those of the last check for signals and of the last
     /// pause.
-    Spin { looked: u64, paused: u64 },
+    Spin { signals_checked: u64, paused: u64 },
     /// Is about to announce the first sleep.
     Announcing,
     /// Sleeps.
@@ -292,7 +292,7 @@ impl<G> Wait<G> {
             phase: match allowed {
                 0 => Phase::Announcing,
                 _ => Phase::Spin {
-                    looked: start,
+                    signals_checked: start,
                     paused: start,
                 },
             },
@@ -320,8 +320,12 @@ impl<G> Wait<G> {
         counters: &mut WaitCounters,
         woken: Option<BlockResult>,
     ) -> Result<Step, ControlError> {
-        if let Phase::Spin { looked, paused } = self.phase {
-            match self.spin(source, platform, looked, paused) {
+        if let Phase::Spin {
+            signals_checked,
+            paused,
+        } = self.phase
+        {
+            match self.spin(source, platform, signals_checked, paused) {
                 Spun::Over(outcome) => {
                     match outcome {
                         WaitOutcome::Ready => {
@@ -335,8 +339,11 @@ impl<G> Wait<G> {
                     }
                     return Ok(Step::Over(outcome));
                 }
-                Spun::Pause(looked, paused) => {
-                    self.phase = Phase::Spin { looked, paused };
+                Spun::Pause(signals_checked, paused) => {
+                    self.phase = Phase::Spin {
+                        signals_checked,
+                        paused,
+                    };
                     return Ok(Step::Pause);
                 }
                 Spun::Spent => self.phase = Phase::Announcing,
@@ -359,15 +366,15 @@ impl<G> Wait<G> {
         &self,
         platform: &P,
         budget: &mut SpinBudget,
-        was_in_vain: bool,
+        without_event: bool,
     ) {
         let waited = match self.is_learning {
             true => platform.now() - self.start,
             false => 0,
         };
         match self.gives_way {
-            true => budget.learn_yielding(self.policy, waited, was_in_vain),
-            false => budget.learn(self.policy, waited, was_in_vain),
+            true => budget.learn_yielding(self.policy, waited, without_event),
+            false => budget.learn(self.policy, waited, without_event),
         }
     }
 
@@ -379,7 +386,7 @@ impl<G> Wait<G> {
         &self,
         source: &mut S,
         platform: &P,
-        mut looked: u64,
+        mut signals_checked: u64,
         paused: u64,
     ) -> Spun {
         loop {
@@ -388,7 +395,7 @@ impl<G> Wait<G> {
                     platform.give_way();
                     source.ready()
                 }
-                false => (0..POLLS_PER_LOOK).any(|_| source.ready()),
+                false => (0..POLLS_PER_CLOCK_READ).any(|_| source.ready()),
             };
             if found {
                 return Spun::Over(WaitOutcome::Ready);
@@ -400,13 +407,13 @@ impl<G> Wait<G> {
             if now - self.start >= self.allowed {
                 return Spun::Spent;
             }
-            if now - looked >= SIGNAL_INTERVAL {
-                looked = now;
+            if now - signals_checked >= SIGNAL_INTERVAL {
+                signals_checked = now;
                 if platform.interrupted(&self.guard) {
                     return Spun::Over(last_poll(source, WaitOutcome::Interrupted));
                 }
                 if now - paused >= PAUSE_INTERVAL {
-                    return Spun::Pause(looked, now);
+                    return Spun::Pause(signals_checked, now);
                 }
             }
         }

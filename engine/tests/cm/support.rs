@@ -177,7 +177,7 @@ pub(crate) fn assert_told(peer: &Peer, given: &Parameters) {
         Route::Address(address) => {
             assert_eq!(*address, given.address);
             assert_eq!(peer.reads_served, given.reads_served);
-            assert_eq!(peer.reads_asked, given.reads_asked);
+            assert_eq!(peer.reads_requested, given.reads_requested);
         }
         // The RDMA reads are checked in the tests of rdma_cm.
         Route::Managed(route) => assert_eq!(route.peer_qpn(), given.address.qpn),
@@ -207,7 +207,7 @@ pub(crate) fn parameters(number: u8) -> Parameters {
             ManagerKind::Socket => number.wrapping_add(100),
             ManagerKind::Rdma => 1 + number % 8,
         },
-        reads_asked: match kind() {
+        reads_requested: match kind() {
             ManagerKind::Socket => number.wrapping_add(200),
             ManagerKind::Rdma => 2 + number % 8,
         },

@@ -9,7 +9,7 @@ use std::time::Duration;
 use dat::abi::*;
 use dat::exports::*;
 
-use super::{Cno, Evd, NOBODY, SECOND, SOON, joined};
+use super::{Cno, Evd, NO_AGENT, SECOND, SOON, joined};
 use crate::support::{Fixture, Pair, Shape, fails, fails_with, nothing_on, ok, take_dto};
 
 /// What agents do; set by the test that uses the device.
@@ -127,7 +127,7 @@ fn cno_n16_modify_agent_arms_again() {
     assert_eq!(calls.one(), (2, evd));
     // Without an agent in between.
     ok(cno.set_agent(of(3)));
-    ok(cno.set_agent(NOBODY));
+    ok(cno.set_agent(NO_AGENT));
     evd.post(3);
     calls.none();
     // Replaces an agent by another.

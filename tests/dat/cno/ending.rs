@@ -122,7 +122,7 @@ fn cno_n21_all_calls_return_in_a_child_of_fork() {
                 libc::alarm(20);
                 refused(dat_cno_wait(cno.0, DAT_TIMEOUT_INFINITE, &raw mut told))
                     && refused(dat_evd_modify_cno(evd.0, cno.0))
-                    && refused(dat_cno_modify_agent(cno.0, super::NOBODY))
+                    && refused(dat_cno_modify_agent(cno.0, super::NO_AGENT))
                     && refused(dat_evd_free(evd.0))
                     && refused(dat_cno_free(cno.0))
             };

@@ -47,7 +47,7 @@ use crate::support::{Evd, Fixture, LONG, SOON, fails, ok};
 pub(crate) const SECOND: DAT_TIMEOUT = 1_000_000;
 
 /// No agent.
-const NOBODY: DAT_OS_WAIT_PROXY_AGENT = DAT_OS_WAIT_PROXY_AGENT {
+const NO_AGENT: DAT_OS_WAIT_PROXY_AGENT = DAT_OS_WAIT_PROXY_AGENT {
     instance_data: ptr::null_mut(),
     proxy_agent_func: None,
 };
@@ -64,7 +64,7 @@ unsafe impl Sync for Cno {}
 impl Cno {
     /// Creates a CNO without an agent.
     pub(crate) fn new(fixture: &Fixture) -> Self {
-        Self::with_agent(fixture, NOBODY)
+        Self::with_agent(fixture, NO_AGENT)
     }
 
     fn with_agent(fixture: &Fixture, agent: DAT_OS_WAIT_PROXY_AGENT) -> Self {

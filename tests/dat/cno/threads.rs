@@ -10,7 +10,7 @@ use std::time::Duration;
 use dat::abi::*;
 use dat::exports::*;
 
-use super::{Cno, Evd, LONG, NOBODY, SECOND, joined, stays};
+use super::{Cno, Evd, LONG, NO_AGENT, SECOND, joined, stays};
 use crate::support::{Fixture, Memory, Pair, Shape, dequeue, fails, ok, words};
 
 /// One trigger wakes one waiter, and the next trigger another.
@@ -295,7 +295,7 @@ fn cno_n20_no_event_is_lost_while_evds_and_agents_change() {
                     }
                     _ => ok(cno.set_agent(DAT_OS_WAIT_PROXY_AGENT {
                         proxy_agent_func: Some(agent),
-                        ..NOBODY
+                        ..NO_AGENT
                     })),
                 }
                 if dice.below(4) == 0 {

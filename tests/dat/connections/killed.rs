@@ -24,7 +24,7 @@ const DEFAULT: DAT_COMPLETION_FLAGS = DAT_COMPLETION_DEFAULT_FLAG;
 /// a qualifier.
 const VICTIM: &str = "DAT_KILLED_VICTIM";
 /// Connects, and answers a message.
-const ASKS: &str = "asks";
+const REQUESTS: &str = "asks";
 /// Waits for a request, accepts it, and answers a message.
 const ACCEPTS: &str = "accepts";
 /// Waits for a request, and does not answer it.
@@ -41,7 +41,7 @@ fn be_the_victim(what: &str) -> ! {
     let own = end(&fixture);
     ok(own.post_recv(&[memory.segment(0, 8)], 1));
     let ready = |text: &str| println!("\n{SAYS} {text}");
-    if what == ASKS {
+    if what == REQUESTS {
         let service_point = ServicePoint {
             psp: ptr::null_mut(),
             qualifier: qualifier.parse().expect("a qualifier"),
@@ -200,7 +200,7 @@ fn connected_to_a_requester_that_is_killed() {
         ServicePoint::new(&fixture),
     );
     let test = "connections::killed::connected_to_a_requester_that_is_killed";
-    let mut victim = Victim::new(test, ASKS, service_point.qualifier);
+    let mut victim = Victim::new(test, REQUESTS, service_point.qualifier);
     ok(accept(service_point.take_request(), own.ep));
     expect(own.connect, DAT_CONNECTION_EVENT_ESTABLISHED);
     let [receives, requests] = exchange(&fixture, &own, &memory);
@@ -270,7 +270,7 @@ fn accepted_a_requester_that_is_killed() {
         ok(own.post_recv(&[memory.segment(0, 8)], tag));
     }
     let test = "connections::killed::accepted_a_requester_that_is_killed";
-    let mut victim = Victim::new(test, ASKS, service_point.qualifier);
+    let mut victim = Victim::new(test, REQUESTS, service_point.qualifier);
     let request = service_point.take_request();
     victim.kill();
     ok(accept(request, own.ep));
@@ -294,7 +294,7 @@ fn accepted_a_requester_that_stops_responding() {
         ok(own.post_recv(&[memory.segment(0, 8)], tag));
     }
     let test = "connections::killed::accepted_a_requester_that_stops_responding";
-    let victim = Victim::new(test, ASKS, service_point.qualifier);
+    let victim = Victim::new(test, REQUESTS, service_point.qualifier);
     let request = service_point.take_request();
     victim.stop();
     let begin = Instant::now();
@@ -313,7 +313,7 @@ fn accepted_a_requester_that_stops_responding() {
     drop(victim);
     // SAFETY: a live handle.
     ok(unsafe { dat_ep_reset(own.ep) });
-    let _next = Victim::new(test, ASKS, service_point.qualifier);
+    let _next = Victim::new(test, REQUESTS, service_point.qualifier);
     ok(accept(service_point.take_request(), own.ep));
     expect(own.connect, DAT_CONNECTION_EVENT_ESTABLISHED);
 }

@@ -25,7 +25,7 @@ use mlx5emu::faults::FaultSpec;
 use mlx5emu::nic::ObjectCounts;
 
 use crate::support::{c_name, device, fails, is_alone, ok, words};
-use calls::{ROWS, World};
+use calls::{Objects, ROWS};
 use limits::Limit;
 
 /// A handle value that a failed call must not overwrite.
@@ -205,14 +205,14 @@ fn resources_of_the_device_are_told_and_nothing_is_left_behind() {
     if !is_alone() {
         return;
     }
-    let world = World::new();
+    let objects = Objects::new();
     let Some(emulator) = device::emulator() else {
         eprintln!("SKIPPED: a device does not run out of memory on demand; the emulated one does");
         return;
     };
     for row in &ROWS {
         let lacks = |satisfied, lacks| device_lacks(emulator, satisfied, lacks);
-        let count = needs(row.call, || (row.make)(&world), lacks);
+        let count = needs(row.call, || (row.make)(&objects), lacks);
         assert_eq!(count > 0, row.needs.0, "{}: {count}", row.call);
     }
 }
@@ -222,14 +222,14 @@ fn resources_of_the_process_are_told_and_nothing_is_left_behind() {
     if !is_alone() {
         return;
     }
-    let world = World::new();
+    let objects = Objects::new();
     let limit = Limit::now(libc::RLIMIT_NOFILE);
     // Over rdma_cm all connections of a process share a descriptor.
-    let by_kernel = world.fixture.manager() == "rdma_cm";
+    let by_kernel = objects.fixture.manager() == "rdma_cm";
     let connects = ["dat_psp_create", "dat_psp_create_any", "dat_ep_connect"];
     for row in &ROWS {
         let lacks = |satisfied, lacks| process_lacks(&limit, satisfied, lacks);
-        let count = needs(row.call, || (row.make)(&world), lacks);
+        let count = needs(row.call, || (row.make)(&objects), lacks);
         let needs = row.needs.1 && !(by_kernel && connects.contains(&row.call));
         assert_eq!(count > 0, needs, "{}: {count}", row.call);
     }

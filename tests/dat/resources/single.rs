@@ -6,7 +6,7 @@ use std::fs;
 use dat::abi::*;
 use dat::exports::*;
 
-use super::calls::{self, World};
+use super::calls::{self, Objects};
 use super::limits::{Limit, Unprivileged};
 use super::{UNTOUCHED, Undo, blank, device_lacks};
 use crate::support::{
@@ -23,22 +23,22 @@ fn resources_for_a_connection_lack_at_either_end_and_both_are_told() {
     if !is_alone() {
         return;
     }
-    let world = World::new();
+    let objects = Objects::new();
     let Some(emulator) = device::emulator() else {
         eprintln!("SKIPPED: a device does not run out of memory on demand; the emulated one does");
         return;
     };
     let shape = Shape::default();
     let ends = [
-        End::new(&world.fixture, &shape),
-        End::new(&world.fixture, &shape),
+        End::new(&objects.fixture, &shape),
+        End::new(&objects.fixture, &shape),
     ];
     let [active, passive] = &ends;
     let states = || ends.each_ref().map(|end| state_of(end.ep));
     let (mut refused, mut failed) = (0, 0);
     for satisfied in 0.. {
-        ok(world.service_point.connect(active.ep, b"data"));
-        let cr = world.service_point.take_request();
+        ok(objects.service_point.connect(active.ep, b"data"));
+        let cr = objects.service_point.take_request();
         device_lacks(emulator, satisfied, true);
         let answer = accept(cr, passive.ep);
         if answer != DAT_SUCCESS {

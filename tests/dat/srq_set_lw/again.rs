@@ -107,7 +107,7 @@ fn srq_set_lw_l04_the_old_value_is_replaced_whether_or_not_it_fired() {
 #[test]
 fn srq_set_lw_l04_an_event_under_way_does_not_count_for_the_new_setting() {
     let fixture = Fixture::new();
-    let setup = LowWatermark::new(&fixture, Poller::Nobody);
+    let setup = LowWatermark::new(&fixture, Poller::NotPolled);
     for round in 0..40 {
         setup.post(6);
         setup.set(6);

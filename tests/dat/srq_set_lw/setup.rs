@@ -22,10 +22,10 @@ pub enum Poller {
     /// The application, as soon as they are queued.
     Consumer,
     /// No call: only the device has recorded them.
-    Nobody,
+    NotPolled,
 }
 
-pub const POLLERS: [Poller; 2] = [Poller::Consumer, Poller::Nobody];
+pub const POLLERS: [Poller; 2] = [Poller::Consumer, Poller::NotPolled];
 
 /// A shared receive queue, an endpoint on it, and its peer, which sends.
 pub struct LowWatermark<'b> {

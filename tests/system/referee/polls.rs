@@ -46,7 +46,7 @@ fn shape(shared: bool, large_cqes: bool) -> Shape {
 struct CqeCase {
     /// Lengths of the request's segments.
     lengths: Vec<u32>,
-    cookie: u64,
+    wr_id: u64,
     /// Index into the operations or opcodes.
     op: usize,
     /// The WQE's opcode as the CQE reports it, which may be wrong.
@@ -76,12 +76,12 @@ fn any_said() -> impl Strategy<Value = CqeCase> {
         any::<bool>(),
     );
     (parts, any::<u32>(), error, any::<bool>()).prop_map(
-        |((lengths, cookie, op, sent, imm, solicited), byte_count, error, inline)| {
+        |((lengths, wr_id, op, sent, imm, solicited), byte_count, error, inline)| {
             // libmlx5 handles this error itself, as a page fault.
             let error = error.filter(|&error| error != (0x22, 0x93));
             CqeCase {
                 lengths,
-                cookie,
+                wr_id,
                 op,
                 sent,
                 imm,
@@ -172,9 +172,9 @@ fn play_sends(
             },
             SendOp::Read { remote_addr, rkey },
         ][said.op];
-        let (cookie, segments) = (said.cookie, said.segments(memory));
+        let (wr_id, segments) = (said.wr_id, said.segments(memory));
         let work = SendWork {
-            cookie,
+            wr_id,
             op,
             flags: SendFlags::SIGNALED,
             segments,
@@ -222,7 +222,7 @@ fn play_receives(
 ) {
     for said in all {
         let work = RecvWork {
-            cookie: said.cookie,
+            wr_id: said.wr_id,
             segments: said.segments(memory),
         };
         compared_qps
@@ -285,7 +285,7 @@ fn every_syndrome_gives_the_same_result() {
     let memory = Buffer::new(&Pd::new(system.context()), 1024);
     let said = |syndrome: u8| CqeCase {
         lengths: vec![8],
-        cookie: 0x1234_5678_9abc_def0 ^ u64::from(syndrome),
+        wr_id: 0x1234_5678_9abc_def0 ^ u64::from(syndrome),
         op: 0,
         sent: 0x0a,
         imm: 0,
@@ -317,10 +317,7 @@ fn payload_that_does_not_fit_is_a_length_error() {
         };
         let segments: Vec<_> = lengths.map(&mut segment).into();
         compared_qps
-            .recv(&[RecvWork {
-                cookie: 5,
-                segments,
-            }])
+            .recv(&[RecvWork { wr_id: 5, segments }])
             .0
             .expect("room");
         let wqe_counter = compared_qps.last_receive();
@@ -359,11 +356,11 @@ fn a_completion_reports_the_receive_that_it_names() {
     ];
     for round in 0..40_usize {
         let first = compared_qps.received();
-        let cookie = |at: usize| (100 * round + at) as u64;
+        let wr_id = |at: usize| (100 * round + at) as u64;
         for at in 0..kinds.len() {
             let segments = vec![memory.segment(32 * at, 32)];
-            let cookie = cookie(at);
-            let posted = compared_qps.recv(&[RecvWork { cookie, segments }]).0;
+            let wr_id = wr_id(at);
+            let posted = compared_qps.recv(&[RecvWork { wr_id, segments }]).0;
             posted.expect("as many are completed as posted");
         }
         compared_qps.forget_outstanding();
@@ -380,14 +377,14 @@ fn a_completion_reports_the_receive_that_it_names() {
                 ..Cqe::default()
             };
             let ([mut theirs, ours], [_, memory]) = compared_qps.completed(false, &cqe, &memory);
-            assert_eq!(ours.wr_id, cookie(named));
+            assert_eq!(ours.wr_id, wr_id(named));
             assert_eq!(memory[32 * named..][..20] == payload, inline);
             let oldest = if compared_qps.behaviour.named_receive {
                 named
             } else {
                 done
             };
-            assert_eq!(theirs.wr_id, cookie(oldest));
+            assert_eq!(theirs.wr_id, wr_id(oldest));
             theirs.wr_id = ours.wr_id;
             assert_eq!(
                 ours, theirs,

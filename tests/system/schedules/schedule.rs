@@ -13,8 +13,8 @@ use mlx5emu::faults::FaultSpec;
 use super::account::{Account, Posted, Queue, Totals};
 use super::chance::Chance;
 use crate::support::device;
+use crate::support::fixture::Fixture;
 use crate::support::side::Memory;
-use crate::support::world::World;
 
 /// Number of actions in a schedule.
 const ACTIONS: usize = 150;
@@ -32,11 +32,11 @@ pub struct Outcome {
 
 struct Schedule {
     chance: Chance,
-    // Fields are dropped in this order: the world last, because it releases the
+    // Fields are dropped in this order: the fixture last, because it releases the
     // device.
     _faults: Faults,
     ends: Vec<Endpoint>,
-    world: World,
+    fixture: Fixture,
     account: Account,
     free: Vec<usize>,
     messages: u64,
@@ -89,13 +89,13 @@ fn faults(chance: &mut Chance, seed: u64) -> FaultSpec {
 /// Runs the schedule of a seed. Panics if the account is wrong.
 pub fn run(seed: u64) -> Outcome {
     let mut chance = Chance::new(seed);
-    let world = World::new(256);
+    let fixture = Fixture::new(256);
     let shared = chance.one_in(3);
     let pairs = 1 + chance.below(2);
     let spec = faults(&mut chance, seed);
-    let slots = world.buffer.len() / SLOT;
+    let slots = fixture.buffer.len() / SLOT;
     let mut schedule = Schedule {
-        ends: (0..2 * pairs).map(|_| endpoint(&world, shared)).collect(),
+        ends: (0..2 * pairs).map(|_| endpoint(&fixture, shared)).collect(),
         chance,
         account: Account::default(),
         // The first place is for writes and reads, whose bytes are not checked.
@@ -103,7 +103,7 @@ pub fn run(seed: u64) -> Outcome {
         messages: 0,
         shared,
         log: Vec::new(),
-        world,
+        fixture,
         _faults: Faults::begin(&spec),
     };
     for pair in 0..pairs {
@@ -119,15 +119,18 @@ pub fn run(seed: u64) -> Outcome {
     }
 }
 
-fn endpoint(world: &World, shared: bool) -> Endpoint {
+fn endpoint(fixture: &Fixture, shared: bool) -> Endpoint {
     let options = EndpointOptions {
-        srq: shared.then(|| world.srq.handle()),
+        srq: shared.then(|| fixture.srq.handle()),
         send_depth: 8,
         recv_depth: 8,
         inline_bytes: 16,
-        ..EndpointOptions::new(world.cq.handle(), world.cq.handle())
+        ..EndpointOptions::new(fixture.cq.handle(), fixture.cq.handle())
     };
-    world.domain.create_endpoint(&options).expect("an endpoint")
+    fixture
+        .domain
+        .create_endpoint(&options)
+        .expect("an endpoint")
 }
 
 impl Schedule {
@@ -175,7 +178,7 @@ impl Schedule {
     }
 
     fn segment(&self, slot: usize, length: usize) -> Segment {
-        self.world
+        self.fixture
             .buffer
             .segment(slot * SLOT, length as u32)
             .expect("inside")
@@ -183,12 +186,12 @@ impl Schedule {
 
     fn send(&mut self, end: usize) {
         let Some(slot) = self.free.pop() else { return };
-        let cookie = self.account.cookie();
+        let wr_id = self.account.wr_id();
         let peer = end ^ 1;
         let length = NUMBER + self.chance.below(SLOT - NUMBER);
-        let spare = self.world.buffer.segment(0, SLOT as u32).expect("inside");
-        let (remote_addr, rkey) = (spare.addr, self.world.buffer.rkey());
-        let imm = cookie as u32;
+        let spare = self.fixture.buffer.segment(0, SLOT as u32).expect("inside");
+        let (remote_addr, rkey) = (spare.addr, self.fixture.buffer.rkey());
+        let imm = wr_id as u32;
         let op = match self.chance.below(10) {
             0..4 => SendOp::Send,
             4..6 => SendOp::SendImm(imm),
@@ -209,7 +212,7 @@ impl Schedule {
         let message = takes_receive.then_some(self.messages);
         self.write_number(slot, self.messages);
         let request = SendRequest {
-            cookie,
+            wr_id,
             op,
             flags,
             segments: &[segment],
@@ -237,13 +240,13 @@ impl Schedule {
     fn receive(&mut self, end: usize) {
         let Some(slot) = self.free.pop() else { return };
         let request = RecvRequest {
-            cookie: self.account.cookie(),
+            wr_id: self.account.wr_id(),
             segments: &[self.segment(slot, SLOT)],
         };
         // SAFETY: as in `send`.
         let posted = unsafe {
             if self.shared {
-                self.world.srq.post(&request)
+                self.fixture.srq.post(&request)
             } else {
                 self.ends[end].post_recv(&request)
             }
@@ -274,7 +277,7 @@ impl Schedule {
 
     fn poll(&mut self, most: usize) -> bool {
         for taken in 0..most {
-            let Some(completion) = self.world.cq.poll() else {
+            let Some(completion) = self.fixture.cq.poll() else {
                 return taken > 0;
             };
             self.account_for(&completion);
@@ -288,7 +291,7 @@ impl Schedule {
             .iter()
             .position(|end| end.qpn() == completion.qpn)
             .unwrap_or_else(|| panic!("of an unknown endpoint: {completion:?}"));
-        let buffer = &self.world.buffer;
+        let buffer = &self.fixture.buffer;
         let read = |slot: usize| {
             let segment = buffer.segment(slot * SLOT, NUMBER as u32).expect("inside");
             // SAFETY: inside the buffer, written by the device before the
@@ -299,7 +302,7 @@ impl Schedule {
         self.free.extend(free);
         // The QP number is left out: it differs between runs of one seed.
         self.log
-            .push((completion.cookie, completion.status, completion.byte_len));
+            .push((completion.wr_id, completion.status, completion.byte_len));
     }
 
     /// Resets and reconnects both ends; their outstanding requests are dropped.
@@ -331,7 +334,7 @@ impl Schedule {
         self.settle();
         self.account.close();
         let left = self.account.shared_open() as u32;
-        let capacity = self.world.srq.capacity();
+        let capacity = self.fixture.srq.capacity();
         // Receives that no end took are still posted: exactly the others fit.
         let more = (0..).take_while(|_| self.shared_has_room()).count() as u32;
         assert_eq!(left + more, capacity, "places of the shared queue");
@@ -365,11 +368,11 @@ impl Schedule {
     fn shared_has_room(&mut self) -> bool {
         let segments = [self.segment(0, SLOT)];
         let request = RecvRequest {
-            cookie: u64::MAX,
+            wr_id: u64::MAX,
             segments: &segments,
         };
         // SAFETY: as in `send`; no endpoint takes receives any more.
-        unsafe { self.world.srq.post(&request) }.is_ok()
+        unsafe { self.fixture.srq.post(&request) }.is_ok()
     }
 
     /// Advances time beyond every retry, delay and port failure.

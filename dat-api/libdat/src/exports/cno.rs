@@ -7,7 +7,7 @@ use dat_api::object::cno::{self, Agent, Cno};
 use dat_api::object::evd::Timeout;
 use dat_api::object::ia::Ia;
 use dat_api::object::steps::Begun;
-use dat_api::{CancellationHeld, DatReturn, Handle, Kind, Result, ReturnType, Subtype};
+use dat_api::{CancellationDisabled, DatReturn, Handle, Kind, Result, ReturnType, Subtype};
 
 use crate::abi::{
     DAT_AGENT_FUNC, DAT_CNO_FIELD_ALL, DAT_CNO_HANDLE, DAT_CNO_PARAM, DAT_CNO_PARAM_MASK,
@@ -133,7 +133,7 @@ pub unsafe extern "C-unwind" fn dat_cno_wait(
     evd_handle: *mut DAT_EVD_HANDLE,
 ) -> DAT_RETURN {
     foreign_wait!(cno_handle.cno_wait_func(cno_handle, timeout, evd_handle));
-    let state = CancellationHeld::begin();
+    let state = CancellationDisabled::begin();
     let mut place = Place::uninit();
     // SAFETY: the caller has the same contract.
     let looked = unsafe { first_look(cno_handle, timeout, evd_handle, &mut place) };
@@ -144,7 +144,7 @@ pub unsafe extern "C-unwind" fn dat_cno_wait(
     };
     // SAFETY: the contract of `exports`.
     set(unsafe { Output::wanted(evd_handle) }, waited.ok().flatten());
-    CancellationHeld::end(state);
+    CancellationDisabled::end(state);
     match waited {
         Ok(_) => DatReturn::SUCCESS.bits(),
         Err(code) => code.bits(),

@@ -7,7 +7,7 @@ use dat_api::handle::{self, NotOwned, Owned};
 use dat_api::object::evd::{self, Evd, PeekedEvent, Timeout, Waited};
 use dat_api::object::steps::Begun;
 use dat_api::types::Event;
-use dat_api::{CancellationHeld, DatReturn, ReturnType, Subtype};
+use dat_api::{CancellationDisabled, DatReturn, ReturnType, Subtype};
 
 use crate::abi::{
     DAT_COUNT, DAT_EVD_HANDLE, DAT_EVENT, DAT_RETURN, DAT_TIMEOUT, DAT_TIMEOUT_INFINITE,
@@ -33,7 +33,7 @@ fn own(handle: DAT_EVD_HANDLE) -> Result<Owned<Evd>, DatReturn> {
         // A dequeuing thread leaves soon, a waiting one does not. The call may
         // sleep for a moment.
         Err(NotOwned::Busy) => {
-            let _held = CancellationHeld::new();
+            let _held = CancellationDisabled::new();
             evd::own_when_free(evd)
         }
     }
@@ -134,7 +134,7 @@ pub unsafe extern "C-unwind" fn dat_evd_wait(
             unsafe { hot::wait(evd_handle, timeout, threshold, event, nmore, code) }
         }
         FirstLook::Waits => {
-            let state = CancellationHeld::begin();
+            let state = CancellationDisabled::begin();
             // SAFETY: `first_look` has stored a wait in the place.
             let answer = unsafe { cancel::finish(&mut place, state) };
             let code = match answer {
@@ -143,7 +143,7 @@ pub unsafe extern "C-unwind" fn dat_evd_wait(
                 Some(waited) => unsafe { waited_with(&waited, event, nmore) },
                 None => PANICKED,
             };
-            CancellationHeld::end(state);
+            CancellationDisabled::end(state);
             code
         }
     }

@@ -109,7 +109,7 @@ impl Opening<'_> {
     ///
     /// # Safety
     /// The contract of `exports`.
-    unsafe fn run(&self, asked: Option<&guest::Asked>) -> Result<()> {
+    unsafe fn run(&self, asked: Option<&guest::RegistryEntry>) -> Result<()> {
         require_place(self.ia)?;
         // SAFETY: required of the caller.
         let evd_place = unsafe { Output::new(self.async_evd, Subtype::InvalidArg3) }?;

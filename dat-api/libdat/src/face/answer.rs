@@ -3,7 +3,7 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use dat_api::{CancellationHeld, DatError, DatReturn, Result, ReturnType, Subtype};
+use dat_api::{CancellationDisabled, DatError, DatReturn, Result, ReturnType, Subtype};
 
 use super::debug;
 use crate::abi::DAT_RETURN;
@@ -17,7 +17,7 @@ pub(crate) fn control(call: &'static str, body: impl FnOnce() -> Result<()>) -> 
 
 /// Like [`control`], for a body whose return code may come from another provider.
 pub(crate) fn answer(call: &'static str, body: impl FnOnce() -> Result<DAT_RETURN>) -> DAT_RETURN {
-    let _held = CancellationHeld::new();
+    let _held = CancellationDisabled::new();
     run(call, body)
 }
 

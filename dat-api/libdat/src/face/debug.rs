@@ -17,7 +17,7 @@ use std::sync::OnceLock;
 
 use dat_api::object::counters::Counters;
 use dat_api::object::ia::Ia;
-use dat_api::{CancellationHeld, DatError, Handle, environment, handle, warnings};
+use dat_api::{CancellationDisabled, DatError, Handle, environment, handle, warnings};
 
 /// Bits of `DAT_DBG_TYPE`.
 const ERRORS: u32 = 0x1;
@@ -71,7 +71,7 @@ pub(crate) fn follow_warnings() {
     static FOLLOWED: OnceLock<bool> = OnceLock::new();
     FOLLOWED.get_or_init(|| {
         destination(ERRORS) != 0
-            && warnings::tell_by(|line| {
+            && warnings::forward_to(|line| {
                 let line = format!("libdat: {line}");
                 tell(destination(ERRORS), libc::LOG_WARNING, line);
             })
@@ -101,7 +101,7 @@ pub(crate) fn closed(name: &str, counters: &Counters) {
 
 #[cold]
 fn tell(destination: u32, priority: libc::c_int, line: String) {
-    let _held = CancellationHeld::new();
+    let _held = CancellationDisabled::new();
     if destination & STDOUT != 0 {
         // A closed standard output must not change the return code of the call.
         let _ = writeln!(std::io::stdout(), "{line}");

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 
 use dat_api::registry::{self, Provider, ProviderLibrary};
 use dat_api::sync::Mutex;
-use dat_api::{CancellationHeld, DatError, DatReturn, Result, ReturnType, Subtype};
+use dat_api::{CancellationDisabled, DatError, DatReturn, Result, ReturnType, Subtype};
 
 use super::library::Library;
 use super::{Key, dynamic, tables};
@@ -238,7 +238,7 @@ pub(crate) unsafe fn close(
     ia: DAT_IA_HANDLE,
     flags: DAT_CLOSE_FLAGS,
 ) -> DAT_RETURN {
-    let _held = CancellationHeld::new();
+    let _held = CancellationDisabled::new();
     // Removed from the list before the close, because the next adapter may get
     // the same handle.
     let opened = {

@@ -43,13 +43,13 @@ static GUESTS: Mutex<Vec<Guest>> = Mutex::new(Vec::new());
 
 /// What the other registry has for an adapter's name.
 #[derive(Clone)]
-pub(crate) struct Asked {
+pub(crate) struct RegistryEntry {
     pub(crate) instance_data: String,
     pub(crate) key: Key,
     table: usize,
 }
 
-impl Asked {
+impl RegistryEntry {
     /// Returns the table that the first word of the adapter's handle points to.
     pub(crate) fn table(&self) -> *const c_void {
         core::ptr::with_exposed_provenance(self.table)
@@ -57,10 +57,10 @@ impl Asked {
 }
 
 /// Returns the entry of a name, if another registry has one.
-pub(crate) fn of(name: &[u8]) -> Option<Asked> {
+pub(crate) fn of(name: &[u8]) -> Option<RegistryEntry> {
     let guests = GUESTS.lock();
     let guest = guests.iter().rev().find(|guest| guest.key.name == name)?;
-    Some(Asked {
+    Some(RegistryEntry {
         instance_data: guest.instance_data.clone(),
         key: guest.key.clone(),
         table: (&raw const *guest.table).expose_provenance(),

@@ -8,8 +8,8 @@ use dat::exports::*;
 use dat_api::{ReturnType, Subtype};
 
 use crate::common::{expect, success};
+use crate::fixture::{Fixture, attributes, dirty, open};
 use crate::launcher::{device, on_a_device};
-use crate::world::{World, attributes, dirty, open};
 
 const BAD: ReturnType = ReturnType::InvalidParameter;
 const CONTEXT: DAT_CONTEXT = DAT_CONTEXT { as_64: 9 };
@@ -19,7 +19,7 @@ fn null_results_and_other_bad_arguments_are_reported_by_number() {
     on_a_device(
         "arguments::null_results_and_other_bad_arguments_are_reported_by_number",
         || {
-            let w = World::new();
+            let w = Fixture::new();
             let (ia, pz, evd, ep, srq) = (w.ia, w.pz, w.evd, w.ep, w.srq);
             let no = DAT_HANDLE_NULL;
             let attr = attributes();
@@ -316,7 +316,7 @@ fn w05_private_data_and_addresses_of_a_connect_are_checked() {
     on_a_device(
         "arguments::w05_private_data_and_addresses_of_a_connect_are_checked",
         || {
-            let w = World::new();
+            let w = Fixture::new();
             // SAFETY: numbers, for which 0 is a value.
             let mut address: libc::sockaddr_in = unsafe { core::mem::zeroed() };
             address.sin_family = libc::AF_INET as libc::sa_family_t;
@@ -376,7 +376,7 @@ fn w05_private_data_and_addresses_of_a_connect_are_checked() {
 #[test]
 fn r01_counts_and_segments_of_posts() {
     on_a_device("arguments::r01_counts_and_segments_of_posts", || {
-        let w = World::new();
+        let w = Fixture::new();
         let segments = [w.segment(64), w.segment(64), w.segment(64)];
         // The array need not be aligned.
         let mut bytes = vec![0_u8; size_of_val(&segments) + 1];

@@ -9,7 +9,7 @@ use super::attributes::{self, Request};
 use super::build::{Plan, check_zones};
 use super::control::{Control, Streams};
 use super::poster::Poster;
-use super::quiet::QuietReceives;
+use super::unsignalled::UnsignalledReceives;
 use super::watermark::HighMarks;
 use super::{Ep, drain};
 use crate::error::{DatError, Result};
@@ -150,7 +150,7 @@ impl Ep {
         // The requester's numbers of reads, within the limits of the IA.
         let theirs = request.parameters();
         let attributes = EpAttributes {
-            max_rdma_read_in: i32::from(theirs.reads_asked).min(limits.max_rdma_read_per_ep_in),
+            max_rdma_read_in: i32::from(theirs.reads_requested).min(limits.max_rdma_read_per_ep_in),
             max_rdma_read_out: i32::from(theirs.reads_served).min(limits.max_rdma_read_per_ep_out),
             ..attributes::defaults(limits, asked)
         };
@@ -182,7 +182,7 @@ impl Ep {
             posted: AtomicU32::new(0),
             refused: Refused::default(),
             reads_issued: AtomicU32::new(0),
-            quiet: QuietReceives::default(),
+            unsignalled: UnsignalledReceives::default(),
             marks: HighMarks::of(&attributes, parts.srq.is_some()),
             unreported: drain::Unreported::default(),
             requests: AtomicUsize::new(0),

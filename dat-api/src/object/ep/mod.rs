@@ -57,14 +57,14 @@ mod post_request;
 #[allow(unsafe_code)]
 mod poster;
 mod query;
-mod quiet;
 mod request;
 mod sink;
+mod unsignalled;
 mod watermark;
 
 use control::Control;
 use poster::Poster;
-use quiet::QuietReceives;
+use unsignalled::UnsignalledReceives;
 use watermark::HighMarks;
 
 pub use super::ia::MAX_SEGMENTS;
@@ -87,11 +87,11 @@ pub struct Ep {
     /// The endpoint was created for a request, and a caller of [`Ep::take_for_posting`] has it.
     taken: AtomicBool,
     /// The number of receives posted since the endpoint was created or reset, which numbers the
-    /// bits in `quiet`. Written by the poster.
+    /// bits in `unsignalled`. Written by the poster.
     posted: AtomicU32,
     /// The number of RDMA reads that may be outstanding, which both sides agreed on.
     reads_issued: AtomicU32,
-    quiet: QuietReceives,
+    unsignalled: UnsignalledReceives,
     marks: HighMarks,
     /// The completions without an EVD.
     unreported: drain::Unreported,

@@ -92,7 +92,7 @@ impl RecvQueue for Ep {
         }
         if !poster.recv_flags.is_empty() {
             let number = self.posted.load(Ordering::Relaxed);
-            self.quiet.posting(number, !flags.is_empty());
+            self.unsignalled.posting(number, !flags.is_empty());
         }
         Ok(())
     }

@@ -141,7 +141,7 @@ impl Ep {
             {
                 let segments = [segment];
                 let request = SendRequest {
-                    cookie,
+                    wr_id: cookie,
                     op,
                     flags: signalled_flags(kind(), one.length, poster.inline),
                     segments: &segments,
@@ -200,7 +200,7 @@ impl Ep {
             };
             let encoded = self.encode(poster, kind, flags, length);
             let request = SendRequest {
-                cookie,
+                wr_id: cookie,
                 op,
                 flags: encoded.flags,
                 segments,

@@ -99,11 +99,11 @@ impl Poster {
         self.max_message = attributes.max_message_size.min(LENGTH.into());
         self.max_rdma = attributes.max_rdma_size.min(LENGTH.into());
         // UNSIGNALLED is accepted only if the attribute has it.
-        let quiet = |attribute: CompletionFlags| attribute & CompletionFlags::UNSIGNALLED;
-        let requests = quiet(attributes.request_completion_flags);
+        let unsignalled = |attribute: CompletionFlags| attribute & CompletionFlags::UNSIGNALLED;
+        let requests = unsignalled(attributes.request_completion_flags);
         self.send_flags = (ON_SEND - CompletionFlags::UNSIGNALLED) | requests;
         self.rdma_flags = (ON_RDMA - CompletionFlags::UNSIGNALLED) | requests;
-        self.recv_flags = quiet(attributes.recv_completion_flags);
+        self.recv_flags = unsignalled(attributes.recv_completion_flags);
         let longest = |segments: u32, bytes: u64| if segments > 0 { bytes } else { 0 };
         self.fast = FastLimits {
             recv: if self.shared || !self.recv_flags.is_empty() {

@@ -28,7 +28,7 @@ impl Sink {
     pub(super) fn connecting(ep: &Arc<Ep>, qp: &EndpointHandle) -> Arc<Self> {
         Arc::new(Self {
             ep: Arc::downgrade(ep),
-            greets: qp.asks_to_connect(),
+            greets: qp.prepare_request(),
             greeting: None,
         })
     }

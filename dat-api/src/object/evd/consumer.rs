@@ -194,7 +194,7 @@ impl Consumer {
     #[cold]
     #[inline(never)]
     fn keep(&mut self, evd: &Evd, completion: &Completion) {
-        let attribute = evd.switches.attribute();
+        let attribute = evd.state.attribute();
         let mut found = Arrivals::default();
         put(completion, &mut self.staged, attribute, &mut found);
         self.has_news |= found.notifies;
@@ -222,7 +222,7 @@ impl Consumer {
     /// As [`Self::gather`], beginning with a completion of the only queue.
     #[inline(never)]
     fn gather_from(&mut self, evd: &Evd, completion: &Completion) -> Arrivals {
-        let attribute = evd.switches.attribute();
+        let attribute = evd.state.attribute();
         let mut found = Arrivals::default();
         put(completion, &mut self.staged, attribute, &mut found);
         self.has_news |= found.notifies;
@@ -239,7 +239,7 @@ impl Consumer {
 
     /// Stages up to `room` completions that are there now, at most `most` of each queue.
     fn stage(&mut self, evd: &Evd, room: usize, most: impl Fn(&Queue) -> u32) -> Arrivals {
-        let attribute = evd.switches.attribute();
+        let attribute = evd.state.attribute();
         let mut found = Arrivals::default();
         match self.queues.as_mut_slice() {
             [queue] => {
@@ -385,8 +385,8 @@ impl Consumer {
     }
 
     /// Returns whether the device's completions say which of them were solicited.
-    pub(super) fn tells_solicited(&self) -> bool {
-        self.queues.iter().all(Queue::tells_solicited)
+    pub(super) fn reports_solicited(&self) -> bool {
+        self.queues.iter().all(Queue::reports_solicited)
     }
 
     /// Returns whether an event that notifies was staged since the last call.

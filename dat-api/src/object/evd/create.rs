@@ -12,7 +12,7 @@ use super::consumer::Consumer;
 use super::context::EvdContext;
 use super::exclusive::Exclusive;
 use super::posted::Posted;
-use super::query::Switches;
+use super::query::EvdState;
 use super::take::poll_completions;
 use super::{Counted, Evd, Ia};
 use crate::error::{DatError, Result};
@@ -26,7 +26,7 @@ use crate::types::EvdFlags;
 /// Handles the failure of a completion queue: the queue and the completions in it are lost.
 fn queue_failed(evd: Handle, _: AsyncEventKind) {
     if let Some(evd) = handle::pin::<Evd>(evd) {
-        evd.kill();
+        evd.fail();
     }
 }
 
@@ -118,7 +118,7 @@ impl Evd {
             flags,
             queue_length: AtomicU32::new(asked),
             policy: policy.unwrap_or_else(|| context.wait_policy()),
-            switches: Switches::default(),
+            state: EvdState::default(),
             binding: CnoBinding::default(),
             posted,
             blocker,
@@ -167,7 +167,7 @@ impl Evd {
             evd.context.unregister(handle);
         }
         let hurry = |evd: &Self| {
-            evd.switches.abort();
+            evd.state.abort();
             evd.blocker.wake();
         };
         if let Some(evd) = handle::retire::<Self>(handle, hurry) {

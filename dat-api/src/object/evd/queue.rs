@@ -103,8 +103,8 @@ impl Queue {
     }
 
     /// Returns whether completions say which of them were solicited.
-    pub(super) fn tells_solicited(&self) -> bool {
-        each!(self, queue => queue.tells_solicited())
+    pub(super) fn reports_solicited(&self) -> bool {
+        each!(self, queue => queue.reports_solicited())
     }
 
     /// Arms the queue: asks for an event on the channel.
@@ -149,8 +149,8 @@ impl Cqe<'_> {
 
     /// Returns whether at least `completions` completions follow this one.
     #[inline(always)]
-    pub(super) fn has_behind(&self, completions: u32) -> bool {
-        each!(self, cqe => cqe.has_behind(completions))
+    pub(super) fn has_more(&self, completions: u32) -> bool {
+        each!(self, cqe => cqe.has_more(completions))
     }
 
     /// Consumes a receive on the fast path. Returns its `wr_id` and the number of bytes received;

@@ -17,8 +17,8 @@ mod children;
 mod close;
 mod cm;
 mod describe;
+mod limit_attributes;
 mod limits;
-mod offer;
 mod open;
 mod reports;
 mod service;
@@ -55,11 +55,11 @@ pub use attributes::{
     EpCreator, IaAttributes, IaInfo, IovOwnership, NamedAttribute, ProviderAttributes, PzSupport,
 };
 pub(super) use close::in_use;
+pub use limit_attributes::LimitAttributes;
+#[cfg(test)]
+pub(crate) use limit_attributes::small_adapter;
 pub(crate) use limits::MAX_LMRS;
 pub use limits::MAX_SEGMENTS;
-pub use offer::Offer;
-#[cfg(test)]
-pub(crate) use offer::small_adapter;
 pub use open::{AsyncEvd, OpenRequest};
 pub(crate) use reports::AsyncStream;
 

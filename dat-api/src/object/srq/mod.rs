@@ -7,7 +7,7 @@ use dat_engine::{SharedReceiveQueueHandle, SrqOptions};
 
 use super::counters::{Counters, Refused};
 use super::exhausted;
-use super::ia::{Ia, MAX_SEGMENTS, Offer};
+use super::ia::{Ia, LimitAttributes, MAX_SEGMENTS};
 use super::post::{PostMode, Posting};
 use super::pz::Pz;
 use super::usage::{Counted, Usage, Use};
@@ -116,7 +116,7 @@ impl Srq {
             return Err(bad_zone("the protection zone belongs to another IA"));
         }
         let limits = ia.attributes();
-        let most_iov = Offer::of(ia.device().limits()).max_iov_segments_per_srq_recv;
+        let most_iov = LimitAttributes::of(ia.device().limits()).max_iov_segments_per_srq_recv;
         for (name, value, most, limit) in [
             (
                 "max_recv_dtos",

@@ -45,9 +45,9 @@ impl Bench {
         unsafe { self.producer.post_list(requests) }
     }
 
-    fn post(&mut self, cookie: u64, segments: &[Segment]) -> Result<(), PostError> {
+    fn post(&mut self, wr_id: u64, segments: &[Segment]) -> Result<(), PostError> {
         // SAFETY: as above.
-        unsafe { self.producer.post(&RecvRequest { cookie, segments }) }
+        unsafe { self.producer.post(&RecvRequest { wr_id, segments }) }
     }
 
     /// Completes the oldest receive.
@@ -76,7 +76,7 @@ fn a_wqe_is_its_segments_and_a_terminator() {
     expected.extend([0xa5; 32]);
     assert_eq!(bench.ring.bytes(0, 64), expected);
     assert_eq!(bench.record.be32(0), 1);
-    assert_eq!(bench.consumer.cookie(0), 9);
+    assert_eq!(bench.consumer.wr_id(0), 9);
 }
 
 #[test]
@@ -108,16 +108,16 @@ fn a_closed_queue_is_not_ready_rather_than_full() {
 #[test]
 fn a_queue_that_is_kept_full_is_posted_to_in_line() {
     let mut bench = bench(4, 16, 0xfffe);
-    for cookie in 0..4 {
-        bench.post(cookie, &[segment(1)]).unwrap();
+    for wr_id in 0..4 {
+        bench.post(wr_id, &[segment(1)]).unwrap();
     }
-    for cookie in 4..20 {
+    for wr_id in 4..20 {
         assert!(!bench.producer.has_room());
-        let wqe_counter = 0xfffe_u16.wrapping_add(cookie as u16 - 4);
-        assert_eq!(bench.consumer.cookie(wqe_counter), cookie - 4);
+        let wqe_counter = 0xfffe_u16.wrapping_add(wr_id as u16 - 4);
+        assert_eq!(bench.consumer.wr_id(wqe_counter), wr_id - 4);
         bench.retire();
         assert!(bench.producer.has_room());
-        bench.post(cookie, &[segment(1)]).unwrap();
+        bench.post(wr_id, &[segment(1)]).unwrap();
     }
     bench.producer.close();
     assert!(!bench.producer.has_room());
@@ -128,7 +128,7 @@ fn what_is_no_queue_is_not_ready() {
     // SAFETY: neither opened nor asked what is outstanding.
     let mut none = unsafe { RecvProducer::none() };
     let request = RecvRequest {
-        cookie: 1,
+        wr_id: 1,
         segments: &[segment(1)],
     };
     // SAFETY: nothing is posted.
@@ -195,7 +195,7 @@ proptest! {
                         .iter()
                         .enumerate()
                         .map(|(i, segments)| {
-                            RecvRequest { cookie: u64::from(posted) << 8 | i as u64, segments }
+                            RecvRequest { wr_id: u64::from(posted) << 8 | i as u64, segments }
                         })
                         .collect();
                     let mut expected = Ok(());
@@ -222,7 +222,7 @@ proptest! {
                         }
                         let start = (posted % count * stride) as usize;
                         model[start..start + wqe.len()].copy_from_slice(&wqe);
-                        outstanding.push_back((posted as u16, request.cookie));
+                        outstanding.push_back((posted as u16, request.wr_id));
                         posted = posted.wrapping_add(1);
                     }
                     prop_assert_eq!(bench.post_list(&requests), expected);
@@ -233,8 +233,8 @@ proptest! {
                 }
                 Err(completions) => {
                     for _ in 0..completions {
-                        let Some((wqe_counter, cookie)) = outstanding.pop_front() else { break };
-                        prop_assert_eq!(bench.consumer.cookie(wqe_counter), cookie);
+                        let Some((wqe_counter, wr_id)) = outstanding.pop_front() else { break };
+                        prop_assert_eq!(bench.consumer.wr_id(wqe_counter), wr_id);
                         bench.retire();
                     }
                 }

@@ -28,7 +28,7 @@ impl SendProducer {
     #[inline(never)]
     pub unsafe fn post_change(
         &mut self,
-        cookie: u64,
+        wr_id: u64,
         change: &WindowChange,
         flags: SendFlags,
         wr_data: u32,
@@ -38,7 +38,7 @@ impl SendProducer {
         }
         let fence = self.check_room()?;
         let flags = flags & (SendFlags::SIGNALED | SendFlags::FENCE);
-        let written = self.write_change(cookie, change, with_fence(flags, fence), wr_data);
+        let written = self.write_change(wr_id, change, with_fence(flags, fence), wr_data);
         self.ring_single(written);
         Ok(())
     }
@@ -52,7 +52,7 @@ impl SendProducer {
 
     fn write_change(
         &mut self,
-        cookie: u64,
+        wr_id: u64,
         change: &WindowChange,
         flags: CtrlFlags,
         wr_data: u32,
@@ -77,7 +77,7 @@ impl SendProducer {
             flags,
             imm: change.before,
         };
-        let written = self.finish(place, cookie, wr_data, control);
+        let written = self.finish(place, wr_id, wr_data, control);
         self.fence_next(CtrlFlags::SMALL_FENCE);
         written
     }

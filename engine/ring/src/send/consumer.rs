@@ -12,7 +12,7 @@ use crate::wire::{BIND_UNITS, CtrlSegment, UNIT, WQEBB, WqeOpcode, inline_units}
 /// each WQE.
 #[derive(Debug, Default)]
 pub(super) struct Entry {
-    pub(super) cookie: AtomicU64,
+    pub(super) wr_id: AtomicU64,
     /// Requests posted up to and including this one.
     pub(super) posted: AtomicU32,
     /// The 32 bits that the request was posted with.
@@ -22,8 +22,8 @@ pub(super) struct Entry {
 /// A request that is done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Retired {
-    /// The request's cookie.
-    pub cookie: u64,
+    /// The request's `wr_id`.
+    pub wr_id: u64,
     /// The `wr_data` that the request was posted with.
     pub wr_data: u32,
 }
@@ -50,10 +50,10 @@ impl<'a> Requests<'a> {
 }
 
 impl Request<'_> {
-    /// Returns the request's cookie.
+    /// Returns the request's `wr_id`.
     #[inline(always)]
-    pub fn cookie(self) -> u64 {
-        self.0.cookie.load(Ordering::Relaxed)
+    pub fn wr_id(self) -> u64 {
+        self.0.wr_id.load(Ordering::Relaxed)
     }
 
     /// Returns the `wr_data` that the request was posted with.
@@ -168,7 +168,7 @@ impl SendConsumer {
     pub unsafe fn retire(&self, counter: u16) -> Retired {
         let request = self.requests().at(counter);
         let done = Retired {
-            cookie: request.cookie(),
+            wr_id: request.wr_id(),
             wr_data: request.wr_data(),
         };
         // SAFETY: required of the caller.

@@ -121,7 +121,7 @@ impl SendProducer {
             flags: with_fence(request.flags, fence),
             imm,
         };
-        Ok(self.finish(place, request.cookie, wr_data, control))
+        Ok(self.finish(place, request.wr_id, wr_data, control))
     }
 }
 

@@ -16,10 +16,10 @@ pub(super) fn short_inline(max_inline: u32) -> u32 {
 }
 
 /// A request that the fast path does not write.
-struct NotHere;
+struct NeedsSlowPath;
 
 /// One segment, with bytes, which the ring need not go on at its start for.
-struct One<'a>(&'a Segment);
+struct SingleSegment<'a>(&'a Segment);
 
 impl SendProducer {
     /// Writes the WQE of a request with one segment: most requests. `None`, with
@@ -41,8 +41,10 @@ impl SendProducer {
         // SAFETY: required of the caller.
         unsafe {
             match remote {
-                None => self.try_encode(request, operation, None, One(segment), wr_data),
-                Some(_) => self.try_encode(request, operation, remote, One(segment), wr_data),
+                None => self.try_encode(request, operation, None, SingleSegment(segment), wr_data),
+                Some(_) => {
+                    self.try_encode(request, operation, remote, SingleSegment(segment), wr_data)
+                }
             }
         }
     }
@@ -55,7 +57,7 @@ impl SendProducer {
         request: &SendRequest<'_>,
         operation: Operation,
         remote: Option<Remote>,
-        one: One<'_>,
+        one: SingleSegment<'_>,
         wr_data: u32,
     ) -> Option<Written> {
         if !self.has_room() {
@@ -67,14 +69,14 @@ impl SendProducer {
     }
 }
 
-impl Payload for One<'_> {
-    type Refused = NotHere;
+impl Payload for SingleSegment<'_> {
+    type Refused = NeedsSlowPath;
 
     #[inline(always)]
-    unsafe fn write_data(&self, _: &SendProducer, body: NonNull<u8>) -> Result<u32, NotHere> {
+    unsafe fn write_data(&self, _: &SendProducer, body: NonNull<u8>) -> Result<u32, NeedsSlowPath> {
         let Self(segment) = self;
         if !is_plain(segment.length) {
-            return Err(NotHere);
+            return Err(NeedsSlowPath);
         }
         // SAFETY: in the WQE's first WQEBB.
         unsafe { write_unit(body, data_words(segment)) };
@@ -82,16 +84,20 @@ impl Payload for One<'_> {
     }
 
     #[inline(always)]
-    unsafe fn write_inline(&self, ring: &SendProducer, body: NonNull<u8>) -> Result<u32, NotHere> {
+    unsafe fn write_inline(
+        &self,
+        ring: &SendProducer,
+        body: NonNull<u8>,
+    ) -> Result<u32, NeedsSlowPath> {
         let Self(segment) = self;
         let length = segment.length;
         // No bytes at all are more than any number of them here.
         if length.wrapping_sub(1) >= ring.short_inline {
-            return Err(NotHere);
+            return Err(NeedsSlowPath);
         }
         let data = body.as_ptr().wrapping_add(size_of::<InlineHeader>());
         if data.addr() + length as usize > ring.end.as_ptr().addr() {
-            return Err(NotHere);
+            return Err(NeedsSlowPath);
         }
         // SAFETY: the header is in the WQE's first WQEBB.
         unsafe {

@@ -12,7 +12,7 @@ use crate::wire::{CtrlFlags, InlineHeader, UNIT, WqeOpcode, inline_units};
 
 /// Segments, of which there are no more than a WQE has room for. Those of length
 /// 0 are left out.
-struct Any<'a>(&'a [Segment]);
+struct Segments<'a>(&'a [Segment]);
 
 impl SendProducer {
     /// Writes the WQE of any request. The device sees it with the next doorbell.
@@ -56,7 +56,7 @@ impl SendProducer {
                 request,
                 operation,
                 remote,
-                &Any(request.segments),
+                &Segments(request.segments),
                 wr_data,
                 fence,
             )
@@ -74,7 +74,7 @@ impl SendProducer {
         let flags = with_fence(asked, fence);
         self.finish(
             self.place(),
-            request.cookie,
+            request.wr_id,
             wr_data,
             Control {
                 opcode: WqeOpcode::Nop,
@@ -112,7 +112,7 @@ impl SendProducer {
     }
 }
 
-impl Payload for Any<'_> {
+impl Payload for Segments<'_> {
     type Refused = PostError;
 
     unsafe fn write_data(&self, ring: &SendProducer, body: NonNull<u8>) -> Result<u32, PostError> {

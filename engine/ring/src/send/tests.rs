@@ -71,9 +71,9 @@ fn segment(addr: u64, length: u32) -> Segment {
     }
 }
 
-fn send(cookie: u64, segments: &[Segment]) -> SendRequest<'_> {
+fn send(wr_id: u64, segments: &[Segment]) -> SendRequest<'_> {
     SendRequest {
-        cookie,
+        wr_id,
         op: SendOp::Send,
         flags: SendFlags::SIGNALED,
         segments,
@@ -137,7 +137,7 @@ fn a_write_with_immediate_has_the_bytes_that_the_header_defines() {
     let flags = SendFlags::SOLICITED | SendFlags::FENCE;
     bench
         .post(&SendRequest {
-            cookie: 1,
+            wr_id: 1,
             op,
             flags,
             segments: &[segment(0x5000, 1)],
@@ -162,14 +162,14 @@ fn a_write_with_immediate_has_the_bytes_that_the_header_defines() {
 fn a_full_queue_takes_more_only_after_a_completion() {
     let mut bench = bench(4, 2, 0, false, 0);
     assert_eq!(bench.producer.capacity(), 4);
-    for cookie in 0..4 {
-        bench.post(&send(cookie, &[])).unwrap();
+    for wr_id in 0..4 {
+        bench.post(&send(wr_id, &[])).unwrap();
     }
     let before = bench.ring.all();
     assert_eq!(bench.post(&send(4, &[])), Err(PostError::QueueFull));
     assert_eq!(bench.ring.all(), before);
     assert_eq!(
-        bench.retire(1).cookie,
+        bench.retire(1).wr_id,
         1,
         "the second WQE; the first was not signalled"
     );
@@ -184,16 +184,16 @@ fn a_limit_is_exact_and_may_be_raised_later() {
     bench.producer.limit(9);
     assert_eq!(bench.producer.capacity(), 4, "no more than the ring holds");
     bench.producer.limit(2);
-    for cookie in 0..2 {
-        bench.post(&send(cookie, &[])).unwrap();
+    for wr_id in 0..2 {
+        bench.post(&send(wr_id, &[])).unwrap();
     }
     assert_eq!(bench.post(&send(2, &[])), Err(PostError::QueueFull));
     bench.producer.limit(3);
     bench.post(&send(2, &[])).unwrap();
     assert_eq!(bench.post(&send(3, &[])), Err(PostError::QueueFull));
-    assert_eq!(bench.retire(2).cookie, 2);
-    for cookie in 3..6 {
-        bench.post(&send(cookie, &[])).unwrap();
+    assert_eq!(bench.retire(2).wr_id, 2);
+    for wr_id in 3..6 {
+        bench.post(&send(wr_id, &[])).unwrap();
     }
     assert_eq!(bench.post(&send(6, &[])), Err(PostError::QueueFull));
 }
@@ -205,9 +205,9 @@ fn a_note_comes_back_with_the_request() {
     unsafe { bench.producer.post_with_data(&send(5, &[]), 0xdead_beef) }.unwrap();
     bench.post(&send(6, &[])).unwrap();
     let first = bench.retire(0);
-    assert_eq!((first.cookie, first.wr_data), (5, 0xdead_beef));
+    assert_eq!((first.wr_id, first.wr_data), (5, 0xdead_beef));
     let second = bench.retire(1);
-    assert_eq!((second.cookie, second.wr_data), (6, 0));
+    assert_eq!((second.wr_id, second.wr_data), (6, 0));
 }
 
 #[test]
@@ -365,8 +365,8 @@ fn no_ring_reads_as_a_nop_that_never_completes() {
 fn full() -> Bench {
     let mut bench = bench(8, 1, 0, false, 0);
     let capacity = u64::from(bench.producer.capacity());
-    for cookie in 0..capacity {
-        bench.post(&send(cookie, &[segment(0x1000, 8)])).unwrap();
+    for wr_id in 0..capacity {
+        bench.post(&send(wr_id, &[segment(0x1000, 8)])).unwrap();
     }
     bench
 }
@@ -376,17 +376,17 @@ fn a_queue_that_is_kept_full_is_posted_to_in_line() {
     let mut bench = full();
     let segments = [segment(0x1000, 8)];
     // SAFETY: nothing reads the segments.
-    let in_line = |bench: &mut Bench, cookie| unsafe {
+    let in_line = |bench: &mut Bench, wr_id| unsafe {
         bench
             .producer
-            .try_write(&send(cookie, &segments), 0)
+            .try_write(&send(wr_id, &segments), 0)
             .map(|written| bench.producer.ring_single(written))
     };
-    for cookie in 8..40 {
-        assert!(in_line(&mut bench, cookie).is_none(), "full");
-        let counter = (cookie - 8) as u16;
-        assert_eq!(bench.retire(counter).cookie, cookie - 8);
-        assert!(in_line(&mut bench, cookie).is_some(), "one is free");
+    for wr_id in 8..40 {
+        assert!(in_line(&mut bench, wr_id).is_none(), "full");
+        let counter = (wr_id - 8) as u16;
+        assert_eq!(bench.retire(counter).wr_id, wr_id - 8);
+        assert!(in_line(&mut bench, wr_id).is_some(), "one is free");
     }
 }
 
@@ -424,8 +424,8 @@ fn a_lower_limit_while_a_fence_is_due_is_kept() {
     bench.post(&send(0, &[])).unwrap();
     bench.producer.fence_next(CtrlFlags::SMALL_FENCE);
     bench.producer.limit(4);
-    for cookie in 1..4 {
-        bench.post(&send(cookie, &[])).unwrap();
+    for wr_id in 1..4 {
+        bench.post(&send(wr_id, &[])).unwrap();
     }
     assert_eq!(bench.post(&send(4, &[])), Err(PostError::QueueFull));
 }

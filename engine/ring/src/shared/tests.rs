@@ -56,14 +56,14 @@ impl Bench {
         unsafe { self.producer.post_list(requests) }
     }
 
-    fn post(&mut self, cookie: u64, segments: &[Segment]) -> Result<(), PostError> {
+    fn post(&mut self, wr_id: u64, segments: &[Segment]) -> Result<(), PostError> {
         // SAFETY: as above.
-        unsafe { self.producer.post(&RecvRequest { cookie, segments }) }
+        unsafe { self.producer.post(&RecvRequest { wr_id, segments }) }
     }
 
     /// Completes a receive, in any of the ways.
-    fn complete(&self, index: u16, cookie: u64) {
-        let found = match cookie % 3 {
+    fn complete(&self, index: u16, wr_id: u64) {
+        let found = match wr_id % 3 {
             0 => None,
             // SAFETY: no device reads the ring.
             1 => unsafe { self.consumer.take_next(index) },
@@ -80,7 +80,7 @@ impl Bench {
             }
         };
         match found {
-            Some(found) => assert_eq!(found, cookie),
+            Some(found) => assert_eq!(found, wr_id),
             None => self.free(index),
         }
     }
@@ -119,15 +119,15 @@ fn segments_follow_the_link_and_empty_ones_are_written() {
     expected.extend([0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
     assert_eq!(bench.ring.bytes(0, 64), expected);
     assert_eq!(bench.record.be32(0), 0, "the count of posts has 16 bits");
-    assert_eq!(bench.consumer.cookie(0), 7);
+    assert_eq!(bench.consumer.wr_id(0), 7);
 }
 
 #[test]
 fn all_but_one_wqe_can_be_posted() {
     let mut bench = bench(4, 32, 0);
     assert_eq!(bench.producer.capacity(), 3);
-    for cookie in 0..3 {
-        bench.post(cookie, &[segment(1)]).unwrap();
+    for wr_id in 0..3 {
+        bench.post(wr_id, &[segment(1)]).unwrap();
     }
     assert_eq!(bench.post(3, &[]), Err(PostError::QueueFull));
     assert_eq!(
@@ -137,7 +137,7 @@ fn all_but_one_wqe_can_be_posted() {
     bench.free(1);
     bench.post(3, &[segment(1)]).unwrap();
     assert_eq!(
-        bench.consumer.cookie(3),
+        bench.consumer.wr_id(3),
         3,
         "the WQE that was kept free is used, and WQE 1 is free"
     );
@@ -154,7 +154,7 @@ fn indices_from_nowhere_stay_inside_the_ring() {
     bench.post(1, &[]).unwrap();
     assert_eq!(bench.ring.bytes(2, 2), [0, 1], "no link is read");
     bench.post(2, &[]).unwrap();
-    assert_eq!(bench.consumer.cookie(0xfffd), 2);
+    assert_eq!(bench.consumer.wr_id(0xfffd), 2);
     for index in [0xfffd, 0xfff2, 0, 0, 3, 3, 2, 0x8001, 1, 1, 1, 0, 0] {
         bench.free(index);
         bench.free(index);
@@ -169,11 +169,11 @@ fn indices_from_nowhere_stay_inside_the_ring() {
 #[test]
 fn order_is_found_again() {
     let mut bench = bench(8, 32, 0);
-    for cookie in 0..7 {
-        bench.post(cookie, &[segment(1)]).unwrap();
+    for wr_id in 0..7 {
+        bench.post(wr_id, &[segment(1)]).unwrap();
     }
     let request = RecvRequest {
-        cookie: 0,
+        wr_id: 0,
         segments: &[segment(1)],
     };
     for index in 0..20 {
@@ -202,19 +202,19 @@ fn order_is_found_again() {
 #[test]
 fn what_came_back_out_of_order_is_found() {
     let mut bench = bench(256, 32, 0);
-    for cookie in 0..255 {
-        bench.post(cookie, &[segment(1)]).unwrap();
+    for wr_id in 0..255 {
+        bench.post(wr_id, &[segment(1)]).unwrap();
     }
     let mut kept_free = 255;
-    for cookie in 0..2000 {
+    for wr_id in 0..2000 {
         assert_eq!(bench.post(0, &[segment(1)]), Err(PostError::QueueFull));
-        let index = (cookie * 77 + 13) as u16 % 256;
+        let index = (wr_id * 77 + 13) as u16 % 256;
         if index == kept_free {
             continue;
         }
         bench.free(index);
-        bench.post(cookie, &[segment(1)]).unwrap();
-        assert_eq!(bench.consumer.cookie(kept_free), cookie);
+        bench.post(wr_id, &[segment(1)]).unwrap();
+        assert_eq!(bench.consumer.wr_id(kept_free), wr_id);
         kept_free = index;
     }
 }
@@ -244,7 +244,7 @@ fn layouts_that_contradict_themselves_are_refused() {
 }
 
 /// One thread posts, one or two complete: every post completes once, with the
-/// cookie that it was posted with, and the places go round.
+/// `wr_id` that it was posted with, and the places go round.
 fn posted_and_completed_across_threads(pollers: usize) {
     let rounds: u64 = if cfg!(miri) { 200 } else { 200_000 };
     let mut bench = bench(8, 32, 0);
@@ -266,8 +266,8 @@ fn posted_and_completed_across_threads(pollers: usize) {
             .map(|receiver| {
                 scope.spawn(move || {
                     let mut seen = 0;
-                    for (index, cookie) in receiver {
-                        assert_eq!(consumer.cookie(index), cookie);
+                    for (index, wr_id) in receiver {
+                        assert_eq!(consumer.wr_id(index), wr_id);
                         // SAFETY: no device reads the ring, and several threads
                         // are allowed if there are.
                         unsafe { consumer.free(index) };
@@ -277,20 +277,20 @@ fn posted_and_completed_across_threads(pollers: usize) {
                 })
             })
             .collect();
-        let mut cookie = 0;
-        while cookie < rounds {
+        let mut wr_id = 0;
+        while wr_id < rounds {
             let index = producer.head as u16;
             let request = RecvRequest {
-                cookie,
+                wr_id,
                 segments: &[],
             };
             // SAFETY: no segments.
             match unsafe { producer.post(&request) } {
                 Ok(()) => {
-                    senders[cookie as usize % pollers]
-                        .send((index, cookie))
+                    senders[wr_id as usize % pollers]
+                        .send((index, wr_id))
                         .unwrap();
-                    cookie += 1;
+                    wr_id += 1;
                 }
                 Err(PostError::QueueFull) => std::thread::yield_now(),
                 Err(error) => panic!("{error}"),
@@ -305,8 +305,8 @@ fn posted_and_completed_across_threads(pollers: usize) {
         done.store(true, Ordering::Relaxed);
     });
     // Everything came back: as many as at the start can be posted.
-    for cookie in 0..7 {
-        bench.post(cookie, &[]).unwrap();
+    for wr_id in 0..7 {
+        bench.post(wr_id, &[]).unwrap();
     }
     assert_eq!(bench.post(7, &[]), Err(PostError::QueueFull));
 }
@@ -454,14 +454,14 @@ proptest! {
                         .iter()
                         .enumerate()
                         .map(|(i, segments)| {
-                            RecvRequest { cookie: u64::from(posted) << 8 | i as u64, segments }
+                            RecvRequest { wr_id: u64::from(posted) << 8 | i as u64, segments }
                         })
                         .collect();
                     let before = outstanding.len();
                     let mut expected = Ok(());
                     for (at, request) in requests.iter().enumerate() {
                         match model.post(request.segments) {
-                            Ok(index) => outstanding.push((index, request.cookie)),
+                            Ok(index) => outstanding.push((index, request.wr_id)),
                             Err(error) => {
                                 expected = Err(ListError { posted: at, error });
                                 break;
@@ -471,7 +471,7 @@ proptest! {
                     }
                     let found = if let [one] = requests.as_slice() {
                         bench
-                            .post(one.cookie, one.segments)
+                            .post(one.wr_id, one.segments)
                             .map_err(|error| ListError { posted: 0, error })
                     } else {
                         bench.post_list(&requests)
@@ -491,9 +491,9 @@ proptest! {
                             break;
                         }
                         let at = (which * outstanding.len() as f64) as usize;
-                        let (index, cookie) = outstanding.remove(at);
-                        prop_assert_eq!(bench.consumer.cookie(index), cookie);
-                        bench.complete(index, cookie);
+                        let (index, wr_id) = outstanding.remove(at);
+                        prop_assert_eq!(bench.consumer.wr_id(index), wr_id);
+                        bench.complete(index, wr_id);
                         model.free[usize::from(index)] = true;
                     }
                 }
@@ -514,21 +514,21 @@ proptest! {
         before in 0u64..64,
     ) {
         let mut bench = bench(64, 32, 0);
-        for cookie in 0..before {
-            bench.post(cookie, &[segment(1)]).unwrap();
-            bench.free(cookie as u16);
+        for wr_id in 0..before {
+            bench.post(wr_id, &[segment(1)]).unwrap();
+            bench.free(wr_id as u16);
         }
         let first = bench.producer.head as u16;
-        for cookie in 0..63 {
-            bench.post(cookie, &[segment(1)]).unwrap();
+        for wr_id in 0..63 {
+            bench.post(wr_id, &[segment(1)]).unwrap();
         }
         for index in order {
             bench.free((first + index) % 64);
         }
         let first = bench.producer.head as u16;
-        for cookie in 0..63 {
-            bench.post(cookie, &[segment(1)]).unwrap();
-            prop_assert_eq!(bench.consumer.cookie((first + cookie as u16) % 64), cookie);
+        for wr_id in 0..63 {
+            bench.post(wr_id, &[segment(1)]).unwrap();
+            prop_assert_eq!(bench.consumer.wr_id((first + wr_id as u16) % 64), wr_id);
         }
     }
 }

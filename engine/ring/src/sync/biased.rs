@@ -110,7 +110,7 @@ mod membarrier {
 
     /// Executes a full barrier on every running thread of the process.
     pub(super) fn everywhere() {
-        // Cannot fail once registered; a child of fork registers anew.
+        // Cannot fail once registered; a child of fork registers again.
         if !call(PRIVATE_EXPEDITED) {
             call(REGISTER_PRIVATE_EXPEDITED);
             call(PRIVATE_EXPEDITED);

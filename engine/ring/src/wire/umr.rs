@@ -119,7 +119,7 @@ impl WindowChange {
     }
 }
 
-/// The upper bits of the context's word for a key that is no queue pair's.
+/// The upper bits of the context's QP number word for a key of no queue pair.
 const NO_QUEUE_PAIR: u32 = 0xffff_ff00;
 /// `MLX5_WQE_MKEY_CONTEXT_FREE`.
 const FREE: u8 = 1 << 6;

@@ -3,9 +3,9 @@
 use super::frame::MAX_FRAME;
 use super::open;
 use super::service::{Command, Listening, Shared};
-use super::session::{Fate, Session, SessionContext};
+use super::session::{Session, SessionContext, SessionStatus};
 use super::silent::{Room, Silent};
-use crate::cm::post::WAKE;
+use crate::cm::service_thread::WAKE;
 use crate::descriptors;
 use mio::net::{TcpListener, TcpStream};
 use mio::{Events, Interest, Poll, Token};
@@ -55,9 +55,9 @@ struct Runner<'a> {
     again: Vec<(Instant, Token)>,
     /// The buffer that streams are read into.
     scratch: Vec<u8>,
-    /// The lack of descriptors was logged.
+    /// Whether the shortage of descriptors was logged.
     starved: bool,
-    /// The flood of silent connections was logged.
+    /// Whether the flood of silent connections was logged.
     crowded: bool,
 }
 
@@ -101,7 +101,7 @@ impl Runner<'_> {
     /// Executes commands until there are none. Returns whether to stop.
     fn execute_commands(&mut self) -> bool {
         loop {
-            let commands = self.shared.post.take_commands();
+            let commands = self.shared.commands.take_commands();
             if commands.is_empty() {
                 return false;
             }
@@ -120,7 +120,7 @@ impl Runner<'_> {
                     Command::Accept(token, gate, answer) => {
                         if let Some(entry) = self.sessions.get_mut(&token) {
                             entry.session.accept(gate, &answer, &self.shared.options);
-                            self.settle(token, Fate::GoesOn);
+                            self.settle(token, SessionStatus::Continues);
                         } else {
                             // The requester has given up meanwhile.
                             let event = crate::cm::ConnectionEvent::AcceptFailed;
@@ -201,7 +201,7 @@ impl Runner<'_> {
         peer: SocketAddr,
         listening: &Arc<Listening>,
     ) {
-        let (token, options) = (self.shared.post.token(), &self.shared.options);
+        let (token, options) = (self.shared.commands.token(), &self.shared.options);
         open::taken(&stream, options);
         let interest = Interest::READABLE | Interest::WRITABLE;
         if let Err(error) = self.shared.register(&mut stream, token, interest) {
@@ -246,7 +246,7 @@ impl Runner<'_> {
             self.crowded = true;
             tracing::warn!("too many connections without a request: the oldest are dropped");
         }
-        self.settle(token, Fate::Over);
+        self.settle(token, SessionStatus::Ended);
     }
 
     /// Frees a descriptor for a waiting connection: the reserve, or that of the
@@ -291,23 +291,23 @@ impl Runner<'_> {
             service: self.shared.service(),
             token,
         };
-        let fate = entry.session.drive(&around, &mut self.scratch);
-        self.settle(token, fate);
+        let status = entry.session.drive(&around, &mut self.scratch);
+        self.settle(token, status);
     }
 
-    fn with(&mut self, token: Token, change: impl FnOnce(&mut Session) -> Fate) {
+    fn with(&mut self, token: Token, change: impl FnOnce(&mut Session) -> SessionStatus) {
         if let Some(entry) = self.sessions.get_mut(&token) {
-            let fate = change(&mut entry.session);
-            self.settle(token, fate);
+            let status = change(&mut entry.session);
+            self.settle(token, status);
         }
     }
 
     /// Updates the thread's tables after a session has changed.
-    fn settle(&mut self, token: Token, fate: Fate) {
+    fn settle(&mut self, token: Token, status: SessionStatus) {
         let Some(entry) = self.sessions.get_mut(&token) else {
             return;
         };
-        let over = fate == Fate::Over;
+        let over = status == SessionStatus::Ended;
         let deadline = entry.session.deadline.filter(|_| !over);
         if entry.armed != deadline {
             if let Some(old) = entry.armed {

@@ -205,7 +205,7 @@ impl CompletionCalls for Arc<FakeCq> {
         Ok(())
     }
 
-    fn ring(&self) {
+    fn raise_event(&self) {
         self.rings.fetch_add(1, Ordering::Relaxed);
     }
 }
@@ -227,9 +227,9 @@ impl Cq {
         self.poller.poll()
     }
 
-    fn cookies(&mut self) -> Vec<u64> {
+    fn wr_ids(&mut self) -> Vec<u64> {
         std::iter::from_fn(|| self.poll())
-            .map(|one| one.cookie)
+            .map(|one| one.wr_id)
             .collect()
     }
 
@@ -256,10 +256,10 @@ impl Srq {
         Self { device, receives }
     }
 
-    fn post(&mut self, cookie: u64) -> Result<(), PostError> {
+    fn post(&mut self, wr_id: u64) -> Result<(), PostError> {
         let segments = &[];
         // SAFETY: there are no segments.
-        unsafe { self.receives.post(&RecvRequest { cookie, segments }) }
+        unsafe { self.receives.post(&RecvRequest { wr_id, segments }) }
     }
 
     fn next(&self) -> u64 {
@@ -327,19 +327,19 @@ impl Qp {
         self.pair.open_sends();
     }
 
-    fn send(&mut self, cookie: u64) -> Result<(), PostError> {
-        self.post(cookie, SendOp::Send, SendFlags::SIGNALED, 0)
+    fn send(&mut self, wr_id: u64) -> Result<(), PostError> {
+        self.post(wr_id, SendOp::Send, SendFlags::SIGNALED, 0)
     }
 
     fn post(
         &mut self,
-        cookie: u64,
+        wr_id: u64,
         op: SendOp,
         flags: SendFlags,
         wr_data: u32,
     ) -> Result<(), PostError> {
         let request = SendRequest {
-            cookie,
+            wr_id,
             op,
             flags,
             segments: &[SEGMENT],
@@ -348,10 +348,10 @@ impl Qp {
         unsafe { self.pair.post_send_with_data(&request, wr_data) }
     }
 
-    fn recv(&mut self, cookie: u64) -> Result<(), PostError> {
+    fn recv(&mut self, wr_id: u64) -> Result<(), PostError> {
         let segments = &[SEGMENT];
         // SAFETY: as above.
-        unsafe { self.pair.post_recv(&RecvRequest { cookie, segments }) }
+        unsafe { self.pair.post_recv(&RecvRequest { wr_id, segments }) }
     }
 
     /// Completes the oldest send, or receive, with a completion.
@@ -375,9 +375,9 @@ const SEGMENT: Segment = Segment {
     lkey: 1,
 };
 
-fn good(cookie: u64, op: CompletionOp, qpn: u32) -> Completion {
+fn good(wr_id: u64, op: CompletionOp, qpn: u32) -> Completion {
     Completion {
-        cookie,
+        wr_id,
         context: context(qpn),
         op,
         qpn,

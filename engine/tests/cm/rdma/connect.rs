@@ -43,9 +43,9 @@ fn private_data_of_every_length_with_room_for_the_trailer_is_delivered() {
 #[ignore = "needs an rdma_cm device: see perf-scripts/vm"]
 fn each_side_gets_the_reads_that_it_may_have_in_flight() {
     let host = host();
-    let with = |end: Parameters, reads_served, reads_asked| Parameters {
+    let with = |end: Parameters, reads_served, reads_requested| Parameters {
         reads_served,
-        reads_asked,
+        reads_requested,
         ..end
     };
     let (active, passive) = ends();
@@ -58,13 +58,13 @@ fn each_side_gets_the_reads_that_it_may_have_in_flight() {
     let _active = made.unwrap();
     let request = host.requests.next();
     let peer = request.parameters();
-    assert_eq!((peer.reads_served, peer.reads_asked), (3, 5));
+    assert_eq!((peer.reads_served, peer.reads_requested), (3, 5));
     let sink = Arc::new(Events::default());
     let _passive = request.accept(passive, b"", sink).unwrap();
     match events.next() {
         // Six were requested, three are served.
         ConnectionEvent::Accepted { peer, .. } => {
-            assert_eq!((peer.reads_served, peer.reads_asked), (4, 3));
+            assert_eq!((peer.reads_served, peer.reads_requested), (4, 3));
         }
         other => panic!("{other:?}"),
     }
@@ -179,12 +179,12 @@ fn a_message_establishes_the_connection_before_ready() {
     let passive = request.accept(parameters(2), b"", sink.clone()).unwrap();
     busy.asked.next();
     sink.assert_quiet();
-    passive.heard();
+    passive.message_received();
     assert_eq!(sink.next(), ConnectionEvent::Established);
     // The late `ready` causes no further event.
     busy.go.put(());
     sink.assert_quiet();
-    passive.heard();
+    passive.message_received();
     sink.assert_quiet();
     passive.disconnect();
     assert_eq!(sink.next(), ConnectionEvent::Disconnected);

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 const MAGIC: [u8; 4] = *b"dCM\x17";
 const READY: u8 = 4;
-const GOODBYE: u8 = 6;
+const DISCONNECT: u8 = 6;
 const FAREWELL: u8 = 7;
 
 fn word(kind: u8) -> Vec<u8> {
@@ -108,7 +108,7 @@ fn an_answer_in_another_protocol_is_a_non_peer_rejection() {
         &later_version,
         &accept_of_later_version,
         &word(READY),
-        &word(GOODBYE),
+        &word(DISCONNECT),
         &[0xff; 4096],
     ];
     for answer in answers {
@@ -222,7 +222,7 @@ fn a_goodbye_is_answered() {
     let request = host.requests.next();
     let _connection = request.accept(parameters(2), b"", events.clone()).unwrap();
     raw.say_ready();
-    raw.say(&word(GOODBYE));
+    raw.say(&word(DISCONNECT));
     assert!(raw.hear_all().ends_with(&word(FAREWELL)));
     assert_eq!(events.next(), ConnectionEvent::Established);
     assert_eq!(events.next(), ConnectionEvent::Disconnected);
@@ -236,7 +236,15 @@ fn a_goodbye_with_more_bytes_in_one_segment_is_a_disconnect() {
     let request = host.requests.next();
     let _connection = request.accept(parameters(2), b"", events.clone()).unwrap();
     raw.await_answer();
-    raw.say(&[word(READY), word(GOODBYE), word(GOODBYE), b"junk".to_vec()].concat());
+    raw.say(
+        &[
+            word(READY),
+            word(DISCONNECT),
+            word(DISCONNECT),
+            b"junk".to_vec(),
+        ]
+        .concat(),
+    );
     drop(raw);
     assert_eq!(events.next(), ConnectionEvent::Established);
     assert_eq!(events.next(), ConnectionEvent::Disconnected);

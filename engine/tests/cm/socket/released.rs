@@ -86,7 +86,7 @@ fn requesters_of_every_release_connect_and_are_rejected_as_before() {
     for old in Recorded::all() {
         let host = Host::new();
         // It disconnects, or fails, or this side disconnects.
-        for last in ["goodbye", "failed", ""] {
+        for last in ["disconnect", "failed", ""] {
             let mut peer = Played::to(&host);
             peer.say(&old.request(host.qualifier));
             let request = host.requests.next();
@@ -101,12 +101,12 @@ fn requesters_of_every_release_connect_and_are_rejected_as_before() {
             match last {
                 "" => {
                     connection.disconnect();
-                    peer.hear(&old.get("goodbye"));
-                    peer.say(&old.get("farewell"));
+                    peer.hear(&old.get("disconnect"));
+                    peer.say(&old.get("disconnect-reply"));
                 }
-                "goodbye" => {
+                "disconnect" => {
                     peer.say(&old.get(last));
-                    peer.hear(&old.get("farewell"));
+                    peer.hear(&old.get("disconnect-reply"));
                 }
                 _ => peer.say(&old.get(last)),
             }
@@ -117,7 +117,7 @@ fn requesters_of_every_release_connect_and_are_rejected_as_before() {
             assert_eq!(events.next(), end);
             peer.hear_end();
         }
-        for name in ["reject-application", "reject-nobody"] {
+        for name in ["reject-application", "reject-no-listener"] {
             let mut peer = Played::to(&host);
             peer.say(&old.request(host.qualifier));
             match name {
@@ -128,7 +128,7 @@ fn requesters_of_every_release_connect_and_are_rejected_as_before() {
             peer.hear_end();
         }
         // After the acceptance it fails to become ready, or gives up.
-        for name in ["failed", "goodbye"] {
+        for name in ["failed", "disconnect"] {
             let mut peer = Played::to(&host);
             peer.say(&old.request(host.qualifier));
             let events = Arc::new(Events::default());
@@ -157,7 +157,7 @@ fn requesting(old: &Recorded) -> (Connection, Arc<Events>, Played) {
 #[test]
 fn listeners_of_every_release_accept_and_reject_as_before() {
     for old in Recorded::all() {
-        for last in ["goodbye", "failed", ""] {
+        for last in ["disconnect", "failed", ""] {
             let (connection, events, mut peer) = requesting(&old);
             peer.say(&old.get("accept"));
             match events.next() {
@@ -171,12 +171,12 @@ fn listeners_of_every_release_accept_and_reject_as_before() {
             match last {
                 "" => {
                     connection.disconnect();
-                    peer.hear(&old.get("goodbye"));
-                    peer.say(&old.get("farewell"));
+                    peer.hear(&old.get("disconnect"));
+                    peer.say(&old.get("disconnect-reply"));
                 }
-                "goodbye" => {
+                "disconnect" => {
                     peer.say(&old.get(last));
-                    peer.hear(&old.get("farewell"));
+                    peer.hear(&old.get("disconnect-reply"));
                 }
                 _ => peer.say(&old.get(last)),
             }
@@ -189,7 +189,7 @@ fn listeners_of_every_release_accept_and_reject_as_before() {
         }
         for (name, event) in [
             ("reject-application", ConnectionEvent::PeerRejected),
-            ("reject-nobody", ConnectionEvent::NonPeerRejected),
+            ("reject-no-listener", ConnectionEvent::NonPeerRejected),
             ("reject-version", ConnectionEvent::NonPeerRejected),
         ] {
             let (_connection, events, mut peer) = requesting(&old);
@@ -207,7 +207,7 @@ fn an_unknown_version_is_rejected_with_the_cause_on_both_sides() {
     let old = Recorded::all().last().expect("a release");
     let host = Host::new();
     for version in [0_u8, 2, 77, 255] {
-        let theirs = format!("version {version} of the protocol, where this side speaks 1");
+        let theirs = format!("version {version} of the protocol, but this side uses version 1");
         let mut peer = Played::to(&host);
         let mut request = old.request(host.qualifier);
         request[4] = version;
@@ -220,7 +220,7 @@ fn an_unknown_version_is_rejected_with_the_cause_on_both_sides() {
 
         // The answers of such a peer: a rejection, and an acceptance.
         for (name, cause) in [
-            ("reject-version", "request refused: the peer speaks"),
+            ("reject-version", "request refused: the peer uses"),
             ("accept", "connection ended"),
         ] {
             let (_connection, events, mut peer) = requesting(&old);
@@ -276,7 +276,7 @@ fn record() {
     print("reject-application", &next(&mut raw));
     let (dropped, mut raw) = ask();
     drop(dropped);
-    print("reject-nobody", &next(&mut raw));
+    print("reject-no-listener", &next(&mut raw));
     let mut raw = Raw(TcpStream::connect(host.raw_address()).unwrap());
     let mut other_version = ours.clone();
     other_version[4] += 1;
@@ -286,12 +286,12 @@ fn record() {
     let ready = next(&mut there);
     print("ready", &ready);
     made.unwrap().disconnect();
-    let goodbye = next(&mut there);
-    print("goodbye", &goodbye);
+    let disconnect = next(&mut there);
+    print("disconnect", &disconnect);
     here.0.write_all(&ready).unwrap();
     assert_eq!(sink.next(), ConnectionEvent::Established);
-    here.0.write_all(&goodbye).unwrap();
-    print("farewell", &next(&mut here));
+    here.0.write_all(&disconnect).unwrap();
+    print("disconnect-reply", &next(&mut here));
     drop(accepted);
     let (request, mut raw) = ask();
     let sink = Arc::new(Events::default());

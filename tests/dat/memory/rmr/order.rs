@@ -120,7 +120,7 @@ fn rmr_bind_o07_writes_and_reads_after_it_use_the_new_window() {
 /// does not grant.
 #[test]
 fn rmr_bind_o07_access_that_it_ends_is_gone_for_later_requests() {
-    for what in ["bound anew", "unbound", "bound without the right"] {
+    for what in ["bound again", "unbound", "bound without the right"] {
         for is_read in [false, true] {
             let mut ends = Ends::new();
             let window = ends.window();
@@ -132,7 +132,7 @@ fn rmr_bind_o07_access_that_it_ends_is_gone_for_later_requests() {
             ends.region.write(0, &[8; 8]);
             let segment = ends.region.segment(0, 64);
             let remote = match what {
-                "bound anew" => {
+                "bound again" => {
                     window.bind(ends.owner.ep, &segment, BOTH, 1);
                     before
                 }

@@ -21,7 +21,7 @@ struct Model {
 struct Outstanding {
     counter: u32,
     blocks: u32,
-    cookie: u64,
+    wr_id: u64,
     signaled: bool,
 }
 
@@ -48,7 +48,7 @@ impl Model {
         self.outstanding.push_back(Outstanding {
             counter: self.counter,
             blocks,
-            cookie: request.cookie,
+            wr_id: request.wr_id,
             signaled: request.flags.contains(SendFlags::SIGNALED),
         });
         self.counter = self.counter.wrapping_add(blocks);
@@ -196,7 +196,7 @@ proptest! {
             outstanding: VecDeque::new(),
             exclusive,
         };
-        let mut cookie = 0;
+        let mut wr_id = 0;
         for op in ops {
             match op {
                 Op::Post(requests) => {
@@ -213,8 +213,8 @@ proptest! {
                         .iter()
                         .zip(&segments)
                         .map(|((op, flags, _), segments)| {
-                            cookie += 1;
-                            let (remote_addr, rkey, imm) = (0x1_0000_0001 * cookie, 77, 0x8000_0001);
+                            wr_id += 1;
+                            let (remote_addr, rkey, imm) = (0x1_0000_0001 * wr_id, 77, 0x8000_0001);
                             let op = [
                                 SendOp::Send,
                                 SendOp::SendImm(imm),
@@ -224,7 +224,7 @@ proptest! {
                                 SendOp::Nop,
                             ][*op as usize];
                             let flags = flags_of(*flags);
-                            SendRequest { cookie, op, flags, segments }
+                            SendRequest { wr_id, op, flags, segments }
                         })
                         .collect();
                     let capacity = bench.producer.capacity() as usize;
@@ -283,7 +283,7 @@ proptest! {
                         continue;
                     };
                     let wqe = model.outstanding.drain(..=at).next_back().unwrap();
-                    prop_assert_eq!(bench.retire(wqe.counter as u16).cookie, wqe.cookie);
+                    prop_assert_eq!(bench.retire(wqe.counter as u16).wr_id, wqe.wr_id);
                 }
             }
         }

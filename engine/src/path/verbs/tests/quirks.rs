@@ -23,7 +23,7 @@ const READ: SendOp = SendOp::Read {
 /// Returns what polling reports: the `wr_id`s, and whether the requests succeeded.
 fn told(cq: &mut Cq) -> Vec<(u64, bool)> {
     std::iter::from_fn(|| cq.poll())
-        .map(|one| (one.cookie, one.status.is_success()))
+        .map(|one| (one.wr_id, one.status.is_success()))
         .collect()
 }
 
@@ -42,8 +42,8 @@ fn overtake(qp: &Qp, cq: &Cq, index: usize, status: Status) {
 fn a_send_that_overtakes_reads_is_reported_after_them() {
     let mut cq = Cq::new();
     let mut qp = siw(&cq, &cq);
-    for (cookie, op) in [(1, READ), (2, SendOp::Send), (3, READ), (4, SendOp::Send)] {
-        qp.post(cookie, op, SendFlags::SIGNALED, 0).unwrap();
+    for (wr_id, op) in [(1, READ), (2, SendOp::Send), (3, READ), (4, SendOp::Send)] {
+        qp.post(wr_id, op, SendFlags::SIGNALED, 0).unwrap();
     }
     overtake(&qp, &cq, 3, Status::Success);
     overtake(&qp, &cq, 1, Status::Success);
@@ -67,8 +67,8 @@ fn a_batch_is_in_order_too() {
     let mut out = [Completion::default(); 4];
     let mut found = cq.poller.poll_batch(&mut out);
     found += cq.poller.poll_batch(&mut out[found..]);
-    let cookies: Vec<u64> = out[..found].iter().map(|one| one.cookie).collect();
-    assert_eq!(cookies, [1, 2]);
+    let wr_ids: Vec<u64> = out[..found].iter().map(|one| one.wr_id).collect();
+    assert_eq!(wr_ids, [1, 2]);
 }
 
 #[test]
@@ -91,7 +91,7 @@ fn an_unsignalled_read_is_not_reported() {
 fn an_unsignalled_send_is_reported_if_it_fails() {
     let mut cq = Cq::new();
     let mut qp = siw(&cq, &cq);
-    let quiet = |qp: &mut Qp, cookie| qp.post(cookie, SendOp::Send, SendFlags::empty(), 0);
+    let quiet = |qp: &mut Qp, wr_id| qp.post(wr_id, SendOp::Send, SendFlags::empty(), 0);
     quiet(&mut qp, 1).unwrap();
     overtake(&qp, &cq, 0, Status::Success);
     assert_eq!(told(&mut cq), []);
@@ -165,16 +165,16 @@ fn lists_that_are_posted_too_late_are_flushed() {
     let mut qp = siw(&cq, &cq);
     qp.pair.watch().will_fail();
     let segments = [SEGMENT];
-    let send = |cookie| SendRequest {
-        cookie,
+    let send = |wr_id| SendRequest {
+        wr_id,
         op: SendOp::Send,
         flags: SendFlags::SIGNALED,
         segments: &segments,
     };
     // SAFETY: the simulated device accesses no memory.
     unsafe { qp.pair.post_send_list(&[send(1), send(2)]) }.unwrap();
-    let recv = |cookie| RecvRequest {
-        cookie,
+    let recv = |wr_id| RecvRequest {
+        wr_id,
         segments: &segments,
     };
     // SAFETY: as above.
@@ -223,8 +223,8 @@ fn requests_and_lists_reach_the_device_without_empty_segments() {
         ..SEGMENT
     };
     let segments = [empty, SEGMENT];
-    let send = |cookie, op| SendRequest {
-        cookie,
+    let send = |wr_id, op| SendRequest {
+        wr_id,
         op,
         flags: SendFlags::SIGNALED,
         segments: &segments,

@@ -2,9 +2,9 @@
 //!
 //! The kernel raises an event for a completion of the device. A completion that the
 //! verbs path makes (`path/verbs/flush.rs`) raises none, and a thread that sleeps
-//! on the channel would miss it. On devices where that happens, a channel has a
-//! bell: one `epoll` descriptor that is readable when the kernel has events, or
-//! when the bell was rung (an `eventfd`).
+//! on the channel would miss it. On devices where that happens, the channel's
+//! descriptor is an `epoll` descriptor over two others: that of the kernel's
+//! channel, and an `eventfd` to which the engine writes.
 //!
 //! Decision: `docs/decisions/038-siw-quirks.md`
 
@@ -14,39 +14,40 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use libc::{c_int, epoll_event};
 
 use crate::error::{ControlError, last_errno};
-use crate::thread::CancellationHeld;
+use crate::thread::CancellationDisabled;
 
-/// A bell, as described at the top of this file.
+/// The event source of the engine beside the kernel's, for one channel.
 #[derive(Debug)]
-pub(crate) struct Bell {
-    rung: OwnedFd,
-    /// `rung` is readable. Saves the system call of a read that would find nothing.
-    /// Set after `rung` became readable, and cleared before it is read.
-    is_rung: AtomicBool,
-    both: OwnedFd,
+pub(crate) struct SoftwareEvent {
+    eventfd: OwnedFd,
+    /// Whether `eventfd` is readable. Saves the system call of a read that would find nothing.
+    /// Set after `eventfd` became readable, and cleared before it is read.
+    is_raised: AtomicBool,
+    /// The epoll descriptor of the kernel's channel and `eventfd`.
+    epoll: OwnedFd,
 }
 
 const OPERATION: &str = "create a completion channel";
 
-impl Bell {
-    /// Creates a bell for the channel with the descriptor `events`, which must not
-    /// be closed before the bell is dropped.
+impl SoftwareEvent {
+    /// Creates the event source for the channel with the descriptor `events`, which
+    /// must stay open until this value is dropped.
     ///
     /// # Errors
-    /// The process has too few file descriptors left; a bell takes two.
+    /// The process has too few file descriptors left: this takes two.
     pub(super) fn new(events: RawFd) -> Result<Self, ControlError> {
         // SAFETY: takes integers.
-        let rung = owned(unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) })?;
+        let eventfd = owned(unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) })?;
         // SAFETY: takes an integer.
-        let both = owned(unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) })?;
-        let bell = Self {
-            rung,
-            is_rung: AtomicBool::new(false),
-            both,
+        let epoll = owned(unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) })?;
+        let software_event = Self {
+            eventfd,
+            is_raised: AtomicBool::new(false),
+            epoll,
         };
-        bell.watch(events)?;
-        bell.watch(bell.rung.as_raw_fd())?;
-        Ok(bell)
+        software_event.watch(events)?;
+        software_event.watch(software_event.eventfd.as_raw_fd())?;
+        Ok(software_event)
     }
 
     fn watch(&self, fd: RawFd) -> Result<(), ControlError> {
@@ -54,7 +55,7 @@ impl Bell {
             events: libc::EPOLLIN.cast_unsigned(),
             u64: 0,
         };
-        let (set, add) = (self.both.as_raw_fd(), libc::EPOLL_CTL_ADD);
+        let (set, add) = (self.epoll.as_raw_fd(), libc::EPOLL_CTL_ADD);
         // SAFETY: two descriptors, and an event that is only read.
         match unsafe { libc::epoll_ctl(set, add, fd, &raw mut event) } {
             0 => Ok(()),
@@ -64,42 +65,43 @@ impl Bell {
 
     /// Returns the descriptor that is readable for either reason.
     pub(super) fn fd(&self) -> BorrowedFd<'_> {
-        self.both.as_fd()
+        self.epoll.as_fd()
     }
 
-    /// Makes the descriptor readable until [`Self::take`].
+    /// Raises an event: makes the descriptor readable until [`Self::take`].
     #[cold]
-    pub(super) fn ring(&self) {
-        let _held = CancellationHeld::new();
+    pub(super) fn raise(&self) {
+        let _held = CancellationDisabled::new();
         let one = 1u64;
         loop {
             // SAFETY: eight readable bytes. The counter cannot overflow: that would
             // take 2^64 - 1 calls.
-            let written = unsafe { libc::write(self.rung.as_raw_fd(), (&raw const one).cast(), 8) };
+            let written =
+                unsafe { libc::write(self.eventfd.as_raw_fd(), (&raw const one).cast(), 8) };
             if written >= 0 || last_errno() != libc::EINTR {
                 break;
             }
         }
-        self.is_rung.store(true, Ordering::Release);
+        self.is_raised.store(true, Ordering::Release);
     }
 
-    /// Returns whether the bell was rung since the last call. Does not block. A
-    /// call during a ring may miss it; the descriptor then stays readable, and the
-    /// next call finds it.
+    /// Returns whether an event was raised since the last call. Does not block. A call
+    /// that runs at the same time as [`Self::raise`] may miss the event; the
+    /// descriptor then stays readable, and the next call finds the event.
     #[inline]
     pub(super) fn take(&self) -> bool {
-        self.is_rung.load(Ordering::Relaxed) && self.take_rung()
+        self.is_raised.load(Ordering::Relaxed) && self.take_raised()
     }
 
     #[cold]
-    fn take_rung(&self) -> bool {
-        if !self.is_rung.swap(false, Ordering::Acquire) {
+    fn take_raised(&self) -> bool {
+        if !self.is_raised.swap(false, Ordering::Acquire) {
             return false;
         }
-        let _held = CancellationHeld::new();
+        let _held = CancellationDisabled::new();
         let mut count = 0u64;
         // SAFETY: eight writable bytes.
-        unsafe { libc::read(self.rung.as_raw_fd(), (&raw mut count).cast(), 8) == 8 }
+        unsafe { libc::read(self.eventfd.as_raw_fd(), (&raw mut count).cast(), 8) == 8 }
     }
 }
 
@@ -119,9 +121,9 @@ mod tests {
     use std::io::{Read, Write};
     use std::os::unix::net::UnixStream;
 
-    fn is_readable(bell: &Bell) -> bool {
+    fn is_readable(software_event: &SoftwareEvent) -> bool {
         let mut watched = libc::pollfd {
-            fd: bell.fd().as_raw_fd(),
+            fd: software_event.fd().as_raw_fd(),
             events: libc::POLLIN,
             revents: 0,
         };
@@ -132,31 +134,34 @@ mod tests {
     #[test]
     fn a_bell_is_readable_for_events_of_the_kernel_and_when_rung() {
         let (events, raise) = UnixStream::pair().expect("a channel");
-        let bell = Bell::new(events.as_raw_fd()).expect("descriptors");
-        assert!(!is_readable(&bell) && !bell.take());
-        bell.ring();
-        bell.ring();
-        assert!(is_readable(&bell) && bell.take());
-        assert!(!is_readable(&bell) && !bell.take(), "once");
+        let software_event = SoftwareEvent::new(events.as_raw_fd()).expect("descriptors");
+        assert!(!is_readable(&software_event) && !software_event.take());
+        software_event.raise();
+        software_event.raise();
+        assert!(is_readable(&software_event) && software_event.take());
+        assert!(
+            !is_readable(&software_event) && !software_event.take(),
+            "once"
+        );
         (&raise).write_all(&[1]).expect("an event");
-        assert!(is_readable(&bell) && !bell.take());
+        assert!(is_readable(&software_event) && !software_event.take());
         (&events).read_exact(&mut [0]).expect("the event");
-        assert!(!is_readable(&bell));
+        assert!(!is_readable(&software_event));
     }
 
     /// Also if an earlier ring was not taken: a new ring ends a sleep.
     #[test]
     fn each_ring_wakes_a_sleeper() {
         let (events, _raise) = UnixStream::pair().expect("a channel");
-        let bell = Bell::new(events.as_raw_fd()).expect("descriptors");
+        let software_event = SoftwareEvent::new(events.as_raw_fd()).expect("descriptors");
         let blocker = Blocker::new().expect("a blocker");
         let guard = SignalGuard::new();
         for _ in 0..2 {
             blocker.announce();
             std::thread::scope(|scope| {
-                scope.spawn(|| bell.ring());
+                scope.spawn(|| software_event.raise());
                 let time = Some(Duration::from_secs(20));
-                let result = blocker.block(Some(bell.fd()), time, &guard);
+                let result = blocker.block(Some(software_event.fd()), time, &guard);
                 assert_eq!(result.expect("slept"), BlockResult::Woken);
             });
         }

@@ -7,8 +7,8 @@ use dat_api::handle::Handle;
 use dat_api::object::ia::{AsyncEvd, Ia, OpenRequest};
 use dat_api::{DatError, DatReturn, ReturnType, Subtype};
 
-use crate::world;
-pub use crate::world::close_ia;
+use crate::fixture;
+pub use crate::fixture::close_ia;
 
 static TURN: Mutex<()> = Mutex::new(());
 
@@ -21,7 +21,7 @@ pub struct Turn(#[expect(dead_code, reason = "kept for its drop")] MutexGuard<'s
 /// Waits until no other test runs, and sets up the device.
 pub fn turn() -> Turn {
     let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
-    world::device();
+    fixture::device();
     Turn(turn)
 }
 
@@ -83,7 +83,7 @@ pub fn holdings() -> (usize, usize) {
 /// Waits until the process has as many descriptors and threads as before. A joined thread is still
 /// listed for a moment.
 pub fn hold(before: (usize, usize)) {
-    world::until("the end of descriptors and threads", || {
+    fixture::until("the end of descriptors and threads", || {
         holdings() == before
     });
 }
@@ -91,7 +91,7 @@ pub fn hold(before: (usize, usize)) {
 /// Waits until the process has no more descriptors than before. A thread that has just started
 /// reads a file.
 pub fn descriptors_at_most(before: usize) {
-    world::until("the end of descriptors", || holdings().0 <= before);
+    fixture::until("the end of descriptors", || holdings().0 <= before);
 }
 
 /// Environment variables, restored when this is dropped. Only with [`turn`].

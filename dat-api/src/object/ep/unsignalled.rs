@@ -6,12 +6,12 @@ use std::sync::OnceLock;
 
 /// The bits of an endpoint whose receives are configured UNSIGNALLED; empty for any other.
 #[derive(Debug, Default)]
-pub(super) struct QuietReceives {
+pub(super) struct UnsignalledReceives {
     ring: OnceLock<Box<[AtomicBool]>>,
     completed: AtomicU32,
 }
 
-impl QuietReceives {
+impl UnsignalledReceives {
     /// Makes room for this many outstanding receives. Has an effect only once, before any is
     /// posted.
     pub(super) fn make_room(&self, receives: u32) {
@@ -21,15 +21,15 @@ impl QuietReceives {
             .set((0..places).map(|_| AtomicBool::new(false)).collect());
     }
 
-    fn place(&self, number: u32) -> Option<&AtomicBool> {
+    fn entry(&self, number: u32) -> Option<&AtomicBool> {
         let ring = self.ring.get()?;
         ring.get(number as usize & (ring.len() - 1))
     }
 
     /// Records that receive `number` is about to be posted.
-    pub(super) fn posting(&self, number: u32, quiet: bool) {
-        if let Some(place) = self.place(number) {
-            place.store(quiet, Ordering::Release);
+    pub(super) fn posting(&self, number: u32, unsignalled: bool) {
+        if let Some(entry) = self.entry(number) {
+            entry.store(unsignalled, Ordering::Release);
         }
     }
 
@@ -39,8 +39,8 @@ impl QuietReceives {
         let number = self.completed.load(Ordering::Relaxed);
         self.completed
             .store(number.wrapping_add(1), Ordering::Relaxed);
-        self.place(number)
-            .is_some_and(|place| place.load(Ordering::Acquire))
+        self.entry(number)
+            .is_some_and(|entry| entry.load(Ordering::Acquire))
     }
 
     /// Restarts counting when nothing is outstanding.
@@ -55,19 +55,19 @@ mod tests {
 
     #[test]
     fn receives_complete_with_their_bits_in_posting_order() {
-        let quiet = QuietReceives::default();
-        quiet.posting(0, true);
-        assert!(!quiet.next(), "not configured");
-        quiet.reset();
-        quiet.make_room(3);
+        let unsignalled = UnsignalledReceives::default();
+        unsignalled.posting(0, true);
+        assert!(!unsignalled.next(), "not configured");
+        unsignalled.reset();
+        unsignalled.make_room(3);
         let mut number = 0;
         for round in 0..5 {
             for bit in [true, false, round % 2 == 0] {
-                quiet.posting(number, bit);
+                unsignalled.posting(number, bit);
                 number += 1;
             }
             assert_eq!(
-                [quiet.next(), quiet.next(), quiet.next()],
+                [unsignalled.next(), unsignalled.next(), unsignalled.next()],
                 [true, false, round % 2 == 0]
             );
         }

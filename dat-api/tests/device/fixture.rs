@@ -51,7 +51,7 @@ pub fn device() {
 }
 
 /// An adapter, a zone, and registered memory. Dropping it closes the adapter abruptly.
-pub struct World {
+pub struct Fixture {
     pub ia: Arc<Ia>,
     pub pz: Arc<Pz>,
     pub memory: Memory,
@@ -122,7 +122,7 @@ impl Memory {
 
 pub const ALL_RIGHTS: MemPrivileges = MemPrivileges::all();
 
-impl World {
+impl Fixture {
     pub fn new() -> Self {
         Self::open(false)
     }
@@ -248,7 +248,7 @@ impl World {
     }
 }
 
-impl Drop for World {
+impl Drop for Fixture {
     fn drop(&mut self) {
         let closed = close_ia(self.ia.handle(), false);
         if !std::thread::panicking() {
