@@ -65,7 +65,7 @@ const SIGNALLED: u64 = SLOTS / 4;
 /// Offset of the number in a slot: the last word.
 const NUMBER: usize = LINE - 8;
 /// Empty polls before the processor is yielded and the connection checked.
-const PATIENCE: u32 = 1000;
+const POLLS_PER_YIELD: u32 = 1000;
 
 fn run(options: Options) -> Outcome<()> {
     let adapter = Adapter::open(&options.common.adapter)?;
@@ -220,7 +220,7 @@ impl Side {
     fn consume(&mut self, credits: RemoteSegment, count: u64) -> Outcome<()> {
         // Slots that the producer knows to be empty; a credit write with a higher
         // number may be in flight.
-        let (mut told, mut telling) = (0, false);
+        let (mut reported, mut reporting) = (0, false);
         for taken in 0..count {
             let at = place(taken);
             while self.memory.load_u64(at + NUMBER) != taken + 1 {
@@ -236,23 +236,23 @@ impl Side {
                     );
                 }
             }
-            telling = telling && self.completion()?.is_none();
-            if !telling && taken + 1 - told >= SIGNALLED {
-                told = taken + 1;
-                telling = true;
-                self.tell(credits, told)?;
+            reporting = reporting && self.completion()?.is_none();
+            if !reporting && taken + 1 - reported >= SIGNALLED {
+                reported = taken + 1;
+                reporting = true;
+                self.report(credits, reported)?;
             }
         }
         // Writes the last total. The producer disconnects when it has arrived.
         // The completion of that write is not waited for: the disconnect may be
         // reported first.
-        while told < count {
-            if telling {
+        while reported < count {
+            if reporting {
                 self.idle_poll()?;
-                telling = self.completion()?.is_none();
+                reporting = self.completion()?.is_none();
             } else {
-                told = count;
-                self.tell(credits, told)?;
+                reported = count;
+                self.report(credits, reported)?;
             }
         }
         println!("{count} messages read");
@@ -260,7 +260,7 @@ impl Side {
     }
 
     /// Writes the total number of emptied slots to the producer.
-    fn tell(&mut self, credits: RemoteSegment, emptied: u64) -> Outcome<()> {
+    fn report(&mut self, credits: RemoteSegment, emptied: u64) -> Outcome<()> {
         self.memory.write(EMPTIED, &emptied.to_le_bytes());
         let sum = self.memory.segment(EMPTIED..EMPTIED + 8);
         let flags = CompletionFlags::empty();
@@ -288,13 +288,13 @@ impl Side {
         }
     }
 
-    /// Counts an empty poll. Once in `PATIENCE` polls the processor is yielded,
+    /// Counts an empty poll. Once in `POLLS_PER_YIELD` polls the processor is yielded,
     /// in case the peer needs it, and the program ends if the connection has
     /// ended.
     fn idle_poll(&mut self) -> Outcome<()> {
         hint::spin_loop();
         self.idle += 1;
-        if self.idle.is_multiple_of(PATIENCE) {
+        if self.idle.is_multiple_of(POLLS_PER_YIELD) {
             thread::yield_now();
             if let Some(event) = self.connections.next()? {
                 return Err(format!("the peer has left: {:?}", event.data).into());

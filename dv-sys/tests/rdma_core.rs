@@ -73,13 +73,13 @@ fn probe_in(modules: &Path) -> Option<String> {
         .env_remove("PKG_CONFIG_SYSROOT_DIR")
         .output()
         .expect("this program runs");
-    let said = String::from_utf8(output.stdout).expect("text");
-    let errors: Vec<&str> = said
+    let stdout = String::from_utf8(output.stdout).expect("text");
+    let errors: Vec<&str> = stdout
         .lines()
         .filter_map(|line| line.split_once("cargo::error=").map(|(_, error)| error))
         .collect();
-    assert_eq!(output.status.success(), errors.is_empty(), "{said}");
-    assert!(errors.len() < 2, "{said}");
+    assert_eq!(output.status.success(), errors.is_empty(), "{stdout}");
+    assert!(errors.len() < 2, "{stdout}");
     errors.first().map(|&error| error.to_owned())
 }
 

@@ -44,7 +44,7 @@ enum {
     SLOTS = 64,
     SIGNALLED = SLOTS / 4, /* one write in this many has a completion and causes a credit write */
     WORDS = LINE / 8 - 1,  /* words of text in a slot, before the number */
-    PATIENCE = 1000,       /* polls without success before the thread yields */
+    POLLS_PER_YIELD = 1000,       /* polls without success before the thread yields */
 };
 
 struct slot {
@@ -119,7 +119,7 @@ static void idle_poll(void)
 {
     DAT_EVENT event;
 
-    if (++idle % PATIENCE != 0)
+    if (++idle % POLLS_PER_YIELD != 0)
         return;
     sched_yield();
     if (dat_evd_dequeue(connections, &event) == DAT_SUCCESS)

@@ -422,33 +422,35 @@ fn a_notification_object_reports_several_dispatchers() {
         .expect("room");
     one.post_send(&[], 8, CompletionFlags::empty())
         .expect("room");
-    let mut told = Vec::new();
+    let mut woken = Vec::new();
     thread::scope(|scope| {
         let waiter = scope.spawn(|| {
             let two = [cno.wait(SOON), cno.wait(SOON)];
-            two.map(|told| told.expect("woken").expect("a dispatcher"))
+            two.map(|waited| waited.expect("woken").expect("a dispatcher"))
         });
         fixture.run();
-        told.extend(waiter.join().expect("no panic"));
+        woken.extend(waiter.join().expect("no panic"));
     });
-    told.sort_unstable();
+    woken.sort_unstable();
     let mut wanted = [ones.handle(), others.handle()];
     wanted.sort_unstable();
-    assert_eq!(told, wanted);
+    assert_eq!(woken, wanted);
     for events in [&ones, &others] {
         assert!(events.next().expect("no waiter").is_some());
     }
     // Called once, on a thread of the library.
-    let (tell, heard) = std::sync::mpsc::channel();
-    cno.call_once(move |events| tell.send(events).expect("heard"))
+    let (sender, receiver) = std::sync::mpsc::channel();
+    cno.call_once(move |events| sender.send(events).expect("the receiver is alive"))
         .expect("a thread");
     for number in [1, 2] {
         software.post(number).expect("room");
     }
-    let called = heard.recv_timeout(Duration::from_secs(8)).expect("called");
+    let called = receiver
+        .recv_timeout(Duration::from_secs(8))
+        .expect("called");
     assert_eq!(called, Some(software.handle()));
     assert!(
-        heard.recv().is_err(),
+        receiver.recv().is_err(),
         "the agent is dropped with what it captured"
     );
     cno.call_once(|_| unreachable!("taken back"))

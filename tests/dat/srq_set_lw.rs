@@ -33,7 +33,7 @@ fn srq_set_lw_l01_one_event_on_the_async_evd_names_the_queue() {
         setup.set(3);
         setup.silent();
         setup.take(2);
-        setup.told();
+        setup.expect_event();
         for evd in [setup.pair.passive.connect, setup.pair.active.recv] {
             nothing_on(evd);
         }
@@ -52,9 +52,9 @@ fn srq_set_lw_l01_of_two_queues_it_names_the_right_one() {
         setup.set(2);
     }
     benches[1].take(1);
-    benches[1].told();
+    benches[1].expect_event();
     benches[0].take(1);
-    benches[0].told();
+    benches[0].expect_event();
 }
 
 #[test]
@@ -92,7 +92,7 @@ fn srq_set_lw_l02_comes_as_the_first_buffer_below_the_watermark_is_taken() {
             }
             // As many as the watermark are left.
             setup.take(1);
-            setup.told();
+            setup.expect_event();
         }
     }
 }
@@ -112,7 +112,7 @@ fn srq_set_lw_l02_counts_what_is_on_the_queue_not_what_was_taken() {
     setup.take(3);
     setup.silent();
     setup.take(1);
-    setup.told();
+    setup.expect_event();
 }
 
 #[test]
@@ -141,7 +141,7 @@ fn srq_set_lw_l02_buffers_that_were_taken_and_not_polled_count() {
     setup.set(2);
     setup.silent();
     setup.take(1);
-    setup.told();
+    setup.expect_event();
     // All completions are still queued.
     for tag in 0..3 {
         assert_eq!(take_dto(setup.pair.passive.recv).cookie, tag);
@@ -205,7 +205,7 @@ fn srq_set_lw_l02_any_endpoint_of_the_queue_makes_it_run_low() {
     second.take(1);
     first.silent();
     second.take(1);
-    first.told();
+    first.expect_event();
     first.take(3);
     first.silent();
 }
@@ -229,7 +229,7 @@ fn srq_set_lw_l05_a_watermark_above_max_recv_dtos_is_refused_and_changes_nothing
     setup.silent();
     // The previous watermark is still armed.
     setup.take(1);
-    setup.told();
+    setup.expect_event();
     // The largest value is valid.
     setup.set(most);
     setup.told_at_once();

@@ -236,8 +236,8 @@ fn a_refused_inline_size_names_the_largest_one_which_is_accepted() {
     );
     let error = create(largest + 1, false).expect_err("one more");
     assert_eq!(error.kind(), ControlErrorKind::Limit);
-    let told = format!("the device supports at most {largest} bytes inline");
-    assert!(error.to_string().contains(&told), "{error}");
+    let expected = format!("the device supports at most {largest} bytes inline");
+    assert!(error.to_string().contains(&expected), "{error}");
     assert!(error.remedy().contains(&largest.to_string()), "{error}");
     // Endpoints use the whole inline size.
     let shape = InlineShape {

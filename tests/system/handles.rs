@@ -41,13 +41,13 @@ fn join(handles: &[EndpointHandle; 2]) {
     handles[1].connect(&at[0], &options).expect("connected");
 }
 
-fn told(done: &[Completion]) -> Vec<(u64, u64, CompletionOp, Status)> {
-    let mut told: Vec<_> = done
+fn reported(done: &[Completion]) -> Vec<(u64, u64, CompletionOp, Status)> {
+    let mut reported: Vec<_> = done
         .iter()
         .map(|one| (one.context, one.wr_id, one.op, one.status))
         .collect();
-    told.sort_by_key(|one| (one.0, one.1));
-    told
+    reported.sort_by_key(|one| (one.0, one.1));
+    reported
 }
 
 #[test]
@@ -65,7 +65,7 @@ fn every_completion_names_its_endpoint_by_context_good_bad_and_flushed() {
         fixture.send(&mut ends[0], 20, SIGNALED).expect("room");
         fixture.system.run();
         assert_eq!(
-            told(&fixture.polled(2)),
+            reported(&fixture.polled(2)),
             [
                 (second, 10, CompletionOp::Recv, Status::Success),
                 (first, 20, CompletionOp::Send, Status::Success),
@@ -83,7 +83,7 @@ fn every_completion_names_its_endpoint_by_context_good_bad_and_flushed() {
         fixture.send(&mut ends[0], 22, UNSIGNALED).expect("room");
         fixture.system.advance(std::time::Duration::from_secs(60));
         assert_eq!(
-            told(&fixture.polled(2)),
+            reported(&fixture.polled(2)),
             [
                 (first, 21, CompletionOp::Send, status),
                 (first, 22, CompletionOp::Send, Status::WrFlush),
@@ -122,7 +122,7 @@ fn a_handle_connects_and_the_poster_opens_when_it_pleases() {
     fixture.send(&mut ends[1], 2, SIGNALED).expect("room");
     fixture.system.run();
     assert_eq!(
-        told(&fixture.polled(2)),
+        reported(&fixture.polled(2)),
         [
             (1, 0, CompletionOp::Recv, Status::Success),
             (2, 2, CompletionOp::Send, Status::Success),
@@ -168,12 +168,12 @@ fn an_attempt_that_failed_flushes_what_was_and_what_will_be_posted() {
         handle.to_error().expect("ERR");
         assert_eq!(handle.state().expect("a state"), QpState::Error);
         fixture.system.run();
-        assert_eq!(told(&fixture.polled(expected.len())), expected);
+        assert_eq!(reported(&fixture.polled(expected.len())), expected);
         assert!(end.open_receives() && end.open_sends());
         fixture.recv(&mut end, 2).expect("room");
         fixture.system.run();
         assert_eq!(
-            told(&fixture.polled(1)),
+            reported(&fixture.polled(1)),
             [(9, 2, CompletionOp::Recv, Status::WrFlush)]
         );
         assert!(end.sends_idle() && end.recvs_outstanding() == 0);

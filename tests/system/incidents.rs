@@ -30,7 +30,7 @@ fn statuses(done: &[Completion]) -> Vec<(u64, Status)> {
     done.iter().map(|one| (one.wr_id, one.status)).collect()
 }
 
-fn told(fixture: &Fixture) -> Vec<(AsyncEventKind, AsyncSource)> {
+fn reported(fixture: &Fixture) -> Vec<(AsyncEventKind, AsyncSource)> {
     let events = fixture.system.events_by_now();
     events.iter().map(|it| (it.kind, it.source)).collect()
 }
@@ -49,7 +49,7 @@ fn a_failed_queue_pair_is_reported_by_number_and_works_after_a_reset() {
     let mut done = statuses(&fixture.polled(2));
     done.sort_unstable_by_key(|&(wr_id, _)| wr_id);
     assert_eq!(done, [(7, Status::WrFlush), (8, Status::WrFlush)]);
-    let events = told(&fixture);
+    let events = reported(&fixture);
     let is_ours = |source: &AsyncSource| matches!(source, AsyncSource::Qp(_, n) if *n == qpn);
     assert!(
         matches!(&events[..], [(AsyncEventKind::QpFatal, source)] if is_ours(source)),
@@ -74,7 +74,7 @@ fn a_port_that_goes_down_and_up_is_reported_and_messages_arrive() {
     let state = |fixture: &Fixture| fixture.system.device.port(1).expect("a port").state;
     emulator.nic().set_port(PORT, false);
     assert_eq!(
-        told(&fixture),
+        reported(&fixture),
         [(AsyncEventKind::PortError, AsyncSource::Port(1))]
     );
     assert_ne!(state(&fixture), PortState::Active);
@@ -85,7 +85,7 @@ fn a_port_that_goes_down_and_up_is_reported_and_messages_arrive() {
     emulator.nic().set_port(PORT, true);
     emulator.nic().change_gids(PORT);
     assert_eq!(
-        told(&fixture),
+        reported(&fixture),
         [
             (AsyncEventKind::PortActive, AsyncSource::Port(1)),
             (AsyncEventKind::PortAddress, AsyncSource::Port(1))

@@ -315,7 +315,7 @@ fn the_limit_of_a_shared_queue_is_reported_once_per_setting() {
             fixture.recv_shared(i).expect("room");
         }
         fixture.srq.set_limit(4).expect("a limit");
-        let mut told = Vec::new();
+        let mut limit_events = Vec::new();
         for i in 0..6 {
             fixture.send(&mut ends[0], i, SIGNALED).expect("room");
             fixture.system.run();
@@ -326,9 +326,9 @@ fn the_limit_of_a_shared_queue_is_reported_once_per_setting() {
                 2 => fixture.system.events(is_limit),
                 _ => fixture.system.events_by_now(),
             };
-            told.push(events.into_iter().filter(is_limit).count());
+            limit_events.push(events.into_iter().filter(is_limit).count());
         }
-        assert_eq!(told, [0, 0, 1, 0, 0, 0], "lap {lap}");
+        assert_eq!(limit_events, [0, 0, 1, 0, 0, 0], "lap {lap}");
     }
 }
 

@@ -29,15 +29,15 @@ fn install(arguments: &[&str]) -> Output {
 
 fn succeed(arguments: &[&str]) {
     let output = install(arguments);
-    let complaint = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{arguments:?}: {complaint}");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{arguments:?}: {stderr}");
 }
 
 /// Runs the script. Returns its exit status and its error message.
 fn refusal(arguments: &[&str]) -> (Option<i32>, String) {
     let output = install(arguments);
-    let complaint = String::from_utf8_lossy(&output.stderr).into_owned();
-    (output.status.code(), complaint)
+    let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+    (output.status.code(), stderr)
 }
 
 fn text(path: &Path) -> &str {
@@ -77,14 +77,14 @@ fn compile_and_run(prefix: &Path, source: &str) -> String {
         .args(flags.split_whitespace())
         .output()
         .expect("gcc can be run");
-    let complaint = String::from_utf8_lossy(&compiled.stderr);
-    assert!(compiled.status.success(), "{complaint}");
+    let stderr = String::from_utf8_lossy(&compiled.stderr);
+    assert!(compiled.status.success(), "{stderr}");
     let run = Command::new(&program)
         .env("LD_LIBRARY_PATH", prefix.join("lib"))
         .output()
         .expect("the program can be run");
-    let complaint = String::from_utf8_lossy(&run.stderr);
-    assert!(run.status.success(), "{complaint}");
+    let stderr = String::from_utf8_lossy(&run.stderr);
+    assert!(run.status.success(), "{stderr}");
     fs::remove_file(code).expect("the file existed");
     fs::remove_file(program).expect("the file existed");
     String::from_utf8(run.stdout).expect("text")
@@ -224,8 +224,8 @@ fn compile_by_the_manual(prefix: &Path, source: &str) -> String {
         .current_dir(&folder)
         .output()
         .expect("sh can be run");
-    let complaint = String::from_utf8_lossy(&compiled.stderr);
-    assert!(compiled.status.success(), "cc {command}: {complaint}");
+    let stderr = String::from_utf8_lossy(&compiled.stderr);
+    assert!(compiled.status.success(), "cc {command}: {stderr}");
     let run = Command::new(folder.join("a.out"))
         .env("LD_LIBRARY_PATH", prefix.join("lib"))
         .output()
@@ -258,8 +258,8 @@ fn the_examples_build_with_what_is_installed() {
         .env_remove("MAKEFLAGS")
         .output()
         .expect("make can be run");
-    let complaint = String::from_utf8_lossy(&made.stderr);
-    assert!(made.status.success(), "{complaint}");
+    let stderr = String::from_utf8_lossy(&made.stderr);
+    assert!(made.status.success(), "{stderr}");
     assert_eq!(programs.len(), 4, "{programs:?}");
     for program in programs {
         let help = Command::new(folder.join(&program))
@@ -293,9 +293,9 @@ fn files_of_others_are_neither_replaced_nor_removed() {
     fs::write(&other, "another").expect("the file can be written");
     let library = library();
     let arguments = ["--prefix", text(&prefix), "--library", text(&library)];
-    let (status, complaint) = refusal(&arguments);
+    let (status, stderr) = refusal(&arguments);
     assert_eq!(status, Some(2));
-    assert!(complaint.contains("not from this script"), "{complaint}");
+    assert!(stderr.contains("not from this script"), "{stderr}");
     assert_eq!(fs::read_to_string(&other).expect("it stays"), "another");
     assert_eq!(below(&prefix).len(), 2, "nothing was installed");
 
@@ -307,9 +307,9 @@ fn files_of_others_are_neither_replaced_nor_removed() {
     let page = prefix.join("share/man/man5/dat.conf.5");
     fs::create_dir_all(page.parent().expect("a folder")).expect("the folder can be created");
     fs::write(&page, "another").expect("the file can be written");
-    let (status, complaint) = refusal(&arguments);
+    let (status, stderr) = refusal(&arguments);
     assert_eq!(status, Some(2));
-    assert!(complaint.contains("dat.conf.5"), "{complaint}");
+    assert!(stderr.contains("dat.conf.5"), "{stderr}");
     assert_eq!(fs::read_to_string(&page).expect("it stays"), "another");
 }
 
@@ -342,20 +342,17 @@ fn refused_installations_name_the_reason() {
         ),
     ];
     for (arguments, status, reason) in cases {
-        let (code, complaint) = refusal(arguments);
-        assert_eq!(code, Some(status), "{arguments:?}: {complaint}");
-        assert!(complaint.contains(reason), "{arguments:?}: {complaint}");
-        assert!(
-            complaint.starts_with("error: "),
-            "{arguments:?}: {complaint}"
-        );
+        let (code, stderr) = refusal(arguments);
+        assert_eq!(code, Some(status), "{arguments:?}: {stderr}");
+        assert!(stderr.contains(reason), "{arguments:?}: {stderr}");
+        assert!(stderr.starts_with("error: "), "{arguments:?}: {stderr}");
     }
     assert_eq!(below(&folder), [file]);
 }
 
 #[test]
 fn an_unwritable_folder_is_named() {
-    let (status, complaint) = refusal(&["--prefix", "/proc/dat", "--library", text(&library())]);
+    let (status, stderr) = refusal(&["--prefix", "/proc/dat", "--library", text(&library())]);
     // SAFETY: geteuid cannot fail.
     let root = unsafe { libc::geteuid() } == 0;
     let reason = if root {
@@ -365,5 +362,5 @@ fn an_unwritable_folder_is_named() {
         "/proc is not writable"
     };
     assert_eq!(status, Some(2));
-    assert!(complaint.contains(reason), "{complaint}");
+    assert!(stderr.contains(reason), "{stderr}");
 }

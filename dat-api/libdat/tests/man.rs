@@ -393,8 +393,8 @@ fn examples_compile() {
         .arg(&file)
         .output()
         .expect("cc can be run");
-    let complaint = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{complaint}");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{stderr}");
 }
 
 /// Runs a checker on every page, which must print nothing.
@@ -410,9 +410,9 @@ fn check(program: &str, arguments: &[&str]) {
             .arg(&path)
             .output()
             .expect("the program can be run");
-        let said = [output.stdout, output.stderr].concat();
-        let said = String::from_utf8_lossy(&said);
-        assert!(said.is_empty(), "{said}");
+        let printed = [output.stdout, output.stderr].concat();
+        let printed = String::from_utf8_lossy(&printed);
+        assert!(printed.is_empty(), "{printed}");
         assert!(
             output.status.success(),
             "{}: {}",

@@ -403,7 +403,7 @@ fn service_points_create_endpoints_if_asked() {
             assert_eq!(error.code().kind(), Some(ReturnType::ModelNotSupported));
         }
     }
-    let _ = fixture::PATIENCE;
+    let _ = fixture::TIMEOUT;
 }
 
 /// The data path, the wait policy and the connection manager, as the environment selects them.

@@ -5,7 +5,7 @@ use dat_api::object::evd::Evd;
 use dat_api::object::ia::{AsyncEvd, Ia, OpenRequest};
 use dat_api::types::{AsyncKind, AsyncReason, ConnectionKind, EvdFlags, EventData};
 
-use crate::fixture::{self, Fixture, PATIENCE};
+use crate::fixture::{self, Fixture, TIMEOUT};
 use crate::setup::{close, request, turn};
 
 /// Makes the second endpoint of a pair refuse a write of the first; returns the second.
@@ -33,7 +33,7 @@ fn a_refused_access_is_reported_with_the_endpoint() {
     let _turn = turn();
     let fixture = Fixture::new();
     let ep = refuse_a_write(&fixture);
-    let event = fixture.async_event(PATIENCE).expect("an event");
+    let event = fixture.async_event(TIMEOUT).expect("an event");
     assert_eq!(event, (AsyncKind::EpBroken, ep, AsyncReason::Failed));
 }
 
@@ -57,7 +57,7 @@ fn events_go_to_a_given_evd_or_to_another_adapters() {
         assert_eq!(guest.async_evd(), if elsewhere { None } else { Some(own) });
         let first = std::mem::replace(&mut fixture, Fixture::on(guest, own));
         let ep = refuse_a_write(&fixture);
-        let event = first.async_event(PATIENCE).expect("an event");
+        let event = first.async_event(TIMEOUT).expect("an event");
         assert_eq!(event, (AsyncKind::EpBroken, ep, AsyncReason::Failed));
     }
 }

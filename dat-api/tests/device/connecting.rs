@@ -364,17 +364,18 @@ fn service_points_are_exclusive_and_their_backlog_is_the_evd() {
         assert_ne!(info.remote_address, 0);
         Cr::reject(cr).expect("a request");
     }
-    let mut told = [connection(&evd), connection(&evd)];
-    told.sort_by_key(|(_, ep)| *ep);
+    let mut events = [connection(&evd), connection(&evd)];
+    events.sort_by_key(|(_, ep)| *ep);
     let mut expected: Vec<_> = eps
         .iter()
         .map(|ep| ep.handle())
         .filter(|&ep| ep != refused)
         .collect();
     expected.sort();
-    assert_eq!(told.map(|(_, ep)| ep).to_vec(), expected);
+    assert_eq!(events.map(|(_, ep)| ep).to_vec(), expected);
     assert!(
-        told.iter()
+        events
+            .iter()
             .all(|(kind, _)| *kind == ConnectionKind::PeerRejected)
     );
     assert_eq!(

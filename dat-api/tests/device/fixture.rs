@@ -29,7 +29,7 @@ mod installed;
 pub use installed::{is_iwarp, name};
 
 /// The timeout of tests: long for a computer, short for a developer.
-pub const PATIENCE: Duration = Duration::from_secs(20);
+pub const TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Returns whether the test runs on a given device, not the emulated one.
 pub fn is_given() -> bool {
@@ -224,7 +224,7 @@ impl Fixture {
         Connect {
             address: self.address(),
             qualifier,
-            timeout: Some(PATIENCE),
+            timeout: Some(TIMEOUT),
             private_data,
             qos: 0,
             flags: 0,
@@ -300,7 +300,7 @@ pub fn wait_for(evd: Handle, patience: Duration) -> Option<Event> {
 
 /// Returns the next event, which must come.
 pub fn next(evd: &Evd) -> EventData {
-    wait_for(evd.handle(), PATIENCE).expect("an event").data
+    wait_for(evd.handle(), TIMEOUT).expect("an event").data
 }
 
 /// Checks that there is no event, and that none comes for 30 ms.
@@ -414,7 +414,7 @@ pub fn refusal(kind: ReturnType, subtype: Subtype) -> DatReturn {
 pub fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     let since = Instant::now();
     while !is_so() {
-        assert!(since.elapsed() < PATIENCE, "{what} does not come");
+        assert!(since.elapsed() < TIMEOUT, "{what} does not come");
         std::thread::sleep(Duration::from_micros(200));
     }
 }

@@ -154,8 +154,8 @@ fn an_rdma_read_into_memory_without_remote_write_works() {
     let rights = MemPrivileges::LOCAL_READ | MemPrivileges::LOCAL_WRITE;
     let sink = Memory::new(&fixture.ia, &fixture.pz, 4096, rights);
     // Queries report only the privileges that were asked for.
-    let told = sink.lmr.query();
-    assert_eq!((told.privileges, told.rmr_context), (rights, 0));
+    let info = sink.lmr.query();
+    assert_eq!((info.privileges, info.rmr_context), (rights, 0));
     fixture.memory.write(0x800, b"brought by a read");
     let remote = fixture.memory.remote(0x800, 17);
     read(&pair.eps[0], &[sink.local(5, 17)], 1, &remote).expect("room");

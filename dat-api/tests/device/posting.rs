@@ -288,8 +288,11 @@ fn r09_e09_a_queue_holds_exactly_as_many_posts_as_asked_for() {
         ..plain()
     };
     let eps = [fixture.ep(&evds[0], &odd), fixture.ep(&evds[1], &odd)];
-    let told = eps[0].query().attributes;
-    assert_eq!((told.max_recv_dtos, told.max_request_dtos), (5, 3));
+    let attributes = eps[0].query().attributes;
+    assert_eq!(
+        (attributes.max_recv_dtos, attributes.max_request_dtos),
+        (5, 3)
+    );
     let full = refusal(ReturnType::InsufficientResources, Subtype::ResourceMemory);
     let m = &fixture.memory;
     for cookie in 0..5 {

@@ -146,13 +146,13 @@ fn r04_unsignalled_receives_wake_no_waiter_and_others_do() {
     }
     std::thread::scope(|scope| {
         let evd = dto[1].handle();
-        let (told, waiting) = std::sync::mpsc::channel();
+        let (sender, waiting) = std::sync::mpsc::channel();
         scope.spawn(move || {
             let mut owned = evd::own(evd).expect("no other wait");
-            told.send(()).expect("heard");
+            sender.send(()).expect("the receiver is alive");
             let first = evd::wait(&mut owned, Timeout::Micros(20_000_000), 1);
             drop(owned);
-            told.send(()).expect("heard");
+            sender.send(()).expect("the receiver is alive");
             first.result.expect("an event")
         });
         waiting.recv().expect("waiting");
@@ -171,7 +171,7 @@ fn r04_unsignalled_receives_wake_no_waiter_and_others_do() {
             "quiet completions woke the waiter"
         );
         send(&eps[0], &[m.local(64, 8)], 2).expect("room");
-        waiting.recv_timeout(PATIENCE).expect("woken by the third");
+        waiting.recv_timeout(TIMEOUT).expect("woken by the third");
     });
     // The waiter took the first.
     assert_eq!(success(&dto[1]), (2, 8));

@@ -220,13 +220,13 @@ fn l01_l02_l03_l04_the_low_watermark_reports_once_per_setting() {
     message(&fixture, &pair);
     assert_eq!(fixture.async_event(MOMENT), None, "nor are 4");
     message(&fixture, &pair);
-    assert_eq!(fixture.async_event(PATIENCE), low(&srq), "l02: 3 are");
+    assert_eq!(fixture.async_event(TIMEOUT), low(&srq), "l02: 3 are");
     message(&fixture, &pair);
     assert_eq!(fixture.async_event(MOMENT), None, "l03: once");
     // l04: set again, although already below it.
     srq.set_low_watermark(4).expect("again");
     assert_eq!(
-        fixture.async_event(PATIENCE),
+        fixture.async_event(TIMEOUT),
         low(&srq),
         "l02: during the call"
     );
@@ -246,7 +246,7 @@ fn l04_a_new_watermark_replaces_an_armed_one() {
         assert_eq!(fixture.async_event(MOMENT), None);
     }
     message(&fixture, &pair);
-    assert_eq!(fixture.async_event(PATIENCE), low(&srq));
+    assert_eq!(fixture.async_event(TIMEOUT), low(&srq));
     // Turned off.
     for cookie in 0..5 {
         post(&srq, &fixture, cookie).expect("room");
@@ -270,7 +270,7 @@ fn l02_the_device_reports_the_watermark_without_polling() {
         success(&pair.evds[0]);
     }
     // Their completions are not polled.
-    assert_eq!(fixture.async_event(PATIENCE), low(&srq));
+    assert_eq!(fixture.async_event(TIMEOUT), low(&srq));
     for cookie in 0..3 {
         assert_eq!(success(&pair.evds[1]).0, cookie);
     }
@@ -297,7 +297,7 @@ fn l05_a_watermark_above_the_size_is_refused() {
     assert_eq!(fixture.async_event(MOMENT), None);
     srq.set_low_watermark(most).expect("the maximum");
     assert_eq!(
-        fixture.async_event(PATIENCE),
+        fixture.async_event(TIMEOUT),
         low(&srq),
         "an empty queue is below"
     );
@@ -400,7 +400,7 @@ fn high_watermarks_report_and_break_the_connection() {
         eps[1].handle(),
         AsyncReason::Watermark,
     );
-    assert_eq!(fixture.async_event(PATIENCE), Some(soft));
+    assert_eq!(fixture.async_event(TIMEOUT), Some(soft));
     assert_eq!(eps[1].state(), EpState::Connected);
     assert_eq!(hold(1), 4);
     assert_eq!(fixture.async_event(MOMENT), None, "once");

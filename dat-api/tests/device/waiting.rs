@@ -133,9 +133,9 @@ fn evd_wait_wakes_for_a_receive_flushed_at_its_post() {
     assert_eq!(kind, ConnectionKind::Disconnected);
     for posted in 0..3 {
         thread::scope(|scope| {
-            let patience = u32::try_from(PATIENCE.as_micros()).expect("some seconds");
+            let timeout = u32::try_from(TIMEOUT.as_micros()).expect("some seconds");
             let begun = Instant::now();
-            let waiter = scope.spawn(move || end.wait(Timeout::Micros(patience), 1));
+            let waiter = scope.spawn(move || end.wait(Timeout::Micros(timeout), 1));
             until_asleep(&end.receives);
             end.recv(posted, NONE);
             let waited = waiter.join().expect("no panic");
@@ -146,7 +146,7 @@ fn evd_wait_wakes_for_a_receive_flushed_at_its_post() {
                 other => panic!("not a completion: {other:?}"),
             }
             // The event must not be found by the last poll of a wait whose timeout has expired.
-            assert!(begun.elapsed() < PATIENCE, "the wait slept on");
+            assert!(begun.elapsed() < TIMEOUT, "the wait slept on");
         });
     }
     assert!(end.receives.counters().blocks >= 3, "it slept");
@@ -307,7 +307,7 @@ fn evd_wait_w18_closing_the_adapter_ends_the_wait() {
         closed
     });
     closed.expect("an abrupt close always completes");
-    assert!(start.elapsed() < PATIENCE);
+    assert!(start.elapsed() < TIMEOUT);
     // The adapter is closed already.
     std::mem::forget(end);
 }

@@ -8,10 +8,10 @@
 #![allow(unreachable_pub, reason = "a test binary has no interface")]
 
 mod choice;
-mod departure;
 #[allow(dead_code, reason = "some of it is for other tests")]
 #[path = "../device/fixture.rs"]
 mod fixture;
+mod removal;
 #[allow(dead_code, reason = "some of it is for other tests")]
 #[path = "../adapters/setup.rs"]
 mod setup;

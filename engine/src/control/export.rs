@@ -70,8 +70,8 @@ pub(super) unsafe fn shared_recv_layout(
     unsafe { init(&mut object, MLX5DV_OBJ_SRQ.into(), WHAT)? };
     let check = Check(WHAT);
     check.that(out.stride >= 32, "stride", out.stride)?;
-    let told = out.comp_mask & u64::from(MLX5DV_SRQ_MASK_SRQN) != 0;
-    check.that(told, "SRQ number", out.srqn)?;
+    let has_number = out.comp_mask & u64::from(MLX5DV_SRQ_MASK_SRQN) != 0;
+    check.that(has_number, "SRQ number", out.srqn)?;
     Ok(SharedRecvLayout {
         buf: check.present(out.buf, "ring")?.cast(),
         stride: check.power_of_two(out.stride, "stride")?,

@@ -1,6 +1,6 @@
 //! Many connections.
 
-use super::support::{Events, Host, PATIENCE, kind, local, parameters, start, target};
+use super::support::{Events, Host, TIMEOUT, kind, local, parameters, start, target};
 use dat_engine::cm::{
     Connection, ConnectionEvent, ConnectionSink, ListenSink, ManagerKind, Request,
 };
@@ -105,7 +105,7 @@ impl ConnectionSink for Count {
 }
 
 fn await_count(count: &AtomicUsize, least: usize) {
-    let end = Instant::now() + PATIENCE;
+    let end = Instant::now() + TIMEOUT;
     while count.load(Ordering::Acquire) < least {
         assert!(Instant::now() < end);
         std::thread::sleep(Duration::from_micros(200));

@@ -44,10 +44,10 @@ impl Calls {
     }
 
     fn doing(then: impl Fn() + Send + 'static) -> Self {
-        let (calls, told) = mpsc::channel();
+        let (calls, receiver) = mpsc::channel();
         let then = Box::new(then);
         *SCRIPT.lock().unwrap_or_else(PoisonError::into_inner) = Some(Script { calls, then });
-        Self(told)
+        Self(receiver)
     }
 
     #[track_caller]
@@ -195,7 +195,7 @@ fn cno_n15_an_agent_may_make_every_call() {
     let fixture = Fixture::new();
     let cno = Cno::new(&fixture);
     let evd = cno.software(&fixture, 8);
-    let (tell, told) = mpsc::channel();
+    let (sender, receiver) = mpsc::channel();
     let calls = Calls::doing(move || {
         let mut name = [0_u8; 32];
         // SAFETY: a place for the name, and for the mask.
@@ -222,14 +222,15 @@ fn cno_n15_an_agent_may_make_every_call() {
         } else {
             ok(other.set_agent(of(2)));
         }
-        tell.send((name, blocked, numbers))
+        sender
+            .send((name, blocked, numbers))
             .expect("the receiver is alive");
     });
     ok(cno.set_agent(of(1)));
     for (number, data) in [(1, 1), (2, 2), (3, 2)] {
         evd.post(number);
         assert_eq!(calls.one(), (data, evd));
-        let (name, blocked, numbers) = told.recv_timeout(SOON).expect("the agent was called");
+        let (name, blocked, numbers) = receiver.recv_timeout(SOON).expect("the agent was called");
         assert_eq!(name.to_str(), Ok("dat-cno"));
         assert!(blocked, "the thread does not block all signals");
         assert_eq!(numbers, [number]);

@@ -54,9 +54,9 @@ fn cno_n01_n02_a_new_cno_has_only_its_agent() {
     let cno = Cno::with_agent(&fixture, quiet_agent(5));
     assert_eq!(query(cno), (fixture.ia, 5, never as *const () as usize));
     cno.finds_nothing();
-    for (agent, told) in [(quiet_agent(0), never as *const () as usize), (NO_AGENT, 0)] {
+    for (agent, function) in [(quiet_agent(0), never as *const () as usize), (NO_AGENT, 0)] {
         ok(cno.set_agent(agent));
-        assert_eq!(query(cno), (fixture.ia, 0, told));
+        assert_eq!(query(cno), (fixture.ia, 0, function));
     }
     let mut kind = 99;
     // SAFETY: the result is writable.

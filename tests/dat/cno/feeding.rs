@@ -220,9 +220,9 @@ fn cno_n12_quiet_requests_do_not_trigger() {
         messages.send(u64::MAX, DEFAULT);
         assert_eq!(joined(waiter), Ok(messages.request()));
     });
-    let told = [(); 2].map(|()| take_dto(messages.request().0).status);
+    let statuses = [(); 2].map(|()| take_dto(messages.request().0).status);
     assert_eq!(
-        told, [DAT_DTO_SUCCESS; 2],
+        statuses, [DAT_DTO_SUCCESS; 2],
         "a suppressed request has no event"
     );
     nothing_on(messages.request().0);
@@ -284,7 +284,7 @@ fn cno_n13_every_kind_of_event_triggers() {
     for end in [active, passive] {
         cno.feed(end.connect);
     }
-    let told = |evd| {
+    let wait_for = |evd| {
         // Both ends report the connection, in any order.
         let mut all = vec![cno.wait(10 * SECOND)];
         while !all.contains(&Ok(evd)) {
@@ -293,7 +293,7 @@ fn cno_n13_every_kind_of_event_triggers() {
         }
     };
     ok(service_point.connect(active.ep, &[]));
-    told(service_point.requests);
+    wait_for(service_point.requests);
     // SAFETY: live handles.
     ok(unsafe {
         dat_cr_accept(
@@ -303,7 +303,7 @@ fn cno_n13_every_kind_of_event_triggers() {
             std::ptr::null_mut(),
         )
     });
-    told(active.connect);
+    wait_for(active.connect);
     expect(active.connect, DAT_CONNECTION_EVENT_ESTABLISHED);
     expect(passive.connect, DAT_CONNECTION_EVENT_ESTABLISHED);
     let queue = srq(&fixture, 4);
@@ -314,19 +314,19 @@ fn cno_n13_every_kind_of_event_triggers() {
     ok(passive.post_recv(&[memory.segment(0, 8)], 1));
     ok(active.post_send(&[memory.segment(8, 8)], 2, DEFAULT));
     fixture.run();
-    told(active.request);
+    wait_for(active.request);
     assert_eq!(take_dto(passive.recv).cookie, 1);
     assert_eq!(take_dto(active.request).cookie, 2);
     // SAFETY: a live handle.
     ok(unsafe { dat_ep_disconnect(active.ep, DAT_CLOSE_ABRUPT_FLAG) });
-    told(passive.connect);
+    wait_for(passive.connect);
     expect(passive.connect, DAT_CONNECTION_EVENT_DISCONNECTED);
     // Asynchronous: the SRQ runs below its watermark.
     cno.feed(fixture.async_evd);
     ok(post_srq(queue, &[memory.segment(0, 8)], 1));
     // SAFETY: a live handle.
     ok(unsafe { dat_srq_set_lw(queue, 3) });
-    told(fixture.async_evd);
+    wait_for(fixture.async_evd);
     take(fixture.async_evd, "watermark");
     // An endpoint that is added to an EVD on whose CNO a thread sleeps adds its
     // completion queue to the wait.

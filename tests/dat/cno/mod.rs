@@ -133,16 +133,17 @@ impl Cno {
         self,
         scope: &'s Scope<'s, '_>,
     ) -> ScopedJoinHandle<'s, (Result<Evd, DAT_RETURN>, Duration)> {
-        let (tell, told) = mpsc::channel();
+        let (sender, receiver) = mpsc::channel();
         let waiter = scope.spawn(move || {
             // SAFETY: always safe.
-            tell.send(unsafe { libc::gettid() })
+            sender
+                .send(unsafe { libc::gettid() })
                 .expect("the receiver is alive");
             let begin = Instant::now();
             let waited = self.wait(LONG).map(Evd);
             (waited, begin.elapsed())
         });
-        let thread = told.recv().expect("a thread");
+        let thread = receiver.recv().expect("a thread");
         let begin = Instant::now();
         while !sleeps(thread) && begin.elapsed() < Duration::from_millis(500) {
             thread::sleep(Duration::from_micros(500));

@@ -56,11 +56,11 @@ fn cno_n14_several_triggers_wake_several_waiters() {
             for evd in evds {
                 evd.post(1);
             }
-            let told: HashSet<_> = waiters
+            let woken: HashSet<_> = waiters
                 .into_iter()
                 .map(|waiter| waiter.join().expect("no panic").expect("woken").0.addr())
                 .collect();
-            assert_eq!(told.len(), evds.len());
+            assert_eq!(woken.len(), evds.len());
         });
         for evd in evds {
             assert_eq!(evd.drain(), [1]);

@@ -126,15 +126,16 @@ fn cno_n08_a_signal_ends_a_wait() {
         );
     }
     for _ in 0..2 {
-        let (tell, told) = mpsc::channel();
+        let (sender, receiver) = mpsc::channel();
         let answer = thread::scope(|scope| {
             let waiter = scope.spawn(move || {
                 // SAFETY: always safe.
-                tell.send(unsafe { libc::pthread_self() })
+                sender
+                    .send(unsafe { libc::pthread_self() })
                     .expect("the receiver is alive");
                 cno.wait(LONG).map(super::Evd)
             });
-            let thread = told.recv().expect("a thread");
+            let thread = receiver.recv().expect("a thread");
             while !waiter.is_finished() {
                 // SAFETY: the thread is not joined yet.
                 unsafe { libc::pthread_kill(thread, libc::SIGUSR2) };

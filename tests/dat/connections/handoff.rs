@@ -38,13 +38,13 @@ fn the_request_arrives_at_the_other_point_and_is_gone_at_the_first() {
     let after = cr_info(event.cr_handle);
     assert_eq!(after.remote_port_qual, before.remote_port_qual);
     // SAFETY: the library has reported this many bytes.
-    let said = unsafe {
+    let private_data = unsafe {
         std::slice::from_raw_parts(
             after.private_data.cast::<u8>(),
             after.private_data_size as usize,
         )
     };
-    assert_eq!(said, b"whom?");
+    assert_eq!(private_data, b"whom?");
     // The first service point may be freed: it no longer holds the request.
     service_point.close();
     ok(accept(event.cr_handle, passive.ep));

@@ -76,7 +76,7 @@ fn be_the_victim(what: &str) -> ! {
 /// when this value is dropped.
 struct Victim {
     child: Child,
-    said: BufReader<std::process::ChildStdout>,
+    stdout: BufReader<std::process::ChildStdout>,
 }
 
 impl Victim {
@@ -87,8 +87,8 @@ impl Victim {
             .stdout(Stdio::piped())
             .spawn()
             .expect("a process");
-        let said = BufReader::new(child.stdout.take().expect("a pipe"));
-        Self { child, said }
+        let stdout = BufReader::new(child.stdout.take().expect("a pipe"));
+        Self { child, stdout }
     }
 
     /// Returns the next line that it prints.
@@ -97,7 +97,7 @@ impl Victim {
         let mut line = String::new();
         loop {
             line.clear();
-            let read = self.said.read_line(&mut line).expect("a line");
+            let read = self.stdout.read_line(&mut line).expect("a line");
             assert!(read > 0, "it ended");
             if let Some(text) = line.strip_prefix(SAYS) {
                 return text.trim().to_owned();

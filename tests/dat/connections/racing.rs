@@ -85,11 +85,11 @@ impl TurnedAway {
 
     /// Prints the outcome of the requests. Some must have been refused, and some
     /// must have arrived.
-    fn tell(&self, came: u32) {
+    fn print_counts(&self, came: u32) {
         let Self { refused, dropped } = *self;
-        let told = format!("{refused} refused, {dropped} dropped by the kernel, {came} came");
-        println!("{told}");
-        assert!(refused > 0 && came > 0, "{told}");
+        let counts = format!("{refused} refused, {dropped} dropped by the kernel, {came} came");
+        println!("{counts}");
+        assert!(refused > 0 && came > 0, "{counts}");
     }
 }
 
@@ -136,7 +136,7 @@ fn a_request_that_races_with_the_end_of_a_reserved_point() {
         }
         tidy([active, passive], point.requests);
     }
-    away.tell(came);
+    away.print_counts(came);
 }
 
 #[test]
@@ -170,5 +170,5 @@ fn a_request_that_races_with_the_end_of_a_public_point() {
         nothing_on(service_point.requests);
         tidy([active, passive], service_point.requests);
     }
-    away.tell(came);
+    away.print_counts(came);
 }

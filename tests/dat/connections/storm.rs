@@ -178,9 +178,10 @@ impl<'b> EndpointGroup<'b> {
             let number = unsafe { info.private_data.cast::<[u8; 8]>().read_unaligned() };
             ok(accept(cr, self.eps[usize::from_le_bytes(number)][1]));
         }
-        let told = self.told(2 * self.eps.len());
+        let reported = self.reported(2 * self.eps.len());
         assert!(
-            told.values()
+            reported
+                .values()
                 .all(|numbers| numbers[..] == [DAT_CONNECTION_EVENT_ESTABLISHED])
         );
         for ep in self.eps.iter().flatten() {
@@ -189,16 +190,19 @@ impl<'b> EndpointGroup<'b> {
     }
 
     /// Takes this many connection events, by endpoint.
-    fn told(&self, count: usize) -> HashMap<usize, Vec<DAT_EVENT_NUMBER>> {
-        let mut told: HashMap<usize, Vec<_>> = HashMap::new();
+    fn reported(&self, count: usize) -> HashMap<usize, Vec<DAT_EVENT_NUMBER>> {
+        let mut reported: HashMap<usize, Vec<_>> = HashMap::new();
         for number in 0..count {
             let (answer, event, _) = wait(self.evds.connect, LONG, 1);
             assert_eq!(answer, DAT_SUCCESS, "{number} of {count}");
             // SAFETY: the EVD carries no other events.
             let ep = unsafe { event.event_data.connect_event_data.ep_handle };
-            told.entry(ep.addr()).or_default().push(event.event_number);
+            reported
+                .entry(ep.addr())
+                .or_default()
+                .push(event.event_number);
         }
-        told
+        reported
     }
 
     /// Sends one message each way over every connection.
@@ -264,15 +268,15 @@ impl<'b> EndpointGroup<'b> {
             assert!(since.elapsed() < Duration::from_secs(30), "{states:?}");
             thread::sleep(Duration::from_millis(1));
         }
-        let mut told: HashMap<usize, usize> = HashMap::new();
+        let mut reported: HashMap<usize, usize> = HashMap::new();
         while let Ok(event) = dequeue(self.evds.connect) {
             assert_eq!(event.event_number, DAT_CONNECTION_EVENT_DISCONNECTED);
             // SAFETY: the event number selects this member.
             let ep = unsafe { event.event_data.connect_event_data.ep_handle };
-            *told.entry(ep.addr()).or_default() += 1;
+            *reported.entry(ep.addr()).or_default() += 1;
         }
         for ep in &left {
-            assert_eq!(told.get(&ep.addr()), Some(&1), "once each");
+            assert_eq!(reported.get(&ep.addr()), Some(&1), "once each");
         }
         for (number, ep) in left.into_iter().enumerate() {
             // SAFETY: live endpoints.
@@ -443,20 +447,23 @@ fn accept_and_kill(
         DAT_CONNECTION_EVENT_DISCONNECTED,
         broken_by_the_peer(fixture),
     ];
-    let mut told: HashMap<usize, Vec<DAT_EVENT_NUMBER>> = HashMap::new();
+    let mut reported: HashMap<usize, Vec<DAT_EVENT_NUMBER>> = HashMap::new();
     while let Ok(event) = dequeue(evds.connect) {
         // SAFETY: the EVD carries no other events.
         let ep = unsafe { event.event_data.connect_event_data.ep_handle };
-        told.entry(ep.addr()).or_default().push(event.event_number);
+        reported
+            .entry(ep.addr())
+            .or_default()
+            .push(event.event_number);
     }
     for ep in all {
-        let told = &told[&ep.addr()];
-        let fine = match told[..] {
+        let reported = &reported[&ep.addr()];
+        let fine = match reported[..] {
             [DAT_CONNECTION_EVENT_ACCEPT_COMPLETION_ERROR] => true,
             [DAT_CONNECTION_EVENT_ESTABLISHED, end] => ends.contains(&end),
             _ => false,
         };
-        assert!(fine, "{told:x?}");
+        assert!(fine, "{reported:x?}");
         // SAFETY: a live endpoint.
         ok(unsafe { dat_ep_free(ep) });
     }

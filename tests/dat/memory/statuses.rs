@@ -178,10 +178,10 @@ fn status_remote_access_for_every_reason() {
             fixture.run();
             let failed = pair.active.requested();
             assert_eq!(failed.cookie, 1);
-            let told = refused_access(failed.status);
+            let was_reported = refused_access(failed.status);
             let behind = pair.active.requested();
             assert_eq!((behind.cookie, behind.status), (2, DAT_DTO_ERR_FLUSHED));
-            both_broken_by_a_refusal(&fixture, &pair.active, &pair.passive, told);
+            both_broken_by_a_refusal(&fixture, &pair.active, &pair.passive, was_reported);
             flushed(&fixture, &pair.active, &local);
             flushed(&fixture, &pair.passive, &local);
             reported(&fixture, pair.passive.ep);
@@ -286,8 +286,8 @@ fn status_local_ep_of_a_request_that_is_spoilt() {
     let failed = pair.active.requested();
     assert_eq!((failed.cookie, failed.status), (0x51, DAT_DTO_ERR_LOCAL_EP));
     broken(&fixture, &pair.active, &pair.passive, &memory);
-    let [told] = &fixture.take_violations()[..] else {
+    let [violation] = &fixture.take_violations()[..] else {
         panic!("one request was corrupted");
     };
-    assert!(told.contains("inline bytes"), "{told}");
+    assert!(violation.contains("inline bytes"), "{violation}");
 }

@@ -48,8 +48,8 @@ fn resources_for_a_connection_lack_at_either_end_and_both_are_told() {
             refused += 1;
             ok(accept(cr, passive.ep));
         }
-        let (told, event, _) = wait(active.connect, 10_000_000, 1);
-        ok(told);
+        let (code, event, _) = wait(active.connect, 10_000_000, 1);
+        ok(code);
         let event = event.event_number;
         device_lacks(emulator, satisfied, false);
         if event == DAT_CONNECTION_EVENT_ESTABLISHED {

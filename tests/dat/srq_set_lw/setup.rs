@@ -120,7 +120,7 @@ impl<'b> LowWatermark<'b> {
 
     /// Like [`Self::awaits`], and checks that no other event comes.
     #[track_caller]
-    pub fn told(&self) {
+    pub fn expect_event(&self) {
         self.awaits();
         self.silent();
     }

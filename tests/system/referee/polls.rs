@@ -159,20 +159,20 @@ fn play_sends(
     (large_cqes, place): Form,
     all: &[CqeCase],
 ) {
-    for said in all {
+    for case in all {
         let (remote_addr, rkey) = (0x1000, 7);
         let op = [
             SendOp::Send,
-            SendOp::SendImm(said.imm),
+            SendOp::SendImm(case.imm),
             SendOp::Write { remote_addr, rkey },
             SendOp::WriteImm {
                 remote_addr,
                 rkey,
-                imm: said.imm,
+                imm: case.imm,
             },
             SendOp::Read { remote_addr, rkey },
-        ][said.op];
-        let (wr_id, segments) = (said.wr_id, said.segments(memory));
+        ][case.op];
+        let (wr_id, segments) = (case.wr_id, case.segments(memory));
         let work = SendWork {
             wr_id,
             op,
@@ -185,20 +185,20 @@ fn play_sends(
             .0
             .expect("room in the send queue");
         compared_qps.forget_outstanding();
-        let opcode = if said.error.is_some() { REQ_ERR } else { REQ };
-        let inline = said.inline && said.error.is_none() && said.sent == READ;
+        let opcode = if case.error.is_some() { REQ_ERR } else { REQ };
+        let inline = case.inline && case.error.is_none() && case.sent == READ;
         let cqe = Cqe {
             wqe_counter,
-            sent: said.sent,
-            ..said.cqe(opcode, place, inline)
+            sent: case.sent,
+            ..case.cqe(opcode, place, inline)
         };
         let [theirs, ours] = compared_qps.complete(true, &cqe, memory);
         let is_read = matches!(op, SendOp::Read { .. });
-        let expected = said.scattered(memory, inline && is_read, place);
+        let expected = case.scattered(memory, inline && is_read, place);
         assert_eq!(
             wrong_byte(&ours, &expected),
             None,
-            "in the memory of {said:?}"
+            "in the memory of {case:?}"
         );
         // For payload of requests in 128-byte CQEs libmlx5 is a reference only
         // since v64. The expectation above follows the device's manual: the
@@ -208,7 +208,7 @@ fn play_sends(
             assert_eq!(
                 wrong_byte(&theirs, &expected),
                 None,
-                "libmlx5's memory of {said:?}"
+                "libmlx5's memory of {case:?}"
             );
         }
     }
@@ -220,10 +220,10 @@ fn play_receives(
     (_, place): Form,
     all: &[CqeCase],
 ) {
-    for said in all {
+    for case in all {
         let work = RecvWork {
-            wr_id: said.wr_id,
-            segments: said.segments(memory),
+            wr_id: case.wr_id,
+            segments: case.segments(memory),
         };
         compared_qps
             .recv(&[work])
@@ -231,24 +231,24 @@ fn play_receives(
             .expect("room in the receive queue");
         let wqe_counter = compared_qps.last_receive();
         compared_qps.forget_outstanding();
-        let good = [RESP_SEND, RESP_SEND_IMM, RESP_WR_IMM][said.op % 3];
-        let opcode = if said.error.is_some() { RESP_ERR } else { good };
-        let inline = said.inline && said.error.is_none() && good != RESP_WR_IMM;
+        let good = [RESP_SEND, RESP_SEND_IMM, RESP_WR_IMM][case.op % 3];
+        let opcode = if case.error.is_some() { RESP_ERR } else { good };
+        let inline = case.inline && case.error.is_none() && good != RESP_WR_IMM;
         let cqe = Cqe {
             wqe_counter,
-            ..said.cqe(opcode, place, inline)
+            ..case.cqe(opcode, place, inline)
         };
         let [theirs, ours] = compared_qps.complete(false, &cqe, memory);
-        let expected = said.scattered(memory, inline, place);
+        let expected = case.scattered(memory, inline, place);
         assert_eq!(
             wrong_byte(&ours, &expected),
             None,
-            "in the memory of {said:?}"
+            "in the memory of {case:?}"
         );
         assert_eq!(
             wrong_byte(&theirs, &expected),
             None,
-            "libmlx5's memory of {said:?}"
+            "libmlx5's memory of {case:?}"
         );
     }
 }
@@ -283,7 +283,7 @@ fn every_syndrome_gives_the_same_result() {
     let system = System::new();
     let mut compared_qps = system.compared_qps(shape(false, false));
     let memory = Buffer::new(&Pd::new(system.context()), 1024);
-    let said = |syndrome: u8| CqeCase {
+    let case = |syndrome: u8| CqeCase {
         lengths: vec![8],
         wr_id: 0x1234_5678_9abc_def0 ^ u64::from(syndrome),
         op: 0,
@@ -295,8 +295,8 @@ fn every_syndrome_gives_the_same_result() {
         inline: false,
     };
     let all: Vec<_> = (0..=255)
-        .map(said)
-        .filter(|said| said.error != Some((0x22, 0x93)))
+        .map(case)
+        .filter(|case| case.error != Some((0x22, 0x93)))
         .collect();
     play_sends(&mut compared_qps, &memory, SMALL, &all);
     play_receives(&mut compared_qps, &memory, SMALL, &all);

@@ -58,7 +58,7 @@ fn c_number(text: &str) -> Option<u32> {
 pub(super) fn failed(call: &str, error: &DatError) {
     let destination = destination(ERRORS);
     if destination != 0 {
-        tell(
+        print_line(
             destination,
             libc::LOG_ERR,
             format!("libdat: {call}: {error}"),
@@ -73,7 +73,7 @@ pub(crate) fn follow_warnings() {
         destination(ERRORS) != 0
             && warnings::forward_to(|line| {
                 let line = format!("libdat: {line}");
-                tell(destination(ERRORS), libc::LOG_WARNING, line);
+                print_line(destination(ERRORS), libc::LOG_WARNING, line);
             })
     });
 }
@@ -96,11 +96,11 @@ pub(crate) fn closed(name: &str, counters: &Counters) {
         "libdat: {name} is closed: {} spins, {} hits, {} blocks, {} spurious wake-ups, {} refused posts",
         waits.spins, waits.hits, waits.blocks, waits.spurious, counters.refused_posts
     );
-    tell(destination, libc::LOG_INFO, line);
+    print_line(destination, libc::LOG_INFO, line);
 }
 
 #[cold]
-fn tell(destination: u32, priority: libc::c_int, line: String) {
+fn print_line(destination: u32, priority: libc::c_int, line: String) {
     let _held = CancellationDisabled::new();
     if destination & STDOUT != 0 {
         // A closed standard output must not change the return code of the call.

@@ -18,8 +18,8 @@ fn output(program: &str, flags: &[&str]) -> String {
         .arg(library())
         .output()
         .unwrap_or_else(|cause| panic!("{program} cannot be run: {cause}"));
-    let complaint = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{program}: {complaint}");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{program}: {stderr}");
     String::from_utf8(output.stdout).expect("names are ASCII")
 }
 

@@ -456,12 +456,12 @@ fn an_unknown_adapter_name_is_not_found() {
                 dat_ia_openv(name, 0, &raw mut evd, &raw mut ia, 1, 2, DAT_FALSE),
             );
             assert_eq!(evd, DAT_EVD_OUT_OF_SCOPE);
-            let mut told = DAT_HANDLE_NULL;
+            let mut async_evd = DAT_HANDLE_NULL;
             success(
                 "query",
-                dat_ia_query(ia, &raw mut told, 0, null_mut(), 0, null_mut()),
+                dat_ia_query(ia, &raw mut async_evd, 0, null_mut(), 0, null_mut()),
             );
-            assert_eq!(told, DAT_EVD_OUT_OF_SCOPE);
+            assert_eq!(async_evd, DAT_EVD_OUT_OF_SCOPE);
             success("close", dat_ia_close(ia, DAT_CLOSE_GRACEFUL_FLAG));
             success("close", dat_ia_close(first, DAT_CLOSE_GRACEFUL_FLAG));
         }

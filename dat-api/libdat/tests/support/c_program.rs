@@ -44,8 +44,8 @@ impl CProgram {
                 .arg(&library)
                 .output()
                 .expect("cc can be run");
-            let complaint = String::from_utf8_lossy(&output.stderr);
-            assert!(output.status.success(), "{complaint}");
+            let stderr = String::from_utf8_lossy(&output.stderr);
+            assert!(output.status.success(), "{stderr}");
         });
         Self {
             path: libraries.join(name),

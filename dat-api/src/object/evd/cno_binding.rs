@@ -209,8 +209,8 @@ impl Evd {
     }
 
     fn report_change(&self, cno: Handle, change: EvdChange<'_>) {
-        let told = (cno.upcalls().evd_changed)(cno, self.handle, change);
-        debug_assert!(told.is_ok(), "only EvdChange::Channel can fail");
+        let result = (cno.upcalls().evd_changed)(cno, self.handle, change);
+        debug_assert!(result.is_ok(), "only EvdChange::Channel can fail");
     }
 
     /// Tells the CNO to wait on this completion channel from now on. The caller has locked the

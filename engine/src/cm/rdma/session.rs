@@ -408,7 +408,7 @@ impl<W: Wire> Session<W> {
     fn up(&mut self) {
         (self.deadline, self.pause) = (None, None);
         self.state = State::Up;
-        self.tell(ConnectionEvent::Established);
+        self.report(ConnectionEvent::Established);
     }
 
     /// Active: the sink makes its endpoint ready, and `establish` notifies the
@@ -507,11 +507,11 @@ impl<W: Wire> Session<W> {
 
     /// Reports a terminal event.
     fn over(&mut self, event: ConnectionEvent) -> SessionStatus {
-        self.tell(event);
+        self.report(event);
         Ended
     }
 
-    fn tell(&self, event: ConnectionEvent) {
+    fn report(&self, event: ConnectionEvent) {
         if let Some(gate) = &self.gate {
             let _ = gate.call(event.is_terminal(), |sink| sink.event(event));
         }

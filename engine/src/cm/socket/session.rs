@@ -335,7 +335,7 @@ impl Session {
             (State::Accepted, Frame::Ready) => {
                 self.deadline = None;
                 self.state = State::Up;
-                self.tell(ConnectionEvent::Established);
+                self.report(ConnectionEvent::Established);
                 Continues
             }
             (State::Accepted, Frame::Failed | Frame::Disconnect) => {
@@ -432,11 +432,11 @@ impl Session {
 
     /// Reports a terminal event.
     fn over(&mut self, event: ConnectionEvent) -> SessionStatus {
-        self.tell(event);
+        self.report(event);
         Ended
     }
 
-    fn tell(&self, event: ConnectionEvent) {
+    fn report(&self, event: ConnectionEvent) {
         if let Some(gate) = &self.gate {
             let _ = gate.call(event.is_terminal(), |sink| sink.event(event));
         }

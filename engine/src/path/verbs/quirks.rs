@@ -293,8 +293,8 @@ mod tests {
         Quirks::Siw.send(&mut work, &segments, &mut room);
         // SAFETY: the list lies in `room`.
         let left = unsafe { core::slice::from_raw_parts(work.sg_list, 2) };
-        let told = |at: usize| (left[at].addr, left[at].length, left[at].lkey);
-        assert_eq!((told(0), told(1)), ((0x2002, 2, 42), (0x2001, 1, 41)));
+        let fields = |at: usize| (left[at].addr, left[at].length, left[at].lkey);
+        assert_eq!((fields(0), fields(1)), ((0x2002, 2, 42), (0x2001, 1, 41)));
         assert_eq!(work.num_sge, 2);
     }
 

@@ -12,7 +12,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-const PATIENCE: Duration = Duration::from_secs(10);
+const TIMEOUT: Duration = Duration::from_secs(10);
 
 struct End {
     endpoint: Endpoint,
@@ -83,7 +83,7 @@ impl End {
     }
 
     fn completion(&mut self) -> Completion {
-        let end = Instant::now() + PATIENCE;
+        let end = Instant::now() + TIMEOUT;
         loop {
             if let Some(completion) = self.cq.poll() {
                 return completion;

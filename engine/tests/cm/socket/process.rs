@@ -29,7 +29,7 @@ fn a_forked_child_does_not_delay_an_orderly_disconnect() {
     assert_eq!(pair.active_events.next(), ConnectionEvent::Disconnected);
     request.reject();
     // The stream itself ends too, although the child has it open.
-    assert!(!raw.hear_all().is_empty());
+    assert!(!raw.read_all().is_empty());
     let Host {
         manager,
         listener,

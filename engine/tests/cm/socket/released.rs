@@ -8,7 +8,7 @@
 use super::hostile::Raw;
 use crate::cm::log::Log;
 use crate::cm::support::{
-    Events, Host, PATIENCE, assert_told, local, loopback, own, parameters, start, target,
+    Events, Host, TIMEOUT, assert_event, local, loopback, own, parameters, start, target,
 };
 use dat_engine::cm::{Connection, ConnectionEvent};
 use std::collections::HashMap;
@@ -60,16 +60,16 @@ impl Played {
     }
 
     fn on(stream: TcpStream) -> Self {
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.set_read_timeout(Some(TIMEOUT)).unwrap();
         Self(stream)
     }
 
-    fn say(&mut self, bytes: &[u8]) {
+    fn send(&mut self, bytes: &[u8]) {
         self.0.write_all(bytes).unwrap();
     }
 
     #[track_caller]
-    fn hear(&mut self, expected: &[u8]) {
+    fn expect(&mut self, expected: &[u8]) {
         let mut bytes = vec![0; expected.len()];
         self.0.read_exact(&mut bytes).unwrap();
         assert_eq!(bytes, expected);
@@ -88,27 +88,27 @@ fn requesters_of_every_release_connect_and_are_rejected_as_before() {
         // It disconnects, or fails, or this side disconnects.
         for last in ["disconnect", "failed", ""] {
             let mut peer = Played::to(&host);
-            peer.say(&old.request(host.qualifier));
+            peer.send(&old.request(host.qualifier));
             let request = host.requests.next();
-            assert_told(request.parameters(), &parameters(1));
+            assert_event(request.parameters(), &parameters(1));
             assert_eq!(request.private_data(), ASKED);
             let events = Arc::new(Events::default());
             let made = request.accept(parameters(2), ANSWERED, events.clone());
             let connection = made.unwrap();
-            peer.hear(&old.get("accept"));
-            peer.say(&old.get("ready"));
+            peer.expect(&old.get("accept"));
+            peer.send(&old.get("ready"));
             assert_eq!(events.next(), ConnectionEvent::Established);
             match last {
                 "" => {
                     connection.disconnect();
-                    peer.hear(&old.get("disconnect"));
-                    peer.say(&old.get("disconnect-reply"));
+                    peer.expect(&old.get("disconnect"));
+                    peer.send(&old.get("disconnect-reply"));
                 }
                 "disconnect" => {
-                    peer.say(&old.get(last));
-                    peer.hear(&old.get("disconnect-reply"));
+                    peer.send(&old.get(last));
+                    peer.expect(&old.get("disconnect-reply"));
                 }
-                _ => peer.say(&old.get(last)),
+                _ => peer.send(&old.get(last)),
             }
             let end = match last {
                 "failed" => ConnectionEvent::Broken,
@@ -119,23 +119,23 @@ fn requesters_of_every_release_connect_and_are_rejected_as_before() {
         }
         for name in ["reject-application", "reject-no-listener"] {
             let mut peer = Played::to(&host);
-            peer.say(&old.request(host.qualifier));
+            peer.send(&old.request(host.qualifier));
             match name {
                 "reject-application" => host.requests.next().reject(),
                 _ => drop(host.requests.next()),
             }
-            peer.hear(&old.get(name));
+            peer.expect(&old.get(name));
             peer.hear_end();
         }
         // After the acceptance it fails to become ready, or gives up.
         for name in ["failed", "disconnect"] {
             let mut peer = Played::to(&host);
-            peer.say(&old.request(host.qualifier));
+            peer.send(&old.request(host.qualifier));
             let events = Arc::new(Events::default());
             let request = host.requests.next();
             let _connection = request.accept(parameters(2), ANSWERED, events.clone());
-            peer.hear(&old.get("accept"));
-            peer.say(&old.get(name));
+            peer.expect(&old.get("accept"));
+            peer.send(&old.get(name));
             assert_eq!(events.next(), ConnectionEvent::AcceptFailed);
         }
     }
@@ -150,7 +150,7 @@ fn requesting(old: &Recorded) -> (Connection, Arc<Events>, Played) {
     let to = target(own(), qualifier, None);
     let made = start().connect(&local(), to, parameters(1), ASKED, events.clone());
     let mut peer = Played::on(listener.accept().unwrap().0);
-    peer.hear(&old.request(qualifier));
+    peer.expect(&old.request(qualifier));
     (made.unwrap(), events, peer)
 }
 
@@ -159,26 +159,26 @@ fn listeners_of_every_release_accept_and_reject_as_before() {
     for old in Recorded::all() {
         for last in ["disconnect", "failed", ""] {
             let (connection, events, mut peer) = requesting(&old);
-            peer.say(&old.get("accept"));
+            peer.send(&old.get("accept"));
             match events.next() {
                 ConnectionEvent::Accepted { peer, private_data } => {
-                    assert_told(&peer, &parameters(2));
+                    assert_event(&peer, &parameters(2));
                     assert_eq!(private_data, ANSWERED);
                 }
                 other => panic!("{other:?}"),
             }
-            peer.hear(&old.get("ready"));
+            peer.expect(&old.get("ready"));
             match last {
                 "" => {
                     connection.disconnect();
-                    peer.hear(&old.get("disconnect"));
-                    peer.say(&old.get("disconnect-reply"));
+                    peer.expect(&old.get("disconnect"));
+                    peer.send(&old.get("disconnect-reply"));
                 }
                 "disconnect" => {
-                    peer.say(&old.get(last));
-                    peer.hear(&old.get("disconnect-reply"));
+                    peer.send(&old.get(last));
+                    peer.expect(&old.get("disconnect-reply"));
                 }
-                _ => peer.say(&old.get(last)),
+                _ => peer.send(&old.get(last)),
             }
             let end = match last {
                 "failed" => ConnectionEvent::Broken,
@@ -193,7 +193,7 @@ fn listeners_of_every_release_accept_and_reject_as_before() {
             ("reject-version", ConnectionEvent::NonPeerRejected),
         ] {
             let (_connection, events, mut peer) = requesting(&old);
-            peer.say(&old.get(name));
+            peer.send(&old.get(name));
             assert_eq!(events.next(), event, "{name}");
             peer.hear_end();
         }
@@ -213,8 +213,8 @@ fn an_unknown_version_is_rejected_with_the_cause_on_both_sides() {
         request[4] = version;
         // Only the header of a request with another version is known.
         request.extend([0xaa; 100]);
-        peer.say(&request);
-        peer.hear(&old.get("reject-version"));
+        peer.send(&request);
+        peer.expect(&old.get("reject-version"));
         drop(peer);
         log.await_line(&["request refused", &theirs, "127.0.0.1"]);
 
@@ -226,12 +226,12 @@ fn an_unknown_version_is_rejected_with_the_cause_on_both_sides() {
             let (_connection, events, mut peer) = requesting(&old);
             let mut answer = old.get(name);
             answer[4] = version;
-            peer.say(&answer);
+            peer.send(&answer);
             assert_eq!(events.next(), ConnectionEvent::NonPeerRejected);
             log.await_line(&[cause, &theirs, "127.0.0.1"]);
         }
     }
-    host.requests.assert_quiet();
+    host.requests.assert_no_event();
 }
 
 #[test]

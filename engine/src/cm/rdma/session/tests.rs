@@ -411,7 +411,7 @@ proptest! {
         let after = |now: Instant, milliseconds| now + Duration::from_millis(milliseconds);
         let wire = Fake { fails, ..Fake::default() };
         // Whether the application has a connection that gets events.
-        let mut told_of = is_active;
+        let mut has_sink = is_active;
         let mut aborted = false;
         let mut session = if is_active {
             let deadline = timeout.map(|timeout| after(begun, timeout));
@@ -431,13 +431,13 @@ proptest! {
                     current.unresolved(&std::io::ErrorKind::NetworkUnreachable.into())
                 }
                 // A request is answered once, which creates the connection.
-                Step::Accept(pause) if !is_active && !told_of => {
-                    told_of = true;
+                Step::Accept(pause) if !is_active && !has_sink => {
+                    has_sink = true;
                     current.accept(Arc::clone(&gate), param(), &times(now, pause.map(|it| after(now, it))))
                 }
-                Step::Reject(who) if !told_of => current.reject(who),
-                Step::Disconnect if told_of => current.disconnect(Some(after(now, 2000))),
-                Step::Abort if told_of => {
+                Step::Reject(by_application) if !has_sink => current.reject(by_application),
+                Step::Disconnect if has_sink => current.disconnect(Some(after(now, 2000))),
+                Step::Abort if has_sink => {
                     aborted = true;
                     gate.close(true);
                     current.abort()
@@ -450,7 +450,7 @@ proptest! {
         }
         // The disconnect timeout is the longest time limit.
         if let Some(mut current) = session {
-            let status = if told_of {
+            let status = if has_sink {
                 match current.disconnect(Some(after(now, 2000))) {
                     Ended => Ended,
                     Continues => current.expire(after(now, 2001)),
@@ -463,7 +463,7 @@ proptest! {
         let seen = sink.take();
         let ends = seen.iter().filter(|event| event.is_terminal()).count();
         let refused = refuses && seen.iter().any(|event| matches!(event, ConnectionEvent::Accepted { .. }));
-        if refused || !told_of {
+        if refused || !has_sink {
             prop_assert_eq!(ends, 0, "{:?}", seen);
         } else if !aborted {
             prop_assert_eq!(ends, 1, "{:?}", seen);

@@ -21,7 +21,7 @@ const READ: SendOp = SendOp::Read {
 };
 
 /// Returns what polling reports: the `wr_id`s, and whether the requests succeeded.
-fn told(cq: &mut Cq) -> Vec<(u64, bool)> {
+fn reported(cq: &mut Cq) -> Vec<(u64, bool)> {
     std::iter::from_fn(|| cq.poll())
         .map(|one| (one.wr_id, one.status.is_success()))
         .collect()
@@ -47,11 +47,11 @@ fn a_send_that_overtakes_reads_is_reported_after_them() {
     }
     overtake(&qp, &cq, 3, Status::Success);
     overtake(&qp, &cq, 1, Status::Success);
-    assert_eq!(told(&mut cq), []);
+    assert_eq!(reported(&mut cq), []);
     overtake(&qp, &cq, 0, Status::Success);
-    assert_eq!(told(&mut cq), [(1, true), (2, true)]);
+    assert_eq!(reported(&mut cq), [(1, true), (2, true)]);
     overtake(&qp, &cq, 0, Status::Success);
-    assert_eq!(told(&mut cq), [(3, true), (4, true)]);
+    assert_eq!(reported(&mut cq), [(3, true), (4, true)]);
     assert!(qp.pair.sends_idle());
     assert_eq!(cq.counters(), [0, 0]);
 }
@@ -78,13 +78,13 @@ fn an_unsignalled_read_is_not_reported() {
     qp.post(1, READ, SendFlags::empty(), 0).unwrap();
     qp.send(2).unwrap();
     overtake(&qp, &cq, 1, Status::Success);
-    assert_eq!(told(&mut cq), []);
+    assert_eq!(reported(&mut cq), []);
     overtake(&qp, &cq, 0, Status::Success);
-    assert_eq!(told(&mut cq), [(2, true)]);
+    assert_eq!(reported(&mut cq), [(2, true)]);
     // Its failure is reported.
     qp.post(3, READ, SendFlags::empty(), 0).unwrap();
     overtake(&qp, &cq, 0, Status::WrFlush);
-    assert_eq!(told(&mut cq), [(3, false)]);
+    assert_eq!(reported(&mut cq), [(3, false)]);
 }
 
 #[test]
@@ -94,7 +94,7 @@ fn an_unsignalled_send_is_reported_if_it_fails() {
     let quiet = |qp: &mut Qp, wr_id| qp.post(wr_id, SendOp::Send, SendFlags::empty(), 0);
     quiet(&mut qp, 1).unwrap();
     overtake(&qp, &cq, 0, Status::Success);
-    assert_eq!(told(&mut cq), []);
+    assert_eq!(reported(&mut cq), []);
     assert!(qp.pair.sends_idle());
     // The device carries out one more. The next is posted just after the device has
     // flushed its queues by itself, and is lost there.
@@ -103,7 +103,7 @@ fn an_unsignalled_send_is_reported_if_it_fails() {
     overtake(&qp, &cq, 0, Status::Success);
     qp.pair.watch().will_fail();
     qp.pair.watch().has_failed();
-    assert_eq!(told(&mut cq), [(3, false)]);
+    assert_eq!(reported(&mut cq), [(3, false)]);
     assert_eq!(cq.counters(), [0, 0]);
 }
 
@@ -114,10 +114,10 @@ fn a_failure_after_a_read_flushes_the_read() {
     qp.post(1, READ, SendFlags::SIGNALED, 0).unwrap();
     qp.send(2).unwrap();
     overtake(&qp, &cq, 1, Status::LocalQpOperation);
-    assert_eq!(told(&mut cq), []);
+    assert_eq!(reported(&mut cq), []);
     assert_eq!(qp.device.flushes(), 1, "moved to ERR");
     overtake(&qp, &cq, 0, Status::WrFlush);
-    assert_eq!(told(&mut cq), [(1, false), (2, false)]);
+    assert_eq!(reported(&mut cq), [(1, false), (2, false)]);
 }
 
 #[test]
@@ -143,8 +143,8 @@ fn requests_that_the_device_has_not_flushed_are_flushed_once() {
     }
     // Includes the unsignalled request: the device would have completed it if it
     // had carried it out.
-    assert_eq!(told(&mut sends), [(1, false), (2, false), (3, false)]);
-    assert_eq!(told(&mut recvs), [(4, false), (5, false)]);
+    assert_eq!(reported(&mut sends), [(1, false), (2, false), (3, false)]);
+    assert_eq!(reported(&mut recvs), [(4, false), (5, false)]);
     // Later requests never reach the device, signalled or not.
     let before = qp.device.sends.lock().unwrap().len();
     let received = qp.device.recvs.lock().unwrap().len();
@@ -153,8 +153,8 @@ fn requests_that_the_device_has_not_flushed_are_flushed_once() {
     qp.recv(8).unwrap();
     assert_eq!(qp.device.sends.lock().unwrap().len(), before);
     assert_eq!(qp.device.recvs.lock().unwrap().len(), received);
-    assert_eq!(told(&mut sends), [(6, false), (7, false)]);
-    assert_eq!(told(&mut recvs), [(8, false)]);
+    assert_eq!(reported(&mut sends), [(6, false), (7, false)]);
+    assert_eq!(reported(&mut recvs), [(8, false)]);
     assert!(qp.pair.sends_idle());
     assert_eq!((sends.counters(), recvs.counters()), ([0, 0], [0, 0]));
 }
@@ -179,7 +179,7 @@ fn lists_that_are_posted_too_late_are_flushed() {
     };
     // SAFETY: as above.
     unsafe { qp.pair.post_recv_list(&[recv(3), recv(4)]) }.unwrap();
-    let all: Vec<u64> = told(&mut cq).iter().map(|one| one.0).collect();
+    let all: Vec<u64> = reported(&mut cq).iter().map(|one| one.0).collect();
     assert_eq!(all, [1, 2, 3, 4]);
 }
 
@@ -203,8 +203,8 @@ fn a_flush_by_the_engine_raises_the_armed_event() {
     qp.recv(3).unwrap();
     qp.send(4).unwrap();
     assert_eq!((rings(&sends), rings(&recvs)), (1, 2));
-    assert_eq!(told(&mut recvs), [(1, false), (2, false), (3, false)]);
-    assert_eq!(told(&mut sends), [(4, false)]);
+    assert_eq!(reported(&mut recvs), [(1, false), (2, false), (3, false)]);
+    assert_eq!(reported(&mut sends), [(4, false)]);
     // The device raises the event for what it flushes itself.
     let mut other = Cq::new();
     let mut plain = super::qp(6, &other, &other, None);

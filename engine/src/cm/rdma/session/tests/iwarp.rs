@@ -76,8 +76,8 @@ fn a_greeting_and_a_disconnect_are_both_reported() {
     let (mut session, sink, greeting) = silent(now);
     greeting.arrive();
     assert_eq!(session.handle(Event::Disconnected, || now), Ended);
-    let told = [ConnectionEvent::Established, ConnectionEvent::Disconnected];
-    assert_eq!(sink.take(), told);
+    let expected = [ConnectionEvent::Established, ConnectionEvent::Disconnected];
+    assert_eq!(sink.take(), expected);
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use dat_api::types::{AsyncKind, ConnectionKind, EpState, EventData};
 
-use crate::fixture::{Fixture, PATIENCE, connection, name, reaches, wait_for};
+use crate::fixture::{Fixture, TIMEOUT, connection, name, reaches, wait_for};
 use crate::setup::{open, turn};
 
 /// Removes the device. Its removal completes only when this process ends: librdmacm closes no
@@ -19,8 +19,8 @@ fn device_goes() {
     let pair = fixture.pair();
     let mut remover = Command::new("rdma");
     let mut remover = remover.args(["link", "del", name()]).spawn().expect("rdma");
-    let told = wait_for(fixture.events, PATIENCE).expect("the end of the device is told");
-    match told.data {
+    let event = wait_for(fixture.events, TIMEOUT).expect("the end of the device is event");
+    match event.data {
         EventData::Async { handle, kind, .. } => {
             assert_eq!(handle, fixture.ia.handle());
             assert_eq!(kind, AsyncKind::IaCatastrophic);
