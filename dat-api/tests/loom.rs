@@ -467,7 +467,7 @@ fn two_waiters_get_the_triggers_of_two_evds() {
 /// One waiter returns because of a signal, whatever it has taken of the device's events: the other
 /// gets the trigger, unless the first did.
 #[test]
-fn an_interrupted_waiter_takes_no_trigger_along() {
+fn an_interrupted_waiter_takes_no_trigger() {
     for brings in [COMPLETE, POST] {
         model(2, move || {
             let simulated = SimulatedCno::new();

@@ -364,7 +364,7 @@ mod tests {
     }
 
     #[test]
-    fn the_mask_is_put_back() {
+    fn the_signal_mask_is_restored() {
         let mask = || {
             // SAFETY: plain memory that the call fills.
             unsafe {

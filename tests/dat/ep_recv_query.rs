@@ -176,7 +176,7 @@ fn ep_recv_query_q04_either_pointer_may_be_null() {
 
 /// While another thread dequeues events, count and span are consistent.
 #[test]
-fn ep_recv_query_q05_a_span_below_the_count_is_never_seen() {
+fn ep_recv_query_q05_the_span_is_never_below_the_count() {
     const MESSAGES: u64 = 400;
     // Buffers whose events were not dequeued leave room on the shared queue.
     const MOST: DAT_COUNT = MESSAGES as DAT_COUNT;

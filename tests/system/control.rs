@@ -250,7 +250,7 @@ fn a_refused_inline_size_names_the_largest_one_which_is_accepted() {
 }
 
 #[test]
-fn a_shared_receive_queue_cannot_be_resized_and_says_what_to_do() {
+fn resizing_a_shared_receive_queue_fails_with_a_remedy() {
     let system = System::new();
     let domain = system.device.alloc_pd().expect("a domain");
     let srq = VerbsSrq::create(&domain, 16, 1).expect("an SRQ");

@@ -12,7 +12,7 @@ const SIGNALED: SendFlags = SendFlags::SIGNALED;
 const UNSIGNALED: SendFlags = SendFlags::empty();
 
 #[test]
-fn the_engine_and_the_device_are_told_the_same_rings() {
+fn the_engine_and_the_device_get_the_same_rings() {
     let system = System::new();
     let domain = system.device.alloc_pd().expect("a domain");
     let narrow = VerbsCq::create(&system.device, 100, CqeSize::B64, None, 0).expect("a CQ");
@@ -78,7 +78,7 @@ fn the_engine_and_the_device_are_told_the_same_rings() {
 }
 
 #[test]
-fn a_number_does_not_come_back_before_its_completions_are_cleaned() {
+fn a_qp_number_is_not_reused_before_its_completions_are_removed() {
     let mut fixture = Fixture::new(64);
     let [mut a, b] = fixture.pair(false);
     let number = a.qpn();

@@ -236,7 +236,7 @@ fn a_completion_queue_grows_where_libibverbs_polls_it() {
 }
 
 #[test]
-fn what_came_before_the_arm_raises_its_event_too() {
+fn a_completion_before_the_arm_raises_its_event() {
     let fixture = Fixture::new(8);
     let channel = fixture.system.device.create_channel().expect("a channel");
     let options = CqOptions {
@@ -278,7 +278,7 @@ fn what_came_before_the_arm_raises_its_event_too() {
 }
 
 #[test]
-fn a_refused_access_is_told_to_its_owner() {
+fn a_refused_access_is_reported_to_the_owner_of_the_memory() {
     let mut fixture = Fixture::new(64);
     let mut ends = fixture.pair(true);
     let segments = [fixture.segment(0)];
@@ -333,7 +333,7 @@ fn the_limit_of_a_shared_queue_is_reported_once_per_setting() {
 }
 
 #[test]
-fn an_endpoint_in_error_tells_when_it_is_through_with_the_shared_queue() {
+fn an_endpoint_in_error_reports_its_last_shared_receive() {
     let mut fixture = Fixture::new(64);
     let mut ends = fixture.pair(true);
     fixture.recv_shared(1).expect("room");

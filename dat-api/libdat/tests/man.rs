@@ -228,7 +228,7 @@ fn every_call_has_a_page_and_every_page_a_call() {
 }
 
 #[test]
-fn pages_are_called_as_they_say_and_have_all_their_sections() {
+fn every_page_has_the_name_of_its_file_and_all_sections() {
     for (name, section_of, page) in pages() {
         let of = OTHER_NAMES.iter().find(|(other, _)| *other == name);
         let name = of.map_or(name.as_str(), |(_, name)| name);

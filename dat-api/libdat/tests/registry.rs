@@ -319,7 +319,7 @@ fn only_an_entry_of_that_name_version_and_safety_is_loaded() {
 }
 
 #[test]
-fn an_entry_that_a_library_leaves_behind_goes_with_it() {
+fn entries_of_a_library_are_removed_with_it() {
     let printed = consumer(
         &entry("other", "stays"),
         &[

@@ -355,7 +355,7 @@ fn all_streams_can_share_one_evd() {
 }
 
 #[test]
-fn l07_q06_shared_receive_queues_support_what_the_attributes_say() {
+fn l07_q06_shared_receive_queues_support_what_the_attributes_report() {
     let _turn = turn();
     let fixture = Fixture::new();
     let is = fixture.ia.query().provider;

@@ -12,14 +12,14 @@ use crate::setup::{open, turn};
 /// device, and Soft-RoCE waits for its users.
 #[test]
 #[ignore = "removes the device: alone, in a machine that is thrown away"]
-fn device_goes() {
+fn a_removed_device_is_reported_once() {
     let _turn = turn();
     let (ia, events) = open(name());
     let fixture = Fixture::on(ia, events);
     let pair = fixture.pair();
     let mut remover = Command::new("rdma");
     let mut remover = remover.args(["link", "del", name()]).spawn().expect("rdma");
-    let event = wait_for(fixture.events, TIMEOUT).expect("the end of the device is event");
+    let event = wait_for(fixture.events, TIMEOUT).expect("the removal is reported");
     match event.data {
         EventData::Async { handle, kind, .. } => {
             assert_eq!(handle, fixture.ia.handle());

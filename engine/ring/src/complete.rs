@@ -1,9 +1,10 @@
-//! The completion ring: where the next CQE is, whether it is there, giving it
-//! back, and asking for an event.
+//! The completion ring: finding the next CQE, returning it to the device, and
+//! arming the queue.
 //!
-//! The device writes an entry and last its ownership byte, whose lowest bit
-//! changes with every lap. The consumer index goes to the device through the
-//! first doorbell record, once per poll that took something; it never rings.
+//! The device writes the ownership byte of an entry last. The lowest bit of
+//! that byte is the owner bit, which changes with every lap. The consumer index
+//! is published in the first doorbell record, once per poll that consumed
+//! something; no doorbell register is written for it.
 
 use core::ptr::NonNull;
 
@@ -19,8 +20,8 @@ use crate::{RingSize, distance24};
 /// Bytes of an entry that the device defines.
 const CQE: usize = 64;
 
-/// Where the entries of a completion ring are: what any thread may look at, and
-/// all that finding an entry takes.
+/// The entries of a completion ring: their address, size and count. Any thread
+/// may read them through this type.
 #[derive(Clone, Copy, Debug)]
 pub struct Entries {
     /// The first entry's 64 bytes (the second half of a 128-byte entry).
@@ -94,8 +95,8 @@ impl Slot {
         Be32::from_bits(self.cell::<u32>(offset::BYTE_COUNT).read()).get()
     }
 
-    /// Returns when the device wrote the entry, in ticks of its clock. Means
-    /// nothing in an error CQE.
+    /// Returns when the device wrote the entry, in ticks of its clock.
+    /// Undefined in an error CQE.
     #[inline]
     pub fn timestamp(self) -> u64 {
         Be64::from_bits(self.cell::<u64>(offset::TIMESTAMP).read()).get()
@@ -114,8 +115,8 @@ impl Slot {
         }))
     }
 
-    /// Returns the payload that the device left in the entry, all that could be there.
-    /// `None` where the format does not fit the ring.
+    /// Returns the payload that the device left in the entry, at the full size
+    /// of the format. `None` if the format does not fit the ring.
     fn payload(self, format: InlineScatter, stride: usize) -> Option<Payload> {
         let mut payload = [0; 8];
         let (from, words) = match format {
@@ -148,22 +149,23 @@ impl Entries {
         (own_op.0 & OwnOp::OWNER != 0) == self.size.owner(counter)
     }
 
-    /// Returns whether the device has written something that was not given back
-    /// yet. Any thread may call it, as [`Self::written_end`].
+    /// Returns whether the device has written an entry that was not consumed
+    /// yet. May be called from any thread, as [`Self::written_end`].
     pub fn holds_any(&self) -> bool {
         let consumed = self.consumer_record.get();
         self.written_end() != consumed & 0xff_ffff
     }
 
-    /// Returns one past the last entry that is written, 24 bits: every completion
-    /// that was there when this was called lies before it.
+    /// Returns the counter after the last written entry, 24 bits. Every
+    /// completion that was written before the call lies before it.
     ///
-    /// Any thread may call it while another polls. Meanwhile that thread gives
-    /// entries back and the device writes them again, so an entry that looks
-    /// unwritten ends the search only if it has not been given back.
+    /// May be called from any thread while another one polls. Meanwhile the
+    /// polling thread releases entries and the device writes them again, so an
+    /// entry that looks unwritten ends the search only if it has not been
+    /// released.
     pub fn written_end(&self) -> u32 {
         let mut counter = self.consumer_record.get();
-        // What was written before now cannot be further ahead.
+        // An entry that was written before the call cannot be further ahead.
         let bound = counter.wrapping_add(self.size.count());
         loop {
             if distance24(counter, bound) <= 0 {
@@ -184,12 +186,12 @@ impl Entries {
     }
 }
 
-/// Where polling is.
+/// The position of the poller.
 #[derive(Debug)]
 struct Cursor {
     consumer: u32,
-    /// Of the entry at `consumer`. Kept, and moved on with it, so that a poll
-    /// need not work it out.
+    /// The position of the entry at `consumer`, updated together with it, so
+    /// that a poll need not compute it.
     next: Position,
     wrap: Wrap,
 }
@@ -205,10 +207,10 @@ pub struct Position {
     owner: u8,
 }
 
-/// Where a ring of entries turns.
+/// Where a ring of entries wraps around.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Wrap {
-    /// After which `first` is next.
+    /// The last entry; `first` follows it.
     last: Slot,
     first: Slot,
     stride: usize,
@@ -224,7 +226,7 @@ impl Position {
         (self.slot, form)
     }
 
-    /// Goes past the entry.
+    /// Advances past the entry.
     ///
     /// # Safety
     /// `wrap` came from the same [`CompletionRing::snapshot`].
@@ -241,7 +243,7 @@ impl Position {
     }
 }
 
-/// The consumer: belongs to the poller.
+/// The consumer half, used by the polling thread.
 #[derive(Debug)]
 pub struct CompletionRing {
     entries: Entries,
@@ -255,7 +257,7 @@ impl CompletionRing {
     /// Returns the ring that `layout` describes, with nothing consumed yet.
     ///
     /// # Errors
-    /// If the layout contradicts itself.
+    /// The layout is inconsistent.
     ///
     /// # Safety
     /// The memory and the register page that the layout names are valid, aligned
@@ -278,8 +280,8 @@ impl CompletionRing {
         Ok(ring)
     }
 
-    /// Does what [`Self::new`] does, with a consumer counter that starts elsewhere
-    /// than at 0, and the entries as they are.
+    /// Does what [`Self::new`] does, but starts at another consumer counter
+    /// than 0 and leaves the entries as they are.
     unsafe fn new_from(layout: &CompletionLayout, start: u32) -> Result<Self, LayoutError> {
         let size = RingSize::new(layout.cqe_count)
             .filter(|size| size.count() < 1 << 23)
@@ -324,7 +326,7 @@ impl CompletionRing {
         })
     }
 
-    /// Returns what other threads may look at.
+    /// Returns the entries, which other threads may read.
     pub fn entries(&self) -> Entries {
         self.entries
     }
@@ -344,14 +346,14 @@ impl CompletionRing {
         self.cursor.next.slot
     }
 
-    /// Returns how many entries were gone past so far, modulo 2^32.
+    /// Returns the number of consumed entries, modulo 2^32.
     #[inline]
     pub fn consumed(&self) -> u32 {
         self.cursor.consumer
     }
 
-    /// Goes past the next entry. The device gets it back with the next
-    /// [`Self::publish`].
+    /// Consumes the next entry. The next [`Self::publish`] returns it to the
+    /// device.
     ///
     /// # Safety
     /// [`Self::peek`] has returned that entry, and nothing of it is needed any more.
@@ -362,15 +364,15 @@ impl CompletionRing {
         unsafe { self.cursor.next.advance(&self.cursor.wrap) };
     }
 
-    /// Returns what a loop over several entries needs, for registers:
-    /// [`Position::look`], [`Position::advance`], and at its end
-    /// [`Self::advance_to`].
+    /// Returns a copy of the position that a loop over several entries can keep
+    /// in registers. The loop uses [`Position::look`] and
+    /// [`Position::advance`], and after the loop [`Self::advance_to`].
     #[inline(always)]
     pub fn snapshot(&self) -> (Position, Wrap) {
         (self.cursor.next, self.cursor.wrap)
     }
 
-    /// Goes past `entries` entries, to `next`.
+    /// Consumes `entries` entries, up to `next`.
     ///
     /// # Safety
     /// `next` is the position of [`Self::snapshot`], which was taken from this ring
@@ -411,7 +413,7 @@ impl CompletionRing {
         (slot.own_op().0 ^ owner) & OwnOp::OWNER == 0
     }
 
-    /// Gives the entries that were gone past back to the device.
+    /// Returns the consumed entries to the device: publishes the consumer index.
     #[inline(always)]
     pub fn publish(&mut self) {
         barrier::before_giving_back();
@@ -446,13 +448,13 @@ impl CompletionRing {
         }
     }
 
-    /// Arms the queue: the device raises one event when the next completion is written, or the next
-    /// solicited or bad one. Completions that are there already count, so: arm,
-    /// poll once more, then wait.
+    /// Arms the queue: the device raises one event when the next completion is
+    /// written, or the next solicited or failed one. Completions that are already
+    /// written raise an event too, so: arm, poll once more, then wait.
     ///
-    /// `events_read` is how many events of this queue have been read from its
-    /// channel; the device takes a request with the number of an earlier one
-    /// for that one.
+    /// `events_read` is the number of events of this queue that have been read
+    /// from its channel. The device ignores an arm with the number of an
+    /// earlier one.
     #[inline]
     pub fn arm(&mut self, solicited_only: bool, events_read: u32) {
         const SOLICITED_ONLY: u32 = 1 << 24;

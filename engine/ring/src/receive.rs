@@ -1,13 +1,13 @@
 //! The receive queue of one queue pair.
 //!
-//! WQEs lie one `stride` apart and are nothing but data segments; the device
-//! takes them in order. Segments of length 0 are left out, and a WQE with room
-//! left ends with a terminator (libmlx5 `mlx5_post_recv`).
+//! WQEs lie one `stride` apart and consist of data segments only; the device
+//! takes them in order. Segments of length 0 are left out. A WQE with fewer
+//! segments than fit ends with a terminator (libmlx5 `mlx5_post_recv`).
 //!
-//! A completion names its receive by the WQE counter, and that receive is the
-//! one reported, as by libmlx5 since v55; before, libmlx5 took the oldest. Both
-//! are the same while the device takes WQEs in order. A ConnectX takes them in
-//! another order only for a queue pair that was created with
+//! A completion names its receive by the WQE counter, and that receive is
+//! reported, as in libmlx5 since v55; earlier versions report the oldest one.
+//! Both are the same while the device takes WQEs in order. A ConnectX takes
+//! them in another order only for a queue pair that was created with
 //! `MLX5DV_QP_CREATE_OOO_DP`, which needs a ring of twice the size and is not
 //! supported here.
 //!
@@ -56,7 +56,7 @@ unsafe impl Send for RecvConsumer {}
 // SAFETY: as above; the other fields that change are atomics.
 unsafe impl Sync for RecvConsumer {}
 
-/// The `wr_id`s of a receive queue, for registers.
+/// The `wr_id`s of a receive queue, in a form that fits registers.
 #[derive(Clone, Copy, Debug)]
 pub struct WrIds<'a> {
     size: RingSize,
@@ -149,12 +149,12 @@ impl RecvProducer {
         consumer.retired.load(Ordering::Acquire)
     }
 
-    /// Lets posts in, once the queue pair has left RESET.
+    /// Allows posts, once the queue pair has left RESET.
     pub fn open(&mut self) {
         self.credits.open(self.retired());
     }
 
-    /// Lets no more posts in.
+    /// Refuses posts from now on.
     #[cfg(test)]
     pub fn close(&mut self) {
         self.credits.close();
@@ -170,15 +170,15 @@ impl RecvProducer {
         self.credits.capacity()
     }
 
-    /// Takes no more than `most` at a time from now on, where the ring would
-    /// hold more; or as many as are outstanding, if they are more.
+    /// Limits the number of outstanding receives to `most`, but not below the
+    /// number that is outstanding.
     pub fn limit(&mut self, most: u32) {
         let capacity = self.wqes.size.count().min(most);
         self.credits.set_capacity(capacity);
     }
 
-    /// Returns whether there is room for one more. A queue that is kept full takes a
-    /// look at what is retired for each request, so that is done in line.
+    /// Returns whether there is room for one more. A queue that is kept full
+    /// reads the consumer's counter for each request, so that read is inlined.
     #[inline(always)]
     fn has_room(&mut self) -> bool {
         !self.credits.exhausted() || self.credits.is_open() && self.refresh()
@@ -257,16 +257,16 @@ impl RecvConsumer {
         }
     }
 
-    /// Returns the `wr_id` of the receive that a completion names. A counter that
-    /// no receive was posted with, which only a broken device writes, leads to
-    /// some other `wr_id` of the ring.
+    /// Returns the `wr_id` of the receive that a completion names. For a
+    /// counter of no posted receive, which only a faulty device writes, returns
+    /// another `wr_id` of the ring.
     #[inline(always)]
     pub fn wr_id(&self, wqe_counter: u16) -> u64 {
         self.wr_ids().at(wqe_counter)
     }
 
-    /// Gives the places of `count` completed receives back to the producer, which
-    /// may write over their WQEs from then on.
+    /// Returns `count` completed receives to the producer, which may overwrite
+    /// their WQEs from then on.
     ///
     /// # Safety
     /// The device is done with that many receives that were not retired before: the

@@ -1,5 +1,5 @@
-//! What a receive queue and a shared receive queue have in common: their WQEs,
-//! and the loop that posts a list.
+//! The WQEs of receive queues and shared receive queues, and the loop that
+//! posts a list.
 //!
 //! A WQE is a header (in a shared queue alone, where it links to the next WQE),
 //! then data segments, then a terminator if there is room left.
@@ -12,8 +12,9 @@ use crate::request::{ListError, PostError, RecvRequest, Segment};
 use crate::units::{data_words, fits_segment, is_plain, write_unit};
 use crate::wire::{DataSegment, UNIT};
 
-/// Where a producer of receives writes; copied to registers for the length of a
-/// list. `HEADER` is the number of units before the first segment.
+/// The WQEs that a producer of receives writes to. Posting a list copies this
+/// value to registers. `HEADER` is the number of units before the first
+/// segment.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RecvWqes<const HEADER: usize> {
     buf: NonNull<u8>,
@@ -80,9 +81,9 @@ impl<const HEADER: usize> RecvWqes<HEADER> {
         place.store(wr_id, Ordering::Relaxed);
     }
 
-    /// Writes the segments and the `wr_id` of the WQE at an index if the request
-    /// has one segment that is written: most receives. Returns whether it has.
-    /// Calls nothing out of line.
+    /// Writes the segments and the `wr_id` of the WQE at an index if the
+    /// request has one segment, neither empty nor too long, as most receives
+    /// have. Returns whether it was written. Makes no outlined call.
     ///
     /// # Safety
     /// The index is below the WQE count, and the WQE is free: the device does not
@@ -151,22 +152,23 @@ impl<const HEADER: usize> RecvWqes<HEADER> {
 /// The posting half of a ring of receives: [`crate::receive::RecvProducer`] or
 /// [`crate::shared::SharedRecvProducer`].
 pub trait PostReceives {
-    /// Does what [`Self::post`] does for a request that has one segment, if there
-    /// is room. Returns whether the receive is posted. Calls nothing out of line.
+    /// Does what [`Self::post`] does for a request that has one segment, if
+    /// there is room. Returns whether the receive is posted. Makes no outlined
+    /// call.
     ///
     /// # Safety
     /// As for [`Self::post`].
     unsafe fn try_post(&mut self, request: &RecvRequest<'_>) -> bool;
 
-    /// Writes requests that have one segment, as far as there is room, up to the
-    /// first that has not. Returns how many.
+    /// Writes requests of one segment, as far as there is room, up to the first
+    /// request that has another number of segments. Returns how many it wrote.
     ///
     /// # Safety
     /// As for [`Self::post`].
     unsafe fn try_write_run(&mut self, requests: &[RecvRequest<'_>]) -> usize;
 
-    /// Writes any request, as far as there is room. Takes its parts, so that a
-    /// request that is posted without this need not lie in memory.
+    /// Writes any request if there is room. Takes the parts of the request
+    /// separately, so that a request on the fast path need not lie in memory.
     ///
     /// # Errors
     /// [`PostError`]; nothing is written then.

@@ -7,16 +7,16 @@ use core::fmt;
 #[repr(u8)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Status {
-    /// Done.
+    /// Completed.
     #[default]
     Success,
     /// The message is longer than the receive's segments, or than allowed.
     LocalLength,
     /// The queue pair is not consistent with the request.
     LocalQpOperation,
-    /// A segment is not inside a region of that key and those rights.
+    /// A segment is not inside a memory region of its key, or the region lacks the access right.
     LocalProtection,
-    /// Not tried: the queue pair went to the error state before.
+    /// Not executed: the queue pair was in the error state before.
     WrFlush,
     /// A memory window could not be bound.
     MwBind,
@@ -36,7 +36,7 @@ pub enum Status {
     RnrRetryExceeded,
     /// The peer aborted the operation.
     RemoteAborted,
-    /// The device reported something that none of the above names.
+    /// The device reported an error that has no other status.
     General,
 }
 
@@ -87,8 +87,8 @@ impl Status {
         }
     }
 
-    /// Returns the status of a number in `enum ibv_wc_status`; [`Self::General`] for
-    /// one that has no name here.
+    /// Returns the status of a number in `enum ibv_wc_status`;
+    /// [`Self::General`] for an unknown number.
     pub const fn from_ibv_wc_status(number: u32) -> Self {
         match number {
             0 => Self::Success,

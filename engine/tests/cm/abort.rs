@@ -68,7 +68,7 @@ fn a_failing_side_gets_no_event_and_its_peer_the_failure() {
 /// first. So the service thread is blocked until both calls are made: no goodbye
 /// arrives between them, however busy the machine is.
 #[test]
-fn a_failure_that_crosses_a_goodbye_completes_the_disconnect() {
+fn a_failure_that_crosses_a_disconnect_completes_it() {
     let host = Host::new();
     let pair = host.connected();
     let held = Held::new(&host.manager);

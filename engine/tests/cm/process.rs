@@ -211,7 +211,7 @@ fn the_service_thread_blocks_all_signals() {
 
 #[test]
 #[ignore = "the other process of the test below"]
-fn lonely() {
+fn child_with_one_manager() {
     if std::env::var_os(QUALIFIER).is_none() {
         return;
     }
@@ -252,6 +252,8 @@ fn service_threads_are_gone() {
 
 #[test]
 fn the_thread_ends_with_the_last_handle() {
-    let status = child("cm::process::lonely", 0).wait().unwrap();
+    let status = child("cm::process::child_with_one_manager", 0)
+        .wait()
+        .unwrap();
     assert!(status.success());
 }

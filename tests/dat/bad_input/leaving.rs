@@ -208,7 +208,7 @@ fn in_completion_pending_the_accepting_side_leaves() {
 /// Both directions have requests outstanding. The device has done nothing, some
 /// steps, or all it can.
 #[test]
-fn in_connected_everything_is_accounted_for_once() {
+fn in_connected_every_request_completes_once() {
     for way in WAYS {
         // Rounds in which some requests failed and others did not.
         let (mut receives, mut sends) = (0, 0);
@@ -259,7 +259,7 @@ fn in_order(found: &BTreeMap<u64, Dto>) -> bool {
 
 /// One side waits for its last sends to complete; the other leaves.
 #[test]
-fn in_disconnect_pending_the_peer_goes() {
+fn in_disconnect_pending_the_peer_leaves() {
     for way in WAYS {
         let fixture = Fixture::new();
         let memory = fixture.memory(4096);

@@ -16,7 +16,7 @@ const RESERVED: DAT_EP_STATE = DAT_EP_STATE_RESERVED;
 const PASSIVE: DAT_EP_STATE = DAT_EP_STATE_PASSIVE_CONNECTION_PENDING;
 
 #[test]
-fn a_request_comes_for_the_endpoint_that_is_reserved() {
+fn a_request_names_the_reserved_endpoint() {
     let fixture = Fixture::new();
     let (active, passive) = (end(&fixture), end(&fixture));
     let point = ReservedPoint::new(&fixture, passive.ep);
@@ -155,7 +155,7 @@ fn freed_before_a_request_it_releases_the_endpoint() {
 }
 
 #[test]
-fn without_an_endpoint_the_request_brings_one() {
+fn a_request_without_an_endpoint_brings_one() {
     let fixture = Fixture::new();
     let (active, late) = (end(&fixture), end(&fixture));
     let point = ReservedPoint::new(&fixture, DAT_HANDLE_NULL);

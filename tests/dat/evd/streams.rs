@@ -135,7 +135,7 @@ fn adapter_fails() {
 /// The failure is reported as an overflow; the EVD can no longer be dequeued or
 /// waited on, and does not trigger its CNO. It can be freed like any other.
 #[test]
-fn evd_x13_a_failed_queue_is_reported_and_its_evd_is_dead() {
+fn evd_x13_a_failed_queue_is_reported_and_its_evd_fails() {
     let fixture = Fixture::new();
     let Some(emulator) = device::emulator() else {
         eprintln!("SKIPPED: needs the emulated NIC, which fails on demand");

@@ -178,7 +178,7 @@ fn evd_wait_w17_handles_of_other_objects_are_refused() {
 
 /// The handle of a freed EVD never names a later one.
 #[test]
-fn evd_wait_w17_a_freed_evd_is_refused_for_good() {
+fn evd_wait_w17_a_freed_evd_stays_refused() {
     let fixture = Fixture::new();
     let mut old = Vec::new();
     for round in 0..40 {

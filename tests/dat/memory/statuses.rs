@@ -116,7 +116,7 @@ fn status_local_length_and_remote_responder() {
 /// Status 4 in a completion: the post was valid, and the LMR is freed between the
 /// post and its use.
 #[test]
-fn status_local_protection_of_memory_that_is_gone() {
+fn status_local_protection_error_for_removed_memory() {
     let fixture = Fixture::new();
     let memory = fixture.memory(64);
     let mut into = fixture.memory(64);

@@ -201,7 +201,7 @@ fn open_ia() -> Result<Undo, DAT_RETURN> {
 }
 
 #[test]
-fn resources_of_the_device_are_told_and_nothing_is_left_behind() {
+fn resources_missing_on_the_device_are_reported_and_nothing_remains() {
     if !is_alone() {
         return;
     }
@@ -218,7 +218,7 @@ fn resources_of_the_device_are_told_and_nothing_is_left_behind() {
 }
 
 #[test]
-fn resources_of_the_process_are_told_and_nothing_is_left_behind() {
+fn resources_missing_in_the_process_are_reported_and_nothing_remains() {
     if !is_alone() {
         return;
     }
@@ -237,7 +237,7 @@ fn resources_of_the_process_are_told_and_nothing_is_left_behind() {
 
 /// Opens an adapter whose device is not open.
 #[test]
-fn resources_for_an_adapter_are_told_and_nothing_is_left_behind() {
+fn resources_missing_for_an_adapter_are_reported_and_nothing_remains() {
     if !is_alone() {
         return;
     }

@@ -19,7 +19,7 @@ use crate::support::{
 /// the requester, which begins when it is told of the accept: both ends get an
 /// event, and both can connect again.
 #[test]
-fn resources_for_a_connection_lack_at_either_end_and_both_are_told() {
+fn resources_missing_at_either_end_of_a_connection_are_reported_to_both() {
     if !is_alone() {
         return;
     }
@@ -104,7 +104,7 @@ fn ports_of_our_own(first: u16, last: u16) -> bool {
 /// `dat_psp_create_any` when every qualifier of the host is in use, and after one
 /// is free again.
 #[test]
-fn resources_no_qualifier_is_left_until_one_is_given_back() {
+fn resources_no_qualifier_is_left_until_one_is_released() {
     if !is_alone() {
         return;
     }

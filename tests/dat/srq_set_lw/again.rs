@@ -30,7 +30,7 @@ fn srq_set_lw_l03_nothing_more_until_it_is_set_again() {
 }
 
 #[test]
-fn srq_set_lw_l04_setting_it_after_the_event_arms_it_anew() {
+fn srq_set_lw_l04_setting_it_after_the_event_arms_it_again() {
     let fixture = Fixture::new();
     for poller in POLLERS {
         let setup = LowWatermark::new(&fixture, poller);

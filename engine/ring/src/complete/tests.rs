@@ -157,7 +157,7 @@ fn cq_clean_invalidates_the_cqes_of_one_queue_pair_up_to_the_end() {
 }
 
 #[test]
-fn an_end_that_was_passed_buries_nothing() {
+fn cq_clean_up_to_a_consumed_end_removes_nothing() {
     let mut bench = bench(4, 64, 0);
     bench.produce(7, 0, CqeOpcode::REQUESTER);
     let end = bench.ring.entries().written_end();

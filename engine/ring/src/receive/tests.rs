@@ -124,7 +124,7 @@ fn a_queue_that_is_kept_full_is_posted_to_in_line() {
 }
 
 #[test]
-fn what_is_no_queue_is_not_ready() {
+fn what_is_not_a_queue_is_not_ready() {
     // SAFETY: neither opened nor asked what is outstanding.
     let mut none = unsafe { RecvProducer::none() };
     let request = RecvRequest {

@@ -1,8 +1,8 @@
 //! Posting changes of memory windows.
 //!
 //! The WQE names the window by its key, so nothing of the control path is
-//! needed. What comes behind it starts only when the key is changed: the next
-//! WQE carries the small fence, whichever it is (libmlx5's `next_fence`).
+//! needed. Requests after it start only when the key is changed: the next WQE,
+//! of whatever kind, carries the small fence (libmlx5's `next_fence`).
 //!
 //! Decision: `docs/decisions/032-rmr-is-a-type-1-window.md`
 
@@ -15,8 +15,8 @@ use crate::units::write_unit;
 use crate::wire::{CtrlFlags, UNIT, WindowChange, WqeOpcode};
 
 impl SendProducer {
-    /// Posts the change of a window and rings. Of the flags only `SIGNALED`
-    /// and `FENCE` mean something. Its completion carries `wr_data`.
+    /// Posts the change of a window and rings the doorbell. Flags other than
+    /// `SIGNALED` and `FENCE` are ignored. The completion carries `wr_data`.
     ///
     /// # Errors
     /// [`PostError`]; nothing is posted then.
@@ -43,8 +43,8 @@ impl SendProducer {
         Ok(())
     }
 
-    /// Makes the next WQE carry a fence: nothing is posted by the short ways
-    /// before it was written.
+    /// Makes the next WQE carry a fence. The fast path posts nothing before
+    /// that WQE is written.
     pub(super) fn fence_next(&mut self, fence: CtrlFlags) {
         self.next_fence = fence;
         self.credits.hold();
@@ -70,7 +70,7 @@ impl SendProducer {
             // SAFETY: stays within, or one past, the ring.
             at = unsafe { at.add(UNIT) };
         }
-        // Instead of immediate data: which key. The device goes by its index.
+        // The immediate data field names the key; the device uses its index.
         let control = Control {
             opcode: WqeOpcode::Umr,
             units,

@@ -199,7 +199,7 @@ fn a_limit_is_exact_and_may_be_raised_later() {
 }
 
 #[test]
-fn a_note_comes_back_with_the_request() {
+fn wr_data_is_returned_with_the_request() {
     let mut bench = bench(4, 2, 0, false, 0);
     // SAFETY: a request without segments.
     unsafe { bench.producer.post_with_data(&send(5, &[]), 0xdead_beef) }.unwrap();

@@ -200,7 +200,7 @@ fn order_is_found_again() {
 
 /// A post on a full queue finds the one place that came back, wherever it is.
 #[test]
-fn what_came_back_out_of_order_is_found() {
+fn receives_released_out_of_order_are_found() {
     let mut bench = bench(256, 32, 0);
     for wr_id in 0..255 {
         bench.post(wr_id, &[segment(1)]).unwrap();

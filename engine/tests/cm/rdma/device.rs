@@ -108,7 +108,7 @@ fn a_removed_address_ends_no_connection_but_prevents_new_ones() {
 /// librdmacm closes no device, and Soft-RoCE does not detach an open one.
 #[test]
 #[ignore = "removes the device: run alone, in a disposable machine"]
-fn device_goes() {
+fn a_removed_device_is_reported_once() {
     let host = host();
     let gone = Arc::new(Gone::default());
     let _watch = host.manager.watch_device(&local(), gone.clone()).unwrap();

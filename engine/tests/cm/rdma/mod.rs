@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! DAT_TEST_CM=rdma_cm DAT_TEST_DEVICE=rxe0 cargo test -p dat-engine --test cm -- \
-//!     --include-ignored --skip cm::socket --skip device_goes
+//!     --include-ignored --skip cm::socket --skip a_removed_device_is_reported_once
 //! ```
 
 mod connect;

@@ -23,7 +23,7 @@ const LISTENS: &str = "listens on ";
 /// ends.
 #[test]
 #[ignore = "run by the tests below as a separate process"]
-fn attacked() {
+fn child_under_attack() {
     if std::env::var_os(QUALIFIER).is_none() {
         return;
     }
@@ -63,7 +63,7 @@ struct Target {
 
 impl Target {
     fn start() -> Self {
-        let mut command = program("cm::socket::flood::attacked");
+        let mut command = program("cm::socket::flood::child_under_attack");
         command.env(QUALIFIER, "0");
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = command.spawn().unwrap();
@@ -162,7 +162,7 @@ fn thousands_of_silent_connections_delay_no_request_and_leave_descriptors_to_the
 
 /// As port scanners do.
 #[test]
-fn thousands_of_short_connections_do_no_harm() {
+fn thousands_of_short_connections_leak_nothing() {
     if kind() != ManagerKind::Socket {
         return;
     }

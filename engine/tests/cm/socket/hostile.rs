@@ -215,7 +215,7 @@ fn junk_after_a_valid_start_ends_only_that_connection() {
 }
 
 #[test]
-fn a_goodbye_is_answered() {
+fn a_disconnect_is_answered() {
     let host = Host::new();
     let mut raw = Raw::requesting(&host);
     let events = Arc::new(Events::default());
@@ -229,7 +229,7 @@ fn a_goodbye_is_answered() {
 }
 
 #[test]
-fn a_goodbye_with_more_bytes_in_one_segment_is_a_disconnect() {
+fn bytes_after_a_disconnect_in_one_segment_are_ignored() {
     let host = Host::new();
     let mut raw = Raw::requesting(&host);
     let events = Arc::new(Events::default());

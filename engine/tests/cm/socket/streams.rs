@@ -73,7 +73,7 @@ fn ipv6_and_mapped_addresses_reach_the_same_listener() {
 }
 
 #[test]
-fn a_missing_answer_to_a_goodbye_times_out() {
+fn a_missing_reply_to_a_disconnect_times_out() {
     let host = Host::with(ManagerOptions {
         disconnect_timeout: Duration::from_millis(200),
         ..ManagerOptions::default()

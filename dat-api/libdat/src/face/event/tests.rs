@@ -42,7 +42,7 @@ fn first_word(handle: DAT_HANDLE) -> *const DAT_PROVIDER {
 }
 
 #[test]
-fn a_transfer() {
+fn dto_completions_are_converted() {
     let (evd, ep) = (make::<{ Kind::Evd as u8 }>(), make::<{ Kind::Ep as u8 }>());
     for status in 0..=11 {
         let status = [
@@ -81,7 +81,7 @@ fn a_transfer() {
 }
 
 #[test]
-fn a_bind() {
+fn a_bind_completion_is_converted() {
     let (evd, rmr) = (make::<{ Kind::Evd as u8 }>(), make::<{ Kind::Rmr as u8 }>());
     let event = converted(
         EventData::RmrBind {
@@ -246,7 +246,7 @@ fn the_reason_of_a_gone_object_keeps_its_number() {
 }
 
 #[test]
-fn a_software_event_and_what_it_does_not_use() {
+fn a_software_event_is_converted_and_its_unused_words_are_zero() {
     let evd = make::<{ Kind::Evd as u8 }>();
     let event = converted(EventData::Software { pointer: 0x1234 }, evd);
     assert_eq!(event.event_number, DAT_SOFTWARE_EVENT);

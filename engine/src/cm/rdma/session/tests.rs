@@ -178,7 +178,7 @@ fn rejections_are_distinguished_by_their_origin() {
 }
 
 #[test]
-fn a_remembered_queue_pair_repeats_its_request_until_it_is_forgotten() {
+fn a_stale_request_is_repeated_until_it_is_accepted() {
     let (mut session, sink, mut now) = requested(None);
     let mut pauses = Vec::new();
     for _ in 0..6 {
@@ -205,7 +205,7 @@ fn a_remembered_queue_pair_repeats_its_request_until_it_is_forgotten() {
 }
 
 #[test]
-fn a_queue_pair_that_is_never_forgotten_gives_up() {
+fn a_request_that_stays_stale_is_given_up() {
     let (mut session, sink, begun) = requested(None);
     let mut now = begun;
     while session.handle(rejected(STALE_CONNECTION, &[]), || now) == Continues {
@@ -277,7 +277,7 @@ fn an_accepted_requester_has_limited_time_to_become_ready() {
 }
 
 #[test]
-fn an_acceptance_waits_until_the_requester_s_kernel_has_forgotten() {
+fn an_acceptance_waits_until_the_requester_s_kernel_allows_the_queue_pair_again() {
     let (now, sink) = (Instant::now(), Arc::new(Sink::default()));
     let (mut session, _) = pending();
     let until = now + Duration::from_millis(500);
