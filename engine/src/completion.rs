@@ -119,7 +119,7 @@ bitflags::bitflags! {
     pub struct CompletionFlags: u8 {
         /// `imm` is valid.
         const WITH_IMM = 1 << 0;
-        /// The peer asked for a solicited event.
+        /// The peer requested a solicited event.
         const SOLICITED = 1 << 1;
     }
 }

@@ -28,10 +28,12 @@
 //! # From a device to a message
 //!
 //! 1. [`devices`] lists the devices; [`Device::open`] opens one.
-//! 2. [`Device::alloc_pd`] makes a [`ProtectionDomain`], which registers memory.
-//! 3. [`Device::create_cq`] makes a [`CompletionQueue`].
-//! 4. [`ProtectionDomain::create_endpoint`] makes an [`Endpoint`] that reports to it.
-//! 5. [`Endpoint::local_address`] is sent to the peer by other means, or by [`cm`].
+//! 2. [`Device::alloc_pd`] allocates a [`ProtectionDomain`], which registers memory.
+//! 3. [`Device::create_cq`] creates a [`CompletionQueue`].
+//! 4. [`ProtectionDomain::create_endpoint`] creates an [`Endpoint`] that reports to the
+//!    queue.
+//! 5. The application sends [`Endpoint::local_address`] to the peer, by [`cm`] or by other
+//!    means.
 //! 6. [`Endpoint::connect`] moves the queue pair to RTS with the peer's address.
 //! 7. [`Endpoint::post_recv`] and [`Endpoint::post_send`] post requests.
 //! 8. [`CompletionQueue::poll`] returns one [`Completion`] per receive and per signalled
@@ -47,7 +49,7 @@
 //! caller of a post promises that the memory stays valid, and is not used otherwise, until
 //! the request completes; posts are `unsafe` for this reason. A request that cannot
 //! complete any more, because its endpoint was dropped or reset, has ended once the
-//! completion queue was polled after that.
+//! completion queue has been polled after that.
 //!
 //! The number of a queue pair on the direct path is released after its completion queues
 //! have removed its stale CQEs. Polling does this whenever it finds no CQE.
@@ -55,9 +57,9 @@
 //!
 //! # Threads
 //!
-//! Endpoints and queues are `Send`. Posting takes `&mut Endpoint` and polling `&mut CompletionQueue`,
-//! so each is done by one thread at a time; the two threads may differ, and share atomics
-//! only. What other threads may do meanwhile is on the handles:
+//! Endpoints and queues are `Send`. Posting takes `&mut Endpoint` and polling
+//! `&mut CompletionQueue`, so one thread at a time does each; the two threads may differ,
+//! and share atomics only. Calls that other threads may make meanwhile are on the handles:
 //!
 //! - [`EndpointHandle`] moves a queue pair through its states;
 //! - [`CompletionQueueHandle`] and [`SharedReceiveQueueHandle`] are for creating endpoints.

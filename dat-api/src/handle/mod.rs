@@ -1,7 +1,7 @@
 //! Handles: how C programs name objects, and how the library finds them.
 //!
-//! A handle is the address of a slot. The slot says whether it holds an object, and of which kind.
-//! A handle that is null, garbage, stale or of another kind is thus refused after a few
+//! A handle is the address of a slot. The slot records whether it holds an object, and of which
+//! kind. A handle that is null, garbage, stale or of another kind is thus refused after a few
 //! instructions and one load, without touching freed memory.
 //!
 //! A call uses the object in one of three ways:

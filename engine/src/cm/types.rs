@@ -64,7 +64,7 @@ pub struct Peer {
     pub route: Route,
     /// The most RDMA reads of this side that it serves at a time.
     pub reads_served: u8,
-    /// The most RDMA reads that it wants to have in flight.
+    /// The most RDMA reads that it requests to have in flight.
     pub reads_requested: u8,
 }
 
@@ -95,10 +95,10 @@ pub struct ManagerOptions {
     /// How long a disconnect waits for the peer's answer. 2 seconds by default.
     pub disconnect_timeout: Duration,
     /// How long a connection may be idle before the system probes whether the
-    /// peer's host is still there. If the host does not answer, the connection ends
-    /// with [`ConnectionEvent::Broken`]. `None`, the default, disables probing: a
-    /// host that pauses is not dead, and the queue pair itself notices a dead peer
-    /// when it sends.
+    /// peer's host is still there. If the host does not answer, the connection
+    /// ends with [`ConnectionEvent::Broken`]. `None`, the default, disables
+    /// probing: a paused host may resume, and the queue pair itself detects a
+    /// lost peer when it sends.
     pub keepalive: Option<Duration>,
     /// Keep the service thread on the CPUs of the thread that starts the manager.
     /// By default it may run on every CPU that is not isolated, so that it does not
@@ -191,8 +191,9 @@ pub enum ConnectionEvent {
     TimedOut,
     /// Passive side: the requester is ready.
     Established,
-    /// Passive side, terminal: the requester gave up, died, could not become ready,
-    /// or did not report it within [`ManagerOptions::accept_timeout`].
+    /// Passive side, terminal: the requester gave up, its process ended, it
+    /// could not become ready, or it did not report that within
+    /// [`ManagerOptions::accept_timeout`].
     AcceptFailed,
     /// Terminal: the peer disconnected in order, or this side's disconnect has
     /// completed.

@@ -221,8 +221,8 @@ impl VerbsQp {
         self.modify(TO_RTS, &mut attr, mask, Some(QpState::ReadyToReceive))
     }
 
-    /// Returns the retry count of a connection. Soft-RoCE takes 7 as infinite, as
-    /// for RNR retries, and would never notice that a peer has disappeared.
+    /// Returns the retry count of a connection. Soft-RoCE takes 7 as infinite,
+    /// as for RNR retries, and would never detect that a peer has disappeared.
     fn retries(&self, options: &ConnectOptions) -> u8 {
         match self.domain.device().is_mlx5() {
             true => options.retry,

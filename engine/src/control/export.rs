@@ -83,8 +83,8 @@ pub(super) unsafe fn shared_recv_layout(
 }
 
 /// Returns the layouts of a QP. `granted` is the result of its creation;
-/// `exclusive` tells whether no other QP uses its doorbell register, `windows`
-/// whether it was created for binding memory windows.
+/// `exclusive` is true if no other QP uses its doorbell register, `windows` if
+/// it was created for binding memory windows.
 ///
 /// # Safety
 /// `qp` is alive and of a device that `mlx5dv_is_supported`.

@@ -55,7 +55,7 @@ impl Greeting {
         Ok(Self(Word::Registered(word)))
     }
 
-    /// Returns a greeting that arrives when the test calls [`Self::come`].
+    /// Returns a greeting that arrives when the test calls [`Self::arrive`].
     #[cfg(test)]
     pub(crate) fn simulated() -> Self {
         Self(Word::Simulated(false.into()))

@@ -10,7 +10,7 @@
 use crate::error::{ControlError, ControlErrorKind};
 use crate::sync::Mutex;
 
-/// The inline bytes that a caller asks for.
+/// The inline bytes that a caller requests.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct InlineRequest {
     pub(super) bytes: u32,

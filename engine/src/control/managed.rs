@@ -1,9 +1,10 @@
 //! The route to a peer as the kernel's connection manager found it.
 //!
-//! An application that exchanges addresses itself computes the attributes of its
-//! queue pair ([`super::route`]). With rdma_cm the kernel knows them: it resolved
-//! the peer's IP address, chose the GID, and agreed with the peer on packet
-//! sequence numbers. [`ManagedRoute`] has these attributes as plain values.
+//! An application that exchanges addresses itself computes the attributes of
+//! its queue pair ([`super::route`]). With rdma_cm the kernel provides them: it
+//! resolved the peer's IP address, chose the GID, and exchanged packet sequence
+//! numbers with the peer. [`ManagedRoute`] has these attributes as plain
+//! values.
 //!
 //! On iWARP there are no attributes: accepting, or the peer's acceptance, moves the
 //! queue pair to RTS in the kernel (`iw_cm`). [`Route::Iwarp`] stands for that.

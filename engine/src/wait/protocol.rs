@@ -27,8 +27,8 @@ pub trait Source {
     /// repeatedly.
     fn ready(&mut self) -> bool;
 
-    /// Asks the device for an event at the next completion. Present completions may
-    /// or may not raise one.
+    /// Arms the device: it raises an event at the next completion. Present
+    /// completions may or may not raise one.
     fn arm(&mut self);
 
     /// Takes the device's events off the channel without blocking. Returns how

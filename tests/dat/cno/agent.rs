@@ -90,8 +90,8 @@ fn cno_n15_completions_call_the_agent() {
     let pair = Pair::new(&fixture, &Shape::default());
     let memory = fixture.memory(64);
     let cno = Cno::with_agent(&fixture, of(1));
-    cno.feed(pair.passive.recv);
-    cno.feed(pair.active.request);
+    cno.bind(pair.passive.recv);
+    cno.bind(pair.active.request);
     for round in 0..4 {
         ok(pair.passive.post_recv(&[memory.segment(0, 8)], round));
         calls.none();
@@ -170,7 +170,7 @@ fn cno_n17_completions_reach_the_agent_and_a_waiter() {
     let memory = fixture.memory(64);
     let recv = pair.passive.recv;
     let cno = Cno::new(&fixture);
-    cno.feed(recv);
+    cno.bind(recv);
     for round in 0..20 {
         ok(pair.passive.post_recv(&[memory.segment(0, 8)], round));
         ok(cno.set_agent(of(1)));

@@ -72,14 +72,14 @@ fn cno_n02_an_evd_reports_its_cno() {
     let evd = first.software(&fixture, 4);
     assert_eq!(cno_of(evd.0), first.0);
     for cno in [first, second, second, first] {
-        cno.feed(evd.0);
+        cno.bind(evd.0);
         assert_eq!(cno_of(evd.0), cno.0);
     }
     // SAFETY: live handles.
     ok(unsafe { dat_evd_modify_cno(evd.0, DAT_HANDLE_NULL) });
     assert_eq!(cno_of(evd.0), DAT_HANDLE_NULL);
     assert_eq!(cno_of(fixture.async_evd), DAT_HANDLE_NULL, "at first");
-    first.feed(fixture.async_evd);
+    first.bind(fixture.async_evd);
     assert_eq!(cno_of(fixture.async_evd), first.0);
 }
 
@@ -111,7 +111,7 @@ fn cno_n03_a_cno_with_a_waiter_cannot_be_freed() {
         let waiter = cno.asleep(scope);
         fails_with(cno.free(), DAT_INVALID_STATE, DAT_INVALID_STATE_CNO_IN_USE);
         // Ends the wait by freeing its last EVD, as the page describes.
-        cno.feed(bell.0);
+        cno.bind(bell.0);
         bell.post(1);
         assert_eq!(joined(waiter), Ok(bell));
     });

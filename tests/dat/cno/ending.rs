@@ -16,8 +16,8 @@ fn cno_n18_waiters_are_released_when_the_ia_is_closed() {
         let cno = Cno::new(&fixture);
         if with_evds {
             let end = End::new(&fixture, &Shape::default());
-            cno.feed(end.recv);
-            cno.feed(end.connect);
+            cno.bind(end.recv);
+            cno.bind(end.connect);
             cno.software(&fixture, 4);
         }
         thread::scope(|scope| {
@@ -95,7 +95,7 @@ fn cno_n19_detaching_the_last_evd_releases_no_waiter() {
         evd.post(1);
         stays(&waiter);
         // An event that came meanwhile triggers.
-        cno.feed(evd.0);
+        cno.bind(evd.0);
         assert_eq!(joined(waiter), Ok(evd));
     });
 }

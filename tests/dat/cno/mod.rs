@@ -12,11 +12,11 @@
 //! | N06 | a trigger without a waiter is remembered, once for an EVD | `waiting` |
 //! | N07 | timeout: `DAT_QUEUE_EMPTY` and no EVD | `waiting` |
 //! | N08 | a signal: `DAT_INTERRUPTED_CALL` and no EVD | `waiting` |
-//! | N09 | a disabled EVD does not trigger; once enabled it does, also for earlier events | `feeding` |
-//! | N10 | an EVD that a thread waits on does not trigger (also W07) | `feeding` |
-//! | N11 | modify_cno moves the triggers of an EVD, or ends them | `feeding` |
-//! | N12 | quiet completions do not trigger, solicited and failed ones do | `feeding` |
-//! | N13 | every kind of event triggers | `feeding` |
+//! | N09 | a disabled EVD does not trigger; once enabled it does, also for earlier events | `binding` |
+//! | N10 | an EVD that a thread waits on does not trigger (also W07) | `binding` |
+//! | N11 | modify_cno moves the triggers of an EVD, or ends them | `binding` |
+//! | N12 | quiet completions do not trigger, solicited and failed ones do | `binding` |
+//! | N13 | every kind of event triggers | `binding` |
 //! | N14 | several threads: each trigger wakes one of them, none is lost | `threads` |
 //! | N15 | the agent is called once, with its data and the EVD | `agent` |
 //! | N16 | modify_agent arms again, changes and takes away | `agent` |
@@ -27,9 +27,9 @@
 //! | N21 | a child of a fork hangs in none of the calls | `ending` |
 
 mod agent;
+mod binding;
 mod calls;
 mod ending;
-mod feeding;
 mod threads;
 mod waiting;
 
@@ -103,7 +103,7 @@ impl Cno {
 
     /// Makes the EVD trigger this CNO.
     #[track_caller]
-    pub(crate) fn feed(self, evd: DAT_EVD_HANDLE) {
+    pub(crate) fn bind(self, evd: DAT_EVD_HANDLE) {
         // SAFETY: the call validates its handles.
         ok(unsafe { dat_evd_modify_cno(evd, self.0) });
     }

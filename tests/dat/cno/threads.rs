@@ -111,7 +111,7 @@ impl<'b> Setup<'b> {
         let cnos = [(); 2].map(|()| Cno::new(fixture));
         let software = [(); 3].map(|()| cnos[0].software(fixture, 16));
         let pair = Pair::new(fixture, &Shape::default());
-        cnos[1].feed(pair.passive.recv);
+        cnos[1].bind(pair.passive.recv);
         Self {
             fixture,
             cnos,
@@ -285,7 +285,7 @@ fn cno_n20_no_event_is_lost_while_evds_and_agents_change() {
                 match dice.below(7) {
                     0 => evd.calls(dat_evd_disable),
                     1 | 2 => evd.calls(dat_evd_enable),
-                    3 => cno.feed(evd.0),
+                    3 => cno.bind(evd.0),
                     // SAFETY: live handles.
                     4 => ok(unsafe { dat_evd_modify_cno(evd.0, DAT_HANDLE_NULL) }),
                     5 => {
@@ -328,7 +328,7 @@ fn cno_n20_no_event_is_lost_while_evds_and_agents_change() {
         direct.join().expect("no panic");
         // From here on, all queued and later events trigger.
         for (at, evd) in setup.evds().into_iter().enumerate() {
-            setup.cnos[at % 2].feed(evd.0);
+            setup.cnos[at % 2].bind(evd.0);
             evd.calls(dat_evd_enable);
         }
         thread::sleep(Duration::from_millis(20));

@@ -43,7 +43,7 @@ fn evd_x15_a_failed_endpoint_is_reported() {
         ok(end.post_recv(&[memory.segment(0, 8)], 7));
     }
     let cno = Cno::new(&fixture);
-    cno.feed(fixture.async_evd);
+    cno.bind(fixture.async_evd);
     let failed = numbers(|number| emulator.nic().fail_qp(Qpn(number)).is_ok());
     assert!(failed >= 2, "{failed} queue pairs");
     fixture.run();
@@ -99,7 +99,7 @@ fn adapter_fails() {
     let beside = fixture.beside(std::ptr::null_mut());
     let end = End::new(&fixture, &Shape::default());
     let cno = Cno::new(&fixture);
-    cno.feed(fixture.async_evd);
+    cno.bind(fixture.async_evd);
     std::thread::scope(|scope| {
         let waiter = scope.spawn(|| cno.wait(20 * SECOND).map(super::Evd));
         let on_end = waits(scope, super::Evd(end.recv), 1);
@@ -124,7 +124,7 @@ fn adapter_fails() {
         fails_with(answer, DAT_INTERNAL_ERROR, DAT_NO_SUBTYPE);
     }
     let fed = Cno::new(&fixture);
-    fed.feed(end.recv);
+    fed.bind(end.recv);
     for _ in 0..2 {
         let answer = fed.wait(20 * SECOND).expect_err("nothing comes");
         fails_with(answer, DAT_INTERNAL_ERROR, DAT_NO_SUBTYPE);

@@ -177,7 +177,7 @@ fn evd_wait_w07_a_waiter_takes_the_evd_from_its_cno() {
     let cno = Cno::new(&fixture);
     let messages = MessagePair::new(&fixture, &Shape::default());
     let recv = messages.recv();
-    cno.feed(recv.0);
+    cno.bind(recv.0);
     messages.post_recvs(1..4);
     thread::scope(|scope| {
         let waiter = recv.asleep(scope, 1);

@@ -73,7 +73,7 @@ impl CnoBinding {
     }
 }
 
-/// What a poll does besides.
+/// What a poll does besides looking for events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum PollMode {
     /// Nothing. An EVD that another call owns is skipped.
@@ -213,7 +213,7 @@ impl Evd {
         debug_assert!(result.is_ok(), "only EvdChange::Channel can fail");
     }
 
-    /// Tells the CNO to wait on this completion channel from now on. The caller has locked the
+    /// Makes the CNO wait on this completion channel from now on. The caller has locked the
     /// attachments.
     ///
     /// # Errors

@@ -85,9 +85,9 @@ impl Consumer {
         })
     }
 
-    /// Returns whether the next event, if there is one, is in the only completion queue, as far as
-    /// the owner knows; [`super::posted::Posted::allows_fast_path`] combines this and the posted
-    /// events in one word.
+    /// Returns whether the next event, if there is one, is in the only completion queue, by the
+    /// owner's state alone; [`super::posted::Posted::allows_fast_path`] combines this and the
+    /// posted events in one word.
     pub(super) fn allows_fast_path(&self) -> bool {
         self.staged.is_empty() && self.has_fast_queue()
     }

@@ -107,7 +107,7 @@ impl Queue {
         each!(self, queue => queue.reports_solicited())
     }
 
-    /// Arms the queue: asks for an event on the channel.
+    /// Arms the queue: the next completion raises an event on the channel.
     pub(super) fn arm(&mut self, solicited_only: bool) -> Result<(), ControlError> {
         each!(self, queue => queue.arm(solicited_only))
     }

@@ -26,7 +26,7 @@ pub struct LimitAttributes {
 }
 
 impl LimitAttributes {
-    /// Returns what DAT offers on a device with these limits.
+    /// Returns the attributes of an IA on a device with these limits.
     #[must_use]
     pub fn of(limits: &Limits) -> Self {
         let segments = |limit: u32| count(limit.min(MAX_SEGMENTS as u32));

@@ -4,7 +4,7 @@
 //! | --- | --- |
 //! | `open.rs`, `close.rs` | opening and closing: the part of `object/adapter.rs` that uses no EVD |
 //! | `children.rs` | the objects of an IA, for closing it |
-//! | `attributes.rs`, `describe.rs`, `offer.rs`, `limits.rs` | its attributes |
+//! | `attributes.rs`, `describe.rs`, `limit_attributes.rs`, `limits.rs` | its attributes |
 //! | `service_points.rs` | its service points by qualifier |
 //! | `reports.rs` | where asynchronous events go |
 //! | `watch.rs` | passing the device's events to objects |

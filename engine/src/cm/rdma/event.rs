@@ -34,7 +34,7 @@ pub(super) enum Event {
 pub(super) struct PeerParameters {
     /// The most RDMA reads of this side that it serves at a time.
     pub(super) reads_served: u8,
-    /// The most RDMA reads that it wants to have in flight.
+    /// The most RDMA reads that it requests to have in flight.
     pub(super) reads_requested: u8,
     pub(super) private_data: Vec<u8>,
 }

@@ -185,7 +185,7 @@ pub(in crate::cm) struct Request {
     answering: Answering,
 }
 
-/// What an answer needs to know of its request.
+/// The properties of a request that its answer depends on.
 #[derive(Clone, Copy)]
 pub(super) struct Answering {
     /// The RDMA reads that the requester serves, and those that it wants in flight.
@@ -237,7 +237,7 @@ impl Request {
         let gate: Arc<ConnectionGate> = Arc::new(Gate::new(sink));
         let param = ConnParam {
             qpn: endpoint.address.qpn,
-            // At most what the requester asks for and has.
+            // At most the number that the requester requests and supports.
             reads_served: endpoint.reads_served.min(asked),
             reads_requested: endpoint.reads_requested.min(served),
             private_data: payload::reply(

@@ -334,7 +334,7 @@ impl Id {
         self.call(|raw| unsafe { rdmacm::rdma_establish(raw) })
     }
 
-    /// Tells the kernel that the requester is ready, since a message of the
+    /// Notifies the kernel that the requester is ready, since a message of the
     /// requester has arrived. The requester's own "ready" may be lost.
     pub(super) fn notify_established(&self) -> io::Result<()> {
         // SAFETY: the id lives.
