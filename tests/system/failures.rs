@@ -274,7 +274,7 @@ fn a_disconnect_flushes_what_is_posted_and_what_is_posted_after() {
         assert_eq!(statuses(&pair[0].send_answers(1)), flushed(14..15));
         if !pair[0].receives_are_shared() {
             pair[0].recv(4, vec![local]);
-            // No doorbell tells the device about a receive: it polls the receive
+            // No doorbell is rung for a receive: the device polls the receive
             // queue from time to time.
             pair.system.advance(Duration::from_millis(10));
             assert_eq!(statuses(&pair[0].recv_answers(1)), flushed(4..5));

@@ -136,7 +136,7 @@ fn an_abrupt_close_frees_everything() {
         handles.iter().all(|handle| handle.kind().is_none()),
         "{handles:?}"
     );
-    // The manager's thread learns of closed connections later.
+    // The manager's thread handles closed connections later.
     hold(before);
 }
 

@@ -165,7 +165,7 @@ fn r08_posts_after_the_disconnect_are_flushed_at_once() {
     assert!(status.recv_idle && status.request_idle, "{status:?}");
 }
 
-/// Checks how an end learns of a failure at the other end. rdma_cm, which a given device may
+/// Checks how an end is notified of a failure at the other end. rdma_cm, which a given device may
 /// connect by, reports it as a disconnect.
 #[track_caller]
 fn told_of_the_failure(kind: ConnectionKind) {

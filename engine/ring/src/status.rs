@@ -127,7 +127,7 @@ impl Status {
             }
             Self::WrFlush => {
                 "the queue pair was already in the error state; the first completion with another \
-                 status tells the cause, or it was disconnected on purpose"
+                 status names the cause, or it was disconnected on purpose"
             }
             Self::MwBind => {
                 "the window could not be bound: check that the region was registered with window \
@@ -143,7 +143,7 @@ impl Status {
             }
             Self::RemoteInvalidRequest => {
                 "the peer refused the request: its receive is too short, the operation is not \
-                 enabled there, or it allows fewer outstanding reads than this side asks for"
+                 enabled there, or it allows fewer outstanding reads than this side requests"
             }
             Self::RemoteAccess => {
                 "the peer's key does not cover the remote address and length, or does not grant \
@@ -160,7 +160,7 @@ impl Status {
                 "the peer had no receive posted in time: post receives earlier there, or raise \
                  rnr_retry (7 waits for ever)"
             }
-            Self::RemoteAborted => "the peer aborted the operation; ask its side",
+            Self::RemoteAborted => "the peer aborted the operation; check the errors on its side",
             Self::General => {
                 "the device reported a code that has no verbs name; note vendor_syndrome and the \
                  firmware version"

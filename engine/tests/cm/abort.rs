@@ -65,7 +65,7 @@ fn a_failing_side_gets_no_event_and_its_peer_the_failure() {
 }
 
 /// The peer may disconnect at any time, and the failing side then gets that event
-/// first. So the service thread is blocked until both calls are made: no goodbye
+/// first. So the service thread is blocked until both calls are made: no disconnect
 /// arrives between them, however busy the machine is.
 #[test]
 fn a_failure_that_crosses_a_disconnect_completes_it() {

@@ -211,7 +211,7 @@ fn status_transport_when_every_packet_is_lost() {
     let [first, second] = [(); 2].map(|()| pair.active.requested());
     assert_eq!((first.cookie, first.status), (1, DAT_DTO_ERR_TRANSPORT));
     assert_eq!((second.cookie, second.status), (2, DAT_DTO_ERR_FLUSHED));
-    // The peer was told by the connection manager, because its device has seen no
+    // The connection manager notified the peer, because the peer's device has seen no
     // packet.
     broken(&fixture, &pair.active, &pair.passive, &memory);
     nothing_on(fixture.async_evd);

@@ -16,7 +16,7 @@ use crate::support::{
 /// Connects with the first, the second, … need of the two queue pairs refused. If
 /// the accepting side cannot begin, `dat_cr_accept` fails without effect: the
 /// request can be accepted again. Later failures cannot be undone, there and at
-/// the requester, which begins when it is told of the accept: both ends get an
+/// the requester, which begins when it gets the accept: both ends get an
 /// event, and both can connect again.
 #[test]
 fn resources_missing_at_either_end_of_a_connection_are_reported_to_both() {

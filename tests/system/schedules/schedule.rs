@@ -308,7 +308,7 @@ impl Schedule {
     /// Resets and reconnects both ends; their outstanding requests are dropped.
     fn reset(&mut self, pair: usize) {
         // A receive that an end took from the shared queue returns to it without
-        // a completion: the account could not tell it from a lost one.
+        // a completion: the account could not distinguish it from a lost one.
         if self.shared {
             return;
         }

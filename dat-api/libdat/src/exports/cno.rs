@@ -14,10 +14,10 @@ use crate::abi::{
     DAT_EVD_HANDLE, DAT_IA_HANDLE, DAT_OS_WAIT_PROXY_AGENT, DAT_RETURN, DAT_TIMEOUT,
     DAT_TIMEOUT_INFINITE,
 };
-use crate::face::answer::{bad_argument, control};
 use crate::face::cancel::{self, Place};
+use crate::face::frame::{bad_argument, control};
 use crate::face::handles::{bare, invalid, named, or_null, ours, pin};
-use crate::face::output::{Output, queried};
+use crate::face::output::{Output, query_output};
 use crate::providers::dispatch::{foreign, foreign_wait};
 
 const WHICH: Subtype = Subtype::InvalidHandleCno;
@@ -71,7 +71,7 @@ pub unsafe extern "C" fn dat_cno_create(
         // SAFETY: the contract of `exports`.
         let place = unsafe { Output::new(cno_handle, Subtype::InvalidArg3) }?;
         let agent = self::agent(agent)?;
-        place.made(Cno::create(&ia.to_arc(), agent)?.handle());
+        place.set_handle(Cno::create(&ia.to_arc(), agent)?.handle());
         Ok(())
     })
 }
@@ -98,7 +98,7 @@ pub unsafe extern "C" fn dat_cno_query(
     control("dat_cno_query", || {
         let cno = cno(cno_handle)?;
         // SAFETY: the contract of `exports`.
-        let place = unsafe { queried(cno_param_mask, DAT_CNO_FIELD_ALL, cno_param) }?;
+        let place = unsafe { query_output(cno_param_mask, DAT_CNO_FIELD_ALL, cno_param) }?;
         let info = cno.query();
         place.set(DAT_CNO_PARAM {
             ia_handle: bare(info.ia),
@@ -143,7 +143,10 @@ pub unsafe extern "C-unwind" fn dat_cno_wait(
         None => unsafe { cancel::finish(&mut place, state) }.unwrap_or(Err(PANICKED)),
     };
     // SAFETY: the contract of `exports`.
-    set(unsafe { Output::wanted(evd_handle) }, waited.ok().flatten());
+    set(
+        unsafe { Output::optional(evd_handle) },
+        waited.ok().flatten(),
+    );
     CancellationDisabled::end(state);
     match waited {
         Ok(_) => DatReturn::SUCCESS.bits(),

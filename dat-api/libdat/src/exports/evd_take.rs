@@ -156,7 +156,7 @@ enum FirstLook {
     /// The call ends with this return code.
     Over(DAT_RETURN),
     /// The handle is not of this library. Holds the return code for the case that
-    /// no other provider knows the handle either.
+    /// the handle belongs to no other provider either.
     NotOurs(DAT_RETURN),
     /// The wait is stored in its place and goes on.
     Waits,

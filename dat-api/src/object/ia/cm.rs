@@ -104,7 +104,7 @@ pub(super) fn choose(choice: CmChoice, port: &Port<'_>) -> Result<Chosen> {
             .start(ManagerKind::Rdma)
             .inspect_err(|error| {
                 let cause = error.to_string().replace('\n', "; ");
-                tracing::debug!(device = port.device, cause, "no connections by rdma_cm");
+                tracing::debug!(device = port.device, cause, "rdma_cm cannot be used");
             })
             .map_err(|error| (ManagerKind::Rdma, error))
             .or_else(|(manager, error)| match error {
@@ -216,7 +216,7 @@ fn refused(manager: ManagerKind, error: &CmError) -> DatError {
     DatError::new(
         kind,
         subtype,
-        format!("no connections by {manager}: {error}"),
+        format!("the connection manager {manager} cannot be used: {error}"),
     )
 }
 

@@ -4,7 +4,7 @@
 //!
 //! 1. The **fast path** posts what most programs post: one segment, no completion flags, in the LMR
 //!    that the queue used last, on a queue with room. It is compiled once for each data path
-//!    ([`FastPath`]) and lock ([`Lock`]), so it tests for neither, and saves no registers for the
+//!    ([`FastPath`]) and lock ([`PostLock`]), so it tests for neither, and saves no registers for the
 //!    other. [`PostMode`] selects the function.
 //! 2. The **slow path** posts everything else, and everything that the fast path could not post. It
 //!    is compiled once. It checks every argument, makes room in a full queue and tries once more,

@@ -32,7 +32,7 @@ pub struct Completions<D: Device>(Arc<Queue<D>>);
 struct Queue<D: Device> {
     calls: D::Completions,
     state: SpinLock<State<D>>,
-    /// The queue was armed, and [`CompletionCalls::ring`] has raised no event
+    /// The queue was armed, and [`CompletionCalls::raise_event`] has raised no event
     /// since.
     armed: AtomicBool,
 }

@@ -106,7 +106,7 @@ fn an_accepted_peer_that_is_never_ready_fails_in_time() {
     let connection = request.accept(parameters(2), b"", events.clone()).unwrap();
     assert_eq!(events.next(), ConnectionEvent::AcceptFailed);
     assert!(begun.elapsed() >= Duration::from_millis(200));
-    // The peer gets the acceptance, a goodbye, and the end of the stream.
+    // The peer gets the acceptance, a disconnect, and the end of the stream.
     let received = raw.read_all();
     assert!(
         received.ends_with(b"dCM\x17\x01\x06\0\0"),
