@@ -95,7 +95,7 @@ fn run(options: Options) -> Outcome<()> {
             let mut about = describe(side.memory.remote(EMPTIED..EMPTIED + 8)).to_vec();
             about.extend_from_slice(&options.count.to_le_bytes());
             connect(&mut side.endpoint, &side.connections, host, port, &about)?;
-            let ring = understand(&side.endpoint.private_data())
+            let ring = parse_credits(&side.endpoint.private_data())
                 .filter(|ring| ring.length == SLOTS * LINE as u64)
                 .ok_or("the peer has no ring of this size: start rdma_ring there")?;
             side.produce(ring, options.count)?;
@@ -108,7 +108,7 @@ fn run(options: Options) -> Outcome<()> {
             let mut request = ConnectionRequest::from_event(&wait(&side.connections)?)
                 .ok_or("no connection request")?;
             let about = request.private_data();
-            let credits = understand(&about).ok_or("the peer is not rdma_ring")?;
+            let credits = parse_credits(&about).ok_or("the peer is not rdma_ring")?;
             let count = about.get(24..32).and_then(|count| count.first_chunk());
             let count = u64::from_le_bytes(*count.ok_or("the peer is not rdma_ring")?);
             let ring = describe(side.memory.remote(0..SLOTS as usize * LINE));
@@ -130,7 +130,7 @@ fn describe(memory: RemoteSegment) -> [u8; 24] {
     words
 }
 
-fn understand(words: &[u8]) -> Option<RemoteSegment> {
+fn parse_credits(words: &[u8]) -> Option<RemoteSegment> {
     let word = |at: usize| Some(u64::from_le_bytes(*words.get(at..)?.first_chunk()?));
     Some(RemoteSegment {
         address: word(0)?,

@@ -80,7 +80,7 @@ struct Waiter {
 }
 
 impl Waiter {
-    fn silence(&self) {
+    fn clear_alarm(&self) {
         self.wires.descriptors.lock().unwrap().alarms[self.number] = 0;
     }
 }
@@ -134,21 +134,21 @@ impl Platform for Waiter {
         let rung = all.alarms[self.number] > 0;
         drop(all);
         if self.word.retract() || rung {
-            self.silence();
+            self.clear_alarm();
         }
         Ok(BlockResult::Woken)
     }
 
     fn retract(&self) {
         if self.word.retract() {
-            self.silence();
+            self.clear_alarm();
         }
     }
 }
 
 /// The events that the device and posting threads have added to an EVD.
 #[derive(Default)]
-struct Brought {
+struct Arrived {
     events: u32,
     is_armed: bool,
 }
@@ -163,7 +163,7 @@ struct Known {
 
 #[derive(Default)]
 struct Evd {
-    brought: Mutex<Brought>,
+    arrived: Mutex<Arrived>,
     owned: Mutex<Known>,
 }
 
@@ -176,7 +176,7 @@ impl Evd {
         };
         match mode {
             PollMode::IfFree | PollMode::Wait => {}
-            PollMode::Arm => self.brought.lock().unwrap().is_armed = true,
+            PollMode::Arm => self.arrived.lock().unwrap().is_armed = true,
             PollMode::TakeEvents => wires.descriptors.lock().unwrap().channels[evd] = 0,
         }
         self.gather(&mut known);
@@ -185,7 +185,7 @@ impl Evd {
     }
 
     fn gather(&self, known: &mut Known) {
-        let events = core::mem::take(&mut self.brought.lock().unwrap().events);
+        let events = core::mem::take(&mut self.arrived.lock().unwrap().events);
         known.events += events;
         known.has_news |= events > 0;
     }
@@ -254,10 +254,10 @@ impl SimulatedCno {
 
     /// The device completes a request.
     fn complete(&self, evd: usize) {
-        let mut brought = self.evds[evd].brought.lock().unwrap();
-        brought.events += 1;
-        let raise = core::mem::take(&mut brought.is_armed);
-        drop(brought);
+        let mut arrived = self.evds[evd].arrived.lock().unwrap();
+        arrived.events += 1;
+        let raise = core::mem::take(&mut arrived.is_armed);
+        drop(arrived);
         if raise {
             self.wires.change(|all| all.channels[evd] += 1);
         }
@@ -265,7 +265,7 @@ impl SimulatedCno {
 
     /// A thread posts an event.
     fn post(&self, evd: usize) {
-        self.evds[evd].brought.lock().unwrap().events += 1;
+        self.evds[evd].arrived.lock().unwrap().events += 1;
         cno::record_trigger(self, evd, Finder::NotPolled);
     }
 

@@ -309,7 +309,7 @@ impl MessagePair {
             assert_eq!((received.cookie, received.length), (tag, 128));
             self.arrived(&bytes, "to a shared queue");
         }
-        hang_up(&pair);
+        disconnect_both(&pair);
         // SAFETY: live handles that are not used afterwards.
         unsafe {
             ok(dat_ep_free(to.ep));
@@ -361,7 +361,7 @@ impl MessagePair {
     }
 }
 
-fn hang_up(pair: &Pair) {
+fn disconnect_both(pair: &Pair) {
     // SAFETY: a live endpoint.
     ok(unsafe { dat_ep_disconnect(pair.active.ep, DAT_CLOSE_GRACEFUL_FLAG) });
     for end in [pair.active, pair.passive] {
@@ -436,7 +436,7 @@ fn defaults_fit(fixture: &Fixture) {
     fixture.run();
     assert_eq!(pair.passive.received().length, 250);
     assert_eq!(pair.active.requested().status, DAT_DTO_SUCCESS);
-    hang_up(&pair);
+    disconnect_both(&pair);
 }
 
 #[test]
@@ -452,7 +452,7 @@ fn the_library_keeps_to_the_limits_of_its_device() {
     messages.resizes();
     messages.shared_queues();
     messages.refusals();
-    hang_up(&messages.pair);
+    disconnect_both(&messages.pair);
     // An error is reported too: a write outside of the memory.
     let pair = Pair::connect(
         &messages.fixture,

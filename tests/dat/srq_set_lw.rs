@@ -122,7 +122,7 @@ fn srq_set_lw_l02_comes_during_the_call_if_it_is_below_already() {
         let setup = LowWatermark::new(&fixture, Poller::Consumer);
         setup.post(posted);
         setup.set(mark);
-        setup.told_at_once();
+        setup.expect_queued_event();
         // The event disarms it.
         setup.take(posted);
         setup.silent();
@@ -137,7 +137,7 @@ fn srq_set_lw_l02_buffers_that_were_taken_and_not_polled_count() {
     setup.post(4);
     setup.take(2);
     setup.set(3);
-    setup.told_at_once();
+    setup.expect_queued_event();
     setup.set(2);
     setup.silent();
     setup.take(1);
@@ -232,7 +232,7 @@ fn srq_set_lw_l05_a_watermark_above_max_recv_dtos_is_refused_and_changes_nothing
     setup.expect_event();
     // The largest value is valid.
     setup.set(most);
-    setup.told_at_once();
+    setup.expect_queued_event();
     assert_eq!(srq_info(setup.srq).low_watermark, most);
 }
 

@@ -25,13 +25,13 @@ const EXAMPLES: [&str; 5] = [
 ];
 
 /// The fabric and the qualifier of one test.
-struct Place {
+struct TestFabric {
     fabric: String,
     /// A qualifier in the range of ports on which no program listens.
     qualifier: String,
 }
 
-impl Place {
+impl TestFabric {
     fn new() -> Self {
         let socket = TcpListener::bind("127.0.0.1:0").expect("a port");
         Self {
@@ -108,7 +108,7 @@ fn end(child: Child) -> String {
 
 #[test]
 fn ping_pong_measures_round_trips() {
-    let place = Place::new();
+    let place = TestFabric::new();
     for size in ["8", "5000"] {
         let server = place.serve("ping_pong", &["-s", size]);
         let client = end(place.start("ping_pong", &["-s", size, "-n", "300", "127.0.0.1"]));
@@ -120,7 +120,7 @@ fn ping_pong_measures_round_trips() {
 
 #[test]
 fn a_ring_is_written_and_read() {
-    let place = Place::new();
+    let place = TestFabric::new();
     // Fewer than the ring has slots, exactly as many, and a number that is no
     // multiple.
     for count in ["1", "64", "2001"] {
@@ -134,7 +134,7 @@ fn a_ring_is_written_and_read() {
 
 #[test]
 fn a_server_takes_messages_of_many_clients_from_one_queue() {
-    let place = Place::new();
+    let place = TestFabric::new();
     let server = place.serve("srq_server", &["-c", "3"]);
     let counts = ["1", "400", "1001"];
     let clients = counts.map(|count| place.start("srq_client", &["-n", count, "127.0.0.1"]));
@@ -160,7 +160,7 @@ fn a_server_takes_messages_of_many_clients_from_one_queue() {
 /// server serves the others to the end, and reports the killed one.
 #[test]
 fn a_server_outlives_its_clients() {
-    let place = Place::new();
+    let place = TestFabric::new();
     let Server {
         child: server,
         mut output,
@@ -238,7 +238,7 @@ fn is_connected(port: &str) -> bool {
 
 #[test]
 fn a_blocking_server_answers_several_clients_and_their_successors() {
-    let place = Place::new();
+    let place = TestFabric::new();
     let server = place.serve("blocking_server", &["-c", "2", "-n", "4"]);
     for counts in [["200", "200"], ["1", "200"]] {
         let clients = counts.map(|count| place.start("ping_pong", &["-n", count, "127.0.0.1"]));
@@ -257,7 +257,7 @@ fn a_blocking_server_answers_several_clients_and_their_successors() {
 
 #[test]
 fn a_client_too_many_is_rejected_with_the_reason() {
-    let place = Place::new();
+    let place = TestFabric::new();
     let server = place.serve("srq_server", &["-c", "1"]);
     // The request does not announce a number of messages.
     let refused = place.start("ping_pong", &["127.0.0.1"]);
@@ -280,7 +280,7 @@ fn refusal(output: std::io::Result<Output>) -> (Option<i32>, String) {
 
 #[test]
 fn errors_are_printed_with_a_remedy() {
-    let place = Place::new();
+    let place = TestFabric::new();
     let cases: [(&str, &[&str], i32, &[&str]); 5] = [
         (
             "ping_pong",

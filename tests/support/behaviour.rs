@@ -46,7 +46,7 @@ impl Behaviour {
         static BEHAVIOUR: OnceLock<Behaviour> = OnceLock::new();
         *BEHAVIOUR.get_or_init(|| Self {
             nearest_wqe: goes_on_with_the_nearest(system),
-            named_receive: reports_the_named(system),
+            named_receive: reports_named_receive(system),
             large_cqe_answers: finds_large_answers(system),
         })
     }
@@ -109,7 +109,7 @@ fn goes_on_with_the_nearest(system: &System) -> bool {
     }
 }
 
-fn reports_the_named(system: &System) -> bool {
+fn reports_named_receive(system: &System) -> bool {
     let mut compared_qp = system.compared_qp_of_libmlx5(shape());
     post(&mut compared_qp, 10..12);
     match complete(&mut compared_qp, 1) {

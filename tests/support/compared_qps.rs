@@ -402,7 +402,7 @@ impl ComparedQps {
 
     /// Drops the record of posted requests: the test completes them by
     /// [`Self::complete`].
-    pub fn forget_outstanding(&mut self) {
+    pub fn clear_outstanding(&mut self) {
         self.sends.clear();
         for compared_qp in [&mut self.theirs, &mut self.ours] {
             compared_qp.receives.posted.clear();

@@ -135,7 +135,7 @@ fn section<'a>(page: &'a str, name: &str) -> Vec<&'a str> {
 }
 
 /// Joins all whitespace, so that line breaks make no difference.
-fn squeeze(text: &str) -> String {
+fn join_whitespace(text: &str) -> String {
     let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
     words.replace("( ", "(").replace("* ", "*")
 }
@@ -265,8 +265,8 @@ fn prototypes_are_those_of_the_headers() {
             .join(" ");
         let (first, _) = synopsis.split_once(';').expect("a prototype");
         assert_eq!(
-            squeeze(&format!("{first};")),
-            squeeze(declaration(&code, &name)),
+            join_whitespace(&format!("{first};")),
+            join_whitespace(declaration(&code, &name)),
             "{name}"
         );
     }

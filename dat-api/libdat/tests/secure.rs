@@ -111,7 +111,7 @@ impl Folder {
 
     /// Checks that the program uses nothing from its environment. Skipped if it
     /// got no rights because the system gives no program any.
-    fn is_deaf(&self) {
+    fn ignores_environment(&self) {
         let printed = self.printed();
         if printed.contains("secure 0") && is_without_new_rights(&self.0) {
             eprintln!("SKIPPED: no program gets rights here (nosuid or no_new_privs)");
@@ -165,7 +165,7 @@ fn a_setuid_program_takes_nothing_from_its_environment() {
         assert!(printed.contains(what), "{what}: {printed}");
     }
     folder.set_mode("program", 0o4755);
-    folder.is_deaf();
+    folder.ignores_environment();
 }
 
 #[test]
@@ -179,7 +179,7 @@ fn a_program_with_file_capabilities_takes_nothing_from_its_environment() {
         .arg(folder.at("program"))
         .output();
     match given {
-        Ok(output) if output.status.success() => folder.is_deaf(),
+        Ok(output) if output.status.success() => folder.ignores_environment(),
         Ok(output) => eprintln!(
             "SKIPPED: setcap: {}",
             String::from_utf8_lossy(&output.stderr).trim()

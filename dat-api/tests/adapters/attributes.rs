@@ -52,7 +52,7 @@ fn is_exact(fixture: &Fixture, what: &str, limit: i64, with: impl Fn(i64) -> EpA
 
 #[test]
 fn limits_of_endpoints_are_exact() {
-    let _turn = turn();
+    let _lock = lock_device();
     let fixture = Fixture::new();
     let ia = fixture.ia.query().ia;
     let one = EpAttributes {
@@ -158,7 +158,7 @@ fn limits_of_endpoints_are_exact() {
 
 #[test]
 fn limits_of_other_objects_are_exact() {
-    let _turn = turn();
+    let _lock = lock_device();
     let fixture = Fixture::new();
     let ia = fixture.ia.query().ia;
     let evd = |length| Evd::create(&fixture.ia, length, EvdFlags::DTO, None);
@@ -188,7 +188,7 @@ fn limits_of_other_objects_are_exact() {
 
 #[test]
 fn counts_are_those_of_the_device() {
-    let _turn = turn();
+    let _lock = lock_device();
     let (ia, _) = open("mlx5_1-1");
     let limits = *ia.device().limits();
     let info = ia.device().info().clone();
@@ -246,7 +246,7 @@ fn counts_are_those_of_the_device() {
 
 #[test]
 fn the_address_is_a_sockaddr_of_this_host() {
-    let _turn = turn();
+    let _lock = lock_device();
     let (ia, _) = open("mlx5_0");
     let is = ia.query().ia;
     assert_eq!(is.ia_address_ptr, ia.local_address());
@@ -277,7 +277,7 @@ fn the_address_is_a_sockaddr_of_this_host() {
 
 #[test]
 fn provider_attributes_are_true() {
-    let _turn = turn();
+    let _lock = lock_device();
     let fixture = Fixture::new();
     let is = fixture.ia.query().provider;
     assert_eq!((is.dapl_version_major, is.dapl_version_minor), (1, 2));
@@ -326,7 +326,7 @@ fn provider_attributes_are_true() {
 
 #[test]
 fn r15_the_optimal_alignment_divides_the_headers_alignment() {
-    let _turn = turn();
+    let _lock = lock_device();
     let (ia, _) = open("mlx5_0");
     let alignment = ia.query().provider.optimal_buffer_alignment;
     assert!(alignment.is_power_of_two() && 256 % alignment == 0);
@@ -335,7 +335,7 @@ fn r15_the_optimal_alignment_divides_the_headers_alignment() {
 
 #[test]
 fn all_streams_can_share_one_evd() {
-    let _turn = turn();
+    let _lock = lock_device();
     let fixture = Fixture::new();
     let merging = fixture.ia.query().provider.evd_stream_merging_supported;
     let flags = [
@@ -356,7 +356,7 @@ fn all_streams_can_share_one_evd() {
 
 #[test]
 fn l07_q06_shared_receive_queues_support_what_the_attributes_report() {
-    let _turn = turn();
+    let _lock = lock_device();
     let fixture = Fixture::new();
     let is = fixture.ia.query().provider;
     assert!(is.srq_supported);
@@ -392,7 +392,7 @@ fn l07_q06_shared_receive_queues_support_what_the_attributes_report() {
 
 #[test]
 fn service_points_create_endpoints_if_asked() {
-    let _turn = turn();
+    let _lock = lock_device();
     let fixture = Fixture::new();
     let evd = fixture.evd(8);
     let made = Psp::create_any(&fixture.ia, &evd, psp::EpCreator::Provider);
@@ -409,7 +409,7 @@ fn service_points_create_endpoints_if_asked() {
 /// The data path, the wait policy and the connection manager, as the environment selects them.
 #[test]
 fn the_provider_s_own_attributes_are_path_wait_and_manager() {
-    let _turn = turn();
+    let _lock = lock_device();
     let fixture = Fixture::new();
     let own = fixture.ia.query().provider.provider_specific_attributes;
     let of = |name| {

@@ -19,7 +19,7 @@ use crate::setup::*;
 
 #[test]
 fn a_hundred_openings_leak_no_descriptor_and_no_thread() {
-    let _turn = turn();
+    let _lock = lock_device();
     close(open("mlx5_0").0);
     let before = holdings();
     for round in 0..100 {
@@ -41,7 +41,7 @@ fn a_hundred_openings_leak_no_descriptor_and_no_thread() {
 
 #[test]
 fn a_failed_opening_leaks_nothing() {
-    let _turn = turn();
+    let _lock = lock_device();
     close(open("mlx5_0").0);
     let (ia, _) = open("mlx5_0");
     let plain = Evd::create(&ia, 4, EvdFlags::DTO, None).expect("an EVD");
@@ -66,7 +66,7 @@ fn a_failed_opening_leaks_nothing() {
 
 #[test]
 fn a_graceful_close_requires_every_object_to_be_freed() {
-    let _turn = turn();
+    let _lock = lock_device();
     let (ia, own) = open("mlx5_0");
     let pz = Pz::create(&ia).expect("a zone");
     let evd = Evd::create(&ia, 4, EvdFlags::CR, None).expect("an EVD");
@@ -101,7 +101,7 @@ fn a_graceful_close_requires_every_object_to_be_freed() {
 
 #[test]
 fn an_abrupt_close_frees_everything() {
-    let _turn = turn();
+    let _lock = lock_device();
     drop(Fixture::new());
     let before = holdings();
     let mut handles: Vec<Handle> = Vec::new();
@@ -142,7 +142,7 @@ fn an_abrupt_close_frees_everything() {
 
 #[test]
 fn w18_waits_on_an_evd_end_when_it_is_freed() {
-    let _turn = turn();
+    let _lock = lock_device();
     let (ia, own) = open("mlx5_0");
     let evd = Evd::create(&ia, 4, EvdFlags::SOFTWARE, None).expect("an EVD");
     let waiters: Vec<_> = [own, evd.handle()]
@@ -169,7 +169,7 @@ fn w18_waits_on_an_evd_end_when_it_is_freed() {
 
 #[test]
 fn one_of_two_concurrent_closes_succeeds() {
-    let _turn = turn();
+    let _lock = lock_device();
     for _ in 0..20 {
         let (ia, _) = open("mlx5_0");
         let handle = ia.handle();
@@ -198,7 +198,7 @@ fn one_of_two_concurrent_closes_succeeds() {
 
 #[test]
 fn objects_created_during_a_close_are_refused_or_freed() {
-    let _turn = turn();
+    let _lock = lock_device();
     drop(Fixture::new());
     let before = holdings();
     for round in 0..10 {
@@ -265,7 +265,7 @@ fn make(ia: Handle, kind: u32) -> Vec<Handle> {
 
 #[test]
 fn an_evd_used_by_another_adapter_prevents_a_graceful_close() {
-    let _turn = turn();
+    let _lock = lock_device();
     let (owner, evd) = open("mlx5_0");
     let asked = OpenRequest {
         async_evd: AsyncEvd::Existing(evd),
@@ -288,7 +288,7 @@ fn an_evd_used_by_another_adapter_prevents_a_graceful_close() {
 
 #[test]
 fn a_graceful_close_does_not_wait_for_other_adapters_events() {
-    let _turn = turn();
+    let _lock = lock_device();
     // One adapter waits; the other is opened and closed.
     let (waiting, own) = open("mlx5_0");
     let stop = AtomicBool::new(false);

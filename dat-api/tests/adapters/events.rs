@@ -6,7 +6,7 @@ use dat_api::object::ia::{AsyncEvd, Ia, OpenRequest};
 use dat_api::types::{AsyncKind, AsyncReason, ConnectionKind, EvdFlags, EventData};
 
 use crate::fixture::{self, Fixture, TIMEOUT};
-use crate::setup::{close, request, turn};
+use crate::setup::{close, lock_device, request};
 
 /// Makes the second endpoint of a pair refuse a write of the first; returns the second.
 fn refuse_a_write(fixture: &Fixture) -> Handle {
@@ -30,7 +30,7 @@ fn refuse_a_write(fixture: &Fixture) -> Handle {
 
 #[test]
 fn a_refused_access_is_reported_with_the_endpoint() {
-    let _turn = turn();
+    let _lock = lock_device();
     let fixture = Fixture::new();
     let ep = refuse_a_write(&fixture);
     let event = fixture.async_event(TIMEOUT).expect("an event");
@@ -39,7 +39,7 @@ fn a_refused_access_is_reported_with_the_endpoint() {
 
 #[test]
 fn events_go_to_a_given_evd_or_to_another_adapters() {
-    let _turn = turn();
+    let _lock = lock_device();
     for elsewhere in [false, true] {
         let mut fixture = Fixture::new();
         let own = fixture.events;
@@ -64,7 +64,7 @@ fn events_go_to_a_given_evd_or_to_another_adapters() {
 
 #[test]
 fn without_any_evd_events_are_only_logged() {
-    let _turn = turn();
+    let _lock = lock_device();
     let asked = OpenRequest {
         async_evd: AsyncEvd::Elsewhere,
         ..request("mlx5_0")
@@ -82,7 +82,7 @@ fn without_any_evd_events_are_only_logged() {
 
 #[test]
 fn an_evd_of_the_consumer_can_take_another_adapters_events() {
-    let _turn = turn();
+    let _lock = lock_device();
     let owner = Fixture::new();
     let evd = Evd::create(&owner.ia, 8, EvdFlags::ASYNC, None).expect("an EVD");
     let asked = OpenRequest {

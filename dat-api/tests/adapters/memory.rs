@@ -29,7 +29,7 @@ fn register(ia: &Arc<Ia>, pz: &Arc<Pz>, kind: MemoryKind) -> Result<Arc<Lmr>, Da
 
 #[test]
 fn a_zone_can_be_freed_when_nothing_uses_it() {
-    let _turn = turn();
+    let _lock = lock_device();
     let (ia, _) = open("mlx5_0");
     let pz = Pz::create(&ia).expect("a zone");
     let other = Pz::create(&ia).expect("a zone");
@@ -56,7 +56,7 @@ fn a_zone_can_be_freed_when_nothing_uses_it() {
 
 #[test]
 fn a_region_reports_its_parameters_and_has_unique_contexts() {
-    let _turn = turn();
+    let _lock = lock_device();
     let (ia, _) = open("mlx5_0");
     let pz = Pz::create(&ia).expect("a zone");
     let lmr = register(&ia, &pz, bytes()).expect("an LMR");
@@ -90,7 +90,7 @@ fn a_region_reports_its_parameters_and_has_unique_contexts() {
 
 #[test]
 fn invalid_memory_is_refused() {
-    let _turn = turn();
+    let _lock = lock_device();
     let (ia, _) = open("mlx5_0");
     let pz = Pz::create(&ia).expect("a zone");
     let range = |address, length| MemoryKind::Virtual { address, length };
@@ -128,7 +128,7 @@ fn invalid_memory_is_refused() {
 
 #[test]
 fn a_zone_of_another_adapter_is_refused() {
-    let _turn = turn();
+    let _lock = lock_device();
     let (ia, _) = open("mlx5_0");
     let (other, _) = open("mlx5_0");
     let pz = Pz::create(&other).expect("a zone");
@@ -143,7 +143,7 @@ fn a_zone_of_another_adapter_is_refused() {
 
 #[test]
 fn a_freed_region_and_its_context_are_stale() {
-    let _turn = turn();
+    let _lock = lock_device();
     let fixture = Fixture::new();
     let memory = Memory::new(&fixture.ia, &fixture.pz, 4096, MemPrivileges::all());
     let evd = fixture.evd(8);
@@ -165,7 +165,7 @@ fn a_freed_region_and_its_context_are_stale() {
 
 #[test]
 fn r10_r11_r12_posts_use_memory_only_as_its_region_allows() {
-    let _turn = turn();
+    let _lock = lock_device();
     let fixture = Fixture::new();
     let zone = Pz::create(&fixture.ia).expect("a zone");
     let evd = fixture.evd(8);
@@ -194,7 +194,7 @@ fn r10_r11_r12_posts_use_memory_only_as_its_region_allows() {
 
 #[test]
 fn peers_can_write_memory_that_this_side_may_not() {
-    let _turn = turn();
+    let _lock = lock_device();
     let fixture = Fixture::new();
     let pair = fixture.pair();
     let target = Memory::new(&fixture.ia, &fixture.pz, 4096, MemPrivileges::REMOTE_WRITE);
@@ -212,7 +212,7 @@ fn peers_can_write_memory_that_this_side_may_not() {
 
 #[test]
 fn read_only_memory_can_be_registered_for_reading() {
-    let _turn = turn();
+    let _lock = lock_device();
     let fixture = Fixture::new();
     let pair = fixture.pair();
     let map = MmapOptions::new().len(4096).map_anon().expect("a page");
@@ -237,7 +237,7 @@ fn read_only_memory_can_be_registered_for_reading() {
 
 #[test]
 fn garbage_handles_are_no_regions() {
-    let _turn = turn();
+    let _lock = lock_device();
     let (ia, evd) = open("mlx5_0");
     for bits in [1, 8, usize::MAX, ia.handle().bits() + 1, evd.bits()] {
         let handle = Handle::from_bits(bits).expect("not null");

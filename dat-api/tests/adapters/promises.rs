@@ -4,13 +4,13 @@ use dat_api::object::evd::Evd;
 use dat_api::types::{DtoStatus, EpAttributes, EventData};
 
 use crate::fixture::{self, Fixture, plain};
-use crate::setup::turn;
+use crate::setup::lock_device;
 
 /// `max_rdma_read_per_ep_*_guaranteed`: each of several endpoints can be created and connected with
 /// the maximum of reads, and no other endpoint takes them away.
 #[test]
 fn reads_of_every_endpoint_are_guaranteed() {
-    let _turn = turn();
+    let _lock = lock_device();
     let fixture = Fixture::new();
     let is = fixture.ia.query().ia;
     assert!(is.max_rdma_read_per_ep_in_guaranteed && is.max_rdma_read_per_ep_out_guaranteed);
@@ -67,7 +67,7 @@ fn done(evd: &Evd) {
 /// what was stored last.
 #[test]
 fn memory_needs_no_synchronisation() {
-    let _turn = turn();
+    let _lock = lock_device();
     let fixture = Fixture::new();
     assert!(!fixture.ia.query().provider.lmr_sync_req);
     let (pair, memory) = (fixture.pair(), &fixture.memory);
@@ -99,7 +99,7 @@ fn memory_needs_no_synchronisation() {
 /// peer has no receive.
 #[test]
 fn posts_return_before_their_transfers_complete() {
-    let _turn = turn();
+    let _lock = lock_device();
     let fixture = Fixture::new();
     assert!(fixture.ia.query().provider.dto_async_return_guaranteed);
     let pair = fixture.pair();

@@ -10,22 +10,22 @@ use dat_api::{DatError, DatReturn, ReturnType, Subtype};
 use crate::fixture;
 pub use crate::fixture::close_ia;
 
-static TURN: Mutex<()> = Mutex::new(());
+static LOCK: Mutex<()> = Mutex::new(());
 
 /// Adapters that [`open`] has opened.
 static OPENED: Mutex<Vec<Handle>> = Mutex::new(Vec::new());
 
 /// While this lives, no other test runs.
-pub struct Turn(#[expect(dead_code, reason = "kept for its drop")] MutexGuard<'static, ()>);
+pub struct DeviceLock(#[expect(dead_code, reason = "kept for its drop")] MutexGuard<'static, ()>);
 
 /// Waits until no other test runs, and sets up the device.
-pub fn turn() -> Turn {
-    let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+pub fn lock_device() -> DeviceLock {
+    let lock_device = LOCK.lock().unwrap_or_else(PoisonError::into_inner);
     fixture::device();
-    Turn(turn)
+    DeviceLock(lock_device)
 }
 
-impl Drop for Turn {
+impl Drop for DeviceLock {
     fn drop(&mut self) {
         let mut opened = OPENED.lock().unwrap_or_else(PoisonError::into_inner);
         for ia in opened.drain(..) {

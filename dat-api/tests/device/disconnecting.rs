@@ -168,10 +168,10 @@ fn r08_posts_after_the_disconnect_are_flushed_at_once() {
 /// Checks how an end is notified of a failure at the other end. rdma_cm, which a given device may
 /// connect by, reports it as a disconnect.
 #[track_caller]
-fn told_of_the_failure(kind: ConnectionKind) {
-    let is_goodbye = kind == ConnectionKind::Disconnected;
+fn is_end_after_failure(kind: ConnectionKind) {
+    let is_disconnect = kind == ConnectionKind::Disconnected;
     assert!(
-        kind == ConnectionKind::Broken || is_goodbye && is_given(),
+        kind == ConnectionKind::Broken || is_disconnect && is_given(),
         "{kind:?}"
     );
 }
@@ -205,7 +205,7 @@ fn r07_a_message_that_does_not_fit_breaks_the_connection() {
     let failed = done(&pair.evds[0]);
     assert_eq!(failed.cookie, 3);
     assert_eq!(failed.status, DtoStatus::RemoteResponder);
-    told_of_the_failure(connection(&pair.evds[0]).0);
+    is_end_after_failure(connection(&pair.evds[0]).0);
     for ep in &pair.eps {
         assert_eq!(ep.state(), EpState::Disconnected);
         ep.reset_now().expect("disconnected");
@@ -230,7 +230,7 @@ fn a_refused_remote_access_breaks_both_ends() {
         let (kind, ep) = connection(&pair.evds[i]);
         assert_eq!(ep, pair.eps[i].handle());
         assert_eq!(pair.eps[i].state(), EpState::Disconnected);
-        told_of_the_failure(kind);
+        is_end_after_failure(kind);
         kind
     });
     assert!(kinds.contains(&ConnectionKind::Broken), "{kinds:?}");

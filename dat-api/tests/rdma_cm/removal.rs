@@ -6,14 +6,14 @@ use std::time::Duration;
 use dat_api::types::{AsyncKind, ConnectionKind, EpState, EventData};
 
 use crate::fixture::{Fixture, TIMEOUT, connection, name, reaches, wait_for};
-use crate::setup::{open, turn};
+use crate::setup::{lock_device, open};
 
 /// Removes the device. Its removal completes only when this process ends: librdmacm closes no
 /// device, and Soft-RoCE waits for its users.
 #[test]
 #[ignore = "removes the device: alone, in a machine that is thrown away"]
 fn a_removed_device_is_reported_once() {
-    let _turn = turn();
+    let _lock = lock_device();
     let (ia, events) = open(name());
     let fixture = Fixture::on(ia, events);
     let pair = fixture.pair();

@@ -74,14 +74,16 @@ pub(crate) struct Accepting(Mutex<Vec<Connection>>);
 
 impl ListenSink for Accepting {
     fn request(&self, request: Request) {
-        let made = request.accept(parameters(2), b"", Arc::new(Mute)).unwrap();
+        let made = request
+            .accept(parameters(2), b"", Arc::new(NoSink))
+            .unwrap();
         self.0.lock().unwrap().push(made);
     }
 }
 
-struct Mute;
+struct NoSink;
 
-impl ConnectionSink for Mute {
+impl ConnectionSink for NoSink {
     fn event(&self, _: ConnectionEvent) -> Result<(), ()> {
         Ok(())
     }

@@ -277,9 +277,9 @@ fn cno_n18_agents_are_released_when_the_ia_is_closed() {
     let evd = second.software(&fixture, 4);
     // Its agent has been called already.
     let third = Cno::with_agent(&fixture, of(3));
-    let bell = third.software(&fixture, 4);
-    bell.post(1);
-    assert_eq!(calls.one(), (3, bell));
+    let waker = third.software(&fixture, 4);
+    waker.post(1);
+    assert_eq!(calls.one(), (3, waker));
     thread::scope(|scope| {
         let waiter = first.asleep(scope);
         ok(fixture.close(DAT_CLOSE_ABRUPT_FLAG));

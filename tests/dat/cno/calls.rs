@@ -106,17 +106,17 @@ fn cno_n03_a_cno_with_evds_cannot_be_freed() {
 fn cno_n03_a_cno_with_a_waiter_cannot_be_freed() {
     let fixture = Fixture::new();
     let cno = Cno::new(&fixture);
-    let bell = Evd(fixture.evd(4, DAT_EVD_SOFTWARE_FLAG));
+    let waker = Evd(fixture.evd(4, DAT_EVD_SOFTWARE_FLAG));
     thread::scope(|scope| {
         let waiter = cno.asleep(scope);
         fails_with(cno.free(), DAT_INVALID_STATE, DAT_INVALID_STATE_CNO_IN_USE);
         // Ends the wait by freeing its last EVD, as the page describes.
-        cno.bind(bell.0);
-        bell.post(1);
-        assert_eq!(joined(waiter), Ok(bell));
+        cno.bind(waker.0);
+        waker.post(1);
+        assert_eq!(joined(waiter), Ok(waker));
     });
     // SAFETY: live handles.
-    ok(unsafe { dat_evd_modify_cno(bell.0, DAT_HANDLE_NULL) });
+    ok(unsafe { dat_evd_modify_cno(waker.0, DAT_HANDLE_NULL) });
     ok(cno.free());
 }
 

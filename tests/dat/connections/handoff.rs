@@ -3,7 +3,7 @@
 use dat::abi::*;
 use dat::exports::*;
 
-use super::{end, established, exchange, furnish};
+use super::{end, established, exchange, set_parts};
 use crate::support::{
     Fixture, ReservedPoint, ServicePoint, accept, arrival, cr_info, ep_info, expect, fails,
     fails_with, nothing_on, ok, state_of,
@@ -143,7 +143,7 @@ fn an_endpoint_is_created_for_a_handed_off_request() {
     ok(service_point.connect(active.ep, &[]));
     ok(hand_off(service_point.take_request(), maker.qualifier));
     let cr = maker.take_request();
-    let passive = furnish(&fixture, cr_info(cr).local_ep_handle);
+    let passive = set_parts(&fixture, cr_info(cr).local_ep_handle);
     ok(accept(cr, DAT_HANDLE_NULL));
     established([&active, &passive]);
     exchange(&fixture, &active, &passive);

@@ -5,7 +5,7 @@ use std::ptr;
 use dat::abi::*;
 use dat::exports::*;
 
-use super::{end, established, exchange, furnish};
+use super::{end, established, exchange, set_parts};
 use crate::support::{
     Fixture, ReservedPoint, ServicePoint, accept, arrival, cr_info, ep_info, expect, fails,
     fails_with, here_ip, ip_at, nothing_on, ok, state_of,
@@ -166,7 +166,7 @@ fn a_request_without_an_endpoint_brings_one() {
     assert_eq!(state_of(brought), DAT_EP_STATE_TENTATIVE_CONNECTION_PENDING);
     ok(point.service_point().connect(late.ep, &[]));
     expect(late.connect, DAT_CONNECTION_EVENT_NON_PEER_REJECTED);
-    let passive = furnish(&fixture, brought);
+    let passive = set_parts(&fixture, brought);
     ok(accept(cr, DAT_HANDLE_NULL));
     established([&active, &passive]);
     exchange(&fixture, &active, &passive);

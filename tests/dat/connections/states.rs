@@ -186,7 +186,7 @@ fn refused_in(state: DAT_EP_STATE) {
     let ep = staged.end.ep;
     if state == DAT_EP_STATE_TENTATIVE_CONNECTION_PENDING {
         // Missing objects would be reported first.
-        super::furnish(&fixture, ep);
+        super::set_parts(&fixture, ep);
     }
     let mut refused = 0;
     for (row, legal, call) in calls(&fixture, &service_point, &model, cr) {

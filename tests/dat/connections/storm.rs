@@ -70,7 +70,7 @@ fn raise_limit() {
 
 /// Frees everything, closes the adapter gracefully (which fails if an object is
 /// left), and checks that the process holds as much as before.
-fn all_is_gone(mut fixture: Fixture, before: (usize, usize)) {
+fn check_released(mut fixture: Fixture, before: (usize, usize)) {
     // SAFETY: a live zone that is not in use.
     ok(unsafe { dat_pz_free(fixture.pz) });
     ok(fixture.close(DAT_CLOSE_GRACEFUL_FLAG));
@@ -338,11 +338,11 @@ fn many_connections_by_several_threads_leave_nothing_behind() {
         all as f64 / slowest(1).as_secs_f64(),
         begin.elapsed().as_secs_f64()
     );
-    all_is_gone(fixture, before);
+    check_released(fixture, before);
 }
 
 /// Runs a process that connects endpoints repeatedly until it is killed.
-fn be_the_victim(what: &str) -> ! {
+fn run_as_child(what: &str) -> ! {
     let (qualifier, count) = what.split_once(' ').expect("two numbers");
     let qualifier = qualifier.parse().expect("a qualifier");
     let count: usize = count.parse().expect("a number");
@@ -475,7 +475,7 @@ fn peers_that_are_killed_leave_nothing_behind() {
         return;
     }
     if let Ok(what) = std::env::var(VICTIM) {
-        be_the_victim(&what);
+        run_as_child(&what);
     }
     let before = before();
     let fixture = Fixture::new();
@@ -523,5 +523,5 @@ fn peers_that_are_killed_leave_nothing_behind() {
             }
         }
     }
-    all_is_gone(fixture, before);
+    check_released(fixture, before);
 }

@@ -449,7 +449,7 @@ fn evd_wait_w05_private_data_of_a_dup_connect_are_refused_or_come_whole() {
 }
 
 /// Overwrites what was passed to a call.
-fn spoil(data: &mut [u8]) {
+fn overwrite(data: &mut [u8]) {
     data.fill(0xff);
     std::hint::black_box(data);
 }
@@ -482,12 +482,12 @@ fn evd_wait_w05_the_bytes_may_be_overwritten_on_return() {
                 )
             },
         });
-        spoil(&mut data);
+        overwrite(&mut data);
         let cr = service_point.take_request();
         assert_eq!(asked_with(cr), whole);
         let mut data = answer.clone();
         ok(accept(cr, passive.ep, &data));
-        spoil(&mut data);
+        overwrite(&mut data);
         assert_eq!(data_of(&established(active)), answer);
         established(passive);
         model = active.ep;

@@ -107,7 +107,7 @@ fn streams() -> usize {
 /// already, and less is right too. So do streams whose peer has hung up; one that ended
 /// only after the next limit was set would leave its descriptor to the call under test.
 #[track_caller]
-fn all_is_back(before: Held, what: &str) -> Held {
+fn check_released(before: Held, what: &str) -> Held {
     let begin = Instant::now();
     loop {
         let now = held();
@@ -133,7 +133,7 @@ fn needs(
     const MANY: usize = 200;
     // What the first success allocates and keeps is allocated now.
     make().unwrap_or_else(|answer| panic!("{call}: {}", words(answer)))();
-    let mut before = all_is_back(held(), call);
+    let mut before = check_released(held(), call);
     for satisfied in 0..MANY {
         but(satisfied, true);
         let answer = make();
@@ -141,7 +141,7 @@ fn needs(
         match answer {
             Ok(undo) => {
                 undo();
-                all_is_back(before, call);
+                check_released(before, call);
                 return satisfied;
             }
             Err(answer) => {
@@ -151,7 +151,7 @@ fn needs(
                     kind, DAT_INSUFFICIENT_RESOURCES,
                     "{call}, {satisfied}: {text}"
                 );
-                before = all_is_back(before, &format!("{call} with {satisfied}"));
+                before = check_released(before, &format!("{call} with {satisfied}"));
             }
         }
     }

@@ -54,7 +54,7 @@ fn srq_set_lw_l04_each_setting_above_the_count_raises_one_event() {
     setup.post(2);
     for mark in [3, 3, 16, 3] {
         setup.set(mark);
-        setup.told_at_once();
+        setup.expect_queued_event();
     }
 }
 

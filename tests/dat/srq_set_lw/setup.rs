@@ -135,7 +135,7 @@ impl<'b> LowWatermark<'b> {
 
     /// Checks that the event was queued when the call returned.
     #[track_caller]
-    pub fn told_at_once(&self) {
+    pub fn expect_queued_event(&self) {
         match dequeue(self.fixture.async_evd) {
             Ok(event) => names(&event, self.srq, self.fixture),
             Err(_) => panic!("no event was queued when the call returned"),

@@ -59,7 +59,7 @@ struct CqeCase {
     inline: bool,
 }
 
-fn any_said() -> impl Strategy<Value = CqeCase> {
+fn any_case() -> impl Strategy<Value = CqeCase> {
     let lengths = vec(prop_oneof![1 => Just(0u32), 4 => 1..40u32], 1..=SEGMENTS);
     let sent = select(vec![0x08, 0x09, 0x0a, 0x0b, READ]);
     let known = select(vec![
@@ -184,7 +184,7 @@ fn play_sends(
             .send(&[work])
             .0
             .expect("room in the send queue");
-        compared_qps.forget_outstanding();
+        compared_qps.clear_outstanding();
         let opcode = if case.error.is_some() { REQ_ERR } else { REQ };
         let inline = case.inline && case.error.is_none() && case.sent == READ;
         let cqe = Cqe {
@@ -230,7 +230,7 @@ fn play_receives(
             .0
             .expect("room in the receive queue");
         let wqe_counter = compared_qps.last_receive();
-        compared_qps.forget_outstanding();
+        compared_qps.clear_outstanding();
         let good = [RESP_SEND, RESP_SEND_IMM, RESP_WR_IMM][case.op % 3];
         let opcode = if case.error.is_some() { RESP_ERR } else { good };
         let inline = case.inline && case.error.is_none() && good != RESP_WR_IMM;
@@ -271,8 +271,8 @@ proptest! {
         shared in any::<bool>(),
         form in select(vec![SMALL, LARGE, LARGE_WITHIN]),
         start in prop_oneof![0..40u32, 65_500..65_600u32],
-        sends in vec(any_said(), 0..40),
-        receives in vec(any_said(), 0..40),
+        sends in vec(any_case(), 0..40),
+        receives in vec(any_case(), 0..40),
     ) {
         play(shared, form, start, &sends, &receives);
     }
@@ -321,7 +321,7 @@ fn payload_that_does_not_fit_is_a_length_error() {
             .0
             .expect("room");
         let wqe_counter = compared_qps.last_receive();
-        compared_qps.forget_outstanding();
+        compared_qps.clear_outstanding();
         let payload: Vec<u8> = (1..=32).collect();
         let inline = Some((payload, InlinePlace::Within));
         let cqe = Cqe {
@@ -363,7 +363,7 @@ fn a_completion_reports_the_receive_that_it_names() {
             let posted = compared_qps.recv(&[RecvWork { wr_id, segments }]).0;
             posted.expect("as many are completed as posted");
         }
-        compared_qps.forget_outstanding();
+        compared_qps.clear_outstanding();
         for (done, (opcode, error, inline)) in kinds.into_iter().enumerate() {
             // 5 and 4 have no common divisor, so each is named once.
             let named = (5 * done + round) % kinds.len();

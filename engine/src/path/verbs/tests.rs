@@ -46,18 +46,18 @@ struct FakeQueue {
     /// How often it was asked to flush.
     flushes: AtomicU32,
     /// The number of requests that it takes, from the next chain on.
-    patience: Patience,
+    poll_limit: PollLimit,
 }
 
-struct Patience(AtomicUsize);
+struct PollLimit(AtomicUsize);
 
-impl Default for Patience {
+impl Default for PollLimit {
     fn default() -> Self {
         Self(AtomicUsize::new(usize::MAX))
     }
 }
 
-impl Patience {
+impl PollLimit {
     /// Returns how many requests of a chain are taken.
     fn take(&self, count: usize) -> usize {
         let left = self.0.load(Ordering::Relaxed);
@@ -113,23 +113,23 @@ impl QueueCalls for Arc<FakeQueue> {
         let posted = follow(chain, |work| (work.wr_id, work.next));
         let lengths = follow(chain, |work| (lengths_of(work), work.next));
         self.lengths.lock().unwrap().extend(lengths);
-        let taken = self.patience.take(posted.len());
+        let taken = self.poll_limit.take(posted.len());
         self.sends.lock().unwrap().extend(&posted[..taken]);
-        Patience::answer(taken, posted.len())
+        PollLimit::answer(taken, posted.len())
     }
 
     unsafe fn post_recv(&self, chain: Chain<'_, ibv_recv_wr>) -> Result<(), Refused> {
         let posted = tags(chain);
-        let taken = self.patience.take(posted.len());
+        let taken = self.poll_limit.take(posted.len());
         self.recvs.lock().unwrap().extend(&posted[..taken]);
-        Patience::answer(taken, posted.len())
+        PollLimit::answer(taken, posted.len())
     }
 
     unsafe fn bind(&self, _window: *mut ibv_mw, bind: &mut ibv_mw_bind) -> Result<(), PostError> {
-        let taken = self.patience.take(1);
+        let taken = self.poll_limit.take(1);
         let mut sends = self.sends.lock().unwrap();
         sends.extend(core::iter::repeat_n(bind.wr_id, taken));
-        Patience::answer(taken, 1).map_err(|refused| refused.error)
+        PollLimit::answer(taken, 1).map_err(|refused| refused.error)
     }
 
     fn flush(&self) {
@@ -152,15 +152,15 @@ impl FakeQueue {
 #[derive(Default)]
 struct FakeSrq {
     recvs: Mutex<VecDeque<u64>>,
-    patience: Patience,
+    poll_limit: PollLimit,
 }
 
 impl SharedCalls for Arc<FakeSrq> {
     unsafe fn post(&self, chain: Chain<'_, ibv_recv_wr>) -> Result<(), Refused> {
         let posted = tags(chain);
-        let taken = self.patience.take(posted.len());
+        let taken = self.poll_limit.take(posted.len());
         self.recvs.lock().unwrap().extend(&posted[..taken]);
-        Patience::answer(taken, posted.len())
+        PollLimit::answer(taken, posted.len())
     }
 }
 

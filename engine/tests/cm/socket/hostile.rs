@@ -38,7 +38,7 @@ impl Raw {
 
     /// Sends `ready` once the request is accepted. Leaves the acceptance unread, so
     /// that closing resets the stream.
-    pub(crate) fn say_ready(&mut self) {
+    pub(crate) fn send_ready(&mut self) {
         self.await_answer();
         self.send(&word(READY));
     }
@@ -197,7 +197,7 @@ fn junk_after_a_valid_start_ends_only_that_connection() {
         let request = host.requests.next();
         let _connection = request.accept(parameters(2), b"", events.clone()).unwrap();
         if ready {
-            raw.say_ready();
+            raw.send_ready();
             assert_eq!(events.next(), ConnectionEvent::Established);
         }
         // A valid message in the wrong state.
@@ -221,7 +221,7 @@ fn a_disconnect_is_answered() {
     let events = Arc::new(Events::default());
     let request = host.requests.next();
     let _connection = request.accept(parameters(2), b"", events.clone()).unwrap();
-    raw.say_ready();
+    raw.send_ready();
     raw.send(&word(DISCONNECT));
     assert!(raw.read_all().ends_with(&word(FAREWELL)));
     assert_eq!(events.next(), ConnectionEvent::Established);

@@ -52,9 +52,9 @@ fn frame(line: &'static str) -> (&'static str, Vec<u8>) {
 }
 
 /// The stream of a simulated peer.
-struct Played(TcpStream);
+struct SimulatedPeer(TcpStream);
 
-impl Played {
+impl SimulatedPeer {
     fn to(host: &Host) -> Self {
         Self::on(TcpStream::connect(host.raw_address()).unwrap())
     }
@@ -76,7 +76,7 @@ impl Played {
     }
 
     #[track_caller]
-    fn hear_end(&mut self) {
+    fn expect_end(&mut self) {
         assert_eq!(self.0.read(&mut [0]).unwrap(), 0);
     }
 }
@@ -87,7 +87,7 @@ fn requesters_of_every_release_connect_and_are_rejected_as_before() {
         let host = Host::new();
         // It disconnects, or fails, or this side disconnects.
         for last in ["disconnect", "failed", ""] {
-            let mut peer = Played::to(&host);
+            let mut peer = SimulatedPeer::to(&host);
             peer.send(&old.request(host.qualifier));
             let request = host.requests.next();
             assert_event(request.parameters(), &parameters(1));
@@ -115,21 +115,21 @@ fn requesters_of_every_release_connect_and_are_rejected_as_before() {
                 _ => ConnectionEvent::Disconnected,
             };
             assert_eq!(events.next(), end);
-            peer.hear_end();
+            peer.expect_end();
         }
         for name in ["reject-application", "reject-no-listener"] {
-            let mut peer = Played::to(&host);
+            let mut peer = SimulatedPeer::to(&host);
             peer.send(&old.request(host.qualifier));
             match name {
                 "reject-application" => host.requests.next().reject(),
                 _ => drop(host.requests.next()),
             }
             peer.expect(&old.get(name));
-            peer.hear_end();
+            peer.expect_end();
         }
         // After the acceptance it fails to become ready, or gives up.
         for name in ["failed", "disconnect"] {
-            let mut peer = Played::to(&host);
+            let mut peer = SimulatedPeer::to(&host);
             peer.send(&old.request(host.qualifier));
             let events = Arc::new(Events::default());
             let request = host.requests.next();
@@ -143,13 +143,13 @@ fn requesters_of_every_release_connect_and_are_rejected_as_before() {
 
 /// Returns a request of this side, and the stream of the peer that has to answer
 /// it.
-fn requesting(old: &Recorded) -> (Connection, Arc<Events>, Played) {
+fn requesting(old: &Recorded) -> (Connection, Arc<Events>, SimulatedPeer) {
     let listener = TcpListener::bind(loopback()).unwrap();
     let qualifier = listener.local_addr().unwrap().port().into();
     let events = Arc::new(Events::default());
     let to = target(own(), qualifier, None);
     let made = start().connect(&local(), to, parameters(1), ASKED, events.clone());
-    let mut peer = Played::on(listener.accept().unwrap().0);
+    let mut peer = SimulatedPeer::on(listener.accept().unwrap().0);
     peer.expect(&old.request(qualifier));
     (made.unwrap(), events, peer)
 }
@@ -185,7 +185,7 @@ fn listeners_of_every_release_accept_and_reject_as_before() {
                 _ => ConnectionEvent::Disconnected,
             };
             assert_eq!(events.next(), end);
-            peer.hear_end();
+            peer.expect_end();
         }
         for (name, event) in [
             ("reject-application", ConnectionEvent::PeerRejected),
@@ -195,7 +195,7 @@ fn listeners_of_every_release_accept_and_reject_as_before() {
             let (_connection, events, mut peer) = requesting(&old);
             peer.send(&old.get(name));
             assert_eq!(events.next(), event, "{name}");
-            peer.hear_end();
+            peer.expect_end();
         }
     }
 }
@@ -208,7 +208,7 @@ fn an_unknown_version_is_rejected_with_the_cause_on_both_sides() {
     let host = Host::new();
     for version in [0_u8, 2, 77, 255] {
         let theirs = format!("version {version} of the protocol, but this side uses version 1");
-        let mut peer = Played::to(&host);
+        let mut peer = SimulatedPeer::to(&host);
         let mut request = old.request(host.qualifier);
         request[4] = version;
         // Only the header of a request with another version is known.

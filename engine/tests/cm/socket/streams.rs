@@ -82,7 +82,7 @@ fn a_missing_reply_to_a_disconnect_times_out() {
     let events = Arc::new(Events::default());
     let request = host.requests.next();
     let connection = request.accept(parameters(2), b"", events.clone()).unwrap();
-    raw.say_ready();
+    raw.send_ready();
     assert_eq!(events.next(), ConnectionEvent::Established);
     let begun = Instant::now();
     connection.disconnect();

@@ -8,16 +8,16 @@ use super::*;
 use crate::abi::*;
 
 /// An object of which only the handle and its kind matter.
-struct Thing<const KIND: u8>;
+struct TestObject<const KIND: u8>;
 
 // SAFETY: no test looks up the object behind the handle of a `Thing`.
-unsafe impl<const KIND: u8> Object for Thing<KIND> {
+unsafe impl<const KIND: u8> Object for TestObject<KIND> {
     const KIND: Kind = Kind::ALL[KIND as usize];
 }
 
 fn make<const KIND: u8>() -> Handle {
     // SAFETY: the object is new.
-    unsafe { publish_for_test(Arc::new(Thing::<KIND>)) }.expect("a slot")
+    unsafe { publish_for_test(Arc::new(TestObject::<KIND>)) }.expect("a slot")
 }
 
 fn converted(data: EventData, evd: Handle) -> DAT_EVENT {
@@ -232,7 +232,7 @@ fn the_reason_of_a_gone_object_keeps_its_number() {
     let evd = make::<{ Kind::Evd as u8 }>();
     let ep = make::<{ Kind::Ep as u8 }>();
     // SAFETY: `make` published the object, and no thread uses it.
-    unsafe { retire_for_test::<Thing<{ Kind::Ep as u8 }>>(ep) }.expect("live");
+    unsafe { retire_for_test::<TestObject<{ Kind::Ep as u8 }>>(ep) }.expect("live");
     assert_eq!(number(ep, AsyncReason::Watermark), 2);
     let event = converted(
         EventData::Async {

@@ -68,7 +68,7 @@ impl Model {
 }
 
 /// A marker is signalled, may be fenced, and has no segments, whatever it says.
-fn as_meant<'a>(request: &SendRequest<'a>) -> SendRequest<'a> {
+fn normalised<'a>(request: &SendRequest<'a>) -> SendRequest<'a> {
     match request.op {
         SendOp::Nop => SendRequest {
             flags: request.flags & SendFlags::FENCE | SendFlags::SIGNALED,
@@ -185,11 +185,11 @@ proptest! {
         ops in ops(),
     ) {
         // The longest WQE is two WQEBBs: 2 + 3 segments or 2 + (4 + 92) / 16.
-        let mut bench = bench(1 << log, 3, 92, exclusive, start);
+        let mut fixture = fixture(1 << log, 3, 92, exclusive, start);
         let source = Memory::new(256, 0);
         source.write(0, &(0..=255).collect::<Vec<u8>>());
         let mut model = Model {
-            ring: bench.ring.all(),
+            ring: fixture.ring.all(),
             register: vec![0; 2 * HALF as usize],
             half: 0,
             counter: start,
@@ -227,12 +227,12 @@ proptest! {
                             SendRequest { wr_id, op, flags, segments }
                         })
                         .collect();
-                    let capacity = bench.producer.capacity() as usize;
+                    let capacity = fixture.producer.capacity() as usize;
                     let mut result = Ok(());
                     let mut units = 0;
                     let mut posted = 0;
                     for request in &requests {
-                        let request = &as_meant(request);
+                        let request = &normalised(request);
                         let length: u32 = request.segments.iter().map(|s| s.length).sum();
                         let inline = request.flags.contains(SendFlags::INLINE)
                             && !matches!(request.op, SendOp::Read { .. });
@@ -252,14 +252,14 @@ proptest! {
                         units = length;
                         posted += 1;
                     }
-                    prop_assert_eq!(bench.post_list(&requests), result);
+                    prop_assert_eq!(fixture.post_list(&requests), result);
                     if posted > 0 {
                         model.ring(posted, units);
-                        prop_assert_eq!(bench.record.be32(4), model.counter & 0xffff);
+                        prop_assert_eq!(fixture.record.be32(4), model.counter & 0xffff);
                     }
                     // A refused request may have left bytes in free blocks.
                     let blocks = model.blocks();
-                    let ring = bench.ring.all();
+                    let ring = fixture.ring.all();
                     for wqe in &model.outstanding {
                         for block in 0..wqe.blocks {
                             let at = (wqe.counter.wrapping_add(block) % blocks) as usize * WQEBB;
@@ -267,7 +267,7 @@ proptest! {
                         }
                     }
                     model.ring = ring;
-                    prop_assert_eq!(bench.register.all(), model.register.clone());
+                    prop_assert_eq!(fixture.register.all(), model.register.clone());
                 }
                 Op::Complete(ahead) => {
                     // The next signalled request, or one further on.
@@ -283,7 +283,7 @@ proptest! {
                         continue;
                     };
                     let wqe = model.outstanding.drain(..=at).next_back().unwrap();
-                    prop_assert_eq!(bench.retire(wqe.counter as u16).wr_id, wqe.wr_id);
+                    prop_assert_eq!(fixture.retire(wqe.counter as u16).wr_id, wqe.wr_id);
                 }
             }
         }

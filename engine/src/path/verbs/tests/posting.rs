@@ -148,7 +148,7 @@ fn lists_are_posted_in_chunks_up_to_the_invalid_request() {
 fn requests_that_the_device_refuses_can_be_posted_again() {
     let mut cq = Cq::new();
     let mut pair = qp(5, &cq, &cq, None);
-    pair.device.patience.0.store(1, Ordering::Relaxed);
+    pair.device.poll_limit.0.store(1, Ordering::Relaxed);
     let list = sends(&[1, 2, 3]);
     // SAFETY: there are no segments.
     let answer = unsafe { pair.pair.post_send_list(&list) };
@@ -158,11 +158,11 @@ fn requests_that_the_device_refuses_can_be_posted_again() {
     });
     assert_eq!(answer, partly);
     let list = recvs(&[10, 11, 12]);
-    pair.device.patience.0.store(1, Ordering::Relaxed);
+    pair.device.poll_limit.0.store(1, Ordering::Relaxed);
     // SAFETY: as above.
     assert_eq!(unsafe { pair.pair.post_recv_list(&list) }, partly);
     assert_eq!(pair.pair.recvs_outstanding(), 1);
-    pair.device.patience.0.store(99, Ordering::Relaxed);
+    pair.device.poll_limit.0.store(99, Ordering::Relaxed);
     for wr_id in 2..5 {
         pair.send(wr_id).unwrap();
         pair.recv(9 + wr_id).unwrap();
@@ -179,7 +179,7 @@ fn requests_that_the_device_refuses_can_be_posted_again() {
 fn a_device_that_refuses_every_request_is_not_ready() {
     let cq = Cq::new();
     let mut pair = qp(5, &cq, &cq, None);
-    pair.device.patience.0.store(0, Ordering::Relaxed);
+    pair.device.poll_limit.0.store(0, Ordering::Relaxed);
     assert_eq!(pair.send(1), Err(PostError::NotReady));
     assert_eq!(pair.recv(1), Err(PostError::NotReady));
     assert!(pair.pair.sends_idle());
@@ -190,14 +190,14 @@ fn refused_shared_receives_take_no_room() {
     let mut cq = Cq::new();
     let mut srq = Srq::new(3);
     let pair = qp(5, &cq, &cq, Some(&srq));
-    srq.device.patience.0.store(1, Ordering::Relaxed);
+    srq.device.poll_limit.0.store(1, Ordering::Relaxed);
     let list = recvs(&[1, 2, 3]);
     // SAFETY: there are no segments.
     let answer = unsafe { srq.receives.post_list(&list) };
     let error = PostError::QueueFull;
     assert_eq!(answer, Err(ListError { posted: 1, error }));
     assert_eq!(srq.outstanding(), 1);
-    srq.device.patience.0.store(9, Ordering::Relaxed);
+    srq.device.poll_limit.0.store(9, Ordering::Relaxed);
     srq.post(2).unwrap();
     srq.post(3).unwrap();
     assert_eq!(srq.post(4), Err(PostError::QueueFull));

@@ -28,7 +28,7 @@ fn reported(cq: &mut Cq) -> Vec<(u64, bool)> {
 }
 
 /// Completes the posted send with this index, before earlier ones.
-fn overtake(qp: &Qp, cq: &Cq, index: usize, status: Status) {
+fn complete_out_of_order(qp: &Qp, cq: &Cq, index: usize, status: Status) {
     let tag = qp.device.sends.lock().unwrap().remove(index);
     cq.write(Work {
         tag: tag.expect("a posted request"),
@@ -45,12 +45,12 @@ fn a_send_that_overtakes_reads_is_reported_after_them() {
     for (wr_id, op) in [(1, READ), (2, SendOp::Send), (3, READ), (4, SendOp::Send)] {
         qp.post(wr_id, op, SendFlags::SIGNALED, 0).unwrap();
     }
-    overtake(&qp, &cq, 3, Status::Success);
-    overtake(&qp, &cq, 1, Status::Success);
+    complete_out_of_order(&qp, &cq, 3, Status::Success);
+    complete_out_of_order(&qp, &cq, 1, Status::Success);
     assert_eq!(reported(&mut cq), []);
-    overtake(&qp, &cq, 0, Status::Success);
+    complete_out_of_order(&qp, &cq, 0, Status::Success);
     assert_eq!(reported(&mut cq), [(1, true), (2, true)]);
-    overtake(&qp, &cq, 0, Status::Success);
+    complete_out_of_order(&qp, &cq, 0, Status::Success);
     assert_eq!(reported(&mut cq), [(3, true), (4, true)]);
     assert!(qp.pair.sends_idle());
     assert_eq!(cq.counters(), [0, 0]);
@@ -62,8 +62,8 @@ fn a_batch_is_in_order_too() {
     let mut qp = siw(&cq, &cq);
     qp.post(1, READ, SendFlags::SIGNALED, 0).unwrap();
     qp.send(2).unwrap();
-    overtake(&qp, &cq, 1, Status::Success);
-    overtake(&qp, &cq, 0, Status::Success);
+    complete_out_of_order(&qp, &cq, 1, Status::Success);
+    complete_out_of_order(&qp, &cq, 0, Status::Success);
     let mut out = [Completion::default(); 4];
     let mut found = cq.poller.poll_batch(&mut out);
     found += cq.poller.poll_batch(&mut out[found..]);
@@ -77,13 +77,13 @@ fn an_unsignalled_read_is_not_reported() {
     let mut qp = siw(&cq, &cq);
     qp.post(1, READ, SendFlags::empty(), 0).unwrap();
     qp.send(2).unwrap();
-    overtake(&qp, &cq, 1, Status::Success);
+    complete_out_of_order(&qp, &cq, 1, Status::Success);
     assert_eq!(reported(&mut cq), []);
-    overtake(&qp, &cq, 0, Status::Success);
+    complete_out_of_order(&qp, &cq, 0, Status::Success);
     assert_eq!(reported(&mut cq), [(2, true)]);
     // Its failure is reported.
     qp.post(3, READ, SendFlags::empty(), 0).unwrap();
-    overtake(&qp, &cq, 0, Status::WrFlush);
+    complete_out_of_order(&qp, &cq, 0, Status::WrFlush);
     assert_eq!(reported(&mut cq), [(3, false)]);
 }
 
@@ -93,14 +93,14 @@ fn an_unsignalled_send_is_reported_if_it_fails() {
     let mut qp = siw(&cq, &cq);
     let quiet = |qp: &mut Qp, wr_id| qp.post(wr_id, SendOp::Send, SendFlags::empty(), 0);
     quiet(&mut qp, 1).unwrap();
-    overtake(&qp, &cq, 0, Status::Success);
+    complete_out_of_order(&qp, &cq, 0, Status::Success);
     assert_eq!(reported(&mut cq), []);
     assert!(qp.pair.sends_idle());
     // The device carries out one more. The next is posted just after the device has
     // flushed its queues by itself, and is lost there.
     quiet(&mut qp, 2).unwrap();
     quiet(&mut qp, 3).unwrap();
-    overtake(&qp, &cq, 0, Status::Success);
+    complete_out_of_order(&qp, &cq, 0, Status::Success);
     qp.pair.watch().will_fail();
     qp.pair.watch().has_failed();
     assert_eq!(reported(&mut cq), [(3, false)]);
@@ -113,10 +113,10 @@ fn a_failure_after_a_read_flushes_the_read() {
     let mut qp = siw(&cq, &cq);
     qp.post(1, READ, SendFlags::SIGNALED, 0).unwrap();
     qp.send(2).unwrap();
-    overtake(&qp, &cq, 1, Status::LocalQpOperation);
+    complete_out_of_order(&qp, &cq, 1, Status::LocalQpOperation);
     assert_eq!(reported(&mut cq), []);
     assert_eq!(qp.device.flushes(), 1, "moved to ERR");
-    overtake(&qp, &cq, 0, Status::WrFlush);
+    complete_out_of_order(&qp, &cq, 0, Status::WrFlush);
     assert_eq!(reported(&mut cq), [(1, false), (2, false)]);
 }
 
@@ -131,7 +131,7 @@ fn requests_that_the_device_has_not_flushed_are_flushed_once() {
     qp.recv(5).unwrap();
     qp.pair.watch().will_fail();
     // The device flushes one of each queue; the rest were posted too late.
-    overtake(&qp, &sends, 0, Status::WrFlush);
+    complete_out_of_order(&qp, &sends, 0, Status::WrFlush);
     recvs.write(Work {
         tag: qp.device.next(true).unwrap(),
         qpn: 5,
