@@ -141,7 +141,7 @@ fn run(options: Options) -> Outcome<()> {
         let refiller = scope.spawn(|| buffers.refill(&watermarks));
         let served = server.serve();
         // Ends the wait of the second thread.
-        watermarks.end_waiting()?;
+        watermarks.set_unwaitable()?;
         refiller.join().expect("no panic")?;
         let Served { messages, failed } = served?;
         // The first post was not a refill.

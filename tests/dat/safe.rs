@@ -255,13 +255,13 @@ fn a_wait_can_be_ended_and_allowed_again() {
     thread::scope(|scope| {
         let waiter = scope.spawn(|| events.wait(None));
         std::thread::sleep(Duration::from_millis(20));
-        events.end_waiting().expect("it lives");
+        events.set_unwaitable().expect("the adapter is open");
         let ended = waiter.join().expect("no panic").expect_err("no event");
         assert!(ended.is(ReturnType::InvalidState), "{ended}");
     });
     events.post(5).expect("room");
     assert!(events.wait(SOON).is_err());
-    events.allow_waiting().expect("it lives");
+    events.clear_unwaitable().expect("the adapter is open");
     let event = events.wait(SOON).expect("the event that was posted");
     assert_eq!(event.data, EventData::Software { pointer: 5 });
 }
@@ -409,7 +409,7 @@ fn a_notification_object_reports_several_dispatchers() {
     let [(mut one, ones), (mut other, others)] = pair(&adapter);
     let software = adapter.dispatcher(4, EvdFlags::SOFTWARE).expect("a bell");
     for events in [&ones, &others, &software, &adapter.async_events()] {
-        events.notify(Some(&cno)).expect("fed");
+        events.set_cno(Some(&cno)).expect("a bound CNO");
     }
     let zone = adapter.zone().expect("a zone of its own");
     drop(zone);
@@ -440,7 +440,7 @@ fn a_notification_object_reports_several_dispatchers() {
     }
     // Called once, on a thread of the library.
     let (sender, receiver) = std::sync::mpsc::channel();
-    cno.call_once(move |events| sender.send(events).expect("the receiver is alive"))
+    cno.set_agent(move |events| sender.send(events).expect("the receiver is alive"))
         .expect("a thread");
     for number in [1, 2] {
         software.post(number).expect("room");
@@ -453,9 +453,9 @@ fn a_notification_object_reports_several_dispatchers() {
         receiver.recv().is_err(),
         "the agent is dropped with what it captured"
     );
-    cno.call_once(|_| unreachable!("taken back"))
+    cno.set_agent(|_| unreachable!("taken back"))
         .expect("a thread");
-    cno.cancel_call();
+    cno.clear_agent();
     // Disabled and enabled, resized, and without a notification object.
     assert_eq!(cno.wait(SOON), Ok(Some(software.handle())));
     while software.next().expect("no waiter").is_some() {}
@@ -467,7 +467,7 @@ fn a_notification_object_reports_several_dispatchers() {
     software.resize(64).expect("memory");
     software.resize(1).expect("room for the one");
     assert!(software.post(4).is_err(), "full");
-    software.notify(None).expect("open");
+    software.set_cno(None).expect("open");
     assert!(software.next().expect("no waiter").is_some());
     software.post(5).expect("room");
     assert!(cno.wait(Some(Duration::ZERO)).is_err());

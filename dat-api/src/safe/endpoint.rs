@@ -221,7 +221,7 @@ impl Endpoint {
     ///
     /// # Errors
     /// It is connected or connecting, the model is not connected, or the private data are too long.
-    pub fn connect_like(
+    pub fn dup_connect(
         &mut self,
         model: &Self,
         timeout: Option<Duration>,

@@ -52,7 +52,7 @@ pub fn open(name: &str) -> (Arc<Ia>, Handle) {
     let (ia, evd) = Ia::open(&request(name)).expect("the adapter opens");
     let mut opened = OPENED.lock().unwrap_or_else(PoisonError::into_inner);
     opened.push(ia.handle());
-    (ia, evd.expect("asked for"))
+    (ia, evd.expect("a new asynchronous EVD"))
 }
 
 /// Opens an adapter, which must fail.

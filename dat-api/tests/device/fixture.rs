@@ -138,7 +138,7 @@ impl Fixture {
             minor: 2,
         })
         .expect("the adapter opens");
-        Self::on(ia, events.expect("asked for"))
+        Self::on(ia, events.expect("a new asynchronous EVD"))
     }
 
     /// Uses an open adapter, whose asynchronous events go to `events`.

@@ -425,7 +425,7 @@ fn accept_and_kill(
         assert!(begin.elapsed() < Duration::from_secs(30), "{}", eps.len());
         take(&mut eps);
     }
-    victim.kill().expect("it lives");
+    victim.kill().expect("the process runs");
     victim.wait().expect("the child process");
     // Requests that it had made before.
     while take(&mut others).is_some() {}
