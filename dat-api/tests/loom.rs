@@ -100,11 +100,11 @@ impl Platform for Waiter {
         0
     }
 
-    fn others_run(&self) -> bool {
+    fn is_multiprocessor(&self) -> bool {
         true
     }
 
-    fn give_way(&self) {}
+    fn yield_now(&self) {}
 
     fn guard(&self) {}
 

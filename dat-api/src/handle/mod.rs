@@ -434,11 +434,11 @@ impl<T: Object> Drop for Owned<T> {
 }
 
 /// Ends a handle. New calls do not find the object; the function waits for calls that use it, and
-/// calls `hurry` repeatedly while one owns the object, to make that call return. Returns `None` if
+/// calls `wake_owner` repeatedly while one owns the object, to make that call return. Returns `None` if
 /// the handle names no live object of this kind, or if another thread is freeing it.
 ///
 /// The caller must neither pin nor own the object.
-pub(crate) fn retire<T: Object>(handle: Handle, mut hurry: impl FnMut(&T)) -> Option<Arc<T>> {
+pub(crate) fn retire<T: Object>(handle: Handle, mut wake_owner: impl FnMut(&T)) -> Option<Arc<T>> {
     let slot = handle.slot()?;
     slot.tag
         .compare_exchange(live(T::KIND), DYING, Ordering::SeqCst, Ordering::Relaxed)
@@ -447,7 +447,7 @@ pub(crate) fn retire<T: Object>(handle: Handle, mut hurry: impl FnMut(&T)) -> Op
     let inside = unsafe { object::<T>(slot) };
     let mut backoff = Backoff::new();
     while slot.owner.fetch_or(OWNED, Ordering::SeqCst) & OWNED != 0 {
-        hurry(inside);
+        wake_owner(inside);
         backoff.wait();
     }
     let mut backoff = Backoff::new();

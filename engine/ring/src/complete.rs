@@ -39,7 +39,7 @@ unsafe impl Sync for Entries {}
 /// One entry of the ring, which the device may or may not have written yet.
 ///
 /// Each method reads ring memory again. Its result is valid once
-/// [`CompletionRing::peek`] or [`Position::look`] has found the entry written,
+/// [`CompletionRing::peek`] or [`Position::peek`] has found the entry written,
 /// and until [`CompletionRing::publish`] gives it back to the device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Slot(NonNull<u8>);
@@ -220,7 +220,7 @@ impl Position {
     /// Returns the entry and its last byte, in which the owner bit is now 0 if
     /// the device has written the entry.
     #[inline(always)]
-    pub fn look(self) -> (Slot, u8) {
+    pub fn peek(self) -> (Slot, u8) {
         let form = self.slot.own_op().0 ^ self.owner;
         barrier::after_ownership();
         (self.slot, form)
@@ -336,7 +336,7 @@ impl CompletionRing {
     /// [`CqeOpcode::INVALID`], the device has not written it after all.
     #[inline(always)]
     pub fn peek(&self) -> Option<(Slot, OwnOp)> {
-        let (slot, form) = self.cursor.next.look();
+        let (slot, form) = self.cursor.next.peek();
         (form & OwnOp::OWNER == 0).then_some((slot, OwnOp(form)))
     }
 
@@ -365,7 +365,7 @@ impl CompletionRing {
     }
 
     /// Returns a copy of the position that a loop over several entries can keep
-    /// in registers. The loop uses [`Position::look`] and
+    /// in registers. The loop uses [`Position::peek`] and
     /// [`Position::advance`], and after the loop [`Self::advance_to`].
     #[inline(always)]
     pub fn snapshot(&self) -> (Position, Wrap) {
@@ -377,7 +377,7 @@ impl CompletionRing {
     /// # Safety
     /// `next` is the position of [`Self::snapshot`], which was taken from this ring
     /// since it was advanced last, after `entries` calls of [`Position::advance`],
-    /// each on an entry that [`Position::look`] has found written and of which
+    /// each on an entry that [`Position::peek`] has found written and of which
     /// nothing is needed any more.
     #[inline(always)]
     pub unsafe fn advance_to(&mut self, next: Position, entries: usize) {

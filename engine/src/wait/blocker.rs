@@ -386,11 +386,11 @@ impl Platform for Blocker {
         monotonic_nanos()
     }
 
-    fn others_run(&self) -> bool {
+    fn is_multiprocessor(&self) -> bool {
         has_several_processors()
     }
 
-    fn give_way(&self) {
+    fn yield_now(&self) {
         std::thread::yield_now();
     }
 

@@ -96,9 +96,9 @@ pub trait Platform {
     /// Returns the time of a monotonic clock in nanoseconds.
     fn now(&self) -> u64;
     /// Returns whether other threads can run while this thread spins.
-    fn others_run(&self) -> bool;
+    fn is_multiprocessor(&self) -> bool;
     /// Yields the processor to other threads.
-    fn give_way(&self);
+    fn yield_now(&self);
     /// Blocks signals.
     fn guard(&self) -> Self::Guard;
     /// Lets pending signals be handled now. Returns whether a handler has run.
@@ -225,7 +225,7 @@ pub struct Wait<G> {
     allowed: u64,
     is_learning: bool,
     /// The spin yields the processor before each poll.
-    gives_way: bool,
+    yields: bool,
     phase: Phase,
     /// Blocks signals.
     guard: G,
@@ -273,12 +273,12 @@ impl<G> Wait<G> {
         // The scheduler may not switch before this thread has used its share. A
         // thread that sleeps instead is always ahead of its peer in the schedule,
         // and never yields in vain.
-        let gives_way = allowed < u64::MAX && !platform.others_run();
+        let yields = allowed < u64::MAX && !platform.is_multiprocessor();
         if allowed > 0 {
             counters.spins += 1;
-            if spin_briefly(source, platform, gives_way) {
+            if spin_briefly(source, platform, yields) {
                 counters.hits += 1;
-                hit(platform, budget, policy, gives_way, start);
+                hit(platform, budget, policy, yields, start);
                 return Begun::Over(WaitOutcome::Ready);
             }
         }
@@ -288,7 +288,7 @@ impl<G> Wait<G> {
             start,
             allowed,
             is_learning,
-            gives_way,
+            yields,
             phase: match allowed {
                 0 => Phase::Announcing,
                 _ => Phase::Spin {
@@ -330,7 +330,7 @@ impl<G> Wait<G> {
                     match outcome {
                         WaitOutcome::Ready => {
                             counters.hits += 1;
-                            hit(platform, budget, self.policy, self.gives_way, self.start);
+                            hit(platform, budget, self.policy, self.yields, self.start);
                         }
                         WaitOutcome::TimedOut => {
                             budget.learn(self.policy, platform.now() - self.start, true);
@@ -372,7 +372,7 @@ impl<G> Wait<G> {
             true => platform.now() - self.start,
             false => 0,
         };
-        match self.gives_way {
+        match self.yields {
             true => budget.learn_yielding(self.policy, waited, without_event),
             false => budget.learn(self.policy, waited, without_event),
         }
@@ -390,9 +390,9 @@ impl<G> Wait<G> {
         paused: u64,
     ) -> Spun {
         loop {
-            let found = match self.gives_way {
+            let found = match self.yields {
                 true => {
-                    platform.give_way();
+                    platform.yield_now();
                     source.ready()
                 }
                 false => (0..POLLS_PER_CLOCK_READ).any(|_| source.ready()),
@@ -482,10 +482,10 @@ enum Spun {
 }
 
 /// Makes the first polls of a spin, without reading the clock.
-fn spin_briefly<S: Source, P: Platform>(source: &mut S, platform: &P, gives_way: bool) -> bool {
-    match gives_way {
+fn spin_briefly<S: Source, P: Platform>(source: &mut S, platform: &P, yields: bool) -> bool {
+    match yields {
         true => (0..YIELDS_UNGUARDED).any(|_| {
-            platform.give_way();
+            platform.yield_now();
             source.ready()
         }),
         false => (0..POLLS_UNGUARDED).any(|_| source.ready()),
@@ -497,12 +497,12 @@ fn hit<P: Platform>(
     platform: &P,
     budget: &mut SpinBudget,
     policy: WaitPolicy,
-    gives_way: bool,
+    yields: bool,
     start: u64,
 ) {
     // A thread that ran after a yield may have made the spin longer than any spin
     // may be.
-    match gives_way && budget.is_beyond(policy, platform.now() - start) {
+    match yields && budget.is_beyond(policy, platform.now() - start) {
         true => budget.overran(),
         false => budget.hit(),
     }

@@ -136,10 +136,10 @@ pub unsafe extern "C-unwind" fn dat_cno_wait(
     let state = CancellationDisabled::begin();
     let mut place = Place::uninit();
     // SAFETY: the caller has the same contract.
-    let looked = unsafe { first_look(cno_handle, timeout, evd_handle, &mut place) };
-    let waited = match looked {
+    let polled = unsafe { first_poll(cno_handle, timeout, evd_handle, &mut place) };
+    let waited = match polled {
         Some(over) => over,
-        // SAFETY: `first_look` has stored a wait in the place.
+        // SAFETY: `first_poll` has stored a wait in the place.
         None => unsafe { cancel::finish(&mut place, state) }.unwrap_or(Err(PANICKED)),
     };
     // SAFETY: the contract of `exports`.
@@ -161,13 +161,13 @@ const PANICKED: DatReturn = DatReturn::error(ReturnType::InternalError, Subtype:
 ///
 /// # Safety
 /// As for `dat_cno_wait`.
-unsafe fn first_look(
+unsafe fn first_poll(
     cno_handle: DAT_CNO_HANDLE,
     timeout: DAT_TIMEOUT,
     evd_handle: *mut DAT_EVD_HANDLE,
     place: &mut Place<cno::Waiting>,
 ) -> Option<Result<Option<Handle>, DatReturn>> {
-    let looked = catch_unwind(AssertUnwindSafe(|| {
+    let polled = catch_unwind(AssertUnwindSafe(|| {
         let Some(cno) = ours(cno_handle).filter(|cno| cno.kind() == Some(Kind::Cno)) else {
             return Some(Err(invalid(WHICH)));
         };
@@ -187,5 +187,5 @@ unsafe fn first_look(
             }
         }
     }));
-    looked.unwrap_or(Some(Err(PANICKED)))
+    polled.unwrap_or(Some(Err(PANICKED)))
 }

@@ -47,13 +47,13 @@ pub(super) fn remove(table: NonNull<DAT_PROVIDER>) {
 pub(crate) fn of(handle: DAT_HANDLE) -> Option<NonNull<DAT_PROVIDER>> {
     match COUNT.load(Ordering::Relaxed) {
         0 => None,
-        _ => look(handle),
+        _ => look_up(handle),
     }
 }
 
 #[cold]
 #[inline(never)]
-fn look(handle: DAT_HANDLE) -> Option<NonNull<DAT_PROVIDER>> {
+fn look_up(handle: DAT_HANDLE) -> Option<NonNull<DAT_PROVIDER>> {
     if ours(handle)?.is_ours() {
         return None;
     }

@@ -250,12 +250,12 @@ impl Ep {
 
     /// Attaches a new queue pair to the consuming halves of its EVDs now. That may allocate, which
     /// posting and dequeuing must not do.
-    pub(super) fn settle(&self) {
+    pub(super) fn attach_new(&self) {
         let evds = self.control().streams.evds();
         for evd in evds {
-            evd.settle();
+            evd.attach_new();
         }
-        self.unreported.settle();
+        self.unreported.attach_new();
     }
 
     /// Puts a queue pair into service; returns the previous one, to be dropped without the lock.

@@ -95,7 +95,7 @@ impl Ep {
             argument: Subtype::InvalidArg6,
         };
         let attributes = match attributes {
-            Some(attributes) => attributes::settle(attributes, limits, asked)?,
+            Some(attributes) => attributes::resolve(attributes, limits, asked)?,
             None => attributes::defaults(limits, asked),
         };
         Self::make(ia, parts, attributes, EpState::Unconnected)
@@ -133,7 +133,7 @@ impl Ep {
             has_request: request.is_some(),
             argument: Subtype::InvalidArg7,
         };
-        let attributes = attributes::settle(attributes, ia.attributes(), asked)?;
+        let attributes = attributes::resolve(attributes, ia.attributes(), asked)?;
         Self::make(ia, parts, attributes, EpState::Unconnected)
     }
 
@@ -200,7 +200,7 @@ impl Ep {
             unsafe { ep.dismantle() };
             return Err(error);
         }
-        ep.settle();
+        ep.attach_new();
         Ok(ep)
     }
 

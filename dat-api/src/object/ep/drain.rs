@@ -41,7 +41,7 @@ impl Unreported {
     }
 
     /// Attaches a new queue pair to the queue.
-    pub(super) fn settle(&self) {
+    pub(super) fn attach_new(&self) {
         if let Some(queue) = &mut *self.0.lock() {
             queue.process_commands();
         }
@@ -128,7 +128,9 @@ pub(super) fn watch(ep: Handle) {
         return;
     }
     let signals = SignalsBlocked::new();
-    let started = thread::Builder::new().name("dat-drain".into()).spawn(look);
+    let started = thread::Builder::new()
+        .name("dat-drain".into())
+        .spawn(poll_until_drained);
     drop(signals);
     if let Err(error) = started {
         tracing::warn!(
@@ -138,7 +140,7 @@ pub(super) fn watch(ep: Handle) {
     }
 }
 
-fn look() {
+fn poll_until_drained() {
     leave_pinned_cpus();
     let mut pause = PAUSES.0;
     loop {

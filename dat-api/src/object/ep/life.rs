@@ -366,7 +366,7 @@ impl Ep {
         self.reads_issued.store(0, Ordering::Relaxed);
         self.step(control, Trigger::Reset);
         drop(held);
-        self.settle();
+        self.attach_new();
         Ok(())
     }
 

@@ -299,7 +299,7 @@ impl Consumer {
         // As many as a queue can hold may have been there at the start; completions that arrive
         // during the sweep may stay.
         let found = self.stage(evd, usize::MAX, |queue| held(queue.capacity(), length));
-        self.settle_queues();
+        self.process_queue_commands();
         found
     }
 
@@ -308,20 +308,20 @@ impl Consumer {
     pub(super) fn poll_completions(&mut self, evd: &Evd) -> Arrivals {
         let room = self.staged.capacity() - self.staged.len();
         let found = self.stage(evd, room, Queue::capacity);
-        self.settle_queues();
+        self.process_queue_commands();
         found
     }
 
-    fn settle_queues(&mut self) {
+    fn process_queue_commands(&mut self) {
         for queue in &mut self.queues {
-            queue.settle();
+            queue.process_commands();
         }
     }
 
     /// Attaches new endpoints and reserves the room they need.
-    pub(super) fn settle(&mut self, evd: &Evd) {
+    pub(super) fn attach_new(&mut self, evd: &Evd) {
         self.process_commands(evd);
-        self.settle_queues();
+        self.process_queue_commands();
     }
 
     #[cold]

@@ -166,11 +166,11 @@ impl Evd {
         if let Some(evd) = handle::pin::<Self>(handle) {
             evd.context.unregister(handle);
         }
-        let hurry = |evd: &Self| {
+        let wake_owner = |evd: &Self| {
             evd.state.abort();
             evd.blocker.wake();
         };
-        if let Some(evd) = handle::retire::<Self>(handle, hurry) {
+        if let Some(evd) = handle::retire::<Self>(handle, wake_owner) {
             evd.stop_watching();
             evd.leave_cno();
         }

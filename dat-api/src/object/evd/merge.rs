@@ -53,7 +53,7 @@ impl Merge {
                 }
                 let queue = &mut queues[index];
                 match queue.arrival() {
-                    Arrival::Empty => queue.settle(),
+                    Arrival::Empty => queue.process_commands(),
                     Arrival::Unknown => {
                         if let Some(completion) = queue.poll() {
                             self.turn = index + 1;

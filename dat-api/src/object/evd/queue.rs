@@ -123,7 +123,7 @@ impl Queue {
     }
 
     /// Processes the commands of the queue, and so releases endpoints that are gone.
-    pub(super) fn settle(&mut self) {
+    pub(super) fn process_commands(&mut self) {
         each!(self, queue => queue.process_commands());
     }
 }

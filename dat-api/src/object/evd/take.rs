@@ -159,11 +159,11 @@ impl Evd {
 
     /// Attaches new endpoints to the consuming half now, so that no later call, which must not
     /// allocate, has to. If another call owns the EVD, that call does it.
-    pub(crate) fn settle(&self) {
+    pub(crate) fn attach_new(&self) {
         match handle::own::<Self>(self.handle) {
             Ok(mut owned) => {
                 let (evd, consumer) = open(&mut owned);
-                consumer.settle(evd);
+                consumer.attach_new(evd);
             }
             Err(NotOwned::Busy) if self.posted.has_commands() => self.blocker.wake(),
             Err(_) => {}

@@ -77,7 +77,7 @@ pub fn begin<O: BorrowMut<Owned<Evd>>>(
     threshold: i32,
 ) -> Begun<Waiting<O>> {
     let (evd, consumer) = open(owned.borrow_mut());
-    match first_look(evd, consumer, timeout, threshold) {
+    match first_poll(evd, consumer, timeout, threshold) {
         Ok(waited) => Begun::Over(waited),
         Err(Missed { state, deadline }) => Begun::Waits(Waiting {
             state,
@@ -94,7 +94,7 @@ pub fn begin<O: BorrowMut<Owned<Evd>>>(
     clippy::result_large_err,
     reason = "a wait that misses has time, and must not allocate"
 )]
-fn first_look(
+fn first_poll(
     evd: &Evd,
     consumer: &mut Consumer,
     timeout: Timeout,

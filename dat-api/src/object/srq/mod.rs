@@ -264,19 +264,19 @@ impl Srq {
 
     /// Polls the completions of its endpoints, so that counts are current.
     fn take_completions(&self) {
-        self.look_while(|| true);
+        self.poll_while(|| true);
     }
 
     /// Polls where the endpoints report, until an entry is free. The consumer gets the events that
     /// this stages as from its own polls. Neither allocates nor waits.
-    fn look_for_room(&self) {
-        self.look_while(|| self.queue.outstanding() >= self.capacity());
+    fn poll_for_room(&self) {
+        self.poll_while(|| self.queue.outstanding() >= self.capacity());
     }
 
-    fn look_while(&self, goes_on: impl Fn() -> bool) {
+    fn poll_while(&self, continues: impl Fn() -> bool) {
         self.sources.visit(|source| {
             (source.upcalls().poll_completions)(source);
-            goes_on()
+            continues()
         });
     }
 }

@@ -176,7 +176,7 @@ impl Runner<'_> {
                     times.not_before = until.copied().filter(|&until| until > times.now);
                 }
                 let status = entry.session.accept(gate, param, &times);
-                self.settle(token, status);
+                self.update_tables(token, status);
             }
             Command::Reject(token, as_the_application) => {
                 self.with(token, |session| session.reject(as_the_application));
@@ -292,7 +292,7 @@ impl Runner<'_> {
             passive,
         };
         self.sessions.insert(token, entry);
-        self.settle(token, SessionStatus::Continues);
+        self.update_tables(token, SessionStatus::Continues);
     }
 
     fn with(
@@ -302,17 +302,17 @@ impl Runner<'_> {
     ) {
         if let Some(entry) = self.sessions.get_mut(&token) {
             let status = change(&mut entry.session);
-            self.settle(token, status);
+            self.update_tables(token, status);
         }
     }
 
     /// Updates the thread's tables after a session has changed.
-    fn settle(&mut self, token: Token, status: SessionStatus) {
+    fn update_tables(&mut self, token: Token, status: SessionStatus) {
         let Some(entry) = self.sessions.get_mut(&token) else {
             return;
         };
-        let over = status == SessionStatus::Ended;
-        let due = entry.session.due().filter(|_| !over);
+        let has_ended = status == SessionStatus::Ended;
+        let due = entry.session.due().filter(|_| !has_ended);
         if entry.armed != due {
             if let Some(old) = entry.armed {
                 self.deadlines.remove(&(old, token));
@@ -322,8 +322,8 @@ impl Runner<'_> {
             }
             entry.armed = due;
         }
-        if over && let Some(entry) = self.sessions.remove(&token) {
-            self.rest(&entry);
+        if has_ended && let Some(entry) = self.sessions.remove(&token) {
+            self.remember(&entry);
             // This drops its id too, unless a request is using it just now.
             if entry.session.is_connecting() {
                 entry.session.wire.end();
@@ -332,7 +332,7 @@ impl Runner<'_> {
     }
 
     /// Records what the requester's kernel will remember.
-    fn rest(&mut self, entry: &Entry) {
+    fn remember(&mut self, entry: &Entry) {
         let (true, Some(passive)) = (entry.session.is_remembered(), &entry.passive) else {
             return;
         };

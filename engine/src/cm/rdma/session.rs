@@ -23,8 +23,8 @@ pub(super) type ConnectionGate = Gate<dyn ConnectionSink>;
 const PAUSE: Duration = Duration::from_millis(20);
 const LONGEST_PAUSE: Duration = Duration::from_millis(320);
 /// The first pause before a greeting is checked again, and the longest pause.
-const LOOK: Duration = Duration::from_micros(20);
-const LONGEST_LOOK: Duration = Duration::from_millis(2);
+const GREETING_PAUSE: Duration = Duration::from_micros(20);
+const LONGEST_GREETING_PAUSE: Duration = Duration::from_millis(2);
 /// How long a request without a timeout is repeated: several times longer than any
 /// kernel remembers a connection.
 const STALE_FOR: Duration = Duration::from_secs(8);
@@ -107,7 +107,7 @@ pub(super) struct Session<W> {
     /// The greeting that is expected, until the kernel has connected.
     greeting: Option<Arc<Greeting>>,
     /// The next pause before the greeting is checked.
-    look: Duration,
+    greeting_pause: Duration,
     /// When the peer's kernel first reported that it remembers the queue pair.
     stale: Option<Instant>,
     /// Whether the kernels will remember the connection.
@@ -126,7 +126,7 @@ impl<W: Wire> Session<W> {
     /// Handles an address that could not even be submitted for resolution.
     pub(super) fn unresolved(&mut self, error: &io::Error) -> SessionStatus {
         tracing::debug!(%error, "no route to the peer");
-        self.over(ConnectionEvent::Unreachable)
+        self.end_with(ConnectionEvent::Unreachable)
     }
 
     /// Handles a request that the kernel could not even send.
@@ -134,7 +134,7 @@ impl<W: Wire> Session<W> {
         match (&self.state, error.raw_os_error()) {
             // iWARP: TCP reached the host, where there is no listener (any more).
             (State::Requested, Some(libc::ECONNREFUSED | libc::ECONNRESET)) => {
-                self.over(ConnectionEvent::NonPeerRejected)
+                self.end_with(ConnectionEvent::NonPeerRejected)
             }
             (State::Requested, _) => self.unresolved(error),
             _ => Continues,
@@ -161,7 +161,7 @@ impl<W: Wire> Session<W> {
             pause: None,
             step: PAUSE,
             greeting: None,
-            look: LOOK,
+            greeting_pause: GREETING_PAUSE,
             stale: None,
             remembered: false,
         }
@@ -221,18 +221,18 @@ impl<W: Wire> Session<W> {
             // iWARP: the TCP connection was established, and ended without an
             // answer.
             (State::Requested, Event::Failed(error)) if error == -libc::EINVAL => {
-                self.over(ConnectionEvent::NonPeerRejected)
+                self.end_with(ConnectionEvent::NonPeerRejected)
             }
             (
                 State::Resolving | State::Routing | State::Requested | State::Paused,
                 Event::Failed(_) | Event::DeviceRemoved | Event::Rejected { .. },
-            ) => self.over(ConnectionEvent::Unreachable),
+            ) => self.end_with(ConnectionEvent::Unreachable),
             (State::Accepted, Event::Established(_)) => {
                 self.state = match self.greeting.take() {
                     Some(greeting) => State::Silent(greeting),
                     None => State::Accepted,
                 };
-                self.listen_up(clock())
+                self.await_greeting(clock())
             }
             (State::Silent(greeting), Event::Disconnected) if greeting.has_arrived() => {
                 self.up();
@@ -241,13 +241,13 @@ impl<W: Wire> Session<W> {
             (State::Up, Event::Disconnected) => {
                 // Sends the answer.
                 let _ = self.wire.disconnect();
-                self.over(ConnectionEvent::Disconnected)
+                self.end_with(ConnectionEvent::Disconnected)
             }
             // The peer withdrew its acceptance, or could not become ready.
-            (State::Up, Event::Rejected { .. }) => self.over(ConnectionEvent::Disconnected),
+            (State::Up, Event::Rejected { .. }) => self.end_with(ConnectionEvent::Disconnected),
             (State::Up, Event::Failed(_) | Event::DeviceRemoved) => {
                 let _ = self.wire.disconnect();
-                self.over(ConnectionEvent::Broken)
+                self.end_with(ConnectionEvent::Broken)
             }
             // The disconnect has waited for this.
             (State::Closing, Event::Established(_)) => {
@@ -278,13 +278,13 @@ impl<W: Wire> Session<W> {
             self.deadline = None;
             match self.state {
                 State::Resolving | State::Routing | State::Requested | State::Paused => {
-                    return self.over(ConnectionEvent::TimedOut);
+                    return self.end_with(ConnectionEvent::TimedOut);
                 }
                 // The kernel rejects the requester when the id is destroyed.
                 State::Accepted | State::Silent(_) => {
-                    return self.over(ConnectionEvent::AcceptFailed);
+                    return self.end_with(ConnectionEvent::AcceptFailed);
                 }
-                State::Closing => return self.over(ConnectionEvent::Disconnected),
+                State::Closing => return self.end_with(ConnectionEvent::Disconnected),
                 State::Pending(_) | State::Held(_) | State::Up => (),
             }
         }
@@ -296,7 +296,7 @@ impl<W: Wire> Session<W> {
                     let param = param.clone();
                     return self.answer(&param, now);
                 }
-                State::Silent(_) => return self.listen_up(now),
+                State::Silent(_) => return self.await_greeting(now),
                 _ => (),
             }
         }
@@ -331,7 +331,7 @@ impl<W: Wire> Session<W> {
             }
             Err(error) => {
                 tracing::debug!(%error, "a request cannot be accepted any more");
-                self.over(ConnectionEvent::AcceptFailed)
+                self.end_with(ConnectionEvent::AcceptFailed)
             }
         }
     }
@@ -349,11 +349,11 @@ impl<W: Wire> Session<W> {
             // When the id is destroyed, the kernel notifies the peer if the peer
             // knows of the request.
             State::Resolving | State::Routing | State::Requested | State::Paused => {
-                self.over(ConnectionEvent::Disconnected)
+                self.end_with(ConnectionEvent::Disconnected)
             }
             State::Held(_) => {
                 let _ = self.wire.reject(false);
-                self.over(ConnectionEvent::Disconnected)
+                self.end_with(ConnectionEvent::Disconnected)
             }
             // A disconnect is not possible before the requester is ready.
             State::Accepted => {
@@ -383,9 +383,9 @@ impl<W: Wire> Session<W> {
     /// Fails the session: nothing can be served any more.
     pub(super) fn fail(&mut self) {
         let _ = match self.state {
-            State::Up => self.over(ConnectionEvent::Broken),
+            State::Up => self.end_with(ConnectionEvent::Broken),
             State::Resolving | State::Routing | State::Requested | State::Paused => {
-                self.over(ConnectionEvent::Unreachable)
+                self.end_with(ConnectionEvent::Unreachable)
             }
             _ => self.ended(),
         };
@@ -393,11 +393,11 @@ impl<W: Wire> Session<W> {
 
     /// Starts, on the passive side, to wait for the requester's greeting, if one is
     /// expected.
-    fn listen_up(&mut self, now: Instant) -> SessionStatus {
+    fn await_greeting(&mut self, now: Instant) -> SessionStatus {
         match &self.state {
             State::Silent(greeting) if !greeting.has_arrived() => {
-                self.pause = now.checked_add(self.look);
-                self.look = (2 * self.look).min(LONGEST_LOOK);
+                self.pause = now.checked_add(self.greeting_pause);
+                self.greeting_pause = (2 * self.greeting_pause).min(LONGEST_GREETING_PAUSE);
             }
             _ => self.up(),
         }
@@ -427,7 +427,7 @@ impl<W: Wire> Session<W> {
             Err(error) => {
                 // The connection was ended meanwhile.
                 tracing::debug!(%error, "an acceptance was no longer valid");
-                return self.over(ConnectionEvent::NonPeerRejected);
+                return self.end_with(ConnectionEvent::NonPeerRejected);
             }
         };
         let (private_data, route) = payload::of_reply(peer_parameters.private_data, route);
@@ -447,11 +447,11 @@ impl<W: Wire> Session<W> {
                     Continues
                 }
                 Err(error) if error.raw_os_error() == Some(libc::ENODEV) => {
-                    self.over(ConnectionEvent::Broken)
+                    self.end_with(ConnectionEvent::Broken)
                 }
                 Err(error) => {
                     tracing::debug!(%error, "an acceptance was withdrawn");
-                    self.over(ConnectionEvent::Disconnected)
+                    self.end_with(ConnectionEvent::Disconnected)
                 }
             },
             _ => {
@@ -468,7 +468,7 @@ impl<W: Wire> Session<W> {
             let since = *self.stale.get_or_insert(now);
             if self.deadline.is_none() && now.duration_since(since) >= STALE_FOR {
                 tracing::warn!("rejected: the peer's kernel still remembers the last connection");
-                return self.over(ConnectionEvent::NonPeerRejected);
+                return self.end_with(ConnectionEvent::NonPeerRejected);
             }
             self.state = State::Paused;
             self.pause = now.checked_add(self.step);
@@ -477,7 +477,7 @@ impl<W: Wire> Session<W> {
             return self.or_unreachable(done);
         }
         tracing::debug!(reason, "rejected");
-        self.over(
+        self.end_with(
             if is_consumers(reason) && payload::is_applications(private_data) {
                 ConnectionEvent::PeerRejected
             } else {
@@ -493,8 +493,8 @@ impl<W: Wire> Session<W> {
                 alive.store(false, Ordering::Release);
                 Ended
             }
-            State::Closing => self.over(ConnectionEvent::Disconnected),
-            _ => self.over(ConnectionEvent::AcceptFailed),
+            State::Closing => self.end_with(ConnectionEvent::Disconnected),
+            _ => self.end_with(ConnectionEvent::AcceptFailed),
         }
     }
 
@@ -506,7 +506,7 @@ impl<W: Wire> Session<W> {
     }
 
     /// Reports a terminal event.
-    fn over(&mut self, event: ConnectionEvent) -> SessionStatus {
+    fn end_with(&mut self, event: ConnectionEvent) -> SessionStatus {
         self.report(event);
         Ended
     }

@@ -131,7 +131,7 @@ impl Session {
             match self.connected() {
                 Ok(false) => return Continues,
                 Ok(true) => self.state = State::Requested,
-                Err(event) => return self.over(event),
+                Err(event) => return self.end_with(event),
             }
         }
         self.flush();
@@ -157,10 +157,10 @@ impl Session {
     pub(super) fn expire(&mut self) -> SessionStatus {
         self.deadline = None;
         match self.state {
-            State::Connecting => self.over(ConnectionEvent::TimedOut),
+            State::Connecting => self.end_with(ConnectionEvent::TimedOut),
             State::Requested => {
                 self.send(&frame::disconnect());
-                self.over(ConnectionEvent::TimedOut)
+                self.end_with(ConnectionEvent::TimedOut)
             }
             State::Silent(_) => {
                 tracing::debug!(peer = ?self.peer, "connected, but requests nothing: dropped");
@@ -170,9 +170,9 @@ impl Session {
                 tracing::debug!(peer = ?self.peer, "accepted, but not ready in time: dropped");
                 // If the requester becomes ready later, it gets a disconnect.
                 self.send(&frame::disconnect());
-                self.over(ConnectionEvent::AcceptFailed)
+                self.end_with(ConnectionEvent::AcceptFailed)
             }
-            State::Closing => self.over(ConnectionEvent::Disconnected),
+            State::Closing => self.end_with(ConnectionEvent::Disconnected),
             State::Pending(_) | State::Up => Continues,
         }
     }
@@ -204,10 +204,10 @@ impl Session {
     /// Disconnects for the application.
     pub(super) fn disconnect(&mut self, options: &ManagerOptions) -> SessionStatus {
         match self.state {
-            State::Connecting => self.over(ConnectionEvent::Disconnected),
+            State::Connecting => self.end_with(ConnectionEvent::Disconnected),
             State::Requested => {
                 self.send(&frame::disconnect());
-                self.over(ConnectionEvent::Disconnected)
+                self.end_with(ConnectionEvent::Disconnected)
             }
             State::Accepted | State::Up => {
                 self.send(&frame::disconnect());
@@ -302,7 +302,7 @@ impl Session {
                     private_data,
                 })
             }
-            (State::Requested, Frame::Reject(reason)) => self.over(match reason {
+            (State::Requested, Frame::Reject(reason)) => self.end_with(match reason {
                 Reason::Application => ConnectionEvent::PeerRejected,
                 Reason::NoListener => ConnectionEvent::NonPeerRejected,
                 Reason::Version(theirs) => {
@@ -339,16 +339,16 @@ impl Session {
                 Continues
             }
             (State::Accepted, Frame::Failed | Frame::Disconnect) => {
-                self.over(ConnectionEvent::AcceptFailed)
+                self.end_with(ConnectionEvent::AcceptFailed)
             }
             (State::Pending(_), Frame::Disconnect) => self.ended(None),
             (State::Up, Frame::Disconnect) => {
                 self.send(&frame::disconnect_reply());
-                self.over(ConnectionEvent::Disconnected)
+                self.end_with(ConnectionEvent::Disconnected)
             }
-            (State::Up, Frame::Failed) => self.over(ConnectionEvent::Broken),
+            (State::Up, Frame::Failed) => self.end_with(ConnectionEvent::Broken),
             (State::Closing, Frame::Disconnect | Frame::DisconnectReply | Frame::Failed) => {
-                self.over(ConnectionEvent::Disconnected)
+                self.end_with(ConnectionEvent::Disconnected)
             }
             // It crossed with the disconnect of this side.
             (State::Closing, Frame::Ready) => Continues,
@@ -417,21 +417,21 @@ impl Session {
     pub(super) fn ended(&mut self, error: Option<&io::Error>) -> SessionStatus {
         match &self.state {
             State::Connecting | State::Requested => {
-                self.over(error.map_or(ConnectionEvent::NonPeerRejected, open::outcome))
+                self.end_with(error.map_or(ConnectionEvent::NonPeerRejected, open::outcome))
             }
             State::Silent(_) => Ended,
             State::Pending(alive) => {
                 alive.store(false, Ordering::Release);
                 Ended
             }
-            State::Accepted => self.over(ConnectionEvent::AcceptFailed),
-            State::Up => self.over(ConnectionEvent::Broken),
-            State::Closing => self.over(ConnectionEvent::Disconnected),
+            State::Accepted => self.end_with(ConnectionEvent::AcceptFailed),
+            State::Up => self.end_with(ConnectionEvent::Broken),
+            State::Closing => self.end_with(ConnectionEvent::Disconnected),
         }
     }
 
     /// Reports a terminal event.
-    fn over(&mut self, event: ConnectionEvent) -> SessionStatus {
+    fn end_with(&mut self, event: ConnectionEvent) -> SessionStatus {
         self.report(event);
         Ended
     }

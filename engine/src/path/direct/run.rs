@@ -57,7 +57,7 @@ impl CqeRef<'_> {
         let wr_ids = ring.wr_ids();
         let mut taken = 0;
         for place in out {
-            let (slot, form) = next.look();
+            let (slot, form) = next.peek();
             if form != own_op.0 {
                 break;
             }
@@ -97,7 +97,7 @@ impl CqeRef<'_> {
         let mut last = None;
         let mut taken = 0;
         for place in out {
-            let (slot, form) = next.look();
+            let (slot, form) = next.peek();
             if form != own_op.0 || slot.request_qpn() != op_qpn {
                 break;
             }
@@ -132,7 +132,7 @@ impl CqeRef<'_> {
         let take = |returns: &mut Returns<'_>| {
             let mut taken = 0;
             for place in out {
-                let (slot, form) = next.look();
+                let (slot, form) = next.peek();
                 if form != own_op.0 {
                     break;
                 }
