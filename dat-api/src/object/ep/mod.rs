@@ -47,7 +47,7 @@ mod fields;
 mod hooks;
 mod info;
 #[allow(unsafe_code)]
-mod life;
+mod lifecycle;
 #[allow(unsafe_code)]
 mod modify;
 #[allow(unsafe_code)]
@@ -72,7 +72,7 @@ pub(crate) use attributes::DEFAULT_REQUESTS;
 pub(crate) use bind::{Bind, Bound};
 pub use fields::EpFields;
 pub use info::{EpChange, EpInfo, EpStatus, RecvQuery};
-pub(crate) use life::{find, manager_error};
+pub(crate) use lifecycle::{find, manager_error};
 
 /// Sends and writes of up to this many bytes are posted as inline data: the device does not have to
 /// fetch them, and the caller may reuse the buffer at once.

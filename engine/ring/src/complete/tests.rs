@@ -28,7 +28,7 @@ fn fixture(count: u32, stride: u32, start: u32) -> Fixture {
         uar: page.at(0),
         cqn: 0x00ab_cdef,
     };
-    // As the provider leaves them: invalid, on the lap before `start`.
+    // As the provider initialises them: invalid, on the lap before `start`.
     for index in 0..count {
         let skip = if stride == 128 { 127 } else { 63 };
         let counter = start.wrapping_add(index);
@@ -205,8 +205,8 @@ fn layouts_that_contradict_themselves_are_refused() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 4 } else { 256 }))]
 
-    /// Whatever the order of writing and taking, lap after lap: each entry is
-    /// seen once, in order, and nothing is seen that is not there.
+    /// For any order of writing and polling, over several laps, each written
+    /// entry is returned once, in order, and no other entry is returned.
     #[test]
     fn entries_come_out_as_they_went_in(
         log in 0u32..5,

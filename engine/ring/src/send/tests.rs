@@ -405,7 +405,8 @@ fn what_must_carry_a_fence_is_never_posted_in_line() {
     fixture.producer.fence_next(CtrlFlags::SMALL_FENCE);
     let limits: [fn(&mut SendProducer); 3] = [
         |_| {},
-        // Neither a new limit nor opening once more lets it slip through.
+        // Neither a new limit nor opening the queue again allows a post without
+        // the fence.
         |producer| producer.limit(producer.capacity()),
         SendProducer::open,
     ];

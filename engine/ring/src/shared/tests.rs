@@ -61,7 +61,7 @@ impl Fixture {
         unsafe { self.producer.post(&RecvRequest { wr_id, segments }) }
     }
 
-    /// Completes a receive, in any of the ways.
+    /// Completes a receive by one of the functions of the consumer.
     fn complete(&self, index: u16, wr_id: u64) {
         let found = match wr_id % 3 {
             0 => None,
@@ -145,8 +145,8 @@ fn all_but_one_wqe_can_be_posted() {
     assert_eq!(fixture.ring.bytes(3 * 32 + 2, 2), [0, 1]);
 }
 
-/// Completions of WQEs that are not posted, that are again and again the same
-/// one, or that are in no ring: posts stay in the ring, and end.
+/// Completions of WQEs that are not posted, that repeat, or that are outside
+/// the ring: posts stay inside the ring, and terminate.
 #[test]
 fn indices_from_nowhere_stay_inside_the_ring() {
     let mut fixture = fixture(4, 32, 0);
@@ -164,8 +164,8 @@ fn indices_from_nowhere_stay_inside_the_ring() {
     assert_eq!(fixture.ring.all().len(), 128);
 }
 
-/// What comes back in order is posted in line, whatever was before: a full queue,
-/// or completions out of order.
+/// WQEs that are released in order are posted on the fast path, after a full
+/// queue or completions out of order too.
 #[test]
 fn order_is_found_again() {
     let mut fixture = fixture(8, 32, 0);
@@ -198,7 +198,7 @@ fn order_is_found_again() {
     }
 }
 
-/// A post on a full queue finds the one place that came back, wherever it is.
+/// A post on a full queue finds the one released WQE at any index.
 #[test]
 fn receives_released_out_of_order_are_found() {
     let mut fixture = fixture(256, 32, 0);
@@ -243,8 +243,8 @@ fn layouts_that_contradict_themselves_are_refused() {
     assert!(refused(0, 3, 48));
 }
 
-/// One thread posts, one or two complete: every post completes once, with the
-/// `wr_id` that it was posted with, and the places go round.
+/// One thread posts, one or two complete: every post completes once, with its
+/// `wr_id`, and all WQEs are reused.
 fn posted_and_completed_across_threads(pollers: usize) {
     let rounds: u64 = if cfg!(miri) { 200 } else { 200_000 };
     let mut fixture = fixture(8, 32, 0);
@@ -304,7 +304,7 @@ fn posted_and_completed_across_threads(pollers: usize) {
         assert_eq!(seen, rounds);
         done.store(true, Ordering::Relaxed);
     });
-    // Everything came back: as many as at the start can be posted.
+    // Every WQE was released: as many as at the start can be posted.
     for wr_id in 0..7 {
         fixture.post(wr_id, &[]).unwrap();
     }
@@ -348,7 +348,7 @@ impl Model {
         Some((first, length))
     }
 
-    /// Extends the list; answers whether there is anything free.
+    /// Extends the list; returns whether any WQE is free.
     fn extend(&mut self) -> bool {
         let next = (self.tail + 1) % self.count();
         let (first, length) = if self.free[next] {
@@ -477,7 +477,7 @@ proptest! {
                         fixture.post_list(&requests)
                     };
                     prop_assert_eq!(found, expected);
-                    // The device goes from link to link.
+                    // The device follows the links.
                     for &(index, _) in &outstanding[before..] {
                         prop_assert_eq!(device, index);
                         device = fixture.link(index);
@@ -506,8 +506,8 @@ proptest! {
         }
     }
 
-    /// However completions are shuffled: what is posted to a queue that has
-    /// emptied is one run.
+    /// After completions in any order, the posts to an empty queue form one
+    /// run.
     #[test]
     fn a_queue_that_was_empty_is_posted_to_in_one_run(
         order in Just((0..63u16).collect::<Vec<_>>()).prop_shuffle(),

@@ -7,7 +7,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// What libmlx5 would have written, byte by byte.
+/// The bytes that libmlx5 would have written.
 struct Model {
     ring: Vec<u8>,
     register: Vec<u8>,
@@ -67,7 +67,8 @@ impl Model {
     }
 }
 
-/// A marker is signalled, may be fenced, and has no segments, whatever it says.
+/// Returns the request as it is executed: a marker is always signalled and has
+/// no segments; of its flags only the fence counts.
 fn normalised<'a>(request: &SendRequest<'a>) -> SendRequest<'a> {
     match request.op {
         SendOp::Nop => SendRequest {
@@ -176,7 +177,8 @@ fn ops() -> impl Strategy<Value = Vec<Op>> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 4 } else { 256 }))]
 
-    /// Ring bytes, record and register are at every moment what the model says.
+    /// After every step, the ring bytes, the record and the register equal
+    /// those of the model.
     #[test]
     fn every_byte_is_what_libmlx5_would_have_written(
         log in 1u32..6,
@@ -270,7 +272,7 @@ proptest! {
                     prop_assert_eq!(fixture.register.all(), model.register.clone());
                 }
                 Op::Complete(ahead) => {
-                    // The next signalled request, or one further on.
+                    // The next signalled request, or a later one.
                     let Some(at) = model
                         .outstanding
                         .iter()
