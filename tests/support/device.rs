@@ -47,7 +47,7 @@ pub fn emulator() -> Option<&'static Emulator> {
 }
 
 /// Violations that a stepped device has recorded since a point in time: actions
-/// that hardware would not take_violations.
+/// that hardware would not forgive.
 #[derive(Debug)]
 pub struct Violations {
     /// Number of violations before.

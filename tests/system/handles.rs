@@ -255,7 +255,7 @@ fn counts_follow_posts_and_polled_completions() {
         assert_eq!((counts(&ends[0]), counts(&ends[1])), ((true, 0), (true, 0)));
     }
     if iwarp::is_iwarp() {
-        // Its queue pairs have one connection in their lives, and are not reset.
+        // Its queue pairs have one connection each, and are not reset.
         return;
     }
     fixture.recv(&mut ends[1], 0).expect("room");

@@ -32,7 +32,7 @@ const HESITATES: &str = "hesitates";
 /// Prefix of its output.
 const PREFIX: &str = "victim:";
 
-/// Runs the process that is killed. It ends by itself after a minute.
+/// Runs the process that is killed. It exits after a minute.
 fn run_as_child(what: &str) -> ! {
     let (what, qualifier) = what.split_once(' ').expect("two words");
     let begin = Instant::now();

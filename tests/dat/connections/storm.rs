@@ -353,7 +353,7 @@ fn run_as_child(what: &str) -> ! {
         requests: ptr::null_mut(),
     };
     let ends: Vec<End> = (0..count).map(|_| End::new(&fixture, &shape(8))).collect();
-    // Ends by itself if the parent fails to kill it.
+    // The process exits if the parent fails to kill it.
     let begin = Instant::now();
     for end in ends.iter().cycle() {
         assert!(begin.elapsed() < Duration::from_secs(60), "not killed");

@@ -131,8 +131,8 @@ fn adapter_fails() {
     }
 }
 
-/// The device fails the completion queue of an EVD, which is dead from then on.
-/// The failure is reported as an overflow; the EVD can no longer be dequeued or
+/// The device fails the completion queue of an EVD, and so the EVD fails. The
+/// failure is reported as an overflow; the EVD can no longer be dequeued or
 /// waited on, and does not trigger its CNO. It can be freed like any other.
 #[test]
 fn evd_x13_a_failed_queue_is_reported_and_its_evd_fails() {

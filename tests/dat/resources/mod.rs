@@ -102,10 +102,11 @@ fn streams() -> usize {
         .count()
 }
 
-/// Waits until nothing is held beyond `before` and no stream is open, and returns what
-/// is held then. Threads end on their own time, so `before` may have been too much
-/// already, and less is right too. So do streams whose peer has hung up; one that ended
-/// only after the next limit was set would leave its descriptor to the call under test.
+/// Waits until the process holds no more than `before` and no stream is open,
+/// and returns what it holds then. Threads end on their own time, so `before`
+/// may have been too much already, and less is right too. So do streams whose
+/// peer has hung up; one that ended only after the next limit was set would
+/// leave its descriptor to the call under test.
 #[track_caller]
 fn check_released(before: Held, what: &str) -> Held {
     let begin = Instant::now();
