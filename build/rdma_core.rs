@@ -86,7 +86,7 @@ fn check(library: &str, oldest: &[u32; 3], found: &pkg_config::Library) -> Resul
     };
     if !found.link_paths.is_empty() && !found.link_paths.iter().any(has_library) {
         return Err(format!(
-            "pkg-config knows {library} {}, but {library}.so is not in {}",
+            "pkg-config reports {library} {}, but {library}.so is not in {}",
             found.version,
             list(&found.link_paths)
         ));
@@ -102,7 +102,7 @@ fn check(library: &str, oldest: &[u32; 3], found: &pkg_config::Library) -> Resul
         && !Path::new("/usr/include").join(header).exists()
     {
         return Err(format!(
-            "pkg-config knows {library} {}, but {header} is not in {}",
+            "pkg-config reports {library} {}, but {header} is not in {}",
             found.version,
             list(&found.include_paths)
         ));

@@ -16,7 +16,7 @@
 //! - Credits return the same way: the consumer writes the total number of slots
 //!   that it has emptied to the producer's memory. The number is a total, so one
 //!   such write at a time is enough.
-//! - The producer asks for one completion every [`SIGNALLED`] writes. That
+//! - The producer requests one completion every [`SIGNALLED`] writes. That
 //!   completion covers all earlier writes, so their memory may be reused.
 //! - Words that different sides write have their own cache lines.
 //! - Between the first and the last message nothing is allocated, and no thread
@@ -65,7 +65,7 @@ const SIGNALLED: u64 = SLOTS / 4;
 /// Offset of the number in a slot: the last word.
 const NUMBER: usize = LINE - 8;
 /// Empty polls before the processor is yielded and the connection checked.
-const PATIENCE: u32 = 1000;
+const POLLS_PER_YIELD: u32 = 1000;
 
 fn run(options: Options) -> Outcome<()> {
     let adapter = Adapter::open(&options.common.adapter)?;
@@ -95,7 +95,7 @@ fn run(options: Options) -> Outcome<()> {
             let mut about = describe(side.memory.remote(EMPTIED..EMPTIED + 8)).to_vec();
             about.extend_from_slice(&options.count.to_le_bytes());
             connect(&mut side.endpoint, &side.connections, host, port, &about)?;
-            let ring = understand(&side.endpoint.private_data())
+            let ring = parse_credits(&side.endpoint.private_data())
                 .filter(|ring| ring.length == SLOTS * LINE as u64)
                 .ok_or("the peer has no ring of this size: start rdma_ring there")?;
             side.produce(ring, options.count)?;
@@ -108,7 +108,7 @@ fn run(options: Options) -> Outcome<()> {
             let mut request = ConnectionRequest::from_event(&wait(&side.connections)?)
                 .ok_or("no connection request")?;
             let about = request.private_data();
-            let credits = understand(&about).ok_or("the peer is not rdma_ring")?;
+            let credits = parse_credits(&about).ok_or("the peer is not rdma_ring")?;
             let count = about.get(24..32).and_then(|count| count.first_chunk());
             let count = u64::from_le_bytes(*count.ok_or("the peer is not rdma_ring")?);
             let ring = describe(side.memory.remote(0..SLOTS as usize * LINE));
@@ -130,7 +130,7 @@ fn describe(memory: RemoteSegment) -> [u8; 24] {
     words
 }
 
-fn understand(words: &[u8]) -> Option<RemoteSegment> {
+fn parse_credits(words: &[u8]) -> Option<RemoteSegment> {
     let word = |at: usize| Some(u64::from_le_bytes(*words.get(at..)?.first_chunk()?));
     Some(RemoteSegment {
         address: word(0)?,
@@ -220,7 +220,7 @@ impl Side {
     fn consume(&mut self, credits: RemoteSegment, count: u64) -> Outcome<()> {
         // Slots that the producer knows to be empty; a credit write with a higher
         // number may be in flight.
-        let (mut told, mut telling) = (0, false);
+        let (mut reported, mut reporting) = (0, false);
         for taken in 0..count {
             let at = place(taken);
             while self.memory.load_u64(at + NUMBER) != taken + 1 {
@@ -236,23 +236,23 @@ impl Side {
                     );
                 }
             }
-            telling = telling && self.completion()?.is_none();
-            if !telling && taken + 1 - told >= SIGNALLED {
-                told = taken + 1;
-                telling = true;
-                self.tell(credits, told)?;
+            reporting = reporting && self.completion()?.is_none();
+            if !reporting && taken + 1 - reported >= SIGNALLED {
+                reported = taken + 1;
+                reporting = true;
+                self.report(credits, reported)?;
             }
         }
         // Writes the last total. The producer disconnects when it has arrived.
         // The completion of that write is not waited for: the disconnect may be
         // reported first.
-        while told < count {
-            if telling {
+        while reported < count {
+            if reporting {
                 self.idle_poll()?;
-                telling = self.completion()?.is_none();
+                reporting = self.completion()?.is_none();
             } else {
-                told = count;
-                self.tell(credits, told)?;
+                reported = count;
+                self.report(credits, reported)?;
             }
         }
         println!("{count} messages read");
@@ -260,7 +260,7 @@ impl Side {
     }
 
     /// Writes the total number of emptied slots to the producer.
-    fn tell(&mut self, credits: RemoteSegment, emptied: u64) -> Outcome<()> {
+    fn report(&mut self, credits: RemoteSegment, emptied: u64) -> Outcome<()> {
         self.memory.write(EMPTIED, &emptied.to_le_bytes());
         let sum = self.memory.segment(EMPTIED..EMPTIED + 8);
         let flags = CompletionFlags::empty();
@@ -288,13 +288,13 @@ impl Side {
         }
     }
 
-    /// Counts an empty poll. Once in `PATIENCE` polls the processor is yielded,
+    /// Counts an empty poll. Once in `POLLS_PER_YIELD` polls the processor is yielded,
     /// in case the peer needs it, and the program ends if the connection has
     /// ended.
     fn idle_poll(&mut self) -> Outcome<()> {
         hint::spin_loop();
         self.idle += 1;
-        if self.idle.is_multiple_of(PATIENCE) {
+        if self.idle.is_multiple_of(POLLS_PER_YIELD) {
             thread::yield_now();
             if let Some(event) = self.connections.next()? {
                 return Err(format!("the peer has left: {:?}", event.data).into());

@@ -93,8 +93,8 @@ fn run(options: Options) -> Outcome<()> {
         port,
         &announced,
     )?;
-    let told = client.endpoint.private_data();
-    let window = told
+    let private_data = client.endpoint.private_data();
+    let window = private_data
         .first_chunk()
         .ok_or("the server sent no window: is it srq_server?")?;
     client.window = u64::from_le_bytes(*window).clamp(1, MOST);

@@ -56,7 +56,8 @@ fn main() -> ExitCode {
     common::main(run)
 }
 
-/// Messages that one client may have in flight; the server tells its clients this number.
+/// Messages that one client may have in flight. The server sends this number to its
+/// clients.
 const WINDOW: u64 = 8;
 /// Size of a buffer in bytes.
 const BYTES: usize = 256;
@@ -74,7 +75,7 @@ struct Client {
     /// Number of messages that the client has announced.
     announced: u64,
     consumed: u64,
-    /// Number of messages that the client was told of as consumed.
+    /// Number of consumed messages that were reported to the client.
     granted: u64,
     /// A grant has not completed yet.
     granting: bool,
@@ -140,7 +141,7 @@ fn run(options: Options) -> Outcome<()> {
         let refiller = scope.spawn(|| buffers.refill(&watermarks));
         let served = server.serve();
         // Ends the wait of the second thread.
-        watermarks.end_waiting()?;
+        watermarks.set_unwaitable()?;
         refiller.join().expect("no panic")?;
         let Served { messages, failed } = served?;
         // The first post was not a refill.
@@ -404,7 +405,7 @@ impl Client {
         Ok(0)
     }
 
-    /// Tells the client how many messages were consumed, once that is half a
+    /// Reports to the client how many messages were consumed, once that is half a
     /// window more than the client knows, or all. One grant at a time: the device
     /// owns the grant's memory until the completion, and the client has receives
     /// for two.

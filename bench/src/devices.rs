@@ -4,7 +4,7 @@ mod json;
 
 use std::fmt::Write;
 
-use dat_api::object::ia::Offer;
+use dat_api::object::ia::LimitAttributes;
 use dat_engine::{
     ControlError, Device, DeviceInfo, InlineShape, Limits, PathRequest, PortInfo, Transport,
 };
@@ -75,10 +75,10 @@ impl Entry {
     }
 
     /// Returns what DAT offers on the device.
-    fn offer(&self) -> Option<Offer> {
+    fn offer(&self) -> Option<LimitAttributes> {
         let connects = self.info.transport != Transport::Other;
         let limits = self.info.limits.as_ref().filter(|_| connects)?;
-        Some(Offer::of(limits))
+        Some(LimitAttributes::of(limits))
     }
 }
 
@@ -207,7 +207,7 @@ fn counted(count: u32, thing: &str) -> String {
 }
 
 /// Returns what DAT offers on the device.
-fn offered(offer: Option<&Offer>) -> String {
+fn offered(offer: Option<&LimitAttributes>) -> String {
     let Some(offer) = offer else {
         return "nothing: there are no reliable connections".to_owned();
     };

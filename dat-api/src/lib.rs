@@ -142,7 +142,7 @@ pub mod warnings;
 
 pub use dat_engine::environment;
 pub use dat_engine::sync;
-pub use dat_engine::thread::CancellationHeld;
+pub use dat_engine::thread::CancellationDisabled;
 pub use error::{DatError, Result};
 pub use handle::{Handle, Kind};
 pub use status::{DatReturn, ReturnType, Subtype};

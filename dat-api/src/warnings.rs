@@ -10,10 +10,10 @@ use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Level, Metadata, Subscriber, subscriber};
 
-/// Calls `tell` with one line for each warning and error, on the thread where it occurs. Returns
+/// Calls `print` with one line for each warning and error, on the thread where it occurs. Returns
 /// `false` if the program has set another subscriber.
-pub fn tell_by(tell: fn(&str)) -> bool {
-    subscriber::set_global_default(Lines(tell)).is_ok()
+pub fn forward_to(print: fn(&str)) -> bool {
+    subscriber::set_global_default(Lines(print)).is_ok()
 }
 
 struct Lines(fn(&str));
@@ -66,17 +66,20 @@ mod tests {
     use super::*;
     use std::sync::Mutex;
 
-    static TOLD: Mutex<Vec<String>> = Mutex::new(Vec::new());
+    static PRINTED: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
     #[test]
     fn warnings_and_errors_become_lines_with_their_values() {
-        let lines = Lines(|line| TOLD.lock().expect("not poisoned").push(line.to_owned()));
+        let lines = Lines(|line| PRINTED.lock().expect("not poisoned").push(line.to_owned()));
         subscriber::with_default(lines, || {
             tracing::warn!(peer = ?Some(7), left = 3, "refused: version {}", 2);
             tracing::error!("ended");
             tracing::debug!("of no interest");
         });
-        let told = TOLD.lock().expect("not poisoned");
-        assert_eq!(*told, ["refused: version 2, peer Some(7), left 3", "ended"]);
+        let printed = PRINTED.lock().expect("not poisoned");
+        assert_eq!(
+            *printed,
+            ["refused: version 2, peer Some(7), left 3", "ended"]
+        );
     }
 }

@@ -80,7 +80,7 @@ struct Waiter {
 }
 
 impl Waiter {
-    fn silence(&self) {
+    fn clear_alarm(&self) {
         self.wires.descriptors.lock().unwrap().alarms[self.number] = 0;
     }
 }
@@ -100,11 +100,11 @@ impl Platform for Waiter {
         0
     }
 
-    fn others_run(&self) -> bool {
+    fn is_multiprocessor(&self) -> bool {
         true
     }
 
-    fn give_way(&self) {}
+    fn yield_now(&self) {}
 
     fn guard(&self) {}
 
@@ -134,21 +134,21 @@ impl Platform for Waiter {
         let rung = all.alarms[self.number] > 0;
         drop(all);
         if self.word.retract() || rung {
-            self.silence();
+            self.clear_alarm();
         }
         Ok(BlockResult::Woken)
     }
 
     fn retract(&self) {
         if self.word.retract() {
-            self.silence();
+            self.clear_alarm();
         }
     }
 }
 
 /// The events that the device and posting threads have added to an EVD.
 #[derive(Default)]
-struct Brought {
+struct Arrived {
     events: u32,
     is_armed: bool,
 }
@@ -163,7 +163,7 @@ struct Known {
 
 #[derive(Default)]
 struct Evd {
-    brought: Mutex<Brought>,
+    arrived: Mutex<Arrived>,
     owned: Mutex<Known>,
 }
 
@@ -176,7 +176,7 @@ impl Evd {
         };
         match mode {
             PollMode::IfFree | PollMode::Wait => {}
-            PollMode::Arm => self.brought.lock().unwrap().is_armed = true,
+            PollMode::Arm => self.arrived.lock().unwrap().is_armed = true,
             PollMode::TakeEvents => wires.descriptors.lock().unwrap().channels[evd] = 0,
         }
         self.gather(&mut known);
@@ -185,7 +185,7 @@ impl Evd {
     }
 
     fn gather(&self, known: &mut Known) {
-        let events = core::mem::take(&mut self.brought.lock().unwrap().events);
+        let events = core::mem::take(&mut self.arrived.lock().unwrap().events);
         known.events += events;
         known.has_news |= events > 0;
     }
@@ -215,7 +215,7 @@ impl State for Inside {
 }
 
 /// A CNO and its surroundings.
-struct World {
+struct SimulatedCno {
     inside: Mutex<Inside>,
     triggered: AtomicUsize,
     evds: [Evd; EVDS],
@@ -225,7 +225,7 @@ struct World {
     service: Condvar,
 }
 
-impl CnoState for World {
+impl CnoState for SimulatedCno {
     type State = Inside;
 
     fn lock(&self) -> impl DerefMut<Target = Inside> {
@@ -237,7 +237,7 @@ impl CnoState for World {
     }
 }
 
-impl World {
+impl SimulatedCno {
     fn new() -> Arc<Self> {
         Arc::new(Self {
             inside: Mutex::new(Inside(Table {
@@ -254,10 +254,10 @@ impl World {
 
     /// The device completes a request.
     fn complete(&self, evd: usize) {
-        let mut brought = self.evds[evd].brought.lock().unwrap();
-        brought.events += 1;
-        let raise = core::mem::take(&mut brought.is_armed);
-        drop(brought);
+        let mut arrived = self.evds[evd].arrived.lock().unwrap();
+        arrived.events += 1;
+        let raise = core::mem::take(&mut arrived.is_armed);
+        drop(arrived);
         if raise {
             self.wires.change(|all| all.channels[evd] += 1);
         }
@@ -265,14 +265,14 @@ impl World {
 
     /// A thread posts an event.
     fn post(&self, evd: usize) {
-        self.evds[evd].brought.lock().unwrap().events += 1;
+        self.evds[evd].arrived.lock().unwrap().events += 1;
         cno::record_trigger(self, evd, Finder::NotPolled);
     }
 
     /// Waits as `cno::wait` does, and takes all events of the EVD that it returns.
     fn wait(&self, number: usize, is_disturbed: bool) -> WaitOutcome {
         let mut waiting = Waiting {
-            world: self,
+            simulated: self,
             wait_end: None,
         };
         if !waiting.ready() {
@@ -320,23 +320,23 @@ impl World {
 }
 
 struct Waiting<'a> {
-    world: &'a World,
+    simulated: &'a SimulatedCno,
     wait_end: Option<WaitEnd<usize>>,
 }
 
 impl Waiting<'_> {
     fn look(&self, evd: usize, mode: PollMode) -> bool {
-        let world = self.world;
-        let seen = world.evds[evd].look(mode, &world.wires, evd);
+        let simulated = self.simulated;
+        let seen = simulated.evds[evd].look(mode, &simulated.wires, evd);
         let (is_fresh, holds) = seen.unwrap_or_default();
         if is_fresh {
-            cno::record_trigger(world, evd, Finder::Waiter);
+            cno::record_trigger(simulated, evd, Finder::Waiter);
         }
         holds
     }
 }
 
-impl EvdPoller<World> for Waiting<'_> {
+impl EvdPoller<SimulatedCno> for Waiting<'_> {
     fn is_released(&self) -> bool {
         false
     }
@@ -358,7 +358,7 @@ impl EvdPoller<World> for Waiting<'_> {
 
 impl Source for Waiting<'_> {
     fn ready(&mut self) -> bool {
-        self.wait_end = cno::poll_once(self.world, self);
+        self.wait_end = cno::poll_once(self.simulated, self);
         self.wait_end.is_some()
     }
 
@@ -369,7 +369,7 @@ impl Source for Waiting<'_> {
     }
 
     fn take_events(&mut self) -> Result<u32, ControlError> {
-        let channels = self.world.wires.descriptors.lock().unwrap().channels;
+        let channels = self.simulated.wires.descriptors.lock().unwrap().channels;
         let mut count = 0;
         for (evd, _) in channels
             .iter()
@@ -397,30 +397,30 @@ fn model(preemptions: usize, check: impl Fn() + Sync + Send + 'static) {
 }
 
 fn in_thread<T: 'static>(
-    world: &Arc<World>,
-    act: impl FnOnce(&World) -> T + 'static,
+    simulated: &Arc<SimulatedCno>,
+    act: impl FnOnce(&SimulatedCno) -> T + 'static,
 ) -> thread::JoinHandle<T> {
-    let world = Arc::clone(world);
-    thread::spawn(move || act(&world))
+    let simulated = Arc::clone(simulated);
+    thread::spawn(move || act(&simulated))
 }
 
 /// Adds an event to an EVD.
-type Brings = fn(&World, usize);
-const COMPLETE: Brings = World::complete;
-const POST: Brings = World::post;
+type Brings = fn(&SimulatedCno, usize);
+const COMPLETE: Brings = SimulatedCno::complete;
+const POST: Brings = SimulatedCno::post;
 
 /// Starts one of two waiters.
-fn waiter(world: &Arc<World>, number: usize) -> thread::JoinHandle<WaitOutcome> {
-    in_thread(world, move |world| world.wait(number, false))
+fn waiter(simulated: &Arc<SimulatedCno>, number: usize) -> thread::JoinHandle<WaitOutcome> {
+    in_thread(simulated, move |simulated| simulated.wait(number, false))
 }
 
 #[test]
 fn one_waiter_misses_no_event() {
     for brings in [COMPLETE, POST] {
         model(3, move || {
-            let world = World::new();
-            let other = in_thread(&world, move |world| brings(world, 0));
-            assert_eq!(world.wait(0, false), WaitOutcome::Ready);
+            let simulated = SimulatedCno::new();
+            let other = in_thread(&simulated, move |simulated| brings(simulated, 0));
+            assert_eq!(simulated.wait(0, false), WaitOutcome::Ready);
             other.join().unwrap();
         });
     }
@@ -436,11 +436,11 @@ fn two_waiters_get_two_triggers_of_one_evd() {
         [POST, POST],
     ] {
         model(2, move || {
-            let world = World::new();
-            let waiters = [0, 1].map(|number| waiter(&world, number));
-            first(&world, 0);
-            world.until_served(1);
-            second(&world, 0);
+            let simulated = SimulatedCno::new();
+            let waiters = [0, 1].map(|number| waiter(&simulated, number));
+            first(&simulated, 0);
+            simulated.until_served(1);
+            second(&simulated, 0);
             for waiter in waiters {
                 assert_eq!(waiter.join().unwrap(), WaitOutcome::Ready);
             }
@@ -453,10 +453,10 @@ fn two_waiters_get_two_triggers_of_one_evd() {
 fn two_waiters_get_the_triggers_of_two_evds() {
     for [first, second] in [[COMPLETE, COMPLETE], [COMPLETE, POST], [POST, POST]] {
         model(2, move || {
-            let world = World::new();
-            let waiters = [0, 1].map(|number| waiter(&world, number));
-            first(&world, 0);
-            second(&world, 1);
+            let simulated = SimulatedCno::new();
+            let waiters = [0, 1].map(|number| waiter(&simulated, number));
+            first(&simulated, 0);
+            second(&simulated, 1);
             for waiter in waiters {
                 assert_eq!(waiter.join().unwrap(), WaitOutcome::Ready);
             }
@@ -467,16 +467,16 @@ fn two_waiters_get_the_triggers_of_two_evds() {
 /// One waiter returns because of a signal, whatever it has taken of the device's events: the other
 /// gets the trigger, unless the first did.
 #[test]
-fn an_interrupted_waiter_takes_no_trigger_along() {
+fn an_interrupted_waiter_takes_no_trigger() {
     for brings in [COMPLETE, POST] {
         model(2, move || {
-            let world = World::new();
-            let stays = waiter(&world, 0);
-            let leaves = in_thread(&world, |world| world.wait(1, true));
-            brings(&world, 0);
+            let simulated = SimulatedCno::new();
+            let stays = waiter(&simulated, 0);
+            let leaves = in_thread(&simulated, |simulated| simulated.wait(1, true));
+            brings(&simulated, 0);
             if leaves.join().unwrap() == WaitOutcome::Ready {
                 // For the waiter that stays.
-                brings(&world, 0);
+                brings(&simulated, 0);
             }
             assert_eq!(stays.join().unwrap(), WaitOutcome::Ready);
         });

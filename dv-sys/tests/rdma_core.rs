@@ -73,18 +73,18 @@ fn probe_in(modules: &Path) -> Option<String> {
         .env_remove("PKG_CONFIG_SYSROOT_DIR")
         .output()
         .expect("this program runs");
-    let said = String::from_utf8(output.stdout).expect("text");
-    let errors: Vec<&str> = said
+    let stdout = String::from_utf8(output.stdout).expect("text");
+    let errors: Vec<&str> = stdout
         .lines()
         .filter_map(|line| line.split_once("cargo::error=").map(|(_, error)| error))
         .collect();
-    assert_eq!(output.status.success(), errors.is_empty(), "{said}");
-    assert!(errors.len() < 2, "{said}");
+    assert_eq!(output.status.success(), errors.is_empty(), "{stdout}");
+    assert!(errors.len() < 2, "{stdout}");
     errors.first().map(|&error| error.to_owned())
 }
 
 #[track_caller]
-fn assert_says(error: Option<String>, parts: &[&str]) {
+fn assert_contains(error: Option<String>, parts: &[&str]) {
     let error = error.expect("an error");
     for part in parts.iter().chain(&["apt-get install", "dnf install"]) {
         assert!(error.contains(part), "{part:?} is not in {error:?}");
@@ -103,7 +103,7 @@ fn a_current_rdma_core_is_accepted() {
 
 #[test]
 fn a_missing_rdma_core_is_reported_with_its_packages() {
-    assert_says(
+    assert_contains(
         probe_in(Path::new("/nonexistent")),
         &["libibverbs 1.14.44 or newer", "was not found"],
     );
@@ -113,7 +113,7 @@ fn a_missing_rdma_core_is_reported_with_its_packages() {
 fn an_old_rdma_core_is_reported_with_its_version() {
     let prefix = Prefix::new("old");
     prefix.modules("1.12.34.0", "1.19.34.0", "1.3.34.0");
-    assert_says(
+    assert_contains(
         prefix.probe(),
         &[
             "libibverbs 1.12.34.0 is too old",
@@ -128,7 +128,7 @@ fn missing_libraries_are_reported() {
     let prefix = Prefix::new("headers");
     prefix.modules("1.14.44.0", "1.24.44.0", "1.3.44.0");
     fs::remove_file(prefix.0.join("lib/libmlx5.so")).expect("the library");
-    assert_says(
+    assert_contains(
         prefix.probe(),
         &["libmlx5 1.24.44.0", "libmlx5.so is not in"],
     );
@@ -138,7 +138,7 @@ fn missing_libraries_are_reported() {
 fn libraries_of_two_versions_are_refused() {
     let prefix = Prefix::new("two");
     prefix.modules("1.17.64.0", "1.24.44.0", "1.4.64.0");
-    assert_says(
+    assert_contains(
         prefix.probe(),
         &[
             "libibverbs 1.17.64.0 and libmlx5 1.24.44.0",

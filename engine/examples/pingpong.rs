@@ -48,7 +48,7 @@ impl End {
     fn expect(&mut self) -> Result<(), Box<dyn Error>> {
         let segment = self.buffer.segment(2048, 2048).ok_or("buffer too small")?;
         let request = RecvRequest {
-            cookie: 1,
+            wr_id: 1,
             segments: &[segment],
         };
         // SAFETY: the second half of the buffer is not used otherwise until the
@@ -61,7 +61,7 @@ impl End {
         let length = u32::try_from(MESSAGE.len())?;
         let segment = self.buffer.segment(0, length).ok_or("buffer too small")?;
         let request = SendRequest {
-            cookie: 2,
+            wr_id: 2,
             op: SendOp::Send,
             flags: SendFlags::SIGNALED,
             segments: &[segment],
@@ -73,13 +73,13 @@ impl End {
     }
 
     /// Polls until the completion with that `wr_id`, which must be successful.
-    fn wait(&mut self, cookie: u64) -> Result<u32, Box<dyn Error>> {
+    fn wait(&mut self, wr_id: u64) -> Result<u32, Box<dyn Error>> {
         loop {
             match self.cq.poll() {
                 Some(done) if done.status != Status::Success => {
                     return Err(format!("{}: {}", done.status, done.status.hint()).into());
                 }
-                Some(done) if done.cookie == cookie => return Ok(done.byte_len),
+                Some(done) if done.wr_id == wr_id => return Ok(done.byte_len),
                 // The completion of another request, or none yet.
                 Some(_) | None => std::hint::spin_loop(),
             }

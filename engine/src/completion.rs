@@ -11,7 +11,7 @@ pub use mlx5_rings::status::Status;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Completion {
     /// The `wr_id` of the request.
-    pub cookie: u64,
+    pub wr_id: u64,
     /// The context of the endpoint ([`crate::EndpointOptions::context`]).
     pub context: u64,
     /// Bytes received or read; 0 for sends and writes and when `status` is an error.
@@ -44,7 +44,7 @@ impl Completion {
     #[inline(always)]
     pub(crate) fn copied(&self) -> Self {
         let Self {
-            cookie,
+            wr_id,
             context,
             byte_len,
             imm,
@@ -55,7 +55,7 @@ impl Completion {
             flags,
         } = *self;
         Self {
-            cookie,
+            wr_id,
             context,
             byte_len,
             imm,
@@ -90,7 +90,7 @@ impl Pattern {
     #[inline(always)]
     pub(crate) fn completion(
         self,
-        cookie: u64,
+        wr_id: u64,
         context: u64,
         byte_len: u32,
         imm: u32,
@@ -100,7 +100,7 @@ impl Pattern {
         // SAFETY: the last word is that of a completion, and the fields in the
         // others are integers, in this order.
         unsafe {
-            core::mem::transmute::<[u64; 4], Completion>([cookie, context, numbers, self.tail])
+            core::mem::transmute::<[u64; 4], Completion>([wr_id, context, numbers, self.tail])
         }
     }
 }
@@ -119,7 +119,7 @@ bitflags::bitflags! {
     pub struct CompletionFlags: u8 {
         /// `imm` is valid.
         const WITH_IMM = 1 << 0;
-        /// The peer asked for a solicited event.
+        /// The peer requested a solicited event.
         const SOLICITED = 1 << 1;
     }
 }
@@ -150,7 +150,7 @@ impl fmt::Display for Completion {
         write!(
             f,
             "{:?} on QP 0x{:06x}, wr_id 0x{:x}: ",
-            self.op, self.qpn, self.cookie
+            self.op, self.qpn, self.wr_id
         )?;
         if self.status.is_success() {
             write!(f, "{} bytes", self.byte_len)?;

@@ -1,13 +1,13 @@
-//! Whether the process has file descriptors left. Code that takes an unreadable
-//! file for a missing one checks this first.
+//! Checks whether the process has file descriptors left. Code that treats a file
+//! that cannot be opened as missing checks this first.
 
 use std::io;
 use std::os::fd::{FromRawFd, OwnedFd};
 
-/// Returns the error that keeps the process from opening `at_once` descriptors at
-/// once, or `None` if it can open them.
+/// Returns `None` if the process can open `at_once` descriptors at once, otherwise
+/// the error of the attempt.
 #[must_use]
-pub fn lack(at_once: usize) -> Option<io::Error> {
+pub fn shortage(at_once: usize) -> Option<io::Error> {
     let mut taken = Vec::with_capacity(at_once);
     while taken.len() < at_once {
         // SAFETY: takes integers only.

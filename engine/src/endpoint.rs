@@ -20,7 +20,7 @@ mod options;
 
 pub use handle::EndpointHandle;
 use handle::State;
-pub use options::{EndpointOptions, InlineShape, Posters};
+pub use options::{EndpointOptions, InlineShape, ThreadMode};
 
 /// A reliable-connected queue pair, and the right to post to it.
 ///

@@ -6,8 +6,8 @@
 //! returns nothing. Every variable of this workspace's libraries is read
 //! through [`variable`].
 //!
-//! [`driver_switch`] is the exception: libmlx5 reads its own `MLX5_*` switches
-//! in every process, some change the layout of its queues, and the engine must
+//! [`driver_variable`] is the exception. libmlx5 reads its own `MLX5_*` variables in
+//! every process, and some of them change the layout of its queues. The engine must
 //! read them as libmlx5 does.
 
 use std::env;
@@ -30,9 +30,9 @@ pub fn variable(name: &str) -> Option<OsString> {
     }
 }
 
-/// Returns one of libmlx5's own switches, as libmlx5 sees it.
+/// Returns one of libmlx5's own variables, as libmlx5 reads it.
 #[must_use]
-pub fn driver_switch(name: &str) -> Option<OsString> {
+pub fn driver_variable(name: &str) -> Option<OsString> {
     debug_assert!(
         name.starts_with("MLX5_"),
         "{name} is not a variable of libmlx5"
@@ -50,6 +50,6 @@ mod tests {
         assert!(!is_secure());
         assert_eq!(variable("PATH"), env::var_os("PATH"));
         assert_eq!(variable("DAT_A_VARIABLE_THAT_IS_NOT_SET"), None);
-        assert_eq!(driver_switch("MLX5_NOT_A_SWITCH"), None);
+        assert_eq!(driver_variable("MLX5_NOT_A_VARIABLE"), None);
     }
 }

@@ -204,7 +204,7 @@ mod tests {
 
     #[test]
     fn a_call_that_fails_without_errno_does_not_report_an_older_errno() {
-        // SAFETY: -1 is no descriptor, so the call fails.
+        // SAFETY: -1 is not a descriptor, so the call fails.
         assert_eq!(unsafe { libc::close(-1) }, -1);
         assert_eq!(last_errno(), libc::EBADF);
         clear_errno();

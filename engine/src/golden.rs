@@ -109,7 +109,7 @@ fn a_marker_equals_the_nop_of_mlx5dv_with_any_flags() {
         let segment = Segment::default();
         for (counter, segments) in [(0, &[][..]), (1, &[segment][..])] {
             let marker = SendRequest {
-                cookie: 77,
+                wr_id: 77,
                 op: SendOp::Nop,
                 flags: asked,
                 segments,
@@ -148,7 +148,7 @@ fn a_marker_equals_the_nop_of_mlx5dv_with_any_flags() {
             assert!([at(512), at(768)].contains(&theirs[0]), "{asked:?}");
             // SAFETY: no device reads the ring.
             let retired = unsafe { consumer.retire(counter) };
-            assert_eq!(retired.cookie, 77);
+            assert_eq!(retired.wr_id, 77);
         }
     }
 }

@@ -28,10 +28,12 @@
 //! # From a device to a message
 //!
 //! 1. [`devices`] lists the devices; [`Device::open`] opens one.
-//! 2. [`Device::alloc_pd`] makes a [`ProtectionDomain`], which registers memory.
-//! 3. [`Device::create_cq`] makes a [`CompletionQueue`].
-//! 4. [`ProtectionDomain::create_endpoint`] makes an [`Endpoint`] that reports to it.
-//! 5. [`Endpoint::local_address`] is sent to the peer by other means, or by [`cm`].
+//! 2. [`Device::alloc_pd`] allocates a [`ProtectionDomain`], which registers memory.
+//! 3. [`Device::create_cq`] creates a [`CompletionQueue`].
+//! 4. [`ProtectionDomain::create_endpoint`] creates an [`Endpoint`] that reports to the
+//!    queue.
+//! 5. The application sends [`Endpoint::local_address`] to the peer, by [`cm`] or by other
+//!    means.
 //! 6. [`Endpoint::connect`] moves the queue pair to RTS with the peer's address.
 //! 7. [`Endpoint::post_recv`] and [`Endpoint::post_send`] post requests.
 //! 8. [`CompletionQueue::poll`] returns one [`Completion`] per receive and per signalled
@@ -47,7 +49,7 @@
 //! caller of a post promises that the memory stays valid, and is not used otherwise, until
 //! the request completes; posts are `unsafe` for this reason. A request that cannot
 //! complete any more, because its endpoint was dropped or reset, has ended once the
-//! completion queue was polled after that.
+//! completion queue has been polled after that.
 //!
 //! The number of a queue pair on the direct path is released after its completion queues
 //! have removed its stale CQEs. Polling does this whenever it finds no CQE.
@@ -55,15 +57,15 @@
 //!
 //! # Threads
 //!
-//! Endpoints and queues are `Send`. Posting takes `&mut Endpoint` and polling `&mut CompletionQueue`,
-//! so each is done by one thread at a time; the two threads may differ, and share atomics
-//! only. What other threads may do meanwhile is on the handles:
+//! Endpoints and queues are `Send`. Posting takes `&mut Endpoint` and polling
+//! `&mut CompletionQueue`, so one thread at a time does each; the two threads may differ,
+//! and share atomics only. Calls that other threads may make meanwhile are on the handles:
 //!
 //! - [`EndpointHandle`] moves a queue pair through its states;
 //! - [`CompletionQueueHandle`] and [`SharedReceiveQueueHandle`] are for creating endpoints.
 //!
 //! Endpoints that share a doorbell register take a lock for it, unless
-//! [`EndpointOptions::posters`] promises that one thread posts at a time.
+//! [`EndpointOptions::thread_mode`] promises that one thread posts at a time.
 //! The verbs path takes a lock per poll, and libibverbs takes its own.
 //!
 //! # Errors
@@ -116,14 +118,14 @@
 //!
 //! // The receive is posted before the peer sends.
 //! let request = RecvRequest {
-//!     cookie: 1,
+//!     wr_id: 1,
 //!     segments: &[received.segment(0, 4096).ok_or("outside the buffer")?],
 //! };
 //! // SAFETY: the buffer outlives the endpoint, and is not used before the completion.
 //! unsafe { receiver.post_recv(&request) }?;
 //!
 //! let request = SendRequest {
-//!     cookie: 2,
+//!     wr_id: 2,
 //!     op: SendOp::Send,
 //!     flags: SendFlags::SIGNALED,
 //!     segments: &[sent.segment(0, 64).ok_or("outside the buffer")?],
@@ -142,7 +144,7 @@
 //!     if completion.status != Status::Success {
 //!         return Err(completion.to_string().into());
 //!     }
-//!     println!("request {}: {} bytes", completion.cookie, completion.byte_len);
+//!     println!("request {}: {} bytes", completion.wr_id, completion.byte_len);
 //! }
 //! # Ok(())
 //! # }
@@ -184,7 +186,7 @@ pub use control::{
     ManagedRoute, MemoryRegion, MemoryWindow, PathRequest, PortInfo, PortState, ProtectionDomain,
     RegisteredBuffer, Route, Transport, WindowTarget, devices, devices_with,
 };
-pub use endpoint::{Endpoint, EndpointHandle, EndpointOptions, InlineShape, Posters};
+pub use endpoint::{Endpoint, EndpointHandle, EndpointOptions, InlineShape, ThreadMode};
 pub use error::{ControlError, ControlErrorKind};
 pub use mlx5_rings::layout;
 pub use mlx5_rings::mmio::{read_message, write_message};

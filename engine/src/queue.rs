@@ -254,7 +254,7 @@ impl CompletionQueueHandle {
     /// ([`crate::CompletionFlags::SOLICITED`]). They do not on the verbs path;
     /// [`CompletionQueue::arm`] with `solicited_only` works nevertheless.
     #[must_use]
-    pub fn tells_solicited(&self) -> bool {
+    pub fn reports_solicited(&self) -> bool {
         matches!(self.path, path::CqSide::Direct(_))
     }
 

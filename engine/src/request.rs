@@ -15,7 +15,7 @@ use crate::control::WindowTarget;
 #[derive(Clone, Copy)]
 pub struct BindRequest<'a> {
     /// Returned in the completion.
-    pub cookie: u64,
+    pub wr_id: u64,
     /// `SIGNALED` and `FENCE`; other flags are ignored.
     pub flags: SendFlags,
     /// The memory that the window opens from then on; `None` unbinds the window.

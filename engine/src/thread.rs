@@ -55,14 +55,14 @@ const CANCEL_DISABLE: c_int = 1;
 /// destructors is on that stack, the process aborts. Code that calls such functions
 /// on a thread of the program therefore disables cancellation.
 #[derive(Debug)]
-pub struct CancellationHeld {
+pub struct CancellationDisabled {
     before: c_int,
     /// The cancellation state belongs to a thread, so the value must not move to
     /// another.
     _here: PhantomData<*const ()>,
 }
 
-impl CancellationHeld {
+impl CancellationDisabled {
     /// Disables cancellation.
     #[must_use]
     #[inline]
@@ -90,13 +90,13 @@ impl CancellationHeld {
     }
 }
 
-impl Default for CancellationHeld {
+impl Default for CancellationDisabled {
     fn default() -> Self {
         Self::new()
     }
 }
 
-impl Drop for CancellationHeld {
+impl Drop for CancellationDisabled {
     #[inline]
     fn drop(&mut self) {
         Self::end(self.before);
@@ -185,7 +185,7 @@ impl CallingThread {
             drop(ManuallyDrop::into_inner(this));
             return;
         }
-        let _held = CancellationHeld::new();
+        let _held = CancellationDisabled::new();
         // SAFETY: the thread is joined once, and was not detached.
         unsafe { libc::pthread_join(this.0, ptr::null_mut()) };
     }
@@ -209,14 +209,14 @@ impl Drop for CallingThread {
 /// Runs the thread. The function has no value with a destructor on its stack and
 /// catches no panic: see [`CallingThread`].
 extern "C-unwind" fn main(work: *mut c_void) -> *mut c_void {
-    let callers = CancellationHeld::begin();
+    let callers = CancellationDisabled::begin();
     adopt(work);
     while let Some(work) = prepared() {
-        CancellationHeld::end(callers);
+        CancellationDisabled::end(callers);
         // SAFETY: the box stays in `WORK` until the thread ends, and only this
         // thread uses it.
         unsafe { (*work).call() };
-        CancellationHeld::begin();
+        CancellationDisabled::begin();
     }
     ptr::null_mut()
 }
@@ -296,13 +296,13 @@ mod tests {
     #[test]
     fn cancellation_is_disabled_and_enabled_again() {
         let state = || {
-            let state = CancellationHeld::begin();
-            CancellationHeld::end(state);
+            let state = CancellationDisabled::begin();
+            CancellationDisabled::end(state);
             state
         };
         assert_eq!(state(), 0);
-        let held = CancellationHeld::new();
-        let inner = CancellationHeld::new();
+        let held = CancellationDisabled::new();
+        let inner = CancellationDisabled::new();
         assert_eq!(state(), CANCEL_DISABLE);
         drop(inner);
         assert_eq!(state(), CANCEL_DISABLE);
@@ -364,7 +364,7 @@ mod tests {
     }
 
     #[test]
-    fn the_mask_is_put_back() {
+    fn the_signal_mask_is_restored() {
         let mask = || {
             // SAFETY: plain memory that the call fills.
             unsafe {

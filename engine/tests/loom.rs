@@ -42,7 +42,7 @@ struct Descriptors {
 }
 
 /// The state that the threads share.
-struct World {
+struct SimulatedSystem {
     word: SleepWord,
     descriptors: Mutex<Descriptors>,
     readable: Condvar,
@@ -51,10 +51,10 @@ struct World {
     completions: AtomicU32,
     armed: Mutex<bool>,
     /// The messages of other threads.
-    brought: AtomicU32,
+    messages: AtomicU32,
 }
 
-impl World {
+impl SimulatedSystem {
     fn new() -> Arc<Self> {
         Arc::new(Self {
             word: SleepWord::new(),
@@ -62,7 +62,7 @@ impl World {
             readable: Condvar::new(),
             completions: AtomicU32::new(0),
             armed: Mutex::new(false),
-            brought: AtomicU32::new(0),
+            messages: AtomicU32::new(0),
         })
     }
 
@@ -79,32 +79,32 @@ impl World {
     }
 
     /// Sends a message; `Blocker::wake` follows.
-    fn bring(&self) {
-        self.brought.fetch_add(1, Ordering::Relaxed);
+    fn send_message(&self) {
+        self.messages.fetch_add(1, Ordering::Relaxed);
         if self.word.take() {
             self.descriptors.lock().unwrap().alarm += 1;
             self.readable.notify_one();
         }
     }
 
-    fn silence(&self) {
+    fn clear_alarm(&self) {
         self.descriptors.lock().unwrap().alarm = 0;
     }
 }
 
 /// Does what `Blocker` does, on the simulated descriptors.
-impl Platform for World {
+impl Platform for SimulatedSystem {
     type Guard = ();
 
     fn now(&self) -> u64 {
         0
     }
 
-    fn others_run(&self) -> bool {
+    fn is_multiprocessor(&self) -> bool {
         true
     }
 
-    fn give_way(&self) {}
+    fn yield_now(&self) {}
 
     fn guard(&self) {}
 
@@ -130,36 +130,36 @@ impl Platform for World {
         let rung = descriptors.alarm > 0;
         drop(descriptors);
         if self.word.retract() || rung {
-            self.silence();
+            self.clear_alarm();
         }
         Ok(BlockResult::Woken)
     }
 
     fn retract(&self) {
         if self.word.retract() {
-            self.silence();
+            self.clear_alarm();
         }
     }
 }
 
 /// A source that is ready after a number of completions and messages.
 struct Need {
-    world: Arc<World>,
+    system: Arc<SimulatedSystem>,
     all: u32,
 }
 
 impl Source for Need {
     fn ready(&mut self) -> bool {
-        let completions = self.world.completions.load(Ordering::Acquire);
-        completions + self.world.brought.load(Ordering::Relaxed) >= self.all
+        let completions = self.system.completions.load(Ordering::Acquire);
+        completions + self.system.messages.load(Ordering::Relaxed) >= self.all
     }
 
     fn arm(&mut self) {
-        *self.world.armed.lock().unwrap() = true;
+        *self.system.armed.lock().unwrap() = true;
     }
 
     fn take_events(&mut self) -> Result<u32, ControlError> {
-        let mut descriptors = self.world.descriptors.lock().unwrap();
+        let mut descriptors = self.system.descriptors.lock().unwrap();
         Ok(core::mem::take(&mut descriptors.channel))
     }
 
@@ -169,15 +169,15 @@ impl Source for Need {
 }
 
 /// Waits until there are `all`. Returns the statistics of the wait.
-fn wait_for(world: &Arc<World>, all: u32) -> WaitCounters {
+fn wait_for(system: &Arc<SimulatedSystem>, all: u32) -> WaitCounters {
     let mut source = Need {
-        world: Arc::clone(world),
+        system: Arc::clone(system),
         all,
     };
     let mut counters = WaitCounters::default();
     let outcome = protocol::run(
         &mut source,
-        &**world,
+        &**system,
         &mut SpinBudget::new(),
         WaitPolicy::Block,
         &mut { Deadline::NEVER },
@@ -199,17 +199,20 @@ fn model(preemptions: Option<usize>, check: impl Fn() + Sync + Send + 'static) {
     builder.check(check);
 }
 
-fn in_thread(world: &Arc<World>, act: impl FnOnce(&World) + 'static) -> thread::JoinHandle<()> {
-    let world = Arc::clone(world);
-    thread::spawn(move || act(&world))
+fn in_thread(
+    system: &Arc<SimulatedSystem>,
+    act: impl FnOnce(&SimulatedSystem) + 'static,
+) -> thread::JoinHandle<()> {
+    let system = Arc::clone(system);
+    thread::spawn(move || act(&system))
 }
 
 #[test]
 fn a_completion_ends_the_sleep() {
     model(ALL, || {
-        let world = World::new();
-        let device = in_thread(&world, World::complete);
-        let counters = wait_for(&world, 1);
+        let system = SimulatedSystem::new();
+        let device = in_thread(&system, SimulatedSystem::complete);
+        let counters = wait_for(&system, 1);
         assert!(counters.blocks <= 1 && counters.spurious == 0);
         device.join().unwrap();
     });
@@ -218,12 +221,12 @@ fn a_completion_ends_the_sleep() {
 #[test]
 fn completions_one_by_one_end_the_sleep() {
     model(ALL, || {
-        let world = World::new();
-        let device = in_thread(&world, |world| {
-            world.complete();
-            world.complete();
+        let system = SimulatedSystem::new();
+        let device = in_thread(&system, |system| {
+            system.complete();
+            system.complete();
         });
-        let counters = wait_for(&world, 2);
+        let counters = wait_for(&system, 2);
         assert!(counters.blocks <= 2 && counters.spurious <= 1);
         device.join().unwrap();
     });
@@ -232,9 +235,9 @@ fn completions_one_by_one_end_the_sleep() {
 #[test]
 fn a_message_of_a_thread_ends_the_sleep() {
     model(ALL, || {
-        let world = World::new();
-        let other = in_thread(&world, World::bring);
-        let counters = wait_for(&world, 1);
+        let system = SimulatedSystem::new();
+        let other = in_thread(&system, SimulatedSystem::send_message);
+        let counters = wait_for(&system, 1);
         assert!(counters.blocks <= 1 && counters.spurious == 0);
         other.join().unwrap();
     });
@@ -243,26 +246,26 @@ fn a_message_of_a_thread_ends_the_sleep() {
 #[test]
 fn consecutive_waits_all_end_and_a_late_token_costs_one_sleep() {
     model(MOST, || {
-        let world = World::new();
-        let other = in_thread(&world, |world| {
-            world.bring();
-            world.bring();
+        let system = SimulatedSystem::new();
+        let other = in_thread(&system, |system| {
+            system.send_message();
+            system.send_message();
         });
-        let first = wait_for(&world, 1);
-        let second = wait_for(&world, 2);
+        let first = wait_for(&system, 1);
+        let second = wait_for(&system, 2);
         assert!(first.spurious == 0 && second.spurious <= 1);
         other.join().unwrap();
-        assert!(!world.word.take(), "no thread sleeps any more");
+        assert!(!system.word.take(), "no thread sleeps any more");
     });
 }
 
 #[test]
 fn a_completion_and_an_abort_both_end_the_sleep() {
     model(MOST, || {
-        let world = World::new();
-        let device = in_thread(&world, World::complete);
-        let abort = in_thread(&world, World::bring);
-        wait_for(&world, 2);
+        let system = SimulatedSystem::new();
+        let device = in_thread(&system, SimulatedSystem::complete);
+        let abort = in_thread(&system, SimulatedSystem::send_message);
+        wait_for(&system, 2);
         device.join().unwrap();
         abort.join().unwrap();
     });
@@ -271,9 +274,9 @@ fn a_completion_and_an_abort_both_end_the_sleep() {
 #[test]
 fn two_simultaneous_wakers_both_end_the_sleep() {
     model(MOST, || {
-        let world = World::new();
-        let others = [(); 2].map(|()| in_thread(&world, World::bring));
-        wait_for(&world, 2);
+        let system = SimulatedSystem::new();
+        let others = [(); 2].map(|()| in_thread(&system, SimulatedSystem::send_message));
+        wait_for(&system, 2);
         for other in others {
             other.join().unwrap();
         }

@@ -42,9 +42,9 @@ static const char about[] =
 
 enum {
     SLOTS = 64,
-    SIGNALLED = SLOTS / 4, /* writes per completion, and slots per credit write */
-    WORDS = LINE / 8 - 1,  /* words of text in a slot, before the number */
-    PATIENCE = 1000,       /* empty polls before the thread yields the processor */
+    SIGNALLED = SLOTS / 4,  /* writes per completion, and slots per credit write */
+    WORDS = LINE / 8 - 1,   /* words of text in a slot, before the number */
+    POLLS_PER_YIELD = 1000, /* empty polls before the thread yields the processor */
 };
 
 struct slot {
@@ -114,13 +114,13 @@ static int completion(uint64_t *number)
     return 1;
 }
 
-/* Counts an empty poll. Once in PATIENCE polls, yields the processor, in case the peer
+/* Counts an empty poll. Once in POLLS_PER_YIELD polls, yields the processor, in case the peer
  * needs it, and ends the program if the connection has ended. */
 static void idle_poll(void)
 {
     DAT_EVENT event;
 
-    if (++idle % PATIENCE != 0)
+    if (++idle % POLLS_PER_YIELD != 0)
         return;
     sched_yield();
     if (dat_evd_dequeue(connections, &event) == DAT_SUCCESS)

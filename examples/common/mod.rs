@@ -20,7 +20,7 @@ pub(crate) const STATUSES: &str = "Exit status: 0 good, 1 usage, 2 the environme
                                    it, 3 the run failed.";
 
 /// How long a client tries to connect.
-const PATIENCE: Duration = Duration::from_secs(5);
+const TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Options of every example.
 #[derive(Args, Clone, Debug)]
@@ -103,7 +103,7 @@ pub(crate) fn connect(
     port: u64,
     private_data: &[u8],
 ) -> Outcome<()> {
-    endpoint.connect(address_of(host)?, port, Some(PATIENCE), private_data)?;
+    endpoint.connect(address_of(host)?, port, Some(TIMEOUT), private_data)?;
     match wait(connections)?.data {
         EventData::Connection {
             kind: ConnectionKind::Established,

@@ -102,7 +102,7 @@ fn opening_fails_with_the_code_of_each_cause() {
         CString::new("x".repeat(255)).unwrap(),
         CString::new("x".repeat(256)).unwrap(),
     );
-    let other = CString::new("nobody").unwrap();
+    let other = CString::new("no_agent").unwrap();
     let no_async = fixture.evd(8, DAT_EVD_DEFAULT_FLAG & !DAT_EVD_ASYNC_FLAG);
     let of = || Opening::new(&name);
     let not_found = (DAT_PROVIDER_NOT_FOUND, DAT_NAME_NOT_REGISTERED);
@@ -192,7 +192,7 @@ fn opening_fails_with_the_code_of_each_cause() {
         qlen: -5,
         ..of()
     };
-    let second = given.open().expect("it opens");
+    let second = given.open().expect("the adapter opens");
     ok(close(second, DAT_CLOSE_GRACEFUL_FLAG));
 }
 
@@ -226,12 +226,12 @@ fn each_kind() -> Vec<(&'static str, Make)> {
         }),
         ("a CNO", |fixture| {
             let mut cno = ptr::null_mut();
-            let nobody = DAT_OS_WAIT_PROXY_AGENT {
+            let no_agent = DAT_OS_WAIT_PROXY_AGENT {
                 instance_data: ptr::null_mut(),
                 proxy_agent_func: None,
             };
             // SAFETY: a live adapter; the result is writable.
-            ok(unsafe { dat_cno_create(fixture.ia, nobody, &raw mut cno) });
+            ok(unsafe { dat_cno_create(fixture.ia, no_agent, &raw mut cno) });
             // SAFETY: a live handle.
             vec![Box::new(move || unsafe { dat_cno_free(cno) })]
         }),
@@ -349,7 +349,7 @@ fn thread_safety_is_reported_as_the_adapter_was_opened() {
             threadsafe,
             ..Opening::new(&name)
         };
-        let ia = ia.open().expect("it opens");
+        let ia = ia.open().expect("the adapter opens");
         // SAFETY: integers and pointers, for which zero is valid.
         let mut provider: DAT_PROVIDER_ATTR = unsafe { mem::zeroed() };
         // SAFETY: requested results are writable, others are not requested.

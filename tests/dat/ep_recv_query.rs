@@ -21,7 +21,7 @@ const DEFAULT: DAT_COMPLETION_FLAGS = DAT_COMPLETION_DEFAULT_FLAG;
 
 /// Sends this many messages, which all arrive.
 #[track_caller]
-fn say(fixture: &Fixture, from: &End, memory: &Memory, count: u64) {
+fn send_messages(fixture: &Fixture, from: &End, memory: &Memory, count: u64) {
     for tag in 0..count {
         ok(from.post_send(&[memory.segment(0, 8)], tag, DEFAULT));
         fixture.run();
@@ -61,7 +61,7 @@ fn ep_recv_query_q01_counts_buffers_until_they_complete() {
     assert_eq!(held(to.ep), (0, 0));
     listen(&to, &memory, 5);
     assert_eq!(held(to.ep), (5, 5));
-    say(&fixture, &from, &memory, 2);
+    send_messages(&fixture, &from, &memory, 2);
     assert_eq!(held(to.ep).0, 5, "no event was dequeued yet");
     for left in [4, 3] {
         to.received();
@@ -109,7 +109,7 @@ fn ep_recv_query_q02_shared_buffers_count_when_the_endpoint_takes_them() {
     // Another endpoint of the same queue, which gets no messages.
     let other = End::on_srq(&fixture, &Shape::default(), queue);
     assert_eq!(held(to.ep), (0, 0), "posted to the queue, not taken");
-    say(&fixture, &from, &memory, 3);
+    send_messages(&fixture, &from, &memory, 3);
     assert_eq!(held(to.ep), (3, 3));
     assert_eq!(held(to.ep), (3, 3), "the query changes nothing");
     assert_eq!(held(other.ep), (0, 0));
@@ -117,7 +117,7 @@ fn ep_recv_query_q02_shared_buffers_count_when_the_endpoint_takes_them() {
         assert_eq!(to.received().cookie, tag);
         assert_eq!(held(to.ep), (left, left));
     }
-    say(&fixture, &from, &memory, 1);
+    send_messages(&fixture, &from, &memory, 1);
     assert_eq!(held(to.ep), (1, 1));
 }
 
@@ -133,18 +133,18 @@ fn ep_recv_query_q03_the_span_is_between_the_latest_numbers() {
     // Several laps of the ring of 16.
     for round in 0..70 {
         listen(&to, &memory, 3);
-        say(&fixture, &from, &memory, 2);
+        send_messages(&fixture, &from, &memory, 2);
         assert_eq!(held(to.ep), (3, 3), "round {round}");
         to.received();
         assert_eq!(held(to.ep), (2, 2), "round {round}");
         to.received();
-        say(&fixture, &from, &memory, 1);
+        send_messages(&fixture, &from, &memory, 1);
         to.received();
         assert_eq!(held(to.ep), (0, 0), "round {round}");
     }
     let (pair, queue) = shared(&fixture, &memory, 4);
     for round in 0..20 {
-        say(&fixture, &pair.active, &memory, 2);
+        send_messages(&fixture, &pair.active, &memory, 2);
         assert_eq!(held(pair.passive.ep), (2, 2), "round {round}");
         for _ in 0..2 {
             pair.passive.received();
@@ -176,7 +176,7 @@ fn ep_recv_query_q04_either_pointer_may_be_null() {
 
 /// While another thread dequeues events, count and span are consistent.
 #[test]
-fn ep_recv_query_q05_a_span_below_the_count_is_never_seen() {
+fn ep_recv_query_q05_the_span_is_never_below_the_count() {
     const MESSAGES: u64 = 400;
     // Buffers whose events were not dequeued leave room on the shared queue.
     const MOST: DAT_COUNT = MESSAGES as DAT_COUNT;
@@ -326,7 +326,7 @@ fn ep_recv_query_q08_reset_and_reconnection_begin_at_zero() {
     for round in 0..4 {
         let (from, to) = (pair.active, pair.passive);
         listen(&to, &memory, 6);
-        say(&fixture, &from, &memory, 2);
+        send_messages(&fixture, &from, &memory, 2);
         // One event is dequeued, one is not; four receives are unused.
         to.received();
         assert_eq!(held(to.ep), (5, 5), "round {round}");
@@ -345,7 +345,7 @@ fn ep_recv_query_q08_reset_and_reconnection_begin_at_zero() {
         assert_eq!(held(to.ep), (1, 1), "round {round}");
         pair = Pair::connect(&fixture, from, to);
         assert_eq!(held(to.ep), (1, 1), "round {round}");
-        say(&fixture, &pair.active, &memory, 1);
+        send_messages(&fixture, &pair.active, &memory, 1);
         to.received();
         assert_eq!(held(to.ep), (0, 0), "round {round}");
         // Alternates the direction.
@@ -361,7 +361,7 @@ fn ep_recv_query_q08_shared_counts_end_with_the_connection() {
     let fixture = Fixture::new();
     let memory = fixture.memory(4096);
     let (pair, queue) = shared(&fixture, &memory, 8);
-    say(&fixture, &pair.active, &memory, 3);
+    send_messages(&fixture, &pair.active, &memory, 3);
     assert_eq!(held(pair.passive.ep), (3, 3));
     // SAFETY: live handles.
     unsafe {
@@ -380,7 +380,7 @@ fn ep_recv_query_q08_shared_counts_end_with_the_connection() {
     assert_eq!(held(pair.passive.ep), (0, 0));
     let pair = Pair::connect(&fixture, pair.active, pair.passive);
     assert_eq!(held(pair.passive.ep), (0, 0));
-    say(&fixture, &pair.active, &memory, 2);
+    send_messages(&fixture, &pair.active, &memory, 2);
     assert_eq!(held(pair.passive.ep), (2, 2));
     assert_eq!(ep_info(pair.passive.ep).srq_handle, queue);
 }
@@ -435,7 +435,7 @@ fn ep_recv_query_q08_without_an_evd_receives_count_until_the_device_completes_th
     for tag in 0..4 {
         ok(post_srq(queue, &[memory.segment(1024, 64)], tag));
     }
-    say(&fixture, &pair.active, &memory, 3);
+    send_messages(&fixture, &pair.active, &memory, 3);
     assert_eq!(held(quiet.ep), (0, 0));
     nothing_on(quiet.recv);
 }

@@ -221,7 +221,7 @@ fn iov_of_every_post_may_be_overwritten_on_return() {
         match row {
             "send" => {
                 ok(post_srq(queue, &buffer, 1));
-                spoil(&mut buffer);
+                overwrite(&mut buffer);
                 // SAFETY: two segments.
                 ok(unsafe { dat_ep_post_send(from.ep, count, list, cookie(2), DEFAULT) });
             }
@@ -240,7 +240,7 @@ fn iov_of_every_post_may_be_overwritten_on_return() {
                 });
             }
         }
-        spoil(&mut iov);
+        overwrite(&mut iov);
         fixture.run();
         assert_eq!(from.requested().status, DAT_DTO_SUCCESS);
         if row == "send" {
@@ -323,7 +323,7 @@ fn rdma_into_more_than_is_transferred_fills_its_front() {
 }
 
 /// Overwrites segments that were passed to a call.
-fn spoil(iov: &mut [DAT_LMR_TRIPLET]) {
+fn overwrite(iov: &mut [DAT_LMR_TRIPLET]) {
     // SAFETY: integers, for which any byte is valid.
     unsafe { ptr::write_bytes(iov.as_mut_ptr(), 0xff, iov.len()) };
     std::hint::black_box(iov);

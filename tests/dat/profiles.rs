@@ -309,7 +309,7 @@ impl MessagePair {
             assert_eq!((received.cookie, received.length), (tag, 128));
             self.arrived(&bytes, "to a shared queue");
         }
-        hang_up(&pair);
+        disconnect_both(&pair);
         // SAFETY: live handles that are not used afterwards.
         unsafe {
             ok(dat_ep_free(to.ep));
@@ -361,7 +361,7 @@ impl MessagePair {
     }
 }
 
-fn hang_up(pair: &Pair) {
+fn disconnect_both(pair: &Pair) {
     // SAFETY: a live endpoint.
     ok(unsafe { dat_ep_disconnect(pair.active.ep, DAT_CLOSE_GRACEFUL_FLAG) });
     for end in [pair.active, pair.passive] {
@@ -373,7 +373,7 @@ fn hang_up(pair: &Pair) {
 fn attributes_are_true(fixture: &Fixture) {
     let (device, ia) = (device(), abilities(fixture).0);
     let most = |limit: u64| DAT_COUNT::try_from(limit).unwrap_or(DAT_COUNT::MAX);
-    for (what, told, limit) in [
+    for (what, reported, limit) in [
         ("max_eps", ia.max_eps, device.max_qp),
         ("max_dto_per_ep", ia.max_dto_per_ep, device.max_qp_wr),
         ("max_evd_qlen", ia.max_evd_qlen, device.max_cqe),
@@ -402,7 +402,7 @@ fn attributes_are_true(fixture: &Fixture) {
         ("max_rmrs", ia.max_rmrs, device.max_mw),
         ("max_srqs", ia.max_srqs, device.max_srq),
     ] {
-        assert!(told <= most(limit.into()), "{what}: {told}");
+        assert!(reported <= most(limit.into()), "{what}: {reported}");
     }
     assert!(ia.max_iov_segments_per_dto > 0 && ia.max_dto_per_ep > 0);
     assert!(ia.max_lmr_block_size <= device.max_mr_size);
@@ -436,7 +436,7 @@ fn defaults_fit(fixture: &Fixture) {
     fixture.run();
     assert_eq!(pair.passive.received().length, 250);
     assert_eq!(pair.active.requested().status, DAT_DTO_SUCCESS);
-    hang_up(&pair);
+    disconnect_both(&pair);
 }
 
 #[test]
@@ -452,7 +452,7 @@ fn the_library_keeps_to_the_limits_of_its_device() {
     messages.resizes();
     messages.shared_queues();
     messages.refusals();
-    hang_up(&messages.pair);
+    disconnect_both(&messages.pair);
     // An error is reported too: a write outside of the memory.
     let pair = Pair::connect(
         &messages.fixture,
@@ -481,10 +481,10 @@ fn on_all_profiles(path: &str) {
             .stdin(Stdio::null())
             .output()
             .expect("this binary runs");
-        let said = String::from_utf8_lossy(&output.stdout);
-        if !output.status.success() || !said.contains("1 passed") {
+        let stdout = String::from_utf8_lossy(&output.stdout);
+        if !output.status.success() || !stdout.contains("1 passed") {
             let errors = String::from_utf8_lossy(&output.stderr);
-            failed.push(format!("{limits} on the {path} path:\n{said}{errors}"));
+            failed.push(format!("{limits} on the {path} path:\n{stdout}{errors}"));
         }
     }
     assert!(failed.is_empty(), "{}", failed.join("\n"));

@@ -316,13 +316,13 @@ fn a_wait_can_be_ended_and_allowed_again() {
     thread::scope(|scope| {
         let waiter = scope.spawn(|| events.wait(None));
         std::thread::sleep(Duration::from_millis(20));
-        events.end_waiting().expect("it lives");
+        events.set_unwaitable().expect("the adapter is open");
         let ended = waiter.join().expect("no panic").expect_err("no event");
         assert!(ended.is(ReturnType::InvalidState), "{ended}");
     });
     events.post(5).expect("room");
     assert!(events.wait(SOON).is_err());
-    events.allow_waiting().expect("it lives");
+    events.clear_unwaitable().expect("the adapter is open");
     let event = events.wait(SOON).expect("the event that was posted");
     assert_eq!(event.data, EventData::Software { pointer: 5 });
 }
@@ -470,7 +470,7 @@ fn a_notification_object_reports_several_dispatchers() {
     let [(mut one, ones), (mut other, others)] = pair(&adapter);
     let software = adapter.dispatcher(4, EvdFlags::SOFTWARE).expect("a bell");
     for events in [&ones, &others, &software, &adapter.async_events()] {
-        events.notify(Some(&cno)).expect("fed");
+        events.set_cno(Some(&cno)).expect("a bound CNO");
     }
     let zone = adapter.zone().expect("a zone of its own");
     drop(zone);
@@ -483,38 +483,40 @@ fn a_notification_object_reports_several_dispatchers() {
         .expect("room");
     one.post_send(&[], 8, CompletionFlags::empty())
         .expect("room");
-    let mut told = Vec::new();
+    let mut woken = Vec::new();
     thread::scope(|scope| {
         let waiter = scope.spawn(|| {
             let two = [cno.wait(SOON), cno.wait(SOON)];
-            two.map(|told| told.expect("woken").expect("a dispatcher"))
+            two.map(|waited| waited.expect("woken").expect("a dispatcher"))
         });
         fixture.run();
-        told.extend(waiter.join().expect("no panic"));
+        woken.extend(waiter.join().expect("no panic"));
     });
-    told.sort_unstable();
+    woken.sort_unstable();
     let mut wanted = [ones.handle(), others.handle()];
     wanted.sort_unstable();
-    assert_eq!(told, wanted);
+    assert_eq!(woken, wanted);
     for events in [&ones, &others] {
         assert!(events.next().expect("no waiter").is_some());
     }
     // Called once, on a thread of the library.
-    let (tell, heard) = std::sync::mpsc::channel();
-    cno.call_once(move |events| tell.send(events).expect("heard"))
+    let (sender, receiver) = std::sync::mpsc::channel();
+    cno.set_agent(move |events| sender.send(events).expect("the receiver is alive"))
         .expect("a thread");
     for number in [1, 2] {
         software.post(number).expect("room");
     }
-    let called = heard.recv_timeout(Duration::from_secs(8)).expect("called");
+    let called = receiver
+        .recv_timeout(Duration::from_secs(8))
+        .expect("called");
     assert_eq!(called, Some(software.handle()));
     assert!(
-        heard.recv().is_err(),
+        receiver.recv().is_err(),
         "the agent is dropped with what it captured"
     );
-    cno.call_once(|_| unreachable!("taken back"))
+    cno.set_agent(|_| unreachable!("taken back"))
         .expect("a thread");
-    cno.cancel_call();
+    cno.clear_agent();
     // Disabled and enabled, resized, and without a notification object.
     assert_eq!(cno.wait(SOON), Ok(Some(software.handle())));
     while software.next().expect("no waiter").is_some() {}
@@ -526,7 +528,7 @@ fn a_notification_object_reports_several_dispatchers() {
     software.resize(64).expect("memory");
     software.resize(1).expect("room for the one");
     assert!(software.post(4).is_err(), "full");
-    software.notify(None).expect("open");
+    software.set_cno(None).expect("open");
     assert!(software.next().expect("no waiter").is_some());
     software.post(5).expect("room");
     assert!(cno.wait(Some(Duration::ZERO)).is_err());

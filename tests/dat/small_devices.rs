@@ -130,9 +130,9 @@ fn with_one_segment_defaults_have_one() {
 }
 
 #[test]
-fn reads_have_as_many_segments_as_the_device_says() {
+fn reads_have_as_many_segments_as_the_device_reports() {
     on!(
-        reads_have_as_many_segments_as_the_device_says,
+        reads_have_as_many_segments_as_the_device_reports,
         "max_sge_rd=1"
     );
     let fixture = Fixture::new();
@@ -302,9 +302,9 @@ fn without_shared_receive_queues_the_rest_works() {
 }
 
 #[test]
-fn a_short_shared_receive_queue_is_as_long_as_the_device_says() {
+fn a_short_shared_receive_queue_has_the_length_that_the_device_reports() {
     on!(
-        a_short_shared_receive_queue_is_as_long_as_the_device_says,
+        a_short_shared_receive_queue_has_the_length_that_the_device_reports,
         // libmlx5 rounds segments up to 2^n - 1 before the kernel sees them.
         "max_srq_wr=15,max_srq_sge=3"
     );
@@ -410,9 +410,9 @@ fn events_come_as_they_arrived_though_completion_queues_cannot_grow() {
 
 /// If completion queues are short, an EVD uses several.
 #[test]
-fn a_short_completion_queue_is_as_long_as_the_device_says() {
+fn a_short_completion_queue_has_the_length_that_the_device_reports() {
     on!(
-        a_short_completion_queue_is_as_long_as_the_device_says,
+        a_short_completion_queue_has_the_length_that_the_device_reports,
         "max_cqe=1023,no_cq_resize"
     );
     let fixture = Fixture::new();

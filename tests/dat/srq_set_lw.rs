@@ -33,7 +33,7 @@ fn srq_set_lw_l01_one_event_on_the_async_evd_names_the_queue() {
         setup.set(3);
         setup.silent();
         setup.take(2);
-        setup.told();
+        setup.expect_event();
         for evd in [setup.pair.passive.connect, setup.pair.active.recv] {
             nothing_on(evd);
         }
@@ -52,9 +52,9 @@ fn srq_set_lw_l01_of_two_queues_it_names_the_right_one() {
         setup.set(2);
     }
     benches[1].take(1);
-    benches[1].told();
+    benches[1].expect_event();
     benches[0].take(1);
-    benches[0].told();
+    benches[0].expect_event();
 }
 
 #[test]
@@ -92,7 +92,7 @@ fn srq_set_lw_l02_comes_as_the_first_buffer_below_the_watermark_is_taken() {
             }
             // As many as the watermark are left.
             setup.take(1);
-            setup.told();
+            setup.expect_event();
         }
     }
 }
@@ -112,7 +112,7 @@ fn srq_set_lw_l02_counts_what_is_on_the_queue_not_what_was_taken() {
     setup.take(3);
     setup.silent();
     setup.take(1);
-    setup.told();
+    setup.expect_event();
 }
 
 #[test]
@@ -122,7 +122,7 @@ fn srq_set_lw_l02_comes_during_the_call_if_it_is_below_already() {
         let setup = LowWatermark::new(&fixture, Poller::Consumer);
         setup.post(posted);
         setup.set(mark);
-        setup.told_at_once();
+        setup.expect_queued_event();
         // The event disarms it.
         setup.take(posted);
         setup.silent();
@@ -133,15 +133,15 @@ fn srq_set_lw_l02_comes_during_the_call_if_it_is_below_already() {
 #[test]
 fn srq_set_lw_l02_buffers_that_were_taken_and_not_polled_count() {
     let fixture = Fixture::new();
-    let setup = LowWatermark::new(&fixture, Poller::Nobody);
+    let setup = LowWatermark::new(&fixture, Poller::NotPolled);
     setup.post(4);
     setup.take(2);
     setup.set(3);
-    setup.told_at_once();
+    setup.expect_queued_event();
     setup.set(2);
     setup.silent();
     setup.take(1);
-    setup.told();
+    setup.expect_event();
     // All completions are still queued.
     for tag in 0..3 {
         assert_eq!(take_dto(setup.pair.passive.recv).cookie, tag);
@@ -165,7 +165,7 @@ fn srq_set_lw_l02_at_the_watermark_is_not_below_it() {
 #[test]
 fn srq_set_lw_l02_comes_under_a_waiter_on_the_receives() {
     let fixture = Fixture::new();
-    let setup = LowWatermark::new(&fixture, Poller::Nobody);
+    let setup = LowWatermark::new(&fixture, Poller::NotPolled);
     for round in 0..30 {
         setup.post(2);
         thread::scope(|scope| {
@@ -197,7 +197,7 @@ fn srq_set_lw_l02_any_endpoint_of_the_queue_makes_it_run_low() {
             End::on_srq(&fixture, &shape, first.srq),
         ),
         memory: fixture.memory(4096),
-        ..LowWatermark::new(&fixture, Poller::Nobody)
+        ..LowWatermark::new(&fixture, Poller::NotPolled)
     };
     first.post(6);
     first.set(4);
@@ -205,7 +205,7 @@ fn srq_set_lw_l02_any_endpoint_of_the_queue_makes_it_run_low() {
     second.take(1);
     first.silent();
     second.take(1);
-    first.told();
+    first.expect_event();
     first.take(3);
     first.silent();
 }
@@ -229,10 +229,10 @@ fn srq_set_lw_l05_a_watermark_above_max_recv_dtos_is_refused_and_changes_nothing
     setup.silent();
     // The previous watermark is still armed.
     setup.take(1);
-    setup.told();
+    setup.expect_event();
     // The largest value is valid.
     setup.set(most);
-    setup.told_at_once();
+    setup.expect_queued_event();
     assert_eq!(srq_info(setup.srq).low_watermark, most);
 }
 

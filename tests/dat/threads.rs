@@ -34,7 +34,7 @@ const ALL: u64 = {
 /// Returns name and blocked signals of each thread of the library.
 fn threads() -> BTreeMap<String, u64> {
     let threads = fs::read_dir("/proc/self/task").expect("procfs");
-    let told = threads.filter_map(|thread| {
+    let reported = threads.filter_map(|thread| {
         let path = thread.ok()?.path();
         // The first thread has the name of the program.
         let is_first = path.ends_with(std::process::id().to_string());
@@ -50,7 +50,7 @@ fn threads() -> BTreeMap<String, u64> {
         (ours && !is_first).then_some((name, blocked))
     });
     let mut found = BTreeMap::new();
-    for (name, blocked) in told {
+    for (name, blocked) in reported {
         // For several threads of one name: the signals that all of them block.
         *found.entry(name).or_insert(!0) &= blocked;
     }

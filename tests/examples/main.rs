@@ -25,13 +25,13 @@ const EXAMPLES: [&str; 5] = [
 ];
 
 /// The fabric and the qualifier of one test.
-struct Place {
+struct TestFabric {
     fabric: String,
     /// A qualifier in the range of ports on which no program listens.
     qualifier: String,
 }
 
-impl Place {
+impl TestFabric {
     fn new() -> Self {
         let socket = TcpListener::bind("127.0.0.1:0").expect("a port");
         Self {
@@ -83,27 +83,32 @@ impl Server {
     /// Returns what the server printed after it listened. It must have exited
     /// with success.
     fn end(mut self) -> String {
-        let mut told = String::new();
-        self.output.read_to_string(&mut told).expect("text");
-        let output = self.child.wait_with_output().expect("it was started");
-        let complaint = String::from_utf8_lossy(&output.stderr);
+        let mut stdout = String::new();
+        self.output.read_to_string(&mut stdout).expect("text");
+        let output = self
+            .child
+            .wait_with_output()
+            .expect("the child process was started");
+        let stderr = String::from_utf8_lossy(&output.stderr);
         let (example, status) = (self.example, output.status);
-        assert!(status.success(), "{example}: {status}\n{told}{complaint}");
-        told
+        assert!(status.success(), "{example}: {status}\n{stdout}{stderr}");
+        stdout
     }
 }
 
 /// Returns what a process printed. It must have exited with success.
 fn end(child: Child) -> String {
-    let output = child.wait_with_output().expect("it was started");
-    let complaint = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{}\n{complaint}", output.status);
+    let output = child
+        .wait_with_output()
+        .expect("the child process was started");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{}\n{stderr}", output.status);
     String::from_utf8(output.stdout).expect("text")
 }
 
 #[test]
 fn ping_pong_measures_round_trips() {
-    let place = Place::new();
+    let place = TestFabric::new();
     for size in ["8", "5000"] {
         let server = place.serve("ping_pong", &["-s", size]);
         let client = end(place.start("ping_pong", &["-s", size, "-n", "300", "127.0.0.1"]));
@@ -115,7 +120,7 @@ fn ping_pong_measures_round_trips() {
 
 #[test]
 fn a_ring_is_written_and_read() {
-    let place = Place::new();
+    let place = TestFabric::new();
     // Fewer than the ring has slots, exactly as many, and a number that is no
     // multiple.
     for count in ["1", "64", "2001"] {
@@ -129,30 +134,33 @@ fn a_ring_is_written_and_read() {
 
 #[test]
 fn a_server_takes_messages_of_many_clients_from_one_queue() {
-    let place = Place::new();
+    let place = TestFabric::new();
     let server = place.serve("srq_server", &["-c", "3"]);
     let counts = ["1", "400", "1001"];
     let clients = counts.map(|count| place.start("srq_client", &["-n", count, "127.0.0.1"]));
     for (client, count) in clients.into_iter().zip(counts) {
         assert_eq!(end(client), format!("{count} messages sent\n"));
     }
-    let told = server.end();
+    let stdout = server.end();
     for count in counts {
-        assert!(told.contains(&format!(": {count} messages\n")), "{told}");
+        assert!(
+            stdout.contains(&format!(": {count} messages\n")),
+            "{stdout}"
+        );
     }
-    let refills = told
+    let refills = stdout
         .rsplit_once("\n1402 messages, refilled ")
         .and_then(|(_, end)| end.strip_suffix(" times\n"))
         .and_then(|count| count.parse::<u32>().ok());
     // There are 48 buffers for 1402 messages.
-    assert!(refills.is_some_and(|count| count > 10), "{told}");
+    assert!(refills.is_some_and(|count| count > 10), "{stdout}");
 }
 
 /// One client is killed half way, and one before the server has accepted it. The
 /// server serves the others to the end, and reports the killed one.
 #[test]
 fn a_server_outlives_its_clients() {
-    let place = Place::new();
+    let place = TestFabric::new();
     let Server {
         child: server,
         mut output,
@@ -171,7 +179,9 @@ fn a_server_outlives_its_clients() {
     output.read_line(&mut line).expect("text");
     assert!(line.ends_with(": announces 2000 messages\n"), "{line:?}");
     signal(&victim, libc::SIGKILL);
-    let reaped = victim.wait_with_output().expect("it was started");
+    let reaped = victim
+        .wait_with_output()
+        .expect("the child process was started");
     assert!(!reaped.status.success());
     assert_eq!(end(first), "2000 messages sent\n");
     // Killed while it waits for the accept.
@@ -181,28 +191,32 @@ fn a_server_outlives_its_clients() {
         thread::sleep(Duration::from_millis(1));
     }
     signal(&victim, libc::SIGKILL);
-    victim.wait_with_output().expect("it was started");
+    victim
+        .wait_with_output()
+        .expect("the child process was started");
     signal(&server, libc::SIGCONT);
     // The third client.
     let last = place.start("srq_client", &["-n", "300", "127.0.0.1"]);
     assert_eq!(end(last), "300 messages sent\n");
-    let mut told = String::new();
-    output.read_to_string(&mut told).expect("text");
-    let ended = server.wait_with_output().expect("it was started");
-    let complaint = String::from_utf8_lossy(&ended.stderr);
-    assert_eq!(ended.status.code(), Some(3), "{told}{complaint}");
-    for said in [
+    let mut stdout = String::new();
+    output.read_to_string(&mut stdout).expect("text");
+    let ended = server
+        .wait_with_output()
+        .expect("the child process was started");
+    let stderr = String::from_utf8_lossy(&ended.stderr);
+    assert_eq!(ended.status.code(), Some(3), "{stdout}{stderr}");
+    for expected in [
         "left after ",
         "1 of 3 clients did not send all announced messages",
     ] {
-        assert!(complaint.contains(said), "{told}{complaint}");
+        assert!(stderr.contains(expected), "{stdout}{stderr}");
     }
-    for said in [
+    for expected in [
         ": 2000 messages\n",
         ": 300 messages\n",
         " messages, refilled ",
     ] {
-        assert!(told.contains(said), "{told}{complaint}");
+        assert!(stdout.contains(expected), "{stdout}{stderr}");
     }
 }
 
@@ -224,7 +238,7 @@ fn is_connected(port: &str) -> bool {
 
 #[test]
 fn a_blocking_server_answers_several_clients_and_their_successors() {
-    let place = Place::new();
+    let place = TestFabric::new();
     let server = place.serve("blocking_server", &["-c", "2", "-n", "4"]);
     for counts in [["200", "200"], ["1", "200"]] {
         let clients = counts.map(|count| place.start("ping_pong", &["-n", count, "127.0.0.1"]));
@@ -232,24 +246,24 @@ fn a_blocking_server_answers_several_clients_and_their_successors() {
             end(client);
         }
     }
-    let told = server.end();
-    assert_eq!(told.lines().count(), 4, "{told}");
-    let whole = told
+    let stdout = server.end();
+    assert_eq!(stdout.lines().count(), 4, "{stdout}");
+    let whole = stdout
         .matches(": 200 messages answered, Disconnected\n")
         .count();
-    assert_eq!(whole, 3, "{told}");
-    assert!(told.contains(": 1 messages answered"), "{told}");
+    assert_eq!(whole, 3, "{stdout}");
+    assert!(stdout.contains(": 1 messages answered"), "{stdout}");
 }
 
 #[test]
 fn a_client_too_many_is_rejected_with_the_reason() {
-    let place = Place::new();
+    let place = TestFabric::new();
     let server = place.serve("srq_server", &["-c", "1"]);
     // The request does not announce a number of messages.
     let refused = place.start("ping_pong", &["127.0.0.1"]);
-    let (status, complaint) = refusal(refused.wait_with_output());
+    let (status, stderr) = refusal(refused.wait_with_output());
     assert_eq!(status, Some(3));
-    assert!(complaint.contains("accepts no more clients"), "{complaint}");
+    assert!(stderr.contains("accepts no more clients"), "{stderr}");
     assert_eq!(
         end(place.start("srq_client", &["-n", "9", "127.0.0.1"])),
         "9 messages sent\n"
@@ -259,14 +273,14 @@ fn a_client_too_many_is_rejected_with_the_reason() {
 
 /// Returns the exit status, and the message.
 fn refusal(output: std::io::Result<Output>) -> (Option<i32>, String) {
-    let output = output.expect("it was started");
-    let complaint = String::from_utf8_lossy(&output.stderr).into_owned();
-    (output.status.code(), complaint)
+    let output = output.expect("the child process was started");
+    let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+    (output.status.code(), stderr)
 }
 
 #[test]
 fn errors_are_printed_with_a_remedy() {
-    let place = Place::new();
+    let place = TestFabric::new();
     let cases: [(&str, &[&str], i32, &[&str]); 5] = [
         (
             "ping_pong",
@@ -291,23 +305,17 @@ fn errors_are_printed_with_a_remedy() {
     ];
     for (example, arguments, status, reasons) in cases {
         let ended = place.start(example, arguments).wait_with_output();
-        let (code, complaint) = refusal(ended);
-        assert_eq!(code, Some(status), "{example} {arguments:?}: {complaint}");
+        let (code, stderr) = refusal(ended);
+        assert_eq!(code, Some(status), "{example} {arguments:?}: {stderr}");
         for reason in reasons {
-            assert!(
-                complaint.contains(reason),
-                "{example} {arguments:?}: {complaint}"
-            );
+            assert!(stderr.contains(reason), "{example} {arguments:?}: {stderr}");
         }
     }
     let server = place.serve("srq_server", &[]);
-    let (status, complaint) = refusal(place.start("ping_pong", &[]).wait_with_output());
-    assert_eq!(status, Some(2), "{complaint}");
-    assert!(complaint.contains("DAT_CONN_QUAL_IN_USE"), "{complaint}");
-    assert!(
-        complaint.contains("another qualifier with -p"),
-        "{complaint}"
-    );
+    let (status, stderr) = refusal(place.start("ping_pong", &[]).wait_with_output());
+    assert_eq!(status, Some(2), "{stderr}");
+    assert!(stderr.contains("DAT_CONN_QUAL_IN_USE"), "{stderr}");
+    assert!(stderr.contains("another qualifier with -p"), "{stderr}");
     end(place.start("srq_client", &["-n", "1"]));
     server.end();
 }
@@ -320,7 +328,7 @@ fn every_example_has_a_help_and_a_row_in_the_table() {
         let help = Command::new(folder().join("examples").join(example))
             .arg("--help")
             .output();
-        let help = String::from_utf8(help.expect("it can be run").stdout).expect("text");
+        let help = String::from_utf8(help.expect("the program can be run").stdout).expect("text");
         for part in ["--adapter", "--port", "Usage: ", "Exit status: "] {
             assert!(help.contains(part), "{example}: {help}");
         }

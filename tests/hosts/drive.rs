@@ -59,12 +59,12 @@ impl Drive {
         let begin = Instant::now();
         let (flow, region) = side.connect_within(Duration::from_secs(60))?;
         let Some(again) = self.again else {
-            return match side.converse(flow, region, time, self.idle)? {
+            return match side.exchange_messages(flow, region, time, self.idle)? {
                 End::Done => Ok(()),
                 End::Broken(_) => Err("the connection broke".into()),
             };
         };
-        let mut end = side.converse(flow, region, time, self.idle)?;
+        let mut end = side.exchange_messages(flow, region, time, self.idle)?;
         // A connection that breaks this early is not the one that a test has
         // broken.
         while let End::Broken(messages) = end
@@ -72,7 +72,7 @@ impl Drive {
             && begin.elapsed().as_secs() < again
         {
             let (flow, region) = side.connect_within(Duration::from_secs(again))?;
-            end = side.converse(flow, region, time, self.idle)?;
+            end = side.exchange_messages(flow, region, time, self.idle)?;
         }
         if let End::Broken(_) = end {
             side.again(again)?;
@@ -194,7 +194,9 @@ impl Side<'_> {
         let begin = Instant::now();
         for attempt in 1.. {
             let (flow, region) = self.connect_within(Duration::from_secs(within))?;
-            if let End::Done = self.converse(flow, region, Duration::from_secs(2), false)? {
+            if let End::Done =
+                self.exchange_messages(flow, region, Duration::from_secs(2), false)?
+            {
                 println!("new connection {attempt} sent for two seconds");
                 break;
             }
@@ -206,7 +208,7 @@ impl Side<'_> {
     }
 
     /// Sends for this long, receives the answers, and disconnects.
-    fn converse(
+    fn exchange_messages(
         &self,
         mut flow: Flow,
         region: RemoteSegment,

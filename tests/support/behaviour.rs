@@ -46,7 +46,7 @@ impl Behaviour {
         static BEHAVIOUR: OnceLock<Behaviour> = OnceLock::new();
         *BEHAVIOUR.get_or_init(|| Self {
             nearest_wqe: goes_on_with_the_nearest(system),
-            named_receive: reports_the_named(system),
+            named_receive: reports_named_receive(system),
             large_cqe_answers: finds_large_answers(system),
         })
     }
@@ -71,17 +71,17 @@ fn shape() -> Shape {
     }
 }
 
-fn post(compared_qp: &mut ComparedQp, cookies: core::ops::Range<u64>) {
-    let list: Vec<_> = cookies
-        .map(|cookie| RecvWork {
-            cookie,
+fn post(compared_qp: &mut ComparedQp, wr_ids: core::ops::Range<u64>) {
+    let list: Vec<_> = wr_ids
+        .map(|wr_id| RecvWork {
+            wr_id,
             segments: vec![],
         })
         .collect();
     compared_qp.post_recvs(None, &list).0.expect("room");
 }
 
-/// Completes a receive, and returns the cookie that libmlx5 reports.
+/// Completes a receive, and returns the `wr_id` that libmlx5 reports.
 fn complete(compared_qp: &mut ComparedQp, wqe_counter: u16) -> u64 {
     compared_qp.push_recv(&Cqe {
         opcode: RECEIVED,
@@ -109,7 +109,7 @@ fn goes_on_with_the_nearest(system: &System) -> bool {
     }
 }
 
-fn reports_the_named(system: &System) -> bool {
+fn reports_named_receive(system: &System) -> bool {
     let mut compared_qp = system.compared_qp_of_libmlx5(shape());
     post(&mut compared_qp, 10..12);
     match complete(&mut compared_qp, 1) {
@@ -128,7 +128,7 @@ fn finds_large_answers(system: &System) -> bool {
     let segment = compared_qp.side.memory().segment(0, ANSWER.len());
     let (remote_addr, rkey) = (0x1000, 7);
     let read = SendWork {
-        cookie: 1,
+        wr_id: 1,
         op: SendOp::Read { remote_addr, rkey },
         flags: SendFlags::SIGNALED,
         segments: vec![segment],

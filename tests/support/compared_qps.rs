@@ -181,7 +181,7 @@ impl ComparedQps {
         to: Option<(u64, u64, Access)>,
     ) -> (Result<u32, Refused>, [Vec<Seen>; 2]) {
         let work = BindWork {
-            cookie: u64::from(self.next),
+            wr_id: u64::from(self.next),
             flags,
             keys: self.ours.side.window_keys(),
             to,
@@ -402,7 +402,7 @@ impl ComparedQps {
 
     /// Drops the record of posted requests: the test completes them by
     /// [`Self::complete`].
-    pub fn forget_outstanding(&mut self) {
+    pub fn clear_outstanding(&mut self) {
         self.sends.clear();
         for compared_qp in [&mut self.theirs, &mut self.ours] {
             compared_qp.receives.posted.clear();
@@ -465,7 +465,7 @@ impl ComparedQps {
     pub fn advance_receives(&mut self, count: u32) {
         let tracer = self.tracer.take();
         let nothing = RecvWork {
-            cookie: 0,
+            wr_id: 0,
             segments: vec![],
         };
         for _ in 0..count {
@@ -479,7 +479,7 @@ impl ComparedQps {
     pub fn advance_to(&mut self, position: u32) {
         let tracer = self.tracer.take();
         let nothing = SendWork {
-            cookie: 0,
+            wr_id: 0,
             op: dat_engine::SendOp::Send,
             flags: SendFlags::SIGNALED,
             segments: vec![],

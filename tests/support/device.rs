@@ -17,7 +17,7 @@ pub use installed::name;
 use installed::{given, set_up};
 
 /// How long an event of a device that works on its own may take.
-pub const PATIENCE: Duration = Duration::from_secs(10);
+pub const TIMEOUT: Duration = Duration::from_secs(10);
 
 static ONE_TEST: Mutex<()> = Mutex::new(());
 
@@ -47,7 +47,7 @@ pub fn emulator() -> Option<&'static Emulator> {
 }
 
 /// Violations that a stepped device has recorded since a point in time: actions
-/// that hardware would not take_violations.
+/// that hardware would not forgive.
 #[derive(Debug)]
 pub struct Violations {
     /// Number of violations before.
@@ -158,7 +158,7 @@ pub fn comes<T>(mut look: impl FnMut() -> Option<T>) -> Option<T> {
     let begin = Instant::now();
     loop {
         let found = look();
-        if found.is_some() || emulator().is_some() || begin.elapsed() > PATIENCE {
+        if found.is_some() || emulator().is_some() || begin.elapsed() > TIMEOUT {
             return found;
         }
         thread::sleep(Duration::from_micros(200));

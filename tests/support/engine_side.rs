@@ -180,7 +180,7 @@ impl Side for EngineSide {
             access,
         };
         let request = BindRequest {
-            cookie: work.cookie,
+            wr_id: work.wr_id,
             flags: work.flags,
             target: work.to.map(target),
         };
@@ -197,7 +197,7 @@ impl Side for EngineSide {
         refused(unsafe {
             match requests.as_slice() {
                 // Uses both functions that post a single request.
-                [one] if one.cookie % 2 == 0 => self
+                [one] if one.wr_id % 2 == 0 => self
                     .endpoint
                     .post_send(one)
                     .map_err(|error| ListError { posted: 0, error }),
@@ -212,9 +212,9 @@ impl Side for EngineSide {
         // SAFETY: as in `post_sends`.
         refused(unsafe {
             match (&mut self.srq, requests.as_slice()) {
-                (Some(srq), [one]) if one.cookie % 2 == 0 => srq.post(one).map_err(alone),
+                (Some(srq), [one]) if one.wr_id % 2 == 0 => srq.post(one).map_err(alone),
                 (Some(srq), list) => srq.post_list(list),
-                (None, [one]) if one.cookie % 2 == 0 => self.endpoint.post_recv(one).map_err(alone),
+                (None, [one]) if one.wr_id % 2 == 0 => self.endpoint.post_recv(one).map_err(alone),
                 (None, list) => self.endpoint.post_recv_list(list),
             }
         })
@@ -258,7 +258,7 @@ pub fn answer(completion: &Completion) -> Answer {
     };
     let with_imm = completion.flags.contains(CompletionFlags::WITH_IMM);
     Answer {
-        wr_id: completion.cookie,
+        wr_id: completion.wr_id,
         status: completion.status.ibv_wc_status(),
         qp_num: completion.qpn,
         opcode: good.then_some(opcode),

@@ -11,7 +11,7 @@ use dat_engine::cm::{
 use dat_engine::{ConnectOptions, Endpoint, EndpointHandle, Greeting, Transport};
 
 pub use super::device::installed::is_iwarp;
-use super::device::{self, PATIENCE};
+use super::device::{self, TIMEOUT};
 
 /// Connects two endpoints, which may post afterwards.
 pub fn join(ends: [&mut Endpoint; 2], options: &ConnectOptions) {
@@ -30,11 +30,11 @@ pub fn join_handles(handles: &[EndpointHandle; 2], options: &ConnectOptions) {
         let _ = handle.init(options);
     }
     let [active, passive] = handles;
-    let (asking, accepted) = Sink::new(active, options, active.asks_to_connect(), None);
+    let (asking, accepted) = Sink::new(active, options, active.prepare_request(), None);
     let target = Target {
         host: (exchange.local.address, 0).into(),
         qualifier: exchange.listener.qualifier(),
-        timeout: Some(PATIENCE),
+        timeout: Some(TIMEOUT),
     };
     let asked = exchange
         .manager
@@ -49,7 +49,7 @@ pub fn join_handles(handles: &[EndpointHandle; 2], options: &ConnectOptions) {
     let requests = exchange.requests.lock();
     let request = requests
         .unwrap_or_else(PoisonError::into_inner)
-        .recv_timeout(PATIENCE)
+        .recv_timeout(TIMEOUT)
         .expect("the request comes");
     let greeting = passive.greeting().expect("a greeting");
     passive
@@ -59,8 +59,11 @@ pub fn join_handles(handles: &[EndpointHandle; 2], options: &ConnectOptions) {
     let accepts = request
         .accept(parameters(passive, options), b"", accepting)
         .expect("an answer");
-    for told in [accepted, established] {
-        match told.recv_timeout(PATIENCE).expect("the connection is made") {
+    for events in [accepted, established] {
+        match events
+            .recv_timeout(TIMEOUT)
+            .expect("the connection is made")
+        {
             ConnectionEvent::Accepted { .. } | ConnectionEvent::Established => {}
             other => panic!("no connection: {other:?}"),
         }
@@ -84,7 +87,7 @@ fn parameters(handle: &EndpointHandle, options: &ConnectOptions) -> Parameters {
     Parameters {
         address: handle.local_address(1).expect("an active port"),
         reads_served: options.reads_served,
-        reads_asked: options.reads_issued,
+        reads_requested: options.reads_issued,
     }
 }
 
@@ -139,7 +142,7 @@ struct Sink {
     options: ConnectOptions,
     greets: bool,
     greeting: Option<Arc<Greeting>>,
-    told: Sender<ConnectionEvent>,
+    sender: Sender<ConnectionEvent>,
 }
 
 impl Sink {
@@ -149,13 +152,13 @@ impl Sink {
         greets: bool,
         greeting: Option<Arc<Greeting>>,
     ) -> (Arc<Self>, Receiver<ConnectionEvent>) {
-        let (told, events) = mpsc::channel();
+        let (sender, events) = mpsc::channel();
         let sink = Self {
             handle: handle.clone(),
             options: *options,
             greets,
             greeting,
-            told,
+            sender,
         };
         (Arc::new(sink), events)
     }
@@ -168,7 +171,7 @@ impl ConnectionSink for Sink {
             followed.map_err(|error| println!("{error}"))?;
         }
         // Later events report the end of the connection, which no test waits for.
-        let _ = self.told.send(event);
+        let _ = self.sender.send(event);
         Ok(())
     }
 

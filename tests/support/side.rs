@@ -94,8 +94,8 @@ pub trait Side {
         self.post_sends(&[work]).expect("room in the send queue");
     }
 
-    fn recv(&mut self, cookie: u64, segments: Vec<Segment>) {
-        self.post_recvs(&[RecvWork { cookie, segments }])
+    fn recv(&mut self, wr_id: u64, segments: Vec<Segment>) {
+        self.post_recvs(&[RecvWork { wr_id, segments }])
             .expect("room in the receive queue");
     }
 

@@ -136,14 +136,14 @@ pub fn play(system: &System, sides: &mut [Box<dyn Side>; 2], round: &[Vec<Op>; 2
     let mut plans = [Plan::default(), Plan::default()];
     for end in [0, 1] {
         for (i, op) in round[end].iter().enumerate() {
-            let cookie = (end as u64) << 32 | i as u64;
+            let wr_id = (end as u64) << 32 | i as u64;
             let mut op = op.clone();
             // Only a completion releases the places of unsignalled requests.
             op.flags.set(
                 SendFlags::SIGNALED,
                 op.flags.contains(SendFlags::SIGNALED) || i + 1 == round[end].len(),
             );
-            plan(sides, end, &op, cookie, &mut plans);
+            plan(sides, end, &op, wr_id, &mut plans);
         }
     }
     for (side, plan) in sides.iter_mut().zip(&plans) {
@@ -186,10 +186,10 @@ pub fn play(system: &System, sides: &mut [Box<dyn Side>; 2], round: &[Vec<Op>; 2
 
 /// Plans one request of `end`, the receive that it completes, and the results of
 /// both.
-fn plan(sides: &[Box<dyn Side>; 2], end: usize, op: &Op, cookie: u64, plans: &mut [Plan; 2]) {
+fn plan(sides: &[Box<dyn Side>; 2], end: usize, op: &Op, wr_id: u64, plans: &mut [Plan; 2]) {
     let peer = 1 - end;
     let (here, there) = (sides[end].memory(), sides[peer].memory());
-    let message = pattern(cookie as u32 ^ op.imm, op.len);
+    let message = pattern(wr_id as u32 ^ op.imm, op.len);
     let remote = |offset: usize| (there.addr() + offset as u64, there.rkey());
 
     // The bytes that travel, and their target.
@@ -235,17 +235,15 @@ fn plan(sides: &[Box<dyn Side>; 2], end: usize, op: &Op, cookie: u64, plans: &mu
         plans[peer].memory.push((landing, content));
         let segments = split(there, landing, length, op.pieces[1]);
         plans[peer].receives.push(RecvWork {
-            cookie: !cookie,
+            wr_id: !wr_id,
             segments,
         });
         plans[peer]
             .received
-            .push(received(!cookie, op, sides[peer].peer().qpn));
+            .push(received(!wr_id, op, sides[peer].peer().qpn));
     }
     if op.flags.contains(SendFlags::SIGNALED) {
-        plans[end]
-            .sent
-            .push(sent(cookie, op, sides[end].peer().qpn));
+        plans[end].sent.push(sent(wr_id, op, sides[end].peer().qpn));
     }
     // On iWARP an RDMA read has one segment.
     let pieces = match op.kind {
@@ -254,7 +252,7 @@ fn plan(sides: &[Box<dyn Side>; 2], end: usize, op: &Op, cookie: u64, plans: &mu
     };
     let segments = split(here, local, op.len, pieces);
     plans[end].sends.push(SendWork {
-        cookie,
+        wr_id,
         op: send_op,
         flags: op.flags,
         segments,

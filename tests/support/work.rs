@@ -9,7 +9,7 @@ use proptest::prelude::*;
 /// A send request that owns its segments.
 #[derive(Clone, Debug)]
 pub struct SendWork {
-    pub cookie: u64,
+    pub wr_id: u64,
     pub op: SendOp,
     pub flags: SendFlags,
     pub segments: Vec<Segment>,
@@ -18,13 +18,13 @@ pub struct SendWork {
 impl SendWork {
     pub fn request(&self) -> SendRequest<'_> {
         let SendWork {
-            cookie,
+            wr_id,
             op,
             flags,
             ref segments,
         } = *self;
         SendRequest {
-            cookie,
+            wr_id,
             op,
             flags,
             segments,
@@ -69,7 +69,7 @@ impl SendWork {
 /// A bind of a side's memory window, in numbers that both sides use.
 #[derive(Clone, Copy, Debug)]
 pub struct BindWork {
-    pub cookie: u64,
+    pub wr_id: u64,
     pub flags: SendFlags,
     /// The window's key before the bind, and the region's key and address.
     pub keys: WindowKeys,
@@ -88,14 +88,14 @@ pub struct WindowKeys {
 /// A receive request that owns its segments.
 #[derive(Clone, Debug)]
 pub struct RecvWork {
-    pub cookie: u64,
+    pub wr_id: u64,
     pub segments: Vec<Segment>,
 }
 
 impl RecvWork {
     pub fn request(&self) -> RecvRequest<'_> {
         RecvRequest {
-            cookie: self.cookie,
+            wr_id: self.wr_id,
             segments: &self.segments,
         }
     }
@@ -123,7 +123,7 @@ pub fn any_send(bounds: Bounds) -> impl Strategy<Value = SendWork> {
         1 => remote().prop_map(|(remote_addr, rkey)| SendOp::Read { remote_addr, rkey }),
     ];
     let flags = any::<u8>().prop_map(SendFlags::from_bits_truncate);
-    (any::<u64>(), op, flags).prop_flat_map(move |(cookie, op, mut flags)| {
+    (any::<u64>(), op, flags).prop_flat_map(move |(wr_id, op, mut flags)| {
         if matches!(op, SendOp::Read { .. }) {
             flags.remove(SendFlags::INLINE);
         }
@@ -133,7 +133,7 @@ pub fn any_send(bounds: Bounds) -> impl Strategy<Value = SendWork> {
             vec(any_segment(), 0..=bounds.max_segments).boxed()
         };
         segments.prop_map(move |segments| SendWork {
-            cookie,
+            wr_id,
             op,
             flags,
             segments,
@@ -144,7 +144,7 @@ pub fn any_send(bounds: Bounds) -> impl Strategy<Value = SendWork> {
 /// Generates any receive request with at most this many segments.
 pub fn any_recv(max_segments: usize) -> impl Strategy<Value = RecvWork> {
     (any::<u64>(), vec(any_segment(), 0..=max_segments))
-        .prop_map(|(cookie, segments)| RecvWork { cookie, segments })
+        .prop_map(|(wr_id, segments)| RecvWork { wr_id, segments })
 }
 
 /// Generates lists of requests, each posted by one call.

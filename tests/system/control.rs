@@ -228,16 +228,16 @@ fn a_refused_inline_size_names_the_largest_one_which_is_accepted() {
         };
         VerbsQp::create(&domain, &spec).map(|qp| qp.grant().inline_bytes)
     };
-    let largest = create(1 << 20, true).expect("as many as there are");
+    let largest = create(1 << 20, true).expect("the largest inline size");
     assert!((64..1 << 20).contains(&largest), "{largest}");
     assert_eq!(
-        create(largest, false).expect("as many as it takes"),
+        create(largest, false).expect("the largest inline size again"),
         largest
     );
     let error = create(largest + 1, false).expect_err("one more");
     assert_eq!(error.kind(), ControlErrorKind::Limit);
-    let told = format!("the device supports at most {largest} bytes inline");
-    assert!(error.to_string().contains(&told), "{error}");
+    let expected = format!("the device supports at most {largest} bytes inline");
+    assert!(error.to_string().contains(&expected), "{error}");
     assert!(error.remedy().contains(&largest.to_string()), "{error}");
     // Endpoints use the whole inline size.
     let shape = InlineShape {
@@ -250,7 +250,7 @@ fn a_refused_inline_size_names_the_largest_one_which_is_accepted() {
 }
 
 #[test]
-fn a_shared_receive_queue_cannot_be_resized_and_says_what_to_do() {
+fn resizing_a_shared_receive_queue_fails_with_a_remedy() {
     let system = System::new();
     let domain = system.device.alloc_pd().expect("a domain");
     let srq = VerbsSrq::create(&domain, 16, 1).expect("an SRQ");
@@ -376,11 +376,11 @@ fn events_are_counted_at_their_queue_and_name_their_object() {
     }
 
     let recv = [buffer.segment(0, 64).expect("inside")];
-    for cookie in 0..2 {
+    for wr_id in 0..2 {
         // SAFETY: the buffer outlives its use by the endpoints.
         unsafe {
             srq.post(&RecvRequest {
-                cookie,
+                wr_id,
                 segments: &recv,
             })
         }
@@ -391,7 +391,7 @@ fn events_are_counted_at_their_queue_and_name_their_object() {
     cq.arm(false).expect("armed");
     let send = [buffer.segment(1024, 64).expect("inside")];
     let request = SendRequest {
-        cookie: 7,
+        wr_id: 7,
         op: SendOp::Send,
         flags: SendFlags::SIGNALED,
         segments: &send,

@@ -5,14 +5,14 @@ use dat_engine::{CompletionOp, CqeSize, SendFlags, Status};
 use mlx5emu::emulator::Emulator;
 use mlx5emu::nic::spec::{Cqn, Qpn, Srqn};
 
+use crate::support::fixture::Fixture;
 use crate::support::system::System;
-use crate::support::world::World;
 
 const SIGNALED: SendFlags = SendFlags::SIGNALED;
 const UNSIGNALED: SendFlags = SendFlags::empty();
 
 #[test]
-fn the_engine_and_the_device_are_told_the_same_rings() {
+fn the_engine_and_the_device_get_the_same_rings() {
     let system = System::new();
     let domain = system.device.alloc_pd().expect("a domain");
     let narrow = VerbsCq::create(&system.device, 100, CqeSize::B64, None, 0).expect("a CQ");
@@ -78,18 +78,18 @@ fn the_engine_and_the_device_are_told_the_same_rings() {
 }
 
 #[test]
-fn a_number_does_not_come_back_before_its_completions_are_cleaned() {
-    let mut world = World::new(64);
-    let [mut a, b] = world.pair(false);
+fn a_qp_number_is_not_reused_before_its_completions_are_removed() {
+    let mut fixture = Fixture::new(64);
+    let [mut a, b] = fixture.pair(false);
     let number = a.qpn();
-    world.send(&mut a, 1, SIGNALED).expect("room");
+    fixture.send(&mut a, 1, SIGNALED).expect("room");
     a.to_error().expect("the error state");
-    world.system.run();
+    fixture.system.run();
     drop(a);
-    let early = world.endpoint(false);
+    let early = fixture.endpoint(false);
     assert_ne!(early.qpn(), number, "the queue was not polled since");
-    assert_eq!(world.polled(0), []);
-    let late = world.endpoint(false);
+    assert_eq!(fixture.polled(0), []);
+    let late = fixture.endpoint(false);
     assert_eq!(late.qpn(), number);
     drop(b);
 }
@@ -97,17 +97,17 @@ fn a_number_does_not_come_back_before_its_completions_are_cleaned() {
 /// libmlx5 refuses sends in ERR unless the queue pair has been in RTS.
 #[test]
 fn sends_of_an_attempt_that_failed_are_flushed() {
-    let mut world = World::new(64);
-    let mut end = world.endpoint(false);
+    let mut fixture = Fixture::new(64);
+    let mut end = fixture.endpoint(false);
     end.to_error().expect("ERR");
-    world.send(&mut end, 3, SIGNALED).expect("room");
-    world.send(&mut end, 4, UNSIGNALED).expect("room");
-    world.system.run();
-    let flushed = |cookie| (CompletionOp::Send, cookie, Status::WrFlush);
-    let done: Vec<_> = world
+    fixture.send(&mut end, 3, SIGNALED).expect("room");
+    fixture.send(&mut end, 4, UNSIGNALED).expect("room");
+    fixture.system.run();
+    let flushed = |wr_id| (CompletionOp::Send, wr_id, Status::WrFlush);
+    let done: Vec<_> = fixture
         .polled(2)
         .iter()
-        .map(|one| (one.op, one.cookie, one.status))
+        .map(|one| (one.op, one.wr_id, one.status))
         .collect();
     assert_eq!(done, [flushed(3), flushed(4)]);
     assert!(end.sends_idle());

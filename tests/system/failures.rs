@@ -20,9 +20,9 @@ fn shape(shared: bool) -> Shape {
     }
 }
 
-fn work(cookie: u64, op: SendOp, segment: Segment) -> SendWork {
+fn work(wr_id: u64, op: SendOp, segment: Segment) -> SendWork {
     SendWork {
-        cookie,
+        wr_id,
         op,
         flags: SendFlags::SIGNALED,
         segments: vec![segment],
@@ -57,11 +57,11 @@ fn first_fails(pair: &mut Pair, bad: SendWork, counts: [usize; 2]) -> [Vec<(u64,
     let spare = pair[0].memory().segment(0, 8);
     pair[0].send(bad);
     pair.system.rung();
-    for cookie in [101, 102] {
+    for wr_id in [101, 102] {
         // Unsignalled: an error is reported all the same.
         let flags = SendFlags::empty();
         pair[0].send(SendWork {
-            cookie,
+            wr_id,
             op: SendOp::Send,
             flags,
             segments: vec![spare],
@@ -103,11 +103,11 @@ fn a_key_that_the_peer_does_not_have_is_a_remote_access_error() {
 }
 
 /// A queue pair in error flushes its own receives; those of a shared queue stay.
-fn flushed_unless_shared(pair: &mut Pair, cookie: u64) -> Vec<(u64, u32)> {
+fn flushed_unless_shared(pair: &mut Pair, wr_id: u64) -> Vec<(u64, u32)> {
     if pair[1].receives_are_shared() {
         vec![]
     } else {
-        vec![(cookie, FLUSHED)]
+        vec![(wr_id, FLUSHED)]
     }
 }
 
@@ -221,9 +221,9 @@ fn a_peer_that_is_gone_is_a_retry_error() {
             system,
         } = Pair::new(System::new(), drivers, shape(false), &link);
         drop(there);
-        for cookie in [100, 101, 102] {
+        for wr_id in [100, 101, 102] {
             let local = here.memory().segment(0, 64);
-            here.send(work(cookie, SendOp::Send, local));
+            here.send(work(wr_id, SendOp::Send, local));
             system.rung();
         }
         system.run();
@@ -243,21 +243,21 @@ fn a_peer_that_is_gone_is_a_retry_error() {
 fn a_disconnect_flushes_what_is_posted_and_what_is_posted_after() {
     between_all(&Link::default(), |pair| {
         let local = pair[0].memory().segment(0, 64);
-        for cookie in 0..4 {
-            pair[0].recv(cookie, vec![local]);
+        for wr_id in 0..4 {
+            pair[0].recv(wr_id, vec![local]);
         }
         // On iWARP a message without a receive ends the connection.
         let waiting = if is_iwarp() { 10..10 } else { 10..14 };
-        for cookie in waiting.clone() {
+        for wr_id in waiting.clone() {
             // They have no receive at the peer.
-            pair[0].send(work(cookie, SendOp::Send, local));
+            pair[0].send(work(wr_id, SendOp::Send, local));
             pair.system.rung();
         }
         pair.system.run();
         pair[0].to_error();
         pair.system.run();
-        let flushed = |cookies: std::ops::Range<u64>| -> Vec<_> {
-            cookies.map(|cookie| (cookie, FLUSHED)).collect()
+        let flushed = |wr_ids: std::ops::Range<u64>| -> Vec<_> {
+            wr_ids.map(|wr_id| (wr_id, FLUSHED)).collect()
         };
         let answers = pair[0].send_answers(waiting.clone().count());
         assert_eq!(statuses(&answers), flushed(waiting));
@@ -274,7 +274,7 @@ fn a_disconnect_flushes_what_is_posted_and_what_is_posted_after() {
         assert_eq!(statuses(&pair[0].send_answers(1)), flushed(14..15));
         if !pair[0].receives_are_shared() {
             pair[0].recv(4, vec![local]);
-            // No doorbell tells the device about a receive: it polls the receive
+            // No doorbell is rung for a receive: the device polls the receive
             // queue from time to time.
             pair.system.advance(Duration::from_millis(10));
             assert_eq!(statuses(&pair[0].recv_answers(1)), flushed(4..5));

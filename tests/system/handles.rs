@@ -10,21 +10,24 @@ use dat_engine::{
     EndpointOptions, PostError, SendFlags, Status,
 };
 
+use crate::support::fixture::Fixture;
 use crate::support::iwarp;
-use crate::support::world::World;
 
 const SIGNALED: SendFlags = SendFlags::SIGNALED;
 const UNSIGNALED: SendFlags = SendFlags::empty();
 
-fn endpoint(world: &World, context: u64, shared: bool) -> Endpoint {
+fn endpoint(fixture: &Fixture, context: u64, shared: bool) -> Endpoint {
     let options = EndpointOptions {
         context,
-        srq: shared.then(|| world.srq.handle()),
+        srq: shared.then(|| fixture.srq.handle()),
         send_depth: 8,
         recv_depth: 8,
-        ..EndpointOptions::new(world.cq.handle(), world.cq.handle())
+        ..EndpointOptions::new(fixture.cq.handle(), fixture.cq.handle())
     };
-    world.domain.create_endpoint(&options).expect("an endpoint")
+    fixture
+        .domain
+        .create_endpoint(&options)
+        .expect("an endpoint")
 }
 
 /// Connects two endpoints by their handles.
@@ -38,31 +41,31 @@ fn join(handles: &[EndpointHandle; 2]) {
     handles[1].connect(&at[0], &options).expect("connected");
 }
 
-fn told(done: &[Completion]) -> Vec<(u64, u64, CompletionOp, Status)> {
-    let mut told: Vec<_> = done
+fn reported(done: &[Completion]) -> Vec<(u64, u64, CompletionOp, Status)> {
+    let mut reported: Vec<_> = done
         .iter()
-        .map(|one| (one.context, one.cookie, one.op, one.status))
+        .map(|one| (one.context, one.wr_id, one.op, one.status))
         .collect();
-    told.sort_by_key(|one| (one.0, one.1));
-    told
+    reported.sort_by_key(|one| (one.0, one.1));
+    reported
 }
 
 #[test]
 fn every_completion_names_its_endpoint_by_context_good_bad_and_flushed() {
     for shared in [false, true] {
-        let mut world = World::new(64);
-        let mut ends = [1, 2].map(|i| endpoint(&world, u64::MAX - i, shared));
+        let mut fixture = Fixture::new(64);
+        let mut ends = [1, 2].map(|i| endpoint(&fixture, u64::MAX - i, shared));
         let (first, second) = (u64::MAX - 1, u64::MAX - 2);
-        crate::support::world::join(&mut ends);
+        crate::support::fixture::join(&mut ends);
         if shared {
-            world.recv_shared(10).expect("room");
+            fixture.recv_shared(10).expect("room");
         } else {
-            world.recv(&mut ends[1], 10).expect("room");
+            fixture.recv(&mut ends[1], 10).expect("room");
         }
-        world.send(&mut ends[0], 20, SIGNALED).expect("room");
-        world.system.run();
+        fixture.send(&mut ends[0], 20, SIGNALED).expect("room");
+        fixture.system.run();
         assert_eq!(
-            told(&world.polled(2)),
+            reported(&fixture.polled(2)),
             [
                 (second, 10, CompletionOp::Recv, Status::Success),
                 (first, 20, CompletionOp::Send, Status::Success),
@@ -76,11 +79,11 @@ fn every_completion_names_its_endpoint_by_context_good_bad_and_flushed() {
             false => (1, Status::RetryExceeded),
         };
         ends[gone].to_error().expect("the error state");
-        world.send(&mut ends[0], 21, SIGNALED).expect("room");
-        world.send(&mut ends[0], 22, UNSIGNALED).expect("room");
-        world.system.advance(std::time::Duration::from_secs(60));
+        fixture.send(&mut ends[0], 21, SIGNALED).expect("room");
+        fixture.send(&mut ends[0], 22, UNSIGNALED).expect("room");
+        fixture.system.advance(std::time::Duration::from_secs(60));
         assert_eq!(
-            told(&world.polled(2)),
+            reported(&fixture.polled(2)),
             [
                 (first, 21, CompletionOp::Send, status),
                 (first, 22, CompletionOp::Send, Status::WrFlush),
@@ -91,35 +94,35 @@ fn every_completion_names_its_endpoint_by_context_good_bad_and_flushed() {
 
 #[test]
 fn a_handle_connects_and_the_poster_opens_when_it_pleases() {
-    let mut world = World::new(64);
-    let mut ends = [1, 2].map(|context| endpoint(&world, context, false));
+    let mut fixture = Fixture::new(64);
+    let mut ends = [1, 2].map(|context| endpoint(&fixture, context, false));
     let handles = [0, 1].map(|i: usize| ends[i].handle());
     assert!(!ends[0].open_receives() && !ends[0].open_sends());
-    assert_eq!(world.recv(&mut ends[0], 0), Err(PostError::NotReady));
+    assert_eq!(fixture.recv(&mut ends[0], 0), Err(PostError::NotReady));
     handles[0].init(&ConnectOptions::default()).expect("INIT");
     assert_eq!(handles[0].state().expect("a state"), QpState::Init);
     assert_eq!(
-        world.recv(&mut ends[0], 0),
+        fixture.recv(&mut ends[0], 0),
         Err(PostError::NotReady),
         "the endpoint was not opened"
     );
     assert!(ends[0].open_receives() && !ends[0].open_sends());
-    world.recv(&mut ends[0], 0).expect("room");
+    fixture.recv(&mut ends[0], 0).expect("room");
     join(&handles);
     assert_eq!(handles[0].state().expect("a state"), QpState::ReadyToSend);
     assert_eq!(
-        world.send(&mut ends[0], 1, SIGNALED),
+        fixture.send(&mut ends[0], 1, SIGNALED),
         Err(PostError::NotReady),
         "the endpoint was not opened"
     );
-    assert_eq!(world.recv(&mut ends[1], 1), Err(PostError::NotReady));
+    assert_eq!(fixture.recv(&mut ends[1], 1), Err(PostError::NotReady));
     for end in &mut ends {
         assert!(end.open_receives() && end.open_sends());
     }
-    world.send(&mut ends[1], 2, SIGNALED).expect("room");
-    world.system.run();
+    fixture.send(&mut ends[1], 2, SIGNALED).expect("room");
+    fixture.system.run();
     assert_eq!(
-        told(&world.polled(2)),
+        reported(&fixture.polled(2)),
         [
             (1, 0, CompletionOp::Recv, Status::Success),
             (2, 2, CompletionOp::Send, Status::Success),
@@ -133,19 +136,19 @@ fn a_handle_connects_and_the_poster_opens_when_it_pleases() {
 
 #[test]
 fn the_passive_side_receives_before_it_sends() {
-    let mut world = World::new(64);
-    let mut ends = [1, 2].map(|context| endpoint(&world, context, false));
+    let mut fixture = Fixture::new(64);
+    let mut ends = [1, 2].map(|context| endpoint(&fixture, context, false));
     let options = ConnectOptions::default();
     let at = [0, 1].map(|i: usize| ends[i].local_address(1).expect("an active port"));
     let passive = ends[1].handle();
     passive.init(&options).expect("INIT");
     passive.ready_to_receive(&at[0], &options).expect("RTR");
     assert!(ends[1].open_receives() && !ends[1].open_sends());
-    world.recv(&mut ends[1], 1).expect("room");
+    fixture.recv(&mut ends[1], 1).expect("room");
     ends[0].connect(&at[1], &options).expect("connected");
-    world.send(&mut ends[0], 2, SIGNALED).expect("room");
-    world.system.run();
-    assert_eq!(world.polled(2).len(), 2, "RTR takes messages");
+    fixture.send(&mut ends[0], 2, SIGNALED).expect("room");
+    fixture.system.run();
+    assert_eq!(fixture.polled(2).len(), 2, "RTR takes messages");
     passive.ready_to_send(&options).expect("RTS");
     assert!(ends[1].open_sends());
 }
@@ -153,47 +156,47 @@ fn the_passive_side_receives_before_it_sends() {
 #[test]
 fn an_attempt_that_failed_flushes_what_was_and_what_will_be_posted() {
     for initialised in [false, true] {
-        let mut world = World::new(64);
-        let mut end = endpoint(&world, 9, false);
+        let mut fixture = Fixture::new(64);
+        let mut end = endpoint(&fixture, 9, false);
         let handle = end.handle();
         let mut expected = Vec::new();
         if initialised {
             end.init(&ConnectOptions::default()).expect("INIT");
-            world.recv(&mut end, 1).expect("room");
+            fixture.recv(&mut end, 1).expect("room");
             expected.push((9, 1, CompletionOp::Recv, Status::WrFlush));
         }
         handle.to_error().expect("ERR");
         assert_eq!(handle.state().expect("a state"), QpState::Error);
-        world.system.run();
-        assert_eq!(told(&world.polled(expected.len())), expected);
+        fixture.system.run();
+        assert_eq!(reported(&fixture.polled(expected.len())), expected);
         assert!(end.open_receives() && end.open_sends());
-        world.recv(&mut end, 2).expect("room");
-        world.system.run();
+        fixture.recv(&mut end, 2).expect("room");
+        fixture.system.run();
         assert_eq!(
-            told(&world.polled(1)),
+            reported(&fixture.polled(1)),
             [(9, 2, CompletionOp::Recv, Status::WrFlush)]
         );
         assert!(end.sends_idle() && end.recvs_outstanding() == 0);
         // Once more, and then back to a connection.
         handle.to_error().expect("ERR to ERR");
         end.reset().expect("RESET");
-        assert_eq!(world.recv(&mut end, 5), Err(PostError::NotReady));
-        let mut ends = [end, endpoint(&world, 8, false)];
-        crate::support::world::join(&mut ends);
-        world.recv(&mut ends[1], 6).expect("room");
-        world.send(&mut ends[0], 7, SIGNALED).expect("room");
-        world.system.run();
-        assert_eq!(world.polled(2).len(), 2);
+        assert_eq!(fixture.recv(&mut end, 5), Err(PostError::NotReady));
+        let mut ends = [end, endpoint(&fixture, 8, false)];
+        crate::support::fixture::join(&mut ends);
+        fixture.recv(&mut ends[1], 6).expect("room");
+        fixture.send(&mut ends[0], 7, SIGNALED).expect("room");
+        fixture.system.run();
+        assert_eq!(fixture.polled(2).len(), 2);
     }
 }
 
 #[test]
 fn a_handle_of_an_endpoint_that_is_gone_refuses_to_move_it() {
-    let mut world = World::new(64);
-    let end = endpoint(&world, 0, false);
+    let mut fixture = Fixture::new(64);
+    let end = endpoint(&fixture, 0, false);
     let (handle, qpn) = (end.handle(), end.qpn());
     drop(end);
-    world.polled(0);
+    fixture.polled(0);
     let options = ConnectOptions::default();
     let gone = |result: Result<(), dat_engine::ControlError>| {
         let error = result.expect_err("gone");
@@ -202,7 +205,7 @@ fn a_handle_of_an_endpoint_that_is_gone_refuses_to_move_it() {
     };
     gone(handle.init(&options));
     gone(handle.to_error());
-    let peer = endpoint(&world, 0, false);
+    let peer = endpoint(&fixture, 0, false);
     assert_ne!(peer.qpn(), qpn, "a handle keeps the number");
     let at = peer.local_address(1).expect("an active port");
     gone(handle.connect(&at, &options));
@@ -220,25 +223,25 @@ fn counts(end: &Endpoint) -> (bool, u32) {
 
 #[test]
 fn counts_follow_posts_and_polled_completions() {
-    let mut world = World::new(64);
-    let mut ends = [1, 2].map(|context| endpoint(&world, context, false));
-    crate::support::world::join(&mut ends);
+    let mut fixture = Fixture::new(64);
+    let mut ends = [1, 2].map(|context| endpoint(&fixture, context, false));
+    crate::support::fixture::join(&mut ends);
     // Several laps of the rings.
     for lap in 0..20 {
         assert_eq!(counts(&ends[0]), (true, 0), "lap {lap}");
         for i in 0..3 {
-            world.recv(&mut ends[1], i).expect("room");
+            fixture.recv(&mut ends[1], i).expect("room");
         }
         assert_eq!(counts(&ends[1]), (true, 3));
-        world.send(&mut ends[0], 0, SIGNALED).expect("room");
-        world.send(&mut ends[0], 1, UNSIGNALED).expect("room");
-        world.system.run();
+        fixture.send(&mut ends[0], 0, SIGNALED).expect("room");
+        fixture.send(&mut ends[0], 1, UNSIGNALED).expect("room");
+        fixture.system.run();
         assert_eq!(
             (counts(&ends[0]), counts(&ends[1])),
             ((false, 0), (true, 3)),
             "nothing was polled"
         );
-        assert_eq!(world.polled(3).len(), 3);
+        assert_eq!(fixture.polled(3).len(), 3);
         let (is_idle, left) = counts(&ends[0]);
         assert_eq!((left, counts(&ends[1])), (0, (true, 1)));
         // On siw every request is signalled, and this one may have been polled.
@@ -246,17 +249,17 @@ fn counts_follow_posts_and_polled_completions() {
             !is_idle || iwarp::is_iwarp(),
             "an unsignalled request counts until a later one completes"
         );
-        world.send(&mut ends[0], 2, SIGNALED).expect("room");
-        world.system.run();
-        world.polled(1);
+        fixture.send(&mut ends[0], 2, SIGNALED).expect("room");
+        fixture.system.run();
+        fixture.polled(1);
         assert_eq!((counts(&ends[0]), counts(&ends[1])), ((true, 0), (true, 0)));
     }
     if iwarp::is_iwarp() {
-        // Its queue pairs have one connection in their lives, and are not reset.
+        // Its queue pairs have one connection each, and are not reset.
         return;
     }
-    world.recv(&mut ends[1], 0).expect("room");
-    world.send(&mut ends[0], 0, UNSIGNALED).expect("room");
+    fixture.recv(&mut ends[1], 0).expect("room");
+    fixture.send(&mut ends[0], 0, UNSIGNALED).expect("room");
     for end in &mut ends {
         end.reset().expect("RESET");
         assert_eq!(counts(end), (true, 0), "what was posted is forgotten");
@@ -265,21 +268,21 @@ fn counts_follow_posts_and_polled_completions() {
 
 #[test]
 fn a_shared_queue_counts_what_is_posted_and_not_polled() {
-    let mut world = World::new(64);
-    let mut ends = world.pair(true);
-    let count = |world: &World| world.srq.outstanding();
+    let mut fixture = Fixture::new(64);
+    let mut ends = fixture.pair(true);
+    let count = |fixture: &Fixture| fixture.srq.outstanding();
     for lap in 0..20 {
-        assert_eq!(count(&world), 0, "lap {lap}");
+        assert_eq!(count(&fixture), 0, "lap {lap}");
         for i in 0..5 {
-            world.recv_shared(i).expect("room");
+            fixture.recv_shared(i).expect("room");
         }
-        assert_eq!(count(&world), 5);
+        assert_eq!(count(&fixture), 5);
         for i in 0..5 {
-            world.send(&mut ends[0], i, SIGNALED).expect("room");
-            world.system.run();
-            assert_eq!(count(&world), 5 - i as u32);
-            assert_eq!(world.polled(2).len(), 2);
-            assert_eq!(count(&world), 4 - i as u32);
+            fixture.send(&mut ends[0], i, SIGNALED).expect("room");
+            fixture.system.run();
+            assert_eq!(count(&fixture), 5 - i as u32);
+            assert_eq!(fixture.polled(2).len(), 2);
+            assert_eq!(count(&fixture), 4 - i as u32);
         }
     }
     assert_eq!(ends[1].recvs_outstanding(), 0, "it has no queue of its own");
@@ -288,9 +291,9 @@ fn a_shared_queue_counts_what_is_posted_and_not_polled() {
 #[test]
 fn one_thread_connects_while_another_posts_receives() {
     const ROUNDS: u64 = 40;
-    let mut world = World::new(64);
+    let mut fixture = Fixture::new(64);
     for round in 0..ROUNDS {
-        let mut ends = [1, 2].map(|context| endpoint(&world, context, false));
+        let mut ends = [1, 2].map(|context| endpoint(&fixture, context, false));
         let handles = [0, 1].map(|i: usize| ends[i].handle());
         let (initialised, wait) = mpsc::channel();
         thread::scope(|scope| {
@@ -305,8 +308,8 @@ fn one_thread_connects_while_another_posts_receives() {
             });
             wait.recv().expect("INIT");
             assert!(ends[1].open_receives());
-            for cookie in 0..8 {
-                world.recv(&mut ends[1], cookie).expect("room");
+            for wr_id in 0..8 {
+                fixture.recv(&mut ends[1], wr_id).expect("room");
                 thread::yield_now();
             }
         });
@@ -314,10 +317,10 @@ fn one_thread_connects_while_another_posts_receives() {
         // On iWARP a send to a peer in error completes when TCP has it: one more
         // completion.
         if round % 2 == 0 || !iwarp::is_iwarp() {
-            world.send(&mut ends[0], 100, SIGNALED).expect("room");
+            fixture.send(&mut ends[0], 100, SIGNALED).expect("room");
         }
-        world.system.run();
-        let done = world.polled(if round % 2 == 1 { 8 } else { 2 });
+        fixture.system.run();
+        let done = fixture.polled(if round % 2 == 1 { 8 } else { 2 });
         let flushed = done.iter().filter(|one| one.status == Status::WrFlush);
         if round % 2 == 1 {
             assert_eq!(flushed.count(), 8, "{done:?}");

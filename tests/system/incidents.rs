@@ -10,46 +10,46 @@ use mlx5emu::emulator::Emulator;
 use mlx5emu::nic::spec::{PortAddress, Qpn};
 
 use crate::support::device;
-use crate::support::world::{World, join};
+use crate::support::fixture::{Fixture, join};
 
 const SIGNALED: SendFlags = SendFlags::SIGNALED;
 const PORT: PortAddress = PortAddress { device: 0, port: 1 };
 
-/// Returns the world and the emulator. `None` on a device that works on its own,
+/// Returns the fixture and the emulator. `None` on a device that works on its own,
 /// which does not fail on demand.
-fn emulated(depth: u32) -> Option<(World, &'static Emulator)> {
-    let world = World::new(depth);
+fn emulated(depth: u32) -> Option<(Fixture, &'static Emulator)> {
+    let fixture = Fixture::new(depth);
     let emulator = device::emulator();
     if emulator.is_none() {
         eprintln!("SKIPPED: needs the emulated NIC, which fails on demand");
     }
-    emulator.map(|emulator| (world, emulator))
+    emulator.map(|emulator| (fixture, emulator))
 }
 
 fn statuses(done: &[Completion]) -> Vec<(u64, Status)> {
-    done.iter().map(|one| (one.cookie, one.status)).collect()
+    done.iter().map(|one| (one.wr_id, one.status)).collect()
 }
 
-fn told(world: &World) -> Vec<(AsyncEventKind, AsyncSource)> {
-    let events = world.system.events_by_now();
+fn reported(fixture: &Fixture) -> Vec<(AsyncEventKind, AsyncSource)> {
+    let events = fixture.system.events_by_now();
     events.iter().map(|it| (it.kind, it.source)).collect()
 }
 
 #[test]
 fn a_failed_queue_pair_is_reported_by_number_and_works_after_a_reset() {
-    let Some((mut world, emulator)) = emulated(64) else {
+    let Some((mut fixture, emulator)) = emulated(64) else {
         return;
     };
-    let mut ends = world.pair(false);
-    world.recv(&mut ends[0], 7).expect("room");
+    let mut ends = fixture.pair(false);
+    fixture.recv(&mut ends[0], 7).expect("room");
     let qpn = ends[0].qpn();
     emulator.nic().fail_qp(Qpn(qpn)).expect("known");
-    world.send(&mut ends[0], 8, SIGNALED).expect("room");
-    world.system.run();
-    let mut done = statuses(&world.polled(2));
-    done.sort_unstable_by_key(|&(cookie, _)| cookie);
+    fixture.send(&mut ends[0], 8, SIGNALED).expect("room");
+    fixture.system.run();
+    let mut done = statuses(&fixture.polled(2));
+    done.sort_unstable_by_key(|&(wr_id, _)| wr_id);
     assert_eq!(done, [(7, Status::WrFlush), (8, Status::WrFlush)]);
-    let events = told(&world);
+    let events = reported(&fixture);
     let is_ours = |source: &AsyncSource| matches!(source, AsyncSource::Qp(_, n) if *n == qpn);
     assert!(
         matches!(&events[..], [(AsyncEventKind::QpFatal, source)] if is_ours(source)),
@@ -59,41 +59,41 @@ fn a_failed_queue_pair_is_reported_by_number_and_works_after_a_reset() {
         end.reset().expect("RESET");
     }
     join(&mut ends);
-    world.recv(&mut ends[1], 1).expect("room");
-    world.send(&mut ends[0], 2, SIGNALED).expect("room");
-    world.system.run();
-    assert_eq!(world.polled(2).len(), 2);
+    fixture.recv(&mut ends[1], 1).expect("room");
+    fixture.send(&mut ends[0], 2, SIGNALED).expect("room");
+    fixture.system.run();
+    assert_eq!(fixture.polled(2).len(), 2);
 }
 
 #[test]
 fn a_port_that_goes_down_and_up_is_reported_and_messages_arrive() {
-    let Some((mut world, emulator)) = emulated(64) else {
+    let Some((mut fixture, emulator)) = emulated(64) else {
         return;
     };
-    let mut ends = world.pair(false);
-    let state = |world: &World| world.system.device.port(1).expect("a port").state;
+    let mut ends = fixture.pair(false);
+    let state = |fixture: &Fixture| fixture.system.device.port(1).expect("a port").state;
     emulator.nic().set_port(PORT, false);
     assert_eq!(
-        told(&world),
+        reported(&fixture),
         [(AsyncEventKind::PortError, AsyncSource::Port(1))]
     );
-    assert_ne!(state(&world), PortState::Active);
-    world.recv(&mut ends[1], 1).expect("room");
-    world.send(&mut ends[0], 2, SIGNALED).expect("room");
-    world.system.advance(Duration::from_millis(100));
-    assert_eq!(world.polled(0), []);
+    assert_ne!(state(&fixture), PortState::Active);
+    fixture.recv(&mut ends[1], 1).expect("room");
+    fixture.send(&mut ends[0], 2, SIGNALED).expect("room");
+    fixture.system.advance(Duration::from_millis(100));
+    assert_eq!(fixture.polled(0), []);
     emulator.nic().set_port(PORT, true);
     emulator.nic().change_gids(PORT);
     assert_eq!(
-        told(&world),
+        reported(&fixture),
         [
             (AsyncEventKind::PortActive, AsyncSource::Port(1)),
             (AsyncEventKind::PortAddress, AsyncSource::Port(1))
         ]
     );
-    assert_eq!(state(&world), PortState::Active);
-    world.system.advance(Duration::from_millis(200));
-    assert_eq!(world.polled(2).len(), 2);
+    assert_eq!(state(&fixture), PortState::Active);
+    fixture.system.advance(Duration::from_millis(200));
+    assert_eq!(fixture.polled(2).len(), 2);
 }
 
 /// The device fails for the rest of the process, so this test needs its own
@@ -120,23 +120,23 @@ fn after_a_fatal_error_of_the_device_every_call_is_refused_and_every_wait_wakes(
 #[test]
 #[ignore = "run by the test above, in a process of its own"]
 fn device_fatal() {
-    let Some((mut world, emulator)) = emulated(64) else {
+    let Some((mut fixture, emulator)) = emulated(64) else {
         return;
     };
-    let mut ends = world.pair(false);
-    let channel = world.system.device.create_channel().expect("a channel");
+    let mut ends = fixture.pair(false);
+    let channel = fixture.system.device.create_channel().expect("a channel");
     let options = CqOptions {
         depth: 8,
         channel: Some(&channel),
         ..CqOptions::default()
     };
-    let mut waited = world.system.device.create_cq(&options).expect("a CQ");
+    let mut waited = fixture.system.device.create_cq(&options).expect("a CQ");
     waited.arm(false).expect("armed");
-    world.recv(&mut ends[0], 1).expect("room");
+    fixture.recv(&mut ends[0], 1).expect("room");
     emulator.nic().fail_device(0);
     // Waits wake: the descriptors are readable, and their events report the
     // failure.
-    let mut events = world.system.device.async_events();
+    let mut events = fixture.system.device.async_events();
     let event = events.next().expect("one").expect("readable");
     assert_eq!(event.kind, AsyncEventKind::DeviceFatal);
     let end = events.next().expect("an answer").expect_err("no more");
@@ -144,42 +144,42 @@ fn device_fatal() {
     let refused = waited.take_events().expect_err("no more events");
     assert!(refused.to_string().contains("Input/output"), "{refused}");
     // Calls are refused, and none hangs.
-    let refused = world.system.device.alloc_pd().err().expect("refused");
+    let refused = fixture.system.device.alloc_pd().err().expect("refused");
     assert!(refused.to_string().contains("Input/output"), "{refused}");
     ends[0].to_error().expect_err("refused");
     // A post only writes the program's own memory, and has no effect.
-    let posted = world.send(&mut ends[0], 2, SIGNALED);
+    let posted = fixture.send(&mut ends[0], 2, SIGNALED);
     assert!(matches!(posted, Ok(()) | Err(PostError::NotReady)));
-    world.system.run();
-    assert_eq!(world.polled(0), []);
-    drop((ends, waited, world));
+    fixture.system.run();
+    assert_eq!(fixture.polled(0), []);
+    drop((ends, waited, fixture));
 }
 
 /// Ten thousand queue pairs: none is slower because of the others.
 #[test]
 fn ten_thousand_queue_pairs_fit_and_work() {
     const PAIRS: usize = 5_000;
-    let Some((mut world, _)) = emulated(4096) else {
+    let Some((mut fixture, _)) = emulated(4096) else {
         return;
     };
     let before = (Instant::now(), resident());
     let mut pairs: Vec<[Endpoint; 2]> = Vec::with_capacity(PAIRS);
     for _ in 0..PAIRS {
-        let mut pair = [small(&world), small(&world)];
+        let mut pair = [small(&fixture), small(&fixture)];
         join(&mut pair);
         pairs.push(pair);
     }
     let made = (before.0.elapsed(), resident() - before.1);
     let begin = Instant::now();
     for (number, pair) in (0..).zip(&mut pairs) {
-        world.recv(&mut pair[1], number).expect("room");
-        world.send(&mut pair[0], number, SIGNALED).expect("room");
+        fixture.recv(&mut pair[1], number).expect("room");
+        fixture.send(&mut pair[0], number, SIGNALED).expect("room");
         if number % 512 == 511 {
-            world.system.run();
-            assert_eq!(world.polled(1024).len(), 1024);
+            fixture.system.run();
+            assert_eq!(fixture.polled(1024).len(), 1024);
         }
     }
-    world.system.run();
+    fixture.system.run();
     let used = begin.elapsed();
     let begin = Instant::now();
     drop(pairs);
@@ -193,15 +193,18 @@ fn ten_thousand_queue_pairs_fit_and_work() {
     );
 }
 
-fn small(world: &World) -> Endpoint {
+fn small(fixture: &Fixture) -> Endpoint {
     let options = EndpointOptions {
         send_depth: 1,
         recv_depth: 1,
         inline_bytes: 0,
         exclusive_register: false,
-        ..EndpointOptions::new(world.cq.handle(), world.cq.handle())
+        ..EndpointOptions::new(fixture.cq.handle(), fixture.cq.handle())
     };
-    world.domain.create_endpoint(&options).expect("an endpoint")
+    fixture
+        .domain
+        .create_endpoint(&options)
+        .expect("an endpoint")
 }
 
 /// Returns the resident memory of the process in bytes.

@@ -7,64 +7,64 @@ use dat_engine::{
     PostError, SendFlags, SendOp, SendRequest, Status,
 };
 
-use crate::support::world::{World, join};
+use crate::support::fixture::{Fixture, join};
 
 const SIGNALED: SendFlags = SendFlags::SIGNALED;
 const UNSIGNALED: SendFlags = SendFlags::empty();
 
 #[test]
 fn a_full_send_queue_refuses_posts_until_it_is_polled() {
-    let mut world = World::new(64);
-    let mut ends = world.pair(true);
+    let mut fixture = Fixture::new(64);
+    let mut ends = fixture.pair(true);
     let capacity = u64::from(ends[0].send_capacity());
     for lap in 0..50 {
         for i in 0..capacity {
-            world.recv_shared(i).expect("room");
-            world.send(&mut ends[0], i, SIGNALED).expect("room");
+            fixture.recv_shared(i).expect("room");
+            fixture.send(&mut ends[0], i, SIGNALED).expect("room");
         }
         assert_eq!(
-            world.send(&mut ends[0], 99, SIGNALED),
+            fixture.send(&mut ends[0], 99, SIGNALED),
             Err(PostError::QueueFull)
         );
-        world.system.run();
+        fixture.system.run();
         // Completed but not polled: the places are still in use.
         assert_eq!(
-            world.send(&mut ends[0], 99, SIGNALED),
+            fixture.send(&mut ends[0], 99, SIGNALED),
             Err(PostError::QueueFull)
         );
-        let done = world.polled(2 * capacity as usize);
+        let done = fixture.polled(2 * capacity as usize);
         assert_eq!(done.len() as u64, 2 * capacity, "lap {lap}");
     }
 }
 
 #[test]
 fn a_full_receive_queue_refuses_posts_until_it_is_polled() {
-    let mut world = World::new(64);
-    let mut ends = world.pair(false);
+    let mut fixture = Fixture::new(64);
+    let mut ends = fixture.pair(false);
     let capacity = u64::from(ends[1].recv_capacity());
     for lap in 0..50 {
         for i in 0..capacity {
-            world.recv(&mut ends[1], i).expect("room");
+            fixture.recv(&mut ends[1], i).expect("room");
         }
-        assert_eq!(world.recv(&mut ends[1], 99), Err(PostError::QueueFull));
+        assert_eq!(fixture.recv(&mut ends[1], 99), Err(PostError::QueueFull));
         for i in 0..capacity {
-            world.send(&mut ends[0], i, SIGNALED).expect("room");
+            fixture.send(&mut ends[0], i, SIGNALED).expect("room");
         }
-        world.system.run();
-        assert_eq!(world.recv(&mut ends[1], 99), Err(PostError::QueueFull));
-        let done = world.polled(2 * capacity as usize);
+        fixture.system.run();
+        assert_eq!(fixture.recv(&mut ends[1], 99), Err(PostError::QueueFull));
+        let done = fixture.polled(2 * capacity as usize);
         assert_eq!(done.len() as u64, 2 * capacity, "lap {lap}");
     }
 }
 
 #[test]
 fn a_list_stops_at_the_first_request_without_room() {
-    let mut world = World::new(64);
-    let mut ends = world.pair(true);
+    let mut fixture = Fixture::new(64);
+    let mut ends = fixture.pair(true);
     let capacity = ends[0].send_capacity() as usize;
-    let segments = [world.segment(0)];
+    let segments = [fixture.segment(0)];
     let request = SendRequest {
-        cookie: 1,
+        wr_id: 1,
         op: SendOp::Send,
         flags: SIGNALED,
         segments: &segments,
@@ -75,13 +75,13 @@ fn a_list_stops_at_the_first_request_without_room() {
         (error.posted, error.error),
         (capacity, PostError::QueueFull)
     );
-    world.system.run();
+    fixture.system.run();
     for i in 0..capacity {
-        world.recv_shared(i as u64).expect("room");
+        fixture.recv_shared(i as u64).expect("room");
     }
-    world.system.advance(std::time::Duration::from_millis(50));
+    fixture.system.advance(std::time::Duration::from_millis(50));
     assert_eq!(
-        world.polled(2 * capacity).len(),
+        fixture.polled(2 * capacity).len(),
         2 * capacity,
         "what was posted before it is done"
     );
@@ -89,85 +89,88 @@ fn a_list_stops_at_the_first_request_without_room() {
 
 #[test]
 fn an_unsignalled_run_is_released_by_the_next_completion() {
-    let mut world = World::new(64);
-    let mut ends = world.pair(true);
+    let mut fixture = Fixture::new(64);
+    let mut ends = fixture.pair(true);
     let capacity = u64::from(ends[0].send_capacity());
     for lap in 0..50 {
         for i in 0..capacity {
-            world.recv_shared(i).expect("room");
+            fixture.recv_shared(i).expect("room");
             let flags = if i + 1 == capacity {
                 SIGNALED
             } else {
                 UNSIGNALED
             };
-            world
+            fixture
                 .send(&mut ends[0], i, flags)
                 .unwrap_or_else(|e| panic!("{i} of {lap}: {e}"));
         }
-        world.system.run();
-        let done = world.polled(capacity as usize + 1);
+        fixture.system.run();
+        let done = fixture.polled(capacity as usize + 1);
         let sends: Vec<_> = done
             .iter()
             .filter(|one| one.op == CompletionOp::Send)
             .collect();
         assert_eq!(sends.len(), 1);
-        assert_eq!(sends[0].cookie, capacity - 1);
+        assert_eq!(sends[0].wr_id, capacity - 1);
     }
 }
 
 #[test]
 fn a_queue_that_was_never_signalled_stays_full_until_it_is_flushed() {
-    let mut world = World::new(64);
-    let mut ends = world.pair(true);
+    let mut fixture = Fixture::new(64);
+    let mut ends = fixture.pair(true);
     let capacity = u64::from(ends[0].send_capacity());
     for i in 0..capacity {
-        world.recv_shared(i).expect("room");
-        world.send(&mut ends[0], i, UNSIGNALED).expect("room");
+        fixture.recv_shared(i).expect("room");
+        fixture.send(&mut ends[0], i, UNSIGNALED).expect("room");
     }
-    world.system.run();
-    let done = world.polled(capacity as usize);
+    fixture.system.run();
+    let done = fixture.polled(capacity as usize);
     assert_eq!(done.len() as u64, capacity, "the receives");
     assert_eq!(
-        world.send(&mut ends[0], 99, SIGNALED),
+        fixture.send(&mut ends[0], 99, SIGNALED),
         Err(PostError::QueueFull)
     );
     for end in &mut ends {
         end.reset().expect("RESET");
     }
     join(&mut ends);
-    world.recv_shared(1).expect("room");
-    world
+    fixture.recv_shared(1).expect("room");
+    fixture
         .send(&mut ends[0], 1, SIGNALED)
         .expect("an empty queue");
-    world.system.run();
-    assert_eq!(world.polled(2).len(), 2);
+    fixture.system.run();
+    assert_eq!(fixture.polled(2).len(), 2);
 }
 
 #[test]
 fn an_overrun_completion_queue_is_reported_and_nothing_hangs() {
-    let mut world = World::new(64);
+    let mut fixture = Fixture::new(64);
     let small = CqOptions {
         depth: 4,
         ..CqOptions::default()
     };
-    let mut small = world.system.device.create_cq(&small).expect("a CQ");
+    let mut small = fixture.system.device.create_cq(&small).expect("a CQ");
     let capacity = small.capacity() as usize + 1;
     let options = EndpointOptions {
         send_depth: 64,
-        srq: Some(world.srq.handle()),
-        ..EndpointOptions::new(small.handle(), world.cq.handle())
+        srq: Some(fixture.srq.handle()),
+        ..EndpointOptions::new(small.handle(), fixture.cq.handle())
     };
     let mut ends = [
-        world.domain.create_endpoint(&options).expect("an endpoint"),
-        { world.endpoint(true) },
+        fixture
+            .domain
+            .create_endpoint(&options)
+            .expect("an endpoint"),
+        { fixture.endpoint(true) },
     ];
     join(&mut ends);
     for i in 0..capacity as u64 + 2 {
-        world.recv_shared(i).expect("room");
-        world.send(&mut ends[0], i, SIGNALED).expect("room");
+        fixture.recv_shared(i).expect("room");
+        fixture.send(&mut ends[0], i, SIGNALED).expect("room");
     }
-    world.system.run();
-    let events = world
+    fixture.system.run();
+    let events = fixture
         .system
         .events(|event| event.kind == AsyncEventKind::QpFatal);
     let overrun = events
@@ -187,8 +190,8 @@ fn an_overrun_completion_queue_is_reported_and_nothing_hangs() {
         polled <= capacity,
         "{polled} completions from a ring of {capacity}"
     );
-    world.polled(0);
-    let violations = world.system.take_violations();
+    fixture.polled(0);
+    let violations = fixture.system.take_violations();
     assert!(
         violations.iter().all(|breach| breach.contains("overr")),
         "{violations:?}"
@@ -198,63 +201,68 @@ fn an_overrun_completion_queue_is_reported_and_nothing_hangs() {
 /// A queue that is polled directly cannot be resized, and keeps its size.
 #[test]
 fn a_completion_queue_grows_where_libibverbs_polls_it() {
-    let mut world = World::new(40);
-    let mut ends = world.pair(false);
-    let exchange = |world: &World, ends: &mut [Endpoint; 2], cookies: core::ops::Range<u64>| {
-        for cookie in cookies {
-            world.recv(&mut ends[1], cookie).expect("room");
-            world
-                .send(&mut ends[0], cookie, SIGNALED)
+    let mut fixture = Fixture::new(40);
+    let mut ends = fixture.pair(false);
+    let exchange = |fixture: &Fixture, ends: &mut [Endpoint; 2], wr_ids: core::ops::Range<u64>| {
+        for wr_id in wr_ids {
+            fixture.recv(&mut ends[1], wr_id).expect("room");
+            fixture
+                .send(&mut ends[0], wr_id, SIGNALED)
                 .expect("an empty queue");
         }
-        world.system.run();
+        fixture.system.run();
     };
-    exchange(&world, &mut ends, 0..4);
-    let before = world.cq.capacity();
-    let resizes = world.system.device.resizes_cqs();
-    match world.cq.handle().resize(4 * before) {
+    exchange(&fixture, &mut ends, 0..4);
+    let before = fixture.cq.capacity();
+    let resizes = fixture.system.device.resizes_cqs();
+    match fixture.cq.handle().resize(4 * before) {
         Ok(()) => {
-            assert!(resizes && world.cq.layout().is_none());
-            assert!(world.cq.capacity() >= 4 * before);
+            assert!(resizes && fixture.cq.layout().is_none());
+            assert!(fixture.cq.capacity() >= 4 * before);
         }
         Err(error) => {
-            assert!(!resizes && world.cq.layout().is_some(), "{error}");
+            assert!(!resizes && fixture.cq.layout().is_some(), "{error}");
             assert_eq!(error.kind(), ControlErrorKind::Unsupported);
-            assert_eq!(world.cq.capacity(), before);
+            assert_eq!(fixture.cq.capacity(), before);
         }
     }
-    exchange(&world, &mut ends, 4..8);
-    let done = world.polled(16);
+    exchange(&fixture, &mut ends, 4..8);
+    let done = fixture.polled(16);
     for op in [CompletionOp::Recv, CompletionOp::Send] {
         let of_op = done.iter().filter(|one| one.op == op);
-        let cookies: Vec<u64> = of_op.map(|one| one.cookie).collect();
-        assert!(cookies.into_iter().eq(0..8), "{done:?}");
+        let wr_ids: Vec<u64> = of_op.map(|one| one.wr_id).collect();
+        assert!(wr_ids.into_iter().eq(0..8), "{done:?}");
     }
 }
 
 #[test]
-fn what_came_before_the_arm_raises_its_event_too() {
-    let world = World::new(8);
-    let channel = world.system.device.create_channel().expect("a channel");
+fn a_completion_before_the_arm_raises_its_event() {
+    let fixture = Fixture::new(8);
+    let channel = fixture.system.device.create_channel().expect("a channel");
     let options = CqOptions {
         depth: 8,
         channel: Some(&channel),
         ..CqOptions::default()
     };
-    let mut cq = world.system.device.create_cq(&options).expect("a CQ");
+    let mut cq = fixture.system.device.create_cq(&options).expect("a CQ");
     let options = EndpointOptions::new(cq.handle(), cq.handle());
-    let mut ends = [0, 1].map(|_| world.domain.create_endpoint(&options).expect("an endpoint"));
+    let mut ends = [0, 1].map(|_| {
+        fixture
+            .domain
+            .create_endpoint(&options)
+            .expect("an endpoint")
+    });
     join(&mut ends);
-    let tells = cq.tells_solicited();
+    let tells = cq.reports_solicited();
     for lap in 0..10 {
-        world.recv(&mut ends[1], 1).expect("room");
-        world
+        fixture.recv(&mut ends[1], 1).expect("room");
+        fixture
             .send(&mut ends[0], 2, SIGNALED | SendFlags::SOLICITED)
             .expect("room");
-        world.system.run();
+        fixture.system.run();
         assert_eq!(cq.take_events().expect("alive"), 0, "not armed, lap {lap}");
         cq.arm(lap % 2 == 0).expect("armed");
-        world.system.run();
+        fixture.system.run();
         assert_eq!(cq.take_events().expect("alive"), 1, "lap {lap}");
         let solicited = |one: dat_engine::Completion| {
             let flag = one.flags.contains(CompletionFlags::SOLICITED);
@@ -270,113 +278,117 @@ fn what_came_before_the_arm_raises_its_event_too() {
 }
 
 #[test]
-fn a_refused_access_is_told_to_its_owner() {
-    let mut world = World::new(64);
-    let mut ends = world.pair(true);
-    let segments = [world.segment(0)];
+fn a_refused_access_is_reported_to_the_owner_of_the_memory() {
+    let mut fixture = Fixture::new(64);
+    let mut ends = fixture.pair(true);
+    let segments = [fixture.segment(0)];
     let op = SendOp::Write {
         remote_addr: 0x1000,
         rkey: 0x1234_5678,
     };
     let request = SendRequest {
-        cookie: 1,
+        wr_id: 1,
         op,
         flags: SIGNALED,
         segments: &segments,
     };
     // SAFETY: the buffer outlives the endpoints.
     unsafe { ends[0].post_send(&request) }.expect("room");
-    world.system.run();
-    let done = world.polled(1);
+    fixture.system.run();
+    let done = fixture.polled(1);
     assert_eq!(done.len(), 1);
-    assert_eq!((done[0].cookie, done[0].status), (1, Status::RemoteAccess));
+    assert_eq!((done[0].wr_id, done[0].status), (1, Status::RemoteAccess));
     let refusing = AsyncSource::Qp(ends[1].verbs().id(), ends[1].qpn());
     let refused = |event: &dat_engine::AsyncEvent| {
         event.kind == AsyncEventKind::QpAccessError && event.source == refusing
     };
-    let events = world.system.events(refused);
+    let events = fixture.system.events(refused);
     assert!(events.iter().any(refused), "{events:?}");
 }
 
 #[test]
 fn the_limit_of_a_shared_queue_is_reported_once_per_setting() {
-    let mut world = World::new(64);
-    let mut ends = world.pair(true);
+    let mut fixture = Fixture::new(64);
+    let mut ends = fixture.pair(true);
     for lap in 0..5 {
         for i in 0..6 {
-            world.recv_shared(i).expect("room");
+            fixture.recv_shared(i).expect("room");
         }
-        world.srq.set_limit(4).expect("a limit");
-        let mut told = Vec::new();
+        fixture.srq.set_limit(4).expect("a limit");
+        let mut limit_events = Vec::new();
         for i in 0..6 {
-            world.send(&mut ends[0], i, SIGNALED).expect("room");
-            world.system.run();
-            world.polled(2);
+            fixture.send(&mut ends[0], i, SIGNALED).expect("room");
+            fixture.system.run();
+            fixture.polled(2);
             // Six, five, four are left: the event comes only below the limit.
             let is_limit = |event: &dat_engine::AsyncEvent| event.kind == AsyncEventKind::SrqLimit;
             let events = match i {
-                2 => world.system.events(is_limit),
-                _ => world.system.events_by_now(),
+                2 => fixture.system.events(is_limit),
+                _ => fixture.system.events_by_now(),
             };
-            told.push(events.into_iter().filter(is_limit).count());
+            limit_events.push(events.into_iter().filter(is_limit).count());
         }
-        assert_eq!(told, [0, 0, 1, 0, 0, 0], "lap {lap}");
+        assert_eq!(limit_events, [0, 0, 1, 0, 0, 0], "lap {lap}");
     }
 }
 
 #[test]
-fn an_endpoint_in_error_tells_when_it_is_through_with_the_shared_queue() {
-    let mut world = World::new(64);
-    let mut ends = world.pair(true);
-    world.recv_shared(1).expect("room");
+fn an_endpoint_in_error_reports_its_last_shared_receive() {
+    let mut fixture = Fixture::new(64);
+    let mut ends = fixture.pair(true);
+    fixture.recv_shared(1).expect("room");
     ends[1].to_error().expect("the error state");
-    world.system.run();
+    fixture.system.run();
     let source = AsyncSource::Qp(ends[1].verbs().id(), ends[1].qpn());
     let is_last = |event: &dat_engine::AsyncEvent| event.kind == AsyncEventKind::LastReceive;
-    let events = world.system.events(is_last);
+    let events = fixture.system.events(is_last);
     let last = events.iter().find(|event| is_last(event));
     assert_eq!(last.map(|event| event.source), Some(source), "{events:?}");
-    assert_eq!(world.polled(0), [], "the receive was not taken, and stays");
+    assert_eq!(
+        fixture.polled(0),
+        [],
+        "the receive was not taken, and stays"
+    );
 }
 
 /// Posts a marker and lets the device see its doorbell.
-fn mark(world: &World, end: &mut dat_engine::Endpoint, cookie: u64) -> Result<(), PostError> {
+fn mark(fixture: &Fixture, end: &mut dat_engine::Endpoint, wr_id: u64) -> Result<(), PostError> {
     let marker = SendRequest {
-        cookie,
+        wr_id,
         op: SendOp::Nop,
         flags: UNSIGNALED,
         segments: &[],
     };
     // SAFETY: a marker names no memory.
     let posted = unsafe { end.post_send(&marker) };
-    world.system.rung();
+    fixture.system.rung();
     posted
 }
 
 fn ops(done: &[dat_engine::Completion]) -> Vec<(u64, CompletionOp, Status)> {
     done.iter()
-        .map(|one| (one.cookie, one.op, one.status))
+        .map(|one| (one.wr_id, one.op, one.status))
         .collect()
 }
 
 #[test]
 fn a_marker_waits_for_the_acknowledgement_of_the_send_before_it() {
-    let mut world = World::new(64);
-    let mut ends = world.pair(true);
+    let mut fixture = Fixture::new(64);
+    let mut ends = fixture.pair(true);
     // The peer has no receive: the send is repeated without an acknowledgement.
-    world.send(&mut ends[0], 1, UNSIGNALED).expect("room");
-    mark(&world, &mut ends[0], 2).expect("room");
-    world.system.run();
-    world.system.advance(std::time::Duration::from_millis(50));
+    fixture.send(&mut ends[0], 1, UNSIGNALED).expect("room");
+    mark(&fixture, &mut ends[0], 2).expect("room");
+    fixture.system.run();
+    fixture.system.advance(std::time::Duration::from_millis(50));
     assert_eq!(
-        world.polled(0),
+        fixture.polled(0),
         [],
         "a marker completed before an earlier send"
     );
     assert!(!ends[0].sends_idle());
-    world.recv_shared(3).expect("room");
-    world.system.advance(std::time::Duration::from_millis(50));
-    let mut done = ops(&world.polled(2));
+    fixture.recv_shared(3).expect("room");
+    fixture.system.advance(std::time::Duration::from_millis(50));
+    let mut done = ops(&fixture.polled(2));
     done.sort_by_key(|one| one.0);
     assert_eq!(
         done,
@@ -388,10 +400,10 @@ fn a_marker_waits_for_the_acknowledgement_of_the_send_before_it() {
     assert!(ends[0].sends_idle());
     // With no request before it, it completes at once, and takes one place.
     for lap in 0..50 {
-        mark(&world, &mut ends[0], lap).expect("room");
-        world.system.run();
+        mark(&fixture, &mut ends[0], lap).expect("room");
+        fixture.system.run();
         assert_eq!(
-            ops(&world.polled(1)),
+            ops(&fixture.polled(1)),
             [(lap, CompletionOp::Nop, Status::Success)]
         );
     }
@@ -399,20 +411,20 @@ fn a_marker_waits_for_the_acknowledgement_of_the_send_before_it() {
 
 #[test]
 fn a_marker_waits_for_the_response_of_the_read_before_it() {
-    let mut world = World::new(64);
-    let mut ends = world.pair(true);
-    let segments = [world.segment(0)];
+    let mut fixture = Fixture::new(64);
+    let mut ends = fixture.pair(true);
+    let segments = [fixture.segment(0)];
     let read = SendRequest {
-        cookie: 1,
+        wr_id: 1,
         op: SendOp::Read {
-            remote_addr: world.segment(1).addr,
-            rkey: world.buffer.region().rkey(),
+            remote_addr: fixture.segment(1).addr,
+            rkey: fixture.buffer.region().rkey(),
         },
         flags: SIGNALED,
         segments: &segments,
     };
     let marker = SendRequest {
-        cookie: 2,
+        wr_id: 2,
         op: SendOp::Nop,
         flags: UNSIGNALED,
         segments: &[],
@@ -420,9 +432,9 @@ fn a_marker_waits_for_the_response_of_the_read_before_it() {
     // SAFETY: the buffer outlives the endpoints.
     unsafe { ends[0].post_send_list(&[read, marker]) }.expect("room");
     let mut done = Vec::new();
-    let World { system, cq, .. } = &mut world;
+    let Fixture { system, cq, .. } = &mut fixture;
     system.meanwhile(|| done.extend(ops(&std::iter::from_fn(|| cq.poll()).collect::<Vec<_>>())));
-    done.extend(ops(&world.polled(2 - done.len())));
+    done.extend(ops(&fixture.polled(2 - done.len())));
     assert_eq!(
         done,
         [
@@ -434,15 +446,15 @@ fn a_marker_waits_for_the_response_of_the_read_before_it() {
 
 #[test]
 fn markers_are_flushed_as_markers() {
-    let mut world = World::new(64);
-    let mut ends = world.pair(true);
-    world.send(&mut ends[0], 1, UNSIGNALED).expect("room");
-    mark(&world, &mut ends[0], 2).expect("room");
+    let mut fixture = Fixture::new(64);
+    let mut ends = fixture.pair(true);
+    fixture.send(&mut ends[0], 1, UNSIGNALED).expect("room");
+    mark(&fixture, &mut ends[0], 2).expect("room");
     ends[0].to_error().expect("the error state");
-    mark(&world, &mut ends[0], 3).expect("room");
-    world.system.run();
+    mark(&fixture, &mut ends[0], 3).expect("room");
+    fixture.system.run();
     assert_eq!(
-        ops(&world.polled(3)),
+        ops(&fixture.polled(3)),
         [
             (1, CompletionOp::Send, Status::WrFlush),
             (2, CompletionOp::Nop, Status::WrFlush),

@@ -9,40 +9,40 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 
 use crate::support::device::cases;
-use crate::support::world::{World, join};
+use crate::support::fixture::{Fixture, join};
 
 const SIGNALED: SendFlags = SendFlags::SIGNALED;
 
-fn cookies(completions: &[Completion]) -> Vec<(CompletionOp, u64, Status)> {
+fn wr_ids(completions: &[Completion]) -> Vec<(CompletionOp, u64, Status)> {
     completions
         .iter()
-        .map(|one| (one.op, one.cookie, one.status))
+        .map(|one| (one.op, one.wr_id, one.status))
         .collect()
 }
 
 #[test]
 fn a_reused_number_has_no_completions_of_its_predecessor() {
-    let mut world = World::new(64);
-    let [mut a, mut b] = world.pair(false);
+    let mut fixture = Fixture::new(64);
+    let [mut a, mut b] = fixture.pair(false);
     let number = a.qpn();
-    for cookie in 0..4 {
-        world.recv(&mut b, 100 + cookie).expect("room");
-        world.send(&mut a, cookie, SIGNALED).expect("room");
+    for wr_id in 0..4 {
+        fixture.recv(&mut b, 100 + wr_id).expect("room");
+        fixture.send(&mut a, wr_id, SIGNALED).expect("room");
     }
-    world.system.run();
+    fixture.system.run();
     drop((b, a));
     // The ring now holds eight completions of freed endpoints.
-    world.cq.process_commands();
-    let [mut a, mut b] = world.pair(false);
-    if world.system.is_stepped() {
+    fixture.cq.process_commands();
+    let [mut a, mut b] = fixture.pair(false);
+    if fixture.system.is_stepped() {
         assert_eq!(a.qpn(), number, "the last number is reused first");
     }
-    assert_eq!(world.polled(0), []);
-    world.recv(&mut b, 7).expect("room");
-    world.send(&mut a, 8, SIGNALED).expect("room");
-    world.system.run();
-    let mut seen = cookies(&world.polled(2));
-    seen.sort_by_key(|&(_, cookie, _)| cookie);
+    assert_eq!(fixture.polled(0), []);
+    fixture.recv(&mut b, 7).expect("room");
+    fixture.send(&mut a, 8, SIGNALED).expect("room");
+    fixture.system.run();
+    let mut seen = wr_ids(&fixture.polled(2));
+    seen.sort_by_key(|&(_, wr_id, _)| wr_id);
     let expected = [
         (CompletionOp::Recv, 7, Status::Success),
         (CompletionOp::Send, 8, Status::Success),
@@ -52,47 +52,47 @@ fn a_reused_number_has_no_completions_of_its_predecessor() {
 
 #[test]
 fn a_reset_endpoint_starts_afresh_with_the_same_number() {
-    let mut world = World::new(64);
-    let mut ends = world.pair(false);
+    let mut fixture = Fixture::new(64);
+    let mut ends = fixture.pair(false);
     for lap in 0..20 {
         let numbers = [0, 1].map(|i: usize| ends[i].qpn());
         for i in 0..=lap % 7 {
-            world.recv(&mut ends[1], 100 + i).expect("room");
-            world.send(&mut ends[0], i, SIGNALED).expect("room");
+            fixture.recv(&mut ends[1], 100 + i).expect("room");
+            fixture.send(&mut ends[0], i, SIGNALED).expect("room");
         }
-        world.system.run();
+        fixture.system.run();
         if lap % 3 == 0 {
             let count = 2 * (lap % 7 + 1);
-            assert_eq!(world.polled(count as usize).len() as u64, count);
+            assert_eq!(fixture.polled(count as usize).len() as u64, count);
         }
         // Posted and not completed, as well.
-        world.send(&mut ends[0], 55, SIGNALED).expect("room");
+        fixture.send(&mut ends[0], 55, SIGNALED).expect("room");
         for end in &mut ends {
             end.reset().expect("RESET");
         }
         assert_eq!(
-            world.send(&mut ends[0], 1, SIGNALED),
+            fixture.send(&mut ends[0], 1, SIGNALED),
             Err(PostError::NotReady)
         );
         assert_eq!([0, 1].map(|i: usize| ends[i].qpn()), numbers);
         join(&mut ends);
         assert_eq!(
-            world.polled(0),
+            fixture.polled(0),
             [],
             "no completion from before the reset, lap {lap}"
         );
         for i in 0..8 {
-            world
+            fixture
                 .recv(&mut ends[1], 200 + i)
                 .expect("an empty receive queue");
         }
         for i in 0..7 {
-            world
+            fixture
                 .send(&mut ends[0], 300 + i, SIGNALED)
                 .expect("an empty send queue");
         }
-        world.system.run();
-        assert_eq!(world.polled(14).len(), 14, "lap {lap}");
+        fixture.system.run();
+        assert_eq!(fixture.polled(14).len(), 14, "lap {lap}");
         for end in &mut ends {
             end.reset().expect("RESET");
         }
@@ -102,19 +102,19 @@ fn a_reset_endpoint_starts_afresh_with_the_same_number() {
 
 #[test]
 fn shared_receives_of_freed_endpoints_are_released() {
-    let mut world = World::new(64);
-    let capacity = u64::from(world.srq.capacity());
-    for cookie in 0..capacity {
-        world.recv_shared(cookie).expect("room");
+    let mut fixture = Fixture::new(64);
+    let capacity = u64::from(fixture.srq.capacity());
+    for wr_id in 0..capacity {
+        fixture.recv_shared(wr_id).expect("room");
     }
-    assert_eq!(world.recv_shared(99), Err(PostError::QueueFull));
+    assert_eq!(fixture.recv_shared(99), Err(PostError::QueueFull));
     for lap in 0..20 {
-        let [mut a, mut b] = world.pair(true);
+        let [mut a, mut b] = fixture.pair(true);
         for i in 0..5 {
-            world.send(&mut a, i, SIGNALED).expect("room");
-            world.send(&mut b, i, SIGNALED).expect("room");
+            fixture.send(&mut a, i, SIGNALED).expect("room");
+            fixture.send(&mut b, i, SIGNALED).expect("room");
         }
-        world.system.run();
+        fixture.system.run();
         if lap % 2 == 0 {
             drop(a);
             drop(b);
@@ -122,14 +122,14 @@ fn shared_receives_of_freed_endpoints_are_released() {
             a.reset().expect("RESET");
             b.reset().expect("RESET");
         }
-        assert_eq!(world.polled(0), []);
+        assert_eq!(fixture.polled(0), []);
         for i in 0..10 {
-            world
+            fixture
                 .recv_shared(1000 + i)
                 .unwrap_or_else(|error| panic!("{i} of lap {lap}: {error}"));
         }
         assert_eq!(
-            world.recv_shared(99),
+            fixture.recv_shared(99),
             Err(PostError::QueueFull),
             "lap {lap}"
         );
@@ -161,11 +161,11 @@ fn any_step() -> impl Strategy<Value = Step> {
 #[derive(Default)]
 struct LiveEndpoints {
     pairs: Vec<[Endpoint; 2]>,
-    /// Sends posted and not known to be complete: cookie, and whether signalled.
+    /// Sends posted and not known to be complete: `wr_id`, and whether signalled.
     sends: HashMap<u32, VecDeque<(u64, bool)>>,
     /// Messages that arrived.
     receives: HashMap<u32, usize>,
-    next_cookie: u64,
+    next_wr_id: u64,
     shared_posted: u32,
 }
 
@@ -197,22 +197,22 @@ impl LiveEndpoints {
             }
             assert_eq!(
                 sends.pop_front(),
-                Some((completion.cookie, true)),
+                Some((completion.wr_id, true)),
                 "{completion}"
             );
         }
     }
 
-    fn step(&mut self, world: &mut World, step: &Step) {
+    fn step(&mut self, fixture: &mut Fixture, step: &Step) {
         match *step {
-            Step::Create if self.pairs.len() < 4 => self.pairs.push(world.pair(true)),
+            Step::Create if self.pairs.len() < 4 => self.pairs.push(fixture.pair(true)),
             Step::Send(pair, end, signaled) if !self.pairs.is_empty() => {
                 let pair = pair % self.pairs.len();
-                self.send(world, pair, end, signaled);
+                self.send(fixture, pair, end, signaled);
             }
             Step::Poll(count) => {
                 for completion in (0..count)
-                    .map_while(|_| world.cq.poll())
+                    .map_while(|_| fixture.cq.poll())
                     .collect::<Vec<_>>()
                 {
                     self.check(&completion);
@@ -236,10 +236,10 @@ impl LiveEndpoints {
         }
     }
 
-    fn send(&mut self, world: &mut World, pair: usize, end: usize, signaled: bool) {
+    fn send(&mut self, fixture: &mut Fixture, pair: usize, end: usize, signaled: bool) {
         let [from, to] = [end, 1 - end].map(|end| self.pairs[pair][end].qpn());
         let outstanding = self.sends.entry(from).or_default();
-        if outstanding.len() == 8 || self.shared_posted == world.srq.capacity() {
+        if outstanding.len() == 8 || self.shared_posted == fixture.srq.capacity() {
             return;
         }
         // Only a polled completion releases places, so one must come.
@@ -249,30 +249,30 @@ impl LiveEndpoints {
             .take_while(|(_, signaled)| !signaled)
             .count();
         let signaled = signaled || run == 6;
-        if world.recv_shared(0).is_err() {
+        if fixture.recv_shared(0).is_err() {
             // Receives that freed endpoints took are released when the queue
             // processes its commands.
-            world.cq.process_commands();
-            world
+            fixture.cq.process_commands();
+            fixture
                 .recv_shared(0)
                 .expect("room for the receives that live endpoints do not hold");
         }
         self.shared_posted += 1;
-        let cookie = self.next_cookie;
-        self.next_cookie += 1;
+        let wr_id = self.next_wr_id;
+        self.next_wr_id += 1;
         let flags = if signaled {
             SIGNALED
         } else {
             SendFlags::empty()
         };
-        world
-            .send(&mut self.pairs[pair][end], cookie, flags)
+        fixture
+            .send(&mut self.pairs[pair][end], wr_id, flags)
             .expect("room");
-        world.system.run();
+        fixture.system.run();
         self.sends
             .entry(from)
             .or_default()
-            .push_back((cookie, signaled));
+            .push_back((wr_id, signaled));
         *self.receives.entry(to).or_default() += 1;
     }
 }
@@ -282,16 +282,16 @@ proptest! {
 
     #[test]
     fn live_endpoints_get_all_of_their_completions_and_no_others(steps in vec(any_step(), 1..80)) {
-        let mut world = World::new(256);
+        let mut fixture = Fixture::new(256);
         let mut live = LiveEndpoints::default();
         for step in &steps {
-            live.step(&mut world, step);
+            live.step(&mut fixture, step);
         }
-        for completion in world.polled(live.expected()) {
+        for completion in fixture.polled(live.expected()) {
             live.check(&completion);
         }
         prop_assert!(live.sends.values().flatten().all(|&(_, signaled)| !signaled), "{:?}", live.sends);
         prop_assert!(live.receives.values().all(|left| *left == 0), "{:?}", live.receives);
-        prop_assert_eq!(world.cq.counters().unknown, 0);
+        prop_assert_eq!(fixture.cq.counters().unknown, 0);
     }
 }

@@ -71,7 +71,7 @@ fn store(addr: usize, bytes: &[u8]) -> Store {
 }
 
 #[test]
-fn stores_are_seen_in_order_with_their_lengths() {
+fn stores_are_recorded_in_order_with_their_lengths() {
     let views = TwoViews::new();
     let at = views.program;
     let ((), stores) = views.tracer().record(|| {
@@ -164,7 +164,7 @@ fn a_copy_is_one_write_whatever_instructions_made_it() {
 }
 
 #[test]
-fn an_exchange_is_seen_and_done_once() {
+fn an_exchange_is_recorded_and_executed_once() {
     let views = TwoViews::new();
     let at = views.program + 0x100;
     // SAFETY: inside the mapping, aligned; no other reference to it exists.

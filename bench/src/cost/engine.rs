@@ -2,8 +2,8 @@
 
 use dat_engine::{
     Completion, CompletionQueue, ConnectOptions, CqOptions, Device, Endpoint, EndpointOptions,
-    Posters, ProtectionDomain, RecvRequest, RegisteredBuffer, Segment, SendFlags, SendOp,
-    SendRequest, SharedReceiveQueue, SharedReceiveQueueHandle, SrqOptions,
+    ProtectionDomain, RecvRequest, RegisteredBuffer, Segment, SendFlags, SendOp, SendRequest,
+    SharedReceiveQueue, SharedReceiveQueueHandle, SrqOptions, ThreadMode,
 };
 
 use super::end::{
@@ -152,10 +152,10 @@ impl<S: Source> EngineEnd<S> {
             recv_depth: DEPTH,
             inline_bytes: MESSAGE,
             exclusive_register: engine.single_threaded,
-            posters: match engine.single_threaded {
+            thread_mode: match engine.single_threaded {
                 // SAFETY: one thread posts to all endpoints of this process.
-                true => unsafe { Posters::one_at_a_time() },
-                false => Posters::ANY,
+                true => unsafe { ThreadMode::serialized() },
+                false => ThreadMode::MULTI,
             },
             ..EndpointOptions::new(&sent, &received)
         })?;
@@ -168,7 +168,7 @@ impl<S: Source> EngineEnd<S> {
         };
         let (out, into) = (segment(OUT, MESSAGE), segment(IN, ROOM));
         let send = |flags| SendRequest {
-            cookie: 0,
+            wr_id: 0,
             op: SendOp::Send,
             flags,
             segments: out,
@@ -181,7 +181,7 @@ impl<S: Source> EngineEnd<S> {
             out,
             receives: vec![
                 RecvRequest {
-                    cookie: 0,
+                    wr_id: 0,
                     segments: into
                 };
                 LIST
@@ -199,9 +199,9 @@ impl<S: Source> EngineEnd<S> {
     }
 
     #[inline(always)]
-    fn post(&mut self, cookie: u64, op: SendOp, flags: SendFlags) -> bool {
+    fn post(&mut self, wr_id: u64, op: SendOp, flags: SendFlags) -> bool {
         let request = SendRequest {
-            cookie,
+            wr_id,
             op,
             flags,
             segments: self.out,
@@ -217,9 +217,9 @@ impl<S: Source> End for EngineEnd<S> {
     const BATCHES: bool = true;
 
     #[inline(always)]
-    fn receive(&mut self, cookie: u64) -> bool {
+    fn receive(&mut self, wr_id: u64) -> bool {
         let request = RecvRequest {
-            cookie,
+            wr_id,
             segments: self.into,
         };
         // SAFETY: as in `post`.
@@ -233,13 +233,13 @@ impl<S: Source> End for EngineEnd<S> {
     }
 
     #[inline(always)]
-    fn send(&mut self, cookie: u64, inline: bool) -> bool {
+    fn send(&mut self, wr_id: u64, inline: bool) -> bool {
         let flags = if inline {
             SendFlags::SIGNALED | SendFlags::INLINE
         } else {
             SendFlags::SIGNALED
         };
-        self.post(cookie, SendOp::Send, flags)
+        self.post(wr_id, SendOp::Send, flags)
     }
 
     #[inline(always)]
@@ -254,8 +254,8 @@ impl<S: Source> End for EngineEnd<S> {
     }
 
     #[inline(always)]
-    fn write(&mut self, cookie: u64) -> bool {
-        self.post(cookie, self.write, SendFlags::SIGNALED)
+    fn write(&mut self, wr_id: u64) -> bool {
+        self.post(wr_id, self.write, SendFlags::SIGNALED)
     }
 
     #[inline(always)]
@@ -285,7 +285,7 @@ fn one(queue: &mut CompletionQueue, sum: &mut u64) -> usize {
     match queue.poll() {
         None => 0,
         Some(completion) if completion.status.is_success() => {
-            *sum = sum.wrapping_add(completion.cookie + u64::from(completion.byte_len));
+            *sum = sum.wrapping_add(completion.wr_id + u64::from(completion.byte_len));
             1
         }
         Some(_) => POLL_FAILED,
@@ -300,7 +300,7 @@ fn several(queue: &mut CompletionQueue, taken: &mut [Completion; BATCH], sum: &m
         if !completion.status.is_success() {
             return POLL_FAILED;
         }
-        *sum = sum.wrapping_add(completion.cookie + u64::from(completion.byte_len));
+        *sum = sum.wrapping_add(completion.wr_id + u64::from(completion.byte_len));
     }
     count
 }

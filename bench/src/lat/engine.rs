@@ -6,8 +6,8 @@ mod rdma_cm;
 
 use dat_engine::{
     Access, CompletionQueue, ConnectOptions, CqOptions, Endpoint, EndpointAddress, EndpointOptions,
-    LinkLayer, PortInfo, Posters, ProtectionDomain, RecvRequest, RegisteredBuffer, Segment,
-    SendFlags, SendOp, SendRequest,
+    LinkLayer, PortInfo, ProtectionDomain, RecvRequest, RegisteredBuffer, Segment, SendFlags,
+    SendOp, SendRequest, ThreadMode,
 };
 
 pub(super) use self::rdma_cm::EngineRdmaCm;
@@ -130,7 +130,7 @@ impl EngineEnd {
             inline_bytes: plan.inline,
             exclusive_register: true,
             // SAFETY: one thread, the measuring one, posts to all endpoints of the device.
-            posters: unsafe { Posters::one_at_a_time() },
+            thread_mode: unsafe { ThreadMode::serialized() },
             ..EndpointOptions::new(&sent, &received)
         })?;
         if endpoint.max_inline() < plan.inline {
@@ -241,7 +241,7 @@ impl Link for EngineEnd {
     #[inline(always)]
     fn post_receive(&mut self) -> Result<(), Fault> {
         let request = RecvRequest {
-            cookie: 0,
+            wr_id: 0,
             segments: core::slice::from_ref(&self.receive),
         };
         // SAFETY: the segment is in `buffer`, which outlives the endpoint (order
@@ -258,7 +258,7 @@ impl Link for EngineEnd {
             SendFlags::empty()
         };
         let request = SendRequest {
-            cookie: 0,
+            wr_id: 0,
             op: self.op,
             flags: self.inline | signal,
             segments: core::slice::from_ref(&self.segment),

@@ -145,8 +145,8 @@ impl EndpointSet {
             next: 0,
             sum: 0,
         };
-        for cookie in 0..u64::from(RECEIVES) {
-            if !post(&mut set.srq, &set.into, cookie) {
+        for wr_id in 0..u64::from(RECEIVES) {
+            if !post(&mut set.srq, &set.into, wr_id) {
                 return Err(Failure::run(
                     "a receive was refused although the queue has room; report it with the command line",
                 ));
@@ -207,7 +207,7 @@ impl EndpointSet {
         // Steps by the golden ratio spread the messages over all endpoints.
         self.next = (self.next + (count as f64 * 0.618_034) as usize + 1) % count;
         let request = SendRequest {
-            cookie: 0,
+            wr_id: 0,
             op: SendOp::Send,
             flags: SendFlags::SIGNALED | self.inline,
             segments: &self.out.clone(),
@@ -253,7 +253,7 @@ fn take(
         let Some(completion) = received.poll() else {
             return taken;
         };
-        if !completion.status.is_success() || !post(srq, into, completion.cookie) {
+        if !completion.status.is_success() || !post(srq, into, completion.wr_id) {
             return taken;
         }
         *sum = sum.wrapping_add(completion.context + u64::from(completion.byte_len));
@@ -262,9 +262,9 @@ fn take(
 }
 
 #[inline(always)]
-fn post(srq: &mut SharedReceiveQueue, into: &[Segment; 1], cookie: u64) -> bool {
+fn post(srq: &mut SharedReceiveQueue, into: &[Segment; 1], wr_id: u64) -> bool {
     let request = RecvRequest {
-        cookie,
+        wr_id,
         segments: into,
     };
     // SAFETY: the memory outlives the queue (order of fields of `EndpointSet`).

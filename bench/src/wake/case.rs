@@ -151,7 +151,7 @@ impl Case {
             let sent = self.send(&mut pair, nic, steps, &shared, first);
             if sent.is_err() {
                 // Ends the wait of the waiter.
-                let _ = received.end_waiting();
+                let _ = received.set_unwaitable();
             }
             (sent, waiter.join().expect("the waiter does not panic"))
         });

@@ -12,7 +12,7 @@
 //!         ▼
 //! dat_api::object::ep       DAT's rules        state, memory, flags; then the engine
 //! ```
-//! **Control calls** run inside `face::answer::control`. It stops panics,
+//! **Control calls** run inside `face::frame::control`. It stops panics,
 //! converts errors to a `DAT_RETURN`, and prints their cause if `DAT_DBG_TYPE=1`.
 //!
 //! **Posting and taking events** run without that frame. They neither allocate,

@@ -47,14 +47,17 @@ fn run(under: &[&str], (variable, value): (&str, &str), parts: &[&str]) {
         .env(variable, value)
         .output()
         .expect("timeout can be run");
-    let said = String::from_utf8_lossy(&output.stdout);
-    let complaint = String::from_utf8_lossy(&output.stderr);
-    let told = format!("{:?}\n{said}{complaint}", output.status);
-    assert!(output.status.success(), "{told}");
+    let stdout = String::from_utf8_lossy(&output.stdout);
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    let report = format!("{:?}\n{stdout}{stderr}", output.status);
+    assert!(output.status.success(), "{report}");
     for part in parts {
-        assert!(said.contains(&format!("{part} well\n")), "{part}: {told}");
+        assert!(
+            stdout.contains(&format!("{part} well\n")),
+            "{part}: {report}"
+        );
     }
-    assert!(said.contains("closed\n"), "{told}");
+    assert!(stdout.contains("closed\n"), "{report}");
 }
 
 #[test]

@@ -43,7 +43,7 @@ fn built() -> &'static Built {
     static BUILT: OnceLock<Built> = OnceLock::new();
     BUILT.get_or_init(|| {
         let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("examples-c");
-        std::fs::create_dir_all(&folder).expect("the folder can be made");
+        std::fs::create_dir_all(&folder).expect("the folder can be created");
         let tests = std::env::current_exe().expect("this binary has a path");
         let library = tests.parent().expect("a folder").join("libdat.so");
         // Other test processes create the same files at the same time: each file
@@ -52,8 +52,8 @@ fn built() -> &'static Built {
         for name in ["libdat.so", "libdat.so.1"] {
             let link = folder.join(name);
             let new = link.with_extension(&own);
-            std::os::unix::fs::symlink(&library, &new).expect("a link can be made");
-            std::fs::rename(new, link).expect("it can be renamed");
+            std::os::unix::fs::symlink(&library, &new).expect("the link can be created");
+            std::fs::rename(new, link).expect("the file can be renamed");
         }
         let base = Path::new(env!("CARGO_MANIFEST_DIR"));
         let compile = |name: &str, place: &str| {
@@ -71,9 +71,9 @@ fn built() -> &'static Built {
                 .arg("-ldat")
                 .output()
                 .expect("cc can be run");
-            let complaint = String::from_utf8_lossy(&output.stderr);
-            assert!(output.status.success(), "{name}: {complaint}");
-            std::fs::rename(program, folder.join(name)).expect("it can be renamed");
+            let stderr = String::from_utf8_lossy(&output.stderr);
+            assert!(output.status.success(), "{name}: {stderr}");
+            std::fs::rename(program, folder.join(name)).expect("the file can be renamed");
         };
         for name in EXAMPLES {
             compile(name, "../../examples/c");
@@ -123,19 +123,19 @@ fn start(fabric: &str, under: &[&str], program: &str, arguments: &[&str]) -> Chi
 }
 
 /// Returns what a process printed, or how it failed.
-fn end(side: &str, mut child: Child, mut told: String) -> Result<String, String> {
-    let mut complaint = String::new();
+fn end(side: &str, mut child: Child, mut stdout: String) -> Result<String, String> {
+    let mut stderr = String::new();
     if let Some(mut pipe) = child.stdout.take() {
-        pipe.read_to_string(&mut told).expect("text");
+        pipe.read_to_string(&mut stdout).expect("text");
     }
     if let Some(mut pipe) = child.stderr.take() {
-        pipe.read_to_string(&mut complaint).expect("text");
+        pipe.read_to_string(&mut stderr).expect("text");
     }
-    let status = child.wait().expect("it was started");
+    let status = child.wait().expect("the child process was started");
     if status.success() {
-        Ok(told)
+        Ok(stdout)
     } else {
-        Err(format!("{side}: {status}\n{told}{complaint}"))
+        Err(format!("{side}: {status}\n{stdout}{stderr}"))
     }
 }
 
@@ -157,8 +157,8 @@ fn sides(
     let common = ["-d", "mlx5_0", "-p", &qualifier];
     let mut server = start(&fabric, under, server, &[&common, of_server].concat());
     let mut output = BufReader::new(server.stdout.take().expect("a pipe"));
-    let mut told = String::new();
-    output.read_line(&mut told).expect("text");
+    let mut stdout = String::new();
+    output.read_line(&mut stdout).expect("text");
     let clients: Vec<_> = clients
         .iter()
         .map(|of_client| {
@@ -170,9 +170,9 @@ fn sides(
         .into_iter()
         .map(|client| end("client", client, String::new()))
         .collect();
-    output.read_to_string(&mut told).expect("text");
+    output.read_to_string(&mut stdout).expect("text");
     match (
-        end("server", server, told),
+        end("server", server, stdout),
         clients.iter().cloned().collect(),
     ) {
         (Ok(server), Ok(clients)) => (server, clients),
@@ -233,13 +233,13 @@ fn the_program_in_udapl_7_sends_its_message() {
     let of_client = ["mlx5_0", &qualifier, "127.0.0.1"];
     let mut server = start(&fabric, &[], "hello", &of_server);
     let mut output = BufReader::new(server.stdout.take().expect("a pipe"));
-    let mut told = String::new();
-    output.read_line(&mut told).expect("text");
+    let mut stdout = String::new();
+    output.read_line(&mut stdout).expect("text");
     let client = start(&fabric, &[], "hello", &of_client);
     assert_eq!(end("client", client, String::new()).as_deref(), Ok(""));
-    output.read_to_string(&mut told).expect("text");
+    output.read_to_string(&mut stdout).expect("text");
     assert_eq!(
-        end("server", server, told).as_deref(),
+        end("server", server, stdout).as_deref(),
         Ok("listening\nreceived: hello, world\n")
     );
 }
@@ -287,7 +287,9 @@ fn a_server_outlives_its_clients() {
     output.read_line(&mut line).expect("text");
     assert!(line.ends_with(": announces 2000 messages\n"), "{line:?}");
     signal(&victim, libc::SIGKILL);
-    let reaped = victim.wait_with_output().expect("it was started");
+    let reaped = victim
+        .wait_with_output()
+        .expect("the child process was started");
     assert!(!reaped.status.success());
     assert_eq!(
         end("client", first, String::new()).as_deref(),
@@ -300,7 +302,9 @@ fn a_server_outlives_its_clients() {
         thread::sleep(Duration::from_millis(1));
     }
     signal(&victim, libc::SIGKILL);
-    victim.wait_with_output().expect("it was started");
+    victim
+        .wait_with_output()
+        .expect("the child process was started");
     signal(&server, libc::SIGCONT);
     // The third client.
     let last = client("300");
@@ -308,23 +312,25 @@ fn a_server_outlives_its_clients() {
         end("client", last, String::new()).as_deref(),
         Ok("300 messages sent\n")
     );
-    let mut told = String::new();
-    output.read_to_string(&mut told).expect("text");
-    let ended = server.wait_with_output().expect("it was started");
-    let complaint = String::from_utf8_lossy(&ended.stderr);
-    assert_eq!(ended.status.code(), Some(3), "{told}{complaint}");
-    for said in [
+    let mut stdout = String::new();
+    output.read_to_string(&mut stdout).expect("text");
+    let ended = server
+        .wait_with_output()
+        .expect("the child process was started");
+    let stderr = String::from_utf8_lossy(&ended.stderr);
+    assert_eq!(ended.status.code(), Some(3), "{stdout}{stderr}");
+    for expected in [
         "left after ",
         "1 of 3 clients did not send all announced messages",
     ] {
-        assert!(complaint.contains(said), "{told}{complaint}");
+        assert!(stderr.contains(expected), "{stdout}{stderr}");
     }
-    for said in [
+    for expected in [
         ": 2000 messages\n",
         ": 300 messages\n",
         " messages, refilled ",
     ] {
-        assert!(told.contains(said), "{told}{complaint}");
+        assert!(stdout.contains(expected), "{stdout}{stderr}");
     }
 }
 
@@ -372,16 +378,18 @@ fn errors_are_printed_with_a_remedy() {
     for (program, arguments, status, reasons) in cases {
         let arguments = [&["-p", &qualifier][..], arguments].concat();
         let child = start(&fabric, &[], program, &arguments);
-        let output = child.wait_with_output().expect("it was started");
-        let complaint = String::from_utf8_lossy(&output.stderr);
-        assert_eq!(output.status.code(), Some(status), "{program}: {complaint}");
+        let output = child
+            .wait_with_output()
+            .expect("the child process was started");
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(status), "{program}: {stderr}");
         for reason in reasons {
-            assert!(complaint.contains(reason), "{program}: {complaint}");
+            assert!(stderr.contains(reason), "{program}: {stderr}");
         }
     }
     for program in EXAMPLES {
         let help = end("help", start(&fabric, &[], program, &["-h"]), String::new());
-        let help = help.expect("the help is no error");
+        let help = help.expect("the help is printed without an error");
         assert!(help.starts_with(&format!("usage: {program} ")), "{help}");
         assert!(help.contains("Exit status: "), "{help}");
     }
@@ -390,8 +398,8 @@ fn errors_are_printed_with_a_remedy() {
 #[test]
 fn the_redirection_macros_call_through_the_table() {
     let child = start(&fabric(), &[], "dispatch", &[]);
-    let told = end("dispatch", child, String::new()).unwrap_or_else(|cause| panic!("{cause}"));
-    assert_eq!(told, "all through the table\n");
+    let stdout = end("dispatch", child, String::new()).unwrap_or_else(|cause| panic!("{cause}"));
+    assert_eq!(stdout, "all through the table\n");
 }
 
 #[test]
@@ -412,7 +420,7 @@ fn all_are_clean_under_valgrind() {
 fn a_peer_of_another_version_is_refused_and_the_cause_is_printed() {
     const REQUEST: &[u8] = b"dCM\x17\x02\x01\0\0";
     const REFUSAL: &[u8] = b"dCM\x17\x02\x03\0\x01\x03";
-    let cause = "version 2 of the protocol, where this side speaks 1";
+    let cause = "version 2 of the protocol, but this side uses version 1";
     let (fabric, port) = (fabric(), qualifier());
     let common = ["-d", "mlx5_0", "-p", &port];
     let mut server = start(&fabric, &[], "ping_pong", &common);
@@ -433,7 +441,7 @@ fn a_peer_of_another_version_is_refused_and_the_cause_is_printed() {
     let pid = libc::pid_t::try_from(server.id()).expect("a process");
     // SAFETY: a signal to a child process.
     assert_eq!(unsafe { libc::kill(pid, libc::SIGTERM) }, 0);
-    server.wait().expect("it is ours");
+    server.wait().expect("the child process");
 
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let port = listener.local_addr().expect("bound").port().to_string();
@@ -441,6 +449,9 @@ fn a_peer_of_another_version_is_refused_and_the_cause_is_printed() {
     let client = start(&fabric, &[], "ping_pong", &common);
     let (mut stream, _) = listener.accept().expect("it connects");
     stream.write_all(REFUSAL).expect("sent");
-    let told = end("client", client, String::new()).expect_err("it is refused");
-    assert!(told.contains(cause) && told.contains("127.0.0.1"), "{told}");
+    let stdout = end("client", client, String::new()).expect_err("it is refused");
+    assert!(
+        stdout.contains(cause) && stdout.contains("127.0.0.1"),
+        "{stdout}"
+    );
 }

@@ -16,7 +16,7 @@ fn library() -> PathBuf {
 fn folder(name: &str) -> PathBuf {
     let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("install-{name}"));
     let _ = fs::remove_dir_all(&path);
-    fs::create_dir_all(&path).expect("the folder can be made");
+    fs::create_dir_all(&path).expect("the folder can be created");
     path
 }
 
@@ -29,15 +29,15 @@ fn install(arguments: &[&str]) -> Output {
 
 fn succeed(arguments: &[&str]) {
     let output = install(arguments);
-    let complaint = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{arguments:?}: {complaint}");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{arguments:?}: {stderr}");
 }
 
 /// Runs the script. Returns its exit status and its error message.
 fn refusal(arguments: &[&str]) -> (Option<i32>, String) {
     let output = install(arguments);
-    let complaint = String::from_utf8_lossy(&output.stderr).into_owned();
-    (output.status.code(), complaint)
+    let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+    (output.status.code(), stderr)
 }
 
 fn text(path: &Path) -> &str {
@@ -77,16 +77,16 @@ fn compile_and_run(prefix: &Path, source: &str) -> String {
         .args(flags.split_whitespace())
         .output()
         .expect("gcc can be run");
-    let complaint = String::from_utf8_lossy(&compiled.stderr);
-    assert!(compiled.status.success(), "{complaint}");
+    let stderr = String::from_utf8_lossy(&compiled.stderr);
+    assert!(compiled.status.success(), "{stderr}");
     let run = Command::new(&program)
         .env("LD_LIBRARY_PATH", prefix.join("lib"))
         .output()
         .expect("the program can be run");
-    let complaint = String::from_utf8_lossy(&run.stderr);
-    assert!(run.status.success(), "{complaint}");
-    fs::remove_file(code).expect("it was there");
-    fs::remove_file(program).expect("it was there");
+    let stderr = String::from_utf8_lossy(&run.stderr);
+    assert!(run.status.success(), "{stderr}");
+    fs::remove_file(code).expect("the file existed");
+    fs::remove_file(program).expect("the file existed");
     String::from_utf8(run.stdout).expect("text")
 }
 
@@ -161,7 +161,7 @@ fn a_program_builds_with_what_is_installed_and_nothing_is_left_afterwards() {
         shows(&prefix, name);
     }
     for path in below(&prefix) {
-        let mode = fs::symlink_metadata(&path).expect("it is there").mode();
+        let mode = fs::symlink_metadata(&path).expect("the file exists").mode();
         assert_eq!(mode & 0o444, 0o444, "{} is for all", path.display());
     }
 
@@ -224,13 +224,13 @@ fn compile_by_the_manual(prefix: &Path, source: &str) -> String {
         .current_dir(&folder)
         .output()
         .expect("sh can be run");
-    let complaint = String::from_utf8_lossy(&compiled.stderr);
-    assert!(compiled.status.success(), "cc {command}: {complaint}");
+    let stderr = String::from_utf8_lossy(&compiled.stderr);
+    assert!(compiled.status.success(), "cc {command}: {stderr}");
     let run = Command::new(folder.join("a.out"))
         .env("LD_LIBRARY_PATH", prefix.join("lib"))
         .output()
         .expect("the program can be run");
-    fs::remove_dir_all(folder).expect("it was there");
+    fs::remove_dir_all(folder).expect("the file existed");
     String::from_utf8(run.stdout).expect("text")
 }
 
@@ -247,7 +247,7 @@ fn the_examples_build_with_what_is_installed() {
         let name = name.expect("a name");
         // Skips programs that a developer has built there.
         if name == "Makefile" || name.contains('.') {
-            fs::copy(&path, folder.join(name)).expect("it can be copied");
+            fs::copy(&path, folder.join(name)).expect("the file can be copied");
             programs.extend(name.strip_suffix(".c").map(str::to_owned));
         }
     }
@@ -258,15 +258,15 @@ fn the_examples_build_with_what_is_installed() {
         .env_remove("MAKEFLAGS")
         .output()
         .expect("make can be run");
-    let complaint = String::from_utf8_lossy(&made.stderr);
-    assert!(made.status.success(), "{complaint}");
+    let stderr = String::from_utf8_lossy(&made.stderr);
+    assert!(made.status.success(), "{stderr}");
     assert_eq!(programs.len(), 4, "{programs:?}");
     for program in programs {
         let help = Command::new(folder.join(&program))
             .arg("--help")
             .env("LD_LIBRARY_PATH", prefix.join("lib"))
             .output()
-            .expect("it can be run");
+            .expect("the program can be run");
         let help = String::from_utf8_lossy(&help.stdout).into_owned();
         assert!(help.starts_with(&format!("usage: {program} ")), "{help}");
     }
@@ -289,27 +289,27 @@ fn packagers_stage_it_below_another_folder() {
 fn files_of_others_are_neither_replaced_nor_removed() {
     let prefix = folder("others");
     let (other, own) = (prefix.join("lib/libdat.so.1"), prefix.join("lib/own"));
-    fs::create_dir(prefix.join("lib")).expect("it can be made");
-    fs::write(&other, "another").expect("it can be written");
+    fs::create_dir(prefix.join("lib")).expect("the folder can be created");
+    fs::write(&other, "another").expect("the file can be written");
     let library = library();
     let arguments = ["--prefix", text(&prefix), "--library", text(&library)];
-    let (status, complaint) = refusal(&arguments);
+    let (status, stderr) = refusal(&arguments);
     assert_eq!(status, Some(2));
-    assert!(complaint.contains("not from this script"), "{complaint}");
+    assert!(stderr.contains("not from this script"), "{stderr}");
     assert_eq!(fs::read_to_string(&other).expect("it stays"), "another");
     assert_eq!(below(&prefix).len(), 2, "nothing was installed");
 
-    fs::rename(&other, &own).expect("it can be renamed");
+    fs::rename(&other, &own).expect("the file can be renamed");
     succeed(&arguments);
     succeed(&["--prefix", text(&prefix), "--uninstall"]);
     assert_eq!(below(&prefix), [own, prefix.join("lib")]);
 
     let page = prefix.join("share/man/man5/dat.conf.5");
-    fs::create_dir_all(page.parent().expect("a folder")).expect("it can be made");
-    fs::write(&page, "another").expect("it can be written");
-    let (status, complaint) = refusal(&arguments);
+    fs::create_dir_all(page.parent().expect("a folder")).expect("the folder can be created");
+    fs::write(&page, "another").expect("the file can be written");
+    let (status, stderr) = refusal(&arguments);
     assert_eq!(status, Some(2));
-    assert!(complaint.contains("dat.conf.5"), "{complaint}");
+    assert!(stderr.contains("dat.conf.5"), "{stderr}");
     assert_eq!(fs::read_to_string(&page).expect("it stays"), "another");
 }
 
@@ -317,7 +317,7 @@ fn files_of_others_are_neither_replaced_nor_removed() {
 fn refused_installations_name_the_reason() {
     let folder = folder("refused");
     let (file, library) = (folder.join("file"), library());
-    fs::write(&file, "").expect("it can be written");
+    fs::write(&file, "").expect("the file can be written");
     let below_file = file.join("prefix");
     let cases: [(&[&str], i32, &str); 8] = [
         (&[], 1, "--prefix is missing"),
@@ -342,20 +342,17 @@ fn refused_installations_name_the_reason() {
         ),
     ];
     for (arguments, status, reason) in cases {
-        let (code, complaint) = refusal(arguments);
-        assert_eq!(code, Some(status), "{arguments:?}: {complaint}");
-        assert!(complaint.contains(reason), "{arguments:?}: {complaint}");
-        assert!(
-            complaint.starts_with("error: "),
-            "{arguments:?}: {complaint}"
-        );
+        let (code, stderr) = refusal(arguments);
+        assert_eq!(code, Some(status), "{arguments:?}: {stderr}");
+        assert!(stderr.contains(reason), "{arguments:?}: {stderr}");
+        assert!(stderr.starts_with("error: "), "{arguments:?}: {stderr}");
     }
     assert_eq!(below(&folder), [file]);
 }
 
 #[test]
 fn an_unwritable_folder_is_named() {
-    let (status, complaint) = refusal(&["--prefix", "/proc/dat", "--library", text(&library())]);
+    let (status, stderr) = refusal(&["--prefix", "/proc/dat", "--library", text(&library())]);
     // SAFETY: geteuid cannot fail.
     let root = unsafe { libc::geteuid() } == 0;
     let reason = if root {
@@ -365,5 +362,5 @@ fn an_unwritable_folder_is_named() {
         "/proc is not writable"
     };
     assert_eq!(status, Some(2));
-    assert!(complaint.contains(reason), "{complaint}");
+    assert!(stderr.contains(reason), "{stderr}");
 }

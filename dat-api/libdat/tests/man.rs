@@ -135,7 +135,7 @@ fn section<'a>(page: &'a str, name: &str) -> Vec<&'a str> {
 }
 
 /// Joins all whitespace, so that line breaks make no difference.
-fn squeeze(text: &str) -> String {
+fn join_whitespace(text: &str) -> String {
     let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
     words.replace("( ", "(").replace("* ", "*")
 }
@@ -228,7 +228,7 @@ fn every_call_has_a_page_and_every_page_a_call() {
 }
 
 #[test]
-fn pages_are_called_as_they_say_and_have_all_their_sections() {
+fn every_page_has_the_name_of_its_file_and_all_sections() {
     for (name, section_of, page) in pages() {
         let of = OTHER_NAMES.iter().find(|(other, _)| *other == name);
         let name = of.map_or(name.as_str(), |(_, name)| name);
@@ -265,8 +265,8 @@ fn prototypes_are_those_of_the_headers() {
             .join(" ");
         let (first, _) = synopsis.split_once(';').expect("a prototype");
         assert_eq!(
-            squeeze(&format!("{first};")),
-            squeeze(declaration(&code, &name)),
+            join_whitespace(&format!("{first};")),
+            join_whitespace(declaration(&code, &name)),
             "{name}"
         );
     }
@@ -382,7 +382,7 @@ fn examples_compile() {
     }
     assert!(count > 20, "{count} examples");
     let file = Path::new(env!("CARGO_TARGET_TMPDIR")).join("manual.c");
-    fs::write(&file, program).expect("it can be written");
+    fs::write(&file, program).expect("the file can be written");
     let output = Command::new("cc")
         .args(["-std=c99", "-fsyntax-only", "-Wall", "-Wextra", "-Werror"])
         // The examples are fragments: variables are used or set elsewhere.
@@ -393,8 +393,8 @@ fn examples_compile() {
         .arg(&file)
         .output()
         .expect("cc can be run");
-    let complaint = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{complaint}");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{stderr}");
 }
 
 /// Runs a checker on every page, which must print nothing.
@@ -409,10 +409,10 @@ fn check(program: &str, arguments: &[&str]) {
             .args(arguments)
             .arg(&path)
             .output()
-            .expect("it can be run");
-        let said = [output.stdout, output.stderr].concat();
-        let said = String::from_utf8_lossy(&said);
-        assert!(said.is_empty(), "{said}");
+            .expect("the program can be run");
+        let printed = [output.stdout, output.stderr].concat();
+        let printed = String::from_utf8_lossy(&printed);
+        assert!(printed.is_empty(), "{printed}");
         assert!(
             output.status.success(),
             "{}: {}",

@@ -35,7 +35,7 @@ fn number(variable: &str, otherwise: u64) -> u64 {
     match std::env::var(variable) {
         Ok(text) => text
             .parse()
-            .unwrap_or_else(|_| panic!("{variable}={text} is no number")),
+            .unwrap_or_else(|_| panic!("{variable}={text}: expected a number")),
         Err(_) => otherwise,
     }
 }
@@ -59,20 +59,20 @@ fn run(under: &[&str], seconds: u64, threads: u32, seed: u64) -> String {
         .env("LD_LIBRARY_PATH", &program.libraries)
         .output()
         .expect("timeout can be run");
-    let said = String::from_utf8_lossy(&output.stdout).into_owned();
-    let complaint = String::from_utf8_lossy(&output.stderr);
-    let well = output.status.success() && said.ends_with("well\n");
-    assert!(well, "{:?}\n{said}{complaint}", output.status);
-    said
+    let stdout = String::from_utf8_lossy(&output.stdout).into_owned();
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    let well = output.status.success() && stdout.ends_with("well\n");
+    assert!(well, "{:?}\n{stdout}{stderr}", output.status);
+    stdout
 }
 
 #[test]
 fn every_call_in_random_order_from_four_threads() {
     let seconds = number("DAT_RANDOM_SECONDS", 8);
-    let said = run(&[], seconds, 4, number("DAT_SEED", 1));
-    println!("{said}");
+    let stdout = run(&[], seconds, 4, number("DAT_SEED", 1));
+    println!("{stdout}");
     // A call that never succeeded was not tested.
-    assert!(said.contains(" 0 never;"), "{said}");
+    assert!(stdout.contains(" 0 never;"), "{stdout}");
 }
 
 #[test]

@@ -43,9 +43,9 @@ fn compile(name: &str, arguments: &[&str]) {
         .current_dir(folder())
         .output()
         .expect("cc can be run");
-    let complaint = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{name}: {complaint}");
-    fs::rename(mine, program).expect("it can be renamed");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{name}: {stderr}");
+    fs::rename(mine, program).expect("the file can be renamed");
 }
 
 /// Creates a link that other tests may create at the same time or use already.
@@ -55,8 +55,8 @@ fn link(to: &Path, name: &str) {
     }
     let mine = folder().join(format!("{name}.{}", std::process::id()));
     let _ = fs::remove_file(&mine);
-    std::os::unix::fs::symlink(to, &mine).expect("a link can be made");
-    fs::rename(mine, folder().join(name)).expect("it can be renamed");
+    std::os::unix::fs::symlink(to, &mine).expect("the link can be created");
+    fs::rename(mine, folder().join(name)).expect("the file can be renamed");
 }
 
 /// Compiles all programs with the library of this test.
@@ -65,7 +65,7 @@ fn built() -> PathBuf {
     BUILT.get_or_init(|| {
         // Called first: it may have to rebuild the library.
         launcher();
-        fs::create_dir_all(folder()).expect("the folder can be made");
+        fs::create_dir_all(folder()).expect("the folder can be created");
         let tests = std::env::current_exe().expect("this binary has a path");
         let library = tests.parent().expect("a folder").join("libdat.so");
         // The last name is for a registry that has its own libdat.so.1.
@@ -95,12 +95,12 @@ fn conf(lines: &str) -> PathBuf {
     path
 }
 
-fn said(output: &Output) -> Vec<String> {
+fn printed(output: &Output) -> Vec<String> {
     let text = String::from_utf8_lossy(&output.stdout);
-    let complaint = String::from_utf8_lossy(&output.stderr);
+    let stderr = String::from_utf8_lossy(&output.stderr);
     assert!(
         output.status.success(),
-        "{:?}\n{text}{complaint}",
+        "{:?}\n{text}{stderr}",
         output.status
     );
     text.lines().map(str::to_owned).collect()
@@ -118,7 +118,7 @@ fn consumer(lines: &str, arguments: &[&str]) -> Vec<String> {
         .output()
         .expect("timeout can be run");
     let _ = fs::remove_file(conf);
-    said(&output)
+    printed(&output)
 }
 
 /// Returns an entry of the foreign library for a name.
@@ -128,7 +128,7 @@ fn entry(name: &str, behaviour: &str) -> String {
 
 #[test]
 fn a_foreign_provider_is_loaded_used_and_unloaded() {
-    let said = consumer(
+    let printed = consumer(
         &entry("other", "good"),
         &[
             "loaded",
@@ -161,12 +161,12 @@ fn a_foreign_provider_is_loaded_used_and_unloaded() {
         "stale DAT_INVALID_HANDLE DAT_INVALID_HANDLE_IA",
         "loaded 0",
     ];
-    assert_eq!(said, wanted);
+    assert_eq!(printed, wanted);
 }
 
 #[test]
 fn a_library_is_loaded_once_and_stays_until_its_last_adapter_is_closed() {
-    let said = consumer(
+    let printed = consumer(
         &entry("other", "good"),
         &[
             "open",
@@ -183,7 +183,7 @@ fn a_library_is_loaded_once_and_stays_until_its_last_adapter_is_closed() {
             "other",
         ],
     );
-    let text = said.join(", ");
+    let text = printed.join(", ");
     assert_eq!(
         text,
         "init other 1.2 0 'good', add DAT_SUCCESS, again DAT_PROVIDER_ALREADY_REGISTERED, open other 8, opened DAT_SUCCESS, \
@@ -195,11 +195,11 @@ fn a_library_is_loaded_once_and_stays_until_its_last_adapter_is_closed() {
 
 #[test]
 fn a_slot_that_is_null_is_not_implemented() {
-    let said = consumer(&entry("other", "bare"), &["open", "other", "null-slots"]);
+    let printed = consumer(&entry("other", "bare"), &["open", "other", "null-slots"]);
     assert_eq!(
-        said.last().map(String::as_str),
+        printed.last().map(String::as_str),
         Some("calls 66"),
-        "{said:?}"
+        "{printed:?}"
     );
 }
 
@@ -227,23 +227,23 @@ fn providers_that_do_not_serve_are_reported() {
         ),
     ];
     for (behaviour, mut wanted, code) in cases {
-        let said = consumer(
+        let printed = consumer(
             &entry("other", behaviour),
             &["open", "other", "loaded", "foreign.so"],
         );
         let opened = format!("opened {code}");
         wanted.extend([opened.as_str(), "loaded 0"]);
-        assert_eq!(said, wanted, "{behaviour}");
+        assert_eq!(printed, wanted, "{behaviour}");
     }
     let missing = "other u1.2 nonthreadsafe default /nowhere/lib.so theirs.1.0 \"\" \"\"\n";
-    let said = consumer(missing, &["open", "other"]);
-    assert_eq!(said, [format!("opened {NOT_FOUND}")]);
+    let printed = consumer(missing, &["open", "other"]);
+    assert_eq!(printed, [format!("opened {NOT_FOUND}")]);
 }
 
 /// Not in dat.conf: a registered provider is found by the same key.
 #[test]
 fn a_provider_of_the_program_itself_is_opened_by_its_name() {
-    let said = consumer(
+    let printed = consumer(
         "",
         &[
             "open", "mine", "add", "mine", "add", "mine", "open", "mine", "remove", "mine",
@@ -266,14 +266,14 @@ fn a_provider_of_the_program_itself_is_opened_by_its_name() {
         "removed DAT_SUCCESS",
         &not_found,
     ];
-    assert_eq!(said, wanted);
+    assert_eq!(printed, wanted);
 }
 
 /// An unusable entry of dat.conf does not hide a registered provider.
 #[test]
 fn a_provider_of_the_program_serves_where_dat_conf_cannot() {
     let missing = "mine u1.2 nonthreadsafe default /nowhere/lib.so theirs.1.0 \"\" \"\"\n";
-    let said = consumer(
+    let printed = consumer(
         missing,
         &[
             "open", "mine", "add", "mine", "open", "mine", "graceful", "remove", "mine",
@@ -288,15 +288,15 @@ fn a_provider_of_the_program_serves_where_dat_conf_cannot() {
         "own close 1 1",
         "closed DAT_SUCCESS",
     ];
-    assert_eq!(said[..6], wanted);
+    assert_eq!(printed[..6], wanted);
 }
 
 #[test]
 fn entries_of_a_name_are_tried_in_order() {
     let missing = "other u1.2 nonthreadsafe default /nowhere/lib.so theirs.1.0 \"\" \"\"\n";
     let all = [missing, &entry("other", "mute"), &entry("other", "good")].concat();
-    let said = consumer(&all, &["open", "other"]);
-    let text = said.join(", ");
+    let printed = consumer(&all, &["open", "other"]);
+    let text = printed.join(", ");
     assert_eq!(
         text,
         "init other 1.2 0 'mute', fini other, \
@@ -311,13 +311,16 @@ fn only_an_entry_of_that_name_version_and_safety_is_loaded() {
                  other k1.2 nonthreadsafe default FOREIGN theirs.1.0 \"good\" \"\"\n\
                  other u1.2 threadsafe default FOREIGN theirs.1.0 \"good\" \"\"\n\
                  other u1.2 nonthreadsafe nondefault FOREIGN theirs.1.0 \"good\" \"\"\n";
-    let said = consumer(lines, &["open", "other", "loaded", "foreign.so"]);
-    assert_eq!(said, [format!("opened {NOT_FOUND}").as_str(), "loaded 0"]);
+    let printed = consumer(lines, &["open", "other", "loaded", "foreign.so"]);
+    assert_eq!(
+        printed,
+        [format!("opened {NOT_FOUND}").as_str(), "loaded 0"]
+    );
 }
 
 #[test]
-fn an_entry_that_a_library_leaves_behind_goes_with_it() {
-    let said = consumer(
+fn entries_of_a_library_are_removed_with_it() {
+    let printed = consumer(
         &entry("other", "stays"),
         &[
             "open",
@@ -330,30 +333,37 @@ fn an_entry_that_a_library_leaves_behind_goes_with_it() {
         ],
     );
     assert_eq!(
-        said[said.len() - 2..],
+        printed[printed.len() - 2..],
         ["loaded 0", "removed DAT_INVALID_PARAMETER DAT_INVALID_ARG2"],
-        "{said:?}"
+        "{printed:?}"
     );
 }
 
 #[test]
 fn a_library_cannot_open_an_adapter_while_it_is_loaded() {
-    let said = consumer(&entry("other", "nested"), &["open", "other"]);
+    let printed = consumer(&entry("other", "nested"), &["open", "other"]);
     // Refused without a deadlock.
     assert!(
-        said.contains(&"nested DAT_INVALID_STATE".to_owned()),
-        "{said:?}"
+        printed.contains(&"nested DAT_INVALID_STATE".to_owned()),
+        "{printed:?}"
     );
-    assert_eq!(said.last().map(String::as_str), Some("opened DAT_SUCCESS"));
+    assert_eq!(
+        printed.last().map(String::as_str),
+        Some("opened DAT_SUCCESS")
+    );
 }
 
 #[test]
 fn threads_open_and_close_foreign_adapters() {
-    let said = consumer(
+    let printed = consumer(
         &entry("other", "good"),
         &["threads", "other", "loaded", "foreign.so"],
     );
-    assert_eq!(said[said.len() - 2..], ["bad 0", "loaded 0"], "{said:?}");
+    assert_eq!(
+        printed[printed.len() - 2..],
+        ["bad 0", "loaded 0"],
+        "{printed:?}"
+    );
 }
 
 /// Runs this library in the process of another registry.
@@ -369,13 +379,13 @@ fn guest(program: &str, arguments: &[&str]) -> Vec<String> {
         .output()
         .expect("timeout can be run");
     let _ = fs::remove_file(conf);
-    said(&output)
+    printed(&output)
 }
 
 #[test]
 fn libdat_serves_in_another_registry() {
     let library = built().join("libguest.so");
-    let said = guest("host", &[&library.to_string_lossy(), "serves"]);
+    let printed = guest("host", &[&library.to_string_lossy(), "serves"]);
     let wanted = [
         "add guest 1.2",
         "table guest",
@@ -385,16 +395,16 @@ fn libdat_serves_in_another_registry() {
         "remove guest 1",
         "well",
     ];
-    assert_eq!(said, wanted);
+    assert_eq!(printed, wanted);
 }
 
 #[test]
 fn a_registry_that_takes_no_entry_and_a_missing_device_are_handled() {
     let library = built().join("libguest.so");
-    let said = guest("host", &[&library.to_string_lossy(), "refuses"]);
-    assert_eq!(said, ["add guest 1.2", "well"]);
-    let said = guest("host", &[&library.to_string_lossy(), "unknown"]);
-    let opened = said.get(2).cloned().unwrap_or_default();
+    let printed = guest("host", &[&library.to_string_lossy(), "refuses"]);
+    assert_eq!(printed, ["add guest 1.2", "well"]);
+    let printed = guest("host", &[&library.to_string_lossy(), "unknown"]);
+    let opened = printed.get(2).cloned().unwrap_or_default();
     assert!(
         opened.starts_with("open ") && opened.ends_with(" 1"),
         "{opened}"
@@ -406,7 +416,7 @@ fn a_registry_that_takes_no_entry_and_a_missing_device_are_handled() {
         "remove guest 1",
         "well",
     ];
-    assert_eq!(said, wanted);
+    assert_eq!(printed, wanted);
 }
 
 #[test]

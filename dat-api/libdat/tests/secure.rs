@@ -94,7 +94,7 @@ impl Folder {
     }
 
     /// Returns what the program prints when an unprivileged user runs it.
-    fn said(&self) -> String {
+    fn printed(&self) -> String {
         let output = Command::new(self.at("program"))
             .arg(NAME)
             .env("DAT_OVERRIDE", self.at("callers.conf"))
@@ -104,31 +104,31 @@ impl Folder {
             .gid(CALLER)
             .output()
             .expect("the program can be run");
-        let complaint = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success(), "{}: {complaint}", output.status);
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{}: {stderr}", output.status);
         String::from_utf8(output.stdout).expect("text")
     }
 
     /// Checks that the program uses nothing from its environment. Skipped if it
     /// got no rights because the system gives no program any.
-    fn is_deaf(&self) {
-        let said = self.said();
-        if said.contains("secure 0") && is_without_new_rights(&self.0) {
+    fn ignores_environment(&self) {
+        let printed = self.printed();
+        if printed.contains("secure 0") && is_without_new_rights(&self.0) {
             eprintln!("SKIPPED: no program gets rights here (nosuid or no_new_privs)");
             return;
         }
-        assert!(said.contains("secure 1\n"), "{said}");
-        assert!(said.contains("open DAT_PROVIDER_NOT_FOUND"), "{said}");
+        assert!(printed.contains("secure 1\n"), "{printed}");
+        assert!(printed.contains("open DAT_PROVIDER_NOT_FOUND"), "{printed}");
         for what in [NAME, "loaded", "libdat:"] {
-            assert!(!said.contains(what), "{what}: {said}");
+            assert!(!printed.contains(what), "{what}: {printed}");
         }
     }
 }
 
 fn run(command: &mut Command) {
     let output = command.output().expect("the program can be run");
-    let complaint = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{command:?}: {complaint}");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{command:?}: {stderr}");
 }
 
 /// Returns whether files cannot raise rights, because of their file system or of
@@ -159,13 +159,13 @@ fn a_setuid_program_takes_nothing_from_its_environment() {
     }
     let folder = Folder::new("setuid");
     // The same program without the setuid bit follows the environment.
-    let said = folder.said();
-    assert!(said.contains("secure 0\n"), "{said}");
+    let printed = folder.printed();
+    assert!(printed.contains("secure 0\n"), "{printed}");
     for what in [&format!("name {NAME}"), "loaded", "libdat:"] {
-        assert!(said.contains(what), "{what}: {said}");
+        assert!(printed.contains(what), "{what}: {printed}");
     }
     folder.set_mode("program", 0o4755);
-    folder.is_deaf();
+    folder.ignores_environment();
 }
 
 #[test]
@@ -179,7 +179,7 @@ fn a_program_with_file_capabilities_takes_nothing_from_its_environment() {
         .arg(folder.at("program"))
         .output();
     match given {
-        Ok(output) if output.status.success() => folder.is_deaf(),
+        Ok(output) if output.status.success() => folder.ignores_environment(),
         Ok(output) => eprintln!(
             "SKIPPED: setcap: {}",
             String::from_utf8_lossy(&output.stderr).trim()

@@ -3,8 +3,8 @@
 //! The objects belong to the parent: its device, its connections, its threads. A lock that a thread
 //! of the parent held stays locked in the child, where that thread does not exist. So a child must
 //! not touch any of the objects. An `atfork` handler makes all handles stale in the child, which
-//! costs calls nothing. The child can create objects of its own. What the library has for all
-//! objects of a process, the child gets anew ([`crate::per_process`]).
+//! costs calls nothing. The child can create objects of its own. State that the
+//! library has once per process begins empty in the child ([`crate::per_process`]).
 //!
 //! Decision: `docs/decisions/018-fork-invalidates-handles.md`
 

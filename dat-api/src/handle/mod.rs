@@ -1,7 +1,7 @@
 //! Handles: how C programs name objects, and how the library finds them.
 //!
-//! A handle is the address of a slot. The slot says whether it holds an object, and of which kind.
-//! A handle that is null, garbage, stale or of another kind is thus refused after a few
+//! A handle is the address of a slot. The slot records whether it holds an object, and of which
+//! kind. A handle that is null, garbage, stale or of another kind is thus refused after a few
 //! instructions and one load, without touching freed memory.
 //!
 //! A call uses the object in one of three ways:
@@ -412,7 +412,7 @@ impl<T: Object> Owned<T> {
     /// Returns whether the object is being freed: its owner must let go soon.
     #[inline(always)]
     #[must_use]
-    pub fn is_dying(&self) -> bool {
+    pub fn is_being_freed(&self) -> bool {
         self.slot.tag.load(Ordering::Relaxed) == DYING
     }
 }
@@ -435,11 +435,11 @@ impl<T: Object> Drop for Owned<T> {
 }
 
 /// Ends a handle. New calls do not find the object; the function waits for calls that use it, and
-/// calls `hurry` repeatedly while one owns the object, to make that call return. Returns `None` if
-/// the handle names no live object of this kind, or if another thread is freeing it.
+/// calls `wake_owner` repeatedly while one owns the object, to make that call return. Returns
+/// `None` if the handle names no live object of this kind, or if another thread is freeing it.
 ///
 /// The caller must neither pin nor own the object.
-pub(crate) fn retire<T: Object>(handle: Handle, mut hurry: impl FnMut(&T)) -> Option<Arc<T>> {
+pub(crate) fn retire<T: Object>(handle: Handle, mut wake_owner: impl FnMut(&T)) -> Option<Arc<T>> {
     let slot = handle.slot()?;
     slot.tag
         .compare_exchange(live(T::KIND), DYING, Ordering::SeqCst, Ordering::Relaxed)
@@ -448,7 +448,7 @@ pub(crate) fn retire<T: Object>(handle: Handle, mut hurry: impl FnMut(&T)) -> Op
     let inside = unsafe { object::<T>(slot) };
     let mut backoff = Backoff::new();
     while slot.owner.fetch_or(OWNED, Ordering::SeqCst) & OWNED != 0 {
-        hurry(inside);
+        wake_owner(inside);
         backoff.wait();
     }
     let mut backoff = Backoff::new();

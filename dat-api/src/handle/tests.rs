@@ -3,10 +3,10 @@ use crate::object::counters::Counters;
 use std::sync::atomic::{AtomicBool, AtomicU32};
 use std::thread;
 
-struct Thing(AtomicU32);
+struct TestObject(AtomicU32);
 
 // SAFETY: nothing in these tests looks for a real object of the kind.
-unsafe impl Object for Thing {
+unsafe impl Object for TestObject {
     const KIND: Kind = Kind::Pz;
 }
 
@@ -31,7 +31,7 @@ unsafe impl Object for Counted {
 
 fn thing(value: u32) -> Handle {
     let place = Reservation::new().expect("a slot");
-    place.publish(Arc::new(Thing(AtomicU32::new(value))))
+    place.publish(Arc::new(TestObject(AtomicU32::new(value))))
 }
 
 #[test]
@@ -39,7 +39,7 @@ fn a_handle_finds_its_object_but_not_as_another_kind() {
     let handle = thing(7);
     assert_eq!(handle.kind(), Some(Kind::Pz));
     assert_eq!(
-        pin::<Thing>(handle)
+        pin::<TestObject>(handle)
             .expect("live")
             .0
             .load(Ordering::Relaxed),
@@ -50,21 +50,21 @@ fn a_handle_finds_its_object_but_not_as_another_kind() {
     // SAFETY: the object is not freed meanwhile.
     assert!(unsafe { peek::<Other>(handle) }.is_none());
     assert!(retire::<Other>(handle, |_| ()).is_none());
-    assert!(retire::<Thing>(handle, |_| ()).is_some());
+    assert!(retire::<TestObject>(handle, |_| ()).is_some());
 }
 
 #[test]
 fn a_stale_handle_is_recognised_after_10000_other_objects() {
     let handle = thing(1);
-    retire::<Thing>(handle, |_| ()).expect("live");
+    retire::<TestObject>(handle, |_| ()).expect("live");
     for value in 0..10_000 {
         let other = thing(value);
         assert_ne!(other, handle, "the slot was reused after {value} others");
-        assert!(pin::<Thing>(handle).is_none());
-        assert_eq!(own::<Thing>(handle).err(), Some(NotOwned::Stale));
-        retire::<Thing>(other, |_| ()).expect("live");
+        assert!(pin::<TestObject>(handle).is_none());
+        assert_eq!(own::<TestObject>(handle).err(), Some(NotOwned::Stale));
+        retire::<TestObject>(other, |_| ()).expect("live");
     }
-    assert!(retire::<Thing>(handle, |_| ()).is_none());
+    assert!(retire::<TestObject>(handle, |_| ()).is_none());
     assert_eq!(handle.context(), None);
     assert!(!handle.set_context(1));
 }
@@ -84,9 +84,9 @@ fn garbage_is_not_a_handle() {
         near(far),
         near(far.wrapping_neg()),
     ] {
-        assert!(bad.and_then(pin::<Thing>).is_none(), "{bad:?}");
+        assert!(bad.and_then(pin::<TestObject>).is_none(), "{bad:?}");
     }
-    retire::<Thing>(handle, |_| ()).expect("live");
+    retire::<TestObject>(handle, |_| ()).expect("live");
 }
 
 #[test]
@@ -95,21 +95,21 @@ fn the_context_is_zero_until_it_is_set() {
     assert_eq!(handle.context(), Some(0));
     assert!(handle.set_context(u64::MAX));
     assert_eq!(handle.context(), Some(u64::MAX));
-    retire::<Thing>(handle, |_| ()).expect("live");
+    retire::<TestObject>(handle, |_| ()).expect("live");
 }
 
 #[test]
 fn an_object_has_one_owner_at_a_time() {
     let handle = thing(1);
-    let owned = own::<Thing>(handle).expect("free");
-    assert_eq!(own::<Thing>(handle).err(), Some(NotOwned::Busy));
+    let owned = own::<TestObject>(handle).expect("free");
+    assert_eq!(own::<TestObject>(handle).err(), Some(NotOwned::Busy));
     assert!(
-        pin::<Thing>(handle).is_some(),
+        pin::<TestObject>(handle).is_some(),
         "control calls can still pin it"
     );
     drop(owned);
-    assert!(own::<Thing>(handle).is_ok());
-    retire::<Thing>(handle, |_| ()).expect("live");
+    assert!(own::<TestObject>(handle).is_ok());
+    retire::<TestObject>(handle, |_| ()).expect("live");
 }
 
 #[test]
@@ -118,18 +118,18 @@ fn freeing_calls_hurry_and_waits_for_the_owner() {
     let (started, left) = (AtomicBool::new(false), AtomicBool::new(false));
     thread::scope(|scope| {
         scope.spawn(|| {
-            let owned = own::<Thing>(handle).expect("free");
+            let owned = own::<TestObject>(handle).expect("free");
             started.store(true, Ordering::Release);
             while owned.0.load(Ordering::Relaxed) == 0 {
                 thread::yield_now();
             }
-            assert!(owned.is_dying());
+            assert!(owned.is_being_freed());
             left.store(true, Ordering::Release);
         });
         while !started.load(Ordering::Acquire) {
             thread::yield_now();
         }
-        let object = retire::<Thing>(handle, |thing| thing.0.store(1, Ordering::Relaxed));
+        let object = retire::<TestObject>(handle, |thing| thing.0.store(1, Ordering::Relaxed));
         assert!(left.load(Ordering::Acquire));
         assert_eq!(Arc::strong_count(&object.expect("live")), 1);
     });
@@ -142,21 +142,21 @@ fn calls_that_race_with_freeing_never_touch_a_freed_object() {
         thread::scope(|scope| {
             for _ in 0..2 {
                 scope.spawn(|| {
-                    while let Some(pinned) = pin::<Thing>(handle) {
+                    while let Some(pinned) = pin::<TestObject>(handle) {
                         assert_eq!(pinned.0.load(Ordering::Relaxed), 3);
                     }
                 });
             }
             scope.spawn(|| {
                 loop {
-                    match own::<Thing>(handle) {
+                    match own::<TestObject>(handle) {
                         Ok(owned) => assert_eq!(owned.0.load(Ordering::Relaxed), 3),
                         Err(NotOwned::Busy) => {}
                         Err(NotOwned::Stale) => break,
                     }
                 }
             });
-            let object = retire::<Thing>(handle, |_| ()).expect("live");
+            let object = retire::<TestObject>(handle, |_| ()).expect("live");
             object.0.store(4, Ordering::Relaxed);
         });
     }
@@ -165,8 +165,8 @@ fn calls_that_race_with_freeing_never_touch_a_freed_object() {
 #[test]
 fn an_arc_of_a_pinned_object_outlives_its_handle() {
     let handle = thing(9);
-    let kept = pin::<Thing>(handle).expect("live").to_arc();
-    let object = retire::<Thing>(handle, |_| ()).expect("live");
+    let kept = pin::<TestObject>(handle).expect("live").to_arc();
+    let object = retire::<TestObject>(handle, |_| ()).expect("live");
     drop(object);
     assert_eq!(kept.0.load(Ordering::Relaxed), 9);
     assert_eq!(Arc::strong_count(&kept), 1);
@@ -178,7 +178,7 @@ fn a_dropped_reservation_releases_its_slot() {
     let handle = place.handle();
     assert_eq!(handle.kind(), None);
     drop(place);
-    assert!(pin::<Thing>(handle).is_none());
+    assert!(pin::<TestObject>(handle).is_none());
 }
 
 /// Returns the exit status of a forked child; 255 if it hangs or dies.
@@ -204,26 +204,26 @@ pub(crate) fn in_child(answer: impl FnOnce() -> u8) -> i32 {
 #[test]
 fn after_fork_the_parents_handles_are_stale_and_new_ones_work() {
     let handle = thing(5);
-    let owned = own::<Thing>(handle).expect("not owned yet");
+    let owned = own::<TestObject>(handle).expect("not owned yet");
     let place = Reservation::new().expect("a slot");
     let answer = in_child(|| {
-        let stale = pin::<Thing>(handle).is_none()
-            && own::<Thing>(handle).err() == Some(NotOwned::Stale)
+        let stale = pin::<TestObject>(handle).is_none()
+            && own::<TestObject>(handle).err() == Some(NotOwned::Stale)
             // SAFETY: the object is not freed meanwhile.
-            && unsafe { peek::<Thing>(handle) }.is_none()
-            && retire::<Thing>(handle, |_| ()).is_none()
+            && unsafe { peek::<TestObject>(handle) }.is_none()
+            && retire::<TestObject>(handle, |_| ()).is_none()
             && handle.kind().is_none();
         let own = thing(6);
-        let live = own != handle && pin::<Thing>(own).is_some();
+        let live = own != handle && pin::<TestObject>(own).is_some();
         u8::from(stale) + 2 * u8::from(live)
     });
     assert_eq!(answer, 3);
     drop((owned, place));
     assert!(
-        pin::<Thing>(handle).is_some(),
+        pin::<TestObject>(handle).is_some(),
         "the parent's handle is still live"
     );
-    retire::<Thing>(handle, |_| ()).expect("live");
+    retire::<TestObject>(handle, |_| ()).expect("live");
 }
 
 /// Returns what a child reports that creates an object.
@@ -241,7 +241,7 @@ fn fork_works_while_other_threads_create_and_free_objects() {
         for _ in 0..2 {
             scope.spawn(|| {
                 while !stop.load(Ordering::Relaxed) {
-                    retire::<Thing>(thing(1), |_| ()).expect("live");
+                    retire::<TestObject>(thing(1), |_| ()).expect("live");
                 }
             });
         }
@@ -284,6 +284,6 @@ fn upcalls_reach_the_object_while_it_is_live() {
     assert_eq!(Counters::of(other), None, "a kind without this upcall");
     retire::<Counted>(handle, |_| ()).expect("live");
     assert_eq!(Counters::of(handle), None, "freed");
-    retire::<Thing>(other, |_| ()).expect("live");
+    retire::<TestObject>(other, |_| ()).expect("live");
     assert_eq!(Counters::of(Handle::from_bits(64).expect("not null")), None);
 }

@@ -76,7 +76,7 @@ pub(crate) enum Delivery {
     /// As an event that notifies.
     Notify,
     /// As an event that wakes no waiter: the request was posted UNSIGNALLED.
-    Quiet,
+    Unsignalled,
     /// Not at all: it is a marker of the endpoint itself, or was posted SUPPRESS.
     Discard,
 }

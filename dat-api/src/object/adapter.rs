@@ -23,16 +23,16 @@ impl Ia {
     /// - `DAT_INVALID_PARAMETER`: argument 1, the name is longer than 255 bytes; argument 2, the
     ///   length of a new EVD is below 1; without an argument, an environment variable has an
     ///   invalid value.
-    /// - `DAT_PROVIDER_NOT_FOUND`: no such device or port, or dat.conf asks for something
-    ///   impossible. The cause lists what there is.
+    /// - `DAT_PROVIDER_NOT_FOUND`: no such device or port, or dat.conf requests something
+    ///   impossible. The cause lists the devices and ports.
     /// - `DAT_INVALID_HANDLE_EVD_ASYNC`: the given EVD does not exist, was not created for
     ///   asynchronous events, or belongs to another device.
     /// - `DAT_INVALID_ADDRESS`: the configured GID is not in the port's table; or this host does
-    ///   not have the address that service points are to listen on; or rdma_cm was asked for, and
+    ///   not have the address that service points are to listen on; or rdma_cm was requested, and
     ///   the port's network interface has no address that it serves.
     /// - `DAT_MODEL_NOT_SUPPORTED`: the device cannot be driven as the configuration says, or not
-    ///   at all; or rdma_cm was asked for, and the kernel has none; or sockets were asked for, and
-    ///   the device speaks iWARP.
+    ///   at all; or rdma_cm was requested, and the kernel has none; or sockets were requested, and
+    ///   the device is an iWARP device.
     /// - `DAT_INSUFFICIENT_RESOURCES`: descriptors, threads, memory, or the permission to use the
     ///   device.
     pub fn open(request: &OpenRequest<'_>) -> Result<(Arc<Self>, Option<Handle>)> {

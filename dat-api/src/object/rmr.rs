@@ -4,8 +4,8 @@
 //! # What an RMR is bound to
 //! To the LMR of the last bind that was posted: the bind keeps that LMR from being freed, and
 //! releases the previous one. A bind that fails, or is flushed, binds nothing: the RMR then counts
-//! as unbound, though the device may still have an older bind. Freeing an LMR also asks the device,
-//! which refuses while a window is bound.
+//! as unbound, though the device may still have an older bind. Freeing an LMR also
+//! deregisters it in the device, which refuses while a window is bound.
 //!
 //! # Threads
 //! The consumer serialises calls on one RMR, but a failed completion is handled on whatever thread
@@ -74,7 +74,7 @@ pub struct RmrInfo {
 pub struct RmrBinding {
     /// The memory.
     pub segment: LmrSegment,
-    /// The privileges of peers, as asked for.
+    /// The requested privileges of peers.
     pub privileges: MemPrivileges,
     /// The context for peers.
     pub context: u32,

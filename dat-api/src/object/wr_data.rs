@@ -2,20 +2,20 @@
 //!
 //! | request | bits |
 //! | --- | --- |
-//! | send, RDMA write and read | the length in bytes; [`QUIET`] |
+//! | send, RDMA write and read | the length in bytes; [`UNSIGNALLED`] |
 //! | one that produces no event if it succeeds | [`NO_EVENT`] |
-//! | bind | 20 bits of the RMR's handle, 10 of the number of its bind; [`SUPPRESSED`] or [`QUIET`] |
+//! | bind | 20 bits of the RMR's handle, 10 of the number of its bind; [`SUPPRESSED`] or [`UNSIGNALLED`] |
 
 use dat_engine::{Completion, CompletionOp};
 
 use crate::handle::Handle;
 
 /// It was posted UNSIGNALLED.
-pub(super) const QUIET: u32 = 1 << 31;
+pub(super) const UNSIGNALLED: u32 = 1 << 31;
 /// A signalled request posted SUPPRESS, whose completion produces no event.
 pub(super) const NO_EVENT: u32 = u32::MAX;
-/// The bits of the length. A message is never long enough to set [`QUIET`].
-pub(super) const LENGTH: u32 = QUIET - 1;
+/// The bits of the length. A message is never long enough to set [`UNSIGNALLED`].
+pub(super) const LENGTH: u32 = UNSIGNALLED - 1;
 /// Of a bind: no event if it succeeds.
 pub(super) const SUPPRESSED: u32 = 1 << 30;
 /// The bits that [`of_bind`] sets.
@@ -23,7 +23,7 @@ const BIND: u32 = SUPPRESSED - 1;
 /// Of these, the number of the RMR's handle.
 const NUMBER: u32 = (1 << 20) - 1;
 
-const _: () = assert!(QUIET & (SUPPRESSED | BIND) == 0);
+const _: () = assert!(UNSIGNALLED & (SUPPRESSED | BIND) == 0);
 
 /// Returns the data of the n-th bind of an RMR.
 pub(super) fn of_bind(rmr: Handle, bind: u32) -> u32 {
@@ -51,7 +51,7 @@ mod tests {
     fn a_bind_is_identified_by_its_rmr_and_number() {
         let place = Reservation::new().expect("a slot");
         let rmr = place.handle();
-        for flag in [0, QUIET, SUPPRESSED] {
+        for flag in [0, UNSIGNALLED, SUPPRESSED] {
             let completion = Completion {
                 op: CompletionOp::Bind,
                 imm: of_bind(rmr, 5) | flag,

@@ -21,7 +21,7 @@ use core::fmt::{self, Write as _};
 
 /// The maximum length of a name, in bytes.
 pub const MAX_NAME: usize = 255;
-/// The number of complaints that are kept, so that a file of garbage does not fill memory.
+/// The maximum number of line errors that are kept, so that an invalid file does not fill memory.
 const MAX_LINE_ERRORS: usize = 32;
 
 /// A line of dat.conf.
@@ -75,12 +75,12 @@ pub struct Conf {
     pub entries: Vec<Entry>,
     /// What is wrong with lines, in order; only the first ones.
     pub line_errors: Vec<LineError>,
-    /// The number of further complaints.
+    /// The number of further line errors.
     pub more_line_errors: usize,
 }
 
 impl Conf {
-    /// Parses a file's bytes, whatever they are.
+    /// Parses the bytes of a file. Accepts any bytes.
     #[must_use]
     pub fn parse(bytes: &[u8]) -> Self {
         let mut conf = Self::default();
@@ -94,7 +94,7 @@ impl Conf {
         conf
     }
 
-    /// Adds a complaint.
+    /// Adds a line error.
     pub(super) fn add_line_error(&mut self, line: usize, cause: String) {
         if self.line_errors.len() < MAX_LINE_ERRORS {
             self.line_errors.push(LineError { line, cause });

@@ -100,7 +100,7 @@ fn listed(conf: &Conf, devices: impl Iterator<Item = String>) -> Vec<Provider> {
     all
 }
 
-/// The name, version and thread safety that are asked for.
+/// The requested name, version and thread safety.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Key<'a> {
     pub(crate) name: &'a str,

@@ -16,7 +16,7 @@ use crate::status::DatReturn;
 /// A notification object: one place to wait for the events of several dispatchers. Clones are the
 /// same object.
 ///
-/// [`super::EventDispatcher::notify`] binds a dispatcher to it; the dispatcher then owns it too.
+/// [`super::EventDispatcher::set_cno`] binds a dispatcher to it; the dispatcher then owns it too.
 #[derive(Clone, Debug)]
 pub struct Cno(Arc<Owned>);
 
@@ -66,22 +66,23 @@ impl Cno {
         cno::wait(self.handle(), limit(timeout))
     }
 
-    /// Returns the counters of waits on it, including those for [`Self::call_once`].
+    /// Returns the counters of waits on it, including those for [`Self::set_agent`].
     #[must_use]
     pub fn wait_counters(&self) -> WaitCounters {
         self.0.cno.counters()
     }
 
-    /// Sets a function that is called once, when an event arrives at a dispatcher, with the
-    /// dispatcher's handle; or without one, where [`Self::wait`] would return none. It replaces the
-    /// function that was set before. It runs on a thread of the library that blocks all signals.
+    /// Sets the agent: a function that is called once, when an event arrives at a dispatcher, with
+    /// the dispatcher's handle; or without one, where [`Self::wait`] would return none. It replaces
+    /// the function that was set before. It runs on a thread of the library that blocks all
+    /// signals.
     ///
     /// Until it has been called, the function and what it has captured stay alive. It must not
     /// capture this object, which would then never be freed.
     ///
     /// # Errors
     /// The thread to call it on cannot be started.
-    pub fn call_once(&self, call: impl FnOnce(Option<Handle>) + Send + 'static) -> Result<()> {
+    pub fn set_agent(&self, call: impl FnOnce(Option<Handle>) + Send + 'static) -> Result<()> {
         let call = Mutex::new(Some(call));
         let agent = Agent::new([0; 2], move |evd| {
             let call = call.lock().take();
@@ -92,8 +93,9 @@ impl Cno {
         self.0.cno.set_agent(Some(agent))
     }
 
-    /// Removes the function of [`Self::call_once`]; a call may be running.
-    pub fn cancel_call(&self) {
+    /// Removes the agent, if [`Self::set_agent`] has set one that was not called yet; a call may be
+    /// running.
+    pub fn clear_agent(&self) {
         // Only setting an agent can fail, because it needs a thread.
         let _ = self.0.cno.set_agent(None);
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use dat_engine::sync::Mutex;
 use dat_engine::wait::{WaitCounters, WaitPolicy};
 
-use super::endpoint::Remains;
+use super::endpoint::LingeringMemory;
 use super::{Adapter, Cno};
 use crate::error::{DatError, Result};
 use crate::handle::{self, Handle, Owned};
@@ -27,7 +27,7 @@ struct Dispatcher {
     /// Whether it is freed with its last owner; the adapter frees its own dispatcher itself.
     own: bool,
     // Dropped after the dispatcher is freed, when no thread takes completions from it.
-    remains: Mutex<Vec<Arc<Remains>>>,
+    remains: Mutex<Vec<Arc<LingeringMemory>>>,
     /// The notification object that it is bound to, and owns.
     cno: Mutex<Option<Cno>>,
     _adapter: Adapter,
@@ -134,7 +134,7 @@ impl EventDispatcher {
     ///
     /// # Errors
     /// `DAT_TIMEOUT_EXPIRED`; `DAT_INTERRUPTED_CALL` after a signal; `DAT_INVALID_STATE` if another
-    /// thread waits already or [`Self::end_waiting`] was called; `DAT_ABORT` when the adapter is
+    /// thread waits already or [`Self::set_unwaitable`] was called; `DAT_ABORT` when the adapter is
     /// closed meanwhile.
     pub fn wait(&self, timeout: Option<Duration>) -> Result<Event, DatReturn> {
         self.wait_for(1, timeout).map(|waited| waited.event)
@@ -163,20 +163,21 @@ impl EventDispatcher {
         self.with(|evd| evd.post_software(value))?
     }
 
-    /// Ends waiting: the wait in progress and all later ones fail with `DAT_INVALID_STATE`, until
-    /// [`Self::allow_waiting`]. Events can still be taken with [`Self::next`].
+    /// Makes the dispatcher unwaitable: the wait in progress and all later ones fail with
+    /// `DAT_INVALID_STATE`, until [`Self::clear_unwaitable`]. Events can still be taken with
+    /// [`Self::next`].
     ///
     /// # Errors
     /// The adapter was closed.
-    pub fn end_waiting(&self) -> Result<(), DatReturn> {
+    pub fn set_unwaitable(&self) -> Result<(), DatReturn> {
         self.with(Evd::set_unwaitable)
     }
 
-    /// Allows waiting again after [`Self::end_waiting`].
+    /// Makes the dispatcher waitable again after [`Self::set_unwaitable`].
     ///
     /// # Errors
     /// The adapter was closed.
-    pub fn allow_waiting(&self) -> Result<(), DatReturn> {
+    pub fn clear_unwaitable(&self) -> Result<(), DatReturn> {
         self.with(Evd::clear_unwaitable)
     }
 
@@ -186,7 +187,7 @@ impl EventDispatcher {
     /// # Errors
     /// It belongs to another adapter; the adapter was closed; the process cannot watch another
     /// descriptor.
-    pub fn notify(&self, cno: Option<&Cno>) -> Result<()> {
+    pub fn set_cno(&self, cno: Option<&Cno>) -> Result<()> {
         let evd = self.evd()?;
         // Locked so that the object that is owned is the one that is bound.
         let mut kept = self.0.cno.lock();
@@ -234,7 +235,7 @@ impl EventDispatcher {
 
     /// Keeps the memory of a freed endpoint until no thread can be copying payload of its
     /// completions any more.
-    pub(super) fn keep(&self, remains: Arc<Remains>) {
+    pub(super) fn keep(&self, remains: Arc<LingeringMemory>) {
         let mut all = self.0.remains.lock();
         all.push(remains);
         // A thread that owns the dispatcher now began after the endpoint was freed.

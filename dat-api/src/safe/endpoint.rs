@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::memory::{Kept, posted};
+use super::memory::{Mappings, posted};
 use super::{Adapter, EventDispatcher, ProtectionZone, RemoteSegment, Segment, SharedReceiveQueue};
 use crate::error::Result;
 use crate::handle::Handle;
@@ -51,7 +51,7 @@ impl EndpointOptions<'_> {
 #[derive(Debug)]
 pub struct Endpoint {
     ep: Arc<Ep>,
-    kept: Kept,
+    kept: Mappings,
     // Dropped after the endpoint, which uses them.
     dispatchers: [Option<EventDispatcher>; 3],
     shared: Option<SharedReceiveQueue>,
@@ -83,7 +83,7 @@ impl ProtectionZone {
             Some(shared) => {
                 let attributes = options
                     .attributes
-                    .unwrap_or_else(|| default_on_shared(self.adapter()));
+                    .unwrap_or_else(|| default_attributes_with_srq(self.adapter()));
                 Ep::create_with_srq(
                     ia,
                     pz,
@@ -97,7 +97,7 @@ impl ProtectionZone {
         };
         Ok(Endpoint {
             ep,
-            kept: Kept::default(),
+            kept: Mappings::default(),
             dispatchers: options.dispatchers(),
             shared: options.shared.cloned(),
             _zone: self.clone(),
@@ -106,7 +106,7 @@ impl ProtectionZone {
 }
 
 /// Returns the default attributes of an endpoint on a shared queue; DAT defines none.
-fn default_on_shared(adapter: &Adapter) -> EpAttributes {
+fn default_attributes_with_srq(adapter: &Adapter) -> EpAttributes {
     const SEGMENTS: i32 = 4;
     const UNLIMITED: i32 = -1;
     let limits = adapter.query().ia;
@@ -138,7 +138,7 @@ impl Endpoint {
     ) -> Self {
         Self {
             ep,
-            kept: Kept::default(),
+            kept: Mappings::default(),
             dispatchers: options.dispatchers(),
             shared: None,
             _zone: zone.clone(),
@@ -221,7 +221,7 @@ impl Endpoint {
     ///
     /// # Errors
     /// It is connected or connecting, the model is not connected, or the private data are too long.
-    pub fn connect_like(
+    pub fn dup_connect(
         &mut self,
         model: &Self,
         timeout: Option<Duration>,
@@ -364,7 +364,7 @@ impl Drop for Endpoint {
         }
         // Another thread that owns the dispatcher at the moment may be copying the payload of a
         // CQE.
-        let remains = Arc::new(Remains {
+        let remains = Arc::new(LingeringMemory {
             _kept: core::mem::take(&mut self.kept),
             _shared: self.shared.take(),
         });
@@ -377,7 +377,7 @@ impl Drop for Endpoint {
 
 /// Memory that completions of a freed endpoint may still be copied to.
 #[derive(Debug)]
-pub(super) struct Remains {
-    _kept: Kept,
+pub(super) struct LingeringMemory {
+    _kept: Mappings,
     _shared: Option<SharedReceiveQueue>,
 }

@@ -277,13 +277,13 @@ impl From<RemoteSegment> for RmrSegment {
 /// Mappings that the device, or the copy of a CQE's payload, may still write to; kept until their
 /// owner is dropped.
 #[derive(Default)]
-pub(super) struct Kept {
+pub(super) struct Mappings {
     /// The one that was posted last, which most posts use again.
     latest: Option<Arc<Mapping>>,
     others: Vec<Arc<Mapping>>,
 }
 
-impl Kept {
+impl Mappings {
     /// Keeps the memory of these segments.
     #[inline]
     pub(super) fn keep(&mut self, segments: &[Segment<'_>]) {
@@ -306,15 +306,15 @@ impl Kept {
     }
 }
 
-/// As [`Kept`], for posts of several threads at a time.
+/// As [`Mappings`], for posts of several threads at a time.
 #[derive(Default)]
-pub(super) struct SharedKept {
+pub(super) struct SharedMappings {
     /// The mapping that was posted last, which is kept; initially null. Only compared.
     latest: AtomicPtr<Mapping>,
-    kept: Mutex<Kept>,
+    kept: Mutex<Mappings>,
 }
 
-impl SharedKept {
+impl SharedMappings {
     /// Keeps the memory of these segments.
     #[inline]
     pub(super) fn keep(&self, segments: &[Segment<'_>]) {
@@ -338,16 +338,16 @@ impl SharedKept {
     }
 }
 
-impl fmt::Debug for Kept {
+impl fmt::Debug for Mappings {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let latest = usize::from(self.latest.is_some());
-        f.debug_tuple("Kept")
+        f.debug_tuple("Mappings")
             .field(&(latest + self.others.len()))
             .finish()
     }
 }
 
-impl fmt::Debug for SharedKept {
+impl fmt::Debug for SharedMappings {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.kept.lock().fmt(f)
     }
@@ -363,7 +363,7 @@ mod tests {
             let bytes = MmapOptions::new().len(1).map_anon();
             Arc::new(Mapping(MmapRaw::from(bytes.expect("one byte of memory"))))
         });
-        let (mut kept, shared) = (Kept::default(), SharedKept::default());
+        let (mut kept, shared) = (Mappings::default(), SharedMappings::default());
         for at in [0, 1, 0, 1, 2, 0, 2, 2, 1, 0] {
             kept.add(&mappings[at]);
             assert!(Arc::ptr_eq(

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::memory::{SharedKept, posted};
+use super::memory::{SharedMappings, posted};
 use super::{ProtectionZone, Segment};
 use crate::error::Result;
 use crate::handle::Handle;
@@ -20,7 +20,7 @@ pub struct SharedReceiveQueue(Arc<Queue>);
 struct Queue {
     srq: Arc<Srq>,
     /// The mappings of posted receives.
-    kept: SharedKept,
+    kept: SharedMappings,
     /// Locked by a call that changes the queue.
     changes: Mutex<()>,
     // Dropped after the queue is freed.
@@ -48,7 +48,7 @@ impl ProtectionZone {
         };
         Ok(SharedReceiveQueue(Arc::new(Queue {
             srq: Srq::create_locked(self.adapter().ia(), self.pz(), &attributes)?,
-            kept: SharedKept::default(),
+            kept: SharedMappings::default(),
             changes: Mutex::default(),
             _zone: self.clone(),
         })))

@@ -135,7 +135,7 @@ fn r08_receives_are_legal_in_every_state() {
 
 /// The transitions of the active and the passive side, step by step.
 #[test]
-fn active_and_passive_lives_produce_their_events() {
+fn active_and_passive_connections_produce_their_events() {
     let walk = |from: EpState, triggers: &[Trigger]| {
         triggers
             .iter()

@@ -42,7 +42,7 @@ pub enum EventData {
         sp: Handle,
         /// The address of the adapter's own `sockaddr`, which lives as long as the IA.
         local_address: usize,
-        /// The qualifier that was asked for.
+        /// The requested qualifier.
         qualifier: u64,
         /// The request, to be accepted or rejected.
         cr: Handle,

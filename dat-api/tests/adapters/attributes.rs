@@ -12,18 +12,18 @@ use dat_api::object::srq::Srq;
 use dat_api::types::{CompletionFlags, EpAttributes, EvdFlags, SrqAttributes};
 use dat_api::{ReturnType, Subtype};
 
-use crate::rig::*;
-use crate::world::free_ep;
-use crate::world::{self, World, plain};
+use crate::fixture::free_ep;
+use crate::fixture::{self, Fixture, plain};
+use crate::setup::*;
 
 /// Creates an endpoint with these attributes; returns whether that works. A refusal must have the
 /// right code.
-fn works(world: &World, attributes: EpAttributes) -> bool {
-    let evd = world.evd(8);
+fn works(fixture: &Fixture, attributes: EpAttributes) -> bool {
+    let evd = fixture.evd(8);
     let ends = Some(&evd);
     match Ep::create(
-        &world.ia,
-        Some(&world.pz),
+        &fixture.ia,
+        Some(&fixture.pz),
         ends,
         ends,
         ends,
@@ -45,16 +45,16 @@ fn works(world: &World, attributes: EpAttributes) -> bool {
 }
 
 /// The limit itself works, and one more does not.
-fn is_exact(world: &World, what: &str, limit: i64, with: impl Fn(i64) -> EpAttributes) {
-    assert!(works(world, with(limit)), "{what} of {limit}");
-    assert!(!works(world, with(limit + 1)), "{what} of {limit} + 1");
+fn is_exact(fixture: &Fixture, what: &str, limit: i64, with: impl Fn(i64) -> EpAttributes) {
+    assert!(works(fixture, with(limit)), "{what} of {limit}");
+    assert!(!works(fixture, with(limit + 1)), "{what} of {limit} + 1");
 }
 
 #[test]
 fn limits_of_endpoints_are_exact() {
-    let _turn = turn();
-    let world = World::new();
-    let ia = world.ia.query().ia;
+    let _lock = lock_device();
+    let fixture = Fixture::new();
+    let ia = fixture.ia.query().ia;
     let one = EpAttributes {
         max_recv_iov: 1,
         max_request_iov: 1,
@@ -65,7 +65,7 @@ fn limits_of_endpoints_are_exact() {
     let i = |value: i64| i32::try_from(value).expect("a count");
     let u = |value: i64| u64::try_from(value).expect("a size");
     is_exact(
-        &world,
+        &fixture,
         "max_dto_per_ep, receives",
         ia.max_dto_per_ep.into(),
         |n| EpAttributes {
@@ -74,7 +74,7 @@ fn limits_of_endpoints_are_exact() {
         },
     );
     is_exact(
-        &world,
+        &fixture,
         "max_dto_per_ep, requests",
         ia.max_dto_per_ep.into(),
         |n| EpAttributes {
@@ -83,7 +83,7 @@ fn limits_of_endpoints_are_exact() {
         },
     );
     is_exact(
-        &world,
+        &fixture,
         "max_iov_segments_per_dto, receives",
         ia.max_iov_segments_per_dto.into(),
         |n| EpAttributes {
@@ -92,7 +92,7 @@ fn limits_of_endpoints_are_exact() {
         },
     );
     is_exact(
-        &world,
+        &fixture,
         "max_iov_segments_per_dto, requests",
         ia.max_iov_segments_per_dto.into(),
         |n| EpAttributes {
@@ -101,7 +101,7 @@ fn limits_of_endpoints_are_exact() {
         },
     );
     is_exact(
-        &world,
+        &fixture,
         "max_iov_segments_per_rdma_read",
         ia.max_iov_segments_per_rdma_read.into(),
         |n| EpAttributes {
@@ -110,7 +110,7 @@ fn limits_of_endpoints_are_exact() {
         },
     );
     is_exact(
-        &world,
+        &fixture,
         "max_iov_segments_per_rdma_write",
         ia.max_iov_segments_per_rdma_write.into(),
         |n| EpAttributes {
@@ -119,7 +119,7 @@ fn limits_of_endpoints_are_exact() {
         },
     );
     is_exact(
-        &world,
+        &fixture,
         "max_rdma_read_per_ep_in",
         ia.max_rdma_read_per_ep_in.into(),
         |n| EpAttributes {
@@ -128,7 +128,7 @@ fn limits_of_endpoints_are_exact() {
         },
     );
     is_exact(
-        &world,
+        &fixture,
         "max_rdma_read_per_ep_out",
         ia.max_rdma_read_per_ep_out.into(),
         |n| EpAttributes {
@@ -137,7 +137,7 @@ fn limits_of_endpoints_are_exact() {
         },
     );
     is_exact(
-        &world,
+        &fixture,
         "max_message_size",
         ia.max_message_size.try_into().expect("small"),
         |n| EpAttributes {
@@ -146,7 +146,7 @@ fn limits_of_endpoints_are_exact() {
         },
     );
     is_exact(
-        &world,
+        &fixture,
         "max_rdma_size",
         ia.max_rdma_size.try_into().expect("small"),
         |n| EpAttributes {
@@ -158,10 +158,10 @@ fn limits_of_endpoints_are_exact() {
 
 #[test]
 fn limits_of_other_objects_are_exact() {
-    let _turn = turn();
-    let world = World::new();
-    let ia = world.ia.query().ia;
-    let evd = |length| Evd::create(&world.ia, length, EvdFlags::DTO, None);
+    let _lock = lock_device();
+    let fixture = Fixture::new();
+    let ia = fixture.ia.query().ia;
+    let evd = |length| Evd::create(&fixture.ia, length, EvdFlags::DTO, None);
     Evd::free(evd(ia.max_evd_qlen).expect("max_evd_qlen").handle()).expect("unused");
     let error = evd(ia.max_evd_qlen + 1).expect_err("one more");
     assert_eq!(
@@ -174,7 +174,7 @@ fn limits_of_other_objects_are_exact() {
             max_recv_iov,
             low_watermark: 0,
         };
-        Srq::create(&world.ia, &world.pz, &attributes)
+        Srq::create(&fixture.ia, &fixture.pz, &attributes)
     };
     let most = srq(ia.max_recv_per_srq, 1).expect("max_recv_per_srq");
     assert_eq!(most.query().attributes.max_recv_dtos, ia.max_recv_per_srq);
@@ -188,7 +188,7 @@ fn limits_of_other_objects_are_exact() {
 
 #[test]
 fn counts_are_those_of_the_device() {
-    let _turn = turn();
+    let _lock = lock_device();
     let (ia, _) = open("mlx5_1-1");
     let limits = *ia.device().limits();
     let info = ia.device().info().clone();
@@ -246,7 +246,7 @@ fn counts_are_those_of_the_device() {
 
 #[test]
 fn the_address_is_a_sockaddr_of_this_host() {
-    let _turn = turn();
+    let _lock = lock_device();
     let (ia, _) = open("mlx5_0");
     let is = ia.query().ia;
     assert_eq!(is.ia_address_ptr, ia.local_address());
@@ -277,9 +277,9 @@ fn the_address_is_a_sockaddr_of_this_host() {
 
 #[test]
 fn provider_attributes_are_true() {
-    let _turn = turn();
-    let world = World::new();
-    let is = world.ia.query().provider;
+    let _lock = lock_device();
+    let fixture = Fixture::new();
+    let is = fixture.ia.query().provider;
     assert_eq!((is.dapl_version_major, is.dapl_version_minor), (1, 2));
     // All packages of the workspace have one version.
     let version = format!(
@@ -295,12 +295,12 @@ fn provider_attributes_are_true() {
     assert_eq!(is.iov_ownership_on_return, IovOwnership::Consumer);
     assert_eq!((is.dat_qos_supported, is.supports_multipath), (0, false));
     let connect = |qos, flags, private_data: &[u8]| {
-        let evd = world.evd(8);
-        let ep = world.ep(&evd, &plain());
+        let evd = fixture.evd(8);
+        let ep = fixture.ep(&evd, &plain());
         ep.connect(&dat_api::object::ep::Connect {
             qos,
             flags,
-            ..world.to(1, private_data)
+            ..fixture.to(1, private_data)
         })
     };
     let model = Some(ReturnType::ModelNotSupported);
@@ -326,7 +326,7 @@ fn provider_attributes_are_true() {
 
 #[test]
 fn r15_the_optimal_alignment_divides_the_headers_alignment() {
-    let _turn = turn();
+    let _lock = lock_device();
     let (ia, _) = open("mlx5_0");
     let alignment = ia.query().provider.optimal_buffer_alignment;
     assert!(alignment.is_power_of_two() && 256 % alignment == 0);
@@ -335,9 +335,9 @@ fn r15_the_optimal_alignment_divides_the_headers_alignment() {
 
 #[test]
 fn all_streams_can_share_one_evd() {
-    let _turn = turn();
-    let world = World::new();
-    let merging = world.ia.query().provider.evd_stream_merging_supported;
+    let _lock = lock_device();
+    let fixture = Fixture::new();
+    let merging = fixture.ia.query().provider.evd_stream_merging_supported;
     let flags = [
         EvdFlags::SOFTWARE,
         EvdFlags::CR,
@@ -348,34 +348,34 @@ fn all_streams_can_share_one_evd() {
     ];
     for (i, row) in merging.iter().enumerate() {
         for (j, &may) in row.iter().enumerate() {
-            let made = Evd::create(&world.ia, 2, flags[i] | flags[j], None);
+            let made = Evd::create(&fixture.ia, 2, flags[i] | flags[j], None);
             assert_eq!(made.is_ok(), may, "{:?} and {:?}", flags[i], flags[j]);
         }
     }
 }
 
 #[test]
-fn l07_q06_shared_receive_queues_support_what_the_attributes_say() {
-    let _turn = turn();
-    let world = World::new();
-    let is = world.ia.query().provider;
+fn l07_q06_shared_receive_queues_support_what_the_attributes_report() {
+    let _lock = lock_device();
+    let fixture = Fixture::new();
+    let is = fixture.ia.query().provider;
     assert!(is.srq_supported);
-    let srq = world.srq(4);
+    let srq = fixture.srq(4);
     let all = LOW_WATERMARK | SOFT_WATERMARK | HARD_WATERMARK;
     assert_eq!(is.srq_watermarks_supported, all);
     srq.set_low_watermark(2).expect("supported");
     assert_eq!(is.srq_info_supported, AVAILABLE | OUTSTANDING);
     let info = srq.query();
     assert_eq!((info.available, info.outstanding), (0, 0));
-    let zone = Pz::create(&world.ia).expect("a zone");
-    let evd = world.evd(16);
+    let zone = Pz::create(&fixture.ia).expect("a zone");
+    let evd = fixture.evd(16);
     let ends = Some(&evd);
     let attributes = EpAttributes {
         max_recv_dtos: -1,
         ..plain()
     };
     let create =
-        |zone| Ep::create_with_srq(&world.ia, Some(zone), ends, ends, ends, &srq, &attributes);
+        |zone| Ep::create_with_srq(&fixture.ia, Some(zone), ends, ends, ends, &srq, &attributes);
     match (create(&zone), is.srq_ep_pz_difference_supported) {
         (Ok(_), true) => {}
         (Err(error), false) => {
@@ -384,7 +384,7 @@ fn l07_q06_shared_receive_queues_support_what_the_attributes_say() {
         }
         (made, may) => panic!("a zone other than the queue's: {made:?}, and it may be: {may}"),
     }
-    let ep = create(&world.pz).expect("the queue's own zone");
+    let ep = create(&fixture.pz).expect("the queue's own zone");
     assert_eq!(is.ep_recv_info_supported, ALLOCATED | SPAN);
     let query = ep.recv_query();
     assert_eq!((query.allocated, query.span), (0, 0));
@@ -392,26 +392,26 @@ fn l07_q06_shared_receive_queues_support_what_the_attributes_say() {
 
 #[test]
 fn service_points_create_endpoints_if_asked() {
-    let _turn = turn();
-    let world = World::new();
-    let evd = world.evd(8);
-    let made = Psp::create_any(&world.ia, &evd, psp::EpCreator::Provider);
-    match world.ia.query().provider.ep_creator {
+    let _lock = lock_device();
+    let fixture = Fixture::new();
+    let evd = fixture.evd(8);
+    let made = Psp::create_any(&fixture.ia, &evd, psp::EpCreator::Provider);
+    match fixture.ia.query().provider.ep_creator {
         EpCreator::IfAsked => drop(made.expect("asked")),
         EpCreator::Never => {
             let error = made.expect_err("never");
             assert_eq!(error.code().kind(), Some(ReturnType::ModelNotSupported));
         }
     }
-    let _ = world::PATIENCE;
+    let _ = fixture::TIMEOUT;
 }
 
 /// The data path, the wait policy and the connection manager, as the environment selects them.
 #[test]
 fn the_provider_s_own_attributes_are_path_wait_and_manager() {
-    let _turn = turn();
-    let world = World::new();
-    let own = world.ia.query().provider.provider_specific_attributes;
+    let _lock = lock_device();
+    let fixture = Fixture::new();
+    let own = fixture.ia.query().provider.provider_specific_attributes;
     let of = |name| {
         let found = own.iter().find(|of| of.name == name);
         found.expect(name).value.as_str()

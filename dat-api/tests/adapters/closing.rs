@@ -14,12 +14,12 @@ use dat_api::object::pz::Pz;
 use dat_api::types::{EvdFlags, MemPrivileges};
 use dat_api::{ReturnType, Subtype};
 
-use crate::rig::*;
-use crate::world::{self, World};
+use crate::fixture::{self, Fixture};
+use crate::setup::*;
 
 #[test]
 fn a_hundred_openings_leak_no_descriptor_and_no_thread() {
-    let _turn = turn();
+    let _lock = lock_device();
     close(open("mlx5_0").0);
     let before = holdings();
     for round in 0..100 {
@@ -32,7 +32,7 @@ fn a_hundred_openings_leak_no_descriptor_and_no_thread() {
     hold(before);
     let (ia, _) = open("mlx5_0");
     // The threads set their names themselves, after they start.
-    world::until("a thread of the IA, and one of the manager", || {
+    fixture::until("a thread of the IA, and one of the manager", || {
         holdings().1 == before.1 + 2
     });
     close(ia);
@@ -41,7 +41,7 @@ fn a_hundred_openings_leak_no_descriptor_and_no_thread() {
 
 #[test]
 fn a_failed_opening_leaks_nothing() {
-    let _turn = turn();
+    let _lock = lock_device();
     close(open("mlx5_0").0);
     let (ia, _) = open("mlx5_0");
     let plain = Evd::create(&ia, 4, EvdFlags::DTO, None).expect("an EVD");
@@ -66,7 +66,7 @@ fn a_failed_opening_leaks_nothing() {
 
 #[test]
 fn a_graceful_close_requires_every_object_to_be_freed() {
-    let _turn = turn();
+    let _lock = lock_device();
     let (ia, own) = open("mlx5_0");
     let pz = Pz::create(&ia).expect("a zone");
     let evd = Evd::create(&ia, 4, EvdFlags::CR, None).expect("an EVD");
@@ -101,28 +101,28 @@ fn a_graceful_close_requires_every_object_to_be_freed() {
 
 #[test]
 fn an_abrupt_close_frees_everything() {
-    let _turn = turn();
-    drop(World::new());
+    let _lock = lock_device();
+    drop(Fixture::new());
     let before = holdings();
     let mut handles: Vec<Handle> = Vec::new();
     {
-        let world = World::new();
-        let pair = world.pair();
-        let srq = world.srq(4);
-        let shared = world.shared_ep(&pair.evds[0], &srq);
-        let (psp, qualifier) = world.listen(&pair.evds[1]);
-        let asking = world.ep(&pair.evds[0], &world::plain());
-        world
+        let fixture = Fixture::new();
+        let pair = fixture.pair();
+        let srq = fixture.srq(4);
+        let shared = fixture.shared_ep(&pair.evds[0], &srq);
+        let (psp, qualifier) = fixture.listen(&pair.evds[1]);
+        let asking = fixture.ep(&pair.evds[0], &fixture::plain());
+        fixture
             .connect(&asking, qualifier, b"pending")
             .expect("connecting");
-        let cr = world::request(&pair.evds[1]);
-        world::recv(&pair.eps[0], &[world.memory.local(0, 64)], 1).expect("posted");
+        let cr = fixture::request(&pair.evds[1]);
+        fixture::recv(&pair.eps[0], &[fixture.memory.local(0, 64)], 1).expect("posted");
         handles.extend([psp, cr, srq.handle(), shared.handle(), asking.handle()]);
         handles.extend([
-            world.pz.handle(),
-            world.memory.lmr.handle(),
-            world.events,
-            world.ia.handle(),
+            fixture.pz.handle(),
+            fixture.memory.lmr.handle(),
+            fixture.events,
+            fixture.ia.handle(),
         ]);
         handles.extend(pair.eps.iter().map(|ep| ep.handle()));
         handles.extend(pair.evds.iter().map(|evd| evd.handle()));
@@ -130,19 +130,19 @@ fn an_abrupt_close_frees_everything() {
             handles.iter().all(|handle| handle.kind().is_some()),
             "{handles:?}"
         );
-        // `World` closes abruptly when it is dropped.
+        // `Fixture` closes abruptly when it is dropped.
     }
     assert!(
         handles.iter().all(|handle| handle.kind().is_none()),
         "{handles:?}"
     );
-    // The manager's thread learns of closed connections later.
+    // The manager's thread handles closed connections later.
     hold(before);
 }
 
 #[test]
 fn w18_waits_on_an_evd_end_when_it_is_freed() {
-    let _turn = turn();
+    let _lock = lock_device();
     let (ia, own) = open("mlx5_0");
     let evd = Evd::create(&ia, 4, EvdFlags::SOFTWARE, None).expect("an EVD");
     let waiters: Vec<_> = [own, evd.handle()]
@@ -169,7 +169,7 @@ fn w18_waits_on_an_evd_end_when_it_is_freed() {
 
 #[test]
 fn one_of_two_concurrent_closes_succeeds() {
-    let _turn = turn();
+    let _lock = lock_device();
     for _ in 0..20 {
         let (ia, _) = open("mlx5_0");
         let handle = ia.handle();
@@ -198,8 +198,8 @@ fn one_of_two_concurrent_closes_succeeds() {
 
 #[test]
 fn objects_created_during_a_close_are_refused_or_freed() {
-    let _turn = turn();
-    drop(World::new());
+    let _lock = lock_device();
+    drop(Fixture::new());
     let before = holdings();
     for round in 0..10 {
         let (ia, _) = open("mlx5_0");
@@ -265,7 +265,7 @@ fn make(ia: Handle, kind: u32) -> Vec<Handle> {
 
 #[test]
 fn an_evd_used_by_another_adapter_prevents_a_graceful_close() {
-    let _turn = turn();
+    let _lock = lock_device();
     let (owner, evd) = open("mlx5_0");
     let asked = OpenRequest {
         async_evd: AsyncEvd::Existing(evd),
@@ -288,7 +288,7 @@ fn an_evd_used_by_another_adapter_prevents_a_graceful_close() {
 
 #[test]
 fn a_graceful_close_does_not_wait_for_other_adapters_events() {
-    let _turn = turn();
+    let _lock = lock_device();
     // One adapter waits; the other is opened and closed.
     let (waiting, own) = open("mlx5_0");
     let stop = AtomicBool::new(false);

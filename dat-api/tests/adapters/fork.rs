@@ -9,7 +9,7 @@ use dat_api::object::ia::Ia;
 use dat_api::object::pz::Pz;
 use dat_api::types::EvdFlags;
 
-use crate::rig::*;
+use crate::setup::*;
 
 /// Makes calls in the child, with handles and with an object that it still holds. Returns the
 /// number of the first wrong result, or 0.
@@ -43,7 +43,7 @@ fn child(adapter: &Arc<Ia>, ia: Handle, pz: Handle) -> i32 {
 
 #[test]
 fn calls_in_a_forked_child_are_refused() {
-    let _turn = turn();
+    let _lock = lock_device();
     let (ia, _) = open("mlx5_0");
     let pz = Pz::create(&ia).expect("a zone");
     let handles = (ia.handle(), pz.handle());

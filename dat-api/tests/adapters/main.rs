@@ -11,8 +11,8 @@ mod fork;
 mod memory;
 mod opening;
 mod promises;
-mod rig;
+mod setup;
 // The fixture that the tests of endpoints use as well.
 #[allow(dead_code, reason = "some of it is for other tests")]
-#[path = "../device/world.rs"]
-mod world;
+#[path = "../device/fixture.rs"]
+mod fixture;

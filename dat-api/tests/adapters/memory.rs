@@ -10,8 +10,8 @@ use dat_api::types::{DtoStatus, MemPrivileges};
 use dat_api::{DatError, Kind, ReturnType, Subtype};
 use memmap2::MmapOptions;
 
-use crate::rig::*;
-use crate::world::{self, Memory, World};
+use crate::fixture::{self, Fixture, Memory};
+use crate::setup::*;
 
 static BYTES: [u64; 1024] = [7; 1024];
 
@@ -29,7 +29,7 @@ fn register(ia: &Arc<Ia>, pz: &Arc<Pz>, kind: MemoryKind) -> Result<Arc<Lmr>, Da
 
 #[test]
 fn a_zone_can_be_freed_when_nothing_uses_it() {
-    let _turn = turn();
+    let _lock = lock_device();
     let (ia, _) = open("mlx5_0");
     let pz = Pz::create(&ia).expect("a zone");
     let other = Pz::create(&ia).expect("a zone");
@@ -56,7 +56,7 @@ fn a_zone_can_be_freed_when_nothing_uses_it() {
 
 #[test]
 fn a_region_reports_its_parameters_and_has_unique_contexts() {
-    let _turn = turn();
+    let _lock = lock_device();
     let (ia, _) = open("mlx5_0");
     let pz = Pz::create(&ia).expect("a zone");
     let lmr = register(&ia, &pz, bytes()).expect("an LMR");
@@ -90,7 +90,7 @@ fn a_region_reports_its_parameters_and_has_unique_contexts() {
 
 #[test]
 fn invalid_memory_is_refused() {
-    let _turn = turn();
+    let _lock = lock_device();
     let (ia, _) = open("mlx5_0");
     let pz = Pz::create(&ia).expect("a zone");
     let range = |address, length| MemoryKind::Virtual { address, length };
@@ -128,7 +128,7 @@ fn invalid_memory_is_refused() {
 
 #[test]
 fn a_zone_of_another_adapter_is_refused() {
-    let _turn = turn();
+    let _lock = lock_device();
     let (ia, _) = open("mlx5_0");
     let (other, _) = open("mlx5_0");
     let pz = Pz::create(&other).expect("a zone");
@@ -143,49 +143,49 @@ fn a_zone_of_another_adapter_is_refused() {
 
 #[test]
 fn a_freed_region_and_its_context_are_stale() {
-    let _turn = turn();
-    let world = World::new();
-    let memory = Memory::new(&world.ia, &world.pz, 4096, MemPrivileges::all());
-    let evd = world.evd(8);
-    let ep = world.ep(&evd, &world::plain());
+    let _lock = lock_device();
+    let fixture = Fixture::new();
+    let memory = Memory::new(&fixture.ia, &fixture.pz, 4096, MemPrivileges::all());
+    let evd = fixture.evd(8);
+    let ep = fixture.ep(&evd, &fixture::plain());
     let segment = memory.local(0, 64);
-    world::recv(&ep, &[segment], 1).expect("posted");
+    fixture::recv(&ep, &[segment], 1).expect("posted");
     Lmr::free(memory.lmr.handle()).expect("no window is bound");
     let stale = code(ReturnType::InvalidHandle, Subtype::InvalidHandleLmr);
     assert_eq!(
         Lmr::free(memory.lmr.handle()).expect_err("freed").code(),
         stale
     );
-    let code = world::recv(&ep, &[segment], 2).expect_err("r12: its LMR is gone");
+    let code = fixture::recv(&ep, &[segment], 2).expect_err("r12: its LMR is gone");
     assert_eq!(code.kind(), Some(ReturnType::PrivilegesViolation));
     // The next LMR does not get the same context.
-    let next = Memory::new(&world.ia, &world.pz, 4096, MemPrivileges::all());
+    let next = Memory::new(&fixture.ia, &fixture.pz, 4096, MemPrivileges::all());
     assert_ne!(next.local(0, 64).context, segment.context);
 }
 
 #[test]
 fn r10_r11_r12_posts_use_memory_only_as_its_region_allows() {
-    let _turn = turn();
-    let world = World::new();
-    let zone = Pz::create(&world.ia).expect("a zone");
-    let evd = world.evd(8);
-    let ep = world.ep(&evd, &world::plain());
+    let _lock = lock_device();
+    let fixture = Fixture::new();
+    let zone = Pz::create(&fixture.ia).expect("a zone");
+    let evd = fixture.evd(8);
+    let ep = fixture.ep(&evd, &fixture::plain());
     let refused = |memory: &Memory, at: usize, len| {
-        world::recv(&ep, &[memory.local(at, len)], 1)
+        fixture::recv(&ep, &[memory.local(at, len)], 1)
             .expect_err("refused")
             .kind()
     };
     assert_eq!(
-        refused(&world.memory, (1 << 16) - 8, 9),
+        refused(&fixture.memory, (1 << 16) - 8, 9),
         Some(ReturnType::InvalidParameter)
     );
-    let foreign = Memory::new(&world.ia, &zone, 4096, MemPrivileges::all());
+    let foreign = Memory::new(&fixture.ia, &zone, 4096, MemPrivileges::all());
     assert_eq!(
         refused(&foreign, 0, 8),
         Some(ReturnType::ProtectionViolation)
     );
     let remote = MemPrivileges::REMOTE_WRITE | MemPrivileges::LOCAL_READ;
-    let target = Memory::new(&world.ia, &world.pz, 4096, remote);
+    let target = Memory::new(&fixture.ia, &fixture.pz, 4096, remote);
     assert_eq!(
         refused(&target, 0, 8),
         Some(ReturnType::PrivilegesViolation)
@@ -194,50 +194,50 @@ fn r10_r11_r12_posts_use_memory_only_as_its_region_allows() {
 
 #[test]
 fn peers_can_write_memory_that_this_side_may_not() {
-    let _turn = turn();
-    let world = World::new();
-    let pair = world.pair();
-    let target = Memory::new(&world.ia, &world.pz, 4096, MemPrivileges::REMOTE_WRITE);
-    world.memory.write(0, b"from the peer");
-    let post = world::write(
+    let _lock = lock_device();
+    let fixture = Fixture::new();
+    let pair = fixture.pair();
+    let target = Memory::new(&fixture.ia, &fixture.pz, 4096, MemPrivileges::REMOTE_WRITE);
+    fixture.memory.write(0, b"from the peer");
+    let post = fixture::write(
         &pair.eps[0],
-        &[world.memory.local(0, 13)],
+        &[fixture.memory.local(0, 13)],
         5,
         &target.remote(100, 13),
     );
     post.expect("posted");
-    assert_eq!(world::done(&pair.evds[0]).status, DtoStatus::Success);
+    assert_eq!(fixture::done(&pair.evds[0]).status, DtoStatus::Success);
     assert_eq!(target.read(100, 13), b"from the peer");
 }
 
 #[test]
 fn read_only_memory_can_be_registered_for_reading() {
-    let _turn = turn();
-    let world = World::new();
-    let pair = world.pair();
+    let _lock = lock_device();
+    let fixture = Fixture::new();
+    let pair = fixture.pair();
     let map = MmapOptions::new().len(4096).map_anon().expect("a page");
     let map = map.make_read_only().expect("protected");
     let kind = MemoryKind::Virtual {
         address: map.as_ptr().expose_provenance(),
         length: 4096,
     };
-    let lmr = register(&world.ia, &world.pz, kind).expect("readable");
+    let lmr = register(&fixture.ia, &fixture.pz, kind).expect("readable");
     let segment = dat_api::types::LmrSegment {
         context: lmr.query().lmr_context,
         address: map.as_ptr().expose_provenance() as u64,
         length: 16,
     };
-    world::recv(&pair.eps[1], &[world.memory.local(0, 64)], 1).expect("posted");
-    world::send(&pair.eps[0], &[segment], 2).expect("posted");
-    assert_eq!(world::success(&pair.evds[1]), (1, 16));
-    let code = world::recv(&pair.eps[1], &[segment], 3).expect_err("not to be written");
+    fixture::recv(&pair.eps[1], &[fixture.memory.local(0, 64)], 1).expect("posted");
+    fixture::send(&pair.eps[0], &[segment], 2).expect("posted");
+    assert_eq!(fixture::success(&pair.evds[1]), (1, 16));
+    let code = fixture::recv(&pair.eps[1], &[segment], 3).expect_err("not to be written");
     assert_eq!(code.kind(), Some(ReturnType::PrivilegesViolation));
-    drop(world);
+    drop(fixture);
 }
 
 #[test]
 fn garbage_handles_are_no_regions() {
-    let _turn = turn();
+    let _lock = lock_device();
     let (ia, evd) = open("mlx5_0");
     for bits in [1, 8, usize::MAX, ia.handle().bits() + 1, evd.bits()] {
         let handle = Handle::from_bits(bits).expect("not null");

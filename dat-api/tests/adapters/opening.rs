@@ -9,11 +9,11 @@ use dat_api::types::EvdFlags;
 use dat_api::{Kind, ReturnType, Subtype};
 use dat_engine::wait::WaitPolicy;
 
-use crate::rig::*;
+use crate::setup::*;
 
 #[test]
 fn a_device_opens_by_name_with_and_without_port_in_either_thread_safety() {
-    let _turn = turn();
+    let _lock = lock_device();
     for name in ["mlx5_0", "mlx5_0-1", "mlx5_1"] {
         for threadsafe in [false, true] {
             let asked = OpenRequest {
@@ -38,7 +38,7 @@ fn a_device_opens_by_name_with_and_without_port_in_either_thread_safety() {
 
 #[test]
 fn each_opening_of_a_device_is_an_adapter_of_its_own() {
-    let _turn = turn();
+    let _lock = lock_device();
     let (first, evd) = open("mlx5_0");
     let (second, other) = open("mlx5_0");
     assert_ne!((first.handle(), evd), (second.handle(), other));
@@ -50,7 +50,7 @@ fn each_opening_of_a_device_is_an_adapter_of_its_own() {
 
 #[test]
 fn an_unknown_name_is_not_found_and_the_message_lists_devices() {
-    let _turn = turn();
+    let _lock = lock_device();
     let conf = Conf::new("");
     let not_found = code(ReturnType::ProviderNotFound, Subtype::NameNotRegistered);
     for name in ["nope", "mlx5_9-1", "", " mlx5_0", "mlx5_0\0"] {
@@ -74,7 +74,7 @@ fn an_unknown_name_is_not_found_and_the_message_lists_devices() {
 
 #[test]
 fn other_versions_of_dat_are_not_found() {
-    let _turn = turn();
+    let _lock = lock_device();
     for (major, minor) in [(1, 1), (2, 0), (0, 2)] {
         let error = refused(&OpenRequest {
             major,
@@ -87,7 +87,7 @@ fn other_versions_of_dat_are_not_found() {
 
 #[test]
 fn a_new_asynchronous_evd_holds_at_least_one_event() {
-    let _turn = turn();
+    let _lock = lock_device();
     for async_qlen in [0, -1, i32::MIN] {
         let error = refused(&OpenRequest {
             async_qlen,
@@ -110,7 +110,7 @@ fn a_new_asynchronous_evd_holds_at_least_one_event() {
 
 #[test]
 fn a_given_asynchronous_evd_must_be_one_of_the_same_device() {
-    let _turn = turn();
+    let _lock = lock_device();
     let (ia, own) = open("mlx5_0");
     let (other, foreign) = open("mlx5_1");
     let plain = Evd::create(&ia, 4, EvdFlags::DTO, None).expect("an EVD");
@@ -138,7 +138,7 @@ fn a_given_asynchronous_evd_must_be_one_of_the_same_device() {
 
 #[test]
 fn dat_conf_names_adapters_and_sets_their_options() {
-    let _turn = turn();
+    let _lock = lock_device();
     let conf = Conf::new(
         "fast u1.2 nonthreadsafe default libdat.so.1 udapl.1.2 \"mlx5_1 1 wait=block\" \"\"\n\
          other u1.2 nonthreadsafe default libdaplcma.so.1 dapl.1.2 \"ib0 0\" \"\"\n\
@@ -185,7 +185,7 @@ fn dat_conf_names_adapters_and_sets_their_options() {
 
 #[test]
 fn environment_variables_set_options() {
-    let _turn = turn();
+    let _lock = lock_device();
     {
         let _variables = Variables::set(&[
             ("DAT_WAIT", "poll"),
@@ -225,7 +225,7 @@ fn is_listened(address: &str, qualifier: u64) -> bool {
 
 #[test]
 fn service_points_listen_on_the_configured_address() {
-    let _turn = turn();
+    let _lock = lock_device();
     let _conf = Conf::new(
         "here u1.2 nonthreadsafe default libdat.so.1 udapl.1.2 \"mlx5_0 1 listen=127.0.0.3\" \"\"\n\
          bad u1.2 nonthreadsafe default libdat.so.1 udapl.1.2 \"mlx5_0 1 listen=eth7\" \"\"\n",
@@ -277,7 +277,7 @@ fn service_points_listen_on_the_configured_address() {
 
 #[test]
 fn listed_names_can_be_opened() {
-    let _turn = turn();
+    let _lock = lock_device();
     let _conf = Conf::new("ia u1.2 threadsafe default libdat.so.1 udapl.1.2 \"mlx5_0 1\" \"\"\n");
     let all = registry::list_providers().expect("a list");
     let names: Vec<_> = all.iter().map(|one| one.name.as_str()).collect();

@@ -3,16 +3,16 @@
 use dat_api::object::evd::Evd;
 use dat_api::types::{DtoStatus, EpAttributes, EventData};
 
-use crate::rig::turn;
-use crate::world::{self, World, plain};
+use crate::fixture::{self, Fixture, plain};
+use crate::setup::lock_device;
 
 /// `max_rdma_read_per_ep_*_guaranteed`: each of several endpoints can be created and connected with
 /// the maximum of reads, and no other endpoint takes them away.
 #[test]
 fn reads_of_every_endpoint_are_guaranteed() {
-    let _turn = turn();
-    let world = World::new();
-    let is = world.ia.query().ia;
+    let _lock = lock_device();
+    let fixture = Fixture::new();
+    let is = fixture.ia.query().ia;
     assert!(is.max_rdma_read_per_ep_in_guaranteed && is.max_rdma_read_per_ep_out_guaranteed);
     let (most_in, most_out) = (is.max_rdma_read_per_ep_in, is.max_rdma_read_per_ep_out);
     let attributes = EpAttributes {
@@ -21,12 +21,12 @@ fn reads_of_every_endpoint_are_guaranteed() {
         ..plain()
     };
     let pairs = [(); 8].map(|()| {
-        let evds = [world.evd(64), world.evd(64)];
+        let evds = [fixture.evd(64), fixture.evd(64)];
         let eps = [
-            world.ep(&evds[0], &attributes),
-            world.ep(&evds[1], &attributes),
+            fixture.ep(&evds[0], &attributes),
+            fixture.ep(&evds[1], &attributes),
         ];
-        world.join(&eps, &evds);
+        fixture.join(&eps, &evds);
         (eps, evds)
     });
     for (eps, _) in &pairs {
@@ -37,11 +37,11 @@ fn reads_of_every_endpoint_are_guaranteed() {
                 (most_in, most_out)
             );
         }
-        world::read(
+        fixture::read(
             &eps[0],
-            &[world.memory.local(0, 8)],
+            &[fixture.memory.local(0, 8)],
             1,
-            &world.memory.remote(64, 8),
+            &fixture.memory.remote(64, 8),
         )
         .expect("posted");
     }
@@ -52,7 +52,7 @@ fn reads_of_every_endpoint_are_guaranteed() {
 
 /// The next event is a successful completion.
 fn done(evd: &Evd) {
-    let event = world::next(evd);
+    let event = fixture::next(evd);
     let is_good = matches!(
         event,
         EventData::Dto {
@@ -67,13 +67,13 @@ fn done(evd: &Evd) {
 /// what was stored last.
 #[test]
 fn memory_needs_no_synchronisation() {
-    let _turn = turn();
-    let world = World::new();
-    assert!(!world.ia.query().provider.lmr_sync_req);
-    let (pair, memory) = (world.pair(), &world.memory);
+    let _lock = lock_device();
+    let fixture = Fixture::new();
+    assert!(!fixture.ia.query().provider.lmr_sync_req);
+    let (pair, memory) = (fixture.pair(), &fixture.memory);
     for round in 0..64u8 {
         memory.write(0, &[round; 8]);
-        world::write(
+        fixture::write(
             &pair.eps[0],
             &[memory.local(0, 8)],
             1,
@@ -83,7 +83,7 @@ fn memory_needs_no_synchronisation() {
         done(&pair.evds[0]);
         assert_eq!(memory.read(64, 8), [round; 8]);
         memory.write(64, &[!round; 8]);
-        world::read(
+        fixture::read(
             &pair.eps[0],
             &[memory.local(128, 8)],
             2,
@@ -99,13 +99,13 @@ fn memory_needs_no_synchronisation() {
 /// peer has no receive.
 #[test]
 fn posts_return_before_their_transfers_complete() {
-    let _turn = turn();
-    let world = World::new();
-    assert!(world.ia.query().provider.dto_async_return_guaranteed);
-    let pair = world.pair();
-    world::send(&pair.eps[0], &[world.memory.local(0, 8)], 1).expect("posted");
-    world::nothing(&pair.evds[0]);
-    world::recv(&pair.eps[1], &[world.memory.local(64, 8)], 2).expect("posted");
+    let _lock = lock_device();
+    let fixture = Fixture::new();
+    assert!(fixture.ia.query().provider.dto_async_return_guaranteed);
+    let pair = fixture.pair();
+    fixture::send(&pair.eps[0], &[fixture.memory.local(0, 8)], 1).expect("posted");
+    fixture::nothing(&pair.evds[0]);
+    fixture::recv(&pair.eps[1], &[fixture.memory.local(64, 8)], 2).expect("posted");
     for evd in &pair.evds {
         done(evd);
     }

@@ -6,7 +6,7 @@ use dat_api::object::pz::Pz;
 use dat_api::types::{CompletionFlags, EpAttributes, EpState, EvdFlags};
 use dat_api::{DatReturn, ReturnType, Subtype};
 
-use crate::world::*;
+use crate::fixture::*;
 
 fn arg(subtype: Subtype) -> DatReturn {
     refusal(ReturnType::InvalidParameter, subtype)
@@ -14,12 +14,12 @@ fn arg(subtype: Subtype) -> DatReturn {
 
 #[test]
 fn e09_attributes_are_exact_or_refused() {
-    let world = World::new();
-    let evd = world.evd(64);
+    let fixture = Fixture::new();
+    let evd = fixture.evd(64);
     let all = Some(&evd);
-    let ep = world.ep(&evd, &plain());
+    let ep = fixture.ep(&evd, &plain());
     assert_eq!(ep.query().attributes, plain());
-    let limits = world.ia.query().ia;
+    let limits = fixture.ia.query().ia;
     for bad in [
         EpAttributes {
             service_type: 1,
@@ -92,14 +92,14 @@ fn e09_attributes_are_exact_or_refused() {
         },
     ] {
         let refused =
-            Ep::create(&world.ia, Some(&world.pz), all, all, all, Some(&bad)).unwrap_err();
+            Ep::create(&fixture.ia, Some(&fixture.pz), all, all, all, Some(&bad)).unwrap_err();
         assert_eq!(refused.code(), arg(Subtype::InvalidArg6), "{bad:?}");
     }
     // Counts without an EVD for them.
     for (recv, request) in [(None, all), (all, None)] {
         let refused = Ep::create(
-            &world.ia,
-            Some(&world.pz),
+            &fixture.ia,
+            Some(&fixture.pz),
             recv,
             request,
             all,
@@ -113,18 +113,18 @@ fn e09_attributes_are_exact_or_refused() {
         max_recv_iov: 0,
         ..plain()
     };
-    let ep =
-        Ep::create(&world.ia, Some(&world.pz), None, all, all, Some(&none)).expect("no receives");
+    let ep = Ep::create(&fixture.ia, Some(&fixture.pz), None, all, all, Some(&none))
+        .expect("no receives");
     let full = refusal(ReturnType::InsufficientResources, Subtype::ResourceMemory);
     assert_eq!(recv(&ep, &[], 1), Err(full));
 }
 
 #[test]
 fn e07_e08_e15_open_attributes_get_defaults() {
-    let world = World::new();
-    let evd = world.evd(64);
+    let fixture = Fixture::new();
+    let evd = fixture.evd(64);
     let all = Some(&evd);
-    let srq = world.srq(7);
+    let srq = fixture.srq(7);
     let open = EpAttributes {
         max_message_size: 0,
         max_rdma_size: 0,
@@ -136,10 +136,10 @@ fn e07_e08_e15_open_attributes_get_defaults() {
         max_rdma_read_out: -1,
         ..plain()
     };
-    let ep =
-        Ep::create_with_srq(&world.ia, Some(&world.pz), all, all, all, &srq, &open).expect("made");
+    let ep = Ep::create_with_srq(&fixture.ia, Some(&fixture.pz), all, all, all, &srq, &open)
+        .expect("made");
     let real = ep.query().attributes;
-    let limits = world.ia.query().ia;
+    let limits = fixture.ia.query().ia;
     assert_eq!(real.max_message_size, limits.max_message_size);
     assert!(
         real.max_request_dtos > 0 && real.max_request_iov > 0,
@@ -155,12 +155,12 @@ fn e07_e08_e15_open_attributes_get_defaults() {
         ..open
     };
     let refused =
-        Ep::create_with_srq(&world.ia, Some(&world.pz), all, all, all, &srq, &bad).unwrap_err();
+        Ep::create_with_srq(&fixture.ia, Some(&fixture.pz), all, all, all, &srq, &bad).unwrap_err();
     assert_eq!(refused.code(), arg(Subtype::InvalidArg7));
     // Without any attributes. Such completions need an EVD of their own.
-    let evd = world.evd(64);
+    let evd = fixture.evd(64);
     let all = Some(&evd);
-    let ep = Ep::create(&world.ia, Some(&world.pz), all, all, all, None).expect("made");
+    let ep = Ep::create(&fixture.ia, Some(&fixture.pz), all, all, all, None).expect("made");
     let real = ep.query().attributes;
     assert!(
         real.max_recv_dtos > 0 && real.max_request_dtos > 0,
@@ -182,13 +182,13 @@ fn e07_e08_e15_open_attributes_get_defaults() {
 
 #[test]
 fn e10_evds_must_be_created_for_their_role() {
-    let world = World::new();
-    let dto = world.evd_for(8, EvdFlags::DTO);
-    let conn = world.evd_for(8, EvdFlags::CONNECTION);
+    let fixture = Fixture::new();
+    let dto = fixture.evd_for(8, EvdFlags::DTO);
+    let conn = fixture.evd_for(8, EvdFlags::CONNECTION);
     let make = |recv, request, connect| {
         Ep::create(
-            &world.ia,
-            Some(&world.pz),
+            &fixture.ia,
+            Some(&fixture.pz),
             Some(recv),
             Some(request),
             Some(connect),
@@ -213,10 +213,10 @@ fn e10_evds_must_be_created_for_their_role() {
     for evd in [&dto, &conn] {
         Evd::free(evd.handle()).expect("no stream is attached");
     }
-    let other = World::new();
+    let other = Fixture::new();
     let foreign = other.evd(8);
     let all = Some(&foreign);
-    let refused = Ep::create(&world.ia, None, None, None, all, None)
+    let refused = Ep::create(&fixture.ia, None, None, None, all, None)
         .unwrap_err()
         .code();
     assert_eq!(
@@ -227,9 +227,9 @@ fn e10_evds_must_be_created_for_their_role() {
 
 #[test]
 fn e12_streams_of_different_kinds_do_not_share_an_evd() {
-    let world = World::new();
-    let evd = world.evd_for(64, EvdFlags::DTO);
-    let conn = world.evd(8);
+    let fixture = Fixture::new();
+    let evd = fixture.evd_for(64, EvdFlags::DTO);
+    let conn = fixture.evd(8);
     let make = |flags| {
         let attributes = EpAttributes {
             recv_completion_flags: flags,
@@ -238,8 +238,8 @@ fn e12_streams_of_different_kinds_do_not_share_an_evd() {
         };
         let dto = Some(&evd);
         Ep::create(
-            &world.ia,
-            Some(&world.pz),
+            &fixture.ia,
+            Some(&fixture.pz),
             dto,
             dto,
             Some(&conn),
@@ -269,9 +269,9 @@ fn change(ep: &Ep) -> EpChange {
 
 #[test]
 fn modify_supplies_a_zone_and_evds_later() {
-    let world = World::new();
-    let evds = [world.evd(64), world.evd(64)];
-    let ep = Ep::create(&world.ia, None, None, None, None, None).expect("bare");
+    let fixture = Fixture::new();
+    let evds = [fixture.evd(64), fixture.evd(64)];
+    let ep = Ep::create(&fixture.ia, None, None, None, None, None).expect("bare");
     let no_zone = refusal(ReturnType::InvalidState, Subtype::InvalidStateEpPz);
     assert_eq!(recv(&ep, &[], 1), Err(no_zone));
     let fields = EpFields::PZ
@@ -281,7 +281,7 @@ fn modify_supplies_a_zone_and_evds_later() {
         | EpFields::MAX_RECV_DTOS
         | EpFields::MAX_REQUEST_DTOS;
     let new = EpChange {
-        pz: Some(world.pz.handle()),
+        pz: Some(fixture.pz.handle()),
         recv_evd: Some(evds[0].handle()),
         request_evd: Some(evds[0].handle()),
         connect_evd: Some(evds[0].handle()),
@@ -293,7 +293,7 @@ fn modify_supplies_a_zone_and_evds_later() {
     };
     ep.modify_now(fields, &new).expect("unconnected");
     let info = ep.query();
-    assert_eq!(info.pz, Some(world.pz.handle()));
+    assert_eq!(info.pz, Some(fixture.pz.handle()));
     assert_eq!(info.recv_evd, Some(evds[0].handle()));
     assert_eq!(
         (
@@ -302,22 +302,22 @@ fn modify_supplies_a_zone_and_evds_later() {
         ),
         (3, 5)
     );
-    let peer = world.ep(&evds[1], &plain());
+    let peer = fixture.ep(&evds[1], &plain());
     let eps = [ep, peer];
-    world.join(&eps, &evds);
+    fixture.join(&eps, &evds);
     for cookie in 0..3 {
-        recv(&eps[0], &[world.memory.local(0, 8)], cookie).expect("room");
+        recv(&eps[0], &[fixture.memory.local(0, 8)], cookie).expect("room");
     }
-    assert!(recv(&eps[0], &[world.memory.local(0, 8)], 3).is_err());
-    send(&eps[1], &[world.memory.local(64, 8)], 9).expect("room");
+    assert!(recv(&eps[0], &[fixture.memory.local(0, 8)], 3).is_err());
+    send(&eps[1], &[fixture.memory.local(64, 8)], 9).expect("room");
     assert_eq!(success(&evds[0]), (0, 8));
 }
 
 #[test]
 fn a_refused_modify_changes_nothing() {
-    let world = World::new();
-    let evds = [world.evd(64), world.evd(64)];
-    let ep = world.ep(&evds[0], &plain());
+    let fixture = Fixture::new();
+    let evds = [fixture.evd(64), fixture.evd(64)];
+    let ep = fixture.ep(&evds[0], &plain());
     let before = ep.query();
     let good = change(&ep);
     let bad_mask = arg(Subtype::InvalidArg2);
@@ -350,7 +350,7 @@ fn a_refused_modify_changes_nothing() {
         (
             EpFields::RECV_EVD,
             EpChange {
-                recv_evd: Some(world.pz.handle()),
+                recv_evd: Some(fixture.pz.handle()),
                 ..good
             },
         ),
@@ -393,7 +393,7 @@ fn a_refused_modify_changes_nothing() {
         request_completion_flags: CompletionFlags::EVD_THRESHOLD,
         ..plain()
     };
-    let _other = world.ep(&evds[1], &threshold);
+    let _other = fixture.ep(&evds[1], &threshold);
     let moved = EpChange {
         recv_evd: Some(evds[1].handle()),
         ..good
@@ -404,7 +404,7 @@ fn a_refused_modify_changes_nothing() {
         .code();
     assert_eq!(refused.kind(), Some(ReturnType::InvalidParameter));
     assert_eq!(ep.query(), before);
-    recv(&ep, &[world.memory.local(0, 8)], 1).expect("it works as before");
+    recv(&ep, &[fixture.memory.local(0, 8)], 1).expect("it works as before");
     // Receives are posted now.
     let deeper = attributes(EpAttributes {
         max_recv_dtos: 20,
@@ -426,8 +426,8 @@ fn a_refused_modify_changes_nothing() {
 
 #[test]
 fn modify_is_refused_while_connected() {
-    let world = World::new();
-    let pair = world.pair();
+    let fixture = Fixture::new();
+    let pair = fixture.pair();
     let ep = &pair.eps[0];
     let wrong = refusal(ReturnType::InvalidState, Subtype::InvalidStateEpConnected);
     for field in [
@@ -446,14 +446,14 @@ fn modify_is_refused_while_connected() {
     reaches(ep, EpState::Disconnected);
     ep.reset_now().expect("disconnected");
     assert_eq!(ep.query().remote_address, 0);
-    let zone = Pz::create(&world.ia).expect("a zone");
+    let zone = Pz::create(&fixture.ia).expect("a zone");
     let moved = EpChange {
         pz: Some(zone.handle()),
         ..change(ep)
     };
     ep.modify_now(EpFields::PZ, &moved).expect("unconnected");
     assert_eq!(ep.query().pz, Some(zone.handle()));
-    let refused = recv(ep, &[world.memory.local(0, 8)], 1).unwrap_err();
+    let refused = recv(ep, &[fixture.memory.local(0, 8)], 1).unwrap_err();
     assert_eq!(refused.kind(), Some(ReturnType::ProtectionViolation));
     assert_eq!(
         Pz::free(zone.handle()).unwrap_err().code().subtype(),

@@ -9,7 +9,7 @@ use dat_api::object::psp::{EpCreator, Psp};
 use dat_api::types::{ConnectionKind, DtoStatus, EpState, EvdFlags, EventData};
 use dat_api::{ReturnType, Subtype};
 
-use crate::world::*;
+use crate::fixture::*;
 
 /// Returns the bytes of an event's private data.
 fn private(event: EventData) -> Vec<u8> {
@@ -28,22 +28,25 @@ fn bytes(address: usize, len: u32) -> Vec<u8> {
 }
 
 /// Returns the maximum length of private data, which is 56 with rdma_cm.
-fn most_private_data(world: &World) -> usize {
-    let most = world.ia.query().provider.max_private_data_size;
+fn most_private_data(fixture: &Fixture) -> usize {
+    let most = fixture.ia.query().provider.max_private_data_size;
     assert!(most >= 56, "{most}");
     most as usize
 }
 
 #[test]
 fn w03_w04_w05_private_data_arrives_whole_and_stays() {
-    let world = World::new();
-    let evds = [world.evd(16), world.evd(16)];
-    let eps = [world.ep(&evds[0], &plain()), world.ep(&evds[1], &plain())];
-    let (_, qualifier) = world.listen(&evds[1]);
-    let most = most_private_data(&world);
+    let fixture = Fixture::new();
+    let evds = [fixture.evd(16), fixture.evd(16)];
+    let eps = [
+        fixture.ep(&evds[0], &plain()),
+        fixture.ep(&evds[1], &plain()),
+    ];
+    let (_, qualifier) = fixture.listen(&evds[1]);
+    let most = most_private_data(&fixture);
     let asked: Vec<u8> = (0..most).map(|i| i as u8).collect();
     let answer: Vec<u8> = (0..most).map(|i| (i * 7) as u8).collect();
-    world
+    fixture
         .connect(&eps[0], qualifier, &asked)
         .expect("the maximum length");
     assert_eq!(eps[0].state(), EpState::ActiveConnectionPending);
@@ -77,19 +80,22 @@ fn w03_w04_w05_private_data_arrives_whole_and_stays() {
 
 #[test]
 fn w05_too_much_private_data_is_refused_on_both_sides() {
-    let world = World::new();
-    let evds = [world.evd(16), world.evd(16)];
-    let eps = [world.ep(&evds[0], &plain()), world.ep(&evds[1], &plain())];
-    let (_, qualifier) = world.listen(&evds[1]);
-    let most = most_private_data(&world);
+    let fixture = Fixture::new();
+    let evds = [fixture.evd(16), fixture.evd(16)];
+    let eps = [
+        fixture.ep(&evds[0], &plain()),
+        fixture.ep(&evds[1], &plain()),
+    ];
+    let (_, qualifier) = fixture.listen(&evds[1]);
+    let most = most_private_data(&fixture);
     let long = vec![1u8; most + 1];
-    let refused = world.connect(&eps[0], qualifier, &long).unwrap_err();
+    let refused = fixture.connect(&eps[0], qualifier, &long).unwrap_err();
     assert_eq!(
         refused.code(),
         refusal(ReturnType::InvalidParameter, Subtype::InvalidArg5)
     );
     assert_eq!(eps[0].state(), EpState::Unconnected);
-    world
+    fixture
         .connect(&eps[0], qualifier, &long[..1])
         .expect("short");
     let cr = request(&evds[1]);
@@ -107,13 +113,18 @@ fn w05_too_much_private_data_is_refused_on_both_sides() {
 
 #[test]
 fn a_rejected_endpoint_flushes_its_receives_and_can_try_again() {
-    let world = World::new();
-    let evds = [world.evd(16), world.evd(16)];
-    let eps = [world.ep(&evds[0], &plain()), world.ep(&evds[1], &plain())];
-    let (psp, qualifier) = world.listen(&evds[1]);
-    recv(&eps[0], &[world.memory.local(0, 64)], 7).expect("r08: before connecting");
-    world.connect(&eps[0], qualifier, b"").expect("connecting");
-    recv(&eps[0], &[world.memory.local(64, 64)], 8).expect("r08: while connecting");
+    let fixture = Fixture::new();
+    let evds = [fixture.evd(16), fixture.evd(16)];
+    let eps = [
+        fixture.ep(&evds[0], &plain()),
+        fixture.ep(&evds[1], &plain()),
+    ];
+    let (psp, qualifier) = fixture.listen(&evds[1]);
+    recv(&eps[0], &[fixture.memory.local(0, 64)], 7).expect("r08: before connecting");
+    fixture
+        .connect(&eps[0], qualifier, b"")
+        .expect("connecting");
+    recv(&eps[0], &[fixture.memory.local(64, 64)], 8).expect("r08: while connecting");
     Cr::reject(request(&evds[1])).expect("a request");
     // First the completions of its receives, then the connection event; devices other than the
     // emulated one may flush later.
@@ -139,30 +150,30 @@ fn a_rejected_endpoint_flushes_its_receives_and_can_try_again() {
     eps[0].reset_now().expect("disconnected");
     assert_eq!(eps[0].recv_query().allocated, 0, "q08");
     Psp::free(psp).expect("listening");
-    world.join(&eps, &evds);
+    fixture.join(&eps, &evds);
 }
 
 #[test]
 fn connecting_fails_without_a_listener_and_without_an_answer() {
-    let world = World::new();
-    let evd = world.evd(16);
-    let ep = world.ep(&evd, &plain());
-    let (psp, qualifier) = world.listen(&evd);
+    let fixture = Fixture::new();
+    let evd = fixture.evd(16);
+    let ep = fixture.ep(&evd, &plain());
+    let (psp, qualifier) = fixture.listen(&evd);
     Psp::free(psp).expect("listening");
-    world.connect(&ep, qualifier, b"").expect("asynchronous");
+    fixture.connect(&ep, qualifier, b"").expect("asynchronous");
     assert_eq!(connection(&evd).0, ConnectionKind::NonPeerRejected);
     ep.reset_now().expect("disconnected");
-    let (_, qualifier) = world.listen(&evd);
+    let (_, qualifier) = fixture.listen(&evd);
     let how = Connect {
         timeout: Some(Duration::from_millis(500)),
-        ..world.to(qualifier, b"")
+        ..fixture.to(qualifier, b"")
     };
     ep.connect(&how).expect("asynchronous");
     let cr = request(&evd);
     assert_eq!(connection(&evd).0, ConnectionKind::TimedOut);
     assert_eq!(ep.state(), EpState::Disconnected);
     // Accepting too late does not hang: an event reports the failure.
-    let other = world.ep(&evd, &plain());
+    let other = fixture.ep(&evd, &plain());
     Cr::accept(cr, Some(other.handle()), b"").expect("asynchronous");
     assert_eq!(
         connection(&evd),
@@ -173,12 +184,17 @@ fn connecting_fails_without_a_listener_and_without_an_answer() {
 
 #[test]
 fn accepting_an_abandoned_request_ends_in_an_event() {
-    let world = World::new();
-    let evds = [world.evd(16), world.evd(16)];
-    let eps = [world.ep(&evds[0], &plain()), world.ep(&evds[1], &plain())];
-    let (_, qualifier) = world.listen(&evds[1]);
+    let fixture = Fixture::new();
+    let evds = [fixture.evd(16), fixture.evd(16)];
+    let eps = [
+        fixture.ep(&evds[0], &plain()),
+        fixture.ep(&evds[1], &plain()),
+    ];
+    let (_, qualifier) = fixture.listen(&evds[1]);
     for by_free in [false, true] {
-        world.connect(&eps[0], qualifier, b"").expect("connecting");
+        fixture
+            .connect(&eps[0], qualifier, b"")
+            .expect("connecting");
         let cr = request(&evds[1]);
         if by_free {
             free_ep(eps[0].handle()).expect("legal while connecting");
@@ -198,24 +214,31 @@ fn accepting_an_abandoned_request_ends_in_an_event() {
 
 #[test]
 fn connect_is_refused_without_parts_or_with_bad_arguments() {
-    let world = World::new();
-    let evd = world.evd(16);
+    let fixture = Fixture::new();
+    let evd = fixture.evd(16);
     let all = Some(&evd);
     let code = |ep: &Ep, how: &Connect<'_>| ep.connect(how).unwrap_err().code();
-    let how = world.to(1234, b"");
+    let how = fixture.to(1234, b"");
 
-    let without_evd =
-        Ep::create(&world.ia, Some(&world.pz), all, all, None, Some(&plain())).unwrap();
+    let without_evd = Ep::create(
+        &fixture.ia,
+        Some(&fixture.pz),
+        all,
+        all,
+        None,
+        Some(&plain()),
+    )
+    .unwrap();
     assert_eq!(
         code(&without_evd, &how),
         refusal(ReturnType::InvalidHandle, Subtype::InvalidHandleEvdConn)
     );
-    let without_zone = Ep::create(&world.ia, None, all, all, all, Some(&plain())).unwrap();
+    let without_zone = Ep::create(&fixture.ia, None, all, all, all, Some(&plain())).unwrap();
     assert_eq!(
         code(&without_zone, &how),
         refusal(ReturnType::InvalidState, Subtype::InvalidStateEpNotready)
     );
-    let ep = world.ep(&evd, &plain());
+    let ep = fixture.ep(&evd, &plain());
     let none = Connect {
         timeout: Some(Duration::ZERO),
         ..how
@@ -243,19 +266,19 @@ fn connect_is_refused_without_parts_or_with_bad_arguments() {
 
 #[test]
 fn calls_refused_because_of_the_state_name_it() {
-    let world = World::new();
-    let pair = world.pair();
+    let fixture = Fixture::new();
+    let pair = fixture.pair();
     let [ep, _] = &pair.eps;
     let wrong = refusal(ReturnType::InvalidState, Subtype::InvalidStateEpConnected);
-    assert_eq!(world.connect(ep, 1234, b"").unwrap_err().code(), wrong);
+    assert_eq!(fixture.connect(ep, 1234, b"").unwrap_err().code(), wrong);
     assert_eq!(ep.reset_now().unwrap_err().code(), wrong);
-    let idle = world.ep(&pair.evds[0], &plain());
+    let idle = fixture.ep(&pair.evds[0], &plain());
     let wrong = refusal(ReturnType::InvalidState, Subtype::InvalidStateEpUnconnected);
     assert_eq!(idle.disconnect_now(true).unwrap_err().code(), wrong);
     assert_eq!(send(&idle, &[], 1), Err(wrong));
     idle.reset_now().expect("a no-op");
-    let (_, qualifier) = world.listen(&pair.evds[1]);
-    world.connect(&idle, qualifier, b"").expect("connecting");
+    let (_, qualifier) = fixture.listen(&pair.evds[1]);
+    fixture.connect(&idle, qualifier, b"").expect("connecting");
     let cr = request(&pair.evds[1]);
     let wrong = refusal(
         ReturnType::InvalidState,
@@ -267,23 +290,30 @@ fn calls_refused_because_of_the_state_name_it() {
     );
     assert_eq!(send(&idle, &[], 1), Err(wrong));
     // The failed accept did not use the request up.
-    let fresh = world.ep(&pair.evds[1], &plain());
+    let fresh = fixture.ep(&pair.evds[1], &plain());
     Cr::accept(cr, Some(fresh.handle()), b"").expect("unconnected");
     assert_eq!(connection(&pair.evds[1]).0, ConnectionKind::Established);
 }
 
 #[test]
 fn accept_is_refused_for_unsuitable_endpoints() {
-    let world = World::new();
-    let evds = [world.evd(16), world.evd(16)];
-    let ep = world.ep(&evds[0], &plain());
-    let (_, qualifier) = world.listen(&evds[1]);
-    world.connect(&ep, qualifier, b"").expect("connecting");
+    let fixture = Fixture::new();
+    let evds = [fixture.evd(16), fixture.evd(16)];
+    let ep = fixture.ep(&evds[0], &plain());
+    let (_, qualifier) = fixture.listen(&evds[1]);
+    fixture.connect(&ep, qualifier, b"").expect("connecting");
     let cr = request(&evds[1]);
     let evd = Some(&evds[1]);
-    let without_evd =
-        Ep::create(&world.ia, Some(&world.pz), evd, evd, None, Some(&plain())).unwrap();
-    let without_zone = Ep::create(&world.ia, None, evd, evd, evd, Some(&plain())).unwrap();
+    let without_evd = Ep::create(
+        &fixture.ia,
+        Some(&fixture.pz),
+        evd,
+        evd,
+        None,
+        Some(&plain()),
+    )
+    .unwrap();
+    let without_zone = Ep::create(&fixture.ia, None, evd, evd, evd, Some(&plain())).unwrap();
     let bad = refusal(ReturnType::InvalidHandle, Subtype::InvalidHandleEp);
     for ep in [
         None,
@@ -301,27 +331,27 @@ fn accept_is_refused_for_unsuitable_endpoints() {
 
 #[test]
 fn service_points_are_exclusive_and_their_backlog_is_the_evd() {
-    let world = World::new();
-    let small = world.evd_for(2, EvdFlags::CR);
-    let (psp, qualifier) = world.listen(&small);
-    let again = Psp::create(&world.ia, qualifier, &small, EpCreator::Consumer).unwrap_err();
+    let fixture = Fixture::new();
+    let small = fixture.evd_for(2, EvdFlags::CR);
+    let (psp, qualifier) = fixture.listen(&small);
+    let again = Psp::create(&fixture.ia, qualifier, &small, EpCreator::Consumer).unwrap_err();
     assert_eq!(again.code().kind(), Some(ReturnType::ConnQualInUse));
-    let zero = Psp::create(&world.ia, 0, &small, EpCreator::Consumer).unwrap_err();
+    let zero = Psp::create(&fixture.ia, 0, &small, EpCreator::Consumer).unwrap_err();
     assert_eq!(
         zero.code(),
         refusal(ReturnType::InvalidParameter, Subtype::InvalidArg2)
     );
-    let dto = world.evd_for(2, EvdFlags::DTO);
-    let wrong = Psp::create_any(&world.ia, &dto, EpCreator::Consumer).unwrap_err();
+    let dto = fixture.evd_for(2, EvdFlags::DTO);
+    let wrong = Psp::create_any(&fixture.ia, &dto, EpCreator::Consumer).unwrap_err();
     assert_eq!(
         wrong.code(),
         refusal(ReturnType::InvalidHandle, Subtype::InvalidHandleEvdCr)
     );
 
-    let evd = world.evd(64);
-    let eps: Vec<_> = (0..3).map(|_| world.ep(&evd, &plain())).collect();
+    let evd = fixture.evd(64);
+    let eps: Vec<_> = (0..3).map(|_| fixture.ep(&evd, &plain())).collect();
     for ep in &eps {
-        world.connect(ep, qualifier, b"").expect("connecting");
+        fixture.connect(ep, qualifier, b"").expect("connecting");
     }
     // Two fit; the third is refused, but not by the consumer.
     let (kind, refused) = connection(&evd);
@@ -334,17 +364,18 @@ fn service_points_are_exclusive_and_their_backlog_is_the_evd() {
         assert_ne!(info.remote_address, 0);
         Cr::reject(cr).expect("a request");
     }
-    let mut told = [connection(&evd), connection(&evd)];
-    told.sort_by_key(|(_, ep)| *ep);
+    let mut events = [connection(&evd), connection(&evd)];
+    events.sort_by_key(|(_, ep)| *ep);
     let mut expected: Vec<_> = eps
         .iter()
         .map(|ep| ep.handle())
         .filter(|&ep| ep != refused)
         .collect();
     expected.sort();
-    assert_eq!(told.map(|(_, ep)| ep).to_vec(), expected);
+    assert_eq!(events.map(|(_, ep)| ep).to_vec(), expected);
     assert!(
-        told.iter()
+        events
+            .iter()
             .all(|(kind, _)| *kind == ConnectionKind::PeerRejected)
     );
     assert_eq!(
@@ -355,11 +386,11 @@ fn service_points_are_exclusive_and_their_backlog_is_the_evd() {
 
 #[test]
 fn the_provider_can_create_the_endpoint_of_a_request() {
-    let world = World::new();
-    let evds = [world.evd(16), world.evd(16)];
-    let psp = Psp::create_any(&world.ia, &evds[1], EpCreator::Provider).expect("a service point");
-    let ep = world.ep(&evds[0], &plain());
-    world
+    let fixture = Fixture::new();
+    let evds = [fixture.evd(16), fixture.evd(16)];
+    let psp = Psp::create_any(&fixture.ia, &evds[1], EpCreator::Provider).expect("a service point");
+    let ep = fixture.ep(&evds[0], &plain());
+    fixture
         .connect(&ep, psp.query().qualifier, b"")
         .expect("connecting");
     let cr = request(&evds[1]);
@@ -384,7 +415,7 @@ fn the_provider_can_create_the_endpoint_of_a_request() {
         "what fits the requester"
     );
     let change = EpChange {
-        pz: Some(world.pz.handle()),
+        pz: Some(fixture.pz.handle()),
         recv_evd: Some(evds[1].handle()),
         request_evd: Some(evds[1].handle()),
         connect_evd: Some(evds[1].handle()),
@@ -395,14 +426,14 @@ fn the_provider_can_create_the_endpoint_of_a_request() {
     Cr::accept(cr, None, b"hello").expect("accepting");
     assert_eq!(connection(&evds[1]), (ConnectionKind::Established, brought));
     assert_eq!(private(next(&evds[0])), b"hello");
-    recv(&theirs, &[world.memory.local(0, 64)], 1).expect("room");
-    send(&ep, &[world.memory.local(64, 64)], 2).expect("connected");
+    recv(&theirs, &[fixture.memory.local(0, 64)], 1).expect("room");
+    send(&ep, &[fixture.memory.local(64, 64)], 2).expect("connected");
     assert_eq!(success(&evds[1]), (1, 64));
     assert_eq!(success(&evds[0]), (2, 64));
 
     // Rejecting the request frees its endpoint.
-    let other = world.ep(&evds[0], &plain());
-    world
+    let other = fixture.ep(&evds[0], &plain());
+    fixture
         .connect(&other, psp.query().qualifier, b"")
         .expect("connecting");
     let cr = request(&evds[1]);
@@ -421,13 +452,13 @@ fn the_provider_can_create_the_endpoint_of_a_request() {
 
 #[test]
 fn e14_endpoints_can_be_connected_repeatedly() {
-    let world = World::new();
-    let pair = world.pair();
+    let fixture = Fixture::new();
+    let pair = fixture.pair();
     // A kernel whose connection manager is used remembers a queue pair number for seconds.
     let rounds = if is_given() { 4 } else { 20 };
     for round in 0..rounds {
-        recv(&pair.eps[1], &[world.memory.local(0, 8)], round).expect("room");
-        send(&pair.eps[0], &[world.memory.local(8, 8)], round).expect("connected");
+        recv(&pair.eps[1], &[fixture.memory.local(0, 8)], round).expect("room");
+        send(&pair.eps[0], &[fixture.memory.local(8, 8)], round).expect("connected");
         assert_eq!(success(&pair.evds[1]), (round, 8));
         assert_eq!(success(&pair.evds[0]), (round, 8));
         let (first, second) = if round % 2 == 0 { (0, 1) } else { (1, 0) };
@@ -446,6 +477,6 @@ fn e14_endpoints_can_be_connected_repeatedly() {
             ep.reset_now().expect("disconnected");
             assert_eq!(ep.state(), EpState::Unconnected);
         }
-        world.join(&pair.eps, &pair.evds);
+        fixture.join(&pair.eps, &pair.evds);
     }
 }

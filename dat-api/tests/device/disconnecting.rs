@@ -9,18 +9,18 @@ use dat_api::object::pz::Pz;
 use dat_api::types::{CompletionFlags, ConnectionKind, DtoStatus, EpState, EventData};
 use dat_api::{ReturnType, Subtype};
 
-use crate::world::*;
+use crate::fixture::*;
 
 #[test]
 fn a_graceful_disconnect_lets_requests_finish_first() {
-    let world = World::new();
-    let pair = world.pair();
+    let fixture = Fixture::new();
+    let pair = fixture.pair();
     let [a, b] = &pair.eps;
     for cookie in 0..8 {
-        recv(b, &[world.memory.local(cookie as usize * 64, 64)], cookie).expect("room");
+        recv(b, &[fixture.memory.local(cookie as usize * 64, 64)], cookie).expect("room");
     }
     for cookie in 0..8 {
-        send(a, &[world.memory.local(0x1000, 64)], cookie).expect("room");
+        send(a, &[fixture.memory.local(0x1000, 64)], cookie).expect("room");
     }
     a.disconnect_now(true).expect("connected");
     a.disconnect_now(true).expect("no effect the second time");
@@ -40,14 +40,14 @@ fn a_graceful_disconnect_lets_requests_finish_first() {
 
 #[test]
 fn a_graceful_disconnect_waits_for_suppressed_requests_and_a_slow_peer() {
-    let world = World::new();
-    let pair = world.pair();
+    let fixture = Fixture::new();
+    let pair = fixture.pair();
     let [a, b] = &pair.eps;
     // The peer has no receive yet: the send is retried.
-    world.memory.write(0x1000, b"late but whole");
+    fixture.memory.write(0x1000, b"late but whole");
     send_with(
         a,
-        &[world.memory.local(0x1000, 100)],
+        &[fixture.memory.local(0x1000, 100)],
         1,
         CompletionFlags::SUPPRESS,
     )
@@ -58,9 +58,9 @@ fn a_graceful_disconnect_waits_for_suppressed_requests_and_a_slow_peer() {
     assert_eq!(send(a, &[], 2), Err(wrong), "no new requests");
     nothing(&pair.evds[0]);
     assert_eq!(b.state(), EpState::Connected);
-    recv(b, &[world.memory.local(0, 100)], 3).expect("room");
+    recv(b, &[fixture.memory.local(0, 100)], 3).expect("room");
     assert_eq!(success(&pair.evds[1]), (3, 100));
-    assert_eq!(world.memory.read(0, 14), b"late but whole");
+    assert_eq!(fixture.memory.read(0, 14), b"late but whole");
     // The disconnect completes although the EVD of the requests is not polled.
     assert_eq!(connection(&pair.evds[1]).0, ConnectionKind::Disconnected);
     reaches(a, EpState::Disconnected);
@@ -70,11 +70,11 @@ fn a_graceful_disconnect_waits_for_suppressed_requests_and_a_slow_peer() {
 
 #[test]
 fn an_abrupt_disconnect_does_not_wait() {
-    let world = World::new();
-    let pair = world.pair();
+    let fixture = Fixture::new();
+    let pair = fixture.pair();
     let [a, b] = &pair.eps;
-    send(a, &[world.memory.local(0, 100)], 1).expect("room");
-    recv(a, &[world.memory.local(0, 100)], 2).expect("room");
+    send(a, &[fixture.memory.local(0, 100)], 1).expect("room");
+    recv(a, &[fixture.memory.local(0, 100)], 2).expect("room");
     recv(b, &[], 3).expect("room");
     // The peer's receive is too short: the send fails, or is cut short.
     a.disconnect_now(true).expect("connected");
@@ -122,12 +122,12 @@ fn flushed_by_the_end(evd: &Evd) -> u64 {
 
 #[test]
 fn either_side_can_disconnect_and_both_get_events() {
-    let world = World::new();
+    let fixture = Fixture::new();
     for graceful in [false, true] {
         for first in [0, 1] {
-            let pair = world.pair();
+            let pair = fixture.pair();
             for (ep, cookie) in pair.eps.iter().zip([10, 20]) {
-                recv(ep, &[world.memory.local(0, 64)], cookie).expect("room");
+                recv(ep, &[fixture.memory.local(0, 64)], cookie).expect("room");
             }
             pair.eps[first].disconnect_now(graceful).expect("connected");
             for (i, cookie) in [(1 - first, [10, 20][1 - first]), (first, [10, 20][first])] {
@@ -140,18 +140,18 @@ fn either_side_can_disconnect_and_both_get_events() {
 
 #[test]
 fn r08_posts_after_the_disconnect_are_flushed_at_once() {
-    let world = World::new();
-    let pair = world.pair();
+    let fixture = Fixture::new();
+    let pair = fixture.pair();
     let [a, _] = &pair.eps;
     a.disconnect_now(false).expect("connected");
     assert_eq!(connection(&pair.evds[0]).0, ConnectionKind::Disconnected);
-    recv(a, &[world.memory.local(0, 8)], 1).expect("legal");
-    send(a, &[world.memory.local(0, 8)], 2).expect("legal");
+    recv(a, &[fixture.memory.local(0, 8)], 1).expect("legal");
+    send(a, &[fixture.memory.local(0, 8)], 2).expect("legal");
     read(
         a,
-        &[world.memory.local(0, 8)],
+        &[fixture.memory.local(0, 8)],
         3,
-        &world.memory.remote(64, 8),
+        &fixture.memory.remote(64, 8),
     )
     .expect("legal");
     let mut cookies = [
@@ -165,25 +165,25 @@ fn r08_posts_after_the_disconnect_are_flushed_at_once() {
     assert!(status.recv_idle && status.request_idle, "{status:?}");
 }
 
-/// Checks how an end learns of a failure at the other end. rdma_cm, which a given device may
+/// Checks how an end is notified of a failure at the other end. rdma_cm, which a given device may
 /// connect by, reports it as a disconnect.
 #[track_caller]
-fn told_of_the_failure(kind: ConnectionKind) {
-    let is_goodbye = kind == ConnectionKind::Disconnected;
+fn is_end_after_failure(kind: ConnectionKind) {
+    let is_disconnect = kind == ConnectionKind::Disconnected;
     assert!(
-        kind == ConnectionKind::Broken || is_goodbye && is_given(),
+        kind == ConnectionKind::Broken || is_disconnect && is_given(),
         "{kind:?}"
     );
 }
 
 #[test]
 fn r07_a_message_that_does_not_fit_breaks_the_connection() {
-    let world = World::new();
-    let pair = world.pair();
+    let fixture = Fixture::new();
+    let pair = fixture.pair();
     let [a, b] = &pair.eps;
-    recv(b, &[world.memory.local(0, 16)], 1).expect("room");
-    recv(b, &[world.memory.local(0, 16)], 2).expect("room");
-    send(a, &[world.memory.local(64, 17)], 3).expect("room");
+    recv(b, &[fixture.memory.local(0, 16)], 1).expect("room");
+    recv(b, &[fixture.memory.local(0, 16)], 2).expect("room");
+    send(a, &[fixture.memory.local(64, 17)], 3).expect("room");
     let failed = done(&pair.evds[1]);
     assert_eq!((failed.cookie, failed.status), (1, DtoStatus::LocalLength));
     let mut rest = Vec::new();
@@ -205,23 +205,23 @@ fn r07_a_message_that_does_not_fit_breaks_the_connection() {
     let failed = done(&pair.evds[0]);
     assert_eq!(failed.cookie, 3);
     assert_eq!(failed.status, DtoStatus::RemoteResponder);
-    told_of_the_failure(connection(&pair.evds[0]).0);
+    is_end_after_failure(connection(&pair.evds[0]).0);
     for ep in &pair.eps {
         assert_eq!(ep.state(), EpState::Disconnected);
         ep.reset_now().expect("disconnected");
     }
-    world.join(&pair.eps, &pair.evds);
+    fixture.join(&pair.eps, &pair.evds);
 }
 
 #[test]
 fn a_refused_remote_access_breaks_both_ends() {
-    let world = World::new();
-    let pair = world.pair();
+    let fixture = Fixture::new();
+    let pair = fixture.pair();
     let [a, _] = &pair.eps;
     // The memory is in another zone than the endpoint that it is reached through.
-    let other = Pz::create(&world.ia).expect("a zone");
-    let foreign = Memory::new(&world.ia, &other, 4096, ALL_RIGHTS);
-    write(a, &[world.memory.local(0, 8)], 1, &foreign.remote(0, 8))
+    let other = Pz::create(&fixture.ia).expect("a zone");
+    let foreign = Memory::new(&fixture.ia, &other, 4096, ALL_RIGHTS);
+    write(a, &[fixture.memory.local(0, 8)], 1, &foreign.remote(0, 8))
         .expect("posted; the peer refuses it");
     let failed = done(&pair.evds[0]);
     assert_eq!((failed.cookie, failed.status), (1, DtoStatus::RemoteAccess));
@@ -230,7 +230,7 @@ fn a_refused_remote_access_breaks_both_ends() {
         let (kind, ep) = connection(&pair.evds[i]);
         assert_eq!(ep, pair.eps[i].handle());
         assert_eq!(pair.eps[i].state(), EpState::Disconnected);
-        told_of_the_failure(kind);
+        is_end_after_failure(kind);
         kind
     });
     assert!(kinds.contains(&ConnectionKind::Broken), "{kinds:?}");
@@ -238,10 +238,10 @@ fn a_refused_remote_access_breaks_both_ends() {
 
 #[test]
 fn endpoints_are_freed_in_every_legal_state() {
-    let world = World::new();
+    let fixture = Fixture::new();
     // Connected: the peer gets an event.
-    let pair = world.pair();
-    recv(&pair.eps[0], &[world.memory.local(0, 8)], 1).expect("room");
+    let pair = fixture.pair();
+    recv(&pair.eps[0], &[fixture.memory.local(0, 8)], 1).expect("room");
     let handle = pair.eps[0].handle();
     free_ep(handle).expect("connected");
     assert_eq!(connection(&pair.evds[1]).0, ConnectionKind::Disconnected);
@@ -253,30 +253,30 @@ fn endpoints_are_freed_in_every_legal_state() {
     // Disconnected.
     free_ep(pair.eps[1].handle()).expect("disconnected");
     // Disconnecting.
-    let pair = world.pair();
-    send(&pair.eps[0], &[world.memory.local(0, 100)], 1).expect("room");
+    let pair = fixture.pair();
+    send(&pair.eps[0], &[fixture.memory.local(0, 100)], 1).expect("room");
     pair.eps[0].disconnect_now(true).expect("connected");
     assert_eq!(pair.eps[0].state(), EpState::DisconnectPending);
     free_ep(pair.eps[0].handle()).expect("disconnecting");
     assert_eq!(connection(&pair.evds[1]).0, ConnectionKind::Disconnected);
     // Connecting.
-    let evd = world.evd(8);
-    let ep = world.ep(&evd, &plain());
-    let (_, qualifier) = world.listen(&evd);
-    world.connect(&ep, qualifier, b"").expect("connecting");
+    let evd = fixture.evd(8);
+    let ep = fixture.ep(&evd, &plain());
+    let (_, qualifier) = fixture.listen(&evd);
+    fixture.connect(&ep, qualifier, b"").expect("connecting");
     let cr = request(&evd);
     free_ep(ep.handle()).expect("connecting");
     dat_api::object::cr::Cr::reject(cr).expect("a request");
     // Unconnected.
-    let idle = world.ep(&evd, &plain());
+    let idle = fixture.ep(&evd, &plain());
     free_ep(idle.handle()).expect("unconnected");
     nothing(&evd);
 }
 
 #[test]
 fn an_adapter_closed_abruptly_ends_its_connections() {
-    let near = World::new();
-    let far = World::new();
+    let near = Fixture::new();
+    let far = Fixture::new();
     let evds = [near.evd(16), far.evd(16)];
     let eps: [Arc<Ep>; 2] = [near.ep(&evds[0], &plain()), far.ep(&evds[1], &plain())];
     let (_, qualifier) = far.listen(&evds[1]);
@@ -291,16 +291,24 @@ fn an_adapter_closed_abruptly_ends_its_connections() {
 
 #[test]
 fn a_graceful_disconnect_completes_while_only_another_evd_is_polled() {
-    let world = World::new();
-    let requests = [world.evd(16), world.evd(16)];
-    let news = [world.evd(16), world.evd(16)];
+    let fixture = Fixture::new();
+    let requests = [fixture.evd(16), fixture.evd(16)];
+    let news = [fixture.evd(16), fixture.evd(16)];
     let eps = [0, 1].map(|i| {
         let (dto, conn) = (Some(&requests[i]), Some(&news[i]));
-        Ep::create(&world.ia, Some(&world.pz), dto, dto, conn, Some(&plain())).expect("made")
+        Ep::create(
+            &fixture.ia,
+            Some(&fixture.pz),
+            dto,
+            dto,
+            conn,
+            Some(&plain()),
+        )
+        .expect("made")
     });
-    world.join(&eps, &news);
-    recv(&eps[1], &[world.memory.local(0, 64)], 1).expect("room");
-    send(&eps[0], &[world.memory.local(64, 64)], 2).expect("room");
+    fixture.join(&eps, &news);
+    recv(&eps[1], &[fixture.memory.local(0, 64)], 1).expect("room");
+    send(&eps[0], &[fixture.memory.local(64, 64)], 2).expect("room");
     eps[0].disconnect_now(true).expect("connected");
     // The completions of requests are not polled.
     let event = wait_for(news[0].handle(), Duration::from_secs(10)).expect("in time");

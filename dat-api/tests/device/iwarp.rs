@@ -11,7 +11,7 @@ use dat_api::types::{
     CompletionFlags, ConnectionKind, DtoStatus, EpAttributes, EpState, EventData, MemPrivileges,
 };
 
-use crate::world::*;
+use crate::fixture::*;
 
 /// Returns the number of connections in one test: kernels of other transports remember each.
 fn rounds() -> u64 {
@@ -20,20 +20,20 @@ fn rounds() -> u64 {
 
 #[test]
 fn the_accepting_side_may_send_first() {
-    let world = World::new();
-    let pair = world.pair();
+    let fixture = Fixture::new();
+    let pair = fixture.pair();
     for round in 0..rounds() {
         if round > 0 {
-            recv(&pair.eps[0], &[world.memory.local(0, 64)], round).expect("room");
-            let (psp, qualifier) = world.listen(&pair.evds[1]);
-            world
+            recv(&pair.eps[0], &[fixture.memory.local(0, 64)], round).expect("room");
+            let (psp, qualifier) = fixture.listen(&pair.evds[1]);
+            fixture
                 .connect(&pair.eps[0], qualifier, b"")
                 .expect("connecting");
             let cr = request(&pair.evds[1]);
             Cr::accept(cr, Some(pair.eps[1].handle()), b"").expect("accepting");
             assert_eq!(connection(&pair.evds[1]).0, ConnectionKind::Established);
             // At once, whatever state the other side is in.
-            send(&pair.eps[1], &[world.memory.local(64, 64)], round).expect("connected");
+            send(&pair.eps[1], &[fixture.memory.local(64, 64)], round).expect("connected");
             assert_eq!(success(&pair.evds[1]), (round, 64), "round {round}");
             let mut news = 0;
             for _ in 0..2 {
@@ -63,10 +63,10 @@ fn the_accepting_side_may_send_first() {
 
 /// Takes events until the connection has ended, and all posts have completed. Returns the cookies
 /// in order.
-fn accounted_for(world: &Pair, which: usize, posted: usize) -> Vec<u64> {
+fn accounted_for(fixture: &Pair, which: usize, posted: usize) -> Vec<u64> {
     let (mut cookies, mut ended) = (Vec::new(), false);
     while !ended || cookies.len() < posted {
-        match next(&world.evds[which]) {
+        match next(&fixture.evds[which]) {
             EventData::Connection { kind, .. } => {
                 assert!(matches!(
                     kind,
@@ -78,24 +78,24 @@ fn accounted_for(world: &Pair, which: usize, posted: usize) -> Vec<u64> {
             other => panic!("{other:?}"),
         }
     }
-    nothing(&world.evds[which]);
+    nothing(&fixture.evds[which]);
     cookies
 }
 
 #[test]
 fn every_post_completes_once_when_traffic_is_disconnected() {
-    let world = World::new();
+    let fixture = Fixture::new();
     for first in 0..6 {
-        let pair = world.pair();
+        let pair = fixture.pair();
         for (ep, at) in pair.eps.iter().zip([0, 0x1000]) {
             for cookie in 0..8 {
-                recv(ep, &[world.memory.local(at, 64)], 100 + cookie).expect("room");
+                recv(ep, &[fixture.memory.local(at, 64)], 100 + cookie).expect("room");
             }
             for cookie in 0..4 {
-                let remote = world.memory.remote(0x800, 64);
-                let here = [world.memory.local(at + 0x400, 64)];
+                let remote = fixture.memory.remote(0x800, 64);
+                let here = [fixture.memory.local(at + 0x400, 64)];
                 read(ep, &here, 2 * cookie, &remote).expect("room");
-                send(ep, &[world.memory.local(at, 64)], 2 * cookie + 1).expect("room");
+                send(ep, &[fixture.memory.local(at, 64)], 2 * cookie + 1).expect("room");
             }
         }
         pair.eps[first % 2]
@@ -115,17 +115,23 @@ fn every_post_completes_once_when_traffic_is_disconnected() {
 
 #[test]
 fn requests_complete_in_the_order_in_which_they_were_posted() {
-    let world = World::new();
-    let pair = world.pair();
+    let fixture = Fixture::new();
+    let pair = fixture.pair();
     let [a, b] = &pair.eps;
     for round in 0..40 {
         for cookie in 0..4 {
-            recv(b, &[world.memory.local(0, 8)], cookie).expect("room");
+            recv(b, &[fixture.memory.local(0, 8)], cookie).expect("room");
         }
         for cookie in 0..4 {
-            let remote = world.memory.remote(0x800, 4096);
-            read(a, &[world.memory.local(0x2000, 4096)], 2 * cookie, &remote).expect("room");
-            send(a, &[world.memory.local(8, 8)], 2 * cookie + 1).expect("room");
+            let remote = fixture.memory.remote(0x800, 4096);
+            read(
+                a,
+                &[fixture.memory.local(0x2000, 4096)],
+                2 * cookie,
+                &remote,
+            )
+            .expect("room");
+            send(a, &[fixture.memory.local(8, 8)], 2 * cookie + 1).expect("room");
         }
         for cookie in 0..8 {
             let done = done(&pair.evds[0]);
@@ -143,15 +149,15 @@ fn requests_complete_in_the_order_in_which_they_were_posted() {
 
 #[test]
 fn an_rdma_read_into_memory_without_remote_write_works() {
-    let world = World::new();
-    let pair = world.pair();
+    let fixture = Fixture::new();
+    let pair = fixture.pair();
     let rights = MemPrivileges::LOCAL_READ | MemPrivileges::LOCAL_WRITE;
-    let sink = Memory::new(&world.ia, &world.pz, 4096, rights);
+    let sink = Memory::new(&fixture.ia, &fixture.pz, 4096, rights);
     // Queries report only the privileges that were asked for.
-    let told = sink.lmr.query();
-    assert_eq!((told.privileges, told.rmr_context), (rights, 0));
-    world.memory.write(0x800, b"brought by a read");
-    let remote = world.memory.remote(0x800, 17);
+    let info = sink.lmr.query();
+    assert_eq!((info.privileges, info.rmr_context), (rights, 0));
+    fixture.memory.write(0x800, b"brought by a read");
+    let remote = fixture.memory.remote(0x800, 17);
     read(&pair.eps[0], &[sink.local(5, 17)], 1, &remote).expect("room");
     assert_eq!(success(&pair.evds[0]), (1, 17));
     assert_eq!(sink.read(5, 17), b"brought by a read");
@@ -198,8 +204,8 @@ fn sockets_are_refused_where_only_rdma_cm_connects() {
 
 #[test]
 fn attributes_match_the_transport() {
-    let world = World::new();
-    let info = world.ia.query();
+    let fixture = Fixture::new();
+    let info = fixture.ia.query();
     let cm = |named: &dat_api::object::ia::NamedAttribute| named.name == "cm";
     let by = info
         .provider
@@ -215,14 +221,21 @@ fn attributes_match_the_transport() {
     // An attribute that the device does not support is neither claimed nor accepted.
     let wait = CompletionFlags::SOLICITED_WAIT;
     let claimed = info.provider.completion_flags_supported.contains(wait);
-    assert_eq!(claimed, world.ia.device().tells_solicited());
-    let (recv, other) = (world.evd(16), world.evd(16));
+    assert_eq!(claimed, fixture.ia.device().reports_solicited());
+    let (recv, other) = (fixture.evd(16), fixture.evd(16));
     let asked = EpAttributes {
         recv_completion_flags: wait,
         ..plain()
     };
     let (recv, other) = (Some(&recv), Some(&other));
-    let made = Ep::create(&world.ia, Some(&world.pz), recv, other, other, Some(&asked));
+    let made = Ep::create(
+        &fixture.ia,
+        Some(&fixture.pz),
+        recv,
+        other,
+        other,
+        Some(&asked),
+    );
     assert_eq!(made.is_ok(), claimed, "{:?}", made.err());
     if let Err(error) = made {
         assert_eq!(error.code().kind(), Some(ReturnType::ModelNotSupported));
@@ -233,19 +246,19 @@ fn attributes_match_the_transport() {
 /// A connection attempt that was given up does not delay later ones.
 #[test]
 fn an_abandoned_connect_does_not_delay_others() {
-    let world = World::new();
-    let evd = world.evd(16);
-    let (_, qualifier) = world.listen(&evd);
-    let ep = world.ep(&evd, &plain());
+    let fixture = Fixture::new();
+    let evd = fixture.evd(16);
+    let (_, qualifier) = fixture.listen(&evd);
+    let ep = fixture.ep(&evd, &plain());
     let begun = std::time::Instant::now();
-    world.connect(&ep, qualifier, b"").expect("asynchronous");
+    fixture.connect(&ep, qualifier, b"").expect("asynchronous");
     let cr = request(&evd);
     ep.disconnect_now(false).expect("pending");
     assert_eq!(connection(&evd).0, ConnectionKind::Disconnected);
     ep.reset_now().expect("disconnected");
     // SAFETY: nothing is posted.
     unsafe { Ep::free(ep.handle()) }.expect("unconnected");
-    let other = world.pair();
+    let other = fixture.pair();
     drop(other);
     assert!(begun.elapsed().as_secs() < 5, "{:?}", begun.elapsed());
     Cr::reject(cr).expect("a request");

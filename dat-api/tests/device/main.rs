@@ -7,9 +7,9 @@
 mod attributes;
 mod connecting;
 mod disconnecting;
+mod fixture;
 mod iwarp;
 mod posting;
 mod receives;
 mod shared;
 mod waiting;
-mod world;

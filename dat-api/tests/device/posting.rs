@@ -8,7 +8,7 @@ use dat_api::types::{
 };
 use dat_api::{DatReturn, ReturnType, Subtype};
 
-use crate::world::*;
+use crate::fixture::*;
 
 const EMPTY: LmrSegment = LmrSegment {
     context: 0xdead,
@@ -18,10 +18,10 @@ const EMPTY: LmrSegment = LmrSegment {
 
 #[test]
 fn r01_r02_r03_messages_of_all_segment_shapes_arrive_in_order() {
-    let world = World::new();
-    let pair = world.pair();
+    let fixture = Fixture::new();
+    let pair = fixture.pair();
     let [a, b] = &pair.eps;
-    let m = &world.memory;
+    let m = &fixture.memory;
     let bytes: Vec<u8> = (0..200).collect();
     m.write(0x1000, &bytes);
     let cookies = [0, u64::MAX, 0x8000_0000_0000_0001, u64::MAX, 7];
@@ -54,10 +54,10 @@ fn r01_r02_r03_messages_of_all_segment_shapes_arrive_in_order() {
 
 #[test]
 fn rdma_reads_and_writes_carry_their_bytes_and_lengths() {
-    let world = World::new();
-    let pair = world.pair();
+    let fixture = Fixture::new();
+    let pair = fixture.pair();
     let [a, _] = &pair.eps;
-    let m = &world.memory;
+    let m = &fixture.memory;
     for (round, len) in [1usize, 8, 64, 65, 4096].into_iter().enumerate() {
         let bytes: Vec<u8> = (0..len).map(|i| (i + round) as u8).collect();
         m.write(0, &bytes);
@@ -86,14 +86,14 @@ fn each(ep: &Ep, segments: &[LmrSegment], remote: &RmrSegment) -> [Result<(), Da
 
 #[test]
 fn r10_r11_r12_segments_are_checked_before_anything_is_posted() {
-    let world = World::new();
-    let pair = world.pair();
+    let fixture = Fixture::new();
+    let pair = fixture.pair();
     let [a, _] = &pair.eps;
-    let other = Pz::create(&world.ia).expect("a zone");
-    let foreign = Memory::new(&world.ia, &other, 4096, ALL_RIGHTS);
-    let readable = Memory::new(&world.ia, &world.pz, 4096, MemPrivileges::LOCAL_READ);
-    let writable = Memory::new(&world.ia, &world.pz, 4096, MemPrivileges::LOCAL_WRITE);
-    let m = &world.memory;
+    let other = Pz::create(&fixture.ia).expect("a zone");
+    let foreign = Memory::new(&fixture.ia, &other, 4096, ALL_RIGHTS);
+    let readable = Memory::new(&fixture.ia, &fixture.pz, 4096, MemPrivileges::LOCAL_READ);
+    let writable = Memory::new(&fixture.ia, &fixture.pz, 4096, MemPrivileges::LOCAL_WRITE);
+    let m = &fixture.memory;
     let remote = m.remote(0, 8);
     let kinds = |segment: LmrSegment| {
         each(a, &[m.local(0, 0), segment], &remote)
@@ -142,10 +142,10 @@ fn r10_r11_r12_segments_are_checked_before_anything_is_posted() {
 fn posts_that_alternate_between_two_lmrs_use_the_right_one() {
     // Too long for inline data, so that the keys are used.
     const LEN: usize = 200;
-    for world in [World::open(false), World::open(true)] {
-        let pair = world.pair();
+    for fixture in [Fixture::open(false), Fixture::open(true)] {
+        let pair = fixture.pair();
         let [a, b] = &pair.eps;
-        let memory = [(); 2].map(|()| Memory::new(&world.ia, &world.pz, 4 * LEN, ALL_RIGHTS));
+        let memory = [(); 2].map(|()| Memory::new(&fixture.ia, &fixture.pz, 4 * LEN, ALL_RIGHTS));
         let [one, other] = &memory;
         for round in 0..6 {
             let (from, to) = match round % 2 {
@@ -183,10 +183,10 @@ fn posts_that_alternate_between_two_lmrs_use_the_right_one() {
 
 #[test]
 fn lengths_and_counts_are_checked() {
-    let world = World::new();
-    let pair = world.pair();
+    let fixture = Fixture::new();
+    let pair = fixture.pair();
     let [a, _] = &pair.eps;
-    let m = &world.memory;
+    let m = &fixture.memory;
     let three = [m.local(0, 8), m.local(8, 8), m.local(16, 8)];
     let too_many = refusal(ReturnType::InvalidParameter, Subtype::InvalidArg2);
     assert_eq!(each(a, &three, &m.remote(64, 24)), [Err(too_many); 4]);
@@ -195,7 +195,7 @@ fn lengths_and_counts_are_checked() {
         assert_eq!(read(a, segments, 1, &m.remote(64, fits + 1)), Err(length));
         assert_eq!(write(a, segments, 1, &m.remote(64, fits - 1)), Err(length));
     }
-    let big = Memory::new(&world.ia, &world.pz, (1 << 16) + 1, ALL_RIGHTS);
+    let big = Memory::new(&fixture.ia, &fixture.pz, (1 << 16) + 1, ALL_RIGHTS);
     let whole = big.local(0, (1 << 16) + 1);
     let refused = send(a, &[whole], 1).unwrap_err();
     assert_eq!(
@@ -212,11 +212,11 @@ fn lengths_and_counts_are_checked() {
 
 #[test]
 fn r05_flags_are_accepted_only_where_they_have_a_meaning() {
-    let world = World::new();
-    let pair = world.pair();
+    let fixture = Fixture::new();
+    let pair = fixture.pair();
     let [a, _] = &pair.eps;
-    let segments = [world.memory.local(0, 8)];
-    let remote = world.memory.remote(64, 8);
+    let segments = [fixture.memory.local(0, 8)];
+    let remote = fixture.memory.remote(64, 8);
     let bad = Some(ReturnType::InvalidParameter);
     let kind = |result: Result<(), DatReturn>| result.err().and_then(DatReturn::kind);
     for flag in [
@@ -252,10 +252,10 @@ fn r05_flags_are_accepted_only_where_they_have_a_meaning() {
 
 #[test]
 fn suppressed_requests_produce_no_events_and_never_fill_the_queue() {
-    let world = World::new();
-    let pair = world.pair();
+    let fixture = Fixture::new();
+    let pair = fixture.pair();
     let [a, b] = &pair.eps;
-    let m = &world.memory;
+    let m = &fixture.memory;
     // The sender's EVD is not polled meanwhile.
     for round in 0..500u64 {
         recv(b, &[m.local(0, 8)], round).expect("room");
@@ -280,23 +280,26 @@ fn suppressed_requests_produce_no_events_and_never_fill_the_queue() {
 
 #[test]
 fn r09_e09_a_queue_holds_exactly_as_many_posts_as_asked_for() {
-    let world = World::new();
-    let evds = [world.evd(64), world.evd(64)];
+    let fixture = Fixture::new();
+    let evds = [fixture.evd(64), fixture.evd(64)];
     let odd = EpAttributes {
         max_recv_dtos: 5,
         max_request_dtos: 3,
         ..plain()
     };
-    let eps = [world.ep(&evds[0], &odd), world.ep(&evds[1], &odd)];
-    let told = eps[0].query().attributes;
-    assert_eq!((told.max_recv_dtos, told.max_request_dtos), (5, 3));
+    let eps = [fixture.ep(&evds[0], &odd), fixture.ep(&evds[1], &odd)];
+    let attributes = eps[0].query().attributes;
+    assert_eq!(
+        (attributes.max_recv_dtos, attributes.max_request_dtos),
+        (5, 3)
+    );
     let full = refusal(ReturnType::InsufficientResources, Subtype::ResourceMemory);
-    let m = &world.memory;
+    let m = &fixture.memory;
     for cookie in 0..5 {
         recv(&eps[1], &[m.local(0, 8)], cookie).expect("room");
     }
     assert_eq!(recv(&eps[1], &[m.local(0, 8)], 5), Err(full));
-    world.join(&eps, &evds);
+    fixture.join(&eps, &evds);
     assert_eq!(recv(&eps[1], &[m.local(0, 8)], 5), Err(full));
     for cookie in 0..5 {
         send(&eps[0], &[m.local(64, 8)], cookie).expect("room");
@@ -332,16 +335,16 @@ fn r09_e09_a_queue_holds_exactly_as_many_posts_as_asked_for() {
 
 #[test]
 fn reads_beyond_the_agreed_number_are_refused() {
-    let world = World::new();
-    let evds = [world.evd(16), world.evd(16)];
+    let fixture = Fixture::new();
+    let evds = [fixture.evd(16), fixture.evd(16)];
     let none = EpAttributes {
         max_rdma_read_in: 0,
         max_rdma_read_out: 0,
         ..plain()
     };
-    let eps = [world.ep(&evds[0], &plain()), world.ep(&evds[1], &none)];
-    world.join(&eps, &evds);
-    let m = &world.memory;
+    let eps = [fixture.ep(&evds[0], &plain()), fixture.ep(&evds[1], &none)];
+    fixture.join(&eps, &evds);
+    let m = &fixture.memory;
     for ep in &eps {
         let refused = read(ep, &[m.local(0, 8)], 1, &m.remote(64, 8)).unwrap_err();
         assert_eq!(refused.kind(), Some(ReturnType::InsufficientResources));
@@ -352,23 +355,23 @@ fn reads_beyond_the_agreed_number_are_refused() {
 
 #[test]
 fn threads_can_share_an_endpoint_of_a_threadsafe_adapter() {
-    let world = World::open(true);
-    let evds = [world.evd(256), world.evd(256)];
+    let fixture = Fixture::open(true);
+    let evds = [fixture.evd(256), fixture.evd(256)];
     let many = EpAttributes {
         max_recv_dtos: 100,
         max_request_dtos: 100,
         ..plain()
     };
-    let eps = [world.ep(&evds[0], &many), world.ep(&evds[1], &many)];
-    world.join(&eps, &evds);
+    let eps = [fixture.ep(&evds[0], &many), fixture.ep(&evds[1], &many)];
+    fixture.join(&eps, &evds);
     std::thread::scope(|scope| {
         for thread in 0..4u64 {
-            let (world, eps) = (&world, &eps);
+            let (fixture, eps) = (&fixture, &eps);
             scope.spawn(move || {
                 for i in 0..25 {
                     let cookie = thread << 32 | i;
-                    recv(&eps[1], &[world.memory.local(0, 8)], cookie).expect("room");
-                    send(&eps[0], &[world.memory.local(64, 8)], cookie).expect("room");
+                    recv(&eps[1], &[fixture.memory.local(0, 8)], cookie).expect("room");
+                    send(&eps[0], &[fixture.memory.local(64, 8)], cookie).expect("room");
                 }
             });
         }

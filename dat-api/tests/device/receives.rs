@@ -8,7 +8,7 @@ use dat_api::types::{
     CompletionFlags, ConnectionKind, DtoStatus, EpAttributes, EpState, EventData,
 };
 
-use crate::world::*;
+use crate::fixture::*;
 
 fn held(count: u32) -> RecvQuery {
     RecvQuery {
@@ -19,10 +19,10 @@ fn held(count: u32) -> RecvQuery {
 
 #[test]
 fn q01_q02_q05_a_receive_counts_from_post_to_dequeue() {
-    let world = World::new();
-    let pair = world.pair();
+    let fixture = Fixture::new();
+    let pair = fixture.pair();
     let [a, b] = &pair.eps;
-    let m = &world.memory;
+    let m = &fixture.memory;
     assert_eq!(b.recv_query(), held(0));
     for cookie in 0..5 {
         recv(b, &[m.local(0, 8)], cookie).expect("room");
@@ -58,10 +58,10 @@ fn flushed_by_now(evd: &Evd) -> u64 {
 
 #[test]
 fn q08_counts_survive_flush_reset_and_reconnection() {
-    let world = World::new();
-    let pair = world.pair();
+    let fixture = Fixture::new();
+    let pair = fixture.pair();
     let [a, b] = &pair.eps;
-    let m = &world.memory;
+    let m = &fixture.memory;
     for round in 0..3 {
         for cookie in 0..6 {
             recv(b, &[m.local(0, 8)], cookie).expect("room");
@@ -88,14 +88,14 @@ fn q08_counts_survive_flush_reset_and_reconnection() {
                 assert!(!is_dto, "{event:?}");
             }
         }
-        world.join(&pair.eps, &pair.evds);
+        fixture.join(&pair.eps, &pair.evds);
     }
 }
 
 #[test]
 fn status_reports_what_is_outstanding() {
-    let world = World::new();
-    let pair = world.pair();
+    let fixture = Fixture::new();
+    let pair = fixture.pair();
     let [a, b] = &pair.eps;
     let idle = |recv_idle, request_idle| EpStatus {
         state: EpState::Connected,
@@ -103,32 +103,39 @@ fn status_reports_what_is_outstanding() {
         request_idle,
     };
     assert_eq!(a.status(), idle(true, true));
-    recv(a, &[world.memory.local(0, 8)], 1).expect("room");
+    recv(a, &[fixture.memory.local(0, 8)], 1).expect("room");
     assert_eq!(a.status(), idle(false, true));
-    send(a, &[world.memory.local(0, 8)], 1).expect("no receive over there");
+    send(a, &[fixture.memory.local(0, 8)], 1).expect("no receive over there");
     assert_eq!(a.status(), idle(false, false));
-    recv(b, &[world.memory.local(64, 8)], 1).expect("room");
+    recv(b, &[fixture.memory.local(64, 8)], 1).expect("room");
     success(&pair.evds[0]);
     assert_eq!(a.status(), idle(false, true));
 }
 
 #[test]
 fn r04_unsignalled_receives_wake_no_waiter_and_others_do() {
-    let world = World::new();
+    let fixture = Fixture::new();
     let quiet = EpAttributes {
         recv_completion_flags: CompletionFlags::UNSIGNALLED,
         request_completion_flags: CompletionFlags::UNSIGNALLED,
         ..plain()
     };
-    let dto = [world.evd(64), world.evd(64)];
-    let news = [world.evd(8), world.evd(8)];
+    let dto = [fixture.evd(64), fixture.evd(64)];
+    let news = [fixture.evd(8), fixture.evd(8)];
     let eps = [0, 1].map(|i| {
         let (dto, conn) = (Some(&dto[i]), Some(&news[i]));
-        dat_api::object::ep::Ep::create(&world.ia, Some(&world.pz), dto, dto, conn, Some(&quiet))
-            .expect("made")
+        dat_api::object::ep::Ep::create(
+            &fixture.ia,
+            Some(&fixture.pz),
+            dto,
+            dto,
+            conn,
+            Some(&quiet),
+        )
+        .expect("made")
     });
-    world.join(&eps, &news);
-    let m = &world.memory;
+    fixture.join(&eps, &news);
+    let m = &fixture.memory;
     for (cookie, flags) in [
         (1, CompletionFlags::UNSIGNALLED),
         (2, CompletionFlags::UNSIGNALLED),
@@ -139,13 +146,13 @@ fn r04_unsignalled_receives_wake_no_waiter_and_others_do() {
     }
     std::thread::scope(|scope| {
         let evd = dto[1].handle();
-        let (told, waiting) = std::sync::mpsc::channel();
+        let (sender, waiting) = std::sync::mpsc::channel();
         scope.spawn(move || {
             let mut owned = evd::own(evd).expect("no other wait");
-            told.send(()).expect("heard");
+            sender.send(()).expect("the receiver is alive");
             let first = evd::wait(&mut owned, Timeout::Micros(20_000_000), 1);
             drop(owned);
-            told.send(()).expect("heard");
+            sender.send(()).expect("the receiver is alive");
             first.result.expect("an event")
         });
         waiting.recv().expect("waiting");
@@ -164,7 +171,7 @@ fn r04_unsignalled_receives_wake_no_waiter_and_others_do() {
             "quiet completions woke the waiter"
         );
         send(&eps[0], &[m.local(64, 8)], 2).expect("room");
-        waiting.recv_timeout(PATIENCE).expect("woken by the third");
+        waiting.recv_timeout(TIMEOUT).expect("woken by the third");
     });
     // The waiter took the first.
     assert_eq!(success(&dto[1]), (2, 8));

@@ -13,12 +13,12 @@ use dat_api::types::{
 };
 use dat_engine::wait::WaitPolicy;
 
-use crate::world::*;
+use crate::fixture::*;
 
 /// Two connected endpoints; the second has an EVD for its receives alone, whose waits block at
 /// once.
 struct Receiver {
-    world: World,
+    fixture: Fixture,
     eps: [Arc<Ep>; 2],
     receives: Arc<Evd>,
     /// The EVDs of everything else.
@@ -27,25 +27,25 @@ struct Receiver {
 
 impl Receiver {
     fn new(recv_completion_flags: CompletionFlags) -> Self {
-        let world = World::new();
+        let fixture = Fixture::new();
         let block = Some(WaitPolicy::Block);
-        let receives = Evd::create(&world.ia, 8, EvdFlags::DTO, block).expect("an EVD");
-        let others = [world.evd(64), world.evd(64)];
+        let receives = Evd::create(&fixture.ia, 8, EvdFlags::DTO, block).expect("an EVD");
+        let others = [fixture.evd(64), fixture.evd(64)];
         let attributes = EpAttributes {
             recv_completion_flags,
             ..plain()
         };
         let other = Some(&others[1]);
         let recv = Some(&receives);
-        let pz = Some(&world.pz);
-        let receiver = Ep::create(&world.ia, pz, recv, other, other, Some(&attributes));
+        let pz = Some(&fixture.pz);
+        let receiver = Ep::create(&fixture.ia, pz, recv, other, other, Some(&attributes));
         let eps = [
-            world.ep(&others[0], &plain()),
+            fixture.ep(&others[0], &plain()),
             receiver.expect("an endpoint"),
         ];
-        world.join(&eps, &others);
+        fixture.join(&eps, &others);
         Self {
-            world,
+            fixture,
             eps,
             receives,
             others,
@@ -53,14 +53,14 @@ impl Receiver {
     }
 
     fn recv(&self, cookie: u64, flags: CompletionFlags) {
-        let segment = [self.world.memory.local(0, 64)];
+        let segment = [self.fixture.memory.local(0, 64)];
         // SAFETY: one thread posts; the memory is never unmapped.
         unsafe { self.eps[1].post_recv(&segment, cookie, flags) }.expect("room");
     }
 
     /// Sends a message, which has arrived when this returns.
     fn send(&self, flags: CompletionFlags) {
-        let segment = [self.world.memory.local(128, 8)];
+        let segment = [self.fixture.memory.local(128, 8)];
         send_with(&self.eps[0], &segment, 0, flags).expect("room");
         success(&self.others[0]);
     }
@@ -133,9 +133,9 @@ fn evd_wait_wakes_for_a_receive_flushed_at_its_post() {
     assert_eq!(kind, ConnectionKind::Disconnected);
     for posted in 0..3 {
         thread::scope(|scope| {
-            let patience = u32::try_from(PATIENCE.as_micros()).expect("some seconds");
+            let timeout = u32::try_from(TIMEOUT.as_micros()).expect("some seconds");
             let begun = Instant::now();
-            let waiter = scope.spawn(move || end.wait(Timeout::Micros(patience), 1));
+            let waiter = scope.spawn(move || end.wait(Timeout::Micros(timeout), 1));
             until_asleep(&end.receives);
             end.recv(posted, NONE);
             let waited = waiter.join().expect("no panic");
@@ -146,7 +146,7 @@ fn evd_wait_wakes_for_a_receive_flushed_at_its_post() {
                 other => panic!("not a completion: {other:?}"),
             }
             // The event must not be found by the last poll of a wait whose timeout has expired.
-            assert!(begun.elapsed() < PATIENCE, "the wait slept on");
+            assert!(begun.elapsed() < TIMEOUT, "the wait slept on");
         });
     }
     assert!(end.receives.counters().blocks >= 3, "it slept");
@@ -210,20 +210,20 @@ fn evd_wait_w21_solicited_receives_and_failures_wake_and_others_do_not() {
 #[test]
 fn evd_wait_wakes_for_every_queue_of_an_evd() {
     let end = Receiver::new(NONE);
-    let others = [end.world.evd(64), end.world.evd(64)];
+    let others = [end.fixture.evd(64), end.fixture.evd(64)];
     // So deep that the first queue has no room for it.
     let deep = EpAttributes {
         max_recv_dtos: 100,
         ..plain()
     };
     let (receives, other) = (Some(&end.receives), Some(&others[1]));
-    let pz = Some(&end.world.pz);
+    let pz = Some(&end.fixture.pz);
     let far =
-        Ep::create(&end.world.ia, pz, receives, other, other, Some(&deep)).expect("an endpoint");
-    let eps = [end.world.ep(&others[0], &plain()), far];
-    end.world.join(&eps, &others);
+        Ep::create(&end.fixture.ia, pz, receives, other, other, Some(&deep)).expect("an endpoint");
+    let eps = [end.fixture.ep(&others[0], &plain()), far];
+    end.fixture.join(&eps, &others);
     assert_eq!(end.receives.queue_length(), 108);
-    let segment = [end.world.memory.local(0, 64)];
+    let segment = [end.fixture.memory.local(0, 64)];
     thread::scope(|scope| {
         for round in 0..20 {
             let waiter = scope.spawn(|| end.wait(Timeout::Infinite, 1));
@@ -245,10 +245,10 @@ fn evd_wait_wakes_for_every_queue_of_an_evd() {
 
 #[test]
 fn evd_completions_precede_a_later_disconnect() {
-    let world = World::new();
+    let fixture = Fixture::new();
     for by_wait in [true, false] {
-        let pair = world.pair();
-        let segment = [world.memory.local(0, 8)];
+        let pair = fixture.pair();
+        let segment = [fixture.memory.local(0, 8)];
         for cookie in 0..8 {
             recv(&pair.eps[1], &segment, cookie).expect("room");
         }
@@ -297,7 +297,7 @@ fn evd_wait_w18_closing_the_adapter_ends_the_wait() {
     let closed = thread::scope(|scope| {
         let waiter = scope.spawn(|| end.wait(Timeout::Infinite, 1));
         until_asleep(&end.receives);
-        let closed = close_ia(end.world.ia.handle(), false);
+        let closed = close_ia(end.fixture.ia.handle(), false);
         let result = waiter.join().expect("no panic").result;
         // The receive is flushed when its endpoint is freed first; a fast waiter gets that
         // completion.
@@ -307,7 +307,7 @@ fn evd_wait_w18_closing_the_adapter_ends_the_wait() {
         closed
     });
     closed.expect("an abrupt close always completes");
-    assert!(start.elapsed() < PATIENCE);
+    assert!(start.elapsed() < TIMEOUT);
     // The adapter is closed already.
     std::mem::forget(end);
 }

@@ -5,8 +5,8 @@ use std::net::IpAddr;
 use dat_api::object::ia::Ia;
 use dat_api::{ReturnType, Subtype};
 
-use crate::rig::{Conf, Variables, close, code, open, refused, request, turn};
-use crate::world::{World, is_iwarp, name};
+use crate::fixture::{Fixture, is_iwarp, name};
+use crate::setup::{Conf, Variables, close, code, lock_device, open, refused, request};
 use crate::{interface, run};
 
 /// Returns the manager that the attributes name.
@@ -19,7 +19,7 @@ fn manager(ia: &Ia) -> String {
 #[test]
 #[ignore = "needs an rdma_cm device: see perf-scripts/vm"]
 fn the_manager_is_the_configured_one_or_one_that_works() {
-    let _turn = turn();
+    let _lock = lock_device();
     let by_rdma_cm = if is_iwarp() { 235 } else { 56 };
     for (asked, got, most) in [
         ("", "rdma_cm", by_rdma_cm),
@@ -36,15 +36,15 @@ fn the_manager_is_the_configured_one_or_one_that_works() {
         assert_eq!(manager(&ia), got, "{asked}");
         assert_eq!(ia.query().provider.max_private_data_size, most, "{asked}");
         assert_eq!(ia.address().ip(), interface().1, "{asked}");
-        let world = World::on(ia, events);
-        drop(world.pair());
+        let fixture = Fixture::on(ia, events);
+        drop(fixture.pair());
     }
 }
 
 #[test]
 #[ignore = "needs an rdma_cm device: see perf-scripts/vm"]
 fn interfaces_and_their_addresses_name_the_device() {
-    let _turn = turn();
+    let _lock = lock_device();
     let _variables = Variables::set(&[("DAT_CM", "rdma_cm")]);
     let (interface, address) = interface();
     let all = if_addrs::get_if_addrs().expect("the system's interfaces");
@@ -96,7 +96,7 @@ impl Drop for Restore {
 #[test]
 #[ignore = "needs an rdma_cm device: see perf-scripts/vm"]
 fn rdma_cm_refuses_a_port_without_an_address() {
-    let _turn = turn();
+    let _lock = lock_device();
     let (interface, _) = interface();
     let all = if_addrs::get_if_addrs().expect("the system's interfaces");
     let of = |one: &if_addrs::Interface| match &one.addr {
@@ -152,7 +152,7 @@ fn nodad(ip: IpAddr) -> &'static str {
 #[test]
 #[ignore = "needs an rdma_cm device: see perf-scripts/vm"]
 fn an_interface_that_is_down_is_reported() {
-    let _turn = turn();
+    let _lock = lock_device();
     let (interface, _) = interface();
     let _restore = Restore(vec![
         format!("ip link set {interface} up"),

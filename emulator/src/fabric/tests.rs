@@ -455,7 +455,7 @@ fn a_writer_killed_at_any_moment_leaves_only_complete_packets() {
 }
 
 #[test]
-fn a_peer_is_busy_until_it_has_served_its_packets_or_dies() {
+fn a_peer_is_busy_until_it_has_served_its_packets_or_its_process_ends() {
     let scratch = Scratch::new("unheard");
     let (mut one, mut two) = (scratch.join(), scratch.join());
     assert!(!one.peer_is_busy(2), "nothing was sent");

@@ -44,7 +44,7 @@ impl Core {
         }
         for (cqn, arm) in found {
             // The word of an arm that has fired stays in the record, so a stale
-            // sequence number is no error of software here.
+            // sequence number is not a software error here.
             self.arm(cqn, arm);
         }
     }

@@ -1,9 +1,10 @@
-//! The completion ring: where the next CQE is, whether it is there, giving it
-//! back, and asking for an event.
+//! The completion ring: finding the next CQE, returning it to the device, and
+//! arming the queue.
 //!
-//! The device writes an entry and last its ownership byte, whose lowest bit
-//! changes with every lap. The consumer index goes to the device through the
-//! first doorbell record, once per poll that took something; it never rings.
+//! The device writes the ownership byte of an entry last. The lowest bit of
+//! that byte is the owner bit, which changes with every lap. The consumer index
+//! is published in the first doorbell record, once per poll that consumed
+//! something; no doorbell register is written for it.
 
 use core::ptr::NonNull;
 
@@ -23,8 +24,8 @@ pub use run::Run;
 /// Bytes of an entry that the device defines.
 const CQE: usize = 64;
 
-/// Where the entries of a completion ring are: what any thread may look at, and
-/// all that finding an entry takes.
+/// The entries of a completion ring: their address, size and count. Any thread
+/// may read them through this type.
 #[derive(Clone, Copy, Debug)]
 pub struct Entries {
     /// The first entry's 64 bytes (the second half of a 128-byte entry).
@@ -41,7 +42,7 @@ unsafe impl Sync for Entries {}
 
 /// One entry of the ring, which the device may or may not have written yet.
 ///
-/// Each method reads ring memory anew. What it returns means something once
+/// Each method reads ring memory again. Its result is valid once
 /// [`CompletionRing::peek`] or [`Run::peek`] has found the entry written,
 /// and until [`CompletionRing::publish`] gives it back to the device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,14 +69,14 @@ impl Slot {
     }
 
     /// Returns the last eight bytes if the entry is of the queue pair and the
-    /// operation `whose`: one load for both.
+    /// operation `op_qpn`: one load for both.
     #[inline(always)]
-    pub fn tail_of(self, whose: RequestQpn) -> Option<CqeTail> {
+    pub fn tail_of(self, op_qpn: RequestQpn) -> Option<CqeTail> {
         let bits = self.cell::<u64>(offset::TAIL).read();
         const _: () = assert!(offset::REQUEST_QPN == offset::TAIL);
         let [a, b, c, d, ..] = bits.to_ne_bytes();
         let found = Be32::from_bits(u32::from_ne_bytes([a, b, c, d]));
-        (RequestQpn(found.get()) == whose).then_some(CqeTail::from_bits(bits))
+        (RequestQpn(found.get()) == op_qpn).then_some(CqeTail::from_bits(bits))
     }
 
     /// Returns the queue pair, and the operation of a request.
@@ -98,8 +99,8 @@ impl Slot {
         Be32::from_bits(self.cell::<u32>(offset::BYTE_COUNT).read()).get()
     }
 
-    /// Returns when the device wrote the entry, in ticks of its clock. Means
-    /// nothing in an error CQE.
+    /// Returns when the device wrote the entry, in ticks of its clock.
+    /// Undefined in an error CQE.
     #[inline]
     pub fn timestamp(self) -> u64 {
         Be64::from_bits(self.cell::<u64>(offset::TIMESTAMP).read()).get()
@@ -118,8 +119,8 @@ impl Slot {
         }))
     }
 
-    /// Returns the payload that the device left in the entry, all that could be there.
-    /// `None` where the format does not fit the ring.
+    /// Returns the payload that the device left in the entry, at the full size
+    /// of the format. `None` if the format does not fit the ring.
     fn payload(self, format: InlineScatter, stride: usize) -> Option<Payload> {
         let mut payload = [0; 8];
         let (from, words) = match format {
@@ -152,22 +153,23 @@ impl Entries {
         (own_op.0 & OwnOp::OWNER != 0) == self.size.owner(counter)
     }
 
-    /// Returns whether the device has written something that was not given back
-    /// yet. Any thread may call it, as [`Self::written_end`].
+    /// Returns whether the device has written an entry that was not consumed
+    /// yet. May be called from any thread, as [`Self::written_end`].
     pub fn holds_any(&self) -> bool {
         let consumed = self.consumer_record.get();
         self.written_end() != consumed & 0xff_ffff
     }
 
-    /// Returns one past the last entry that is written, 24 bits: every completion
-    /// that was there when this was called lies before it.
+    /// Returns the counter after the last written entry, 24 bits. Every
+    /// completion that was written before the call lies before it.
     ///
-    /// Any thread may call it while another polls. Meanwhile that thread gives
-    /// entries back and the device writes them again, so an entry that looks
-    /// unwritten ends the search only if it has not been given back.
+    /// May be called from any thread while another one polls. Meanwhile the
+    /// polling thread releases entries and the device writes them again, so an
+    /// entry that looks unwritten ends the search only if it has not been
+    /// released.
     pub fn written_end(&self) -> u32 {
         let mut counter = self.consumer_record.get();
-        // What was written before now cannot be further ahead.
+        // An entry that was written before the call cannot be further ahead.
         let bound = counter.wrapping_add(self.size.count());
         loop {
             if distance24(counter, bound) <= 0 {
@@ -188,28 +190,28 @@ impl Entries {
     }
 }
 
-/// Where polling is.
+/// The position of the poller.
 #[derive(Debug)]
 struct Cursor {
     consumer: u32,
-    /// Of the entry at `consumer`. Kept, and moved on with it, so that a poll
-    /// need not work it out.
+    /// The position of the entry at `consumer`, updated together with it, so
+    /// that a poll need not compute it.
     next: Position,
     wrap: Wrap,
 }
 
-/// The entry that is next: where it is, and the owner bit that tells that it is
-/// there.
+/// The next entry: its address, and the owner bit that it has once the device has
+/// written it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Position {
     slot: Slot,
     owner: u8,
 }
 
-/// Where a ring of entries turns.
+/// Where a ring of entries wraps around.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Wrap {
-    /// After which `first` is next.
+    /// The last entry; `first` follows it.
     last: Slot,
     first: Slot,
     stride: usize,
@@ -234,7 +236,7 @@ impl Wrap {
     }
 }
 
-/// The consumer: belongs to the poller.
+/// The consumer half, used by the polling thread.
 #[derive(Debug)]
 pub struct CompletionRing {
     entries: Entries,
@@ -248,7 +250,7 @@ impl CompletionRing {
     /// Returns the ring that `layout` describes, with nothing consumed yet.
     ///
     /// # Errors
-    /// If the layout contradicts itself.
+    /// The layout is inconsistent.
     ///
     /// # Safety
     /// The memory and the register page that the layout names are valid, aligned
@@ -259,8 +261,8 @@ impl CompletionRing {
         // SAFETY: required of the caller.
         let ring = unsafe { Self::new_from(layout, 0) }?;
         // The provider marks entries invalid but leaves the owner bit at the
-        // value of the first lap. Turned over, it alone tells that nothing is
-        // there, on every lap. Nothing can have completed yet.
+        // value of the first lap. Inverted, the owner bit alone marks the entry as
+        // not written, on every lap. Nothing can have completed yet.
         for counter in 0..ring.entries.size.count() {
             let own_op = ring.entries.slot(counter).cell::<u8>(offset::OWN_OP);
             if OwnOp(own_op.read()).opcode() == CqeOpcode::INVALID {
@@ -270,8 +272,8 @@ impl CompletionRing {
         Ok(ring)
     }
 
-    /// Does what [`Self::new`] does, with a consumer counter that starts elsewhere
-    /// than at 0, and the entries as they are.
+    /// Does what [`Self::new`] does, but starts at another consumer counter
+    /// than 0 and leaves the entries as they are.
     unsafe fn new_from(layout: &CompletionLayout, start: u32) -> Result<Self, LayoutError> {
         let size = RingSize::new(layout.cqe_count)
             .filter(|size| size.count() < 1 << 23)
@@ -316,7 +318,7 @@ impl CompletionRing {
         })
     }
 
-    /// Returns what other threads may look at.
+    /// Returns the entries, which other threads may read.
     pub fn entries(&self) -> Entries {
         self.entries
     }
@@ -338,14 +340,14 @@ impl CompletionRing {
         self.cursor.next.slot
     }
 
-    /// Returns how many entries were gone past so far, modulo 2^32.
+    /// Returns the number of consumed entries, modulo 2^32.
     #[inline]
     pub fn consumed(&self) -> u32 {
         self.cursor.consumer
     }
 
-    /// Goes past the next entry. The device gets it back with the next
-    /// [`Self::publish`].
+    /// Consumes the next entry. The next [`Self::publish`] returns it to the
+    /// device.
     ///
     /// # Safety
     /// [`Self::peek`] has returned that entry, and nothing of it is needed any more.
@@ -359,7 +361,7 @@ impl CompletionRing {
 
     /// Returns whether at least that many entries behind the next one are written.
     #[inline(always)]
-    pub fn has_behind(&self, entries: u32) -> bool {
+    pub fn has_more(&self, entries: u32) -> bool {
         if entries >= self.entries.size.count() {
             return false;
         }
@@ -385,7 +387,7 @@ impl CompletionRing {
         (slot.own_op().0 ^ owner) & OwnOp::OWNER == 0
     }
 
-    /// Gives the entries that were gone past back to the device.
+    /// Returns the consumed entries to the device: publishes the consumer index.
     #[inline(always)]
     pub fn publish(&mut self) {
         barrier::before_giving_back();
@@ -420,13 +422,13 @@ impl CompletionRing {
         }
     }
 
-    /// Asks for one event when the next completion is written, or the next
-    /// solicited or bad one. Completions that are there already count, so: arm,
-    /// poll once more, then wait.
+    /// Arms the queue: the device raises one event when the next completion is
+    /// written, or the next solicited or failed one. Completions that are already
+    /// written raise an event too, so: arm, poll once more, then wait.
     ///
-    /// `events_read` is how many events of this queue have been read from its
-    /// channel; the device takes a request with the number of an earlier one
-    /// for that one.
+    /// `events_read` is the number of events of this queue that have been read
+    /// from its channel. The device ignores an arm with the number of an
+    /// earlier one.
     #[inline]
     pub fn arm(&mut self, solicited_only: bool, events_read: u32) {
         const SOLICITED_ONLY: u32 = 1 << 24;

@@ -1,5 +1,5 @@
-//! The arithmetic of rings, and nothing else: free-running counters, indices,
-//! laps and credits. No memory, no device.
+//! The arithmetic of rings: free-running counters, indices, laps and credits.
+//! Accesses neither memory nor a device.
 
 /// The size of a ring: a power of two.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,9 +42,9 @@ impl RingSize {
 
 /// How many more requests may be posted.
 ///
-/// `posted` counts requests for ever; `limit` is the count at which the queue
-/// is full, as far as the producer knows. Only when they meet does the producer
-/// look at what the consumer has retired since.
+/// `posted` counts all requests; `limit` is the value of `posted` at which the
+/// queue counts as full. The producer reads the consumer's counter only when
+/// `posted` reaches `limit`.
 #[derive(Clone, Copy, Debug)]
 pub struct Credits {
     posted: u32,
@@ -65,14 +65,15 @@ impl Credits {
         }
     }
 
-    /// Lets requests in; the count of those that are done is `retired`.
+    /// Allows posts; `retired` is the number of retired requests.
     pub const fn open(&mut self, retired: u32) {
         self.open = true;
         self.count_from(retired);
     }
 
-    /// Sets the limit for this count of retired requests. The capacity grows to
-    /// what is outstanding: a limit behind the posts would never be reached.
+    /// Sets the limit for this count of retired requests. The capacity is at
+    /// least the number of outstanding requests: a limit below `posted` would
+    /// never be reached.
     const fn count_from(&mut self, retired: u32) {
         let outstanding = self.posted.wrapping_sub(retired);
         if self.capacity < outstanding {
@@ -81,9 +82,9 @@ impl Credits {
         self.limit = retired.wrapping_add(self.capacity);
     }
 
-    /// Sets how many requests may be outstanding; as many as are, if they are more.
+    /// Sets how many requests may be outstanding, but not below the number that is outstanding.
     pub const fn set_capacity(&mut self, capacity: u32) {
-        // What is known to be retired stays the same.
+        // The count of retired requests stays the same.
         let retired = self.limit.wrapping_sub(self.capacity);
         self.capacity = capacity;
         if self.open {
@@ -91,14 +92,14 @@ impl Credits {
         }
     }
 
-    /// Lets no more requests in.
+    /// Refuses posts from now on.
     #[cfg(test)]
     pub const fn close(&mut self) {
         self.open = false;
         self.limit = self.posted;
     }
 
-    /// Returns whether requests are let in at all.
+    /// Returns whether posts are allowed.
     #[inline(always)]
     pub const fn is_open(&self) -> bool {
         self.open
@@ -110,7 +111,7 @@ impl Credits {
         self.posted == self.limit
     }
 
-    /// Takes note of the consumer's count. Returns whether there is room now.
+    /// Updates the limit from the consumer's count. Returns whether there is room now.
     #[inline(always)]
     pub const fn refresh(&mut self, retired: u32) -> bool {
         if self.open {
@@ -131,15 +132,14 @@ impl Credits {
         self.limit.wrapping_sub(self.posted) as usize
     }
 
-    /// Counts some more requests as posted. Returns the count after them.
+    /// Counts `count` more requests as posted. Returns the new count.
     #[inline(always)]
     pub const fn take(&mut self, requests: u32) -> u32 {
         self.posted = self.posted.wrapping_add(requests);
         self.posted
     }
 
-    /// Takes some of the requests that were counted last out of the count again:
-    /// they are not posted after all.
+    /// Undoes [`Self::take`] for requests that are not posted after all.
     #[inline]
     pub const fn give_back(&mut self, requests: u32) {
         self.posted = self.posted.wrapping_sub(requests);

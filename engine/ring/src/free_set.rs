@@ -1,8 +1,9 @@
-//! Free WQEs that are not in a row: a set of ring indices in which the nearest
+//! Free WQEs that are not adjacent: a set of ring indices in which the nearest
 //! run is found in constant time.
 //!
-//! One bit per index, and above 64 of these one bit that tells whether any of
-//! them is set. The largest ring, 65,536 WQEs, has 16 words of the upper level.
+//! There is one bit per index, and for each 64 of them one bit that is set if
+//! any of the 64 is. The largest ring, 65,536 WQEs, has 16 words of the upper
+//! level.
 //!
 //! Decision: `docs/decisions/006-srq-posts-runs-of-neighbours.md`
 
@@ -18,7 +19,7 @@ pub(crate) struct FreeSet {
     used: Box<[u64]>,
 }
 
-/// Neighbouring indices.
+/// A run of adjacent indices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Run {
     pub(crate) first: u32,
@@ -62,9 +63,9 @@ impl FreeSet {
         }
     }
 
-    /// Returns the first run at `from` or behind it; after the end of the ring the
-    /// search goes on at its start. A run ends where a word does: the next one
-    /// follows it directly.
+    /// Returns the first run at or after `from`; the search wraps around at the
+    /// end of the ring. A run ends at the end of a word; the rest is the next
+    /// run.
     pub(crate) fn nearest(&self, from: u32) -> Option<Run> {
         let (word, bit) = place(from);
         let behind = self.words[word] & (u64::MAX << bit);
@@ -87,7 +88,7 @@ impl FreeSet {
         }
     }
 
-    /// Returns the first run among the bits `bits` of a word; there are some.
+    /// Returns the first run among the bits `bits` of a word, at least one of which is set.
     fn first_run(&self, word: usize, bits: u64) -> Run {
         let bit = bits.trailing_zeros();
         let first = word as u32 * BITS + bit;
@@ -98,8 +99,8 @@ impl FreeSet {
         }
     }
 
-    /// Returns the first word behind `word` that holds an index; after the last one the
-    /// search goes on at the first, and ends at `word` itself.
+    /// Returns the first word after `word` that holds an index. The search
+    /// wraps around and ends at `word` itself.
     fn next_word(&self, word: usize) -> Option<usize> {
         let (summary, bit) = place(word as u32);
         // Two shifts: the bit may be the last.
@@ -154,7 +155,7 @@ mod tests {
             let mut set = FreeSet::new(size);
             let mut model = BTreeSet::new();
             for (start, length, from, takes) in steps {
-                // A whole lap is no run.
+                // A run never covers the whole ring.
                 let length = length.min(size.count() - 1);
                 let end = start.wrapping_add(length);
                 set.insert_up_to(size, index(start), index(end.wrapping_sub(1)));

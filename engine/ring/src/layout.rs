@@ -1,4 +1,4 @@
-//! Where the rings lie: what the control path hands to the data path.
+//! Where the rings lie: the values that the control path passes to the data path.
 //!
 //! Plain values. For a device they come from `mlx5dv_init_obj` (`mlx5dv.h`:
 //! `mlx5dv_qp`, `mlx5dv_cq`, `mlx5dv_srq`); a test fills them with ordinary memory.
@@ -22,9 +22,9 @@ impl fmt::Display for LayoutError {
 
 impl core::error::Error for LayoutError {}
 
-/// The most inline bytes of one request that rings are driven with: a send WQE
-/// has up to 63 units of 16 bytes, of which the control segment and the remote
-/// address take one each, and the header of inline data four bytes.
+/// The largest inline size that the rings support. A send WQE has up to 63
+/// units of 16 bytes, of which the control segment and the remote address take
+/// one each, and the header of inline data four bytes.
 pub const LONGEST_INLINE: u32 = 61 * 16 - 4;
 
 /// A send queue: `wqebb_count` blocks of 64 bytes (WQEBB).

@@ -2,21 +2,21 @@
 //! shared receive and completion rings.
 //!
 //! An mlx5 device reads requests from rings in the program's memory, and writes
-//! completions to others. A program that knows where its rings lie posts and
+//! completions to others. Given the addresses of its rings, a program posts and
 //! polls by loads and stores alone, without a call into a library or the kernel.
-//! This crate makes those loads and stores.
+//! This crate contains those loads and stores.
 //!
-//! It opens no device and creates no queue. A [`layout`] says where a ring lies:
-//! plain addresses and sizes, which a driver library exports
-//! (`mlx5dv_init_obj` of rdma-core), or which name ordinary memory in a test.
-//! [The example](#example) at the end of this page plays the device.
+//! The crate opens no device and creates no queue. A [`layout`] describes where a
+//! ring lies, by plain addresses and sizes. A driver library exports them
+//! (`mlx5dv_init_obj` of rdma-core); a test can use ordinary memory.
+//! [The example](#example) at the end of this page simulates the device.
 //!
-//! # What lies in memory
+//! # Rings in memory
 //!
 //! | memory | content |
 //! | --- | --- |
 //! | send ring | requests (WQE) of one or more blocks of 64 bytes (WQEBB), without gaps |
-//! | receive ring | receives, one `stride` apart; nothing but data segments |
+//! | receive ring | receives, one `stride` apart; data segments only |
 //! | shared receive ring | the same; each WQE begins with the index of the next one |
 //! | completion ring | completions (CQE) of 64 or 128 bytes |
 //! | doorbell records | big-endian counters that the device reads: how far each ring is written, how far completions are read |
@@ -35,28 +35,28 @@
 //!
 //! | layer | what it does |
 //! | --- | --- |
-//! | [`wire`] | the bytes of segments and CQEs, as values. Touches no memory |
-//! | [`mmio`] | barriers, volatile words, doorbell records, registers. Knows no ring |
-//! | [`send`], [`receive`], [`shared`], [`complete`] | the rings: which bytes go where, and when |
+//! | [`wire`] | the bytes of segments and CQEs, as values. Accesses no memory |
+//! | [`mmio`] | barriers, volatile words, doorbell records, doorbell registers |
+//! | [`send`], [`receive`], [`shared`], [`complete`] | the rings: where bytes are written, and in which order |
 //!
-//! Each layer uses those above it. Beside them, [`layout`], [`request`] and
-//! [`status`] are the plain types that callers fill in or get back, [`scatter`]
-//! copies messages that arrived in a CQE, and [`sync`] is how threads wait for each
-//! other.
+//! Each layer uses those above it. Besides, [`layout`], [`request`] and [`status`] are
+//! the plain types of arguments and results, [`scatter`] copies messages that arrived
+//! in a CQE, and [`sync`] has the locks.
 //!
-//! # A request's way to the device
+//! # From a request to the device
 //!
 //! [`SendProducer::post`](send::SendProducer::post) takes these steps:
 //!
-//! 1. **Reserve.** [`Credits`] compare two counters. So many of the longest WQEs as
-//!    may be outstanding fit the ring, so a free credit is free room.
+//! 1. **Reserve.** [`Credits`] compare two counters. The ring has room for as many of
+//!    the longest WQEs as may be outstanding, so a free credit means free room.
 //! 2. **Write the segments**, from unit 1 on. A WQE that reaches the end of the ring
-//!    goes on at its start.
-//! 3. **Commit.** The control segment is written last, and beside the ring what the
-//!    completion needs: the request's *cookie* (64 bits of the caller; verbs call them
-//!    `wr_id`), its *wr_data* (32 more), and the count of requests so far.
+//!    continues at its start.
+//! 3. **Commit.** The control segment is written last. The data that the completion
+//!    needs are stored beside the ring: the request's `wr_id` (64 bits of the caller),
+//!    its `wr_data` (32 more bits), and the count of requests so far.
 //! 4. **Doorbell record.** After [`before_record`](mmio::barrier::before_record) the
-//!    count of WQEBBs is stored in the record. From then on the WQE is the device's.
+//!    count of WQEBBs is stored in the record. From then on the WQE belongs to the
+//!    device.
 //! 5. **Register.** After [`before_register`](mmio::barrier::before_register) the first
 //!    eight bytes of the WQE are stored in the register, which starts the device. A
 //!    register that only this queue pair rings can take the whole WQE (*BlueFlame*); the
@@ -68,24 +68,24 @@
 //! [`SharedRecvProducer`](shared::SharedRecvProducer), both through [`PostReceives`])
 //! have no control segment and no register: step 4 is the last.
 //!
-//! # A completion's way back
+//! # From the device to a completion
 //!
-//! 1. **Look.** [`CompletionRing::peek`](complete::CompletionRing::peek) reads the last
+//! 1. **Peek.** [`CompletionRing::peek`](complete::CompletionRing::peek) reads the last
 //!    byte of the next CQE: the opcode, and the *owner bit*. The device writes that byte
-//!    last, and inverts the owner bit on each lap of the ring, so the bit tells a new
-//!    CQE from the one that lay there a lap ago. In a ring of `count` entries the CQE of
-//!    counter `n` is there once its owner bit equals `n & count != 0`.
+//!    last, and inverts the owner bit on each lap of the ring, so the bit distinguishes
+//!    a new CQE from that of the previous lap. In a ring of `count` entries the CQE of
+//!    counter `n` is written once its owner bit equals `n & count != 0`.
 //! 2. **Barrier.** [`after_ownership`](mmio::barrier::after_ownership) keeps the
 //!    processor from reading the rest earlier than that byte.
 //! 3. **Read** through the [`Slot`](complete::Slot): which queue pair, which request
 //!    (`wqe_counter`), how many bytes.
 //! 4. **Retire** the request:
-//!    [`SendConsumer::retire`](send::SendConsumer::retire) returns its cookie, and gives
-//!    the room of all requests up to it back to the producer. Requests without
+//!    [`SendConsumer::retire`](send::SendConsumer::retire) returns its `wr_id`, and
+//!    releases all requests up to it to the producer. Requests without
 //!    [`SIGNALED`](request::SendFlags::SIGNALED) write no CQE, and are retired with the
 //!    next one that does.
-//! 5. **Give the CQE back.** [`advance`](complete::CompletionRing::advance) goes past
-//!    it, [`publish`](complete::CompletionRing::publish) stores the consumer index in the
+//! 5. **Release the CQE.** [`advance`](complete::CompletionRing::advance) consumes it, and
+//!    [`publish`](complete::CompletionRing::publish) stores the consumer index in the
 //!    completion queue's doorbell record. One `publish` can follow many `advance`.
 //!
 //! To sleep instead of polling, [`arm`](complete::CompletionRing::arm) the completion
@@ -111,41 +111,41 @@
 //! The send and receive rings have two halves. The *producer* posts, through `&mut`; the
 //! *consumer* retires, through `&`, on the thread that polls the completion queue. The
 //! two may run on different threads and never wait for each other: they share the
-//! counter of retired requests and the cookies, all atomics. A
-//! [`CompletionRing`](complete::CompletionRing) has one user at a time; any thread can look
-//! at its [`Entries`](complete::Entries).
+//! counter of retired requests and the `wr_id`s, all atomics. A
+//! [`CompletionRing`](complete::CompletionRing) has one user at a time; any thread can read
+//! its [`Entries`](complete::Entries).
 //!
 //! # Errors
 //!
-//! - [`LayoutError`](layout::LayoutError): a layout contradicts itself.
-//! - [`PostError`](request::PostError): a request was refused, and the device sees
-//!   nothing of it. [`ListError`](request::ListError) also says how many requests before
-//!   it were posted.
+//! - [`LayoutError`](layout::LayoutError): a layout is inconsistent.
+//! - [`PostError`](request::PostError): a request was refused; nothing of it reaches the
+//!   device. [`ListError`](request::ListError) also has the number of requests that were
+//!   posted before it.
 //! - An error CQE: its [`Syndrome`](wire::Syndrome) is a [`Status`](status::Status), with
 //!   a likely cause ([`Status::hint`](status::Status::hint)).
 //!
-//! # What the caller promises
+//! # Safety
 //!
-//! The device reads and writes memory by itself, so much of what keeps a program sound
-//! cannot be checked here. It is promised at `unsafe` functions, of four kinds:
+//! The device accesses memory by itself, so some conditions cannot be checked here. The
+//! caller of an `unsafe` function promises them. There are four kinds:
 //!
-//! - **Constructors**: the memory and registers of the layout are there, aligned, and
-//!   used by nothing else, for as long as the ring lives; a producer's consumer stays in
-//!   its place.
-//! - **Posts**: the memory of the segments is left alone until the request completes.
+//! - **Constructors**: the memory and registers of the layout are valid, aligned, and
+//!   used by nothing else, for as long as the ring exists; a producer's consumer is not
+//!   moved.
+//! - **Posts**: the memory of the segments is not used until the request completes.
 //! - **Retiring**: the device is done with a request, because its completion was read.
-//!   Room that is given back too early is written over while the device reads it.
-//! - **Advancing**: the CQE was there.
+//!   A request that is released too early is overwritten while the device reads it.
+//! - **Advancing**: the device has written the CQE.
 //!
-//! Indices and counters that come from the device are masked to the ring, so a broken
-//! device leads to a wrong cookie, but never outside the ring. No reference is formed to
-//! memory that the device writes; it is read by volatile loads.
+//! Indices and counters from the device are masked to the ring. So a faulty device leads
+//! to a wrong `wr_id`, but never to an access outside the ring. No reference is formed to
+//! memory that the device writes; this crate reads it by volatile loads.
 //!
-//! # Where the facts come from
+//! # Sources
 //!
-//! *PRM* is the Adapters Programmer's Reference Manual of the maker (MLNX-15-4845; the
-//! numbers of its sections differ between revisions), `mlx5dv.h` the installed header, the
-//! other files are rdma-core's.
+//! *PRM* is the vendor's Adapters Programmer's Reference Manual (MLNX-15-4845;
+//! section numbers differ between revisions). `mlx5dv.h` is the installed
+//! header; the other files are rdma-core's.
 //!
 //! | fact | source |
 //! | --- | --- |
@@ -161,8 +161,8 @@
 //!
 //! # Example
 //!
-//! A send ring and a completion ring over plain memory. The program posts one send; then
-//! it takes the device's part, looks at what the device would read, and writes the CQE.
+//! A send ring and a completion ring over plain memory. The program posts one send. Then
+//! it simulates the device: it reads what the device would read, and writes the CQE.
 //!
 //! ```
 //! use core::ptr::NonNull;
@@ -182,10 +182,10 @@
 //!     NonNull::from(Box::leak(Box::new(Page([0; 4096])))).cast()
 //! }
 //!
-//! /// Reads a word as the device would: whole, and as it is now.
+//! /// Reads a word as the device would, in one access.
 //! ///
 //! /// # Safety
-//! /// There is such a word.
+//! /// The word is valid.
 //! unsafe fn word(at: NonNull<u8>, index: usize) -> u64 {
 //!     unsafe { DmaCell::new(at.cast::<u64>().add(index)) }.read()
 //! }
@@ -250,7 +250,7 @@
 //!         lkey: 0x1100,
 //!     };
 //!     let request = SendRequest {
-//!         cookie: 42,
+//!         wr_id: 42,
 //!         op: SendOp::Send,
 //!         flags: SendFlags::SIGNALED,
 //!         segments: &[segment],
@@ -258,7 +258,7 @@
 //!     // SAFETY: the message outlives the request.
 //!     unsafe { producer.post(&request) }?;
 //!
-//!     // What the device sees. The doorbell record: one WQEBB is written.
+//!     // What the device reads. The doorbell record: one WQEBB is written.
 //!     let sent = unsafe { DoorbellRecord::new(record(1)) };
 //!     assert_eq!(sent.get(), 1);
 //!     // The ring: a control segment, then one data segment.
@@ -292,7 +292,7 @@
 //!     assert_eq!(slot.request_qpn().qpn(), QPN);
 //!     // SAFETY: this completion names the request.
 //!     let done = unsafe { consumer.retire(slot.wqe_counter()) };
-//!     assert_eq!(done.cookie, 42);
+//!     assert_eq!(done.wr_id, 42);
 //!     assert!(producer.is_idle());
 //!     // SAFETY: `peek` has returned this entry.
 //!     unsafe { ring.advance() };

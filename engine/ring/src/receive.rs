@@ -1,13 +1,13 @@
 //! The receive queue of one queue pair.
 //!
-//! WQEs lie one `stride` apart and are nothing but data segments; the device
-//! takes them in order. Segments of length 0 are left out, and a WQE with room
-//! left ends with a terminator (libmlx5 `mlx5_post_recv`).
+//! WQEs lie one `stride` apart and consist of data segments only; the device
+//! takes them in order. Segments of length 0 are left out. A WQE with fewer
+//! segments than fit ends with a terminator (libmlx5 `mlx5_post_recv`).
 //!
-//! A completion names its receive by the WQE counter, and that receive is the
-//! one reported, as by libmlx5 since v55; before, libmlx5 took the oldest. Both
-//! are the same while the device takes WQEs in order. A ConnectX takes them in
-//! another order only for a queue pair that was created with
+//! A completion names its receive by the WQE counter, and that receive is
+//! reported, as in libmlx5 since v55; earlier versions report the oldest one.
+//! Both are the same while the device takes WQEs in order. A ConnectX takes
+//! them in another order only for a queue pair that was created with
 //! `MLX5DV_QP_CREATE_OOO_DP`, which needs a ring of twice the size and is not
 //! supported here.
 //!
@@ -39,12 +39,12 @@ pub struct RecvProducer {
 unsafe impl Send for RecvProducer {}
 
 /// The completing half, for the thread that polls the completion queue of the
-/// receives. The producer reads its counter and writes its cookies.
+/// receives. The producer reads its counter and writes its `wr_id`s.
 #[derive(Debug)]
 pub struct RecvConsumer {
     retired: AtomicU32,
     size: RingSize,
-    cookies: Box<[AtomicU64]>,
+    wr_ids: Box<[AtomicU64]>,
     buf: NonNull<u8>,
     stride: usize,
     /// Written by the producer.
@@ -56,21 +56,21 @@ unsafe impl Send for RecvConsumer {}
 // SAFETY: as above; the other fields that change are atomics.
 unsafe impl Sync for RecvConsumer {}
 
-/// The cookies of a receive queue, for registers.
+/// The `wr_id`s of a receive queue, in a form that fits registers.
 #[derive(Clone, Copy, Debug)]
-pub struct Cookies<'a> {
+pub struct WrIds<'a> {
     size: RingSize,
-    cookies: &'a [AtomicU64],
+    wr_ids: &'a [AtomicU64],
 }
 
-impl Cookies<'_> {
-    /// Returns the cookie of the receive that a completion names.
+impl WrIds<'_> {
+    /// Returns the `wr_id` of the receive that a completion names.
     #[inline(always)]
     pub fn at(self, wqe_counter: u16) -> u64 {
         let index = self.size.index(u32::from(wqe_counter));
-        // SAFETY: an index of the ring, which has as many cookies as WQEs.
-        let cookie = unsafe { self.cookies.get_unchecked(index) };
-        cookie.load(Ordering::Relaxed)
+        // SAFETY: an index of the ring, which has as many `wr_id`s as WQEs.
+        let wr_id = unsafe { self.wr_ids.get_unchecked(index) };
+        wr_id.load(Ordering::Relaxed)
     }
 }
 
@@ -98,7 +98,7 @@ impl RecvConsumer {
         Ok(Self {
             retired: AtomicU32::new(0),
             size,
-            cookies: (0..size.count()).map(|_| AtomicU64::new(0)).collect(),
+            wr_ids: (0..size.count()).map(|_| AtomicU64::new(0)).collect(),
             buf: layout.buf,
             stride: layout.stride as usize,
             // SAFETY: the layout's record, valid as the caller promises.
@@ -117,7 +117,7 @@ impl RecvProducer {
     pub unsafe fn new(layout: &RecvLayout, consumer: &RecvConsumer) -> Self {
         let RecvConsumer { size, stride, .. } = *consumer;
         Self {
-            wqes: RecvWqes::new(layout.buf, stride, size, &consumer.cookies),
+            wqes: RecvWqes::new(layout.buf, stride, size, &consumer.wr_ids),
             credits: Credits::new(size.count(), consumer.retired.load(Ordering::Acquire)),
             // SAFETY: the layout's record, valid as promised to the consumer.
             record: unsafe { DoorbellRecord::new(layout.dbrec) },
@@ -145,16 +145,16 @@ impl RecvProducer {
     fn retired(&self) -> u32 {
         // SAFETY: the consumer outlives this half, as promised to `new`.
         let consumer = unsafe { self.consumer.as_ref() };
-        // Acquire: the poller has read the cookies and WQEs that come back.
+        // Acquire: the poller has read the `wr_id`s and WQEs that come back.
         consumer.retired.load(Ordering::Acquire)
     }
 
-    /// Lets posts in, once the queue pair has left RESET.
+    /// Allows posts, once the queue pair has left RESET.
     pub fn open(&mut self) {
         self.credits.open(self.retired());
     }
 
-    /// Lets no more posts in.
+    /// Refuses posts from now on.
     #[cfg(test)]
     pub fn close(&mut self) {
         self.credits.close();
@@ -170,15 +170,15 @@ impl RecvProducer {
         self.credits.capacity()
     }
 
-    /// Takes no more than `most` at a time from now on, where the ring would
-    /// hold more; or as many as are outstanding, if they are more.
+    /// Limits the number of outstanding receives to `most`, but not below the
+    /// number that is outstanding.
     pub fn limit(&mut self, most: u32) {
         let capacity = self.wqes.size.count().min(most);
         self.credits.set_capacity(capacity);
     }
 
-    /// Returns whether there is room for one more. A queue that is kept full takes a
-    /// look at what is retired for each request, so that is done in line.
+    /// Returns whether there is room for one more. A queue that is kept full
+    /// reads the consumer's counter for each request, so that read is inlined.
     #[inline(always)]
     fn has_room(&mut self) -> bool {
         !self.credits.exhausted() || self.credits.is_open() && self.refresh()
@@ -225,7 +225,7 @@ impl PostReceives for RecvProducer {
     }
 
     #[inline(never)]
-    unsafe fn write(&mut self, cookie: u64, segments: &[Segment]) -> Result<(), PostError> {
+    unsafe fn write(&mut self, wr_id: u64, segments: &[Segment]) -> Result<(), PostError> {
         if !self.has_room() {
             return Err(if self.credits.is_open() {
                 PostError::QueueFull
@@ -235,7 +235,7 @@ impl PostReceives for RecvProducer {
         }
         let index = self.wqes.size.index(self.credits.posted());
         // SAFETY: the WQE is free: there is room.
-        unsafe { self.wqes.write(index, cookie, segments) }?;
+        unsafe { self.wqes.write(index, wr_id, segments) }?;
         self.credits.take(1);
         Ok(())
     }
@@ -248,25 +248,25 @@ impl PostReceives for RecvProducer {
 }
 
 impl RecvConsumer {
-    /// Returns the cookies, for a loop over several completions.
+    /// Returns the `wr_id`s, for a loop over several completions.
     #[inline(always)]
-    pub fn cookies(&self) -> Cookies<'_> {
-        Cookies {
+    pub fn wr_ids(&self) -> WrIds<'_> {
+        WrIds {
             size: self.size,
-            cookies: &self.cookies,
+            wr_ids: &self.wr_ids,
         }
     }
 
-    /// Returns the cookie of the receive that a completion names. A counter that
-    /// no receive was posted with, which only a broken device writes, leads to
-    /// some other cookie of the ring.
+    /// Returns the `wr_id` of the receive that a completion names. For a
+    /// counter of no posted receive, which only a faulty device writes, returns
+    /// another `wr_id` of the ring.
     #[inline(always)]
-    pub fn cookie(&self, wqe_counter: u16) -> u64 {
-        self.cookies().at(wqe_counter)
+    pub fn wr_id(&self, wqe_counter: u16) -> u64 {
+        self.wr_ids().at(wqe_counter)
     }
 
-    /// Gives the places of `count` completed receives back to the producer, which
-    /// may write over their WQEs from then on.
+    /// Returns `count` completed receives to the producer, which may overwrite
+    /// their WQEs from then on.
     ///
     /// # Safety
     /// The device is done with that many receives that were not retired before: the
@@ -274,7 +274,7 @@ impl RecvConsumer {
     #[inline(always)]
     pub unsafe fn retire(&self, count: u32) {
         let retired = self.retired.load(Ordering::Relaxed).wrapping_add(count);
-        // Release: the cookies, and the WQEs if they were looked at, have been
+        // Release: the `wr_id`s, and the WQEs if they were looked at, have been
         // read.
         self.retired.store(retired, Ordering::Release);
     }

@@ -1,5 +1,5 @@
-//! What a receive queue and a shared receive queue have in common: their WQEs,
-//! and the loop that posts a list.
+//! The WQEs of receive queues and shared receive queues, and the loop that
+//! posts a list.
 //!
 //! A WQE is a header (in a shared queue alone, where it links to the next WQE),
 //! then data segments, then a terminator if there is room left.
@@ -12,17 +12,18 @@ use crate::request::{ListError, PostError, RecvRequest, Segment};
 use crate::units::{data_words, fits_segment, is_plain, write_unit};
 use crate::wire::{DataSegment, UNIT};
 
-/// Where a producer of receives writes; copied to registers for the length of a
-/// list. `HEADER` is the number of units before the first segment.
+/// The WQEs that a producer of receives writes to. Posting a list copies this
+/// value to registers. `HEADER` is the number of units before the first
+/// segment.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RecvWqes<const HEADER: usize> {
     buf: NonNull<u8>,
     pub(crate) size: RingSize,
     stride: usize,
     pub(crate) max_segments: usize,
-    /// The consumer's cookies, by index: kept here so that a post does not
+    /// The consumer's `wr_id`s, by index: kept here so that a post does not
     /// touch the cache line that the poller writes.
-    cookies: NonNull<AtomicU64>,
+    wr_ids: NonNull<AtomicU64>,
 }
 
 impl<const HEADER: usize> RecvWqes<HEADER> {
@@ -31,19 +32,19 @@ impl<const HEADER: usize> RecvWqes<HEADER> {
     const WRITES_EMPTY: bool = HEADER != 0;
 
     /// Returns the WQEs at `buf`, one `stride` apart, of which each has one of
-    /// `cookies`.
+    /// `wr_ids`.
     pub(crate) fn new(
         buf: NonNull<u8>,
         stride: usize,
         size: RingSize,
-        cookies: &[AtomicU64],
+        wr_ids: &[AtomicU64],
     ) -> Self {
         Self {
             buf,
             size,
             stride,
             max_segments: stride / UNIT - HEADER,
-            cookies: NonNull::from(cookies).cast(),
+            wr_ids: NonNull::from(wr_ids).cast(),
         }
     }
 
@@ -54,7 +55,7 @@ impl<const HEADER: usize> RecvWqes<HEADER> {
             size: RingSize::ONE,
             stride: UNIT,
             max_segments: 0,
-            cookies: NonNull::dangling(),
+            wr_ids: NonNull::dangling(),
         }
     }
 
@@ -73,16 +74,16 @@ impl<const HEADER: usize> RecvWqes<HEADER> {
     }
 
     #[inline(always)]
-    fn set_cookie(&self, index: usize, cookie: u64) {
+    fn set_wr_id(&self, index: usize, wr_id: u64) {
         // SAFETY: the index is below the WQE count, which is the number of
-        // cookies, and the consumer that owns them outlives the producer.
-        let place = unsafe { self.cookies.add(index).as_ref() };
-        place.store(cookie, Ordering::Relaxed);
+        // `wr_id`s, and the consumer that owns them outlives the producer.
+        let place = unsafe { self.wr_ids.add(index).as_ref() };
+        place.store(wr_id, Ordering::Relaxed);
     }
 
-    /// Writes the segments and the cookie of the WQE at an index if the request
-    /// has one segment that is written: most receives. Returns whether it has.
-    /// Calls nothing out of line.
+    /// Writes the segments and the `wr_id` of the WQE at an index if the
+    /// request has one segment, neither empty nor too long, as most receives
+    /// have. Returns whether it was written. Makes no outlined call.
     ///
     /// # Safety
     /// The index is below the WQE count, and the WQE is free: the device does not
@@ -106,11 +107,11 @@ impl<const HEADER: usize> RecvWqes<HEADER> {
             // SAFETY: and this one for a second.
             unsafe { write_unit(first.add(UNIT), DataSegment::TERMINATOR.to_words()) };
         }
-        self.set_cookie(index, request.cookie);
+        self.set_wr_id(index, request.wr_id);
         true
     }
 
-    /// Writes the segments and the cookie of the WQE at an index.
+    /// Writes the segments and the `wr_id` of the WQE at an index.
     ///
     /// # Errors
     /// More segments than fit, or one that is too long.
@@ -120,7 +121,7 @@ impl<const HEADER: usize> RecvWqes<HEADER> {
     pub(crate) unsafe fn write(
         &self,
         index: usize,
-        cookie: u64,
+        wr_id: u64,
         segments: &[Segment],
     ) -> Result<(), PostError> {
         if segments.len() > self.max_segments {
@@ -143,7 +144,7 @@ impl<const HEADER: usize> RecvWqes<HEADER> {
             // SAFETY: a unit of the WQE.
             unsafe { write_unit(first.add(used * UNIT), DataSegment::TERMINATOR.to_words()) };
         }
-        self.set_cookie(index, cookie);
+        self.set_wr_id(index, wr_id);
         Ok(())
     }
 }
@@ -151,29 +152,30 @@ impl<const HEADER: usize> RecvWqes<HEADER> {
 /// The posting half of a ring of receives: [`crate::receive::RecvProducer`] or
 /// [`crate::shared::SharedRecvProducer`].
 pub trait PostReceives {
-    /// Does what [`Self::post`] does for a request that has one segment, if there
-    /// is room. Returns whether the receive is posted. Calls nothing out of line.
+    /// Does what [`Self::post`] does for a request that has one segment, if
+    /// there is room. Returns whether the receive is posted. Makes no outlined
+    /// call.
     ///
     /// # Safety
     /// As for [`Self::post`].
     unsafe fn try_post(&mut self, request: &RecvRequest<'_>) -> bool;
 
-    /// Writes requests that have one segment, as far as there is room, up to the
-    /// first that has not. Returns how many.
+    /// Writes requests of one segment, as far as there is room, up to the first
+    /// request that has another number of segments. Returns how many it wrote.
     ///
     /// # Safety
     /// As for [`Self::post`].
     unsafe fn try_write_run(&mut self, requests: &[RecvRequest<'_>]) -> usize;
 
-    /// Writes any request, as far as there is room. Takes its parts, so that a
-    /// request that is posted without this need not lie in memory.
+    /// Writes any request if there is room. Takes the parts of the request
+    /// separately, so that a request on the fast path need not lie in memory.
     ///
     /// # Errors
     /// [`PostError`]; nothing is written then.
     ///
     /// # Safety
     /// As for [`Self::post`].
-    unsafe fn write(&mut self, cookie: u64, segments: &[Segment]) -> Result<(), PostError>;
+    unsafe fn write(&mut self, wr_id: u64, segments: &[Segment]) -> Result<(), PostError>;
 
     /// Stores the count of receives in the doorbell record: from then on the device
     /// may use what is written.
@@ -192,7 +194,7 @@ pub trait PostReceives {
         // SAFETY: required of the caller.
         unsafe {
             if !self.try_post(request) {
-                self.post_slow(request.cookie, request.segments)?;
+                self.post_slow(request.wr_id, request.segments)?;
             }
         }
         Ok(())
@@ -206,9 +208,9 @@ pub trait PostReceives {
     /// # Safety
     /// As for [`Self::post`].
     #[inline(never)]
-    unsafe fn post_slow(&mut self, cookie: u64, segments: &[Segment]) -> Result<(), PostError> {
+    unsafe fn post_slow(&mut self, wr_id: u64, segments: &[Segment]) -> Result<(), PostError> {
         // SAFETY: required of the caller.
-        unsafe { self.write(cookie, segments) }?;
+        unsafe { self.write(wr_id, segments) }?;
         self.publish();
         Ok(())
     }
@@ -232,7 +234,7 @@ pub trait PostReceives {
                 break;
             };
             // SAFETY: required of the caller.
-            if let Err(error) = unsafe { self.write(request.cookie, request.segments) } {
+            if let Err(error) = unsafe { self.write(request.wr_id, request.segments) } {
                 result = Err(ListError {
                     posted: requests.len() - rest.len(),
                     error,

@@ -1,4 +1,4 @@
-//! What is posted: receive and send requests, and how a post fails.
+//! The requests that are posted, and the errors of a post.
 //!
 //! Plain values. They live only for the duration of the call that posts them;
 //! the memory that their segments name must live until the request completes.
@@ -49,21 +49,22 @@ pub enum SendOp {
         /// The peer's key for that memory.
         rkey: u32,
     },
-    /// A marker: nothing goes to the peer. It completes, as every request does,
-    /// after all that were posted before it, and is always reported. Segments,
-    /// and flags other than `FENCE`, mean nothing here.
+    /// A marker, which sends nothing to the peer. Like every request it
+    /// completes after all requests posted before it, and it is always
+    /// reported. Segments and flags other than `FENCE` are ignored.
     Nop,
 }
 
 bitflags::bitflags! {
-    /// How a [`SendRequest`] is to be carried out.
+    /// Flags of a [`SendRequest`].
     ///
     /// The values of the first three are those of the control segment's
-    /// `fm_ce_se` byte, so that posting need not translate them.
+    /// `fm_ce_se` byte, so that a post need not convert them.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
     pub struct SendFlags: u8 {
-        /// Report the request when it is done. Without it only an error is
-        /// reported, and the ring place comes back with the next reported request.
+        /// Report the request when it completes. Without this flag only an
+        /// error is reported, and the ring entry is released with the next
+        /// reported request.
         const SIGNALED = 2 << 2;
         /// Ask the peer's completion queue for a solicited event.
         const SOLICITED = 1 << 1;
@@ -79,8 +80,8 @@ bitflags::bitflags! {
 /// A request for the send queue.
 #[derive(Clone, Copy, Debug)]
 pub struct SendRequest<'a> {
-    /// Comes back in the completion.
-    pub cookie: u64,
+    /// Returned in the completion.
+    pub wr_id: u64,
     /// What to do.
     pub op: SendOp,
     /// How to do it.
@@ -96,13 +97,13 @@ impl SendRequest<'_> {
     #[must_use]
     pub fn reborrow(&self) -> Self {
         let Self {
-            cookie,
+            wr_id,
             op,
             flags,
             segments,
         } = *self;
         Self {
-            cookie,
+            wr_id,
             op,
             flags,
             segments,
@@ -113,8 +114,8 @@ impl SendRequest<'_> {
 /// A request for a receive queue.
 #[derive(Clone, Copy, Debug)]
 pub struct RecvRequest<'a> {
-    /// Comes back in the completion.
-    pub cookie: u64,
+    /// Returned in the completion.
+    pub wr_id: u64,
     /// Where to put the message, filled in this order.
     pub segments: &'a [Segment],
 }
@@ -125,8 +126,8 @@ impl RecvRequest<'_> {
     #[inline(always)]
     #[must_use]
     pub fn reborrow(&self) -> Self {
-        let Self { cookie, segments } = *self;
-        Self { cookie, segments }
+        let Self { wr_id, segments } = *self;
+        Self { wr_id, segments }
     }
 }
 
@@ -136,7 +137,7 @@ impl RecvRequest<'_> {
 /// the layer above the rings, which knows the device and its memory regions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PostError {
-    /// As many requests as the queue holds are outstanding.
+    /// The queue is full: its maximum number of requests is outstanding.
     QueueFull,
     /// More segments than the queue was created for.
     TooManySegments,

@@ -15,7 +15,7 @@ use crate::wire::{DataSegment, UNIT};
 /// The payload, copied out of the CQE: at most 64 bytes.
 pub type Payload = [u64; 8];
 
-/// What is left of a payload after some segments are filled.
+/// The rest of a payload after some segments are filled.
 struct Scatter<'a> {
     bytes: &'a [u8],
     wanted: usize,
@@ -72,8 +72,8 @@ pub(crate) unsafe fn read_unit(at: NonNull<u8>) -> [u64; 2] {
 /// They are copied before they are used, so that the caller can check in between
 /// that the request is still the one that completed.
 pub struct Units {
-    /// The first `len` are written. Small messages come this way, and need one:
-    /// the rest is not touched.
+    /// The first `len` are initialised. Only small messages arrive in a CQE,
+    /// and most need one segment; the rest is not touched.
     words: [MaybeUninit<[u64; 2]>; Self::MAX],
     len: usize,
 }
@@ -91,8 +91,8 @@ impl Units {
         }
     }
 
-    /// Replaces the list by as many of `units` as `length` bytes fill. Written in
-    /// place, since a value of this type is a kilobyte long.
+    /// Replaces the list by as many of `units` as `length` bytes fill. Writes
+    /// in place, since a value of this type takes a kilobyte.
     #[inline]
     pub(crate) fn collect(&mut self, length: u32, units: impl Iterator<Item = [u64; 2]>) {
         self.len = 0;

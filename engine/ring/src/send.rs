@@ -1,14 +1,14 @@
-//! The send queue: WQEs of one or more 64-byte blocks (WQEBB), gap free.
+//! The send queue: WQEs of one or more 64-byte blocks (WQEBB), without gaps.
 //!
-//! A WQE starts where the last one ended and may go on at the start of the
-//! ring. What must never happen is that one is overwritten before it is done.
-//! Two limits see to that, and one implies the other: no more than `capacity`
-//! requests are outstanding, and `capacity` of the longest WQEs fit the ring
-//! (`SendConsumer::new` sees to it), so blocks need not be counted per post.
+//! A WQE starts where the last one ended and may wrap around the end of the
+//! ring. A WQE must not be overwritten before it completes. No more than
+//! `capacity` requests are outstanding, and `SendConsumer::new` chooses
+//! `capacity` so that as many of the longest WQEs fit the ring. So blocks need
+//! not be counted per post.
 //!
-//! Requests that are not signalled are retired by the next completion: its WQE
-//! counter leads to a table entry that says how many requests were posted up to
-//! and including that one.
+//! Unsignalled requests are retired by the next completion: the table entry of
+//! its WQE counter has the number of requests posted up to and including that
+//! one.
 
 use core::ptr::NonNull;
 use core::sync::atomic::Ordering;
@@ -30,7 +30,7 @@ mod encode;
 mod one;
 mod slow;
 
-/// How a send queue may ring its register.
+/// How a send queue may write its doorbell register.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DoorbellPolicy {
     /// Whether a single request may be copied to the register. Only effective
@@ -46,15 +46,15 @@ pub struct SendProducer {
     buf: NonNull<u8>,
     end: NonNull<u8>,
     size: RingSize,
-    /// WQEBBs written so far, as far as the device counts them. A ring has no
-    /// more than 2^15.
+    /// The number of WQEBBs written so far, modulo 2^16 as the device counts
+    /// them. A ring has at most 2^15.
     producer: u16,
     credits: Credits,
     /// As control segments have it.
     qpn_shifted: u32,
     max_segments: u32,
     max_inline: u32,
-    /// The most inline bytes of a request that is written in line.
+    /// The most inline bytes of a request on the fast path.
     short_inline: u32,
     /// The longest WQE, in units, that may be copied to the register; 0: none.
     blue_flame_units: u32,
@@ -66,8 +66,8 @@ pub struct SendProducer {
     register: Register,
     /// Whether there is room for binds.
     windows: bool,
-    /// The next WQE carries these. Whoever sets them holds the credits, so that
-    /// only the way of an exhausted queue need look here.
+    /// The fence flags of the next WQE. Setting them also holds back the credits, so
+    /// that only the path of a full queue has to check this field.
     next_fence: CtrlFlags,
 }
 
@@ -86,7 +86,7 @@ struct Place {
     wqe: NonNull<u8>,
 }
 
-/// What the control segment of a WQE says, but for where it is and whose.
+/// The fields of a WQE's control segment, except its position and QP number.
 #[derive(Clone, Copy)]
 struct Control {
     opcode: WqeOpcode,
@@ -96,18 +96,18 @@ struct Control {
     imm: u32,
 }
 
-/// Returns how many WQEBBs a WQE takes. Not `div_ceil`, which provides for sums that
-/// overflow.
+/// Returns how many WQEBBs a WQE takes. Does not use `div_ceil`, which has
+/// extra instructions for overflow.
 #[inline(always)]
 const fn wqebbs(units: u32) -> u32 {
     const PER_WQEBB: u32 = (WQEBB / UNIT) as u32;
     (units + PER_WQEBB - 1) >> PER_WQEBB.ilog2()
 }
 
-/// A WQE in the ring that the doorbell record does not count yet.
+/// A WQE in the ring that is not published in the doorbell record yet.
 #[derive(Clone, Copy)]
 struct Written {
-    /// What is stored in the register.
+    /// The value for the register.
     doorbell: Be64,
     /// Its first WQEBB.
     wqe: NonNull<u8>,
@@ -172,7 +172,7 @@ impl SendProducer {
         consumer.retired.load(Ordering::Acquire)
     }
 
-    /// Lets posts in, once the queue pair is ready to send.
+    /// Allows posts, once the queue pair is ready to send.
     pub fn open(&mut self) {
         self.credits.open(self.retired());
         if !self.next_fence.is_empty() {
@@ -180,7 +180,7 @@ impl SendProducer {
         }
     }
 
-    /// Lets no more posts in.
+    /// Refuses posts from now on.
     #[cfg(test)]
     pub fn close(&mut self) {
         self.credits.close();
@@ -196,8 +196,8 @@ impl SendProducer {
         self.credits.capacity()
     }
 
-    /// Takes no more than `most` at a time from now on, where the ring would
-    /// hold more; or as many as are outstanding, if they are more.
+    /// Limits the number of outstanding requests to `most`, but not below the
+    /// number that is outstanding.
     pub fn limit(&mut self, most: u32) {
         // SAFETY: the consumer outlives this half, as promised to `new`.
         let capacity = unsafe { self.consumer.as_ref() }.capacity.min(most);
@@ -207,12 +207,12 @@ impl SendProducer {
         }
         self.credits.set_capacity(capacity);
         if self.credits.is_open() {
-            // What was held back for a fence still is.
+            // Credits that were held back for a fence stay held back.
             self.open();
         }
     }
 
-    /// Posts one request and rings. Its `wr_data` is 0.
+    /// Posts one request and rings the doorbell. Its `wr_data` is 0.
     ///
     /// # Errors
     /// [`PostError`]; nothing is posted then.
@@ -225,7 +225,7 @@ impl SendProducer {
         unsafe { self.post_with_data(request, 0) }
     }
 
-    /// Posts one request and rings. Its completion carries `wr_data`.
+    /// Posts one request and rings the doorbell. Its completion carries `wr_data`.
     ///
     /// # Errors
     /// [`PostError`]; nothing is posted then.
@@ -261,8 +261,8 @@ impl SendProducer {
         Ok(())
     }
 
-    /// [`Self::post_with_data`] as far as it goes without a call out of line. Returns
-    /// whether the request is posted.
+    /// Does what [`Self::post_with_data`] does on the fast path, without an
+    /// outlined call. Returns whether the request is posted.
     ///
     /// # Safety
     /// As for [`Self::post_with_data`].
@@ -278,7 +278,7 @@ impl SendProducer {
         }
     }
 
-    /// Posts several requests and rings once. Their notes are 0.
+    /// Posts several requests and rings the doorbell once. Their `wr_data` is 0.
     ///
     /// # Errors
     /// [`ListError`]; the requests before the bad one are posted.
@@ -315,23 +315,23 @@ impl SendProducer {
         result
     }
 
-    /// Returns whether there is room for one more request that need not carry a fence.
-    /// A queue that is kept full takes a look at what is retired for each, so
-    /// that is done in line.
+    /// Returns whether there is room for one more request that need not carry a
+    /// fence. A queue that is kept full reads the consumer's counter for each
+    /// request, so that read is inlined.
     #[inline(always)]
     fn has_room(&mut self) -> bool {
         !self.credits.exhausted() || self.next_fence.is_empty() && self.has_room_now()
     }
 
-    /// Returns whether there is room once what is retired by now is counted.
+    /// Returns whether there is room after reading the consumer's counter.
     #[inline(always)]
     fn has_room_now(&mut self) -> bool {
         let retired = self.retired();
         self.credits.refresh(retired)
     }
 
-    /// Lets one more request in, if there is room. Returns the fence that it has
-    /// to carry.
+    /// Checks that there is room for one more request. Returns the fence that
+    /// the request has to carry.
     fn check_room(&mut self) -> Result<CtrlFlags, PostError> {
         if self.credits.exhausted() && !self.has_room_now() {
             return Err(if self.credits.is_open() {
@@ -356,10 +356,11 @@ impl SendProducer {
         }
     }
 
-    /// Writes the control segment of a WQE whose body is there, `units` long
-    /// with it: from here on it is posted, but for the doorbell.
+    /// Writes the control segment of a WQE whose other segments are written;
+    /// `units` is the length of the whole WQE. The WQE is then complete except
+    /// for the doorbell.
     #[inline(always)]
-    fn finish(&mut self, place: Place, cookie: u64, wr_data: u32, control: Control) -> Written {
+    fn finish(&mut self, place: Place, wr_id: u64, wr_data: u32, control: Control) -> Written {
         let Control {
             opcode,
             units,
@@ -372,7 +373,7 @@ impl SendProducer {
         // SAFETY: the index is below the WQEBB count, which is the number of
         // entries, and the consumer that owns them outlives this half.
         let entry = unsafe { self.entries.add(place.index).as_ref() };
-        entry.cookie.store(cookie, Ordering::Relaxed);
+        entry.wr_id.store(wr_id, Ordering::Relaxed);
         entry.wr_data.store(wr_data, Ordering::Relaxed);
         entry.posted.store(self.credits.take(1), Ordering::Relaxed);
         self.producer = place.counter.wrapping_add(wqebbs(units) as u16);

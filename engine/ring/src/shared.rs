@@ -1,27 +1,27 @@
 //! The shared receive queue: WQEs that are linked in ring memory.
 //!
 //! Each WQE begins with the index of the next one; the device follows these
-//! links, from the first WQE ever posted on. The order of the links is the
-//! producer's choice, and it decides about speed: a NIC fetches several WQEs at
-//! once where they are neighbours. So the producer keeps runs whole, as libmlx5
-//! does since v48: **the WQE after the one that is posted is its neighbour in
-//! the ring if that is free, otherwise the nearest free WQE behind it, around
-//! the end of the ring.** For the same posts and completions in the same order
-//! that is the order in which libmlx5 v48 posts. One WQE, the next to be
+//! links, from the first WQE ever posted on. The producer chooses the order of
+//! the links, and the order affects speed: a NIC fetches several WQEs at once
+//! if they are adjacent. So the producer posts adjacent WQEs as long as it can,
+//! as libmlx5 does since v48: **the WQE after the posted one is the next one in
+//! the ring if that is free, otherwise the nearest free WQE after it, wrapping
+//! around the end of the ring.** For the same sequence of posts and completions
+//! this is the order in which libmlx5 v48 posts. One WQE, the next to be
 //! posted, is always kept free, since the link to it must be written first.
 //!
-//! The producer writes the link with the rest of the WQE, when it is posted;
-//! libmlx5 links a whole run as soon as it takes it, which for a long run is
-//! many stores in one post. The device sees the same links: it reads none of a
+//! The producer writes the link with the rest of the WQE, when it is posted.
+//! libmlx5 links a whole run when it takes the run, which for a long run is
+//! many stores in one post. The device reads the same links: it does not read a
 //! WQE that is not posted.
 //!
-//! The pollers return completed WQEs as runs: a completion that follows the last
-//! one in the ring, as is the rule, makes the latest run longer by one; any other
-//! begins a run. So by one load the producer sees any number of WQEs that came back
-//! in the order of the ring. What came back in another order waits in a set whose
-//! search takes constant time.
+//! The pollers release completed WQEs in runs. A completion whose WQE follows
+//! the last one in the ring, as most do, extends the latest run by one; any
+//! other begins a run. So one load gives the producer all WQEs that were
+//! released in the order of the ring. WQEs that were released in another order
+//! are kept in a set whose search takes constant time.
 //!
-//! Unlike a receive queue's, segments of length 0 are written (libmlx5
+//! Unlike in a receive queue, segments of length 0 are written (libmlx5
 //! `mlx5_post_srq_recv`).
 //!
 //! Usually all queue pairs of the queue report to one completion queue, so there
@@ -53,21 +53,20 @@ pub struct SharedRecvProducer {
     wqes: RecvWqes<1>,
     /// The next WQE to use, an index of the ring.
     head: u32,
-    /// The last of the WQEs from `head` on that are neighbours and known to be
-    /// free.
+    /// The last of the adjacent WQEs from `head` on that are known to be free.
     tail: u32,
-    /// The run of the pollers that goes on behind `tail`; another number than
-    /// `reading` if none does.
+    /// The number of the pollers' run that continues after `tail`; differs from
+    /// `reading` if there is none.
     run: u32,
-    /// The run of the pollers that is read next, and its first WQE that was not
-    /// read; while it goes on behind `tail`, that is the WQE there.
+    /// The pollers' run that is read next, and its first WQE that was not read.
+    /// While the run continues after `tail`, that WQE is the one after `tail`.
     reading: u32,
     unread: u32,
-    /// Posts so far; the device reads 16 bits of it.
+    /// The number of posts; the device reads 16 bits of it.
     posted: u32,
     record: DoorbellRecord,
     consumer: NonNull<SharedRecvConsumer>,
-    /// Free WQEs that were returned, and are not between `head` and `tail`.
+    /// Released WQEs outside the range from `head` to `tail`.
     free: FreeSet,
 }
 
@@ -79,18 +78,18 @@ unsafe impl Send for SharedRecvProducer {}
 /// The completing half, used by the pollers.
 #[derive(Debug)]
 pub struct SharedRecvConsumer {
-    /// The latest run, and the last WQE of it: see [`Latest`].
+    /// The latest run and its last WQE: see [`Latest`].
     latest: AtomicU64,
-    /// How many WQEs were ever returned.
+    /// The number of WQEs that were released so far.
     returned: AtomicU32,
-    /// By the number of a run, masked: with which WQE the run before it has
-    /// ended, and with which it begins.
+    /// For each run, by its masked number: the last WQE of the run before it,
+    /// and its own first WQE.
     turns: Box<[AtomicU32]>,
     /// Written by the producer.
     record: DoorbellRecord,
     lock: BiasedLock,
     size: RingSize,
-    cookies: Box<[AtomicU64]>,
+    wr_ids: Box<[AtomicU64]>,
     buf: NonNull<u8>,
     stride: usize,
 }
@@ -109,7 +108,7 @@ impl SharedRecvProducer {
     pub unsafe fn new(layout: &SharedRecvLayout, consumer: &SharedRecvConsumer) -> Self {
         let SharedRecvConsumer { size, stride, .. } = *consumer;
         Self {
-            wqes: RecvWqes::new(layout.buf, stride, size, &consumer.cookies),
+            wqes: RecvWqes::new(layout.buf, stride, size, &consumer.wr_ids),
             head: u32::from(layout.head),
             tail: u32::from(layout.tail),
             run: 0,
@@ -139,20 +138,20 @@ impl SharedRecvProducer {
     fn write_to_head(
         &mut self,
         next: u32,
-        cookie: u64,
+        wr_id: u64,
         segments: &[Segment],
     ) -> Result<(), PostError> {
         // SAFETY: the head is free.
-        unsafe { self.wqes.write(self.head as usize, cookie, segments) }?;
+        unsafe { self.wqes.write(self.head as usize, wr_id, segments) }?;
         self.wqes.link(self.head, next);
         self.head = next;
         self.posted = self.posted.wrapping_add(1);
         Ok(())
     }
 
-    /// Adds what was returned in the order of the ring to the WQEs from `head`
-    /// to `tail`. Returns whether there are any. A queue that is kept full
-    /// asks that for each request, so it is done in line.
+    /// Adds the WQEs that were released in the order of the ring to those from
+    /// `head` to `tail`. Returns whether there are any. A queue that is kept
+    /// full needs this for each request, so this function is inlined.
     #[inline(always)]
     fn extend(&mut self) -> bool {
         let latest = self.latest();
@@ -163,7 +162,7 @@ impl SharedRecvProducer {
         self.tail != self.head
     }
 
-    /// Puts all that was returned to the free WQEs. `next` is the WQE behind the
+    /// Moves all released WQEs to the free set. `next` is the WQE after the
     /// tail.
     fn read_runs(&mut self, next: u32) {
         // SAFETY: the consumer outlives this half, as promised to `new`.
@@ -176,8 +175,8 @@ impl SharedRecvProducer {
         while self.reading != latest.run() {
             self.reading = self.reading.wrapping_add(1);
             let turn = &consumer.turns[size.index(self.reading)];
-            // Written before `latest`. The place is used again after as many runs
-            // as the ring has WQEs; fewer are returned and not read.
+            // Written before `latest`. The entry is reused after as many runs
+            // as the ring has WQEs; fewer than that are released and not read.
             let turn = turn.load(Ordering::Relaxed);
             let (last, first) = (turn >> 16, turn & 0xffff);
             self.free.insert_up_to(size, self.unread, last);
@@ -188,7 +187,7 @@ impl SharedRecvProducer {
         self.join();
     }
 
-    /// Finds out whether the run that is read next goes on behind the tail.
+    /// Determines whether the run that is read next continues after the tail.
     fn join(&mut self) {
         self.run = if self.unread == self.wqes.neighbour(self.tail) {
             self.reading
@@ -203,7 +202,7 @@ impl SharedRecvProducer {
         // SAFETY: the consumer outlives this half, as promised to `new`.
         let consumer = unsafe { self.consumer.as_ref() };
         // Acquire: the turns before it, and that the pollers have read the
-        // cookies and WQEs that come back.
+        // `wr_id`s and WQEs that come back.
         Latest::from_bits(consumer.latest.load(Ordering::Acquire))
     }
 }
@@ -255,18 +254,18 @@ impl PostReceives for SharedRecvProducer {
     }
 
     #[inline(never)]
-    unsafe fn write(&mut self, cookie: u64, segments: &[Segment]) -> Result<(), PostError> {
+    unsafe fn write(&mut self, wr_id: u64, segments: &[Segment]) -> Result<(), PostError> {
         if segments.len() > self.wqes.max_segments {
             return Err(PostError::TooManySegments);
         }
         if self.head != self.tail || self.extend() {
             let next = self.wqes.neighbour(self.head);
-            return self.write_to_head(next, cookie, segments);
+            return self.write_to_head(next, wr_id, segments);
         }
         let next = self.wqes.neighbour(self.tail);
         self.read_runs(next);
         let run = self.free.nearest(next).ok_or(PostError::QueueFull)?;
-        self.write_to_head(run.first, cookie, segments)?;
+        self.write_to_head(run.first, wr_id, segments)?;
         self.free.remove(run);
         self.tail = run.last;
         self.join();
@@ -281,7 +280,7 @@ impl PostReceives for SharedRecvProducer {
 }
 
 impl RecvWqes<1> {
-    /// Returns the WQE that follows in the ring.
+    /// Returns the index of the next WQE in the ring.
     #[inline(always)]
     fn neighbour(&self, head: u32) -> u32 {
         self.size.index(head.wrapping_add(1)) as u32
@@ -297,28 +296,28 @@ impl RecvWqes<1> {
     }
 }
 
-/// Completed WQEs that are returned together.
+/// Completed WQEs that are released together.
 #[derive(Debug)]
 pub struct Returns<'a> {
-    cookies: &'a [AtomicU64],
+    wr_ids: &'a [AtomicU64],
     size: RingSize,
     turns: &'a [AtomicU32],
     latest: Latest,
 }
 
 impl Returns<'_> {
-    /// Gives the WQE at `index` back, as a completion names it, and returns its
-    /// cookie.
+    /// Releases the WQE at `index`, as a completion names it, and returns its
+    /// `wr_id`.
     ///
     /// # Safety
-    /// The device is done with that WQE, and it was not given back before: the
+    /// The device is done with that WQE, and it was not released before: the
     /// caller has read its completion.
     #[inline(always)]
     pub unsafe fn take(&mut self, index: u16) -> u64 {
         let index = self.size.index(u32::from(index));
         self.latest = self.latest.after(self.size, self.turns, index as u32);
-        // SAFETY: masked to the ring, which has as many cookies as WQEs.
-        unsafe { self.cookies.get_unchecked(index) }.load(Ordering::Relaxed)
+        // SAFETY: masked to the ring, which has as many `wr_id`s as WQEs.
+        unsafe { self.wr_ids.get_unchecked(index) }.load(Ordering::Relaxed)
     }
 }
 
@@ -348,7 +347,7 @@ impl SharedRecvConsumer {
             ));
         }
         Ok(Self {
-            // Run 0, which the producer takes to go on behind the tail.
+            // Run 0, which continues after the tail.
             latest: AtomicU64::new(Latest::new(0, u32::from(layout.tail)).to_bits()),
             returned: AtomicU32::new(0),
             turns: (0..size.count()).map(|_| AtomicU32::new(0)).collect(),
@@ -356,7 +355,7 @@ impl SharedRecvConsumer {
             record: unsafe { DoorbellRecord::new(layout.dbrec) },
             lock: BiasedLock::new(),
             size,
-            cookies: (0..size.count()).map(|_| AtomicU64::new(0)).collect(),
+            wr_ids: (0..size.count()).map(|_| AtomicU64::new(0)).collect(),
             buf: layout.buf,
             stride: layout.stride as usize,
         })
@@ -368,24 +367,21 @@ impl SharedRecvConsumer {
         self.lock.revoke_bias();
     }
 
-    /// Returns the cookie of the WQE at `index`, as a completion names it.
+    /// Returns the `wr_id` of the WQE at `index`, as a completion names it.
     #[inline(always)]
-    pub fn cookie(&self, index: u16) -> u64 {
-        // SAFETY: masked to the ring, which has as many cookies as WQEs.
-        let cookie = unsafe {
-            self.cookies
-                .get_unchecked(self.size.index(u32::from(index)))
-        };
-        cookie.load(Ordering::Relaxed)
+    pub fn wr_id(&self, index: u16) -> u64 {
+        // SAFETY: masked to the ring, which has as many `wr_id`s as WQEs.
+        let wr_id = unsafe { self.wr_ids.get_unchecked(self.size.index(u32::from(index))) };
+        wr_id.load(Ordering::Relaxed)
     }
 
-    /// Gives a completed WQE back to the producer, which may write over it from
+    /// Releases a completed WQE to the producer, which may overwrite it from
     /// then on.
     ///
     /// # Safety
-    /// The device is done with the WQE, and it was not given back before: the caller
-    /// has read its completion. One thread at a time gives WQEs back, unless
-    /// [`Self::allow_several_pollers`] has returned.
+    /// The device is done with the WQE, and it was not released before: the
+    /// caller has read its completion. One thread at a time releases WQEs,
+    /// unless [`Self::allow_several_pollers`] has returned.
     #[inline]
     pub unsafe fn free(&self, index: u16) {
         let index = self.size.index(u32::from(index)) as u32;
@@ -395,31 +391,31 @@ impl SharedRecvConsumer {
         });
     }
 
-    /// Gives a completed WQE back and returns its cookie, if it follows the WQE
-    /// that was given back last and there is one poller. Otherwise returns `None`
-    /// and does nothing; the caller then uses [`Self::cookie`] and [`Self::free`].
-    /// Calls nothing out of line, and needs few registers.
+    /// Releases a completed WQE and returns its `wr_id`, if the WQE follows the
+    /// one that was released last and there is one poller. Otherwise returns
+    /// `None` and does nothing; the caller then uses [`Self::wr_id`] and
+    /// [`Self::free`]. Makes no outlined call, and needs few registers.
     ///
     /// # Safety
     /// As for [`Self::free`].
     #[inline(always)]
     pub unsafe fn take_next(&self, index: u16) -> Option<u64> {
-        let cookie = self.cookie(index);
+        let wr_id = self.wr_id(index);
         let index = self.size.index(u32::from(index)) as u32;
         let taken = self.lock.try_biased(|| {
             let latest = Latest::from_bits(self.latest.load(Ordering::Relaxed));
             self.put_back(latest.followed_by(self.size, index)?, 1);
-            Some(cookie)
+            Some(wr_id)
         });
         taken.flatten()
     }
 
-    /// Calls `take`, which gives several WQEs back and returns how many; the
-    /// producer sees them afterwards. Returns `None`, without the call, if there
-    /// are several pollers.
+    /// Calls `take`, which collects several WQEs and returns their number, then
+    /// releases them to the producer. Returns `None`, without the call, if
+    /// there are several pollers.
     ///
     /// # Safety
-    /// One thread at a time gives WQEs back, unless
+    /// One thread at a time releases WQEs, unless
     /// [`Self::allow_several_pollers`] has returned.
     #[inline(always)]
     pub unsafe fn return_alone(
@@ -428,7 +424,7 @@ impl SharedRecvConsumer {
     ) -> Option<usize> {
         self.lock.try_biased(|| {
             let mut returns = Returns {
-                cookies: &self.cookies,
+                wr_ids: &self.wr_ids,
                 size: self.size,
                 turns: &self.turns,
                 latest: Latest::from_bits(self.latest.load(Ordering::Relaxed)),
@@ -439,19 +435,19 @@ impl SharedRecvConsumer {
         })
     }
 
-    /// Lets the producer see `count` more WQEs, with which the latest run is
-    /// `latest`. Under the lock.
+    /// Publishes `count` more released WQEs to the producer; the latest run is
+    /// then `latest`. Called under the lock.
     #[inline(always)]
     fn put_back(&self, latest: Latest, count: u32) {
-        // Release: the turns are written, the cookies and WQEs are read.
+        // Release: the turns are written, the `wr_id`s and WQEs are read.
         self.latest.store(latest.to_bits(), Ordering::Release);
-        // One instruction on memory, where packing it with the rest takes more.
+        // A separate counter: incrementing it is one instruction.
         let returned = self.returned.load(Ordering::Relaxed);
         self.returned
             .store(returned.wrapping_add(count), Ordering::Relaxed);
     }
 
-    /// Returns the number of receives that were posted and not given back. Any
+    /// Returns the number of receives that were posted and not released. Any
     /// thread may call it; the number is exact if no thread posts or polls
     /// meanwhile.
     #[inline]

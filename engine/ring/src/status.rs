@@ -7,16 +7,16 @@ use core::fmt;
 #[repr(u8)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Status {
-    /// Done.
+    /// Completed.
     #[default]
     Success,
     /// The message is longer than the receive's segments, or than allowed.
     LocalLength,
     /// The queue pair is not consistent with the request.
     LocalQpOperation,
-    /// A segment is not inside a region of that key and those rights.
+    /// A segment is not inside a memory region of its key, or the region lacks the access right.
     LocalProtection,
-    /// Not tried: the queue pair went to the error state before.
+    /// Not executed: the queue pair was in the error state before.
     WrFlush,
     /// A memory window could not be bound.
     MwBind,
@@ -36,7 +36,7 @@ pub enum Status {
     RnrRetryExceeded,
     /// The peer aborted the operation.
     RemoteAborted,
-    /// The device reported something that none of the above names.
+    /// The device reported an error that has no other status.
     General,
 }
 
@@ -87,8 +87,8 @@ impl Status {
         }
     }
 
-    /// Returns the status of a number in `enum ibv_wc_status`; [`Self::General`] for
-    /// one that has no name here.
+    /// Returns the status of a number in `enum ibv_wc_status`;
+    /// [`Self::General`] for an unknown number.
     pub const fn from_ibv_wc_status(number: u32) -> Self {
         match number {
             0 => Self::Success,
@@ -127,7 +127,7 @@ impl Status {
             }
             Self::WrFlush => {
                 "the queue pair was already in the error state; the first completion with another \
-                 status tells the cause, or it was disconnected on purpose"
+                 status names the cause, or it was disconnected on purpose"
             }
             Self::MwBind => {
                 "the window could not be bound: check that the region was registered with window \
@@ -143,7 +143,7 @@ impl Status {
             }
             Self::RemoteInvalidRequest => {
                 "the peer refused the request: its receive is too short, the operation is not \
-                 enabled there, or it allows fewer outstanding reads than this side asks for"
+                 enabled there, or it allows fewer outstanding reads than this side requests"
             }
             Self::RemoteAccess => {
                 "the peer's key does not cover the remote address and length, or does not grant \
@@ -160,7 +160,7 @@ impl Status {
                 "the peer had no receive posted in time: post receives earlier there, or raise \
                  rnr_retry (7 waits for ever)"
             }
-            Self::RemoteAborted => "the peer aborted the operation; ask its side",
+            Self::RemoteAborted => "the peer aborted the operation; check the errors on its side",
             Self::General => {
                 "the device reported a code that has no verbs name; note vendor_syndrome and the \
                  firmware version"

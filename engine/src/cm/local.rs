@@ -86,9 +86,9 @@ pub(super) fn is_usable(address: IpAddr) -> bool {
     }
 }
 
-/// Returns the source address of the route to other hosts. Asks the routing table
-/// with a UDP socket that sends nothing: its targets are addresses reserved for
-/// documentation.
+/// Returns the source address of the route to other hosts. Queries the routing
+/// table with a UDP socket that sends nothing: its targets are addresses
+/// reserved for documentation.
 fn towards_others() -> Option<IpAddr> {
     let targets: [(IpAddr, IpAddr); 2] = [
         (

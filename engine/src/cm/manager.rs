@@ -17,9 +17,10 @@ use std::sync::Arc;
 /// for the thread, and so for a callback in progress, except inside a callback.
 ///
 /// In a forked child every call fails with [`CmError::Forked`], and dropping
-/// handles does nothing. A child that runs on without `exec` also holds copies of
-/// the parent's sockets: if the parent dies, peers notice that only when the child
-/// ends too. They notice an orderly disconnect at once.
+/// handles does nothing. A child that continues without `exec` also holds
+/// copies of the parent's sockets: if the parent is killed, peers get the end
+/// of the connection only when the child ends too. They get an orderly
+/// disconnect at once.
 #[derive(Clone)]
 pub struct Manager {
     service: ServiceOf,
@@ -75,12 +76,12 @@ impl Manager {
     }
 
     /// Listens for requests to a connection qualifier; every value is allowed.
-    /// [`super::port_of`] tells which qualifiers can be listened for together over
-    /// TCP. With rdma_cm, values up to 65535 are ports in its own port space. All
-    /// others share the ports from 33534 on, and a listener on a shared port gets
-    /// the requests for all its qualifiers. On iWARP, all addresses
-    /// ([`super::ListenOn::All`]) means those that the port has at the time of the
-    /// call.
+    /// [`super::port_of`] determines which qualifiers can be listened for at
+    /// the same time over TCP. With rdma_cm, values up to 65535 are ports in
+    /// its own port space. All others share the ports from 33534 on, and a
+    /// listener on a shared port gets the requests for all its qualifiers. On
+    /// iWARP, all addresses ([`super::ListenOn::All`]) means those that the
+    /// port has at the time of the call.
     ///
     /// # Errors
     /// [`CmError::InUse`] if a listener on this host has the qualifier or its port;
@@ -274,8 +275,8 @@ impl Request {
         self.details.qualifier
     }
 
-    /// Hands the request off to the listener on another qualifier. The requester
-    /// does not notice.
+    /// Hands the request off to the listener on another qualifier. The
+    /// requester is not notified.
     pub fn hand_off(&mut self, qualifier: u64) {
         self.details.qualifier = qualifier;
     }
@@ -369,10 +370,10 @@ impl Connection {
     /// lost. With rdma_cm the kernel then proceeds, and the sink gets
     /// [`super::ConnectionEvent::Established`]. Over TCP nothing is lost, and this
     /// does nothing.
-    pub fn heard(&self) {
+    pub fn message_received(&self) {
         match &self.inner {
             ConnectionOf::Socket(_) => (),
-            ConnectionOf::Rdma(connection) => connection.heard(),
+            ConnectionOf::Rdma(connection) => connection.message_received(),
         }
     }
 

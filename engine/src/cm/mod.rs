@@ -12,8 +12,8 @@
 //!  Accepted ◄─────────── accept ─────────────────── Request::accept
 //!   queue pair to RTR, RTS
 //!   sink returns Ok ──── ready ───────────────────► Established
-//!  disconnect ────────── goodbye ─────────────────► Disconnected
-//!  Disconnected ◄─────── its answer ───────────────
+//!  disconnect ────────── disconnect ──────────────► Disconnected
+//!  Disconnected ◄─────── reply ────────────────────
 //!  fail ──────────────── failed (`socket` only) ──► Broken
 //! ```
 //!
@@ -27,8 +27,8 @@ mod listen;
 mod local;
 mod manager;
 mod port;
-mod post;
 mod rdma;
+mod service_thread;
 mod socket;
 mod types;
 

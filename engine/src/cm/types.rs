@@ -64,8 +64,8 @@ pub struct Peer {
     pub route: Route,
     /// The most RDMA reads of this side that it serves at a time.
     pub reads_served: u8,
-    /// The most RDMA reads that it wants to have in flight.
-    pub reads_asked: u8,
+    /// The most RDMA reads that it requests to have in flight.
+    pub reads_requested: u8,
 }
 
 /// The parameters of one side's endpoint, which the other side gets.
@@ -76,7 +76,7 @@ pub struct Parameters {
     /// The most RDMA reads of the peer that it serves at a time.
     pub reads_served: u8,
     /// The most RDMA reads that it wants to have in flight.
-    pub reads_asked: u8,
+    pub reads_requested: u8,
 }
 
 /// The options of a manager.
@@ -95,10 +95,10 @@ pub struct ManagerOptions {
     /// How long a disconnect waits for the peer's answer. 2 seconds by default.
     pub disconnect_timeout: Duration,
     /// How long a connection may be idle before the system probes whether the
-    /// peer's host is still there. If the host does not answer, the connection ends
-    /// with [`ConnectionEvent::Broken`]. `None`, the default, disables probing: a
-    /// host that pauses is not dead, and the queue pair itself notices a dead peer
-    /// when it sends.
+    /// peer's host is still there. If the host does not answer, the connection
+    /// ends with [`ConnectionEvent::Broken`]. `None`, the default, disables
+    /// probing: a paused host may resume, and the queue pair itself detects a
+    /// lost peer when it sends.
     pub keepalive: Option<Duration>,
     /// Keep the service thread on the CPUs of the thread that starts the manager.
     /// By default it may run on every CPU that is not isolated, so that it does not
@@ -154,7 +154,7 @@ pub trait ConnectionSink: Send + Sync {
     fn event(&self, event: ConnectionEvent) -> Result<(), ()>;
 
     /// Returns whether the requesting endpoint greets its peer: see
-    /// [`crate::EndpointHandle::asks_to_connect`]. Called before the request is
+    /// [`crate::EndpointHandle::prepare_request`]. Called before the request is
     /// sent.
     fn greets(&self) -> bool {
         false
@@ -191,8 +191,9 @@ pub enum ConnectionEvent {
     TimedOut,
     /// Passive side: the requester is ready.
     Established,
-    /// Passive side, terminal: the requester gave up, died, could not become ready,
-    /// or did not report it within [`ManagerOptions::accept_timeout`].
+    /// Passive side, terminal: the requester gave up, its process ended, it
+    /// could not become ready, or it did not report that within
+    /// [`ManagerOptions::accept_timeout`].
     AcceptFailed,
     /// Terminal: the peer disconnected in order, or this side's disconnect has
     /// completed.

@@ -1,11 +1,11 @@
 //! Completion channels: descriptors that are readable when an armed CQ has raised
 //! an event.
 
-use super::bell::Bell;
 use super::context::{self, Context, forks};
 use super::cq::CqShared;
 use super::device::Device;
 use super::quirks::Quirks;
+use super::software_event::SoftwareEvent;
 use crate::error::{ControlError, clear_errno, last_errno};
 use crate::wait::ChannelFds;
 use core::ptr::{self, NonNull};
@@ -44,15 +44,15 @@ impl Device {
         let mut raw = RawChannel {
             raw,
             fd,
-            bell: None,
+            software_event: None,
             forks: forks(),
             armed: AtomicU32::new(0),
             drains: AtomicU32::new(1),
             context: Arc::clone(&self.context),
         };
         context::set_nonblocking(fd, OPERATION)?;
-        if Quirks::of(self.info().vendor_id).has_bell() {
-            raw.bell = Some(Bell::new()?);
+        if Quirks::of(self.info().vendor_id).has_software_events() {
+            raw.software_event = Some(SoftwareEvent::new()?);
         }
         Ok(CompletionChannel { raw: Arc::new(raw) })
     }
@@ -67,7 +67,7 @@ impl CompletionChannel {
             // SAFETY: the descriptor stays open until the channel is destroyed, which
             // the borrow of `self` prevents.
             kernel: unsafe { BorrowedFd::borrow_raw(self.raw.fd) },
-            bell: self.bell().map(Bell::fd),
+            software_event: self.software_event().map(SoftwareEvent::fd),
         }
     }
 
@@ -76,9 +76,9 @@ impl CompletionChannel {
         self.raw.armed.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Returns the bell of the channel, on devices that need one.
-    pub(super) fn bell(&self) -> Option<&Bell> {
-        self.raw.bell.as_ref()
+    /// Returns the source of the engine's own events, on devices that need one.
+    pub(super) fn software_event(&self) -> Option<&SoftwareEvent> {
+        self.raw.software_event.as_ref()
     }
 
     /// Takes events off the descriptors without blocking, counts each at its CQ
@@ -102,9 +102,9 @@ impl CompletionChannel {
             _ => armed.max(1) as usize,
         };
         let mut taken = 0;
-        if let Some(bell) = &self.raw.bell {
-            // The CQ counted it when the bell was rung.
-            taken += usize::from(bell.take());
+        if let Some(software_event) = &self.raw.software_event {
+            // The CQ counted this event when the event was raised.
+            taken += usize::from(software_event.take());
         }
         let most = most.saturating_add(taken);
         while taken < most {
@@ -139,7 +139,7 @@ impl CompletionChannel {
 pub(super) struct RawChannel {
     raw: NonNull<ibv_comp_channel>,
     fd: i32,
-    bell: Option<Bell>,
+    software_event: Option<SoftwareEvent>,
     /// The fork count at creation: a forked child must not take the parent's
     /// events.
     forks: u32,

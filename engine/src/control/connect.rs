@@ -17,13 +17,13 @@ pub(super) const TO_RTR: &str = "bring a queue pair to RTR";
 const TO_RTS: &str = "bring a queue pair to RTS";
 
 /// The peer of a connection, from an address or from rdma_cm.
-pub(super) struct Partner {
+pub(super) struct PeerQp {
     pub(super) qpn: u32,
     /// The peer's first packet sequence number.
     pub(super) psn: u32,
     /// The path MTU, as a code of `enum ibv_mtu`.
     pub(super) mtu: u32,
-    pub(super) way: ibv_ah_attr,
+    pub(super) ah_attr: ibv_ah_attr,
     /// A P_Key index other than that of INIT.
     pub(super) pkey_index: Option<u16>,
 }
@@ -142,14 +142,14 @@ impl VerbsQp {
             Some(port) if port.require_active(TO_RTR).is_ok() => port,
             _ => self.port(options.port, options.gid_index, TO_RTR)?,
         };
-        let partner = Partner {
+        let peer_qp = PeerQp {
             qpn: peer.qpn,
             psn: peer.psn,
             mtu: u32::from(path_mtu(&port, peer)?.code()),
-            way: route(&port, peer, options)?,
+            ah_attr: route(&port, peer, options)?,
             pkey_index: None,
         };
-        self.enter_rtr(&partner, options)
+        self.enter_rtr(&peer_qp, options)
             .map_err(|error| self.explain_unreachable(error, options.port, Gid(peer.gid)))
     }
 
@@ -167,19 +167,19 @@ impl VerbsQp {
     /// checked.
     pub(super) fn enter_rtr(
         &self,
-        partner: &Partner,
+        peer_qp: &PeerQp,
         options: &ConnectOptions,
     ) -> Result<(), ControlError> {
         let mut attr = empty();
         attr.qp_state = ibv_qp_state::IBV_QPS_RTR;
-        attr.path_mtu = partner.mtu;
-        attr.dest_qp_num = partner.qpn;
-        attr.rq_psn = partner.psn;
+        attr.path_mtu = peer_qp.mtu;
+        attr.dest_qp_num = peer_qp.qpn;
+        attr.rq_psn = peer_qp.psn;
         attr.max_dest_rd_atomic = options
             .reads_served
             .min(self.domain.device().limits().reads_served);
         attr.min_rnr_timer = options.min_rnr_timer;
-        attr.ah_attr = partner.way;
+        attr.ah_attr = peer_qp.ah_attr;
         let mut mask = Mask::IBV_QP_STATE
             | Mask::IBV_QP_AV
             | Mask::IBV_QP_PATH_MTU
@@ -187,7 +187,7 @@ impl VerbsQp {
             | Mask::IBV_QP_RQ_PSN
             | Mask::IBV_QP_MAX_DEST_RD_ATOMIC
             | Mask::IBV_QP_MIN_RNR_TIMER;
-        if let Some(index) = partner.pkey_index {
+        if let Some(index) = peer_qp.pkey_index {
             attr.pkey_index = index;
             mask |= Mask::IBV_QP_PKEY_INDEX;
         }
@@ -221,8 +221,8 @@ impl VerbsQp {
         self.modify(TO_RTS, &mut attr, mask, Some(QpState::ReadyToReceive))
     }
 
-    /// Returns the retry count of a connection. Soft-RoCE takes 7 as infinite, as
-    /// for RNR retries, and would never notice that a peer has disappeared.
+    /// Returns the retry count of a connection. Soft-RoCE takes 7 as infinite,
+    /// as for RNR retries, and would never detect that a peer has disappeared.
     fn retries(&self, options: &ConnectOptions) -> u8 {
         match self.domain.device().is_mlx5() {
             true => options.retry,

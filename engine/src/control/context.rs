@@ -173,11 +173,11 @@ impl Drop for Context {
     }
 }
 
-/// Returns whether libmlx5's switch against BlueFlame is set. libmlx5 also reads it
-/// when the device is opened; for shared registers `mlx5dv_init_obj` reports
-/// BlueFlame nevertheless.
+/// Returns whether the variable that disables BlueFlame in libmlx5 is set.
+/// libmlx5 also reads it when the device is opened; for shared registers
+/// `mlx5dv_init_obj` reports BlueFlame nevertheless.
 fn asked_to_shut_up_blue_flame() -> bool {
-    environment::driver_switch("MLX5_SHUT_UP_BF").is_some_and(|value| value != "0")
+    environment::driver_variable("MLX5_SHUT_UP_BF").is_some_and(|value| value != "0")
 }
 
 /// Sets `O_NONBLOCK`: the library waits with `poll`, never inside a read.

@@ -84,7 +84,7 @@ impl VerbsCq {
             channel: channel.cloned(),
             context: Arc::clone(&device.context),
             mlx5: device.is_mlx5(),
-            solicits: device.tells_solicited(),
+            solicits: device.reports_solicited(),
         };
         if device.is_direct() {
             // SAFETY: a live CQ of an mlx5 device, since only mlx5 devices are on
@@ -128,7 +128,7 @@ impl VerbsCq {
     }
 
     /// Returns whether it can wake for solicited receives only:
-    /// [`Device::tells_solicited`].
+    /// [`Device::reports_solicited`].
     pub(crate) fn solicits(&self) -> bool {
         self.0.solicits
     }
@@ -142,12 +142,13 @@ impl VerbsCq {
     /// device. Does nothing without a channel, and on devices whose completions all
     /// come from the kernel.
     #[cold]
-    pub(crate) fn ring(&self) {
-        let Some(bell) = self.channel().and_then(CompletionChannel::bell) else {
+    pub(crate) fn raise_event(&self) {
+        let Some(software_event) = self.channel().and_then(CompletionChannel::software_event)
+        else {
             return;
         };
         self.0.shared.events.fetch_add(1, Ordering::Release);
-        bell.ring();
+        software_event.raise();
     }
 
     /// Returns the channel that the CQ was created with.

@@ -177,7 +177,7 @@ impl Device {
     /// never wakes for a receive then (Linux, `siw_rqe_complete` in
     /// drivers/infiniband/sw/siw/siw_qp.c), so on siw every completion wakes.
     #[must_use]
-    pub fn tells_solicited(&self) -> bool {
+    pub fn reports_solicited(&self) -> bool {
         Quirks::of(self.info.vendor_id) == Quirks::None
     }
 
@@ -340,7 +340,7 @@ fn obstacle(device: &ibv_device) -> Option<String> {
     // Each adds a signature to the WQEs of its queues, which moves the segments.
     ["MLX5_QP_SIGNATURE", "MLX5_SRQ_SIGNATURE"]
         .into_iter()
-        .find(|switch| environment::driver_switch(switch).is_some())
+        .find(|switch| environment::driver_variable(switch).is_some())
         .map(|switch| format!("{switch} is set and changes the rings"))
 }
 

@@ -21,8 +21,8 @@ impl DeviceList {
         /// The descriptors for the directory of drivers and a file in it, and two
         /// to spare.
         const TO_LOOK: usize = 4;
-        if let Some(lack) = descriptors::lack(TO_LOOK) {
-            let errno = lack.raw_os_error().unwrap_or(libc::EMFILE);
+        if let Some(error) = descriptors::shortage(TO_LOOK) {
+            let errno = error.raw_os_error().unwrap_or(libc::EMFILE);
             return Err(ControlError::verbs("list RDMA devices", errno));
         }
         let mut length = 0;

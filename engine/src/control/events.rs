@@ -135,7 +135,7 @@ impl Iterator for AsyncEvents {
 unsafe fn describe(raw: &ibv_async_event) -> AsyncEvent {
     let kind = kind_of(raw.event_type);
     let element = raw.element;
-    // SAFETY: the type tells which member of the union is valid, and the caller
+    // SAFETY: the type selects the valid member of the union, and the caller
     // promises that the object is alive. Its context is what the `create` functions
     // of this module set.
     let source = unsafe {

@@ -70,8 +70,8 @@ pub(super) unsafe fn shared_recv_layout(
     unsafe { init(&mut object, MLX5DV_OBJ_SRQ.into(), WHAT)? };
     let check = Check(WHAT);
     check.that(out.stride >= 32, "stride", out.stride)?;
-    let told = out.comp_mask & u64::from(MLX5DV_SRQ_MASK_SRQN) != 0;
-    check.that(told, "SRQ number", out.srqn)?;
+    let has_number = out.comp_mask & u64::from(MLX5DV_SRQ_MASK_SRQN) != 0;
+    check.that(has_number, "SRQ number", out.srqn)?;
     Ok(SharedRecvLayout {
         buf: check.present(out.buf, "ring")?.cast(),
         stride: check.power_of_two(out.stride, "stride")?,
@@ -83,8 +83,8 @@ pub(super) unsafe fn shared_recv_layout(
 }
 
 /// Returns the layouts of a QP. `granted` is the result of its creation;
-/// `exclusive` tells whether no other QP uses its doorbell register, `windows`
-/// whether it was created for binding memory windows.
+/// `exclusive` is true if no other QP uses its doorbell register, `windows` if
+/// it was created for binding memory windows.
 ///
 /// # Safety
 /// `qp` is alive and of a device that `mlx5dv_is_supported`.

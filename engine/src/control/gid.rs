@@ -299,7 +299,7 @@ mod tests {
 
     #[test]
     fn used_entries_are_converted_and_empty_ones_skipped() {
-        let told = |index, gid_type, first| ibv_gid_entry {
+        let raw_entry = |index, gid_type, first| ibv_gid_entry {
             gid: ibv_gid {
                 raw: [first, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 9],
             },
@@ -308,10 +308,13 @@ mod tests {
             gid_type,
             ndev_ifindex: 3,
         };
-        let seen = used(&told(200, verbs::IBV_GID_TYPE_ROCE_V2, 0xfe)).expect("an entry");
+        let seen = used(&raw_entry(200, verbs::IBV_GID_TYPE_ROCE_V2, 0xfe)).expect("an entry");
         assert_eq!((seen.index, seen.kind), (200, GidKind::RoceV2));
         assert_eq!((seen.gid.0[0], seen.gid.0[15]), (0xfe, 9));
-        assert_eq!(used(&told(256, verbs::IBV_GID_TYPE_ROCE_V2, 0xfe)), None);
+        assert_eq!(
+            used(&raw_entry(256, verbs::IBV_GID_TYPE_ROCE_V2, 0xfe)),
+            None
+        );
         assert_eq!(used(&UNUSED), None);
     }
 

@@ -31,7 +31,7 @@ pub struct Greeting(Word);
 enum Word {
     Registered(RegisteredBuffer),
     #[cfg(test)]
-    Played(core::sync::atomic::AtomicBool),
+    Simulated(core::sync::atomic::AtomicBool),
 }
 
 /// The address and key of a [`Greeting`].
@@ -45,7 +45,7 @@ pub struct GreetingPlace {
 const WORD: u32 = 0x6865_6c6f;
 /// The `wr_id` of the greeting's work request, which is not a tag of the verbs path
 /// (`path/verbs/tag.rs`), so that its completion is not reported.
-pub(crate) const UNTOLD: u64 = 3 << 62 | WORD as u64;
+pub(crate) const GREETING_WR_ID: u64 = 3 << 62 | WORD as u64;
 
 impl Greeting {
     /// Registers a word.
@@ -55,16 +55,16 @@ impl Greeting {
         Ok(Self(Word::Registered(word)))
     }
 
-    /// Returns a greeting that arrives when the test calls [`Self::come`].
+    /// Returns a greeting that arrives when the test calls [`Self::arrive`].
     #[cfg(test)]
-    pub(crate) fn played() -> Self {
-        Self(Word::Played(false.into()))
+    pub(crate) fn simulated() -> Self {
+        Self(Word::Simulated(false.into()))
     }
 
     #[cfg(test)]
-    pub(crate) fn come(&self) {
-        if let Word::Played(come) = &self.0 {
-            come.store(true, core::sync::atomic::Ordering::Release);
+    pub(crate) fn arrive(&self) {
+        if let Word::Simulated(arrived) = &self.0 {
+            arrived.store(true, core::sync::atomic::Ordering::Release);
         }
     }
 
@@ -76,18 +76,18 @@ impl Greeting {
                 key: word.region().rkey(),
             },
             #[cfg(test)]
-            Word::Played(_) => GreetingPlace { address: 1, key: 2 },
+            Word::Simulated(_) => GreetingPlace { address: 1, key: 2 },
         }
     }
 
     /// Returns whether the requester has written.
-    pub(crate) fn has_come(&self) -> bool {
+    pub(crate) fn has_arrived(&self) -> bool {
         match &self.0 {
             // SAFETY: the mapping is aligned and alive; the device may write to it
             // at any time, so no reference is made.
             Word::Registered(word) => unsafe { word.as_ptr().cast::<u32>().read_volatile() != 0 },
             #[cfg(test)]
-            Word::Played(come) => come.load(core::sync::atomic::Ordering::Acquire),
+            Word::Simulated(arrived) => arrived.load(core::sync::atomic::Ordering::Acquire),
         }
     }
 }
@@ -124,7 +124,7 @@ impl VerbsQp {
         };
         // SAFETY: integers, pointers and unions of them, for which zero is valid.
         let mut work: ibv_send_wr = unsafe { core::mem::zeroed() };
-        work.wr_id = UNTOLD;
+        work.wr_id = GREETING_WR_ID;
         work.opcode = ibv_wr_opcode::IBV_WR_RDMA_WRITE;
         work.send_flags = ibv_send_flags::IBV_SEND_INLINE.0;
         work.sg_list = &raw mut segment;

@@ -10,7 +10,7 @@
 use crate::error::{ControlError, ControlErrorKind};
 use crate::sync::Mutex;
 
-/// The inline bytes that a caller asks for.
+/// The inline bytes that a caller requests.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct InlineRequest {
     pub(super) bytes: u32,
@@ -255,9 +255,9 @@ mod tests {
             };
             let found = InlineCache::default();
             let create = |or_fewer| create(wanted(or_fewer), SHAPE, &found, attempt, drop);
-            let told = format!("at most {most} bytes inline");
+            let expected = format!("at most {most} bytes inline");
             let error = create(false).unwrap_err().to_string();
-            assert!(error.contains(&told), "{error}");
+            assert!(error.contains(&expected), "{error}");
             assert_eq!(create(true).unwrap(), most);
         }
     }

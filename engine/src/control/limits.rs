@@ -82,9 +82,9 @@ impl Limits {
 fn srq_segments(attr: &ibv_device_attr) -> u32 {
     let count = |n: i32| u32::try_from(n).unwrap_or(0);
     match (count(attr.max_srq), count(attr.max_srq_sge)) {
-        (0, told) => told,
+        (0, reported) => reported,
         (_, 0) => count(attr.max_sge),
-        (_, told) => told,
+        (_, reported) => reported,
     }
 }
 
@@ -96,7 +96,7 @@ fn read_segments(attr: &ibv_device_attr, transport: Transport) -> u32 {
     match (u32::try_from(attr.max_sge_rd).unwrap_or(0), transport) {
         (0, Transport::Iwarp) => segments.min(1),
         (0, _) => segments,
-        (told, _) => told.min(segments),
+        (reported, _) => reported.min(segments),
     }
 }
 

@@ -1,9 +1,10 @@
 //! The route to a peer as the kernel's connection manager found it.
 //!
-//! An application that exchanges addresses itself computes the attributes of its
-//! queue pair ([`super::route`]). With rdma_cm the kernel knows them: it resolved
-//! the peer's IP address, chose the GID, and agreed with the peer on packet
-//! sequence numbers. [`ManagedRoute`] has these attributes as plain values.
+//! An application that exchanges addresses itself computes the attributes of
+//! its queue pair ([`super::route`]). With rdma_cm the kernel provides them: it
+//! resolved the peer's IP address, chose the GID, and exchanged packet sequence
+//! numbers with the peer. [`ManagedRoute`] has these attributes as plain
+//! values.
 //!
 //! On iWARP there are no attributes: accepting, or the peer's acceptance, moves the
 //! queue pair to RTS in the kernel (`iw_cm`). [`Route::Iwarp`] stands for that.
@@ -13,7 +14,7 @@
 //! - `docs/decisions/036-iwarp-connects-in-the-kernel.md`
 
 use super::address::{ConnectOptions, EndpointAddress};
-use super::connect::{Partner, TO_RTR};
+use super::connect::{PeerQp, TO_RTR};
 use super::gid::Gid;
 use super::greeting::GreetingPlace;
 use super::qp::VerbsQp;
@@ -181,15 +182,15 @@ impl VerbsQp {
             )
             .with_remedy("connect to and from the address of this port's network interface"));
         }
-        let partner = Partner {
+        let peer_qp = PeerQp {
             qpn: route.peer_qpn,
             psn: route.peer_psn,
             mtu: route.mtu,
-            way: route.ah(),
+            ah_attr: route.ah(),
             // INIT was entered with the first P_Key, before the peer was known.
             pkey_index: (route.pkey_index != 0).then_some(route.pkey_index),
         };
-        self.enter_rtr(&partner, options)
+        self.enter_rtr(&peer_qp, options)
             .map_err(|error| self.explain_unreachable(error, route.port, route.vector.gid))
     }
 

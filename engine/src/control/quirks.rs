@@ -25,8 +25,8 @@ impl Quirks {
     }
 
     /// Returns whether the engine makes completions itself, so that completion
-    /// channels need a [`super::bell::Bell`].
-    pub(super) fn has_bell(self) -> bool {
+    /// channels need a [`super::software_event::SoftwareEvent`].
+    pub(super) fn has_software_events(self) -> bool {
         self == Self::Siw
     }
 }
@@ -39,6 +39,6 @@ mod tests {
     fn siw_is_recognised_by_its_vendor_id() {
         assert_eq!(Quirks::of(0x62_6d74), Quirks::Siw);
         assert_eq!(Quirks::of(0x15b3), Quirks::None);
-        assert!(Quirks::Siw.has_bell() && !Quirks::None.has_bell());
+        assert!(Quirks::Siw.has_software_events() && !Quirks::None.has_software_events());
     }
 }

@@ -20,18 +20,18 @@ impl VerbsQp {
     }
 }
 
-/// Does [`VerbsQp::explain_unreachable`]; `look` returns the error of a port that cannot be
+/// Does [`VerbsQp::explain_unreachable`]; `port_error` returns the error of a port that cannot be
 /// used.
 fn explain(
     error: ControlError,
     peer: Gid,
-    look: impl FnOnce(&'static str) -> Result<(), ControlError>,
+    port_error: impl FnOnce(&'static str) -> Result<(), ControlError>,
 ) -> ControlError {
     let Some(libc::ETIMEDOUT | libc::EHOSTUNREACH | libc::ENETUNREACH) = error.errno() else {
         return error;
     };
     // A link that is down is the likelier cause, and the more helpful message.
-    match look(super::connect::TO_RTR) {
+    match port_error(super::connect::TO_RTR) {
         Err(down) if down.kind() == ControlErrorKind::PortDown => down,
         _ => error
             .with_kind(ControlErrorKind::Unreachable)
@@ -77,7 +77,9 @@ mod tests {
 
     #[test]
     fn other_refusals_stay_as_they_are() {
-        let error = explain(refused(libc::EINVAL), PEER, |_| panic!("no need to look"));
+        let error = explain(refused(libc::EINVAL), PEER, |_| {
+            panic!("no need to query the port")
+        });
         assert_eq!(error.kind(), ControlErrorKind::Invalid);
         assert_eq!(error.remedy(), "");
     }

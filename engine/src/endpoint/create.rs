@@ -3,7 +3,7 @@
 use core::mem::ManuallyDrop;
 use std::sync::Arc;
 
-use super::options::{InlineShape, Switches};
+use super::options::{EnvironmentOptions, InlineShape};
 use super::{Endpoint, EndpointHandle, EndpointOptions};
 use crate::control::{ProtectionDomain, QpGrant, QpSpec, VerbsQp};
 use crate::error::{ControlError, ControlErrorKind};
@@ -39,7 +39,7 @@ impl ProtectionDomain {
     /// An argument exceeds the device's limits, the parts belong to different
     /// devices, or the device has no queue pairs left.
     pub fn create_endpoint(&self, options: &EndpointOptions<'_>) -> Result<Endpoint, ControlError> {
-        let switches = Switches::from_environment();
+        let environment_options = EnvironmentOptions::from_environment();
         let spec = QpSpec {
             send_cq: &options.send_cq.verbs,
             recv_cq: &options.recv_cq.verbs,
@@ -48,7 +48,7 @@ impl ProtectionDomain {
             recv_depth: options.recv_depth,
             send_segments: options.send_segments,
             recv_segments: options.recv_segments,
-            inline_bytes: if switches.no_inline {
+            inline_bytes: if environment_options.no_inline {
                 0
             } else {
                 options.inline_bytes
@@ -59,13 +59,13 @@ impl ProtectionDomain {
             windows: options.windows,
         };
         let verbs = Arc::new(VerbsQp::create(self, &spec)?);
-        let single = options.posters.one_at_a_time || switches.single_threaded;
+        let single = options.thread_mode.serialized || environment_options.single_threaded;
         let doorbell = DoorbellPolicy {
-            blue_flame: !switches.no_blue_flame,
+            blue_flame: !environment_options.no_blue_flame,
             serialised: !single,
         };
         let mut grant = verbs.grant();
-        if switches.no_inline {
+        if environment_options.no_inline {
             grant.inline_bytes = 0;
         }
         let path = match verbs.send_layout() {

@@ -61,7 +61,7 @@ pub(super) struct Inner {
     /// `None` after the endpoint was dropped: handles do not keep the rings.
     pub(super) watch: Option<Watch>,
     /// The kernel may be about to connect the queue pair: on iWARP, from
-    /// [`EndpointHandle::asks_to_connect`] until it is connected.
+    /// [`EndpointHandle::prepare_request`] until it is connected.
     pub(super) may_be_connecting: bool,
 }
 
@@ -137,7 +137,7 @@ impl EndpointHandle {
     /// endpoint. Returns whether the endpoint greets its peer: for
     /// [`crate::cm::ConnectionSink::greets`].
     #[must_use]
-    pub fn asks_to_connect(&self) -> bool {
+    pub fn prepare_request(&self) -> bool {
         self.lock().may_be_connecting = !self.may_be_reset();
         self.0.verbs.greets()
     }

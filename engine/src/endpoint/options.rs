@@ -38,7 +38,7 @@ pub struct EndpointOptions<'a> {
     pub exclusive_register: bool,
     /// Whether posts lock a doorbell register that endpoints share. Ignored on the
     /// verbs path.
-    pub posters: Posters,
+    pub thread_mode: ThreadMode,
     /// Let the device leave short received messages in their CQEs. Polling copies
     /// them to their buffers, which saves one access of the bus. Not for endpoints
     /// whose completions are not polled as they arrive. Ignored on the verbs path.
@@ -65,7 +65,7 @@ impl<'a> EndpointOptions<'a> {
             inline_or_fewer: false,
             context: 0,
             exclusive_register: false,
-            posters: Posters::ANY,
+            thread_mode: ThreadMode::MULTI,
             payload_in_completion: true,
             windows: false,
         }
@@ -84,20 +84,18 @@ pub struct InlineShape {
     pub send_segments: u32,
 }
 
-/// Which threads post sends to the endpoints of one device.
+/// How threads post sends to the endpoints of one device.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Posters {
-    pub(super) one_at_a_time: bool,
+pub struct ThreadMode {
+    pub(super) serialized: bool,
 }
 
-impl Posters {
-    /// Any threads, at any time.
-    pub const ANY: Self = Self {
-        one_at_a_time: false,
-    };
+impl ThreadMode {
+    /// Several threads post at the same time: posts lock a shared doorbell register.
+    pub const MULTI: Self = Self { serialized: false };
 
-    /// Returns "one thread at a time", so that posts do not lock a shared doorbell
-    /// register. libmlx5's `MLX5_SINGLE_THREADED=1` promises the same for a whole
+    /// Returns the mode in which one thread posts at a time, so that posts do not lock
+    /// a shared doorbell register. libmlx5's `MLX5_SINGLE_THREADED=1` promises the same for a whole
     /// process.
     ///
     /// # Safety
@@ -105,16 +103,14 @@ impl Posters {
     /// of these endpoints was created with this value. Otherwise their WQEs mix in
     /// the register, and the device accesses memory that neither names.
     #[must_use]
-    pub const unsafe fn one_at_a_time() -> Self {
-        Self {
-            one_at_a_time: true,
-        }
+    pub const unsafe fn serialized() -> Self {
+        Self { serialized: true }
     }
 }
 
 /// Environment variables that change new endpoints.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Switches {
+pub(super) struct EnvironmentOptions {
     /// `DAT_DEBUG_NO_BF`: never copy a WQE to the register.
     pub(super) no_blue_flame: bool,
     /// `DAT_DEBUG_NO_INLINE`: grant no inline bytes.
@@ -123,11 +119,11 @@ pub(super) struct Switches {
     pub(super) single_threaded: bool,
 }
 
-impl Switches {
+impl EnvironmentOptions {
     pub(super) fn from_environment() -> Self {
         Self::read(|name| {
             let value = match name.starts_with("MLX5_") {
-                true => environment::driver_switch(name),
+                true => environment::driver_variable(name),
                 false => environment::variable(name),
             };
             value?.into_string().ok()
@@ -149,9 +145,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn switches_are_off_when_unset_empty_or_zero() {
-        let with = |value: Option<&str>| Switches::read(|_| value.map(str::to_owned));
-        let off = Switches {
+    fn options_are_off_when_unset_empty_or_zero() {
+        let with = |value: Option<&str>| EnvironmentOptions::read(|_| value.map(str::to_owned));
+        let off = EnvironmentOptions {
             no_blue_flame: false,
             no_inline: false,
             single_threaded: false,
@@ -159,7 +155,7 @@ mod tests {
         assert_eq!(with(None), off);
         assert_eq!(with(Some("")), off);
         assert_eq!(with(Some("0")), off);
-        let on = Switches {
+        let on = EnvironmentOptions {
             no_blue_flame: true,
             no_inline: true,
             single_threaded: true,

@@ -111,7 +111,7 @@ impl QueuePair {
                 };
                 // SAFETY: the window and its key are those of `window`, the memory
                 // is that of a region, and the rest is required of the caller.
-                unsafe { path.post_change(request.cookie, &change, request.flags, wr_data) }?;
+                unsafe { path.post_change(request.wr_id, &change, request.flags, wr_data) }?;
                 Ok(change.key)
             }
             // SAFETY: required of the caller.

@@ -6,7 +6,7 @@
 //! | --- | --- | --- |
 //! | the alarm (`eventfd`) | [`Blocker::wake`], if a sleep is announced | after a sleep that it ended, or that a waker has seen |
 //! | the channel's events (kernel) | a completion after the arm | by [`Source::take_events`], once for each arm |
-//! | the channel's bell (`eventfd`; siw) | a completion that the engine makes | by [`Source::take_events`], if a flag says that it was rung |
+//! | the channel's software events (`eventfd`; siw) | a completion that the engine makes | by [`Source::take_events`], if a flag says that an event was raised |
 //!
 //! All of them are registered in one epoll descriptor, once: a sleep on three
 //! descriptors costs no more than a sleep on one. The two of the channel are
@@ -38,8 +38,8 @@ pub struct Blocker {
     alarm: OwnedFd,
     /// The epoll descriptor of the alarm and, once there is one, of the channel.
     watch: OwnedFd,
-    /// The registered descriptors of the channel: the kernel's and the bell's, each
-    /// [`NONE`] if there is none.
+    /// The registered descriptors of the channel: the kernel's and that of the software
+    /// events, each [`NONE`] if there is none.
     channel: [AtomicI32; 2],
 }
 
@@ -102,8 +102,8 @@ impl Sleep {
         Slept::new(found, last_errno(), events)
     }
 
-    /// Sleeps without `epoll_pwait2`: one system call to sleep, one to learn why
-    /// the sleep ended.
+    /// Sleeps without `epoll_pwait2`: one system call sleeps, another returns the
+    /// events that ended the sleep.
     fn sleep_by_poll(
         &self,
         events: &mut [epoll_event; Self::EVENTS],
@@ -207,11 +207,11 @@ impl Blocker {
     #[cold]
     #[inline(never)]
     fn watch_channel(&self, fds: [c_int; 2]) -> Result<(), ControlError> {
-        self.watch_anew();
+        self.reset_channel();
         for (registered, fd) in self.channel.iter().zip(fds) {
             if fd != NONE {
                 self.add(fd, CHANNEL, libc::EPOLLIN | libc::EPOLLET)
-                    .inspect_err(|_| self.watch_anew())?;
+                    .inspect_err(|_| self.reset_channel())?;
                 registered.store(fd, Ordering::Relaxed);
             }
         }
@@ -219,10 +219,10 @@ impl Blocker {
     }
 
     /// Makes the next sleep report the channel's events again, for a caller that
-    /// could not take them. A device that is gone raises one event only, and every
-    /// later waiter must learn about it.
+    /// could not take them. A removed device raises one event only, which every
+    /// later wait must find.
     #[cold]
-    pub fn watch_anew(&self) {
+    pub fn reset_channel(&self) {
         for registered in &self.channel {
             let before = registered.swap(NONE, Ordering::Relaxed);
             if before != NONE {
@@ -304,7 +304,7 @@ impl Blocker {
         guard: &SignalGuard,
     ) -> Result<Sleep, ControlError> {
         let fds = match &channel {
-            Some(channel) => [Some(&channel.kernel), channel.bell.as_ref()],
+            Some(channel) => [Some(&channel.kernel), channel.software_event.as_ref()],
             None => [None; 2],
         };
         let fds = fds.map(|fd| fd.map_or(NONE, AsRawFd::as_raw_fd));
@@ -354,7 +354,7 @@ impl Blocker {
     pub fn abandon(&self) {
         self.word.retract();
         self.take_token();
-        self.watch_anew();
+        self.reset_channel();
     }
 
     /// Does the first half of [`Self::wake`], to simulate a slow waker.
@@ -384,7 +384,7 @@ fn owned(fd: c_int, operation: &'static str) -> Result<OwnedFd, ControlError> {
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
-/// Returns whether the host has more than one processor; asks the system once. The
+/// Returns whether the host has more than one processor; queries the system once. The
 /// thread's affinity does not matter, since the event may be produced on other
 /// processors.
 fn has_several_processors() -> bool {
@@ -407,11 +407,11 @@ impl Platform for Blocker {
         monotonic_nanos()
     }
 
-    fn others_run(&self) -> bool {
+    fn is_multiprocessor(&self) -> bool {
         has_several_processors()
     }
 
-    fn give_way(&self) {
+    fn yield_now(&self) {
         std::thread::yield_now();
     }
 

@@ -80,10 +80,10 @@ impl SpinBudget {
     }
 
     /// Learns from a wait that ended after `waited` nanoseconds, by an event or, if
-    /// `was_in_vain`, without one. A wait without an event that was shorter than
-    /// the cap teaches nothing. `gave_way`: the spin, if any, yielded the only
+    /// `without_event`, without one. A wait without an event that was shorter than
+    /// the cap teaches nothing. `yields`: the spin, if any, yielded the only
     /// processor.
-    pub fn learn(&mut self, policy: WaitPolicy, waited: u64, was_in_vain: bool, gave_way: bool) {
+    pub fn learn(&mut self, policy: WaitPolicy, waited: u64, without_event: bool, yields: bool) {
         let WaitPolicy::Adaptive {
             min,
             max: Some(max),
@@ -92,14 +92,14 @@ impl SpinBudget {
             return;
         };
         let now = self.nanos(policy);
-        let reach = if gave_way { nanos(max) } else { NEAR };
+        let reach = if yields { nanos(max) } else { NEAR };
         let near = now > 0 && waited > now && waited - now <= reach;
-        if self.is_to_rest(near && !was_in_vain) {
+        if self.must_rest(near && !without_event) {
             self.nanos = 0;
         } else if waited > nanos(max) {
             let half = now / 2;
             self.nanos = if half < LEAST { 0 } else { half }.max(nanos(min));
-        } else if waited > now && !was_in_vain {
+        } else if waited > now && !without_event {
             self.nanos = now.saturating_mul(2).max(START).min(nanos(max));
         }
     }
@@ -130,7 +130,7 @@ impl SpinBudget {
     }
 
     /// Returns whether the next wait rests, if the policy allows that.
-    fn is_to_rest(&mut self, near: bool) -> bool {
+    fn must_rest(&mut self, near: bool) -> bool {
         if self.rest > 0 {
             self.rest -= 1;
             return self.rest > 0;

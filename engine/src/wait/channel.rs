@@ -10,19 +10,22 @@ pub struct ChannelFds<'a> {
     pub kernel: BorrowedFd<'a>,
     /// Readable when the engine has raised an event itself. Only devices that leave
     /// completions to the engine have one.
-    pub bell: Option<BorrowedFd<'a>>,
+    pub software_event: Option<BorrowedFd<'a>>,
 }
 
 impl<'a> ChannelFds<'a> {
     /// Returns the descriptors, one or two.
     pub fn iter(&self) -> impl Iterator<Item = BorrowedFd<'a>> + use<'a> {
-        core::iter::once(self.kernel).chain(self.bell)
+        core::iter::once(self.kernel).chain(self.software_event)
     }
 }
 
 impl<'a> From<BorrowedFd<'a>> for ChannelFds<'a> {
-    /// Returns a channel without a bell.
+    /// Returns a channel without software events.
     fn from(kernel: BorrowedFd<'a>) -> Self {
-        Self { kernel, bell: None }
+        Self {
+            kernel,
+            software_event: None,
+        }
     }
 }

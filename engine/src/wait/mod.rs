@@ -1,10 +1,10 @@
 //! Waiting for a source that can be polled: spin, then sleep.
 //!
-//! [`wait`] polls a [`Source`]; spins within a budget that is learned from earlier
-//! waits ([`SpinBudget`]); then asks the device for an event, polls once more, and
-//! sleeps until the event, a [`Blocker::wake`], a signal or the [`Deadline`]. A
-//! wait whose first poll hits costs only that poll: it reads no clock and makes no
-//! system call.
+//! [`wait`] polls a [`Source`]; spins within a budget that is learned from
+//! earlier waits ([`SpinBudget`]); then arms the completion queue, polls once
+//! more, and sleeps until the event, a [`Blocker::wake`], a signal or the
+//! [`Deadline`]. A wait whose first poll hits costs only that poll: it reads no
+//! clock and makes no system call.
 //!
 //! The order of the steps is what prevents lost wake-ups: see [`protocol`].
 //! `tests/loom.rs` checks all interleavings of the steps with a model checker.

@@ -105,7 +105,7 @@ impl FromStr for WaitPolicy {
             ("adaptive", _) => Err(refuse("adaptive takes two bounds or none".to_owned())),
             ("poll" | "block", _) => Err(refuse(format!("{name} takes no bounds"))),
             ("", _) => Err(refuse("it is empty".to_owned())),
-            _ => Err(refuse(format!("\"{name}\" is not known"))),
+            _ => Err(refuse(format!("\"{name}\" is not a policy"))),
         }
     }
 }
@@ -142,8 +142,8 @@ mod tests {
     fn invalid_policies_are_refused_with_the_cause_and_the_choices() {
         for (text, cause) in [
             ("", "empty"),
-            ("spin", "\"spin\" is not known"),
-            ("Poll", "\"Poll\" is not known"),
+            ("spin", "\"spin\" is not a policy"),
+            ("Poll", "\"Poll\" is not a policy"),
             ("poll:1", "takes no bounds"),
             ("block:1:2", "takes no bounds"),
             ("adaptive:5", "two bounds or none"),

@@ -26,8 +26,8 @@ pub trait Source {
     /// repeatedly.
     fn ready(&mut self) -> bool;
 
-    /// Asks the device for an event at the next completion. Present completions may
-    /// or may not raise one.
+    /// Arms the device: it raises an event at the next completion. Present
+    /// completions may or may not raise one.
     fn arm(&mut self);
 
     /// Takes the device's events off the channel without blocking. Returns how
@@ -95,9 +95,9 @@ pub trait Platform {
     /// Returns the time of a monotonic clock in nanoseconds.
     fn now(&self) -> u64;
     /// Returns whether other threads can run while this thread spins.
-    fn others_run(&self) -> bool;
+    fn is_multiprocessor(&self) -> bool;
     /// Yields the processor to other threads.
-    fn give_way(&self);
+    fn yield_now(&self);
     /// Blocks signals.
     fn guard(&self) -> Self::Guard;
     /// Lets pending signals be handled now. Returns whether a handler has run.
@@ -122,10 +122,10 @@ pub trait Platform {
 /// The number of polls between two readings of the clock. A reading costs as much
 /// as a few polls (about 20 ns). A poll costs a few nanoseconds, or some hundred in
 /// a bad case, so a budget or deadline is overrun by a few microseconds at most.
-const POLLS_PER_LOOK: u32 = 32;
+const POLLS_PER_CLOCK_READ: u32 = 32;
 /// The number of polls before signals are blocked, which costs two system calls: an
 /// event within about the first hundred nanoseconds avoids them.
-const POLLS_UNGUARDED: u32 = POLLS_PER_LOOK;
+const POLLS_UNGUARDED: u32 = POLLS_PER_CLOCK_READ;
 /// The number of yields on a single processor before signals are blocked. The first
 /// yield suffices if another thread of this host produces the event and the
 /// scheduler lets it run.
@@ -224,7 +224,7 @@ pub struct Wait<G> {
     allowed: u64,
     is_learning: bool,
     /// The spin yields the processor before each poll.
-    gives_way: bool,
+    yields: bool,
     phase: Phase,
     /// Blocks signals.
     guard: G,
@@ -234,7 +234,7 @@ pub struct Wait<G> {
 enum Phase {
     /// Spins. The times are those of the last check for signals and of the last
     /// pause.
-    Spin { looked: u64, paused: u64 },
+    Spin { signals_checked: u64, paused: u64 },
     /// Is about to announce the first sleep.
     Announcing,
     /// Sleeps.
@@ -271,12 +271,12 @@ impl<G> Wait<G> {
         // be produced meanwhile, which on a single processor requires yielding it.
         // The scheduler may not switch before this thread has used its share; the
         // budget then learns to sleep at once.
-        let gives_way = allowed < u64::MAX && !platform.others_run();
+        let yields = allowed < u64::MAX && !platform.is_multiprocessor();
         if allowed > 0 {
             counters.spins += 1;
-            if spin_briefly(source, platform, gives_way) {
+            if spin_briefly(source, platform, yields) {
                 counters.hits += 1;
-                hit(platform, budget, policy, gives_way, start);
+                hit(platform, budget, policy, yields, start);
                 return Begun::Over(WaitOutcome::Ready);
             }
         }
@@ -286,11 +286,11 @@ impl<G> Wait<G> {
             start,
             allowed,
             is_learning,
-            gives_way,
+            yields,
             phase: match allowed {
                 0 => Phase::Announcing,
                 _ => Phase::Spin {
-                    looked: start,
+                    signals_checked: start,
                     paused: start,
                 },
             },
@@ -318,24 +318,31 @@ impl<G> Wait<G> {
         counters: &mut WaitCounters,
         woken: Option<BlockResult>,
     ) -> Result<Step, ControlError> {
-        if let Phase::Spin { looked, paused } = self.phase {
-            match self.spin(source, platform, looked, paused) {
+        if let Phase::Spin {
+            signals_checked,
+            paused,
+        } = self.phase
+        {
+            match self.spin(source, platform, signals_checked, paused) {
                 Spun::Over(outcome) => {
                     match outcome {
                         WaitOutcome::Ready => {
                             counters.hits += 1;
-                            hit(platform, budget, self.policy, self.gives_way, self.start);
+                            hit(platform, budget, self.policy, self.yields, self.start);
                         }
                         WaitOutcome::TimedOut => {
                             let waited = platform.now() - self.start;
-                            budget.learn(self.policy, waited, true, self.gives_way);
+                            budget.learn(self.policy, waited, true, self.yields);
                         }
                         WaitOutcome::Interrupted => {}
                     }
                     return Ok(Step::Over(outcome));
                 }
-                Spun::Pause(looked, paused) => {
-                    self.phase = Phase::Spin { looked, paused };
+                Spun::Pause(signals_checked, paused) => {
+                    self.phase = Phase::Spin {
+                        signals_checked,
+                        paused,
+                    };
                     return Ok(Step::Pause);
                 }
                 Spun::Spent => self.phase = Phase::Announcing,
@@ -358,13 +365,13 @@ impl<G> Wait<G> {
         &self,
         platform: &P,
         budget: &mut SpinBudget,
-        was_in_vain: bool,
+        without_event: bool,
     ) {
         let waited = match self.is_learning {
             true => platform.now() - self.start,
             false => 0,
         };
-        budget.learn(self.policy, waited, was_in_vain, self.gives_way);
+        budget.learn(self.policy, waited, without_event, self.yields);
     }
 
     /// Polls until the wait ends, the budget is spent, or a pause is due.
@@ -375,16 +382,16 @@ impl<G> Wait<G> {
         &self,
         source: &mut S,
         platform: &P,
-        mut looked: u64,
+        mut signals_checked: u64,
         paused: u64,
     ) -> Spun {
         loop {
-            let found = match self.gives_way {
+            let found = match self.yields {
                 true => {
-                    platform.give_way();
+                    platform.yield_now();
                     source.ready()
                 }
-                false => (0..POLLS_PER_LOOK).any(|_| source.ready()),
+                false => (0..POLLS_PER_CLOCK_READ).any(|_| source.ready()),
             };
             if found {
                 return Spun::Over(WaitOutcome::Ready);
@@ -396,13 +403,13 @@ impl<G> Wait<G> {
             if now - self.start >= self.allowed {
                 return Spun::Spent;
             }
-            if now - looked >= SIGNAL_INTERVAL {
-                looked = now;
+            if now - signals_checked >= SIGNAL_INTERVAL {
+                signals_checked = now;
                 if platform.interrupted(&self.guard) {
                     return Spun::Over(last_poll(source, WaitOutcome::Interrupted));
                 }
                 if now - paused >= PAUSE_INTERVAL {
-                    return Spun::Pause(looked, now);
+                    return Spun::Pause(signals_checked, now);
                 }
             }
         }
@@ -471,10 +478,10 @@ enum Spun {
 }
 
 /// Makes the first polls of a spin, without reading the clock.
-fn spin_briefly<S: Source, P: Platform>(source: &mut S, platform: &P, gives_way: bool) -> bool {
-    match gives_way {
+fn spin_briefly<S: Source, P: Platform>(source: &mut S, platform: &P, yields: bool) -> bool {
+    match yields {
         true => (0..YIELDS_UNGUARDED).any(|_| {
-            platform.give_way();
+            platform.yield_now();
             source.ready()
         }),
         false => (0..POLLS_UNGUARDED).any(|_| source.ready()),
@@ -486,12 +493,12 @@ fn hit<P: Platform>(
     platform: &P,
     budget: &mut SpinBudget,
     policy: WaitPolicy,
-    gives_way: bool,
+    yields: bool,
     start: u64,
 ) {
     // A thread that ran after a yield may have made the spin longer than any spin
     // may be.
-    match gives_way && budget.is_beyond(policy, platform.now() - start) {
+    match yields && budget.is_beyond(policy, platform.now() - start) {
         true => budget.overran(),
         false => budget.hit(),
     }

@@ -73,9 +73,9 @@ impl ChannelSet {
         }
     }
 
-    /// Returns the names of channels that are readable now: that of a channel with a
-    /// bell once for each of its descriptors, and at most as many as `events` has
-    /// room for. Does not block.
+    /// Returns the names of channels that are readable now: that of a channel with
+    /// software events once for each of its descriptors, and at most as many as
+    /// `events` has room for. Does not block.
     pub fn readable<'a>(&self, events: &'a mut [ChannelEvent]) -> impl Iterator<Item = u64> + 'a {
         let found = match events.len() {
             // The call requires room for at least one event.
@@ -156,12 +156,12 @@ mod tests {
     }
 
     #[test]
-    fn a_channel_with_a_bell_has_two_descriptors_under_one_name() {
+    fn a_channel_with_software_events_has_two_descriptors_under_one_name() {
         let set = ChannelSet::new().expect("a set");
         let ends = [(); 2].map(|()| UnixStream::pair().expect("a descriptor"));
         let channel = ChannelFds {
             kernel: ends[0].0.as_fd(),
-            bell: Some(ends[1].0.as_fd()),
+            software_event: Some(ends[1].0.as_fd()),
         };
         set.add(channel, 4).expect("added");
         for (raised, expected) in [(1, &[4][..]), (0, &[4, 4])] {

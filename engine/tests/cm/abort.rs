@@ -21,12 +21,12 @@ fn an_aborting_side_gets_no_event_and_its_peer_a_disconnect() {
             (&pair.active_events, &pair.passive_events)
         };
         assert_eq!(there.next(), ConnectionEvent::Disconnected);
-        here.assert_quiet();
-        there.assert_quiet();
+        here.assert_no_event();
+        there.assert_no_event();
         let pair = host.connected();
         drop(pair.passive);
         assert_eq!(pair.active_events.next(), ConnectionEvent::Disconnected);
-        pair.passive_events.assert_quiet();
+        pair.passive_events.assert_no_event();
     }
 }
 
@@ -34,13 +34,13 @@ fn an_aborting_side_gets_no_event_and_its_peer_a_disconnect() {
 fn a_failing_side_gets_no_event_and_its_peer_the_failure() {
     let host = Host::new();
     // Messages of rdma_cm carry no reason.
-    let heard = match kind() {
+    let expected = match kind() {
         ManagerKind::Socket => ConnectionEvent::Broken,
         ManagerKind::Rdma => ConnectionEvent::Disconnected,
     };
     for from_active in [true, false] {
         let pair = host.connected();
-        let (here, there, hears, quiet) = match from_active {
+        let (here, there, notified, silent) = match from_active {
             true => (
                 &pair.active,
                 &pair.passive,
@@ -55,20 +55,20 @@ fn a_failing_side_gets_no_event_and_its_peer_the_failure() {
             ),
         };
         here.fail();
-        assert_eq!(hears.next(), heard);
+        assert_eq!(notified.next(), expected);
         // Both sides know the end already.
         there.fail();
         here.fail();
-        quiet.assert_quiet();
-        hears.assert_quiet();
+        silent.assert_no_event();
+        notified.assert_no_event();
     }
 }
 
 /// The peer may disconnect at any time, and the failing side then gets that event
-/// first. So the service thread is blocked until both calls are made: no goodbye
+/// first. So the service thread is blocked until both calls are made: no disconnect
 /// arrives between them, however busy the machine is.
 #[test]
-fn a_failure_that_crosses_a_goodbye_completes_the_disconnect() {
+fn a_failure_that_crosses_a_disconnect_completes_it() {
     let host = Host::new();
     let pair = host.connected();
     let held = Held::new(&host.manager);
@@ -76,7 +76,7 @@ fn a_failure_that_crosses_a_goodbye_completes_the_disconnect() {
     pair.passive.fail();
     drop(held);
     assert_eq!(pair.active_events.next(), ConnectionEvent::Disconnected);
-    pair.passive_events.assert_quiet();
+    pair.passive_events.assert_no_event();
 }
 
 #[test]
@@ -88,7 +88,7 @@ fn a_request_of_an_aborted_requester_is_not_alive() {
     let events = Arc::new(Events::default());
     let _passive = request.accept(parameters(2), b"", events.clone()).unwrap();
     assert_eq!(events.next(), ConnectionEvent::AcceptFailed);
-    active_events.assert_quiet();
+    active_events.assert_no_event();
 }
 
 /// A sink that ends its own connection at a certain event.

@@ -40,9 +40,9 @@ impl ConnectionSink for Checker {
 }
 
 /// Pseudorandom numbers (xorshift), the same in every run.
-struct Dice(u64);
+struct Random(u64);
 
-impl Dice {
+impl Random {
     fn roll(&mut self, sides: u64) -> u64 {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
@@ -60,20 +60,20 @@ impl ListenSink for Queue {
     }
 }
 
-struct Player {
+struct Application {
     manager: Manager,
     other: u64,
     queue: Arc<Queue>,
-    dice: Dice,
+    random: Random,
     faults: Arc<EventQueue<String>>,
     open: Vec<(Connection, Arc<Checker>)>,
     all: Vec<Arc<Checker>>,
 }
 
-impl Player {
+impl Application {
     fn sink(&mut self) -> Arc<Checker> {
         let sink = Arc::new(Checker {
-            refuses: self.dice.roll(8) == 0,
+            refuses: self.random.roll(8) == 0,
             faults: Arc::clone(&self.faults),
             ..Checker::default()
         });
@@ -82,11 +82,11 @@ impl Player {
     }
 
     fn play(&mut self) {
-        match self.dice.roll(8) {
+        match self.random.roll(8) {
             0..3 => {
                 let sink = self.sink();
-                let time = [None, Some(Duration::from_millis(self.dice.roll(30)))];
-                let time = time[self.dice.roll(2) as usize];
+                let time = [None, Some(Duration::from_millis(self.random.roll(30)))];
+                let time = time[self.random.roll(2) as usize];
                 let made = self.manager.connect(
                     &local(),
                     target(own(), self.other, time),
@@ -98,7 +98,7 @@ impl Player {
             }
             3..5 => {
                 if let Some(request) = self.queue.0.within(Duration::from_micros(100)) {
-                    match self.dice.roll(6) {
+                    match self.random.roll(6) {
                         0 => request.reject(),
                         1 => drop(request),
                         _ => {
@@ -114,11 +114,11 @@ impl Player {
                 }
             }
             5..7 if !self.open.is_empty() => {
-                let index = self.dice.roll(self.open.len() as u64) as usize;
+                let index = self.random.roll(self.open.len() as u64) as usize;
                 self.open[index].0.disconnect();
             }
             7 if !self.open.is_empty() => {
-                let index = self.dice.roll(self.open.len() as u64) as usize;
+                let index = self.random.roll(self.open.len() as u64) as usize;
                 let (connection, sink) = self.open.swap_remove(index);
                 connection.abort();
                 sink.aborted.store(true, Ordering::SeqCst);
@@ -160,20 +160,20 @@ fn every_connection_ends_exactly_once() {
     std::thread::scope(|scope| {
         for number in 0..4 {
             let (own, other) = (&hosts[number % 2], &hosts[(number / 2 + number) % 2]);
-            let mut player = Player {
+            let mut application = Application {
                 manager: own.0.clone(),
                 other: other.3,
                 queue: Arc::clone(&own.1),
-                dice: Dice(0x9e37_79b9_7f4a_7c15 + number as u64),
+                random: Random(0x9e37_79b9_7f4a_7c15 + number as u64),
                 faults: Arc::clone(&faults),
                 open: Vec::new(),
                 all: Vec::new(),
             };
             let done = &done;
             scope.spawn(move || {
-                (0..1500).for_each(|_| player.play());
-                player.finish();
-                done.lock().unwrap().push(player);
+                (0..1500).for_each(|_| application.play());
+                application.finish();
+                done.lock().unwrap().push(application);
             });
         }
     });
@@ -183,7 +183,7 @@ fn every_connection_ends_exactly_once() {
         .lock()
         .unwrap()
         .iter()
-        .map(|player| player.all.len())
+        .map(|application| application.all.len())
         .sum::<usize>();
     assert!(seen > 2000, "only {seen} connections");
 }

@@ -1,7 +1,7 @@
 //! Requests and their answers.
 
 use super::support::{
-    Events, Host, assert_told, connect, local, loopback, own, parameters, start, target,
+    Events, Host, assert_event, connect, local, loopback, own, parameters, start, target,
 };
 use dat_engine::cm::{CmError, ConnectionEvent, Manager, ManagerKind, ManagerOptions};
 use std::net::SocketAddr;
@@ -30,7 +30,7 @@ fn parameters_and_private_data_of_every_length_reach_both_sides() {
             .unwrap();
         let request = host.requests.next();
         assert_eq!(request.private_data(), there);
-        assert_told(request.parameters(), &ours);
+        assert_event(request.parameters(), &ours);
         assert_eq!(request.qualifier(), host.qualifier);
         assert!(request.is_alive());
         assert_eq!(request.peer().ip(), own().ip());
@@ -40,7 +40,7 @@ fn parameters_and_private_data_of_every_length_reach_both_sides() {
         let _passive = request.accept(theirs, &back, sink).unwrap();
         match active_events.next() {
             ConnectionEvent::Accepted { peer, private_data } => {
-                assert_told(&peer, &theirs);
+                assert_event(&peer, &theirs);
                 assert_eq!(private_data, back);
             }
             other => panic!("{other:?}"),
@@ -78,7 +78,7 @@ fn private_data_that_is_too_long_is_refused_on_both_sides() {
     assert!(matches!(error, CmError::TooLong { .. }), "{error}");
     // The call has consumed the request, so the requester must get an event.
     assert_eq!(active.next(), ConnectionEvent::NonPeerRejected);
-    events.assert_quiet();
+    events.assert_no_event();
 }
 
 #[test]
@@ -87,7 +87,7 @@ fn a_rejection_by_the_application_is_reported_as_such() {
     let (_connection, events) = host.connect();
     host.requests.next().reject();
     assert_eq!(events.next(), ConnectionEvent::PeerRejected);
-    events.assert_quiet();
+    events.assert_no_event();
 }
 
 #[test]
@@ -96,7 +96,7 @@ fn a_dropped_request_is_a_non_peer_rejection() {
     let (_connection, events) = host.connect();
     drop(host.requests.next());
     assert_eq!(events.next(), ConnectionEvent::NonPeerRejected);
-    events.assert_quiet();
+    events.assert_no_event();
 }
 
 #[test]
@@ -109,7 +109,7 @@ fn a_port_without_listener_is_a_non_peer_rejection() {
     let port = bound.local_addr().unwrap().as_socket().unwrap().port();
     let (_connection, events) = connect(&manager, port.into(), None);
     assert_eq!(events.next(), ConnectionEvent::NonPeerRejected);
-    events.assert_quiet();
+    events.assert_no_event();
 }
 
 #[test]
@@ -157,7 +157,7 @@ fn addresses_of_no_host_are_refused_at_once() {
             )
             .unwrap_err();
         assert!(matches!(error, CmError::Address(_)), "{address}: {error}");
-        events.assert_quiet();
+        events.assert_no_event();
     }
 }
 
@@ -180,8 +180,8 @@ fn a_missing_answer_times_out_and_ends_the_request() {
     let late = Arc::new(Events::default());
     let _passive = request.accept(parameters(2), b"", late.clone()).unwrap();
     assert_eq!(late.next(), ConnectionEvent::AcceptFailed);
-    events.assert_quiet();
-    late.assert_quiet();
+    events.assert_no_event();
+    late.assert_no_event();
 }
 
 #[test]
@@ -209,8 +209,8 @@ fn a_sink_that_returns_an_error_fails_the_acceptance() {
         .unwrap();
     refusing.assert_accepted();
     assert_eq!(passive_events.next(), ConnectionEvent::AcceptFailed);
-    refusing.assert_quiet();
-    passive_events.assert_quiet();
+    refusing.assert_no_event();
+    passive_events.assert_no_event();
 }
 
 #[test]

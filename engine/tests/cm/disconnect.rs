@@ -1,6 +1,6 @@
 //! Orderly disconnects.
 
-use super::support::{Events, Host, PATIENCE, connect, parameters};
+use super::support::{Events, Host, TIMEOUT, connect, parameters};
 use dat_engine::cm::{ConnectionEvent, ManagerOptions};
 use std::sync::{Arc, Barrier};
 use std::time::Duration;
@@ -9,7 +9,7 @@ use std::time::Duration;
 fn a_disconnect_by_either_side_is_reported_once_on_both() {
     // The peer's answer ends it: the timeout is longer than the test waits.
     let host = Host::with(ManagerOptions {
-        disconnect_timeout: 10 * PATIENCE,
+        disconnect_timeout: 10 * TIMEOUT,
         ..ManagerOptions::default()
     });
     for from_active in [true, false] {
@@ -24,8 +24,8 @@ fn a_disconnect_by_either_side_is_reported_once_on_both() {
         assert_eq!(pair.active_events.next(), ConnectionEvent::Disconnected);
         assert_eq!(pair.passive_events.next(), ConnectionEvent::Disconnected);
         connection.disconnect();
-        pair.active_events.assert_quiet();
-        pair.passive_events.assert_quiet();
+        pair.active_events.assert_no_event();
+        pair.passive_events.assert_no_event();
     }
 }
 
@@ -70,8 +70,8 @@ fn withdrawing_a_request_ends_both_sides() {
         .accept(parameters(2), b"", passive_events.clone())
         .unwrap();
     assert_eq!(passive_events.next(), ConnectionEvent::AcceptFailed);
-    active_events.assert_quiet();
-    passive_events.assert_quiet();
+    active_events.assert_no_event();
+    passive_events.assert_no_event();
 }
 
 #[test]
@@ -93,6 +93,6 @@ fn withdrawing_an_acceptance_ends_both_sides() {
             last = passive_events.next();
         }
         assert_eq!(last, ConnectionEvent::Disconnected);
-        passive_events.assert_quiet();
+        passive_events.assert_no_event();
     }
 }

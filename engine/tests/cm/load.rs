@@ -1,6 +1,6 @@
 //! Many connections.
 
-use super::support::{Events, Host, PATIENCE, kind, local, parameters, start, target};
+use super::support::{Events, Host, TIMEOUT, kind, local, parameters, start, target};
 use dat_engine::cm::{
     Connection, ConnectionEvent, ConnectionSink, ListenSink, ManagerKind, Request,
 };
@@ -74,14 +74,16 @@ pub(crate) struct Accepting(Mutex<Vec<Connection>>);
 
 impl ListenSink for Accepting {
     fn request(&self, request: Request) {
-        let made = request.accept(parameters(2), b"", Arc::new(Mute)).unwrap();
+        let made = request
+            .accept(parameters(2), b"", Arc::new(NoSink))
+            .unwrap();
         self.0.lock().unwrap().push(made);
     }
 }
 
-struct Mute;
+struct NoSink;
 
-impl ConnectionSink for Mute {
+impl ConnectionSink for NoSink {
     fn event(&self, _: ConnectionEvent) -> Result<(), ()> {
         Ok(())
     }
@@ -105,7 +107,7 @@ impl ConnectionSink for Count {
 }
 
 fn await_count(count: &AtomicUsize, least: usize) {
-    let end = Instant::now() + PATIENCE;
+    let end = Instant::now() + TIMEOUT;
     while count.load(Ordering::Acquire) < least {
         assert!(Instant::now() < end);
         std::thread::sleep(Duration::from_micros(200));

@@ -7,7 +7,7 @@ use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Level, Metadata, Subscriber};
 
-use super::support::PATIENCE;
+use super::support::TIMEOUT;
 
 /// Records every warning and error of the process as one line.
 #[derive(Clone, Copy)]
@@ -25,7 +25,7 @@ impl Log {
 
     /// Waits for a line with all these parts.
     pub(crate) fn await_line(self, parts: &[&str]) {
-        let end = Instant::now() + PATIENCE;
+        let end = Instant::now() + TIMEOUT;
         let has = |line: &String| parts.iter().all(|part| line.contains(part));
         while !self.0.lock().unwrap().iter().any(has) {
             assert!(

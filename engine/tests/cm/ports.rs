@@ -56,5 +56,5 @@ fn a_request_outlives_its_listener() {
         .unwrap();
     active_events.assert_accepted();
     assert_eq!(passive_events.next(), ConnectionEvent::Established);
-    requests.assert_quiet();
+    requests.assert_no_event();
 }

@@ -1,6 +1,6 @@
 //! Processes that die, and processes that fork.
 
-use super::support::{Events, Host, PATIENCE, connect, kind, local, parameters, start, target};
+use super::support::{Events, Host, TIMEOUT, connect, kind, local, parameters, start, target};
 use dat_engine::cm::{CmError, ConnectionEvent, ManagerKind};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
@@ -54,7 +54,7 @@ fn a_killed_peer_is_reported_at_once() {
             ManagerKind::Rdma => ConnectionEvent::Disconnected,
         }
     );
-    events.assert_quiet();
+    events.assert_no_event();
     child.wait().unwrap();
 }
 
@@ -67,7 +67,7 @@ fn a_killed_requester_is_reported_at_once() {
     child.kill().unwrap();
     let begun = Instant::now();
     while request.is_alive() {
-        assert!(begun.elapsed() < PATIENCE);
+        assert!(begun.elapsed() < TIMEOUT);
         std::thread::sleep(Duration::from_millis(1));
     }
     let events = Arc::new(Events::default());
@@ -163,8 +163,8 @@ fn calls_in_a_forked_child_fail_and_harm_no_connection() {
         (libc::WIFEXITED(status), libc::WEXITSTATUS(status)),
         (true, 0)
     );
-    pair.active_events.assert_quiet();
-    pair.passive_events.assert_quiet();
+    pair.active_events.assert_no_event();
+    pair.passive_events.assert_no_event();
     host.requests.next().reject();
     assert_eq!(waiting_events.next(), ConnectionEvent::PeerRejected);
     pair.active.disconnect();
@@ -211,7 +211,7 @@ fn the_service_thread_blocks_all_signals() {
 
 #[test]
 #[ignore = "the other process of the test below"]
-fn lonely() {
+fn child_with_one_manager() {
     if std::env::var_os(QUALIFIER).is_none() {
         return;
     }
@@ -252,6 +252,8 @@ fn service_threads_are_gone() {
 
 #[test]
 fn the_thread_ends_with_the_last_handle() {
-    let status = child("cm::process::lonely", 0).wait().unwrap();
+    let status = child("cm::process::child_with_one_manager", 0)
+        .wait()
+        .unwrap();
     assert!(status.success());
 }

@@ -12,7 +12,7 @@ use std::sync::{Arc, Condvar, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
 /// A timeout that is longer than any expected event takes.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(20);
 /// How long to wait for an event that must not come, in which it would come on
 /// loopback.
 pub(crate) const QUIET: Duration = Duration::from_millis(50);
@@ -51,7 +51,7 @@ impl<T> EventQueue<T> {
     }
 
     pub(crate) fn next(&self) -> T {
-        self.within(PATIENCE).expect("something comes in time")
+        self.within(TIMEOUT).expect("something comes in time")
     }
 }
 
@@ -69,7 +69,7 @@ impl Events {
     }
 
     /// Asserts that no further event comes.
-    pub(crate) fn assert_quiet(&self) {
+    pub(crate) fn assert_no_event(&self) {
         assert_eq!(self.events_seen.within(QUIET), None);
     }
 
@@ -98,7 +98,7 @@ impl Requests {
         self.0.next()
     }
 
-    pub(crate) fn assert_quiet(&self) {
+    pub(crate) fn assert_no_event(&self) {
         assert!(self.0.within(QUIET).is_none());
     }
 }
@@ -172,12 +172,12 @@ pub(crate) fn target(host: SocketAddr, qualifier: u64, timeout: Option<Duration>
 }
 
 /// Asserts that the peer's parameters are those that the other side gave.
-pub(crate) fn assert_told(peer: &Peer, given: &Parameters) {
+pub(crate) fn assert_event(peer: &Peer, given: &Parameters) {
     match &peer.route {
         Route::Address(address) => {
             assert_eq!(*address, given.address);
             assert_eq!(peer.reads_served, given.reads_served);
-            assert_eq!(peer.reads_asked, given.reads_asked);
+            assert_eq!(peer.reads_requested, given.reads_requested);
         }
         // The RDMA reads are checked in the tests of rdma_cm.
         Route::Managed(route) => assert_eq!(route.peer_qpn(), given.address.qpn),
@@ -207,7 +207,7 @@ pub(crate) fn parameters(number: u8) -> Parameters {
             ManagerKind::Socket => number.wrapping_add(100),
             ManagerKind::Rdma => 1 + number % 8,
         },
-        reads_asked: match kind() {
+        reads_requested: match kind() {
             ManagerKind::Socket => number.wrapping_add(200),
             ManagerKind::Rdma => 2 + number % 8,
         },

@@ -41,7 +41,7 @@ fn copied(buffer: &RegisteredBuffer) {
 
 fn unlocked(domain: &ProtectionDomain, cq: &CompletionQueue) {
     let options = EndpointOptions {
-        posters: true,
+        thread_mode: true,
         ..EndpointOptions::new(cq, cq)
     };
     let _ = domain.create_endpoint(&options);

@@ -18,14 +18,14 @@ const DEFAULT: DAT_COMPLETION_FLAGS = DAT_COMPLETION_DEFAULT_FLAG;
 
 /// How the peer leaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Way {
+enum Leave {
     Free,
     Disconnect,
 }
 
-const WAYS: [Way; 2] = [Way::Free, Way::Disconnect];
+const WAYS: [Leave; 2] = [Leave::Free, Leave::Disconnect];
 
-impl Way {
+impl Leave {
     #[track_caller]
     fn leave(self, ep: DAT_EP_HANDLE) {
         // SAFETY: a live handle.
@@ -85,7 +85,7 @@ fn in_unconnected_an_endpoint_without_a_peer_leaves() {
     for tag in 0..3 {
         ok(end.post_recv(&[memory.segment(0, 8)], tag));
     }
-    Way::Free.leave(end.ep);
+    Leave::Free.leave(end.ep);
     fixture.run();
     // Never connected: the buffers are freed with the endpoint, or flushed.
     let mut seen = 0;
@@ -163,7 +163,7 @@ fn in_completion_pending_the_requester_has_left() {
                 .all(|dto| dto.status == DAT_DTO_ERR_FLUSHED)
         );
         nothing_on(passive.connect);
-        if way == Way::Disconnect {
+        if way == Leave::Disconnect {
             expect(active.connect, DAT_CONNECTION_EVENT_DISCONNECTED);
             account(&fixture, active.recv, 3);
             nothing_on(active.connect);
@@ -198,7 +198,7 @@ fn in_completion_pending_the_accepting_side_leaves() {
                 .values()
                 .all(|dto| dto.status == DAT_DTO_ERR_FLUSHED)
         );
-        if way == Way::Disconnect {
+        if way == Leave::Disconnect {
             reaches(passive.ep, DAT_EP_STATE_DISCONNECTED);
             account(&fixture, passive.recv, 3);
         }
@@ -208,7 +208,7 @@ fn in_completion_pending_the_accepting_side_leaves() {
 /// Both directions have requests outstanding. The device has done nothing, some
 /// steps, or all it can.
 #[test]
-fn in_connected_everything_is_accounted_for_once() {
+fn in_connected_every_request_completes_once() {
     for way in WAYS {
         // Rounds in which some requests failed and others did not.
         let (mut receives, mut sends) = (0, 0);
@@ -230,7 +230,7 @@ fn in_connected_everything_is_accounted_for_once() {
             sends += u32::from(in_order(&sent));
             stepped = fixture.is_stepped();
             nothing_on(stays.connect);
-            if way == Way::Disconnect {
+            if way == Leave::Disconnect {
                 expect(goes.connect, DAT_CONNECTION_EVENT_DISCONNECTED);
                 in_order(&account(&fixture, goes.recv, 3));
                 in_order(&account(&fixture, goes.request, 2));
@@ -259,7 +259,7 @@ fn in_order(found: &BTreeMap<u64, Dto>) -> bool {
 
 /// One side waits for its last sends to complete; the other leaves.
 #[test]
-fn in_disconnect_pending_the_peer_goes() {
+fn in_disconnect_pending_the_peer_leaves() {
     for way in WAYS {
         let fixture = Fixture::new();
         let memory = fixture.memory(4096);
@@ -298,7 +298,7 @@ fn in_disconnected_no_event_reports_that_the_peer_leaves() {
         let pair = Pair::new(&fixture, &Shape::default());
         let (stays, goes) = (pair.active, pair.passive);
         load(&stays, &memory);
-        Way::Disconnect.leave(goes.ep);
+        Leave::Disconnect.leave(goes.ep);
         expect(stays.connect, DAT_CONNECTION_EVENT_DISCONNECTED);
         expect(goes.connect, DAT_CONNECTION_EVENT_DISCONNECTED);
         way.leave(goes.ep);

@@ -9,7 +9,7 @@ use std::time::Duration;
 use dat::abi::*;
 use dat::exports::*;
 
-use super::{Cno, Evd, NOBODY, SECOND, SOON, joined};
+use super::{Cno, Evd, NO_AGENT, SECOND, SOON, joined};
 use crate::support::{Fixture, Pair, Shape, fails, fails_with, nothing_on, ok, take_dto};
 
 /// What agents do; set by the test that uses the device.
@@ -44,10 +44,10 @@ impl Calls {
     }
 
     fn doing(then: impl Fn() + Send + 'static) -> Self {
-        let (calls, told) = mpsc::channel();
+        let (calls, receiver) = mpsc::channel();
         let then = Box::new(then);
         *SCRIPT.lock().unwrap_or_else(PoisonError::into_inner) = Some(Script { calls, then });
-        Self(told)
+        Self(receiver)
     }
 
     #[track_caller]
@@ -90,8 +90,8 @@ fn cno_n15_completions_call_the_agent() {
     let pair = Pair::new(&fixture, &Shape::default());
     let memory = fixture.memory(64);
     let cno = Cno::with_agent(&fixture, of(1));
-    cno.feed(pair.passive.recv);
-    cno.feed(pair.active.request);
+    cno.bind(pair.passive.recv);
+    cno.bind(pair.active.request);
     for round in 0..4 {
         ok(pair.passive.post_recv(&[memory.segment(0, 8)], round));
         calls.none();
@@ -127,7 +127,7 @@ fn cno_n16_modify_agent_arms_again() {
     assert_eq!(calls.one(), (2, evd));
     // Without an agent in between.
     ok(cno.set_agent(of(3)));
-    ok(cno.set_agent(NOBODY));
+    ok(cno.set_agent(NO_AGENT));
     evd.post(3);
     calls.none();
     // Replaces an agent by another.
@@ -170,7 +170,7 @@ fn cno_n17_completions_reach_the_agent_and_a_waiter() {
     let memory = fixture.memory(64);
     let recv = pair.passive.recv;
     let cno = Cno::new(&fixture);
-    cno.feed(recv);
+    cno.bind(recv);
     for round in 0..20 {
         ok(pair.passive.post_recv(&[memory.segment(0, 8)], round));
         ok(cno.set_agent(of(1)));
@@ -195,7 +195,7 @@ fn cno_n15_an_agent_may_make_every_call() {
     let fixture = Fixture::new();
     let cno = Cno::new(&fixture);
     let evd = cno.software(&fixture, 8);
-    let (tell, told) = mpsc::channel();
+    let (sender, receiver) = mpsc::channel();
     let calls = Calls::doing(move || {
         let mut name = [0_u8; 32];
         // SAFETY: a place for the name, and for the mask.
@@ -222,13 +222,15 @@ fn cno_n15_an_agent_may_make_every_call() {
         } else {
             ok(other.set_agent(of(2)));
         }
-        tell.send((name, blocked, numbers)).expect("heard");
+        sender
+            .send((name, blocked, numbers))
+            .expect("the receiver is alive");
     });
     ok(cno.set_agent(of(1)));
     for (number, data) in [(1, 1), (2, 2), (3, 2)] {
         evd.post(number);
         assert_eq!(calls.one(), (data, evd));
-        let (name, blocked, numbers) = told.recv_timeout(SOON).expect("told");
+        let (name, blocked, numbers) = receiver.recv_timeout(SOON).expect("the agent was called");
         assert_eq!(name.to_str(), Ok("dat-cno"));
         assert!(blocked, "the thread does not block all signals");
         assert_eq!(numbers, [number]);
@@ -275,9 +277,9 @@ fn cno_n18_agents_are_released_when_the_ia_is_closed() {
     let evd = second.software(&fixture, 4);
     // Its agent has been called already.
     let third = Cno::with_agent(&fixture, of(3));
-    let bell = third.software(&fixture, 4);
-    bell.post(1);
-    assert_eq!(calls.one(), (3, bell));
+    let waker = third.software(&fixture, 4);
+    waker.post(1);
+    assert_eq!(calls.one(), (3, waker));
     thread::scope(|scope| {
         let waiter = first.asleep(scope);
         ok(fixture.close(DAT_CLOSE_ABRUPT_FLAG));

@@ -7,7 +7,7 @@ use std::thread;
 use dat::abi::*;
 use dat::exports::*;
 
-use super::{Cno, Evd, NOBODY, SECOND, joined};
+use super::{Cno, Evd, NO_AGENT, SECOND, joined};
 use crate::support::{Fixture, fails_with, ok};
 
 unsafe extern "C-unwind" fn never(_: DAT_PVOID, _: DAT_EVD_HANDLE) {
@@ -54,9 +54,9 @@ fn cno_n01_n02_a_new_cno_has_only_its_agent() {
     let cno = Cno::with_agent(&fixture, quiet_agent(5));
     assert_eq!(query(cno), (fixture.ia, 5, never as *const () as usize));
     cno.finds_nothing();
-    for (agent, told) in [(quiet_agent(0), never as *const () as usize), (NOBODY, 0)] {
+    for (agent, function) in [(quiet_agent(0), never as *const () as usize), (NO_AGENT, 0)] {
         ok(cno.set_agent(agent));
-        assert_eq!(query(cno), (fixture.ia, 0, told));
+        assert_eq!(query(cno), (fixture.ia, 0, function));
     }
     let mut kind = 99;
     // SAFETY: the result is writable.
@@ -72,14 +72,14 @@ fn cno_n02_an_evd_reports_its_cno() {
     let evd = first.software(&fixture, 4);
     assert_eq!(cno_of(evd.0), first.0);
     for cno in [first, second, second, first] {
-        cno.feed(evd.0);
+        cno.bind(evd.0);
         assert_eq!(cno_of(evd.0), cno.0);
     }
     // SAFETY: live handles.
     ok(unsafe { dat_evd_modify_cno(evd.0, DAT_HANDLE_NULL) });
     assert_eq!(cno_of(evd.0), DAT_HANDLE_NULL);
     assert_eq!(cno_of(fixture.async_evd), DAT_HANDLE_NULL, "at first");
-    first.feed(fixture.async_evd);
+    first.bind(fixture.async_evd);
     assert_eq!(cno_of(fixture.async_evd), first.0);
 }
 
@@ -106,17 +106,17 @@ fn cno_n03_a_cno_with_evds_cannot_be_freed() {
 fn cno_n03_a_cno_with_a_waiter_cannot_be_freed() {
     let fixture = Fixture::new();
     let cno = Cno::new(&fixture);
-    let bell = Evd(fixture.evd(4, DAT_EVD_SOFTWARE_FLAG));
+    let waker = Evd(fixture.evd(4, DAT_EVD_SOFTWARE_FLAG));
     thread::scope(|scope| {
         let waiter = cno.asleep(scope);
         fails_with(cno.free(), DAT_INVALID_STATE, DAT_INVALID_STATE_CNO_IN_USE);
         // Ends the wait by freeing its last EVD, as the page describes.
-        cno.feed(bell.0);
-        bell.post(1);
-        assert_eq!(joined(waiter), Ok(bell));
+        cno.bind(waker.0);
+        waker.post(1);
+        assert_eq!(joined(waiter), Ok(waker));
     });
     // SAFETY: live handles.
-    ok(unsafe { dat_evd_modify_cno(bell.0, DAT_HANDLE_NULL) });
+    ok(unsafe { dat_evd_modify_cno(waker.0, DAT_HANDLE_NULL) });
     ok(cno.free());
 }
 
@@ -154,7 +154,7 @@ fn cno_n04_errors_have_type_and_subtype() {
         [
             (
                 "create: no IA",
-                dat_cno_create(cno.0, NOBODY, &raw mut made),
+                dat_cno_create(cno.0, NO_AGENT, &raw mut made),
                 handle,
                 DAT_INVALID_HANDLE_IA,
             ),
@@ -166,13 +166,13 @@ fn cno_n04_errors_have_type_and_subtype() {
             ),
             (
                 "create: no place",
-                dat_cno_create(fixture.ia, NOBODY, place),
+                dat_cno_create(fixture.ia, NO_AGENT, place),
                 parameter,
                 DAT_INVALID_ARG3,
             ),
             (
                 "modify_agent: no CNO",
-                dat_cno_modify_agent(evd, NOBODY),
+                dat_cno_modify_agent(evd, NO_AGENT),
                 handle,
                 DAT_INVALID_HANDLE_CNO,
             ),
@@ -278,7 +278,7 @@ fn cno_n04_the_cno_of_another_ia_is_refused() {
             2,
             DAT_FALSE,
         ));
-        ok(dat_cno_create(ia, NOBODY, &raw mut theirs));
+        ok(dat_cno_create(ia, NO_AGENT, &raw mut theirs));
         let answer = dat_evd_modify_cno(evd.0, theirs);
         fails_with(answer, DAT_INVALID_HANDLE, DAT_INVALID_HANDLE_CNO);
         let mut made = ptr::null_mut();

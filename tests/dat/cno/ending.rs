@@ -16,8 +16,8 @@ fn cno_n18_waiters_are_released_when_the_ia_is_closed() {
         let cno = Cno::new(&fixture);
         if with_evds {
             let end = End::new(&fixture, &Shape::default());
-            cno.feed(end.recv);
-            cno.feed(end.connect);
+            cno.bind(end.recv);
+            cno.bind(end.connect);
             cno.software(&fixture, 4);
         }
         thread::scope(|scope| {
@@ -47,7 +47,7 @@ fn cno_n18_the_ia_may_be_closed_at_any_moment_of_a_wait() {
             }
             ok(fixture.close(DAT_CLOSE_ABRUPT_FLAG));
             match waiter.join().expect("no panic") {
-                Ok(told) => assert!(told == evd || told.0.is_null()),
+                Ok(triggered) => assert!(triggered == evd || triggered.0.is_null()),
                 // The wait came after the CNO was freed.
                 Err(answer) => fails_with(answer, DAT_INVALID_HANDLE, DAT_INVALID_HANDLE_CNO),
             }
@@ -95,7 +95,7 @@ fn cno_n19_detaching_the_last_evd_releases_no_waiter() {
         evd.post(1);
         stays(&waiter);
         // An event that came meanwhile triggers.
-        cno.feed(evd.0);
+        cno.bind(evd.0);
         assert_eq!(joined(waiter), Ok(evd));
     });
 }
@@ -116,13 +116,16 @@ fn cno_n21_all_calls_return_in_a_child_of_fork() {
         assert!(pid >= 0, "fork");
         if pid == 0 {
             let refused = |answer: DAT_RETURN| answer & 0x3fff_0000 == DAT_INVALID_HANDLE;
-            let mut told = std::ptr::null_mut();
+            let mut triggered = std::ptr::null_mut();
             // SAFETY: ends a child that hangs; the calls validate their handles.
             let all = unsafe {
                 libc::alarm(20);
-                refused(dat_cno_wait(cno.0, DAT_TIMEOUT_INFINITE, &raw mut told))
-                    && refused(dat_evd_modify_cno(evd.0, cno.0))
-                    && refused(dat_cno_modify_agent(cno.0, super::NOBODY))
+                refused(dat_cno_wait(
+                    cno.0,
+                    DAT_TIMEOUT_INFINITE,
+                    &raw mut triggered,
+                )) && refused(dat_evd_modify_cno(evd.0, cno.0))
+                    && refused(dat_cno_modify_agent(cno.0, super::NO_AGENT))
                     && refused(dat_evd_free(evd.0))
                     && refused(dat_cno_free(cno.0))
             };

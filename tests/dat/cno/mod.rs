@@ -12,11 +12,11 @@
 //! | N06 | a trigger without a waiter is remembered, once for an EVD | `waiting` |
 //! | N07 | timeout: `DAT_QUEUE_EMPTY` and no EVD | `waiting` |
 //! | N08 | a signal: `DAT_INTERRUPTED_CALL` and no EVD | `waiting` |
-//! | N09 | a disabled EVD does not trigger; once enabled it does, also for earlier events | `feeding` |
-//! | N10 | an EVD that a thread waits on does not trigger (also W07) | `feeding` |
-//! | N11 | modify_cno moves the triggers of an EVD, or ends them | `feeding` |
-//! | N12 | quiet completions do not trigger, solicited and failed ones do | `feeding` |
-//! | N13 | every kind of event triggers | `feeding` |
+//! | N09 | a disabled EVD does not trigger; once enabled it does, also for earlier events | `binding` |
+//! | N10 | an EVD that a thread waits on does not trigger (also W07) | `binding` |
+//! | N11 | modify_cno moves the triggers of an EVD, or ends them | `binding` |
+//! | N12 | quiet completions do not trigger, solicited and failed ones do | `binding` |
+//! | N13 | every kind of event triggers | `binding` |
 //! | N14 | several threads: each trigger wakes one of them, none is lost | `threads` |
 //! | N15 | the agent is called once, with its data and the EVD | `agent` |
 //! | N16 | modify_agent arms again, changes and takes away | `agent` |
@@ -27,9 +27,9 @@
 //! | N21 | a child of a fork hangs in none of the calls | `ending` |
 
 mod agent;
+mod binding;
 mod calls;
 mod ending;
-mod feeding;
 mod threads;
 mod waiting;
 
@@ -47,7 +47,7 @@ use crate::support::{Evd, Fixture, LONG, SOON, fails, ok};
 pub(crate) const SECOND: DAT_TIMEOUT = 1_000_000;
 
 /// No agent.
-const NOBODY: DAT_OS_WAIT_PROXY_AGENT = DAT_OS_WAIT_PROXY_AGENT {
+const NO_AGENT: DAT_OS_WAIT_PROXY_AGENT = DAT_OS_WAIT_PROXY_AGENT {
     instance_data: ptr::null_mut(),
     proxy_agent_func: None,
 };
@@ -64,7 +64,7 @@ unsafe impl Sync for Cno {}
 impl Cno {
     /// Creates a CNO without an agent.
     pub(crate) fn new(fixture: &Fixture) -> Self {
-        Self::with_agent(fixture, NOBODY)
+        Self::with_agent(fixture, NO_AGENT)
     }
 
     fn with_agent(fixture: &Fixture, agent: DAT_OS_WAIT_PROXY_AGENT) -> Self {
@@ -103,7 +103,7 @@ impl Cno {
 
     /// Makes the EVD trigger this CNO.
     #[track_caller]
-    pub(crate) fn feed(self, evd: DAT_EVD_HANDLE) {
+    pub(crate) fn bind(self, evd: DAT_EVD_HANDLE) {
         // SAFETY: the call validates its handles.
         ok(unsafe { dat_evd_modify_cno(evd, self.0) });
     }
@@ -133,15 +133,17 @@ impl Cno {
         self,
         scope: &'s Scope<'s, '_>,
     ) -> ScopedJoinHandle<'s, (Result<Evd, DAT_RETURN>, Duration)> {
-        let (tell, told) = mpsc::channel();
+        let (sender, receiver) = mpsc::channel();
         let waiter = scope.spawn(move || {
             // SAFETY: always safe.
-            tell.send(unsafe { libc::gettid() }).expect("heard");
+            sender
+                .send(unsafe { libc::gettid() })
+                .expect("the receiver is alive");
             let begin = Instant::now();
             let waited = self.wait(LONG).map(Evd);
             (waited, begin.elapsed())
         });
-        let thread = told.recv().expect("a thread");
+        let thread = receiver.recv().expect("a thread");
         let begin = Instant::now();
         while !sleeps(thread) && begin.elapsed() < Duration::from_millis(500) {
             thread::sleep(Duration::from_micros(500));

@@ -10,7 +10,7 @@ use std::time::Duration;
 use dat::abi::*;
 use dat::exports::*;
 
-use super::{Cno, Evd, LONG, NOBODY, SECOND, joined, stays};
+use super::{Cno, Evd, LONG, NO_AGENT, SECOND, joined, stays};
 use crate::support::{Fixture, Memory, Pair, Shape, dequeue, fails, ok, words};
 
 /// One trigger wakes one waiter, and the next trigger another.
@@ -56,11 +56,11 @@ fn cno_n14_several_triggers_wake_several_waiters() {
             for evd in evds {
                 evd.post(1);
             }
-            let told: HashSet<_> = waiters
+            let woken: HashSet<_> = waiters
                 .into_iter()
                 .map(|waiter| waiter.join().expect("no panic").expect("woken").0.addr())
                 .collect();
-            assert_eq!(told.len(), evds.len());
+            assert_eq!(woken.len(), evds.len());
         });
         for evd in evds {
             assert_eq!(evd.drain(), [1]);
@@ -69,9 +69,9 @@ fn cno_n14_several_triggers_wake_several_waiters() {
 }
 
 /// A reproducible sequence of pseudo-random numbers.
-struct Dice(u64);
+struct Random(u64);
 
-impl Dice {
+impl Random {
     fn below(&mut self, most: u64) -> u64 {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
@@ -111,7 +111,7 @@ impl<'b> Setup<'b> {
         let cnos = [(); 2].map(|()| Cno::new(fixture));
         let software = [(); 3].map(|()| cnos[0].software(fixture, 16));
         let pair = Pair::new(fixture, &Shape::default());
-        cnos[1].feed(pair.passive.recv);
+        cnos[1].bind(pair.passive.recv);
         Self {
             fixture,
             cnos,
@@ -173,7 +173,7 @@ impl<'b> Setup<'b> {
 
     /// Posts software events while `more` returns true. Returns how many.
     fn post(&self, which: usize, more: impl Fn(usize) -> bool) -> usize {
-        let mut dice = Dice(which as u64 + 1);
+        let mut random = Random(which as u64 + 1);
         let mut count = 0;
         while more(count) {
             loop {
@@ -184,14 +184,14 @@ impl<'b> Setup<'b> {
                 thread::yield_now();
             }
             count += 1;
-            dice.rest();
+            random.rest();
         }
         count
     }
 
     /// Sends messages while `more` returns true. Returns how many.
     fn send(&self, more: impl Fn(usize) -> bool) -> usize {
-        let mut dice = Dice(11);
+        let mut random = Random(11);
         let mut number = 0;
         while more(number) {
             while number >= self.received.load(Ordering::SeqCst) + 8 {
@@ -206,7 +206,7 @@ impl<'b> Setup<'b> {
             // Makes room for the next requests.
             while dequeue(from.request).is_ok() {}
             number += 1;
-            dice.rest();
+            random.rest();
         }
         number
     }
@@ -224,18 +224,18 @@ impl<'b> Setup<'b> {
 }
 
 /// Triggers the CNOs until their waiters have ended.
-fn send_home(fixture: &Fixture, cnos: [Cno; 2], are_home: impl Fn() -> bool) {
-    let bells = cnos.map(|cno| cno.software(fixture, 1));
-    while !are_home() {
-        for bell in bells {
-            let _ = bell.try_post(1);
-            bell.drain();
-            let _ = bell.try_post(1);
+fn end_waits(fixture: &Fixture, cnos: [Cno; 2], have_ended: impl Fn() -> bool) {
+    let wakers = cnos.map(|cno| cno.software(fixture, 1));
+    while !have_ended() {
+        for waker in wakers {
+            let _ = waker.try_post(1);
+            waker.drain();
+            let _ = waker.try_post(1);
         }
         thread::sleep(Duration::from_micros(200));
     }
-    for bell in bells {
-        bell.calls(dat_evd_free);
+    for waker in wakers {
+        waker.calls(dat_evd_free);
     }
 }
 
@@ -255,7 +255,7 @@ fn cno_n14_every_event_is_found() {
         }
         scope.spawn(|| setup.send(|count| count < EACH));
         setup.finish(4 * EACH);
-        send_home(&fixture, setup.cnos, || {
+        end_waits(&fixture, setup.cnos, || {
             waiters.iter().all(|waiter| waiter.is_finished())
         });
     });
@@ -278,14 +278,14 @@ fn cno_n20_no_event_is_lost_while_evds_and_agents_change() {
             .map(|at| scope.spawn(move || setup.wait(setup.cnos[at])))
             .into();
         let mover = scope.spawn(move || {
-            let mut dice = Dice(0x9e37_79b9_7f4a_7c15);
+            let mut random = Random(0x9e37_79b9_7f4a_7c15);
             while !is_still.load(Ordering::SeqCst) {
-                let evd = setup.evds()[dice.below(4) as usize];
-                let cno = setup.cnos[dice.below(2) as usize];
-                match dice.below(7) {
+                let evd = setup.evds()[random.below(4) as usize];
+                let cno = setup.cnos[random.below(2) as usize];
+                match random.below(7) {
                     0 => evd.calls(dat_evd_disable),
                     1 | 2 => evd.calls(dat_evd_enable),
-                    3 => cno.feed(evd.0),
+                    3 => cno.bind(evd.0),
                     // SAFETY: live handles.
                     4 => ok(unsafe { dat_evd_modify_cno(evd.0, DAT_HANDLE_NULL) }),
                     5 => {
@@ -295,20 +295,20 @@ fn cno_n20_no_event_is_lost_while_evds_and_agents_change() {
                     }
                     _ => ok(cno.set_agent(DAT_OS_WAIT_PROXY_AGENT {
                         proxy_agent_func: Some(agent),
-                        ..NOBODY
+                        ..NO_AGENT
                     })),
                 }
-                if dice.below(4) == 0 {
-                    thread::sleep(Duration::from_micros(dice.below(200)));
+                if random.below(4) == 0 {
+                    thread::sleep(Duration::from_micros(random.below(200)));
                 }
             }
         });
         let direct = scope.spawn(move || {
-            let mut dice = Dice(7);
+            let mut random = Random(7);
             while !is_still.load(Ordering::SeqCst) {
-                let evd = setup.evds()[dice.below(4) as usize];
-                let threshold = 1 + dice.below(3) as DAT_COUNT;
-                let micros = dice.below(500) as DAT_TIMEOUT;
+                let evd = setup.evds()[random.below(4) as usize];
+                let threshold = 1 + random.below(3) as DAT_COUNT;
+                let micros = random.below(500) as DAT_TIMEOUT;
                 let (answer, event, _) = crate::support::wait(evd.0, micros, threshold);
                 if answer == DAT_SUCCESS {
                     setup.count(&event);
@@ -328,7 +328,7 @@ fn cno_n20_no_event_is_lost_while_evds_and_agents_change() {
         direct.join().expect("no panic");
         // From here on, all queued and later events trigger.
         for (at, evd) in setup.evds().into_iter().enumerate() {
-            setup.cnos[at % 2].feed(evd.0);
+            setup.cnos[at % 2].bind(evd.0);
             evd.calls(dat_evd_enable);
         }
         thread::sleep(Duration::from_millis(20));
@@ -339,7 +339,7 @@ fn cno_n20_no_event_is_lost_while_evds_and_agents_change() {
             .sum();
         assert!(posted > 100, "only {posted} events");
         setup.finish(posted);
-        send_home(&fixture, setup.cnos, || {
+        end_waits(&fixture, setup.cnos, || {
             waiters.iter().all(|waiter| waiter.is_finished())
         });
     });

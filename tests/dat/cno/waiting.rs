@@ -45,7 +45,7 @@ fn cno_n05_triggers_are_returned_in_order_and_only_while_there_are_events() {
 }
 
 #[test]
-fn cno_n06_a_trigger_without_a_waiter_is_remembered_once() {
+fn cno_n06_a_trigger_without_a_waiter_is_kept_once() {
     let fixture = Fixture::new();
     let cno = Cno::new(&fixture);
     let evd = cno.software(&fixture, 8);
@@ -63,7 +63,7 @@ fn cno_n06_a_trigger_without_a_waiter_is_remembered_once() {
 
 /// Events that were taken before any wait no longer trigger.
 #[test]
-fn cno_n06_a_trigger_whose_events_were_taken_is_forgotten() {
+fn cno_n06_a_trigger_whose_events_were_taken_is_dropped() {
     let fixture = Fixture::new();
     let cno = Cno::new(&fixture);
     let evd = cno.software(&fixture, 8);
@@ -126,14 +126,16 @@ fn cno_n08_a_signal_ends_a_wait() {
         );
     }
     for _ in 0..2 {
-        let (tell, told) = mpsc::channel();
+        let (sender, receiver) = mpsc::channel();
         let answer = thread::scope(|scope| {
             let waiter = scope.spawn(move || {
                 // SAFETY: always safe.
-                tell.send(unsafe { libc::pthread_self() }).expect("heard");
+                sender
+                    .send(unsafe { libc::pthread_self() })
+                    .expect("the receiver is alive");
                 cno.wait(LONG).map(super::Evd)
             });
-            let thread = told.recv().expect("a thread");
+            let thread = receiver.recv().expect("a thread");
             while !waiter.is_finished() {
                 // SAFETY: the thread is not joined yet.
                 unsafe { libc::pthread_kill(thread, libc::SIGUSR2) };

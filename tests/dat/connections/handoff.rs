@@ -3,7 +3,7 @@
 use dat::abi::*;
 use dat::exports::*;
 
-use super::{end, established, exchange, furnish};
+use super::{end, established, exchange, set_parts};
 use crate::support::{
     Fixture, ReservedPoint, ServicePoint, accept, arrival, cr_info, ep_info, expect, fails,
     fails_with, nothing_on, ok, state_of,
@@ -38,13 +38,13 @@ fn the_request_arrives_at_the_other_point_and_is_gone_at_the_first() {
     let after = cr_info(event.cr_handle);
     assert_eq!(after.remote_port_qual, before.remote_port_qual);
     // SAFETY: the library has reported this many bytes.
-    let said = unsafe {
+    let private_data = unsafe {
         std::slice::from_raw_parts(
             after.private_data.cast::<u8>(),
             after.private_data_size as usize,
         )
     };
-    assert_eq!(said, b"whom?");
+    assert_eq!(private_data, b"whom?");
     // The first service point may be freed: it no longer holds the request.
     service_point.close();
     ok(accept(event.cr_handle, passive.ep));
@@ -143,7 +143,7 @@ fn an_endpoint_is_created_for_a_handed_off_request() {
     ok(service_point.connect(active.ep, &[]));
     ok(hand_off(service_point.take_request(), maker.qualifier));
     let cr = maker.take_request();
-    let passive = furnish(&fixture, cr_info(cr).local_ep_handle);
+    let passive = set_parts(&fixture, cr_info(cr).local_ep_handle);
     ok(accept(cr, DAT_HANDLE_NULL));
     established([&active, &passive]);
     exchange(&fixture, &active, &passive);

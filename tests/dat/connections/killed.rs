@@ -24,24 +24,24 @@ const DEFAULT: DAT_COMPLETION_FLAGS = DAT_COMPLETION_DEFAULT_FLAG;
 /// a qualifier.
 const VICTIM: &str = "DAT_KILLED_VICTIM";
 /// Connects, and answers a message.
-const ASKS: &str = "asks";
+const REQUESTS: &str = "asks";
 /// Waits for a request, accepts it, and answers a message.
 const ACCEPTS: &str = "accepts";
 /// Waits for a request, and does not answer it.
 const HESITATES: &str = "hesitates";
 /// Prefix of its output.
-const SAYS: &str = "victim:";
+const PREFIX: &str = "victim:";
 
-/// Runs the process that is killed. It ends by itself after a minute.
-fn be_the_victim(what: &str) -> ! {
+/// Runs the process that is killed. It exits after a minute.
+fn run_as_child(what: &str) -> ! {
     let (what, qualifier) = what.split_once(' ').expect("two words");
     let begin = Instant::now();
     let fixture = Fixture::new();
     let memory = fixture.memory(64);
     let own = end(&fixture);
     ok(own.post_recv(&[memory.segment(0, 8)], 1));
-    let ready = |text: &str| println!("\n{SAYS} {text}");
-    if what == ASKS {
+    let ready = |text: &str| println!("\n{PREFIX} {text}");
+    if what == REQUESTS {
         let service_point = ServicePoint {
             psp: ptr::null_mut(),
             qualifier: qualifier.parse().expect("a qualifier"),
@@ -74,12 +74,12 @@ fn be_the_victim(what: &str) -> ! {
 
 /// The process to be killed, as its parent sees it. It is killed at the latest
 /// when this value is dropped.
-struct Victim {
+struct KilledPeer {
     child: Child,
-    said: BufReader<std::process::ChildStdout>,
+    stdout: BufReader<std::process::ChildStdout>,
 }
 
-impl Victim {
+impl KilledPeer {
     fn new(test: &str, what: &str, qualifier: DAT_CONN_QUAL) -> Self {
         let mut child = Command::new(std::env::current_exe().expect("this program"))
             .args([test, "--exact", "--nocapture"])
@@ -87,8 +87,8 @@ impl Victim {
             .stdout(Stdio::piped())
             .spawn()
             .expect("a process");
-        let said = BufReader::new(child.stdout.take().expect("a pipe"));
-        Self { child, said }
+        let stdout = BufReader::new(child.stdout.take().expect("a pipe"));
+        Self { child, stdout }
     }
 
     /// Returns the next line that it prints.
@@ -97,9 +97,9 @@ impl Victim {
         let mut line = String::new();
         loop {
             line.clear();
-            let read = self.said.read_line(&mut line).expect("a line");
+            let read = self.stdout.read_line(&mut line).expect("a line");
             assert!(read > 0, "it ended");
-            if let Some(text) = line.strip_prefix(SAYS) {
+            if let Some(text) = line.strip_prefix(PREFIX) {
                 return text.trim().to_owned();
             }
         }
@@ -120,12 +120,12 @@ impl Victim {
 
     /// Kills the process, and returns when it is reaped.
     fn kill(&mut self) {
-        self.child.kill().expect("it is ours");
-        self.child.wait().expect("it is ours");
+        self.child.kill().expect("the child process");
+        self.child.wait().expect("the child process");
     }
 }
 
-impl Drop for Victim {
+impl Drop for KilledPeer {
     fn drop(&mut self) {
         self.kill();
     }
@@ -134,7 +134,7 @@ impl Drop for Victim {
 /// The test whose child process is killed.
 fn begin() {
     if let Ok(what) = std::env::var(VICTIM) {
-        be_the_victim(&what);
+        run_as_child(&what);
     }
 }
 
@@ -200,7 +200,7 @@ fn connected_to_a_requester_that_is_killed() {
         ServicePoint::new(&fixture),
     );
     let test = "connections::killed::connected_to_a_requester_that_is_killed";
-    let mut victim = Victim::new(test, ASKS, service_point.qualifier);
+    let mut victim = KilledPeer::new(test, REQUESTS, service_point.qualifier);
     ok(accept(service_point.take_request(), own.ep));
     expect(own.connect, DAT_CONNECTION_EVENT_ESTABLISHED);
     let [receives, requests] = exchange(&fixture, &own, &memory);
@@ -216,7 +216,7 @@ fn connected_to_an_acceptor_that_is_killed() {
     let fixture = Fixture::new();
     let (memory, own) = (fixture.memory(64), end(&fixture));
     let test = "connections::killed::connected_to_an_acceptor_that_is_killed";
-    let mut victim = Victim::new(test, ACCEPTS, 0);
+    let mut victim = KilledPeer::new(test, ACCEPTS, 0);
     ok(asked(&mut victim).connect(own.ep, &[]));
     expect(own.connect, DAT_CONNECTION_EVENT_ESTABLISHED);
     let [receives, requests] = exchange(&fixture, &own, &memory);
@@ -228,7 +228,7 @@ fn connected_to_an_acceptor_that_is_killed() {
 
 /// Waits for the service point of the process to be killed, and returns it.
 #[track_caller]
-fn asked(victim: &mut Victim) -> ServicePoint {
+fn asked(victim: &mut KilledPeer) -> ServicePoint {
     ServicePoint {
         psp: ptr::null_mut(),
         qualifier: victim.says().parse().expect("a qualifier"),
@@ -247,7 +247,7 @@ fn active_an_acceptor_that_is_killed() {
         ok(own.post_recv(&[memory.segment(0, 8)], tag));
     }
     let test = "connections::killed::active_an_acceptor_that_is_killed";
-    let mut victim = Victim::new(test, HESITATES, 0);
+    let mut victim = KilledPeer::new(test, HESITATES, 0);
     ok(asked(&mut victim).connect(own.ep, &[]));
     assert_eq!(victim.says(), "asked");
     nothing_on(own.connect);
@@ -270,7 +270,7 @@ fn accepted_a_requester_that_is_killed() {
         ok(own.post_recv(&[memory.segment(0, 8)], tag));
     }
     let test = "connections::killed::accepted_a_requester_that_is_killed";
-    let mut victim = Victim::new(test, ASKS, service_point.qualifier);
+    let mut victim = KilledPeer::new(test, REQUESTS, service_point.qualifier);
     let request = service_point.take_request();
     victim.kill();
     ok(accept(request, own.ep));
@@ -294,7 +294,7 @@ fn accepted_a_requester_that_stops_responding() {
         ok(own.post_recv(&[memory.segment(0, 8)], tag));
     }
     let test = "connections::killed::accepted_a_requester_that_stops_responding";
-    let victim = Victim::new(test, ASKS, service_point.qualifier);
+    let victim = KilledPeer::new(test, REQUESTS, service_point.qualifier);
     let request = service_point.take_request();
     victim.stop();
     let begin = Instant::now();
@@ -313,7 +313,7 @@ fn accepted_a_requester_that_stops_responding() {
     drop(victim);
     // SAFETY: a live handle.
     ok(unsafe { dat_ep_reset(own.ep) });
-    let _next = Victim::new(test, ASKS, service_point.qualifier);
+    let _next = KilledPeer::new(test, REQUESTS, service_point.qualifier);
     ok(accept(service_point.take_request(), own.ep));
     expect(own.connect, DAT_CONNECTION_EVENT_ESTABLISHED);
 }

@@ -122,7 +122,7 @@ fn exchange(fixture: &Fixture, from: &End, to: &End) {
 
 /// Sets a zone and EVDs for an endpoint that a request has brought.
 #[track_caller]
-fn furnish(fixture: &Fixture, ep: DAT_EP_HANDLE) -> End {
+fn set_parts(fixture: &Fixture, ep: DAT_EP_HANDLE) -> End {
     let mut end = End::without_ep(fixture, &Shape::default());
     end.ep = ep;
     let mut change = ep_info(ep);

@@ -107,9 +107,9 @@ fn fits_afterwards(fixture: &Fixture, staged: &EndpointInState) {
         DAT_INVALID_PARAMETER,
         DAT_INVALID_ARG3,
     );
-    let told = ep_info(ep);
-    assert_eq!(told.ep_attr.max_recv_dtos, 5);
-    assert_eq!(told.connect_evd_handle, to.connect_evd_handle);
+    let info = ep_info(ep);
+    assert_eq!(info.ep_attr.max_recv_dtos, 5);
+    assert_eq!(info.connect_evd_handle, to.connect_evd_handle);
 }
 
 #[test]

@@ -323,7 +323,7 @@ fn completion_pending_follows_an_acceptance_without_a_name() {
         assert_eq!(state_of(ep), from);
         let end = match from {
             PASSIVE => reserved,
-            _ => super::furnish(&fixture, ep),
+            _ => super::set_parts(&fixture, ep),
         };
         ok(accept(cr, DAT_HANDLE_NULL));
         assert_eq!((end.ep, state_of(end.ep)), (ep, COMPLETION));

@@ -7,7 +7,7 @@ use std::ptr;
 use dat::abi::*;
 use dat::exports::*;
 
-use super::{end, established, exchange, furnish};
+use super::{end, established, exchange, set_parts};
 use crate::support::{
     End, Fixture, ServicePoint, Shape, abilities, accept, arrival, cr_info, ep_info, expect, fails,
     fails_with, nothing_on, ok, state_of,
@@ -109,14 +109,14 @@ fn an_accepted_endpoint_is_the_applications_and_a_rejected_one_is_freed() {
     let actives = [end(&fixture), end(&fixture)];
     ok(service_point.connect(actives[0].ep, &[]));
     let cr = service_point.take_request();
-    let passive = furnish(&fixture, cr_info(cr).local_ep_handle);
+    let passive = set_parts(&fixture, cr_info(cr).local_ep_handle);
     ok(accept(cr, DAT_HANDLE_NULL));
     established([&actives[0], &passive]);
     exchange(&fixture, &actives[0], &passive);
 
     ok(service_point.connect(actives[1].ep, &[]));
     let cr = service_point.take_request();
-    let rejected = furnish(&fixture, cr_info(cr).local_ep_handle);
+    let rejected = set_parts(&fixture, cr_info(cr).local_ep_handle);
     // SAFETY: a live request; then no endpoint any more.
     unsafe {
         ok(dat_cr_reject(cr));

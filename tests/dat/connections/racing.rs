@@ -59,12 +59,12 @@ fn race(round: u32, free: impl FnOnce() + Send, connect: impl FnOnce(), comes: i
 /// Counts the requests that reached no service point, by the event of their
 /// requesters.
 #[derive(Default)]
-struct TurnedAway {
+struct RefusedRequests {
     refused: u32,
     dropped: u32,
 }
 
-impl TurnedAway {
+impl RefusedRequests {
     /// Takes the event of a round's requester. It must be a refusal. On iWARP it
     /// may be a timeout of the requester or of the kernel, unless the point was
     /// freed before the request.
@@ -85,16 +85,16 @@ impl TurnedAway {
 
     /// Prints the outcome of the requests. Some must have been refused, and some
     /// must have arrived.
-    fn tell(&self, came: u32) {
+    fn print_counts(&self, came: u32) {
         let Self { refused, dropped } = *self;
-        let told = format!("{refused} refused, {dropped} dropped by the kernel, {came} came");
-        println!("{told}");
-        assert!(refused > 0 && came > 0, "{told}");
+        let counts = format!("{refused} refused, {dropped} dropped by the kernel, {came} came");
+        println!("{counts}");
+        assert!(refused > 0 && came > 0, "{counts}");
     }
 }
 
 /// Frees the objects of a round.
-fn tidy(ends: [End; 2], requests: DAT_EVD_HANDLE) {
+fn free_round(ends: [End; 2], requests: DAT_EVD_HANDLE) {
     use dat::exports::{dat_ep_free, dat_evd_free};
     // SAFETY: live handles.
     unsafe {
@@ -111,7 +111,7 @@ fn tidy(ends: [End; 2], requests: DAT_EVD_HANDLE) {
 #[test]
 fn a_request_that_races_with_the_end_of_a_reserved_point() {
     let fixture = Fixture::new();
-    let (mut away, mut came) = (TurnedAway::default(), 0);
+    let (mut refused_requests, mut came) = (RefusedRequests::default(), 0);
     for round in 0..ROUNDS {
         let (active, passive) = (end(&fixture), end(&fixture));
         let point = ReservedPoint::new(&fixture, passive.ep);
@@ -123,7 +123,7 @@ fn a_request_that_races_with_the_end_of_a_reserved_point() {
         );
         match state_of(passive.ep) {
             DAT_EP_STATE_UNCONNECTED => {
-                away.take(round, &active);
+                refused_requests.take(round, &active);
                 nothing_on(point.requests);
             }
             DAT_EP_STATE_PASSIVE_CONNECTION_PENDING => {
@@ -134,15 +134,15 @@ fn a_request_that_races_with_the_end_of_a_reserved_point() {
             }
             other => panic!("state {other}"),
         }
-        tidy([active, passive], point.requests);
+        free_round([active, passive], point.requests);
     }
-    away.tell(came);
+    refused_requests.print_counts(came);
 }
 
 #[test]
 fn a_request_that_races_with_the_end_of_a_public_point() {
     let fixture = Fixture::new();
-    let (mut away, mut came) = (TurnedAway::default(), 0);
+    let (mut refused_requests, mut came) = (RefusedRequests::default(), 0);
     for round in 0..ROUNDS {
         let (active, passive) = (end(&fixture), end(&fixture));
         let service_point = ServicePoint::new(&fixture);
@@ -165,10 +165,10 @@ fn a_request_that_races_with_the_end_of_a_public_point() {
             established([&active, &passive]);
             came += 1;
         } else {
-            away.take(round, &active);
+            refused_requests.take(round, &active);
         }
         nothing_on(service_point.requests);
-        tidy([active, passive], service_point.requests);
+        free_round([active, passive], service_point.requests);
     }
-    away.tell(came);
+    refused_requests.print_counts(came);
 }

@@ -5,7 +5,7 @@ use std::ptr;
 use dat::abi::*;
 use dat::exports::*;
 
-use super::{end, established, exchange, furnish};
+use super::{end, established, exchange, set_parts};
 use crate::support::{
     Fixture, ReservedPoint, ServicePoint, accept, arrival, cr_info, ep_info, expect, fails,
     fails_with, here_ip, ip_at, nothing_on, ok, state_of,
@@ -16,7 +16,7 @@ const RESERVED: DAT_EP_STATE = DAT_EP_STATE_RESERVED;
 const PASSIVE: DAT_EP_STATE = DAT_EP_STATE_PASSIVE_CONNECTION_PENDING;
 
 #[test]
-fn a_request_comes_for_the_endpoint_that_is_reserved() {
+fn a_request_names_the_reserved_endpoint() {
     let fixture = Fixture::new();
     let (active, passive) = (end(&fixture), end(&fixture));
     let point = ReservedPoint::new(&fixture, passive.ep);
@@ -155,7 +155,7 @@ fn freed_before_a_request_it_releases_the_endpoint() {
 }
 
 #[test]
-fn without_an_endpoint_the_request_brings_one() {
+fn a_request_without_an_endpoint_brings_one() {
     let fixture = Fixture::new();
     let (active, late) = (end(&fixture), end(&fixture));
     let point = ReservedPoint::new(&fixture, DAT_HANDLE_NULL);
@@ -166,7 +166,7 @@ fn without_an_endpoint_the_request_brings_one() {
     assert_eq!(state_of(brought), DAT_EP_STATE_TENTATIVE_CONNECTION_PENDING);
     ok(point.service_point().connect(late.ep, &[]));
     expect(late.connect, DAT_CONNECTION_EVENT_NON_PEER_REJECTED);
-    let passive = furnish(&fixture, brought);
+    let passive = set_parts(&fixture, brought);
     ok(accept(cr, DAT_HANDLE_NULL));
     established([&active, &passive]);
     exchange(&fixture, &active, &passive);

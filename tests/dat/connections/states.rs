@@ -186,7 +186,7 @@ fn refused_in(state: DAT_EP_STATE) {
     let ep = staged.end.ep;
     if state == DAT_EP_STATE_TENTATIVE_CONNECTION_PENDING {
         // Missing objects would be reported first.
-        super::furnish(&fixture, ep);
+        super::set_parts(&fixture, ep);
     }
     let mut refused = 0;
     for (row, legal, call) in calls(&fixture, &service_point, &model, cr) {
@@ -209,7 +209,7 @@ fn refused_in(state: DAT_EP_STATE) {
 /// combination of results.
 fn answered_in(staged: &EndpointInState, state: DAT_EP_STATE) {
     let ep = staged.end.ep;
-    let (mut told, mut recv_idle, mut request_idle) = (99, 99, 99);
+    let (mut reported, mut recv_idle, mut request_idle) = (99, 99, 99);
     // SAFETY: the results are writable or null.
     unsafe {
         ok(dat_ep_get_status(
@@ -220,7 +220,7 @@ fn answered_in(staged: &EndpointInState, state: DAT_EP_STATE) {
         ));
         ok(dat_ep_get_status(
             ep,
-            &raw mut told,
+            &raw mut reported,
             &raw mut recv_idle,
             &raw mut request_idle,
         ));
@@ -230,7 +230,7 @@ fn answered_in(staged: &EndpointInState, state: DAT_EP_STATE) {
             DAT_WATERMARK_INFINITE,
         ));
     }
-    assert_eq!((told, recv_idle), (state, DAT_TRUE));
+    assert_eq!((reported, recv_idle), (state, DAT_TRUE));
     assert_eq!(
         request_idle != DAT_FALSE,
         state != DAT_EP_STATE_DISCONNECT_PENDING

@@ -70,7 +70,7 @@ fn raise_limit() {
 
 /// Frees everything, closes the adapter gracefully (which fails if an object is
 /// left), and checks that the process holds as much as before.
-fn all_is_gone(mut fixture: Fixture, before: (usize, usize)) {
+fn check_released(mut fixture: Fixture, before: (usize, usize)) {
     // SAFETY: a live zone that is not in use.
     ok(unsafe { dat_pz_free(fixture.pz) });
     ok(fixture.close(DAT_CLOSE_GRACEFUL_FLAG));
@@ -178,9 +178,10 @@ impl<'b> EndpointGroup<'b> {
             let number = unsafe { info.private_data.cast::<[u8; 8]>().read_unaligned() };
             ok(accept(cr, self.eps[usize::from_le_bytes(number)][1]));
         }
-        let told = self.told(2 * self.eps.len());
+        let reported = self.reported(2 * self.eps.len());
         assert!(
-            told.values()
+            reported
+                .values()
                 .all(|numbers| numbers[..] == [DAT_CONNECTION_EVENT_ESTABLISHED])
         );
         for ep in self.eps.iter().flatten() {
@@ -189,16 +190,19 @@ impl<'b> EndpointGroup<'b> {
     }
 
     /// Takes this many connection events, by endpoint.
-    fn told(&self, count: usize) -> HashMap<usize, Vec<DAT_EVENT_NUMBER>> {
-        let mut told: HashMap<usize, Vec<_>> = HashMap::new();
+    fn reported(&self, count: usize) -> HashMap<usize, Vec<DAT_EVENT_NUMBER>> {
+        let mut reported: HashMap<usize, Vec<_>> = HashMap::new();
         for number in 0..count {
             let (answer, event, _) = wait(self.evds.connect, LONG, 1);
             assert_eq!(answer, DAT_SUCCESS, "{number} of {count}");
             // SAFETY: the EVD carries no other events.
             let ep = unsafe { event.event_data.connect_event_data.ep_handle };
-            told.entry(ep.addr()).or_default().push(event.event_number);
+            reported
+                .entry(ep.addr())
+                .or_default()
+                .push(event.event_number);
         }
-        told
+        reported
     }
 
     /// Sends one message each way over every connection.
@@ -264,15 +268,15 @@ impl<'b> EndpointGroup<'b> {
             assert!(since.elapsed() < Duration::from_secs(30), "{states:?}");
             thread::sleep(Duration::from_millis(1));
         }
-        let mut told: HashMap<usize, usize> = HashMap::new();
+        let mut reported: HashMap<usize, usize> = HashMap::new();
         while let Ok(event) = dequeue(self.evds.connect) {
             assert_eq!(event.event_number, DAT_CONNECTION_EVENT_DISCONNECTED);
             // SAFETY: the event number selects this member.
             let ep = unsafe { event.event_data.connect_event_data.ep_handle };
-            *told.entry(ep.addr()).or_default() += 1;
+            *reported.entry(ep.addr()).or_default() += 1;
         }
         for ep in &left {
-            assert_eq!(told.get(&ep.addr()), Some(&1), "once each");
+            assert_eq!(reported.get(&ep.addr()), Some(&1), "once each");
         }
         for (number, ep) in left.into_iter().enumerate() {
             // SAFETY: live endpoints.
@@ -334,11 +338,11 @@ fn many_connections_by_several_threads_leave_nothing_behind() {
         all as f64 / slowest(1).as_secs_f64(),
         begin.elapsed().as_secs_f64()
     );
-    all_is_gone(fixture, before);
+    check_released(fixture, before);
 }
 
 /// Runs a process that connects endpoints repeatedly until it is killed.
-fn be_the_victim(what: &str) -> ! {
+fn run_as_child(what: &str) -> ! {
     let (qualifier, count) = what.split_once(' ').expect("two numbers");
     let qualifier = qualifier.parse().expect("a qualifier");
     let count: usize = count.parse().expect("a number");
@@ -349,7 +353,7 @@ fn be_the_victim(what: &str) -> ! {
         requests: ptr::null_mut(),
     };
     let ends: Vec<End> = (0..count).map(|_| End::new(&fixture, &shape(8))).collect();
-    // Ends by itself if the parent fails to kill it.
+    // The process exits if the parent fails to kill it.
     let begin = Instant::now();
     for end in ends.iter().cycle() {
         assert!(begin.elapsed() < Duration::from_secs(60), "not killed");
@@ -421,8 +425,8 @@ fn accept_and_kill(
         assert!(begin.elapsed() < Duration::from_secs(30), "{}", eps.len());
         take(&mut eps);
     }
-    victim.kill().expect("it lives");
-    victim.wait().expect("it is ours");
+    victim.kill().expect("the process runs");
+    victim.wait().expect("the child process");
     // Requests that it had made before.
     while take(&mut others).is_some() {}
     let all: Vec<_> = eps.into_iter().chain(others).collect();
@@ -431,7 +435,10 @@ fn accept_and_kill(
         .iter()
         .any(|ep| state_of(*ep) != DAT_EP_STATE_DISCONNECTED)
     {
-        assert!(since.elapsed() < Duration::from_secs(20), "not told");
+        assert!(
+            since.elapsed() < Duration::from_secs(20),
+            "an endpoint without a final event"
+        );
         thread::sleep(Duration::from_millis(1));
     }
     // Each endpoint got one final event, after at most one Established event. The
@@ -440,20 +447,23 @@ fn accept_and_kill(
         DAT_CONNECTION_EVENT_DISCONNECTED,
         broken_by_the_peer(fixture),
     ];
-    let mut told: HashMap<usize, Vec<DAT_EVENT_NUMBER>> = HashMap::new();
+    let mut reported: HashMap<usize, Vec<DAT_EVENT_NUMBER>> = HashMap::new();
     while let Ok(event) = dequeue(evds.connect) {
         // SAFETY: the EVD carries no other events.
         let ep = unsafe { event.event_data.connect_event_data.ep_handle };
-        told.entry(ep.addr()).or_default().push(event.event_number);
+        reported
+            .entry(ep.addr())
+            .or_default()
+            .push(event.event_number);
     }
     for ep in all {
-        let told = &told[&ep.addr()];
-        let fine = match told[..] {
+        let reported = &reported[&ep.addr()];
+        let fine = match reported[..] {
             [DAT_CONNECTION_EVENT_ACCEPT_COMPLETION_ERROR] => true,
             [DAT_CONNECTION_EVENT_ESTABLISHED, end] => ends.contains(&end),
             _ => false,
         };
-        assert!(fine, "{told:x?}");
+        assert!(fine, "{reported:x?}");
         // SAFETY: a live endpoint.
         ok(unsafe { dat_ep_free(ep) });
     }
@@ -465,7 +475,7 @@ fn peers_that_are_killed_leave_nothing_behind() {
         return;
     }
     if let Ok(what) = std::env::var(VICTIM) {
-        be_the_victim(&what);
+        run_as_child(&what);
     }
     let before = before();
     let fixture = Fixture::new();
@@ -513,5 +523,5 @@ fn peers_that_are_killed_leave_nothing_behind() {
             }
         }
     }
-    all_is_gone(fixture, before);
+    check_released(fixture, before);
 }

@@ -97,7 +97,7 @@ impl<'b> Setup<'b> {
 
     /// Checks that the soft watermark was reported once.
     #[track_caller]
-    fn told(&self) {
+    fn expect_event(&self) {
         let event = expect(
             self.fixture.async_evd,
             DAT_ASYNC_ERROR_PROVIDER_INTERNAL_ERROR,
@@ -127,7 +127,7 @@ fn the_soft_mark_is_reported_once_when_it_is_exceeded() {
         setup.send(2);
         setup.quiet();
         setup.send(1);
-        setup.told();
+        setup.expect_event();
         setup.send(1);
         setup.quiet();
         // Below and above the mark again: only another call arms it.
@@ -139,7 +139,7 @@ fn the_soft_mark_is_reported_once_when_it_is_exceeded() {
         setup.send(1);
         setup.quiet();
         setup.send(1);
-        setup.told();
+        setup.expect_event();
     }
 }
 
@@ -173,7 +173,7 @@ fn a_mark_that_is_exceeded_already_takes_effect_in_the_call() {
         setup.quiet();
         for _ in 0..2 {
             ok(setup.set(2, OFF));
-            setup.told();
+            setup.expect_event();
         }
         ok(setup.set(0, 2));
         expect(fixture.async_evd, DAT_ASYNC_ERROR_PROVIDER_INTERNAL_ERROR);
@@ -202,7 +202,7 @@ fn a_dequeue_counts_all_held_receives() {
         }
         nothing_on(fixture.async_evd);
         setup.take(1);
-        setup.told();
+        setup.expect_event();
         setup.take(2);
     }
 }
@@ -217,7 +217,7 @@ fn the_marks_are_independent() {
             ok(setup.set(soft, 3));
             if soft < 3 {
                 setup.send(2);
-                setup.told();
+                setup.expect_event();
                 setup.send(2);
             } else {
                 setup.send(4);
@@ -276,7 +276,7 @@ fn marks_survive_a_reset() {
     let setup = Setup::new(&fixture, From::Shared);
     ok(setup.set(1, 4));
     setup.send(2);
-    setup.told();
+    setup.expect_event();
     setup.take(2);
     let ends = [setup.pair.active, setup.pair.passive];
     // SAFETY: live endpoints.
@@ -300,20 +300,20 @@ fn attributes_report_the_marks() {
     let fixture = Fixture::new();
     assert_eq!(abilities(&fixture).1.srq_watermarks_supported, 0x111);
     let setup = Setup::new(&fixture, From::Shared);
-    let told = |ep| {
+    let reported = |ep| {
         let attr = ep_info(ep).ep_attr;
         (attr.srq_soft_hw, attr.max_recv_dtos)
     };
-    assert_eq!(told(setup.ep()), (DAT_HW_DEFAULT, DAT_HW_DEFAULT));
+    assert_eq!(reported(setup.ep()), (DAT_HW_DEFAULT, DAT_HW_DEFAULT));
     for (soft, hard) in [(3, 5), (7, OFF), (OFF, 2), (0, 0), (OFF, OFF)] {
         ok(setup.set(soft, hard));
-        assert_eq!(told(setup.ep()), (soft, hard));
+        assert_eq!(reported(setup.ep()), (soft, hard));
     }
     let own = Setup::new(&fixture, From::Own);
     ok(own.set(3, 5));
     // The hard mark has no attribute besides the depth of the queue.
-    assert_eq!(told(own.ep()), (3, Shape::default().recvs));
+    assert_eq!(reported(own.ep()), (3, Shape::default().recvs));
     fails_with(own.set(-2, 1), DAT_INVALID_PARAMETER, DAT_INVALID_ARG2);
     fails_with(own.set(1, -2), DAT_INVALID_PARAMETER, DAT_INVALID_ARG3);
-    assert_eq!(told(own.ep()), (3, Shape::default().recvs), "unchanged");
+    assert_eq!(reported(own.ep()), (3, Shape::default().recvs), "unchanged");
 }

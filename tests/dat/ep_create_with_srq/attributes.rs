@@ -374,16 +374,16 @@ fn ep_create_with_srq_e09_the_hard_watermark_is_the_one_that_was_asked_for() {
     for tag in 0..6 {
         ok(post_srq(queue, &[memory.segment(1024, 8)], tag));
     }
-    let say = || {
+    let send_one = || {
         ok(pair.active.post_send(&[memory.segment(0, 8)], 1, DEFAULT));
         fixture.run();
         crate::support::held(end.ep).0
     };
     for count in 1..=3 {
-        assert_eq!(say(), count);
+        assert_eq!(send_one(), count);
         assert_eq!(crate::support::state_of(end.ep), DAT_EP_STATE_CONNECTED);
     }
-    say();
+    send_one();
     expect(end.connect, DAT_CONNECTION_EVENT_BROKEN);
     for tag in 0..4 {
         assert_eq!(end.received().cookie, tag);

@@ -5,11 +5,11 @@
 //! | `receiving` | E01 E03 E06 E13: which buffers are used, and which EVD reports |
 //! | `parts` | E02 E04 E10: EVDs, zones and handles |
 //! | `attributes` | E07 E08 E09 E10: requested attributes |
-//! | `lives` | E05 E11 E14 E15: several connections of one endpoint |
+//! | `lifecycle` | E05 E11 E14 E15: several connections of one endpoint |
 //! | `sharing` | E12: which streams may share an EVD |
 
 mod attributes;
-mod lives;
+mod lifecycle;
 mod parts;
 mod receiving;
 mod sharing;

@@ -178,9 +178,9 @@ fn ep_create_with_srq_e04_each_zone_protects_its_own_memory() {
     buffers.write(0, &[0; 8]);
     ok(peer.post_write(&[memory.segment(0, 8)], &buffers.remote(0, 8), 6, DEFAULT));
     fixture.run();
-    let told = refused_access(peer.requested().status);
+    let reported = refused_access(peer.requested().status);
     assert_eq!(buffers.read(0, 8), [0; 8]);
-    if told {
+    if reported {
         expect(peer.connect, DAT_CONNECTION_EVENT_BROKEN);
     }
     reaches(end.ep, DAT_EP_STATE_DISCONNECTED);

@@ -131,7 +131,7 @@ fn ep_create_with_srq_e01_each_endpoint_keeps_its_order() {
 
 /// E13: the recv attribute of the endpoint that takes the buffer decides.
 #[test]
-fn ep_create_with_srq_e13_only_solicited_messages_wake_who_asked_for_these() {
+fn ep_create_with_srq_e13_only_solicited_messages_end_a_wait_for_them() {
     let fixture = Fixture::new();
     let memory = fixture.memory(4096);
     let queue = srq(&fixture, 8);

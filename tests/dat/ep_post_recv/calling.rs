@@ -207,7 +207,7 @@ fn ep_post_recv_r15_the_optimal_alignment_is_published_and_true() {
     let alignment = provider.optimal_buffer_alignment;
     assert!(alignment.is_power_of_two(), "{alignment}");
     assert_eq!(DAT_OPTIMAL_ALIGNMENT as u32 % alignment, 0, "{alignment}");
-    // SAFETY: asks for a number.
+    // SAFETY: returns a number.
     let line = unsafe { libc::sysconf(libc::_SC_LEVEL1_DCACHE_LINESIZE) };
     if let Ok(line @ 1..) = u32::try_from(line) {
         assert_eq!(

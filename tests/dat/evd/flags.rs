@@ -147,7 +147,7 @@ fn evd_f02_flags_on_posts() {
 
 /// Only successful requests are suppressed.
 #[test]
-fn evd_f03_a_suppressed_request_that_fails_is_told() {
+fn evd_f03_a_suppressed_request_that_fails_is_reported() {
     let fixture = Fixture::new();
     let memory = fixture.memory(4096);
     for kind in 0..2 {

@@ -78,10 +78,10 @@ fn evd_o04_completions_come_before_the_disconnection() {
         };
         within_seconds(is_over).expect("disconnected");
         fixture.run();
-        let mut told = Vec::new();
-        while told.len() < 7 {
+        let mut taken = Vec::new();
+        while taken.len() < 7 {
             let event = take(pair.passive.recv, "event");
-            told.push(match event.event_number {
+            taken.push(match event.event_number {
                 DAT_DTO_COMPLETION_EVENT => {
                     let dto = crate::support::dto(&event);
                     (dto.cookie, dto.status)
@@ -90,9 +90,9 @@ fn evd_o04_completions_come_before_the_disconnection() {
                 other => panic!("event {other:#x}"),
             });
         }
-        let end = told.iter().position(|&(tag, _)| tag == u64::MAX);
+        let end = taken.iter().position(|&(tag, _)| tag == u64::MAX);
         let end = end.expect("it was disconnected");
-        let done: Vec<_> = told.iter().filter(|&&(tag, _)| tag != u64::MAX).collect();
+        let done: Vec<_> = taken.iter().filter(|&&(tag, _)| tag != u64::MAX).collect();
         for (tag, &&(cookie, status)) in done.iter().enumerate() {
             assert_eq!(cookie, tag as u64, "in the order of their posts");
             let wanted = match tag < 4 {
@@ -101,7 +101,7 @@ fn evd_o04_completions_come_before_the_disconnection() {
             };
             assert_eq!(status, wanted, "round {round}, receive {tag}");
         }
-        assert!(end >= 4, "round {round}: {told:?}");
+        assert!(end >= 4, "round {round}: {taken:?}");
     }
 }
 

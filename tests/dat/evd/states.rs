@@ -48,7 +48,7 @@ fn evd_v03_an_unwaitable_evd_does_everything_but_wait() {
     let fixture = Fixture::new();
     let evd = Evd::new(&fixture, 4, DAT_EVD_SOFTWARE_FLAG);
     let cno = Cno::new(&fixture);
-    cno.feed(evd.0);
+    cno.bind(evd.0);
     evd.calls(dat_evd_set_unwaitable);
     evd.post(1);
     let (answer, _, _) = crate::support::wait(evd.0, 0, 1);
@@ -74,7 +74,7 @@ fn evd_v04_unwaitable_ends_a_wait_on_the_evd_and_not_on_its_cno() {
     let fixture = Fixture::new();
     let evd = Evd::new(&fixture, 4, DAT_EVD_SOFTWARE_FLAG);
     let cno = Cno::new(&fixture);
-    cno.feed(evd.0);
+    cno.bind(evd.0);
     thread::scope(|scope| {
         let direct = waits(scope, evd, 1);
         let through = scope.spawn(move || cno.wait(super::LONG).map(Evd));

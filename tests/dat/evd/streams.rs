@@ -15,7 +15,7 @@ use crate::support::{
 
 /// Returns the object and the reason of an asynchronous event.
 #[track_caller]
-fn told(event: &DAT_EVENT) -> (DAT_HANDLE, DAT_COUNT) {
+fn reported(event: &DAT_EVENT) -> (DAT_HANDLE, DAT_COUNT) {
     // SAFETY: only asynchronous events are passed.
     let data = unsafe { event.event_data.asynch_error_event_data };
     (data.dat_handle, data.reason)
@@ -43,13 +43,13 @@ fn evd_x15_a_failed_endpoint_is_reported() {
         ok(end.post_recv(&[memory.segment(0, 8)], 7));
     }
     let cno = Cno::new(&fixture);
-    cno.feed(fixture.async_evd);
+    cno.bind(fixture.async_evd);
     let failed = numbers(|number| emulator.nic().fail_qp(Qpn(number)).is_ok());
     assert!(failed >= 2, "{failed} queue pairs");
     fixture.run();
     assert_eq!(cno.wait(10 * SECOND), Ok(fixture.async_evd));
     let event = expect(fixture.async_evd, DAT_ASYNC_ERROR_EP_BROKEN);
-    let (handle, reason) = told(&event);
+    let (handle, reason) = reported(&event);
     assert_eq!(reason, DAT_EP_TRANSFER_TO_ERROR as DAT_COUNT);
     let ends = [pair.active, pair.passive];
     let broken = ends.into_iter().find(|end| end.ep == handle);
@@ -64,7 +64,7 @@ fn evd_x15_a_failed_endpoint_is_reported() {
     // The other one too, unless it was disconnected before it failed.
     while let Ok(event) = dequeue(fixture.async_evd) {
         assert_eq!(event.event_number, DAT_ASYNC_ERROR_EP_BROKEN);
-        let (handle, _) = told(&event);
+        let (handle, _) = reported(&event);
         assert!(handle != broken.ep && ends.iter().any(|end| end.ep == handle));
     }
 }
@@ -99,7 +99,7 @@ fn adapter_fails() {
     let beside = fixture.beside(std::ptr::null_mut());
     let end = End::new(&fixture, &Shape::default());
     let cno = Cno::new(&fixture);
-    cno.feed(fixture.async_evd);
+    cno.bind(fixture.async_evd);
     std::thread::scope(|scope| {
         let waiter = scope.spawn(|| cno.wait(20 * SECOND).map(super::Evd));
         let on_end = waits(scope, super::Evd(end.recv), 1);
@@ -114,7 +114,7 @@ fn adapter_fails() {
     for opening in [&fixture, &beside] {
         let event = expect(opening.async_evd, DAT_ASYNC_ERROR_IA_CATASTROPHIC);
         let reason = DAT_IA_CATASTROPHIC_ERROR as DAT_COUNT;
-        assert_eq!(told(&event), (opening.ia, reason));
+        assert_eq!(reported(&event), (opening.ia, reason));
         // Reported once.
         nothing_on(opening.async_evd);
     }
@@ -124,18 +124,18 @@ fn adapter_fails() {
         fails_with(answer, DAT_INTERNAL_ERROR, DAT_NO_SUBTYPE);
     }
     let fed = Cno::new(&fixture);
-    fed.feed(end.recv);
+    fed.bind(end.recv);
     for _ in 0..2 {
         let answer = fed.wait(20 * SECOND).expect_err("nothing comes");
         fails_with(answer, DAT_INTERNAL_ERROR, DAT_NO_SUBTYPE);
     }
 }
 
-/// The device fails the completion queue of an EVD, which is dead from then on.
-/// The failure is reported as an overflow; the EVD can no longer be dequeued or
+/// The device fails the completion queue of an EVD, and so the EVD fails. The
+/// failure is reported as an overflow; the EVD can no longer be dequeued or
 /// waited on, and does not trigger its CNO. It can be freed like any other.
 #[test]
-fn evd_x13_a_failed_queue_is_reported_and_its_evd_is_dead() {
+fn evd_x13_a_failed_queue_is_reported_and_its_evd_fails() {
     let fixture = Fixture::new();
     let Some(emulator) = device::emulator() else {
         eprintln!("SKIPPED: needs the emulated NIC, which fails on demand");
@@ -153,7 +153,7 @@ fn evd_x13_a_failed_queue_is_reported_and_its_evd_is_dead() {
         // A thread of the library posts the event.
         let (answer, event, _) = wait(fixture.async_evd, 10_000_000, 1);
         ok(answer);
-        let (handle, reason) = told(&event);
+        let (handle, reason) = reported(&event);
         if handle == end.ep {
             // The queue pair failed together with its queues.
             assert_eq!(event.event_number, DAT_ASYNC_ERROR_EP_BROKEN);
@@ -202,7 +202,7 @@ fn evd_x13_an_asynchronous_evd_that_overflows_keeps_what_it_has() {
     let (answer, first, _) = wait(fixture.async_evd, 10_000_000, 1);
     ok(answer);
     assert_eq!(first.event_number, DAT_ASYNC_ERROR_EVD_OVERFLOW);
-    let (handle, _) = told(&first);
+    let (handle, _) = reported(&first);
     let known = ends
         .iter()
         .any(|end| [end.recv, end.request].contains(&handle));
@@ -238,7 +238,7 @@ fn evd_x17_a_failed_srq_is_reported() {
     fixture.run();
     let event = expect(fixture.async_evd, DAT_ASYNC_ERROR_PROVIDER_INTERNAL_ERROR);
     let reason = DAT_SRQ_TRANSFER_TO_ERROR as DAT_COUNT;
-    assert_eq!(told(&event), (queue, reason));
+    assert_eq!(reported(&event), (queue, reason));
     assert_eq!(srq_info(queue).srq_state, DAT_SRQ_STATE_ERROR);
     ok(post_srq(queue, &[memory.segment(0, 8)], 2));
     // SAFETY: a live handle.
@@ -258,7 +258,7 @@ fn evd_x17_watermarks_are_reported_by_object_and_reason() {
     let event = take(fixture.async_evd, "watermark");
     assert_eq!(event.event_number, DAT_ASYNC_ERROR_PROVIDER_INTERNAL_ERROR);
     assert_eq!(
-        told(&event),
+        reported(&event),
         (queue, DAT_SRQ_LOW_WATERMARK_EVENT as DAT_COUNT)
     );
     nothing_on(fixture.async_evd);

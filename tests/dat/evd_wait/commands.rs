@@ -114,13 +114,13 @@ fn every_message_wakes(
         shared.post(tag);
     }
     thread::scope(|scope| {
-        let (tell, told) = mpsc::channel();
+        let (sender, receiver) = mpsc::channel();
         scope.spawn(move || {
             modest();
             for _ in 0..rounds {
                 let waited = recv.wait(LONG, 1);
                 let late = waited.took >= SOON;
-                tell.send(waited).expect("the receiver is alive");
+                sender.send(waited).expect("the receiver is alive");
                 if late {
                     return;
                 }
@@ -143,7 +143,7 @@ fn every_message_wakes(
                 flags,
             ));
             deliver(round);
-            let waited = told.recv_timeout(SOON).unwrap_or_else(|_| {
+            let waited = receiver.recv_timeout(SOON).unwrap_or_else(|_| {
                 panic!("message {round}: the waiter sleeps although the message has arrived")
             });
             assert_eq!(waited.soon().tag(), (round, 0));

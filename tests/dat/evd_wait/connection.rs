@@ -77,7 +77,7 @@ fn bytes(at: DAT_PVOID, size: DAT_COUNT) -> Vec<u8> {
     unsafe { slice::from_raw_parts(at.cast::<u8>(), size as usize) }.to_vec()
 }
 
-fn told(data: &DAT_CONNECTION_EVENT_DATA) -> Vec<u8> {
+fn data_of(data: &DAT_CONNECTION_EVENT_DATA) -> Vec<u8> {
     bytes(data.private_data, data.private_data_size)
 }
 
@@ -242,7 +242,7 @@ fn evd_wait_w03_w05_private_data_come_whole_to_the_active_side_only() {
             );
             let data = connect(&service_point, ends, &asked, &answered);
             assert_eq!(data.private_data_size as usize, answered.len());
-            assert_eq!(told(&data), answered);
+            assert_eq!(data_of(&data), answered);
             part(ends);
         }
     }
@@ -255,7 +255,7 @@ fn evd_wait_w03_either_endpoint_can_be_the_active_one() {
     let ends = ends(&fixture);
     for (active, passive) in [(0, 1), (1, 0), (0, 1)] {
         let data = connect(&service_point, [ends[active], ends[passive]], b"a", b"b");
-        assert_eq!(told(&data), b"b");
+        assert_eq!(data_of(&data), b"b");
         part(ends);
     }
 }
@@ -281,25 +281,25 @@ fn evd_wait_w04_private_data_stay_until_the_endpoint_is_unconnected() {
                 &distinct_bytes(most, seed),
                 &[seed as u8],
             );
-            assert_eq!(told(&other), [seed as u8]);
+            assert_eq!(data_of(&other), [seed as u8]);
             part(others);
         }
         for end in others {
             // SAFETY: a live endpoint.
             ok(unsafe { dat_ep_free(end.ep) });
         }
-        assert_eq!(told(&data), answer);
+        assert_eq!(data_of(&data), answer);
     };
     assert_eq!(state_of(active.ep), DAT_EP_STATE_CONNECTED);
     stir();
     transfer(&fixture, ends, &memory);
-    assert_eq!(told(&data), answer);
+    assert_eq!(data_of(&data), answer);
     // A send for which the peer has no buffer delays the graceful disconnect.
     ok(active.post_send(&[memory.segment(0, 8)], 2, DAT_COMPLETION_DEFAULT_FLAG));
     // SAFETY: a live endpoint.
     ok(unsafe { dat_ep_disconnect(active.ep, DAT_CLOSE_GRACEFUL_FLAG) });
     assert_eq!(state_of(active.ep), DAT_EP_STATE_DISCONNECT_PENDING);
-    assert_eq!(told(&data), answer);
+    assert_eq!(data_of(&data), answer);
     ok(passive.post_recv(&[memory.segment(1024, 8)], 2));
     fixture.run();
     expect(active.connect, DAT_CONNECTION_EVENT_DISCONNECTED);
@@ -312,7 +312,7 @@ fn evd_wait_w04_private_data_stay_until_the_endpoint_is_unconnected() {
         ok(unsafe { dat_ep_reset(end.ep) });
     }
     let data = connect(&service_point, [active, passive], b"a", b"another");
-    assert_eq!(told(&data), b"another");
+    assert_eq!(data_of(&data), b"another");
     // Freeing the endpoint ends it in any state, after which the data must not be
     // read. SAFETY: a live endpoint.
     ok(unsafe { dat_ep_free(active.ep) });
@@ -338,7 +338,7 @@ fn evd_wait_w04_private_data_of_the_active_side_outlive_the_peer() {
     // SAFETY: a live endpoint.
     ok(unsafe { dat_ep_free(passive.ep) });
     expect(active.connect, DAT_CONNECTION_EVENT_DISCONNECTED);
-    assert_eq!(told(&data), answer);
+    assert_eq!(data_of(&data), answer);
 }
 
 #[test]
@@ -366,7 +366,7 @@ fn evd_wait_w05_too_much_private_data_is_refused_and_changes_nothing() {
     assert_eq!(state_of(passive.ep), DAT_EP_STATE_UNCONNECTED);
     assert_eq!(asked_with(cr), long[..most]);
     ok(accept(cr, passive.ep, &long[..most]));
-    assert_eq!(told(&established(active)), long[..most]);
+    assert_eq!(data_of(&established(active)), long[..most]);
     established(passive);
     nothing_on(service_point.requests);
 }
@@ -449,7 +449,7 @@ fn evd_wait_w05_private_data_of_a_dup_connect_are_refused_or_come_whole() {
 }
 
 /// Overwrites what was passed to a call.
-fn spoil(data: &mut [u8]) {
+fn overwrite(data: &mut [u8]) {
     data.fill(0xff);
     std::hint::black_box(data);
 }
@@ -482,13 +482,13 @@ fn evd_wait_w05_the_bytes_may_be_overwritten_on_return() {
                 )
             },
         });
-        spoil(&mut data);
+        overwrite(&mut data);
         let cr = service_point.take_request();
         assert_eq!(asked_with(cr), whole);
         let mut data = answer.clone();
         ok(accept(cr, passive.ep, &data));
-        spoil(&mut data);
-        assert_eq!(told(&established(active)), answer);
+        overwrite(&mut data);
+        assert_eq!(data_of(&established(active)), answer);
         established(passive);
         model = active.ep;
     }

@@ -11,7 +11,7 @@ use super::{Evd, LONG, MessagePair, SOON, joined};
 use crate::support::{End, Fixture, Shape, dequeue, fails, fails_with, nothing_on, ok, take_dto};
 
 /// Spins a little longer in each round.
-fn linger(round: u32) {
+fn spin(round: u32) {
     let begin = Instant::now();
     while begin.elapsed() < Duration::from_nanos(u64::from(round) * 1500) {
         std::hint::spin_loop();
@@ -80,7 +80,7 @@ fn evd_wait_w16_unwaitable_for_a_moment_ends_a_wait() {
     for round in 0..200 {
         thread::scope(|scope| {
             let waiter = evd.in_thread(scope, LONG, 1);
-            linger(round);
+            spin(round);
             evd.set_unwaitable();
             evd.clear_unwaitable();
             joined(waiter)
@@ -178,7 +178,7 @@ fn evd_wait_w17_handles_of_other_objects_are_refused() {
 
 /// The handle of a freed EVD never names a later one.
 #[test]
-fn evd_wait_w17_a_freed_evd_is_refused_for_good() {
+fn evd_wait_w17_a_freed_evd_stays_refused() {
     let fixture = Fixture::new();
     let mut old = Vec::new();
     for round in 0..40 {
@@ -238,7 +238,7 @@ fn evd_wait_w18_an_evd_may_be_freed_at_any_moment_of_a_wait() {
         let evd = Evd::software(&fixture, 4);
         thread::scope(|scope| {
             let waiter = scope.spawn(move || evd.wait(LONG, 1));
-            linger(round % 100);
+            spin(round % 100);
             if round >= 100 {
                 evd.until_waited();
             }
@@ -362,7 +362,7 @@ fn evd_wait_w18_the_ia_may_be_closed_at_any_moment_of_a_wait() {
         ];
         thread::scope(|scope| {
             let waiters = evds.map(|evd| scope.spawn(move || evd.wait(LONG, 1)));
-            linger(round * 20);
+            spin(round * 20);
             if round % 2 == 0 {
                 for evd in evds {
                     evd.until_waited();

@@ -196,7 +196,7 @@ fn evd_wait_w21_what_goes_wrong_notifies_however_it_was_posted() {
         ok(messages.pair.active.post_write(&[here], &nowhere, 2, QUIET));
         fixture.run();
         let [sent, received] = waiters.map(|waiter| {
-            // The connection manager tells the passive end, and afterwards the
+            // The connection manager notifies the passive end, and afterwards the
             // device flushes its receives.
             while !waiter.is_finished() {
                 fixture.run();

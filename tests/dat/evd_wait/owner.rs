@@ -137,22 +137,24 @@ fn one_of(threads: usize) {
     for round in 0..60 {
         let barrier = Barrier::new(threads);
         thread::scope(|scope| {
-            let (tell, told) = mpsc::channel();
+            let (sender, receiver) = mpsc::channel();
             for _ in 0..threads {
-                let (tell, barrier) = (tell.clone(), &barrier);
+                let (sender, barrier) = (sender.clone(), &barrier);
                 scope.spawn(move || {
                     barrier.wait();
-                    tell.send(evd.wait(LONG, 1)).expect("the receiver is alive");
+                    sender
+                        .send(evd.wait(LONG, 1))
+                        .expect("the receiver is alive");
                 });
             }
             for _ in 1..threads {
-                let loser = told.recv_timeout(SOON).expect("a refused thread");
+                let loser = receiver.recv_timeout(SOON).expect("a refused thread");
                 loser.refused(DAT_INVALID_STATE, DAT_INVALID_STATE_EVD_WAITER);
             }
             // All others have returned, so this one is the waiter.
-            assert!(evd.is_waited() && told.try_recv().is_err());
+            assert!(evd.is_waited() && receiver.try_recv().is_err());
             evd.post(round);
-            let winner = told.recv_timeout(SOON).expect("the waiting thread");
+            let winner = receiver.recv_timeout(SOON).expect("the waiting thread");
             assert_eq!(winner.number(), (round, 0));
         });
     }
@@ -175,7 +177,7 @@ fn evd_wait_w07_a_waiter_takes_the_evd_from_its_cno() {
     let cno = Cno::new(&fixture);
     let messages = MessagePair::new(&fixture, &Shape::default());
     let recv = messages.recv();
-    cno.feed(recv.0);
+    cno.bind(recv.0);
     messages.post_recvs(1..4);
     thread::scope(|scope| {
         let waiter = recv.asleep(scope, 1);

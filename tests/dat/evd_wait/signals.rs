@@ -78,12 +78,12 @@ fn evd_wait_w19_w14_a_signal_ends_a_wait_and_nmore_is_set() {
                 rounds += 1;
                 let before = HANDLED.load(Ordering::SeqCst);
                 thread::scope(|scope| {
-                    let (tell, told) = mpsc::channel();
+                    let (sender, receiver) = mpsc::channel();
                     let waiter = scope.spawn(move || {
-                        own_thread(&tell);
+                        own_thread(&sender);
                         recv.wait(timeout, 6)
                     });
-                    let thread = told.recv().expect("a thread");
+                    let thread = receiver.recv().expect("a thread");
                     recv.until_waited();
                     // From spinning to sleeping.
                     thread::sleep(Duration::from_micros(100 * rounds));
@@ -137,7 +137,7 @@ fn evd_wait_w19_a_signal_that_is_not_handled_ends_no_wait() {
     messages.post_recvs(1..2);
     let recv = messages.recv();
     thread::scope(|scope| {
-        let (tell, told) = mpsc::channel();
+        let (sender, receiver) = mpsc::channel();
         let waiter = scope.spawn(move || {
             // SAFETY: sets are written before they are read.
             unsafe {
@@ -146,10 +146,10 @@ fn evd_wait_w19_a_signal_that_is_not_handled_ends_no_wait() {
                 libc::sigaddset(&raw mut set, SIGNALS[0]);
                 libc::pthread_sigmask(libc::SIG_BLOCK, &raw const set, std::ptr::null_mut());
             }
-            own_thread(&tell);
+            own_thread(&sender);
             recv.wait(LONG, 1)
         });
-        let thread = told.recv().expect("a thread");
+        let thread = receiver.recv().expect("a thread");
         recv.until_waited();
         thread::sleep(Duration::from_millis(5));
         for signal in [SIGNALS[0], IGNORED] {
@@ -182,15 +182,15 @@ fn evd_wait_w19_the_signal_mask_is_left_as_it_was() {
     assert_eq!(evd.wait(3000, 1).expired(), 0);
     assert_eq!(mask(), before);
     thread::scope(|scope| {
-        let (tell, told) = mpsc::channel();
+        let (sender, receiver) = mpsc::channel();
         let (before, mask) = (&before, &mask);
         let waiter = scope.spawn(move || {
-            own_thread(&tell);
+            own_thread(&sender);
             let waited = evd.wait(LONG, 1);
             assert_eq!(mask(), *before);
             waited
         });
-        let thread = told.recv().expect("a thread");
+        let thread = receiver.recv().expect("a thread");
         evd.until_waited();
         let (waited, _) = until_returned(waiter, thread, SIGNALS[0]);
         fails_with(waited.answer, DAT_INTERRUPTED_CALL, DAT_NO_SUBTYPE);

@@ -99,7 +99,7 @@ fn evd_wait_w01_fills_every_field_of_a_request() {
 }
 
 #[test]
-fn evd_wait_w01_a_failed_transfer_is_told_with_its_status_and_cookie() {
+fn evd_wait_w01_a_failed_transfer_is_reported_with_its_status_and_cookie() {
     let fixture = Fixture::new();
     let messages = MessagePair::new(&fixture, &Shape::default());
     let mut nowhere = messages.memory.remote(2048, 8);

@@ -149,12 +149,12 @@ fn lmr_of_an_lmr_is_the_same_memory_registered_again() {
     .expect("made");
     assert_ne!(made.context, source.context);
     assert_eq!((made.address, made.length), (source.address(0), 64));
-    let told = info(made.lmr);
-    assert_eq!(told.mem_type, DAT_MEM_TYPE_LMR);
+    let param = info(made.lmr);
+    assert_eq!(param.mem_type, DAT_MEM_TYPE_LMR);
     // SAFETY: the type selects this member.
-    assert_eq!(unsafe { told.region_desc.for_lmr_handle }, source.lmr);
-    assert_eq!((told.registered_size, told.mem_priv), (64, ALL));
-    assert_eq!(told.rmr_context, made.rmr_context);
+    assert_eq!(unsafe { param.region_desc.for_lmr_handle }, source.lmr);
+    assert_eq!((param.registered_size, param.mem_priv), (64, ALL));
+    assert_eq!(param.rmr_context, made.rmr_context);
     // The source gave peers no access; this one does, and outlives the source.
     assert_eq!(source.rmr_context, 0);
     ok(source.free());
@@ -205,14 +205,14 @@ fn lmr_of_shared_memory_is_named_by_its_identifier() {
         )
     };
     let one = make(shared.0[0], 8192, &mut name).expect("made");
-    let told = info(one.lmr);
+    let param = info(one.lmr);
     assert_eq!(
-        (told.mem_type, told.length),
+        (param.mem_type, param.length),
         (DAT_MEM_TYPE_SHARED_VIRTUAL, 8192)
     );
     // SAFETY: the type selects this member; the identifier lives with the LMR.
     unsafe {
-        let described = told.region_desc.for_shared_memory;
+        let described = param.region_desc.for_shared_memory;
         assert_eq!(described.virtual_address, shared.0[0]);
         assert_eq!(*described.shared_memory_id, name);
     }

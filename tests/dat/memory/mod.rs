@@ -41,7 +41,7 @@
 //! | 0, 1 | `statuses::status_success_and_flushed` |
 //! | 2, 7 | `statuses::status_local_length_and_remote_responder` |
 //! | 3 | `statuses::status_local_ep_of_a_request_that_is_spoilt` |
-//! | 4 | `statuses::status_local_protection_of_memory_that_is_gone` |
+//! | 4 | `statuses::status_local_protection_error_for_removed_memory` |
 //! | 5, 9 | `statuses::status_bad_response_and_receiver_not_ready` |
 //! | 6 | `statuses::status_remote_access_for_every_reason` |
 //! | 8 | `statuses::status_transport_when_every_packet_is_lost` |

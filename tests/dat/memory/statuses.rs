@@ -116,7 +116,7 @@ fn status_local_length_and_remote_responder() {
 /// Status 4 in a completion: the post was valid, and the LMR is freed between the
 /// post and its use.
 #[test]
-fn status_local_protection_of_memory_that_is_gone() {
+fn status_local_protection_error_for_removed_memory() {
     let fixture = Fixture::new();
     let memory = fixture.memory(64);
     let mut into = fixture.memory(64);
@@ -178,10 +178,10 @@ fn status_remote_access_for_every_reason() {
             fixture.run();
             let failed = pair.active.requested();
             assert_eq!(failed.cookie, 1);
-            let told = refused_access(failed.status);
+            let was_reported = refused_access(failed.status);
             let behind = pair.active.requested();
             assert_eq!((behind.cookie, behind.status), (2, DAT_DTO_ERR_FLUSHED));
-            both_broken_by_a_refusal(&fixture, &pair.active, &pair.passive, told);
+            both_broken_by_a_refusal(&fixture, &pair.active, &pair.passive, was_reported);
             flushed(&fixture, &pair.active, &local);
             flushed(&fixture, &pair.passive, &local);
             reported(&fixture, pair.passive.ep);
@@ -211,7 +211,7 @@ fn status_transport_when_every_packet_is_lost() {
     let [first, second] = [(); 2].map(|()| pair.active.requested());
     assert_eq!((first.cookie, first.status), (1, DAT_DTO_ERR_TRANSPORT));
     assert_eq!((second.cookie, second.status), (2, DAT_DTO_ERR_FLUSHED));
-    // The peer was told by the connection manager, because its device has seen no
+    // The connection manager notified the peer, because the peer's device has seen no
     // packet.
     broken(&fixture, &pair.active, &pair.passive, &memory);
     nothing_on(fixture.async_evd);
@@ -286,8 +286,8 @@ fn status_local_ep_of_a_request_that_is_spoilt() {
     let failed = pair.active.requested();
     assert_eq!((failed.cookie, failed.status), (0x51, DAT_DTO_ERR_LOCAL_EP));
     broken(&fixture, &pair.active, &pair.passive, &memory);
-    let [told] = &fixture.take_violations()[..] else {
+    let [violation] = &fixture.take_violations()[..] else {
         panic!("one request was corrupted");
     };
-    assert!(told.contains("inline bytes"), "{told}");
+    assert!(violation.contains("inline bytes"), "{violation}");
 }

@@ -15,14 +15,14 @@ use crate::support::{
 /// A call that creates something, and the resources that it needs.
 pub(super) struct Row {
     pub(super) call: &'static str,
-    pub(super) make: fn(&World) -> Result<Undo, DAT_RETURN>,
+    pub(super) make: fn(&Objects) -> Result<Undo, DAT_RETURN>,
     /// Whether it needs an object on the device; a descriptor. Resources of an
     /// EVD that an earlier endpoint used already exist.
     pub(super) needs: (bool, bool),
 }
 
 /// The objects that the calls are tried on.
-pub(super) struct World {
+pub(super) struct Objects {
     pub(super) fixture: Fixture,
     pub(super) evds: End,
     pub(super) memory: Memory,
@@ -31,7 +31,7 @@ pub(super) struct World {
     pub(super) end: End,
 }
 
-impl World {
+impl Objects {
     pub(super) fn new() -> Self {
         let fixture = Fixture::new();
         Self {
@@ -45,19 +45,19 @@ impl World {
     }
 }
 
-fn create_pz(world: &World) -> Result<Undo, DAT_RETURN> {
+fn create_pz(objects: &Objects) -> Result<Undo, DAT_RETURN> {
     let mut pz = blank();
     // SAFETY: a live handle; the result is writable.
-    let answer = unsafe { dat_pz_create(world.fixture.ia, &raw mut pz) };
+    let answer = unsafe { dat_pz_create(objects.fixture.ia, &raw mut pz) };
     made(answer, pz, dat_pz_free)
 }
 
-fn create_evd(world: &World) -> Result<Undo, DAT_RETURN> {
+fn create_evd(objects: &Objects) -> Result<Undo, DAT_RETURN> {
     let mut evd = blank();
     // SAFETY: a live handle; the result is writable.
     let answer = unsafe {
         dat_evd_create(
-            world.fixture.ia,
+            objects.fixture.ia,
             8,
             DAT_HANDLE_NULL,
             DAT_EVD_DTO_FLAG,
@@ -67,15 +67,15 @@ fn create_evd(world: &World) -> Result<Undo, DAT_RETURN> {
     made(answer, evd, dat_evd_free)
 }
 
-fn create_cno(world: &World) -> Result<Undo, DAT_RETURN> {
+fn create_cno(objects: &Objects) -> Result<Undo, DAT_RETURN> {
     // SAFETY: a pointer and a function that may be null: zeros are good.
-    let (mut cno, nobody) = (blank(), unsafe { mem::zeroed() });
+    let (mut cno, no_agent) = (blank(), unsafe { mem::zeroed() });
     // SAFETY: a live handle; no agent; the result is writable.
-    let answer = unsafe { dat_cno_create(world.fixture.ia, nobody, &raw mut cno) };
+    let answer = unsafe { dat_cno_create(objects.fixture.ia, no_agent, &raw mut cno) };
     made(answer, cno, dat_cno_free)
 }
 
-fn create_srq(world: &World) -> Result<Undo, DAT_RETURN> {
+fn create_srq(objects: &Objects) -> Result<Undo, DAT_RETURN> {
     let mut queue = blank();
     let mut attributes = DAT_SRQ_ATTR {
         max_recv_dtos: 8,
@@ -85,8 +85,8 @@ fn create_srq(world: &World) -> Result<Undo, DAT_RETURN> {
     // SAFETY: live handles; the attributes are local, the result is writable.
     let answer = unsafe {
         dat_srq_create(
-            world.fixture.ia,
-            world.fixture.pz,
+            objects.fixture.ia,
+            objects.fixture.pz,
             &raw mut attributes,
             &raw mut queue,
         )
@@ -94,14 +94,14 @@ fn create_srq(world: &World) -> Result<Undo, DAT_RETURN> {
     made(answer, queue, dat_srq_free)
 }
 
-fn create_ep(world: &World) -> Result<Undo, DAT_RETURN> {
-    let (mut ep, evds) = (blank(), world.evds);
+fn create_ep(objects: &Objects) -> Result<Undo, DAT_RETURN> {
+    let (mut ep, evds) = (blank(), objects.evds);
     let attributes = Shape::default().attributes();
     // SAFETY: live handles; the attributes are local, the result is writable.
     let answer = unsafe {
         dat_ep_create(
-            world.fixture.ia,
-            world.fixture.pz,
+            objects.fixture.ia,
+            objects.fixture.pz,
             evds.recv,
             evds.request,
             evds.connect,
@@ -112,19 +112,19 @@ fn create_ep(world: &World) -> Result<Undo, DAT_RETURN> {
     made(answer, ep, dat_ep_free)
 }
 
-fn create_ep_with_srq(world: &World) -> Result<Undo, DAT_RETURN> {
-    let (mut ep, evds) = (blank(), world.evds);
+fn create_ep_with_srq(objects: &Objects) -> Result<Undo, DAT_RETURN> {
+    let (mut ep, evds) = (blank(), objects.evds);
     let mut attributes = Shape::default().attributes();
     attributes.max_recv_dtos = DAT_HW_DEFAULT;
     // SAFETY: live handles; the attributes are local, the result is writable.
     let answer = unsafe {
         dat_ep_create_with_srq(
-            world.fixture.ia,
-            world.fixture.pz,
+            objects.fixture.ia,
+            objects.fixture.pz,
             evds.recv,
             evds.request,
             evds.connect,
-            world.srq,
+            objects.srq,
             &raw const attributes,
             &raw mut ep,
         )
@@ -159,38 +159,38 @@ pub(super) fn register(
     made(answer, lmr, dat_lmr_free)
 }
 
-fn create_lmr(world: &World) -> Result<Undo, DAT_RETURN> {
-    let at = ptr::with_exposed_provenance_mut(world.memory.address(0) as usize);
+fn create_lmr(objects: &Objects) -> Result<Undo, DAT_RETURN> {
+    let at = ptr::with_exposed_provenance_mut(objects.memory.address(0) as usize);
     register(
-        &world.fixture,
+        &objects.fixture,
         DAT_MEM_TYPE_VIRTUAL,
         DAT_REGION_DESCRIPTION { for_va: at },
         4096,
     )
 }
 
-fn create_lmr_of_an_lmr(world: &World) -> Result<Undo, DAT_RETURN> {
+fn create_lmr_of_an_lmr(objects: &Objects) -> Result<Undo, DAT_RETURN> {
     let region = DAT_REGION_DESCRIPTION {
-        for_lmr_handle: world.memory.lmr,
+        for_lmr_handle: objects.memory.lmr,
     };
-    register(&world.fixture, DAT_MEM_TYPE_LMR, region, 4096)
+    register(&objects.fixture, DAT_MEM_TYPE_LMR, region, 4096)
 }
 
-fn create_rmr(world: &World) -> Result<Undo, DAT_RETURN> {
+fn create_rmr(objects: &Objects) -> Result<Undo, DAT_RETURN> {
     let mut rmr = blank();
     // SAFETY: a live handle; the result is writable.
-    let answer = unsafe { dat_rmr_create(world.fixture.pz, &raw mut rmr) };
+    let answer = unsafe { dat_rmr_create(objects.fixture.pz, &raw mut rmr) };
     made(answer, rmr, dat_rmr_free)
 }
 
-fn create_psp(world: &World) -> Result<Undo, DAT_RETURN> {
-    let requests = world.service_point.requests;
+fn create_psp(objects: &Objects) -> Result<Undo, DAT_RETURN> {
+    let requests = objects.service_point.requests;
     let (mut psp, mut answer) = (blank(), DAT_SUCCESS);
     on_free_qualifier(|qualifier| {
         // SAFETY: live handles; the result is writable.
         answer = unsafe {
             dat_psp_create(
-                world.fixture.ia,
+                objects.fixture.ia,
                 qualifier,
                 requests,
                 DAT_PSP_CONSUMER_FLAG,
@@ -203,13 +203,13 @@ fn create_psp(world: &World) -> Result<Undo, DAT_RETURN> {
     made(answer, psp, dat_psp_free)
 }
 
-fn create_psp_any(world: &World) -> Result<Undo, DAT_RETURN> {
-    let requests = world.service_point.requests;
+fn create_psp_any(objects: &Objects) -> Result<Undo, DAT_RETURN> {
+    let requests = objects.service_point.requests;
     let (mut psp, mut qualifier) = (blank(), 0);
     // SAFETY: live handles; the results are writable.
     let answer = unsafe {
         dat_psp_create_any(
-            world.fixture.ia,
+            objects.fixture.ia,
             &raw mut qualifier,
             requests,
             DAT_PSP_CONSUMER_FLAG,
@@ -241,15 +241,15 @@ pub(super) const ROWS: [Row; 13] = [
 
 const fn row(
     call: &'static str,
-    make: fn(&World) -> Result<Undo, DAT_RETURN>,
+    make: fn(&Objects) -> Result<Undo, DAT_RETURN>,
     needs: (bool, bool),
 ) -> Row {
     Row { call, make, needs }
 }
 
 /// `dat_ep_connect` of an endpoint that is unconnected before and after.
-fn connect(world: &World) -> Result<Undo, DAT_RETURN> {
-    let (service_point, end) = (world.service_point, world.end);
+fn connect(objects: &Objects) -> Result<Undo, DAT_RETURN> {
+    let (service_point, end) = (objects.service_point, objects.end);
     let answer = service_point.connect(end.ep, b"data");
     if answer != DAT_SUCCESS {
         assert_eq!(state_of(end.ep), DAT_EP_STATE_UNCONNECTED);
@@ -266,14 +266,14 @@ fn connect(world: &World) -> Result<Undo, DAT_RETURN> {
 }
 
 /// `dat_ep_modify`, to a depth for which the endpoint needs another queue pair.
-fn modify(world: &World) -> Result<Undo, DAT_RETURN> {
+fn modify(objects: &Objects) -> Result<Undo, DAT_RETURN> {
     fn to(ep: DAT_EP_HANDLE, depth: DAT_COUNT) -> DAT_RETURN {
         let mut change = ep_info(ep);
         change.ep_attr.max_request_dtos = depth;
         // SAFETY: a live handle; the values are local.
         unsafe { dat_ep_modify(ep, DAT_EP_FIELD_EP_ATTR_MAX_REQUEST_DTOS, &raw const change) }
     }
-    let ep = world.end.ep;
+    let ep = objects.end.ep;
     let depth = || ep_info(ep).ep_attr.max_request_dtos;
     let before = depth();
     match to(ep, 500) {

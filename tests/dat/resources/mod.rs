@@ -25,7 +25,7 @@ use mlx5emu::faults::FaultSpec;
 use mlx5emu::nic::ObjectCounts;
 
 use crate::support::{c_name, device, fails, is_alone, ok, words};
-use calls::{ROWS, World};
+use calls::{Objects, ROWS};
 use limits::Limit;
 
 /// A handle value that a failed call must not overwrite.
@@ -102,12 +102,13 @@ fn streams() -> usize {
         .count()
 }
 
-/// Waits until nothing is held beyond `before` and no stream is open, and returns what
-/// is held then. Threads end on their own time, so `before` may have been too much
-/// already, and less is right too. So do streams whose peer has hung up; one that ended
-/// only after the next limit was set would leave its descriptor to the call under test.
+/// Waits until the process holds no more than `before` and no stream is open,
+/// and returns what it holds then. Threads end on their own time, so `before`
+/// may have been too much already, and less is right too. So do streams whose
+/// peer has hung up; one that ended only after the next limit was set would
+/// leave its descriptor to the call under test.
 #[track_caller]
-fn all_is_back(before: Held, what: &str) -> Held {
+fn check_released(before: Held, what: &str) -> Held {
     let begin = Instant::now();
     loop {
         let now = held();
@@ -133,7 +134,7 @@ fn needs(
     const MANY: usize = 200;
     // What the first success allocates and keeps is allocated now.
     make().unwrap_or_else(|answer| panic!("{call}: {}", words(answer)))();
-    let mut before = all_is_back(held(), call);
+    let mut before = check_released(held(), call);
     for satisfied in 0..MANY {
         but(satisfied, true);
         let answer = make();
@@ -141,7 +142,7 @@ fn needs(
         match answer {
             Ok(undo) => {
                 undo();
-                all_is_back(before, call);
+                check_released(before, call);
                 return satisfied;
             }
             Err(answer) => {
@@ -151,7 +152,7 @@ fn needs(
                     kind, DAT_INSUFFICIENT_RESOURCES,
                     "{call}, {satisfied}: {text}"
                 );
-                before = all_is_back(before, &format!("{call} with {satisfied}"));
+                before = check_released(before, &format!("{call} with {satisfied}"));
             }
         }
     }
@@ -201,35 +202,35 @@ fn open_ia() -> Result<Undo, DAT_RETURN> {
 }
 
 #[test]
-fn resources_of_the_device_are_told_and_nothing_is_left_behind() {
+fn resources_missing_on_the_device_are_reported_and_nothing_remains() {
     if !is_alone() {
         return;
     }
-    let world = World::new();
+    let objects = Objects::new();
     let Some(emulator) = device::emulator() else {
         eprintln!("SKIPPED: a device does not run out of memory on demand; the emulated one does");
         return;
     };
     for row in &ROWS {
         let lacks = |satisfied, lacks| device_lacks(emulator, satisfied, lacks);
-        let count = needs(row.call, || (row.make)(&world), lacks);
+        let count = needs(row.call, || (row.make)(&objects), lacks);
         assert_eq!(count > 0, row.needs.0, "{}: {count}", row.call);
     }
 }
 
 #[test]
-fn resources_of_the_process_are_told_and_nothing_is_left_behind() {
+fn resources_missing_in_the_process_are_reported_and_nothing_remains() {
     if !is_alone() {
         return;
     }
-    let world = World::new();
+    let objects = Objects::new();
     let limit = Limit::now(libc::RLIMIT_NOFILE);
     // Over rdma_cm all connections of a process share a descriptor.
-    let by_kernel = world.fixture.manager() == "rdma_cm";
+    let by_kernel = objects.fixture.manager() == "rdma_cm";
     let connects = ["dat_psp_create", "dat_psp_create_any", "dat_ep_connect"];
     for row in &ROWS {
         let lacks = |satisfied, lacks| process_lacks(&limit, satisfied, lacks);
-        let count = needs(row.call, || (row.make)(&world), lacks);
+        let count = needs(row.call, || (row.make)(&objects), lacks);
         let needs = row.needs.1 && !(by_kernel && connects.contains(&row.call));
         assert_eq!(count > 0, needs, "{}: {count}", row.call);
     }
@@ -237,7 +238,7 @@ fn resources_of_the_process_are_told_and_nothing_is_left_behind() {
 
 /// Opens an adapter whose device is not open.
 #[test]
-fn resources_for_an_adapter_are_told_and_nothing_is_left_behind() {
+fn resources_missing_for_an_adapter_are_reported_and_nothing_remains() {
     if !is_alone() {
         return;
     }

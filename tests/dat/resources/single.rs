@@ -6,7 +6,7 @@ use std::fs;
 use dat::abi::*;
 use dat::exports::*;
 
-use super::calls::{self, World};
+use super::calls::{self, Objects};
 use super::limits::{Limit, Unprivileged};
 use super::{UNTOUCHED, Undo, blank, device_lacks};
 use crate::support::{
@@ -16,29 +16,29 @@ use crate::support::{
 /// Connects with the first, the second, … need of the two queue pairs refused. If
 /// the accepting side cannot begin, `dat_cr_accept` fails without effect: the
 /// request can be accepted again. Later failures cannot be undone, there and at
-/// the requester, which begins when it is told of the accept: both ends get an
+/// the requester, which begins when it gets the accept: both ends get an
 /// event, and both can connect again.
 #[test]
-fn resources_for_a_connection_lack_at_either_end_and_both_are_told() {
+fn resources_missing_at_either_end_of_a_connection_are_reported_to_both() {
     if !is_alone() {
         return;
     }
-    let world = World::new();
+    let objects = Objects::new();
     let Some(emulator) = device::emulator() else {
         eprintln!("SKIPPED: a device does not run out of memory on demand; the emulated one does");
         return;
     };
     let shape = Shape::default();
     let ends = [
-        End::new(&world.fixture, &shape),
-        End::new(&world.fixture, &shape),
+        End::new(&objects.fixture, &shape),
+        End::new(&objects.fixture, &shape),
     ];
     let [active, passive] = &ends;
     let states = || ends.each_ref().map(|end| state_of(end.ep));
     let (mut refused, mut failed) = (0, 0);
     for satisfied in 0.. {
-        ok(world.service_point.connect(active.ep, b"data"));
-        let cr = world.service_point.take_request();
+        ok(objects.service_point.connect(active.ep, b"data"));
+        let cr = objects.service_point.take_request();
         device_lacks(emulator, satisfied, true);
         let answer = accept(cr, passive.ep);
         if answer != DAT_SUCCESS {
@@ -48,8 +48,8 @@ fn resources_for_a_connection_lack_at_either_end_and_both_are_told() {
             refused += 1;
             ok(accept(cr, passive.ep));
         }
-        let (told, event, _) = wait(active.connect, 10_000_000, 1);
-        ok(told);
+        let (code, event, _) = wait(active.connect, 10_000_000, 1);
+        ok(code);
         let event = event.event_number;
         device_lacks(emulator, satisfied, false);
         if event == DAT_CONNECTION_EVENT_ESTABLISHED {
@@ -104,7 +104,7 @@ fn ports_of_our_own(first: u16, last: u16) -> bool {
 /// `dat_psp_create_any` when every qualifier of the host is in use, and after one
 /// is free again.
 #[test]
-fn resources_no_qualifier_is_left_until_one_is_given_back() {
+fn resources_no_qualifier_is_left_until_one_is_released() {
     if !is_alone() {
         return;
     }

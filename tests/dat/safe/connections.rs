@@ -125,7 +125,7 @@ fn a_request_is_handed_off_and_served_by_the_endpoint_that_it_brings() {
     // Connects to the peer of that endpoint again, through a point for one
     // request.
     let (mut again, agains) = one(&adapter);
-    again.connect_like(&active, SOON, b"too").expect("begun");
+    again.dup_connect(&active, SOON, b"too").expect("begun");
     let mut asked = request(&here);
     let once = on_free(|qualifier| adapter.listen_once(qualifier, &there));
     asked.hand_off(once.qualifier()).expect("it listens");

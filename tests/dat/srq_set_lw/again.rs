@@ -14,7 +14,7 @@ fn srq_set_lw_l03_nothing_more_until_it_is_set_again() {
         setup.post(4);
         setup.set(3);
         setup.take(2);
-        setup.told();
+        setup.expect_event();
         // Lower still; above, and down again.
         setup.take(2);
         setup.silent();
@@ -30,7 +30,7 @@ fn srq_set_lw_l03_nothing_more_until_it_is_set_again() {
 }
 
 #[test]
-fn srq_set_lw_l04_setting_it_after_the_event_arms_it_anew() {
+fn srq_set_lw_l04_setting_it_after_the_event_arms_it_again() {
     let fixture = Fixture::new();
     for poller in POLLERS {
         let setup = LowWatermark::new(&fixture, poller);
@@ -39,7 +39,7 @@ fn srq_set_lw_l04_setting_it_after_the_event_arms_it_anew() {
             setup.set(3 - round % 2);
             setup.silent();
             setup.take(2 + round as usize % 2);
-            setup.told();
+            setup.expect_event();
             setup.take(2 - round as usize % 2);
             setup.silent();
             while dequeue(setup.pair.passive.recv).is_ok() {}
@@ -54,7 +54,7 @@ fn srq_set_lw_l04_each_setting_above_the_count_raises_one_event() {
     setup.post(2);
     for mark in [3, 3, 16, 3] {
         setup.set(mark);
-        setup.told_at_once();
+        setup.expect_queued_event();
     }
 }
 
@@ -71,7 +71,7 @@ fn srq_set_lw_l04_the_old_value_is_replaced_whether_or_not_it_fired() {
         setup.take(4);
         setup.silent();
         setup.take(1);
-        setup.told();
+        setup.expect_event();
         // By a higher one: one event, and none at the old value.
         let setup = LowWatermark::new(&fixture, poller);
         setup.post(6);
@@ -81,7 +81,7 @@ fn srq_set_lw_l04_the_old_value_is_replaced_whether_or_not_it_fired() {
         setup.take(1);
         setup.silent();
         setup.take(1);
-        setup.told();
+        setup.expect_event();
         setup.take(4);
         setup.silent();
         // By the same: still one event.
@@ -91,7 +91,7 @@ fn srq_set_lw_l04_the_old_value_is_replaced_whether_or_not_it_fired() {
             setup.set(3);
         }
         setup.take(1);
-        setup.told();
+        setup.expect_event();
         // By none.
         let setup = LowWatermark::new(&fixture, poller);
         setup.post(3);
@@ -107,7 +107,7 @@ fn srq_set_lw_l04_the_old_value_is_replaced_whether_or_not_it_fired() {
 #[test]
 fn srq_set_lw_l04_an_event_under_way_does_not_count_for_the_new_setting() {
     let fixture = Fixture::new();
-    let setup = LowWatermark::new(&fixture, Poller::Nobody);
+    let setup = LowWatermark::new(&fixture, Poller::NotPolled);
     for round in 0..40 {
         setup.post(6);
         setup.set(6);
@@ -128,7 +128,7 @@ fn srq_set_lw_l04_an_event_under_way_does_not_count_for_the_new_setting() {
         // the first setting came only now, it would be too late.
         setup.silent();
         setup.take(1);
-        setup.told();
+        setup.expect_event();
         setup.take(1);
         while dequeue(setup.pair.passive.recv).is_ok() {}
     }

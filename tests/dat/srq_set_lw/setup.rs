@@ -22,10 +22,10 @@ pub enum Poller {
     /// The application, as soon as they are queued.
     Consumer,
     /// No call: only the device has recorded them.
-    Nobody,
+    NotPolled,
 }
 
-pub const POLLERS: [Poller; 2] = [Poller::Consumer, Poller::Nobody];
+pub const POLLERS: [Poller; 2] = [Poller::Consumer, Poller::NotPolled];
 
 /// A shared receive queue, an endpoint on it, and its peer, which sends.
 pub struct LowWatermark<'b> {
@@ -120,7 +120,7 @@ impl<'b> LowWatermark<'b> {
 
     /// Like [`Self::awaits`], and checks that no other event comes.
     #[track_caller]
-    pub fn told(&self) {
+    pub fn expect_event(&self) {
         self.awaits();
         self.silent();
     }
@@ -135,7 +135,7 @@ impl<'b> LowWatermark<'b> {
 
     /// Checks that the event was queued when the call returned.
     #[track_caller]
-    pub fn told_at_once(&self) {
+    pub fn expect_queued_event(&self) {
         match dequeue(self.fixture.async_evd) {
             Ok(event) => names(&event, self.srq, self.fixture),
             Err(_) => panic!("no event was queued when the call returned"),

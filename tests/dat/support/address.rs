@@ -14,7 +14,7 @@ use super::ok;
 static HERE: Mutex<libc::sockaddr_storage> = Mutex::new(unsafe { mem::zeroed() });
 
 /// Stores the address of an adapter that was opened.
-pub fn learn(ia: DAT_IA_HANDLE) {
+pub fn store_address(ia: DAT_IA_HANDLE) {
     // SAFETY: integers and pointers, for which zero is valid.
     let mut adapter: DAT_IA_ATTR = unsafe { mem::zeroed() };
     // SAFETY: requested results are writable, others are not requested.

@@ -189,10 +189,10 @@ pub fn take_dto(evd: DAT_EVD_HANDLE) -> Dto {
 /// may overtake the refusal and flush the request.
 #[track_caller]
 pub fn refused_access(status: DAT_DTO_COMPLETION_STATUS) -> bool {
-    let told = status == DAT_DTO_ERR_REMOTE_ACCESS;
+    let reported = status == DAT_DTO_ERR_REMOTE_ACCESS;
     let overtaken = status == DAT_DTO_ERR_FLUSHED && device::emulator().is_none();
-    assert!(told || overtaken, "status {status}");
-    told
+    assert!(reported || overtaken, "status {status}");
+    reported
 }
 
 /// Returns the state of an endpoint.

@@ -37,8 +37,8 @@ fn over_by(end: &End, numbers: &[DAT_EVENT_NUMBER]) {
 /// Checks both ends after a failed transfer: the end that got the completion, and
 /// its peer.
 #[track_caller]
-pub fn both_broken(fixture: &Fixture, told: &End, peer: &End) {
-    over(told, DAT_CONNECTION_EVENT_BROKEN);
+pub fn both_broken(fixture: &Fixture, failed: &End, peer: &End) {
+    over(failed, DAT_CONNECTION_EVENT_BROKEN);
     over(peer, broken_by_the_peer(fixture));
 }
 
@@ -46,9 +46,9 @@ pub fn both_broken(fixture: &Fixture, told: &End, peer: &End) {
 /// queue pair has failed too. The peer notices this by the device's event, by its
 /// flushed receives, or by the other end's disconnect, whichever comes first.
 #[track_caller]
-pub fn both_broken_by_a_refusal(fixture: &Fixture, requester: &End, refuser: &End, told: bool) {
+pub fn both_broken_by_a_refusal(fixture: &Fixture, requester: &End, refuser: &End, reported: bool) {
     let either = [DAT_CONNECTION_EVENT_BROKEN, broken_by_the_peer(fixture)];
-    match told {
+    match reported {
         true => over(requester, DAT_CONNECTION_EVENT_BROKEN),
         false => over_by(requester, &either),
     }

@@ -60,7 +60,7 @@ impl Fixture {
             ));
             ok(dat_pz_create(ia, &raw mut pz));
         }
-        address::learn(ia);
+        address::store_address(ia);
         Self {
             ia,
             async_evd,

@@ -3,8 +3,8 @@
 
 mod address;
 mod allocations;
-mod alone;
 mod calls;
+mod child_process;
 #[allow(dead_code, reason = "each test program uses a part of it")]
 #[path = "../../support/device.rs"]
 pub mod device;
@@ -22,8 +22,8 @@ mod window;
 
 pub use address::{here, here_ip, ip_at};
 pub use allocations::allocations;
-pub use alone::{is_alone, is_on_small_device};
 pub use calls::*;
+pub use child_process::{is_alone, is_on_small_device};
 pub use device::installed::is_iwarp;
 pub use ends::{both_broken, both_broken_by_a_refusal, broken_by_the_peer, over};
 pub use evd::{Evd, LONG, SOON, Waited, number};

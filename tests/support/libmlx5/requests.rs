@@ -14,7 +14,7 @@ pub(super) fn post_recvs(
     let mut list: Vec<ibv_recv_wr> = requests
         .iter()
         .map(|request| ibv_recv_wr {
-            wr_id: request.cookie,
+            wr_id: request.wr_id,
             next: ptr::null_mut(),
             sg_list: request.segments.as_ptr().cast::<ibv_sge>().cast_mut(),
             num_sge: request.segments.len() as i32,
@@ -57,7 +57,7 @@ pub(super) fn post_sends(
 fn send_wr(request: &SendRequest<'_>) -> ibv_send_wr {
     // SAFETY: all zeroes is a valid ibv_send_wr: null pointers and numbers.
     let mut wr: ibv_send_wr = unsafe { zeroed() };
-    wr.wr_id = request.cookie;
+    wr.wr_id = request.wr_id;
     wr.sg_list = request.segments.as_ptr().cast::<ibv_sge>().cast_mut();
     wr.num_sge = request.segments.len() as i32;
     let (opcode, remote, imm) = match request.op {

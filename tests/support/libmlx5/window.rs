@@ -87,7 +87,7 @@ impl Window {
             let own = (self.rkey, (*region.mr).lkey);
             ((*self.raw).rkey, (*region.mr).lkey) = (work.keys.rkey, work.keys.lkey);
             let mut bind: ibv_mw_bind = zeroed();
-            (bind.wr_id, bind.send_flags) = (work.cookie, send_flags);
+            (bind.wr_id, bind.send_flags) = (work.wr_id, send_flags);
             if let Some((offset, length, access)) = work.to {
                 bind.bind_info = ibv_mw_bind_info {
                     mr: region.mr,

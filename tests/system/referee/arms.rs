@@ -146,7 +146,7 @@ fn exchange(pair: &mut Pair, solicited: bool) {
     for end in [0, 1] {
         pair[1 - end].recv(0, vec![]);
         pair[end].send(SendWork {
-            cookie: 0,
+            wr_id: 0,
             op: SendOp::Send,
             flags,
             segments: vec![],

@@ -54,7 +54,7 @@ fn any_flags() -> impl Strategy<Value = SendFlags> {
 
 fn work(op: SendOp, flags: SendFlags, segments: Vec<Segment>) -> SendWork {
     SendWork {
-        cookie: 2,
+        wr_id: 2,
         op,
         flags,
         segments,

@@ -277,7 +277,7 @@ fn timestamps_without_a_device_clock_are_refused() {
 }
 
 #[test]
-fn a_queue_that_ignores_overruns_goes_on() {
+fn a_queue_that_ignores_overruns_keeps_working() {
     let system = System::new();
     let ignore = ibv_create_cq_attr_flags::IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN.0;
     let cq = Cq::extended(system.context(), 3, 0, ignore).expect("a CQ");

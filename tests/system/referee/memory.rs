@@ -15,13 +15,13 @@ use crate::support::system::System;
 const BYTES: usize = 1 << 16;
 
 /// A registered mapping that was removed afterwards.
-struct Vanished {
+struct RemovedMemory {
     at: u64,
     mr: *mut ibv_mr,
     _pd: Rc<Pd>,
 }
 
-impl Vanished {
+impl RemovedMemory {
     fn new(pd: &Rc<Pd>) -> Self {
         // SAFETY: a fresh mapping, registered and unmapped by this test alone.
         unsafe {
@@ -34,7 +34,7 @@ impl Vanished {
             // Protected rather than unmapped, so that no other mapping of the
             // test takes its place.
             assert_eq!(libc::mprotect(at, BYTES, libc::PROT_NONE), 0);
-            Vanished {
+            RemovedMemory {
                 at: at as u64,
                 mr,
                 _pd: Rc::clone(pd),
@@ -52,7 +52,7 @@ impl Vanished {
     }
 }
 
-impl Drop for Vanished {
+impl Drop for RemovedMemory {
     fn drop(&mut self) {
         // SAFETY: created by `new`, not used afterwards.
         unsafe {
@@ -72,7 +72,7 @@ fn write(local_is_gone: bool) -> (System, u32) {
     let link = Link::default();
     ends[0].connect(&ends[1].address(), &link);
     ends[1].connect(&ends[0].address(), &link);
-    let gone = Vanished::new(&pd);
+    let gone = RemovedMemory::new(&pd);
     let there = Buffer::new(&pd, 64);
     let mut segment = gone.segment();
     let mut remote = (there.addr(), there.rkey());

@@ -46,7 +46,7 @@ fn shape(shared: bool, large_cqes: bool) -> Shape {
 struct CqeCase {
     /// Lengths of the request's segments.
     lengths: Vec<u32>,
-    cookie: u64,
+    wr_id: u64,
     /// Index into the operations or opcodes.
     op: usize,
     /// The WQE's opcode as the CQE reports it, which may be wrong.
@@ -59,7 +59,7 @@ struct CqeCase {
     inline: bool,
 }
 
-fn any_said() -> impl Strategy<Value = CqeCase> {
+fn any_case() -> impl Strategy<Value = CqeCase> {
     let lengths = vec(prop_oneof![1 => Just(0u32), 4 => 1..40u32], 1..=SEGMENTS);
     let sent = select(vec![0x08, 0x09, 0x0a, 0x0b, READ]);
     let known = select(vec![
@@ -76,12 +76,12 @@ fn any_said() -> impl Strategy<Value = CqeCase> {
         any::<bool>(),
     );
     (parts, any::<u32>(), error, any::<bool>()).prop_map(
-        |((lengths, cookie, op, sent, imm, solicited), byte_count, error, inline)| {
+        |((lengths, wr_id, op, sent, imm, solicited), byte_count, error, inline)| {
             // libmlx5 handles this error itself, as a page fault.
             let error = error.filter(|&error| error != (0x22, 0x93));
             CqeCase {
                 lengths,
-                cookie,
+                wr_id,
                 op,
                 sent,
                 imm,
@@ -159,22 +159,22 @@ fn play_sends(
     (large_cqes, place): Form,
     all: &[CqeCase],
 ) {
-    for said in all {
+    for case in all {
         let (remote_addr, rkey) = (0x1000, 7);
         let op = [
             SendOp::Send,
-            SendOp::SendImm(said.imm),
+            SendOp::SendImm(case.imm),
             SendOp::Write { remote_addr, rkey },
             SendOp::WriteImm {
                 remote_addr,
                 rkey,
-                imm: said.imm,
+                imm: case.imm,
             },
             SendOp::Read { remote_addr, rkey },
-        ][said.op];
-        let (cookie, segments) = (said.cookie, said.segments(memory));
+        ][case.op];
+        let (wr_id, segments) = (case.wr_id, case.segments(memory));
         let work = SendWork {
-            cookie,
+            wr_id,
             op,
             flags: SendFlags::SIGNALED,
             segments,
@@ -184,21 +184,21 @@ fn play_sends(
             .send(&[work])
             .0
             .expect("room in the send queue");
-        compared_qps.forget_outstanding();
-        let opcode = if said.error.is_some() { REQ_ERR } else { REQ };
-        let inline = said.inline && said.error.is_none() && said.sent == READ;
+        compared_qps.clear_outstanding();
+        let opcode = if case.error.is_some() { REQ_ERR } else { REQ };
+        let inline = case.inline && case.error.is_none() && case.sent == READ;
         let cqe = Cqe {
             wqe_counter,
-            sent: said.sent,
-            ..said.cqe(opcode, place, inline)
+            sent: case.sent,
+            ..case.cqe(opcode, place, inline)
         };
         let [theirs, ours] = compared_qps.complete(true, &cqe, memory);
         let is_read = matches!(op, SendOp::Read { .. });
-        let expected = said.scattered(memory, inline && is_read, place);
+        let expected = case.scattered(memory, inline && is_read, place);
         assert_eq!(
             wrong_byte(&ours, &expected),
             None,
-            "in the memory of {said:?}"
+            "in the memory of {case:?}"
         );
         // For payload of requests in 128-byte CQEs libmlx5 is a reference only
         // since v64. The expectation above follows the device's manual: the
@@ -208,7 +208,7 @@ fn play_sends(
             assert_eq!(
                 wrong_byte(&theirs, &expected),
                 None,
-                "libmlx5's memory of {said:?}"
+                "libmlx5's memory of {case:?}"
             );
         }
     }
@@ -220,35 +220,35 @@ fn play_receives(
     (_, place): Form,
     all: &[CqeCase],
 ) {
-    for said in all {
+    for case in all {
         let work = RecvWork {
-            cookie: said.cookie,
-            segments: said.segments(memory),
+            wr_id: case.wr_id,
+            segments: case.segments(memory),
         };
         compared_qps
             .recv(&[work])
             .0
             .expect("room in the receive queue");
         let wqe_counter = compared_qps.last_receive();
-        compared_qps.forget_outstanding();
-        let good = [RESP_SEND, RESP_SEND_IMM, RESP_WR_IMM][said.op % 3];
-        let opcode = if said.error.is_some() { RESP_ERR } else { good };
-        let inline = said.inline && said.error.is_none() && good != RESP_WR_IMM;
+        compared_qps.clear_outstanding();
+        let good = [RESP_SEND, RESP_SEND_IMM, RESP_WR_IMM][case.op % 3];
+        let opcode = if case.error.is_some() { RESP_ERR } else { good };
+        let inline = case.inline && case.error.is_none() && good != RESP_WR_IMM;
         let cqe = Cqe {
             wqe_counter,
-            ..said.cqe(opcode, place, inline)
+            ..case.cqe(opcode, place, inline)
         };
         let [theirs, ours] = compared_qps.complete(false, &cqe, memory);
-        let expected = said.scattered(memory, inline, place);
+        let expected = case.scattered(memory, inline, place);
         assert_eq!(
             wrong_byte(&ours, &expected),
             None,
-            "in the memory of {said:?}"
+            "in the memory of {case:?}"
         );
         assert_eq!(
             wrong_byte(&theirs, &expected),
             None,
-            "libmlx5's memory of {said:?}"
+            "libmlx5's memory of {case:?}"
         );
     }
 }
@@ -271,8 +271,8 @@ proptest! {
         shared in any::<bool>(),
         form in select(vec![SMALL, LARGE, LARGE_WITHIN]),
         start in prop_oneof![0..40u32, 65_500..65_600u32],
-        sends in vec(any_said(), 0..40),
-        receives in vec(any_said(), 0..40),
+        sends in vec(any_case(), 0..40),
+        receives in vec(any_case(), 0..40),
     ) {
         play(shared, form, start, &sends, &receives);
     }
@@ -283,9 +283,9 @@ fn every_syndrome_gives_the_same_result() {
     let system = System::new();
     let mut compared_qps = system.compared_qps(shape(false, false));
     let memory = Buffer::new(&Pd::new(system.context()), 1024);
-    let said = |syndrome: u8| CqeCase {
+    let case = |syndrome: u8| CqeCase {
         lengths: vec![8],
-        cookie: 0x1234_5678_9abc_def0 ^ u64::from(syndrome),
+        wr_id: 0x1234_5678_9abc_def0 ^ u64::from(syndrome),
         op: 0,
         sent: 0x0a,
         imm: 0,
@@ -295,8 +295,8 @@ fn every_syndrome_gives_the_same_result() {
         inline: false,
     };
     let all: Vec<_> = (0..=255)
-        .map(said)
-        .filter(|said| said.error != Some((0x22, 0x93)))
+        .map(case)
+        .filter(|case| case.error != Some((0x22, 0x93)))
         .collect();
     play_sends(&mut compared_qps, &memory, SMALL, &all);
     play_receives(&mut compared_qps, &memory, SMALL, &all);
@@ -317,14 +317,11 @@ fn payload_that_does_not_fit_is_a_length_error() {
         };
         let segments: Vec<_> = lengths.map(&mut segment).into();
         compared_qps
-            .recv(&[RecvWork {
-                cookie: 5,
-                segments,
-            }])
+            .recv(&[RecvWork { wr_id: 5, segments }])
             .0
             .expect("room");
         let wqe_counter = compared_qps.last_receive();
-        compared_qps.forget_outstanding();
+        compared_qps.clear_outstanding();
         let payload: Vec<u8> = (1..=32).collect();
         let inline = Some((payload, InlinePlace::Within));
         let cqe = Cqe {
@@ -359,14 +356,14 @@ fn a_completion_reports_the_receive_that_it_names() {
     ];
     for round in 0..40_usize {
         let first = compared_qps.received();
-        let cookie = |at: usize| (100 * round + at) as u64;
+        let wr_id = |at: usize| (100 * round + at) as u64;
         for at in 0..kinds.len() {
             let segments = vec![memory.segment(32 * at, 32)];
-            let cookie = cookie(at);
-            let posted = compared_qps.recv(&[RecvWork { cookie, segments }]).0;
+            let wr_id = wr_id(at);
+            let posted = compared_qps.recv(&[RecvWork { wr_id, segments }]).0;
             posted.expect("as many are completed as posted");
         }
-        compared_qps.forget_outstanding();
+        compared_qps.clear_outstanding();
         for (done, (opcode, error, inline)) in kinds.into_iter().enumerate() {
             // 5 and 4 have no common divisor, so each is named once.
             let named = (5 * done + round) % kinds.len();
@@ -380,14 +377,14 @@ fn a_completion_reports_the_receive_that_it_names() {
                 ..Cqe::default()
             };
             let ([mut theirs, ours], [_, memory]) = compared_qps.completed(false, &cqe, &memory);
-            assert_eq!(ours.wr_id, cookie(named));
+            assert_eq!(ours.wr_id, wr_id(named));
             assert_eq!(memory[32 * named..][..20] == payload, inline);
             let oldest = if compared_qps.behaviour.named_receive {
                 named
             } else {
                 done
             };
-            assert_eq!(theirs.wr_id, cookie(oldest));
+            assert_eq!(theirs.wr_id, wr_id(oldest));
             theirs.wr_id = ours.wr_id;
             assert_eq!(
                 ours, theirs,

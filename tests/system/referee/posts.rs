@@ -203,7 +203,7 @@ fn receives_are_identical_when_the_counter_wraps() {
                     lkey: 7,
                 };
                 let work = RecvWork {
-                    cookie: i,
+                    wr_id: i,
                     segments: vec![segment; i as usize % 5],
                 };
                 let (posted, stores) = compared_qps.recv(&vec![work; 2]);
@@ -242,7 +242,7 @@ fn a_list_stops_at_the_same_bad_request() {
                 let send = |i| {
                     let (op, flags) = (SendOp::Send, SendFlags::SIGNALED);
                     SendWork {
-                        cookie: 0,
+                        wr_id: 0,
                         op,
                         flags,
                         segments: of(i),
@@ -253,7 +253,7 @@ fn a_list_stops_at_the_same_bad_request() {
                 compared_qps.compare(&stores);
                 compared_qps.complete_sends(bad);
                 let recv = |i| RecvWork {
-                    cookie: 0,
+                    wr_id: 0,
                     segments: of(i),
                 };
                 let (_, stores) = compared_qps.recv(&[0, 1, 2, 3].map(recv));

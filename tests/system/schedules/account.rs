@@ -54,12 +54,12 @@ impl Totals {
     }
 }
 
-/// The account of one schedule. A cookie is the number of its request.
+/// The account of one schedule. A `wr_id` is the number of its request.
 #[derive(Default)]
 pub struct Account {
     next: u64,
     open: BTreeMap<u64, Posted>,
-    /// Cookies of each send and receive queue, in posting order.
+    /// The `wr_id`s of each send and receive queue, in posting order.
     order: BTreeMap<(bool, usize), VecDeque<u64>>,
     /// Messages in flight to each end, in order.
     under_way: BTreeMap<usize, VecDeque<u64>>,
@@ -67,8 +67,8 @@ pub struct Account {
 }
 
 impl Account {
-    /// Returns the cookie of the next request.
-    pub fn cookie(&self) -> u64 {
+    /// Returns the `wr_id` of the next request.
+    pub fn wr_id(&self) -> u64 {
         self.next
     }
 
@@ -78,22 +78,18 @@ impl Account {
 
     /// Records a posted request; `to` is the end that gets its message.
     pub fn posted(&mut self, request: Posted, to: usize) {
-        let cookie = self.next;
+        let wr_id = self.next;
         self.next += 1;
         self.totals.posted += 1;
         match request.queue {
-            Queue::Send(end) => self.order.entry((true, end)).or_default().push_back(cookie),
-            Queue::Receive(end) => self
-                .order
-                .entry((false, end))
-                .or_default()
-                .push_back(cookie),
+            Queue::Send(end) => self.order.entry((true, end)).or_default().push_back(wr_id),
+            Queue::Receive(end) => self.order.entry((false, end)).or_default().push_back(wr_id),
             Queue::Shared => {}
         }
         if let Some(message) = request.message {
             self.under_way.entry(to).or_default().push_back(message);
         }
-        self.open.insert(cookie, request);
+        self.open.insert(wr_id, request);
     }
 
     /// Records a completion at `end`; `message` reads the content of a receive.
@@ -104,8 +100,8 @@ impl Account {
         end: usize,
         read: impl FnOnce(usize) -> u64,
     ) -> Vec<usize> {
-        let cookie = completion.cookie;
-        let request = self.open.remove(&cookie).unwrap_or_else(|| {
+        let wr_id = completion.wr_id;
+        let request = self.open.remove(&wr_id).unwrap_or_else(|| {
             panic!("{completion:?}: never posted, completed before, or of an earlier life")
         });
         let is_receive = matches!(
@@ -120,7 +116,7 @@ impl Account {
                     request.signalled || completion.status != Status::Success,
                     "not asked for: {completion:?}"
                 );
-                free.extend(self.pass_unsignalled(end, cookie, completion));
+                free.extend(self.pass_unsignalled(end, wr_id, completion));
             }
             Queue::Receive(owner) => {
                 assert!(is_receive && owner == end, "{completion:?}: {request:?}");
@@ -128,7 +124,7 @@ impl Account {
                     .order
                     .get_mut(&(false, end))
                     .and_then(VecDeque::pop_front);
-                assert_eq!(first, Some(cookie), "out of order: {completion:?}");
+                assert_eq!(first, Some(wr_id), "out of order: {completion:?}");
             }
             Queue::Shared => assert!(is_receive, "{completion:?}: {request:?}"),
         }
@@ -150,11 +146,11 @@ impl Account {
 
     /// Completes every earlier send than a reported one: these must be
     /// unsignalled.
-    fn pass_unsignalled(&mut self, end: usize, cookie: u64, completion: &Completion) -> Vec<usize> {
+    fn pass_unsignalled(&mut self, end: usize, wr_id: u64, completion: &Completion) -> Vec<usize> {
         let mut free = Vec::new();
         let order = self.order.get_mut(&(true, end)).expect("posted there");
         while let Some(first) = order.pop_front() {
-            if first == cookie {
+            if first == wr_id {
                 return free;
             }
             let silent = self.open.remove(&first);
@@ -176,8 +172,8 @@ impl Account {
         for end in ends {
             self.under_way.remove(&end);
             for is_send in [true, false] {
-                for cookie in self.order.remove(&(is_send, end)).unwrap_or_default() {
-                    let request = self.open.remove(&cookie).expect("open while in order");
+                for wr_id in self.order.remove(&(is_send, end)).unwrap_or_default() {
+                    let request = self.open.remove(&wr_id).expect("open while in order");
                     free.push(request.slot);
                     self.totals.abandoned += 1;
                 }
@@ -189,12 +185,12 @@ impl Account {
     /// Checks that nothing is outstanding after all ends are in error and
     /// everything was polled, except receives that stayed on the shared queue.
     pub fn close(&self) {
-        for (cookie, request) in &self.open {
+        for (wr_id, request) in &self.open {
             match request.queue {
                 Queue::Shared => {}
                 // Completed before the queue failed, and unsignalled.
                 Queue::Send(_) if !request.signalled => {}
-                _ => panic!("{cookie} was never completed: {request:?}"),
+                _ => panic!("{wr_id} was never completed: {request:?}"),
             }
         }
     }

@@ -8,7 +8,7 @@
 //! `DAT_SEEDS=FIRST:COUNT` selects the seeds; a failure prints how to repeat it.
 
 mod account;
-mod chance;
+mod random;
 mod schedule;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};

@@ -11,10 +11,10 @@ use dat_engine::{
 use mlx5emu::faults::FaultSpec;
 
 use super::account::{Account, Posted, Queue, Totals};
-use super::chance::Chance;
+use super::random::Random;
 use crate::support::device;
+use crate::support::fixture::Fixture;
 use crate::support::side::Memory;
-use crate::support::world::World;
 
 /// Number of actions in a schedule.
 const ACTIONS: usize = 150;
@@ -31,12 +31,12 @@ pub struct Outcome {
 }
 
 struct Schedule {
-    chance: Chance,
-    // Fields are dropped in this order: the world last, because it releases the
+    random: Random,
+    // Fields are dropped in this order: the fixture last, because it releases the
     // device.
     _faults: Faults,
     ends: Vec<Endpoint>,
-    world: World,
+    fixture: Fixture,
     account: Account,
     free: Vec<usize>,
     messages: u64,
@@ -60,17 +60,17 @@ impl Drop for Faults {
     }
 }
 
-fn faults(chance: &mut Chance, seed: u64) -> FaultSpec {
+fn faults(random: &mut Random, seed: u64) -> FaultSpec {
     let mut words = vec![format!("seed={seed}")];
     for name in ["drop", "dup", "delay", "reorder", "rnr"] {
-        match chance.below(4) {
+        match random.below(4) {
             0 => words.push(format!("{name}=0.01")),
             1 => words.push(format!("{name}=0.1")),
             _ => {}
         }
     }
-    if chance.one_in(3) {
-        let late = chance.pick(&["1us", "70us", "2ms", "90ms"]);
+    if random.one_in(3) {
+        let late = random.pick(&["1us", "70us", "2ms", "90ms"]);
         words.push(format!("delay=0.03:{late}"));
     }
     for (name, rarity, within) in [
@@ -79,8 +79,8 @@ fn faults(chance: &mut Chance, seed: u64) -> FaultSpec {
         ("port-flap", 5, 150),
         ("gid-change", 8, 150),
     ] {
-        if chance.one_in(rarity) {
-            words.push(format!("{name}@{}", 1 + chance.below(within)));
+        if random.one_in(rarity) {
+            words.push(format!("{name}@{}", 1 + random.below(within)));
         }
     }
     words.join(",").parse().expect("a specification")
@@ -88,22 +88,22 @@ fn faults(chance: &mut Chance, seed: u64) -> FaultSpec {
 
 /// Runs the schedule of a seed. Panics if the account is wrong.
 pub fn run(seed: u64) -> Outcome {
-    let mut chance = Chance::new(seed);
-    let world = World::new(256);
-    let shared = chance.one_in(3);
-    let pairs = 1 + chance.below(2);
-    let spec = faults(&mut chance, seed);
-    let slots = world.buffer.len() / SLOT;
+    let mut random = Random::new(seed);
+    let fixture = Fixture::new(256);
+    let shared = random.one_in(3);
+    let pairs = 1 + random.below(2);
+    let spec = faults(&mut random, seed);
+    let slots = fixture.buffer.len() / SLOT;
     let mut schedule = Schedule {
-        ends: (0..2 * pairs).map(|_| endpoint(&world, shared)).collect(),
-        chance,
+        ends: (0..2 * pairs).map(|_| endpoint(&fixture, shared)).collect(),
+        random,
         account: Account::default(),
         // The first place is for writes and reads, whose bytes are not checked.
         free: (1..slots).rev().collect(),
         messages: 0,
         shared,
         log: Vec::new(),
-        world,
+        fixture,
         _faults: Faults::begin(&spec),
     };
     for pair in 0..pairs {
@@ -119,25 +119,28 @@ pub fn run(seed: u64) -> Outcome {
     }
 }
 
-fn endpoint(world: &World, shared: bool) -> Endpoint {
+fn endpoint(fixture: &Fixture, shared: bool) -> Endpoint {
     let options = EndpointOptions {
-        srq: shared.then(|| world.srq.handle()),
+        srq: shared.then(|| fixture.srq.handle()),
         send_depth: 8,
         recv_depth: 8,
         inline_bytes: 16,
-        ..EndpointOptions::new(world.cq.handle(), world.cq.handle())
+        ..EndpointOptions::new(fixture.cq.handle(), fixture.cq.handle())
     };
-    world.domain.create_endpoint(&options).expect("an endpoint")
+    fixture
+        .domain
+        .create_endpoint(&options)
+        .expect("an endpoint")
 }
 
 impl Schedule {
     fn join(&mut self, pair: usize) {
         let options = ConnectOptions {
             // Both are sometimes shorter than the delays.
-            timeout: self.chance.pick(&[8, 12, 14]),
-            retry: self.chance.pick(&[1, 7, 7, 7]),
-            rnr_retry: self.chance.pick(&[0, 3, 7, 7, 7]),
-            reads_issued: self.chance.pick(&[1, 16]),
+            timeout: self.random.pick(&[8, 12, 14]),
+            retry: self.random.pick(&[1, 7, 7, 7]),
+            rnr_retry: self.random.pick(&[0, 3, 7, 7, 7]),
+            reads_issued: self.random.pick(&[1, 16]),
             ..ConnectOptions::default()
         };
         let pair = &mut self.ends[2 * pair..2 * pair + 2];
@@ -147,27 +150,27 @@ impl Schedule {
     }
 
     fn act(&mut self) {
-        let end = self.chance.below(self.ends.len());
-        match self.chance.below(100) {
+        let end = self.random.below(self.ends.len());
+        match self.random.below(100) {
             0..30 => self.send(end),
             30..55 => self.receive(end),
-            55..75 => device::steps(1 + self.chance.below(40) as u32),
+            55..75 => device::steps(1 + self.random.below(40) as u32),
             75..85 => {
-                let most = 1 + self.chance.below(8);
+                let most = 1 + self.random.below(8);
                 self.poll(most);
             }
             85..90 => device::run(),
             90..98 => {
-                let time = self.chance.pick(&[1, 50, 1_000, 20_000, 100_000]);
+                let time = self.random.pick(&[1, 50, 1_000, 20_000, 100_000]);
                 device::advance(Duration::from_micros(time));
             }
             98 => {
-                if self.chance.one_in(3) {
+                if self.random.one_in(3) {
                     self.ends[end].to_error().expect("to error");
                 }
             }
             _ => {
-                if self.chance.one_in(2) {
+                if self.random.one_in(2) {
                     self.reset(end / 2);
                 }
             }
@@ -175,7 +178,7 @@ impl Schedule {
     }
 
     fn segment(&self, slot: usize, length: usize) -> Segment {
-        self.world
+        self.fixture
             .buffer
             .segment(slot * SLOT, length as u32)
             .expect("inside")
@@ -183,13 +186,13 @@ impl Schedule {
 
     fn send(&mut self, end: usize) {
         let Some(slot) = self.free.pop() else { return };
-        let cookie = self.account.cookie();
+        let wr_id = self.account.wr_id();
         let peer = end ^ 1;
-        let length = NUMBER + self.chance.below(SLOT - NUMBER);
-        let spare = self.world.buffer.segment(0, SLOT as u32).expect("inside");
-        let (remote_addr, rkey) = (spare.addr, self.world.buffer.rkey());
-        let imm = cookie as u32;
-        let op = match self.chance.below(10) {
+        let length = NUMBER + self.random.below(SLOT - NUMBER);
+        let spare = self.fixture.buffer.segment(0, SLOT as u32).expect("inside");
+        let (remote_addr, rkey) = (spare.addr, self.fixture.buffer.rkey());
+        let imm = wr_id as u32;
+        let op = match self.random.below(10) {
             0..4 => SendOp::Send,
             4..6 => SendOp::SendImm(imm),
             6..8 => SendOp::Write { remote_addr, rkey },
@@ -197,19 +200,19 @@ impl Schedule {
             _ => SendOp::Nop,
         };
         let takes_receive = matches!(op, SendOp::Send | SendOp::SendImm(_));
-        let signalled = op == SendOp::Nop || self.chance.one_in(2);
+        let signalled = op == SendOp::Nop || self.random.one_in(2);
         let mut flags = SendFlags::empty();
         flags.set(SendFlags::SIGNALED, signalled);
-        flags.set(SendFlags::FENCE, self.chance.one_in(8));
+        flags.set(SendFlags::FENCE, self.random.one_in(8));
         let mut segment = self.segment(slot, length);
-        if takes_receive && self.chance.one_in(3) {
+        if takes_receive && self.random.one_in(3) {
             flags |= SendFlags::INLINE;
             segment.length = NUMBER as u32;
         }
         let message = takes_receive.then_some(self.messages);
         self.write_number(slot, self.messages);
         let request = SendRequest {
-            cookie,
+            wr_id,
             op,
             flags,
             segments: &[segment],
@@ -237,13 +240,13 @@ impl Schedule {
     fn receive(&mut self, end: usize) {
         let Some(slot) = self.free.pop() else { return };
         let request = RecvRequest {
-            cookie: self.account.cookie(),
+            wr_id: self.account.wr_id(),
             segments: &[self.segment(slot, SLOT)],
         };
         // SAFETY: as in `send`.
         let posted = unsafe {
             if self.shared {
-                self.world.srq.post(&request)
+                self.fixture.srq.post(&request)
             } else {
                 self.ends[end].post_recv(&request)
             }
@@ -274,7 +277,7 @@ impl Schedule {
 
     fn poll(&mut self, most: usize) -> bool {
         for taken in 0..most {
-            let Some(completion) = self.world.cq.poll() else {
+            let Some(completion) = self.fixture.cq.poll() else {
                 return taken > 0;
             };
             self.account_for(&completion);
@@ -288,7 +291,7 @@ impl Schedule {
             .iter()
             .position(|end| end.qpn() == completion.qpn)
             .unwrap_or_else(|| panic!("of an unknown endpoint: {completion:?}"));
-        let buffer = &self.world.buffer;
+        let buffer = &self.fixture.buffer;
         let read = |slot: usize| {
             let segment = buffer.segment(slot * SLOT, NUMBER as u32).expect("inside");
             // SAFETY: inside the buffer, written by the device before the
@@ -299,13 +302,13 @@ impl Schedule {
         self.free.extend(free);
         // The QP number is left out: it differs between runs of one seed.
         self.log
-            .push((completion.cookie, completion.status, completion.byte_len));
+            .push((completion.wr_id, completion.status, completion.byte_len));
     }
 
     /// Resets and reconnects both ends; their outstanding requests are dropped.
     fn reset(&mut self, pair: usize) {
         // A receive that an end took from the shared queue returns to it without
-        // a completion: the account could not tell it from a lost one.
+        // a completion: the account could not distinguish it from a lost one.
         if self.shared {
             return;
         }
@@ -324,14 +327,14 @@ impl Schedule {
     /// Completes or flushes everything, and closes the account.
     fn finish(&mut self) {
         self.settle();
-        self.see_that_everything_arrives();
+        self.check_delivery();
         for end in &mut self.ends {
             end.to_error().expect("to error");
         }
         self.settle();
         self.account.close();
         let left = self.account.shared_open() as u32;
-        let capacity = self.world.srq.capacity();
+        let capacity = self.fixture.srq.capacity();
         // Receives that no end took are still posted: exactly the others fit.
         let more = (0..).take_while(|_| self.shared_has_room()).count() as u32;
         assert_eq!(left + more, capacity, "places of the shared queue");
@@ -339,9 +342,9 @@ impl Schedule {
 
     /// Checks that between two working ends every message arrives once it has a
     /// receive, and every request completes.
-    fn see_that_everything_arrives(&mut self) {
+    fn check_delivery(&mut self) {
         for _ in 0..8 {
-            for end in self.ends_that_are_well() {
+            for end in self.working_ends() {
                 let wanted = self.account.messages_to(end);
                 let posted = self.account.receives_open(end, self.shared);
                 for _ in posted..wanted {
@@ -350,26 +353,26 @@ impl Schedule {
             }
             self.settle();
         }
-        for end in self.ends_that_are_well() {
+        for end in self.working_ends() {
             self.account.assert_no_sends_open(end);
         }
     }
 
-    fn ends_that_are_well(&self) -> Vec<usize> {
-        let is_well = |end: &usize| matches!(self.ends[*end].state(), Ok(QpState::ReadyToSend));
+    fn working_ends(&self) -> Vec<usize> {
+        let is_working = |end: &usize| matches!(self.ends[*end].state(), Ok(QpState::ReadyToSend));
         let all = 0..self.ends.len();
-        all.filter(|end| is_well(end) && is_well(&(end ^ 1)))
+        all.filter(|end| is_working(end) && is_working(&(end ^ 1)))
             .collect()
     }
 
     fn shared_has_room(&mut self) -> bool {
         let segments = [self.segment(0, SLOT)];
         let request = RecvRequest {
-            cookie: u64::MAX,
+            wr_id: u64::MAX,
             segments: &segments,
         };
         // SAFETY: as in `send`; no endpoint takes receives any more.
-        unsafe { self.world.srq.post(&request) }.is_ok()
+        unsafe { self.fixture.srq.post(&request) }.is_ok()
     }
 
     /// Advances time beyond every retry, delay and port failure.

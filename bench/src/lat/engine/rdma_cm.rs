@@ -119,7 +119,7 @@ impl RdmaCmEnd {
         Parameters {
             address: self.end.address,
             reads_served: self.end.options.reads_served,
-            reads_asked: self.end.options.reads_issued,
+            reads_requested: self.end.options.reads_issued,
         }
     }
 
@@ -179,7 +179,7 @@ impl DatEnd for RdmaCmEnd {
             qualifier,
             timeout: Some(within),
         };
-        let greets = self.end.endpoint.handle().asks_to_connect();
+        let greets = self.end.endpoint.handle().prepare_request();
         let (sink, outcome) = self.sink(greets, None);
         let connection = self
             .manager

@@ -7,17 +7,17 @@ use dat_api::object::cno::{self, Agent, Cno};
 use dat_api::object::evd::Timeout;
 use dat_api::object::ia::Ia;
 use dat_api::object::steps::Begun;
-use dat_api::{CancellationHeld, DatReturn, Handle, Kind, Result, ReturnType, Subtype};
+use dat_api::{CancellationDisabled, DatReturn, Handle, Kind, Result, ReturnType, Subtype};
 
 use crate::abi::{
     DAT_AGENT_FUNC, DAT_CNO_FIELD_ALL, DAT_CNO_HANDLE, DAT_CNO_PARAM, DAT_CNO_PARAM_MASK,
     DAT_EVD_HANDLE, DAT_IA_HANDLE, DAT_OS_WAIT_PROXY_AGENT, DAT_RETURN, DAT_TIMEOUT,
     DAT_TIMEOUT_INFINITE,
 };
-use crate::face::answer::{bad_argument, control};
 use crate::face::cancel::{self, Place};
+use crate::face::frame::{bad_argument, control};
 use crate::face::handles::{bare, invalid, named, or_null, ours, pin};
-use crate::face::output::{Output, queried};
+use crate::face::output::{Output, query_output};
 use crate::providers::dispatch::{foreign, foreign_wait};
 
 const WHICH: Subtype = Subtype::InvalidHandleCno;
@@ -71,7 +71,7 @@ pub unsafe extern "C" fn dat_cno_create(
         // SAFETY: the contract of `exports`.
         let place = unsafe { Output::new(cno_handle, Subtype::InvalidArg3) }?;
         let agent = self::agent(agent)?;
-        place.made(Cno::create(&ia.to_arc(), agent)?.handle());
+        place.set_handle(Cno::create(&ia.to_arc(), agent)?.handle());
         Ok(())
     })
 }
@@ -98,7 +98,7 @@ pub unsafe extern "C" fn dat_cno_query(
     control("dat_cno_query", || {
         let cno = cno(cno_handle)?;
         // SAFETY: the contract of `exports`.
-        let place = unsafe { queried(cno_param_mask, DAT_CNO_FIELD_ALL, cno_param) }?;
+        let place = unsafe { query_output(cno_param_mask, DAT_CNO_FIELD_ALL, cno_param) }?;
         let info = cno.query();
         place.set(DAT_CNO_PARAM {
             ia_handle: bare(info.ia),
@@ -133,18 +133,21 @@ pub unsafe extern "C-unwind" fn dat_cno_wait(
     evd_handle: *mut DAT_EVD_HANDLE,
 ) -> DAT_RETURN {
     foreign_wait!(cno_handle.cno_wait_func(cno_handle, timeout, evd_handle));
-    let state = CancellationHeld::begin();
+    let state = CancellationDisabled::begin();
     let mut place = Place::uninit();
     // SAFETY: the caller has the same contract.
-    let looked = unsafe { first_look(cno_handle, timeout, evd_handle, &mut place) };
-    let waited = match looked {
+    let polled = unsafe { first_poll(cno_handle, timeout, evd_handle, &mut place) };
+    let waited = match polled {
         Some(over) => over,
-        // SAFETY: `first_look` has stored a wait in the place.
+        // SAFETY: `first_poll` has stored a wait in the place.
         None => unsafe { cancel::finish(&mut place, state) }.unwrap_or(Err(PANICKED)),
     };
     // SAFETY: the contract of `exports`.
-    set(unsafe { Output::wanted(evd_handle) }, waited.ok().flatten());
-    CancellationHeld::end(state);
+    set(
+        unsafe { Output::optional(evd_handle) },
+        waited.ok().flatten(),
+    );
+    CancellationDisabled::end(state);
     match waited {
         Ok(_) => DatReturn::SUCCESS.bits(),
         Err(code) => code.bits(),
@@ -158,13 +161,13 @@ const PANICKED: DatReturn = DatReturn::error(ReturnType::InternalError, Subtype:
 ///
 /// # Safety
 /// As for `dat_cno_wait`.
-unsafe fn first_look(
+unsafe fn first_poll(
     cno_handle: DAT_CNO_HANDLE,
     timeout: DAT_TIMEOUT,
     evd_handle: *mut DAT_EVD_HANDLE,
     place: &mut Place<cno::Waiting>,
 ) -> Option<Result<Option<Handle>, DatReturn>> {
-    let looked = catch_unwind(AssertUnwindSafe(|| {
+    let polled = catch_unwind(AssertUnwindSafe(|| {
         let Some(cno) = ours(cno_handle).filter(|cno| cno.kind() == Some(Kind::Cno)) else {
             return Some(Err(invalid(WHICH)));
         };
@@ -184,5 +187,5 @@ unsafe fn first_look(
             }
         }
     }));
-    looked.unwrap_or(Some(Err(PANICKED)))
+    polled.unwrap_or(Some(Err(PANICKED)))
 }

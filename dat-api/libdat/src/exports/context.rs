@@ -3,7 +3,7 @@
 use dat_api::{Handle, Kind, Subtype};
 
 use crate::abi::{DAT_CONTEXT, DAT_HANDLE, DAT_HANDLE_TYPE, DAT_RETURN};
-use crate::face::answer::control;
+use crate::face::frame::control;
 use crate::face::handles::{invalid, ours};
 use crate::face::output::Output;
 use crate::providers::dispatch::foreign;

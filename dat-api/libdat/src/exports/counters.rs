@@ -4,7 +4,7 @@ use dat_api::object::counters::Counters;
 use dat_api::{DatError, ReturnType, Subtype};
 
 use crate::abi::{DAT_COUNTERS, DAT_HANDLE, DAT_RETURN};
-use crate::face::answer::control;
+use crate::face::frame::control;
 use crate::face::handles::ours;
 use crate::face::output::Output;
 

@@ -8,10 +8,10 @@ use crate::abi::{
     DAT_CONN_QUAL, DAT_COUNT, DAT_CR_FIELD_ALL, DAT_CR_HANDLE, DAT_CR_PARAM, DAT_CR_PARAM_MASK,
     DAT_EP_HANDLE, DAT_HANDLE_NULL, DAT_PVOID, DAT_RETURN,
 };
-use crate::face::answer::control;
 use crate::face::attributes::count;
+use crate::face::frame::control;
 use crate::face::handles::{named, named_or_null, pin, to_c};
-use crate::face::output::queried;
+use crate::face::output::query_output;
 use crate::providers::dispatch::foreign;
 
 #[unsafe(no_mangle)]
@@ -24,7 +24,7 @@ pub unsafe extern "C" fn dat_cr_query(
     control("dat_cr_query", || {
         let cr = pin::<Cr>(cr_handle, Subtype::InvalidHandleCr)?;
         // SAFETY: the contract of `exports`.
-        let place = unsafe { queried(cr_param_mask, DAT_CR_FIELD_ALL, cr_param) }?;
+        let place = unsafe { query_output(cr_param_mask, DAT_CR_FIELD_ALL, cr_param) }?;
         let info = cr.query();
         place.set(DAT_CR_PARAM {
             remote_ia_address_ptr: core::ptr::with_exposed_provenance_mut(info.remote_address),

@@ -13,8 +13,8 @@ use crate::abi::{
     DAT_EP_ATTR, DAT_EP_HANDLE, DAT_EVD_HANDLE, DAT_IA_HANDLE, DAT_PZ_HANDLE, DAT_RETURN,
     DAT_SRQ_HANDLE,
 };
-use crate::face::answer::{bad_argument, control, require};
 use crate::face::attributes;
+use crate::face::frame::{bad_argument, control, require};
 use crate::face::handles::{named, pin, pin_or_null};
 use crate::face::output::Output;
 use crate::providers::dispatch::foreign;
@@ -110,7 +110,7 @@ pub unsafe extern "C" fn dat_ep_create(
             of.connect.as_ref().map(Pinned::to_arc).as_ref(),
             attributes.as_ref(),
         )?;
-        place.made(ep.handle());
+        place.set_handle(ep.handle());
         Ok(())
     })
 }
@@ -167,7 +167,7 @@ pub unsafe extern "C" fn dat_ep_create_with_srq(
             &srq.to_arc(),
             &attributes,
         )?;
-        place.made(ep.handle());
+        place.set_handle(ep.handle());
         Ok(())
     })
 }

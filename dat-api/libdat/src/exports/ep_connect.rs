@@ -11,7 +11,7 @@ use crate::abi::{
     DAT_IA_ADDRESS_PTR, DAT_PVOID, DAT_QOS, DAT_RETURN, DAT_TIMEOUT, DAT_TIMEOUT_INFINITE,
 };
 use crate::face::address;
-use crate::face::answer::{bad_argument, control, require};
+use crate::face::frame::{bad_argument, control, require};
 use crate::face::handles::pin;
 use crate::providers::dispatch::foreign;
 

@@ -7,10 +7,10 @@ use crate::abi::{
     DAT_BOOLEAN, DAT_COUNT, DAT_EP_FIELD_ALL, DAT_EP_HANDLE, DAT_EP_PARAM, DAT_EP_PARAM_MASK,
     DAT_EP_STATE, DAT_HANDLE, DAT_RETURN,
 };
-use crate::face::answer::{bad_argument, control, require};
 use crate::face::attributes::{self, count};
+use crate::face::frame::{bad_argument, control, require};
 use crate::face::handles::{named_or_null, pin};
-use crate::face::output::{Output, queried};
+use crate::face::output::{Output, query_output};
 use crate::providers::dispatch::foreign;
 
 #[unsafe(no_mangle)]
@@ -23,14 +23,13 @@ pub unsafe extern "C" fn dat_ep_query(
     control("dat_ep_query", || {
         let ep = pin::<Ep>(ep_handle, Subtype::InvalidHandleEp)?;
         // SAFETY: the contract of `exports`.
-        let place = unsafe { queried(ep_param_mask, DAT_EP_FIELD_ALL, ep_param) }?;
+        let place = unsafe { query_output(ep_param_mask, DAT_EP_FIELD_ALL, ep_param) }?;
         place.set(attributes::endpoint_info(&ep.query()));
         Ok(())
     })
 }
 
-/// Checks the handle in a field of the structure if the mask asks to change that
-/// field.
+/// Checks the handle in a field of the structure if the mask selects that field.
 fn changed(
     fields: EpFields,
     field: EpFields,
@@ -105,9 +104,9 @@ pub unsafe extern "C" fn dat_ep_get_status(
         // SAFETY: the contract of `exports`.
         let places = unsafe {
             (
-                Output::wanted(ep_state),
-                Output::wanted(recv_idle),
-                Output::wanted(request_idle),
+                Output::optional(ep_state),
+                Output::optional(recv_idle),
+                Output::optional(request_idle),
             )
         };
         if let Some(place) = places.0 {
@@ -138,8 +137,8 @@ pub unsafe extern "C" fn dat_ep_recv_query(
         // SAFETY: the contract of `exports`.
         let places = unsafe {
             (
-                Output::wanted(nbufs_allocated),
-                Output::wanted(bufs_alloc_span),
+                Output::optional(nbufs_allocated),
+                Output::optional(bufs_alloc_span),
             )
         };
         if let Some(place) = places.0 {

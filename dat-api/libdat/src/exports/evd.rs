@@ -16,10 +16,10 @@ use crate::abi::{
     DAT_EVD_STATE_UNWAITABLE, DAT_EVD_STATE_WAITABLE, DAT_EVENT, DAT_IA_HANDLE, DAT_RETURN,
     DAT_SOFTWARE_EVENT,
 };
-use crate::face::answer::{bad_argument, control, posting, require};
 use crate::face::attributes::count;
+use crate::face::frame::{bad_argument, control, posting, require};
 use crate::face::handles::{bare, named, or_null, pin, pin_or_null};
-use crate::face::output::{Output, queried};
+use crate::face::output::{Output, query_output};
 use crate::providers::dispatch::foreign;
 
 /// The subtype that all these calls return for a bad EVD handle, as Linux
@@ -65,7 +65,7 @@ pub unsafe extern "C" fn dat_evd_create(
             let _ = Evd::free(evd.handle());
             return Err(error);
         }
-        place.made(evd.handle());
+        place.set_handle(evd.handle());
         Ok(())
     })
 }
@@ -100,7 +100,7 @@ pub unsafe extern "C" fn dat_evd_query(
     control("dat_evd_query", || {
         let evd = evd(evd_handle)?;
         // SAFETY: the contract of `exports`.
-        let place = unsafe { queried(evd_param_mask, DAT_EVD_FIELD_ALL, evd_param) }?;
+        let place = unsafe { query_output(evd_param_mask, DAT_EVD_FIELD_ALL, evd_param) }?;
         let info = evd.query();
         place.set(DAT_EVD_PARAM {
             ia_handle: bare(info.ia),

@@ -7,7 +7,7 @@ use dat_api::handle::{self, NotOwned, Owned};
 use dat_api::object::evd::{self, Evd, PeekedEvent, Timeout, Waited};
 use dat_api::object::steps::Begun;
 use dat_api::types::Event;
-use dat_api::{CancellationHeld, DatReturn, ReturnType, Subtype};
+use dat_api::{CancellationDisabled, DatReturn, ReturnType, Subtype};
 
 use crate::abi::{
     DAT_COUNT, DAT_EVD_HANDLE, DAT_EVENT, DAT_RETURN, DAT_TIMEOUT, DAT_TIMEOUT_INFINITE,
@@ -33,7 +33,7 @@ fn own(handle: DAT_EVD_HANDLE) -> Result<Owned<Evd>, DatReturn> {
         // A dequeuing thread leaves soon, a waiting one does not. The call may
         // sleep for a moment.
         Err(NotOwned::Busy) => {
-            let _held = CancellationHeld::new();
+            let _held = CancellationDisabled::new();
             evd::own_when_free(evd)
         }
     }
@@ -127,23 +127,23 @@ pub unsafe extern "C-unwind" fn dat_evd_wait(
 ) -> DAT_RETURN {
     let mut place = Place::uninit();
     // SAFETY: the caller has the same contract.
-    match unsafe { first_look(evd_handle, timeout, threshold, event, nmore, &mut place) } {
-        FirstLook::Over(code) => code,
-        FirstLook::NotOurs(code) => {
+    match unsafe { first_poll(evd_handle, timeout, threshold, event, nmore, &mut place) } {
+        FirstPoll::Over(code) => code,
+        FirstPoll::NotOurs(code) => {
             // SAFETY: the caller has the same contract.
             unsafe { hot::wait(evd_handle, timeout, threshold, event, nmore, code) }
         }
-        FirstLook::Waits => {
-            let state = CancellationHeld::begin();
-            // SAFETY: `first_look` has stored a wait in the place.
+        FirstPoll::Waits => {
+            let state = CancellationDisabled::begin();
+            // SAFETY: `first_poll` has stored a wait in the place.
             let answer = unsafe { cancel::finish(&mut place, state) };
             let code = match answer {
-                // SAFETY: `first_look` has checked that both pointers are not
+                // SAFETY: `first_poll` has checked that both pointers are not
                 // null.
                 Some(waited) => unsafe { waited_with(&waited, event, nmore) },
                 None => PANICKED,
             };
-            CancellationHeld::end(state);
+            CancellationDisabled::end(state);
             code
         }
     }
@@ -152,11 +152,11 @@ pub unsafe extern "C-unwind" fn dat_evd_wait(
 const PANICKED: DAT_RETURN = DatReturn::error(ReturnType::InternalError, Subtype::NoSubtype).bits();
 
 /// Result of the first look of a wait.
-enum FirstLook {
+enum FirstPoll {
     /// The call ends with this return code.
     Over(DAT_RETURN),
     /// The handle is not of this library. Holds the return code for the case that
-    /// no other provider knows the handle either.
+    /// the handle belongs to no other provider either.
     NotOurs(DAT_RETURN),
     /// The wait is stored in its place and goes on.
     Waits,
@@ -167,24 +167,24 @@ enum FirstLook {
 /// # Safety
 /// As for `dat_evd_wait`.
 #[inline]
-unsafe fn first_look(
+unsafe fn first_poll(
     evd_handle: DAT_EVD_HANDLE,
     timeout: DAT_TIMEOUT,
     threshold: DAT_COUNT,
     event: *mut DAT_EVENT,
     nmore: *mut DAT_COUNT,
     place: &mut Place<evd::Waiting<Owned<Evd>>>,
-) -> FirstLook {
-    let looked = catch_unwind(AssertUnwindSafe(|| {
+) -> FirstPoll {
+    let polled = catch_unwind(AssertUnwindSafe(|| {
         let owned = match own(evd_handle) {
             Ok(owned) => owned,
-            Err(code) => return FirstLook::NotOurs(code.bits()),
+            Err(code) => return FirstPoll::NotOurs(code.bits()),
         };
         if event.is_null() {
-            return FirstLook::Over(bad(Subtype::InvalidArg4));
+            return FirstPoll::Over(bad(Subtype::InvalidArg4));
         }
         if nmore.is_null() {
-            return FirstLook::Over(bad(Subtype::InvalidArg5));
+            return FirstPoll::Over(bad(Subtype::InvalidArg5));
         }
         let timeout = match timeout {
             DAT_TIMEOUT_INFINITE => Timeout::Infinite,
@@ -192,14 +192,14 @@ unsafe fn first_look(
         };
         match evd::begin(owned, timeout, threshold) {
             // SAFETY: both pointers were checked for null.
-            Begun::Over(waited) => FirstLook::Over(unsafe { waited_with(&waited, event, nmore) }),
+            Begun::Over(waited) => FirstPoll::Over(unsafe { waited_with(&waited, event, nmore) }),
             Begun::Waits(waiting) => {
                 place.write(waiting);
-                FirstLook::Waits
+                FirstPoll::Waits
             }
         }
     }));
-    looked.unwrap_or(FirstLook::Over(PANICKED))
+    polled.unwrap_or(FirstPoll::Over(PANICKED))
 }
 
 /// Writes the results of a wait and returns its code.

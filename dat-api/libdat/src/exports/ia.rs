@@ -12,7 +12,7 @@ use crate::abi::{
     DAT_NAME_PTR, DAT_PROVIDER_ATTR, DAT_PROVIDER_ATTR_MASK, DAT_PROVIDER_FIELD_ALL, DAT_RETURN,
     DAT_THREADSAFE, DAT_UINT32, DAT_VERSION_MAJOR, DAT_VERSION_MINOR,
 };
-use crate::face::answer::{answer, bad_argument, control, require};
+use crate::face::frame::{bad_argument, control, forwarding, require};
 use crate::face::handles::{bare, named, pin};
 use crate::face::output::Output;
 use crate::face::{attributes, debug};
@@ -52,11 +52,11 @@ pub unsafe extern "C" fn dat_ia_openv(
 ) -> DAT_RETURN {
     // SAFETY: the contract of `exports`.
     unsafe {
-        answer("dat_ia_openv", || {
+        forwarding("dat_ia_openv", || {
             debug::follow_warnings();
             let bytes = name(provider)?;
             // Checked before any provider is called.
-            require_place(ia_handle)?;
+            require_ia_pointer(ia_handle)?;
             let key = Key {
                 name: bytes.to_vec(),
                 major: dapl_major,
@@ -69,8 +69,8 @@ pub unsafe extern "C" fn dat_ia_openv(
                 async_evd: asynch_evd_handle,
                 ia: ia_handle,
             };
-            if let Some(answer) = foreign::open(&key, request)? {
-                return Ok(answer);
+            if let Some(code) = foreign::open(&key, request)? {
+                return Ok(code);
             }
             let opening = Opening {
                 key: &key,
@@ -84,7 +84,7 @@ pub unsafe extern "C" fn dat_ia_openv(
     }
 }
 
-fn require_place(ia_handle: *mut DAT_IA_HANDLE) -> Result<()> {
+fn require_ia_pointer(ia_handle: *mut DAT_IA_HANDLE) -> Result<()> {
     if ia_handle.is_null() {
         return Err(DatError::new(
             ReturnType::InvalidHandle,
@@ -104,13 +104,13 @@ struct Opening<'a> {
 }
 
 impl Opening<'_> {
-    /// Opens the adapter. `asked` is given if the call comes through the registry
+    /// Opens the adapter. `entry` is given if the call comes through the registry
     /// of another library.
     ///
     /// # Safety
     /// The contract of `exports`.
-    unsafe fn run(&self, asked: Option<&guest::Asked>) -> Result<()> {
-        require_place(self.ia)?;
+    unsafe fn run(&self, entry: Option<&guest::RegistryEntry>) -> Result<()> {
+        require_ia_pointer(self.ia)?;
         // SAFETY: required of the caller.
         let evd_place = unsafe { Output::new(self.async_evd, Subtype::InvalidArg3) }?;
         // SAFETY: not null, so it can be read by the contract.
@@ -142,24 +142,24 @@ impl Opening<'_> {
             major: self.key.major,
             minor: self.key.minor,
         };
-        let (ia, made) = match asked {
-            Some(asked) => Ia::open_configured(&request, &asked.instance_data)?,
+        let (ia, made) = match entry {
+            Some(entry) => Ia::open_configured(&request, &entry.instance_data)?,
             None => Ia::open(&request)?,
         };
         match (async_evd, made) {
             (AsyncEvd::Elsewhere, _) => evd_place.set(DAT_EVD_OUT_OF_SCOPE),
-            (_, Some(evd)) => evd_place.made(evd),
+            (_, Some(evd)) => evd_place.set_handle(evd),
             (_, None) => {}
         }
         // SAFETY: not null, and writable by the contract.
-        if let Some(place) = unsafe { Output::wanted(self.ia) } {
-            place.made(ia.handle());
+        if let Some(place) = unsafe { Output::optional(self.ia) } {
+            place.set_handle(ia.handle());
         }
-        if let Some(asked) = asked {
+        if let Some(entry) = entry {
             // The other registry reads the adapter's name from this table.
             // SAFETY: the table is a copy of the provider's table, and is never
             // freed.
-            unsafe { ia.handle().set_table(asked.table()) };
+            unsafe { ia.handle().set_table(entry.table()) };
         }
         Ok(())
     }
@@ -177,9 +177,9 @@ pub(crate) unsafe extern "C" fn open(
     control("dat_ia_open", || {
         // SAFETY: the contract of `exports`.
         let bytes = unsafe { name(provider) }?;
-        let asked = guest::of(bytes);
-        let key = match &asked {
-            Some(asked) => asked.key.clone(),
+        let entry = guest::of(bytes);
+        let key = match &entry {
+            Some(entry) => entry.key.clone(),
             None => Key {
                 name: bytes.to_vec(),
                 major: DAT_VERSION_MAJOR,
@@ -194,7 +194,7 @@ pub(crate) unsafe extern "C" fn open(
             ia: ia_handle,
         };
         // SAFETY: the contract of `exports`.
-        unsafe { opening.run(asked.as_ref()) }
+        unsafe { opening.run(entry.as_ref()) }
     })
 }
 
@@ -240,7 +240,7 @@ pub unsafe extern "C" fn dat_ia_query(
         };
         let info = ia.query();
         // SAFETY: the contract of `exports`.
-        if let Some(place) = unsafe { Output::wanted(async_evd_handle) } {
+        if let Some(place) = unsafe { Output::optional(async_evd_handle) } {
             place.set(info.async_evd.map_or(DAT_EVD_OUT_OF_SCOPE, bare));
         }
         if let Some(place) = ia_place {
@@ -254,8 +254,8 @@ pub unsafe extern "C" fn dat_ia_query(
 }
 
 /// Stands in the provider table for another registry in the place of
-/// [`dat_ia_query`]. A DAT 2.0 registry queries all fields that it knows before
-/// it closes an adapter.
+/// [`dat_ia_query`]. A DAT 2.0 registry queries all fields of its version
+/// before it closes an adapter.
 pub(crate) unsafe extern "C" fn query_for_registry(
     ia_handle: DAT_IA_HANDLE,
     async_evd_handle: *mut DAT_EVD_HANDLE,

@@ -12,9 +12,9 @@ use crate::abi::{
     DAT_MEM_TYPE_SHARED_VIRTUAL, DAT_MEM_TYPE_VIRTUAL, DAT_PZ_HANDLE, DAT_REGION_DESCRIPTION,
     DAT_RETURN, DAT_RMR_CONTEXT, DAT_SHARED_MEMORY, DAT_VADDR, DAT_VLEN,
 };
-use crate::face::answer::{bad_argument, control, require};
+use crate::face::frame::{bad_argument, control, require};
 use crate::face::handles::{bare, named, pin};
-use crate::face::output::{Output, queried};
+use crate::face::output::{Output, query_output};
 use crate::providers::dispatch::foreign;
 
 /// Converts the description of the memory to register.
@@ -123,7 +123,7 @@ pub unsafe extern "C" fn dat_lmr_create(
 /// As for [`Output::new`].
 unsafe fn set<T>(place: *mut T, value: T) {
     // SAFETY: required of the caller.
-    if let Some(place) = unsafe { Output::wanted(place) } {
+    if let Some(place) = unsafe { Output::optional(place) } {
         place.set(value);
     }
 }
@@ -188,7 +188,7 @@ pub unsafe extern "C" fn dat_lmr_query(
     control("dat_lmr_query", || {
         let lmr = pin::<Lmr>(lmr_handle, Subtype::InvalidHandleLmr)?;
         // SAFETY: the contract of `exports`.
-        let place = unsafe { queried(lmr_param_mask, DAT_LMR_FIELD_ALL, lmr_param) }?;
+        let place = unsafe { query_output(lmr_param_mask, DAT_LMR_FIELD_ALL, lmr_param) }?;
         place.set(param(&lmr));
         Ok(())
     })

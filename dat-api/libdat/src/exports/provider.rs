@@ -7,7 +7,7 @@ use core::ffi::c_char;
 use dat_api::Subtype;
 
 use crate::abi::DAT_PROVIDER_INFO;
-use crate::face::answer::control;
+use crate::face::frame::control;
 use crate::providers::{Key, guest};
 
 /// Registers the key with the calling registry. `instance_data` has the format of

@@ -10,9 +10,9 @@ use crate::abi::{
     DAT_PSP_FLAGS, DAT_PSP_HANDLE, DAT_PSP_PARAM, DAT_PSP_PARAM_MASK, DAT_PSP_PROVIDER_FLAG,
     DAT_RETURN,
 };
-use crate::face::answer::{bad_argument, control};
+use crate::face::frame::{bad_argument, control};
 use crate::face::handles::{bare, named, pin};
-use crate::face::output::{Output, queried};
+use crate::face::output::{Output, query_output};
 use crate::providers::dispatch::foreign;
 
 fn creator(flags: DAT_PSP_FLAGS) -> Result<EpCreator> {
@@ -42,7 +42,7 @@ pub unsafe extern "C" fn dat_psp_create(
         // SAFETY: the contract of `exports`.
         let place = unsafe { Output::new(psp_handle, Subtype::InvalidArg5) }?;
         let psp = Psp::create(&ia.to_arc(), conn_qual, &evd.to_arc(), creator)?;
-        place.made(psp.handle());
+        place.set_handle(psp.handle());
         Ok(())
     })
 }
@@ -68,7 +68,7 @@ pub unsafe extern "C" fn dat_psp_create_any(
         let place = unsafe { Output::new(psp_handle, Subtype::InvalidArg5) }?;
         let psp = Psp::create_any(&ia.to_arc(), &evd.to_arc(), creator)?;
         qualifier.set(psp.query().qualifier);
-        place.made(psp.handle());
+        place.set_handle(psp.handle());
         Ok(())
     })
 }
@@ -83,7 +83,7 @@ pub unsafe extern "C" fn dat_psp_query(
     control("dat_psp_query", || {
         let psp = pin::<Psp>(psp_handle, Subtype::InvalidHandlePsp)?;
         // SAFETY: the contract of `exports`.
-        let place = unsafe { queried(psp_param_mask, DAT_PSP_FIELD_ALL, psp_param) }?;
+        let place = unsafe { query_output(psp_param_mask, DAT_PSP_FIELD_ALL, psp_param) }?;
         let info = psp.query();
         place.set(DAT_PSP_PARAM {
             ia_handle: bare(info.ia),

@@ -7,9 +7,9 @@ use dat_api::{Kind, Subtype};
 use crate::abi::{
     DAT_IA_HANDLE, DAT_PZ_FIELD_ALL, DAT_PZ_HANDLE, DAT_PZ_PARAM, DAT_PZ_PARAM_MASK, DAT_RETURN,
 };
-use crate::face::answer::control;
+use crate::face::frame::control;
 use crate::face::handles::{bare, named, pin};
-use crate::face::output::{Output, queried};
+use crate::face::output::{Output, query_output};
 use crate::providers::dispatch::foreign;
 
 #[unsafe(no_mangle)]
@@ -22,7 +22,7 @@ pub unsafe extern "C" fn dat_pz_create(
         let ia = pin::<Ia>(ia_handle, Subtype::InvalidHandleIa)?;
         // SAFETY: the contract of `exports`.
         let place = unsafe { Output::new(pz_handle, Subtype::InvalidArg2) }?;
-        place.made(Pz::create(&ia.to_arc())?.handle());
+        place.set_handle(Pz::create(&ia.to_arc())?.handle());
         Ok(())
     })
 }
@@ -37,7 +37,7 @@ pub unsafe extern "C" fn dat_pz_query(
     control("dat_pz_query", || {
         let pz = pin::<Pz>(pz_handle, Subtype::InvalidHandlePz)?;
         // SAFETY: the contract of `exports`.
-        let place = unsafe { queried(pz_param_mask, DAT_PZ_FIELD_ALL, pz_param) }?;
+        let place = unsafe { query_output(pz_param_mask, DAT_PZ_FIELD_ALL, pz_param) }?;
         place.set(DAT_PZ_PARAM {
             ia_handle: bare(pz.ia().handle()),
         });

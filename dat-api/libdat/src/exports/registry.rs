@@ -6,7 +6,7 @@ use dat_api::Subtype;
 use dat_api::registry;
 
 use crate::abi::{DAT_COUNT, DAT_PROVIDER, DAT_PROVIDER_INFO, DAT_RETURN};
-use crate::face::answer::{bad_argument, control, require};
+use crate::face::frame::{bad_argument, control, require};
 use crate::face::output::Output;
 use crate::face::strings::copy;
 use crate::providers::{Key, dynamic};

@@ -11,9 +11,9 @@ use crate::abi::{
     DAT_RETURN, DAT_RMR_CONTEXT, DAT_RMR_COOKIE, DAT_RMR_FIELD_ALL, DAT_RMR_HANDLE, DAT_RMR_PARAM,
     DAT_RMR_PARAM_MASK,
 };
-use crate::face::answer::{bad_argument, control, posting, require};
+use crate::face::frame::{bad_argument, control, posting, require};
 use crate::face::handles::{bare, named, pin};
-use crate::face::output::{Output, queried};
+use crate::face::output::{Output, query_output};
 use crate::providers::dispatch::foreign;
 
 #[unsafe(no_mangle)]
@@ -26,7 +26,7 @@ pub unsafe extern "C" fn dat_rmr_create(
         let pz = pin::<Pz>(pz_handle, Subtype::InvalidHandlePz)?;
         // SAFETY: the contract of `exports`.
         let place = unsafe { Output::new(rmr_handle, Subtype::InvalidArg2) }?;
-        place.made(Rmr::create(&pz.to_arc())?.handle());
+        place.set_handle(Rmr::create(&pz.to_arc())?.handle());
         Ok(())
     })
 }
@@ -42,7 +42,7 @@ pub unsafe extern "C" fn dat_rmr_query(
     control("dat_rmr_query", || {
         let rmr = pin::<Rmr>(rmr_handle, Subtype::InvalidHandleRmr)?;
         // SAFETY: the contract of `exports`.
-        let place = unsafe { queried(rmr_param_mask, DAT_RMR_FIELD_ALL, rmr_param) }?;
+        let place = unsafe { query_output(rmr_param_mask, DAT_RMR_FIELD_ALL, rmr_param) }?;
         let info = rmr.query();
         let bound = info.bound.unwrap_or_default();
         place.set(DAT_RMR_PARAM {
@@ -101,7 +101,7 @@ pub unsafe extern "C" fn dat_rmr_bind(
             bad_argument(Subtype::InvalidArg3, "the privileges have unknown bits")
         })?;
         // SAFETY: the contract of `exports`.
-        let place = unsafe { Output::wanted(context) };
+        let place = unsafe { Output::optional(context) };
         require(
             place.is_some() || segment.length == 0,
             Subtype::InvalidArg7,

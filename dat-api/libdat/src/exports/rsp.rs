@@ -11,9 +11,9 @@ use crate::abi::{
     DAT_CONN_QUAL, DAT_EP_HANDLE, DAT_EVD_HANDLE, DAT_HANDLE_NULL, DAT_IA_HANDLE, DAT_RETURN,
     DAT_RSP_FIELD_ALL, DAT_RSP_HANDLE, DAT_RSP_PARAM, DAT_RSP_PARAM_MASK,
 };
-use crate::face::answer::control;
+use crate::face::frame::control;
 use crate::face::handles::{bare, named, pin, pin_or_null};
-use crate::face::output::{Output, queried};
+use crate::face::output::{Output, query_output};
 use crate::providers::dispatch::foreign;
 
 /// If no endpoint is given, each request arrives with a new one.
@@ -34,7 +34,7 @@ pub unsafe extern "C" fn dat_rsp_create(
         let place = unsafe { Output::new(rsp_handle, Subtype::InvalidArg5) }?;
         let ep = ep.as_ref().map(Pinned::to_arc);
         let rsp = Rsp::create(&ia.to_arc(), conn_qual, ep.as_ref(), &evd.to_arc())?;
-        place.made(rsp.handle());
+        place.set_handle(rsp.handle());
         Ok(())
     })
 }
@@ -49,7 +49,7 @@ pub unsafe extern "C" fn dat_rsp_query(
     control("dat_rsp_query", || {
         let rsp = pin::<Rsp>(rsp_handle, Subtype::InvalidHandleRsp)?;
         // SAFETY: the contract of `exports`.
-        let place = unsafe { queried(rsp_param_mask, DAT_RSP_FIELD_ALL, rsp_param) }?;
+        let place = unsafe { query_output(rsp_param_mask, DAT_RSP_FIELD_ALL, rsp_param) }?;
         let info = rsp.query();
         place.set(DAT_RSP_PARAM {
             ia_handle: bare(info.ia),

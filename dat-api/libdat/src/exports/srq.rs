@@ -13,10 +13,10 @@ use crate::abi::{
     DAT_SRQ_ATTR, DAT_SRQ_FIELD_ALL, DAT_SRQ_HANDLE, DAT_SRQ_PARAM, DAT_SRQ_PARAM_MASK,
     DAT_SRQ_STATE,
 };
-use crate::face::answer::{control, require};
 use crate::face::attributes::count;
+use crate::face::frame::{control, require};
 use crate::face::handles::{bare, named, pin};
-use crate::face::output::{Output, queried};
+use crate::face::output::{Output, query_output};
 use crate::face::segments::local;
 use crate::providers::dispatch::foreign;
 use crate::providers::hot;
@@ -46,7 +46,7 @@ pub unsafe extern "C" fn dat_srq_create(
             max_recv_iov: attr.max_recv_iov,
             low_watermark: attr.low_watermark,
         };
-        place.made(Srq::create(&ia.to_arc(), &pz.to_arc(), &attributes)?.handle());
+        place.set_handle(Srq::create(&ia.to_arc(), &pz.to_arc(), &attributes)?.handle());
         Ok(())
     })
 }
@@ -93,7 +93,7 @@ pub unsafe extern "C" fn dat_srq_query(
     control("dat_srq_query", || {
         let srq = pin::<Srq>(srq_handle, Subtype::InvalidHandleSrq)?;
         // SAFETY: the contract of `exports`.
-        let place = unsafe { queried(srq_param_mask, DAT_SRQ_FIELD_ALL, srq_param) }?;
+        let place = unsafe { query_output(srq_param_mask, DAT_SRQ_FIELD_ALL, srq_param) }?;
         let info = srq.query();
         place.set(DAT_SRQ_PARAM {
             ia_handle: bare(info.ia),

@@ -5,7 +5,7 @@ use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
 
 use dat_api::{DatError, Result, ReturnType, Subtype};
 
-use super::answer::bad_argument;
+use super::frame::bad_argument;
 use crate::abi::DAT_IA_ADDRESS_PTR;
 
 /// Reads the address that an argument points to.

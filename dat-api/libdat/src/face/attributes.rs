@@ -9,7 +9,7 @@ use dat_api::sync::Mutex;
 use dat_api::types::{CompletionFlags, EpAttributes};
 use dat_api::{Result, Subtype};
 
-use super::answer::require;
+use super::frame::require;
 use super::handles::{bare, or_null};
 use super::strings::copy;
 use crate::abi::{

@@ -13,7 +13,7 @@ use core::ffi::{c_int, c_void};
 use core::mem::MaybeUninit;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use dat_api::CancellationHeld;
+use dat_api::CancellationDisabled;
 use dat_api::object::steps::{Next, Sleep, Slept, Steps};
 
 /// Storage for a wait while its thread sleeps.
@@ -117,7 +117,7 @@ unsafe fn step<W: Steps>(place: &mut Place<W>, slept: &Option<Slept>) -> Next<Op
 extern "C" fn gone<W>(place: *mut c_void) {
     // A thread that is ending is not cancelled again; for a thread that goes on,
     // cancellation is disabled here.
-    let _held = CancellationHeld::new();
+    let _held = CancellationDisabled::new();
     // SAFETY: only `finish` passes this function on, with the place of a wait,
     // and C calls it once.
     let dropped = catch_unwind(|| unsafe { place.cast::<W>().drop_in_place() });

@@ -17,7 +17,7 @@ use std::sync::OnceLock;
 
 use dat_api::object::counters::Counters;
 use dat_api::object::ia::Ia;
-use dat_api::{CancellationHeld, DatError, Handle, environment, handle, warnings};
+use dat_api::{CancellationDisabled, DatError, Handle, environment, handle, warnings};
 
 /// Bits of `DAT_DBG_TYPE`.
 const ERRORS: u32 = 0x1;
@@ -58,7 +58,7 @@ fn c_number(text: &str) -> Option<u32> {
 pub(super) fn failed(call: &str, error: &DatError) {
     let destination = destination(ERRORS);
     if destination != 0 {
-        tell(
+        print_line(
             destination,
             libc::LOG_ERR,
             format!("libdat: {call}: {error}"),
@@ -71,9 +71,9 @@ pub(crate) fn follow_warnings() {
     static FOLLOWED: OnceLock<bool> = OnceLock::new();
     FOLLOWED.get_or_init(|| {
         destination(ERRORS) != 0
-            && warnings::tell_by(|line| {
+            && warnings::forward_to(|line| {
                 let line = format!("libdat: {line}");
-                tell(destination(ERRORS), libc::LOG_WARNING, line);
+                print_line(destination(ERRORS), libc::LOG_WARNING, line);
             })
     });
 }
@@ -96,12 +96,12 @@ pub(crate) fn closed(name: &str, counters: &Counters) {
         "libdat: {name} is closed: {} spins, {} hits, {} blocks, {} spurious wake-ups, {} refused posts",
         waits.spins, waits.hits, waits.blocks, waits.spurious, counters.refused_posts
     );
-    tell(destination, libc::LOG_INFO, line);
+    print_line(destination, libc::LOG_INFO, line);
 }
 
 #[cold]
-fn tell(destination: u32, priority: libc::c_int, line: String) {
-    let _held = CancellationHeld::new();
+fn print_line(destination: u32, priority: libc::c_int, line: String) {
+    let _held = CancellationDisabled::new();
     if destination & STDOUT != 0 {
         // A closed standard output must not change the return code of the call.
         let _ = writeln!(std::io::stdout(), "{line}");

@@ -50,7 +50,7 @@ pub(crate) unsafe fn write(place: *mut DAT_EVENT, event: &Event) {
 /// Writes an event of any kind except a DTO completion.
 ///
 /// # Safety
-/// As for [`write`].
+/// As for [`write()`].
 #[cold]
 #[inline(never)]
 unsafe fn write_other(place: *mut DAT_EVENT, event: &Event) {

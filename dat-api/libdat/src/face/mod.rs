@@ -2,11 +2,11 @@
 //! segments, attributes. Nothing here applies DAT's rules.
 
 pub(crate) mod address;
-pub(crate) mod answer;
 pub(crate) mod attributes;
 pub(crate) mod cancel;
 pub(crate) mod debug;
 pub(crate) mod event;
+pub(crate) mod frame;
 pub(crate) mod handles;
 pub(crate) mod output;
 pub(crate) mod provider;

@@ -4,7 +4,7 @@ use core::ptr::NonNull;
 
 use dat_api::{Handle, Result, Subtype};
 
-use super::answer::bad_argument;
+use super::frame::bad_argument;
 use super::handles::to_c;
 use crate::abi::DAT_HANDLE;
 
@@ -28,13 +28,13 @@ impl<T> Output<T> {
     ///
     /// # Safety
     /// As for [`Self::new`].
-    pub(crate) unsafe fn wanted(place: *mut T) -> Option<Self> {
+    pub(crate) unsafe fn optional(place: *mut T) -> Option<Self> {
         NonNull::new(place).map(Self)
     }
 
     /// Writes the result.
     pub(crate) fn set(self, value: T) {
-        // SAFETY: the callers of `new` and `wanted` have guaranteed writable
+        // SAFETY: the callers of `new` and `optional` have guaranteed writable
         // memory.
         unsafe { self.0.write_unaligned(value) }
     }
@@ -42,7 +42,7 @@ impl<T> Output<T> {
 
 impl Output<DAT_HANDLE> {
     /// Writes the handle of a new object.
-    pub(crate) fn made(self, handle: Handle) {
+    pub(crate) fn set_handle(self, handle: Handle) {
         self.set(to_c(handle));
     }
 }
@@ -55,7 +55,7 @@ impl Output<DAT_HANDLE> {
 ///
 /// # Safety
 /// As for [`Output::new`].
-pub(crate) unsafe fn queried<T, M: Into<u64>>(
+pub(crate) unsafe fn query_output<T, M: Into<u64>>(
     mask: M,
     known: M,
     place: *mut T,

@@ -14,7 +14,7 @@ pub(crate) const MISSING: crate::abi::DAT_RETURN = dat_api::DatReturn::error(
 macro_rules! foreign {
     ($handle:ident . $slot:ident ( $($argument:expr),* $(,)? )) => {
         if let Some(table) = $crate::providers::dispatch::of($handle) {
-            let _held = dat_api::CancellationHeld::new();
+            let _held = dat_api::CancellationDisabled::new();
             return $crate::providers::dispatch::through!(table, $slot($($argument),*));
         }
     };

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 
 use dat_api::registry::{self, Provider, ProviderLibrary};
 use dat_api::sync::Mutex;
-use dat_api::{CancellationHeld, DatError, DatReturn, Result, ReturnType, Subtype};
+use dat_api::{CancellationDisabled, DatError, DatReturn, Result, ReturnType, Subtype};
 
 use super::library::Library;
 use super::{Key, dynamic, tables};
@@ -70,7 +70,7 @@ thread_local! {
 ///
 /// # Errors
 /// `DAT_PROVIDER_NOT_FOUND` if dat.conf names libraries and none of them serves
-/// the name. Otherwise the return code of the last library that was asked.
+/// the name. Otherwise the return code of the last library that was tried.
 ///
 /// # Safety
 /// The pointers of the request meet the contract of `dat_ia_openv`.
@@ -83,7 +83,7 @@ pub(crate) unsafe fn open(key: &Key, request: Request) -> Result<Option<DAT_RETU
         ));
     }
     let mut causes = Vec::new();
-    let mut answer = None;
+    let mut code = None;
     for way in ways(key) {
         let ProviderLibrary::Foreign {
             library,
@@ -105,7 +105,7 @@ pub(crate) unsafe fn open(key: &Key, request: Request) -> Result<Option<DAT_RETU
         // SAFETY: required of the caller.
         match unsafe { open_registered(key, request, Some(&source)) } {
             Some(DatReturn::SUCCESS) => return Ok(Some(DatReturn::SUCCESS.bits())),
-            Some(refusal) => answer = Some(refusal),
+            Some(refusal) => code = Some(refusal),
             None => causes.push(format!(
                 "{place}: {} was loaded, but did not register \"{}\"",
                 source.library,
@@ -114,13 +114,13 @@ pub(crate) unsafe fn open(key: &Key, request: Request) -> Result<Option<DAT_RETU
         }
         unload(&source);
     }
-    if let Some(refusal) = answer {
+    if let Some(refusal) = code {
         return Ok(Some(refusal.bits()));
     }
     // A provider may have registered itself, whether or not dat.conf has the
     // name. SAFETY: required of the caller.
     match unsafe { open_registered(key, request, None) } {
-        Some(answer) => Ok(Some(answer.bits())),
+        Some(code) => Ok(Some(code.bits())),
         None if causes.is_empty() => Ok(None),
         None => Err(DatError::new(
             ReturnType::ProviderNotFound,
@@ -202,15 +202,15 @@ unsafe fn open_registered(
     } = request;
     // SAFETY: a registered table is readable; the pointers meet the caller's
     // contract.
-    let answer = unsafe {
+    let code = unsafe {
         match (*table.as_ptr()).ia_open_func {
             Some(call) => DatReturn::from_bits(call(name, qlen, async_evd, ia)),
             None => DatReturn::error(ReturnType::NotImplemented, Subtype::NoSubtype),
         }
     };
-    if answer != DatReturn::SUCCESS {
+    if code != DatReturn::SUCCESS {
         dynamic::close(key);
-        return Some(answer);
+        return Some(code);
     }
     // SAFETY: the pointer meets the caller's contract, and the provider has just
     // written it.
@@ -226,7 +226,7 @@ unsafe fn open_registered(
     };
     let mut all = OPENED.lock();
     all.get_or_insert_default().insert(handle.addr(), opened);
-    Some(answer)
+    Some(code)
 }
 
 /// Closes an adapter of another provider.
@@ -238,7 +238,7 @@ pub(crate) unsafe fn close(
     ia: DAT_IA_HANDLE,
     flags: DAT_CLOSE_FLAGS,
 ) -> DAT_RETURN {
-    let _held = CancellationHeld::new();
+    let _held = CancellationDisabled::new();
     // Removed from the list before the close, because the next adapter may get
     // the same handle.
     let opened = {
@@ -246,19 +246,19 @@ pub(crate) unsafe fn close(
         all.as_mut().and_then(|all| all.remove(&ia.addr()))
     };
     // SAFETY: required of the caller.
-    let answer = unsafe {
+    let code = unsafe {
         match (*table.as_ptr()).ia_close_func {
             Some(call) => call(ia, flags),
             None => super::dispatch::MISSING,
         }
     };
     let Some(opened) = opened else {
-        return answer;
+        return code;
     };
-    if DatReturn::from_bits(answer) != DatReturn::SUCCESS {
+    if DatReturn::from_bits(code) != DatReturn::SUCCESS {
         let mut all = OPENED.lock();
         all.get_or_insert_default().insert(ia.addr(), opened);
-        return answer;
+        return code;
     }
     if let Some(Table(table)) = opened.table {
         tables::remove(table);
@@ -267,5 +267,5 @@ pub(crate) unsafe fn close(
     if let Some(source) = &opened.source {
         unload(source);
     }
-    answer
+    code
 }

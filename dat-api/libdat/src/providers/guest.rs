@@ -43,13 +43,13 @@ static GUESTS: Mutex<Vec<Guest>> = Mutex::new(Vec::new());
 
 /// What the other registry has for an adapter's name.
 #[derive(Clone)]
-pub(crate) struct Asked {
+pub(crate) struct RegistryEntry {
     pub(crate) instance_data: String,
     pub(crate) key: Key,
     table: usize,
 }
 
-impl Asked {
+impl RegistryEntry {
     /// Returns the table that the first word of the adapter's handle points to.
     pub(crate) fn table(&self) -> *const c_void {
         core::ptr::with_exposed_provenance(self.table)
@@ -57,10 +57,10 @@ impl Asked {
 }
 
 /// Returns the entry of a name, if another registry has one.
-pub(crate) fn of(name: &[u8]) -> Option<Asked> {
+pub(crate) fn of(name: &[u8]) -> Option<RegistryEntry> {
     let guests = GUESTS.lock();
     let guest = guests.iter().rev().find(|guest| guest.key.name == name)?;
-    Some(Asked {
+    Some(RegistryEntry {
         instance_data: guest.instance_data.clone(),
         key: guest.key.clone(),
         table: (&raw const *guest.table).expose_provenance(),
@@ -87,9 +87,9 @@ pub(crate) fn register(key: Key, instance_data: &str) -> Result<()> {
     let info = guest.key.to_info();
     // SAFETY: the function was found by its name. The table lives until the entry
     // is removed, the key until the call returns.
-    let answer = unsafe { add(&raw mut *guest.table, &raw const info) };
-    if answer != DatReturn::SUCCESS.bits() {
-        return Err(refused("does not add", &guest.key, answer));
+    let code = unsafe { add(&raw mut *guest.table, &raw const info) };
+    if code != DatReturn::SUCCESS.bits() {
+        return Err(refused("does not add", &guest.key, code));
     }
     GUESTS.lock().push(guest);
     Ok(())
@@ -116,13 +116,13 @@ pub(crate) fn unregister(key: &Key) -> Result<()> {
     drop(guests);
     let info = key.to_info();
     // SAFETY: as in `register`.
-    let answer = unsafe { remove(&raw mut *guest.table, &raw const info) };
-    if answer == DatReturn::SUCCESS.bits() {
+    let code = unsafe { remove(&raw mut *guest.table, &raw const info) };
+    if code == DatReturn::SUCCESS.bits() {
         return Ok(());
     }
     // Leaked on purpose: the registry may still call through the table.
     mem::forget(guest);
-    Err(refused("does not remove", key, answer))
+    Err(refused("does not remove", key, code))
 }
 
 /// Looks up the function of this name in another library.
@@ -143,12 +143,12 @@ fn other(name: &CStr, ours: Registry) -> Result<Registry> {
     }
 }
 
-fn refused(what: &str, key: &Key, answer: DAT_RETURN) -> DatError {
+fn refused(what: &str, key: &Key, code: DAT_RETURN) -> DatError {
     DatError::new(
         ReturnType::InternalError,
         Subtype::NoSubtype,
         format!(
-            "the registry that loaded this library {what} \"{}\": {answer:#010x}",
+            "the registry that loaded this library {what} \"{}\": {code:#010x}",
             key.text()
         ),
     )
@@ -164,6 +164,6 @@ pub(crate) unsafe fn text<'a>(data: *const c_char) -> Result<&'a str> {
     }
     // SAFETY: required of the caller.
     unsafe { CStr::from_ptr(data) }.to_str().map_err(|_| {
-        crate::face::answer::bad_argument(Subtype::InvalidArg2, "the instance data is not UTF-8")
+        crate::face::frame::bad_argument(Subtype::InvalidArg2, "the instance data is not UTF-8")
     })
 }

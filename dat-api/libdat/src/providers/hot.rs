@@ -10,7 +10,7 @@ use crate::abi::{
 };
 use crate::face::handles::invalid;
 
-/// Returned if no provider knows the handle.
+/// Returned if the handle belongs to no provider.
 const BAD_EP: DAT_RETURN = invalid(Subtype::InvalidHandleEp).bits();
 const BAD_SRQ: DAT_RETURN = invalid(Subtype::InvalidHandleSrq).bits();
 

@@ -5,7 +5,7 @@ use core::ffi::CStr;
 use dat_api::{Result, Subtype};
 
 use crate::abi::{DAT_BOOLEAN, DAT_FALSE, DAT_PROVIDER_INFO, DAT_TRUE};
-use crate::face::answer::bad_argument;
+use crate::face::frame::bad_argument;
 
 /// Two keys are equal if all four parts are.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]

@@ -47,13 +47,13 @@ pub(super) fn remove(table: NonNull<DAT_PROVIDER>) {
 pub(crate) fn of(handle: DAT_HANDLE) -> Option<NonNull<DAT_PROVIDER>> {
     match COUNT.load(Ordering::Relaxed) {
         0 => None,
-        _ => look(handle),
+        _ => look_up(handle),
     }
 }
 
 #[cold]
 #[inline(never)]
-fn look(handle: DAT_HANDLE) -> Option<NonNull<DAT_PROVIDER>> {
+fn look_up(handle: DAT_HANDLE) -> Option<NonNull<DAT_PROVIDER>> {
     if ours(handle)?.is_ours() {
         return None;
     }
@@ -103,7 +103,7 @@ fn can_be_read(place: DAT_HANDLE) -> bool {
     const SET: usize = 8;
     // SAFETY: the invalid argument changes no mask, and a bad address is reported
     // as an error.
-    let answer = unsafe {
+    let code = unsafe {
         libc::syscall(
             libc::SYS_rt_sigprocmask,
             NOTHING,
@@ -112,7 +112,7 @@ fn can_be_read(place: DAT_HANDLE) -> bool {
             SET,
         )
     };
-    answer != 0 && std::io::Error::last_os_error().raw_os_error() == Some(libc::EINVAL)
+    code != 0 && std::io::Error::last_os_error().raw_os_error() == Some(libc::EINVAL)
 }
 
 #[cfg(test)]

@@ -336,7 +336,7 @@ fn call_from_c(compiler: &str) -> c_int {
 }
 
 #[test]
-fn aggregates_arrive_whole_from_c_to_rust_and_back() {
+fn structs_pass_unchanged_from_c_to_rust_and_back() {
     for compiler in C {
         assert_eq!(
             call_from_c(compiler),

@@ -36,7 +36,9 @@ pub(crate) fn compile(compiler: &str, flags: &[&str], source: &str, result: Opti
         .take()
         .expect("it was asked for")
         .write_all(source.as_bytes());
-    let output = child.wait_with_output().expect("it was started");
+    let output = child
+        .wait_with_output()
+        .expect("the child process was started");
     assert!(
         output.status.success(),
         "{compiler} {}:\n{}",

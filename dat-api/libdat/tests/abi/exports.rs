@@ -18,8 +18,8 @@ fn output(program: &str, flags: &[&str]) -> String {
         .arg(library())
         .output()
         .unwrap_or_else(|cause| panic!("{program} cannot be run: {cause}"));
-    let complaint = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{program}: {complaint}");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{program}: {stderr}");
     String::from_utf8(output.stdout).expect("names are ASCII")
 }
 
@@ -43,7 +43,7 @@ fn the_list_has_the_facts_the_extension_and_the_two_provider_functions() {
 }
 
 #[test]
-fn the_loader_is_asked_for_libdat_so_1() {
+fn programs_link_to_libdat_so_1() {
     let header = output("readelf", &["-d", "-W"]);
     assert!(header.contains("Library soname: [libdat.so.1]"), "{header}");
 }

@@ -74,7 +74,7 @@ fn facts_in_c(assert: &mut Assertions) {
 }
 
 #[test]
-fn headers_are_what_the_facts_say_in_c() {
+fn headers_agree_with_the_facts_in_c() {
     for compiler in C {
         let mut assert = Assertions::new();
         facts_in_c(&mut assert);
@@ -95,7 +95,7 @@ fn headers_are_what_the_facts_say_in_c() {
 }
 
 #[test]
-fn headers_are_what_the_facts_say_in_cxx() {
+fn headers_agree_with_the_facts_in_cxx() {
     for compiler in CXX {
         let mut assert = Assertions::new();
         facts_in_c(&mut assert);
@@ -185,7 +185,7 @@ fn each_redirection_macro_calls_the_slot_of_its_name_with_its_arguments() {
 }
 
 #[test]
-fn every_function_is_declared_once_and_says_what_it_does() {
+fn every_function_is_declared_once_and_documented() {
     let mut calls: BTreeSet<_> = ["call", "own"]
         .into_iter()
         .flat_map(facts::calls)

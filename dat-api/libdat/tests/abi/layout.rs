@@ -5,7 +5,7 @@ use crate::{facts, here};
 use std::collections::{BTreeMap, BTreeSet};
 
 #[test]
-fn c_compilers_see_what_rust_sees() {
+fn c_compilers_and_rust_agree_on_the_headers() {
     for compiler in C {
         let mut assert = Assertions::new();
         for (name, value) in here::values() {

@@ -8,8 +8,8 @@ use dat::exports::*;
 use dat_api::{ReturnType, Subtype};
 
 use crate::common::{expect, success};
+use crate::fixture::{Fixture, attributes, dirty, open};
 use crate::launcher::{device, on_a_device};
-use crate::world::{World, attributes, dirty, open};
 
 const BAD: ReturnType = ReturnType::InvalidParameter;
 const CONTEXT: DAT_CONTEXT = DAT_CONTEXT { as_64: 9 };
@@ -19,7 +19,7 @@ fn null_results_and_other_bad_arguments_are_reported_by_number() {
     on_a_device(
         "arguments::null_results_and_other_bad_arguments_are_reported_by_number",
         || {
-            let w = World::new();
+            let w = Fixture::new();
             let (ia, pz, evd, ep, srq) = (w.ia, w.pz, w.evd, w.ep, w.srq);
             let no = DAT_HANDLE_NULL;
             let attr = attributes();
@@ -316,7 +316,7 @@ fn w05_private_data_and_addresses_of_a_connect_are_checked() {
     on_a_device(
         "arguments::w05_private_data_and_addresses_of_a_connect_are_checked",
         || {
-            let w = World::new();
+            let w = Fixture::new();
             // SAFETY: numbers, for which 0 is a value.
             let mut address: libc::sockaddr_in = unsafe { core::mem::zeroed() };
             address.sin_family = libc::AF_INET as libc::sa_family_t;
@@ -376,7 +376,7 @@ fn w05_private_data_and_addresses_of_a_connect_are_checked() {
 #[test]
 fn r01_counts_and_segments_of_posts() {
     on_a_device("arguments::r01_counts_and_segments_of_posts", || {
-        let w = World::new();
+        let w = Fixture::new();
         let segments = [w.segment(64), w.segment(64), w.segment(64)];
         // The array need not be aligned.
         let mut bytes = vec![0_u8; size_of_val(&segments) + 1];
@@ -456,12 +456,12 @@ fn an_unknown_adapter_name_is_not_found() {
                 dat_ia_openv(name, 0, &raw mut evd, &raw mut ia, 1, 2, DAT_FALSE),
             );
             assert_eq!(evd, DAT_EVD_OUT_OF_SCOPE);
-            let mut told = DAT_HANDLE_NULL;
+            let mut async_evd = DAT_HANDLE_NULL;
             success(
                 "query",
-                dat_ia_query(ia, &raw mut told, 0, null_mut(), 0, null_mut()),
+                dat_ia_query(ia, &raw mut async_evd, 0, null_mut(), 0, null_mut()),
             );
-            assert_eq!(told, DAT_EVD_OUT_OF_SCOPE);
+            assert_eq!(async_evd, DAT_EVD_OUT_OF_SCOPE);
             success("close", dat_ia_close(ia, DAT_CLOSE_GRACEFUL_FLAG));
             success("close", dat_ia_close(first, DAT_CLOSE_GRACEFUL_FLAG));
         }

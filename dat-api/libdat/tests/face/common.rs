@@ -8,22 +8,22 @@ use dat_api::{DatReturn, Handle, Kind, ReturnType, Subtype};
 
 /// An object of which only the handle and its kind matter. For a kind whose
 /// objects have contents, it may be passed only where another kind is expected.
-pub(crate) struct Thing<const KIND: u8>;
+pub(crate) struct TestObject<const KIND: u8>;
 
-// SAFETY: no test looks up the object behind the handle of a `Thing`.
-unsafe impl<const KIND: u8> Object for Thing<KIND> {
+// SAFETY: no test looks up the object behind the handle of a `TestObject`.
+unsafe impl<const KIND: u8> Object for TestObject<KIND> {
     const KIND: Kind = Kind::ALL[KIND as usize];
 }
 
 fn publish<const KIND: u8>() -> Handle {
     // SAFETY: the object is new.
-    unsafe { publish_for_test(Arc::new(Thing::<KIND>)) }.expect("a slot")
+    unsafe { publish_for_test(Arc::new(TestObject::<KIND>)) }.expect("a slot")
 }
 
 fn stale_of<const KIND: u8>() -> Handle {
     let handle = publish::<KIND>();
     // SAFETY: it was published above, and no thread uses it.
-    unsafe { retire_for_test::<Thing<KIND>>(handle) }.expect("live");
+    unsafe { retire_for_test::<TestObject<KIND>>(handle) }.expect("live");
     handle
 }
 

@@ -32,11 +32,11 @@ pub(crate) fn on_a_device(name: &str, test: impl FnOnce()) {
         .env(INSIDE, "1")
         .output()
         .expect("the launcher runs");
-    let told = String::from_utf8_lossy(&output.stdout);
-    let complaint = String::from_utf8_lossy(&output.stderr);
+    let stdout = String::from_utf8_lossy(&output.stdout);
+    let stderr = String::from_utf8_lossy(&output.stderr);
     assert!(
-        output.status.success() && told.contains("1 passed"),
-        "{name} on a device: {}\n{told}\n{complaint}",
+        output.status.success() && stdout.contains("1 passed"),
+        "{name} on a device: {}\n{stdout}\n{stderr}",
         output.status
     );
 }

@@ -5,6 +5,7 @@ mod arguments;
 mod common;
 #[path = "../../../../tests/support/launcher.rs"]
 mod emulator;
+mod fixture;
 #[allow(unreachable_pub, reason = "a test binary has no interface")]
 #[path = "../../../../tests/support/given.rs"]
 mod given;
@@ -15,4 +16,3 @@ mod queries;
 mod registry;
 mod roles;
 mod status;
-mod world;

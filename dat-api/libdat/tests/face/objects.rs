@@ -6,15 +6,15 @@ use dat::exports::*;
 use dat_api::{DatReturn, ReturnType, Subtype};
 
 use crate::common::{expect, success};
+use crate::fixture::{Fixture, dirty, open};
 use crate::launcher::{device, on_a_device};
-use crate::world::{World, dirty, open};
 
 #[test]
 fn every_handle_leads_to_the_table_and_has_a_context_of_its_own() {
     on_a_device(
         "objects::every_handle_leads_to_the_table_and_has_a_context_of_its_own",
         || {
-            let w = World::new();
+            let w = Fixture::new();
             for (value, (handle, kind)) in (1..).zip(w.handles()) {
                 // SAFETY: the first word of an object points to a table.
                 let table = unsafe { *handle.cast::<*const DAT_PROVIDER>() };
@@ -64,7 +64,7 @@ fn objects_in_use_cannot_be_freed_and_freed_handles_are_invalid() {
     on_a_device(
         "objects::objects_in_use_cannot_be_freed_and_freed_handles_are_invalid",
         || {
-            let w = World::new();
+            let w = Fixture::new();
             let in_use = ReturnType::InvalidState;
             // SAFETY: the calls validate their handles.
             unsafe {
@@ -128,7 +128,7 @@ fn objects_in_use_cannot_be_freed_and_freed_handles_are_invalid() {
 #[test]
 fn an_abrupt_close_ends_everything() {
     on_a_device("objects::an_abrupt_close_ends_everything", || {
-        let w = World::new();
+        let w = Fixture::new();
         // SAFETY: the calls validate their handles.
         unsafe {
             success("close", dat_ia_close(w.ia, DAT_CLOSE_ABRUPT_FLAG));
@@ -156,7 +156,7 @@ fn w01_w09_w11_w13_w16_w20_software_events_are_passed_through() {
     on_a_device(
         "objects::w01_w09_w11_w13_w16_w20_software_events_are_passed_through",
         || {
-            let w = World::new();
+            let w = Fixture::new();
             let mut event = dirty::<DAT_EVENT>();
             let place = event.as_mut_ptr();
             let post = |pointer: usize| {

@@ -11,13 +11,13 @@ use dat_api::object::ia::attributes::NamedAttribute;
 use dat_api::{ReturnType, Subtype};
 
 use crate::common::{expect, success};
+use crate::fixture::{Fixture, dirty};
 use crate::launcher::on_a_device;
-use crate::world::{World, dirty};
 
 const BAD: ReturnType = ReturnType::InvalidParameter;
 
-/// Creates a reserved service point for the world's endpoint.
-fn reserve(w: &World) -> DAT_RSP_HANDLE {
+/// Creates a reserved service point for the fixture's endpoint.
+fn reserve(w: &Fixture) -> DAT_RSP_HANDLE {
     let mut rsp = DAT_HANDLE_NULL;
     for qualifier in 21_000..21_100 {
         // SAFETY: live handles, and room for the result.
@@ -29,8 +29,8 @@ fn reserve(w: &World) -> DAT_RSP_HANDLE {
     panic!("every qualifier is in use");
 }
 
-/// Makes a request at the world's service point, by its other endpoint.
-fn request(w: &World, qualifier: DAT_CONN_QUAL) -> DAT_CR_HANDLE {
+/// Makes a request at the fixture's service point, by its other endpoint.
+fn request(w: &Fixture, qualifier: DAT_CONN_QUAL) -> DAT_CR_HANDLE {
     let (mut ia, mut event) = (dirty::<DAT_IA_ATTR>(), dirty::<DAT_EVENT>());
     let (places, mut more) = ((ia.as_mut_ptr(), event.as_mut_ptr()), 0);
     let field = DAT_IA_FIELD_IA_ADDRESS_PTR;
@@ -52,7 +52,7 @@ fn request(w: &World, qualifier: DAT_CONN_QUAL) -> DAT_CR_HANDLE {
 #[test]
 fn queries_check_their_masks_and_pointers() {
     on_a_device("queries::queries_check_their_masks_and_pointers", || {
-        let w = World::new();
+        let w = Fixture::new();
         macro_rules! checked {
             ($call:ident($handle:expr, $type:ty), known $all:ident) => {{
                 let mut room = dirty::<$type>();
@@ -147,7 +147,7 @@ fn the_adapter_s_query_checks_each_mask_with_its_structure() {
     on_a_device(
         "queries::the_adapter_s_query_checks_each_mask_with_its_structure",
         || {
-            let w = World::new();
+            let w = Fixture::new();
             let (mut ia, mut provider) = (dirty::<DAT_IA_ATTR>(), dirty::<DAT_PROVIDER_ATTR>());
             let mut evd = DAT_HANDLE_NULL;
             let query = |ia_mask, ia, provider_mask, provider, evd| {
@@ -242,7 +242,7 @@ fn name(of: &[core::ffi::c_char]) -> String {
 #[test]
 fn every_attribute_of_c_equals_that_of_rust() {
     on_a_device("queries::every_attribute_of_c_equals_that_of_rust", || {
-        let w = World::new();
+        let w = Fixture::new();
         let (mut ia, mut provider) = (dirty::<DAT_IA_ATTR>(), dirty::<DAT_PROVIDER_ATTR>());
         // SAFETY: there is room for both, which the call writes.
         let (ia, provider) = unsafe {

@@ -7,8 +7,8 @@ use dat::exports::*;
 use dat_api::{Kind, ReturnType, Subtype};
 
 use crate::common::{expect, success, wrong};
+use crate::fixture::{Fixture, attributes, dirty};
 use crate::launcher::on_a_device;
-use crate::world::{World, attributes, dirty};
 
 struct Role {
     what: &'static str,
@@ -18,7 +18,7 @@ struct Role {
     subtype: Subtype,
     /// The call, with good arguments except this handle; the last argument is the
     /// place for the object's handle.
-    call: unsafe fn(&World, DAT_HANDLE, *mut DAT_HANDLE) -> DAT_RETURN,
+    call: unsafe fn(&Fixture, DAT_HANDLE, *mut DAT_HANDLE) -> DAT_RETURN,
 }
 
 const NO: DAT_HANDLE = DAT_HANDLE_NULL;
@@ -60,7 +60,7 @@ macro_rules! roles {
             optional: $optional,
             subtype: Subtype::$subtype,
             call: {
-                unsafe fn call($w: &World, $h: DAT_HANDLE, $place: *mut DAT_HANDLE) -> DAT_RETURN {
+                unsafe fn call($w: &Fixture, $h: DAT_HANDLE, $place: *mut DAT_HANDLE) -> DAT_RETURN {
                     let attributes = attributes();
                     let $attr = &raw const attributes;
                     let _ = ($attr, $place);
@@ -112,7 +112,7 @@ fn e10_every_role_has_its_own_subtype_for_a_bad_handle() {
     on_a_device(
         "roles::e10_every_role_has_its_own_subtype_for_a_bad_handle",
         || {
-            let w = World::new();
+            let w = Fixture::new();
             let mut made = DAT_HANDLE_NULL;
             for role in roles() {
                 for (which, handle) in wrong(role.kind) {
@@ -135,7 +135,7 @@ fn e10_every_role_has_its_own_subtype_for_a_bad_handle() {
 #[test]
 fn bad_handles_in_a_change_are_a_bad_argument() {
     on_a_device("roles::bad_handles_in_a_change_are_a_bad_argument", || {
-        let w = World::new();
+        let w = Fixture::new();
         let mut param = dirty::<DAT_EP_PARAM>();
         // SAFETY: there is room for the result, which the call then writes.
         let param = unsafe {

@@ -25,7 +25,7 @@
 #include <unistd.h>
 
 /* Limit for a call, in seconds. Valgrind runs one thread at a time. */
-#define PATIENCE 60
+#define TIMEOUT_S 60
 
 DAT_HANDLE dead[KINDS][BOARD], shown[KINDS][BOARD];
 DAT_IA_HANDLE adapters[2];
@@ -236,7 +236,7 @@ int main(int argc, char **argv)
     for (unsigned n = 0; n < used; n++) {
         struct timespec until;
         clock_gettime(CLOCK_REALTIME, &until);
-        until.tv_sec += PATIENCE - (long)(quiet[n] < PATIENCE ? quiet[n] : PATIENCE);
+        until.tv_sec += TIMEOUT_S - (long)(quiet[n] < TIMEOUT_S ? quiet[n] : TIMEOUT_S);
         if (pthread_timedjoin_np(ids[n], NULL, &until) != 0) {
             printf("thread %u hangs in dat_%s\n", n, threads[n].doing);
             where_all_are();

@@ -17,7 +17,7 @@ impl CProgram {
         // Called first: it may have to rebuild the library.
         launcher();
         let libraries = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
-        std::fs::create_dir_all(&libraries).expect("the folder can be made");
+        std::fs::create_dir_all(&libraries).expect("the folder can be created");
         let tests = std::env::current_exe().expect("this binary has a path");
         let library = tests.parent().expect("a folder").join("libdat.so");
         let process = std::process::id();
@@ -25,11 +25,11 @@ impl CProgram {
         let put = |name: &str, make: &dyn Fn(&Path)| {
             let mine = libraries.join(format!("{name}.{process}"));
             make(&mine);
-            std::fs::rename(&mine, libraries.join(name)).expect("it can be renamed");
+            std::fs::rename(&mine, libraries.join(name)).expect("the file can be renamed");
         };
         put("libdat.so.1", &|place| {
             let _ = std::fs::remove_file(place);
-            std::os::unix::fs::symlink(&library, place).expect("a link can be made");
+            std::os::unix::fs::symlink(&library, place).expect("the link can be created");
         });
         let base = Path::new(env!("CARGO_MANIFEST_DIR"));
         let folder = base.join("tests").join(name);
@@ -44,8 +44,8 @@ impl CProgram {
                 .arg(&library)
                 .output()
                 .expect("cc can be run");
-            let complaint = String::from_utf8_lossy(&output.stderr);
-            assert!(output.status.success(), "{complaint}");
+            let stderr = String::from_utf8_lossy(&output.stderr);
+            assert!(output.status.success(), "{stderr}");
         });
         Self {
             path: libraries.join(name),

@@ -60,7 +60,7 @@ pub struct Cno {
     state: Mutex<State>,
     /// The number of pending triggers for waiters, read without the lock.
     triggered: AtomicUsize,
-    /// Changes with [`State::evds`].
+    /// Changes with [`protocol::Table::evds`].
     edition: AtomicU32,
     /// How often all waiters were released because the last EVD was freed.
     releases: AtomicU32,

@@ -224,7 +224,7 @@ pub(super) struct Poller<C> {
     edition: Option<u32>,
     events: Vec<ChannelEvent>,
     /// For some EVD, only events of the device say which completions notify.
-    is_blind: bool,
+    needs_device_events: bool,
     /// The device cannot be armed.
     has_failed: bool,
     /// [`Cno::releases`] at the beginning.
@@ -240,7 +240,7 @@ impl<C: Deref<Target = Cno>> Poller<C> {
             evds: Vec::new(),
             edition: None,
             events: Vec::new(),
-            is_blind: false,
+            needs_device_events: false,
             has_failed: false,
         }
     }
@@ -262,7 +262,7 @@ impl<C: Deref<Target = Cno>> Poller<C> {
     /// Polls one EVD, and records its trigger.
     fn poll(&mut self, evd: Handle, mode: PollMode) {
         if let Some(seen) = poll_for_cno(self.cno.handle, evd, mode) {
-            self.is_blind |= seen.blind;
+            self.needs_device_events |= seen.needs_device_events;
             self.has_failed |= seen.failed;
             if seen.fresh {
                 protocol::record_trigger(&*self.cno, evd, self.finder);
@@ -273,7 +273,7 @@ impl<C: Deref<Target = Cno>> Poller<C> {
     /// Polls all EVDs.
     pub(super) fn poll_each(&mut self, mode: PollMode) {
         self.refresh();
-        self.is_blind = false;
+        self.needs_device_events = false;
         for at in 0..self.evds.len() {
             self.poll(self.evds[at], mode);
         }
@@ -306,7 +306,7 @@ impl<C: Deref<Target = Cno>> Poller<C> {
     }
 
     fn spin_counts(&self) -> bool {
-        !self.is_blind
+        !self.needs_device_events
     }
 
     pub(super) fn channel(&self) -> Option<ChannelFds<'_>> {

@@ -25,7 +25,7 @@ impl Ep {
         if !Call::Reserve.legal().has(state) {
             return Err(state::refused("reserving it", state));
         }
-        let used = Use::of(self).ok_or_else(super::life::stale)?;
+        let used = Use::of(self).ok_or_else(super::lifecycle::stale)?;
         self.step(&mut control, Trigger::Reserve);
         Ok(used)
     }

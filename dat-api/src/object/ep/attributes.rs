@@ -87,7 +87,7 @@ fn segments(ia: &IaAttributes) -> i32 {
 ///
 /// # Errors
 /// `INVALID_PARAMETER`, naming the argument.
-pub(super) fn settle(
+pub(super) fn resolve(
     asked: &EpAttributes,
     ia: &IaAttributes,
     request: Request,
@@ -306,7 +306,7 @@ mod tests {
             max_rdma_write_iov: 0,
             ..base
         };
-        assert_eq!(settle(&open, &ia, ASKS).expect("open"), base);
+        assert_eq!(resolve(&open, &ia, ASKS).expect("open"), base);
         type Change = fn(&mut EpAttributes);
         let refused: [(Change, &str); 7] = [
             (
@@ -342,7 +342,7 @@ mod tests {
         for (change, cause) in refused {
             let mut asked = base;
             change(&mut asked);
-            let error = settle(&asked, &ia, ASKS).expect_err(cause);
+            let error = resolve(&asked, &ia, ASKS).expect_err(cause);
             assert!(error.cause().contains(cause), "{error}");
             assert_eq!(
                 error.code(),

@@ -88,7 +88,7 @@ impl Ep {
         if has(CompletionFlags::SUPPRESS) {
             wr_data |= wr_data::SUPPRESSED;
         } else if has(CompletionFlags::UNSIGNALLED) {
-            wr_data |= wr_data::QUIET;
+            wr_data |= wr_data::UNSIGNALLED;
         }
         let mut how = SendFlags::SIGNALED;
         how.set(SendFlags::FENCE, has(CompletionFlags::BARRIER_FENCE));
@@ -96,7 +96,7 @@ impl Ep {
             self.inspect_completions();
         }
         let request = BindRequest {
-            cookie: bind.cookie,
+            wr_id: bind.cookie,
             flags: how,
             target: bind.target,
         };

@@ -152,7 +152,7 @@ impl Ep {
     fn check_solicited(&self, plan: &Plan) -> Result<()> {
         let flags = plan.attributes.recv_completion_flags;
         let asked = flags.contains(CompletionFlags::SOLICITED_WAIT);
-        match asked && !self.ia.device().tells_solicited() {
+        match asked && !self.ia.device().reports_solicited() {
             false => Ok(()),
             true => Err(DatError::new(
                 ReturnType::ModelNotSupported,
@@ -250,12 +250,12 @@ impl Ep {
 
     /// Attaches a new queue pair to the consuming halves of its EVDs now. That may allocate, which
     /// posting and dequeuing must not do.
-    pub(super) fn settle(&self) {
+    pub(super) fn attach_new(&self) {
         let evds = self.control().streams.evds();
         for evd in evds {
-            evd.settle();
+            evd.attach_new();
         }
-        self.unreported.settle();
+        self.unreported.attach_new();
     }
 
     /// Puts a queue pair into service; returns the previous one, to be dropped without the lock.
@@ -287,10 +287,10 @@ impl Ep {
         let requests = plan.request.as_ref().map_or(0, |evd| evd.handle().bits());
         self.requests.store(requests, Ordering::Relaxed);
         control.attributes = plan.attributes;
-        let quiet = CompletionFlags::UNSIGNALLED;
-        if plan.attributes.recv_completion_flags.contains(quiet) {
+        let unsignalled = CompletionFlags::UNSIGNALLED;
+        if plan.attributes.recv_completion_flags.contains(unsignalled) {
             let most = self.ia.attributes().max_dto_per_ep;
-            self.quiet.make_room(unsigned(most));
+            self.unsignalled.make_room(unsigned(most));
         }
         self.reset_counters(control);
         old
@@ -302,15 +302,15 @@ impl Ep {
             return;
         };
         let counters = slot.counters();
-        self.quiet.reset();
+        self.unsignalled.reset();
         let attributes = &control.attributes;
-        let quiet = attributes
+        let unsignalled = attributes
             .recv_completion_flags
             .contains(CompletionFlags::UNSIGNALLED);
         counters.recv_staged.store(0, Ordering::Relaxed);
         slot.set_srq(control.srq.as_ref().map(|srq| srq.handle()));
         counters.cqe_flags.store(
-            CompletionHooks::new(quiet, self.marks.lowest()).0,
+            CompletionHooks::new(unsignalled, self.marks.lowest()).0,
             Ordering::Release,
         );
     }

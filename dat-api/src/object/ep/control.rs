@@ -108,7 +108,7 @@ impl Control {
         }
     }
 
-    fn tell(&self, ep: Handle, edge: &Edge, with: PrivateData) {
+    fn post_event(&self, ep: Handle, edge: &Edge, with: PrivateData) {
         if let (Some(kind), Some(connect)) = (edge.event, &self.connect) {
             connect.evd().post_or_report(EventData::Connection {
                 kind,
@@ -149,7 +149,7 @@ impl Ep {
                 control.flush();
             }
         }
-        control.tell(self.handle, edge, with);
+        control.post_event(self.handle, edge, with);
         true
     }
 

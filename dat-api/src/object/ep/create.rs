@@ -9,7 +9,7 @@ use super::attributes::{self, Request};
 use super::build::{Plan, check_zones};
 use super::control::{Control, Streams};
 use super::poster::Poster;
-use super::quiet::QuietReceives;
+use super::unsignalled::UnsignalledReceives;
 use super::watermark::HighMarks;
 use super::{Ep, drain};
 use crate::error::{DatError, Result};
@@ -95,7 +95,7 @@ impl Ep {
             argument: Subtype::InvalidArg6,
         };
         let attributes = match attributes {
-            Some(attributes) => attributes::settle(attributes, limits, asked)?,
+            Some(attributes) => attributes::resolve(attributes, limits, asked)?,
             None => attributes::defaults(limits, asked),
         };
         Self::make(ia, parts, attributes, EpState::Unconnected)
@@ -133,7 +133,7 @@ impl Ep {
             has_request: request.is_some(),
             argument: Subtype::InvalidArg7,
         };
-        let attributes = attributes::settle(attributes, ia.attributes(), asked)?;
+        let attributes = attributes::resolve(attributes, ia.attributes(), asked)?;
         Self::make(ia, parts, attributes, EpState::Unconnected)
     }
 
@@ -150,7 +150,7 @@ impl Ep {
         // The requester's numbers of reads, within the limits of the IA.
         let theirs = request.parameters();
         let attributes = EpAttributes {
-            max_rdma_read_in: i32::from(theirs.reads_asked).min(limits.max_rdma_read_per_ep_in),
+            max_rdma_read_in: i32::from(theirs.reads_requested).min(limits.max_rdma_read_per_ep_in),
             max_rdma_read_out: i32::from(theirs.reads_served).min(limits.max_rdma_read_per_ep_out),
             ..attributes::defaults(limits, asked)
         };
@@ -181,7 +181,7 @@ impl Ep {
             taken: AtomicBool::new(false),
             refused: Refused::default(),
             reads_issued: AtomicU32::new(0),
-            quiet: QuietReceives::default(),
+            unsignalled: UnsignalledReceives::default(),
             marks: HighMarks::of(&attributes, parts.srq.is_some()),
             unreported: drain::Unreported::default(),
             requests: AtomicUsize::new(0),
@@ -199,7 +199,7 @@ impl Ep {
             unsafe { ep.dismantle() };
             return Err(error);
         }
-        ep.settle();
+        ep.attach_new();
         Ok(ep)
     }
 

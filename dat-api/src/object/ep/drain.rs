@@ -42,7 +42,7 @@ impl Unreported {
     }
 
     /// Attaches a new queue pair to the queue.
-    pub(super) fn settle(&self) {
+    pub(super) fn attach_new(&self) {
         if let Some(queue) = &mut *self.0.lock() {
             queue.process_commands();
         }
@@ -129,7 +129,9 @@ pub(super) fn watch(ep: Handle) {
         return;
     }
     let signals = SignalsBlocked::new();
-    let started = thread::Builder::new().name("dat-drain".into()).spawn(look);
+    let started = thread::Builder::new()
+        .name("dat-drain".into())
+        .spawn(poll_until_drained);
     drop(signals);
     if let Err(error) = started {
         tracing::warn!(
@@ -139,7 +141,7 @@ pub(super) fn watch(ep: Handle) {
     }
 }
 
-fn look() {
+fn poll_until_drained() {
     leave_pinned_cpus();
     let mut pause = PAUSES.0;
     loop {

@@ -4,12 +4,12 @@
 
 use core::sync::atomic::Ordering;
 
-use dat_engine::thread::CancellationHeld;
+use dat_engine::thread::CancellationDisabled;
 use dat_engine::{AsyncEventKind, Completion, CompletionOp, Status, Transport};
 
 use super::Ep;
 use crate::handle::{self, CompletionHooks, Delivery, Handle};
-use crate::object::wr_data::{NO_EVENT, QUIET, SUPPRESSED, bound_rmr};
+use crate::object::wr_data::{NO_EVENT, SUPPRESSED, UNSIGNALLED, bound_rmr};
 use crate::state::Trigger;
 use crate::types::EpState;
 
@@ -20,7 +20,7 @@ pub(super) fn completed(completion: &Completion) -> Delivery {
     let is_receive = match completion.op {
         CompletionOp::Bind if !completion.status.is_success() => return Delivery::Notify,
         CompletionOp::Bind if completion.imm & SUPPRESSED != 0 => return Delivery::Discard,
-        CompletionOp::Bind if completion.imm & QUIET != 0 => return Delivery::Quiet,
+        CompletionOp::Bind if completion.imm & UNSIGNALLED != 0 => return Delivery::Unsignalled,
         CompletionOp::Bind => return Delivery::Notify,
         CompletionOp::Nop => {
             if let Some(ep) = of(completion) {
@@ -38,8 +38,8 @@ pub(super) fn completed(completion: &Completion) -> Delivery {
         if completion.status.is_success() {
             ep.takes_one();
         }
-        return if ep.quiet.next() && completion.status.is_success() {
-            Delivery::Quiet
+        return if ep.unsignalled.next() && completion.status.is_success() {
+            Delivery::Unsignalled
         } else {
             Delivery::Notify
         };
@@ -47,7 +47,7 @@ pub(super) fn completed(completion: &Completion) -> Delivery {
     match completion.imm {
         _ if !completion.status.is_success() => Delivery::Notify,
         NO_EVENT => Delivery::Discard,
-        wr_data if wr_data & QUIET != 0 => Delivery::Quiet,
+        wr_data if wr_data & UNSIGNALLED != 0 => Delivery::Unsignalled,
         _ => Delivery::Notify,
     }
 }
@@ -59,14 +59,14 @@ pub(super) fn completed(completion: &Completion) -> Delivery {
 pub(super) fn failed(completion: &Completion) {
     // The consumer's thread that dequeues must not be cancelled here: waking the connection manager
     // is a cancellation point.
-    let _held = CancellationHeld::new();
+    let _held = CancellationDisabled::new();
     if let Some(rmr) = bound_rmr(completion) {
         (rmr.upcalls().bind_failed)(completion);
     }
-    // A flushed marker is no news, and there may be thousands of flushes.
+    // In any other state the connection has ended: there may be thousands of flushed requests.
     if let Some(ep) = of(completion)
         && matches!(ep.state(), EpState::Connected | EpState::CompletionPending)
-        && !ep.hears_of_flush(completion)
+        && !ep.manager_reports_flush(completion)
     {
         ep.broken();
     }
@@ -77,7 +77,7 @@ pub(super) fn device_event(ep: Handle, kind: AsyncEventKind) {
     if kind == AsyncEventKind::Established
         && let Some(ep) = handle::pin::<Ep>(ep)
     {
-        ep.heard();
+        ep.message_received();
     }
     let breaks = matches!(
         kind,
@@ -98,7 +98,7 @@ fn of(completion: &Completion) -> Option<handle::Pinned<Ep>> {
 impl Ep {
     /// Returns whether the connection manager will report why a request was flushed: the kernel
     /// flushes an iWARP queue pair before it reports the peer's disconnect.
-    fn hears_of_flush(&self, completion: &Completion) -> bool {
+    fn manager_reports_flush(&self, completion: &Completion) -> bool {
         completion.status == Status::WrFlush
             && self.ia.device().info().transport == Transport::Iwarp
     }
@@ -122,19 +122,19 @@ impl Ep {
     }
 
     /// Handles a message on a connection that is not yet known to be established.
-    fn heard(&self) {
+    fn message_received(&self) {
         let control = self.control();
         if self.state() == EpState::CompletionPending
             && let Some(connection) = &control.connection
         {
-            connection.heard();
+            connection.message_received();
         }
     }
 
     /// Continues a graceful disconnect whose marker has completed.
     fn drained(&self) {
         // As in `failed`.
-        let _held = CancellationHeld::new();
+        let _held = CancellationDisabled::new();
         let mut control = self.control();
         if core::mem::take(&mut control.draining)
             && let Some(connection) = &control.connection

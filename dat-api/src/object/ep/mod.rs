@@ -47,7 +47,7 @@ mod fields;
 mod hooks;
 mod info;
 #[allow(unsafe_code)]
-mod life;
+mod lifecycle;
 #[allow(unsafe_code)]
 mod modify;
 #[allow(unsafe_code)]
@@ -57,14 +57,14 @@ mod post_request;
 #[allow(unsafe_code)]
 mod poster;
 mod query;
-mod quiet;
 mod request;
 mod sink;
+mod unsignalled;
 mod watermark;
 
 use control::Control;
 use poster::Poster;
-use quiet::QuietReceives;
+use unsignalled::UnsignalledReceives;
 use watermark::HighMarks;
 
 pub use super::ia::MAX_SEGMENTS;
@@ -72,7 +72,7 @@ pub(crate) use attributes::DEFAULT_REQUESTS;
 pub(crate) use bind::{Bind, Bound};
 pub use fields::EpFields;
 pub use info::{EpChange, EpInfo, EpStatus, RecvQuery};
-pub(crate) use life::{find, manager_error};
+pub(crate) use lifecycle::{find, manager_error};
 
 /// Sends and writes of up to this many bytes are posted as inline data: the device does not have to
 /// fetch them, and the caller may reuse the buffer at once.
@@ -88,7 +88,7 @@ pub struct Ep {
     taken: AtomicBool,
     /// The number of RDMA reads that may be outstanding, which both sides agreed on.
     reads_issued: AtomicU32,
-    quiet: QuietReceives,
+    unsignalled: UnsignalledReceives,
     marks: HighMarks,
     /// The completions without an EVD.
     unreported: drain::Unreported,

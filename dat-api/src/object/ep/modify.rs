@@ -134,7 +134,7 @@ impl Ep {
             new.attributes = if asked == old.attributes && !loses_evd {
                 asked
             } else {
-                attributes::settle(&asked, limits, request)?
+                attributes::resolve(&asked, limits, request)?
             };
         }
         for (evd, flag, subtype) in [
@@ -244,7 +244,7 @@ impl Ep {
                 self.unreported.replace(unreported);
                 // The streams release their room after the queue pair is gone.
                 drop((streams, connect_before, zone_before));
-                self.settle();
+                self.attach_new();
                 Ok(())
             }
             Err(error) => {

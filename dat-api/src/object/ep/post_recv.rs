@@ -88,17 +88,17 @@ impl RecvQueue for Ep {
         if !poster.recv_flags.contains(flags) {
             return Err(bad_flags());
         }
-        if poster.marks_quiet_receives() {
-            self.quiet.posting(!flags.is_empty());
+        if poster.marks_unsignalled_receives() {
+            self.unsignalled.posting(!flags.is_empty());
         }
         Ok(())
     }
 
-    /// Does nothing unless receives are configured UNSIGNALLED, so that each has a bit in `quiet`.
+    /// Does nothing unless receives are configured UNSIGNALLED, so that each has a bit in `unsignalled`.
     #[inline(always)]
     fn count_posted(&self, poster: &Poster) {
-        if poster.marks_quiet_receives() {
-            self.quiet.posted();
+        if poster.marks_unsignalled_receives() {
+            self.unsignalled.posted();
         }
     }
 

@@ -133,7 +133,7 @@ impl Ep {
             {
                 let segments = [segment];
                 let request = SendRequest {
-                    cookie,
+                    wr_id: cookie,
                     op,
                     flags: signalled_flags(kind(), one.length, poster.inline),
                     segments: &segments,
@@ -192,7 +192,7 @@ impl Ep {
             };
             let encoded = self.encode(poster, kind, flags, length);
             let request = SendRequest {
-                cookie,
+                wr_id: cookie,
                 op,
                 flags: encoded.flags,
                 segments,

@@ -77,7 +77,7 @@ impl Poster {
     /// Returns whether receives may be posted UNSIGNALLED, so that a bit says of each whether it
     /// is. They are posted on the slow path.
     #[inline(always)]
-    pub(super) fn marks_quiet_receives(&self) -> bool {
+    pub(super) fn marks_unsignalled_receives(&self) -> bool {
         !self.recv_flags.is_empty()
     }
 
@@ -105,14 +105,14 @@ impl Poster {
         self.max_message = attributes.max_message_size.min(LENGTH.into());
         self.max_rdma = attributes.max_rdma_size.min(LENGTH.into());
         // UNSIGNALLED is accepted only if the attribute has it.
-        let quiet = |attribute: CompletionFlags| attribute & CompletionFlags::UNSIGNALLED;
-        let requests = quiet(attributes.request_completion_flags);
+        let unsignalled = |attribute: CompletionFlags| attribute & CompletionFlags::UNSIGNALLED;
+        let requests = unsignalled(attributes.request_completion_flags);
         self.send_flags = (ON_SEND - CompletionFlags::UNSIGNALLED) | requests;
         self.rdma_flags = (ON_RDMA - CompletionFlags::UNSIGNALLED) | requests;
-        self.recv_flags = quiet(attributes.recv_completion_flags);
+        self.recv_flags = unsignalled(attributes.recv_completion_flags);
         let longest = |segments: u32, bytes: u64| if segments > 0 { bytes } else { 0 };
         self.fast = FastLimits {
-            recv: if self.shared || self.marks_quiet_receives() {
+            recv: if self.shared || self.marks_unsignalled_receives() {
                 0
             } else {
                 longest(self.max_recv_iov, LONGEST)

@@ -17,7 +17,7 @@ use super::Ep;
 use super::poster::Poster;
 use crate::object::lmr::LmrCache;
 use crate::object::post::{bad_flags, first_bytes, full, length_error, too_long, too_many};
-use crate::object::wr_data::{NO_EVENT, QUIET};
+use crate::object::wr_data::{NO_EVENT, UNSIGNALLED};
 use crate::state::{Call, wrong_state};
 use crate::status::{DatReturn, ReturnType, Subtype};
 use crate::types::{CompletionFlags, EpState, RmrSegment};
@@ -142,9 +142,9 @@ impl Ep {
             }
             encoded.wr_data = NO_EVENT;
         } else if has(CompletionFlags::UNSIGNALLED) {
-            encoded.wr_data |= QUIET;
+            encoded.wr_data |= UNSIGNALLED;
         }
-        if encoded.wr_data & QUIET != 0 {
+        if encoded.wr_data & UNSIGNALLED != 0 {
             self.inspect_completions();
         }
         encoded

@@ -28,7 +28,7 @@ impl Sink {
     pub(super) fn connecting(ep: &Arc<Ep>, qp: &EndpointHandle) -> Arc<Self> {
         Arc::new(Self {
             ep: Arc::downgrade(ep),
-            greets: qp.asks_to_connect(),
+            greets: qp.prepare_request(),
             greeting: None,
         })
     }
@@ -48,7 +48,8 @@ impl ConnectionSink for Sink {
         // An endpoint drops its connection before it is freed.
         let ep = self.ep.upgrade().ok_or(())?;
         if event.is_terminal() && ep.state() == EpState::Connected {
-            // A failed request may be the reason why the peer disconnected, and says more.
+            // A failed request may be the reason why the peer disconnected, and is reported with
+            // more detail.
             ep.poll_for_failures();
         }
         let mut control = ep.control();
@@ -96,7 +97,7 @@ fn trigger(event: &ConnectionEvent, state: EpState) -> Option<Trigger> {
 }
 
 impl Ep {
-    /// Handles the peer's accept: connects the queue pair, and tells the peer.
+    /// Handles the peer's accept: connects the queue pair, and notifies the peer.
     fn accepted(
         &self,
         control: &mut Control,

@@ -128,8 +128,8 @@ impl Evd {
         depth: u32,
     ) -> Result<(Queue, Option<CompletionQueueHandle>)> {
         #[cfg(test)]
-        if let super::context::EvdContext::Test(world) = &self.context {
-            return Ok((world.make_queue(depth), None));
+        if let super::context::EvdContext::Test(ia) = &self.context {
+            return Ok((ia.make_queue(depth), None));
         }
         let channel = match &attachments.channel {
             Some(channel) => channel.clone(),

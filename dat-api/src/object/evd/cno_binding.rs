@@ -74,7 +74,7 @@ impl CnoBinding {
     }
 }
 
-/// What a poll does besides.
+/// What a poll does besides looking for events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum PollMode {
     /// Nothing. An EVD that another call owns is skipped.
@@ -95,7 +95,7 @@ pub(crate) struct PollResult {
     /// There are events.
     pub(crate) holds: bool,
     /// Only events of the device say which completions notify, so spinning is useless.
-    pub(crate) blind: bool,
+    pub(crate) needs_device_events: bool,
     /// The device cannot be armed.
     pub(crate) failed: bool,
 }
@@ -114,19 +114,19 @@ pub(crate) fn poll_for_cno(cno: Handle, evd: Handle, mode: PollMode) -> Option<P
             Err(NotOwned::Busy) if mode == PollMode::IfFree => return None,
             Err(NotOwned::Busy) => {}
         }
-        if handle::pin::<Evd>(evd)?.switches.is_waited() {
+        if handle::pin::<Evd>(evd)?.state.is_waited() {
             return None;
         }
         backoff.wait();
     };
     let (evd, consumer) = open(&mut owned);
-    if !evd.switches.is_enabled() || evd.switches.is_over() {
+    if !evd.state.is_enabled() || evd.state.has_ended() {
         return None;
     }
     let rearmed = evd.binding.begin_poll(cno)?;
-    let solicited = evd.switches.attribute() == Some(Attribute::Solicited);
+    let solicited = evd.state.attribute() == Some(Attribute::Solicited);
     let mut seen = PollResult {
-        blind: solicited && !consumer.tells_solicited(),
+        needs_device_events: solicited && !consumer.reports_solicited(),
         ..PollResult::default()
     };
     // As in a wait on the EVD: completions that come with an event of the device, or before the
@@ -151,7 +151,8 @@ pub(crate) fn poll_for_cno(cno: Handle, evd: Handle, mode: PollMode) -> Option<P
     }
     let news = consumer.take_news();
     seen.holds = consumer.known(evd) > 0;
-    seen.fresh = seen.holds && (news || rearmed || seen.blind && (evented || uncovered));
+    seen.fresh =
+        seen.holds && (news || rearmed || seen.needs_device_events && (evented || uncovered));
     Some(seen)
 }
 
@@ -176,7 +177,7 @@ impl Evd {
     /// Notifies the CNO of a posted event, when no thread waits on the EVD itself.
     #[inline]
     pub(super) fn notify(&self) {
-        if self.binding.is_on() && self.switches.is_enabled() {
+        if self.binding.is_on() && self.state.is_enabled() {
             self.notify_cno(EvdChange::Triggered);
         }
     }
@@ -208,11 +209,11 @@ impl Evd {
     }
 
     fn report_change(&self, cno: Handle, change: EvdChange<'_>) {
-        let told = (cno.upcalls().evd_changed)(cno, self.handle, change);
-        debug_assert!(told.is_ok(), "only EvdChange::Channel can fail");
+        let result = (cno.upcalls().evd_changed)(cno, self.handle, change);
+        debug_assert!(result.is_ok(), "only EvdChange::Channel can fail");
     }
 
-    /// Tells the CNO to wait on this completion channel from now on. The caller has locked the
+    /// Makes the CNO wait on this completion channel from now on. The caller has locked the
     /// attachments.
     ///
     /// # Errors

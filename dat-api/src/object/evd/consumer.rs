@@ -83,9 +83,9 @@ impl Consumer {
         })
     }
 
-    /// Returns whether the next event, if there is one, is in the only completion queue, as far as
-    /// the owner knows; [`super::posted::Posted::allows_fast_path`] combines this and the posted
-    /// events in one word.
+    /// Returns whether the next event, if there is one, is in the only completion queue, by the
+    /// owner's state alone; [`super::posted::Posted::allows_fast_path`] combines this and the
+    /// posted events in one word.
     pub(super) fn allows_fast_path(&self) -> bool {
         self.staged.is_empty() && self.has_fast_queue()
     }
@@ -194,7 +194,7 @@ impl Consumer {
     #[cold]
     #[inline(never)]
     fn keep(&mut self, evd: &Evd, completion: &Completion) {
-        let attribute = evd.switches.attribute();
+        let attribute = evd.state.attribute();
         let mut found = Arrivals::default();
         put(completion, &mut self.staged, attribute, &mut found);
         self.has_news |= found.notifies;
@@ -226,7 +226,7 @@ impl Consumer {
     /// As [`Self::gather`], beginning with a completion of the only queue.
     #[inline(never)]
     fn gather_from(&mut self, evd: &Evd, completion: &Completion) -> Arrivals {
-        let attribute = evd.switches.attribute();
+        let attribute = evd.state.attribute();
         let mut found = Arrivals::default();
         put(completion, &mut self.staged, attribute, &mut found);
         self.has_news |= found.notifies;
@@ -243,7 +243,7 @@ impl Consumer {
 
     /// Stages up to `room` completions that are there now, at most `most` of each queue.
     fn stage(&mut self, evd: &Evd, room: usize, most: impl Fn(&Queue) -> u32) -> Arrivals {
-        let attribute = evd.switches.attribute();
+        let attribute = evd.state.attribute();
         let mut found = Arrivals::default();
         let moving = evd.moves.begin();
         match self.queues.as_mut_slice() {
@@ -308,7 +308,7 @@ impl Consumer {
         // As many as a queue can hold may have been there at the start; completions that arrive
         // during the sweep may stay.
         let found = self.stage(evd, usize::MAX, |queue| held(queue.capacity(), length));
-        self.settle_queues();
+        self.process_queue_commands();
         found
     }
 
@@ -317,20 +317,20 @@ impl Consumer {
     pub(super) fn poll_completions(&mut self, evd: &Evd) -> Arrivals {
         let room = self.staged.capacity() - self.staged.len();
         let found = self.stage(evd, room, |queue| queue.capacity());
-        self.settle_queues();
+        self.process_queue_commands();
         found
     }
 
-    fn settle_queues(&mut self) {
+    fn process_queue_commands(&mut self) {
         for queue in &mut self.queues {
             queue.process_commands();
         }
     }
 
     /// Attaches new endpoints and reserves the room they need.
-    pub(super) fn settle(&mut self, evd: &Evd) {
+    pub(super) fn attach_new(&mut self, evd: &Evd) {
         self.process_commands(evd);
-        self.settle_queues();
+        self.process_queue_commands();
     }
 
     #[cold]
@@ -394,8 +394,8 @@ impl Consumer {
     }
 
     /// Returns whether the device's completions say which of them were solicited.
-    pub(super) fn tells_solicited(&self) -> bool {
-        self.queues.iter().all(|queue| queue.tells_solicited())
+    pub(super) fn reports_solicited(&self) -> bool {
+        self.queues.iter().all(|queue| queue.reports_solicited())
     }
 
     /// Returns whether an event that notifies was staged since the last call.

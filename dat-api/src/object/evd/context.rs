@@ -17,7 +17,7 @@ pub(super) enum EvdContext {
     Ia(Arc<Ia>),
     /// In tests without a device: asynchronous events are collected.
     #[cfg(test)]
-    Test(super::tests::World),
+    Test(super::tests::FakeIa),
 }
 
 impl EvdContext {
@@ -48,7 +48,7 @@ impl EvdContext {
             Self::Ia(ia) if ia.device().resizes_cqs() => 1,
             Self::Ia(_) => FIRST_QUEUE,
             #[cfg(test)]
-            Self::Test(world) => world.first_queue(),
+            Self::Test(ia) => ia.first_queue(),
         }
     }
 
@@ -83,7 +83,7 @@ impl EvdContext {
         match self {
             Self::Ia(ia) => ia.report(kind, handle, reason),
             #[cfg(test)]
-            Self::Test(world) => world.report(kind, handle, reason),
+            Self::Test(ia) => ia.report(kind, handle, reason),
         }
     }
 

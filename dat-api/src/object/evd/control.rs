@@ -21,7 +21,7 @@ use dat_engine::sync::Backoff;
 
 use super::Evd;
 use super::posted::Command;
-use super::take::Attended;
+use super::take::CommandResult;
 use crate::handle::Handle;
 
 /// How many rounds of [`Backoff`] a call waits for the owner of the EVD: about 10 milliseconds, most
@@ -40,7 +40,7 @@ impl Evd {
     /// so.
     pub(crate) fn drain_behind_owner(&self, is_enough: impl Fn() -> bool) -> bool {
         let until = |round| is_enough() || round >= OWNERS_ROUNDS;
-        self.send_and_wait(Command::Sweep, until) == Attended::Done
+        self.send_and_wait(Command::Sweep, until) == CommandResult::Processed
     }
 
     /// Removes the completions of an endpoint whose queue pair is reset or gone, both staged ones
@@ -66,17 +66,17 @@ impl Evd {
         &self,
         command: Command,
         is_enough: impl Fn(u32) -> bool,
-    ) -> Attended {
+    ) -> CommandResult {
         let number = self.posted.send([command]);
         let mut backoff = Backoff::new();
         for round in 0.. {
-            match self.attend() {
-                Attended::Busy if self.posted.is_done(number) => break,
-                Attended::Busy if is_enough(round) => return Attended::Busy,
-                Attended::Busy => backoff.wait(),
+            match self.process_commands() {
+                CommandResult::OwnerWoken if self.posted.is_done(number) => break,
+                CommandResult::OwnerWoken if is_enough(round) => return CommandResult::OwnerWoken,
+                CommandResult::OwnerWoken => backoff.wait(),
                 end => return end,
             }
         }
-        Attended::Done
+        CommandResult::Processed
     }
 }

@@ -129,7 +129,7 @@ pub(super) fn convert<T>(completion: &Completion, then: impl FnOnce(Taken) -> T)
                     Some(rmr) => EventData::RmrBind {
                         ep: endpoint,
                         rmr,
-                        cookie: completion.cookie,
+                        cookie: completion.wr_id,
                         status: status(completion.status),
                     },
                 },
@@ -156,7 +156,7 @@ fn event(completion: &Completion, ep: Handle, status: DtoStatus) -> EventData {
     } else {
         requested_length(completion.imm)
     };
-    transfer(ep, completion.cookie, status, length)
+    transfer(ep, completion.wr_id, status, length)
 }
 
 /// Returns the event of a data transfer; the only place that creates one.

@@ -13,7 +13,7 @@ use super::consumer::Consumer;
 use super::context::EvdContext;
 use super::exclusive::Exclusive;
 use super::posted::Posted;
-use super::query::Switches;
+use super::query::EvdState;
 use super::seq_count::SeqCount;
 use super::take::poll_completions;
 use super::{Counted, Evd, Ia};
@@ -28,7 +28,7 @@ use crate::types::EvdFlags;
 /// Handles the failure of a completion queue: the queue and the completions in it are lost.
 fn queue_failed(evd: Handle, _: AsyncEventKind) {
     if let Some(evd) = handle::pin::<Evd>(evd) {
-        evd.kill();
+        evd.fail();
     }
 }
 
@@ -120,7 +120,7 @@ impl Evd {
             flags,
             queue_length: AtomicU32::new(asked),
             policy: policy.unwrap_or_else(|| context.wait_policy()),
-            switches: Switches::default(),
+            state: EvdState::default(),
             binding: CnoBinding::default(),
             posted,
             blocker,
@@ -169,11 +169,11 @@ impl Evd {
         if let Some(evd) = handle::pin::<Self>(handle) {
             evd.context.unregister(handle);
         }
-        let hurry = |evd: &Self| {
-            evd.switches.abort();
+        let wake_owner = |evd: &Self| {
+            evd.state.abort();
             evd.blocker.wake();
         };
-        if let Some(evd) = handle::retire::<Self>(handle, hurry) {
+        if let Some(evd) = handle::retire::<Self>(handle, wake_owner) {
             evd.stop_watching();
             evd.leave_cno();
         }

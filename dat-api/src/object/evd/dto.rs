@@ -41,7 +41,7 @@ impl DtoStream {
         let mut attachments = self.evd.attachments();
         attachments.streams.detach_dto(self.role.is_request());
         let attribute = attachments.streams.attribute();
-        self.evd.switches.set_attribute(attribute);
+        self.evd.state.set_attribute(attribute);
         drop(attachments);
         // The room can be lent once the owner has discarded the leftover completions in it.
         self.suspended = Some(self.evd.drain_behind_owner(|| false));
@@ -60,7 +60,7 @@ impl DtoStream {
         attachments.streams.attach_dto(is_request, self.flags)?;
         self.suspended = None;
         let attribute = attachments.streams.attribute();
-        self.evd.switches.set_attribute(attribute);
+        self.evd.state.set_attribute(attribute);
         Ok(())
     }
 
@@ -129,7 +129,7 @@ impl Evd {
         self.grow(&mut attachments, depth, lent)?;
         attachments.streams = streams;
         attachments.enter(role, queue, depth);
-        self.switches.set_attribute(attachments.streams.attribute());
+        self.state.set_attribute(attachments.streams.attribute());
         Ok(DtoStream {
             evd,
             role,
@@ -147,7 +147,7 @@ impl Drop for DtoStream {
         if self.suspended.is_none() {
             attachments.streams.detach_dto(self.role.is_request());
             let attribute = attachments.streams.attribute();
-            self.evd.switches.set_attribute(attribute);
+            self.evd.state.set_attribute(attribute);
         }
         let depth = attachments.leave(self.role);
         let command = self.evd.posted.send([Command::Sweep]);
@@ -157,7 +157,7 @@ impl Drop for DtoStream {
                 .push((command, depth));
         }
         drop(attachments);
-        self.evd.attend();
+        self.evd.process_commands();
     }
 }
 

@@ -91,7 +91,7 @@ fn is_recv_consumers(cqe: &Cqe<'_>, slot: &Slot) -> bool {
         // On the fast path nothing is staged, so the completed receives of the endpoint are all in
         // the queue, behind this CQE.
         match hooks.watermark_behind() {
-            Some(many) if !cqe.has_behind(many) => {}
+            Some(many) if !cqe.has_more(many) => {}
             _ => return false,
         }
     }

@@ -60,7 +60,7 @@ use self::cno_binding::CnoBinding;
 use self::context::EvdContext;
 use self::exclusive::Exclusive;
 use self::posted::Posted;
-use self::query::Switches;
+use self::query::EvdState;
 use self::seq_count::SeqCount;
 // Unit tests have no device, and fill the completion queues.
 #[cfg(test)]
@@ -91,7 +91,7 @@ pub struct Evd {
     /// The number of events that it holds, as queries report it.
     queue_length: AtomicU32,
     policy: WaitPolicy,
-    switches: Switches,
+    state: EvdState,
     /// The CNO that it triggers.
     binding: CnoBinding,
     posted: Posted,
@@ -161,7 +161,7 @@ impl Evd {
     }
 
     /// Reserves room for one event, for a caller that must know before it creates the event that
-    /// there is room. Returns `None` if there is none, which is no overflow.
+    /// there is room. Returns `None` if there is none, which does not count as an overflow.
     pub(crate) fn claim(&self) -> Option<Claim<'_>> {
         Claim::of(self)
     }
@@ -184,7 +184,7 @@ impl Evd {
     /// Wakes the waiter, or notifies the CNO: an event that notifies has arrived.
     fn arrived(&self) {
         self.blocker.wake();
-        if !self.switches.is_waited() {
+        if !self.state.is_waited() {
             self.notify();
         }
     }
@@ -200,7 +200,7 @@ impl fmt::Debug for Evd {
             .field("handle", &self.handle)
             .field("flags", &self.flags)
             .field("queue_length", &self.queue_length())
-            .field("switches", &self.switches)
+            .field("state", &self.state)
             .finish_non_exhaustive()
     }
 }

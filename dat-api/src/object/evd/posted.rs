@@ -22,8 +22,8 @@ const STAGED: u32 = 1 << 30;
 /// Completions come from several queues, or from one that cannot be peeked at.
 const QUEUES: u32 = 1 << 29;
 /// The device reported that a queue has failed.
-const DEAD: u32 = 1 << 28;
-/// The owner is asked to empty the completion queues.
+const FAILED: u32 = 1 << 28;
+/// The owner is requested to empty the completion queues.
 const POLL_REQUESTED: u32 = 1 << 27;
 /// The remaining bits count posted events.
 const COUNT: u32 = POLL_REQUESTED - 1;
@@ -122,8 +122,8 @@ impl Posted {
     }
 
     /// Records that a queue has failed.
-    pub(super) fn note_dead(&self) {
-        self.attention.fetch_or(DEAD, Ordering::SeqCst);
+    pub(super) fn mark_failed(&self) {
+        self.attention.fetch_or(FAILED, Ordering::SeqCst);
     }
 
     /// Adds an event, unless the limit is reached.
@@ -141,8 +141,8 @@ impl Posted {
         Ok(())
     }
 
-    /// As [`Self::post`], for an event of the consumer. Returns `false` if there is no room, which
-    /// is no overflow: the consumer's call fails.
+    /// As [`Self::post`], for an event of the consumer. Returns `false` if there is no room;
+    /// the consumer's call then fails, which does not count as an overflow.
     pub(super) fn offer(&self, data: EventData) -> bool {
         let mut inside = self.inside.lock();
         if self.held.load(Ordering::Acquire) >= inside.limit {
@@ -206,7 +206,7 @@ impl Posted {
         inside.sent
     }
 
-    /// Asks the owner to empty the completion queues. Takes no lock.
+    /// Requests that the owner empty the completion queues. Takes no lock.
     pub(super) fn request_poll(&self) {
         self.attention.fetch_or(POLL_REQUESTED, Ordering::SeqCst);
     }

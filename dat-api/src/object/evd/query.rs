@@ -13,20 +13,20 @@ const DISABLED: u32 = 1 << 0;
 const UNWAITABLE: u32 = 1 << 1;
 const WAITED: u32 = 1 << 2;
 const ABORTED: u32 = 1 << 3;
-const DEAD: u32 = 1 << 4;
+const FAILED: u32 = 1 << 4;
 /// The bits from here on hold the attribute of the DTO streams, as a number.
 const ATTRIBUTE_SHIFT: u32 = 8;
 
 /// The state flags, which any thread may read.
 #[derive(Debug, Default)]
-pub(super) struct Switches {
+pub(super) struct EvdState {
     states: AtomicU32,
     /// How often the EVD was made unwaitable: a waiter returns even if the EVD was made waitable
     /// again before the waiter ran.
-    closings: AtomicU32,
+    unwaitable_count: AtomicU32,
 }
 
-impl Switches {
+impl EvdState {
     #[inline(always)]
     fn is(&self, bit: u32) -> bool {
         self.states.load(Ordering::SeqCst) & bit != 0
@@ -50,9 +50,9 @@ impl Switches {
         !self.is(UNWAITABLE)
     }
 
-    /// Returns how often it was made unwaitable, modulo 2^32.
-    pub(super) fn closings(&self) -> u32 {
-        self.closings.load(Ordering::SeqCst)
+    /// Returns how often the EVD was made unwaitable, modulo 2^32.
+    pub(super) fn unwaitable_count(&self) -> u32 {
+        self.unwaitable_count.load(Ordering::SeqCst)
     }
 
     /// Returns whether a thread blocks in a wait.
@@ -69,7 +69,7 @@ impl Switches {
         }
     }
 
-    /// Returns whether the EVD is being freed under a waiter.
+    /// Returns whether the EVD is being freed during a wait.
     pub(super) fn is_aborted(&self) -> bool {
         self.is(ABORTED)
     }
@@ -80,13 +80,13 @@ impl Switches {
 
     /// Returns whether one of its completion queues has failed.
     #[inline(always)]
-    pub(super) fn is_dead(&self) -> bool {
-        self.is(DEAD)
+    pub(super) fn has_failed(&self) -> bool {
+        self.is(FAILED)
     }
 
     /// Returns whether a wait has to end for a reason other than being unwaitable.
-    pub(super) fn is_over(&self) -> bool {
-        self.is(ABORTED | DEAD)
+    pub(super) fn has_ended(&self) -> bool {
+        self.is(ABORTED | FAILED)
     }
 
     /// Returns the attribute of the DTO streams, if there are any.
@@ -140,8 +140,8 @@ impl Evd {
         EvdInfo {
             ia: self.context.handle(),
             queue_length: self.queue_length(),
-            enabled: self.switches.is_enabled(),
-            waitable: self.switches.is_waitable(),
+            enabled: self.state.is_enabled(),
+            waitable: self.state.is_waitable(),
             notification: self.notification(),
             cno: self.binding.cno(),
             flags: self.flags,
@@ -150,7 +150,7 @@ impl Evd {
 
     /// Returns how its DTO streams notify, if there are any.
     pub(super) fn notification(&self) -> Option<Notification> {
-        Some(match self.switches.attribute()? {
+        Some(match self.state.attribute()? {
             Attribute::Default | Attribute::Unsignalled => Notification::PerPost,
             Attribute::Solicited => Notification::Solicited,
             Attribute::Threshold => Notification::Threshold,
@@ -159,34 +159,34 @@ impl Evd {
 
     /// Makes the EVD unwaitable: waits fail, and those in progress return at once.
     pub fn set_unwaitable(&self) {
-        self.switches.set(UNWAITABLE);
-        self.switches.closings.fetch_add(1, Ordering::SeqCst);
+        self.state.set(UNWAITABLE);
+        self.state.unwaitable_count.fetch_add(1, Ordering::SeqCst);
         self.blocker.wake();
     }
 
     /// Makes the EVD waitable again.
     pub fn clear_unwaitable(&self) {
-        self.switches.clear(UNWAITABLE);
+        self.state.clear(UNWAITABLE);
     }
 
     /// Makes arriving events trigger the CNO from now on, and those that arrived while the EVD was
     /// disabled.
     pub fn enable(&self) {
-        if !self.switches.is_enabled() {
-            self.switches.clear(DISABLED);
+        if !self.state.is_enabled() {
+            self.state.clear(DISABLED);
             self.rearm_for_cno();
         }
     }
 
     /// Stops arriving events from triggering the CNO.
     pub fn disable(&self) {
-        self.switches.set(DISABLED);
+        self.state.set(DISABLED);
     }
 
     /// Marks the EVD as failed because a completion queue failed: dequeues fail, and waits return.
-    pub(crate) fn kill(&self) {
-        self.switches.set(DEAD);
-        self.posted.note_dead();
+    pub(crate) fn fail(&self) {
+        self.state.set(FAILED);
+        self.posted.mark_failed();
         self.blocker.wake();
     }
 

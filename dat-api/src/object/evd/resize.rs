@@ -11,7 +11,7 @@ use dat_engine::sync::Backoff;
 use super::Evd;
 use super::consumer::Consumer;
 use super::posted::Command;
-use super::take::Attended;
+use super::take::CommandResult;
 use crate::error::{DatError, Result};
 use crate::status::{ReturnType, Subtype};
 
@@ -79,7 +79,7 @@ impl Evd {
             attachments.asked = asked;
             break;
         }
-        self.attend();
+        self.process_commands();
         Ok(())
     }
 
@@ -87,7 +87,7 @@ impl Evd {
     fn check_shrinking(&self, asked: u32) -> Result<u32> {
         let counted = Arc::new(Counts::default());
         let event_count = EventCount(Arc::clone(&counted));
-        if self.send_and_wait(Command::Count(event_count), |_| false) == Attended::Gone {
+        if self.send_and_wait(Command::Count(event_count), |_| false) == CommandResult::Freed {
             return Err(super::create::stale());
         }
         let refused = |subtype, cause| Err(DatError::new(ReturnType::InvalidState, subtype, cause));

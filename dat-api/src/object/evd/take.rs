@@ -13,7 +13,8 @@ pub(super) const STALE: DatReturn =
     DatReturn::error(ReturnType::InvalidHandle, Subtype::InvalidHandle1);
 pub(super) const WAITED: DatReturn =
     DatReturn::error(ReturnType::InvalidState, Subtype::InvalidStateEvdWaiter);
-pub(super) const DEAD: DatReturn = DatReturn::error(ReturnType::InvalidState, Subtype::NoSubtype);
+pub(super) const EVD_FAILED: DatReturn =
+    DatReturn::error(ReturnType::InvalidState, Subtype::NoSubtype);
 /// The code for an empty EVD.
 pub const EMPTY: DatReturn = DatReturn::error(ReturnType::QueueEmpty, Subtype::NoSubtype);
 
@@ -57,7 +58,7 @@ pub fn dequeue_slow_with<R>(
     let (evd, consumer) = open(&mut owned);
     match consumer.next_slow(evd, |data| with(Event { evd: handle, data })) {
         Some(result) => Ok(result),
-        None if evd.switches.is_dead() => Err(DEAD),
+        None if evd.state.has_failed() => Err(EVD_FAILED),
         None => Err(EMPTY),
     }
 }
@@ -85,11 +86,7 @@ pub fn own(handle: Handle) -> Result<Owned<Evd>, DatReturn> {
 pub fn own_when_free(handle: Handle) -> Result<Owned<Evd>, DatReturn> {
     let mut backoff = Backoff::new();
     loop {
-        if handle::pin::<Evd>(handle)
-            .ok_or(STALE)?
-            .switches
-            .is_waited()
-        {
+        if handle::pin::<Evd>(handle).ok_or(STALE)?.state.is_waited() {
             return Err(WAITED);
         }
         match handle::own::<Evd>(handle) {
@@ -102,7 +99,7 @@ pub fn own_when_free(handle: Handle) -> Result<Owned<Evd>, DatReturn> {
 }
 
 /// Takes what the completion queues of an EVD hold, as far as there is room to stage it. If another
-/// call owns the EVD, that call is asked to. Neither allocates nor waits.
+/// call owns the EVD, that call is requested to do it. Neither allocates nor waits.
 pub(crate) fn poll_completions(evd: Handle) {
     match handle::own::<Evd>(evd) {
         Ok(mut owned) => {
@@ -122,15 +119,15 @@ pub(crate) fn poll_completions(evd: Handle) {
     }
 }
 
-/// The result of [`Evd::attend`].
+/// The result of [`Evd::process_commands`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Attended {
+pub(super) enum CommandResult {
     /// The commands have been processed.
-    Done,
+    Processed,
     /// Another call owns the EVD, and was woken to process them.
-    Busy,
+    OwnerWoken,
     /// The EVD is being freed.
-    Gone,
+    Freed,
 }
 
 impl Evd {
@@ -154,11 +151,11 @@ impl Evd {
 
     /// Attaches new endpoints to the consuming half now, so that no later call, which must not
     /// allocate, has to. If another call owns the EVD, that call does it.
-    pub(crate) fn settle(&self) {
+    pub(crate) fn attach_new(&self) {
         match handle::own::<Self>(self.handle) {
             Ok(mut owned) => {
                 let (evd, consumer) = open(&mut owned);
-                consumer.settle(evd);
+                consumer.attach_new(evd);
             }
             Err(NotOwned::Busy) if self.posted.has_commands() => self.blocker.wake(),
             Err(_) => {}
@@ -166,18 +163,18 @@ impl Evd {
     }
 
     /// Processes the commands, or wakes the owner to do it.
-    pub(super) fn attend(&self) -> Attended {
+    pub(super) fn process_commands(&self) -> CommandResult {
         match handle::own::<Self>(self.handle) {
             Ok(mut owned) => {
                 let (evd, consumer) = open(&mut owned);
                 consumer.process_commands(evd);
-                Attended::Done
+                CommandResult::Processed
             }
             Err(NotOwned::Busy) => {
                 self.blocker.wake();
-                Attended::Busy
+                CommandResult::OwnerWoken
             }
-            Err(NotOwned::Stale) => Attended::Gone,
+            Err(NotOwned::Stale) => CommandResult::Freed,
         }
     }
 }

@@ -15,7 +15,7 @@ use super::Evd;
 use super::consumer::Consumer;
 use super::exclusive::open;
 use super::streams::Attribute;
-use super::take::DEAD;
+use super::take::EVD_FAILED;
 use crate::handle::Owned;
 use crate::object::steps::{Begun, Next, Slept, Steps};
 use crate::status::{DatReturn, ReturnType, Subtype};
@@ -76,7 +76,7 @@ pub fn begin<O: BorrowMut<Owned<Evd>>>(
     threshold: i32,
 ) -> Begun<Waiting<O>> {
     let (evd, consumer) = open(owned.borrow_mut());
-    match first_look(evd, consumer, timeout, threshold) {
+    match first_poll(evd, consumer, timeout, threshold) {
         Ok(waited) => Begun::Over(waited),
         Err(Missed { state, deadline }) => Begun::Waits(Waiting {
             state,
@@ -93,7 +93,7 @@ pub fn begin<O: BorrowMut<Owned<Evd>>>(
     clippy::result_large_err,
     reason = "a wait that misses has time, and must not allocate"
 )]
-fn first_look(
+fn first_poll(
     evd: &Evd,
     consumer: &mut Consumer,
     timeout: Timeout,
@@ -101,7 +101,7 @@ fn first_look(
 ) -> Result<Waited, Missed> {
     // Read before the state: if the check below misses a call of `set_unwaitable`, the wait sees
     // the changed count.
-    let closings = evd.switches.closings();
+    let unwaitable_count = evd.state.unwaitable_count();
     let threshold = match evd.check_wait(threshold) {
         Ok(threshold) => threshold,
         Err(error) => return Ok(error.into()),
@@ -110,7 +110,7 @@ fn first_look(
         Timeout::Micros(micros) => Deadline::from_micros(u64::from(micros)),
         Timeout::Infinite => Deadline::NEVER,
     };
-    let mut state = State::new(threshold, closings);
+    let mut state = State::new(threshold, unwaitable_count);
     let outcome = if state.view(evd, consumer).ready() {
         WaitOutcome::Ready
     } else if deadline.is_now() {
@@ -157,7 +157,7 @@ impl<O: BorrowMut<Owned<Evd>>> Waiting<O> {
         let under_way = self.under_way.get_or_insert_with(|| {
             // This wait takes the events of the device.
             consumer.is_covered = false;
-            evd.switches.set_waited(true);
+            evd.state.set_waited(true);
             UnderWay {
                 wait: None,
                 budget: consumer.budget,
@@ -190,7 +190,7 @@ impl<O: BorrowMut<Owned<Evd>>> Waiting<O> {
     fn end(&mut self, error: Option<&ControlError>) {
         let (evd, consumer) = open(self.owned.borrow_mut());
         consumer.awaited = 0;
-        evd.switches.set_waited(false);
+        evd.state.set_waited(false);
         // Remaining and later events trigger the CNO from here on.
         evd.rearm_for_cno();
         if let Some(under_way) = self.under_way.take() {
@@ -199,7 +199,7 @@ impl<O: BorrowMut<Owned<Evd>>> Waiting<O> {
         }
         if let Some(error) = error {
             tracing::error!(evd = ?evd.handle, "waiting failed: {error}");
-            evd.blocker.watch_anew();
+            evd.blocker.reset_channel();
         }
     }
 
@@ -263,14 +263,14 @@ impl Evd {
                 Subtype::InvalidArg3,
             ));
         }
-        if self.switches.is_dead() {
-            return Err(DEAD);
+        if self.state.has_failed() {
+            return Err(EVD_FAILED);
         }
         let state = |subtype| Err(DatReturn::error(ReturnType::InvalidState, subtype));
-        if !self.switches.is_waitable() {
+        if !self.state.is_waitable() {
             return state(Subtype::InvalidStateEvdUnwaitable);
         }
-        match self.switches.attribute() {
+        match self.state.attribute() {
             Some(Attribute::Unsignalled) if asked != 1 => {
                 state(Subtype::InvalidStateEvdConfigNotify)
             }
@@ -286,7 +286,7 @@ impl Evd {
 struct State {
     threshold: usize,
     /// How often the EVD had been made unwaitable when the wait began.
-    closings: u32,
+    unwaitable_count: u32,
     /// An event that notifies has arrived. At the first poll, every event counts.
     notified: bool,
     /// The number of queues armed since the last poll.
@@ -302,10 +302,10 @@ struct State {
 }
 
 impl State {
-    const fn new(threshold: usize, closings: u32) -> Self {
+    const fn new(threshold: usize, unwaitable_count: u32) -> Self {
         Self {
             threshold,
-            closings,
+            unwaitable_count,
             notified: true,
             asked: 0,
             listening: 0,
@@ -332,14 +332,14 @@ impl State {
         outcome: Option<WaitOutcome>,
     ) -> Option<Waited> {
         let refused = |kind, subtype| Some(DatReturn::error(kind, subtype).into());
-        if evd.switches.is_aborted() {
+        if evd.state.is_aborted() {
             return refused(ReturnType::Abort, Subtype::NoSubtype);
         }
-        if evd.switches.closings() != self.closings {
+        if evd.state.unwaitable_count() != self.unwaitable_count {
             return refused(ReturnType::InvalidState, Subtype::InvalidStateEvdUnwaitable);
         }
-        if evd.switches.is_dead() {
-            return Some(DEAD.into());
+        if evd.state.has_failed() {
+            return Some(EVD_FAILED.into());
         }
         let known = consumer.known(evd);
         let end = match outcome {
@@ -387,14 +387,14 @@ struct View<'a> {
 
 impl View<'_> {
     /// Returns whether only events of the device say which completions notify.
-    fn is_blind(&self) -> bool {
-        self.evd.switches.attribute() == Some(Attribute::Solicited)
-            && !self.consumer.tells_solicited()
+    fn needs_device_events(&self) -> bool {
+        self.evd.state.attribute() == Some(Attribute::Solicited)
+            && !self.consumer.reports_solicited()
     }
 
     /// Returns whether any event ends the wait, so that none need be counted.
     fn is_for_any(&self) -> bool {
-        let attribute = self.evd.switches.attribute();
+        let attribute = self.evd.state.attribute();
         self.state.threshold == 1
             && !matches!(
                 attribute,
@@ -404,8 +404,8 @@ impl View<'_> {
 
     /// Returns whether the EVD was made unwaitable, failed, or is being freed.
     fn is_stopped(&self) -> bool {
-        let switches = &self.evd.switches;
-        switches.is_over() || switches.closings() != self.state.closings
+        let state = &self.evd.state;
+        state.has_ended() || state.unwaitable_count() != self.state.unwaitable_count
     }
 }
 
@@ -423,7 +423,7 @@ impl Source for View<'_> {
         let found = self.consumer.gather(self.evd);
         let known = self.consumer.known(self.evd);
         self.state.notified |= found.notifies;
-        if !self.state.notified && self.is_blind() {
+        if !self.state.notified && self.needs_device_events() {
             let is_covered = self.state.listening == self.consumer.queues().len();
             self.state.notified =
                 found.completion && !is_covered || known > 0 && self.state.evented;
@@ -436,7 +436,7 @@ impl Source for View<'_> {
     }
 
     fn arm(&mut self) {
-        let solicited = self.evd.switches.attribute() == Some(Attribute::Solicited);
+        let solicited = self.evd.state.attribute() == Some(Attribute::Solicited);
         let queues = self.consumer.queues();
         self.state.asked = queues.len();
         for queue in queues {
@@ -455,7 +455,7 @@ impl Source for View<'_> {
     }
 
     fn spin_counts(&self) -> bool {
-        !self.is_blind()
+        !self.needs_device_events()
     }
 
     fn channel(&self) -> Option<ChannelFds<'_>> {

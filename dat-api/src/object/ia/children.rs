@@ -49,7 +49,7 @@ struct Record {
 
 /// An object that is freed with its IA.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Left {
+pub(super) struct Remaining {
     pub(super) kind: Kind,
     pub(super) handle: Handle,
     pub(super) upcalls: &'static Upcalls,
@@ -137,7 +137,7 @@ impl Children {
     /// # Errors
     /// `None`: it is closed already. A text, only with `only_if_empty`: the consumer's remaining
     /// objects; the list stays open.
-    pub(super) fn close(&self, only_if_empty: bool) -> Result<Vec<Left>, Option<String>> {
+    pub(super) fn close(&self, only_if_empty: bool) -> Result<Vec<Remaining>, Option<String>> {
         let mut state = self.0.lock();
         if state.closed {
             return Err(None);
@@ -147,10 +147,10 @@ impl Children {
         }
         state.closed = true;
         state.evds.clear();
-        let mut left: Vec<Left> = state
+        let mut left: Vec<Remaining> = state
             .live
             .drain()
-            .map(|(handle, record)| Left {
+            .map(|(handle, record)| Remaining {
                 kind: record.kind,
                 handle,
                 upcalls: record.upcalls,

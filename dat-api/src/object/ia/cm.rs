@@ -52,7 +52,7 @@ pub(super) struct Chosen {
     pub(super) shared: Arc<SharedManager>,
     pub(super) local: Local,
     /// Forwards the removal of the device to the IA, once that exists.
-    pub(super) departure: Arc<Departure>,
+    pub(super) departure: Arc<RemovalSink>,
     pub(super) watch: DeviceWatch,
 }
 
@@ -74,11 +74,11 @@ pub(super) fn choose(choice: CmChoice, port: &Port<'_>) -> Result<Chosen> {
     // Without free descriptors, files look as if they did not exist, and another manager or address
     // would be chosen.
     const TO_LOOK: usize = 8;
-    if let Some(lack) = dat_engine::descriptors::lack(TO_LOOK) {
+    if let Some(error) = dat_engine::descriptors::shortage(TO_LOOK) {
         return Err(DatError::new(
             ReturnType::InsufficientResources,
             Subtype::ResourceDevice,
-            format!("cannot look for a connection manager: {lack}; see also `ulimit -n`"),
+            format!("cannot look for a connection manager: {error}; see also `ulimit -n`"),
         ));
     }
     port.listen_on.require_here().map_err(|error| {
@@ -100,7 +100,7 @@ pub(super) fn choose(choice: CmChoice, port: &Port<'_>) -> Result<Chosen> {
             .start(ManagerKind::Rdma)
             .inspect_err(|error| {
                 let cause = error.to_string().replace('\n', "; ");
-                tracing::debug!(device = port.device, cause, "no connections by rdma_cm");
+                tracing::debug!(device = port.device, cause, "rdma_cm cannot be used");
             })
             .map_err(|error| (ManagerKind::Rdma, error))
             .or_else(|(manager, error)| match error {
@@ -135,7 +135,7 @@ impl Port<'_> {
             address,
             listen_on: self.listen_on,
         };
-        let departure = Arc::new(Departure::default());
+        let departure = Arc::new(RemovalSink::default());
         let watch = shared.manager.watch_device(&local, departure.clone())?;
         Ok(Chosen {
             shared,
@@ -212,21 +212,21 @@ fn refused(manager: ManagerKind, error: &CmError) -> DatError {
     DatError::new(
         kind,
         subtype,
-        format!("no connections by {manager}: {error}"),
+        format!("the connection manager {manager} cannot be used: {error}"),
     )
 }
 
 /// Forwards the removal of the device.
 #[derive(Default)]
-pub(super) struct Departure(OnceLock<Weak<Ia>>);
+pub(super) struct RemovalSink(OnceLock<Weak<Ia>>);
 
-impl Departure {
+impl RemovalSink {
     pub(super) fn of(&self, ia: &Arc<Ia>) {
         let _ = self.0.set(Arc::downgrade(ia));
     }
 }
 
-impl DeviceSink for Departure {
+impl DeviceSink for RemovalSink {
     fn removed(&self) {
         if let Some(ia) = self.0.get().and_then(Weak::upgrade) {
             ia.device_lost();

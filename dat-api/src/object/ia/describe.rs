@@ -10,14 +10,14 @@ use super::attributes::{
     LOW_WATERMARK, NamedAttribute, OUTSTANDING, ProviderAttributes, PzSupport, SOFT_WATERMARK,
     SPAN,
 };
+use super::limit_attributes::{LimitAttributes, count};
 use super::limits::MAX_LMRS;
-use super::offer::{Offer, count};
 use crate::options::Options;
 use crate::registry;
 use crate::types::CompletionFlags;
 
 /// What the attributes are derived from.
-pub(super) struct Described<'a> {
+pub(super) struct AttributeSources<'a> {
     pub(super) name: &'a str,
     pub(super) device: &'a Device,
     pub(super) port: &'a PortInfo,
@@ -28,12 +28,12 @@ pub(super) struct Described<'a> {
     pub(super) options: &'a Options,
 }
 
-impl Described<'_> {
+impl AttributeSources<'_> {
     pub(super) fn adapter(&self) -> IaAttributes {
         let info = self.device.info();
         let limits = self.device.limits();
-        let offer = Offer::of(limits);
-        let per_ep = |reads: i32| reads.saturating_mul(offer.max_eps);
+        let from_limits = LimitAttributes::of(limits);
+        let per_ep = |reads: i32| reads.saturating_mul(from_limits.max_eps);
         let (firmware_version_major, firmware_version_minor) = version(&info.firmware);
         IaAttributes {
             adapter_name: self.name.to_owned(),
@@ -44,28 +44,28 @@ impl Described<'_> {
             firmware_version_minor,
             ia_address_ptr: self.local_address,
             ia_address: self.address,
-            max_eps: offer.max_eps,
-            max_dto_per_ep: offer.max_dto_per_ep,
-            max_rdma_read_per_ep_in: offer.max_rdma_read_per_ep_in,
-            max_rdma_read_per_ep_out: offer.max_rdma_read_per_ep_out,
+            max_eps: from_limits.max_eps,
+            max_dto_per_ep: from_limits.max_dto_per_ep,
+            max_rdma_read_per_ep_in: from_limits.max_rdma_read_per_ep_in,
+            max_rdma_read_per_ep_out: from_limits.max_rdma_read_per_ep_out,
             max_evds: count(limits.cqs),
-            max_evd_qlen: offer.max_evd_qlen,
-            max_iov_segments_per_dto: offer.max_iov_segments_per_dto,
+            max_evd_qlen: from_limits.max_evd_qlen,
+            max_iov_segments_per_dto: from_limits.max_iov_segments_per_dto,
             max_lmrs: count(limits.regions.min(MAX_LMRS)),
             max_lmr_block_size: limits.region_size,
             max_lmr_virtual_address: u64::MAX,
             max_pzs: count(limits.domains),
             max_message_size: self.port.max_message.into(),
             max_rdma_size: self.port.max_message.into(),
-            max_rmrs: offer.max_rmrs,
+            max_rmrs: from_limits.max_rmrs,
             max_rmr_target_address: if limits.windows == 0 { 0 } else { u64::MAX },
-            max_srqs: offer.max_srqs,
-            max_ep_per_srq: offer.max_ep_per_srq,
-            max_recv_per_srq: offer.max_recv_per_srq,
-            max_iov_segments_per_rdma_read: offer.max_iov_segments_per_rdma_read,
-            max_iov_segments_per_rdma_write: offer.max_iov_segments_per_rdma_write,
-            max_rdma_read_in: per_ep(offer.max_rdma_read_per_ep_in),
-            max_rdma_read_out: per_ep(offer.max_rdma_read_per_ep_out),
+            max_srqs: from_limits.max_srqs,
+            max_ep_per_srq: from_limits.max_ep_per_srq,
+            max_recv_per_srq: from_limits.max_recv_per_srq,
+            max_iov_segments_per_rdma_read: from_limits.max_iov_segments_per_rdma_read,
+            max_iov_segments_per_rdma_write: from_limits.max_iov_segments_per_rdma_write,
+            max_rdma_read_in: per_ep(from_limits.max_rdma_read_per_ep_in),
+            max_rdma_read_out: per_ep(from_limits.max_rdma_read_per_ep_out),
             max_rdma_read_per_ep_in_guaranteed: true,
             max_rdma_read_per_ep_out_guaranteed: true,
             transport_attributes: Vec::new(),
@@ -90,7 +90,7 @@ impl Described<'_> {
             lmr_mem_types_supported: 1 | 2,
             iov_ownership_on_return: IovOwnership::Consumer,
             dat_qos_supported: 0,
-            completion_flags_supported: match self.device.tells_solicited() {
+            completion_flags_supported: match self.device.reports_solicited() {
                 true => CompletionFlags::all(),
                 false => CompletionFlags::all() - CompletionFlags::SOLICITED_WAIT,
             },

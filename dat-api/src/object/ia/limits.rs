@@ -1,5 +1,5 @@
 //! Limits of the library itself. An adapter offers the lower of these and the device's
-//! ([`super::Offer`]).
+//! ([`super::LimitAttributes`]).
 
 /// The maximum number of segments of one request.
 pub const MAX_SEGMENTS: usize = 32;

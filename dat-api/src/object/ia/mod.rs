@@ -4,7 +4,7 @@
 //! | --- | --- |
 //! | `open.rs`, `close.rs` | opening and closing: the part of `object/adapter.rs` that uses no EVD |
 //! | `children.rs` | the objects of an IA, for closing it |
-//! | `attributes.rs`, `describe.rs`, `offer.rs`, `limits.rs` | its attributes |
+//! | `attributes.rs`, `describe.rs`, `limit_attributes.rs`, `limits.rs` | its attributes |
 //! | `service_points.rs` | its service points by qualifier |
 //! | `reports.rs` | where asynchronous events go |
 //! | `watch.rs` | passing the device's events to objects |
@@ -17,8 +17,8 @@ mod children;
 mod close;
 mod cm;
 mod describe;
+mod limit_attributes;
 mod limits;
-mod offer;
 mod open;
 mod reports;
 mod service;
@@ -55,11 +55,11 @@ pub use attributes::{
     EpCreator, IaAttributes, IaInfo, IovOwnership, NamedAttribute, ProviderAttributes, PzSupport,
 };
 pub(super) use close::in_use;
+pub use limit_attributes::LimitAttributes;
+#[cfg(test)]
+pub(crate) use limit_attributes::small_adapter;
 pub(crate) use limits::MAX_LMRS;
 pub use limits::MAX_SEGMENTS;
-pub use offer::Offer;
-#[cfg(test)]
-pub(crate) use offer::small_adapter;
 pub use open::{AsyncEvd, OpenRequest};
 pub(crate) use reports::AsyncStream;
 

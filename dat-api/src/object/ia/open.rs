@@ -10,7 +10,7 @@ use dat_engine::{ControlErrorKind, Device, PathRequest, PortInfo};
 use super::Ia;
 use super::children::Children;
 use super::cm::{self, Chosen};
-use super::describe::Described;
+use super::describe::AttributeSources;
 use super::reports::{self, Reports};
 use super::service::Service;
 use super::service_points::ServicePoints;
@@ -96,7 +96,7 @@ impl Ia {
         } = chosen;
         let address = SocketAddr::new(local.address, 0);
         let local_address = PeerAddress::new(address);
-        let described = Described {
+        let described = AttributeSources {
             name: request.name,
             device: &device,
             port,

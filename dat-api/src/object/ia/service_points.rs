@@ -1,5 +1,5 @@
-//! The service points of an IA by qualifier, for requests that are handed off. `object/point.rs`
-//! has their type.
+//! The service points of an IA by qualifier, for requests that are handed off.
+//! `object/service_point.rs` has their type.
 
 use std::any::Any;
 use std::collections::HashMap;

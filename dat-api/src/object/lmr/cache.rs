@@ -153,7 +153,7 @@ mod tests {
     #[test]
     fn r10_r11_r12_cached_lmrs_are_checked_like_others() {
         let mut cache = LmrCache::default();
-        let mut look = |context, address, length| {
+        let mut look_up = |context, address, length| {
             let segment = LmrSegment {
                 context,
                 address,
@@ -164,8 +164,8 @@ mod tests {
         let (one, other) = (entry(1000, 5), entry(5000, 6));
         let context = one.context();
         for _ in 0..2 {
-            assert_eq!(look(context, 1000, 100), Ok(5));
-            assert_eq!(look(context, 1099, 1), Ok(5));
+            assert_eq!(look_up(context, 1000, 100), Ok(5));
+            assert_eq!(look_up(context, 1099, 1), Ok(5));
             let outside = Some(ReturnType::InvalidParameter);
             for (address, length) in [
                 (999, 1),
@@ -174,13 +174,16 @@ mod tests {
                 (1101, 1),
                 (1050, u64::MAX),
             ] {
-                assert_eq!(look(context, address, length).unwrap_err().kind(), outside);
+                assert_eq!(
+                    look_up(context, address, length).unwrap_err().kind(),
+                    outside
+                );
             }
-            assert_eq!(look(other.context(), 5000, 1), Ok(6));
+            assert_eq!(look_up(other.context(), 5000, 1), Ok(6));
         }
-        assert_eq!(look(context, 1000, 1), Ok(5));
+        assert_eq!(look_up(context, 1000, 1), Ok(5));
         drop(one);
-        let gone = look(context, 1000, 1).unwrap_err();
+        let gone = look_up(context, 1000, 1).unwrap_err();
         assert_eq!(gone.kind(), Some(ReturnType::PrivilegesViolation));
     }
 }

@@ -65,7 +65,7 @@ pub struct LmrInfo {
     pub kind: MemoryKind,
     /// Its zone.
     pub pz: Handle,
-    /// The privileges that were asked for.
+    /// The requested privileges.
     pub privileges: MemPrivileges,
     /// The context in local segments.
     pub lmr_context: u32,

@@ -1,8 +1,8 @@
 //! Memory that processes share under an identifier (`DAT_MEM_TYPE_SHARED_VIRTUAL`).
 //!
 //! Verbs cannot share a translation, so every process registers the memory for itself. The library
-//! cannot know what an identifier means in other processes. In this one it names one piece of one
-//! shared object as long as an LMR has it.
+//! cannot check the meaning of an identifier in other processes. In this process, an identifier
+//! names one piece of one shared object as long as an LMR uses it.
 
 use std::collections::HashMap;
 

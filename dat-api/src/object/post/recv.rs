@@ -119,7 +119,7 @@ unsafe extern "C" fn post_fast<Q: RecvQueue, P: FastPath, L: PostLock>(
         {
             let segments = [segment];
             let request = RecvRequest {
-                cookie,
+                wr_id: cookie,
                 segments: &segments,
             };
             // SAFETY: the caller's promise.
@@ -161,7 +161,10 @@ unsafe extern "C" fn post_slow<Q: RecvQueue>(
             Ok((segments, _)) => segments,
             Err(code) => return code,
         };
-        let request = RecvRequest { cookie, segments };
+        let request = RecvRequest {
+            wr_id: cookie,
+            segments,
+        };
         // SAFETY: the caller's promise.
         let Err(error) = (unsafe { poster.post(&request) }) else {
             queue.count_posted(poster);

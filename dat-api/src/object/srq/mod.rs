@@ -7,7 +7,7 @@ use dat_engine::{SharedReceiveQueueHandle, SrqOptions};
 
 use super::counters::{Counters, Refused};
 use super::exhausted;
-use super::ia::{Ia, MAX_SEGMENTS, Offer};
+use super::ia::{Ia, LimitAttributes, MAX_SEGMENTS};
 use super::post::{PostMode, Posting};
 use super::pz::Pz;
 use super::usage::{Counted, Usage, Use};
@@ -138,7 +138,7 @@ impl Srq {
             return Err(bad_zone("the protection zone belongs to another IA"));
         }
         let limits = ia.attributes();
-        let most_iov = Offer::of(ia.device().limits()).max_iov_segments_per_srq_recv;
+        let most_iov = LimitAttributes::of(ia.device().limits()).max_iov_segments_per_srq_recv;
         for (name, value, most, limit) in [
             (
                 "max_recv_dtos",
@@ -285,19 +285,19 @@ impl Srq {
 
     /// Polls the completions of its endpoints, so that counts are current.
     fn take_completions(&self) {
-        self.look_while(|| true);
+        self.poll_while(|| true);
     }
 
     /// Polls where the endpoints report, until an entry is free. The consumer gets the events that
     /// this stages as from its own polls. Neither allocates nor waits.
-    fn look_for_room(&self) {
-        self.look_while(|| self.queue.outstanding() >= self.capacity());
+    fn poll_for_room(&self) {
+        self.poll_while(|| self.queue.outstanding() >= self.capacity());
     }
 
-    fn look_while(&self, goes_on: impl Fn() -> bool) {
+    fn poll_while(&self, continues: impl Fn() -> bool) {
         self.sources.visit(|source| {
             (source.upcalls().poll_completions)(source);
-            goes_on()
+            continues()
         });
     }
 }

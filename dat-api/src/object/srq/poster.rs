@@ -109,7 +109,7 @@ impl RecvQueue for Srq {
     #[cold]
     unsafe fn make_room(&self, error: PostError) -> bool {
         if error == PostError::QueueFull {
-            self.look_for_room();
+            self.poll_for_room();
             return true;
         }
         false

@@ -42,7 +42,7 @@ impl Watermark {
 #[cold]
 pub(super) fn taken(handle: Handle) {
     if let Some(srq) = handle::pin::<Srq>(handle) {
-        srq.look();
+        srq.compare();
     }
 }
 
@@ -94,7 +94,7 @@ impl Srq {
                 "the device cannot check the low watermark {mark}; completions are counted instead: {error}"
             );
         }
-        self.look();
+        self.compare();
         Ok(())
     }
 
@@ -112,7 +112,7 @@ impl Srq {
     }
 
     /// Compares the receives that are left with the watermark, and reports.
-    fn look(&self) {
+    fn compare(&self) {
         if let Some(mark) = self.mark()
             && self.queue.outstanding() < mark
         {
@@ -140,7 +140,7 @@ impl Srq {
             Err(_) => {
                 drop(device);
                 self.take_completions();
-                self.look();
+                self.compare();
             }
         }
     }

@@ -43,7 +43,11 @@ fn one_cqe_more_than_the_ring_holds_is_an_overrun_and_fails_the_qps_of_the_cq() 
         pair.a.post(NOP, SIGNALLED, &[]);
         pair.run_until_idle();
     }
-    assert_eq!(pair.a.host.events.take(), [], "a full ring is no overrun");
+    assert_eq!(
+        pair.a.host.events.take(),
+        [],
+        "a full ring is not an overrun"
+    );
     let first = pair.a.cq.peek();
     pair.a.post(NOP, SIGNALLED, &[]);
     pair.run_until_idle();

@@ -10,8 +10,8 @@ use crate::wire::OwnOp;
 #[derive(Clone, Copy, Debug)]
 pub struct Run {
     next: Slot,
-    /// The last byte of the next entry, once the device has written that, if it
-    /// belongs to the run. So one comparison tells both.
+    /// The last byte that the next entry has if the device has written it and it
+    /// belongs to the run, so that one comparison checks both.
     own_op: u8,
     wrap: Wrap,
 }
@@ -28,7 +28,7 @@ impl Run {
         Some(self.next)
     }
 
-    /// Goes past the next entry.
+    /// Advances past the next entry.
     ///
     /// # Safety
     /// [`Self::peek`] has returned that entry.
@@ -52,8 +52,8 @@ impl CompletionRing {
         }
     }
 
-    /// Goes past the `entries` entries that a run has passed. The device gets them
-    /// back with the next [`Self::publish`].
+    /// Consumes the `entries` entries that a run has passed. The next
+    /// [`Self::publish`] returns them to the device.
     ///
     /// # Safety
     /// This ring began the run after it was last advanced, the run was advanced

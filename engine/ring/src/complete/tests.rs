@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::testing::Memory;
 
-struct Bench {
+struct Fixture {
     entries: Memory,
     records: Memory,
     page: Memory,
@@ -16,7 +16,7 @@ struct Bench {
     produced: u32,
 }
 
-fn bench(count: u32, stride: u32, start: u32) -> Bench {
+fn fixture(count: u32, stride: u32, start: u32) -> Fixture {
     let entries = Memory::new((count * stride) as usize, 0);
     let records = Memory::new(64, 0xee);
     let page = Memory::new(4096, 0);
@@ -28,7 +28,7 @@ fn bench(count: u32, stride: u32, start: u32) -> Bench {
         uar: page.at(0),
         cqn: 0x00ab_cdef,
     };
-    // As the provider leaves them: invalid, on the lap before `start`.
+    // As the provider initialises them: invalid, on the lap before `start`.
     for index in 0..count {
         let skip = if stride == 128 { 127 } else { 63 };
         let counter = start.wrapping_add(index);
@@ -45,7 +45,7 @@ fn bench(count: u32, stride: u32, start: u32) -> Bench {
     };
     let mut ring = ring.unwrap();
     ring.publish();
-    Bench {
+    Fixture {
         entries,
         records,
         page,
@@ -56,7 +56,7 @@ fn bench(count: u32, stride: u32, start: u32) -> Bench {
     }
 }
 
-impl Bench {
+impl Fixture {
     fn produce(&mut self, qpn: u32, counter: u16, opcode: CqeOpcode) {
         let index = (self.produced & (self.size - 1)) as usize;
         let at = index * self.stride + self.stride - 64;
@@ -79,67 +79,71 @@ impl Bench {
 #[test]
 fn an_unwritten_entry_is_not_there_on_the_first_lap() {
     for stride in [64, 128] {
-        let bench = bench(4, stride, 0);
-        assert!(bench.ring.peek().is_none());
-        assert_eq!(bench.ring.entries().written_end(), 0);
+        let fixture = fixture(4, stride, 0);
+        assert!(fixture.ring.peek().is_none());
+        assert_eq!(fixture.ring.entries().written_end(), 0);
     }
 }
 
 #[test]
 fn the_consumer_index_has_24_bits() {
-    let mut bench = bench(4, 64, 0x00ff_ffff);
-    assert_eq!(bench.records.be32(0), 0xff_ffff);
-    bench.produce(1, 0, CqeOpcode::REQUESTER);
-    bench.take().unwrap();
-    assert_eq!(bench.records.be32(0), 0);
+    let mut fixture = fixture(4, 64, 0x00ff_ffff);
+    assert_eq!(fixture.records.be32(0), 0xff_ffff);
+    fixture.produce(1, 0, CqeOpcode::REQUESTER);
+    fixture.take().unwrap();
+    assert_eq!(fixture.records.be32(0), 0);
 }
 
 #[test]
 fn arming_writes_record_and_register_with_sequence_command_and_index() {
-    let mut bench = bench(4, 64, 0x0123_4567);
-    bench.ring.arm(false, 0);
-    assert_eq!(bench.records.be32(4), 0x0023_4567);
+    let mut fixture = fixture(4, 64, 0x0123_4567);
+    fixture.ring.arm(false, 0);
+    assert_eq!(fixture.records.be32(4), 0x0023_4567);
     assert_eq!(
-        bench.page.bytes(0x20, 8),
+        fixture.page.bytes(0x20, 8),
         [0x00, 0x23, 0x45, 0x67, 0x00, 0xab, 0xcd, 0xef]
     );
-    bench.ring.arm(true, 3);
-    assert_eq!(bench.records.be32(4), 0x3123_4567);
+    fixture.ring.arm(true, 3);
+    assert_eq!(fixture.records.be32(4), 0x3123_4567);
     assert_eq!(
-        bench.page.bytes(0x20, 8),
+        fixture.page.bytes(0x20, 8),
         [0x31, 0x23, 0x45, 0x67, 0x00, 0xab, 0xcd, 0xef]
     );
-    bench.ring.arm(true, 4);
+    fixture.ring.arm(true, 4);
     assert_eq!(
-        bench.records.be32(4),
+        fixture.records.be32(4),
         0x0123_4567,
         "two bits of the number of events"
     );
-    assert_eq!(bench.records.be32(0), 0x23_4567, "the consumer index stays");
-    assert_eq!(bench.page.bytes(0, 0x20), [0; 0x20]);
-    assert_eq!(bench.page.bytes(0x28, 64), [0; 64]);
+    assert_eq!(
+        fixture.records.be32(0),
+        0x23_4567,
+        "the consumer index stays"
+    );
+    assert_eq!(fixture.page.bytes(0, 0x20), [0; 0x20]);
+    assert_eq!(fixture.page.bytes(0x28, 64), [0; 64]);
 }
 
 #[test]
 fn cq_clean_invalidates_the_cqes_of_one_queue_pair_up_to_the_end() {
-    let mut bench = bench(8, 128, 0xffff_fffa);
+    let mut fixture = fixture(8, 128, 0xffff_fffa);
     for counter in 0..3 {
-        bench.produce(7, counter, CqeOpcode::RESPONDER_SEND);
-        bench.produce(8, counter, CqeOpcode::REQUESTER);
+        fixture.produce(7, counter, CqeOpcode::RESPONDER_SEND);
+        fixture.produce(8, counter, CqeOpcode::REQUESTER);
     }
-    let end = bench.ring.entries().written_end();
+    let end = fixture.ring.entries().written_end();
     assert_eq!(end, 0);
-    bench.produce(7, 99, CqeOpcode::RESPONDER_SEND);
-    bench.take().unwrap();
+    fixture.produce(7, 99, CqeOpcode::RESPONDER_SEND);
+    fixture.take().unwrap();
     let mut seen = Vec::new();
-    bench
+    fixture
         .ring
         .cq_clean(7, end, |tail| seen.push(tail.wqe_counter()));
     assert_eq!(seen, [1, 2]);
-    bench
+    fixture
         .ring
         .cq_clean(7, end, |_| panic!("a stale CQE is not cleaned again"));
-    let left: Vec<_> = core::iter::from_fn(|| bench.take())
+    let left: Vec<_> = core::iter::from_fn(|| fixture.take())
         .map(|tail| (tail.qpn(), tail.wqe_counter(), tail.own_op().opcode()))
         .collect();
     let (dead, done) = (CqeOpcode::STALE, CqeOpcode::REQUESTER);
@@ -157,22 +161,22 @@ fn cq_clean_invalidates_the_cqes_of_one_queue_pair_up_to_the_end() {
 }
 
 #[test]
-fn an_end_that_was_passed_buries_nothing() {
-    let mut bench = bench(4, 64, 0);
-    bench.produce(7, 0, CqeOpcode::REQUESTER);
-    let end = bench.ring.entries().written_end();
-    bench.take().unwrap();
-    bench.produce(7, 1, CqeOpcode::REQUESTER);
-    bench.ring.cq_clean(7, end, |_| panic!("beyond the end"));
+fn cq_clean_up_to_a_consumed_end_removes_nothing() {
+    let mut fixture = fixture(4, 64, 0);
+    fixture.produce(7, 0, CqeOpcode::REQUESTER);
+    let end = fixture.ring.entries().written_end();
+    fixture.take().unwrap();
+    fixture.produce(7, 1, CqeOpcode::REQUESTER);
+    fixture.ring.cq_clean(7, end, |_| panic!("beyond the end"));
 }
 
 #[test]
 fn the_end_of_a_full_ring_is_one_lap_ahead() {
-    let mut bench = bench(4, 64, 0);
+    let mut fixture = fixture(4, 64, 0);
     for counter in 0..4 {
-        bench.produce(7, counter, CqeOpcode::REQUESTER);
+        fixture.produce(7, counter, CqeOpcode::REQUESTER);
     }
-    assert_eq!(bench.ring.entries().written_end(), 4);
+    assert_eq!(fixture.ring.entries().written_end(), 4);
 }
 
 #[test]
@@ -201,16 +205,16 @@ fn layouts_that_contradict_themselves_are_refused() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 4 } else { 256 }))]
 
-    /// A run ends at the first entry with another last byte, and where nothing is
-    /// written, on any lap; the ring goes on behind it.
+    /// A run ends at the first entry with another last byte, and at the first entry
+    /// that is not written, on any lap. The ring continues after the run.
     #[test]
-    fn runs_take_what_single_looks_take(
+    fn runs_take_what_single_peeks_take(
         log in 0u32..5,
         stride in prop_oneof![Just(64u32), Just(128)],
         start in prop_oneof![Just(0u32), 0xff_fff0u32..0x100_0010, u32::MAX - 9..=u32::MAX],
         rounds in prop::collection::vec(prop::collection::vec(any::<bool>(), 0..16), 1..20),
     ) {
-        let mut bench = bench(1 << log, stride, start);
+        let mut fixture = fixture(1 << log, stride, start);
         let mut counter = 0;
         for sends in rounds {
             let sends = &sends[..sends.len().min(1 << log)];
@@ -219,13 +223,13 @@ proptest! {
                 false => CqeOpcode::RESPONDER_SEND,
             };
             for &send in sends {
-                bench.produce(1, counter, opcode(send));
+                fixture.produce(1, counter, opcode(send));
                 counter += 1;
             }
             let mut expected = (counter - sends.len() as u16..counter).zip(sends.iter().copied());
             let mut runs = sends.chunk_by(|one, other| one == other);
-            while let Some((_, own_op)) = bench.ring.peek() {
-                let mut run = bench.ring.run(own_op);
+            while let Some((_, own_op)) = fixture.ring.peek() {
+                let mut run = fixture.ring.run(own_op);
                 let mut taken = 0;
                 while let Some(slot) = run.peek() {
                     let (number, send) = expected.next().expect("no more than was written");
@@ -236,18 +240,18 @@ proptest! {
                     taken += 1;
                 }
                 prop_assert_eq!(Some(taken), runs.next().map(<[bool]>::len));
-                let before = bench.ring.consumed();
+                let before = fixture.ring.consumed();
                 // SAFETY: the run has passed so many.
-                unsafe { bench.ring.end_run(run, taken) };
-                prop_assert_eq!(bench.ring.consumed(), before.wrapping_add(taken as u32));
-                bench.ring.publish();
+                unsafe { fixture.ring.end_run(run, taken) };
+                prop_assert_eq!(fixture.ring.consumed(), before.wrapping_add(taken as u32));
+                fixture.ring.publish();
             }
             prop_assert_eq!(expected.next(), None);
         }
     }
 
-    /// Whatever the order of writing and taking, lap after lap: each entry is
-    /// seen once, in order, and nothing is seen that is not there.
+    /// For any order of writing and polling, over several laps, each written
+    /// entry is returned once, in order, and no other entry is returned.
     #[test]
     fn entries_come_out_as_they_went_in(
         log in 0u32..5,
@@ -255,20 +259,20 @@ proptest! {
         start in prop_oneof![Just(0u32), 0xff_fff0u32..0x100_0010, u32::MAX - 9..=u32::MAX],
         ops in prop::collection::vec(any::<bool>(), 1..200),
     ) {
-        let mut bench = bench(1 << log, stride, start);
+        let mut fixture = fixture(1 << log, stride, start);
         let mut written = std::collections::VecDeque::new();
         let mut next = 0u16;
         for produce in ops {
             if produce && written.len() < 1 << log {
-                bench.produce(u32::from(next) + 1, next, CqeOpcode::REQUESTER);
+                fixture.produce(u32::from(next) + 1, next, CqeOpcode::REQUESTER);
                 written.push_back(next);
                 next += 1;
             } else {
-                let tail = bench.take();
+                let tail = fixture.take();
                 prop_assert_eq!(tail.map(CqeTail::wqe_counter), written.pop_front());
             }
-            let end = bench.ring.entries().written_end();
-            prop_assert_eq!(end, bench.produced & 0xff_ffff);
+            let end = fixture.ring.entries().written_end();
+            prop_assert_eq!(end, fixture.produced & 0xff_ffff);
         }
     }
 }

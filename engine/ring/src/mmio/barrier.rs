@@ -22,7 +22,7 @@
 //! they are atomic fences, which is what its memory model can see.
 
 #[cfg(not(any(miri, target_arch = "x86_64", target_arch = "aarch64")))]
-compile_error!("mmio::barrier knows x86-64 and AArch64; add this architecture's barriers");
+compile_error!("mmio::barrier supports x86-64 and AArch64; add this architecture's barriers");
 
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 use self::x86_64 as arch;

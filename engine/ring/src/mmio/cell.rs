@@ -23,14 +23,14 @@ impl<T: Copy> DmaCell<T> {
     ///
     /// # Safety
     /// `at` is aligned, and readable and writable for as long as the cell or a
-    /// copy of it is used. Any bytes are a `T`. What the device makes of the values
-    /// written there is what the caller wants.
+    /// copy of it is used. Any bytes are a valid `T`. The caller intends the
+    /// effect that written values have on the device.
     #[inline(always)]
     pub const unsafe fn new(at: NonNull<T>) -> Self {
         Self(at)
     }
 
-    /// Returns what is there now.
+    /// Reads the value.
     #[inline(always)]
     pub fn read(self) -> T {
         // SAFETY: aligned and readable, as promised to `new`; volatile because
@@ -38,7 +38,7 @@ impl<T: Copy> DmaCell<T> {
         unsafe { self.0.as_ptr().read_volatile() }
     }
 
-    /// Replaces what is there.
+    /// Writes the value.
     #[inline(always)]
     pub fn write(self, value: T) {
         // SAFETY: aligned and writable, as promised to `new`; volatile because

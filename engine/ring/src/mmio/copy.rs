@@ -1,12 +1,12 @@
 //! Copies of bytes that a device, or another thread, may access meanwhile: the
 //! memory of messages.
 //!
-//! That memory is none of Rust's own: it is mapped for a device, no reference to
-//! it is made, and its bytes change at any moment. So each access is volatile.
-//! What is read while it changes is a mixture of old and new bytes, and nothing
-//! worse; an aligned word of up to eight bytes is read, and written, at once.
+//! That memory is mapped for a device, no Rust reference to it exists, and its
+//! bytes may change at any moment. So each access is volatile. A read that
+//! races with a change returns a mixture of old and new bytes; an aligned word
+//! of up to eight bytes is read, and written, in one access.
 
-/// The widest word that is copied by one volatile access. Any bytes are one.
+/// The widest word that is copied by one volatile access. Any bytes are a valid value.
 #[cfg(target_arch = "x86_64")]
 type Wide = core::arch::x86_64::__m128i;
 #[cfg(target_arch = "aarch64")]
@@ -39,12 +39,12 @@ unsafe fn write<T: Copy>(to: *mut u8, value: T) {
     unsafe { to.cast::<Unaligned<T>>().write_volatile(Unaligned(value)) };
 }
 
-/// The longest copy that is made in line.
+/// The longest copy that is inlined.
 pub(crate) const SHORT_COPY: u32 = 128;
 
 /// Copies `length` bytes, at least 1 and at most [`SHORT_COPY`], out of message
-/// memory, in line: by accesses of one size from both ends, which meet or overlap
-/// in the middle.
+/// memory. Inlined: it uses accesses of one size from both ends, which meet or
+/// overlap in the middle.
 ///
 /// # Safety
 /// `length` readable bytes at `from`, and writable bytes of our own at `to`,
@@ -89,7 +89,7 @@ pub(crate) unsafe fn read_short(to: *mut u8, from: *const u8, length: usize) {
     }
 }
 
-/// Where a copy that goes on word by word is, and how much is left.
+/// The state of a copy word by word: its position and the number of bytes left.
 struct Rest {
     from: *const u8,
     to: *mut u8,
@@ -97,7 +97,7 @@ struct Rest {
 }
 
 impl Rest {
-    /// Copies one value after the other, by `one`, as long as a whole one is
+    /// Copies one value after the other with `one`, as long as a whole value is
     /// left.
     ///
     /// # Safety

@@ -1,4 +1,4 @@
-//! The only home of barriers, volatile accesses, doorbell records and registers.
+//! All barriers, volatile accesses, doorbell records and doorbell registers.
 //!
 //! The doorbell registers themselves are private: [`crate::send::SendProducer`]
 //! rings the register of its queue pair, [`crate::complete::CompletionRing`] that

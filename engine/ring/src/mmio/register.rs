@@ -25,7 +25,7 @@ use crate::wire::{Be64, WQEBB};
 struct UarState {
     /// Offset of the half to write next: 0 or the half's size.
     offset: AtomicUsize,
-    /// Taken while a doorbell is written, unless there is only one writer.
+    /// Held while a doorbell is written, unless there is only one writer.
     lock: SpinLock<()>,
 }
 
@@ -112,8 +112,8 @@ impl Register {
         self.serialised
     }
 
-    /// Rings with the first eight bytes of the last WQE, after others that
-    /// ring the same register.
+    /// Writes the first eight bytes of the last WQE, under the lock of the
+    /// register.
     #[inline(always)]
     pub(crate) fn ring_locked(&mut self, doorbell: Be64) {
         let uar = &*self.uar;
@@ -125,8 +125,8 @@ impl Register {
         drop(held);
     }
 
-    /// Rings with the first eight bytes of the last WQE, where no other thread
-    /// rings the same register meanwhile.
+    /// Writes the first eight bytes of the last WQE. No other thread rings the
+    /// same register meanwhile.
     #[inline(always)]
     pub(crate) fn ring(&mut self, doorbell: Be64) {
         debug_assert!(!self.serialised);
@@ -144,8 +144,8 @@ impl Register {
         self.toggle_half(uar, offset);
     }
 
-    /// Rings by copying a whole WQE, 64 bytes at a time, in ascending order,
-    /// where no other thread rings the same register meanwhile.
+    /// Copies a whole WQE to the register, 64 bytes at a time, in ascending
+    /// order. No other thread rings the same register meanwhile.
     ///
     /// # Safety
     /// The WQE lies in its ring as the fields of `source` say, in memory that
@@ -157,7 +157,7 @@ impl Register {
         let uar = &*self.uar;
         barrier::before_register();
         let (half, offset) = self.half(uar);
-        // One, or two as a short inline message takes, in line.
+        // Up to two WQEBBs, as a short inline message takes, are copied inline.
         // SAFETY: WQEBBs of the ring and of the half, as many as the WQE is
         // long, which the caller promises.
         unsafe {
@@ -206,10 +206,10 @@ unsafe fn behind(wqebb: NonNull<u8>, ring: NonNull<u8>, ring_end: *const u8) -> 
     }
 }
 
-/// Copies `count` WQEBBs of a ring. Its arguments are as many as registers take.
+/// Copies `count` WQEBBs of a ring. All arguments fit registers.
 ///
 /// # Safety
-/// There are so many in the ring, and as much room at `to`.
+/// The ring has at least `count` WQEBBs, and `to` has room for them.
 #[inline(never)]
 unsafe fn copy_wqebbs(
     mut to: NonNull<u8>,
@@ -244,10 +244,10 @@ unsafe fn copy_wqebb(to: NonNull<u64>, from: NonNull<u64>) {
     }
 }
 
-/// The register through which completion events are asked for.
+/// The register that arms completion queues.
 ///
-/// All completion queues of a context share it. Each request is one eight-byte
-/// store, so they need no lock and no turn.
+/// All completion queues of a context share it. Arming is one eight-byte store,
+/// so they need no lock.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ArmRegister(DmaCell<u64>);
 
@@ -272,7 +272,7 @@ impl ArmRegister {
         Self(unsafe { DmaCell::new(at.cast()) })
     }
 
-    /// Asks for an event. The arm record has been written before.
+    /// Arms the completion queue. The arm record has been written before.
     #[inline]
     pub(crate) fn ring(self, doorbell: Be64) {
         barrier::before_register();
@@ -307,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn rings_of_one_register_share_its_turn() {
+    fn queue_pairs_on_one_register_alternate_its_halves_together() {
         let mut page = Page([0; 128]);
         let mut a = register(&mut page, 256, true);
         // SAFETY: the same page as above.
@@ -369,7 +369,7 @@ mod tests {
     }
 
     #[test]
-    fn many_writers_of_a_serialised_register_keep_the_turn() {
+    fn concurrent_writers_of_a_serialised_register_alternate_its_halves() {
         let mut page = Page([0; 128]);
         let reg = register(&mut page, 256, true);
         let base = reg.reg.as_ptr().expose_provenance();

@@ -9,14 +9,14 @@ use super::*;
 use crate::request::{ListError, Segment};
 use crate::testing::Memory;
 
-struct Bench {
+struct Fixture {
     ring: Memory,
     record: Memory,
     consumer: Arc<RecvConsumer>,
     producer: RecvProducer,
 }
 
-fn bench(count: u32, stride: u32, start: u32) -> Bench {
+fn fixture(count: u32, stride: u32, start: u32) -> Fixture {
     let ring = Memory::new((count * stride) as usize, 0xa5);
     let record = Memory::new(64, 0);
     let layout = RecvLayout {
@@ -25,13 +25,13 @@ fn bench(count: u32, stride: u32, start: u32) -> Bench {
         stride,
         dbrec: record.at(0).cast(),
     };
-    // SAFETY: the memory outlives both halves; `Bench` drops them with it.
+    // SAFETY: the memory outlives both halves; `Fixture` drops them with it.
     let consumer = Arc::new(unsafe { RecvConsumer::new(&layout) }.unwrap());
     consumer.retired.store(start, Ordering::Relaxed);
     // SAFETY: the consumer stays where it is, and is kept beside the producer.
     let mut producer = unsafe { RecvProducer::new(&layout, &consumer) };
     producer.open();
-    Bench {
+    Fixture {
         ring,
         record,
         consumer,
@@ -39,15 +39,15 @@ fn bench(count: u32, stride: u32, start: u32) -> Bench {
     }
 }
 
-impl Bench {
+impl Fixture {
     fn post_list(&mut self, requests: &[RecvRequest<'_>]) -> Result<(), ListError> {
         // SAFETY: the segments of these tests are written by no device.
         unsafe { self.producer.post_list(requests) }
     }
 
-    fn post(&mut self, cookie: u64, segments: &[Segment]) -> Result<(), PostError> {
+    fn post(&mut self, wr_id: u64, segments: &[Segment]) -> Result<(), PostError> {
         // SAFETY: as above.
-        unsafe { self.producer.post(&RecvRequest { cookie, segments }) }
+        unsafe { self.producer.post(&RecvRequest { wr_id, segments }) }
     }
 
     /// Completes the oldest receive.
@@ -67,68 +67,68 @@ fn segment(length: u32) -> Segment {
 
 #[test]
 fn a_wqe_is_its_segments_and_a_terminator() {
-    let mut bench = bench(2, 64, 0);
-    bench.post(9, &[segment(0), segment(0x100)]).unwrap();
+    let mut fixture = fixture(2, 64, 0);
+    fixture.post(9, &[segment(0), segment(0x100)]).unwrap();
     let mut expected = vec![
         0, 0, 1, 0, 0xde, 0xad, 0xbe, 0xef, 0x11, 0x22, 0x33, 0x44, 0x55, 0x66, 0x77, 0x88, //
         0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0,
     ];
     expected.extend([0xa5; 32]);
-    assert_eq!(bench.ring.bytes(0, 64), expected);
-    assert_eq!(bench.record.be32(0), 1);
-    assert_eq!(bench.consumer.cookie(0), 9);
+    assert_eq!(fixture.ring.bytes(0, 64), expected);
+    assert_eq!(fixture.record.be32(0), 1);
+    assert_eq!(fixture.consumer.wr_id(0), 9);
 }
 
 #[test]
 fn a_full_wqe_has_no_terminator() {
-    let mut bench = bench(2, 32, 0);
-    bench.post(1, &[segment(1), segment(2)]).unwrap();
-    assert_eq!(bench.ring.bytes(32, 32), [0xa5; 32]);
+    let mut fixture = fixture(2, 32, 0);
+    fixture.post(1, &[segment(1), segment(2)]).unwrap();
+    assert_eq!(fixture.ring.bytes(32, 32), [0xa5; 32]);
     assert_eq!(
-        bench.post(2, &[segment(1); 3]),
+        fixture.post(2, &[segment(1); 3]),
         Err(PostError::TooManySegments)
     );
     assert_eq!(
-        bench.post(2, &[segment(1 << 31)]),
+        fixture.post(2, &[segment(1 << 31)]),
         Err(PostError::MessageTooLong)
     );
-    assert_eq!(bench.record.be32(0), 1);
+    assert_eq!(fixture.record.be32(0), 1);
 }
 
 #[test]
 fn a_closed_queue_is_not_ready_rather_than_full() {
-    let mut bench = bench(1, 16, 0);
-    bench.producer.close();
-    assert_eq!(bench.post(1, &[]), Err(PostError::NotReady));
-    bench.producer.open();
-    bench.post(1, &[]).unwrap();
-    assert_eq!(bench.post(1, &[]), Err(PostError::QueueFull));
+    let mut fixture = fixture(1, 16, 0);
+    fixture.producer.close();
+    assert_eq!(fixture.post(1, &[]), Err(PostError::NotReady));
+    fixture.producer.open();
+    fixture.post(1, &[]).unwrap();
+    assert_eq!(fixture.post(1, &[]), Err(PostError::QueueFull));
 }
 
 #[test]
 fn a_queue_that_is_kept_full_is_posted_to_in_line() {
-    let mut bench = bench(4, 16, 0xfffe);
-    for cookie in 0..4 {
-        bench.post(cookie, &[segment(1)]).unwrap();
+    let mut fixture = fixture(4, 16, 0xfffe);
+    for wr_id in 0..4 {
+        fixture.post(wr_id, &[segment(1)]).unwrap();
     }
-    for cookie in 4..20 {
-        assert!(!bench.producer.has_room());
-        let wqe_counter = 0xfffe_u16.wrapping_add(cookie as u16 - 4);
-        assert_eq!(bench.consumer.cookie(wqe_counter), cookie - 4);
-        bench.retire();
-        assert!(bench.producer.has_room());
-        bench.post(cookie, &[segment(1)]).unwrap();
+    for wr_id in 4..20 {
+        assert!(!fixture.producer.has_room());
+        let wqe_counter = 0xfffe_u16.wrapping_add(wr_id as u16 - 4);
+        assert_eq!(fixture.consumer.wr_id(wqe_counter), wr_id - 4);
+        fixture.retire();
+        assert!(fixture.producer.has_room());
+        fixture.post(wr_id, &[segment(1)]).unwrap();
     }
-    bench.producer.close();
-    assert!(!bench.producer.has_room());
+    fixture.producer.close();
+    assert!(!fixture.producer.has_room());
 }
 
 #[test]
-fn what_is_no_queue_is_not_ready() {
+fn what_is_not_a_queue_is_not_ready() {
     // SAFETY: neither opened nor asked what is outstanding.
     let mut none = unsafe { RecvProducer::none() };
     let request = RecvRequest {
-        cookie: 1,
+        wr_id: 1,
         segments: &[segment(1)],
     };
     // SAFETY: nothing is posted.
@@ -182,8 +182,8 @@ proptest! {
         ),
     ) {
         let (count, stride) = (1u32 << log, 1u32 << stride_log);
-        let mut bench = bench(count, stride, start);
-        let mut model = bench.ring.all();
+        let mut fixture = fixture(count, stride, start);
+        let mut model = fixture.ring.all();
         let mut outstanding = std::collections::VecDeque::new();
         let mut posted = start;
         for op in ops {
@@ -195,7 +195,7 @@ proptest! {
                         .iter()
                         .enumerate()
                         .map(|(i, segments)| {
-                            RecvRequest { cookie: u64::from(posted) << 8 | i as u64, segments }
+                            RecvRequest { wr_id: u64::from(posted) << 8 | i as u64, segments }
                         })
                         .collect();
                     let mut expected = Ok(());
@@ -222,20 +222,20 @@ proptest! {
                         }
                         let start = (posted % count * stride) as usize;
                         model[start..start + wqe.len()].copy_from_slice(&wqe);
-                        outstanding.push_back((posted as u16, request.cookie));
+                        outstanding.push_back((posted as u16, request.wr_id));
                         posted = posted.wrapping_add(1);
                     }
-                    prop_assert_eq!(bench.post_list(&requests), expected);
+                    prop_assert_eq!(fixture.post_list(&requests), expected);
                     if !outstanding.is_empty() && posted != start {
-                        prop_assert_eq!(bench.record.be32(0), posted & 0xffff);
+                        prop_assert_eq!(fixture.record.be32(0), posted & 0xffff);
                     }
-                    prop_assert_eq!(&bench.ring.bytes(0, model.len()), &model);
+                    prop_assert_eq!(&fixture.ring.bytes(0, model.len()), &model);
                 }
                 Err(completions) => {
                     for _ in 0..completions {
-                        let Some((wqe_counter, cookie)) = outstanding.pop_front() else { break };
-                        prop_assert_eq!(bench.consumer.cookie(wqe_counter), cookie);
-                        bench.retire();
+                        let Some((wqe_counter, wr_id)) = outstanding.pop_front() else { break };
+                        prop_assert_eq!(fixture.consumer.wr_id(wqe_counter), wr_id);
+                        fixture.retire();
                     }
                 }
             }

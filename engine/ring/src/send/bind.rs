@@ -1,8 +1,8 @@
 //! Posting changes of memory windows.
 //!
 //! The WQE names the window by its key, so nothing of the control path is
-//! needed. What comes behind it starts only when the key is changed: the next
-//! WQE carries the small fence, whichever it is (libmlx5's `next_fence`).
+//! needed. Requests after it start only when the key is changed: the next WQE,
+//! of whatever kind, carries the small fence (libmlx5's `next_fence`).
 //!
 //! Decision: `docs/decisions/032-rmr-is-a-type-1-window.md`
 
@@ -15,8 +15,8 @@ use crate::units::write_unit;
 use crate::wire::{CtrlFlags, UNIT, WindowChange, WqeOpcode};
 
 impl SendProducer {
-    /// Posts the change of a window and rings. Of the flags only `SIGNALED`
-    /// and `FENCE` mean something. Its completion carries `wr_data`.
+    /// Posts the change of a window and rings the doorbell. Flags other than
+    /// `SIGNALED` and `FENCE` are ignored. The completion carries `wr_data`.
     ///
     /// # Errors
     /// [`PostError`]; nothing is posted then.
@@ -28,7 +28,7 @@ impl SendProducer {
     #[inline(never)]
     pub unsafe fn post_change(
         &mut self,
-        cookie: u64,
+        wr_id: u64,
         change: &WindowChange,
         flags: SendFlags,
         wr_data: u32,
@@ -38,13 +38,13 @@ impl SendProducer {
         }
         let fence = self.check_room()?;
         let flags = flags & (SendFlags::SIGNALED | SendFlags::FENCE);
-        let written = self.write_change(cookie, change, with_fence(flags, fence), wr_data);
+        let written = self.write_change(wr_id, change, with_fence(flags, fence), wr_data);
         self.ring_single(written);
         Ok(())
     }
 
-    /// Makes the next WQE carry a fence: nothing is posted by the short ways
-    /// before it was written.
+    /// Makes the next WQE carry a fence. The fast path posts nothing before
+    /// that WQE is written.
     pub(super) fn fence_next(&mut self, fence: CtrlFlags) {
         self.next_fence = fence;
         self.credits.hold();
@@ -52,7 +52,7 @@ impl SendProducer {
 
     fn write_change(
         &mut self,
-        cookie: u64,
+        wr_id: u64,
         change: &WindowChange,
         flags: CtrlFlags,
         wr_data: u32,
@@ -70,14 +70,14 @@ impl SendProducer {
             // SAFETY: stays within, or one past, the ring.
             at = unsafe { at.add(UNIT) };
         }
-        // Instead of immediate data: which key. The device goes by its index.
+        // The immediate data field names the key; the device uses its index.
         let control = Control {
             opcode: WqeOpcode::Umr,
             units,
             flags,
             imm: change.before,
         };
-        let written = self.finish(place, cookie, wr_data, control);
+        let written = self.finish(place, wr_id, wr_data, control);
         self.fence_next(CtrlFlags::SMALL_FENCE);
         written
     }

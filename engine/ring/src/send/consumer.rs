@@ -1,4 +1,4 @@
-//! The completing half of a send queue: what polling does to it.
+//! The completing half of a send queue, which polling uses.
 
 use core::ptr::NonNull;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -8,27 +8,27 @@ use crate::layout::{LONGEST_INLINE, LayoutError, SendLayout};
 use crate::scatter::{Units, read_unit};
 use crate::wire::{BIND_UNITS, CtrlSegment, UNIT, WQEBB, WqeOpcode, inline_units};
 
-/// What completing a request takes: one entry per WQEBB, used at the first of
-/// each WQE.
+/// The data of a posted request that its completion needs. There is one entry
+/// per WQEBB; a WQE uses that of its first WQEBB.
 #[derive(Debug, Default)]
 pub(super) struct Entry {
-    pub(super) cookie: AtomicU64,
+    pub(super) wr_id: AtomicU64,
     /// Requests posted up to and including this one.
     pub(super) posted: AtomicU32,
     /// The 32 bits that the request was posted with.
     pub(super) wr_data: AtomicU32,
 }
 
-/// A request that is done.
+/// A retired request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Retired {
-    /// The request's cookie.
-    pub cookie: u64,
+    /// The request's `wr_id`.
+    pub wr_id: u64,
     /// The `wr_data` that the request was posted with.
     pub wr_data: u32,
 }
 
-/// The requests of a ring, by where their WQEs start.
+/// The requests of a ring, found by the WQEBB at which their WQEs start.
 #[derive(Clone, Copy, Debug)]
 pub struct Requests<'a> {
     size: RingSize,
@@ -50,10 +50,10 @@ impl<'a> Requests<'a> {
 }
 
 impl Request<'_> {
-    /// Returns the request's cookie.
+    /// Returns the request's `wr_id`.
     #[inline(always)]
-    pub fn cookie(self) -> u64 {
-        self.0.cookie.load(Ordering::Relaxed)
+    pub fn wr_id(self) -> u64 {
+        self.0.wr_id.load(Ordering::Relaxed)
     }
 
     /// Returns the `wr_data` that the request was posted with.
@@ -83,7 +83,7 @@ unsafe impl Sync for SendConsumer {}
 /// and the segments (there is always room for one) or the inline bytes; or a
 /// bind.
 fn longest(layout: &SendLayout) -> u32 {
-    // Numbers that no WQE has room for are cut short, so that sums do not overflow.
+    // Counts that no WQE has room for are capped, so that sums do not overflow.
     let max_inline = layout.max_inline.min(LONGEST_INLINE + 1);
     let transfer = layout
         .max_segments
@@ -100,12 +100,12 @@ fn longest(layout: &SendLayout) -> u32 {
 /// The WQEBB of [`SendConsumer::none`]: read, never written.
 static NO_RING: [AtomicU64; WQEBB / 8] = [const { AtomicU64::new(0) }; WQEBB / 8];
 
-// The longest inline request fits a WQE, and none that is longer does.
+// The longest inline request fits a WQE exactly.
 const _: () = assert!(2 + inline_units(LONGEST_INLINE) == 63);
 const _: () = assert!(2 + inline_units(LONGEST_INLINE + 1) == 64);
 
 impl SendConsumer {
-    /// Returns the completing half of no ring: one NOP that never completes.
+    /// Returns the completing half of a queue without a ring: one NOP that never completes.
     pub fn none() -> Self {
         Self {
             retired: AtomicU32::new(0),
@@ -156,9 +156,9 @@ impl SendConsumer {
         })
     }
 
-    /// Returns the request whose WQE starts at `counter`, and gives its place, and
-    /// those of all requests before it, back to the producer, which may write over
-    /// their WQEs from then on.
+    /// Returns the request whose WQE starts at `counter`, and releases it and
+    /// all requests before it to the producer, which may overwrite their WQEs
+    /// from then on.
     ///
     /// # Safety
     /// The device is done with that request and with all that were posted before
@@ -168,7 +168,7 @@ impl SendConsumer {
     pub unsafe fn retire(&self, counter: u16) -> Retired {
         let request = self.requests().at(counter);
         let done = Retired {
-            cookie: request.cookie(),
+            wr_id: request.wr_id(),
             wr_data: request.wr_data(),
         };
         // SAFETY: required of the caller.
@@ -176,8 +176,7 @@ impl SendConsumer {
         done
     }
 
-    /// Returns the requests by where their WQEs start, for a loop over several
-    /// completions.
+    /// Returns the requests of the ring, for a loop over several completions.
     #[inline(always)]
     pub fn requests(&self) -> Requests<'_> {
         Requests {
@@ -186,8 +185,7 @@ impl SendConsumer {
         }
     }
 
-    /// Gives the places of a request, and of all before it, back to the
-    /// producer.
+    /// Releases a request, and all requests before it, to the producer.
     ///
     /// # Safety
     /// `request` is one of this ring, and the rest as for [`Self::retire`].
@@ -199,22 +197,22 @@ impl SendConsumer {
     }
 
     /// Returns whether every request that was posted has been retired. Any thread
-    /// may call it; the answer is exact if no thread posts or polls meanwhile.
+    /// may call it; the result is exact if no thread posts or polls meanwhile.
     ///
-    /// The count of posts belongs to the producer, so this looks for an entry that
-    /// is ahead of what is retired.
+    /// The count of posts belongs to the producer, so this function looks for
+    /// an entry ahead of the retired requests.
     pub fn is_idle(&self) -> bool {
         let retired = self.retired.load(Ordering::Relaxed);
         self.entries.iter().all(|entry| {
-            // Entries that are retired are behind. One that no request has
-            // begun at for 2^31 requests seems ahead, but not by so few.
+            // Retired entries are behind. An entry that no request has used for
+            // 2^31 requests seems ahead, but by more than the ring holds.
             let ahead = entry.posted.load(Ordering::Relaxed).wrapping_sub(retired);
             ahead.wrapping_sub(1) >= self.capacity
         })
     }
 
-    /// Returns the segments that the first `length` bytes go to which the RDMA read
-    /// at `counter` brings. `None` if the request there is not a read.
+    /// Returns the segments that the first `length` bytes of the RDMA read at
+    /// `counter` go to. `None` if the request there is not a read.
     #[cold]
     pub fn read_units(&self, counter: u16, length: u32) -> Option<Units> {
         let ctrl = CtrlSegment::from_words(self.unit(counter, 0));

@@ -1,4 +1,4 @@
-//! Telling the device: the doorbell record, then the register.
+//! Ringing the doorbell: the doorbell record, then the register.
 
 use super::{SendProducer, Written, wqebbs};
 use crate::mmio::{BlueFlame, barrier};
@@ -10,12 +10,12 @@ impl SendProducer {
         self.record.set(u32::from(self.producer));
     }
 
-    /// Writes the doorbell for one request: the whole WQE if the register takes it.
+    /// Rings the doorbell for one request, with the whole WQE if the register allows it.
     #[inline(always)]
     pub(super) fn ring_single(&mut self, written: Written) {
         self.publish();
         let doorbell = written.doorbell;
-        // A register that others ring as well takes no copies.
+        // A register that other queue pairs ring too takes no BlueFlame copies.
         if self.register.is_serialised() {
             self.register.ring_locked(doorbell);
         } else if written.units > 1 && written.units <= self.blue_flame_units {
@@ -34,7 +34,7 @@ impl SendProducer {
         }
     }
 
-    /// Writes the doorbell for several requests, of which this is the last.
+    /// Rings the doorbell for several requests, of which this is the last.
     #[inline(always)]
     pub(super) fn ring(&mut self, last: Written) {
         self.publish();

@@ -1,10 +1,10 @@
 //! The WQE of a request: the control segment, the peer's address if there is one,
 //! and the data.
 //!
-//! There is one encoder. What differs between the fast path and other requests is
-//! how the data are written, which is a [`Payload`]: one segment (`one.rs`) or any
-//! number (`slow.rs`). What is constant of a request where it is posted stays
-//! constant here, so each operation is compiled by itself.
+//! There is one encoder. The fast path and the slow path differ in how the data
+//! are written, which is a [`Payload`]: one segment (`one.rs`) or any number
+//! (`slow.rs`). Fields of a request that are constants in the caller stay
+//! constants here, so each operation is compiled separately.
 
 use core::ptr::NonNull;
 
@@ -15,7 +15,7 @@ use crate::wire::{CtrlFlags, RemoteSegment, UNIT, WqeOpcode};
 
 /// The data of a request.
 pub(super) trait Payload {
-    /// Why they are not written.
+    /// The reason why the data were not written.
     type Refused;
 
     /// Writes data segments. Returns how many units they take.
@@ -52,7 +52,7 @@ pub(super) struct Operation {
 pub(super) type Remote = (u64, u32);
 
 impl Operation {
-    /// Also returns the peer's memory, if the operation has such. `None` for a
+    /// Also returns the peer's memory, if the operation has any. `None` for a
     /// marker, which has no data.
     #[inline(always)]
     pub(super) fn of(op: SendOp) -> Option<(Self, Option<Remote>)> {
@@ -77,7 +77,8 @@ impl Operation {
 }
 
 impl SendProducer {
-    /// Writes the WQE of a request at the producer, which the credits say is free.
+    /// Writes the WQE of a request at the producer's position, for which the
+    /// caller has checked the credits.
     /// The device sees it with the next doorbell.
     ///
     /// # Errors
@@ -121,7 +122,7 @@ impl SendProducer {
             flags: with_fence(request.flags, fence),
             imm,
         };
-        Ok(self.finish(place, request.cookie, wr_data, control))
+        Ok(self.finish(place, request.wr_id, wr_data, control))
     }
 }
 

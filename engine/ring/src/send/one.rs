@@ -1,5 +1,5 @@
-//! The fast path: one segment, room in the queue. Nothing is called out of line,
-//! and nothing is kept for later that the next line can work out.
+//! The fast path: one segment, and room in the queue. It makes no outlined
+//! call, and keeps few values alive, so that they stay in registers.
 
 use core::ptr::NonNull;
 
@@ -10,20 +10,21 @@ use crate::request::{Segment, SendRequest};
 use crate::units::{data_words, is_plain, write_unit};
 use crate::wire::{CtrlFlags, InlineHeader, inline_units};
 
-/// Returns the most inline bytes that this module writes.
+/// Returns the largest inline message that this module writes.
 pub(super) fn short_inline(max_inline: u32) -> u32 {
     max_inline.min(SHORT_COPY)
 }
 
-/// A request that the fast path does not write.
-struct NotHere;
+/// The request needs the slow path.
+struct NeedsSlowPath;
 
-/// One segment, with bytes, which the ring need not go on at its start for.
-struct One<'a>(&'a Segment);
+/// One segment, not empty, that does not wrap around the end of the ring.
+struct SingleSegment<'a>(&'a Segment);
 
 impl SendProducer {
-    /// Writes the WQE of a request with one segment: most requests. `None`, with
-    /// nothing posted, if it is another one or takes a closer look.
+    /// Writes the WQE of a request with one segment, as most requests have.
+    /// Returns `None`, with nothing posted, for a request that needs the slow
+    /// path.
     ///
     /// # Safety
     /// As for [`Self::post_with_data`].
@@ -37,12 +38,14 @@ impl SendProducer {
             return None;
         };
         let (operation, remote) = Operation::of(request.op)?;
-        // Compiled by itself with and without the peer's memory.
+        // Compiled separately with and without the peer's memory.
         // SAFETY: required of the caller.
         unsafe {
             match remote {
-                None => self.try_encode(request, operation, None, One(segment), wr_data),
-                Some(_) => self.try_encode(request, operation, remote, One(segment), wr_data),
+                None => self.try_encode(request, operation, None, SingleSegment(segment), wr_data),
+                Some(_) => {
+                    self.try_encode(request, operation, remote, SingleSegment(segment), wr_data)
+                }
             }
         }
     }
@@ -55,7 +58,7 @@ impl SendProducer {
         request: &SendRequest<'_>,
         operation: Operation,
         remote: Option<Remote>,
-        one: One<'_>,
+        one: SingleSegment<'_>,
         wr_data: u32,
     ) -> Option<Written> {
         if !self.has_room() {
@@ -67,14 +70,14 @@ impl SendProducer {
     }
 }
 
-impl Payload for One<'_> {
-    type Refused = NotHere;
+impl Payload for SingleSegment<'_> {
+    type Refused = NeedsSlowPath;
 
     #[inline(always)]
-    unsafe fn write_data(&self, _: &SendProducer, body: NonNull<u8>) -> Result<u32, NotHere> {
+    unsafe fn write_data(&self, _: &SendProducer, body: NonNull<u8>) -> Result<u32, NeedsSlowPath> {
         let Self(segment) = self;
         if !is_plain(segment.length) {
-            return Err(NotHere);
+            return Err(NeedsSlowPath);
         }
         // SAFETY: in the WQE's first WQEBB.
         unsafe { write_unit(body, data_words(segment)) };
@@ -82,16 +85,20 @@ impl Payload for One<'_> {
     }
 
     #[inline(always)]
-    unsafe fn write_inline(&self, ring: &SendProducer, body: NonNull<u8>) -> Result<u32, NotHere> {
+    unsafe fn write_inline(
+        &self,
+        ring: &SendProducer,
+        body: NonNull<u8>,
+    ) -> Result<u32, NeedsSlowPath> {
         let Self(segment) = self;
         let length = segment.length;
-        // No bytes at all are more than any number of them here.
+        // The subtraction wraps for 0 bytes, so the slow path handles an empty message.
         if length.wrapping_sub(1) >= ring.short_inline {
-            return Err(NotHere);
+            return Err(NeedsSlowPath);
         }
         let data = body.as_ptr().wrapping_add(size_of::<InlineHeader>());
         if data.addr() + length as usize > ring.end.as_ptr().addr() {
-            return Err(NotHere);
+            return Err(NeedsSlowPath);
         }
         // SAFETY: the header is in the WQE's first WQEBB.
         unsafe {
@@ -103,8 +110,8 @@ impl Payload for One<'_> {
         // fit the ring up to its end, and WQEBBs that the credits provide for.
         unsafe { read_short(data, from, length as usize) };
         let units = inline_units(length);
-        // SAFETY: the header and at least one byte. So the doorbell need not ask
-        // whether there is more than the control segment.
+        // SAFETY: the header and at least one byte. So the doorbell need not
+        // check whether the WQE is more than a control segment.
         unsafe { core::hint::assert_unchecked(units > 0) };
         Ok(units)
     }

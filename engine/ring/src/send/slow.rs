@@ -1,5 +1,5 @@
-//! Any request, whatever it takes: several segments, long inline data that may
-//! go on at the start of the ring, markers.
+//! The slow path: requests with any number of segments, inline data that may
+//! wrap around the end of the ring, and markers.
 
 use core::ptr::NonNull;
 
@@ -10,9 +10,8 @@ use crate::request::{PostError, Segment, SendFlags, SendRequest};
 use crate::units::{data_words, write_unit};
 use crate::wire::{CtrlFlags, InlineHeader, UNIT, WqeOpcode, inline_units};
 
-/// Segments, of which there are no more than a WQE has room for. Those of length
-/// 0 are left out.
-struct Any<'a>(&'a [Segment]);
+/// No more segments than a WQE has room for. Segments of length 0 are left out.
+struct Segments<'a>(&'a [Segment]);
 
 impl SendProducer {
     /// Writes the WQE of any request. The device sees it with the next doorbell.
@@ -56,14 +55,14 @@ impl SendProducer {
                 request,
                 operation,
                 remote,
-                &Any(request.segments),
+                &Segments(request.segments),
                 wr_data,
                 fence,
             )
         }
     }
 
-    /// Writes a NOP, signalled: a control segment and nothing else.
+    /// Writes a signalled NOP, which is a control segment only.
     fn write_marker(
         &mut self,
         request: &SendRequest<'_>,
@@ -74,7 +73,7 @@ impl SendProducer {
         let flags = with_fence(asked, fence);
         self.finish(
             self.place(),
-            request.cookie,
+            request.wr_id,
             wr_data,
             Control {
                 opcode: WqeOpcode::Nop,
@@ -85,7 +84,7 @@ impl SendProducer {
         )
     }
 
-    /// Copies into the ring, going on at its start when it ends.
+    /// Copies into the ring, wrapping around at its end.
     ///
     /// # Safety
     /// `length` readable bytes at `from`; `at` is in the ring, and as many
@@ -112,7 +111,7 @@ impl SendProducer {
     }
 }
 
-impl Payload for Any<'_> {
+impl Payload for Segments<'_> {
     type Refused = PostError;
 
     unsafe fn write_data(&self, ring: &SendProducer, body: NonNull<u8>) -> Result<u32, PostError> {

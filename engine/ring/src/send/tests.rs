@@ -12,7 +12,7 @@ use crate::testing::Memory;
 const QPN: u32 = 0x12_3456;
 const HALF: u32 = 256;
 
-struct Bench {
+struct Fixture {
     ring: Memory,
     record: Memory,
     register: Memory,
@@ -21,7 +21,7 @@ struct Bench {
     producer: SendProducer,
 }
 
-fn bench(wqebbs: u32, segments: u32, inline: u32, exclusive: bool, start: u32) -> Bench {
+fn fixture(wqebbs: u32, segments: u32, inline: u32, exclusive: bool, start: u32) -> Fixture {
     let ring = Memory::new(wqebbs as usize * WQEBB, 0xa5);
     let record = Memory::new(64, 0);
     let register = Memory::new(2 * HALF as usize, 0);
@@ -44,7 +44,7 @@ fn bench(wqebbs: u32, segments: u32, inline: u32, exclusive: bool, start: u32) -
         blue_flame: true,
         serialised: !exclusive,
     };
-    // SAFETY: the memory outlives both halves; `Bench` drops them with it.
+    // SAFETY: the memory outlives both halves; `Fixture` drops them with it.
     let consumer = Arc::new(unsafe { SendConsumer::new(&layout) }.unwrap());
     consumer
         .retired
@@ -53,7 +53,7 @@ fn bench(wqebbs: u32, segments: u32, inline: u32, exclusive: bool, start: u32) -
     let mut producer = unsafe { SendProducer::new(&layout, policy, &consumer) };
     producer.producer = start as u16;
     producer.open();
-    Bench {
+    Fixture {
         ring,
         record,
         register,
@@ -71,16 +71,16 @@ fn segment(addr: u64, length: u32) -> Segment {
     }
 }
 
-fn send(cookie: u64, segments: &[Segment]) -> SendRequest<'_> {
+fn send(wr_id: u64, segments: &[Segment]) -> SendRequest<'_> {
     SendRequest {
-        cookie,
+        wr_id,
         op: SendOp::Send,
         flags: SendFlags::SIGNALED,
         segments,
     }
 }
 
-impl Bench {
+impl Fixture {
     fn post(&mut self, request: &SendRequest<'_>) -> Result<(), PostError> {
         // SAFETY: inline segments of these tests name live memory; nothing
         // reads the others.
@@ -100,8 +100,8 @@ impl Bench {
 
 #[test]
 fn a_send_has_the_bytes_that_the_header_defines() {
-    let mut bench = bench(4, 2, 0, false, 0xfffd);
-    bench
+    let mut fixture = fixture(4, 2, 0, false, 0xfffd);
+    fixture
         .post(&send(
             1,
             &[segment(0x1122_3344_5566_7788, 0x40), segment(0x99, 0)],
@@ -111,33 +111,33 @@ fn a_send_has_the_bytes_that_the_header_defines() {
         0x00, 0xff, 0xfd, 0x0a, 0x12, 0x34, 0x56, 0x02, 0, 0, 0, 0x08, 0, 0, 0, 0, // control
         0x00, 0x00, 0x00, 0x40, 1, 2, 3, 4, 0x11, 0x22, 0x33, 0x44, 0x55, 0x66, 0x77, 0x88,
     ];
-    assert_eq!(bench.ring.bytes(64, 32), expected);
+    assert_eq!(fixture.ring.bytes(64, 32), expected);
     assert_eq!(
-        bench.ring.bytes(96, 32),
+        fixture.ring.bytes(96, 32),
         [0xa5; 32],
         "nothing else of the WQEBB is touched"
     );
-    assert_eq!(bench.record.be32(4), 0xfffe);
+    assert_eq!(fixture.record.be32(4), 0xfffe);
     assert_eq!(
-        bench.register.bytes(0, 8),
+        fixture.register.bytes(0, 8),
         expected[..8],
         "the register gets the first 8 bytes"
     );
-    assert!(bench.register.bytes(8, 504).iter().all(|&byte| byte == 0));
+    assert!(fixture.register.bytes(8, 504).iter().all(|&byte| byte == 0));
 }
 
 #[test]
 fn a_write_with_immediate_has_the_bytes_that_the_header_defines() {
-    let mut bench = bench(4, 1, 0, true, 0);
+    let mut fixture = fixture(4, 1, 0, true, 0);
     let op = SendOp::WriteImm {
         remote_addr: 0xaabb_ccdd_0011_2233,
         rkey: 0xcafe,
         imm: 0x0102_0304,
     };
     let flags = SendFlags::SOLICITED | SendFlags::FENCE;
-    bench
+    fixture
         .post(&SendRequest {
-            cookie: 1,
+            wr_id: 1,
             op,
             flags,
             segments: &[segment(0x5000, 1)],
@@ -149,84 +149,88 @@ fn a_write_with_immediate_has_the_bytes_that_the_header_defines() {
         0, 0, 0, 1, 1, 2, 3, 4, 0, 0, 0, 0, 0, 0, 0x50, 0, // data
     ];
     expected.extend([0xa5; 16]);
-    assert_eq!(bench.ring.bytes(0, 64), expected);
+    assert_eq!(fixture.ring.bytes(0, 64), expected);
     assert_eq!(
-        bench.register.bytes(0, 64),
+        fixture.register.bytes(0, 64),
         expected,
         "BlueFlame: whole blocks, stale bytes too"
     );
-    assert_eq!(bench.register.bytes(64, 448), [0; 448]);
+    assert_eq!(fixture.register.bytes(64, 448), [0; 448]);
 }
 
 #[test]
 fn a_full_queue_takes_more_only_after_a_completion() {
-    let mut bench = bench(4, 2, 0, false, 0);
-    assert_eq!(bench.producer.capacity(), 4);
-    for cookie in 0..4 {
-        bench.post(&send(cookie, &[])).unwrap();
+    let mut fixture = fixture(4, 2, 0, false, 0);
+    assert_eq!(fixture.producer.capacity(), 4);
+    for wr_id in 0..4 {
+        fixture.post(&send(wr_id, &[])).unwrap();
     }
-    let before = bench.ring.all();
-    assert_eq!(bench.post(&send(4, &[])), Err(PostError::QueueFull));
-    assert_eq!(bench.ring.all(), before);
+    let before = fixture.ring.all();
+    assert_eq!(fixture.post(&send(4, &[])), Err(PostError::QueueFull));
+    assert_eq!(fixture.ring.all(), before);
     assert_eq!(
-        bench.retire(1).cookie,
+        fixture.retire(1).wr_id,
         1,
         "the second WQE; the first was not signalled"
     );
-    bench.post(&send(4, &[])).unwrap();
-    bench.post(&send(5, &[])).unwrap();
-    assert_eq!(bench.post(&send(6, &[])), Err(PostError::QueueFull));
+    fixture.post(&send(4, &[])).unwrap();
+    fixture.post(&send(5, &[])).unwrap();
+    assert_eq!(fixture.post(&send(6, &[])), Err(PostError::QueueFull));
 }
 
 #[test]
 fn a_limit_is_exact_and_may_be_raised_later() {
-    let mut bench = bench(4, 2, 0, false, 0);
-    bench.producer.limit(9);
-    assert_eq!(bench.producer.capacity(), 4, "no more than the ring holds");
-    bench.producer.limit(2);
-    for cookie in 0..2 {
-        bench.post(&send(cookie, &[])).unwrap();
+    let mut fixture = fixture(4, 2, 0, false, 0);
+    fixture.producer.limit(9);
+    assert_eq!(
+        fixture.producer.capacity(),
+        4,
+        "no more than the ring holds"
+    );
+    fixture.producer.limit(2);
+    for wr_id in 0..2 {
+        fixture.post(&send(wr_id, &[])).unwrap();
     }
-    assert_eq!(bench.post(&send(2, &[])), Err(PostError::QueueFull));
-    bench.producer.limit(3);
-    bench.post(&send(2, &[])).unwrap();
-    assert_eq!(bench.post(&send(3, &[])), Err(PostError::QueueFull));
-    assert_eq!(bench.retire(2).cookie, 2);
-    for cookie in 3..6 {
-        bench.post(&send(cookie, &[])).unwrap();
+    assert_eq!(fixture.post(&send(2, &[])), Err(PostError::QueueFull));
+    fixture.producer.limit(3);
+    fixture.post(&send(2, &[])).unwrap();
+    assert_eq!(fixture.post(&send(3, &[])), Err(PostError::QueueFull));
+    assert_eq!(fixture.retire(2).wr_id, 2);
+    for wr_id in 3..6 {
+        fixture.post(&send(wr_id, &[])).unwrap();
     }
-    assert_eq!(bench.post(&send(6, &[])), Err(PostError::QueueFull));
+    assert_eq!(fixture.post(&send(6, &[])), Err(PostError::QueueFull));
 }
 
 #[test]
-fn a_note_comes_back_with_the_request() {
-    let mut bench = bench(4, 2, 0, false, 0);
+fn wr_data_is_returned_with_the_request() {
+    let mut fixture = fixture(4, 2, 0, false, 0);
     // SAFETY: a request without segments.
-    unsafe { bench.producer.post_with_data(&send(5, &[]), 0xdead_beef) }.unwrap();
-    bench.post(&send(6, &[])).unwrap();
-    let first = bench.retire(0);
-    assert_eq!((first.cookie, first.wr_data), (5, 0xdead_beef));
-    let second = bench.retire(1);
-    assert_eq!((second.cookie, second.wr_data), (6, 0));
+    unsafe { fixture.producer.post_with_data(&send(5, &[]), 0xdead_beef) }.unwrap();
+    fixture.post(&send(6, &[])).unwrap();
+    let first = fixture.retire(0);
+    assert_eq!((first.wr_id, first.wr_data), (5, 0xdead_beef));
+    let second = fixture.retire(1);
+    assert_eq!((second.wr_id, second.wr_data), (6, 0));
 }
 
 #[test]
 fn the_longest_wqe_decides_how_many_requests_fit() {
     // 2 + 5 units are two WQEBBs.
-    assert_eq!(bench(8, 5, 0, false, 0).producer.capacity(), 4);
+    assert_eq!(fixture(8, 5, 0, false, 0).producer.capacity(), 4);
     // 2 + 60 / 16 units: header and 60 bytes make 4 units, two WQEBBs.
-    assert_eq!(bench(8, 1, 60, false, 0).producer.capacity(), 4);
-    assert_eq!(bench(8, 1, 28, false, 0).producer.capacity(), 8);
+    assert_eq!(fixture(8, 1, 60, false, 0).producer.capacity(), 4);
+    assert_eq!(fixture(8, 1, 28, false, 0).producer.capacity(), 8);
 }
 
 #[test]
 fn bad_requests_are_refused_and_leave_no_trace() {
-    let mut bench = bench(16, 2, 20, false, 0);
+    let mut fixture = fixture(16, 2, 20, false, 0);
     let data = [7u8; 64];
     let at = data.as_ptr().expose_provenance() as u64;
     let three = [segment(1, 1); 3];
     assert_eq!(
-        bench.post(&send(0, &three)),
+        fixture.post(&send(0, &three)),
         Err(PostError::TooManySegments)
     );
     let inline = SendRequest {
@@ -237,32 +241,35 @@ fn bad_requests_are_refused_and_leave_no_trace() {
         segments: &[segment(at, 21)],
         ..inline
     };
-    assert_eq!(bench.post(&long), Err(PostError::InlineTooLong));
+    assert_eq!(fixture.post(&long), Err(PostError::InlineTooLong));
     let huge = [segment(1, u32::MAX), segment(1, u32::MAX)];
-    assert_eq!(bench.post(&send(0, &huge)), Err(PostError::MessageTooLong));
     assert_eq!(
-        bench.post(&send(0, &[segment(1, 1 << 31)])),
+        fixture.post(&send(0, &huge)),
+        Err(PostError::MessageTooLong)
+    );
+    assert_eq!(
+        fixture.post(&send(0, &[segment(1, 1 << 31)])),
         Err(PostError::MessageTooLong)
     );
     let long = SendRequest {
         segments: &huge,
         ..inline
     };
-    assert_eq!(bench.post(&long), Err(PostError::InlineTooLong));
-    assert_eq!(bench.record.all(), [0; 64]);
-    assert!(bench.register.all().iter().all(|&byte| byte == 0));
-    bench.producer.close();
-    assert_eq!(bench.post(&send(0, &[])), Err(PostError::NotReady));
+    assert_eq!(fixture.post(&long), Err(PostError::InlineTooLong));
+    assert_eq!(fixture.record.all(), [0; 64]);
+    assert!(fixture.register.all().iter().all(|&byte| byte == 0));
+    fixture.producer.close();
+    assert_eq!(fixture.post(&send(0, &[])), Err(PostError::NotReady));
 }
 
 #[test]
 fn a_list_rings_once_with_its_last_good_request() {
-    let mut bench = bench(16, 2, 0, true, 0);
+    let mut fixture = fixture(16, 2, 0, true, 0);
     let two = [segment(1, 1); 2];
     let three = [segment(1, 1); 3];
-    assert_eq!(bench.post_list(&[]), Ok(()));
-    assert_eq!(bench.record.be32(4), 0);
-    let result = bench.post_list(&[send(1, &two), send(2, &two), send(3, &three), send(4, &two)]);
+    assert_eq!(fixture.post_list(&[]), Ok(()));
+    assert_eq!(fixture.record.be32(4), 0);
+    let result = fixture.post_list(&[send(1, &two), send(2, &two), send(3, &three), send(4, &two)]);
     assert_eq!(
         result,
         Err(ListError {
@@ -270,48 +277,48 @@ fn a_list_rings_once_with_its_last_good_request() {
             error: PostError::TooManySegments
         })
     );
-    assert_eq!(bench.record.be32(4), 2);
-    assert_eq!(bench.register.bytes(0, 8), bench.ring.bytes(64, 8));
+    assert_eq!(fixture.record.be32(4), 2);
+    assert_eq!(fixture.register.bytes(0, 8), fixture.ring.bytes(64, 8));
     assert_eq!(
-        bench.register.bytes(8, 504),
+        fixture.register.bytes(8, 504),
         [0; 504],
         "one doorbell, and no BlueFlame"
     );
     // A list of one is a single request.
-    bench.post_list(&[send(5, &two)]).unwrap();
-    assert_eq!(bench.register.bytes(256, 64), bench.ring.bytes(128, 64));
+    fixture.post_list(&[send(5, &two)]).unwrap();
+    assert_eq!(fixture.register.bytes(256, 64), fixture.ring.bytes(128, 64));
 }
 
 #[test]
 fn a_zero_byte_request_is_too_short_for_blue_flame() {
-    let mut bench = bench(16, 1, 0, true, 0);
-    bench.post(&send(1, &[])).unwrap();
-    assert_eq!(bench.register.bytes(0, 8), bench.ring.bytes(0, 8));
-    assert_eq!(bench.register.bytes(8, 56), [0; 56]);
+    let mut fixture = fixture(16, 1, 0, true, 0);
+    fixture.post(&send(1, &[])).unwrap();
+    assert_eq!(fixture.register.bytes(0, 8), fixture.ring.bytes(0, 8));
+    assert_eq!(fixture.register.bytes(8, 56), [0; 56]);
 }
 
 #[test]
 fn blue_flame_stops_at_the_size_of_a_half() {
-    let mut bench = bench(64, 20, 0, true, 0);
+    let mut fixture = fixture(64, 20, 0, true, 0);
     let segments = [segment(0x1000, 8); 16];
-    bench.post(&send(1, &segments[..15])).unwrap();
+    fixture.post(&send(1, &segments[..15])).unwrap();
     assert_eq!(
-        bench.register.bytes(0, 256),
-        bench.ring.bytes(0, 256),
+        fixture.register.bytes(0, 256),
+        fixture.ring.bytes(0, 256),
         "16 units fit"
     );
-    bench.post(&send(2, &segments)).unwrap();
+    fixture.post(&send(2, &segments)).unwrap();
     assert_eq!(
-        bench.register.bytes(256, 8),
-        bench.ring.bytes(256, 8),
+        fixture.register.bytes(256, 8),
+        fixture.ring.bytes(256, 8),
         "17 do not"
     );
-    assert_eq!(bench.register.bytes(264, 248), [0; 248]);
+    assert_eq!(fixture.register.bytes(264, 248), [0; 248]);
 }
 
 #[test]
 fn layouts_that_contradict_themselves_are_refused() {
-    let good = bench(8, 1, 0, false, 0).layout;
+    let good = fixture(8, 1, 0, false, 0).layout;
     let refused = |layout: SendLayout| {
         // SAFETY: refused before the memory is used; it is not used here.
         unsafe { SendConsumer::new(&layout) }.is_err()
@@ -362,70 +369,74 @@ fn no_ring_reads_as_a_nop_that_never_completes() {
 }
 
 /// Returns a queue that is kept full.
-fn full() -> Bench {
-    let mut bench = bench(8, 1, 0, false, 0);
-    let capacity = u64::from(bench.producer.capacity());
-    for cookie in 0..capacity {
-        bench.post(&send(cookie, &[segment(0x1000, 8)])).unwrap();
+fn full() -> Fixture {
+    let mut fixture = fixture(8, 1, 0, false, 0);
+    let capacity = u64::from(fixture.producer.capacity());
+    for wr_id in 0..capacity {
+        fixture.post(&send(wr_id, &[segment(0x1000, 8)])).unwrap();
     }
-    bench
+    fixture
 }
 
 #[test]
 fn a_queue_that_is_kept_full_is_posted_to_in_line() {
-    let mut bench = full();
+    let mut fixture = full();
     let segments = [segment(0x1000, 8)];
     // SAFETY: nothing reads the segments.
-    let in_line = |bench: &mut Bench, cookie| unsafe {
-        bench
+    let in_line = |fixture: &mut Fixture, wr_id| unsafe {
+        fixture
             .producer
-            .try_write(&send(cookie, &segments), 0)
-            .map(|written| bench.producer.ring_single(written))
+            .try_write(&send(wr_id, &segments), 0)
+            .map(|written| fixture.producer.ring_single(written))
     };
-    for cookie in 8..40 {
-        assert!(in_line(&mut bench, cookie).is_none(), "full");
-        let counter = (cookie - 8) as u16;
-        assert_eq!(bench.retire(counter).cookie, cookie - 8);
-        assert!(in_line(&mut bench, cookie).is_some(), "one is free");
+    for wr_id in 8..40 {
+        assert!(in_line(&mut fixture, wr_id).is_none(), "full");
+        let counter = (wr_id - 8) as u16;
+        assert_eq!(fixture.retire(counter).wr_id, wr_id - 8);
+        assert!(in_line(&mut fixture, wr_id).is_some(), "one is free");
     }
 }
 
 #[test]
 fn what_must_carry_a_fence_is_never_posted_in_line() {
-    let mut bench = full();
+    let mut fixture = full();
     let segments = [segment(0x1000, 8)];
-    bench.retire(0);
-    bench.producer.fence_next(CtrlFlags::SMALL_FENCE);
+    fixture.retire(0);
+    fixture.producer.fence_next(CtrlFlags::SMALL_FENCE);
     let limits: [fn(&mut SendProducer); 3] = [
         |_| {},
-        // Neither a new limit nor opening once more lets it slip through.
+        // Neither a new limit nor opening the queue again allows a post without
+        // the fence.
         |producer| producer.limit(producer.capacity()),
         SendProducer::open,
     ];
     for change in limits {
-        change(&mut bench.producer);
+        change(&mut fixture.producer);
         // SAFETY: nothing reads the segments.
-        let written = unsafe { bench.producer.try_write(&send(50, &segments), 0) };
+        let written = unsafe { fixture.producer.try_write(&send(50, &segments), 0) };
         assert!(written.is_none());
     }
-    let at = usize::from(bench.producer.producer) % 8 * WQEBB;
-    bench.post(&send(50, &segments)).unwrap();
+    let at = usize::from(fixture.producer.producer) % 8 * WQEBB;
+    fixture.post(&send(50, &segments)).unwrap();
     assert_eq!(
-        bench.ring.bytes(at + 11, 1),
+        fixture.ring.bytes(at + 11, 1),
         [0x28],
         "small fence, signalled"
     );
-    assert_eq!(bench.post(&send(51, &segments)), Err(PostError::QueueFull));
+    assert_eq!(
+        fixture.post(&send(51, &segments)),
+        Err(PostError::QueueFull)
+    );
 }
 
 #[test]
 fn a_lower_limit_while_a_fence_is_due_is_kept() {
-    let mut bench = bench(64, 1, 0, false, 0);
-    bench.post(&send(0, &[])).unwrap();
-    bench.producer.fence_next(CtrlFlags::SMALL_FENCE);
-    bench.producer.limit(4);
-    for cookie in 1..4 {
-        bench.post(&send(cookie, &[])).unwrap();
+    let mut fixture = fixture(64, 1, 0, false, 0);
+    fixture.post(&send(0, &[])).unwrap();
+    fixture.producer.fence_next(CtrlFlags::SMALL_FENCE);
+    fixture.producer.limit(4);
+    for wr_id in 1..4 {
+        fixture.post(&send(wr_id, &[])).unwrap();
     }
-    assert_eq!(bench.post(&send(4, &[])), Err(PostError::QueueFull));
+    assert_eq!(fixture.post(&send(4, &[])), Err(PostError::QueueFull));
 }

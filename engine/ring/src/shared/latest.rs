@@ -1,11 +1,11 @@
-//! The run of WQEs that pollers are returning, as one word.
+//! The run of WQEs that the pollers extend, as one word.
 
 use core::sync::atomic::{AtomicU32, Ordering};
 
 use crate::RingSize;
 
-/// The latest of the runs of WQEs that the pollers return: 32 bits with its
-/// number, and 32 with its last WQE.
+/// The latest run of released WQEs: 32 bits with the number of the run, and 32
+/// bits with its last WQE.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Latest(u64);
 
@@ -35,8 +35,8 @@ impl Latest {
         self.0 as u32
     }
 
-    /// Returns the state after the return of the WQE at `index`, if it follows the last
-    /// one in the ring.
+    /// Returns the state after releasing the WQE at `index`, if it follows the
+    /// last one in the ring.
     #[inline(always)]
     pub(super) fn followed_by(self, size: RingSize, index: u32) -> Option<Self> {
         const RUN: u64 = (u32::MAX as u64) << 32;
@@ -44,8 +44,9 @@ impl Latest {
         (longer.last() == index).then_some(longer)
     }
 
-    /// Returns the state with the WQE at `index` in a run of its own. The turn is
-    /// stored in `turns`, which has a place for each WQE of the ring.
+    /// Returns the state with the WQE at `index` in a run of its own. Stores
+    /// the end of the previous run and the start of the new one in `turns`,
+    /// which has an entry for each WQE of the ring.
     #[inline(always)]
     fn turned_to(self, size: RingSize, turns: &[AtomicU32], index: u32) -> Self {
         let run = self.run().wrapping_add(1);
@@ -56,7 +57,7 @@ impl Latest {
         Self::new(run, index)
     }
 
-    /// Returns the state after the return of the WQE at `index`.
+    /// Returns the state after releasing the WQE at `index`.
     #[inline(always)]
     pub(super) fn after(self, size: RingSize, turns: &[AtomicU32], index: u32) -> Self {
         match self.followed_by(size, index) {

@@ -10,7 +10,7 @@ use super::*;
 use crate::request::{ListError, Segment};
 use crate::testing::Memory;
 
-struct Bench {
+struct Fixture {
     ring: Memory,
     record: Memory,
     consumer: Arc<SharedRecvConsumer>,
@@ -18,7 +18,7 @@ struct Bench {
 }
 
 /// Returns a ring as libmlx5 leaves it: WQE `i` linked to `i + 1`.
-fn bench(count: u16, stride: u32, start: u32) -> Bench {
+fn fixture(count: u16, stride: u32, start: u32) -> Fixture {
     let ring = Memory::new(usize::from(count) * stride as usize, 0xa5);
     for index in 0..count - 1 {
         ring.write(
@@ -36,13 +36,13 @@ fn bench(count: u16, stride: u32, start: u32) -> Bench {
         dbrec: record.at(0).cast(),
         srqn: 5,
     };
-    // SAFETY: the memory outlives both halves; `Bench` drops them with it.
+    // SAFETY: the memory outlives both halves; `Fixture` drops them with it.
     let consumer = Arc::new(unsafe { SharedRecvConsumer::new(&layout) }.unwrap());
     consumer.returned.store(start, Ordering::Relaxed);
     // SAFETY: the consumer stays where it is, and is kept beside the producer.
     let mut producer = unsafe { SharedRecvProducer::new(&layout, &consumer) };
     producer.posted = start;
-    Bench {
+    Fixture {
         ring,
         record,
         consumer,
@@ -50,20 +50,20 @@ fn bench(count: u16, stride: u32, start: u32) -> Bench {
     }
 }
 
-impl Bench {
+impl Fixture {
     fn post_list(&mut self, requests: &[RecvRequest<'_>]) -> Result<(), ListError> {
         // SAFETY: the segments of these tests are written by no device.
         unsafe { self.producer.post_list(requests) }
     }
 
-    fn post(&mut self, cookie: u64, segments: &[Segment]) -> Result<(), PostError> {
+    fn post(&mut self, wr_id: u64, segments: &[Segment]) -> Result<(), PostError> {
         // SAFETY: as above.
-        unsafe { self.producer.post(&RecvRequest { cookie, segments }) }
+        unsafe { self.producer.post(&RecvRequest { wr_id, segments }) }
     }
 
-    /// Completes a receive, in any of the ways.
-    fn complete(&self, index: u16, cookie: u64) {
-        let found = match cookie % 3 {
+    /// Completes a receive by one of the functions of the consumer.
+    fn complete(&self, index: u16, wr_id: u64) {
+        let found = match wr_id % 3 {
             0 => None,
             // SAFETY: no device reads the ring.
             1 => unsafe { self.consumer.take_next(index) },
@@ -80,7 +80,7 @@ impl Bench {
             }
         };
         match found {
-            Some(found) => assert_eq!(found, cookie),
+            Some(found) => assert_eq!(found, wr_id),
             None => self.free(index),
         }
     }
@@ -108,8 +108,8 @@ fn segment(length: u32) -> Segment {
 
 #[test]
 fn segments_follow_the_link_and_empty_ones_are_written() {
-    let mut bench = bench(4, 64, 0xffff);
-    bench.post(7, &[segment(0), segment(3)]).unwrap();
+    let mut fixture = fixture(4, 64, 0xffff);
+    fixture.post(7, &[segment(0), segment(3)]).unwrap();
     let mut expected = vec![0xa5, 0xa5, 0, 1];
     expected.extend([0xa5; 12]);
     for length in [0, 3] {
@@ -117,104 +117,104 @@ fn segments_follow_the_link_and_empty_ones_are_written() {
         expected.extend([0x11, 0x22, 0x33, 0x44, 0x55, 0x66, 0x77, 0x88]);
     }
     expected.extend([0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
-    assert_eq!(bench.ring.bytes(0, 64), expected);
-    assert_eq!(bench.record.be32(0), 0, "the count of posts has 16 bits");
-    assert_eq!(bench.consumer.cookie(0), 7);
+    assert_eq!(fixture.ring.bytes(0, 64), expected);
+    assert_eq!(fixture.record.be32(0), 0, "the count of posts has 16 bits");
+    assert_eq!(fixture.consumer.wr_id(0), 7);
 }
 
 #[test]
 fn all_but_one_wqe_can_be_posted() {
-    let mut bench = bench(4, 32, 0);
-    assert_eq!(bench.producer.capacity(), 3);
-    for cookie in 0..3 {
-        bench.post(cookie, &[segment(1)]).unwrap();
+    let mut fixture = fixture(4, 32, 0);
+    assert_eq!(fixture.producer.capacity(), 3);
+    for wr_id in 0..3 {
+        fixture.post(wr_id, &[segment(1)]).unwrap();
     }
-    assert_eq!(bench.post(3, &[]), Err(PostError::QueueFull));
+    assert_eq!(fixture.post(3, &[]), Err(PostError::QueueFull));
     assert_eq!(
-        bench.post(3, &[segment(1); 2]),
+        fixture.post(3, &[segment(1); 2]),
         Err(PostError::TooManySegments)
     );
-    bench.free(1);
-    bench.post(3, &[segment(1)]).unwrap();
+    fixture.free(1);
+    fixture.post(3, &[segment(1)]).unwrap();
     assert_eq!(
-        bench.consumer.cookie(3),
+        fixture.consumer.wr_id(3),
         3,
         "the WQE that was kept free is used, and WQE 1 is free"
     );
-    assert_eq!(bench.post(4, &[]), Err(PostError::QueueFull));
-    assert_eq!(bench.ring.bytes(3 * 32 + 2, 2), [0, 1]);
+    assert_eq!(fixture.post(4, &[]), Err(PostError::QueueFull));
+    assert_eq!(fixture.ring.bytes(3 * 32 + 2, 2), [0, 1]);
 }
 
-/// Completions of WQEs that are not posted, that are again and again the same
-/// one, or that are in no ring: posts stay in the ring, and end.
+/// Completions of WQEs that are not posted, that repeat, or that are outside
+/// the ring: posts stay inside the ring, and terminate.
 #[test]
 fn indices_from_nowhere_stay_inside_the_ring() {
-    let mut bench = bench(4, 32, 0);
-    bench.ring.write(2, &0xfffdu16.to_be_bytes());
-    bench.post(1, &[]).unwrap();
-    assert_eq!(bench.ring.bytes(2, 2), [0, 1], "no link is read");
-    bench.post(2, &[]).unwrap();
-    assert_eq!(bench.consumer.cookie(0xfffd), 2);
+    let mut fixture = fixture(4, 32, 0);
+    fixture.ring.write(2, &0xfffdu16.to_be_bytes());
+    fixture.post(1, &[]).unwrap();
+    assert_eq!(fixture.ring.bytes(2, 2), [0, 1], "no link is read");
+    fixture.post(2, &[]).unwrap();
+    assert_eq!(fixture.consumer.wr_id(0xfffd), 2);
     for index in [0xfffd, 0xfff2, 0, 0, 3, 3, 2, 0x8001, 1, 1, 1, 0, 0] {
-        bench.free(index);
-        bench.free(index);
+        fixture.free(index);
+        fixture.free(index);
     }
-    let posted = (0..100).take_while(|&it| bench.post(it, &[]).is_ok());
+    let posted = (0..100).take_while(|&it| fixture.post(it, &[]).is_ok());
     assert!(posted.count() <= 26 + 3);
-    assert_eq!(bench.ring.all().len(), 128);
+    assert_eq!(fixture.ring.all().len(), 128);
 }
 
-/// What comes back in order is posted in line, whatever was before: a full queue,
-/// or completions out of order.
+/// WQEs that are released in order are posted on the fast path, after a full
+/// queue or completions out of order too.
 #[test]
 fn order_is_found_again() {
-    let mut bench = bench(8, 32, 0);
-    for cookie in 0..7 {
-        bench.post(cookie, &[segment(1)]).unwrap();
+    let mut fixture = fixture(8, 32, 0);
+    for wr_id in 0..7 {
+        fixture.post(wr_id, &[segment(1)]).unwrap();
     }
     let request = RecvRequest {
-        cookie: 0,
+        wr_id: 0,
         segments: &[segment(1)],
     };
     for index in 0..20 {
-        assert_eq!(bench.post(0, &[segment(1)]), Err(PostError::QueueFull));
-        bench.free(index % 8);
+        assert_eq!(fixture.post(0, &[segment(1)]), Err(PostError::QueueFull));
+        fixture.free(index % 8);
         // SAFETY: nothing writes to the segment.
-        assert!(unsafe { bench.producer.try_post(&request) });
+        assert!(unsafe { fixture.producer.try_post(&request) });
     }
     // WQE 3 is kept free, and 4 is the oldest that is posted.
     for index in [5, 4, 6, 7] {
-        bench.free(index);
+        fixture.free(index);
     }
     // SAFETY: as above.
-    assert!(unsafe { !bench.producer.try_post(&request) });
+    assert!(unsafe { !fixture.producer.try_post(&request) });
     for _ in 0..4 {
-        bench.post(0, &[segment(1)]).unwrap();
+        fixture.post(0, &[segment(1)]).unwrap();
     }
     for index in 0..20 {
-        bench.free(index % 8);
+        fixture.free(index % 8);
         // SAFETY: as above.
-        assert!(unsafe { bench.producer.try_post(&request) });
+        assert!(unsafe { fixture.producer.try_post(&request) });
     }
 }
 
-/// A post on a full queue finds the one place that came back, wherever it is.
+/// A post on a full queue finds the one released WQE at any index.
 #[test]
-fn what_came_back_out_of_order_is_found() {
-    let mut bench = bench(256, 32, 0);
-    for cookie in 0..255 {
-        bench.post(cookie, &[segment(1)]).unwrap();
+fn receives_released_out_of_order_are_found() {
+    let mut fixture = fixture(256, 32, 0);
+    for wr_id in 0..255 {
+        fixture.post(wr_id, &[segment(1)]).unwrap();
     }
     let mut kept_free = 255;
-    for cookie in 0..2000 {
-        assert_eq!(bench.post(0, &[segment(1)]), Err(PostError::QueueFull));
-        let index = (cookie * 77 + 13) as u16 % 256;
+    for wr_id in 0..2000 {
+        assert_eq!(fixture.post(0, &[segment(1)]), Err(PostError::QueueFull));
+        let index = (wr_id * 77 + 13) as u16 % 256;
         if index == kept_free {
             continue;
         }
-        bench.free(index);
-        bench.post(cookie, &[segment(1)]).unwrap();
-        assert_eq!(bench.consumer.cookie(kept_free), cookie);
+        fixture.free(index);
+        fixture.post(wr_id, &[segment(1)]).unwrap();
+        assert_eq!(fixture.consumer.wr_id(kept_free), wr_id);
         kept_free = index;
     }
 }
@@ -243,22 +243,22 @@ fn layouts_that_contradict_themselves_are_refused() {
     assert!(refused(0, 3, 48));
 }
 
-/// One thread posts, one or two complete: every post completes once, with the
-/// cookie that it was posted with, and the places go round.
+/// One thread posts, one or two complete: every post completes once, with its
+/// `wr_id`, and all WQEs are reused.
 fn posted_and_completed_across_threads(pollers: usize) {
     let rounds: u64 = if cfg!(miri) { 200 } else { 200_000 };
-    let mut bench = bench(8, 32, 0);
+    let mut fixture = fixture(8, 32, 0);
     let queues: Vec<_> = (0..pollers)
         .map(|_| std::sync::mpsc::channel::<(u16, u64)>())
         .collect();
     let (senders, receivers): (Vec<_>, Vec<_>) = queues.into_iter().unzip();
     let done = AtomicBool::new(false);
     if pollers > 1 {
-        bench.consumer.allow_several_pollers();
+        fixture.consumer.allow_several_pollers();
     }
-    let Bench {
+    let Fixture {
         consumer, producer, ..
-    } = &mut bench;
+    } = &mut fixture;
     let consumer: &SharedRecvConsumer = consumer;
     std::thread::scope(|scope| {
         let handles: Vec<_> = receivers
@@ -266,8 +266,8 @@ fn posted_and_completed_across_threads(pollers: usize) {
             .map(|receiver| {
                 scope.spawn(move || {
                     let mut seen = 0;
-                    for (index, cookie) in receiver {
-                        assert_eq!(consumer.cookie(index), cookie);
+                    for (index, wr_id) in receiver {
+                        assert_eq!(consumer.wr_id(index), wr_id);
                         // SAFETY: no device reads the ring, and several threads
                         // are allowed if there are.
                         unsafe { consumer.free(index) };
@@ -277,20 +277,20 @@ fn posted_and_completed_across_threads(pollers: usize) {
                 })
             })
             .collect();
-        let mut cookie = 0;
-        while cookie < rounds {
+        let mut wr_id = 0;
+        while wr_id < rounds {
             let index = producer.head as u16;
             let request = RecvRequest {
-                cookie,
+                wr_id,
                 segments: &[],
             };
             // SAFETY: no segments.
             match unsafe { producer.post(&request) } {
                 Ok(()) => {
-                    senders[cookie as usize % pollers]
-                        .send((index, cookie))
+                    senders[wr_id as usize % pollers]
+                        .send((index, wr_id))
                         .unwrap();
-                    cookie += 1;
+                    wr_id += 1;
                 }
                 Err(PostError::QueueFull) => std::thread::yield_now(),
                 Err(error) => panic!("{error}"),
@@ -304,11 +304,11 @@ fn posted_and_completed_across_threads(pollers: usize) {
         assert_eq!(seen, rounds);
         done.store(true, Ordering::Relaxed);
     });
-    // Everything came back: as many as at the start can be posted.
-    for cookie in 0..7 {
-        bench.post(cookie, &[]).unwrap();
+    // Every WQE was released: as many as at the start can be posted.
+    for wr_id in 0..7 {
+        fixture.post(wr_id, &[]).unwrap();
     }
-    assert_eq!(bench.post(7, &[]), Err(PostError::QueueFull));
+    assert_eq!(fixture.post(7, &[]), Err(PostError::QueueFull));
 }
 
 #[test]
@@ -348,7 +348,7 @@ impl Model {
         Some((first, length))
     }
 
-    /// Extends the list; answers whether there is anything free.
+    /// Extends the list; returns whether any WQE is free.
     fn extend(&mut self) -> bool {
         let next = (self.tail + 1) % self.count();
         let (first, length) = if self.free[next] {
@@ -434,9 +434,9 @@ proptest! {
         ),
     ) {
         let (count, stride) = (1u16 << log, 1usize << stride_log);
-        let mut bench = bench(count, stride as u32, start);
+        let mut fixture = fixture(count, stride as u32, start);
         let mut model = Model {
-            bytes: bench.ring.all(),
+            bytes: fixture.ring.all(),
             stride,
             head: 0,
             tail: usize::from(count) - 1,
@@ -454,14 +454,14 @@ proptest! {
                         .iter()
                         .enumerate()
                         .map(|(i, segments)| {
-                            RecvRequest { cookie: u64::from(posted) << 8 | i as u64, segments }
+                            RecvRequest { wr_id: u64::from(posted) << 8 | i as u64, segments }
                         })
                         .collect();
                     let before = outstanding.len();
                     let mut expected = Ok(());
                     for (at, request) in requests.iter().enumerate() {
                         match model.post(request.segments) {
-                            Ok(index) => outstanding.push((index, request.cookie)),
+                            Ok(index) => outstanding.push((index, request.wr_id)),
                             Err(error) => {
                                 expected = Err(ListError { posted: at, error });
                                 break;
@@ -470,20 +470,20 @@ proptest! {
                         posted = posted.wrapping_add(1);
                     }
                     let found = if let [one] = requests.as_slice() {
-                        bench
-                            .post(one.cookie, one.segments)
+                        fixture
+                            .post(one.wr_id, one.segments)
                             .map_err(|error| ListError { posted: 0, error })
                     } else {
-                        bench.post_list(&requests)
+                        fixture.post_list(&requests)
                     };
                     prop_assert_eq!(found, expected);
-                    // The device goes from link to link.
+                    // The device follows the links.
                     for &(index, _) in &outstanding[before..] {
                         prop_assert_eq!(device, index);
-                        device = bench.link(index);
+                        device = fixture.link(index);
                     }
-                    prop_assert_eq!(u32::from(device), bench.producer.head);
-                    prop_assert_eq!(bench.record.be32(0), posted & 0xffff);
+                    prop_assert_eq!(u32::from(device), fixture.producer.head);
+                    prop_assert_eq!(fixture.record.be32(0), posted & 0xffff);
                 }
                 Err(which) => {
                     for which in which {
@@ -491,44 +491,44 @@ proptest! {
                             break;
                         }
                         let at = (which * outstanding.len() as f64) as usize;
-                        let (index, cookie) = outstanding.remove(at);
-                        prop_assert_eq!(bench.consumer.cookie(index), cookie);
-                        bench.complete(index, cookie);
+                        let (index, wr_id) = outstanding.remove(at);
+                        prop_assert_eq!(fixture.consumer.wr_id(index), wr_id);
+                        fixture.complete(index, wr_id);
                         model.free[usize::from(index)] = true;
                     }
                 }
             }
-            prop_assert_eq!(bench.consumer.outstanding(), outstanding.len() as u32);
+            prop_assert_eq!(fixture.consumer.outstanding(), outstanding.len() as u32);
             prop_assert_eq!(
-                model.seen(bench.ring.all(), &outstanding),
+                model.seen(fixture.ring.all(), &outstanding),
                 model.seen(model.bytes.clone(), &outstanding)
             );
         }
     }
 
-    /// However completions are shuffled: what is posted to a queue that has
-    /// emptied is one run.
+    /// After completions in any order, the posts to an empty queue form one
+    /// run.
     #[test]
     fn a_queue_that_was_empty_is_posted_to_in_one_run(
         order in Just((0..63u16).collect::<Vec<_>>()).prop_shuffle(),
         before in 0u64..64,
     ) {
-        let mut bench = bench(64, 32, 0);
-        for cookie in 0..before {
-            bench.post(cookie, &[segment(1)]).unwrap();
-            bench.free(cookie as u16);
+        let mut fixture = fixture(64, 32, 0);
+        for wr_id in 0..before {
+            fixture.post(wr_id, &[segment(1)]).unwrap();
+            fixture.free(wr_id as u16);
         }
-        let first = bench.producer.head as u16;
-        for cookie in 0..63 {
-            bench.post(cookie, &[segment(1)]).unwrap();
+        let first = fixture.producer.head as u16;
+        for wr_id in 0..63 {
+            fixture.post(wr_id, &[segment(1)]).unwrap();
         }
         for index in order {
-            bench.free((first + index) % 64);
+            fixture.free((first + index) % 64);
         }
-        let first = bench.producer.head as u16;
-        for cookie in 0..63 {
-            bench.post(cookie, &[segment(1)]).unwrap();
-            prop_assert_eq!(bench.consumer.cookie((first + cookie as u16) % 64), cookie);
+        let first = fixture.producer.head as u16;
+        for wr_id in 0..63 {
+            fixture.post(wr_id, &[segment(1)]).unwrap();
+            prop_assert_eq!(fixture.consumer.wr_id((first + wr_id as u16) % 64), wr_id);
         }
     }
 }

@@ -2,8 +2,8 @@
 
 use core::time::Duration;
 
-/// A loop's state that waits for another thread: it spins, then yields the
-/// processor, then sleeps.
+/// The state of a loop that waits for another thread: the loop spins, then
+/// yields the processor, then sleeps.
 ///
 /// ```
 /// use core::sync::atomic::{AtomicBool, Ordering};
@@ -32,7 +32,7 @@ impl Backoff {
         Self { rounds: 0 }
     }
 
-    /// Waits a little; from call to call longer, up to 20 µs.
+    /// Waits for a short time, which grows from call to call up to 20 µs.
     pub fn wait(&mut self) {
         self.rounds = self.rounds.saturating_add(1);
         if self.rounds <= Self::SPINS {

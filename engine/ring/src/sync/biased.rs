@@ -1,23 +1,25 @@
-//! A lock that costs its only user nothing, and can be opened to others later.
+//! A lock that costs its only user almost nothing, and that can be opened to other
+//! threads later.
 //!
 //! While biased, entering is two plain stores and a load; no atomic exchange.
-//! Opening it to a second thread asks the kernel (`membarrier(2)`) to run a
-//! memory barrier on every thread of the process: after that, the first thread
-//! either is seen inside, and waited for, or sees that the bias is gone. Where
-//! the kernel lacks the call, the lock is never biased.
+//! Opening it to a second thread makes the kernel run a memory barrier on every
+//! thread of the process (`membarrier(2)`). After that, either the second
+//! thread reads that the first one is inside, and waits, or the first one reads
+//! that the lock is no longer biased. If the kernel lacks the call, the lock is
+//! never biased.
 
 use core::sync::atomic::{AtomicBool, Ordering, compiler_fence};
 
 use super::{Backoff, SpinLock};
 
-/// A lock for one thread that can be opened to others; see the head of this file.
+/// A lock for one thread that can be opened to others, as described above.
 #[derive(Debug)]
 pub(crate) struct BiasedLock {
-    /// Whether more than one thread may come.
+    /// Whether more than one thread may take the lock.
     shared: AtomicBool,
     /// Set by the only user while it is inside.
     inside: AtomicBool,
-    /// Taken by each of several users.
+    /// The lock for several users.
     lock: SpinLock<()>,
 }
 
@@ -67,8 +69,9 @@ impl BiasedLock {
         critical()
     }
 
-    /// Lets several threads call [`Self::with`] from now on. Callers take turns:
-    /// only the first waits for the user to leave.
+    /// Allows several threads to call [`Self::with`] from now on. Callers
+    /// exclude each other, so only the first one waits until the single user
+    /// has left.
     pub(crate) fn revoke_bias(&self) {
         if self.shared.swap(true, Ordering::SeqCst) {
             return;
@@ -102,7 +105,7 @@ mod membarrier {
         unsafe { libc::syscall(libc::SYS_membarrier, command, 0, 0) == 0 }
     }
 
-    /// Declares the process's interest, once. Returns whether that worked.
+    /// Registers the process for the call, once. Returns whether the kernel supports it.
     pub(super) fn register() -> bool {
         static REGISTERED: OnceLock<bool> = OnceLock::new();
         *REGISTERED.get_or_init(|| call(REGISTER_PRIVATE_EXPEDITED))
@@ -110,7 +113,7 @@ mod membarrier {
 
     /// Executes a full barrier on every running thread of the process.
     pub(super) fn everywhere() {
-        // Cannot fail once registered; a child of fork registers anew.
+        // Cannot fail once registered; a child of fork registers again.
         if !call(PRIVATE_EXPEDITED) {
             call(REGISTER_PRIVATE_EXPEDITED);
             call(PRIVATE_EXPEDITED);
@@ -155,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_lost_when_a_second_thread_joins_in_the_middle() {
+    fn no_increment_is_lost_when_a_second_thread_joins() {
         let rounds: u64 = if cfg!(miri) { 50 } else { 100_000 };
         let counter = Counter {
             lock: BiasedLock::new(),

@@ -1,10 +1,9 @@
-//! Locks that are held for a few instructions, and how threads wait for each
-//! other.
+//! Locks that are held for a few instructions, and a back-off loop.
 //!
 //! - [`SpinLock`] guards a doorbell register that several queue pairs ring, and
-//!   whatever else takes less time than putting a thread to sleep.
-//! - [`Backoff`] is the loop that waits for another thread to finish something
-//!   short: [`SpinLock`]'s, and every other.
+//!   other critical sections that are shorter than putting a thread to sleep.
+//! - [`Backoff`] is the state of a loop that waits for another thread to finish
+//!   something short, as in [`SpinLock`].
 
 mod backoff;
 mod biased;

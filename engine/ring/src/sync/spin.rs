@@ -6,9 +6,9 @@ use core::sync::atomic::{AtomicBool, Ordering};
 
 use super::Backoff;
 
-/// A lock for what takes less time than putting a thread to sleep: one exchange
-/// to take, one store to release. `std`'s lock also has to see whether a thread
-/// sleeps on it, or has panicked.
+/// A lock for critical sections that are shorter than putting a thread to
+/// sleep: one exchange takes it, one store releases it. `std`'s lock also has
+/// to check whether a thread sleeps on it, or has panicked.
 #[derive(Debug, Default)]
 pub struct SpinLock<T> {
     locked: AtomicBool,
@@ -57,8 +57,8 @@ impl<T> SpinLock<T> {
     #[inline(never)]
     fn wait(&self) {
         let mut backoff = Backoff::new();
-        // Loads until it looks free: exchanges would take the cache line from
-        // the holder.
+        // Loads until the lock looks free: exchanges would take the cache line
+        // from the holder.
         while self.locked.load(Ordering::Relaxed) || self.locked.swap(true, Ordering::Acquire) {
             backoff.wait();
         }

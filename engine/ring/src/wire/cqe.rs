@@ -1,9 +1,9 @@
 //! The completion queue entry (`mlx5_cqe64`, `mlx5_err_cqe`).
 //!
-//! Polling reads it in three steps: from the last byte ([`OwnOp`]) follows whether
-//! it is there, from the last eight bytes ([`CqeTail`]) of which queue pair and
-//! request it is, and the rest is read only for opcodes that have more. [`Cqe`] is
-//! the whole entry, copied out, for errors and for printing.
+//! Polling reads it in three steps. The last byte ([`OwnOp`]) shows whether the
+//! device has written the entry. The last eight bytes ([`CqeTail`]) name the
+//! queue pair and the request. The rest is read only for opcodes that need it.
+//! [`Cqe`] is a copy of the whole entry, for errors and for printing.
 
 use super::{Be32, Be64, CqeOpcode, Syndrome};
 
@@ -35,7 +35,7 @@ pub mod offset {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OwnOp(pub u8);
 
-/// Where the payload of a small message is.
+/// The place of the payload of a small message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum InlineScatter {
     /// In the memory that the request named.
@@ -49,7 +49,7 @@ pub enum InlineScatter {
 impl OwnOp {
     /// The owner bit, compared with the lap of the ring.
     pub const OWNER: u8 = 1;
-    /// The peer asked for a solicited event.
+    /// The peer requested a solicited event.
     pub const SOLICITED: u8 = 1 << 1;
     /// `MLX5_INLINE_SCATTER_32`
     pub const SCATTER_32: u8 = 1 << 2;
@@ -74,7 +74,7 @@ impl OwnOp {
         }
     }
 
-    /// Returns whether the peer asked for a solicited event.
+    /// Returns whether the peer requested a solicited event.
     #[inline(always)]
     pub const fn solicited(self) -> bool {
         self.0 & Self::SOLICITED != 0
@@ -201,7 +201,7 @@ impl Cqe {
         Syndrome(self.byte(offset::SYNDROME))
     }
 
-    /// Returns the maker's code, in an error CQE.
+    /// Returns the vendor's error code, in an error CQE.
     pub const fn vendor_syndrome(&self) -> u8 {
         self.byte(offset::VENDOR_SYNDROME)
     }

@@ -45,7 +45,7 @@ impl CtrlSegment {
         flags: CtrlFlags,
         imm: u32,
     ) -> Self {
-        // Together what is constant where a request is posted.
+        // Groups the terms that are constant in the caller.
         let opcode_units = ((opcode as u64) << 32) | units as u64;
         let index_qpn = ((index as u64) << 40) | qpn_shifted as u64;
         Self {
@@ -62,7 +62,7 @@ impl CtrlSegment {
         }
     }
 
-    /// Returns what goes to the doorbell register: the first eight bytes.
+    /// Returns the value for the doorbell register: the first eight bytes.
     #[inline(always)]
     pub const fn doorbell(&self) -> Be64 {
         self.index_opcode_qpn_ds

@@ -12,7 +12,7 @@ pub struct InlineHeader {
 const _: () = assert!(size_of::<InlineHeader>() == 4);
 
 impl InlineHeader {
-    /// The bit that tells an inline header from a data segment.
+    /// The bit that distinguishes an inline header from a data segment.
     pub const MARK: u32 = 1 << 31;
 
     /// Returns the header of `length` bytes.
@@ -37,7 +37,7 @@ pub const fn inline_units(length: u32) -> u32 {
     if length == 0 {
         0
     } else {
-        // Not `div_ceil`, which provides for sums that overflow.
+        // Does not use `div_ceil`, which has extra instructions for overflow.
         (length + size_of::<InlineHeader>() as u32 + UNIT as u32 - 1) >> UNIT.ilog2()
     }
 }

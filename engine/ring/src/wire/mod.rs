@@ -1,9 +1,10 @@
 //! The bytes that cross to the device and back, as values.
 //!
-//! Every segment of a WQE and the CQE, one file each, as `mlx5dv.h` and the "Work
-//! Queues" and "Completion Queues" chapters of the PRM define them. Nothing here
-//! touches ring memory: the rings decide where a value goes, this module what its
-//! bytes are. The segments and the CQE print as text by `Display`.
+//! Every segment of a WQE and the CQE, one file each, as `mlx5dv.h` and the
+//! "Work Queues" and "Completion Queues" chapters of the PRM define them.
+//! Nothing here accesses ring memory: this module defines the bytes of a value,
+//! and the rings where they go. The segments and the CQE print as text by
+//! `Display`.
 
 #![forbid(unsafe_code)]
 

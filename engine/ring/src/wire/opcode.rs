@@ -4,7 +4,7 @@
 #[repr(u8)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WqeOpcode {
-    /// Nothing.
+    /// No operation.
     Nop = 0x00,
     /// RDMA write.
     RdmaWrite = 0x08,

@@ -1,4 +1,4 @@
-//! Why a request failed, as an error CQE says it (`MLX5_CQE_SYNDROME_*`).
+//! The cause of a failure in an error CQE (`MLX5_CQE_SYNDROME_*`).
 
 use crate::status::Status;
 
@@ -7,7 +7,7 @@ use crate::status::Status;
 pub struct Syndrome(pub u8);
 
 impl Syndrome {
-    /// Returns the status that the verbs give for it.
+    /// Returns the status of verbs for this syndrome.
     pub const fn status(self) -> Status {
         match self.0 {
             0x01 => Status::LocalLength,

@@ -4,8 +4,9 @@
 //! and translation (`mlx5_wqe_umr_klm_seg`).
 //!
 //! A window of type 1 belongs to its protection domain and to no queue pair, may be
-//! bound while it is bound, and is unbound by a bind of no bytes. The key that is changed is named by the index in the control segment's
-//! immediate data; its low byte is the context's.
+//! bound while it is bound, and is unbound by a bind of 0 bytes. The immediate data
+//! of the control segment names the key by its index; the low byte of the key is in
+//! the context.
 
 use super::{Be32, Be64, UNIT};
 
@@ -36,7 +37,7 @@ bitflags::bitflags! {
     }
 }
 
-/// What a window is to open.
+/// The range that a bind opens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WindowRange {
     /// The region's key.
@@ -56,7 +57,7 @@ pub struct WindowChange {
     pub before: u32,
     /// The key from then on: the same but for the low byte.
     pub key: u32,
-    /// What it opens; `None` closes it.
+    /// The range that it opens; `None` closes the window.
     pub range: Option<WindowRange>,
 }
 
@@ -119,7 +120,7 @@ impl WindowChange {
     }
 }
 
-/// The upper bits of the context's word for a key that is no queue pair's.
+/// The upper bits of the context's QP number word for a key of no queue pair.
 const NO_QUEUE_PAIR: u32 = 0xffff_ff00;
 /// `MLX5_WQE_MKEY_CONTEXT_FREE`.
 const FREE: u8 = 1 << 6;

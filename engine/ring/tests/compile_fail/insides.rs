@@ -1,4 +1,4 @@
-//! Registers are rung, and rings are put together, by the crate alone.
+//! Only the crate itself rings registers and assembles rings.
 
 use mlx5_rings::mmio::Register;
 use mlx5_rings::recv_wqe::PostReceives;

@@ -1,5 +1,5 @@
-//! What a ring cannot check, its caller promises in an unsafe block: where memory
-//! is, that it stays, what the device is done with.
+//! The caller of an unsafe function promises what a ring cannot check: that memory is
+//! valid and stays so, and that the device is done with a request.
 
 use mlx5_rings::PostReceives;
 use mlx5_rings::complete::CompletionRing;

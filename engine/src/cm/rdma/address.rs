@@ -36,7 +36,7 @@ pub(in crate::cm) fn no_address(device: &str, port: u8) -> String {
 }
 
 fn explain(device: &str, port: u8, owners: &[Owned]) -> String {
-    let mut text = format!("{device} port {port} has no IP address that rdma_cm knows");
+    let mut text = format!("{device} port {port} has no IP address that rdma_cm serves");
     let others = owners.iter().filter_map(|(address, owner)| {
         let (name, number) = owner.as_ref()?;
         Some(format!("{address} is that of {name} port {number}"))

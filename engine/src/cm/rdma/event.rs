@@ -34,8 +34,8 @@ pub(super) enum Event {
 pub(super) struct PeerParameters {
     /// The most RDMA reads of this side that it serves at a time.
     pub(super) reads_served: u8,
-    /// The most RDMA reads that it wants to have in flight.
-    pub(super) reads_asked: u8,
+    /// The most RDMA reads that it requests to have in flight.
+    pub(super) reads_requested: u8,
     pub(super) private_data: Vec<u8>,
 }
 
@@ -89,7 +89,7 @@ mod tests {
     fn every_event_number_is_converted_and_unknown_ones_are_kept() {
         let peer_parameters = PeerParameters {
             reads_served: 3,
-            reads_asked: 4,
+            reads_requested: 4,
             private_data: vec![5],
         };
         let of = |event, status| Event::new(event, status, peer_parameters.clone());

@@ -3,7 +3,7 @@
 //! Decision: `docs/decisions/039-message-before-established.md`
 
 use super::address::{addresses_of, no_address};
-use super::id::{Channel, Id, Offer, RESOLVE};
+use super::id::{Channel, ConnParam, Id, RESOLVE};
 use super::payload;
 use super::port::port_of;
 use super::service::{Command, Connecting, Listening, Service};
@@ -43,8 +43,8 @@ impl Listener {
         sink: Arc<dyn ListenSink>,
     ) -> Result<Self, CmError> {
         let shared = &service.shared;
-        shared.post.require_here()?;
-        let token = shared.post.token();
+        shared.commands.require_here()?;
+        let token = shared.commands.token();
         let (port, on) = (qualifier.map_or(0, port_of), local.listen_on.address());
         let ids = match (on, local.transport) {
             (None, Transport::Iwarp) => on_each_address(&shared.channel, token, local, port)?,
@@ -62,7 +62,7 @@ impl Listener {
         });
         // The thread knows the listener before the first request can arrive.
         let command = Command::Listen(token, Arc::clone(&listening));
-        shared.post.command(command)?;
+        shared.commands.send(command)?;
         let listener = Self {
             service: Arc::clone(service),
             token,
@@ -86,15 +86,15 @@ impl Listener {
 
 impl Drop for Listener {
     fn drop(&mut self) {
-        let post = &self.service.shared.post;
-        if !post.here() {
+        let commands = &self.service.shared.commands;
+        if !commands.here() {
             return;
         }
         let ids = core::mem::take(&mut *self.listening.ids.lock());
         // Destroyed here, so that the qualifier can be listened for at once.
         drop(ids);
-        self.listening.gate.close(post.on_service_thread());
-        let _ = post.command(Command::Unlisten(self.token));
+        self.listening.gate.close(commands.on_service_thread());
+        let _ = commands.send(Command::Unlisten(self.token));
     }
 }
 
@@ -185,7 +185,7 @@ pub(in crate::cm) struct Request {
     answering: Answering,
 }
 
-/// What an answer needs to know of its request.
+/// The properties of a request that its answer depends on.
 #[derive(Clone, Copy)]
 pub(super) struct Answering {
     /// The RDMA reads that the requester serves, and those that it wants in flight.
@@ -215,7 +215,7 @@ impl Request {
     pub(in crate::cm) fn is_alive(&self) -> bool {
         let id = self.id.as_ref();
         self.alive.load(Ordering::Acquire)
-            && self.service.shared.post.here()
+            && self.service.shared.commands.here()
             && id.is_some_and(|id| id.is_alive())
     }
 
@@ -225,8 +225,8 @@ impl Request {
         private_data: &[u8],
         sink: Arc<dyn ConnectionSink>,
     ) -> Result<Connection, CmError> {
-        let post = &self.service.shared.post;
-        post.require_here()?;
+        let commands = &self.service.shared.commands;
+        commands.require_here()?;
         let Answering {
             reads: (served, asked),
             transport,
@@ -235,11 +235,11 @@ impl Request {
         fits(private_data, transport)?;
         let greeting = if greets { sink.greeting() } else { None };
         let gate: Arc<ConnectionGate> = Arc::new(Gate::new(sink));
-        let offer = Offer {
+        let param = ConnParam {
             qpn: endpoint.address.qpn,
-            // At most what the requester asks for and has.
+            // At most the number that the requester requests and supports.
             reads_served: endpoint.reads_served.min(asked),
-            reads_asked: endpoint.reads_asked.min(served),
+            reads_requested: endpoint.reads_requested.min(served),
             private_data: payload::reply(
                 private_data,
                 transport,
@@ -247,7 +247,7 @@ impl Request {
             ),
             greeting,
         };
-        post.command(Command::Accept(self.token, Arc::clone(&gate), offer))?;
+        commands.send(Command::Accept(self.token, Arc::clone(&gate), param))?;
         let id = self.id.take().as_ref().map(Arc::downgrade);
         Ok(Connection {
             service: Arc::clone(&self.service),
@@ -263,9 +263,9 @@ impl Request {
     }
 
     fn refuse(&mut self, as_the_application: bool) {
-        let post = &self.service.shared.post;
-        if post.here() && self.id.take().is_some() {
-            let _ = post.command(Command::Reject(self.token, as_the_application));
+        let commands = &self.service.shared.commands;
+        if commands.here() && self.id.take().is_some() {
+            let _ = commands.send(Command::Reject(self.token, as_the_application));
         }
     }
 }
@@ -296,20 +296,20 @@ impl Connection {
         sink: Arc<dyn ConnectionSink>,
     ) -> Result<Self, CmError> {
         let shared = &service.shared;
-        shared.post.require_here()?;
+        shared.commands.require_here()?;
         fits(private_data, local.transport)?;
         local::require_one_host(target.host.ip())?;
         // A deadline that the clock cannot represent is none.
         let deadline = target.timeout.and_then(|it| Instant::now().checked_add(it));
-        let offer = Offer {
+        let param = ConnParam {
             qpn: endpoint.address.qpn,
             reads_served: endpoint.reads_served,
-            reads_asked: endpoint.reads_asked,
+            reads_requested: endpoint.reads_requested,
             private_data: payload::request(private_data, local.transport, sink.greets()),
             greeting: None,
         };
-        let token = shared.post.token();
-        let line = Active::new(shared, token, local, target, offer)?;
+        let token = shared.commands.token();
+        let line = Active::new(shared, token, local, target, param)?;
         let resolution = line.resolution();
         let gate: Arc<ConnectionGate> = Arc::new(Gate::new(sink));
         let port = Arc::clone(line.port());
@@ -322,13 +322,13 @@ impl Connection {
         // The first event wakes the thread, within the kernel's own timeouts; the
         // thread watches a shorter timeout itself.
         match target.timeout {
-            Some(timeout) if timeout <= RESOLVE => shared.post.command(command)?,
-            _ => shared.post.command_without_wake(command)?,
+            Some(timeout) if timeout <= RESOLVE => shared.commands.send(command)?,
+            _ => shared.commands.send_without_wake(command)?,
         }
         // After the command, so that the thread knows the session when its event
         // arrives.
         if let Err(error) = resolution.resolve() {
-            shared.post.command(Command::Unresolved(token, error))?;
+            shared.commands.send(Command::Unresolved(token, error))?;
         }
         Ok(Self {
             service: Arc::clone(service),
@@ -343,8 +343,8 @@ impl Connection {
         Some(self.port.load(Ordering::Acquire)).filter(|&port| port != 0)
     }
 
-    pub(in crate::cm) fn heard(&self) {
-        if self.service.shared.post.here()
+    pub(in crate::cm) fn message_received(&self) {
+        if self.service.shared.commands.here()
             && let Some(id) = self.id.upgrade()
             && let Err(error) = id.notify_established()
         {
@@ -354,17 +354,17 @@ impl Connection {
     }
 
     pub(in crate::cm) fn disconnect(&self) {
-        let post = &self.service.shared.post;
-        if post.here() {
-            let _ = post.command(Command::Disconnect(self.token));
+        let commands = &self.service.shared.commands;
+        if commands.here() {
+            let _ = commands.send(Command::Disconnect(self.token));
         }
     }
 
     pub(in crate::cm) fn abort(&self) {
-        let post = &self.service.shared.post;
+        let commands = &self.service.shared.commands;
         // If the gate is closed, the thread has ended the connection already.
-        if post.here() && self.gate.close(post.on_service_thread()) {
-            let _ = post.command(Command::Abort(self.token));
+        if commands.here() && self.gate.close(commands.on_service_thread()) {
+            let _ = commands.send(Command::Abort(self.token));
         }
     }
 }
@@ -389,12 +389,12 @@ impl DeviceWatch {
         local: &Local,
         sink: Arc<dyn DeviceSink>,
     ) -> Result<Self, CmError> {
-        let post = &service.shared.post;
-        post.require_here()?;
-        let token = post.token();
+        let commands = &service.shared.commands;
+        commands.require_here()?;
+        let token = commands.token();
         let id = Id::create(&service.shared.channel, token).map_err(CmError::Resources)?;
         let gate: Arc<Gate<dyn DeviceSink>> = Arc::new(Gate::new(sink));
-        post.command(Command::Watch(token, Arc::clone(&gate)))?;
+        commands.send(Command::Watch(token, Arc::clone(&gate)))?;
         let watch = Self {
             service: Arc::clone(service),
             token,
@@ -445,11 +445,11 @@ impl DeviceWatch {
 
 impl Drop for DeviceWatch {
     fn drop(&mut self) {
-        let post = &self.service.shared.post;
-        if post.here() {
-            self.gate.close(post.on_service_thread());
+        let commands = &self.service.shared.commands;
+        if commands.here() {
+            self.gate.close(commands.on_service_thread());
             drop(self.id.take());
-            let _ = post.command(Command::Unwatch(self.token));
+            let _ = commands.send(Command::Unwatch(self.token));
         }
     }
 }

@@ -125,7 +125,7 @@ impl Channel {
             // The fields are from the local point of view: the reads that this side
             // may have in flight, and those that it has to serve.
             reads_served: conn.initiator_depth,
-            reads_asked: conn.responder_resources,
+            reads_requested: conn.responder_resources,
             private_data,
         };
         let what = Event::new(event.event, event.status, peer_parameters);
@@ -170,23 +170,23 @@ unsafe impl Sync for Id {}
 
 /// The parameters of an endpoint that are sent to its peer.
 #[derive(Clone, Debug)]
-pub(super) struct Offer {
+pub(super) struct ConnParam {
     pub(super) qpn: u32,
     pub(super) reads_served: u8,
-    pub(super) reads_asked: u8,
+    pub(super) reads_requested: u8,
     /// The private data as it is sent.
     pub(super) private_data: Vec<u8>,
     /// For an acceptance: where the requester has to write before this side sends.
     pub(super) greeting: Option<Arc<Greeting>>,
 }
 
-impl Offer {
+impl ConnParam {
     fn as_param(&self) -> rdma_conn_param {
         rdma_conn_param {
             private_data: self.private_data.as_ptr().cast(),
             private_data_len: u8::try_from(self.private_data.len()).unwrap_or(u8::MAX),
             responder_resources: self.reads_served,
-            initiator_depth: self.reads_asked,
+            initiator_depth: self.reads_requested,
             flow_control: 0,
             // Sent to the peer; the local values are set by `to_rts_by`.
             retry_count: 7,
@@ -316,15 +316,15 @@ impl Id {
         self.call(|raw| unsafe { rdmacm::rdma_resolve_route(raw, milliseconds(RESOLVE)) })
     }
 
-    pub(super) fn connect(&self, offer: &Offer) -> io::Result<()> {
-        let mut param = offer.as_param();
+    pub(super) fn connect(&self, param: &ConnParam) -> io::Result<()> {
+        let mut param = param.as_param();
         // SAFETY: the id lives and has a device; the private data lives through the
         // call.
         self.call(|raw| unsafe { rdmacm::rdma_connect(raw, &raw mut param) })
     }
 
-    pub(super) fn accept(&self, offer: &Offer) -> io::Result<()> {
-        let mut param = offer.as_param();
+    pub(super) fn accept(&self, param: &ConnParam) -> io::Result<()> {
+        let mut param = param.as_param();
         // SAFETY: as in `connect`.
         self.call(|raw| unsafe { rdmacm::rdma_accept(raw, &raw mut param) })
     }
@@ -334,7 +334,7 @@ impl Id {
         self.call(|raw| unsafe { rdmacm::rdma_establish(raw) })
     }
 
-    /// Tells the kernel that the requester is ready, since a message of the
+    /// Notifies the kernel that the requester is ready, since a message of the
     /// requester has arrived. The requester's own "ready" may be lost.
     pub(super) fn notify_established(&self) -> io::Result<()> {
         // SAFETY: the id lives.

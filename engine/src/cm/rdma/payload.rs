@@ -21,7 +21,7 @@ pub(in crate::cm) fn max_private_data(transport: Transport) -> usize {
     }
 }
 
-/// Returns the bytes of a request; `greets` tells whether the requester greets.
+/// Returns the bytes of a request; `greets` is true if the requester greets.
 pub(super) fn request(data: &[u8], transport: Transport, greets: bool) -> Vec<u8> {
     match transport {
         Transport::Iwarp => iwarp::request(data, greets),
@@ -128,8 +128,8 @@ const REPLY: usize = 196;
 const MAGIC: [u8; 3] = [0xda, 0x7a, 0x1e];
 const TRAILER: usize = MAGIC.len() + 1;
 
-/// The private data of a rejection by the application. OFED's DAT provider takes a
-/// rejection whose first 4 bytes are zero for one by the system.
+/// The private data of a rejection by the application. OFED's DAT provider
+/// treats a rejection whose first 4 bytes are zero as one by the system.
 pub(super) const REFUSAL: [u8; 4] = [1, 2, 1, 0];
 
 /// Returns the bytes to send with a message that has `room` bytes.

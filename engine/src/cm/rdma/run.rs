@@ -7,7 +7,7 @@ use super::handle::{Answering, Request};
 use super::id::{ChannelEvent, Id};
 use super::payload;
 use super::service::{Command, Listening, Shared};
-use super::session::{AnswerTimes, Fate, Session};
+use super::session::{AnswerTimes, Session, SessionStatus};
 use super::wire::SessionId;
 use crate::cm::gate::Gate;
 use crate::cm::manager::{Details, RequestOf};
@@ -128,7 +128,7 @@ impl Runner<'_> {
     /// Executes commands until there are none. Returns whether to stop.
     fn execute_commands(&mut self) -> bool {
         loop {
-            let commands = self.shared.post.take_commands();
+            let commands = self.shared.commands.take_commands();
             if commands.is_empty() {
                 return false;
             }
@@ -158,7 +158,7 @@ impl Runner<'_> {
             Command::Unconnected(token, error) => {
                 self.with(token, |session| session.unconnected(&error));
             }
-            Command::Accept(token, gate, offer) => {
+            Command::Accept(token, gate, param) => {
                 let Some(entry) = self.sessions.get_mut(&token) else {
                     // The requester has given up meanwhile.
                     let event = ConnectionEvent::AcceptFailed;
@@ -171,12 +171,12 @@ impl Runner<'_> {
                     timeout: self.shared.options.accept_timeout,
                 };
                 if let Some(passive) = &mut entry.passive {
-                    passive.qpn = Some(offer.qpn);
-                    let until = self.resting.get(&passive.remembered(offer.qpn));
+                    passive.qpn = Some(param.qpn);
+                    let until = self.resting.get(&passive.remembered(param.qpn));
                     times.not_before = until.copied().filter(|&until| until > times.now);
                 }
-                let fate = entry.session.accept(gate, offer, &times);
-                self.settle(token, fate);
+                let status = entry.session.accept(gate, param, &times);
+                self.update_tables(token, status);
             }
             Command::Reject(token, as_the_application) => {
                 self.with(token, |session| session.reject(as_the_application));
@@ -243,10 +243,13 @@ impl Runner<'_> {
             return;
         };
         let (private_data, greets) = payload::of_request(peer_parameters.private_data, &route);
-        let (token, id) = (self.shared.post.token(), Arc::new(id));
+        let (token, id) = (self.shared.commands.token(), Arc::new(id));
         id.set_token(token);
         let alive = Arc::new(AtomicBool::new(true));
-        let reads = (peer_parameters.reads_served, peer_parameters.reads_asked);
+        let reads = (
+            peer_parameters.reads_served,
+            peer_parameters.reads_requested,
+        );
         let request = Request::new(
             service,
             token,
@@ -269,7 +272,7 @@ impl Runner<'_> {
         let peer = Peer {
             route,
             reads_served: reads.0,
-            reads_asked: reads.1,
+            reads_requested: reads.1,
         };
         let details = Details {
             qualifier: listening.qualifier,
@@ -289,23 +292,27 @@ impl Runner<'_> {
             passive,
         };
         self.sessions.insert(token, entry);
-        self.settle(token, Fate::GoesOn);
+        self.update_tables(token, SessionStatus::Continues);
     }
 
-    fn with(&mut self, token: Token, change: impl FnOnce(&mut Session<SessionId>) -> Fate) {
+    fn with(
+        &mut self,
+        token: Token,
+        change: impl FnOnce(&mut Session<SessionId>) -> SessionStatus,
+    ) {
         if let Some(entry) = self.sessions.get_mut(&token) {
-            let fate = change(&mut entry.session);
-            self.settle(token, fate);
+            let status = change(&mut entry.session);
+            self.update_tables(token, status);
         }
     }
 
     /// Updates the thread's tables after a session has changed.
-    fn settle(&mut self, token: Token, fate: Fate) {
+    fn update_tables(&mut self, token: Token, status: SessionStatus) {
         let Some(entry) = self.sessions.get_mut(&token) else {
             return;
         };
-        let over = fate == Fate::Over;
-        let due = entry.session.due().filter(|_| !over);
+        let has_ended = status == SessionStatus::Ended;
+        let due = entry.session.due().filter(|_| !has_ended);
         if entry.armed != due {
             if let Some(old) = entry.armed {
                 self.deadlines.remove(&(old, token));
@@ -315,17 +322,17 @@ impl Runner<'_> {
             }
             entry.armed = due;
         }
-        if over && let Some(entry) = self.sessions.remove(&token) {
-            self.rest(&entry);
+        if has_ended && let Some(entry) = self.sessions.remove(&token) {
+            self.remember(&entry);
             // This drops its id too, unless a request is using it just now.
-            if entry.session.is_in_the_making() {
+            if entry.session.is_connecting() {
                 entry.session.wire.end();
             }
         }
     }
 
     /// Records what the requester's kernel will remember.
-    fn rest(&mut self, entry: &Entry) {
+    fn remember(&mut self, entry: &Entry) {
         let (true, Some(passive)) = (entry.session.is_remembered(), &entry.passive) else {
             return;
         };

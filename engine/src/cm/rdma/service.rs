@@ -1,11 +1,11 @@
 //! State shared by handles and the service thread; start and end of the thread.
 
-use super::id::{Channel, Id, Offer};
+use super::id::{Channel, ConnParam, Id};
 use super::run;
 use super::session::ConnectionGate;
 use super::wire::Active;
 use crate::cm::gate::Gate;
-use crate::cm::post::{self, End, Post};
+use crate::cm::service_thread::{self, CommandQueue, End};
 use crate::cm::{CmError, DeviceSink, ListenSink, Local, ManagerOptions};
 use crate::sync::Mutex;
 use mio::{Poll, Token};
@@ -24,7 +24,7 @@ pub(in crate::cm) struct Service {
 /// The state that the thread shares with the handles.
 pub(super) struct Shared {
     pub(super) options: ManagerOptions,
-    pub(super) post: Post<Command>,
+    pub(super) commands: CommandQueue<Command>,
     pub(super) channel: Arc<Channel>,
     /// For the requests that the thread creates.
     service: OnceLock<Weak<Service>>,
@@ -45,7 +45,7 @@ pub(super) enum Command {
     /// The kernel could not even send the request.
     Unconnected(Token, io::Error),
     /// Accept a request.
-    Accept(Token, Arc<ConnectionGate>, Offer),
+    Accept(Token, Arc<ConnectionGate>, ConnParam),
     /// Reject a request; `true` if the application has rejected it.
     Reject(Token, bool),
     Disconnect(Token),
@@ -78,16 +78,16 @@ impl Service {
         let keep_affinity = options.keep_affinity;
         let shared = Arc::new(Shared {
             options,
-            post: Post::new(&poll)?,
+            commands: CommandQueue::new(&poll)?,
             channel,
             service: OnceLock::new(),
         });
         let its = Arc::clone(&shared);
-        let thread = post::spawn(keep_affinity, move || {
-            let _end = End(&its.post);
+        let thread = service_thread::spawn(keep_affinity, move || {
+            let _end = End(&its.commands);
             run::run(&its, poll);
         })?;
-        shared.post.serve(&thread);
+        shared.commands.serve(&thread);
         let service = Arc::new(Self {
             shared,
             thread: Some(thread),
@@ -126,7 +126,7 @@ fn watch(poll: &Poll, channel: &Channel) -> io::Result<()> {
 impl Drop for Service {
     fn drop(&mut self) {
         if let Some(thread) = self.thread.take() {
-            self.shared.post.end(thread, Command::Stop);
+            self.shared.commands.end(thread, Command::Stop);
         }
     }
 }

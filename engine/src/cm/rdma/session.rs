@@ -6,7 +6,7 @@
 //! - `docs/decisions/040-reconnect-while-remembered.md`
 
 use super::event::{Event, PeerParameters, STALE_CONNECTION, is_consumers};
-use super::id::Offer;
+use super::id::ConnParam;
 use super::payload;
 use crate::cm::gate::Gate;
 use crate::cm::{ConnectionEvent, ConnectionSink, Peer};
@@ -23,8 +23,8 @@ pub(super) type ConnectionGate = Gate<dyn ConnectionSink>;
 const PAUSE: Duration = Duration::from_millis(20);
 const LONGEST_PAUSE: Duration = Duration::from_millis(320);
 /// The first pause before a greeting is checked again, and the longest pause.
-const LOOK: Duration = Duration::from_micros(20);
-const LONGEST_LOOK: Duration = Duration::from_millis(2);
+const GREETING_PAUSE: Duration = Duration::from_micros(20);
+const LONGEST_GREETING_PAUSE: Duration = Duration::from_millis(2);
 /// How long a request without a timeout is repeated: several times longer than any
 /// kernel remembers a connection.
 const STALE_FOR: Duration = Duration::from_secs(8);
@@ -32,12 +32,12 @@ const STALE_FOR: Duration = Duration::from_secs(8);
 /// Whether a session continues.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
-pub(super) enum Fate {
-    GoesOn,
-    Over,
+pub(super) enum SessionStatus {
+    Continues,
+    Ended,
 }
 
-use Fate::{GoesOn, Over};
+use SessionStatus::{Continues, Ended};
 
 /// The calls that a session makes to rdma_cm. Results are events.
 pub(super) trait Wire {
@@ -50,7 +50,7 @@ pub(super) trait Wire {
     fn renew(&mut self) -> io::Result<()>;
     fn route(&mut self) -> io::Result<Route>;
     fn establish(&mut self) -> io::Result<()>;
-    fn accept(&mut self, offer: &Offer) -> io::Result<()>;
+    fn accept(&mut self, param: &ConnParam) -> io::Result<()>;
     /// Rejects the request: for the application, or because there was no answer.
     fn reject(&mut self, as_the_application: bool) -> io::Result<()>;
     fn disconnect(&mut self) -> io::Result<()>;
@@ -79,7 +79,7 @@ enum State {
     Pending(Arc<AtomicBool>),
     /// Passive: accepted, but waits until the requester's kernel has forgotten the
     /// last connection.
-    Held(Offer),
+    Held(ConnParam),
     /// Passive: accepted; waits for the requester to be ready.
     Accepted,
     /// Passive, iWARP: connected, but waits for the requester's greeting.
@@ -107,7 +107,7 @@ pub(super) struct Session<W> {
     /// The greeting that is expected, until the kernel has connected.
     greeting: Option<Arc<Greeting>>,
     /// The next pause before the greeting is checked.
-    look: Duration,
+    greeting_pause: Duration,
     /// When the peer's kernel first reported that it remembers the queue pair.
     stale: Option<Instant>,
     /// Whether the kernels will remember the connection.
@@ -124,25 +124,25 @@ impl<W: Wire> Session<W> {
     }
 
     /// Handles an address that could not even be submitted for resolution.
-    pub(super) fn unresolved(&mut self, error: &io::Error) -> Fate {
+    pub(super) fn unresolved(&mut self, error: &io::Error) -> SessionStatus {
         tracing::debug!(%error, "no route to the peer");
-        self.over(ConnectionEvent::Unreachable)
+        self.end_with(ConnectionEvent::Unreachable)
     }
 
     /// Handles a request that the kernel could not even send.
-    pub(super) fn unconnected(&mut self, error: &io::Error) -> Fate {
+    pub(super) fn unconnected(&mut self, error: &io::Error) -> SessionStatus {
         match (&self.state, error.raw_os_error()) {
             // iWARP: TCP reached the host, where there is no listener (any more).
             (State::Requested, Some(libc::ECONNREFUSED | libc::ECONNRESET)) => {
-                self.over(ConnectionEvent::NonPeerRejected)
+                self.end_with(ConnectionEvent::NonPeerRejected)
             }
             (State::Requested, _) => self.unresolved(error),
-            _ => GoesOn,
+            _ => Continues,
         }
     }
 
-    /// Returns whether it has ended while the kernel was connecting it.
-    pub(super) fn is_in_the_making(&self) -> bool {
+    /// Returns whether the kernel is connecting the session.
+    pub(super) fn is_connecting(&self) -> bool {
         matches!(self.state, State::Requested | State::Accepted)
     }
 
@@ -161,7 +161,7 @@ impl<W: Wire> Session<W> {
             pause: None,
             step: PAUSE,
             greeting: None,
-            look: LOOK,
+            greeting_pause: GREETING_PAUSE,
             stale: None,
             remembered: false,
         }
@@ -177,18 +177,22 @@ impl<W: Wire> Session<W> {
         self.remembered
     }
 
-    fn begin(&mut self) -> Fate {
+    fn begin(&mut self) -> SessionStatus {
         self.state = State::Resolving;
         let done = self.wire.resolve_address();
         self.or_unreachable(done)
     }
 
     /// Handles an event of the id.
-    pub(super) fn handle(&mut self, event: Event, clock: impl FnOnce() -> Instant) -> Fate {
+    pub(super) fn handle(
+        &mut self,
+        event: Event,
+        clock: impl FnOnce() -> Instant,
+    ) -> SessionStatus {
         match (&self.state, event) {
             (_, Event::Other(number)) => {
                 tracing::debug!(number, "ignored an event of rdma_cm");
-                GoesOn
+                Continues
             }
             (State::Resolving, Event::AddressResolved) => {
                 self.state = State::Routing;
@@ -217,38 +221,38 @@ impl<W: Wire> Session<W> {
             // iWARP: the TCP connection was established, and ended without an
             // answer.
             (State::Requested, Event::Failed(error)) if error == -libc::EINVAL => {
-                self.over(ConnectionEvent::NonPeerRejected)
+                self.end_with(ConnectionEvent::NonPeerRejected)
             }
             (
                 State::Resolving | State::Routing | State::Requested | State::Paused,
                 Event::Failed(_) | Event::DeviceRemoved | Event::Rejected { .. },
-            ) => self.over(ConnectionEvent::Unreachable),
+            ) => self.end_with(ConnectionEvent::Unreachable),
             (State::Accepted, Event::Established(_)) => {
                 self.state = match self.greeting.take() {
                     Some(greeting) => State::Silent(greeting),
                     None => State::Accepted,
                 };
-                self.listen_up(clock())
+                self.await_greeting(clock())
             }
-            (State::Silent(greeting), Event::Disconnected) if greeting.has_come() => {
+            (State::Silent(greeting), Event::Disconnected) if greeting.has_arrived() => {
                 self.up();
                 self.handle(Event::Disconnected, clock)
             }
             (State::Up, Event::Disconnected) => {
                 // Sends the answer.
                 let _ = self.wire.disconnect();
-                self.over(ConnectionEvent::Disconnected)
+                self.end_with(ConnectionEvent::Disconnected)
             }
             // The peer withdrew its acceptance, or could not become ready.
-            (State::Up, Event::Rejected { .. }) => self.over(ConnectionEvent::Disconnected),
+            (State::Up, Event::Rejected { .. }) => self.end_with(ConnectionEvent::Disconnected),
             (State::Up, Event::Failed(_) | Event::DeviceRemoved) => {
                 let _ = self.wire.disconnect();
-                self.over(ConnectionEvent::Broken)
+                self.end_with(ConnectionEvent::Broken)
             }
             // The disconnect has waited for this.
             (State::Closing, Event::Established(_)) => {
                 let _ = self.wire.disconnect();
-                GoesOn
+                Continues
             }
             (
                 State::Pending(_)
@@ -263,24 +267,24 @@ impl<W: Wire> Session<W> {
             ) => self.ended(),
             (_, event) => {
                 tracing::debug!(?event, "unexpected event of rdma_cm");
-                GoesOn
+                Continues
             }
         }
     }
 
     /// Handles the end of the deadline or of a pause.
-    pub(super) fn expire(&mut self, now: Instant) -> Fate {
+    pub(super) fn expire(&mut self, now: Instant) -> SessionStatus {
         if self.deadline.is_some_and(|deadline| deadline <= now) {
             self.deadline = None;
             match self.state {
                 State::Resolving | State::Routing | State::Requested | State::Paused => {
-                    return self.over(ConnectionEvent::TimedOut);
+                    return self.end_with(ConnectionEvent::TimedOut);
                 }
                 // The kernel rejects the requester when the id is destroyed.
                 State::Accepted | State::Silent(_) => {
-                    return self.over(ConnectionEvent::AcceptFailed);
+                    return self.end_with(ConnectionEvent::AcceptFailed);
                 }
-                State::Closing => return self.over(ConnectionEvent::Disconnected),
+                State::Closing => return self.end_with(ConnectionEvent::Disconnected),
                 State::Pending(_) | State::Held(_) | State::Up => (),
             }
         }
@@ -288,100 +292,100 @@ impl<W: Wire> Session<W> {
             self.pause = None;
             match &self.state {
                 State::Paused => return self.begin(),
-                State::Held(offer) => {
-                    let offer = offer.clone();
-                    return self.answer(&offer, now);
+                State::Held(param) => {
+                    let param = param.clone();
+                    return self.answer(&param, now);
                 }
-                State::Silent(_) => return self.listen_up(now),
+                State::Silent(_) => return self.await_greeting(now),
                 _ => (),
             }
         }
-        GoesOn
+        Continues
     }
 
     /// Accepts the request for the application.
     pub(super) fn accept(
         &mut self,
         gate: Arc<ConnectionGate>,
-        offer: Offer,
+        param: ConnParam,
         times: &AnswerTimes,
-    ) -> Fate {
+    ) -> SessionStatus {
         self.gate = Some(gate);
         self.accept_timeout = times.timeout;
         if times.not_before.is_some() {
             self.pause = times.not_before;
-            self.state = State::Held(offer);
-            return GoesOn;
+            self.state = State::Held(param);
+            return Continues;
         }
-        self.answer(&offer, times.now)
+        self.answer(&param, times.now)
     }
 
-    fn answer(&mut self, offer: &Offer, now: Instant) -> Fate {
+    fn answer(&mut self, param: &ConnParam, now: Instant) -> SessionStatus {
         self.state = State::Accepted;
-        self.greeting = offer.greeting.clone();
+        self.greeting = param.greeting.clone();
         self.deadline = now.checked_add(self.accept_timeout);
-        match self.wire.accept(offer) {
+        match self.wire.accept(param) {
             Ok(()) => {
                 self.remembered = true;
-                GoesOn
+                Continues
             }
             Err(error) => {
                 tracing::debug!(%error, "a request cannot be accepted any more");
-                self.over(ConnectionEvent::AcceptFailed)
+                self.end_with(ConnectionEvent::AcceptFailed)
             }
         }
     }
 
     /// Rejects the request, for the application or because there was no answer.
-    pub(super) fn reject(&mut self, as_the_application: bool) -> Fate {
+    pub(super) fn reject(&mut self, as_the_application: bool) -> SessionStatus {
         // A requester that has given up need not be notified.
         let _ = self.wire.reject(as_the_application);
-        Over
+        Ended
     }
 
     /// Disconnects for the application; waits for the answer until `deadline`.
-    pub(super) fn disconnect(&mut self, deadline: Option<Instant>) -> Fate {
+    pub(super) fn disconnect(&mut self, deadline: Option<Instant>) -> SessionStatus {
         match self.state {
             // When the id is destroyed, the kernel notifies the peer if the peer
             // knows of the request.
             State::Resolving | State::Routing | State::Requested | State::Paused => {
-                self.over(ConnectionEvent::Disconnected)
+                self.end_with(ConnectionEvent::Disconnected)
             }
             State::Held(_) => {
                 let _ = self.wire.reject(false);
-                self.over(ConnectionEvent::Disconnected)
+                self.end_with(ConnectionEvent::Disconnected)
             }
             // A disconnect is not possible before the requester is ready.
             State::Accepted => {
                 self.state = State::Closing;
                 self.deadline = deadline;
-                GoesOn
+                Continues
             }
             State::Up | State::Silent(_) => {
                 // If the call fails, the peer's disconnect is on its way.
                 let _ = self.wire.disconnect();
                 self.state = State::Closing;
                 self.deadline = deadline;
-                GoesOn
+                Continues
             }
-            State::Closing | State::Pending(_) => GoesOn,
+            State::Closing | State::Pending(_) => Continues,
         }
     }
 
     /// Ends the connection without events; its gate is closed.
-    pub(super) fn abort(&mut self) -> Fate {
+    pub(super) fn abort(&mut self) -> SessionStatus {
         if matches!(self.state, State::Up | State::Silent(_)) {
             let _ = self.wire.disconnect();
         }
-        Over
+        Ended
     }
 
     /// Fails the session: nothing can be served any more.
     pub(super) fn fail(&mut self) {
         let _ = match self.state {
-            State::Up => self.over(ConnectionEvent::Broken),
+            State::Up => self.end_with(ConnectionEvent::Broken),
             State::Resolving | State::Routing | State::Requested | State::Paused => {
-                self.over(ConnectionEvent::Unreachable)
+                self.end_with(ConnectionEvent::Unreachable)
             }
             _ => self.ended(),
         };
@@ -389,22 +393,22 @@ impl<W: Wire> Session<W> {
 
     /// Starts, on the passive side, to wait for the requester's greeting, if one is
     /// expected.
-    fn listen_up(&mut self, now: Instant) -> Fate {
+    fn await_greeting(&mut self, now: Instant) -> SessionStatus {
         match &self.state {
-            State::Silent(greeting) if !greeting.has_come() => {
-                self.pause = now.checked_add(self.look);
-                self.look = (2 * self.look).min(LONGEST_LOOK);
+            State::Silent(greeting) if !greeting.has_arrived() => {
+                self.pause = now.checked_add(self.greeting_pause);
+                self.greeting_pause = (2 * self.greeting_pause).min(LONGEST_GREETING_PAUSE);
             }
             _ => self.up(),
         }
-        GoesOn
+        Continues
     }
 
     /// Reports, on the passive side, that the requester is ready.
     fn up(&mut self) {
         (self.deadline, self.pause) = (None, None);
         self.state = State::Up;
-        self.tell(ConnectionEvent::Established);
+        self.report(ConnectionEvent::Established);
     }
 
     /// Active: the sink makes its endpoint ready, and `establish` notifies the
@@ -413,9 +417,9 @@ impl<W: Wire> Session<W> {
         &mut self,
         peer_parameters: PeerParameters,
         establish: impl FnOnce(&mut W) -> io::Result<()>,
-    ) -> Fate {
+    ) -> SessionStatus {
         let Some(gate) = self.gate.clone() else {
-            return Over;
+            return Ended;
         };
         self.deadline = None;
         let route = match self.wire.route() {
@@ -423,7 +427,7 @@ impl<W: Wire> Session<W> {
             Err(error) => {
                 // The connection was ended meanwhile.
                 tracing::debug!(%error, "an acceptance was no longer valid");
-                return self.over(ConnectionEvent::NonPeerRejected);
+                return self.end_with(ConnectionEvent::NonPeerRejected);
             }
         };
         let (private_data, route) = payload::of_reply(peer_parameters.private_data, route);
@@ -431,7 +435,7 @@ impl<W: Wire> Session<W> {
             peer: Peer {
                 route,
                 reads_served: peer_parameters.reads_served,
-                reads_asked: peer_parameters.reads_asked,
+                reads_requested: peer_parameters.reads_requested,
             },
             private_data,
         };
@@ -440,31 +444,31 @@ impl<W: Wire> Session<W> {
             Some(Ok(())) if !gate.is_closed() => match establish(&mut self.wire) {
                 Ok(()) => {
                     self.state = State::Up;
-                    GoesOn
+                    Continues
                 }
                 Err(error) if error.raw_os_error() == Some(libc::ENODEV) => {
-                    self.over(ConnectionEvent::Broken)
+                    self.end_with(ConnectionEvent::Broken)
                 }
                 Err(error) => {
                     tracing::debug!(%error, "an acceptance was withdrawn");
-                    self.over(ConnectionEvent::Disconnected)
+                    self.end_with(ConnectionEvent::Disconnected)
                 }
             },
             _ => {
                 gate.close(true);
                 let _ = self.wire.reject(false);
-                Over
+                Ended
             }
         }
     }
 
     /// Handles, on the active side, a rejection by the application or the system.
-    fn rejected(&mut self, reason: i32, private_data: &[u8], now: Instant) -> Fate {
+    fn rejected(&mut self, reason: i32, private_data: &[u8], now: Instant) -> SessionStatus {
         if reason == STALE_CONNECTION {
             let since = *self.stale.get_or_insert(now);
             if self.deadline.is_none() && now.duration_since(since) >= STALE_FOR {
                 tracing::warn!("rejected: the peer's kernel still remembers the last connection");
-                return self.over(ConnectionEvent::NonPeerRejected);
+                return self.end_with(ConnectionEvent::NonPeerRejected);
             }
             self.state = State::Paused;
             self.pause = now.checked_add(self.step);
@@ -473,7 +477,7 @@ impl<W: Wire> Session<W> {
             return self.or_unreachable(done);
         }
         tracing::debug!(reason, "rejected");
-        self.over(
+        self.end_with(
             if is_consumers(reason) && payload::is_applications(private_data) {
                 ConnectionEvent::PeerRejected
             } else {
@@ -483,31 +487,31 @@ impl<W: Wire> Session<W> {
     }
 
     /// Passive, or closing: handles an end before the connection was established.
-    fn ended(&mut self) -> Fate {
+    fn ended(&mut self) -> SessionStatus {
         match &self.state {
             State::Pending(alive) => {
                 alive.store(false, Ordering::Release);
-                Over
+                Ended
             }
-            State::Closing => self.over(ConnectionEvent::Disconnected),
-            _ => self.over(ConnectionEvent::AcceptFailed),
+            State::Closing => self.end_with(ConnectionEvent::Disconnected),
+            _ => self.end_with(ConnectionEvent::AcceptFailed),
         }
     }
 
-    fn or_unreachable(&mut self, done: io::Result<()>) -> Fate {
+    fn or_unreachable(&mut self, done: io::Result<()>) -> SessionStatus {
         match done {
-            Ok(()) => GoesOn,
+            Ok(()) => Continues,
             Err(error) => self.unresolved(&error),
         }
     }
 
     /// Reports a terminal event.
-    fn over(&mut self, event: ConnectionEvent) -> Fate {
-        self.tell(event);
-        Over
+    fn end_with(&mut self, event: ConnectionEvent) -> SessionStatus {
+        self.report(event);
+        Ended
     }
 
-    fn tell(&self, event: ConnectionEvent) {
+    fn report(&self, event: ConnectionEvent) {
         if let Some(gate) = &self.gate {
             let _ = gate.call(event.is_terminal(), |sink| sink.event(event));
         }

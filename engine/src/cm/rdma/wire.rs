@@ -1,11 +1,11 @@
 //! The id of a session, and what is needed to create another id for it.
 
-use super::id::{Id, Offer};
+use super::id::{ConnParam, Id};
 use super::payload;
 use super::port::port_of;
 use super::service::{Command, Shared};
 use super::session::Wire;
-use crate::cm::{CmError, Local, Target, post};
+use crate::cm::{CmError, Local, Target, service_thread};
 use crate::control::{ConnectOptions, Route};
 use mio::Token;
 use std::io;
@@ -21,7 +21,7 @@ pub(super) struct Active {
     token: Token,
     local: Local,
     to: SocketAddr,
-    offer: Offer,
+    param: ConnParam,
     /// The local port; 0 until the route is known.
     port: Arc<AtomicU16>,
 }
@@ -51,7 +51,7 @@ impl Active {
         token: Token,
         local: &Local,
         target: &Target,
-        offer: Offer,
+        param: ConnParam,
     ) -> Result<Self, CmError> {
         let mut to = target.host;
         to.set_port(port_of(target.qualifier));
@@ -61,7 +61,7 @@ impl Active {
             token,
             local: local.clone(),
             to,
-            offer,
+            param,
             port: Arc::default(),
         })
     }
@@ -104,7 +104,7 @@ impl SessionId {
 
 /// Runs work that may block in the kernel on a separate thread.
 pub(super) fn on_own_thread(work: impl FnOnce() + Send + 'static) -> io::Result<()> {
-    match post::spawn(false, work) {
+    match service_thread::spawn(false, work) {
         // The thread is detached.
         Ok(_detached) => Ok(()),
         Err(CmError::Resources(error)) => Err(error),
@@ -146,15 +146,15 @@ impl Wire for SessionId {
     fn connect(&mut self) -> io::Result<()> {
         let active = self.active()?;
         if !active.id.is_iwarp() {
-            return active.id.connect(&active.offer);
+            return active.id.connect(&active.param);
         }
         // The call may block until TCP has an answer: siw does (Linux,
         // `siw_connect`).
-        let (id, offer, token) = (Arc::clone(&active.id), active.offer.clone(), active.token);
+        let (id, param, token) = (Arc::clone(&active.id), active.param.clone(), active.token);
         let shared = Arc::clone(&active.shared);
         on_own_thread(move || {
-            if let Err(error) = id.connect(&offer) {
-                let _ = shared.post.command(Command::Unconnected(token, error));
+            if let Err(error) = id.connect(&param) {
+                let _ = shared.commands.send(Command::Unconnected(token, error));
             }
         })
     }
@@ -173,8 +173,8 @@ impl Wire for SessionId {
         self.id().establish()
     }
 
-    fn accept(&mut self, offer: &Offer) -> io::Result<()> {
-        self.id().accept(offer)
+    fn accept(&mut self, param: &ConnParam) -> io::Result<()> {
+        self.id().accept(param)
     }
 
     fn reject(&mut self, as_the_application: bool) -> io::Result<()> {

@@ -52,9 +52,9 @@ pub(super) enum Frame {
     /// request was accepted. From either side: the connection has failed.
     Failed,
     /// From either side: disconnects, or gives up.
-    Goodbye,
-    /// The answer to a [`Frame::Goodbye`].
-    Farewell,
+    Disconnect,
+    /// The answer to a [`Frame::Disconnect`].
+    DisconnectReply,
 }
 
 /// Why a request is rejected.
@@ -63,7 +63,7 @@ pub(super) enum Reason {
     /// By the application.
     Application,
     /// No listener, or no answer to the request.
-    Nobody,
+    NoListener,
     /// The request's version is unknown to the sender of the rejection, whose
     /// version this is.
     Version(u8),
@@ -74,13 +74,13 @@ pub(super) enum Reason {
 pub(super) enum Malformed {
     #[error("not this protocol")]
     Magic,
-    #[error("version {0} of the protocol, where this side speaks {VERSION}")]
+    #[error("version {0} of the protocol, but this side uses version {VERSION}")]
     Version(u8),
     #[error("a message of unknown kind {0}")]
     Kind(u8),
     #[error("a message of {0} bytes, more than there are")]
     TooLong(usize),
-    #[error("a message whose contents make no sense")]
+    #[error("a message with invalid contents")]
     Contents,
 }
 
@@ -118,8 +118,8 @@ enum Kind {
     Reject = 3,
     Ready = 4,
     Failed = 5,
-    Goodbye = 6,
-    Farewell = 7,
+    Disconnect = 6,
+    DisconnectReply = 7,
 }
 
 fn decode(kind: u8, version: u8, mut body: Reader<'_>) -> Result<Frame, Malformed> {
@@ -138,15 +138,15 @@ fn decode(kind: u8, version: u8, mut body: Reader<'_>) -> Result<Frame, Malforme
         },
         REJECT => match (version, body.byte()?) {
             (VERSION, 1) => Frame::Reject(Reason::Application),
-            (VERSION, 2) => Frame::Reject(Reason::Nobody),
+            (VERSION, 2) => Frame::Reject(Reason::NoListener),
             (_, 3) => Frame::Reject(Reason::Version(version)),
             _ => return Err(Malformed::Contents),
         },
         _ => match [
             (Kind::Ready, Frame::Ready),
             (Kind::Failed, Frame::Failed),
-            (Kind::Goodbye, Frame::Goodbye),
-            (Kind::Farewell, Frame::Farewell),
+            (Kind::Disconnect, Frame::Disconnect),
+            (Kind::DisconnectReply, Frame::DisconnectReply),
         ]
         .into_iter()
         .find(|&(known, _)| known as u8 == kind)
@@ -215,7 +215,7 @@ impl<'a> Reader<'a> {
         Ok(Parameters {
             address,
             reads_served: block.byte()?,
-            reads_asked: block.byte()?,
+            reads_requested: block.byte()?,
         })
     }
 
@@ -250,7 +250,7 @@ pub(super) fn accept(parameters: &Parameters, private_data: &[u8]) -> Vec<u8> {
 pub(super) fn reject(reason: Reason) -> Vec<u8> {
     let code = match reason {
         Reason::Application => 1,
-        Reason::Nobody => 2,
+        Reason::NoListener => 2,
         Reason::Version(_) => 3,
     };
     frame(Kind::Reject, |body| body.push(code))
@@ -266,14 +266,14 @@ pub(super) fn failed() -> Vec<u8> {
     frame(Kind::Failed, |_| ())
 }
 
-/// Returns [`Frame::Goodbye`] as bytes.
-pub(super) fn goodbye() -> Vec<u8> {
-    frame(Kind::Goodbye, |_| ())
+/// Returns [`Frame::Disconnect`] as bytes.
+pub(super) fn disconnect() -> Vec<u8> {
+    frame(Kind::Disconnect, |_| ())
 }
 
-/// Returns [`Frame::Farewell`] as bytes.
-pub(super) fn farewell() -> Vec<u8> {
-    frame(Kind::Farewell, |_| ())
+/// Returns [`Frame::DisconnectReply`] as bytes.
+pub(super) fn disconnect_reply() -> Vec<u8> {
+    frame(Kind::DisconnectReply, |_| ())
 }
 
 fn frame(kind: Kind, body: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
@@ -304,7 +304,7 @@ fn put_parameters(body: &mut Vec<u8>, parameters: &Parameters) {
         LinkLayer::InfiniBand => 1,
         LinkLayer::Ethernet => 2,
     });
-    block.extend([parameters.reads_served, parameters.reads_asked]);
+    block.extend([parameters.reads_served, parameters.reads_requested]);
     put_counted(body, &block);
 }
 
@@ -323,7 +323,7 @@ mod tests {
         );
         (ends, any::<[u8; 3]>(), 1..=5_u8, link).prop_map(|(ends, bytes, mtu, link)| {
             let (qpn, psn, lid, gid) = ends;
-            let [gid_index, reads_served, reads_asked] = bytes;
+            let [gid_index, reads_served, reads_requested] = bytes;
             Parameters {
                 address: EndpointAddress {
                     qpn,
@@ -335,7 +335,7 @@ mod tests {
                     link,
                 },
                 reads_served,
-                reads_asked,
+                reads_requested,
             }
         })
     }
@@ -418,13 +418,16 @@ mod tests {
         let words = [
             (ready(), Frame::Ready),
             (failed(), Frame::Failed),
-            (goodbye(), Frame::Goodbye),
-            (farewell(), Frame::Farewell),
+            (disconnect(), Frame::Disconnect),
+            (disconnect_reply(), Frame::DisconnectReply),
             (
                 reject(Reason::Application),
                 Frame::Reject(Reason::Application),
             ),
-            (reject(Reason::Nobody), Frame::Reject(Reason::Nobody)),
+            (
+                reject(Reason::NoListener),
+                Frame::Reject(Reason::NoListener),
+            ),
             (
                 reject(Reason::Version(VERSION)),
                 Frame::Reject(Reason::Version(VERSION)),
@@ -475,7 +478,7 @@ mod tests {
                 link: LinkLayer::Ethernet,
             },
             reads_served: 6,
-            reads_asked: 7,
+            reads_requested: 7,
         };
         let mut bytes = accept(&parameters, b"data");
         let end = HEADER + 2 + usize::from(bytes[HEADER + 1]);

@@ -31,10 +31,10 @@ impl Listener {
         sink: Arc<dyn ListenSink>,
     ) -> Result<Self, CmError> {
         let shared = &service.shared;
-        shared.post.require_here()?;
+        shared.commands.require_here()?;
         shared.keep_reserve()?;
         let (mut sockets, qualifier) = open::listener(on, qualifier)?;
-        let token = shared.post.token();
+        let token = shared.commands.token();
         for socket in &mut sockets {
             shared.register(socket, token, Interest::READABLE)?;
         }
@@ -44,8 +44,8 @@ impl Listener {
             gate: Gate::new(sink),
         });
         shared
-            .post
-            .command(Command::Listen(token, Arc::clone(&listening)))?;
+            .commands
+            .send(Command::Listen(token, Arc::clone(&listening)))?;
         Ok(Self {
             service: Arc::clone(service),
             token,
@@ -61,7 +61,7 @@ impl Listener {
 impl Drop for Listener {
     fn drop(&mut self) {
         let shared = &self.service.shared;
-        if !shared.post.here() {
+        if !shared.commands.here() {
             return;
         }
         let mut sockets = core::mem::take(&mut *self.listening.sockets.lock());
@@ -72,8 +72,10 @@ impl Drop for Listener {
             let _ = SockRef::from(&socket).shutdown(Shutdown::Both);
             shared.deregister(&mut socket);
         }
-        self.listening.gate.close(shared.post.on_service_thread());
-        let _ = shared.post.command(Command::Unlisten(self.token));
+        self.listening
+            .gate
+            .close(shared.commands.on_service_thread());
+        let _ = shared.commands.send(Command::Unlisten(self.token));
     }
 }
 
@@ -104,12 +106,12 @@ impl Request {
         private_data: &[u8],
         sink: Arc<dyn ConnectionSink>,
     ) -> Result<Connection, CmError> {
-        self.service.shared.post.require_here()?;
+        self.service.shared.commands.require_here()?;
         fits(private_data)?;
         let gate: Arc<ConnectionGate> = Arc::new(Gate::new(sink));
         let answer = frame::accept(local, private_data);
         let command = Command::Accept(self.token, Arc::clone(&gate), answer);
-        self.service.shared.post.command(command)?;
+        self.service.shared.commands.send(command)?;
         self.answered = true;
         Ok(Connection {
             service: Arc::clone(&self.service),
@@ -125,11 +127,11 @@ impl Request {
 
     fn refuse(&mut self, as_the_application: bool) {
         let shared = &self.service.shared;
-        if !self.answered && shared.post.here() {
+        if !self.answered && shared.commands.here() {
             self.answered = true;
             let _ = shared
-                .post
-                .command(Command::Reject(self.token, as_the_application));
+                .commands
+                .send(Command::Reject(self.token, as_the_application));
         }
     }
 }
@@ -157,14 +159,14 @@ impl Connection {
         sink: Arc<dyn ConnectionSink>,
     ) -> Result<Self, CmError> {
         let shared = &service.shared;
-        shared.post.require_here()?;
+        shared.commands.require_here()?;
         fits(private_data)?;
         // A deadline that the clock cannot represent is none.
         let deadline = target.timeout.and_then(|it| Instant::now().checked_add(it));
         let mut to = target.host;
         to.set_port(crate::cm::port_of(target.qualifier));
         let mut stream = open::stream(&shared.options, to)?;
-        let token = shared.post.token();
+        let token = shared.commands.token();
         let mut port = None;
         if let Ok(stream) = &mut stream {
             port = stream.local_addr().ok().map(|own| own.port());
@@ -177,7 +179,7 @@ impl Connection {
             request: frame::request(target.qualifier, local, private_data),
             deadline,
         };
-        shared.post.command(Command::Connect(token, connecting))?;
+        shared.commands.send(Command::Connect(token, connecting))?;
         Ok(Self {
             service: Arc::clone(service),
             token,
@@ -192,8 +194,8 @@ impl Connection {
 
     pub(in crate::cm) fn disconnect(&self) {
         let shared = &self.service.shared;
-        if shared.post.here() {
-            let _ = shared.post.command(Command::Disconnect(self.token));
+        if shared.commands.here() {
+            let _ = shared.commands.send(Command::Disconnect(self.token));
         }
     }
 
@@ -208,8 +210,8 @@ impl Connection {
     fn forget(&self, how: Command) {
         let shared = &self.service.shared;
         // If the gate is closed, the thread has ended the connection already.
-        if shared.post.here() && self.gate.close(shared.post.on_service_thread()) {
-            let _ = shared.post.command(how);
+        if shared.commands.here() && self.gate.close(shared.commands.on_service_thread()) {
+            let _ = shared.commands.send(how);
         }
     }
 }

@@ -3,9 +3,9 @@
 use super::frame::MAX_FRAME;
 use super::open;
 use super::service::{Command, Listening, Shared};
-use super::session::{Fate, Session, SessionContext};
+use super::session::{Session, SessionContext, SessionStatus};
 use super::silent::{Room, Silent};
-use crate::cm::post::WAKE;
+use crate::cm::service_thread::WAKE;
 use crate::descriptors;
 use mio::net::{TcpListener, TcpStream};
 use mio::{Events, Interest, Poll, Token};
@@ -31,7 +31,7 @@ pub(super) fn run(shared: &Shared, poll: Poll) {
         silent: Silent::new(),
         held_back: false,
         lent: false,
-        again: Vec::new(),
+        retries: Vec::new(),
         scratch: vec![0; 4 * MAX_FRAME],
         starved: false,
         crowded: false,
@@ -52,12 +52,12 @@ struct Runner<'a> {
     /// The reserve descriptor was closed for a connection.
     lent: bool,
     /// Listeners that may have more connections, and when to look.
-    again: Vec<(Instant, Token)>,
+    retries: Vec<(Instant, Token)>,
     /// The buffer that streams are read into.
     scratch: Vec<u8>,
-    /// The lack of descriptors was logged.
+    /// Whether the shortage of descriptors was logged.
     starved: bool,
-    /// The flood of silent connections was logged.
+    /// Whether the flood of silent connections was logged.
     crowded: bool,
 }
 
@@ -93,7 +93,7 @@ impl Runner<'_> {
                     self.drive(token);
                 }
             }
-            self.look_again();
+            self.retry_listeners();
             self.expire();
         }
     }
@@ -101,7 +101,7 @@ impl Runner<'_> {
     /// Executes commands until there are none. Returns whether to stop.
     fn execute_commands(&mut self) -> bool {
         loop {
-            let commands = self.shared.post.take_commands();
+            let commands = self.shared.commands.take_commands();
             if commands.is_empty() {
                 return false;
             }
@@ -120,7 +120,7 @@ impl Runner<'_> {
                     Command::Accept(token, gate, answer) => {
                         if let Some(entry) = self.sessions.get_mut(&token) {
                             entry.session.accept(gate, &answer, &self.shared.options);
-                            self.settle(token, Fate::GoesOn);
+                            self.update_tables(token, SessionStatus::Continues);
                         } else {
                             // The requester has given up meanwhile.
                             let event = crate::cm::ConnectionEvent::AcceptFailed;
@@ -147,7 +147,7 @@ impl Runner<'_> {
     /// Returns the time until the next deadline; `None` if there is none.
     fn next_timeout(&self) -> Option<Duration> {
         let deadline = self.deadlines.first().map(|&(at, _)| at);
-        let next = self.again.iter().map(|&(at, _)| at).chain(deadline).min();
+        let next = self.retries.iter().map(|&(at, _)| at).chain(deadline).min();
         next.map(|at| at.saturating_duration_since(Instant::now()))
     }
 
@@ -161,7 +161,7 @@ impl Runner<'_> {
         for turn in 0..TURN {
             if let Err(at) = self.make_room() {
                 self.held_back = true;
-                self.later(token, at);
+                self.retry_at(token, at);
                 return;
             }
             let taken = accept(&listening.sockets.lock(), turn);
@@ -183,7 +183,7 @@ impl Runner<'_> {
                         }
                         if let Err(at) = self.give_up_a_descriptor(&error) {
                             self.held_back = true;
-                            self.later(token, at);
+                            self.retry_at(token, at);
                             return;
                         }
                     }
@@ -192,7 +192,7 @@ impl Runner<'_> {
                 },
             }
         }
-        self.later(token, Instant::now());
+        self.retry_at(token, Instant::now());
     }
 
     fn deliver_request(
@@ -201,7 +201,7 @@ impl Runner<'_> {
         peer: SocketAddr,
         listening: &Arc<Listening>,
     ) {
-        let (token, options) = (self.shared.post.token(), &self.shared.options);
+        let (token, options) = (self.shared.commands.token(), &self.shared.options);
         open::taken(&stream, options);
         let interest = Interest::READABLE | Interest::WRITABLE;
         if let Err(error) = self.shared.register(&mut stream, token, interest) {
@@ -246,7 +246,7 @@ impl Runner<'_> {
             self.crowded = true;
             tracing::warn!("too many connections without a request: the oldest are dropped");
         }
-        self.settle(token, Fate::Over);
+        self.update_tables(token, SessionStatus::Ended);
     }
 
     /// Frees a descriptor for a waiting connection: the reserve, or that of the
@@ -291,24 +291,24 @@ impl Runner<'_> {
             service: self.shared.service(),
             token,
         };
-        let fate = entry.session.drive(&around, &mut self.scratch);
-        self.settle(token, fate);
+        let status = entry.session.drive(&around, &mut self.scratch);
+        self.update_tables(token, status);
     }
 
-    fn with(&mut self, token: Token, change: impl FnOnce(&mut Session) -> Fate) {
+    fn with(&mut self, token: Token, change: impl FnOnce(&mut Session) -> SessionStatus) {
         if let Some(entry) = self.sessions.get_mut(&token) {
-            let fate = change(&mut entry.session);
-            self.settle(token, fate);
+            let status = change(&mut entry.session);
+            self.update_tables(token, status);
         }
     }
 
     /// Updates the thread's tables after a session has changed.
-    fn settle(&mut self, token: Token, fate: Fate) {
+    fn update_tables(&mut self, token: Token, status: SessionStatus) {
         let Some(entry) = self.sessions.get_mut(&token) else {
             return;
         };
-        let over = fate == Fate::Over;
-        let deadline = entry.session.deadline.filter(|_| !over);
+        let has_ended = status == SessionStatus::Ended;
+        let deadline = entry.session.deadline.filter(|_| !has_ended);
         if entry.armed != deadline {
             if let Some(old) = entry.armed {
                 self.deadlines.remove(&(old, token));
@@ -318,14 +318,14 @@ impl Runner<'_> {
             }
             entry.armed = deadline;
         }
-        let spoke = over || !entry.session.is_silent();
-        if spoke && self.silent.remove(token) && self.held_back {
+        let has_requested = has_ended || !entry.session.is_silent();
+        if has_requested && self.silent.remove(token) && self.held_back {
             // There is room for waiting connections.
             self.held_back = false;
             let now = Instant::now();
-            self.again.iter_mut().for_each(|(at, _)| *at = now);
+            self.retries.iter_mut().for_each(|(at, _)| *at = now);
         }
-        if over && let Some(mut entry) = self.sessions.remove(&token) {
+        if has_ended && let Some(mut entry) = self.sessions.remove(&token) {
             entry.session.close();
             self.shared.deregister(&mut entry.session.stream);
             drop(entry);
@@ -334,19 +334,19 @@ impl Runner<'_> {
     }
 
     /// Records that a listener may have more connections; only once per listener.
-    fn later(&mut self, token: Token, at: Instant) {
-        if self.again.iter().all(|&(_, known)| known != token) {
-            self.again.push((at, token));
+    fn retry_at(&mut self, token: Token, at: Instant) {
+        if self.retries.iter().all(|&(_, known)| known != token) {
+            self.retries.push((at, token));
         }
     }
 
-    fn look_again(&mut self) {
-        if self.again.is_empty() {
+    fn retry_listeners(&mut self) {
+        if self.retries.is_empty() {
             return;
         }
         let now = Instant::now();
-        let (due, later) = self.again.drain(..).partition(|&(at, _)| at <= now);
-        self.again = later;
+        let (due, remaining) = self.retries.drain(..).partition(|&(at, _)| at <= now);
+        self.retries = remaining;
         let due: Vec<_> = due;
         for (_, token) in due {
             self.take(token);

@@ -2,7 +2,7 @@
 
 use super::run;
 use super::session::{ConnectionGate, ListenGate};
-use crate::cm::post::{self, End, Post};
+use crate::cm::service_thread::{self, CommandQueue, End};
 use crate::cm::{CmError, ManagerOptions};
 use crate::sync::Mutex;
 use mio::net::{TcpListener, TcpStream};
@@ -21,7 +21,7 @@ pub(in crate::cm) struct Service {
 /// The state that the thread shares with the handles.
 pub(super) struct Shared {
     pub(super) options: ManagerOptions,
-    pub(super) post: Post<Command>,
+    pub(super) commands: CommandQueue<Command>,
     registry: Registry,
     /// The reserve descriptor, from the first listener on.
     reserve: Mutex<Option<Registry>>,
@@ -42,7 +42,7 @@ pub(super) enum Command {
     /// Reject a request; `true` if the application has rejected it.
     Reject(Token, bool),
     Disconnect(Token),
-    /// Send a goodbye and drop the session; its gate is closed.
+    /// Send a disconnect and drop the session; its gate is closed.
     Abort(Token),
     /// As `Abort`, after a failure of the connection.
     Fail(Token),
@@ -91,17 +91,17 @@ impl Service {
         let keep_affinity = options.keep_affinity;
         let shared = Arc::new(Shared {
             options,
-            post: Post::new(&poll)?,
+            commands: CommandQueue::new(&poll)?,
             registry: poll.registry().try_clone().map_err(CmError::Resources)?,
             reserve: Mutex::new(None),
             service: OnceLock::new(),
         });
         let its = Arc::clone(&shared);
-        let thread = post::spawn(keep_affinity, move || {
-            let _end = End(&its.post);
+        let thread = service_thread::spawn(keep_affinity, move || {
+            let _end = End(&its.commands);
             run::run(&its, poll);
         })?;
-        shared.post.serve(&thread);
+        shared.commands.serve(&thread);
         let service = Arc::new(Self {
             shared,
             thread: Some(thread),
@@ -118,7 +118,7 @@ impl Service {
 impl Drop for Service {
     fn drop(&mut self) {
         if let Some(thread) = self.thread.take() {
-            self.shared.post.end(thread, Command::Stop);
+            self.shared.commands.end(thread, Command::Stop);
         }
     }
 }

@@ -26,12 +26,12 @@ const MAX_FRAMES: u8 = 8;
 /// Whether a session continues.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
-pub(super) enum Fate {
-    GoesOn,
-    Over,
+pub(super) enum SessionStatus {
+    Continues,
+    Ended,
 }
 
-use Fate::{GoesOn, Over};
+use SessionStatus::{Continues, Ended};
 
 /// The context that a session runs in.
 pub(super) struct SessionContext<'a> {
@@ -53,7 +53,7 @@ enum State {
     Accepted,
     /// Either side: connected.
     Up,
-    /// Either side: goodbye was sent; waits for its answer.
+    /// Either side: a disconnect was sent; waits for the reply.
     Closing,
 }
 
@@ -122,12 +122,16 @@ impl Session {
     }
 
     /// Reads and writes everything that the stream allows now.
-    pub(super) fn drive(&mut self, around: &SessionContext<'_>, scratch: &mut [u8]) -> Fate {
+    pub(super) fn drive(
+        &mut self,
+        around: &SessionContext<'_>,
+        scratch: &mut [u8],
+    ) -> SessionStatus {
         if matches!(self.state, State::Connecting) {
             match self.connected() {
-                Ok(false) => return GoesOn,
+                Ok(false) => return Continues,
                 Ok(true) => self.state = State::Requested,
-                Err(event) => return self.over(event),
+                Err(event) => return self.end_with(event),
             }
         }
         self.flush();
@@ -136,12 +140,12 @@ impl Session {
                 Ok(0) => return self.ended(None),
                 Ok(count) => {
                     self.inbox.extend_from_slice(&scratch[..count]);
-                    if self.handle_messages(around) == Over {
-                        return Over;
+                    if self.handle_messages(around) == Ended {
+                        return Ended;
                     }
                 }
                 Err(error) => match error.kind() {
-                    io::ErrorKind::WouldBlock => return GoesOn,
+                    io::ErrorKind::WouldBlock => return Continues,
                     io::ErrorKind::Interrupted => (),
                     _ => return self.ended(Some(&error)),
                 },
@@ -150,26 +154,26 @@ impl Session {
     }
 
     /// Handles the end of the deadline.
-    pub(super) fn expire(&mut self) -> Fate {
+    pub(super) fn expire(&mut self) -> SessionStatus {
         self.deadline = None;
         match self.state {
-            State::Connecting => self.over(ConnectionEvent::TimedOut),
+            State::Connecting => self.end_with(ConnectionEvent::TimedOut),
             State::Requested => {
-                self.send(&frame::goodbye());
-                self.over(ConnectionEvent::TimedOut)
+                self.send(&frame::disconnect());
+                self.end_with(ConnectionEvent::TimedOut)
             }
             State::Silent(_) => {
                 tracing::debug!(peer = ?self.peer, "connected, but requests nothing: dropped");
-                Over
+                Ended
             }
             State::Accepted => {
                 tracing::debug!(peer = ?self.peer, "accepted, but not ready in time: dropped");
                 // If the requester becomes ready later, it gets a disconnect.
-                self.send(&frame::goodbye());
-                self.over(ConnectionEvent::AcceptFailed)
+                self.send(&frame::disconnect());
+                self.end_with(ConnectionEvent::AcceptFailed)
             }
-            State::Closing => self.over(ConnectionEvent::Disconnected),
-            State::Pending(_) | State::Up => GoesOn,
+            State::Closing => self.end_with(ConnectionEvent::Disconnected),
+            State::Pending(_) | State::Up => Continues,
         }
     }
 
@@ -188,48 +192,48 @@ impl Session {
     }
 
     /// Rejects the request, for the application or because there was no answer.
-    pub(super) fn reject(&mut self, as_the_application: bool) -> Fate {
+    pub(super) fn reject(&mut self, as_the_application: bool) -> SessionStatus {
         self.send(&frame::reject(if as_the_application {
             Reason::Application
         } else {
-            Reason::Nobody
+            Reason::NoListener
         }));
-        Over
+        Ended
     }
 
     /// Disconnects for the application.
-    pub(super) fn disconnect(&mut self, options: &ManagerOptions) -> Fate {
+    pub(super) fn disconnect(&mut self, options: &ManagerOptions) -> SessionStatus {
         match self.state {
-            State::Connecting => self.over(ConnectionEvent::Disconnected),
+            State::Connecting => self.end_with(ConnectionEvent::Disconnected),
             State::Requested => {
-                self.send(&frame::goodbye());
-                self.over(ConnectionEvent::Disconnected)
+                self.send(&frame::disconnect());
+                self.end_with(ConnectionEvent::Disconnected)
             }
             State::Accepted | State::Up => {
-                self.send(&frame::goodbye());
+                self.send(&frame::disconnect());
                 self.state = State::Closing;
                 self.deadline = Instant::now().checked_add(options.disconnect_timeout);
-                GoesOn
+                Continues
             }
-            State::Closing | State::Silent(_) | State::Pending(_) => GoesOn,
+            State::Closing | State::Silent(_) | State::Pending(_) => Continues,
         }
     }
 
     /// Ends the connection without events; its gate is closed.
-    pub(super) fn abort(&mut self) -> Fate {
+    pub(super) fn abort(&mut self) -> SessionStatus {
         if matches!(self.state, State::Requested | State::Accepted | State::Up) {
-            self.send(&frame::goodbye());
+            self.send(&frame::disconnect());
         }
-        Over
+        Ended
     }
 
     /// Ends the connection as [`Self::abort`] does, after a failure.
-    pub(super) fn fail(&mut self) -> Fate {
+    pub(super) fn fail(&mut self) -> SessionStatus {
         if !matches!(self.state, State::Up) {
             return self.abort();
         }
         self.send(&frame::failed());
-        Over
+        Ended
     }
 
     /// Shuts the stream down, also for copies of its descriptor in forked children.
@@ -262,20 +266,20 @@ impl Session {
     }
 
     /// Handles all complete messages in the inbox.
-    fn handle_messages(&mut self, around: &SessionContext<'_>) -> Fate {
+    fn handle_messages(&mut self, around: &SessionContext<'_>) -> SessionStatus {
         loop {
             match frame::parse(&self.inbox) {
-                Ok(None) => return GoesOn,
+                Ok(None) => return Continues,
                 Ok(Some((frame, length))) => {
                     self.inbox.drain(..length);
                     self.frames += 1;
-                    let fate = if self.frames > MAX_FRAMES {
+                    let status = if self.frames > MAX_FRAMES {
                         self.unexpected(&frame)
                     } else {
                         self.receive(frame, around)
                     };
-                    if fate == Over {
-                        return Over;
+                    if status == Ended {
+                        return Ended;
                     }
                 }
                 Err(what) => return self.malformed(what),
@@ -283,7 +287,7 @@ impl Session {
         }
     }
 
-    fn receive(&mut self, frame: Frame, around: &SessionContext<'_>) -> Fate {
+    fn receive(&mut self, frame: Frame, around: &SessionContext<'_>) -> SessionStatus {
         match (&self.state, frame) {
             (
                 State::Requested,
@@ -298,12 +302,12 @@ impl Session {
                     private_data,
                 })
             }
-            (State::Requested, Frame::Reject(reason)) => self.over(match reason {
+            (State::Requested, Frame::Reject(reason)) => self.end_with(match reason {
                 Reason::Application => ConnectionEvent::PeerRejected,
-                Reason::Nobody => ConnectionEvent::NonPeerRejected,
+                Reason::NoListener => ConnectionEvent::NonPeerRejected,
                 Reason::Version(theirs) => {
                     tracing::warn!(peer = ?self.peer,
-                        "request refused: the peer speaks version {theirs} of the protocol, where this side speaks {}",
+                        "request refused: the peer uses version {theirs} of the protocol, and this side version {}",
                         frame::VERSION);
                     ConnectionEvent::NonPeerRejected
                 }
@@ -331,23 +335,23 @@ impl Session {
             (State::Accepted, Frame::Ready) => {
                 self.deadline = None;
                 self.state = State::Up;
-                self.tell(ConnectionEvent::Established);
-                GoesOn
+                self.report(ConnectionEvent::Established);
+                Continues
             }
-            (State::Accepted, Frame::Failed | Frame::Goodbye) => {
-                self.over(ConnectionEvent::AcceptFailed)
+            (State::Accepted, Frame::Failed | Frame::Disconnect) => {
+                self.end_with(ConnectionEvent::AcceptFailed)
             }
-            (State::Pending(_), Frame::Goodbye) => self.ended(None),
-            (State::Up, Frame::Goodbye) => {
-                self.send(&frame::farewell());
-                self.over(ConnectionEvent::Disconnected)
+            (State::Pending(_), Frame::Disconnect) => self.ended(None),
+            (State::Up, Frame::Disconnect) => {
+                self.send(&frame::disconnect_reply());
+                self.end_with(ConnectionEvent::Disconnected)
             }
-            (State::Up, Frame::Failed) => self.over(ConnectionEvent::Broken),
-            (State::Closing, Frame::Goodbye | Frame::Farewell | Frame::Failed) => {
-                self.over(ConnectionEvent::Disconnected)
+            (State::Up, Frame::Failed) => self.end_with(ConnectionEvent::Broken),
+            (State::Closing, Frame::Disconnect | Frame::DisconnectReply | Frame::Failed) => {
+                self.end_with(ConnectionEvent::Disconnected)
             }
-            // It crossed with the goodbye of this side.
-            (State::Closing, Frame::Ready) => GoesOn,
+            // It crossed with the disconnect of this side.
+            (State::Closing, Frame::Ready) => Continues,
             (_, frame) => self.unexpected(&frame),
         }
     }
@@ -358,7 +362,7 @@ impl Session {
         listening: &Listening,
         details: Details,
         around: &SessionContext<'_>,
-    ) -> Fate {
+    ) -> SessionStatus {
         let Some(service) = around.service.upgrade() else {
             return self.reject(false);
         };
@@ -369,29 +373,29 @@ impl Session {
         // If no sink takes the request, dropping it rejects it.
         let request = crate::cm::Request::new(details, RequestOf::Socket(request));
         let _ = listening.gate.call(false, |sink| sink.request(request));
-        GoesOn
+        Continues
     }
 
     /// Active: the sink makes its endpoint ready, or the connection fails.
-    fn accepted(&mut self, event: ConnectionEvent) -> Fate {
+    fn accepted(&mut self, event: ConnectionEvent) -> SessionStatus {
         let Some(gate) = self.gate.clone() else {
-            return Over;
+            return Ended;
         };
         match gate.call(false, |sink| sink.event(event)) {
             Some(Ok(())) if !gate.is_closed() => {
                 self.state = State::Up;
                 self.send(&frame::ready());
-                GoesOn
+                Continues
             }
             _ => {
                 gate.close(true);
                 self.send(&frame::failed());
-                Over
+                Ended
             }
         }
     }
 
-    fn malformed(&mut self, what: Malformed) -> Fate {
+    fn malformed(&mut self, what: Malformed) -> SessionStatus {
         match (&self.state, what) {
             (State::Silent(_), Malformed::Version(_)) => {
                 tracing::warn!(peer = ?self.peer, "request refused: {what}");
@@ -404,35 +408,35 @@ impl Session {
         self.ended(None)
     }
 
-    fn unexpected(&mut self, frame: &Frame) -> Fate {
+    fn unexpected(&mut self, frame: &Frame) -> SessionStatus {
         tracing::warn!(peer = ?self.peer, "connection ended: unexpected message {frame:?}");
         self.ended(None)
     }
 
     /// Handles the end of the stream, or a stream that is not read any further.
-    pub(super) fn ended(&mut self, error: Option<&io::Error>) -> Fate {
+    pub(super) fn ended(&mut self, error: Option<&io::Error>) -> SessionStatus {
         match &self.state {
             State::Connecting | State::Requested => {
-                self.over(error.map_or(ConnectionEvent::NonPeerRejected, open::outcome))
+                self.end_with(error.map_or(ConnectionEvent::NonPeerRejected, open::outcome))
             }
-            State::Silent(_) => Over,
+            State::Silent(_) => Ended,
             State::Pending(alive) => {
                 alive.store(false, Ordering::Release);
-                Over
+                Ended
             }
-            State::Accepted => self.over(ConnectionEvent::AcceptFailed),
-            State::Up => self.over(ConnectionEvent::Broken),
-            State::Closing => self.over(ConnectionEvent::Disconnected),
+            State::Accepted => self.end_with(ConnectionEvent::AcceptFailed),
+            State::Up => self.end_with(ConnectionEvent::Broken),
+            State::Closing => self.end_with(ConnectionEvent::Disconnected),
         }
     }
 
     /// Reports a terminal event.
-    fn over(&mut self, event: ConnectionEvent) -> Fate {
-        self.tell(event);
-        Over
+    fn end_with(&mut self, event: ConnectionEvent) -> SessionStatus {
+        self.report(event);
+        Ended
     }
 
-    fn tell(&self, event: ConnectionEvent) {
+    fn report(&self, event: ConnectionEvent) {
         if let Some(gate) = &self.gate {
             let _ = gate.call(event.is_terminal(), |sink| sink.event(event));
         }
@@ -461,7 +465,7 @@ fn peer(parameters: &Parameters) -> Peer {
     Peer {
         route: Route::Address(parameters.address),
         reads_served: parameters.reads_served,
-        reads_asked: parameters.reads_asked,
+        reads_requested: parameters.reads_requested,
     }
 }
 
@@ -501,7 +505,7 @@ mod tests {
             service: &Weak::new(),
             token: Token(7),
         };
-        assert_eq!(session.drive(&around, &mut [0; 64]), Over);
+        assert_eq!(session.drive(&around, &mut [0; 64]), Ended);
         assert_eq!(
             *events.0.lock().unwrap(),
             [ConnectionEvent::NonPeerRejected]

@@ -34,7 +34,7 @@ pub struct CqeRef<'a> {
     pub(super) slot: Slot,
     /// The last byte, with the owner bit cleared.
     pub(super) own_op: OwnOp,
-    pub(super) whose: RequestQpn,
+    pub(super) op_qpn: RequestQpn,
     /// The record of the queue pair; `None` if only the slow path can find it.
     pub(super) record: Option<&'a Record>,
 }
@@ -49,14 +49,14 @@ impl<'a> CqeRef<'a> {
         slot: Slot,
         own_op: OwnOp,
     ) -> Self {
-        let whose = slot.request_qpn();
+        let op_qpn = slot.request_qpn();
         Self {
             ring,
             table,
             slot,
             own_op,
-            whose,
-            record: table.find(whose.qpn()),
+            op_qpn,
+            record: table.find(op_qpn.qpn()),
         }
     }
 
@@ -87,14 +87,14 @@ impl<'a> CqeRef<'a> {
     #[inline(always)]
     #[must_use]
     pub fn request_op(&self) -> Option<CompletionOp> {
-        decode::requester_op(self.whose.request_opcode())
+        decode::requester_op(self.op_qpn.request_opcode())
     }
 
     /// Returns whether at least `entries` CQEs after this one have been written.
     #[inline(always)]
     #[must_use]
-    pub fn has_behind(&self, entries: u32) -> bool {
-        self.ring.has_behind(entries)
+    pub fn has_more(&self, entries: u32) -> bool {
+        self.ring.has_more(entries)
     }
 
     /// Consumes the CQE on the fast path: decodes it, releases its receive or
@@ -104,7 +104,7 @@ impl<'a> CqeRef<'a> {
     #[inline(always)]
     #[must_use]
     pub fn consume(self) -> Option<Completion> {
-        let (record, qpn, own_op) = (self.record?, self.whose.qpn(), self.own_op);
+        let (record, qpn, own_op) = (self.record?, self.op_qpn.qpn(), self.own_op);
         match self.kind() {
             CqeKind::Recv => {
                 let (wr_id, byte_len) = self.consume_recv()?;
@@ -113,8 +113,8 @@ impl<'a> CqeRef<'a> {
             CqeKind::Request => {
                 let op = self.request_op()?;
                 let byte_len = decode::read_length(self.slot, op);
-                let (cookie, wr_data) = self.consume_request()?;
-                let retired = Retired { cookie, wr_data };
+                let (wr_id, wr_data) = self.consume_request()?;
+                let retired = Retired { wr_id, wr_data };
                 Some(decode::request(record, qpn, op, retired, byte_len))
             }
             CqeKind::Other => None,
@@ -147,9 +147,9 @@ impl<'a> CqeRef<'a> {
         };
         // SAFETY: the completion names the request, and all completions of its ring
         // are in this queue.
-        let Retired { cookie, wr_data } = unsafe { record.sends.retire(self.slot.wqe_counter()) };
+        let Retired { wr_id, wr_data } = unsafe { record.sends.retire(self.slot.wqe_counter()) };
         self.release();
-        Some((cookie, wr_data))
+        Some((wr_id, wr_data))
     }
 
     /// Gives the CQE back to the device.

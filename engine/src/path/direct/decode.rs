@@ -35,7 +35,7 @@ pub(super) fn received(
     byte_len: u32,
 ) -> Completion {
     Completion {
-        cookie: wr_id,
+        wr_id: wr_id,
         context: record.context,
         byte_len,
         imm: 0,
@@ -53,11 +53,11 @@ pub(super) fn request(
     record: &Record,
     qpn: u32,
     op: CompletionOp,
-    Retired { cookie, wr_data }: Retired,
+    Retired { wr_id, wr_data }: Retired,
     byte_len: u32,
 ) -> Completion {
     Completion {
-        cookie,
+        wr_id,
         context: record.context,
         byte_len,
         imm: wr_data,

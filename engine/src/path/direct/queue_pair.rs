@@ -271,13 +271,13 @@ impl QueuePair {
     /// As for [`SendProducer::post_change`].
     pub unsafe fn post_change(
         &mut self,
-        cookie: u64,
+        wr_id: u64,
         change: &WindowChange,
         flags: SendFlags,
         wr_data: u32,
     ) -> Result<(), PostError> {
         // SAFETY: required of the caller.
-        unsafe { self.sends.post_change(cookie, change, flags, wr_data) }
+        unsafe { self.sends.post_change(wr_id, change, flags, wr_data) }
     }
 
     /// Posts several requests with one doorbell.

@@ -11,7 +11,7 @@ use mlx5_rings::scatter::Units;
 use mlx5_rings::send::SendConsumer;
 use mlx5_rings::wire::CqeTail;
 
-/// A value that is no QP number, since those have 24 bits.
+/// A value that is not a QP number: QP numbers have 24 bits.
 const NO_QPN: u32 = u32::MAX;
 
 /// The queue that the receives of a queue pair come from.
@@ -44,7 +44,7 @@ impl Receives {
         let Self::Shared(shared) = self else {
             return None;
         };
-        let wr_id = shared.ring.cookie(wqe_counter);
+        let wr_id = shared.ring.wr_id(wqe_counter);
         // SAFETY: required of the caller; a queue whose completions several threads
         // poll has enabled that (`SharedState::add_poller`).
         unsafe { shared.ring.free(wqe_counter) };
@@ -61,7 +61,7 @@ impl Receives {
     pub(super) unsafe fn take_fast(&self, wqe_counter: u16) -> Option<u64> {
         match self {
             Self::Own(ring) => {
-                let wr_id = ring.cookie(wqe_counter);
+                let wr_id = ring.wr_id(wqe_counter);
                 // SAFETY: required of the caller.
                 unsafe { ring.retire(1) };
                 Some(wr_id)

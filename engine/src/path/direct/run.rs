@@ -3,8 +3,8 @@
 //! `poll_batch` uses [`CqeRef`] and the decoder as `poll` does, but has a loop of
 //! its own, because LLVM cannot optimise a loop around [`CqeRef::consume`]. Every
 //! peek ends with a barrier, and so does giving a CQE back: an `asm!` that clobbers
-//! memory. After it, LLVM has to load again everything it knew of the ring, the
-//! table and the queue pair. Each iteration would look up the queue pair,
+//! memory. After it, LLVM has to reload every value of the ring, the table and the
+//! queue pair. Each iteration would look up the queue pair,
 //! distinguish own from shared receives, store the consumer index, and assemble the
 //! completion's constant fields. A run hoists this by hand into locals that no
 //! barrier invalidates. What the CQEs have in common is looked up once, their
@@ -49,22 +49,22 @@ impl CqeRef<'_> {
     /// Consumes receives of one queue pair's own receive queue.
     #[inline(always)]
     fn own_run(self, record: &Record, ring: &RecvConsumer, out: &mut [Completion]) -> usize {
-        let Self { whose, own_op, .. } = self;
+        let Self { op_qpn, own_op, .. } = self;
         let entries = self.ring;
         let mut run = entries.run(own_op);
         let context = record.context;
-        let pattern = Pattern::of(decode::received(record, whose.qpn(), own_op, 0, 0));
-        let cookies = ring.cookies();
+        let pattern = Pattern::of(decode::received(record, op_qpn.qpn(), own_op, 0, 0));
+        let wr_ids = ring.wr_ids();
         let taken = fill(out, |place| {
             let slot = run.peek()?;
-            let tail = slot.tail_of(whose)?;
-            let wr_id = cookies.at(tail.wqe_counter());
+            let tail = slot.tail_of(op_qpn)?;
+            let wr_id = wr_ids.at(tail.wqe_counter());
             *place = pattern.completion(wr_id, context, slot.byte_count(), 0);
             // SAFETY: `peek` has returned the entry.
             unsafe { run.advance() };
             Some(())
         });
-        if !is_still(record, whose) {
+        if !is_still(record, op_qpn) {
             return 0;
         }
         // SAFETY: that many completions of this queue were read.
@@ -78,26 +78,26 @@ impl CqeRef<'_> {
     #[inline(always)]
     fn request_run(self, record: &Record, op: CompletionOp, out: &mut [Completion]) -> usize {
         const UNKNOWN: Retired = Retired {
-            cookie: 0,
+            wr_id: 0,
             wr_data: 0,
         };
-        let Self { whose, own_op, .. } = self;
+        let Self { op_qpn, own_op, .. } = self;
         let entries = self.ring;
         let mut run = entries.run(own_op);
         let context = record.context;
-        let pattern = Pattern::of(decode::request(record, whose.qpn(), op, UNKNOWN, 0));
+        let pattern = Pattern::of(decode::request(record, op_qpn.qpn(), op, UNKNOWN, 0));
         let requests = record.sends.requests();
         let mut last = None;
         let taken = fill(out, |place| {
-            let slot = run.peek().filter(|slot| slot.request_qpn() == whose)?;
+            let slot = run.peek().filter(|slot| slot.request_qpn() == op_qpn)?;
             let request = requests.at(slot.wqe_counter());
-            *place = pattern.completion(request.cookie(), context, 0, request.wr_data());
+            *place = pattern.completion(request.wr_id(), context, 0, request.wr_data());
             last = Some(request);
             // SAFETY: `peek` has returned the entry.
             unsafe { run.advance() };
             Some(())
         });
-        if !is_still(record, whose) {
+        if !is_still(record, op_qpn) {
             return 0;
         }
         if let Some(last) = last {
@@ -166,8 +166,8 @@ fn fill(out: &mut [Completion], mut next: impl FnMut(&mut Completion) -> Option<
 /// checking the record after the CQEs were read is sufficient. Nothing of the run
 /// has been released yet.
 #[inline(always)]
-fn is_still(record: &Record, whose: RequestQpn) -> bool {
-    record.is(whose.qpn())
+fn is_still(record: &Record, op_qpn: RequestQpn) -> bool {
+    record.is(op_qpn.qpn())
 }
 
 #[cfg(test)]

@@ -202,9 +202,9 @@ impl Srq {
         }
     }
 
-    fn post(&mut self, cookie: u64, segments: &[Segment]) -> Result<(), PostError> {
+    fn post(&mut self, wr_id: u64, segments: &[Segment]) -> Result<(), PostError> {
         // SAFETY: the tests keep the memory of the segments alive.
-        unsafe { self.receives.post(&RecvRequest { cookie, segments }) }
+        unsafe { self.receives.post(&RecvRequest { wr_id, segments }) }
     }
 }
 
@@ -270,13 +270,13 @@ fn qp_on(
 }
 
 impl Qp {
-    fn send(&mut self, cookie: u64) -> Result<(), PostError> {
-        self.send_op(cookie, SendOp::Send, &[])
+    fn send(&mut self, wr_id: u64) -> Result<(), PostError> {
+        self.send_op(wr_id, SendOp::Send, &[])
     }
 
-    fn send_op(&mut self, cookie: u64, op: SendOp, segments: &[Segment]) -> Result<(), PostError> {
+    fn send_op(&mut self, wr_id: u64, op: SendOp, segments: &[Segment]) -> Result<(), PostError> {
         let request = SendRequest {
-            cookie,
+            wr_id,
             op,
             flags: SendFlags::SIGNALED,
             segments,
@@ -285,9 +285,9 @@ impl Qp {
         unsafe { self.pair.post_send(&request) }
     }
 
-    fn recv(&mut self, cookie: u64, segments: &[Segment]) -> Result<(), PostError> {
+    fn recv(&mut self, wr_id: u64, segments: &[Segment]) -> Result<(), PostError> {
         // SAFETY: as above.
-        unsafe { self.pair.post_recv(&RecvRequest { cookie, segments }) }
+        unsafe { self.pair.post_recv(&RecvRequest { wr_id, segments }) }
     }
 
     fn is_gone(alive: &AtomicUsize) -> bool {
@@ -300,9 +300,9 @@ fn context(qpn: u32) -> u64 {
     0xc0de_0000_0000_0000 | u64::from(qpn)
 }
 
-fn good(cookie: u64, op: CompletionOp, qpn: u32) -> Completion {
+fn good(wr_id: u64, op: CompletionOp, qpn: u32) -> Completion {
     Completion {
-        cookie,
+        wr_id,
         context: context(qpn),
         op,
         qpn,

@@ -40,7 +40,7 @@ impl<D: Device> QueuePair<D> {
         let slot = self.sends.posted();
         let end = self.sends.take(1);
         let sent = Sent {
-            cookie: request.cookie,
+            wr_id: request.wr_id,
             wr_data,
             op: CompletionOp::Bind,
             length: 0,
@@ -74,7 +74,7 @@ impl<D: Device> QueuePair<D> {
                 Some(region) => region,
                 None => {
                     let nothing = SendRequest {
-                        cookie: 0,
+                        wr_id: 0,
                         op: SendOp::Write {
                             remote_addr: 0,
                             rkey: 0,

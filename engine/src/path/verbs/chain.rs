@@ -276,7 +276,7 @@ mod tests {
 
     fn request(op: SendOp, flags: SendFlags, segments: &[Segment]) -> SendRequest<'_> {
         SendRequest {
-            cookie: 0,
+            wr_id: 0,
             op,
             flags,
             segments,

@@ -21,7 +21,7 @@ use super::shared::SharedState;
 use super::table::Table;
 use super::tag::{Name, Side, Tag};
 use crate::completion::{Completion, CompletionFlags, CompletionOp};
-use crate::control::{UNTOLD, forks};
+use crate::control::{GREETING_WR_ID, forks};
 use crate::path::PollerCounters;
 use crate::sync::{SpinGuard, SpinLock};
 
@@ -32,7 +32,7 @@ pub struct Completions<D: Device>(Arc<Queue<D>>);
 struct Queue<D: Device> {
     calls: D::Completions,
     state: SpinLock<State<D>>,
-    /// The queue was armed, and [`CompletionCalls::ring`] has raised no event
+    /// The queue was armed, and [`CompletionCalls::raise_event`] has raised no event
     /// since.
     armed: AtomicBool,
 }
@@ -136,7 +136,7 @@ impl<D: Device> Completions<D> {
     pub(super) fn flush(&self, end: &End<D>, record: &Record<D>) {
         let flushed = self.lock().flush(&self.0.calls, end, record);
         if flushed && self.0.armed.swap(false, Ordering::Relaxed) {
-            self.0.calls.ring();
+            self.0.calls.raise_event();
         }
     }
 }
@@ -337,8 +337,8 @@ impl<D: Device> State<D> {
         };
         let record = self.table.find(tag.name)?;
         if tag.side == Side::Recv {
-            let cookie = record.own.retire(tag.slot)?;
-            return Some(received(cookie, work, record));
+            let wr_id = record.own.retire(tag.slot)?;
+            return Some(received(wr_id, work, record));
         }
         if record.quirks.any() && !record.sends.is_next(tag.slot) {
             // `in_order` reports it in its order.
@@ -347,7 +347,7 @@ impl<D: Device> State<D> {
         let sent = record.sends.retire(tag.slot)?;
         let read = work.status.is_success() && sent.op == CompletionOp::Read;
         Some(Completion {
-            cookie: sent.cookie,
+            wr_id: sent.wr_id,
             byte_len: if read { sent.length } else { 0 },
             imm: sent.wr_data,
             op: sent.op,
@@ -365,8 +365,8 @@ impl<D: Device> State<D> {
         if shared.name != tag.name {
             return None;
         }
-        let cookie = shared.take(tag.slot)?;
-        Some(received(cookie, &work, record))
+        let wr_id = shared.take(tag.slot)?;
+        Some(received(wr_id, &work, record))
     }
 
     /// Handles a completion that is not to be reported. The device violated its
@@ -374,7 +374,7 @@ impl<D: Device> State<D> {
     #[cold]
     #[inline(never)]
     fn unknown(&mut self, work: &Work) {
-        if work.tag == UNTOLD {
+        if work.tag == GREETING_WR_ID {
             return;
         }
         let was_own = Tag::from_bits(work.tag)
@@ -459,7 +459,7 @@ pub(super) fn common<D: Device>(work: &Work, record: &Record<D>) -> Completion {
         record.has_failed();
     }
     Completion {
-        cookie: 0,
+        wr_id: 0,
         context: record.context,
         byte_len: 0,
         imm: 0,
@@ -472,13 +472,13 @@ pub(super) fn common<D: Device>(work: &Work, record: &Record<D>) -> Completion {
 }
 
 #[inline(always)]
-fn received<D: Device>(cookie: u64, work: &Work, record: &Record<D>) -> Completion {
+fn received<D: Device>(wr_id: u64, work: &Work, record: &Record<D>) -> Completion {
     let flags = match work.imm {
         Some(_) => CompletionFlags::WITH_IMM,
         None => CompletionFlags::empty(),
     };
     Completion {
-        cookie,
+        wr_id,
         byte_len: work.length,
         imm: work.imm.unwrap_or(0),
         op: match work.by_write {

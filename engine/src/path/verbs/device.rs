@@ -16,7 +16,7 @@ use crate::completion::Status;
 use crate::control::{VerbsCq, VerbsQp, VerbsSrq};
 use crate::error::last_errno;
 use crate::request::PostError;
-use crate::thread::CancellationHeld;
+use crate::thread::CancellationDisabled;
 
 /// The most completions taken from a queue in one call.
 pub(super) const BATCH: usize = 16;
@@ -95,7 +95,7 @@ pub trait CompletionCalls: Send + Sync {
 
     /// Raises the event that the queue was armed for, after the engine made a
     /// completion itself.
-    fn ring(&self);
+    fn raise_event(&self);
 }
 
 /// The calls on a shared receive queue.
@@ -158,7 +158,7 @@ impl QueueCalls for Arc<VerbsQp> {
     unsafe fn post_send(&self, chain: Chain<'_, ibv_send_wr>) -> Result<(), Refused> {
         let first = chain.first();
         let mut bad = first;
-        let _held = self.posts_by_write().then(CancellationHeld::new);
+        let _held = self.posts_by_write().then(CancellationDisabled::new);
         // SAFETY: the queue pair is alive, and the caller promises the chain.
         let errno = unsafe { inline::ibv_post_send(self.as_ptr(), first, &raw mut bad) };
         if errno != 0 {
@@ -182,7 +182,7 @@ impl QueueCalls for Arc<VerbsQp> {
     }
 
     unsafe fn bind(&self, window: *mut ibv_mw, bind: &mut ibv_mw_bind) -> Result<(), PostError> {
-        let _held = self.posts_by_write().then(CancellationHeld::new);
+        let _held = self.posts_by_write().then(CancellationDisabled::new);
         // SAFETY: the queue pair is alive; the rest is required of the caller.
         match unsafe { inline::ibv_bind_mw(self.as_ptr(), window, bind) } {
             0 => Ok(()),
@@ -194,7 +194,7 @@ impl QueueCalls for Arc<VerbsQp> {
     #[cold]
     fn flush(&self) {
         // This runs on the application's thread, at its first failed completion.
-        let _held = CancellationHeld::new();
+        let _held = CancellationDisabled::new();
         // SAFETY: integers and a union of byte arrays, for which zero is valid.
         let mut attr: ibv_qp_attr = unsafe { core::mem::zeroed() };
         attr.qp_state = ibv_qp_state::IBV_QPS_ERR;
@@ -338,8 +338,8 @@ impl CompletionCalls for VerbsCq {
         }
     }
 
-    fn ring(&self) {
-        Self::ring(self);
+    fn raise_event(&self) {
+        Self::raise_event(self);
     }
 }
 

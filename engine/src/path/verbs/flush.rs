@@ -57,7 +57,7 @@ impl<D: Device> State<D> {
             let (side, name) = (end.side, end.name);
             Tag { side, name, slot }.to_bits()
         };
-        let told: HashSet<u64> = self
+        let reported: HashSet<u64> = self
             .staged
             .iter()
             .map(|work| work.tag)
@@ -69,7 +69,7 @@ impl<D: Device> State<D> {
         };
         let mut flushed = false;
         for slot in slots.waiting() {
-            if !told.contains(&tag(slot)) {
+            if !reported.contains(&tag(slot)) {
                 flushed = true;
                 self.staged.push_back(Work {
                     tag: tag(slot),

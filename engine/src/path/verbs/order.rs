@@ -95,7 +95,7 @@ impl<D: Device> State<D> {
 fn completed<D: Device>(work: &Work, record: &Record<D>, sent: Sent) -> Completion {
     let read = work.status.is_success() && sent.op == CompletionOp::Read;
     Completion {
-        cookie: sent.cookie,
+        wr_id: sent.wr_id,
         byte_len: if read { sent.length } else { 0 },
         imm: sent.wr_data,
         op: sent.op,

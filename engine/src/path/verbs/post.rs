@@ -128,7 +128,7 @@ impl<D: Device> QueuePair<D> {
         let record = &*self.record;
         let slot = self.receives.posted();
         let end = self.receives.take(1);
-        record.own.record(slot, request.cookie);
+        record.own.record(slot, request.wr_id);
         record.own.slots.set_posted(end);
         if record.quirks.any() && record.is_failing() {
             self.flush_late(Side::Recv);
@@ -284,7 +284,7 @@ impl<D: Device> QueuePair<D> {
     fn record_recv(&mut self, request: &RecvRequest<'_>) -> Result<u64, PostError> {
         self.check_recv_request(request)?;
         let slot = self.receives.posted();
-        self.record.own.record(slot, request.cookie);
+        self.record.own.record(slot, request.wr_id);
         self.receives.take(1);
         Ok(self.recv_tags.tag(slot))
     }
@@ -323,7 +323,7 @@ pub(super) fn check_room(
 #[inline(always)]
 fn sent_as(request: &SendRequest<'_>, wr_data: u32, length: u32) -> Sent {
     Sent {
-        cookie: request.cookie,
+        wr_id: request.wr_id,
         wr_data,
         op: op_of(request.op),
         length,

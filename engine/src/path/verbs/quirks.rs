@@ -6,7 +6,7 @@
 //! - In ERR it flushes what its queues hold at that moment, and never reads them
 //!   again (`siw_qp_modify`; `siw_post_send` with a mapped queue). The engine
 //!   flushes later requests (`flush.rs`), and raises the completion queue's event
-//!   (`control/bell.rs`). Every request is signalled, so that a request without a
+//!   (`control/software_event.rs`). Every request is signalled, so that a request without a
 //!   completion is known not to have been carried out.
 //! - A send or a write completes when TCP has accepted it, a read when its response
 //!   has arrived. So completions overtake those of reads (`siw_qp_sq_process`). The
@@ -200,7 +200,7 @@ mod tests {
             let flags = SendFlags::SIGNALED;
             let made = |quirks: Quirks, op, flags, room: &mut Room| {
                 let request = SendRequest {
-                    cookie: 0,
+                    wr_id: 0,
                     op,
                     flags,
                     segments: &segments,
@@ -241,7 +241,7 @@ mod tests {
                 lkey: 7,
             };
             let request = SendRequest {
-                cookie: 0,
+                wr_id: 0,
                 op: SendOp::Send,
                 flags: SendFlags::empty(),
                 segments: &[segment],
@@ -265,7 +265,7 @@ mod tests {
         };
         assert_eq!(in_two_pages(&empty), None);
         let request = SendRequest {
-            cookie: 0,
+            wr_id: 0,
             op: SendOp::Send,
             flags: SendFlags::empty(),
             segments: &[empty, short],
@@ -284,7 +284,7 @@ mod tests {
         };
         let segments = [segment(0), segment(2), segment(0), segment(1)];
         let request = SendRequest {
-            cookie: 0,
+            wr_id: 0,
             op: SendOp::Send,
             flags: SendFlags::empty(),
             segments: &segments,
@@ -293,15 +293,15 @@ mod tests {
         Quirks::Siw.send(&mut work, &segments, &mut room);
         // SAFETY: the list lies in `room`.
         let left = unsafe { core::slice::from_raw_parts(work.sg_list, 2) };
-        let told = |at: usize| (left[at].addr, left[at].length, left[at].lkey);
-        assert_eq!((told(0), told(1)), ((0x2002, 2, 42), (0x2001, 1, 41)));
+        let fields = |at: usize| (left[at].addr, left[at].length, left[at].lkey);
+        assert_eq!((fields(0), fields(1)), ((0x2002, 2, 42), (0x2001, 1, 41)));
         assert_eq!(work.num_sge, 2);
     }
 
     #[test]
     fn requests_are_changed_for_siw_and_for_no_other_device() {
         let read = SendRequest {
-            cookie: 0,
+            wr_id: 0,
             op: SendOp::Read {
                 remote_addr: 1,
                 rkey: 2,

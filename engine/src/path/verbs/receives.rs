@@ -10,7 +10,7 @@ use super::slots::Slots;
 pub(super) struct RecvShadow {
     pub(super) slots: Slots,
     capacity: u32,
-    cookies: Places<AtomicU64>,
+    wr_ids: Places<AtomicU64>,
 }
 
 impl RecvShadow {
@@ -19,7 +19,7 @@ impl RecvShadow {
         Self {
             slots: Slots::default(),
             capacity,
-            cookies: Places::new(capacity),
+            wr_ids: Places::new(capacity),
         }
     }
 
@@ -30,8 +30,8 @@ impl RecvShadow {
     /// Records the `wr_id` of receive `slot`. Called by the poster, before it
     /// counts the receive.
     #[inline]
-    pub(super) fn record(&self, slot: u32, cookie: u64) {
-        self.cookies.at(slot).store(cookie, Ordering::Relaxed);
+    pub(super) fn record(&self, slot: u32, wr_id: u64) {
+        self.wr_ids.at(slot).store(wr_id, Ordering::Relaxed);
     }
 
     /// Retires receive `slot`. Called by the poller. Returns its `wr_id`, or `None`
@@ -41,9 +41,9 @@ impl RecvShadow {
         if !self.slots.has(slot) {
             return None;
         }
-        let cookie = self.cookies.at(slot).load(Ordering::Relaxed);
+        let wr_id = self.wr_ids.at(slot).load(Ordering::Relaxed);
         self.slots.retire(slot);
-        Some(cookie)
+        Some(wr_id)
     }
 }
 
@@ -54,8 +54,8 @@ mod tests {
     #[test]
     fn receives_are_retired_once_and_in_order() {
         let shadow = RecvShadow::new(3);
-        for (slot, cookie) in (0..3).zip([70, 71, 72]) {
-            shadow.record(slot, cookie);
+        for (slot, wr_id) in (0..3).zip([70, 71, 72]) {
+            shadow.record(slot, wr_id);
         }
         shadow.slots.set_posted(3);
         assert_eq!(shadow.slots.outstanding(), 3);
@@ -64,8 +64,8 @@ mod tests {
         assert_eq!(shadow.retire(3), None);
         shadow.record(3, 73);
         shadow.slots.set_posted(4);
-        for cookie in 71..74u64 {
-            assert_eq!(shadow.retire(cookie as u32 - 70), Some(cookie));
+        for wr_id in 71..74u64 {
+            assert_eq!(shadow.retire(wr_id as u32 - 70), Some(wr_id));
         }
         assert_eq!(shadow.slots.outstanding(), 0);
     }

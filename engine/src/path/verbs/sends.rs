@@ -12,7 +12,7 @@ use crate::completion::CompletionOp;
 /// What the completion of a request reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Sent {
-    pub(super) cookie: u64,
+    pub(super) wr_id: u64,
     pub(super) wr_data: u32,
     pub(super) op: CompletionOp,
     /// The length of a read in bytes; unused for other operations.
@@ -26,7 +26,7 @@ const SIGNALLED: u8 = 1 << 7;
 
 #[derive(Debug, Default)]
 struct Entry {
-    cookie: AtomicU64,
+    wr_id: AtomicU64,
     wr_data: AtomicU32,
     length: AtomicU32,
     op: AtomicU8,
@@ -58,7 +58,7 @@ impl SendShadow {
     #[inline]
     pub(super) fn record(&self, slot: u32, sent: Sent) {
         let entry = self.entries.at(slot);
-        entry.cookie.store(sent.cookie, Ordering::Relaxed);
+        entry.wr_id.store(sent.wr_id, Ordering::Relaxed);
         entry.wr_data.store(sent.wr_data, Ordering::Relaxed);
         entry.length.store(sent.length, Ordering::Relaxed);
         let signalled = u8::from(sent.signalled) * SIGNALLED;
@@ -75,7 +75,7 @@ impl SendShadow {
         let entry = self.entries.at(slot);
         let op = entry.op.load(Ordering::Relaxed);
         let sent = Sent {
-            cookie: entry.cookie.load(Ordering::Relaxed),
+            wr_id: entry.wr_id.load(Ordering::Relaxed),
             wr_data: entry.wr_data.load(Ordering::Relaxed),
             length: entry.length.load(Ordering::Relaxed),
             op: op_of(op),
@@ -147,7 +147,7 @@ mod tests {
 
     fn sent(number: u64) -> Sent {
         Sent {
-            cookie: number,
+            wr_id: number,
             wr_data: (number >> 1) as u32,
             op: OPS[number as usize % OPS.len()],
             length: (number >> 2) as u32,
@@ -164,12 +164,12 @@ mod tests {
             let mut shadow = SendShadow::new(capacity);
             shadow.slots = Slots::starting_at(start);
             let (mut model, mut next) = (VecDeque::new(), start);
-            for (post, which, cookie) in steps {
+            for (post, which, wr_id) in steps {
                 if post && model.len() < capacity as usize {
-                    shadow.record(next, sent(cookie));
+                    shadow.record(next, sent(wr_id));
                     next = next.wrapping_add(1);
                     shadow.slots.set_posted(next);
-                    model.push_back(sent(cookie));
+                    model.push_back(sent(wr_id));
                 } else if which < model.len() {
                     let slot = next.wrapping_sub((model.len() - which) as u32);
                     let done = model.drain(..=which).next_back();

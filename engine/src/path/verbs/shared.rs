@@ -36,7 +36,7 @@ pub(super) struct SharedState<D: Device> {
 
 #[derive(Debug, Default)]
 struct Place {
-    cookie: AtomicU64,
+    wr_id: AtomicU64,
     /// The device has the receive.
     taken: AtomicBool,
 }
@@ -51,11 +51,11 @@ impl<D: Device> SharedState<D> {
         if !place.taken.swap(false, Ordering::Acquire) {
             return None;
         }
-        let cookie = place.cookie.load(Ordering::Relaxed);
+        let wr_id = place.wr_id.load(Ordering::Relaxed);
         // The lock also orders the counters and entries between pollers.
         self.returned().push(slot);
         self.back.fetch_add(1, Ordering::Relaxed);
-        Some(cookie)
+        Some(wr_id)
     }
 
     #[inline]
@@ -297,7 +297,7 @@ impl<D: Device> SharedReceives<D> {
         check_lengths(request.segments)?;
         self.free.pop();
         let place = self.state.place(slot).ok_or(PostError::QueueFull)?;
-        place.cookie.store(request.cookie, Ordering::Relaxed);
+        place.wr_id.store(request.wr_id, Ordering::Relaxed);
         // Release: publishes the `wr_id`.
         place.taken.store(true, Ordering::Release);
         self.state.posted.fetch_add(1, Ordering::Relaxed);

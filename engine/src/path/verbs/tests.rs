@@ -46,18 +46,18 @@ struct FakeQueue {
     /// How often it was asked to flush.
     flushes: AtomicU32,
     /// The number of requests that it takes, from the next chain on.
-    patience: Patience,
+    poll_limit: PollLimit,
 }
 
-struct Patience(AtomicUsize);
+struct PollLimit(AtomicUsize);
 
-impl Default for Patience {
+impl Default for PollLimit {
     fn default() -> Self {
         Self(AtomicUsize::new(usize::MAX))
     }
 }
 
-impl Patience {
+impl PollLimit {
     /// Returns how many requests of a chain are taken.
     fn take(&self, count: usize) -> usize {
         let left = self.0.load(Ordering::Relaxed);
@@ -113,23 +113,23 @@ impl QueueCalls for Arc<FakeQueue> {
         let posted = follow(chain, |work| (work.wr_id, work.next));
         let lengths = follow(chain, |work| (lengths_of(work), work.next));
         self.lengths.lock().unwrap().extend(lengths);
-        let taken = self.patience.take(posted.len());
+        let taken = self.poll_limit.take(posted.len());
         self.sends.lock().unwrap().extend(&posted[..taken]);
-        Patience::answer(taken, posted.len())
+        PollLimit::answer(taken, posted.len())
     }
 
     unsafe fn post_recv(&self, chain: Chain<'_, ibv_recv_wr>) -> Result<(), Refused> {
         let posted = tags(chain);
-        let taken = self.patience.take(posted.len());
+        let taken = self.poll_limit.take(posted.len());
         self.recvs.lock().unwrap().extend(&posted[..taken]);
-        Patience::answer(taken, posted.len())
+        PollLimit::answer(taken, posted.len())
     }
 
     unsafe fn bind(&self, _window: *mut ibv_mw, bind: &mut ibv_mw_bind) -> Result<(), PostError> {
-        let taken = self.patience.take(1);
+        let taken = self.poll_limit.take(1);
         let mut sends = self.sends.lock().unwrap();
         sends.extend(core::iter::repeat_n(bind.wr_id, taken));
-        Patience::answer(taken, 1).map_err(|refused| refused.error)
+        PollLimit::answer(taken, 1).map_err(|refused| refused.error)
     }
 
     fn flush(&self) {
@@ -152,15 +152,15 @@ impl FakeQueue {
 #[derive(Default)]
 struct FakeSrq {
     recvs: Mutex<VecDeque<u64>>,
-    patience: Patience,
+    poll_limit: PollLimit,
 }
 
 impl SharedCalls for Arc<FakeSrq> {
     unsafe fn post(&self, chain: Chain<'_, ibv_recv_wr>) -> Result<(), Refused> {
         let posted = tags(chain);
-        let taken = self.patience.take(posted.len());
+        let taken = self.poll_limit.take(posted.len());
         self.recvs.lock().unwrap().extend(&posted[..taken]);
-        Patience::answer(taken, posted.len())
+        PollLimit::answer(taken, posted.len())
     }
 }
 
@@ -205,7 +205,7 @@ impl CompletionCalls for Arc<FakeCq> {
         Ok(())
     }
 
-    fn ring(&self) {
+    fn raise_event(&self) {
         self.rings.fetch_add(1, Ordering::Relaxed);
     }
 }
@@ -227,9 +227,9 @@ impl Cq {
         self.poller.poll()
     }
 
-    fn cookies(&mut self) -> Vec<u64> {
+    fn wr_ids(&mut self) -> Vec<u64> {
         std::iter::from_fn(|| self.poll())
-            .map(|one| one.cookie)
+            .map(|one| one.wr_id)
             .collect()
     }
 
@@ -256,10 +256,10 @@ impl Srq {
         Self { device, receives }
     }
 
-    fn post(&mut self, cookie: u64) -> Result<(), PostError> {
+    fn post(&mut self, wr_id: u64) -> Result<(), PostError> {
         let segments = &[];
         // SAFETY: there are no segments.
-        unsafe { self.receives.post(&RecvRequest { cookie, segments }) }
+        unsafe { self.receives.post(&RecvRequest { wr_id, segments }) }
     }
 
     fn next(&self) -> u64 {
@@ -327,19 +327,19 @@ impl Qp {
         self.pair.open_sends();
     }
 
-    fn send(&mut self, cookie: u64) -> Result<(), PostError> {
-        self.post(cookie, SendOp::Send, SendFlags::SIGNALED, 0)
+    fn send(&mut self, wr_id: u64) -> Result<(), PostError> {
+        self.post(wr_id, SendOp::Send, SendFlags::SIGNALED, 0)
     }
 
     fn post(
         &mut self,
-        cookie: u64,
+        wr_id: u64,
         op: SendOp,
         flags: SendFlags,
         wr_data: u32,
     ) -> Result<(), PostError> {
         let request = SendRequest {
-            cookie,
+            wr_id,
             op,
             flags,
             segments: &[SEGMENT],
@@ -348,10 +348,10 @@ impl Qp {
         unsafe { self.pair.post_send_with_data(&request, wr_data) }
     }
 
-    fn recv(&mut self, cookie: u64) -> Result<(), PostError> {
+    fn recv(&mut self, wr_id: u64) -> Result<(), PostError> {
         let segments = &[SEGMENT];
         // SAFETY: as above.
-        unsafe { self.pair.post_recv(&RecvRequest { cookie, segments }) }
+        unsafe { self.pair.post_recv(&RecvRequest { wr_id, segments }) }
     }
 
     /// Completes the oldest send, or receive, with a completion.
@@ -375,9 +375,9 @@ const SEGMENT: Segment = Segment {
     lkey: 1,
 };
 
-fn good(cookie: u64, op: CompletionOp, qpn: u32) -> Completion {
+fn good(wr_id: u64, op: CompletionOp, qpn: u32) -> Completion {
     Completion {
-        cookie,
+        wr_id,
         context: context(qpn),
         op,
         qpn,

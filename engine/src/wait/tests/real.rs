@@ -10,14 +10,14 @@ use super::*;
 
 /// A source that is ready when more messages were sent than received; only the
 /// blocker wakes it.
-struct Mail {
-    brought: Arc<AtomicU64>,
+struct MessageSource {
+    sent: Arc<AtomicU64>,
     taken: u64,
 }
 
-impl Source for Mail {
+impl Source for MessageSource {
     fn ready(&mut self) -> bool {
-        self.brought.load(Ordering::Relaxed) > self.taken
+        self.sent.load(Ordering::Relaxed) > self.taken
     }
 
     fn arm(&mut self) {}
@@ -31,17 +31,17 @@ impl Source for Mail {
     }
 }
 
-fn mail() -> (Mail, Arc<AtomicU64>) {
-    let brought = Arc::<AtomicU64>::default();
-    let mail = Mail {
-        brought: Arc::clone(&brought),
+fn mail() -> (MessageSource, Arc<AtomicU64>) {
+    let sent = Arc::<AtomicU64>::default();
+    let mail = MessageSource {
+        sent: Arc::clone(&sent),
         taken: 0,
     };
-    (mail, brought)
+    (mail, sent)
 }
 
 fn wait_for(
-    mail: &mut Mail,
+    mail: &mut MessageSource,
     blocker: &Blocker,
     policy: WaitPolicy,
     mut deadline: Deadline,
@@ -63,7 +63,7 @@ fn no_wake_up_is_lost_between_two_threads() {
     const ROUNDS: u64 = 20_000;
     for policy in [WaitPolicy::Block, spin_for(2_000), WaitPolicy::default()] {
         let blocker = Blocker::new().expect("a descriptor");
-        let (mut mail, brought) = mail();
+        let (mut mail, sent) = mail();
         let answered = AtomicU64::new(0);
         thread::scope(|scope| {
             scope.spawn(|| {
@@ -72,7 +72,7 @@ fn no_wake_up_is_lost_between_two_threads() {
                     while round % 3 != 0 && answered.load(Ordering::Relaxed) < round {
                         thread::yield_now();
                     }
-                    brought.fetch_add(1, Ordering::Relaxed);
+                    sent.fetch_add(1, Ordering::Relaxed);
                     blocker.wake();
                 }
             });
@@ -85,7 +85,7 @@ fn no_wake_up_is_lost_between_two_threads() {
                     "{policy}: after {}",
                     mail.taken
                 );
-                mail.taken = mail.brought.load(Ordering::Relaxed);
+                mail.taken = mail.sent.load(Ordering::Relaxed);
                 answered.store(mail.taken, Ordering::Relaxed);
             }
         });

@@ -120,11 +120,11 @@ impl Platform for Fake {
         script.now
     }
 
-    fn others_run(&self) -> bool {
+    fn is_multiprocessor(&self) -> bool {
         !self.0.borrow().alone
     }
 
-    fn give_way(&self) {
+    fn yield_now(&self) {
         self.did(GiveWay);
         let mut script = self.0.borrow_mut();
         script.now += script.turn_time;

@@ -43,9 +43,9 @@ fn private_data_of_every_length_with_room_for_the_trailer_is_delivered() {
 #[ignore = "needs an rdma_cm device: see perf-scripts/vm"]
 fn each_side_gets_the_reads_that_it_may_have_in_flight() {
     let host = host();
-    let with = |end: Parameters, reads_served, reads_asked| Parameters {
+    let with = |end: Parameters, reads_served, reads_requested| Parameters {
         reads_served,
-        reads_asked,
+        reads_requested,
         ..end
     };
     let (active, passive) = ends();
@@ -58,13 +58,13 @@ fn each_side_gets_the_reads_that_it_may_have_in_flight() {
     let _active = made.unwrap();
     let request = host.requests.next();
     let peer = request.parameters();
-    assert_eq!((peer.reads_served, peer.reads_asked), (3, 5));
+    assert_eq!((peer.reads_served, peer.reads_requested), (3, 5));
     let sink = Arc::new(Events::default());
     let _passive = request.accept(passive, b"", sink).unwrap();
     match events.next() {
         // Six were requested, three are served.
         ConnectionEvent::Accepted { peer, .. } => {
-            assert_eq!((peer.reads_served, peer.reads_asked), (4, 3));
+            assert_eq!((peer.reads_served, peer.reads_requested), (4, 3));
         }
         other => panic!("{other:?}"),
     }
@@ -131,7 +131,7 @@ fn a_host_without_a_route_is_unreachable_and_a_silent_one_times_out() {
     let (_connection, events) = connect(&silent.to_string(), Some(time));
     assert_eq!(events.next(), ConnectionEvent::TimedOut);
     assert!(begun.elapsed() >= time && begun.elapsed() < Duration::from_secs(4));
-    events.assert_quiet();
+    events.assert_no_event();
 }
 
 #[test]
@@ -157,7 +157,7 @@ fn other_devices_and_ports_neither_connect_nor_get_requests() {
         let (_listener, qualifier) = host.manager.listen_any(&other, requests.clone()).unwrap();
         let (_connection, events) = connect(&host.manager, qualifier, None);
         assert_eq!(events.next(), ConnectionEvent::NonPeerRejected);
-        requests.assert_quiet();
+        requests.assert_no_event();
     }
     assert!(host.requests.0.within(QUIET).is_none());
 }
@@ -178,14 +178,14 @@ fn a_message_establishes_the_connection_before_ready() {
     let request = host.requests.next();
     let passive = request.accept(parameters(2), b"", sink.clone()).unwrap();
     busy.asked.next();
-    sink.assert_quiet();
-    passive.heard();
+    sink.assert_no_event();
+    passive.message_received();
     assert_eq!(sink.next(), ConnectionEvent::Established);
     // The late `ready` causes no further event.
     busy.go.put(());
-    sink.assert_quiet();
-    passive.heard();
-    sink.assert_quiet();
+    sink.assert_no_event();
+    passive.message_received();
+    sink.assert_no_event();
     passive.disconnect();
     assert_eq!(sink.next(), ConnectionEvent::Disconnected);
 }

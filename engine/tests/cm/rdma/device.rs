@@ -1,16 +1,16 @@
 //! Devices that rdma_cm serves, and devices that are removed.
 
 use super::{Ends, ends, host};
-use crate::cm::support::{EventQueue, Events, PATIENCE, QUIET, local, own, parameters};
+use crate::cm::support::{EventQueue, Events, QUIET, TIMEOUT, local, own, parameters};
 use dat_engine::cm::{CmError, ConnectionEvent, DeviceSink, Local};
 use std::process::Command;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 #[derive(Default)]
-struct Gone(EventQueue<()>);
+struct RemovalEvents(EventQueue<()>);
 
-impl DeviceSink for Gone {
+impl DeviceSink for RemovalEvents {
     fn removed(&self) {
         self.0.put(());
     }
@@ -20,7 +20,7 @@ impl DeviceSink for Gone {
 #[ignore = "needs an rdma_cm device: see perf-scripts/vm"]
 fn ports_that_rdma_cm_does_not_serve_are_refused_with_the_cause() {
     let manager = host().manager;
-    let watch = |local: &Local| manager.watch_device(local, Arc::new(Gone::default()));
+    let watch = |local: &Local| manager.watch_device(local, Arc::new(RemovalEvents::default()));
     drop(watch(&local()).expect("the device is served"));
     let at = |address: &str| Local {
         address: address.parse().unwrap(),
@@ -75,17 +75,20 @@ fn a_removed_address_ends_no_connection_but_prevents_new_ones() {
             .map(|address| format!("ip address replace dev {name} {address}"))
             .collect(),
     );
-    let gone = Arc::new(Gone::default());
-    let _watch = host.manager.watch_device(&local(), gone.clone()).unwrap();
+    let removals = Arc::new(RemovalEvents::default());
+    let _watch = host
+        .manager
+        .watch_device(&local(), removals.clone())
+        .unwrap();
     let (active, passive) = ends();
     let ends = Ends::connect(&host, active, passive);
     run(&format!("ip address flush dev {name}"));
-    assert!(gone.0.within(QUIET).is_none(), "the device is there");
-    ends.active_events.assert_quiet();
-    ends.passive_events.assert_quiet();
+    assert!(removals.0.within(QUIET).is_none(), "the device is there");
+    ends.active_events.assert_no_event();
+    ends.passive_events.assert_no_event();
     let (_connection, events) = host.connect();
     assert_eq!(events.next(), ConnectionEvent::Unreachable);
-    let error = host.manager.watch_device(&local(), gone).unwrap_err();
+    let error = host.manager.watch_device(&local(), removals).unwrap_err();
     assert!(matches!(error, CmError::NotServed(_)), "{error}");
     // No disconnect arrives: each end has to disconnect, and waits for its own
     // timeout.
@@ -108,25 +111,29 @@ fn a_removed_address_ends_no_connection_but_prevents_new_ones() {
 /// librdmacm closes no device, and Soft-RoCE does not detach an open one.
 #[test]
 #[ignore = "removes the device: run alone, in a disposable machine"]
-fn device_goes() {
+fn a_removed_device_is_reported_once() {
     let host = host();
-    let gone = Arc::new(Gone::default());
-    let _watch = host.manager.watch_device(&local(), gone.clone()).unwrap();
+    let removals = Arc::new(RemovalEvents::default());
+    let _watch = host
+        .manager
+        .watch_device(&local(), removals.clone())
+        .unwrap();
     let (active, passive) = ends();
     let ends = Ends::connect(&host, active, passive);
     let (_waiting, waiting_events) = host.connect();
     let request = host.requests.next();
-    assert!(gone.0.within(QUIET).is_none());
+    assert!(removals.0.within(QUIET).is_none());
     let device = local().device;
     let mut remover = Command::new("rdma");
     let mut remover = remover.args(["link", "del", &device]).spawn().unwrap();
-    gone.0.within(PATIENCE).expect("the removal is reported");
+    removals.0.within(TIMEOUT).expect("the removal is reported");
     // The end that is removed first may send a disconnect to the other.
     let seen = [ends.active_events.next(), ends.passive_events.next()];
-    let (broken, goodbye) = (ConnectionEvent::Broken, ConnectionEvent::Disconnected);
+    let (broken, disconnected) = (ConnectionEvent::Broken, ConnectionEvent::Disconnected);
     assert!(seen.contains(&broken), "{seen:?}");
     assert!(
-        seen.iter().all(|one| [&broken, &goodbye].contains(&one)),
+        seen.iter()
+            .all(|one| [&broken, &disconnected].contains(&one)),
         "{seen:?}"
     );
     assert_eq!(waiting_events.next(), ConnectionEvent::Unreachable);
@@ -137,12 +144,12 @@ fn device_goes() {
     // Nothing is served any more, and nothing hangs.
     let error = host
         .manager
-        .watch_device(&local(), gone.clone())
+        .watch_device(&local(), removals.clone())
         .unwrap_err();
     assert!(matches!(error, CmError::NotServed(_)), "{error}");
     let (_connection, events) = host.connect();
     assert_eq!(events.next(), ConnectionEvent::Unreachable);
-    assert!(gone.0.within(QUIET).is_none(), "reported twice");
+    assert!(removals.0.within(QUIET).is_none(), "reported twice");
     assert!(
         remover.try_wait().unwrap().is_none(),
         "it waits for the end of this process"

@@ -58,7 +58,7 @@ fn only_the_port_of_a_qualifier_is_transmitted() {
     drop(listener);
     let (_connection, events) = connect(&host.manager, qualifier(0), None);
     assert_eq!(events.next(), ConnectionEvent::NonPeerRejected);
-    requests.assert_quiet();
+    requests.assert_no_event();
 }
 
 #[test]

@@ -11,7 +11,7 @@ const SOON: Duration = Duration::from_millis(1500);
 
 #[test]
 #[ignore = "needs an rdma_cm device: see perf-scripts/vm"]
-fn two_queue_pairs_reconnect_when_the_kernels_have_forgotten_them() {
+fn two_queue_pairs_reconnect_when_the_kernels_allow_it() {
     let host = host();
     let (active, passive) = ends();
     for round in 0..6 {

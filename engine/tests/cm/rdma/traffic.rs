@@ -12,7 +12,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-const PATIENCE: Duration = Duration::from_secs(10);
+const TIMEOUT: Duration = Duration::from_secs(10);
 
 struct End {
     endpoint: Endpoint,
@@ -47,14 +47,14 @@ impl End {
         Parameters {
             address: self.endpoint.local_address(1).expect("an address"),
             reads_served: 4,
-            reads_asked: 4,
+            reads_requested: 4,
         }
     }
 
     fn receive(&mut self) {
         let segments = [self.buffer.segment(2048, 64).expect("inside")];
         let request = RecvRequest {
-            cookie: 1,
+            wr_id: 1,
             segments: &segments,
         };
         // SAFETY: the buffer is dropped after the endpoint's requests have
@@ -72,7 +72,7 @@ impl End {
         let length = u32::try_from(text.len()).expect("a short text");
         let segments = [self.buffer.segment(0, length).expect("inside")];
         let request = SendRequest {
-            cookie: 2,
+            wr_id: 2,
             op: SendOp::Send,
             flags: SendFlags::SIGNALED,
             segments: &segments,
@@ -83,7 +83,7 @@ impl End {
     }
 
     fn completion(&mut self) -> Completion {
-        let end = Instant::now() + PATIENCE;
+        let end = Instant::now() + TIMEOUT;
         loop {
             if let Some(completion) = self.cq.poll() {
                 return completion;
@@ -195,21 +195,31 @@ fn the_device_has_the_application_s_and_the_kernel_s_settings() {
     let (active, passive) = (End::new(&device), End::new(&device));
     let _bound = Bound::connect(&host, own().ip(), &active, &passive);
     for (end, peer) in [(&active, &passive), (&passive, &active)] {
-        let agreed = end.endpoint.verbs().agreed().expect("the device tells");
-        assert_eq!(agreed.peer_qpn, peer.endpoint.qpn());
+        let attributes = end
+            .endpoint
+            .verbs()
+            .query()
+            .expect("a connected queue pair");
+        assert_eq!(attributes.peer_qpn, peer.endpoint.qpn());
         // The kernel leaves it 0, which is the longest delay: 655 ms.
-        assert_eq!(agreed.min_rnr_timer, 12);
-        assert_eq!((agreed.retry, agreed.rnr_retry), (5, 6));
-        assert_eq!((agreed.reads_issued, agreed.reads_served), (2, 4));
+        assert_eq!(attributes.min_rnr_timer, 12);
+        assert_eq!((attributes.retry, attributes.rnr_retry), (5, 6));
+        assert_eq!((attributes.reads_issued, attributes.reads_served), (2, 4));
         let port = device.port(1).expect("the port");
-        assert_eq!(agreed.mtu, port.active_mtu.code());
+        assert_eq!(attributes.mtu, port.active_mtu.code());
         // The kernel's own value would be 19 (two seconds). To the value that it
         // was given it adds the delay of the requester's device, for the other
         // side.
         let least = options_of().timeout;
-        assert!((least..=least + 3).contains(&agreed.timeout), "{agreed:?}");
+        assert!(
+            (least..=least + 3).contains(&attributes.timeout),
+            "{attributes:?}"
+        );
         // The entry of the address that was connected to.
-        let entry = port.gids.iter().find(|gid| gid.index == agreed.gid_index);
+        let entry = port
+            .gids
+            .iter()
+            .find(|gid| gid.index == attributes.gid_index);
         let ip = std::net::Ipv6Addr::from(entry.expect("a GID").gid.0);
         assert_eq!(ip.to_canonical(), own().ip());
     }

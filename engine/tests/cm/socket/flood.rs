@@ -3,7 +3,7 @@
 
 use crate::cm::load::{Accepting, raise_descriptors};
 use crate::cm::process::{QUALIFIER, program};
-use crate::cm::support::{Events, PATIENCE, connect, kind, local, loopback, start};
+use crate::cm::support::{Events, TIMEOUT, connect, kind, local, loopback, start};
 use dat_engine::cm::{ConnectionEvent, ManagerKind};
 use socket2::SockRef;
 use std::fs::File;
@@ -23,7 +23,7 @@ const LISTENS: &str = "listens on ";
 /// ends.
 #[test]
 #[ignore = "run by the tests below as a separate process"]
-fn attacked() {
+fn child_under_attack() {
     if std::env::var_os(QUALIFIER).is_none() {
         return;
     }
@@ -63,7 +63,7 @@ struct Target {
 
 impl Target {
     fn start() -> Self {
-        let mut command = program("cm::socket::flood::attacked");
+        let mut command = program("cm::socket::flood::child_under_attack");
         command.env(QUALIFIER, "0");
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = command.spawn().unwrap();
@@ -153,7 +153,7 @@ fn thousands_of_silent_connections_delay_no_request_and_leave_descriptors_to_the
     // The oldest were dropped, the newest are still connected.
     for (stream, goes) in [(&silent[0], true), (&silent[ALL - 1], false)] {
         stream.set_nonblocking(!goes).unwrap();
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.set_read_timeout(Some(TIMEOUT)).unwrap();
         let end = std::io::Read::read(&mut &*stream, &mut [0]);
         assert_eq!(matches!(end, Ok(0)), goes, "{end:?}");
     }
@@ -162,7 +162,7 @@ fn thousands_of_silent_connections_delay_no_request_and_leave_descriptors_to_the
 
 /// As port scanners do.
 #[test]
-fn thousands_of_short_connections_do_no_harm() {
+fn thousands_of_short_connections_leak_nothing() {
     if kind() != ManagerKind::Socket {
         return;
     }

@@ -1,7 +1,7 @@
 //! Peers with another protocol, or with incomplete messages.
 
 use crate::cm::support::{
-    Events, Host, PATIENCE, assert_told, connect, loopback, parameters, start,
+    Events, Host, TIMEOUT, assert_event, connect, loopback, parameters, start,
 };
 use dat_engine::cm::{ConnectionEvent, ManagerOptions};
 use proptest::prelude::*;
@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 const MAGIC: [u8; 4] = *b"dCM\x17";
 const READY: u8 = 4;
-const GOODBYE: u8 = 6;
+const DISCONNECT: u8 = 6;
 const FAREWELL: u8 = 7;
 
 fn word(kind: u8) -> Vec<u8> {
@@ -25,22 +25,22 @@ pub(crate) struct Raw(pub(crate) TcpStream);
 impl Raw {
     fn new(host: &Host) -> Self {
         let stream = TcpStream::connect(host.raw_address()).unwrap();
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.set_read_timeout(Some(TIMEOUT)).unwrap();
         Self(stream)
     }
 
     /// Sends a valid request.
     pub(crate) fn requesting(host: &Host) -> Self {
         let mut raw = Self::new(host);
-        raw.say(&request_for(host.qualifier));
+        raw.send(&request_for(host.qualifier));
         raw
     }
 
     /// Sends `ready` once the request is accepted. Leaves the acceptance unread, so
     /// that closing resets the stream.
-    pub(crate) fn say_ready(&mut self) {
+    pub(crate) fn send_ready(&mut self) {
         self.await_answer();
-        self.say(&word(READY));
+        self.send(&word(READY));
     }
 
     fn await_answer(&mut self) {
@@ -48,12 +48,12 @@ impl Raw {
     }
 
     /// Sends bytes; the other side may have closed the stream already.
-    fn say(&mut self, bytes: &[u8]) {
+    fn send(&mut self, bytes: &[u8]) {
         let _ = self.0.write_all(bytes);
     }
 
     /// Reads everything until the other side closes the stream.
-    pub(crate) fn hear_all(&mut self) -> Vec<u8> {
+    pub(crate) fn read_all(&mut self) -> Vec<u8> {
         let mut all = Vec::new();
         let mut part = [0; 512];
         loop {
@@ -90,9 +90,9 @@ fn another_version_is_rejected_with_the_reason() {
     let mut raw = Raw::new(&host);
     let mut request = request_for(host.qualifier);
     request[4] = 2;
-    raw.say(&request);
-    assert_eq!(raw.hear_all(), [&MAGIC[..], &[1, 3, 0, 1, 3]].concat());
-    host.requests.assert_quiet();
+    raw.send(&request);
+    assert_eq!(raw.read_all(), [&MAGIC[..], &[1, 3, 0, 1, 3]].concat());
+    host.requests.assert_no_event();
 }
 
 #[test]
@@ -108,7 +108,7 @@ fn an_answer_in_another_protocol_is_a_non_peer_rejection() {
         &later_version,
         &accept_of_later_version,
         &word(READY),
-        &word(GOODBYE),
+        &word(DISCONNECT),
         &[0xff; 4096],
     ];
     for answer in answers {
@@ -121,7 +121,7 @@ fn an_answer_in_another_protocol_is_a_non_peer_rejection() {
             ConnectionEvent::NonPeerRejected,
             "{answer:?}"
         );
-        events.assert_quiet();
+        events.assert_no_event();
     }
 }
 
@@ -136,15 +136,15 @@ fn a_slow_request_is_dropped_and_delays_no_other() {
     let mut slow = Raw::new(&host);
     let request = request_for(host.qualifier);
     for byte in &request[..5] {
-        slow.say(&[*byte]);
+        slow.send(&[*byte]);
         host.connected();
         std::thread::sleep(Duration::from_millis(10));
     }
-    assert!(slow.hear_all().is_empty());
-    assert!(silent.hear_all().is_empty());
+    assert!(slow.read_all().is_empty());
+    assert!(silent.read_all().is_empty());
     assert!(begun.elapsed() >= Duration::from_millis(300));
     assert!(begun.elapsed() < Duration::from_secs(5));
-    host.requests.assert_quiet();
+    host.requests.assert_no_event();
 }
 
 #[test]
@@ -153,9 +153,9 @@ fn a_request_in_single_bytes_is_accepted() {
     let mut raw = Raw::new(&host);
     raw.0.set_nodelay(true).unwrap();
     for byte in request_for(host.qualifier) {
-        raw.say(&[byte]);
+        raw.send(&[byte]);
     }
-    assert_told(host.requests.next().parameters(), &parameters(1));
+    assert_event(host.requests.next().parameters(), &parameters(1));
 }
 
 #[test]
@@ -166,7 +166,7 @@ fn silent_connections_are_dropped_for_requests() {
     host.connected();
     // The oldest connection was dropped before its timeout.
     let begun = Instant::now();
-    assert!(crowd[0].hear_all().is_empty());
+    assert!(crowd[0].read_all().is_empty());
     assert!(begun.elapsed() < Duration::from_secs(5));
     crowd.clear();
     host.connected();
@@ -180,8 +180,8 @@ fn junk_after_a_valid_start_ends_only_that_connection() {
     // While the application has not answered.
     let mut raw = Raw::requesting(&host);
     let request = host.requests.next();
-    raw.say(b"junk");
-    assert!(raw.hear_all().is_empty());
+    raw.send(b"junk");
+    assert!(raw.read_all().is_empty());
     assert!(!request.is_alive());
     let events = Arc::new(Events::default());
     let _connection = request.accept(parameters(2), b"", events.clone()).unwrap();
@@ -197,14 +197,14 @@ fn junk_after_a_valid_start_ends_only_that_connection() {
         let request = host.requests.next();
         let _connection = request.accept(parameters(2), b"", events.clone()).unwrap();
         if ready {
-            raw.say_ready();
+            raw.send_ready();
             assert_eq!(events.next(), ConnectionEvent::Established);
         }
         // A valid message in the wrong state.
-        raw.say(&request_for(host.qualifier));
+        raw.send(&request_for(host.qualifier));
         assert_eq!(events.next(), end);
-        events.assert_quiet();
-        raw.hear_all();
+        events.assert_no_event();
+        raw.read_all();
     }
 
     bystander.active.disconnect();
@@ -215,32 +215,40 @@ fn junk_after_a_valid_start_ends_only_that_connection() {
 }
 
 #[test]
-fn a_goodbye_is_answered() {
+fn a_disconnect_is_answered() {
     let host = Host::new();
     let mut raw = Raw::requesting(&host);
     let events = Arc::new(Events::default());
     let request = host.requests.next();
     let _connection = request.accept(parameters(2), b"", events.clone()).unwrap();
-    raw.say_ready();
-    raw.say(&word(GOODBYE));
-    assert!(raw.hear_all().ends_with(&word(FAREWELL)));
+    raw.send_ready();
+    raw.send(&word(DISCONNECT));
+    assert!(raw.read_all().ends_with(&word(FAREWELL)));
     assert_eq!(events.next(), ConnectionEvent::Established);
     assert_eq!(events.next(), ConnectionEvent::Disconnected);
 }
 
 #[test]
-fn a_goodbye_with_more_bytes_in_one_segment_is_a_disconnect() {
+fn bytes_after_a_disconnect_in_one_segment_are_ignored() {
     let host = Host::new();
     let mut raw = Raw::requesting(&host);
     let events = Arc::new(Events::default());
     let request = host.requests.next();
     let _connection = request.accept(parameters(2), b"", events.clone()).unwrap();
     raw.await_answer();
-    raw.say(&[word(READY), word(GOODBYE), word(GOODBYE), b"junk".to_vec()].concat());
+    raw.send(
+        &[
+            word(READY),
+            word(DISCONNECT),
+            word(DISCONNECT),
+            b"junk".to_vec(),
+        ]
+        .concat(),
+    );
     drop(raw);
     assert_eq!(events.next(), ConnectionEvent::Established);
     assert_eq!(events.next(), ConnectionEvent::Disconnected);
-    events.assert_quiet();
+    events.assert_no_event();
 }
 
 #[test]
@@ -267,7 +275,7 @@ fn any_junk_is_survived() {
     let config = ProptestConfig::with_cases(300);
     proptest!(config, |(junk in junk, close: bool)| {
         let mut raw = Raw::new(&host);
-        raw.say(&junk);
+        raw.send(&junk);
         if close {
             raw.0.shutdown(Shutdown::Write).unwrap();
             // Any input is answered or dropped, never left open; only an input that
@@ -275,7 +283,7 @@ fn any_junk_is_survived() {
             if let Some(request) = host.requests.0.within(Duration::from_millis(1)) {
                 drop(request);
             }
-            raw.hear_all();
+            raw.read_all();
         }
     });
     while host.requests.0.within(Duration::from_millis(100)).is_some() {}

@@ -34,7 +34,7 @@ fn a_request_for_another_qualifier_of_the_port_is_not_delivered() {
         let (_connection, events) = connect(&manager, other, None);
         assert_eq!(events.next(), ConnectionEvent::NonPeerRejected);
     }
-    requests.assert_quiet();
+    requests.assert_no_event();
 }
 
 #[test]

@@ -29,7 +29,7 @@ fn a_forked_child_does_not_delay_an_orderly_disconnect() {
     assert_eq!(pair.active_events.next(), ConnectionEvent::Disconnected);
     request.reject();
     // The stream itself ends too, although the child has it open.
-    assert!(!raw.hear_all().is_empty());
+    assert!(!raw.read_all().is_empty());
     let Host {
         manager,
         listener,
@@ -49,7 +49,7 @@ fn a_forked_child_does_not_delay_an_orderly_disconnect() {
 
 #[test]
 #[ignore = "run by the test below as a separate process"]
-fn starving() {
+fn child_without_descriptors() {
     if std::env::var_os(QUALIFIER).is_none() {
         return;
     }
@@ -89,6 +89,8 @@ fn starving() {
 
 #[test]
 fn requests_without_free_descriptors_are_served_later() {
-    let status = child("cm::socket::process::starving", 0).wait().unwrap();
+    let status = child("cm::socket::process::child_without_descriptors", 0)
+        .wait()
+        .unwrap();
     assert!(status.success());
 }

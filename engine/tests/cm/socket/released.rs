@@ -8,7 +8,7 @@
 use super::hostile::Raw;
 use crate::cm::log::Log;
 use crate::cm::support::{
-    Events, Host, PATIENCE, assert_told, local, loopback, own, parameters, start, target,
+    Events, Host, TIMEOUT, assert_event, local, loopback, own, parameters, start, target,
 };
 use dat_engine::cm::{Connection, ConnectionEvent};
 use std::collections::HashMap;
@@ -52,31 +52,31 @@ fn frame(line: &'static str) -> (&'static str, Vec<u8>) {
 }
 
 /// The stream of a simulated peer.
-struct Played(TcpStream);
+struct SimulatedPeer(TcpStream);
 
-impl Played {
+impl SimulatedPeer {
     fn to(host: &Host) -> Self {
         Self::on(TcpStream::connect(host.raw_address()).unwrap())
     }
 
     fn on(stream: TcpStream) -> Self {
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.set_read_timeout(Some(TIMEOUT)).unwrap();
         Self(stream)
     }
 
-    fn say(&mut self, bytes: &[u8]) {
+    fn send(&mut self, bytes: &[u8]) {
         self.0.write_all(bytes).unwrap();
     }
 
     #[track_caller]
-    fn hear(&mut self, expected: &[u8]) {
+    fn expect(&mut self, expected: &[u8]) {
         let mut bytes = vec![0; expected.len()];
         self.0.read_exact(&mut bytes).unwrap();
         assert_eq!(bytes, expected);
     }
 
     #[track_caller]
-    fn hear_end(&mut self) {
+    fn expect_end(&mut self) {
         assert_eq!(self.0.read(&mut [0]).unwrap(), 0);
     }
 }
@@ -86,56 +86,56 @@ fn requesters_of_every_release_connect_and_are_rejected_as_before() {
     for old in Recorded::all() {
         let host = Host::new();
         // It disconnects, or fails, or this side disconnects.
-        for last in ["goodbye", "failed", ""] {
-            let mut peer = Played::to(&host);
-            peer.say(&old.request(host.qualifier));
+        for last in ["disconnect", "failed", ""] {
+            let mut peer = SimulatedPeer::to(&host);
+            peer.send(&old.request(host.qualifier));
             let request = host.requests.next();
-            assert_told(request.parameters(), &parameters(1));
+            assert_event(request.parameters(), &parameters(1));
             assert_eq!(request.private_data(), ASKED);
             let events = Arc::new(Events::default());
             let made = request.accept(parameters(2), ANSWERED, events.clone());
             let connection = made.unwrap();
-            peer.hear(&old.get("accept"));
-            peer.say(&old.get("ready"));
+            peer.expect(&old.get("accept"));
+            peer.send(&old.get("ready"));
             assert_eq!(events.next(), ConnectionEvent::Established);
             match last {
                 "" => {
                     connection.disconnect();
-                    peer.hear(&old.get("goodbye"));
-                    peer.say(&old.get("farewell"));
+                    peer.expect(&old.get("disconnect"));
+                    peer.send(&old.get("disconnect-reply"));
                 }
-                "goodbye" => {
-                    peer.say(&old.get(last));
-                    peer.hear(&old.get("farewell"));
+                "disconnect" => {
+                    peer.send(&old.get(last));
+                    peer.expect(&old.get("disconnect-reply"));
                 }
-                _ => peer.say(&old.get(last)),
+                _ => peer.send(&old.get(last)),
             }
             let end = match last {
                 "failed" => ConnectionEvent::Broken,
                 _ => ConnectionEvent::Disconnected,
             };
             assert_eq!(events.next(), end);
-            peer.hear_end();
+            peer.expect_end();
         }
-        for name in ["reject-application", "reject-nobody"] {
-            let mut peer = Played::to(&host);
-            peer.say(&old.request(host.qualifier));
+        for name in ["reject-application", "reject-no-listener"] {
+            let mut peer = SimulatedPeer::to(&host);
+            peer.send(&old.request(host.qualifier));
             match name {
                 "reject-application" => host.requests.next().reject(),
                 _ => drop(host.requests.next()),
             }
-            peer.hear(&old.get(name));
-            peer.hear_end();
+            peer.expect(&old.get(name));
+            peer.expect_end();
         }
         // After the acceptance it fails to become ready, or gives up.
-        for name in ["failed", "goodbye"] {
-            let mut peer = Played::to(&host);
-            peer.say(&old.request(host.qualifier));
+        for name in ["failed", "disconnect"] {
+            let mut peer = SimulatedPeer::to(&host);
+            peer.send(&old.request(host.qualifier));
             let events = Arc::new(Events::default());
             let request = host.requests.next();
             let _connection = request.accept(parameters(2), ANSWERED, events.clone());
-            peer.hear(&old.get("accept"));
-            peer.say(&old.get(name));
+            peer.expect(&old.get("accept"));
+            peer.send(&old.get(name));
             assert_eq!(events.next(), ConnectionEvent::AcceptFailed);
         }
     }
@@ -143,59 +143,59 @@ fn requesters_of_every_release_connect_and_are_rejected_as_before() {
 
 /// Returns a request of this side, and the stream of the peer that has to answer
 /// it.
-fn requesting(old: &Recorded) -> (Connection, Arc<Events>, Played) {
+fn requesting(old: &Recorded) -> (Connection, Arc<Events>, SimulatedPeer) {
     let listener = TcpListener::bind(loopback()).unwrap();
     let qualifier = listener.local_addr().unwrap().port().into();
     let events = Arc::new(Events::default());
     let to = target(own(), qualifier, None);
     let made = start().connect(&local(), to, parameters(1), ASKED, events.clone());
-    let mut peer = Played::on(listener.accept().unwrap().0);
-    peer.hear(&old.request(qualifier));
+    let mut peer = SimulatedPeer::on(listener.accept().unwrap().0);
+    peer.expect(&old.request(qualifier));
     (made.unwrap(), events, peer)
 }
 
 #[test]
 fn listeners_of_every_release_accept_and_reject_as_before() {
     for old in Recorded::all() {
-        for last in ["goodbye", "failed", ""] {
+        for last in ["disconnect", "failed", ""] {
             let (connection, events, mut peer) = requesting(&old);
-            peer.say(&old.get("accept"));
+            peer.send(&old.get("accept"));
             match events.next() {
                 ConnectionEvent::Accepted { peer, private_data } => {
-                    assert_told(&peer, &parameters(2));
+                    assert_event(&peer, &parameters(2));
                     assert_eq!(private_data, ANSWERED);
                 }
                 other => panic!("{other:?}"),
             }
-            peer.hear(&old.get("ready"));
+            peer.expect(&old.get("ready"));
             match last {
                 "" => {
                     connection.disconnect();
-                    peer.hear(&old.get("goodbye"));
-                    peer.say(&old.get("farewell"));
+                    peer.expect(&old.get("disconnect"));
+                    peer.send(&old.get("disconnect-reply"));
                 }
-                "goodbye" => {
-                    peer.say(&old.get(last));
-                    peer.hear(&old.get("farewell"));
+                "disconnect" => {
+                    peer.send(&old.get(last));
+                    peer.expect(&old.get("disconnect-reply"));
                 }
-                _ => peer.say(&old.get(last)),
+                _ => peer.send(&old.get(last)),
             }
             let end = match last {
                 "failed" => ConnectionEvent::Broken,
                 _ => ConnectionEvent::Disconnected,
             };
             assert_eq!(events.next(), end);
-            peer.hear_end();
+            peer.expect_end();
         }
         for (name, event) in [
             ("reject-application", ConnectionEvent::PeerRejected),
-            ("reject-nobody", ConnectionEvent::NonPeerRejected),
+            ("reject-no-listener", ConnectionEvent::NonPeerRejected),
             ("reject-version", ConnectionEvent::NonPeerRejected),
         ] {
             let (_connection, events, mut peer) = requesting(&old);
-            peer.say(&old.get(name));
+            peer.send(&old.get(name));
             assert_eq!(events.next(), event, "{name}");
-            peer.hear_end();
+            peer.expect_end();
         }
     }
 }
@@ -207,31 +207,31 @@ fn an_unknown_version_is_rejected_with_the_cause_on_both_sides() {
     let old = Recorded::all().last().expect("a release");
     let host = Host::new();
     for version in [0_u8, 2, 77, 255] {
-        let theirs = format!("version {version} of the protocol, where this side speaks 1");
-        let mut peer = Played::to(&host);
+        let theirs = format!("version {version} of the protocol, but this side uses version 1");
+        let mut peer = SimulatedPeer::to(&host);
         let mut request = old.request(host.qualifier);
         request[4] = version;
         // Only the header of a request with another version is known.
         request.extend([0xaa; 100]);
-        peer.say(&request);
-        peer.hear(&old.get("reject-version"));
+        peer.send(&request);
+        peer.expect(&old.get("reject-version"));
         drop(peer);
         log.await_line(&["request refused", &theirs, "127.0.0.1"]);
 
         // The answers of such a peer: a rejection, and an acceptance.
         for (name, cause) in [
-            ("reject-version", "request refused: the peer speaks"),
+            ("reject-version", "request refused: the peer uses"),
             ("accept", "connection ended"),
         ] {
             let (_connection, events, mut peer) = requesting(&old);
             let mut answer = old.get(name);
             answer[4] = version;
-            peer.say(&answer);
+            peer.send(&answer);
             assert_eq!(events.next(), ConnectionEvent::NonPeerRejected);
             log.await_line(&[cause, &theirs, "127.0.0.1"]);
         }
     }
-    host.requests.assert_quiet();
+    host.requests.assert_no_event();
 }
 
 #[test]
@@ -276,7 +276,7 @@ fn record() {
     print("reject-application", &next(&mut raw));
     let (dropped, mut raw) = ask();
     drop(dropped);
-    print("reject-nobody", &next(&mut raw));
+    print("reject-no-listener", &next(&mut raw));
     let mut raw = Raw(TcpStream::connect(host.raw_address()).unwrap());
     let mut other_version = ours.clone();
     other_version[4] += 1;
@@ -286,12 +286,12 @@ fn record() {
     let ready = next(&mut there);
     print("ready", &ready);
     made.unwrap().disconnect();
-    let goodbye = next(&mut there);
-    print("goodbye", &goodbye);
+    let disconnect = next(&mut there);
+    print("disconnect", &disconnect);
     here.0.write_all(&ready).unwrap();
     assert_eq!(sink.next(), ConnectionEvent::Established);
-    here.0.write_all(&goodbye).unwrap();
-    print("farewell", &next(&mut here));
+    here.0.write_all(&disconnect).unwrap();
+    print("disconnect-reply", &next(&mut here));
     drop(accepted);
     let (request, mut raw) = ask();
     let sink = Arc::new(Events::default());

@@ -9,7 +9,7 @@ use super::{DEFAULT, Ends, READ, WRITE, part};
 use crate::support::{expect, nothing, ok, refused_access, take_bound};
 
 #[test]
-fn rmr_bind_opens_what_it_says() {
+fn rmr_bind_opens_its_range() {
     let mut ends = Ends::new();
     let window = ends.window();
     ends.local.write(0, &[7; 64]);
@@ -21,7 +21,7 @@ fn rmr_bind_opens_what_it_says() {
 }
 
 #[test]
-fn rmr_bind_opens_nothing_beside_what_it_says() {
+fn rmr_bind_opens_nothing_beside_its_range() {
     let open: [fn(&Ends, &DAT_RMR_TRIPLET) -> u32; 5] = [
         |ends, all| ends.write(&part(all, -1, 1)),
         |ends, all| ends.write(&part(all, 64, 1)),
@@ -42,7 +42,7 @@ fn rmr_bind_opens_nothing_beside_what_it_says() {
 }
 
 #[test]
-fn rmr_bind_gives_the_rights_it_says_and_no_others() {
+fn rmr_bind_grants_its_privileges_and_no_others() {
     for (rights, reads, writes) in [
         (READ, true, false),
         (WRITE, false, true),

@@ -120,7 +120,7 @@ fn rmr_bind_o07_writes_and_reads_after_it_use_the_new_window() {
 /// does not grant.
 #[test]
 fn rmr_bind_o07_access_that_it_ends_is_gone_for_later_requests() {
-    for what in ["bound anew", "unbound", "bound without the right"] {
+    for what in ["bound again", "unbound", "bound without the right"] {
         for is_read in [false, true] {
             let mut ends = Ends::new();
             let window = ends.window();
@@ -132,7 +132,7 @@ fn rmr_bind_o07_access_that_it_ends_is_gone_for_later_requests() {
             ends.region.write(0, &[8; 8]);
             let segment = ends.region.segment(0, 64);
             let remote = match what {
-                "bound anew" => {
+                "bound again" => {
                     window.bind(ends.owner.ep, &segment, BOTH, 1);
                     before
                 }
@@ -144,10 +144,10 @@ fn rmr_bind_o07_access_that_it_ends_is_gone_for_later_requests() {
             };
             ok(ends.access(is_read, &remote, 2));
             ends.bound(&window, 1);
-            let told = refused_access(ends.owner.requested().status);
+            let reported = refused_access(ends.owner.requested().status);
             assert_eq!(ends.region.read(0, 8), [8; 8], "{what}, read {is_read}");
             assert_eq!(ends.local.read(0, 8), [9; 8], "{what}, read {is_read}");
-            both_broken_by_a_refusal(&ends.fixture, &ends.owner, &ends.peer, told);
+            both_broken_by_a_refusal(&ends.fixture, &ends.owner, &ends.peer, reported);
         }
     }
 }
@@ -184,11 +184,11 @@ fn rmr_bind_o07_a_message_after_it_may_carry_the_context() {
         }
         let received = dto(&received.expect("a message"));
         assert_eq!(received.status, DAT_DTO_SUCCESS);
-        let told = ends.local.read(1024, 12);
+        let message = ends.local.read(1024, 12);
         let remote = DAT_RMR_TRIPLET {
-            rmr_context: DAT_RMR_CONTEXT::from_be_bytes(told[..4].try_into().expect("four")),
+            rmr_context: DAT_RMR_CONTEXT::from_be_bytes(message[..4].try_into().expect("four")),
             pad: 0,
-            target_address: u64::from_be_bytes(told[4..].try_into().expect("eight")),
+            target_address: u64::from_be_bytes(message[4..].try_into().expect("eight")),
             segment_length: 64,
         };
         ends.local.write(0, &[round + 1; 64]);

@@ -8,16 +8,16 @@ use super::*;
 use crate::abi::*;
 
 /// An object of which only the handle and its kind matter.
-struct Thing<const KIND: u8>;
+struct TestObject<const KIND: u8>;
 
-// SAFETY: no test looks up the object behind the handle of a `Thing`.
-unsafe impl<const KIND: u8> Object for Thing<KIND> {
+// SAFETY: no test looks up the object behind the handle of a `TestObject`.
+unsafe impl<const KIND: u8> Object for TestObject<KIND> {
     const KIND: Kind = Kind::ALL[KIND as usize];
 }
 
 fn make<const KIND: u8>() -> Handle {
     // SAFETY: the object is new.
-    unsafe { publish_for_test(Arc::new(Thing::<KIND>)) }.expect("a slot")
+    unsafe { publish_for_test(Arc::new(TestObject::<KIND>)) }.expect("a slot")
 }
 
 fn converted(data: EventData, evd: Handle) -> DAT_EVENT {
@@ -42,7 +42,7 @@ fn first_word(handle: DAT_HANDLE) -> *const DAT_PROVIDER {
 }
 
 #[test]
-fn a_transfer() {
+fn dto_completions_are_converted() {
     let (evd, ep) = (make::<{ Kind::Evd as u8 }>(), make::<{ Kind::Ep as u8 }>());
     for status in 0..=11 {
         let status = [
@@ -81,7 +81,7 @@ fn a_transfer() {
 }
 
 #[test]
-fn a_bind() {
+fn a_bind_completion_is_converted() {
     let (evd, rmr) = (make::<{ Kind::Evd as u8 }>(), make::<{ Kind::Rmr as u8 }>());
     let event = converted(
         EventData::RmrBind {
@@ -232,7 +232,7 @@ fn the_reason_of_a_gone_object_keeps_its_number() {
     let evd = make::<{ Kind::Evd as u8 }>();
     let ep = make::<{ Kind::Ep as u8 }>();
     // SAFETY: `make` published the object, and no thread uses it.
-    unsafe { retire_for_test::<Thing<{ Kind::Ep as u8 }>>(ep) }.expect("live");
+    unsafe { retire_for_test::<TestObject<{ Kind::Ep as u8 }>>(ep) }.expect("live");
     assert_eq!(number(ep, AsyncReason::Watermark), 2);
     let event = converted(
         EventData::Async {
@@ -246,7 +246,7 @@ fn the_reason_of_a_gone_object_keeps_its_number() {
 }
 
 #[test]
-fn a_software_event_and_what_it_does_not_use() {
+fn a_software_event_is_converted_and_its_unused_words_are_zero() {
     let evd = make::<{ Kind::Evd as u8 }>();
     let event = converted(EventData::Software { pointer: 0x1234 }, evd);
     assert_eq!(event.event_number, DAT_SOFTWARE_EVENT);

@@ -2,7 +2,7 @@
 
 use core::sync::atomic::Ordering;
 
-use super::rig::{FakeEp, Rig, code, number};
+use super::fixture::{FakeEp, Fixture, code, number};
 use crate::object::evd::{DtoRole, DtoStream, StreamKind};
 use crate::status::{ReturnType, Subtype};
 use crate::types::{CompletionFlags, EvdFlags};
@@ -16,8 +16,8 @@ const MISMATCH: (ReturnType, Subtype) = (ReturnType::InvalidParameter, Subtype::
 const RECV: DtoRole = DtoRole::Recv { depth: 4 };
 const REQUEST: DtoRole = DtoRole::Request { depth: 4 };
 
-fn everything() -> Rig {
-    Rig::new(4, EvdFlags::all() - EvdFlags::SOFTWARE)
+fn everything() -> Fixture {
+    Fixture::new(4, EvdFlags::all() - EvdFlags::SOFTWARE)
 }
 
 #[test]
@@ -27,9 +27,9 @@ fn evd_e12_dto_streams_of_one_evd_must_have_one_attribute() {
         .into_iter()
         .flat_map(|(role, request)| kinds.map(|kind| ((role, request), kind)))
     {
-        let rig = everything();
+        let fixture = everything();
         let (first_role, first_is_request) = first;
-        let attached = rig.evd.attach_dto(first_role, old, &[]);
+        let attached = fixture.evd.attach_dto(first_role, old, &[]);
         if first_is_request && old == SOLICITED {
             assert_eq!(code(attached), MISMATCH);
             continue;
@@ -38,7 +38,7 @@ fn evd_e12_dto_streams_of_one_evd_must_have_one_attribute() {
         for (role, is_request) in [(RECV, false), (REQUEST, true)] {
             for new in kinds {
                 let good = new == old && !(is_request && new == SOLICITED);
-                match rig.evd.attach_dto(role, new, &[]) {
+                match fixture.evd.attach_dto(role, new, &[]) {
                     Ok(_) => assert!(good, "{old:?} then {new:?}"),
                     Err(error) => {
                         assert!(!good, "{old:?} then {new:?}: {error}");
@@ -59,34 +59,41 @@ fn evd_e12_controlled_notification_excludes_other_kinds_of_streams() {
         (SOLICITED, false),
     ] {
         for kind in [StreamKind::Cr, StreamKind::Connection, StreamKind::Async] {
-            let rig = everything();
-            let dto = rig.evd.attach_dto(RECV, flags, &[]).expect("alone");
-            assert_eq!(rig.evd.attach(kind).is_ok(), tolerant, "{flags:?} {kind:?}");
+            let fixture = everything();
+            let dto = fixture.evd.attach_dto(RECV, flags, &[]).expect("alone");
+            assert_eq!(
+                fixture.evd.attach(kind).is_ok(),
+                tolerant,
+                "{flags:?} {kind:?}"
+            );
             drop(dto);
-            let other = rig.evd.attach(kind).expect("alone again");
-            assert_eq!(rig.evd.attach_dto(RECV, flags, &[]).is_ok(), tolerant);
+            let other = fixture.evd.attach(kind).expect("alone again");
+            assert_eq!(fixture.evd.attach_dto(RECV, flags, &[]).is_ok(), tolerant);
             drop(other);
-            assert!(rig.evd.attach_dto(RECV, flags, &[]).is_ok());
+            assert!(fixture.evd.attach_dto(RECV, flags, &[]).is_ok());
         }
         // Software events notify only when the consumer posts them.
-        let rig = Rig::new(4, EvdFlags::DTO | EvdFlags::SOFTWARE);
-        assert!(rig.evd.attach_dto(RECV, flags, &[]).is_ok(), "{flags:?}");
+        let fixture = Fixture::new(4, EvdFlags::DTO | EvdFlags::SOFTWARE);
+        assert!(
+            fixture.evd.attach_dto(RECV, flags, &[]).is_ok(),
+            "{flags:?}"
+        );
     }
 }
 
 #[test]
 fn evd_e12_a_refused_stream_changes_nothing() {
-    let rig = everything();
-    let first = rig.evd.attach_dto(RECV, THRESHOLD, &[]).expect("alone");
+    let fixture = everything();
+    let first = fixture.evd.attach_dto(RECV, THRESHOLD, &[]).expect("alone");
     let both = THRESHOLD | UNSIGNALLED;
     for flags in [NONE, UNSIGNALLED, SOLICITED, both] {
         let big = DtoRole::Recv { depth: 5000 };
-        assert_eq!(code(rig.evd.attach_dto(big, flags, &[])), MISMATCH);
+        assert_eq!(code(fixture.evd.attach_dto(big, flags, &[])), MISMATCH);
     }
-    assert_eq!(rig.evd.queue_length(), 4);
-    assert_eq!(rig.world.rings().len(), 1);
+    assert_eq!(fixture.evd.queue_length(), 4);
+    assert_eq!(fixture.ia.rings().len(), 1);
     drop(first);
-    assert!(rig.evd.attach_dto(RECV, UNSIGNALLED, &[]).is_ok());
+    assert!(fixture.evd.attach_dto(RECV, UNSIGNALLED, &[]).is_ok());
 }
 
 #[test]
@@ -96,19 +103,19 @@ fn evd_streams_need_the_flag_of_their_kind() {
         (StreamKind::Connection, Subtype::InvalidHandleEvdConn),
         (StreamKind::Async, Subtype::InvalidHandleEvdAsync),
     ] {
-        let rig = Rig::new(1, EvdFlags::all() - kind.flag());
+        let fixture = Fixture::new(1, EvdFlags::all() - kind.flag());
         assert_eq!(
-            code(rig.evd.attach(kind)),
+            code(fixture.evd.attach(kind)),
             (ReturnType::InvalidHandle, subtype)
         );
-        let rig = Rig::new(1, kind.flag());
-        assert!(rig.evd.attach(kind).is_ok());
+        let fixture = Fixture::new(1, kind.flag());
+        assert!(fixture.evd.attach(kind).is_ok());
         for (role, subtype) in [
             (RECV, Subtype::InvalidHandleEvdRecv),
             (REQUEST, Subtype::InvalidHandleEvdRequest),
         ] {
             assert_eq!(
-                code(rig.evd.attach_dto(role, NONE, &[])),
+                code(fixture.evd.attach_dto(role, NONE, &[])),
                 (ReturnType::InvalidHandle, subtype)
             );
         }
@@ -117,18 +124,18 @@ fn evd_streams_need_the_flag_of_their_kind() {
 
 #[test]
 fn evd_queues_have_room_for_all_attached_streams() {
-    let rig = everything();
-    let attach = |role| rig.evd.attach_dto(role, NONE, &[]).expect("room");
+    let fixture = everything();
+    let attach = |role| fixture.evd.attach_dto(role, NONE, &[]).expect("room");
     let mut streams: Vec<DtoStream> = Vec::new();
     for depth in [1, 2, 1, 7, 100, 30, 30, 41] {
         streams.push(attach(DtoRole::Recv { depth }));
     }
-    let rings = rig.world.rings();
+    let rings = fixture.ia.rings();
     let room: u32 = rings.iter().map(|ring| ring.capacity).sum();
     let asked = 1 + 2 + 1 + 7 + 100 + 30 + 30 + 41;
     assert!(room >= asked, "{room}");
     assert!(rings.len() <= 4, "few queues: {}", rings.len());
-    assert_eq!(rig.evd.queue_length(), asked);
+    assert_eq!(fixture.evd.queue_length(), asked);
     // Every stream at its limit: `Ring::complete` panics at an overflow.
     let ep = FakeEp::new();
     let mut cookie = 0;
@@ -138,95 +145,109 @@ fn evd_queues_have_room_for_all_attached_streams() {
             cookie += 1;
         }
     }
-    let waited = rig.poll(asked as i32);
+    let waited = fixture.poll(asked as i32);
     assert!(waited.result.is_ok());
     assert_eq!(waited.nmore, asked - 1);
 }
 
 #[test]
 fn evd_an_srq_is_counted_once() {
-    let rig = everything();
+    let fixture = everything();
     let srqs = [FakeEp::new(), FakeEp::new()];
     let attach = |which: usize| {
         let role = DtoRole::SharedRecv {
             srq: srqs[which].handle(),
             depth: 40,
         };
-        rig.evd.attach_dto(role, NONE, &[]).expect("room")
+        fixture.evd.attach_dto(role, NONE, &[]).expect("room")
     };
     let mut streams: Vec<_> = (0..10).map(|_| attach(0)).collect();
-    assert_eq!(rig.evd.queue_length(), 40);
-    assert_eq!(rig.world.rings().len(), 1);
+    assert_eq!(fixture.evd.queue_length(), 40);
+    assert_eq!(fixture.ia.rings().len(), 1);
     let other = attach(1);
-    assert_eq!(rig.evd.queue_length(), 80);
-    assert_eq!(rig.world.rings().len(), 2);
+    assert_eq!(fixture.evd.queue_length(), 80);
+    assert_eq!(fixture.ia.rings().len(), 2);
     assert_eq!(other.queue(), 1);
     streams.push(attach(0));
     assert_eq!(streams[10].queue(), 0, "the queue of its SRQ");
     // The room is free again when the last of them is dropped, not before.
     drop(streams.drain(1..).collect::<Vec<_>>());
     let big = DtoRole::Recv { depth: 40 };
-    assert_eq!(rig.evd.attach_dto(big, NONE, &[]).expect("room").queue(), 2);
+    assert_eq!(
+        fixture
+            .evd
+            .attach_dto(big, NONE, &[])
+            .expect("room")
+            .queue(),
+        2
+    );
     drop(streams);
-    assert_eq!(rig.evd.attach_dto(big, NONE, &[]).expect("room").queue(), 0);
+    assert_eq!(
+        fixture
+            .evd
+            .attach_dto(big, NONE, &[])
+            .expect("room")
+            .queue(),
+        0
+    );
 }
 
 #[test]
 fn evd_room_is_released_only_after_the_queue_was_polled() {
-    let rig = everything();
-    let stream = rig.evd.attach_dto(RECV, NONE, &[]).expect("room");
-    let ring = rig.world.rings().remove(0);
+    let fixture = everything();
+    let stream = fixture.evd.attach_dto(RECV, NONE, &[]).expect("room");
+    let ring = fixture.ia.rings().remove(0);
     let ep = FakeEp::new();
     for cookie in 0..4 {
         ring.complete(ep.received(cookie));
     }
     {
         // A call owns the EVD and does not poll: the room stays reserved.
-        let _owned = crate::object::evd::own(rig.handle()).expect("free");
+        let _owned = crate::object::evd::own(fixture.handle()).expect("free");
         drop(stream);
         assert_eq!(ring.len(), 4);
-        let next = rig.evd.attach_dto(RECV, NONE, &[]).expect("room");
+        let next = fixture.evd.attach_dto(RECV, NONE, &[]).expect("room");
         assert_eq!(next.queue(), 1);
     }
-    rig.evd.drain();
+    fixture.evd.drain();
     assert_eq!(ring.len(), 0);
-    let next = rig.evd.attach_dto(RECV, NONE, &[]).expect("room");
+    let next = fixture.evd.attach_dto(RECV, NONE, &[]).expect("room");
     assert_eq!(next.queue(), 0);
     for cookie in 4..8 {
         ring.complete(ep.received(cookie));
     }
     for cookie in 0..8 {
-        assert_eq!(rig.dequeue().map(number), Ok(cookie));
+        assert_eq!(fixture.dequeue().map(number), Ok(cookie));
     }
 }
 
 #[test]
 fn evd_too_deep_streams_are_refused() {
-    let rig = everything();
+    let fixture = everything();
     let role = DtoRole::Recv {
         depth: (1 << 16) + 1,
     };
     assert_eq!(
-        code(rig.evd.attach_dto(role, NONE, &[])),
+        code(fixture.evd.attach_dto(role, NONE, &[])),
         (ReturnType::InsufficientResources, Subtype::ResourceMemory)
     );
-    assert!(rig.world.rings().is_empty());
+    assert!(fixture.ia.rings().is_empty());
     assert!(
-        rig.evd.attach_dto(RECV, UNSIGNALLED, &[]).is_ok(),
+        fixture.evd.attach_dto(RECV, UNSIGNALLED, &[]).is_ok(),
         "as before"
     );
 }
 
 #[test]
 fn evd_attaching_during_a_wait_arms_the_new_queue() {
-    let rig = Rig::new(4, EvdFlags::DTO | EvdFlags::CONNECTION);
+    let fixture = Fixture::new(4, EvdFlags::DTO | EvdFlags::CONNECTION);
     let ep = FakeEp::new();
     std::thread::scope(|scope| {
-        let waiter = scope.spawn(|| rig.wait(crate::object::evd::Timeout::Infinite, 1));
-        rig.until_blocked();
-        let _first = rig.evd.attach_dto(RECV, NONE, &[]).expect("room");
-        let _second = rig.evd.attach_dto(RECV, NONE, &[]).expect("room");
-        let rings = rig.world.rings();
+        let waiter = scope.spawn(|| fixture.wait(crate::object::evd::Timeout::Infinite, 1));
+        fixture.until_blocked();
+        let _first = fixture.evd.attach_dto(RECV, NONE, &[]).expect("room");
+        let _second = fixture.evd.attach_dto(RECV, NONE, &[]).expect("room");
+        let rings = fixture.ia.rings();
         while rings
             .iter()
             .any(|ring| ring.arms.load(Ordering::Relaxed) == 0)
@@ -244,15 +265,15 @@ fn evd_attaching_during_a_wait_arms_the_new_queue() {
 /// replaces them, they are resumed.
 #[test]
 fn evd_streams_of_a_recreated_endpoint_are_suspended() {
-    let rig = Rig::new(64, EvdFlags::all() - EvdFlags::SOFTWARE);
-    let attach = |role, flags, before: &[&DtoStream]| rig.evd.attach_dto(role, flags, before);
+    let fixture = Fixture::new(64, EvdFlags::all() - EvdFlags::SOFTWARE);
+    let attach = |role, flags, before: &[&DtoStream]| fixture.evd.attach_dto(role, flags, before);
     let mut recv = attach(RECV, THRESHOLD, &[]).expect("alone");
-    let capacity = rig.evd.attachments().queues[0].capacity;
+    let capacity = fixture.evd.attachments().queues[0].capacity;
     let rest = DtoRole::Recv {
         depth: capacity - 8,
     };
     let mut request = attach(REQUEST, THRESHOLD, &[]).expect("alike");
-    let length = rig.evd.queue_length();
+    let length = fixture.evd.queue_length();
     recv.suspend();
     request.suspend();
     // Other streams get only the remaining room.
@@ -273,7 +294,7 @@ fn evd_streams_of_a_recreated_endpoint_are_suspended() {
         attach(RECV, UNSIGNALLED, &before).expect("no more").queue(),
         1
     );
-    assert_eq!(rig.evd.queue_length(), length.max(capacity + 4));
+    assert_eq!(fixture.evd.queue_length(), length.max(capacity + 4));
     // Suspended streams exclude no others, but cannot be resumed beside streams that they do not
     // match.
     assert_eq!(code(recv.resume()), MISMATCH);
@@ -283,24 +304,36 @@ fn evd_streams_of_a_recreated_endpoint_are_suspended() {
     assert_eq!(code(attach(RECV, UNSIGNALLED, &[])), MISMATCH);
     drop((recv, request));
     attach(RECV, UNSIGNALLED, &[]).expect("no stream is attached");
-    rig.evd.drain();
-    let mut attachments = rig.evd.attachments();
-    attachments.release_detached(|command| rig.evd.posted.is_done(command));
+    fixture.evd.drain();
+    let mut attachments = fixture.evd.attachments();
+    attachments.release_detached(|command| fixture.evd.posted.is_done(command));
     assert_eq!(attachments.depth(), 0);
 }
 
 /// As above, for a connection stream.
 #[test]
 fn evd_a_suspended_stream_excludes_no_others_and_resumes() {
-    let rig = everything();
-    let mut guard = rig.evd.attach(StreamKind::Connection).expect("alone");
-    assert_eq!(code(rig.evd.attach_dto(RECV, UNSIGNALLED, &[])), MISMATCH);
+    let fixture = everything();
+    let mut guard = fixture.evd.attach(StreamKind::Connection).expect("alone");
+    assert_eq!(
+        code(fixture.evd.attach_dto(RECV, UNSIGNALLED, &[])),
+        MISMATCH
+    );
     guard.suspend();
-    let dto = rig.evd.attach_dto(RECV, UNSIGNALLED, &[]).expect("alone");
+    let dto = fixture
+        .evd
+        .attach_dto(RECV, UNSIGNALLED, &[])
+        .expect("alone");
     assert_eq!(code(guard.resume()), MISMATCH);
     drop(dto);
     guard.resume().expect("alone again");
-    assert_eq!(code(rig.evd.attach_dto(RECV, UNSIGNALLED, &[])), MISMATCH);
+    assert_eq!(
+        code(fixture.evd.attach_dto(RECV, UNSIGNALLED, &[])),
+        MISMATCH
+    );
     drop(guard);
-    rig.evd.attach_dto(RECV, UNSIGNALLED, &[]).expect("alone");
+    fixture
+        .evd
+        .attach_dto(RECV, UNSIGNALLED, &[])
+        .expect("alone");
 }

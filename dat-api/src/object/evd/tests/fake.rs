@@ -50,7 +50,7 @@ pub(in super::super) struct Ring {
     pub(super) capacity: u32,
     channel: Arc<Channel>,
     /// Whether its completions say that they were solicited.
-    pub(super) tells_solicited: AtomicBool,
+    pub(super) reports_solicited: AtomicBool,
     /// Whether arming it fails.
     pub(super) is_broken: AtomicBool,
     /// How often it was armed.
@@ -78,7 +78,7 @@ impl Ring {
             self.capacity
         );
         let mut seen = completion;
-        if !self.tells_solicited.load(Ordering::Relaxed) {
+        if !self.reports_solicited.load(Ordering::Relaxed) {
             seen.flags -= CompletionFlags::SOLICITED;
         }
         inside.completions.push_back((seen, arrival));
@@ -116,7 +116,7 @@ impl FakeQueue {
             }),
             capacity,
             channel,
-            tells_solicited: AtomicBool::new(true),
+            reports_solicited: AtomicBool::new(true),
             is_broken: AtomicBool::new(false),
             arms: AtomicU32::new(0),
             settled: AtomicU32::new(0),
@@ -169,8 +169,8 @@ impl FakeQueue {
         self.0.capacity
     }
 
-    pub(in super::super) fn tells_solicited(&self) -> bool {
-        self.0.tells_solicited.load(Ordering::Relaxed)
+    pub(in super::super) fn reports_solicited(&self) -> bool {
+        self.0.reports_solicited.load(Ordering::Relaxed)
     }
 
     pub(in super::super) fn arm(&mut self, solicited_only: bool) -> Result<(), ControlError> {
@@ -243,16 +243,16 @@ impl FakeCqe<'_> {
         Some(self.completion.op)
     }
 
-    pub(in super::super) fn has_behind(&self, completions: u32) -> bool {
+    pub(in super::super) fn has_more(&self, completions: u32) -> bool {
         self.queue.0.len() > completions as usize
     }
 
     pub(in super::super) fn consume_recv(self) -> Option<(u64, u32)> {
-        self.consume().map(|done| (done.cookie, done.byte_len))
+        self.consume().map(|done| (done.wr_id, done.byte_len))
     }
 
     pub(in super::super) fn consume_request(self) -> Option<(u64, u32)> {
-        self.consume().map(|done| (done.cookie, done.imm))
+        self.consume().map(|done| (done.wr_id, done.imm))
     }
 
     fn consume(self) -> Option<Completion> {

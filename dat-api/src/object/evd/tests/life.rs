@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::rig::{FakeEp, Rig, World, code};
+use super::fixture::{FakeEp, FakeIa, Fixture, code};
 use crate::handle::{self, Handle, Kind};
 use crate::object::evd::context::EvdContext;
 use crate::object::evd::{DtoRole, Evd, Notification, StreamKind, own};
@@ -11,7 +11,7 @@ use crate::types::{CompletionFlags, EvdFlags};
 
 fn make(length: i32, flags: EvdFlags) -> crate::Result<Arc<Evd>> {
     Evd::make(
-        EvdContext::Test(World::default()),
+        EvdContext::Test(FakeIa::default()),
         length,
         flags,
         None,
@@ -61,26 +61,26 @@ fn evd_create_checks_length_then_flags() {
 
 #[test]
 fn evd_states_begin_enabled_and_waitable_and_follow_the_calls() {
-    let rig = Rig::software(3);
-    let states = |evd: &Evd| (evd.switches.is_enabled(), evd.switches.is_waitable());
-    assert_eq!(states(&rig.evd), (true, true));
+    let fixture = Fixture::software(3);
+    let states = |evd: &Evd| (evd.state.is_enabled(), evd.state.is_waitable());
+    assert_eq!(states(&fixture.evd), (true, true));
     for _ in 0..2 {
-        rig.evd.disable();
-        assert_eq!(states(&rig.evd), (false, true));
+        fixture.evd.disable();
+        assert_eq!(states(&fixture.evd), (false, true));
     }
-    rig.evd.set_unwaitable();
-    assert_eq!(states(&rig.evd), (false, false));
-    rig.evd.enable();
-    assert_eq!(states(&rig.evd), (true, false));
-    rig.evd.clear_unwaitable();
-    rig.evd.clear_unwaitable();
-    assert_eq!(states(&rig.evd), (true, true));
+    fixture.evd.set_unwaitable();
+    assert_eq!(states(&fixture.evd), (false, false));
+    fixture.evd.enable();
+    assert_eq!(states(&fixture.evd), (true, false));
+    fixture.evd.clear_unwaitable();
+    fixture.evd.clear_unwaitable();
+    assert_eq!(states(&fixture.evd), (true, true));
 }
 
 #[test]
 fn evd_configuration_follows_the_streams() {
-    let rig = Rig::new(1, EvdFlags::DTO);
-    let configured = || rig.evd.notification();
+    let fixture = Fixture::new(1, EvdFlags::DTO);
+    let configured = || fixture.evd.notification();
     assert_eq!(configured(), None);
     for (flags, notification) in [
         (CompletionFlags::empty(), Notification::PerPost),
@@ -89,10 +89,10 @@ fn evd_configuration_follows_the_streams() {
         (CompletionFlags::EVD_THRESHOLD, Notification::Threshold),
     ] {
         let role = DtoRole::Recv { depth: 1 };
-        let stream = rig.evd.attach_dto(role, flags, &[]).expect("alone");
+        let stream = fixture.evd.attach_dto(role, flags, &[]).expect("alone");
         assert_eq!(configured(), Some(notification));
         assert!(
-            rig.evd.switches.is_waitable(),
+            fixture.evd.state.is_waitable(),
             "notification and waitability are independent"
         );
         drop(stream);
@@ -102,22 +102,22 @@ fn evd_configuration_follows_the_streams() {
 
 #[test]
 fn evd_free_refuses_while_streams_are_attached() {
-    let rig = Rig::new(4, EvdFlags::all() - EvdFlags::SOFTWARE);
+    let fixture = Fixture::new(4, EvdFlags::all() - EvdFlags::SOFTWARE);
     let in_use = (ReturnType::InvalidState, Subtype::InvalidStateEvdInUse);
     for kind in [StreamKind::Cr, StreamKind::Connection, StreamKind::Async] {
-        let guard = rig.evd.attach(kind).expect("attached");
-        assert_eq!(code(Evd::free(rig.handle())), in_use, "{kind:?}");
-        assert!(Arc::ptr_eq(guard.evd(), &rig.evd));
+        let guard = fixture.evd.attach(kind).expect("attached");
+        assert_eq!(code(Evd::free(fixture.handle())), in_use, "{kind:?}");
+        assert!(Arc::ptr_eq(guard.evd(), &fixture.evd));
     }
-    let stream = rig
+    let stream = fixture
         .evd
         .attach_dto(DtoRole::Request { depth: 2 }, CompletionFlags::empty(), &[])
         .expect("attached");
-    assert_eq!(code(Evd::free(rig.handle())), in_use);
-    assert!(Arc::ptr_eq(stream.evd(), &rig.evd));
+    assert_eq!(code(Evd::free(fixture.handle())), in_use);
+    assert!(Arc::ptr_eq(stream.evd(), &fixture.evd));
     drop(stream);
-    Evd::free(rig.handle()).expect("not in use");
-    let refused = rig.evd.attach(StreamKind::Cr);
+    Evd::free(fixture.handle()).expect("not in use");
+    let refused = fixture.evd.attach(StreamKind::Cr);
     assert_eq!(
         code(refused),
         (ReturnType::InvalidHandle, Subtype::InvalidHandleEvdCr)
@@ -127,10 +127,10 @@ fn evd_free_refuses_while_streams_are_attached() {
 #[test]
 fn evd_w17_bad_handles_are_refused() {
     let gone = {
-        let rig = Rig::software(1);
-        rig.post(1);
-        Evd::free(rig.handle()).expect("events do not keep it");
-        rig.handle()
+        let fixture = Fixture::software(1);
+        fixture.post(1);
+        Evd::free(fixture.handle()).expect("events do not keep it");
+        fixture.handle()
     };
     let other_kind = FakeEp::new();
     let garbage = [0x10, usize::MAX, gone.bits() + 8];

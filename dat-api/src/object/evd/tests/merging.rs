@@ -5,7 +5,7 @@ use std::sync::Arc;
 use dat_engine::{Arrival, Status};
 
 use super::fake::Ring;
-use super::rig::{FakeEp, Rig, number};
+use super::fixture::{FakeEp, Fixture, number};
 use crate::object::evd::{DtoRole, DtoStream};
 use crate::types::{CompletionFlags, EvdFlags, EventData};
 
@@ -28,14 +28,14 @@ const ALL: [Taking; 4] = [
 ];
 
 /// Takes `count` events; returns their numbers.
-fn take(rig: &Rig, taking: Taking, count: usize) -> Vec<u64> {
+fn take(fixture: &Fixture, taking: Taking, count: usize) -> Vec<u64> {
     let next = |rest: usize| match taking {
-        Taking::Dequeue => rig.dequeue(),
-        Taking::Wait => rig.poll(1).result.map(|event| event.data),
-        Taking::WaitForAll => rig.poll(rest as i32).result.map(|event| event.data),
+        Taking::Dequeue => fixture.dequeue(),
+        Taking::Wait => fixture.poll(1).result.map(|event| event.data),
+        Taking::WaitForAll => fixture.poll(rest as i32).result.map(|event| event.data),
         Taking::Drain => {
-            rig.evd.drain();
-            rig.dequeue()
+            fixture.evd.drain();
+            fixture.dequeue()
         }
     };
     (0..count)
@@ -44,21 +44,21 @@ fn take(rig: &Rig, taking: Taking, count: usize) -> Vec<u64> {
 }
 
 /// Returns an EVD with three queues, one for each stream: none has room for two.
-fn three_queues() -> (Rig, [DtoStream; 3], [Arc<Ring>; 3]) {
-    let rig = Rig::new(1, EvdFlags::DTO);
+fn three_queues() -> (Fixture, [DtoStream; 3], [Arc<Ring>; 3]) {
+    let fixture = Fixture::new(1, EvdFlags::DTO);
     let streams = [20, 30, 60].map(|depth| {
         let role = DtoRole::Recv { depth };
         let flags = CompletionFlags::EVD_THRESHOLD;
-        rig.evd.attach_dto(role, flags, &[]).expect("a stream")
+        fixture.evd.attach_dto(role, flags, &[]).expect("a stream")
     });
-    let rings: [Arc<Ring>; 3] = rig.world.rings().try_into().expect("three queues");
-    (rig, streams, rings)
+    let rings: [Arc<Ring>; 3] = fixture.ia.rings().try_into().expect("three queues");
+    (fixture, streams, rings)
 }
 
 #[test]
 fn evd_completions_of_several_queues_come_in_order_of_time() {
     for taking in ALL {
-        let (rig, _streams, rings) = three_queues();
+        let (fixture, _streams, rings) = three_queues();
         let ep = FakeEp::new();
         // The number of a completion is its place.
         for (place, queue) in [2, 0, 0, 1, 2, 1, 1, 0, 2, 2, 0, 1].into_iter().enumerate() {
@@ -66,14 +66,14 @@ fn evd_completions_of_several_queues_come_in_order_of_time() {
             rings[queue].complete_at(ep.received(place as u64), stamp);
         }
         let expected: Vec<u64> = (0..12).collect();
-        assert_eq!(take(&rig, taking, 12), expected, "{taking:?}");
+        assert_eq!(take(&fixture, taking, 12), expected, "{taking:?}");
     }
 }
 
 #[test]
 fn evd_an_error_without_a_time_follows_its_predecessor() {
     for taking in ALL {
-        let (rig, _streams, rings) = three_queues();
+        let (fixture, _streams, rings) = three_queues();
         let ep = FakeEp::new();
         let failed = |number| dat_engine::Completion {
             status: Status::WrFlush,
@@ -85,20 +85,20 @@ fn evd_an_error_without_a_time_follows_its_predecessor() {
         rings[1].complete_at(failed(3), Arrival::Unknown);
         rings[0].complete_at(ep.received(4), Arrival::At(70));
         rings[2].complete_at(ep.received(5), Arrival::At(80));
-        assert_eq!(take(&rig, taking, 6), [0, 1, 2, 3, 4, 5], "{taking:?}");
+        assert_eq!(take(&fixture, taking, 6), [0, 1, 2, 3, 4, 5], "{taking:?}");
     }
 }
 
 #[test]
 fn evd_completions_of_one_tick_keep_the_order_of_their_queues() {
     for taking in ALL {
-        let (rig, _streams, rings) = three_queues();
+        let (fixture, _streams, rings) = three_queues();
         let ep = FakeEp::new();
         for round in 0..18 {
             let stamp = Arrival::At(9 + round / 6);
             rings[round as usize % 3].complete_at(ep.received(round), stamp);
         }
-        let taken = take(&rig, taking, 18);
+        let taken = take(&fixture, taking, 18);
         for queue in 0..3 {
             let of_queue = taken.iter().filter(|&&place| place % 3 == queue);
             assert!(of_queue.is_sorted(), "{taking:?}: {taken:?}");
@@ -113,29 +113,29 @@ fn evd_completions_of_one_tick_keep_the_order_of_their_queues() {
 #[test]
 fn evd_sixteen_default_endpoints_share_one_queue() {
     for length in [1, 16, 500, 5000] {
-        let rig = Rig::new(length, EvdFlags::DTO);
-        rig.world.make_first_queue_long();
+        let fixture = Fixture::new(length, EvdFlags::DTO);
+        fixture.ia.make_first_queue_long();
         let attach = |role| {
             let flags = CompletionFlags::EVD_THRESHOLD;
-            rig.evd.attach_dto(role, flags, &[]).expect("a stream")
+            fixture.evd.attach_dto(role, flags, &[]).expect("a stream")
         };
         let mut streams = Vec::new();
         for endpoints in 1..=16 {
             streams.push(attach(DtoRole::Recv { depth: 128 }));
             streams.push(attach(DtoRole::Request { depth: 128 }));
-            assert_eq!(rig.world.rings().len(), 1, "{endpoints} in {length}");
+            assert_eq!(fixture.ia.rings().len(), 1, "{endpoints} in {length}");
             let needed = 256 * endpoints;
-            assert_eq!(rig.evd.queue_length(), needed.max(length as u32));
+            assert_eq!(fixture.evd.queue_length(), needed.max(length as u32));
         }
         // Each at its limit: `Ring::complete` panics at an overflow.
-        let ring = &rig.world.rings()[0];
+        let ring = &fixture.ia.rings()[0];
         let ep = FakeEp::new();
         for place in 0..16 * 256 {
             ring.complete(ep.received(place));
         }
-        let first = rig.poll(1).result.map(|event| event.data);
+        let first = fixture.poll(1).result.map(|event| event.data);
         assert!(matches!(first, Ok(EventData::Dto { cookie: 0, .. })));
-        let rest = take(&rig, Taking::Dequeue, 16 * 256 - 1);
+        let rest = take(&fixture, Taking::Dequeue, 16 * 256 - 1);
         assert!(rest.into_iter().eq(1..16 * 256));
     }
 }

@@ -1,17 +1,17 @@
 //! Tests of EVDs without a device: the test fills the completion queues.
 
 mod attaching;
-mod blind;
+mod device_events;
 mod fake;
+mod fixture;
 mod life;
 mod merging;
 mod order;
 mod posting;
-mod rig;
 mod signals;
 mod taking;
 mod threads;
 mod waiting;
 
 pub(super) use fake::{FakeCqe, FakeQueue};
-pub(super) use rig::World;
+pub(super) use fixture::FakeIa;

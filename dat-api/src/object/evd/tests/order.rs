@@ -1,6 +1,6 @@
 //! The order of events from several sources.
 
-use super::rig::{FakeEp, Rig, number};
+use super::fixture::{FakeEp, Fixture, number};
 use crate::object::evd::{DtoRole, Timeout};
 use crate::types::{CompletionFlags, ConnectionKind, EvdFlags, EventData};
 
@@ -16,7 +16,7 @@ fn is_end(data: &EventData) -> bool {
 
 #[test]
 fn evd_w15_one_stream_stays_in_order_however_it_is_taken() {
-    let (rig, _stream, ring) = Rig::receiving(32, CompletionFlags::EVD_THRESHOLD);
+    let (fixture, _stream, ring) = Fixture::receiving(32, CompletionFlags::EVD_THRESHOLD);
     let ep = FakeEp::new();
     let (mut next_in, mut next_out) = (0u64, 0u64);
     for step in 0u64..400 {
@@ -27,11 +27,11 @@ fn evd_w15_one_stream_stays_in_order_however_it_is_taken() {
             }
         }
         let taken = match step % 4 {
-            0 => rig.dequeue(),
-            1 => rig.poll(1).result.map(|event| event.data),
-            2 => rig.poll(4).result.map(|event| event.data),
+            0 => fixture.dequeue(),
+            1 => fixture.poll(1).result.map(|event| event.data),
+            2 => fixture.poll(4).result.map(|event| event.data),
             _ => {
-                rig.evd.drain();
+                fixture.evd.drain();
                 continue;
             }
         };
@@ -46,13 +46,13 @@ fn evd_w15_one_stream_stays_in_order_however_it_is_taken() {
 #[test]
 fn evd_a_disconnect_comes_after_the_completions_that_were_there_before_it() {
     for by_wait in [false, true] {
-        let rig = Rig::new(4, EvdFlags::DTO | EvdFlags::CONNECTION);
+        let fixture = Fixture::new(4, EvdFlags::DTO | EvdFlags::CONNECTION);
         let ep = FakeEp::new();
         let flags = CompletionFlags::EVD_THRESHOLD;
         // Two queues, each full.
-        let attach = |depth| rig.evd.attach_dto(DtoRole::Recv { depth }, flags, &[]);
+        let attach = |depth| fixture.evd.attach_dto(DtoRole::Recv { depth }, flags, &[]);
         let _streams = [attach(20).expect("a stream"), attach(30).expect("another")];
-        let rings = rig.world.rings();
+        let rings = fixture.ia.rings();
         assert_eq!(rings.len(), 2);
         let mut before = 0;
         for ring in &rings {
@@ -61,15 +61,20 @@ fn evd_a_disconnect_comes_after_the_completions_that_were_there_before_it() {
                 before += 1;
             }
         }
-        rig.evd
+        fixture
+            .evd
             .post(ep.connection(ConnectionKind::Disconnected))
             .expect("room");
         let mut seen = 0;
         loop {
             let event = if by_wait {
-                rig.wait(Timeout::Infinite, 1).result.expect("there").data
+                fixture
+                    .wait(Timeout::Infinite, 1)
+                    .result
+                    .expect("there")
+                    .data
             } else {
-                rig.dequeue().expect("there")
+                fixture.dequeue().expect("there")
             };
             if is_end(&event) {
                 break;
@@ -88,20 +93,20 @@ fn evd_a_disconnect_comes_after_the_completions_that_were_there_before_it() {
 
 #[test]
 fn evd_software_events_do_not_starve_behind_a_busy_queue() {
-    let rig = Rig::new(64, EvdFlags::DTO | EvdFlags::SOFTWARE);
+    let fixture = Fixture::new(64, EvdFlags::DTO | EvdFlags::SOFTWARE);
     let ep = FakeEp::new();
     let role = DtoRole::Recv { depth: 64 };
-    let _stream = rig
+    let _stream = fixture
         .evd
         .attach_dto(role, CompletionFlags::empty(), &[])
         .expect("a stream");
-    let ring = &rig.world.rings()[0];
+    let ring = &fixture.ia.rings()[0];
     for cookie in 0..64 {
         ring.complete(ep.received(cookie));
     }
-    rig.post(7777);
+    fixture.post(7777);
     let place = (0..1000u64).position(|round| {
-        let event = rig.dequeue().expect("never empty");
+        let event = fixture.dequeue().expect("never empty");
         if ring.len() < 64 {
             ring.complete(ep.received(round));
         }

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use dat_engine::wait::WaitPolicy;
 
-use super::rig::{Rig, code};
+use super::fixture::{Fixture, code};
 use crate::object::evd::Timeout;
 use crate::status::{ReturnType, Subtype};
 use crate::types::EvdFlags;
@@ -48,17 +48,17 @@ fn interrupt(thread: libc::pthread_t) {
 
 /// Waits on a thread of its own, and sends it signals until it returns, the first one `delay` after
 /// the wait has begun. Returns how many it sent.
-fn interrupted_after(rig: &Rig, delay: Duration) -> u32 {
+fn interrupted_after(fixture: &Fixture, delay: Duration) -> u32 {
     let (started, waiter) = (AtomicBool::new(false), AtomicU64::new(0));
     thread::scope(|scope| {
         let thread = scope.spawn(|| {
             waiter.store(own_thread(), Ordering::SeqCst);
             started.store(true, Ordering::SeqCst);
-            let waited = rig.wait(Timeout::Infinite, 2);
+            let waited = fixture.wait(Timeout::Infinite, 2);
             assert_eq!(code(waited.result), INTERRUPTED);
             assert_eq!(waited.nmore, 1);
         });
-        while !started.load(Ordering::SeqCst) || !rig.evd.switches.is_waited() {
+        while !started.load(Ordering::SeqCst) || !fixture.evd.state.is_waited() {
             core::hint::spin_loop();
         }
         let begin = Instant::now();
@@ -90,12 +90,12 @@ fn evd_wait_w19_w14_a_signal_ends_a_wait_and_nmore_is_returned() {
             max: Some(Duration::from_micros(30)),
         },
     ] {
-        let rig = Rig::with_policy(4, EvdFlags::SOFTWARE, policy);
-        rig.post(1);
+        let fixture = Fixture::with_policy(4, EvdFlags::SOFTWARE, policy);
+        fixture.post(1);
         let rounds = 300;
         let mut again = 0;
         for round in 0..rounds {
-            let sent = interrupted_after(&rig, Duration::from_nanos(500 * (round % 150)));
+            let sent = interrupted_after(&fixture, Duration::from_nanos(500 * (round % 150)));
             // A signal that is handled before the wait blocks signals comes too early, like one
             // before the call.
             again += u32::from(sent > 1);
@@ -111,10 +111,10 @@ fn evd_wait_w19_w14_a_signal_ends_a_wait_and_nmore_is_returned() {
 #[test]
 fn evd_wait_signals_that_the_caller_blocks_do_not_end_it() {
     install();
-    let rig = Rig::software(4);
+    let fixture = Fixture::software(4);
     thread::scope(|scope| {
         let (send, receive) = std::sync::mpsc::channel();
-        let rig = &rig;
+        let fixture = &fixture;
         let waiter = scope.spawn(move || {
             // SAFETY: the set is written before it is read.
             unsafe {
@@ -124,10 +124,10 @@ fn evd_wait_signals_that_the_caller_blocks_do_not_end_it() {
                 libc::pthread_sigmask(libc::SIG_BLOCK, &raw const set, core::ptr::null_mut());
             }
             send.send(own_thread()).expect("the receiver is open");
-            rig.wait(Timeout::Micros(40_000), 1)
+            fixture.wait(Timeout::Micros(40_000), 1)
         });
         let thread = receive.recv().expect("a thread");
-        while !rig.evd.switches.is_waited() {
+        while !fixture.evd.state.is_waited() {
             thread::yield_now();
         }
         interrupt(thread);
@@ -139,20 +139,20 @@ fn evd_wait_signals_that_the_caller_blocks_do_not_end_it() {
 #[test]
 fn evd_wait_an_event_beats_a_signal() {
     install();
-    let rig = Rig::software(4);
+    let fixture = Fixture::software(4);
     for _ in 0..200 {
         thread::scope(|scope| {
             let (send, receive) = std::sync::mpsc::channel();
-            let rig = &rig;
+            let fixture = &fixture;
             let waiter = scope.spawn(move || {
                 send.send(own_thread()).expect("the receiver is open");
-                rig.wait(Timeout::Infinite, 1)
+                fixture.wait(Timeout::Infinite, 1)
             });
             let thread = receive.recv().expect("a thread");
-            while !rig.evd.switches.is_waited() {
+            while !fixture.evd.state.is_waited() {
                 core::hint::spin_loop();
             }
-            rig.post(5);
+            fixture.post(5);
             if !waiter.is_finished() {
                 interrupt(thread);
             }

@@ -4,7 +4,7 @@ use core::sync::atomic::Ordering;
 
 use dat_engine::Completion;
 
-use super::rig::{FakeEp, Rig, code, number};
+use super::fixture::{FakeEp, Fixture, code, number};
 use crate::object::evd::DtoRole;
 use crate::status::{ReturnType, Subtype};
 use crate::types::{CompletionFlags, DtoStatus, EvdFlags, EventData};
@@ -13,29 +13,29 @@ const EMPTY: (ReturnType, Subtype) = (ReturnType::QueueEmpty, Subtype::NoSubtype
 
 #[test]
 fn evd_dequeue_takes_the_first_event_or_reports_an_empty_queue() {
-    let rig = Rig::software(4);
-    assert_eq!(code(rig.dequeue()), EMPTY);
+    let fixture = Fixture::software(4);
+    assert_eq!(code(fixture.dequeue()), EMPTY);
     for pointer in [5, 0, usize::MAX] {
-        rig.post(pointer);
+        fixture.post(pointer);
     }
     for pointer in [5, 0, usize::MAX] {
-        assert_eq!(rig.dequeue(), Ok(EventData::Software { pointer }));
+        assert_eq!(fixture.dequeue(), Ok(EventData::Software { pointer }));
     }
-    assert_eq!(code(rig.dequeue()), EMPTY);
+    assert_eq!(code(fixture.dequeue()), EMPTY);
 }
 
 #[test]
 fn evd_dequeue_works_when_unwaitable_and_disabled() {
-    let rig = Rig::software(1);
-    rig.evd.set_unwaitable();
-    rig.evd.disable();
-    rig.post(3);
-    assert_eq!(rig.dequeue().map(number), Ok(3));
+    let fixture = Fixture::software(1);
+    fixture.evd.set_unwaitable();
+    fixture.evd.disable();
+    fixture.post(3);
+    assert_eq!(fixture.dequeue().map(number), Ok(3));
 }
 
 #[test]
 fn evd_w01_completions_become_events_with_every_field() {
-    let (rig, _stream, ring) = Rig::receiving(4, CompletionFlags::empty());
+    let (fixture, _stream, ring) = Fixture::receiving(4, CompletionFlags::empty());
     let ep = FakeEp::new();
     ring.complete(ep.received(u64::from(u32::MAX) << 20));
     ring.complete(ep.sent(77));
@@ -52,15 +52,18 @@ fn evd_w01_completions_become_events_with_every_field() {
         })
     };
     let cookie = u64::from(u32::MAX) << 20;
-    assert_eq!(rig.dequeue(), event(cookie, u64::from(cookie as u32 + 10)));
-    assert_eq!(rig.dequeue(), event(77, 77));
-    assert_eq!(rig.dequeue(), event(78, 5));
-    assert_eq!(code(rig.dequeue()), EMPTY);
+    assert_eq!(
+        fixture.dequeue(),
+        event(cookie, u64::from(cookie as u32 + 10))
+    );
+    assert_eq!(fixture.dequeue(), event(77, 77));
+    assert_eq!(fixture.dequeue(), event(78, 5));
+    assert_eq!(code(fixture.dequeue()), EMPTY);
 }
 
 #[test]
 fn evd_receives_are_counted_while_they_are_staged() {
-    let (rig, _stream, ring) = Rig::receiving(8, CompletionFlags::empty());
+    let (fixture, _stream, ring) = Fixture::receiving(8, CompletionFlags::empty());
     let ep = FakeEp::new();
     // In the device's queue, and in the EVD.
     let counts = || {
@@ -70,91 +73,92 @@ fn evd_receives_are_counted_while_they_are_staged() {
     ring.complete(ep.received(0));
     ring.complete(ep.sent(1));
     assert_eq!(counts(), (2, 0), "in the queue of the device");
-    rig.dequeue().expect("the receive");
+    fixture.dequeue().expect("the receive");
     assert_eq!(counts(), (1, 0));
-    rig.dequeue().expect("the send");
+    fixture.dequeue().expect("the send");
     assert_eq!(counts(), (0, 0));
     for cookie in 2..5 {
         ring.complete(ep.received(cookie));
     }
     ring.complete(ep.sent(5));
-    assert_eq!(rig.poll(8).nmore, 4);
+    assert_eq!(fixture.poll(8).nmore, 4);
     assert_eq!(counts(), (0, 3), "counted for the threshold");
-    assert_eq!(rig.dequeue().map(number), Ok(2));
+    assert_eq!(fixture.dequeue().map(number), Ok(2));
     assert_eq!(counts(), (0, 2));
-    rig.evd.purge(ep.handle());
+    fixture.evd.purge(ep.handle());
     assert_eq!(counts(), (0, 0));
-    assert_eq!(code(rig.dequeue()), EMPTY);
+    assert_eq!(code(fixture.dequeue()), EMPTY);
 }
 
 #[test]
 fn evd_purge_removes_the_completions_of_one_endpoint_only() {
-    let (rig, _stream, ring) = Rig::receiving(8, CompletionFlags::EVD_THRESHOLD);
+    let (fixture, _stream, ring) = Fixture::receiving(8, CompletionFlags::EVD_THRESHOLD);
     let (one, other) = (FakeEp::new(), FakeEp::new());
     for cookie in 0..3 {
         ring.complete(one.received(cookie));
         ring.complete(other.received(10 + cookie));
     }
     let event = one.connection(crate::types::ConnectionKind::Disconnected);
-    rig.evd.post(event).expect("room");
-    assert_eq!(rig.poll(8).nmore, 7);
-    rig.evd.purge(one.handle());
+    fixture.evd.post(event).expect("room");
+    assert_eq!(fixture.poll(8).nmore, 7);
+    fixture.evd.purge(one.handle());
     for cookie in 10..13 {
-        assert_eq!(rig.dequeue().map(number), Ok(cookie));
+        assert_eq!(fixture.dequeue().map(number), Ok(cookie));
     }
-    assert_eq!(rig.dequeue(), Ok(event), "a connection event stays");
-    assert_eq!(code(rig.dequeue()), EMPTY);
+    assert_eq!(fixture.dequeue(), Ok(event), "a connection event stays");
+    assert_eq!(code(fixture.dequeue()), EMPTY);
 }
 
 #[test]
 fn evd_no_queue_of_several_starves() {
-    let rig = Rig::new(1, EvdFlags::DTO);
+    let fixture = Fixture::new(1, EvdFlags::DTO);
     let ep = FakeEp::new();
     let role = DtoRole::Recv { depth: 100 };
     let attach = || {
-        rig.evd
+        fixture
+            .evd
             .attach_dto(role, CompletionFlags::empty(), &[])
             .expect("a stream")
     };
     let _streams = [attach(), attach()];
-    let [busy, quiet] = &rig.world.rings()[..] else {
+    let [busy, idle] = &fixture.ia.rings()[..] else {
         panic!("two queues, since the first is full");
     };
     for cookie in 0..100 {
         busy.complete(ep.received(cookie));
     }
-    quiet.complete(ep.received(1000));
-    let place = (0..101).position(|_| rig.dequeue().map(number) == Ok(1000));
+    idle.complete(ep.received(1000));
+    let place = (0..101).position(|_| fixture.dequeue().map(number) == Ok(1000));
     assert!(
         place.expect("the completion is handed out") <= 16,
         "{place:?}"
     );
     assert_eq!(
-        busy.len() + quiet.len(),
+        busy.len() + idle.len(),
         100 - place.expect("the completion is handed out")
     );
 }
 
 #[test]
 fn evd_drain_stages_completions_and_processes_queue_commands() {
-    let (rig, _stream, ring) = Rig::receiving(4, CompletionFlags::empty());
+    let (fixture, _stream, ring) = Fixture::receiving(4, CompletionFlags::empty());
     let ep = FakeEp::new();
     ring.complete(ep.received(1));
     ring.complete(ep.received(2));
     let settled = ring.settled.load(Ordering::Relaxed);
-    rig.evd.drain();
+    fixture.evd.drain();
     assert_eq!(ring.len(), 0);
     assert!(ring.settled.load(Ordering::Relaxed) > settled);
     assert_eq!(ep.counters().recv_staged.load(Ordering::Relaxed), 2);
-    assert_eq!(rig.dequeue().map(number), Ok(1));
-    assert_eq!(rig.dequeue().map(number), Ok(2));
+    assert_eq!(fixture.dequeue().map(number), Ok(1));
+    assert_eq!(fixture.dequeue().map(number), Ok(2));
 }
 
 #[test]
 fn evd_calls_fail_after_a_queue_has_failed() {
-    let rig = Rig::software(1);
-    rig.evd.kill();
+    let fixture = Fixture::software(1);
+    fixture.evd.fail();
     let dead = (ReturnType::InvalidState, Subtype::NoSubtype);
-    assert_eq!(code(rig.dequeue()), dead);
-    assert_eq!(code(rig.poll(1).result), dead);
+    assert_eq!(code(fixture.dequeue()), dead);
+    assert_eq!(code(fixture.poll(1).result), dead);
 }

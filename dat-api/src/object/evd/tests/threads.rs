@@ -7,7 +7,7 @@ use std::time::Duration;
 use dat_engine::sync::Mutex;
 use dat_engine::wait::WaitPolicy;
 
-use super::rig::{FakeEp, Rig, code, number};
+use super::fixture::{FakeEp, Fixture, code, number};
 use crate::object::evd::{DtoRole, DtoStream, Evd, Timeout};
 use crate::status::ReturnType;
 use crate::types::{CompletionFlags, EvdFlags};
@@ -30,22 +30,22 @@ enum How {
 fn everything_comes_once(takers: usize, how: How, policy: WaitPolicy) {
     const POSTERS: usize = 2;
     const EACH: usize = 4000;
-    let rig = Rig::with_policy(16, EvdFlags::SOFTWARE, policy);
+    let fixture = Fixture::with_policy(16, EvdFlags::SOFTWARE, policy);
     let taken = AtomicUsize::new(0);
     let all = Mutex::new(Vec::new());
     thread::scope(|scope| {
         for poster in 0..POSTERS {
-            let rig = &rig;
+            let fixture = &fixture;
             scope.spawn(move || {
                 for index in 0..EACH {
-                    while rig.evd.post_software(index * POSTERS + poster).is_err() {
+                    while fixture.evd.post_software(index * POSTERS + poster).is_err() {
                         thread::yield_now();
                     }
                 }
             });
         }
         for taker in 0..takers {
-            let (rig, taken, all) = (&rig, &taken, &all);
+            let (fixture, taken, all) = (&fixture, &taken, &all);
             scope.spawn(move || {
                 let mut mine = Vec::new();
                 while taken.load(Ordering::Relaxed) < POSTERS * EACH {
@@ -55,10 +55,10 @@ fn everything_comes_once(takers: usize, how: How, policy: WaitPolicy) {
                         How::Both => taker % 2 == 0,
                     };
                     let result = if waits {
-                        let waited = rig.wait(Timeout::Micros(500), 1);
+                        let waited = fixture.wait(Timeout::Micros(500), 1);
                         waited.result.map(|event| event.data)
                     } else {
-                        rig.dequeue()
+                        fixture.dequeue()
                     };
                     match result {
                         Ok(data) => {
@@ -108,7 +108,7 @@ fn evd_w22_four_threads_take_from_one_evd() {
 #[test]
 fn evd_no_wake_up_is_lost_in_a_ping_pong() {
     for policy in [WaitPolicy::Block, ADAPTIVE] {
-        let ends = [(); 2].map(|()| Rig::with_policy(1, EvdFlags::SOFTWARE, policy));
+        let ends = [(); 2].map(|()| Fixture::with_policy(1, EvdFlags::SOFTWARE, policy));
         const ROUNDS: usize = 3000;
         thread::scope(|scope| {
             for me in 0..2 {
@@ -135,11 +135,12 @@ fn evd_no_wake_up_is_lost_in_a_ping_pong() {
 fn evd_no_completion_is_missed_by_a_sleeping_wait() {
     const ROUNDS: u64 = 6000;
     for (policy, threshold) in [(WaitPolicy::Block, 1), (ADAPTIVE, 1), (ADAPTIVE, 3)] {
-        let rig = Rig::with_policy(16, EvdFlags::DTO | EvdFlags::CONNECTION, policy);
+        let fixture = Fixture::with_policy(16, EvdFlags::DTO | EvdFlags::CONNECTION, policy);
         let role = DtoRole::Recv { depth: 16 };
         let flags = CompletionFlags::EVD_THRESHOLD;
-        let _streams = [(); 2].map(|()| rig.evd.attach_dto(role, flags, &[]).expect("a stream"));
-        let rings = rig.world.rings();
+        let _streams =
+            [(); 2].map(|()| fixture.evd.attach_dto(role, flags, &[]).expect("a stream"));
+        let rings = fixture.ia.rings();
         let ep = FakeEp::new();
         let taken = AtomicU32::new(0);
         thread::scope(|scope| {
@@ -157,7 +158,7 @@ fn evd_no_completion_is_missed_by_a_sleeping_wait() {
             let mut seen = Vec::new();
             while seen.len() < ROUNDS as usize {
                 let left = ROUNDS as i32 - seen.len() as i32;
-                let waited = rig.wait(Timeout::Infinite, threshold.min(left));
+                let waited = fixture.wait(Timeout::Infinite, threshold.min(left));
                 seen.push(number(waited.result.expect("an event").data));
                 taken.fetch_add(1, Ordering::Release);
             }
@@ -181,14 +182,14 @@ fn evd_w18_abort_under_waiters_at_any_moment() {
         } else {
             ADAPTIVE
         };
-        let rig = Rig::with_policy(4, EvdFlags::SOFTWARE | EvdFlags::DTO, policy);
+        let fixture = Fixture::with_policy(4, EvdFlags::SOFTWARE | EvdFlags::DTO, policy);
         // An EVD with a completion queue waits for one event on the fast path.
-        let _stream = (round % 4 < 2).then(|| receives(&rig));
+        let _stream = (round % 4 < 2).then(|| receives(&fixture));
         thread::scope(|scope| {
             for _ in 0..2 {
                 scope.spawn(|| {
                     loop {
-                        let waited = rig.wait(Timeout::Infinite, 1);
+                        let waited = fixture.wait(Timeout::Infinite, 1);
                         match code(waited.result).0 {
                             ReturnType::InvalidState => thread::yield_now(),
                             ReturnType::Abort | ReturnType::InvalidHandle => break,
@@ -201,47 +202,47 @@ fn evd_w18_abort_under_waiters_at_any_moment() {
             while begin.elapsed() < Duration::from_micros(round / 2) {
                 core::hint::spin_loop();
             }
-            Evd::abort(rig.handle());
+            Evd::abort(fixture.handle());
         });
     }
 }
 
 #[test]
 fn evd_w16_unwaitable_under_a_waiter_at_any_moment() {
-    let rig = Rig::with_policy(4, EvdFlags::SOFTWARE, ADAPTIVE);
-    unwaitable_at_any_moment(&rig);
-    let rig = Rig::with_policy(4, EvdFlags::DTO, ADAPTIVE);
-    let _stream = receives(&rig);
-    unwaitable_at_any_moment(&rig);
+    let fixture = Fixture::with_policy(4, EvdFlags::SOFTWARE, ADAPTIVE);
+    unwaitable_at_any_moment(&fixture);
+    let fixture = Fixture::with_policy(4, EvdFlags::DTO, ADAPTIVE);
+    let _stream = receives(&fixture);
+    unwaitable_at_any_moment(&fixture);
 }
 
-fn receives(rig: &Rig) -> DtoStream {
+fn receives(fixture: &Fixture) -> DtoStream {
     let role = DtoRole::Recv { depth: 2 };
-    let stream = rig.evd.attach_dto(role, CompletionFlags::empty(), &[]);
+    let stream = fixture.evd.attach_dto(role, CompletionFlags::empty(), &[]);
     // Makes the owner process the command that attaches the queue.
-    assert!(rig.dequeue().is_err());
+    assert!(fixture.dequeue().is_err());
     stream.expect("attached")
 }
 
-fn unwaitable_at_any_moment(rig: &Rig) {
+fn unwaitable_at_any_moment(fixture: &Fixture) {
     let (stop, refusals) = (AtomicBool::new(false), AtomicU32::new(0));
     thread::scope(|scope| {
         scope.spawn(|| {
             while !stop.load(Ordering::Acquire) {
-                let waited = rig.wait(Timeout::Infinite, 1);
+                let waited = fixture.wait(Timeout::Infinite, 1);
                 assert_eq!(code(waited.result).0, ReturnType::InvalidState);
                 refusals.fetch_add(1, Ordering::Release);
             }
         });
         for round in 0..2000 {
-            rig.evd.clear_unwaitable();
+            fixture.evd.clear_unwaitable();
             if round % 2 == 0 {
-                while !rig.evd.switches.is_waited() {
+                while !fixture.evd.state.is_waited() {
                     core::hint::spin_loop();
                 }
             }
             let before = refusals.load(Ordering::Acquire);
-            rig.evd.set_unwaitable();
+            fixture.evd.set_unwaitable();
             // The wait fails each time; otherwise the test would hang here.
             while refusals.load(Ordering::Acquire) == before {
                 thread::yield_now();
@@ -255,29 +256,29 @@ fn unwaitable_at_any_moment(rig: &Rig) {
 fn evd_several_evds_work_while_streams_attach_and_detach() {
     const EVDS: usize = 4;
     let rigs: Vec<_> = (0..EVDS)
-        .map(|_| Rig::with_policy(8, EvdFlags::all(), ADAPTIVE))
+        .map(|_| Fixture::with_policy(8, EvdFlags::all(), ADAPTIVE))
         .collect();
     let done = AtomicUsize::new(0);
     thread::scope(|scope| {
-        for rig in &rigs {
+        for fixture in &rigs {
             let done = &done;
             scope.spawn(move || {
                 for round in 0..300u64 {
                     let role = DtoRole::Recv {
                         depth: 1 + (round % 8) as u32,
                     };
-                    let stream = rig
+                    let stream = fixture
                         .evd
                         .attach_dto(role, CompletionFlags::EVD_THRESHOLD, &[]);
                     let stream = stream.expect("room");
                     let ep = FakeEp::new();
                     for _ in 0..stream.depth() {
-                        rig.world.rings()[stream.queue()].complete(ep.received(round));
+                        fixture.ia.rings()[stream.queue()].complete(ep.received(round));
                     }
-                    rig.evd.drain();
-                    rig.evd.purge(ep.handle());
+                    fixture.evd.drain();
+                    fixture.evd.purge(ep.handle());
                     drop(stream);
-                    while rig.evd.post_software(1).is_err() {
+                    while fixture.evd.post_software(1).is_err() {
                         thread::yield_now();
                     }
                 }
@@ -286,7 +287,7 @@ fn evd_several_evds_work_while_streams_attach_and_detach() {
             scope.spawn(move || {
                 let mut posted = 0;
                 while posted < 300 {
-                    let waited = rig.wait(Timeout::Infinite, 1);
+                    let waited = fixture.wait(Timeout::Infinite, 1);
                     let event = waited.result.expect("an event");
                     posted += u32::from(matches!(
                         event.data,
@@ -297,8 +298,8 @@ fn evd_several_evds_work_while_streams_attach_and_detach() {
         }
     });
     assert_eq!(done.load(Ordering::Acquire), EVDS);
-    for rig in &rigs {
-        let rings = rig.world.rings().len();
+    for fixture in &rigs {
+        let rings = fixture.ia.rings().len();
         assert!(rings <= 4, "{rings} queues, although room was released");
     }
 }

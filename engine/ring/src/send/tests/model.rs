@@ -7,7 +7,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// What libmlx5 would have written, byte by byte.
+/// The bytes that libmlx5 would have written.
 struct Model {
     ring: Vec<u8>,
     register: Vec<u8>,
@@ -21,7 +21,7 @@ struct Model {
 struct Outstanding {
     counter: u32,
     blocks: u32,
-    cookie: u64,
+    wr_id: u64,
     signaled: bool,
 }
 
@@ -48,7 +48,7 @@ impl Model {
         self.outstanding.push_back(Outstanding {
             counter: self.counter,
             blocks,
-            cookie: request.cookie,
+            wr_id: request.wr_id,
             signaled: request.flags.contains(SendFlags::SIGNALED),
         });
         self.counter = self.counter.wrapping_add(blocks);
@@ -67,8 +67,9 @@ impl Model {
     }
 }
 
-/// A marker is signalled, may be fenced, and has no segments, whatever it says.
-fn as_meant<'a>(request: &SendRequest<'a>) -> SendRequest<'a> {
+/// Returns the request as it is executed: a marker is always signalled and has
+/// no segments; of its flags only the fence counts.
+fn normalised<'a>(request: &SendRequest<'a>) -> SendRequest<'a> {
     match request.op {
         SendOp::Nop => SendRequest {
             flags: request.flags & SendFlags::FENCE | SendFlags::SIGNALED,
@@ -176,7 +177,8 @@ fn ops() -> impl Strategy<Value = Vec<Op>> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 4 } else { 256 }))]
 
-    /// Ring bytes, record and register are at every moment what the model says.
+    /// After every step, the ring bytes, the record and the register equal
+    /// those of the model.
     #[test]
     fn every_byte_is_what_libmlx5_would_have_written(
         log in 1u32..6,
@@ -185,18 +187,18 @@ proptest! {
         ops in ops(),
     ) {
         // The longest WQE is two WQEBBs: 2 + 3 segments or 2 + (4 + 92) / 16.
-        let mut bench = bench(1 << log, 3, 92, exclusive, start);
+        let mut fixture = fixture(1 << log, 3, 92, exclusive, start);
         let source = Memory::new(256, 0);
         source.write(0, &(0..=255).collect::<Vec<u8>>());
         let mut model = Model {
-            ring: bench.ring.all(),
+            ring: fixture.ring.all(),
             register: vec![0; 2 * HALF as usize],
             half: 0,
             counter: start,
             outstanding: VecDeque::new(),
             exclusive,
         };
-        let mut cookie = 0;
+        let mut wr_id = 0;
         for op in ops {
             match op {
                 Op::Post(requests) => {
@@ -213,8 +215,8 @@ proptest! {
                         .iter()
                         .zip(&segments)
                         .map(|((op, flags, _), segments)| {
-                            cookie += 1;
-                            let (remote_addr, rkey, imm) = (0x1_0000_0001 * cookie, 77, 0x8000_0001);
+                            wr_id += 1;
+                            let (remote_addr, rkey, imm) = (0x1_0000_0001 * wr_id, 77, 0x8000_0001);
                             let op = [
                                 SendOp::Send,
                                 SendOp::SendImm(imm),
@@ -224,15 +226,15 @@ proptest! {
                                 SendOp::Nop,
                             ][*op as usize];
                             let flags = flags_of(*flags);
-                            SendRequest { cookie, op, flags, segments }
+                            SendRequest { wr_id, op, flags, segments }
                         })
                         .collect();
-                    let capacity = bench.producer.capacity() as usize;
+                    let capacity = fixture.producer.capacity() as usize;
                     let mut result = Ok(());
                     let mut units = 0;
                     let mut posted = 0;
                     for request in &requests {
-                        let request = &as_meant(request);
+                        let request = &normalised(request);
                         let length: u32 = request.segments.iter().map(|s| s.length).sum();
                         let inline = request.flags.contains(SendFlags::INLINE)
                             && !matches!(request.op, SendOp::Read { .. });
@@ -252,14 +254,14 @@ proptest! {
                         units = length;
                         posted += 1;
                     }
-                    prop_assert_eq!(bench.post_list(&requests), result);
+                    prop_assert_eq!(fixture.post_list(&requests), result);
                     if posted > 0 {
                         model.ring(posted, units);
-                        prop_assert_eq!(bench.record.be32(4), model.counter & 0xffff);
+                        prop_assert_eq!(fixture.record.be32(4), model.counter & 0xffff);
                     }
                     // A refused request may have left bytes in free blocks.
                     let blocks = model.blocks();
-                    let ring = bench.ring.all();
+                    let ring = fixture.ring.all();
                     for wqe in &model.outstanding {
                         for block in 0..wqe.blocks {
                             let at = (wqe.counter.wrapping_add(block) % blocks) as usize * WQEBB;
@@ -267,10 +269,10 @@ proptest! {
                         }
                     }
                     model.ring = ring;
-                    prop_assert_eq!(bench.register.all(), model.register.clone());
+                    prop_assert_eq!(fixture.register.all(), model.register.clone());
                 }
                 Op::Complete(ahead) => {
-                    // The next signalled request, or one further on.
+                    // The next signalled request, or a later one.
                     let Some(at) = model
                         .outstanding
                         .iter()
@@ -283,7 +285,7 @@ proptest! {
                         continue;
                     };
                     let wqe = model.outstanding.drain(..=at).next_back().unwrap();
-                    prop_assert_eq!(bench.retire(wqe.counter as u16).cookie, wqe.cookie);
+                    prop_assert_eq!(fixture.retire(wqe.counter as u16).wr_id, wqe.wr_id);
                 }
             }
         }

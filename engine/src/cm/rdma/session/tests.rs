@@ -49,7 +49,7 @@ impl Wire for Fake {
     fn establish(&mut self) -> io::Result<()> {
         self.ask("establish")
     }
-    fn accept(&mut self, _: &Offer) -> io::Result<()> {
+    fn accept(&mut self, _: &ConnParam) -> io::Result<()> {
         self.ask("accept")
     }
     fn reject(&mut self, as_the_application: bool) -> io::Result<()> {
@@ -88,11 +88,11 @@ impl ConnectionSink for Sink {
     }
 }
 
-fn offer() -> Offer {
-    Offer {
+fn param() -> ConnParam {
+    ConnParam {
         qpn: 7,
         reads_served: 1,
-        reads_asked: 1,
+        reads_requested: 1,
         private_data: Vec::new(),
         greeting: None,
     }
@@ -115,8 +115,8 @@ fn active(deadline: Option<Instant>) -> (Session<Fake>, Arc<Sink>) {
 fn requested(deadline: Option<Instant>) -> (Session<Fake>, Arc<Sink>, Instant) {
     let (mut session, sink) = active(deadline);
     let now = Instant::now();
-    assert_eq!(session.handle(Event::AddressResolved, || now), GoesOn);
-    assert_eq!(session.handle(Event::RouteResolved, || now), GoesOn);
+    assert_eq!(session.handle(Event::AddressResolved, || now), Continues);
+    assert_eq!(session.handle(Event::RouteResolved, || now), Continues);
     (session, sink, now)
 }
 
@@ -124,12 +124,12 @@ fn requested(deadline: Option<Instant>) -> (Session<Fake>, Arc<Sink>, Instant) {
 fn an_active_side_connects_and_disconnects() {
     let (mut session, sink, now) = requested(None);
     let event = Event::Accepted(PeerParameters::default());
-    assert_eq!(session.handle(event, || now), GoesOn);
+    assert_eq!(session.handle(event, || now), Continues);
     assert!(matches!(
         sink.take()[..],
         [ConnectionEvent::Accepted { .. }]
     ));
-    assert_eq!(session.handle(Event::Disconnected, || now), Over);
+    assert_eq!(session.handle(Event::Disconnected, || now), Ended);
     assert_eq!(sink.take(), [ConnectionEvent::Disconnected]);
     assert_eq!(
         session.wire.asked,
@@ -172,46 +172,46 @@ fn rejections_are_distinguished_by_their_origin() {
     ];
     for (reason, data, expected) in cases {
         let (mut session, sink, now) = requested(None);
-        assert_eq!(session.handle(rejected(reason, data), || now), Over);
+        assert_eq!(session.handle(rejected(reason, data), || now), Ended);
         assert_eq!(sink.take(), [expected], "{reason}");
     }
 }
 
 #[test]
-fn a_remembered_queue_pair_repeats_its_request_until_it_is_forgotten() {
+fn a_stale_request_is_repeated_until_it_is_accepted() {
     let (mut session, sink, mut now) = requested(None);
     let mut pauses = Vec::new();
     for _ in 0..6 {
         assert_eq!(
             session.handle(rejected(STALE_CONNECTION, &[]), || now),
-            GoesOn
+            Continues
         );
         let due = session.due().expect("a pause");
-        assert_eq!(session.expire(due - Duration::from_millis(1)), GoesOn);
+        assert_eq!(session.expire(due - Duration::from_millis(1)), Continues);
         pauses.push(due - now);
         now = due;
-        assert_eq!(session.expire(now), GoesOn);
-        assert_eq!(session.handle(Event::AddressResolved, || now), GoesOn);
-        assert_eq!(session.handle(Event::RouteResolved, || now), GoesOn);
+        assert_eq!(session.expire(now), Continues);
+        assert_eq!(session.handle(Event::AddressResolved, || now), Continues);
+        assert_eq!(session.handle(Event::RouteResolved, || now), Continues);
     }
     let pauses: Vec<u128> = pauses.iter().map(Duration::as_millis).collect();
     assert_eq!(pauses, [20, 40, 80, 160, 320, 320]);
     assert!(sink.take().is_empty());
     assert_eq!(
         session.handle(Event::Accepted(PeerParameters::default()), || now),
-        GoesOn
+        Continues
     );
     assert_eq!(sink.take().len(), 1);
 }
 
 #[test]
-fn a_queue_pair_that_is_never_forgotten_gives_up() {
+fn a_request_that_stays_stale_is_given_up() {
     let (mut session, sink, begun) = requested(None);
     let mut now = begun;
-    while session.handle(rejected(STALE_CONNECTION, &[]), || now) == GoesOn {
+    while session.handle(rejected(STALE_CONNECTION, &[]), || now) == Continues {
         now = session.due().expect("a pause");
         assert!(now - begun < Duration::from_secs(9), "for ever");
-        assert_eq!(session.expire(now), GoesOn);
+        assert_eq!(session.expire(now), Continues);
         let _ = session.handle(Event::AddressResolved, || now);
         let _ = session.handle(Event::RouteResolved, || now);
     }
@@ -224,9 +224,9 @@ fn a_queue_pair_that_is_never_forgotten_gives_up() {
     let (mut session, sink, now) = requested(Some(deadline));
     assert_eq!(
         session.handle(rejected(STALE_CONNECTION, &[]), || now),
-        GoesOn
+        Continues
     );
-    assert_eq!(session.expire(deadline), Over);
+    assert_eq!(session.expire(deadline), Ended);
     assert_eq!(sink.take(), [ConnectionEvent::TimedOut]);
 }
 
@@ -254,45 +254,45 @@ fn an_accepted_requester_has_limited_time_to_become_ready() {
         let (mut session, _) = pending();
         let answered = now + Duration::from_millis(pause);
         let not_before = (pause > 0).then_some(answered);
-        let accepted = session.accept(sink.gate(), offer(), &times(now, not_before));
-        assert_eq!(accepted, GoesOn);
-        assert_eq!(session.expire(answered), GoesOn);
+        let accepted = session.accept(sink.gate(), param(), &times(now, not_before));
+        assert_eq!(accepted, Continues);
+        assert_eq!(session.expire(answered), Continues);
         assert_eq!(session.due(), Some(answered + TIMEOUT));
-        assert_eq!(session.expire(answered + TIMEOUT), Over);
+        assert_eq!(session.expire(answered + TIMEOUT), Ended);
         assert_eq!(sink.take(), [ConnectionEvent::AcceptFailed]);
     }
     // Once the requester is ready, its silence is not a failure.
     let (mut session, _) = pending();
     assert_eq!(
-        session.accept(sink.gate(), offer(), &times(now, None)),
-        GoesOn
+        session.accept(sink.gate(), param(), &times(now, None)),
+        Continues
     );
     assert_eq!(
         session.handle(Event::Established(PeerParameters::default()), || now),
-        GoesOn
+        Continues
     );
     assert_eq!(session.due(), None);
-    assert_eq!(session.expire(now + 10 * TIMEOUT), GoesOn);
+    assert_eq!(session.expire(now + 10 * TIMEOUT), Continues);
     assert_eq!(sink.take(), [ConnectionEvent::Established]);
 }
 
 #[test]
-fn an_acceptance_waits_until_the_requester_s_kernel_has_forgotten() {
+fn an_acceptance_waits_until_the_requester_s_kernel_allows_the_queue_pair_again() {
     let (now, sink) = (Instant::now(), Arc::new(Sink::default()));
     let (mut session, _) = pending();
     let until = now + Duration::from_millis(500);
     assert_eq!(
-        session.accept(sink.gate(), offer(), &times(now, Some(until))),
-        GoesOn
+        session.accept(sink.gate(), param(), &times(now, Some(until))),
+        Continues
     );
     assert!(session.wire.asked.is_empty());
     assert!(!session.is_remembered());
     assert_eq!(session.due(), Some(until));
-    assert_eq!(session.expire(until), GoesOn);
+    assert_eq!(session.expire(until), Continues);
     assert_eq!(session.wire.asked, ["accept"]);
     assert_eq!(
         session.handle(Event::Established(PeerParameters::default()), || until),
-        GoesOn
+        Continues
     );
     assert_eq!(sink.take(), [ConnectionEvent::Established]);
 }
@@ -302,18 +302,18 @@ fn an_acceptance_that_is_withdrawn_disconnects_when_possible() {
     let (now, sink) = (Instant::now(), Arc::new(Sink::default()));
     let (mut session, _) = pending();
     assert_eq!(
-        session.accept(sink.gate(), offer(), &times(now, None)),
-        GoesOn
+        session.accept(sink.gate(), param(), &times(now, None)),
+        Continues
     );
     let deadline = now + Duration::from_secs(2);
-    assert_eq!(session.disconnect(Some(deadline)), GoesOn);
+    assert_eq!(session.disconnect(Some(deadline)), Continues);
     assert_eq!(session.wire.asked, ["accept"]);
     assert_eq!(
         session.handle(Event::Established(PeerParameters::default()), || now),
-        GoesOn
+        Continues
     );
     assert_eq!(session.wire.asked, ["accept", "disconnect"]);
-    assert_eq!(session.handle(Event::Disconnected, || now), Over);
+    assert_eq!(session.handle(Event::Disconnected, || now), Ended);
     assert_eq!(sink.take(), [ConnectionEvent::Disconnected]);
 }
 
@@ -321,34 +321,34 @@ fn an_acceptance_that_is_withdrawn_disconnects_when_possible() {
 fn a_removed_device_ends_every_state() {
     let now = Instant::now();
     let (mut session, sink, _) = requested(None);
-    assert_eq!(session.handle(Event::DeviceRemoved, || now), Over);
+    assert_eq!(session.handle(Event::DeviceRemoved, || now), Ended);
     assert_eq!(sink.take(), [ConnectionEvent::Unreachable]);
 
     let (mut session, alive) = pending();
-    assert_eq!(session.handle(Event::DeviceRemoved, || now), Over);
+    assert_eq!(session.handle(Event::DeviceRemoved, || now), Ended);
     assert!(!alive.load(Ordering::Relaxed));
 
     let sink = Arc::new(Sink::default());
     let (mut session, _) = pending();
     assert_eq!(
-        session.accept(sink.gate(), offer(), &times(now, None)),
-        GoesOn
+        session.accept(sink.gate(), param(), &times(now, None)),
+        Continues
     );
-    assert_eq!(session.handle(Event::DeviceRemoved, || now), Over);
+    assert_eq!(session.handle(Event::DeviceRemoved, || now), Ended);
     assert_eq!(sink.take(), [ConnectionEvent::AcceptFailed]);
 
     let (mut session, _) = pending();
     assert_eq!(
-        session.accept(sink.gate(), offer(), &times(now, None)),
-        GoesOn
+        session.accept(sink.gate(), param(), &times(now, None)),
+        Continues
     );
     assert_eq!(
         session.handle(Event::Established(PeerParameters::default()), || now),
-        GoesOn
+        Continues
     );
     // A hint, for example that a bond has changed its active member.
-    assert_eq!(session.handle(Event::Other(14), || now), GoesOn);
-    assert_eq!(session.handle(Event::DeviceRemoved, || now), Over);
+    assert_eq!(session.handle(Event::Other(14), || now), Continues);
+    assert_eq!(session.handle(Event::DeviceRemoved, || now), Ended);
     let seen = [ConnectionEvent::Established, ConnectionEvent::Broken];
     assert_eq!(sink.take(), seen);
 }
@@ -411,7 +411,7 @@ proptest! {
         let after = |now: Instant, milliseconds| now + Duration::from_millis(milliseconds);
         let wire = Fake { fails, ..Fake::default() };
         // Whether the application has a connection that gets events.
-        let mut told_of = is_active;
+        let mut has_sink = is_active;
         let mut aborted = false;
         let mut session = if is_active {
             let deadline = timeout.map(|timeout| after(begun, timeout));
@@ -421,7 +421,7 @@ proptest! {
         };
         for step in steps {
             let Some(current) = &mut session else { break };
-            let fate = match step {
+            let status = match step {
                 Step::Event(event) => current.handle(event, || now),
                 Step::Pass(milliseconds) => {
                     now = after(now, milliseconds);
@@ -431,39 +431,39 @@ proptest! {
                     current.unresolved(&std::io::ErrorKind::NetworkUnreachable.into())
                 }
                 // A request is answered once, which creates the connection.
-                Step::Accept(pause) if !is_active && !told_of => {
-                    told_of = true;
-                    current.accept(Arc::clone(&gate), offer(), &times(now, pause.map(|it| after(now, it))))
+                Step::Accept(pause) if !is_active && !has_sink => {
+                    has_sink = true;
+                    current.accept(Arc::clone(&gate), param(), &times(now, pause.map(|it| after(now, it))))
                 }
-                Step::Reject(who) if !told_of => current.reject(who),
-                Step::Disconnect if told_of => current.disconnect(Some(after(now, 2000))),
-                Step::Abort if told_of => {
+                Step::Reject(by_application) if !has_sink => current.reject(by_application),
+                Step::Disconnect if has_sink => current.disconnect(Some(after(now, 2000))),
+                Step::Abort if has_sink => {
                     aborted = true;
                     gate.close(true);
                     current.abort()
                 }
-                _ => GoesOn,
+                _ => Continues,
             };
-            if fate == Over {
+            if status == Ended {
                 session = None;
             }
         }
         // The disconnect timeout is the longest time limit.
         if let Some(mut current) = session {
-            let fate = if told_of {
+            let status = if has_sink {
                 match current.disconnect(Some(after(now, 2000))) {
-                    Over => Over,
-                    GoesOn => current.expire(after(now, 2001)),
+                    Ended => Ended,
+                    Continues => current.expire(after(now, 2001)),
                 }
             } else {
                 current.reject(false)
             };
-            prop_assert_eq!(fate, Over);
+            prop_assert_eq!(status, Ended);
         }
         let seen = sink.take();
         let ends = seen.iter().filter(|event| event.is_terminal()).count();
         let refused = refuses && seen.iter().any(|event| matches!(event, ConnectionEvent::Accepted { .. }));
-        if refused || !told_of {
+        if refused || !has_sink {
             prop_assert_eq!(ends, 0, "{:?}", seen);
         } else if !aborted {
             prop_assert_eq!(ends, 1, "{:?}", seen);

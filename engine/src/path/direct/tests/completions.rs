@@ -121,7 +121,7 @@ fn every_syndrome_becomes_its_status_on_both_sides() {
         };
         assert_eq!(cq.poll(), Some(expected));
         let expected = Completion {
-            cookie: 1000 + u64::from(syndrome),
+            wr_id: 1000 + u64::from(syndrome),
             op: CompletionOp::Recv,
             ..expected
         };
@@ -140,8 +140,8 @@ fn a_completion_reports_the_receive_that_it_names() {
         lkey: 1,
     };
     let post = |pair: &mut Qp, first: u64| {
-        for cookie in first..first + 4 {
-            pair.recv(cookie, &[piece(cookie - first)]).unwrap();
+        for wr_id in first..first + 4 {
+            pair.recv(wr_id, &[piece(wr_id - first)]).unwrap();
         }
         assert_eq!(pair.recv(0, &[]), Err(PostError::QueueFull));
     };
@@ -171,8 +171,8 @@ fn a_completion_reports_the_receive_that_it_names() {
             4
         };
         assert_eq!(found, 4);
-        let cookies = [0, 1, 2, 3].map(|at| out[at].cookie);
-        assert_eq!(cookies, [12, 10, 13, 11]);
+        let wr_ids = [0, 1, 2, 3].map(|at| out[at].wr_id);
+        assert_eq!(wr_ids, [12, 10, 13, 11]);
         assert_eq!(out[1].status, Status::WrFlush);
         assert_eq!(target.bytes(3 * 64, 6), b"there\0");
         target.write(3 * 64, &[0; 5]);
@@ -186,12 +186,12 @@ fn a_completion_reports_the_receive_that_it_names() {
 fn a_counter_of_no_posted_receive_stays_inside_the_ring() {
     let mut cq = Cq::new(32, 64);
     let mut pair = qp(7, &cq, &cq, None);
-    for cookie in 10..14 {
-        pair.recv(cookie, &[]).unwrap();
+    for wr_id in 10..14 {
+        pair.recv(wr_id, &[]).unwrap();
     }
-    for (counter, cookie) in [(0xffff, 13), (0x8002, 12), (6, 12), (0, 10)] {
+    for (counter, wr_id) in [(0xffff, 13), (0x8002, 12), (6, 12), (0, 10)] {
         cq.write(received(7, counter, 1));
-        assert_eq!(cq.poll().map(|c| c.cookie), Some(cookie));
+        assert_eq!(cq.poll().map(|c| c.wr_id), Some(wr_id));
     }
 }
 
@@ -199,16 +199,16 @@ fn a_counter_of_no_posted_receive_stays_inside_the_ring() {
 fn a_batch_stops_when_it_is_full_or_nothing_is_left() {
     let mut cq = Cq::new(8, 64);
     let mut pair = qp(7, &cq, &cq, None);
-    for cookie in 0..3 {
-        pair.send(cookie).unwrap();
-        cq.write(done(7, cookie as u16));
+    for wr_id in 0..3 {
+        pair.send(wr_id).unwrap();
+        cq.write(done(7, wr_id as u16));
     }
     let mut out = [Completion::default(); 2];
     assert_eq!(cq.poller.poll_batch(&mut []), 0);
     assert_eq!(cq.poller.poll_batch(&mut out), 2);
-    assert_eq!([out[0].cookie, out[1].cookie], [0, 1]);
+    assert_eq!([out[0].wr_id, out[1].wr_id], [0, 1]);
     assert_eq!(cq.poller.poll_batch(&mut out), 1);
-    assert_eq!(out[0].cookie, 2);
+    assert_eq!(out[0].wr_id, 2);
     assert_eq!(cq.poller.poll_batch(&mut out), 0);
 }
 
@@ -216,14 +216,14 @@ fn a_batch_stops_when_it_is_full_or_nothing_is_left() {
 fn unsignalled_sends_are_retired_by_the_next_signalled_send() {
     let mut cq = Cq::new(8, 64);
     let mut pair = qp(7, &cq, &cq, None);
-    for cookie in 0..8 {
-        pair.send(cookie).unwrap();
+    for wr_id in 0..8 {
+        pair.send(wr_id).unwrap();
     }
     assert_eq!(pair.send(8), Err(PostError::QueueFull));
     cq.write(done(7, 4));
-    assert_eq!(cq.poll().map(|c| c.cookie), Some(4));
-    for cookie in 8..13 {
-        pair.send(cookie).unwrap();
+    assert_eq!(cq.poll().map(|c| c.wr_id), Some(4));
+    for wr_id in 8..13 {
+        pair.send(wr_id).unwrap();
     }
     assert_eq!(pair.send(13), Err(PostError::QueueFull));
 }
@@ -310,8 +310,8 @@ fn shared_receives_are_reused_after_their_completions() {
     let mut srq = Srq::new();
     let _a = qp(1, &cq, &cq, Some(&srq));
     let _b = qp(2, &cq, &cq, Some(&srq));
-    for cookie in 10..13 {
-        srq.post(cookie, &[]).unwrap();
+    for wr_id in 10..13 {
+        srq.post(wr_id, &[]).unwrap();
     }
     assert_eq!(srq.post(13, &[]), Err(PostError::QueueFull));
     // Out of order, and one of them an error.

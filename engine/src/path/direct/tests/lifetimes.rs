@@ -10,8 +10,8 @@ fn a_destroyed_queue_pair_leaves_no_completions_for_its_successor() {
     let mut srq = Srq::new();
     let old = qp(5, &cq, &cq, Some(&srq));
     let mut other = qp(6, &cq, &cq, Some(&srq));
-    for cookie in 0..3 {
-        srq.post(cookie, &[]).unwrap();
+    for wr_id in 0..3 {
+        srq.post(wr_id, &[]).unwrap();
     }
     other.send(60).unwrap();
     cq.write(received(5, 0, 1));
@@ -45,8 +45,8 @@ fn a_destroyed_queue_pair_leaves_no_completions_for_its_successor() {
         }
     );
     // All three shared receives are free again.
-    for cookie in 0..3 {
-        srq.post(cookie, &[]).unwrap();
+    for wr_id in 0..3 {
+        srq.post(wr_id, &[]).unwrap();
     }
     assert_eq!(srq.post(3, &[]), Err(PostError::QueueFull));
 }
@@ -92,14 +92,14 @@ fn the_memory_of_a_shared_queue_lives_as_long_as_its_users() {
 fn a_reset_discards_posted_requests_and_unpolled_completions() {
     let mut cq = Cq::new(32, 64);
     let mut pair = qp(5, &cq, &cq, None);
-    for cookie in 0..8 {
-        pair.send(cookie).unwrap();
+    for wr_id in 0..8 {
+        pair.send(wr_id).unwrap();
     }
-    for cookie in 20..24 {
-        pair.recv(cookie, &[]).unwrap();
+    for wr_id in 20..24 {
+        pair.recv(wr_id, &[]).unwrap();
     }
     cq.write(done(5, 3));
-    assert_eq!(cq.poll().map(|c| c.cookie), Some(3));
+    assert_eq!(cq.poll().map(|c| c.wr_id), Some(3));
     cq.write(done(5, 7));
     cq.write(received(5, 0, 1));
     pair.pair.reset();
@@ -107,8 +107,8 @@ fn a_reset_discards_posted_requests_and_unpolled_completions() {
     assert_eq!(pair.recv(0, &[]), Err(PostError::NotReady));
     pair.pair.open_receives();
     pair.pair.open_sends();
-    for cookie in 30..38 {
-        pair.send(cookie).unwrap();
+    for wr_id in 30..38 {
+        pair.send(wr_id).unwrap();
     }
     assert_eq!(pair.send(0), Err(PostError::QueueFull));
     assert_eq!(
@@ -116,13 +116,13 @@ fn a_reset_discards_posted_requests_and_unpolled_completions() {
         [0, 0, 0, 0x0a],
         "from the start of the ring"
     );
-    for cookie in 40..44 {
-        pair.recv(cookie, &[]).unwrap();
+    for wr_id in 40..44 {
+        pair.recv(wr_id, &[]).unwrap();
     }
     cq.write(done(5, 0));
     cq.write(received(5, 0, 1));
     assert_eq!(cq.poll(), Some(good(30, CompletionOp::Send, 5)));
-    assert_eq!(cq.poll().map(|c| c.cookie), Some(40));
+    assert_eq!(cq.poll().map(|c| c.wr_id), Some(40));
     assert_eq!(cq.poll(), None);
 }
 
@@ -131,8 +131,8 @@ fn a_stale_cqe_found_before_its_detach_command_releases_the_shared_receive() {
     let mut cq = Cq::new(8, 64);
     let mut srq = Srq::new();
     let old = qp(5, &cq, &cq, Some(&srq));
-    for cookie in 0..3 {
-        srq.post(cookie, &[]).unwrap();
+    for wr_id in 0..3 {
+        srq.post(wr_id, &[]).unwrap();
     }
     cq.poller.process_commands();
     cq.write(received(5, 0, 1));
@@ -160,7 +160,7 @@ fn two_completion_queues_may_return_receives_of_one_shared_queue() {
     let _a = qp(1, &a_cq, &a_cq, Some(&srq));
     srq.post(10, &[]).unwrap();
     a_cq.write(received(1, 0, 1));
-    assert_eq!(a_cq.poll().map(|c| c.cookie), Some(10));
+    assert_eq!(a_cq.poll().map(|c| c.wr_id), Some(10));
     let _b = qp(2, &b_cq, &b_cq, Some(&srq));
     for round in 0..20u64 {
         srq.post(round, &[]).unwrap();
@@ -168,8 +168,8 @@ fn two_completion_queues_may_return_receives_of_one_shared_queue() {
         let at = |i: u64| ((1 + 2 * round + i) % 4) as u16;
         a_cq.write(received(1, at(0), 1));
         b_cq.write(received(2, at(1), 1));
-        assert_eq!(a_cq.poll().map(|c| c.cookie), Some(round));
-        assert_eq!(b_cq.poll().map(|c| c.cookie), Some(100 + round));
+        assert_eq!(a_cq.poll().map(|c| c.wr_id), Some(round));
+        assert_eq!(b_cq.poll().map(|c| c.wr_id), Some(100 + round));
     }
 }
 
@@ -235,7 +235,7 @@ fn qp_numbers_are_reused_while_another_thread_polls() {
             .all(|c| c.status.is_success() && c.qpn == QPN)
     );
     assert!(
-        reported.is_sorted_by(|a, b| a.cookie < b.cookie),
+        reported.is_sorted_by(|a, b| a.wr_id < b.wr_id),
         "each once, in order"
     );
 }

@@ -90,7 +90,7 @@ fn a_64_byte_payload_in_a_64_byte_entry_is_refused() {
         },
         &[],
     );
-    assert_eq!(cq.poll().map(|c| c.cookie), Some(2));
+    assert_eq!(cq.poll().map(|c| c.wr_id), Some(2));
     let expected = Completion {
         status: Status::General,
         ..good(1, CompletionOp::Recv, 1)

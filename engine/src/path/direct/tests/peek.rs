@@ -41,7 +41,7 @@ fn a_cqe_is_consumed_on_the_fast_path_or_left_to_the_slow_path() {
     assert_eq!((looked.poll(), polled.poll()), (None, None));
     let (mut sends, mut receives) = (0, 0);
     for (round, (mut entry, kind)) in kinds().into_iter().enumerate() {
-        let cookie = round as u64;
+        let wr_id = round as u64;
         for pair in &mut pairs {
             let segment = Segment {
                 addr: target.addr(0),
@@ -49,8 +49,8 @@ fn a_cqe_is_consumed_on_the_fast_path_or_left_to_the_slow_path() {
                 lkey: 1,
             };
             match entry.request {
-                0 => pair.recv(cookie, &[segment]).unwrap(),
-                _ => pair.send(cookie).unwrap(),
+                0 => pair.recv(wr_id, &[segment]).unwrap(),
+                _ => pair.send(wr_id).unwrap(),
             }
         }
         let count = match entry.request {
@@ -67,7 +67,7 @@ fn a_cqe_is_consumed_on_the_fast_path_or_left_to_the_slow_path() {
         assert!(looked.poller.has_cqe());
         let cqe = looked.poller.peek().unwrap();
         assert_eq!((cqe.context(), cqe.kind()), (Some(context(7)), kind));
-        assert!(!cqe.has_behind(1));
+        assert!(!cqe.has_more(1));
         assert_eq!(looked.device.in_use(), 1, "peeking consumes nothing");
         // SAFETY: `peek` has just returned this CQE.
         let consumed = unsafe { looked.poller.peek_unchecked() }.consume();
@@ -111,7 +111,7 @@ fn a_cqe_ref_reports_how_many_cqes_follow() {
         }
         for left in (0..3).rev() {
             let cqe = cq.poller.peek().unwrap();
-            let behind = [0, 1, 2, 3, 4, 100].map(|many| cqe.has_behind(many));
+            let behind = [0, 1, 2, 3, 4, 100].map(|many| cqe.has_more(many));
             assert_eq!(behind, [0, 1, 2, 3, 4, 100].map(|many| many <= left));
             assert!(cq.poll().is_some());
         }

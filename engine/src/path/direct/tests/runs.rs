@@ -8,7 +8,7 @@ use super::*;
 
 /// Three queue pairs with their own receive queues, two on one shared receive queue
 /// and one on another, all on one completion queue.
-struct World {
+struct Model {
     cq: Cq,
     pairs: Vec<Qp>,
     srqs: [Srq; 2],
@@ -21,12 +21,12 @@ struct World {
     coming_back: Vec<(usize, u16)>,
     /// The number of completions in the CQEs written so far.
     written: usize,
-    cookie: u64,
+    wr_id: u64,
 }
 
 const OWN: usize = 3;
 
-impl World {
+impl Model {
     fn new(stride: u32) -> Self {
         let cq = Cq::new(16, stride);
         let srqs = [Srq::new(), Srq::new()];
@@ -49,18 +49,18 @@ impl World {
             receives: [0; 6],
             coming_back: Vec::new(),
             written: 0,
-            cookie: 0,
+            wr_id: 0,
         }
     }
 
-    fn cookie(&mut self) -> u64 {
-        self.cookie += 1;
-        self.cookie
+    fn wr_id(&mut self) -> u64 {
+        self.wr_id += 1;
+        self.wr_id
     }
 
     /// Posts a request and completes it: of kind `kind`, on queue pair `at`.
     fn complete(&mut self, at: usize, kind: u8) {
-        let (cookie, qpn) = (self.cookie(), 0x100 + at as u32);
+        let (wr_id, qpn) = (self.wr_id(), 0x100 + at as u32);
         let remote = (7, 8);
         let send = |op, request, opcode| (Some(op), request, opcode, 0);
         let (remote_addr, rkey) = remote;
@@ -79,15 +79,15 @@ impl World {
             form,
             request,
             qpn,
-            bytes: cookie as u32 * 3,
+            bytes: wr_id as u32 * 3,
             imm: 9,
             syndrome: if opcode > 12 { 5 } else { 0 },
             ..ENTRY
         };
         if let Some(op) = op {
-            let wr_data = cookie as u32;
+            let wr_data = wr_id as u32;
             let request = SendRequest {
-                cookie,
+                wr_id,
                 op,
                 flags: SendFlags::SIGNALED,
                 segments: &[],
@@ -97,14 +97,14 @@ impl World {
             entry.counter = self.sends[at] as u16;
             self.sends[at] += 1;
         } else if at < OWN {
-            if self.pairs[at].recv(cookie, &[]).is_err() {
+            if self.pairs[at].recv(wr_id, &[]).is_err() {
                 return;
             }
             entry.counter = self.receives[at] as u16;
             self.receives[at] += 1;
         } else {
             let shared = usize::from(at == 5);
-            if self.srqs[shared].post(cookie, &[]).is_err() {
+            if self.srqs[shared].post(wr_id, &[]).is_err() {
                 return;
             }
             entry.counter = self.free[shared].pop_front().unwrap();
@@ -150,7 +150,7 @@ proptest! {
         wide in any::<bool>(),
     ) {
         let stride = if wide { 128 } else { 64 };
-        let (mut single, mut batched) = (World::new(stride), World::new(stride));
+        let (mut single, mut batched) = (Model::new(stride), Model::new(stride));
         for (events, batch) in rounds {
             for (at, kind, times) in events {
                 for _ in 0..times {
@@ -181,8 +181,8 @@ fn a_long_run_is_taken_across_the_end_of_the_ring() {
         }
         assert_eq!(cq.poller.poll_batch(&mut out), 3);
         for (at, completion) in out.iter().enumerate() {
-            let cookie = 3 * round + at as u64;
-            assert_eq!(*completion, good(cookie, CompletionOp::Send, 7));
+            let wr_id = 3 * round + at as u64;
+            assert_eq!(*completion, good(wr_id, CompletionOp::Send, 7));
         }
         assert_eq!(cq.device.in_use(), 0);
     }
@@ -195,9 +195,9 @@ fn a_run_ends_before_completions_after_a_reset() {
         let mut cq = Cq::new(32, 64);
         let mut srq = srq.then(Srq::new);
         let mut pair = qp(5, &cq, &cq, srq.as_ref());
-        let mut post = |pair: &mut Qp, cookie| match &mut srq {
-            Some(srq) => srq.post(cookie, &[]).unwrap(),
-            None => pair.recv(cookie, &[]).unwrap(),
+        let mut post = |pair: &mut Qp, wr_id| match &mut srq {
+            Some(srq) => srq.post(wr_id, &[]).unwrap(),
+            None => pair.recv(wr_id, &[]).unwrap(),
         };
         post(&mut pair, 1);
         cq.write(received(5, 0, 10));
@@ -207,7 +207,7 @@ fn a_run_ends_before_completions_after_a_reset() {
         cq.write(received(5, counter, 20));
         let mut out = [Completion::default(); 4];
         assert_eq!(cq.poller.poll_batch(&mut out), 1);
-        assert_eq!((out[0].cookie, out[0].byte_len), (2, 20));
+        assert_eq!((out[0].wr_id, out[0].byte_len), (2, 20));
         assert_eq!(cq.poller.counters().stale, 1);
     }
 }
@@ -220,16 +220,16 @@ fn shared_receives_of_several_pollers_are_polled_in_batches() {
     let _far = qp(2, &other, &other, Some(&srq));
     for round in 0..5 {
         let wqes = [0u16, 1, 2].map(|at| (3 * round + at) % 4);
-        for (cookie, _) in wqes.iter().enumerate() {
-            srq.post(cookie as u64, &[]).unwrap();
+        for (wr_id, _) in wqes.iter().enumerate() {
+            srq.post(wr_id as u64, &[]).unwrap();
         }
         cq.write(received(1, wqes[0], 1));
         cq.write(received(1, wqes[1], 1));
         other.write(received(2, wqes[2], 1));
         let mut out = [Completion::default(); 4];
         assert_eq!(cq.poller.poll_batch(&mut out), 2);
-        assert_eq!([out[0].cookie, out[1].cookie], [0, 1]);
+        assert_eq!([out[0].wr_id, out[1].wr_id], [0, 1]);
         assert_eq!(other.poller.poll_batch(&mut out), 1);
-        assert_eq!(out[0].cookie, 2);
+        assert_eq!(out[0].wr_id, 2);
     }
 }

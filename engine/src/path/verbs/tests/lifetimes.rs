@@ -19,8 +19,8 @@ fn a_reset_discards_its_completions_and_keeps_those_of_others_in_order() {
     let mut srq = Srq::new(8);
     let mut a = qp(5, &cq, &cq, Some(&srq));
     let mut b = qp(6, &cq, &cq, Some(&srq));
-    for cookie in 0..6 {
-        srq.post(cookie).unwrap();
+    for wr_id in 0..6 {
+        srq.post(wr_id).unwrap();
     }
     for round in 0..3 {
         a.send(100 + round).unwrap();
@@ -41,7 +41,7 @@ fn a_reset_discards_its_completions_and_keeps_those_of_others_in_order() {
     // Later completions follow.
     b.send(203).unwrap();
     b.complete(&cq, false);
-    assert_eq!(cq.cookies(), [200, 1, 201, 3, 202, 5, 203]);
+    assert_eq!(cq.wr_ids(), [200, 1, 201, 3, 202, 5, 203]);
     assert_eq!((srq.outstanding(), cq.counters()), (0, [0, 0]));
     a.open();
     a.send(110).unwrap();
@@ -63,7 +63,7 @@ fn staged_completions_are_discarded_too() {
     // It stages those of the other queue pair, which is dropped next.
     b.pair.reset();
     a.pair.reset();
-    assert_eq!(cq.cookies(), []);
+    assert_eq!(cq.wr_ids(), []);
     assert_eq!((srq.outstanding(), cq.counters()), (0, [0, 0]));
 }
 
@@ -106,7 +106,7 @@ fn a_late_completion_from_before_a_reset_is_skipped() {
         assert_eq!(pair.pair.recvs_outstanding(), 1);
         pair.complete(&cq, false);
         pair.complete(&cq, true);
-        assert_eq!(cq.cookies(), [10, 20]);
+        assert_eq!(cq.wr_ids(), [10, 20]);
     }
 }
 
@@ -124,7 +124,7 @@ fn a_reused_qp_number_has_no_completions_of_its_predecessor() {
     new.send(3).unwrap();
     new.complete(&cq, false);
     taken(&srq, &cq, 5);
-    assert_eq!(cq.cookies(), [3, 2]);
+    assert_eq!(cq.wr_ids(), [3, 2]);
     assert_eq!((srq.outstanding(), cq.counters()), (0, [0, 0]));
 }
 
@@ -151,17 +151,17 @@ fn completions_are_removed_from_both_completion_queues() {
     let (mut send_cq, mut recv_cq) = (Cq::new(), Cq::new());
     let mut pair = qp(5, &send_cq, &recv_cq, None);
     let mut other = qp(6, &recv_cq, &send_cq, None);
-    for (cookie, one) in (1..).zip([&mut pair, &mut other]) {
-        one.send(10 * cookie).unwrap();
-        one.recv(10 * cookie + 1).unwrap();
+    for (wr_id, one) in (1..).zip([&mut pair, &mut other]) {
+        one.send(10 * wr_id).unwrap();
+        one.recv(10 * wr_id + 1).unwrap();
     }
     pair.complete(&send_cq, false);
     pair.complete(&recv_cq, true);
     other.complete(&recv_cq, false);
     other.complete(&send_cq, true);
     drop(pair);
-    assert_eq!(send_cq.cookies(), [21]);
-    assert_eq!(recv_cq.cookies(), [20]);
+    assert_eq!(send_cq.wr_ids(), [21]);
+    assert_eq!(recv_cq.wr_ids(), [20]);
     for cq in [&send_cq, &recv_cq] {
         assert_eq!(cq.counters(), [0, 0]);
     }
@@ -172,8 +172,8 @@ fn a_dropped_poller_releases_its_shared_receives() {
     let cq = Cq::new();
     let mut srq = Srq::new(4);
     let (a, b) = (qp(5, &cq, &cq, Some(&srq)), qp(6, &cq, &cq, Some(&srq)));
-    for cookie in 0..4 {
-        srq.post(cookie).unwrap();
+    for wr_id in 0..4 {
+        srq.post(wr_id).unwrap();
     }
     taken(&srq, &cq, 5);
     taken(&srq, &cq, 6);
@@ -201,7 +201,7 @@ fn a_queue_pair_keeps_its_shared_receive_queue_alive() {
     taken(&srq, &cq, 5);
     let handle = srq.receives.handle();
     drop(srq);
-    assert_eq!(cq.cookies(), [1]);
+    assert_eq!(cq.wr_ids(), [1]);
     drop(pair);
     assert_eq!(handle.outstanding(), 0);
 }

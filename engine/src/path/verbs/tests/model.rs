@@ -39,90 +39,90 @@ struct Modelled {
     sends: VecDeque<(u64, bool)>,
     recvs: VecDeque<u64>,
     shares: bool,
-    life: u64,
+    incarnation: u64,
 }
 
 /// All objects, and the results that polling must return: (incarnation, `wr_id`,
 /// status).
-struct World {
+struct Model {
     cq: Cq,
     srq: Srq,
     shared: VecDeque<u64>,
     pairs: Vec<Modelled>,
     expected: VecDeque<(u64, u64, Status)>,
-    lives: u64,
-    cookies: u64,
+    incarnations: u64,
+    wr_ids: u64,
 }
 
-impl World {
+impl Model {
     fn new() -> Self {
-        let mut world = Self {
+        let mut model = Self {
             cq: Cq::new(),
             srq: Srq::new(6),
             shared: VecDeque::new(),
             pairs: Vec::new(),
             expected: VecDeque::new(),
-            lives: 0,
-            cookies: 0,
+            incarnations: 0,
+            wr_ids: 0,
         };
         for at in 0..4 {
-            let made = world.make(at);
-            world.pairs.push(made);
+            let made = model.make(at);
+            model.pairs.push(made);
         }
-        world
+        model
     }
 
     /// The QP numbers are always the same four; two of them use shared receives.
     fn make(&mut self, at: usize) -> Modelled {
         let shares = at.is_multiple_of(2);
-        self.lives += 1;
+        self.incarnations += 1;
         Modelled {
             qp: qp(at as u32, &self.cq, &self.cq, shares.then_some(&self.srq)),
             sends: VecDeque::new(),
             recvs: VecDeque::new(),
             shares,
-            life: self.lives,
+            incarnation: self.incarnations,
         }
     }
 
-    fn cookie(&mut self) -> u64 {
-        self.cookies += 1;
-        self.cookies
+    fn wr_id(&mut self) -> u64 {
+        self.wr_ids += 1;
+        self.wr_ids
     }
 
     fn forget(&mut self, at: usize) {
-        let life = self.pairs[at].life;
-        self.expected.retain(|&(whose, _, _)| whose != life);
+        let incarnation = self.pairs[at].incarnation;
+        self.expected.retain(|&(owner, _, _)| owner != incarnation);
     }
 
     fn take(&mut self, step: Step) -> Result<(), TestCaseError> {
         match step {
             Step::Send { pair, signalled } => {
-                let cookie = self.cookie();
+                let wr_id = self.wr_id();
                 let one = &mut self.pairs[pair];
                 let flags = match signalled {
                     true => SendFlags::SIGNALED,
                     false => SendFlags::empty(),
                 };
-                if one.qp.post(cookie, SendOp::Send, flags, 0).is_ok() {
-                    one.sends.push_back((cookie, signalled));
+                if one.qp.post(wr_id, SendOp::Send, flags, 0).is_ok() {
+                    one.sends.push_back((wr_id, signalled));
                 } else {
                     prop_assert!(!one.qp.pair.sends_idle());
                 }
             }
             Step::Recv { pair } => {
-                let cookie = self.cookie();
+                let wr_id = self.wr_id();
                 let one = &mut self.pairs[pair];
-                match one.qp.recv(cookie) {
-                    Ok(()) => one.recvs.push_back(cookie),
+                match one.qp.recv(wr_id) {
+                    Ok(()) => one.recvs.push_back(wr_id),
                     Err(PostError::NotReady) => prop_assert!(one.shares),
                     Err(_) => prop_assert_eq!(one.qp.pair.recvs_outstanding(), 4),
                 }
             }
             Step::Share => {
-                let cookie = self.cookie();
-                match self.srq.post(cookie) {
-                    Ok(()) => self.shared.push_back(cookie),
+                let wr_id = self.wr_id();
+                match self.srq.post(wr_id) {
+                    Ok(()) => self.shared.push_back(wr_id),
                     Err(_) => prop_assert_eq!(self.srq.outstanding(), 6),
                 }
             }
@@ -130,8 +130,8 @@ impl World {
             Step::Poll { most } => self.poll(most)?,
             Step::Reset { pair } => {
                 self.forget(pair);
-                self.lives += 1;
-                let life = self.lives;
+                self.incarnations += 1;
+                let incarnation = self.incarnations;
                 let one = &mut self.pairs[pair];
                 one.qp.pair.before_reset();
                 one.qp.device.sends.lock().unwrap().clear();
@@ -140,7 +140,7 @@ impl World {
                 one.qp.open();
                 one.sends.clear();
                 one.recvs.clear();
-                one.life = life;
+                one.incarnation = incarnation;
             }
             Step::Replace { pair } => {
                 self.forget(pair);
@@ -162,27 +162,27 @@ impl World {
             false => Status::Success,
         };
         let one = &mut self.pairs[pair];
-        let (tag, cookie) = if send {
-            let Some((cookie, signalled)) = one.sends.pop_front() else {
+        let (tag, wr_id) = if send {
+            let Some((wr_id, signalled)) = one.sends.pop_front() else {
                 return;
             };
             let tag = one.qp.device.next(false).expect("posted");
             if !signalled && !fail {
                 return;
             }
-            (tag, cookie)
+            (tag, wr_id)
         } else if one.shares {
-            let Some(cookie) = self.shared.pop_front() else {
+            let Some(wr_id) = self.shared.pop_front() else {
                 return;
             };
-            (self.srq.next(), cookie)
+            (self.srq.next(), wr_id)
         } else {
-            let Some(cookie) = one.recvs.pop_front() else {
+            let Some(wr_id) = one.recvs.pop_front() else {
                 return;
             };
-            (one.qp.device.next(true).expect("posted"), cookie)
+            (one.qp.device.next(true).expect("posted"), wr_id)
         };
-        self.expected.push_back((one.life, cookie, status));
+        self.expected.push_back((one.incarnation, wr_id, status));
         self.cq.write(Work {
             tag,
             qpn: pair as u32,
@@ -196,9 +196,9 @@ impl World {
         let found = self.cq.poller.poll_batch(&mut out);
         prop_assert_eq!(found, most.min(self.expected.len()));
         for one in &out[..found] {
-            let (life, cookie, status) = self.expected.pop_front().expect("counted");
-            prop_assert_eq!((one.cookie, one.status), (cookie, status));
-            prop_assert_eq!(self.pairs[one.qpn as usize].life, life);
+            let (incarnation, wr_id, status) = self.expected.pop_front().expect("counted");
+            prop_assert_eq!((one.wr_id, one.status), (wr_id, status));
+            prop_assert_eq!(self.pairs[one.qpn as usize].incarnation, incarnation);
             prop_assert_eq!(one.context, context(one.qpn));
         }
         Ok(())
@@ -210,18 +210,18 @@ proptest! {
     fn live_queue_pairs_get_all_of_their_completions_and_no_others(
         steps in prop::collection::vec(step(), 0..MOST_STEPS),
     ) {
-        let mut world = World::new();
+        let mut model = Model::new();
         for step in steps {
-            world.take(step)?;
+            model.take(step)?;
         }
-        world.poll(1000)?;
-        prop_assert_eq!(world.cq.counters(), [0, 0]);
-        prop_assert_eq!(world.srq.outstanding() as usize, world.shared.len());
+        model.poll(1000)?;
+        prop_assert_eq!(model.cq.counters(), [0, 0]);
+        prop_assert_eq!(model.srq.outstanding() as usize, model.shared.len());
         // Every entry is free: the queues can be filled completely.
-        for _ in world.shared.len()..6 {
-            let cookie = world.cookie();
-            prop_assert!(world.srq.post(cookie).is_ok());
+        for _ in model.shared.len()..6 {
+            let wr_id = model.wr_id();
+            prop_assert!(model.srq.post(wr_id).is_ok());
         }
-        prop_assert_eq!(world.srq.post(0), Err(PostError::QueueFull));
+        prop_assert_eq!(model.srq.post(0), Err(PostError::QueueFull));
     }
 }

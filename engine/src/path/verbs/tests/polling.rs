@@ -95,7 +95,7 @@ fn failures_report_the_operation_although_the_device_does_not() {
     };
     assert_eq!(cq.poll(), Some(Completion { imm: 44, ..failed }));
     let failed = Completion {
-        cookie: 2,
+        wr_id: 2,
         op: CompletionOp::Recv,
         ..failed
     };
@@ -107,17 +107,17 @@ fn batches_span_several_polls_of_the_device() {
     let mut cq = Cq::new();
     let mut pairs: Vec<Qp> = (0..10).map(|qpn| qp(qpn, &cq, &cq, None)).collect();
     for (at, pair) in (0..).zip(&mut pairs) {
-        for cookie in 0..4 {
-            pair.send(at * 4 + cookie).unwrap();
+        for wr_id in 0..4 {
+            pair.send(at * 4 + wr_id).unwrap();
             pair.complete(&cq, false);
         }
     }
     assert_eq!(cq.poller.poll_batch(&mut []), 0);
     let mut out = [Completion::default(); 33];
     assert_eq!(cq.poller.poll_batch(&mut out), 33);
-    assert!(out.iter().map(|one| one.cookie).eq(0..33));
+    assert!(out.iter().map(|one| one.wr_id).eq(0..33));
     assert_eq!(cq.poller.poll_batch(&mut out), 7);
-    assert!(out[..7].iter().map(|one| one.cookie).eq(33..40));
+    assert!(out[..7].iter().map(|one| one.wr_id).eq(33..40));
     assert_eq!(cq.poller.poll_batch(&mut out), 0);
 }
 
@@ -160,8 +160,8 @@ fn arming_passes_solicited_only_to_the_device() {
 fn after_a_failure_late_receives_are_flushed() {
     let mut cq = Cq::new();
     let mut pair = qp(5, &cq, &cq, None);
-    for cookie in 0..2 {
-        pair.send(cookie).unwrap();
+    for wr_id in 0..2 {
+        pair.send(wr_id).unwrap();
         cq.write(Work {
             tag: pair.device.next(false).unwrap(),
             qpn: 5,
@@ -171,7 +171,7 @@ fn after_a_failure_late_receives_are_flushed() {
     }
     pair.recv(10).unwrap();
     assert_eq!(pair.device.flushes(), 0);
-    assert_eq!(cq.cookies(), [0, 1]);
+    assert_eq!(cq.wr_ids(), [0, 1]);
     assert_eq!(
         pair.device.flushes(),
         1,
@@ -201,6 +201,6 @@ fn a_failure_with_shared_receives_flushes_nothing() {
         status: Status::RemoteAccess,
         ..Work::default()
     });
-    assert_eq!(cq.cookies(), [1]);
+    assert_eq!(cq.wr_ids(), [1]);
     assert_eq!(pair.device.flushes(), 0);
 }

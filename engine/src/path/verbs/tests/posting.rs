@@ -2,22 +2,22 @@
 
 use super::*;
 
-fn sends(cookies: &[u64]) -> Vec<SendRequest<'static>> {
-    let send = |&cookie| SendRequest {
-        cookie,
+fn sends(wr_ids: &[u64]) -> Vec<SendRequest<'static>> {
+    let send = |&wr_id| SendRequest {
+        wr_id,
         op: SendOp::Send,
         flags: SendFlags::SIGNALED,
         segments: &[],
     };
-    cookies.iter().map(send).collect()
+    wr_ids.iter().map(send).collect()
 }
 
-fn recvs(cookies: &[u64]) -> Vec<RecvRequest<'static>> {
-    let recv = |&cookie| RecvRequest {
-        cookie,
+fn recvs(wr_ids: &[u64]) -> Vec<RecvRequest<'static>> {
+    let recv = |&wr_id| RecvRequest {
+        wr_id,
         segments: &[],
     };
-    cookies.iter().map(recv).collect()
+    wr_ids.iter().map(recv).collect()
 }
 
 #[test]
@@ -33,9 +33,9 @@ fn queues_refuse_posts_until_opened_and_take_what_was_granted() {
         (pair.pair.send_capacity(), pair.pair.recv_capacity()),
         (4, 4)
     );
-    for cookie in 0..4 {
-        pair.send(cookie).unwrap();
-        pair.recv(10 + cookie).unwrap();
+    for wr_id in 0..4 {
+        pair.send(wr_id).unwrap();
+        pair.recv(10 + wr_id).unwrap();
     }
     assert_eq!(pair.send(4), Err(PostError::QueueFull));
     assert_eq!(pair.recv(14), Err(PostError::QueueFull));
@@ -43,7 +43,7 @@ fn queues_refuse_posts_until_opened_and_take_what_was_granted() {
     assert!(!pair.pair.sends_idle());
     pair.complete(&cq, true);
     assert_eq!(pair.recv(14), Err(PostError::QueueFull), "not polled yet");
-    assert_eq!(cq.cookies(), [10]);
+    assert_eq!(cq.wr_ids(), [10]);
     pair.recv(14).unwrap();
 }
 
@@ -51,8 +51,8 @@ fn queues_refuse_posts_until_opened_and_take_what_was_granted() {
 fn unsignalled_sends_are_retired_by_the_next_signalled_send() {
     let mut cq = Cq::new();
     let mut pair = qp(5, &cq, &cq, None);
-    for cookie in 0..3 {
-        pair.post(cookie, SendOp::Send, SendFlags::empty(), 0)
+    for wr_id in 0..3 {
+        pair.post(wr_id, SendOp::Send, SendFlags::empty(), 0)
             .unwrap();
         pair.pass();
     }
@@ -60,10 +60,10 @@ fn unsignalled_sends_are_retired_by_the_next_signalled_send() {
     assert_eq!(pair.send(4), Err(PostError::QueueFull));
     assert!(!pair.pair.watch().sends_idle());
     pair.complete(&cq, false);
-    assert_eq!(cq.cookies(), [3]);
+    assert_eq!(cq.wr_ids(), [3]);
     assert!(pair.pair.sends_idle() && pair.pair.watch().sends_idle());
-    for cookie in 4..8 {
-        pair.send(cookie).unwrap();
+    for wr_id in 4..8 {
+        pair.send(wr_id).unwrap();
     }
 }
 
@@ -78,7 +78,7 @@ fn a_limit_holds_until_the_next_reset() {
     pair.recv(2).unwrap();
     assert_eq!(pair.recv(3), Err(PostError::QueueFull));
     pair.complete(&cq, false);
-    assert_eq!(cq.cookies(), [1]);
+    assert_eq!(cq.wr_ids(), [1]);
     pair.send(2).unwrap();
     pair.pair.limit(99, 99);
     assert_eq!(
@@ -96,7 +96,7 @@ fn refused_requests_take_no_room() {
         ..SEGMENT
     };
     let request = SendRequest {
-        cookie: 0,
+        wr_id: 0,
         op: SendOp::Send,
         flags: SendFlags::INLINE,
         segments: &[long],
@@ -109,7 +109,7 @@ fn refused_requests_take_no_room() {
     assert!(pair.pair.sends_idle());
     let segments = [SEGMENT; 3];
     let request = RecvRequest {
-        cookie: 0,
+        wr_id: 0,
         segments: &segments,
     };
     // SAFETY: the post is refused.
@@ -135,7 +135,7 @@ fn lists_are_posted_in_chunks_up_to_the_invalid_request() {
     for _ in 0..4 {
         pair.complete(&cq, false);
     }
-    assert_eq!(cq.cookies(), [1, 2, 3, 4]);
+    assert_eq!(cq.wr_ids(), [1, 2, 3, 4]);
     let mut srq = Srq::new(20);
     let list = recvs(&(0..25).collect::<Vec<_>>());
     // SAFETY: as above.
@@ -148,7 +148,7 @@ fn lists_are_posted_in_chunks_up_to_the_invalid_request() {
 fn requests_that_the_device_refuses_can_be_posted_again() {
     let mut cq = Cq::new();
     let mut pair = qp(5, &cq, &cq, None);
-    pair.device.patience.0.store(1, Ordering::Relaxed);
+    pair.device.poll_limit.0.store(1, Ordering::Relaxed);
     let list = sends(&[1, 2, 3]);
     // SAFETY: there are no segments.
     let answer = unsafe { pair.pair.post_send_list(&list) };
@@ -158,20 +158,20 @@ fn requests_that_the_device_refuses_can_be_posted_again() {
     });
     assert_eq!(answer, partly);
     let list = recvs(&[10, 11, 12]);
-    pair.device.patience.0.store(1, Ordering::Relaxed);
+    pair.device.poll_limit.0.store(1, Ordering::Relaxed);
     // SAFETY: as above.
     assert_eq!(unsafe { pair.pair.post_recv_list(&list) }, partly);
     assert_eq!(pair.pair.recvs_outstanding(), 1);
-    pair.device.patience.0.store(99, Ordering::Relaxed);
-    for cookie in 2..5 {
-        pair.send(cookie).unwrap();
-        pair.recv(9 + cookie).unwrap();
+    pair.device.poll_limit.0.store(99, Ordering::Relaxed);
+    for wr_id in 2..5 {
+        pair.send(wr_id).unwrap();
+        pair.recv(9 + wr_id).unwrap();
     }
     assert_eq!(pair.send(5), Err(PostError::QueueFull));
     for receive in [false, true].repeat(4) {
         pair.complete(&cq, receive);
     }
-    assert_eq!(cq.cookies(), [1, 10, 2, 11, 3, 12, 4, 13]);
+    assert_eq!(cq.wr_ids(), [1, 10, 2, 11, 3, 12, 4, 13]);
     assert_eq!(cq.counters(), [0, 0]);
 }
 
@@ -179,7 +179,7 @@ fn requests_that_the_device_refuses_can_be_posted_again() {
 fn a_device_that_refuses_every_request_is_not_ready() {
     let cq = Cq::new();
     let mut pair = qp(5, &cq, &cq, None);
-    pair.device.patience.0.store(0, Ordering::Relaxed);
+    pair.device.poll_limit.0.store(0, Ordering::Relaxed);
     assert_eq!(pair.send(1), Err(PostError::NotReady));
     assert_eq!(pair.recv(1), Err(PostError::NotReady));
     assert!(pair.pair.sends_idle());
@@ -190,14 +190,14 @@ fn refused_shared_receives_take_no_room() {
     let mut cq = Cq::new();
     let mut srq = Srq::new(3);
     let pair = qp(5, &cq, &cq, Some(&srq));
-    srq.device.patience.0.store(1, Ordering::Relaxed);
+    srq.device.poll_limit.0.store(1, Ordering::Relaxed);
     let list = recvs(&[1, 2, 3]);
     // SAFETY: there are no segments.
     let answer = unsafe { srq.receives.post_list(&list) };
     let error = PostError::QueueFull;
     assert_eq!(answer, Err(ListError { posted: 1, error }));
     assert_eq!(srq.outstanding(), 1);
-    srq.device.patience.0.store(9, Ordering::Relaxed);
+    srq.device.poll_limit.0.store(9, Ordering::Relaxed);
     srq.post(2).unwrap();
     srq.post(3).unwrap();
     assert_eq!(srq.post(4), Err(PostError::QueueFull));
@@ -208,7 +208,7 @@ fn refused_shared_receives_take_no_room() {
             ..Work::default()
         });
     }
-    assert_eq!(cq.cookies(), [1, 2, 3]);
+    assert_eq!(cq.wr_ids(), [1, 2, 3]);
     assert_eq!((srq.outstanding(), pair.pair.recv_capacity()), (0, 0));
 }
 
@@ -233,8 +233,8 @@ fn a_shared_queue_grows_while_receives_are_outstanding() {
                 ..Work::default()
             });
         }
-        let cookies: Vec<u64> = (done..done + complete).collect();
-        assert_eq!(cq.cookies(), cookies);
+        let wr_ids: Vec<u64> = (done..done + complete).collect();
+        assert_eq!(cq.wr_ids(), wr_ids);
         done += complete;
     }
     assert_eq!((srq.outstanding(), done), (0, next));

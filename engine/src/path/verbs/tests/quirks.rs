@@ -21,14 +21,14 @@ const READ: SendOp = SendOp::Read {
 };
 
 /// Returns what polling reports: the `wr_id`s, and whether the requests succeeded.
-fn told(cq: &mut Cq) -> Vec<(u64, bool)> {
+fn reported(cq: &mut Cq) -> Vec<(u64, bool)> {
     std::iter::from_fn(|| cq.poll())
-        .map(|one| (one.cookie, one.status.is_success()))
+        .map(|one| (one.wr_id, one.status.is_success()))
         .collect()
 }
 
 /// Completes the posted send with this index, before earlier ones.
-fn overtake(qp: &Qp, cq: &Cq, index: usize, status: Status) {
+fn complete_out_of_order(qp: &Qp, cq: &Cq, index: usize, status: Status) {
     let tag = qp.device.sends.lock().unwrap().remove(index);
     cq.write(Work {
         tag: tag.expect("a posted request"),
@@ -42,16 +42,16 @@ fn overtake(qp: &Qp, cq: &Cq, index: usize, status: Status) {
 fn a_send_that_overtakes_reads_is_reported_after_them() {
     let mut cq = Cq::new();
     let mut qp = siw(&cq, &cq);
-    for (cookie, op) in [(1, READ), (2, SendOp::Send), (3, READ), (4, SendOp::Send)] {
-        qp.post(cookie, op, SendFlags::SIGNALED, 0).unwrap();
+    for (wr_id, op) in [(1, READ), (2, SendOp::Send), (3, READ), (4, SendOp::Send)] {
+        qp.post(wr_id, op, SendFlags::SIGNALED, 0).unwrap();
     }
-    overtake(&qp, &cq, 3, Status::Success);
-    overtake(&qp, &cq, 1, Status::Success);
-    assert_eq!(told(&mut cq), []);
-    overtake(&qp, &cq, 0, Status::Success);
-    assert_eq!(told(&mut cq), [(1, true), (2, true)]);
-    overtake(&qp, &cq, 0, Status::Success);
-    assert_eq!(told(&mut cq), [(3, true), (4, true)]);
+    complete_out_of_order(&qp, &cq, 3, Status::Success);
+    complete_out_of_order(&qp, &cq, 1, Status::Success);
+    assert_eq!(reported(&mut cq), []);
+    complete_out_of_order(&qp, &cq, 0, Status::Success);
+    assert_eq!(reported(&mut cq), [(1, true), (2, true)]);
+    complete_out_of_order(&qp, &cq, 0, Status::Success);
+    assert_eq!(reported(&mut cq), [(3, true), (4, true)]);
     assert!(qp.pair.sends_idle());
     assert_eq!(cq.counters(), [0, 0]);
 }
@@ -62,13 +62,13 @@ fn a_batch_is_in_order_too() {
     let mut qp = siw(&cq, &cq);
     qp.post(1, READ, SendFlags::SIGNALED, 0).unwrap();
     qp.send(2).unwrap();
-    overtake(&qp, &cq, 1, Status::Success);
-    overtake(&qp, &cq, 0, Status::Success);
+    complete_out_of_order(&qp, &cq, 1, Status::Success);
+    complete_out_of_order(&qp, &cq, 0, Status::Success);
     let mut out = [Completion::default(); 4];
     let mut found = cq.poller.poll_batch(&mut out);
     found += cq.poller.poll_batch(&mut out[found..]);
-    let cookies: Vec<u64> = out[..found].iter().map(|one| one.cookie).collect();
-    assert_eq!(cookies, [1, 2]);
+    let wr_ids: Vec<u64> = out[..found].iter().map(|one| one.wr_id).collect();
+    assert_eq!(wr_ids, [1, 2]);
 }
 
 #[test]
@@ -77,33 +77,33 @@ fn an_unsignalled_read_is_not_reported() {
     let mut qp = siw(&cq, &cq);
     qp.post(1, READ, SendFlags::empty(), 0).unwrap();
     qp.send(2).unwrap();
-    overtake(&qp, &cq, 1, Status::Success);
-    assert_eq!(told(&mut cq), []);
-    overtake(&qp, &cq, 0, Status::Success);
-    assert_eq!(told(&mut cq), [(2, true)]);
+    complete_out_of_order(&qp, &cq, 1, Status::Success);
+    assert_eq!(reported(&mut cq), []);
+    complete_out_of_order(&qp, &cq, 0, Status::Success);
+    assert_eq!(reported(&mut cq), [(2, true)]);
     // Its failure is reported.
     qp.post(3, READ, SendFlags::empty(), 0).unwrap();
-    overtake(&qp, &cq, 0, Status::WrFlush);
-    assert_eq!(told(&mut cq), [(3, false)]);
+    complete_out_of_order(&qp, &cq, 0, Status::WrFlush);
+    assert_eq!(reported(&mut cq), [(3, false)]);
 }
 
 #[test]
 fn an_unsignalled_send_is_reported_if_it_fails() {
     let mut cq = Cq::new();
     let mut qp = siw(&cq, &cq);
-    let quiet = |qp: &mut Qp, cookie| qp.post(cookie, SendOp::Send, SendFlags::empty(), 0);
+    let quiet = |qp: &mut Qp, wr_id| qp.post(wr_id, SendOp::Send, SendFlags::empty(), 0);
     quiet(&mut qp, 1).unwrap();
-    overtake(&qp, &cq, 0, Status::Success);
-    assert_eq!(told(&mut cq), []);
+    complete_out_of_order(&qp, &cq, 0, Status::Success);
+    assert_eq!(reported(&mut cq), []);
     assert!(qp.pair.sends_idle());
     // The device carries out one more. The next is posted just after the device has
     // flushed its queues by itself, and is lost there.
     quiet(&mut qp, 2).unwrap();
     quiet(&mut qp, 3).unwrap();
-    overtake(&qp, &cq, 0, Status::Success);
+    complete_out_of_order(&qp, &cq, 0, Status::Success);
     qp.pair.watch().will_fail();
     qp.pair.watch().has_failed();
-    assert_eq!(told(&mut cq), [(3, false)]);
+    assert_eq!(reported(&mut cq), [(3, false)]);
     assert_eq!(cq.counters(), [0, 0]);
 }
 
@@ -113,11 +113,11 @@ fn a_failure_after_a_read_flushes_the_read() {
     let mut qp = siw(&cq, &cq);
     qp.post(1, READ, SendFlags::SIGNALED, 0).unwrap();
     qp.send(2).unwrap();
-    overtake(&qp, &cq, 1, Status::LocalQpOperation);
-    assert_eq!(told(&mut cq), []);
+    complete_out_of_order(&qp, &cq, 1, Status::LocalQpOperation);
+    assert_eq!(reported(&mut cq), []);
     assert_eq!(qp.device.flushes(), 1, "moved to ERR");
-    overtake(&qp, &cq, 0, Status::WrFlush);
-    assert_eq!(told(&mut cq), [(1, false), (2, false)]);
+    complete_out_of_order(&qp, &cq, 0, Status::WrFlush);
+    assert_eq!(reported(&mut cq), [(1, false), (2, false)]);
 }
 
 #[test]
@@ -131,7 +131,7 @@ fn requests_that_the_device_has_not_flushed_are_flushed_once() {
     qp.recv(5).unwrap();
     qp.pair.watch().will_fail();
     // The device flushes one of each queue; the rest were posted too late.
-    overtake(&qp, &sends, 0, Status::WrFlush);
+    complete_out_of_order(&qp, &sends, 0, Status::WrFlush);
     recvs.write(Work {
         tag: qp.device.next(true).unwrap(),
         qpn: 5,
@@ -143,8 +143,8 @@ fn requests_that_the_device_has_not_flushed_are_flushed_once() {
     }
     // Includes the unsignalled request: the device would have completed it if it
     // had carried it out.
-    assert_eq!(told(&mut sends), [(1, false), (2, false), (3, false)]);
-    assert_eq!(told(&mut recvs), [(4, false), (5, false)]);
+    assert_eq!(reported(&mut sends), [(1, false), (2, false), (3, false)]);
+    assert_eq!(reported(&mut recvs), [(4, false), (5, false)]);
     // Later requests never reach the device, signalled or not.
     let before = qp.device.sends.lock().unwrap().len();
     let received = qp.device.recvs.lock().unwrap().len();
@@ -153,8 +153,8 @@ fn requests_that_the_device_has_not_flushed_are_flushed_once() {
     qp.recv(8).unwrap();
     assert_eq!(qp.device.sends.lock().unwrap().len(), before);
     assert_eq!(qp.device.recvs.lock().unwrap().len(), received);
-    assert_eq!(told(&mut sends), [(6, false), (7, false)]);
-    assert_eq!(told(&mut recvs), [(8, false)]);
+    assert_eq!(reported(&mut sends), [(6, false), (7, false)]);
+    assert_eq!(reported(&mut recvs), [(8, false)]);
     assert!(qp.pair.sends_idle());
     assert_eq!((sends.counters(), recvs.counters()), ([0, 0], [0, 0]));
 }
@@ -165,21 +165,21 @@ fn lists_that_are_posted_too_late_are_flushed() {
     let mut qp = siw(&cq, &cq);
     qp.pair.watch().will_fail();
     let segments = [SEGMENT];
-    let send = |cookie| SendRequest {
-        cookie,
+    let send = |wr_id| SendRequest {
+        wr_id,
         op: SendOp::Send,
         flags: SendFlags::SIGNALED,
         segments: &segments,
     };
     // SAFETY: the simulated device accesses no memory.
     unsafe { qp.pair.post_send_list(&[send(1), send(2)]) }.unwrap();
-    let recv = |cookie| RecvRequest {
-        cookie,
+    let recv = |wr_id| RecvRequest {
+        wr_id,
         segments: &segments,
     };
     // SAFETY: as above.
     unsafe { qp.pair.post_recv_list(&[recv(3), recv(4)]) }.unwrap();
-    let all: Vec<u64> = told(&mut cq).iter().map(|one| one.0).collect();
+    let all: Vec<u64> = reported(&mut cq).iter().map(|one| one.0).collect();
     assert_eq!(all, [1, 2, 3, 4]);
 }
 
@@ -203,8 +203,8 @@ fn a_flush_by_the_engine_raises_the_armed_event() {
     qp.recv(3).unwrap();
     qp.send(4).unwrap();
     assert_eq!((rings(&sends), rings(&recvs)), (1, 2));
-    assert_eq!(told(&mut recvs), [(1, false), (2, false), (3, false)]);
-    assert_eq!(told(&mut sends), [(4, false)]);
+    assert_eq!(reported(&mut recvs), [(1, false), (2, false), (3, false)]);
+    assert_eq!(reported(&mut sends), [(4, false)]);
     // The device raises the event for what it flushes itself.
     let mut other = Cq::new();
     let mut plain = super::qp(6, &other, &other, None);
@@ -223,8 +223,8 @@ fn requests_and_lists_reach_the_device_without_empty_segments() {
         ..SEGMENT
     };
     let segments = [empty, SEGMENT];
-    let send = |cookie, op| SendRequest {
-        cookie,
+    let send = |wr_id, op| SendRequest {
+        wr_id,
         op,
         flags: SendFlags::SIGNALED,
         segments: &segments,

@@ -6,29 +6,29 @@ use super::*;
 fn the_requester_of_an_iwarp_connection_is_connected_without_establish() {
     let (mut session, sink, now) = requested(None);
     let event = Event::Established(PeerParameters::default());
-    assert_eq!(session.handle(event, || now), GoesOn);
+    assert_eq!(session.handle(event, || now), Continues);
     assert!(matches!(
         sink.take()[..],
         [ConnectionEvent::Accepted { .. }]
     ));
     assert_eq!(session.wire.asked, ["resolve route", "connect", "route"]);
-    assert_eq!(session.handle(Event::Disconnected, || now), Over);
+    assert_eq!(session.handle(Event::Disconnected, || now), Ended);
     assert_eq!(sink.take(), [ConnectionEvent::Disconnected]);
 }
 
 /// Returns a passive session that the kernel has connected, and whose requester has
 /// to greet.
 fn silent(now: Instant) -> (Session<Fake>, Arc<Sink>, Arc<Greeting>) {
-    let (sink, greeting) = (Arc::new(Sink::default()), Arc::new(Greeting::played()));
+    let (sink, greeting) = (Arc::new(Sink::default()), Arc::new(Greeting::simulated()));
     let (mut session, _) = pending();
-    let offer = Offer {
+    let param = ConnParam {
         greeting: Some(Arc::clone(&greeting)),
-        ..offer()
+        ..param()
     };
-    let accepted = session.accept(sink.gate(), offer, &times(now, None));
-    assert_eq!(accepted, GoesOn);
+    let accepted = session.accept(sink.gate(), param, &times(now, None));
+    assert_eq!(accepted, Continues);
     let event = Event::Established(PeerParameters::default());
-    assert_eq!(session.handle(event, || now), GoesOn);
+    assert_eq!(session.handle(event, || now), Continues);
     assert_eq!(sink.take(), []);
     (session, sink, greeting)
 }
@@ -42,13 +42,13 @@ fn a_requester_that_has_to_greet_is_ready_after_its_greeting() {
         let due = session.due().expect("a look");
         pauses.push((due - now).as_micros());
         now = due;
-        assert_eq!(session.expire(now), GoesOn);
+        assert_eq!(session.expire(now), Continues);
         assert_eq!(sink.take(), []);
     }
     assert_eq!(pauses, [20, 40, 80, 160, 320, 640, 1280, 2000, 2000]);
-    greeting.come();
+    greeting.arrive();
     let due = session.due().expect("a look");
-    assert_eq!(session.expire(due), GoesOn);
+    assert_eq!(session.expire(due), Continues);
     assert_eq!(sink.take(), [ConnectionEvent::Established]);
     assert_eq!(session.due(), None);
 }
@@ -57,16 +57,16 @@ fn a_requester_that_has_to_greet_is_ready_after_its_greeting() {
 fn a_requester_that_does_not_greet_in_time_fails() {
     let now = Instant::now();
     let (mut session, sink, _) = silent(now);
-    assert_eq!(session.expire(now + TIMEOUT), Over);
+    assert_eq!(session.expire(now + TIMEOUT), Ended);
     assert_eq!(sink.take(), [ConnectionEvent::AcceptFailed]);
     let (mut session, sink, _) = silent(now);
-    assert_eq!(session.handle(Event::Disconnected, || now), Over);
+    assert_eq!(session.handle(Event::Disconnected, || now), Ended);
     assert_eq!(sink.take(), [ConnectionEvent::AcceptFailed]);
     // Its connection is also ended when this side disconnects.
     let (mut session, sink, _) = silent(now);
-    assert_eq!(session.disconnect(Some(now + TIMEOUT)), GoesOn);
+    assert_eq!(session.disconnect(Some(now + TIMEOUT)), Continues);
     assert_eq!(session.wire.asked, ["accept", "disconnect"]);
-    assert_eq!(session.handle(Event::Disconnected, || now), Over);
+    assert_eq!(session.handle(Event::Disconnected, || now), Ended);
     assert_eq!(sink.take(), [ConnectionEvent::Disconnected]);
 }
 
@@ -74,10 +74,10 @@ fn a_requester_that_does_not_greet_in_time_fails() {
 fn a_greeting_and_a_disconnect_are_both_reported() {
     let now = Instant::now();
     let (mut session, sink, greeting) = silent(now);
-    greeting.come();
-    assert_eq!(session.handle(Event::Disconnected, || now), Over);
-    let told = [ConnectionEvent::Established, ConnectionEvent::Disconnected];
-    assert_eq!(sink.take(), told);
+    greeting.arrive();
+    assert_eq!(session.handle(Event::Disconnected, || now), Ended);
+    let expected = [ConnectionEvent::Established, ConnectionEvent::Disconnected];
+    assert_eq!(sink.take(), expected);
 }
 
 #[test]
@@ -88,9 +88,9 @@ fn a_refusal_by_tcp_means_that_there_is_no_listener() {
         (libc::EHOSTUNREACH, ConnectionEvent::Unreachable),
     ] {
         let (mut session, sink, _) = requested(None);
-        assert!(session.is_in_the_making());
+        assert!(session.is_connecting());
         let error = io::Error::from_raw_os_error(errno);
-        assert_eq!(session.unconnected(&error), Over);
+        assert_eq!(session.unconnected(&error), Ended);
         assert_eq!(sink.take(), [expected]);
     }
 }
@@ -102,7 +102,7 @@ fn a_connection_that_ends_without_an_answer_was_not_refused_by_the_application()
         (libc::ETIMEDOUT, ConnectionEvent::Unreachable),
     ] {
         let (mut session, sink, now) = requested(None);
-        assert_eq!(session.handle(Event::Failed(-errno), || now), Over);
+        assert_eq!(session.handle(Event::Failed(-errno), || now), Ended);
         assert_eq!(sink.take(), [expected]);
     }
 }

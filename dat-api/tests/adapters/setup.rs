@@ -7,25 +7,25 @@ use dat_api::handle::Handle;
 use dat_api::object::ia::{AsyncEvd, Ia, OpenRequest};
 use dat_api::{DatError, DatReturn, ReturnType, Subtype};
 
-use crate::world;
-pub use crate::world::close_ia;
+use crate::fixture;
+pub use crate::fixture::close_ia;
 
-static TURN: Mutex<()> = Mutex::new(());
+static LOCK: Mutex<()> = Mutex::new(());
 
 /// Adapters that [`open`] has opened.
 static OPENED: Mutex<Vec<Handle>> = Mutex::new(Vec::new());
 
 /// While this lives, no other test runs.
-pub struct Turn(#[expect(dead_code, reason = "kept for its drop")] MutexGuard<'static, ()>);
+pub struct DeviceLock(#[expect(dead_code, reason = "kept for its drop")] MutexGuard<'static, ()>);
 
 /// Waits until no other test runs, and sets up the device.
-pub fn turn() -> Turn {
-    let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
-    world::device();
-    Turn(turn)
+pub fn lock_device() -> DeviceLock {
+    let lock_device = LOCK.lock().unwrap_or_else(PoisonError::into_inner);
+    fixture::device();
+    DeviceLock(lock_device)
 }
 
-impl Drop for Turn {
+impl Drop for DeviceLock {
     fn drop(&mut self) {
         let mut opened = OPENED.lock().unwrap_or_else(PoisonError::into_inner);
         for ia in opened.drain(..) {
@@ -52,7 +52,7 @@ pub fn open(name: &str) -> (Arc<Ia>, Handle) {
     let (ia, evd) = Ia::open(&request(name)).expect("the adapter opens");
     let mut opened = OPENED.lock().unwrap_or_else(PoisonError::into_inner);
     opened.push(ia.handle());
-    (ia, evd.expect("asked for"))
+    (ia, evd.expect("a new asynchronous EVD"))
 }
 
 /// Opens an adapter, which must fail.
@@ -83,7 +83,7 @@ pub fn holdings() -> (usize, usize) {
 /// Waits until the process has as many descriptors and threads as before. A joined thread is still
 /// listed for a moment.
 pub fn hold(before: (usize, usize)) {
-    world::until("the end of descriptors and threads", || {
+    fixture::until("the end of descriptors and threads", || {
         holdings() == before
     });
 }
@@ -91,7 +91,7 @@ pub fn hold(before: (usize, usize)) {
 /// Waits until the process has no more descriptors than before. A thread that has just started
 /// reads a file.
 pub fn descriptors_at_most(before: usize) {
-    world::until("the end of descriptors", || holdings().0 <= before);
+    fixture::until("the end of descriptors", || holdings().0 <= before);
 }
 
 /// Environment variables, restored when this is dropped. Only with [`turn`].

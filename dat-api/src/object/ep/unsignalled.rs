@@ -6,7 +6,7 @@ use std::sync::OnceLock;
 
 /// The bits of an endpoint whose receives are configured UNSIGNALLED; empty for any other.
 #[derive(Debug, Default)]
-pub(super) struct QuietReceives {
+pub(super) struct UnsignalledReceives {
     ring: OnceLock<Box<[AtomicBool]>>,
     /// How many receives were posted since the endpoint was created or reset. Written by the poster.
     posted: AtomicU32,
@@ -14,7 +14,7 @@ pub(super) struct QuietReceives {
     completed: AtomicU32,
 }
 
-impl QuietReceives {
+impl UnsignalledReceives {
     /// Makes room for this many outstanding receives. Has an effect only once, before any is
     /// posted.
     pub(super) fn make_room(&self, receives: u32) {
@@ -24,16 +24,16 @@ impl QuietReceives {
             .set((0..places).map(|_| AtomicBool::new(false)).collect());
     }
 
-    fn place(&self, number: u32) -> Option<&AtomicBool> {
+    fn entry(&self, number: u32) -> Option<&AtomicBool> {
         let ring = self.ring.get()?;
         ring.get(number as usize & (ring.len() - 1))
     }
 
     /// Records whether the receive that is posted next is UNSIGNALLED. [`Self::posted`] follows
     /// once it is posted. Only for the poster.
-    pub(super) fn posting(&self, quiet: bool) {
-        if let Some(place) = self.place(self.posted.load(Ordering::Relaxed)) {
-            place.store(quiet, Ordering::Release);
+    pub(super) fn posting(&self, unsignalled: bool) {
+        if let Some(entry) = self.entry(self.posted.load(Ordering::Relaxed)) {
+            entry.store(unsignalled, Ordering::Release);
         }
     }
 
@@ -45,8 +45,8 @@ impl QuietReceives {
     /// Counts a completed receive. Returns whether it was posted UNSIGNALLED. Only for the poller
     /// of the receives.
     pub(super) fn next(&self) -> bool {
-        self.place(count(&self.completed))
-            .is_some_and(|place| place.load(Ordering::Acquire))
+        self.entry(count(&self.completed))
+            .is_some_and(|entry| entry.load(Ordering::Acquire))
     }
 
     /// Restarts counting when nothing is outstanding.
@@ -69,21 +69,21 @@ mod tests {
 
     #[test]
     fn receives_complete_with_their_bits_in_posting_order() {
-        let quiet = QuietReceives::default();
-        quiet.posting(true);
-        quiet.posted();
-        assert!(!quiet.next(), "not configured");
-        quiet.reset();
-        quiet.make_room(3);
+        let unsignalled = UnsignalledReceives::default();
+        unsignalled.posting(true);
+        unsignalled.posted();
+        assert!(!unsignalled.next(), "not configured");
+        unsignalled.reset();
+        unsignalled.make_room(3);
         for round in 0..5 {
             for bit in [true, false, round % 2 == 0] {
                 // A post that fails leaves its bit to the next one.
-                quiet.posting(!bit);
-                quiet.posting(bit);
-                quiet.posted();
+                unsignalled.posting(!bit);
+                unsignalled.posting(bit);
+                unsignalled.posted();
             }
             assert_eq!(
-                [quiet.next(), quiet.next(), quiet.next()],
+                [unsignalled.next(), unsignalled.next(), unsignalled.next()],
                 [true, false, round % 2 == 0]
             );
         }

@@ -1,14 +1,14 @@
-//! The settings of a connected queue pair, as the device reports them.
+//! The attributes of a connected queue pair, as the device reports them.
 
 use super::connect::empty;
 use super::qp::VerbsQp;
 use crate::error::ControlError;
 use dv_sys::verbs::{self, ibv_qp_attr_mask as Mask, ibv_qp_init_attr};
 
-/// The settings of a connected queue pair, in the units of
+/// The attributes of a connected queue pair (`ibv_query_qp`), in the units of
 /// [`super::ConnectOptions`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Agreed {
+pub struct QpAttributes {
     /// The number of the peer's queue pair.
     pub peer_qpn: u32,
     /// The path MTU, as a code of `enum ibv_mtu`.
@@ -30,11 +30,11 @@ pub struct Agreed {
 }
 
 impl VerbsQp {
-    /// Returns the settings of the connection, as the device reports them.
+    /// Queries the attributes of a connected queue pair.
     ///
     /// # Errors
     /// The device failed.
-    pub fn agreed(&self) -> Result<Agreed, ControlError> {
+    pub fn query(&self) -> Result<QpAttributes, ControlError> {
         const OPERATION: &str = "query a connected queue pair";
         self.context().require_here(OPERATION)?;
         let mut attr = empty();
@@ -59,7 +59,7 @@ impl VerbsQp {
             )
         };
         match errno {
-            0 => Ok(Agreed {
+            0 => Ok(QpAttributes {
                 peer_qpn: attr.dest_qp_num,
                 mtu: u8::try_from(attr.path_mtu).unwrap_or(0),
                 timeout: attr.timeout,

@@ -64,7 +64,7 @@ fn cno_n09_completions_of_a_disabled_evd_trigger_once_it_is_enabled() {
     let fixture = Fixture::new();
     let cno = Cno::new(&fixture);
     let messages = message_pair(&fixture, DEFAULT, DEFAULT);
-    cno.feed(messages.recv().0);
+    cno.bind(messages.recv().0);
     messages.post_recvs(0..3);
     thread::scope(|scope| {
         let waiter = cno.asleep(scope);
@@ -91,7 +91,7 @@ fn cno_n10_a_direct_waiter_takes_the_evd_and_releases_it() {
     let cno = Cno::new(&fixture);
     let messages = message_pair(&fixture, DEFAULT, DEFAULT);
     let recv = messages.recv();
-    cno.feed(recv.0);
+    cno.bind(recv.0);
     messages.post_recvs(0..6);
     thread::scope(|scope| {
         for round in 0..2 {
@@ -133,10 +133,10 @@ fn cno_n11_modify_cno_moves_the_triggers() {
     let messages = message_pair(&fixture, DEFAULT, DEFAULT);
     let recv = messages.recv();
     messages.post_recvs(0..6);
-    one.feed(recv.0);
+    one.bind(recv.0);
     messages.deliver_quietly(DEFAULT);
     assert_eq!(one.wait(SECOND), Ok(recv.0));
-    two.feed(recv.0);
+    two.bind(recv.0);
     one.finds_nothing();
     // Events still queued count for the new CNO.
     assert_eq!(two.wait(SECOND), Ok(recv.0));
@@ -145,7 +145,7 @@ fn cno_n11_modify_cno_moves_the_triggers() {
     thread::scope(|scope| {
         let old = two.asleep(scope);
         let new = one.asleep(scope);
-        one.feed(recv.0);
+        one.bind(recv.0);
         messages.deliver_quietly(DEFAULT);
         assert_eq!(joined(new), Ok(recv));
         stays(&old);
@@ -153,7 +153,7 @@ fn cno_n11_modify_cno_moves_the_triggers() {
         // Disabled meanwhile, as the page advises: the old CNO is not triggered.
         recv.calls(dat_evd_disable);
         messages.deliver_quietly(DEFAULT);
-        two.feed(recv.0);
+        two.bind(recv.0);
         stays(&old);
         recv.calls(dat_evd_enable);
         assert_eq!(joined(old), Ok(recv));
@@ -187,7 +187,7 @@ fn cno_n12_quiet_receives_do_not_trigger() {
     let fixture = Fixture::new();
     let cno = Cno::new(&fixture);
     let messages = message_pair(&fixture, QUIET, DEFAULT);
-    cno.feed(messages.recv().0);
+    cno.bind(messages.recv().0);
     messages.post_recv_with(0, QUIET);
     messages.post_recv_with(1, QUIET);
     messages.post_recvs(2..3);
@@ -209,7 +209,7 @@ fn cno_n12_quiet_requests_do_not_trigger() {
     let fixture = Fixture::new();
     let cno = Cno::new(&fixture);
     let messages = message_pair(&fixture, DEFAULT, QUIET);
-    cno.feed(messages.request().0);
+    cno.bind(messages.request().0);
     messages.post_recvs(0..3);
     thread::scope(|scope| {
         let waiter = cno.asleep(scope);
@@ -220,9 +220,9 @@ fn cno_n12_quiet_requests_do_not_trigger() {
         messages.send(u64::MAX, DEFAULT);
         assert_eq!(joined(waiter), Ok(messages.request()));
     });
-    let told = [(); 2].map(|()| take_dto(messages.request().0).status);
+    let statuses = [(); 2].map(|()| take_dto(messages.request().0).status);
     assert_eq!(
-        told, [DAT_DTO_SUCCESS; 2],
+        statuses, [DAT_DTO_SUCCESS; 2],
         "a suppressed request has no event"
     );
     nothing_on(messages.request().0);
@@ -233,7 +233,7 @@ fn cno_n12_only_solicited_receives_trigger_where_so_configured() {
     let fixture = Fixture::new();
     let cno = Cno::new(&fixture);
     let messages = message_pair(&fixture, SOLICITED, DEFAULT);
-    cno.feed(messages.recv().0);
+    cno.bind(messages.recv().0);
     for round in 0..2 {
         messages.post_recvs(0..3);
         thread::scope(|scope| {
@@ -256,7 +256,7 @@ fn cno_n12_what_fails_triggers_however_it_was_posted() {
     for (recv, flags) in [(QUIET, QUIET), (SOLICITED, DEFAULT)] {
         let cno = Cno::new(&fixture);
         let messages = message_pair(&fixture, recv, DEFAULT);
-        cno.feed(messages.recv().0);
+        cno.bind(messages.recv().0);
         messages.post_recv_with(0, flags);
         thread::scope(|scope| {
             let waiter = cno.asleep(scope);
@@ -279,12 +279,12 @@ fn cno_n13_every_kind_of_event_triggers() {
     let fixture = Fixture::new();
     let cno = Cno::new(&fixture);
     let service_point = ServicePoint::new(&fixture);
-    cno.feed(service_point.requests);
+    cno.bind(service_point.requests);
     let [active, passive] = [(); 2].map(|()| End::new(&fixture, &Shape::default()));
     for end in [active, passive] {
-        cno.feed(end.connect);
+        cno.bind(end.connect);
     }
-    let told = |evd| {
+    let wait_for = |evd| {
         // Both ends report the connection, in any order.
         let mut all = vec![cno.wait(10 * SECOND)];
         while !all.contains(&Ok(evd)) {
@@ -293,7 +293,7 @@ fn cno_n13_every_kind_of_event_triggers() {
         }
     };
     ok(service_point.connect(active.ep, &[]));
-    told(service_point.requests);
+    wait_for(service_point.requests);
     // SAFETY: live handles.
     ok(unsafe {
         dat_cr_accept(
@@ -303,36 +303,36 @@ fn cno_n13_every_kind_of_event_triggers() {
             std::ptr::null_mut(),
         )
     });
-    told(active.connect);
+    wait_for(active.connect);
     expect(active.connect, DAT_CONNECTION_EVENT_ESTABLISHED);
     expect(passive.connect, DAT_CONNECTION_EVENT_ESTABLISHED);
     let queue = srq(&fixture, 4);
     let memory = fixture.memory(64);
     for evd in [active.request, passive.recv] {
-        cno.feed(evd);
+        cno.bind(evd);
     }
     ok(passive.post_recv(&[memory.segment(0, 8)], 1));
     ok(active.post_send(&[memory.segment(8, 8)], 2, DEFAULT));
     fixture.run();
-    told(active.request);
+    wait_for(active.request);
     assert_eq!(take_dto(passive.recv).cookie, 1);
     assert_eq!(take_dto(active.request).cookie, 2);
     // SAFETY: a live handle.
     ok(unsafe { dat_ep_disconnect(active.ep, DAT_CLOSE_ABRUPT_FLAG) });
-    told(passive.connect);
+    wait_for(passive.connect);
     expect(passive.connect, DAT_CONNECTION_EVENT_DISCONNECTED);
     // Asynchronous: the SRQ runs below its watermark.
-    cno.feed(fixture.async_evd);
+    cno.bind(fixture.async_evd);
     ok(post_srq(queue, &[memory.segment(0, 8)], 1));
     // SAFETY: a live handle.
     ok(unsafe { dat_srq_set_lw(queue, 3) });
-    told(fixture.async_evd);
+    wait_for(fixture.async_evd);
     take(fixture.async_evd, "watermark");
     // An endpoint that is added to an EVD on whose CNO a thread sleeps adds its
     // completion queue to the wait.
     let late = Cno::new(&fixture);
     let end = End::without_ep(&fixture, &Shape::default());
-    late.feed(end.recv);
+    late.bind(end.recv);
     thread::scope(|scope| {
         let waiter = late.asleep(scope);
         let mut other = end;

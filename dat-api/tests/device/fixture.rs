@@ -29,7 +29,7 @@ mod installed;
 pub use installed::{is_iwarp, name};
 
 /// The timeout of tests: long for a computer, short for a developer.
-pub const PATIENCE: Duration = Duration::from_secs(20);
+pub const TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Returns whether the test runs on a given device, not the emulated one.
 pub fn is_given() -> bool {
@@ -51,7 +51,7 @@ pub fn device() {
 }
 
 /// An adapter, a zone, and registered memory. Dropping it closes the adapter abruptly.
-pub struct World {
+pub struct Fixture {
     pub ia: Arc<Ia>,
     pub pz: Arc<Pz>,
     pub memory: Memory,
@@ -122,7 +122,7 @@ impl Memory {
 
 pub const ALL_RIGHTS: MemPrivileges = MemPrivileges::all();
 
-impl World {
+impl Fixture {
     pub fn new() -> Self {
         Self::open(false)
     }
@@ -138,7 +138,7 @@ impl World {
             minor: 2,
         })
         .expect("the adapter opens");
-        Self::on(ia, events.expect("asked for"))
+        Self::on(ia, events.expect("a new asynchronous EVD"))
     }
 
     /// Uses an open adapter, whose asynchronous events go to `events`.
@@ -224,7 +224,7 @@ impl World {
         Connect {
             address: self.address(),
             qualifier,
-            timeout: Some(PATIENCE),
+            timeout: Some(TIMEOUT),
             private_data,
             qos: 0,
             flags: 0,
@@ -248,7 +248,7 @@ impl World {
     }
 }
 
-impl Drop for World {
+impl Drop for Fixture {
     fn drop(&mut self) {
         let closed = close_ia(self.ia.handle(), false);
         if !std::thread::panicking() {
@@ -300,7 +300,7 @@ pub fn wait_for(evd: Handle, patience: Duration) -> Option<Event> {
 
 /// Returns the next event, which must come.
 pub fn next(evd: &Evd) -> EventData {
-    wait_for(evd.handle(), PATIENCE).expect("an event").data
+    wait_for(evd.handle(), TIMEOUT).expect("an event").data
 }
 
 /// Checks that there is no event, and that none comes for 30 ms.
@@ -414,7 +414,7 @@ pub fn refusal(kind: ReturnType, subtype: Subtype) -> DatReturn {
 pub fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     let since = Instant::now();
     while !is_so() {
-        assert!(since.elapsed() < PATIENCE, "{what} does not come");
+        assert!(since.elapsed() < TIMEOUT, "{what} does not come");
         std::thread::sleep(Duration::from_micros(200));
     }
 }

@@ -1,11 +1,11 @@
 //! Choices that follow from a seed.
 
 /// A sequence of pseudo-random choices (SplitMix64), the same for the same seed.
-pub struct Chance(u64);
+pub struct Random(u64);
 
-impl Chance {
+impl Random {
     pub fn new(seed: u64) -> Self {
-        Chance(seed)
+        Random(seed)
     }
 
     fn next(&mut self) -> u64 {

@@ -20,7 +20,7 @@ use crate::types::{
 
 /// What the EVD has in place of an IA.
 #[derive(Clone, Debug, Default)]
-pub(in super::super) struct World(Arc<Inside>);
+pub(in super::super) struct FakeIa(Arc<Inside>);
 
 #[derive(Debug, Default)]
 struct Inside {
@@ -30,7 +30,7 @@ struct Inside {
     first_queue: AtomicU32,
 }
 
-impl World {
+impl FakeIa {
     pub(in super::super) fn report(&self, kind: AsyncKind, handle: Handle, reason: AsyncReason) {
         let mut reports = self.0.reports.lock();
         reports.push((kind, handle, reason));
@@ -69,22 +69,22 @@ impl World {
 }
 
 /// An EVD with surroundings of its own, freed with this.
-pub(super) struct Rig {
-    pub(super) world: World,
+pub(super) struct Fixture {
+    pub(super) ia: FakeIa,
     pub(super) evd: Arc<Evd>,
 }
 
-impl Rig {
+impl Fixture {
     /// Creates an EVD of `length` events whose waits block at once.
     pub(super) fn new(length: i32, flags: EvdFlags) -> Self {
         Self::with_policy(length, flags, WaitPolicy::Block)
     }
 
     pub(super) fn with_policy(length: i32, flags: EvdFlags, policy: WaitPolicy) -> Self {
-        let world = World::default();
-        let context = EvdContext::Test(world.clone());
+        let ia = FakeIa::default();
+        let context = EvdContext::Test(ia.clone());
         let evd = Evd::make(context, length, flags, Some(policy), false).expect("an EVD");
-        Self { world, evd }
+        Self { ia, evd }
     }
 
     /// Creates one for software events.
@@ -94,11 +94,11 @@ impl Rig {
 
     /// Creates one with a receive stream of `depth` with these flags, and returns its queue.
     pub(super) fn receiving(depth: u32, flags: CompletionFlags) -> (Self, DtoStream, Arc<Ring>) {
-        let rig = Self::new(depth as i32, EvdFlags::DTO | EvdFlags::CONNECTION);
+        let fixture = Self::new(depth as i32, EvdFlags::DTO | EvdFlags::CONNECTION);
         let role = DtoRole::Recv { depth };
-        let stream = rig.evd.attach_dto(role, flags, &[]).expect("attached");
-        let ring = rig.world.rings().pop().expect("a queue");
-        (rig, stream, ring)
+        let stream = fixture.evd.attach_dto(role, flags, &[]).expect("attached");
+        let ring = fixture.ia.rings().pop().expect("a queue");
+        (fixture, stream, ring)
     }
 
     pub(super) fn handle(&self) -> Handle {
@@ -130,14 +130,14 @@ impl Rig {
 
     /// Returns when a thread blocks on the EVD, and has had time to sleep.
     pub(super) fn until_blocked(&self) {
-        while !self.evd.switches.is_waited() {
+        while !self.evd.state.is_waited() {
             std::thread::yield_now();
         }
         std::thread::sleep(Duration::from_millis(5));
     }
 }
 
-impl Drop for Rig {
+impl Drop for Fixture {
     fn drop(&mut self) {
         Evd::abort(self.handle());
     }
@@ -162,7 +162,7 @@ impl FakeEp {
     /// Returns the completion of a receive of 10 bytes more than its cookie.
     pub(super) fn received(&self, cookie: u64) -> Completion {
         Completion {
-            cookie,
+            wr_id: cookie,
             context: self.handle().bits() as u64,
             byte_len: cookie as u32 + 10,
             op: CompletionOp::Recv,
@@ -180,7 +180,7 @@ impl FakeEp {
     /// Returns the completion of a send of as many bytes as its cookie.
     pub(super) fn sent(&self, cookie: u64) -> Completion {
         Completion {
-            cookie,
+            wr_id: cookie,
             context: self.handle().bits() as u64,
             imm: cookie as u32,
             op: CompletionOp::Send,

@@ -13,7 +13,7 @@ use std::thread::{self, JoinHandle, ThreadId};
 pub(super) const WAKE: Token = Token(0);
 
 /// The command queue: handles put commands in, the service thread takes them out.
-pub(super) struct Post<C> {
+pub(super) struct CommandQueue<C> {
     /// The fork count at its start: a forked child has no service thread.
     forks: u32,
     waker: Waker,
@@ -24,13 +24,13 @@ pub(super) struct Post<C> {
 
 struct Queue<C> {
     commands: Vec<C>,
-    /// The thread was woken, and has not taken the commands yet.
-    told: bool,
-    /// The thread has ended, and takes no more commands.
+    /// Whether the thread was woken and has not taken the commands yet.
+    is_woken: bool,
+    /// Whether the thread has ended and takes no more commands.
     ended: bool,
 }
 
-impl<C> Post<C> {
+impl<C> CommandQueue<C> {
     /// Creates a queue that wakes the thread that waits with `poll`.
     pub(super) fn new(poll: &Poll) -> Result<Self, CmError> {
         Ok(Self {
@@ -39,7 +39,7 @@ impl<C> Post<C> {
             next_token: AtomicUsize::new(WAKE.0 + 1),
             queue: Mutex::new(Queue {
                 commands: Vec::new(),
-                told: false,
+                is_woken: false,
                 ended: false,
             }),
             thread: OnceLock::new(),
@@ -71,7 +71,7 @@ impl<C> Post<C> {
     }
 
     /// Queues a command and wakes the thread; does nothing in a forked child.
-    pub(super) fn command(&self, command: C) -> Result<(), CmError> {
+    pub(super) fn send(&self, command: C) -> Result<(), CmError> {
         let first = self.put(command, true)?;
         // The service thread takes commands before it sleeps, so it need not be
         // woken.
@@ -85,26 +85,26 @@ impl<C> Post<C> {
     }
 
     /// Queues a command that can wait until another event wakes the thread.
-    pub(super) fn command_without_wake(&self, command: C) -> Result<(), CmError> {
+    pub(super) fn send_without_wake(&self, command: C) -> Result<(), CmError> {
         self.put(command, false).map(drop)
     }
 
     /// Queues a command. Returns whether the caller has to wake the thread.
-    fn put(&self, command: C, tell: bool) -> Result<bool, CmError> {
+    fn put(&self, command: C, wake: bool) -> Result<bool, CmError> {
         let mut queue = self.queue.lock();
         if queue.ended {
             return Err(CmError::Unavailable);
         }
         queue.commands.push(command);
-        let first = tell && !queue.told;
-        queue.told |= tell;
+        let first = wake && !queue.is_woken;
+        queue.is_woken |= wake;
         Ok(first)
     }
 
     /// Takes all commands, oldest first.
     pub(super) fn take_commands(&self) -> Vec<C> {
         let mut queue = self.queue.lock();
-        queue.told = false;
+        queue.is_woken = false;
         core::mem::take(&mut queue.commands)
     }
 
@@ -120,7 +120,7 @@ impl<C> Post<C> {
             core::mem::forget(thread);
             return;
         }
-        let _ = self.command(stop);
+        let _ = self.send(stop);
         // Joined, so that no code of this library runs any more, even if it is
         // unloaded next. The thread cannot join itself; it ends after the callback.
         if !self.on_service_thread() {
@@ -151,7 +151,7 @@ pub(super) fn spawn(
 }
 
 /// Marks the end of the thread when dropped, also after a panic.
-pub(super) struct End<'a, C>(pub(super) &'a Post<C>);
+pub(super) struct End<'a, C>(pub(super) &'a CommandQueue<C>);
 
 impl<C> Drop for End<'_, C> {
     fn drop(&mut self) {

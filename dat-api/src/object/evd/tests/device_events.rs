@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use dat_engine::wait::WaitPolicy;
 
 use super::fake::Ring;
-use super::rig::{FakeEp, Rig, code, number};
+use super::fixture::{FakeEp, Fixture, code, number};
 use crate::object::evd::{DtoRole, DtoStream, Timeout};
 use crate::status::{ReturnType, Subtype};
 use crate::types::{CompletionFlags, EvdFlags};
@@ -27,9 +27,9 @@ const POLICIES: [WaitPolicy; 3] = [
 /// Long enough for a thread to wake.
 const MOMENT: Duration = Duration::from_millis(15);
 
-fn blind(policy: WaitPolicy) -> (Rig, DtoStream, Arc<Ring>) {
-    let rig = Rig::with_policy(64, EvdFlags::DTO | EvdFlags::CONNECTION, policy);
-    let stream = rig
+fn without_solicited_flag(policy: WaitPolicy) -> (Fixture, DtoStream, Arc<Ring>) {
+    let fixture = Fixture::with_policy(64, EvdFlags::DTO | EvdFlags::CONNECTION, policy);
+    let stream = fixture
         .evd
         .attach_dto(
             DtoRole::Recv { depth: 64 },
@@ -37,19 +37,19 @@ fn blind(policy: WaitPolicy) -> (Rig, DtoStream, Arc<Ring>) {
             &[],
         )
         .expect("attached");
-    let ring = rig.world.rings().pop().expect("a queue");
-    ring.tells_solicited.store(false, Ordering::Relaxed);
-    (rig, stream, ring)
+    let ring = fixture.ia.rings().pop().expect("a queue");
+    ring.reports_solicited.store(false, Ordering::Relaxed);
+    (fixture, stream, ring)
 }
 
 #[test]
 fn only_solicited_messages_wake() {
     for policy in POLICIES {
-        let (rig, _stream, ring) = blind(policy);
+        let (fixture, _stream, ring) = without_solicited_flag(policy);
         let ep = FakeEp::new();
         thread::scope(|scope| {
-            let waiter = scope.spawn(|| rig.wait(Timeout::Infinite, 1));
-            rig.until_blocked();
+            let waiter = scope.spawn(|| fixture.wait(Timeout::Infinite, 1));
+            fixture.until_blocked();
             for cookie in 0..2 {
                 ring.complete(ep.received(cookie));
                 thread::sleep(MOMENT);
@@ -65,14 +65,14 @@ fn only_solicited_messages_wake() {
 
 #[test]
 fn events_end_a_wait_at_its_beginning_and_at_its_timeout() {
-    let (rig, _stream, ring) = blind(WaitPolicy::Block);
+    let (fixture, _stream, ring) = without_solicited_flag(WaitPolicy::Block);
     let ep = FakeEp::new();
     ring.complete(ep.received(1));
-    let waited = rig.wait(Timeout::Infinite, 1);
+    let waited = fixture.wait(Timeout::Infinite, 1);
     assert_eq!(waited.result.map(|event| number(event.data)), Ok(1));
     thread::scope(|scope| {
-        let waiter = scope.spawn(|| rig.wait(Timeout::Micros(100_000), 1));
-        rig.until_blocked();
+        let waiter = scope.spawn(|| fixture.wait(Timeout::Micros(100_000), 1));
+        fixture.until_blocked();
         let start = Instant::now();
         ring.complete(ep.received(2));
         let waited = waiter.join().expect("no panic");
@@ -86,11 +86,11 @@ fn events_end_a_wait_at_its_beginning_and_at_its_timeout() {
 
 #[test]
 fn a_failed_completion_wakes() {
-    let (rig, _stream, ring) = blind(WaitPolicy::Block);
+    let (fixture, _stream, ring) = without_solicited_flag(WaitPolicy::Block);
     let ep = FakeEp::new();
     thread::scope(|scope| {
-        let waiter = scope.spawn(|| rig.wait(Timeout::Infinite, 1));
-        rig.until_blocked();
+        let waiter = scope.spawn(|| fixture.wait(Timeout::Infinite, 1));
+        fixture.until_blocked();
         ring.complete(dat_engine::Completion {
             status: dat_engine::Status::WrFlush,
             ..ep.received(1)
@@ -101,15 +101,15 @@ fn a_failed_completion_wakes() {
 
 #[test]
 fn an_old_event_makes_no_message_solicited() {
-    let (rig, _stream, ring) = blind(WaitPolicy::Block);
+    let (fixture, _stream, ring) = without_solicited_flag(WaitPolicy::Block);
     let ep = FakeEp::new();
     // Armed by this wait; the event is raised after the wait.
-    assert!(rig.wait(Timeout::Micros(1000), 1).result.is_err());
+    assert!(fixture.wait(Timeout::Micros(1000), 1).result.is_err());
     ring.complete(ep.solicited(1));
-    assert_eq!(rig.dequeue().map(number), Ok(1));
+    assert_eq!(fixture.dequeue().map(number), Ok(1));
     thread::scope(|scope| {
-        let waiter = scope.spawn(|| rig.wait(Timeout::Infinite, 1));
-        rig.until_blocked();
+        let waiter = scope.spawn(|| fixture.wait(Timeout::Infinite, 1));
+        fixture.until_blocked();
         ring.complete(ep.received(2));
         thread::sleep(MOMENT);
         assert!(!waiter.is_finished());
@@ -120,14 +120,14 @@ fn an_old_event_makes_no_message_solicited() {
 
 #[test]
 fn completions_staged_for_another_thread_wake_by_a_later_event() {
-    let (rig, _stream, ring) = blind(WaitPolicy::Block);
+    let (fixture, _stream, ring) = without_solicited_flag(WaitPolicy::Block);
     let ep = FakeEp::new();
     thread::scope(|scope| {
-        let waiter = scope.spawn(|| rig.wait(Timeout::Infinite, 1));
-        rig.until_blocked();
+        let waiter = scope.spawn(|| fixture.wait(Timeout::Infinite, 1));
+        fixture.until_blocked();
         ring.complete(ep.received(1));
         // Makes the waiter poll.
-        rig.evd.drain();
+        fixture.evd.drain();
         let begin = std::time::Instant::now();
         while ring.len() > 0 && begin.elapsed() < Duration::from_secs(8) {
             thread::yield_now();
@@ -149,7 +149,7 @@ fn completions_staged_for_another_thread_wake_by_a_later_event() {
 #[test]
 fn no_solicited_message_is_lost_between_polling_and_arming() {
     for policy in POLICIES {
-        let (rig, _stream, ring) = blind(policy);
+        let (fixture, _stream, ring) = without_solicited_flag(policy);
         let ep = FakeEp::new();
         for round in 0..500u64 {
             thread::scope(|scope| {
@@ -159,7 +159,7 @@ fn no_solicited_message_is_lost_between_polling_and_arming() {
                     }
                     ring.complete(ep.solicited(round));
                 });
-                let waited = rig.wait(Timeout::Micros(20_000_000), 1);
+                let waited = fixture.wait(Timeout::Micros(20_000_000), 1);
                 assert_eq!(waited.result.map(|event| number(event.data)), Ok(round));
             });
         }
@@ -168,14 +168,14 @@ fn no_solicited_message_is_lost_between_polling_and_arming() {
 
 #[test]
 fn a_queue_that_cannot_be_armed_fails_waits_but_not_events() {
-    let (rig, _stream, ring) = Rig::receiving(8, CompletionFlags::empty());
+    let (fixture, _stream, ring) = Fixture::receiving(8, CompletionFlags::empty());
     let ep = FakeEp::new();
     ring.is_broken.store(true, Ordering::Relaxed);
     assert_eq!(
-        code(rig.wait(Timeout::Infinite, 1).result),
+        code(fixture.wait(Timeout::Infinite, 1).result),
         (ReturnType::InternalError, Subtype::NoSubtype)
     );
     ring.complete(ep.received(1));
-    assert!(rig.wait(Timeout::Infinite, 1).result.is_ok());
-    assert!(rig.wait(Timeout::Infinite, 1).result.is_err());
+    assert!(fixture.wait(Timeout::Infinite, 1).result.is_ok());
+    assert!(fixture.wait(Timeout::Infinite, 1).result.is_err());
 }

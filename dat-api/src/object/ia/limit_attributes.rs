@@ -8,7 +8,7 @@ use super::limits::MAX_SEGMENTS;
 /// names. The table of [`super::attributes`] has the reasons.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(missing_docs, reason = "see the table of `attributes`")]
-pub struct Offer {
+pub struct LimitAttributes {
     pub max_eps: i32,
     pub max_dto_per_ep: i32,
     pub max_evd_qlen: i32,
@@ -25,8 +25,8 @@ pub struct Offer {
     pub max_rmrs: i32,
 }
 
-impl Offer {
-    /// Returns what DAT offers on a device with these limits.
+impl LimitAttributes {
+    /// Returns the attributes of an IA on a device with these limits.
     #[must_use]
     pub fn of(limits: &Limits) -> Self {
         let segments = |limit: u32| count(limit.min(MAX_SEGMENTS as u32));
@@ -93,7 +93,7 @@ mod tests {
 
     /// Returns the attributes of an adapter on a device with these limits.
     pub(super) fn adapter(limits: &Limits) -> IaAttributes {
-        let offer = Offer::of(limits);
+        let from_limits = LimitAttributes::of(limits);
         IaAttributes {
             adapter_name: String::new(),
             vendor_name: String::new(),
@@ -103,26 +103,26 @@ mod tests {
             firmware_version_minor: 0,
             ia_address_ptr: 0,
             ia_address: ([127, 0, 0, 1], 0).into(),
-            max_eps: offer.max_eps,
-            max_dto_per_ep: offer.max_dto_per_ep,
-            max_rdma_read_per_ep_in: offer.max_rdma_read_per_ep_in,
-            max_rdma_read_per_ep_out: offer.max_rdma_read_per_ep_out,
+            max_eps: from_limits.max_eps,
+            max_dto_per_ep: from_limits.max_dto_per_ep,
+            max_rdma_read_per_ep_in: from_limits.max_rdma_read_per_ep_in,
+            max_rdma_read_per_ep_out: from_limits.max_rdma_read_per_ep_out,
             max_evds: 100,
-            max_evd_qlen: offer.max_evd_qlen,
-            max_iov_segments_per_dto: offer.max_iov_segments_per_dto,
+            max_evd_qlen: from_limits.max_evd_qlen,
+            max_iov_segments_per_dto: from_limits.max_iov_segments_per_dto,
             max_lmrs: 100,
             max_lmr_block_size: u64::MAX,
             max_lmr_virtual_address: u64::MAX,
             max_pzs: 10,
             max_message_size: 1 << 30,
             max_rdma_size: 1 << 30,
-            max_rmrs: offer.max_rmrs,
+            max_rmrs: from_limits.max_rmrs,
             max_rmr_target_address: 0,
-            max_srqs: offer.max_srqs,
-            max_ep_per_srq: offer.max_ep_per_srq,
-            max_recv_per_srq: offer.max_recv_per_srq,
-            max_iov_segments_per_rdma_read: offer.max_iov_segments_per_rdma_read,
-            max_iov_segments_per_rdma_write: offer.max_iov_segments_per_rdma_write,
+            max_srqs: from_limits.max_srqs,
+            max_ep_per_srq: from_limits.max_ep_per_srq,
+            max_recv_per_srq: from_limits.max_recv_per_srq,
+            max_iov_segments_per_rdma_read: from_limits.max_iov_segments_per_rdma_read,
+            max_iov_segments_per_rdma_write: from_limits.max_iov_segments_per_rdma_write,
             max_rdma_read_in: 0,
             max_rdma_read_out: 0,
             max_rdma_read_per_ep_in_guaranteed: true,
@@ -140,7 +140,7 @@ mod tests {
 
     #[test]
     fn every_attribute_follows_from_the_device_limits() {
-        let expected = Offer {
+        let expected = LimitAttributes {
             max_eps: 100,
             max_dto_per_ep: 15,
             max_evd_qlen: 64,
@@ -156,31 +156,34 @@ mod tests {
             max_iov_segments_per_srq_recv: 2,
             max_rmrs: 0,
         };
-        assert_eq!(Offer::of(&SMALL), expected);
+        assert_eq!(LimitAttributes::of(&SMALL), expected);
         let short = Limits {
             cq_depth: 8,
             ..SMALL
         };
-        assert_eq!(Offer::of(&short).max_dto_per_ep, 7);
+        assert_eq!(LimitAttributes::of(&short).max_dto_per_ep, 7);
         let many = Limits {
             segments: 100,
             read_segments: 100,
             ..SMALL
         };
-        assert_eq!(Offer::of(&many).max_iov_segments_per_dto, 32);
-        assert_eq!(Offer::of(&many).max_iov_segments_per_rdma_read, 32);
+        assert_eq!(LimitAttributes::of(&many).max_iov_segments_per_dto, 32);
+        assert_eq!(
+            LimitAttributes::of(&many).max_iov_segments_per_rdma_read,
+            32
+        );
     }
 
     #[test]
     fn without_shared_queues_their_attributes_are_zero() {
-        let offer = Offer::of(&Limits { srqs: 0, ..SMALL });
+        let from_limits = LimitAttributes::of(&Limits { srqs: 0, ..SMALL });
         let shared = [
-            offer.max_srqs,
-            offer.max_ep_per_srq,
-            offer.max_recv_per_srq,
-            offer.max_iov_segments_per_srq_recv,
+            from_limits.max_srqs,
+            from_limits.max_ep_per_srq,
+            from_limits.max_recv_per_srq,
+            from_limits.max_iov_segments_per_srq_recv,
         ];
         assert_eq!(shared, [0; 4]);
-        assert_eq!(offer.max_eps, 100, "other attributes remain");
+        assert_eq!(from_limits.max_eps, 100, "other attributes remain");
     }
 }

@@ -22,11 +22,11 @@ pub fn is_on_small_device(name: &str, limits: &str) -> bool {
             .env("DAT_PATH", path)
             .output()
             .expect("this binary can be run");
-        let said = String::from_utf8_lossy(&output.stdout);
-        let complaint = String::from_utf8_lossy(&output.stderr);
+        let stdout = String::from_utf8_lossy(&output.stdout);
+        let stderr = String::from_utf8_lossy(&output.stderr);
         assert!(
-            output.status.success() && said.contains("1 passed"),
-            "{name} on the {path} path: {}\n{said}{complaint}",
+            output.status.success() && stdout.contains("1 passed"),
+            "{name} on the {path} path: {}\n{stdout}{stderr}",
             output.status
         );
     }
@@ -59,12 +59,12 @@ pub fn is_alone() -> bool {
         .env(ALONE, "1")
         .output()
         .expect("this binary can be run");
-    let said = String::from_utf8_lossy(&output.stdout);
-    let complaint = String::from_utf8_lossy(&output.stderr);
-    print!("{said}");
-    eprint!("{complaint}");
+    let stdout = String::from_utf8_lossy(&output.stdout);
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    print!("{stdout}");
+    eprint!("{stderr}");
     assert!(
-        output.status.success() && said.contains("1 passed"),
+        output.status.success() && stdout.contains("1 passed"),
         "{name}, in a process of its own: {}",
         output.status
     );

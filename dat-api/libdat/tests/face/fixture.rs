@@ -9,10 +9,10 @@ use dat::exports::*;
 use crate::common::success;
 use crate::launcher::device;
 
-/// Size in bytes of the memory that [`World`] sends from and receives into.
+/// Size in bytes of the memory that [`Fixture`] sends from and receives into.
 pub(crate) const BYTES: usize = 4096;
 
-pub(crate) struct World {
+pub(crate) struct Fixture {
     pub(crate) ia: DAT_IA_HANDLE,
     pub(crate) async_evd: DAT_EVD_HANDLE,
     pub(crate) pz: DAT_PZ_HANDLE,
@@ -60,7 +60,7 @@ pub(crate) fn evd(ia: DAT_IA_HANDLE, flags: DAT_EVD_FLAGS) -> DAT_EVD_HANDLE {
     evd
 }
 
-impl World {
+impl Fixture {
     pub(crate) fn new() -> Self {
         let (ia, async_evd) = open(&device());
         let memory = Box::leak(Box::new([0_u8; BYTES])).as_mut_ptr();
@@ -175,7 +175,7 @@ impl World {
 /// pattern.
 pub(crate) fn dirty<T>() -> MaybeUninit<T> {
     let mut room = MaybeUninit::<T>::uninit();
-    // SAFETY: there is room for so many bytes.
+    // SAFETY: the memory has this many bytes.
     unsafe {
         room.as_mut_ptr()
             .cast::<u8>()

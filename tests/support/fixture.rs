@@ -11,7 +11,7 @@ use super::iwarp;
 use super::system::System;
 
 /// Shared by the endpoints of a test.
-pub struct World {
+pub struct Fixture {
     // Fields are dropped in this order: the system last, because it checks for
     // violations.
     pub cq: CompletionQueue,
@@ -21,7 +21,7 @@ pub struct World {
     pub system: System,
 }
 
-impl World {
+impl Fixture {
     /// Creates a completion queue of that depth, and an SRQ of 16 receives.
     pub fn new(depth: u32) -> Self {
         let system = System::new();
@@ -39,7 +39,7 @@ impl World {
             ..CqOptions::default()
         };
         let cq = system.device.create_cq(&cq).expect("a CQ");
-        World {
+        Fixture {
             cq,
             srq,
             buffer,
@@ -68,16 +68,16 @@ impl World {
         ends
     }
 
-    /// Returns the memory that a cookie's message is sent from or received into.
-    pub fn segment(&self, cookie: u64) -> Segment {
-        let offset = (cookie as usize * 64) % self.buffer.len();
+    /// Returns the memory that a `wr_id`'s message is sent from or received into.
+    pub fn segment(&self, wr_id: u64) -> Segment {
+        let offset = (wr_id as usize * 64) % self.buffer.len();
         self.buffer.segment(offset, 8).expect("inside")
     }
 
-    pub fn send(&self, end: &mut Endpoint, cookie: u64, flags: SendFlags) -> Result<(), PostError> {
-        let segments = [self.segment(cookie)];
+    pub fn send(&self, end: &mut Endpoint, wr_id: u64, flags: SendFlags) -> Result<(), PostError> {
+        let segments = [self.segment(wr_id)];
         let request = SendRequest {
-            cookie,
+            wr_id,
             op: SendOp::Send,
             flags,
             segments: &segments,
@@ -88,23 +88,23 @@ impl World {
         posted
     }
 
-    pub fn recv(&self, end: &mut Endpoint, cookie: u64) -> Result<(), PostError> {
-        let segments = [self.segment(cookie)];
+    pub fn recv(&self, end: &mut Endpoint, wr_id: u64) -> Result<(), PostError> {
+        let segments = [self.segment(wr_id)];
         // SAFETY: as in `send`.
         unsafe {
             end.post_recv(&RecvRequest {
-                cookie,
+                wr_id,
                 segments: &segments,
             })
         }
     }
 
-    pub fn recv_shared(&mut self, cookie: u64) -> Result<(), PostError> {
-        let segments = [self.segment(cookie)];
+    pub fn recv_shared(&mut self, wr_id: u64) -> Result<(), PostError> {
+        let segments = [self.segment(wr_id)];
         // SAFETY: as in `send`.
         unsafe {
             self.srq.post(&RecvRequest {
-                cookie,
+                wr_id,
                 segments: &segments,
             })
         }

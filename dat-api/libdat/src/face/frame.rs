@@ -3,21 +3,24 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use dat_api::{CancellationHeld, DatError, DatReturn, Result, ReturnType, Subtype};
+use dat_api::{CancellationDisabled, DatError, DatReturn, Result, ReturnType, Subtype};
 
 use super::debug;
 use crate::abi::DAT_RETURN;
 
-/// Runs the control call named `call` and returns its code. If the environment
-/// asks for it, a failure is printed with its cause. Panics end here.
-/// Cancellation of the thread is disabled during the call.
+/// Runs the control call named `call` and returns its code. A failure is printed
+/// with its cause if `DAT_DBG_TYPE` enables that. Panics end here. Cancellation of
+/// the thread is disabled during the call.
 pub(crate) fn control(call: &'static str, body: impl FnOnce() -> Result<()>) -> DAT_RETURN {
-    answer(call, || body().map(|()| DatReturn::SUCCESS.bits()))
+    forwarding(call, || body().map(|()| DatReturn::SUCCESS.bits()))
 }
 
 /// Like [`control`], for a body whose return code may come from another provider.
-pub(crate) fn answer(call: &'static str, body: impl FnOnce() -> Result<DAT_RETURN>) -> DAT_RETURN {
-    let _held = CancellationHeld::new();
+pub(crate) fn forwarding(
+    call: &'static str,
+    body: impl FnOnce() -> Result<DAT_RETURN>,
+) -> DAT_RETURN {
+    let _held = CancellationDisabled::new();
     run(call, body)
 }
 
@@ -32,7 +35,7 @@ fn run(call: &'static str, body: impl FnOnce() -> Result<DAT_RETURN>) -> DAT_RET
     // State that a panicking call leaves half done is behind locks that ignore
     // poison, or in objects whose handles were not returned yet.
     match catch_unwind(AssertUnwindSafe(body)) {
-        Ok(Ok(answer)) => answer,
+        Ok(Ok(code)) => code,
         Ok(Err(error)) => {
             debug::failed(call, &error);
             error.code().bits()

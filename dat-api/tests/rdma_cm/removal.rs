@@ -5,24 +5,24 @@ use std::time::Duration;
 
 use dat_api::types::{AsyncKind, ConnectionKind, EpState, EventData};
 
-use crate::rig::{open, turn};
-use crate::world::{PATIENCE, World, connection, name, reaches, wait_for};
+use crate::fixture::{Fixture, TIMEOUT, connection, name, reaches, wait_for};
+use crate::setup::{lock_device, open};
 
 /// Removes the device. Its removal completes only when this process ends: librdmacm closes no
 /// device, and Soft-RoCE waits for its users.
 #[test]
 #[ignore = "removes the device: alone, in a machine that is thrown away"]
-fn device_goes() {
-    let _turn = turn();
+fn a_removed_device_is_reported_once() {
+    let _lock = lock_device();
     let (ia, events) = open(name());
-    let world = World::on(ia, events);
-    let pair = world.pair();
+    let fixture = Fixture::on(ia, events);
+    let pair = fixture.pair();
     let mut remover = Command::new("rdma");
     let mut remover = remover.args(["link", "del", name()]).spawn().expect("rdma");
-    let told = wait_for(world.events, PATIENCE).expect("the end of the device is told");
-    match told.data {
+    let event = wait_for(fixture.events, TIMEOUT).expect("the removal is reported");
+    match event.data {
         EventData::Async { handle, kind, .. } => {
-            assert_eq!(handle, world.ia.handle());
+            assert_eq!(handle, fixture.ia.handle());
             assert_eq!(kind, AsyncKind::IaCatastrophic);
         }
         other => panic!("{other:?}"),
@@ -33,8 +33,8 @@ fn device_goes() {
         reaches(ep, EpState::Disconnected);
     }
     // Reported once, by whichever thread notices first.
-    assert_eq!(wait_for(world.events, Duration::from_millis(200)), None);
+    assert_eq!(wait_for(fixture.events, Duration::from_millis(200)), None);
     drop(pair);
-    drop(world);
+    drop(fixture);
     assert!(remover.try_wait().expect("a child").is_none());
 }

@@ -223,7 +223,7 @@ impl Ep {
         Ok(Parameters {
             address,
             reads_served: options.reads_served,
-            reads_asked: options.reads_issued,
+            reads_requested: options.reads_issued,
         })
     }
 
@@ -304,7 +304,7 @@ impl Ep {
         );
         self.inspect_completions();
         let marker = SendRequest {
-            cookie: 0,
+            wr_id: 0,
             op: SendOp::Nop,
             // The fence makes the marker wait for reads: an iWARP device completes a write as soon
             // as TCP has the bytes.
@@ -366,7 +366,7 @@ impl Ep {
         self.reads_issued.store(0, Ordering::Relaxed);
         self.step(control, Trigger::Reset);
         drop(held);
-        self.settle();
+        self.attach_new();
         Ok(())
     }
 

@@ -3,8 +3,8 @@
 //! The kernel raises an event for a completion of the device. A completion that the
 //! verbs path makes (`path/verbs/flush.rs`) raises none, and a thread that sleeps
 //! on the channel would miss it. On devices where that happens, a channel has a
-//! bell: a second descriptor, which is readable when the bell was rung
-//! (`wait/blocker.rs` has how a thread sleeps on both).
+//! second descriptor: an `eventfd` to which the engine writes (`wait/blocker.rs`
+//! describes how a thread sleeps on both).
 //!
 //! Decision: `docs/decisions/038-siw-quirks.md`
 
@@ -12,73 +12,74 @@ use core::sync::atomic::{AtomicBool, Ordering};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
 use crate::error::{ControlError, last_errno};
-use crate::thread::CancellationHeld;
+use crate::thread::CancellationDisabled;
 
-/// A bell, as described at the top of this file.
+/// The event source of the engine beside the kernel's, for one channel.
 #[derive(Debug)]
-pub(crate) struct Bell {
-    rung: OwnedFd,
-    /// `rung` is readable. Saves the system call of a read that would find nothing.
-    /// Set after `rung` became readable, and cleared before it is read.
-    is_rung: AtomicBool,
+pub(crate) struct SoftwareEvent {
+    eventfd: OwnedFd,
+    /// Whether `eventfd` is readable. Saves the system call of a read that would find nothing.
+    /// Set after `eventfd` became readable, and cleared before it is read.
+    is_raised: AtomicBool,
 }
 
-impl Bell {
-    /// Creates a bell.
+impl SoftwareEvent {
+    /// Creates the event source, with no event raised.
     ///
     /// # Errors
     /// The process has no file descriptor left.
     pub(super) fn new() -> Result<Self, ControlError> {
         // SAFETY: takes integers.
-        let rung = unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) };
-        if rung < 0 {
+        let eventfd = unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) };
+        if eventfd < 0 {
             return Err(ControlError::last("create a completion channel"));
         }
         Ok(Self {
             // SAFETY: the descriptor was just created, and has no other owner.
-            rung: unsafe { OwnedFd::from_raw_fd(rung) },
-            is_rung: AtomicBool::new(false),
+            eventfd: unsafe { OwnedFd::from_raw_fd(eventfd) },
+            is_raised: AtomicBool::new(false),
         })
     }
 
     /// Returns the descriptor.
     pub(super) fn fd(&self) -> BorrowedFd<'_> {
-        self.rung.as_fd()
+        self.eventfd.as_fd()
     }
 
-    /// Makes the descriptor readable until [`Self::take`].
+    /// Raises an event: makes the descriptor readable until [`Self::take`].
     #[cold]
-    pub(super) fn ring(&self) {
-        let _held = CancellationHeld::new();
+    pub(super) fn raise(&self) {
+        let _held = CancellationDisabled::new();
         let one = 1u64;
         loop {
             // SAFETY: eight readable bytes. The counter cannot overflow: that would
             // take 2^64 - 1 calls.
-            let written = unsafe { libc::write(self.rung.as_raw_fd(), (&raw const one).cast(), 8) };
+            let written =
+                unsafe { libc::write(self.eventfd.as_raw_fd(), (&raw const one).cast(), 8) };
             if written >= 0 || last_errno() != libc::EINTR {
                 break;
             }
         }
-        self.is_rung.store(true, Ordering::Release);
+        self.is_raised.store(true, Ordering::Release);
     }
 
-    /// Returns whether the bell was rung since the last call. Does not block. A
-    /// call during a ring may miss it; the descriptor then stays readable, and the
-    /// next call finds it.
+    /// Returns whether an event was raised since the last call. Does not block. A call
+    /// that runs at the same time as [`Self::raise`] may miss the event; the
+    /// descriptor then stays readable, and the next call finds the event.
     #[inline]
     pub(super) fn take(&self) -> bool {
-        self.is_rung.load(Ordering::Relaxed) && self.take_rung()
+        self.is_raised.load(Ordering::Relaxed) && self.take_raised()
     }
 
     #[cold]
-    fn take_rung(&self) -> bool {
-        if !self.is_rung.swap(false, Ordering::Acquire) {
+    fn take_raised(&self) -> bool {
+        if !self.is_raised.swap(false, Ordering::Acquire) {
             return false;
         }
-        let _held = CancellationHeld::new();
+        let _held = CancellationDisabled::new();
         let mut count = 0u64;
         // SAFETY: eight writable bytes.
-        unsafe { libc::read(self.rung.as_raw_fd(), (&raw mut count).cast(), 8) == 8 }
+        unsafe { libc::read(self.eventfd.as_raw_fd(), (&raw mut count).cast(), 8) == 8 }
     }
 }
 
@@ -90,9 +91,9 @@ mod tests {
     use std::io::Write;
     use std::os::unix::net::UnixStream;
 
-    fn is_readable(bell: &Bell) -> bool {
+    fn is_readable(software_event: &SoftwareEvent) -> bool {
         let mut watched = libc::pollfd {
-            fd: bell.fd().as_raw_fd(),
+            fd: software_event.fd().as_raw_fd(),
             events: libc::POLLIN,
             revents: 0,
         };
@@ -101,23 +102,26 @@ mod tests {
     }
 
     #[test]
-    fn a_bell_is_readable_from_a_ring_until_it_is_taken() {
-        let bell = Bell::new().expect("a descriptor");
-        assert!(!is_readable(&bell) && !bell.take());
-        bell.ring();
-        bell.ring();
-        assert!(is_readable(&bell) && bell.take());
-        assert!(!is_readable(&bell) && !bell.take(), "once");
+    fn a_raised_event_makes_the_descriptor_readable_until_it_is_taken() {
+        let software_event = SoftwareEvent::new().expect("a descriptor");
+        assert!(!is_readable(&software_event) && !software_event.take());
+        software_event.raise();
+        software_event.raise();
+        assert!(is_readable(&software_event) && software_event.take());
+        assert!(
+            !is_readable(&software_event) && !software_event.take(),
+            "once"
+        );
     }
 
-    /// Also if an earlier ring or event was not taken: a new one ends a sleep.
+    /// A new event ends a sleep even if an earlier one was not taken.
     #[test]
-    fn each_ring_and_each_event_of_the_kernel_wakes_a_sleeper() {
+    fn each_event_of_the_engine_and_of_the_kernel_wakes_a_sleeper() {
         let (events, raise) = UnixStream::pair().expect("a channel");
-        let bell = Bell::new().expect("a descriptor");
+        let software_event = SoftwareEvent::new().expect("a descriptor");
         let channel = ChannelFds {
             kernel: events.as_fd(),
-            bell: Some(bell.fd()),
+            software_event: Some(software_event.fd()),
         };
         let blocker = Blocker::new().expect("a blocker");
         let guard = SignalGuard::new();
@@ -125,7 +129,7 @@ mod tests {
             blocker.announce();
             std::thread::scope(|scope| {
                 scope.spawn(|| match round % 2 {
-                    0 => bell.ring(),
+                    0 => software_event.raise(),
                     _ => (&raise).write_all(&[1]).expect("an event"),
                 });
                 let time = Some(Duration::from_secs(20));
