@@ -16,11 +16,10 @@
 
 use core::time::Duration;
 use std::ops::DerefMut;
-use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
 use dat_engine::ControlError;
-use dat_engine::wait::{Deadline, SpinBudget, WaitPolicy};
+use dat_engine::wait::{ChannelFds, Deadline, SpinBudget, WaitPolicy};
 use loom::sync::atomic::AtomicUsize;
 use loom::sync::{Condvar, Mutex};
 use loom::thread;
@@ -118,7 +117,7 @@ impl Platform for Waiter {
 
     fn block(
         &self,
-        _channel: Option<BorrowedFd<'_>>,
+        _channel: Option<ChannelFds<'_>>,
         timeout: Option<Duration>,
         (): &(),
     ) -> Result<BlockResult, ControlError> {
@@ -382,7 +381,7 @@ impl Source for Waiting<'_> {
         Ok(count)
     }
 
-    fn channel(&self) -> Option<BorrowedFd<'_>> {
+    fn channel(&self) -> Option<ChannelFds<'_>> {
         None
     }
 }
