@@ -295,8 +295,17 @@ impl Mappings {
         }
     }
 
+    /// Makes a mapping the latest; the others keep one of each. It may be the latest already:
+    /// another thread may have added it just now.
     #[cold]
     fn add(&mut self, mapping: &Arc<Mapping>) {
+        if self
+            .latest
+            .as_ref()
+            .is_some_and(|latest| Arc::ptr_eq(latest, mapping))
+        {
+            return;
+        }
         let mut others = self.others.iter_mut();
         let known = others.find(|known| Arc::ptr_eq(known, mapping));
         match (known, &mut self.latest) {

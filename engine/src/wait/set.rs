@@ -39,9 +39,9 @@ impl ChannelSet {
     /// user.
     pub fn add(&self, channel: ChannelFds<'_>, name: u64) -> Result<(), ControlError> {
         for fd in channel.iter() {
-            if !self.control(libc::EPOLL_CTL_ADD, fd, name)
-                && !(last_errno() == libc::EEXIST && self.control(libc::EPOLL_CTL_MOD, fd, name))
-            {
+            let added = self.control(libc::EPOLL_CTL_ADD, fd, name)
+                || last_errno() == libc::EEXIST && self.control(libc::EPOLL_CTL_MOD, fd, name);
+            if !added {
                 let error = ControlError::last("watch a channel");
                 self.remove(channel);
                 return Err(error);

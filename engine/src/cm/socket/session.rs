@@ -307,7 +307,7 @@ impl Session {
                 Reason::NoListener => ConnectionEvent::NonPeerRejected,
                 Reason::Version(theirs) => {
                     tracing::warn!(peer = ?self.peer,
-                        "request refused: the peer uses version {theirs} of the protocol, and this side version {}",
+                        "request refused: the peer uses version {theirs} of the protocol, but this side uses version {}",
                         frame::VERSION);
                     ConnectionEvent::NonPeerRejected
                 }

@@ -35,7 +35,7 @@ pub(super) fn received(
     byte_len: u32,
 ) -> Completion {
     Completion {
-        wr_id: wr_id,
+        wr_id,
         context: record.context,
         byte_len,
         imm: 0,
