@@ -141,7 +141,12 @@ impl Evd {
         };
         let cq = self.context.create_cq(depth, &channel, self.handle)?;
         let handle = cq.handle().clone();
-        Ok((Queue::from(cq), Some(handle)))
+        #[cfg_attr(
+            not(test),
+            expect(clippy::useless_conversion, reason = "unit tests have a fake queue")
+        )]
+        let queue = Queue::from(cq);
+        Ok((queue, Some(handle)))
     }
 
     /// Reserves room for `more` receives of an SRQ that reports to this EVD. Returns `false`, and
