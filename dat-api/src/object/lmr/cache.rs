@@ -1,5 +1,5 @@
-//! The LMR cache of a queue: most posts of a queue use one of the two LMRs that it used last, and
-//! find it here by comparing one word and two bounds.
+//! The LMR cache of a queue: most posts of a queue use the LMR of the post before, and find it here
+//! by comparing one word and two bounds.
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
@@ -12,28 +12,19 @@ use crate::types::{LmrSegment, MemPrivileges};
 /// The tag of an empty cache, which no row has: both its generation and its row number are 0.
 static NOTHING: AtomicU64 = AtomicU64::new(0);
 
-/// Two LMRs that were looked up for one zone and one set of privileges.
+/// An LMR that was looked up for one zone and one set of privileges.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct LmrCache {
-    latest: Found<'static>,
-    /// The one that `latest` has replaced. Finding a segment in it changes nothing, so posts may
-    /// alternate between the two.
-    previous: Found<'static>,
-}
+pub(crate) struct LmrCache(Found<'static>);
 
 impl Default for LmrCache {
     fn default() -> Self {
-        let nothing = Found {
+        Self(Found {
             tag: &NOTHING,
             seen: u64::MAX,
             first: 0,
             bytes: 0,
             key: 0,
-        };
-        Self {
-            latest: nothing,
-            previous: nothing,
-        }
+        })
     }
 }
 
@@ -58,36 +49,22 @@ impl LmrCache {
             address,
             length,
         } = segment;
-        let found = lookup(context, address, length, pz, need)?;
-        self.previous = core::mem::replace(&mut self.latest, found);
-        Ok(engine_segment(segment, found.key))
+        self.0 = lookup(context, address, length, pz, need)?;
+        Ok(engine_segment(segment, self.0.key))
     }
 
-    /// Converts a segment for the engine if it lies in a cached LMR.
+    /// Converts a segment for the engine if it lies in the cached LMR.
     #[inline(always)]
     pub(crate) fn find(&self, segment: LmrSegment) -> Option<Segment> {
-        match self.latest.segment(segment) {
-            None => {
-                core::hint::cold_path();
-                self.previous.segment(segment)
-            }
-            found => found,
-        }
-    }
-}
-
-impl Found<'_> {
-    /// Converts a segment for the engine if it lies in this LMR, and this LMR is still there.
-    #[inline(always)]
-    fn segment(&self, segment: LmrSegment) -> Option<Segment> {
         // Each field is read where it is needed, which takes fewer registers.
-        let offset = segment.address.wrapping_sub(self.first);
-        let last = self.bytes.checked_sub(segment.length)?;
+        let found = &self.0;
+        let offset = segment.address.wrapping_sub(found.first);
+        let last = found.bytes.checked_sub(segment.length)?;
         // A tag is never reused: the row still holds the same LMR.
-        (self.seen as u32 == segment.context
-            && self.tag.load(Ordering::Acquire) == self.seen
+        (found.seen as u32 == segment.context
+            && found.tag.load(Ordering::Acquire) == found.seen
             && offset <= last)
-            .then(|| engine_segment(segment, self.key))
+            .then(|| engine_segment(segment, found.key))
     }
 }
 
@@ -118,36 +95,6 @@ mod tests {
             handle: 0,
         })
         .expect("a row")
-    }
-
-    #[test]
-    fn the_two_lmrs_used_last_are_found_without_a_lookup() {
-        let lmrs = [entry(1000, 5), entry(5000, 6), entry(9000, 7)];
-        let mut cache = LmrCache::default();
-        let segments = [1000, 5000, 9000].map(|address| LmrSegment {
-            context: lmrs[address as usize / 4000].context(),
-            address,
-            length: 100,
-        });
-        let keys =
-            |cache: &LmrCache| segments.map(|segment| cache.find(segment).map(|found| found.lkey));
-        assert_eq!(keys(&cache), [None; 3]);
-        for (at, expected) in [
-            (0, [Some(5), None, None]),
-            (1, [Some(5), Some(6), None]),
-            (0, [Some(5), Some(6), None]),
-            (2, [None, Some(6), Some(7)]),
-            (1, [None, Some(6), Some(7)]),
-            (0, [Some(5), None, Some(7)]),
-        ] {
-            assert!(cache.lookup(segments[at], 7, READ).is_ok());
-            assert_eq!(keys(&cache), expected);
-        }
-        let [first, second, third] = lmrs;
-        drop(third);
-        assert_eq!(keys(&cache), [Some(5), None, None], "freed");
-        drop((first, second));
-        assert_eq!(keys(&cache), [None; 3]);
     }
 
     #[test]

@@ -2,10 +2,10 @@
 //!
 //! A post has two paths:
 //!
-//! 1. The **fast path** posts what most programs post: one segment, no completion flags, in one of
-//!    the two LMRs that the queue used last, on a queue with room. It is compiled once for each data
-//!    path ([`FastPath`]) and lock ([`PostLock`]), so it tests for neither, and saves no registers
-//!    for the other. `for_mode` (in `posting.rs`) selects the function by the queue's [`PostMode`].
+//! 1. The **fast path** posts what most programs post: one segment, no completion flags, in the LMR
+//!    that the queue used last, on a queue with room. It is compiled once for each data path
+//!    ([`FastPath`]) and lock ([`Lock`]), so it tests for neither, and saves no registers for the
+//!    other. `for_mode` (in `posting.rs`) selects the function by the queue's [`PostMode`].
 //! 2. The **slow path** posts everything else, and everything that the fast path could not post. It
 //!    is compiled once. It checks every argument, makes room in a full queue and tries once more,
 //!    and reports errors. It is marked cold so that the fast path jumps to it; a program may still
