@@ -269,8 +269,9 @@ impl<G> Wait<G> {
         }
         // An endless spin is done as requested. A limited spin expects the event to
         // be produced meanwhile, which on a single processor requires yielding it.
-        // The scheduler may not switch before this thread has used its share; the
-        // budget then learns to sleep at once.
+        // The scheduler may not switch before this thread has used its share. A
+        // thread that sleeps instead is always ahead of its peer in the schedule,
+        // and never yields in vain.
         let yields = allowed < u64::MAX && !platform.is_multiprocessor();
         if allowed > 0 {
             counters.spins += 1;
