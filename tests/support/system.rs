@@ -52,8 +52,8 @@ impl System {
     }
 
     /// Lets the device see a doorbell before the next one is rung.
-    pub fn rung(&self) {
-        device::rung();
+    pub fn after_doorbell(&self) {
+        device::after_doorbell();
     }
 
     /// Runs the device until it has nothing left to do.
