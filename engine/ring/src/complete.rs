@@ -390,7 +390,7 @@ impl CompletionRing {
     /// Returns the consumed entries to the device: publishes the consumer index.
     #[inline(always)]
     pub fn publish(&mut self) {
-        barrier::before_giving_back();
+        barrier::before_release();
         self.entries
             .consumer_record
             .set(self.cursor.consumer & 0xff_ffff);

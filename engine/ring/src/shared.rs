@@ -84,7 +84,7 @@ pub struct SharedRecvConsumer {
     returned: AtomicU32,
     /// For each run, by its masked number: the last WQE of the run before it,
     /// and its own first WQE.
-    turns: Box<[AtomicU32]>,
+    run_bounds: Box<[AtomicU32]>,
     /// Written by the producer.
     record: DoorbellRecord,
     lock: BiasedLock,
@@ -174,11 +174,11 @@ impl SharedRecvProducer {
         let latest = self.latest();
         while self.reading != latest.run() {
             self.reading = self.reading.wrapping_add(1);
-            let turn = &consumer.turns[size.index(self.reading)];
+            let bounds = &consumer.run_bounds[size.index(self.reading)];
             // Written before `latest`. The entry is reused after as many runs
             // as the ring has WQEs; fewer than that are released and not read.
-            let turn = turn.load(Ordering::Relaxed);
-            let (last, first) = (turn >> 16, turn & 0xffff);
+            let bounds = bounds.load(Ordering::Relaxed);
+            let (last, first) = (bounds >> 16, bounds & 0xffff);
             self.free.insert_up_to(size, self.unread, last);
             self.unread = first;
         }
@@ -201,7 +201,7 @@ impl SharedRecvProducer {
     fn latest(&self) -> Latest {
         // SAFETY: the consumer outlives this half, as promised to `new`.
         let consumer = unsafe { self.consumer.as_ref() };
-        // Acquire: the turns before it, and that the pollers have read the
+        // Acquire: the bounds of the runs before it, and that the pollers have read the
         // `wr_id`s and WQEs that come back.
         Latest::from_bits(consumer.latest.load(Ordering::Acquire))
     }
@@ -301,7 +301,7 @@ impl RecvWqes<1> {
 pub struct Returns<'a> {
     wr_ids: &'a [AtomicU64],
     size: RingSize,
-    turns: &'a [AtomicU32],
+    run_bounds: &'a [AtomicU32],
     latest: Latest,
 }
 
@@ -315,7 +315,7 @@ impl Returns<'_> {
     #[inline(always)]
     pub unsafe fn take(&mut self, index: u16) -> u64 {
         let index = self.size.index(u32::from(index));
-        self.latest = self.latest.after(self.size, self.turns, index as u32);
+        self.latest = self.latest.after(self.size, self.run_bounds, index as u32);
         // SAFETY: masked to the ring, which has as many `wr_id`s as WQEs.
         unsafe { self.wr_ids.get_unchecked(index) }.load(Ordering::Relaxed)
     }
@@ -350,7 +350,7 @@ impl SharedRecvConsumer {
             // Run 0, which continues after the tail.
             latest: AtomicU64::new(Latest::new(0, u32::from(layout.tail)).to_bits()),
             returned: AtomicU32::new(0),
-            turns: (0..size.count()).map(|_| AtomicU32::new(0)).collect(),
+            run_bounds: (0..size.count()).map(|_| AtomicU32::new(0)).collect(),
             // SAFETY: the layout's record, valid as the caller promises.
             record: unsafe { DoorbellRecord::new(layout.dbrec) },
             lock: BiasedLock::new(),
@@ -387,7 +387,7 @@ impl SharedRecvConsumer {
         let index = self.size.index(u32::from(index)) as u32;
         self.lock.with(|| {
             let latest = Latest::from_bits(self.latest.load(Ordering::Relaxed));
-            self.put_back(latest.after(self.size, &self.turns, index), 1);
+            self.put_back(latest.after(self.size, &self.run_bounds, index), 1);
         });
     }
 
@@ -426,7 +426,7 @@ impl SharedRecvConsumer {
             let mut returns = Returns {
                 wr_ids: &self.wr_ids,
                 size: self.size,
-                turns: &self.turns,
+                run_bounds: &self.run_bounds,
                 latest: Latest::from_bits(self.latest.load(Ordering::Relaxed)),
             };
             let taken = take(&mut returns);
@@ -439,7 +439,7 @@ impl SharedRecvConsumer {
     /// then `latest`. Called under the lock.
     #[inline(always)]
     fn put_back(&self, latest: Latest, count: u32) {
-        // Release: the turns are written, the `wr_id`s and WQEs are read.
+        // Release: the bounds are written, the `wr_id`s and WQEs are read.
         self.latest.store(latest.to_bits(), Ordering::Release);
         // A separate counter: incrementing it is one instruction.
         let returned = self.returned.load(Ordering::Relaxed);

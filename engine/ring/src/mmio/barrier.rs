@@ -6,7 +6,7 @@
 //! | [`before_register`] | `mmio_wc_start` | `sfence` | `dsb st` |
 //! | [`after_register`] | `mmio_flush_writes` | `sfence` | `dsb st` |
 //! | [`after_ownership`] | `udma_from_device_barrier` | compiler | `dmb oshld` |
-//! | [`before_giving_back`] | – | compiler | `dmb oshld` |
+//! | [`before_release`] | – | compiler | `dmb oshld` |
 //!
 //! Where the sources disagree: after the ownership check rdma-core executes
 //! `lfence` on x86-64, UCX (`ucs_memory_cpu_load_fence`) and the kernel
@@ -162,6 +162,6 @@ pub fn after_ownership() {
 /// Between the last load from a CQE and the store of the consumer index that
 /// lets the device overwrite it.
 #[inline(always)]
-pub fn before_giving_back() {
+pub fn before_release() {
     arch::loads_before_anything();
 }

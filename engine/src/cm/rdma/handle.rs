@@ -228,7 +228,7 @@ impl Request {
         let commands = &self.service.shared.commands;
         commands.require_here()?;
         let Answering {
-            reads: (served, asked),
+            reads: (served, requested),
             transport,
             greets,
         } = self.answering;
@@ -238,7 +238,7 @@ impl Request {
         let param = ConnParam {
             qpn: endpoint.address.qpn,
             // At most the number that the requester requests and supports.
-            reads_served: endpoint.reads_served.min(asked),
+            reads_served: endpoint.reads_served.min(requested),
             reads_requested: endpoint.reads_requested.min(served),
             private_data: payload::reply(
                 private_data,
