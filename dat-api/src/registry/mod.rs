@@ -199,7 +199,7 @@ fn resolve_in(file: &File, key: Key<'_>) -> Result<Resolved> {
         return Err(DatError::new(
             ReturnType::InsufficientResources,
             Subtype::ResourceDevice,
-            file.trouble.clone().unwrap_or_default(),
+            file.read_error.clone().unwrap_or_default(),
         ));
     }
     let same = |entry: &&Entry| {
@@ -279,8 +279,8 @@ fn hint(file: &File, key: Key<'_>) -> String {
             "{path}, line {line} has the name for version {major}.{minor} and {non}threadsafe"
         );
     }
-    match &file.trouble {
-        Some(trouble) => trouble.clone(),
+    match &file.read_error {
+        Some(error) => error.clone(),
         None => {
             let mut text = format!("{path} has {} names", file.conf.entries.len());
             if let Some(LineError { line, cause }) = file.conf.line_errors.first() {
