@@ -3,16 +3,19 @@
 //! Each WQE begins with the index of the next one; the device follows these
 //! links, from the first WQE ever posted on. The producer chooses the order of
 //! the links, and the order affects speed: a NIC fetches several WQEs at once
-//! if they are adjacent. So the producer posts adjacent WQEs as long as it can,
-//! as libmlx5 does since v48: **the WQE after the posted one is the next one in
-//! the ring if that is free, otherwise the nearest free WQE after it, wrapping
-//! around the end of the ring.** For the same sequence of posts and completions
-//! this is the order in which libmlx5 v48 posts. One WQE, the next to be
-//! posted, is always kept free, since the link to it must be written first.
+//! if they are adjacent. So the producer posts adjacent WQEs as long as it can:
 //!
-//! The producer writes the link with the rest of the WQE, when it is posted.
-//! libmlx5 links a whole run when it takes the run, which for a long run is
-//! many stores in one post. The device reads the same links: it does not read a
+//! - if the next WQE in the ring is free, it is posted next;
+//! - otherwise the nearest free WQE after it is posted next; the search wraps
+//!   around the end of the ring.
+//!
+//! libmlx5 posts in the same order since v48, for the same sequence of posts
+//! and completions. One WQE, the next to be posted, is always kept free, since
+//! the link to it must be written first.
+//!
+//! The producer writes the link of a WQE when the WQE is posted. libmlx5 links
+//! a whole run when it takes the run, which for a long run is many stores in
+//! one post. The device reads the same links in both cases, because it reads no
 //! WQE that is not posted.
 //!
 //! The pollers release completed WQEs in runs. A completion whose WQE follows
