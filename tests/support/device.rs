@@ -1,4 +1,4 @@
-//! The device under test: an emulated device inside the process, stepped by hand;
+//! The device under test: an emulated device inside the process, stepped by the test;
 //! or, if `DAT_TEST_DEVICE` names one, an existing device, which works on its
 //! own.
 

@@ -46,7 +46,7 @@ impl System {
         self.context.get_or_init(Context::open)
     }
 
-    /// Returns whether the test steps the device by hand.
+    /// Returns whether the test steps the device.
     pub fn is_stepped(&self) -> bool {
         device::emulator().is_some()
     }
@@ -209,5 +209,5 @@ impl Drop for System {
 }
 
 fn emulator() -> &'static Emulator {
-    device::emulator().expect("a device that is stepped by hand")
+    device::emulator().expect("a stepped device")
 }
