@@ -53,7 +53,7 @@
 //!
 //! # Layers
 //! A program uses [`safe`]: types such as [`safe::Endpoint`] that own DAT objects. They stand on
-//! [`object`], the DAT objects as C programs know them, named by [handles](handle). The objects
+//! [`object`], the DAT objects that C programs use, named by [handles](handle). The objects
 //! stand on `dat-engine`, which writes the work queues of the device.
 //!
 //! | module | content |

@@ -16,7 +16,7 @@
  * - Credits return in the same way: the consumer writes the total number of slots
  *   that it has emptied to the producer's memory. The number is a total, so one
  *   such write at a time is enough.
- * - The producer asks for one completion every SIGNALLED writes. That completion
+ * - The producer requests one completion every SIGNALLED writes. That completion
  *   covers all earlier writes, so their memory may be reused.
  * - Words that different sides write have their own cache lines.
  * - Between the first and the last message nothing is allocated, and no thread

@@ -1,7 +1,7 @@
 //! Checking the attributes of an endpoint.
 //!
 //! The attributes are checked against the IA's limits before anything is created. An endpoint gets
-//! exactly the attributes that were asked for, or is not created.
+//! exactly the requested attributes, or is not created.
 
 use super::MAX_SEGMENTS;
 use crate::error::{DatError, Result};
@@ -46,7 +46,7 @@ pub(super) struct Request {
 }
 
 /// Returns the attributes of an endpoint that is created without any. RDMA reads are 0 and must be
-/// asked for, so a connection never fails because of them.
+/// requested, so a connection never fails because of them.
 pub(super) fn defaults(ia: &IaAttributes, request: Request) -> EpAttributes {
     let iov = DEFAULT_IOV.min(segments(ia));
     // Without EVDs, one completion queue holds both kinds of completions.
@@ -82,7 +82,7 @@ fn segments(ia: &IaAttributes) -> i32 {
     ia.max_iov_segments_per_dto.min(MAX_SEGMENTS as i32)
 }
 
-/// Returns the attributes that the endpoint will have: those asked for, with defaults for fields
+/// Returns the attributes that the endpoint will have: those requested, with defaults for fields
 /// that DAT allows to be left open.
 ///
 /// # Errors
