@@ -257,15 +257,15 @@ int main(int argc, char **argv)
         good += done;
         never += done == 0;
         if (verbose)
-            printf("%-28s %9lu calls, %9lu good\n", calls[call].name, (unsigned long)made,
+            printf("%-28s %9lu calls, %9lu succeeded\n", calls[call].name, (unsigned long)made,
                    (unsigned long)done);
         else if (done == 0)
-            printf("never good: dat_%s, last %#x\n", calls[call].name, (unsigned)refusals[call]);
+            printf("never succeeded: dat_%s, last code %#x\n", calls[call].name, (unsigned)refusals[call]);
     }
     close_adapters();
     bad |= !returns_to((unsigned)descriptors, (unsigned)tasks);
-    printf("%lu calls, %lu good, %lu never; agents %lu\n", (unsigned long)all,
+    printf("%lu calls, %lu succeeded; never succeeded: %lu; agents called: %lu\n", (unsigned long)all,
            (unsigned long)good, never, (unsigned long)agents);
-    printf(bad ? "BAD\n" : "well\n");
+    printf(bad ? "FAILED\n" : "passed\n");
     return bad;
 }
