@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Installs uDAPL 1.2 for C programs: library, headers, dat.pc, manual pages.
+# Decision: docs/decisions/017-provider-in-another-registry.md (libudapl.so.1)
 set -euo pipefail
-umask 022 # what is installed is for all
+umask 022 # every user may read the installed files
 
 usage() {
     cat <<'TXT'

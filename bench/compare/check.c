@@ -24,19 +24,19 @@ void fail(int status, const char *format, ...)
     _exit(status);
 }
 
-void must_refuse(DAT_RETURN answer, const char *call)
+void call_failed(DAT_RETURN code, const char *call)
 {
     const char *type = "", *subtype = "";
 
-    dat_strerror(answer, &type, &subtype);
-    fail(STATUS_FAILED, "%s: %s %s (0x%x); %s", call, type, subtype, (unsigned)answer,
+    dat_strerror(code, &type, &subtype);
+    fail(STATUS_FAILED, "%s: %s %s (0x%x); %s", call, type, subtype, (unsigned)code,
          COMPARE_VERSION[0] == '1' ? "DAT_DBG_TYPE=1 DAT_DBG_DEST=1 prints the cause"
                                    : "DAPL_DBG_TYPE=0xffff DAPL_DBG_DEST=1 prints the cause");
 }
 
-static void too_long(int signal)
+static void time_is_over(int signal)
 {
-    static const char before[] = "error: this takes too long: ";
+    static const char before[] = "error: time limit (-l) exceeded: ";
     const char *doing = doing_now;
 
     (void)signal;
@@ -51,7 +51,7 @@ void watchdog(const char *doing, unsigned seconds)
     struct sigaction action;
 
     memset(&action, 0, sizeof action);
-    action.sa_handler = too_long;
+    action.sa_handler = time_is_over;
     doing_now = doing;
     if (sigaction(SIGALRM, &action, NULL) != 0)
         fail(STATUS_ENVIRONMENT, "sigaction failed");

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Both libraries get the same numbers, and no defaults. */
+/* Explicit attributes, so that both libraries use the same values and no defaults. */
 static const DAT_EP_ATTR attributes = {
     .service_type = DAT_SERVICE_TYPE_RC,
     .max_message_size = SLOT,
@@ -71,7 +71,7 @@ void pair_open(struct pair *pair, const char *adapter, DAT_IA_ADDRESS_PTR addres
              type, subtype, (unsigned)opened,
              COMPARE_VERSION[0] == '1'
                  ? "DAT_DBG_TYPE=1 DAT_DBG_DEST=1 prints the cause"
-                 : "is it in the file that DAT_OVERRIDE names? DAT_DBG_TYPE=0xffff tells more");
+                 : "is it in the file that DAT_OVERRIDE names? DAT_DBG_TYPE=0xffff prints more");
     }
     pair->qualifier = qualifier;
     pair->address = address;
@@ -122,7 +122,7 @@ static void take_flushed(const struct end *end, unsigned receives)
     DAT_EVENT event;
     DAT_COUNT more;
 
-    /* OFED's library reports some of them as events of its extensions, so they are only counted. */
+    /* OFED's library reports some completions as events of its extensions, so the events are only counted. */
     for (; receives > 0; receives--)
         must(dat_evd_wait(end->receives, DAT_TIMEOUT_INFINITE, 1, &event, &more));
 }

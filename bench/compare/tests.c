@@ -22,18 +22,18 @@ void post_all_receives(struct end *end)
         post_receive(end, (end->next + slot) % RECEIVES);
 }
 
-/* Messages carry their number, so that an old message is not taken for a new one. */
+/* A message contains its number, so that the check below detects an old message. */
 static void number(unsigned char *slot, unsigned long value) { memcpy(slot, &value, sizeof value); }
 
 static void check_number(const unsigned char *slot, unsigned long value)
 {
     if (memcmp(slot, &value, sizeof value) != 0)
-        fail(STATUS_FAILED, "message %lu arrived with other content", value);
+        fail(STATUS_FAILED, "message %lu arrived with other contents", value);
 }
 
 /* --- ping-pong ----------------------------------------------------------- */
 
-/* One end's turn: reads the message and posts its receive again. */
+/* Checks a received message, and posts its receive again. */
 static void received_number(struct end *end, unsigned slot, unsigned long value)
 {
     check_number(receive_slot(end, slot), value);
@@ -49,7 +49,7 @@ static void send_number(struct end *end, unsigned long value, DAT_UINT32 bytes)
     post_send(end, 0, bytes);
 }
 
-/* Both ends in one thread. Counted in messages, so the result is half a round trip. */
+/* Both ends are in one thread. `count` is a number of messages, so the time of one is half a round trip. */
 static uint64_t pingpong_polling(struct pair *pair, DAT_UINT32 bytes, unsigned long count)
 {
     unsigned long at;
@@ -132,7 +132,7 @@ static uint64_t writes(struct pair *pair, DAT_UINT32 bytes, unsigned long count,
     took = now() - start;
     for (slot = 0; slot < window; slot++)
         if (memcmp(send_slot(&pair->a, slot), receive_slot(&pair->b, slot), bytes) != 0)
-            fail(STATUS_FAILED, "a write completed and its bytes are not there");
+            fail(STATUS_FAILED, "a write completed, and the target has other bytes");
     return took;
 }
 
@@ -221,7 +221,7 @@ static uint64_t call_take_nothing(struct pair *pair, DAT_UINT32 bytes, unsigned 
     (void)bytes;
     for (at = 0; at < count; at++)
         if (DAT_GET_TYPE(dat_evd_dequeue(pair->a.receives, &event)) != DAT_QUEUE_EMPTY)
-            fail(STATUS_FAILED, "an event out of nothing");
+            fail(STATUS_FAILED, "dat_evd_dequeue returned an event of an endpoint without messages");
     return now() - start;
 }
 
@@ -241,25 +241,25 @@ static uint64_t connections(struct pair *pair, DAT_UINT32 bytes, unsigned long c
 }
 
 const struct test tests[] = {
-    { "pingpong-poll-64", "64 B messages to and fro, dequeued by polling: per message",
+    { "pingpong-poll-64", "ping-pong of 64 B, events taken by polling: per message",
       pingpong_polling, 64, 0 },
-    { "pingpong-poll-4096", "4 KiB messages to and fro, dequeued by polling: per message",
+    { "pingpong-poll-4096", "ping-pong of 4 KiB, events taken by polling: per message",
       pingpong_polling, 4096, 0 },
-    { "pingpong-wait-64", "64 B messages to and fro, a waiting thread at each end: per message",
+    { "pingpong-wait-64", "ping-pong of 64 B, a waiting thread at each end: per message",
       pingpong_waiting, 64, 0 },
-    { "pingpong-wait-4096", "4 KiB messages to and fro, a waiting thread at each end: per message",
+    { "pingpong-wait-4096", "ping-pong of 4 KiB, a waiting thread at each end: per message",
       pingpong_waiting, 4096, 0 },
-    { "write-4", "RDMA write of 4 B, one at a time, completion polled for", write_one, 4, 0 },
-    { "write-4096", "RDMA write of 4 KiB, one at a time, completion polled for", write_one, 4096,
+    { "write-4", "RDMA write of 4 B and polling for its completion, one at a time", write_one, 4, 0 },
+    { "write-4096", "RDMA write of 4 KiB and polling for its completion, one at a time", write_one, 4096,
       0 },
     { "write-4096-x64", "RDMA write of 4 KiB, 64 outstanding: per write", write_window, 4096, 0 },
-    { "connect", "two endpoints made, connected, disconnected and freed", connections, 0, 1 },
+    { "connect", "two endpoints created, connected, disconnected and freed", connections, 0, 1 },
     { "call-post-recv", "dat_ep_post_recv alone", call_post_receive, 64, 0 },
-    { "call-post-send", "dat_ep_post_send of 64 B alone, with what the kernel does in it",
+    { "call-post-send", "dat_ep_post_send of 64 B alone, its system call included",
       call_post_send, 64, 0 },
-    { "call-dequeue-recv", "dat_evd_dequeue of a receive that is there", call_take_receive, 64,
+    { "call-dequeue-recv", "dat_evd_dequeue of a completed receive", call_take_receive, 64,
       0 },
     { "call-dequeue-send", "dat_evd_dequeue of a completed send", call_take_request, 64, 0 },
-    { "call-dequeue-empty", "dat_evd_dequeue of nothing", call_take_nothing, 0, 0 },
+    { "call-dequeue-empty", "dat_evd_dequeue of an empty EVD", call_take_nothing, 0, 0 },
 };
 const unsigned tests_count = sizeof tests / sizeof tests[0];

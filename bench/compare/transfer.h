@@ -49,11 +49,11 @@ static inline const DAT_DTO_COMPLETION_EVENT_DATA *completion(const DAT_EVENT *e
 /* Polls until there is an event. */
 static inline void dequeue(DAT_EVD_HANDLE evd, DAT_EVENT *event)
 {
-    DAT_RETURN answer;
+    DAT_RETURN code;
 
-    while ((answer = dat_evd_dequeue(evd, event)) != DAT_SUCCESS)
-        if (DAT_GET_TYPE(answer) != DAT_QUEUE_EMPTY)
-            must_refuse(answer, "dat_evd_dequeue");
+    while ((code = dat_evd_dequeue(evd, event)) != DAT_SUCCESS)
+        if (DAT_GET_TYPE(code) != DAT_QUEUE_EMPTY)
+            call_failed(code, "dat_evd_dequeue");
 }
 
 /* Takes the completion of a request; returns its slot. */

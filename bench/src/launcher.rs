@@ -1,7 +1,7 @@
 //! The launcher of the emulated device: whether it runs this process, and
 //! restarting dat-bench under it.
 //!
-//! The engine does not know whether a device is emulated; only the launcher's
+//! The engine does not distinguish an emulated device; only the launcher's
 //! environment variable says so. Without the launcher, `-d emu` replaces this
 //! process by `mlx5-emu run -- dat-bench …` with the same arguments.
 

@@ -216,17 +216,17 @@ fn a_client_with_other_options_is_refused_and_the_server_keeps_waiting() {
 
 #[test]
 fn other_programs_on_the_control_port_neither_end_nor_block_the_server() {
-    let (mut server, port) = server("strangers", "-n 100 --warmup 10");
-    let stranger = || TcpStream::connect(("localhost", port.parse().unwrap())).unwrap();
-    let _silent = stranger();
-    let mut web = stranger();
+    let (mut server, port) = server("others", "-n 100 --warmup 10");
+    let other_program = || TcpStream::connect(("localhost", port.parse().unwrap())).unwrap();
+    let _silent = other_program();
+    let mut web = other_program();
     web.write_all(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
         .unwrap();
     server.wait_for("not dat-bench's protocol; still waiting");
-    drop(stranger());
+    drop(other_program());
     server.wait_for("closed the control connection; still waiting");
     let words = format!("lat -n 100 --warmup 10 -p {port} localhost");
-    run(emulated("strangers", &words)).expect(0, &["t_typical"]);
+    run(emulated("others", &words)).expect(0, &["t_typical"]);
     server.end().expect(0, &["answered 110 messages"]);
 }
 

@@ -53,7 +53,7 @@
 //!
 //! # Layers
 //! A program uses [`safe`]: types such as [`safe::Endpoint`] that own DAT objects. They stand on
-//! [`object`], the DAT objects as C programs know them, named by [handles](handle). The objects
+//! [`object`], the DAT objects that C programs use, named by [handles](handle). The objects
 //! stand on `dat-engine`, which writes the work queues of the device.
 //!
 //! | module | content |
@@ -91,13 +91,16 @@
 //! each value comes from.
 //!
 //! # Threads
-//! The library has three kinds of threads. They block all signals, do not run on isolated CPUs, and
-//! carry no data:
+//! The library has threads of its own, which block all signals and carry no data. Three kinds of
+//! them live long, and do not run on isolated CPUs:
 //!
 //! - one for each open adapter, which takes the device's asynchronous events;
 //! - one for all adapters of a process that use the same connection manager, which ends with the
 //!   last of them;
 //! - one for each CNO that has had an agent, which calls agents until the CNO is freed.
+//!
+//! Others end by themselves: one that polls while graceful disconnects wait for their last request,
+//! and, on iWARP, one for each call of the kernel that may block (connecting, destroying).
 //!
 //! # Units
 //! Lengths are in bytes, and depths in requests or receives. Timeouts of [`safe`] are

@@ -195,10 +195,10 @@ static inline void connect_to(DAT_EP_HANDLE ep, DAT_EVD_HANDLE evd, const struct
 {
     unsigned long long port = to->port;
     struct addrinfo *server;
-    int trouble = getaddrinfo(to->host, NULL, NULL, &server);
+    int error = getaddrinfo(to->host, NULL, NULL, &server);
 
-    if (trouble != 0)
-        FAIL("cannot resolve %s: %s", to->host, gai_strerror(trouble));
+    if (error != 0)
+        FAIL("cannot resolve %s: %s", to->host, gai_strerror(error));
     must(dat_ep_connect(ep, server->ai_addr, to->port, 5000000, bytes, private_data,
                         DAT_QOS_BEST_EFFORT, DAT_CONNECT_DEFAULT_FLAG),
          "dat_ep_connect");

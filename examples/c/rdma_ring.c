@@ -16,7 +16,7 @@
  * - Credits return in the same way: the consumer writes the total number of slots
  *   that it has emptied to the producer's memory. The number is a total, so one
  *   such write at a time is enough.
- * - The producer asks for one completion every SIGNALLED writes. That completion
+ * - The producer requests one completion every SIGNALLED writes. That completion
  *   covers all earlier writes, so their memory may be reused.
  * - Words that different sides write have their own cache lines.
  * - Between the first and the last message nothing is allocated, and no thread
@@ -173,14 +173,14 @@ static void produce(const struct offer *ring, uint64_t count)
 
 static void consume(const struct offer *credits, uint64_t count)
 {
-    /* `told`: slots that the producer knows to be empty, once the last credit write
-     * has arrived. `telling`: a credit write has not completed yet. */
-    uint64_t told = 0, taken, number;
-    int telling = 0, word;
+    /* `announced`: slots that the producer knows to be empty, once the last credit write
+     * has arrived. `announcing`: a credit write has not completed yet. */
+    uint64_t announced = 0, taken, number;
+    int announcing = 0, word;
 
     /* The producer disconnects when the last total has arrived. Do not wait for the
      * completion of that write: the disconnect may be reported first. */
-    for (taken = 0; told < count;) {
+    for (taken = 0; announced < count;) {
         const struct slot *slot = &side->slots[taken % SLOTS];
 
         if (taken < count && __atomic_load_n(&slot->number, __ATOMIC_ACQUIRE) == taken + 1) {
@@ -192,12 +192,12 @@ static void consume(const struct offer *credits, uint64_t count)
         } else {
             idle_poll();
         }
-        if (telling && completion(&number))
-            telling = 0;
-        if (!telling && (taken - told >= SIGNALLED || (taken == count && told < count))) {
-            told = side->emptied = taken;
-            telling = 1;
-            write_over(&side->emptied, sizeof side->emptied, credits, 0, told,
+        if (announcing && completion(&number))
+            announcing = 0;
+        if (!announcing && (taken - announced >= SIGNALLED || (taken == count && announced < count))) {
+            announced = side->emptied = taken;
+            announcing = 1;
+            write_over(&side->emptied, sizeof side->emptied, credits, 0, announced,
                        DAT_COMPLETION_DEFAULT_FLAG);
         }
     }
@@ -232,13 +232,13 @@ int main(int argc, char **argv)
     if (options.host != NULL) {
         /* The memory for credits, and the number of messages to come. */
         struct request request = { offer_of(&side->emptied, sizeof side->emptied), options.count };
-        const DAT_CONNECTION_EVENT_DATA *told = &event.event_data.connect_event_data;
+        const DAT_CONNECTION_EVENT_DATA *established = &event.event_data.connect_event_data;
         struct offer ring;
 
         connect_to(ep, connections, &options, sizeof request, &request, &event);
-        if (told->private_data_size < (DAT_COUNT)sizeof ring)
+        if (established->private_data_size < (DAT_COUNT)sizeof ring)
             FAIL("the peer has no ring: is it rdma_ring?");
-        memcpy(&ring, told->private_data, sizeof ring);
+        memcpy(&ring, established->private_data, sizeof ring);
         if (ring.length != sizeof side->slots)
             FAIL("the peer has a ring of another size");
         produce(&ring, options.count);

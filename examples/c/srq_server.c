@@ -41,7 +41,7 @@ static const char about[] =
     "Exit status: 0 good, 1 usage, 2 the environment does not allow it, 3 the run failed,\n"
     "or a client did.\n";
 
-/* WINDOW: messages that one client may have in flight; clients are told this number.
+/* WINDOW: messages that one client may have in flight; the server sends it this number.
  * BYTES: the size of a buffer in bytes. */
 enum { WINDOW = 8, BYTES = 256 };
 /* Marks the cookie of a grant, as opposed to a message. */
@@ -55,7 +55,7 @@ struct client {
     int granting;       /* a grant has not completed yet */
     uint64_t announced; /* number of messages that the client has announced */
     uint64_t consumed;
-    uint64_t granted; /* the value of `consumed` that the client was told last */
+    uint64_t granted; /* the value of `consumed` in the last grant */
 };
 
 /* Prints an error of one client. */
@@ -136,7 +136,7 @@ static void *refiller(void *unused)
     }
 }
 
-/* Tells the client how many messages were consumed, once that is half a window more
+/* Reports to the client how many messages were consumed, once that is half a window more
  * than the client knows, or all. One grant at a time: the device owns the grant's
  * memory until the completion, and the client has receives for two. */
 static void grant(struct client *client, size_t place)

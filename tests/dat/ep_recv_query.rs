@@ -415,7 +415,7 @@ fn ep_recv_query_q08_without_an_evd_receives_count_until_the_device_completes_th
     let memory = fixture.memory(4096);
     let queue = srq(&fixture, 4);
     let shape = Shape::default();
-    let mut quiet = End::without_ep(&fixture, &shape);
+    let mut without_evd = End::without_ep(&fixture, &shape);
     let mut attributes = shape.attributes();
     attributes.max_recv_dtos = DAT_HW_DEFAULT;
     // SAFETY: live handles; the result is writable.
@@ -424,20 +424,20 @@ fn ep_recv_query_q08_without_an_evd_receives_count_until_the_device_completes_th
             fixture.ia,
             fixture.pz,
             DAT_HANDLE_NULL,
-            quiet.request,
-            quiet.connect,
+            without_evd.request,
+            without_evd.connect,
             queue,
             &raw mut attributes,
-            &raw mut quiet.ep,
+            &raw mut without_evd.ep,
         )
     });
-    let pair = Pair::connect(&fixture, End::new(&fixture, &shape), quiet);
+    let pair = Pair::connect(&fixture, End::new(&fixture, &shape), without_evd);
     for tag in 0..4 {
         ok(post_srq(queue, &[memory.segment(1024, 64)], tag));
     }
     send_messages(&fixture, &pair.active, &memory, 3);
-    assert_eq!(held(quiet.ep), (0, 0));
-    nothing_on(quiet.recv);
+    assert_eq!(held(without_evd.ep), (0, 0));
+    nothing_on(without_evd.recv);
 }
 
 /// The duration of the query does not grow with the number of held receives.

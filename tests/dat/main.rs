@@ -1,5 +1,5 @@
 //! uDAPL 1.2 as C programs use it: on the emulated NIC in the test process,
-//! stepped by hand, or on the device that `DAT_TEST_DEVICE` names. The name of
+//! stepped by the test, or on the device that `DAT_TEST_DEVICE` names. The name of
 //! each test begins with the statement that it proves: W `dat_evd_wait`, L
 //! `dat_srq_set_lw`, Q `dat_ep_recv_query`, R `dat_ep_post_recv`, E
 //! `dat_ep_create_with_srq`.

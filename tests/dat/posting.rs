@@ -3,7 +3,7 @@
 //!
 //! | guarantee | test |
 //! | --- | --- |
-//! | none of them allocates or waits when it succeeds | `no_call_…`; receives: `ep_post_recv` r06 |
+//! | none of them allocates or waits when it succeeds | `calls_…`; receives: `ep_post_recv` r06 |
 //! | nor if it makes room in a full queue first, or is refused | `full_…` |
 //! | the segment list belongs to the caller on return | `iov_…`; receives: `ep_post_recv` r14 |
 //! | a read needs the local write privilege | `rdma_read_…` |
@@ -35,7 +35,7 @@ fn waits() -> i64 {
 
 /// Makes a call that must neither allocate nor wait.
 #[track_caller]
-fn quiet<T>(what: &str, call: impl FnOnce() -> T) -> T {
+fn without_cost<T>(what: &str, call: impl FnOnce() -> T) -> T {
     let before = (allocations(), waits());
     let answer = call();
     let after = (allocations(), waits());
@@ -45,14 +45,14 @@ fn quiet<T>(what: &str, call: impl FnOnce() -> T) -> T {
 
 /// Takes an event, which comes once the device has had time.
 fn taken(evd: DAT_EVD_HANDLE) {
-    let found = device::comes(|| quiet("dat_evd_dequeue", || dequeue(evd)).ok());
+    let found = device::comes(|| without_cost("dat_evd_dequeue", || dequeue(evd)).ok());
     assert!(found.is_some(), "no event");
 }
 
 /// Section 2: calls that must not block and should not allocate, in the case of
 /// success.
 #[test]
-fn no_call_of_the_way_of_a_message_allocates_or_waits() {
+fn calls_of_the_data_path_neither_allocate_nor_wait() {
     let fixture = Fixture::new();
     let memory = fixture.memory(4096);
     let queue = srq(&fixture, 16);
@@ -69,22 +69,24 @@ fn no_call_of_the_way_of_a_message_allocates_or_waits() {
     // Several laps of each ring.
     for tag in 0..60 {
         for _ in 0..2 {
-            ok(quiet("dat_srq_post_recv", || post_srq(queue, &buffer, tag)));
+            ok(without_cost("dat_srq_post_recv", || {
+                post_srq(queue, &buffer, tag)
+            }));
         }
-        ok(quiet("dat_ep_post_send", || {
+        ok(without_cost("dat_ep_post_send", || {
             active.post_send(&one, tag, DEFAULT)
         }));
-        ok(quiet("dat_ep_post_send", || {
+        ok(without_cost("dat_ep_post_send", || {
             active.post_send(&many, tag, DEFAULT)
         }));
-        ok(quiet("dat_ep_post_rdma_write", || {
+        ok(without_cost("dat_ep_post_rdma_write", || {
             active.post_write(&many, &far, tag, DEFAULT)
         }));
-        ok(quiet("dat_ep_post_rdma_read", || {
+        ok(without_cost("dat_ep_post_rdma_read", || {
             active.post_read(&one, &remote, tag, DEFAULT)
         }));
         let rights = DAT_MEM_PRIV_REMOTE_READ_FLAG;
-        let bound = quiet("dat_rmr_bind", || {
+        let bound = without_cost("dat_rmr_bind", || {
             window.try_bind(active.ep, &one[0], rights, tag, DEFAULT)
         });
         ok(bound.0);
@@ -92,7 +94,7 @@ fn no_call_of_the_way_of_a_message_allocates_or_waits() {
         for evd in [[active.request; 5].as_slice(), &[passive.recv; 2]].concat() {
             taken(evd);
         }
-        let none = quiet("dat_evd_dequeue", || dequeue(active.request));
+        let none = without_cost("dat_evd_dequeue", || dequeue(active.request));
         assert!(none.is_err());
     }
 }
@@ -121,7 +123,7 @@ fn full_shared_queue_is_polled_without_allocating_or_waiting() {
         }
         let passive = passive.and_ep_on_srq(&fixture, &shape, queue);
         let Pair { active, passive } = Pair::connect(&fixture, End::new(&fixture, &shape), passive);
-        let post = |tag| quiet("dat_srq_post_recv", || post_srq(queue, &buffer, tag));
+        let post = |tag| without_cost("dat_srq_post_recv", || post_srq(queue, &buffer, tag));
         for tag in 0..most {
             ok(post(tag));
         }
@@ -162,7 +164,7 @@ fn full_request_queue_is_polled_without_allocating_or_waiting() {
     for tag in 0..100 {
         let posted = device::comes(|| {
             fixture.run();
-            let answer = quiet("dat_ep_post_rdma_write", || {
+            let answer = without_cost("dat_ep_post_rdma_write", || {
                 active.post_write(&from, &to, tag, DAT_COMPLETION_SUPPRESS_FLAG)
             });
             (answer == DAT_SUCCESS).then_some(())
@@ -175,7 +177,7 @@ fn full_request_queue_is_polled_without_allocating_or_waiting() {
         let most = Shape::default().requests as u64;
         fixture.run();
         let post = |tag| {
-            quiet("dat_ep_post_rdma_write", || {
+            without_cost("dat_ep_post_rdma_write", || {
                 active.post_write(&from, &to, tag, DAT_COMPLETION_SUPPRESS_FLAG)
             })
         };

@@ -231,8 +231,8 @@ impl Side<'_> {
                 flow.send()?;
                 sent += 1;
             }
-            let quiet = begin.elapsed() >= time && flow.received == sent;
-            if quiet && !over && ended.is_none() {
+            let is_done = begin.elapsed() >= time && flow.received == sent;
+            if is_done && !over && ended.is_none() {
                 over = true;
                 flow.send_last()?;
                 flow.endpoint.disconnect(true)?;

@@ -1,5 +1,5 @@
 //! Differences between versions of libmlx5, found by experiments on queues that
-//! the test completes by hand. A behaviour that matches no known version fails
+//! the test completes itself. A behaviour that matches no known version fails
 //! the test; the new version must then be added here.
 
 use std::fs;

@@ -1,5 +1,5 @@
 //! Two queue pairs with equal attributes, of which libmlx5 posts to one and the
-//! engine to the other. The test completes the requests of both by hand; the
+//! engine to the other. The test completes the requests of both itself; the
 //! device never runs.
 
 use std::collections::VecDeque;

@@ -1,4 +1,4 @@
-//! The device under test: an emulated device inside the process, stepped by hand;
+//! The device under test: an emulated device inside the process, stepped by the test;
 //! or, if `DAT_TEST_DEVICE` names one, an existing device, which works on its
 //! own.
 
@@ -38,7 +38,7 @@ pub fn lock() -> DeviceLock {
     DeviceLock(lock)
 }
 
-/// Returns the emulator if the device is stepped by hand.
+/// Returns the emulator if the test steps the device.
 pub fn emulator() -> Option<&'static Emulator> {
     match given() {
         None => Some(Emulator::get().expect("a test has exclusive use of the device")),
@@ -46,8 +46,8 @@ pub fn emulator() -> Option<&'static Emulator> {
     }
 }
 
-/// Violations that a stepped device has recorded since a point in time: actions
-/// that hardware would not forgive.
+/// Violations that a stepped device has recorded since a point in time: uses of the
+/// device that the emulator tolerates and hardware need not.
 #[derive(Debug)]
 pub struct Violations {
     /// Number of violations before.
@@ -127,7 +127,7 @@ pub fn meanwhile(mut call: impl FnMut()) {
 
 /// Lets a stepped device see a doorbell before the next one is rung, because it
 /// checks each of them.
-pub fn rung() {
+pub fn after_doorbell() {
     steps(1);
 }
 

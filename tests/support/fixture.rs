@@ -84,7 +84,7 @@ impl Fixture {
         };
         // SAFETY: the buffer outlives the endpoints.
         let posted = unsafe { end.post_send(&request) };
-        self.system.rung();
+        self.system.after_doorbell();
         posted
     }
 

@@ -30,7 +30,7 @@ pub trait Memory {
         let first = self.addr() as *const u8;
         let mut copy = vec![0; length];
         // SAFETY: inside the region, which lives as long as `self`. No reference
-        // to it exists, and the test steps the device by hand.
+        // to it exists, and the test steps the device.
         unsafe {
             first
                 .add(offset)

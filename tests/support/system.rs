@@ -46,14 +46,14 @@ impl System {
         self.context.get_or_init(Context::open)
     }
 
-    /// Returns whether the test steps the device by hand.
+    /// Returns whether the test steps the device.
     pub fn is_stepped(&self) -> bool {
         device::emulator().is_some()
     }
 
     /// Lets the device see a doorbell before the next one is rung.
-    pub fn rung(&self) {
-        device::rung();
+    pub fn after_doorbell(&self) {
+        device::after_doorbell();
     }
 
     /// Runs the device until it has nothing left to do.
@@ -209,5 +209,5 @@ impl Drop for System {
 }
 
 fn emulator() -> &'static Emulator {
-    device::emulator().expect("a device that is stepped by hand")
+    device::emulator().expect("a stepped device")
 }

@@ -157,7 +157,7 @@ pub fn play(system: &System, sides: &mut [Box<dyn Side>; 2], round: &[Vec<Op>; 2
             side.post_sends(std::slice::from_ref(work))
                 .expect("room in the send queue");
             // The stepped device checks every doorbell, so it must see each.
-            system.rung();
+            system.after_doorbell();
         }
     }
     system.run();

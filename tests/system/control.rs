@@ -352,7 +352,7 @@ fn events_are_counted_at_their_queue_and_name_their_object() {
         };
         dev.create_cq(&options).expect("a CQ")
     };
-    let (mut cq, quiet) = (create(Some(&channel)), create(Some(&channel)));
+    let (mut cq, without_channel) = (create(Some(&channel)), create(Some(&channel)));
     let shape = SrqOptions {
         depth: 16,
         max_segments: 1,
@@ -403,7 +403,10 @@ fn events_are_counted_at_their_queue_and_name_their_object() {
     let drained = || Some(channel.drain().expect("events")).filter(|&count| count > 0);
     assert_eq!(device::comes(drained), Some(1));
     assert_eq!(
-        (cq.verbs().event_count(), quiet.verbs().event_count()),
+        (
+            cq.verbs().event_count(),
+            without_channel.verbs().event_count()
+        ),
         (1, 0)
     );
     let mut done = [Completion::default(); 4];

@@ -56,7 +56,7 @@ fn between_all(link: &Link, case: impl Fn(&mut Pair)) {
 fn first_fails(pair: &mut Pair, bad: SendWork, counts: [usize; 2]) -> [Vec<(u64, u32)>; 2] {
     let spare = pair[0].memory().segment(0, 8);
     pair[0].send(bad);
-    pair.system.rung();
+    pair.system.after_doorbell();
     for wr_id in [101, 102] {
         // Unsignalled: an error is reported all the same.
         let flags = SendFlags::empty();
@@ -66,7 +66,7 @@ fn first_fails(pair: &mut Pair, bad: SendWork, counts: [usize; 2]) -> [Vec<(u64,
             flags,
             segments: vec![spare],
         });
-        pair.system.rung();
+        pair.system.after_doorbell();
     }
     pair.system.run();
     [
@@ -224,7 +224,7 @@ fn a_peer_that_is_gone_is_a_retry_error() {
         for wr_id in [100, 101, 102] {
             let local = here.memory().segment(0, 64);
             here.send(work(wr_id, SendOp::Send, local));
-            system.rung();
+            system.after_doorbell();
         }
         system.run();
         if system.is_stepped() {
@@ -251,7 +251,7 @@ fn a_disconnect_flushes_what_is_posted_and_what_is_posted_after() {
         for wr_id in waiting.clone() {
             // They have no receive at the peer.
             pair[0].send(work(wr_id, SendOp::Send, local));
-            pair.system.rung();
+            pair.system.after_doorbell();
         }
         pair.system.run();
         pair[0].to_error();

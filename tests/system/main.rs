@@ -1,5 +1,5 @@
 //! Whole-system tests: the engine and libmlx5 on the emulated NIC in one process,
-//! stepped by hand; or the engine on the device that `DAT_TEST_DEVICE` names.
+//! stepped by the test; or the engine on the device that `DAT_TEST_DEVICE` names.
 
 #![allow(unreachable_pub, reason = "a test binary has no interface")]
 

@@ -361,7 +361,7 @@ fn mark(fixture: &Fixture, end: &mut dat_engine::Endpoint, wr_id: u64) -> Result
     };
     // SAFETY: a marker names no memory.
     let posted = unsafe { end.post_send(&marker) };
-    fixture.system.rung();
+    fixture.system.after_doorbell();
     posted
 }
 

@@ -56,17 +56,17 @@ impl C {
         // SAFETY: handles of this adapter; qualifier, handle and address are local
         // variables; the request is the one that has just arrived.
         unsafe {
-            let answer = (calls.psp_create_any)(
+            let code = (calls.psp_create_any)(
                 adapter.ia,
                 &raw mut qualifier,
                 requests.evd,
                 DAT_PSP_CONSUMER_FLAG,
                 &raw mut psp,
             );
-            control("dat_psp_create_any", answer)?;
+            control("dat_psp_create_any", code)?;
             let address = read_address(adapter.query()?.ia_address_ptr)
                 .ok_or_else(|| Failure::environment("dat_ia_query returned no IP address for the adapter; give one to its network interface"))?;
-            let answer = (calls.ep_connect)(
+            let code = (calls.ep_connect)(
                 near,
                 Address::new(address).pointer(),
                 qualifier,
@@ -76,7 +76,7 @@ impl C {
                 DAT_QOS_BEST_EFFORT,
                 DAT_CONNECT_DEFAULT_FLAG,
             );
-            control("dat_ep_connect", answer)?;
+            control("dat_ep_connect", code)?;
             let event = requests.await_event(CONNECT_TIMEOUT, "a DAT connection request")?;
             if event.event_number != DAT_CONNECTION_REQUEST_EVENT {
                 return Err(Failure::run(format!(
@@ -132,10 +132,10 @@ impl C {
                     max_recv_iov: 1,
                     low_watermark: 0,
                 };
-                let answer =
+                let code =
                     (calls.srq_create)(adapter.ia, adapter.pz, &raw mut wanted, &raw mut srq);
-                control("dat_srq_create", answer)?;
-                let answer = (calls.ep_create_with_srq)(
+                control("dat_srq_create", code)?;
+                let code = (calls.ep_create_with_srq)(
                     adapter.ia,
                     adapter.pz,
                     received.evd,
@@ -145,9 +145,9 @@ impl C {
                     &raw const attributes,
                     &raw mut ep,
                 );
-                control("dat_ep_create_with_srq", answer)?;
+                control("dat_ep_create_with_srq", code)?;
             } else {
-                let answer = (calls.ep_create)(
+                let code = (calls.ep_create)(
                     adapter.ia,
                     adapter.pz,
                     received.evd,
@@ -156,7 +156,7 @@ impl C {
                     &raw const attributes,
                     &raw mut ep,
                 );
-                control("dat_ep_create", answer)?;
+                control("dat_ep_create", code)?;
             }
         }
         let out = |length: u32| memory.segment(OUT..OUT + length as usize);
@@ -307,9 +307,9 @@ impl<const SHARED: bool> End for CEnd<SHARED> {
 fn dequeue(queue: &Queue, calls: &Calls, sum: &mut u64) -> usize {
     let mut event = MaybeUninit::<DAT_EVENT>::uninit();
     // SAFETY: an EVD; the event is a local variable that is written.
-    let answer: DAT_RETURN = unsafe { (calls.evd_dequeue)(queue.evd, event.as_mut_ptr()) };
-    if answer != 0 {
-        return if answer & DAT_TYPE_MASK == DAT_QUEUE_EMPTY {
+    let code: DAT_RETURN = unsafe { (calls.evd_dequeue)(queue.evd, event.as_mut_ptr()) };
+    if code != 0 {
+        return if code & DAT_TYPE_MASK == DAT_QUEUE_EMPTY {
             0
         } else {
             POLL_FAILED

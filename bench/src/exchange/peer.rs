@@ -197,7 +197,7 @@ impl Peer {
         let mut byte = 0u8;
         // SAFETY: `byte` is one live, writable byte of this frame and 1 its
         // length; the descriptor is open as long as `stream` lives.
-        let answer = unsafe {
+        let result = unsafe {
             libc::recv(
                 self.stream.as_raw_fd(),
                 (&raw mut byte).cast(),
@@ -205,7 +205,7 @@ impl Peer {
                 libc::MSG_PEEK | libc::MSG_DONTWAIT,
             )
         };
-        answer >= 0 || io::Error::last_os_error().kind() != io::ErrorKind::WouldBlock
+        result >= 0 || io::Error::last_os_error().kind() != io::ErrorKind::WouldBlock
     }
 
     fn send(&mut self, message: &Message) -> Result<(), Failure> {
@@ -279,7 +279,7 @@ fn keep_alive(stream: &TcpStream) -> io::Result<()> {
         let value: libc::c_int = value;
         // SAFETY: all four options take an int; `value` is one, alive during
         // the call, and its size is given.
-        let answer = unsafe {
+        let result = unsafe {
             libc::setsockopt(
                 stream.as_raw_fd(),
                 level,
@@ -288,7 +288,7 @@ fn keep_alive(stream: &TcpStream) -> io::Result<()> {
                 size_of::<libc::c_int>() as libc::socklen_t,
             )
         };
-        if answer != 0 {
+        if result != 0 {
             return Err(io::Error::last_os_error());
         }
     }

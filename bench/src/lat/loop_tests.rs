@@ -10,7 +10,7 @@ use dat_engine::{Completion, PostError, Status};
 
 use super::link::{CompletionResult, Fault as Failed, Link};
 use super::meter::Meter;
-use super::side::{Partner, Remote, Side};
+use super::side::{OtherSide, Remote, Side};
 use super::watchdog::{Stop, Watchdog};
 use super::{read, send, write};
 use crate::cli::Operation;

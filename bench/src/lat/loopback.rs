@@ -39,20 +39,20 @@ impl<E: End> LocalPair for Loopback<E> {
         let served = plan.watchdog(None);
         match plan.operation {
             Operation::Send => {
-                let mut partner = send::Responder {
+                let mut responder = send::Responder {
                     side: far,
                     watchdog: served,
                     answered: 0,
                 };
-                send::measure(near, &mut partner, &mut meter, &mut watchdog)
+                send::measure(near, &mut responder, &mut meter, &mut watchdog)
             }
             Operation::Write => {
-                let mut partner = write::Responder {
+                let mut responder = write::Responder {
                     side: far,
                     watchdog: served,
                     answered: 0,
                 };
-                write::measure(near, &mut partner, &mut meter, &mut watchdog)
+                write::measure(near, &mut responder, &mut meter, &mut watchdog)
             }
             Operation::Read => read::measure(near, &mut meter, &mut watchdog),
         }

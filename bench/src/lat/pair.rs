@@ -221,20 +221,20 @@ impl<E: End> RemoteSide for Side<E> {
         let watchdog = plan.watchdog(Some(peer));
         let answered = match plan.operation {
             Operation::Send => {
-                let mut partner = send::Responder {
+                let mut responder = send::Responder {
                     side: self,
                     watchdog,
                     answered: 0,
                 };
-                answer(&mut partner).map(|()| Some(partner.answered))
+                answer(&mut responder).map(|()| Some(responder.answered))
             }
             Operation::Write => {
-                let mut partner = write::Responder {
+                let mut responder = write::Responder {
                     side: self,
                     watchdog,
                     answered: 0,
                 };
-                answer(&mut partner).map(|()| Some(partner.answered))
+                answer(&mut responder).map(|()| Some(responder.answered))
             }
             Operation::Read => Ok(None),
         }

@@ -253,15 +253,15 @@ mod tests {
     /// rdma_cm.
     #[test]
     fn an_iwarp_device_and_another_have_different_options() {
-        let told = |iwarp| {
+        let options_of = |iwarp| {
             Plan {
                 iwarp,
                 ..plan("-n 100")
             }
             .options()
         };
-        assert_eq!(told(true), told(true));
-        assert_ne!(told(true), told(false));
+        assert_eq!(options_of(true), options_of(true));
+        assert_ne!(options_of(true), options_of(false));
     }
 
     #[test]

@@ -2,13 +2,13 @@
 
 use super::link::Link;
 use super::meter::Meter;
-use super::side::{Partner, Side};
+use super::side::{OtherSide, Side};
 use super::watchdog::{Stop, Watchdog};
 
 /// Measures until the goal is reached.
 pub(super) fn measure<L: Link>(
     side: &mut Side<L>,
-    partner: &mut impl Partner,
+    other_side: &mut impl OtherSide,
     meter: &mut Meter<'_>,
     watchdog: &mut Watchdog<'_>,
 ) -> Result<(), Stop> {
@@ -16,7 +16,7 @@ pub(super) fn measure<L: Link>(
         side.post()?;
         meter.record();
         while !side.receive()? {
-            partner.step()?;
+            other_side.step()?;
             side.after_empty_poll(watchdog)?;
         }
         watchdog.reset();
@@ -34,7 +34,7 @@ pub(super) struct Responder<'a, 'p, L> {
     pub(super) answered: u64,
 }
 
-impl<L: Link> Partner for Responder<'_, '_, L> {
+impl<L: Link> OtherSide for Responder<'_, '_, L> {
     #[inline(always)]
     fn step(&mut self) -> Result<bool, Stop> {
         if !self.side.receive()? {

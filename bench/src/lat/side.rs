@@ -17,7 +17,7 @@ pub(super) struct Side<L> {
 ///
 /// With `--loopback` the measuring loop calls it at every empty poll. A
 /// responder in another process runs by itself: [`Remote`].
-pub(super) trait Partner {
+pub(super) trait OtherSide {
     /// Answers the next message, if it has arrived. Returns whether it had.
     fn step(&mut self) -> Result<bool, Stop>;
 }
@@ -25,7 +25,7 @@ pub(super) trait Partner {
 /// A responder in another process.
 pub(super) struct Remote;
 
-impl Partner for Remote {
+impl OtherSide for Remote {
     #[inline(always)]
     fn step(&mut self) -> Result<bool, Stop> {
         Ok(false)
@@ -147,9 +147,9 @@ impl<L: Link> Side<L> {
 }
 
 /// Answers messages until the control connection has a message.
-pub(super) fn serve(partner: &mut impl Partner) -> Result<(), Stop> {
+pub(super) fn serve(other_side: &mut impl OtherSide) -> Result<(), Stop> {
     loop {
-        match partner.step() {
+        match other_side.step() {
             Ok(_) => {}
             Err(Stop::ControlMessage) => return Ok(()),
             Err(stop) => return Err(stop),

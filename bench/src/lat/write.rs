@@ -6,14 +6,14 @@
 
 use super::link::Link;
 use super::meter::Meter;
-use super::side::{Partner, Side};
+use super::side::{OtherSide, Side};
 use super::watchdog::{Stop, Watchdog};
 
 /// Measures until the goal is reached. The last byte of both sides' memory must
 /// be 0 at first.
 pub(super) fn measure<L: Link>(
     side: &mut Side<L>,
-    partner: &mut impl Partner,
+    other_side: &mut impl OtherSide,
     meter: &mut Meter<'_>,
     watchdog: &mut Watchdog<'_>,
 ) -> Result<(), Stop> {
@@ -24,7 +24,7 @@ pub(super) fn measure<L: Link>(
         side.post()?;
         meter.record();
         while side.link.read_sequence() != sequence {
-            partner.step()?;
+            other_side.step()?;
             side.after_empty_poll(watchdog)?;
         }
         watchdog.reset();
@@ -42,7 +42,7 @@ pub(super) struct Responder<'a, 'p, L> {
     pub(super) answered: u64,
 }
 
-impl<L: Link> Partner for Responder<'_, '_, L> {
+impl<L: Link> OtherSide for Responder<'_, '_, L> {
     #[inline(always)]
     fn step(&mut self) -> Result<bool, Stop> {
         // Both sides use the low byte of the count as the sequence number.

@@ -1,5 +1,6 @@
 /*
  * Sleeps in which the thread may be cancelled (pthreads(7)).
+ * Decision: docs/decisions/025-cancellation-between-steps.md
  *
  * This file is compiled with -fexceptions: a cancelled thread unwinds its
  * stack and runs the cleanup handlers that are registered here.

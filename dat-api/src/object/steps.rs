@@ -11,7 +11,7 @@ pub trait Steps {
     type Answer;
 
     /// Continues until the wait is over, or the caller has something to do. `slept` is how the
-    /// sleep ended that the previous call asked for.
+    /// sleep ended that the previous call requested.
     fn go_on(&mut self, slept: Option<&Slept>) -> Next<Self::Answer>;
 }
 

@@ -98,9 +98,9 @@ impl<T: Counted> Drop for Use<T> {
 mod tests {
     use super::*;
 
-    struct Thing(Usage);
+    struct TestObject(Usage);
 
-    impl Counted for Thing {
+    impl Counted for TestObject {
         fn usage(&self) -> &Usage {
             &self.0
         }
@@ -108,18 +108,18 @@ mod tests {
 
     #[test]
     fn an_object_in_use_cannot_be_closed_nor_a_closed_one_used() {
-        let thing = Arc::new(Thing(Usage::default()));
-        let first = Use::of(&thing).expect("open");
+        let object = Arc::new(TestObject(Usage::default()));
+        let first = Use::of(&object).expect("open");
         let second = first.clone();
-        assert_eq!(thing.0.count(), 2);
-        assert!(!thing.0.close());
+        assert_eq!(object.0.count(), 2);
+        assert!(!object.0.close());
         drop(first);
-        assert!(!thing.0.close());
+        assert!(!object.0.close());
         drop(second);
-        assert!(thing.0.close());
-        assert!(!thing.0.close(), "once");
-        assert!(Use::of(&thing).is_none());
-        thing.0.reopen();
-        assert!(Use::of(&thing).is_some());
+        assert!(object.0.close());
+        assert!(!object.0.close(), "once");
+        assert!(Use::of(&object).is_none());
+        object.0.reopen();
+        assert!(Use::of(&object).is_some());
     }
 }

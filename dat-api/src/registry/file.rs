@@ -21,7 +21,7 @@ pub(super) struct File {
     pub(super) path: PathBuf,
     pub(super) conf: Conf,
     /// Why it is empty.
-    pub(super) trouble: Option<String>,
+    pub(super) read_error: Option<String>,
     /// The process had no descriptor left to read it, so its contents are unknown.
     pub(super) unread: bool,
 }
@@ -59,12 +59,12 @@ impl File {
                 Self {
                     path,
                     conf,
-                    trouble: None,
+                    read_error: None,
                     unread: false,
                 }
             }
             Err(error) => Self {
-                trouble: Some(format!("{} cannot be read: {error}", path.display())),
+                read_error: Some(format!("{} cannot be read: {error}", path.display())),
                 unread: matches!(
                     error.raw_os_error(),
                     Some(libc::EMFILE | libc::ENFILE | libc::ENOMEM)
@@ -138,7 +138,7 @@ mod tests {
         let path = folder.file(b"a u1.2 threadsafe default libdat.so.1 d.1.2 \"mlx5_0 1\" \"\"\n");
         let file = read(&path);
         assert_eq!(file.path, path);
-        assert_eq!((file.conf.entries.len(), file.trouble), (1, None));
+        assert_eq!((file.conf.entries.len(), file.read_error), (1, None));
     }
 
     #[test]
@@ -147,8 +147,11 @@ mod tests {
         for path in [folder.0.join("nothing"), folder.0.clone()] {
             let file = read(&path);
             assert_eq!(file.conf, Conf::default());
-            let trouble = file.trouble.expect("a reason");
-            assert!(trouble.contains(path.to_str().expect("ASCII")), "{trouble}");
+            let read_error = file.read_error.expect("a reason");
+            assert!(
+                read_error.contains(path.to_str().expect("ASCII")),
+                "{read_error}"
+            );
         }
     }
 
@@ -161,7 +164,7 @@ mod tests {
             "{:?}",
             zeroes.conf
         );
-        assert_eq!(read(Path::new("/dev/null")).trouble, None);
+        assert_eq!(read(Path::new("/dev/null")).read_error, None);
         let folder = Folder::new("pipe");
         let path = folder.0.join("pipe");
         let made = std::process::Command::new("mkfifo").arg(&path).status();

@@ -1,7 +1,7 @@
 //! The names of IAs, and the device that each stands for.
 //!
 //! A name is, in this order:
-//! 1. an entry of dat.conf whose name, version and thread safety are those asked for. Several such
+//! 1. an entry of dat.conf whose name, version and thread safety are the requested ones. Several such
 //!    entries are tried in order. The C interface loads libraries other than this one
 //!    ([`libraries`]);
 //! 2. `DEVICE`, port 1 of that RDMA device, or `DEVICE-PORT`. These need no dat.conf, have version
@@ -46,7 +46,7 @@ pub struct Provider {
     /// The minor DAT version.
     pub minor: u32,
     /// Thread safety, as in dat.conf. Names of devices are listed as not thread safe, which is what
-    /// `dat_ia_open` asks for; they can be opened either way.
+    /// `dat_ia_open` requests; they can be opened either way.
     pub threadsafe: bool,
 }
 
@@ -199,7 +199,7 @@ fn resolve_in(file: &File, key: Key<'_>) -> Result<Resolved> {
         return Err(DatError::new(
             ReturnType::InsufficientResources,
             Subtype::ResourceDevice,
-            file.trouble.clone().unwrap_or_default(),
+            file.read_error.clone().unwrap_or_default(),
         ));
     }
     let same = |entry: &&Entry| {
@@ -279,8 +279,8 @@ fn hint(file: &File, key: Key<'_>) -> String {
             "{path}, line {line} has the name for version {major}.{minor} and {non}threadsafe"
         );
     }
-    match &file.trouble {
-        Some(trouble) => trouble.clone(),
+    match &file.read_error {
+        Some(error) => error.clone(),
         None => {
             let mut text = format!("{path} has {} names", file.conf.entries.len());
             if let Some(LineError { line, cause }) = file.conf.line_errors.first() {

@@ -4,7 +4,7 @@ fn file(text: &str) -> File {
     File {
         path: "/some/dat.conf".into(),
         conf: Conf::parse(text.as_bytes()),
-        trouble: None,
+        read_error: None,
         unread: false,
     }
 }
@@ -115,7 +115,7 @@ fn the_hint_says_what_is_wrong_with_dat_conf() {
         resolved.hint
     );
     let missing = File {
-        trouble: Some("/x cannot be read: gone".to_owned()),
+        read_error: Some("/x cannot be read: gone".to_owned()),
         ..File::default()
     };
     let resolved = resolve_in(&missing, key("mlx5_0")).expect("a device");

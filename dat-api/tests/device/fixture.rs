@@ -236,8 +236,8 @@ impl Fixture {
     }
 
     /// Returns the next asynchronous event; `None` if none comes in time.
-    pub fn async_event(&self, patience: Duration) -> Option<(AsyncKind, Handle, AsyncReason)> {
-        match wait_for(self.events, patience)?.data {
+    pub fn async_event(&self, timeout: Duration) -> Option<(AsyncKind, Handle, AsyncReason)> {
+        match wait_for(self.events, timeout)?.data {
             EventData::Async {
                 kind,
                 handle,
@@ -286,8 +286,8 @@ pub fn plain() -> EpAttributes {
 }
 
 /// Waits for the next event of an EVD.
-pub fn wait_for(evd: Handle, patience: Duration) -> Option<Event> {
-    let micros = u32::try_from(patience.as_micros()).expect("less than an hour");
+pub fn wait_for(evd: Handle, timeout: Duration) -> Option<Event> {
+    let micros = u32::try_from(timeout.as_micros()).expect("less than an hour");
     let mut owned = evd::own(evd).expect("no other wait");
     match evd::wait(&mut owned, Timeout::Micros(micros), 1).result {
         Ok(event) => Some(event),

@@ -115,7 +115,7 @@ fn status_reports_what_is_outstanding() {
 #[test]
 fn r04_unsignalled_receives_wake_no_waiter_and_others_do() {
     let fixture = Fixture::new();
-    let quiet = EpAttributes {
+    let unsignalled = EpAttributes {
         recv_completion_flags: CompletionFlags::UNSIGNALLED,
         request_completion_flags: CompletionFlags::UNSIGNALLED,
         ..plain()
@@ -130,7 +130,7 @@ fn r04_unsignalled_receives_wake_no_waiter_and_others_do() {
             dto,
             dto,
             conn,
-            Some(&quiet),
+            Some(&unsignalled),
         )
         .expect("made")
     });
@@ -168,7 +168,7 @@ fn r04_unsignalled_receives_wake_no_waiter_and_others_do() {
         }
         assert!(
             waiting.recv_timeout(Duration::from_millis(200)).is_err(),
-            "quiet completions woke the waiter"
+            "unsignalled completions woke the waiter"
         );
         send(&eps[0], &[m.local(64, 8)], 2).expect("room");
         waiting.recv_timeout(TIMEOUT).expect("woken by the third");

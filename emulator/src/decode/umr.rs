@@ -67,9 +67,9 @@ bitflags::bitflags! {
         const LOCAL_READ = 1 << 2;
         /// Local writes.
         const LOCAL_WRITE = 1 << 3;
-        /// RemoteAddress reads.
+        /// Remote reads.
         const REMOTE_READ = 1 << 4;
-        /// RemoteAddress writes.
+        /// Remote writes.
         const REMOTE_WRITE = 1 << 5;
         /// Atomics.
         const ATOMIC = 1 << 6;

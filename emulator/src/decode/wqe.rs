@@ -145,7 +145,7 @@ pub enum Fence {
     Strong,
 }
 
-/// RemoteAddress address segment (`mlx5_wqe_raddr_seg`).
+/// Remote address segment (`mlx5_wqe_raddr_seg`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RemoteAddress {
     /// Address at the responder.
@@ -210,7 +210,7 @@ impl fmt::Display for Malformed {
 pub struct Body<'a> {
     /// Operation.
     pub opcode: Opcode,
-    /// RemoteAddress address; zeros for operations without one.
+    /// Remote address; zeros for operations without one.
     pub remote: RemoteAddress,
     /// Operands, for atomics only.
     pub atomic: Option<Atomic>,

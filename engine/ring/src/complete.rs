@@ -253,10 +253,11 @@ impl CompletionRing {
     /// The layout is inconsistent.
     ///
     /// # Safety
-    /// The memory and the register page that the layout names are valid, aligned
-    /// as the device demands, and used by nothing but this ring and the device
-    /// (the page: by other completion queues too), for as long as the ring or
-    /// anything that it has handed out is used: [`Entries`], [`Slot`], [`Run`].
+    /// As long as the ring, or an [`Entries`], [`Slot`] or [`Run`] of it, is used:
+    /// - the memory and the register page that the layout names are valid, and
+    ///   aligned as the device demands;
+    /// - only this ring and the device use the memory, and only completion queues
+    ///   the page.
     pub unsafe fn new(layout: &CompletionLayout) -> Result<Self, LayoutError> {
         // SAFETY: required of the caller.
         let ring = unsafe { Self::new_from(layout, 0) }?;
@@ -390,7 +391,7 @@ impl CompletionRing {
     /// Returns the consumed entries to the device: publishes the consumer index.
     #[inline(always)]
     pub fn publish(&mut self) {
-        barrier::before_giving_back();
+        barrier::before_release();
         self.entries
             .consumer_record
             .set(self.cursor.consumer & 0xff_ffff);

@@ -134,7 +134,7 @@ impl RecvRequest<'_> {
 /// Why a request was not posted. Nothing of it has reached the device.
 ///
 /// The rings return the first five and [`Self::NoWindows`]. The others are for
-/// the layer above the rings, which knows the device and its memory regions.
+/// the layer above the rings, which has the device and its memory regions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PostError {
     /// The queue is full: its maximum number of requests is outstanding.

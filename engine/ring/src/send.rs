@@ -391,7 +391,7 @@ const _: () = {
     assert!(SendFlags::SOLICITED.bits() == CtrlFlags::SOLICITED.bits());
     assert!(SendFlags::FENCE.bits() == CtrlFlags::FENCE.bits());
     assert!(SendFlags::INLINE.bits() & CtrlFlags::all().bits() == 0);
-    // No request asks for the small fence.
+    // No request sets the small fence.
     assert!(SendFlags::all().bits() & CtrlFlags::SMALL_FENCE.bits() == 0);
 };
 

@@ -3,16 +3,19 @@
 //! Each WQE begins with the index of the next one; the device follows these
 //! links, from the first WQE ever posted on. The producer chooses the order of
 //! the links, and the order affects speed: a NIC fetches several WQEs at once
-//! if they are adjacent. So the producer posts adjacent WQEs as long as it can,
-//! as libmlx5 does since v48: **the WQE after the posted one is the next one in
-//! the ring if that is free, otherwise the nearest free WQE after it, wrapping
-//! around the end of the ring.** For the same sequence of posts and completions
-//! this is the order in which libmlx5 v48 posts. One WQE, the next to be
-//! posted, is always kept free, since the link to it must be written first.
+//! if they are adjacent. So the producer posts adjacent WQEs as long as it can:
 //!
-//! The producer writes the link with the rest of the WQE, when it is posted.
-//! libmlx5 links a whole run when it takes the run, which for a long run is
-//! many stores in one post. The device reads the same links: it does not read a
+//! - if the next WQE in the ring is free, it is posted next;
+//! - otherwise the nearest free WQE after it is posted next; the search wraps
+//!   around the end of the ring.
+//!
+//! libmlx5 posts in the same order since v48, for the same sequence of posts
+//! and completions. One WQE, the next to be posted, is always kept free, since
+//! the link to it must be written first.
+//!
+//! The producer writes the link of a WQE when the WQE is posted. libmlx5 links
+//! a whole run when it takes the run, which for a long run is many stores in
+//! one post. The device reads the same links in both cases, because it reads no
 //! WQE that is not posted.
 //!
 //! The pollers release completed WQEs in runs. A completion whose WQE follows
@@ -84,7 +87,7 @@ pub struct SharedRecvConsumer {
     returned: AtomicU32,
     /// For each run, by its masked number: the last WQE of the run before it,
     /// and its own first WQE.
-    turns: Box<[AtomicU32]>,
+    run_bounds: Box<[AtomicU32]>,
     /// Written by the producer.
     record: DoorbellRecord,
     lock: BiasedLock,
@@ -174,11 +177,11 @@ impl SharedRecvProducer {
         let latest = self.latest();
         while self.reading != latest.run() {
             self.reading = self.reading.wrapping_add(1);
-            let turn = &consumer.turns[size.index(self.reading)];
+            let bounds = &consumer.run_bounds[size.index(self.reading)];
             // Written before `latest`. The entry is reused after as many runs
             // as the ring has WQEs; fewer than that are released and not read.
-            let turn = turn.load(Ordering::Relaxed);
-            let (last, first) = (turn >> 16, turn & 0xffff);
+            let bounds = bounds.load(Ordering::Relaxed);
+            let (last, first) = (bounds >> 16, bounds & 0xffff);
             self.free.insert_up_to(size, self.unread, last);
             self.unread = first;
         }
@@ -201,7 +204,7 @@ impl SharedRecvProducer {
     fn latest(&self) -> Latest {
         // SAFETY: the consumer outlives this half, as promised to `new`.
         let consumer = unsafe { self.consumer.as_ref() };
-        // Acquire: the turns before it, and that the pollers have read the
+        // Acquire: the bounds of the runs before it, and that the pollers have read the
         // `wr_id`s and WQEs that come back.
         Latest::from_bits(consumer.latest.load(Ordering::Acquire))
     }
@@ -301,7 +304,7 @@ impl RecvWqes<1> {
 pub struct Returns<'a> {
     wr_ids: &'a [AtomicU64],
     size: RingSize,
-    turns: &'a [AtomicU32],
+    run_bounds: &'a [AtomicU32],
     latest: Latest,
 }
 
@@ -315,7 +318,7 @@ impl Returns<'_> {
     #[inline(always)]
     pub unsafe fn take(&mut self, index: u16) -> u64 {
         let index = self.size.index(u32::from(index));
-        self.latest = self.latest.after(self.size, self.turns, index as u32);
+        self.latest = self.latest.after(self.size, self.run_bounds, index as u32);
         // SAFETY: masked to the ring, which has as many `wr_id`s as WQEs.
         unsafe { self.wr_ids.get_unchecked(index) }.load(Ordering::Relaxed)
     }
@@ -350,7 +353,7 @@ impl SharedRecvConsumer {
             // Run 0, which continues after the tail.
             latest: AtomicU64::new(Latest::new(0, u32::from(layout.tail)).to_bits()),
             returned: AtomicU32::new(0),
-            turns: (0..size.count()).map(|_| AtomicU32::new(0)).collect(),
+            run_bounds: (0..size.count()).map(|_| AtomicU32::new(0)).collect(),
             // SAFETY: the layout's record, valid as the caller promises.
             record: unsafe { DoorbellRecord::new(layout.dbrec) },
             lock: BiasedLock::new(),
@@ -387,7 +390,7 @@ impl SharedRecvConsumer {
         let index = self.size.index(u32::from(index)) as u32;
         self.lock.with(|| {
             let latest = Latest::from_bits(self.latest.load(Ordering::Relaxed));
-            self.put_back(latest.after(self.size, &self.turns, index), 1);
+            self.put_back(latest.after(self.size, &self.run_bounds, index), 1);
         });
     }
 
@@ -426,7 +429,7 @@ impl SharedRecvConsumer {
             let mut returns = Returns {
                 wr_ids: &self.wr_ids,
                 size: self.size,
-                turns: &self.turns,
+                run_bounds: &self.run_bounds,
                 latest: Latest::from_bits(self.latest.load(Ordering::Relaxed)),
             };
             let taken = take(&mut returns);
@@ -439,7 +442,7 @@ impl SharedRecvConsumer {
     /// then `latest`. Called under the lock.
     #[inline(always)]
     fn put_back(&self, latest: Latest, count: u32) {
-        // Release: the turns are written, the `wr_id`s and WQEs are read.
+        // Release: the bounds are written, the `wr_id`s and WQEs are read.
         self.latest.store(latest.to_bits(), Ordering::Release);
         // A separate counter: incrementing it is one instruction.
         let returned = self.returned.load(Ordering::Relaxed);

@@ -75,7 +75,7 @@ pub struct Parameters {
     pub address: EndpointAddress,
     /// The most RDMA reads of the peer that it serves at a time.
     pub reads_served: u8,
-    /// The most RDMA reads that it wants to have in flight.
+    /// The most RDMA reads that it requests to have in flight.
     pub reads_requested: u8,
 }
 

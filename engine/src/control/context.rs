@@ -76,7 +76,7 @@ impl Context {
             ports: Mutex::default(),
             inline_cache: inline::InlineCache::default(),
             resizes_cqs: Resizes::default(),
-            blue_flame: !asked_to_shut_up_blue_flame(),
+            blue_flame: !is_blue_flame_disabled(),
             reserved: None,
         }
     }
@@ -176,7 +176,7 @@ impl Drop for Context {
 /// Returns whether the variable that disables BlueFlame in libmlx5 is set.
 /// libmlx5 also reads it when the device is opened; for shared registers
 /// `mlx5dv_init_obj` reports BlueFlame nevertheless.
-fn asked_to_shut_up_blue_flame() -> bool {
+fn is_blue_flame_disabled() -> bool {
     environment::driver_variable("MLX5_SHUT_UP_BF").is_some_and(|value| value != "0")
 }
 

@@ -126,7 +126,7 @@ impl Device {
         };
         let path = data_path(device, request);
         if let DataPath::Unusable { reason } = path {
-            return Err(not_as_asked(name, reason));
+            return Err(path_not_possible(name, reason));
         }
         let mut context = open(device)?;
         context::set_nonblocking(context.async_fd(), "prepare the device's event descriptor")?;
@@ -349,7 +349,7 @@ fn is_mlx5(device: &ibv_device) -> bool {
     unsafe { dv_sys::mlx5dv::mlx5dv_is_supported(pointer(device)) }
 }
 
-fn not_as_asked(name: &str, reason: String) -> ControlError {
+fn path_not_possible(name: &str, reason: String) -> ControlError {
     ControlError::new(
         ControlErrorKind::Unsupported,
         format!("open {name}"),

@@ -454,9 +454,9 @@ unsafe fn create_plain(
     attr.srq = spec.srq.map_or(ptr::null_mut(), VerbsSrq::as_ptr);
     attr.cap = capacities(spec);
     // One more entry for the greeting, beyond the granted depth.
-    let (asked, most) = (attr.cap.max_send_wr, domain.device().limits().queue_depth);
+    let (requested, most) = (attr.cap.max_send_wr, domain.device().limits().queue_depth);
     let greets = Quirks::of(domain.device().info().vendor_id) == Quirks::Siw;
-    let spare = u32::from(greets && asked < most);
+    let spare = u32::from(greets && requested < most);
     attr.cap.max_send_wr += spare;
     attr.qp_type = ibv_qp_type::IBV_QPT_RC;
     // SAFETY: required of the caller.

@@ -31,7 +31,7 @@ pub(super) fn local_gid(port: &PortInfo, index: Option<u8>) -> Result<(Gid, u8),
 pub(super) fn path_mtu(port: &PortInfo, peer: &EndpointAddress) -> Result<Mtu, ControlError> {
     match Mtu::from_code(peer.mtu) {
         Some(mtu) => Ok(mtu.min(port.active_mtu)),
-        None => Err(peer_is_wrong(format!(
+        None => Err(invalid_peer_address(format!(
             "its MTU code is {}, not 1 to 5",
             peer.mtu
         ))),
@@ -45,13 +45,13 @@ pub(super) fn route(
     options: &ConnectOptions,
 ) -> Result<ibv_ah_attr, ControlError> {
     if peer.link != port.link {
-        return Err(peer_is_wrong(format!(
+        return Err(invalid_peer_address(format!(
             "its link layer is {}, but the local one is {}",
             peer.link, port.link
         )));
     }
     if peer.qpn > 0xff_ffff || peer.psn > 0xff_ffff {
-        return Err(peer_is_wrong(
+        return Err(invalid_peer_address(
             "its QP or sequence number has more than 24 bits".to_owned(),
         ));
     }
@@ -65,10 +65,10 @@ pub(super) fn route(
         }
     };
     if routed && peer_gid.is_zero() {
-        return Err(peer_is_wrong("it has no GID".to_owned()));
+        return Err(invalid_peer_address("it has no GID".to_owned()));
     }
     if !routed && peer.lid == 0 {
-        return Err(peer_is_wrong("it has no LID".to_owned()));
+        return Err(invalid_peer_address("it has no LID".to_owned()));
     }
     Ok(ibv_ah_attr {
         grh: ibv_global_route {
@@ -87,7 +87,7 @@ pub(super) fn route(
     })
 }
 
-fn peer_is_wrong(cause: String) -> ControlError {
+fn invalid_peer_address(cause: String) -> ControlError {
     ControlError::new(ControlErrorKind::Invalid, "address the peer", cause)
         .with_remedy("check that the peer's address was received completely, and that both sides are on one fabric")
 }

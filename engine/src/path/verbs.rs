@@ -1,5 +1,5 @@
 //! The verbs path: requests and completions through libibverbs, for devices whose
-//! rings the engine does not know.
+//! rings the engine does not implement.
 //!
 //! It has the same calls and results as the direct path. A request is posted with
 //! `ibv_post_send`, `ibv_post_recv` or `ibv_post_srq_recv`, and its completion is

@@ -4,7 +4,7 @@
 //!
 //! | descriptor | becomes readable by | is read |
 //! | --- | --- | --- |
-//! | the alarm (`eventfd`) | [`Blocker::wake`], if a sleep is announced | after a sleep that it ended, or that a waker has seen |
+//! | the alarm (`eventfd`) | [`Blocker::wake`], if a sleep is announced | after a sleep that it ended, or whose announcement a waker has read |
 //! | the channel's events (kernel) | a completion after the arm | by [`Source::take_events`], once for each arm |
 //! | the channel's software events (`eventfd`; siw) | a completion that the engine makes | by [`Source::take_events`], if a flag says that an event was raised |
 //!

@@ -2,10 +2,10 @@
 //!
 //! A signal that is handled between the last check for it and the sleep would go
 //! unnoticed until the sleep ends. So the thread blocks all signals from the first
-//! check to the end of the wait. Only inside `ppoll(2)`, which restores the
-//! caller's mask and sleeps in one step, are they unblocked. The kernel decides
-//! which signals count: an ignored signal does not end a `ppoll`, a handled one
-//! does.
+//! check to the end of the wait. They are unblocked only inside the system call that
+//! sleeps (`epoll_pwait2`, or `ppoll` on older kernels), which sets the caller's mask
+//! and sleeps in one step. The kernel decides which signals count: an ignored signal
+//! does not end the sleep, a handled one does.
 
 use core::marker::PhantomData;
 

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(20);
 /// How long to wait for an event that must not come, in which it would come on
 /// loopback.
-pub(crate) const QUIET: Duration = Duration::from_millis(50);
+pub(crate) const ABSENCE: Duration = Duration::from_millis(50);
 
 /// A queue that another thread fills.
 pub(crate) struct EventQueue<T> {
@@ -70,7 +70,7 @@ impl Events {
 
     /// Asserts that no further event comes.
     pub(crate) fn assert_no_event(&self) {
-        assert_eq!(self.events_seen.within(QUIET), None);
+        assert_eq!(self.events_seen.within(ABSENCE), None);
     }
 
     pub(crate) fn assert_accepted(&self) {
@@ -99,7 +99,7 @@ impl Requests {
     }
 
     pub(crate) fn assert_no_event(&self) {
-        assert!(self.0.within(QUIET).is_none());
+        assert!(self.0.within(ABSENCE).is_none());
     }
 }
 

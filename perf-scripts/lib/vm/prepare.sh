@@ -16,7 +16,7 @@ VM_PROGRAMS=(qemu-system-x86_64 busybox cpio depmod ip rdma xz flock cc)
 # crc32_generic and crc32c_generic, which modules.dep does not list, because they request an
 # algorithm by name. siw itself is built (siw.sh). ib_uverbs is loaded before rdma_cm, as udev
 # does: a removed device detaches from them in the opposite order. Otherwise ib_uverbs would wait
-# for programs that are told of the removal by rdma_cm only afterwards.
+# for programs to which rdma_cm reports the removal only afterwards.
 VM_SETS=(base rxe siw net)
 declare -A VM_MODULES=(
     [base]="virtio_pci virtio_console 9pnet_virtio 9p overlay ib_uverbs rdma_ucm dummy"

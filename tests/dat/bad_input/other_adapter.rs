@@ -198,12 +198,12 @@ fn a_request_is_not_accepted_with_an_endpoint_of_another_adapter() {
     let shape = Shape::default();
     let service_point = ServicePoint::new(&own);
     let (active, passive) = (End::new(&own, &shape), End::new(&own, &shape));
-    let stranger = End::new(&other, &shape);
+    let foreign = End::new(&other, &shape);
     ok(service_point.connect(active.ep, &[]));
     let cr = service_point.take_request();
     let (kind, subtype) = handle(DAT_INVALID_HANDLE_EP);
-    fails_with(accept(cr, stranger.ep), kind, subtype);
-    assert_eq!(ep_info(stranger.ep).ep_state, DAT_EP_STATE_UNCONNECTED);
+    fails_with(accept(cr, foreign.ep), kind, subtype);
+    assert_eq!(ep_info(foreign.ep).ep_state, DAT_EP_STATE_UNCONNECTED);
     ok(accept(cr, passive.ep));
     established([&active, &passive]);
 }

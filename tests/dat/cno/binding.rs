@@ -11,7 +11,7 @@ use crate::support::{
     post_srq, srq, take, take_dto,
 };
 
-const QUIET: DAT_COMPLETION_FLAGS = DAT_COMPLETION_UNSIGNALLED_FLAG;
+const UNSIGNALLED: DAT_COMPLETION_FLAGS = DAT_COMPLETION_UNSIGNALLED_FLAG;
 const SOLICITED: DAT_COMPLETION_FLAGS = DAT_COMPLETION_SOLICITED_WAIT_FLAG;
 const DEFAULT: DAT_COMPLETION_FLAGS = DAT_COMPLETION_DEFAULT_FLAG;
 const SUPPRESS: DAT_COMPLETION_FLAGS = DAT_COMPLETION_SUPPRESS_FLAG;
@@ -69,16 +69,16 @@ fn cno_n09_completions_of_a_disabled_evd_trigger_once_it_is_enabled() {
     thread::scope(|scope| {
         let waiter = cno.asleep(scope);
         messages.recv().calls(dat_evd_disable);
-        messages.deliver_quietly(DEFAULT);
+        messages.deliver_suppressed(DEFAULT);
         stays(&waiter);
         assert_eq!(messages.received_tag(), 0);
-        messages.deliver_quietly(DEFAULT);
+        messages.deliver_suppressed(DEFAULT);
         stays(&waiter);
         messages.recv().calls(dat_evd_enable);
         assert_eq!(joined(waiter), Ok(messages.recv()));
         assert_eq!(messages.received_tag(), 1);
         let waiter = cno.asleep(scope);
-        messages.deliver_quietly(DEFAULT);
+        messages.deliver_suppressed(DEFAULT);
         assert_eq!(joined(waiter), Ok(messages.recv()));
     });
 }
@@ -106,12 +106,12 @@ fn cno_n10_a_direct_waiter_takes_the_evd_and_releases_it() {
             {
                 thread::yield_now();
             }
-            messages.deliver_quietly(DEFAULT);
+            messages.deliver_suppressed(DEFAULT);
             assert_eq!(direct.join().expect("no panic"), 3 * round);
             stays(&waiter);
             // The device's notification is armed for the CNO; the waiter on the
             // EVD is woken all the same.
-            messages.deliver_quietly(DEFAULT);
+            messages.deliver_suppressed(DEFAULT);
             assert_eq!(joined(waiter), Ok(recv));
             assert_eq!(messages.received_tag(), 3 * round + 1);
             // A wait that times out releases the EVD as well.
@@ -119,7 +119,7 @@ fn cno_n10_a_direct_waiter_takes_the_evd_and_releases_it() {
             let (answer, _, _) = crate::support::wait(recv.0, 10_000, 1);
             fails(answer, DAT_TIMEOUT_EXPIRED);
             stays(&waiter);
-            messages.deliver_quietly(DEFAULT);
+            messages.deliver_suppressed(DEFAULT);
             assert_eq!(joined(waiter), Ok(recv));
             assert_eq!(messages.received_tag(), 3 * round + 2);
         }
@@ -134,7 +134,7 @@ fn cno_n11_modify_cno_moves_the_triggers() {
     let recv = messages.recv();
     messages.post_recvs(0..6);
     one.bind(recv.0);
-    messages.deliver_quietly(DEFAULT);
+    messages.deliver_suppressed(DEFAULT);
     assert_eq!(one.wait(SECOND), Ok(recv.0));
     two.bind(recv.0);
     one.finds_nothing();
@@ -146,13 +146,13 @@ fn cno_n11_modify_cno_moves_the_triggers() {
         let old = two.asleep(scope);
         let new = one.asleep(scope);
         one.bind(recv.0);
-        messages.deliver_quietly(DEFAULT);
+        messages.deliver_suppressed(DEFAULT);
         assert_eq!(joined(new), Ok(recv));
         stays(&old);
         assert_eq!(messages.received_tag(), 1);
         // Disabled meanwhile, as the page advises: the old CNO is not triggered.
         recv.calls(dat_evd_disable);
-        messages.deliver_quietly(DEFAULT);
+        messages.deliver_suppressed(DEFAULT);
         two.bind(recv.0);
         stays(&old);
         recv.calls(dat_evd_enable);
@@ -162,7 +162,7 @@ fn cno_n11_modify_cno_moves_the_triggers() {
     assert_eq!(messages.received_tag(), 2);
     // No CNO at all. SAFETY: live handles.
     ok(unsafe { dat_evd_modify_cno(recv.0, DAT_HANDLE_NULL) });
-    messages.deliver_quietly(DEFAULT);
+    messages.deliver_suppressed(DEFAULT);
     one.finds_nothing();
     two.finds_nothing();
     assert_eq!(messages.received_tag(), 3);
@@ -183,37 +183,37 @@ fn message_pair(
 }
 
 #[test]
-fn cno_n12_quiet_receives_do_not_trigger() {
+fn cno_n12_unsignalled_receives_do_not_trigger() {
     let fixture = Fixture::new();
     let cno = Cno::new(&fixture);
-    let messages = message_pair(&fixture, QUIET, DEFAULT);
+    let messages = message_pair(&fixture, UNSIGNALLED, DEFAULT);
     cno.bind(messages.recv().0);
-    messages.post_recv_with(0, QUIET);
-    messages.post_recv_with(1, QUIET);
+    messages.post_recv_with(0, UNSIGNALLED);
+    messages.post_recv_with(1, UNSIGNALLED);
     messages.post_recvs(2..3);
     thread::scope(|scope| {
         let waiter = cno.asleep(scope);
-        messages.deliver_quietly(DEFAULT);
+        messages.deliver_suppressed(DEFAULT);
         stays(&waiter);
-        messages.deliver_quietly(DEFAULT);
+        messages.deliver_suppressed(DEFAULT);
         stays(&waiter);
         // A notifying completion makes the earlier ones visible too.
-        messages.deliver_quietly(DEFAULT);
+        messages.deliver_suppressed(DEFAULT);
         assert_eq!(joined(waiter), Ok(messages.recv()));
     });
     assert_eq!([(); 3].map(|()| messages.received_tag()), [0, 1, 2]);
 }
 
 #[test]
-fn cno_n12_quiet_requests_do_not_trigger() {
+fn cno_n12_unsignalled_requests_do_not_trigger() {
     let fixture = Fixture::new();
     let cno = Cno::new(&fixture);
-    let messages = message_pair(&fixture, DEFAULT, QUIET);
+    let messages = message_pair(&fixture, DEFAULT, UNSIGNALLED);
     cno.bind(messages.request().0);
     messages.post_recvs(0..3);
     thread::scope(|scope| {
         let waiter = cno.asleep(scope);
-        messages.send(u64::MAX, QUIET);
+        messages.send(u64::MAX, UNSIGNALLED);
         stays(&waiter);
         messages.send(u64::MAX, SUPPRESS);
         stays(&waiter);
@@ -238,11 +238,11 @@ fn cno_n12_only_solicited_receives_trigger_where_so_configured() {
         messages.post_recvs(0..3);
         thread::scope(|scope| {
             let waiter = cno.asleep(scope);
-            messages.deliver_quietly(DEFAULT);
+            messages.deliver_suppressed(DEFAULT);
             stays(&waiter);
-            messages.deliver_quietly(DEFAULT);
+            messages.deliver_suppressed(DEFAULT);
             stays(&waiter);
-            messages.deliver_quietly(SOLICITED);
+            messages.deliver_suppressed(SOLICITED);
             assert_eq!(joined(waiter), Ok(messages.recv()), "round {round}");
         });
         assert_eq!([(); 3].map(|()| messages.received_tag()), [0, 1, 2]);
@@ -253,7 +253,7 @@ fn cno_n12_only_solicited_receives_trigger_where_so_configured() {
 #[test]
 fn cno_n12_what_fails_triggers_however_it_was_posted() {
     let fixture = Fixture::new();
-    for (recv, flags) in [(QUIET, QUIET), (SOLICITED, DEFAULT)] {
+    for (recv, flags) in [(UNSIGNALLED, UNSIGNALLED), (SOLICITED, DEFAULT)] {
         let cno = Cno::new(&fixture);
         let messages = message_pair(&fixture, recv, DEFAULT);
         cno.bind(messages.recv().0);

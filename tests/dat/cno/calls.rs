@@ -15,7 +15,7 @@ unsafe extern "C-unwind" fn never(_: DAT_PVOID, _: DAT_EVD_HANDLE) {
 }
 
 /// An agent that must not be called.
-fn quiet_agent(data: usize) -> DAT_OS_WAIT_PROXY_AGENT {
+fn aborting_agent(data: usize) -> DAT_OS_WAIT_PROXY_AGENT {
     DAT_OS_WAIT_PROXY_AGENT {
         instance_data: ptr::without_provenance_mut(data),
         proxy_agent_func: Some(never),
@@ -51,10 +51,13 @@ fn cno_n01_n02_a_new_cno_has_only_its_agent() {
     assert_eq!(query(cno), (fixture.ia, 0, 0));
     cno.finds_nothing();
     ok(cno.free());
-    let cno = Cno::with_agent(&fixture, quiet_agent(5));
+    let cno = Cno::with_agent(&fixture, aborting_agent(5));
     assert_eq!(query(cno), (fixture.ia, 5, never as *const () as usize));
     cno.finds_nothing();
-    for (agent, function) in [(quiet_agent(0), never as *const () as usize), (NO_AGENT, 0)] {
+    for (agent, function) in [
+        (aborting_agent(0), never as *const () as usize),
+        (NO_AGENT, 0),
+    ] {
         ok(cno.set_agent(agent));
         assert_eq!(query(cno), (fixture.ia, 0, function));
     }

@@ -15,7 +15,7 @@
 //! | N09 | a disabled EVD does not trigger; once enabled it does, also for earlier events | `binding` |
 //! | N10 | an EVD that a thread waits on does not trigger (also W07) | `binding` |
 //! | N11 | modify_cno moves the triggers of an EVD, or ends them | `binding` |
-//! | N12 | quiet completions do not trigger, solicited and failed ones do | `binding` |
+//! | N12 | unsignalled completions do not trigger, solicited and failed ones do | `binding` |
 //! | N13 | every kind of event triggers | `binding` |
 //! | N14 | several threads: each trigger wakes one of them, none is lost | `threads` |
 //! | N15 | the agent is called once, with its data and the EVD | `agent` |

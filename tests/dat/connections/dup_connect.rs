@@ -265,7 +265,7 @@ fn the_model_must_be_of_the_same_adapter() {
     let fixture = Fixture::new();
     let service_point = ServicePoint::new(&fixture);
     let [model, _] = connected(&fixture, &service_point);
-    let (mut ia, mut events, mut stranger) = (ptr::null_mut(), ptr::null_mut(), ptr::null_mut());
+    let (mut ia, mut events, mut foreign) = (ptr::null_mut(), ptr::null_mut(), ptr::null_mut());
     // SAFETY: every pointer leads to what the call expects.
     unsafe {
         ok(dat_ia_openv(
@@ -284,11 +284,11 @@ fn the_model_must_be_of_the_same_adapter() {
             ptr::null_mut(),
             ptr::null_mut(),
             ptr::null(),
-            &raw mut stranger,
+            &raw mut foreign,
         ));
     }
     fails_with(
-        dup_connect(stranger, model.ep, LONG, &[], DAT_QOS_BEST_EFFORT),
+        dup_connect(foreign, model.ep, LONG, &[], DAT_QOS_BEST_EFFORT),
         DAT_INVALID_HANDLE,
         DAT_INVALID_HANDLE_EP,
     );

@@ -15,12 +15,12 @@
 //! | – | request at a point that creates endpoints | Tentative | `provider` |
 //! | Unconnected | `dat_rsp_create` | Reserved | `reserved` |
 //! | Reserved | `dat_rsp_free` | Unconnected | `reserved::freed_before_a_request…`, the race in `racing` |
-//! | Reserved | request | Passive | `reserved::a_request_comes…` |
+//! | Reserved | request | Passive | `reserved` |
 //! | Unconnected | `dat_ep_connect` | Active | `staging`, `states` |
 //! | Unconnected | `dat_ep_dup_connect` | Active | `dup_connect` |
 //! | Active | accepted | Connected | `evd_wait::connection` w03, with private data |
 //! | Active | rejected by the peer | Disconnected | `bad_input::leaving::in_active_connection_pending…` |
-//! | Active | refused otherwise | Disconnected | `moves::active_refused_otherwise…`, `ep_create_with_srq::lives` e14, `reserved` |
+//! | Active | refused otherwise | Disconnected | `moves::active_refused_otherwise…`, `ep_create_with_srq::lifecycle` e14, `reserved` |
 //! | Active | no route to the host | Disconnected | `moves::active_without_a_route…`; further cases: `engine/tests/cm` |
 //! | Active | timeout | Disconnected | `bad_input::leaving`, `dup_connect` |
 //! | Active | `dat_ep_disconnect`, both flags | Disconnected | `moves` |

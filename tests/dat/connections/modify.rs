@@ -193,7 +193,7 @@ fn a_change_is_checked_as_a_whole() {
         change.ep_attr.request_completion_flags = flags;
         change
     };
-    let (threshold, quiet) = (
+    let (threshold, unsignalled) = (
         to(mixed, DAT_COMPLETION_EVD_THRESHOLD_FLAG),
         to(end.connect, DAT_COMPLETION_UNSIGNALLED_FLAG),
     );
@@ -202,12 +202,12 @@ fn a_change_is_checked_as_a_whole() {
     assert_eq!(ep_info(end.ep).connect_evd_handle, end.connect);
     ok(modify(end.ep, whole, &threshold));
     assert_eq!(ep_info(end.ep).connect_evd_handle, mixed);
-    bad(modify(end.ep, FLAGS, &quiet));
+    bad(modify(end.ep, FLAGS, &unsignalled));
     assert_eq!(
         ep_info(end.ep).ep_attr.recv_completion_flags,
         DAT_COMPLETION_EVD_THRESHOLD_FLAG
     );
-    ok(modify(end.ep, whole, &quiet));
+    ok(modify(end.ep, whole, &unsignalled));
     assert_eq!(ep_info(end.ep).connect_evd_handle, end.connect);
     // The EVD for connections is no longer in use. SAFETY: live handles.
     unsafe {

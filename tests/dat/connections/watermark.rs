@@ -88,7 +88,7 @@ impl<'b> Setup<'b> {
     }
 
     #[track_caller]
-    fn quiet(&self) {
+    fn assert_no_event(&self) {
         self.fixture.run();
         nothing_on(self.fixture.async_evd);
         nothing_on(self.pair.passive.connect);
@@ -106,7 +106,7 @@ impl<'b> Setup<'b> {
         let data = unsafe { event.event_data.asynch_error_event_data };
         assert_eq!(data.dat_handle, self.ep());
         assert_eq!(data.reason, DAT_SRQ_SOFT_HIGH_WATERMARK_EVENT as DAT_COUNT);
-        self.quiet();
+        self.assert_no_event();
     }
 
     #[track_caller]
@@ -125,19 +125,19 @@ fn the_soft_mark_is_reported_once_when_it_is_exceeded() {
         let setup = Setup::new(&fixture, from);
         ok(setup.set(2, OFF));
         setup.send(2);
-        setup.quiet();
+        setup.assert_no_event();
         setup.send(1);
         setup.expect_event();
         setup.send(1);
-        setup.quiet();
+        setup.assert_no_event();
         // Below and above the mark again: only another call arms it.
         setup.take(4);
         setup.send(3);
-        setup.quiet();
+        setup.assert_no_event();
         setup.take(3);
         ok(setup.set(1, OFF));
         setup.send(1);
-        setup.quiet();
+        setup.assert_no_event();
         setup.send(1);
         setup.expect_event();
     }
@@ -150,11 +150,11 @@ fn the_hard_mark_breaks_the_connection_when_it_is_exceeded() {
         let setup = Setup::new(&fixture, from);
         ok(setup.set(OFF, 3));
         setup.send(3);
-        setup.quiet();
+        setup.assert_no_event();
         // Dequeued buffers are not held.
         setup.take(2);
         setup.send(2);
-        setup.quiet();
+        setup.assert_no_event();
         setup.send(1);
         setup.breaks();
         nothing_on(fixture.async_evd);
@@ -170,7 +170,7 @@ fn a_mark_that_is_exceeded_already_takes_effect_in_the_call() {
         let setup = Setup::new(&fixture, from);
         setup.send(3);
         ok(setup.set(3, 3));
-        setup.quiet();
+        setup.assert_no_event();
         for _ in 0..2 {
             ok(setup.set(2, OFF));
             setup.expect_event();
@@ -236,7 +236,7 @@ fn a_mark_that_is_turned_off_has_no_effect() {
         ok(setup.set(1, 2));
         ok(setup.set(OFF, OFF));
         setup.send(6);
-        setup.quiet();
+        setup.assert_no_event();
     }
 }
 
@@ -247,7 +247,7 @@ fn a_mark_of_0_is_exceeded_by_one_message() {
         let fixture = Fixture::new();
         let setup = Setup::new(&fixture, from);
         ok(setup.set(OFF, 0));
-        setup.quiet();
+        setup.assert_no_event();
         setup.send(1);
         setup.breaks();
     }
@@ -289,7 +289,7 @@ fn marks_survive_a_reset() {
     }
     Pair::connect(&fixture, ends[0], ends[1]);
     setup.send(4);
-    setup.quiet();
+    setup.assert_no_event();
     setup.send(1);
     setup.breaks();
 }

@@ -37,7 +37,7 @@ pub(crate) struct EndpointGroup<'b> {
 }
 
 fn completion_queues() -> usize {
-    let emulator = device::emulator().expect("a device that is stepped by hand");
+    let emulator = device::emulator().expect("a stepped device");
     emulator.nic().object_counts().cqs
 }
 

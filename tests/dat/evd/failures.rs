@@ -16,7 +16,7 @@ fn evd_t01_errors_have_type_and_subtype() {
     let most = abilities(&fixture).0.max_evd_qlen;
     let software = DAT_EVD_SOFTWARE_FLAG;
     let evd = fixture.evd(4, software);
-    let quiet = fixture.evd(4, DAT_EVD_DTO_FLAG);
+    let dto_only = fixture.evd(4, DAT_EVD_DTO_FLAG);
     let gone = fixture.evd(4, software);
     Evd(gone).calls(dat_evd_free);
     let (mut made, mut event, mut more) = (ptr::null_mut(), blank(), 0);
@@ -48,7 +48,7 @@ fn evd_t01_errors_have_type_and_subtype() {
             ("set_unwaitable", dat_evd_set_unwaitable(gone), handle, bad),
             ("clear_unwaitable", dat_evd_clear_unwaitable(gone), handle, bad),
             ("post_se: a freed one", dat_evd_post_se(gone, &raw const right), handle, bad),
-            ("post_se: no such stream", dat_evd_post_se(quiet, &raw const right), parameter, DAT_INVALID_ARG1),
+            ("post_se: no such stream", dat_evd_post_se(dto_only, &raw const right), parameter, DAT_INVALID_ARG1),
             ("post_se: no event", dat_evd_post_se(evd, ptr::null()), parameter, DAT_INVALID_ARG2),
             ("post_se: another event", dat_evd_post_se(evd, &raw const wrong), parameter, DAT_INVALID_ARG2),
             ("dequeue: a freed one", dat_evd_dequeue(gone, at), handle, bad),

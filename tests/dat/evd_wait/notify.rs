@@ -12,7 +12,7 @@ use crate::support::{
 };
 
 const DEFAULT: DAT_COMPLETION_FLAGS = DAT_COMPLETION_DEFAULT_FLAG;
-const QUIET: DAT_COMPLETION_FLAGS = DAT_COMPLETION_UNSIGNALLED_FLAG;
+const UNSIGNALLED: DAT_COMPLETION_FLAGS = DAT_COMPLETION_UNSIGNALLED_FLAG;
 const SOLICITED: DAT_COMPLETION_FLAGS = DAT_COMPLETION_SOLICITED_WAIT_FLAG;
 
 fn message_pair(
@@ -111,24 +111,24 @@ fn evd_wait_w21_connection_and_software_events_notify() {
 #[test]
 fn evd_wait_w21_unsignalled_receives_are_queued_and_do_not_wake() {
     let fixture = Fixture::new();
-    let messages = message_pair(&fixture, QUIET, DEFAULT);
+    let messages = message_pair(&fixture, UNSIGNALLED, DEFAULT);
     let recv = messages.recv();
-    for loud in 1..4 {
-        for tag in 0..loud {
-            messages.post_recv_with(tag, QUIET);
+    for notifying in 1..4 {
+        for tag in 0..notifying {
+            messages.post_recv_with(tag, UNSIGNALLED);
         }
-        messages.post_recv_with(loud, DEFAULT);
+        messages.post_recv_with(notifying, DEFAULT);
         thread::scope(|scope| {
             let waiter = recv.asleep(scope, 1);
-            for _ in 0..loud {
+            for _ in 0..notifying {
                 messages.deliver();
                 stays(&waiter, recv);
             }
             messages.deliver();
             // In order: the completions without notification first.
-            assert_eq!(joined(waiter).soon().tag(), (0, loud as DAT_COUNT));
+            assert_eq!(joined(waiter).soon().tag(), (0, notifying as DAT_COUNT));
         });
-        for tag in 1..=loud {
+        for tag in 1..=notifying {
             assert_eq!(take_dto(recv.0).cookie, tag);
         }
         nothing_on(recv.0);
@@ -138,16 +138,16 @@ fn evd_wait_w21_unsignalled_receives_are_queued_and_do_not_wake() {
 #[test]
 fn evd_wait_w21_unsignalled_requests_are_queued_and_do_not_wake() {
     let fixture = Fixture::new();
-    let messages = message_pair(&fixture, DEFAULT, QUIET);
+    let messages = message_pair(&fixture, DEFAULT, UNSIGNALLED);
     let request = messages.request();
-    for quiet in POSTS {
-        for loud in POSTS {
+    for unsignalled in POSTS {
+        for notifying in POSTS {
             thread::scope(|scope| {
                 let waiter = request.asleep(scope, 1);
-                ok(quiet(&messages, 1, QUIET));
+                ok(unsignalled(&messages, 1, UNSIGNALLED));
                 fixture.run();
                 stays(&waiter, request);
-                ok(loud(&messages, 2, DEFAULT));
+                ok(notifying(&messages, 2, DEFAULT));
                 fixture.run();
                 assert_eq!(joined(waiter).soon().tag(), (1, 1));
             });
@@ -161,10 +161,10 @@ fn evd_wait_w21_unsignalled_requests_are_queued_and_do_not_wake() {
 #[test]
 fn evd_wait_w21_unsignalled_completions_are_found_by_later_waits() {
     let fixture = Fixture::new();
-    let messages = message_pair(&fixture, QUIET, DEFAULT);
+    let messages = message_pair(&fixture, UNSIGNALLED, DEFAULT);
     let recv = messages.recv();
     for tag in 0..5 {
-        messages.post_recv_with(tag, QUIET);
+        messages.post_recv_with(tag, UNSIGNALLED);
     }
     messages.deliver();
     assert_eq!(recv.wait(0, 1).tag(), (0, 0));
@@ -185,15 +185,18 @@ fn evd_wait_w21_unsignalled_completions_are_found_by_later_waits() {
 #[test]
 fn evd_wait_w21_what_goes_wrong_notifies_however_it_was_posted() {
     let fixture = Fixture::new();
-    let messages = message_pair(&fixture, QUIET, QUIET);
+    let messages = message_pair(&fixture, UNSIGNALLED, UNSIGNALLED);
     let (recv, request) = (messages.recv(), messages.request());
-    messages.post_recv_with(1, QUIET);
+    messages.post_recv_with(1, UNSIGNALLED);
     let mut nowhere = messages.memory.remote(2048, 8);
     nowhere.rmr_context ^= 0x5500;
     let here = messages.memory.segment(0, 8);
     thread::scope(|scope| {
         let waiters = [request.asleep(scope, 1), recv.asleep(scope, 1)];
-        ok(messages.pair.active.post_write(&[here], &nowhere, 2, QUIET));
+        ok(messages
+            .pair
+            .active
+            .post_write(&[here], &nowhere, 2, UNSIGNALLED));
         fixture.run();
         let [sent, received] = waiters.map(|waiter| {
             // The connection manager notifies the passive end, and afterwards the
@@ -214,7 +217,7 @@ fn evd_wait_w21_what_goes_wrong_notifies_however_it_was_posted() {
 #[test]
 fn evd_wait_w21_suppressed_requests_make_no_event() {
     let fixture = Fixture::new();
-    for configured in [DEFAULT, QUIET] {
+    for configured in [DEFAULT, UNSIGNALLED] {
         let messages = message_pair(&fixture, DEFAULT, configured);
         let request = messages.request();
         for post in POSTS {
@@ -263,27 +266,30 @@ fn evd_wait_w21_only_solicited_receives_wake_where_so_configured() {
 #[test]
 fn evd_wait_w21_what_does_not_notify_does_not_end_a_wait_that_finds_it() {
     let fixture = Fixture::new();
-    for configured in [SOLICITED, QUIET] {
+    for configured in [SOLICITED, UNSIGNALLED] {
         let messages = message_pair(&fixture, configured, DEFAULT);
         let recv = messages.recv();
         // The receiver's configuration, and the sender's flags.
-        let (quiet, loud) = match configured {
+        let (unsignalled, notifying) = match configured {
             SOLICITED => ([DEFAULT, DEFAULT], [DEFAULT, SOLICITED]),
-            _ => ([QUIET, DEFAULT], [DEFAULT, DEFAULT]),
+            _ => ([UNSIGNALLED, DEFAULT], [DEFAULT, DEFAULT]),
         };
-        for (tag, [listen, _]) in [quiet, quiet, loud].into_iter().enumerate() {
+        for (tag, [listen, _]) in [unsignalled, unsignalled, notifying]
+            .into_iter()
+            .enumerate()
+        {
             messages.post_recv_with(tag as u64, listen);
         }
         thread::scope(|scope| {
             let waiter = recv.asleep(scope, 1);
             for _ in 0..2 {
-                messages.deliver_with(quiet[1]);
+                messages.deliver_with(unsignalled[1]);
                 // Makes the waiter process its queues.
                 let state = state_of(messages.pair.passive.ep);
                 assert_eq!(state, DAT_EP_STATE_CONNECTED);
                 stays(&waiter, recv);
             }
-            messages.deliver_with(loud[1]);
+            messages.deliver_with(notifying[1]);
             assert_eq!(joined(waiter).soon().tag(), (0, 2));
         });
     }

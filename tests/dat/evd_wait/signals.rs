@@ -56,8 +56,8 @@ fn until_returned(
     while !waiter.is_finished() && sent < 4 {
         interrupt(thread, signal);
         sent += 1;
-        let patience = Instant::now();
-        while !waiter.is_finished() && patience.elapsed() < Duration::from_secs(2) {
+        let start = Instant::now();
+        while !waiter.is_finished() && start.elapsed() < Duration::from_secs(2) {
             thread::yield_now();
         }
     }

@@ -225,7 +225,7 @@ fn takes_any(evd: Evd) {
 #[test]
 fn evd_wait_w12_unsignalled_streams_take_threshold_1_only() {
     let fixture = Fixture::new();
-    let quiet = DAT_COMPLETION_UNSIGNALLED_FLAG;
+    let unsignalled = DAT_COMPLETION_UNSIGNALLED_FLAG;
     let only_1 = |evd| {
         takes_1_only(
             Evd(evd),
@@ -233,11 +233,11 @@ fn evd_wait_w12_unsignalled_streams_take_threshold_1_only() {
             DAT_EVD_STATE_CONFIG_NOTIFY,
         );
     };
-    let receiver = End::new(&fixture, &shape(quiet, DAT_COMPLETION_DEFAULT_FLAG));
+    let receiver = End::new(&fixture, &shape(unsignalled, DAT_COMPLETION_DEFAULT_FLAG));
     only_1(receiver.recv);
     takes_any(Evd(receiver.request));
     takes_any(Evd(receiver.connect));
-    let requester = End::new(&fixture, &shape(DAT_COMPLETION_DEFAULT_FLAG, quiet));
+    let requester = End::new(&fixture, &shape(DAT_COMPLETION_DEFAULT_FLAG, unsignalled));
     only_1(requester.request);
     takes_any(Evd(requester.recv));
     // The condition ends when the stream's endpoint is freed.
@@ -274,8 +274,8 @@ fn evd_wait_w12_solicited_streams_take_threshold_1_only() {
 #[test]
 fn evd_wait_w12_a_refused_threshold_takes_nothing() {
     let fixture = Fixture::new();
-    let quiet = DAT_COMPLETION_UNSIGNALLED_FLAG;
-    let messages = MessagePair::new(&fixture, &shape(quiet, DAT_COMPLETION_DEFAULT_FLAG));
+    let unsignalled = DAT_COMPLETION_UNSIGNALLED_FLAG;
+    let messages = MessagePair::new(&fixture, &shape(unsignalled, DAT_COMPLETION_DEFAULT_FLAG));
     messages.post_recvs(0..3);
     for _ in 0..3 {
         messages.deliver();
@@ -310,10 +310,10 @@ fn evd_wait_w12_other_streams_take_any_threshold() {
 #[test]
 fn evd_wait_w12_the_threshold_is_checked_when_the_wait_begins() {
     let fixture = Fixture::new();
-    let quiet = shape(DAT_COMPLETION_UNSIGNALLED_FLAG, DAT_COMPLETION_DEFAULT_FLAG);
-    let mut end = End::without_ep(&fixture, &quiet);
+    let unsignalled = shape(DAT_COMPLETION_UNSIGNALLED_FLAG, DAT_COMPLETION_DEFAULT_FLAG);
+    let mut end = End::without_ep(&fixture, &unsignalled);
     let recv = Evd(end.recv);
-    let attributes = quiet.attributes();
+    let attributes = unsignalled.attributes();
     thread::scope(|scope| {
         let waiter = recv.in_thread(scope, 200_000, 2);
         // SAFETY: live handles; the result is writable.

@@ -87,7 +87,7 @@ impl Fixture {
         device::meanwhile(call);
     }
 
-    /// Returns whether the test steps the device by hand.
+    /// Returns whether the test steps the device.
     pub fn is_stepped(&self) -> bool {
         device::emulator().is_some()
     }

@@ -92,7 +92,7 @@ impl<'b> MessagePair<'b> {
 
     /// Delivers a message whose send has no event unless it fails.
     #[track_caller]
-    pub fn deliver_quietly(&self, flags: DAT_COMPLETION_FLAGS) {
+    pub fn deliver_suppressed(&self, flags: DAT_COMPLETION_FLAGS) {
         self.send(u64::MAX, flags | DAT_COMPLETION_SUPPRESS_FLAG);
     }
 

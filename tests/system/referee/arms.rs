@@ -116,7 +116,7 @@ fn arming_makes_the_same_stores_and_raises_the_same_events() {
                 "stores of the engine, stores of libmlx5: lap {lap}, round {i}"
             );
             assert_eq!(seen[0].len(), 2);
-            pair.system.rung();
+            pair.system.after_doorbell();
             for &solicited in messages {
                 exchange(&mut pair, solicited);
             }

@@ -71,7 +71,7 @@ impl Loop {
             }
             self.qp.post(&mut wr).expect("posted");
         }
-        self.system.rung();
+        self.system.after_doorbell();
     }
 
     /// Posts an empty write, and completes it.

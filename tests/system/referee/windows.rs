@@ -87,13 +87,13 @@ impl Ends {
     fn post(&self, qp: &Qp, mut wr: ibv_send_wr) {
         // SAFETY: the memory lives as long as the ends.
         unsafe { qp.post(&mut wr) }.expect("posted");
-        self.system.rung();
+        self.system.after_doorbell();
     }
 
     /// Binds a window of type 1. Returns the status.
     fn bind_one(&self, window: &mut Window, to: Option<Bind<'_>>) -> u32 {
         window.bind_one(&self.owner, 11, to);
-        self.system.rung();
+        self.system.after_doorbell();
         self.owned().0
     }
 
@@ -168,7 +168,7 @@ fn type_1_is_bound_moved_and_unbound() {
         ends.local.put(0, &[round as u8 + 1; 32]);
         let to = ends.bind(offset, 32, WRITE | READ);
         window.bind_one(&ends.owner, 11, Some(to));
-        ends.system.rung();
+        ends.system.after_doorbell();
         assert_eq!(ends.owned(), (SUCCESS, Some(BOUND)));
         assert_eq!(ends.write(window.rkey, ends.at(offset), 32), SUCCESS);
         assert_eq!(ends.region.bytes(offset, 32), [round as u8 + 1; 32]);

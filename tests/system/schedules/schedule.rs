@@ -225,7 +225,7 @@ impl Schedule {
             self.free.push(slot);
             return;
         }
-        device::rung();
+        device::after_doorbell();
         self.messages += u64::from(takes_receive);
         let queue = Queue::Send(end);
         let request = Posted {
@@ -326,12 +326,12 @@ impl Schedule {
 
     /// Completes or flushes everything, and closes the account.
     fn finish(&mut self) {
-        self.settle();
+        self.run_to_idle();
         self.check_delivery();
         for end in &mut self.ends {
             end.to_error().expect("to error");
         }
-        self.settle();
+        self.run_to_idle();
         self.account.close();
         let left = self.account.shared_open() as u32;
         let capacity = self.fixture.srq.capacity();
@@ -351,7 +351,7 @@ impl Schedule {
                     self.receive(end);
                 }
             }
-            self.settle();
+            self.run_to_idle();
         }
         for end in self.working_ends() {
             self.account.assert_no_sends_open(end);
@@ -376,7 +376,7 @@ impl Schedule {
     }
 
     /// Advances time beyond every retry, delay and port failure.
-    fn settle(&mut self) {
+    fn run_to_idle(&mut self) {
         for _ in 0..4 {
             device::advance(Duration::from_millis(300));
             while self.poll(64) {}

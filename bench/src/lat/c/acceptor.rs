@@ -71,8 +71,8 @@ impl<const WAITS: bool> Acceptor<CEnd<WAITS>> for CAcceptor {
         let request: DAT_CR_HANDLE = unsafe { event.event_data.cr_arrival_event_data }.cr_handle;
         let mut facts = MaybeUninit::<DAT_CR_PARAM>::zeroed();
         // SAFETY: a connection request; the parameters are a local variable that is written.
-        let asked = unsafe { (calls.cr_query)(request, DAT_CR_FIELD_ALL, facts.as_mut_ptr()) };
-        control("dat_cr_query", asked)?;
+        let code = unsafe { (calls.cr_query)(request, DAT_CR_FIELD_ALL, facts.as_mut_ptr()) };
+        control("dat_cr_query", code)?;
         // SAFETY: all zeros are a valid value, and the call has written it.
         let facts = unsafe { facts.assume_init() };
         // SAFETY: the bytes stay valid until the request is accepted or rejected.

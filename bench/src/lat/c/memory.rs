@@ -63,7 +63,7 @@ impl Memory {
         let (mut registered, mut start) = (0, 0);
         // SAFETY: the memory has that length and outlives the LMR; the other
         // pointers are to fields and local variables that are written.
-        let answer = unsafe {
+        let code = unsafe {
             (adapter.calls.lmr_create)(
                 adapter.ia,
                 DAT_MEM_TYPE_VIRTUAL,
@@ -80,7 +80,7 @@ impl Memory {
                 &raw mut start,
             )
         };
-        control("dat_lmr_create", answer)?;
+        control("dat_lmr_create", code)?;
         Ok(memory)
     }
 

@@ -74,7 +74,7 @@ impl Adapter {
             pz: DAT_HANDLE_NULL,
         };
         // SAFETY: `name` is a C string; both handles are local variables that are written.
-        let answer = unsafe {
+        let code = unsafe {
             (calls.ia_openv)(
                 name.as_ptr().cast_mut(),
                 CONNECTION_EVENTS as DAT_COUNT,
@@ -85,10 +85,10 @@ impl Adapter {
                 if threadsafe { DAT_TRUE } else { DAT_FALSE },
             )
         };
-        control("dat_ia_openv", answer)?;
+        control("dat_ia_openv", code)?;
         // SAFETY: the IA is open; the handle is a local variable that is written.
-        let answer = unsafe { (calls.pz_create)(adapter.ia, &raw mut adapter.pz) };
-        control("dat_pz_create", answer)?;
+        let code = unsafe { (calls.pz_create)(adapter.ia, &raw mut adapter.pz) };
+        control("dat_pz_create", code)?;
         Ok(Rc::new(adapter))
     }
 
@@ -99,7 +99,7 @@ impl Adapter {
     ) -> Result<Queue, Failure> {
         let mut evd = DAT_HANDLE_NULL;
         // SAFETY: the IA is open; the handle is a local variable that is written.
-        let answer = unsafe {
+        let code = unsafe {
             (self.calls.evd_create)(
                 self.ia,
                 count(length),
@@ -108,7 +108,7 @@ impl Adapter {
                 &raw mut evd,
             )
         };
-        control("dat_evd_create", answer)?;
+        control("dat_evd_create", code)?;
         Ok(Queue {
             evd,
             adapter: Rc::clone(self),
@@ -120,7 +120,7 @@ impl Adapter {
         let mut attributes = MaybeUninit::<DAT_IA_ATTR>::zeroed();
         // SAFETY: the IA is open; handle and attributes are local variables that are
         // written; no provider attributes are requested.
-        let answer = unsafe {
+        let code = unsafe {
             (self.calls.ia_query)(
                 self.ia,
                 &raw mut events,
@@ -130,7 +130,7 @@ impl Adapter {
                 null_mut(),
             )
         };
-        control("dat_ia_query", answer)?;
+        control("dat_ia_query", code)?;
         // SAFETY: all zeros are a valid value, and the call has written it.
         Ok(unsafe { attributes.assume_init() })
     }
@@ -172,7 +172,7 @@ impl<const WAITS: bool> Dat for CInterface<WAITS> {
         let attributes = attributes(&adapter.query()?, plan);
         let mut ep = DAT_HANDLE_NULL;
         // SAFETY: handles of this adapter; local attributes; a local handle that is written.
-        let answer = unsafe {
+        let code = unsafe {
             (calls.ep_create)(
                 adapter.ia,
                 adapter.pz,
@@ -183,7 +183,7 @@ impl<const WAITS: bool> Dat for CInterface<WAITS> {
                 &raw mut ep,
             )
         };
-        control("dat_ep_create", answer)?;
+        control("dat_ep_create", code)?;
         let range = incoming(&payload);
         let mut end = CEnd {
             endpoint: Endpoint {
@@ -303,7 +303,7 @@ impl<const WAITS: bool> DatEnd for CEnd<WAITS> {
     ) -> Result<(), Failure> {
         let mut address = Address::new(to);
         // SAFETY: an EP; the address and the bytes are local, and only read.
-        let answer = unsafe {
+        let code = unsafe {
             (self.endpoint.calls.ep_connect)(
                 self.endpoint.ep,
                 address.pointer(),
@@ -315,7 +315,7 @@ impl<const WAITS: bool> DatEnd for CEnd<WAITS> {
                 DAT_CONNECT_DEFAULT_FLAG,
             )
         };
-        control("dat_ep_connect", answer)
+        control("dat_ep_connect", code)
     }
 
     fn established(&mut self, within: Duration) -> Result<Vec<u8>, Failure> {
@@ -354,7 +354,7 @@ impl<const WAITS: bool> Link for CEnd<WAITS> {
         let Endpoint { ep, calls, .. } = &self.endpoint;
         // SAFETY: an EP that no other thread uses; the segment's memory outlives
         // the EP (order of fields), and there are no references to it.
-        let answer = unsafe {
+        let code = unsafe {
             (calls.ep_post_recv)(
                 *ep,
                 1,
@@ -363,7 +363,7 @@ impl<const WAITS: bool> Link for CEnd<WAITS> {
                 DAT_COMPLETION_DEFAULT_FLAG,
             )
         };
-        posted("dat_ep_post_recv", answer)
+        posted("dat_ep_post_recv", code)
     }
 
     #[inline(always)]
@@ -378,20 +378,20 @@ impl<const WAITS: bool> Link for CEnd<WAITS> {
         match self.operation {
             Operation::Send => {
                 // SAFETY: as in `post_receive`.
-                let answer = unsafe { (calls.ep_post_send)(*ep, 1, segment, COOKIE, flags) };
-                posted("dat_ep_post_send", answer)
+                let code = unsafe { (calls.ep_post_send)(*ep, 1, segment, COOKIE, flags) };
+                posted("dat_ep_post_send", code)
             }
             Operation::Write => {
                 // SAFETY: as in `post_receive`; the target is only read.
-                let answer =
+                let code =
                     unsafe { (calls.ep_post_rdma_write)(*ep, 1, segment, COOKIE, target, flags) };
-                posted("dat_ep_post_rdma_write", answer)
+                posted("dat_ep_post_rdma_write", code)
             }
             Operation::Read => {
                 // SAFETY: as in `post_receive`; the target is only read.
-                let answer =
+                let code =
                     unsafe { (calls.ep_post_rdma_read)(*ep, 1, segment, COOKIE, target, flags) };
-                posted("dat_ep_post_rdma_read", answer)
+                posted("dat_ep_post_rdma_read", code)
             }
         }
     }
@@ -437,22 +437,22 @@ impl<const WAITS: bool> Link for CEnd<WAITS> {
 
 /// Converts the result of a post.
 #[inline(always)]
-fn posted(call: &'static str, answer: DAT_RETURN) -> Result<(), Fault> {
-    if answer == 0 {
+fn posted(call: &'static str, code: DAT_RETURN) -> Result<(), Fault> {
+    if code == 0 {
         Ok(())
     } else {
-        Err(Fault::Call(call, DatReturn::from_bits(answer)))
+        Err(Fault::Call(call, DatReturn::from_bits(code)))
     }
 }
 
 /// Converts the result of a control call.
-pub(crate) fn control(call: &str, answer: DAT_RETURN) -> Result<(), Failure> {
-    if answer == 0 {
+pub(crate) fn control(call: &str, code: DAT_RETURN) -> Result<(), Failure> {
+    if code == 0 {
         return Ok(());
     }
     Err(Failure::environment(format!(
         "{call} returned {}; DAT_DBG_TYPE=0xffff DAT_DBG_DEST=1 makes libdat.so print the cause",
-        DatReturn::from_bits(answer)
+        DatReturn::from_bits(code)
     )))
 }
 

@@ -140,14 +140,14 @@ mod tests {
         let table = NonNull::from(&table);
         let other = crate::PROVIDER;
         let object = [table.as_ptr(), null_mut()];
-        let stranger = [(&raw const other).cast_mut(), null_mut()];
+        let unknown = [(&raw const other).cast_mut(), null_mut()];
         let handle = |words: &[*mut DAT_PROVIDER; 2]| words.as_ptr().cast_mut().cast();
         assert_eq!(of(handle(&object)), None);
         add(table);
         add(table);
         for times in 0..2 {
             assert_eq!(of(handle(&object)), Some(table), "{times}");
-            assert_eq!(of(handle(&stranger)), None);
+            assert_eq!(of(handle(&unknown)), None);
             let misaligned = object.as_ptr().cast::<u8>().wrapping_add(1);
             assert_eq!(of(misaligned.cast_mut().cast()), None);
             assert_eq!(of(null_mut()), None);

@@ -65,7 +65,7 @@ static inline int one_in(struct thread *t, unsigned times)
     return below(t, times) == 0;
 }
 
-static inline void bury(enum kind kind, DAT_HANDLE handle, struct thread *t)
+static inline void retire(enum kind kind, DAT_HANDLE handle, struct thread *t)
 {
     __atomic_store_n(&dead[kind][below(t, BOARD)], handle, __ATOMIC_RELEASE);
     for (int at = 0; at < BOARD; at++)
@@ -90,7 +90,7 @@ static inline void lose(struct thread *t, enum kind kind, DAT_HANDLE handle)
     for (int at = 0; at < pool->count; at++)
         if (pool->items[at].handle == handle)
             pool->items[at--] = pool->items[--pool->count];
-    bury(kind, handle, t);
+    retire(kind, handle, t);
 }
 
 /* Forgets all objects of an adapter. */

@@ -154,7 +154,7 @@ static void close_adapters(void)
 }
 
 /* Waits until descriptors and threads are as before; some end asynchronously. */
-static int settles(unsigned descriptors, unsigned threads_then)
+static int returns_to(unsigned descriptors, unsigned threads_then)
 {
     for (int wait = 0; wait < 100; wait++) {
         if (entries("/proc/self/fd") <= descriptors && entries("/proc/self/task") <= threads_then)
@@ -167,7 +167,7 @@ static int settles(unsigned descriptors, unsigned threads_then)
 }
 
 /* Prints the system call in which each thread sleeps, for debugging. */
-static void where_all_are(void)
+static void print_threads(void)
 {
     struct dirent *entry;
     DIR *directory = opendir("/proc/self/task");
@@ -196,7 +196,7 @@ int main(int argc, char **argv)
 {
     pthread_t ids[THREADS];
     unsigned long seconds, used, seed, descriptors, tasks, never = 0;
-    uint64_t all = 0, good = 0, before[THREADS] = { 0 }, quiet[THREADS] = { 0 };
+    uint64_t all = 0, good = 0, before[THREADS] = { 0 }, idle_seconds[THREADS] = { 0 };
     int bad = 0;
     setvbuf(stdout, NULL, _IOLBF, 0);
     if (argc < 5) {
@@ -225,7 +225,7 @@ int main(int argc, char **argv)
     for (unsigned long second = 0; second < seconds; second++) {
         sleep(1);
         for (unsigned n = 0; n < used; n++) {
-            quiet[n] = threads[n].turns == before[n] ? quiet[n] + 1 : 0;
+            idle_seconds[n] = threads[n].turns == before[n] ? idle_seconds[n] + 1 : 0;
             before[n] = threads[n].turns;
             bad |= threads[n].failed != NULL;
         }
@@ -236,10 +236,10 @@ int main(int argc, char **argv)
     for (unsigned n = 0; n < used; n++) {
         struct timespec until;
         clock_gettime(CLOCK_REALTIME, &until);
-        until.tv_sec += TIMEOUT_S - (long)(quiet[n] < TIMEOUT_S ? quiet[n] : TIMEOUT_S);
+        until.tv_sec += TIMEOUT_S - (long)(idle_seconds[n] < TIMEOUT_S ? idle_seconds[n] : TIMEOUT_S);
         if (pthread_timedjoin_np(ids[n], NULL, &until) != 0) {
             printf("thread %u hangs in dat_%s\n", n, threads[n].doing);
-            where_all_are();
+            print_threads();
             abort();
         }
         if (threads[n].failed != NULL) {
@@ -257,15 +257,15 @@ int main(int argc, char **argv)
         good += done;
         never += done == 0;
         if (verbose)
-            printf("%-28s %9lu calls, %9lu good\n", calls[call].name, (unsigned long)made,
+            printf("%-28s %9lu calls, %9lu succeeded\n", calls[call].name, (unsigned long)made,
                    (unsigned long)done);
         else if (done == 0)
-            printf("never good: dat_%s, last %#x\n", calls[call].name, (unsigned)refusals[call]);
+            printf("never succeeded: dat_%s, last code %#x\n", calls[call].name, (unsigned)refusals[call]);
     }
     close_adapters();
-    bad |= !settles((unsigned)descriptors, (unsigned)tasks);
-    printf("%lu calls, %lu good, %lu never; agents %lu\n", (unsigned long)all,
+    bad |= !returns_to((unsigned)descriptors, (unsigned)tasks);
+    printf("%lu calls, %lu succeeded; never succeeded: %lu; agents called: %lu\n", (unsigned long)all,
            (unsigned long)good, never, (unsigned long)agents);
-    printf(bad ? "BAD\n" : "well\n");
+    printf(bad ? "FAILED\n" : "passed\n");
     return bad;
 }

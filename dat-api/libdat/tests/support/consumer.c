@@ -1,12 +1,16 @@
 /*
  * A program that opens adapters by name, through the library that dat.conf
- * names. Arguments, in order: open NAME      opens one, prints the answer
- * calls          makes every call with the last adapter's handle; prints those
- * that do not get to its provider null-slots     the same for a provider
- * without slots graceful, abrupt   closes the last that is open remove NAME
- * removes a registry entry add NAME       registers a provider of the
- * program's own loaded TEXT    whether a library with this in its path is
- * loaded threads NAME   opens and closes it 200 times in each of 4 threads
+ * names. It executes its arguments in order:
+ *
+ *   open NAME          opens an adapter and prints the return code
+ *   calls              makes every call with the handle of the last adapter, and
+ *                      prints the calls that do not reach its provider
+ *   null-slots         the same for a provider whose table is empty
+ *   graceful, abrupt   closes the last open adapter
+ *   remove NAME        removes a registry entry
+ *   add NAME           registers a provider inside this program
+ *   loaded TEXT        prints whether a library with TEXT in its path is loaded
+ *   threads NAME       opens and closes the adapter 200 times in each of 4 threads
  */
 #define _GNU_SOURCE
 #include <dat/dat_registry.h>

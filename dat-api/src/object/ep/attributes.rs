@@ -1,7 +1,7 @@
 //! Checking the attributes of an endpoint.
 //!
 //! The attributes are checked against the IA's limits before anything is created. An endpoint gets
-//! exactly the attributes that were asked for, or is not created.
+//! exactly the requested attributes, or is not created.
 
 use super::MAX_SEGMENTS;
 use crate::error::{DatError, Result};
@@ -46,7 +46,7 @@ pub(super) struct Request {
 }
 
 /// Returns the attributes of an endpoint that is created without any. RDMA reads are 0 and must be
-/// asked for, so a connection never fails because of them.
+/// requested, so a connection never fails because of them.
 pub(super) fn defaults(ia: &IaAttributes, request: Request) -> EpAttributes {
     let iov = DEFAULT_IOV.min(segments(ia));
     // Without EVDs, one completion queue holds both kinds of completions.
@@ -82,41 +82,41 @@ fn segments(ia: &IaAttributes) -> i32 {
     ia.max_iov_segments_per_dto.min(MAX_SEGMENTS as i32)
 }
 
-/// Returns the attributes that the endpoint will have: those asked for, with defaults for fields
+/// Returns the attributes that the endpoint will have: those requested, with defaults for fields
 /// that DAT allows to be left open.
 ///
 /// # Errors
 /// `INVALID_PARAMETER`, naming the argument.
 pub(super) fn resolve(
-    asked: &EpAttributes,
+    requested: &EpAttributes,
     ia: &IaAttributes,
     request: Request,
 ) -> Result<EpAttributes> {
     let default = defaults(ia, request);
-    let mut settled = *asked;
+    let mut resolved = *requested;
     let bad = |what: String| DatError::new(ReturnType::InvalidParameter, request.argument, what);
-    if asked.service_type != 0 {
+    if requested.service_type != 0 {
         return Err(bad(format!(
             "invalid service type {}: expected 0, a reliable connection",
-            asked.service_type
+            requested.service_type
         )));
     }
-    if asked.qos != 0 {
+    if requested.qos != 0 {
         return Err(bad(format!(
             "invalid quality of service {:#x}: expected 0, best effort",
-            asked.qos
+            requested.qos
         )));
     }
-    flags(asked).map_err(bad)?;
-    open(&mut settled.max_message_size, default.max_message_size);
-    open(&mut settled.max_rdma_size, default.max_rdma_size);
+    flags(requested).map_err(bad)?;
+    open(&mut resolved.max_message_size, default.max_message_size);
+    open(&mut resolved.max_rdma_size, default.max_rdma_size);
     size(
         "max_message_size",
-        settled.max_message_size,
+        resolved.max_message_size,
         ia.max_message_size,
     )
     .map_err(bad)?;
-    size("max_rdma_size", settled.max_rdma_size, ia.max_rdma_size).map_err(bad)?;
+    size("max_rdma_size", resolved.max_rdma_size, ia.max_rdma_size).map_err(bad)?;
 
     let most = (ia.max_dto_per_ep, "max_dto_per_ep");
     let most_segments = (segments(ia), "max_iov_segments_per_dto");
@@ -124,92 +124,97 @@ pub(super) fn resolve(
         |name, value, least, most: (i32, &str)| count(name, value, least, most).map_err(bad);
     if request.shared {
         // These fields are the hard and the soft high watermark.
-        if asked.max_recv_dtos > 0 && asked.srq_soft_hw > asked.max_recv_dtos {
+        if requested.max_recv_dtos > 0 && requested.srq_soft_hw > requested.max_recv_dtos {
             return Err(bad(format!(
                 "the soft high watermark {} is above the hard one, {}",
-                asked.srq_soft_hw, asked.max_recv_dtos
+                requested.srq_soft_hw, requested.max_recv_dtos
             )));
         }
         for (name, value) in [
-            ("max_recv_dtos", asked.max_recv_dtos),
-            ("srq_soft_hw", asked.srq_soft_hw),
+            ("max_recv_dtos", requested.max_recv_dtos),
+            ("srq_soft_hw", requested.srq_soft_hw),
         ] {
             named(name, value, OFF, (ia.max_recv_per_srq, "max_recv_per_srq"))?;
         }
-        settled.max_recv_iov = asked.max_recv_iov;
+        resolved.max_recv_iov = requested.max_recv_iov;
     } else {
         let least = i32::from(request.has_recv);
-        named("max_recv_dtos", asked.max_recv_dtos, least, most)?;
-        if !request.has_recv && asked.max_recv_dtos != 0 {
+        named("max_recv_dtos", requested.max_recv_dtos, least, most)?;
+        if !request.has_recv && requested.max_recv_dtos != 0 {
             return Err(bad(format!(
                 "max_recv_dtos is {} but there is no EVD for receives",
-                asked.max_recv_dtos
+                requested.max_recv_dtos
             )));
         }
-        if asked.max_recv_dtos > 0 {
-            named("max_recv_iov", asked.max_recv_iov, 1, most_segments)?;
+        if requested.max_recv_dtos > 0 {
+            named("max_recv_iov", requested.max_recv_iov, 1, most_segments)?;
         }
     }
     named(
         "max_request_dtos",
-        asked.max_request_dtos,
+        requested.max_request_dtos,
         i32::from(request.has_request && !request.shared),
         most,
     )?;
-    if !request.shared && !request.has_request && asked.max_request_dtos != 0 {
+    if !request.shared && !request.has_request && requested.max_request_dtos != 0 {
         return Err(bad(format!(
             "max_request_dtos is {} but there is no EVD for requests",
-            asked.max_request_dtos
+            requested.max_request_dtos
         )));
     }
-    if request.shared && asked.max_request_dtos == 0 {
+    if request.shared && requested.max_request_dtos == 0 {
         // Left open: the default.
-        settled.max_request_dtos = default.max_request_dtos;
+        resolved.max_request_dtos = default.max_request_dtos;
     }
-    if asked.max_request_iov == 0 && request.shared {
-        settled.max_request_iov = default.max_request_iov;
-    } else if settled.max_request_dtos > 0 {
-        named("max_request_iov", asked.max_request_iov, 1, most_segments)?;
+    if requested.max_request_iov == 0 && request.shared {
+        resolved.max_request_iov = default.max_request_iov;
+    } else if resolved.max_request_dtos > 0 {
+        named(
+            "max_request_iov",
+            requested.max_request_iov,
+            1,
+            most_segments,
+        )?;
     }
-    reads(asked, &mut settled, ia).map_err(bad)?;
-    Ok(settled)
+    reads(requested, &mut resolved, ia).map_err(bad)?;
+    Ok(resolved)
 }
 
 /// Checks the numbers of outstanding RDMA reads and their segments. -1 leaves a number of reads
 /// open; the endpoint then gets 0.
 fn reads(
-    asked: &EpAttributes,
-    settled: &mut EpAttributes,
+    requested: &EpAttributes,
+    resolved: &mut EpAttributes,
     ia: &IaAttributes,
 ) -> Result<(), String> {
     let depths = [
         (
             "max_rdma_read_in",
-            asked.max_rdma_read_in,
+            requested.max_rdma_read_in,
             (ia.max_rdma_read_per_ep_in, "max_rdma_read_per_ep_in"),
         ),
         (
             "max_rdma_read_out",
-            asked.max_rdma_read_out,
+            requested.max_rdma_read_out,
             (ia.max_rdma_read_per_ep_out, "max_rdma_read_per_ep_out"),
         ),
     ];
     for (name, value, most) in depths {
         count(name, value, OFF, most)?;
     }
-    settled.max_rdma_read_in = asked.max_rdma_read_in.max(0);
-    settled.max_rdma_read_out = asked.max_rdma_read_out.max(0);
-    let requests = settled.max_request_iov;
+    resolved.max_rdma_read_in = requested.max_rdma_read_in.max(0);
+    resolved.max_rdma_read_out = requested.max_rdma_read_out.max(0);
+    let requests = resolved.max_request_iov;
     let iovs = [
         (
             "max_rdma_read_iov",
-            &mut settled.max_rdma_read_iov,
+            &mut resolved.max_rdma_read_iov,
             ia.max_iov_segments_per_rdma_read,
             "max_iov_segments_per_rdma_read",
         ),
         (
             "max_rdma_write_iov",
-            &mut settled.max_rdma_write_iov,
+            &mut resolved.max_rdma_write_iov,
             ia.max_iov_segments_per_rdma_write,
             "max_iov_segments_per_rdma_write",
         ),
@@ -230,17 +235,17 @@ fn open(value: &mut u64, default: u64) {
     }
 }
 
-fn flags(asked: &EpAttributes) -> Result<(), String> {
-    if !RECV_FLAGS.contains(&asked.recv_completion_flags) {
+fn flags(requested: &EpAttributes) -> Result<(), String> {
+    if !RECV_FLAGS.contains(&requested.recv_completion_flags) {
         return Err(format!(
             "invalid recv completion flags {:#x}: expected UNSIGNALLED, SOLICITED_WAIT, EVD_THRESHOLD or 0",
-            asked.recv_completion_flags.bits()
+            requested.recv_completion_flags.bits()
         ));
     }
-    if !REQUEST_FLAGS.contains(&asked.request_completion_flags) {
+    if !REQUEST_FLAGS.contains(&requested.request_completion_flags) {
         return Err(format!(
             "invalid request completion flags {:#x}: expected UNSIGNALLED, EVD_THRESHOLD or 0",
-            asked.request_completion_flags.bits()
+            requested.request_completion_flags.bits()
         ));
     }
     Ok(())
@@ -340,9 +345,9 @@ mod tests {
             ),
         ];
         for (change, cause) in refused {
-            let mut asked = base;
-            change(&mut asked);
-            let error = resolve(&asked, &ia, ASKS).expect_err(cause);
+            let mut requested = base;
+            change(&mut requested);
+            let error = resolve(&requested, &ia, ASKS).expect_err(cause);
             assert!(error.cause().contains(cause), "{error}");
             assert_eq!(
                 error.code(),

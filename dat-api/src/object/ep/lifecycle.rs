@@ -164,7 +164,7 @@ impl Ep {
             return Err(DatError::new(
                 ReturnType::InvalidHandle,
                 Subtype::InvalidHandleEp,
-                "the endpoint to duplicate the connection of belongs to another IA",
+                "the endpoint whose connection is to be duplicated belongs to another IA",
             ));
         }
         // Errors of this endpoint come first, as in a connect.

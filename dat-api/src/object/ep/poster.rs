@@ -55,8 +55,8 @@ pub(super) struct LmrCaches {
     pub(super) write: LmrCache,
 }
 
-/// The length of the longest segment that the fast path posts, in bytes, by kind of post. 0 if all
-/// posts of the kind take the slow path, which is the case without a queue pair on the path that
+/// The length of the longest segment that the fast path posts, in bytes, by kind of post. 0: all
+/// posts of the kind take the slow path. All limits are 0 without a queue pair on the data path that
 /// the fast path is compiled for.
 #[derive(Clone, Copy, Default)]
 pub(super) struct FastLimits {

@@ -68,7 +68,7 @@ impl HighMarks {
     pub(super) fn show(&self, attributes: &mut EpAttributes, shared: bool) {
         let [soft, hard] = [&self.soft, &self.hard].map(|mark| mark.load(Ordering::Acquire));
         let replace = |shown: &mut i32, mark| {
-            // A mark that was left open is shown as it was asked for.
+            // A mark that was left open is shown as it was requested.
             if *shown > 0 || mark != OFF {
                 *shown = mark;
             }
@@ -162,7 +162,7 @@ mod tests {
         }
     }
 
-    /// Row, asked for, shared, set afterwards, shown.
+    /// Row, requested, shared, set afterwards, shown.
     #[test]
     fn attributes_show_the_watermarks_that_are_set() {
         let off = None;

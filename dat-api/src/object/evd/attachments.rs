@@ -60,7 +60,7 @@ impl DtoRole {
 
 /// What is attached to an EVD, and to which of its queues.
 pub(super) struct Attachments {
-    /// The length that the consumer asked for.
+    /// The length that the consumer requested.
     pub(super) asked: u32,
     pub(super) streams: Streams,
     /// The room for staged events that the owner was sent, beyond the initial room.

@@ -1,10 +1,10 @@
 //! How many events an EVD holds, and how many completions its completion queues hold.
 //!
-//! - The *length* of an EVD is the length that the consumer asked for, or the depths of all
+//! - The *length* of an EVD is the length that the consumer requested, or the depths of all
 //!   attached streams together if that is more. The *depth* of a stream is the most completions
 //!   that it can have outstanding; endpoints of one SRQ count once, with the SRQ's depth.
 //! - A completion queue reserves room for the depth of each of its streams, so it cannot overflow.
-//!   The first stream creates the queue, with the length that was asked for, and with at least
+//!   The first stream creates the queue, with the requested length, and with at least
 //!   [`FIRST_QUEUE`] entries unless the device can resize the queue later.
 //! - If no queue has room for a stream, a queue is resized, or another one is created.
 //! - The room of a stream that is detached is released when its last completions have left the

@@ -149,10 +149,10 @@ pub(crate) fn poll_for_cno(cno: Handle, evd: Handle, mode: PollMode) -> Option<P
         PollMode::Arm => consumer.is_covered = !seen.failed,
         _ => consumer.is_covered &= !evented,
     }
-    let news = consumer.take_news();
+    let is_fresh = consumer.take_fresh();
     seen.holds = consumer.known(evd) > 0;
     seen.fresh =
-        seen.holds && (news || rearmed || seen.needs_device_events && (evented || uncovered));
+        seen.holds && (is_fresh || rearmed || seen.needs_device_events && (evented || uncovered));
     Some(seen)
 }
 

@@ -55,8 +55,8 @@ pub(super) struct Consumer {
     pub(super) queues: Vec<Queue>,
     /// The order of polling when there is more than one queue.
     merge: Merge,
-    /// An event that notifies was staged since [`Self::take_news`].
-    has_news: bool,
+    /// An event that notifies was staged since [`Self::take_fresh`].
+    has_fresh: bool,
     /// For the CNO: every queue is armed, and none has raised an event since.
     pub(super) is_covered: bool,
     /// The device has failed and raises no more events.
@@ -74,7 +74,7 @@ impl Consumer {
             staged: with_room(room(queue_length, 0))?,
             queues: Vec::new(),
             merge: Merge::default(),
-            has_news: false,
+            has_fresh: false,
             is_covered: false,
             is_cut_off: false,
             awaited: 0,
@@ -109,7 +109,7 @@ impl Consumer {
         with: impl FnOnce(EventData) -> R,
     ) -> Option<R> {
         let only = match self.queues.as_mut_slice() {
-            [queue] if self.staged.is_empty() && evd.posted.is_quiet() => queue,
+            [queue] if self.staged.is_empty() && evd.posted.is_idle() => queue,
             _ => return self.next(evd).map(with),
         };
         let completion = only.poll()?;
@@ -197,7 +197,7 @@ impl Consumer {
         let attribute = evd.state.attribute();
         let mut found = Arrivals::default();
         put(completion, &mut self.staged, attribute, &mut found);
-        self.has_news |= found.notifies;
+        self.has_fresh |= found.notifies;
         self.note_staged(evd);
     }
 
@@ -209,7 +209,7 @@ impl Consumer {
     pub(super) fn gather(&mut self, evd: &Evd) -> Arrivals {
         if let [queue] = self.queues.as_mut_slice()
             && self.staged.is_empty()
-            && evd.posted.is_quiet()
+            && evd.posted.is_idle()
         {
             let moving = evd.moves.begin();
             return match queue.poll() {
@@ -229,7 +229,7 @@ impl Consumer {
         let attribute = evd.state.attribute();
         let mut found = Arrivals::default();
         put(completion, &mut self.staged, attribute, &mut found);
-        self.has_news |= found.notifies;
+        self.has_fresh |= found.notifies;
         found.and(self.gather_all(evd))
     }
 
@@ -269,7 +269,7 @@ impl Consumer {
             moving.has_moved();
         }
         drop(moving);
-        self.has_news |= found.notifies;
+        self.has_fresh |= found.notifies;
         self.note_staged(evd);
         found
     }
@@ -277,7 +277,7 @@ impl Consumer {
     /// Processes commands, and stages posted events behind the completions that were there before
     /// them.
     fn fetch(&mut self, evd: &Evd) -> Arrivals {
-        if evd.posted.is_quiet() {
+        if evd.posted.is_idle() {
             return Arrivals::default();
         }
         let found = self.process_commands(evd);
@@ -287,7 +287,7 @@ impl Consumer {
         if posted == 0 {
             return found;
         }
-        self.has_news = true;
+        self.has_fresh = true;
         if self.staged.len() > evd.queue_length() as usize {
             return found.and(Arrivals::POSTED);
         }
@@ -399,8 +399,8 @@ impl Consumer {
     }
 
     /// Returns whether an event that notifies was staged since the last call.
-    pub(super) fn take_news(&mut self) -> bool {
-        core::mem::take(&mut self.has_news)
+    pub(super) fn take_fresh(&mut self) -> bool {
+        core::mem::take(&mut self.has_fresh)
     }
 
     /// Arms all queues for a CNO. Returns `false` if one cannot be armed.

@@ -136,7 +136,7 @@ impl Evd {
         self.flags.contains(kind.flag())
     }
 
-    /// Returns the number of events that it holds: at least what was asked for, and at least as
+    /// Returns the number of events that it holds: at least as many as requested, and at least as
     /// many as can be outstanding on the streams attached to it. Only [`Self::resize`] lowers it.
     #[must_use]
     pub fn queue_length(&self) -> u32 {

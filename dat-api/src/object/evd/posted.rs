@@ -94,7 +94,7 @@ impl Posted {
 
     /// Returns whether there is nothing here for the owner.
     #[inline(always)]
-    pub(super) fn is_quiet(&self) -> bool {
+    pub(super) fn is_idle(&self) -> bool {
         self.attention.load(Ordering::Relaxed) & (COMMANDS | POLL_REQUESTED | COUNT) == 0
     }
 

@@ -1,4 +1,4 @@
-//! Tells a query whether the owner of the EVD moves completions meanwhile.
+//! Detects, for a query, that the owner of the EVD has moved completions meanwhile.
 //!
 //! A receive counts for its endpoint until its event is handed out: first in the receive queue,
 //! then, while the EVD has it staged, in the slot of the endpoint. Polling takes it from the first

@@ -148,10 +148,10 @@ impl Streams {
 
     /// Attaches a DTO stream of an endpoint with these completion flags.
     ///
-    /// All DTO streams of an EVD must have the same attribute, and an attribute that lets posts or
-    /// peers control notification excludes streams of other kinds. (The rule for service points and
-    /// connections names the threshold attribute alone; the default attribute, with which every
-    /// completion notifies, does no harm there.)
+    /// All DTO streams of an EVD must have the same attribute. An attribute that lets posts or peers
+    /// control notification excludes streams of other kinds. The DAT pages allow service points and
+    /// connections beside the threshold attribute only; this library also allows them beside the
+    /// default attribute, with which every completion notifies.
     pub(super) fn attach_dto(&mut self, is_request: bool, flags: CompletionFlags) -> Result<()> {
         let Some(new) = Attribute::of(flags) else {
             return Err(mismatch(format!("{flags:?} contradict each other")));

@@ -81,7 +81,7 @@ pub fn begin<O: BorrowMut<Owned<Evd>>>(
         Err(Missed { state, deadline }) => Begun::Waits(Waiting {
             state,
             deadline,
-            under_way: None,
+            in_progress: None,
             owned,
         }),
     }
@@ -137,12 +137,12 @@ pub struct Waiting<O: BorrowMut<Owned<Evd>>> {
     state: State,
     deadline: Deadline,
     /// Dropped before the EVD, which is released last.
-    under_way: Option<UnderWay>,
+    in_progress: Option<InProgress>,
     owned: O,
 }
 
 /// A wait of the engine in progress.
-struct UnderWay {
+struct InProgress {
     /// `None` before the first step.
     wait: Option<SteppedWait>,
     budget: SpinBudget,
@@ -154,21 +154,21 @@ impl<O: BorrowMut<Owned<Evd>>> Waiting<O> {
     fn step(&mut self, slept: Option<&Slept>) -> Result<NextStep, ControlError> {
         let (evd, consumer) = open(self.owned.borrow_mut());
         consumer.awaited = self.state.threshold;
-        let under_way = self.under_way.get_or_insert_with(|| {
+        let in_progress = self.in_progress.get_or_insert_with(|| {
             // This wait takes the events of the device.
             consumer.is_covered = false;
             evd.state.set_waited(true);
-            UnderWay {
+            InProgress {
                 wait: None,
                 budget: consumer.budget,
                 counters: consumer.counters,
             }
         });
-        let UnderWay {
+        let InProgress {
             wait,
             budget,
             counters,
-        } = under_way;
+        } = in_progress;
         let blocker = &evd.blocker;
         let mut view = self.state.view(evd, consumer);
         let wait = match wait {
@@ -193,9 +193,9 @@ impl<O: BorrowMut<Owned<Evd>>> Waiting<O> {
         evd.state.set_waited(false);
         // Remaining and later events trigger the CNO from here on.
         evd.rearm_for_cno();
-        if let Some(under_way) = self.under_way.take() {
-            (consumer.budget, consumer.counters) = (under_way.budget, under_way.counters);
-            evd.counts.publish(&under_way.counters);
+        if let Some(in_progress) = self.in_progress.take() {
+            (consumer.budget, consumer.counters) = (in_progress.budget, in_progress.counters);
+            evd.counts.publish(&in_progress.counters);
         }
         if let Some(error) = error {
             tracing::error!(evd = ?evd.handle, "waiting failed: {error}");
@@ -240,10 +240,10 @@ impl<O: BorrowMut<Owned<Evd>>> Steps for Waiting<O> {
 
 impl<O: BorrowMut<Owned<Evd>>> Drop for Waiting<O> {
     fn drop(&mut self) {
-        let Some(under_way) = &mut self.under_way else {
+        let Some(in_progress) = &mut self.in_progress else {
             return;
         };
-        if let Some(wait) = &mut under_way.wait {
+        if let Some(wait) = &mut in_progress.wait {
             wait.abandon(&open(self.owned.borrow_mut()).0.blocker);
         }
         self.end(None);

@@ -44,7 +44,7 @@
 //! | `is_thread_safe` | as it was opened | a threadsafe IA takes a spin lock per EP and SRQ while it posts |
 //! | `max_private_data_size` | 512 over sockets, 56 by rdma_cm, 235 by rdma_cm on iWARP | see [`Manager::max_private_data`] |
 //! | `supports_multipath` | false | |
-//! | `ep_creator` | if asked | |
+//! | `ep_creator` | if requested | |
 //! | `pz_support` | unique | a zone is a protection domain of one IA |
 //! | `optimal_buffer_alignment` | 64 | see [`ALIGNMENT`] (R15) |
 //! | `evd_stream_merging_supported` | all | |

@@ -192,9 +192,9 @@ mod tests {
     use crate::handle;
     use crate::status::{ReturnType, Subtype};
 
-    struct Thing<const KIND: u8>;
+    struct TestObject<const KIND: u8>;
 
-    impl<const KIND: u8> Thing<KIND>
+    impl<const KIND: u8> TestObject<KIND>
     where
         Self: Object,
     {
@@ -205,19 +205,19 @@ mod tests {
     }
 
     // SAFETY: nothing in these tests looks for a real object of the kind.
-    unsafe impl Object for Thing<0> {
+    unsafe impl Object for TestObject<0> {
         const KIND: Kind = Kind::Rmr;
         const UPCALLS: &'static Upcalls = &Self::UPCALLS;
     }
 
     // SAFETY: nothing in these tests looks for a real object of the kind.
-    unsafe impl Object for Thing<1> {
+    unsafe impl Object for TestObject<1> {
         const KIND: Kind = Kind::Rsp;
         const UPCALLS: &'static Upcalls = &Self::UPCALLS;
     }
 
     // SAFETY: nothing in these tests looks for a real object of the kind.
-    unsafe impl Object for Thing<2> {
+    unsafe impl Object for TestObject<2> {
         const KIND: Kind = Kind::Cno;
         const UPCALLS: &'static Upcalls = &Self::UPCALLS;
     }
@@ -230,23 +230,23 @@ mod tests {
     #[test]
     fn an_empty_list_closes_once_and_then_refuses_objects() {
         let children = Children::default();
-        let first = add(&children, Thing::<0>).expect("open");
+        let first = add(&children, TestObject::<0>).expect("open");
         children.remove(first);
         assert!(children.close(true).expect("empty").is_empty());
         assert_eq!(children.close(false).err(), Some(None));
-        let code = add(&children, Thing::<0>).expect_err("closed").code();
+        let code = add(&children, TestObject::<0>).expect_err("closed").code();
         assert_eq!(code.kind(), Some(ReturnType::InvalidHandle));
         assert_eq!(code.subtype(), Some(Subtype::InvalidHandleIa));
-        handle::retire::<Thing<0>>(first, |_| ());
+        handle::retire::<TestObject<0>>(first, |_| ());
     }
 
     #[test]
     fn remaining_objects_are_counted_or_freed_in_order() {
         let children = Children::default();
-        add(&children, Thing::<2>).expect("open");
-        add(&children, Thing::<0>).expect("open");
-        add(&children, Thing::<1>).expect("open");
-        add(&children, Thing::<0>).expect("open");
+        add(&children, TestObject::<2>).expect("open");
+        add(&children, TestObject::<0>).expect("open");
+        add(&children, TestObject::<1>).expect("open");
+        add(&children, TestObject::<0>).expect("open");
         let refusal = children.close(true).expect_err("four objects");
         assert_eq!(
             refusal.as_deref(),
@@ -268,11 +268,11 @@ mod tests {
         let children = Children::default();
         let place = Reservation::new().expect("a slot");
         let handle = children
-            .publish_own(place, &Arc::new(Thing::<1>))
+            .publish_own(place, &Arc::new(TestObject::<1>))
             .expect("open");
         let left = children.close(true).expect("nothing of the consumer");
         assert_eq!(left.len(), 1);
-        handle::retire::<Thing<1>>(handle, |_| ());
+        handle::retire::<TestObject<1>>(handle, |_| ());
     }
 
     #[test]

@@ -118,8 +118,8 @@ impl Lmr {
     ///
     /// # Safety
     /// Until the LMR is freed the memory stays mapped. The device (and with remote privileges any
-    /// peer that knows the context) may read it, and with write privileges write it, whenever a
-    /// request asks for it: no Rust reference may exist to bytes that are being written.
+    /// peer that has the context) may read it, and with write privileges write it, whenever a
+    /// request names it: no Rust reference may exist to bytes that are being written.
     pub unsafe fn create(
         ia: &Arc<Ia>,
         kind: MemoryKind,

@@ -17,8 +17,8 @@ const ENVIRONMENT: u8 = 2;
 
 /// Run unmodified RDMA programs on an emulated ConnectX.
 ///
-/// The programs use the system's libibverbs and libmlx5; the emulator plays
-/// the kernel and the device. No root, no kernel module, no hardware.
+/// The programs use the system's libibverbs and libmlx5; the emulator takes
+/// the place of the kernel and the device. It needs no root, kernel module or hardware.
 #[derive(Parser)]
 #[command(name = "mlx5-emu", version, after_help = EXAMPLES)]
 struct Cli {

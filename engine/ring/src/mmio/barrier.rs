@@ -6,20 +6,24 @@
 //! | [`before_register`] | `mmio_wc_start` | `sfence` | `dsb st` |
 //! | [`after_register`] | `mmio_flush_writes` | `sfence` | `dsb st` |
 //! | [`after_ownership`] | `udma_from_device_barrier` | compiler | `dmb oshld` |
-//! | [`before_giving_back`] | – | compiler | `dmb oshld` |
+//! | [`before_release`] | – | compiler | `dmb oshld` |
 //!
-//! Where the sources disagree: after the ownership check rdma-core executes
-//! `lfence` on x86-64, UCX (`ucs_memory_cpu_load_fence`) and the kernel
-//! (`dma_rmb`) only stop the compiler. x86-64 does not reorder loads from
-//! write-back memory with each other (Intel SDM vol. 3, 8.2.2), and a CQE is
-//! such memory, so the compiler barrier is enough; `lfence` would also keep the
-//! misses of consecutive CQEs from overlapping. On AArch64 rdma-core uses `dsb`
-//! throughout; for normal memory the kernel's `dma_rmb`/`dma_wmb` use `dmb` in
-//! the outer shareable domain, which is what orders observers that are devices.
-//! The register is device or write-combining memory: there `dsb st` stays.
+//! The sources disagree in two places.
 //!
-//! A barrier that is free on x86-64 is still a compiler barrier. Under Miri
-//! they are atomic fences, which is what its memory model can see.
+//! - **After the ownership check on x86-64**, rdma-core executes `lfence`. UCX
+//!   (`ucs_memory_cpu_load_fence`) and the kernel (`dma_rmb`) have a compiler
+//!   barrier only. That is enough: a CQE is write-back memory, and x86-64 does
+//!   not reorder loads from such memory with each other (Intel SDM vol. 3,
+//!   8.2.2). An `lfence` would also keep the cache misses of consecutive CQEs
+//!   from overlapping.
+//! - **On AArch64**, rdma-core uses `dsb` throughout. The kernel's `dma_rmb` and
+//!   `dma_wmb` use `dmb` in the outer shareable domain, which orders accesses to
+//!   normal memory as devices observe them. This module does the same for
+//!   normal memory. The register is device or write-combining memory and keeps
+//!   `dsb st`.
+//!
+//! Every barrier is at least a compiler barrier. Under Miri each is an atomic
+//! fence, which Miri's memory model checks.
 
 #[cfg(not(any(miri, target_arch = "x86_64", target_arch = "aarch64")))]
 compile_error!("mmio::barrier supports x86-64 and AArch64; add this architecture's barriers");
@@ -162,6 +166,6 @@ pub fn after_ownership() {
 /// Between the last load from a CQE and the store of the consumer index that
 /// lets the device overwrite it.
 #[inline(always)]
-pub fn before_giving_back() {
+pub fn before_release() {
     arch::loads_before_anything();
 }

@@ -67,7 +67,7 @@ pub(crate) struct BlueFlame {
     pub(crate) wqe: NonNull<u8>,
     /// Its length in WQEBBs.
     pub(crate) wqebbs: u32,
-    /// First WQEBB of the ring, where a WQE goes on that reaches its end.
+    /// First WQEBB of the ring, at which a WQE continues that reaches the end of the ring.
     pub(crate) ring: NonNull<u8>,
     /// Just past the ring's last WQEBB.
     pub(crate) ring_end: *const u8,

@@ -45,26 +45,26 @@ impl Latest {
     }
 
     /// Returns the state with the WQE at `index` in a run of its own. Stores
-    /// the end of the previous run and the start of the new one in `turns`,
+    /// the end of the previous run and the start of the new one in `run_bounds`,
     /// which has an entry for each WQE of the ring.
     #[inline(always)]
-    fn turned_to(self, size: RingSize, turns: &[AtomicU32], index: u32) -> Self {
+    fn new_run(self, size: RingSize, run_bounds: &[AtomicU32], index: u32) -> Self {
         let run = self.run().wrapping_add(1);
         // SAFETY: masked to the ring.
-        let turn = unsafe { turns.get_unchecked(size.index(run)) };
+        let bounds = unsafe { run_bounds.get_unchecked(size.index(run)) };
         // Indices have 16 bits.
-        turn.store(self.last() << 16 | index, Ordering::Relaxed);
+        bounds.store(self.last() << 16 | index, Ordering::Relaxed);
         Self::new(run, index)
     }
 
     /// Returns the state after releasing the WQE at `index`.
     #[inline(always)]
-    pub(super) fn after(self, size: RingSize, turns: &[AtomicU32], index: u32) -> Self {
+    pub(super) fn after(self, size: RingSize, run_bounds: &[AtomicU32], index: u32) -> Self {
         match self.followed_by(size, index) {
             Some(longer) => longer,
             None => {
                 core::hint::cold_path();
-                self.turned_to(size, turns, index)
+                self.new_run(size, run_bounds, index)
             }
         }
     }

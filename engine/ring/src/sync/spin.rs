@@ -103,7 +103,7 @@ mod tests {
                 scope.spawn(|| {
                     for _ in 0..rounds {
                         let mut inside = lock.lock();
-                        // Two steps, which another thread would come between.
+                        // Two steps: without the lock, another thread could run between them.
                         let before = *inside;
                         core::hint::spin_loop();
                         *inside = before + 1;

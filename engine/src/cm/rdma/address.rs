@@ -1,4 +1,4 @@
-//! The device of an address, as the kernel's connection manager knows it: binding
+//! The device of an address, as the kernel's connection manager finds it: binding
 //! an id to an address returns the device behind the address. For iWARP devices
 //! there is no other way to find their network interface: they have no GIDs, and
 //! siw has no parent device.

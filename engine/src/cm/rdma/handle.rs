@@ -60,7 +60,7 @@ impl Listener {
             ids: Mutex::new(ids),
             gate: Gate::new(sink),
         });
-        // The thread knows the listener before the first request can arrive.
+        // The thread has the listener before the first request can arrive.
         let command = Command::Listen(token, Arc::clone(&listening));
         shared.commands.send(command)?;
         let listener = Self {
@@ -228,7 +228,7 @@ impl Request {
         let commands = &self.service.shared.commands;
         commands.require_here()?;
         let Answering {
-            reads: (served, asked),
+            reads: (served, requested),
             transport,
             greets,
         } = self.answering;
@@ -238,7 +238,7 @@ impl Request {
         let param = ConnParam {
             qpn: endpoint.address.qpn,
             // At most the number that the requester requests and supports.
-            reads_served: endpoint.reads_served.min(asked),
+            reads_served: endpoint.reads_served.min(requested),
             reads_requested: endpoint.reads_requested.min(served),
             private_data: payload::reply(
                 private_data,
@@ -325,7 +325,7 @@ impl Connection {
             Some(timeout) if timeout <= RESOLVE => shared.commands.send(command)?,
             _ => shared.commands.send_without_wake(command)?,
         }
-        // After the command, so that the thread knows the session when its event
+        // After the command, so that the thread has the session when its event
         // arrives.
         if let Err(error) = resolution.resolve() {
             shared.commands.send(Command::Unresolved(token, error))?;
@@ -348,7 +348,7 @@ impl Connection {
             && let Some(id) = self.id.upgrade()
             && let Err(error) = id.notify_established()
         {
-            // The kernel knows already, or the requester has gone.
+            // The kernel has this report already, or the requester has gone.
             tracing::debug!(%error, "cannot report a message that arrived before the connection was established");
         }
     }

@@ -62,16 +62,16 @@ impl Listening {
     /// Returns whether a connection waits to be accepted.
     pub(super) fn has_waiting(&self) -> bool {
         let sockets = self.sockets.lock();
-        let asked = sockets.iter().map(|socket| libc::pollfd {
+        let polled = sockets.iter().map(|socket| libc::pollfd {
             fd: socket.as_raw_fd(),
             events: libc::POLLIN,
             revents: 0,
         });
-        let mut asked: Vec<_> = asked.collect();
-        let count = asked.len() as libc::nfds_t;
+        let mut polled: Vec<_> = polled.collect();
+        let count = polled.len() as libc::nfds_t;
         // SAFETY: that many structs, owned by this function, with descriptors that
         // are open as long as the lock is held. The call does not wait.
-        unsafe { libc::poll(asked.as_mut_ptr(), count, 0) > 0 }
+        unsafe { libc::poll(polled.as_mut_ptr(), count, 0) > 0 }
     }
 }
 

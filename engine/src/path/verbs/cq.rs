@@ -218,7 +218,7 @@ impl<D: Device> Poller<D> {
                     filled += 1;
                 }
             }
-            // Fewer than asked for, so the queue is empty.
+            // Fewer than requested, so the queue is empty.
             if found < most {
                 break;
             }

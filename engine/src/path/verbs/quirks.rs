@@ -88,13 +88,13 @@ impl Quirks {
     #[inline(always)]
     pub(super) fn send(self, work: &mut ibv_send_wr, segments: &[Segment], room: &mut Room) {
         if self.any() {
-            mend(work, segments, room);
+            adapt(work, segments, room);
         }
     }
 }
 
 #[cold]
-fn mend(work: &mut ibv_send_wr, segments: &[Segment], room: &mut Room) {
+fn adapt(work: &mut ibv_send_wr, segments: &[Segment], room: &mut Room) {
     work.send_flags |= ibv_send_flags::IBV_SEND_SIGNALED.0;
     if work.opcode != ibv_wr_opcode::IBV_WR_RDMA_READ {
         rearrange(work, segments, room);

@@ -179,7 +179,7 @@ impl<D: Device> SharedReceives<D> {
                 return;
             };
             let count = (wanted - room).max(room);
-            // The poster and the pollers learn an entry's number after this store.
+            // The poster and the pollers get an entry's number after this store.
             chunk.get_or_init(|| (0..count).map(|_| Place::default()).collect());
         }
         let mut returned = self.state.returned();

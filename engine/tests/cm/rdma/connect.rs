@@ -2,7 +2,7 @@
 
 use super::{ends, host};
 use crate::cm::support::{
-    EventQueue, Events, QUIET, connect, local, own, parameters, start, target,
+    ABSENCE, EventQueue, Events, connect, local, own, parameters, start, target,
 };
 use dat_engine::cm::{ConnectionEvent, ConnectionSink, Local, Parameters};
 use std::net::SocketAddr;
@@ -159,7 +159,7 @@ fn other_devices_and_ports_neither_connect_nor_get_requests() {
         assert_eq!(events.next(), ConnectionEvent::NonPeerRejected);
         requests.assert_no_event();
     }
-    assert!(host.requests.0.within(QUIET).is_none());
+    assert!(host.requests.0.within(ABSENCE).is_none());
 }
 
 /// The requester's "ready" is late, because its sink is still busy. One of its

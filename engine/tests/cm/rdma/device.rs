@@ -1,7 +1,7 @@
 //! Devices that rdma_cm serves, and devices that are removed.
 
 use super::{Ends, ends, host};
-use crate::cm::support::{EventQueue, Events, QUIET, TIMEOUT, local, own, parameters};
+use crate::cm::support::{ABSENCE, EventQueue, Events, TIMEOUT, local, own, parameters};
 use dat_engine::cm::{CmError, ConnectionEvent, DeviceSink, Local};
 use std::process::Command;
 use std::sync::Arc;
@@ -83,7 +83,7 @@ fn a_removed_address_ends_no_connection_but_prevents_new_ones() {
     let (active, passive) = ends();
     let ends = Ends::connect(&host, active, passive);
     run(&format!("ip address flush dev {name}"));
-    assert!(removals.0.within(QUIET).is_none(), "the device is there");
+    assert!(removals.0.within(ABSENCE).is_none(), "the device is there");
     ends.active_events.assert_no_event();
     ends.passive_events.assert_no_event();
     let (_connection, events) = host.connect();
@@ -122,7 +122,7 @@ fn a_removed_device_is_reported_once() {
     let ends = Ends::connect(&host, active, passive);
     let (_waiting, waiting_events) = host.connect();
     let request = host.requests.next();
-    assert!(removals.0.within(QUIET).is_none());
+    assert!(removals.0.within(ABSENCE).is_none());
     let device = local().device;
     let mut remover = Command::new("rdma");
     let mut remover = remover.args(["link", "del", &device]).spawn().unwrap();
@@ -149,7 +149,7 @@ fn a_removed_device_is_reported_once() {
     assert!(matches!(error, CmError::NotServed(_)), "{error}");
     let (_connection, events) = host.connect();
     assert_eq!(events.next(), ConnectionEvent::Unreachable);
-    assert!(removals.0.within(QUIET).is_none(), "reported twice");
+    assert!(removals.0.within(ABSENCE).is_none(), "reported twice");
     assert!(
         remover.try_wait().unwrap().is_none(),
         "it waits for the end of this process"

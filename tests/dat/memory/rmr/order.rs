@@ -79,11 +79,11 @@ fn rmr_bind_o07_writes_and_reads_after_it_use_the_new_window() {
                 [DEFAULT; 2]
             };
             let what = &format!("{what}, round {round}");
-            let quiet = round % 3 == 2;
+            let suppressed = round % 3 == 2;
             let at = usize::from(round) * 40;
             ends.local.write(0, &vec![round + 1; len]);
             let segment = ends.region.segment(at, len);
-            let bind_flags = if quiet { SUPPRESS } else { DEFAULT };
+            let bind_flags = if suppressed { SUPPRESS } else { DEFAULT };
             let (answer, rmr_context) =
                 window.try_bind(ends.owner.ep, &segment, BOTH, 1, bind_flags);
             ok(answer);
@@ -103,7 +103,7 @@ fn rmr_bind_o07_writes_and_reads_after_it_use_the_new_window() {
                 ok(ends.owner.post_read(&into, &remote, 2, flags));
                 ok(ends.owner.post_write(&from, &remote, 3, flags));
             }
-            if !quiet {
+            if !suppressed {
                 ends.bound(&window, 1);
             }
             ends.done(2, what);

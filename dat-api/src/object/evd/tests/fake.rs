@@ -56,7 +56,7 @@ pub(in super::super) struct Ring {
     /// How often it was armed.
     pub(super) arms: AtomicU32,
     /// How often its commands were processed.
-    pub(super) settled: AtomicU32,
+    pub(super) processed: AtomicU32,
     /// How many of the next completions are stale when they are consumed, though they looked valid
     /// to `peek`.
     pub(super) stale: AtomicU32,
@@ -119,7 +119,7 @@ impl FakeQueue {
             reports_solicited: AtomicBool::new(true),
             is_broken: AtomicBool::new(false),
             arms: AtomicU32::new(0),
-            settled: AtomicU32::new(0),
+            processed: AtomicU32::new(0),
             stale: AtomicU32::new(0),
         });
         (Self(Arc::clone(&ring)), ring)
@@ -203,7 +203,7 @@ impl FakeQueue {
     }
 
     pub(in super::super) fn process_commands(&mut self) {
-        self.0.settled.fetch_add(1, Ordering::Relaxed);
+        self.0.processed.fetch_add(1, Ordering::Relaxed);
     }
 
     pub(in super::super) fn channel_fds(&self) -> Option<ChannelFds<'_>> {

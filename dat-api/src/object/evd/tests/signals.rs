@@ -69,8 +69,8 @@ fn interrupted_after(fixture: &Fixture, delay: Duration) -> u32 {
         while !thread.is_finished() {
             interrupt(waiter.load(Ordering::SeqCst));
             sent += 1;
-            let patience = Instant::now();
-            while !thread.is_finished() && patience.elapsed() < Duration::from_secs(2) {
+            let start = Instant::now();
+            while !thread.is_finished() && start.elapsed() < Duration::from_secs(2) {
                 thread::yield_now();
             }
         }

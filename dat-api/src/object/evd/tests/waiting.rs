@@ -386,7 +386,7 @@ fn evd_wait_w21_with_solicited_wait_only_solicited_receives_wake() {
 }
 
 #[test]
-fn evd_wait_w21_quiet_events_are_found_at_the_beginning_and_at_the_end() {
+fn evd_wait_w21_events_that_do_not_notify_are_found_at_the_beginning_and_at_the_end() {
     let (fixture, _stream, ring) = Fixture::receiving(8, CompletionFlags::SOLICITED_WAIT);
     let ep = FakeEp::new();
     ring.complete(ep.received(1));

@@ -261,7 +261,7 @@ fn an_accepted_requester_has_limited_time_to_become_ready() {
         assert_eq!(session.expire(answered + TIMEOUT), Ended);
         assert_eq!(sink.take(), [ConnectionEvent::AcceptFailed]);
     }
-    // Once the requester is ready, its silence is not a failure.
+    // Once the requester is ready, it may send nothing for any time.
     let (mut session, _) = pending();
     assert_eq!(
         session.accept(sink.gate(), param(), &times(now, None)),

@@ -91,15 +91,15 @@ fn an_unsignalled_read_is_not_reported() {
 fn an_unsignalled_send_is_reported_if_it_fails() {
     let mut cq = Cq::new();
     let mut qp = siw(&cq, &cq);
-    let quiet = |qp: &mut Qp, wr_id| qp.post(wr_id, SendOp::Send, SendFlags::empty(), 0);
-    quiet(&mut qp, 1).unwrap();
+    let unsignalled = |qp: &mut Qp, wr_id| qp.post(wr_id, SendOp::Send, SendFlags::empty(), 0);
+    unsignalled(&mut qp, 1).unwrap();
     complete_out_of_order(&qp, &cq, 0, Status::Success);
     assert_eq!(reported(&mut cq), []);
     assert!(qp.pair.sends_idle());
     // The device carries out one more. The next is posted just after the device has
     // flushed its queues by itself, and is lost there.
-    quiet(&mut qp, 2).unwrap();
-    quiet(&mut qp, 3).unwrap();
+    unsignalled(&mut qp, 2).unwrap();
+    unsignalled(&mut qp, 3).unwrap();
     complete_out_of_order(&qp, &cq, 0, Status::Success);
     qp.pair.watch().will_fail();
     qp.pair.watch().has_failed();
