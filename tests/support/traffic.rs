@@ -102,6 +102,12 @@ pub fn any_op(limits: Limits) -> impl Strategy<Value = Op> {
             if kind == Kind::Read || len > limits.max_inline {
                 flags.remove(SendFlags::INLINE);
             }
+            // After a read of length 0 among other requests siw (Linux 6.1) ends the connection or
+            // sends nothing more: 7 of 7 runs, and 0 of 14 without such reads. Alone they work.
+            let len = match kind {
+                Kind::Read if is_iwarp() => len.max(1),
+                _ => len,
+            };
             Op {
                 kind,
                 len,
