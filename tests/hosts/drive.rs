@@ -7,7 +7,7 @@ use clap::Args;
 use dat_api::safe::{EventDispatcher, ProtectionZone, RemoteSegment};
 use dat_api::types::{ConnectionKind, EventData};
 
-use crate::flow::{Done, Flow, WINDOW};
+use crate::flow::{Done, Flow, TICK, WINDOW};
 use crate::{Common, Outcome, next, open};
 
 #[derive(Args)]
@@ -232,9 +232,8 @@ impl Side<'_> {
                 sent += 1;
             }
             let is_done = begin.elapsed() >= time && flow.received == sent;
-            if is_done && !over && ended.is_none() {
+            if is_done && !over && ended.is_none() && flow.send_last()? {
                 over = true;
-                flow.send_last()?;
                 flow.endpoint.disconnect(true)?;
             }
             if let Some((kind, when)) = ended {
@@ -252,6 +251,12 @@ impl Side<'_> {
                 }
             }
             let silent = flow.alive.elapsed();
+            // The peer's device may have acknowledged every message before its
+            // host lost power. Then nothing is outstanding but receives, and only a
+            // new request makes the transport look for the peer.
+            if !idle && !over && ended.is_none() && silent > TICK {
+                flow.probe()?;
+            }
             if silent > limit + if idle { time } else { Duration::ZERO } {
                 return Err(format!("no event for {silent:?}: {}", flow.account()).into());
             }

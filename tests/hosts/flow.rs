@@ -2,7 +2,7 @@
 //! transfer.
 
 use std::collections::BTreeSet;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use dat_api::handle::Handle;
 use dat_api::safe::{
@@ -14,6 +14,8 @@ use crate::Outcome;
 
 /// Messages in flight.
 pub(crate) const WINDOW: usize = 8;
+/// How long a connection is silent before a side probes it.
+pub(crate) const TICK: Duration = Duration::from_secs(1);
 /// Receives beyond the window: for probes, and for messages whose predecessor's
 /// slot is not posted again yet.
 const RECEIVES: usize = 2 * WINDOW;
@@ -186,20 +188,21 @@ impl Flow {
     }
 
     /// Sends a message that needs no answer, so that the transport detects
-    /// whether the peer still exists.
+    /// whether the peer still exists. Does nothing if one is in flight.
     pub(crate) fn probe(&mut self) -> Outcome<()> {
-        self.send_number(PROBE)
+        self.send_number(PROBE).map(drop)
     }
 
-    /// Tells the server that this client does not connect again.
-    pub(crate) fn send_last(&mut self) -> Outcome<()> {
+    /// Tells the server that this client does not connect again. Returns false if
+    /// a probe is still in flight: then nothing was sent.
+    pub(crate) fn send_last(&mut self) -> Outcome<bool> {
         self.send_number(LAST)
     }
 
-    /// Sends a number alone, unless one is in flight.
-    fn send_number(&mut self, number: u64) -> Outcome<()> {
+    /// Sends a number alone. Returns false if one is in flight.
+    fn send_number(&mut self, number: u64) -> Outcome<bool> {
         if self.outstanding.contains(&NUMBER) {
-            return Ok(());
+            return Ok(false);
         }
         let at = (RECEIVES + WINDOW + 2) * ROOM;
         self.memory.write(at, &number.to_be_bytes());
@@ -207,7 +210,7 @@ impl Flow {
         self.endpoint
             .post_send(&[message], NUMBER, CompletionFlags::empty())?;
         self.posted(NUMBER);
-        Ok(())
+        Ok(true)
     }
 
     /// Writes to the peer's region and reads it back, if the previous pair has

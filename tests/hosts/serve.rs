@@ -7,7 +7,7 @@ use clap::{Args, ValueEnum};
 use dat_api::safe::ConnectionRequest;
 use dat_api::types::{ConnectionKind, EventData};
 
-use crate::flow::{Done, Flow};
+use crate::flow::{Done, Flow, TICK};
 use crate::{Common, Outcome, next, open};
 
 #[derive(Args)]
@@ -41,9 +41,6 @@ struct Served {
     ended: Option<(ConnectionKind, Instant)>,
 }
 
-/// How long a connection is idle before it is probed, and how often ends are
-/// checked.
-const TICK: Duration = Duration::from_secs(1);
 const LATE: Duration = Duration::from_secs(5);
 
 impl Serve {
