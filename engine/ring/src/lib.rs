@@ -25,10 +25,10 @@
 //! A send WQE is a row of segments, each of them one or more units of 16 bytes:
 //!
 //! ```text
-//! unit 0   control segment   opcode, WQEBB counter, queue pair, size, flags, immediate data
-//! unit 1   remote segment    RDMA reads and writes only: the peer's address and key
-//! then     data segments     length, local key, address; one unit for each piece of memory
-//!          or inline data    a header of 4 bytes, and the message itself
+//! unit 0  control segment  opcode, WQEBB counter, QP, size, flags, immediate
+//! unit 1  remote segment   RDMA only: the peer's address and key
+//! then    data segments    one unit each: length, local key, address
+//!         or inline data   a header of 4 bytes, and the message itself
 //! ```
 //!
 //! # Layers
