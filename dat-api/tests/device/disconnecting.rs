@@ -256,7 +256,13 @@ fn endpoints_are_freed_in_every_legal_state() {
     let pair = fixture.pair();
     send(&pair.eps[0], &[fixture.memory.local(0, 100)], 1).expect("room");
     pair.eps[0].disconnect_now(true).expect("connected");
-    assert_eq!(pair.eps[0].state(), EpState::DisconnectPending);
+    // On iWARP the send needs no receive of the peer, so the disconnect may be over already.
+    let state = pair.eps[0].state();
+    let may_be_over = is_iwarp() && state == EpState::Disconnected;
+    assert!(
+        may_be_over || state == EpState::DisconnectPending,
+        "{state:?}"
+    );
     free_ep(pair.eps[0].handle()).expect("disconnecting");
     assert_eq!(connection(&pair.evds[1]).0, ConnectionKind::Disconnected);
     // Connecting.
