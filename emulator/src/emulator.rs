@@ -218,6 +218,19 @@ impl Emulator {
         }
     }
 
+    /// Locks the NIC as [`nic`](Self::nic) does, for a command that decides what
+    /// becomes of packets, such as moving a queue pair to the error state. Packets
+    /// that have arrived are processed first, as hardware would have done by now:
+    /// the NIC thread of a busy host may be late, and peers wake it late for acks.
+    /// In stepped mode the test decides what has arrived.
+    pub fn nic_after_packets(&self) -> NicGuard<'_> {
+        let mut nic = self.nic();
+        if self.stepper.is_none() && !self.control.is_paused() {
+            nic.shared_nic().process_arrived(runner::now());
+        }
+        nic
+    }
+
     /// Requests that the NIC thread run once soon.
     pub fn wake(&self) {
         self.control.kick();
@@ -348,6 +361,12 @@ pub struct NicGuard<'a> {
     control: &'a Control,
 }
 
+impl NicGuard<'_> {
+    fn shared_nic(&mut self) -> &mut SharedNic<Hardware> {
+        self.shared_nic.as_mut().expect("held until dropped")
+    }
+}
+
 impl Deref for NicGuard<'_> {
     type Target = Nic;
 
@@ -358,7 +377,7 @@ impl Deref for NicGuard<'_> {
 
 impl DerefMut for NicGuard<'_> {
     fn deref_mut(&mut self) -> &mut Nic {
-        &mut self.shared_nic.as_mut().expect("held until dropped").driver
+        &mut self.shared_nic().driver
     }
 }
 

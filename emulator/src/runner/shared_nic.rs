@@ -14,6 +14,10 @@ use crate::nic::spec::UarWrite;
 /// reader was killed, no wake-up reports room.
 const RETRY_INTERVAL: Nanos = 2_000_000;
 
+/// The most batches of [`SharedNic::process_arrived`]: peers that send all the
+/// time must not hold up a command for ever.
+const ARRIVED_BATCHES: usize = 64;
+
 /// A NIC and its port on the fabric.
 #[derive(Debug)]
 pub struct SharedNic<D> {
@@ -80,6 +84,18 @@ impl<D: Driver> SharedNic<D> {
         Batch {
             worked: progress.worked,
             wakes: self.port.take_immediate_wakes(),
+        }
+    }
+
+    /// Runs the NIC until it has processed the packets that have arrived. Wakes
+    /// no peer: the caller must kick the NIC thread after unlocking.
+    pub(crate) fn process_arrived(&mut self, now: Nanos) {
+        for _ in 0..ARRIVED_BATCHES {
+            let progress = self.driver.run(&[], &mut self.port, now);
+            self.deadline = progress.next_deadline;
+            if !progress.worked {
+                return;
+            }
         }
     }
 

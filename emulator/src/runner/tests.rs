@@ -446,6 +446,22 @@ fn packets_and_kicks_wake_a_sleeping_nic() {
 }
 
 #[test]
+fn a_command_finds_arrived_packets_processed() {
+    // The NIC thread does not run, as on a host that is too busy for it.
+    let Some(fixture) = Fixture::create("arrived", Wake::Nap) else {
+        return;
+    };
+    let mut peer = join(&fixture.base);
+    for psn in 0..100 {
+        peer.send(1, &packet(2, 1, psn, b"ack")).unwrap();
+    }
+    fixture.shared_nic.lock().process_arrived(now());
+    assert_eq!(fixture.inputs.packets.load(Ordering::Acquire), 100);
+    // All of them, and the batch that found nothing.
+    assert_eq!(fixture.runs(), 2);
+}
+
+#[test]
 fn the_nic_naps_while_a_page_has_no_known_mapping() {
     let Some(fixture) = Fixture::create("unknown", Wake::Uffd) else {
         return;

@@ -125,7 +125,7 @@ impl Backend for EmulatorBackend {
     }
 
     fn modify_qp(&self, qp: Qpn, attributes: &QpAttr) -> Result<()> {
-        self.emulator.nic().modify_qp(qp, attributes)
+        self.emulator.nic_after_packets().modify_qp(qp, attributes)
     }
 
     fn query_qp(&self, qp: Qpn) -> Result<QpAttr> {
@@ -133,6 +133,6 @@ impl Backend for EmulatorBackend {
     }
 
     fn destroy_qp(&self, qp: Qpn) -> Result<()> {
-        self.emulator.nic().destroy_qp(qp)
+        self.emulator.nic_after_packets().destroy_qp(qp)
     }
 }
