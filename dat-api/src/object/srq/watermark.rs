@@ -14,6 +14,7 @@
 //! Decision: `docs/decisions/028-watermarks-as-async-errors.md`
 
 use core::sync::atomic::{AtomicU32, Ordering};
+use core::time::Duration;
 
 use dat_engine::AsyncEventKind;
 
@@ -23,6 +24,9 @@ use crate::handle::{self, Handle, Slot};
 use crate::status::{ReturnType, Subtype};
 use crate::types::{AsyncKind, AsyncReason};
 use dat_engine::sync::Mutex;
+
+/// The pauses in milliseconds before the comparisons of [`Srq::count_arriving`].
+const ARRIVAL_WAITS: [u64; 6] = [0, 1, 2, 4, 8, 16];
 
 /// The watermark that was set last.
 #[derive(Debug, Default)]
@@ -139,9 +143,27 @@ impl Srq {
             // so the count of completions decides.
             Err(_) => {
                 drop(device);
-                self.take_completions();
-                self.compare();
+                self.count_arriving(mark);
             }
+        }
+    }
+
+    /// Compares as [`Self::compare`] does, until the completion of a receive that the device has
+    /// taken must have come: siw raises its event when a message begins, and completes the receive
+    /// when it ends. Then asks the device for another event, because a message may take longer.
+    fn count_arriving(&self, mark: u32) {
+        for millis in ARRIVAL_WAITS {
+            std::thread::sleep(Duration::from_millis(millis));
+            self.take_completions();
+            self.compare();
+            if self.mark() != Some(mark) {
+                return;
+            }
+        }
+        let device = self.watermark.device.lock();
+        if *device && self.mark() == Some(mark) {
+            // If this fails, completions are still counted.
+            let _ = self.queue.set_limit(mark);
         }
     }
 
