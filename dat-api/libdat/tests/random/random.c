@@ -60,8 +60,8 @@ static const char *wrong_answer(DAT_RETURN answer, enum sort sort)
     if (dat_strerror(answer, &type, &subtype) != DAT_SUCCESS)
         return "returns a code that DAT does not define";
     switch (DAT_GET_TYPE(answer)) {
-    case DAT_INTERNAL_ERROR: return "answers DAT_INTERNAL_ERROR";
-    case DAT_NOT_IMPLEMENTED: return "answers DAT_NOT_IMPLEMENTED";
+    case DAT_INTERNAL_ERROR: return "returns DAT_INTERNAL_ERROR";
+    case DAT_NOT_IMPLEMENTED: return "returns DAT_NOT_IMPLEMENTED";
     }
     if ((sort == WRONG || sort == DEAD || sort == NONE || sort == GARBAGE) &&
         DAT_GET_TYPE(answer) != DAT_INVALID_HANDLE && DAT_GET_TYPE(answer) != DAT_INVALID_PARAMETER)

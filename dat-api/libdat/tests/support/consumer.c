@@ -45,7 +45,7 @@ static void all_calls(DAT_IA_HANDLE ia, int has_slots)
         }
         answer = call(ia, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0);
         if (answer != wanted)
-            printf("%s answers %x\n", names[slot], (unsigned)answer);
+            printf("%s returned %x\n", names[slot], (unsigned)answer);
         made++;
     }
     printf("calls %u\n", made);

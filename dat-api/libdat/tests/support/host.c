@@ -45,7 +45,7 @@ static int all_well = 1;
 static void expect(const char *what, DAT_RETURN answer, DAT_RETURN wanted)
 {
     if (answer != wanted) {
-        printf("%s answers %x\n", what, (unsigned)answer);
+        printf("%s returned %x\n", what, (unsigned)answer);
         all_well = 0;
     }
 }

@@ -17,7 +17,7 @@ static int all_well = 1;
     do { \
         DAT_RETURN answer = (call); \
         if (answer != (wanted)) { \
-            printf("%s answers %x\n", #call, (unsigned)answer); \
+            printf("%s returned %x\n", #call, (unsigned)answer); \
             all_well = 0; \
         } \
     } while (0)

@@ -24,7 +24,7 @@ int main(int argc, char **argv)
     printf("secure %lu\n", getauxval(AT_SECURE));
     answer = dat_registry_list_providers(64, &count, places);
     if (answer != DAT_SUCCESS)
-        printf("the registry answers %x\n", (unsigned)answer);
+        printf("the registry returned %x\n", (unsigned)answer);
     for (at = 0; at < count; at++)
         printf("name %s\n", infos[at].ia_name);
     answer = dat_ia_open(argv[1], 8, &evd, &ia);
