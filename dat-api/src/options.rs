@@ -6,6 +6,7 @@
 //! | `DAT_WAIT` | `wait` | `adaptive` (default), `adaptive:MIN_US:MAX_US`, `poll`, `block` |
 //! | `DAT_CM` | `cm` | `auto` (default), `rdma_cm`, `socket`; both sides must use the same; on iWARP only rdma_cm connects |
 //! | `DAT_LISTEN` | `listen` | where service points listen: `all` (default), `loopback`, one IP address of this host |
+//! | `DAT_STRICT` | `strict` | `0` (default): as the reference implementation allows; `1`: as the DAT pages say |
 //! | – | `gid` | index in the port's GID table; the engine chooses one if it is not given |
 //!
 //! A key of the instance data in dat.conf overrides the variable. An empty variable counts as not
@@ -46,14 +47,18 @@ pub struct Options {
     pub listen: ListenOn,
     /// The index of the GID that connections use.
     pub gid: Option<u8>,
+    /// Whether calls are checked as the DAT pages say, also where the reference implementation
+    /// (OFED's DAPL) checks less and programs rely on that.
+    pub strict: bool,
 }
 
 /// The variables and their keys.
-const VARIABLES: [(&str, &str); 4] = [
+const VARIABLES: [(&str, &str); 5] = [
     ("DAT_PATH", "path"),
     ("DAT_WAIT", "wait"),
     ("DAT_CM", "cm"),
     ("DAT_LISTEN", "listen"),
+    ("DAT_STRICT", "strict"),
 ];
 
 impl Options {
@@ -116,9 +121,16 @@ impl Options {
                 Ok(index) => self.gid = Some(index),
                 Err(_) => return Err(format!("invalid GID index \"{value}\": expected 0 to 255")),
             },
+            "strict" => {
+                self.strict = match value {
+                    "0" => false,
+                    "1" => true,
+                    _ => return Err(unknown("0, 1")),
+                }
+            }
             _ => {
                 return Err(format!(
-                    "unknown key \"{key}\": expected path, wait, cm, listen or gid"
+                    "unknown key \"{key}\": expected path, wait, cm, listen, gid or strict"
                 ));
             }
         }
@@ -161,6 +173,8 @@ mod tests {
         assert_eq!(listen("loopback"), ListenOn::Loopback);
         let address = "192.0.2.9".parse().expect("an address");
         assert_eq!(listen("192.0.2.9"), ListenOn::One(address));
+        let strict = |value| with("DAT_STRICT", value).expect("a value").strict;
+        assert!(strict("1") && !strict("0"));
         let wait = |value| with("DAT_WAIT", value).expect("a value").wait;
         assert_eq!(wait("poll"), WaitPolicy::Poll);
         assert_eq!(wait("block"), WaitPolicy::Block);
@@ -172,7 +186,7 @@ mod tests {
 
     #[test]
     fn a_wrong_value_is_an_error_that_names_the_variable() {
-        for name in ["DAT_PATH", "DAT_WAIT", "DAT_CM", "DAT_LISTEN"] {
+        for (name, _) in VARIABLES {
             let error = with(name, "sideways").expect_err("invalid");
             assert_eq!(error.code().kind(), Some(ReturnType::InvalidParameter));
             assert!(error.cause().contains(name), "{error}");

@@ -169,6 +169,13 @@ impl Ia {
         self.options.gid
     }
 
+    /// Returns whether calls are checked as the DAT pages say, also where the reference
+    /// implementation checks less.
+    #[must_use]
+    pub fn is_strict(&self) -> bool {
+        self.options.strict
+    }
+
     /// Returns whether several threads may use one object at a time.
     #[must_use]
     pub fn is_threadsafe(&self) -> bool {
