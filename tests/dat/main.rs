@@ -15,6 +15,7 @@ mod ep_create_with_srq;
 mod ep_post_recv;
 mod ep_recv_query;
 mod evd;
+mod habits;
 mod memory;
 mod posting;
 mod profiles;

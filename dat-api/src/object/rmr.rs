@@ -152,8 +152,8 @@ impl Rmr {
     /// - `DAT_INVALID_PARAMETER`, argument 2: no LMR has the context, or the segment is not all
     ///   inside, or longer than 2 GiB.
     /// - `DAT_PROTECTION_VIOLATION`: RMR, LMR and endpoint are not of one zone.
-    /// - `DAT_PRIVILEGES_VIOLATION`: remote read of an LMR without local read, or remote write of
-    ///   one without local write.
+    /// - `DAT_PRIVILEGES_VIOLATION`: remote write of an LMR without local write; on a strict IA also
+    ///   remote read of one without local read.
     /// - `DAT_INVALID_HANDLE_EVD_REQUEST`: the request EVD carries no bind completions.
     /// - `DAT_INSUFFICIENT_RESOURCES`: the request queue is full.
     /// - `DAT_MODEL_NOT_SUPPORTED`: the LMR is of read-only memory, or the endpoint's ring has no
@@ -291,7 +291,7 @@ impl Rmr {
             (MemPrivileges::REMOTE_READ, MemPrivileges::LOCAL_READ),
             (MemPrivileges::REMOTE_WRITE, MemPrivileges::LOCAL_WRITE),
         ] {
-            if privileges.contains(remote) && !info.privileges.contains(local) {
+            if privileges.contains(remote) && !lmr.grants(local) {
                 return Err(DatReturn::error(
                     ReturnType::PrivilegesViolation,
                     Subtype::NoSubtype,

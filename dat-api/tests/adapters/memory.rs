@@ -96,7 +96,10 @@ fn invalid_memory_is_refused() {
     let range = |address, length| MemoryKind::Virtual { address, length };
     let argument = |number| code(ReturnType::InvalidParameter, number);
     let cases = [
-        (range(4096, 0), argument(Subtype::InvalidArg4)),
+        (
+            range(4096, 0),
+            code(ReturnType::LengthError, Subtype::NoSubtype),
+        ),
         (range(usize::MAX, 2), argument(Subtype::InvalidArg4)),
         (range(4096, u64::MAX), argument(Subtype::InvalidArg4)),
         (range(4096, 4096), argument(Subtype::InvalidArg3)),

@@ -141,6 +141,22 @@ impl Fixture {
         Self::on(ia, events.expect("a new asynchronous EVD"))
     }
 
+    /// As [`Self::new`], on an adapter that is strict or not, whatever the environment says.
+    pub fn with_strict(is_strict: bool) -> Self {
+        device();
+        let request = OpenRequest {
+            name: "of these tests",
+            async_qlen: 64,
+            async_evd: AsyncEvd::New,
+            threadsafe: false,
+            major: 1,
+            minor: 2,
+        };
+        let data = format!("{} 1 strict={}", name(), u8::from(is_strict));
+        let (ia, events) = Ia::open_configured(&request, &data).expect("the adapter opens");
+        Self::on(ia, events.expect("a new asynchronous EVD"))
+    }
+
     /// Uses an open adapter, whose asynchronous events go to `events`.
     pub fn on(ia: Arc<Ia>, events: Handle) -> Self {
         let pz = Pz::create(&ia).expect("a zone");

@@ -262,7 +262,7 @@ fn lmr_of_shared_memory_of_a_file_whose_name_is_not_utf_8() {
 /// The table of failures of `dat_lmr_create`.
 #[test]
 fn lmr_create_row_by_row() {
-    let mut fixture = Fixture::new();
+    let mut fixture = Fixture::strict();
     let mut memory = fixture.memory(64);
     let mut freed = fixture.memory(64);
     let gone = freed.lmr;

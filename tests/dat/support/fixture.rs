@@ -1,5 +1,6 @@
 //! The fixture of these tests: an open adapter, and the device behind it.
 
+use std::env;
 use std::ffi::{CStr, CString};
 use std::ptr;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,6 +11,9 @@ use dat::abi::*;
 use dat::exports::*;
 
 use super::{Memory, abilities, address, device, ok};
+
+/// Makes calls follow the DAT pages where the reference implementation allows more.
+const STRICT: &str = "DAT_STRICT";
 
 /// Returns the name of the device.
 pub fn c_name() -> CString {
@@ -36,6 +40,29 @@ impl Fixture {
     pub fn new() -> Self {
         let lock = device::lock();
         Self::open(Some(lock), ptr::null_mut())
+    }
+
+    /// Opens the adapter with `DAT_STRICT=1`.
+    pub fn strict() -> Self {
+        Self::with_strict(true)
+    }
+
+    /// Opens the adapter with `DAT_STRICT` 1 or 0.
+    pub fn with_strict(is_strict: bool) -> Self {
+        let lock = device::lock();
+        let before = env::var_os(STRICT);
+        // SAFETY: tests read the environment only while they hold a fixture, of which
+        // there is one at a time.
+        unsafe { env::set_var(STRICT, if is_strict { "1" } else { "0" }) };
+        let opened = Self::open(Some(lock), ptr::null_mut());
+        // SAFETY: as above.
+        unsafe {
+            match before {
+                Some(before) => env::set_var(STRICT, before),
+                None => env::remove_var(STRICT),
+            }
+        }
+        opened
     }
 
     /// Opens the adapter once more, in a fixture that must be dropped after this

@@ -5,7 +5,7 @@ use std::ptr;
 use dat::abi::*;
 use dat::exports::*;
 
-use super::ok;
+use super::{device, ok};
 
 /// Zeroed memory and its LMR, which is freed with the memory.
 pub struct Memory {
@@ -95,6 +95,16 @@ impl Memory {
             // SAFETY: the index has checked the bounds; the memory is mapped.
             .map(|at| unsafe { ptr::read_volatile(&raw const self.bytes[at]) })
             .collect()
+    }
+
+    /// Checks that the memory has these bytes, or gets them within seconds: on iWARP,
+    /// an RDMA write is complete before its bytes have arrived.
+    #[track_caller]
+    pub fn has(&self, offset: usize, bytes: &[u8]) {
+        let arrived = device::comes(|| (self.read(offset, bytes.len()) == bytes).then_some(()));
+        if arrived.is_none() {
+            assert_eq!(self.read(offset, bytes.len()), bytes);
+        }
     }
 
     /// Calls `dat_lmr_free` and returns its code.

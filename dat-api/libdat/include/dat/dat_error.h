@@ -33,7 +33,7 @@ typedef enum dat_return_type {
     DAT_INVALID_HANDLE = 0x00050000, /* null, stale, or of another kind */
     DAT_INVALID_PARAMETER = 0x00060000, /* the subtype says which argument */
     DAT_INVALID_STATE = 0x00070000, /* not allowed in this state of the object */
-    DAT_LENGTH_ERROR = 0x00080000, /* RDMA: local and remote lengths do not match */
+    DAT_LENGTH_ERROR = 0x00080000, /* a transfer that is too long; no bytes to register */
     DAT_MODEL_NOT_SUPPORTED = 0x00090000, /* an optional feature is missing */
     DAT_PROVIDER_NOT_FOUND = 0x000a0000, /* no matching registry entry */
     DAT_PRIVILEGES_VIOLATION = 0x000b0000, /* memory lacks the privilege */

@@ -257,8 +257,9 @@ DAT_RETURN dat_cno_free(DAT_CNO_HANDLE cno_handle);
 /*
  * Registers memory. rmr_context is for the peer, and 0 without a remote privilege. Other
  * providers may register more memory than requested. Every output pointer may be null.
- * Errors: DAT_INVALID_HANDLE, DAT_INVALID_PARAMETER, DAT_INVALID_STATE (shared memory
- * that is not shared), DAT_MODEL_NOT_SUPPORTED, DAT_INSUFFICIENT_RESOURCES.
+ * Errors: DAT_INVALID_HANDLE, DAT_INVALID_PARAMETER, DAT_LENGTH_ERROR (no bytes),
+ * DAT_INVALID_STATE (shared memory that is not shared), DAT_MODEL_NOT_SUPPORTED,
+ * DAT_INSUFFICIENT_RESOURCES.
  */
 DAT_RETURN dat_lmr_create(DAT_IA_HANDLE ia_handle, DAT_MEM_TYPE mem_type,
                           DAT_REGION_DESCRIPTION region_description, DAT_VLEN length,

@@ -83,6 +83,8 @@ pub struct LmrInfo {
 pub struct Lmr {
     handle: Handle,
     info: LmrInfo,
+    /// The privileges that posts and binds are checked against.
+    granted: MemPrivileges,
     bindable: bool,
     pz: Arc<Pz>,
     /// `None` once it is freed, even if references to the object remain.
@@ -110,8 +112,9 @@ impl Lmr {
     ///
     /// # Errors
     /// - A zone of another IA: `DAT_INVALID_HANDLE_PZ`.
-    /// - A length of 0, or more than the address space or the device allows:
-    ///   `DAT_INVALID_PARAMETER`, argument 4; not mapped: argument 3.
+    /// - A length of 0: `DAT_LENGTH_ERROR`; on a strict IA `DAT_INVALID_PARAMETER`, argument 4.
+    /// - A length of more than the address space or the device allows: `DAT_INVALID_PARAMETER`,
+    ///   argument 4; not mapped: argument 3.
     /// - The source LMR does not exist, or belongs to another IA: `DAT_INVALID_HANDLE_LMR`.
     /// - Shared memory that is not shared: `DAT_INVALID_STATE`; whose identifier names other memory
     ///   here: `DAT_INVALID_STATE_LMR_IN_USE`.
@@ -142,12 +145,17 @@ impl Lmr {
         };
         // SAFETY: the caller's promise.
         let (region, bindable) = unsafe { register(&pz, address, length, privileges)? };
+        // Verbs have no such access right: the device may read whatever is registered.
+        let granted = match ia.is_strict() {
+            true => privileges,
+            false => privileges | MemPrivileges::LOCAL_READ,
+        };
         let entry = Entry::new(&Contents {
             address: address as u64,
             length,
             key: region.lkey(),
             pz: pz.id(),
-            privileges,
+            privileges: granted,
             handle: place.handle().bits(),
         })
         .ok_or_else(table_full)?;
@@ -168,6 +176,7 @@ impl Lmr {
         let lmr = Arc::new(Self {
             handle: place.handle(),
             info,
+            granted,
             bindable,
             pz: Arc::clone(pz.arc()),
             registration: Mutex::new(Some(Registration {
@@ -207,6 +216,13 @@ impl Lmr {
     #[must_use]
     pub fn pz(&self) -> &Arc<Pz> {
         &self.pz
+    }
+
+    /// Returns whether requests and binds have this privilege: those requested, and local read unless
+    /// the IA is strict.
+    #[must_use]
+    pub fn grants(&self, privilege: MemPrivileges) -> bool {
+        self.granted.contains(privilege)
     }
 
     /// Returns whether RMRs can be bound to it.
@@ -327,6 +343,13 @@ fn range_of(ia: &Arc<Ia>, kind: MemoryKind) -> Result<(usize, u64)> {
             (address, info.registered_size)
         }
     };
+    if length == 0 && !ia.is_strict() {
+        return Err(DatError::new(
+            ReturnType::LengthError,
+            Subtype::NoSubtype,
+            "invalid length 0 of a memory region: expected 1 byte or more",
+        ));
+    }
     let end = u64::try_from(address)
         .ok()
         .and_then(|first| first.checked_add(length));

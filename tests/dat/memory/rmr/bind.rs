@@ -90,7 +90,7 @@ fn rmr_bind_unsignalled_where_the_endpoint_is() {
 /// The table of failures of `dat_rmr_bind`, row by row.
 #[test]
 fn rmr_bind_row_by_row() {
-    let ends = Ends::new();
+    let ends = Ends::in_fixture(Fixture::strict());
     let mut window = ends.window();
     let ep = ends.owner.ep;
     let good = ends.region.segment(0, 64);

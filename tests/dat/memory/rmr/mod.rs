@@ -24,7 +24,10 @@ struct Ends {
 
 impl Ends {
     fn new() -> Self {
-        let fixture = Fixture::new();
+        Self::in_fixture(Fixture::new())
+    }
+
+    fn in_fixture(fixture: Fixture) -> Self {
         let pair = Pair::for_windows(&fixture, &Shape::default());
         Self {
             peer: pair.active,
