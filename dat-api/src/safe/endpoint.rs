@@ -306,7 +306,8 @@ impl Endpoint {
         .into_result()
     }
 
-    /// Posts an RDMA write to the peer's memory.
+    /// Posts an RDMA write of the segments to the peer's memory. The length of `remote` is ignored
+    /// unless the adapter is strict; the peer's device checks its memory.
     ///
     /// # Errors
     /// The code names the reason; nothing is posted then.
@@ -328,7 +329,8 @@ impl Endpoint {
         .into_result()
     }
 
-    /// Posts an RDMA read from the peer's memory into the segments.
+    /// Posts an RDMA read from the peer's memory into the segments, of as many bytes as they have
+    /// (on a strict adapter: as `remote` has).
     ///
     /// # Errors
     /// The code names the reason; nothing is posted then.

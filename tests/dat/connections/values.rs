@@ -107,12 +107,25 @@ fn counts_need_their_evds() {
 /// Completion flags that are valid for receives or requests, and others.
 #[test]
 fn flags_row_by_row() {
+    for is_strict in [false, true] {
+        flags(is_strict);
+    }
+}
+
+fn flags(is_strict: bool) {
     const ALL: [DAT_COMPLETION_FLAGS; 6] = [
         DAT_COMPLETION_DEFAULT_FLAG,
         DAT_COMPLETION_SUPPRESS_FLAG,
         DAT_COMPLETION_SOLICITED_WAIT_FLAG,
         DAT_COMPLETION_UNSIGNALLED_FLAG,
         DAT_COMPLETION_BARRIER_FENCE_FLAG,
+        DAT_COMPLETION_EVD_THRESHOLD_FLAG,
+    ];
+    /// The first is accepted unless the adapter is strict.
+    const OF_REQUESTS: [DAT_COMPLETION_FLAGS; 4] = [
+        DAT_COMPLETION_SUPPRESS_FLAG,
+        DAT_COMPLETION_DEFAULT_FLAG,
+        DAT_COMPLETION_UNSIGNALLED_FLAG,
         DAT_COMPLETION_EVD_THRESHOLD_FLAG,
     ];
     let rows: [(DAT_EP_PARAM_MASK, Set, &[DAT_COMPLETION_FLAGS]); 2] = [
@@ -129,14 +142,14 @@ fn flags_row_by_row() {
         (
             DAT_EP_FIELD_EP_ATTR_REQUEST_COMPLETION_FLAGS,
             |attr, flags| attr.request_completion_flags = flags as DAT_COMPLETION_FLAGS,
-            &[
-                DAT_COMPLETION_DEFAULT_FLAG,
-                DAT_COMPLETION_UNSIGNALLED_FLAG,
-                DAT_COMPLETION_EVD_THRESHOLD_FLAG,
-            ],
+            if is_strict {
+                &OF_REQUESTS[1..]
+            } else {
+                &OF_REQUESTS
+            },
         ),
     ];
-    let fixture = Fixture::new();
+    let fixture = Fixture::with_strict(is_strict);
     for (field, set, good) in rows {
         let end = End::new(&fixture, &Shape::default());
         let mut to = ep_info(end.ep);

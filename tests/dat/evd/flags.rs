@@ -20,10 +20,16 @@ const THRESHOLD: DAT_COMPLETION_FLAGS = DAT_COMPLETION_EVD_THRESHOLD_FLAG;
 /// Each flag as an attribute of requests, and of receives.
 #[test]
 fn evd_f01_flags_as_attributes_of_endpoints() {
-    let fixture = Fixture::new();
+    for is_strict in [false, true] {
+        flags_as_attributes(is_strict);
+    }
+}
+
+fn flags_as_attributes(is_strict: bool) {
+    let fixture = Fixture::with_strict(is_strict);
     let rows = [
         ("DEFAULT", DEFAULT, true, true),
-        ("SUPPRESS", SUPPRESS, false, false),
+        ("SUPPRESS", SUPPRESS, !is_strict, false),
         ("SOLICITED_WAIT", SOLICITED, false, true),
         ("UNSIGNALLED", UNSIGNALLED, true, true),
         ("BARRIER_FENCE", FENCE, false, false),

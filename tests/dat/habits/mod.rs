@@ -4,4 +4,7 @@
 //!
 //! Decision: `docs/decisions/061-allow-what-the-reference-allows.md`
 
+mod attributes;
 mod memory;
+mod rdma;
+mod sharing;

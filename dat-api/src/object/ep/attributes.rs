@@ -2,6 +2,8 @@
 //!
 //! The attributes are checked against the IA's limits before anything is created. An endpoint gets
 //! exactly the requested attributes, or is not created.
+//!
+//! Decision: `docs/decisions/061-allow-what-the-reference-allows.md`
 
 use super::MAX_SEGMENTS;
 use crate::error::{DatError, Result};
@@ -16,6 +18,9 @@ const DEFAULT_RECEIVES: i32 = 128;
 pub(crate) const DEFAULT_REQUESTS: i32 = 127;
 /// The segments of its requests and receives.
 const DEFAULT_IOV: i32 = 4;
+/// The RDMA reads that an endpoint issues and serves at a time if the attributes leave them open,
+/// within the limits of the adapter.
+const DEFAULT_READS: i32 = 4;
 /// `DAT_HW_DEFAULT` and `DAT_WATERMARK_INFINITE`.
 const OFF: i32 = -1;
 
@@ -37,6 +42,8 @@ const RECV_FLAGS: [CompletionFlags; 4] = [
 pub(super) struct Request {
     /// It takes receives from an SRQ.
     pub(super) shared: bool,
+    /// The IA is strict.
+    pub(super) strict: bool,
     /// It has an EVD for receives.
     pub(super) has_recv: bool,
     /// It has an EVD for requests.
@@ -45,8 +52,16 @@ pub(super) struct Request {
     pub(super) argument: Subtype,
 }
 
-/// Returns the attributes of an endpoint that is created without any. RDMA reads are 0 and must be
-/// requested, so a connection never fails because of them.
+impl Request {
+    /// Returns whether the attributes follow the DAT pages to the letter, instead of what the
+    /// reference implementation allows. Endpoints on an SRQ always do.
+    fn is_strict(self) -> bool {
+        self.shared || self.strict
+    }
+}
+
+/// Returns the attributes of an endpoint that is created without any. A connection never fails
+/// because of the numbers of RDMA reads: the peers agree on the smaller ones.
 pub(super) fn defaults(ia: &IaAttributes, request: Request) -> EpAttributes {
     let iov = DEFAULT_IOV.min(segments(ia));
     // Without EVDs, one completion queue holds both kinds of completions.
@@ -54,6 +69,10 @@ pub(super) fn defaults(ia: &IaAttributes, request: Request) -> EpAttributes {
     let room = match one_queue {
         true => ia.max_evd_qlen / 2,
         false => ia.max_evd_qlen,
+    };
+    let reads = |most: i32| match request.is_strict() {
+        true => 0,
+        false => DEFAULT_READS.min(most),
     };
     EpAttributes {
         service_type: 0,
@@ -70,8 +89,8 @@ pub(super) fn defaults(ia: &IaAttributes, request: Request) -> EpAttributes {
         max_request_dtos: DEFAULT_REQUESTS.min(ia.max_dto_per_ep).min(room - 1).max(0),
         max_recv_iov: iov,
         max_request_iov: iov,
-        max_rdma_read_in: 0,
-        max_rdma_read_out: 0,
+        max_rdma_read_in: reads(ia.max_rdma_read_per_ep_in),
+        max_rdma_read_out: reads(ia.max_rdma_read_per_ep_out),
         srq_soft_hw: OFF,
         max_rdma_read_iov: iov.min(ia.max_iov_segments_per_rdma_read),
         max_rdma_write_iov: iov.min(ia.max_iov_segments_per_rdma_write),
@@ -107,7 +126,7 @@ pub(super) fn resolve(
             requested.qos
         )));
     }
-    flags(requested).map_err(bad)?;
+    flags(requested, request.is_strict()).map_err(bad)?;
     open(&mut resolved.max_message_size, default.max_message_size);
     open(&mut resolved.max_rdma_size, default.max_rdma_size);
     size(
@@ -176,14 +195,15 @@ pub(super) fn resolve(
             most_segments,
         )?;
     }
-    reads(requested, &mut resolved, ia).map_err(bad)?;
+    reads(requested, &default, &mut resolved, ia).map_err(bad)?;
     Ok(resolved)
 }
 
 /// Checks the numbers of outstanding RDMA reads and their segments. -1 leaves a number of reads
-/// open; the endpoint then gets 0.
+/// open; the endpoint then gets the default.
 fn reads(
     requested: &EpAttributes,
+    default: &EpAttributes,
     resolved: &mut EpAttributes,
     ia: &IaAttributes,
 ) -> Result<(), String> {
@@ -202,8 +222,12 @@ fn reads(
     for (name, value, most) in depths {
         count(name, value, OFF, most)?;
     }
-    resolved.max_rdma_read_in = requested.max_rdma_read_in.max(0);
-    resolved.max_rdma_read_out = requested.max_rdma_read_out.max(0);
+    if requested.max_rdma_read_in == OFF {
+        resolved.max_rdma_read_in = default.max_rdma_read_in;
+    }
+    if requested.max_rdma_read_out == OFF {
+        resolved.max_rdma_read_out = default.max_rdma_read_out;
+    }
     let requests = resolved.max_request_iov;
     let iovs = [
         (
@@ -235,16 +259,22 @@ fn open(value: &mut u64, default: u64) {
     }
 }
 
-fn flags(requested: &EpAttributes) -> Result<(), String> {
+/// Checks the flag words. As a request flag, SUPPRESS is accepted and has no effect, unless the
+/// endpoint is strict: the flags of each post decide.
+fn flags(requested: &EpAttributes, is_strict: bool) -> Result<(), String> {
     if !RECV_FLAGS.contains(&requested.recv_completion_flags) {
         return Err(format!(
             "invalid recv completion flags {:#x}: expected UNSIGNALLED, SOLICITED_WAIT, EVD_THRESHOLD or 0",
             requested.recv_completion_flags.bits()
         ));
     }
-    if !REQUEST_FLAGS.contains(&requested.request_completion_flags) {
+    let (ignored, also) = match is_strict {
+        true => (CompletionFlags::empty(), ""),
+        false => (CompletionFlags::SUPPRESS, ", with or without SUPPRESS"),
+    };
+    if !REQUEST_FLAGS.contains(&(requested.request_completion_flags - ignored)) {
         return Err(format!(
-            "invalid request completion flags {:#x}: expected UNSIGNALLED, EVD_THRESHOLD or 0",
+            "invalid request completion flags {:#x}: expected UNSIGNALLED, EVD_THRESHOLD or 0{also}",
             requested.request_completion_flags.bits()
         ));
     }
@@ -275,6 +305,7 @@ mod tests {
 
     const ASKS: Request = Request {
         shared: false,
+        strict: false,
         has_recv: true,
         has_request: true,
         argument: Subtype::InvalidArg6,
@@ -287,7 +318,7 @@ mod tests {
         assert_eq!((cut.max_recv_dtos, cut.max_request_dtos), (15, 15));
         assert_eq!((cut.max_recv_iov, cut.max_request_iov), (4, 4));
         assert_eq!((cut.max_rdma_read_iov, cut.max_rdma_write_iov), (1, 4));
-        assert_eq!((cut.max_rdma_read_in, cut.max_rdma_read_out), (0, 0));
+        assert_eq!((cut.max_rdma_read_in, cut.max_rdma_read_out), (2, 1));
         let ia = small(|limits| limits.segments = 1);
         assert_eq!(defaults(&ia, ASKS).max_recv_iov, 1);
         // One queue of 10 completions holds requests, receives and the marker.
@@ -300,6 +331,62 @@ mod tests {
         let cut = defaults(&ia, without_evds);
         assert_eq!((cut.max_recv_dtos, cut.max_request_dtos), (5, 4));
         assert_eq!(defaults(&ia, ASKS).max_request_dtos, 9);
+    }
+
+    #[test]
+    fn rdma_reads_default_to_4_and_to_none_on_an_srq_or_a_strict_adapter() {
+        let ia = small(|limits| (limits.reads_issued, limits.reads_served) = (16, 4));
+        let strict = Request {
+            strict: true,
+            ..ASKS
+        };
+        let shared = Request {
+            shared: true,
+            ..ASKS
+        };
+        for (request, reads) in [(ASKS, 4), (strict, 0), (shared, 0)] {
+            let default = defaults(&ia, request);
+            let of = |it: &EpAttributes| (it.max_rdma_read_in, it.max_rdma_read_out);
+            assert_eq!(of(&default), (reads, reads), "{request:?}");
+            // Left open, or set to 0, which stays 0.
+            for (requested, resolved) in [(OFF, reads), (0, 0), (3, 3)] {
+                let requested = EpAttributes {
+                    max_rdma_read_in: requested,
+                    max_rdma_read_out: requested,
+                    ..default
+                };
+                let got = resolve(&requested, &ia, request).expect("within the limits");
+                assert_eq!(of(&got), (resolved, resolved), "{request:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn suppress_is_a_request_flag_unless_the_endpoint_is_strict() {
+        let ia = small(|_| ());
+        for (shared, strict) in [(false, false), (true, false), (false, true)] {
+            let request = Request {
+                shared,
+                strict,
+                ..ASKS
+            };
+            for with in REQUEST_FLAGS {
+                let requested = EpAttributes {
+                    request_completion_flags: with | CompletionFlags::SUPPRESS,
+                    ..defaults(&ia, request)
+                };
+                let got = resolve(&requested, &ia, request).map_err(|error| error.code().kind());
+                match shared || strict {
+                    false => assert_eq!(got, Ok(requested)),
+                    true => assert_eq!(got, Err(Some(ReturnType::InvalidParameter))),
+                }
+            }
+            let requested = EpAttributes {
+                recv_completion_flags: CompletionFlags::SUPPRESS,
+                ..defaults(&ia, request)
+            };
+            assert!(resolve(&requested, &ia, request).is_err(), "of receives");
+        }
     }
 
     #[test]

@@ -12,7 +12,7 @@ use super::{Ep, INLINE_BYTES};
 use crate::error::{DatError, Result};
 use crate::handle::CompletionHooks;
 use crate::handle::Handle;
-use crate::object::evd::{DtoRole, Evd, StreamKind};
+use crate::object::evd::{DtoConfig, DtoRole, Evd, StreamKind};
 use crate::object::ia::Ia;
 use crate::object::pz::Pz;
 use crate::object::srq::{Reporting, Srq};
@@ -73,6 +73,10 @@ impl Plan {
         before: &Streams,
     ) -> Result<Streams> {
         let before = before.each();
+        let config = |evd: &Evd, flags| DtoConfig {
+            flags,
+            mixes: srq.is_none() && !evd.ia().is_strict(),
+        };
         let recv = match &self.recv {
             Some(evd) => {
                 let role = match srq {
@@ -84,8 +88,8 @@ impl Plan {
                         depth: self.recv_depth(),
                     },
                 };
-                let flags = self.attributes.recv_completion_flags;
-                Some(evd.attach_dto(role, flags, &before)?)
+                let config = config(evd, self.attributes.recv_completion_flags);
+                Some(evd.attach_dto(role, config, &before)?)
             }
             None => None,
         };
@@ -94,8 +98,8 @@ impl Plan {
                 let role = DtoRole::Request {
                     depth: self.request_depth(),
                 };
-                let flags = self.attributes.request_completion_flags;
-                Some(evd.attach_dto(role, flags, &before)?)
+                let config = config(evd, self.attributes.request_completion_flags);
+                Some(evd.attach_dto(role, config, &before)?)
             }
             None => None,
         };
@@ -115,6 +119,8 @@ impl Plan {
             _ => false,
         };
         let shape = |attributes: &EpAttributes| {
+            // As an attribute, SUPPRESS has no effect.
+            let request_flags = attributes.request_completion_flags - CompletionFlags::SUPPRESS;
             [
                 attributes.max_recv_dtos,
                 attributes.max_request_dtos,
@@ -123,7 +129,7 @@ impl Plan {
                 attributes.max_rdma_read_iov,
                 attributes.max_rdma_write_iov,
                 attributes.recv_completion_flags.bits().cast_signed(),
-                attributes.request_completion_flags.bits().cast_signed(),
+                request_flags.bits().cast_signed(),
             ]
         };
         !same(&self.recv, &other.recv)
@@ -281,7 +287,7 @@ impl Ep {
             self.ia.watch(qp.verbs().id(), self.handle);
         }
         poster.shared = control.srq.is_some();
-        poster.configure(&plan.attributes, self.posting.mode().path);
+        poster.configure(&plan.attributes, &self.ia, self.posting.mode().path);
         poster.zone = control.pz.as_ref().map_or(0, |pz| pz.id());
         poster.binds = plan.binds();
         let requests = plan.request.as_ref().map_or(0, |evd| evd.handle().bits());

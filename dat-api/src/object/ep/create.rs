@@ -67,7 +67,8 @@ impl Ep {
     /// delivered.
     ///
     /// Without attributes it gets 127 requests and 128 receives of 4 segments, the IA's largest
-    /// message size, and no RDMA reads.
+    /// message size, and 4 RDMA reads at a time in each direction, or fewer if the device has
+    /// fewer (none on a strict IA).
     ///
     /// # Errors
     /// Section 3DAT, `dat_ep_create`; attributes are argument 6.
@@ -90,6 +91,7 @@ impl Ep {
         let limits = ia.attributes();
         let asked = Request {
             shared: false,
+            strict: ia.is_strict(),
             has_recv: recv.is_some(),
             has_request: request.is_some(),
             argument: Subtype::InvalidArg6,
@@ -129,6 +131,7 @@ impl Ep {
         parts.check(ia)?;
         let asked = Request {
             shared: true,
+            strict: ia.is_strict(),
             has_recv: recv.is_some(),
             has_request: request.is_some(),
             argument: Subtype::InvalidArg7,
@@ -143,6 +146,7 @@ impl Ep {
         let limits = ia.attributes();
         let asked = Request {
             shared: false,
+            strict: ia.is_strict(),
             has_recv: false,
             has_request: false,
             argument: Subtype::NoSubtype,

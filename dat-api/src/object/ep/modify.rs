@@ -123,6 +123,7 @@ impl Ep {
         if !touched.is_empty() {
             let request = Request {
                 shared,
+                strict: self.ia.is_strict(),
                 has_recv: new.recv.is_some(),
                 has_request: new.request.is_some(),
                 argument: Subtype::InvalidArg3,
@@ -183,7 +184,7 @@ impl Ep {
         let mut held = unsafe { self.hold() };
         held.control.attributes = new.attributes;
         held.poster
-            .configure(&new.attributes, self.posting.mode().path);
+            .configure(&new.attributes, &self.ia, self.posting.mode().path);
         let before = connect.map(|new| core::mem::replace(&mut held.control.connect, new));
         drop(held);
         drop(before);

@@ -23,7 +23,7 @@ impl Ep {
     /// `PROTECTION_VIOLATION`, `PRIVILEGES_VIOLATION`, `INSUFFICIENT_RESOURCES`.
     ///
     /// # Safety
-    /// As for [`Self::post_recv_with`]; and memory that an LMR with local read covers is mapped.
+    /// As for [`Self::post_recv_with`]; and memory that an LMR covers is mapped.
     #[inline(always)]
     pub unsafe fn post_send_with(
         &self,
@@ -38,8 +38,12 @@ impl Ep {
 
     /// Posts an RDMA read from `remote` into `count` segments.
     ///
-    /// Returns a code as [`Self::post_send_with`]; `LENGTH_ERROR` if the segments are shorter than
-    /// `remote`; `INSUFFICIENT_RESOURCES` also if the peers have agreed on 0 reads.
+    /// The segments say how many bytes are read; on a strict IA `remote` does.
+    ///
+    /// Returns a code as [`Self::post_send_with`]; `LENGTH_ERROR` if more is read than the device
+    /// reads at once; on a strict IA also if it is more than the endpoint's attributes allow, or the
+    /// segments are shorter than `remote`; `INSUFFICIENT_RESOURCES` also if the peers have agreed on
+    /// 0 reads.
     ///
     /// # Safety
     /// As for [`Self::post_recv_with`].
@@ -59,8 +63,11 @@ impl Ep {
 
     /// Posts an RDMA write of `count` segments to `remote`.
     ///
-    /// Returns a code as [`Self::post_send_with`]; `LENGTH_ERROR` if `remote` is shorter than the
-    /// segments.
+    /// The length of `remote` is ignored, unless the IA is strict.
+    ///
+    /// Returns a code as [`Self::post_send_with`]; `LENGTH_ERROR` if more is written than the device
+    /// writes at once; on a strict IA also if it is more than the endpoint's attributes allow, or
+    /// `remote` is shorter than the segments.
     ///
     /// # Safety
     /// As for [`Self::post_send_with`].
@@ -128,7 +135,7 @@ impl Ep {
                 Request::Write(_) => poster.fast.write,
             };
             if one.length.wrapping_sub(1) < longest
-                && let Some(op) = self.filling_op(kind(), one.length)
+                && let Some(op) = self.fast_op(kind())
                 && let Some(segment) = poster.lmr_cache_for(kind()).find(one)
             {
                 let segments = [segment];

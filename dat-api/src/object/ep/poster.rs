@@ -5,10 +5,11 @@ use dat_engine::sync::MutexGuard;
 
 use super::Ep;
 use super::control::Control;
+use crate::object::ia::Ia;
 use crate::object::lmr::LmrCache;
 use crate::object::post::{Entered, LONGEST, Path, SpinGuard};
 use crate::object::wr_data::LENGTH;
-use crate::types::CompletionFlags;
+use crate::types::{CompletionFlags, EpAttributes};
 
 /// All flags that a send, or an RDMA request, can be posted with.
 const ON_SEND: CompletionFlags = CompletionFlags::SUPPRESS
@@ -31,7 +32,11 @@ pub(crate) struct Poster {
     pub(super) max_read_iov: u32,
     pub(super) max_write_iov: u32,
     pub(super) max_message: u64,
+    /// The maximum of an RDMA transfer, in bytes: of the device, or of the endpoint's attributes if
+    /// the IA is strict or receives come from an SRQ.
     pub(super) max_rdma: u64,
+    /// The length of the remote segment is checked: the IA is strict.
+    pub(super) checks_remote: bool,
     /// The maximum of inline data, in bytes.
     pub(super) inline: u64,
     /// The flags that this endpoint accepts, by kind of post.
@@ -92,8 +97,8 @@ impl Poster {
     }
 
     /// Sets limits and flags from the attributes; `path` is the path that the fast path is compiled
-    /// for.
-    pub(super) fn configure(&mut self, attributes: &crate::types::EpAttributes, path: Path) {
+    /// for. On a strict IA the slow path posts all RDMA, because it checks more.
+    pub(super) fn configure(&mut self, attributes: &EpAttributes, ia: &Ia, path: Path) {
         // The zone may have changed.
         self.lmr_caches = LmrCaches::default();
         let unsigned = |count: i32| u32::try_from(count).unwrap_or(0);
@@ -103,7 +108,12 @@ impl Poster {
         self.max_write_iov = unsigned(attributes.max_rdma_write_iov);
         // A message must not be longer than the work-request data can record.
         self.max_message = attributes.max_message_size.min(LENGTH.into());
-        self.max_rdma = attributes.max_rdma_size.min(LENGTH.into());
+        self.checks_remote = ia.is_strict();
+        let max_rdma = match self.checks_remote || self.shared {
+            true => attributes.max_rdma_size,
+            false => ia.attributes().max_rdma_size,
+        };
+        self.max_rdma = max_rdma.min(LENGTH.into());
         // UNSIGNALLED is accepted only if the attribute has it.
         let unsignalled = |attribute: CompletionFlags| attribute & CompletionFlags::UNSIGNALLED;
         let requests = unsignalled(attributes.request_completion_flags);
@@ -111,6 +121,10 @@ impl Poster {
         self.rdma_flags = (ON_RDMA - CompletionFlags::UNSIGNALLED) | requests;
         self.recv_flags = unsignalled(attributes.recv_completion_flags);
         let longest = |segments: u32, bytes: u64| if segments > 0 { bytes } else { 0 };
+        let longest_rdma = |segments| match self.checks_remote {
+            true => 0,
+            false => longest(segments, self.max_rdma),
+        };
         self.fast = FastLimits {
             recv: if self.shared || self.marks_unsignalled_receives() {
                 0
@@ -118,8 +132,8 @@ impl Poster {
                 longest(self.max_recv_iov, LONGEST)
             },
             send: longest(self.max_request_iov, self.max_message),
-            read: longest(self.max_read_iov, self.max_rdma),
-            write: longest(self.max_write_iov, self.max_rdma),
+            read: longest_rdma(self.max_read_iov),
+            write: longest_rdma(self.max_write_iov),
         };
         if !self.qp.as_ref().is_some_and(|qp| path.is_path_of(qp)) {
             self.fast = FastLimits::default();

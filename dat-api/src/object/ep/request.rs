@@ -8,6 +8,8 @@
 //! | UNSIGNALLED | signalled; the work-request data says that the event wakes no waiter |
 //! | BARRIER_FENCE | fence |
 //! | SOLICITED_WAIT | solicited |
+//!
+//! Decision: `docs/decisions/061-allow-what-the-reference-allows.md`
 
 use core::sync::atomic::Ordering;
 
@@ -42,16 +44,16 @@ pub(super) struct Encoded {
 }
 
 impl Ep {
-    /// Returns the operation of a request of `length` bytes, if the remote segment
-    /// has the same length and nothing else is wrong with it.
+    /// Returns the operation of a request, unless it is a read and none were agreed on. The length
+    /// of the remote segment is not checked: the fast path posts RDMA only where it does not matter.
     #[inline(always)]
-    pub(super) fn filling_op(&self, kind: Request, length: u64) -> Option<SendOp> {
+    pub(super) fn fast_op(&self, kind: Request) -> Option<SendOp> {
         match kind {
             Request::Send => Some(SendOp::Send),
-            Request::Read(remote) => (remote.length == length
-                && self.reads_issued.load(Ordering::Relaxed) != 0)
-                .then(|| read_op(remote)),
-            Request::Write(remote) => (remote.length == length).then(|| write_op(remote)),
+            Request::Read(remote) => {
+                (self.reads_issued.load(Ordering::Relaxed) != 0).then(|| read_op(remote))
+            }
+            Request::Write(remote) => Some(write_op(remote)),
         }
     }
 
@@ -59,7 +61,7 @@ impl Ep {
     /// and their length.
     ///
     /// # Errors
-    /// The lengths do not go together, are more than one request carries, or no
+    /// The lengths do not go together (on a strict IA), are more than one request carries, or no
     /// reads were agreed on.
     #[inline(always)]
     pub(super) fn op<'a>(
@@ -69,9 +71,14 @@ impl Ep {
         (segments, length): (&'a mut [Segment], u64),
         state: u32,
     ) -> Result<(SendOp, &'a mut [Segment], u64), DatReturn> {
-        let checked = match kind {
-            Request::Send => (SendOp::Send, segments, length),
-            Request::Read(remote) if remote.length > length => return Err(length_error()),
+        let (segments, length) = match kind {
+            Request::Read(remote) | Request::Write(remote) if poster.checks_remote => {
+                strict_part(kind, remote.length, (segments, length))?
+            }
+            _ => (segments, length),
+        };
+        let op = match kind {
+            Request::Send => SendOp::Send,
             Request::Read(remote) => {
                 // The device would never complete it.
                 if self.reads_issued.load(Ordering::Relaxed) == 0
@@ -79,21 +86,14 @@ impl Ep {
                 {
                     return Err(self.no_reads());
                 }
-                let segments = match remote.length == length {
-                    true => segments,
-                    false => first_bytes(segments, remote.length),
-                };
-                (read_op(remote), segments, remote.length)
+                read_op(remote)
             }
-            Request::Write(remote) if remote.length < length => return Err(length_error()),
-            Request::Write(remote) => (write_op(remote), segments, length),
+            Request::Write(remote) => write_op(remote),
         };
         match kind {
-            Request::Send if checked.2 > poster.max_message => Err(too_long()),
-            Request::Read(_) | Request::Write(_) if checked.2 > poster.max_rdma => {
-                Err(length_error())
-            }
-            _ => Ok(checked),
+            Request::Send if length > poster.max_message => Err(too_long()),
+            Request::Read(_) | Request::Write(_) if length > poster.max_rdma => Err(length_error()),
+            _ => Ok((op, segments, length)),
         }
     }
 
@@ -188,6 +188,26 @@ impl Poster {
             Request::Send | Request::Write(_) => &mut self.lmr_caches.read,
             Request::Read(_) => &mut self.lmr_caches.write,
         }
+    }
+}
+
+/// Returns the part of the local segments that takes part in an RDMA transfer if the length of the
+/// remote segment counts: a read transfers as many bytes as the remote segment has, a write as many
+/// as the local ones.
+///
+/// # Errors
+/// The transfer does not fit the segments that it goes to.
+#[cold]
+fn strict_part(
+    kind: Request,
+    remote: u64,
+    (segments, length): (&mut [Segment], u64),
+) -> Result<(&mut [Segment], u64), DatReturn> {
+    match kind {
+        Request::Read(_) if remote > length => Err(length_error()),
+        Request::Read(_) if remote < length => Ok((first_bytes(segments, remote), remote)),
+        Request::Write(_) if remote < length => Err(length_error()),
+        _ => Ok((segments, length)),
     }
 }
 

@@ -8,17 +8,16 @@ use dat_engine::CompletionQueueHandle;
 use super::Evd;
 use super::attachments::DtoRole;
 use super::posted::Command;
-use super::streams::{StreamKind, check_flag};
+use super::streams::{DtoConfig, StreamKind, check_flag};
 use crate::error::Result;
 use crate::object::usage::Use;
-use crate::types::CompletionFlags;
 
 /// A DTO stream of an endpoint, attached to an EVD until this is dropped. The endpoint, or its
 /// queue pair, must be dropped first.
 pub(crate) struct DtoStream {
     evd: Use<Evd>,
     role: DtoRole,
-    flags: CompletionFlags,
+    config: DtoConfig,
     queue: usize,
     cq: Option<CompletionQueueHandle>,
     /// Set while the stream is suspended ([`Self::suspend`]): whether its room may be lent.
@@ -39,7 +38,7 @@ impl DtoStream {
             return;
         }
         let mut attachments = self.evd.attachments();
-        attachments.streams.detach_dto(self.role.is_request());
+        attachments.streams.detach_dto(self.config);
         let attribute = attachments.streams.attribute();
         self.evd.state.set_attribute(attribute);
         drop(attachments);
@@ -57,7 +56,7 @@ impl DtoStream {
         }
         let mut attachments = self.evd.attachments();
         let is_request = self.role.is_request();
-        attachments.streams.attach_dto(is_request, self.flags)?;
+        attachments.streams.attach_dto(is_request, self.config)?;
         self.suspended = None;
         let attribute = attachments.streams.attribute();
         self.evd.state.set_attribute(attribute);
@@ -94,11 +93,10 @@ impl DtoStream {
 }
 
 impl Evd {
-    /// Attaches the completions of an endpoint, whose recv or request completion flags are `flags`,
-    /// and reserves room for all of them. When an endpoint is recreated, its previous streams
-    /// `before` are suspended, and this stream may use their room. The caller of this function, and
-    /// of the stream's drop, must hold no lock that the endpoints' upcalls take, because they may
-    /// be called meanwhile.
+    /// Attaches the completions of an endpoint, and reserves room for all of them. When an endpoint
+    /// is recreated, its previous streams `before` are suspended, and this stream may use their
+    /// room. The caller of this function, and of the stream's drop, must hold no lock that the
+    /// endpoints' upcalls take, because they may be called meanwhile.
     ///
     /// # Errors
     /// `INVALID_HANDLE` with the subtype of the role if the EVD was not created for completions or
@@ -107,15 +105,16 @@ impl Evd {
     pub(crate) fn attach_dto(
         self: &Arc<Self>,
         role: DtoRole,
-        flags: CompletionFlags,
+        config: impl Into<DtoConfig>,
         before: &[&DtoStream],
     ) -> Result<DtoStream> {
+        let config = config.into();
         check_flag(self, StreamKind::Dto, role.subtype())?;
         let evd = self.enter(role.subtype())?;
         // Locked while a queue is created, so that two endpoints do not create two.
         let mut attachments = self.attachments();
         let mut streams = attachments.streams.clone();
-        streams.attach_dto(role.is_request(), flags)?;
+        streams.attach_dto(role.is_request(), config)?;
         attachments.release_detached(|command| self.posted.is_done(command));
         let lent = |queue| before.iter().map(|stream| stream.lends(self, queue)).sum();
         let (queue, depth) = match attachments.find(role, lent) {
@@ -133,7 +132,7 @@ impl Evd {
         Ok(DtoStream {
             evd,
             role,
-            flags,
+            config,
             queue,
             suspended: None,
             cq: attachments.queues[queue].queue.clone(),
@@ -145,7 +144,7 @@ impl Drop for DtoStream {
     fn drop(&mut self) {
         let mut attachments = self.evd.attachments();
         if self.suspended.is_none() {
-            attachments.streams.detach_dto(self.role.is_request());
+            attachments.streams.detach_dto(self.config);
             let attribute = attachments.streams.attribute();
             self.evd.state.set_attribute(attribute);
         }

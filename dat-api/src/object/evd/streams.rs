@@ -1,6 +1,8 @@
 //! Which event streams may share one EVD, and which are attached.
 //!
-//! Decision: `docs/decisions/031-ep-modify-is-atomic.md`
+//! Decisions:
+//! - `docs/decisions/031-ep-modify-is-atomic.md`
+//! - `docs/decisions/061-allow-what-the-reference-allows.md`
 
 use std::sync::Arc;
 
@@ -63,6 +65,24 @@ impl StreamKind {
     }
 }
 
+/// How a DTO stream is configured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct DtoConfig {
+    /// The recv or request completion flags of its endpoint.
+    pub(crate) flags: CompletionFlags,
+    /// Whether it may share an EVD with streams that have another attribute. Streams of endpoints
+    /// on an SRQ may not, nor may those of a strict IA.
+    pub(crate) mixes: bool,
+}
+
+#[cfg(test)]
+impl From<CompletionFlags> for DtoConfig {
+    fn from(flags: CompletionFlags) -> Self {
+        let mixes = false;
+        Self { flags, mixes }
+    }
+}
+
 /// How DTO streams notify, which follows from the completion flags of their endpoints.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Attribute {
@@ -77,11 +97,20 @@ pub(super) enum Attribute {
 }
 
 impl Attribute {
+    /// All attributes, in the order of their numbers.
     const ALL: [Self; 4] = [
         Self::Default,
         Self::Unsignalled,
         Self::Solicited,
         Self::Threshold,
+    ];
+
+    /// All attributes; the first of them that a stream has is the attribute of the EVD.
+    const BY_PRECEDENCE: [Self; 4] = [
+        Self::Solicited,
+        Self::Unsignalled,
+        Self::Threshold,
+        Self::Default,
     ];
 
     /// Returns `None` if the flags contradict each other.
@@ -119,20 +148,23 @@ pub(super) struct Streams {
     /// The number of streams other than DTO, indexed by kind. The software stream is not counted:
     /// no object is attached for it, and its events notify only when the consumer posts one.
     others: [u32; 6],
-    requests: u32,
-    receives: u32,
-    attribute: Option<Attribute>,
+    /// The number of DTO streams, indexed by attribute.
+    dto: [u32; 4],
+    /// The number of DTO streams that do not mix ([`DtoConfig::mixes`]).
+    unmixed: u32,
 }
 
 impl Streams {
-    /// Returns how the DTO streams notify, if there are any.
+    /// Returns how the DTO streams notify, if there are any. With UNSIGNALLED, each post decides,
+    /// and only streams that are configured so accept such posts; so it stands for a mixture, too.
     pub(super) fn attribute(&self) -> Option<Attribute> {
-        self.attribute
+        let mut present = Attribute::BY_PRECEDENCE.into_iter();
+        present.find(|&one| self.dto[one as usize] != 0)
     }
 
     /// Attaches a stream other than DTO.
     fn attach(&mut self, kind: StreamKind) -> Result<()> {
-        if let Some(attribute) = self.attribute.filter(|one| one.is_controlled()) {
+        if let Some(attribute) = self.attribute().filter(|one| one.is_controlled()) {
             return Err(mismatch(format!(
                 "the EVD's data transfer streams are configured {attribute:?}; no {kind:?} stream \
                  may share the EVD with them: use another EVD"
@@ -146,15 +178,20 @@ impl Streams {
         self.others[kind as usize] -= 1;
     }
 
-    /// Attaches a DTO stream of an endpoint with these completion flags.
+    /// Attaches a DTO stream of an endpoint.
     ///
-    /// All DTO streams of an EVD must have the same attribute. An attribute that lets posts or peers
-    /// control notification excludes streams of other kinds. The DAT pages allow service points and
-    /// connections beside the threshold attribute only; this library also allows them beside the
-    /// default attribute, with which every completion notifies.
-    pub(super) fn attach_dto(&mut self, is_request: bool, flags: CompletionFlags) -> Result<()> {
-        let Some(new) = Attribute::of(flags) else {
-            return Err(mismatch(format!("{flags:?} contradict each other")));
+    /// All DTO streams of an EVD must have the same attribute, unless all of them mix
+    /// ([`DtoConfig::mixes`]) and none is SOLICITED_WAIT: the device is asked for solicited
+    /// completions alone, or for all. An attribute that lets posts or peers control notification
+    /// excludes streams of other kinds. The DAT pages allow service points and connections beside
+    /// the threshold attribute only; this library also allows them beside the default attribute,
+    /// with which every completion notifies.
+    pub(super) fn attach_dto(&mut self, is_request: bool, config: DtoConfig) -> Result<()> {
+        let Some(new) = Attribute::of(config.flags) else {
+            return Err(mismatch(format!(
+                "{:?} contradict each other",
+                config.flags
+            )));
         };
         if is_request && new == Attribute::Solicited {
             return Err(mismatch(
@@ -162,14 +199,16 @@ impl Streams {
                     .to_owned(),
             ));
         }
-        match self.attribute {
-            Some(old) if old != new => {
-                return Err(mismatch(format!(
-                    "its other data transfer streams are configured {old:?}, this one {new:?}; \
-                     configure them alike or use another EVD"
-                )));
-            }
-            _ => {}
+        let may_mix = config.mixes && self.unmixed == 0;
+        let mut others = Attribute::BY_PRECEDENCE.into_iter().filter(|&old| {
+            let solicited = new == Attribute::Solicited || old == Attribute::Solicited;
+            self.dto[old as usize] != 0 && old != new && (solicited || !may_mix)
+        });
+        if let Some(old) = others.next() {
+            return Err(mismatch(format!(
+                "its other data transfer streams are configured {old:?}, this one {new:?}; \
+                 configure them alike or use another EVD"
+            )));
         }
         if new.is_controlled() && self.others.iter().any(|&count| count != 0) {
             return Err(mismatch(format!(
@@ -177,23 +216,16 @@ impl Streams {
                  asynchronous events; use another EVD"
             )));
         }
-        self.attribute = Some(new);
-        *self.count(is_request) += 1;
+        self.dto[new as usize] += 1;
+        self.unmixed += u32::from(!config.mixes);
         Ok(())
     }
 
-    pub(super) fn detach_dto(&mut self, is_request: bool) {
-        *self.count(is_request) -= 1;
-        if self.requests == 0 && self.receives == 0 {
-            self.attribute = None;
-        }
-    }
-
-    fn count(&mut self, is_request: bool) -> &mut u32 {
-        if is_request {
-            &mut self.requests
-        } else {
-            &mut self.receives
+    /// Detaches a DTO stream that was attached with this configuration.
+    pub(super) fn detach_dto(&mut self, config: DtoConfig) {
+        if let Some(attribute) = Attribute::of(config.flags) {
+            self.dto[attribute as usize] -= 1;
+            self.unmixed -= u32::from(!config.mixes);
         }
     }
 }

@@ -7,8 +7,8 @@ use dat::abi::*;
 
 use super::{DEFAULT, Ends, READ, WRITE};
 use crate::support::{
-    Dto, both_broken_by_a_refusal, dequeue, device, dto, fails, fails_with, nothing, nothing_on,
-    ok, refused_access, take_bound,
+    Dto, Fixture, both_broken_by_a_refusal, dequeue, device, dto, fails, fails_with, nothing,
+    nothing_on, ok, refused_access, take_bound,
 };
 
 const SUPPRESS: DAT_COMPLETION_FLAGS = DAT_COMPLETION_SUPPRESS_FLAG;
@@ -265,7 +265,7 @@ fn rmr_bind_o07_binds_take_effect_in_order() {
 /// are refused for their arguments or for a full queue, do not end the ordering.
 #[test]
 fn rmr_bind_o07_holds_across_posts_that_are_refused() {
-    let mut ends = Ends::new();
+    let mut ends = Ends::in_fixture(Fixture::strict());
     let window = ends.window();
     ends.local.write(0, &[6; 8]);
     for round in 0..20 {

@@ -3,7 +3,7 @@
 use core::sync::atomic::Ordering;
 
 use super::fixture::{FakeEp, Fixture, code, number};
-use crate::object::evd::{DtoRole, DtoStream, StreamKind};
+use crate::object::evd::{DtoConfig, DtoRole, DtoStream, StreamKind};
 use crate::status::{ReturnType, Subtype};
 use crate::types::{CompletionFlags, EvdFlags};
 
@@ -48,6 +48,72 @@ fn evd_e12_dto_streams_of_one_evd_must_have_one_attribute() {
             }
         }
     }
+}
+
+/// Streams that mix, of endpoints with a receive queue of their own, and streams that do not.
+#[test]
+fn evd_e12_streams_that_mix_may_have_different_attributes() {
+    use crate::object::evd::streams::Attribute;
+    let mixing = |flags| DtoConfig { flags, mixes: true };
+    let kinds = [NONE, UNSIGNALLED, THRESHOLD];
+    for (one, other) in kinds
+        .iter()
+        .flat_map(|one| kinds.map(|other| (*one, other)))
+    {
+        if one == other {
+            continue;
+        }
+        let fixture = everything();
+        let attribute = || fixture.evd.state.attribute();
+        let first = fixture
+            .evd
+            .attach_dto(RECV, mixing(one), &[])
+            .expect("alone");
+        let alone = attribute();
+        let second = fixture.evd.attach_dto(REQUEST, mixing(other), &[]);
+        let second = second.unwrap_or_else(|error| panic!("{one:?} and {other:?}: {error}"));
+        let expected = match one == UNSIGNALLED || other == UNSIGNALLED {
+            true => Attribute::Unsignalled,
+            false => Attribute::Threshold,
+        };
+        assert_eq!(attribute(), Some(expected), "{one:?} and {other:?}");
+        // A stream that does not mix cannot join, whatever its flags.
+        for flags in kinds {
+            assert_eq!(code(fixture.evd.attach_dto(RECV, flags, &[])), MISMATCH);
+        }
+        assert_eq!(
+            code(fixture.evd.attach_dto(RECV, mixing(SOLICITED), &[])),
+            MISMATCH
+        );
+        drop(second);
+        assert_eq!(attribute(), alone);
+        // Beside one that does not mix, all must be alike.
+        let page = fixture.evd.attach_dto(RECV, one, &[]).expect("alike");
+        assert_eq!(
+            code(fixture.evd.attach_dto(REQUEST, mixing(other), &[])),
+            MISMATCH
+        );
+        drop(first);
+        assert_eq!(
+            code(fixture.evd.attach_dto(REQUEST, mixing(other), &[])),
+            MISMATCH
+        );
+        drop(page);
+        assert!(fixture.evd.attach_dto(REQUEST, mixing(other), &[]).is_ok());
+    }
+    let fixture = everything();
+    let solicited = fixture
+        .evd
+        .attach_dto(RECV, mixing(SOLICITED), &[])
+        .expect("alone");
+    for flags in kinds {
+        assert_eq!(
+            code(fixture.evd.attach_dto(REQUEST, mixing(flags), &[])),
+            MISMATCH
+        );
+    }
+    drop(solicited);
+    assert_eq!(fixture.evd.state.attribute(), None);
 }
 
 #[test]
