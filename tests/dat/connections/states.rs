@@ -176,7 +176,13 @@ fn nothing() -> DAT_RMR_TRIPLET {
 /// Makes every call that is illegal in a state. It must be refused with the state
 /// as its subtype, and leave the endpoint unchanged.
 fn refused_in(state: DAT_EP_STATE) {
-    let fixture = Fixture::new();
+    for is_strict in [false, true] {
+        refused_with(is_strict, state);
+    }
+}
+
+fn refused_with(is_strict: bool, state: DAT_EP_STATE) {
+    let fixture = Fixture::with_strict(is_strict);
     let service_point = ServicePoint::new(&fixture);
     let model = Pair::new(&fixture, &Shape::default());
     let requester = end(&fixture);
@@ -200,6 +206,7 @@ fn refused_in(state: DAT_EP_STATE) {
     }
     assert!(refused > 3, "of thirteen");
     answered_in(&staged, state);
+    fields_in(&staged, state, is_strict);
     // The request is still valid.
     let last = end(&fixture);
     ok(accept(cr, last.ep));
@@ -236,11 +243,11 @@ fn answered_in(staged: &EndpointInState, state: DAT_EP_STATE) {
         state != DAT_EP_STATE_DISCONNECT_PENDING
     );
     assert_eq!(held(ep), (0, 0));
-    fields_in(staged, state);
 }
 
-/// Section 4.1: which addresses `dat_ep_query` returns.
-fn fields_in(staged: &EndpointInState, state: DAT_EP_STATE) {
+/// Section 4.1: which addresses `dat_ep_query` returns. Without `DAT_STRICT`, there
+/// is always a remote one; see `habits::query`.
+fn fields_in(staged: &EndpointInState, state: DAT_EP_STATE, is_strict: bool) {
     let info = ep_info(staged.end.ep);
     assert_eq!(info.ep_state, state);
     assert_eq!(ip_at(info.local_ia_address_ptr), here_ip());
@@ -248,7 +255,10 @@ fn fields_in(staged: &EndpointInState, state: DAT_EP_STATE) {
         state,
         DAT_EP_STATE_UNCONNECTED | DAT_EP_STATE_RESERVED | DAT_EP_STATE_DISCONNECTED
     );
-    assert_eq!(!info.remote_ia_address_ptr.is_null(), has_remote);
+    assert_eq!(
+        !info.remote_ia_address_ptr.is_null(),
+        has_remote || !is_strict
+    );
     if has_remote {
         assert_eq!(ip_at(info.remote_ia_address_ptr), here_ip());
     }

@@ -6,5 +6,6 @@
 
 mod attributes;
 mod memory;
+mod query;
 mod rdma;
 mod sharing;

@@ -17,7 +17,8 @@ pub struct EpInfo {
     /// port that the endpoint connects from, once the request is sent. 0 where the state gives it
     /// no meaning.
     pub local_port_qualifier: u64,
-    /// The address of the peer's `sockaddr`; 0 where the state gives it no meaning.
+    /// The address of the `sockaddr` for the peer: the present or the last one, and of family 0
+    /// (`AF_UNSPEC`) before the first. On a strict IA, 0 where the state gives it no meaning.
     pub remote_address: usize,
     /// The peer's qualifier; 0 where the state gives it no meaning.
     pub remote_port_qualifier: u64,

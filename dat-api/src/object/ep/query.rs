@@ -40,7 +40,7 @@ impl Ep {
                 (Some(connection), 0) => connection.local_port().map_or(0, u64::from),
                 (_, qualifier) => qualifier,
             },
-            remote_address: if has_remote {
+            remote_address: if has_remote || !self.ia.is_strict() {
                 control.remote.address()
             } else {
                 0
