@@ -12,6 +12,8 @@
 //! A key of the instance data in dat.conf overrides the variable. An empty variable counts as not
 //! set, and so does every variable in a process with more rights than its caller
 //! ([`dat_engine::environment`]).
+//!
+//! Decision: `docs/decisions/061-allow-what-the-reference-allows.md`
 
 use dat_engine::PathRequest;
 use dat_engine::cm::ListenOn;
