@@ -7,7 +7,9 @@ use core::time::Duration;
 /// Whether a wait spins, blocks, or spins and then blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WaitPolicy {
-    /// Spin until the event: least latency, occupies one core.
+    /// Spin until the event: least latency, occupies one core. The spin yields the
+    /// processor every 20 microseconds, so that other threads make progress where
+    /// every core is busy.
     Poll,
     /// Block at once: occupies no core, costs a wake-up each time.
     Block,

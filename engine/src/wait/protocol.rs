@@ -131,7 +131,10 @@ const POLLS_UNGUARDED: u32 = POLLS_PER_CLOCK_READ;
 /// scheduler lets it run.
 const YIELDS_UNGUARDED: u32 = 2;
 /// Nanoseconds of spinning between two checks for signals. A check is a system call
-/// of some hundred nanoseconds, so checks take about 1 % of the spin.
+/// of some hundred nanoseconds, so checks take about 1 % of the spin. An endless
+/// spin also yields the processor after each check: where every processor is busy,
+/// the thread that produces the event may need this one. With a free processor, a
+/// yield costs as much as a check.
 const SIGNAL_INTERVAL: u64 = 20_000;
 
 /// Nanoseconds of spinning between two pauses ([`Step::Pause`]).
@@ -267,11 +270,12 @@ impl<G> Wait<G> {
         if deadline.has_passed(start) {
             return Begun::Over(WaitOutcome::TimedOut);
         }
-        // An endless spin is done as requested. A limited spin expects the event to
-        // be produced meanwhile, which on a single processor requires yielding it.
-        // The scheduler may not switch before this thread has used its share. A
-        // thread that sleeps instead is always ahead of its peer in the schedule,
-        // and never yields in vain.
+        // An endless spin is done as requested, with a yield from time to time
+        // ([`SIGNAL_INTERVAL`]). A limited spin expects the event to be produced
+        // meanwhile, which on a single processor requires yielding it. The scheduler
+        // may not switch before this thread has used its share. A thread that sleeps
+        // instead is always ahead of its peer in the schedule, and never yields in
+        // vain.
         let yields = allowed < u64::MAX && !platform.is_multiprocessor();
         if allowed > 0 {
             counters.spins += 1;
@@ -408,6 +412,9 @@ impl<G> Wait<G> {
                 signals_checked = now;
                 if platform.interrupted(&self.guard) {
                     return Spun::Over(last_poll(source, WaitOutcome::Interrupted));
+                }
+                if self.allowed == u64::MAX {
+                    platform.yield_now();
                 }
                 if now - paused >= PAUSE_INTERVAL {
                     return Spun::Pause(signals_checked, now);

@@ -5,6 +5,7 @@ use core::time::Duration;
 use super::protocol::Platform;
 use super::*;
 
+mod endless;
 mod one_processor;
 mod real;
 mod scripted;

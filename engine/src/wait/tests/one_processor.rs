@@ -47,18 +47,6 @@ fn on_one_processor_a_spin_yields_for_its_whole_budget() {
 }
 
 #[test]
-fn on_one_processor_an_endless_spin_does_not_yield() {
-    let script = Script {
-        alone: true,
-        polls_left: Some(500),
-        ..Script::default()
-    };
-    let endless = ran(script, WaitPolicy::Poll, Deadline::NEVER);
-    is(&endless, WaitOutcome::Ready);
-    assert_eq!(turns(&endless.steps), 0);
-}
-
-#[test]
 fn a_signal_ends_a_yielding_spin_too() {
     let script = Script {
         alone: true,
