@@ -50,17 +50,45 @@ pub struct Provider {
     pub threadsafe: bool,
 }
 
-/// Returns every IA name: those of dat.conf in its order, then those of the devices, except names
+/// Returns every IA name: those of dat.conf in its order, then those of the devices, except entries
 /// that dat.conf has.
 ///
 /// # Errors
 /// libibverbs could not list devices.
 pub fn list_providers() -> Result<Vec<Provider>> {
+    let all = all_providers()?.into_iter();
+    Ok(all.map(|listed| listed.provider).collect())
+}
+
+/// Returns every IA name as [`list_providers`] does, but those that this library serves come before
+/// all others: for a caller that takes only the first ones.
+///
+/// # Errors
+/// As for [`list_providers`].
+pub fn list_providers_served_first() -> Result<Vec<Provider>> {
+    Ok(served_first(all_providers()?))
+}
+
+/// A name in the list.
+#[derive(Debug)]
+struct Listed {
+    provider: Provider,
+    /// Whether this library opens it.
+    is_served: bool,
+}
+
+fn all_providers() -> Result<Vec<Listed>> {
     // Names are the same on every path.
     let names = dat_engine::devices_with(dat_engine::PathRequest::Auto)?
         .into_iter()
         .flat_map(|device| names_of(&device.name, device.ports.len()));
     Ok(listed(&File::read().conf, names))
+}
+
+fn served_first(mut all: Vec<Listed>) -> Vec<Provider> {
+    // The sort is stable.
+    all.sort_by_key(|listed| !listed.is_served);
+    all.into_iter().map(|listed| listed.provider).collect()
 }
 
 /// Returns the names of a device: with one port its own, otherwise one per port.
@@ -72,28 +100,37 @@ fn names_of(device: &str, ports: usize) -> Vec<String> {
     }
 }
 
-fn listed(conf: &Conf, devices: impl Iterator<Item = String>) -> Vec<Provider> {
+fn listed(conf: &Conf, devices: impl Iterator<Item = String>) -> Vec<Listed> {
     let (major, minor) = VERSION;
-    let mut all: Vec<Provider> = Vec::new();
-    let entries = conf.entries.iter().map(|entry| Provider {
-        name: entry.name.clone(),
-        major: entry.major,
-        minor: entry.minor,
-        threadsafe: entry.threadsafe,
-    });
-    for provider in entries {
+    let mut all: Vec<Listed> = Vec::new();
+    for entry in &conf.entries {
+        let provider = Provider {
+            name: entry.name.clone(),
+            major: entry.major,
+            minor: entry.minor,
+            threadsafe: entry.threadsafe,
+        };
+        let is_served = is_ours(&entry.library) && (entry.major, entry.minor) == VERSION;
         // A further entry with the same key is an alternative for the same name.
-        if !all.contains(&provider) {
-            all.push(provider);
+        match all.iter_mut().find(|listed| listed.provider == provider) {
+            Some(listed) => listed.is_served |= is_served,
+            None => all.push(Listed {
+                provider,
+                is_served,
+            }),
         }
     }
     for name in devices {
-        if all.iter().all(|provider| provider.name != name) {
-            all.push(Provider {
-                name,
-                major,
-                minor,
-                threadsafe: false,
+        let provider = Provider {
+            name,
+            major,
+            minor,
+            threadsafe: false,
+        };
+        if all.iter().all(|listed| listed.provider != provider) {
+            all.push(Listed {
+                provider,
+                is_served: true,
             });
         }
     }
@@ -275,9 +312,14 @@ fn hint(file: &File, key: Key<'_>) -> String {
     }) = near
     {
         let non = if *threadsafe { "" } else { "non" };
-        return format!(
+        let mut text = format!(
             "{path}, line {line} has the name for version {major}.{minor} and {non}threadsafe"
         );
+        if (*major, *minor) != VERSION {
+            text += "; for this library, add a line with u1.2 and libdat.so.1, or open the device by its \
+                     own name";
+        }
+        return text;
     }
     match &file.read_error {
         Some(error) => error.clone(),

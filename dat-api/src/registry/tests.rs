@@ -141,10 +141,54 @@ fn names_are_listed_once_with_those_of_dat_conf_first() {
         .chain(names_of("mlx5_1", 2))
         .chain(names_of("gone", 0));
     let all = listed(&file(&text).conf, names);
-    let names: Vec<_> = all.iter().map(|one| one.name.as_str()).collect();
+    let names: Vec<_> = all.iter().map(|one| one.provider.name.as_str()).collect();
     assert_eq!(names, ["ia", "mlx5_1-2", "mlx5_0", "mlx5_1-1"]);
-    assert!(
-        all.iter()
-            .all(|one| (one.major, one.minor, one.threadsafe) == (1, 2, false))
-    );
+    assert!(all.iter().all(|one| {
+        let Provider {
+            major,
+            minor,
+            threadsafe,
+            ..
+        } = one.provider;
+        (major, minor, threadsafe) == (1, 2, false)
+    }));
+}
+
+/// An entry for another version is another name.
+#[test]
+fn an_entry_of_another_version_does_not_hide_the_device_of_its_name() {
+    let text = "mlx5_0 u2.0 nonthreadsafe default libdaplofa.so.2 dapl.2.0 \"ib0 0\" \"\"\n";
+    let all = listed(&file(text).conf, ["mlx5_0".to_owned()].into_iter());
+    let found: Vec<_> = all
+        .iter()
+        .map(|one| (one.provider.major, one.is_served))
+        .collect();
+    assert_eq!(found, [(2, false), (1, true)]);
+}
+
+/// For a caller with room for a part of the list.
+#[test]
+fn names_that_this_library_serves_can_come_first() {
+    let text = line("theirs", "libdaplcma.so.1", "ib0 0")
+        + "new u2.0 nonthreadsafe default libdat2.so.2 d.2.0 \"a 1\" \"\"\n"
+        + &line("both", "libdaplcma.so.1", "ib0 0")
+        + &line("ours", "libdat.so.1", "a 1")
+        + &line("both", "libdat.so.1", "a 1");
+    let all = listed(&file(&text).conf, ["mlx5_0".to_owned()].into_iter());
+    let names: Vec<_> = served_first(all).into_iter().map(|one| one.name).collect();
+    assert_eq!(names, ["both", "ours", "mlx5_0", "theirs", "new"]);
+}
+
+/// Debian's dat.conf has names of OFED's providers for DAT 2.0.
+#[test]
+fn a_name_of_another_version_is_explained_with_a_remedy() {
+    let text = "ofa u2.0 nonthreadsafe default libdaplofa.so.2 dapl.2.0 \"ib0 0\" \"\"\n";
+    let resolved = resolve_in(&file(text), key("ofa")).expect("could be a device");
+    for part in [
+        "line 1",
+        "version 2.0",
+        "add a line with u1.2 and libdat.so.1",
+    ] {
+        assert!(resolved.hint.contains(part), "{}", resolved.hint);
+    }
 }

@@ -6,6 +6,8 @@
 
 mod attributes;
 mod memory;
+mod order;
 mod query;
 mod rdma;
+mod registry;
 mod sharing;

@@ -487,7 +487,8 @@ DAT_RETURN dat_rmr_free(DAT_RMR_HANDLE rmr_handle);
 
 /*
  * Copies up to max_to_return registry entries into structures of the caller, and returns
- * how many entries there are.
+ * how many it has copied. With max_to_return 0, returns how many entries there are, and
+ * DAT_INVALID_PARAMETER; with DAT_STRICT=1, also if there are more than max_to_return.
  * Errors: DAT_INVALID_PARAMETER, DAT_INTERNAL_ERROR.
  */
 DAT_RETURN dat_registry_list_providers(DAT_COUNT max_to_return,

@@ -2,8 +2,9 @@
 
 use core::ptr::NonNull;
 
-use dat_api::Subtype;
+use dat_api::options::Options;
 use dat_api::registry;
+use dat_api::{Result, Subtype};
 
 use crate::abi::{DAT_COUNT, DAT_PROVIDER, DAT_PROVIDER_INFO, DAT_RETURN};
 use crate::face::frame::{bad_argument, control, require};
@@ -11,9 +12,10 @@ use crate::face::output::Output;
 use crate::face::strings::copy;
 use crate::providers::{Key, dynamic};
 
-/// Copies as many entries as the array has room for, and returns the total count
-/// in `entries_returned`. If the array is too small or absent, the call returns
-/// `DAT_INVALID_PARAMETER`, and the caller retries with that count.
+/// Copies as many entries as the array has room for, and returns their number in
+/// `entries_returned`. Without room for one, or in strict mode without room for
+/// all, the call returns `DAT_INVALID_PARAMETER` and the number of all entries,
+/// with which the caller retries.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dat_registry_list_providers(
     max_to_return: DAT_COUNT,
@@ -30,7 +32,7 @@ pub unsafe extern "C" fn dat_registry_list_providers(
             Subtype::InvalidArg3,
             "the list is null",
         )?;
-        let entries = registry::list_providers()?;
+        let (entries, is_refused) = entries_for(room)?;
         let places = (0..room.min(entries.len()))
             .map(|at| {
                 // SAFETY: not null, and by the contract of `exports` an array of
@@ -40,7 +42,13 @@ pub unsafe extern "C" fn dat_registry_list_providers(
                 unsafe { Output::new(place, Subtype::InvalidArg3) }
             })
             .collect::<Result<Vec<_>, _>>()?;
-        counted.set(DAT_COUNT::try_from(entries.len()).unwrap_or(DAT_COUNT::MAX));
+        // A program that the call succeeds for reads as many entries as this says.
+        let count = if is_refused {
+            entries.len()
+        } else {
+            places.len()
+        };
+        counted.set(DAT_COUNT::try_from(count).unwrap_or(DAT_COUNT::MAX));
         for (place, entry) in places.into_iter().zip(&entries) {
             place.set(DAT_PROVIDER_INFO {
                 ia_name: copy(&entry.name),
@@ -50,11 +58,24 @@ pub unsafe extern "C" fn dat_registry_list_providers(
             });
         }
         require(
-            room > 0 && room >= entries.len(),
+            !is_refused,
             Subtype::InvalidArg1,
             "the array is too small; entries_returned has the number of entries",
         )
     })
+}
+
+/// Returns all entries, in the order for an array of this size, and whether such
+/// an array is refused.
+fn entries_for(room: usize) -> Result<(Vec<registry::Provider>, bool)> {
+    let all = registry::list_providers()?;
+    if room > 0 && room >= all.len() {
+        return Ok((all, false));
+    }
+    if room == 0 || Options::from_environment()?.strict {
+        return Ok((all, true));
+    }
+    Ok((registry::list_providers_served_first()?, false))
 }
 
 /// Reads the arguments of both calls below.

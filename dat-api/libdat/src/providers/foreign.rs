@@ -99,7 +99,10 @@ pub(crate) unsafe fn open(key: &Key, request: Request) -> Result<Option<DAT_RETU
             instance_data,
         };
         if let Err(cause) = load(&source) {
-            causes.push(format!("{place}: {}: {cause}", source.library));
+            causes.push(format!(
+                "{place}: {}: {cause}; name libdat.so.1 there if this library is to open the adapter",
+                source.library
+            ));
             continue;
         }
         // SAFETY: required of the caller.

@@ -88,21 +88,22 @@ fn entries_are_copied_and_counted() {
     assert_eq!(count, total);
 }
 
+/// Strict mode is tested in `tests/dat/habits/registry.rs`.
 #[test]
-fn too_little_room_returns_the_count_and_the_entries_that_fit() {
+fn too_little_room_returns_the_entries_that_fit_and_their_number() {
     with_file();
-    let (_, total) = list(0, null_mut());
-    let mut info = MaybeUninit::<DAT_PROVIDER_INFO>::zeroed();
-    let mut place = info.as_mut_ptr();
-    let (answer, count) = list(1, &raw mut place);
-    expect("room for one", answer, TOO_SMALL.0, TOO_SMALL.1);
-    assert_eq!(count, total);
-    // SAFETY: zero is valid, and the call has overwritten it.
-    let name = unsafe { info.assume_init() }.ia_name;
+    let mut infos = [const { MaybeUninit::<DAT_PROVIDER_INFO>::zeroed() }; 2];
+    let mut places = infos.each_mut().map(MaybeUninit::as_mut_ptr);
+    let (answer, count) = list(1, places.as_mut_ptr());
+    success("room for one", answer);
+    assert_eq!(count, 1);
+    // SAFETY: zero is valid.
+    let [first, second] = infos.map(|info| unsafe { info.assume_init() }.ia_name);
     assert_eq!(
-        name[..4].iter().map(|&c| c as u8).collect::<Vec<_>>(),
+        first[..4].iter().map(|&c| c as u8).collect::<Vec<_>>(),
         b"one\0"
     );
+    assert_eq!(second[0], 0, "untouched");
 }
 
 #[test]
