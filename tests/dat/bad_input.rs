@@ -2,6 +2,8 @@
 
 #[path = "bad_input/arguments.rs"]
 mod arguments;
+#[path = "bad_input/careless.rs"]
+mod careless;
 #[path = "bad_input/configuration.rs"]
 mod configuration;
 #[path = "bad_input/fork.rs"]

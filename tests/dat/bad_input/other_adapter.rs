@@ -8,8 +8,8 @@ use dat::abi::*;
 use dat::exports::*;
 
 use crate::support::{
-    End, Fixture, Memory, ServicePoint, Shape, accept, ep_info, established, fails_with, ok,
-    on_free_qualifier, srq_in,
+    End, Fixture, Memory, Pair, ServicePoint, Shape, accept, ep_info, established, fails,
+    fails_with, ok, on_free_qualifier, srq, srq_in,
 };
 
 /// Type and subtype of a return code.
@@ -206,4 +206,131 @@ fn a_request_is_not_accepted_with_an_endpoint_of_another_adapter() {
     assert_eq!(ep_info(foreign.ep).ep_state, DAT_EP_STATE_UNCONNECTED);
     ok(accept(cr, passive.ep));
     established([&active, &passive]);
+}
+
+/// Creates an endpoint of these parts, on the queue if there is one, and frees it
+/// again.
+fn endpoint(fixture: &Fixture, pz: DAT_PZ_HANDLE, evds: &End, queue: DAT_SRQ_HANDLE) -> DAT_RETURN {
+    let mut attributes = Shape::default().attributes();
+    let mut ep = ptr::null_mut();
+    let End {
+        recv,
+        request,
+        connect,
+        ..
+    } = *evds;
+    // SAFETY: live handles; attributes and result are local.
+    unsafe {
+        let answer = if queue.is_null() {
+            let attributes = &raw const attributes;
+            dat_ep_create(
+                fixture.ia,
+                pz,
+                recv,
+                request,
+                connect,
+                attributes,
+                &raw mut ep,
+            )
+        } else {
+            attributes.max_recv_dtos = DAT_HW_DEFAULT;
+            let attributes = &raw const attributes;
+            dat_ep_create_with_srq(
+                fixture.ia,
+                pz,
+                recv,
+                request,
+                connect,
+                queue,
+                attributes,
+                &raw mut ep,
+            )
+        };
+        if answer == DAT_SUCCESS {
+            ok(dat_ep_free(ep));
+        }
+        answer
+    }
+}
+
+#[test]
+fn an_endpoint_is_not_created_with_parts_of_another_adapter() {
+    let own = Fixture::new();
+    let other = own.beside(ptr::null_mut());
+    let shape = Shape::default();
+    let [evds, theirs] = [&own, &other].map(|fixture| End::without_ep(fixture, &shape));
+    let queues = [srq(&own, 4), srq_in(&other, other.pz, 4)];
+    let none = DAT_HANDLE_NULL;
+    ok(endpoint(&own, own.pz, &evds, none));
+    ok(endpoint(&own, own.pz, &evds, queues[0]));
+    let rows = [
+        (endpoint(&own, other.pz, &evds, none), DAT_INVALID_HANDLE_PZ),
+        (
+            endpoint(
+                &own,
+                own.pz,
+                &End {
+                    recv: theirs.recv,
+                    ..evds
+                },
+                none,
+            ),
+            DAT_INVALID_HANDLE_EVD_RECV,
+        ),
+        (
+            endpoint(
+                &own,
+                own.pz,
+                &End {
+                    request: theirs.request,
+                    ..evds
+                },
+                none,
+            ),
+            DAT_INVALID_HANDLE_EVD_REQUEST,
+        ),
+        (
+            endpoint(
+                &own,
+                own.pz,
+                &End {
+                    connect: theirs.connect,
+                    ..evds
+                },
+                none,
+            ),
+            DAT_INVALID_HANDLE_EVD_CONN,
+        ),
+        (
+            endpoint(&own, own.pz, &evds, queues[1]),
+            DAT_INVALID_HANDLE_SRQ,
+        ),
+    ];
+    for (answer, subtype) in rows {
+        fails_with(answer, DAT_INVALID_HANDLE, subtype);
+    }
+}
+
+/// Neither side of the connection notices.
+#[test]
+fn memory_of_another_adapter_is_refused_and_messages_pass() {
+    let own = Fixture::new();
+    let other = own.beside(ptr::null_mut());
+    let (memory, theirs) = (own.memory(64), other.memory(64));
+    let pair = Pair::new(&own, &Shape::default());
+    let segment = [theirs.segment(0, 8)];
+    let flags = DAT_COMPLETION_DEFAULT_FLAG;
+    fails(
+        pair.passive.post_recv(&segment, 1),
+        DAT_PROTECTION_VIOLATION,
+    );
+    fails(
+        pair.active.post_send(&segment, 1, flags),
+        DAT_PROTECTION_VIOLATION,
+    );
+    ok(pair.passive.post_recv(&[memory.segment(8, 8)], 2));
+    ok(pair.active.post_send(&[memory.segment(0, 8)], 3, flags));
+    own.run();
+    assert_eq!(pair.passive.received().cookie, 2);
+    assert_eq!(pair.active.requested().cookie, 3);
 }

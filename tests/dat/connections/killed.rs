@@ -15,8 +15,8 @@ use dat::exports::dat_ep_reset;
 
 use super::end;
 use crate::support::{
-    Dto, End, Fixture, Memory, ServicePoint, accept, broken_by_the_peer, dequeue, dto, expect,
-    nothing_on, ok, over, state_of, take_dto,
+    Dto, End, Evd, Fixture, LONG, Memory, ServicePoint, accept, broken_by_the_peer, dequeue, dto,
+    expect, nothing_on, ok, over, state_of, take_dto,
 };
 
 const DEFAULT: DAT_COMPLETION_FLAGS = DAT_COMPLETION_DEFAULT_FLAG;
@@ -25,6 +25,9 @@ const DEFAULT: DAT_COMPLETION_FLAGS = DAT_COMPLETION_DEFAULT_FLAG;
 const VICTIM: &str = "DAT_KILLED_VICTIM";
 /// Connects, and answers a message.
 const REQUESTS: &str = "asks";
+/// Connects, answers a message, and exits with everything open, while a thread
+/// waits.
+const EXITS: &str = "exits";
 /// Waits for a request, accepts it, and answers a message.
 const ACCEPTS: &str = "accepts";
 /// Waits for a request, and does not answer it.
@@ -41,7 +44,7 @@ fn run_as_child(what: &str) -> ! {
     let own = end(&fixture);
     ok(own.post_recv(&[memory.segment(0, 8)], 1));
     let ready = |text: &str| println!("\n{PREFIX} {text}");
-    if what == REQUESTS {
+    if what == REQUESTS || what == EXITS {
         let service_point = ServicePoint {
             psp: ptr::null_mut(),
             qualifier: qualifier.parse().expect("a qualifier"),
@@ -67,6 +70,17 @@ fn run_as_child(what: &str) -> ! {
         if owes && state_of(own.ep) == DAT_EP_STATE_CONNECTED {
             ok(own.post_send(&[memory.segment(8, 8)], 2, DEFAULT));
             owes = false;
+        }
+        // No message of another process reaches a stepped device.
+        let is_done = match fixture.is_stepped() {
+            true => state_of(own.ep) == DAT_EP_STATE_CONNECTED,
+            false => dequeue(own.request).is_ok(),
+        };
+        if what == EXITS && is_done {
+            let waited = Evd(own.recv);
+            thread::spawn(move || waited.wait(LONG, 1));
+            waited.until_waited();
+            std::process::exit(0);
         }
         thread::sleep(Duration::from_micros(200));
     }
@@ -205,6 +219,37 @@ fn connected_to_a_requester_that_is_killed() {
     expect(own.connect, DAT_CONNECTION_EVENT_ESTABLISHED);
     let [receives, requests] = exchange(&fixture, &own, &memory);
     victim.kill();
+    over(&own, broken_by_the_peer(&fixture));
+    receives_flushed(&fixture, &own, &memory, receives);
+    requests_flushed(&fixture, &own, &memory, requests);
+}
+
+/// A program that ends without closing its adapter neither hangs nor leaves its
+/// peer connected.
+#[test]
+fn connected_to_a_requester_that_exits_without_closing() {
+    begin();
+    let fixture = Fixture::new();
+    let (memory, own, service_point) = (
+        fixture.memory(64),
+        end(&fixture),
+        ServicePoint::new(&fixture),
+    );
+    let test = "connections::killed::connected_to_a_requester_that_exits_without_closing";
+    let mut victim = KilledPeer::new(test, EXITS, service_point.qualifier);
+    ok(accept(service_point.take_request(), own.ep));
+    expect(own.connect, DAT_CONNECTION_EVENT_ESTABLISHED);
+    let [receives, requests] = exchange(&fixture, &own, &memory);
+    let begin = Instant::now();
+    let status = loop {
+        match victim.child.try_wait().expect("the child process") {
+            Some(status) => break status,
+            None => assert!(begin.elapsed() < Duration::from_secs(20), "it hangs"),
+        }
+        fixture.run();
+        thread::sleep(Duration::from_millis(1));
+    };
+    assert!(status.success(), "{status}");
     over(&own, broken_by_the_peer(&fixture));
     receives_flushed(&fixture, &own, &memory, receives);
     requests_flushed(&fixture, &own, &memory, requests);
