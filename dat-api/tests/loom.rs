@@ -11,6 +11,7 @@
 //! completions that come after arming; the one channel set that all waiters sleep on; and the
 //! waiters. If a wake-up is lost, a waiter sleeps for ever, which loom reports as a deadlock. Only
 //! the waiters take events here; `tests/dat/cno` tests that a trigger is dropped with its events.
+//! Waits are strict, and take all events of the EVD, unless a model says otherwise.
 
 #![cfg(loom)]
 
@@ -22,7 +23,6 @@ use dat_engine::ControlError;
 use dat_engine::wait::{ChannelFds, Deadline, SpinBudget, WaitPolicy};
 use loom::sync::atomic::AtomicUsize;
 use loom::sync::{Condvar, Mutex};
-use loom::thread;
 
 #[allow(dead_code, unreachable_pub, reason = "compiled in place")]
 #[path = "../src/object/cno/protocol.rs"]
@@ -35,6 +35,9 @@ mod pending;
 mod protocol;
 #[path = "../../engine/src/wait/word.rs"]
 mod word;
+
+#[path = "loom/models.rs"]
+mod models;
 
 mod sync {
     pub(super) use loom::sync::atomic::{AtomicU32, AtomicUsize, Ordering, fence};
@@ -268,13 +271,21 @@ impl SimulatedCno {
         cno::record_trigger(self, evd, Finder::NotPolled);
     }
 
-    /// Waits as `cno::wait` does, and takes all events of the EVD that it returns.
-    fn wait(&self, number: usize, is_disturbed: bool) -> WaitOutcome {
+    /// Waits as `cno::wait` does. Returns the EVD.
+    fn triggered_evd(
+        &self,
+        number: usize,
+        is_disturbed: bool,
+        takes_leftovers: bool,
+    ) -> Result<&Evd, WaitOutcome> {
         let mut waiting = Waiting {
             simulated: self,
+            takes_leftovers,
             wait_end: None,
         };
-        if !waiting.ready() {
+        waiting.wait_end = cno::poll_first(self, &mut waiting, takes_leftovers);
+        waiting.takes_leftovers = false;
+        if waiting.wait_end.is_none() {
             let waiter = Arc::new(Waiter {
                 number,
                 word: SleepWord::new(),
@@ -292,13 +303,30 @@ impl SimulatedCno {
             );
             cno::remove_waiter(self, &waiter);
             if outcome.expect("no failure") == WaitOutcome::Interrupted {
-                return WaitOutcome::Interrupted;
+                return Err(WaitOutcome::Interrupted);
             }
         }
-        let Some(WaitEnd::Triggered(evd)) = waiting.wait_end else {
-            panic!("the wait ended with {:?}", waiting.wait_end);
+        match waiting.wait_end {
+            Some(WaitEnd::Triggered(evd)) => Ok(&self.evds[evd]),
+            other => panic!("the wait ended with {other:?}"),
+        }
+    }
+
+    /// Waits, and takes one event of the EVD.
+    fn wait_for_one(&self) {
+        let waited = self.triggered_evd(0, false, true);
+        let evd = waited.unwrap_or_else(|outcome| panic!("{outcome:?}"));
+        let mut known = evd.owned.lock().unwrap();
+        evd.gather(&mut known);
+        known.events = known.events.checked_sub(1).expect("an event");
+    }
+
+    /// Waits, and takes all events of the EVD.
+    fn wait(&self, number: usize, is_disturbed: bool) -> WaitOutcome {
+        let evd = match self.triggered_evd(number, is_disturbed, false) {
+            Ok(evd) => evd,
+            Err(outcome) => return outcome,
         };
-        let evd = &self.evds[evd];
         let mut known = evd.owned.lock().unwrap();
         evd.gather(&mut known);
         assert!(known.events > 0, "only waiters take events here");
@@ -320,6 +348,7 @@ impl SimulatedCno {
 
 struct Waiting<'a> {
     simulated: &'a SimulatedCno,
+    takes_leftovers: bool,
     wait_end: Option<WaitEnd<usize>>,
 }
 
@@ -330,6 +359,8 @@ impl Waiting<'_> {
         let (is_fresh, holds) = seen.unwrap_or_default();
         if is_fresh {
             cno::record_trigger(simulated, evd, Finder::Waiter);
+        } else if self.takes_leftovers && holds {
+            cno::record_leftover(simulated, evd);
         }
         holds
     }
@@ -349,8 +380,12 @@ impl EvdPoller<SimulatedCno> for Waiting<'_> {
     }
 
     fn poll_all(&mut self) {
+        let mode = match self.takes_leftovers {
+            true => PollMode::Wait,
+            false => PollMode::IfFree,
+        };
         for evd in 0..EVDS {
-            self.look(evd, PollMode::IfFree);
+            self.look(evd, mode);
         }
     }
 }
@@ -383,101 +418,5 @@ impl Source for Waiting<'_> {
 
     fn channel(&self) -> Option<ChannelFds<'_>> {
         None
-    }
-}
-
-/// Checks all interleavings in which a thread is preempted at most `preemptions` times, beside
-/// where it has to wait. Two preemptions show nearly all mistakes.
-fn model(preemptions: usize, check: impl Fn() + Sync + Send + 'static) {
-    let mut builder = loom::model::Builder::new();
-    builder.preemption_bound = Some(preemptions);
-    builder.max_branches = 20_000;
-    builder.check(check);
-}
-
-fn in_thread<T: 'static>(
-    simulated: &Arc<SimulatedCno>,
-    act: impl FnOnce(&SimulatedCno) -> T + 'static,
-) -> thread::JoinHandle<T> {
-    let simulated = Arc::clone(simulated);
-    thread::spawn(move || act(&simulated))
-}
-
-/// Adds an event to an EVD.
-type Brings = fn(&SimulatedCno, usize);
-const COMPLETE: Brings = SimulatedCno::complete;
-const POST: Brings = SimulatedCno::post;
-
-/// Starts one of two waiters.
-fn waiter(simulated: &Arc<SimulatedCno>, number: usize) -> thread::JoinHandle<WaitOutcome> {
-    in_thread(simulated, move |simulated| simulated.wait(number, false))
-}
-
-#[test]
-fn one_waiter_misses_no_event() {
-    for brings in [COMPLETE, POST] {
-        model(3, move || {
-            let simulated = SimulatedCno::new();
-            let other = in_thread(&simulated, move |simulated| brings(simulated, 0));
-            assert_eq!(simulated.wait(0, false), WaitOutcome::Ready);
-            other.join().unwrap();
-        });
-    }
-}
-
-/// Both sleep, or are about to; one of them takes the device event that is meant for both.
-#[test]
-fn two_waiters_get_two_triggers_of_one_evd() {
-    for [first, second] in [
-        [COMPLETE, COMPLETE],
-        [COMPLETE, POST],
-        [POST, COMPLETE],
-        [POST, POST],
-    ] {
-        model(2, move || {
-            let simulated = SimulatedCno::new();
-            let waiters = [0, 1].map(|number| waiter(&simulated, number));
-            first(&simulated, 0);
-            simulated.until_served(1);
-            second(&simulated, 0);
-            for waiter in waiters {
-                assert_eq!(waiter.join().unwrap(), WaitOutcome::Ready);
-            }
-        });
-    }
-}
-
-/// Two EVDs trigger at once: each waiter gets one of them.
-#[test]
-fn two_waiters_get_the_triggers_of_two_evds() {
-    for [first, second] in [[COMPLETE, COMPLETE], [COMPLETE, POST], [POST, POST]] {
-        model(2, move || {
-            let simulated = SimulatedCno::new();
-            let waiters = [0, 1].map(|number| waiter(&simulated, number));
-            first(&simulated, 0);
-            second(&simulated, 1);
-            for waiter in waiters {
-                assert_eq!(waiter.join().unwrap(), WaitOutcome::Ready);
-            }
-        });
-    }
-}
-
-/// One waiter returns because of a signal, whatever it has taken of the device's events: the other
-/// gets the trigger, unless the first did.
-#[test]
-fn an_interrupted_waiter_takes_no_trigger() {
-    for brings in [COMPLETE, POST] {
-        model(2, move || {
-            let simulated = SimulatedCno::new();
-            let stays = waiter(&simulated, 0);
-            let leaves = in_thread(&simulated, |simulated| simulated.wait(1, true));
-            brings(&simulated, 0);
-            if leaves.join().unwrap() == WaitOutcome::Ready {
-                // For the waiter that stays.
-                brings(&simulated, 0);
-            }
-            assert_eq!(stays.join().unwrap(), WaitOutcome::Ready);
-        });
     }
 }

@@ -55,8 +55,12 @@ impl Cno {
 
     /// Waits until an event arrives at a dispatcher, and returns the dispatcher's handle
     /// ([`super::EventDispatcher::handle`]); a timeout of `None` waits for ever. The handle is a
-    /// hint: others may have events too, so poll all of them before waiting again. Returns no
-    /// handle if the adapter is being closed, or the last dispatcher was dropped.
+    /// hint: others may have events too. Returns no handle if the adapter is being closed, or the
+    /// last dispatcher was dropped.
+    ///
+    /// A wait that begins returns at once with a dispatcher that holds events that notify, also if
+    /// it was returned before. On a strict adapter ([`crate::options::Options::strict`]), waits
+    /// return for new events only; poll all dispatchers before waiting again.
     ///
     /// Any number of threads may wait; each trigger goes to one of them.
     ///

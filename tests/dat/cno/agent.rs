@@ -142,7 +142,7 @@ fn cno_n16_modify_agent_arms_again() {
 /// A trigger calls the agent and also wakes a waiting thread.
 #[test]
 fn cno_n17_a_trigger_reaches_the_agent_and_a_waiter() {
-    let fixture = Fixture::new();
+    let fixture = Fixture::strict();
     let calls = Calls::new();
     let cno = Cno::with_agent(&fixture, of(1));
     let evd = cno.software(&fixture, 8);

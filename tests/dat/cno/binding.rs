@@ -43,7 +43,7 @@ fn cno_n09_a_disabled_evd_does_not_trigger() {
 /// when it is enabled, and wake a waiter.
 #[test]
 fn cno_n09_enabling_triggers_for_earlier_events() {
-    let fixture = Fixture::new();
+    let fixture = Fixture::strict();
     let cno = Cno::new(&fixture);
     let evd = cno.software(&fixture, 8);
     thread::scope(|scope| {
@@ -128,7 +128,7 @@ fn cno_n10_a_direct_waiter_takes_the_evd_and_releases_it() {
 
 #[test]
 fn cno_n11_modify_cno_moves_the_triggers() {
-    let fixture = Fixture::new();
+    let fixture = Fixture::strict();
     let [one, two] = [(); 2].map(|()| Cno::new(&fixture));
     let messages = message_pair(&fixture, DEFAULT, DEFAULT);
     let recv = messages.recv();
@@ -276,7 +276,7 @@ fn cno_n12_what_fails_triggers_however_it_was_posted() {
 /// Checks that the wait ends with the EVD of each kind of event.
 #[test]
 fn cno_n13_every_kind_of_event_triggers() {
-    let fixture = Fixture::new();
+    let fixture = Fixture::strict();
     let cno = Cno::new(&fixture);
     let service_point = ServicePoint::new(&fixture);
     cno.bind(service_point.requests);

@@ -110,6 +110,7 @@ fn cno_n21_all_calls_return_in_a_child_of_fork() {
     evd.post(1);
     thread::scope(|scope| {
         assert_eq!(cno.wait(SECOND), Ok(evd.0));
+        assert_eq!(evd.drain(), [1]);
         let waiter = cno.asleep(scope);
         // SAFETY: the child runs only the code under test, and leaves by `_exit`.
         let pid = unsafe { libc::fork() };

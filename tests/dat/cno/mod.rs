@@ -1,6 +1,8 @@
 //! Notification objects: `dat_cno_create`, `dat_cno_free`, `dat_cno_wait`,
 //! `dat_cno_modify_agent`, `dat_cno_query`, and the calls of an EVD that concern
-//! its CNO. Each test carries the number of its statement:
+//! its CNO. Tests that leave events in an EVD are strict: without `DAT_STRICT=1` a
+//! wait returns such an EVD again (`tests/dat/habits/cno.rs`). Each test carries the
+//! number of its statement:
 //!
 //! | number | statement | file |
 //! | --- | --- | --- |
@@ -109,7 +111,7 @@ impl Cno {
     }
 
     /// Creates an EVD for software events that triggers this CNO.
-    fn software(self, fixture: &Fixture, qlen: DAT_COUNT) -> Evd {
+    pub(crate) fn software(self, fixture: &Fixture, qlen: DAT_COUNT) -> Evd {
         let mut evd = ptr::null_mut();
         let flags = DAT_EVD_SOFTWARE_FLAG;
         // SAFETY: live objects, and a place for the result.
@@ -117,19 +119,24 @@ impl Cno {
         Evd(evd)
     }
 
+    /// Returns the handle.
+    pub(crate) fn handle(self) -> DAT_CNO_HANDLE {
+        self.0
+    }
+
     fn free(self) -> DAT_RETURN {
         // SAFETY: the call validates its handles.
         unsafe { dat_cno_free(self.0) }
     }
 
-    fn set_agent(self, agent: DAT_OS_WAIT_PROXY_AGENT) -> DAT_RETURN {
+    pub(crate) fn set_agent(self, agent: DAT_OS_WAIT_PROXY_AGENT) -> DAT_RETURN {
         // SAFETY: a function that lives as long as the program.
         unsafe { dat_cno_modify_agent(self.0, agent) }
     }
 
     /// Waits on another thread, and returns once that thread sleeps; or, if
     /// asked, once it spins.
-    fn asleep<'s>(
+    pub(crate) fn asleep<'s>(
         self,
         scope: &'s Scope<'s, '_>,
     ) -> ScopedJoinHandle<'s, (Result<Evd, DAT_RETURN>, Duration)> {
@@ -164,7 +171,7 @@ fn sleeps(thread: libc::pid_t) -> bool {
 
 /// Returns the result of a waiter that must end soon.
 #[track_caller]
-fn joined(
+pub(crate) fn joined(
     waiter: ScopedJoinHandle<'_, (Result<Evd, DAT_RETURN>, Duration)>,
 ) -> Result<Evd, DAT_RETURN> {
     let (waited, took) = waiter.join().expect("no panic");
@@ -174,7 +181,7 @@ fn joined(
 
 /// Checks that the waiter has not returned and does not return for a while.
 #[track_caller]
-fn stays<T>(waiter: &ScopedJoinHandle<'_, T>) {
+pub(crate) fn stays<T>(waiter: &ScopedJoinHandle<'_, T>) {
     thread::sleep(Duration::from_millis(15));
     assert!(!waiter.is_finished(), "the wait has ended");
 }

@@ -16,7 +16,7 @@ use crate::support::{Fixture, Memory, Pair, Shape, dequeue, fails, ok, words};
 /// One trigger wakes one waiter, and the next trigger another.
 #[test]
 fn cno_n14_each_trigger_is_for_one_waiter() {
-    let fixture = Fixture::new();
+    let fixture = Fixture::strict();
     let cno = Cno::new(&fixture);
     let evds = [(); 3].map(|()| cno.software(&fixture, 4));
     thread::scope(|scope| {
@@ -43,7 +43,7 @@ fn cno_n14_each_trigger_is_for_one_waiter() {
 /// asleep.
 #[test]
 fn cno_n14_several_triggers_wake_several_waiters() {
-    let fixture = Fixture::new();
+    let fixture = Fixture::strict();
     let cno = Cno::new(&fixture);
     let evds = [(); 4].map(|()| cno.software(&fixture, 4));
     for round in 0..30 {

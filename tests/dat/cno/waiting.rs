@@ -32,7 +32,7 @@ fn cno_n05_a_wait_ends_with_the_evd_that_triggers() {
 /// emptied meanwhile.
 #[test]
 fn cno_n05_triggers_are_returned_in_order_and_only_while_there_are_events() {
-    let fixture = Fixture::new();
+    let fixture = Fixture::strict();
     let cno = Cno::new(&fixture);
     let evds = [(); 3].map(|()| cno.software(&fixture, 4));
     for at in [2, 0, 1] {
@@ -46,7 +46,7 @@ fn cno_n05_triggers_are_returned_in_order_and_only_while_there_are_events() {
 
 #[test]
 fn cno_n06_a_trigger_without_a_waiter_is_kept_once() {
-    let fixture = Fixture::new();
+    let fixture = Fixture::strict();
     let cno = Cno::new(&fixture);
     let evd = cno.software(&fixture, 8);
     for number in 0..3 {

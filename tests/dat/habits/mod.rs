@@ -5,6 +5,7 @@
 //! Decision: `docs/decisions/061-allow-what-the-reference-allows.md`
 
 mod attributes;
+mod cno;
 mod memory;
 mod order;
 mod query;

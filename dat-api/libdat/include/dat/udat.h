@@ -238,7 +238,9 @@ DAT_RETURN dat_cno_query(DAT_CNO_HANDLE cno_handle, DAT_CNO_PARAM_MASK cno_param
 
 /*
  * Waits until an EVD triggers the CNO, and returns it as a hint: other EVDs may have
- * events too. Any number of threads may wait. A null EVD with success means that the
+ * events too. Unless the adapter is strict (DAT_STRICT=1), the call returns at once with
+ * an EVD that holds events that notify, also if it was returned before.
+ * Any number of threads may wait. A null EVD with success means that the
  * adapter is being closed, or that the last EVD of the CNO was freed.
  * Errors: DAT_QUEUE_EMPTY (timeout), DAT_INTERRUPTED_CALL, DAT_INVALID_HANDLE,
  * DAT_INVALID_PARAMETER, DAT_INSUFFICIENT_RESOURCES. On error the EVD is null.

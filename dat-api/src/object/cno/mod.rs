@@ -12,6 +12,8 @@
 //! An EVD triggers when an event arrives that notifies; see `evd/cno_binding.rs`. One waiter gets
 //! the trigger, and the agent gets it once too. Without a waiter the trigger stays pending, once
 //! for each EVD, and the next waiter gets it if the EVD still holds events; likewise for the agent.
+//! Unless the IA is strict, a wait that begins also returns an EVD that was returned before and
+//! still holds events that notify.
 //!
 //! # Which thread polls
 //! Every waiter polls the EVDs and arms their completion queues itself; there is no thread between
@@ -19,7 +21,8 @@
 //! consumed the device event that all were waiting for, so it wakes another waiter, which arms the
 //! queues again.
 //!
-//! Decision: `docs/decisions/027-cno-waiters-poll.md`
+//! Decisions: `docs/decisions/027-cno-waiters-poll.md`,
+//! `docs/decisions/062-cno-wait-returns-leftovers.md`
 
 mod agent;
 mod binding;

@@ -5,6 +5,10 @@
 //! holds events. A waiter that returns, with or without a trigger, wakes another: it alone may have
 //! received the device event, or the request to poll, that was meant for all.
 //!
+//! A wait that begins may also record EVDs that were returned before and still hold events
+//! ([`record_leftover`]). What it has recorded and does not take itself is for a sleeping waiter
+//! ([`poll_first`]).
+//!
 //! This file is also compiled into the model (`tests/loom.rs`), which simulates the EVDs, the
 //! device and the threads.
 
@@ -118,6 +122,19 @@ pub(super) fn record_trigger<H: CnoState>(cno: &H, evd: Evd<H>, finder: Finder) 
     }
 }
 
+/// Records an EVD that may have been returned before and still holds events that notify, for a wait
+/// that begins ([`poll_first`]). Not for the agent: one that leaves events would be called without
+/// end.
+pub(super) fn record_leftover<H: CnoState>(cno: &H, evd: Evd<H>) {
+    let mut state = cno.lock();
+    let table = state.table();
+    if table.evds.contains(&evd) {
+        table.for_waiters.push(evd, true);
+        let waiting = table.for_waiters.len();
+        cno.triggered().store(waiting, Ordering::SeqCst);
+    }
+}
+
 /// Makes a waiter poll the EVDs and arm them.
 pub(super) fn wake_poller<H: CnoState>(cno: &H) {
     let poller = cno.lock().poller();
@@ -201,4 +218,30 @@ pub(super) fn poll_once<H: CnoState>(
     }
     poller.poll_all();
     take_trigger(cno, |evd| poller.holds(evd)).map(WaitEnd::Triggered)
+}
+
+/// Polls once for a wait that begins, on a thread that is not among the waiters yet. Returns its
+/// result if the wait is over. `poller` records leftovers if `with_leftovers`.
+///
+/// This poll may record a trigger before the thread that posted the event does. That thread then
+/// wakes no waiter, because the trigger is not new; so this call wakes one for the triggers that it
+/// leaves.
+pub(super) fn poll_first<H: CnoState>(
+    cno: &H,
+    poller: &mut impl EvdPoller<H>,
+    with_leftovers: bool,
+) -> Option<WaitEnd<Evd<H>>> {
+    if with_leftovers {
+        // Before a pending trigger is taken: an EVD with new events all the time keeps no other from
+        // its turn.
+        poller.poll_all();
+    }
+    let end = poll_once(cno, poller);
+    if end.is_some() && cno.triggered().load(Ordering::SeqCst) != 0 {
+        let sleeper = cno.lock().table().waiters.first().cloned();
+        if let Some(waiter) = sleeper {
+            waiter.wake_up();
+        }
+    }
+    end
 }

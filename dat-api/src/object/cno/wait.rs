@@ -75,6 +75,14 @@ impl Waiter {
 ///
 /// Any number of threads may wait; each trigger goes to one of them.
 ///
+/// Unless the IA is strict ([`Ia::is_strict`]), a wait that begins also returns an EVD that was
+/// returned before and still holds events that notify. A thread that sleeps already is not woken
+/// for these.
+///
+/// Decision: `docs/decisions/062-cno-wait-returns-leftovers.md`
+///
+/// [`Ia::is_strict`]: crate::object::ia::Ia::is_strict
+///
 /// # Errors
 /// `QUEUE_EMPTY` when the timeout expires; `INTERRUPTED_CALL` after a signal; `INVALID_HANDLE`;
 /// `INTERNAL_ERROR` if the device cannot be armed.
@@ -95,7 +103,7 @@ pub fn begin(cno: Handle, timeout: Timeout) -> Begun<Waiting> {
         cno,
         wait_end: None,
     };
-    if polls.ready() {
+    if polls.first_ready() {
         return Begun::Over(polls.wait_end());
     }
     let deadline = match timeout {
@@ -229,6 +237,8 @@ pub(super) struct Poller<C> {
     has_failed: bool,
     /// [`Cno::releases`] at the beginning.
     releases: u32,
+    /// The wait begins, and also returns EVDs that were returned before.
+    takes_leftovers: bool,
 }
 
 impl<C: Deref<Target = Cno>> Poller<C> {
@@ -242,6 +252,7 @@ impl<C: Deref<Target = Cno>> Poller<C> {
             events: Vec::new(),
             needs_device_events: false,
             has_failed: false,
+            takes_leftovers: false,
         }
     }
 
@@ -266,6 +277,8 @@ impl<C: Deref<Target = Cno>> Poller<C> {
             self.has_failed |= seen.failed;
             if seen.fresh {
                 protocol::record_trigger(&*self.cno, evd, self.finder);
+            } else if self.takes_leftovers && seen.holds_notifying {
+                protocol::record_leftover(&*self.cno, evd);
             }
         }
     }
@@ -329,7 +342,11 @@ impl<C: Deref<Target = Cno>> EvdPoller<Cno> for Poller<C> {
     }
 
     fn poll_all(&mut self) {
-        self.poll_each(PollMode::IfFree);
+        self.poll_each(match self.takes_leftovers {
+            // A thread that dequeues owns the EVD for a moment, and may leave events.
+            true => PollMode::Wait,
+            false => PollMode::IfFree,
+        });
     }
 }
 
@@ -341,6 +358,15 @@ struct WaitPolls {
 }
 
 impl WaitPolls {
+    /// Polls for the first time.
+    fn first_ready(&mut self) -> bool {
+        let with_leftovers = !self.cno.ia.is_strict();
+        self.poller.takes_leftovers = with_leftovers;
+        self.wait_end = protocol::poll_first(&*self.cno, &mut self.poller, with_leftovers);
+        self.poller.takes_leftovers = false;
+        self.wait_end.is_some()
+    }
+
     fn wait_end(&self) -> Result<Option<Handle>, DatReturn> {
         match self.wait_end {
             Some(WaitEnd::Triggered(evd)) => Ok(Some(evd)),

@@ -94,6 +94,8 @@ pub(crate) struct PollResult {
     pub(crate) fresh: bool,
     /// There are events.
     pub(crate) holds: bool,
+    /// There are events that trigger, whether or not they were reported as `fresh`.
+    pub(crate) holds_notifying: bool,
     /// Only events of the device say which completions notify, so spinning is useless.
     pub(crate) needs_device_events: bool,
     /// The device cannot be armed.
@@ -149,10 +151,14 @@ pub(crate) fn poll_for_cno(cno: Handle, evd: Handle, mode: PollMode) -> Option<P
         PollMode::Arm => consumer.is_covered = !seen.failed,
         _ => consumer.is_covered &= !evented,
     }
-    let is_fresh = consumer.take_fresh();
+    let is_fresh = consumer.notice.take_fresh();
+    let by_device = seen.needs_device_events && (evented || uncovered);
+    if by_device {
+        consumer.notice.count_all();
+    }
     seen.holds = consumer.known(evd) > 0;
-    seen.fresh =
-        seen.holds && (is_fresh || rearmed || seen.needs_device_events && (evented || uncovered));
+    seen.holds_notifying = consumer.holds_notifying(evd);
+    seen.fresh = seen.holds && (is_fresh || rearmed || by_device);
     Some(seen)
 }
 

@@ -7,6 +7,7 @@ use dat_engine::{Completion, ControlError};
 
 use super::convert::{Item, Taken, convert, hand_out_fast, is_watched};
 use super::merge::Merge;
+use super::notice::Notice;
 use super::posted::{Command, with_room};
 use super::streams::Attribute;
 use super::{Evd, Queue};
@@ -55,8 +56,8 @@ pub(super) struct Consumer {
     pub(super) queues: Vec<Queue>,
     /// The order of polling when there is more than one queue.
     merge: Merge,
-    /// An event that notifies was staged since [`Self::take_fresh`].
-    has_fresh: bool,
+    /// Which of the staged events notify.
+    pub(super) notice: Notice,
     /// For the CNO: every queue is armed, and none has raised an event since.
     pub(super) is_covered: bool,
     /// The device has failed and raises no more events.
@@ -74,7 +75,7 @@ impl Consumer {
             staged: with_room(room(queue_length, 0))?,
             queues: Vec::new(),
             merge: Merge::default(),
-            has_fresh: false,
+            notice: Notice::new(),
             is_covered: false,
             is_cut_off: false,
             awaited: 0,
@@ -196,8 +197,8 @@ impl Consumer {
     fn keep(&mut self, evd: &Evd, completion: &Completion) {
         let attribute = evd.state.attribute();
         let mut found = Arrivals::default();
-        put(completion, &mut self.staged, attribute, &mut found);
-        self.has_fresh |= found.notifies;
+        let notice = &mut self.notice;
+        put(completion, &mut self.staged, attribute, notice, &mut found);
         self.note_staged(evd);
     }
 
@@ -228,8 +229,8 @@ impl Consumer {
     fn gather_from(&mut self, evd: &Evd, completion: &Completion) -> Arrivals {
         let attribute = evd.state.attribute();
         let mut found = Arrivals::default();
-        put(completion, &mut self.staged, attribute, &mut found);
-        self.has_fresh |= found.notifies;
+        let notice = &mut self.notice;
+        put(completion, &mut self.staged, attribute, notice, &mut found);
         found.and(self.gather_all(evd))
     }
 
@@ -246,13 +247,14 @@ impl Consumer {
         let attribute = evd.state.attribute();
         let mut found = Arrivals::default();
         let moving = evd.moves.begin();
+        let notice = &mut self.notice;
         match self.queues.as_mut_slice() {
             [queue] => {
                 for _ in 0..room.min(most(queue) as usize) {
                     let Some(completion) = queue.poll() else {
                         break;
                     };
-                    put(&completion, &mut self.staged, attribute, &mut found);
+                    put(&completion, &mut self.staged, attribute, notice, &mut found);
                 }
             }
             queues => {
@@ -261,7 +263,7 @@ impl Consumer {
                     let Some(completion) = self.merge.next(queues) else {
                         break;
                     };
-                    put(&completion, &mut self.staged, attribute, &mut found);
+                    put(&completion, &mut self.staged, attribute, notice, &mut found);
                 }
             }
         }
@@ -269,7 +271,6 @@ impl Consumer {
             moving.has_moved();
         }
         drop(moving);
-        self.has_fresh |= found.notifies;
         self.note_staged(evd);
         found
     }
@@ -287,7 +288,7 @@ impl Consumer {
         if posted == 0 {
             return found;
         }
-        self.has_fresh = true;
+        self.notice.posted();
         if self.staged.len() > evd.queue_length() as usize {
             return found.and(Arrivals::POSTED);
         }
@@ -298,6 +299,7 @@ impl Consumer {
                 receiver: None,
             });
         });
+        self.notice.count_all();
         self.note_staged(evd);
         found.and(swept).and(Arrivals::POSTED)
     }
@@ -379,13 +381,20 @@ impl Consumer {
     }
 
     fn purge(&mut self, purged: Handle) {
-        self.staged.retain(|item| match item.data {
-            EventData::Dto { ep, .. } | EventData::RmrBind { ep, .. } if ep == purged => {
-                item.unstage();
-                false
+        let end = self.notice.end(self.staged.len());
+        let (mut at, mut behind) = (0, 0);
+        self.staged.retain(|item| {
+            at += 1;
+            match item.data {
+                EventData::Dto { ep, .. } | EventData::RmrBind { ep, .. } if ep == purged => {
+                    item.unstage();
+                    behind += usize::from(at > end);
+                    false
+                }
+                _ => true,
             }
-            _ => true,
         });
+        self.notice.removed(behind);
     }
 
     /// Returns the completion channel of the queues.
@@ -398,9 +407,9 @@ impl Consumer {
         self.queues.iter().all(|queue| queue.reports_solicited())
     }
 
-    /// Returns whether an event that notifies was staged since the last call.
-    pub(super) fn take_fresh(&mut self) -> bool {
-        core::mem::take(&mut self.has_fresh)
+    /// Returns whether there is an event that notifies.
+    pub(super) fn holds_notifying(&self, evd: &Evd) -> bool {
+        self.notice.end(self.staged.len()) > 0 || evd.posted.len() > 0
     }
 
     /// Arms all queues for a CNO. Returns `false` if one cannot be armed.
@@ -452,13 +461,16 @@ fn put(
     completion: &Completion,
     staged: &mut VecDeque<Item>,
     attribute: Option<Attribute>,
+    notice: &mut Notice,
     found: &mut Arrivals,
 ) {
     convert(completion, |taken| {
         taken.event.stage();
         staged.push_back(taken.event);
         found.completion = true;
-        found.notifies |= does_notify(&taken, attribute);
+        let notifies = does_notify(&taken, attribute);
+        found.notifies |= notifies;
+        notice.staged(notifies);
     });
 }
 

@@ -35,6 +35,7 @@ mod exclusive;
 #[allow(unsafe_code)]
 mod fast;
 mod merge;
+mod notice;
 mod posted;
 mod query;
 mod resize;

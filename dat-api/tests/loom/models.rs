@@ -1,0 +1,147 @@
+//! The models: which threads wait and post.
+
+use std::sync::Arc;
+
+use loom::thread;
+
+use super::cno::{self, Finder};
+use super::protocol::WaitOutcome;
+use super::{EVDS, SimulatedCno};
+
+/// Checks all interleavings in which a thread is preempted at most `preemptions` times, beside
+/// where it has to wait. Two preemptions show nearly all mistakes.
+fn model(preemptions: usize, check: impl Fn() + Sync + Send + 'static) {
+    let mut builder = loom::model::Builder::new();
+    builder.preemption_bound = Some(preemptions);
+    builder.max_branches = 20_000;
+    builder.check(check);
+}
+
+fn in_thread<T: 'static>(
+    simulated: &Arc<SimulatedCno>,
+    act: impl FnOnce(&SimulatedCno) -> T + 'static,
+) -> thread::JoinHandle<T> {
+    let simulated = Arc::clone(simulated);
+    thread::spawn(move || act(&simulated))
+}
+
+/// Adds an event to an EVD.
+type Brings = fn(&SimulatedCno, usize);
+const COMPLETE: Brings = SimulatedCno::complete;
+const POST: Brings = SimulatedCno::post;
+
+/// Starts one of two waiters.
+fn waiter(simulated: &Arc<SimulatedCno>, number: usize) -> thread::JoinHandle<WaitOutcome> {
+    in_thread(simulated, move |simulated| simulated.wait(number, false))
+}
+
+#[test]
+fn one_waiter_misses_no_event() {
+    for brings in [COMPLETE, POST] {
+        model(3, move || {
+            let simulated = SimulatedCno::new();
+            let other = in_thread(&simulated, move |simulated| brings(simulated, 0));
+            assert_eq!(simulated.wait(0, false), WaitOutcome::Ready);
+            other.join().unwrap();
+        });
+    }
+}
+
+/// Both sleep, or are about to; one of them takes the device event that is meant for both.
+#[test]
+fn two_waiters_get_two_triggers_of_one_evd() {
+    for [first, second] in [
+        [COMPLETE, COMPLETE],
+        [COMPLETE, POST],
+        [POST, COMPLETE],
+        [POST, POST],
+    ] {
+        model(2, move || {
+            let simulated = SimulatedCno::new();
+            let waiters = [0, 1].map(|number| waiter(&simulated, number));
+            first(&simulated, 0);
+            simulated.until_served(1);
+            second(&simulated, 0);
+            for waiter in waiters {
+                assert_eq!(waiter.join().unwrap(), WaitOutcome::Ready);
+            }
+        });
+    }
+}
+
+/// Two EVDs trigger at once: each waiter gets one of them.
+#[test]
+fn two_waiters_get_the_triggers_of_two_evds() {
+    for [first, second] in [[COMPLETE, COMPLETE], [COMPLETE, POST], [POST, POST]] {
+        model(2, move || {
+            let simulated = SimulatedCno::new();
+            let waiters = [0, 1].map(|number| waiter(&simulated, number));
+            first(&simulated, 0);
+            second(&simulated, 1);
+            for waiter in waiters {
+                assert_eq!(waiter.join().unwrap(), WaitOutcome::Ready);
+            }
+        });
+    }
+}
+
+/// One waiter returns because of a signal, whatever it has taken of the device's events: the other
+/// gets the trigger, unless the first did.
+#[test]
+fn an_interrupted_waiter_takes_no_trigger() {
+    for brings in [COMPLETE, POST] {
+        model(2, move || {
+            let simulated = SimulatedCno::new();
+            let stays = waiter(&simulated, 0);
+            let leaves = in_thread(&simulated, |simulated| simulated.wait(1, true));
+            brings(&simulated, 0);
+            if leaves.join().unwrap() == WaitOutcome::Ready {
+                // For the waiter that stays.
+                brings(&simulated, 0);
+            }
+            assert_eq!(stays.join().unwrap(), WaitOutcome::Ready);
+        });
+    }
+}
+
+/// A wait that begins finds the events of two threads, and these record their triggers before it
+/// takes one.
+#[test]
+fn a_wait_that_begins_leaves_a_trigger_to_a_sleeping_waiter() {
+    model(3, || {
+        let simulated = SimulatedCno::new();
+        let waiters = [0, 1].map(|number| waiter(&simulated, number));
+        for evd in &simulated.evds {
+            evd.arrived.lock().unwrap().events += 1;
+        }
+        for evd in 0..EVDS {
+            cno::record_trigger(&*simulated, evd, Finder::NotPolled);
+        }
+        for waiter in waiters {
+            assert_eq!(waiter.join().unwrap(), WaitOutcome::Ready);
+        }
+    });
+}
+
+/// Each wait takes one event, whether the others arrive before, during or after it.
+#[test]
+fn events_that_a_thread_leaves_end_its_next_wait() {
+    for [first, second, third] in [
+        [COMPLETE, COMPLETE, POST],
+        [POST, COMPLETE, COMPLETE],
+        [POST, POST, POST],
+    ] {
+        model(2, move || {
+            let simulated = SimulatedCno::new();
+            let other = in_thread(&simulated, move |simulated| {
+                first(simulated, 0);
+                second(simulated, 0);
+                third(simulated, 1);
+            });
+            for _ in 0..3 {
+                simulated.wait_for_one();
+            }
+            other.join().unwrap();
+        });
+    }
+}
