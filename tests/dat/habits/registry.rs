@@ -63,10 +63,11 @@ fn text(name: &[libc::c_char]) -> String {
 /// Calls `dat_registry_list_providers` with this much room. Returns the code, the
 /// count, and the names in an array that is two places longer.
 fn list(room: usize) -> (DAT_RETURN, DAT_COUNT, Vec<String>) {
-    // SAFETY: integers, for which zero is valid.
-    let mut infos: Vec<DAT_PROVIDER_INFO> = (0..room + 2)
-        .map(|_| unsafe { std::mem::zeroed() })
-        .collect();
+    let blank = |_: usize| -> DAT_PROVIDER_INFO {
+        // SAFETY: integers, for which zero is valid.
+        unsafe { std::mem::zeroed() }
+    };
+    let mut infos: Vec<_> = (0..room + 2).map(blank).collect();
     for info in &mut infos {
         for (to, from) in info.ia_name.iter_mut().zip(UNTOUCHED.bytes()) {
             *to = from as libc::c_char;
