@@ -286,6 +286,7 @@ mod tests {
             reads_served: 0,
             reads_issued: 0,
             atomics: false,
+            ack_delay: 16,
         }
     }
 

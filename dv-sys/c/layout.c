@@ -401,6 +401,7 @@ const struct dv_layout dv_layouts[] = {
 	FIELD(struct, rdma_cm_event, param.conn),
 	FIELD(struct, rdma_cm_event, param.ud),
 	VALUE(RDMA_OPTION_ID),
+	VALUE(RDMA_OPTION_ID_TOS),
 	VALUE(RDMA_OPTION_ID_AFONLY),
 	VALUE(RDMA_OPTION_ID_ACK_TIMEOUT),
 };

@@ -58,6 +58,7 @@ fn every_struct_has_the_layout_that_c_gives_it() {
     let mut c = layouts_in_c();
     let constants = [
         ("RDMA_OPTION_ID", rdmacm::RDMA_OPTION_ID),
+        ("RDMA_OPTION_ID_TOS", rdmacm::RDMA_OPTION_ID_TOS),
         ("RDMA_OPTION_ID_AFONLY", rdmacm::RDMA_OPTION_ID_AFONLY),
         (
             "RDMA_OPTION_ID_ACK_TIMEOUT",

@@ -25,6 +25,8 @@ pub use crate::raw::ibv_event_type;
 
 /// The level of the options of an id.
 pub const RDMA_OPTION_ID: core::ffi::c_int = 0;
+/// Option, `uint8_t`: the traffic class.
+pub const RDMA_OPTION_ID_TOS: core::ffi::c_int = 0;
 /// Option, `int`: an IPv6 address does not serve IPv4 addresses too.
 pub const RDMA_OPTION_ID_AFONLY: core::ffi::c_int = 2;
 /// Option, `uint8_t`: the ACK timeout of the queue pair.

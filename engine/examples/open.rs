@@ -89,13 +89,13 @@ fn look_at(name: &str) -> Result<(), ControlError> {
 
     let options = ConnectOptions::default();
     for (qp, peer) in [(&a, &b), (&b, &a)] {
-        qp.to_init(options.port, options.access)?;
+        qp.to_init(&options)?;
         qp.to_rtr(&peer.local_address(options.port)?, &options)?;
         qp.to_rts(&options)?;
         println!("QP {:#x}: {}", qp.qpn(), qp.state()?);
         assert_eq!(qp.state()?, QpState::ReadyToSend);
     }
-    if let Err(error) = a.to_init(options.port, options.access) {
+    if let Err(error) = a.to_init(&options) {
         println!("as expected, {error}");
     }
     a.to_error()?;

@@ -122,11 +122,7 @@ pub fn join(ends: &mut [Endpoint; 2]) {
         return iwarp::join(ends.each_mut(), &ConnectOptions::default());
     }
     let at = [0, 1].map(|i: usize| ends[i].local_address(1).expect("an active port"));
-    // rxe takes 7 for a number of retries in all, not for infinitely many.
-    let options = ConnectOptions {
-        retry: 6,
-        ..ConnectOptions::default()
-    };
+    let options = ConnectOptions::default();
     ends[0].connect(&at[1], &options).expect("connected");
     ends[1].connect(&at[0], &options).expect("connected");
 }

@@ -8,7 +8,7 @@ use dat_engine::cm::{
     Connection, ConnectionEvent, ConnectionSink, ListenOn, ListenSink, Listener, Local, Manager,
     ManagerKind, ManagerOptions, Parameters, Request, Target, own_address,
 };
-use dat_engine::{ConnectOptions, Endpoint, EndpointHandle, Greeting, Transport};
+use dat_engine::{ConnectOptions, Endpoint, EndpointHandle, Greeting, Transport, TransportOptions};
 
 pub use super::device::installed::is_iwarp;
 use super::device::{self, TIMEOUT};
@@ -111,6 +111,7 @@ impl Exchange {
                 port: 1,
                 address,
                 listen_on: ListenOn::All,
+                options: TransportOptions::default(),
             };
             let manager = Manager::start(ManagerKind::Rdma, ManagerOptions::default())
                 .expect("rdma_cm is available in the kernel");

@@ -1,6 +1,6 @@
 //! One end of a connection, driven by libmlx5 or the engine.
 
-use dat_engine::{ConnectOptions, Endpoint, Segment};
+use dat_engine::{ConnectOptions, Endpoint, Segment, TransportOptions};
 
 use super::device;
 use super::iwarp;
@@ -124,12 +124,15 @@ pub fn connect(sides: &mut [Box<dyn Side>; 2], link: &Link) {
 /// Converts a link to the engine's options.
 pub fn options(link: &Link) -> ConnectOptions {
     ConnectOptions {
-        timeout: link.timeout,
-        retry: link.retries,
-        rnr_retry: link.rnr_retries,
-        min_rnr_timer: link.min_rnr_timer,
         reads_issued: link.reads,
         reads_served: link.reads,
+        transport: TransportOptions {
+            timeout: Some(link.timeout),
+            retry: Some(link.retries),
+            rnr_retry: Some(link.rnr_retries),
+            rnr_timer: Some(link.min_rnr_timer),
+            ..TransportOptions::default()
+        },
         ..ConnectOptions::default()
     }
 }

@@ -6,8 +6,8 @@ use dat_engine::control::{
 };
 use dat_engine::{
     Access, AsyncEvent, Completion, ConnectOptions, ControlErrorKind, CqOptions, CqeSize, Device,
-    EndpointOptions, InlineShape, PathRequest, RecvRequest, SendFlags, SendOp, SendRequest,
-    SrqOptions, Status, devices,
+    EndpointOptions, InlineShape, Mtu, PathRequest, RecvRequest, SendFlags, SendOp, SendRequest,
+    SrqOptions, Status, TransportOptions, devices,
 };
 use mlx5emu::nic::spec::{Cqn, Qpn, Srqn};
 
@@ -144,7 +144,7 @@ fn states_are_reached_in_order_or_refused_with_the_state_named() {
         error.to_string().contains("is in the state RESET"),
         "{error}"
     );
-    qp.to_init(1, options.access).expect("INIT");
+    qp.to_init(&options).expect("INIT");
     qp.to_rtr(&peer, &options).expect("RTR to itself");
     assert_eq!(qp.state().expect("the state"), QpState::ReadyToReceive);
     qp.to_rts(&options).expect("RTS");
@@ -158,6 +158,44 @@ fn states_are_reached_in_order_or_refused_with_the_state_named() {
         peer.psn,
         "late packets would fit"
     );
+}
+
+#[test]
+fn transport_options_reach_the_queue_pair() {
+    let system = System::new();
+    let domain = system.device.alloc_pd().expect("a domain");
+    let cq = cq(&system.device);
+    let qp = VerbsQp::create(&domain, &spec(&cq, &cq, None)).expect("a QP");
+    let with = |pkey| ConnectOptions {
+        transport: TransportOptions {
+            sl: Some(3),
+            traffic_class: Some(106),
+            mtu: Mtu::from_bytes(512),
+            timeout: Some(18),
+            retry: Some(5),
+            rnr_retry: Some(6),
+            rnr_timer: Some(14),
+            pkey: Some(pkey),
+        },
+        ..ConnectOptions::default()
+    };
+    let error = qp.to_init(&with(0x8123)).expect_err("another partition");
+    assert!(error.to_string().contains("0x8123"), "{error}");
+    // The table has it as that of a full member.
+    let options = with(0x7fff);
+    let peer = qp.local_address_for(&options).expect("an address");
+    assert_eq!(peer.mtu, 2, "512 bytes, for the peer");
+    qp.to_init(&options).expect("INIT");
+    qp.to_rtr(&peer, &options).expect("RTR to itself");
+    qp.to_rts(&options).expect("RTS");
+    let has = qp.query().expect("the attributes");
+    assert_eq!((has.mtu, has.timeout, has.traffic_class), (2, 18, 106));
+    assert_eq!((has.retry, has.rnr_retry, has.min_rnr_timer), (5, 6, 14));
+    assert_eq!(has.pkey_index, 0);
+    // Soft-RoCE does not report it.
+    if device::emulator().is_some() {
+        assert_eq!(has.sl, 3);
+    }
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use super::ListenOn;
 use super::manager::Request;
-use crate::control::{EndpointAddress, Greeting, Route, Transport};
+use crate::control::{EndpointAddress, Greeting, Route, Transport, TransportOptions};
 use core::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -42,6 +42,10 @@ pub struct Local {
     pub address: IpAddr,
     /// The addresses that its listeners listen on.
     pub listen_on: ListenOn,
+    /// The options of its connections. With rdma_cm, the kernel uses the traffic
+    /// class and the ACK timeout for its own messages and the route, and sends the
+    /// numbers of retries to the peer. Over TCP the manager uses none of them.
+    pub options: TransportOptions,
 }
 
 /// The peer to connect to, and how long to try.

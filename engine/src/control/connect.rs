@@ -1,8 +1,8 @@
 //! The states of a QP: RESET, INIT, RTR, RTS, ERR, and the moves between them.
 
-use super::access::Access;
 use super::address::{ConnectOptions, EndpointAddress};
 use super::gid::Gid;
+use super::pkey;
 use super::port::PortInfo;
 use super::qp::VerbsQp;
 use super::route::{local_gid, path_mtu, route};
@@ -72,24 +72,26 @@ impl VerbsQp {
     /// # Errors
     /// The port is missing or not active, or on RoCE has no usable GID.
     pub fn local_address(&self, port: u8) -> Result<EndpointAddress, ControlError> {
-        self.local_address_at(port, None)
+        self.local_address_for(&ConnectOptions {
+            port,
+            ..ConnectOptions::default()
+        })
     }
 
-    /// Returns the address as [`VerbsQp::local_address`] does, with the given GID.
-    /// [`ConnectOptions::gid_index`] must then be the same.
+    /// Returns the address as [`VerbsQp::local_address`] does, for a connection with
+    /// these options: their port, GID and MTU.
     ///
     /// # Errors
     /// As for [`VerbsQp::local_address`], or the GID table has no such entry.
-    pub fn local_address_at(
+    pub fn local_address_for(
         &self,
-        port: u8,
-        gid_index: Option<u8>,
+        options: &ConnectOptions,
     ) -> Result<EndpointAddress, ControlError> {
         const OPERATION: &str = "get the address of a queue pair";
-        let port = self.port(port, gid_index, OPERATION)?;
+        let port = self.port(options.port, options.gid_index, OPERATION)?;
         let (gid, gid_index) = match self.context().is_iwarp() {
-            true => no_gid(gid_index)?,
-            false => local_gid(&port, gid_index)?,
+            true => no_gid(options.gid_index)?,
+            false => local_gid(&port, options.gid_index)?,
         };
         Ok(EndpointAddress {
             qpn: self.qpn(),
@@ -97,20 +99,27 @@ impl VerbsQp {
             lid: port.lid,
             gid: gid.0,
             gid_index,
-            mtu: port.active_mtu.code(),
+            mtu: options.transport.at_most(port.active_mtu).code(),
             link: port.link,
         })
     }
 
-    /// Moves the QP from RESET to INIT: receives may be posted.
+    /// Moves the QP from RESET to INIT: receives may be posted. Of the options, the
+    /// port, the partition and the access are used.
     ///
     /// # Errors
-    /// The QP is in another state, or the port does not exist.
-    pub fn to_init(&self, port: u8, access: Access) -> Result<(), ControlError> {
+    /// The QP is in another state, the port does not exist, or it is not a member of
+    /// the partition.
+    pub fn to_init(&self, options: &ConnectOptions) -> Result<(), ControlError> {
         let mut attr = empty();
         attr.qp_state = ibv_qp_state::IBV_QPS_INIT;
-        attr.port_num = port;
-        attr.qp_access_flags = access.bits();
+        attr.port_num = options.port;
+        attr.qp_access_flags = options.access.bits();
+        if let Some(wanted) = options.transport.pkey
+            && !self.context().is_iwarp()
+        {
+            attr.pkey_index = pkey::find(self.context(), options.port, Some(wanted))?.index;
+        }
         let mask = Mask::IBV_QP_STATE
             | Mask::IBV_QP_PKEY_INDEX
             | Mask::IBV_QP_PORT
@@ -133,7 +142,7 @@ impl VerbsQp {
         peer: &EndpointAddress,
         options: &ConnectOptions,
     ) -> Result<(), ControlError> {
-        options.check(TO_RTR)?;
+        options.transport.check(TO_RTR)?;
         self.require_addresses(TO_RTR)?;
         // The port as it was when the own address was queried, just before. If it
         // has changed since, the device refuses the move.
@@ -145,7 +154,7 @@ impl VerbsQp {
         let peer_qp = PeerQp {
             qpn: peer.qpn,
             psn: peer.psn,
-            mtu: u32::from(path_mtu(&port, peer)?.code()),
+            mtu: u32::from(path_mtu(&port, peer, options)?.code()),
             ah_attr: route(&port, peer, options)?,
             pkey_index: None,
         };
@@ -160,7 +169,8 @@ impl VerbsQp {
     /// iWARP, where only rdma_cm connects.
     pub fn to_rts(&self, options: &ConnectOptions) -> Result<(), ControlError> {
         self.require_addresses(TO_RTS)?;
-        self.enter_rts(self.psn.load(Ordering::Relaxed), options.timeout, options)
+        let timeout = options.transport.timeout();
+        self.enter_rts(self.psn.load(Ordering::Relaxed), timeout, options)
     }
 
     /// Moves the QP from INIT to RTR with a known peer. The options have been
@@ -178,7 +188,7 @@ impl VerbsQp {
         attr.max_dest_rd_atomic = options
             .reads_served
             .min(self.domain.device().limits().reads_served);
-        attr.min_rnr_timer = options.min_rnr_timer;
+        attr.min_rnr_timer = options.transport.rnr_timer();
         attr.ah_attr = peer_qp.ah_attr;
         let mut mask = Mask::IBV_QP_STATE
             | Mask::IBV_QP_AV
@@ -202,13 +212,13 @@ impl VerbsQp {
         timeout: u8,
         options: &ConnectOptions,
     ) -> Result<(), ControlError> {
-        options.check(TO_RTS)?;
+        options.transport.check(TO_RTS)?;
         let mut attr = empty();
         attr.qp_state = ibv_qp_state::IBV_QPS_RTS;
         attr.sq_psn = psn;
         attr.timeout = timeout;
         attr.retry_cnt = self.retries(options);
-        attr.rnr_retry = options.rnr_retry;
+        attr.rnr_retry = options.transport.rnr_retry();
         attr.max_rd_atomic = options
             .reads_issued
             .min(self.domain.device().limits().reads_issued);
@@ -221,13 +231,10 @@ impl VerbsQp {
         self.modify(TO_RTS, &mut attr, mask, Some(QpState::ReadyToReceive))
     }
 
-    /// Returns the retry count of a connection. Soft-RoCE takes 7 as infinite,
-    /// as for RNR retries, and would never detect that a peer has disappeared.
+    /// Returns the retry count of a connection.
     fn retries(&self, options: &ConnectOptions) -> u8 {
-        match self.domain.device().is_mlx5() {
-            true => options.retry,
-            false => options.retry.min(6),
-        }
+        let most = self.domain.device().max_retry();
+        options.transport.retry().min(most)
     }
 
     /// Moves the QP from any state to ERR: everything posted completes as flushed.

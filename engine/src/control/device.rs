@@ -8,6 +8,7 @@ use super::path::PathRequest;
 use super::port::PortInfo;
 use super::quirks::Quirks;
 use super::transport::Transport;
+use super::transport_options::TransportOptions;
 use super::window;
 use crate::environment;
 use crate::error::{ControlError, ControlErrorKind, last_errno};
@@ -162,6 +163,17 @@ impl Device {
     /// There is no such port.
     pub fn port(&self, number: u8) -> Result<PortInfo, ControlError> {
         PortInfo::query(&self.context, number)
+    }
+
+    /// Returns the most retries after an ACK timeout: 7, or 6 on devices other than
+    /// mlx5. Soft-RoCE takes 7 as infinite, as for RNR retries, and would never
+    /// detect that a peer has disappeared.
+    #[must_use]
+    pub fn max_retry(&self) -> u8 {
+        match self.mlx5 {
+            true => TransportOptions::RETRY,
+            false => TransportOptions::RETRY - 1,
+        }
     }
 
     /// Returns whether receives of a shared receive queue are checked against the

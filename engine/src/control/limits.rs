@@ -39,6 +39,9 @@ pub struct Limits {
     pub reads_served: u8,
     /// RDMA reads and atomics that a QP has in flight (`max_qp_init_rd_atom`).
     pub reads_issued: u8,
+    /// The longest time that the device takes to acknowledge a packet, as the code
+    /// of `TransportOptions`'s timeout (`local_ca_ack_delay`).
+    pub ack_delay: u8,
     /// Whether the device has atomic operations (`atomic_cap`).
     pub atomics: bool,
 }
@@ -72,6 +75,7 @@ impl Limits {
             domains: count(attr.max_pd),
             reads_served: small(attr.max_qp_rd_atom),
             reads_issued: small(attr.max_qp_init_rd_atom),
+            ack_delay: attr.local_ca_ack_delay,
             atomics: attr.atomic_cap != ibv_atomic_cap::IBV_ATOMIC_NONE,
         }
     }

@@ -17,7 +17,9 @@ use super::address::{ConnectOptions, EndpointAddress};
 use super::connect::{PeerQp, TO_RTR};
 use super::gid::Gid;
 use super::greeting::GreetingPlace;
+use super::port::Mtu;
 use super::qp::VerbsQp;
+use super::transport_options::TransportOptions;
 use crate::error::{ControlError, ControlErrorKind};
 use dv_sys::verbs::{ibv_ah_attr, ibv_global_route, ibv_qp_attr};
 
@@ -64,7 +66,7 @@ pub struct ManagedRoute {
     psn: u32,
     /// The path MTU, as a code of `enum ibv_mtu`.
     mtu: u32,
-    /// The ACK timeout, as in [`ConnectOptions`].
+    /// The ACK timeout, as in [`super::TransportOptions`].
     timeout: u8,
     vector: Vector,
 }
@@ -138,18 +140,60 @@ impl ManagedRoute {
         Self::from_attributes(0, &none, &none)
     }
 
-    fn ah(&self) -> ibv_ah_attr {
+    /// Refuses options that contradict the route.
+    fn check(&self, options: &ConnectOptions) -> Result<(), ControlError> {
+        let refused = |cause: String, remedy| {
+            let error = ControlError::new(ControlErrorKind::Unsupported, TO_RTR, cause);
+            Err(error.with_remedy(remedy))
+        };
         let vector = &self.vector;
+        match options.gid_index {
+            Some(index) if vector.global && index != vector.gid_index => {
+                return refused(
+                    format!(
+                        "rdma_cm connects through the GID at index {}, not at index {index}",
+                        vector.gid_index
+                    ),
+                    "rdma_cm chooses the GID by the IP address: leave the index out, or connect over TCP",
+                );
+            }
+            _ => {}
+        }
+        let TransportOptions { mtu, pkey, .. } = options.transport;
+        let (mtu, of_route) = (mtu.map(Mtu::code), self.mtu);
+        if let Some(mtu) = mtu
+            && u32::from(mtu) < of_route
+        {
+            return refused(
+                format!(
+                    "the MTU of code {mtu} is smaller than the one of code {of_route} that \
+                     rdma_cm has agreed on with the peer"
+                ),
+                "reduce the MTU of the network interface, or connect over TCP",
+            );
+        }
+        match pkey {
+            // On InfiniBand, whose routes have a LID.
+            Some(_) if vector.lid != 0 => refused(
+                "rdma_cm connects in the partition of the network interface".to_owned(),
+                "use the address of the interface of that partition, or connect over TCP",
+            ),
+            _ => Ok(()),
+        }
+    }
+
+    fn ah(&self, options: &ConnectOptions) -> ibv_ah_attr {
+        let (vector, transport) = (&self.vector, &options.transport);
         ibv_ah_attr {
             grh: ibv_global_route {
                 dgid: vector.gid.to_verbs(),
                 flow_label: vector.flow_label,
                 sgid_index: vector.gid_index,
                 hop_limit: vector.hop_limit,
-                traffic_class: vector.traffic_class,
+                traffic_class: transport.traffic_class.unwrap_or(vector.traffic_class),
             },
             dlid: vector.lid,
-            sl: vector.sl,
+            sl: transport.sl.unwrap_or(vector.sl),
             src_path_bits: vector.src_path_bits,
             static_rate: vector.static_rate,
             is_global: u8::from(vector.global),
@@ -160,17 +204,21 @@ impl ManagedRoute {
 
 impl VerbsQp {
     /// Moves the QP from INIT to RTR along a route of the kernel's connection
-    /// manager. Of the options, the port (which must be the route's), the RNR timer
-    /// (the kernel's is the longest possible) and the reads served are used.
+    /// manager. Of the options, these are used: the port and, if given, the GID,
+    /// which must be the route's; the RNR timer (the kernel's is the longest
+    /// possible); the reads served; service level and traffic class, if given,
+    /// instead of the route's.
     ///
     /// # Errors
-    /// The QP is in another state, or the route goes through another port.
+    /// The QP is in another state; the route goes through another port or GID; or
+    /// the options have a partition or a smaller MTU, which only the kernel's
+    /// messages could agree on with the peer.
     pub fn to_rtr_by(
         &self,
         route: &ManagedRoute,
         options: &ConnectOptions,
     ) -> Result<(), ControlError> {
-        options.check(TO_RTR)?;
+        options.transport.check(TO_RTR)?;
         if route.port != options.port {
             return Err(ControlError::new(
                 ControlErrorKind::Invalid,
@@ -182,11 +230,12 @@ impl VerbsQp {
             )
             .with_remedy("connect to and from the address of this port's network interface"));
         }
+        route.check(options)?;
         let peer_qp = PeerQp {
             qpn: route.peer_qpn,
             psn: route.peer_psn,
             mtu: route.mtu,
-            ah_attr: route.ah(),
+            ah_attr: route.ah(options),
             // INIT was entered with the first P_Key, before the peer was known.
             pkey_index: (route.pkey_index != 0).then_some(route.pkey_index),
         };
@@ -195,7 +244,8 @@ impl VerbsQp {
     }
 
     /// Moves the QP from RTR to RTS along a route of the kernel's connection
-    /// manager. Of the options, the retries and the reads issued are used.
+    /// manager. Of the options, the retries, the reads issued and, if given, the ACK
+    /// timeout are used.
     ///
     /// # Errors
     /// The QP is in another state, or an option is out of range.
@@ -204,6 +254,75 @@ impl VerbsQp {
         route: &ManagedRoute,
         options: &ConnectOptions,
     ) -> Result<(), ControlError> {
-        self.enter_rts(route.psn, route.timeout, options)
+        let timeout = options.transport.timeout.unwrap_or(route.timeout);
+        self.enter_rts(route.psn, timeout, options)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::control::connect::empty;
+
+    /// Returns a route of MTU code 5 over the GID at index 3, or by LID 7.
+    fn route(by_lid: bool) -> ManagedRoute {
+        let (mut rtr, mut rts) = (empty(), empty());
+        (rtr.path_mtu, rts.timeout) = (5, 17);
+        rtr.ah_attr.sl = 1;
+        rtr.ah_attr.grh.traffic_class = 32;
+        rtr.ah_attr.grh.sgid_index = 3;
+        rtr.ah_attr.is_global = u8::from(!by_lid);
+        rtr.ah_attr.dlid = if by_lid { 7 } else { 0 };
+        ManagedRoute::from_attributes(0, &rtr, &rts)
+    }
+
+    fn with(transport: TransportOptions) -> ConnectOptions {
+        ConnectOptions {
+            transport,
+            ..ConnectOptions::default()
+        }
+    }
+
+    #[test]
+    fn configured_values_take_the_place_of_those_of_the_route() {
+        let vector = |options: &ConnectOptions| {
+            let ah = route(false).ah(options);
+            (ah.sl, ah.grh.traffic_class)
+        };
+        assert_eq!(vector(&ConnectOptions::default()), (1, 32));
+        let options = with(TransportOptions {
+            sl: Some(0),
+            traffic_class: Some(106),
+            ..TransportOptions::default()
+        });
+        assert_eq!(vector(&options), (0, 106));
+    }
+
+    #[test]
+    fn options_that_rdma_cm_cannot_apply_are_refused() {
+        let refused = |by_lid, options: &ConnectOptions| {
+            let checked = route(by_lid).check(options);
+            checked.is_err_and(|error| error.kind() == ControlErrorKind::Unsupported)
+        };
+        let mtu = |bytes| {
+            with(TransportOptions {
+                mtu: Mtu::from_bytes(bytes),
+                ..TransportOptions::default()
+            })
+        };
+        assert!(!refused(false, &ConnectOptions::default()));
+        assert!(!refused(false, &mtu(4096)));
+        assert!(refused(false, &mtu(2048)));
+        let gid = |index| ConnectOptions {
+            gid_index: Some(index),
+            ..ConnectOptions::default()
+        };
+        assert!(!refused(false, &gid(3)) && refused(false, &gid(2)));
+        assert!(!refused(true, &gid(2)), "a LID needs no GID");
+        let partition = with(TransportOptions {
+            pkey: Some(0xffff),
+            ..TransportOptions::default()
+        });
+        assert!(!refused(false, &partition) && refused(true, &partition));
     }
 }

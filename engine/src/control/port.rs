@@ -54,7 +54,7 @@ impl fmt::Display for PortState {
 }
 
 /// A path MTU as verbs encode it: 1 (256 bytes) to 5 (4096 bytes).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Mtu(u8);
 
 impl Mtu {
@@ -68,6 +68,12 @@ impl Mtu {
     #[must_use]
     pub fn code(self) -> u8 {
         self.0
+    }
+
+    /// Returns the MTU of that many bytes: 256, 512, 1024, 2048 or 4096.
+    #[must_use]
+    pub fn from_bytes(bytes: u32) -> Option<Self> {
+        (1..=5).map(Self).find(|mtu| mtu.bytes() == bytes)
     }
 
     /// Returns the payload of a full packet in bytes.
@@ -191,7 +197,7 @@ impl PortInfo {
     }
 }
 
-fn query(context: &Context, number: u8) -> Result<ibv_port_attr, ControlError> {
+pub(super) fn query(context: &Context, number: u8) -> Result<ibv_port_attr, ControlError> {
     // SAFETY: the struct holds integers only, for which zero is valid.
     let mut attr: ibv_port_attr = unsafe { core::mem::zeroed() };
     // SAFETY: the context is open; the size of `attr` is that of the header that
@@ -268,5 +274,12 @@ mod tests {
         assert_eq!(Mtu::from_code(5).map(Mtu::bytes), Some(4096));
         assert_eq!(Mtu::from_code(0), None);
         assert_eq!(Mtu::from_code(6), None);
+        for code in 1..=5 {
+            let mtu = Mtu::from_code(code).expect("a code");
+            assert_eq!(Mtu::from_bytes(mtu.bytes()), Some(mtu));
+        }
+        for bytes in [0, 128, 1000, 1500, 8192] {
+            assert_eq!(Mtu::from_bytes(bytes), None);
+        }
     }
 }

@@ -6,7 +6,7 @@ use crate::error::ControlError;
 use dv_sys::verbs::{self, ibv_qp_attr_mask as Mask, ibv_qp_init_attr};
 
 /// The attributes of a connected queue pair (`ibv_query_qp`), in the units of
-/// [`super::ConnectOptions`].
+/// [`super::TransportOptions`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QpAttributes {
     /// The number of the peer's queue pair.
@@ -27,6 +27,12 @@ pub struct QpAttributes {
     pub reads_served: u8,
     /// The index of the local GID.
     pub gid_index: u8,
+    /// The service level.
+    pub sl: u8,
+    /// The traffic class.
+    pub traffic_class: u8,
+    /// The index of the partition in the port's P_Key table.
+    pub pkey_index: u16,
 }
 
 impl VerbsQp {
@@ -48,6 +54,7 @@ impl VerbsQp {
             | Mask::IBV_QP_MIN_RNR_TIMER
             | Mask::IBV_QP_MAX_QP_RD_ATOMIC
             | Mask::IBV_QP_MAX_DEST_RD_ATOMIC
+            | Mask::IBV_QP_PKEY_INDEX
             | Mask::IBV_QP_AV;
         // SAFETY: the QP is alive, and both results are writable.
         let errno = unsafe {
@@ -69,6 +76,9 @@ impl VerbsQp {
                 reads_issued: attr.max_rd_atomic,
                 reads_served: attr.max_dest_rd_atomic,
                 gid_index: attr.ah_attr.grh.sgid_index,
+                sl: attr.ah_attr.sl,
+                traffic_class: attr.ah_attr.grh.traffic_class,
+                pkey_index: attr.pkey_index,
             }),
             _ => Err(ControlError::verbs(OPERATION, errno)),
         }

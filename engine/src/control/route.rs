@@ -27,10 +27,14 @@ pub(super) fn local_gid(port: &PortInfo, index: Option<u8>) -> Result<(Gid, u8),
     }
 }
 
-/// Returns the smaller of both ports' MTUs.
-pub(super) fn path_mtu(port: &PortInfo, peer: &EndpointAddress) -> Result<Mtu, ControlError> {
+/// Returns the smallest of the peer's MTU, the port's and the configured one.
+pub(super) fn path_mtu(
+    port: &PortInfo,
+    peer: &EndpointAddress,
+    options: &ConnectOptions,
+) -> Result<Mtu, ControlError> {
     match Mtu::from_code(peer.mtu) {
-        Some(mtu) => Ok(mtu.min(port.active_mtu)),
+        Some(mtu) => Ok(options.transport.at_most(mtu.min(port.active_mtu))),
         None => Err(invalid_peer_address(format!(
             "its MTU code is {}, not 1 to 5",
             peer.mtu
@@ -76,10 +80,10 @@ pub(super) fn route(
             flow_label: 0,
             sgid_index: gid_index,
             hop_limit: options.hop_limit,
-            traffic_class: options.traffic_class,
+            traffic_class: options.transport.traffic_class(),
         },
         dlid: peer.lid,
-        sl: options.sl,
+        sl: options.transport.sl(),
         src_path_bits: 0,
         static_rate: 0,
         is_global: u8::from(routed),
@@ -97,6 +101,7 @@ mod tests {
     use super::*;
     use crate::control::gid::{GidEntry, GidKind};
     use crate::control::port::PortState;
+    use crate::control::transport_options::TransportOptions;
 
     fn port(link: LinkLayer, gids: Vec<GidEntry>) -> PortInfo {
         let mtu = Mtu::from_code(3).expect("a code");
@@ -199,19 +204,46 @@ mod tests {
             let error = route(&port, &peer, &options).map(|_| ()).unwrap_err();
             assert_eq!(error.kind(), ControlErrorKind::Invalid, "{peer:?}");
         }
-        assert!(path_mtu(&port, &EndpointAddress { mtu: 0, ..good }).is_err());
+        assert!(path_mtu(&port, &EndpointAddress { mtu: 0, ..good }, &options).is_err());
     }
 
     #[test]
-    fn the_path_mtu_is_the_smaller_one() {
+    fn the_path_mtu_is_the_smallest_one() {
         let port = port(LinkLayer::InfiniBand, Vec::new());
-        let mtu = |code| {
+        let mtu = |code, configured| {
             let peer = EndpointAddress {
                 mtu: code,
                 ..peer(LinkLayer::InfiniBand)
             };
-            path_mtu(&port, &peer).expect("an MTU").code()
+            let options = ConnectOptions {
+                transport: TransportOptions {
+                    mtu: Mtu::from_code(configured),
+                    ..TransportOptions::default()
+                },
+                ..ConnectOptions::default()
+            };
+            path_mtu(&port, &peer, &options).expect("an MTU").code()
         };
-        assert_eq!((mtu(5), mtu(3), mtu(1)), (3, 3, 1));
+        assert_eq!((mtu(5, 0), mtu(3, 0), mtu(1, 0)), (3, 3, 1));
+        assert_eq!((mtu(5, 2), mtu(1, 2), mtu(5, 5)), (2, 1, 3));
+    }
+
+    #[test]
+    fn service_level_and_traffic_class_are_those_configured() {
+        let port = port(LinkLayer::InfiniBand, vec![ib_entry(0)]);
+        let options = ConnectOptions {
+            transport: TransportOptions {
+                sl: Some(5),
+                traffic_class: Some(106),
+                ..TransportOptions::default()
+            },
+            ..ConnectOptions::default()
+        };
+        let vector = |options| {
+            let ah = route(&port, &peer(LinkLayer::InfiniBand), options).expect("a route");
+            (ah.sl, ah.grh.traffic_class)
+        };
+        assert_eq!(vector(&options), (5, 106));
+        assert_eq!(vector(&ConnectOptions::default()), (0, 0));
     }
 }

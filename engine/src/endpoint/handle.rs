@@ -256,7 +256,10 @@ impl EndpointHandle {
         if inner.state == State::Reset {
             // Linux reaches ERR from RESET only through INIT. Port and access
             // rights do not matter, since nothing arrives.
-            self.0.verbs.to_init(1, Access::empty())?;
+            self.0.verbs.to_init(&ConnectOptions {
+                access: Access::empty(),
+                ..ConnectOptions::default()
+            })?;
             inner.state = State::Init;
         }
         if let Some(watch) = &inner.watch {
@@ -317,7 +320,7 @@ impl EndpointHandle {
     }
 
     fn init_locked(&self, inner: &mut Inner, options: &ConnectOptions) -> Result<(), ControlError> {
-        self.0.verbs.to_init(options.port, options.access)?;
+        self.0.verbs.to_init(options)?;
         inner.state = State::Init;
         Ok(())
     }

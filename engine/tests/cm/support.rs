@@ -4,7 +4,7 @@ use dat_engine::cm::{
     Connection, ConnectionEvent, ConnectionSink, ListenOn, ListenSink, Listener, Local, Manager,
     ManagerKind, ManagerOptions, Parameters, Peer, Request, Target, own_address,
 };
-use dat_engine::{EndpointAddress, LinkLayer, Route, Transport};
+use dat_engine::{EndpointAddress, LinkLayer, Route, Transport, TransportOptions};
 use std::collections::VecDeque;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -160,6 +160,7 @@ fn find_local() -> Local {
         port: 1,
         address,
         listen_on: ListenOn::All,
+        options: TransportOptions::default(),
     }
 }
 

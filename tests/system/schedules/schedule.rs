@@ -6,7 +6,7 @@ use std::time::Duration;
 use dat_engine::control::QpState;
 use dat_engine::{
     Completion, ConnectOptions, Endpoint, EndpointOptions, RecvRequest, Segment, SendFlags, SendOp,
-    SendRequest, Status,
+    SendRequest, Status, TransportOptions,
 };
 use mlx5emu::faults::FaultSpec;
 
@@ -136,10 +136,13 @@ fn endpoint(fixture: &Fixture, shared: bool) -> Endpoint {
 impl Schedule {
     fn join(&mut self, pair: usize) {
         let options = ConnectOptions {
-            // Both are sometimes shorter than the delays.
-            timeout: self.random.pick(&[8, 12, 14]),
-            retry: self.random.pick(&[1, 7, 7, 7]),
-            rnr_retry: self.random.pick(&[0, 3, 7, 7, 7]),
+            transport: TransportOptions {
+                // Both are sometimes shorter than the delays.
+                timeout: Some(self.random.pick(&[8, 12, 14])),
+                retry: Some(self.random.pick(&[1, 7, 7, 7])),
+                rnr_retry: Some(self.random.pick(&[0, 3, 7, 7, 7])),
+                ..TransportOptions::default()
+            },
             reads_issued: self.random.pick(&[1, 16]),
             ..ConnectOptions::default()
         };

@@ -11,7 +11,7 @@ use dat_engine::cm::{
     self, CmError, Connection, ConnectionEvent, ConnectionSink, ListenSink, Listener, Local,
     Manager, ManagerKind, ManagerOptions, Parameters, Request, Target,
 };
-use dat_engine::{ConnectOptions, EndpointHandle, Greeting};
+use dat_engine::{ConnectOptions, EndpointHandle, Greeting, TransportOptions};
 
 use super::{Engine, EngineEnd};
 use crate::cli::LatArgs;
@@ -56,6 +56,7 @@ impl EngineRdmaCm {
                 port,
                 address,
                 listen_on,
+                options: TransportOptions::default(),
             },
         })
     }

@@ -216,9 +216,7 @@ impl Ep {
         let options = self.options(&control.attributes);
         let address = match self.ia.cm().kind() {
             ManagerKind::Rdma => EndpointAddress::of_number(qp.qpn()),
-            ManagerKind::Socket => qp
-                .verbs()
-                .local_address_at(self.ia.port(), self.ia.gid_index())?,
+            ManagerKind::Socket => qp.verbs().local_address_for(&options)?,
         };
         Ok(Parameters {
             address,

@@ -16,7 +16,7 @@ use crate::error::{DatError, Result};
 use crate::options::CmChoice;
 use crate::per_process::PerProcess;
 use crate::status::{ReturnType, Subtype};
-use dat_engine::Transport;
+use dat_engine::{Transport, TransportOptions};
 
 /// A manager, shared by the IAs that use it. Its thread ends with the last of them.
 pub(super) struct SharedManager {
@@ -134,6 +134,7 @@ impl Port<'_> {
             port: self.number,
             address,
             listen_on: self.listen_on,
+            options: TransportOptions::default(),
         };
         let departure = Arc::new(RemovalSink::default());
         let watch = shared.manager.watch_device(&local, departure.clone())?;

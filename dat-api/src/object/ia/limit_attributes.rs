@@ -88,6 +88,7 @@ mod tests {
         domains: 10,
         reads_served: 2,
         reads_issued: 1,
+        ack_delay: 15,
         atomics: false,
     };
 

@@ -3,7 +3,8 @@
 //! Decision: `docs/decisions/039-message-before-established.md`
 
 use super::address::{addresses_of, no_address};
-use super::id::{Channel, ConnParam, Id, RESOLVE};
+use super::conn_param::ConnParam;
+use super::id::{Channel, Id, RESOLVE};
 use super::payload;
 use super::port::port_of;
 use super::service::{Command, Connecting, Listening, Service};
@@ -191,6 +192,8 @@ pub(super) struct Answering {
     /// The RDMA reads that the requester serves, and those that it wants in flight.
     pub(super) reads: (u8, u8),
     pub(super) transport: Transport,
+    /// See [`ConnParam::retries`].
+    pub(super) retries: (u8, u8),
     /// Whether the requester greets.
     pub(super) greets: bool,
 }
@@ -230,6 +233,7 @@ impl Request {
         let Answering {
             reads: (served, requested),
             transport,
+            retries,
             greets,
         } = self.answering;
         fits(private_data, transport)?;
@@ -240,6 +244,7 @@ impl Request {
             // At most the number that the requester requests and supports.
             reads_served: endpoint.reads_served.min(requested),
             reads_requested: endpoint.reads_requested.min(served),
+            retries,
             private_data: payload::reply(
                 private_data,
                 transport,
@@ -305,6 +310,7 @@ impl Connection {
             qpn: endpoint.address.qpn,
             reads_served: endpoint.reads_served,
             reads_requested: endpoint.reads_requested,
+            retries: retries(local),
             private_data: payload::request(private_data, local.transport, sink.greets()),
             greeting: None,
         };
@@ -452,6 +458,11 @@ impl Drop for DeviceWatch {
             let _ = commands.send(Command::Unwatch(self.token));
         }
     }
+}
+
+/// Returns the numbers of retries that a peer is asked for.
+pub(super) fn retries(local: &Local) -> (u8, u8) {
+    (local.options.retry(), local.options.rnr_retry())
 }
 
 fn fits(private_data: &[u8], transport: Transport) -> Result<(), CmError> {

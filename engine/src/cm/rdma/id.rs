@@ -1,13 +1,14 @@
 //! librdmacm: the event channel and the ids. No other module of the connection
 //! manager calls it.
 
+use super::conn_param::ConnParam;
 use super::event::{Event, PeerParameters};
 use crate::cm::CmError;
-use crate::control::{Greeting, IwarpRoute, ManagedRoute, Route, forks};
+use crate::control::{IwarpRoute, ManagedRoute, Route, forks};
 use crate::sync::Mutex;
 use core::ffi::{CStr, c_int, c_void};
 use core::ptr::{self, NonNull};
-use dv_sys::rdmacm::{self, rdma_cm_event, rdma_cm_id, rdma_conn_param, rdma_event_channel};
+use dv_sys::rdmacm::{self, rdma_cm_event, rdma_cm_id, rdma_event_channel};
 use dv_sys::verbs::{ibv_get_device_name, ibv_node_type, ibv_qp_attr, ibv_qp_state};
 use mio::Token;
 use socket2::SockAddr;
@@ -168,35 +169,6 @@ unsafe impl Send for Id {}
 // SAFETY: as above.
 unsafe impl Sync for Id {}
 
-/// The parameters of an endpoint that are sent to its peer.
-#[derive(Clone, Debug)]
-pub(super) struct ConnParam {
-    pub(super) qpn: u32,
-    pub(super) reads_served: u8,
-    pub(super) reads_requested: u8,
-    /// The private data as it is sent.
-    pub(super) private_data: Vec<u8>,
-    /// For an acceptance: where the requester has to write before this side sends.
-    pub(super) greeting: Option<Arc<Greeting>>,
-}
-
-impl ConnParam {
-    fn as_param(&self) -> rdma_conn_param {
-        rdma_conn_param {
-            private_data: self.private_data.as_ptr().cast(),
-            private_data_len: u8::try_from(self.private_data.len()).unwrap_or(u8::MAX),
-            responder_resources: self.reads_served,
-            initiator_depth: self.reads_requested,
-            flow_control: 0,
-            // Sent to the peer; the local values are set by `to_rts_by`.
-            retry_count: 7,
-            rnr_retry_count: 7,
-            srq: 0,
-            qp_num: self.qpn,
-        }
-    }
-}
-
 impl Id {
     /// Creates an id for reliable connections, whose events have the token.
     pub(super) fn create(channel: &Arc<Channel>, token: Token) -> io::Result<Self> {
@@ -243,12 +215,19 @@ impl Id {
     }
 
     /// Sets the ACK timeout of both queue pairs, in the code of
-    /// [`crate::ConnectOptions`]. On RoCE the kernels also take it as the lifetime
+    /// [`crate::TransportOptions`]. On RoCE the kernels also take it as the lifetime
     /// of packets, and so remember a closed connection for as long. Without it both
     /// times are two seconds.
     pub(super) fn set_ack_timeout(&self, timeout: u8) -> io::Result<()> {
         // SAFETY: the option is a `uint8_t`.
         unsafe { self.set(rdmacm::RDMA_OPTION_ID_ACK_TIMEOUT, timeout) }
+    }
+
+    /// Sets the traffic class, which the kernel uses on RoCE for its messages and
+    /// the route, and on InfiniBand as the QoS class of its query for the route.
+    pub(super) fn set_traffic_class(&self, class: u8) -> io::Result<()> {
+        // SAFETY: the option is a `uint8_t`.
+        unsafe { self.set(rdmacm::RDMA_OPTION_ID_TOS, class) }
     }
 
     /// Sets an option of the id.
@@ -490,5 +469,23 @@ fn set_nonblocking(fd: RawFd) -> io::Result<()> {
         Ok(())
     } else {
         Err(io::Error::last_os_error())
+    }
+}
+
+impl ConnParam {
+    /// Returns the parameters in C. They point to the private data of `self`.
+    fn as_param(&self) -> rdmacm::rdma_conn_param {
+        rdmacm::rdma_conn_param {
+            private_data: self.private_data.as_ptr().cast(),
+            private_data_len: u8::try_from(self.private_data.len()).unwrap_or(u8::MAX),
+            responder_resources: self.reads_served,
+            initiator_depth: self.reads_requested,
+            flow_control: 0,
+            // Sent to the peer; the local values are set by `to_rts_by`.
+            retry_count: self.retries.0,
+            rnr_retry_count: self.retries.1,
+            srq: 0,
+            qp_num: self.qpn,
+        }
     }
 }

@@ -32,6 +32,7 @@
 //! Decision: `docs/decisions/035-rdma-cm-ids-without-qp.md`
 
 mod address;
+mod conn_param;
 mod event;
 mod handle;
 mod id;

@@ -3,7 +3,7 @@
 //! Decision: `docs/decisions/042-device-removal.md`
 
 use super::event::{Event, PeerParameters};
-use super::handle::{Answering, Request};
+use super::handle::{Answering, Request, retries};
 use super::id::{ChannelEvent, Id};
 use super::payload;
 use super::service::{Command, Listening, Shared};
@@ -258,6 +258,7 @@ impl Runner<'_> {
             Answering {
                 reads,
                 transport: listening.local.transport,
+                retries: retries(&listening.local),
                 greets,
             },
         );

@@ -1,6 +1,7 @@
 //! State shared by handles and the service thread; start and end of the thread.
 
-use super::id::{Channel, ConnParam, Id};
+use super::conn_param::ConnParam;
+use super::id::{Channel, Id};
 use super::run;
 use super::session::ConnectionGate;
 use super::wire::Active;

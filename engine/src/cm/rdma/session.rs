@@ -5,8 +5,8 @@
 //! - `docs/decisions/037-iwarp-greeting.md`
 //! - `docs/decisions/040-reconnect-while-remembered.md`
 
+use super::conn_param::ConnParam;
 use super::event::{Event, PeerParameters, STALE_CONNECTION, is_consumers};
-use super::id::ConnParam;
 use super::payload;
 use crate::cm::gate::Gate;
 use crate::cm::{ConnectionEvent, ConnectionSink, Peer};

@@ -1,12 +1,13 @@
 //! The id of a session, and what is needed to create another id for it.
 
-use super::id::{ConnParam, Id};
+use super::conn_param::ConnParam;
+use super::id::Id;
 use super::payload;
 use super::port::port_of;
 use super::service::{Command, Shared};
 use super::session::Wire;
 use crate::cm::{CmError, Local, Target, service_thread};
-use crate::control::{ConnectOptions, Route};
+use crate::control::{Route, TransportOptions};
 use mio::Token;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -31,6 +32,7 @@ pub(super) struct Resolution {
     id: Arc<Id>,
     from: IpAddr,
     to: SocketAddr,
+    options: TransportOptions,
 }
 
 impl Resolution {
@@ -38,7 +40,10 @@ impl Resolution {
     pub(super) fn resolve(&self) -> io::Result<()> {
         // The same timeout as with managers that exchange addresses. A kernel
         // without this option uses its own timeout.
-        let _ = self.id.set_ack_timeout(ConnectOptions::default().timeout);
+        let _ = self.id.set_ack_timeout(self.options.timeout());
+        if let Some(class) = self.options.traffic_class {
+            self.id.set_traffic_class(class)?;
+        }
         let from = SocketAddr::new(self.from, 0);
         let from = (from.is_ipv4() == self.to.is_ipv4()).then_some(from);
         self.id.resolve_address(from, self.to)
@@ -75,6 +80,7 @@ impl Active {
             id: Arc::clone(&self.id),
             from: self.local.address,
             to: self.to,
+            options: self.local.options,
         }
     }
 }

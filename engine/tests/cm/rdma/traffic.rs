@@ -2,11 +2,11 @@
 
 use super::host;
 use crate::cm::support::{EventQueue, Host, local, own, target};
-use dat_engine::cm::{Connection, ConnectionEvent, ConnectionSink, Parameters, Peer};
+use dat_engine::cm::{Connection, ConnectionEvent, ConnectionSink, Local, Parameters, Peer};
 use dat_engine::{
     Access, Completion, CompletionOp, CompletionQueue, ConnectOptions, ControlErrorKind, CqOptions,
     Device, Endpoint, EndpointHandle, EndpointOptions, RecvRequest, RegisteredBuffer, SendFlags,
-    SendOp, SendRequest, Status,
+    SendOp, SendRequest, Status, TransportOptions,
 };
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -106,15 +106,31 @@ impl End {
     }
 }
 
+/// A traffic class that no route has by default.
+const CLASS: u8 = 104;
+
 /// Returns options with retries and reads that are not the defaults.
 fn options_of() -> ConnectOptions {
     ConnectOptions {
-        retry: 5,
-        rnr_retry: 6,
+        transport: TransportOptions {
+            retry: Some(5),
+            rnr_retry: Some(6),
+            traffic_class: Some(CLASS),
+            sl: Some(3),
+            ..TransportOptions::default()
+        },
         // A power of two, since Soft-RoCE rounds up to one.
         reads_issued: 2,
         reads_served: 4,
         ..ConnectOptions::default()
+    }
+}
+
+/// Returns the local port, with the same options.
+fn from() -> Local {
+    Local {
+        options: options_of().transport,
+        ..local()
     }
 }
 
@@ -161,7 +177,7 @@ impl Bound {
         let sink = movers[0].clone();
         let made = host
             .manager
-            .connect(&local(), to, active.parameters(), b"", sink);
+            .connect(&from(), to, active.parameters(), b"", sink);
         let request = host.requests.next();
         movers[1].bring_up(request.parameters());
         let accepted = request.accept(passive.parameters(), b"", movers[1].clone());
@@ -204,13 +220,15 @@ fn the_device_has_the_application_s_and_the_kernel_s_settings() {
         // The kernel leaves it 0, which is the longest delay: 655 ms.
         assert_eq!(attributes.min_rnr_timer, 12);
         assert_eq!((attributes.retry, attributes.rnr_retry), (5, 6));
+        // Soft-RoCE does not report the service level.
+        assert_eq!(attributes.traffic_class, CLASS);
         assert_eq!((attributes.reads_issued, attributes.reads_served), (2, 4));
         let port = device.port(1).expect("the port");
         assert_eq!(attributes.mtu, port.active_mtu.code());
         // The kernel's own value would be 19 (two seconds). To the value that it
         // was given it adds the delay of the requester's device, for the other
         // side.
-        let least = options_of().timeout;
+        let least = TransportOptions::TIMEOUT;
         assert!(
             (least..=least + 3).contains(&attributes.timeout),
             "{attributes:?}"

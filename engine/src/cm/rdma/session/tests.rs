@@ -94,6 +94,7 @@ fn param() -> ConnParam {
         reads_served: 1,
         reads_requested: 1,
         private_data: Vec::new(),
+        retries: (7, 7),
         greeting: None,
     }
 }
