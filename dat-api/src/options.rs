@@ -7,7 +7,9 @@
 //! | `DAT_CM` | `cm` | `auto` (default), `rdma_cm`, `socket`; both sides must use the same; on iWARP only rdma_cm connects |
 //! | `DAT_LISTEN` | `listen` | where service points listen: `all` (default), `loopback`, one IP address of this host |
 //! | `DAT_STRICT` | `strict` | `0` (default): as the reference implementation allows; `1`: as the DAT pages say |
+//! | `DAT_SCATTER` | `scatter` | `1` (default): the device may leave short payloads in completions; `0`: it writes all to memory |
 //! | – | `gid` | index in the port's GID table; the engine chooses one if it is not given |
+//! | – | `sl`, `traffic_class`, `mtu`, `timeout`, `retry`, `rnr_retry`, `rnr_timer`, `pkey` | see [`TransportOptions`] |
 //!
 //! A key of the instance data in dat.conf overrides the variable. An empty variable counts as not
 //! set, and so does every variable in a process with more rights than its caller
@@ -15,10 +17,12 @@
 //!
 //! Decision: `docs/decisions/061-allow-what-the-reference-allows.md`
 
-use dat_engine::PathRequest;
+mod transport;
+
 use dat_engine::cm::ListenOn;
 use dat_engine::environment;
 use dat_engine::wait::WaitPolicy;
+use dat_engine::{PathRequest, TransportOptions};
 
 use crate::error::{DatError, Result};
 use crate::status::{ReturnType, Subtype};
@@ -52,15 +56,21 @@ pub struct Options {
     /// Whether calls are checked as the DAT pages say, also where the reference implementation
     /// (OFED's DAPL) checks less and programs rely on that.
     pub strict: bool,
+    /// Whether the device writes every payload to memory, and leaves none in completions
+    /// (`scatter=0`).
+    pub no_scatter: bool,
+    /// What the network requires of connections.
+    pub transport: TransportOptions,
 }
 
 /// The variables and their keys.
-const VARIABLES: [(&str, &str); 5] = [
+const VARIABLES: [(&str, &str); 6] = [
     ("DAT_PATH", "path"),
     ("DAT_WAIT", "wait"),
     ("DAT_CM", "cm"),
     ("DAT_LISTEN", "listen"),
     ("DAT_STRICT", "strict"),
+    ("DAT_SCATTER", "scatter"),
 ];
 
 impl Options {
@@ -130,9 +140,19 @@ impl Options {
                     _ => return Err(unknown("0, 1")),
                 }
             }
+            "scatter" => {
+                self.no_scatter = match value {
+                    "0" => true,
+                    "1" => false,
+                    _ => return Err(unknown("0, 1")),
+                }
+            }
+            _ if transport::set(&mut self.transport, key, value)? => {}
             _ => {
+                let keys = transport::KEYS.map(|(key, _)| key).join(", ");
                 return Err(format!(
-                    "unknown key \"{key}\": expected path, wait, cm, listen, gid or strict"
+                    "unknown key \"{key}\": expected path, wait, cm, listen, strict, scatter, \
+                     gid, {keys}"
                 ));
             }
         }
@@ -177,6 +197,8 @@ mod tests {
         assert_eq!(listen("192.0.2.9"), ListenOn::One(address));
         let strict = |value| with("DAT_STRICT", value).expect("a value").strict;
         assert!(strict("1") && !strict("0"));
+        let scatter = |value| with("DAT_SCATTER", value).expect("a value").no_scatter;
+        assert!(scatter("0") && !scatter("1"));
         let wait = |value| with("DAT_WAIT", value).expect("a value").wait;
         assert_eq!(wait("poll"), WaitPolicy::Poll);
         assert_eq!(wait("block"), WaitPolicy::Block);
@@ -203,6 +225,10 @@ mod tests {
         options.set("gid", "3").expect("an index");
         assert_eq!((options.wait, options.gid), (WaitPolicy::Block, Some(3)));
         assert!(options.set("gid", "256").is_err());
+        options.set("traffic_class", "104").expect("a class");
+        assert_eq!(options.transport.traffic_class, Some(104));
+        let cause = options.set("sl", "16").expect_err("15 is the largest");
+        assert!(cause.contains("sl") && cause.contains("0 to 15"), "{cause}");
         let cause = options.set("colour", "red").expect_err("no key");
         assert!(
             cause.contains("colour") && cause.contains("path"),

@@ -16,6 +16,7 @@ mod ep_post_recv;
 mod ep_recv_query;
 mod evd;
 mod habits;
+mod knobs;
 mod memory;
 mod posting;
 mod profiles;

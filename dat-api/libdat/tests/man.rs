@@ -7,13 +7,14 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// Environment variables whose names look like names of the headers.
-const VARIABLES: [&str; 8] = [
+const VARIABLES: [&str; 9] = [
     "DAT_CM",
     "DAT_DBG_DEST",
     "DAT_DBG_TYPE",
     "DAT_LISTEN",
     "DAT_OVERRIDE",
     "DAT_PATH",
+    "DAT_SCATTER",
     "DAT_STRICT",
     "DAT_WAIT",
 ];

@@ -184,6 +184,38 @@ fn dat_conf_names_adapters_and_sets_their_options() {
 }
 
 #[test]
+fn a_key_that_cannot_be_applied_is_refused_with_the_reason() {
+    let _lock = lock_device();
+    let line = |name: &str, settings: &str| {
+        format!(
+            "{name} u1.2 nonthreadsafe default libdat.so.1 udapl.1.2 \"mlx5_0 1 {settings}\" \"\"\n"
+        )
+    };
+    let cases = [
+        ("level", "sl=16", "sl \"16\" 0 to 15"),
+        ("packet", "mtu=1500", "mtu \"1500\" 4096 bytes"),
+        (
+            "short",
+            "timeout=15",
+            "timeout=15 local_ca_ack_delay 16 to 31",
+        ),
+        ("partition", "pkey=0x8123", "pkey=0x8123 0xffff table"),
+        ("gid", "gid=99", "gid=99 show_gids"),
+    ];
+    let lines: String = cases
+        .iter()
+        .map(|(name, settings, _)| line(name, settings))
+        .collect();
+    let _conf = Conf::new(&lines);
+    for (name, settings, words) in cases {
+        let error = refused(&request(name));
+        for word in words.split(' ') {
+            assert!(error.cause().contains(word), "{settings}: {error}");
+        }
+    }
+}
+
+#[test]
 fn environment_variables_set_options() {
     let _lock = lock_device();
     {

@@ -10,7 +10,7 @@ use std::time::Duration;
 use dat::abi::*;
 use dat::exports::*;
 
-use super::{Memory, abilities, address, device, ok};
+use super::{Memory, abilities, address, device, ok, with_entry};
 
 /// Makes calls follow the DAT pages where the reference implementation allows more.
 const STRICT: &str = "DAT_STRICT";
@@ -71,8 +71,29 @@ impl Fixture {
         Self::open(None, async_evd)
     }
 
-    fn open(lock: Option<device::DeviceLock>, mut async_evd: DAT_EVD_HANDLE) -> Self {
-        let name = c_name();
+    /// Opens the adapter as [`Self::new`] does, with these keys of dat.conf.
+    pub fn configured(settings: &str) -> Self {
+        let lock = device::lock();
+        with_entry(settings, |name| {
+            Self::open_as(name, Some(lock), ptr::null_mut())
+        })
+    }
+
+    /// Opens the adapter once more as [`Self::beside`] does, with these keys of
+    /// dat.conf.
+    pub fn configured_beside(&self, settings: &str) -> Self {
+        with_entry(settings, |name| Self::open_as(name, None, ptr::null_mut()))
+    }
+
+    fn open(lock: Option<device::DeviceLock>, async_evd: DAT_EVD_HANDLE) -> Self {
+        Self::open_as(&c_name(), lock, async_evd)
+    }
+
+    fn open_as(
+        name: &CStr,
+        lock: Option<device::DeviceLock>,
+        mut async_evd: DAT_EVD_HANDLE,
+    ) -> Self {
         let (mut ia, mut pz) = (ptr::null_mut(), ptr::null_mut());
         // SAFETY: every pointer leads to what the call expects.
         unsafe {
@@ -192,6 +213,13 @@ impl Fixture {
 
     /// Returns the adapter's connection manager: `socket` or `rdma_cm`.
     pub fn manager(&self) -> String {
+        self.attribute(c"cm")
+            .expect("the adapter has an attribute for its connection manager")
+    }
+
+    /// Returns the value of a provider-specific attribute, if there is one of this
+    /// name.
+    pub fn attribute(&self, wanted: &CStr) -> Option<String> {
         let provider = abilities(self).1;
         (0..provider.num_provider_specific_attr as usize)
             .map(|at| {
@@ -202,9 +230,8 @@ impl Fixture {
                     [attribute.name, attribute.value].map(|text| CStr::from_ptr(text))
                 }
             })
-            .find(|[name, _]| *name == c"cm")
+            .find(|[name, _]| *name == wanted)
             .map(|[_, value]| value.to_string_lossy().into_owned())
-            .expect("the adapter has an attribute for its connection manager")
     }
 
     /// Records that another call has closed the adapter.

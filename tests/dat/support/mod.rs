@@ -5,6 +5,7 @@ mod address;
 mod allocations;
 mod calls;
 mod child_process;
+mod dat_conf;
 #[allow(dead_code, reason = "each test program uses a part of it")]
 #[path = "../../support/device.rs"]
 pub mod device;
@@ -24,6 +25,7 @@ pub use address::{here, here_ip, ip_at};
 pub use allocations::allocations;
 pub use calls::*;
 pub use child_process::{is_alone, is_on_small_device};
+pub use dat_conf::with_entry;
 pub use device::installed::is_iwarp;
 pub use ends::{both_broken, both_broken_by_a_refusal, broken_by_the_peer, over};
 pub use evd::{Evd, LONG, SOON, Waited, number};

@@ -230,7 +230,7 @@ impl Ep {
             exclusive_register: true,
             // A program without receive events looks at the memory itself, and may reuse it before
             // the CQE is polled.
-            payload_in_completion: streams.recv.is_some(),
+            payload_in_completion: streams.recv.is_some() && self.ia.scatters_to_completions(),
             ..EndpointOptions::new(send_cq, recv_cq)
         };
         // Room for binds makes the ring larger. If the device cannot create a ring of this depth
@@ -330,6 +330,7 @@ impl Ep {
             reads_issued: depth(attributes.max_rdma_read_out),
             reads_served: depth(attributes.max_rdma_read_in),
             access: Access::REMOTE,
+            transport: self.ia.transport(),
             ..ConnectOptions::default()
         }
     }

@@ -56,7 +56,7 @@
 //! | `lmr_sync_req` | false | hosts are cache-coherent with their devices |
 //! | `dto_async_return_guaranteed` | true | a post never waits for its transfer |
 //! | `rdma_write_for_rdma_read_req` | false | InfiniBand and RoCE need local write only; on iWARP such an LMR is registered with the remote access that reads need |
-//! | `provider_specific_attributes` | data path, waiting, connection manager | |
+//! | `provider_specific_attributes` | data path, waiting, connection manager, payload in completions, and the options of connections | named after the keys of dat.conf |
 //!
 //! [`MAX_SEGMENTS`]: super::MAX_SEGMENTS
 //! [`Manager::max_private_data`]: dat_engine::cm::Manager::max_private_data

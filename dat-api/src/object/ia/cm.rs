@@ -66,6 +66,7 @@ pub(super) struct Port<'a> {
     /// The addresses that service points listen on. A single address is also the address of the
     /// port.
     pub(super) listen_on: ListenOn,
+    pub(super) options: TransportOptions,
 }
 
 /// Starts the configured manager. By default that is rdma_cm where the port has an IP address of
@@ -134,7 +135,7 @@ impl Port<'_> {
             port: self.number,
             address,
             listen_on: self.listen_on,
-            options: TransportOptions::default(),
+            options: self.options,
         };
         let departure = Arc::new(RemovalSink::default());
         let watch = shared.manager.watch_device(&local, departure.clone())?;

@@ -26,6 +26,8 @@ pub(super) struct AttributeSources<'a> {
     pub(super) manager: &'a Manager,
     pub(super) threadsafe: bool,
     pub(super) options: &'a Options,
+    /// The attributes of connections.
+    pub(super) connections: Vec<NamedAttribute>,
 }
 
 impl AttributeSources<'_> {
@@ -112,11 +114,15 @@ impl AttributeSources<'_> {
             lmr_sync_req: false,
             dto_async_return_guaranteed: true,
             rdma_write_for_rdma_read_req: false,
-            provider_specific_attributes: vec![
+            provider_specific_attributes: [
                 named("path", self.device.info().path.to_string()),
                 named("wait", self.options.wait.to_string()),
                 named("cm", self.manager.kind().to_string()),
-            ],
+                named("scatter", u8::from(!self.options.no_scatter).to_string()),
+            ]
+            .into_iter()
+            .chain(self.connections.iter().cloned())
+            .collect(),
         }
     }
 }

@@ -5,6 +5,7 @@
 //! | `open.rs`, `close.rs` | opening and closing: the part of `object/adapter.rs` that uses no EVD |
 //! | `children.rs` | the objects of an IA, for closing it |
 //! | `attributes.rs`, `describe.rs`, `limit_attributes.rs`, `limits.rs` | its attributes |
+//! | `transport.rs` | the options of its connections |
 //! | `service_points.rs` | its service points by qualifier |
 //! | `reports.rs` | where asynchronous events go |
 //! | `watch.rs` | passing the device's events to objects |
@@ -23,6 +24,7 @@ mod open;
 mod reports;
 mod service;
 mod service_points;
+mod transport;
 mod watch;
 
 use core::fmt;
@@ -30,10 +32,10 @@ use core::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use dat_engine::Device;
 use dat_engine::cm::{DeviceWatch, Local, Manager};
 use dat_engine::control::ObjectId;
 use dat_engine::wait::WaitPolicy;
+use dat_engine::{Device, TransportOptions};
 
 use crate::error::{DatError, Result};
 use crate::handle::{self, Handle, Object, Reservation, Upcalls};
@@ -73,6 +75,8 @@ pub struct Ia {
     device: Device,
     port: u8,
     options: Options,
+    /// The options of its connections, with defaults.
+    transport: TransportOptions,
     threadsafe: bool,
     /// The device and port of its listeners and connections.
     local: Local,
@@ -167,6 +171,18 @@ impl Ia {
     #[must_use]
     pub fn gid_index(&self) -> Option<u8> {
         self.options.gid
+    }
+
+    /// Returns what its connections use of the network.
+    #[must_use]
+    pub fn transport(&self) -> TransportOptions {
+        self.transport
+    }
+
+    /// Returns whether the device may leave short payloads in completions.
+    #[must_use]
+    pub fn scatters_to_completions(&self) -> bool {
+        !self.options.no_scatter
     }
 
     /// Returns whether calls are checked as the DAT pages say, also where the reference

@@ -14,14 +14,14 @@ use super::describe::AttributeSources;
 use super::reports::{self, Reports};
 use super::service::Service;
 use super::service_points::ServicePoints;
+use super::transport::Connections;
 use super::watch::Watch;
-use crate::error::{DatError, Result};
+use crate::error::Result;
 use crate::handle::{Handle, Reservation};
 use crate::object::exhausted;
 use crate::object::peer::PeerAddress;
 use crate::options::Options;
 use crate::registry::{self, Instance, Resolved};
-use crate::status::{ReturnType, Subtype};
 
 /// What to open.
 #[derive(Clone, Copy, Debug)]
@@ -62,7 +62,6 @@ impl Ia {
         let environment = Options::from_environment()?;
         let (device, instance, options) = open_device(request.name, &resolved, environment)?;
         let port = device.port(instance.port)?;
-        check(&device, &port, &options)?;
 
         let place = Reservation::new().ok_or_else(exhausted)?;
         let interface = instance.interface.as_deref();
@@ -74,9 +73,10 @@ impl Ia {
                 number: port.number,
                 interface,
                 listen_on: options.listen,
+                options: options.transport,
             },
         )?;
-        let ia = Self::assemble(request, place.handle(), device, &port, options, chosen);
+        let ia = Self::assemble(request, place.handle(), device, &port, options, chosen)?;
         Ok((place, ia))
     }
 
@@ -87,13 +87,21 @@ impl Ia {
         port: &PortInfo,
         options: Options,
         chosen: Chosen,
-    ) -> Arc<Self> {
+    ) -> Result<Arc<Self>> {
         let Chosen {
             shared: cm,
             local,
             departure,
             watch: device_watch,
         } = chosen;
+        let connections = Connections {
+            device: &device,
+            port,
+            manager: cm.manager().kind(),
+            address: local.address,
+            options: &options,
+        };
+        let transport = connections.resolve()?;
         let address = SocketAddr::new(local.address, 0);
         let local_address = PeerAddress::new(address);
         let described = AttributeSources {
@@ -105,6 +113,7 @@ impl Ia {
             manager: cm.manager(),
             threadsafe: request.threadsafe,
             options: &options,
+            connections: connections.named(&transport),
         };
         let attributes = (described.adapter(), described.provider());
         let ia = Arc::new(Self {
@@ -114,6 +123,7 @@ impl Ia {
             device,
             port: port.number,
             options,
+            transport,
             threadsafe: request.threadsafe,
             local,
             address,
@@ -129,7 +139,7 @@ impl Ia {
             lost: AtomicBool::new(false),
         });
         departure.of(&ia);
-        ia
+        Ok(ia)
     }
 
     /// Starts the threads.
@@ -193,20 +203,4 @@ fn configured(mut options: Options, instance: &Instance) -> Result<Options> {
         })?;
     }
     Ok(options)
-}
-
-/// Refuses a device whose port lacks the configured GID.
-fn check(device: &Device, port: &PortInfo, options: &Options) -> Result<()> {
-    match options.gid {
-        Some(index) if port.gids.iter().all(|entry| entry.index != index) => Err(DatError::new(
-            ReturnType::InvalidAddress,
-            Subtype::InvalidAddressUnsupported,
-            format!(
-                "port {} of {} has no GID {index} (show_gids lists them)",
-                port.number,
-                device.info().name
-            ),
-        )),
-        _ => Ok(()),
-    }
 }
