@@ -47,6 +47,9 @@ pub struct Upcalls {
     /// Polls the completion queues that the object reports to, so that the entries in its rings
     /// become free. Neither allocates nor waits.
     pub(crate) poll_completions: fn(Handle),
+    /// Warns if requests of an endpoint do not complete. Called from time to time on the IA's
+    /// thread, with no lock held.
+    pub(crate) check_progress: fn(Handle),
     /// Copies payload that the device has left in the CQEs of an EVD to its receive buffers.
     pub(crate) copy_payloads: fn(Handle),
     /// Puts an event on an EVD. Returns `false` if the EVD is full; the event is then lost.
@@ -93,6 +96,7 @@ impl Upcalls {
         bind_failed: |_| (),
         taken: |_| (),
         poll_completions: |_| (),
+        check_progress: |_| (),
         copy_payloads: |_| (),
         take_event: |_, _| false,
         evd_changed: |_, _, _| Ok(()),

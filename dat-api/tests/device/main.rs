@@ -12,4 +12,5 @@ mod iwarp;
 mod posting;
 mod receives;
 mod shared;
+mod stalled;
 mod waiting;

@@ -284,6 +284,16 @@ impl EndpointHandle {
         self.lock().watch.as_ref().is_none_or(Watch::sends_idle)
     }
 
+    /// Returns the position of the oldest send that no polled completion has retired,
+    /// which changes when that send is retired; `None` if there is none, or the
+    /// endpoint was dropped. As exact, and as expensive, as [`Self::sends_idle`].
+    #[must_use]
+    pub fn oldest_send(&self) -> Option<u32> {
+        let inner = self.lock();
+        let watch = inner.watch.as_ref()?;
+        (!watch.sends_idle()).then(|| watch.sends_retired())
+    }
+
     /// Returns the number of receives in the endpoint's own queue that were posted
     /// and whose completions were not polled; 0 with a shared receive queue, and
     /// after the endpoint was dropped.

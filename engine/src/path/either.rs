@@ -208,6 +208,10 @@ impl Watch {
         each!(self, path => path.sends_idle())
     }
 
+    pub(crate) fn sends_retired(&self) -> u32 {
+        each!(self, path => path.sends_retired())
+    }
+
     pub(crate) fn recvs_outstanding(&self) -> u32 {
         each!(self, path => path.recvs_outstanding())
     }

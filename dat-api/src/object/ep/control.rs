@@ -6,6 +6,7 @@ use dat_engine::EndpointHandle;
 use dat_engine::cm::Connection;
 
 use super::Ep;
+use super::stalled::Progress;
 use crate::error::Result;
 use crate::handle::Handle;
 use crate::object::evd::{DtoStream, StreamGuard};
@@ -29,6 +30,7 @@ pub(super) struct Control {
     pub(super) connection: Option<Connection>,
     /// A graceful disconnect waits for the requests posted before it.
     pub(super) draining: bool,
+    pub(super) progress: Progress,
     pub(super) remote: PeerAddress,
     /// The peer's address as a value.
     pub(super) remote_host: Option<SocketAddr>,
@@ -91,6 +93,7 @@ impl Control {
             qp: None,
             connection: None,
             draining: false,
+            progress: Progress::default(),
             remote: PeerAddress::none(),
             remote_host: None,
             remote_qualifier: 0,

@@ -59,6 +59,7 @@ mod poster;
 mod query;
 mod request;
 mod sink;
+mod stalled;
 mod unsignalled;
 mod watermark;
 
@@ -130,6 +131,11 @@ impl Ep {
         poll_completions: |ep| {
             if let Some(ep) = handle::pin::<Self>(ep) {
                 ep.poll_unreported();
+            }
+        },
+        check_progress: |ep| {
+            if let Some(ep) = handle::pin::<Self>(ep) {
+                ep.warn_of_stalled_requests();
             }
         },
         ..Upcalls::NONE

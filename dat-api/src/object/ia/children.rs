@@ -108,6 +108,15 @@ impl Children {
         self.0.lock().evds.iter().copied().collect()
     }
 
+    /// Returns the endpoints.
+    pub(super) fn endpoints(&self) -> Vec<Handle> {
+        let state = self.0.lock();
+        let all = state.live.iter();
+        all.filter(|(_, record)| record.kind == Kind::Ep)
+            .map(|(&handle, _)| handle)
+            .collect()
+    }
+
     /// Removes an object from the list.
     pub(super) fn remove(&self, handle: Handle) {
         let mut state = self.0.lock();

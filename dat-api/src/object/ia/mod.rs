@@ -35,7 +35,7 @@ use std::sync::atomic::AtomicBool;
 use dat_engine::cm::{DeviceWatch, Local, Manager};
 use dat_engine::control::ObjectId;
 use dat_engine::wait::WaitPolicy;
-use dat_engine::{Device, TransportOptions};
+use dat_engine::{Device, Transport, TransportOptions};
 
 use crate::error::{DatError, Result};
 use crate::handle::{self, Handle, Object, Reservation, Upcalls};
@@ -179,6 +179,12 @@ impl Ia {
         self.transport
     }
 
+    /// Returns whether a message waits for ever for a receive of the peer.
+    fn retries_for_ever(&self) -> bool {
+        let unbounded = self.transport.rnr_retry() == TransportOptions::RNR_RETRY_INFINITE;
+        unbounded && self.device.info().transport != Transport::Iwarp
+    }
+
     /// Returns whether the device may leave short payloads in completions.
     #[must_use]
     pub fn scatters_to_completions(&self) -> bool {
@@ -276,6 +282,15 @@ impl Ia {
     pub(crate) fn copy_payloads(&self) {
         for evd in self.children.evds() {
             (evd.upcalls().copy_payloads)(evd);
+        }
+    }
+
+    /// Warns of each endpoint whose requests wait and of which none has completed since the last
+    /// call. The IA's thread calls this every 10 s, if warnings are printed and RNR retries have no
+    /// bound.
+    pub fn warn_of_stalled_requests(&self) {
+        for ep in self.children.endpoints() {
+            (ep.upcalls().check_progress)(ep);
         }
     }
 

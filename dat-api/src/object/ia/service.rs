@@ -1,10 +1,12 @@
-//! The thread of an IA: it takes the device's asynchronous events.
+//! The thread of an IA: it takes the device's asynchronous events, and looks for requests that do
+//! not complete.
 
 use std::io;
 use std::os::fd::AsRawFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
 
 use dat_engine::Device;
 use dat_engine::thread::{SignalsBlocked, leave_pinned_cpus};
@@ -24,6 +26,8 @@ pub(super) struct Service {
 
 const DEVICE: Token = Token(0);
 const WAKER: Token = Token(1);
+/// How often the thread looks for requests that do not complete.
+const CHECK: Duration = Duration::from_secs(10);
 
 impl Service {
     /// Starts the thread. It blocks all signals, and does not run on CPUs that are isolated for the
@@ -44,6 +48,7 @@ impl Service {
             poll,
             device,
             ia: Arc::downgrade(ia),
+            checks: ia.retries_for_ever() && tracing::enabled!(tracing::Level::WARN),
             stop: Arc::clone(&stop),
         };
         let blocked = SignalsBlocked::new();
@@ -76,6 +81,8 @@ struct Run {
     poll: Poll,
     device: Device,
     ia: Weak<Ia>,
+    /// Whether to look for requests that do not complete.
+    checks: bool,
     stop: Arc<AtomicBool>,
 }
 
@@ -83,9 +90,17 @@ impl Run {
     fn run(mut self) {
         leave_pinned_cpus();
         let mut events = Events::with_capacity(2);
+        let mut next = self.checks.then(|| Instant::now() + CHECK);
         // Readiness is edge-triggered: take events first, and then until there are none.
         while !self.stop.load(Ordering::Acquire) && self.take_events() {
-            match self.poll.poll(&mut events, None) {
+            if next.is_some_and(|next| next <= Instant::now()) {
+                next = Some(Instant::now() + CHECK);
+                if let Some(ia) = self.ia.upgrade() {
+                    ia.warn_of_stalled_requests();
+                }
+            }
+            let timeout = next.map(|next| next.saturating_duration_since(Instant::now()));
+            match self.poll.poll(&mut events, timeout) {
                 Ok(()) => {}
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => {

@@ -211,6 +211,12 @@ impl SendConsumer {
         })
     }
 
+    /// Returns how many WQEBBs were retired, modulo 2^32: the position of the oldest
+    /// request that was not retired. Any thread may call it.
+    pub fn retired(&self) -> u32 {
+        self.retired.load(Ordering::Relaxed)
+    }
+
     /// Returns the segments that the first `length` bytes of the RDMA read at
     /// `counter` go to. `None` if the request there is not a read.
     #[cold]

@@ -15,6 +15,11 @@ impl Watch {
         self.0.sends.is_idle()
     }
 
+    /// Returns a number that changes when sends are retired.
+    pub fn sends_retired(&self) -> u32 {
+        self.0.sends.retired()
+    }
+
     /// Returns the number of receives in its own queue that were posted and not
     /// retired.
     pub fn recvs_outstanding(&self) -> u32 {

@@ -21,6 +21,11 @@ impl<D: Device> Watch<D> {
         self.record.sends.slots.outstanding() == 0
     }
 
+    /// Returns a number that changes when sends are retired.
+    pub fn sends_retired(&self) -> u32 {
+        self.record.sends.slots.retired()
+    }
+
     /// Returns the number of receives in its own queue that were posted and not
     /// retired.
     pub fn recvs_outstanding(&self) -> u32 {
