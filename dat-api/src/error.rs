@@ -7,7 +7,8 @@ use dat_engine::{ControlError, ControlErrorKind};
 
 use crate::status::{DatReturn, ReturnType, Subtype};
 
-/// The error of a control call. Calls that post or take events return the bare [`DatReturn`].
+/// The error of a control call. Calls that post or take events return the bare [`DatReturn`];
+/// [`crate::refusals`] explains refused posts.
 #[derive(Clone, Debug)]
 pub struct DatError {
     code: DatReturn,
@@ -22,6 +23,14 @@ impl DatError {
     pub fn new(kind: ReturnType, subtype: Subtype, cause: impl Into<Cow<'static, str>>) -> Self {
         Self {
             code: DatReturn::error(kind, subtype),
+            cause: cause.into(),
+        }
+    }
+
+    /// Returns an error with a code that another call has returned, and its cause.
+    pub fn explained(code: DatReturn, cause: impl Into<Cow<'static, str>>) -> Self {
+        Self {
+            code,
             cause: cause.into(),
         }
     }

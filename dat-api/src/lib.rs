@@ -66,6 +66,7 @@
 //! | [`status`] | `DAT_RETURN`, the result of a call |
 //! | [`handle`] | how objects are named and found |
 //! | [`state`] | the state machine of endpoints, as tables |
+//! | [`refusals`] | the causes of refused posts, in words |
 //! | [`warnings`] | warnings of the library's threads, as lines of text |
 //!
 //! The C interfaces are packages of their own that convert values and call this crate; no type here
@@ -109,7 +110,8 @@
 //!
 //! # Errors
 //! Control calls return a [`DatError`]: the `DAT_RETURN`, and the cause in words. Calls that post
-//! or take events return the bare [`DatReturn`], which takes no memory.
+//! or take events return the bare [`DatReturn`], which takes no memory; [`refusals`] passes on the
+//! causes of refused posts.
 //!
 //! ```
 //! use dat_api::ReturnType;
@@ -134,6 +136,7 @@ pub mod object;
 pub mod options;
 #[allow(unsafe_code)]
 mod per_process;
+pub mod refusals;
 pub mod registry;
 pub mod state;
 // Memory that the device writes, and posts that use it.

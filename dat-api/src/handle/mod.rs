@@ -38,7 +38,7 @@ use std::sync::Arc;
 use dat_engine::sync::Backoff;
 
 use self::arena::Arena;
-use self::slot::{DYING, FREE, OWNED, live};
+use self::slot::{DYING, FORKED, FREE, OWNED, live};
 
 pub(crate) use completion_hooks::CompletionHooks;
 pub(crate) use fork::forks;
@@ -145,6 +145,13 @@ impl Handle {
     pub fn kind(self) -> Option<Kind> {
         let tag = self.slot()?.tag.load(Ordering::Acquire);
         Kind::ALL.into_iter().find(|&kind| live(kind) == tag)
+    }
+
+    /// Returns whether the object belongs to the process that this one was forked from.
+    #[must_use]
+    pub fn is_of_parent_process(self) -> bool {
+        self.slot()
+            .is_some_and(|slot| slot.tag.load(Ordering::Acquire) == FORKED)
     }
 
     /// Sets the first word of what the handle points to, for the C interface that created the

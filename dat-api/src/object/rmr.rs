@@ -32,6 +32,8 @@ use crate::object::exhausted;
 use crate::status::{DatReturn, ReturnType, Subtype};
 use crate::types::{CompletionFlags, LmrSegment, MemPrivileges};
 
+mod explain;
+
 /// A remote memory region.
 pub struct Rmr {
     handle: Handle,

@@ -43,6 +43,8 @@ mod control;
 #[allow(unsafe_code)]
 mod create;
 mod drain;
+#[allow(unsafe_code)]
+mod explain;
 mod fields;
 mod hooks;
 mod info;

@@ -122,6 +122,19 @@ impl RecvQueue for Ep {
     fn refuse(&self, error: PostError) -> DatReturn {
         self.refuse(error)
     }
+
+    #[cold]
+    #[inline(never)]
+    unsafe fn report(
+        &self,
+        count: u32,
+        segment: impl Fn(usize) -> LmrSegment,
+        flags: CompletionFlags,
+        code: DatReturn,
+    ) -> DatReturn {
+        // SAFETY: the caller's promise.
+        unsafe { self.report_recv(count, &segment, flags, code) }
+    }
 }
 
 impl RecvPoster for Poster {

@@ -174,15 +174,17 @@ impl Ep {
         count: u32,
         flags: CompletionFlags,
     ) -> DatReturn {
-        let kind = kind();
+        let kind_of = kind;
+        let kind = kind_of();
         let mut places = [const { MaybeUninit::uninit() }; MAX_SEGMENTS];
         let mut is_second_try = false;
-        loop {
+        // As for receives.
+        let code = loop {
             // SAFETY: the caller's promise.
             let Entered { poster, guard } = unsafe { self.posting.lock() };
             let state = self.state.load(Ordering::Acquire);
             if let Err(code) = poster.check_post(kind, count, flags, state) {
-                return code;
+                break code;
             }
             let need = match kind {
                 Request::Send | Request::Write(_) => MemPrivileges::LOCAL_READ,
@@ -191,11 +193,11 @@ impl Ep {
             let (zone, lmr_cache) = (poster.zone, poster.lmr_cache_for(kind));
             let gathered = match gather(&mut places, count, &segment, lmr_cache, zone, need) {
                 Ok(gathered) => gathered,
-                Err(code) => return code,
+                Err(code) => break code,
             };
             let (op, segments, length) = match self.op(poster, kind, gathered, state) {
                 Ok(checked) => checked,
-                Err(code) => return code,
+                Err(code) => break code,
             };
             let encoded = self.encode(poster, kind, flags, length);
             let request = SendRequest {
@@ -205,7 +207,7 @@ impl Ep {
                 segments,
             };
             let Some(qp) = &mut poster.qp else {
-                return no_zone();
+                break no_zone();
             };
             // SAFETY: the caller's promise.
             let Err(error) = (unsafe { qp.post_send_with_data(&request, encoded.wr_data) }) else {
@@ -216,10 +218,31 @@ impl Ep {
             drop(guard);
             // SAFETY: the caller's promise.
             if is_second_try || !unsafe { self.make_request_room(error) } {
-                return self.refuse(error);
+                break self.refuse(error);
             }
             is_second_try = true;
-        }
+        };
+        // SAFETY: the caller's promise.
+        unsafe { self.report_refused(kind_of, count, segment, flags, code) }
+    }
+
+    /// Reports the cause of a refused request; returns the code. The functions are passed by value,
+    /// so that neither they nor the kind need a place in memory before.
+    ///
+    /// # Safety
+    /// As for [`Self::post_send_with`].
+    #[cold]
+    #[inline(never)]
+    unsafe fn report_refused(
+        &self,
+        kind: impl Fn() -> Request,
+        count: u32,
+        segment: impl Fn(usize) -> LmrSegment,
+        flags: CompletionFlags,
+        code: DatReturn,
+    ) -> DatReturn {
+        // SAFETY: the caller's promise.
+        unsafe { self.report_request(kind(), count, &segment, flags, code) }
     }
 
     /// Makes room after the engine has refused a request or a bind. Returns whether to try again.

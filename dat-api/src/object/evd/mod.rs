@@ -32,6 +32,7 @@ mod create;
 mod dto;
 #[allow(unsafe_code)]
 mod exclusive;
+mod explain;
 #[allow(unsafe_code)]
 mod fast;
 mod merge;
@@ -75,6 +76,7 @@ use crate::types::{AsyncKind, AsyncReason, EvdFlags, EventData};
 pub(crate) use self::attachments::DtoRole;
 pub(crate) use self::cno_binding::{PollMode, PollResult, poll_for_cno};
 pub(crate) use self::dto::DtoStream;
+pub use self::explain::why_refused;
 pub use self::fast::{PeekedEvent, peek};
 pub(crate) use self::posted::{Claim, Overflow};
 pub use self::query::{EvdInfo, Notification};

@@ -4,6 +4,7 @@
 //! Decision: `docs/decisions/014-payload-in-cqe.md`
 
 mod cache;
+mod explain;
 mod register;
 mod shared;
 mod table;
@@ -24,6 +25,7 @@ use crate::status::{ReturnType, Subtype};
 use crate::types::{LmrSegment, MemPrivileges};
 
 pub(crate) use cache::LmrCache;
+pub(crate) use explain::why_refused;
 use register::register;
 use shared::Name;
 use table::{CAPACITY, Contents, Entry};

@@ -22,6 +22,7 @@
 use crate::object::ia::MAX_SEGMENTS;
 use crate::types::CompletionFlags;
 
+mod explain;
 mod lock;
 #[allow(unsafe_code)]
 mod posting;
@@ -30,6 +31,7 @@ pub(crate) mod recv;
 #[allow(unsafe_code)]
 mod segments;
 
+pub(crate) use explain::{RefusedPost, bad_flags as bad_flags_of, changed, full_queue, of_state};
 pub(crate) use lock::{NoLock, PostLock, SpinGuard, SpinLock};
 pub(crate) use posting::{Entered, Path, PostMode, Posting, for_mode};
 pub(crate) use segments::{

@@ -40,6 +40,19 @@ pub(crate) trait RecvQueue {
 
     /// Counts a refused post; returns the code.
     fn refuse(&self, error: PostError) -> DatReturn;
+
+    /// Reports the cause of a refused post ([`crate::refusals`]); returns the code. `segment` is
+    /// passed by value, so that it needs no place in memory before.
+    ///
+    /// # Safety
+    /// As for [`post_recv`].
+    unsafe fn report(
+        &self,
+        count: u32,
+        segment: impl Fn(usize) -> LmrSegment,
+        flags: CompletionFlags,
+        code: DatReturn,
+    ) -> DatReturn;
 }
 
 /// The posting half of a queue of receives.
@@ -150,16 +163,17 @@ unsafe extern "C" fn post_slow<Q: RecvQueue>(
     let need = MemPrivileges::LOCAL_WRITE;
     let mut places = [const { MaybeUninit::uninit() }; MAX_SEGMENTS];
     let mut is_second_try = false;
-    loop {
+    // A refusal leaves the loop, so that successful posts do not test for it again.
+    let code = loop {
         // SAFETY: the caller's promise.
         let Entered { poster, guard } = unsafe { queue.posting().lock() };
         if let Err(code) = queue.check_post(poster, count, flags) {
-            return code;
+            break code;
         }
         let zone = poster.zone();
         let segments = match gather(&mut places, count, &segment, poster.lmr_cache(), zone, need) {
             Ok((segments, _)) => segments,
-            Err(code) => return code,
+            Err(code) => break code,
         };
         let request = RecvRequest {
             wr_id: cookie,
@@ -174,8 +188,10 @@ unsafe extern "C" fn post_slow<Q: RecvQueue>(
         drop(guard);
         // SAFETY: the caller's promise.
         if is_second_try || !unsafe { queue.make_room(error) } {
-            return queue.refuse(error);
+            break queue.refuse(error);
         }
         is_second_try = true;
-    }
+    };
+    // SAFETY: the caller's promise.
+    unsafe { queue.report(count, segment, flags, code) }
 }

@@ -120,6 +120,18 @@ impl RecvQueue for Srq {
         self.refused.note(error);
         refusal(error)
     }
+
+    #[cold]
+    #[inline(never)]
+    unsafe fn report(
+        &self,
+        count: u32,
+        segment: impl Fn(usize) -> LmrSegment,
+        _: CompletionFlags,
+        code: DatReturn,
+    ) -> DatReturn {
+        self.report_recv(count, &segment, code)
+    }
 }
 
 impl RecvPoster for Poster {
