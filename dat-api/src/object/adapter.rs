@@ -105,7 +105,7 @@ impl Ia {
         ia.require_here()?;
         if graceful && has_shared_evd(&ia) {
             return Err(in_use(
-                "another IA sends its asynchronous events to the EVD of this one",
+                "another IA sends its asynchronous events to the EVD of this one: close that IA first",
             ));
         }
         // SAFETY: the caller's promise.
@@ -129,10 +129,19 @@ fn attach_events(ia: &Arc<Ia>, request: &OpenRequest<'_>) -> Result<Option<Handl
             Ok(Some(handle))
         }
         AsyncEvd::Existing(handle) => {
-            let evd = handle::pin::<Evd>(handle)
-                .ok_or_else(|| bad_evd("the handle names no EVD for asynchronous events"))?;
+            let evd = handle::pin::<Evd>(handle).ok_or_else(|| {
+                bad_evd(format!(
+                    "EVD {:#x} was freed: expected a live EVD",
+                    handle.bits()
+                ))
+            })?;
             if evd.ia().device().info().guid != ia.device().info().guid {
-                return Err(bad_evd("the EVD belongs to an IA of another device"));
+                return Err(bad_evd(format!(
+                    "EVD {:#x} belongs to IA {:#x}, of another device: expected one of this device, \
+                     or DAT_HANDLE_NULL for a new one",
+                    handle.bits(),
+                    evd.ia().handle().bits()
+                )));
             }
             let stream = evd.to_arc().attach(StreamKind::Async)?;
             ia.reports().set(stream_of(stream));
@@ -156,7 +165,7 @@ fn has_shared_evd(ia: &Ia) -> bool {
     own.is_some_and(|evd| evd.usage().count() > 1)
 }
 
-fn bad_evd(cause: &'static str) -> DatError {
+fn bad_evd(cause: String) -> DatError {
     DatError::new(
         ReturnType::InvalidHandle,
         Subtype::InvalidHandleEvdAsync,

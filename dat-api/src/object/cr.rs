@@ -5,9 +5,9 @@ use std::sync::Arc;
 use dat_engine::cm::Request;
 
 use super::ep::{self, Ep};
-use super::exhausted;
 use super::ia::Ia;
 use super::peer::PeerAddress;
+use super::{exhausted, of_another_ia};
 use crate::error::{DatError, Result};
 use crate::handle::{self, Handle, Reservation, Upcalls};
 use crate::state::Call;
@@ -131,16 +131,22 @@ impl Cr {
     /// Section 3DAT, `dat_cr_accept`.
     pub fn accept(handle: Handle, ep: Option<Handle>, private_data: &[u8]) -> Result<()> {
         let cr = handle::pin::<Self>(handle).ok_or_else(stale)?;
-        let bad = |cause| DatError::new(ReturnType::InvalidHandle, Subtype::InvalidHandleEp, cause);
+        let bad = |cause: String| {
+            DatError::new(ReturnType::InvalidHandle, Subtype::InvalidHandleEp, cause)
+        };
         let (ep, call) = match (ep, cr.request_ep) {
             (Some(_), Some(_)) => {
                 return Err(bad(
-                    "an endpoint was created or reserved for the request: accept with DAT_HANDLE_NULL",
+                    "an endpoint was created or reserved for the request: expected \
+                                DAT_HANDLE_NULL"
+                        .into(),
                 ));
             }
             (None, None) => {
                 return Err(bad(
-                    "no endpoint was created for the request: name one to accept with",
+                    "no endpoint was created for the request: expected the handle of \
+                                an unconnected EP, got DAT_HANDLE_NULL"
+                        .into(),
                 ));
             }
             (Some(ep), None) => (ep, Call::AcceptNamed),
@@ -148,7 +154,7 @@ impl Cr {
         };
         let ep = ep::find(ep)?;
         if !Arc::ptr_eq(ep.ia(), &cr.ia) {
-            return Err(bad("the endpoint belongs to another IA"));
+            return Err(bad(of_another_ia("endpoint", ep.ia(), &cr.ia)));
         }
         ep.accept(&mut cr.request.lock(), call, private_data)?;
         if let Some(RequestEndpoint::Created(ep)) = cr.request_ep {

@@ -58,6 +58,15 @@ mod wr_data;
 use crate::error::DatError;
 use crate::status::{ReturnType, Subtype};
 
+/// Returns the cause for an object that belongs to another IA than the call.
+pub(crate) fn of_another_ia(what: &str, its: &ia::Ia, expected: &ia::Ia) -> String {
+    format!(
+        "the {what} belongs to IA {:#x}: expected one of IA {:#x}; create both on one IA",
+        its.handle().bits(),
+        expected.handle().bits()
+    )
+}
+
 /// The error if no slot is left for another object.
 pub(crate) fn exhausted() -> DatError {
     DatError::new(

@@ -2,6 +2,7 @@
 
 use core::fmt;
 use core::sync::atomic::{AtomicU32, Ordering};
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use dat_engine::ProtectionDomain;
@@ -117,7 +118,7 @@ impl fmt::Debug for Pz {
 }
 
 /// The error for a handle that names no zone, or one that cannot be used here.
-pub(crate) fn stale(cause: &'static str) -> DatError {
+pub(crate) fn stale(cause: impl Into<Cow<'static, str>>) -> DatError {
     DatError::new(ReturnType::InvalidHandle, Subtype::InvalidHandlePz, cause)
 }
 

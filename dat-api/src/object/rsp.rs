@@ -10,9 +10,9 @@ use std::sync::Arc;
 
 use super::ep::Ep;
 use super::evd::Evd;
-use super::exhausted;
 use super::ia::Ia;
 use super::service_point::{EndpointSource, ServicePoint};
+use super::{exhausted, of_another_ia};
 use crate::error::{DatError, Result};
 use crate::handle::{self, Handle, Reservation, Upcalls};
 use crate::status::{ReturnType, Subtype};
@@ -71,7 +71,7 @@ impl Rsp {
                 return Err(DatError::new(
                     ReturnType::InvalidHandle,
                     Subtype::InvalidHandleEp,
-                    "the endpoint belongs to another IA",
+                    of_another_ia("endpoint", ep.ia(), ia),
                 ));
             }
             Some(ep) => EndpointSource::Reserved(ep.reserve()?),

@@ -18,6 +18,7 @@ use super::ia::Ia;
 use super::usage::Use;
 use crate::error::{DatError, Result};
 use crate::handle::Handle;
+use crate::object::of_another_ia;
 use crate::status::{ReturnType, Subtype};
 use crate::types::EventData;
 use dat_engine::sync::Mutex;
@@ -89,7 +90,7 @@ impl ServicePoint {
             return Err(DatError::new(
                 ReturnType::InvalidHandle,
                 Subtype::InvalidHandleEvdCr,
-                "the EVD belongs to another IA",
+                of_another_ia("EVD", evd.ia(), ia),
             ));
         }
         let point = Arc::new(Self {
@@ -107,14 +108,18 @@ impl ServicePoint {
             Some(qualifier) => manager
                 .listen(local, qualifier, point.clone())
                 .map(|listener| (listener, qualifier))
-                .map_err(|error| manager_error(&error)),
+                .map_err(|error| {
+                    let error = manager_error(&error);
+                    let cause = format!("connection qualifier {qualifier}: {}", error.cause());
+                    DatError::explained(error.code(), cause)
+                }),
             None => manager
                 .listen_any(local, point.clone())
                 .map_err(|error| match error {
                     CmError::InUse => DatError::new(
                         ReturnType::ConnQualUnavailable,
                         Subtype::NoSubtype,
-                        "no free connection qualifier is left on this host",
+                        "no free connection qualifier is left on this host: free unused service points",
                     ),
                     error => manager_error(&error),
                 }),
@@ -239,7 +244,7 @@ fn full() -> DatError {
     DatError::new(
         ReturnType::InsufficientResources,
         Subtype::ResourceMemory,
-        "the EVD of the service point is full",
+        "the EVD of the service point is full: dequeue requests faster, or create it longer",
     )
 }
 
@@ -248,6 +253,7 @@ fn no_listener() -> DatError {
     DatError::new(
         ReturnType::InvalidParameter,
         Subtype::InvalidArg2,
-        "no service point of this IA listens on the qualifier",
+        "no service point of this IA listens on the qualifier: expected that of another PSP or RSP \
+         of the IA",
     )
 }

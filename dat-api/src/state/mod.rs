@@ -409,6 +409,44 @@ pub(crate) fn refused(what: &str, state: EpState) -> DatError {
     DatError::new(
         ReturnType::InvalidState,
         state.subtype(),
-        format!("{what} is not possible while the endpoint is {state:?}"),
+        format!(
+            "{what} is not possible while the endpoint is {state:?}: {}",
+            remedy(state)
+        ),
     )
+}
+
+/// As [`refused`], with the states in which it is possible.
+pub(crate) fn refused_in(legal: States, what: &str, state: EpState) -> DatError {
+    let legal: Vec<_> = EpState::ALL
+        .into_iter()
+        .filter(|&state| legal.has(state))
+        .map(|state| format!("{state:?}"))
+        .collect();
+    DatError::new(
+        ReturnType::InvalidState,
+        state.subtype(),
+        format!(
+            "{what} is not possible while the endpoint is {state:?}: expected {}; {}",
+            legal.join(", "),
+            remedy(state)
+        ),
+    )
+}
+
+/// Returns how an endpoint leaves a state.
+fn remedy(state: EpState) -> &'static str {
+    match state {
+        EpState::Unconnected => "connect it first",
+        EpState::Reserved => "free the service point that holds it first",
+        EpState::PassiveConnectionPending | EpState::TentativeConnectionPending => {
+            "accept or reject its connection request first"
+        }
+        EpState::ActiveConnectionPending | EpState::CompletionPending => {
+            "wait for its connection event first"
+        }
+        EpState::Connected => "disconnect it and wait for the event, then reset it",
+        EpState::DisconnectPending => "wait for DAT_CONNECTION_EVENT_DISCONNECTED first",
+        EpState::Disconnected => "call dat_ep_reset first",
+    }
 }

@@ -2,6 +2,7 @@
 //! EVDs; each EVD counts as a user of the CNO, which therefore cannot be freed before.
 
 use core::sync::atomic::Ordering;
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use dat_engine::wait::ChannelFds;
@@ -11,6 +12,7 @@ use super::{Cno, no_descriptors};
 use crate::error::{DatError, Result};
 use crate::handle::{self, EvdChange, Handle};
 use crate::object::evd::Evd;
+use crate::object::of_another_ia;
 use crate::status::{ReturnType, Subtype};
 
 /// Handles a change of an EVD that is bound to the CNO.
@@ -38,7 +40,7 @@ impl Evd {
         if let Some(cno) = cno
             && !Arc::ptr_eq(cno.ia(), self.ia())
         {
-            return Err(refused("the CNO belongs to another IA"));
+            return Err(refused(of_another_ia("CNO", cno.ia(), self.ia())));
         }
         let binding = self.cno_binding();
         let (old, new) = (binding.cno(), cno.map(|cno| cno.handle()));
@@ -58,7 +60,7 @@ impl Evd {
     }
 }
 
-fn refused(cause: &'static str) -> DatError {
+fn refused(cause: impl Into<Cow<'static, str>>) -> DatError {
     DatError::new(ReturnType::InvalidHandle, Subtype::InvalidHandleCno, cause)
 }
 
@@ -66,7 +68,9 @@ impl Cno {
     /// Binds an EVD. `channel` is its completion channel, if it has one already.
     fn attach(&self, evd: Handle, channel: Option<ChannelFds<'_>>) -> Result<()> {
         if !self.usage.enter() {
-            return Err(refused("the CNO is being freed"));
+            return Err(refused(
+                "the CNO is being freed: bind the EVD to another, or to none",
+            ));
         }
         if let Some(channel) = channel {
             self.watch(channel, evd)

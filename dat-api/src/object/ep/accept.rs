@@ -23,7 +23,11 @@ impl Ep {
         let mut control = self.control();
         let state = self.state();
         if !Call::Reserve.legal().has(state) {
-            return Err(state::refused("reserving it", state));
+            return Err(state::refused_in(
+                Call::Reserve.legal(),
+                "reserving it for a service point",
+                state,
+            ));
         }
         let used = Use::of(self).ok_or_else(super::lifecycle::stale)?;
         self.step(&mut control, Trigger::Reserve);
@@ -84,19 +88,27 @@ impl Ep {
         self.check_private_data(private_data, Subtype::InvalidArg3)?;
         let control = &mut *self.control();
         if !call.legal().has(self.state()) {
-            return Err(state::refused("accepting a connection", self.state()));
+            return Err(state::refused_in(
+                call.legal(),
+                "accepting a connection",
+                self.state(),
+            ));
         }
         if control.connect.is_none() {
-            return Err(bad("the endpoint has no EVD for connection events"));
+            return Err(bad(
+                "the endpoint has no EVD for connection events: set one with dat_ep_modify",
+            ));
         }
         let Some(qp) = &control.qp else {
-            return Err(bad("the endpoint has no protection zone"));
+            return Err(bad(
+                "the endpoint has no protection zone: set one with dat_ep_modify",
+            ));
         };
         let Some(request) = place.as_ref() else {
             return Err(DatError::new(
                 ReturnType::InvalidHandle,
                 Subtype::InvalidHandleCr,
-                "the request has been answered",
+                "the request has been answered: accept or reject each request once",
             ));
         };
         let local = self.parameters(qp, control)?;

@@ -145,7 +145,7 @@ pub(super) fn resolve(
         // These fields are the hard and the soft high watermark.
         if requested.max_recv_dtos > 0 && requested.srq_soft_hw > requested.max_recv_dtos {
             return Err(bad(format!(
-                "the soft high watermark {} is above the hard one, {}",
+                "the soft high watermark {} is above the hard one, {}: expected at most the hard one",
                 requested.srq_soft_hw, requested.max_recv_dtos
             )));
         }
@@ -161,7 +161,7 @@ pub(super) fn resolve(
         named("max_recv_dtos", requested.max_recv_dtos, least, most)?;
         if !request.has_recv && requested.max_recv_dtos != 0 {
             return Err(bad(format!(
-                "max_recv_dtos is {} but there is no EVD for receives",
+                "max_recv_dtos is {} but there is no EVD for receives: expected 0, or an EVD",
                 requested.max_recv_dtos
             )));
         }
@@ -177,7 +177,7 @@ pub(super) fn resolve(
     )?;
     if !request.shared && !request.has_request && requested.max_request_dtos != 0 {
         return Err(bad(format!(
-            "max_request_dtos is {} but there is no EVD for requests",
+            "max_request_dtos is {} but there is no EVD for requests: expected 0, or an EVD",
             requested.max_request_dtos
         )));
     }
@@ -283,7 +283,9 @@ fn flags(requested: &EpAttributes, is_strict: bool) -> Result<(), String> {
 
 fn size(name: &str, value: u64, most: u64) -> Result<(), String> {
     if value > most {
-        return Err(format!("{name} is {value}; the adapter's limit is {most}"));
+        return Err(format!(
+            "{name} is {value}: expected at most {most}, the adapter's limit"
+        ));
     }
     Ok(())
 }

@@ -146,8 +146,8 @@ pub(super) fn check_zones(ia: &Ia, pz: Option<&Pz>, srq: &Srq, argument: Subtype
         return Err(DatError::new(
             ReturnType::InvalidParameter,
             argument,
-            "with this device, an endpoint and its SRQ must be of one protection zone \
-             (srq_ep_pz_difference_supported is false)",
+            "the endpoint and its SRQ are in two protection zones: expected one, because with this \
+             device srq_ep_pz_difference_supported is false",
         ));
     }
     Ok(())
@@ -163,8 +163,8 @@ impl Ep {
             true => Err(DatError::new(
                 ReturnType::ModelNotSupported,
                 Subtype::NoSubtype,
-                "the device cannot wake for solicited receives alone \
-                 (completion_flags_supported has no SOLICITED_WAIT)",
+                "recv_completion_flags has SOLICITED_WAIT: expected flags in \
+                 completion_flags_supported; the device cannot wake for solicited receives alone",
             )),
         }
     }

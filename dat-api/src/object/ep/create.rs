@@ -1,6 +1,7 @@
 //! Creating endpoints.
 
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize};
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use dat_engine::cm;
@@ -16,12 +17,12 @@ use crate::error::{DatError, Result};
 use crate::handle::Reservation;
 use crate::object::counters::Refused;
 use crate::object::evd::{Evd, StreamKind};
-use crate::object::exhausted;
 use crate::object::ia::Ia;
 use crate::object::post::{PostMode, Posting};
 use crate::object::pz::Pz;
 use crate::object::srq::Srq;
 use crate::object::usage::{Usage, Use};
+use crate::object::{exhausted, of_another_ia};
 use crate::status::{ReturnType, Subtype};
 use crate::types::{EpAttributes, EpState, EvdFlags};
 use dat_engine::sync::Mutex;
@@ -37,7 +38,7 @@ struct Parts<'a> {
 }
 
 /// The error for a handle of an object that does not fit the call.
-pub(super) fn bad(subtype: Subtype, cause: &'static str) -> DatError {
+pub(super) fn bad(subtype: Subtype, cause: impl Into<Cow<'static, str>>) -> DatError {
     DatError::new(ReturnType::InvalidHandle, subtype, cause)
 }
 
@@ -50,12 +51,18 @@ pub(super) fn check_evd(
 ) -> Result<()> {
     let Some(evd) = evd else { return Ok(()) };
     if !Arc::ptr_eq(evd.ia(), ia) {
-        return Err(bad(subtype, "the EVD belongs to another IA"));
+        return Err(bad(subtype, of_another_ia("EVD", evd.ia(), ia)));
     }
     if !evd.flags().contains(flag) {
         return Err(bad(
             subtype,
-            "the EVD was not created with the flag for these events",
+            format!(
+                "EVD {:#x} has the flags {:#x}: expected {:#x}, the flag for these events; create \
+                 it with that flag",
+                evd.handle().bits(),
+                evd.flags().bits(),
+                flag.bits()
+            ),
         ));
     }
     Ok(())
@@ -258,7 +265,7 @@ impl Parts<'_> {
         {
             return Err(bad(
                 Subtype::InvalidHandlePz,
-                "the protection zone belongs to another IA",
+                of_another_ia("protection zone", pz.ia(), ia),
             ));
         }
         check_evd(
@@ -279,7 +286,7 @@ impl Parts<'_> {
         {
             return Err(bad(
                 Subtype::InvalidHandleSrq,
-                "the SRQ belongs to another IA",
+                of_another_ia("SRQ", srq.ia(), ia),
             ));
         }
         if let Some(srq) = self.srq {

@@ -14,6 +14,7 @@ use super::sink::Sink;
 use super::{Connect, Ep, drain};
 use crate::error::{DatError, Result};
 use crate::handle::{self, Handle};
+use crate::object::of_another_ia;
 use crate::object::usage::Counted;
 use crate::state::{self, Call, Trigger};
 use crate::status::{ReturnType, Subtype};
@@ -31,7 +32,7 @@ fn check(call: Call, what: &str, state: EpState) -> Result<()> {
     if call.legal().has(state) {
         Ok(())
     } else {
-        Err(state::refused(what, state))
+        Err(state::refused_in(call.legal(), what, state))
     }
 }
 
@@ -114,7 +115,11 @@ impl Ep {
             return Err(DatError::new(
                 ReturnType::ModelNotSupported,
                 Subtype::NoSubtype,
-                "only best effort (DAT_QOS_BEST_EFFORT) without multipath is supported",
+                format!(
+                    "quality of service {:#x}, connect flags {:#x}: expected \
+                     DAT_QOS_BEST_EFFORT (0) and DAT_CONNECT_DEFAULT_FLAG (0)",
+                    how.qos, how.flags
+                ),
             ));
         }
         let local = self.parameters(qp, control)?;
@@ -164,7 +169,7 @@ impl Ep {
             return Err(DatError::new(
                 ReturnType::InvalidHandle,
                 Subtype::InvalidHandleEp,
-                "the endpoint whose connection is to be duplicated belongs to another IA",
+                of_another_ia("endpoint to duplicate", &model.ia, &self.ia),
             ));
         }
         // Errors of this endpoint come first, as in a connect.
@@ -201,7 +206,8 @@ impl Ep {
             ReturnType::InvalidParameter,
             argument,
             format!(
-                "{} bytes of private data; max_private_data_size is {most}",
+                "{} bytes of private data: expected at most {most}, the provider attribute \
+                 max_private_data_size",
                 data.len()
             ),
         ))

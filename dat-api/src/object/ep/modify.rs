@@ -14,6 +14,7 @@ use super::{Ep, EpChange, EpFields};
 use crate::error::{DatError, Result};
 use crate::handle::{self, Handle};
 use crate::object::evd::{Evd, StreamGuard, StreamKind};
+use crate::object::of_another_ia;
 use crate::object::pz::Pz;
 use crate::object::usage::Use;
 use crate::state::{self, Call};
@@ -52,7 +53,7 @@ fn of_a_value(error: DatError) -> DatError {
     }
 }
 
-fn bad_mask(cause: &'static str) -> DatError {
+fn bad_mask(cause: String) -> DatError {
     DatError::new(ReturnType::InvalidParameter, Subtype::InvalidArg2, cause)
 }
 
@@ -63,7 +64,10 @@ fn find_evd(handle: Option<Handle>) -> Result<Option<Arc<Evd>>> {
     };
     match handle::pin::<Evd>(handle) {
         Some(evd) => Ok(Some(evd.to_arc())),
-        None => Err(bad_value("a handle in the new values names no EVD")),
+        None => Err(bad_value(format!(
+            "EVD {:#x} in the new values was freed: expected a live EVD, or DAT_HANDLE_NULL",
+            handle.bits()
+        ))),
     }
 }
 
@@ -81,14 +85,18 @@ impl Ep {
     /// No post and no bind to this endpoint runs at the same time, unless its IA is threadsafe.
     pub unsafe fn modify(&self, fields: EpFields, change: &EpChange) -> Result<()> {
         if fields.bits() & !EpFields::all().bits() != 0 {
-            return Err(bad_mask(
-                "the mask has unknown bits: use the DAT_EP_FIELD_* bits",
-            ));
+            return Err(bad_mask(format!(
+                "the mask {:#x} has unknown bits: expected DAT_EP_FIELD_* bits",
+                fields.bits()
+            )));
         }
         if fields.intersects(FIXED) {
-            return Err(bad_mask(
-                "the IA, the state, addresses, qualifiers and the SRQ of an endpoint cannot be changed",
-            ));
+            return Err(bad_mask(format!(
+                "the mask {:#x} names fields that cannot be changed, {:#x}: expected none of IA, \
+                 state, addresses, qualifiers and SRQ",
+                fields.bits(),
+                fields.intersection(FIXED).bits()
+            )));
         }
         // A second change waits while the first recreates the endpoint.
         let _one_at_a_time = self.changing.lock();
@@ -118,7 +126,11 @@ impl Ep {
             .difference(EpFields::PZ | EpFields::CONNECT_EVD)
             .difference(SPECIFIC);
         if shared && fields.intersects(EpFields::MAX_RECV_DTOS | EpFields::MAX_RECV_IOV) {
-            return Err(bad_value("an endpoint on an SRQ has no limits of receives"));
+            return Err(bad_value(
+                "the mask names max_recv_dtos or max_recv_iov, which an endpoint on an SRQ does \
+                 not have: change the SRQ (dat_srq_resize), or the watermarks \
+                 (dat_ep_set_watermark)",
+            ));
         }
         if !touched.is_empty() {
             let request = Request {
@@ -323,7 +335,7 @@ impl Ep {
         ];
         for (group, call) in groups {
             if fields.intersects(group) && !call.legal().has(state) {
-                return Err(state::refused("this change", state));
+                return Err(state::refused_in(call.legal(), "this change", state));
             }
         }
         Ok(())
@@ -331,15 +343,23 @@ impl Ep {
 
     fn find_zone(&self, zone: Option<Handle>) -> Result<Option<Use<Pz>>> {
         let Some(zone) = zone else { return Ok(None) };
-        let pinned = handle::pin::<Pz>(zone)
-            .ok_or_else(|| bad_value("a handle in the new values names no protection zone"))?;
+        let pinned = handle::pin::<Pz>(zone).ok_or_else(|| {
+            bad_value(format!(
+                "PZ {:#x} in the new values was freed: expected a live PZ, or DAT_HANDLE_NULL",
+                zone.bits()
+            ))
+        })?;
         let pz = pinned.to_arc();
         if !Arc::ptr_eq(pz.ia(), &self.ia) {
-            return Err(bad_value("the protection zone belongs to another IA"));
+            return Err(bad_value(of_another_ia(
+                "protection zone",
+                pz.ia(),
+                &self.ia,
+            )));
         }
         Use::of(&pz)
             .map(Some)
-            .ok_or_else(|| bad_value("the protection zone is being freed"))
+            .ok_or_else(|| bad_value("the protection zone is being freed: use another"))
     }
 
     fn find_connect(&self, evd: Option<Handle>) -> Result<Option<crate::object::evd::StreamGuard>> {

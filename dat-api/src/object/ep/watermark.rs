@@ -89,7 +89,7 @@ fn check(mark: i32, argument: Subtype) -> Result<()> {
     Err(DatError::new(
         ReturnType::InvalidParameter,
         argument,
-        "invalid watermark: expected 0 or more, or DAT_WATERMARK_INFINITE (-1)",
+        format!("invalid watermark {mark}: expected 0 or more, or DAT_WATERMARK_INFINITE (-1)"),
     ))
 }
 

@@ -86,7 +86,8 @@ impl Evd {
                 ReturnType::InsufficientResources,
                 Subtype::ResourceMemory,
                 format!(
-                    "the stream can have {depth} completions outstanding, a completion queue holds at most {most}"
+                    "the stream can have {depth} completions outstanding, a completion queue holds at most \
+                     {most}: create the endpoint or SRQ with less"
                 ),
             ));
         }

@@ -211,7 +211,7 @@ pub(super) fn no_memory() -> DatError {
     DatError::new(
         ReturnType::InsufficientResources,
         Subtype::ResourceMemory,
-        "not enough memory for this many events",
+        "not enough memory for this many events: create the EVD shorter",
     )
 }
 

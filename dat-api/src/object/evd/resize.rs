@@ -106,7 +106,10 @@ impl Evd {
         if awaited > asked as usize {
             return refused(
                 Subtype::InvalidStateEvdWaiter,
-                format!("a thread waits with threshold {awaited}, above the new length {asked}"),
+                format!(
+                    "a thread waits with threshold {awaited}, above the new length {asked}: end that \
+                     wait first, or keep the length"
+                ),
             );
         }
         // At most `asked`.

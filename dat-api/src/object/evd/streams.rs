@@ -189,13 +189,15 @@ impl Streams {
     pub(super) fn attach_dto(&mut self, is_request: bool, config: DtoConfig) -> Result<()> {
         let Some(new) = Attribute::of(config.flags) else {
             return Err(mismatch(format!(
-                "{:?} contradict each other",
-                config.flags
+                "the completion flags {:#x} contradict each other: expected one of UNSIGNALLED, \
+                 SOLICITED_WAIT and EVD_THRESHOLD",
+                config.flags.bits()
             )));
         };
         if is_request && new == Attribute::Solicited {
             return Err(mismatch(
-                "SOLICITED_WAIT is for receives only: no peer solicits the completion of a request"
+                "SOLICITED_WAIT in request_completion_flags: expected it in recv_completion_flags \
+                 only, because no peer solicits the completion of a request"
                     .to_owned(),
             ));
         }
@@ -242,7 +244,13 @@ pub(super) fn check_flag(evd: &Evd, kind: StreamKind, subtype: Subtype) -> Resul
     Err(DatError::new(
         ReturnType::InvalidHandle,
         subtype,
-        format!("the EVD was not created for {kind:?} events: create it with that flag"),
+        format!(
+            "EVD {:#x} has the flags {:#x}, without that for {kind:?} events, {:#x}: create it with \
+             that flag",
+            evd.handle().bits(),
+            evd.flags().bits(),
+            kind.flag().bits()
+        ),
     ))
 }
 
@@ -303,7 +311,11 @@ impl Evd {
     /// Keeps the EVD from being freed.
     pub(super) fn enter(self: &Arc<Self>, subtype: Subtype) -> Result<Use<Self>> {
         Use::of(self).ok_or_else(|| {
-            DatError::new(ReturnType::InvalidHandle, subtype, "the EVD is being freed")
+            DatError::new(
+                ReturnType::InvalidHandle,
+                subtype,
+                "the EVD is being freed: use another",
+            )
         })
     }
 }

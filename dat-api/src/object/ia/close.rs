@@ -15,10 +15,13 @@ impl Ia {
     /// # Safety
     /// As for [`Ia::close`].
     pub(in crate::object) unsafe fn end(&self, graceful: bool) -> Result<()> {
-        let left = self
-            .children
-            .close(graceful)
-            .map_err(|refusal| refusal.map_or_else(stale, in_use))?;
+        let left = self.children.close(graceful).map_err(|refusal| {
+            refusal.map_or_else(stale, |left| {
+                in_use(format!(
+                    "{left}: free these first, or close with DAT_CLOSE_ABRUPT_FLAG"
+                ))
+            })
+        })?;
         // No objects are added any more; once the calls that have found the IA have returned,
         // nothing refers to it.
         handle::retire::<Self>(self.handle, |_| ());

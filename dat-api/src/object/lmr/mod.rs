@@ -17,10 +17,10 @@ use dat_engine::sync::Mutex;
 
 use crate::error::{DatError, Result};
 use crate::handle::{self, Handle, Reservation, Upcalls};
-use crate::object::exhausted;
 use crate::object::ia::Ia;
 use crate::object::pz::{self, Pz};
 use crate::object::usage::{Counted, Usage, Use};
+use crate::object::{exhausted, of_another_ia};
 use crate::status::{ReturnType, Subtype};
 use crate::types::{LmrSegment, MemPrivileges};
 
@@ -134,7 +134,7 @@ impl Lmr {
         privileges: MemPrivileges,
     ) -> Result<Arc<Self>> {
         if !Arc::ptr_eq(pz.ia(), ia) {
-            return Err(pz::stale("the zone belongs to another IA"));
+            return Err(pz::stale(of_another_ia("protection zone", pz.ia(), ia)));
         }
         let (address, length) = range_of(ia, kind)?;
         let pz = Use::of(pz).ok_or_else(|| pz::stale("the zone is being freed"))?;
@@ -336,7 +336,7 @@ fn range_of(ia: &Arc<Ia>, kind: MemoryKind) -> Result<(usize, u64)> {
                 return Err(DatError::new(
                     ReturnType::InvalidHandle,
                     Subtype::InvalidHandleLmr,
-                    "the LMR belongs to another IA",
+                    of_another_ia("LMR", source.pz.ia(), ia),
                 ));
             }
             let info = source.query();

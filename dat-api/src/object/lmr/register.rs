@@ -91,7 +91,8 @@ fn too_long(length: u64) -> DatError {
         ReturnType::InvalidParameter,
         Subtype::InvalidArg4,
         format!(
-            "{length} bytes are more than the device can register at once (max_lmr_block_size)"
+            "{length} bytes are more than the device can register at once (max_lmr_block_size): \
+             register several LMRs"
         ),
     )
 }

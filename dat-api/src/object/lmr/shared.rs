@@ -52,7 +52,8 @@ impl Name {
             return Err(DatError::new(
                 ReturnType::InvalidState,
                 Subtype::InvalidStateLmrInUse,
-                "the identifier names other shared memory in this process",
+                "the identifier names other shared memory in this process: expected the same memory for \
+                 the same identifier",
             ));
         }
         *users += 1;
@@ -141,7 +142,7 @@ fn piece(maps: &[u8], address: u64, length: u64) -> Result<Piece> {
         DatError::new(
             ReturnType::InvalidParameter,
             Subtype::InvalidArg3,
-            format!("{length} bytes at {address:#x} are not all mapped"),
+            format!("{length} bytes at {address:#x} are not all mapped: expected mapped memory"),
         )
     })
 }

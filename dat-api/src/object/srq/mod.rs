@@ -6,11 +6,11 @@ use std::sync::Arc;
 use dat_engine::{SharedReceiveQueueHandle, SrqOptions};
 
 use super::counters::{Counters, Refused};
-use super::exhausted;
 use super::ia::{Ia, LimitAttributes, MAX_SEGMENTS};
 use super::post::{PostMode, Posting};
 use super::pz::Pz;
 use super::usage::{Counted, Usage, Use};
+use super::{exhausted, of_another_ia};
 use crate::error::{DatError, Result};
 use crate::handle::{self, Handle, Reservation, Upcalls};
 use crate::status::{ReturnType, Subtype};
@@ -133,10 +133,11 @@ impl Srq {
         mode: PostMode,
     ) -> Result<Arc<Self>> {
         ia.require_srqs()?;
-        let bad_zone =
-            |cause| DatError::new(ReturnType::InvalidHandle, Subtype::InvalidHandlePz, cause);
+        let bad_zone = |cause: String| {
+            DatError::new(ReturnType::InvalidHandle, Subtype::InvalidHandlePz, cause)
+        };
         if !Arc::ptr_eq(pz.ia(), ia) {
-            return Err(bad_zone("the protection zone belongs to another IA"));
+            return Err(bad_zone(of_another_ia("protection zone", pz.ia(), ia)));
         }
         let limits = ia.attributes();
         let most_iov = LimitAttributes::of(ia.device().limits()).max_iov_segments_per_srq_recv;
@@ -156,17 +157,19 @@ impl Srq {
         ] {
             if value < 1 || value > most {
                 return Err(bad_attribute(format!(
-                    "{name} is {value}; it must be 1 to {most}, {limit}"
+                    "{name} is {value}: expected 1 to {most}, {limit}"
                 )));
             }
         }
         if attributes.low_watermark != 0 {
-            return Err(bad_attribute(
-                "low_watermark must be 0: set it with dat_srq_set_lw once the queue is created"
-                    .into(),
-            ));
+            return Err(bad_attribute(format!(
+                "low_watermark is {}: expected DAT_SRQ_LW_DEFAULT (0); set it with \
+                     dat_srq_set_lw once the queue is created",
+                attributes.low_watermark
+            )));
         }
-        let pz = Use::of(pz).ok_or_else(|| bad_zone("the protection zone is being freed"))?;
+        let pz = Use::of(pz)
+            .ok_or_else(|| bad_zone("the protection zone is being freed: use another".into()))?;
         let place = Reservation::new().ok_or_else(exhausted)?;
         let queue = pz.domain().create_srq(&SrqOptions {
             depth: attributes.max_recv_dtos.unsigned_abs(),

@@ -48,7 +48,9 @@ impl Srq {
             return Err(DatError::new(
                 ReturnType::InvalidParameter,
                 Subtype::InvalidArg2,
-                format!("max_recv_dtos is {receives}; it must be 1 to {most}"),
+                format!(
+                    "max_recv_dtos is {receives}: expected 1 to {most}, the adapter's max_recv_per_srq"
+                ),
             ));
         }
         let wanted = receives.unsigned_abs();
@@ -56,7 +58,8 @@ impl Srq {
         let (outstanding, mark) = (self.queue.outstanding(), self.watermark.value());
         if wanted < outstanding {
             return Err(too_small(format!(
-                "{outstanding} receives are outstanding, more than the new size {wanted}"
+                "{outstanding} receives are outstanding, more than the new size {wanted}: take \
+                 completions first, or keep room for them"
             )));
         }
         if wanted < mark {
@@ -113,7 +116,8 @@ impl Srq {
         for source in self.sources.list() {
             if source.kind() == Some(Kind::Ep) {
                 return Err(no_room(
-                    "an endpoint without a recv EVD uses the queue: resize it before",
+                    "an endpoint without a receive EVD uses the queue: resize the queue before \
+                     such endpoints are created",
                 ));
             }
             evds.extend(handle::pin::<Evd>(source).map(|evd| evd.to_arc()));
