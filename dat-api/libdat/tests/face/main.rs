@@ -2,6 +2,7 @@
 //! return codes, and objects as C sees them.
 
 mod arguments;
+mod calls;
 mod common;
 #[path = "../../../../tests/support/launcher.rs"]
 mod emulator;
