@@ -4,7 +4,7 @@
 //! refused, and only if a program or a C interface has asked for causes with [`forward_to`], the
 //! library examines the arguments and the queue again and says why.
 //!
-//! Decision: `docs/decisions/061-cause-after-the-refusal.md`
+//! Decision: `docs/decisions/063-cause-after-the-refusal.md`
 
 use std::sync::OnceLock;
 

@@ -18,6 +18,8 @@ use crate::face::cancel::{self, Place};
 use crate::face::frame::{bad_argument, control};
 use crate::face::handles::{bare, invalid, named, or_null, ours, pin};
 use crate::face::output::{Output, query_output};
+use crate::face::refused::cno_wait_failed;
+use crate::face::subject::on;
 use crate::providers::dispatch::{foreign, foreign_wait};
 
 const WHICH: Subtype = Subtype::InvalidHandleCno;
@@ -34,7 +36,10 @@ fn agent(agent: DAT_OS_WAIT_PROXY_AGENT) -> Result<Option<Agent>> {
             0 => Ok(None),
             _ => Err(bad_argument(
                 Subtype::InvalidArg2,
-                "the agent has instance data but no function",
+                format!(
+                    "the agent has the instance data {data:#x}, but no function: pass a function, \
+                     or DAT_OS_WAIT_PROXY_AGENT_NULL"
+                ),
             )),
         };
     };
@@ -66,7 +71,7 @@ pub unsafe extern "C" fn dat_cno_create(
     cno_handle: *mut DAT_CNO_HANDLE,
 ) -> DAT_RETURN {
     foreign!(ia_handle.cno_create_func(ia_handle, agent, cno_handle));
-    control("dat_cno_create", || {
+    control("dat_cno_create", on("ia", ia_handle), || {
         let ia = pin::<Ia>(ia_handle, Subtype::InvalidHandleIa)?;
         // SAFETY: the contract of `exports`.
         let place = unsafe { Output::new(cno_handle, Subtype::InvalidArg3) }?;
@@ -82,7 +87,7 @@ pub unsafe extern "C" fn dat_cno_modify_agent(
     agent: DAT_OS_WAIT_PROXY_AGENT,
 ) -> DAT_RETURN {
     foreign!(cno_handle.cno_modify_agent_func(cno_handle, agent));
-    control("dat_cno_modify_agent", || {
+    control("dat_cno_modify_agent", on("cno", cno_handle), || {
         let cno = cno(cno_handle)?;
         cno.to_arc().set_agent(self::agent(agent)?)
     })
@@ -95,7 +100,7 @@ pub unsafe extern "C" fn dat_cno_query(
     cno_param: *mut DAT_CNO_PARAM,
 ) -> DAT_RETURN {
     foreign!(cno_handle.cno_query_func(cno_handle, cno_param_mask, cno_param));
-    control("dat_cno_query", || {
+    control("dat_cno_query", on("cno", cno_handle), || {
         let cno = cno(cno_handle)?;
         // SAFETY: the contract of `exports`.
         let place = unsafe { query_output(cno_param_mask, DAT_CNO_FIELD_ALL, cno_param) }?;
@@ -111,7 +116,7 @@ pub unsafe extern "C" fn dat_cno_query(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dat_cno_free(cno_handle: DAT_CNO_HANDLE) -> DAT_RETURN {
     foreign!(cno_handle.cno_free_func(cno_handle));
-    control("dat_cno_free", || {
+    control("dat_cno_free", on("cno", cno_handle), || {
         Cno::free(named(cno_handle, Kind::Cno, WHICH)?)
     })
 }
@@ -150,7 +155,12 @@ pub unsafe extern "C-unwind" fn dat_cno_wait(
     CancellationDisabled::end(state);
     match waited {
         Ok(_) => DatReturn::SUCCESS.bits(),
-        Err(code) => code.bits(),
+        Err(code) => match code.kind() {
+            Some(
+                ReturnType::QueueEmpty | ReturnType::TimeoutExpired | ReturnType::InterruptedCall,
+            ) => code.bits(),
+            _ => cno_wait_failed(cno_handle, code),
+        },
     }
 }
 

@@ -1,24 +1,25 @@
 //! Counters: an extension that uDAPL does not have.
 
+use dat_api::Subtype;
 use dat_api::object::counters::Counters;
-use dat_api::{DatError, ReturnType, Subtype};
 
 use crate::abi::{DAT_COUNTERS, DAT_HANDLE, DAT_RETURN};
 use crate::face::frame::control;
-use crate::face::handles::ours;
+use crate::face::handles::{ours, refused_any};
 use crate::face::output::Output;
+use crate::face::subject::on;
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dat_counters_query(
     dat_handle: DAT_HANDLE,
     counters: *mut DAT_COUNTERS,
 ) -> DAT_RETURN {
-    control("dat_counters_query", || {
+    control("dat_counters_query", on("handle", dat_handle), || {
         let found = ours(dat_handle).and_then(Counters::of).ok_or_else(|| {
-            DatError::new(
-                ReturnType::InvalidHandle,
+            refused_any(
+                dat_handle,
+                "an IA, EVD, CNO, EP or SRQ",
                 Subtype::InvalidHandle1,
-                "only live IAs, EVDs, CNOs, EPs and SRQs of this library have counters",
             )
         })?;
         // SAFETY: the contract of `exports`.

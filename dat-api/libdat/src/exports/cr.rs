@@ -12,6 +12,7 @@ use crate::face::attributes::count;
 use crate::face::frame::control;
 use crate::face::handles::{named, named_or_null, pin, to_c};
 use crate::face::output::query_output;
+use crate::face::subject::on;
 use crate::providers::dispatch::foreign;
 
 #[unsafe(no_mangle)]
@@ -21,7 +22,7 @@ pub unsafe extern "C" fn dat_cr_query(
     cr_param: *mut DAT_CR_PARAM,
 ) -> DAT_RETURN {
     foreign!(cr_handle.cr_query_func(cr_handle, cr_param_mask, cr_param));
-    control("dat_cr_query", || {
+    control("dat_cr_query", on("cr", cr_handle), || {
         let cr = pin::<Cr>(cr_handle, Subtype::InvalidHandleCr)?;
         // SAFETY: the contract of `exports`.
         let place = unsafe { query_output(cr_param_mask, DAT_CR_FIELD_ALL, cr_param) }?;
@@ -47,7 +48,7 @@ pub unsafe extern "C" fn dat_cr_accept(
     private_data: DAT_PVOID,
 ) -> DAT_RETURN {
     foreign!(cr_handle.cr_accept_func(cr_handle, ep_handle, private_data_size, private_data));
-    control("dat_cr_accept", || {
+    control("dat_cr_accept", on("cr", cr_handle), || {
         let cr = named(cr_handle, Kind::Cr, Subtype::InvalidHandleCr)?;
         let ep = named_or_null(ep_handle, Kind::Ep, Subtype::InvalidHandleEp)?;
         // SAFETY: the contract of `exports`.
@@ -66,7 +67,7 @@ pub unsafe extern "C" fn dat_cr_accept(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dat_cr_reject(cr_handle: DAT_CR_HANDLE) -> DAT_RETURN {
     foreign!(cr_handle.cr_reject_func(cr_handle));
-    control("dat_cr_reject", || {
+    control("dat_cr_reject", on("cr", cr_handle), || {
         Cr::reject(named(cr_handle, Kind::Cr, Subtype::InvalidHandleCr)?)
     })
 }
@@ -77,7 +78,7 @@ pub unsafe extern "C" fn dat_cr_handoff(
     handoff: DAT_CONN_QUAL,
 ) -> DAT_RETURN {
     foreign!(cr_handle.cr_handoff_func(cr_handle, handoff));
-    control("dat_cr_handoff", || {
+    control("dat_cr_handoff", on("cr", cr_handle), || {
         Cr::hand_off(
             named(cr_handle, Kind::Cr, Subtype::InvalidHandleCr)?,
             handoff,

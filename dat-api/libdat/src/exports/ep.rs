@@ -14,9 +14,10 @@ use crate::abi::{
     DAT_SRQ_HANDLE,
 };
 use crate::face::attributes;
-use crate::face::frame::{bad_argument, control, require};
+use crate::face::frame::{bad_argument, control, require_with};
 use crate::face::handles::{named, pin, pin_or_null};
 use crate::face::output::Output;
+use crate::face::subject::on;
 use crate::providers::dispatch::foreign;
 
 /// The parent objects that both create calls take.
@@ -61,11 +62,12 @@ unsafe fn attributes(from: *const DAT_EP_ATTR, argument: Subtype) -> Result<Opti
     if from.is_null() {
         return Ok(None);
     }
-    require(
-        from.is_aligned(),
-        argument,
-        "the pointer to the attributes is not aligned",
-    )?;
+    require_with(from.is_aligned(), argument, || {
+        format!(
+            "the attributes at {from:p} are not aligned: expected a multiple of {} bytes",
+            align_of::<DAT_EP_ATTR>()
+        )
+    })?;
     // SAFETY: the pointer is neither null nor misaligned, so it is readable by
     // this function's contract.
     attributes::endpoint(unsafe { &*from }, argument).map(Some)
@@ -90,7 +92,7 @@ pub unsafe extern "C" fn dat_ep_create(
         ep_attributes,
         ep_handle
     ));
-    control("dat_ep_create", || {
+    control("dat_ep_create", on("ia", ia_handle), || {
         let of = Parents::find(
             ia_handle,
             pz_handle,
@@ -136,7 +138,7 @@ pub unsafe extern "C" fn dat_ep_create_with_srq(
         ep_attributes,
         ep_handle
     ));
-    control("dat_ep_create_with_srq", || {
+    control("dat_ep_create_with_srq", on("ia", ia_handle), || {
         let of = Parents::find(
             ia_handle,
             pz_handle,
@@ -155,7 +157,8 @@ pub unsafe extern "C" fn dat_ep_create_with_srq(
             unsafe { attributes(ep_attributes, Subtype::InvalidArg7) }?.ok_or_else(|| {
                 bad_argument(
                     Subtype::InvalidArg7,
-                    "an endpoint on a shared receive queue needs attributes",
+                    "the attributes are null: expected a DAT_EP_ATTR, which an endpoint on a \
+                     shared receive queue needs",
                 )
             })?;
         let ep = Ep::create_with_srq(
@@ -175,7 +178,7 @@ pub unsafe extern "C" fn dat_ep_create_with_srq(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dat_ep_free(ep_handle: DAT_EP_HANDLE) -> DAT_RETURN {
     foreign!(ep_handle.ep_free_func(ep_handle));
-    control("dat_ep_free", || {
+    control("dat_ep_free", on("ep", ep_handle), || {
         let ep = named(ep_handle, Kind::Ep, Subtype::InvalidHandleEp)?;
         // SAFETY: the contract of `exports`: calls on one endpoint take turns.
         unsafe { Ep::free(ep) }

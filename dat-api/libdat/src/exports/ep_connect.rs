@@ -11,8 +11,9 @@ use crate::abi::{
     DAT_IA_ADDRESS_PTR, DAT_PVOID, DAT_QOS, DAT_RETURN, DAT_TIMEOUT, DAT_TIMEOUT_INFINITE,
 };
 use crate::face::address;
-use crate::face::frame::{bad_argument, control, require};
+use crate::face::frame::{bad_argument, control, require_with};
 use crate::face::handles::pin;
+use crate::face::subject::on;
 use crate::providers::dispatch::foreign;
 
 /// Returns the private data of a call. `size` and `data` name the arguments for
@@ -27,16 +28,20 @@ pub(super) unsafe fn private_data<'a>(
     size: Subtype,
     data: Subtype,
 ) -> Result<&'a [u8]> {
-    let count = usize::try_from(count)
-        .map_err(|_| bad_argument(size, "the size of the private data is negative"))?;
+    let count = usize::try_from(count).map_err(|_| {
+        bad_argument(
+            size,
+            format!("invalid size of the private data, {count} bytes: expected 0 or more"),
+        )
+    })?;
     if count == 0 {
         return Ok(&[]);
     }
-    require(
-        !bytes.is_null(),
-        data,
-        "the private data are null, but their size is not 0",
-    )?;
+    require_with(!bytes.is_null(), data, || {
+        format!(
+            "the private data are null, but their size is {count} bytes: expected data, or size 0"
+        )
+    })?;
     // SAFETY: required of the caller.
     Ok(unsafe { core::slice::from_raw_parts(bytes.cast::<u8>(), count) })
 }
@@ -47,7 +52,7 @@ fn timeout(timeout: DAT_TIMEOUT, argument: Subtype) -> Result<Option<Duration>> 
         DAT_TIMEOUT_INFINITE => Ok(None),
         0 => Err(bad_argument(
             argument,
-            "the timeout is 0; use at least 1 microsecond or DAT_TIMEOUT_INFINITE",
+            "the timeout is 0: expected 1 microsecond or more, or DAT_TIMEOUT_INFINITE",
         )),
         microseconds => Ok(Some(Duration::from_micros(microseconds.into()))),
     }
@@ -74,7 +79,7 @@ pub unsafe extern "C" fn dat_ep_connect(
         quality_of_service,
         connect_flags
     ));
-    control("dat_ep_connect", || {
+    control("dat_ep_connect", on("ep", ep_handle), || {
         let ep = pin::<Ep>(ep_handle, Subtype::InvalidHandleEp)?;
         // SAFETY: the contract of `exports`.
         let address = unsafe { address::read(remote_ia_address, Subtype::InvalidArg2) }?;
@@ -116,7 +121,7 @@ pub unsafe extern "C" fn dat_ep_dup_connect(
         private_data,
         quality_of_service
     ));
-    control("dat_ep_dup_connect", || {
+    control("dat_ep_dup_connect", on("ep", ep_handle), || {
         let ep = pin::<Ep>(ep_handle, Subtype::InvalidHandleEp)?;
         let model = pin::<Ep>(ep_dup_handle, Subtype::InvalidHandleEp)?;
         let timeout = self::timeout(timeout, Subtype::InvalidArg3)?;
@@ -139,7 +144,7 @@ pub unsafe extern "C" fn dat_ep_disconnect(
     close_flags: DAT_CLOSE_FLAGS,
 ) -> DAT_RETURN {
     foreign!(ep_handle.ep_disconnect_func(ep_handle, close_flags));
-    control("dat_ep_disconnect", || {
+    control("dat_ep_disconnect", on("ep", ep_handle), || {
         let ep = pin::<Ep>(ep_handle, Subtype::InvalidHandleEp)?;
         let graceful = graceful(close_flags)?;
         // SAFETY: the contract of `exports`: calls on one endpoint take turns.

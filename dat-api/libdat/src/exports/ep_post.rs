@@ -1,23 +1,17 @@
-//! Posting to endpoints. Nothing here allocates, locks, prints or unwinds.
+//! Posting to endpoints. Nothing here allocates, locks, prints or unwinds, unless
+//! the post is refused and `DAT_DBG_TYPE` asks for the cause.
 
 use dat_api::handle::peek_at;
 use dat_api::object::ep::Ep;
 use dat_api::types::CompletionFlags;
-use dat_api::{DatReturn, ReturnType, Subtype};
 
 use crate::abi::{
     DAT_COMPLETION_FLAGS, DAT_COUNT, DAT_DTO_COOKIE, DAT_EP_HANDLE, DAT_LMR_TRIPLET, DAT_RETURN,
     DAT_RMR_TRIPLET,
 };
+use crate::face::refused::{no_remote_segment, no_segments_on_ep};
 use crate::face::segments::{local, remote};
 use crate::providers::hot;
-
-/// Returned for a null segment list with a count above 0, before the queue is
-/// touched.
-pub(super) const NO_SEGMENTS: DAT_RETURN =
-    DatReturn::error(ReturnType::InvalidParameter, Subtype::InvalidArg3).bits();
-const NO_REMOTE: DAT_RETURN =
-    DatReturn::error(ReturnType::InvalidParameter, Subtype::InvalidArg5).bits();
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dat_ep_post_send(
@@ -46,7 +40,7 @@ pub unsafe extern "C" fn dat_ep_post_send(
     // memory and the segment list stay valid; any 64 bits are a cookie.
     unsafe {
         let Some((count, segment)) = local(num_segments, local_iov) else {
-            return NO_SEGMENTS;
+            return no_segments_on_ep(ep, num_segments, "dat_ep_post_send");
         };
         ep.post_send_with(count, segment, user_cookie.as_64, flags)
             .bits()
@@ -78,7 +72,7 @@ pub unsafe extern "C" fn dat_ep_post_recv(
     // SAFETY: as in `dat_ep_post_send`.
     unsafe {
         let Some((count, segment)) = local(num_segments, local_iov) else {
-            return NO_SEGMENTS;
+            return no_segments_on_ep(ep, num_segments, "dat_ep_post_recv");
         };
         ep.post_recv_with(count, segment, user_cookie.as_64, flags)
             .bits()
@@ -112,10 +106,10 @@ pub unsafe extern "C" fn dat_ep_post_rdma_read(
     // SAFETY: as in `dat_ep_post_send`; the remote segment is null or readable.
     unsafe {
         let Some((count, segment)) = local(num_segments, local_iov) else {
-            return NO_SEGMENTS;
+            return no_segments_on_ep(ep, num_segments, "dat_ep_post_rdma_read");
         };
         let Some(remote) = remote(remote_iov) else {
-            return NO_REMOTE;
+            return no_remote_segment(ep, "dat_ep_post_rdma_read");
         };
         ep.post_rdma_read_with(count, segment, user_cookie.as_64, remote, flags)
             .bits()
@@ -149,10 +143,10 @@ pub unsafe extern "C" fn dat_ep_post_rdma_write(
     // SAFETY: as in `dat_ep_post_send`; the remote segment is null or readable.
     unsafe {
         let Some((count, segment)) = local(num_segments, local_iov) else {
-            return NO_SEGMENTS;
+            return no_segments_on_ep(ep, num_segments, "dat_ep_post_rdma_write");
         };
         let Some(remote) = remote(remote_iov) else {
-            return NO_REMOTE;
+            return no_remote_segment(ep, "dat_ep_post_rdma_write");
         };
         ep.post_rdma_write_with(count, segment, user_cookie.as_64, remote, flags)
             .bits()

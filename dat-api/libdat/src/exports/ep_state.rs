@@ -11,6 +11,7 @@ use crate::face::attributes::{self, count};
 use crate::face::frame::{bad_argument, control, require};
 use crate::face::handles::{named_or_null, pin};
 use crate::face::output::{Output, query_output};
+use crate::face::subject::on;
 use crate::providers::dispatch::foreign;
 
 #[unsafe(no_mangle)]
@@ -20,7 +21,7 @@ pub unsafe extern "C" fn dat_ep_query(
     ep_param: *mut DAT_EP_PARAM,
 ) -> DAT_RETURN {
     foreign!(ep_handle.ep_query_func(ep_handle, ep_param_mask, ep_param));
-    control("dat_ep_query", || {
+    control("dat_ep_query", on("ep", ep_handle), || {
         let ep = pin::<Ep>(ep_handle, Subtype::InvalidHandleEp)?;
         // SAFETY: the contract of `exports`.
         let place = unsafe { query_output(ep_param_mask, DAT_EP_FIELD_ALL, ep_param) }?;
@@ -51,18 +52,21 @@ pub unsafe extern "C" fn dat_ep_modify(
     ep_param: *const DAT_EP_PARAM,
 ) -> DAT_RETURN {
     foreign!(ep_handle.ep_modify_func(ep_handle, ep_param_mask, ep_param));
-    control("dat_ep_modify", || {
+    control("dat_ep_modify", on("ep", ep_handle), || {
         let ep = pin::<Ep>(ep_handle, Subtype::InvalidHandleEp)?;
         let fields = EpFields::from_bits(ep_param_mask).ok_or_else(|| {
             bad_argument(
                 Subtype::InvalidArg2,
-                "the mask has bits that name no field; DAT_EP_FIELD_ALL has all valid bits",
+                format!(
+                    "the mask {ep_param_mask:#x} has bits that name no field: expected bits of \
+                     {DAT_EP_FIELD_ALL:#x}, DAT_EP_FIELD_ALL"
+                ),
             )
         })?;
         require(
             !ep_param.is_null(),
             Subtype::InvalidArg3,
-            "the new values are null",
+            "the new values are null: expected a DAT_EP_PARAM",
         )?;
         // SAFETY: not null, so readable by the contract of `exports`.
         let from = unsafe { ep_param.read_unaligned() };
@@ -98,7 +102,7 @@ pub unsafe extern "C" fn dat_ep_get_status(
     request_idle: *mut DAT_BOOLEAN,
 ) -> DAT_RETURN {
     foreign!(ep_handle.ep_get_status_func(ep_handle, ep_state, recv_idle, request_idle));
-    control("dat_ep_get_status", || {
+    control("dat_ep_get_status", on("ep", ep_handle), || {
         let ep = pin::<Ep>(ep_handle, Subtype::InvalidHandleEp)?;
         let status = ep.status();
         // SAFETY: the contract of `exports`.
@@ -131,7 +135,7 @@ pub unsafe extern "C" fn dat_ep_recv_query(
     bufs_alloc_span: *mut DAT_COUNT,
 ) -> DAT_RETURN {
     foreign!(ep_handle.ep_recv_query_func(ep_handle, nbufs_allocated, bufs_alloc_span));
-    control("dat_ep_recv_query", || {
+    control("dat_ep_recv_query", on("ep", ep_handle), || {
         let ep = pin::<Ep>(ep_handle, Subtype::InvalidHandleEp)?;
         let query = ep.recv_query();
         // SAFETY: the contract of `exports`.
@@ -158,7 +162,7 @@ pub unsafe extern "C" fn dat_ep_set_watermark(
     hard_high_watermark: DAT_COUNT,
 ) -> DAT_RETURN {
     foreign!(ep_handle.ep_set_watermark_func(ep_handle, soft_high_watermark, hard_high_watermark));
-    control("dat_ep_set_watermark", || {
+    control("dat_ep_set_watermark", on("ep", ep_handle), || {
         let ep = pin::<Ep>(ep_handle, Subtype::InvalidHandleEp)?;
         // `DAT_WATERMARK_INFINITE` is the number that turns a watermark off.
         ep.set_watermarks(soft_high_watermark, hard_high_watermark)
@@ -168,7 +172,7 @@ pub unsafe extern "C" fn dat_ep_set_watermark(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dat_ep_reset(ep_handle: DAT_EP_HANDLE) -> DAT_RETURN {
     foreign!(ep_handle.ep_reset_func(ep_handle));
-    control("dat_ep_reset", || {
+    control("dat_ep_reset", on("ep", ep_handle), || {
         let ep = pin::<Ep>(ep_handle, Subtype::InvalidHandleEp)?;
         // SAFETY: the contract of `exports`: calls on one endpoint take turns.
         unsafe { ep.reset() }

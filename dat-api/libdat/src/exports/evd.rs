@@ -7,7 +7,7 @@ use dat_api::object::cno::Cno;
 use dat_api::object::evd::{Evd, Notification};
 use dat_api::object::ia::Ia;
 use dat_api::types::EvdFlags;
-use dat_api::{Kind, Result, Subtype};
+use dat_api::{DatError, Kind, Result, Subtype};
 
 use crate::abi::{
     DAT_CNO_HANDLE, DAT_COUNT, DAT_EVD_FIELD_ALL, DAT_EVD_FLAGS, DAT_EVD_HANDLE, DAT_EVD_PARAM,
@@ -17,9 +17,10 @@ use crate::abi::{
     DAT_SOFTWARE_EVENT,
 };
 use crate::face::attributes::count;
-use crate::face::frame::{bad_argument, control, posting, require};
+use crate::face::frame::{bad_argument, control, posting, require, require_with};
 use crate::face::handles::{bare, named, or_null, pin, pin_or_null};
 use crate::face::output::{Output, query_output};
+use crate::face::subject::on;
 use crate::providers::dispatch::foreign;
 
 /// The subtype that all these calls return for a bad EVD handle, as Linux
@@ -44,18 +45,19 @@ pub unsafe extern "C" fn dat_evd_create(
     evd_handle: *mut DAT_EVD_HANDLE,
 ) -> DAT_RETURN {
     foreign!(ia_handle.evd_create_func(ia_handle, evd_min_qlen, cno_handle, evd_flags, evd_handle));
-    control("dat_evd_create", || {
+    control("dat_evd_create", on("ia", ia_handle), || {
         let ia = pin::<Ia>(ia_handle, Subtype::InvalidHandleIa)?;
-        require(
-            evd_min_qlen > 0,
-            Subtype::InvalidArg2,
-            "the minimum queue length is below 1",
-        )?;
+        require_with(evd_min_qlen > 0, Subtype::InvalidArg2, || {
+            format!("invalid EVD length {evd_min_qlen}: expected 1 or more")
+        })?;
         let cno = cno_or_null(cno_handle)?;
         let flags = EvdFlags::from_bits(evd_flags).ok_or_else(|| {
             bad_argument(
                 Subtype::InvalidArg4,
-                "the flags have bits that are no EVD flag",
+                format!(
+                    "unknown EVD flags in {evd_flags:#x}: expected DAT_EVD_*_FLAG bits, of {:#x}",
+                    EvdFlags::all().bits()
+                ),
             )
         })?;
         // SAFETY: the contract of `exports`.
@@ -97,7 +99,7 @@ pub unsafe extern "C" fn dat_evd_query(
     evd_param: *mut DAT_EVD_PARAM,
 ) -> DAT_RETURN {
     foreign!(evd_handle.evd_query_func(evd_handle, evd_param_mask, evd_param));
-    control("dat_evd_query", || {
+    control("dat_evd_query", on("evd", evd_handle), || {
         let evd = evd(evd_handle)?;
         // SAFETY: the contract of `exports`.
         let place = unsafe { query_output(evd_param_mask, DAT_EVD_FIELD_ALL, evd_param) }?;
@@ -119,7 +121,7 @@ pub unsafe extern "C" fn dat_evd_modify_cno(
     cno_handle: DAT_CNO_HANDLE,
 ) -> DAT_RETURN {
     foreign!(evd_handle.evd_modify_cno_func(evd_handle, cno_handle));
-    control("dat_evd_modify_cno", || {
+    control("dat_evd_modify_cno", on("evd", evd_handle), || {
         let evd = evd(evd_handle)?;
         evd.set_cno(cno_or_null(cno_handle)?.as_ref())
     })
@@ -128,7 +130,7 @@ pub unsafe extern "C" fn dat_evd_modify_cno(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dat_evd_enable(evd_handle: DAT_EVD_HANDLE) -> DAT_RETURN {
     foreign!(evd_handle.evd_enable_func(evd_handle));
-    control("dat_evd_enable", || {
+    control("dat_evd_enable", on("evd", evd_handle), || {
         evd(evd_handle)?.enable();
         Ok(())
     })
@@ -137,7 +139,7 @@ pub unsafe extern "C" fn dat_evd_enable(evd_handle: DAT_EVD_HANDLE) -> DAT_RETUR
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dat_evd_disable(evd_handle: DAT_EVD_HANDLE) -> DAT_RETURN {
     foreign!(evd_handle.evd_disable_func(evd_handle));
-    control("dat_evd_disable", || {
+    control("dat_evd_disable", on("evd", evd_handle), || {
         evd(evd_handle)?.disable();
         Ok(())
     })
@@ -146,7 +148,7 @@ pub unsafe extern "C" fn dat_evd_disable(evd_handle: DAT_EVD_HANDLE) -> DAT_RETU
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dat_evd_set_unwaitable(evd_handle: DAT_EVD_HANDLE) -> DAT_RETURN {
     foreign!(evd_handle.evd_set_unwaitable_func(evd_handle));
-    control("dat_evd_set_unwaitable", || {
+    control("dat_evd_set_unwaitable", on("evd", evd_handle), || {
         evd(evd_handle)?.set_unwaitable();
         Ok(())
     })
@@ -155,7 +157,7 @@ pub unsafe extern "C" fn dat_evd_set_unwaitable(evd_handle: DAT_EVD_HANDLE) -> D
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dat_evd_clear_unwaitable(evd_handle: DAT_EVD_HANDLE) -> DAT_RETURN {
     foreign!(evd_handle.evd_clear_unwaitable_func(evd_handle));
-    control("dat_evd_clear_unwaitable", || {
+    control("dat_evd_clear_unwaitable", on("evd", evd_handle), || {
         evd(evd_handle)?.clear_unwaitable();
         Ok(())
     })
@@ -167,7 +169,9 @@ pub unsafe extern "C" fn dat_evd_resize(
     evd_min_qlen: DAT_COUNT,
 ) -> DAT_RETURN {
     foreign!(evd_handle.evd_resize_func(evd_handle, evd_min_qlen));
-    control("dat_evd_resize", || evd(evd_handle)?.resize(evd_min_qlen))
+    control("dat_evd_resize", on("evd", evd_handle), || {
+        evd(evd_handle)?.resize(evd_min_qlen)
+    })
 }
 
 /// Reads only the event's number and its pointer.
@@ -177,29 +181,35 @@ pub unsafe extern "C" fn dat_evd_post_se(
     event: *const DAT_EVENT,
 ) -> DAT_RETURN {
     foreign!(evd_handle.evd_post_se_func(evd_handle, event));
-    posting("dat_evd_post_se", || {
+    posting("dat_evd_post_se", on("evd", evd_handle), || {
         let evd = evd(evd_handle)?;
-        require(!event.is_null(), Subtype::InvalidArg2, "the event is null")?;
+        require(
+            !event.is_null(),
+            Subtype::InvalidArg2,
+            "the event is null: expected a DAT_SOFTWARE_EVENT",
+        )?;
         // SAFETY: not null, so readable by the contract of `exports`. Only this
         // field is read: the caller may have left the rest uninitialised.
         let number = unsafe { (&raw const (*event).event_number).read_unaligned() };
-        require(
-            number == DAT_SOFTWARE_EVENT,
-            Subtype::InvalidArg2,
-            "only software events can be posted",
-        )?;
+        require_with(number == DAT_SOFTWARE_EVENT, Subtype::InvalidArg2, || {
+            format!(
+                "event number {number:#x}: expected {DAT_SOFTWARE_EVENT:#x}, DAT_SOFTWARE_EVENT; \
+                 no other event can be posted"
+            )
+        })?;
         // SAFETY: readable as above; a software event has this member.
         let pointer = unsafe {
             (&raw const (*event).event_data.software_event_data.pointer).read_unaligned()
         };
-        Ok(evd.post_software(pointer.expose_provenance())?)
+        evd.post_software(pointer.expose_provenance())
+            .map_err(|code| DatError::explained(code, evd.why_post_refused(code)))
     })
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dat_evd_free(evd_handle: DAT_EVD_HANDLE) -> DAT_RETURN {
     foreign!(evd_handle.evd_free_func(evd_handle));
-    control("dat_evd_free", || {
+    control("dat_evd_free", on("evd", evd_handle), || {
         Evd::free(named(evd_handle, Kind::Evd, WHICH)?)
     })
 }

@@ -1,5 +1,6 @@
 //! Taking events. The fast path of `dat_evd_dequeue` neither allocates, locks,
-//! prints nor unwinds.
+//! prints nor unwinds; a refusal is printed if
+//! `DAT_DBG_TYPE` asks for it.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -16,12 +17,13 @@ use crate::face::attributes::count;
 use crate::face::cancel::{self, Place};
 use crate::face::event;
 use crate::face::handles::{invalid, ours};
+use crate::face::refused::{dequeue_failed, no_event, wait_failed};
 use crate::providers::hot;
 
 const BAD_EVD: DatReturn = invalid(super::evd::WHICH);
 
-const fn bad(argument: Subtype) -> DAT_RETURN {
-    DatReturn::error(ReturnType::InvalidParameter, argument).bits()
+const fn bad(argument: Subtype) -> DatReturn {
+    DatReturn::error(ReturnType::InvalidParameter, argument)
 }
 
 /// Takes exclusive ownership of the EVD for this call.
@@ -49,7 +51,7 @@ pub unsafe extern "C" fn dat_evd_dequeue(
         return unsafe { dequeue_not_owned(evd_handle, event) };
     };
     if event.is_null() {
-        return bad(Subtype::InvalidArg2);
+        return no_event(owned);
     }
     match evd::peek(owned) {
         Ok(None) => evd::EMPTY.bits(),
@@ -90,7 +92,7 @@ unsafe extern "C" fn dequeue_not_owned(
     event: *mut DAT_EVENT,
 ) -> DAT_RETURN {
     match own(evd_handle) {
-        Ok(_) if event.is_null() => bad(Subtype::InvalidArg2),
+        Ok(owned) if event.is_null() => no_event(owned),
         // SAFETY: the caller has the same contract.
         Ok(owned) => unsafe { dequeue_slow(owned, event) },
         // SAFETY: the caller has the same contract.
@@ -109,9 +111,11 @@ unsafe extern "C" fn dequeue_slow(owned: Owned<Evd>, event: *mut DAT_EVENT) -> D
         // SAFETY: the caller has the same contract.
         unsafe { event::write(event, &taken) };
     };
+    let handle = owned.handle();
     match evd::dequeue_slow_with(owned, put) {
         Ok(()) => DatReturn::SUCCESS.bits(),
-        Err(code) => code.bits(),
+        Err(evd::EMPTY) => evd::EMPTY.bits(),
+        Err(code) => dequeue_failed(handle, code),
     }
 }
 
@@ -129,6 +133,7 @@ pub unsafe extern "C-unwind" fn dat_evd_wait(
     // SAFETY: the caller has the same contract.
     match unsafe { first_poll(evd_handle, timeout, threshold, event, nmore, &mut place) } {
         FirstPoll::Over(code) => code,
+        FirstPoll::Refused(code) => wait_failed(evd_handle, threshold, code),
         FirstPoll::NotOurs(code) => {
             // SAFETY: the caller has the same contract.
             unsafe { hot::wait(evd_handle, timeout, threshold, event, nmore, code) }
@@ -140,8 +145,9 @@ pub unsafe extern "C-unwind" fn dat_evd_wait(
             let code = match answer {
                 // SAFETY: `first_poll` has checked that both pointers are not
                 // null.
-                Some(waited) => unsafe { waited_with(&waited, event, nmore) },
-                None => PANICKED,
+                Some(waited) => unsafe { waited_with(&waited, event, nmore) }
+                    .unwrap_or_else(|code| wait_failed(evd_handle, threshold, code)),
+                None => wait_failed(evd_handle, threshold, PANICKED),
             };
             CancellationDisabled::end(state);
             code
@@ -149,12 +155,14 @@ pub unsafe extern "C-unwind" fn dat_evd_wait(
     }
 }
 
-const PANICKED: DAT_RETURN = DatReturn::error(ReturnType::InternalError, Subtype::NoSubtype).bits();
+const PANICKED: DatReturn = DatReturn::error(ReturnType::InternalError, Subtype::NoSubtype);
 
 /// Result of the first look of a wait.
 enum FirstPoll {
     /// The call ends with this return code.
     Over(DAT_RETURN),
+    /// The call is refused, or fails, with this code.
+    Refused(DatReturn),
     /// The handle is not of this library. Holds the return code for the case that
     /// the handle belongs to no other provider either.
     NotOurs(DAT_RETURN),
@@ -181,10 +189,10 @@ unsafe fn first_poll(
             Err(code) => return FirstPoll::NotOurs(code.bits()),
         };
         if event.is_null() {
-            return FirstPoll::Over(bad(Subtype::InvalidArg4));
+            return FirstPoll::Refused(bad(Subtype::InvalidArg4));
         }
         if nmore.is_null() {
-            return FirstPoll::Over(bad(Subtype::InvalidArg5));
+            return FirstPoll::Refused(bad(Subtype::InvalidArg5));
         }
         let timeout = match timeout {
             DAT_TIMEOUT_INFINITE => Timeout::Infinite,
@@ -192,39 +200,44 @@ unsafe fn first_poll(
         };
         match evd::begin(owned, timeout, threshold) {
             // SAFETY: both pointers were checked for null.
-            Begun::Over(waited) => FirstPoll::Over(unsafe { waited_with(&waited, event, nmore) }),
+            Begun::Over(waited) => match unsafe { waited_with(&waited, event, nmore) } {
+                Ok(code) => FirstPoll::Over(code),
+                Err(code) => FirstPoll::Refused(code),
+            },
             Begun::Waits(waiting) => {
                 place.write(waiting);
                 FirstPoll::Waits
             }
         }
     }));
-    polled.unwrap_or(FirstPoll::Over(PANICKED))
+    polled.unwrap_or(FirstPoll::Refused(PANICKED))
 }
 
 /// Writes the results of a wait and returns its code.
 ///
+/// # Errors
+/// The code of a wait that was refused or failed.
+///
 /// # Safety
 /// The pointers are not null and, by the contract of `exports`, writable.
 #[inline]
-unsafe fn waited_with(waited: &Waited, event: *mut DAT_EVENT, nmore: *mut DAT_COUNT) -> DAT_RETURN {
-    let (code, counted) = match &waited.result {
+unsafe fn waited_with(
+    waited: &Waited,
+    event: *mut DAT_EVENT,
+    nmore: *mut DAT_COUNT,
+) -> Result<DAT_RETURN, DatReturn> {
+    let code = match &waited.result {
         Ok(taken) => {
             // SAFETY: required of the caller.
             unsafe { event::write(event, taken) };
-            (DatReturn::SUCCESS, true)
+            DatReturn::SUCCESS
         }
-        &Err(code) => {
-            let counted = matches!(
-                code.kind(),
-                Some(ReturnType::TimeoutExpired | ReturnType::InterruptedCall)
-            );
-            (code, counted)
-        }
+        &Err(code) => match code.kind() {
+            Some(ReturnType::TimeoutExpired | ReturnType::InterruptedCall) => code,
+            _ => return Err(code),
+        },
     };
-    if counted {
-        // SAFETY: the contract of `exports`.
-        unsafe { nmore.write_unaligned(count(waited.nmore)) };
-    }
-    code.bits()
+    // SAFETY: the contract of `exports`.
+    unsafe { nmore.write_unaligned(count(waited.nmore)) };
+    Ok(code.bits())
 }

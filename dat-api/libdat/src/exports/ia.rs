@@ -12,9 +12,10 @@ use crate::abi::{
     DAT_NAME_PTR, DAT_PROVIDER_ATTR, DAT_PROVIDER_ATTR_MASK, DAT_PROVIDER_FIELD_ALL, DAT_RETURN,
     DAT_THREADSAFE, DAT_UINT32, DAT_VERSION_MAJOR, DAT_VERSION_MINOR,
 };
-use crate::face::frame::{bad_argument, control, forwarding, require};
+use crate::face::frame::{bad_argument, control, forwarding, require, require_with};
 use crate::face::handles::{bare, named, pin};
-use crate::face::output::Output;
+use crate::face::output::{Output, require_known};
+use crate::face::subject::{Subject, on};
 use crate::face::{attributes, debug};
 use crate::providers::dispatch::foreign;
 use crate::providers::{Key, dispatch, foreign, guest};
@@ -26,7 +27,10 @@ use crate::providers::{Key, dispatch, foreign, guest};
 /// bytes are read.
 unsafe fn name<'a>(name: DAT_NAME_PTR) -> Result<&'a [u8]> {
     if name.is_null() {
-        return Err(bad_argument(Subtype::InvalidArg1, "the name is null"));
+        return Err(bad_argument(
+            Subtype::InvalidArg1,
+            "the name is null: expected the name of a device, or of an entry of dat.conf",
+        ));
     }
     let most = DAT_NAME_MAX_LENGTH as usize;
     // SAFETY: the string ends at its NUL or is cut at the limit.
@@ -34,7 +38,8 @@ unsafe fn name<'a>(name: DAT_NAME_PTR) -> Result<&'a [u8]> {
     require(
         length < most,
         Subtype::InvalidArg1,
-        "the name is longer than 255 bytes",
+        "the name is longer than 255 bytes: expected the name of a device, or of an entry of \
+         dat.conf",
     )?;
     // SAFETY: `strnlen` has just read these bytes up to the NUL.
     Ok(unsafe { CStr::from_ptr(name) }.to_bytes())
@@ -52,9 +57,11 @@ pub unsafe extern "C" fn dat_ia_openv(
 ) -> DAT_RETURN {
     // SAFETY: the contract of `exports`.
     unsafe {
-        forwarding("dat_ia_openv", || {
-            debug::follow_warnings();
-            let bytes = name(provider)?;
+        let named = name(provider);
+        let subject = subject_of(&named);
+        forwarding("dat_ia_openv", subject, || {
+            debug::follow_library();
+            let bytes = named?;
             // Checked before any provider is called.
             require_ia_pointer(ia_handle)?;
             let key = Key {
@@ -69,8 +76,10 @@ pub unsafe extern "C" fn dat_ia_openv(
                 async_evd: asynch_evd_handle,
                 ia: ia_handle,
             };
-            if let Some(code) = foreign::open(&key, request)? {
-                return Ok(code);
+            match foreign::open(&key, request)?.map(DatReturn::from_bits) {
+                None => {}
+                Some(DatReturn::SUCCESS) => return Ok(DatReturn::SUCCESS.bits()),
+                Some(code) => return Err(DatError::explained(code, REFUSED_ELSEWHERE)),
             }
             let opening = Opening {
                 key: &key,
@@ -84,12 +93,21 @@ pub unsafe extern "C" fn dat_ia_openv(
     }
 }
 
+const REFUSED_ELSEWHERE: &str = "another library, which dat.conf or the program names for this \
+                                 adapter, has refused to open it: see that library's messages";
+
+/// Returns the subject of a call that opens an adapter.
+fn subject_of<'a>(name: &Result<&'a [u8]>) -> Subject<'a> {
+    name.as_ref()
+        .map_or(Subject::Nothing, |name| Subject::Name(name))
+}
+
 fn require_ia_pointer(ia_handle: *mut DAT_IA_HANDLE) -> Result<()> {
     if ia_handle.is_null() {
         return Err(DatError::new(
             ReturnType::InvalidHandle,
             Subtype::InvalidHandleIa,
-            "the pointer for the handle is null",
+            "the pointer for the IA handle is null: expected the address of a variable for it",
         ));
     }
     Ok(())
@@ -116,11 +134,12 @@ impl Opening<'_> {
         // SAFETY: not null, so it can be read by the contract.
         let given = unsafe { self.async_evd.read_unaligned() };
         let async_evd = if given == DAT_HANDLE_NULL {
-            require(
-                self.qlen > 0,
-                Subtype::InvalidArg2,
-                "the queue length of the asynchronous EVD is below 1",
-            )?;
+            require_with(self.qlen > 0, Subtype::InvalidArg2, || {
+                format!(
+                    "invalid length of the asynchronous EVD, {}: expected 1 or more",
+                    self.qlen
+                )
+            })?;
             AsyncEvd::New
         } else if given == DAT_EVD_ASYNC_EXISTS {
             AsyncEvd::Elsewhere
@@ -131,7 +150,8 @@ impl Opening<'_> {
             DatError::new(
                 ReturnType::ProviderNotFound,
                 Subtype::NameNotRegistered,
-                "the name is not UTF-8, so no adapter has it",
+                "no adapter has this name, because it is not UTF-8: use the name of a device, or \
+                 of an entry of dat.conf",
             )
         })?;
         let request = OpenRequest {
@@ -174,9 +194,11 @@ pub(crate) unsafe extern "C" fn open(
     asynch_evd_handle: *mut DAT_EVD_HANDLE,
     ia_handle: *mut DAT_IA_HANDLE,
 ) -> DAT_RETURN {
-    control("dat_ia_open", || {
-        // SAFETY: the contract of `exports`.
-        let bytes = unsafe { name(provider) }?;
+    // SAFETY: the contract of `exports`.
+    let named = unsafe { name(provider) };
+    let subject = subject_of(&named);
+    control("dat_ia_open", subject, || {
+        let bytes = named?;
         let entry = guest::of(bytes);
         let key = match &entry {
             Some(entry) => entry.key.clone(),
@@ -215,18 +237,13 @@ pub unsafe extern "C" fn dat_ia_query(
         provider_attr_mask,
         provider_attr
     ));
-    control("dat_ia_query", || {
+    control("dat_ia_query", on("ia", ia_handle), || {
         let ia = pin::<Ia>(ia_handle, Subtype::InvalidHandleIa)?;
-        let unknown = "the mask has bits that name no field";
-        require(
-            ia_attr_mask & !DAT_IA_FIELD_ALL == 0,
-            Subtype::InvalidArg3,
-            unknown,
-        )?;
-        require(
-            provider_attr_mask & !DAT_PROVIDER_FIELD_ALL == 0,
+        require_known(ia_attr_mask, DAT_IA_FIELD_ALL, Subtype::InvalidArg3)?;
+        require_known(
+            provider_attr_mask,
+            DAT_PROVIDER_FIELD_ALL,
             Subtype::InvalidArg5,
-            unknown,
         )?;
         let ia_place = match ia_attr_mask {
             0 => None,
@@ -287,7 +304,7 @@ pub unsafe extern "C" fn dat_ia_close(
         // SAFETY: `table` was found for this handle.
         return unsafe { foreign::close(table, ia_handle, close_flags) };
     }
-    control("dat_ia_close", || {
+    control("dat_ia_close", on("ia", ia_handle), || {
         let ia = named(ia_handle, Kind::Ia, Subtype::InvalidHandleIa)?;
         let counted = debug::counters(ia);
         let graceful = graceful(close_flags)?;
@@ -308,7 +325,10 @@ pub(super) fn graceful(flags: DAT_CLOSE_FLAGS) -> Result<bool> {
         DAT_CLOSE_ABRUPT_FLAG => Ok(false),
         _ => Err(bad_argument(
             Subtype::InvalidArg2,
-            "the close flags are neither DAT_CLOSE_GRACEFUL_FLAG nor DAT_CLOSE_ABRUPT_FLAG",
+            format!(
+                "invalid close flags {flags:#x}: expected DAT_CLOSE_ABRUPT_FLAG \
+                 ({DAT_CLOSE_ABRUPT_FLAG}) or DAT_CLOSE_GRACEFUL_FLAG ({DAT_CLOSE_GRACEFUL_FLAG})"
+            ),
         )),
     }
 }

@@ -12,9 +12,10 @@ use crate::abi::{
     DAT_MEM_TYPE_SHARED_VIRTUAL, DAT_MEM_TYPE_VIRTUAL, DAT_PZ_HANDLE, DAT_REGION_DESCRIPTION,
     DAT_RETURN, DAT_RMR_CONTEXT, DAT_SHARED_MEMORY, DAT_VADDR, DAT_VLEN,
 };
-use crate::face::frame::{bad_argument, control, require};
+use crate::face::frame::{bad_argument, control, require, require_with};
 use crate::face::handles::{bare, named, pin};
 use crate::face::output::{Output, query_output};
+use crate::face::subject::on;
 use crate::providers::dispatch::foreign;
 
 /// Converts the description of the memory to register.
@@ -46,7 +47,8 @@ unsafe fn memory(
             require(
                 !shared.shared_memory_id.is_null(),
                 Subtype::InvalidArg3,
-                "the identifier of the shared memory is null",
+                "the identifier of the shared memory is null: expected the address of 40 bytes that \
+                 all users of this memory choose alike",
             )?;
             // SAFETY: required of the caller.
             let identifier = unsafe { shared.shared_memory_id.read_unaligned() };
@@ -58,7 +60,11 @@ unsafe fn memory(
         }
         _ => Err(bad_argument(
             Subtype::InvalidArg2,
-            "the memory type is unknown or unsupported",
+            format!(
+                "memory type {mem_type}: expected DAT_MEM_TYPE_VIRTUAL ({DAT_MEM_TYPE_VIRTUAL}), \
+                 DAT_MEM_TYPE_LMR ({DAT_MEM_TYPE_LMR}) or DAT_MEM_TYPE_SHARED_VIRTUAL \
+                 ({DAT_MEM_TYPE_SHARED_VIRTUAL})"
+            ),
         )),
     }
 }
@@ -91,11 +97,18 @@ pub unsafe extern "C" fn dat_lmr_create(
         registered_length,
         registered_address
     ));
-    control("dat_lmr_create", || {
+    control("dat_lmr_create", on("ia", ia_handle), || {
         let ia = pin::<Ia>(ia_handle, Subtype::InvalidHandleIa)?;
         let pz = pin::<Pz>(pz_handle, Subtype::InvalidHandlePz)?;
         let privileges = MemPrivileges::from_bits(privileges).ok_or_else(|| {
-            bad_argument(Subtype::InvalidArg6, "the privileges have unknown bits")
+            bad_argument(
+                Subtype::InvalidArg6,
+                format!(
+                    "the privileges {privileges:#x} have unknown bits: expected bits of {:#x}, \
+                     DAT_MEM_PRIV_ALL_FLAG",
+                    MemPrivileges::all().bits()
+                ),
+            )
         })?;
         // SAFETY: the contract of `exports`.
         let memory = unsafe { memory(mem_type, region_description, length) }?;
@@ -185,7 +198,7 @@ pub unsafe extern "C" fn dat_lmr_query(
     lmr_param: *mut DAT_LMR_PARAM,
 ) -> DAT_RETURN {
     foreign!(lmr_handle.lmr_query_func(lmr_handle, lmr_param_mask, lmr_param));
-    control("dat_lmr_query", || {
+    control("dat_lmr_query", on("lmr", lmr_handle), || {
         let lmr = pin::<Lmr>(lmr_handle, Subtype::InvalidHandleLmr)?;
         // SAFETY: the contract of `exports`.
         let place = unsafe { query_output(lmr_param_mask, DAT_LMR_FIELD_ALL, lmr_param) }?;
@@ -197,7 +210,7 @@ pub unsafe extern "C" fn dat_lmr_query(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dat_lmr_free(lmr_handle: DAT_LMR_HANDLE) -> DAT_RETURN {
     foreign!(lmr_handle.lmr_free_func(lmr_handle));
-    control("dat_lmr_free", || {
+    control("dat_lmr_free", on("lmr", lmr_handle), || {
         Lmr::free(named(lmr_handle, Kind::Lmr, Subtype::InvalidHandleLmr)?)
     })
 }
@@ -213,10 +226,12 @@ unsafe fn sync(
     num_segments: DAT_VLEN,
 ) -> Result<()> {
     let ia = pin::<Ia>(ia_handle, Subtype::InvalidHandleIa)?.to_arc();
-    let bad = |cause| bad_argument(Subtype::InvalidArg2, cause);
-    if num_segments != 0 && local_segments.is_null() {
-        return Err(bad("the segments are null"));
-    }
+    let is_there = num_segments == 0 || !local_segments.is_null();
+    require_with(is_there, Subtype::InvalidArg2, || {
+        format!(
+            "the segments are null, but there are {num_segments}: expected an array of that many"
+        )
+    })?;
     let count = usize::try_from(num_segments).unwrap_or(usize::MAX);
     for at in 0..count {
         // SAFETY: the index is below the count; the segment need not be aligned.
@@ -226,9 +241,13 @@ unsafe fn sync(
             address: triplet.virtual_address,
             length: triplet.segment_length,
         };
-        if !lmr::covers(&ia, &segment) {
-            return Err(bad("a segment is not inside any LMR of the IA"));
-        }
+        require_with(lmr::covers(&ia, &segment), Subtype::InvalidArg2, || {
+            format!(
+                "segment {at}, {} bytes at {:#x} with the context {:#x}, is not inside an LMR of \
+                 the IA: expected a part of registered memory",
+                segment.length, segment.address, segment.context
+            )
+        })?;
     }
     Ok(())
 }
@@ -240,7 +259,7 @@ pub unsafe extern "C" fn dat_lmr_sync_rdma_read(
     num_segments: DAT_VLEN,
 ) -> DAT_RETURN {
     foreign!(ia_handle.lmr_sync_rdma_read_func(ia_handle, local_segments, num_segments));
-    control("dat_lmr_sync_rdma_read", || {
+    control("dat_lmr_sync_rdma_read", on("ia", ia_handle), || {
         // SAFETY: the contract of `exports`.
         unsafe { sync(ia_handle, local_segments, num_segments) }
     })
@@ -253,7 +272,7 @@ pub unsafe extern "C" fn dat_lmr_sync_rdma_write(
     num_segments: DAT_VLEN,
 ) -> DAT_RETURN {
     foreign!(ia_handle.lmr_sync_rdma_write_func(ia_handle, local_segments, num_segments));
-    control("dat_lmr_sync_rdma_write", || {
+    control("dat_lmr_sync_rdma_write", on("ia", ia_handle), || {
         // SAFETY: the contract of `exports`.
         unsafe { sync(ia_handle, local_segments, num_segments) }
     })

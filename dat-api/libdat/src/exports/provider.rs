@@ -8,6 +8,7 @@ use dat_api::Subtype;
 
 use crate::abi::DAT_PROVIDER_INFO;
 use crate::face::frame::control;
+use crate::face::subject::Subject;
 use crate::providers::{Key, guest};
 
 /// Registers the key with the calling registry. `instance_data` has the format of
@@ -17,7 +18,7 @@ pub unsafe extern "C" fn dat_provider_init(
     provider_info: *const DAT_PROVIDER_INFO,
     instance_data: *const c_char,
 ) {
-    control("dat_provider_init", || {
+    control("dat_provider_init", Subject::Nothing, || {
         // SAFETY: the contract of `exports`.
         let key = unsafe { Key::read(provider_info, Subtype::InvalidArg1) }?;
         // SAFETY: the contract of `exports`.
@@ -28,7 +29,7 @@ pub unsafe extern "C" fn dat_provider_init(
 /// Removes the registry entry again.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dat_provider_fini(provider_info: *const DAT_PROVIDER_INFO) {
-    control("dat_provider_fini", || {
+    control("dat_provider_fini", Subject::Nothing, || {
         // SAFETY: the contract of `exports`.
         let key = unsafe { Key::read(provider_info, Subtype::InvalidArg1) }?;
         guest::unregister(&key)

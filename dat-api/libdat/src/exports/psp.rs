@@ -13,6 +13,7 @@ use crate::abi::{
 use crate::face::frame::{bad_argument, control};
 use crate::face::handles::{bare, named, pin};
 use crate::face::output::{Output, query_output};
+use crate::face::subject::on;
 use crate::providers::dispatch::foreign;
 
 fn creator(flags: DAT_PSP_FLAGS) -> Result<EpCreator> {
@@ -21,7 +22,10 @@ fn creator(flags: DAT_PSP_FLAGS) -> Result<EpCreator> {
         DAT_PSP_PROVIDER_FLAG => Ok(EpCreator::Provider),
         _ => Err(bad_argument(
             Subtype::InvalidArg4,
-            "the flags are neither DAT_PSP_CONSUMER_FLAG nor DAT_PSP_PROVIDER_FLAG",
+            format!(
+                "invalid flags {flags:#x}: expected DAT_PSP_CONSUMER_FLAG \
+                 ({DAT_PSP_CONSUMER_FLAG}) or DAT_PSP_PROVIDER_FLAG ({DAT_PSP_PROVIDER_FLAG})"
+            ),
         )),
     }
 }
@@ -35,7 +39,7 @@ pub unsafe extern "C" fn dat_psp_create(
     psp_handle: *mut DAT_PSP_HANDLE,
 ) -> DAT_RETURN {
     foreign!(ia_handle.psp_create_func(ia_handle, conn_qual, evd_handle, psp_flags, psp_handle));
-    control("dat_psp_create", || {
+    control("dat_psp_create", on("ia", ia_handle), || {
         let ia = pin::<Ia>(ia_handle, Subtype::InvalidHandleIa)?;
         let evd = pin::<Evd>(evd_handle, Subtype::InvalidHandleEvdCr)?;
         let creator = creator(psp_flags)?;
@@ -58,7 +62,7 @@ pub unsafe extern "C" fn dat_psp_create_any(
     foreign!(
         ia_handle.psp_create_any_func(ia_handle, conn_qual, evd_handle, psp_flags, psp_handle)
     );
-    control("dat_psp_create_any", || {
+    control("dat_psp_create_any", on("ia", ia_handle), || {
         let ia = pin::<Ia>(ia_handle, Subtype::InvalidHandleIa)?;
         let evd = pin::<Evd>(evd_handle, Subtype::InvalidHandleEvdCr)?;
         let creator = creator(psp_flags)?;
@@ -80,7 +84,7 @@ pub unsafe extern "C" fn dat_psp_query(
     psp_param: *mut DAT_PSP_PARAM,
 ) -> DAT_RETURN {
     foreign!(psp_handle.psp_query_func(psp_handle, psp_param_mask, psp_param));
-    control("dat_psp_query", || {
+    control("dat_psp_query", on("psp", psp_handle), || {
         let psp = pin::<Psp>(psp_handle, Subtype::InvalidHandlePsp)?;
         // SAFETY: the contract of `exports`.
         let place = unsafe { query_output(psp_param_mask, DAT_PSP_FIELD_ALL, psp_param) }?;
@@ -99,7 +103,7 @@ pub unsafe extern "C" fn dat_psp_query(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dat_psp_free(psp_handle: DAT_PSP_HANDLE) -> DAT_RETURN {
     foreign!(psp_handle.psp_free_func(psp_handle));
-    control("dat_psp_free", || {
+    control("dat_psp_free", on("psp", psp_handle), || {
         Psp::free(named(psp_handle, Kind::Psp, Subtype::InvalidHandlePsp)?)
     })
 }

@@ -10,6 +10,7 @@ use crate::abi::{
 use crate::face::frame::control;
 use crate::face::handles::{bare, named, pin};
 use crate::face::output::{Output, query_output};
+use crate::face::subject::on;
 use crate::providers::dispatch::foreign;
 
 #[unsafe(no_mangle)]
@@ -18,7 +19,7 @@ pub unsafe extern "C" fn dat_pz_create(
     pz_handle: *mut DAT_PZ_HANDLE,
 ) -> DAT_RETURN {
     foreign!(ia_handle.pz_create_func(ia_handle, pz_handle));
-    control("dat_pz_create", || {
+    control("dat_pz_create", on("ia", ia_handle), || {
         let ia = pin::<Ia>(ia_handle, Subtype::InvalidHandleIa)?;
         // SAFETY: the contract of `exports`.
         let place = unsafe { Output::new(pz_handle, Subtype::InvalidArg2) }?;
@@ -34,7 +35,7 @@ pub unsafe extern "C" fn dat_pz_query(
     pz_param: *mut DAT_PZ_PARAM,
 ) -> DAT_RETURN {
     foreign!(pz_handle.pz_query_func(pz_handle, pz_param_mask, pz_param));
-    control("dat_pz_query", || {
+    control("dat_pz_query", on("pz", pz_handle), || {
         let pz = pin::<Pz>(pz_handle, Subtype::InvalidHandlePz)?;
         // SAFETY: the contract of `exports`.
         let place = unsafe { query_output(pz_param_mask, DAT_PZ_FIELD_ALL, pz_param) }?;
@@ -48,7 +49,7 @@ pub unsafe extern "C" fn dat_pz_query(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dat_pz_free(pz_handle: DAT_PZ_HANDLE) -> DAT_RETURN {
     foreign!(pz_handle.pz_free_func(pz_handle));
-    control("dat_pz_free", || {
+    control("dat_pz_free", on("pz", pz_handle), || {
         Pz::free(named(pz_handle, Kind::Pz, Subtype::InvalidHandlePz)?)
     })
 }

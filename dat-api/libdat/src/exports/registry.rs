@@ -10,6 +10,7 @@ use crate::abi::{DAT_COUNT, DAT_PROVIDER, DAT_PROVIDER_INFO, DAT_RETURN};
 use crate::face::frame::{bad_argument, control, require};
 use crate::face::output::Output;
 use crate::face::strings::copy;
+use crate::face::subject::Subject;
 use crate::providers::{Key, dynamic};
 
 /// Copies as many entries as the array has room for, and returns their number in
@@ -22,15 +23,19 @@ pub unsafe extern "C" fn dat_registry_list_providers(
     entries_returned: *mut DAT_COUNT,
     dat_provider_list: *mut *mut DAT_PROVIDER_INFO,
 ) -> DAT_RETURN {
-    control("dat_registry_list_providers", || {
+    control("dat_registry_list_providers", Subject::Nothing, || {
         // SAFETY: the contract of `exports`.
         let counted = unsafe { Output::new(entries_returned, Subtype::InvalidArg2) }?;
-        let room = usize::try_from(max_to_return)
-            .map_err(|_| bad_argument(Subtype::InvalidArg1, "the number of entries is negative"))?;
+        let room = usize::try_from(max_to_return).map_err(|_| {
+            bad_argument(
+                Subtype::InvalidArg1,
+                format!("room for {max_to_return} entries: expected 0 or more"),
+            )
+        })?;
         require(
             room == 0 || !dat_provider_list.is_null(),
             Subtype::InvalidArg3,
-            "the list is null",
+            "the list is null, but has room for entries: expected an array of pointers",
         )?;
         let (entries, is_refused) = entries_for(room)?;
         let places = (0..room.min(entries.len()))
@@ -88,7 +93,7 @@ unsafe fn read(
 ) -> dat_api::Result<(Key, NonNull<DAT_PROVIDER>)> {
     let table = NonNull::new(provider)
         .filter(|table| table.is_aligned())
-        .ok_or_else(|| bad_argument(Subtype::InvalidArg1, "the table is null or misaligned"))?;
+        .ok_or_else(|| bad_argument(Subtype::InvalidArg1, "the provider's table is null or misaligned: expected the address of a DAT_PROVIDER"))?;
     // SAFETY: required of the caller.
     Ok((unsafe { Key::read(info, Subtype::InvalidArg2) }?, table))
 }
@@ -100,7 +105,7 @@ pub unsafe extern "C" fn dat_registry_add_provider(
     provider: *mut DAT_PROVIDER,
     provider_info: *const DAT_PROVIDER_INFO,
 ) -> DAT_RETURN {
-    control("dat_registry_add_provider", || {
+    control("dat_registry_add_provider", Subject::Nothing, || {
         // SAFETY: the contract of `exports`.
         let (key, table) = unsafe { read(provider, provider_info) }?;
         dynamic::add(key, table)
@@ -113,7 +118,7 @@ pub unsafe extern "C" fn dat_registry_remove_provider(
     provider: *mut DAT_PROVIDER,
     provider_info: *const DAT_PROVIDER_INFO,
 ) -> DAT_RETURN {
-    control("dat_registry_remove_provider", || {
+    control("dat_registry_remove_provider", Subject::Nothing, || {
         // SAFETY: the contract of `exports`.
         let (key, _) = unsafe { read(provider, provider_info) }?;
         dynamic::remove(&key)

@@ -4,7 +4,7 @@ use dat_api::object::ep::Ep;
 use dat_api::object::pz::Pz;
 use dat_api::object::rmr::Rmr;
 use dat_api::types::{CompletionFlags, LmrSegment, MemPrivileges};
-use dat_api::{Kind, Subtype};
+use dat_api::{DatError, Kind, Subtype};
 
 use crate::abi::{
     DAT_COMPLETION_FLAGS, DAT_EP_HANDLE, DAT_LMR_TRIPLET, DAT_MEM_PRIV_FLAGS, DAT_PZ_HANDLE,
@@ -14,6 +14,7 @@ use crate::abi::{
 use crate::face::frame::{bad_argument, control, posting, require};
 use crate::face::handles::{bare, named, pin};
 use crate::face::output::{Output, query_output};
+use crate::face::subject::on;
 use crate::providers::dispatch::foreign;
 
 #[unsafe(no_mangle)]
@@ -22,7 +23,7 @@ pub unsafe extern "C" fn dat_rmr_create(
     rmr_handle: *mut DAT_RMR_HANDLE,
 ) -> DAT_RETURN {
     foreign!(pz_handle.rmr_create_func(pz_handle, rmr_handle));
-    control("dat_rmr_create", || {
+    control("dat_rmr_create", on("pz", pz_handle), || {
         let pz = pin::<Pz>(pz_handle, Subtype::InvalidHandlePz)?;
         // SAFETY: the contract of `exports`.
         let place = unsafe { Output::new(rmr_handle, Subtype::InvalidArg2) }?;
@@ -39,7 +40,7 @@ pub unsafe extern "C" fn dat_rmr_query(
     rmr_param: *mut DAT_RMR_PARAM,
 ) -> DAT_RETURN {
     foreign!(rmr_handle.rmr_query_func(rmr_handle, rmr_param_mask, rmr_param));
-    control("dat_rmr_query", || {
+    control("dat_rmr_query", on("rmr", rmr_handle), || {
         let rmr = pin::<Rmr>(rmr_handle, Subtype::InvalidHandleRmr)?;
         // SAFETY: the contract of `exports`.
         let place = unsafe { query_output(rmr_param_mask, DAT_RMR_FIELD_ALL, rmr_param) }?;
@@ -82,7 +83,7 @@ pub unsafe extern "C" fn dat_rmr_bind(
         completion_flags,
         context
     ));
-    posting("dat_rmr_bind", || {
+    posting("dat_rmr_bind", on("rmr", rmr_handle), || {
         let rmr = pin::<Rmr>(rmr_handle, Subtype::InvalidHandleRmr)?;
         let ep = pin::<Ep>(ep_handle, Subtype::InvalidHandleEp)?;
         require(
@@ -98,20 +99,33 @@ pub unsafe extern "C" fn dat_rmr_bind(
             length: triplet.segment_length,
         };
         let privileges = MemPrivileges::from_bits(mem_priv).ok_or_else(|| {
-            bad_argument(Subtype::InvalidArg3, "the privileges have unknown bits")
+            bad_argument(
+                Subtype::InvalidArg3,
+                format!(
+                    "the privileges {mem_priv:#x} have unknown bits: expected bits of {:#x}, \
+                     DAT_MEM_PRIV_ALL_FLAG",
+                    MemPrivileges::all().bits()
+                ),
+            )
         })?;
         // SAFETY: the contract of `exports`.
         let place = unsafe { Output::optional(context) };
         require(
             place.is_some() || segment.length == 0,
             Subtype::InvalidArg7,
-            "the pointer for the context is null",
+            "the pointer for the context is null: expected the address of a DAT_RMR_CONTEXT, \
+             except for an unbind (a segment of length 0)",
         )?;
         let flags = CompletionFlags::from_bits_retain(completion_flags);
         // SAFETY: any 64 bits are a cookie.
         let cookie = unsafe { user_cookie.as_64 };
         // SAFETY: the contract of `exports`: calls on one endpoint take turns.
-        let bound = unsafe { rmr.bind(&ep, segment, privileges, cookie, flags) }?;
+        let bound = unsafe { rmr.bind(&ep, segment, privileges, cookie, flags) };
+        let bound = bound.map_err(|code| {
+            // SAFETY: as for the bind.
+            let cause = unsafe { rmr.why_bind_refused(&ep, &segment, privileges, flags, code) };
+            DatError::explained(code, cause)
+        })?;
         if let Some(place) = place {
             place.set(bound);
         }
@@ -122,7 +136,7 @@ pub unsafe extern "C" fn dat_rmr_bind(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dat_rmr_free(rmr_handle: DAT_RMR_HANDLE) -> DAT_RETURN {
     foreign!(rmr_handle.rmr_free_func(rmr_handle));
-    control("dat_rmr_free", || {
+    control("dat_rmr_free", on("rmr", rmr_handle), || {
         Rmr::free(named(rmr_handle, Kind::Rmr, Subtype::InvalidHandleRmr)?)
     })
 }

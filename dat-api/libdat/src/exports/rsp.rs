@@ -14,6 +14,7 @@ use crate::abi::{
 use crate::face::frame::control;
 use crate::face::handles::{bare, named, pin, pin_or_null};
 use crate::face::output::{Output, query_output};
+use crate::face::subject::on;
 use crate::providers::dispatch::foreign;
 
 /// If no endpoint is given, each request arrives with a new one.
@@ -26,7 +27,7 @@ pub unsafe extern "C" fn dat_rsp_create(
     rsp_handle: *mut DAT_RSP_HANDLE,
 ) -> DAT_RETURN {
     foreign!(ia_handle.rsp_create_func(ia_handle, conn_qual, ep_handle, evd_handle, rsp_handle));
-    control("dat_rsp_create", || {
+    control("dat_rsp_create", on("ia", ia_handle), || {
         let ia = pin::<Ia>(ia_handle, Subtype::InvalidHandleIa)?;
         let ep = pin_or_null::<Ep>(ep_handle, Subtype::InvalidHandleEp)?;
         let evd = pin::<Evd>(evd_handle, Subtype::InvalidHandleEvdCr)?;
@@ -46,7 +47,7 @@ pub unsafe extern "C" fn dat_rsp_query(
     rsp_param: *mut DAT_RSP_PARAM,
 ) -> DAT_RETURN {
     foreign!(rsp_handle.rsp_query_func(rsp_handle, rsp_param_mask, rsp_param));
-    control("dat_rsp_query", || {
+    control("dat_rsp_query", on("rsp", rsp_handle), || {
         let rsp = pin::<Rsp>(rsp_handle, Subtype::InvalidHandleRsp)?;
         // SAFETY: the contract of `exports`.
         let place = unsafe { query_output(rsp_param_mask, DAT_RSP_FIELD_ALL, rsp_param) }?;
@@ -64,7 +65,7 @@ pub unsafe extern "C" fn dat_rsp_query(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dat_rsp_free(rsp_handle: DAT_RSP_HANDLE) -> DAT_RETURN {
     foreign!(rsp_handle.rsp_free_func(rsp_handle));
-    control("dat_rsp_free", || {
+    control("dat_rsp_free", on("rsp", rsp_handle), || {
         Rsp::free(named(rsp_handle, Kind::Rsp, Subtype::InvalidHandleRsp)?)
     })
 }

@@ -7,7 +7,6 @@ use dat_api::object::srq::Srq;
 use dat_api::types::SrqAttributes;
 use dat_api::{Kind, Subtype};
 
-use super::ep_post::NO_SEGMENTS;
 use crate::abi::{
     DAT_COUNT, DAT_DTO_COOKIE, DAT_IA_HANDLE, DAT_LMR_TRIPLET, DAT_PZ_HANDLE, DAT_RETURN,
     DAT_SRQ_ATTR, DAT_SRQ_FIELD_ALL, DAT_SRQ_HANDLE, DAT_SRQ_PARAM, DAT_SRQ_PARAM_MASK,
@@ -17,7 +16,9 @@ use crate::face::attributes::count;
 use crate::face::frame::{control, require};
 use crate::face::handles::{bare, named, pin};
 use crate::face::output::{Output, query_output};
+use crate::face::refused::no_segments_on_srq;
 use crate::face::segments::local;
+use crate::face::subject::on;
 use crate::providers::dispatch::foreign;
 use crate::providers::hot;
 
@@ -29,13 +30,13 @@ pub unsafe extern "C" fn dat_srq_create(
     srq_handle: *mut DAT_SRQ_HANDLE,
 ) -> DAT_RETURN {
     foreign!(ia_handle.srq_create_func(ia_handle, pz_handle, srq_attr, srq_handle));
-    control("dat_srq_create", || {
+    control("dat_srq_create", on("ia", ia_handle), || {
         let ia = pin::<Ia>(ia_handle, Subtype::InvalidHandleIa)?;
         let pz = pin::<Pz>(pz_handle, Subtype::InvalidHandlePz)?;
         require(
             !srq_attr.is_null(),
             Subtype::InvalidArg3,
-            "the attributes are null",
+            "the attributes are null: expected a DAT_SRQ_ATTR",
         )?;
         // SAFETY: not null, so readable by the contract of `exports`.
         let attr = unsafe { srq_attr.read_unaligned() };
@@ -54,12 +55,13 @@ pub unsafe extern "C" fn dat_srq_create(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dat_srq_free(srq_handle: DAT_SRQ_HANDLE) -> DAT_RETURN {
     foreign!(srq_handle.srq_free_func(srq_handle));
-    control("dat_srq_free", || {
+    control("dat_srq_free", on("srq", srq_handle), || {
         Srq::free(named(srq_handle, Kind::Srq, Subtype::InvalidHandleSrq)?)
     })
 }
 
-/// Does not allocate, lock, print or unwind, like the posts of endpoints.
+/// Like the posts of endpoints, neither allocates, locks, prints nor unwinds, unless
+/// it is refused.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dat_srq_post_recv(
     srq_handle: DAT_SRQ_HANDLE,
@@ -77,7 +79,7 @@ pub unsafe extern "C" fn dat_srq_post_recv(
     // memory and the segment list stay valid; any 64 bits are a cookie.
     unsafe {
         let Some((count, segment)) = local(num_segments, local_iov) else {
-            return NO_SEGMENTS;
+            return no_segments_on_srq(srq, num_segments);
         };
         srq.post_recv_with(count, segment, user_cookie.as_64).bits()
     }
@@ -90,7 +92,7 @@ pub unsafe extern "C" fn dat_srq_query(
     srq_param: *mut DAT_SRQ_PARAM,
 ) -> DAT_RETURN {
     foreign!(srq_handle.srq_query_func(srq_handle, srq_param_mask, srq_param));
-    control("dat_srq_query", || {
+    control("dat_srq_query", on("srq", srq_handle), || {
         let srq = pin::<Srq>(srq_handle, Subtype::InvalidHandleSrq)?;
         // SAFETY: the contract of `exports`.
         let place = unsafe { query_output(srq_param_mask, DAT_SRQ_FIELD_ALL, srq_param) }?;
@@ -116,7 +118,7 @@ pub unsafe extern "C" fn dat_srq_resize(
     srq_max_recv_dto: DAT_COUNT,
 ) -> DAT_RETURN {
     foreign!(srq_handle.srq_resize_func(srq_handle, srq_max_recv_dto));
-    control("dat_srq_resize", || {
+    control("dat_srq_resize", on("srq", srq_handle), || {
         let srq = pin::<Srq>(srq_handle, Subtype::InvalidHandleSrq)?;
         // SAFETY: the contract of `exports`: calls on one queue take turns.
         unsafe { srq.resize(srq_max_recv_dto) }
@@ -129,7 +131,7 @@ pub unsafe extern "C" fn dat_srq_set_lw(
     low_watermark: DAT_COUNT,
 ) -> DAT_RETURN {
     foreign!(srq_handle.srq_set_lw_func(srq_handle, low_watermark));
-    control("dat_srq_set_lw", || {
+    control("dat_srq_set_lw", on("srq", srq_handle), || {
         pin::<Srq>(srq_handle, Subtype::InvalidHandleSrq)?.set_low_watermark(low_watermark)
     })
 }

@@ -2,9 +2,11 @@
 
 use core::ffi::c_char;
 
-use dat_api::{DatReturn, ReturnType, Subtype};
+use dat_api::{DatError, DatReturn, Subtype};
 
 use crate::abi::{DAT_INVALID_PARAMETER, DAT_RETURN};
+use crate::face::refused::{null_result, refuse};
+use crate::face::subject::Subject;
 
 /// Returns the enumerators' names of a return code. The subtype's name is empty
 /// if the code has no detail. The class bits are ignored. As in other registries,
@@ -15,16 +17,19 @@ pub unsafe extern "C" fn dat_strerror(
     major_message: *mut *const c_char,
     minor_message: *mut *const c_char,
 ) -> DAT_RETURN {
-    let bad = |argument| DatReturn::error(ReturnType::InvalidParameter, argument).bits();
+    let refuse = |error: &DatError| refuse("dat_strerror", Subject::Nothing, error);
     if major_message.is_null() {
-        return bad(Subtype::InvalidArg2);
+        return refuse(&null_result(Subtype::InvalidArg2, "name of the type"));
     }
     if minor_message.is_null() {
-        return bad(Subtype::InvalidArg3);
+        return refuse(&null_result(Subtype::InvalidArg3, "name of the subtype"));
     }
     let value = DatReturn::from_bits(value);
     let (Some(kind), Some(subtype)) = (value.kind(), value.subtype()) else {
-        return DAT_INVALID_PARAMETER;
+        return refuse(&DatError::explained(
+            DatReturn::from_bits(DAT_INVALID_PARAMETER),
+            format!("{value}: expected a code that a DAT call has returned"),
+        ));
     };
     let detail = match subtype {
         Subtype::NoSubtype => c"",

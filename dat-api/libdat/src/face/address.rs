@@ -18,7 +18,10 @@ use crate::abi::DAT_IA_ADDRESS_PTR;
 /// family has. It need not be aligned.
 pub(crate) unsafe fn read(address: DAT_IA_ADDRESS_PTR, argument: Subtype) -> Result<SocketAddr> {
     if address.is_null() {
-        return Err(bad_argument(argument, "the address is null"));
+        return Err(bad_argument(
+            argument,
+            "the address is null: expected a sockaddr_in or sockaddr_in6",
+        ));
     }
     // SAFETY: every `sockaddr` begins with its family.
     let family = unsafe {

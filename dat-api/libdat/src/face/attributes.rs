@@ -9,7 +9,7 @@ use dat_api::sync::Mutex;
 use dat_api::types::{CompletionFlags, EpAttributes};
 use dat_api::{Result, Subtype};
 
-use super::frame::require;
+use super::frame::require_with;
 use super::handles::{bare, or_null};
 use super::strings::copy;
 use crate::abi::{
@@ -26,28 +26,37 @@ pub(crate) fn count(count: u32) -> DAT_COUNT {
 /// Converts the attributes of a new endpoint. `argument` names the argument for
 /// error returns.
 pub(crate) fn endpoint(from: &DAT_EP_ATTR, argument: Subtype) -> Result<EpAttributes> {
-    require(
-        from.ep_transport_specific_count == 0 && from.ep_provider_specific_count == 0,
+    require_no_specific(
+        from.ep_transport_specific_count,
+        from.ep_provider_specific_count,
         argument,
-        "this provider has no transport-specific or provider-specific attributes",
     )?;
     Ok(values(from))
+}
+
+fn require_no_specific(transport: DAT_COUNT, provider: DAT_COUNT, argument: Subtype) -> Result<()> {
+    require_with(transport == 0 && provider == 0, argument, || {
+        format!(
+            "{transport} transport-specific and {provider} provider-specific attributes: expected \
+             0 of both, because endpoints have none; clear the whole DAT_EP_ATTR before filling it"
+        )
+    })
 }
 
 /// Converts new attributes of an existing endpoint; only the named fields are
 /// used.
 pub(crate) fn changed_endpoint(from: &DAT_EP_ATTR, fields: EpFields) -> Result<EpAttributes> {
-    let none = |field, count| !fields.contains(field) || count == 0;
-    require(
-        none(
+    let named = |field, count| if fields.contains(field) { count } else { 0 };
+    require_no_specific(
+        named(
             EpFields::NUM_TRANSPORT_ATTRIBUTES,
             from.ep_transport_specific_count,
-        ) && none(
+        ),
+        named(
             EpFields::NUM_PROVIDER_ATTRIBUTES,
             from.ep_provider_specific_count,
         ),
         Subtype::InvalidArg3,
-        "this provider has no transport-specific or provider-specific attributes",
     )?;
     Ok(values(from))
 }

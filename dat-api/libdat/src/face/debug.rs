@@ -1,15 +1,16 @@
-//! `DAT_DBG_TYPE` and `DAT_DBG_DEST`: messages about failed calls, and counters.
+//! `DAT_DBG_TYPE` and `DAT_DBG_DEST`: messages about refused calls, and counters.
 //!
 //! Nothing is printed unless `DAT_DBG_TYPE` has one of two bits:
 //!
-//! - 0x1: failed calls, and warnings of the library's own threads, such as why a
+//! - 0x1: refused calls, one line each, and warnings of the library's own threads, such as why a
 //!   connection request is refused;
 //! - 0x1000: the counters of an adapter when it is closed (DAPL's bit for
 //!   counters).
 //!
 //! `DAT_DBG_DEST` selects the destination: 1 standard output (the default), 2
-//! syslog, 3 both. Both variables are read once. Posting and taking events never
-//! print.
+//! syslog, 3 both. Both variables are read once. Posting and taking events come
+//! here only after they have decided to refuse the call; an empty queue, an expired
+//! timeout and a signal are no refusals.
 
 use std::ffi::CString;
 use std::io::Write;
@@ -17,7 +18,9 @@ use std::sync::OnceLock;
 
 use dat_api::object::counters::Counters;
 use dat_api::object::ia::Ia;
-use dat_api::{CancellationDisabled, DatError, Handle, environment, handle, warnings};
+use dat_api::{CancellationDisabled, DatError, Handle, environment, handle, refusals, warnings};
+
+use super::subject::{Subject, on_object};
 
 /// Bits of `DAT_DBG_TYPE`.
 const ERRORS: u32 = 0x1;
@@ -54,23 +57,35 @@ fn c_number(text: &str) -> Option<u32> {
     u32::from_str_radix(digits, radix).ok()
 }
 
-/// Prints a failed call.
-pub(super) fn failed(call: &str, error: &DatError) {
+/// Prints a refused call.
+#[cold]
+pub(super) fn failed(call: &str, subject: Subject<'_>, error: &DatError) {
     let destination = destination(ERRORS);
     if destination != 0 {
         print_line(
             destination,
             libc::LOG_ERR,
-            format!("libdat: {call}: {error}"),
+            one_line(&format!("libdat: {call}{subject}: {error}")),
         );
     }
 }
 
-/// From the first call on, prints the warnings of the library's own threads.
-pub(crate) fn follow_warnings() {
+/// Joins the lines of a message: causes of the engine have the remedy on a second
+/// line.
+fn one_line(text: &str) -> String {
+    text.replace('\n', "; ")
+}
+
+/// From the first call on, prints the causes of refused posts, and the warnings of
+/// the library's own threads.
+pub(crate) fn follow_library() {
     static FOLLOWED: OnceLock<bool> = OnceLock::new();
     FOLLOWED.get_or_init(|| {
         destination(ERRORS) != 0
+            && refusals::forward_to(|refusal| {
+                let subject = on_object(refusal.object, refusal.handle);
+                failed(refusal.call, subject, refusal.error);
+            })
             && warnings::forward_to(|line| {
                 let line = format!("libdat: {line}");
                 print_line(destination(ERRORS), libc::LOG_WARNING, line);

@@ -45,19 +45,72 @@ pub(crate) const fn invalid(which: Subtype) -> DatReturn {
     DatReturn::error(ReturnType::InvalidHandle, which)
 }
 
+/// Returns the error for a handle that names no object of a kind.
 #[cold]
-fn refused(handle: DAT_HANDLE, want: Kind, which: Subtype) -> DatError {
-    let cause = match ours(handle) {
-        None => format!("expected a handle of kind {want:?}, got null"),
-        Some(handle) => match handle.kind() {
-            Some(kind) => format!("expected a handle of kind {want:?}, got one of kind {kind:?}"),
-            None if handle.is_ours() => {
-                format!("stale handle: its {want:?} has been freed")
-            }
-            None => format!("{:#x} is not a handle of this library", handle.bits()),
-        },
+pub(super) fn refused(handle: DAT_HANDLE, want: Kind, which: Subtype) -> DatError {
+    DatError::new(
+        ReturnType::InvalidHandle,
+        which,
+        cause(handle, article(want)),
+    )
+}
+
+/// As [`refused`], for calls that accept several kinds, which `want` names.
+#[cold]
+pub(crate) fn refused_any(handle: DAT_HANDLE, want: &str, which: Subtype) -> DatError {
+    DatError::new(ReturnType::InvalidHandle, which, cause(handle, want))
+}
+
+fn cause(handle: DAT_HANDLE, want: &str) -> String {
+    let Some(handle) = ours(handle) else {
+        return format!("the handle is null: expected the handle of {want}");
     };
-    DatError::new(ReturnType::InvalidHandle, which, cause)
+    let bits = handle.bits();
+    match handle.kind() {
+        Some(kind) => {
+            format!(
+                "handle {bits:#x} is not {want}: it is {}; pass the handle of {want}",
+                article(kind)
+            )
+        }
+        None if handle.is_of_parent_process() => format!(
+            "handle {bits:#x} is not {want} of this process: the process that this one was forked \
+             from has it; open an adapter in this process"
+        ),
+        None if handle.is_ours() => format!(
+            "handle {bits:#x} is not {want}: the object was freed, or never created; use no handle \
+             after its object is freed"
+        ),
+        None => format!(
+            "handle {bits:#x} is not {want}: no object has this handle; pass one that this library \
+             has returned"
+        ),
+    }
+}
+
+/// Returns the cause of a refused wait on a CNO that was live, or is not one.
+pub(super) fn waits_on(handle: DAT_HANDLE) -> String {
+    match ours(handle).and_then(Handle::kind) {
+        Some(Kind::Cno) => "the CNO is being freed: wait no longer on it".into(),
+        _ => cause(handle, article(Kind::Cno)),
+    }
+}
+
+/// Returns the name of a kind with its article.
+fn article(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Cr => "a CR",
+        Kind::Ep => "an EP",
+        Kind::Evd => "an EVD",
+        Kind::Ia => "an IA",
+        Kind::Lmr => "an LMR",
+        Kind::Psp => "a PSP",
+        Kind::Pz => "a PZ",
+        Kind::Rmr => "an RMR",
+        Kind::Rsp => "an RSP",
+        Kind::Cno => "a CNO",
+        Kind::Srq => "an SRQ",
+    }
 }
 
 /// Looks up the object of a handle, and pins it for the duration of the call.

@@ -10,5 +10,7 @@ pub(crate) mod frame;
 pub(crate) mod handles;
 pub(crate) mod output;
 pub(crate) mod provider;
+pub(crate) mod refused;
 pub(crate) mod segments;
 pub(crate) mod strings;
+pub(crate) mod subject;

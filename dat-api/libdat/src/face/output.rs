@@ -4,8 +4,9 @@ use core::ptr::NonNull;
 
 use dat_api::{Handle, Result, Subtype};
 
-use super::frame::bad_argument;
+use super::frame::require_with;
 use super::handles::to_c;
+use super::refused::null_result;
 use crate::abi::DAT_HANDLE;
 
 /// A checked result pointer, written once after the call has succeeded.
@@ -20,7 +21,7 @@ impl<T> Output<T> {
     pub(crate) unsafe fn new(place: *mut T, argument: Subtype) -> Result<Self> {
         match NonNull::new(place) {
             Some(place) => Ok(Self(place)),
-            None => Err(bad_argument(argument, "the pointer for a result is null")),
+            None => Err(null_result(argument, "result")),
         }
     }
 
@@ -47,6 +48,21 @@ impl Output<DAT_HANDLE> {
     }
 }
 
+/// Checks the mask of a query: every bit must be in `known`.
+pub(crate) fn require_known(
+    mask: impl Into<u64>,
+    known: impl Into<u64>,
+    argument: Subtype,
+) -> Result<()> {
+    let (mask, known) = (mask.into(), known.into());
+    require_with(mask & !known == 0, argument, || {
+        format!(
+            "the mask {mask:#x} has bits that name no field: expected bits of {known:#x}, the \
+             mask of all fields"
+        )
+    })
+}
+
 /// Checks the result pointer and the mask of a query.
 ///
 /// # Errors
@@ -60,12 +76,7 @@ pub(crate) unsafe fn query_output<T, M: Into<u64>>(
     known: M,
     place: *mut T,
 ) -> Result<Output<T>> {
-    if mask.into() & !known.into() != 0 {
-        return Err(bad_argument(
-            Subtype::InvalidArg2,
-            "the mask has bits that name no field",
-        ));
-    }
+    require_known(mask, known, Subtype::InvalidArg2)?;
     // SAFETY: required of the caller.
     unsafe { Output::new(place, Subtype::InvalidArg3) }
 }

@@ -1,13 +1,25 @@
 //! Forwarding a call to the provider that its handle belongs to.
 
+use dat_api::{DatError, ReturnType, Subtype};
+
 pub(crate) use super::tables::of;
 
-/// Returned if the provider's table has no function for the call.
-pub(crate) const MISSING: crate::abi::DAT_RETURN = dat_api::DatReturn::error(
-    dat_api::ReturnType::NotImplemented,
-    dat_api::Subtype::NoSubtype,
-)
-.bits();
+use crate::abi::{DAT_HANDLE, DAT_RETURN};
+use crate::face::refused::refuse;
+use crate::face::subject::on;
+
+/// Refuses a call for which the provider's table has no function.
+#[cold]
+pub(crate) fn missing(slot: &str, handle: DAT_HANDLE) -> DAT_RETURN {
+    let error = DatError::new(
+        ReturnType::NotImplemented,
+        Subtype::NoSubtype,
+        "the library that made the handle has no function for this call in its table: use a newer \
+         version of that library, or do without the call",
+    );
+    let call = format!("dat_{}", slot.trim_end_matches("_func"));
+    refuse(&call, on("handle", handle), &error)
+}
 
 /// Returns from the calling function with the result of another provider, if the
 /// handle belongs to one. Cancellation of the thread is disabled meanwhile.
@@ -15,7 +27,7 @@ macro_rules! foreign {
     ($handle:ident . $slot:ident ( $($argument:expr),* $(,)? )) => {
         if let Some(table) = $crate::providers::dispatch::of($handle) {
             let _held = dat_api::CancellationDisabled::new();
-            return $crate::providers::dispatch::through!(table, $slot($($argument),*));
+            return $crate::providers::dispatch::through!(table, $handle, $slot($($argument),*));
         }
     };
 }
@@ -26,20 +38,20 @@ macro_rules! foreign {
 macro_rules! foreign_wait {
     ($handle:ident . $slot:ident ( $($argument:expr),* $(,)? )) => {
         if let Some(table) = $crate::providers::dispatch::of($handle) {
-            return $crate::providers::dispatch::through!(table, $slot($($argument),*));
+            return $crate::providers::dispatch::through!(table, $handle, $slot($($argument),*));
         }
     };
 }
 
 /// Calls a function of a provider table.
 macro_rules! through {
-    ($table:ident, $slot:ident ( $($argument:expr),* )) => {
+    ($table:ident, $handle:ident, $slot:ident ( $($argument:expr),* )) => {
         // SAFETY: a known table is readable, and the handle belongs to its
         // provider. The rest is required of the caller.
         unsafe {
             match (*$table.as_ptr()).$slot {
                 Some(call) => call($($argument),*),
-                None => $crate::providers::dispatch::MISSING,
+                None => $crate::providers::dispatch::missing(stringify!($slot), $handle),
             }
         }
     };

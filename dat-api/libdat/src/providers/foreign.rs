@@ -252,7 +252,7 @@ pub(crate) unsafe fn close(
     let code = unsafe {
         match (*table.as_ptr()).ia_close_func {
             Some(call) => call(ia, flags),
-            None => super::dispatch::MISSING,
+            None => super::dispatch::missing("ia_close_func", ia),
         }
     };
     let Some(opened) = opened else {

@@ -164,6 +164,9 @@ pub(crate) unsafe fn text<'a>(data: *const c_char) -> Result<&'a str> {
     }
     // SAFETY: required of the caller.
     unsafe { CStr::from_ptr(data) }.to_str().map_err(|_| {
-        crate::face::frame::bad_argument(Subtype::InvalidArg2, "the instance data is not UTF-8")
+        crate::face::frame::bad_argument(
+            Subtype::InvalidArg2,
+            "the instance data is not UTF-8: expected \"DEVICE PORT [KEY=VALUE…]\"",
+        )
     })
 }

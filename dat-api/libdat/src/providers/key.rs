@@ -28,7 +28,10 @@ impl Key {
     /// The pointer is null or leads to a key.
     pub(crate) unsafe fn read(info: *const DAT_PROVIDER_INFO, argument: Subtype) -> Result<Self> {
         if info.is_null() {
-            return Err(bad_argument(argument, "the key is null"));
+            return Err(bad_argument(
+                argument,
+                "the key is null: expected a DAT_PROVIDER_INFO",
+            ));
         }
         // SAFETY: required of the caller.
         let info = unsafe { info.read_unaligned() };
@@ -36,7 +39,7 @@ impl Key {
         let name = CStr::from_bytes_until_nul(&bytes).map_err(|_| {
             bad_argument(
                 argument,
-                "the name in the key is longer than 255 bytes: it has no NUL",
+                "the name in the key has no NUL: expected at most 255 bytes and a NUL",
             )
         })?;
         Ok(Self {

@@ -4,7 +4,7 @@
 //! the post gets this code for, in the order of the checks. If nothing is wrong any more, because
 //! the queue or its memory has changed since, [`changed`] says so.
 //!
-//! Decision: `docs/decisions/061-cause-after-the-refusal.md`
+//! Decision: `docs/decisions/063-cause-after-the-refusal.md`
 
 use crate::handle::Handle;
 use crate::object::ia::MAX_SEGMENTS;

@@ -1,0 +1,176 @@
+//! Refusals of calls that post, take events or wait. Those calls do not run in
+//! `face::frame`: only once they have decided to refuse do they come here, for
+//! the cause. The functions have the C ABI, which does not unwind, so that a call
+//! can end in a jump to them.
+//!
+//! Decision: `docs/decisions/063-cause-after-the-refusal.md`
+
+#![allow(improper_ctypes_definitions, reason = "only Rust calls them")]
+
+use dat_api::handle::Owned;
+use dat_api::object::ep::Ep;
+use dat_api::object::evd::{self, Evd};
+use dat_api::object::srq::Srq;
+use dat_api::{DatError, DatReturn, Handle, Kind, ReturnType, Subtype};
+
+use super::debug;
+use super::frame::bad_argument;
+use super::handles::{refused, waits_on};
+use super::subject::{Subject, on, on_object};
+use crate::abi::{DAT_COUNT, DAT_EVD_HANDLE, DAT_HANDLE, DAT_RETURN};
+
+/// Prints the cause if `DAT_DBG_TYPE` asks for it; returns the code.
+#[cold]
+#[inline(never)]
+pub(crate) fn refuse(call: &str, subject: Subject<'_>, error: &DatError) -> DAT_RETURN {
+    debug::failed(call, subject, error);
+    error.code().bits()
+}
+
+/// Refuses a handle that belongs to no provider.
+#[cold]
+#[inline(never)]
+pub(crate) extern "C" fn bad_handle(
+    call: &'static str,
+    kind: Kind,
+    which: Subtype,
+    handle: DAT_HANDLE,
+) -> DAT_RETURN {
+    let what = match kind {
+        Kind::Srq => "srq",
+        _ => "ep",
+    };
+    refuse(call, on(what, handle), &refused(handle, kind, which))
+}
+
+fn no_segments(call: &'static str, subject: Subject<'_>, count: DAT_COUNT) -> DAT_RETURN {
+    let cause = format!(
+        "the segment list is null, but the number of segments is {count}: expected a list of that \
+         many, or 0 segments for an empty message"
+    );
+    let error = bad_argument(Subtype::InvalidArg3, cause);
+    refuse(call, subject, &error)
+}
+
+/// Refuses a null segment list with a count other than 0, before the queue is
+/// touched. The first arguments are where the call has them.
+#[cold]
+#[inline(never)]
+pub(crate) extern "C" fn no_segments_on_ep(
+    ep: &Ep,
+    count: DAT_COUNT,
+    call: &'static str,
+) -> DAT_RETURN {
+    no_segments(call, on_object("ep", ep.handle()), count)
+}
+
+/// As [`no_segments_on_ep`].
+#[cold]
+#[inline(never)]
+pub(crate) extern "C" fn no_segments_on_srq(srq: &Srq, count: DAT_COUNT) -> DAT_RETURN {
+    no_segments("dat_srq_post_recv", on_object("srq", srq.handle()), count)
+}
+
+/// Refuses a null remote segment.
+#[cold]
+#[inline(never)]
+pub(crate) extern "C" fn no_remote_segment(ep: &Ep, call: &'static str) -> DAT_RETURN {
+    let error = bad_argument(
+        Subtype::InvalidArg5,
+        "the remote segment is null: expected a DAT_RMR_TRIPLET with the context and address that \
+         the peer has sent",
+    );
+    refuse(call, on_object("ep", ep.handle()), &error)
+}
+
+/// Refuses a null event of a dequeue.
+#[cold]
+#[inline(never)]
+pub(crate) extern "C" fn no_event(owned: Owned<Evd>) -> DAT_RETURN {
+    let handle = owned.handle();
+    drop(owned);
+    let error = null_result(Subtype::InvalidArg2, "event");
+    refuse("dat_evd_dequeue", on_object("evd", handle), &error)
+}
+
+/// Refuses a dequeue that found no event for another reason than that there is
+/// none.
+#[cold]
+#[inline(never)]
+pub(crate) extern "C" fn dequeue_failed(evd: Handle, code: DatReturn) -> DAT_RETURN {
+    let error = DatError::explained(code, evd::why_refused(evd, 1, code));
+    refuse("dat_evd_dequeue", on_object("evd", evd), &error)
+}
+
+/// Refuses a call that could not own the EVD: the handle belongs to no provider,
+/// or another thread waits.
+#[cold]
+#[inline(never)]
+pub(crate) extern "C" fn not_owned(
+    call: &'static str,
+    handle: DAT_EVD_HANDLE,
+    code: DAT_RETURN,
+) -> DAT_RETURN {
+    let code = DatReturn::from_bits(code);
+    let cause = match code.kind() {
+        Some(ReturnType::InvalidHandle) => {
+            let which = code.subtype().unwrap_or(Subtype::NoSubtype);
+            refused(handle, Kind::Evd, which).cause().to_owned()
+        }
+        _ => super::handles::ours(handle)
+            .map_or_else(String::new, |evd| evd::why_refused(evd, 1, code)),
+    };
+    let error = DatError::explained(code, cause);
+    refuse(call, on("evd", handle), &error)
+}
+
+/// Refuses a wait on an EVD.
+#[cold]
+#[inline(never)]
+pub(crate) fn wait_failed(
+    evd: DAT_EVD_HANDLE,
+    threshold: DAT_COUNT,
+    code: DatReturn,
+) -> DAT_RETURN {
+    let cause = match (code.kind(), code.subtype()) {
+        (Some(ReturnType::InvalidParameter), Some(Subtype::InvalidArg4)) => {
+            null_result(Subtype::InvalidArg4, "event")
+                .cause()
+                .to_owned()
+        }
+        (Some(ReturnType::InvalidParameter), Some(Subtype::InvalidArg5)) => {
+            null_result(Subtype::InvalidArg5, "nmore")
+                .cause()
+                .to_owned()
+        }
+        _ => super::handles::ours(evd)
+            .map_or_else(String::new, |evd| evd::why_refused(evd, threshold, code)),
+    };
+    let error = DatError::explained(code, cause);
+    refuse("dat_evd_wait", on("evd", evd), &error)
+}
+
+/// Refuses a wait on a CNO.
+#[cold]
+#[inline(never)]
+pub(crate) fn cno_wait_failed(cno: DAT_HANDLE, code: DatReturn) -> DAT_RETURN {
+    let cause = match code.kind() {
+        Some(ReturnType::InvalidHandle) => waits_on(cno),
+        Some(ReturnType::InvalidParameter) => null_result(Subtype::InvalidArg3, "EVD handle")
+            .cause()
+            .to_owned(),
+        _ => "the device or the system refuses wake-ups; a line before this one says why, or see \
+              `ulimit -n`"
+            .into(),
+    };
+    let error = DatError::explained(code, cause);
+    refuse("dat_cno_wait", on("cno", cno), &error)
+}
+
+/// Returns `DAT_INVALID_PARAMETER` for a null result pointer.
+pub(crate) fn null_result(argument: Subtype, what: &str) -> DatError {
+    bad_argument(
+        argument,
+        format!("the pointer for the {what} is null: expected the address of a variable for it"),
+    )
+}

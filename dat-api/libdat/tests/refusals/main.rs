@@ -1,0 +1,39 @@
+//! Every refused call prints one line if `DAT_DBG_TYPE=1`: the call, its handle,
+//! the code, and the cause with the value and what was expected. Each test runs
+//! itself again in a process with that variable, and reads what the calls print.
+
+mod arguments;
+#[path = "../face/calls.rs"]
+mod calls;
+#[allow(dead_code, reason = "shared with other tests")]
+#[path = "../face/common.rs"]
+mod common;
+#[path = "../../../../tests/support/launcher.rs"]
+mod emulator;
+#[allow(dead_code, reason = "shared with other tests")]
+#[path = "../face/fixture.rs"]
+mod fixture;
+#[allow(unreachable_pub, reason = "a test binary has no interface")]
+#[path = "../../../../tests/support/given.rs"]
+mod given;
+mod handles;
+#[path = "printing.rs"]
+mod launcher;
+mod posts;
+mod without_handle;
+
+use std::collections::BTreeSet;
+
+#[test]
+fn every_exported_call_has_a_row() {
+    let exported: BTreeSet<_> = include_str!("../../exports.txt")
+        .lines()
+        .filter(|line| !line.is_empty() && !line.starts_with('#'))
+        .collect();
+    let rows: BTreeSet<_> = calls::calls()
+        .into_iter()
+        .map(|call| call.name)
+        .chain(without_handle::NAMES)
+        .collect();
+    assert_eq!(rows, exported);
+}

@@ -1,0 +1,163 @@
+//! The calls without a handle.
+
+use core::ptr::{null, null_mut};
+
+use dat::abi::*;
+use dat::exports::*;
+use dat_api::{DatReturn, ReturnType, Subtype};
+
+use crate::launcher::{is_one_line, printed, printing, refused_on};
+
+/// The calls that have a row here.
+pub(crate) const NAMES: [&str; 7] = [
+    "dat_ia_openv",
+    "dat_strerror",
+    "dat_registry_list_providers",
+    "dat_registry_add_provider",
+    "dat_registry_remove_provider",
+    "dat_provider_init",
+    "dat_provider_fini",
+];
+
+const BAD: ReturnType = ReturnType::InvalidParameter;
+
+#[test]
+fn calls_without_a_handle_say_their_cause() {
+    printing(
+        "without_handle::calls_without_a_handle_say_their_cause",
+        || {
+            let [open, strerror, list, add, remove, init, fini] = NAMES;
+            let (mut ia, mut evd) = (DAT_HANDLE_NULL, DAT_HANDLE_NULL);
+            let (ia, evd) = (&raw mut ia, &raw mut evd);
+            let openv = |name: *mut core::ffi::c_char, length, evd, ia| {
+                // SAFETY: a name or null, and writable pointers or null.
+                unsafe { dat_ia_openv(name, length, evd, ia, 1, 2, DAT_FALSE) }
+            };
+            let name = c"no_such\ndevice".as_ptr().cast_mut();
+            let subject = r#"("no_such\ndevice")"#;
+            let arg = |argument| (BAD, argument);
+            refused_on(
+                (open, ""),
+                arg(Subtype::InvalidArg1),
+                &["the name is null", "expected"],
+                || openv(null_mut(), 1, evd, ia),
+            );
+            refused_on(
+                (open, subject),
+                (ReturnType::InvalidHandle, Subtype::InvalidHandleIa),
+                &["null", "expected"],
+                || openv(name, 1, evd, null_mut()),
+            );
+            refused_on(
+                (open, subject),
+                arg(Subtype::InvalidArg2),
+                &["-7", "expected 1 or more"],
+                || openv(name, -7, evd, ia),
+            );
+            refused_on(
+                (open, subject),
+                arg(Subtype::InvalidArg3),
+                &["null", "expected"],
+                || openv(name, 1, null_mut(), ia),
+            );
+            let not_found = (ReturnType::ProviderNotFound, Subtype::NameNotRegistered);
+            refused_on((open, subject), not_found, &["no_such"], || {
+                openv(name, 1, evd, ia)
+            });
+
+            let (mut major, mut minor) = (null(), null());
+            let (major, minor) = (&raw mut major, &raw mut minor);
+            // SAFETY: writable pointers, or null.
+            let name_of = |value, major, minor| unsafe { dat_strerror(value, major, minor) };
+            refused_on(
+                (strerror, ""),
+                arg(Subtype::InvalidArg2),
+                &["null", "expected"],
+                || name_of(0, null_mut(), minor),
+            );
+            refused_on(
+                (strerror, ""),
+                arg(Subtype::InvalidArg3),
+                &["null", "expected"],
+                || name_of(0, major, null_mut()),
+            );
+            let (answer, text) = printed(|| name_of(0x8005_ffff, major, minor));
+            let head = format!("libdat: dat_strerror: {}: ", DatReturn::from_bits(answer));
+            is_one_line(&text, &head, &["0x8005ffff", "expected a code"]);
+
+            let mut count = 0;
+            let count = &raw mut count;
+            // SAFETY: a writable count, and no list.
+            let listed =
+                |room, count| unsafe { dat_registry_list_providers(room, count, null_mut()) };
+            refused_on(
+                (list, ""),
+                arg(Subtype::InvalidArg2),
+                &["null", "expected"],
+                || listed(0, null_mut()),
+            );
+            refused_on(
+                (list, ""),
+                arg(Subtype::InvalidArg1),
+                &["-3", "expected 0 or more"],
+                || listed(-3, count),
+            );
+            refused_on(
+                (list, ""),
+                arg(Subtype::InvalidArg3),
+                &["null", "expected"],
+                || listed(1, count),
+            );
+
+            // SAFETY: memory of numbers and pointers, for which 0 is a value.
+            let mut table: DAT_PROVIDER = unsafe { core::mem::zeroed() };
+            // SAFETY: as above.
+            let mut info: DAT_PROVIDER_INFO = unsafe { core::mem::zeroed() };
+            info.ia_name[0] = b'x'.cast_signed();
+            let (table, info) = (&raw mut table, &raw const info);
+            for (call, function) in [
+                (
+                    add,
+                    dat_registry_add_provider as unsafe extern "C" fn(_, _) -> _,
+                ),
+                (remove, dat_registry_remove_provider),
+            ] {
+                // SAFETY: valid pointers, or null.
+                refused_on(
+                    (call, ""),
+                    arg(Subtype::InvalidArg1),
+                    &["null", "expected"],
+                    || unsafe { function(null_mut(), info) },
+                );
+                // SAFETY: as above.
+                refused_on(
+                    (call, ""),
+                    arg(Subtype::InvalidArg2),
+                    &["null", "expected"],
+                    || unsafe { function(table, null()) },
+                );
+            }
+            // SAFETY: valid pointers.
+            refused_on(
+                (remove, ""),
+                arg(Subtype::InvalidArg2),
+                &["\"x\"", "registered"],
+                || unsafe { dat_registry_remove_provider(table, info) },
+            );
+
+            // SAFETY: null is checked.
+            let init_null = || unsafe { dat_provider_init(null(), null()) };
+            // SAFETY: null is checked.
+            let fini_null = || unsafe { dat_provider_fini(null()) };
+            for (call, function) in [(init, init_null as fn()), (fini, fini_null)] {
+                let ((), text) = printed(function);
+                let code = DatReturn::error(BAD, Subtype::InvalidArg1);
+                is_one_line(
+                    &text,
+                    &format!("libdat: {call}: {code}: "),
+                    &["null", "expected"],
+                );
+            }
+        },
+    );
+}
