@@ -73,6 +73,12 @@ const VARIABLES: [(&str, &str); 6] = [
     ("DAT_SCATTER", "scatter"),
 ];
 
+/// Returns the environment variables of the options, each with its key.
+#[must_use]
+pub const fn variables() -> &'static [(&'static str, &'static str)] {
+    &VARIABLES
+}
+
 impl Options {
     /// Returns the defaults, overridden by environment variables.
     ///

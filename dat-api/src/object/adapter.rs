@@ -8,7 +8,7 @@ use super::ia::{AsyncEvd, AsyncStream, Ia, OpenRequest, in_use, stale};
 use super::usage::Counted;
 use crate::error::{DatError, Result};
 use crate::handle::{self, Handle};
-use crate::registry::{self, Key, Resolved};
+use crate::registry::{self, Entry, Key, Resolved};
 use crate::status::{ReturnType, Subtype};
 use crate::types::EvdFlags;
 
@@ -56,6 +56,23 @@ impl Ia {
         instance_data: &str,
     ) -> Result<(Arc<Self>, Option<Handle>)> {
         Self::open_as(request, || Resolved::configured(instance_data))
+    }
+
+    /// Opens the adapter of one entry of dat.conf, also where another entry of the same name comes
+    /// first. The name, version and thread safety are those of the entry.
+    ///
+    /// # Errors
+    /// As [`Self::open`]; `DAT_PROVIDER_NOT_FOUND` for an entry of another library.
+    pub fn open_entry(entry: &Entry, async_qlen: i32) -> Result<(Arc<Self>, Option<Handle>)> {
+        let request = OpenRequest {
+            name: &entry.name,
+            async_qlen,
+            async_evd: AsyncEvd::New,
+            threadsafe: entry.threadsafe,
+            major: entry.major,
+            minor: entry.minor,
+        };
+        Self::open_as(&request, || registry::resolve_entry(entry))
     }
 
     fn open_as(

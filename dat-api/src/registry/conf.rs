@@ -67,16 +67,37 @@ pub struct LineError {
     pub cause: String,
 }
 
+/// A valid line that [`Conf::entries`] does not have.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct IgnoredLine {
+    /// The line number, from 1.
+    pub line: usize,
+    /// The name of the IA.
+    pub name: String,
+    /// Why the line is ignored.
+    pub cause: &'static str,
+}
+
 /// The contents of a file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Conf {
     /// The entries for user space (`u`) that are `default`, in order. Duplicates are kept, and
     /// tried in order.
     pub entries: Vec<Entry>,
+    /// The lines for the kernel (`k`) and those that are `nondefault`, in order.
+    pub ignored: Vec<IgnoredLine>,
     /// What is wrong with lines, in order; only the first ones.
     pub line_errors: Vec<LineError>,
     /// The number of further line errors.
     pub more_line_errors: usize,
+}
+
+impl Entry {
+    /// Returns whether the library is this one, by its file name.
+    #[must_use]
+    pub fn is_ours(&self) -> bool {
+        super::is_ours(&self.library)
+    }
 }
 
 impl Conf {
@@ -86,8 +107,9 @@ impl Conf {
         let mut conf = Self::default();
         for (number, line) in bytes.split(|&byte| byte == b'\n').enumerate() {
             match entry(number + 1, line) {
-                Ok(Some(entry)) => conf.entries.push(entry),
-                Ok(None) => {}
+                Ok(Line::Entry(entry)) => conf.entries.push(entry),
+                Ok(Line::Ignored(line)) => conf.ignored.push(line),
+                Ok(Line::Empty) => {}
                 Err(cause) => conf.add_line_error(number + 1, cause),
             }
         }
@@ -104,8 +126,15 @@ impl Conf {
     }
 }
 
-/// Parses a line; returns `None` if it has no entry for user space.
-fn entry(line: usize, bytes: &[u8]) -> Result<Option<Entry>, String> {
+/// A valid line.
+enum Line {
+    Empty,
+    Ignored(IgnoredLine),
+    Entry(Entry),
+}
+
+/// Parses a line.
+fn entry(line: usize, bytes: &[u8]) -> Result<Line, String> {
     let bytes = bytes.strip_suffix(b"\r").unwrap_or(bytes);
     let fields = fields(bytes)?;
     let [
@@ -119,7 +148,7 @@ fn entry(line: usize, bytes: &[u8]) -> Result<Option<Entry>, String> {
         platform,
     ] = match <[String; 8]>::try_from(fields) {
         Ok(fields) => fields,
-        Err(fields) if fields.is_empty() => return Ok(None),
+        Err(fields) if fields.is_empty() => return Ok(Line::Empty),
         Err(fields) => return Err(format!("{} fields: expected 8", fields.len())),
     };
     if name.is_empty() || name.len() > MAX_NAME {
@@ -144,10 +173,15 @@ fn entry(line: usize, bytes: &[u8]) -> Result<Option<Entry>, String> {
             "invalid provider version \"{provider}\": expected the form dapl.1.2"
         ));
     };
-    if !(user && default) {
-        return Ok(None);
+    let ignored = match (user, default) {
+        (true, true) => None,
+        (false, _) => Some("it is for the kernel (k)"),
+        (true, false) => Some("it is nondefault"),
+    };
+    if let Some(cause) = ignored {
+        return Ok(Line::Ignored(IgnoredLine { line, name, cause }));
     }
-    Ok(Some(Entry {
+    Ok(Line::Entry(Entry {
         line,
         name,
         major,

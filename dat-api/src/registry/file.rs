@@ -26,6 +26,37 @@ pub(super) struct File {
     pub(super) unread: bool,
 }
 
+/// The dat.conf of this process, for programs that show it.
+#[derive(Clone, Debug)]
+pub struct ConfFile {
+    /// The path.
+    pub path: PathBuf,
+    /// Whether `DAT_OVERRIDE` names the path; otherwise it is `/etc/dat.conf`.
+    pub overridden: bool,
+    /// Whether there is such a file. Without one, devices are opened by their own names.
+    pub exists: bool,
+    /// Why the file could not be read, if it exists.
+    pub read_error: Option<String>,
+    /// The contents; empty if it could not be read.
+    pub conf: Conf,
+}
+
+impl ConfFile {
+    pub(super) fn read() -> Self {
+        let chosen = environment::variable("DAT_OVERRIDE").filter(|path| !path.is_empty());
+        let overridden = chosen.is_some();
+        let file = File::read_at(chosen);
+        let exists = file.read_error.is_none() || file.path.symlink_metadata().is_ok();
+        Self {
+            overridden,
+            exists,
+            read_error: file.read_error.filter(|_| exists),
+            path: file.path,
+            conf: file.conf,
+        }
+    }
+}
+
 impl File {
     /// Reads the file that the environment names, or the default one.
     pub(super) fn read() -> Self {

@@ -22,7 +22,8 @@ use crate::status::{ReturnType, Subtype};
 use self::file::File;
 pub(crate) use self::instance::Instance;
 
-pub use self::conf::{Conf, Entry, LineError, MAX_NAME, ProviderVersion};
+pub use self::conf::{Conf, Entry, IgnoredLine, LineError, MAX_NAME, ProviderVersion};
+pub use self::file::ConfFile;
 
 /// The DAT version of this library.
 pub const VERSION: (u32, u32) = (1, 2);
@@ -78,11 +79,28 @@ struct Listed {
 }
 
 fn all_providers() -> Result<Vec<Listed>> {
+    let names = device_names()?.into_iter();
+    Ok(listed(&File::read().conf, names))
+}
+
+/// Returns the IA names that need no dat.conf: `DEVICE` for a device with one port, otherwise
+/// `DEVICE-PORT` for each port. A device that cannot be opened has none.
+///
+/// # Errors
+/// libibverbs could not list devices.
+pub fn device_names() -> Result<Vec<String>> {
     // Names are the same on every path.
-    let names = dat_engine::devices_with(dat_engine::PathRequest::Auto)?
+    let devices = dat_engine::devices_with(dat_engine::PathRequest::Auto)?;
+    let names = devices
         .into_iter()
         .flat_map(|device| names_of(&device.name, device.ports.len()));
-    Ok(listed(&File::read().conf, names))
+    Ok(names.collect())
+}
+
+/// Reads the dat.conf that this process uses.
+#[must_use]
+pub fn read_conf() -> ConfFile {
+    ConfFile::read()
 }
 
 fn served_first(mut all: Vec<Listed>) -> Vec<Provider> {
@@ -262,6 +280,27 @@ fn resolve_in(file: &File, key: Key<'_>) -> Result<Resolved> {
         candidates: Instance::of_device_name(key.name),
         hint,
     })
+}
+
+/// Resolves one entry of dat.conf.
+///
+/// # Errors
+/// `DAT_PROVIDER_NOT_FOUND`: the entry is for another library or version of DAT, or its instance
+/// data are invalid.
+pub(crate) fn resolve_entry(entry: &Entry) -> Result<Resolved> {
+    if !entry.is_ours() {
+        let library = &entry.library;
+        return Err(not_found(format!(
+            "the entry is for the library {library}, not for this one"
+        )));
+    }
+    if (entry.major, entry.minor) != VERSION {
+        return Err(not_found(format!(
+            "the entry is for DAT {}.{}; this library has {}.{}",
+            entry.major, entry.minor, VERSION.0, VERSION.1
+        )));
+    }
+    Resolved::configured(&entry.instance_data)
 }
 
 /// Resolves the matching entries of dat.conf.

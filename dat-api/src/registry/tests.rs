@@ -192,3 +192,24 @@ fn a_name_of_another_version_is_explained_with_a_remedy() {
         assert!(resolved.hint.contains(part), "{}", resolved.hint);
     }
 }
+
+#[test]
+fn an_entry_of_another_library_or_version_is_not_resolved() {
+    let entry = |text: &str| Conf::parse(text.as_bytes()).entries.remove(0);
+    let ours = entry(&line("ia", "/opt/lib/libdat.so.1", "mlx5_7 2"));
+    assert!(ours.is_ours());
+    let resolved = resolve_entry(&ours).expect("an entry of this library");
+    assert_eq!(devices(&resolved), [("mlx5_7", 2)]);
+    let foreign = entry(&line("ia", "libdaplcma.so.1", "ib0 0"));
+    assert!(!foreign.is_ours());
+    let newer = Entry {
+        minor: 0,
+        major: 2,
+        ..ours
+    };
+    for (entry, said) in [(foreign, "libdaplcma.so.1"), (newer, "DAT 2.0")] {
+        let error = resolve_entry(&entry).expect_err("not for this library");
+        assert_eq!(error.code(), not_found(String::new()).code());
+        assert!(error.cause().contains(said), "{error}");
+    }
+}

@@ -4,12 +4,15 @@ use std::mem;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use dat_engine::{DeviceInfo, PortInfo};
+
 use super::{EventDispatcher, Memory};
 use crate::error::Result;
 use crate::handle::Handle;
 use crate::object::counters::Counters;
 use crate::object::ia::{AsyncEvd, Ia, IaInfo, OpenRequest};
 use crate::object::pz::Pz;
+use crate::registry::Entry;
 use crate::types::{EvdFlags, MemPrivileges};
 
 /// How to open an [`Adapter`].
@@ -65,7 +68,7 @@ impl Adapter {
     /// # Errors
     /// As [`Self::open`].
     pub fn open_with(name: &str, options: OpenOptions) -> Result<Self> {
-        let (ia, asynchronous) = Ia::open(&OpenRequest {
+        let opened = Ia::open(&OpenRequest {
             name,
             async_qlen: i32::try_from(options.async_events).unwrap_or(i32::MAX),
             async_evd: AsyncEvd::New,
@@ -73,8 +76,23 @@ impl Adapter {
             major: 1,
             minor: 2,
         })?;
+        Ok(Self::of(opened))
+    }
+
+    /// Opens the adapter of one entry of `dat.conf`, also where another entry of the same name
+    /// comes first: for programs that examine the file.
+    ///
+    /// # Errors
+    /// As [`Self::open`], or the entry is for another library or version of DAT.
+    pub fn open_entry(entry: &Entry) -> Result<Self> {
+        let length = OpenOptions::default().async_events;
+        let length = i32::try_from(length).unwrap_or(i32::MAX);
+        Ok(Self::of(Ia::open_entry(entry, length)?))
+    }
+
+    fn of((ia, asynchronous): (Arc<Ia>, Option<Handle>)) -> Self {
         let asynchronous = asynchronous.unwrap_or_else(|| ia.handle());
-        Ok(Self(Arc::new(Open { ia, asynchronous })))
+        Self(Arc::new(Open { ia, asynchronous }))
     }
 
     /// Returns its DAT handle.
@@ -87,6 +105,21 @@ impl Adapter {
     #[must_use]
     pub fn query(&self) -> IaInfo {
         self.0.ia.query()
+    }
+
+    /// Returns its RDMA device, as it was when the adapter was opened.
+    #[must_use]
+    pub fn device(&self) -> &DeviceInfo {
+        self.0.ia.device().info()
+    }
+
+    /// Returns its port, as it is now.
+    ///
+    /// # Errors
+    /// The device was removed.
+    pub fn port(&self) -> Result<PortInfo> {
+        let ia = &self.0.ia;
+        Ok(ia.device().port(ia.port())?)
     }
 
     /// Returns the address at which peers reach it.

@@ -120,7 +120,8 @@ fn kernel_and_nondefault_entries_are_ignored_silently() {
         LINE.replace(" default", " nondefault"),
     ] {
         let conf = Conf::parse(text.as_bytes());
-        assert_eq!(conf, Conf::default(), "{text}");
+        assert_eq!((conf.entries, conf.line_errors), (vec![], vec![]), "{text}");
+        assert_eq!(conf.ignored.len(), 1, "{text}");
     }
 }
 
@@ -289,4 +290,24 @@ proptest! {
             prop_assert_eq!(again.entries, [Entry { line: 1, ..entry }]);
         }
     }
+}
+
+#[test]
+fn lines_for_the_kernel_and_nondefault_ones_are_kept_apart_with_the_reason() {
+    let kernel = LINE.replacen("u1.2", "k1.2", 1);
+    let nondefault = LINE.replacen(" default", " nondefault", 1);
+    let conf = Conf::parse(format!("{kernel}\n#\n{nondefault}\n{LINE}\n").as_bytes());
+    let ignored: Vec<_> = conf
+        .ignored
+        .iter()
+        .map(|one| (one.line, one.name.as_str(), one.cause))
+        .collect();
+    assert_eq!(
+        ignored,
+        [
+            (1, "OpenIB-cma", "it is for the kernel (k)"),
+            (3, "OpenIB-cma", "it is nondefault"),
+        ]
+    );
+    assert_eq!((conf.entries.len(), conf.line_errors.len()), (1, 0));
 }
