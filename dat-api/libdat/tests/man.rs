@@ -226,7 +226,7 @@ fn every_call_has_a_page_and_every_page_a_call() {
         .filter(|(_, section, _)| section != "3dat")
         .map(|(name, section, _)| format!("{name}({section})"))
         .collect();
-    assert_eq!(others, ["dat.conf(5)", "udapl(7)"]);
+    assert_eq!(others, ["dat-check(1)", "dat.conf(5)", "udapl(7)"]);
 }
 
 #[test]
@@ -336,7 +336,7 @@ fn every_referenced_page_exists() {
         let mut count = 0;
         for word in text.split_whitespace() {
             let word = word.trim_end_matches(['.', ',', ';', ':']).to_lowercase();
-            let Some((_, "5" | "7" | "3dat")) =
+            let Some(("dat-check", "1") | (_, "5" | "7" | "3dat")) =
                 word.strip_suffix(')').and_then(|word| word.split_once('('))
             else {
                 continue;
