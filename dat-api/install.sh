@@ -1,18 +1,20 @@
 #!/usr/bin/env bash
-# Installs uDAPL 1.2 for C programs: library, headers, dat.pc, manual pages.
+# Installs uDAPL 1.2 for C programs: library, headers, dat.pc, dat-check, manual pages.
 # Decision: docs/decisions/017-provider-in-another-registry.md (libudapl.so.1)
 set -euo pipefail
 umask 022 # every user may read the installed files
 
 usage() {
     cat <<'TXT'
-usage: dat-api/install.sh --prefix DIR [--destdir DIR] [--library FILE] [--uninstall]
+usage: dat-api/install.sh --prefix DIR [--destdir DIR] [--library FILE [--check FILE]]
+       dat-api/install.sh --prefix DIR [--destdir DIR] --uninstall
 
 Installs below the prefix:
   lib/libdat.so.1.2.0, libdat.so.1, libdat.so    the library and its links
   include/dat/*.h                                the headers
   lib/pkgconfig/dat.pc                           for pkg-config
-  share/man/man{3,5,7}/                          the manual pages: man udapl
+  bin/dat-check                                  shows what each adapter name opens
+  share/man/man{1,3,5,7}/                        the manual pages: man udapl
   share/udapl/installed                          what was installed, for --uninstall
 
   --prefix DIR    where programs will find it, for example /usr/local
@@ -21,6 +23,8 @@ Installs below the prefix:
   --library FILE  install this build of libdat.so. By default, cargo updates the
                   release build first (as root only if root owns the target
                   folder).
+  --check FILE    with --library: install this build of dat-check. By default the
+                  one beside the library; without one, dat-check is not installed.
   --uninstall     remove what was installed, and the folders made for it
   --help          this text
 
@@ -32,15 +36,15 @@ say() { printf '%s\n' "$*"; }
 fail() { printf 'error: %s\n' "$*" >&2; exit 2; }
 misuse() { printf 'error: %s (see --help)\n' "$*" >&2; exit 1; }
 
-prefix='' destdir='' library='' uninstall=no
+prefix='' destdir='' library='' check='' uninstall=no
 while [ $# -gt 0 ]; do
     case $1 in
-    --prefix | --destdir | --library)
+    --prefix | --destdir | --library | --check)
         [ -n "${2-}" ] || misuse "$1 needs a value"
         declare "${1#--}=$2"
         shift
         ;;
-    --prefix=?* | --destdir=?* | --library=?*)
+    --prefix=?* | --destdir=?* | --library=?* | --check=?*)
         option=${1%%=*}
         declare "${option#--}=${1#*=}"
         ;;
@@ -54,6 +58,7 @@ while [ $# -gt 0 ]; do
     shift
 done
 [ -n "$prefix" ] || misuse "--prefix is missing"
+[ -z "$check" ] || [ -n "$library" ] || misuse "--check needs --library: both come from one build"
 
 # absolute PATH: as seen from where the script was called.
 absolute() { case $1 in /*) printf '%s' "$1" ;; *) printf '%s/%s' "$PWD" "$1" ;; esac; }
@@ -62,6 +67,7 @@ prefix=${prefix%/}
 [ -n "$prefix" ] || misuse "--prefix / would mix with the system's own files; use --prefix /usr if /usr is meant"
 [ -z "$destdir" ] || destdir=$(absolute "$destdir")
 [ -z "$library" ] || library=$(absolute "$library")
+[ -z "$check" ] || check=$(absolute "$check")
 case $prefix in
 *[[:space:]\'\"\\\$]*) fail "dat.pc cannot name a folder like '$prefix': no spaces, quotes, \$ or \\" ;;
 esac
@@ -77,7 +83,7 @@ manifest=$root/share/udapl/installed
 need_writable() {
     local folder=$root below
     while [ ! -e "$folder" ] && [ ! -L "$folder" ]; do folder=$(dirname "$folder"); done
-    for below in "$folder" "$root"/{lib,lib/pkgconfig,include,include/dat,share,share/udapl,share/man,share/man/man{3,5,7}}; do
+    for below in "$folder" "$root"/{bin,lib,lib/pkgconfig,include,include/dat,share,share/udapl,share/man,share/man/man{1,3,5,7}}; do
         if [ ! -d "$below" ]; then
             [ ! -e "$below" ] || fail "$below is not a folder"
         elif [ ! -w "$below" ] || [ ! -x "$below" ]; then
@@ -116,12 +122,12 @@ build() {
     library=$target/release/libdat.so
     PATH=$PATH:${HOME:-}/.cargo/bin
     if command -v cargo >/dev/null 2>&1 && { [ ! -e "$target" ] || [ -O "$target" ]; }; then
-        cargo build --release --locked -p libdat || fail "the library does not build"
+        cargo build --release --locked -p libdat -p dat-check || fail "the library does not build"
     elif [ -f "$library" ]; then
         say "installing $library as it is"
     fi
     [ -f "$library" ] ||
-        fail "$library is missing: build it first with cargo build --release -p libdat"
+        fail "$library is missing: build it first with cargo build --release -p libdat -p dat-check"
 }
 
 # page_place FILE: prints where a manual page is installed.
@@ -174,9 +180,11 @@ TXT
 
 [ -n "$library" ] || build
 [ -f "$library" ] || fail "$library is missing"
+[ -z "$check" ] || [ -f "$check" ] || fail "$check is missing"
+[ -n "$check" ] || check=$(dirname "$library")/dat-check
 need_writable
 [ ! -f "$manifest" ] || remove_installed
-others=("$root"/{lib/libdat.so*,lib/libudapl.so.1,lib/pkgconfig/dat.pc,include/dat/*})
+others=("$root"/{bin/dat-check,lib/libdat.so*,lib/libudapl.so.1,lib/pkgconfig/dat.pc,include/dat/*})
 for page in "$source"/man/*; do others+=("$root/$(page_place "$page")"); done
 for other in "${others[@]}"; do
     if [ -e "$other" ] || [ -L "$other" ]; then
@@ -191,6 +199,11 @@ installed+=("file share/udapl/installed")
 trap 'printf "%s\n" "${installed[@]}" >"$manifest"' EXIT
 
 put 644 "$library" "lib/libdat.so.$version"
+if [ -f "$check" ]; then
+    put 755 "$check" bin/dat-check
+else
+    say "without dat-check: $check is missing (--check names another file)"
+fi
 link lib/libdat.so.1 "libdat.so.$version"
 link lib/libdat.so libdat.so.1
 # The name for other registries, which may be called libdat.so.1 themselves.
@@ -207,6 +220,7 @@ done
 
 say "installed uDAPL 1.2 below $root"
 if [ -z "$destdir" ]; then
+    [ ! -f "$check" ] || say "$prefix/bin/dat-check shows what programs can open, and what to do if they cannot"
     say "pkg-config finds it with PKG_CONFIG_PATH=$prefix/lib/pkgconfig, programs with LD_LIBRARY_PATH=$prefix/lib,"
     say "man with MANPATH=$prefix/share/man: (the colon keeps the other pages);"
     say "none of these is needed in directories that the system searches (/usr/local, after ldconfig)"

@@ -135,8 +135,8 @@ fn a_program_builds_with_what_is_installed_and_nothing_is_left_afterwards() {
     let pages = below(&Path::new(env!("CARGO_MANIFEST_DIR")).join("man"));
     assert_eq!(
         below(&prefix.join("share/man")).len(),
-        pages.len() + 3,
-        "3, 5, 7"
+        pages.len() + 4,
+        "1, 3, 5, 7"
     );
     for page in pages {
         let name = page
@@ -157,7 +157,13 @@ fn a_program_builds_with_what_is_installed_and_nothing_is_left_afterwards() {
             fs::read(&page).expect("a page")
         );
     }
-    for name in ["dat_evd_wait", "dat_ia_open", "dat.conf", "udapl"] {
+    for name in [
+        "dat-check",
+        "dat_evd_wait",
+        "dat_ia_open",
+        "dat.conf",
+        "udapl",
+    ] {
         shows(&prefix, name);
     }
     for path in below(&prefix) {
@@ -270,6 +276,34 @@ fn the_examples_build_with_what_is_installed() {
         let help = String::from_utf8_lossy(&help.stdout).into_owned();
         assert!(help.starts_with(&format!("usage: {program} ")), "{help}");
     }
+}
+
+#[test]
+fn dat_check_is_installed_as_a_program_and_removed() {
+    let folder = folder("check");
+    let (prefix, library) = (folder.join("prefix"), library());
+    let check = folder.join("built");
+    fs::write(&check, "#!/bin/sh\necho checked\n").expect("the file can be written");
+    let arguments = ["--prefix", text(&prefix), "--library", text(&library)];
+    succeed(&[&arguments[..], &["--check", text(&check)]].concat());
+    let installed = prefix.join("bin/dat-check");
+    let mode = fs::metadata(&installed).expect("it is there").mode();
+    assert_eq!(mode & 0o777, 0o755);
+    let printed = Command::new(&installed).output().expect("a program");
+    assert_eq!(printed.stdout, b"checked\n");
+    // Without a build of it, the rest is installed, and the older one removed.
+    let output = install(&arguments);
+    let stdout = String::from_utf8_lossy(&output.stdout);
+    assert!(
+        output.status.success() && stdout.contains("without dat-check"),
+        "{stdout}"
+    );
+    assert!(!installed.exists());
+    succeed(&["--prefix", text(&prefix), "--uninstall"]);
+    assert_eq!(below(&folder), std::slice::from_ref(&check));
+    let (status, stderr) = refusal(&["--prefix", text(&prefix), "--check", text(&check)]);
+    assert_eq!(status, Some(1));
+    assert!(stderr.contains("--library"), "{stderr}");
 }
 
 #[test]
