@@ -109,7 +109,6 @@ pub(crate) struct System {
     /// Whether RDMA devices belong to one network namespace (`exclusive`) or to all (`shared`);
     /// null if the kernel does not say.
     pub(crate) network_namespaces: Option<&'static str>,
-    pub(crate) problems: Vec<Problem>,
     pub(crate) notes: Vec<String>,
 }
 
@@ -240,11 +239,8 @@ impl Report {
         let adapters = self.adapters.iter().filter(|one| failed(one.result));
         let variables = self.variables.iter().filter(|one| one.problem.is_some());
         let test = self.test.iter().filter(|test| failed(test.result));
-        self.problems = self.dat_conf.problems()
-            + variables.count()
-            + self.system.problems.len()
-            + adapters.count()
-            + test.count();
+        self.problems =
+            self.dat_conf.problems() + variables.count() + adapters.count() + test.count();
         self.status = if self.problems == 0 { 0 } else { PROBLEM };
     }
 

@@ -13,7 +13,6 @@ use std::process::Command;
 use dat_engine::control::LockedMemory;
 
 use crate::linker::{self, Found};
-use crate::problem::Problem;
 use crate::report::{DeviceFile, Libdat, System};
 
 /// A limit of locked memory below this, in bytes, is too low for most programs: the rings of a
@@ -39,7 +38,6 @@ pub(crate) fn examine() -> System {
         // The emulated device has no file.
         device_files: device_files(Path::new(DEVICES)),
         network_namespaces: network_namespaces(),
-        problems: Vec::new(),
         notes: Vec::new(),
     };
     if let Some(limit) = system
@@ -53,17 +51,15 @@ pub(crate) fn examine() -> System {
         ));
     }
     if system.emulated_fabric.is_none() {
-        let denied = system
-            .device_files
-            .iter()
-            .filter(|file| file.error.is_some());
-        system.problems.extend(denied.map(|file| {
-            let error = file.error.as_deref().unwrap_or_default();
-            Problem::new(
-                format!("{} cannot be opened: {error}", file.path),
-                access_remedy(&file.path),
-            )
-        }));
+        // Not problems by themselves: an adapter that cannot be opened for this is one, and sockets
+        // take the place of rdma_cm.
+        let files = &system.device_files;
+        let denied = files.iter().filter_map(|file| {
+            let error = file.error.as_ref()?;
+            let (path, remedy) = (&file.path, access_remedy(&file.path));
+            Some(format!("{path} cannot be opened: {error}; {remedy}"))
+        });
+        system.notes.extend(denied);
     }
     match &system.libdat {
         Libdat { ours: true, .. } => {}

@@ -133,9 +133,6 @@ fn system(text: &mut Text, report: &Report) {
         };
         text.line("namespaces", meaning);
     }
-    for problem in &system.problems {
-        text.findings(Some(problem), &[]);
-    }
     text.findings(None, &system.notes);
 }
 
@@ -205,9 +202,10 @@ impl Text {
     }
 
     fn adapter(&mut self, adapter: &Adapter) {
-        let origin = match adapter.line {
-            Some(line) => format!("dat.conf, line {line}"),
-            None => "a device; needs no entry".to_owned(),
+        let origin = match (adapter.line, &adapter.opened) {
+            (Some(line), _) => format!("dat.conf, line {line}"),
+            (None, Some(_)) => "a device; needs no entry".to_owned(),
+            (None, None) => "not in dat.conf".to_owned(),
         };
         let result = match adapter.result {
             Outcome::Problem => "PROBLEM",

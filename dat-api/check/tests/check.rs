@@ -208,6 +208,26 @@ fn the_text_has_the_same_results_and_ends_in_a_summary() {
 }
 
 #[test]
+fn many_entries_of_another_version_are_one_line_of_text() {
+    let folder = Folder::new("stock");
+    let entry = |at: usize| {
+        format!(
+            "ofa-v2-{at} u2.0 nonthreadsafe default libdaplofa.so.2 dapl.2.0 \"ib{at} 0\" \"\"\n"
+        )
+    };
+    let conf: String = (0..60).map(entry).collect();
+    let mut command = emulated("");
+    command.env("DAT_OVERRIDE", folder.file("dat.conf", &conf));
+    let ended = finish(command, 0);
+    ended.says(&[
+        "60 entries are for other versions of DAT",
+        "ofa-v2-0 (line 1) to ofa-v2-59 (line 60)",
+        "61 names: 1 ok, 60 ignored; no problems",
+    ]);
+    assert!(ended.stdout.lines().count() < 25, "{}", ended.stdout);
+}
+
+#[test]
 fn without_a_file_devices_are_opened_by_their_names() {
     let folder = Folder::new("none");
     let mut command = emulated("--json mlx5_0 mlx5_0-1");
