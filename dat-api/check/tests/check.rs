@@ -1,35 +1,12 @@
-//! `dat-check` as a user runs it, on the emulated device: files of names with every kind of error,
-//! connections, and both forms of output.
+//! What `dat-check` shows, as a user runs it on the emulated device: files of names with every kind
+//! of error, both forms of output, help and manual.
 
 mod common;
 
 use std::fs;
 use std::os::unix::process::CommandExt;
 
-use common::{Folder, check, emulated, emulated_with, finish, json, server};
-
-/// Entries of every kind; the number of a line is part of the expected results.
-const CONF: &str = r#"# names
-fast u1.2 nonthreadsafe default libdat.so.1 udapl.1.2 "mlx5_0 1 wait=poll" ""
-fast u1.2 nonthreadsafe default libdat.so.1 udapl.1.2 "mlx5_0 1 wait=block" ""
-gone u1.2 nonthreadsafe default libdat.so.1 udapl.1.2 "mlx5_7 1" ""
-noport u1.2 nonthreadsafe default libdat.so.1 udapl.1.2 "mlx5_0 3" ""
-badkey u1.2 nonthreadsafe default libdat.so.1 udapl.1.2 "mlx5_0 1 colour=red" ""
-badvalue u1.2 nonthreadsafe default libdat.so.1 udapl.1.2 "mlx5_0 1 wait=sleep" ""
-rcm u1.2 nonthreadsafe default libdat.so.1 udapl.1.2 "mlx5_0 1 cm=rdma_cm" ""
-gid u1.2 nonthreadsafe default libdat.so.1 udapl.1.2 "mlx5_0 1 gid=200" ""
-address u1.2 nonthreadsafe default libdat.so.1 udapl.1.2 "mlx5_0 1 listen=192.0.2.77" ""
-interface u1.2 nonthreadsafe default libdat.so.1 udapl.1.2 "noif0 0" ""
-safe u1.2 threadsafe default libdat.so.1 udapl.1.2 "mlx5_0 1" ""
-missing u1.2 nonthreadsafe default libno-such-provider.so.1 other.1.2 "ib0 0" ""
-other u1.2 nonthreadsafe default libibverbs.so.1 other.1.2 "ib0 0" ""
-newer u2.0 nonthreadsafe default libdaplofa.so.2 dapl.2.0 "ib0 0" ""
-kernel k1.2 nonthreadsafe default libdat.so.1 udapl.1.2 "mlx5_0 1" ""
-off u1.2 nonthreadsafe nondefault libdat.so.1 udapl.1.2 "mlx5_0 1" ""
-broken u1.2 nonthreadsafe
-second u1.2 nonthreadsafe default libdat.so.1 udapl.1.2 "mlx5_7 1" ""
-second u1.2 nonthreadsafe default libdat.so.1 udapl.1.2 "mlx5_0 1" ""
-"#;
+use common::{CONF, Folder, check, emulated, emulated_with, finish, json};
 
 #[test]
 fn every_entry_shows_what_it_opens_or_why_not_and_what_to_do() {
@@ -256,6 +233,11 @@ fn an_unknown_name_is_a_problem_that_names_the_devices() {
 
 #[test]
 fn a_host_without_devices_is_a_problem_with_a_remedy() {
+    let mut real = fs::read_dir("/sys/class/infiniband").into_iter().flatten();
+    if real.next().is_some() {
+        eprintln!("SKIPPED: this host has an RDMA device");
+        return;
+    }
     let folder = Folder::new("empty");
     let mut command = check("");
     command
@@ -341,118 +323,6 @@ fn too_little_locked_memory_is_named_with_the_remedies() {
         "PROBLEM",
         "ulimit -l",
     ]);
-}
-
-#[test]
-fn a_loopback_verifies_all_transfers_on_both_paths_and_link_layers() {
-    for link in ["ib", "roce"] {
-        for path in ["direct", "verbs"] {
-            let mut command = emulated_with(&["--link", link], "--loopback --json mlx5_0");
-            command.env("DAT_PATH", path);
-            let report = json(finish(command, 0));
-            let test = &report["test"];
-            assert_eq!(
-                (&test["kind"], &test["result"]),
-                (&"loopback".into(), &"ok".into())
-            );
-            let transfers = test["transfers"].as_array().expect("a list");
-            let of = |operation: &str| -> Vec<u64> {
-                let done = transfers.iter().filter(|one| one["operation"] == operation);
-                done.filter_map(|one| one["bytes"].as_u64()).collect()
-            };
-            for operation in ["send", "rdma_write", "rdma_read"] {
-                assert_eq!(of(operation), [8, 1024, 65536], "{operation}");
-            }
-            assert_eq!(report["adapters"][0]["path"], path);
-        }
-    }
-}
-
-#[test]
-fn a_test_uses_the_first_name_that_opens() {
-    let folder = Folder::new("first");
-    let mut command = emulated("--loopback --json");
-    command.env("DAT_OVERRIDE", folder.file("dat.conf", CONF));
-    let report = json(finish(command, 2));
-    // The file has an invalid line, which is the only problem.
-    assert_eq!(
-        (&report["problems"], &report["test"]["result"]),
-        (&1.into(), &"ok".into())
-    );
-    assert_eq!(report["adapters"][0]["name"], "fast");
-
-    let mut command = emulated("--loopback other");
-    command.env("DAT_OVERRIDE", folder.at("dat.conf"));
-    finish(command, 2).says(&[
-        "libibverbs.so.1 serves the name",
-        "not run",
-        "loopback FAILED",
-    ]);
-}
-
-#[test]
-fn a_device_without_rdma_reads_passes_with_a_note() {
-    let limits = ["--limits", "max_qp_rd_atom=0,max_qp_init_rd_atom=0"];
-    let ended = finish(emulated_with(&limits, "--loopback mlx5_0"), 0);
-    ended.says(&["the device issues no RDMA reads", "loopback passed"]);
-    assert!(!ended.stdout.contains("rdma_read "), "{}", ended.stdout);
-}
-
-#[test]
-fn a_wire_that_loses_everything_is_reported_as_lost_packets() {
-    let faults = ["--faults", "seed=1,drop=1"];
-    let ended = finish(emulated_with(&faults, "--loopback mlx5_0 -t 30"), 2);
-    ended.says(&["status Transport", "MTU", "loopback FAILED"]);
-}
-
-#[test]
-fn two_processes_move_data_both_ways() {
-    let (listening, fabric, port) = server("mlx5_0");
-    let words = format!("--connect localhost --port {port} --json mlx5_0");
-    let report = json(finish(common::on_fabric(&fabric, &[], &words), 0));
-    assert_eq!(report["test"]["kind"], "connect");
-    assert_eq!(report["test"]["host"], "localhost");
-    assert_eq!(
-        report["test"]["transfers"].as_array().map(Vec::len),
-        Some(9)
-    );
-    listening
-        .end(0)
-        .says(&["listen        ok", "listen passed"]);
-}
-
-#[test]
-fn a_connection_to_nothing_says_what_to_start() {
-    // Nothing listens on a port that was free a moment ago.
-    let port = common::free_port();
-    let words = format!("--connect 127.0.0.1 --port {port} -t 5 mlx5_0");
-    let ended = finish(emulated(&words), 2);
-    ended.says(&[
-        "nothing listens there",
-        "dat-check --listen",
-        "connect FAILED",
-    ]);
-    let ended = finish(emulated("--connect no.such.host.invalid mlx5_0"), 2);
-    ended.says(&["no.such.host.invalid has no known address"]);
-}
-
-#[test]
-fn a_listener_that_nothing_connects_to_ends_at_its_limit() {
-    let port = common::free_port();
-    let ended = finish(emulated(&format!("--listen --port {port} -t 1 mlx5_0")), 2);
-    ended.says(&[
-        "listening as 127.0.0.1",
-        "time limit has passed",
-        "listen FAILED",
-    ]);
-}
-
-#[test]
-fn a_killed_peer_ends_the_test_with_an_error() {
-    let (mut listening, fabric, port) = server("mlx5_0");
-    listening.kill();
-    let words = format!("--connect 127.0.0.1 --port {port} -t 5 mlx5_0");
-    finish(common::on_fabric(&fabric, &[], &words), 2).says(&["connect FAILED"]);
 }
 
 #[test]

@@ -1,5 +1,8 @@
 //! Runs dat-check with a time limit, with and without the emulated device.
 
+// Each test binary uses some of these.
+#![allow(dead_code)]
+
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
 use std::net::TcpListener;
@@ -12,13 +15,35 @@ use std::thread;
 use std::time::Duration;
 
 #[path = "../../../../tests/support/launcher.rs"]
-#[allow(dead_code, reason = "other tests use the rest")]
 mod artifacts;
 
 use artifacts::{fabric, launcher};
 
 /// Time limit of each program.
 const LIMIT: Duration = Duration::from_secs(60);
+
+/// Entries of every kind; the number of a line is part of the expected results.
+pub(crate) const CONF: &str = r#"# names
+fast u1.2 nonthreadsafe default libdat.so.1 udapl.1.2 "mlx5_0 1 wait=poll" ""
+fast u1.2 nonthreadsafe default libdat.so.1 udapl.1.2 "mlx5_0 1 wait=block" ""
+gone u1.2 nonthreadsafe default libdat.so.1 udapl.1.2 "mlx5_7 1" ""
+noport u1.2 nonthreadsafe default libdat.so.1 udapl.1.2 "mlx5_0 3" ""
+badkey u1.2 nonthreadsafe default libdat.so.1 udapl.1.2 "mlx5_0 1 colour=red" ""
+badvalue u1.2 nonthreadsafe default libdat.so.1 udapl.1.2 "mlx5_0 1 wait=sleep" ""
+rcm u1.2 nonthreadsafe default libdat.so.1 udapl.1.2 "mlx5_0 1 cm=rdma_cm" ""
+gid u1.2 nonthreadsafe default libdat.so.1 udapl.1.2 "mlx5_0 1 gid=200" ""
+address u1.2 nonthreadsafe default libdat.so.1 udapl.1.2 "mlx5_0 1 listen=192.0.2.77" ""
+interface u1.2 nonthreadsafe default libdat.so.1 udapl.1.2 "noif0 0" ""
+safe u1.2 threadsafe default libdat.so.1 udapl.1.2 "mlx5_0 1" ""
+missing u1.2 nonthreadsafe default libno-such-provider.so.1 other.1.2 "ib0 0" ""
+other u1.2 nonthreadsafe default libibverbs.so.1 other.1.2 "ib0 0" ""
+newer u2.0 nonthreadsafe default libdaplofa.so.2 dapl.2.0 "ib0 0" ""
+kernel k1.2 nonthreadsafe default libdat.so.1 udapl.1.2 "mlx5_0 1" ""
+off u1.2 nonthreadsafe nondefault libdat.so.1 udapl.1.2 "mlx5_0 1" ""
+broken u1.2 nonthreadsafe
+second u1.2 nonthreadsafe default libdat.so.1 udapl.1.2 "mlx5_7 1" ""
+second u1.2 nonthreadsafe default libdat.so.1 udapl.1.2 "mlx5_0 1" ""
+"#;
 
 /// A folder that is deleted when dropped.
 pub(crate) struct Folder(pub(crate) PathBuf);
