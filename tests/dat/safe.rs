@@ -16,7 +16,7 @@ use dat_api::{Kind, ReturnType};
 
 use crate::support::{Fixture, device};
 
-const SOON: Option<Duration> = Some(Duration::from_secs(10));
+const SOON: Option<Duration> = Some(Duration::from_secs(60));
 
 fn kind(events: &EventDispatcher) -> ConnectionKind {
     match events.wait(SOON).expect("an event").data {
