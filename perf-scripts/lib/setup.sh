@@ -31,6 +31,9 @@ need_rust() {
     fi
 }
 
+# is_installed PACKAGE: whether the Debian package is installed.
+is_installed() { [ "$(dpkg-query -W -f='${db:Status-Status}' "$1" 2>/dev/null)" = installed ]; }
+
 # need_packages PACKAGE…: installs the Debian packages that are missing, saying
 # which. Without apt it checks what the packages provide, names the missing
 # parts and the packages of this system that have them, and ends with status 2.
@@ -41,7 +44,7 @@ need_packages() {
     fi
     local missing=() package
     for package in "$@"; do
-        dpkg-query -W -f='${db:Status-Status}' "$package" 2>/dev/null | grep -qx installed || missing+=("$package")
+        is_installed "$package" || missing+=("$package")
     done
     [ "${#missing[@]}" -eq 0 ] && return 0
     say "Missing packages, to be installed now: ${missing[*]}"
@@ -126,7 +129,7 @@ has_part() {
         # bindgen searches LIBCLANG_PATH, LLVM's own directories and the loader's path.
         compgen -G "${LIBCLANG_PATH:-/nonexistent}/$what*.so*" >/dev/null ||
             compgen -G "/usr/lib*/$what*.so*" >/dev/null || compgen -G "/usr/lib/*/$what*.so*" >/dev/null ||
-            compgen -G "/usr/lib*/llvm*/lib*/$what*.so*" >/dev/null || { ldconfig -p 2>/dev/null | grep -q "$what"; } ;;
+            compgen -G "/usr/lib*/llvm*/lib*/$what*.so*" >/dev/null || grep -q "$what" <<<"$(ldconfig -p 2>/dev/null)" ;;
     provider:*)
         # A provider is named after the private interface of its libibverbs.
         compgen -G "$(pkg-config --variable=libdir libibverbs 2>/dev/null)/libibverbs/$what-rdmav*.so" >/dev/null ||
@@ -139,7 +142,7 @@ want_packages() {
     command -v dpkg-query >/dev/null 2>&1 && command -v apt-get >/dev/null 2>&1 || return 0
     local there=() package
     for package in "$@"; do
-        if dpkg-query -W -f='${db:Status-Status}' "$package" 2>/dev/null | grep -qx installed ||
+        if is_installed "$package" ||
             apt-cache show "$package" >/dev/null 2>&1; then
             there+=("$package")
         elif update_package_lists >/dev/null 2>&1 && apt-cache show "$package" >/dev/null 2>&1; then

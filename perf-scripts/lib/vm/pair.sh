@@ -40,7 +40,7 @@ pair_vm() {
     while [ "$1" != ::: ]; do server+=("$1"); shift; done
     shift
     local client=("$@")
-    qemu-system-x86_64 -netdev help 2>/dev/null | grep -qx dgram ||
+    grep -qx dgram <<<"$(qemu-system-x86_64 -netdev help 2>/dev/null)" ||
         vm_fail "this QEMU has no -netdev dgram: version 7.2 or newer is needed"
     base=$(mktemp -d "${TMPDIR:-/tmp}/udapl-vm.XXXXXX")
     # shellcheck disable=SC2064 # this directory
