@@ -15,20 +15,19 @@ use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use crate::config::{Config, Link, Mode, Wake};
+use crate::addressing::{identifier, resolver};
+use crate::config::{Config, Mode, Wake};
 use crate::decode::text::TraceWriter;
 use crate::fabric::attachment::Attachment;
 use crate::fabric::directory::JoinError;
-use crate::fabric::name::{DeviceIdentity, PortNames};
+use crate::fabric::name::DeviceIdentity;
 use crate::fabric::port::Port;
 use crate::fabric::waker::PeerWaker;
 use crate::faults::FaultSpec;
 use crate::guard;
 use crate::hardware::Hardware;
-use crate::nic::spec::{
-    DoorbellView, EventSink, Path, PortAddress, PortIdentity, UarPage, WallClock,
-};
-use crate::nic::{Identify, Nic, NicOptions, Resolver};
+use crate::nic::spec::{DoorbellView, EventSink, UarPage, WallClock};
+use crate::nic::{Nic, NicOptions};
 use crate::runner::shared_nic::SharedNic;
 use crate::runner::stepped::Stepper;
 use crate::runner::thread::NicThread;
@@ -424,53 +423,6 @@ fn view(config: &Config) -> DoorbellView {
         (false, Mode::Stepped) => DoorbellView::Exact,
         (false, Mode::Threaded) => DoorbellView::Register,
     }
-}
-
-/// Returns the function that finds the port for an address vector. On an
-/// InfiniBand link it compares the LID, or the GID if there is no LID; on
-/// Ethernet the GID, and the MAC address if there is one.
-fn resolver(config: &Config) -> Resolver {
-    let identities = (0..config.devices).map(|d| DeviceIdentity::derive(&config.fabric, d));
-    let ports: Vec<_> = (0..)
-        .zip(identities)
-        .flat_map(|(device, identity)| {
-            let address = move |port| PortAddress { device, port };
-            (1..=config.ports).map(move |port| (address(port), identity.port(port)))
-        })
-        .collect();
-    let link = config.link;
-    Box::new(move |_, path: &Path| {
-        let matches = |names: &PortNames| match link {
-            Link::Ib if path.dlid != 0 => names.lid == path.dlid,
-            Link::Ib => names.gid == path.dgid,
-            Link::Roce => {
-                let is_addressed = path.dmac.is_none_or(|mac| mac == names.mac);
-                is_addressed && [names.ethernet_gid, names.ip_gid].contains(&path.dgid)
-            }
-        };
-        let found = ports.iter().find(|(_, names)| matches(names));
-        found.map(|(address, _)| *address)
-    })
-}
-
-/// Returns the function that provides the LID and GIDs of a port.
-fn identifier(config: &Config) -> Identify {
-    let (fabric, link) = (config.fabric.clone(), config.link);
-    Box::new(move |address| {
-        let names = DeviceIdentity::derive(&fabric, address.device).port(address.port);
-        match link {
-            Link::Ib => PortIdentity {
-                lid: names.lid,
-                gids: [Some(names.gid), None],
-                ethernet: false,
-            },
-            Link::Roce => PortIdentity {
-                lid: 0,
-                gids: [Some(names.ethernet_gid), Some(names.ip_gid)],
-                ethernet: true,
-            },
-        }
-    })
 }
 
 /// Runs in a forked child: closes the child's copy of the descriptor whose lock

@@ -173,6 +173,7 @@
 //! # Ok::<(), text::TextError>(())
 //! ```
 
+mod addressing;
 pub mod config;
 pub mod decode;
 pub mod emulator;
