@@ -16,12 +16,14 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use crate::addressing::{identifier, resolver};
+use crate::cm::Agent;
 use crate::config::{Config, Mode, Wake};
 use crate::decode::text::TraceWriter;
 use crate::fabric::attachment::Attachment;
 use crate::fabric::directory::JoinError;
 use crate::fabric::name::DeviceIdentity;
 use crate::fabric::port::Port;
+use crate::fabric::registry::{self, Place};
 use crate::fabric::waker::PeerWaker;
 use crate::faults::FaultSpec;
 use crate::guard;
@@ -57,6 +59,8 @@ pub struct Emulator {
     uar: UarPages,
     control: Control,
     stepper: Option<Mutex<Stepper>>,
+    /// Where the processes of the fabric meet; `None` without other processes.
+    place: Option<Place>,
 }
 
 /// An error that prevents the emulator from starting.
@@ -147,6 +151,7 @@ impl Emulator {
         hardware.set_faults(config.faults.as_ref());
         let slot_lock = port.attachment().map_or(-1, Attachment::lock_fd);
         let slot = port.slot();
+        let place = port.attachment().map(Attachment::place);
         let waker = port
             .attachment()
             .map(|attachment| Arc::clone(attachment.waker()));
@@ -159,6 +164,7 @@ impl Emulator {
             uar: UarPages::new(faults),
             control: Control::default(),
             stepper,
+            place,
         });
         if let Some(waker) = waker {
             SLOT_LOCK.store(slot_lock, Ordering::Relaxed);
@@ -228,6 +234,16 @@ impl Emulator {
             nic.shared_nic().process_arrived(runner::now());
         }
         nic
+    }
+
+    /// Sets the agent that exchanges management packets with other processes.
+    pub(crate) fn set_agent(&self, agent: Arc<dyn Agent>) {
+        self.shared_nic.lock().driver.set_agent(agent);
+    }
+
+    /// Returns where the processes of the fabric meet, if there can be others.
+    pub(crate) fn place(&self) -> Option<&Place> {
+        self.place.as_ref()
     }
 
     /// Requests that the NIC thread run once soon.
@@ -436,6 +452,7 @@ extern "C" fn release_slot_lock_in_child() {
         // async-signal-safe, so it may be called after fork.
         unsafe { libc::close(lock) };
     }
+    registry::release_in_child();
 }
 
 /// Runs at exit: waits until the NIC thread has left the fabric, so that the

@@ -2,14 +2,16 @@
 //! devices that fail.
 
 use std::ops::{Deref, DerefMut};
+use std::sync::Arc;
 
+use crate::cm::Agent;
 use crate::fabric::attachment::FabricError;
-use crate::fabric::packet::{Packet, Transmit};
+use crate::fabric::packet::{Operation, Packet, Transmit};
 use crate::fabric::port::Port;
 use crate::faults::FaultSpec;
 use crate::faults::nic_faults::SeededFaults;
 use crate::faults::wire::{DeviceFault, FaultyWire};
-use crate::nic::spec::{PortAddress, UarWrite};
+use crate::nic::spec::{PortAddress, Qpn, UarWrite};
 use crate::nic::{Nanos, Nic, Progress};
 use crate::runner::stepped::Stepped;
 use crate::runner::{BATCH, Driver};
@@ -20,6 +22,17 @@ use crate::uverbs::warn;
 pub struct Hardware {
     nic: Nic,
     faults: Option<Faults>,
+    management: Management,
+}
+
+/// The communication manager, once a program uses it, and its packets.
+#[derive(Default)]
+struct Management {
+    agent: Option<Arc<dyn Agent>>,
+    /// Packets that the agent has not taken yet.
+    arrived: Vec<Packet>,
+    /// The failed devices that the agent knows of, one bit each.
+    failed: u32,
 }
 
 struct Faults {
@@ -32,7 +45,25 @@ impl Hardware {
     /// Returns a NIC without faults.
     #[must_use]
     pub fn new(nic: Nic) -> Self {
-        Self { nic, faults: None }
+        Self {
+            nic,
+            faults: None,
+            management: Management::default(),
+        }
+    }
+
+    /// Sets the agent that exchanges management packets. It runs with the NIC
+    /// from now on.
+    pub fn set_agent(&mut self, agent: Arc<dyn Agent>) {
+        self.management.agent = Some(agent);
+    }
+
+    fn receive_packet(&mut self, packet: Packet, tx: &mut dyn Transmit) {
+        if packet.header.operation != Operation::Management {
+            self.nic.receive(packet, tx);
+        } else if self.nic.port_is_up(packet.header.destination) {
+            self.management.arrived.push(packet);
+        }
     }
 
     /// Replaces the injected faults. The counters start again at zero, packets
@@ -57,17 +88,67 @@ impl Hardware {
 
     fn work_at(&mut self, now: Nanos, fabric: &mut dyn Transmit, budget: usize) -> Progress {
         let Some(faults) = &mut self.faults else {
-            return self.nic.work(now, fabric, budget);
+            let progress = self.nic.work(now, fabric, budget);
+            return merge(progress, self.management.work(&self.nic, now, fabric));
         };
         let mut tx = faults.wire.transmit_over(fabric, now);
         let released = tx.release();
-        let mut progress = self.nic.work(now, &mut tx, budget);
+        let progress = self.nic.work(now, &mut tx, budget);
+        let mut progress = merge(progress, self.management.work(&self.nic, now, &mut tx));
         progress.worked |= released | faults.apply_device_faults(&mut self.nic, now);
         progress.next_deadline = [progress.next_deadline, faults.next_deadline()]
             .into_iter()
             .flatten()
             .min();
         progress
+    }
+}
+
+impl Management {
+    fn work(&mut self, nic: &Nic, now: Nanos, tx: &mut dyn Transmit) -> Progress {
+        let Some(agent) = &self.agent else {
+            self.arrived.clear();
+            return Progress::default();
+        };
+        let new = nic.failed_devices() & !self.failed;
+        self.failed |= new;
+        let devices = 0..u32::BITS as u8;
+        for device in devices.filter(|device| new & 1 << device != 0) {
+            agent.device_failed(device);
+        }
+        agent.work(now, &mut self.arrived, &mut PortCheck { nic, tx })
+    }
+}
+
+/// Drops management packets of ports that are down.
+struct PortCheck<'a> {
+    nic: &'a Nic,
+    tx: &'a mut dyn Transmit,
+}
+
+impl Transmit for PortCheck<'_> {
+    fn has_room(&mut self, destination: Qpn) -> bool {
+        self.tx.has_room(destination)
+    }
+
+    fn send(&mut self, packet: Packet) -> Result<(), Packet> {
+        if self.nic.port_is_up(packet.header.source) {
+            self.tx.send(packet)
+        } else {
+            Ok(())
+        }
+    }
+
+    fn generation_of(&mut self, slot: u8) -> Option<u32> {
+        self.tx.generation_of(slot)
+    }
+}
+
+fn merge(one: Progress, other: Progress) -> Progress {
+    let deadlines = [one.next_deadline, other.next_deadline];
+    Progress {
+        worked: one.worked | other.worked,
+        next_deadline: deadlines.into_iter().flatten().min(),
     }
 }
 
@@ -128,7 +209,7 @@ impl Driver for Hardware {
         let mut received = false;
         for _ in 0..BATCH {
             let Some(packet) = port.receive() else { break };
-            self.nic.receive(packet, port);
+            self.receive_packet(packet, port);
             received = true;
         }
         let mut progress = self.work_at(now, port, BATCH);
@@ -146,6 +227,13 @@ impl Driver for Hardware {
         }
         progress
     }
+
+    fn stop(&mut self, port: &mut Port, now: Nanos) {
+        if let Some(agent) = &self.management.agent {
+            agent.stop();
+            self.management.work(&self.nic, now, port);
+        }
+    }
 }
 
 impl Stepped for Hardware {
@@ -154,7 +242,7 @@ impl Stepped for Hardware {
     }
 
     fn receive(&mut self, packet: Packet, tx: &mut dyn Transmit) {
-        self.nic.receive(packet, tx);
+        self.receive_packet(packet, tx);
     }
 
     fn work(&mut self, now: Nanos, tx: &mut dyn Transmit, budget: usize) -> Progress {

@@ -50,6 +50,7 @@
 //! | [`preload`] | interposed libc calls, signal masks and handlers | device logic |
 //! | [`sysfs`] | the sysfs tree that libibverbs reads | |
 //! | `uverbs` | ioctl and write commands, handles, event files | WQE and CQE formats |
+//! | `cm` | messages between hosts that connect queue pairs | clocks, I/O |
 //! | [`nic`] | queues, mkeys, requester and responder | threads, clocks, uverbs formats |
 //! | [`decode`] | WQE parsing, CQE encoding, text for traces | memory accesses |
 //! | [`fabric`] | packets between NICs, shared memory rings | queues |
@@ -174,6 +175,7 @@
 //! ```
 
 mod addressing;
+mod cm;
 pub mod config;
 pub mod decode;
 pub mod emulator;

@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use super::directory::{FabricDirectory, JoinError, UntrustedEntry};
 use super::name::FabricName;
 use super::packet::{Header, Operation, Packet};
+use super::registry::Place;
 use super::ring::{Consumer, Popped, Producer, push_packet};
 use super::segment::{RingMap, Segment, Slot};
 use super::waker::{PeerWaker, WakeSet};
@@ -345,6 +346,20 @@ impl Attachment {
         self.signal(to);
         self.force_wake(to);
         true
+    }
+
+    /// Returns the generation of the process in this slot if it is alive.
+    pub fn live_generation(&mut self, slot: Slot) -> Option<u32> {
+        if self.is_lost {
+            return None;
+        }
+        self.generation_of(slot)
+            .filter(|_| slot == self.slot || self.directory.is_alive(slot))
+    }
+
+    /// Returns where the registry of ports and services is.
+    pub(crate) fn place(&self) -> Place {
+        Place::new(self.directory.clone(), self.slot)
     }
 
     /// Records that all received packets have been served: see [`Self::peer_is_busy`].

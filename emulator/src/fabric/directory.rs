@@ -7,6 +7,7 @@
 //!   segment        shared memory: slot table and packet rings
 //!   slot-NN.lock   held by the process in slot NN
 //!   slot-NN.wake   FIFO that wakes its NIC thread
+//!   ports, slot-NN.services   see `registry`
 //! ```
 //!
 //! Any user can create names in `/dev/shm`. If `mlx5emu-UID` is not a private

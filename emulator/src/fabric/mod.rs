@@ -11,6 +11,8 @@
 //! ([`directory`]) and take one slot each. Nothing here blocks: a full ring
 //! refuses a packet, and its reader wakes the sender when there is room.
 //!
+//! The processes share the ports of one host, too: see `registry`.
+//!
 //! Decision: `docs/decisions/044-one-host-many-processes.md`
 
 pub mod attachment;
@@ -18,6 +20,7 @@ pub mod directory;
 pub mod name;
 pub mod packet;
 pub mod port;
+pub(crate) mod registry;
 mod ring;
 mod segment;
 pub mod waker;

@@ -21,6 +21,15 @@ pub enum Operation {
     AtomicRequest = 5,
     /// Atomic response.
     AtomicResponse = 6,
+    /// A message of the communication manager, to queue pair 1.
+    Management = 7,
+}
+
+/// Returns the queue pair that takes management packets in the process `slot`.
+/// (On a host that is queue pair 1; here the upper byte names the process.)
+#[must_use]
+pub fn management_qpn(slot: u8) -> Qpn {
+    Qpn(u32::from(slot) << 16)
 }
 
 bitflags::bitflags! {
@@ -111,5 +120,11 @@ pub trait Transmit {
     fn peer_is_busy(&mut self, destination: Qpn) -> bool {
         let _ = destination;
         false
+    }
+    /// Returns the generation of a process on the fabric, or `None` if it has
+    /// left or died. A later process in the same slot has another generation.
+    fn generation_of(&mut self, slot: u8) -> Option<u32> {
+        let _ = slot;
+        Some(0)
     }
 }

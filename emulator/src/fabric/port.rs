@@ -187,6 +187,13 @@ impl Transmit for Port {
             .as_mut()
             .is_some_and(|shared| shared.peer_is_busy(to))
     }
+
+    fn generation_of(&mut self, slot: u8) -> Option<u32> {
+        if slot == self.slot {
+            return Some(0);
+        }
+        self.shared.as_mut()?.live_generation(slot)
+    }
 }
 
 fn slot_of(qpn: Qpn) -> u8 {

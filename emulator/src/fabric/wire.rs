@@ -118,6 +118,7 @@ fn operation_of(code: u8) -> Option<Operation> {
         O::Acknowledge,
         O::AtomicRequest,
         O::AtomicResponse,
+        O::Management,
     ];
     known.into_iter().find(|&operation| operation as u8 == code)
 }

@@ -182,6 +182,10 @@ impl Transmit for FaultyTransmit<'_> {
     fn peer_is_busy(&mut self, destination: Qpn) -> bool {
         self.fabric.peer_is_busy(destination)
     }
+
+    fn generation_of(&mut self, slot: u8) -> Option<u32> {
+        self.fabric.generation_of(slot)
+    }
 }
 
 #[cfg(test)]

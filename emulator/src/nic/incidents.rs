@@ -118,6 +118,11 @@ impl Nic {
         (0..self.core.options.devices).for_each(|device| self.fail_device(device));
     }
 
+    /// Returns the devices that have failed, one bit each.
+    pub(crate) fn failed_devices(&self) -> u32 {
+        self.core.devices.failed
+    }
+
     /// Returns whether the device of a context has failed.
     #[must_use]
     pub fn has_failed(&self, context: ContextId) -> bool {

@@ -33,6 +33,10 @@ pub trait Driver {
     /// Takes these doorbells and the packets that the port has received, and
     /// does one batch of work.
     fn run(&mut self, doorbells: &[UarWrite], port: &mut Port, now: Nanos) -> Progress;
+    /// Sends the last packets, before the process leaves the fabric.
+    fn stop(&mut self, port: &mut Port, now: Nanos) {
+        let _ = (port, now);
+    }
 }
 
 /// Maximum number of packets received, and of packets sent, in one batch. Small

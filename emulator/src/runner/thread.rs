@@ -75,7 +75,11 @@ impl<D: Driver> NicThread<'_, D> {
             nic_loop.iterate();
         }
         uar.unprotect();
-        nic_loop.thread.lock_shared().port.leave();
+        let mut shared_nic = nic_loop.thread.lock_shared();
+        let SharedNic { driver, port, .. } = &mut *shared_nic;
+        driver.stop(port, now());
+        port.leave();
+        drop(shared_nic);
         control.mark_stopped();
     }
 }

@@ -31,6 +31,8 @@ impl Qp {
             | Operation::Write
             | Operation::ReadRequest
             | Operation::AtomicRequest => self.receive_request(core, header, data),
+            // Those go to queue pair 1, which is not one of the NIC's.
+            Operation::Management => core.note(|| "management packet dropped".into()),
         }
     }
 

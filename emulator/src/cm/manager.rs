@@ -1,0 +1,501 @@
+//! The connections of a process, and what the application does with them.
+
+use std::collections::{HashMap, VecDeque};
+
+use super::endpoint::{Attributes, Endpoint, Link, QpState, State, ack_timeout};
+use super::message::{
+    Body, CommId, Message, Rej, RejReason, Rep, Req, SidrRep, SidrReq, SidrStatus, timeout,
+};
+use super::timers::Timers;
+use crate::nic::Nanos;
+
+/// The operation is not possible in the state of the connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct WrongState;
+
+/// A message, and the process that it goes to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Outgoing {
+    /// The process.
+    pub(crate) to: u8,
+    /// The message.
+    pub(crate) message: Message,
+}
+
+/// What happened to a connection.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Event {
+    /// A peer wants to connect. The connection is new.
+    Request(Box<Req>),
+    /// The peer has accepted. [`Manager::confirm`] completes the connection.
+    Reply(Box<Rep>),
+    /// The peer has confirmed; the connection is established.
+    Established,
+    /// The peer has refused, or has given up.
+    Rejected(Box<Rej>),
+    /// The peer did not answer a REQ or REP.
+    Unreachable,
+    /// The peer wants to disconnect.
+    DisconnectRequested,
+    /// The peer has confirmed the disconnect.
+    Disconnected,
+    /// The peer did not answer a DREQ.
+    DisconnectTimeout,
+    /// No packet of the connection can arrive any more.
+    TimeWaitOver,
+    /// A peer asks for the queue pair of a service. The connection is new.
+    ServiceRequest(Box<SidrReq>),
+    /// The answer to a question for the queue pair of a service.
+    ServiceReply(Box<SidrRep>),
+    /// The question was not answered.
+    ServiceTimeout,
+}
+
+/// The connections of a process.
+#[derive(Debug, Default)]
+pub(crate) struct Manager {
+    last_id: u32,
+    pub(super) endpoints: HashMap<CommId, Endpoint>,
+    /// Connections by process and communication ID of the other end.
+    pub(super) remotes: HashMap<(u8, CommId), CommId>,
+    pub(super) timers: Timers<CommId>,
+    outbox: VecDeque<Outgoing>,
+    events: VecDeque<(CommId, Event)>,
+}
+
+impl Manager {
+    /// Sends a request to connect to the process `peer`. If there is none,
+    /// because no process on the host listens, the request is rejected as that
+    /// host's manager would have done.
+    pub(crate) fn connect(&mut self, peer: Option<u8>, req: Req) -> CommId {
+        let link = Link {
+            path: Some(req.path),
+            rq_psn: req.starting_psn,
+            responder_resources: req.responder_resources,
+            initiator_depth: req.initiator_depth,
+            retry_count: req.retry_count,
+            ..Link::default()
+        };
+        let id = self.add(Endpoint {
+            state: State::ReqSent,
+            peer: peer.unwrap_or(0),
+            remote: CommId::NONE,
+            delayed: false,
+            pending: None,
+            retries_left: 0,
+            max_retries: req.max_cm_retries,
+            timeout: reply_timeout(&req),
+            link,
+        });
+        if peer.is_none() {
+            self.refused(id, RejReason::INVALID_SERVICE_ID);
+        } else {
+            self.send_until_answered(id, Body::Req(Box::new(req)));
+        }
+        id
+    }
+
+    /// Asks the process `peer` for the queue pair of a service, and repeats the
+    /// question `retries` times at intervals of `interval` nanoseconds.
+    pub(crate) fn ask(
+        &mut self,
+        peer: Option<u8>,
+        req: SidrReq,
+        interval: Nanos,
+        retries: u8,
+    ) -> CommId {
+        let id = self.add(Endpoint {
+            state: State::SidrReqSent,
+            peer: peer.unwrap_or(0),
+            remote: CommId::NONE,
+            delayed: false,
+            pending: None,
+            retries_left: 0,
+            max_retries: retries,
+            timeout: interval,
+            link: Link::default(),
+        });
+        if peer.is_none() {
+            self.answered(id, SidrStatus::UNSUPPORTED);
+        } else {
+            self.send_until_answered(id, Body::SidrReq(Box::new(req)));
+        }
+        id
+    }
+
+    /// Tells the peer, if it repeats its REQ or REP, that the reply takes
+    /// longer: the application has not decided yet.
+    pub(crate) fn delay_reply(&mut self, id: CommId) {
+        if let Some(endpoint) = self.endpoints.get_mut(&id) {
+            endpoint.delayed = true;
+        }
+    }
+
+    /// Accepts a request.
+    ///
+    /// # Errors
+    /// [`WrongState`] unless the connection is a request.
+    pub(crate) fn accept(&mut self, id: CommId, rep: Rep) -> Result<(), WrongState> {
+        let endpoint = self.in_state(id, &[State::ReqReceived])?;
+        let link = &mut endpoint.link;
+        link.rq_psn = rep.starting_psn;
+        link.responder_resources = rep.responder_resources;
+        link.initiator_depth = rep.initiator_depth;
+        endpoint.state = State::RepSent;
+        self.send_until_answered(id, Body::Rep(Box::new(rep)));
+        Ok(())
+    }
+
+    /// Sets the PSN that the queue pair of a request will expect. It must be
+    /// known before the request is accepted.
+    pub(crate) fn expect_psn(&mut self, id: CommId, rq_psn: u32) {
+        if let Some(endpoint) = self.endpoints.get_mut(&id) {
+            endpoint.link.rq_psn = rq_psn;
+        }
+    }
+
+    /// Answers a question for the queue pair of a service.
+    ///
+    /// # Errors
+    /// [`WrongState`] unless the connection is such a question.
+    pub(crate) fn answer(&mut self, id: CommId, rep: SidrRep) -> Result<(), WrongState> {
+        self.in_state(id, &[State::SidrReqReceived])?;
+        self.send(id, Body::SidrRep(Box::new(rep)));
+        self.forget(id);
+        Ok(())
+    }
+
+    /// Confirms the reply to a request: the connection is established.
+    ///
+    /// # Errors
+    /// [`WrongState`] unless a reply has arrived.
+    pub(crate) fn confirm(&mut self, id: CommId) -> Result<(), WrongState> {
+        self.in_state(id, &[State::RepReceived])?.state = State::Established;
+        self.send(id, Body::Rtu);
+        Ok(())
+    }
+
+    /// Records that a message of the peer has arrived on the queue pair, so the
+    /// connection is established before the peer's confirmation. Returns
+    /// whether it was established already.
+    ///
+    /// # Errors
+    /// [`WrongState`] unless the connection was accepted.
+    pub(crate) fn established_by_traffic(&mut self, id: CommId) -> Result<bool, WrongState> {
+        if self.in_state(id, &[State::Established]).is_ok() {
+            return Ok(true);
+        }
+        self.in_state(id, &[State::RepSent])?.state = State::Established;
+        self.stop_repeating(id);
+        self.report(id, Event::Established);
+        Ok(false)
+    }
+
+    /// Refuses a request or a reply.
+    ///
+    /// # Errors
+    /// [`WrongState`] if the connection is established, closed or refused.
+    pub(crate) fn reject(
+        &mut self,
+        id: CommId,
+        reason: RejReason,
+        private_data: [u8; Rej::PRIVATE_DATA],
+    ) -> Result<(), WrongState> {
+        use State::{RepReceived, RepSent, ReqReceived, ReqSent};
+        let was_accepted = self
+            .in_state(id, &[ReqSent, ReqReceived, RepSent, RepReceived])?
+            .state
+            == RepSent;
+        self.send(
+            id,
+            Body::Rej(Box::new(Rej {
+                reason,
+                private_data,
+            })),
+        );
+        if was_accepted {
+            self.enter_time_wait(id);
+        } else {
+            self.forget(id);
+        }
+        Ok(())
+    }
+
+    /// Requests a disconnect.
+    ///
+    /// # Errors
+    /// [`WrongState`] unless the connection is established.
+    pub(crate) fn disconnect(&mut self, id: CommId) -> Result<(), WrongState> {
+        self.in_state(id, &[State::Established])?.state = State::DreqSent;
+        self.send_until_answered(id, Body::Dreq);
+        Ok(())
+    }
+
+    /// Confirms a disconnect that the peer has requested.
+    ///
+    /// # Errors
+    /// [`WrongState`] unless the peer has.
+    pub(crate) fn confirm_disconnect(&mut self, id: CommId) -> Result<(), WrongState> {
+        self.in_state(id, &[State::DreqReceived])?;
+        self.send(id, Body::Drep);
+        self.enter_time_wait(id);
+        Ok(())
+    }
+
+    /// Ends a connection in any state, as the kernel does when its file is
+    /// closed: the peer is told, once.
+    pub(crate) fn destroy(&mut self, id: CommId) {
+        let Some(endpoint) = self.endpoints.get(&id) else {
+            return;
+        };
+        let last = match endpoint.state {
+            State::ReqSent => Some(refusal(RejReason::TIMEOUT)),
+            State::ReqReceived | State::RepSent | State::RepReceived => {
+                Some(refusal(RejReason::CONSUMER_DEFINED))
+            }
+            State::Established => Some(Body::Dreq),
+            State::DreqReceived => Some(Body::Drep),
+            State::SidrReqReceived => Some(service_answer(SidrStatus::REJECTED)),
+            State::Idle | State::DreqSent | State::TimeWait | State::SidrReqSent => None,
+        };
+        if let Some(body) = last {
+            self.send(id, body);
+        }
+        self.drop_endpoint(id);
+    }
+
+    /// Ends a connection without a message to the peer, which will send its
+    /// request again.
+    pub(crate) fn ignore_request(&mut self, id: CommId) {
+        self.drop_endpoint(id);
+    }
+
+    /// Returns the attributes with which the queue pair of a connection moves
+    /// to a state.
+    ///
+    /// # Errors
+    /// [`WrongState`] if they are not known yet.
+    pub(crate) fn attributes(&self, id: CommId, state: QpState) -> Result<Attributes, WrongState> {
+        let endpoint = self.endpoints.get(&id).ok_or(WrongState)?;
+        endpoint.attributes(state).ok_or(WrongState)
+    }
+
+    /// Returns the processes with which there are connections.
+    pub(crate) fn peers(&self) -> u64 {
+        let open = self.endpoints.values().filter(|it| it.state != State::Idle);
+        open.fold(0, |peers, it| peers | bit(it.peer))
+    }
+
+    /// Handles the timers that have expired. Returns the next deadline.
+    pub(crate) fn work(&mut self, now: Nanos) -> Option<Nanos> {
+        self.timers.begin(now);
+        while let Some(id) = self.timers.expire(now) {
+            self.timed_out(id);
+            self.timers.begin(now);
+        }
+        self.timers.next()
+    }
+
+    /// Returns whether [`work`](Self::work) or the outbox has something to do.
+    pub(crate) fn has_work(&self) -> bool {
+        self.timers.has_unstarted() || !self.outbox.is_empty()
+    }
+
+    /// Passes the messages to send to `send`, in order. It returns `false` for a
+    /// message that cannot be sent now. Returns whether a message was sent.
+    pub(crate) fn send_messages(&mut self, mut send: impl FnMut(&Outgoing) -> bool) -> bool {
+        let before = self.outbox.len();
+        self.outbox.retain(|outgoing| !send(outgoing));
+        self.outbox.len() < before
+    }
+
+    pub(super) fn discard_messages_to(&mut self, peer: u8) {
+        self.outbox.retain(|outgoing| outgoing.to != peer);
+    }
+
+    /// Takes the oldest event.
+    pub(crate) fn next_event(&mut self) -> Option<(CommId, Event)> {
+        self.events.pop_front()
+    }
+
+    fn timed_out(&mut self, id: CommId) {
+        let Some(endpoint) = self.endpoints.get_mut(&id) else {
+            return;
+        };
+        if endpoint.state == State::TimeWait {
+            self.forget(id);
+            self.report(id, Event::TimeWaitOver);
+            return;
+        }
+        let Some(message) = endpoint.pending.clone() else {
+            return;
+        };
+        if endpoint.retries_left > 0 {
+            endpoint.retries_left -= 1;
+            let (to, duration) = (endpoint.peer, endpoint.timeout);
+            self.outbox.push_back(Outgoing { to, message });
+            self.timers.start(id, duration);
+            return;
+        }
+        let event = match endpoint.state {
+            State::DreqSent => {
+                self.enter_time_wait(id);
+                self.report(id, Event::DisconnectTimeout);
+                return;
+            }
+            State::SidrReqSent => Event::ServiceTimeout,
+            _ => Event::Unreachable,
+        };
+        self.forget(id);
+        self.report(id, event);
+    }
+
+    pub(super) fn add(&mut self, endpoint: Endpoint) -> CommId {
+        loop {
+            self.last_id = self.last_id.wrapping_add(1);
+            let id = CommId(self.last_id);
+            if id != CommId::NONE && !self.endpoints.contains_key(&id) {
+                self.endpoints.insert(id, endpoint);
+                return id;
+            }
+        }
+    }
+
+    pub(super) fn report(&mut self, id: CommId, event: Event) {
+        self.events.push_back((id, event));
+    }
+
+    /// Reports a refusal by a manager that there is not, or not any more.
+    pub(super) fn refused(&mut self, id: CommId, reason: RejReason) {
+        self.forget(id);
+        let private_data = [0; Rej::PRIVATE_DATA];
+        let rej = Rej {
+            reason,
+            private_data,
+        };
+        self.report(id, Event::Rejected(Box::new(rej)));
+    }
+
+    pub(super) fn answered(&mut self, id: CommId, status: SidrStatus) {
+        self.forget(id);
+        if let Body::SidrRep(rep) = service_answer(status) {
+            self.report(id, Event::ServiceReply(rep));
+        }
+    }
+
+    pub(super) fn send(&mut self, id: CommId, body: Body) {
+        let Some(endpoint) = self.endpoints.get(&id) else {
+            return;
+        };
+        let (to, receiver) = (endpoint.peer, endpoint.remote);
+        let message = Message {
+            sender: id,
+            receiver,
+            body,
+        };
+        self.outbox.push_back(Outgoing { to, message });
+    }
+
+    /// Sends a message to a connection of the process `to` that this one does
+    /// not know.
+    pub(super) fn send_unknown(&mut self, to: u8, message: Message) {
+        self.outbox.push_back(Outgoing { to, message });
+    }
+
+    pub(super) fn send_until_answered(&mut self, id: CommId, body: Body) {
+        let Some(endpoint) = self.endpoints.get_mut(&id) else {
+            return;
+        };
+        let message = Message {
+            sender: id,
+            receiver: endpoint.remote,
+            body,
+        };
+        endpoint.pending = Some(message.clone());
+        endpoint.retries_left = endpoint.max_retries;
+        let (to, duration) = (endpoint.peer, endpoint.timeout);
+        self.outbox.push_back(Outgoing { to, message });
+        self.timers.start(id, duration);
+    }
+
+    pub(super) fn stop_repeating(&mut self, id: CommId) {
+        self.timers.stop(id);
+        if let Some(endpoint) = self.endpoints.get_mut(&id) {
+            endpoint.pending = None;
+        }
+    }
+
+    pub(super) fn enter_time_wait(&mut self, id: CommId) {
+        self.stop_repeating(id);
+        if let Some(endpoint) = self.endpoints.get_mut(&id) {
+            endpoint.state = State::TimeWait;
+            let duration = endpoint.time_wait();
+            self.timers.start(id, duration);
+        }
+    }
+
+    /// Makes a connection idle: messages for it are not answered any more.
+    pub(super) fn forget(&mut self, id: CommId) {
+        self.stop_repeating(id);
+        if let Some(endpoint) = self.endpoints.get_mut(&id) {
+            endpoint.state = State::Idle;
+            let key = (endpoint.peer, endpoint.remote);
+            if self.remotes.get(&key) == Some(&id) {
+                self.remotes.remove(&key);
+            }
+        }
+    }
+
+    fn drop_endpoint(&mut self, id: CommId) {
+        self.forget(id);
+        self.endpoints.remove(&id);
+        self.events.retain(|(of, _)| *of != id);
+    }
+
+    pub(super) fn in_state(
+        &mut self,
+        id: CommId,
+        states: &[State],
+    ) -> Result<&mut Endpoint, WrongState> {
+        let endpoint = self.endpoints.get_mut(&id).ok_or(WrongState)?;
+        if states.contains(&endpoint.state) {
+            Ok(endpoint)
+        } else {
+            Err(WrongState)
+        }
+    }
+}
+
+pub(super) fn refusal(reason: RejReason) -> Body {
+    let private_data = [0; Rej::PRIVATE_DATA];
+    Body::Rej(Box::new(Rej {
+        reason,
+        private_data,
+    }))
+}
+
+pub(super) fn service_answer(status: SidrStatus) -> Body {
+    Body::SidrRep(Box::new(SidrRep {
+        status,
+        qpn: 0,
+        qkey: 0,
+        ece: super::Ece::default(),
+        private_data: [0; SidrRep::PRIVATE_DATA],
+    }))
+}
+
+/// Returns how long to wait for a reply to a message of a connection: the time
+/// that the peer may take, and the way there and back.
+pub(super) fn reply_timeout(req: &Req) -> Nanos {
+    timeout(req.response_timeout) + 2 * timeout(req.path.packet_life_time)
+}
+
+/// Returns the ACK timeout of a connection over this path.
+pub(super) fn ack_timeout_of(req: &Req, ack_delay: u8) -> u8 {
+    ack_timeout(ack_delay, req.path.packet_life_time.min(31))
+}
+
+fn bit(slot: u8) -> u64 {
+    1u64.checked_shl(u32::from(slot).wrapping_sub(1))
+        .unwrap_or(0)
+}

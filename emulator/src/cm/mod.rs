@@ -1,0 +1,66 @@
+//! The communication manager of a host: it exchanges the messages that connect
+//! queue pairs (IBA vol. 1, ch. 12) with the other processes of the fabric.
+//!
+//! ```text
+//!  ucma        rdma_cm ids, addresses, ports, event queues
+//!    │ connect, accept, reject, …      ▲ Event
+//!    ▼                                 │
+//!  Manager     states, retransmission, duplicates    (no clock, no I/O)
+//!    │ Message to a process            ▲ Message from a process
+//!    ▼                                 │
+//!  wire        bytes in a packet of the fabric (Operation::Management)
+//! ```
+//!
+//! A connection between A (active) and B (passive):
+//!
+//! ```text
+//!  A                         B
+//!  connect ── Req ─────────▶ Event::Request
+//!          ◀───────── Rep ── accept
+//!  Event::Reply
+//!  confirm ── Rtu ─────────▶ Event::Established
+//!        … either side …
+//!  disconnect ── Dreq ─────▶ Event::Disconnect
+//!          ◀──────── Drep ── confirm_disconnect, or destroy
+//! ```
+//!
+//! A lost message is sent again by the [`Manager`] that waits for the reply. If
+//! the application takes long to decide, a repeated Req is answered by an Mra.
+//! Every process has a manager of its own, where a host has one in its kernel;
+//! a message names the process of its receiver, and a manager is notified when
+//! a process has died.
+//!
+//! Decision: `docs/decisions/061-rdma-cm-between-processes.md`
+
+mod endpoint;
+mod manager;
+mod message;
+mod receive;
+mod timers;
+mod wire;
+
+#[cfg(test)]
+mod tests;
+
+pub(crate) use endpoint::{Attributes, QpState};
+pub(crate) use manager::{Event, Manager};
+pub(crate) use message::{
+    CommId, Ece, Path, Rej, RejReason, Rep, Req, SidrRep, SidrReq, SidrStatus, data_of,
+};
+pub(crate) use timers::Timers;
+pub(crate) use wire::{decode, encode};
+
+use crate::fabric::packet::{Packet, Transmit};
+use crate::nic::{Nanos, Progress};
+
+/// Exchanges management packets with other processes. It runs with the NIC.
+pub(crate) trait Agent: Send + Sync {
+    /// Takes the packets that have arrived, handles expired timers, and sends
+    /// what is due.
+    fn work(&self, now: Nanos, arrived: &mut Vec<Packet>, tx: &mut dyn Transmit) -> Progress;
+    /// Handles the failure of a device.
+    fn device_failed(&self, device: u8);
+    /// Ends all connections, because the process exits. [`work`](Self::work) is
+    /// called once more.
+    fn stop(&self);
+}

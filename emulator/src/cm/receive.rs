@@ -1,0 +1,251 @@
+//! The messages that arrive, and the processes that die.
+
+use super::endpoint::{Endpoint, Link, State, ack_timeout};
+use super::manager::{Event, Manager, ack_timeout_of, reply_timeout};
+use super::message::{Body, CommId, Message, RejReason, Rep, Req, SidrReq, SidrStatus, timeout};
+
+/// The time that an MRA asks for: 69 seconds.
+const SERVICE_TIME: u8 = 24;
+/// The process of connections whose process has died.
+const NO_PROCESS: u8 = 0;
+/// The ACK delay of the emulated device, which `ibv_query_device` reports.
+const ACK_DELAY: u8 = 16;
+
+impl Manager {
+    /// Takes a message of the process `from`.
+    pub(crate) fn receive(&mut self, from: u8, message: Message) {
+        let Message {
+            sender,
+            receiver,
+            body,
+        } = message;
+        match body {
+            Body::Req(req) => return self.receive_req(from, sender, req),
+            Body::SidrReq(req) => return self.receive_sidr_req(from, sender, req),
+            _ => {}
+        }
+        let Some(id) = self.find(from, sender, receiver) else {
+            // The connection was destroyed, and its last message was lost.
+            if body == Body::Dreq {
+                let message = Message {
+                    sender: receiver_or(receiver),
+                    receiver: sender,
+                    body: Body::Drep,
+                };
+                self.send_unknown(from, message);
+            }
+            return;
+        };
+        match body {
+            Body::Mra(time) => self.receive_mra(id, time),
+            Body::Rep(rep) => self.receive_rep(id, sender, rep),
+            Body::Rtu => self.receive_rtu(id),
+            Body::Rej(rej) => self.receive_rej(id, rej),
+            Body::Dreq => self.receive_dreq(id),
+            Body::Drep => self.receive_drep(id),
+            Body::SidrRep(rep) => {
+                if self.in_state(id, &[State::SidrReqSent]).is_ok() {
+                    self.forget(id);
+                    self.report(id, Event::ServiceReply(rep));
+                }
+            }
+            Body::Req(_) | Body::SidrReq(_) => {}
+        }
+    }
+
+    /// Handles the death of a process: its connections end as if its kernel
+    /// had closed its files.
+    pub(crate) fn peer_died(&mut self, slot: u8) {
+        let of_peer = |(id, it): (&CommId, &Endpoint)| (it.peer == slot).then_some(*id);
+        let mut ids: Vec<_> = self.endpoints.iter().filter_map(of_peer).collect();
+        ids.sort_unstable();
+        // A later process in the same slot counts its connections from 1 again.
+        self.remotes.retain(|&(peer, _), _| peer != slot);
+        self.discard_messages_to(slot);
+        for id in ids {
+            let Some(endpoint) = self.endpoints.get_mut(&id) else {
+                continue;
+            };
+            endpoint.peer = NO_PROCESS;
+            match endpoint.state {
+                State::ReqSent if endpoint.remote == CommId::NONE => {
+                    self.refused(id, RejReason::INVALID_SERVICE_ID);
+                }
+                State::ReqReceived => self.refused(id, RejReason::TIMEOUT),
+                State::ReqSent | State::RepSent | State::RepReceived => {
+                    self.refused(id, RejReason::CONSUMER_DEFINED);
+                }
+                State::Established => self.receive_dreq(id),
+                State::DreqSent => self.receive_drep(id),
+                State::SidrReqSent => self.answered(id, SidrStatus::REJECTED),
+                State::SidrReqReceived => self.forget(id),
+                State::DreqReceived | State::TimeWait | State::Idle => {}
+            }
+        }
+    }
+
+    /// Returns the connection that a message is for. The communication IDs of
+    /// both ends must match, as far as both are known.
+    fn find(&self, from: u8, sender: CommId, receiver: CommId) -> Option<CommId> {
+        let id = if receiver == CommId::NONE {
+            // A REJ from a peer that has not seen a message of this end.
+            *self.remotes.get(&(from, sender))?
+        } else {
+            receiver
+        };
+        let endpoint = self.endpoints.get(&id)?;
+        let matches = endpoint.peer == from
+            && endpoint.state != State::Idle
+            && (endpoint.remote == CommId::NONE || endpoint.remote == sender);
+        matches.then_some(id)
+    }
+
+    fn receive_req(&mut self, from: u8, sender: CommId, req: Box<Req>) {
+        if let Some(&id) = self.remotes.get(&(from, sender)) {
+            // A repeated request: the reply was lost, which the timer of the
+            // reply handles, or the application has not decided.
+            let waits = self.in_state(id, &[State::ReqReceived]);
+            if waits.is_ok_and(|endpoint| endpoint.delayed) {
+                self.send(id, Body::Mra(SERVICE_TIME));
+            }
+            return;
+        }
+        let link = Link {
+            path: Some(req.path.reversed()),
+            remote_qpn: req.qpn,
+            rq_psn: 0,
+            sq_psn: req.starting_psn,
+            responder_resources: req.initiator_depth,
+            initiator_depth: req.responder_resources,
+            retry_count: req.retry_count,
+            rnr_retry_count: req.rnr_retry_count,
+            ack_timeout: ack_timeout_of(&req, ACK_DELAY),
+        };
+        let id = self.add(Endpoint {
+            state: State::ReqReceived,
+            peer: from,
+            remote: sender,
+            delayed: false,
+            pending: None,
+            retries_left: 0,
+            max_retries: req.max_cm_retries,
+            timeout: reply_timeout(&req),
+            link,
+        });
+        self.remotes.insert((from, sender), id);
+        self.report(id, Event::Request(req));
+    }
+
+    fn receive_sidr_req(&mut self, from: u8, sender: CommId, req: Box<SidrReq>) {
+        if self.remotes.contains_key(&(from, sender)) {
+            return;
+        }
+        let id = self.add(Endpoint {
+            state: State::SidrReqReceived,
+            peer: from,
+            remote: sender,
+            delayed: false,
+            pending: None,
+            retries_left: 0,
+            max_retries: 0,
+            timeout: 0,
+            link: Link::default(),
+        });
+        self.remotes.insert((from, sender), id);
+        self.report(id, Event::ServiceRequest(req));
+    }
+
+    fn receive_mra(&mut self, id: CommId, time: u8) {
+        let Ok(endpoint) = self.in_state(id, &[State::ReqSent, State::RepSent]) else {
+            return;
+        };
+        let duration = timeout(time) + endpoint.timeout;
+        self.timers.start(id, duration);
+    }
+
+    fn receive_rep(&mut self, id: CommId, sender: CommId, rep: Box<Rep>) {
+        if self.in_state(id, &[State::Established]).is_ok() {
+            // The RTU was lost.
+            return self.send(id, Body::Rtu);
+        }
+        if self
+            .in_state(id, &[State::RepReceived])
+            .is_ok_and(|endpoint| endpoint.delayed)
+        {
+            return self.send(id, Body::Mra(SERVICE_TIME));
+        }
+        let Ok(endpoint) = self.in_state(id, &[State::ReqSent]) else {
+            return;
+        };
+        endpoint.state = State::RepReceived;
+        endpoint.remote = sender;
+        let link = &mut endpoint.link;
+        link.remote_qpn = rep.qpn;
+        link.sq_psn = rep.starting_psn;
+        link.responder_resources = rep.initiator_depth;
+        link.initiator_depth = rep.responder_resources;
+        link.rnr_retry_count = rep.rnr_retry_count;
+        let life_time = link.path.map_or(0, |path| path.packet_life_time.min(31));
+        link.ack_timeout = ack_timeout(rep.target_ack_delay, life_time);
+        let peer = endpoint.peer;
+        self.remotes.insert((peer, sender), id);
+        self.stop_repeating(id);
+        self.report(id, Event::Reply(rep));
+    }
+
+    fn receive_rtu(&mut self, id: CommId) {
+        let Ok(endpoint) = self.in_state(id, &[State::RepSent]) else {
+            return;
+        };
+        endpoint.state = State::Established;
+        self.stop_repeating(id);
+        self.report(id, Event::Established);
+    }
+
+    fn receive_rej(&mut self, id: CommId, rej: Box<super::Rej>) {
+        use State::{DreqSent, Established, RepReceived, RepSent, ReqReceived, ReqSent};
+        let Some(endpoint) = self.endpoints.get(&id) else {
+            return;
+        };
+        match endpoint.state {
+            ReqSent | ReqReceived | RepSent => self.forget(id),
+            RepReceived | DreqSent | Established => self.enter_time_wait(id),
+            _ => return,
+        }
+        self.report(id, Event::Rejected(rej));
+    }
+
+    fn receive_dreq(&mut self, id: CommId) {
+        use State::{DreqReceived, DreqSent, Established, RepSent, TimeWait};
+        let Some(endpoint) = self.endpoints.get_mut(&id) else {
+            return;
+        };
+        match endpoint.state {
+            // The peer's RTU was lost, or both ends disconnect at once.
+            RepSent | DreqSent | Established => endpoint.state = DreqReceived,
+            // The DREP was lost.
+            TimeWait => return self.send(id, Body::Drep),
+            _ => return,
+        }
+        self.stop_repeating(id);
+        self.report(id, Event::DisconnectRequested);
+    }
+
+    fn receive_drep(&mut self, id: CommId) {
+        let states = [State::DreqSent, State::DreqReceived];
+        if self.in_state(id, &states).is_ok() {
+            self.enter_time_wait(id);
+            self.report(id, Event::Disconnected);
+        }
+    }
+}
+
+/// Returns a communication ID for a message about a connection that does not
+/// exist any more. It must not be 0, which no connection has.
+fn receiver_or(receiver: CommId) -> CommId {
+    if receiver == CommId::NONE {
+        CommId(u32::MAX)
+    } else {
+        receiver
+    }
+}
