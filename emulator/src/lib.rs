@@ -50,6 +50,7 @@
 //! | [`preload`] | interposed libc calls, signal masks and handlers | device logic |
 //! | [`sysfs`] | the sysfs tree that libibverbs reads | |
 //! | `uverbs` | ioctl and write commands, handles, event files | WQE and CQE formats |
+//! | `ucma` | `/dev/infiniband/rdma_cm`: ids, addresses, ports, events | connection states |
 //! | `cm` | messages between hosts that connect queue pairs | clocks, I/O |
 //! | [`nic`] | queues, mkeys, requester and responder | threads, clocks, uverbs formats |
 //! | [`decode`] | WQE parsing, CQE encoding, text for traces | memory accesses |
@@ -195,5 +196,6 @@ pub mod sysfs;
 mod trap;
 #[allow(unreachable_pub, reason = "`pub` is for the rest of the emulator")]
 mod uar;
+mod ucma;
 #[allow(unreachable_pub, reason = "`pub` is for the rest of the emulator")]
 mod uverbs;

@@ -17,11 +17,15 @@ use std::path::{Path, PathBuf};
 use crate::config::{Config, Link};
 use crate::fabric::name::DeviceIdentity;
 use crate::limits::GID_TABLE;
+use crate::ucma::abi::VERSION as RDMA_CM_ABI;
 
 /// Major and first minor number of `/dev/infiniband/uverbs*`.
 pub const DEVICE_MAJOR: u32 = 231;
 /// Minor number of `uverbs0`.
 pub const FIRST_MINOR: u32 = 192;
+
+/// Major and minor number of `/dev/infiniband/rdma_cm`, a miscellaneous device.
+pub const RDMA_CM: (u32, u32) = (10, 122);
 
 /// The network interface of every RoCE port. libibverbs requires an existing
 /// interface, and only the loopback interface exists on every host.
@@ -83,6 +87,10 @@ impl Sysfs {
             fs::write(path, format!("{text}\n"))
         };
         put("class/infiniband_verbs/abi_version".into(), "6")?;
+        let (major, minor) = RDMA_CM;
+        let rdma_cm = "class/misc/rdma_cm";
+        put(format!("{rdma_cm}/abi_version"), &RDMA_CM_ABI.to_string())?;
+        put(format!("{rdma_cm}/dev"), &format!("{major}:{minor}"))?;
         for device in 0..config.devices {
             let name = device_name(device);
             let identity = DeviceIdentity::derive(&config.fabric, device);

@@ -13,8 +13,8 @@ use libc::{EINVAL, EIO, EPROTONOSUPPORT};
 
 use super::{mappings, real, session};
 use crate::nic::spec::{Errno, Result};
-use crate::sysfs::{DEVICE_MAJOR, FIRST_MINOR};
-use crate::uverbs::{DeviceFile, FILES, Files, PAGE_SIZE, warn};
+use crate::sysfs::{DEVICE_MAJOR, FIRST_MINOR, RDMA_CM};
+use crate::uverbs::{DeviceFile, Entry, FILES, Files, PAGE_SIZE, warn};
 
 /// A pointer to an interposed function.
 pub(super) type Call = *const ();
@@ -97,9 +97,9 @@ fn is_emulated_file(fd: c_int) -> bool {
     Files::may_be_emulated(fd) && !session::forked()
 }
 
-/// Returns the emulated device behind a descriptor. In a forked child that is an
+/// Returns the emulated file behind a descriptor. In a forked child that is an
 /// error, since the NIC is the parent's.
-fn device(fd: c_int) -> Option<Result<Arc<DeviceFile>>> {
+fn emulated(fd: c_int) -> Option<Result<Entry>> {
     if !Files::may_be_emulated(fd) {
         return None;
     }
@@ -111,34 +111,62 @@ fn device(fd: c_int) -> Option<Result<Arc<DeviceFile>>> {
         );
         return Some(Err(Errno(EIO)));
     }
-    FILES.device(fd).map(Ok)
+    FILES.get(fd).map(Ok)
+}
+
+/// Returns the emulated device behind a descriptor, as [`emulated`] does.
+fn device(fd: c_int) -> Option<Result<Arc<DeviceFile>>> {
+    match emulated(fd)? {
+        Ok(Entry::Device(device)) => Some(Ok(device)),
+        Ok(Entry::Events(_) | Entry::Cm(_)) => None,
+        Err(error) => Some(Err(error)),
+    }
 }
 
 unsafe fn open_path(path: *const c_char, flags: c_int) -> Option<c_int> {
+    let close_on_exec = flags & libc::O_CLOEXEC != 0;
     // SAFETY: `path` is the C string the application passes to `open`.
+    if unsafe { session::is_rdma_cm(path) } {
+        let non_blocking = flags & libc::O_NONBLOCK != 0;
+        return Some(run_call(-1, || {
+            session::open_rdma_cm(close_on_exec, non_blocking)
+        }));
+    }
+    // SAFETY: as above.
     let device = unsafe { session::device_of(path) }?;
-    Some(run_call(-1, || {
-        session::open(device, flags & libc::O_CLOEXEC != 0)
-    }))
+    Some(run_call(-1, || session::open(device, close_on_exec)))
 }
 
 unsafe fn stat_path(path: *const c_char, into: *mut libc::stat) -> Option<c_int> {
     // SAFETY: `path` is the C string the application passes to `stat`.
-    let device = unsafe { session::device_of(path) }?;
+    let number = if unsafe { session::is_rdma_cm(path) } {
+        Ok(rdma_cm_number())
+    } else {
+        // SAFETY: as above.
+        let device = unsafe { session::device_of(path) }?;
+        session::check_device(device).map(|()| device_number(device))
+    };
     Some(run_call(-1, || {
-        session::check_device(device)?;
         // SAFETY: an all-zero `stat` is a valid one.
         let mut stat: libc::stat = unsafe { std::mem::zeroed() };
-        fill_device_stat(&mut stat, device);
+        fill_stat(&mut stat, number?);
         // SAFETY: the application provides room for a `stat`.
         unsafe { into.write(stat) };
         Ok(0)
     }))
 }
 
-fn fill_device_stat(stat: &mut libc::stat, device: u8) {
+fn device_number(device: u8) -> libc::dev_t {
+    libc::makedev(DEVICE_MAJOR, FIRST_MINOR + u32::from(device))
+}
+
+fn rdma_cm_number() -> libc::dev_t {
+    libc::makedev(RDMA_CM.0, RDMA_CM.1)
+}
+
+fn fill_stat(stat: &mut libc::stat, number: libc::dev_t) {
     stat.st_mode = libc::S_IFCHR | 0o666;
-    stat.st_rdev = libc::makedev(DEVICE_MAJOR, FIRST_MINOR + u32::from(device));
+    stat.st_rdev = number;
     stat.st_size = 0;
 }
 
@@ -147,10 +175,13 @@ unsafe fn stat_descriptor(fd: c_int, into: *mut libc::stat) -> c_int {
     let result = unsafe { real::fstat(fd, into) };
     if result == 0 && is_emulated_file(fd) {
         run_infallible(|| {
-            if let Some(file) = FILES.device(fd) {
-                // SAFETY: the call above has initialised it.
-                fill_device_stat(unsafe { &mut *into }, file.device());
-            }
+            let number = match FILES.get(fd) {
+                Some(Entry::Device(file)) => device_number(file.device()),
+                Some(Entry::Cm(_)) => rdma_cm_number(),
+                Some(Entry::Events(_)) | None => return,
+            };
+            // SAFETY: the call above has initialised it.
+            fill_stat(unsafe { &mut *into }, number);
         });
     }
     result
@@ -258,7 +289,7 @@ unsafe extern "C" fn read(fd: c_int, into: *mut c_void, len: usize) -> isize {
     let got = unsafe { real::read(fd, into, len) };
     // The event files of a failed device are at their end, where a kernel's
     // files return an error.
-    if got == 0 && len > 0 && is_emulated_file(fd) && FILES.device(fd).is_none() {
+    if got == 0 && len > 0 && is_emulated_file(fd) && FILES.events(fd).is_ok() {
         return run_call(-1, || Err(Errno(EIO)));
     }
     got
@@ -266,14 +297,26 @@ unsafe extern "C" fn read(fd: c_int, into: *mut c_void, len: usize) -> isize {
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn write(fd: c_int, from: *const c_void, len: usize) -> isize {
-    if let Some(device) = device(fd) {
-        return run_call(-1, || {
-            let written = device?.write(from.expose_provenance() as u64, len)?;
-            isize::try_from(written).map_err(|_| Errno(EINVAL))
-        });
+    let bytes = (from.expose_provenance() as u64, len);
+    let written = match emulated(fd) {
+        None | Some(Ok(Entry::Events(_))) => None,
+        Some(Err(error)) => Some(run_call(-1, || Err(error))),
+        Some(Ok(Entry::Device(device))) => {
+            Some(run_call(-1, || count(device.write(bytes.0, bytes.1)?)))
+        }
+        Some(Ok(Entry::Cm(file))) => Some(run_call(-1, || {
+            count(file.write(bytes, &|other| FILES.cm(other))?)
+        })),
+    };
+    if let Some(written) = written {
+        return written;
     }
     // SAFETY: the application's arguments.
     unsafe { real::write(fd, from, len) }
+}
+
+fn count(bytes: usize) -> Result<isize> {
+    isize::try_from(bytes).map_err(|_| Errno(EINVAL))
 }
 
 #[unsafe(no_mangle)]

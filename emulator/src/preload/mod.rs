@@ -9,6 +9,9 @@
 //! Signal functions are interposed too, for `SIGBUS` and `SIGSEGV`: see
 //! `signals`.
 //!
+//! `/dev/infiniband/rdma_cm` is emulated too; its descriptor is the read end of a
+//! pipe, so that waiting for events needs no interposed call.
+//!
 //! Nothing runs before the program looks for a device: there is no constructor,
 //! and the NIC thread starts when the first device is opened.
 

@@ -13,6 +13,7 @@ use crate::emulator::Emulator;
 use crate::nic::spec::{Errno, Result};
 use crate::sync::Mutex;
 use crate::sysfs::Sysfs;
+use crate::ucma::{CmFile, Ucma};
 use crate::uverbs::{Backend, DeviceConfig, DeviceFile, EmulatorBackend, Events, FILES, warn};
 
 /// The configuration; `None` if this process has no emulated devices.
@@ -23,6 +24,9 @@ static OWNER: AtomicI32 = AtomicI32::new(0);
 
 /// The emulator; locked while the first device is opened.
 static BACKEND: Mutex<Option<Arc<dyn Backend>>> = Mutex::new(None);
+
+/// rdma_cm of this process, once it was opened.
+static UCMA: OnceLock<Arc<Ucma>> = OnceLock::new();
 
 /// The emulated devices of a program that links this crate. The directory in
 /// which libibverbs finds them is removed when this value is dropped or the
@@ -111,6 +115,57 @@ pub(super) unsafe fn device_of(path: *const std::ffi::c_char) -> Option<u8> {
     number.parse().ok()
 }
 
+/// Returns whether a path is `/dev/infiniband/rdma_cm`, and this process has
+/// emulated devices.
+///
+/// # Safety
+/// `path` is null or a C string.
+pub(super) unsafe fn is_rdma_cm(path: *const std::ffi::c_char) -> bool {
+    const PATH: &[u8] = b"/dev/infiniband/rdma_cm\0";
+    if path.is_null() {
+        return false;
+    }
+    for (index, expected) in PATH.iter().enumerate() {
+        // SAFETY: all earlier bytes equal the path, so the string does not end
+        // before this byte.
+        if unsafe { path.add(index).cast::<u8>().read() } != *expected {
+            return false;
+        }
+    }
+    config().is_some()
+}
+
+/// Opens `/dev/infiniband/rdma_cm`.
+pub(super) fn open_rdma_cm(close_on_exec: bool, non_blocking: bool) -> Result<RawFd> {
+    refuse_child()?;
+    backend()?;
+    let emulator = Emulator::get().ok_or(Errno(ENODEV))?;
+    let ucma = Arc::clone(UCMA.get_or_init(|| Ucma::start(emulator)));
+    let (file, fd) = CmFile::open(&ucma).map_err(errno)?;
+    if !close_on_exec {
+        // SAFETY: a plain call on a descriptor we own.
+        unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_SETFD, 0) };
+    }
+    if non_blocking {
+        // SAFETY: as above.
+        unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_SETFL, libc::O_NONBLOCK) };
+    }
+    FILES.publish_cm(fd, Arc::new(file))
+}
+
+/// Returns an error in a forked child.
+fn refuse_child() -> Result<()> {
+    if forked() {
+        warn(
+            "fork",
+            "a forked child cannot use the emulated device that its parent opened: \
+             call exec in the child, or open devices only after the fork",
+        );
+        return Err(Errno(ENODEV));
+    }
+    Ok(())
+}
+
 /// Returns an error unless there is a device with this index.
 pub(super) fn check_device(device: u8) -> Result<()> {
     let devices = config().map_or(0, |config| config.devices);
@@ -133,14 +188,7 @@ pub(super) fn forked() -> bool {
 /// Opens a device.
 pub(super) fn open(device: u8, close_on_exec: bool) -> Result<RawFd> {
     check_device(device)?;
-    if forked() {
-        warn(
-            "fork",
-            "a forked child cannot use the emulated device that its parent opened: \
-             call exec in the child, or open devices only after the fork",
-        );
-        return Err(Errno(ENODEV));
-    }
+    refuse_child()?;
     let config = config().map(DeviceConfig::from).ok_or(Errno(ENODEV))?;
     let file = DeviceFile::open(backend()?, device, config).map_err(errno)?;
     let fd = file.application_descriptor().map_err(errno)?;

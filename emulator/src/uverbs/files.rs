@@ -14,6 +14,7 @@ use super::context::DeviceFile;
 use super::events::Events;
 use crate::nic::spec::{ChannelId, Errno, Result};
 use crate::sync::{Mutex, MutexGuard};
+use crate::ucma::CmFile;
 
 /// The table of descriptors of this process.
 pub static FILES: LazyLock<Files> = LazyLock::new(Files::default);
@@ -25,11 +26,13 @@ static EMULATED: [AtomicU64; MAX_FD / 64] = [const { AtomicU64::new(0) }; MAX_FD
 
 /// The file behind an emulated descriptor.
 #[derive(Clone)]
-pub enum Entry {
+pub(crate) enum Entry {
     /// An open device (`/dev/infiniband/uverbsN`).
     Device(Arc<DeviceFile>),
     /// The read end of an event file.
     Events(Arc<EventDescriptor>),
+    /// `/dev/infiniband/rdma_cm`.
+    Cm(Arc<CmFile>),
 }
 
 /// The descriptor of an event file. Closing the last duplicate closes the file.
@@ -95,6 +98,14 @@ impl Files {
         self.publish(fd, Entry::Device(device))
     }
 
+    /// Adds the descriptor of `/dev/infiniband/rdma_cm`.
+    ///
+    /// # Errors
+    /// `EMFILE` if the number is too high to be tracked.
+    pub(crate) fn publish_cm(&self, fd: OwnedFd, file: Arc<CmFile>) -> Result<RawFd> {
+        self.publish(fd, Entry::Cm(file))
+    }
+
     /// Adds the descriptor of an event file's read end.
     ///
     /// # Errors
@@ -124,7 +135,7 @@ impl Files {
     }
 
     /// Returns the file behind a descriptor if it is (still) emulated.
-    pub fn get(&self, fd: RawFd) -> Option<Entry> {
+    pub(crate) fn get(&self, fd: RawFd) -> Option<Entry> {
         if !Self::may_be_emulated(fd) {
             return None;
         }
@@ -141,11 +152,11 @@ impl Files {
         None
     }
 
-    /// Returns the open device behind a descriptor.
-    pub fn device(&self, fd: RawFd) -> Option<Arc<DeviceFile>> {
+    /// Returns the open `/dev/infiniband/rdma_cm` behind a descriptor.
+    pub(crate) fn cm(&self, fd: RawFd) -> Option<Arc<CmFile>> {
         match self.get(fd)? {
-            Entry::Device(device) => Some(device),
-            Entry::Events(_) => None,
+            Entry::Cm(file) => Some(file),
+            Entry::Device(_) | Entry::Events(_) => None,
         }
     }
 

@@ -34,7 +34,7 @@ mod handles;
 mod ioctl;
 mod pages;
 mod registers;
-mod user;
+pub(crate) mod user;
 mod write;
 mod write_commands;
 
@@ -45,6 +45,7 @@ pub use backend::Backend;
 pub use context::{DeviceConfig, DeviceFile, PAGE_SIZE};
 pub use emulator_backend::EmulatorBackend;
 pub use events::Events;
+pub(crate) use files::Entry;
 pub use files::{FILES, Files};
 
 use std::collections::BTreeSet;

@@ -12,7 +12,7 @@ use crate::nic::spec::{Errno, Result};
 ///
 /// # Errors
 /// `EFAULT` if part of the source cannot be read.
-pub(super) fn copy_in(address: u64, len: usize) -> Result<Vec<u8>> {
+pub(crate) fn copy_in(address: u64, len: usize) -> Result<Vec<u8>> {
     let mut bytes = vec![0u8; len];
     if len == 0 {
         return Ok(bytes);
@@ -33,7 +33,7 @@ pub(super) fn copy_in(address: u64, len: usize) -> Result<Vec<u8>> {
 ///
 /// # Errors
 /// `EFAULT` if part of the destination cannot be written.
-pub(super) fn copy_out(address: u64, bytes: &[u8]) -> Result<()> {
+pub(crate) fn copy_out(address: u64, bytes: &[u8]) -> Result<()> {
     if bytes.is_empty() {
         return Ok(());
     }

@@ -45,7 +45,7 @@ Emulated
   events         completion channels; asynchronous events of CQ, QP, SRQ, port and device
   faults         injected with run --faults: packets, completions, QPs, ports, the device
   limits         lowered with run --limits: everything listed below
-  not emulated   rdma_cm, XRC, DC, on-demand paging, multicast, DevX
+  not emulated   XRC, DC, on-demand paging, multicast, DevX
 
 Limits (per process unless said otherwise)
   devices        {MAX_DEVICES}, each with up to {MAX_PORTS} ports

@@ -1,0 +1,190 @@
+//! rdma_cm of this process, as commands and the NIC thread share it.
+
+use std::collections::HashMap;
+
+use super::events::EventQueue;
+use super::state::State;
+use crate::cm::{Agent, decode, encode};
+use crate::fabric::packet::{Header, Operation, Packet, PacketFlags, Transmit, management_qpn};
+use crate::nic::spec::{PortAddress, Result};
+use crate::nic::{Nanos, Progress};
+use crate::sync::Mutex;
+
+/// How often the processes of connections are checked for life, in nanoseconds.
+const CHECK_INTERVAL: Nanos = 50_000_000;
+/// The key of datagrams to queue pair 1 (IBA vol. 1, 10.2.5).
+const MANAGEMENT_QKEY: u32 = 0x8001_0000;
+
+/// rdma_cm of this process.
+pub(crate) struct Ucma {
+    inner: Mutex<Inner>,
+    /// Makes the NIC run soon. Called without the lock.
+    wake: Box<dyn Fn() + Send + Sync>,
+}
+
+struct Inner {
+    state: State,
+    peers: Peers,
+}
+
+/// The processes of connections.
+#[derive(Default)]
+struct Peers {
+    /// Their generations: a process that has another one is a later process.
+    generations: HashMap<u8, u32>,
+    next_check: Nanos,
+}
+
+impl Ucma {
+    pub(super) fn new(state: State, wake: Box<dyn Fn() + Send + Sync>) -> Self {
+        let peers = Peers::default();
+        Self {
+            inner: Mutex::new(Inner { state, peers }),
+            wake,
+        }
+    }
+
+    /// Runs a command, and handles what follows from it.
+    ///
+    /// # Errors
+    /// Returns the error of the command.
+    pub(super) fn with<T>(&self, command: impl FnOnce(&mut State) -> Result<T>) -> Result<T> {
+        let mut inner = self.inner.lock();
+        let state = &mut inner.state;
+        let done = command(state);
+        state.handle_events();
+        let has_work = state.cm.has_work() || state.resolutions.has_unstarted();
+        drop(inner);
+        if has_work {
+            (self.wake)();
+        }
+        done
+    }
+
+    pub(super) fn add_file(&self, queue: EventQueue) -> u64 {
+        self.inner.lock().state.add_file(queue)
+    }
+}
+
+impl Agent for Ucma {
+    fn device_failed(&self, device: u8) {
+        self.inner.lock().state.device_removed(device);
+    }
+
+    fn stop(&self) {
+        let mut inner = self.inner.lock();
+        // The files stay: a thread that waits on one must not return before the
+        // process is gone.
+        let ids: Vec<u32> = inner.state.ids.keys().copied().collect();
+        for id in ids {
+            inner.state.destroy(id);
+        }
+    }
+
+    fn work(&self, now: Nanos, arrived: &mut Vec<Packet>, tx: &mut dyn Transmit) -> Progress {
+        let mut inner = self.inner.lock();
+        let Inner { state, peers } = &mut *inner;
+        let mut worked = !arrived.is_empty();
+        for packet in arrived.drain(..) {
+            let from = (packet.header.source_qpn.0 >> 16) as u8;
+            peers.check(from, state, tx);
+            if let Some(message) = decode(&packet.payload) {
+                state.cm.receive(from, message);
+            }
+        }
+        let check = peers.check_all(now, state, tx);
+        let timers = state.cm.work(now);
+        let resolutions = state.expire_resolutions(now);
+        state.handle_events();
+        worked |= send(state, peers, tx);
+        // Events and messages may have started timers.
+        let timers = if state.cm.has_work() {
+            state.cm.work(now)
+        } else {
+            timers
+        };
+        let deadlines = [check, timers, resolutions];
+        Progress {
+            worked,
+            next_deadline: deadlines.into_iter().flatten().min(),
+        }
+    }
+}
+
+/// Sends the messages for which there is room. Messages to processes that are
+/// gone are dropped.
+fn send(state: &mut State, peers: &mut Peers, tx: &mut dyn Transmit) -> bool {
+    let own = state.slot;
+    let port = PortAddress { device: 0, port: 1 };
+    state.cm.send_messages(|outgoing| {
+        if tx.generation_of(outgoing.to).is_none() {
+            return true;
+        }
+        peers.remember(outgoing.to, tx);
+        let to = management_qpn(outgoing.to);
+        if !tx.has_room(to) {
+            return false;
+        }
+        let payload = encode(&outgoing.message);
+        let header = Header {
+            source: port,
+            destination: port,
+            source_qpn: management_qpn(own),
+            destination_qpn: to,
+            operation: Operation::Management,
+            flags: PacketFlags::FIRST | PacketFlags::LAST,
+            source_lid: 0,
+            service_level: 0,
+            psn: 0,
+            immediate: [0; 4],
+            remote_address: 0,
+            key: MANAGEMENT_QKEY,
+            length: payload.len() as u32,
+            syndrome: 0,
+            msn: 0,
+            atomic: [0; 2],
+            atomic_compare: false,
+        };
+        tx.send(Packet { header, payload }).is_ok()
+    })
+}
+
+impl Peers {
+    fn remember(&mut self, slot: u8, tx: &mut dyn Transmit) {
+        if let Some(generation) = tx.generation_of(slot) {
+            self.generations.entry(slot).or_insert(generation);
+        }
+    }
+
+    /// Reports a process that is gone, or has been replaced by a later one.
+    fn check(&mut self, slot: u8, state: &mut State, tx: &mut dyn Transmit) {
+        let generation = tx.generation_of(slot);
+        let known = self.generations.get(&slot).copied();
+        let is_replaced = known.is_some() && known != generation;
+        if generation.is_none() || is_replaced {
+            self.generations.remove(&slot);
+            state.cm.peer_died(slot);
+        }
+        if let Some(generation) = generation {
+            self.generations.insert(slot, generation);
+        }
+    }
+
+    /// Checks all processes of connections if it is time. Returns the time of
+    /// the next check.
+    fn check_all(&mut self, now: Nanos, state: &mut State, tx: &mut dyn Transmit) -> Option<Nanos> {
+        let own = state.slot;
+        let others = state.cm.peers() & !(1 << (own - 1));
+        if others == 0 {
+            return None;
+        }
+        if now >= self.next_check {
+            self.next_check = now + CHECK_INTERVAL;
+            let slots = (0..u64::BITS as u8).filter(|bit| others & 1 << bit != 0);
+            for slot in slots {
+                self.check(slot + 1, state, tx);
+            }
+        }
+        Some(self.next_check)
+    }
+}

@@ -1,0 +1,512 @@
+//! Connections: what the application does with them, and what happens to them
+//! (the kernel's `rdma_connect`, `rdma_accept`, …, `cma_ib_handler`).
+
+use libc::{EINVAL, EISCONN, ETIMEDOUT};
+use zerocopy::FromZeros;
+
+use super::abi::{ConnParam, EceParam, UDP_QKEY, UdParam, event};
+use super::address::{Address, Family};
+use super::events::Content;
+use super::id::{Id, IdState};
+use super::private_header::{self, HEADER};
+use super::qp_attributes::ah_attributes;
+use super::services::Target;
+use super::state::State;
+use crate::cm::{
+    CommId, Ece, Event, Rej, RejReason, Rep, Req, SidrRep, SidrReq, SidrStatus, data_of,
+};
+use crate::nic::Nanos;
+use crate::nic::spec::{Errno, PortAddress, Result};
+
+/// How often a message is sent again (`CMA_MAX_CM_RETRIES`).
+const MAX_RETRIES: u8 = 15;
+/// How long a manager waits for a reply: 4.096 µs · 2^20, about 4.3 seconds
+/// (`CMA_CM_RESPONSE_TIMEOUT`).
+const RESPONSE_TIMEOUT: u8 = 20;
+/// The same for datagram services, in nanoseconds.
+const SERVICE_TIMEOUT: Nanos = 4_096_000_000;
+/// How long the device may take for an acknowledgement, as it reports.
+const ACK_DELAY: u8 = 16;
+/// The largest retry count, which has 3 bits.
+const MAX_COUNT: u8 = 7;
+const QPN_MASK: u32 = 0xff_ffff;
+/// `IB_EVENT_COMM_EST`.
+const COMM_EST: u32 = 4;
+
+/// The parameters of a connect or accept command.
+#[derive(Debug)]
+pub(super) struct Parameters {
+    pub(super) conn: ConnParam,
+    pub(super) ece: Ece,
+}
+
+impl Parameters {
+    pub(super) fn new(conn: ConnParam, ece: EceParam) -> Self {
+        Self {
+            conn,
+            ece: Ece {
+                vendor_id: ece.vendor_id,
+                options: ece.attr_mod,
+            },
+        }
+    }
+
+    fn private_data(&self) -> &[u8] {
+        &self.conn.private_data[..usize::from(self.conn.private_data_len)]
+    }
+}
+
+impl State {
+    /// Requests a connection, or asks for the queue pair of a datagram service.
+    ///
+    /// # Errors
+    /// `EINVAL` in another state, or if the private data are too long.
+    pub(super) fn connect(&mut self, number: u32, with: &Parameters) -> Result<()> {
+        let invalid = Errno(EINVAL);
+        let id = self.ids.get(&number).ok_or(invalid)?;
+        if id.state != IdState::RouteResolved {
+            return Err(invalid);
+        }
+        let (local, remote) = (id.local.ok_or(invalid)?, id.remote.ok_or(invalid)?);
+        let path = id.path.ok_or(invalid)?;
+        let service_id = id.service_id(&remote);
+        let target = Target {
+            service_id,
+            family: remote.family(),
+            address: remote.octets(),
+        };
+        let data = match remote.family() {
+            Family::Ib => with.private_data().to_vec(),
+            _ => [
+                &private_header::encode(&local, &remote)[..],
+                with.private_data(),
+            ]
+            .concat(),
+        };
+        let comm = if id.is_datagram() {
+            let private_data = data_of::<SidrReq>(&data).ok_or(invalid)?;
+            let pkey = path.pkey;
+            let peer = self.find_listener(&target);
+            let req = SidrReq {
+                service_id,
+                pkey,
+                private_data,
+            };
+            self.cm.ask(peer, req, SERVICE_TIMEOUT, MAX_RETRIES)
+        } else {
+            let conn = &with.conn;
+            let req = Req {
+                service_id,
+                qpn: conn.qp_num & QPN_MASK,
+                qp_type: id.qp_type,
+                starting_psn: id.psn,
+                responder_resources: conn.responder_resources,
+                initiator_depth: conn.initiator_depth,
+                flow_control: conn.flow_control != 0,
+                retry_count: conn.retry_count.min(MAX_COUNT),
+                rnr_retry_count: conn.rnr_retry_count.min(MAX_COUNT),
+                srq: conn.srq != 0,
+                max_cm_retries: MAX_RETRIES,
+                response_timeout: RESPONSE_TIMEOUT,
+                path,
+                ece: with.ece,
+                private_data: data_of::<Req>(&data).ok_or(invalid)?,
+            };
+            let peer = self.find_listener(&target);
+            self.cm.connect(peer, req)
+        };
+        let id = self.ids.get_mut(&number).ok_or(invalid)?;
+        id.state = IdState::Connect;
+        id.comm = Some(comm);
+        set_queue_pair(id, with);
+        self.comm_ids.insert(comm, number);
+        Ok(())
+    }
+
+    /// Returns the process that listens, preferably at exactly this address.
+    fn find_listener(&self, target: &Target) -> Option<u8> {
+        use crate::fabric::registry::Scope;
+        let own = self.services().map(|(_, service)| (self.slot, service));
+        let others = self.directory.others().into_iter();
+        let others = others.flat_map(|(slot, all)| all.into_iter().map(move |it| (slot, it)));
+        let mut found: Option<(bool, u8)> = None;
+        for (slot, service) in own.chain(others) {
+            let exact = service.scope == Scope::One;
+            if target.matches(&service) && found.is_none_or(|(other, _)| exact && !other) {
+                found = Some((exact, slot));
+            }
+        }
+        found.map(|(_, slot)| slot)
+    }
+
+    /// Accepts a request; or, without parameters, confirms the reply to one.
+    ///
+    /// # Errors
+    /// `EINVAL` in another state, or if the private data are too long. The
+    /// request is then refused.
+    pub(super) fn accept(
+        &mut self,
+        number: u32,
+        uid: u64,
+        with: Option<&Parameters>,
+    ) -> Result<()> {
+        let id = self.ids.get_mut(&number).ok_or(Errno(EINVAL))?;
+        if id.state != IdState::Connect {
+            return Err(Errno(EINVAL));
+        }
+        let comm = id.comm.ok_or(Errno(EINVAL))?;
+        if let Some(with) = with {
+            set_queue_pair(id, with);
+        }
+        let (is_datagram, psn) = (id.is_datagram(), id.psn);
+        let done = match with {
+            _ if is_datagram => self.answer_service(number, comm, with),
+            Some(with) => reply(with, psn)
+                .and_then(|rep| self.cm.accept(comm, rep).map_err(|_| Errno(EINVAL))),
+            None => self.cm.confirm(comm).map_err(|_| Errno(EINVAL)),
+        };
+        if done.is_err() {
+            let _ = self.reject(number, RejReason::CONSUMER_DEFINED, &[]);
+        } else if with.is_some()
+            && let Some(id) = self.ids.get_mut(&number)
+        {
+            id.uid = uid;
+        }
+        done
+    }
+
+    fn answer_service(
+        &mut self,
+        number: u32,
+        comm: CommId,
+        with: Option<&Parameters>,
+    ) -> Result<()> {
+        let id = self.ids.get_mut(&number).ok_or(Errno(EINVAL))?;
+        let is_ib = id.local.is_some_and(|it| it.family() == Family::Ib);
+        let given = with.filter(|_| is_ib).map_or(0, |with| with.conn.qkey);
+        let qkey = *id
+            .qkey
+            .get_or_insert(if given != 0 { given } else { UDP_QKEY });
+        if given != 0 && given != qkey {
+            return Err(Errno(EINVAL));
+        }
+        let data = with.map_or(&[][..], Parameters::private_data);
+        let rep = SidrRep {
+            status: SidrStatus::SUCCESS,
+            qpn: id.qp_num,
+            qkey,
+            ece: with.map_or_else(Ece::default, |with| with.ece),
+            private_data: data_of::<SidrRep>(data).ok_or(Errno(EINVAL))?,
+        };
+        self.cm.answer(comm, rep).map_err(|_| Errno(EINVAL))
+    }
+
+    /// Refuses a request or a reply.
+    ///
+    /// # Errors
+    /// `EINVAL` in another state, or if the private data are too long.
+    pub(super) fn reject(&mut self, number: u32, reason: RejReason, data: &[u8]) -> Result<()> {
+        let id = self.ids.get(&number).ok_or(Errno(EINVAL))?;
+        let comm = id.comm.ok_or(Errno(EINVAL))?;
+        let done = if id.is_datagram() {
+            let rep = SidrRep {
+                status: SidrStatus::REJECTED,
+                qpn: 0,
+                qkey: 0,
+                ece: Ece::default(),
+                private_data: data_of::<SidrRep>(data).ok_or(Errno(EINVAL))?,
+            };
+            self.cm.answer(comm, rep)
+        } else {
+            let data = data_of::<Rej>(data).ok_or(Errno(EINVAL))?;
+            self.cm.reject(comm, reason, data)
+        };
+        done.map_err(|_| Errno(EINVAL))
+    }
+
+    /// Requests a disconnect, or confirms one. In other states nothing happens.
+    ///
+    /// # Errors
+    /// `EINVAL` if the id was never connected.
+    pub(super) fn disconnect(&mut self, number: u32) -> Result<()> {
+        let id = self.ids.get(&number).ok_or(Errno(EINVAL))?;
+        let comm = id.comm.ok_or(Errno(EINVAL))?;
+        if self.cm.disconnect(comm).is_err() {
+            let _ = self.cm.confirm_disconnect(comm);
+        }
+        Ok(())
+    }
+
+    /// Handles an asynchronous event of the id's queue pair.
+    ///
+    /// # Errors
+    /// `EINVAL` for other events than `IBV_EVENT_COMM_EST` and in other states,
+    /// `EISCONN` if the connection is established already.
+    pub(super) fn notify_of_queue_pair(&mut self, number: u32, event: u32) -> Result<()> {
+        let id = self.ids.get(&number).ok_or(Errno(EINVAL))?;
+        let comm = id.comm.filter(|_| event == COMM_EST);
+        let comm = comm.ok_or(Errno(EINVAL))?;
+        match self.cm.established_by_traffic(comm) {
+            Ok(false) => Ok(()),
+            Ok(true) => Err(Errno(EISCONN)),
+            Err(_) => Err(Errno(EINVAL)),
+        }
+    }
+
+    /// Turns the events of connections into events of ids.
+    pub(super) fn handle_events(&mut self) {
+        while let Some((comm, event)) = self.cm.next_event() {
+            match event {
+                Event::Request(req) => self.handle_request(comm, &req),
+                Event::ServiceRequest(req) => self.handle_service_request(comm, &req),
+                other => {
+                    if let Some(&number) = self.comm_ids.get(&comm) {
+                        self.handle_event(number, other);
+                    }
+                }
+            }
+        }
+    }
+
+    fn handle_event(&mut self, number: u32, happened: Event) {
+        let Some(id) = self.ids.get_mut(&number) else {
+            return;
+        };
+        let expected = match happened {
+            Event::TimeWaitOver => IdState::Disconnect,
+            _ => IdState::Connect,
+        };
+        if id.state != expected {
+            return;
+        }
+        let none = Content::empty;
+        let (event, status, content, ece) = match happened {
+            Event::Reply(rep) => {
+                // The application answers: the peer must not give up meanwhile.
+                if let Some(comm) = id.comm {
+                    self.cm.delay_reply(comm);
+                }
+                (event::CONNECT_RESPONSE, 0, reply_content(&rep), rep.ece)
+            }
+            Event::Established => (event::ESTABLISHED, 0, none(), Ece::default()),
+            Event::Rejected(rej) => {
+                let status = i32::from(rej.reason.0);
+                let content = connection(|param| set_data(param, &rej.private_data));
+                (event::REJECTED, status, content, Ece::default())
+            }
+            Event::Unreachable | Event::ServiceTimeout => {
+                (event::UNREACHABLE, -ETIMEDOUT, none(), Ece::default())
+            }
+            Event::DisconnectRequested | Event::Disconnected | Event::DisconnectTimeout => {
+                id.state = IdState::Disconnect;
+                let is_late = matches!(happened, Event::DisconnectTimeout);
+                let status = if is_late { -ETIMEDOUT } else { 0 };
+                (event::DISCONNECTED, status, none(), Ece::default())
+            }
+            Event::TimeWaitOver => (event::TIMEWAIT_EXIT, 0, none(), Ece::default()),
+            Event::ServiceReply(rep) => return self.handle_service_reply(number, &rep),
+            Event::Request(_) | Event::ServiceRequest(_) => return,
+        };
+        self.notify_with_ece(number, event, status, &content, ece);
+    }
+
+    fn handle_service_reply(&mut self, number: u32, rep: &SidrRep) {
+        let gid_index = self.network.gid_index();
+        let is_roce = self.network.is_roce();
+        let Some(id) = self.ids.get_mut(&number) else {
+            return;
+        };
+        let mut param = UdParam::new_zeroed();
+        param.private_data[..rep.private_data.len()].copy_from_slice(&rep.private_data);
+        param.private_data_len = rep.private_data.len() as u8;
+        let (event, status) = if rep.status != SidrStatus::SUCCESS {
+            (event::UNREACHABLE, i32::from(rep.status.0))
+        } else if id.qkey.is_some_and(|qkey| qkey != rep.qkey) {
+            (event::ADDR_ERROR, -EINVAL)
+        } else {
+            id.qkey = Some(rep.qkey);
+            (param.qp_num, param.qkey) = (rep.qpn, rep.qkey);
+            if let (Some(path), Some(port)) = (&id.path, id.port) {
+                param.ah_attr = ah_attributes(path, port.port, is_roce, gid_index);
+            }
+            (event::ESTABLISHED, 0)
+        };
+        let content = Content::Datagram(Box::new(param));
+        self.notify_with_ece(number, event, status, &content, rep.ece);
+    }
+
+    /// Returns the id that listens for a request.
+    fn listener(&self, service_id: u64, data: &[u8]) -> Option<u32> {
+        let (family, address) = match private_header::decode(data, service_id) {
+            Some((local, _)) => (local.family(), local.octets()),
+            None => (Family::Ib, [0; 16]),
+        };
+        let target = Target {
+            service_id,
+            family,
+            address,
+        };
+        let found = self.services().find(|(_, service)| target.matches(service));
+        found.map(|(number, _)| number)
+    }
+
+    fn handle_request(&mut self, comm: CommId, req: &Req) {
+        let Some(listener) = self.listener(req.service_id, &req.private_data) else {
+            let none = [0; Rej::PRIVATE_DATA];
+            let _ = self.cm.reject(comm, RejReason::INVALID_SERVICE_ID, none);
+            return self.cm.destroy(comm);
+        };
+        let port = self.network.port_of_gid(&req.path.dgid);
+        let accepts = |id: &Id| id.qp_type == req.qp_type || id.qp_type == 0;
+        let (Some(port), true) = (port, self.ids.get(&listener).is_some_and(accepts)) else {
+            return self.cm.destroy(comm);
+        };
+        let Some((request, offset)) = self.add_request(
+            comm,
+            listener,
+            req.qp_type,
+            req.service_id,
+            &req.private_data,
+            port,
+        ) else {
+            return;
+        };
+        if let Some(id) = self.ids.get_mut(&request) {
+            id.path = Some(req.path.reversed());
+            id.remote_port = self.network.port_of_gid(&req.path.sgid);
+            self.cm.expect_psn(comm, id.psn);
+        }
+        self.cm.delay_reply(comm);
+        let content = connection(|param| {
+            set_data(param, &req.private_data[offset..]);
+            param.responder_resources = req.initiator_depth;
+            param.initiator_depth = req.responder_resources;
+            param.flow_control = req.flow_control.into();
+            param.retry_count = req.retry_count;
+            param.rnr_retry_count = req.rnr_retry_count;
+            param.srq = req.srq.into();
+            param.qp_num = req.qpn;
+        });
+        self.notify_request(listener, request, &content, req.ece);
+    }
+
+    fn handle_service_request(&mut self, comm: CommId, req: &SidrReq) {
+        let listener = self.listener(req.service_id, &req.private_data);
+        let listener = listener.filter(|number| self.ids.get(number).is_some_and(Id::is_datagram));
+        let Some(listener) = listener else {
+            let unsupported = SidrRep {
+                status: SidrStatus::UNSUPPORTED,
+                qpn: 0,
+                qkey: 0,
+                ece: Ece::default(),
+                private_data: [0; SidrRep::PRIVATE_DATA],
+            };
+            let _ = self.cm.answer(comm, unsupported);
+            return self.cm.destroy(comm);
+        };
+        let port = self.ids.get(&listener).and_then(|id| id.port);
+        let ip = private_header::decode(&req.private_data, req.service_id)
+            .and_then(|(local, _)| local.ip());
+        let port = port
+            .or_else(|| ip.map(|ip| self.network.port_of(ip)))
+            .unwrap_or(PortAddress { device: 0, port: 1 });
+        let ud = super::abi::qp_type::UD;
+        let Some((request, offset)) =
+            self.add_request(comm, listener, ud, req.service_id, &req.private_data, port)
+        else {
+            return;
+        };
+        let mut param = UdParam::new_zeroed();
+        let data = &req.private_data[offset..];
+        param.private_data[..data.len()].copy_from_slice(data);
+        param.private_data_len = data.len() as u8;
+        let content = Content::Datagram(Box::new(param));
+        self.notify_request(listener, request, &content, Ece::default());
+    }
+
+    /// Adds the id of a request to `listener`. Returns the id, and where the
+    /// application's private data begin. Returns `None` if too many requests
+    /// wait: the peer will repeat this one.
+    fn add_request(
+        &mut self,
+        comm: CommId,
+        listener: u32,
+        qp_type: u8,
+        service_id: u64,
+        data: &[u8],
+        port: PortAddress,
+    ) -> Option<(u32, usize)> {
+        let psn = self.random_psn();
+        let id = self.ids.get_mut(&listener)?;
+        if id.backlog == 0 {
+            self.cm.ignore_request(comm);
+            return None;
+        }
+        id.backlog -= 1;
+        let listens_at = id.local?;
+        let addresses = private_header::decode(data, service_id);
+        let (local, remote) = match (listens_at.family(), addresses) {
+            (Family::Ib, _) | (_, None) => (listens_at, Address::unspecified(Family::Ib)),
+            (_, Some(addresses)) => addresses,
+        };
+        let offset = match listens_at.family() {
+            Family::Ib => 0,
+            _ => HEADER,
+        };
+        let mut request = Id::new(id.file, 0, id.space, qp_type, psn);
+        request.state = IdState::Connect;
+        (request.local, request.remote) = (Some(local), Some(remote));
+        request.port = Some(port);
+        request.comm = Some(comm);
+        request.tos = id.tos;
+        request.family_only = id.family_only;
+        let number = self.add_id(request);
+        self.comm_ids.insert(comm, number);
+        Some((number, offset))
+    }
+}
+
+fn set_queue_pair(id: &mut Id, with: &Parameters) {
+    id.qp_num = with.conn.qp_num & QPN_MASK;
+    id.srq = with.conn.srq != 0;
+    id.ece = with.ece;
+}
+
+fn reply(with: &Parameters, psn: u32) -> Result<Rep> {
+    let conn = &with.conn;
+    Ok(Rep {
+        qpn: conn.qp_num & QPN_MASK,
+        starting_psn: psn,
+        responder_resources: conn.responder_resources,
+        initiator_depth: conn.initiator_depth,
+        flow_control: conn.flow_control != 0,
+        rnr_retry_count: conn.rnr_retry_count.min(MAX_COUNT),
+        srq: conn.srq != 0,
+        target_ack_delay: ACK_DELAY,
+        ece: with.ece,
+        private_data: data_of::<Rep>(with.private_data()).ok_or(Errno(EINVAL))?,
+    })
+}
+
+fn reply_content(rep: &Rep) -> Content {
+    connection(|param| {
+        set_data(param, &rep.private_data);
+        param.responder_resources = rep.initiator_depth;
+        param.initiator_depth = rep.responder_resources;
+        param.flow_control = rep.flow_control.into();
+        param.rnr_retry_count = rep.rnr_retry_count;
+        param.srq = rep.srq.into();
+        param.qp_num = rep.qpn;
+    })
+}
+
+fn connection(fill: impl FnOnce(&mut ConnParam)) -> Content {
+    let mut param = ConnParam::new_zeroed();
+    fill(&mut param);
+    Content::Connection(Box::new(param))
+}
+
+fn set_data(param: &mut ConnParam, data: &[u8]) {
+    param.private_data[..data.len()].copy_from_slice(data);
+    param.private_data_len = data.len() as u8;
+}

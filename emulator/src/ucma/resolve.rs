@@ -1,0 +1,357 @@
+//! Addresses, routes and listening (the kernel's `rdma_bind_addr`,
+//! `rdma_resolve_addr`, `rdma_resolve_route`, `rdma_listen`).
+
+use libc::{EACCES, EADDRNOTAVAIL, EINVAL, ENODEV, EPROTONOSUPPORT, ETIMEDOUT};
+
+use super::abi::event;
+use super::address::{Address, Family};
+use super::events::Content;
+use super::id::{Id, IdState};
+use super::ports::{Claim, Space};
+use super::state::State;
+use crate::cm::Path;
+use crate::nic::Nanos;
+use crate::nic::spec::{Errno, PortAddress, Result};
+
+/// The largest backlog, and the default: the kernel's
+/// `net.rdma_ucm.max_backlog`.
+const MAX_BACKLOG: u32 = 1024;
+/// The first port that needs no rights.
+const FIRST_FREE_PORT: u16 = 1024;
+/// The bits of a service ID that select a port space (`RDMA_IB_IP_PS_MASK`).
+const SPACE_MASK: u64 = !0xffff;
+
+impl State {
+    /// Binds an id to a local address.
+    ///
+    /// # Errors
+    /// `EINVAL` if the id is bound or the address needs an interface,
+    /// `EADDRNOTAVAIL` if it is not an address of the host or the port is in use,
+    /// `EADDRINUSE`, `EACCES` for a low port.
+    pub(super) fn bind(&mut self, number: u32, address: Address) -> Result<()> {
+        let id = self.ids.get(&number).ok_or(Errno(EINVAL))?;
+        if id.state != IdState::Idle || address.link_local_scope() == Some(0) {
+            return Err(Errno(EINVAL));
+        }
+        let is_any = self.is_any(&address);
+        let port = if is_any {
+            None
+        } else {
+            Some(self.local_port(&address)?)
+        };
+        let family_only = id.family_only.unwrap_or_else(|| match address.family() {
+            Family::V4 => true,
+            Family::V6 => self.host.is_ipv6_only(),
+            Family::Ib => false,
+        });
+        let (space, address) = match address {
+            Address::Ib { .. } => ib_space(id.space, address).ok_or(Errno(EPROTONOSUPPORT))?,
+            _ => (id.space, address),
+        };
+        let claim = Claim {
+            id: number,
+            address,
+            is_any,
+            family_only,
+            shared: id.reuse,
+        };
+        let mut local = address;
+        if address.port() == 0 {
+            local.set_port(self.ports.claim_any(space, claim)?);
+        } else {
+            if address.port() < FIRST_FREE_PORT && !self.host.may_use_low_ports() {
+                return Err(Errno(EACCES));
+            }
+            self.ports.claim(space, address.port(), claim)?;
+        }
+        let id = self.ids.get_mut(&number).ok_or(Errno(EINVAL))?;
+        id.state = IdState::AddrBound;
+        id.claim = Some((space, local.port()));
+        id.family_only = Some(family_only);
+        id.local = Some(local);
+        id.remote = Some(Address::unspecified(local.family()));
+        id.port = port;
+        Ok(())
+    }
+
+    /// Returns the device port of an address of this host.
+    fn local_port(&self, address: &Address) -> Result<PortAddress> {
+        match address {
+            Address::Ib { gid, .. } => self.ib_port(gid),
+            other => {
+                let ip = other.ip().ok_or(Errno(EINVAL))?;
+                let scope = other.link_local_scope().unwrap_or(0);
+                if self.host.has(ip, scope) {
+                    Ok(self.network.port_of(ip))
+                } else {
+                    Err(Errno(EADDRNOTAVAIL))
+                }
+            }
+        }
+    }
+
+    /// Returns the port with a GID. Only InfiniBand links have such addresses.
+    fn ib_port(&self, gid: &[u8; 16]) -> Result<PortAddress> {
+        let port = self.network.port_of_gid(gid);
+        port.filter(|_| !self.network.is_roce())
+            .ok_or(Errno(ENODEV))
+    }
+
+    /// Resolves the address of a peer, and selects the local address and the
+    /// device. The result is an event.
+    ///
+    /// # Errors
+    /// `EINVAL` in another state or if the families differ; the errors of
+    /// [`bind`](Self::bind); `ENETUNREACH` without a route.
+    pub(super) fn resolve_address(
+        &mut self,
+        number: u32,
+        from: Option<Address>,
+        to: Address,
+        timeout_ms: u32,
+    ) -> Result<()> {
+        let state = self.ids.get(&number).map(|id| id.state);
+        if state != Some(IdState::AddrBound) {
+            let mut any = Address::unspecified(to.family());
+            if let (Address::V6 { scope, .. }, Address::V6 { scope: other, .. }) = (&mut any, &to) {
+                *scope = *other;
+            }
+            self.bind(number, from.unwrap_or(any))?;
+        }
+        let id = self.ids.get_mut(&number).ok_or(Errno(EINVAL))?;
+        if id.local.map(|local| local.family()) != Some(to.family()) {
+            return Err(Errno(EINVAL));
+        }
+        id.remote = Some(to);
+        if self.is_any(&to) {
+            return self.resolve_loopback(number);
+        }
+        let remote_port = match &to {
+            Address::Ib { gid, .. } => Some(self.ib_port(gid)?),
+            _ => None,
+        };
+        let Some(ip) = to.ip() else {
+            let port = remote_port.ok_or(Errno(ENODEV))?;
+            return self.address_is_resolved(number, to, port);
+        };
+        let scope = to.link_local_scope().unwrap_or(0);
+        if self.host.has(ip, scope) {
+            let port = self.network.port_of(ip);
+            return self.address_is_resolved(number, to, port);
+        }
+        // Another host. Without a route the command fails; otherwise nothing
+        // answers there.
+        self.host.source_for(ip, scope).map_err(Errno)?;
+        if let Some(id) = self.ids.get_mut(&number) {
+            id.state = IdState::AddrQuery;
+        }
+        let duration = Nanos::from(timeout_ms) * 1_000_000;
+        self.resolutions.start(number, duration);
+        Ok(())
+    }
+
+    /// Selects the first port, for connections from the host to itself.
+    fn resolve_loopback(&mut self, number: u32) -> Result<()> {
+        let id = self.ids.get_mut(&number).ok_or(Errno(EINVAL))?;
+        let local = id.local.ok_or(Errno(EINVAL))?;
+        if id.port.is_none() {
+            id.local = Some(loopback(local));
+        }
+        let port = id.port.unwrap_or(PortAddress { device: 0, port: 1 });
+        id.port = Some(port);
+        id.remote_port = Some(port);
+        self.resolved(number);
+        Ok(())
+    }
+
+    /// Completes the resolution of an address of this host. An id without a
+    /// local address gets the address itself, as local routes do.
+    fn address_is_resolved(&mut self, number: u32, to: Address, port: PortAddress) -> Result<()> {
+        let gid = self.network.gid(port);
+        let id = self.ids.get_mut(&number).ok_or(Errno(EINVAL))?;
+        if id.port.is_none() {
+            let local = id.local.ok_or(Errno(EINVAL))?;
+            id.local = Some(match (local, to.ip()) {
+                (_, Some(ip)) => local.with_ip(ip),
+                (
+                    Address::Ib {
+                        flow,
+                        sid,
+                        mask,
+                        scope,
+                        ..
+                    },
+                    None,
+                ) => Address::Ib {
+                    pkey: super::abi::PKEY,
+                    flow,
+                    gid,
+                    sid,
+                    mask,
+                    scope,
+                },
+                (other, None) => other,
+            });
+            id.port = Some(port);
+        }
+        id.remote_port = Some(port);
+        self.resolved(number);
+        Ok(())
+    }
+
+    fn resolved(&mut self, number: u32) {
+        if let Some(id) = self.ids.get_mut(&number) {
+            id.state = IdState::AddrResolved;
+        }
+        self.notify(number, event::ADDR_RESOLVED, 0, &Content::empty());
+    }
+
+    /// Handles the resolutions that have waited for another host in vain.
+    pub(super) fn expire_resolutions(&mut self, now: Nanos) -> Option<Nanos> {
+        self.resolutions.begin(now);
+        while let Some(number) = self.resolutions.expire(now) {
+            if let Some(id) = self.ids.get_mut(&number) {
+                id.state = IdState::AddrBound;
+            }
+            self.notify(number, event::ADDR_ERROR, -ETIMEDOUT, &Content::empty());
+        }
+        self.resolutions.next()
+    }
+
+    /// Finds the path to the peer. The result is an event.
+    ///
+    /// # Errors
+    /// `EINVAL` in another state, or if no time is given.
+    pub(super) fn resolve_route(&mut self, number: u32, timeout_ms: u32) -> Result<()> {
+        let id = self.ids.get(&number).ok_or(Errno(EINVAL))?;
+        if timeout_ms == 0 || id.state != IdState::AddrResolved {
+            return Err(Errno(EINVAL));
+        }
+        let (Some(from), Some(to)) = (id.port, id.remote_port) else {
+            return Err(Errno(EINVAL));
+        };
+        let mut path = self.network.path(from, to);
+        if self.network.is_roce() {
+            path.traffic_class = id.tos;
+            path.flow_label = flow_label(id);
+            if let Some(timeout) = id.ack_timeout.filter(|timeout| *timeout != 0) {
+                path.packet_life_time = (timeout - 1).min(31);
+            }
+        }
+        self.set_path(number, path)
+    }
+
+    /// Sets the path to the peer, as `RDMA_OPTION_IB_PATH` does.
+    ///
+    /// # Errors
+    /// `EINVAL` in another state.
+    pub(super) fn set_path(&mut self, number: u32, path: Path) -> Result<()> {
+        let id = self.ids.get_mut(&number).ok_or(Errno(EINVAL))?;
+        if id.state != IdState::AddrResolved {
+            return Err(Errno(EINVAL));
+        }
+        id.path = Some(path);
+        id.state = IdState::RouteResolved;
+        self.notify(number, event::ROUTE_RESOLVED, 0, &Content::empty());
+        Ok(())
+    }
+
+    /// Lets an id listen, with a backlog as the application gives it.
+    ///
+    /// # Errors
+    /// `EINVAL` in another state; the errors of [`bind`](Self::bind) if the id
+    /// is not bound or shares its port.
+    pub(super) fn listen(&mut self, number: u32, backlog: u32) -> Result<()> {
+        let state = self.ids.get(&number).map(|id| id.state);
+        if state != Some(IdState::AddrBound) {
+            self.bind(number, Address::unspecified(Family::V4))?;
+        }
+        let id = self.ids.get_mut(&number).ok_or(Errno(EINVAL))?;
+        id.backlog = match backlog {
+            1..=MAX_BACKLOG => backlog,
+            _ => MAX_BACKLOG,
+        };
+        if let (true, Some((space, port))) = (id.reuse, id.claim) {
+            self.ports.make_exclusive(space, port, number)?;
+            id.reuse = false;
+        }
+        id.state = IdState::Listen;
+        self.publish().inspect_err(|_| {
+            if let Some(id) = self.ids.get_mut(&number) {
+                id.state = IdState::AddrBound;
+            }
+        })
+    }
+}
+
+/// Returns the port space of an InfiniBand address, and the address with that
+/// space in its service ID (`cma_select_ib_ps`).
+fn ib_space(of_id: Space, address: Address) -> Option<(Space, Address)> {
+    let Address::Ib {
+        pkey,
+        flow,
+        gid,
+        sid,
+        mask,
+        scope,
+    } = address
+    else {
+        return None;
+    };
+    let space_mask = mask & SPACE_MASK;
+    let found = [Space::Ib, Space::Tcp, Space::Udp]
+        .into_iter()
+        .find(|&it| {
+            let allowed = of_id == Space::Ib || of_id == it;
+            let number = u64::from(it.number()) << 16;
+            allowed && sid & space_mask == number & space_mask
+        })?;
+    let port = sid & mask & 0xffff;
+    let address = Address::Ib {
+        pkey,
+        flow,
+        gid,
+        sid: u64::from(found.number()) << 16 | port,
+        mask: mask | SPACE_MASK,
+        scope,
+    };
+    Some((found, address))
+}
+
+fn loopback(address: Address) -> Address {
+    use std::net::{Ipv4Addr, Ipv6Addr};
+    match address {
+        Address::V4 { .. } => address.with_ip(Ipv4Addr::LOCALHOST.into()),
+        Address::V6 { .. } => address.with_ip(Ipv6Addr::LOCALHOST.into()),
+        Address::Ib {
+            pkey,
+            flow,
+            sid,
+            mask,
+            scope,
+            ..
+        } => Address::Ib {
+            pkey,
+            flow,
+            gid: Ipv6Addr::LOCALHOST.octets(),
+            sid,
+            mask,
+            scope,
+        },
+    }
+}
+
+/// Returns the flow label of a connection on Ethernet
+/// (`cma_get_roce_udp_flow_label`).
+fn flow_label(id: &Id) -> u32 {
+    const MASK: u32 = 0xf_ffff;
+    let given = match id.local {
+        Some(Address::V6 { flow, .. }) => u32::from_be_bytes(flow) & MASK,
+        _ => 0,
+    };
+    if given != 0 {
+        return given;
+    }
+    let port = |address: Option<Address>| address.map_or(0, |it| u32::from(it.port()));
+    (port(id.local) * 31 + port(id.remote)) & MASK
+}
