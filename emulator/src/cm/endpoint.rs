@@ -1,6 +1,6 @@
 //! One connection, and the attributes of its queue pair.
 
-use super::message::{CommId, Message, Path, timeout};
+use super::message::{CommId, Message, Path, Req, timeout};
 use crate::nic::Nanos;
 
 /// The state of a connection (IBA vol. 1, 12.9.7; the names are those of the
@@ -161,4 +161,15 @@ pub(super) fn ack_timeout(ack_delay: u8, packet_life_time: u8) -> u8 {
         ack_delay + u8::from(round_trip >= ack_delay - 1)
     };
     sum.min(31)
+}
+
+/// Returns how long to wait for a reply to a message of a connection: the time
+/// that the peer may take, and the way there and back.
+pub(super) fn reply_timeout(req: &Req) -> Nanos {
+    timeout(req.response_timeout) + 2 * timeout(req.path.packet_life_time)
+}
+
+/// Returns the ACK timeout of a connection over this path.
+pub(super) fn ack_timeout_of(req: &Req, ack_delay: u8) -> u8 {
+    ack_timeout(ack_delay, req.path.packet_life_time.min(31))
 }

@@ -2,9 +2,9 @@
 
 use std::collections::{HashMap, VecDeque};
 
-use super::endpoint::{Attributes, Endpoint, Link, QpState, State, ack_timeout};
+use super::endpoint::{Attributes, Endpoint, Link, QpState, State, reply_timeout};
 use super::message::{
-    Body, CommId, Message, Rej, RejReason, Rep, Req, SidrRep, SidrReq, SidrStatus, timeout,
+    Body, CommId, Message, Path, Rej, RejReason, Rep, Req, SidrRep, SidrReq, SidrStatus,
 };
 use super::timers::Timers;
 use crate::nic::Nanos;
@@ -18,6 +18,8 @@ pub(crate) struct WrongState;
 pub(crate) struct Outgoing {
     /// The process.
     pub(crate) to: u8,
+    /// The path of the connection, if it has one.
+    pub(crate) path: Option<Path>,
     /// The message.
     pub(crate) message: Message,
 }
@@ -333,7 +335,8 @@ impl Manager {
         if endpoint.retries_left > 0 {
             endpoint.retries_left -= 1;
             let (to, duration) = (endpoint.peer, endpoint.timeout);
-            self.outbox.push_back(Outgoing { to, message });
+            let path = endpoint.link.path;
+            self.outbox.push_back(Outgoing { to, path, message });
             self.timers.start(id, duration);
             return;
         }
@@ -388,18 +391,20 @@ impl Manager {
             return;
         };
         let (to, receiver) = (endpoint.peer, endpoint.remote);
+        let path = endpoint.link.path;
         let message = Message {
             sender: id,
             receiver,
             body,
         };
-        self.outbox.push_back(Outgoing { to, message });
+        self.outbox.push_back(Outgoing { to, path, message });
     }
 
     /// Sends a message to a connection of the process `to` that this one does
     /// not know.
     pub(super) fn send_unknown(&mut self, to: u8, message: Message) {
-        self.outbox.push_back(Outgoing { to, message });
+        let path = None;
+        self.outbox.push_back(Outgoing { to, path, message });
     }
 
     pub(super) fn send_until_answered(&mut self, id: CommId, body: Body) {
@@ -414,7 +419,8 @@ impl Manager {
         endpoint.pending = Some(message.clone());
         endpoint.retries_left = endpoint.max_retries;
         let (to, duration) = (endpoint.peer, endpoint.timeout);
-        self.outbox.push_back(Outgoing { to, message });
+        let path = endpoint.link.path;
+        self.outbox.push_back(Outgoing { to, path, message });
         self.timers.start(id, duration);
     }
 
@@ -482,17 +488,6 @@ pub(super) fn service_answer(status: SidrStatus) -> Body {
         ece: super::Ece::default(),
         private_data: [0; SidrRep::PRIVATE_DATA],
     }))
-}
-
-/// Returns how long to wait for a reply to a message of a connection: the time
-/// that the peer may take, and the way there and back.
-pub(super) fn reply_timeout(req: &Req) -> Nanos {
-    timeout(req.response_timeout) + 2 * timeout(req.path.packet_life_time)
-}
-
-/// Returns the ACK timeout of a connection over this path.
-pub(super) fn ack_timeout_of(req: &Req, ack_delay: u8) -> u8 {
-    ack_timeout(ack_delay, req.path.packet_life_time.min(31))
 }
 
 fn bit(slot: u8) -> u64 {

@@ -1,7 +1,7 @@
 //! The messages that arrive, and the processes that die.
 
-use super::endpoint::{Endpoint, Link, State, ack_timeout};
-use super::manager::{Event, Manager, ack_timeout_of, reply_timeout};
+use super::endpoint::{Endpoint, Link, State, ack_timeout, ack_timeout_of, reply_timeout};
+use super::manager::{Event, Manager};
 use super::message::{Body, CommId, Message, RejReason, Rep, Req, SidrReq, SidrStatus, timeout};
 
 /// The time that an MRA asks for: 69 seconds.

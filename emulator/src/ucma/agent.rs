@@ -114,9 +114,14 @@ impl Agent for Ucma {
 /// Sends the messages for which there is room. Messages to processes that are
 /// gone are dropped.
 fn send(state: &mut State, peers: &mut Peers, tx: &mut dyn Transmit) -> bool {
-    let own = state.slot;
-    let port = PortAddress { device: 0, port: 1 };
-    state.cm.send_messages(|outgoing| {
+    let State {
+        slot: own,
+        network,
+        cm,
+        ..
+    } = state;
+    let own = *own;
+    cm.send_messages(|outgoing| {
         if tx.generation_of(outgoing.to).is_none() {
             return true;
         }
@@ -126,9 +131,13 @@ fn send(state: &mut State, peers: &mut Peers, tx: &mut dyn Transmit) -> bool {
             return false;
         }
         let payload = encode(&outgoing.message);
+        let port = |gid: Option<[u8; 16]>| {
+            gid.and_then(|gid| network.port_of_gid(&gid))
+                .unwrap_or(PortAddress { device: 0, port: 1 })
+        };
         let header = Header {
-            source: port,
-            destination: port,
+            source: port(outgoing.path.map(|path| path.sgid)),
+            destination: port(outgoing.path.map(|path| path.dgid)),
             source_qpn: management_qpn(own),
             destination_qpn: to,
             operation: Operation::Management,

@@ -8,6 +8,7 @@
 //!               │
 //!             resolve    bind, listen, resolve     ──► host, ports, network
 //!             connect    connect, accept, reject, …──► cm (the messages)
+//!             requests   requests of peers         ◄── cm
 //!             query      addresses, paths, queue pair attributes
 //! ```
 //!
@@ -39,6 +40,7 @@ mod ports;
 mod private_header;
 mod qp_attributes;
 mod query;
+mod requests;
 mod resolve;
 mod services;
 mod start;
