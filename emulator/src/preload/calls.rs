@@ -35,6 +35,7 @@ pub(super) const ALL: &[fn() -> Call] = &[
     || fstat64 as Call,
     || __fxstat as Call,
     || __fxstat64 as Call,
+    super::statx::call,
     || read as Call,
     || write as Call,
     || ioctl as Call,
@@ -52,7 +53,7 @@ pub(super) const ALL: &[fn() -> Call] = &[
 
 /// Runs the emulator's part of a call. Stores an error in `errno` and returns
 /// `failed`.
-fn run_call<T>(failed: T, work: impl FnOnce() -> Result<T>) -> T {
+pub(super) fn run_call<T>(failed: T, work: impl FnOnce() -> Result<T>) -> T {
     let before = errno();
     let outcome = catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|_| {
         warn(
@@ -137,15 +138,24 @@ unsafe fn open_path(path: *const c_char, flags: c_int) -> Option<c_int> {
     Some(run_call(-1, || session::open(device, close_on_exec)))
 }
 
+/// Returns the number of an emulated device file, or an error if there is no
+/// such device. Returns `None` for other paths.
+///
+/// # Safety
+/// `path` is null or a C string.
+pub(super) unsafe fn device_file_number(path: *const c_char) -> Option<Result<libc::dev_t>> {
+    // SAFETY: as the caller ensures.
+    if unsafe { session::is_rdma_cm(path) } {
+        return Some(Ok(rdma_cm_number()));
+    }
+    // SAFETY: as above.
+    let device = unsafe { session::device_of(path) }?;
+    Some(session::check_device(device).map(|()| device_number(device)))
+}
+
 unsafe fn stat_path(path: *const c_char, into: *mut libc::stat) -> Option<c_int> {
     // SAFETY: `path` is the C string the application passes to `stat`.
-    let number = if unsafe { session::is_rdma_cm(path) } {
-        Ok(rdma_cm_number())
-    } else {
-        // SAFETY: as above.
-        let device = unsafe { session::device_of(path) }?;
-        session::check_device(device).map(|()| device_number(device))
-    };
+    let number = unsafe { device_file_number(path) }?;
     Some(run_call(-1, || {
         // SAFETY: an all-zero `stat` is a valid one.
         let mut stat: libc::stat = unsafe { std::mem::zeroed() };

@@ -21,6 +21,7 @@ mod nic_control;
 pub(crate) mod real;
 mod session;
 mod signals;
+mod statx;
 
 pub use session::{Installed, install};
 pub(crate) use signals::SIGNAL_CALLS;

@@ -38,6 +38,9 @@ real! {
     open = c"open" (path: *const c_char, flags: c_int, mode: c_uint) -> c_int;
     openat = c"openat" (dir: c_int, path: *const c_char, flags: c_int, mode: c_uint) -> c_int;
     stat = c"stat" (path: *const c_char, into: *mut libc::stat) -> c_int;
+    statx = c"statx" (
+        dir: c_int, path: *const c_char, flags: c_int, mask: c_uint, into: *mut libc::statx
+    ) -> c_int;
     fstat = c"fstat" (fd: c_int, into: *mut libc::stat) -> c_int;
     read = c"read" (fd: c_int, into: *mut c_void, len: usize) -> isize;
     write = c"write" (fd: c_int, from: *const c_void, len: usize) -> isize;

@@ -20,6 +20,10 @@ pub(crate) struct Ucma {
     inner: Mutex<Inner>,
     /// Makes the NIC run soon. Called without the lock.
     wake: Box<dyn Fn() + Send + Sync>,
+    /// Whether messages from this process to itself arrive at once, without the
+    /// fabric. In stepped mode no packet moves until the test steps the NIC, and
+    /// a thread of the application may wait for a connection meanwhile.
+    direct: bool,
 }
 
 struct Inner {
@@ -36,11 +40,12 @@ struct Peers {
 }
 
 impl Ucma {
-    pub(super) fn new(state: State, wake: Box<dyn Fn() + Send + Sync>) -> Self {
+    pub(super) fn new(state: State, wake: Box<dyn Fn() + Send + Sync>, direct: bool) -> Self {
         let peers = Peers::default();
         Self {
             inner: Mutex::new(Inner { state, peers }),
             wake,
+            direct,
         }
     }
 
@@ -53,6 +58,9 @@ impl Ucma {
         let state = &mut inner.state;
         let done = command(state);
         state.handle_events();
+        if self.direct {
+            deliver_own(state);
+        }
         let has_work = state.cm.has_work() || state.resolutions.has_unstarted();
         drop(inner);
         if has_work {
@@ -108,6 +116,28 @@ impl Agent for Ucma {
             worked,
             next_deadline: deadlines.into_iter().flatten().min(),
         }
+    }
+}
+
+/// Delivers the messages of this process to itself.
+fn deliver_own(state: &mut State) {
+    let own = state.slot;
+    loop {
+        let mut messages = Vec::new();
+        state.cm.send_messages(|outgoing| {
+            let is_own = outgoing.to == own;
+            if is_own {
+                messages.push(outgoing.message.clone());
+            }
+            is_own
+        });
+        if messages.is_empty() {
+            return;
+        }
+        for message in messages {
+            state.cm.receive(own, message);
+        }
+        state.handle_events();
     }
 }
 

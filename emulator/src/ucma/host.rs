@@ -86,10 +86,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_loopback_address_is_the_hosts_and_documentation_addresses_are_not() {
+    fn the_loopback_address_is_the_hosts_and_a_reserved_address_is_not() {
         let host = SystemHost;
         assert!(host.has(Ipv4Addr::LOCALHOST.into(), 0));
-        assert!(!host.has([192, 0, 2, 1].into(), 0));
+        assert!(!host.has([240, 0, 0, 1].into(), 0));
         let source = host.source_for([127, 0, 0, 9].into(), 0);
         assert_eq!(source.map(|ip| ip.is_loopback()), Ok(true));
         let (low, high) = host.ephemeral_ports();

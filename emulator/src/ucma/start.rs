@@ -32,7 +32,9 @@ impl Ucma {
             directory,
             seed,
         };
-        let ucma = Arc::new(Self::new(State::new(parts), Box::new(|| emulator.wake())));
+        let is_stepped = emulator.config().mode == Mode::Stepped;
+        let wake = Box::new(|| emulator.wake());
+        let ucma = Arc::new(Self::new(State::new(parts), wake, is_stepped));
         emulator.set_agent(Arc::clone(&ucma) as Arc<_>);
         ucma
     }

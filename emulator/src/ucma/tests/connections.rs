@@ -276,3 +276,24 @@ fn a_process_that_exits_disconnects_and_does_not_end_waits() {
     let again = ends.active.0.get_event();
     assert_eq!(again.err(), Some(Errno(libc::EAGAIN)));
 }
+
+#[test]
+fn in_stepped_mode_a_process_connects_to_itself_without_packets() {
+    let world = World::with(Link::Ib, true);
+    let channel = world.open(1);
+    let listener = channel.listener(TCP, 7471);
+    let active = channel.routed(TCP, 7471);
+    channel.connect(active, parameters(1, b"")).unwrap();
+    let passive = channel.expect(event::CONNECT_REQUEST, UID).id;
+    channel
+        .accept(passive, PASSIVE_UID, parameters(2, b""))
+        .unwrap();
+    channel.expect(event::CONNECT_RESPONSE, UID);
+    channel.accept(active, 0, ConnParam::new_zeroed()).unwrap();
+    channel.expect(event::ESTABLISHED, PASSIVE_UID);
+    channel.disconnect(active).unwrap();
+    channel.expect(event::DISCONNECTED, PASSIVE_UID);
+    assert_eq!(channel.destroy(passive), Ok(2));
+    channel.expect(event::DISCONNECTED, UID);
+    assert_eq!(channel.destroy(listener), Ok(1));
+}

@@ -162,6 +162,11 @@ struct Channel {
 
 impl World {
     fn new(link: Link) -> Self {
+        Self::with(link, false)
+    }
+
+    /// Returns processes whose messages to themselves may arrive at once.
+    fn with(link: Link, direct: bool) -> Self {
         let shared: Arc<Mutex<Shared>> = Arc::default();
         let config = Config {
             link,
@@ -181,7 +186,7 @@ impl World {
                 directory: Box::new(access),
                 seed: slot.into(),
             };
-            Arc::new(Ucma::new(State::new(parts), Box::new(|| {})))
+            Arc::new(Ucma::new(State::new(parts), Box::new(|| {}), direct))
         };
         Self {
             processes: vec![process(1), process(2)],
