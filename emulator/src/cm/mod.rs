@@ -30,7 +30,7 @@
 //! a message names the process of its receiver, and a manager is notified when
 //! a process has died.
 //!
-//! Decision: `docs/decisions/061-rdma-cm-between-processes.md`
+//! Decision: `docs/decisions/064-rdma-cm-between-processes.md`
 
 mod endpoint;
 mod manager;

@@ -24,7 +24,7 @@
 //! refused with `EOPNOTSUPP`, and so are questions to a subnet manager for
 //! services.
 //!
-//! Decision: `docs/decisions/061-rdma-cm-between-processes.md`
+//! Decision: `docs/decisions/064-rdma-cm-between-processes.md`
 
 pub(crate) mod abi;
 mod address;
