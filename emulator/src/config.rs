@@ -85,6 +85,8 @@ pub struct Config {
     pub wake: Wake,
     /// Whether registered memory counts against `RLIMIT_MEMLOCK`.
     pub memlock: bool,
+    /// Whether `/dev/infiniband/rdma_cm` is emulated.
+    pub rdma_cm: bool,
     /// The faults to inject.
     pub faults: Option<FaultSpec>,
     /// The limits of every device.
@@ -105,6 +107,7 @@ impl Default for Config {
             mode: Mode::Threaded,
             wake: Wake::Auto,
             memlock: false,
+            rdma_cm: false,
             faults: None,
             limits: Limits::DEVICE,
         }
@@ -144,6 +147,8 @@ impl Config {
     pub const WAKE: &'static str = "MLX5EMU_WAKE";
     /// `1` to count registered memory against `RLIMIT_MEMLOCK`.
     pub const MEMLOCK: &'static str = "MLX5EMU_MEMLOCK";
+    /// `1` to emulate `/dev/infiniband/rdma_cm`.
+    pub const RDMA_CM: &'static str = "MLX5EMU_RDMA_CM";
     /// Faults to inject, in the syntax of [`FaultSpec`].
     pub const FAULTS: &'static str = "MLX5EMU_FAULTS";
     /// Limits of the devices, in the syntax of [`Limits`].
@@ -230,6 +235,9 @@ impl Config {
         }
         if let Some(value) = get(Self::MEMLOCK) {
             config.memlock = choice(Self::MEMLOCK, &value, &[("0", false), ("1", true)])?;
+        }
+        if let Some(value) = get(Self::RDMA_CM) {
+            config.rdma_cm = choice(Self::RDMA_CM, &value, &[("0", false), ("1", true)])?;
         }
         if let Some(value) = get(Self::FAULTS) {
             let text = value

@@ -87,10 +87,12 @@ impl Sysfs {
             fs::write(path, format!("{text}\n"))
         };
         put("class/infiniband_verbs/abi_version".into(), "6")?;
-        let (major, minor) = RDMA_CM;
-        let rdma_cm = "class/misc/rdma_cm";
-        put(format!("{rdma_cm}/abi_version"), &RDMA_CM_ABI.to_string())?;
-        put(format!("{rdma_cm}/dev"), &format!("{major}:{minor}"))?;
+        if config.rdma_cm {
+            let (major, minor) = RDMA_CM;
+            let rdma_cm = "class/misc/rdma_cm";
+            put(format!("{rdma_cm}/abi_version"), &RDMA_CM_ABI.to_string())?;
+            put(format!("{rdma_cm}/dev"), &format!("{major}:{minor}"))?;
+        }
         for device in 0..config.devices {
             let name = device_name(device);
             let identity = DeviceIdentity::derive(&config.fabric, device);

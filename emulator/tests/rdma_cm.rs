@@ -31,7 +31,7 @@ impl Pair {
     }
 
     fn command(&self, arguments: &[&str]) -> Command {
-        let mut options = vec!["--fabric", &self.fabric];
+        let mut options = vec!["--rdma-cm", "--fabric", &self.fabric];
         options.extend(&self.options);
         let mut command = run(&options);
         command

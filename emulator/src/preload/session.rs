@@ -115,8 +115,7 @@ pub(super) unsafe fn device_of(path: *const std::ffi::c_char) -> Option<u8> {
     number.parse().ok()
 }
 
-/// Returns whether a path is `/dev/infiniband/rdma_cm`, and this process has
-/// emulated devices.
+/// Returns whether a path is `/dev/infiniband/rdma_cm`, and that is emulated.
 ///
 /// # Safety
 /// `path` is null or a C string.
@@ -132,7 +131,7 @@ pub(super) unsafe fn is_rdma_cm(path: *const std::ffi::c_char) -> bool {
             return false;
         }
     }
-    config().is_some()
+    config().is_some_and(|config| config.rdma_cm)
 }
 
 /// Opens `/dev/infiniband/rdma_cm`.

@@ -41,6 +41,10 @@ pub(super) struct Arguments {
     /// kernel does for programs without CAP_IPC_LOCK.
     #[arg(long)]
     memlock: bool,
+    /// Emulate /dev/infiniband/rdma_cm, for programs that connect with librdmacm
+    /// (rping, perftest -R, …) on the host's own addresses.
+    #[arg(long)]
+    rdma_cm: bool,
     /// Append every WQE and CQE as text to FILE, or to standard error if FILE
     /// is "-". Several programs can share one file.
     #[arg(long, value_name = "FILE")]
@@ -163,6 +167,9 @@ fn environment_of_options(arguments: &Arguments) -> Result<Vec<(&'static str, Os
     }
     if arguments.memlock {
         chosen.push((Config::MEMLOCK, "1".into()));
+    }
+    if arguments.rdma_cm {
+        chosen.push((Config::RDMA_CM, "1".into()));
     }
     if let Some(faults) = &arguments.faults {
         let spec: Result<FaultSpec, _> = faults.parse();
