@@ -25,6 +25,9 @@ use crate::uar::UarPages;
 use crate::uar::fault::FaultMode;
 use crate::uar::tests::{App, name, userfaultfd_or_skip};
 
+#[cfg(target_arch = "x86_64")]
+mod vector_stores;
+
 /// Counts its inputs, and replies to packets that request it.
 #[derive(Default)]
 struct Inputs {

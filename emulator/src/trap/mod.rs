@@ -14,8 +14,11 @@
 
 pub(crate) mod actions;
 pub(crate) mod chain;
+#[cfg(target_arch = "x86_64")]
+mod registers;
 mod store;
 mod support;
+mod vector;
 
 use std::ffi::{c_int, c_void};
 use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
@@ -67,6 +70,8 @@ pub(crate) fn install_handler() -> Result<(), TrapError> {
     if INSTALLED.load(Ordering::Acquire) {
         return Ok(());
     }
+    #[cfg(target_arch = "x86_64")]
+    registers::read_layout();
     let mut before = action_of(libc::SIG_DFL);
     // SAFETY: room for an action.
     unsafe { real::sigaction(libc::SIGBUS, std::ptr::null(), &raw mut before) };
@@ -196,6 +201,7 @@ mod machine {
 
     use std::ffi::c_void;
 
+    use super::registers::VectorRegisters;
     use super::store::{Cpu, Memory, Store, emulate_next, emulate_trapped};
     use super::{StoreHandler, UarPage, UarWrite};
 
@@ -219,9 +225,10 @@ mod machine {
         libc::REG_R15,
     ];
 
-    struct OwnPageHandler;
+    /// The memory of this process, and the vector registers in the signal's frame.
+    struct Interrupted(VectorRegisters);
 
-    impl Memory for OwnPageHandler {
+    impl Memory for Interrupted {
         fn byte(&self, address: u64) -> u8 {
             // SAFETY: a byte of the instruction that the interrupted thread
             // executes now or next. It is readable unless the thread itself
@@ -236,6 +243,11 @@ mod machine {
                 *byte = unsafe { (at as *const u8).read_volatile() };
             }
             u64::from_le_bytes(bytes)
+        }
+
+        fn vector(&self, register: usize) -> [u8; 8] {
+            // SAFETY: the frame of the signal whose handler runs.
+            unsafe { self.0.low_bytes(register) }
         }
     }
 
@@ -252,7 +264,9 @@ mod machine {
         handler: &dyn StoreHandler,
     ) -> bool {
         // SAFETY: promised by the caller.
-        let registers = unsafe { &mut (*context.cast::<libc::ucontext_t>()).uc_mcontext.gregs };
+        let machine = unsafe { &mut (*context.cast::<libc::ucontext_t>()).uc_mcontext };
+        let memory = Interrupted(VectorRegisters::new(machine.fpregs.cast_const().cast()));
+        let registers = &mut machine.gregs;
         let mut cpu = Cpu {
             general: GENERAL.map(|at| registers[at as usize].cast_unsigned()),
             rip: registers[libc::REG_RIP as usize].cast_unsigned(),
@@ -265,11 +279,11 @@ mod machine {
                 bytes: store.bytes,
             });
         };
-        let Some(store) = emulate_trapped(&mut cpu, addr, &OwnPageHandler) else {
+        let Some(store) = emulate_trapped(&mut cpu, addr, &memory) else {
             return false;
         };
         register(store);
-        while let Some(store) = emulate_next(&mut cpu, addr, &OwnPageHandler) {
+        while let Some(store) = emulate_next(&mut cpu, addr, &memory) {
             register(store);
         }
         for (at, value) in GENERAL.into_iter().zip(cpu.general) {

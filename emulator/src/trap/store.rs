@@ -4,6 +4,8 @@
 //! Other instructions are not decoded; the caller then lets the program make its
 //! store itself.
 
+use super::vector::Encoding;
+
 /// The registers that addresses and stored values come from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Cpu {
@@ -17,7 +19,7 @@ pub(super) struct Cpu {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Store {
     pub(super) address: u64,
-    /// The first 8 bytes; zeros if they come from a vector register.
+    /// The first 8 bytes; zeros if they are unknown.
     pub(super) bytes: [u8; 8],
 }
 
@@ -76,10 +78,13 @@ pub(super) fn emulate_next(cpu: &mut Cpu, address: u64, memory: &impl Memory) ->
     None
 }
 
-/// Access to the program's code and data.
+/// Access to the program's code, data and vector registers.
 pub(super) trait Memory {
     fn byte(&self, address: u64) -> u8;
     fn load(&self, address: u64) -> u64;
+    /// Returns the first 8 bytes of a vector register, from 0 to 31; zeros if they are
+    /// unknown.
+    fn vector(&self, register: usize) -> [u8; 8];
 }
 
 /// Decodes the instruction at `rip`. Returns its effect and the address of the
@@ -90,6 +95,10 @@ fn decode(cpu: &Cpu, memory: &impl Memory) -> Option<(Effect, u64)> {
         memory,
     };
     let mut byte = code.byte();
+    if let Some(encoding) = Encoding::of(byte, &mut code) {
+        let effect = vector_store(cpu, &mut code, &encoding?)?;
+        return Some((effect, code.at));
+    }
     let prefix = match byte {
         0x66 | 0xf3 => Some(std::mem::replace(&mut byte, code.byte())),
         _ => None,
@@ -102,7 +111,7 @@ fn decode(cpu: &Cpu, memory: &impl Memory) -> Option<(Effect, u64)> {
     let effect = match (prefix, byte) {
         // mov [m], r64 and mov r64, [m]; lea r64, [m]
         (None, 0x89 | 0x8b | 0x8d) if wide => {
-            let (register, address) = operands(cpu, &mut code, rex, 0)?;
+            let (register, address) = operands(cpu, &mut code, rex, 0, 1)?;
             match byte {
                 0x89 => Effect::Store(Store {
                     address,
@@ -118,43 +127,53 @@ fn decode(cpu: &Cpu, memory: &impl Memory) -> Option<(Effect, u64)> {
         // mov r64, r64 (89 or 8b with two registers) is refused by `operands`.
         // mov qword [m], imm32
         (None, 0xc7) if wide => {
-            let (_, address) = operands(cpu, &mut code, rex, 4)?;
+            let (_, address) = operands(cpu, &mut code, rex, 4, 1)?;
             let value = i64::from(code.number(4)? as i32);
             Effect::Store(Store {
                 address,
                 bytes: value.to_le_bytes(),
             })
         }
-        (prefix, 0x0f) => {
-            let opcode = code.byte();
-            let vector = match (prefix, opcode) {
-                // movups, movaps, movntps and their pd forms; movdqa, movdqu, movntdq
-                (None | Some(0x66), 0x11 | 0x29 | 0x2b) => true,
-                (Some(0x66 | 0xf3), 0x7f) | (Some(0x66), 0xe7) => true,
-                // movnti
-                (None, 0xc3) if wide => false,
-                _ => return None,
-            };
-            let (register, address) = operands(cpu, &mut code, rex, 0)?;
-            let bytes = if vector {
-                [0; 8]
-            } else {
-                cpu.general[register].to_le_bytes()
-            };
-            Effect::Store(Store { address, bytes })
+        // movnti
+        (None, 0x0f) if wide && code.peek() == 0xc3 => {
+            code.byte();
+            let (register, address) = operands(cpu, &mut code, rex, 0, 1)?;
+            Effect::Store(Store {
+                address,
+                bytes: cpu.general[register].to_le_bytes(),
+            })
         }
+        (prefix, 0x0f) => vector_store(cpu, &mut code, &Encoding::legacy(prefix, rex))?,
         _ => return None,
     };
     Some((effect, code.at))
 }
 
+/// Decodes a store of a vector register after its prefixes.
+fn vector_store<M: Memory>(
+    cpu: &Cpu,
+    code: &mut Code<'_, M>,
+    encoding: &Encoding,
+) -> Option<Effect> {
+    if !encoding.stores(code.byte()) {
+        return None;
+    }
+    let (register, address) = operands(cpu, code, encoding.rex, 0, encoding.unit)?;
+    Some(Effect::Store(Store {
+        address,
+        bytes: code.memory.vector(register + encoding.first),
+    }))
+}
+
 /// Decodes the register and the memory address given by ModRM, SIB and
-/// displacement; `immediate` bytes follow them.
+/// displacement; `immediate` bytes follow them. A displacement of one byte counts
+/// `unit` bytes.
 fn operands<M: Memory>(
     cpu: &Cpu,
     code: &mut Code<'_, M>,
     rex: u8,
     immediate: u64,
+    unit: i64,
 ) -> Option<(usize, u64)> {
     const SIB: u8 = 4;
     const NO_INDEX: usize = 4;
@@ -181,7 +200,7 @@ fn operands<M: Memory>(
         }
     }
     let displacement = match mode {
-        1 => i64::from(code.byte().cast_signed()),
+        1 => unit * i64::from(code.byte().cast_signed()),
         2 => i64::from(code.number(4)? as i32),
         _ if relative || base.is_none() => i64::from(code.number(4)? as i32),
         _ => 0,
@@ -197,13 +216,18 @@ fn operands<M: Memory>(
 
 /// Reads the bytes of an instruction in order, and none that the processor would
 /// not fetch.
-struct Code<'a, M> {
+pub(super) struct Code<'a, M> {
     at: u64,
     memory: &'a M,
 }
 
 impl<M: Memory> Code<'_, M> {
-    fn byte(&mut self) -> u8 {
+    /// Returns the next byte of the instruction.
+    fn peek(&self) -> u8 {
+        self.memory.byte(self.at)
+    }
+
+    pub(super) fn byte(&mut self) -> u8 {
         let byte = self.memory.byte(self.at);
         self.at += 1;
         byte
