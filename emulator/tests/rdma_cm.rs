@@ -4,7 +4,7 @@
 mod common;
 
 use std::net::UdpSocket;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use common::{Running, eventually, fabric, find, finish, free_port, run, skipped, start};
@@ -222,6 +222,47 @@ fn a_second_server_on_a_port_is_refused() {
     assert!(second.output.contains(error), "{}", second.output);
     finish(pair.command(&["-c", "-a", "127.0.0.1", "-C", "1"])).expect_success("rping");
     server.finish().expect_success("rping");
+}
+
+/// Compiles `rdma_cm/semantics.c`. Returns its path.
+fn semantics() -> PathBuf {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/rdma_cm/semantics.c");
+    let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join("rdma_cm-semantics");
+    let output = Command::new("cc")
+        .args(["-O1", "-Wall", "-Wextra", "-Werror", "-o"])
+        .args([&program, &source])
+        .args(["-lrdmacm", "-libverbs"])
+        .output()
+        .expect("cc is installed");
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{errors}");
+    program
+}
+
+#[test]
+fn calls_and_events_are_those_of_a_kernel() {
+    let Some(address) = host_address() else {
+        return;
+    };
+    let program = semantics();
+    let recorded = include_str!("rdma_cm/semantics.expected");
+    for place in PLACES {
+        // The recorded device is RoCE, which always has a GRH.
+        let expected = match place[1] {
+            "ib" => recorded.replace("is_global 1", "is_global 0"),
+            _ => recorded.to_owned(),
+        };
+        let mut command = run(&[&["--rdma-cm", "--fabric", &fabric()], place].concat());
+        command.arg(&program).arg(&address);
+        let output = finish(command).expect_success("semantics");
+        let differs = output.lines().zip(expected.lines()).find(|(a, b)| a != b);
+        assert_eq!(differs, None, "{place:?}: emulated NIC, kernel");
+        assert_eq!(
+            output.lines().count(),
+            expected.lines().count(),
+            "{place:?}"
+        );
+    }
 }
 
 #[test]
