@@ -7,7 +7,7 @@ use std::net::UdpSocket;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use common::{Running, eventually, fabric, find, finish, free_port, run, skipped, start};
+use common::{Outcome, Running, eventually, fabric, find, finish, free_port, run, skipped, start};
 
 const UTILITIES: &str = "rdmacm-utils";
 
@@ -72,7 +72,7 @@ impl Pair {
         let client = finish(self.command(client));
         let server = server.finish();
         assert!(
-            client.status.success() && server.status.success(),
+            has_served(&client) && has_served(&server),
             "client {}:\n{}\nserver {}:\n{}",
             client.status,
             client.output,
@@ -81,6 +81,15 @@ impl Pair {
         );
         [server.output, client.output]
     }
+}
+
+/// Returns whether a program was successful, or is an rping that was until it ended:
+/// its main thread closes the event channel, which its event thread may be about to
+/// read again. With any kernel, that thread then ends the process with status 255.
+fn has_served(outcome: &Outcome) -> bool {
+    let said = |text| outcome.output.contains(text);
+    outcome.status.success()
+        || said("DISCONNECT EVENT") && said("rdma_get_cm_event: Bad file descriptor")
 }
 
 /// Returns an address of this host that is not a loopback address.
@@ -220,8 +229,10 @@ fn a_second_server_on_a_port_is_refused() {
     assert!(!second.status.success(), "{}", second.output);
     let error = "rdma_bind_addr: Cannot assign requested address";
     assert!(second.output.contains(error), "{}", second.output);
-    finish(pair.command(&["-c", "-a", "127.0.0.1", "-C", "1"])).expect_success("rping");
-    server.finish().expect_success("rping");
+    let client = finish(pair.command(&["-c", "-a", "127.0.0.1", "-C", "1"]));
+    assert!(has_served(&client), "{}", client.output);
+    let server = server.finish();
+    assert!(has_served(&server), "{}", server.output);
 }
 
 /// Compiles `rdma_cm/semantics.c`. Returns its path.
@@ -246,7 +257,7 @@ fn calls_and_events_are_those_of_a_kernel() {
     };
     let program = semantics();
     let recorded = include_str!("rdma_cm/semantics.expected");
-    for place in PLACES {
+    let compare = |place: &[&str]| {
         // The recorded device is RoCE, which always has a GRH.
         let expected = match place[1] {
             "ib" => recorded.replace("is_global 1", "is_global 0"),
@@ -262,7 +273,14 @@ fn calls_and_events_are_those_of_a_kernel() {
             expected.lines().count(),
             "{place:?}"
         );
-    }
+    };
+    // At the same time, because a client repeats a request only after four seconds.
+    let compare = &compare;
+    std::thread::scope(|scope| {
+        for place in PLACES {
+            scope.spawn(move || compare(place));
+        }
+    });
 }
 
 #[test]
