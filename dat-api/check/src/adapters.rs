@@ -13,7 +13,7 @@ use dat_engine::{DataPath, PathRequest};
 
 use crate::advice;
 use crate::linker::{self, Found};
-use crate::opening::{Examined, opened};
+use crate::opening::{Examined, close, opened};
 use crate::problem::Problem;
 use crate::report::{self, Outcome};
 
@@ -138,7 +138,8 @@ impl Registry<'_> {
                     .push(format!("the line is {is}; {how} {requested}"));
                 continue;
             }
-            report.opened = None;
+            close(one);
+            let report = &mut one.report;
             let line = report.line.unwrap_or(0);
             match &instead {
                 Ok(()) => {
@@ -275,8 +276,7 @@ fn is_failed(one: &Examined) -> bool {
 }
 
 fn not_used(one: &mut Examined, note: String) {
-    one.adapter = None;
-    one.report.opened = None;
+    close(one);
     one.report.result = Outcome::Unused;
     one.report.notes.push(note);
 }

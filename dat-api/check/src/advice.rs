@@ -52,7 +52,10 @@ pub(crate) fn for_entry(line: usize, instance_data: &str, devices: &[(String, us
 /// Returns what to do about a name that stands for no device.
 pub(crate) fn for_name(devices: &[(String, usize)]) -> String {
     match devices {
-        [] => no_device().next,
+        [] => "load the driver of the RDMA adapter, or pass the device files into the container \
+               (docker: --device=/dev/infiniband); without hardware, `mlx5-emu run -- PROGRAM` \
+               provides an emulated device"
+            .to_owned(),
         devices => format!(
             "use a device of this host ({}), DEVICE-PORT for another port, or an entry of dat.conf",
             names(devices)

@@ -14,6 +14,10 @@ use crate::report::{self, Opened, Outcome};
 /// The bytes of memory that are registered to find out whether the limit allows it.
 const REGISTERED: usize = 64 << 10;
 
+/// The note of an adapter that listens on a loopback address.
+const LOCAL_ADDRESS: &str = "its address is that of this host alone, so only programs of this host \
+                             can connect; see DAT_LISTEN in udapl(7)";
+
 /// An adapter and its description.
 pub(crate) struct Examined {
     pub(crate) report: report::Adapter,
@@ -29,6 +33,13 @@ impl Examined {
             adapter: None,
         }
     }
+}
+
+/// Removes what is known of an adapter that programs do not get.
+pub(crate) fn close(one: &mut Examined) {
+    one.adapter = None;
+    one.report.opened = None;
+    one.report.notes.retain(|note| note != LOCAL_ADDRESS);
 }
 
 /// Completes the report of an adapter of this library; `next` is the next step if there is no such
@@ -57,11 +68,7 @@ pub(crate) fn opened(
         Err(error) => Some(Problem::of_error(&error)),
     };
     if adapter.address().ip().is_loopback() {
-        report.notes.push(
-            "its address is that of this host alone, so only programs of this host can connect; see \
-             DAT_LISTEN in udapl(7)"
-                .to_owned(),
-        );
+        report.notes.push(LOCAL_ADDRESS.to_owned());
     }
     let usable = problem.is_none();
     report.result = if usable {

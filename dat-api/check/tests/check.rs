@@ -179,6 +179,11 @@ fn every_entry_shows_what_it_opens_or_why_not_and_what_to_do() {
         let notes = adapters[at]["notes"].to_string();
         assert!(notes.contains(note), "{}", adapters[at]);
     }
+    // Nothing is said of an adapter that programs do not get.
+    for at in [10, 14, 17, 18, 19] {
+        let notes = adapters[at]["notes"].to_string();
+        assert!(!notes.contains("its address"), "{}", adapters[at]);
+    }
     // Eleven names and a line.
     assert_eq!(
         (&report["problems"], &report["status"]),

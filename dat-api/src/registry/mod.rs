@@ -300,7 +300,11 @@ pub(crate) fn resolve_entry(entry: &Entry) -> Result<Resolved> {
             entry.major, entry.minor, VERSION.0, VERSION.1
         )));
     }
-    Resolved::configured(&entry.instance_data)
+    let mut resolved = Resolved::configured(&entry.instance_data)?;
+    for instance in &mut resolved.candidates {
+        instance.place = Some(format!("dat.conf:{}", entry.line));
+    }
+    Ok(resolved)
 }
 
 /// Resolves the matching entries of dat.conf.

@@ -103,10 +103,14 @@ impl Failure {
         }
         let (problem, next) = match kind {
             ConnectionKind::NonPeerRejected => (
-                format!("{to} refuses the connection: nothing listens there on this qualifier by {manager}"),
                 format!(
-                    "start `dat-check --listen` there first, with the same --port and the same connection \
-                     manager (here: {manager}; DAT_CM chooses); a firewall that rejects has the same effect"
+                    "{to} refuses the connection: nothing listens there on this qualifier with the connection \
+                     manager {manager}"
+                ),
+                format!(
+                    "start `dat-check --listen` there first, with the same --port and the same \
+                     connection manager (here: {manager}; DAT_CM chooses); a firewall that rejects looks the \
+                     same"
                 ),
             ),
             ConnectionKind::PeerRejected => (
