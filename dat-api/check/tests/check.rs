@@ -45,7 +45,7 @@ fn every_entry_shows_what_it_opens_or_why_not_and_what_to_do() {
             "gone",
             Some(4),
             "problem",
-            "no RDMA device of that name",
+            "no adapter \\\"gone\\\" (dat.conf:4): cannot open mlx5_7: there is no RDMA device",
             "write mlx5_0 instead of mlx5_7",
         ),
         (

@@ -190,12 +190,16 @@ fn open_device(
             Err(error) => return Err(error.into()),
         }
     }
-    let mut text = format!("no adapter \"{name}\": {}", cause.unwrap_or_default());
     let places = resolved.candidates.iter();
     let places: Vec<&str> = places.filter_map(|one| one.place.as_deref()).collect();
-    if !places.is_empty() {
-        text += &format!(" ({})", places.join(", "));
-    }
+    let places = match &places[..] {
+        [] => String::new(),
+        places => format!(" ({})", places.join(", ")),
+    };
+    let mut text = format!(
+        "no adapter \"{name}\"{places}: {}",
+        cause.unwrap_or_default()
+    );
     if !resolved.hint.is_empty() {
         text += &format!("; {}", resolved.hint);
     }
