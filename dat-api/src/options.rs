@@ -73,6 +73,20 @@ const VARIABLES: [(&str, &str); 6] = [
     ("DAT_SCATTER", "scatter"),
 ];
 
+/// The keys that are not those of the network.
+const KEYS: [&str; 7] = ["path", "wait", "cm", "listen", "strict", "scatter", "gid"];
+
+/// Returns all keys of the instance data.
+fn keys() -> impl Iterator<Item = &'static str> {
+    KEYS.into_iter()
+        .chain(transport::KEYS.iter().map(|(key, _)| *key))
+}
+
+/// Returns whether [`Options::set`] knows a key.
+pub(crate) fn is_key(key: &str) -> bool {
+    keys().any(|known| known == key)
+}
+
 /// Returns the environment variables of the options, each with its key.
 #[must_use]
 pub const fn variables() -> &'static [(&'static str, &'static str)] {
@@ -155,10 +169,10 @@ impl Options {
             }
             _ if transport::set(&mut self.transport, key, value)? => {}
             _ => {
-                let keys = transport::KEYS.map(|(key, _)| key).join(", ");
+                let keys: Vec<&str> = keys().collect();
                 return Err(format!(
-                    "unknown key \"{key}\": expected path, wait, cm, listen, strict, scatter, \
-                     gid, {keys}"
+                    "unknown key \"{key}\": expected one of {}",
+                    keys.join(", ")
                 ));
             }
         }
@@ -235,6 +249,10 @@ mod tests {
         assert_eq!(options.transport.traffic_class, Some(104));
         let cause = options.set("sl", "16").expect_err("15 is the largest");
         assert!(cause.contains("sl") && cause.contains("0 to 15"), "{cause}");
+        for key in keys() {
+            let cause = options.set(key, "?").expect_err("no value");
+            assert!(!cause.contains("unknown key"), "{cause}");
+        }
         let cause = options.set("colour", "red").expect_err("no key");
         assert!(
             cause.contains("colour") && cause.contains("path"),

@@ -16,6 +16,12 @@ pub fn forward_to(print: fn(&str)) -> bool {
     subscriber::set_global_default(Lines(print)).is_ok()
 }
 
+/// Calls `print` with the warnings and errors of `call`, on this thread.
+#[cfg(test)]
+pub(crate) fn collect(print: fn(&str), call: impl FnOnce()) {
+    subscriber::with_default(Lines(print), call);
+}
+
 struct Lines(fn(&str));
 
 /// The message, followed by the values of the event.

@@ -1,222 +1,330 @@
 //! What each adapter name opens.
+//!
+//! A program requests a name together with a thread safety: `dat_ia_open` requests nonthreadsafe,
+//! `dat_ia_openv` either. Each entry of this library is opened by itself, to find its own faults.
+//! Then each name is opened as a program opens it, which decides which of its entries is used.
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 
-use dat_api::ReturnType;
-use dat_api::object::ia::IaInfo;
+use dat_api::DatError;
 use dat_api::registry::{self, ConfFile, Entry, VERSION};
-use dat_api::safe::{Adapter, EndpointOptions};
-use dat_api::types::{EvdFlags, MemPrivileges};
-use dat_engine::{DataPath, DeviceInfo, LinkLayer, PathRequest, PortInfo, PortState, Transport};
+use dat_api::safe::{Adapter, OpenOptions};
+use dat_engine::{DataPath, PathRequest};
 
 use crate::advice;
 use crate::linker::{self, Found};
+use crate::opening::{Examined, close, opened};
 use crate::problem::Problem;
-use crate::report::{self, Opened, Outcome};
+use crate::report::{self, Outcome};
 
 /// The library of names that need no entry.
 const OURS: &str = "libdat.so.1";
-/// The bytes of memory that are registered to find out whether the limit allows it.
-const REGISTERED: usize = 64 << 10;
 
-/// An adapter and its description.
-pub(crate) struct Examined {
-    pub(crate) report: report::Adapter,
-    /// Open, unless it cannot be used.
-    pub(crate) adapter: Option<Adapter>,
+/// What is examined.
+pub(crate) struct Registry<'a> {
+    pub(crate) file: &'a ConfFile,
+    /// The thread safety that programs request.
+    pub(crate) threadsafe: bool,
 }
 
-/// Examines the names; without any, every entry of dat.conf and every device.
-pub(crate) fn examine(file: &ConfFile, names: &[String]) -> Vec<report::Adapter> {
-    let mut all: Vec<Examined> = Vec::new();
-    for entry in &file.conf.entries {
-        if !names.is_empty() && !names.contains(&entry.name) {
-            continue;
+impl Registry<'_> {
+    /// Examines the names; without any, every entry of dat.conf and every device.
+    pub(crate) fn examine(&self, names: &[String]) -> Vec<report::Adapter> {
+        let all = self.examined(names);
+        let mut reports: Vec<_> = all.into_iter().map(|one| one.report).collect();
+        if names.is_empty() {
+            reports.extend(self.unusable_devices());
+            if reports.iter().all(|one| one.result == Outcome::Ignored) {
+                reports.push(self.no_device());
+            }
         }
-        let first = all.iter().find(|one| is_used(one, entry));
-        all.push(match first {
-            Some(first) => unused(entry, first.report.line),
-            None => of_entry(entry),
+        reports
+    }
+
+    /// Returns the adapter for a test: the one of this name, or the first that can be used.
+    pub(crate) fn choose(&self, name: Option<&str>) -> Examined {
+        if let Some(name) = name {
+            return best(self.examined(&[name.to_owned()])).unwrap_or_else(|| self.of_name(name));
+        }
+        let mut failed = None;
+        for name in self.names() {
+            let examined = best(self.examined(&[name]));
+            match examined {
+                Some(examined) if examined.adapter.is_some() => return examined,
+                Some(examined) if examined.report.result == Outcome::Problem => {
+                    failed.get_or_insert(examined);
+                }
+                _ => {}
+            }
+        }
+        failed.unwrap_or_else(|| Examined::closed(self.no_device()))
+    }
+
+    /// Returns the names that a program of this kind can open, each once: entries, then devices.
+    fn names(&self) -> Vec<String> {
+        let entries = self.file.conf.entries.iter();
+        let entries = entries.filter(|entry| {
+            (entry.major, entry.minor) == VERSION && entry.threadsafe == self.threadsafe
         });
-        // An earlier entry whose device does not exist is not a problem if this one opens.
-        let at = all.len() - 1;
-        if all[at].report.result == Outcome::Ok {
-            for earlier in &mut all[..at] {
-                if same_key(&earlier.report, entry) && earlier.report.result == Outcome::Problem {
-                    earlier.report.result = Outcome::Unused;
+        let devices = registry::device_names().unwrap_or_default();
+        let mut seen = BTreeSet::new();
+        let names = entries.map(|entry| entry.name.clone()).chain(devices);
+        names.filter(|name| seen.insert(name.clone())).collect()
+    }
+
+    fn examined(&self, names: &[String]) -> Vec<Examined> {
+        let entries = self.file.conf.entries.iter();
+        let chosen = entries.filter(|entry| names.is_empty() || names.contains(&entry.name));
+        let mut all: Vec<Examined> = chosen.map(of_entry).collect();
+        let keys: BTreeSet<(String, bool)> = all.iter().filter_map(key_of).collect();
+        for (name, threadsafe) in &keys {
+            decide(&mut all, name, *threadsafe);
+        }
+        for (name, threadsafe) in &keys {
+            if *threadsafe != self.threadsafe {
+                let other = keys.contains(&(name.clone(), self.threadsafe));
+                self.not_requested(&mut all, name, other);
+            }
+        }
+        let others = match names {
+            [] => registry::device_names().unwrap_or_default(),
+            names => names.to_vec(),
+        };
+        let mut seen = BTreeSet::new();
+        for name in others {
+            if keys.contains(&(name.clone(), self.threadsafe)) || !seen.insert(name.clone()) {
+                continue;
+            }
+            let device = self.of_name(&name);
+            // If it fails, the entries of the other thread safety have said so.
+            if device.report.opened.is_some() || !keys.contains(&(name, !self.threadsafe)) {
+                all.push(device);
+            }
+        }
+        all
+    }
+
+    /// Completes the entries of a name that have not the thread safety that programs request.
+    /// `other`: whether the name also has entries that do.
+    fn not_requested(&self, all: &mut [Examined], name: &str, other: bool) {
+        let (is, requested, how) = match self.threadsafe {
+            false => ("threadsafe", "nonthreadsafe", "dat_ia_open requests"),
+            true => (
+                "nonthreadsafe",
+                "threadsafe",
+                "programs that pass DAT_TRUE to dat_ia_openv request",
+            ),
+        };
+        let way = match self.threadsafe {
+            false => {
+                "a program that passes DAT_TRUE as thread_safety to dat_ia_openv opens the line \
+                 (check with --threadsafe)"
+            }
+            true => "dat_ia_open opens the line (check without --threadsafe)",
+        };
+        let instead = match other {
+            true => Ok(()),
+            false => open(name, self.threadsafe).map(drop),
+        };
+        let lines = all.iter_mut().filter(|one| {
+            key_of(one).is_some_and(|key| key == (name.to_owned(), !self.threadsafe))
+        });
+        for one in lines {
+            one.adapter = None;
+            let report = &mut one.report;
+            if !matches!(report.result, Outcome::Ok | Outcome::Foreign) {
+                report
+                    .notes
+                    .push(format!("the line is {is}; {how} {requested}"));
+                continue;
+            }
+            close(one);
+            let report = &mut one.report;
+            let line = report.line.unwrap_or(0);
+            match &instead {
+                Ok(()) => {
+                    report.result = Outcome::Unused;
+                    let what = match other {
+                        true => "another line of this name",
+                        false => "the device of this name, without the settings of this line",
+                    };
+                    report.notes.push(format!(
+                        "the line is {is}, and {how} {requested}: that opens {what}; {way}"
+                    ));
+                }
+                Err(error) => {
+                    report.result = Outcome::Problem;
+                    report.problem = Some(Problem::with_next(
+                        error,
+                        format!("write {requested} instead of {is} in line {line}; {way}"),
+                    ));
                 }
             }
         }
     }
-    for name in device_names(names) {
-        let known = all.iter().any(|one| one.report.name == name);
-        if !known {
-            all.push(of_name(&name));
-        }
-    }
-    let mut reports: Vec<_> = all.into_iter().map(|one| one.report).collect();
-    if names.is_empty() {
-        reports.extend(unusable_devices());
-        if reports.iter().all(|one| one.result == Outcome::Ignored) {
-            reports.push(nothing());
-        }
-    }
-    reports
-}
 
-/// Returns the adapter for a test: the one of this name, or the first that can be used.
-pub(crate) fn choose(file: &ConfFile, name: Option<&str>) -> Examined {
-    let entries = &file.conf.entries;
-    let matching = entries
-        .iter()
-        .filter(|one| name.is_none_or(|name| one.name == name));
-    let usable = matching.filter(|entry| (entry.major, entry.minor) == VERSION);
-    let mut failed: Option<Examined> = None;
-    for entry in usable {
-        let mut examined = of_entry(entry);
-        if examined.adapter.is_some() {
-            return examined;
-        }
-        if name.is_some() && examined.report.result == Outcome::Foreign {
-            let text = format!(
-                "{} serves the name, and dat-check tests this library",
-                entry.library
-            );
-            let next = "test with a program of that library, or name libdat.so.1 in the entry";
-            examined.report.result = Outcome::Problem;
-            examined.report.problem = Some(Problem::new(text, next));
-        }
-        failed.get_or_insert(examined);
+    /// Returns the devices that have no name because they cannot be opened.
+    fn unusable_devices(&self) -> Vec<report::Adapter> {
+        let devices = dat_engine::devices_with(PathRequest::Auto).unwrap_or_default();
+        let unusable = devices.iter().filter_map(|device| match &device.path {
+            DataPath::Unusable { .. } => Some(self.of_name(&device.name).report),
+            _ => None,
+        });
+        unusable.collect()
     }
-    if let (Some(_), Some(failed)) = (name, failed) {
-        return failed;
-    }
-    let names = match name {
-        Some(name) => vec![name.to_owned()],
-        None => registry::device_names().unwrap_or_default(),
-    };
-    let mut failed: Option<Examined> = None;
-    for name in names {
-        let examined = of_name(&name);
-        if examined.adapter.is_some() {
-            return examined;
-        }
-        failed.get_or_insert(examined);
-    }
-    failed.unwrap_or_else(|| Examined {
-        report: nothing(),
-        adapter: None,
-    })
-}
 
-/// Returns the names that are examined as devices.
-fn device_names(names: &[String]) -> Vec<String> {
-    match names {
-        [] => registry::device_names().unwrap_or_default(),
-        names => names.to_vec(),
+    /// Returns the report if no name can be opened at all.
+    fn no_device(&self) -> report::Adapter {
+        let mut report = unlisted(report::ANY_NAME);
+        report.problem = Some(match dat_engine::devices_with(PathRequest::Auto) {
+            Ok(devices) if devices.is_empty() => advice::no_device(),
+            Ok(_) => Problem::new("no RDMA device has a port", "see the kernel log (dmesg)"),
+            Err(error) => Problem::of_engine(&error),
+        });
+        report
+    }
+
+    /// Opens a name that has no entry.
+    fn of_name(&self, name: &str) -> Examined {
+        opened(unlisted(name), open(name, self.threadsafe), || {
+            advice::for_name(&advice::devices())
+        })
     }
 }
 
-/// Returns the devices that have no name because they cannot be opened.
-fn unusable_devices() -> Vec<report::Adapter> {
-    let devices = dat_engine::devices_with(PathRequest::Auto).unwrap_or_default();
-    let unusable = devices.iter().filter_map(|device| match &device.path {
-        DataPath::Unusable { .. } => Some(of_name(&device.name).report),
-        _ => None,
-    });
-    unusable.collect()
-}
-
-/// Returns the report if no name can be opened at all.
-fn nothing() -> report::Adapter {
-    of_name("(any)").report
-}
-
-fn same_key(report: &report::Adapter, entry: &Entry) -> bool {
-    report.line.is_some()
-        && report.name == entry.name
-        && report.dat_version == version(entry)
-        && report.threadsafe == Some(entry.threadsafe)
-}
-
-/// Returns whether an earlier entry is used instead of this one.
-fn is_used(earlier: &Examined, entry: &Entry) -> bool {
-    same_key(&earlier.report, entry)
-        && matches!(earlier.report.result, Outcome::Ok | Outcome::Foreign)
-}
-
-fn version(entry: &Entry) -> String {
-    format!("{}.{}", entry.major, entry.minor)
-}
-
-/// Returns an entry that was not examined yet.
-fn blank(entry: &Entry) -> report::Adapter {
-    let mut notes = Vec::new();
-    if entry.threadsafe {
-        notes.push(
-            "a threadsafe entry: programs have to request that; dat_ia_open opens nonthreadsafe ones"
-                .to_owned(),
+/// Returns the adapter that a program gets, or else the one whose report says why it gets none.
+fn best(mut all: Vec<Examined>) -> Option<Examined> {
+    let usable = all.iter().position(|one| one.adapter.is_some());
+    let with = |result| all.iter().position(|one| one.report.result == result);
+    let foreign = with(Outcome::Foreign);
+    let at = usable.or(foreign).or_else(|| with(Outcome::Problem))?;
+    let mut chosen = all.swap_remove(at);
+    if foreign == Some(at) && usable.is_none() {
+        let text = format!(
+            "{} serves the name, and dat-check tests this library",
+            chosen.report.library
         );
+        let next = "test with a program of that library, or name libdat.so.1 in the entry";
+        chosen.report.result = Outcome::Problem;
+        chosen.report.problem = Some(Problem::new(text, next));
     }
+    Some(chosen)
+}
+
+/// Opens a name as a program does.
+fn open(name: &str, threadsafe: bool) -> dat_api::Result<Adapter> {
+    let options = OpenOptions {
+        thread_safe: threadsafe,
+        ..OpenOptions::default()
+    };
+    Adapter::open_with(name, options)
+}
+
+/// Returns the name and the thread safety of an entry that programs of this library can request.
+fn key_of(one: &Examined) -> Option<(String, bool)> {
+    let Examined { report, .. } = one;
+    let is_entry = report.line.is_some() && report.result != Outcome::Ignored;
+    Some((report.name.clone(), report.threadsafe?)).filter(|_| is_entry)
+}
+
+/// What a program gets that opens a name.
+enum Got {
+    /// The entry at this index.
+    Entry(usize),
+    Failure(DatError),
+    /// No entry of the name can be used.
+    Nothing,
+}
+
+/// Finds out which of the entries of one name and thread safety is used, and says so in all of
+/// them.
+fn decide(all: &mut [Examined], name: &str, threadsafe: bool) {
+    let is_listed =
+        |one: &Examined| key_of(one).is_some_and(|key| key == (name.to_owned(), threadsafe));
+    let lines: Vec<usize> = (0..all.len()).filter(|&at| is_listed(&all[at])).collect();
+    match what_opens(all, &lines, name, threadsafe) {
+        Got::Entry(used) => {
+            let number = all[used].report.line.unwrap_or(0);
+            for at in lines.into_iter().filter(|&at| at != used) {
+                let note = format!("line {number} has the same name and is used");
+                not_used(&mut all[at], note);
+            }
+        }
+        Got::Failure(error) => {
+            let failed = lines.iter().position(|&at| is_failed(&all[at]));
+            let failed = failed.unwrap_or_else(|| {
+                all[lines[0]].adapter = None;
+                let report = &mut all[lines[0]].report;
+                report.result = Outcome::Problem;
+                report.problem = Some(Problem::of_error(&error));
+                0
+            });
+            for &at in &lines[failed + 1..] {
+                if !is_failed(&all[at]) {
+                    let note = "not reached: opening the name ends with the error of a line above";
+                    not_used(&mut all[at], note.to_owned());
+                }
+            }
+        }
+        Got::Nothing => {}
+    }
+}
+
+/// Returns whether an entry could not be opened or loaded by itself.
+fn is_failed(one: &Examined) -> bool {
+    one.report.opened.is_none() && one.report.result == Outcome::Problem
+}
+
+fn not_used(one: &mut Examined, note: String) {
+    close(one);
+    one.report.result = Outcome::Unused;
+    one.report.notes.push(note);
+}
+
+/// The library tries the entries in their order. The first entry of its own decides, for all of
+/// its own: it uses the first whose device exists.
+fn what_opens(all: &[Examined], lines: &[usize], name: &str, threadsafe: bool) -> Got {
+    for &at in lines {
+        let report = &all[at].report;
+        if report.result == Outcome::Foreign {
+            return Got::Entry(at);
+        }
+        if !registry::is_ours(&report.library) {
+            continue;
+        }
+        return match open(name, threadsafe) {
+            Ok(_) => {
+                let mut lines = lines.iter().copied();
+                lines
+                    .find(|&at| all[at].report.opened.is_some())
+                    .map_or(Got::Nothing, Got::Entry)
+            }
+            Err(error) => Got::Failure(error),
+        };
+    }
+    Got::Nothing
+}
+
+/// Returns the report of an entry that was not examined yet.
+fn blank(entry: &Entry) -> report::Adapter {
     report::Adapter {
         name: entry.name.clone(),
         result: Outcome::Problem,
         line: Some(entry.line),
-        dat_version: version(entry),
+        dat_version: format!("{}.{}", entry.major, entry.minor),
         threadsafe: Some(entry.threadsafe),
         library: entry.library.clone(),
         library_path: None,
         instance_data: Some(entry.instance_data.clone()),
         opened: None,
         problem: None,
-        notes,
+        notes: entry.unused_platform_data().into_iter().collect(),
     }
 }
 
-fn unused(entry: &Entry, used: Option<usize>) -> Examined {
-    let mut report = blank(entry);
-    report.result = Outcome::Unused;
-    if let Some(line) = used {
-        report
-            .notes
-            .push(format!("line {line} has the same name and is used"));
-    }
-    Examined {
-        report,
-        adapter: None,
-    }
-}
-
-fn of_entry(entry: &Entry) -> Examined {
-    let mut report = blank(entry);
-    if (entry.major, entry.minor) != VERSION {
-        report.result = Outcome::Ignored;
-        report.notes.push(format!(
-            "for programs of DAT {}.{}, which use another registry ({}); programs of uDAPL 1.2 do not \
-             see it",
-            entry.major,
-            entry.minor,
-            if entry.major == 2 { "libdat2.so.2" } else { "not this one" }
-        ));
-        return Examined {
-            report,
-            adapter: None,
-        };
-    }
-    if !entry.is_ours() {
-        look_up(&mut report);
-        return Examined {
-            report,
-            adapter: None,
-        };
-    }
-    opened(report, Adapter::open_entry(entry), || {
-        advice::for_entry(entry.line, &entry.instance_data, &advice::devices())
-    })
-}
-
-fn of_name(name: &str) -> Examined {
-    let report = report::Adapter {
+/// Returns the report of a name without an entry that was not examined yet.
+fn unlisted(name: &str) -> report::Adapter {
+    report::Adapter {
         name: name.to_owned(),
         result: Outcome::Problem,
         line: None,
@@ -228,9 +336,29 @@ fn of_name(name: &str) -> Examined {
         opened: None,
         problem: None,
         notes: Vec::new(),
-    };
-    opened(report, Adapter::open(name), || {
-        advice::for_name(&advice::devices())
+    }
+}
+
+/// Examines one entry by itself.
+fn of_entry(entry: &Entry) -> Examined {
+    let mut report = blank(entry);
+    if (entry.major, entry.minor) != VERSION {
+        report.result = Outcome::Ignored;
+        report.notes.push(format!(
+            "for programs of DAT {}.{}, which use another registry ({}); programs of uDAPL 1.2 do not \
+             see it",
+            entry.major,
+            entry.minor,
+            if entry.major == 2 { "libdat2.so.2" } else { "not this one" }
+        ));
+        return Examined::closed(report);
+    }
+    if !entry.is_ours() {
+        look_up(&mut report);
+        return Examined::closed(report);
+    }
+    opened(report, Adapter::open_entry(entry), || {
+        advice::for_entry(entry.line, &entry.instance_data, &advice::devices())
     })
 }
 
@@ -267,167 +395,5 @@ fn look_up(report: &mut report::Adapter) {
                 "not known whether {library} is installed: {reason}"
             ));
         }
-    }
-}
-
-/// Completes the report of an adapter of this library; `next` is the next step if there is no such
-/// device.
-fn opened(
-    mut report: report::Adapter,
-    adapter: dat_api::Result<Adapter>,
-    next: impl Fn() -> String,
-) -> Examined {
-    let adapter = match adapter {
-        Ok(adapter) => adapter,
-        Err(error) => {
-            report.problem = Some(match error.code().kind() {
-                Some(ReturnType::ProviderNotFound) => Problem::with_next(&error, next()),
-                _ => Problem::of_error(&error),
-            });
-            return Examined {
-                report,
-                adapter: None,
-            };
-        }
-    };
-    let device = adapter.device();
-    let problem = match adapter.port() {
-        Ok(port) => {
-            report.opened = Some(describe(&adapter.query(), device, &port));
-            port_problem(device.transport, &port).or_else(|| endpoint_problem(&adapter))
-        }
-        Err(error) => Some(Problem::of_error(&error)),
-    };
-    if adapter.address().ip().is_loopback() {
-        report.notes.push(
-            "its address is that of this host alone, so only programs of this host can connect; see \
-             DAT_LISTEN in udapl(7)"
-                .to_owned(),
-        );
-    }
-    let usable = problem.is_none();
-    report.result = if usable {
-        Outcome::Ok
-    } else {
-        Outcome::Problem
-    };
-    report.problem = problem;
-    Examined {
-        report,
-        adapter: usable.then_some(adapter),
-    }
-}
-
-fn describe(info: &IaInfo, device: &DeviceInfo, port: &PortInfo) -> Opened {
-    let IaInfo { ia, provider, .. } = info;
-    let attributes: BTreeMap<String, String> = ia
-        .transport_attributes
-        .iter()
-        .chain(&ia.vendor_attributes)
-        .chain(&provider.provider_specific_attributes)
-        .map(|one| (one.name.to_owned(), one.value.clone()))
-        .collect();
-    let (path, path_reason) = match &device.path {
-        DataPath::Direct => ("direct", None),
-        DataPath::Verbs { reason } => ("verbs", Some(reason.clone())),
-        DataPath::Unusable { reason } => ("unusable", Some(reason.clone())),
-    };
-    Opened {
-        device: device.name.clone(),
-        firmware: device.firmware.clone(),
-        port: port.number,
-        transport: device.transport.to_string(),
-        link_layer: port.link.to_string(),
-        port_state: port.state.to_string(),
-        port_mtu: port.active_mtu.bytes(),
-        address: ia.ia_address.ip().to_string(),
-        connection_manager: attributes.get("cm").cloned().unwrap_or_default(),
-        path: path.to_owned(),
-        path_reason,
-        attributes,
-    }
-}
-
-/// Returns why a port cannot connect.
-fn port_problem(transport: Transport, port: &PortInfo) -> Option<Problem> {
-    if port.state != PortState::Active {
-        let next = match (port.link, port.state) {
-            (LinkLayer::Ethernet, _) => {
-                "bring the network interface up (`ip link set NAME up`), and check cable and switch"
-            }
-            (_, PortState::Initializing | PortState::Armed) => {
-                "the link is up, but no subnet manager activates it: start opensm on one node"
-            }
-            _ => "check the cable and the switch port (`ibstat`)",
-        };
-        let text = format!("port {} is {}", port.number, port.state);
-        return Some(Problem::new(text, next));
-    }
-    if transport == Transport::Iwarp {
-        return None;
-    }
-    let error = port.gid().err()?;
-    let text = error.to_string();
-    let (cause, _) = text.split_once('\n').unwrap_or((&text, ""));
-    let next = match error.remedy() {
-        "" => "give the port's network interface an IP address (`ip address add`)",
-        remedy => remedy,
-    };
-    Some(Problem::new(cause, next))
-}
-
-/// Returns why no memory can be registered or no endpoint created.
-fn endpoint_problem(adapter: &Adapter) -> Option<Problem> {
-    let tried = || {
-        let zone = adapter.zone()?;
-        let privileges = MemPrivileges::LOCAL_READ | MemPrivileges::LOCAL_WRITE;
-        let _memory = zone.memory(REGISTERED, privileges)?;
-        let events = adapter.dispatcher(16, EvdFlags::DTO | EvdFlags::CONNECTION)?;
-        zone.endpoint(&EndpointOptions::new(&events)).map(drop)
-    };
-    tried().err().map(|error| Problem::of_error(&error))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use dat_engine::control::Mtu;
-
-    fn port(link: LinkLayer, state: PortState) -> PortInfo {
-        let mtu = Mtu::from_code(3).expect("a code");
-        PortInfo {
-            number: 2,
-            state,
-            link,
-            lid: 0,
-            active_mtu: mtu,
-            max_mtu: mtu,
-            max_message: 1 << 30,
-            gids: Vec::new(),
-        }
-    }
-
-    #[test]
-    fn a_port_that_is_down_has_the_remedy_of_its_link() {
-        let problem = |link, state| {
-            let problem = port_problem(Transport::Roce, &port(link, state));
-            problem.expect("not active")
-        };
-        let down = problem(LinkLayer::Ethernet, PortState::Down);
-        assert_eq!(down.problem, "port 2 is down");
-        assert!(down.next.contains("ip link set"), "{down:?}");
-        let waiting = problem(LinkLayer::InfiniBand, PortState::Initializing);
-        assert!(waiting.next.contains("opensm"), "{waiting:?}");
-        let unplugged = problem(LinkLayer::InfiniBand, PortState::Down);
-        assert!(unplugged.next.contains("cable"), "{unplugged:?}");
-    }
-
-    #[test]
-    fn a_roce_port_needs_a_gid_and_an_iwarp_port_none() {
-        let active = port(LinkLayer::Ethernet, PortState::Active);
-        let problem = port_problem(Transport::Roce, &active).expect("no GID");
-        assert!(problem.problem.contains("GID"), "{problem:?}");
-        assert!(!problem.next.is_empty(), "{problem:?}");
-        assert_eq!(port_problem(Transport::Iwarp, &active), None);
     }
 }

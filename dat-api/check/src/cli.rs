@@ -17,9 +17,10 @@ Show what every adapter name of this host opens, and test connections.
 
 A DAT program opens an adapter by its name: an entry of dat.conf, or the name of
 an RDMA device (mlx5_0, or mlx5_0-2 for its port 2), which needs no entry.
-dat-check reads the dat.conf that a program started here gets, opens every name,
-and shows the library, device, port, address, connection manager and data path.
-For a name that cannot be opened it prints the reason and what to do.
+dat-check reads the dat.conf that a program started here gets, opens every name
+as dat_ia_open does, and shows the library, device, port, address, connection
+manager and data path. For a name that cannot be opened it prints the reason and
+what to do.
 
 Names of other libraries are not opened: dat-check shows which library a program
 would load, and whether the dynamic linker finds it.
@@ -33,7 +34,7 @@ Results of a name:
   problem   cannot be used; the lines below say why, and what to do next
   foreign   another library serves it, which is installed; not opened
   ignored   an entry that programs of uDAPL 1.2 do not use
-  unused    an earlier entry of the same name is used instead
+  unused    opening the name does not get to this entry; the note says why
 
 Examples:
   dat-check                          every name
@@ -74,6 +75,9 @@ pub(crate) struct Cli {
     /// Time limit of a test [default: 10; with --listen 60]
     #[arg(short = 't', long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=3600))]
     pub(crate) timeout: Option<u64>,
+    /// Open names as programs do that pass DAT_TRUE as thread_safety to dat_ia_openv
+    #[arg(long)]
+    pub(crate) threadsafe: bool,
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
@@ -102,7 +106,7 @@ impl Cli {
         match self.names.len() {
             0 | 1 => Ok(Some(test)),
             count => Err(format!(
-                "a test uses one adapter, and {count} names were given: run dat-check for each"
+                "a test uses one adapter, and {count} names were given: run dat-check once for each"
             )),
         }
     }

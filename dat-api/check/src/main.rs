@@ -4,6 +4,7 @@
 //! ```text
 //! cli        options and help           report     the result: the fields of the JSON document
 //! adapters   what each name opens       text       the result as text
+//! opening    opens one adapter
 //! advice     the next step for a name that stands for no device
 //! variables  the DAT_* variables        problem    an error and the next step
 //! system     limits, device files       linker     what the dynamic linker finds
@@ -18,6 +19,7 @@ mod adapters;
 mod advice;
 mod cli;
 mod linker;
+mod opening;
 mod problem;
 mod report;
 mod system;
@@ -30,6 +32,7 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
+use adapters::Registry;
 use cli::Cli;
 use report::{Conf, Report};
 
@@ -69,10 +72,14 @@ fn run(cli: &Cli) -> Result<ExitCode, String> {
     let variables = variables::examine();
     let system = system::examine();
     let mut report = Report::new(Conf::new(&file), variables, system);
+    let registry = Registry {
+        file: &file,
+        threadsafe: cli.threadsafe,
+    };
     match test {
-        None => report.adapters = adapters::examine(&file, &cli.names),
+        None => report.adapters = registry.examine(&cli.names),
         Some(test) => {
-            let chosen = adapters::choose(&file, cli.names.first().map(String::as_str));
+            let chosen = registry.choose(cli.names.first().map(String::as_str));
             report.adapters.push(chosen.report);
             report.test = Some(match chosen.adapter {
                 Some(adapter) => transfer::run(&test, &adapter, cli),

@@ -35,6 +35,16 @@ impl Problem {
         }
     }
 
+    /// Returns the problem of a call of the engine.
+    pub(crate) fn of_engine(error: &dat_engine::ControlError) -> Self {
+        let text = error.to_string();
+        let (cause, remedy) = text.split_once('\n').unwrap_or((&text, ""));
+        match remedy {
+            "" => Self::new(cause, next_step(DatReturn::SUCCESS)),
+            remedy => Self::new(cause, remedy),
+        }
+    }
+
     /// Returns the problem of a post or of a wait.
     pub(crate) fn of_code(doing: &str, code: DatReturn) -> Self {
         Self::new(format!("cannot {doing}: {code}"), next_step(code))

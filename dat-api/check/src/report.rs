@@ -10,6 +10,8 @@ use serde::Serialize;
 use crate::PROBLEM;
 use crate::problem::Problem;
 
+/// The name in the report if no name can be opened, because there is no device.
+pub(crate) const ANY_NAME: &str = "(any)";
 /// The name and version of the document.
 pub(crate) const SCHEMA: &str = "dat-check/1";
 
@@ -42,6 +44,9 @@ pub(crate) struct Conf {
     /// The number of invalid lines that are not listed.
     pub(crate) more_invalid_lines: usize,
     pub(crate) ignored_lines: Vec<Line>,
+    /// Why the file cannot be used.
+    #[serde(flatten)]
+    pub(crate) problem: Option<Problem>,
 }
 
 #[derive(Clone, Debug, Serialize)]
@@ -65,6 +70,20 @@ impl Conf {
             name: Some(ignored.name.clone()),
             cause: ignored.cause.to_owned(),
         });
+        let problem = match &file.read_error {
+            Some(error) => Some(error.clone()),
+            // A file that `DAT_OVERRIDE` names has to exist.
+            None if file.overridden && !file.exists => {
+                Some(format!("there is no file {}", file.path.display()))
+            }
+            None => None,
+        };
+        let next = match file.overridden {
+            true => "correct DAT_OVERRIDE or unset it: until then programs see no entry at all",
+            false => {
+                "make it a file that this user can read: until then programs see no entry at all"
+            }
+        };
         Self {
             path: file.path.display().to_string(),
             overridden: file.overridden,
@@ -74,15 +93,13 @@ impl Conf {
             invalid_lines: invalid.collect(),
             more_invalid_lines: conf.more_line_errors,
             ignored_lines: ignored.collect(),
+            problem: problem.map(|problem| Problem::new(problem, next)),
         }
     }
 
-    /// Returns the number of problems. A file that `DAT_OVERRIDE` names has to exist.
+    /// Returns the number of problems.
     fn problems(&self) -> usize {
-        let missing = self.overridden && !self.exists;
-        usize::from(self.read_error.is_some() || missing)
-            + self.invalid_lines.len()
-            + self.more_invalid_lines
+        usize::from(self.problem.is_some()) + self.invalid_lines.len() + self.more_invalid_lines
     }
 }
 
@@ -117,6 +134,8 @@ pub(crate) struct Libdat {
     pub(crate) path: Option<String>,
     /// Whether it is this library.
     pub(crate) ours: bool,
+    /// Why the path is not known, or the file cannot be loaded.
+    pub(crate) error: Option<String>,
 }
 
 #[derive(Clone, Debug, Serialize)]
@@ -200,6 +219,8 @@ pub(crate) struct Test {
     /// `loopback`, `listen` or `connect`.
     pub(crate) kind: &'static str,
     pub(crate) result: Outcome,
+    /// Whether it was run; not if the adapter cannot be used.
+    pub(crate) run: bool,
     /// The peer: a host that was connected to.
     pub(crate) host: Option<String>,
     pub(crate) qualifier: Option<u64>,
@@ -238,7 +259,11 @@ impl Report {
         let failed = |result: Outcome| result == Outcome::Problem;
         let adapters = self.adapters.iter().filter(|one| failed(one.result));
         let variables = self.variables.iter().filter(|one| one.problem.is_some());
-        let test = self.test.iter().filter(|test| failed(test.result));
+        // A test that was not run is no problem beside that of its adapter.
+        let test = self
+            .test
+            .iter()
+            .filter(|test| failed(test.result) && test.run);
         self.problems =
             self.dat_conf.problems() + variables.count() + adapters.count() + test.count();
         self.status = if self.problems == 0 { 0 } else { PROBLEM };

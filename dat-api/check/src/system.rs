@@ -61,21 +61,29 @@ pub(crate) fn examine() -> System {
         });
         system.notes.extend(denied);
     }
-    match &system.libdat {
-        Libdat { ours: true, .. } => {}
-        Libdat { path: None, .. } => system.notes.push(
-            "C programs find no libdat.so.1 from this shell: install it (dat-api/install.sh), and \
-             set LD_LIBRARY_PATH or run ldconfig"
+    system.notes.extend(libdat_note(&system.libdat));
+    system
+}
+
+/// Returns what to do if C programs do not load this library.
+fn libdat_note(libdat: &Libdat) -> Option<String> {
+    let Libdat { path, ours, error } = libdat;
+    match (path, ours, error) {
+        (Some(_), true, None) | (None, _, Some(_)) => None,
+        (Some(path), true, Some(error)) => Some(format!(
+            "C programs cannot load {path}: {error}: install the packages that contain that"
+        )),
+        (Some(path), false, _) => Some(format!(
+            "C programs load {path}, which is another library than the one that dat-check \
+             examines: set LD_LIBRARY_PATH to the folder of this one, or name libudapl.so.1 in the \
+             dat.conf of that one"
+        )),
+        (None, _, None) => Some(
+            "C programs that are started here find no libdat.so.1: install it (dat-api/install.sh), \
+             and set LD_LIBRARY_PATH or run ldconfig"
                 .to_owned(),
         ),
-        Libdat {
-            path: Some(path), ..
-        } => system.notes.push(format!(
-            "C programs load {path}, which is another library: set LD_LIBRARY_PATH to the folder \
-             of this one, or name libudapl.so.1 in the dat.conf of that one"
-        )),
     }
-    system
 }
 
 /// Returns what to do if a device file cannot be opened.
@@ -140,9 +148,14 @@ fn network_namespaces() -> Option<&'static str> {
 fn libdat() -> Libdat {
     // Only this library has the call, so its name is in the table of symbols.
     const OWN_CALL: &[u8] = b"dat_counters_query\0";
-    let path = match linker::find("libdat.so.1") {
-        Found::At { path, .. } => Some(path),
-        Found::Nowhere { .. } | Found::Unknown { .. } => None,
+    let (path, error) = match linker::find("libdat.so.1") {
+        Found::At { path, missing } if missing.is_empty() => (Some(path), None),
+        Found::At { path, missing } => {
+            let missing = format!("{} not found", missing.join(", "));
+            (Some(path), Some(missing))
+        }
+        Found::Nowhere { .. } => (None, None),
+        Found::Unknown { reason } => (None, Some(reason)),
     };
     let bytes = path.as_ref().and_then(|path| fs::read(path).ok());
     let ours = bytes.is_some_and(|bytes| {
@@ -150,7 +163,7 @@ fn libdat() -> Libdat {
             .windows(OWN_CALL.len())
             .any(|window| window == OWN_CALL)
     });
-    Libdat { path, ours }
+    Libdat { path, ours, error }
 }
 
 /// If the program ignores the environment, replaces this process by a dat-check without the
@@ -285,5 +298,24 @@ mod tests {
             assert_eq!(gains_rights(&file, capable), gains, "{mode:o} {capable}");
             assert!(!has_capabilities(&path));
         }
+    }
+
+    #[test]
+    fn only_a_library_that_programs_cannot_use_has_a_note() {
+        let note = |path: Option<&str>, ours, error: Option<&str>| {
+            libdat_note(&Libdat {
+                path: path.map(str::to_owned),
+                ours,
+                error: error.map(str::to_owned),
+            })
+        };
+        assert_eq!(note(Some("/opt/libdat.so.1"), true, None), None);
+        assert_eq!(note(None, false, Some("no such linker")), None);
+        let other = note(Some("/opt/libdat.so.1"), false, None).expect("a note");
+        assert!(other.contains("another library"), "{other}");
+        let none = note(None, false, None).expect("a note");
+        assert!(none.contains("install.sh"), "{none}");
+        let broken = note(Some("/opt/libdat.so.1"), true, Some("libx.so not found"));
+        assert!(broken.expect("a note").contains("libx.so"));
     }
 }

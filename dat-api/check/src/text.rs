@@ -2,8 +2,10 @@
 
 use std::fmt::Write;
 
+use dat_api::registry;
+
 use crate::problem::Problem;
-use crate::report::{Adapter, Opened, Outcome, Report, Test};
+use crate::report::{ANY_NAME, Adapter, Opened, Outcome, Report, Test};
 
 /// The column at which values begin.
 const LABEL: usize = 14;
@@ -15,11 +17,15 @@ pub(crate) fn of(report: &Report) -> String {
     let mut text = Text::default();
     text.line("dat.conf", &conf(report));
     for line in &report.dat_conf.invalid_lines {
-        text.more(&format!("line {} is invalid: {}", line.line, line.cause));
+        text.more(&format!(
+            "line {} is invalid and ignored: {}",
+            line.line, line.cause
+        ));
     }
     if report.dat_conf.more_invalid_lines > 0 {
         let count = report.dat_conf.more_invalid_lines;
-        text.more(&format!("and {count} more invalid lines"));
+        let more = counted(count, "more invalid line", "more invalid lines");
+        text.more(&format!("and {more}"));
     }
     for line in &report.dat_conf.ignored_lines {
         let name = line.name.as_deref().unwrap_or_default();
@@ -32,14 +38,19 @@ pub(crate) fn of(report: &Report) -> String {
     if let Some(ignored) = &ignored {
         text.more(ignored);
     }
+    text.findings(report.dat_conf.problem.as_ref(), &[]);
     variables(&mut text, report);
     system(&mut text, report);
+    let this_library = match report.system.libdat.ours {
+        true => "this library",
+        false => "this library, built into dat-check",
+    };
     for adapter in &report.adapters {
         if adapter.result == Outcome::Ignored && ignored.is_some() {
             continue;
         }
         text.blank();
-        text.adapter(adapter);
+        text.adapter(adapter, this_library);
     }
     if let Some(test) = &report.test {
         text.blank();
@@ -57,10 +68,11 @@ fn conf(report: &Report) -> String {
         true => "named by DAT_OVERRIDE",
         false => "DAT_OVERRIDE is not set",
     };
-    let state = match (&conf.read_error, conf.exists) {
-        (Some(error), _) => error.clone(),
-        (None, false) => "no such file; devices are opened by their own names".to_owned(),
-        (None, true) => counted(conf.entries, "entry", "entries"),
+    let state = match (&conf.problem, conf.exists, conf.entries) {
+        (Some(_), ..) => "PROBLEM".to_owned(),
+        (None, false, _) => "no such file; devices are opened by their own names".to_owned(),
+        (None, true, 0) => "no entries; devices are opened by their own names".to_owned(),
+        (None, true, count) => counted(count, "entry", "entries"),
     };
     format!("{} ({why}): {state}", conf.path)
 }
@@ -97,12 +109,21 @@ fn variables(text: &mut Text, report: &Report) {
 
 fn system(text: &mut Text, report: &Report) {
     let system = &report.system;
+    let libdat = &system.libdat;
     text.line(
-        "libdat.so.1",
-        &match (&system.libdat.path, system.libdat.ours) {
-            (Some(path), true) => format!("{path} (this library)"),
-            (Some(path), false) => format!("{path} (another library)"),
-            (None, _) => "not found by the dynamic linker".to_owned(),
+        "C programs",
+        &match (&libdat.path, libdat.ours, &libdat.error) {
+            (Some(path), true, None) => format!("load {path} (this library)"),
+            (Some(path), true, Some(error)) => {
+                format!("CANNOT load {path} (this library): {error}")
+            }
+            (Some(path), false, _) => {
+                format!("load {path}, ANOTHER library than dat-check has built in")
+            }
+            (None, _, None) => {
+                "find no libdat.so.1; dat-check needs none: it has the library built in".to_owned()
+            }
+            (None, _, Some(error)) => format!("not known what they load as libdat.so.1: {error}"),
         },
     );
     let memory = match system.locked_memory_bytes {
@@ -110,15 +131,19 @@ fn system(text: &mut Text, report: &Report) {
         Some(bytes) => format!("at most {} KiB", bytes >> 10),
     };
     text.line("memlock", &memory);
-    match (&system.emulated_fabric, system.device_files.is_empty()) {
+    let has_verbs = system
+        .device_files
+        .iter()
+        .any(|file| file.path.contains("uverbs"));
+    match (&system.emulated_fabric, has_verbs) {
         (Some(fabric), _) => {
             text.line(
                 "devices",
                 &format!("EMULATED by mlx5-emu (fabric '{fabric}')"),
             );
         }
-        (None, true) => text.line("devices", "/dev/infiniband has no uverbs file"),
-        (None, false) => {
+        (None, false) => text.line("devices", "none: /dev/infiniband has no uverbs file"),
+        (None, true) => {
             let files = system.device_files.iter().map(|file| match &file.error {
                 None => file.path.clone(),
                 Some(error) => format!("{} ({error})", file.path),
@@ -151,9 +176,17 @@ fn summary(report: &Report) -> String {
             count => parts.push(format!("{count} {what}")),
         }
     }
-    let names = counted(report.adapters.len(), "name", "names");
+    let names = match &report.adapters[..] {
+        [none] if none.name == ANY_NAME => "no RDMA device".to_owned(),
+        all => format!(
+            "{}: {}",
+            counted(all.len(), "name", "names"),
+            parts.join(", ")
+        ),
+    };
     let test = match &report.test {
         None => String::new(),
+        Some(test) if !test.run => format!("; {} NOT RUN", test.kind),
         Some(test) if test.result == Outcome::Ok => format!("; {} passed", test.kind),
         Some(test) => format!("; {} FAILED", test.kind),
     };
@@ -161,7 +194,7 @@ fn summary(report: &Report) -> String {
         0 => "no problems".to_owned(),
         count => counted(count, "PROBLEM", "PROBLEMS"),
     };
-    format!("{names}: {}{test}; {problems}", parts.join(", "))
+    format!("{names}{test}; {problems}")
 }
 
 fn counted(count: usize, one: &str, many: &str) -> String {
@@ -201,25 +234,39 @@ impl Text {
         }
     }
 
-    fn adapter(&mut self, adapter: &Adapter) {
+    fn adapter(&mut self, adapter: &Adapter, this_library: &str) {
         let origin = match (adapter.line, &adapter.opened) {
             (Some(line), _) => format!("dat.conf, line {line}"),
             (None, Some(_)) => "a device; needs no entry".to_owned(),
-            (None, None) => "not in dat.conf".to_owned(),
+            (None, None) => "no entry of dat.conf for uDAPL 1.2".to_owned(),
         };
         let result = match adapter.result {
             Outcome::Problem => "PROBLEM",
             other => other.name(),
         };
         let Adapter { name, library, .. } = adapter;
+        if name == ANY_NAME {
+            self.line(
+                "RDMA devices",
+                &format!("{result:<9}none was found, so no name opens"),
+            );
+            return self.findings(adapter.problem.as_ref(), &adapter.notes);
+        }
         self.line(name, &format!("{}{result:<9}{origin}", separator(name)));
-        let place = match (&adapter.library_path, adapter.line) {
-            (Some(path), _) => format!("{library}: a program would load {path}"),
-            (None, None) => format!("{library} (this library)"),
-            (None, Some(_)) if adapter.opened.is_some() => format!("{library} (this library)"),
-            (None, Some(_)) => library.clone(),
-        };
-        self.line("  library", &place);
+        match (&adapter.library_path, adapter.line) {
+            (Some(path), _) => {
+                self.line(
+                    "  library",
+                    &format!("{library}: a program would load {path}"),
+                );
+            }
+            (None, Some(_)) if registry::is_ours(library) => {
+                self.line("  library", &format!("{library} ({this_library})"));
+            }
+            (None, Some(_)) => self.line("  library", library),
+            (None, None) if adapter.opened.is_some() => self.line("  library", this_library),
+            (None, None) => {}
+        }
         if let (None, Some(data)) = (&adapter.opened, &adapter.instance_data) {
             self.line("  instance", &format!("\"{data}\""));
         }
@@ -261,6 +308,7 @@ impl Text {
     fn test(&mut self, test: &Test) {
         let result = match test.result {
             Outcome::Ok => "ok",
+            _ if !test.run => "NOT RUN",
             _ => "PROBLEM",
         };
         self.line(test.kind, result);

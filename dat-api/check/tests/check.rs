@@ -1,12 +1,11 @@
-//! What `dat-check` shows, as a user runs it on the emulated device: files of names with every kind
-//! of error, both forms of output, help and manual.
+//! What `dat-check` shows of names, as a user runs it on the emulated device: files with every kind
+//! of error, both forms of output, help and manual. What it shows of the host is in `host.rs`.
 
 mod common;
 
 use std::fs;
-use std::os::unix::process::CommandExt;
 
-use common::{CONF, Folder, check, emulated, emulated_with, finish, json};
+use common::{CONF, Folder, check, emulated, finish, json};
 
 #[test]
 fn every_entry_shows_what_it_opens_or_why_not_and_what_to_do() {
@@ -26,7 +25,7 @@ fn every_entry_shows_what_it_opens_or_why_not_and_what_to_do() {
     assert!(
         file["invalid_lines"][0]["cause"]
             .to_string()
-            .contains("expected 8")
+            .contains("3 fields found, 8 expected")
     );
     let ignored = file["ignored_lines"].as_array().expect("a list");
     let ignored: Vec<_> = ignored
@@ -46,10 +45,16 @@ fn every_entry_shows_what_it_opens_or_why_not_and_what_to_do() {
             "gone",
             Some(4),
             "problem",
-            "no RDMA device of that name",
-            "mlx5_0 instead of mlx5_7",
+            "no adapter \\\"gone\\\" (dat.conf:4): cannot open mlx5_7: there is no RDMA device",
+            "write mlx5_0 instead of mlx5_7",
         ),
-        ("noport", Some(5), "problem", "no port 3", "1 to 1"),
+        (
+            "noport",
+            Some(5),
+            "problem",
+            "mlx5_0 has 1 port, and no port 3",
+            "write port 1 instead of 3",
+        ),
         (
             "badkey",
             Some(6),
@@ -80,7 +85,13 @@ fn every_entry_shows_what_it_opens_or_why_not_and_what_to_do() {
             "no network interface noif0",
             "ip link",
         ),
-        ("safe", Some(12), "ok", "", ""),
+        (
+            "safe",
+            Some(12),
+            "problem",
+            "dat.conf:12 has the name as threadsafe",
+            "write nonthreadsafe instead of threadsafe in line 12",
+        ),
         (
             "missing",
             Some(13),
@@ -98,6 +109,17 @@ fn every_entry_shows_what_it_opens_or_why_not_and_what_to_do() {
             "",
         ),
         ("second", Some(20), "ok", "", ""),
+        (
+            "ended",
+            Some(21),
+            "problem",
+            "invalid wait policy",
+            "line 21",
+        ),
+        ("ended", Some(22), "unused", "", ""),
+        ("mlx5_0", Some(23), "unused", "", ""),
+        ("fast", Some(24), "unused", "", ""),
+        ("eighth", Some(25), "ok", "", ""),
         ("mlx5_0", None, "ok", "", ""),
     ];
     let adapters = report["adapters"].as_array().expect("a list");
@@ -145,11 +167,97 @@ fn every_entry_shows_what_it_opens_or_why_not_and_what_to_do() {
         "{}",
         adapters[13]
     );
-    // Nine names and a line.
+    for (at, note) in [
+        (1, "line 2 has the same name and is used"),
+        (14, "line 20 has the same name and is used"),
+        (17, "not reached"),
+        (18, "opens the device of this name"),
+        (19, "opens another line of this name"),
+        (20, "write sl=3 in field 7"),
+        (20, "it has no setting colour=red"),
+    ] {
+        let notes = adapters[at]["notes"].to_string();
+        assert!(notes.contains(note), "{}", adapters[at]);
+    }
+    // Nothing is said of an adapter that programs do not get.
+    for at in [10, 14, 17, 18, 19] {
+        let notes = adapters[at]["notes"].to_string();
+        assert!(!notes.contains("its address"), "{}", adapters[at]);
+    }
+    // Eleven names and a line.
     assert_eq!(
         (&report["problems"], &report["status"]),
-        (&10.into(), &2.into())
+        (&12.into(), &2.into())
     );
+}
+
+/// The result of a name is that of `dat_ia_open`, or with `--threadsafe` of `dat_ia_openv` with
+/// DAT_TRUE.
+#[test]
+fn the_thread_safety_that_a_program_requests_decides() {
+    let folder = Folder::new("safety");
+    let conf = folder.file("dat.conf", CONF);
+    let result = |words: &str, status| {
+        let mut command = emulated(&format!("--json {words}"));
+        command.env("DAT_OVERRIDE", &conf);
+        let report = json(finish(command, status));
+        let of = |one: &serde_json::Value| (one["line"].as_u64(), one["result"].to_string());
+        let adapters = report["adapters"].as_array().expect("a list");
+        (
+            adapters.iter().map(of).collect::<Vec<_>>(),
+            report["adapters"].to_string(),
+        )
+    };
+    let is = |line, result: &str| (line, format!("\"{result}\""));
+    let (found, text) = result("safe", 2);
+    assert_eq!(found, [is(Some(12), "problem")]);
+    assert!(text.contains("check with --threadsafe"), "{text}");
+    let (found, text) = result("mlx5_0", 2);
+    assert_eq!(found, [is(Some(23), "unused"), is(None, "ok")]);
+    assert!(!text.contains("\"wait\":\"block\""), "{text}");
+
+    assert_eq!(result("--threadsafe safe", 2).0, [is(Some(12), "ok")]);
+    let (found, text) = result("--threadsafe mlx5_0", 2);
+    assert_eq!(found, [is(Some(23), "ok")]);
+    assert!(text.contains("\"wait\":\"block\""), "{text}");
+    let (found, _) = result("--threadsafe fast", 2);
+    assert_eq!(
+        found,
+        [
+            is(Some(2), "unused"),
+            is(Some(3), "unused"),
+            is(Some(24), "ok")
+        ]
+    );
+    let (found, text) = result("--threadsafe eighth", 2);
+    assert_eq!(found, [is(Some(25), "problem")]);
+    assert!(
+        text.contains("write threadsafe instead of nonthreadsafe"),
+        "{text}"
+    );
+}
+
+/// The entry of another version is not what a program of uDAPL 1.2 opens by the name.
+#[test]
+fn a_name_of_another_version_is_opened_as_programs_open_it() {
+    let folder = Folder::new("version");
+    let conf = folder.file("dat.conf", CONF);
+    let mut command = emulated("newer");
+    command.env("DAT_OVERRIDE", &conf);
+    finish(command, 2).says(&[
+        "newer         ignored  dat.conf, line 15",
+        "newer         PROBLEM  no entry of dat.conf for uDAPL 1.2",
+        "dat.conf:15 has the name for DAT version 2.0",
+    ]);
+    let clash = CONF
+        .replace("newer", "mlx5_0")
+        .replace("mlx5_0 u1.2 threadsafe", "x u1.2 threadsafe");
+    let mut command = emulated("mlx5_0");
+    command.env("DAT_OVERRIDE", folder.file("clash.conf", &clash));
+    finish(command, 2).says(&[
+        "mlx5_0        ignored  dat.conf, line 15",
+        "mlx5_0        ok       a device; needs no entry",
+    ]);
 }
 
 #[test]
@@ -160,9 +268,9 @@ fn the_text_has_the_same_results_and_ends_in_a_summary() {
     command.env("DAT_OVERRIDE", &conf);
     let ended = finish(command, 2);
     // Where this line is folded depends on the length of the path.
-    ended.says(&["named by DAT_OVERRIDE): 16 entries"]);
+    ended.says(&["named by DAT_OVERRIDE): 21 entries"]);
     for said in [
-        "line 18 is invalid: 3 fields: expected 8",
+        "line 18 is invalid and ignored: 3 fields found, 8 expected",
         "line 17 (off) is ignored: it is nondefault",
         "fast          ok       dat.conf, line 2",
         "  device      mlx5_0, port 1: InfiniBand, active, MTU 4096",
@@ -180,7 +288,7 @@ fn the_text_has_the_same_results_and_ends_in_a_summary() {
     let summary = ended.stdout.lines().last().expect("a line");
     assert_eq!(
         summary,
-        "17 names: 4 ok, 1 of other libraries, 1 ignored, 2 unused, 9 cannot be used; 10 PROBLEMS"
+        "22 names: 4 ok, 1 of other libraries, 1 ignored, 5 unused, 11 cannot be used; 12 PROBLEMS"
     );
 }
 
@@ -218,111 +326,9 @@ fn without_a_file_devices_are_opened_by_their_names() {
 }
 
 #[test]
-fn a_file_that_dat_override_names_has_to_exist() {
-    let folder = Folder::new("absent");
-    let mut command = emulated("");
-    command.env("DAT_OVERRIDE", folder.at("no.conf"));
-    finish(command, 2).says(&["no such file", "1 PROBLEM"]);
-}
-
-#[test]
 fn an_unknown_name_is_a_problem_that_names_the_devices() {
     let ended = finish(emulated("mlx5_9"), 2);
     ended.says(&["mlx5_9        PROBLEM", "mlx5_0", "1 cannot be used"]);
-}
-
-#[test]
-fn a_host_without_devices_is_a_problem_with_a_remedy() {
-    let mut real = fs::read_dir("/sys/class/infiniband").into_iter().flatten();
-    if real.next().is_some() {
-        eprintln!("SKIPPED: this host has an RDMA device");
-        return;
-    }
-    let folder = Folder::new("empty");
-    let mut command = check("");
-    command
-        .env("DAT_OVERRIDE", folder.file("dat.conf", ""))
-        // libibverbs finds its devices there.
-        .env("SYSFS_PATH", &folder.0);
-    let ended = finish(command, 2);
-    ended.says(&["(any)         PROBLEM", "1 cannot be used"]);
-}
-
-#[test]
-fn wrong_and_unknown_variables_are_shown() {
-    let mut command = emulated("--json mlx5_0");
-    command.env("DAT_WAIT", "sleep").env("DAT_WIAT", "poll");
-    let report = json(finish(command, 2));
-    let variables = report["variables"].as_array().expect("a list");
-    let of = |name: &str| {
-        let found = variables.iter().find(|one| one["name"] == name);
-        found.unwrap_or_else(|| panic!("{name} is missing"))
-    };
-    assert!(of("DAT_WAIT")["problem"].to_string().contains("sleep"));
-    assert!(
-        of("DAT_WAIT")["next"]
-            .to_string()
-            .contains("unset DAT_WAIT")
-    );
-    assert!(
-        of("DAT_WIAT")["note"]
-            .to_string()
-            .contains("not a variable")
-    );
-    assert!(
-        report["adapters"][0]["problem"]
-            .to_string()
-            .contains("DAT_WAIT")
-    );
-}
-
-#[test]
-fn a_setuid_program_ignores_the_variables() {
-    let folder = Folder::new("setuid");
-    let program = folder.file("program", "");
-    let said = |mode| {
-        folder.set_mode("program", mode);
-        let mut command = emulated("mlx5_0");
-        command
-            .args(["--json", "--program"])
-            .arg(&program)
-            .env("DAT_WAIT", "poll");
-        json(finish(command, 0))
-    };
-    assert_eq!(said(0o755)["adapters"][0]["attributes"]["wait"], "poll");
-    let report = said(0o4755);
-    assert_ne!(report["adapters"][0]["attributes"]["wait"], "poll");
-    assert_eq!(report["variables"].as_array().map(Vec::len), Some(0));
-    finish(emulated("--program /no/such/file"), 1).says(&["/no/such/file"]);
-}
-
-#[test]
-fn too_little_locked_memory_is_named_with_the_remedies() {
-    const LIMIT: u64 = 16 << 10;
-    const CAP_IPC_LOCK: libc::c_ulong = 14;
-    let mut command = emulated_with(&["--memlock"], "mlx5_0");
-    // SAFETY: both calls may be made between fork and exec.
-    unsafe {
-        command.pre_exec(|| {
-            // Fails for ordinary users, who do not have the capability.
-            libc::prctl(libc::PR_CAPBSET_DROP, CAP_IPC_LOCK, 0, 0, 0);
-            let limit = libc::rlimit {
-                rlim_cur: LIMIT,
-                rlim_max: LIMIT,
-            };
-            match libc::setrlimit(libc::RLIMIT_MEMLOCK, &raw const limit) {
-                0 => Ok(()),
-                _ => Err(std::io::Error::last_os_error()),
-            }
-        });
-    }
-    let ended = finish(command, 2);
-    ended.says(&[
-        "memlock       at most 16 KiB",
-        "LimitMEMLOCK",
-        "PROBLEM",
-        "ulimit -l",
-    ]);
 }
 
 #[test]
@@ -364,4 +370,43 @@ fn the_manual_page_has_every_option_and_every_field() {
             "the field {field} is not in dat-check(1)"
         );
     }
+}
+
+/// The sample has a home folder and a name of the fabric that differ from host to host.
+#[test]
+fn the_sample_in_the_guide_is_what_is_printed() {
+    let guide = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/guide.md");
+    let guide = fs::read_to_string(guide).expect("the guide");
+    let sample = guide
+        .split("```text\n")
+        .find_map(|rest| {
+            rest.starts_with("dat.conf ")
+                .then(|| rest.split("```").next())
+        })
+        .flatten()
+        .expect("the sample");
+    let folder = Folder::new("sample");
+    let mut command = emulated("mlx5_0");
+    command.env("DAT_OVERRIDE", folder.file("dat.conf", ""));
+    let printed = finish(command, 0).stdout;
+    let of_adapter = sample
+        .lines()
+        .skip_while(|line| !line.starts_with("mlx5_0 "));
+    let lines: Vec<&str> = of_adapter.filter(|line| line.trim() != "…").collect();
+    assert!(lines.len() > 5, "{sample}");
+    for line in lines {
+        assert!(
+            printed.lines().any(|one| one.starts_with(line)),
+            "'{line}' is missing in:\n{printed}"
+        );
+    }
+    // Each line before the adapters has a label that is printed.
+    for line in sample.lines().take_while(|line| !line.is_empty()) {
+        let label = line.split("  ").next().unwrap_or_default();
+        assert!(
+            printed.lines().any(|one| one.starts_with(label)),
+            "'{label}' is missing in:\n{printed}"
+        );
+    }
+    assert!(sample.contains("C programs    load /home/me/dat/lib/libdat.so.1 (this library)"));
 }

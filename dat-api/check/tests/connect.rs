@@ -47,8 +47,8 @@ fn a_test_uses_the_first_name_that_opens() {
     command.env("DAT_OVERRIDE", folder.at("dat.conf"));
     finish(command, 2).says(&[
         "libibverbs.so.1 serves the name",
-        "not run",
-        "loopback FAILED",
+        "loopback      NOT RUN",
+        "1 name: 1 cannot be used; loopback NOT RUN; 2 PROBLEMS",
     ]);
 }
 
@@ -64,7 +64,13 @@ fn a_device_without_rdma_reads_passes_with_a_note() {
 fn a_wire_that_loses_everything_is_reported_as_lost_packets() {
     let faults = ["--faults", "seed=1,drop=1"];
     let ended = finish(emulated_with(&faults, "--loopback mlx5_0 -t 30"), 2);
-    ended.says(&["status Transport", "MTU", "loopback FAILED"]);
+    ended.says(&[
+        "status DAT_DTO_ERR_TRANSPORT",
+        "packets of the adapter to itself",
+        "loopback FAILED",
+    ]);
+    // There is one process only.
+    assert!(!ended.stdout.contains("other side"), "{}", ended.stdout);
 }
 
 #[test]
@@ -90,7 +96,9 @@ fn a_connection_to_nothing_says_what_to_start() {
     let words = format!("--connect 127.0.0.1 --port {port} -t 5 mlx5_0");
     let ended = finish(emulated(&words), 2);
     ended.says(&[
+        "refuses the connection",
         "nothing listens there",
+        "here: socket",
         "dat-check --listen",
         "connect FAILED",
     ]);
@@ -104,7 +112,9 @@ fn a_listener_that_nothing_connects_to_ends_at_its_limit() {
     let ended = finish(emulated(&format!("--listen --port {port} -t 1 mlx5_0")), 2);
     ended.says(&[
         "listening as 127.0.0.1",
-        "time limit has passed",
+        "in another process of this host",
+        "no connection request of a dat-check came within the time limit",
+        "here: socket",
         "listen FAILED",
     ]);
 }

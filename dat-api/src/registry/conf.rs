@@ -11,13 +11,20 @@
 //! | 5 | library | `libdat.so.1` |
 //! | 6 | version of the provider | `dapl.1.2` |
 //! | 7 | instance data | `"mlx5_0 1"` |
-//! | 8 | platform data, not used | `""` |
+//! | 8 | platform data, not used ([`Entry::unused_platform_data`]) | `""` |
 //!
 //! `#` where a field could begin starts a comment. A field in quotes may contain blanks and be
 //! empty; a backslash in it makes the next character literal. An invalid line is reported and
 //! ignored; the other lines are used.
 
 use core::fmt::{self, Write as _};
+
+use crate::options;
+
+/// What to do about a line with too few or too many fields.
+const FORM: &str = "8 expected, as in: NAME u1.2 nonthreadsafe default libdat.so.1 udapl.1.2 \
+                    \"DEVICE PORT\" \"\"; write double quotes around blanks, \"\" for an empty field, and \
+                    # before a comment";
 
 /// The maximum length of a name, in bytes.
 pub const MAX_NAME: usize = 255;
@@ -43,7 +50,7 @@ pub struct Entry {
     pub provider: ProviderVersion,
     /// The instance data, for the library.
     pub instance_data: String,
-    /// The platform data, which is not used.
+    /// The platform data, which are not used.
     pub platform_data: String,
 }
 
@@ -98,6 +105,42 @@ impl Entry {
     pub fn is_ours(&self) -> bool {
         super::is_ours(&self.library)
     }
+
+    /// Returns a sentence about the platform data of an entry of this library, which does not use
+    /// them: what they contain, and where it belongs. `None` if there are none, or the entry is for
+    /// another library.
+    #[must_use]
+    pub fn unused_platform_data(&self) -> Option<String> {
+        let mut words = self.platform_data.split_ascii_whitespace().peekable();
+        if !self.is_ours() || words.peek().is_none() {
+            return None;
+        }
+        let (known, unknown): (Vec<&str>, Vec<&str>) = words.partition(|word| {
+            word.split_once('=')
+                .is_some_and(|(key, _)| options::is_key(key))
+        });
+        let mut text = format!(
+            "field 8 (platform data) is \"{}\", which this library does not use",
+            self.platform_data
+        );
+        // Writing to a string cannot fail.
+        if !known.is_empty() {
+            let _ = write!(
+                text,
+                ": write {} in field 7 (instance data)",
+                known.join(" ")
+            );
+        }
+        if !unknown.is_empty() {
+            let separator = if known.is_empty() { ":" } else { ";" };
+            let _ = write!(
+                text,
+                "{separator} it has no setting {}: leave that out, as \"\"",
+                unknown.join(" ")
+            );
+        }
+        Some(text)
+    }
 }
 
 impl Conf {
@@ -149,28 +192,36 @@ fn entry(line: usize, bytes: &[u8]) -> Result<Line, String> {
     ] = match <[String; 8]>::try_from(fields) {
         Ok(fields) => fields,
         Err(fields) if fields.is_empty() => return Ok(Line::Empty),
-        Err(fields) => return Err(format!("{} fields: expected 8", fields.len())),
+        Err(fields) => {
+            let found = match fields.len() {
+                1 => "1 field".to_owned(),
+                count => format!("{count} fields"),
+            };
+            return Err(format!("{found} found, {FORM}"));
+        }
     };
     if name.is_empty() || name.len() > MAX_NAME {
         return Err(format!(
-            "the name has {} bytes: expected 1 to {MAX_NAME}",
+            "the name (field 1) has {} bytes: expected 1 to {MAX_NAME}",
             name.len()
         ));
     }
     let Some((user, (major, minor))) = api_version(&version) else {
         return Err(format!(
-            "invalid version \"{version}\": expected the form u1.2"
+            "invalid version \"{version}\" (field 2): expected u1.2 for this library"
         ));
     };
     // Only the beginning of the word is compared, as in other implementations.
-    let threadsafe = one_of(&safety, ["threadsafe", "nonthreadsafe"])?;
-    let default = one_of(&default, ["default", "nondefault"])?;
+    let threadsafe = one_of(3, &safety, ["threadsafe", "nonthreadsafe"])?;
+    let default = one_of(4, &default, ["default", "nondefault"])?;
     if library.is_empty() {
-        return Err("the library is empty".to_owned());
+        return Err(
+            "the library (field 5) is empty: expected libdat.so.1 for this library".to_owned(),
+        );
     }
     let Some(provider) = provider_version(&provider) else {
         return Err(format!(
-            "invalid provider version \"{provider}\": expected the form dapl.1.2"
+            "invalid provider version \"{provider}\" (field 6): expected the form udapl.1.2"
         ));
     };
     let ignored = match (user, default) {
@@ -205,13 +256,14 @@ fn fields(line: &[u8]) -> Result<Vec<String>, String> {
             _ => bare(rest),
         };
         if field.contains(&0) {
-            return Err("a byte 0 in a field".to_owned());
+            return Err("a field has a byte 0: expected text".to_owned());
         }
         // A line can be as long as the file: do not keep all of its fields.
         if fields.len() > 8 {
-            return Err("more than 8 fields".to_owned());
+            return Err(format!("more than 8 fields found, {FORM}"));
         }
-        let field = String::from_utf8(field).map_err(|_| "a field that is not UTF-8".to_owned())?;
+        let field = String::from_utf8(field)
+            .map_err(|_| "a field is not UTF-8: expected text".to_owned())?;
         fields.push(field);
         rest = after.trim_ascii_start();
     }
@@ -234,7 +286,12 @@ fn quoted(text: &[u8]) -> Result<(Vec<u8>, &[u8]), String> {
             Some(b'"') => return Ok((field, bytes.as_slice())),
             Some(b'\\') => field.extend(bytes.next()),
             Some(&byte) => field.push(byte),
-            None => return Err("a quote is not closed".to_owned()),
+            None => {
+                return Err(
+                    "a double quote is not closed: expected another one before the end of the line"
+                        .to_owned(),
+                );
+            }
         }
     }
 }
@@ -268,14 +325,16 @@ fn number(text: &str) -> Option<u32> {
 }
 
 /// Returns whether the text begins with the first of two words, rather than the second.
-fn one_of(text: &str, words: [&str; 2]) -> Result<bool, String> {
+fn one_of(field: usize, text: &str, words: [&str; 2]) -> Result<bool, String> {
     let [yes, no] = words;
     if text.starts_with(yes) {
         Ok(true)
     } else if text.starts_with(no) {
         Ok(false)
     } else {
-        Err(format!("invalid word \"{text}\": expected {yes} or {no}"))
+        Err(format!(
+            "invalid word \"{text}\" (field {field}): expected {yes} or {no}"
+        ))
     }
 }
 

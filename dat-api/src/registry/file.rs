@@ -1,14 +1,17 @@
 //! Locating and reading dat.conf.
 
+use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::fs::OpenOptions;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::{self, Read};
 use std::os::unix::fs::OpenOptionsExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use dat_engine::environment;
+use dat_engine::sync::Mutex;
 
-use super::conf::Conf;
+use super::conf::{Conf, LineError};
 
 /// The path if `DAT_OVERRIDE` is not set.
 const DEFAULT: &str = "/etc/dat.conf";
@@ -76,16 +79,14 @@ impl File {
                     let line = bytes.iter().filter(|&&byte| byte == b'\n').count() + 1;
                     conf.add_line_error(
                         line,
-                        format!("the file is longer than {MAX_BYTES} bytes: the rest is ignored"),
+                        format!(
+                            "the file is longer than {MAX_BYTES} bytes: the rest is ignored, so \
+                             shorten it"
+                        ),
                     );
                 }
-                for line_error in &conf.line_errors {
-                    tracing::warn!(
-                        path = %path.display(),
-                        line = line_error.line,
-                        "invalid line in dat.conf: {}",
-                        line_error.cause
-                    );
+                if !conf.line_errors.is_empty() {
+                    warn_of_lines(&path, &bytes, &conf);
                 }
                 Self {
                     path,
@@ -105,6 +106,48 @@ impl File {
             },
         }
     }
+}
+
+/// Warns of the invalid lines of a file, once for each line and contents of the file.
+fn warn_of_lines(path: &Path, bytes: &[u8], conf: &Conf) {
+    let contents = hash_of(&bytes);
+    let more = conf.more_line_errors;
+    let path = path.display();
+    for LineError { line, cause } in &conf.line_errors {
+        warn_once(
+            contents,
+            &format!("{path}:{line}: this line is ignored: {cause}"),
+        );
+    }
+    if more > 0 {
+        warn_once(
+            contents,
+            &format!("{path}: {more} more lines are invalid and ignored"),
+        );
+    }
+}
+
+/// Prints a warning, unless this process has already printed it for the same contents.
+pub(super) fn warn_once(contents: u64, text: &str) {
+    /// The most warnings that are remembered; when they are forgotten, they may be repeated.
+    const MOST: usize = 1024;
+    static PRINTED: Mutex<BTreeSet<u64>> = Mutex::new(BTreeSet::new());
+    let is_new = {
+        let mut printed = PRINTED.lock();
+        if printed.len() >= MOST {
+            printed.clear();
+        }
+        printed.insert(hash_of(&(contents, text)))
+    };
+    if is_new {
+        tracing::warn!("{text}");
+    }
+}
+
+fn hash_of(value: &impl Hash) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    value.hash(&mut hasher);
+    hasher.finish()
 }
 
 /// Returns the bytes up to the last whole line within the limit, and whether that is the whole
@@ -129,8 +172,9 @@ fn bytes_of(path: &PathBuf) -> io::Result<(Vec<u8>, bool)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::warnings;
+    use std::cell::RefCell;
     use std::fs;
-    use std::path::Path;
 
     struct Folder(PathBuf);
 
@@ -214,5 +258,39 @@ mod tests {
         assert_eq!(file.conf.entries.len(), whole);
         assert_eq!(file.conf.line_errors.len(), 1);
         assert_eq!(file.conf.line_errors[0].line, whole);
+    }
+
+    /// Returns the warnings of reading a file once.
+    fn warnings_of(path: &Path) -> Vec<String> {
+        thread_local! {
+            static PRINTED: RefCell<Vec<String>> = const { RefCell::new(Vec::new()) };
+        }
+        warnings::collect(
+            |line| PRINTED.with_borrow_mut(|printed| printed.push(line.to_owned())),
+            || drop(read(path)),
+        );
+        PRINTED.take()
+    }
+
+    #[test]
+    fn an_invalid_line_is_reported_once_with_file_and_line_until_the_file_changes() {
+        let folder = Folder::new("once");
+        let path = folder.file(b"# names\none two three\n\"open\n");
+        let printed = warnings_of(&path);
+        assert_eq!(printed.len(), 2, "{printed:?}");
+        let place = format!(
+            "{}:2: this line is ignored: 3 fields found, 8 expected",
+            path.display()
+        );
+        assert!(printed[0].starts_with(&place), "{printed:?}");
+        assert!(
+            printed[1].contains(":3: ") && printed[1].contains("double quote"),
+            "{printed:?}"
+        );
+        assert_eq!(warnings_of(&path), [""; 0]);
+        folder.file(b"one two three\n");
+        let printed = warnings_of(&path);
+        assert_eq!(printed.len(), 1, "{printed:?}");
+        assert!(printed[0].contains(":1: "), "{printed:?}");
     }
 }

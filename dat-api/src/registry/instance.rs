@@ -11,6 +11,8 @@ pub(crate) struct Instance {
     pub(crate) interface: Option<String>,
     /// Keys and values of the instance data: see [`crate::options`].
     pub(crate) settings: Vec<(String, String)>,
+    /// The file and line that it was read from, for messages.
+    pub(crate) place: Option<String>,
 }
 
 impl Instance {
@@ -20,6 +22,7 @@ impl Instance {
             port,
             interface: None,
             settings: Vec::new(),
+            place: None,
         }
     }
 
@@ -63,7 +66,7 @@ impl Instance {
             (_, Some(port)) => Self::new(name, port),
             _ => {
                 return Err(format!(
-                    "invalid port number \"{port}\" in \"{text}\": expected 0 to 255"
+                    "invalid port number \"{port}\" in the instance data \"{text}\": expected 0 to 255"
                 ));
             }
         };
@@ -72,7 +75,7 @@ impl Instance {
                 Some((key, value)) => instance.settings.push((key.to_owned(), value.to_owned())),
                 None => {
                     return Err(format!(
-                        "invalid setting \"{word}\" in \"{text}\": expected KEY=VALUE"
+                        "invalid setting \"{word}\" in the instance data \"{text}\": expected KEY=VALUE"
                     ));
                 }
             }

@@ -219,7 +219,7 @@ fn libraries_in(file: &File, wanted: &Provider) -> Vec<ProviderLibrary> {
             ProviderLibrary::Foreign {
                 library: entry.library.clone(),
                 instance_data: entry.instance_data.clone(),
-                place: format!("{}, line {}", file.path.display(), entry.line),
+                place: place_of(file, entry),
             }
         };
         if !libraries.contains(&found) {
@@ -300,7 +300,11 @@ pub(crate) fn resolve_entry(entry: &Entry) -> Result<Resolved> {
             entry.major, entry.minor, VERSION.0, VERSION.1
         )));
     }
-    Resolved::configured(&entry.instance_data)
+    let mut resolved = Resolved::configured(&entry.instance_data)?;
+    for instance in &mut resolved.candidates {
+        instance.place = Some(format!("dat.conf:{}", entry.line));
+    }
+    Ok(resolved)
 }
 
 /// Resolves the matching entries of dat.conf.
@@ -308,10 +312,16 @@ fn configured(file: &File, entries: &[&Entry]) -> Result<Resolved> {
     let mut causes = Vec::new();
     let mut candidates = Vec::new();
     for entry in entries {
-        let place = format!("{}, line {}", file.path.display(), entry.line);
+        let place = place_of(file, entry);
         if is_ours(&entry.library) {
+            if let Some(unused) = entry.unused_platform_data() {
+                file::warn_once(0, &format!("{place}: {unused}"));
+            }
             match Instance::of_instance_data(&entry.instance_data) {
-                Ok(instance) => candidates.push(instance),
+                Ok(instance) => candidates.push(Instance {
+                    place: Some(place),
+                    ..instance
+                }),
                 Err(cause) => causes.push(format!("{place}: {cause}")),
             }
         } else {
@@ -329,47 +339,65 @@ fn configured(file: &File, entries: &[&Entry]) -> Result<Resolved> {
     Ok(Resolved { candidates, hint })
 }
 
-fn is_ours(library: &str) -> bool {
+/// Returns the file and line of an entry, for messages.
+fn place_of(file: &File, entry: &Entry) -> String {
+    format!("{}:{}", file.path.display(), entry.line)
+}
+
+/// Returns whether the library of an entry is this one, by its file name.
+#[must_use]
+pub fn is_ours(library: &str) -> bool {
     let name = library.rsplit('/').next().unwrap_or(library);
     OURS.contains(&name)
 }
 
 /// Returns the entry of dat.conf that comes nearest, or what is wrong with the file, as text.
 fn hint(file: &File, key: Key<'_>) -> String {
+    let entries = &file.conf.entries;
+    let same_version = |entry: &&Entry| (entry.major, entry.minor) == (key.major, key.minor);
+    let mut named = entries.iter().filter(|entry| entry.name == key.name);
+    let near = named.clone().find(same_version).or_else(|| named.next());
+    if let Some(entry) = near {
+        return not_this_entry(&place_of(file, entry), entry, key);
+    }
     let path = file.path.display();
-    let near = file
-        .conf
-        .entries
-        .iter()
-        .find(|entry| entry.name == key.name);
-    if let Some(Entry {
-        line,
-        major,
-        minor,
-        threadsafe,
-        ..
-    }) = near
-    {
-        let non = if *threadsafe { "" } else { "non" };
-        let mut text = format!(
-            "{path}, line {line} has the name for version {major}.{minor} and {non}threadsafe"
-        );
+    if let Some(error) = &file.read_error {
+        return error.clone();
+    }
+    let mut ignored = file.conf.ignored.iter();
+    if let Some(IgnoredLine { line, cause, .. }) = ignored.find(|line| line.name == key.name) {
+        return format!("{path}:{line} has the name, but is ignored: {cause}");
+    }
+    let mut text = match entries.len() {
+        0 => format!("{path} has no entries"),
+        1 => format!("the only entry of {path} has another name"),
+        count => format!("none of the {count} entries of {path} has this name"),
+    };
+    if let Some(LineError { line, cause }) = file.conf.line_errors.first() {
+        text += &format!("; {path}:{line} is ignored: {cause}");
+    }
+    text
+}
+
+/// Returns why an entry of this name is not the requested one, and what to do.
+fn not_this_entry(place: &str, entry: &Entry, key: Key<'_>) -> String {
+    let Entry { major, minor, .. } = entry;
+    if (*major, *minor) != (key.major, key.minor) {
+        let mut text = format!("{place} has the name for DAT version {major}.{minor}");
         if (*major, *minor) != VERSION {
-            text += "; for this library, add a line with u1.2 and libdat.so.1, or open the device by its \
-                     own name";
+            text += "; for this library, add a line with u1.2 and libdat.so.1, or open the device by \
+                     its own name";
         }
         return text;
     }
-    match &file.read_error {
-        Some(error) => error.clone(),
-        None => {
-            let mut text = format!("{path} has {} names", file.conf.entries.len());
-            if let Some(LineError { line, cause }) = file.conf.line_errors.first() {
-                text += &format!(" and invalid lines: line {line}: {cause}");
-            }
-            text
-        }
-    }
+    let [is, requested] = [entry.threadsafe, key.threadsafe].map(|threadsafe| match threadsafe {
+        true => "threadsafe",
+        false => "nonthreadsafe",
+    });
+    format!(
+        "{place} has the name as {is}, but the program has requested {requested}: write {requested} \
+         in that line (dat_ia_open requests nonthreadsafe; the last argument of dat_ia_openv decides)"
+    )
 }
 
 /// The error if there is no such IA.

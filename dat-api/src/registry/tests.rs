@@ -55,7 +55,12 @@ fn an_entry_precedes_a_device_if_its_whole_key_matches() {
     };
     let resolved = resolve_in(&file, asked).expect("could be a device");
     assert_eq!(devices(&resolved), [("mlx5_0", 1)]);
-    assert!(resolved.hint.contains("line 1") && resolved.hint.contains("nonthreadsafe"));
+    for part in [
+        "/some/dat.conf:1 has the name as nonthreadsafe",
+        "write threadsafe in that line",
+    ] {
+        assert!(resolved.hint.contains(part), "{}", resolved.hint);
+    }
 }
 
 #[test]
@@ -78,7 +83,7 @@ fn foreign_libraries_and_invalid_instance_data_are_reported_with_their_line() {
         let error = resolve_in(&file(&text), key("ia")).expect_err("unusable");
         assert_eq!(error.code(), not_found(String::new()).code());
         assert!(error.cause().contains(cause), "{error}");
-        assert!(error.cause().contains("/some/dat.conf, line 1"), "{error}");
+        assert!(error.cause().contains("/some/dat.conf:1"), "{error}");
     }
 }
 
@@ -110,7 +115,9 @@ fn names_are_at_most_255_bytes_long() {
 fn the_hint_says_what_is_wrong_with_dat_conf() {
     let resolved = resolve_in(&file("rubbish\n"), key("mlx5_0")).expect("a device");
     assert!(
-        resolved.hint.contains("line 1: 1 fields"),
+        resolved
+            .hint
+            .contains("/some/dat.conf:1 is ignored: 1 field found, 8 expected"),
         "{}",
         resolved.hint
     );
@@ -185,7 +192,7 @@ fn a_name_of_another_version_is_explained_with_a_remedy() {
     let text = "ofa u2.0 nonthreadsafe default libdaplofa.so.2 dapl.2.0 \"ib0 0\" \"\"\n";
     let resolved = resolve_in(&file(text), key("ofa")).expect("could be a device");
     for part in [
-        "line 1",
+        "/some/dat.conf:1 ",
         "version 2.0",
         "add a line with u1.2 and libdat.so.1",
     ] {
@@ -212,4 +219,97 @@ fn an_entry_of_another_library_or_version_is_not_resolved() {
         assert_eq!(error.code(), not_found(String::new()).code());
         assert!(error.cause().contains(said), "{error}");
     }
+}
+
+#[test]
+fn the_hint_counts_entries_and_names_the_line_that_is_ignored() {
+    let hint = |text: &str| {
+        let resolved = resolve_in(&file(text), key("ia")).expect("could be a device");
+        resolved.hint
+    };
+    let other = line("other", "libdat.so.1", "a 1");
+    assert_eq!(hint(""), "/some/dat.conf has no entries");
+    assert_eq!(
+        hint(&other),
+        "the only entry of /some/dat.conf has another name"
+    );
+    assert_eq!(
+        hint(&other.repeat(2)),
+        "none of the 2 entries of /some/dat.conf has this name"
+    );
+    let off = line("ia", "libdat.so.1", "a 1").replace(" default", " nondefault");
+    assert_eq!(
+        hint(&(other + &off)),
+        "/some/dat.conf:2 has the name, but is ignored: it is nondefault"
+    );
+}
+
+/// An entry of the requested version is nearer than one of another version.
+#[test]
+fn the_hint_for_the_other_thread_safety_says_what_to_write() {
+    let newer = "ia u2.0 nonthreadsafe default libdaplofa.so.2 dapl.2.0 \"ib0 0\" \"\"\n";
+    let safe = line("ia", "libdat.so.1", "a 1").replace("nonthreadsafe", "threadsafe");
+    let file = file(&(newer.to_owned() + &safe));
+    let resolved = resolve_in(&file, key("ia")).expect("could be a device");
+    for part in [
+        "/some/dat.conf:2 has the name as threadsafe",
+        "write nonthreadsafe in that line",
+        "dat_ia_openv",
+    ] {
+        assert!(resolved.hint.contains(part), "{}", resolved.hint);
+    }
+}
+
+#[test]
+fn platform_data_of_this_library_are_not_used_and_belong_elsewhere() {
+    let entry = |library: &str, platform: &str| {
+        let text = line("ia", library, "a 1").replace("\"\"", &format!("\"{platform}\""));
+        Conf::parse(text.as_bytes()).entries.remove(0)
+    };
+    for none in [
+        entry("libdat.so.1", ""),
+        entry("libdat.so.1", " "),
+        entry("other.so", "sl=3"),
+    ] {
+        assert_eq!(none.unused_platform_data(), None, "{none:?}");
+    }
+    let text = entry("libdat.so.1", "sl=3 colour=red traffic_class=106").unused_platform_data();
+    let text = text.expect("data");
+    for part in [
+        "field 8",
+        "\"sl=3 colour=red traffic_class=106\"",
+        "write sl=3 traffic_class=106 in field 7",
+        "it has no setting colour=red",
+    ] {
+        assert!(text.contains(part), "{text}");
+    }
+    let text = entry("libdat.so.1", "ib0")
+        .unused_platform_data()
+        .expect("data");
+    assert!(text.contains("it has no setting ib0"), "{text}");
+}
+
+#[test]
+fn platform_data_are_reported_once_with_file_and_line() {
+    use std::cell::RefCell;
+    thread_local! {
+        static PRINTED: RefCell<Vec<String>> = const { RefCell::new(Vec::new()) };
+    }
+    let text = line("ia", "libdat.so.1", "a 1").replace("\"\"", "\"sl=3\"");
+    let file = File {
+        path: "/platform/dat.conf".into(),
+        ..file(&text)
+    };
+    for _ in 0..2 {
+        crate::warnings::collect(
+            |line| PRINTED.with_borrow_mut(|printed| printed.push(line.to_owned())),
+            || drop(resolve_in(&file, key("ia")).expect("an entry")),
+        );
+    }
+    let printed = PRINTED.take();
+    assert_eq!(printed.len(), 1, "{printed:?}");
+    assert!(
+        printed[0].starts_with("/platform/dat.conf:1: field 8 (platform data) is \"sl=3\""),
+        "{printed:?}"
+    );
 }

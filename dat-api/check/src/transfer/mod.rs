@@ -24,7 +24,7 @@ use crate::cli::{Cli, Test};
 use crate::problem::Problem;
 use crate::report::{self, Outcome, Transfer};
 
-use self::failure::Failure;
+use self::failure::{Failure, Sides};
 use self::side::Side;
 
 type Result<T, E = Failure> = core::result::Result<T, E>;
@@ -57,9 +57,10 @@ pub(crate) fn run(test: &Test, adapter: &Adapter, cli: &Cli) -> report::Test {
 pub(crate) fn not_run(test: &Test) -> report::Test {
     report::Test {
         problem: Some(Problem::new(
-            "not run: the adapter cannot be used",
-            "see the adapter's problem",
+            "the adapter cannot be used",
+            "do what the adapter's report says, then run the test again",
         )),
+        run: false,
         ..blank(test)
     }
 }
@@ -73,6 +74,7 @@ fn blank(test: &Test) -> report::Test {
     report::Test {
         kind,
         result: Outcome::Problem,
+        run: true,
         host,
         qualifier: None,
         transfers: Vec::new(),
@@ -89,16 +91,16 @@ fn loopback(adapter: &Adapter, deadline: Instant, transfers: &mut Vec<Transfer>)
         let stop = &stop;
         // The thread owns the sender, so that its end is noticed.
         let passive = scope.spawn(move || {
-            let mut side = Side::new(adapter, deadline)?;
+            let mut side = Side::new(adapter, Sides::OneProcess, deadline)?;
             let point = adapter.listen_any(side.connections())?;
             // Fails only if the other side has failed, and then `stop` is set.
             let _ = tell.send(point.qualifier());
             serve(&mut side, point, stop, &mut Vec::new())
         });
         let mut active = || {
-            let mut side = Side::new(adapter, deadline)?;
+            let mut side = Side::new(adapter, Sides::OneProcess, deadline)?;
             let qualifier = told.recv_timeout(side.remaining());
-            let qualifier = qualifier.map_err(|_| Failure::ended())?;
+            let qualifier = qualifier.map_err(|_| Failure::ended(Sides::OneProcess))?;
             use_peer(&mut side, adapter.address(), qualifier, transfers)
         };
         let active = active();
@@ -122,15 +124,19 @@ fn listen(
     deadline: Instant,
     transfers: &mut Vec<Transfer>,
 ) -> Result<()> {
-    let mut side = Side::new(adapter, deadline)?;
+    let mut side = Side::new(adapter, Sides::TwoProcesses, deadline)?;
     let point = adapter.listen(cli.port, side.connections())?;
     let address = adapter.address().ip();
     let port = match cli.port {
         18515 => String::new(),
         other => format!(" --port {other}"),
     };
+    let place = match address.is_loopback() {
+        true => "in another process of this host",
+        false => "on the other host",
+    };
     let waiting = format!(
-        "listening as {address}, qualifier {}, for {} s; on the other host: dat-check{port} --connect {address} \
+        "listening as {address}, qualifier {}, for {} s; {place}: dat-check{port} --connect {address} \
          [NAME]\n",
         cli.port,
         cli.limit().as_secs()
@@ -167,7 +173,7 @@ fn connect(
         let text = format!("the host {host} has no address");
         return Err(Problem::new(text, "use an IP address").into());
     };
-    let mut side = Side::new(adapter, deadline)?;
+    let mut side = Side::new(adapter, Sides::TwoProcesses, deadline)?;
     use_peer(&mut side, address, qualifier, transfers)
 }
 

@@ -15,7 +15,7 @@ use crate::problem::Problem;
 use crate::report::Transfer;
 
 use super::Result;
-use super::failure::Failure;
+use super::failure::{Failure, Sides};
 use super::side::{Area, LARGEST, Peer, Request, Side};
 
 /// The sizes in bytes: inline, one packet, many packets.
@@ -178,8 +178,14 @@ impl Side {
         }
         match self.hear()? {
             Control::Good => Ok(()),
-            Control::Bad(mismatch) => Err(wrong(step, mismatch, "the other side received")),
-            Control::Ready => Err(confused()),
+            Control::Bad(mismatch) => {
+                let whose = match self.sides {
+                    Sides::OneProcess => "received",
+                    Sides::TwoProcesses => "the other side received",
+                };
+                Err(wrong(self.sides, step, mismatch, whose))
+            }
+            Control::Ready => Err(confused(self.sides)),
         }
     }
 
@@ -202,7 +208,7 @@ impl Side {
             None => self.say(Control::Good),
             Some(mismatch) => {
                 self.say(Control::Bad(mismatch))?;
-                Err(wrong(step, mismatch, "received"))
+                Err(wrong(self.sides, step, mismatch, "received"))
             }
         }
     }
@@ -221,18 +227,18 @@ impl Side {
     }
 
     fn hear(&mut self) -> Result<Control> {
-        Control::of_bytes(&self.await_message()?).ok_or_else(confused)
+        Control::of_bytes(&self.await_message()?).ok_or_else(|| confused(self.sides))
     }
 
     fn hear_ready(&mut self) -> Result<()> {
         match self.hear()? {
             Control::Ready => Ok(()),
-            _ => Err(confused()),
+            _ => Err(confused(self.sides)),
         }
     }
 }
 
-fn wrong(step: Step, mismatch: Mismatch, whose: &str) -> Failure {
+fn wrong(sides: Sides, step: Step, mismatch: Mismatch, whose: &str) -> Failure {
     let Mismatch {
         at,
         found,
@@ -244,17 +250,29 @@ fn wrong(step: Step, mismatch: Mismatch, whose: &str) -> Failure {
             step.operation.name(),
             step.bytes
         ),
-        "run both sides with DAT_PATH=verbs: if the data are right then, report a defect of the direct \
-         path; if not, suspect the hardware or its firmware",
+        format!(
+            "run {} with DAT_PATH=verbs: if the data are right then, report a defect of the direct path; \
+             if not, suspect the hardware or its firmware",
+            match sides {
+                Sides::OneProcess => "it",
+                Sides::TwoProcesses => "both sides",
+            }
+        ),
     )
     .into()
 }
 
-fn confused() -> Failure {
-    Problem::new(
-        "the other side has sent an unexpected message",
-        "use the same version of dat-check on both sides",
-    )
+fn confused(sides: Sides) -> Failure {
+    match sides {
+        Sides::OneProcess => Problem::new(
+            "a message arrived that was not sent",
+            "run it with DAT_PATH=verbs: if that works, report a defect of the direct path",
+        ),
+        Sides::TwoProcesses => Problem::new(
+            "the other side has sent an unexpected message",
+            "use the same version of dat-check on both sides",
+        ),
+    }
     .into()
 }
 

@@ -17,7 +17,7 @@ use dat_api::types::{
 use dat_api::{DatReturn, ReturnType};
 
 use super::Result;
-use super::failure::{Attempt, Failure};
+use super::failure::{Attempt, Failure, Sides};
 
 /// The most bytes of a transfer.
 pub(super) const LARGEST: usize = 64 << 10;
@@ -105,6 +105,7 @@ pub(super) struct Side {
     transfers: EventDispatcher,
     connections: EventDispatcher,
     deadline: Instant,
+    pub(super) sides: Sides,
     manager: String,
     reads: bool,
     /// Completed requests that were not waited for yet.
@@ -115,7 +116,7 @@ pub(super) struct Side {
 
 impl Side {
     /// Creates an unconnected side whose receives are posted.
-    pub(super) fn new(adapter: &Adapter, deadline: Instant) -> Result<Self> {
+    pub(super) fn new(adapter: &Adapter, sides: Sides, deadline: Instant) -> Result<Self> {
         let zone = adapter.zone()?;
         let memory = zone.memory(AREAS * LARGEST, MemPrivileges::all())?;
         let transfers = adapter.dispatcher(32, EvdFlags::DTO)?;
@@ -134,6 +135,7 @@ impl Side {
             transfers,
             connections,
             deadline,
+            sides,
             manager: manager.map_or_else(String::new, |one| one.value),
             reads: serves_reads(&info.ia),
             completed: 0,
@@ -174,46 +176,53 @@ impl Side {
         let limit = Some(self.remaining());
         self.endpoint
             .connect(address, qualifier, limit, &announced)?;
-        let manager = self.manager.clone();
-        self.await_established(&to, &manager)?;
-        Peer::of_bytes(&self.endpoint.private_data()).ok_or_else(|| {
-            let about = Attempt {
-                to: &to,
-                manager: &manager,
-            };
-            Failure::of_event(ConnectionKind::PeerRejected, &about)
-        })
+        self.await_established(&to)?;
+        Peer::of_bytes(&self.endpoint.private_data())
+            .ok_or_else(|| Failure::of_event(ConnectionKind::PeerRejected, &self.attempt(&to)))
+    }
+
+    fn attempt<'a>(&'a self, to: &'a str) -> Attempt<'a> {
+        Attempt {
+            to,
+            manager: &self.manager,
+            sides: self.sides,
+        }
     }
 
     /// Accepts the first request of a dat-check; rejects all others.
     pub(super) fn accept(&mut self, stop: &AtomicBool) -> Result<Peer> {
         let announced = self.announced();
+        let mut rejected = 0;
         loop {
-            let event = self.await_connection(Some(stop), "a connection (dat-check --connect)")?;
+            let late = || Failure::no_request(self.sides, rejected, &self.manager);
+            let event = self.await_connection(Some(stop), late)?;
             let Some(mut request) = ConnectionRequest::from_event(&event) else {
                 continue;
             };
             let Some(peer) = Peer::of_bytes(&request.private_data()) else {
                 request.reject();
+                rejected += 1;
                 continue;
             };
             request.accept(&mut self.endpoint, &announced)?;
-            let manager = self.manager.clone();
-            self.await_established("the peer", &manager)?;
+            self.await_established("the peer")?;
             return Ok(peer);
         }
     }
 
-    fn await_established(&self, to: &str, manager: &str) -> Result<()> {
-        let waiting_for = format!("the connection to {to} to be established");
+    fn await_established(&self, to: &str) -> Result<()> {
+        let late = || {
+            let waiting_for = format!("the connection to {to} to be established");
+            Failure::late(self.sides, &waiting_for)
+        };
         loop {
-            match self.await_connection(None, &waiting_for)?.data {
+            match self.await_connection(None, late)?.data {
                 EventData::Connection {
                     kind: ConnectionKind::Established,
                     ..
                 } => return Ok(()),
                 EventData::Connection { kind, .. } => {
-                    return Err(Failure::of_event(kind, &Attempt { to, manager }));
+                    return Err(Failure::of_event(kind, &self.attempt(to)));
                 }
                 // A second client, which is rejected when its request is dropped.
                 _ => {}
@@ -221,19 +230,23 @@ impl Side {
         }
     }
 
-    /// Waits for a connection event.
-    fn await_connection(&self, stop: Option<&AtomicBool>, waiting_for: &str) -> Result<Event> {
+    /// Waits for a connection event; `late` is the failure at the time limit.
+    fn await_connection(
+        &self,
+        stop: Option<&AtomicBool>,
+        late: impl FnOnce() -> Failure,
+    ) -> Result<Event> {
         loop {
             let remaining = self.remaining();
             let slice = stop.map_or(remaining, |_| remaining.min(SLICE));
             match self.connections.wait(Some(slice)) {
                 Ok(event) => return Ok(event),
                 Err(code) if is_retried(code) && !remaining.is_zero() => {}
-                Err(code) if is_retried(code) => return Err(Failure::late(waiting_for)),
+                Err(code) if is_retried(code) => return Err(late()),
                 Err(code) => return Err(Failure::of_code("wait for a connection", code)),
             }
             if stop.is_some_and(|stop| stop.load(Ordering::Acquire)) {
-                return Err(Failure::ended());
+                return Err(Failure::ended(self.sides));
             }
         }
     }
@@ -253,7 +266,10 @@ impl Side {
             if let Some(first) = self.arrived.pop_front() {
                 break first;
             }
-            self.take_completion("a message of the other side")?;
+            self.take_completion(match self.sides {
+                Sides::OneProcess => "a message",
+                Sides::TwoProcesses => "a message of the other side",
+            })?;
         };
         let mut bytes = vec![0; length.min(LARGEST)];
         self.memory.read(receive_range(slot).start, &mut bytes);
@@ -273,7 +289,7 @@ impl Side {
         let event = match self.transfers.wait(Some(remaining)) {
             Ok(event) => event,
             Err(code) if is_retried(code) && !remaining.is_zero() => return Ok(()),
-            Err(code) if is_retried(code) => return Err(Failure::late(waiting_for)),
+            Err(code) if is_retried(code) => return Err(Failure::late(self.sides, waiting_for)),
             Err(code) => return Err(Failure::of_code("wait for a completion", code)),
         };
         match event.data {
@@ -291,7 +307,9 @@ impl Side {
                 let length = usize::try_from(length).unwrap_or(usize::MAX);
                 self.arrived.push_back((cookie, length));
             }
-            EventData::Dto { status, .. } => return Err(Failure::of_completion(status)),
+            EventData::Dto { status, .. } => {
+                return Err(Failure::of_completion(self.sides, status));
+            }
             _ => {}
         }
         Ok(())

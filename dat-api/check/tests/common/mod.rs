@@ -43,6 +43,11 @@ off u1.2 nonthreadsafe nondefault libdat.so.1 udapl.1.2 "mlx5_0 1" ""
 broken u1.2 nonthreadsafe
 second u1.2 nonthreadsafe default libdat.so.1 udapl.1.2 "mlx5_7 1" ""
 second u1.2 nonthreadsafe default libdat.so.1 udapl.1.2 "mlx5_0 1" ""
+ended u1.2 nonthreadsafe default libdat.so.1 udapl.1.2 "mlx5_0 1 wait=sleep" ""
+ended u1.2 nonthreadsafe default libdat.so.1 udapl.1.2 "mlx5_0 1" ""
+mlx5_0 u1.2 threadsafe default libdat.so.1 udapl.1.2 "mlx5_0 1 wait=block" ""
+fast u1.2 threadsafe default libdat.so.1 udapl.1.2 "mlx5_0 1" ""
+eighth u1.2 nonthreadsafe default libdat.so.1 udapl.1.2 "mlx5_0 1" "sl=3 colour=red"
 "#;
 
 /// A folder that is deleted when dropped.

@@ -7,7 +7,8 @@ use dat_api::registry;
 use dat_api::{Result, Subtype};
 
 use crate::abi::{DAT_COUNT, DAT_PROVIDER, DAT_PROVIDER_INFO, DAT_RETURN};
-use crate::face::frame::{bad_argument, control, require};
+use crate::face::debug;
+use crate::face::frame::{bad_argument, control, require, require_with};
 use crate::face::output::Output;
 use crate::face::strings::copy;
 use crate::face::subject::Subject;
@@ -24,6 +25,7 @@ pub unsafe extern "C" fn dat_registry_list_providers(
     dat_provider_list: *mut *mut DAT_PROVIDER_INFO,
 ) -> DAT_RETURN {
     control("dat_registry_list_providers", Subject::Nothing, || {
+        debug::follow_library();
         // SAFETY: the contract of `exports`.
         let counted = unsafe { Output::new(entries_returned, Subtype::InvalidArg2) }?;
         let room = usize::try_from(max_to_return).map_err(|_| {
@@ -62,12 +64,32 @@ pub unsafe extern "C" fn dat_registry_list_providers(
                 is_thread_safe: entry.threadsafe.into(),
             });
         }
-        require(
-            !is_refused,
-            Subtype::InvalidArg1,
-            "the array is too small; entries_returned has the number of entries",
-        )
+        let all = entries.len();
+        require_with(!is_refused, Subtype::InvalidArg1, || {
+            format!(
+                "max_to_return is {room}, and there are {}: pass {all} pointers or more \
+                 (entries_returned has the number)",
+                counted_entries(all)
+            )
+        })?;
+        if count < all {
+            debug::remark("dat_registry_list_providers", || {
+                format!(
+                    "{count} of {} copied, because max_to_return is {room}: pass {all} pointers \
+                     or more for all of them",
+                    counted_entries(all)
+                )
+            });
+        }
+        Ok(())
     })
+}
+
+fn counted_entries(count: usize) -> String {
+    match count {
+        1 => "1 entry".to_owned(),
+        _ => format!("{count} entries"),
+    }
 }
 
 /// Returns all entries, in the order for an array of this size, and whether such

@@ -2,8 +2,8 @@
 //!
 //! Nothing is printed unless `DAT_DBG_TYPE` has one of two bits:
 //!
-//! - 0x1: refused calls, one line each, and warnings of the library's own threads, such as why a
-//!   connection request is refused;
+//! - 0x1: refused calls, one line each, and warnings, such as why a connection request is refused,
+//!   or what is wrong with a line of dat.conf;
 //! - 0x1000: the counters of an adapter when it is closed (DAPL's bit for
 //!   counters).
 //!
@@ -70,6 +70,16 @@ pub(super) fn failed(call: &str, subject: Subject<'_>, error: &DatError) {
     }
 }
 
+/// Prints what a call that succeeds has to say, if refused calls are printed.
+#[cold]
+pub(crate) fn remark(call: &str, text: impl FnOnce() -> String) {
+    let destination = destination(ERRORS);
+    if destination != 0 {
+        let line = one_line(&format!("libdat: {call}: {}", text()));
+        print_line(destination, libc::LOG_WARNING, line);
+    }
+}
+
 /// Joins the lines of a message: causes of the engine have the remedy on a second
 /// line.
 fn one_line(text: &str) -> String {
@@ -77,7 +87,7 @@ fn one_line(text: &str) -> String {
 }
 
 /// From the first call on, prints the causes of refused posts, and the warnings of
-/// the library's own threads.
+/// the library.
 pub(crate) fn follow_library() {
     static FOLLOWED: OnceLock<bool> = OnceLock::new();
     FOLLOWED.get_or_init(|| {

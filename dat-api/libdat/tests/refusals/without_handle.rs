@@ -161,3 +161,104 @@ fn calls_without_a_handle_say_their_cause() {
         },
     );
 }
+
+const ENTRIES: &str = "\
+one u1.2 nonthreadsafe default libdat.so.1 udapl.1.2 \"mlx5_0 1\" \"sl=3\"
+broken line
+two u1.2 nonthreadsafe default libdat.so.1 udapl.1.2 \"mlx5_0 1\" \"\"
+three u1.2 nonthreadsafe default libother.so dapl.1.2 \"ib0 0\" \"\"
+";
+
+/// Returns the number of all entries, with no room for them.
+fn number_of_entries() -> DAT_COUNT {
+    let mut count = 0;
+    // SAFETY: a writable count, and no list.
+    unsafe { dat_registry_list_providers(0, &raw mut count, null_mut()) };
+    count
+}
+
+#[test]
+fn a_list_with_too_little_room_says_how_many_entries_there_are() {
+    printing(
+        "without_handle::a_list_with_too_little_room_says_how_many_entries_there_are",
+        || {
+            let list = NAMES[2];
+            let file = std::env::temp_dir().join(format!("dat-room-{}", std::process::id()));
+            std::fs::write(&file, ENTRIES).expect("a file");
+            // SAFETY: this process has one test, and no other thread reads the environment.
+            unsafe { std::env::set_var("DAT_OVERRIDE", &file) };
+            let place = format!(
+                "libdat: {}:2: this line is ignored: 2 fields",
+                file.display()
+            );
+            let (all, text) = printed(number_of_entries);
+            assert!(all >= 4, "three entries and a device: {all}");
+            // The line of the file is reported once, by the first call that reads it.
+            let (first, rest) = text.split_once('\n').expect("a line");
+            assert!(first.starts_with(&place), "{text}");
+            let said = [
+                &*format!("pass {all} pointers or more"),
+                "max_to_return is 0",
+            ];
+            is_one_line(rest, &format!("libdat: {list}: "), &said);
+
+            // SAFETY: numbers, for which 0 is a value.
+            let mut infos: [DAT_PROVIDER_INFO; 2] = unsafe { core::mem::zeroed() };
+            let mut places = infos.each_mut().map(core::ptr::from_mut);
+            let mut count = 0;
+            let mut two = || {
+                // SAFETY: a writable count, and room for two entries.
+                unsafe { dat_registry_list_providers(2, &raw mut count, places.as_mut_ptr()) }
+            };
+            refused_on(
+                (list, ""),
+                (BAD, Subtype::InvalidArg1),
+                &said[..1],
+                &mut two,
+            );
+            // SAFETY: as above.
+            unsafe { std::env::set_var("DAT_STRICT", "0") };
+            let (answer, text) = printed(two);
+            assert_eq!((answer, count), (0, 2), "{text}");
+            is_one_line(
+                &text,
+                &format!("libdat: {list}: 2 of {all} entries copied"),
+                &["max_to_return is 2", said[0]],
+            );
+            std::fs::remove_file(&file).expect("ours");
+        },
+    );
+}
+
+/// A program reads dat.conf twice when it opens an adapter.
+#[test]
+fn an_open_reports_each_line_of_dat_conf_once() {
+    printing(
+        "without_handle::an_open_reports_each_line_of_dat_conf_once",
+        || {
+            let file = std::env::temp_dir().join(format!("dat-lines-{}", std::process::id()));
+            std::fs::write(&file, ENTRIES).expect("a file");
+            // SAFETY: this process has one test, and no other thread reads the environment.
+            unsafe { std::env::set_var("DAT_OVERRIDE", &file) };
+            let open = || {
+                let (mut ia, mut evd) = (DAT_HANDLE_NULL, DAT_HANDLE_NULL);
+                let (name, ia) = (c"one".as_ptr().cast_mut(), &raw mut ia);
+                // SAFETY: a name, and writable pointers.
+                unsafe { dat_ia_openv(name, 8, &raw mut evd, ia, 1, 2, DAT_FALSE) }
+            };
+            // Whether there is a device `mlx5_0` does not matter.
+            let (_, text) = printed(open);
+            let count = |text: &str, words: &str| text.matches(words).count();
+            let place = |line: u32| format!("libdat: {}:{line}: ", file.display());
+            assert_eq!(count(&text, &place(2)), 1, "{text}");
+            assert_eq!(count(&text, &format!("{}field 8", place(1))), 1, "{text}");
+            let (_, text) = printed(open);
+            assert_eq!(
+                count(&text, &place(2)) + count(&text, "field 8"),
+                0,
+                "{text}"
+            );
+            std::fs::remove_file(&file).expect("ours");
+        },
+    );
+}

@@ -170,11 +170,13 @@ fn open_device(
                 if ports.iter().any(|port| port.number == instance.port) {
                     return Ok((device, instance.clone(), options?));
                 }
+                let count = match ports.len() {
+                    1 => "1 port".to_owned(),
+                    count => format!("{count} ports"),
+                };
                 cause = Some(format!(
-                    "{} has {} ports, and no port {}",
-                    instance.device,
-                    ports.len(),
-                    instance.port
+                    "{} has {count}, and no port {}",
+                    instance.device, instance.port
                 ));
             }
             Err(error)
@@ -188,18 +190,28 @@ fn open_device(
             Err(error) => return Err(error.into()),
         }
     }
-    Err(registry::not_found(format!(
-        "no adapter \"{name}\": {}; {}",
-        cause.unwrap_or_default(),
-        resolved.hint
-    )))
+    let places = resolved.candidates.iter();
+    let places: Vec<&str> = places.filter_map(|one| one.place.as_deref()).collect();
+    let places = match &places[..] {
+        [] => String::new(),
+        places => format!(" ({})", places.join(", ")),
+    };
+    let mut text = format!(
+        "no adapter \"{name}\"{places}: {}",
+        cause.unwrap_or_default()
+    );
+    if !resolved.hint.is_empty() {
+        text += &format!("; {}", resolved.hint);
+    }
+    Err(registry::not_found(text))
 }
 
 /// Returns the options of the environment, overridden by those of dat.conf.
 fn configured(mut options: Options, instance: &Instance) -> Result<Options> {
     for (key, value) in &instance.settings {
         options.set(key, value).map_err(|cause| {
-            registry::not_found(format!("in the instance data of dat.conf: {cause}"))
+            let place = instance.place.as_deref().unwrap_or("dat.conf");
+            registry::not_found(format!("{place}: in the instance data: {cause}"))
         })?;
     }
     Ok(options)
