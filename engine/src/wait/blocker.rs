@@ -51,7 +51,7 @@ pub struct Sleep {
 }
 
 /// How a [`Sleep`] ended, as plain data.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 pub struct Slept {
     /// The number of readable descriptors, or the negative error number.
     found: c_int,
@@ -88,12 +88,6 @@ impl Sleep {
 impl core::fmt::Debug for Sleep {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         f.debug_struct("Sleep").finish_non_exhaustive()
-    }
-}
-
-impl core::fmt::Debug for Slept {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        f.debug_struct("Slept").finish_non_exhaustive()
     }
 }
 

@@ -139,7 +139,7 @@ const SIGNAL_INTERVAL: u64 = 20_000;
 
 /// The longest sleep with a deadline. If the process is stopped and continued, the
 /// kernel restarts the sleep with the time that was left at the stop, so a wait may
-/// miss its deadline by that much.
+/// miss its deadline by that much. Decision: `docs/decisions/065-sleep-in-ppoll.md`
 const LONGEST_SLEEP: Duration = Duration::from_secs(1);
 
 /// Nanoseconds of spinning between two pauses ([`Step::Pause`]).

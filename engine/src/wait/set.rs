@@ -1,4 +1,6 @@
 //! Several channels as one file descriptor.
+//!
+//! Decision: `docs/decisions/065-sleep-in-ppoll.md`
 
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 

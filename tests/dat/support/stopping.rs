@@ -18,8 +18,7 @@ pub fn stop_and_continue() {
 }
 
 /// Stops a thread of this process and lets it go on, as a debugger that attaches and
-/// detaches.
-/// Returns `false` if this host forbids that, and prints so to standard error.
+/// detaches. Where the host forbids that, prints so to standard error.
 #[track_caller]
 pub fn attach_and_detach(thread: libc::pid_t) {
     let nothing = ptr::null_mut::<libc::c_void>();
