@@ -42,10 +42,8 @@ pub fn attach_and_detach(thread: libc::pid_t) {
     }
     let mut status = -1;
     // SAFETY: the status is writable.
-    assert_eq!(
-        unsafe { libc::waitpid(debugger, &raw mut status, 0) },
-        debugger
-    );
+    let ended = unsafe { libc::waitpid(debugger, &raw mut status, 0) };
+    assert_eq!(ended, debugger);
     match libc::WEXITSTATUS(status) {
         0 => {}
         libc::EPERM => eprintln!("SKIPPED: this host forbids ptrace"),
