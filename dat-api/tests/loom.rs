@@ -55,8 +55,9 @@ const WAITERS: usize = 2;
 struct Descriptors {
     /// The wake-ups of each waiter.
     alarms: [u32; WAITERS],
-    /// The device's events of each EVD, which all waiters see.
-    channels: [u32; EVDS],
+    /// Whether the channel of each EVD has an event whose name no waiter has taken. All
+    /// waiters see it.
+    channels: [bool; EVDS],
 }
 
 #[derive(Default)]
@@ -130,7 +131,7 @@ impl Platform for Waiter {
             return Ok(BlockResult::Signal);
         }
         let mut all = self.wires.descriptors.lock().unwrap();
-        while all.alarms[self.number] == 0 && all.channels == [0; EVDS] {
+        while all.alarms[self.number] == 0 && all.channels == [false; EVDS] {
             all = self.wires.readable.wait(all).unwrap();
         }
         let rung = all.alarms[self.number] > 0;
@@ -171,15 +172,14 @@ struct Evd {
 
 impl Evd {
     /// As `evd::cno_binding::poll_for_cno`.
-    fn look(&self, mode: PollMode, wires: &Wires, evd: usize) -> Option<(bool, bool)> {
+    fn look(&self, mode: PollMode) -> Option<(bool, bool)> {
         let mut known = match mode {
             PollMode::IfFree => self.owned.try_lock().ok()?,
             _ => self.owned.lock().unwrap(),
         };
         match mode {
-            PollMode::IfFree | PollMode::Wait => {}
+            PollMode::IfFree | PollMode::Wait | PollMode::TakeEvents => {}
             PollMode::Arm => self.arrived.lock().unwrap().is_armed = true,
-            PollMode::TakeEvents => wires.descriptors.lock().unwrap().channels[evd] = 0,
         }
         self.gather(&mut known);
         let (news, holds) = (core::mem::take(&mut known.has_news), known.events > 0);
@@ -261,7 +261,7 @@ impl SimulatedCno {
         let raise = core::mem::take(&mut arrived.is_armed);
         drop(arrived);
         if raise {
-            self.wires.change(|all| all.channels[evd] += 1);
+            self.wires.change(|all| all.channels[evd] = true);
         }
     }
 
@@ -355,7 +355,7 @@ struct Waiting<'a> {
 impl Waiting<'_> {
     fn look(&self, evd: usize, mode: PollMode) -> bool {
         let simulated = self.simulated;
-        let seen = simulated.evds[evd].look(mode, &simulated.wires, evd);
+        let seen = simulated.evds[evd].look(mode);
         let (is_fresh, holds) = seen.unwrap_or_default();
         if is_fresh {
             cno::record_trigger(simulated, evd, Finder::Waiter);
@@ -403,13 +403,11 @@ impl Source for Waiting<'_> {
     }
 
     fn take_events(&mut self) -> Result<u32, ControlError> {
-        let channels = self.simulated.wires.descriptors.lock().unwrap().channels;
+        let mut all = self.simulated.wires.descriptors.lock().unwrap();
+        let names = core::mem::take(&mut all.channels);
+        drop(all);
         let mut count = 0;
-        for (evd, _) in channels
-            .iter()
-            .enumerate()
-            .filter(|(_, events)| **events > 0)
-        {
+        for evd in (0..EVDS).filter(|&evd| names[evd]) {
             count += 1;
             self.look(evd, PollMode::TakeEvents);
         }

@@ -31,8 +31,8 @@ pub trait Source {
     fn arm(&mut self);
 
     /// Takes the device's events off the channel without blocking. Returns how
-    /// many. Events that are left in the channel wake no later sleep: the poll that
-    /// follows must find what they were raised for.
+    /// many. If one is there, takes at least one: events that are left in the channel
+    /// end the next sleep at once.
     ///
     /// # Errors
     /// The device failed.
@@ -81,7 +81,7 @@ pub struct WaitCounters {
 pub enum BlockResult {
     /// By an event of the device, a waker, or a token that a waker left.
     Woken,
-    /// By the timeout.
+    /// By the timeout of the sleep, which may be before the deadline.
     TimedOut,
     /// By a signal handler.
     Signal,
@@ -104,7 +104,7 @@ pub trait Platform {
     fn interrupted(&self, guard: &Self::Guard) -> bool;
     /// Announces a sleeper to wakers.
     fn announce(&self);
-    /// Sleeps until a wake-up, a new event on the channel, or `timeout`. Takes the
+    /// Sleeps until a wake-up, an event on the channel, or `timeout`. Takes the
     /// announcement back.
     ///
     /// # Errors
@@ -136,6 +136,11 @@ const YIELDS_UNGUARDED: u32 = 2;
 /// the thread that produces the event may need this one. With a free processor, a
 /// yield costs as much as a check.
 const SIGNAL_INTERVAL: u64 = 20_000;
+
+/// The longest sleep with a deadline. If the process is stopped and continued, the
+/// kernel restarts the sleep with the time that was left at the stop, so a wait may
+/// miss its deadline by that much. Decision: `docs/decisions/065-sleep-in-ppoll.md`
+const LONGEST_SLEEP: Duration = Duration::from_secs(1);
 
 /// Nanoseconds of spinning between two pauses ([`Step::Pause`]).
 const PAUSE_INTERVAL: u64 = 10_000_000;
@@ -438,14 +443,15 @@ impl<G> Wait<G> {
         }
         counters.blocks += 1;
         self.phase = Phase::Asleep;
-        Step::Sleep(self.time_left(platform))
+        Step::Sleep(self.next_timeout(platform))
     }
 
-    fn time_left<P: Platform<Guard = G>>(&self, platform: &P) -> Option<Duration> {
-        match self.deadline.is_never() {
-            true => None,
-            false => self.deadline.left(platform.now()),
+    /// Returns how long to sleep. Without a deadline, reads no clock.
+    fn next_timeout<P: Platform<Guard = G>>(&self, platform: &P) -> Option<Duration> {
+        if self.deadline.is_never() {
+            return None;
         }
+        Some(self.deadline.left(platform.now())?.min(LONGEST_SLEEP))
     }
 
     /// Ends a sleep.
@@ -456,22 +462,25 @@ impl<G> Wait<G> {
         counters: &mut WaitCounters,
         result: BlockResult,
     ) -> Result<Step, ControlError> {
-        let outcome = match result {
+        match result {
             BlockResult::Woken => {
                 source.take_events()?;
                 if source.ready() {
                     return Ok(Step::Over(WaitOutcome::Ready));
                 }
                 counters.spurious += 1;
-                if self.deadline.is_never() || !self.deadline.has_passed(platform.now()) {
-                    return Ok(self.announce_sleep(source, platform, counters));
-                }
-                WaitOutcome::TimedOut
             }
-            BlockResult::TimedOut => WaitOutcome::TimedOut,
-            BlockResult::Signal => WaitOutcome::Interrupted,
-        };
-        Ok(Step::Over(last_poll(source, outcome)))
+            BlockResult::TimedOut => {}
+            BlockResult::Signal => {
+                return Ok(Step::Over(last_poll(source, WaitOutcome::Interrupted)));
+            }
+        }
+        Ok(
+            match self.deadline.is_never() || !self.deadline.has_passed(platform.now()) {
+                true => self.announce_sleep(source, platform, counters),
+                false => Step::Over(last_poll(source, WaitOutcome::TimedOut)),
+            },
+        )
     }
 }
 

@@ -1,7 +1,7 @@
 //! System calls that are not cancellation points.
 //!
 //! A thread that is cancelled (pthread_cancel(3)) ends inside glibc's `read`,
-//! `write`, `ppoll` or `epoll_wait`. Its stack is unwound from there, and the
+//! `write` or `ppoll`. Its stack is unwound from there, and the
 //! process aborts if a Rust function with destructors is on it. glibc's `syscall`
 //! is not a cancellation point, so waiting, waking, posting and dequeuing use the
 //! functions of this module.
@@ -10,9 +10,10 @@
 
 use core::ptr;
 
-use libc::{c_int, c_long, epoll_event, timespec};
+use libc::{c_int, c_long, epoll_event, pollfd, timespec};
 
 use super::SignalMask;
+use crate::error::last_errno;
 
 /// The size of the kernel's signal set in bytes: `_NSIG` (64) bits.
 const MASK_BYTES: c_long = 8;
@@ -55,74 +56,43 @@ pub(super) fn read(fd: c_int) -> c_long {
     unsafe { libc::syscall(libc::SYS_read, c_long::from(fd), &raw mut number, 8_usize) }
 }
 
-/// Calls `epoll_pwait` without a timeout (`None`) or without waiting. A null mask
-/// keeps the thread's mask.
-pub(super) fn epoll(
-    fd: c_int,
-    events: &mut [epoll_event],
-    is_endless: bool,
-    mask: Option<SignalMask>,
-) -> c_int {
-    let timeout: c_long = if is_endless { -1 } else { 0 };
-    // SAFETY: a descriptor, events to write to, and a mask that is read or null.
+/// Returns the events of an epoll descriptor that are there now, at most as many as
+/// there is room for: their number, or -1 with `errno` set.
+pub(super) fn epoll_events(fd: c_int, events: &mut [epoll_event]) -> c_int {
+    // SAFETY: a descriptor and events to write to. Without a mask, the thread's is kept.
     let found = unsafe {
         libc::syscall(
             libc::SYS_epoll_pwait,
             c_long::from(fd),
             events.as_mut_ptr(),
             events.len(),
-            timeout,
-            mask.as_ref().map_or(ptr::null(), ptr::from_ref),
-            MASK_BYTES,
-        )
-    };
-    // At most the number of events that there is room for, or -1.
-    found as c_int
-}
-
-/// Calls `epoll_pwait2`, which Linux has since 5.11.
-pub(super) fn epoll_for(
-    fd: c_int,
-    events: &mut [epoll_event],
-    timeout: &timespec,
-    mask: SignalMask,
-) -> c_int {
-    // SAFETY: a descriptor, events to write to, a timeout and a mask that are
-    // read.
-    let found = unsafe {
-        libc::syscall(
-            libc::SYS_epoll_pwait2,
-            c_long::from(fd),
-            events.as_mut_ptr(),
-            events.len(),
-            ptr::from_ref(timeout),
-            &raw const mask,
+            0 as c_long,
+            ptr::null::<SignalMask>(),
             MASK_BYTES,
         )
     };
     found as c_int
 }
 
-/// Calls `ppoll` for one descriptor to be readable, or for none.
-pub(super) fn poll(fd: Option<c_int>, timeout: &timespec, mask: SignalMask) -> c_int {
-    let mut watched = libc::pollfd {
-        fd: fd.unwrap_or(-1),
-        events: libc::POLLIN,
-        revents: 0,
-    };
-    // The kernel writes the remaining time.
-    let mut timeout = *timeout;
-    // SAFETY: one descriptor to write to, a timeout to write to, and a mask that
+/// Calls `ppoll`, without end if there is no timeout. Returns the number of descriptors
+/// that it has written a result to, or the negative error number.
+pub(super) fn poll(fds: &mut [pollfd], timeout: Option<timespec>, mask: SignalMask) -> c_int {
+    // The kernel writes the remaining time, for a restart after a stop of the process.
+    let mut timeout = timeout;
+    // SAFETY: descriptors to write to, a timeout to write to or null, and a mask that
     // is read.
     let found = unsafe {
         libc::syscall(
             libc::SYS_ppoll,
-            &raw mut watched,
-            c_long::from(fd.is_some()),
-            &raw mut timeout,
+            fds.as_mut_ptr(),
+            fds.len(),
+            timeout.as_mut().map_or(ptr::null_mut(), ptr::from_mut),
             &raw const mask,
             MASK_BYTES,
         )
     };
-    found as c_int
+    match found {
+        0.. => found as c_int,
+        _ => -last_errno(),
+    }
 }

@@ -1,4 +1,6 @@
 //! Several channels as one file descriptor.
+//!
+//! Decision: `docs/decisions/065-sleep-in-ppoll.md`
 
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
@@ -7,12 +9,14 @@ use libc::{c_int, epoll_event};
 use super::{ChannelFds, raw};
 use crate::error::{ControlError, last_errno};
 
-/// A set of channels (an `epoll` descriptor), readable while one of them is.
-/// [`super::Blocker`] sleeps on it where a wait is for events of several queues.
+/// A set of channels (an `epoll` descriptor), readable while one of them has an event
+/// that [`Self::readable`] has not returned. [`super::Blocker`] sleeps on it where a
+/// wait is for events of several queues.
 ///
 /// Any thread may add and remove channels, also while other threads sleep on the
-/// set. An event of a channel that arrives during a sleep ends the sleep, even if
-/// earlier events were left in the channel.
+/// set. The channels are registered edge-triggered: a channel whose events no thread
+/// takes now, because its queue is in other use, ends no sleep on the set until it has
+/// another event.
 #[derive(Debug)]
 pub struct ChannelSet(OwnedFd);
 
@@ -59,7 +63,7 @@ impl ChannelSet {
 
     fn control(&self, operation: c_int, fd: BorrowedFd<'_>, name: u64) -> bool {
         let mut event = epoll_event {
-            events: libc::EPOLLIN.cast_unsigned(),
+            events: (libc::EPOLLIN | libc::EPOLLET).cast_unsigned(),
             u64: name,
         };
         // SAFETY: two descriptors, and an event that is only read.
@@ -73,14 +77,14 @@ impl ChannelSet {
         }
     }
 
-    /// Returns the names of channels that are readable now: that of a channel with
-    /// software events once for each of its descriptors, and at most as many as
-    /// `events` has room for. Does not block.
+    /// Returns the names of channels with events since they were returned last, to any
+    /// thread: that of a channel with software events once for each of its descriptors,
+    /// and at most as many as `events` has room for. Does not block.
     pub fn readable<'a>(&self, events: &'a mut [ChannelEvent]) -> impl Iterator<Item = u64> + 'a {
         let found = match events.len() {
             // The call requires room for at least one event.
             0 => 0,
-            _ => raw::epoll(self.0.as_raw_fd(), ChannelEvent::inner(events), false, None),
+            _ => raw::epoll_events(self.0.as_raw_fd(), ChannelEvent::inner(events)),
         };
         let found = usize::try_from(found).unwrap_or(0);
         events[..found].iter().map(|event| event.0.u64)
@@ -144,9 +148,12 @@ mod tests {
             (&pairs[at].1).write_all(&[1]).expect("an event");
         }
         assert_eq!(names(&set), [5, 7]);
-        assert_eq!(names(&set), [5, 7], "until the event is taken");
-        (&pairs[0].0).read_exact(&mut [0]).expect("the event");
-        assert_eq!(names(&set), [7]);
+        assert!(names(&set).is_empty(), "once for each event");
+        (&pairs[0].1).write_all(&[1]).expect("an event");
+        assert_eq!(names(&set), [5], "although one was left");
+        (&pairs[0].1).write_all(&[1]).expect("an event");
+        (&pairs[0].0).read_exact(&mut [0; 3]).expect("the events");
+        assert!(names(&set).is_empty(), "they were taken");
         set.add(pairs[2].0.as_fd().into(), 9).expect("renamed");
         assert_eq!(names(&set), [9]);
         set.remove(pairs[2].0.as_fd().into());
@@ -164,17 +171,20 @@ mod tests {
             software_event: Some(ends[1].0.as_fd()),
         };
         set.add(channel, 4).expect("added");
-        for (raised, expected) in [(1, &[4][..]), (0, &[4, 4])] {
-            (&ends[raised].1).write_all(&[1]).expect("an event");
-            assert_eq!(names(&set), expected);
+        for raised in [&[1][..], &[0], &[0, 1]] {
+            for &end in raised {
+                (&ends[end].1).write_all(&[1]).expect("an event");
+            }
+            assert_eq!(names(&set), vec![4; raised.len()]);
         }
         set.remove(channel);
         assert!(names(&set).is_empty());
     }
 
-    /// An event that is left in its channel wakes once; a later event wakes again.
+    /// An event ends sleeps until its name is returned, even if it stays in its
+    /// channel; a later event ends them again.
     #[test]
-    fn every_event_wakes_a_sleeper_once() {
+    fn every_event_ends_sleeps_until_its_name_is_returned() {
         let set = ChannelSet::new().expect("a set");
         let (channel, raise) = UnixStream::pair().expect("a channel");
         set.add(channel.as_fd().into(), 1).expect("added");
@@ -190,12 +200,9 @@ mod tests {
         assert_eq!(sleep(), BlockResult::TimedOut);
         for _ in 0..3 {
             (&raise).write_all(&[1]).expect("an event");
-            assert_eq!(sleep(), BlockResult::Woken);
-            assert_eq!(
-                sleep(),
-                BlockResult::TimedOut,
-                "this event has woken it already"
-            );
+            assert_eq!([sleep(), sleep()], [BlockResult::Woken; 2]);
+            assert_eq!(names(&set), [1]);
+            assert_eq!(sleep(), BlockResult::TimedOut, "its name was returned");
         }
         // So does an event of a channel that is added during the sleep.
         let (late, raise_late) = UnixStream::pair().expect("a channel");
@@ -210,6 +217,6 @@ mod tests {
             let result = blocker.block(Some(set.as_fd().into()), time, &guard);
             assert_eq!(result.expect("slept"), BlockResult::Woken);
         });
-        assert_eq!(names(&set), [1, 2]);
+        assert_eq!(names(&set), [2]);
     }
 }

@@ -3,9 +3,10 @@
 //! A signal that is handled between the last check for it and the sleep would go
 //! unnoticed until the sleep ends. So the thread blocks all signals from the first
 //! check to the end of the wait. They are unblocked only inside the system call that
-//! sleeps (`epoll_pwait2`, or `ppoll` on older kernels), which sets the caller's mask
-//! and sleeps in one step. The kernel decides which signals count: an ignored signal
-//! does not end the sleep, a handled one does.
+//! sleeps (`ppoll`), which sets the caller's mask and sleeps in one step. The kernel
+//! decides which signals count: the sleep ends if a handler runs, whether it was
+//! installed with SA_RESTART or not. Ignored signals, and a stop and continue of the
+//! process, do not end it.
 
 use core::marker::PhantomData;
 
@@ -70,7 +71,7 @@ impl SignalGuard {
             tv_sec: 0,
             tv_nsec: 0,
         };
-        raw::poll(None, &no_time, self.caller) < 0
+        raw::poll(&mut [], Some(no_time), self.caller) < 0
     }
 
     /// Returns the caller's mask.

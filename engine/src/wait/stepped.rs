@@ -77,7 +77,7 @@ impl SteppedWait {
             Step::Over(outcome) => Ok(NextStep::Over(outcome)),
             Step::Pause => Ok(NextStep::Pause),
             Step::Sleep(timeout) => {
-                let sleep = blocker.prepare(source.channel(), timeout, self.wait.guard())?;
+                let sleep = blocker.prepare(source.channel(), timeout, self.wait.guard());
                 self.is_asleep = true;
                 Ok(NextStep::Sleep(sleep))
             }

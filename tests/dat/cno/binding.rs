@@ -76,6 +76,15 @@ fn cno_n09_completions_of_a_disabled_evd_trigger_once_it_is_enabled() {
         stays(&waiter);
         messages.recv().calls(dat_evd_enable);
         assert_eq!(joined(waiter), Ok(messages.recv()));
+        // The device's event, which nothing takes meanwhile, wakes the waiter once.
+        let mut counters = DAT_COUNTERS::default();
+        // SAFETY: the result is writable.
+        ok(unsafe { dat_counters_query(cno.handle(), &raw mut counters) });
+        assert!(
+            counters.spurious <= 4,
+            "{} spurious wake-ups",
+            counters.spurious
+        );
         assert_eq!(messages.received_tag(), 1);
         let waiter = cno.asleep(scope);
         messages.deliver_suppressed(DEFAULT);

@@ -9,7 +9,10 @@ use dat::abi::*;
 use dat::exports::*;
 
 use super::{Cno, LONG, SECOND, joined, stays};
-use crate::support::{Fixture, fails, nothing_on};
+use crate::support::{
+    Fixture, MessagePair, Shape, attach_and_detach, fails, is_alone, nothing_on, stop_and_continue,
+    take_dto,
+};
 
 #[test]
 fn cno_n05_a_wait_ends_with_the_evd_that_triggers() {
@@ -150,4 +153,38 @@ fn cno_n08_a_signal_ends_a_wait() {
     evd.post(1);
     assert_eq!(cno.wait(SECOND), Ok(evd.0));
     evd.calls(dat_evd_free);
+}
+
+/// Ctrl-Z and `fg`, and a debugger that attaches: no handler runs.
+#[test]
+fn cno_n08_a_stop_of_the_process_ends_no_wait() {
+    if !is_alone() {
+        return;
+    }
+    let fixture = Fixture::new();
+    let messages = MessagePair::new(&fixture, &Shape::default());
+    let (cno, recv) = (Cno::new(&fixture), messages.recv());
+    cno.bind(recv.0);
+    for (tag, timeout) in (1..).zip([DAT_TIMEOUT_INFINITE, 60 * SECOND]) {
+        messages.post_recvs(tag..tag + 1);
+        thread::scope(|scope| {
+            let (sender, receiver) = mpsc::channel();
+            let waiter = scope.spawn(move || {
+                // SAFETY: always safe.
+                sender.send(unsafe { libc::gettid() }).expect("a receiver");
+                cno.wait(timeout).map(super::Evd)
+            });
+            let thread = receiver.recv().expect("a thread");
+            for _ in 0..3 {
+                stays(&waiter);
+                stop_and_continue();
+                stays(&waiter);
+                attach_and_detach(thread);
+            }
+            stays(&waiter);
+            messages.deliver();
+            assert_eq!(waiter.join().expect("no panic"), Ok(recv));
+        });
+        assert_eq!(take_dto(recv.0).cookie, tag);
+    }
 }

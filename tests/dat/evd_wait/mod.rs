@@ -28,7 +28,12 @@ use std::sync::mpsc;
 use std::thread::{self, ScopedJoinHandle};
 use std::time::Duration;
 
+use dat::abi::DAT_TIMEOUT;
+
 use crate::support::{Evd, LONG, MESSAGE, MessagePair, SOON, Waited, number};
+
+/// A timeout of a minute, which is finite, and which no test reaches.
+const MINUTE: DAT_TIMEOUT = 60_000_000;
 
 /// Checks that the waiter has not returned and does not return for a while.
 #[track_caller]

@@ -1,4 +1,4 @@
-//! Signals that the waiting thread handles.
+//! Signals that the waiting thread handles, and stops of the process.
 
 use std::sync::Once;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -8,8 +8,10 @@ use std::time::{Duration, Instant};
 
 use dat::abi::*;
 
-use super::{Evd, LONG, MessagePair, SOON, Waited, joined, own_thread, stays};
-use crate::support::{Fixture, Shape, fails_with, take_dto};
+use super::{Evd, LONG, MINUTE, MessagePair, SOON, Waited, joined, own_thread, stays};
+use crate::support::{
+    Fixture, Shape, attach_and_detach, fails_with, is_alone, stop_and_continue, take_dto,
+};
 
 static HANDLED: AtomicU32 = AtomicU32::new(0);
 
@@ -196,4 +198,70 @@ fn evd_wait_w19_the_signal_mask_is_left_as_it_was() {
         fails_with(waited.answer, DAT_INTERRUPTED_CALL, DAT_NO_SUBTYPE);
         assert!(waited.took < SOON);
     });
+}
+
+/// Sends the calling thread's id, as the kernel has it.
+fn own_id(to: &mpsc::Sender<libc::pid_t>) {
+    // SAFETY: always safe.
+    to.send(unsafe { libc::gettid() }).expect("a receiver");
+}
+
+/// Ctrl-Z and `fg`, and a debugger that attaches: no handler runs.
+#[test]
+fn evd_wait_w19_a_stop_of_the_process_ends_no_wait() {
+    if !is_alone() {
+        return;
+    }
+    let fixture = Fixture::new();
+    let messages = MessagePair::new(&fixture, &Shape::default());
+    let recv = messages.recv();
+    for (tag, timeout) in (1..).zip([DAT_TIMEOUT_INFINITE, MINUTE]) {
+        messages.post_recvs(tag..tag + 1);
+        thread::scope(|scope| {
+            let (sender, receiver) = mpsc::channel();
+            let waiter = scope.spawn(move || {
+                own_id(&sender);
+                recv.wait(timeout, 1)
+            });
+            let thread = receiver.recv().expect("a thread");
+            recv.until_waited();
+            for _ in 0..3 {
+                stays(&waiter, recv);
+                stop_and_continue();
+                stays(&waiter, recv);
+                attach_and_detach(thread);
+            }
+            stays(&waiter, recv);
+            messages.deliver();
+            assert_eq!(joined(waiter).tag(), (tag, 0));
+        });
+    }
+}
+
+#[test]
+fn evd_wait_w19_a_handled_signal_ends_a_wait_after_a_stop() {
+    if !is_alone() {
+        return;
+    }
+    install();
+    let fixture = Fixture::new();
+    let evd = Evd::software(&fixture, 4);
+    for signal in SIGNALS {
+        for timeout in [DAT_TIMEOUT_INFINITE, MINUTE] {
+            thread::scope(|scope| {
+                let (sender, receiver) = mpsc::channel();
+                let waiter = scope.spawn(move || {
+                    own_thread(&sender);
+                    evd.wait(timeout, 1)
+                });
+                let thread = receiver.recv().expect("a thread");
+                evd.until_waited();
+                stays(&waiter, evd);
+                stop_and_continue();
+                stays(&waiter, evd);
+                let (waited, _) = until_returned(waiter, thread, signal);
+                fails_with(waited.answer, DAT_INTERRUPTED_CALL, DAT_NO_SUBTYPE);
+            });
+        }
+    }
 }

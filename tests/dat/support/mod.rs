@@ -19,6 +19,7 @@ mod queries;
 mod reserved_point;
 mod service_point;
 mod srq;
+mod stopping;
 mod window;
 
 pub use address::{here, here_ip, ip_at};
@@ -37,4 +38,5 @@ pub use queries::*;
 pub use reserved_point::{ReservedPoint, accept, arrival, cr_info, on_free_qualifier};
 pub use service_point::ServicePoint;
 pub use srq::*;
+pub use stopping::{attach_and_detach, stop_and_continue};
 pub use window::{Bound, Window, nothing, take_bound};

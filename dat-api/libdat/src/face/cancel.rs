@@ -11,32 +11,25 @@
 
 use core::ffi::{c_int, c_void};
 use core::mem::MaybeUninit;
+use core::ptr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use dat_api::CancellationDisabled;
-use dat_api::object::steps::{Next, Sleep, Slept, Steps};
+use dat_api::object::steps::{Next, Slept, Steps};
 
 /// Storage for a wait while its thread sleeps.
 pub(crate) type Place<W> = MaybeUninit<W>;
 
-/// Has the layout of `struct dat_sleep` in `c/cancel.c`.
-#[repr(C)]
-struct CSleep {
-    timeout: *const libc::timespec,
-    mask: u64,
-    events: [libc::epoll_event; Sleep::EVENTS],
-    watch: c_int,
-    found: c_int,
-    error: c_int,
-}
-
 unsafe extern "C-unwind" {
     fn libdat_sleep(
-        sleep: *mut CSleep,
+        fds: *mut libc::pollfd,
+        count: libc::nfds_t,
+        timeout: *const libc::timespec,
+        mask: *const u64,
         state: c_int,
         gone: extern "C" fn(*mut c_void),
         wait: *mut c_void,
-    );
+    ) -> c_int;
     fn libdat_pause(state: c_int, gone: extern "C" fn(*mut c_void), wait: *mut c_void);
 }
 
@@ -62,34 +55,22 @@ pub(crate) unsafe fn finish<W: Steps<Answer: Copy>>(
                 unsafe { libdat_pause(state, gone::<W>, place.as_mut_ptr().cast()) };
                 slept = None;
             }
-            Next::Sleep(sleep) => {
-                let mut place_of_c = CSleep {
-                    timeout: sleep
-                        .timeout()
-                        .map_or(core::ptr::null(), core::ptr::from_ref),
-                    mask: sleep.mask(),
-                    events: [libc::epoll_event { events: 0, u64: 0 }; Sleep::EVENTS],
-                    watch: sleep.descriptor(),
-                    found: 0,
-                    error: 0,
-                };
-                // SAFETY: `slept` outlives the call; `gone` drops the wait that
+            Next::Sleep(mut sleep) => {
+                let (fds, timeout, mask) = sleep.arguments();
+                // SAFETY: the arguments outlive the call; `gone` drops the wait that
                 // is in the place.
-                unsafe {
+                let found = unsafe {
                     libdat_sleep(
-                        &raw mut place_of_c,
+                        fds.as_mut_ptr(),
+                        fds.len() as libc::nfds_t,
+                        timeout.map_or(ptr::null(), ptr::from_ref),
+                        mask,
                         state,
                         gone::<W>,
                         place.as_mut_ptr().cast(),
-                    );
-                }
-                let CSleep {
-                    found,
-                    error,
-                    events,
-                    ..
-                } = place_of_c;
-                slept = Some(Slept::new(found, error, events));
+                    )
+                };
+                slept = Some(sleep.slept(found));
             }
         }
     }

@@ -199,7 +199,6 @@ impl<O: BorrowMut<Owned<Evd>>> Waiting<O> {
         }
         if let Some(error) = error {
             tracing::error!(evd = ?evd.handle, "waiting failed: {error}");
-            evd.blocker.reset_channel();
         }
     }
 

@@ -159,26 +159,6 @@ fn a_channel_wakes_and_a_closed_one_does_not_hang() {
 }
 
 #[test]
-fn sleep_and_wake_work_without_epoll_pwait2() {
-    let _turn = counted();
-    let blocker = Blocker::new().expect("a descriptor");
-    let guard = SignalGuard::new();
-    let (short, long) = (Duration::from_millis(1), Duration::from_secs(20));
-    let sleep = |time| {
-        let sleep = blocker.prepare(None, Some(time), &guard).expect("watched");
-        sleep.old_sleep_for_test()
-    };
-    assert_eq!(sleep(short), Ok(0));
-    blocker.announce();
-    blocker.wake();
-    assert_eq!(sleep(long), Ok(1));
-    blocker.retract();
-    raise(libc::SIGUSR1);
-    assert_eq!(sleep(long), Err(libc::EINTR));
-    assert_eq!(HANDLED.load(Ordering::Relaxed), 1);
-}
-
-#[test]
 fn a_deadline_is_kept_by_every_policy() {
     for policy in [WaitPolicy::Poll, WaitPolicy::Block, spin_for(500_000)] {
         let blocker = Blocker::new().expect("a descriptor");
@@ -279,6 +259,16 @@ fn a_signal_before_the_sleep_ends_the_sleep() {
     let slept = blocker.block(None, Some(Duration::from_secs(20)), &guard);
     assert_eq!(slept.expect("no failure"), BlockResult::Signal);
     assert_eq!(HANDLED.load(Ordering::Relaxed), 1);
+}
+
+/// A signal that is ignored by default stays pending while the guard blocks it.
+#[test]
+fn an_ignored_signal_before_the_sleep_does_not_end_the_sleep() {
+    let blocker = Blocker::new().expect("a descriptor");
+    let guard = SignalGuard::new();
+    raise(libc::SIGURG);
+    let slept = blocker.block(None, Some(Duration::from_millis(1)), &guard);
+    assert_eq!(slept.expect("no failure"), BlockResult::TimedOut);
 }
 
 #[test]

@@ -422,6 +422,37 @@ fn spurious_wake_ups_are_counted_and_keep_the_deadline() {
     assert_eq!(ran.counters.spins, 0);
 }
 
+/// A process that is stopped during a sleep finds at its end that time has passed.
+#[test]
+fn a_sleep_of_a_second_at_most_shows_a_deadline_that_passed_during_a_stop() {
+    const SECOND: u64 = 1_000_000_000;
+    let blocks = |steps: &[Step]| -> Vec<Step> {
+        let is_block = |step: &Step| matches!(step, Block(_));
+        steps.iter().copied().filter(is_block).collect()
+    };
+    for (durations, expected) in [
+        (
+            &[SECOND, SECOND, SECOND / 2][..],
+            &[SECOND, SECOND, SECOND / 2][..],
+        ),
+        (&[3 * SECOND], &[SECOND]),
+        (&[2 * SECOND, SECOND / 2], &[SECOND, SECOND / 2]),
+    ] {
+        let sleeps = durations
+            .iter()
+            .map(|&time| (BlockResult::TimedOut, time, false));
+        let script = Script {
+            sleeps: sleeps.collect(),
+            ..Script::default()
+        };
+        let ran = ran(script, WaitPolicy::Block, Deadline::from_micros(2_500_000));
+        is(&ran, WaitOutcome::TimedOut);
+        let expected: Vec<Step> = expected.iter().map(|&time| Block(Some(time))).collect();
+        assert_eq!(blocks(&ran.steps), expected);
+        assert_eq!(ran.counters.spurious, 0);
+    }
+}
+
 #[test]
 fn an_event_together_with_a_time_out_or_signal_is_ready() {
     for result in [BlockResult::TimedOut, BlockResult::Signal] {
