@@ -18,6 +18,19 @@ pub enum Link {
     Roce,
 }
 
+impl Link {
+    /// Returns the capability mask of a port (`IB_PORT_*_SUP`): system image GUID and
+    /// extended speeds; on Ethernet a communication manager, and GIDs that are IP
+    /// addresses.
+    #[must_use]
+    pub fn port_capabilities(self) -> u32 {
+        match self {
+            Self::Ib => 1 << 11 | 1 << 14,
+            Self::Roce => 1 << 16 | 1 << 26,
+        }
+    }
+}
+
 /// The kernel command interface that libibverbs sees.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Face {
@@ -167,6 +180,19 @@ impl Config {
         given
             .is_none_or(|value| value.is_empty())
             .then_some(Self::LISTEN)
+    }
+
+    /// The variable that selects how UCX observes changes of mappings, and its value
+    /// for programs on emulated devices: not at all. UCX 1.15 and older overwrite the
+    /// beginning of the interposed `mmap`, so that the emulator would miss the
+    /// doorbell pages.
+    pub const UCX_HOOKS: (&'static str, &'static str) = ("UCX_MEM_MMAP_HOOK_MODE", "none");
+
+    /// Returns [`Self::UCX_HOOKS`] if the environment does not have it.
+    #[must_use]
+    pub fn ucx_default() -> Option<(&'static str, &'static str)> {
+        let given = std::env::var_os(Self::UCX_HOOKS.0);
+        given.is_none().then_some(Self::UCX_HOOKS)
     }
 
     /// Reads the environment. An unset or empty variable means its default.

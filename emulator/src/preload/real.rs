@@ -38,9 +38,33 @@ real! {
     open = c"open" (path: *const c_char, flags: c_int, mode: c_uint) -> c_int;
     openat = c"openat" (dir: c_int, path: *const c_char, flags: c_int, mode: c_uint) -> c_int;
     stat = c"stat" (path: *const c_char, into: *mut libc::stat) -> c_int;
+    lstat = c"lstat" (path: *const c_char, into: *mut libc::stat) -> c_int;
+    fstatat = c"fstatat" (
+        dir: c_int, path: *const c_char, into: *mut libc::stat, flags: c_int
+    ) -> c_int;
     statx = c"statx" (
         dir: c_int, path: *const c_char, flags: c_int, mask: c_uint, into: *mut libc::statx
     ) -> c_int;
+    access = c"access" (path: *const c_char, mode: c_int) -> c_int;
+    euidaccess = c"euidaccess" (path: *const c_char, mode: c_int) -> c_int;
+    faccessat = c"faccessat" (
+        dir: c_int, path: *const c_char, mode: c_int, flags: c_int
+    ) -> c_int;
+    readlink = c"readlink" (path: *const c_char, into: *mut c_char, len: usize) -> isize;
+    readlinkat = c"readlinkat" (
+        dir: c_int, path: *const c_char, into: *mut c_char, len: usize
+    ) -> isize;
+    realpath = c"realpath" (path: *const c_char, into: *mut c_char) -> *mut c_char;
+    chdir = c"chdir" (path: *const c_char) -> c_int;
+    opendir = c"opendir" (path: *const c_char) -> *mut c_void;
+    scandir = c"scandir" (
+        path: *const c_char, into: *mut c_void, filter: *const c_void, compare: *const c_void
+    ) -> c_int;
+    scandirat = c"scandirat" (
+        dir: c_int, path: *const c_char, into: *mut c_void, filter: *const c_void,
+        compare: *const c_void
+    ) -> c_int;
+    fopen = c"fopen" (path: *const c_char, mode: *const c_char) -> *mut c_void;
     fstat = c"fstat" (fd: c_int, into: *mut libc::stat) -> c_int;
     read = c"read" (fd: c_int, into: *mut c_void, len: usize) -> isize;
     write = c"write" (fd: c_int, from: *const c_void, len: usize) -> isize;

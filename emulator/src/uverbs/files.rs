@@ -13,6 +13,7 @@ use libc::EMFILE;
 use super::context::DeviceFile;
 use super::events::Events;
 use crate::nic::spec::{ChannelId, Errno, Result};
+use crate::preload::real;
 use crate::sync::{Mutex, MutexGuard};
 use crate::ucma::CmFile;
 
@@ -68,11 +69,8 @@ struct Identity(u64, u64);
 impl Identity {
     fn of(fd: RawFd) -> Option<Self> {
         let mut stat = std::mem::MaybeUninit::<libc::stat>::uninit();
-        // `fstatat` is not interposed, unlike `fstat`.
-        // SAFETY: an empty path with AT_EMPTY_PATH selects the descriptor, and
-        // `stat` has room for the result.
-        let done =
-            unsafe { libc::fstatat(fd, c"".as_ptr(), stat.as_mut_ptr(), libc::AT_EMPTY_PATH) };
+        // SAFETY: `stat` has room for the result.
+        let done = unsafe { real::fstat(fd, stat.as_mut_ptr()) };
         // SAFETY: a successful call has initialised it.
         (done == 0)
             .then(|| unsafe { stat.assume_init() })

@@ -115,7 +115,8 @@ pub(super) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
     command
         .env(LD_PRELOAD, preload)
         .env("SYSFS_PATH", sysfs.root())
-        .envs(Config::listen_default());
+        .envs(Config::listen_default())
+        .envs(Config::ucx_default());
     let clean_up = || {
         let _ = std::fs::remove_dir_all(sysfs.root());
         Attachment::sweep();

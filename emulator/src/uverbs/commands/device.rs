@@ -218,12 +218,9 @@ impl Call<'_> {
     pub(in crate::uverbs) fn query_port(&mut self, port: u64) -> Result<QueryPortRespEx> {
         self.context()?;
         let names = self.file.port_names(port)?;
-        // Attributes that depend on the link. Capabilities: system image GUID and
-        // extended speeds; on Ethernet a communication manager, and GIDs that are
-        // IP addresses.
-        let (port_cap_flags, lid, sm_lid, link_layer) = match self.file.link() {
-            Link::Ib => (1 << 11 | 1 << 14, names.lid, 1, 1),
-            Link::Roce => (1 << 16 | 1 << 26, 0, 0, 2),
+        let (lid, sm_lid, link_layer) = match self.file.link() {
+            Link::Ib => (names.lid, 1, 1),
+            Link::Roce => (0, 0, 2),
         };
         let at = PortAddress {
             device: self.file.device(),
@@ -232,7 +229,7 @@ impl Call<'_> {
         let is_up = self.backend().port_is_up(at);
         let (state, phys_state) = if is_up { UP } else { DOWN };
         let legacy_resp = QueryPortResp {
-            port_cap_flags,
+            port_cap_flags: self.file.link().port_capabilities(),
             max_msg_sz: limits::MAX_MSG,
             bad_pkey_cntr: 0,
             qkey_viol_cntr: 0,
