@@ -126,6 +126,52 @@ print(os.major(os.fstat(device).st_rdev), os.minor(os.fstat(device).st_rdev))
 }
 
 #[test]
+fn rdma_shows_devices_and_links() {
+    let Some(program) = find("rdma", "iproute2") else {
+        return;
+    };
+    let show = |options: &[&str], what: &str| {
+        let mut command = run(options);
+        command.arg(&program).args([what, "show"]);
+        finish(command).expect_success(what)
+    };
+    for face in ["ioctl", "write"] {
+        let shown = show(&["--face", face, "--devices", "2"], "dev");
+        for words in ["0: mlx5_0:", "1: mlx5_1:", "node_type ca", "fw 22.0.0"] {
+            assert!(shown.contains(words), "no {words:?} in:\n{shown}");
+        }
+        let ib = show(&["--face", face, "--ports", "2"], "link");
+        for words in ["link mlx5_0/1", "link mlx5_0/2", "lid 65", "state ACTIVE"] {
+            assert!(ib.contains(words), "no {words:?} in:\n{ib}");
+        }
+        let roce = show(&["--face", face, "--link", "roce"], "link");
+        let words = "state ACTIVE physical_state LINK_UP netdev lo";
+        assert!(roce.contains(words), "{roce}");
+    }
+}
+
+#[test]
+fn libibverbs_finds_devices_by_netlink_and_by_sysfs() {
+    if find("ibv_devinfo", "ibverbs-utils").is_none() {
+        return;
+    }
+    const PCI: &str = "devices/pci00e5:00/00e5:00:01.0/00e5:03:00.0";
+    // The character device is known by netlink only.
+    let hide = format!("cd $SYSFS_PATH; rm -r class/infiniband_verbs {PCI}/infiniband_verbs; ");
+    for (face, prepare, expected) in [
+        ("ioctl", hide.as_str(), "hca_id:\tmlx5_0"),
+        ("write", hide.as_str(), "No IB devices found"),
+        ("write", "", "hca_id:\tmlx5_0"),
+    ] {
+        let mut command = run(&["--face", face]);
+        let listing = format!("{prepare} ibv_devinfo || true");
+        command.args(["sh", "-ec", &listing]);
+        let output = finish(command).expect_success(face);
+        assert!(output.contains(expected), "{face} {prepare}: {output}");
+    }
+}
+
+#[test]
 fn ibstat_shows_the_device() {
     let Some(program) = find("ibstat", DIAGS) else {
         return;

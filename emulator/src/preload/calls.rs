@@ -9,11 +9,11 @@ use std::ffi::{c_char, c_int, c_uint, c_ulong, c_void};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-use libc::{EINVAL, EIO, EPROTONOSUPPORT};
+use libc::{EINVAL, EIO};
 
 use super::node::Node;
 use super::redirect::{with_path, with_path_at};
-use super::{mappings, real, session};
+use super::{mappings, netlink, real, session};
 use crate::nic::spec::{Errno, Result};
 use crate::uverbs::{DeviceFile, Entry, FILES, Files, PAGE_SIZE, warn};
 
@@ -113,7 +113,7 @@ fn emulated(fd: c_int) -> Option<Result<Entry>> {
 fn device(fd: c_int) -> Option<Result<Arc<DeviceFile>>> {
     match emulated(fd)? {
         Ok(Entry::Device(device)) => Some(Ok(device)),
-        Ok(Entry::Events(_) | Entry::Cm(_)) => None,
+        Ok(Entry::Events(_) | Entry::Cm(_) | Entry::Netlink(_)) => None,
         Err(error) => Some(Err(error)),
     }
 }
@@ -200,7 +200,7 @@ unsafe extern "C" fn read(fd: c_int, into: *mut c_void, len: usize) -> isize {
 unsafe extern "C" fn write(fd: c_int, from: *const c_void, len: usize) -> isize {
     let bytes = (from.expose_provenance() as u64, len);
     let written = match emulated(fd) {
-        None | Some(Ok(Entry::Events(_))) => None,
+        None | Some(Ok(Entry::Events(_) | Entry::Netlink(_))) => None,
         Some(Err(error)) => Some(run_call(-1, || Err(error))),
         Some(Ok(Entry::Device(device))) => {
             Some(run_call(-1, || count(device.write(bytes.0, bytes.1)?)))
@@ -213,7 +213,7 @@ unsafe extern "C" fn write(fd: c_int, from: *const c_void, len: usize) -> isize 
         return written;
     }
     // SAFETY: the application's arguments.
-    unsafe { real::write(fd, from, len) }
+    unsafe { netlink::take_buffer(fd, from, len).unwrap_or_else(|| real::write(fd, from, len)) }
 }
 
 fn count(bytes: usize) -> Result<isize> {
@@ -242,10 +242,9 @@ unsafe extern "C" fn close(fd: c_int) -> c_int {
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn socket(domain: c_int, kind: c_int, protocol: c_int) -> c_int {
-    // libibverbs tries netlink first, and reads sysfs only if that fails.
     const NETLINK_RDMA: c_int = 20;
     if domain == libc::AF_NETLINK && protocol == NETLINK_RDMA && session::config().is_some() {
-        return run_call(-1, || Err(Errno(EPROTONOSUPPORT)));
+        return run_call(-1, || netlink::open(kind));
     }
     // SAFETY: the application's arguments.
     unsafe { real::socket(domain, kind, protocol) }

@@ -20,6 +20,7 @@
 
 mod calls;
 mod mappings;
+mod netlink;
 mod nic_control;
 mod node;
 mod path_calls;
@@ -36,5 +37,11 @@ pub(crate) use signals::SIGNAL_CALLS;
 /// crate as an `rlib`. The program must be linked with `-rdynamic`, so that
 /// libibverbs resolves its calls to them.
 pub fn link() {
-    std::hint::black_box((calls::ALL, path_calls::ALL, stat_calls::ALL, SIGNAL_CALLS));
+    std::hint::black_box((
+        calls::ALL,
+        netlink::ALL,
+        path_calls::ALL,
+        stat_calls::ALL,
+        SIGNAL_CALLS,
+    ));
 }

@@ -49,7 +49,7 @@ impl Node {
         match FILES.get(fd)? {
             Entry::Device(file) => Some(Self::Verbs(file.device())),
             Entry::Cm(_) => Some(Self::RdmaCm),
-            Entry::Events(_) => None,
+            Entry::Events(_) | Entry::Netlink(_) => None,
         }
     }
 

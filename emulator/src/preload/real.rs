@@ -70,6 +70,12 @@ real! {
     write = c"write" (fd: c_int, from: *const c_void, len: usize) -> isize;
     ioctl = c"ioctl" (fd: c_int, number: c_ulong, argument: usize) -> c_int;
     close = c"close" (fd: c_int) -> c_int;
+    send = c"send" (fd: c_int, from: *const c_void, len: usize, flags: c_int) -> isize;
+    sendto = c"sendto" (
+        fd: c_int, from: *const c_void, len: usize, flags: c_int, to: *const libc::sockaddr,
+        to_len: libc::socklen_t
+    ) -> isize;
+    sendmsg = c"sendmsg" (fd: c_int, message: *const libc::msghdr, flags: c_int) -> isize;
     socket = c"socket" (domain: c_int, kind: c_int, protocol: c_int) -> c_int;
     dup = c"dup" (fd: c_int) -> c_int;
     dup2 = c"dup2" (from: c_int, to: c_int) -> c_int;

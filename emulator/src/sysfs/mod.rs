@@ -35,6 +35,13 @@ pub const RDMA_CM: (u32, u32) = (10, 122);
 /// interface, and only the loopback interface exists on every host.
 pub const INTERFACE: &CStr = c"lo";
 
+/// Returns the index of [`INTERFACE`]; 0 in a network namespace without one.
+#[must_use]
+pub fn interface_index() -> u32 {
+    // SAFETY: the call reads a C string.
+    unsafe { libc::if_nametoindex(INTERFACE.as_ptr()) }
+}
+
 /// The firmware version of the devices.
 pub const FIRMWARE: &str = "22.0.0";
 

@@ -34,6 +34,8 @@ pub(crate) enum Entry {
     Events(Arc<EventDescriptor>),
     /// `/dev/infiniband/rdma_cm`.
     Cm(Arc<CmFile>),
+    /// A socket of RDMA netlink, and the socket that sends its replies.
+    Netlink(Arc<OwnedFd>),
 }
 
 /// The descriptor of an event file. Closing the last duplicate closes the file.
@@ -118,6 +120,14 @@ impl Files {
         self.publish(fd, Entry::Events(Arc::new(EventDescriptor { id, events })))
     }
 
+    /// Adds a socket of RDMA netlink; `responder` sends the replies to it.
+    ///
+    /// # Errors
+    /// `EMFILE` if the number is too high to be tracked.
+    pub fn publish_netlink(&self, fd: OwnedFd, responder: Arc<OwnedFd>) -> Result<RawFd> {
+        self.publish(fd, Entry::Netlink(responder))
+    }
+
     fn publish(&self, fd: OwnedFd, entry: Entry) -> Result<RawFd> {
         let identity = Identity::of(fd.as_raw_fd()).ok_or(Errno(libc::EBADF))?;
         let number = fd.as_raw_fd();
@@ -154,7 +164,15 @@ impl Files {
     pub(crate) fn cm(&self, fd: RawFd) -> Option<Arc<CmFile>> {
         match self.get(fd)? {
             Entry::Cm(file) => Some(file),
-            Entry::Device(_) | Entry::Events(_) => None,
+            Entry::Device(_) | Entry::Events(_) | Entry::Netlink(_) => None,
+        }
+    }
+
+    /// Returns the socket that sends the replies to a socket of RDMA netlink.
+    pub fn netlink(&self, fd: RawFd) -> Option<Arc<OwnedFd>> {
+        match self.get(fd)? {
+            Entry::Netlink(responder) => Some(responder),
+            Entry::Device(_) | Entry::Events(_) | Entry::Cm(_) => None,
         }
     }
 

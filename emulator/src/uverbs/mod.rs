@@ -42,6 +42,7 @@ mod write_commands;
 mod tests;
 
 pub use backend::Backend;
+pub(crate) use commands::device_capabilities;
 pub use context::{DeviceConfig, DeviceFile, PAGE_SIZE};
 pub use emulator_backend::EmulatorBackend;
 pub use events::Events;

@@ -4,9 +4,9 @@ use libc::{EINVAL, ENODATA, EOPNOTSUPP};
 
 use super::Call;
 use crate::config::{Face, Link};
-use crate::limits;
+use crate::limits::{self, Limits};
 use crate::nic::spec::{CLOCK_KHZ, Errno, PortAddress, Result};
-use crate::sysfs::INTERFACE;
+use crate::sysfs::interface_index;
 use crate::uverbs::abi::{
     ExQueryDeviceResp, GidEntry, Mlx5AllocUcontextReq, Mlx5AllocUcontextResp, Mlx5QueryDeviceResp,
     QueryDeviceResp, QueryPortResp, QueryPortRespEx,
@@ -118,11 +118,7 @@ impl Call<'_> {
     }
 
     fn capabilities(&self) -> u32 {
-        if self.file.limits().has_windows() {
-            DEVICE_CAPABILITIES
-        } else {
-            DEVICE_CAPABILITIES & !WINDOWS
-        }
+        device_capabilities(self.file.limits())
     }
 
     /// Returns the attributes of the device.
@@ -273,7 +269,7 @@ impl Call<'_> {
         // interface.
         let (gid_type, netdev_ifindex) = match self.file.link() {
             Link::Ib => (0, 0),
-            Link::Roce => (2, interface()),
+            Link::Roce => (2, interface_index()),
         };
         let gids = self.file.gids(port)?;
         let entry = |(gid_index, gid)| GidEntry {
@@ -300,9 +296,11 @@ impl Call<'_> {
     }
 }
 
-/// Returns the index of the RoCE ports' network interface, the loopback interface; 0
-/// in a network namespace without one.
-fn interface() -> u32 {
-    // SAFETY: the call reads a C string.
-    unsafe { libc::if_nametoindex(INTERFACE.as_ptr()) }
+/// Returns the capability flags of a device with these limits.
+pub(crate) fn device_capabilities(limits: &Limits) -> u32 {
+    if limits.has_windows() {
+        DEVICE_CAPABILITIES
+    } else {
+        DEVICE_CAPABILITIES & !WINDOWS
+    }
 }

@@ -16,6 +16,7 @@ mod srq;
 mod uar;
 
 pub(super) use cq::{CQ_FLAGS, CqRequest};
+pub(crate) use device::device_capabilities;
 pub(super) use device::{COMPLETION_VECTORS, CORE_SUPPORT};
 pub(super) use qp::{QP_CREATE_FLAGS, QP_CREATE_SQ_SIG_ALL, QpRequest};
 pub(super) use srq::SrqRequest;
