@@ -24,9 +24,11 @@ fn device_files_are_found_and_accessible() {
          ! test -e /dev/infiniband/uverbs2
          ! test -e /dev/infiniband/umad0
          stat -c '%F %t:%T' /dev/infiniband/uverbs1
+         ls -l /dev/infiniband/ 2>&1 | grep -c '^crw-rw-rw-.*231, *19[23]'
+         ! ls -l /dev/infiniband/ 2>&1 | grep 'No such file'
          realpath /dev/infiniband/uverbs0",
     );
-    let expected = "uverbs0\nuverbs1\ncharacter special file e7:c1\n/dev/infiniband/uverbs0\n";
+    let expected = "uverbs0\nuverbs1\ncharacter special file e7:c1\n2\n/dev/infiniband/uverbs0\n";
     assert_eq!(output, expected);
 }
 

@@ -23,6 +23,10 @@ pub(super) const ALL: &[fn() -> Call] = &[
     || __realpath_chk as Call,
     || canonicalize_file_name as Call,
     || chdir as Call,
+    || getxattr as Call,
+    || lgetxattr as Call,
+    || listxattr as Call,
+    || llistxattr as Call,
     || opendir as Call,
     || scandir as Call,
     || scandir64 as Call,
@@ -166,6 +170,41 @@ unsafe extern "C" fn canonicalize_file_name(path: *const c_char) -> *mut c_char 
 unsafe extern "C" fn chdir(path: *const c_char) -> c_int {
     // SAFETY: the application's argument.
     unsafe { with_path(path, |path| real::chdir(path)) }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn getxattr(
+    path: *const c_char,
+    name: *const c_char,
+    into: *mut c_void,
+    len: usize,
+) -> isize {
+    // SAFETY: the application's arguments, here and below. `ls` reads the access
+    // control list of every file.
+    unsafe { with_path(path, |path| real::getxattr(path, name, into, len)) }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn lgetxattr(
+    path: *const c_char,
+    name: *const c_char,
+    into: *mut c_void,
+    len: usize,
+) -> isize {
+    // SAFETY: as for `getxattr`.
+    unsafe { with_path(path, |path| real::lgetxattr(path, name, into, len)) }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn listxattr(path: *const c_char, into: *mut c_char, len: usize) -> isize {
+    // SAFETY: as for `getxattr`.
+    unsafe { with_path(path, |path| real::listxattr(path, into, len)) }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn llistxattr(path: *const c_char, into: *mut c_char, len: usize) -> isize {
+    // SAFETY: as for `getxattr`.
+    unsafe { with_path(path, |path| real::llistxattr(path, into, len)) }
 }
 
 #[unsafe(no_mangle)]

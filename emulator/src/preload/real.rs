@@ -55,6 +55,14 @@ real! {
         dir: c_int, path: *const c_char, into: *mut c_char, len: usize
     ) -> isize;
     realpath = c"realpath" (path: *const c_char, into: *mut c_char) -> *mut c_char;
+    getxattr = c"getxattr" (
+        path: *const c_char, name: *const c_char, into: *mut c_void, len: usize
+    ) -> isize;
+    lgetxattr = c"lgetxattr" (
+        path: *const c_char, name: *const c_char, into: *mut c_void, len: usize
+    ) -> isize;
+    listxattr = c"listxattr" (path: *const c_char, into: *mut c_char, len: usize) -> isize;
+    llistxattr = c"llistxattr" (path: *const c_char, into: *mut c_char, len: usize) -> isize;
     chdir = c"chdir" (path: *const c_char) -> c_int;
     opendir = c"opendir" (path: *const c_char) -> *mut c_void;
     scandir = c"scandir" (

@@ -223,7 +223,7 @@ impl Tree<'_> {
     fn device_file(&self, name: &str) -> io::Result<()> {
         let path = format!("dev/infiniband/{name}");
         self.put(&path, "")?;
-        fs::set_permissions(self.root.join(path), fs::Permissions::from_mode(0))
+        fs::set_permissions(self.root.join(path), fs::Permissions::from_mode(0o000))
     }
 
     /// Writes a file that cannot be written again, except by root.
