@@ -92,6 +92,10 @@ pub struct Config {
     pub cqe_version: u8,
     /// The file to which WQEs and CQEs are appended as text.
     pub trace: Option<PathBuf>,
+    /// The file to which a line for each command is appended.
+    pub trace_commands: Option<PathBuf>,
+    /// Whether each failed command is explained on standard error.
+    pub explain: bool,
     /// What runs the NIC.
     pub mode: Mode,
     /// How the NIC notices a doorbell while the NIC thread sleeps.
@@ -117,6 +121,8 @@ impl Default for Config {
             face: Face::Ioctl,
             cqe_version: 1,
             trace: None,
+            trace_commands: None,
+            explain: false,
             mode: Mode::Threaded,
             wake: Wake::Auto,
             memlock: false,
@@ -156,6 +162,10 @@ impl Config {
     pub const CQE_VERSION: &'static str = "MLX5EMU_CQE_VERSION";
     /// File to which the trace is appended.
     pub const TRACE: &'static str = "MLX5EMU_TRACE";
+    /// File to which commands are appended.
+    pub const TRACE_COMMANDS: &'static str = "MLX5EMU_TRACE_COMMANDS";
+    /// `1` to explain failed commands on standard error.
+    pub const EXPLAIN: &'static str = "MLX5EMU_EXPLAIN";
     /// `auto`, `signal`, `uffd` or `nap`.
     pub const WAKE: &'static str = "MLX5EMU_WAKE";
     /// `1` to count registered memory against `RLIMIT_MEMLOCK`.
@@ -283,6 +293,10 @@ impl Config {
                 .map_err(|error: LimitsError| invalid(Self::LIMITS, &value, error.to_string()))?;
         }
         config.trace = get(Self::TRACE).map(PathBuf::from);
+        config.trace_commands = get(Self::TRACE_COMMANDS).map(PathBuf::from);
+        if let Some(value) = get(Self::EXPLAIN) {
+            config.explain = choice(Self::EXPLAIN, &value, &[("0", false), ("1", true)])?;
+        }
         Ok(config)
     }
 }
@@ -368,6 +382,8 @@ mod tests {
             (Config::WAKE, "nap"),
             (Config::FAULTS, "seed=3,drop=0.5"),
             (Config::LIMITS, "max_sge=1,no_srq"),
+            (Config::TRACE_COMMANDS, "/tmp/c"),
+            (Config::EXPLAIN, "1"),
         ])
         .unwrap();
         assert_eq!(config.fabric.as_str(), "lab-1");
@@ -377,6 +393,8 @@ mod tests {
         );
         assert_eq!((config.face, config.wake), (Face::Write, Wake::Nap));
         assert_eq!(config.trace, Some(PathBuf::from("/tmp/t")));
+        assert_eq!(config.trace_commands, Some(PathBuf::from("/tmp/c")));
+        assert!(config.explain);
         let faults = config.faults.expect("given").to_string();
         assert_eq!(faults, "seed=3,drop=0.5");
         assert_eq!(config.limits.to_string(), "max_sge=1,max_srq=0");
@@ -393,6 +411,7 @@ mod tests {
             (Config::PORTS, "0"),
             (Config::PORTS, "3"),
             (Config::LENIENT, "yes"),
+            (Config::EXPLAIN, "yes"),
             (Config::FACE, "netlink"),
             (Config::WAKE, "spin"),
             (Config::FAULTS, "drop=2"),

@@ -190,6 +190,7 @@ pub mod limits;
 pub mod nic;
 mod nldev;
 pub mod preload;
+mod refusal;
 #[allow(unreachable_pub, reason = "`pub` is for the rest of the emulator")]
 mod runner;
 mod sync;

@@ -15,7 +15,7 @@ use super::node::Node;
 use super::redirect::{with_path, with_path_at};
 use super::{mappings, netlink, real, session};
 use crate::nic::spec::{Errno, Result};
-use crate::uverbs::{DeviceFile, Entry, FILES, Files, PAGE_SIZE, warn};
+use crate::uverbs::{DeviceFile, Entry, FILES, Files, Mapped, PAGE_SIZE, warn};
 
 /// A pointer to an interposed function.
 pub(super) type Call = *const ();
@@ -324,13 +324,15 @@ unsafe extern "C" fn mmap(
             }
             let offset = u64::try_from(offset).map_err(|_| Errno(EINVAL))?;
             let writes = protection & libc::PROT_WRITE != 0;
-            if let Some(place) = device.check_clock_mapping(offset, len, writes)? {
-                return match map(place.cast_signed()) {
-                    libc::MAP_FAILED => Err(Errno(errno())),
-                    mapped => Ok(mapped),
-                };
-            }
-            let page = device.check_mapping(offset, len)?;
+            let page = match device.check_mapping(offset, len, writes)? {
+                Mapped::Doorbells(page) => page,
+                Mapped::Clock(place) => {
+                    return match map(place.cast_signed()) {
+                        libc::MAP_FAILED => Err(Errno(errno())),
+                        mapped => Ok(mapped),
+                    };
+                }
+            };
             // The offset encodes a page number and a command; the page is at
             // its number in the memory file.
             let mapped = map(i64::from(page.page) * PAGE_SIZE.cast_signed());

@@ -17,7 +17,9 @@ use crate::nic::spec::{Errno, Result};
 use crate::sync::Mutex;
 use crate::sysfs::Sysfs;
 use crate::ucma::{CmFile, Ucma};
-use crate::uverbs::{Backend, DeviceConfig, DeviceFile, EmulatorBackend, Events, FILES, warn};
+use crate::uverbs::{
+    Backend, DeviceConfig, DeviceFile, EmulatorBackend, Events, FILES, show_commands, warn,
+};
 
 /// The configuration; `None` if this process has no emulated devices.
 static CONFIG: OnceLock<Option<Config>> = OnceLock::new();
@@ -177,6 +179,10 @@ fn backend() -> Result<Arc<dyn Backend>> {
         return Ok(Arc::clone(backend));
     }
     let config = config().cloned().ok_or(Errno(ENODEV))?;
+    if let Err(error) = show_commands(config.trace_commands.as_deref(), config.explain) {
+        let text = format!("cannot write the trace of commands: {error}");
+        warn("trace of commands", &text);
+    }
     let events = Arc::new(Events::default());
     let emulator = Emulator::start(config, Box::new(Arc::clone(&events))).map_err(|error| {
         warn(

@@ -12,8 +12,9 @@ use libc::EMFILE;
 
 use super::context::DeviceFile;
 use super::events::Events;
-use crate::nic::spec::{ChannelId, Errno, Result};
+use crate::nic::spec::{ChannelId, Result};
 use crate::preload::real;
+use crate::refusal::{OrRefuse, refuse};
 use crate::sync::{Mutex, MutexGuard};
 use crate::ucma::CmFile;
 
@@ -129,10 +130,14 @@ impl Files {
     }
 
     fn publish(&self, fd: OwnedFd, entry: Entry) -> Result<RawFd> {
-        let identity = Identity::of(fd.as_raw_fd()).ok_or(Errno(libc::EBADF))?;
+        let identity = Identity::of(fd.as_raw_fd());
+        let identity = identity.or_refuse(libc::EBADF, "the file descriptor is not open")?;
         let number = fd.as_raw_fd();
         if usize::try_from(number).is_ok_and(|number| number >= MAX_FD) {
-            return Err(Errno(EMFILE));
+            return Err(refuse(
+                EMFILE,
+                "the number of the file descriptor is above what the emulated device tracks",
+            ));
         }
         let stale = self
             .lock()
@@ -183,7 +188,10 @@ impl Files {
     pub fn events(&self, fd: RawFd) -> Result<ChannelId> {
         match self.get(fd) {
             Some(Entry::Events(events)) => Ok(events.id),
-            _ => Err(Errno(libc::EBADF)),
+            _ => Err(refuse(
+                libc::EBADF,
+                "the file descriptor is not that of a completion channel or event file",
+            )),
         }
     }
 

@@ -32,22 +32,25 @@ mod events;
 mod files;
 mod handles;
 mod ioctl;
+mod log;
 mod pages;
 mod registers;
 pub(crate) mod user;
 mod write;
 mod write_commands;
+mod write_table;
 
 #[cfg(test)]
 mod tests;
 
 pub use backend::Backend;
 pub(crate) use commands::device_capabilities;
-pub use context::{DeviceConfig, DeviceFile, PAGE_SIZE};
+pub use context::{DeviceConfig, DeviceFile, Mapped, PAGE_SIZE};
 pub use emulator_backend::EmulatorBackend;
 pub use events::Events;
 pub(crate) use files::Entry;
 pub use files::{FILES, Files};
+pub use log::show_commands;
 
 use std::collections::BTreeSet;
 use std::io::Write;

@@ -38,6 +38,9 @@ Examples:
   mlx5-emu run --trace - -- ./my-program
       print every work request and completion as text
 
+  mlx5-emu run --trace commands --explain -- ./my-program
+      print every command to the kernel, and why one is refused
+
   mlx5-emu run --limits profile:siw -- ./my-program
       run on a device with the limits of Soft-iWARP; info --limits lists all
 

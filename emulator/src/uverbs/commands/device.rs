@@ -5,7 +5,8 @@ use libc::{EINVAL, ENODATA, EOPNOTSUPP};
 use super::Call;
 use crate::config::{Face, Link};
 use crate::limits::{self, Limits};
-use crate::nic::spec::{CLOCK_KHZ, Errno, PortAddress, Result};
+use crate::nic::spec::{CLOCK_KHZ, PortAddress, Result};
+use crate::refusal::{OrRefuse, refuse_if};
 use crate::sysfs::interface_index;
 use crate::uverbs::abi::{
     ExQueryDeviceResp, GidEntry, Mlx5AllocUcontextReq, Mlx5AllocUcontextResp, Mlx5QueryDeviceResp,
@@ -41,16 +42,26 @@ impl Call<'_> {
         &mut self,
         request: &Mlx5AllocUcontextReq,
     ) -> Result<Mlx5AllocUcontextResp> {
-        if self.state.context.is_some() || request.reserved0 != 0 || request.reserved1 != 0 {
-            return Err(Errno(EINVAL));
-        }
-        if request.comp_mask != 0 || request.reserved2 != 0 {
-            return Err(Errno(EOPNOTSUPP));
-        }
-        // libmlx5 first requests DEVX and then tries again without.
-        if request.flags & UCTX_DEVX != 0 {
-            return Err(Errno(EOPNOTSUPP));
-        }
+        refuse_if(
+            self.state.context.is_some(),
+            EINVAL,
+            "this descriptor has a context already",
+        )?;
+        refuse_if(
+            request.reserved0 != 0 || request.reserved1 != 0,
+            EINVAL,
+            "a reserved field of the request is not 0",
+        )?;
+        refuse_if(
+            request.comp_mask != 0 || request.reserved2 != 0,
+            EOPNOTSUPP,
+            "the request has fields of a later kernel",
+        )?;
+        refuse_if(
+            request.flags & UCTX_DEVX != 0,
+            EOPNOTSUPP,
+            "the device has no DevX; libmlx5 then asks again without",
+        )?;
         // A kernel without ioctls does not know this request.
         let allocates_uar_pages = request.lib_caps & LIB_CAP_DYN_UAR != 0;
         let state = &mut *self.state;
@@ -220,7 +231,7 @@ impl Call<'_> {
         };
         let at = PortAddress {
             device: self.file.device(),
-            port: u8::try_from(port).map_err(|_| Errno(EINVAL))?,
+            port: u8::try_from(port).or_refuse(EINVAL, "there is no port with this number")?,
         };
         let is_up = self.backend().port_is_up(at);
         let (state, phys_state) = if is_up { UP } else { DOWN };
@@ -286,13 +297,15 @@ impl Call<'_> {
     pub(in crate::uverbs) fn gid_entry(&mut self, port: u64, index: u64) -> Result<GidEntry> {
         self.context()?;
         let entries = self.port_gids(port)?;
-        if index >= limits::GID_TABLE.into() {
-            return Err(Errno(EINVAL));
-        }
+        refuse_if(
+            index >= limits::GID_TABLE.into(),
+            EINVAL,
+            "the index is not below the size of the port's GID table",
+        )?;
         let found = entries
             .into_iter()
             .find(|it| u64::from(it.gid_index) == index);
-        found.ok_or(Errno(ENODATA))
+        found.or_refuse(ENODATA, "the entry of the GID table is empty")
     }
 }
 

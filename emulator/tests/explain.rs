@@ -1,0 +1,93 @@
+//! What `--trace commands` and `--explain` show.
+
+mod common;
+
+use common::{fabric, find, finish, run};
+
+const UTILITIES: &str = "ibverbs-utils";
+
+/// Returns the output of a program that is run with these options.
+fn output_of(options: &[&str], program: &str) -> Option<String> {
+    let program = find(program, UTILITIES)?;
+    let mut command = run(options);
+    command.arg(program);
+    Some(finish(command).output)
+}
+
+#[test]
+fn every_command_is_shown_with_its_interface() {
+    for face in ["ioctl", "write"] {
+        let options = ["--face", face, "--trace", "commands"];
+        let Some(output) = output_of(&options, "ibv_devinfo") else {
+            return;
+        };
+        for (command, words) in [
+            ("GET_CONTEXT", ""),
+            ("EX_QUERY_DEVICE", "phys_port_cnt: 1"),
+            ("QUERY_PORT", "link_layer: 1"),
+        ] {
+            let begins = format!("{command} by {face}: ");
+            let shown = output
+                .lines()
+                .any(|line| line.starts_with(&begins) && line.contains(words));
+            assert!(shown, "no {begins}… {words} in:\n{output}");
+        }
+        assert!(output.contains("hca_id:\tmlx5_0"), "{output}");
+    }
+}
+
+#[test]
+fn commands_and_requests_are_traced_to_files() {
+    let Some(program) = find("ibv_rc_pingpong", UTILITIES) else {
+        return;
+    };
+    let directory = std::env::temp_dir().join(fabric());
+    std::fs::create_dir(&directory).unwrap();
+    let path = |name: &str| directory.join(name).display().to_string();
+    let commands = format!("commands={}", path("commands"));
+    let mut command = run(&["--trace", &commands, "--trace", &path("wqes")]);
+    // It waits for a peer, after it has posted its receives.
+    command.args(["timeout", "2"]).arg(program);
+    finish(command);
+    let read = |name| std::fs::read_to_string(path(name)).unwrap();
+    let (commands, wqes) = (read("commands"), read("wqes"));
+    std::fs::remove_dir_all(&directory).unwrap();
+    assert!(
+        commands.contains("CREATE_QP by ioctl: QpRequest {"),
+        "{commands}"
+    );
+    assert!(
+        commands.contains("MODIFY_QP by ioctl: ModifyQp {"),
+        "{commands}"
+    );
+    assert!(!commands.contains("WQE") && !wqes.contains("MODIFY_QP"));
+}
+
+#[test]
+fn a_refused_command_is_explained_if_requested() {
+    let limits = ["--limits", "max_srq=0", "--explain"];
+    let sentence = "the device has no shared receive queues (max_srq=0 of --limits).";
+    for (face, expected) in [
+        ("ioctl", "CREATE_SRQ (ioctl) failed with EPROTONOSUPPORT: "),
+        ("write", "CREATE_SRQ (write) failed with EOPNOTSUPP: "),
+    ] {
+        let options = [&limits[..], &["--face", face]].concat();
+        let Some(output) = output_of(&options, "ibv_srq_pingpong") else {
+            return;
+        };
+        let expected = format!("mlx5-emu: {expected}{sentence}");
+        assert!(output.contains(&expected), "no {expected:?} in:\n{output}");
+        let silent = output_of(&limits[..2], "ibv_srq_pingpong").unwrap();
+        assert!(!silent.contains("failed with"), "{silent}");
+    }
+}
+
+#[test]
+fn a_trace_that_cannot_be_written_is_refused() {
+    let mut command = run(&["--trace", "commands=/no/such/x"]);
+    command.arg("true");
+    let outcome = finish(command);
+    assert_eq!(outcome.status.code(), Some(1));
+    let reason = "cannot write --trace /no/such/x: No such file";
+    assert!(outcome.output.contains(reason), "{}", outcome.output);
+}
