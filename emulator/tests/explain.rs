@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{fabric, find, finish, run};
+use common::{fabric, find, finish, free_port, run};
 
 const UTILITIES: &str = "ibverbs-utils";
 
@@ -80,6 +80,50 @@ fn a_refused_command_is_explained_if_requested() {
         let silent = output_of(&limits[..2], "ibv_srq_pingpong").unwrap();
         assert!(!silent.contains("failed with"), "{silent}");
     }
+}
+
+#[test]
+fn commands_of_rdma_cm_are_shown_by_name() {
+    let Some(program) = find("rping", "rdmacm-utils") else {
+        return;
+    };
+    let port = free_port().to_string();
+    let mut command = run(&["--rdma-cm", "--trace", "commands"]);
+    // There is no server.
+    command
+        .arg(program)
+        .args(["-c", "-a", "127.0.0.1", "-p", &port]);
+    let output = finish(command).output;
+    for line in [
+        "open: /dev/infiniband/rdma_cm = ok",
+        "open: /dev/infiniband/uverbs0 = ok",
+        "NLDEV_GET_CHARDEV by netlink:  = replies: 1",
+        "CREATE_ID by rdma_cm: port space Tcp, queue pair RC = id 0",
+        &format!("RESOLVE_ADDR by rdma_cm: id 0, 127.0.0.1:{port}, timeout 2000 ms = ok"),
+        "GET_EVENT by rdma_cm:  = id 0, ROUTE_RESOLVED, status 0",
+        "GET_EVENT by rdma_cm:  = id 0, REJECTED, status 8",
+    ] {
+        let shown = output.lines().any(|shown| shown == line);
+        assert!(shown, "no {line:?} in:\n{output}");
+    }
+}
+
+#[test]
+fn refusals_of_rdma_cm_are_explained() {
+    let Some(program) = find("rping", "rdmacm-utils") else {
+        return;
+    };
+    let sentence = "(rdma_cm) failed with EADDRNOTAVAIL: \
+        the local address is that of no network interface of this host.";
+    let mut command = run(&["--rdma-cm", "--explain"]);
+    command.arg(&program).args(["-s", "-a", "240.0.0.1"]);
+    let output = finish(command).output;
+    assert!(output.contains(sentence), "no {sentence:?} in:\n{output}");
+    let missing = "rdma_cm needs --rdma-cm.";
+    let mut command = run(&["--explain"]);
+    command.arg(&program).args(["-s", "-a", "127.0.0.1"]);
+    let output = finish(command).output;
+    assert!(output.contains(missing), "no {missing:?} in:\n{output}");
 }
 
 #[test]

@@ -3,7 +3,8 @@
 
 use libc::EINVAL;
 
-use crate::nic::spec::{Errno, Result};
+use crate::nic::spec::Result;
+use crate::refusal::OrRefuse;
 
 /// Size of a message header, and of an attribute header.
 pub(super) const HEADER: usize = 16;
@@ -63,7 +64,7 @@ impl<'a> Request<'a> {
         let value = self.attribute(wanted).and_then(<[u8]>::first_chunk);
         value
             .map(|bytes| u32::from_ne_bytes(*bytes))
-            .ok_or(Errno(EINVAL))
+            .or_refuse(EINVAL, "the request does not name its device or port")
     }
 }
 

@@ -14,13 +14,14 @@ use libc::{EINVAL, EOPNOTSUPP};
 use self::message::{HEADER, Message, Request};
 use crate::config::{Config, Face, Link};
 use crate::fabric::name::DeviceIdentity;
-use crate::nic::spec::{Errno, PortAddress, Result};
+use crate::nic::spec::{PortAddress, Result};
+use crate::refusal::{OrRefuse, refuse, refuse_if};
 use crate::sysfs::{
     DEVICE_MAJOR, FIRMWARE, FIRST_MINOR, INTERFACE, RDMA_CM, RDMA_CM_NAME, device_file,
     device_name, interface_index,
 };
 use crate::ucma::abi::VERSION as RDMA_CM_ABI;
-use crate::uverbs::device_capabilities;
+use crate::uverbs::{device_capabilities, log};
 
 /// `NLMSG_ERROR`, `NLMSG_DONE` and the flags of a message (<linux/netlink.h>).
 const ERROR: u16 = 2;
@@ -99,7 +100,13 @@ impl Nldev<'_> {
         let dumps = flags & FLAG_DUMP != 0;
         let of_replies = if dumps { FLAG_MULTI } else { 0 };
         let begin = |kind| Message::new(kind, of_replies, request.sequence(), port_id);
-        match self.run(request, dumps, &|| begin(request.kind())) {
+        let done = log::observed("netlink", || {
+            log::name(|| name(request.kind()));
+            let messages = self.run(request, dumps, &|| begin(request.kind()))?;
+            log::reply(|| format!("replies: {}", messages.len()));
+            Ok(messages)
+        });
+        match done {
             Err(errno) => vec![error(request, -errno.0, port_id)],
             Ok(mut messages) => {
                 if dumps {
@@ -121,9 +128,11 @@ impl Nldev<'_> {
         begin: &dyn Fn() -> Message,
     ) -> Result<Vec<Message>> {
         let (client, command) = (request.kind() >> 10, request.kind() & 0x3ff);
-        if client != CLIENT || !(1..COMMANDS).contains(&command) {
-            return Err(Errno(EINVAL));
-        }
+        refuse_if(
+            client != CLIENT || !(1..COMMANDS).contains(&command),
+            EINVAL,
+            "RDMA netlink has no request of this number here",
+        )?;
         // Kernels without ioctls have no such requests either.
         let is_current = self.config.face == Face::Ioctl;
         match command {
@@ -140,10 +149,9 @@ impl Nldev<'_> {
             PORT_GET => {
                 let device = self.named_device(request)?;
                 let port = request.number(attribute::PORT_INDEX)?;
-                let port = u8::try_from(port).map_err(|_| Errno(EINVAL))?;
-                if !(1..=self.config.ports).contains(&port) {
-                    return Err(Errno(EINVAL));
-                }
+                let port = u8::try_from(port).ok();
+                let port = port.filter(|port| (1..=self.config.ports).contains(port));
+                let port = port.or_refuse(EINVAL, "the device has no port of this number")?;
                 Ok(vec![self.port(device, port, begin())])
             }
             SYS_GET if is_current => Ok(vec![
@@ -154,20 +162,23 @@ impl Nldev<'_> {
                     .u8(attribute::SYS_COPY_ON_FORK, 1),
             ]),
             GET_CHARDEV if is_current => self.character_device(request, begin()),
-            SYS_GET | GET_CHARDEV => Err(Errno(EINVAL)),
-            _ => Err(Errno(EOPNOTSUPP)),
+            SYS_GET | GET_CHARDEV => Err(refuse(
+                EINVAL,
+                "kernels before Linux 4.20, as with --face write, do not have this request",
+            )),
+            _ => Err(refuse(
+                EOPNOTSUPP,
+                "the emulated RDMA netlink shows devices and ports, and changes nothing",
+            )),
         }
     }
 
     /// Returns the device that a request names by its index.
     fn named_device(&self, request: &Request) -> Result<u8> {
         let index = request.number(attribute::DEV_INDEX)?;
-        let device = u8::try_from(index).map_err(|_| Errno(EINVAL))?;
-        if device < self.config.devices {
-            Ok(device)
-        } else {
-            Err(Errno(EINVAL))
-        }
+        let device = u8::try_from(index).ok();
+        let device = device.filter(|device| *device < self.config.devices);
+        device.or_refuse(EINVAL, "there is no device with this index")
     }
 
     /// Fills `fill_dev_info` of the kernel.
@@ -232,7 +243,7 @@ impl Nldev<'_> {
     /// Returns the device file of a device (`nldev_get_chardev`).
     fn character_device(&self, request: &Request, message: Message) -> Result<Vec<Message>> {
         let kind = request.attribute(attribute::CHARDEV_TYPE);
-        let kind = kind.ok_or(Errno(EINVAL))?;
+        let kind = kind.or_refuse(EINVAL, "the request names no type of character device")?;
         let kind = kind.strip_suffix(&[0]).unwrap_or(kind);
         let has_device = request.attribute(attribute::DEV_INDEX).is_some();
         let (message, (major, minor), abi, name) = if kind == b"uverbs" && has_device {
@@ -243,7 +254,10 @@ impl Nldev<'_> {
         } else if kind == RDMA_CM_NAME.as_bytes() && !has_device && self.config.rdma_cm {
             (message, RDMA_CM, RDMA_CM_ABI, RDMA_CM_NAME.into())
         } else {
-            return Err(Errno(EOPNOTSUPP));
+            return Err(refuse(
+                EOPNOTSUPP,
+                "there are no character devices of this type; rdma_cm needs --rdma-cm",
+            ));
         };
         Ok(vec![
             message
@@ -251,6 +265,17 @@ impl Nldev<'_> {
                 .u64(attribute::CHARDEV_ABI, abi.into())
                 .string(attribute::CHARDEV_NAME, &name),
         ])
+    }
+}
+
+/// Returns the name of a request.
+fn name(kind: u16) -> String {
+    match (kind >> 10, kind & 0x3ff) {
+        (CLIENT, GET) => "NLDEV_GET".into(),
+        (CLIENT, PORT_GET) => "NLDEV_PORT_GET".into(),
+        (CLIENT, SYS_GET) => "NLDEV_SYS_GET".into(),
+        (CLIENT, GET_CHARDEV) => "NLDEV_GET_CHARDEV".into(),
+        (client, command) => format!("request {command} of client {client}"),
     }
 }
 

@@ -319,12 +319,7 @@ unsafe extern "C" fn mmap(
         None => map(offset),
         Some(device) => run_call(libc::MAP_FAILED, || {
             let device = device?;
-            if flags & libc::MAP_SHARED == 0 {
-                return Err(Errno(EINVAL));
-            }
-            let offset = u64::try_from(offset).map_err(|_| Errno(EINVAL))?;
-            let writes = protection & libc::PROT_WRITE != 0;
-            let page = match device.check_mapping(offset, len, writes)? {
+            let page = match device.check_mapping(offset, len, protection, flags)? {
                 Mapped::Doorbells(page) => page,
                 Mapped::Clock(place) => {
                     return match map(place.cast_signed()) {

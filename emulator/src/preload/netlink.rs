@@ -37,6 +37,7 @@ pub(super) fn open(kind: c_int) -> Result<RawFd> {
     if session::forked() {
         return Err(Errno(EPROTONOSUPPORT));
     }
+    session::start_log();
     let application = new_socket(kind)?;
     let responder = new_socket(libc::SOCK_RAW | libc::SOCK_CLOEXEC)?;
     bind(responder.as_raw_fd())?;

@@ -7,7 +7,8 @@ use libc::{EACCES, ENOENT};
 use super::redirect::starts_with;
 use super::session;
 use crate::nic::spec::{Errno, Result};
-use crate::sysfs::{DEVICE_MAJOR, FIRST_MINOR, RDMA_CM, RDMA_CM_NAME};
+use crate::refusal::refuse;
+use crate::sysfs::{DEVICE_MAJOR, FIRST_MINOR, RDMA_CM, RDMA_CM_NAME, device_file};
 use crate::uverbs::{Entry, FILES};
 
 /// An emulated device file.
@@ -57,7 +58,10 @@ impl Node {
     pub(super) fn check(self) -> Result<()> {
         let devices = session::config().map_or(0, |config| config.devices);
         match self {
-            Self::Verbs(device) if device >= devices => Err(Errno(ENOENT)),
+            Self::Verbs(device) if device >= devices => Err(refuse(
+                ENOENT,
+                "there is no device of this number (--devices)",
+            )),
             Self::Verbs(_) | Self::RdmaCm => Ok(()),
         }
     }
@@ -68,6 +72,14 @@ impl Node {
         match mode & libc::X_OK {
             0 => Ok(()),
             _ => Err(Errno(EACCES)),
+        }
+    }
+
+    /// Returns the name in `/dev/infiniband`.
+    pub(super) fn name(self) -> String {
+        match self {
+            Self::Verbs(device) => device_file(device),
+            Self::RdmaCm => RDMA_CM_NAME.into(),
         }
     }
 

@@ -14,12 +14,11 @@ use super::real;
 use crate::config::Config;
 use crate::emulator::Emulator;
 use crate::nic::spec::{Errno, Result};
+use crate::refusal::refuse;
 use crate::sync::Mutex;
 use crate::sysfs::Sysfs;
 use crate::ucma::{CmFile, Ucma};
-use crate::uverbs::{
-    Backend, DeviceConfig, DeviceFile, EmulatorBackend, Events, FILES, show_commands, warn,
-};
+use crate::uverbs::{Backend, DeviceConfig, DeviceFile, EmulatorBackend, Events, FILES, log, warn};
 
 /// The configuration; `None` if this process has no emulated devices.
 static CONFIG: OnceLock<Option<Config>> = OnceLock::new();
@@ -123,7 +122,10 @@ fn refuse_child() -> Result<()> {
             "a forked child cannot use the emulated device that its parent opened: \
              call exec in the child, or open devices only after the fork",
         );
-        return Err(Errno(ENODEV));
+        return Err(refuse(
+            ENODEV,
+            "a forked child cannot use the device that its parent opened",
+        ));
     }
     Ok(())
 }
@@ -139,6 +141,14 @@ pub(super) fn forked() -> bool {
 
 /// Opens a device file. Of the flags, `O_CLOEXEC` and `O_NONBLOCK` have an effect.
 pub(super) fn open(node: Node, flags: c_int) -> Result<RawFd> {
+    start_log();
+    log::observed("open", || {
+        log::request(|| format!("/dev/infiniband/{}", node.name()));
+        open_node(node, flags)
+    })
+}
+
+fn open_node(node: Node, flags: c_int) -> Result<RawFd> {
     node.check()?;
     refuse_child()?;
     match node {
@@ -164,6 +174,15 @@ pub(super) fn open(node: Node, flags: c_int) -> Result<RawFd> {
     }
 }
 
+/// Shows commands from now on, if the configuration asks for it.
+pub(super) fn start_log() {
+    let Some(config) = config() else { return };
+    if let Err(error) = log::start(config.trace_commands.as_deref(), config.explain) {
+        let text = format!("cannot write the trace of commands: {error}");
+        warn("trace of commands", &text);
+    }
+}
+
 /// Adapts a descriptor that is closed on exec to the flags of `open`.
 fn set_close_on_exec(fd: &OwnedFd, flags: c_int) {
     if flags & libc::O_CLOEXEC == 0 {
@@ -179,17 +198,13 @@ fn backend() -> Result<Arc<dyn Backend>> {
         return Ok(Arc::clone(backend));
     }
     let config = config().cloned().ok_or(Errno(ENODEV))?;
-    if let Err(error) = show_commands(config.trace_commands.as_deref(), config.explain) {
-        let text = format!("cannot write the trace of commands: {error}");
-        warn("trace of commands", &text);
-    }
     let events = Arc::new(Events::default());
     let emulator = Emulator::start(config, Box::new(Arc::clone(&events))).map_err(|error| {
         warn(
             "start",
             &format!("cannot start the emulated device: {error}"),
         );
-        Errno(ENODEV)
+        refuse(ENODEV, "the emulated device cannot start")
     })?;
     // SAFETY: getpid has no preconditions.
     OWNER.store(unsafe { libc::getpid() }, Relaxed);

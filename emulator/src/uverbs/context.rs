@@ -1,6 +1,7 @@
 //! One open device file: the kernel's state per `open` of
 //! `/dev/infiniband/uverbsN`.
 
+use std::ffi::c_int;
 use std::fs::File;
 use std::os::fd::{AsFd, FromRawFd, OwnedFd};
 use std::sync::Arc;
@@ -179,14 +180,27 @@ impl DeviceFile {
         pages.check(page).map(|page| UarPage { context, page })
     }
 
-    /// Checks a mapping before it is made.
+    /// Checks a mapping before it is made. The arguments are those of `mmap`.
     ///
     /// # Errors
     /// As mlx5_ib: `ENODEV` before the context is open; `EINVAL`, `EOPNOTSUPP` and
     /// `EPERM` for a mapping that does not exist.
-    pub fn check_mapping(&self, offset: u64, len: usize, writes: bool) -> Result<Mapped> {
+    pub fn check_mapping(
+        &self,
+        offset: i64,
+        len: usize,
+        protection: c_int,
+        flags: c_int,
+    ) -> Result<Mapped> {
         log::observed("mmap", || {
             log::request(|| format!("offset {offset:#x}, {len} bytes"));
+            refuse_if(
+                flags & libc::MAP_SHARED == 0,
+                EINVAL,
+                "a mapping of a device file must be shared (MAP_SHARED)",
+            )?;
+            let offset = u64::try_from(offset).or_refuse(EINVAL, "the offset is negative")?;
+            let writes = protection & libc::PROT_WRITE != 0;
             match self.check_clock_mapping(offset, len, writes)? {
                 Some(place) => Ok(Mapped::Clock(place)),
                 None => self.check_page_mapping(offset, len).map(Mapped::Doorbells),

@@ -36,12 +36,15 @@ thread_local! {
     static ENTRY: RefCell<Entry> = RefCell::default();
 }
 
-/// Sets where commands are shown: appended to a file, and explained on standard error if
-/// they fail. The first call decides.
+/// Begins to show commands: appended to a file, and explained on standard error if they
+/// fail. Later calls do nothing.
 ///
 /// # Errors
 /// Returns an error if the file cannot be opened.
-pub fn show_commands(trace: Option<&Path>, explains: bool) -> std::io::Result<()> {
+pub(crate) fn start(trace: Option<&Path>, explains: bool) -> std::io::Result<()> {
+    if SETTINGS.get().is_some() {
+        return Ok(());
+    }
     let open = |path| File::options().create(true).append(true).open(path);
     let trace = trace.map(open).transpose()?;
     let is_active = trace.is_some() || explains;
@@ -52,17 +55,17 @@ pub fn show_commands(trace: Option<&Path>, explains: bool) -> std::io::Result<()
 }
 
 /// Records the name of the current command.
-pub(super) fn name(name: impl FnOnce() -> String) {
+pub(crate) fn name(name: impl FnOnce() -> String) {
     record(|entry| entry.name = name());
 }
 
 /// Records the request of the current command.
-pub(super) fn request(text: impl FnOnce() -> String) {
+pub(crate) fn request(text: impl FnOnce() -> String) {
     record(|entry| entry.request = shortened(text()));
 }
 
 /// Records a part of the reply to the current command.
-pub(super) fn reply(text: impl FnOnce() -> String) {
+pub(crate) fn reply(text: impl FnOnce() -> String) {
     record(|entry| {
         let separator = if entry.replies.is_empty() { "" } else { ", " };
         let _ = write!(entry.replies, "{separator}{}", shortened(text()));
@@ -87,7 +90,7 @@ fn shortened(mut text: String) -> String {
 ///
 /// # Errors
 /// The command's.
-pub(super) fn observed<T>(interface: &str, run: impl FnOnce() -> Result<T>) -> Result<T> {
+pub(crate) fn observed<T>(interface: &str, run: impl FnOnce() -> Result<T>) -> Result<T> {
     refusal::forget();
     record(|entry| *entry = Entry::default());
     let outcome = run();
@@ -101,12 +104,14 @@ pub(super) fn observed<T>(interface: &str, run: impl FnOnce() -> Result<T>) -> R
 
 impl Settings {
     /// Shows a command. Errors of writing are ignored, so that the program continues.
+    /// A wait that ends without an event is no refusal.
     fn show(&self, entry: &Entry, interface: &str, failure: Option<&Errno>) {
         if let Some(mut trace) = self.trace.as_ref() {
             // One write per command, so that processes can share a file.
             let _ = trace.write_all(line(entry, interface, failure).as_bytes());
         }
-        if let (true, Some(errno)) = (self.explains, failure) {
+        let refused = failure.filter(|errno| ![libc::EAGAIN, libc::EINTR].contains(&errno.0));
+        if let (true, Some(errno)) = (self.explains, refused) {
             let text = explanation(entry, interface, *errno);
             let _ = std::io::stderr().write_all(text.as_bytes());
         }
@@ -162,6 +167,15 @@ fn errno_name(code: i32) -> String {
         libc::EPROTONOSUPPORT => "EPROTONOSUPPORT",
         libc::EOPNOTSUPP => "EOPNOTSUPP",
         libc::EHOSTUNREACH => "EHOSTUNREACH",
+        libc::ENETUNREACH => "ENETUNREACH",
+        libc::EADDRINUSE => "EADDRINUSE",
+        libc::EADDRNOTAVAIL => "EADDRNOTAVAIL",
+        libc::EACCES => "EACCES",
+        libc::EISCONN => "EISCONN",
+        libc::ENXIO => "ENXIO",
+        libc::ENOSYS => "ENOSYS",
+        libc::EAGAIN => "EAGAIN",
+        libc::EINTR => "EINTR",
         _ => return format!("error {code}"),
     };
     name.into()

@@ -32,7 +32,7 @@ mod events;
 mod files;
 mod handles;
 mod ioctl;
-mod log;
+pub(crate) mod log;
 mod pages;
 mod registers;
 pub(crate) mod user;
@@ -50,7 +50,6 @@ pub use emulator_backend::EmulatorBackend;
 pub use events::Events;
 pub(crate) use files::Entry;
 pub use files::{FILES, Files};
-pub use log::show_commands;
 
 use std::collections::BTreeSet;
 use std::io::Write;

@@ -48,8 +48,8 @@ pub(super) struct Arguments {
     rdma_cm: bool,
     /// Append every WQE and CQE as text to FILE, or to standard error if FILE
     /// is "-". Several programs can share one file. "commands" shows every command
-    /// of libibverbs to the kernel instead, and "commands=FILE" appends them to a
-    /// file. Can be given twice, for both.
+    /// of libibverbs and librdmacm to the kernel instead, and "commands=FILE" appends
+    /// them to a file. Can be given twice, for both.
     #[arg(long, value_name = "FILE|commands[=FILE]")]
     trace: Vec<PathBuf>,
     /// For each command that the kernel refuses, write one sentence to standard
@@ -192,21 +192,11 @@ fn environment_of_options(arguments: &Arguments) -> Result<Vec<(&'static str, Os
         chosen.push((Config::LIMITS, list.into()));
     }
     for trace in &arguments.trace {
-        let (variable, file) = match trace.as_os_str().as_bytes() {
-            b"commands" => (Config::TRACE_COMMANDS, Path::new("-")),
-            [
-                b'c',
-                b'o',
-                b'm',
-                b'm',
-                b'a',
-                b'n',
-                b'd',
-                b's',
-                b'=',
-                file @ ..,
-            ] => (Config::TRACE_COMMANDS, Path::new(OsStr::from_bytes(file))),
-            _ => (Config::TRACE, trace.as_path()),
+        let name = trace.as_os_str().as_bytes();
+        let (variable, file) = match name.strip_prefix(b"commands=") {
+            Some(file) => (Config::TRACE_COMMANDS, Path::new(OsStr::from_bytes(file))),
+            None if name == b"commands" => (Config::TRACE_COMMANDS, Path::new("-")),
+            None => (Config::TRACE, trace.as_path()),
         };
         chosen.push((variable, trace_file(file)?.into()));
     }
