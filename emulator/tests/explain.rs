@@ -98,6 +98,7 @@ fn commands_of_rdma_cm_are_shown_by_name() {
         "open: /dev/infiniband/rdma_cm = ok",
         "open: /dev/infiniband/uverbs0 = ok",
         "NLDEV_GET_CHARDEV by netlink:  = replies: 1",
+        "QUERY by rdma_cm: id 0, paths = paths: 1",
         "CREATE_ID by rdma_cm: port space Tcp, queue pair RC = id 0",
         &format!("RESOLVE_ADDR by rdma_cm: id 0, 127.0.0.1:{port}, timeout 2000 ms = ok"),
         "GET_EVENT by rdma_cm:  = id 0, ROUTE_RESOLVED, status 0",

@@ -240,6 +240,7 @@ impl Call<'_> {
                 _ => Err(refuse(ENOSYS, "no kernel has a query of this number")),
             }
         })?;
+        log::reply(|| text::queried(request.option, &reply));
         self.reply(request.response, &reply)
     }
 
@@ -310,6 +311,7 @@ impl Call<'_> {
         let request: abi::InitQpAttr = self.request()?;
         let attr = self
             .with(|state| state.queue_pair_attributes(self.file, request.id, request.qp_state))?;
+        log::reply(|| format!("{attr:?}"));
         self.reply(request.response, attr.as_bytes())
     }
 

@@ -4,7 +4,9 @@ use std::fmt;
 
 use zerocopy::{FromBytes, Immutable, KnownLayout};
 
-use super::abi::{self, ConnParam, EventReply, command, option, qp_type, query};
+use super::abi::{
+    self, AddrReply, ConnParam, EventReply, PathReply, command, option, qp_type, query,
+};
 use super::address::Address;
 use super::commands::{parse, parse_without_ece};
 use super::ports::Space;
@@ -185,6 +187,30 @@ pub(super) fn reported(events: u32) -> String {
     format!("{events} events taken")
 }
 
+/// Returns the reply to a query.
+pub(super) fn queried(kind: u32, reply: &[u8]) -> String {
+    if kind == query::PATH {
+        return read::<PathReply>(reply)
+            .map_or_else(String::new, |it| format!("paths: {}", it.num_paths));
+    }
+    let Some(it) = read::<AddrReply>(reply) else {
+        return String::new();
+    };
+    let port = match it.port_num {
+        0 => "no device".into(),
+        port => format!("device {} port {port}", it.ibdev_index),
+    };
+    let end = |address, size| match size {
+        0 => "none".into(),
+        _ => Shown(address).to_string(),
+    };
+    let (from, to) = (
+        end(&it.src_addr, it.src_size),
+        end(&it.dst_addr, it.dst_size),
+    );
+    format!("{from} to {to}, {port}")
+}
+
 /// Returns an event that the application takes.
 pub(super) fn event(reply: &EventReply) -> String {
     let status = reply.status.cast_signed();
@@ -275,6 +301,22 @@ mod tests {
         );
         assert_eq!(request(command::CREATE_ID, &create[..9]), "");
         assert_eq!(request(command::GET_EVENT, &[]), "");
+    }
+
+    #[test]
+    fn replies_of_queries_show_both_ends() {
+        let mut reply = AddrReply::new_zeroed();
+        assert_eq!(
+            queried(query::ADDR, reply.as_bytes()),
+            "none to none, no device"
+        );
+        reply.src_addr[..8].copy_from_slice(&[2, 0, 0, 9, 127, 0, 0, 1]);
+        (reply.src_size, reply.port_num, reply.ibdev_index) = (16, 2, 3);
+        assert_eq!(
+            queried(query::ADDR, reply.as_bytes()),
+            "127.0.0.1:9 to none, device 3 port 2"
+        );
+        assert_eq!(queried(query::PATH, &[1, 0, 0, 0, 0, 0, 0, 0]), "paths: 1");
     }
 
     #[test]
