@@ -298,7 +298,8 @@ impl State {
             self.ports.make_exclusive(space, port, number)?;
         }
         let id = self.known_mut(number)?;
-        (id.reuse, id.state) = (false, IdState::Listen);
+        id.reuse = false;
+        id.state = IdState::Listen;
         self.publish().inspect_err(|_| {
             if let Some(id) = self.ids.get_mut(&number) {
                 id.state = IdState::AddrBound;
