@@ -5,7 +5,7 @@
 //! ports, character devices and the settings of the subsystem can be read. Nothing can
 //! be changed, and objects (`rdma resource`) and counters are not shown.
 //!
-//! Decision: `docs/decisions/066-netlink-from-user-sockets.md`
+//! Decision: `docs/decisions/068-netlink-from-user-sockets.md`
 
 mod message;
 

@@ -6,7 +6,7 @@
 //! of [`crate::nldev`] to it. If the host has no such sockets, the application has no
 //! RDMA netlink, and libibverbs reads sysfs.
 //!
-//! Decision: `docs/decisions/066-netlink-from-user-sockets.md`
+//! Decision: `docs/decisions/068-netlink-from-user-sockets.md`
 #![allow(clippy::missing_safety_doc)] // each is libc's function, with its contract
 
 use std::ffi::{c_int, c_void};

@@ -5,7 +5,7 @@
 //! devices of the emulated ones, and `/dev/infiniband`. Whatever is not in the tree
 //! does not exist: the host's own RDMA devices are hidden.
 //!
-//! Decision: `docs/decisions/065-sys-leads-to-the-tree.md`
+//! Decision: `docs/decisions/067-sys-leads-to-the-tree.md`
 
 use std::ffi::{CStr, CString, c_char, c_int};
 use std::mem::MaybeUninit;

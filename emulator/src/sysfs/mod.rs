@@ -8,7 +8,7 @@
 //! while it lives. A process that is killed leaves its tree behind without a
 //! lock; [`Sysfs::create`] first removes such trees.
 //!
-//! Decision: `docs/decisions/065-sys-leads-to-the-tree.md`
+//! Decision: `docs/decisions/067-sys-leads-to-the-tree.md`
 
 mod tree;
 
