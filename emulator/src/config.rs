@@ -18,6 +18,19 @@ pub enum Link {
     Roce,
 }
 
+impl Link {
+    /// Returns the capability mask of a port (`IB_PORT_*_SUP`): system image GUID and
+    /// extended speeds; on Ethernet a communication manager, and GIDs that are IP
+    /// addresses.
+    #[must_use]
+    pub fn port_capabilities(self) -> u32 {
+        match self {
+            Self::Ib => 1 << 11 | 1 << 14,
+            Self::Roce => 1 << 16 | 1 << 26,
+        }
+    }
+}
+
 /// The kernel command interface that libibverbs sees.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Face {
@@ -79,6 +92,10 @@ pub struct Config {
     pub cqe_version: u8,
     /// The file to which WQEs and CQEs are appended as text.
     pub trace: Option<PathBuf>,
+    /// The file to which a line for each command is appended.
+    pub trace_commands: Option<PathBuf>,
+    /// Whether each failed command is explained on standard error.
+    pub explain: bool,
     /// What runs the NIC.
     pub mode: Mode,
     /// How the NIC notices a doorbell while the NIC thread sleeps.
@@ -104,6 +121,8 @@ impl Default for Config {
             face: Face::Ioctl,
             cqe_version: 1,
             trace: None,
+            trace_commands: None,
+            explain: false,
             mode: Mode::Threaded,
             wake: Wake::Auto,
             memlock: false,
@@ -143,6 +162,10 @@ impl Config {
     pub const CQE_VERSION: &'static str = "MLX5EMU_CQE_VERSION";
     /// File to which the trace is appended.
     pub const TRACE: &'static str = "MLX5EMU_TRACE";
+    /// File to which commands are appended.
+    pub const TRACE_COMMANDS: &'static str = "MLX5EMU_TRACE_COMMANDS";
+    /// `1` to explain failed commands on standard error.
+    pub const EXPLAIN: &'static str = "MLX5EMU_EXPLAIN";
     /// `auto`, `signal`, `uffd` or `nap`.
     pub const WAKE: &'static str = "MLX5EMU_WAKE";
     /// `1` to count registered memory against `RLIMIT_MEMLOCK`.
@@ -167,6 +190,19 @@ impl Config {
         given
             .is_none_or(|value| value.is_empty())
             .then_some(Self::LISTEN)
+    }
+
+    /// The variable that selects how UCX observes changes of mappings, and its value
+    /// for programs on emulated devices: not at all. UCX 1.15 and older overwrite the
+    /// beginning of the interposed `mmap`, so that the emulator would miss the
+    /// doorbell pages.
+    pub const UCX_HOOKS: (&'static str, &'static str) = ("UCX_MEM_MMAP_HOOK_MODE", "none");
+
+    /// Returns [`Self::UCX_HOOKS`] if the environment does not have it.
+    #[must_use]
+    pub fn ucx_default() -> Option<(&'static str, &'static str)> {
+        let given = std::env::var_os(Self::UCX_HOOKS.0);
+        given.is_none().then_some(Self::UCX_HOOKS)
     }
 
     /// Reads the environment. An unset or empty variable means its default.
@@ -257,6 +293,10 @@ impl Config {
                 .map_err(|error: LimitsError| invalid(Self::LIMITS, &value, error.to_string()))?;
         }
         config.trace = get(Self::TRACE).map(PathBuf::from);
+        config.trace_commands = get(Self::TRACE_COMMANDS).map(PathBuf::from);
+        if let Some(value) = get(Self::EXPLAIN) {
+            config.explain = choice(Self::EXPLAIN, &value, &[("0", false), ("1", true)])?;
+        }
         Ok(config)
     }
 }
@@ -342,6 +382,8 @@ mod tests {
             (Config::WAKE, "nap"),
             (Config::FAULTS, "seed=3,drop=0.5"),
             (Config::LIMITS, "max_sge=1,no_srq"),
+            (Config::TRACE_COMMANDS, "/tmp/c"),
+            (Config::EXPLAIN, "1"),
         ])
         .unwrap();
         assert_eq!(config.fabric.as_str(), "lab-1");
@@ -351,6 +393,8 @@ mod tests {
         );
         assert_eq!((config.face, config.wake), (Face::Write, Wake::Nap));
         assert_eq!(config.trace, Some(PathBuf::from("/tmp/t")));
+        assert_eq!(config.trace_commands, Some(PathBuf::from("/tmp/c")));
+        assert!(config.explain);
         let faults = config.faults.expect("given").to_string();
         assert_eq!(faults, "seed=3,drop=0.5");
         assert_eq!(config.limits.to_string(), "max_sge=1,max_srq=0");
@@ -367,6 +411,7 @@ mod tests {
             (Config::PORTS, "0"),
             (Config::PORTS, "3"),
             (Config::LENIENT, "yes"),
+            (Config::EXPLAIN, "yes"),
             (Config::FACE, "netlink"),
             (Config::WAKE, "spin"),
             (Config::FAULTS, "drop=2"),

@@ -49,6 +49,8 @@
 //! |---|---|---|
 //! | [`preload`] | interposed libc calls, signal masks and handlers | device logic |
 //! | [`sysfs`] | the sysfs tree that libibverbs reads | |
+//! | `refusal` | why commands are refused: error numbers with a sentence each | |
+//! | `nldev` | RDMA netlink, by which libibverbs and `rdma`(8) find devices | sockets |
 //! | `uverbs` | ioctl and write commands, handles, event files | WQE and CQE formats |
 //! | `ucma` | `/dev/infiniband/rdma_cm`: ids, addresses, ports, events | connection states |
 //! | `cm` | messages between hosts that connect queue pairs | clocks, I/O |
@@ -187,7 +189,9 @@ mod guard;
 mod hardware;
 pub mod limits;
 pub mod nic;
+mod nldev;
 pub mod preload;
+mod refusal;
 #[allow(unreachable_pub, reason = "`pub` is for the rest of the emulator")]
 mod runner;
 mod sync;

@@ -5,7 +5,7 @@ mod common;
 use std::path::Path;
 use std::process::Command;
 
-use common::{await_listener, fabric, find, finish, free_port, run, skipped, start};
+use common::{await_listener, fabric, find, finish, free_port, pair_with, run, skipped, start};
 
 const UTILITIES: &str = "ibverbs-utils";
 const PERFTEST: &str = "perftest";
@@ -111,39 +111,6 @@ fn on_link(link: &str, program: &str, package: &str, arguments: &[&str]) {
 
 fn pair(link: &str, program: &str, package: &str, arguments: &[&str], through: &[&str]) {
     pair_with(&[], link, program, package, arguments, through);
-}
-
-fn pair_with(
-    options: &[&str],
-    link: &str,
-    program: &str,
-    package: &str,
-    arguments: &[&str],
-    through: &[&str],
-) {
-    let Some(program) = find(program, package) else {
-        return;
-    };
-    let fabric = fabric();
-    let port = free_port();
-    let side = |peer: &[&str]| {
-        let mut all = vec!["--fabric", &fabric, "--link", link];
-        all.extend(options);
-        let mut command = run(&all);
-        command
-            .args(through)
-            .arg(&program)
-            .args(["-p", &port.to_string()])
-            .args(arguments);
-        command.args(peer);
-        start(command)
-    };
-    let server = side(&[]);
-    await_listener(port);
-    let client = side(&["127.0.0.1"]).finish();
-    let server = server.finish();
-    client.expect_success("client");
-    server.expect_success("server");
 }
 
 #[test]

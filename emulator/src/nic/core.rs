@@ -7,10 +7,11 @@ use super::mr::MkeyTable;
 use super::number::Table;
 use super::options::{FaultInjector, Nanos, NicOptions, Trace};
 use super::pd::{Context, Pd};
-use super::spec::{AsyncEvent, AsyncObject, ContextId, Errno, EventSink, Result};
+use super::spec::{AsyncEvent, AsyncObject, ContextId, EventSink, Result};
 use super::srq::Srq;
 use super::timers::Timers;
 use super::violations::Violations;
+use crate::refusal::refuse;
 
 /// Maximum number of contexts of one process.
 const MAX_CONTEXT: u32 = 1 << 16;
@@ -81,7 +82,10 @@ impl Core {
     pub(super) fn check_memory(&mut self) -> Result<()> {
         let fault_injector = self.fault_injector.as_mut();
         match fault_injector.is_some_and(|fault_injector| fault_injector.out_of_memory()) {
-            true => Err(Errno(libc::ENOMEM)),
+            true => Err(refuse(
+                libc::ENOMEM,
+                "the fault enomem of --faults hit this command",
+            )),
             false => Ok(()),
         }
     }

@@ -4,8 +4,9 @@ use super::adapter::Nic;
 use super::core::Core;
 use super::memory::{self, Fault};
 use super::options::CompletionOutcome;
-use super::spec::{AsyncEvent, AsyncObject, CqSpec, Cqn, DoorbellView, Errno, Result};
+use super::spec::{AsyncEvent, AsyncObject, CqSpec, Cqn, DoorbellView, Result};
 use crate::decode::cqe::{CQE, Cqe, OP_OWN};
+use crate::refusal::{OrRefuse, refuse_if};
 
 /// Consumer indices have 24 bits.
 pub(super) const INDEX_MASK: u32 = 0x00ff_ffff;
@@ -170,16 +171,19 @@ impl Nic {
     /// `EINVAL` for invalid sizes, `EFAULT` for invalid addresses, `ENOMEM` if there
     /// are too many.
     pub(crate) fn create_cq(&mut self, spec: &CqSpec) -> Result<Cqn> {
-        let invalid = Errno(libc::EINVAL);
-        self.core.contexts.get(spec.context.0).ok_or(invalid)?;
+        let context = self.core.contexts.get(spec.context.0);
+        context.or_refuse(libc::EINVAL, "the device context is closed")?;
         let sizes = spec.cqe_count.is_power_of_two() && matches!(spec.cqe_size, 64 | 128);
-        if !sizes || spec.cqe_count > crate::limits::MAX_CQE.next_power_of_two() {
-            return Err(invalid);
-        }
-        let fault = |_| Errno(libc::EFAULT);
-        memory::load_be32(spec.dbrec).map_err(fault)?;
+        refuse_if(
+            !sizes || spec.cqe_count > crate::limits::MAX_CQE.next_power_of_two(),
+            libc::EINVAL,
+            "the number of completions is not a power of two up to max_cqe, or a completion \
+             has neither 64 nor 128 bytes",
+        )?;
+        let unmapped = "the doorbell record of the completion queue is not in mapped memory";
+        memory::load_be32(spec.dbrec).or_refuse(libc::EFAULT, unmapped)?;
         if self.core.options.view != DoorbellView::Exact {
-            memory::store_be32(spec.dbrec + 4, NEVER_ARMED).map_err(fault)?;
+            memory::store_be32(spec.dbrec + 4, NEVER_ARMED).or_refuse(libc::EFAULT, unmapped)?;
         }
         self.core.check_memory()?;
         let cq = Cq {
@@ -192,11 +196,10 @@ impl Nic {
             users: 0,
             failed: false,
         };
-        self.core
-            .cqs
-            .insert_with(|_| cq)
-            .map(Cqn)
-            .ok_or(Errno(libc::ENOMEM))
+        self.core.cqs.insert_with(|_| cq).map(Cqn).or_refuse(
+            libc::ENOMEM,
+            "the process has as many completion queues as max_cq allows",
+        )
     }
 
     /// Destroys a CQ.
@@ -204,9 +207,13 @@ impl Nic {
     /// # Errors
     /// `EBUSY` while a QP uses it, `EINVAL` if it does not exist.
     pub(crate) fn destroy_cq(&mut self, cqn: Cqn) -> Result<()> {
-        if self.core.cqs.get(cqn.0).ok_or(Errno(libc::EINVAL))?.users > 0 {
-            return Err(Errno(libc::EBUSY));
-        }
+        let cq = self.core.cqs.get(cqn.0);
+        let cq = cq.or_refuse(libc::EINVAL, "the completion queue does not exist")?;
+        refuse_if(
+            cq.users > 0,
+            libc::EBUSY,
+            "queue pairs still use the completion queue",
+        )?;
         self.core.cqs.remove(cqn.0);
         self.core.overrun.retain(|failed| *failed != cqn.0);
         Ok(())

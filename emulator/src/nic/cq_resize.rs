@@ -10,8 +10,9 @@
 
 use super::adapter::Nic;
 use super::memory;
-use super::spec::{CqBuffer, Cqn, Errno, Result};
+use super::spec::{CqBuffer, Cqn, Result};
 use crate::decode::cqe::Cqe;
+use crate::refusal::{OrRefuse, refuse_if};
 
 impl Nic {
     /// Moves a CQ to another ring. The driver copies the contents of the old ring.
@@ -21,24 +22,33 @@ impl Nic {
     /// completions are pending than fit in the new ring or before the end of the
     /// old one, or if the CQ does not exist or is in error.
     pub(crate) fn resize_cq(&mut self, cqn: Cqn, to: &CqBuffer) -> Result<()> {
-        let invalid = Errno(libc::EINVAL);
-        let cq = self.core.cqs.get_mut(cqn.0).ok_or(invalid)?;
+        const UNKNOWN: &str = "the completion queue does not exist";
+        const UNMAPPED: &str = "the ring or the doorbell record is not in mapped memory";
+        let cq = self.core.cqs.get_mut(cqn.0);
+        let cq = cq.or_refuse(libc::EINVAL, UNKNOWN)?;
         let is_size = to.cqe_count.is_power_of_two()
             && to.cqe_count <= crate::limits::MAX_CQE.next_power_of_two()
             && to.cqe_size == cq.spec.cqe_size;
-        if !is_size || cq.failed {
-            return Err(invalid);
-        }
-        let consumer = memory::load_be32(cq.spec.dbrec).map_err(|_| Errno(libc::EFAULT))?;
+        refuse_if(
+            !is_size,
+            libc::EINVAL,
+            "the new number of completions is not a power of two up to max_cqe, or the size of \
+             a completion would change",
+        )?;
+        refuse_if(cq.failed, libc::EINVAL, "the completion queue has failed")?;
+        let consumer = memory::load_be32(cq.spec.dbrec).or_refuse(libc::EFAULT, UNMAPPED)?;
         let waiting = cq.pending(consumer);
-        if waiting >= to.cqe_count || waiting >= cq.spec.cqe_count {
-            return Err(invalid);
-        }
+        refuse_if(
+            waiting >= to.cqe_count || waiting >= cq.spec.cqe_count,
+            libc::EINVAL,
+            "more completions wait to be polled than the new ring can hold",
+        )?;
         self.core.check_memory()?;
-        let cq = self.core.cqs.get_mut(cqn.0).ok_or(invalid)?;
+        let cq = self.core.cqs.get_mut(cqn.0);
+        let cq = cq.or_refuse(libc::EINVAL, UNKNOWN)?;
         let index = cq.producer;
         let mut end = Cqe::resized();
-        cq.write(&mut end).map_err(|_| Errno(libc::EFAULT))?;
+        cq.write(&mut end).or_refuse(libc::EFAULT, UNMAPPED)?;
         cq.spec.buf = to.buf;
         cq.spec.cqe_count = to.cqe_count;
         self.core.trace_cqe(cqn, index, &end);

@@ -7,8 +7,9 @@ use std::collections::BTreeSet;
 
 use super::adapter::Nic;
 use super::spec::{
-    AsyncEvent, AsyncObject, ContextId, Cqn, Errno, PortAddress, QpState, Qpn, Result, Srqn,
+    AsyncEvent, AsyncObject, ContextId, Cqn, PortAddress, QpState, Qpn, Result, Srqn,
 };
+use crate::refusal::{OrRefuse, refuse_if};
 
 /// The state of the emulated devices.
 #[derive(Debug, Default)]
@@ -40,7 +41,8 @@ impl Nic {
     /// # Errors
     /// `EINVAL` if the QP does not exist.
     pub fn fail_qp(&mut self, qpn: Qpn) -> Result<()> {
-        let qp = self.qps.get_mut(qpn.0).ok_or(Errno(libc::EINVAL))?;
+        let qp = self.qps.get_mut(qpn.0);
+        let qp = qp.or_refuse(libc::EINVAL, "the queue pair does not exist")?;
         qp.fail_fatally(&mut self.core);
         self.process_failures();
         Ok(())
@@ -54,7 +56,8 @@ impl Nic {
     pub fn fail_cq(&mut self, cqn: Cqn) -> Result<()> {
         let failed = self.core.fail_cq(cqn);
         self.process_failures();
-        failed.then_some(()).ok_or(Errno(libc::EINVAL))
+        let unknown = "the completion queue does not exist, or has failed already";
+        refuse_if(!failed, libc::EINVAL, unknown)
     }
 
     /// Fails an SRQ: raises `IBV_EVENT_SRQ_ERR`, and no receive is taken from it
@@ -64,7 +67,8 @@ impl Nic {
     /// `EINVAL` if the SRQ does not exist or has failed already.
     pub fn fail_srq(&mut self, srqn: Srqn) -> Result<()> {
         let failed = self.core.fail_srq(srqn);
-        failed.then_some(()).ok_or(Errno(libc::EINVAL))
+        let unknown = "the shared receive queue does not exist, or has failed already";
+        refuse_if(!failed, libc::EINVAL, unknown)
     }
 
     /// Takes a port down or up. Packets to and from a port that is down are

@@ -3,9 +3,10 @@
 use super::adapter::Nic;
 use super::number::Table;
 use super::pin;
-use super::spec::{Access, ContextId, Errno, MrKeys, MrSpec, PdId, Result};
+use super::spec::{Access, ContextId, MrKeys, MrSpec, PdId, Result};
 use super::window::Window;
 use crate::limits::MAX_MR;
+use crate::refusal::{refuse, refuse_if};
 
 /// Keys are `index << 8 | variant`. The first index is so high that keys with a
 /// special meaning (0, the list terminator 0x100, and those that the kernel
@@ -191,6 +192,9 @@ impl MkeyTable {
     }
 }
 
+const UNKNOWN: &str = "the memory region does not exist";
+const WINDOWS: &str = "a memory window is bound to the region";
+
 impl Nic {
     /// Registers memory.
     ///
@@ -211,7 +215,10 @@ impl Nic {
         };
         let Some((handle, key)) = mkeys.insert_region(region) else {
             mkeys.locked.release(pinned);
-            return Err(Errno(libc::ENOMEM));
+            return Err(refuse(
+                libc::ENOMEM,
+                "the process has as many memory regions as max_mr allows",
+            ));
         };
         if let Some(pd) = self.core.pds.get_mut(spec.pd.0) {
             pd.users += 1;
@@ -230,15 +237,12 @@ impl Nic {
     /// The same as for [`Nic::reg_mr`], with nothing changed. Also `EINVAL` if the
     /// context has no such region, `EBUSY` while a window is bound to it.
     pub(crate) fn rereg_mr(&mut self, handle: u32, spec: &MrSpec, moved: bool) -> Result<()> {
-        let invalid = Errno(libc::EINVAL);
         self.check_mr(spec)?;
         let before = match self.core.mkeys.get(handle) {
             Some(Mkey::Region(region)) if region.spec.context == spec.context => *region,
-            _ => return Err(invalid),
+            _ => return Err(refuse(libc::EINVAL, UNKNOWN)),
         };
-        if before.windows > 0 {
-            return Err(Errno(libc::EBUSY));
-        }
+        refuse_if(before.windows > 0, libc::EBUSY, WINDOWS)?;
         let pinned = if moved {
             self.core.check_memory()?;
             self.pin(spec)?
@@ -262,10 +266,21 @@ impl Nic {
     /// Checks the attributes of a region.
     fn check_mr(&self, spec: &MrSpec) -> Result<()> {
         let pd = self.core.pds.get(spec.pd.0);
-        let fits = pd.is_some_and(|pd| pd.context == spec.context)
-            && valid_access(spec.access)
-            && spec.hca_va.checked_add(spec.length).is_some();
-        fits.then_some(()).ok_or(Errno(libc::EINVAL))
+        refuse_if(
+            pd.is_none_or(|pd| pd.context != spec.context),
+            libc::EINVAL,
+            "the protection domain belongs to another context",
+        )?;
+        refuse_if(
+            !valid_access(spec.access),
+            libc::EINVAL,
+            "remote write and remote atomic access need IBV_ACCESS_LOCAL_WRITE too",
+        )?;
+        refuse_if(
+            spec.hca_va.checked_add(spec.length).is_none(),
+            libc::EINVAL,
+            "the region's addresses would not end before the end of the address space",
+        )
     }
 
     /// Sets whether later registrations count against the memlock limit of the
@@ -297,11 +312,9 @@ impl Nic {
         let mkeys = &mut self.core.mkeys;
         let region = match mkeys.table.get(handle) {
             Some(Mkey::Region(region)) if region.spec.context == context => *region,
-            _ => return Err(Errno(libc::EINVAL)),
+            _ => return Err(refuse(libc::EINVAL, UNKNOWN)),
         };
-        if region.windows > 0 {
-            return Err(Errno(libc::EBUSY));
-        }
+        refuse_if(region.windows > 0, libc::EBUSY, WINDOWS)?;
         mkeys.remove(handle);
         if let Some(pd) = self.core.pds.get_mut(region.spec.pd.0) {
             pd.users -= 1;

@@ -1,7 +1,8 @@
 //! Contexts and protection domains.
 
 use super::adapter::Nic;
-use super::spec::{ContextId, Errno, PdId, Result};
+use super::spec::{ContextId, PdId, Result};
+use crate::refusal::{OrRefuse, refuse_if};
 
 /// A device context.
 #[derive(Clone, Copy, Debug)]
@@ -24,15 +25,20 @@ impl Nic {
     /// # Errors
     /// `ENODEV` if there is no such device, `EIO` if it has failed.
     pub fn open_context(&mut self, device: u8) -> Result<ContextId> {
-        if device >= self.core.options.devices {
-            return Err(Errno(libc::ENODEV));
-        }
-        if self.core.devices.is_failed(device) {
-            return Err(Errno(libc::EIO));
-        }
+        refuse_if(
+            device >= self.core.options.devices,
+            libc::ENODEV,
+            "there is no device with this number",
+        )?;
+        refuse_if(
+            self.core.devices.is_failed(device),
+            libc::EIO,
+            "the device has failed (IBV_EVENT_DEVICE_FATAL)",
+        )?;
         self.core.check_memory()?;
         let id = self.core.contexts.insert_with(|_| Context { device });
-        id.map(ContextId).ok_or(Errno(libc::ENOMEM))
+        id.map(ContextId)
+            .or_refuse(libc::ENOMEM, "the process has too many open devices")
     }
 
     /// Closes a context and destroys all objects in it.
@@ -86,10 +92,13 @@ impl Nic {
         self.core
             .contexts
             .get(context.0)
-            .ok_or(Errno(libc::EINVAL))?;
+            .or_refuse(libc::EINVAL, "the device context is closed")?;
         self.core.check_memory()?;
         let id = self.core.pds.insert_with(|_| Pd { context, users: 0 });
-        id.map(PdId).ok_or(Errno(libc::ENOMEM))
+        id.map(PdId).or_refuse(
+            libc::ENOMEM,
+            "the process has as many protection domains as max_pd allows",
+        )
     }
 
     /// Frees a protection domain.
@@ -97,9 +106,13 @@ impl Nic {
     /// # Errors
     /// `EBUSY` while it is in use, `EINVAL` if it does not exist.
     pub fn dealloc_pd(&mut self, pd: PdId) -> Result<()> {
-        if self.core.pds.get(pd.0).ok_or(Errno(libc::EINVAL))?.users > 0 {
-            return Err(Errno(libc::EBUSY));
-        }
+        let found = self.core.pds.get(pd.0);
+        let found = found.or_refuse(libc::EINVAL, "the protection domain does not exist")?;
+        refuse_if(
+            found.users > 0,
+            libc::EBUSY,
+            "queues, regions or windows still use the protection domain",
+        )?;
         self.core.pds.remove(pd.0);
         Ok(())
     }

@@ -1,7 +1,11 @@
 //! The checks of pinning memory: whether a range is mapped, and whether the
 //! process may lock that many bytes.
 
-use super::spec::{Errno, Result};
+use super::spec::Result;
+use crate::refusal::{OrRefuse, refuse, refuse_if};
+
+const UNMAPPED: &str = "part of the region is not mapped, or not writable although the access \
+                        flags include IBV_ACCESS_LOCAL_WRITE";
 
 /// Counts pinned bytes against the limit of the process.
 #[derive(Debug, Default)]
@@ -16,9 +20,11 @@ impl LockedMemory {
     /// `ENOMEM` if the total would exceed `limit`.
     pub(super) fn lock(&mut self, bytes: u64, limit: u64) -> Result<()> {
         let requested = self.bytes.saturating_add(bytes);
-        if requested > limit {
-            return Err(Errno(libc::ENOMEM));
-        }
+        refuse_if(
+            requested > limit,
+            libc::ENOMEM,
+            "the registered memory would exceed the limit of locked memory (ulimit -l)",
+        )?;
         self.bytes = requested;
         Ok(())
     }
@@ -42,7 +48,10 @@ pub(super) fn page_range(start: u64, length: u64) -> Result<(u64, u64)> {
     let first = start / page * page;
     match end {
         Some(end) if end > first => Ok((first, end - first)),
-        _ => Err(Errno(libc::EINVAL)),
+        _ => Err(refuse(
+            libc::EINVAL,
+            "the region has a length of 0, or does not end before the end of the address space",
+        )),
     }
 }
 
@@ -68,7 +77,7 @@ pub(super) fn fault_in(first: u64, bytes: u64, writable: bool) -> Result<()> {
             // No permission, a mapping that cannot be populated (device
             // memory), or a kernel before 5.14.
             libc::EINVAL => return check_mapped(first, bytes, writable),
-            _ => return Err(Errno(libc::EFAULT)),
+            _ => return Err(refuse(libc::EFAULT, UNMAPPED)),
         }
     }
 }
@@ -76,7 +85,10 @@ pub(super) fn fault_in(first: u64, bytes: u64, writable: bool) -> Result<()> {
 /// Checks in `/proc/self/maps` whether the whole range is mapped with the
 /// required permission.
 fn check_mapped(first: u64, bytes: u64, writable: bool) -> Result<()> {
-    let maps = std::fs::read_to_string("/proc/self/maps").map_err(|_| Errno(libc::EFAULT))?;
+    let maps = std::fs::read_to_string("/proc/self/maps").or_refuse(
+        libc::EFAULT,
+        "/proc/self/maps, which shows whether the region is mapped, cannot be read",
+    )?;
     let mut reached = first;
     for line in maps.lines() {
         let Some((start, end, rights)) = mapping(line) else {
@@ -90,7 +102,7 @@ fn check_mapped(first: u64, bytes: u64, writable: bool) -> Result<()> {
     if reached >= first + bytes {
         Ok(())
     } else {
-        Err(Errno(libc::EFAULT))
+        Err(refuse(libc::EFAULT, UNMAPPED))
     }
 }
 
@@ -142,6 +154,7 @@ fn errno() -> i32 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::nic::spec::Errno;
 
     #[test]
     fn ranges_cover_whole_pages_and_never_wrap() {

@@ -7,12 +7,13 @@ use super::receive_queue::ReceiveQueue;
 use super::requester::SendQueue;
 use super::responder::Responder;
 use super::spec::{
-    AsyncEvent, AsyncObject, Errno, PortAddress, PortIdentity, QpAttr, QpSpec, QpState, Qpn,
-    Result, Service,
+    AsyncEvent, AsyncObject, PortAddress, PortIdentity, QpAttr, QpSpec, QpState, Qpn, Result,
+    Service,
 };
 use super::timers::Timer;
 use super::window::User;
 use crate::limits::MAX_WR;
+use crate::refusal::{OrRefuse, refuse_if};
 
 /// Maximum size of a datagram in bytes: the MTU of the ports.
 const DATAGRAM: u32 = 4096;
@@ -116,25 +117,30 @@ impl Nic {
     /// addresses, `ENOMEM` if there are too many.
     pub(crate) fn create_qp(&mut self, spec: &QpSpec) -> Result<Qpn> {
         let core = &mut self.core;
-        let invalid = Errno(libc::EINVAL);
-        let context = *core.contexts.get(spec.context.0).ok_or(invalid)?;
-        if core
-            .pds
-            .get(spec.pd.0)
-            .is_none_or(|pd| pd.context != spec.context)
-        {
-            return Err(invalid);
-        }
+        let context = core.contexts.get(spec.context.0);
+        let context = *context.or_refuse(libc::EINVAL, "the device context is closed")?;
+        refuse_if(
+            core.pds
+                .get(spec.pd.0)
+                .is_none_or(|pd| pd.context != spec.context),
+            libc::EINVAL,
+            "the protection domain belongs to another context",
+        )?;
         for cqn in [spec.send_cq, spec.recv_cq] {
-            core.cqs.get(cqn.0).ok_or(invalid)?;
+            let cq = core.cqs.get(cqn.0);
+            cq.or_refuse(libc::EINVAL, "the completion queue does not exist")?;
         }
         if let Some(srqn) = spec.srq {
-            core.srqs.get(srqn.0).ok_or(invalid)?;
+            let srq = core.srqs.get(srqn.0);
+            srq.or_refuse(libc::EINVAL, "the shared receive queue does not exist")?;
         }
-        if !valid_sizes(spec) {
-            return Err(invalid);
-        }
-        memory::load_be32(spec.dbrec).map_err(|_| Errno(libc::EFAULT))?;
+        refuse_if(
+            !valid_sizes(spec),
+            libc::EINVAL,
+            "the sizes of the rings are not powers of two within the limits of the device",
+        )?;
+        memory::load_be32(spec.dbrec)
+            .or_refuse(libc::EFAULT, "the doorbell record is not in mapped memory")?;
         core.check_memory()?;
         let qpn = self.qps.insert_with(|qpn| {
             Box::new(Qp {
@@ -156,7 +162,10 @@ impl Nic {
                 notify_drained: false,
             })
         });
-        let qpn = qpn.ok_or(Errno(libc::ENOMEM))?;
+        let qpn = qpn.or_refuse(
+            libc::ENOMEM,
+            "the process has as many queue pairs as max_qp allows",
+        )?;
         for cqn in [spec.send_cq, spec.recv_cq] {
             if let Some(cq) = core.cqs.get_mut(cqn.0) {
                 cq.users += 1;
@@ -177,7 +186,8 @@ impl Nic {
     /// # Errors
     /// `EINVAL` if the QP does not exist.
     pub(crate) fn destroy_qp(&mut self, qpn: Qpn) -> Result<()> {
-        self.remove_qp(qpn.0).ok_or(Errno(libc::EINVAL))
+        self.remove_qp(qpn.0)
+            .or_refuse(libc::EINVAL, "the queue pair does not exist")
     }
 
     /// Returns the attributes and the state of a QP.
@@ -185,7 +195,8 @@ impl Nic {
     /// # Errors
     /// `EINVAL` if the QP does not exist.
     pub fn query_qp(&self, qpn: Qpn) -> Result<QpAttr> {
-        let qp = self.qps.get(qpn.0).ok_or(Errno(libc::EINVAL))?;
+        let qp = self.qps.get(qpn.0);
+        let qp = qp.or_refuse(libc::EINVAL, "the queue pair does not exist")?;
         let state = qp.state as u8;
         Ok(QpAttr {
             state,

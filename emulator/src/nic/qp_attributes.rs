@@ -4,8 +4,9 @@ use super::adapter::Nic;
 use super::memory;
 use super::qp::Qp;
 use super::qp_modify::{is_allowed, mask};
-use super::spec::{AsyncEvent, Errno, PortAddress, QpAttr, QpState, Qpn, Result};
+use super::spec::{AsyncEvent, PortAddress, QpAttr, QpState, Qpn, Result};
 use crate::limits::MAX_RD_ATOMIC;
+use crate::refusal::{OrRefuse, refuse_if};
 
 /// Largest `enum ibv_mtu` code: 4096 bytes, the active MTU.
 const MTU_4096: u8 = 5;
@@ -19,28 +20,39 @@ impl Nic {
     /// `EINVAL` where the kernel returns it: for a state transition that does not
     /// exist, for missing or forbidden attributes, and for values out of range.
     pub(crate) fn modify_qp(&mut self, qpn: Qpn, attr: &QpAttr) -> Result<()> {
-        let invalid = Errno(libc::EINVAL);
-        let qp = self.qps.get_mut(qpn.0).ok_or(invalid)?;
+        let qp = self.qps.get_mut(qpn.0);
+        let qp = qp.or_refuse(libc::EINVAL, "the queue pair does not exist")?;
         let has = |bit| attr.mask & bit != 0;
+        let known = |state| {
+            state_of(state).or_refuse(libc::EINVAL, "there is no queue pair state of this number")
+        };
         let from = if has(mask::CUR_STATE) {
-            state_of(attr.cur_state).ok_or(invalid)?
+            known(attr.cur_state)?
         } else {
             qp.state
         };
         let to = if has(mask::STATE) {
-            state_of(attr.state).ok_or(invalid)?
+            known(attr.state)?
         } else {
             from
         };
-        if !is_allowed(from, to, qp.spec.service, attr.mask)
-            || !in_range(attr, self.core.options.ports)
-        {
-            return Err(invalid);
-        }
-        // The state that the caller expects must be the actual state.
-        if from != qp.state {
-            return Err(invalid);
-        }
+        refuse_if(
+            !is_allowed(from, to, qp.spec.service, attr.mask),
+            libc::EINVAL,
+            "this change of state does not exist, or the mask has an attribute that it does not \
+             take, or lacks one that it needs (the table is in the manual page of ibv_modify_qp)",
+        )?;
+        refuse_if(
+            !in_range(attr, self.core.options.ports),
+            libc::EINVAL,
+            "an attribute is out of range: path MTU, port, P_Key index, timeout, retry count or \
+             RNR timer",
+        )?;
+        refuse_if(
+            from != qp.state,
+            libc::EINVAL,
+            "the queue pair is not in the state that cur_qp_state says",
+        )?;
         // Moving a QP to RESET or error needs no device memory.
         if matches!(to, QpState::Init | QpState::Rtr | QpState::Rts) {
             self.core.check_memory()?;
@@ -63,7 +75,8 @@ impl Nic {
 
     fn enter(&mut self, qpn: Qpn, to: QpState, notify_drained: bool) -> Result<()> {
         let core = &mut self.core;
-        let qp = self.qps.get_mut(qpn.0).ok_or(Errno(libc::EINVAL))?;
+        let qp = self.qps.get_mut(qpn.0);
+        let qp = qp.or_refuse(libc::EINVAL, "the queue pair does not exist")?;
         match to {
             QpState::Reset => {
                 qp.state = QpState::Reset;

@@ -6,8 +6,9 @@
 use super::adapter::Nic;
 use super::core::Core;
 use super::memory;
-use super::spec::{AsyncEvent, AsyncObject, Errno, Result, SrqSpec, Srqn};
+use super::spec::{AsyncEvent, AsyncObject, Result, SrqSpec, Srqn};
 use crate::decode::wqe::{SEGMENT, srq_next};
+use crate::refusal::{OrRefuse, refuse_if};
 
 /// A shared receive queue.
 #[derive(Debug)]
@@ -94,6 +95,9 @@ impl Core {
     }
 }
 
+const UNKNOWN: &str = "the shared receive queue does not exist";
+const LIMIT: &str = "the limit is not below the number of receives that the queue holds";
+
 impl Nic {
     /// Creates a shared receive queue.
     ///
@@ -101,7 +105,6 @@ impl Nic {
     /// `EINVAL` for invalid sizes or an unknown protection domain, `EFAULT` for
     /// invalid addresses, `ENOMEM` if there are too many.
     pub(crate) fn create_srq(&mut self, spec: &SrqSpec) -> Result<Srqn> {
-        let invalid = Errno(libc::EINVAL);
         let core = &mut self.core;
         let known = core
             .pds
@@ -110,10 +113,19 @@ impl Nic {
         let sizes = spec.wqe_count.is_power_of_two()
             && spec.wqe_count <= crate::limits::MAX_SRQ_WR.next_power_of_two()
             && (5..=15).contains(&spec.stride_log2);
-        if !known || !sizes || spec.limit >= spec.wqe_count {
-            return Err(invalid);
-        }
-        memory::load_be32(spec.dbrec).map_err(|_| Errno(libc::EFAULT))?;
+        refuse_if(
+            !known,
+            libc::EINVAL,
+            "the protection domain belongs to another context",
+        )?;
+        refuse_if(
+            !sizes,
+            libc::EINVAL,
+            "the size of the ring is not a power of two within the limits of the device",
+        )?;
+        refuse_if(spec.limit >= spec.wqe_count, libc::EINVAL, LIMIT)?;
+        memory::load_be32(spec.dbrec)
+            .or_refuse(libc::EFAULT, "the doorbell record is not in mapped memory")?;
         core.check_memory()?;
         let (limit, spec) = (spec.limit, *spec);
         let srq = Srq {
@@ -124,7 +136,10 @@ impl Nic {
             users: 0,
             failed: false,
         };
-        let srqn = core.srqs.insert_with(|_| srq).ok_or(Errno(libc::ENOMEM))?;
+        let srqn = core.srqs.insert_with(|_| srq).or_refuse(
+            libc::ENOMEM,
+            "the process has as many shared receive queues as max_srq allows",
+        )?;
         if let Some(pd) = core.pds.get_mut(spec.pd.0) {
             pd.users += 1;
         }
@@ -137,10 +152,9 @@ impl Nic {
     /// # Errors
     /// `EINVAL` for a limit above the queue's size or an unknown SRQ.
     pub fn modify_srq_limit(&mut self, srqn: Srqn, limit: u32) -> Result<()> {
-        let srq = self.core.srqs.get_mut(srqn.0).ok_or(Errno(libc::EINVAL))?;
-        if limit >= srq.spec.wqe_count {
-            return Err(Errno(libc::EINVAL));
-        }
+        let srq = self.core.srqs.get_mut(srqn.0);
+        let srq = srq.or_refuse(libc::EINVAL, UNKNOWN)?;
+        refuse_if(limit >= srq.spec.wqe_count, libc::EINVAL, LIMIT)?;
         srq.limit = limit;
         Ok(())
     }
@@ -151,7 +165,8 @@ impl Nic {
     /// # Errors
     /// `EINVAL` if the SRQ does not exist.
     pub fn query_srq(&self, srqn: Srqn) -> Result<(u32, u32, u32)> {
-        let srq = self.core.srqs.get(srqn.0).ok_or(Errno(libc::EINVAL))?;
+        let srq = self.core.srqs.get(srqn.0);
+        let srq = srq.or_refuse(libc::EINVAL, UNKNOWN)?;
         let segments = (1 << srq.spec.stride_log2) / SEGMENT as u32 - 1;
         Ok((srq.spec.wqe_count - 1, segments, srq.limit))
     }
@@ -162,9 +177,12 @@ impl Nic {
     /// `EBUSY` while a QP uses it, `EINVAL` if it does not exist.
     pub(crate) fn destroy_srq(&mut self, srqn: Srqn) -> Result<()> {
         let core = &mut self.core;
-        if core.srqs.get(srqn.0).ok_or(Errno(libc::EINVAL))?.users > 0 {
-            return Err(Errno(libc::EBUSY));
-        }
+        let srq = core.srqs.get(srqn.0).or_refuse(libc::EINVAL, UNKNOWN)?;
+        refuse_if(
+            srq.users > 0,
+            libc::EBUSY,
+            "queue pairs still use the shared receive queue",
+        )?;
         if let Some(srq) = core.srqs.remove(srqn.0)
             && let Some(pd) = core.pds.get_mut(srq.spec.pd.0)
         {

@@ -17,8 +17,9 @@
 use super::adapter::Nic;
 use super::core::Core;
 use super::mr::{Mkey, MkeyError, MkeyTable};
-use super::spec::{Access, Errno, MwKeys, MwSpec, PdId, Result, WindowType};
+use super::spec::{Access, MwKeys, MwSpec, PdId, Result, WindowType};
 use crate::decode::umr::{Klm, MkeyAccess, MkeyMask, NO_QP, Umr, UmrFlags};
+use crate::refusal::{OrRefuse, refuse_if};
 
 /// The user of a remote key: a QP and its protection domain.
 #[derive(Clone, Copy, Debug)]
@@ -284,11 +285,13 @@ impl Nic {
     /// `EINVAL` for an unknown protection domain, `ENOMEM` if there are too many
     /// keys.
     pub(crate) fn alloc_mw(&mut self, spec: &MwSpec) -> Result<MwKeys> {
-        let invalid = Errno(libc::EINVAL);
-        let pd = self.core.pds.get(spec.pd.0).ok_or(invalid)?;
-        if pd.context != spec.context {
-            return Err(invalid);
-        }
+        let pd = self.core.pds.get(spec.pd.0);
+        let pd = pd.or_refuse(libc::EINVAL, "the protection domain does not exist")?;
+        refuse_if(
+            pd.context != spec.context,
+            libc::EINVAL,
+            "the protection domain belongs to another context",
+        )?;
         self.core.check_memory()?;
         let window = |key| Window {
             spec: *spec,
@@ -297,7 +300,10 @@ impl Nic {
             binding: None,
         };
         let inserted = self.core.mkeys.insert_window(window);
-        let (handle, rkey) = inserted.ok_or(Errno(libc::ENOMEM))?;
+        let (handle, rkey) = inserted.or_refuse(
+            libc::ENOMEM,
+            "the process has as many memory windows as max_mw allows",
+        )?;
         if let Some(pd) = self.core.pds.get_mut(spec.pd.0) {
             pd.users += 1;
         }
@@ -316,7 +322,7 @@ impl Nic {
         let mkeys = &mut self.core.mkeys;
         let owned = mkeys.window(handle).copied();
         let window = owned.filter(|window| window.spec.context == context);
-        let window = window.ok_or(Errno(libc::EINVAL))?;
+        let window = window.or_refuse(libc::EINVAL, "the memory window does not exist")?;
         mkeys.count_window(window.region(), None);
         mkeys.remove(handle);
         if let Some(pd) = self.core.pds.get_mut(window.spec.pd.0) {

@@ -9,17 +9,18 @@ use std::ffi::{c_char, c_int, c_uint, c_ulong, c_void};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-use libc::{EINVAL, EIO, EPROTONOSUPPORT};
+use libc::{EINVAL, EIO};
 
-use super::{mappings, real, session};
+use super::node::Node;
+use super::redirect::{with_path, with_path_at};
+use super::{mappings, netlink, real, session};
 use crate::nic::spec::{Errno, Result};
-use crate::sysfs::{DEVICE_MAJOR, FIRST_MINOR, RDMA_CM};
-use crate::uverbs::{DeviceFile, Entry, FILES, Files, PAGE_SIZE, warn};
+use crate::uverbs::{DeviceFile, Entry, FILES, Files, Mapped, PAGE_SIZE, warn};
 
 /// A pointer to an interposed function.
 pub(super) type Call = *const ();
 
-/// All interposed functions. A reference to this keeps them in the link.
+/// All interposed functions of this file. A reference to this keeps them in the link.
 pub(super) const ALL: &[fn() -> Call] = &[
     || open as Call,
     || open64 as Call,
@@ -27,15 +28,8 @@ pub(super) const ALL: &[fn() -> Call] = &[
     || __open64_2 as Call,
     || openat as Call,
     || openat64 as Call,
-    || stat as Call,
-    || stat64 as Call,
-    || __xstat as Call,
-    || __xstat64 as Call,
-    || fstat as Call,
-    || fstat64 as Call,
-    || __fxstat as Call,
-    || __fxstat64 as Call,
-    super::statx::call,
+    || __openat_2 as Call,
+    || __openat64_2 as Call,
     || read as Call,
     || write as Call,
     || ioctl as Call,
@@ -75,14 +69,14 @@ pub(super) fn run_call<T>(failed: T, work: impl FnOnce() -> Result<T>) -> T {
 }
 
 /// Runs work that cannot fail as part of a call.
-fn run_infallible(work: impl FnOnce()) {
+pub(super) fn run_infallible(work: impl FnOnce()) {
     run_call((), || {
         work();
         Ok(())
     });
 }
 
-fn errno() -> c_int {
+pub(super) fn errno() -> c_int {
     // SAFETY: the address of this thread's errno is always valid.
     unsafe { *libc::__errno_location() }
 }
@@ -94,7 +88,7 @@ pub(super) fn set_errno(value: c_int) {
 
 /// Returns whether a descriptor is an emulated file of this process. A forked
 /// child's copies are not: locks taken by the parent's threads stay locked there.
-fn is_emulated_file(fd: c_int) -> bool {
+pub(super) fn is_emulated_file(fd: c_int) -> bool {
     Files::may_be_emulated(fd) && !session::forked()
 }
 
@@ -119,96 +113,30 @@ fn emulated(fd: c_int) -> Option<Result<Entry>> {
 fn device(fd: c_int) -> Option<Result<Arc<DeviceFile>>> {
     match emulated(fd)? {
         Ok(Entry::Device(device)) => Some(Ok(device)),
-        Ok(Entry::Events(_) | Entry::Cm(_)) => None,
+        Ok(Entry::Events(_) | Entry::Cm(_) | Entry::Netlink(_)) => None,
         Err(error) => Some(Err(error)),
     }
 }
 
 unsafe fn open_path(path: *const c_char, flags: c_int) -> Option<c_int> {
-    let close_on_exec = flags & libc::O_CLOEXEC != 0;
     // SAFETY: `path` is the C string the application passes to `open`.
-    if unsafe { session::is_rdma_cm(path) } {
-        let non_blocking = flags & libc::O_NONBLOCK != 0;
-        return Some(run_call(-1, || {
-            session::open_rdma_cm(close_on_exec, non_blocking)
-        }));
-    }
-    // SAFETY: as above.
-    let device = unsafe { session::device_of(path) }?;
-    Some(run_call(-1, || session::open(device, close_on_exec)))
-}
-
-/// Returns the number of an emulated device file, or an error if there is no
-/// such device. Returns `None` for other paths.
-///
-/// # Safety
-/// `path` is null or a C string.
-pub(super) unsafe fn device_file_number(path: *const c_char) -> Option<Result<libc::dev_t>> {
-    // SAFETY: as the caller ensures.
-    if unsafe { session::is_rdma_cm(path) } {
-        return Some(Ok(rdma_cm_number()));
-    }
-    // SAFETY: as above.
-    let device = unsafe { session::device_of(path) }?;
-    Some(session::check_device(device).map(|()| device_number(device)))
-}
-
-unsafe fn stat_path(path: *const c_char, into: *mut libc::stat) -> Option<c_int> {
-    // SAFETY: `path` is the C string the application passes to `stat`.
-    let number = unsafe { device_file_number(path) }?;
-    Some(run_call(-1, || {
-        // SAFETY: an all-zero `stat` is a valid one.
-        let mut stat: libc::stat = unsafe { std::mem::zeroed() };
-        fill_stat(&mut stat, number?);
-        // SAFETY: the application provides room for a `stat`.
-        unsafe { into.write(stat) };
-        Ok(0)
-    }))
-}
-
-fn device_number(device: u8) -> libc::dev_t {
-    libc::makedev(DEVICE_MAJOR, FIRST_MINOR + u32::from(device))
-}
-
-fn rdma_cm_number() -> libc::dev_t {
-    libc::makedev(RDMA_CM.0, RDMA_CM.1)
-}
-
-fn fill_stat(stat: &mut libc::stat, number: libc::dev_t) {
-    stat.st_mode = libc::S_IFCHR | 0o666;
-    stat.st_rdev = number;
-    stat.st_size = 0;
-}
-
-unsafe fn stat_descriptor(fd: c_int, into: *mut libc::stat) -> c_int {
-    // SAFETY: the application's arguments.
-    let result = unsafe { real::fstat(fd, into) };
-    if result == 0 && is_emulated_file(fd) {
-        run_infallible(|| {
-            let number = match FILES.get(fd) {
-                Some(Entry::Device(file)) => device_number(file.device()),
-                Some(Entry::Cm(_)) => rdma_cm_number(),
-                Some(Entry::Events(_)) | None => return,
-            };
-            // SAFETY: the call above has initialised it.
-            fill_stat(unsafe { &mut *into }, number);
-        });
-    }
-    result
+    let node = unsafe { Node::of(path) }?;
+    Some(run_call(-1, || session::open(node, flags)))
 }
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn open(path: *const c_char, flags: c_int, mode: c_uint) -> c_int {
     // SAFETY: the application's arguments, here and below.
-    unsafe { open_path(path, flags).unwrap_or_else(|| real::open(path, flags, mode)) }
+    unsafe {
+        open_path(path, flags)
+            .unwrap_or_else(|| with_path(path, |path| real::open(path, flags, mode)))
+    }
 }
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn open64(path: *const c_char, flags: c_int, mode: c_uint) -> c_int {
     // SAFETY: as for `open`, which differs only in the flag.
-    unsafe {
-        open_path(path, flags).unwrap_or_else(|| real::open(path, flags | libc::O_LARGEFILE, mode))
-    }
+    unsafe { open(path, flags | libc::O_LARGEFILE, mode) }
 }
 
 #[unsafe(no_mangle)]
@@ -226,7 +154,11 @@ unsafe extern "C" fn __open64_2(path: *const c_char, flags: c_int) -> c_int {
 #[unsafe(no_mangle)]
 unsafe extern "C" fn openat(dir: c_int, path: *const c_char, flags: c_int, mode: c_uint) -> c_int {
     // SAFETY: as for `open`; device paths are absolute, so `dir` does not matter.
-    unsafe { open_path(path, flags).unwrap_or_else(|| real::openat(dir, path, flags, mode)) }
+    unsafe {
+        open_path(path, flags).unwrap_or_else(|| {
+            with_path_at(dir, path, |dir, path| real::openat(dir, path, flags, mode))
+        })
+    }
 }
 
 #[unsafe(no_mangle)]
@@ -241,56 +173,15 @@ unsafe extern "C" fn openat64(
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn stat(path: *const c_char, into: *mut libc::stat) -> c_int {
-    // SAFETY: the application's arguments.
-    unsafe { stat_path(path, into).unwrap_or_else(|| real::stat(path, into)) }
+unsafe extern "C" fn __openat_2(dir: c_int, path: *const c_char, flags: c_int) -> c_int {
+    // SAFETY: as for `__open_2`.
+    unsafe { openat(dir, path, flags, 0) }
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn stat64(path: *const c_char, into: *mut libc::stat) -> c_int {
-    // SAFETY: `stat64` and `stat` are the same structure on 64-bit Linux.
-    unsafe { stat(path, into) }
-}
-
-#[unsafe(no_mangle)]
-unsafe extern "C" fn __xstat(_version: c_int, path: *const c_char, into: *mut libc::stat) -> c_int {
-    // SAFETY: programs built for glibc before 2.33 call this for `stat`; the
-    // structure has only one version on 64-bit Linux.
-    unsafe { stat(path, into) }
-}
-
-#[unsafe(no_mangle)]
-unsafe extern "C" fn __xstat64(
-    version: c_int,
-    path: *const c_char,
-    into: *mut libc::stat,
-) -> c_int {
-    // SAFETY: as for `__xstat`.
-    unsafe { __xstat(version, path, into) }
-}
-
-#[unsafe(no_mangle)]
-unsafe extern "C" fn fstat(fd: c_int, into: *mut libc::stat) -> c_int {
-    // SAFETY: the application's arguments.
-    unsafe { stat_descriptor(fd, into) }
-}
-
-#[unsafe(no_mangle)]
-unsafe extern "C" fn fstat64(fd: c_int, into: *mut libc::stat) -> c_int {
-    // SAFETY: as for `stat64`.
-    unsafe { stat_descriptor(fd, into) }
-}
-
-#[unsafe(no_mangle)]
-unsafe extern "C" fn __fxstat(_version: c_int, fd: c_int, into: *mut libc::stat) -> c_int {
-    // SAFETY: as for `__xstat`.
-    unsafe { stat_descriptor(fd, into) }
-}
-
-#[unsafe(no_mangle)]
-unsafe extern "C" fn __fxstat64(_version: c_int, fd: c_int, into: *mut libc::stat) -> c_int {
-    // SAFETY: as for `__xstat`.
-    unsafe { stat_descriptor(fd, into) }
+unsafe extern "C" fn __openat64_2(dir: c_int, path: *const c_char, flags: c_int) -> c_int {
+    // SAFETY: as for `__open_2`.
+    unsafe { openat64(dir, path, flags, 0) }
 }
 
 #[unsafe(no_mangle)]
@@ -309,7 +200,7 @@ unsafe extern "C" fn read(fd: c_int, into: *mut c_void, len: usize) -> isize {
 unsafe extern "C" fn write(fd: c_int, from: *const c_void, len: usize) -> isize {
     let bytes = (from.expose_provenance() as u64, len);
     let written = match emulated(fd) {
-        None | Some(Ok(Entry::Events(_))) => None,
+        None | Some(Ok(Entry::Events(_) | Entry::Netlink(_))) => None,
         Some(Err(error)) => Some(run_call(-1, || Err(error))),
         Some(Ok(Entry::Device(device))) => {
             Some(run_call(-1, || count(device.write(bytes.0, bytes.1)?)))
@@ -322,7 +213,7 @@ unsafe extern "C" fn write(fd: c_int, from: *const c_void, len: usize) -> isize 
         return written;
     }
     // SAFETY: the application's arguments.
-    unsafe { real::write(fd, from, len) }
+    unsafe { netlink::take_buffer(fd, from, len).unwrap_or_else(|| real::write(fd, from, len)) }
 }
 
 fn count(bytes: usize) -> Result<isize> {
@@ -351,10 +242,9 @@ unsafe extern "C" fn close(fd: c_int) -> c_int {
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn socket(domain: c_int, kind: c_int, protocol: c_int) -> c_int {
-    // libibverbs tries netlink first, and reads sysfs only if that fails.
     const NETLINK_RDMA: c_int = 20;
     if domain == libc::AF_NETLINK && protocol == NETLINK_RDMA && session::config().is_some() {
-        return run_call(-1, || Err(Errno(EPROTONOSUPPORT)));
+        return run_call(-1, || netlink::open(kind));
     }
     // SAFETY: the application's arguments.
     unsafe { real::socket(domain, kind, protocol) }
@@ -429,18 +319,15 @@ unsafe extern "C" fn mmap(
         None => map(offset),
         Some(device) => run_call(libc::MAP_FAILED, || {
             let device = device?;
-            if flags & libc::MAP_SHARED == 0 {
-                return Err(Errno(EINVAL));
-            }
-            let offset = u64::try_from(offset).map_err(|_| Errno(EINVAL))?;
-            let writes = protection & libc::PROT_WRITE != 0;
-            if let Some(place) = device.check_clock_mapping(offset, len, writes)? {
-                return match map(place.cast_signed()) {
-                    libc::MAP_FAILED => Err(Errno(errno())),
-                    mapped => Ok(mapped),
-                };
-            }
-            let page = device.check_mapping(offset, len)?;
+            let page = match device.check_mapping(offset, len, protection, flags)? {
+                Mapped::Doorbells(page) => page,
+                Mapped::Clock(place) => {
+                    return match map(place.cast_signed()) {
+                        libc::MAP_FAILED => Err(Errno(errno())),
+                        mapped => Ok(mapped),
+                    };
+                }
+            };
             // The offset encodes a page number and a command; the page is at
             // its number in the memory file.
             let mapped = map(i64::from(page.page) * PAGE_SIZE.cast_signed());

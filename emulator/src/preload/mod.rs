@@ -6,6 +6,9 @@
 //! concern an emulated device are passed on to libc unchanged, after one relaxed
 //! load or a comparison of the first bytes of a path.
 //!
+//! Paths of `/sys` and `/dev` that show RDMA devices lead to the sysfs tree of the
+//! emulated ones: see `redirect`.
+//!
 //! Signal functions are interposed too, for `SIGBUS` and `SIGSEGV`: see
 //! `signals`.
 //!
@@ -17,11 +20,15 @@
 
 mod calls;
 mod mappings;
+mod netlink;
 mod nic_control;
+mod node;
+mod path_calls;
 pub(crate) mod real;
+mod redirect;
 mod session;
 mod signals;
-mod statx;
+mod stat_calls;
 
 pub use session::{Installed, install};
 pub(crate) use signals::SIGNAL_CALLS;
@@ -30,5 +37,11 @@ pub(crate) use signals::SIGNAL_CALLS;
 /// crate as an `rlib`. The program must be linked with `-rdynamic`, so that
 /// libibverbs resolves its calls to them.
 pub fn link() {
-    std::hint::black_box((calls::ALL, SIGNAL_CALLS));
+    std::hint::black_box((
+        calls::ALL,
+        netlink::ALL,
+        path_calls::ALL,
+        stat_calls::ALL,
+        SIGNAL_CALLS,
+    ));
 }

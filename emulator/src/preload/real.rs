@@ -38,14 +38,52 @@ real! {
     open = c"open" (path: *const c_char, flags: c_int, mode: c_uint) -> c_int;
     openat = c"openat" (dir: c_int, path: *const c_char, flags: c_int, mode: c_uint) -> c_int;
     stat = c"stat" (path: *const c_char, into: *mut libc::stat) -> c_int;
+    lstat = c"lstat" (path: *const c_char, into: *mut libc::stat) -> c_int;
+    fstatat = c"fstatat" (
+        dir: c_int, path: *const c_char, into: *mut libc::stat, flags: c_int
+    ) -> c_int;
     statx = c"statx" (
         dir: c_int, path: *const c_char, flags: c_int, mask: c_uint, into: *mut libc::statx
     ) -> c_int;
+    access = c"access" (path: *const c_char, mode: c_int) -> c_int;
+    euidaccess = c"euidaccess" (path: *const c_char, mode: c_int) -> c_int;
+    faccessat = c"faccessat" (
+        dir: c_int, path: *const c_char, mode: c_int, flags: c_int
+    ) -> c_int;
+    readlink = c"readlink" (path: *const c_char, into: *mut c_char, len: usize) -> isize;
+    readlinkat = c"readlinkat" (
+        dir: c_int, path: *const c_char, into: *mut c_char, len: usize
+    ) -> isize;
+    realpath = c"realpath" (path: *const c_char, into: *mut c_char) -> *mut c_char;
+    getxattr = c"getxattr" (
+        path: *const c_char, name: *const c_char, into: *mut c_void, len: usize
+    ) -> isize;
+    lgetxattr = c"lgetxattr" (
+        path: *const c_char, name: *const c_char, into: *mut c_void, len: usize
+    ) -> isize;
+    listxattr = c"listxattr" (path: *const c_char, into: *mut c_char, len: usize) -> isize;
+    llistxattr = c"llistxattr" (path: *const c_char, into: *mut c_char, len: usize) -> isize;
+    chdir = c"chdir" (path: *const c_char) -> c_int;
+    opendir = c"opendir" (path: *const c_char) -> *mut c_void;
+    scandir = c"scandir" (
+        path: *const c_char, into: *mut c_void, filter: *const c_void, compare: *const c_void
+    ) -> c_int;
+    scandirat = c"scandirat" (
+        dir: c_int, path: *const c_char, into: *mut c_void, filter: *const c_void,
+        compare: *const c_void
+    ) -> c_int;
+    fopen = c"fopen" (path: *const c_char, mode: *const c_char) -> *mut c_void;
     fstat = c"fstat" (fd: c_int, into: *mut libc::stat) -> c_int;
     read = c"read" (fd: c_int, into: *mut c_void, len: usize) -> isize;
     write = c"write" (fd: c_int, from: *const c_void, len: usize) -> isize;
     ioctl = c"ioctl" (fd: c_int, number: c_ulong, argument: usize) -> c_int;
     close = c"close" (fd: c_int) -> c_int;
+    send = c"send" (fd: c_int, from: *const c_void, len: usize, flags: c_int) -> isize;
+    sendto = c"sendto" (
+        fd: c_int, from: *const c_void, len: usize, flags: c_int, to: *const libc::sockaddr,
+        to_len: libc::socklen_t
+    ) -> isize;
+    sendmsg = c"sendmsg" (fd: c_int, message: *const libc::msghdr, flags: c_int) -> isize;
     socket = c"socket" (domain: c_int, kind: c_int, protocol: c_int) -> c_int;
     dup = c"dup" (fd: c_int) -> c_int;
     dup2 = c"dup2" (from: c_int, to: c_int) -> c_int;

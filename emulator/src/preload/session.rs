@@ -1,20 +1,24 @@
 //! The emulated devices of this process: whether there are any, and the emulator
 //! behind them once one was opened.
 
-use std::ffi::CStr;
-use std::os::fd::{AsRawFd, RawFd};
+use std::ffi::{CStr, CString};
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::os::unix::ffi::OsStringExt;
 use std::sync::atomic::{AtomicI32, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 
-use libc::{ENODEV, ENOENT};
+use libc::{ENODEV, c_int};
 
+use super::node::Node;
+use super::real;
 use crate::config::Config;
 use crate::emulator::Emulator;
 use crate::nic::spec::{Errno, Result};
+use crate::refusal::refuse;
 use crate::sync::Mutex;
 use crate::sysfs::Sysfs;
 use crate::ucma::{CmFile, Ucma};
-use crate::uverbs::{Backend, DeviceConfig, DeviceFile, EmulatorBackend, Events, FILES, warn};
+use crate::uverbs::{Backend, DeviceConfig, DeviceFile, EmulatorBackend, Events, FILES, log, warn};
 
 /// The configuration; `None` if this process has no emulated devices.
 static CONFIG: OnceLock<Option<Config>> = OnceLock::new();
@@ -91,65 +95,23 @@ pub(super) fn config() -> Option<&'static Config> {
     CONFIG.get_or_init(from_environment).as_ref()
 }
 
-/// Returns the index in the path of an emulated device, `/dev/infiniband/uverbsN`.
-///
-/// # Safety
-/// `path` is null or a C string.
-pub(super) unsafe fn device_of(path: *const std::ffi::c_char) -> Option<u8> {
-    const PREFIX: &[u8] = b"/dev/infiniband/uverbs";
-    if path.is_null() {
-        return None;
-    }
-    for (index, expected) in PREFIX.iter().enumerate() {
-        // SAFETY: all earlier bytes equal the prefix, so the string does not
-        // end before this byte.
-        if unsafe { path.add(index).cast::<u8>().read() } != *expected {
+/// Returns the directory of the sysfs tree, without symbolic links in its path, if
+/// this process has emulated devices.
+pub(super) fn tree() -> Option<&'static [u8]> {
+    static ROOT: OnceLock<Option<Vec<u8>>> = OnceLock::new();
+    config()?;
+    let root = || {
+        let path = CString::new(std::env::var_os("SYSFS_PATH")?.into_vec()).ok()?;
+        let mut real = vec![0_u8; libc::PATH_MAX as usize];
+        // SAFETY: a C string, and the room that `realpath` needs.
+        let found = unsafe { real::realpath(path.as_ptr(), real.as_mut_ptr().cast()) };
+        if found.is_null() {
             return None;
         }
-    }
-    config()?;
-    // SAFETY: the prefix has no NUL, so the rest is a C string.
-    let number = unsafe { CStr::from_ptr(path.add(PREFIX.len())) }
-        .to_str()
-        .ok()?;
-    number.parse().ok()
-}
-
-/// Returns whether a path is `/dev/infiniband/rdma_cm`, and that is emulated.
-///
-/// # Safety
-/// `path` is null or a C string.
-pub(super) unsafe fn is_rdma_cm(path: *const std::ffi::c_char) -> bool {
-    const PATH: &[u8] = b"/dev/infiniband/rdma_cm\0";
-    if path.is_null() {
-        return false;
-    }
-    for (index, expected) in PATH.iter().enumerate() {
-        // SAFETY: all earlier bytes equal the path, so the string does not end
-        // before this byte.
-        if unsafe { path.add(index).cast::<u8>().read() } != *expected {
-            return false;
-        }
-    }
-    config().is_some_and(|config| config.rdma_cm)
-}
-
-/// Opens `/dev/infiniband/rdma_cm`.
-pub(super) fn open_rdma_cm(close_on_exec: bool, non_blocking: bool) -> Result<RawFd> {
-    refuse_child()?;
-    backend()?;
-    let emulator = Emulator::get().ok_or(Errno(ENODEV))?;
-    let ucma = Arc::clone(UCMA.get_or_init(|| Ucma::start(emulator)));
-    let (file, fd) = CmFile::open(&ucma).map_err(errno)?;
-    if !close_on_exec {
-        // SAFETY: a plain call on a descriptor we own.
-        unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_SETFD, 0) };
-    }
-    if non_blocking {
-        // SAFETY: as above.
-        unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_SETFL, libc::O_NONBLOCK) };
-    }
-    FILES.publish_cm(fd, Arc::new(file))
+        let real = CStr::from_bytes_until_nul(&real).ok()?;
+        Some(real.to_bytes().to_vec())
+    };
+    ROOT.get_or_init(root).as_deref()
 }
 
 /// Returns an error in a forked child.
@@ -160,19 +122,12 @@ fn refuse_child() -> Result<()> {
             "a forked child cannot use the emulated device that its parent opened: \
              call exec in the child, or open devices only after the fork",
         );
-        return Err(Errno(ENODEV));
+        return Err(refuse(
+            ENODEV,
+            "a forked child cannot use the device that its parent opened",
+        ));
     }
     Ok(())
-}
-
-/// Returns an error unless there is a device with this index.
-pub(super) fn check_device(device: u8) -> Result<()> {
-    let devices = config().map_or(0, |config| config.devices);
-    if device < devices {
-        Ok(())
-    } else {
-        Err(Errno(ENOENT))
-    }
 }
 
 /// Returns whether this process was forked from the one that opened devices. The
@@ -184,18 +139,56 @@ pub(super) fn forked() -> bool {
     owner != 0 && owner != unsafe { libc::getpid() }
 }
 
-/// Opens a device.
-pub(super) fn open(device: u8, close_on_exec: bool) -> Result<RawFd> {
-    check_device(device)?;
+/// Opens a device file. Of the flags, `O_CLOEXEC` and `O_NONBLOCK` have an effect.
+pub(super) fn open(node: Node, flags: c_int) -> Result<RawFd> {
+    start_log();
+    log::observed("open", || {
+        log::request(|| format!("/dev/infiniband/{}", node.name()));
+        open_node(node, flags)
+    })
+}
+
+fn open_node(node: Node, flags: c_int) -> Result<RawFd> {
+    node.check()?;
     refuse_child()?;
-    let config = config().map(DeviceConfig::from).ok_or(Errno(ENODEV))?;
-    let file = DeviceFile::open(backend()?, device, config).map_err(errno)?;
-    let fd = file.application_descriptor().map_err(errno)?;
-    if !close_on_exec {
+    match node {
+        Node::Verbs(device) => {
+            let config = config().map(DeviceConfig::from).ok_or(Errno(ENODEV))?;
+            let file = DeviceFile::open(backend()?, device, config).map_err(errno)?;
+            let fd = file.application_descriptor().map_err(errno)?;
+            set_close_on_exec(&fd, flags);
+            FILES.publish_device(fd, Arc::new(file))
+        }
+        Node::RdmaCm => {
+            backend()?;
+            let emulator = Emulator::get().ok_or(Errno(ENODEV))?;
+            let ucma = Arc::clone(UCMA.get_or_init(|| Ucma::start(emulator)));
+            let (file, fd) = CmFile::open(&ucma).map_err(errno)?;
+            set_close_on_exec(&fd, flags);
+            if flags & libc::O_NONBLOCK != 0 {
+                // SAFETY: a plain call on a descriptor we own.
+                unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_SETFL, libc::O_NONBLOCK) };
+            }
+            FILES.publish_cm(fd, Arc::new(file))
+        }
+    }
+}
+
+/// Shows commands from now on, if the configuration asks for it.
+pub(super) fn start_log() {
+    let Some(config) = config() else { return };
+    if let Err(error) = log::start(config.trace_commands.as_deref(), config.explain) {
+        let text = format!("cannot write the trace of commands: {error}");
+        warn("trace of commands", &text);
+    }
+}
+
+/// Adapts a descriptor that is closed on exec to the flags of `open`.
+fn set_close_on_exec(fd: &OwnedFd, flags: c_int) {
+    if flags & libc::O_CLOEXEC == 0 {
         // SAFETY: a plain call on a descriptor we own.
         unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_SETFD, 0) };
     }
-    FILES.publish_device(fd, Arc::new(file))
 }
 
 /// Returns the emulator, which the first opened device starts.
@@ -211,7 +204,7 @@ fn backend() -> Result<Arc<dyn Backend>> {
             "start",
             &format!("cannot start the emulated device: {error}"),
         );
-        Errno(ENODEV)
+        refuse(ENODEV, "the emulated device cannot start")
     })?;
     // SAFETY: getpid has no preconditions.
     OWNER.store(unsafe { libc::getpid() }, Relaxed);

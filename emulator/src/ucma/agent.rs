@@ -8,6 +8,7 @@ use crate::cm::{Agent, decode, encode};
 use crate::fabric::packet::{Header, Operation, Packet, PacketFlags, Transmit, management_qpn};
 use crate::nic::spec::{PortAddress, Result};
 use crate::nic::{Nanos, Progress};
+use crate::refusal::aside;
 use crate::sync::Mutex;
 
 /// How often the processes of connections are checked for life, in nanoseconds.
@@ -57,10 +58,12 @@ impl Ucma {
         let mut inner = self.inner.lock();
         let state = &mut inner.state;
         let done = command(state);
-        state.handle_events();
-        if self.direct {
-            deliver_own(state);
-        }
+        aside(|| {
+            state.handle_events();
+            if self.direct {
+                deliver_own(state);
+            }
+        });
         let has_work = state.cm.has_work() || state.resolutions.has_unstarted();
         drop(inner);
         if has_work {

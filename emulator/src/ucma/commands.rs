@@ -5,24 +5,32 @@
 
 use std::os::fd::RawFd;
 
-use libc::{EBADF, EINVAL, EIO, ENOENT, ENOSPC, ENOSYS, EOPNOTSUPP};
+use libc::{EAGAIN, EBADF, EINTR, EINVAL, EIO, ENOENT, ENOSPC, ENOSYS, EOPNOTSUPP};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-use super::abi::{self, command, option, query};
+use super::abi::{self, command, query};
 use super::address::Address;
 use super::agent::Ucma;
 use super::connect::Parameters;
 use super::events::Content;
 use super::ports::Space;
-use super::query::decode_path;
+use super::query::SHORT_REPLY;
 use super::state::State;
+use super::text;
 use crate::cm::RejReason;
 use crate::nic::spec::{Errno, Result};
 use crate::preload::real;
+use crate::refusal::{OrRefuse, refuse, refuse_if};
+use crate::uverbs::log;
 use crate::uverbs::user::{copy_in, copy_out};
 
 /// The longest value of an option that is read. The kernel allows megabytes.
 const LONGEST_OPTION: u32 = 64 << 10;
+
+const CLOSED: &str = "the event channel was closed";
+const SHORT: &str = "the command is shorter than its structure";
+const UNKNOWN: &str = "there is no command of this number";
+const RESERVED: &str = "a reserved field is not 0";
 
 /// A command, and where its file is.
 pub(super) struct Call<'a> {
@@ -47,24 +55,29 @@ pub(super) fn execute(
     find_file: &dyn Fn(RawFd) -> Result<u64>,
 ) -> Result<usize> {
     const HEADER: usize = size_of::<abi::Header>();
-    if len < HEADER {
-        return Err(Errno(EINVAL));
-    }
-    let header: abi::Header = parse(&copy_in(address, HEADER)?)?;
-    let in_len = usize::from(header.in_len);
-    if header.command > command::WRITE_CM_EVENT || in_len + HEADER > len {
-        return Err(Errno(EINVAL));
-    }
-    let call = Call {
-        ucma,
-        file,
-        fd,
-        room: header.out_len.into(),
-        body: copy_in(address + HEADER as u64, in_len)?,
-        find_file,
-    };
-    call.run(header.command)?;
-    Ok(len)
+    log::observed("rdma_cm", || {
+        refuse_if(len < HEADER, EINVAL, SHORT)?;
+        let header: abi::Header = parse(&copy_in(address, HEADER)?)?;
+        log::name(|| text::name(header.command));
+        let in_len = usize::from(header.in_len);
+        refuse_if(header.command > command::WRITE_CM_EVENT, EINVAL, UNKNOWN)?;
+        refuse_if(
+            in_len + HEADER > len,
+            EINVAL,
+            "the length in the header of the command is above that of the command",
+        )?;
+        let call = Call {
+            ucma,
+            file,
+            fd,
+            room: header.out_len.into(),
+            body: copy_in(address + HEADER as u64, in_len)?,
+            find_file,
+        };
+        log::request(|| text::request(header.command, &call.body));
+        call.run(header.command)?;
+        Ok(len)
+    })
 }
 
 impl Call<'_> {
@@ -90,13 +103,15 @@ impl Call<'_> {
             command::NOTIFY => self.notify(),
             command::MIGRATE_ID => self.migrate_id(),
             command::WRITE_CM_EVENT => self.write_event(),
-            command::JOIN_IP_MCAST
-            | command::JOIN_MCAST
-            | command::LEAVE_MCAST
-            | command::RESOLVE_IB_SERVICE => Err(Errno(EOPNOTSUPP)),
-            // No kernel has it.
-            command::GET_OPTION => Err(Errno(ENOSYS)),
-            _ => Err(Errno(EINVAL)),
+            command::JOIN_IP_MCAST | command::JOIN_MCAST | command::LEAVE_MCAST => {
+                Err(refuse(EOPNOTSUPP, "the emulated rdma_cm has no multicast"))
+            }
+            command::RESOLVE_IB_SERVICE => Err(refuse(
+                EOPNOTSUPP,
+                "there is no subnet manager that knows services",
+            )),
+            command::GET_OPTION => Err(refuse(ENOSYS, "no kernel has this command")),
+            _ => Err(refuse(EINVAL, UNKNOWN)),
         }
     }
 
@@ -105,10 +120,7 @@ impl Call<'_> {
     }
 
     fn need_room(&self, len: usize) -> Result<()> {
-        if self.room < len {
-            return Err(Errno(ENOSPC));
-        }
-        Ok(())
+        refuse_if(self.room < len, ENOSPC, SHORT_REPLY)
     }
 
     /// Writes a reply, as much of it as the application has room for.
@@ -123,7 +135,10 @@ impl Call<'_> {
     fn create_id(&self) -> Result<()> {
         self.need_room(size_of::<u32>())?;
         let request: abi::CreateId = self.request()?;
-        let space = Space::from_number(request.ps).ok_or(Errno(EINVAL))?;
+        let space = Space::from_number(request.ps).or_refuse(
+            EINVAL,
+            "the port space is none of RDMA_PS_TCP, RDMA_PS_UDP, RDMA_PS_IPOIB and RDMA_PS_IB",
+        )?;
         let qp_type = match space {
             Space::Tcp => abi::qp_type::RC,
             Space::Udp | Space::Ipoib => abi::qp_type::UD,
@@ -133,6 +148,7 @@ impl Call<'_> {
             let id = state.new_id(self.file, request.uid, space, qp_type);
             Ok(state.add_id(id))
         })?;
+        log::reply(|| format!("id {number}"));
         let done = self.reply(request.response, number.as_bytes());
         if done.is_err() {
             self.with(|state| Ok(state.destroy(number)))?;
@@ -147,20 +163,21 @@ impl Call<'_> {
             state.owned(self.file, request.id)?;
             Ok(state.destroy(request.id))
         })?;
+        log::reply(|| text::reported(reported));
         self.reply(request.response, reported.as_bytes())
     }
 
     fn bind_ip(&self) -> Result<()> {
         let request: abi::BindIp = self.request()?;
-        let address = ip_address(&request.addr).ok_or(Errno(EINVAL))?;
+        let address = ip_address(&request.addr)?;
         self.bind_to(request.id, address)
     }
 
     fn bind(&self) -> Result<()> {
         let request: abi::Bind = self.request()?;
-        let address = sized_address(&request.addr, request.addr_size);
-        let address = address.filter(|_| request.reserved == 0);
-        self.bind_to(request.id, address.ok_or(Errno(EINVAL))?)
+        refuse_if(request.reserved != 0, EINVAL, RESERVED)?;
+        let address = sized_address(&request.addr, request.addr_size)?;
+        self.bind_to(request.id, address)
     }
 
     fn bind_to(&self, id: u32, address: Address) -> Result<()> {
@@ -172,21 +189,21 @@ impl Call<'_> {
 
     fn resolve_ip(&self) -> Result<()> {
         let request: abi::ResolveIp = self.request()?;
-        let to = ip_address(&request.dst_addr).ok_or(Errno(EINVAL))?;
+        let to = ip_address(&request.dst_addr)?;
         let from = match request.src_addr {
             [0, 0, ..] => None,
-            ref given => Some(ip_address(given).ok_or(Errno(EINVAL))?),
+            ref given => Some(ip_address(given)?),
         };
         self.resolve(request.id, from, to, request.timeout_ms)
     }
 
     fn resolve_addr(&self) -> Result<()> {
         let request: abi::ResolveAddr = self.request()?;
-        let to = sized_address(&request.dst_addr, request.dst_size);
-        let to = to.filter(|_| request.reserved == 0).ok_or(Errno(EINVAL))?;
+        refuse_if(request.reserved != 0, EINVAL, RESERVED)?;
+        let to = sized_address(&request.dst_addr, request.dst_size)?;
         let from = match request.src_size {
             0 => None,
-            size => Some(sized_address(&request.src_addr, size).ok_or(Errno(EINVAL))?),
+            size => Some(sized_address(&request.src_addr, size)?),
         };
         self.resolve(request.id, from, to, request.timeout_ms)
     }
@@ -220,17 +237,20 @@ impl Call<'_> {
                 query::ADDR => state.query_addresses(self.file, request.id, self.room),
                 query::PATH => state.query_paths(self.file, request.id, self.room),
                 query::GID => state.query_gids(self.file, request.id, self.room),
-                _ => Err(Errno(ENOSYS)),
+                _ => Err(refuse(ENOSYS, "no kernel has a query of this number")),
             }
         })?;
+        log::reply(|| text::queried(request.option, &reply));
         self.reply(request.response, &reply)
     }
 
     fn connect(&self) -> Result<()> {
         let request: abi::Connect = parse_without_ece(&self.body)?;
-        if request.conn_param.valid == 0 {
-            return Err(Errno(EINVAL));
-        }
+        refuse_if(
+            request.conn_param.valid == 0,
+            EINVAL,
+            "the parameters of the connection are not marked as valid",
+        )?;
         let with = Parameters::new(request.conn_param, request.ece);
         self.with(|state| {
             state.id_with_port(self.file, request.id)?;
@@ -266,9 +286,11 @@ impl Call<'_> {
             RejReason::CONSUMER_DEFINED,
             RejReason::VENDOR_OPTION_NOT_SUPPORTED,
         ];
-        if !allowed.contains(&reason) {
-            return Err(Errno(EINVAL));
-        }
+        refuse_if(
+            !allowed.contains(&reason),
+            EINVAL,
+            "a program can give two reasons: consumer reject, and vendor option not supported",
+        )?;
         let data = &request.private_data[..request.private_data_len.into()];
         self.with(|state| {
             state.id_with_port(self.file, request.id)?;
@@ -289,6 +311,7 @@ impl Call<'_> {
         let request: abi::InitQpAttr = self.request()?;
         let attr = self
             .with(|state| state.queue_pair_attributes(self.file, request.id, request.qp_state))?;
+        log::reply(|| format!("{attr:?}"));
         self.reply(request.response, attr.as_bytes())
     }
 
@@ -302,9 +325,11 @@ impl Call<'_> {
 
     fn set_option(&self) -> Result<()> {
         let request: abi::SetOption = self.request()?;
-        if request.len > LONGEST_OPTION {
-            return Err(Errno(EINVAL));
-        }
+        refuse_if(
+            request.len > LONGEST_OPTION,
+            EINVAL,
+            "the value of the option is longer than 64 KiB",
+        )?;
         self.with(|state| state.id(self.file, request.id).map(drop))?;
         let value = copy_in(request.value, request.len as usize)?;
         self.with(|state| state.set_option(self.file, &request, &value))
@@ -314,14 +339,17 @@ impl Call<'_> {
         let request: abi::MigrateId = self.request()?;
         let from = (self.find_file)(request.fd)?;
         let reported = self.with(|state| state.migrate(request.id, from, self.file))?;
+        log::reply(|| text::reported(reported));
         self.reply(request.response, reported.as_bytes())
     }
 
     fn write_event(&self) -> Result<()> {
         let request: abi::WriteEvent = self.request()?;
-        if ![abi::event::USER, abi::event::INTERNAL].contains(&request.event) {
-            return Err(Errno(EINVAL));
-        }
+        refuse_if(
+            ![abi::event::USER, abi::event::INTERNAL].contains(&request.event),
+            EINVAL,
+            "a program can write RDMA_CM_EVENT_USER and RDMA_CM_EVENT_INTERNAL only",
+        )?;
         self.with(|state| {
             state.id(self.file, request.id)?;
             let content = Content::Argument(request.argument);
@@ -337,10 +365,11 @@ impl Call<'_> {
         let request: abi::GetEvent = self.request()?;
         loop {
             let taken = self.with(|state| {
-                let queue = state.files.get(&self.file).ok_or(Errno(EBADF))?;
+                let queue = state.files.get(&self.file).or_refuse(EBADF, CLOSED)?;
                 let Some(event) = queue.front() else {
                     return Ok(false);
                 };
+                log::reply(|| text::event(&event.reply));
                 self.reply(request.response, event.reply.as_bytes())?;
                 state.take_event(self.file);
                 Ok(true)
@@ -365,48 +394,20 @@ impl Call<'_> {
                 }
                 Ok(())
             }),
-            0 => Err(Errno(EBADF)),
+            0 => Err(refuse(EBADF, CLOSED)),
             _ => {
                 let error = std::io::Error::last_os_error();
-                Err(Errno(error.raw_os_error().unwrap_or(EIO)))
+                Err(match error.raw_os_error().unwrap_or(EIO) {
+                    code @ EAGAIN => refuse(code, "no event is waiting"),
+                    code @ EINTR => refuse(code, "a signal interrupted the wait for an event"),
+                    code => Errno(code),
+                })
             }
         }
     }
 }
 
 impl State {
-    fn set_option(&mut self, file: u64, request: &abi::SetOption, value: &[u8]) -> Result<()> {
-        match (request.level, request.name) {
-            (option::LEVEL_ID, option::ID_TOS) => {
-                let &[tos] = value else {
-                    return Err(Errno(EINVAL));
-                };
-                self.id(file, request.id)?.tos = tos;
-                Ok(())
-            }
-            (option::LEVEL_ID, option::ID_REUSEADDR) => {
-                let is_set = flag(value)?;
-                self.id(file, request.id)?.set_reuse(is_set)
-            }
-            (option::LEVEL_ID, option::ID_AFONLY) => {
-                let is_set = flag(value)?;
-                self.id(file, request.id)?.set_family_only(is_set)
-            }
-            (option::LEVEL_ID, option::ID_ACK_TIMEOUT) => {
-                let &[timeout] = value else {
-                    return Err(Errno(EINVAL));
-                };
-                self.id(file, request.id)?.set_ack_timeout(timeout)
-            }
-            (option::LEVEL_IB, option::IB_PATH) => {
-                let record = primary_path(value)?;
-                self.id_with_port(file, request.id)?;
-                self.set_path(request.id, decode_path(&record)?)
-            }
-            _ => Err(Errno(ENOSYS)),
-        }
-    }
-
     /// Moves an id to another file. Returns the number of its events that the
     /// application has taken.
     fn migrate(&mut self, number: u32, from: u64, to: u64) -> Result<u32> {
@@ -431,53 +432,48 @@ impl State {
 pub(super) fn not_a_file(fd: RawFd) -> Errno {
     // SAFETY: a plain call on any number.
     let is_open = unsafe { libc::fcntl(fd, libc::F_GETFD) } >= 0;
-    Errno(if is_open { EINVAL } else { ENOENT })
-}
-
-fn flag(value: &[u8]) -> Result<bool> {
-    let value: [u8; 4] = value.try_into().map_err(|_| Errno(EINVAL))?;
-    Ok(value != [0; 4])
-}
-
-/// Returns the first path that is primary and for both directions.
-fn primary_path(value: &[u8]) -> Result<[u8; 64]> {
-    let (all, rest) = value.as_chunks::<{ size_of::<abi::PathData>() }>();
-    if !rest.is_empty() {
-        return Err(Errno(EINVAL));
+    if is_open {
+        refuse(
+            EINVAL,
+            "the file descriptor is not that of an event channel",
+        )
+    } else {
+        refuse(ENOENT, "the file descriptor is not open")
     }
-    for data in all {
-        let data: abi::PathData = parse(data)?;
-        if data.flags == abi::PATH_FLAGS {
-            return Ok(data.record);
-        }
-    }
-    Err(Errno(EINVAL))
 }
 
 /// Reads an address in the room of a `sockaddr_in6`.
-fn ip_address(bytes: &[u8; 28]) -> Option<Address> {
-    let address = Address::parse(bytes)?;
-    address.ip().map(|_| address)
+fn ip_address(bytes: &[u8; 28]) -> Result<Address> {
+    let address = Address::parse(bytes).filter(|address| address.ip().is_some());
+    address.or_refuse(EINVAL, "the address is neither IPv4 nor IPv6")
 }
 
 /// Reads an address whose size is given, and must be that of its family.
-fn sized_address(bytes: &[u8; abi::STORAGE], size: u16) -> Option<Address> {
-    let address = Address::parse(bytes)?;
-    (address.size() == usize::from(size)).then_some(address)
+fn sized_address(bytes: &[u8; abi::STORAGE], size: u16) -> Result<Address> {
+    let address = Address::parse(bytes);
+    let address = address.or_refuse(EINVAL, "the address is none of IPv4, IPv6 and AF_IB")?;
+    refuse_if(
+        address.size() != usize::from(size),
+        EINVAL,
+        "the size of the address is not that of its family",
+    )?;
+    Ok(address)
 }
 
-fn parse<T: FromBytes + KnownLayout + Immutable>(bytes: &[u8]) -> Result<T> {
-    let read = T::read_from_prefix(bytes).map_err(|_| Errno(EINVAL))?;
+/// Reads a structure from the beginning of a command.
+///
+/// # Errors
+/// `EINVAL` if the command is too short.
+pub(super) fn parse<T: FromBytes + KnownLayout + Immutable>(bytes: &[u8]) -> Result<T> {
+    let read = T::read_from_prefix(bytes).or_refuse(EINVAL, SHORT)?;
     Ok(read.0)
 }
 
 /// Reads a command that ends in ECE, which old librdmacm does not send.
-fn parse_without_ece<T: FromBytes + KnownLayout + Immutable>(bytes: &[u8]) -> Result<T> {
+pub(super) fn parse_without_ece<T: FromBytes + KnownLayout + Immutable>(bytes: &[u8]) -> Result<T> {
     let mut bytes = bytes.to_vec();
     let least = size_of::<T>() - abi::ECE_LEN;
-    if bytes.len() < least {
-        return Err(Errno(EINVAL));
-    }
+    refuse_if(bytes.len() < least, EINVAL, SHORT)?;
     if bytes.len() < size_of::<T>() {
         bytes.truncate(least);
         bytes.resize(size_of::<T>(), 0);

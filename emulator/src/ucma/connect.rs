@@ -16,7 +16,8 @@ use crate::cm::{
     CommId, Ece, Event, Rej, RejReason, Rep, Req, SidrRep, SidrReq, SidrStatus, data_of,
 };
 use crate::nic::Nanos;
-use crate::nic::spec::{Errno, Result};
+use crate::nic::spec::Result;
+use crate::refusal::{OrRefuse, aside, refuse, refuse_if};
 
 /// How often a message is sent again (`CMA_MAX_CM_RETRIES`).
 const MAX_RETRIES: u8 = 15;
@@ -32,6 +33,12 @@ const MAX_COUNT: u8 = 7;
 const QPN_MASK: u32 = 0xff_ffff;
 /// `IB_EVENT_COMM_EST`.
 const COMM_EST: u32 = 4;
+
+const NO_ROUTE: &str =
+    "the id has no route to a peer (rdma_resolve_route and its event), or it connects already";
+const LONG_DATA: &str = "the private data are longer than the message has room for";
+const NO_CONNECTION: &str = "the id has no connection, and no request for one";
+const OVER: &str = "the request is over: it was accepted or rejected, or the peer has given up";
 
 /// The parameters of a connect or accept command.
 #[derive(Debug)]
@@ -62,13 +69,11 @@ impl State {
     /// # Errors
     /// `EINVAL` in another state, or if the private data are too long.
     pub(super) fn connect(&mut self, number: u32, with: &Parameters) -> Result<()> {
-        let invalid = Errno(EINVAL);
-        let id = self.ids.get(&number).ok_or(invalid)?;
-        if id.state != IdState::RouteResolved {
-            return Err(invalid);
-        }
-        let (local, remote) = (id.local.ok_or(invalid)?, id.remote.ok_or(invalid)?);
-        let path = id.path.ok_or(invalid)?;
+        let id = self.known(number)?;
+        refuse_if(id.state != IdState::RouteResolved, EINVAL, NO_ROUTE)?;
+        let addresses = id.local.zip(id.remote);
+        let (local, remote) = addresses.or_refuse(EINVAL, NO_ROUTE)?;
+        let path = id.path.or_refuse(EINVAL, NO_ROUTE)?;
         let service_id = id.service_id(&remote);
         let target = Target {
             service_id,
@@ -84,7 +89,7 @@ impl State {
             .concat(),
         };
         let comm = if id.is_datagram() {
-            let private_data = data_of::<SidrReq>(&data).ok_or(invalid)?;
+            let private_data = data_of::<SidrReq>(&data).or_refuse(EINVAL, LONG_DATA)?;
             let pkey = path.pkey;
             let peer = self.find_listener(&target);
             let req = SidrReq {
@@ -110,12 +115,12 @@ impl State {
                 response_timeout: RESPONSE_TIMEOUT,
                 path,
                 ece: with.ece,
-                private_data: data_of::<Req>(&data).ok_or(invalid)?,
+                private_data: data_of::<Req>(&data).or_refuse(EINVAL, LONG_DATA)?,
             };
             let peer = self.find_listener(&target);
             self.cm.connect(peer, req)
         };
-        let id = self.ids.get_mut(&number).ok_or(invalid)?;
+        let id = self.known_mut(number)?;
         id.state = IdState::Connect;
         id.comm = Some(comm);
         set_queue_pair(id, with);
@@ -150,23 +155,27 @@ impl State {
         uid: u64,
         with: Option<&Parameters>,
     ) -> Result<()> {
-        let id = self.ids.get_mut(&number).ok_or(Errno(EINVAL))?;
-        if id.state != IdState::Connect {
-            return Err(Errno(EINVAL));
-        }
-        let comm = id.comm.ok_or(Errno(EINVAL))?;
+        let id = self.known_mut(number)?;
+        refuse_if(
+            id.state != IdState::Connect,
+            EINVAL,
+            "the id is no request for a connection, and its own request has no reply",
+        )?;
+        let comm = id.comm.or_refuse(EINVAL, NO_CONNECTION)?;
         if let Some(with) = with {
             set_queue_pair(id, with);
         }
         let (is_datagram, psn) = (id.is_datagram(), id.psn);
         let done = match with {
             _ if is_datagram => self.answer_service(number, comm, with),
-            Some(with) => reply(with, psn)
-                .and_then(|rep| self.cm.accept(comm, rep).map_err(|_| Errno(EINVAL))),
-            None => self.cm.confirm(comm).map_err(|_| Errno(EINVAL)),
+            Some(with) => {
+                reply(with, psn).and_then(|rep| self.cm.accept(comm, rep).or_refuse(EINVAL, OVER))
+            }
+            None => (self.cm.confirm(comm))
+                .or_refuse(EINVAL, "the peer has not accepted, or has given up"),
         };
         if done.is_err() {
-            let _ = self.reject(number, RejReason::CONSUMER_DEFINED, &[]);
+            let _ = aside(|| self.reject(number, RejReason::CONSUMER_DEFINED, &[]));
         } else if with.is_some()
             && let Some(id) = self.ids.get_mut(&number)
         {
@@ -181,24 +190,26 @@ impl State {
         comm: CommId,
         with: Option<&Parameters>,
     ) -> Result<()> {
-        let id = self.ids.get_mut(&number).ok_or(Errno(EINVAL))?;
+        let id = self.known_mut(number)?;
         let is_ib = id.local.is_some_and(|it| it.family() == Family::Ib);
         let given = with.filter(|_| is_ib).map_or(0, |with| with.conn.qkey);
         let qkey = *id
             .qkey
             .get_or_insert(if given != 0 { given } else { UDP_QKEY });
-        if given != 0 && given != qkey {
-            return Err(Errno(EINVAL));
-        }
+        refuse_if(
+            given != 0 && given != qkey,
+            EINVAL,
+            "the id has another queue key already",
+        )?;
         let data = with.map_or(&[][..], Parameters::private_data);
         let rep = SidrRep {
             status: SidrStatus::SUCCESS,
             qpn: id.qp_num,
             qkey,
             ece: with.map_or_else(Ece::default, |with| with.ece),
-            private_data: data_of::<SidrRep>(data).ok_or(Errno(EINVAL))?,
+            private_data: data_of::<SidrRep>(data).or_refuse(EINVAL, LONG_DATA)?,
         };
-        self.cm.answer(comm, rep).map_err(|_| Errno(EINVAL))
+        self.cm.answer(comm, rep).or_refuse(EINVAL, OVER)
     }
 
     /// Refuses a request or a reply.
@@ -206,22 +217,22 @@ impl State {
     /// # Errors
     /// `EINVAL` in another state, or if the private data are too long.
     pub(super) fn reject(&mut self, number: u32, reason: RejReason, data: &[u8]) -> Result<()> {
-        let id = self.ids.get(&number).ok_or(Errno(EINVAL))?;
-        let comm = id.comm.ok_or(Errno(EINVAL))?;
+        let id = self.known(number)?;
+        let comm = id.comm.or_refuse(EINVAL, NO_CONNECTION)?;
         let done = if id.is_datagram() {
             let rep = SidrRep {
                 status: SidrStatus::REJECTED,
                 qpn: 0,
                 qkey: 0,
                 ece: Ece::default(),
-                private_data: data_of::<SidrRep>(data).ok_or(Errno(EINVAL))?,
+                private_data: data_of::<SidrRep>(data).or_refuse(EINVAL, LONG_DATA)?,
             };
             self.cm.answer(comm, rep)
         } else {
-            let data = data_of::<Rej>(data).ok_or(Errno(EINVAL))?;
+            let data = data_of::<Rej>(data).or_refuse(EINVAL, LONG_DATA)?;
             self.cm.reject(comm, reason, data)
         };
-        done.map_err(|_| Errno(EINVAL))
+        done.or_refuse(EINVAL, OVER)
     }
 
     /// Requests a disconnect, or confirms one. In other states nothing happens.
@@ -229,8 +240,8 @@ impl State {
     /// # Errors
     /// `EINVAL` if the id was never connected.
     pub(super) fn disconnect(&mut self, number: u32) -> Result<()> {
-        let id = self.ids.get(&number).ok_or(Errno(EINVAL))?;
-        let comm = id.comm.ok_or(Errno(EINVAL))?;
+        let id = self.known(number)?;
+        let comm = id.comm.or_refuse(EINVAL, NO_CONNECTION)?;
         if self.cm.disconnect(comm).is_err() {
             let _ = self.cm.confirm_disconnect(comm);
         }
@@ -243,13 +254,20 @@ impl State {
     /// `EINVAL` for other events than `IBV_EVENT_COMM_EST` and in other states,
     /// `EISCONN` if the connection is established already.
     pub(super) fn notify_of_queue_pair(&mut self, number: u32, event: u32) -> Result<()> {
-        let id = self.ids.get(&number).ok_or(Errno(EINVAL))?;
-        let comm = id.comm.filter(|_| event == COMM_EST);
-        let comm = comm.ok_or(Errno(EINVAL))?;
+        let comm = self.known(number)?.comm;
+        refuse_if(
+            event != COMM_EST,
+            EINVAL,
+            "only IBV_EVENT_COMM_EST can be reported",
+        )?;
+        let comm = comm.or_refuse(EINVAL, NO_CONNECTION)?;
         match self.cm.established_by_traffic(comm) {
             Ok(false) => Ok(()),
-            Ok(true) => Err(Errno(EISCONN)),
-            Err(_) => Err(Errno(EINVAL)),
+            Ok(true) => Err(refuse(EISCONN, "the connection is established already")),
+            Err(_) => Err(refuse(
+                EINVAL,
+                "the connection does not wait for the peer to complete it",
+            )),
         }
     }
 
@@ -354,7 +372,7 @@ fn reply(with: &Parameters, psn: u32) -> Result<Rep> {
         srq: conn.srq != 0,
         target_ack_delay: ACK_DELAY,
         ece: with.ece,
-        private_data: data_of::<Rep>(with.private_data()).ok_or(Errno(EINVAL))?,
+        private_data: data_of::<Rep>(with.private_data()).or_refuse(EINVAL, LONG_DATA)?,
     })
 }
 

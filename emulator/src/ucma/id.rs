@@ -3,7 +3,8 @@
 use super::address::Address;
 use super::ports::Space;
 use crate::cm::{CommId, Ece, Path};
-use crate::nic::spec::{Errno, PortAddress, Result};
+use crate::nic::spec::{PortAddress, Result};
+use crate::refusal::refuse;
 use libc::EINVAL;
 
 /// The state of an id; the names are those of the kernel's `enum rdma_cm_state`.
@@ -108,7 +109,10 @@ impl Id {
             self.reuse = reuse;
             return Ok(());
         }
-        Err(Errno(EINVAL))
+        Err(refuse(
+            EINVAL,
+            "RDMA_OPTION_ID_REUSEADDR can be set before the id listens, and cleared before it is bound",
+        ))
     }
 
     /// Sets `RDMA_OPTION_ID_AFONLY` (`rdma_set_afonly`).
@@ -120,7 +124,10 @@ impl Id {
             self.family_only = Some(family_only);
             return Ok(());
         }
-        Err(Errno(EINVAL))
+        Err(refuse(
+            EINVAL,
+            "RDMA_OPTION_ID_AFONLY can be set before the id listens or resolves an address",
+        ))
     }
 
     /// Sets `RDMA_OPTION_ID_ACK_TIMEOUT` (`rdma_set_ack_timeout`). The kernel
@@ -134,7 +141,10 @@ impl Id {
             self.ack_timeout = Some(timeout);
             return Ok(());
         }
-        Err(Errno(EINVAL))
+        Err(refuse(
+            EINVAL,
+            "RDMA_OPTION_ID_ACK_TIMEOUT is for RC queue pairs and XRC initiators",
+        ))
     }
 
     /// Returns the service ID of an address (`rdma_get_service_id`).

@@ -36,6 +36,7 @@ mod file;
 mod host;
 mod id;
 mod network;
+mod options;
 mod ports;
 mod private_header;
 mod qp_attributes;
@@ -45,6 +46,7 @@ mod resolve;
 mod services;
 mod start;
 mod state;
+mod text;
 
 #[cfg(test)]
 mod tests;

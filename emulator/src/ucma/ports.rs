@@ -12,6 +12,7 @@ use libc::{EADDRINUSE, EADDRNOTAVAIL};
 
 use super::address::{Address, Family};
 use crate::nic::spec::{Errno, Result};
+use crate::refusal::refuse;
 
 /// A port space.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -124,12 +125,15 @@ impl Ports {
             let is_free = self.claims.get(&(space, port)).is_none_or(Vec::is_empty);
             if is_free {
                 match self.claim(space, port, claim) {
-                    Err(Errno(EADDRINUSE | EADDRNOTAVAIL)) => {}
+                    Err(Errno(code)) if [EADDRINUSE, EADDRNOTAVAIL].contains(&code) => {}
                     done => return done.map(|()| port),
                 }
             }
         }
-        Err(Errno(EADDRNOTAVAIL))
+        Err(refuse(
+            EADDRNOTAVAIL,
+            "all ports that are assigned automatically are in use",
+        ))
     }
 
     /// Makes the claim of an id on a port exclusive, as an id that listens must
@@ -180,7 +184,14 @@ impl Ports {
 }
 
 fn conflict(is_any: bool) -> Errno {
-    Errno(if is_any { EADDRNOTAVAIL } else { EADDRINUSE })
+    if is_any {
+        refuse(
+            EADDRNOTAVAIL,
+            "another id uses the port, and one of both is bound to all addresses",
+        )
+    } else {
+        refuse(EADDRINUSE, "another id uses the port on this address")
+    }
 }
 
 fn check(claims: &[Claim], new: &Claim) -> Result<()> {

@@ -8,7 +8,8 @@ use super::abi::{QpAttr, UDP_QKEY};
 use super::id::Id;
 use super::state::State;
 use crate::cm::{Attributes, Path, QpState};
-use crate::nic::spec::{Errno, Result};
+use crate::nic::spec::Result;
+use crate::refusal::{OrRefuse, refuse, refuse_if};
 use crate::uverbs::abi::AhAttr;
 
 /// `IBV_QPS_*`.
@@ -58,9 +59,11 @@ impl State {
         number: u32,
         qp_state: u32,
     ) -> Result<QpAttr> {
-        if qp_state > state::ERR {
-            return Err(Errno(EINVAL));
-        }
+        refuse_if(
+            qp_state > state::ERR,
+            EINVAL,
+            "there is no queue pair state of this number",
+        )?;
         let (is_roce, gid_index) = (self.network.is_roce(), self.network.gid_index());
         let (id, port) = self.id_with_port(file, number)?;
         let comm = id.comm.filter(|_| !id.is_datagram());
@@ -76,9 +79,17 @@ impl State {
             state::INIT => QpState::Init,
             state::RTR => QpState::Rtr,
             state::RTS => QpState::Rts,
-            _ => return Err(Errno(EINVAL)),
+            _ => {
+                return Err(refuse(
+                    EINVAL,
+                    "rdma_cm has attributes for the states INIT, RTR and RTS only",
+                ));
+            }
         };
-        let known = self.cm.attributes(comm, to).map_err(|_| Errno(EINVAL))?;
+        let known = self.cm.attributes(comm, to).or_refuse(
+            EINVAL,
+            "the connection has not reached the state that has these attributes",
+        )?;
         match known {
             Attributes::Init { remote_reads } => {
                 attr.qp_attr_mask =

@@ -8,10 +8,13 @@ use super::address::Address;
 use super::id::Id;
 use super::state::State;
 use crate::cm::Path;
-use crate::nic::spec::{Errno, Result};
+use crate::nic::spec::Result;
+use crate::refusal::{OrRefuse, refuse_if};
 
 /// The selector of a value in a path record: exactly.
 const EXACTLY: u8 = 2;
+
+pub(super) const SHORT_REPLY: &str = "the buffer for the reply is too short";
 
 impl State {
     /// Answers `RDMA_USER_CM_QUERY_ADDR`.
@@ -62,7 +65,7 @@ impl State {
     /// As for [`query_addresses`](Self::query_addresses).
     pub(super) fn query_paths(&mut self, file: u64, id: u32, room: usize) -> Result<Vec<u8>> {
         let left = room.checked_sub(size_of::<PathReply>());
-        let left = left.ok_or(Errno(ENOSPC))?;
+        let left = left.or_refuse(ENOSPC, SHORT_REPLY)?;
         let path = self.id(file, id)?.path;
         let reply = PathReply {
             num_paths: path.is_some().into(),
@@ -131,10 +134,7 @@ impl State {
 /// Checks that a buffer has room for a reply, the last 8 bytes of which old
 /// librdmacm does not know.
 fn check_room<T>(room: usize) -> Result<()> {
-    if room < size_of::<T>() - 8 {
-        return Err(Errno(ENOSPC));
-    }
-    Ok(())
+    refuse_if(room < size_of::<T>() - 8, ENOSPC, SHORT_REPLY)
 }
 
 fn put(place: &mut [u8], address: &Address) -> u16 {
@@ -221,12 +221,15 @@ pub(super) fn decode_path(record: &[u8; 64]) -> Result<Path> {
         packet_life_time: (record[56] & 0x3f).min(31),
     };
     let has_mtu = (1..=5).contains(&path.mtu);
-    has_mtu.then_some(path).ok_or(Errno(EINVAL))
+    has_mtu
+        .then_some(path)
+        .or_refuse(EINVAL, "the path has no MTU between 256 and 4096 bytes")
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::nic::spec::Errno;
 
     #[test]
     fn a_path_survives_its_encoding() {

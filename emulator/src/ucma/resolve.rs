@@ -8,10 +8,16 @@ use super::address::{Address, Family};
 use super::events::Content;
 use super::id::{Id, IdState};
 use super::ports::{Claim, Space};
-use super::state::State;
+use super::state::{NO_DEVICE, State};
 use crate::cm::Path;
 use crate::nic::Nanos;
-use crate::nic::spec::{Errno, PortAddress, Result};
+use crate::nic::spec::{PortAddress, Result};
+use crate::refusal::{OrRefuse, refuse, refuse_if};
+
+const NO_PORT: &str = "no port of an InfiniBand link has this GID";
+const NO_LOCAL_ADDRESS: &str = "the id has no local address";
+const NO_ROUTE_WANTED: &str =
+    "the id has no resolved address (rdma_resolve_addr and its event), or it has a route already";
 
 /// The largest backlog, and the default: the kernel's
 /// `net.rdma_ucm.max_backlog`.
@@ -29,10 +35,17 @@ impl State {
     /// `EADDRNOTAVAIL` if it is not an address of the host or the port is in use,
     /// `EADDRINUSE`, `EACCES` for a low port.
     pub(super) fn bind(&mut self, number: u32, address: Address) -> Result<()> {
-        let id = self.ids.get(&number).ok_or(Errno(EINVAL))?;
-        if id.state != IdState::Idle || address.link_local_scope() == Some(0) {
-            return Err(Errno(EINVAL));
-        }
+        let id = self.known(number)?;
+        refuse_if(
+            id.state != IdState::Idle,
+            EINVAL,
+            "the id is bound already, or listens or connects",
+        )?;
+        refuse_if(
+            address.link_local_scope() == Some(0),
+            EINVAL,
+            "a link-local address needs the interface it belongs to (its scope id)",
+        )?;
         let is_any = self.is_any(&address);
         let port = if is_any {
             None
@@ -45,7 +58,10 @@ impl State {
             Family::Ib => false,
         });
         let (space, address) = match address {
-            Address::Ib { .. } => ib_space(id.space, address).ok_or(Errno(EPROTONOSUPPORT))?,
+            Address::Ib { .. } => ib_space(id.space, address).or_refuse(
+                EPROTONOSUPPORT,
+                "the service id of the address is in another port space than the id",
+            )?,
             _ => (id.space, address),
         };
         let claim = Claim {
@@ -59,12 +75,14 @@ impl State {
         if address.port() == 0 {
             local.set_port(self.ports.claim_any(space, claim)?);
         } else {
-            if address.port() < FIRST_FREE_PORT && !self.host.may_use_low_ports() {
-                return Err(Errno(EACCES));
-            }
+            refuse_if(
+                address.port() < FIRST_FREE_PORT && !self.host.may_use_low_ports(),
+                EACCES,
+                "ports below 1024 need the capability CAP_NET_BIND_SERVICE",
+            )?;
             self.ports.claim(space, address.port(), claim)?;
         }
-        let id = self.ids.get_mut(&number).ok_or(Errno(EINVAL))?;
+        let id = self.known_mut(number)?;
         id.state = IdState::AddrBound;
         id.claim = Some((space, local.port()));
         id.family_only = Some(family_only);
@@ -79,12 +97,17 @@ impl State {
         match address {
             Address::Ib { gid, .. } => self.ib_port(gid),
             other => {
-                let ip = other.ip().ok_or(Errno(EINVAL))?;
+                let ip = other
+                    .ip()
+                    .or_refuse(EINVAL, "the address is no IP address")?;
                 let scope = other.link_local_scope().unwrap_or(0);
                 if self.host.has(ip, scope) {
                     Ok(self.network.port_of(ip))
                 } else {
-                    Err(Errno(EADDRNOTAVAIL))
+                    Err(refuse(
+                        EADDRNOTAVAIL,
+                        "the local address is that of no network interface of this host",
+                    ))
                 }
             }
         }
@@ -94,7 +117,7 @@ impl State {
     fn ib_port(&self, gid: &[u8; 16]) -> Result<PortAddress> {
         let port = self.network.port_of_gid(gid);
         port.filter(|_| !self.network.is_roce())
-            .ok_or(Errno(ENODEV))
+            .or_refuse(ENODEV, NO_PORT)
     }
 
     /// Resolves the address of a peer, and selects the local address and the
@@ -118,10 +141,12 @@ impl State {
             }
             self.bind(number, from.unwrap_or(any))?;
         }
-        let id = self.ids.get_mut(&number).ok_or(Errno(EINVAL))?;
-        if id.local.map(|local| local.family()) != Some(to.family()) {
-            return Err(Errno(EINVAL));
-        }
+        let id = self.known_mut(number)?;
+        refuse_if(
+            id.local.map(|local| local.family()) != Some(to.family()),
+            EINVAL,
+            "the local address and that of the peer are of different families",
+        )?;
         id.remote = Some(to);
         if self.is_any(&to) {
             return self.resolve_loopback(number);
@@ -131,7 +156,7 @@ impl State {
             _ => None,
         };
         let Some(ip) = to.ip() else {
-            let port = remote_port.ok_or(Errno(ENODEV))?;
+            let port = remote_port.or_refuse(ENODEV, NO_PORT)?;
             return self.address_is_resolved(number, to, port);
         };
         let scope = to.link_local_scope().unwrap_or(0);
@@ -141,7 +166,8 @@ impl State {
         }
         // Another host. Without a route the command fails; otherwise nothing
         // answers there.
-        self.host.source_for(ip, scope).map_err(Errno)?;
+        let source = self.host.source_for(ip, scope);
+        source.map_err(|code| refuse(code, "the host has no route to the address of the peer"))?;
         if let Some(id) = self.ids.get_mut(&number) {
             id.state = IdState::AddrQuery;
         }
@@ -152,8 +178,8 @@ impl State {
 
     /// Selects the first port, for connections from the host to itself.
     fn resolve_loopback(&mut self, number: u32) -> Result<()> {
-        let id = self.ids.get_mut(&number).ok_or(Errno(EINVAL))?;
-        let local = id.local.ok_or(Errno(EINVAL))?;
+        let id = self.known_mut(number)?;
+        let local = id.local.or_refuse(EINVAL, NO_LOCAL_ADDRESS)?;
         if id.port.is_none() {
             id.local = Some(loopback(local));
         }
@@ -168,9 +194,9 @@ impl State {
     /// local address gets the address itself, as local routes do.
     fn address_is_resolved(&mut self, number: u32, to: Address, port: PortAddress) -> Result<()> {
         let gid = self.network.gid(port);
-        let id = self.ids.get_mut(&number).ok_or(Errno(EINVAL))?;
+        let id = self.known_mut(number)?;
         if id.port.is_none() {
-            let local = id.local.ok_or(Errno(EINVAL))?;
+            let local = id.local.or_refuse(EINVAL, NO_LOCAL_ADDRESS)?;
             id.local = Some(match (local, to.ip()) {
                 (_, Some(ip)) => local.with_ip(ip),
                 (
@@ -223,13 +249,11 @@ impl State {
     /// # Errors
     /// `EINVAL` in another state, or if no time is given.
     pub(super) fn resolve_route(&mut self, number: u32, timeout_ms: u32) -> Result<()> {
-        let id = self.ids.get(&number).ok_or(Errno(EINVAL))?;
-        if timeout_ms == 0 || id.state != IdState::AddrResolved {
-            return Err(Errno(EINVAL));
-        }
-        let (Some(from), Some(to)) = (id.port, id.remote_port) else {
-            return Err(Errno(EINVAL));
-        };
+        let id = self.known(number)?;
+        refuse_if(timeout_ms == 0, EINVAL, "the timeout is 0 ms")?;
+        refuse_if(id.state != IdState::AddrResolved, EINVAL, NO_ROUTE_WANTED)?;
+        let ports = id.port.zip(id.remote_port);
+        let (from, to) = ports.or_refuse(EINVAL, NO_DEVICE)?;
         let mut path = self.network.path(from, to);
         if self.network.is_roce() {
             path.traffic_class = id.tos;
@@ -246,10 +270,8 @@ impl State {
     /// # Errors
     /// `EINVAL` in another state.
     pub(super) fn set_path(&mut self, number: u32, path: Path) -> Result<()> {
-        let id = self.ids.get_mut(&number).ok_or(Errno(EINVAL))?;
-        if id.state != IdState::AddrResolved {
-            return Err(Errno(EINVAL));
-        }
+        let id = self.known_mut(number)?;
+        refuse_if(id.state != IdState::AddrResolved, EINVAL, NO_ROUTE_WANTED)?;
         id.path = Some(path);
         id.state = IdState::RouteResolved;
         self.notify(number, event::ROUTE_RESOLVED, 0, &Content::empty());
@@ -266,15 +288,17 @@ impl State {
         if state != Some(IdState::AddrBound) {
             self.bind(number, Address::unspecified(Family::V4))?;
         }
-        let id = self.ids.get_mut(&number).ok_or(Errno(EINVAL))?;
+        let id = self.known_mut(number)?;
         id.backlog = match backlog {
             1..=MAX_BACKLOG => backlog,
             _ => MAX_BACKLOG,
         };
-        if let (true, Some((space, port))) = (id.reuse, id.claim) {
+        let claim = id.claim.filter(|_| id.reuse);
+        if let Some((space, port)) = claim {
             self.ports.make_exclusive(space, port, number)?;
-            id.reuse = false;
         }
+        let id = self.known_mut(number)?;
+        id.reuse = false;
         id.state = IdState::Listen;
         self.publish().inspect_err(|_| {
             if let Some(id) = self.ids.get_mut(&number) {

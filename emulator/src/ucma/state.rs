@@ -13,7 +13,14 @@ use super::ports::{Ports, Space};
 use super::services::{Directory, service};
 use crate::cm::{CommId, Manager, Timers};
 use crate::fabric::registry::Service;
-use crate::nic::spec::{Errno, PortAddress, Result};
+use crate::nic::spec::{PortAddress, Result};
+use crate::refusal::{OrRefuse, refuse_if};
+
+/// Why a command that needs a device is refused.
+pub(super) const NO_DEVICE: &str =
+    "the id has no device yet: resolve an address, or bind it to the address of a port";
+
+const DESTROYED: &str = "the id was destroyed";
 
 /// The state of rdma_cm in this process.
 pub(super) struct State {
@@ -98,9 +105,11 @@ impl State {
     /// if its device is gone.
     pub(super) fn id(&mut self, file: u64, number: u32) -> Result<&mut Id> {
         let id = self.owned(file, number)?;
-        if id.state == IdState::DeviceRemoval {
-            return Err(Errno(ENXIO));
-        }
+        refuse_if(
+            id.state == IdState::DeviceRemoval,
+            ENXIO,
+            "the device of the id was removed (RDMA_CM_EVENT_DEVICE_REMOVAL): destroy the id",
+        )?;
         Ok(id)
     }
 
@@ -114,18 +123,33 @@ impl State {
         number: u32,
     ) -> Result<(&mut Id, PortAddress)> {
         let id = self.id(file, number)?;
-        let port = id.port.ok_or(Errno(EINVAL))?;
+        let port = id.port.or_refuse(EINVAL, NO_DEVICE)?;
         Ok((id, port))
     }
 
     /// Returns an id of a file, also if its device is gone.
     pub(super) fn owned(&mut self, file: u64, number: u32) -> Result<&mut Id> {
-        let id = self.ids.get_mut(&number).ok_or(Errno(ENOENT))?;
-        if id.file == file {
-            Ok(id)
-        } else {
-            Err(Errno(EINVAL))
-        }
+        let id = self.ids.get_mut(&number);
+        let id = id.or_refuse(ENOENT, "there is no rdma_cm id of this number")?;
+        refuse_if(
+            id.file != file,
+            EINVAL,
+            "the id belongs to another event channel",
+        )?;
+        Ok(id)
+    }
+
+    /// Returns an id whose file was checked.
+    ///
+    /// # Errors
+    /// `EINVAL` if there is none.
+    pub(super) fn known(&self, number: u32) -> Result<&Id> {
+        self.ids.get(&number).or_refuse(EINVAL, DESTROYED)
+    }
+
+    /// As [`known`](Self::known), to change the id.
+    pub(super) fn known_mut(&mut self, number: u32) -> Result<&mut Id> {
+        self.ids.get_mut(&number).or_refuse(EINVAL, DESTROYED)
     }
 
     /// Destroys an id, with the requests to it that the application has not

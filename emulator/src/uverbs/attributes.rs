@@ -1,14 +1,18 @@
 //! The attributes of an ioctl command: checked against the method's list as in the
 //! kernel's `uverbs_ioctl.c`, read, and written back.
 
+use std::fmt::Debug;
+
 use libc::{EFAULT, EINVAL, EOPNOTSUPP, EPROTONOSUPPORT};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use super::abi::{
     ATTR_F_MANDATORY, ATTR_F_VALID_OUTPUT, Attribute, IoctlHeader, UHW_IN, UHW_OUT, request,
 };
+use super::log;
 use super::user;
-use crate::nic::spec::{Errno, Result};
+use crate::nic::spec::Result;
+use crate::refusal::{OrRefuse, refuse, refuse_if};
 
 /// The type of an attribute.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -85,26 +89,32 @@ impl Attributes {
         let specs = || lists.iter().copied().flatten();
         let first = address
             .checked_add(size_of::<IoctlHeader>() as u64)
-            .ok_or(Errno(EFAULT))?;
+            .or_refuse(
+                EFAULT,
+                "the request does not end before the end of the address space",
+            )?;
         let count = usize::from(header.num_attrs);
         let bytes = user::copy_in(first, count * size_of::<Attribute>())?;
         let mut present: Vec<PresentAttribute> = Vec::with_capacity(count);
         for (index, bytes) in bytes.chunks_exact(size_of::<Attribute>()).enumerate() {
             let attribute: Attribute = request(bytes);
             let Some(spec) = specs().find(|spec| spec.id == attribute.id) else {
-                if attribute.flags & ATTR_F_MANDATORY != 0 {
-                    return Err(Errno(EPROTONOSUPPORT));
-                }
+                refuse_if(
+                    attribute.flags & ATTR_F_MANDATORY != 0,
+                    EPROTONOSUPPORT,
+                    "the request has an attribute that the kernel does not know, and must",
+                )?;
                 continue;
             };
-            if attribute.flags & !(ATTR_F_MANDATORY | ATTR_F_VALID_OUTPUT) != 0
-                || attribute.reserved != 0
-                || present
-                    .iter()
-                    .any(|other| other.attribute.id == attribute.id)
-            {
-                return Err(Errno(EINVAL));
-            }
+            refuse_if(
+                attribute.flags & !(ATTR_F_MANDATORY | ATTR_F_VALID_OUTPUT) != 0
+                    || attribute.reserved != 0
+                    || present
+                        .iter()
+                        .any(|other| other.attribute.id == attribute.id),
+                EINVAL,
+                "an attribute is there twice, or has unknown flags",
+            )?;
             let input = read_input(&attribute, spec.attr_type)?;
             let address = first + (index * size_of::<Attribute>()) as u64;
             present.push(PresentAttribute {
@@ -114,9 +124,11 @@ impl Attributes {
             });
         }
         let has = |id| present.iter().any(|it| it.attribute.id == id);
-        if specs().any(|spec| spec.mandatory && !has(spec.id)) {
-            return Err(Errno(EINVAL));
-        }
+        refuse_if(
+            specs().any(|spec| spec.mandatory && !has(spec.id)),
+            EINVAL,
+            "the request lacks an attribute",
+        )?;
         Ok(Self { present })
     }
 
@@ -139,7 +151,7 @@ impl Attributes {
     /// # Errors
     /// `EINVAL` if it was sent as 64 bits and does not fit.
     pub(super) fn u32(&self, id: u16) -> Result<u32> {
-        u32::try_from(self.u64(id)).map_err(|_| Errno(EINVAL))
+        u32::try_from(self.u64(id)).or_refuse(EINVAL, "a number has more than 32 bits")
     }
 
     /// Returns a bit mask; 0 if the attribute is absent.
@@ -148,11 +160,8 @@ impl Attributes {
     /// `EINVAL` for bits outside `known`, as in the kernel's `uverbs_get_flags32`.
     pub(super) fn flags(&self, id: u16, known: u32) -> Result<u32> {
         let flags = self.u32(id)?;
-        if flags & !known == 0 {
-            Ok(flags)
-        } else {
-            Err(Errno(EINVAL))
-        }
+        refuse_if(flags & !known != 0, EINVAL, "the flags have an unknown bit")?;
+        Ok(flags)
     }
 
     /// Returns a structure; bytes that were not sent are zero.
@@ -168,7 +177,7 @@ impl Attributes {
         self.find(id)
             .map(|it| match u32::try_from(it.attribute.data) {
                 Ok(handle) if i32::try_from(handle).is_ok() => Ok(handle),
-                _ => Err(Errno(EINVAL)),
+                _ => Err(refuse(EINVAL, "a handle is out of range")),
             })
             .transpose()
     }
@@ -178,7 +187,8 @@ impl Attributes {
     /// # Errors
     /// `EINVAL` if it is absent or out of range.
     pub(super) fn handle(&self, id: u16) -> Result<u32> {
-        self.optional_handle(id)?.ok_or(Errno(EINVAL))
+        self.optional_handle(id)?
+            .or_refuse(EINVAL, "the request lacks a handle")
     }
 
     /// Returns a file descriptor if the attribute is present.
@@ -187,7 +197,10 @@ impl Attributes {
     /// `EBADF` if it is out of range.
     pub(super) fn descriptor(&self, id: u16) -> Result<Option<i32>> {
         self.find(id)
-            .map(|it| i32::try_from(it.attribute.data).map_err(|_| Errno(libc::EBADF)))
+            .map(|it| {
+                i32::try_from(it.attribute.data)
+                    .or_refuse(libc::EBADF, "a file descriptor is out of range")
+            })
             .transpose()
     }
 
@@ -230,7 +243,14 @@ impl Attributes {
     ///
     /// # Errors
     /// `EFAULT`.
-    pub(super) fn write_output<T: IntoBytes + Immutable>(&self, id: u16, value: &T) -> Result<()> {
+    pub(super) fn write_output<T: IntoBytes + Immutable + Debug>(
+        &self,
+        id: u16,
+        value: &T,
+    ) -> Result<()> {
+        if self.has(id) {
+            log::reply(|| format!("{value:?}"));
+        }
         self.write_output_bytes(id, value.as_bytes())
     }
 
@@ -239,16 +259,35 @@ impl Attributes {
     /// # Errors
     /// `EFAULT`.
     pub(super) fn write_id(&self, id: u16, value: u32) -> Result<()> {
+        log::reply(|| format!("handle {value}"));
         let Some(it) = self.find(id) else {
             return Ok(());
         };
         user::copy_out(it.address + 8, u64::from(value).as_bytes())
     }
 
+    /// Returns the attributes that carry values in, as text: numbers by their value, others
+    /// by their length.
+    pub(super) fn describe(&self) -> String {
+        let shown = self.present.iter().filter_map(|it| {
+            let Attribute { id, len, data, .. } = it.attribute;
+            match (it.input.len(), len) {
+                (0, 0) => Some(format!("{id}: handle {data}")),
+                // A buffer for a reply.
+                (0, _) => None,
+                (1..=8, _) => Some(format!("{id}: {}", request::<u64>(&it.input))),
+                _ => Some(format!("{id}: {len} bytes")),
+            }
+        });
+        shown.collect::<Vec<_>>().join(", ")
+    }
+
     fn find(&self, id: u16) -> Option<&PresentAttribute> {
         self.present.iter().find(|it| it.attribute.id == id)
     }
 }
+
+const LENGTH: &str = "an attribute has a wrong length";
 
 fn read_input(attribute: &Attribute, attr_type: AttrType) -> Result<Vec<u8>> {
     let len = attribute.len;
@@ -257,11 +296,9 @@ fn read_input(attribute: &Attribute, attr_type: AttrType) -> Result<Vec<u8>> {
         AttrType::InZeroTrailing(min, _) => (min, u16::MAX),
         AttrType::Out(min) if len >= min => return Ok(Vec::new()),
         AttrType::Id if len == 0 => return Ok(Vec::new()),
-        AttrType::Out(_) | AttrType::Id => return Err(Errno(EINVAL)),
+        AttrType::Out(_) | AttrType::Id => return Err(refuse(EINVAL, LENGTH)),
     };
-    if len < min || len > max {
-        return Err(Errno(EINVAL));
-    }
+    refuse_if(len < min || len > max, EINVAL, LENGTH)?;
     let len = usize::from(len);
     let mut bytes = if len <= size_of::<u64>() {
         attribute.data.as_bytes()[..len].to_vec()
@@ -270,9 +307,11 @@ fn read_input(attribute: &Attribute, attr_type: AttrType) -> Result<Vec<u8>> {
     };
     if let AttrType::InZeroTrailing(_, known) = attr_type {
         let known = bytes.len().min(known.into());
-        if bytes[known..].iter().any(|byte| *byte != 0) {
-            return Err(Errno(EOPNOTSUPP));
-        }
+        refuse_if(
+            bytes[known..].iter().any(|byte| *byte != 0),
+            EOPNOTSUPP,
+            "an attribute has fields of a later kernel",
+        )?;
         bytes.truncate(known);
     }
     Ok(bytes)

@@ -16,7 +16,8 @@ use zerocopy::IntoBytes;
 use super::abi::Mlx5ClockInfo;
 use super::context::PAGE_SIZE;
 use super::pages::MAX_PAGES;
-use crate::nic::spec::{CLOCK_KHZ, Errno, Result, WallClock};
+use crate::nic::spec::{CLOCK_KHZ, Result, WallClock};
+use crate::refusal::refuse_if;
 
 /// `MLX5_IB_MMAP_CLOCK_INFO` in a mapping's offset, in pages; the low byte is the
 /// version of the page.
@@ -69,14 +70,16 @@ pub(super) fn check(offset: u64, len: usize, writes: bool, has_page: bool) -> Re
     if page_offset >> 8 != COMMAND || !offset.is_multiple_of(PAGE_SIZE) {
         return Ok(None);
     }
-    if len as u64 != PAGE_SIZE {
-        return Err(Errno(EINVAL));
-    }
-    if page_offset & 0xff != VERSION || !has_page {
-        return Err(Errno(EOPNOTSUPP));
-    }
-    if writes {
-        return Err(Errno(EPERM));
-    }
+    refuse_if(
+        len as u64 != PAGE_SIZE,
+        EINVAL,
+        "a mapping of the clock page is one whole page",
+    )?;
+    refuse_if(
+        page_offset & 0xff != VERSION || !has_page,
+        EOPNOTSUPP,
+        "there is no clock page, or none of this version",
+    )?;
+    refuse_if(writes, EPERM, "the clock page cannot be written")?;
     Ok(Some(PAGE * PAGE_SIZE))
 }

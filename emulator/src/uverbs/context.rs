@@ -1,6 +1,7 @@
 //! One open device file: the kernel's state per `open` of
 //! `/dev/infiniband/uverbsN`.
 
+use std::ffi::c_int;
 use std::fs::File;
 use std::os::fd::{AsFd, FromRawFd, OwnedFd};
 use std::sync::Arc;
@@ -11,12 +12,14 @@ use super::backend::Backend;
 use super::clock;
 use super::events::Events;
 use super::handles::Handles;
+use super::log;
 use super::pages::Pages;
 use super::registers::Registers;
 use crate::config::{Config, Face, Link};
 use crate::fabric::name::{PortNames, mac_of_gid};
 use crate::limits::Limits;
-use crate::nic::spec::{ContextId, Errno, Result, UarPage};
+use crate::nic::spec::{ContextId, Result, UarPage};
+use crate::refusal::{OrRefuse, refuse_if};
 use crate::sync::{Mutex, MutexGuard};
 
 /// Size of a doorbell page in bytes, and the unit of mmap offsets.
@@ -62,6 +65,15 @@ pub struct DeviceFile {
     /// Whether the clock page is filled.
     has_clock_page: bool,
     state: Mutex<State>,
+}
+
+/// What a mapping of a device file shows.
+#[derive(Clone, Copy, Debug)]
+pub enum Mapped {
+    /// The clock page, at this offset in the memory file.
+    Clock(u64),
+    /// A doorbell page.
+    Doorbells(UarPage),
 }
 
 /// The mutable state of an open device.
@@ -125,7 +137,7 @@ impl DeviceFile {
     ///
     /// # Errors
     /// As mlx5_ib: `EINVAL`, `EOPNOTSUPP`, `EPERM`; see `clock`.
-    pub fn check_clock_mapping(
+    pub(super) fn check_clock_mapping(
         &self,
         offset: u64,
         len: usize,
@@ -147,21 +159,53 @@ impl DeviceFile {
     /// # Errors
     /// `ENODEV` before the context is open; `EINVAL` unless the mapping is exactly
     /// one doorbell page of the context.
-    pub fn check_mapping(&self, offset: u64, len: usize) -> Result<UarPage> {
+    pub(super) fn check_page_mapping(&self, offset: u64, len: usize) -> Result<UarPage> {
         let mut state = self.lock();
-        let context = state.context.ok_or(Errno(ENODEV))?;
-        if !offset.is_multiple_of(PAGE_SIZE) || len == 0 || len as u64 > PAGE_SIZE {
-            return Err(Errno(EINVAL));
-        }
+        let context = state.context;
+        let context = context.or_refuse(ENODEV, "the descriptor has no context yet")?;
+        refuse_if(
+            !offset.is_multiple_of(PAGE_SIZE) || len == 0 || len as u64 > PAGE_SIZE,
+            EINVAL,
+            "a mapping of a device file is one whole page",
+        )?;
         let page_offset = offset / PAGE_SIZE;
         let State {
             pages, registers, ..
         } = &mut *state;
         let page = match registers {
             Some(registers) => registers.page_at(page_offset, pages)?,
-            None => u32::try_from(page_offset).map_err(|_| Errno(EINVAL))?,
+            None => u32::try_from(page_offset)
+                .or_refuse(EINVAL, "the offset is that of no doorbell page")?,
         };
         pages.check(page).map(|page| UarPage { context, page })
+    }
+
+    /// Checks a mapping before it is made. The arguments are those of `mmap`.
+    ///
+    /// # Errors
+    /// As mlx5_ib: `ENODEV` before the context is open; `EINVAL`, `EOPNOTSUPP` and
+    /// `EPERM` for a mapping that does not exist.
+    pub fn check_mapping(
+        &self,
+        offset: i64,
+        len: usize,
+        protection: c_int,
+        flags: c_int,
+    ) -> Result<Mapped> {
+        log::observed("mmap", || {
+            log::request(|| format!("offset {offset:#x}, {len} bytes"));
+            refuse_if(
+                flags & libc::MAP_SHARED == 0,
+                EINVAL,
+                "a mapping of a device file must be shared (MAP_SHARED)",
+            )?;
+            let offset = u64::try_from(offset).or_refuse(EINVAL, "the offset is negative")?;
+            let writes = protection & libc::PROT_WRITE != 0;
+            match self.check_clock_mapping(offset, len, writes)? {
+                Some(place) => Ok(Mapped::Clock(place)),
+                None => self.check_page_mapping(offset, len).map(Mapped::Doorbells),
+            }
+        })
     }
 
     /// Records a checked mapping: from now on the NIC scans the page.
@@ -195,12 +239,13 @@ impl DeviceFile {
     /// # Errors
     /// `EINVAL` if there is no such port.
     pub(super) fn port_names(&self, port: u64) -> Result<PortNames> {
-        let port = u8::try_from(port).map_err(|_| Errno(EINVAL))?;
-        if (1..=self.ports()).contains(&port) {
-            Ok(self.backend.identity(self.device).port(port))
-        } else {
-            Err(Errno(EINVAL))
-        }
+        let port = u8::try_from(port).ok();
+        let port = port.filter(|port| (1..=self.ports()).contains(port));
+        let port = port.or_refuse(
+            EINVAL,
+            "the device has no port of this number; ports count from 1",
+        )?;
+        Ok(self.backend.identity(self.device).port(port))
     }
 
     pub(super) fn cqe_version(&self) -> u8 {
@@ -245,10 +290,11 @@ impl DeviceFile {
     /// removed.
     pub(super) fn check_alive(&self) -> Result<()> {
         let context = self.lock().context;
-        if context.is_some_and(|context| self.backend.events().has_failed(context)) {
-            return Err(Errno(EIO));
-        }
-        Ok(())
+        refuse_if(
+            context.is_some_and(|context| self.backend.events().has_failed(context)),
+            EIO,
+            "the device has failed (IBV_EVENT_DEVICE_FATAL): close it",
+        )
     }
 
     pub(super) fn backend(&self) -> &dyn Backend {

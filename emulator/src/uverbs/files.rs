@@ -12,7 +12,9 @@ use libc::EMFILE;
 
 use super::context::DeviceFile;
 use super::events::Events;
-use crate::nic::spec::{ChannelId, Errno, Result};
+use crate::nic::spec::{ChannelId, Result};
+use crate::preload::real;
+use crate::refusal::{OrRefuse, refuse};
 use crate::sync::{Mutex, MutexGuard};
 use crate::ucma::CmFile;
 
@@ -33,6 +35,8 @@ pub(crate) enum Entry {
     Events(Arc<EventDescriptor>),
     /// `/dev/infiniband/rdma_cm`.
     Cm(Arc<CmFile>),
+    /// A socket of RDMA netlink, and the socket that sends its replies.
+    Netlink(Arc<OwnedFd>),
 }
 
 /// The descriptor of an event file. Closing the last duplicate closes the file.
@@ -68,11 +72,8 @@ struct Identity(u64, u64);
 impl Identity {
     fn of(fd: RawFd) -> Option<Self> {
         let mut stat = std::mem::MaybeUninit::<libc::stat>::uninit();
-        // `fstatat` is not interposed, unlike `fstat`.
-        // SAFETY: an empty path with AT_EMPTY_PATH selects the descriptor, and
-        // `stat` has room for the result.
-        let done =
-            unsafe { libc::fstatat(fd, c"".as_ptr(), stat.as_mut_ptr(), libc::AT_EMPTY_PATH) };
+        // SAFETY: `stat` has room for the result.
+        let done = unsafe { real::fstat(fd, stat.as_mut_ptr()) };
         // SAFETY: a successful call has initialised it.
         (done == 0)
             .then(|| unsafe { stat.assume_init() })
@@ -120,11 +121,23 @@ impl Files {
         self.publish(fd, Entry::Events(Arc::new(EventDescriptor { id, events })))
     }
 
+    /// Adds a socket of RDMA netlink; `responder` sends the replies to it.
+    ///
+    /// # Errors
+    /// `EMFILE` if the number is too high to be tracked.
+    pub fn publish_netlink(&self, fd: OwnedFd, responder: Arc<OwnedFd>) -> Result<RawFd> {
+        self.publish(fd, Entry::Netlink(responder))
+    }
+
     fn publish(&self, fd: OwnedFd, entry: Entry) -> Result<RawFd> {
-        let identity = Identity::of(fd.as_raw_fd()).ok_or(Errno(libc::EBADF))?;
+        let identity = Identity::of(fd.as_raw_fd());
+        let identity = identity.or_refuse(libc::EBADF, "the file descriptor is not open")?;
         let number = fd.as_raw_fd();
         if usize::try_from(number).is_ok_and(|number| number >= MAX_FD) {
-            return Err(Errno(EMFILE));
+            return Err(refuse(
+                EMFILE,
+                "the number of the file descriptor is above what the emulated device tracks",
+            ));
         }
         let stale = self
             .lock()
@@ -156,7 +169,15 @@ impl Files {
     pub(crate) fn cm(&self, fd: RawFd) -> Option<Arc<CmFile>> {
         match self.get(fd)? {
             Entry::Cm(file) => Some(file),
-            Entry::Device(_) | Entry::Events(_) => None,
+            Entry::Device(_) | Entry::Events(_) | Entry::Netlink(_) => None,
+        }
+    }
+
+    /// Returns the socket that sends the replies to a socket of RDMA netlink.
+    pub fn netlink(&self, fd: RawFd) -> Option<Arc<OwnedFd>> {
+        match self.get(fd)? {
+            Entry::Netlink(responder) => Some(responder),
+            Entry::Device(_) | Entry::Events(_) | Entry::Cm(_) => None,
         }
     }
 
@@ -167,7 +188,10 @@ impl Files {
     pub fn events(&self, fd: RawFd) -> Result<ChannelId> {
         match self.get(fd) {
             Some(Entry::Events(events)) => Ok(events.id),
-            _ => Err(Errno(libc::EBADF)),
+            _ => Err(refuse(
+                libc::EBADF,
+                "the file descriptor is not that of a completion channel or event file",
+            )),
         }
     }
 

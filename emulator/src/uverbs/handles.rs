@@ -7,7 +7,8 @@ use std::collections::BTreeSet;
 
 use libc::{EBUSY, EINVAL, ENOENT, ENOMEM};
 
-use crate::nic::spec::{Access, ChannelId, Cqn, Errno, PdId, Qpn, Result, Srqn};
+use crate::nic::spec::{Access, ChannelId, Cqn, PdId, Qpn, Result, Srqn};
+use crate::refusal::{OrRefuse, refuse};
 
 /// A protection domain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -170,7 +171,9 @@ impl Handles {
                 self.slots.push(None);
                 self.slots.len() - 1
             }
-            None => return Err(Errno(ENOMEM)),
+            None => {
+                return Err(refuse(ENOMEM, "the context has too many objects"));
+            }
         };
         for &parent in parents {
             self.count_users(parent, 1);
@@ -193,8 +196,8 @@ impl Handles {
             .slots
             .get(handle as usize)
             .and_then(Option::as_ref)
-            .ok_or(Errno(ENOENT))?;
-        K::of(&entry.object).ok_or(Errno(EINVAL))
+            .or_refuse(ENOENT, "no object has this handle, or it is destroyed")?;
+        K::of(&entry.object).or_refuse(EINVAL, "the handle is that of another kind of object")
     }
 
     /// Returns an object that is about to be destroyed.
@@ -204,7 +207,11 @@ impl Handles {
     pub(super) fn get_unused<K: Kind>(&self, handle: u32) -> Result<K> {
         let found = self.get(handle)?;
         match self.slots[handle as usize].as_ref() {
-            Some(entry) if entry.users > 0 => Err(Errno(EBUSY)),
+            Some(entry) if entry.users > 0 => Err(refuse(
+                EBUSY,
+                "other objects still use it: destroy queue pairs before queues, and all before \
+                 the protection domain",
+            )),
             _ => Ok(found),
         }
     }
@@ -258,6 +265,7 @@ impl Handles {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::nic::spec::Errno;
 
     #[test]
     fn the_lowest_free_handle_is_reused_first() {

@@ -32,17 +32,20 @@ mod events;
 mod files;
 mod handles;
 mod ioctl;
+pub(crate) mod log;
 mod pages;
 mod registers;
 pub(crate) mod user;
 mod write;
 mod write_commands;
+mod write_table;
 
 #[cfg(test)]
 mod tests;
 
 pub use backend::Backend;
-pub use context::{DeviceConfig, DeviceFile, PAGE_SIZE};
+pub(crate) use commands::device_capabilities;
+pub use context::{DeviceConfig, DeviceFile, Mapped, PAGE_SIZE};
 pub use emulator_backend::EmulatorBackend;
 pub use events::Events;
 pub(crate) use files::Entry;

@@ -5,7 +5,8 @@ use std::collections::BTreeSet;
 use libc::{EINVAL, ENOMEM};
 
 use super::clock;
-use crate::nic::spec::{Errno, Result};
+use crate::nic::spec::Result;
+use crate::refusal::{OrRefuse, refuse};
 
 /// Maximum number of doorbell pages of one context. A CQ names its page in 16 bits.
 pub(super) const MAX_PAGES: u32 = 16_384;
@@ -32,7 +33,7 @@ impl Pages {
                 }
                 self.highest
             }
-            None => return Err(Errno(ENOMEM)),
+            None => return Err(refuse(ENOMEM, "the context has all its doorbell pages")),
         };
         self.in_use.insert(page);
         Ok(page)
@@ -54,7 +55,7 @@ impl Pages {
         self.in_use
             .contains(&page)
             .then_some(page)
-            .ok_or(Errno(EINVAL))
+            .or_refuse(EINVAL, "the context has no doorbell page of this number")
     }
 
     pub(super) fn iter(&self) -> impl Iterator<Item = u32> + '_ {

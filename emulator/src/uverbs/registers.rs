@@ -13,7 +13,8 @@ use libc::{EINVAL, ENOMEM};
 
 use super::pages::Pages;
 use crate::limits::{BF_OFFSET, BF_REG_SIZE};
-use crate::nic::spec::{Errno, Result};
+use crate::nic::spec::Result;
+use crate::refusal::{refuse, refuse_if};
 
 /// Number of registers used per page; `MLX5_NON_FP_BFREGS_PER_UAR`.
 const PER_PAGE: u32 = 2;
@@ -53,16 +54,22 @@ impl Registers {
     /// As mlx5_ib: `EINVAL` for 0 registers, or if all are low-latency; `ENOMEM` for
     /// too many.
     pub(super) fn new(total: u32, low_latency: u32, pages: &mut Pages) -> Result<Self> {
-        if total == 0 {
-            return Err(Errno(EINVAL));
-        }
-        if total > MAX_REGISTERS {
-            return Err(Errno(ENOMEM));
-        }
+        refuse_if(
+            total == 0,
+            EINVAL,
+            "the context asks for 0 doorbell registers",
+        )?;
+        refuse_if(
+            total > MAX_REGISTERS,
+            ENOMEM,
+            "the context asks for more than 512 doorbell registers (MLX5_TOTAL_UUARS)",
+        )?;
         let total = total.next_multiple_of(PER_PAGE);
-        if low_latency > total - 1 {
-            return Err(Errno(EINVAL));
-        }
+        refuse_if(
+            low_latency > total - 1,
+            EINVAL,
+            "all doorbell registers are low-latency ones (MLX5_NUM_LOW_LAT_UUARS)",
+        )?;
         (0..total / PER_PAGE).for_each(|page| pages.add(page));
         Ok(Self {
             users: vec![0; total as usize],
@@ -88,17 +95,21 @@ impl Registers {
             REGULAR_PAGE | WC_PAGE | NC_PAGE if index < own => Ok(index as u32),
             ALLOC_WC => {
                 let index = index | (page_offset >> 16) << 8;
-                if index >= u64::from(MAX_ADDITIONAL / PER_PAGE) {
-                    return Err(Errno(EINVAL));
-                }
+                refuse_if(
+                    index >= u64::from(MAX_ADDITIONAL / PER_PAGE),
+                    EINVAL,
+                    "the offset is beyond the additional doorbell pages",
+                )?;
                 let page = (own + index) as u32;
-                if pages.check(page).is_ok() {
-                    return Err(Errno(EINVAL));
-                }
+                refuse_if(
+                    pages.check(page).is_ok(),
+                    EINVAL,
+                    "the additional doorbell page is mapped already",
+                )?;
                 pages.add(page);
                 Ok(page)
             }
-            _ => Err(Errno(EINVAL)),
+            _ => Err(refuse(EINVAL, "the offset is that of no doorbell page")),
         }
     }
 
@@ -139,9 +150,11 @@ impl Registers {
         pages: &Pages,
     ) -> Result<RegisterLocation> {
         let own = self.users.len() as u32;
-        if register >= MAX_ADDITIONAL {
-            return Err(Errno(EINVAL));
-        }
+        refuse_if(
+            register >= MAX_ADDITIONAL,
+            EINVAL,
+            "the number of the doorbell register is out of range",
+        )?;
         let location = Self::location(own + register);
         pages.check(location.page)?;
         Ok(location)
@@ -156,6 +169,7 @@ impl Registers {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::nic::spec::Errno;
 
     fn registers(total: u32, low_latency: u32) -> (Registers, Pages) {
         let mut pages = Pages::default();

@@ -7,6 +7,9 @@
 use libc::{EFAULT, c_void, iovec};
 
 use crate::nic::spec::{Errno, Result};
+use crate::refusal::{OrRefuse, refuse};
+
+const RING: &str = "a ring or a doorbell record is not in mapped, writable memory";
 
 /// Copies `len` bytes from the application.
 ///
@@ -71,10 +74,10 @@ pub(super) fn check_writable(address: u64, len: u64) -> Result<()> {
     let end = address
         .checked_add(len)
         .and_then(|end| end.checked_add(PAGE - 1))
-        .ok_or(Errno(EFAULT))?
+        .or_refuse(EFAULT, RING)?
         & !(PAGE - 1);
     let start_pointer = std::ptr::with_exposed_provenance_mut::<c_void>(start as usize);
-    let length = usize::try_from(end - start).map_err(|_| Errno(EFAULT))?;
+    let length = usize::try_from(end - start).or_refuse(EFAULT, RING)?;
     // SAFETY: populating maps pages and changes no bytes; the kernel refuses a
     // range that is not mapped.
     if unsafe { libc::madvise(start_pointer, length, libc::MADV_POPULATE_WRITE) } == 0 {
@@ -88,10 +91,10 @@ pub(super) fn check_writable(address: u64, len: u64) -> Result<()> {
             // all that mincore writes.
             match unsafe { libc::mincore(start_pointer, length, residency.as_mut_ptr()) } {
                 0 => Ok(()),
-                _ => Err(Errno(EFAULT)),
+                _ => Err(refuse(EFAULT, RING)),
             }
         }
-        libc::ENOMEM | libc::EFAULT | libc::EPERM | libc::EACCES => Err(Errno(EFAULT)),
+        libc::ENOMEM | libc::EFAULT | libc::EPERM | libc::EACCES => Err(refuse(EFAULT, RING)),
         other => Err(Errno(other)),
     }
 }
@@ -119,7 +122,10 @@ fn whole(done: isize, len: usize) -> Result<()> {
             );
             Err(Errno(errno))
         }
-        _ => Err(Errno(EFAULT)),
+        _ => Err(refuse(
+            EFAULT,
+            "the request, or the buffer for the reply, is not in mapped memory",
+        )),
     }
 }
 

@@ -11,14 +11,21 @@ use libc::{EFAULT, EINVAL, ENOSPC, EOPNOTSUPP};
 
 use super::abi::{ExWriteHeader, WRITE_COMMAND_MASK, WRITE_EXTENDED, WriteHeader, request};
 use super::context::DeviceFile;
+use super::log;
 use super::user;
-use super::write_commands::{Buffer, CommandSpec, WriteCommand, has_driver_part};
-use crate::nic::spec::{Errno, Result};
+use super::write_commands::{Buffer, WriteCommand};
+use super::write_table::{CommandSpec, has_driver_part};
+use crate::nic::spec::Result;
+use crate::refusal::{OrRefuse, refuse, refuse_if};
 
 /// The number of commands in each table of the kernel: one more than `OPEN_QP` and
 /// `EX_MODIFY_CQ`.
 const COMMANDS: u32 = 41;
 const EXTENDED_COMMANDS: u32 = 58;
+
+const LENGTHS: &str = "the lengths in the request's header do not add up to its length";
+const UNKNOWN: &str = "there is no command of this number";
+const SHORT: &str = "the request, or the buffer for the reply, is too short";
 
 impl DeviceFile {
     /// Handles `write(fd, address, count)`. Returns `count`.
@@ -29,11 +36,14 @@ impl DeviceFile {
     /// `ENOSPC` for a request or a reply buffer that is too short, `EFAULT`, `EIO` if
     /// the device has failed, and the command's own errors.
     pub fn write(self: &Arc<Self>, address: u64, count: usize) -> Result<usize> {
-        if count < size_of::<WriteHeader>() {
-            return Err(Errno(EINVAL));
-        }
+        log::observed("write", || self.write_command(address, count))
+    }
+
+    fn write_command(self: &Arc<Self>, address: u64, count: usize) -> Result<usize> {
+        refuse_if(count < size_of::<WriteHeader>(), EINVAL, LENGTHS)?;
         self.check_alive()?;
         let header: WriteHeader = request(&user::copy_in(address, size_of::<WriteHeader>())?);
+        log::name(|| log::write_name(header.command));
         let entry = known(header.command)?;
         let command = match entry {
             Some(entry) if header.command & WRITE_EXTENDED != 0 => {
@@ -41,8 +51,12 @@ impl DeviceFile {
             }
             Some(entry) => plain(&header, entry, address, count)?,
             // The kernel checks the length of these by the plain header.
-            None if usize::from(header.in_words) * 4 != count => return Err(Errno(EINVAL)),
-            None => return Err(Errno(EOPNOTSUPP)),
+            None if usize::from(header.in_words) * 4 != count => {
+                return Err(refuse(EINVAL, LENGTHS));
+            }
+            None => {
+                return Err(refuse(EOPNOTSUPP, "the device does not have this command"));
+            }
         };
         command.run(self)?;
         Ok(count)
@@ -52,12 +66,14 @@ impl DeviceFile {
 /// Returns a command by its number, or `None` if the device does not support it.
 fn known(number: u32) -> Result<Option<&'static CommandSpec>> {
     let index = number & WRITE_COMMAND_MASK;
-    if number & !(WRITE_EXTENDED | WRITE_COMMAND_MASK) != 0 {
-        return Err(Errno(EINVAL));
-    }
+    refuse_if(
+        number & !(WRITE_EXTENDED | WRITE_COMMAND_MASK) != 0,
+        EINVAL,
+        UNKNOWN,
+    )?;
     match number & WRITE_EXTENDED != 0 {
-        true if index >= EXTENDED_COMMANDS => Err(Errno(EOPNOTSUPP)),
-        false if index >= COMMANDS => Err(Errno(EINVAL)),
+        true if index >= EXTENDED_COMMANDS => Err(refuse(EOPNOTSUPP, UNKNOWN)),
+        false if index >= COMMANDS => Err(refuse(EINVAL, UNKNOWN)),
         _ => Ok(CommandSpec::find(number)),
     }
 }
@@ -72,13 +88,13 @@ fn plain(
         usize::from(header.in_words) * 4,
         usize::from(header.out_words) * 4,
     );
-    if sent != count {
-        return Err(Errno(EINVAL));
-    }
+    refuse_if(sent != count, EINVAL, LENGTHS)?;
     let body = count - size_of::<WriteHeader>();
-    if body < entry.request || requested < entry.reply {
-        return Err(Errno(ENOSPC));
-    }
+    refuse_if(
+        body < entry.request || requested < entry.reply,
+        ENOSPC,
+        SHORT,
+    )?;
     let bytes = user::copy_in(offset(address, size_of::<WriteHeader>())?, body)?;
     let udata = has_driver_part(header.command);
     let (core, driver) = bytes.split_at(if udata { entry.request } else { body });
@@ -112,28 +128,22 @@ fn extended(
     count: usize,
 ) -> Result<WriteCommand> {
     const HEADERS: usize = size_of::<WriteHeader>() + size_of::<ExWriteHeader>();
-    if count < HEADERS {
-        return Err(Errno(EINVAL));
-    }
+    refuse_if(count < HEADERS, EINVAL, LENGTHS)?;
     let after = offset(address, size_of::<WriteHeader>())?;
     let more: ExWriteHeader = request(&user::copy_in(after, size_of::<ExWriteHeader>())?);
     let bytes_of = |words: u16| usize::from(words) * 8;
     let (core_len, driver_len) = (bytes_of(header.in_words), bytes_of(more.provider_in_words));
     let core_room = bytes_of(header.out_words);
     let driver_room = bytes_of(more.provider_out_words);
-    if core_len + driver_len != count - HEADERS {
-        return Err(Errno(EINVAL));
-    }
-    if core_len < entry.request {
-        return Err(Errno(ENOSPC));
-    }
+    refuse_if(core_len + driver_len != count - HEADERS, EINVAL, LENGTHS)?;
+    refuse_if(core_len < entry.request, ENOSPC, SHORT)?;
     let has_room = core_room + driver_room != 0;
-    if more.reserved != 0 || (more.response != 0) != has_room {
-        return Err(Errno(EINVAL));
-    }
-    if has_room && core_room < entry.reply {
-        return Err(Errno(ENOSPC));
-    }
+    refuse_if(
+        more.reserved != 0 || (more.response != 0) != has_room,
+        EINVAL,
+        "the reply has an address without a length, or a length without an address",
+    )?;
+    refuse_if(has_room && core_room < entry.reply, ENOSPC, SHORT)?;
     let mut core = user::copy_in(offset(address, HEADERS)?, core_len + driver_len)?;
     let driver = core.split_off(core_len);
     Ok(WriteCommand {
@@ -152,5 +162,8 @@ fn extended(
 }
 
 fn offset(address: u64, by: usize) -> Result<u64> {
-    address.checked_add(by as u64).ok_or(Errno(EFAULT))
+    address.checked_add(by as u64).or_refuse(
+        EFAULT,
+        "the request does not end before the end of the address space",
+    )
 }

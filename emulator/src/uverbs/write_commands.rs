@@ -2,26 +2,27 @@
 //! libibverbs sends most of them wrapped in an ioctl (`INVOKE_WRITE`), and all of
 //! them by `write()` on kernels without ioctls.
 
+use std::fmt::Debug;
 use std::sync::Arc;
 
 use libc::{ENOSPC, EOPNOTSUPP};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use super::abi::{
-    self, AllocMw, AllocMwResp, AllocPdResp, CreateAh, CreateAhResp, CreateCq, CreateCqResp,
-    CreateQp, CreateQpResp, CreateSrq, CreateSrqResp, DestroyCqResp, ExCreateCq, ExCreateCqResp,
-    ExCreateQp, ExCreateQpResp, ExModifyCq, ExModifyQp, ExModifyQpResp, GetContextResp, HandleOnly,
-    HandleRequest, Mlx5AllocMw, Mlx5AllocUcontextReq, ModifyQp, ModifySrq, QueryDeviceResp,
-    QueryPort, QueryPortResp, QueryQp, QueryQpResp, QuerySrqResp, RegMr, RegMrResp, ReregMr,
-    ReregMrResp, ResizeCq, ResizeCqResp, request, write_command,
+    self, AllocPdResp, CreateAh, CreateAhResp, CreateCq, CreateCqResp, CreateQp, CreateQpResp,
+    CreateSrq, CreateSrqResp, ExCreateCq, ExCreateCqResp, ExCreateQp, ExCreateQpResp, ExModifyQp,
+    ExModifyQpResp, GetContextResp, Mlx5AllocMw, Mlx5AllocUcontextReq, request,
 };
 use super::commands::{
     COMPLETION_VECTORS, Call, CqRequest, QP_CREATE_FLAGS, QpRequest, SrqRequest,
 };
 use super::context::DeviceFile;
 use super::ioctl::close;
+use super::log;
 use super::user;
-use crate::nic::spec::{Errno, Result};
+use super::write_table::CommandSpec;
+use crate::nic::spec::Result;
+use crate::refusal::{OrRefuse, refuse_if};
 
 /// A buffer of the application for a reply.
 #[derive(Clone, Copy, Debug)]
@@ -31,7 +32,8 @@ pub(super) struct Buffer {
 }
 
 impl Buffer {
-    fn reply<T: IntoBytes + Immutable>(&self, value: &T) -> Result<()> {
+    pub(super) fn reply<T: IntoBytes + Immutable + Debug>(&self, value: &T) -> Result<()> {
+        log::reply(|| format!("{value:?}"));
         user::copy_reply(self.address, self.len, value.as_bytes())
     }
 }
@@ -49,140 +51,6 @@ pub(super) struct WriteCommand {
     pub(super) driver_reply: Buffer,
 }
 
-/// A command: the minimum sizes of request and reply, and its function.
-pub(super) struct CommandSpec {
-    number: u32,
-    /// Size of the request in bytes, without the driver's part.
-    pub(super) request: usize,
-    /// Size of the reply in bytes, without the driver's part.
-    pub(super) reply: usize,
-    run: fn(&Arc<DeviceFile>, &WriteCommand) -> Result<()>,
-}
-
-const fn entry<Request, Reply>(
-    number: u32,
-    run: fn(&Arc<DeviceFile>, &WriteCommand) -> Result<()>,
-) -> CommandSpec {
-    CommandSpec {
-        number,
-        request: size_of::<Request>(),
-        reply: size_of::<Reply>(),
-        run,
-    }
-}
-
-impl CommandSpec {
-    /// Returns the command with this number.
-    pub(super) fn find(number: u32) -> Option<&'static Self> {
-        COMMANDS.iter().find(|it| it.number == number)
-    }
-}
-
-/// Returns whether a command by plain `write()` is followed by a driver part
-/// (`UAPI_DEF_WRITE_UDATA_*`).
-pub(super) fn has_driver_part(number: u32) -> bool {
-    use write_command as it;
-    matches!(
-        number,
-        it::GET_CONTEXT
-            | it::ALLOC_PD
-            | it::CREATE_AH
-            | it::REG_MR
-            | it::REREG_MR
-            | it::ALLOC_MW
-            | it::CREATE_CQ
-            | it::RESIZE_CQ
-            | it::CREATE_QP
-            | it::MODIFY_QP
-            | it::CREATE_SRQ
-            | it::MODIFY_SRQ
-    )
-}
-
-/// Extended replies may end after their `response_length`.
-const EX_QUERY_DEVICE_LEAST: usize = size_of::<QueryDeviceResp>() + 8;
-
-const COMMANDS: &[CommandSpec] = &[
-    entry::<u64, GetContextResp>(write_command::GET_CONTEXT, get_context),
-    entry::<u64, QueryDeviceResp>(write_command::QUERY_DEVICE, |file, it| {
-        it.core_reply.reply(&Call::new(file).query_device()?)
-    }),
-    CommandSpec {
-        number: write_command::EX_QUERY_DEVICE,
-        request: 8,
-        reply: EX_QUERY_DEVICE_LEAST,
-        run: ex_query_device,
-    },
-    entry::<QueryPort, QueryPortResp>(write_command::QUERY_PORT, |file, it| {
-        let port = it.core::<QueryPort>().port_num;
-        it.core_reply
-            .reply(&Call::new(file).query_port(port.into())?.legacy_resp)
-    }),
-    entry::<u64, AllocPdResp>(write_command::ALLOC_PD, alloc_pd),
-    entry::<HandleOnly, ()>(write_command::DEALLOC_PD, |file, it| {
-        Call::new(file).dealloc_pd(it.core::<HandleOnly>().handle)
-    }),
-    entry::<CreateAh, CreateAhResp>(write_command::CREATE_AH, create_ah),
-    entry::<HandleOnly, ()>(write_command::DESTROY_AH, |file, it| {
-        Call::new(file).destroy_ah(it.core::<HandleOnly>().handle)
-    }),
-    entry::<RegMr, RegMrResp>(write_command::REG_MR, reg_mr),
-    entry::<ReregMr, ReregMrResp>(write_command::REREG_MR, |file, it| {
-        it.core_reply.reply(&Call::new(file).rereg_mr(&it.core())?)
-    }),
-    entry::<HandleOnly, ()>(write_command::DEREG_MR, |file, it| {
-        Call::new(file).dereg_mr(it.core::<HandleOnly>().handle)
-    }),
-    entry::<AllocMw, AllocMwResp>(write_command::ALLOC_MW, alloc_mw),
-    entry::<HandleOnly, ()>(write_command::DEALLOC_MW, |file, it| {
-        Call::new(file).dealloc_mw(it.core::<HandleOnly>().handle)
-    }),
-    entry::<u64, u32>(write_command::CREATE_COMP_CHANNEL, |file, it| {
-        let fd = Call::new(file).create_channel()?;
-        it.core_reply.reply(&fd).inspect_err(|_| close(fd))
-    }),
-    entry::<CreateCq, CreateCqResp>(write_command::CREATE_CQ, create_cq),
-    entry::<ExCreateCq, ExCreateCqResp>(write_command::EX_CREATE_CQ, ex_create_cq),
-    entry::<ResizeCq, ResizeCqResp>(write_command::RESIZE_CQ, |file, it| {
-        let cqe = Call::new(file).resize_cq(&it.core(), &it.driver)?;
-        it.core_reply.reply(&ResizeCqResp { cqe, reserved: 0 })
-    }),
-    entry::<ExModifyCq, ()>(write_command::EX_MODIFY_CQ, |file, it| {
-        it.check_tail::<ExModifyCq>()?;
-        Call::new(file).modify_cq(&it.core())
-    }),
-    entry::<HandleRequest, DestroyCqResp>(write_command::DESTROY_CQ, |file, it| {
-        it.core_reply
-            .reply(&Call::new(file).destroy_cq(it.core::<HandleRequest>().handle)?)
-    }),
-    entry::<CreateSrq, CreateSrqResp>(write_command::CREATE_SRQ, create_srq),
-    entry::<ModifySrq, ()>(write_command::MODIFY_SRQ, |file, it| {
-        Call::new(file).modify_srq(&it.core())
-    }),
-    entry::<HandleRequest, QuerySrqResp>(write_command::QUERY_SRQ, |file, it| {
-        it.core_reply
-            .reply(&Call::new(file).query_srq(it.core::<HandleRequest>().handle)?)
-    }),
-    entry::<HandleRequest, u32>(write_command::DESTROY_SRQ, |file, it| {
-        it.core_reply
-            .reply(&Call::new(file).destroy_srq(it.core::<HandleRequest>().handle)?)
-    }),
-    entry::<CreateQp, CreateQpResp>(write_command::CREATE_QP, create_qp),
-    entry::<ExCreateQp, ExCreateQpResp>(write_command::EX_CREATE_QP, ex_create_qp),
-    entry::<ModifyQp, ()>(write_command::MODIFY_QP, |file, it| {
-        Call::new(file).modify_qp(&it.core())
-    }),
-    entry::<ModifyQp, ExModifyQpResp>(write_command::EX_MODIFY_QP, ex_modify_qp),
-    entry::<QueryQp, QueryQpResp>(write_command::QUERY_QP, |file, it| {
-        it.core_reply
-            .reply(&Call::new(file).query_qp(it.core::<QueryQp>().qp_handle)?)
-    }),
-    entry::<HandleRequest, u32>(write_command::DESTROY_QP, |file, it| {
-        it.core_reply
-            .reply(&Call::new(file).destroy_qp(it.core::<HandleRequest>().handle)?)
-    }),
-];
-
 impl WriteCommand {
     /// Runs the command.
     ///
@@ -191,30 +59,36 @@ impl WriteCommand {
     /// `ENOSPC` for a request or a reply buffer that is too short, and the command's
     /// own errors.
     pub(super) fn run(&self, file: &Arc<DeviceFile>) -> Result<()> {
-        let command = CommandSpec::find(self.number).ok_or(Errno(EOPNOTSUPP))?;
-        if self.core.len() < command.request || self.core_reply.len < command.reply {
-            return Err(Errno(ENOSPC));
-        }
+        log::name(|| log::write_name(self.number));
+        let command = CommandSpec::find(self.number);
+        let command = command.or_refuse(EOPNOTSUPP, "the device does not have this command")?;
+        refuse_if(
+            self.core.len() < command.request || self.core_reply.len < command.reply,
+            ENOSPC,
+            "the request, or the buffer for the reply, is too short",
+        )?;
+        log::request(|| (command.describe)(&self.core));
         (command.run)(file, self)
     }
 
-    fn core<T: FromBytes + IntoBytes + KnownLayout>(&self) -> T {
+    pub(super) fn core<T: FromBytes + IntoBytes + KnownLayout>(&self) -> T {
         request(&self.core)
     }
 
     /// Returns `EOPNOTSUPP` if the request has non-zero bytes after the known
     /// structure.
-    fn check_tail<T>(&self) -> Result<()> {
+    pub(super) fn check_tail<T>(&self) -> Result<()> {
         let tail = self.core.get(size_of::<T>()..).unwrap_or(&[]);
-        if tail.iter().all(|byte| *byte == 0) {
-            Ok(())
-        } else {
-            Err(Errno(EOPNOTSUPP))
-        }
+        let is_longer = tail.iter().any(|byte| *byte != 0);
+        refuse_if(
+            is_longer,
+            EOPNOTSUPP,
+            "the request has fields of a later kernel",
+        )
     }
 }
 
-fn get_context(file: &Arc<DeviceFile>, it: &WriteCommand) -> Result<()> {
+pub(super) fn get_context(file: &Arc<DeviceFile>, it: &WriteCommand) -> Result<()> {
     let mut call = Call::new(file);
     let driver = call.get_context(&context_request(&it.driver)?)?;
     let undo = |call: &mut Call| call.close_unreturned_context();
@@ -239,13 +113,15 @@ fn get_context(file: &Arc<DeviceFile>, it: &WriteCommand) -> Result<()> {
 /// # Errors
 /// `EINVAL` if it is shorter than its first version, which has two words.
 pub(super) fn context_request(sent: &[u8]) -> Result<Mlx5AllocUcontextReq> {
-    if sent.len() < 8 {
-        return Err(Errno(libc::EINVAL));
-    }
+    refuse_if(
+        sent.len() < 8,
+        libc::EINVAL,
+        "the driver's part of the request is too short",
+    )?;
     Ok(request(sent))
 }
 
-fn ex_query_device(file: &Arc<DeviceFile>, it: &WriteCommand) -> Result<()> {
+pub(super) fn ex_query_device(file: &Arc<DeviceFile>, it: &WriteCommand) -> Result<()> {
     #[derive(Clone, Copy, FromBytes, IntoBytes, KnownLayout)]
     #[repr(C)]
     struct Request {
@@ -253,9 +129,11 @@ fn ex_query_device(file: &Arc<DeviceFile>, it: &WriteCommand) -> Result<()> {
         reserved: u32,
     }
     let requested: Request = it.core();
-    if requested.comp_mask != 0 || requested.reserved != 0 {
-        return Err(Errno(libc::EINVAL));
-    }
+    refuse_if(
+        requested.comp_mask != 0 || requested.reserved != 0,
+        libc::EINVAL,
+        "comp_mask of the request is not 0",
+    )?;
     let (mut core, mut driver) = Call::new(file).query_device_ex()?;
     let response_length = |len: usize, max: u32| u32::try_from(len).unwrap_or(u32::MAX).min(max);
     core.response_length = response_length(it.core_reply.len, core.response_length);
@@ -264,7 +142,7 @@ fn ex_query_device(file: &Arc<DeviceFile>, it: &WriteCommand) -> Result<()> {
     it.driver_reply.reply(&driver)
 }
 
-fn alloc_pd(file: &Arc<DeviceFile>, it: &WriteCommand) -> Result<()> {
+pub(super) fn alloc_pd(file: &Arc<DeviceFile>, it: &WriteCommand) -> Result<()> {
     let mut call = Call::new(file);
     let (pd_handle, pdn) = call.alloc_pd()?;
     it.core_reply
@@ -275,16 +153,18 @@ fn alloc_pd(file: &Arc<DeviceFile>, it: &WriteCommand) -> Result<()> {
         })
 }
 
-fn create_ah(file: &Arc<DeviceFile>, it: &WriteCommand) -> Result<()> {
+pub(super) fn create_ah(file: &Arc<DeviceFile>, it: &WriteCommand) -> Result<()> {
     let core: CreateAh = it.core();
     let mut call = Call::new(file);
     let (ah_handle, mac) = call.create_ah(core.pd_handle, &core.attr)?;
     let reply = || {
         if let Some(dmac) = mac {
             // libmlx5 creates address handles to get this MAC address.
-            if it.driver_reply.len < size_of::<abi::Mlx5CreateAhResp>() - 6 {
-                return Err(Errno(libc::EINVAL));
-            }
+            refuse_if(
+                it.driver_reply.len < size_of::<abi::Mlx5CreateAhResp>() - 6,
+                libc::EINVAL,
+                "the buffer for the reply has no room for the MAC address",
+            )?;
             it.driver_reply.reply(&abi::Mlx5CreateAhResp {
                 response_length: length_of::<abi::Mlx5CreateAhResp>(),
                 dmac,
@@ -298,7 +178,7 @@ fn create_ah(file: &Arc<DeviceFile>, it: &WriteCommand) -> Result<()> {
     })
 }
 
-fn reg_mr(file: &Arc<DeviceFile>, it: &WriteCommand) -> Result<()> {
+pub(super) fn reg_mr(file: &Arc<DeviceFile>, it: &WriteCommand) -> Result<()> {
     let mut call = Call::new(file);
     let reply = call.reg_mr(&it.core())?;
     it.core_reply.reply(&reply).inspect_err(|_| {
@@ -306,11 +186,13 @@ fn reg_mr(file: &Arc<DeviceFile>, it: &WriteCommand) -> Result<()> {
     })
 }
 
-fn alloc_mw(file: &Arc<DeviceFile>, it: &WriteCommand) -> Result<()> {
+pub(super) fn alloc_mw(file: &Arc<DeviceFile>, it: &WriteCommand) -> Result<()> {
     let known = size_of::<Mlx5AllocMw>();
-    if it.driver.iter().skip(known).any(|byte| *byte != 0) {
-        return Err(Errno(EOPNOTSUPP));
-    }
+    refuse_if(
+        it.driver.iter().skip(known).any(|byte| *byte != 0),
+        EOPNOTSUPP,
+        "the request has fields of a later kernel",
+    )?;
     let mut call = Call::new(file);
     let reply = call.alloc_mw(&it.core(), &request(&it.driver))?;
     let driver = abi::Mlx5AllocMwResp {
@@ -325,7 +207,7 @@ fn alloc_mw(file: &Arc<DeviceFile>, it: &WriteCommand) -> Result<()> {
         })
 }
 
-fn create_cq(file: &Arc<DeviceFile>, it: &WriteCommand) -> Result<()> {
+pub(super) fn create_cq(file: &Arc<DeviceFile>, it: &WriteCommand) -> Result<()> {
     let core: CreateCq = it.core();
     let requested = CqRequest {
         user_handle: core.user_handle,
@@ -340,12 +222,14 @@ fn create_cq(file: &Arc<DeviceFile>, it: &WriteCommand) -> Result<()> {
     make_cq(file, it, &requested, |base, it| it.core_reply.reply(&base))
 }
 
-fn ex_create_cq(file: &Arc<DeviceFile>, it: &WriteCommand) -> Result<()> {
+pub(super) fn ex_create_cq(file: &Arc<DeviceFile>, it: &WriteCommand) -> Result<()> {
     it.check_tail::<ExCreateCq>()?;
     let core: ExCreateCq = it.core();
-    if core.comp_mask != 0 || core.reserved != 0 {
-        return Err(Errno(libc::EINVAL));
-    }
+    refuse_if(
+        core.comp_mask != 0 || core.reserved != 0,
+        libc::EINVAL,
+        "comp_mask of the request is not 0",
+    )?;
     let requested = CqRequest {
         user_handle: core.user_handle,
         cqe: core.cqe,
@@ -391,7 +275,7 @@ fn make_cq(
     })
 }
 
-fn create_srq(file: &Arc<DeviceFile>, it: &WriteCommand) -> Result<()> {
+pub(super) fn create_srq(file: &Arc<DeviceFile>, it: &WriteCommand) -> Result<()> {
     let core: CreateSrq = it.core();
     let mut call = Call::new(file);
     let srq = call.create_srq(&SrqRequest {
@@ -423,7 +307,7 @@ fn create_srq(file: &Arc<DeviceFile>, it: &WriteCommand) -> Result<()> {
         })
 }
 
-fn create_qp(file: &Arc<DeviceFile>, it: &WriteCommand) -> Result<()> {
+pub(super) fn create_qp(file: &Arc<DeviceFile>, it: &WriteCommand) -> Result<()> {
     let core: CreateQp = it.core();
     let requested = QpRequest {
         user_handle: core.user_handle,
@@ -440,13 +324,15 @@ fn create_qp(file: &Arc<DeviceFile>, it: &WriteCommand) -> Result<()> {
     make_qp(file, it, &requested, |base, it| it.core_reply.reply(&base))
 }
 
-fn ex_create_qp(file: &Arc<DeviceFile>, it: &WriteCommand) -> Result<()> {
+pub(super) fn ex_create_qp(file: &Arc<DeviceFile>, it: &WriteCommand) -> Result<()> {
     it.check_tail::<ExCreateQp>()?;
     let core: ExCreateQp = it.core();
     // The comp_mask is for indirection tables, which are not supported.
-    if core.comp_mask != 0 || core.create_flags & !QP_CREATE_FLAGS != 0 {
-        return Err(Errno(EOPNOTSUPP));
-    }
+    refuse_if(
+        core.comp_mask != 0 || core.create_flags & !QP_CREATE_FLAGS != 0,
+        EOPNOTSUPP,
+        "the request has an indirection table or creation flags that the device does not have",
+    )?;
     let requested = QpRequest {
         user_handle: core.user_handle,
         pd_handle: core.pd_handle,
@@ -490,7 +376,7 @@ fn make_qp(
         })
 }
 
-fn ex_modify_qp(file: &Arc<DeviceFile>, it: &WriteCommand) -> Result<()> {
+pub(super) fn ex_modify_qp(file: &Arc<DeviceFile>, it: &WriteCommand) -> Result<()> {
     it.check_tail::<ExModifyQp>()?;
     // `modify_qp` refuses the mask bit of a rate limit.
     Call::new(file).modify_qp(&it.core::<ExModifyQp>().base)?;

@@ -137,6 +137,42 @@ pub(crate) fn finish(command: Command) -> Outcome {
     start(command).finish()
 }
 
+/// Runs a program in two processes, which must both succeed: a server, and a client that
+/// connects to its TCP port (`-p`). `options` are the launcher's; `through` is a command
+/// that starts the program.
+pub(crate) fn pair_with(
+    options: &[&str],
+    link: &str,
+    program: &str,
+    package: &str,
+    arguments: &[&str],
+    through: &[&str],
+) {
+    let Some(program) = find(program, package) else {
+        return;
+    };
+    let fabric = fabric();
+    let port = free_port();
+    let side = |peer: &[&str]| {
+        let mut all = vec!["--fabric", &fabric, "--link", link];
+        all.extend(options);
+        let mut command = run(&all);
+        command
+            .args(through)
+            .arg(&program)
+            .args(["-p", &port.to_string()])
+            .args(arguments);
+        command.args(peer);
+        start(command)
+    };
+    let server = side(&[]);
+    await_listener(port);
+    let client = side(&["127.0.0.1"]).finish();
+    let server = server.finish();
+    client.expect_success("client");
+    server.expect_success("server");
+}
+
 /// Returns a TCP port on which no socket listens.
 pub(crate) fn free_port() -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");

@@ -38,6 +38,9 @@ Examples:
   mlx5-emu run --trace - -- ./my-program
       print every work request and completion as text
 
+  mlx5-emu run --trace commands --explain -- ./my-program
+      print every command to the kernel, and why one is refused
+
   mlx5-emu run --limits profile:siw -- ./my-program
       run on a device with the limits of Soft-iWARP; info --limits lists all
 
@@ -55,6 +58,10 @@ enum Command {
     /// the signals that end a program are forwarded to the command. If mlx5-emu
     /// itself is killed (SIGKILL), the command and every process started below
     /// it are killed too.
+    ///
+    /// Unless they have a value, DAT_LISTEN=loopback is set (DAT programs listen
+    /// on this host only), and UCX_MEM_MMAP_HOOK_MODE=none (UCX 1.15 and older
+    /// otherwise overwrite the interposed mmap, and hang).
     Run(run::Arguments),
     /// Show what is emulated, its limits, and the rdma-core versions it was tested with.
     Info(info::Arguments),

@@ -1,6 +1,7 @@
 //! `mlx5-emu run`: starts a program in an environment with the emulated devices.
 
 use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
@@ -46,9 +47,15 @@ pub(super) struct Arguments {
     #[arg(long)]
     rdma_cm: bool,
     /// Append every WQE and CQE as text to FILE, or to standard error if FILE
-    /// is "-". Several programs can share one file.
-    #[arg(long, value_name = "FILE")]
-    trace: Option<PathBuf>,
+    /// is "-". Several programs can share one file. "commands" shows every command
+    /// of libibverbs and librdmacm to the kernel instead, and "commands=FILE" appends
+    /// them to a file. Can be given twice, for both.
+    #[arg(long, value_name = "FILE|commands[=FILE]")]
+    trace: Vec<PathBuf>,
+    /// For each command that the kernel refuses, write one sentence to standard
+    /// error that says why.
+    #[arg(long)]
+    explain: bool,
     /// Faults to inject, for example "seed=7,drop=0.01,delay=0.05:100us,kill-qp@500".
     #[arg(long, value_name = "SPEC", long_help = faults_help())]
     faults: Option<String>,
@@ -115,7 +122,8 @@ pub(super) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
     command
         .env(LD_PRELOAD, preload)
         .env("SYSFS_PATH", sysfs.root())
-        .envs(Config::listen_default());
+        .envs(Config::listen_default())
+        .envs(Config::ucx_default());
     let clean_up = || {
         let _ = std::fs::remove_dir_all(sysfs.root());
         Attachment::sweep();
@@ -183,8 +191,17 @@ fn environment_of_options(arguments: &Arguments) -> Result<Vec<(&'static str, Os
         limits.map_err(|error| Failure::usage(format!("invalid --limits {error}")))?;
         chosen.push((Config::LIMITS, list.into()));
     }
-    if let Some(trace) = &arguments.trace {
-        chosen.push((Config::TRACE, trace_file(trace)?.into()));
+    for trace in &arguments.trace {
+        let name = trace.as_os_str().as_bytes();
+        let (variable, file) = match name.strip_prefix(b"commands=") {
+            Some(file) => (Config::TRACE_COMMANDS, Path::new(OsStr::from_bytes(file))),
+            None if name == b"commands" => (Config::TRACE_COMMANDS, Path::new("-")),
+            None => (Config::TRACE, trace.as_path()),
+        };
+        chosen.push((variable, trace_file(file)?.into()));
+    }
+    if arguments.explain {
+        chosen.push((Config::EXPLAIN, "1".into()));
     }
     Ok(chosen)
 }

@@ -66,6 +66,25 @@ fn a_connection_is_established_and_ended_with_the_kernels_events() {
 }
 
 #[test]
+fn an_accept_that_is_refused_rejects_the_request_and_has_its_own_reason() {
+    let mut world = World::new(Link::Ib);
+    let (client, server) = (world.open(1), world.open(2));
+    server.listener(TCP, 7471);
+    let active = client.routed(TCP, 7471);
+    client.connect(active, parameters(1, b"")).unwrap();
+    world.carry();
+    let request = server.expect(event::CONNECT_REQUEST, UID);
+    let accept = server.accept(request.id, PASSIVE_UID, parameters(2, &[1; 197]));
+    let reason = crate::refusal::reason(accept.unwrap_err());
+    assert!(
+        reason.starts_with("the private data are longer"),
+        "{reason}"
+    );
+    world.carry();
+    client.expect(event::REJECTED, UID);
+}
+
+#[test]
 fn a_refusal_carries_private_data() {
     let mut world = World::new(Link::Ib);
     let (client, server) = (world.open(1), world.open(2));

@@ -261,7 +261,11 @@ impl Channel {
         };
         let bytes = [header.as_bytes(), body].concat();
         let at = (bytes.as_ptr() as u64, bytes.len());
-        let written = self.file.write(at, find)?;
+        let written = self.file.write(at, find).inspect_err(|errno| {
+            let reason = crate::refusal::reason(*errno);
+            let is_unknown = reason.starts_with("the host refused");
+            assert!(!is_unknown, "no sentence for {errno:?}, command {number}");
+        })?;
         assert_eq!(written, bytes.len());
         Ok(())
     }

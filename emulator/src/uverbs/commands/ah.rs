@@ -5,7 +5,8 @@ use libc::{EHOSTUNREACH, EINVAL};
 use super::Call;
 use crate::config::Link;
 use crate::fabric::name::ipv4_of_gid;
-use crate::nic::spec::{Errno, Result};
+use crate::nic::spec::Result;
+use crate::refusal::{OrRefuse, refuse, refuse_if};
 use crate::uverbs::abi::AhAttr;
 use crate::uverbs::handles::{Ah, Pd};
 
@@ -18,10 +19,9 @@ impl Call<'_> {
         attributes: &AhAttr,
     ) -> Result<(u32, Option<[u8; 6]>)> {
         self.context()?;
+        self.file.port_names(attributes.port_num.into())?;
         let pd: Result<Pd> = self.state.handles.get(pd_handle);
-        if self.file.port_names(attributes.port_num.into()).is_err() || pd.is_err() {
-            return Err(Errno(EINVAL));
-        }
+        pd.or_refuse(EINVAL, "there is no protection domain with this handle")?;
         let is_global = attributes.is_global != 0;
         let global = is_global.then_some((attributes.sgid_index, &attributes.dgid));
         let mac = self.check_path(attributes.port_num, global)?;
@@ -48,21 +48,37 @@ impl Call<'_> {
         port: u8,
         global: Option<(u8, &[u8; 16])>,
     ) -> Result<Option<[u8; 6]>> {
-        let invalid = Errno(EINVAL);
         let gids = self.file.gids(port.into())?;
         let source = global
-            .map(|(index, _)| gids.get(usize::from(index)).ok_or(invalid))
+            .map(|(index, _)| {
+                let gid = gids.get(usize::from(index));
+                gid.or_refuse(
+                    EINVAL,
+                    "the entry sgid_index of the port's GID table is empty",
+                )
+            })
             .transpose()?;
         match (self.file.link(), source, global) {
             (Link::Ib, ..) => Ok(None),
             (Link::Roce, Some(source), Some((_, gid))) => {
                 // A link-local address cannot reach an IPv4 address.
-                if ipv4_of_gid(gid).is_some() && ipv4_of_gid(source).is_none() {
-                    return Err(invalid);
-                }
-                self.file.mac_of(gid).map(Some).ok_or(Errno(EHOSTUNREACH))
+                refuse_if(
+                    ipv4_of_gid(gid).is_some() && ipv4_of_gid(source).is_none(),
+                    EINVAL,
+                    "a link-local source GID cannot reach an IPv4 address: use the sgid_index of \
+                     an IPv4 GID",
+                )?;
+                let mac = self.file.mac_of(gid).map(Some);
+                mac.or_refuse(
+                    EHOSTUNREACH,
+                    "no port of the fabric has the destination GID",
+                )
             }
-            (Link::Roce, ..) => Err(invalid),
+            (Link::Roce, ..) => Err(refuse(
+                EINVAL,
+                "on Ethernet an address needs a GID: set is_global, and grh.dgid and \
+                 grh.sgid_index",
+            )),
         }
     }
 }

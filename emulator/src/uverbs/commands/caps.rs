@@ -5,7 +5,8 @@ use libc::EINVAL;
 
 use super::QpRequest;
 use crate::limits::Limits;
-use crate::nic::spec::{Errno, Result};
+use crate::nic::spec::Result;
+use crate::refusal::refuse_if;
 use crate::uverbs::abi::QpCap;
 
 /// Sizes in bytes of a data segment, and of the unit of a send queue.
@@ -23,14 +24,21 @@ pub(super) fn grant(request: &QpRequest, limits: &Limits) -> Result<QpCap> {
     let cap = &request.cap;
     // A QP with an SRQ has no receive queue of its own.
     let has_receives = request.srq.is_none();
-    let exceeds = cap.max_send_wr > limits.max_qp_wr
-        || cap.max_send_sge > limits.max_sge
-        || has_receives && cap.max_recv_wr > limits.max_qp_wr
-        || has_receives && cap.max_recv_sge > limits.max_sge
-        || min_inline(request) > i64::from(limits.max_inline);
-    if exceeds {
-        return Err(Errno(EINVAL));
-    }
+    refuse_if(
+        cap.max_send_wr > limits.max_qp_wr || has_receives && cap.max_recv_wr > limits.max_qp_wr,
+        EINVAL,
+        "max_send_wr or max_recv_wr is above the device's max_qp_wr",
+    )?;
+    refuse_if(
+        cap.max_send_sge > limits.max_sge || has_receives && cap.max_recv_sge > limits.max_sge,
+        EINVAL,
+        "max_send_sge or max_recv_sge is above the device's max_sge",
+    )?;
+    refuse_if(
+        min_inline(request) > i64::from(limits.max_inline),
+        EINVAL,
+        "max_inline_data is above what the device can inline",
+    )?;
     let mut granted = *cap;
     if limits.max_inline < Limits::DEVICE.max_inline {
         granted.max_inline_data = cap.max_inline_data.min(limits.max_inline);

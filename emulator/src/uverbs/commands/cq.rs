@@ -5,7 +5,8 @@ use libc::{EINVAL, EOPNOTSUPP};
 use super::device::COMPLETION_VECTORS;
 use super::{Call, check_aligned, event_file};
 use crate::limits;
-use crate::nic::spec::{AsyncObject, CqBuffer, CqSpec, Errno, Result, UarPage};
+use crate::nic::spec::{AsyncObject, CqBuffer, CqSpec, Result, UarPage};
+use crate::refusal::{OrRefuse, refuse_if};
 use crate::uverbs::abi::{
     DestroyCqResp, ExModifyCq, Mlx5CreateCq, Mlx5ResizeCq, ResizeCq, request as read,
 };
@@ -47,30 +48,45 @@ pub(in crate::uverbs) struct CqReply {
     pub(in crate::uverbs) cqn: u32,
 }
 
+const UNKNOWN: &str = "there is no completion queue with this handle";
+
 impl Call<'_> {
     pub(in crate::uverbs) fn create_cq(&mut self, request: &CqRequest) -> Result<CqReply> {
         let context = self.context()?;
         let driver = &request.driver;
         let asynchronous = event_file(request.event_fd)?;
         let channel = event_file(request.channel)?;
-        if request.comp_vector >= COMPLETION_VECTORS || request.cqe > self.max_cqe() {
-            return Err(Errno(EINVAL));
-        }
-        if request.flags & !CQ_FLAGS != 0 {
-            return Err(Errno(EOPNOTSUPP));
-        }
+        refuse_if(
+            request.comp_vector >= COMPLETION_VECTORS,
+            EINVAL,
+            "comp_vector is not below the number of completion vectors, which is 1",
+        )?;
+        refuse_if(
+            request.cqe > self.max_cqe(),
+            EINVAL,
+            "the number of completions is above the device's max_cqe",
+        )?;
+        refuse_if(
+            request.flags & !CQ_FLAGS != 0,
+            EOPNOTSUPP,
+            "a flag of the completion queue is neither timestamps nor ignored overruns",
+        )?;
         let known = FLAG_PAD_128B | FLAG_UAR_PAGE_INDEX | FLAG_REAL_TIME;
-        if request.driver_len < std::mem::offset_of!(Mlx5CreateCq, flags)
-            || driver.flags & !known != 0
-            || !matches!(driver.cqe_size, 64 | 128)
-            || driver.reserved0 != 0
-            || driver.reserved1 != 0
-        {
-            return Err(Errno(EINVAL));
-        }
-        if driver.cqe_comp_en != 0 || driver.flags & (FLAG_PAD_128B | FLAG_REAL_TIME) != 0 {
-            return Err(Errno(EOPNOTSUPP));
-        }
+        refuse_if(
+            request.driver_len < std::mem::offset_of!(Mlx5CreateCq, flags)
+                || driver.flags & !known != 0
+                || !matches!(driver.cqe_size, 64 | 128)
+                || driver.reserved0 != 0
+                || driver.reserved1 != 0,
+            EINVAL,
+            "the driver's part of the request is too short, has unknown flags, or a completion \
+             has neither 64 nor 128 bytes (MLX5_CQE_SIZE)",
+        )?;
+        refuse_if(
+            driver.cqe_comp_en != 0 || driver.flags & (FLAG_PAD_128B | FLAG_REAL_TIME) != 0,
+            EOPNOTSUPP,
+            "the device does not compress or pad completions, and has no real-time timestamps",
+        )?;
         let page = if driver.flags & FLAG_UAR_PAGE_INDEX != 0 {
             driver.uar_page_index.into()
         } else {
@@ -79,7 +95,7 @@ impl Call<'_> {
                 .registers
                 .as_ref()
                 .map(|_| 0)
-                .ok_or(Errno(EINVAL))?
+                .or_refuse(EINVAL, "the request names no doorbell page")?
         };
         let page = self.state.pages.check(page)?;
         let cqe_count = (request.cqe + 1).next_power_of_two();
@@ -128,27 +144,30 @@ impl Call<'_> {
         driver: &[u8],
     ) -> Result<u32> {
         // `ib_uverbs_notsupp`: the driver has no `resize_cq`.
-        if !self.file.limits().resizes_cqs {
-            return Err(Errno(EOPNOTSUPP));
-        }
-        let invalid = Errno(EINVAL);
-        let mut cq: Cq = self
-            .state
-            .handles
-            .get(request.cq_handle)
-            .map_err(|_| invalid)?;
-        if !(1..=self.max_cqe()).contains(&request.cqe) {
-            return Err(invalid);
-        }
+        refuse_if(
+            !self.file.limits().resizes_cqs,
+            EOPNOTSUPP,
+            "the device cannot resize completion queues (no_cq_resize of --limits)",
+        )?;
+        let cq: Result<Cq> = self.state.handles.get(request.cq_handle);
+        let mut cq = cq.or_refuse(EINVAL, UNKNOWN)?;
+        refuse_if(
+            !(1..=self.max_cqe()).contains(&request.cqe),
+            EINVAL,
+            "the number of completions is 0, or above the device's max_cqe",
+        )?;
         let cqe_count = (request.cqe + 1).next_power_of_two();
         if cqe_count == cq.cqe + 1 {
             return Ok(cq.cqe);
         }
         let driver: Mlx5ResizeCq = read(driver);
         let known_size = matches!(driver.cqe_size, 64 | 128);
-        if driver.reserved0 != 0 || driver.reserved1 != 0 || !known_size {
-            return Err(invalid);
-        }
+        refuse_if(
+            driver.reserved0 != 0 || driver.reserved1 != 0 || !known_size,
+            EINVAL,
+            "the driver's part of the request has reserved bits, or a completion has neither 64 \
+             nor 128 bytes",
+        )?;
         check_aligned(driver.buf_addr, 64)?;
         let bytes = u64::from(cqe_count) * u64::from(driver.cqe_size);
         user::check_writable(driver.buf_addr, bytes)?;
@@ -174,17 +193,23 @@ impl Call<'_> {
     /// Sets the event moderation: the number of completions and the time for which an
     /// event may be delayed. It is accepted and has no effect, as events are not delayed.
     pub(in crate::uverbs) fn modify_cq(&mut self, request: &ExModifyCq) -> Result<()> {
-        if request.attr_mask == 0 || request.reserved != 0 {
-            return Err(Errno(EINVAL));
-        }
-        if request.attr_mask > MASK_MODERATE {
-            return Err(Errno(EOPNOTSUPP));
-        }
+        refuse_if(
+            request.attr_mask == 0 || request.reserved != 0,
+            EINVAL,
+            "attr_mask is 0, or a reserved field is not",
+        )?;
+        refuse_if(
+            request.attr_mask > MASK_MODERATE,
+            EOPNOTSUPP,
+            "only the moderation of events (IBV_CQ_ATTR_MODERATE) can be changed",
+        )?;
         let known: Result<Cq> = self.state.handles.get(request.cq_handle);
-        if known.is_err() || request.cq_period > limits::MAX_CQ_PERIOD {
-            return Err(Errno(EINVAL));
-        }
-        Ok(())
+        known.or_refuse(EINVAL, UNKNOWN)?;
+        refuse_if(
+            request.cq_period > limits::MAX_CQ_PERIOD,
+            EINVAL,
+            "cq_period is above the device's maximum",
+        )
     }
 
     pub(in crate::uverbs) fn destroy_cq(&mut self, handle: u32) -> Result<DestroyCqResp> {

@@ -4,9 +4,10 @@ use libc::{EINVAL, ENODATA, EOPNOTSUPP};
 
 use super::Call;
 use crate::config::{Face, Link};
-use crate::limits;
-use crate::nic::spec::{CLOCK_KHZ, Errno, PortAddress, Result};
-use crate::sysfs::INTERFACE;
+use crate::limits::{self, Limits};
+use crate::nic::spec::{CLOCK_KHZ, PortAddress, Result};
+use crate::refusal::{OrRefuse, refuse_if};
+use crate::sysfs::interface_index;
 use crate::uverbs::abi::{
     ExQueryDeviceResp, GidEntry, Mlx5AllocUcontextReq, Mlx5AllocUcontextResp, Mlx5QueryDeviceResp,
     QueryDeviceResp, QueryPortResp, QueryPortRespEx,
@@ -41,16 +42,26 @@ impl Call<'_> {
         &mut self,
         request: &Mlx5AllocUcontextReq,
     ) -> Result<Mlx5AllocUcontextResp> {
-        if self.state.context.is_some() || request.reserved0 != 0 || request.reserved1 != 0 {
-            return Err(Errno(EINVAL));
-        }
-        if request.comp_mask != 0 || request.reserved2 != 0 {
-            return Err(Errno(EOPNOTSUPP));
-        }
-        // libmlx5 first requests DEVX and then tries again without.
-        if request.flags & UCTX_DEVX != 0 {
-            return Err(Errno(EOPNOTSUPP));
-        }
+        refuse_if(
+            self.state.context.is_some(),
+            EINVAL,
+            "this descriptor has a context already",
+        )?;
+        refuse_if(
+            request.reserved0 != 0 || request.reserved1 != 0,
+            EINVAL,
+            "a reserved field of the request is not 0",
+        )?;
+        refuse_if(
+            request.comp_mask != 0 || request.reserved2 != 0,
+            EOPNOTSUPP,
+            "the request has fields of a later kernel",
+        )?;
+        refuse_if(
+            request.flags & UCTX_DEVX != 0,
+            EOPNOTSUPP,
+            "the device has no DevX; libmlx5 then asks again without",
+        )?;
         // A kernel without ioctls does not know this request.
         let allocates_uar_pages = request.lib_caps & LIB_CAP_DYN_UAR != 0;
         let state = &mut *self.state;
@@ -118,11 +129,7 @@ impl Call<'_> {
     }
 
     fn capabilities(&self) -> u32 {
-        if self.file.limits().has_windows() {
-            DEVICE_CAPABILITIES
-        } else {
-            DEVICE_CAPABILITIES & !WINDOWS
-        }
+        device_capabilities(self.file.limits())
     }
 
     /// Returns the attributes of the device.
@@ -218,21 +225,18 @@ impl Call<'_> {
     pub(in crate::uverbs) fn query_port(&mut self, port: u64) -> Result<QueryPortRespEx> {
         self.context()?;
         let names = self.file.port_names(port)?;
-        // Attributes that depend on the link. Capabilities: system image GUID and
-        // extended speeds; on Ethernet a communication manager, and GIDs that are
-        // IP addresses.
-        let (port_cap_flags, lid, sm_lid, link_layer) = match self.file.link() {
-            Link::Ib => (1 << 11 | 1 << 14, names.lid, 1, 1),
-            Link::Roce => (1 << 16 | 1 << 26, 0, 0, 2),
+        let (lid, sm_lid, link_layer) = match self.file.link() {
+            Link::Ib => (names.lid, 1, 1),
+            Link::Roce => (0, 0, 2),
         };
         let at = PortAddress {
             device: self.file.device(),
-            port: u8::try_from(port).map_err(|_| Errno(EINVAL))?,
+            port: u8::try_from(port).or_refuse(EINVAL, "there is no port with this number")?,
         };
         let is_up = self.backend().port_is_up(at);
         let (state, phys_state) = if is_up { UP } else { DOWN };
         let legacy_resp = QueryPortResp {
-            port_cap_flags,
+            port_cap_flags: self.file.link().port_capabilities(),
             max_msg_sz: limits::MAX_MSG,
             bad_pkey_cntr: 0,
             qkey_viol_cntr: 0,
@@ -276,7 +280,7 @@ impl Call<'_> {
         // interface.
         let (gid_type, netdev_ifindex) = match self.file.link() {
             Link::Ib => (0, 0),
-            Link::Roce => (2, interface()),
+            Link::Roce => (2, interface_index()),
         };
         let gids = self.file.gids(port)?;
         let entry = |(gid_index, gid)| GidEntry {
@@ -293,19 +297,23 @@ impl Call<'_> {
     pub(in crate::uverbs) fn gid_entry(&mut self, port: u64, index: u64) -> Result<GidEntry> {
         self.context()?;
         let entries = self.port_gids(port)?;
-        if index >= limits::GID_TABLE.into() {
-            return Err(Errno(EINVAL));
-        }
+        refuse_if(
+            index >= limits::GID_TABLE.into(),
+            EINVAL,
+            "the index is not below the size of the port's GID table",
+        )?;
         let found = entries
             .into_iter()
             .find(|it| u64::from(it.gid_index) == index);
-        found.ok_or(Errno(ENODATA))
+        found.or_refuse(ENODATA, "the entry of the GID table is empty")
     }
 }
 
-/// Returns the index of the RoCE ports' network interface, the loopback interface; 0
-/// in a network namespace without one.
-fn interface() -> u32 {
-    // SAFETY: the call reads a C string.
-    unsafe { libc::if_nametoindex(INTERFACE.as_ptr()) }
+/// Returns the capability flags of a device with these limits.
+pub(crate) fn device_capabilities(limits: &Limits) -> u32 {
+    if limits.has_windows() {
+        DEVICE_CAPABILITIES
+    } else {
+        DEVICE_CAPABILITIES & !WINDOWS
+    }
 }

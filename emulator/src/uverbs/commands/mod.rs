@@ -16,6 +16,7 @@ mod srq;
 mod uar;
 
 pub(super) use cq::{CQ_FLAGS, CqRequest};
+pub(crate) use device::device_capabilities;
 pub(super) use device::{COMPLETION_VECTORS, CORE_SUPPORT};
 pub(super) use qp::{QP_CREATE_FLAGS, QP_CREATE_SQ_SIG_ALL, QpRequest};
 pub(super) use srq::SrqRequest;
@@ -27,7 +28,8 @@ use libc::EINVAL;
 use super::backend::Backend;
 use super::context::{DeviceFile, State};
 use super::files::{FILES, Files};
-use crate::nic::spec::{ChannelId, ContextId, Errno, Result};
+use crate::nic::spec::{ChannelId, ContextId, Result};
+use crate::refusal::{OrRefuse, refuse_if};
 use crate::sync::MutexGuard;
 
 /// A command that is executed on an open device, under the device's lock.
@@ -51,7 +53,10 @@ impl<'a> Call<'a> {
     /// Returns the context; `EINVAL` before `GET_CONTEXT`, as in the kernel's
     /// `ib_uverbs_get_ucontext_file`.
     fn context(&self) -> Result<ContextId> {
-        self.state.context.ok_or(Errno(EINVAL))
+        self.state.context.or_refuse(
+            EINVAL,
+            "the descriptor has no context yet: GET_CONTEXT comes first",
+        )
     }
 }
 
@@ -63,9 +68,9 @@ fn event_file(fd: Option<i32>) -> Result<Option<ChannelId>> {
 
 /// Checks the alignment of a ring address, which the device's page offset limits.
 fn check_aligned(address: u64, alignment: u64) -> Result<()> {
-    if address.is_multiple_of(alignment) {
-        Ok(())
-    } else {
-        Err(Errno(EINVAL))
-    }
+    refuse_if(
+        !address.is_multiple_of(alignment),
+        EINVAL,
+        "a ring or a doorbell record is not aligned",
+    )
 }

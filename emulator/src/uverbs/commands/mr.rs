@@ -3,7 +3,8 @@
 use libc::{EINVAL, EOPNOTSUPP};
 
 use super::Call;
-use crate::nic::spec::{Access, Errno, MrSpec, Result};
+use crate::nic::spec::{Access, MrSpec, Result};
+use crate::refusal::{OrRefuse, refuse, refuse_if};
 use crate::uverbs::abi::{RegMr, RegMrResp, ReregMr, ReregMrResp};
 use crate::uverbs::handles::{Mr, Pd};
 
@@ -15,6 +16,9 @@ const REREG_TRANSLATION: u32 = 1;
 const REREG_PD: u32 = 2;
 const REREG_ACCESS: u32 = 4;
 
+const UNKNOWN_PD: &str = "there is no protection domain with this handle";
+const OFFSET: &str = "the address and the remote address (hca_va) have different offsets in a page";
+
 /// Returns the access flags of a command (`ib_check_mr_access`, except for the checks
 /// of the NIC).
 ///
@@ -22,10 +26,16 @@ const REREG_ACCESS: u32 = 4;
 /// `EINVAL` for unknown flags; `EOPNOTSUPP` for on-demand paging, which the device
 /// does not support.
 fn check_access(flags: u32) -> Result<Access> {
-    let access = Access::from_bits(flags & !OPTIONAL_ACCESS).ok_or(Errno(EINVAL))?;
-    if access.contains(Access::ON_DEMAND) {
-        return Err(Errno(EOPNOTSUPP));
-    }
+    let access = Access::from_bits(flags & !OPTIONAL_ACCESS);
+    let access = access.or_refuse(
+        EINVAL,
+        "the access flags have a bit that is neither known nor optional",
+    )?;
+    refuse_if(
+        access.contains(Access::ON_DEMAND),
+        EOPNOTSUPP,
+        "the device has no on-demand paging",
+    )?;
     Ok(access)
 }
 
@@ -33,16 +43,15 @@ impl Call<'_> {
     pub(in crate::uverbs) fn reg_mr(&mut self, request: &RegMr) -> Result<RegMrResp> {
         let context = self.context()?;
         // ib_uverbs_reg_mr: both addresses have the same offset in their page.
-        if request.start & 0xfff != request.hca_va & 0xfff {
-            return Err(Errno(EINVAL));
-        }
+        refuse_if(
+            request.start & 0xfff != request.hca_va & 0xfff,
+            EINVAL,
+            OFFSET,
+        )?;
         self.check_length(request.length)?;
         let access = check_access(request.access_flags)?;
-        let pd: Pd = self
-            .state
-            .handles
-            .get(request.pd_handle)
-            .map_err(|_| Errno(EINVAL))?;
+        let pd: Result<Pd> = self.state.handles.get(request.pd_handle);
+        let pd = pd.or_refuse(EINVAL, UNKNOWN_PD)?;
         let keys = self.backend().reg_mr(&MrSpec {
             context,
             pd: pd.id,
@@ -79,10 +88,11 @@ impl Call<'_> {
     /// # Errors
     /// `EINVAL` above the limit, as in `irdma_reg_user_mr`.
     fn check_length(&self, length: u64) -> Result<()> {
-        if length > self.file.limits().max_mr_size {
-            return Err(Errno(EINVAL));
-        }
-        Ok(())
+        refuse_if(
+            length > self.file.limits().max_mr_size,
+            EINVAL,
+            "the region is longer than the device's max_mr_size",
+        )
     }
 
     /// Changes the range, the protection domain or the access flags of a region. Its
@@ -90,15 +100,17 @@ impl Call<'_> {
     pub(in crate::uverbs) fn rereg_mr(&mut self, request: &ReregMr) -> Result<ReregMrResp> {
         let context = self.context()?;
         let has = |flag| request.flags & flag != 0;
-        if request.flags == 0 {
-            return Err(Errno(EINVAL));
-        }
-        if has(!(REREG_TRANSLATION | REREG_PD | REREG_ACCESS)) {
-            return Err(Errno(EOPNOTSUPP));
-        }
-        if has(REREG_TRANSLATION) && request.start & 0xfff != request.hca_va & 0xfff {
-            return Err(Errno(EINVAL));
-        }
+        refuse_if(request.flags == 0, EINVAL, "the flags request no change")?;
+        refuse_if(
+            has(!(REREG_TRANSLATION | REREG_PD | REREG_ACCESS)),
+            EOPNOTSUPP,
+            "the flags have an unknown bit",
+        )?;
+        refuse_if(
+            has(REREG_TRANSLATION) && request.start & 0xfff != request.hca_va & 0xfff,
+            EINVAL,
+            OFFSET,
+        )?;
         let handles = &self.state.handles;
         let mut mr: Mr = handles.get(request.mr_handle)?;
         let mut parents = handles.parents(request.mr_handle);
@@ -109,8 +121,8 @@ impl Call<'_> {
             parents = vec![request.pd_handle];
         }
         let pd: Pd = match parents[..] {
-            [pd] => handles.get(pd).map_err(|_| Errno(EINVAL))?,
-            _ => return Err(Errno(EINVAL)),
+            [pd] => handles.get(pd).or_refuse(EINVAL, UNKNOWN_PD)?,
+            _ => return Err(refuse(EINVAL, UNKNOWN_PD)),
         };
         if has(REREG_TRANSLATION) {
             self.check_length(request.length)?;

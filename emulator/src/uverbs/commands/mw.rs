@@ -3,7 +3,8 @@
 use libc::{EINVAL, EOPNOTSUPP};
 
 use super::Call;
-use crate::nic::spec::{Errno, MwSpec, Result, WindowType};
+use crate::nic::spec::{MwSpec, Result, WindowType};
+use crate::refusal::{OrRefuse, refuse, refuse_if};
 use crate::uverbs::abi::{AllocMw, AllocMwResp, Mlx5AllocMw};
 use crate::uverbs::handles::{Mw, Pd};
 
@@ -19,25 +20,28 @@ impl Call<'_> {
     ) -> Result<AllocMwResp> {
         let context = self.context()?;
         // `ib_uverbs_notsupp`: the driver has no `alloc_mw`.
-        if !self.file.limits().has_windows() {
-            return Err(Errno(EOPNOTSUPP));
-        }
-        if driver.comp_mask != 0 || driver.reserved1 != 0 || driver.reserved2 != 0 {
-            return Err(Errno(EOPNOTSUPP));
-        }
-        if driver.num_klms > MAX_KLMS {
-            return Err(Errno(EINVAL));
-        }
+        refuse_if(
+            !self.file.limits().has_windows(),
+            EOPNOTSUPP,
+            "the device has no memory windows (max_mw=0 of --limits)",
+        )?;
+        refuse_if(
+            driver.comp_mask != 0 || driver.reserved1 != 0 || driver.reserved2 != 0,
+            EOPNOTSUPP,
+            "the driver's part of the request has fields of a later kernel",
+        )?;
+        refuse_if(
+            driver.num_klms > MAX_KLMS,
+            EINVAL,
+            "a window of the device covers one region",
+        )?;
         // ib_uverbs_alloc_mw checks the type after the protection domain.
-        let pd: Pd = self
-            .state
-            .handles
-            .get(request.pd_handle)
-            .map_err(|_| Errno(EINVAL))?;
+        let pd: Result<Pd> = self.state.handles.get(request.pd_handle);
+        let pd = pd.or_refuse(EINVAL, "there is no protection domain with this handle")?;
         let kind = match request.mw_type {
             1 => WindowType::One,
             2 => WindowType::Two,
-            _ => return Err(Errno(EINVAL)),
+            _ => return Err(refuse(EINVAL, "the type of a memory window is 1 or 2")),
         };
         let keys = self.backend().alloc_mw(&MwSpec {
             context,

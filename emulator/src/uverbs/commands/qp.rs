@@ -5,8 +5,9 @@ use libc::{EINVAL, EOPNOTSUPP};
 use super::{Call, caps, check_aligned, event_file};
 use crate::limits;
 use crate::nic::spec::{
-    Access, AsyncObject, Errno, Path, QpAttr, QpSpec, Register, Result, Service, UarPage,
+    Access, AsyncObject, Path, QpAttr, QpSpec, Register, Result, Service, UarPage,
 };
+use crate::refusal::{OrRefuse, refuse, refuse_if};
 use crate::uverbs::abi::{Mlx5CreateQp, Mlx5CreateQpResp, ModifyQp, QpCap, QpDest, QueryQpResp};
 use crate::uverbs::handles::{Cq, Pd, Qp, Srq};
 use crate::uverbs::registers::{RegisterLocation, Registers};
@@ -83,6 +84,8 @@ struct DoorbellRegister {
 /// `MLX5_IB_INVALID_BFREG`: libmlx5 has chosen the register itself.
 const INVALID_BFREG: u32 = 1 << 31;
 
+const UNKNOWN: &str = "there is no queue pair with this handle";
+
 impl QpReply {
     /// Returns the driver's part of the reply.
     pub(in crate::uverbs) fn driver_reply(&self) -> Mlx5CreateQpResp {
@@ -108,7 +111,12 @@ impl Call<'_> {
             QPT_RC => Service::Rc,
             QPT_UC => Service::Uc,
             QPT_UD => Service::Ud,
-            _ => return Err(Errno(EOPNOTSUPP)),
+            _ => {
+                return Err(refuse(
+                    EOPNOTSUPP,
+                    "the device has queue pairs of RC, UC and UD only (no XRC, DC or raw packets)",
+                ));
+            }
         };
         let asynchronous = event_file(request.event_fd)?;
         let handles = &self.state.handles;
@@ -124,16 +132,22 @@ impl Call<'_> {
             | FLAG_BFREG_INDEX
             | FLAG_ALLOW_SCATTER_CQE
             | FLAG_UAR_PAGE_INDEX;
-        if driver.flags & !known != 0 {
-            return Err(Errno(EOPNOTSUPP));
-        }
-        if driver.reserved != 0 {
-            return Err(Errno(EINVAL));
-        }
+        refuse_if(
+            driver.flags & !known != 0,
+            EOPNOTSUPP,
+            "libmlx5 requests a feature that the device does not have (flags of \
+             mlx5_ib_create_qp)",
+        )?;
+        refuse_if(
+            driver.reserved != 0,
+            EINVAL,
+            "a reserved field of the request is not 0",
+        )?;
         check_rings(request)?;
         let cap = caps::grant(request, self.file.limits())?;
         let rq_bytes = u64::from(driver.rq_wqe_count) << driver.rq_wqe_shift;
-        let sq_buf = driver.buf_addr.checked_add(rq_bytes).ok_or(Errno(EINVAL))?;
+        let sq_buf = driver.buf_addr.checked_add(rq_bytes);
+        let sq_buf = sq_buf.or_refuse(EINVAL, "the ring does not end before the address space")?;
         let doorbell = self.choose_register(driver)?;
         let scatters = driver.flags & FLAG_SCATTER_CQE != 0;
         let allows_unsignalled = driver.flags & FLAG_ALLOW_SCATTER_CQE != 0;
@@ -210,7 +224,8 @@ impl Call<'_> {
                 assigned: None,
             });
         }
-        let registers = state.registers.as_mut().ok_or(Errno(EINVAL))?;
+        let registers = state.registers.as_mut();
+        let registers = registers.or_refuse(EINVAL, "the request names no doorbell page")?;
         if driver.flags & FLAG_BFREG_INDEX != 0 {
             return Ok(DoorbellRegister {
                 location: registers.additional_location(driver.bfreg_index, &state.pages)?,
@@ -233,25 +248,30 @@ impl Call<'_> {
     }
 
     pub(in crate::uverbs) fn modify_qp(&mut self, request: &ModifyQp) -> Result<()> {
-        if request.attr_mask & !MASK_STANDARD != 0 {
-            return Err(Errno(EOPNOTSUPP));
-        }
-        let qp: Qp = self
-            .state
-            .handles
-            .get(request.qp_handle)
-            .map_err(|_| Errno(EINVAL))?;
+        refuse_if(
+            request.attr_mask & !MASK_STANDARD != 0,
+            EOPNOTSUPP,
+            "attr_mask has an attribute that the device does not have (rate limit)",
+        )?;
+        let qp: Result<Qp> = self.state.handles.get(request.qp_handle);
+        let qp = qp.or_refuse(EINVAL, UNKNOWN)?;
         let has = |bit| request.attr_mask & bit != 0;
         let bad_port = |bit, port: u8| has(bit) && self.file.port_names(port.into()).is_err();
-        if bad_port(MASK_PORT, request.port_num)
-            || bad_port(MASK_AV, request.dest.port_num)
-            || bad_port(MASK_ALT_PATH, request.alt_port_num)
-            || bad_port(MASK_ALT_PATH, request.alt_dest.port_num)
-            || has(MASK_STATE) && request.qp_state > LAST_STATE
-            || has(MASK_CUR_STATE) && request.cur_qp_state > LAST_STATE
-        {
-            return Err(Errno(EINVAL));
-        }
+        refuse_if(
+            bad_port(MASK_PORT, request.port_num)
+                || bad_port(MASK_AV, request.dest.port_num)
+                || bad_port(MASK_ALT_PATH, request.alt_port_num)
+                || bad_port(MASK_ALT_PATH, request.alt_dest.port_num),
+            EINVAL,
+            "port_num, or port_num of ah_attr or of the alternate path, is not a port of the \
+             device; ports count from 1",
+        )?;
+        refuse_if(
+            has(MASK_STATE) && request.qp_state > LAST_STATE
+                || has(MASK_CUR_STATE) && request.cur_qp_state > LAST_STATE,
+            EINVAL,
+            "there is no queue pair state of this number",
+        )?;
         if has(MASK_AV) {
             self.check_dest(&request.dest)?;
         }
@@ -273,17 +293,24 @@ impl Call<'_> {
         let has = |bit| request.attr_mask & bit != 0;
         let initiated = u32::from(request.max_rd_atomic);
         let served = u32::from(request.max_dest_rd_atomic);
-        if has(MASK_MAX_QP_RD_ATOMIC) && initiated > limits.max_qp_init_rd_atom
-            || has(MASK_MAX_DEST_RD_ATOMIC) && served > limits.max_qp_rd_atom
-        {
-            return Err(Errno(EINVAL));
-        }
+        refuse_if(
+            has(MASK_MAX_QP_RD_ATOMIC) && initiated > limits.max_qp_init_rd_atom,
+            EINVAL,
+            "max_rd_atomic is above the device's max_qp_init_rd_atom",
+        )?;
+        refuse_if(
+            has(MASK_MAX_DEST_RD_ATOMIC) && served > limits.max_qp_rd_atom,
+            EINVAL,
+            "max_dest_rd_atomic is above the device's max_qp_rd_atom",
+        )?;
         let access = Access::from_bits_truncate(request.qp_access_flags);
         let atomics = has(MASK_ACCESS_FLAGS) && access.contains(Access::REMOTE_ATOMIC);
-        if atomics && !limits.has_atomics {
-            return Err(Errno(EOPNOTSUPP));
-        }
-        Ok(())
+        refuse_if(
+            atomics && !limits.has_atomics,
+            EOPNOTSUPP,
+            "the device has no atomics (no_atomics of --limits), so that peers cannot be allowed \
+             to use them",
+        )
     }
 
     fn check_dest(&self, dest: &QpDest) -> Result<()> {
@@ -293,7 +320,8 @@ impl Call<'_> {
     }
 
     pub(in crate::uverbs) fn query_qp(&mut self, handle: u32) -> Result<QueryQpResp> {
-        let qp: Qp = self.state.handles.get(handle).map_err(|_| Errno(EINVAL))?;
+        let qp: Result<Qp> = self.state.handles.get(handle);
+        let qp = qp.or_refuse(EINVAL, UNKNOWN)?;
         let attributes = self.backend().query_qp(qp.qpn)?;
         Ok(query_reply(&qp, &attributes))
     }
@@ -319,18 +347,30 @@ fn check_rings(request: &QpRequest) -> Result<()> {
     let power_or_none = |count: u32| count == 0 || count.is_power_of_two();
     let stride = 1_u32
         .checked_shl(driver.rq_wqe_shift)
-        .ok_or(Errno(EINVAL))?;
+        .or_refuse(EINVAL, "the size of a receive is out of range")?;
     let too_long = driver.sq_wqe_count > limits::MAX_WR || driver.rq_wqe_count > limits::MAX_WR;
-    if too_long
-        || !power_or_none(driver.sq_wqe_count)
-        || !power_or_none(driver.rq_wqe_count)
-        || stride > limits::MAX_RQ_DESC
-        || driver.rq_wqe_count != 0 && (stride < 16 || request.srq.is_some())
-        || request.cap.max_recv_wr > limits::MAX_WR
-        || request.cap.max_send_wr > limits::MAX_WR
-    {
-        return Err(Errno(EINVAL));
-    }
+    refuse_if(
+        too_long
+            || request.cap.max_recv_wr > limits::MAX_WR
+            || request.cap.max_send_wr > limits::MAX_WR,
+        EINVAL,
+        "the rings would be longer than the device's: fewer requests, segments or inline bytes fit",
+    )?;
+    refuse_if(
+        !power_or_none(driver.sq_wqe_count) || !power_or_none(driver.rq_wqe_count),
+        EINVAL,
+        "the length of a ring is not a power of two",
+    )?;
+    refuse_if(
+        stride > limits::MAX_RQ_DESC || driver.rq_wqe_count != 0 && stride < 16,
+        EINVAL,
+        "a receive has too many or no segments",
+    )?;
+    refuse_if(
+        driver.rq_wqe_count != 0 && request.srq.is_some(),
+        EINVAL,
+        "a queue pair with a shared receive queue has no receives of its own",
+    )?;
     check_aligned(driver.buf_addr, 64)?;
     check_aligned(driver.db_addr, 8)?;
     let bytes =

@@ -3,7 +3,8 @@
 use libc::{EINVAL, EOPNOTSUPP};
 
 use super::{Call, check_aligned, event_file};
-use crate::nic::spec::{AsyncObject, Errno, Result, SrqSpec};
+use crate::nic::spec::{AsyncObject, Result, SrqSpec};
+use crate::refusal::{OrRefuse, refuse_if};
 use crate::uverbs::abi::{Mlx5CreateSrq, ModifySrq, QuerySrqResp};
 use crate::uverbs::handles::{Pd, Srq};
 use crate::uverbs::user;
@@ -38,32 +39,48 @@ pub(in crate::uverbs) struct SrqReply {
     pub(in crate::uverbs) srqn: u32,
 }
 
+const UNKNOWN: &str = "there is no shared receive queue with this handle";
+const LIMIT: &str = "the limit is above the number of receives that the queue holds";
+
 impl Call<'_> {
     pub(in crate::uverbs) fn create_srq(&mut self, request: &SrqRequest) -> Result<SrqReply> {
         let context = self.context()?;
         let driver = &request.driver;
         let limits = self.file.limits();
         // `ib_uverbs_notsupp`: the driver has no `create_srq`.
-        if !limits.has_srqs() || request.kind != 0 {
-            return Err(Errno(EOPNOTSUPP));
-        }
+        refuse_if(
+            !limits.has_srqs(),
+            EOPNOTSUPP,
+            "the device has no shared receive queues (max_srq=0 of --limits)",
+        )?;
+        refuse_if(
+            request.kind != 0,
+            EOPNOTSUPP,
+            "the device has basic shared receive queues only (no XRC, no tag matching)",
+        )?;
         let asynchronous = event_file(request.event_fd)?;
         let pd: Pd = self.state.handles.get(request.pd_handle)?;
         // libmlx5 rounds the request up: to a ring, whose limit it checks itself,
         // and to the segments that fit in a WQE.
         let rounded = |limit: u32| (limit + 1).next_power_of_two() - 1;
-        if request.max_wr > rounded(limits.max_srq_wr)
-            || request.max_sge > rounded(limits.max_srq_sge)
-            || request.limit > request.max_wr
-            || driver.reserved0 != 0
-            || driver.reserved1 != 0
-        {
-            return Err(Errno(EINVAL));
-        }
+        refuse_if(
+            request.max_wr > rounded(limits.max_srq_wr)
+                || request.max_sge > rounded(limits.max_srq_sge),
+            EINVAL,
+            "max_wr is above the device's max_srq_wr, or max_sge above its max_srq_sge",
+        )?;
+        refuse_if(request.limit > request.max_wr, EINVAL, LIMIT)?;
+        refuse_if(
+            driver.reserved0 != 0 || driver.reserved1 != 0,
+            EINVAL,
+            "a reserved field of the request is not 0",
+        )?;
         // Receive WQEs with a signature would have another layout.
-        if driver.flags != 0 {
-            return Err(Errno(EOPNOTSUPP));
-        }
+        refuse_if(
+            driver.flags != 0,
+            EOPNOTSUPP,
+            "the device does not sign receives (MLX5_SRQ_SIGNATURE)",
+        )?;
         let wqe_count = (request.max_wr + 1).next_power_of_two();
         let wqe_bytes = (LINK_SEGMENT + DATA_SEGMENT * request.max_sge)
             .max(32)
@@ -110,18 +127,15 @@ impl Call<'_> {
 
     /// Sets the SRQ limit. mlx5 does not support resizing SRQs.
     pub(in crate::uverbs) fn modify_srq(&mut self, request: &ModifySrq) -> Result<()> {
-        let srq: Srq = self
-            .state
-            .handles
-            .get(request.srq_handle)
-            .map_err(|_| Errno(EINVAL))?;
-        if request.attr_mask & MASK_MAX_WR != 0 {
-            return Err(Errno(EINVAL));
-        }
+        let srq: Result<Srq> = self.state.handles.get(request.srq_handle);
+        let srq = srq.or_refuse(EINVAL, UNKNOWN)?;
+        refuse_if(
+            request.attr_mask & MASK_MAX_WR != 0,
+            EINVAL,
+            "mlx5 cannot resize shared receive queues (IBV_SRQ_MAX_WR)",
+        )?;
         if request.attr_mask & MASK_LIMIT != 0 {
-            if request.srq_limit > srq.max_wr {
-                return Err(Errno(EINVAL));
-            }
+            refuse_if(request.srq_limit > srq.max_wr, EINVAL, LIMIT)?;
             self.backend()
                 .modify_srq_limit(srq.srqn, request.srq_limit)?;
         }
@@ -129,7 +143,8 @@ impl Call<'_> {
     }
 
     pub(in crate::uverbs) fn query_srq(&mut self, handle: u32) -> Result<QuerySrqResp> {
-        let srq: Srq = self.state.handles.get(handle).map_err(|_| Errno(EINVAL))?;
+        let srq: Result<Srq> = self.state.handles.get(handle);
+        let srq = srq.or_refuse(EINVAL, UNKNOWN)?;
         let (_, _, srq_limit) = self.backend().query_srq(srq.srqn)?;
         Ok(QuerySrqResp {
             max_wr: srq.max_wr,

@@ -3,7 +3,8 @@
 use libc::EINVAL;
 
 use super::Call;
-use crate::nic::spec::{Errno, Result, UarPage};
+use crate::nic::spec::{Result, UarPage};
+use crate::refusal::refuse_if;
 use crate::uverbs::handles::Uar;
 
 /// `MLX5_IB_UAPI_UAR_ALLOC_TYPE_NC`, the larger of the two types; the other is 0,
@@ -15,9 +16,11 @@ impl Call<'_> {
     /// also its index in the command descriptor's memory file.
     pub(in crate::uverbs) fn alloc_uar(&mut self, kind: u64) -> Result<(u32, u32)> {
         self.context()?;
-        if kind > TYPE_NC {
-            return Err(Errno(EINVAL));
-        }
+        refuse_if(
+            kind > TYPE_NC,
+            EINVAL,
+            "a doorbell page is of type BlueFlame (0) or non-cached (1)",
+        )?;
         let page = self.state.pages.allocate()?;
         let inserted = self.state.handles.insert(Uar { page }, &[]);
         let handle = inserted.inspect_err(|_| self.state.pages.release(page))?;

@@ -7,7 +7,8 @@ use libc::{EINVAL, EOPNOTSUPP, EPROTONOSUPPORT};
 use zerocopy::IntoBytes;
 
 use super::close;
-use crate::nic::spec::{Errno, Result};
+use crate::nic::spec::Result;
+use crate::refusal::{OrRefuse, refuse_if};
 use crate::uverbs::abi::{self, GidEntry, QueryPortRespEx, UHW_IN, UHW_OUT};
 use crate::uverbs::attributes::Attributes;
 use crate::uverbs::commands::{
@@ -15,6 +16,7 @@ use crate::uverbs::commands::{
     QP_CREATE_SQ_SIG_ALL, QpRequest, SrqRequest,
 };
 use crate::uverbs::context::{DeviceFile, PAGE_SIZE};
+use crate::uverbs::log;
 use crate::uverbs::write_commands::{Buffer, WriteCommand, context_request};
 
 pub(super) fn invoke_write(file: &Arc<DeviceFile>, it: &Attributes) -> Result<()> {
@@ -56,15 +58,21 @@ pub(super) fn query_context(file: &Arc<DeviceFile>, it: &Attributes) -> Result<(
 }
 
 pub(super) fn query_gid_table(file: &Arc<DeviceFile>, it: &Attributes) -> Result<()> {
-    let entry_size = usize::try_from(it.u64(0)).map_err(|_| Errno(EINVAL))?;
+    const SIZE: &str = "the buffer is no multiple of the size of an entry";
+    let entry_size = usize::try_from(it.u64(0)).or_refuse(EINVAL, SIZE)?;
     let room = usize::from(it.output_len(2));
-    if entry_size == 0 || it.flags(1, 0)? != 0 || !room.is_multiple_of(entry_size) {
-        return Err(Errno(EINVAL));
-    }
+    it.flags(1, 0)?;
+    refuse_if(
+        entry_size == 0 || !room.is_multiple_of(entry_size),
+        EINVAL,
+        SIZE,
+    )?;
     let table = Call::new(file).gid_table()?;
-    if table.len() > room / entry_size {
-        return Err(Errno(EINVAL));
-    }
+    refuse_if(
+        table.len() > room / entry_size,
+        EINVAL,
+        "the buffer has no room for all GIDs of the device",
+    )?;
     let mut bytes = Vec::with_capacity(room);
     for entry in &table {
         let mut record = entry.as_bytes()[..size_of::<GidEntry>().min(entry_size)].to_vec();
@@ -105,6 +113,7 @@ pub(super) fn create_cq(file: &Arc<DeviceFile>, it: &Attributes) -> Result<()> {
         driver: it.structure(UHW_IN),
         driver_len: it.bytes(UHW_IN).len(),
     };
+    log::request(|| format!("{requested:?}"));
     let mut call = Call::new(file);
     let cq = call.create_cq(&requested)?;
     it.write_output(6, &cq.cqe)
@@ -126,9 +135,11 @@ pub(super) fn create_cq(file: &Arc<DeviceFile>, it: &Attributes) -> Result<()> {
 pub(super) fn create_srq(file: &Arc<DeviceFile>, it: &Attributes) -> Result<()> {
     // For a driver without SRQs the kernel removes the method
     // (`uapi_finalize_disable`); the write command returns the error instead.
-    if !file.limits().has_srqs() {
-        return Err(Errno(EPROTONOSUPPORT));
-    }
+    refuse_if(
+        !file.limits().has_srqs(),
+        EPROTONOSUPPORT,
+        "the device has no shared receive queues (max_srq=0 of --limits)",
+    )?;
     let requested = SrqRequest {
         user_handle: it.u64(4),
         pd_handle: it.handle(1)?,
@@ -139,6 +150,7 @@ pub(super) fn create_srq(file: &Arc<DeviceFile>, it: &Attributes) -> Result<()> 
         event_fd: it.descriptor(10)?,
         driver: it.structure(UHW_IN),
     };
+    log::request(|| format!("{requested:?}"));
     let mut call = Call::new(file);
     let srq = call.create_srq(&requested)?;
     it.write_output(11, &srq.max_wr)
@@ -163,13 +175,17 @@ pub(super) fn create_qp(file: &Arc<DeviceFile>, it: &Attributes) -> Result<()> {
     const XRCD: u16 = 1;
     const INDIRECTION_TABLE: u16 = 6;
     const SOURCE_QPN: u16 = 11;
-    if it.has(XRCD) || it.has(INDIRECTION_TABLE) || it.has(SOURCE_QPN) {
-        return Err(Errno(EINVAL));
-    }
+    refuse_if(
+        it.has(XRCD) || it.has(INDIRECTION_TABLE) || it.has(SOURCE_QPN),
+        EINVAL,
+        "the device has no XRC domains, indirection tables and source QP numbers",
+    )?;
     let flags = it.u32(10)?;
-    if flags & !(QP_CREATE_SQ_SIG_ALL | QP_CREATE_FLAGS) != 0 {
-        return Err(Errno(EOPNOTSUPP));
-    }
+    refuse_if(
+        flags & !(QP_CREATE_SQ_SIG_ALL | QP_CREATE_FLAGS) != 0,
+        EOPNOTSUPP,
+        "the queue pair has creation flags that the device does not have",
+    )?;
     let requested = QpRequest {
         user_handle: it.u64(7),
         pd_handle: it.handle(2)?,
@@ -182,6 +198,7 @@ pub(super) fn create_qp(file: &Arc<DeviceFile>, it: &Attributes) -> Result<()> {
         event_fd: it.descriptor(12)?,
         driver: it.structure(UHW_IN),
     };
+    log::request(|| format!("{requested:?}"));
     let mut call = Call::new(file);
     let qp = call.create_qp(&requested)?;
     it.write_output(13, &qp.cap)

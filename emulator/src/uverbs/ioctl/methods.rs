@@ -7,7 +7,7 @@ use super::handlers::{
     alloc_uar, async_event_alloc, create_cq, create_qp, create_srq, get_context, invoke_write,
     query_context, query_gid_entry, query_gid_table, query_mr, query_port,
 };
-use crate::nic::spec::Errno;
+use crate::refusal::refuse;
 use crate::uverbs::abi::{self, QpCap, method, object};
 use crate::uverbs::attributes::{AttrType, NUMBER, mandatory, optional};
 use crate::uverbs::commands::Call;
@@ -136,7 +136,12 @@ pub(super) const METHODS: &[Method] = &[
         ],
         uhw: false,
         // Advice is for on-demand paging, which is not supported.
-        run: |_, _| Err(Errno(EOPNOTSUPP)),
+        run: |_, _| {
+            Err(refuse(
+                EOPNOTSUPP,
+                "the device has no on-demand paging to advise",
+            ))
+        },
     },
     Method {
         object: object::MR,

@@ -12,9 +12,11 @@ use super::abi::{self, DRIVER_MLX5, IoctlHeader, RDMA_VERBS_IOCTL, request};
 use super::attributes::{Attributes, Spec, UHW};
 use super::context::DeviceFile;
 use super::files::FILES;
+use super::log;
 use super::user;
 use crate::config::Face;
-use crate::nic::spec::{Errno, Result};
+use crate::nic::spec::Result;
+use crate::refusal::{OrRefuse, refuse_if};
 
 /// A method: its attributes and its function.
 struct Method {
@@ -36,28 +38,47 @@ impl DeviceFile {
     /// are accepted by `write()` only; `EIO` if the device has failed;
     /// `EPROTONOSUPPORT` for an unsupported method, and the command's own errors.
     pub fn ioctl(self: &Arc<Self>, number: libc::c_ulong, argument: u64) -> Result<()> {
-        if number != RDMA_VERBS_IOCTL || self.face() == Face::Write {
-            return Err(Errno(ENOTTY));
-        }
+        log::observed("ioctl", || self.ioctl_command(number, argument))
+    }
+
+    fn ioctl_command(self: &Arc<Self>, number: libc::c_ulong, argument: u64) -> Result<()> {
+        refuse_if(
+            number != RDMA_VERBS_IOCTL,
+            ENOTTY,
+            "the device file has no such ioctl",
+        )?;
+        refuse_if(
+            self.face() == Face::Write,
+            ENOTTY,
+            "a kernel before Linux 4.20 takes commands by write() only (--face write)",
+        )?;
         self.check_alive()?;
         let header: IoctlHeader = request(&user::copy_in(argument, size_of::<IoctlHeader>())?);
         let expected =
             size_of::<IoctlHeader>() + usize::from(header.num_attrs) * size_of::<abi::Attribute>();
-        if header.length > MAX_COMMAND || usize::from(header.length) != expected {
-            return Err(Errno(EINVAL));
-        }
-        if header.reserved1 != 0 || header.reserved2 != 0 {
-            return Err(Errno(EPROTONOSUPPORT));
-        }
-        if header.driver_id != DRIVER_MLX5 {
-            return Err(Errno(EINVAL));
-        }
+        refuse_if(
+            header.length > MAX_COMMAND || usize::from(header.length) != expected,
+            EINVAL,
+            "the length of the request is not that of its attributes, or is above a page",
+        )?;
+        refuse_if(
+            header.reserved1 != 0 || header.reserved2 != 0,
+            EPROTONOSUPPORT,
+            "a reserved field of the request is not 0",
+        )?;
+        refuse_if(
+            header.driver_id != DRIVER_MLX5,
+            EINVAL,
+            "the request is for another driver than mlx5",
+        )?;
+        log::name(|| log::method_name(header.object_id, header.method_id));
         let method = METHODS
             .iter()
             .find(|it| it.object == header.object_id && it.method == header.method_id)
-            .ok_or(Errno(EPROTONOSUPPORT))?;
+            .or_refuse(EPROTONOSUPPORT, "the device does not have this method")?;
         let uhw: &[Spec] = if method.uhw { &UHW } else { &[] };
         let attributes = Attributes::read(&header, argument, &[method.attributes, uhw])?;
+        log::request(|| attributes.describe());
         (method.run)(self, &attributes)
     }
 }
@@ -68,4 +89,17 @@ pub(super) fn close(fd: i32) {
     // SAFETY: the descriptor was created by the current command, and its number
     // was not returned.
     unsafe { libc::close(fd) };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_method_has_a_name() {
+        for method in METHODS {
+            let name = log::method_name(method.object, method.method);
+            assert!(!name.contains("method"), "{name}");
+        }
+    }
 }

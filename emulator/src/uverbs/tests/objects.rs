@@ -18,17 +18,20 @@ fn uar_pages_are_mapped_one_by_one_and_reused() {
     let offset: u64 = request(&second.output(0x1002));
     assert_eq!(offset, u64::from(second.u32(0x1004)) * 4096);
     assert_eq!(
-        app.file.check_mapping(offset, 4096).map(|it| it.page),
+        app.file.check_page_mapping(offset, 4096).map(|it| it.page),
         Ok(second.u32(0x1004))
     );
-    assert_eq!(app.file.check_mapping(offset, 8192), Err(Errno(EINVAL)));
     assert_eq!(
-        app.file.check_mapping(0, 4096),
+        app.file.check_page_mapping(offset, 8192),
+        Err(Errno(EINVAL))
+    );
+    assert_eq!(
+        app.file.check_page_mapping(0, 4096),
         Err(Errno(EINVAL)),
         "page 0 is never allocated"
     );
     assert_eq!(
-        app.file.check_mapping(offset + 4096, 4096),
+        app.file.check_page_mapping(offset + 4096, 4096),
         Err(Errno(EINVAL))
     );
     let handle = second.id(0x1000);
@@ -39,7 +42,10 @@ fn uar_pages_are_mapped_one_by_one_and_reused() {
         [second.u32(0x1004)]
     );
     assert_eq!(errno(destroy().send(&app.file)), Some(ENOENT));
-    assert_eq!(app.file.check_mapping(offset, 4096), Err(Errno(EINVAL)));
+    assert_eq!(
+        app.file.check_page_mapping(offset, 4096),
+        Err(Errno(EINVAL))
+    );
     assert_eq!(
         alloc_uar(&app.file).unwrap().u32(0x1004),
         second.u32(0x1004),

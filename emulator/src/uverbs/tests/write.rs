@@ -343,7 +343,7 @@ fn extended_commands_have_a_second_header() {
 fn commands_and_mappings_before_the_context_are_refused() {
     let (file, _) = open_with(Link::Ib, Face::Write);
     assert_eq!(errno(query_port(1).send(&file)), Some(EINVAL));
-    assert_eq!(file.check_mapping(0, 4096), Err(Errno(ENODEV)));
+    assert_eq!(file.check_page_mapping(0, 4096), Err(Errno(ENODEV)));
 }
 
 #[test]
@@ -407,7 +407,11 @@ fn additional_registers_are_available_after_mapping_their_page() {
         command.send(&app.file)
     };
     assert_eq!(errno(on(0)), Some(EINVAL), "its page is not mapped");
-    let mapped = |place: u64| app.file.check_mapping(place * 4096, 4096).map(|it| it.page);
+    let mapped = |place: u64| {
+        app.file
+            .check_page_mapping(place * 4096, 4096)
+            .map(|it| it.page)
+    };
     assert_eq!(mapped(6 << 8), Ok(8));
     let reply = on(1).unwrap();
     let driver: Mlx5CreateQpResp = request(&reply[32..]);
@@ -428,7 +432,7 @@ fn a_library_without_uar_allocation_is_assigned_registers_by_ioctl_too() {
     let response = context_request(0, 1).send(&file).unwrap();
     let context: Mlx5AllocUcontextResp = request(&response.output(0x1001));
     assert_eq!(context.tot_bfregs, 16);
-    assert_eq!(file.check_mapping(0, 4096).map(|it| it.page), Ok(0));
+    assert_eq!(file.check_page_mapping(0, 4096).map(|it| it.page), Ok(0));
 }
 
 mod random_bytes {

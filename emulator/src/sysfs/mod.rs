@@ -1,11 +1,16 @@
 //! The sysfs tree in which libibverbs finds the devices (`SYSFS_PATH`).
 //!
-//! It contains only the files that libibverbs and its tools read, with the
-//! values that a kernel shows for the devices of [`Config`].
+//! It contains the files that libibverbs, its tools and other programs read, with
+//! the values that a kernel shows for the devices of [`Config`]. Programs that name
+//! `/sys` themselves are redirected to the tree ([`crate::preload`]).
 //!
 //! The process that creates a tree holds a lock (`flock(2)`) on its directory
 //! while it lives. A process that is killed leaves its tree behind without a
 //! lock; [`Sysfs::create`] first removes such trees.
+//!
+//! Decision: `docs/decisions/067-sys-leads-to-the-tree.md`
+
+mod tree;
 
 use std::ffi::{CStr, OsStr};
 use std::fs::{self, File};
@@ -14,10 +19,9 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use crate::config::{Config, Link};
-use crate::fabric::name::DeviceIdentity;
-use crate::limits::GID_TABLE;
-use crate::ucma::abi::VERSION as RDMA_CM_ABI;
+use self::tree::Tree;
+pub use self::tree::{PCI_DOMAIN, pci_address};
+use crate::config::Config;
 
 /// Major and first minor number of `/dev/infiniband/uverbs*`.
 pub const DEVICE_MAJOR: u32 = 231;
@@ -31,6 +35,16 @@ pub const RDMA_CM: (u32, u32) = (10, 122);
 /// interface, and only the loopback interface exists on every host.
 pub const INTERFACE: &CStr = c"lo";
 
+/// Returns the index of [`INTERFACE`]; 0 in a network namespace without one.
+#[must_use]
+pub fn interface_index() -> u32 {
+    // SAFETY: the call reads a C string.
+    unsafe { libc::if_nametoindex(INTERFACE.as_ptr()) }
+}
+
+/// The firmware version of the devices.
+pub const FIRMWARE: &str = "22.0.0";
+
 /// The maximum length of the root: libibverbs' `IBV_SYSFS_PATH_MAX` minus the
 /// path that libibverbs appends.
 const LONGEST_ROOT: usize = 255 - "/class/infiniband/mlx5_15".len();
@@ -39,6 +53,15 @@ const LONGEST_ROOT: usize = 255 - "/class/infiniband/mlx5_15".len();
 #[must_use]
 pub fn device_name(device: u8) -> String {
     format!("mlx5_{device}")
+}
+
+/// The name of rdma_cm, as a miscellaneous device and in `/dev/infiniband`.
+pub const RDMA_CM_NAME: &str = "rdma_cm";
+
+/// Returns the name of a device file in `/dev/infiniband`.
+#[must_use]
+pub fn device_file(device: u8) -> String {
+    format!("uverbs{device}")
 }
 
 /// A sysfs tree. The process that created it removes it when this value is
@@ -70,7 +93,11 @@ impl Sysfs {
             owner: std::process::id(),
             _lock: lock,
         };
-        sysfs.write(config)?;
+        Tree {
+            root: &sysfs.root,
+            config,
+        }
+        .write()?;
         Ok(sysfs)
     }
 
@@ -78,78 +105,6 @@ impl Sysfs {
     #[must_use]
     pub fn root(&self) -> &Path {
         &self.root
-    }
-
-    fn write(&self, config: &Config) -> io::Result<()> {
-        let put = |path: String, text: &str| {
-            let path = self.root.join(path);
-            fs::create_dir_all(path.parent().unwrap_or(&self.root))?;
-            fs::write(path, format!("{text}\n"))
-        };
-        put("class/infiniband_verbs/abi_version".into(), "6")?;
-        if config.rdma_cm {
-            let (major, minor) = RDMA_CM;
-            let rdma_cm = "class/misc/rdma_cm";
-            put(format!("{rdma_cm}/abi_version"), &RDMA_CM_ABI.to_string())?;
-            put(format!("{rdma_cm}/dev"), &format!("{major}:{minor}"))?;
-        }
-        for device in 0..config.devices {
-            let name = device_name(device);
-            let identity = DeviceIdentity::derive(&config.fabric, device);
-            let verbs = format!("class/infiniband_verbs/uverbs{device}");
-            put(format!("{verbs}/ibdev"), &name)?;
-            let minor = FIRST_MINOR + u32::from(device);
-            put(format!("{verbs}/dev"), &format!("{DEVICE_MAJOR}:{minor}"))?;
-            put(format!("{verbs}/abi_version"), "1")?;
-
-            let ib = format!("class/infiniband/{name}");
-            put(format!("{ib}/node_type"), "1: CA")?;
-            put(format!("{ib}/node_guid"), &groups(&identity.guid))?;
-            put(format!("{ib}/sys_image_guid"), &groups(&identity.guid))?;
-            put(format!("{ib}/fw_ver"), "22.0.0")?;
-            put(format!("{ib}/hca_type"), "MT4125")?;
-            put(format!("{ib}/board_id"), "MLX5_EMULATED")?;
-            // ConnectX-6 Dx: it makes libibverbs choose libmlx5.
-            let pci = "pci:v000015B3d0000101Dsv000015B3sd00000000bc02sc00i00";
-            put(format!("{ib}/device/modalias"), pci)?;
-            put(format!("{ib}/device/vendor"), "0x15b3")?;
-            put(format!("{ib}/device/device"), "0x101d")?;
-
-            for number in 1..=config.ports {
-                let names = identity.port(number);
-                let port = format!("{ib}/ports/{number}");
-                put(format!("{port}/pkeys/0"), "0xffff")?;
-                put(format!("{port}/state"), "4: ACTIVE")?;
-                put(format!("{port}/phys_state"), "5: LinkUp")?;
-                put(format!("{port}/rate"), "100 Gb/sec (4X EDR)")?;
-                let (lid, layer, gids) = match config.link {
-                    Link::Ib => (names.lid, "InfiniBand", vec![names.gid]),
-                    Link::Roce => (0, "Ethernet", vec![names.ethernet_gid, names.ip_gid]),
-                };
-                put(format!("{port}/lid"), &format!("{lid:#x}"))?;
-                put(format!("{port}/link_layer"), layer)?;
-                for index in 0..GID_TABLE {
-                    let gid = gids.get(index as usize);
-                    put(
-                        format!("{port}/gids/{index}"),
-                        &groups(gid.unwrap_or(&[0; 16])),
-                    )?;
-                    // On InfiniBand this directory must not exist.
-                    if config.link == Link::Ib {
-                        continue;
-                    }
-                    // A kernel refuses to read the type of an empty entry, and
-                    // libibverbs then assumes "IB/RoCE v1".
-                    let kind = gid.map_or("IB/RoCE v1", |_| "RoCE v2");
-                    put(format!("{port}/gid_attrs/types/{index}"), kind)?;
-                    if gid.is_some() {
-                        let interface = INTERFACE.to_string_lossy();
-                        put(format!("{port}/gid_attrs/ndevs/{index}"), &interface)?;
-                    }
-                }
-            }
-        }
-        Ok(())
     }
 }
 
@@ -279,19 +234,12 @@ fn make_unique(template: &Path) -> io::Result<PathBuf> {
     Ok(PathBuf::from(OsString::from_vec(bytes)))
 }
 
-/// Formats bytes as sysfs shows GUIDs and GIDs: groups of four hex digits.
-fn groups(bytes: &[u8]) -> String {
-    let group = |pair: &[u8]| {
-        pair.iter()
-            .map(|byte| format!("{byte:02x}"))
-            .collect::<String>()
-    };
-    bytes.chunks(2).map(group).collect::<Vec<_>>().join(":")
-}
-
 #[cfg(test)]
 mod tests {
+    use super::tree::groups;
     use super::*;
+    use crate::config::Link;
+    use crate::fabric::name::DeviceIdentity;
 
     #[test]
     fn the_tree_lists_every_device_and_is_removed_with_its_owner() {

@@ -1,0 +1,482 @@
+//! RDMA netlink (`NETLINK_RDMA`): the requests by which libibverbs finds devices and
+//! `rdma`(8) shows them (`drivers/infiniband/core/nldev.c`).
+//!
+//! A request is bytes and so are its replies; [`crate::preload`] moves them. Devices,
+//! ports, character devices and the settings of the subsystem can be read. Nothing can
+//! be changed, and objects (`rdma resource`) and counters are not shown.
+//!
+//! Decision: `docs/decisions/068-netlink-from-user-sockets.md`
+
+mod message;
+
+use libc::{EINVAL, EOPNOTSUPP};
+
+use self::message::{HEADER, Message, Request};
+use crate::config::{Config, Face, Link};
+use crate::fabric::name::DeviceIdentity;
+use crate::nic::spec::{PortAddress, Result};
+use crate::refusal::{OrRefuse, refuse, refuse_if};
+use crate::sysfs::{
+    DEVICE_MAJOR, FIRMWARE, FIRST_MINOR, INTERFACE, RDMA_CM, RDMA_CM_NAME, device_file,
+    device_name, interface_index,
+};
+use crate::ucma::abi::VERSION as RDMA_CM_ABI;
+use crate::uverbs::{device_capabilities, log};
+
+/// `NLMSG_ERROR`, `NLMSG_DONE` and the flags of a message (<linux/netlink.h>).
+const ERROR: u16 = 2;
+const DONE: u16 = 3;
+const FLAG_REQUEST: u16 = 1;
+const FLAG_MULTI: u16 = 2;
+const FLAG_ACK: u16 = 4;
+const FLAG_DUMP: u16 = 0x300;
+
+/// `RDMA_NL_NLDEV`, and its commands (<rdma/rdma_netlink.h>).
+const CLIENT: u16 = 5;
+const GET: u16 = 1;
+const PORT_GET: u16 = 5;
+const SYS_GET: u16 = 6;
+const GET_CHARDEV: u16 = 15;
+/// `RDMA_NLDEV_NUM_OPS` of Linux 6.1.
+const COMMANDS: u16 = 25;
+
+/// `RDMA_NLDEV_ATTR_*`.
+mod attribute {
+    pub(super) const DEV_INDEX: u16 = 1;
+    pub(super) const DEV_NAME: u16 = 2;
+    pub(super) const PORT_INDEX: u16 = 3;
+    pub(super) const CAP_FLAGS: u16 = 4;
+    pub(super) const FW_VERSION: u16 = 5;
+    pub(super) const NODE_GUID: u16 = 6;
+    pub(super) const SYS_IMAGE_GUID: u16 = 7;
+    pub(super) const SUBNET_PREFIX: u16 = 8;
+    pub(super) const LID: u16 = 9;
+    pub(super) const SM_LID: u16 = 10;
+    pub(super) const LMC: u16 = 11;
+    pub(super) const PORT_STATE: u16 = 12;
+    pub(super) const PORT_PHYS_STATE: u16 = 13;
+    pub(super) const DEV_NODE_TYPE: u16 = 14;
+    pub(super) const NDEV_INDEX: u16 = 50;
+    pub(super) const NDEV_NAME: u16 = 51;
+    pub(super) const SYS_NETNS_MODE: u16 = 66;
+    pub(super) const DEV_PROTOCOL: u16 = 67;
+    pub(super) const CHARDEV_TYPE: u16 = 69;
+    pub(super) const CHARDEV_NAME: u16 = 70;
+    pub(super) const CHARDEV_ABI: u16 = 71;
+    pub(super) const CHARDEV: u16 = 72;
+    pub(super) const UVERBS_DRIVER_ID: u16 = 73;
+    pub(super) const DEV_DIM: u16 = 84;
+    pub(super) const SYS_COPY_ON_FORK: u16 = 93;
+}
+
+/// `RDMA_NODE_IB_CA` and `RDMA_DRIVER_MLX5`.
+const NODE_CA: u8 = 1;
+const DRIVER_MLX5: u32 = 1;
+
+/// The devices that netlink shows.
+pub(crate) struct Nldev<'a> {
+    pub(crate) config: &'a Config,
+    pub(crate) port_is_up: &'a dyn Fn(PortAddress) -> bool,
+}
+
+impl Nldev<'_> {
+    /// Returns the replies to a datagram of requests from the socket with address
+    /// `port_id`, each a datagram.
+    pub(crate) fn reply(&self, mut requests: &[u8], port_id: u32) -> Vec<Vec<u8>> {
+        let mut replies = Vec::new();
+        while let Some(request) = Request::parse(requests) {
+            replies.extend(self.reply_to(&request, port_id));
+            let next = request.bytes.len().next_multiple_of(4);
+            requests = requests.get(next..).unwrap_or(&[]);
+        }
+        replies
+    }
+
+    fn reply_to(&self, request: &Request, port_id: u32) -> Vec<Vec<u8>> {
+        let flags = request.flags();
+        if flags & FLAG_REQUEST == 0 {
+            return Vec::new();
+        }
+        let dumps = flags & FLAG_DUMP != 0;
+        let of_replies = if dumps { FLAG_MULTI } else { 0 };
+        let begin = |kind| Message::new(kind, of_replies, request.sequence(), port_id);
+        let done = log::observed("netlink", || {
+            log::name(|| name(request.kind()));
+            let messages = self.run(request, dumps, &|| begin(request.kind()))?;
+            log::reply(|| format!("replies: {}", messages.len()));
+            Ok(messages)
+        });
+        match done {
+            Err(errno) => vec![error(request, -errno.0, port_id)],
+            Ok(mut messages) => {
+                if dumps {
+                    messages.push(begin(DONE).bytes(&0_i32.to_ne_bytes()));
+                }
+                let mut replies: Vec<_> = messages.into_iter().map(Message::finish).collect();
+                if !dumps && flags & FLAG_ACK != 0 {
+                    replies.push(error(request, 0, port_id));
+                }
+                replies
+            }
+        }
+    }
+
+    fn run(
+        &self,
+        request: &Request,
+        dumps: bool,
+        begin: &dyn Fn() -> Message,
+    ) -> Result<Vec<Message>> {
+        let (client, command) = (request.kind() >> 10, request.kind() & 0x3ff);
+        refuse_if(
+            client != CLIENT || !(1..COMMANDS).contains(&command),
+            EINVAL,
+            "RDMA netlink has no request of this number here",
+        )?;
+        // Kernels without ioctls have no such requests either.
+        let is_current = self.config.face == Face::Ioctl;
+        match command {
+            GET if dumps => {
+                let devices = 0..self.config.devices;
+                Ok(devices.map(|it| self.device(it, begin())).collect())
+            }
+            GET => Ok(vec![self.device(self.named_device(request)?, begin())]),
+            PORT_GET if dumps => {
+                let device = self.named_device(request)?;
+                let ports = 1..=self.config.ports;
+                Ok(ports.map(|it| self.port(device, it, begin())).collect())
+            }
+            PORT_GET => {
+                let device = self.named_device(request)?;
+                let port = request.number(attribute::PORT_INDEX)?;
+                let port = u8::try_from(port).ok();
+                let port = port.filter(|port| (1..=self.config.ports).contains(port));
+                let port = port.or_refuse(EINVAL, "the device has no port of this number")?;
+                Ok(vec![self.port(device, port, begin())])
+            }
+            SYS_GET if is_current => Ok(vec![
+                // Devices are in all network namespaces. A fork copies pages that the
+                // device accesses: it accesses them as the process does.
+                begin()
+                    .u8(attribute::SYS_NETNS_MODE, 1)
+                    .u8(attribute::SYS_COPY_ON_FORK, 1),
+            ]),
+            GET_CHARDEV if is_current => self.character_device(request, begin()),
+            SYS_GET | GET_CHARDEV => Err(refuse(
+                EINVAL,
+                "kernels before Linux 4.20, as with --face write, do not have this request",
+            )),
+            _ => Err(refuse(
+                EOPNOTSUPP,
+                "the emulated RDMA netlink shows devices and ports, and changes nothing",
+            )),
+        }
+    }
+
+    /// Returns the device that a request names by its index.
+    fn named_device(&self, request: &Request) -> Result<u8> {
+        let index = request.number(attribute::DEV_INDEX)?;
+        let device = u8::try_from(index).ok();
+        let device = device.filter(|device| *device < self.config.devices);
+        device.or_refuse(EINVAL, "there is no device with this index")
+    }
+
+    /// Fills `fill_dev_info` of the kernel.
+    fn device(&self, device: u8, message: Message) -> Message {
+        let identity = DeviceIdentity::derive(&self.config.fabric, device);
+        let guid = u64::from_be_bytes(identity.guid);
+        let protocol = match self.config.link {
+            Link::Ib => "ib",
+            Link::Roce => "roce",
+        };
+        message
+            .u32(attribute::DEV_INDEX, device.into())
+            .string(attribute::DEV_NAME, &device_name(device))
+            .u32(attribute::PORT_INDEX, self.config.ports.into())
+            .u64(
+                attribute::CAP_FLAGS,
+                device_capabilities(&self.config.limits).into(),
+            )
+            .string(attribute::FW_VERSION, FIRMWARE)
+            .u64(attribute::NODE_GUID, guid)
+            .u64(attribute::SYS_IMAGE_GUID, guid)
+            .u8(attribute::DEV_NODE_TYPE, NODE_CA)
+            .u8(attribute::DEV_DIM, 0)
+            .string(attribute::DEV_PROTOCOL, protocol)
+    }
+
+    /// Fills `fill_port_info` of the kernel.
+    fn port(&self, device: u8, port: u8, message: Message) -> Message {
+        let identity = DeviceIdentity::derive(&self.config.fabric, device);
+        let names = identity.port(port);
+        let link = self.config.link;
+        let mut message = message
+            .u32(attribute::DEV_INDEX, device.into())
+            .string(attribute::DEV_NAME, &device_name(device))
+            .u32(attribute::PORT_INDEX, port.into());
+        if link == Link::Ib {
+            let mut prefix = [0; 8];
+            prefix.copy_from_slice(&names.gid[..8]);
+            message = message
+                .u64(attribute::CAP_FLAGS, link.port_capabilities().into())
+                .u64(attribute::SUBNET_PREFIX, u64::from_be_bytes(prefix))
+                .u32(attribute::LID, names.lid.into())
+                .u32(attribute::SM_LID, 1)
+                .u8(attribute::LMC, 0);
+        }
+        // Active and LinkUp; Down and Polling.
+        let (state, physical) = match (self.port_is_up)(PortAddress { device, port }) {
+            true => (4, 5),
+            false => (1, 2),
+        };
+        message = message
+            .u8(attribute::PORT_STATE, state)
+            .u8(attribute::PORT_PHYS_STATE, physical);
+        if link == Link::Roce {
+            message = message
+                .u32(attribute::NDEV_INDEX, interface_index())
+                .string(attribute::NDEV_NAME, &INTERFACE.to_string_lossy());
+        }
+        message
+    }
+
+    /// Returns the device file of a device (`nldev_get_chardev`).
+    fn character_device(&self, request: &Request, message: Message) -> Result<Vec<Message>> {
+        let kind = request.attribute(attribute::CHARDEV_TYPE);
+        let kind = kind.or_refuse(EINVAL, "the request names no type of character device")?;
+        let kind = kind.strip_suffix(&[0]).unwrap_or(kind);
+        let has_device = request.attribute(attribute::DEV_INDEX).is_some();
+        let (message, (major, minor), abi, name) = if kind == b"uverbs" && has_device {
+            let device = self.named_device(request)?;
+            let number = (DEVICE_MAJOR, FIRST_MINOR + u32::from(device));
+            let message = message.u32(attribute::UVERBS_DRIVER_ID, DRIVER_MLX5);
+            (message, number, 1, device_file(device))
+        } else if kind == RDMA_CM_NAME.as_bytes() && !has_device && self.config.rdma_cm {
+            (message, RDMA_CM, RDMA_CM_ABI, RDMA_CM_NAME.into())
+        } else {
+            return Err(refuse(
+                EOPNOTSUPP,
+                "there are no character devices of this type; rdma_cm needs --rdma-cm",
+            ));
+        };
+        Ok(vec![
+            message
+                .u64(attribute::CHARDEV, u64::from(major << 8 | minor))
+                .u64(attribute::CHARDEV_ABI, abi.into())
+                .string(attribute::CHARDEV_NAME, &name),
+        ])
+    }
+}
+
+/// Returns the name of a request.
+fn name(kind: u16) -> String {
+    match (kind >> 10, kind & 0x3ff) {
+        (CLIENT, GET) => "NLDEV_GET".into(),
+        (CLIENT, PORT_GET) => "NLDEV_PORT_GET".into(),
+        (CLIENT, SYS_GET) => "NLDEV_SYS_GET".into(),
+        (CLIENT, GET_CHARDEV) => "NLDEV_GET_CHARDEV".into(),
+        (client, command) => format!("request {command} of client {client}"),
+    }
+}
+
+/// Returns an acknowledgement, or an error with the whole request.
+fn error(request: &Request, code: i32, port_id: u32) -> Vec<u8> {
+    let shown = if code == 0 {
+        &request.bytes[..HEADER]
+    } else {
+        request.bytes
+    };
+    Message::new(ERROR, 0, request.sequence(), port_id)
+        .bytes(&code.to_ne_bytes())
+        .bytes(shown)
+        .finish()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ask(config: &Config, command: u16, flags: u16, request: Message) -> Vec<Vec<u8>> {
+        let kind = CLIENT << 10 | command;
+        let header = Message::new(kind, FLAG_REQUEST | flags, 7, 0);
+        let request = header.bytes(&request.finish()[HEADER..]).finish();
+        let nldev = Nldev {
+            config,
+            port_is_up: &|port| port.port == 1,
+        };
+        nldev.reply(&request, 99)
+    }
+
+    fn nothing() -> Message {
+        Message::new(0, 0, 0, 0)
+    }
+
+    /// Returns the code of an error or an acknowledgement.
+    fn code(reply: &[u8]) -> Option<i32> {
+        let request = Request { bytes: reply };
+        assert_eq!((request.sequence(), request.word(12)), (7, 99));
+        (request.kind() == ERROR).then(|| request.word(HEADER).cast_signed())
+    }
+
+    #[test]
+    fn a_dump_shows_all_devices_and_then_ends() {
+        let config = Config {
+            devices: 2,
+            ports: 2,
+            ..Config::default()
+        };
+        let replies = ask(&config, GET, FLAG_DUMP | FLAG_ACK, nothing());
+        assert_eq!(replies.len(), 3);
+        let second = Request { bytes: &replies[1] };
+        assert_eq!(second.flags(), FLAG_MULTI);
+        assert_eq!(
+            second.attribute(attribute::DEV_NAME),
+            Some(&b"mlx5_1\0"[..])
+        );
+        assert_eq!(second.number(attribute::PORT_INDEX), Ok(2));
+        assert_eq!(second.attribute(attribute::DEV_NODE_TYPE), Some(&[1][..]));
+        let guid = u64::from_be_bytes(DeviceIdentity::derive(&config.fabric, 1).guid);
+        assert_eq!(
+            second.attribute(attribute::NODE_GUID),
+            Some(&guid.to_ne_bytes()[..])
+        );
+        let end = Request { bytes: &replies[2] };
+        assert_eq!((end.kind(), end.bytes.len()), (DONE, HEADER + 4));
+    }
+
+    #[test]
+    fn a_port_is_shown_with_its_state_and_an_acknowledgement() {
+        let mut config = Config {
+            ports: 2,
+            ..Config::default()
+        };
+        let port = |port| {
+            nothing()
+                .u32(attribute::DEV_INDEX, 0)
+                .u32(attribute::PORT_INDEX, port)
+        };
+        let replies = ask(&config, PORT_GET, FLAG_ACK, port(1));
+        assert_eq!(code(&replies[1]), Some(0));
+        let first = Request { bytes: &replies[0] };
+        assert_eq!(first.number(attribute::LID), Ok(1));
+        assert_eq!(first.attribute(attribute::PORT_STATE), Some(&[4][..]));
+        assert_eq!(first.attribute(attribute::NDEV_NAME), None);
+        config.link = Link::Roce;
+        let replies = ask(&config, PORT_GET, 0, port(2));
+        let second = Request { bytes: &replies[0] };
+        assert_eq!(replies.len(), 1, "no acknowledgement was requested");
+        assert_eq!(second.attribute(attribute::PORT_STATE), Some(&[1][..]));
+        assert_eq!(second.attribute(attribute::NDEV_NAME), Some(&b"lo\0"[..]));
+        assert_eq!(second.attribute(attribute::LID), None);
+        let dump = nothing().u32(attribute::DEV_INDEX, 0);
+        assert_eq!(ask(&config, PORT_GET, FLAG_DUMP, dump).len(), 3);
+    }
+
+    #[test]
+    fn libibverbs_finds_the_device_file() {
+        let config = Config {
+            devices: 2,
+            ..Config::default()
+        };
+        let request = nothing()
+            .u32(attribute::DEV_INDEX, 1)
+            .string(attribute::CHARDEV_TYPE, "uverbs");
+        let replies = ask(&config, GET_CHARDEV, 0, request);
+        let reply = Request { bytes: &replies[0] };
+        let number = 231_u64 << 8 | 193;
+        assert_eq!(
+            reply.attribute(attribute::CHARDEV),
+            Some(&number.to_ne_bytes()[..])
+        );
+        assert_eq!(
+            reply.attribute(attribute::CHARDEV_NAME),
+            Some(&b"uverbs1\0"[..])
+        );
+        assert_eq!(reply.number(attribute::UVERBS_DRIVER_ID), Ok(1));
+        let replies = ask(&config, SYS_GET, 0, nothing());
+        let reply = Request { bytes: &replies[0] };
+        assert_eq!(reply.attribute(attribute::SYS_COPY_ON_FORK), Some(&[1][..]));
+    }
+
+    #[test]
+    fn librdmacm_finds_its_device_file_only_if_it_is_emulated() {
+        let mut config = Config::default();
+        let request = || nothing().string(attribute::CHARDEV_TYPE, "rdma_cm");
+        let replies = ask(&config, GET_CHARDEV, 0, request());
+        assert_eq!(code(&replies[0]), Some(-EOPNOTSUPP));
+        config.rdma_cm = true;
+        let replies = ask(&config, GET_CHARDEV, 0, request());
+        let reply = Request { bytes: &replies[0] };
+        assert_eq!(
+            reply.attribute(attribute::CHARDEV_NAME),
+            Some(&b"rdma_cm\0"[..])
+        );
+        assert_eq!(
+            reply.attribute(attribute::CHARDEV_ABI),
+            Some(&4_u64.to_ne_bytes()[..])
+        );
+        assert_eq!(
+            reply.attribute(attribute::CHARDEV),
+            Some(&(10_u64 << 8 | 122).to_ne_bytes()[..])
+        );
+        let of_device = request().u32(attribute::DEV_INDEX, 0);
+        let replies = ask(&config, GET_CHARDEV, 0, of_device);
+        assert_eq!(code(&replies[0]), Some(-EOPNOTSUPP));
+    }
+
+    #[test]
+    fn other_requests_are_refused() {
+        let config = Config::default();
+        let device = |index| nothing().u32(attribute::DEV_INDEX, index);
+        let umad = device(0).string(attribute::CHARDEV_TYPE, "umad");
+        for (command, request, expected) in [
+            (GET, nothing(), EINVAL),
+            (GET, device(1), EINVAL),
+            (PORT_GET, device(0), EINVAL),
+            (PORT_GET, device(0).u32(attribute::PORT_INDEX, 2), EINVAL),
+            (GET_CHARDEV, device(0), EINVAL),
+            (GET_CHARDEV, umad, EOPNOTSUPP),
+            (2, device(0), EOPNOTSUPP),
+            (0, nothing(), EINVAL),
+            (COMMANDS, nothing(), EINVAL),
+        ] {
+            let replies = ask(&config, command, 0, request);
+            assert_eq!(replies.len(), 1);
+            assert_eq!(code(&replies[0]), Some(-expected), "command {command}");
+        }
+        let old = Config {
+            face: Face::Write,
+            ..Config::default()
+        };
+        assert_eq!(code(&ask(&old, SYS_GET, 0, nothing())[0]), Some(-EINVAL));
+        assert_eq!(ask(&old, GET, FLAG_DUMP, nothing()).len(), 2);
+    }
+
+    #[test]
+    fn incomplete_messages_get_no_reply() {
+        let config = Config::default();
+        let nldev = Nldev {
+            config: &config,
+            port_is_up: &|_| true,
+        };
+        let kind = CLIENT << 10 | GET;
+        let whole = Message::new(kind, FLAG_REQUEST | FLAG_DUMP, 1, 0).finish();
+        for len in 0..whole.len() {
+            assert!(nldev.reply(&whole[..len], 9).is_empty(), "{len} bytes");
+        }
+        let mut wrong = whole.clone();
+        wrong[0] = 4;
+        assert!(nldev.reply(&wrong, 9).is_empty());
+        let no_request = Message::new(kind, FLAG_DUMP, 1, 0).finish();
+        assert!(nldev.reply(&no_request, 9).is_empty());
+        let two = [whole.clone(), whole].concat();
+        assert_eq!(nldev.reply(&two, 9).len(), 4);
+        // An attribute with a length of 0, and one that is longer than the request.
+        for len in [0_u16, 100] {
+            let attribute = [len.to_ne_bytes(), 1_u16.to_ne_bytes()].concat();
+            let message = Message::new(kind, FLAG_REQUEST, 1, 0).bytes(&attribute);
+            let replies = nldev.reply(&message.finish(), 9);
+            assert_eq!(Request { bytes: &replies[0] }.kind(), ERROR);
+        }
+    }
+}

@@ -1,0 +1,298 @@
+//! What a person sees of the commands: one line for each (`--trace commands`), and why
+//! one was refused (`--explain`).
+
+use std::cell::RefCell;
+use std::fmt::Write as _;
+use std::fs::File;
+use std::io::Write as _;
+use std::path::Path;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+use super::abi::{WRITE_EXTENDED, method, object, write_command};
+use crate::nic::spec::{Errno, Result};
+use crate::refusal;
+
+/// Maximum number of characters of a request or a reply that are shown.
+const SHOWN: usize = 2000;
+
+static SETTINGS: OnceLock<Settings> = OnceLock::new();
+static IS_ACTIVE: AtomicBool = AtomicBool::new(false);
+
+struct Settings {
+    trace: Option<File>,
+    explains: bool,
+}
+
+/// The current command of a thread.
+#[derive(Default)]
+struct Entry {
+    name: String,
+    request: String,
+    replies: String,
+}
+
+thread_local! {
+    static ENTRY: RefCell<Entry> = RefCell::default();
+}
+
+/// Begins to show commands: appended to a file, and explained on standard error if they
+/// fail. Later calls do nothing.
+///
+/// # Errors
+/// Returns an error if the file cannot be opened.
+pub(crate) fn start(trace: Option<&Path>, explains: bool) -> std::io::Result<()> {
+    if SETTINGS.get().is_some() {
+        return Ok(());
+    }
+    let open = |path| File::options().create(true).append(true).open(path);
+    let trace = trace.map(open).transpose()?;
+    let is_active = trace.is_some() || explains;
+    if SETTINGS.set(Settings { trace, explains }).is_ok() {
+        IS_ACTIVE.store(is_active, Relaxed);
+    }
+    Ok(())
+}
+
+/// Records the name of the current command.
+pub(crate) fn name(name: impl FnOnce() -> String) {
+    record(|entry| entry.name = name());
+}
+
+/// Records the request of the current command.
+pub(crate) fn request(text: impl FnOnce() -> String) {
+    record(|entry| entry.request = shortened(text()));
+}
+
+/// Records a part of the reply to the current command.
+pub(crate) fn reply(text: impl FnOnce() -> String) {
+    record(|entry| {
+        let separator = if entry.replies.is_empty() { "" } else { ", " };
+        let _ = write!(entry.replies, "{separator}{}", shortened(text()));
+    });
+}
+
+fn record(change: impl FnOnce(&mut Entry)) {
+    if IS_ACTIVE.load(Relaxed) {
+        ENTRY.with_borrow_mut(change);
+    }
+}
+
+fn shortened(mut text: String) -> String {
+    if let Some((end, _)) = text.char_indices().nth(SHOWN) {
+        text.truncate(end);
+        text.push('…');
+    }
+    text
+}
+
+/// Runs a command that arrived by `interface`, and shows it.
+///
+/// # Errors
+/// The command's.
+pub(crate) fn observed<T>(interface: &str, run: impl FnOnce() -> Result<T>) -> Result<T> {
+    refusal::forget();
+    record(|entry| *entry = Entry::default());
+    let outcome = run();
+    if IS_ACTIVE.load(Relaxed)
+        && let Some(settings) = SETTINGS.get()
+    {
+        ENTRY.with_borrow(|entry| settings.show(entry, interface, outcome.as_ref().err()));
+    }
+    outcome
+}
+
+impl Settings {
+    /// Shows a command. Errors of writing are ignored, so that the program continues.
+    /// A wait that ends without an event is no refusal.
+    fn show(&self, entry: &Entry, interface: &str, failure: Option<&Errno>) {
+        if let Some(mut trace) = self.trace.as_ref() {
+            // One write per command, so that processes can share a file.
+            let _ = trace.write_all(line(entry, interface, failure).as_bytes());
+        }
+        let refused = failure.filter(|errno| ![libc::EAGAIN, libc::EINTR].contains(&errno.0));
+        if let (true, Some(errno)) = (self.explains, refused) {
+            let text = explanation(entry, interface, *errno);
+            let _ = std::io::stderr().write_all(text.as_bytes());
+        }
+    }
+}
+
+fn line(entry: &Entry, interface: &str, failure: Option<&Errno>) -> String {
+    let Entry {
+        name,
+        request,
+        replies,
+    } = entry;
+    let what = match name.as_str() {
+        "" => interface.into(),
+        name => format!("{name} by {interface}"),
+    };
+    let result = match failure {
+        Some(errno) => format!("{}: {}", errno_name(errno.0), refusal::reason(*errno)),
+        None if replies.is_empty() => "ok".into(),
+        None => replies.clone(),
+    };
+    format!("{what}: {request} = {result}\n")
+}
+
+fn explanation(entry: &Entry, interface: &str, errno: Errno) -> String {
+    let what = match entry.name.as_str() {
+        "" => interface.into(),
+        name => format!("{name} ({interface})"),
+    };
+    format!(
+        "mlx5-emu: {what} failed with {}: {}.\n",
+        errno_name(errno.0),
+        refusal::reason(errno)
+    )
+}
+
+/// Returns the name of an error number that commands return.
+fn errno_name(code: i32) -> String {
+    let name = match code {
+        libc::EPERM => "EPERM",
+        libc::ENOENT => "ENOENT",
+        libc::EIO => "EIO",
+        libc::EBADF => "EBADF",
+        libc::ENOMEM => "ENOMEM",
+        libc::EFAULT => "EFAULT",
+        libc::EBUSY => "EBUSY",
+        libc::ENODEV => "ENODEV",
+        libc::EINVAL => "EINVAL",
+        libc::EMFILE => "EMFILE",
+        libc::ENOTTY => "ENOTTY",
+        libc::ENOSPC => "ENOSPC",
+        libc::ENODATA => "ENODATA",
+        libc::EPROTONOSUPPORT => "EPROTONOSUPPORT",
+        libc::EOPNOTSUPP => "EOPNOTSUPP",
+        libc::EHOSTUNREACH => "EHOSTUNREACH",
+        libc::ENETUNREACH => "ENETUNREACH",
+        libc::EADDRINUSE => "EADDRINUSE",
+        libc::EADDRNOTAVAIL => "EADDRNOTAVAIL",
+        libc::EACCES => "EACCES",
+        libc::EISCONN => "EISCONN",
+        libc::ENXIO => "ENXIO",
+        libc::ENOSYS => "ENOSYS",
+        libc::EAGAIN => "EAGAIN",
+        libc::EINTR => "EINTR",
+        _ => return format!("error {code}"),
+    };
+    name.into()
+}
+
+/// Returns the name of a command of the write interface.
+pub(super) fn write_name(number: u32) -> String {
+    use write_command as it;
+    let name = match number {
+        it::GET_CONTEXT => "GET_CONTEXT",
+        it::QUERY_DEVICE => "QUERY_DEVICE",
+        it::EX_QUERY_DEVICE => "EX_QUERY_DEVICE",
+        it::QUERY_PORT => "QUERY_PORT",
+        it::ALLOC_PD => "ALLOC_PD",
+        it::DEALLOC_PD => "DEALLOC_PD",
+        it::CREATE_AH => "CREATE_AH",
+        it::DESTROY_AH => "DESTROY_AH",
+        it::REG_MR => "REG_MR",
+        it::REREG_MR => "REREG_MR",
+        it::DEREG_MR => "DEREG_MR",
+        it::ALLOC_MW => "ALLOC_MW",
+        it::DEALLOC_MW => "DEALLOC_MW",
+        it::CREATE_COMP_CHANNEL => "CREATE_COMP_CHANNEL",
+        it::CREATE_CQ => "CREATE_CQ",
+        it::EX_CREATE_CQ => "EX_CREATE_CQ",
+        it::RESIZE_CQ => "RESIZE_CQ",
+        it::EX_MODIFY_CQ => "EX_MODIFY_CQ",
+        it::DESTROY_CQ => "DESTROY_CQ",
+        it::CREATE_SRQ => "CREATE_SRQ",
+        it::MODIFY_SRQ => "MODIFY_SRQ",
+        it::QUERY_SRQ => "QUERY_SRQ",
+        it::DESTROY_SRQ => "DESTROY_SRQ",
+        it::CREATE_QP => "CREATE_QP",
+        it::EX_CREATE_QP => "EX_CREATE_QP",
+        it::MODIFY_QP => "MODIFY_QP",
+        it::EX_MODIFY_QP => "EX_MODIFY_QP",
+        it::QUERY_QP => "QUERY_QP",
+        it::DESTROY_QP => "DESTROY_QP",
+        _ if number & WRITE_EXTENDED != 0 => {
+            return format!("extended command {}", number & !WRITE_EXTENDED);
+        }
+        _ => return format!("command {number}"),
+    };
+    name.into()
+}
+
+/// Returns the name of a method of the ioctl interface.
+pub(super) fn method_name(object: u16, method: u16) -> String {
+    use self::method as it;
+    let name = match (object, method) {
+        (object::DEVICE, it::DEVICE_INVOKE_WRITE) => "INVOKE_WRITE",
+        (object::DEVICE, it::DEVICE_QUERY_PORT) => "QUERY_PORT",
+        (object::DEVICE, it::DEVICE_GET_CONTEXT) => "GET_CONTEXT",
+        (object::DEVICE, it::DEVICE_QUERY_CONTEXT) => "QUERY_CONTEXT",
+        (object::DEVICE, it::DEVICE_QUERY_GID_TABLE) => "QUERY_GID_TABLE",
+        (object::DEVICE, it::DEVICE_QUERY_GID_ENTRY) => "QUERY_GID_ENTRY",
+        (object::ASYNC_EVENT, it::ASYNC_EVENT_ALLOC) => "ASYNC_EVENT_ALLOC",
+        (object::PD, it::PD_DESTROY) => "DEALLOC_PD",
+        (object::PD, it::PD_MLX5_QUERY) => "MLX5_QUERY_PD",
+        (object::AH, it::AH_DESTROY) => "DESTROY_AH",
+        (object::MR, it::MR_DESTROY) => "DEREG_MR",
+        (object::MR, it::MR_ADVISE) => "ADVISE_MR",
+        (object::MR, it::MR_QUERY) => "QUERY_MR",
+        (object::MW, it::MW_DESTROY) => "DEALLOC_MW",
+        (object::CQ, it::CQ_CREATE) => "CREATE_CQ",
+        (object::CQ, it::CQ_DESTROY) => "DESTROY_CQ",
+        (object::SRQ, it::SRQ_CREATE) => "CREATE_SRQ",
+        (object::SRQ, it::SRQ_DESTROY) => "DESTROY_SRQ",
+        (object::QP, it::QP_CREATE) => "CREATE_QP",
+        (object::QP, it::QP_DESTROY) => "DESTROY_QP",
+        (0x1000, 0x1000) => "MLX5_DEVX_OTHER",
+        (object::MLX5_UAR, it::UAR_ALLOC) => "MLX5_UAR_ALLOC",
+        (object::MLX5_UAR, it::UAR_DESTROY) => "MLX5_UAR_DESTROY",
+        _ => return format!("method {method:#x} of object {object:#x}"),
+    };
+    name.into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::refusal::refuse;
+
+    #[test]
+    fn a_line_has_request_and_reply_or_the_reason() {
+        let mut entry = Entry {
+            name: "ALLOC_PD".into(),
+            ..Entry::default()
+        };
+        assert_eq!(line(&entry, "write", None), "ALLOC_PD by write:  = ok\n");
+        (entry.request, entry.replies) = ("r".into(), "3".into());
+        assert_eq!(line(&entry, "write", None), "ALLOC_PD by write: r = 3\n");
+        let errno = refuse(libc::EINVAL, "it is wrong");
+        assert_eq!(
+            line(&entry, "ioctl", Some(&errno)),
+            "ALLOC_PD by ioctl: r = EINVAL: it is wrong\n"
+        );
+        assert_eq!(
+            explanation(&entry, "ioctl", errno),
+            "mlx5-emu: ALLOC_PD (ioctl) failed with EINVAL: it is wrong.\n"
+        );
+        let mapping = Entry {
+            request: "offset 0x1000".into(),
+            ..Entry::default()
+        };
+        assert_eq!(line(&mapping, "mmap", None), "mmap: offset 0x1000 = ok\n");
+        assert_eq!(
+            explanation(&mapping, "mmap", errno),
+            "mlx5-emu: mmap failed with EINVAL: it is wrong.\n"
+        );
+        assert_eq!(errno_name(9999), "error 9999");
+    }
+
+    #[test]
+    fn long_texts_are_shortened() {
+        assert_eq!(shortened("ä".repeat(SHOWN)).chars().count(), SHOWN);
+        let cut = shortened("ä".repeat(SHOWN + 9));
+        assert!(cut.ends_with("ä…") && cut.chars().count() == SHOWN + 1);
+    }
+}
