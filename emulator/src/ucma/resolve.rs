@@ -34,10 +34,12 @@ impl State {
             return Err(Errno(EINVAL));
         }
         let is_any = self.is_any(&address);
-        let port = if is_any {
-            None
-        } else {
-            Some(self.local_port(&address)?)
+        let port = match address.ip() {
+            // Programs that look for the device of an address find one, unlike in
+            // the kernel (docs/decisions/064-rdma-cm-between-processes.md).
+            Some(ip) if is_any && ip.is_loopback() => Some(self.network.port_of(ip)),
+            _ if is_any => None,
+            _ => Some(self.local_port(&address)?),
         };
         let family_only = id.family_only.unwrap_or_else(|| match address.family() {
             Family::V4 => true,
