@@ -278,7 +278,9 @@ impl State {
             id.reuse = false;
         }
         id.state = IdState::Listen;
+        self.listeners.insert(number);
         self.publish().inspect_err(|_| {
+            self.listeners.remove(&number);
             if let Some(id) = self.ids.get_mut(&number) {
                 id.state = IdState::AddrBound;
             }
