@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use dat::abi::*;
 use dat::exports::*;
+use dat_engine::Transport;
 use mlx5emu::nic::spec::{QpAttr, Qpn};
 
 use crate::support::{
@@ -28,6 +29,19 @@ fn connected() -> Option<Vec<QpAttr>> {
     let nic = emulator.nic();
     let all = (0..1 << 16).filter_map(|number| nic.query_qp(Qpn(slot | number)).ok());
     Some(all.filter(|qp| qp.state == READY_TO_SEND).collect())
+}
+
+/// Returns whether connections use rdma_cm, which determines GID, partition and MTU
+/// by the route and refuses keys that differ.
+fn is_rdma_cm(fixture: &Fixture) -> bool {
+    fixture.manager() == "rdma_cm"
+}
+
+/// Returns whether the device uses InfiniBand.
+fn is_infiniband() -> bool {
+    let devices = dat_engine::devices().expect("the list of devices");
+    let found = devices.into_iter().find(|one| one.name == device::name());
+    found.is_some_and(|one| one.transport == Transport::InfiniBand)
 }
 
 /// Opens and closes an adapter with these settings; returns the code of opening it.
@@ -86,20 +100,27 @@ fn each_key_reaches_both_queue_pairs_and_is_reported() {
         eprintln!("SKIPPED: only the emulated NIC shows the attributes of its queue pairs");
         return;
     }
+    let by_rdma_cm = is_rdma_cm(&fixture);
     drop(fixture);
-    let fixture = Fixture::configured(
-        "gid=0 pkey=0x7fff sl=3 traffic_class=106 mtu=1024 timeout=18 retry=5 rnr_retry=6 \
-         rnr_timer=14",
-    );
+    let of_both = "sl=3 traffic_class=106 timeout=18 retry=5 rnr_retry=6 rnr_timer=14";
+    let of_sockets = "gid=0 pkey=0x7fff mtu=1024";
+    let fixture = match by_rdma_cm {
+        true => Fixture::configured(of_both),
+        false => Fixture::configured(&format!("{of_sockets} {of_both}")),
+    };
+    // The partition is the entry of the table: a full member.
+    let (gid, pkey, mtu) = match by_rdma_cm {
+        true => ("route", "route", "route"),
+        false => ("0", "0xffff", "1024"),
+    };
     reports(
         &fixture,
         &[
-            ("gid", "0"),
-            // The entry of the table: a full member.
-            ("pkey", "0xffff"),
+            ("gid", gid),
+            ("pkey", pkey),
             ("sl", "3"),
             ("traffic_class", "106"),
-            ("mtu", "1024"),
+            ("mtu", mtu),
             ("timeout", "18"),
             ("retry", "5"),
             ("rnr_retry", "6"),
@@ -112,8 +133,11 @@ fn each_key_reaches_both_queue_pairs_and_is_reported() {
     assert_eq!(qps.len(), 2);
     for qp in &qps {
         assert_eq!((qp.path.sl, qp.path.traffic_class), (3, 106));
-        assert_eq!((qp.path.sgid_index, qp.pkey_index), (0, 0));
-        assert_eq!((qp.path_mtu, qp.timeout), (3, 18));
+        assert_eq!(qp.pkey_index, 0);
+        if !by_rdma_cm {
+            assert_eq!((qp.path.sgid_index, qp.path_mtu), (0, 3));
+        }
+        assert_eq!(qp.timeout, 18);
         let retries = (qp.retry_count, qp.rnr_retry, qp.min_rnr_timer);
         assert_eq!(retries, (5, 6, 14));
     }
@@ -128,15 +152,17 @@ fn without_keys_the_defaults_reach_the_queue_pairs_and_are_reported() {
         eprintln!("SKIPPED: only the emulated NIC shows the attributes of its queue pairs");
         return;
     };
+    let by_rdma_cm = is_rdma_cm(&fixture);
+    let or_route = |value| if by_rdma_cm { "route" } else { value };
     reports(
         &fixture,
         &[
-            ("gid", "0"),
-            ("pkey", "0xffff"),
-            ("sl", "0"),
-            ("traffic_class", "0"),
-            ("mtu", "4096"),
-            ("timeout", "16"),
+            ("gid", or_route("0")),
+            ("pkey", or_route("0xffff")),
+            ("sl", or_route("0")),
+            ("traffic_class", or_route("0")),
+            ("mtu", or_route("4096")),
+            ("timeout", or_route("16")),
             ("retry", "7"),
             ("rnr_retry", "7"),
             ("rnr_timer", "12"),
@@ -146,7 +172,11 @@ fn without_keys_the_defaults_reach_the_queue_pairs_and_are_reported() {
     assert_eq!(qps.len(), 2);
     for qp in &qps {
         assert_eq!((qp.path.sl, qp.path.traffic_class), (0, 0));
-        assert_eq!((qp.path_mtu, qp.timeout), (5, 16));
+        // Over rdma_cm the requester's is that of the engine; the other side adds the
+        // delay of the requester's device (16) and the lifetime of packets.
+        let timeouts = if by_rdma_cm { 14..=18 } else { 16..=16 };
+        assert!(timeouts.contains(&qp.timeout), "{}", qp.timeout);
+        assert_eq!(qp.path_mtu, 5);
         let retries = (qp.retry_count, qp.rnr_retry, qp.min_rnr_timer);
         assert_eq!(retries, (7, 7, 12));
     }
@@ -160,8 +190,13 @@ fn both_sides_use_the_smaller_mtu_and_each_its_own_traffic_class() {
         eprintln!("SKIPPED: only the emulated NIC shows the attributes of its queue pairs");
         return;
     }
-    let small = fixture.configured_beside("mtu=512 traffic_class=104");
-    let large = fixture.configured_beside("mtu=2048 traffic_class=8");
+    // Over rdma_cm, the MTU is that of the route: 4096 bytes.
+    let (mtus, expected) = match is_rdma_cm(&fixture) {
+        true => (["", ""], 5),
+        false => (["mtu=512", "mtu=2048"], 2),
+    };
+    let small = fixture.configured_beside(&format!("{} traffic_class=104", mtus[0]));
+    let large = fixture.configured_beside(&format!("{} traffic_class=8", mtus[1]));
     let shape = Shape::default();
     for (from, to) in [(&small, &large), (&large, &small)] {
         let pair = Pair::connect(to, End::new(from, &shape), End::new(to, &shape));
@@ -171,7 +206,7 @@ fn both_sides_use_the_smaller_mtu_and_each_its_own_traffic_class() {
             .iter()
             .map(|qp| (qp.path_mtu, qp.path.traffic_class))
             .collect();
-        assert_eq!(found, [(2, 8), (2, 104)]);
+        assert_eq!(found, [(expected, 8), (expected, 104)]);
         for end in [pair.active, pair.passive] {
             // SAFETY: a live handle.
             ok(unsafe { dat_ep_free(end.ep) });
@@ -225,6 +260,11 @@ fn what_the_device_or_its_port_does_not_have_is_refused() {
         return;
     }
     for settings in ["pkey=0x6bad", "gid=255"] {
+        // There rdma_cm connects in the partition of the network interface.
+        if settings.starts_with("pkey") && is_rdma_cm(&fixture) && is_infiniband() {
+            fails(open(settings), DAT_MODEL_NOT_SUPPORTED);
+            continue;
+        }
         fails_with(
             open(settings),
             DAT_INVALID_ADDRESS,

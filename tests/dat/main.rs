@@ -20,6 +20,7 @@ mod knobs;
 mod memory;
 mod posting;
 mod profiles;
+mod rdma_cm;
 mod resources;
 mod support;
 mod threads;

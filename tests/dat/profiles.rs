@@ -16,7 +16,7 @@ use mlx5emu::config::Config;
 use mlx5emu::limits::{Limits, PROFILES};
 
 use crate::support::{
-    End, Fixture, Memory, Pair, Shape, Window, abilities, both_broken, ep_info, expect, fails,
+    End, Fixture, Memory, Pair, Shape, Window, abilities, both_failed, ep_info, expect, fails,
     nothing_on, ok, post_srq, take_bound,
 };
 
@@ -465,7 +465,7 @@ fn the_library_keeps_to_the_limits_of_its_device() {
     messages.fixture.run();
     let status = pair.active.requested().status;
     assert_eq!(status, DAT_DTO_ERR_REMOTE_ACCESS);
-    both_broken(&messages.fixture, &pair.active, &pair.passive);
+    both_failed(&messages.fixture, &pair.active, &pair.passive);
 }
 
 /// Runs the test above on every profile, on this path.

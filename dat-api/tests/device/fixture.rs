@@ -45,7 +45,7 @@ pub fn device() {
             fabric: FabricName::new(&fabric).expect("a name"),
             mode: Mode::Threaded,
             devices: 2,
-            ..Config::default()
+            ..Config::from_env().expect("variables of the emulated device")
         }
     });
 }

@@ -38,6 +38,8 @@ struct Peers {
     /// Their generations: a process that has another one is a later process.
     generations: HashMap<u8, u32>,
     next_check: Nanos,
+    /// Whether there may be connections with other processes.
+    is_watching: bool,
 }
 
 impl Ucma {
@@ -193,6 +195,7 @@ fn send(state: &mut State, peers: &mut Peers, tx: &mut dyn Transmit) -> bool {
 
 impl Peers {
     fn remember(&mut self, slot: u8, tx: &mut dyn Transmit) {
+        self.is_watching = true;
         if let Some(generation) = tx.generation_of(slot) {
             self.generations.entry(slot).or_insert(generation);
         }
@@ -200,6 +203,7 @@ impl Peers {
 
     /// Reports a process that is gone, or has been replaced by a later one.
     fn check(&mut self, slot: u8, state: &mut State, tx: &mut dyn Transmit) {
+        self.is_watching = true;
         let generation = tx.generation_of(slot);
         let known = self.generations.get(&slot).copied();
         let is_replaced = known.is_some() && known != generation;
@@ -215,18 +219,16 @@ impl Peers {
     /// Checks all processes of connections if it is time. Returns the time of
     /// the next check.
     fn check_all(&mut self, now: Nanos, state: &mut State, tx: &mut dyn Transmit) -> Option<Nanos> {
-        let own = state.slot;
-        let others = state.cm.peers() & !(1 << (own - 1));
-        if others == 0 {
-            return None;
-        }
-        if now >= self.next_check {
+        if self.is_watching && now >= self.next_check {
             self.next_check = now + CHECK_INTERVAL;
+            // Looks at each connection, so not in every call.
+            let others = state.cm.peers() & !(1 << (state.slot - 1));
             let slots = (0..u64::BITS as u8).filter(|bit| others & 1 << bit != 0);
             for slot in slots {
                 self.check(slot + 1, state, tx);
             }
+            self.is_watching = others != 0;
         }
-        Some(self.next_check)
+        self.is_watching.then_some(self.next_check)
     }
 }

@@ -3,7 +3,7 @@
 //! - The IPv4 address of a port in the loopback network (its second GID on RoCE)
 //!   belongs to that port.
 //! - All other addresses of the host, also 127.0.0.1 and ::1, belong to the first
-//!   port of the first device, where a kernel also binds loopback addresses.
+//!   port of the first device, where a kernel also resolves loopback addresses.
 //!
 //! Paths use the GIDs of the ports, not the addresses: the GID tables of the
 //! devices do not contain the addresses of the host.

@@ -47,10 +47,12 @@ impl State {
             "a link-local address needs the interface it belongs to (its scope id)",
         )?;
         let is_any = self.is_any(&address);
-        let port = if is_any {
-            None
-        } else {
-            Some(self.local_port(&address)?)
+        let port = match address.ip() {
+            // Programs that look for the device of an address find one, unlike in
+            // the kernel (docs/decisions/064-rdma-cm-between-processes.md).
+            Some(ip) if is_any && ip.is_loopback() => Some(self.network.port_of(ip)),
+            _ if is_any => None,
+            _ => Some(self.local_port(&address)?),
         };
         let family_only = id.family_only.unwrap_or_else(|| match address.family() {
             Family::V4 => true,
@@ -300,7 +302,9 @@ impl State {
         let id = self.known_mut(number)?;
         id.reuse = false;
         id.state = IdState::Listen;
+        self.listeners.insert(number);
         self.publish().inspect_err(|_| {
+            self.listeners.remove(&number);
             if let Some(id) = self.ids.get_mut(&number) {
                 id.state = IdState::AddrBound;
             }

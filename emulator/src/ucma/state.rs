@@ -34,6 +34,8 @@ pub(super) struct State {
     /// Ids that wait for the address of another host.
     pub(super) resolutions: Timers<u32>,
     pub(super) ids: BTreeMap<u32, Id>,
+    /// The ids that have begun to listen.
+    pub(super) listeners: BTreeSet<u32>,
     pub(super) comm_ids: HashMap<CommId, u32>,
     pub(super) files: HashMap<u64, EventQueue>,
     free_ids: BTreeSet<u32>,
@@ -63,6 +65,7 @@ impl State {
             cm: Manager::default(),
             resolutions: Timers::default(),
             ids: BTreeMap::new(),
+            listeners: BTreeSet::new(),
             comm_ids: HashMap::new(),
             files: HashMap::new(),
             free_ids: BTreeSet::new(),
@@ -167,7 +170,7 @@ impl State {
         if let Some((space, port)) = id.claim {
             self.ports.release(space, port, number);
         }
-        if id.state == IdState::Listen {
+        if self.listeners.remove(&number) {
             // Fails only if the directory is gone, and the others with it.
             let _ = self.publish();
         }
@@ -192,10 +195,9 @@ impl State {
 
     /// Returns the ids that listen, and their services.
     pub(super) fn services(&self) -> impl Iterator<Item = (u32, Service)> + '_ {
-        let listening = self.ids.iter();
-        let listening = listening.filter(|(_, id)| id.state == IdState::Listen);
-        listening.filter_map(|(number, id)| {
-            let local = id.local?;
+        self.listeners.iter().filter_map(|number| {
+            let id = self.ids.get(number)?;
+            let local = id.local.filter(|_| id.state == IdState::Listen)?;
             let is_any = self.network.is_any(&local);
             let family_only = id.family_only.unwrap_or(false);
             let service = service(id.service_id(&local), &local, is_any, family_only);

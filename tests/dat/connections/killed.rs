@@ -4,7 +4,7 @@
 //! ends without a disconnect message is a broken connection; over rdma_cm the
 //! kernel sends the disconnect.
 
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, Command, Stdio};
 use std::ptr;
 use std::thread;
@@ -26,7 +26,7 @@ const VICTIM: &str = "DAT_KILLED_VICTIM";
 /// Connects, and answers a message.
 const REQUESTS: &str = "asks";
 /// Connects, answers a message, and exits with everything open, while a thread
-/// waits.
+/// waits, when its standard input ends.
 const EXITS: &str = "exits";
 /// Waits for a request, accepts it, and answers a message.
 const ACCEPTS: &str = "accepts";
@@ -80,6 +80,7 @@ fn run_as_child(what: &str) -> ! {
             let waited = Evd(own.recv);
             thread::spawn(move || waited.wait(LONG, 1));
             waited.until_waited();
+            let _ = std::io::stdin().read(&mut [0]);
             std::process::exit(0);
         }
         thread::sleep(Duration::from_micros(200));
@@ -98,6 +99,7 @@ impl KilledPeer {
         let mut child = Command::new(std::env::current_exe().expect("this program"))
             .args([test, "--exact", "--nocapture"])
             .env(VICTIM, format!("{what} {qualifier}"))
+            .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
             .expect("a process");
@@ -240,6 +242,7 @@ fn connected_to_a_requester_that_exits_without_closing() {
     ok(accept(service_point.take_request(), own.ep));
     expect(own.connect, DAT_CONNECTION_EVENT_ESTABLISHED);
     let [receives, requests] = exchange(&fixture, &own, &memory);
+    drop(victim.child.stdin.take());
     let begin = Instant::now();
     let status = loop {
         match victim.child.try_wait().expect("the child process") {

@@ -6,6 +6,7 @@
 
 use std::collections::HashMap;
 use std::fs;
+use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::ptr;
 use std::sync::Mutex;
@@ -50,10 +51,19 @@ fn shape(evd_qlen: usize) -> Shape {
     }
 }
 
-/// Returns the number of descriptors and threads of the process.
+/// Returns the number of descriptors and threads of the process, without the
+/// descriptors by which an emulated device wakes each process that it has met:
+/// it keeps them for the next process in that place.
 fn held() -> (usize, usize) {
-    let count = |folder: &str| fs::read_dir(folder).expect("proc(5)").count();
-    (count("/proc/self/fd"), count("/proc/self/task"))
+    let entries = |folder: &str| fs::read_dir(folder).expect("proc(5)").flatten();
+    let is_wake_up = |path: PathBuf| {
+        fs::read_link(path).is_ok_and(|file| {
+            file.extension()
+                .is_some_and(|extension| extension == "wake")
+        })
+    };
+    let descriptors = entries("/proc/self/fd").filter(|entry| !is_wake_up(entry.path()));
+    (descriptors.count(), entries("/proc/self/task").count())
 }
 
 /// Raises the limit of descriptors as far as allowed.

@@ -9,8 +9,8 @@ use mlx5emu::faults::FaultSpec;
 use mlx5emu::nic::spec::Qpn;
 
 use crate::support::{
-    Dto, End, Fixture, Memory, Pair, Shape, both_broken, both_broken_by_a_refusal, device, expect,
-    nothing_on, ok, over, refused_access,
+    Dto, End, Fixture, Memory, Pair, Shape, both_broken, both_broken_by_a_refusal, both_failed,
+    device, expect, nothing_on, ok, over, refused_access,
 };
 
 const DEFAULT: DAT_COMPLETION_FLAGS = DAT_COMPLETION_DEFAULT_FLAG;
@@ -57,6 +57,15 @@ fn broken(fixture: &Fixture, failed: &End, peer: &End, memory: &Memory) {
     both_broken(fixture, failed, peer);
     flushed(fixture, failed, memory);
     flushed(fixture, peer, memory);
+}
+
+/// Checks the end of a connection that failed at both ends, at the first end
+/// first.
+#[track_caller]
+fn failed_at_both(fixture: &Fixture, first: &End, second: &End, memory: &Memory) {
+    both_failed(fixture, first, second);
+    flushed(fixture, first, memory);
+    flushed(fixture, second, memory);
 }
 
 /// Checks that the device reports this endpoint and nothing else. Not every
@@ -110,7 +119,7 @@ fn status_local_length_and_remote_responder() {
     fixture.run();
     assert_eq!(pair.passive.received().status, DAT_DTO_ERR_LOCAL_LENGTH);
     assert_eq!(pair.active.requested().status, DAT_DTO_ERR_REMOTE_RESPONDER);
-    broken(&fixture, &pair.passive, &pair.active, &memory);
+    failed_at_both(&fixture, &pair.passive, &pair.active, &memory);
 }
 
 /// Status 4 in a completion: the post was valid, and the LMR is freed between the
@@ -129,7 +138,7 @@ fn status_local_protection_error_for_removed_memory() {
     fixture.run();
     assert_eq!(pair.passive.received().status, DAT_DTO_ERR_LOCAL_PROTECTION);
     assert_eq!(pair.active.requested().status, DAT_DTO_ERR_REMOTE_RESPONDER);
-    broken(&fixture, &pair.passive, &pair.active, &memory);
+    failed_at_both(&fixture, &pair.passive, &pair.active, &memory);
     // More bytes than a post copies.
     let mut from = fixture.memory(4096);
     let pair = waiting_pair(&fixture, &memory);

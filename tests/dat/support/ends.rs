@@ -42,6 +42,18 @@ pub fn both_broken(fixture: &Fixture, failed: &End, peer: &End) {
     over(peer, broken_by_the_peer(fixture));
 }
 
+/// Like [`both_broken`], where the queue pairs of both ends have failed, and the
+/// first end's error was taken first. The second notices it by its own error or by
+/// the first end's disconnect, whichever comes first.
+#[track_caller]
+pub fn both_failed(fixture: &Fixture, first: &End, second: &End) {
+    over(first, DAT_CONNECTION_EVENT_BROKEN);
+    over_by(
+        second,
+        &[DAT_CONNECTION_EVENT_BROKEN, broken_by_the_peer(fixture)],
+    );
+}
+
 /// Like [`both_broken`], where the peer has refused an access, so that its own
 /// queue pair has failed too. The peer notices this by the device's event, by its
 /// flushed receives, or by the other end's disconnect, whichever comes first.

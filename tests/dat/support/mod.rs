@@ -28,7 +28,7 @@ pub use calls::*;
 pub use child_process::{is_alone, is_on_small_device};
 pub use dat_conf::with_entry;
 pub use device::installed::is_iwarp;
-pub use ends::{both_broken, both_broken_by_a_refusal, broken_by_the_peer, over};
+pub use ends::{both_broken, both_broken_by_a_refusal, both_failed, broken_by_the_peer, over};
 pub use evd::{Evd, LONG, SOON, Waited, number};
 pub use fixture::{Fixture, c_name};
 pub use memory::Memory;

@@ -54,6 +54,12 @@ fn addresses_are_those_of_the_host() {
         Err(Errno(EINVAL)),
         "without an interface"
     );
+    // A kernel gives it no device, before it connects.
+    for (ip, port) in [([127, 0, 0, 1], 5004), ([127, 0, 0, 9], 5005)] {
+        let (done, reply) = bind(&at(ip, port));
+        assert_eq!((done, reply.port_num, reply.ibdev_index), (Ok(()), 1, 0));
+        assert_ne!(reply.node_guid, [0; 8]);
+    }
     // Every port of every device has an address of its own.
     let second = crate::fabric::name::DeviceIdentity::derive(&Config::default().fabric, 1);
     let ip = crate::fabric::name::ipv4_of_gid(&second.port(1).ip_gid).unwrap();

@@ -134,6 +134,25 @@ fn a_process_can_connect_to_itself() {
 }
 
 #[test]
+fn a_listener_on_a_loopback_address_gets_the_requests_to_all_addresses() {
+    let mut world = World::new(Link::Ib);
+    let (client, server) = (world.open(1), world.open(2));
+    let listener = server.create(TCP, UID).unwrap();
+    server.bind(listener, &at([127, 0, 0, 1], 7471)).unwrap();
+    server.listen(listener, 4).unwrap();
+    for ip in [HOST.octets(), [127, 0, 0, 1]] {
+        let active = client.create(TCP, UID).unwrap();
+        client.resolve(active, &at(ip, 7471)).unwrap();
+        client.expect(event::ADDR_RESOLVED, UID);
+        client.resolve_route(active).unwrap();
+        client.expect(event::ROUTE_RESOLVED, UID);
+        client.connect(active, parameters(1, b"")).unwrap();
+        world.carry();
+        server.expect(event::CONNECT_REQUEST, UID);
+    }
+}
+
+#[test]
 fn the_backlog_limits_waiting_requests_and_later_ones_are_repeated() {
     let mut world = World::new(Link::Ib);
     let (client, server) = (world.open(1), world.open(2));

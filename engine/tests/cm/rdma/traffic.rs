@@ -126,31 +126,29 @@ fn options_of() -> ConnectOptions {
     }
 }
 
-/// Returns the local port, with the same options.
-fn from() -> Local {
-    Local {
-        options: options_of().transport,
-        ..local()
-    }
-}
-
 /// A sink that moves its endpoint at each event.
 struct Mover {
     handle: EndpointHandle,
+    options: ConnectOptions,
     events: EventQueue<ConnectionEvent>,
 }
 
 impl Mover {
     fn of(end: &End) -> Arc<Self> {
+        Self::with(end, options_of())
+    }
+
+    fn with(end: &End, options: ConnectOptions) -> Arc<Self> {
         Arc::new(Self {
             handle: end.endpoint.handle(),
+            options,
             events: EventQueue::default(),
         })
     }
 
     fn bring_up(&self, peer: &Peer) {
         self.handle
-            .connect_by(&peer.route, &options_of())
+            .connect_by(&peer.route, &self.options)
             .expect("the endpoint follows");
     }
 }
@@ -172,12 +170,26 @@ struct Bound {
 
 impl Bound {
     fn connect(host: &Host, to: IpAddr, active: &End, passive: &End) -> Self {
-        let movers = [Mover::of(active), Mover::of(passive)];
+        Self::with(host, to, [active, passive], &options_of())
+    }
+
+    /// Connects the active and the passive end with these options.
+    fn with(
+        host: &Host,
+        to: IpAddr,
+        [active, passive]: [&End; 2],
+        options: &ConnectOptions,
+    ) -> Self {
+        let movers = [active, passive].map(|end| Mover::with(end, *options));
+        let from = Local {
+            options: options.transport,
+            ..local()
+        };
         let to = target(SocketAddr::new(to, 0), host.qualifier, None);
         let sink = movers[0].clone();
         let made = host
             .manager
-            .connect(&from(), to, active.parameters(), b"", sink);
+            .connect(&from, to, active.parameters(), b"", sink);
         let request = host.requests.next();
         movers[1].bring_up(request.parameters());
         let accepted = request.accept(passive.parameters(), b"", movers[1].clone());
@@ -277,7 +289,10 @@ fn messages_go_both_ways_over_ipv4_and_ipv6() {
 fn a_message_before_its_receive_is_repeated_soon() {
     let (host, device) = (host(), device());
     let (mut active, mut passive) = (End::new(&device), End::new(&device));
-    let _bound = Bound::connect(&host, own().ip(), &active, &passive);
+    // Without a limit of retries: six take less time than the receive.
+    let mut options = options_of();
+    options.transport.rnr_retry = None;
+    let _bound = Bound::with(&host, own().ip(), [&active, &passive], &options);
     let begun = Instant::now();
     active.send(b"early");
     std::thread::sleep(Duration::from_millis(20));
