@@ -150,7 +150,7 @@ fn r04_unsignalled_receives_wake_no_waiter_and_others_do() {
         scope.spawn(move || {
             let mut owned = evd::own(evd).expect("no other wait");
             sender.send(()).expect("the receiver is alive");
-            let first = evd::wait(&mut owned, Timeout::Micros(20_000_000), 1);
+            let first = evd::wait(&mut owned, Timeout::Micros(60_000_000), 1);
             drop(owned);
             sender.send(()).expect("the receiver is alive");
             first.result.expect("an event")

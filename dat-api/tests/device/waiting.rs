@@ -171,7 +171,7 @@ fn evd_wait_sleeps_and_wakes_repeatedly() {
             }
         });
         for round in 0..ROUNDS {
-            let waited = end.wait(Timeout::Micros(20_000_000), 1);
+            let waited = end.wait(Timeout::Micros(60_000_000), 1);
             assert_eq!(cookie(waited.result), round);
         }
     });

@@ -11,7 +11,7 @@ use crate::support::{
     ok, state_of,
 };
 
-const LONG: DAT_TIMEOUT = 10_000_000;
+const LONG: DAT_TIMEOUT = 60_000_000;
 
 fn dup_connect(
     ep: DAT_EP_HANDLE,

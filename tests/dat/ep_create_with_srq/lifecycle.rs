@@ -156,7 +156,7 @@ fn ep_create_with_srq_e11_the_endpoint_duplicates_a_connection() {
         dat_ep_dup_connect(
             active.ep,
             model.ep,
-            10_000_000,
+            60_000_000,
             0,
             ptr::null_mut(),
             DAT_QOS_BEST_EFFORT,

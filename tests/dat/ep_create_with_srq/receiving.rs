@@ -150,7 +150,7 @@ fn ep_create_with_srq_e13_only_solicited_messages_end_a_wait_for_them() {
     let evd = pair.passive.recv as usize;
     thread::scope(|scope| {
         let waiter = scope.spawn(move || {
-            let (answer, event, more) = wait(evd as DAT_EVD_HANDLE, 10_000_000, 1);
+            let (answer, event, more) = wait(evd as DAT_EVD_HANDLE, 60_000_000, 1);
             (answer, dto(&event).status, more)
         });
         // Long enough for the waiter to sleep.
@@ -337,7 +337,7 @@ fn ep_create_with_srq_e13_buffers_of_the_queue_complete_with_signal() {
             thread::scope(|scope| {
                 let waiter = scope.spawn(move || {
                     let to = to;
-                    let (answer, event, nmore) = wait(to.recv, 20_000_000, 1);
+                    let (answer, event, nmore) = wait(to.recv, 60_000_000, 1);
                     ok(answer);
                     (dto(&event).cookie, nmore)
                 });

@@ -96,7 +96,7 @@ fn ep_post_recv_r06_a_thread_may_post_while_others_wait_for_the_events() {
         let waiter = scope.spawn(move || {
             let to = to;
             for tag in 0..MESSAGES {
-                let (answer, event, _) = wait(to.recv, 20_000_000, 1);
+                let (answer, event, _) = wait(to.recv, 60_000_000, 1);
                 ok(answer);
                 assert_eq!(crate::support::dto(&event).cookie, tag);
             }

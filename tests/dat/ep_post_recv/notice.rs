@@ -106,7 +106,7 @@ fn ep_post_recv_r04_solicited_endpoints_are_woken_by_solicited_sends_only() {
     thread::scope(|scope| {
         let waiter = scope.spawn(move || {
             let to = to;
-            let (answer, event, nmore) = wait(to.recv, 20_000_000, 1);
+            let (answer, event, nmore) = wait(to.recv, 60_000_000, 1);
             ok(answer);
             (crate::support::dto(&event).cookie, nmore)
         });
@@ -140,7 +140,7 @@ fn ep_post_recv_r04_by_default_every_send_wakes() {
         thread::scope(|scope| {
             let waiter = scope.spawn(move || {
                 let to = to;
-                wait(to.recv, 20_000_000, 1).0
+                wait(to.recv, 60_000_000, 1).0
             });
             thread::sleep(MOMENT);
             assert!(!waiter.is_finished());
@@ -221,7 +221,7 @@ fn ep_post_recv_r05_unsignalled_receives_do_not_wake_and_the_others_do() {
     thread::scope(|scope| {
         let waiter = scope.spawn(move || {
             let to = to;
-            let (answer, event, nmore) = wait(to.recv, 20_000_000, 1);
+            let (answer, event, nmore) = wait(to.recv, 60_000_000, 1);
             ok(answer);
             (crate::support::dto(&event).cookie, nmore)
         });

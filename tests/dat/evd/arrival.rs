@@ -13,7 +13,7 @@ use dat::exports::*;
 use crate::support::{Dto, End, Fixture, Memory, Pair, dequeue, device, dto, nothing_on, ok, wait};
 
 /// Timeout for events that must come at once.
-const SOON: DAT_TIMEOUT = 10_000_000;
+const SOON: DAT_TIMEOUT = 60_000_000;
 
 /// How a test takes events.
 #[derive(Clone, Copy, Debug)]

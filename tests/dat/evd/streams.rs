@@ -151,7 +151,7 @@ fn evd_x13_a_failed_queue_is_reported_and_its_evd_fails() {
     let mut lost = Vec::new();
     while lost.len() < 2 {
         // A thread of the library posts the event.
-        let (answer, event, _) = wait(fixture.async_evd, 10_000_000, 1);
+        let (answer, event, _) = wait(fixture.async_evd, 60_000_000, 1);
         ok(answer);
         let (handle, reason) = reported(&event);
         if handle == end.ep {
@@ -199,7 +199,7 @@ fn evd_x13_an_asynchronous_evd_that_overflows_keeps_what_it_has() {
     assert!(failed >= 4, "{failed} completion queues");
     fixture.run();
     // A thread of the library posts the event.
-    let (answer, first, _) = wait(fixture.async_evd, 10_000_000, 1);
+    let (answer, first, _) = wait(fixture.async_evd, 60_000_000, 1);
     ok(answer);
     assert_eq!(first.event_number, DAT_ASYNC_ERROR_EVD_OVERFLOW);
     let (handle, _) = reported(&first);

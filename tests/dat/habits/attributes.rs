@@ -180,7 +180,7 @@ fn habit_04_suppress_as_an_attribute_of_requests_has_no_effect() {
         // Threshold 1 only where posts decide about notification.
         send(DEFAULT);
         send(DEFAULT);
-        let (answer, _, nmore) = wait(active.request, 10_000_000, 2);
+        let (answer, _, nmore) = wait(active.request, 60_000_000, 2);
         match other {
             DAT_COMPLETION_UNSIGNALLED_FLAG => fails(answer, DAT_INVALID_STATE),
             _ => {

@@ -48,7 +48,7 @@ fn resources_missing_at_either_end_of_a_connection_are_reported_to_both() {
             refused += 1;
             ok(accept(cr, passive.ep));
         }
-        let (code, event, _) = wait(active.connect, 10_000_000, 1);
+        let (code, event, _) = wait(active.connect, 60_000_000, 1);
         ok(code);
         let event = event.event_number;
         device_lacks(emulator, satisfied, false);

@@ -112,7 +112,7 @@ impl<'b> LowWatermark<'b> {
     /// Waits for the event, for seconds at most.
     #[track_caller]
     pub fn awaits(&self) {
-        let (answer, event, nmore) = wait(self.fixture.async_evd, 10_000_000, 1);
+        let (answer, event, nmore) = wait(self.fixture.async_evd, 60_000_000, 1);
         ok(answer);
         names(&event, self.srq, self.fixture);
         assert_eq!(nmore, 0);
@@ -128,7 +128,7 @@ impl<'b> LowWatermark<'b> {
     /// Waits for a receive, for seconds at most.
     #[track_caller]
     pub fn receives(&self) {
-        let (answer, event, _) = wait(self.pair.passive.recv, 10_000_000, 1);
+        let (answer, event, _) = wait(self.pair.passive.recv, 60_000_000, 1);
         ok(answer);
         assert_eq!(dto(&event).status, DAT_DTO_SUCCESS);
     }

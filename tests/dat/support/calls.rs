@@ -108,7 +108,7 @@ pub fn nothing_on(evd: DAT_EVD_HANDLE) {
 /// Takes the next event, which must come within seconds and have this number.
 #[track_caller]
 pub fn expect(evd: DAT_EVD_HANDLE, number: DAT_EVENT_NUMBER) -> DAT_EVENT {
-    let (answer, event, _) = wait(evd, 10_000_000, 1);
+    let (answer, event, _) = wait(evd, 60_000_000, 1);
     ok(answer);
     assert_eq!(
         event.event_number, number,

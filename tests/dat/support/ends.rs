@@ -23,7 +23,7 @@ pub fn over(end: &End, number: DAT_EVENT_NUMBER) {
 /// Like [`over`], for one of several events.
 #[track_caller]
 fn over_by(end: &End, numbers: &[DAT_EVENT_NUMBER]) {
-    let (answer, event, _) = wait(end.connect, 10_000_000, 1);
+    let (answer, event, _) = wait(end.connect, 60_000_000, 1);
     ok(answer);
     let number = event.event_number;
     assert!(numbers.contains(&number), "{number:#x}, not {numbers:#x?}");

@@ -256,7 +256,7 @@ impl Pair {
                 active.ep,
                 (&raw mut address).cast(),
                 qualifier,
-                10_000_000,
+                60_000_000,
                 0,
                 ptr::null_mut(),
                 DAT_QOS_BEST_EFFORT,

@@ -48,7 +48,7 @@ impl ServicePoint {
     /// Calls `dat_ep_connect` with this service point, and a timeout of ten
     /// seconds.
     pub fn connect(&self, ep: DAT_EP_HANDLE, private_data: &[u8]) -> DAT_RETURN {
-        self.connect_within(ep, 10_000_000, private_data)
+        self.connect_within(ep, 60_000_000, private_data)
     }
 
     /// Like [`Self::connect`], with a timeout in microseconds.

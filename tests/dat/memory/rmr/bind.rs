@@ -65,7 +65,7 @@ fn rmr_bind_unsignalled_where_the_endpoint_is() {
         let evd = pair.active;
         let waiter = scope.spawn(move || {
             let evd = evd;
-            let (answer, event, nmore) = crate::support::wait(evd.request, 20_000_000, 1);
+            let (answer, event, nmore) = crate::support::wait(evd.request, 60_000_000, 1);
             ok(answer);
             assert_eq!(event.event_number, DAT_RMR_BIND_COMPLETION_EVENT);
             // SAFETY: the event number selects this member; any 64 bits are a
