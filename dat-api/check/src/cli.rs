@@ -40,7 +40,8 @@ Examples:
   dat-check                          every name
   dat-check mlx5_0                   one name
   dat-check --json | jq .adapters    for programs; dat-check(1) lists the fields
-  dat-check --loopback mlx5_0        one adapter, connected to itself
+  dat-check --loopback mlx5_0        one adapter, connected to itself;
+  dat-check mlx5_0 --connect         the same: --connect without a host
   dat-check --listen mlx5_0          on one host,
   dat-check --connect HOST mlx5_0    and on another: moves data between the two
   DAT_OVERRIDE=my.conf dat-check     another file than /etc/dat.conf
@@ -64,11 +65,12 @@ pub(crate) struct Cli {
     #[arg(long)]
     pub(crate) loopback: bool,
     /// Wait for `dat-check --connect` on another host, then move data
-    #[arg(long)]
+    #[arg(long, visible_alias = "serve")]
     pub(crate) listen: bool,
-    /// Connect to `dat-check --listen` on HOST, a name or an IP address, and move data
-    #[arg(long, value_name = "HOST")]
-    pub(crate) connect: Option<String>,
+    /// Connect to `dat-check --listen` on HOST, a name or an IP address, and move data; without
+    /// HOST, as --loopback
+    #[arg(long, value_name = "HOST", num_args = 0..=1)]
+    pub(crate) connect: Option<Option<String>>,
     /// Connection qualifier of --listen and --connect; 1024 to 65535 is also the TCP port
     #[arg(short = 'p', long, value_name = "N", default_value_t = QUALIFIER, value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) port: u64,
@@ -98,7 +100,8 @@ impl Cli {
     /// Returns the test that was asked for.
     pub(crate) fn test(&self) -> Result<Option<Test>, String> {
         let test = match &self.connect {
-            Some(host) => Test::Connect(host.clone()),
+            Some(Some(host)) => Test::Connect(host.clone()),
+            Some(None) => Test::Loopback,
             None if self.loopback => Test::Loopback,
             None if self.listen => Test::Listen,
             None => return Ok(None),
@@ -135,10 +138,35 @@ mod tests {
         assert_eq!(cli.test(), Ok(Some(Test::Connect("host".to_owned()))));
         assert_eq!(cli.names, ["mlx5_0"]);
         assert!(parse("dat-check --listen --loopback").is_err());
+        assert!(parse("dat-check --serve --connect").is_err());
         let cli = parse("dat-check --loopback a b").expect("names");
         assert!(cli.test().expect_err("two names").contains("2 names"));
         let cli = parse("dat-check a b").expect("names");
         assert_eq!(cli.test(), Ok(None));
+    }
+
+    #[test]
+    fn connect_without_a_host_is_a_loopback_and_serve_listens() {
+        let test = |words: &str| {
+            let cli = Cli::try_parse_from(words.split_whitespace()).expect("options");
+            (cli.test().expect("one name at most"), cli.names)
+        };
+        let name = vec!["mlx5_0".to_owned()];
+        for words in [
+            "mlx5_0 --connect",
+            "--json mlx5_0 --connect",
+            "--connect -- mlx5_0",
+        ] {
+            let expected = (Some(Test::Loopback), name.clone());
+            assert_eq!(test(&format!("dat-check {words}")), expected, "{words}");
+        }
+        assert_eq!(test("dat-check --connect"), (Some(Test::Loopback), vec![]));
+        let host = Some(Test::Connect("host".to_owned()));
+        assert_eq!(
+            test("dat-check mlx5_0 --connect host"),
+            (host, name.clone())
+        );
+        assert_eq!(test("dat-check mlx5_0 --serve"), (Some(Test::Listen), name));
     }
 
     #[test]

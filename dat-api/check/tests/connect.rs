@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{CONF, Folder, emulated, emulated_with, finish, json, server};
+use common::{CONF, Folder, emulated, emulated_with, finish, json, server, server_with};
 
 #[test]
 fn a_loopback_verifies_all_transfers_on_both_paths_and_link_layers() {
@@ -75,7 +75,7 @@ fn a_wire_that_loses_everything_is_reported_as_lost_packets() {
 
 #[test]
 fn two_processes_move_data_both_ways() {
-    let (listening, fabric, port) = server("mlx5_0");
+    let (listening, fabric, port) = server_with("--serve", "mlx5_0");
     let words = format!("--connect localhost --port {port} -t 50 --json mlx5_0");
     let report = json(finish(common::on_fabric(&fabric, &[], &words), 0));
     assert_eq!(report["test"]["kind"], "connect");
@@ -104,6 +104,19 @@ fn a_connection_to_nothing_says_what_to_start() {
     ]);
     let ended = finish(emulated("--connect no.such.host.invalid mlx5_0"), 2);
     ended.says(&["no.such.host.invalid has no known address"]);
+}
+
+#[test]
+fn connect_without_a_host_connects_the_adapter_to_itself() {
+    let report = json(finish(emulated("--json mlx5_0 --connect -t 50"), 0));
+    let test = &report["test"];
+    assert_eq!(
+        (&test["kind"], &test["result"]),
+        (&"loopback".into(), &"ok".into())
+    );
+    // The name of an adapter in the place of a host's.
+    let ended = finish(emulated("--connect mlx5_0"), 2);
+    ended.says(&["mlx5_0 has no known address", "dat-check mlx5_0 --connect"]);
 }
 
 #[test]

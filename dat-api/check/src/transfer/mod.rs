@@ -165,7 +165,13 @@ fn connect(
         .map_err(|error| {
             Problem::new(
                 format!("the host {host} has no known address: {error}"),
-                "use an IP address, or correct /etc/hosts or the name server",
+                match is_adapter(host) {
+                    true => format!(
+                        "to connect the adapter to itself, write its name first: dat-check {host} \
+                         --connect; to connect to another host, write the host's name after --connect"
+                    ),
+                    false => "use an IP address, or correct /etc/hosts or the name server".to_owned(),
+                },
             )
         })?;
     let same_family = addresses.iter().find(|one| one.is_ipv4() == own.is_ipv4());
@@ -175,6 +181,13 @@ fn connect(
     };
     let mut side = Side::new(adapter, Sides::TwoProcesses, deadline)?;
     use_peer(&mut side, address, qualifier, transfers)
+}
+
+/// Returns whether this is the name of an adapter.
+fn is_adapter(name: &str) -> bool {
+    let entries = dat_api::registry::read_conf().conf.entries;
+    let devices = dat_api::registry::device_names().unwrap_or_default();
+    entries.iter().any(|entry| entry.name == name) || devices.iter().any(|device| device == name)
 }
 
 /// Runs the passive side.

@@ -177,11 +177,16 @@ pub(crate) fn free_port() -> u16 {
 
 /// Starts a listening side. Returns it with its fabric and its port when it waits for a peer.
 pub(crate) fn server(name: &str) -> (Running, String, u16) {
+    server_with("--listen", name)
+}
+
+/// [`server`] with this option.
+pub(crate) fn server_with(option: &str, name: &str) -> (Running, String, u16) {
     let fabric = fabric();
     // Another program may take the port meanwhile.
     for _ in 0..5 {
         let port = free_port();
-        let words = format!("--listen --port {port} {name}");
+        let words = format!("{option} --port {port} {name}");
         let mut running = Running::start(&mut on_fabric(&fabric, &[], &words));
         if running.read_until("listening as") {
             return (running, fabric, port);
