@@ -43,7 +43,7 @@ mod sync {
     pub(super) use loom::sync::atomic::{AtomicU32, AtomicUsize, Ordering, fence};
 }
 
-use cno::{CnoState, EvdPoller, Finder, State, Table, WaitEnd, Wake};
+use cno::{CnoState, EvdPoller, Finder, Held, State, Table, WaitEnd, Wake};
 use protocol::{BlockResult, Platform, Source, WaitCounters, WaitOutcome};
 use word::SleepWord;
 
@@ -172,7 +172,7 @@ struct Evd {
 
 impl Evd {
     /// As `evd::cno_binding::poll_for_cno`.
-    fn look(&self, mode: PollMode) -> Option<(bool, bool)> {
+    fn look(&self, mode: PollMode) -> Option<(bool, u32)> {
         let mut known = match mode {
             PollMode::IfFree => self.owned.try_lock().ok()?,
             _ => self.owned.lock().unwrap(),
@@ -182,8 +182,8 @@ impl Evd {
             PollMode::Arm => self.arrived.lock().unwrap().is_armed = true,
         }
         self.gather(&mut known);
-        let (news, holds) = (core::mem::take(&mut known.has_news), known.events > 0);
-        Some((news && holds, holds))
+        let (news, events) = (core::mem::take(&mut known.has_news), known.events);
+        Some((news && events > 0, events))
     }
 
     fn gather(&self, known: &mut Known) {
@@ -281,6 +281,7 @@ impl SimulatedCno {
         let mut waiting = Waiting {
             simulated: self,
             takes_leftovers,
+            is_shared: takes_leftovers,
             wait_end: None,
         };
         waiting.wait_end = cno::poll_first(self, &mut waiting, takes_leftovers);
@@ -314,11 +315,16 @@ impl SimulatedCno {
 
     /// Waits, and takes one event of the EVD.
     fn wait_for_one(&self) {
-        let waited = self.triggered_evd(0, false, true);
-        let evd = waited.unwrap_or_else(|outcome| panic!("{outcome:?}"));
+        let evd = self.evd_for_one(0);
         let mut known = evd.owned.lock().unwrap();
         evd.gather(&mut known);
         known.events = known.events.checked_sub(1).expect("an event");
+    }
+
+    /// Waits as programs do that take one event. Returns the EVD.
+    fn evd_for_one(&self, number: usize) -> &Evd {
+        let waited = self.triggered_evd(number, false, true);
+        waited.unwrap_or_else(|outcome| panic!("{outcome:?}"))
     }
 
     /// Waits, and takes all events of the EVD.
@@ -349,20 +355,28 @@ impl SimulatedCno {
 struct Waiting<'a> {
     simulated: &'a SimulatedCno,
     takes_leftovers: bool,
+    /// Several events of an EVD are for as many waiters.
+    is_shared: bool,
     wait_end: Option<WaitEnd<usize>>,
 }
 
 impl Waiting<'_> {
-    fn look(&self, evd: usize, mode: PollMode) -> bool {
+    fn look(&self, evd: usize, mode: PollMode) -> Held {
         let simulated = self.simulated;
         let seen = simulated.evds[evd].look(mode);
-        let (is_fresh, holds) = seen.unwrap_or_default();
+        let (is_fresh, events) = seen.unwrap_or_default();
         if is_fresh {
             cno::record_trigger(simulated, evd, Finder::Waiter);
-        } else if self.takes_leftovers && holds {
+        } else if self.takes_leftovers && events > 0 {
             cno::record_leftover(simulated, evd);
         }
-        holds
+        Held {
+            any: events > 0,
+            waiters: match self.is_shared {
+                true => events as usize,
+                false => 1,
+            },
+        }
     }
 }
 
@@ -375,7 +389,7 @@ impl EvdPoller<SimulatedCno> for Waiting<'_> {
         false
     }
 
-    fn holds(&mut self, evd: usize) -> bool {
+    fn holds(&mut self, evd: usize) -> Held {
         self.look(evd, PollMode::Wait)
     }
 

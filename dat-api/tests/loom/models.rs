@@ -145,3 +145,24 @@ fn events_that_a_thread_leaves_end_its_next_wait() {
         });
     }
 }
+
+/// One thread never waits again: the other gets the event that is behind the first, whether it
+/// sleeps when the events come or not.
+#[test]
+fn two_events_of_one_evd_are_for_two_waiters() {
+    for [first, second] in [[COMPLETE, COMPLETE], [COMPLETE, POST], [POST, POST]] {
+        model(2, move || {
+            let simulated = SimulatedCno::new();
+            let waiters = [0, 1].map(|number| {
+                in_thread(&simulated, move |simulated| {
+                    simulated.evd_for_one(number);
+                })
+            });
+            first(&simulated, 0);
+            second(&simulated, 0);
+            for waiter in waiters {
+                waiter.join().unwrap();
+            }
+        });
+    }
+}

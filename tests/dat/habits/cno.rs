@@ -125,30 +125,65 @@ fn cno_wait_does_not_return_a_disabled_evd_that_was_not_drained() {
     assert_eq!(cno.wait(0), Ok(evd.0));
 }
 
-/// A thread that sleeps is woken for new events only: the events that another
-/// thread leaves are for that thread's next wait.
+/// Threads take one event each: the EVD is returned to as many of them as it holds
+/// events, also if all slept when the events came.
 #[test]
-fn cno_wait_that_sleeps_is_not_ended_by_events_that_another_thread_leaves() {
+fn cno_wait_that_sleeps_returns_for_the_events_behind_the_first() {
+    for is_strict in [false, true] {
+        let fixture = Fixture::with_strict(is_strict);
+        let cno = Cno::new(&fixture);
+        let evd = cno.software(&fixture, 8);
+        thread::scope(|scope| {
+            let mut waiters: Vec<_> = (0..3).map(|_| cno.asleep(scope)).collect();
+            // One trigger for two events.
+            evd.calls(dat_evd_disable);
+            evd.post(1);
+            evd.post(2);
+            evd.calls(dat_evd_enable);
+            let returned = if is_strict { 1 } else { 2 };
+            for _ in 0..returned {
+                assert_eq!(joined(ended(&mut waiters)), Ok(evd));
+            }
+            // No event has been taken, but the others have got the EVD for them.
+            waiters.iter().for_each(stays);
+            assert_eq!(evd.drain(), [1, 2]);
+            waiters.iter().for_each(stays);
+            while !waiters.is_empty() {
+                evd.post(3);
+                assert_eq!(joined(ended(&mut waiters)), Ok(evd));
+                assert_eq!(evd.drain(), [3]);
+            }
+        });
+    }
+}
+
+/// Waits until one of the threads has ended, and takes it out.
+#[track_caller]
+fn ended<'s, T>(
+    waiters: &mut Vec<thread::ScopedJoinHandle<'s, T>>,
+) -> thread::ScopedJoinHandle<'s, T> {
+    let begin = std::time::Instant::now();
+    loop {
+        if let Some(at) = waiters.iter().position(|waiter| waiter.is_finished()) {
+            return waiters.swap_remove(at);
+        }
+        assert!(begin.elapsed() < crate::support::SOON, "no thread returned");
+        thread::yield_now();
+    }
+}
+
+/// A thread that sleeps is not woken for one event that another thread leaves: that
+/// event is for the other thread's next wait.
+#[test]
+fn cno_wait_that_sleeps_is_not_ended_by_one_event_that_another_thread_leaves() {
     let fixture = Fixture::new();
     let cno = Cno::new(&fixture);
     let evd = cno.software(&fixture, 8);
     thread::scope(|scope| {
-        let sleeper = cno.asleep(scope);
-        let other = cno.asleep(scope);
+        let mut waiters = vec![cno.asleep(scope), cno.asleep(scope)];
         evd.post(1);
-        let (first, second) = match sleeper.is_finished() {
-            true => (sleeper, other),
-            false => {
-                while !sleeper.is_finished() && !other.is_finished() {
-                    thread::yield_now();
-                }
-                match other.is_finished() {
-                    true => (other, sleeper),
-                    false => (sleeper, other),
-                }
-            }
-        };
-        assert_eq!(joined(first), Ok(evd));
+        assert_eq!(joined(ended(&mut waiters)), Ok(evd));
+        let [second] = <[_; 1]>::try_from(waiters).expect("one is left");
         // The event is still there.
         stays(&second);
         assert_eq!(cno.wait(SECOND), Ok(evd.0));

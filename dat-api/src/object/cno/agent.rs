@@ -242,7 +242,7 @@ impl Calling<'_> {
             let Some(evd) = first else {
                 return false;
             };
-            let holds = self.poller.holds(evd);
+            let holds = self.poller.holds(evd).any;
             let mut state = cno.state.lock();
             if holds && state.agent.is_none() {
                 // The trigger stays for the next agent.

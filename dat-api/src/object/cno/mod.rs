@@ -13,7 +13,7 @@
 //! the trigger, and the agent gets it once too. Without a waiter the trigger stays pending, once
 //! for each EVD, and the next waiter gets it if the EVD still holds events; likewise for the agent.
 //! Unless the IA is strict, a wait that begins also returns an EVD that was returned before and
-//! still holds events that notify.
+//! still holds events that notify, and an EVD with several such events goes to as many waiters.
 //!
 //! # Which thread polls
 //! Every waiter polls the EVDs and arms their completion queues itself; there is no thread between

@@ -17,6 +17,8 @@ struct Entry<E> {
     evd: E,
     /// A poll has found an event that no waiter got a trigger for.
     is_seen: bool,
+    /// How many waiters may get it, after others have got it for the same events; `None` if none has.
+    rest: Option<usize>,
 }
 
 impl<E> Default for PendingTriggers<E> {
@@ -32,10 +34,12 @@ impl<E: Copy + PartialEq> PendingTriggers<E> {
         match self.0.iter_mut().find(|entry| entry.evd == evd) {
             Some(entry) => {
                 entry.is_seen |= is_seen;
+                entry.rest = None;
                 false
             }
             None => {
-                self.0.push_back(Entry { evd, is_seen });
+                let rest = None;
+                self.0.push_back(Entry { evd, is_seen, rest });
                 true
             }
         }
@@ -48,10 +52,28 @@ impl<E: Copy + PartialEq> PendingTriggers<E> {
 
     /// Removes an EVD; returns whether it was pending and confirmed.
     pub(super) fn remove(&mut self, evd: E) -> bool {
-        let place = self.0.iter().position(|entry| entry.evd == evd);
-        place
-            .and_then(|place| self.0.remove(place))
-            .is_some_and(|entry| entry.is_seen)
+        self.take(evd).is_some_and(|entry| entry.is_seen)
+    }
+
+    /// Removes an EVD for a waiter, as [`Self::remove`]; appends it again while it holds an event
+    /// for another waiter. `events` is how many events notify.
+    pub(super) fn serve(&mut self, evd: E, events: usize) -> bool {
+        let Some(Entry { is_seen, rest, .. }) = self.take(evd) else {
+            return false;
+        };
+        let others = rest
+            .map_or(events, |rest| rest.min(events))
+            .saturating_sub(1);
+        if is_seen && others > 0 {
+            let rest = Some(others);
+            self.0.push_back(Entry { evd, is_seen, rest });
+        }
+        is_seen
+    }
+
+    fn take(&mut self, evd: E) -> Option<Entry<E>> {
+        let place = self.0.iter().position(|entry| entry.evd == evd)?;
+        self.0.remove(place)
     }
 
     /// Returns the number of pending EVDs.
@@ -75,6 +97,27 @@ mod tests {
         assert!(pending.remove(b) && pending.push(b, true));
         assert_eq!(pending.first(), Some(c));
         assert!(pending.remove(c) && pending.remove(b) && pending.first().is_none());
+        assert_eq!(pending.len(), 0);
+    }
+
+    #[test]
+    fn an_evd_is_served_once_for_each_event_that_notifies() {
+        let [a, b] = [64, 128];
+        let mut pending = PendingTriggers::default();
+        assert!(pending.push(a, true) && pending.push(b, true));
+        assert!(pending.serve(a, 3));
+        assert_eq!(pending.first(), Some(b), "others keep their turn");
+        assert!(pending.serve(b, 1) && !pending.serve(b, 1));
+        // Although no event has been taken yet.
+        assert!(pending.serve(a, 3) && pending.serve(a, 3) && !pending.serve(a, 3));
+        // Events that were taken meanwhile are for no waiter.
+        assert!(pending.push(a, true) && pending.serve(a, 4) && pending.serve(a, 1));
+        assert!(!pending.serve(a, 1));
+        // New events count from the beginning.
+        assert!(pending.push(a, true) && pending.serve(a, 2));
+        assert!(!pending.push(a, true) && pending.serve(a, 2) && pending.serve(a, 2));
+        // An entry that is not confirmed is for nobody.
+        assert!(pending.push(b, false) && !pending.serve(b, 2));
         assert_eq!(pending.len(), 0);
     }
 

@@ -7,7 +7,7 @@
 //!
 //! A wait that begins may also record EVDs that were returned before and still hold events
 //! ([`record_leftover`]). What it has recorded and does not take itself is for a sleeping waiter
-//! ([`poll_first`]).
+//! ([`poll_first`]). An EVD that holds several events is for as many waiters ([`Held`]).
 //!
 //! This file is also compiled into the model (`tests/loom.rs`), which simulates the EVDs, the
 //! device and the threads.
@@ -157,22 +157,41 @@ pub(super) fn remove_waiter<H: CnoState>(cno: &H, waiter: &Arc<Waiter<H>>) {
     }
 }
 
+/// What an EVD holds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Held {
+    /// There are events.
+    pub(super) any: bool,
+    /// How many waiters these events are for. The trigger goes to one at least.
+    pub(super) waiters: usize,
+}
+
 /// Takes the first pending trigger whose EVD still holds events. `holds` polls an EVD. If no waiter
 /// has got a trigger for its events yet, `holds` records one, which confirms the entry.
+///
+/// If the events are for several waiters, the trigger stays pending for the others. The waiter that
+/// returns wakes the next one in any case.
 pub(super) fn take_trigger<H: CnoState>(
     cno: &H,
-    mut holds: impl FnMut(Evd<H>) -> bool,
+    mut holds: impl FnMut(Evd<H>) -> Held,
 ) -> Option<Evd<H>> {
     while cno.triggered().load(Ordering::SeqCst) != 0 {
         let evd = cno.lock().table().for_waiters.first()?;
-        let holds = holds(evd);
+        let held = holds(evd);
         let mut state = cno.lock();
-        let pending = &mut state.table().for_waiters;
+        let Table {
+            for_waiters, evds, ..
+        } = state.table();
+        // The EVD may be bound to another CNO by now.
+        let waiters = match evds.contains(&evd) {
+            true => held.waiters,
+            false => 0,
+        };
         // Another waiter may have taken it meanwhile.
-        let is_mine = pending.remove(evd);
-        cno.triggered().store(pending.len(), Ordering::SeqCst);
+        let is_mine = for_waiters.serve(evd, waiters);
+        cno.triggered().store(for_waiters.len(), Ordering::SeqCst);
         drop(state);
-        if is_mine && holds {
+        if is_mine && held.any {
             return Some(evd);
         }
     }
@@ -185,8 +204,8 @@ pub(super) trait EvdPoller<H: CnoState> {
     fn is_released(&self) -> bool;
     /// Returns whether the device cannot be armed.
     fn has_failed(&self) -> bool;
-    /// Returns whether an EVD still holds events: see [`take_trigger`].
-    fn holds(&mut self, evd: Evd<H>) -> bool;
+    /// Returns what an EVD still holds: see [`take_trigger`].
+    fn holds(&mut self, evd: Evd<H>) -> Held;
     /// Polls all EVDs, and records their triggers.
     fn poll_all(&mut self);
 }

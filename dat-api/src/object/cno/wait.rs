@@ -12,12 +12,12 @@ use dat_engine::wait::{
     WaitCounters, WaitOutcome, WaitPolicy, wait_on,
 };
 
-use super::protocol::{self, EvdPoller, Finder, WaitEnd};
+use super::protocol::{self, EvdPoller, Finder, Held, WaitEnd};
 use super::{Cno, stale};
 use crate::error::Result;
 use crate::handle::{self, Handle};
 use crate::object::counters::WaitCounts;
-use crate::object::evd::{PollMode, PollResult, Timeout, poll_for_cno};
+use crate::object::evd::{PollMode, Timeout, poll_for_cno};
 use crate::object::steps::{Begun, Next, Slept, Steps};
 use crate::object::usage::Use;
 use crate::status::{DatReturn, ReturnType, Subtype};
@@ -76,8 +76,8 @@ impl Waiter {
 /// Any number of threads may wait; each trigger goes to one of them.
 ///
 /// Unless the IA is strict ([`Ia::is_strict`]), a wait that begins also returns an EVD that was
-/// returned before and still holds events that notify. A thread that sleeps already is not woken
-/// for these.
+/// returned before and still holds events that notify; and an EVD that holds several such events
+/// goes to as many threads, also if these sleep already.
 ///
 /// Decision: `docs/decisions/062-cno-wait-returns-leftovers.md`
 ///
@@ -277,7 +277,7 @@ impl<C: Deref<Target = Cno>> Poller<C> {
             self.has_failed |= seen.failed;
             if seen.fresh {
                 protocol::record_trigger(&*self.cno, evd, self.finder);
-            } else if self.takes_leftovers && seen.holds_notifying {
+            } else if self.takes_leftovers && seen.notifying > 0 {
                 protocol::record_leftover(&*self.cno, evd);
             }
         }
@@ -307,15 +307,20 @@ impl<C: Deref<Target = Cno>> Poller<C> {
         count
     }
 
-    /// Returns whether an EVD that has triggered still holds events. If no waiter has got a
-    /// trigger for them yet, confirms its pending entries.
-    pub(super) fn holds(&self, evd: Handle) -> bool {
-        let PollResult { fresh, holds, .. } =
-            poll_for_cno(self.cno.handle, evd, PollMode::Wait).unwrap_or_default();
-        if fresh {
+    /// Returns what an EVD that has triggered still holds. If no waiter has got a trigger for its
+    /// events yet, confirms its pending entries.
+    pub(super) fn holds(&self, evd: Handle) -> Held {
+        let seen = poll_for_cno(self.cno.handle, evd, PollMode::Wait).unwrap_or_default();
+        if seen.fresh {
             protocol::record_trigger(&*self.cno, evd, self.finder);
         }
-        holds
+        Held {
+            any: seen.holds,
+            waiters: match self.cno.ia.is_strict() {
+                true => 1,
+                false => seen.notifying,
+            },
+        }
     }
 
     fn spin_counts(&self) -> bool {
@@ -337,7 +342,7 @@ impl<C: Deref<Target = Cno>> EvdPoller<Cno> for Poller<C> {
         self.has_failed
     }
 
-    fn holds(&mut self, evd: Handle) -> bool {
+    fn holds(&mut self, evd: Handle) -> Held {
         Self::holds(self, evd)
     }
 

@@ -94,8 +94,9 @@ pub(crate) struct PollResult {
     pub(crate) fresh: bool,
     /// There are events.
     pub(crate) holds: bool,
-    /// There are events that trigger, whether or not they were reported as `fresh`.
-    pub(crate) holds_notifying: bool,
+    /// How many events there are up to the last one that triggers, whether or not it was reported as
+    /// `fresh`.
+    pub(crate) notifying: usize,
     /// Only events of the device say which completions notify, so spinning is useless.
     pub(crate) needs_device_events: bool,
     /// The device cannot be armed.
@@ -157,7 +158,7 @@ pub(crate) fn poll_for_cno(cno: Handle, evd: Handle, mode: PollMode) -> Option<P
         consumer.notice.count_all();
     }
     seen.holds = consumer.known(evd) > 0;
-    seen.holds_notifying = consumer.holds_notifying(evd);
+    seen.notifying = consumer.notifying(evd);
     seen.fresh = seen.holds && (is_fresh || rearmed || by_device);
     Some(seen)
 }

@@ -407,9 +407,12 @@ impl Consumer {
         self.queues.iter().all(|queue| queue.reports_solicited())
     }
 
-    /// Returns whether there is an event that notifies.
-    pub(super) fn holds_notifying(&self, evd: &Evd) -> bool {
-        self.notice.end(self.staged.len()) > 0 || evd.posted.len() > 0
+    /// Returns how many events there are up to the last one that notifies.
+    pub(super) fn notifying(&self, evd: &Evd) -> usize {
+        match evd.posted.len() {
+            0 => self.notice.end(self.staged.len()),
+            posted => self.staged.len() + posted as usize,
+        }
     }
 
     /// Arms all queues for a CNO. Returns `false` if one cannot be armed.

@@ -74,7 +74,7 @@ use crate::handle::Handle;
 use crate::types::{AsyncKind, AsyncReason, EvdFlags, EventData};
 
 pub(crate) use self::attachments::DtoRole;
-pub(crate) use self::cno_binding::{PollMode, PollResult, poll_for_cno};
+pub(crate) use self::cno_binding::{PollMode, poll_for_cno};
 pub(crate) use self::dto::DtoStream;
 pub use self::explain::why_refused;
 pub use self::fast::{PeekedEvent, peek};
