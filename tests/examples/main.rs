@@ -27,6 +27,8 @@ const EXAMPLES: [&str; 5] = [
 /// The fabric and the qualifier of one test.
 struct TestFabric {
     fabric: String,
+    /// The connection manager, as `DAT_CM`.
+    manager: &'static str,
     /// A qualifier in the range of ports on which no program listens.
     qualifier: String,
 }
@@ -36,6 +38,7 @@ impl TestFabric {
         let socket = TcpListener::bind("127.0.0.1:0").expect("a port");
         Self {
             fabric: fabric(),
+            manager: "auto",
             qualifier: socket.local_addr().expect("bound").port().to_string(),
         }
     }
@@ -49,6 +52,7 @@ impl TestFabric {
             .arg(folder().join("examples").join(example))
             .args(["-p", &self.qualifier])
             .args(arguments)
+            .env("DAT_CM", self.manager)
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .spawn()
@@ -157,10 +161,14 @@ fn a_server_takes_messages_of_many_clients_from_one_queue() {
 }
 
 /// One client is killed half way, and one before the server has accepted it. The
-/// server serves the others to the end, and reports the killed one.
+/// server serves the others to the end, and reports the killed one. Over TCP, whose
+/// connections the test can see.
 #[test]
 fn a_server_outlives_its_clients() {
-    let place = TestFabric::new();
+    let place = TestFabric {
+        manager: "socket",
+        ..TestFabric::new()
+    };
     let Server {
         child: server,
         mut output,
