@@ -102,7 +102,8 @@ pub struct Config {
     pub wake: Wake,
     /// Whether registered memory counts against `RLIMIT_MEMLOCK`.
     pub memlock: bool,
-    /// Whether `/dev/infiniband/rdma_cm` is emulated.
+    /// Whether `/dev/infiniband/rdma_cm` is emulated. By default it is under the
+    /// launcher, and not for a test that contains the devices.
     pub rdma_cm: bool,
     /// The faults to inject.
     pub faults: Option<FaultSpec>,

@@ -120,6 +120,7 @@ impl Emulator {
         };
         let port = if threaded {
             let attachment = Attachment::join(&config.fabric)?;
+            attachment.waker().announce(config.devices, config.ports);
             if let Some(first) = attachment.untrusted_entries().first() {
                 let instead = attachment.directory().display();
                 let text = format!(
@@ -149,6 +150,9 @@ impl Emulator {
         }
         let mut hardware = Hardware::new(nic);
         hardware.set_faults(config.faults.as_ref());
+        if let Some(off) = port.take_switched_ports() {
+            hardware.switch_ports(off);
+        }
         let slot_lock = port.attachment().map_or(-1, Attachment::lock_fd);
         let slot = port.slot();
         let place = port.attachment().map(Attachment::place);

@@ -12,7 +12,7 @@ use crate::faults::FaultSpec;
 use crate::faults::nic_faults::SeededFaults;
 use crate::faults::wire::{DeviceFault, FaultyWire};
 use crate::nic::spec::{PortAddress, Qpn, UarWrite};
-use crate::nic::{Nanos, Nic, Progress};
+use crate::nic::{Nanos, Nic, PortSet, Progress};
 use crate::runner::stepped::Stepped;
 use crate::runner::{BATCH, Driver};
 use crate::uverbs::warn;
@@ -23,6 +23,8 @@ pub struct Hardware {
     nic: Nic,
     faults: Option<Faults>,
     management: Management,
+    /// The ports that `mlx5-emu port` has switched off.
+    switched_off: PortSet,
 }
 
 /// The communication manager, once a program uses it, and its packets.
@@ -33,6 +35,8 @@ struct Management {
     arrived: Vec<Packet>,
     /// The failed devices that the agent knows of, one bit each.
     failed: u32,
+    /// The ports that are down, as the agent knows.
+    down: PortSet,
 }
 
 struct Faults {
@@ -49,12 +53,24 @@ impl Hardware {
             nic,
             faults: None,
             management: Management::default(),
+            switched_off: PortSet::default(),
         }
+    }
+
+    /// Takes down the ports that are switched off, and brings up those that are no
+    /// longer.
+    pub(crate) fn switch_ports(&mut self, off: PortSet) {
+        for port in self.switched_off.differences(off) {
+            self.nic.set_port(port, !off.contains(port));
+        }
+        self.switched_off = off;
     }
 
     /// Sets the agent that exchanges management packets. It runs with the NIC
     /// from now on.
     pub fn set_agent(&mut self, agent: Arc<dyn Agent>) {
+        self.management.down = self.nic.down_ports();
+        agent.ports_changed(self.management.down);
         self.management.agent = Some(agent);
     }
 
@@ -67,7 +83,7 @@ impl Hardware {
     }
 
     /// Replaces the injected faults. The counters start again at zero, packets
-    /// that the wire delays are lost, and ports that are down come up.
+    /// that the wire delays are lost, and ports that a fault has taken down come up.
     pub fn set_faults(&mut self, spec: Option<&FaultSpec>) {
         for (_, port) in self
             .faults
@@ -75,7 +91,8 @@ impl Hardware {
             .into_iter()
             .flat_map(|it| it.port_recoveries)
         {
-            self.nic.set_port(port, true);
+            let is_off = self.switched_off.contains(port);
+            self.nic.set_port(port, !is_off);
         }
         let spec = spec.filter(|spec| !spec.is_empty());
         self.nic
@@ -95,7 +112,8 @@ impl Hardware {
         let released = tx.release();
         let progress = self.nic.work(now, &mut tx, budget);
         let mut progress = merge(progress, self.management.work(&self.nic, now, &mut tx));
-        progress.worked |= released | faults.apply_device_faults(&mut self.nic, now);
+        progress.worked |=
+            released | faults.apply_device_faults(&mut self.nic, self.switched_off, now);
         progress.next_deadline = [progress.next_deadline, faults.next_deadline()]
             .into_iter()
             .flatten()
@@ -115,6 +133,11 @@ impl Management {
         let devices = 0..u32::BITS as u8;
         for device in devices.filter(|device| new & 1 << device != 0) {
             agent.device_failed(device);
+        }
+        let down = nic.down_ports();
+        if down != self.down {
+            self.down = down;
+            agent.ports_changed(down);
         }
         agent.work(now, &mut self.arrived, &mut PortCheck { nic, tx })
     }
@@ -154,8 +177,8 @@ fn merge(one: Progress, other: Progress) -> Progress {
 
 impl Faults {
     /// Applies the device faults that packets have triggered, and brings up the
-    /// ports that are due. Returns whether anything changed.
-    fn apply_device_faults(&mut self, nic: &mut Nic, now: Nanos) -> bool {
+    /// ports that are due and not switched off. Returns whether anything changed.
+    fn apply_device_faults(&mut self, nic: &mut Nic, switched_off: PortSet, now: Nanos) -> bool {
         let device_faults = self.wire.take_device_faults();
         let mut worked = !device_faults.is_empty();
         for fault in device_faults {
@@ -173,7 +196,7 @@ impl Faults {
         self.port_recoveries.retain(|&(due, port)| {
             let waits = due > now;
             if !waits {
-                nic.set_port(port, true);
+                nic.set_port(port, !switched_off.contains(port));
                 worked = true;
             }
             waits
@@ -206,7 +229,11 @@ impl Driver for Hardware {
         for doorbell in doorbells {
             self.nic.doorbell(doorbell);
         }
-        let mut received = false;
+        let switched = port.take_switched_ports();
+        if let Some(off) = switched {
+            self.switch_ports(off);
+        }
+        let mut received = switched.is_some();
         for _ in 0..BATCH {
             let Some(packet) = port.receive() else { break };
             self.receive_packet(packet, port);

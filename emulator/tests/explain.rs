@@ -88,7 +88,7 @@ fn commands_of_rdma_cm_are_shown_by_name() {
         return;
     };
     let port = free_port().to_string();
-    let mut command = run(&["--rdma-cm", "--trace", "commands"]);
+    let mut command = run(&["--trace", "commands"]);
     // There is no server.
     command
         .arg(program)
@@ -116,12 +116,12 @@ fn refusals_of_rdma_cm_are_explained() {
     };
     let sentence = "(rdma_cm) failed with EADDRNOTAVAIL: \
         the local address is that of no network interface of this host.";
-    let mut command = run(&["--rdma-cm", "--explain"]);
+    let mut command = run(&["--explain"]);
     command.arg(&program).args(["-s", "-a", "240.0.0.1"]);
     let output = finish(command).output;
     assert!(output.contains(sentence), "no {sentence:?} in:\n{output}");
-    let missing = "rdma_cm needs --rdma-cm.";
-    let mut command = run(&["--explain"]);
+    let missing = "rdma_cm is not emulated (--no-rdma-cm).";
+    let mut command = run(&["--no-rdma-cm", "--explain"]);
     command.arg(&program).args(["-s", "-a", "127.0.0.1"]);
     let output = finish(command).output;
     assert!(output.contains(missing), "no {missing:?} in:\n{output}");

@@ -28,14 +28,15 @@ fn device_files_are_found_and_accessible() {
          ! ls -l /dev/infiniband/ 2>&1 | grep 'No such file'
          realpath /dev/infiniband/uverbs0",
     );
-    let expected = "uverbs0\nuverbs1\ncharacter special file e7:c1\n2\n/dev/infiniband/uverbs0\n";
+    let expected =
+        "rdma_cm\nuverbs0\nuverbs1\ncharacter special file e7:c1\n2\n/dev/infiniband/uverbs0\n";
     assert_eq!(output, expected);
 }
 
 #[test]
-fn rdma_cm_is_a_device_only_if_it_is_emulated() {
+fn rdma_cm_is_a_device_unless_it_is_switched_off() {
     let found = script(
-        &["--rdma-cm"],
+        &[],
         "ls /dev/infiniband
          stat -c '%F %t:%T' /dev/infiniband/rdma_cm
          test -w /dev/infiniband/rdma_cm
@@ -47,7 +48,7 @@ fn rdma_cm_is_a_device_only_if_it_is_emulated() {
         /sys/devices/virtual/misc/rdma_cm\nMAJOR=10\nMINOR=122\nDEVNAME=infiniband/rdma_cm\n";
     assert_eq!(found, expected);
     script(
-        &[],
+        &["--no-rdma-cm"],
         "for it in /dev/infiniband /sys/class/misc /sys/devices/virtual/misc; do
              ! test -e $it/rdma_cm
          done",

@@ -31,7 +31,7 @@ impl Pair {
     }
 
     fn command(&self, arguments: &[&str]) -> Command {
-        let mut options = vec!["--rdma-cm", "--fabric", &self.fabric];
+        let mut options = vec!["--fabric", &self.fabric];
         options.extend(&self.options);
         let mut command = run(&options);
         command
@@ -263,7 +263,7 @@ fn calls_and_events_are_those_of_a_kernel() {
             "ib" => recorded.replace("is_global 1", "is_global 0"),
             _ => recorded.to_owned(),
         };
-        let mut command = run(&[&["--rdma-cm", "--fabric", &fabric()], place].concat());
+        let mut command = run(&[&["--fabric", &fabric()], place].concat());
         command.arg(&program).arg(&address);
         let output = finish(command).expect_success("semantics");
         let differs = output.lines().zip(expected.lines()).find(|(a, b)| a != b);

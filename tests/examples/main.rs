@@ -27,6 +27,10 @@ const EXAMPLES: [&str; 5] = [
 /// The fabric and the qualifier of one test.
 struct TestFabric {
     fabric: String,
+    /// The connection manager, as `DAT_CM`.
+    manager: &'static str,
+    /// The data path, as `DAT_PATH`.
+    path: &'static str,
     /// A qualifier in the range of ports on which no program listens.
     qualifier: String,
 }
@@ -36,6 +40,8 @@ impl TestFabric {
         let socket = TcpListener::bind("127.0.0.1:0").expect("a port");
         Self {
             fabric: fabric(),
+            manager: "auto",
+            path: "auto",
             qualifier: socket.local_addr().expect("bound").port().to_string(),
         }
     }
@@ -49,10 +55,21 @@ impl TestFabric {
             .arg(folder().join("examples").join(example))
             .args(["-p", &self.qualifier])
             .args(arguments)
+            .env("DAT_CM", self.manager)
+            .env("DAT_PATH", self.path)
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .spawn()
             .expect("timeout can be run")
+    }
+
+    /// Takes the port of the adapter down or up for all processes.
+    fn switch_port(&self, state: &str) {
+        let status = Command::new(launcher())
+            .args(["port", state, "--fabric", &self.fabric])
+            .status()
+            .expect("the launcher runs");
+        assert!(status.success(), "port {state}: {status}");
     }
 
     /// Starts a server, and returns once it listens.
@@ -157,10 +174,14 @@ fn a_server_takes_messages_of_many_clients_from_one_queue() {
 }
 
 /// One client is killed half way, and one before the server has accepted it. The
-/// server serves the others to the end, and reports the killed one.
+/// server serves the others to the end, and reports the killed one. Over TCP, whose
+/// connections the test can see.
 #[test]
 fn a_server_outlives_its_clients() {
-    let place = TestFabric::new();
+    let place = TestFabric {
+        manager: "socket",
+        ..TestFabric::new()
+    };
     let Server {
         child: server,
         mut output,
@@ -234,6 +255,47 @@ fn is_connected(port: &str) -> bool {
     // Entry, local and remote address, state: 01 means established.
     let remote = format!(":{port:04X} 01 ");
     table.contains(&remote)
+}
+
+/// The client whose transfers fail ends, and the server serves others once the port is
+/// up again.
+#[test]
+fn a_port_that_goes_down_ends_connections_and_serves_new_ones_when_it_is_up() {
+    for path in ["direct", "verbs"] {
+        let place = TestFabric {
+            path,
+            ..TestFabric::new()
+        };
+        let mut server = place.serve("srq_server", &["-c", "2"]);
+        let client = place.start("srq_client", &["-n", "4000000000", "127.0.0.1"]);
+        let mut line = String::new();
+        server.output.read_line(&mut line).expect("text");
+        assert!(
+            line.ends_with(": announces 4000000000 messages\n"),
+            "{line:?}"
+        );
+        place.switch_port("down");
+        let (status, stderr) = refusal(client.wait_with_output());
+        assert_eq!(status, Some(3), "{path}: {stderr}");
+        assert!(stderr.contains("status: Transport"), "{path}: {stderr}");
+        let client = place.start("srq_client", &["-n", "1", "127.0.0.1"]);
+        let (status, stderr) = refusal(client.wait_with_output());
+        assert_eq!(status, Some(3), "{path}: {stderr}");
+        assert!(
+            stderr.contains("no answer from 127.0.0.1"),
+            "{path}: {stderr}"
+        );
+        place.switch_port("up");
+        let client = place.start("srq_client", &["-n", "300", "127.0.0.1"]);
+        assert_eq!(end(client), "300 messages sent\n");
+        let mut stdout = String::new();
+        server.output.read_to_string(&mut stdout).expect("text");
+        let (status, stderr) = refusal(server.child.wait_with_output());
+        assert_eq!(status, Some(3), "{path}: {stdout}{stderr}");
+        assert!(stdout.contains(": 300 messages\n"), "{path}: {stdout}");
+        let expected = "1 of 2 clients did not send all announced messages";
+        assert!(stderr.contains(expected), "{path}: {stderr}");
+    }
 }
 
 #[test]

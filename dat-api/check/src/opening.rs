@@ -10,6 +10,7 @@ use dat_engine::{DataPath, DeviceInfo, LinkLayer, PortInfo, PortState, Transport
 
 use crate::problem::Problem;
 use crate::report::{self, Opened, Outcome};
+use crate::system::emulated_fabric;
 
 /// The bytes of memory that are registered to find out whether the limit allows it.
 const REGISTERED: usize = 64 << 10;
@@ -117,6 +118,9 @@ fn describe(info: &IaInfo, device: &DeviceInfo, port: &PortInfo) -> Opened {
 fn port_problem(transport: Transport, port: &PortInfo) -> Option<Problem> {
     if port.state != PortState::Active {
         let next = match (port.link, port.state) {
+            _ if emulated_fabric().is_some() => {
+                "`mlx5-emu port up` with its --fabric, --device and --port brings it up"
+            }
             (LinkLayer::Ethernet, _) => {
                 "bring the network interface up (`ip link set NAME up`), and check cable and switch"
             }

@@ -27,12 +27,8 @@ const NAMESPACES: &str = "/sys/module/ib_core/parameters/netns_mode";
 
 /// Examines the host.
 pub(crate) fn examine() -> System {
-    let emulated_fabric = env::var_os("MLX5EMU_FABRIC").map(|name| match name.is_empty() {
-        true => "default".to_owned(),
-        false => name.to_string_lossy().into_owned(),
-    });
     let mut system = System {
-        emulated_fabric,
+        emulated_fabric: emulated_fabric(),
         libdat: libdat(),
         locked_memory_bytes: LockedMemory::current().limit,
         // The emulated device has no file.
@@ -63,6 +59,15 @@ pub(crate) fn examine() -> System {
     }
     system.notes.extend(libdat_note(&system.libdat));
     system
+}
+
+/// Returns the fabric of the emulated devices, if `mlx5-emu` started this program.
+pub(crate) fn emulated_fabric() -> Option<String> {
+    let name = env::var_os("MLX5EMU_FABRIC")?;
+    Some(match name.is_empty() {
+        true => "default".to_owned(),
+        false => name.to_string_lossy().into_owned(),
+    })
 }
 
 /// Returns what to do if C programs do not load this library.

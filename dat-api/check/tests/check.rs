@@ -5,13 +5,13 @@ mod common;
 
 use std::fs;
 
-use common::{CONF, Folder, check, emulated, finish, json};
+use common::{CONF, Folder, check, emulated, emulated_with, finish, json};
 
 #[test]
 fn every_entry_shows_what_it_opens_or_why_not_and_what_to_do() {
     let folder = Folder::new("entries");
     let conf = folder.file("dat.conf", CONF);
-    let mut command = emulated("--json");
+    let mut command = emulated_with(&["--no-rdma-cm"], "--json");
     command.env("DAT_OVERRIDE", &conf);
     let report = json(finish(command, 2));
     assert_eq!(report["schema"], "dat-check/1");
@@ -274,7 +274,7 @@ fn the_text_has_the_same_results_and_ends_in_a_summary() {
         "line 17 (off) is ignored: it is nondefault",
         "fast          ok       dat.conf, line 2",
         "  device      mlx5_0, port 1: InfiniBand, active, MTU 4096",
-        "  connects    by socket, as 127.0.0.1",
+        "  connects    by rdma_cm, as 127.0.0.1",
         "gone          PROBLEM  dat.conf, line 4",
         "mlx5_0        ok       a device; needs no entry",
         "EMULATED by mlx5-emu",
@@ -288,7 +288,7 @@ fn the_text_has_the_same_results_and_ends_in_a_summary() {
     let summary = ended.stdout.lines().last().expect("a line");
     assert_eq!(
         summary,
-        "22 names: 4 ok, 1 of other libraries, 1 ignored, 5 unused, 11 cannot be used; 12 PROBLEMS"
+        "22 names: 5 ok, 1 of other libraries, 1 ignored, 5 unused, 10 cannot be used; 11 PROBLEMS"
     );
 }
 

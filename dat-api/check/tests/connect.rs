@@ -62,7 +62,8 @@ fn a_device_without_rdma_reads_passes_with_a_note() {
 
 #[test]
 fn a_wire_that_loses_everything_is_reported_as_lost_packets() {
-    let faults = ["--faults", "seed=1,drop=1"];
+    // Over rdma_cm, the connection itself would not be made.
+    let faults = ["--no-rdma-cm", "--faults", "seed=1,drop=1"];
     let ended = finish(emulated_with(&faults, "--loopback mlx5_0 -t 30"), 2);
     ended.says(&[
         "status DAT_DTO_ERR_TRANSPORT",
@@ -90,6 +91,19 @@ fn two_processes_move_data_both_ways() {
 }
 
 #[test]
+fn two_fabrics_do_not_reach_each_other_and_the_output_says_so() {
+    let (mut listening, fabric, port) = server("mlx5_0");
+    let words = format!("--connect 127.0.0.1 --port {port} -t 20 mlx5_0");
+    let ended = finish(emulated(&words), 2);
+    ended.says(&[
+        "refuses the connection",
+        "the same fabric (here: dat-check-",
+    ]);
+    assert!(!ended.stdout.contains(&fabric), "{}", ended.stdout);
+    listening.kill();
+}
+
+#[test]
 fn a_connection_to_nothing_says_what_to_start() {
     // Nothing listens on a port that was free a moment ago.
     let port = common::free_port();
@@ -98,10 +112,13 @@ fn a_connection_to_nothing_says_what_to_start() {
     ended.says(&[
         "refuses the connection",
         "nothing listens there",
-        "here: socket",
+        "here: rdma_cm",
+        "same fabric",
         "dat-check --listen",
         "connect FAILED",
     ]);
+    let ended = finish(emulated_with(&["--no-rdma-cm"], &words), 2);
+    ended.says(&["refuses the connection", "here: socket", "connect FAILED"]);
     let ended = finish(emulated("--connect no.such.host.invalid mlx5_0"), 2);
     ended.says(&["no.such.host.invalid has no known address"]);
 }
@@ -127,7 +144,7 @@ fn a_listener_that_nothing_connects_to_ends_at_its_limit() {
         "listening as 127.0.0.1",
         "in another process of this host",
         "no connection request of a dat-check came within the time limit",
-        "here: socket",
+        "here: rdma_cm",
         "listen FAILED",
     ]);
 }

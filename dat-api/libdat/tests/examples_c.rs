@@ -107,7 +107,25 @@ fn program_of_the_manual() -> String {
 
 /// Starts a process, which ends within the limit.
 fn start(fabric: &str, under: &[&str], program: &str, arguments: &[&str]) -> Child {
-    Command::new("timeout")
+    spawn(&mut command(fabric, under, program, arguments))
+}
+
+/// Starts a process that connects by TCP.
+fn start_on_tcp(fabric: &str, program: &str, arguments: &[&str]) -> Child {
+    spawn(command(fabric, &[], program, arguments).env("DAT_CM", "socket"))
+}
+
+fn spawn(command: &mut Command) -> Child {
+    command
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("timeout can be run")
+}
+
+fn command(fabric: &str, under: &[&str], program: &str, arguments: &[&str]) -> Command {
+    let mut command = Command::new("timeout");
+    command
         .arg(LIMIT)
         .arg(launcher())
         .args(["run", "--fabric", fabric, "--"])
@@ -115,11 +133,8 @@ fn start(fabric: &str, under: &[&str], program: &str, arguments: &[&str]) -> Chi
         .arg(built().program(program))
         .args(arguments)
         .env("LD_LIBRARY_PATH", &built().folder)
-        .env("DAT_DBG_TYPE", "1")
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .expect("timeout can be run")
+        .env("DAT_DBG_TYPE", "1");
+    command
 }
 
 /// Returns what a process printed, or how it failed.
@@ -262,15 +277,16 @@ fn a_server_takes_messages_of_many_clients_from_one_queue() {
 }
 
 /// One client is killed half way, and one before the server has accepted it. The
-/// server serves the others to the end, and reports the killed one.
+/// server serves the others to the end, and reports the killed one. Over TCP, whose
+/// connections the test can see.
 #[test]
 fn a_server_outlives_its_clients() {
     let (fabric, qualifier) = (fabric(), qualifier());
     let client = |count| {
         let arguments = ["-p", &qualifier, "-n", count, "127.0.0.1"];
-        start(&fabric, &[], "srq_client", &arguments)
+        start_on_tcp(&fabric, "srq_client", &arguments)
     };
-    let mut server = start(&fabric, &[], "srq_server", &["-p", &qualifier, "-c", "3"]);
+    let mut server = start_on_tcp(&fabric, "srq_server", &["-p", &qualifier, "-c", "3"]);
     let mut output = BufReader::new(server.stdout.take().expect("a pipe"));
     let mut listening = String::new();
     output.read_line(&mut listening).expect("text");
@@ -415,7 +431,7 @@ fn all_are_clean_under_valgrind() {
 }
 
 /// The requesting and the listening program, each with a peer of an unsupported
-/// protocol version.
+/// version of the protocol over TCP.
 #[test]
 fn a_peer_of_another_version_is_refused_and_the_cause_is_printed() {
     const REQUEST: &[u8] = b"dCM\x17\x02\x01\0\0";
@@ -423,7 +439,7 @@ fn a_peer_of_another_version_is_refused_and_the_cause_is_printed() {
     let cause = "version 2 of the protocol, but this side uses version 1";
     let (fabric, port) = (fabric(), qualifier());
     let common = ["-d", "mlx5_0", "-p", &port];
-    let mut server = start(&fabric, &[], "ping_pong", &common);
+    let mut server = start_on_tcp(&fabric, "ping_pong", &common);
     let mut output = BufReader::new(server.stdout.take().expect("a pipe"));
     let mut line = String::new();
     output.read_line(&mut line).expect("it listens");
@@ -446,7 +462,7 @@ fn a_peer_of_another_version_is_refused_and_the_cause_is_printed() {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let port = listener.local_addr().expect("bound").port().to_string();
     let common = ["-d", "mlx5_0", "-p", &port, "127.0.0.1"];
-    let client = start(&fabric, &[], "ping_pong", &common);
+    let client = start_on_tcp(&fabric, "ping_pong", &common);
     let (mut stream, _) = listener.accept().expect("it connects");
     stream.write_all(REFUSAL).expect("sent");
     let stdout = end("client", client, String::new()).expect_err("it is refused");

@@ -51,7 +51,7 @@ pub(crate) use timers::Timers;
 pub(crate) use wire::{decode, encode};
 
 use crate::fabric::packet::{Packet, Transmit};
-use crate::nic::{Nanos, Progress};
+use crate::nic::{Nanos, PortSet, Progress};
 
 /// Exchanges management packets with other processes. It runs with the NIC.
 pub(crate) trait Agent: Send + Sync {
@@ -60,6 +60,8 @@ pub(crate) trait Agent: Send + Sync {
     fn work(&self, now: Nanos, arrived: &mut Vec<Packet>, tx: &mut dyn Transmit) -> Progress;
     /// Handles the failure of a device.
     fn device_failed(&self, device: u8);
+    /// Handles a change of the ports that are down.
+    fn ports_changed(&self, down: PortSet);
     /// Ends all connections, because the process exits. [`work`](Self::work) is
     /// called once more.
     fn stop(&self);

@@ -187,6 +187,27 @@ impl FabricDirectory {
         })
     }
 
+    /// Returns the directory of a fabric that exists.
+    pub(super) fn find(bases: &[PathBuf], name: &FabricName) -> Option<Self> {
+        let is_private = |path: &Path| matches!(inspect(path), Ok(None));
+        let paths = parents(bases).into_iter().filter(|it| is_private(it));
+        let mut paths = paths.map(|parent| parent.join(name.as_str()));
+        let path = paths.find(|path| is_private(path))?;
+        Some(Self {
+            path,
+            untrusted_entries: Vec::new(),
+        })
+    }
+
+    /// Returns the names of the fabrics with a living process.
+    pub(super) fn living(bases: &[PathBuf]) -> Vec<FabricName> {
+        let entries = parents(bases).into_iter().flat_map(fs::read_dir);
+        let names = entries.flatten().flatten().map(|entry| entry.file_name());
+        let names = names.filter_map(|name| FabricName::new(name.to_str()?).ok());
+        let lives = |name: &FabricName| Self::find(bases, name).is_some_and(|it| !it.is_dead());
+        names.filter(lives).collect()
+    }
+
     /// Returns the base directories in order of preference. All processes of a
     /// user compute the same list.
     pub(super) fn bases() -> Vec<PathBuf> {

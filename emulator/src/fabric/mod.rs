@@ -11,7 +11,8 @@
 //! ([`directory`]) and take one slot each. Nothing here blocks: a full ring
 //! refuses a packet, and its reader wakes the sender when there is room.
 //!
-//! The processes share the ports of one host, too: see `registry`.
+//! The processes share the ports of one host, too (`registry`), and the state of the
+//! devices' ports ([`ports`]).
 //!
 //! Decision: `docs/decisions/044-one-host-many-processes.md`
 
@@ -20,6 +21,7 @@ pub mod directory;
 pub mod name;
 pub mod packet;
 pub mod port;
+pub mod ports;
 pub(crate) mod registry;
 mod ring;
 mod segment;

@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 use super::attachment::{Attachment, FabricError};
 use super::packet::{Packet, Transmit};
 use super::waker::WakeSet;
+use crate::nic::PortSet;
 use crate::nic::spec::Qpn;
 
 /// Maximum number of packets queued in the process itself.
@@ -100,6 +101,13 @@ impl Port {
     pub fn take_wakes(&mut self) -> WakeSet {
         let shared = self.shared.as_mut();
         shared.map_or_else(WakeSet::default, Attachment::take_wakes)
+    }
+
+    /// Returns the ports of the devices that are switched off, if that has changed
+    /// since the last call.
+    #[must_use]
+    pub fn take_switched_ports(&self) -> Option<PortSet> {
+        self.shared.as_ref()?.waker().take_switched_ports()
     }
 
     /// Takes the next packet.

@@ -11,6 +11,7 @@
 use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd;
+use std::os::unix::fs::FileExt;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
@@ -33,9 +34,13 @@ const MAGIC: u64 = u64::from_ne_bytes(*b"mlx5emuF");
 const VERSION: u64 = 3;
 const GEOMETRY: u64 = (SLOTS as u64) << 32 | RING_BYTES as u64;
 
+/// Where the set of ports is that are switched off.
+pub(super) const PORTS_OFF: usize = 64;
 const SLOT_TABLE: usize = 4096;
 /// Two cache lines: one written by the owner, one by its peers.
 const SLOT_BYTES: usize = 128;
+/// Where `SlotWords::shape` is in the words of a slot.
+const SHAPE: usize = 12;
 const CONTROL_BYTES: usize = SLOT_TABLE + (SLOTS * SLOT_BYTES).next_multiple_of(4096);
 const SEGMENT_BYTES: usize = CONTROL_BYTES + SLOTS * SLOTS * RING_BYTES;
 
@@ -68,6 +73,8 @@ pub(super) struct SlotWords<'a> {
     pub(super) sleep: &'a AtomicU32,
     /// 1 while the process serves packets that it has taken.
     pub(super) serving: &'a AtomicU32,
+    /// The numbers of devices and of their ports: see [`super::ports`].
+    pub(super) shape: &'a AtomicU32,
     /// Bit n-1: the rings from and to slot n must be checked.
     pub(super) pending: &'a AtomicU64,
     /// The core of the last thread that woke this process, plus 1; 0 once read.
@@ -129,6 +136,7 @@ impl Segment {
             generation: word32(0),
             sleep: word32(4),
             serving: word32(8),
+            shape: word32(SHAPE),
             pending: self.word(base + 64),
             waker_core: word32(72),
         }
@@ -155,6 +163,12 @@ impl Segment {
         Ok(unsafe { RingMemory::new(base, owner) })
     }
 
+    /// Returns the word with the ports that are switched off, of which `ports` knows
+    /// the meaning.
+    pub(super) fn ports_off(&self) -> &AtomicU64 {
+        self.word(PORTS_OFF)
+    }
+
     /// Returns whether the shared memory was truncated.
     pub(super) fn is_lost(&self) -> bool {
         self.lost.load(Ordering::Acquire)
@@ -167,6 +181,23 @@ impl Segment {
         // processes use it atomically.
         unsafe { AtomicU64::from_ptr(word) }
     }
+}
+
+/// Returns where in the file a slot's `SlotWords::shape` is.
+pub(super) fn shape_offset(slot: Slot) -> usize {
+    SLOT_TABLE + (usize::from(slot) - 1) * SLOT_BYTES + SHAPE
+}
+
+/// Returns whether a file, which is read without mapping it, has this layout.
+pub(super) fn has_layout(file: &File) -> bool {
+    let mut header = [0; 24];
+    let is_whole = file
+        .metadata()
+        .is_ok_and(|it| it.len() == SEGMENT_BYTES as u64);
+    let words = [MAGIC, VERSION, GEOMETRY];
+    is_whole
+        && file.read_exact_at(&mut header, 0).is_ok()
+        && header == *words.map(u64::to_ne_bytes).as_flattened()
 }
 
 fn reserve(file: &File, offset: usize, len: usize) -> io::Result<()> {

@@ -12,11 +12,14 @@
 use std::fs::File;
 use std::io::{Read, Write};
 use std::os::fd::{AsFd, BorrowedFd};
-use std::sync::atomic::{AtomicU32, Ordering, fence};
+use std::sync::atomic::Ordering::{self, Relaxed};
+use std::sync::atomic::{AtomicU32, AtomicU64, fence};
 use std::sync::{Arc, OnceLock};
 
+use super::ports;
 use super::segment::{Segment, Slot};
 use crate::limits::MAX_PROCESSES;
+use crate::nic::PortSet;
 
 /// The FIFO of this process, and those of its peers.
 #[derive(Debug)]
@@ -27,6 +30,9 @@ pub struct PeerWaker {
     /// The private copy of `SlotWords::sleep`, which other processes can
     /// overwrite.
     sleep: AtomicU32,
+    /// The word of switched ports as [`PeerWaker::take_switched_ports`] has last
+    /// returned it.
+    ports_off: AtomicU64,
     peers: [Peer; MAX_PROCESSES as usize],
 }
 
@@ -73,6 +79,7 @@ impl PeerWaker {
             slot,
             fifo,
             sleep: AtomicU32::new(segment_sleep),
+            ports_off: AtomicU64::new(0),
             peers: std::array::from_fn(|_| Peer::default()),
         }
     }
@@ -84,10 +91,28 @@ impl PeerWaker {
     }
 
     /// Returns whether peers have signalled packets, or room in a ring that was
-    /// full.
+    /// full, or ports were switched.
     #[must_use]
     pub fn has_pending(&self) -> bool {
         self.segment.slot(self.slot).pending.load(Ordering::SeqCst) != 0
+            || self.segment.ports_off().load(Ordering::SeqCst) != self.ports_off.load(Relaxed)
+    }
+
+    /// Returns the ports that are switched off, if that has changed since the last
+    /// call.
+    #[must_use]
+    pub fn take_switched_ports(&self) -> Option<PortSet> {
+        let word = self.segment.ports_off().load(Ordering::SeqCst);
+        let changed = self.ports_off.swap(word, Relaxed) != word;
+        let is_valid = changed && !self.segment.is_lost();
+        is_valid.then(|| ports::set_of_word(word))
+    }
+
+    /// Shows other processes how many devices, and ports of each, this process has.
+    pub fn announce(&self, devices: u8, ports: u8) {
+        let shape = ports::shape(devices, ports);
+        let word = self.segment.slot(self.slot).shape;
+        word.store(shape, Relaxed);
     }
 
     /// Announces a sleep: from now on peers write to the FIFO. The caller must

@@ -3,9 +3,8 @@
 //!
 //! Decision: `docs/decisions/057-failed-device-is-gone.md`
 
-use std::collections::BTreeSet;
-
 use super::adapter::Nic;
+use super::port_set::PortSet;
 use super::spec::{
     AsyncEvent, AsyncObject, ContextId, Cqn, PortAddress, QpState, Qpn, Result, Srqn,
 };
@@ -14,7 +13,7 @@ use crate::refusal::{OrRefuse, refuse_if};
 /// The state of the emulated devices.
 #[derive(Debug, Default)]
 pub(super) struct Devices {
-    down: BTreeSet<(u8, u8)>,
+    down: PortSet,
     /// One bit per failed device.
     failed: u32,
 }
@@ -22,7 +21,7 @@ pub(super) struct Devices {
 impl Devices {
     /// Returns whether packets reach this port.
     pub(super) fn reaches(&self, device: u8, port: u8) -> bool {
-        !self.is_failed(device) && (self.down.is_empty() || !self.down.contains(&(device, port)))
+        !self.is_failed(device) && !self.down.contains(PortAddress { device, port })
     }
 
     pub(super) fn is_failed(&self, device: u8) -> bool {
@@ -72,18 +71,30 @@ impl Nic {
     }
 
     /// Takes a port down or up. Packets to and from a port that is down are
-    /// dropped. A change raises an event on every context of the device.
+    /// dropped. A change raises an event on every context of the device. Nothing
+    /// happens to a port that no device has.
     pub fn set_port(&mut self, at: PortAddress, up: bool) {
         let PortAddress { device, port } = at;
+        let options = &self.core.options;
+        if device >= options.devices || !(1..=options.ports).contains(&port) {
+            return;
+        }
         let down = &mut self.core.devices.down;
-        let (changed, event) = if up {
-            (down.remove(&(device, port)), AsyncEvent::PortActive)
-        } else {
-            (down.insert((device, port)), AsyncEvent::PortErr)
-        };
-        if changed {
+        if down.contains(at) == up {
+            *down = down.with(at, !up);
+            let event = if up {
+                AsyncEvent::PortActive
+            } else {
+                AsyncEvent::PortErr
+            };
             self.raise_on_device(device, event, AsyncObject::Port(port));
         }
+    }
+
+    /// Returns the ports that are down.
+    #[must_use]
+    pub fn down_ports(&self) -> PortSet {
+        self.core.devices.down
     }
 
     /// Returns whether a port is up.

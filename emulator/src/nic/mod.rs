@@ -42,6 +42,7 @@ mod object_counts;
 mod options;
 mod pd;
 mod pin;
+mod port_set;
 mod psn;
 mod qp;
 mod qp_attributes;
@@ -62,6 +63,7 @@ pub use object_counts::ObjectCounts;
 pub use options::{
     CompletionOutcome, FaultInjector, Identify, Nanos, NicOptions, Progress, Resolver, Trace,
 };
+pub use port_set::PortSet;
 pub use violations::Violations;
 
 #[cfg(test)]

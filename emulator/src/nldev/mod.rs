@@ -256,7 +256,7 @@ impl Nldev<'_> {
         } else {
             return Err(refuse(
                 EOPNOTSUPP,
-                "there are no character devices of this type; rdma_cm needs --rdma-cm",
+                "there are no character devices of this type; rdma_cm is not emulated (--no-rdma-cm)",
             ));
         };
         Ok(vec![

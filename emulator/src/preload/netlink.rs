@@ -17,6 +17,7 @@ use libc::{EINVAL, EMSGSIZE, EPROTONOSUPPORT};
 
 use super::calls::{Call, is_emulated_file, run_call};
 use super::{real, session};
+use crate::fabric::ports;
 use crate::nic::spec::{Errno, Result};
 use crate::nldev::Nldev;
 use crate::uverbs::FILES;
@@ -109,7 +110,10 @@ pub(super) fn take(fd: RawFd, request: impl FnOnce() -> Result<Vec<u8>>) -> Opti
         let backend = session::started();
         let nldev = Nldev {
             config,
-            port_is_up: &|port| backend.as_ref().is_none_or(|it| it.port_is_up(port)),
+            port_is_up: &|port| match &backend {
+                Some(backend) => backend.port_is_up(port),
+                None => !ports::switched_off(&config.fabric).contains(port),
+            },
         };
         for reply in nldev.reply(&request, port_id) {
             let to = address(port_id);

@@ -19,9 +19,13 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use self::tree::Tree;
+use self::tree::{FABRIC_FILE, Tree};
 pub use self::tree::{PCI_DOMAIN, pci_address};
-use crate::config::Config;
+use crate::config::{Config, Mode};
+use crate::fabric::name::FabricName;
+use crate::fabric::ports;
+use crate::nic::PortSet;
+use crate::nic::spec::PortAddress;
 
 /// Major and first minor number of `/dev/infiniband/uverbs*`.
 pub const DEVICE_MAJOR: u32 = 231;
@@ -93,9 +97,15 @@ impl Sysfs {
             owner: std::process::id(),
             _lock: lock,
         };
+        // The ports of a stepped device are those of its process alone.
+        let down = match config.mode {
+            Mode::Stepped => PortSet::default(),
+            Mode::Threaded => ports::switched_off(&config.fabric),
+        };
         Tree {
             root: &sysfs.root,
             config,
+            down,
         }
         .write()?;
         Ok(sysfs)
@@ -113,6 +123,22 @@ impl Drop for Sysfs {
         if std::process::id() == self.owner {
             // The tree may be removed already.
             let _ = fs::remove_dir_all(&self.root);
+        }
+    }
+}
+
+/// Shows in the trees of this fabric's running programs that a port is up or down.
+/// A tree that cannot be written keeps the state before.
+pub fn show_port(fabric: &FabricName, at: PortAddress, up: bool) {
+    show_port_under(&parents(), fabric, at, up);
+}
+
+fn show_port_under(parents: &[PathBuf], fabric: &FabricName, at: PortAddress, up: bool) {
+    for root in trees(parents) {
+        let is_own = fs::symlink_metadata(&root).is_ok_and(|it| it.is_dir() && it.uid() == user());
+        let name = fs::read_to_string(root.join(FABRIC_FILE)).unwrap_or_default();
+        if is_own && name.trim_end() == fabric.as_str() {
+            let _ = tree::show_port(&root, at, up);
         }
     }
 }
@@ -178,8 +204,7 @@ fn lock(path: &Path, mode: LockMode) -> io::Result<Option<File>> {
         .custom_flags(libc::O_DIRECTORY | libc::O_NOFOLLOW)
         .open(path)?;
     let held = directory.metadata()?;
-    // SAFETY: geteuid(2) cannot fail and touches no memory.
-    if held.uid() != unsafe { libc::geteuid() } {
+    if held.uid() != user() {
         return Ok(None);
     }
     let operation = match mode {
@@ -205,14 +230,24 @@ fn lock(path: &Path, mode: LockMode) -> io::Result<Option<File>> {
 
 /// Removes the trees of this user whose owning process is dead.
 fn sweep(parents: &[PathBuf]) {
-    let entries = parents.iter().flat_map(fs::read_dir).flatten().flatten();
-    for entry in entries.filter(|entry| is_tree_name(&entry.file_name())) {
-        let path = entry.path();
+    for path in trees(parents) {
         // A directory that is locked is in use; one that cannot be removed stays.
         if let Ok(Some(_held)) = lock(&path, LockMode::Try) {
             let _ = fs::remove_dir_all(&path);
         }
     }
+}
+
+/// Returns the paths that have the name of a tree.
+fn trees(parents: &[PathBuf]) -> impl Iterator<Item = PathBuf> {
+    let entries = parents.iter().flat_map(fs::read_dir).flatten().flatten();
+    let trees = entries.filter(|entry| is_tree_name(&entry.file_name()));
+    trees.map(|entry| entry.path())
+}
+
+fn user() -> u32 {
+    // SAFETY: geteuid(2) cannot fail and touches no memory.
+    unsafe { libc::geteuid() }
 }
 
 /// Returns whether `name` is the name of a tree's directory.
@@ -267,6 +302,47 @@ mod tests {
         assert!(!root.join(attributes).exists());
         drop(sysfs);
         assert!(!root.exists());
+    }
+
+    #[test]
+    fn a_switched_port_is_shown_in_the_trees_of_its_fabric() {
+        let parent = std::env::temp_dir().join(format!("mlx5emu-states-{}", std::process::id()));
+        fs::create_dir(&parent).unwrap();
+        let parents = [parent.clone()];
+        let write = |fabric: &str| {
+            let config = Config {
+                fabric: FabricName::new(fabric).unwrap(),
+                ..Config::default()
+            };
+            let (root, lock) = private_directory(&parents).unwrap();
+            let (config, down) = (&config, PortSet::default());
+            let tree = Tree {
+                root: &root,
+                config,
+                down,
+            };
+            tree.write().unwrap();
+            (root, lock)
+        };
+        let (one, _lock) = write("one");
+        let (other, _lock) = write("other");
+        let fabric = FabricName::new("one").unwrap();
+        let at = PortAddress { device: 0, port: 1 };
+        let state = |root: &Path| {
+            let port = root.join("class/infiniband/mlx5_0/ports/1");
+            ["state", "phys_state"].map(|file| fs::read_to_string(port.join(file)).unwrap())
+        };
+        let up = ["4: ACTIVE\n", "5: LinkUp\n"];
+        show_port_under(&parents, &fabric, at, false);
+        assert_eq!(state(&one), ["1: DOWN\n", "3: Disabled\n"]);
+        assert_eq!(state(&other), up);
+        show_port_under(&parents, &fabric, at, true);
+        assert_eq!(state(&one), up);
+        // A port that the tree does not have changes nothing.
+        let at = PortAddress { device: 3, port: 2 };
+        show_port_under(&parents, &fabric, at, false);
+        assert!(!one.join("class/infiniband/mlx5_3").exists());
+        fs::remove_dir_all(&parent).unwrap();
     }
 
     #[test]

@@ -25,6 +25,8 @@ use super::{
 use crate::config::{Config, Link};
 use crate::fabric::name::{DeviceIdentity, PortNames};
 use crate::limits::GID_TABLE;
+use crate::nic::PortSet;
+use crate::nic::spec::PortAddress;
 use crate::ucma::abi::VERSION as RDMA_CM_ABI;
 
 /// The PCI domain of the devices. Hosts number their own domains from 0, and those of
@@ -43,11 +45,49 @@ pub fn pci_address(device: u8) -> String {
 pub(super) struct Tree<'a> {
     pub(super) root: &'a Path,
     pub(super) config: &'a Config,
+    /// The ports that are down.
+    pub(super) down: PortSet,
+}
+
+/// The file of a tree with the name of the fabric.
+pub(super) const FABRIC_FILE: &str = "fabric";
+
+/// Returns the contents of `state` and `phys_state` of a port.
+fn states(up: bool) -> [(&'static str, &'static str); 2] {
+    match up {
+        true => [("state", "4: ACTIVE"), ("phys_state", "5: LinkUp")],
+        false => [("state", "1: DOWN"), ("phys_state", "3: Disabled")],
+    }
+}
+
+/// Shows in the tree below `root` that a port is up or down.
+///
+/// # Errors
+/// Returns an error if the tree has no such port, or cannot be written.
+pub(super) fn show_port(root: &Path, at: PortAddress, up: bool) -> io::Result<()> {
+    let port = format!(
+        "class/infiniband/{}/ports/{}",
+        device_name(at.device),
+        at.port
+    );
+    let port = root.join(port);
+    for (file, text) in states(up) {
+        // Replaced, so that a reader finds one state or the other.
+        let new = port.join(format!(".{file}"));
+        let _ = fs::remove_file(&new);
+        let mut options = fs::File::options();
+        options.write(true).create_new(true).mode(0o444);
+        let mut written = options.open(&new)?;
+        written.write_all(format!("{text}\n").as_bytes())?;
+        fs::rename(new, port.join(file))?;
+    }
+    Ok(())
 }
 
 impl Tree<'_> {
     /// Writes the whole tree.
     pub(super) fn write(&self) -> io::Result<()> {
+        self.put(FABRIC_FILE, self.config.fabric.as_str())?;
         self.put("class/infiniband_verbs/abi_version", "6")?;
         let host = Host::read();
         for device in 0..self.config.devices {
@@ -166,21 +206,27 @@ impl Tree<'_> {
             self.put(&format!("{ib}/{file}"), text)?;
         }
         for number in 1..=self.config.ports {
-            self.port(&format!("{ib}/ports/{number}"), &identity.port(number))?;
+            let is_up = !self.down.contains(PortAddress {
+                device,
+                port: number,
+            });
+            let path = format!("{ib}/ports/{number}");
+            self.port(&path, &identity.port(number), is_up)?;
         }
         self.class_device("infiniband", &name, &ib, pci)
     }
 
-    fn port(&self, port: &str, names: &PortNames) -> io::Result<()> {
+    fn port(&self, port: &str, names: &PortNames, is_up: bool) -> io::Result<()> {
         let link = self.config.link;
         let (lid, sm_lid, layer, gids) = match link {
             Link::Ib => (names.lid, "0x1", "InfiniBand", vec![names.gid]),
             Link::Roce => (0, "0x0", "Ethernet", vec![names.ethernet_gid, names.ip_gid]),
         };
+        for (file, text) in states(is_up) {
+            self.put(&format!("{port}/{file}"), text)?;
+        }
         for (file, text) in [
             ("pkeys/0", "0xffff"),
-            ("state", "4: ACTIVE"),
-            ("phys_state", "5: LinkUp"),
             ("rate", "100 Gb/sec (4X EDR)"),
             ("lid", &format!("{lid:#x}")),
             ("lid_mask_count", "0"),

@@ -44,6 +44,7 @@ pub(super) mod event {
     pub(in crate::ucma) const ADDR_RESOLVED: u32 = 0;
     pub(in crate::ucma) const ADDR_ERROR: u32 = 1;
     pub(in crate::ucma) const ROUTE_RESOLVED: u32 = 2;
+    pub(in crate::ucma) const ROUTE_ERROR: u32 = 3;
     pub(in crate::ucma) const CONNECT_REQUEST: u32 = 4;
     pub(in crate::ucma) const CONNECT_RESPONSE: u32 = 5;
     pub(in crate::ucma) const UNREACHABLE: u32 = 7;

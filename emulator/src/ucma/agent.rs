@@ -7,7 +7,7 @@ use super::state::State;
 use crate::cm::{Agent, decode, encode};
 use crate::fabric::packet::{Header, Operation, Packet, PacketFlags, Transmit, management_qpn};
 use crate::nic::spec::{PortAddress, Result};
-use crate::nic::{Nanos, Progress};
+use crate::nic::{Nanos, PortSet, Progress};
 use crate::refusal::aside;
 use crate::sync::Mutex;
 
@@ -82,6 +82,10 @@ impl Ucma {
 impl Agent for Ucma {
     fn device_failed(&self, device: u8) {
         self.inner.lock().state.device_removed(device);
+    }
+
+    fn ports_changed(&self, down: PortSet) {
+        self.inner.lock().state.down = down;
     }
 
     fn stop(&self) {

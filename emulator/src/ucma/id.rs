@@ -14,6 +14,7 @@ pub(super) enum IdState {
     AddrBound,
     AddrQuery,
     AddrResolved,
+    RouteQuery,
     RouteResolved,
     Connect,
     Disconnect,

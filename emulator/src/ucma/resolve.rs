@@ -234,14 +234,20 @@ impl State {
         self.notify(number, event::ADDR_RESOLVED, 0, &Content::empty());
     }
 
-    /// Handles the resolutions that have waited for another host in vain.
+    /// Handles the resolutions that have waited for another host, or for a path, in
+    /// vain.
     pub(super) fn expire_resolutions(&mut self, now: Nanos) -> Option<Nanos> {
         self.resolutions.begin(now);
         while let Some(number) = self.resolutions.expire(now) {
-            if let Some(id) = self.ids.get_mut(&number) {
-                id.state = IdState::AddrBound;
-            }
-            self.notify(number, event::ADDR_ERROR, -ETIMEDOUT, &Content::empty());
+            let Some(id) = self.ids.get_mut(&number) else {
+                continue;
+            };
+            let (state, failure) = match id.state {
+                IdState::RouteQuery => (IdState::AddrResolved, event::ROUTE_ERROR),
+                _ => (IdState::AddrBound, event::ADDR_ERROR),
+            };
+            id.state = state;
+            self.notify(number, failure, -ETIMEDOUT, &Content::empty());
         }
         self.resolutions.next()
     }
@@ -256,6 +262,13 @@ impl State {
         refuse_if(id.state != IdState::AddrResolved, EINVAL, NO_ROUTE_WANTED)?;
         let ports = id.port.zip(id.remote_port);
         let (from, to) = ports.or_refuse(EINVAL, NO_DEVICE)?;
+        if !self.network.is_roce() && self.down.contains(from) {
+            // The subnet manager is not reached.
+            self.known_mut(number)?.state = IdState::RouteQuery;
+            let duration = Nanos::from(timeout_ms) * 1_000_000;
+            self.resolutions.start(number, duration);
+            return Ok(());
+        }
         let mut path = self.network.path(from, to);
         if self.network.is_roce() {
             path.traffic_class = id.tos;

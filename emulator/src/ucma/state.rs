@@ -13,6 +13,7 @@ use super::ports::{Ports, Space};
 use super::services::{Directory, service};
 use crate::cm::{CommId, Manager, Timers};
 use crate::fabric::registry::Service;
+use crate::nic::PortSet;
 use crate::nic::spec::{PortAddress, Result};
 use crate::refusal::{OrRefuse, refuse_if};
 
@@ -31,7 +32,9 @@ pub(super) struct State {
     pub(super) ports: Ports,
     pub(super) directory: Box<dyn Directory>,
     pub(super) cm: Manager,
-    /// Ids that wait for the address of another host.
+    /// The ports that are down.
+    pub(super) down: PortSet,
+    /// Ids that wait for the address of another host, or for a path.
     pub(super) resolutions: Timers<u32>,
     pub(super) ids: BTreeMap<u32, Id>,
     /// The ids that have begun to listen.
@@ -63,6 +66,7 @@ impl State {
             ports: parts.ports,
             directory: parts.directory,
             cm: Manager::default(),
+            down: PortSet::default(),
             resolutions: Timers::default(),
             ids: BTreeMap::new(),
             listeners: BTreeSet::new(),

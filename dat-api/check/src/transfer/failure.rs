@@ -68,9 +68,9 @@ impl Failure {
 
     /// Returns the failure of a listener that no `dat-check --connect` has reached; it has rejected
     /// this many requests of other programs.
-    pub(super) fn no_request(sides: Sides, rejected: usize, manager: &str) -> Self {
-        if sides == Sides::OneProcess {
-            return Self::late(sides, "the adapter's own connection request");
+    pub(super) fn no_request(about: &Attempt<'_>, rejected: usize) -> Self {
+        if about.sides == Sides::OneProcess {
+            return Self::late(about.sides, "the adapter's own connection request");
         }
         let others = match rejected {
             0 => String::new(),
@@ -85,8 +85,9 @@ impl Failure {
             format!("no connection request of a dat-check came within the time limit{others}"),
             format!(
                 "run `dat-check --connect` on the other host with the address and --port that were printed, \
-                 within the limit (--timeout); if that fails, its output says why: a firewall, no route, or \
-                 another connection manager (here: {manager}; DAT_CM chooses)"
+                 within the limit (--timeout); if that fails, its output says why: a firewall or no route, for \
+                 example; both sides need {}",
+                about.in_common()
             ),
         )
         .into()
@@ -94,7 +95,9 @@ impl Failure {
 
     /// Returns the failure for a connection event.
     pub(super) fn of_event(kind: ConnectionKind, about: &Attempt<'_>) -> Self {
-        let Attempt { to, manager, sides } = about;
+        let Attempt {
+            to, manager, sides, ..
+        } = about;
         if matches!(kind, ConnectionKind::Disconnected | ConnectionKind::Broken) {
             return Self::ended(*sides);
         }
@@ -108,9 +111,9 @@ impl Failure {
                      manager {manager}"
                 ),
                 format!(
-                    "start `dat-check --listen` there first, with the same --port and the same \
-                     connection manager (here: {manager}; DAT_CM chooses); a firewall that rejects looks the \
-                     same"
+                    "start `dat-check --listen` there first, with the same --port and {}; a firewall \
+                     that rejects looks the same",
+                    about.in_common()
                 ),
             ),
             ConnectionKind::PeerRejected => (
@@ -129,7 +132,8 @@ impl Failure {
                 format!("{to} does not reply"),
                 format!(
                     "check the address and firewalls, and start `dat-check --listen` there first; both sides \
-                     need the same connection manager (here: {manager}; DAT_CM chooses)"
+                     need {}",
+                    about.in_common()
                 ),
             ),
             _ => (
@@ -229,20 +233,59 @@ pub(super) struct Attempt<'a> {
     pub(super) to: &'a str,
     /// The connection manager of this side.
     pub(super) manager: &'a str,
+    /// The fabric of this side, if its devices are emulated.
+    pub(super) fabric: Option<&'a str>,
     pub(super) sides: Sides,
+}
+
+impl Attempt<'_> {
+    /// Returns what both sides must have in common.
+    fn in_common(&self) -> String {
+        let manager = format!(
+            "the same connection manager (here: {}; DAT_CM chooses)",
+            self.manager
+        );
+        match self.fabric {
+            None => manager,
+            Some(fabric) => format!(
+                "{manager} and the same fabric (here: {fabric}; `mlx5-emu run --fabric` chooses)"
+            ),
+        }
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn attempt(manager: &'static str, sides: Sides) -> Attempt<'static> {
+        Attempt {
+            to: "192.0.2.1, qualifier 7",
+            manager,
+            fabric: None,
+            sides,
+        }
+    }
+
+    #[test]
+    fn on_emulated_devices_a_refused_attempt_names_the_fabric() {
+        let about = Attempt {
+            fabric: Some("lab-1"),
+            ..attempt("rdma_cm", Sides::TwoProcesses)
+        };
+        for failure in [
+            Failure::of_event(ConnectionKind::NonPeerRejected, &about),
+            Failure::of_event(ConnectionKind::TimedOut, &about),
+            Failure::no_request(&about, 0),
+        ] {
+            let next = &failure.problem.next;
+            assert!(next.contains("the same fabric (here: lab-1;"), "{next}");
+        }
+    }
+
     #[test]
     fn every_end_of_an_attempt_names_the_next_step() {
-        let about = Attempt {
-            to: "192.0.2.1, qualifier 7",
-            manager: "socket",
-            sides: Sides::TwoProcesses,
-        };
+        let about = attempt("socket", Sides::TwoProcesses);
         for (kind, said) in [
             (ConnectionKind::NonPeerRejected, "here: socket"),
             (ConnectionKind::PeerRejected, "same version"),
@@ -277,11 +320,7 @@ mod tests {
     #[test]
     fn a_failed_loopback_speaks_of_no_other_side() {
         let sides = Sides::OneProcess;
-        let about = Attempt {
-            to: "192.0.2.1, qualifier 7",
-            manager: "socket",
-            sides,
-        };
+        let about = attempt("socket", sides);
         let events = [
             ConnectionKind::NonPeerRejected,
             ConnectionKind::PeerRejected,
@@ -302,7 +341,7 @@ mod tests {
         .chain(statuses.map(|status| Failure::of_completion(sides, status)))
         .chain([
             Failure::late(sides, "a message"),
-            Failure::no_request(sides, 0, "socket"),
+            Failure::no_request(&about, 0),
         ]);
         for Failure { problem, .. } in failures {
             let text = format!("{} {}", problem.problem, problem.next);
@@ -316,7 +355,8 @@ mod tests {
     #[test]
     fn a_listener_without_a_request_counts_those_that_it_has_rejected() {
         let said = |rejected| {
-            let failure = Failure::no_request(Sides::TwoProcesses, rejected, "rdma_cm");
+            let about = attempt("rdma_cm", Sides::TwoProcesses);
+            let failure = Failure::no_request(&about, rejected);
             assert!(
                 failure.problem.next.contains("here: rdma_cm"),
                 "{failure:?}"

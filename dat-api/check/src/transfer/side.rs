@@ -107,6 +107,8 @@ pub(super) struct Side {
     deadline: Instant,
     pub(super) sides: Sides,
     manager: String,
+    /// The fabric of emulated devices.
+    fabric: Option<String>,
     reads: bool,
     /// Completed requests that were not waited for yet.
     completed: usize,
@@ -137,6 +139,7 @@ impl Side {
             deadline,
             sides,
             manager: manager.map_or_else(String::new, |one| one.value),
+            fabric: crate::system::emulated_fabric(),
             reads: serves_reads(&info.ia),
             completed: 0,
             arrived: VecDeque::new(),
@@ -185,6 +188,7 @@ impl Side {
         Attempt {
             to,
             manager: &self.manager,
+            fabric: self.fabric.as_deref(),
             sides: self.sides,
         }
     }
@@ -194,7 +198,7 @@ impl Side {
         let announced = self.announced();
         let mut rejected = 0;
         loop {
-            let late = || Failure::no_request(self.sides, rejected, &self.manager);
+            let late = || Failure::no_request(&self.attempt(""), rejected);
             let event = self.await_connection(Some(stop), late)?;
             let Some(mut request) = ConnectionRequest::from_event(&event) else {
                 continue;

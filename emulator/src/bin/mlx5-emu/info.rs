@@ -44,8 +44,9 @@ Emulated
   memory         memory regions; memory windows of type 1 and 2, SEND with invalidate, local invalidate
   events         completion channels; asynchronous events of CQ, QP, SRQ, port and device
   host           /dev/infiniband, /sys/class/infiniband, the PCI bus, RDMA netlink
-  rdma_cm        connections on the host's own addresses (run --rdma-cm)
-  faults         injected with run --faults: packets, completions, QPs, ports, the device
+  rdma_cm        connections on the host's own addresses, for programs that use librdmacm
+  faults         injected with run --faults: packets, completions, QPs, ports, the device;
+                 ports of running programs go down and up with port down, port up
   limits         lowered with run --limits: everything listed below
   not emulated   XRC, DC, on-demand paging, multicast, DevX
 

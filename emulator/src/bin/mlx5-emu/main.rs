@@ -2,6 +2,7 @@
 
 mod dump;
 mod info;
+mod port;
 mod run;
 mod supervise;
 
@@ -41,6 +42,10 @@ Examples:
   mlx5-emu run --trace commands --explain -- ./my-program
       print every command to the kernel, and why one is refused
 
+  mlx5-emu port down
+  mlx5-emu port up
+      take the port of mlx5_0 down for running programs, and bring it up again
+
   mlx5-emu run --limits profile:siw -- ./my-program
       run on a device with the limits of Soft-iWARP; info --limits lists all
 
@@ -63,6 +68,13 @@ enum Command {
     /// on this host only), and UCX_MEM_MMAP_HOOK_MODE=none (UCX 1.15 and older
     /// otherwise overwrite the interposed mmap, and hang).
     Run(run::Arguments),
+    /// Take a port of a device down, or bring it up again, for all programs of a fabric.
+    ///
+    /// Programs get the events of the port (IBV_EVENT_PORT_ERR, IBV_EVENT_PORT_ACTIVE).
+    /// While it is down, it loses all packets, those of rdma_cm too, so that requests
+    /// fail once their retries are exhausted. Its state lasts until it is changed,
+    /// or the last program on the fabric ends.
+    Port(port::Arguments),
     /// Show what is emulated, its limits, and the rdma-core versions it was tested with.
     Info(info::Arguments),
     /// Decode work requests, completions or doorbells to text.
@@ -85,6 +97,7 @@ fn main() -> ExitCode {
     };
     let outcome = match cli.command {
         Command::Run(arguments) => run::run(arguments),
+        Command::Port(arguments) => port::port(&arguments),
         Command::Info(arguments) => info::info(&arguments),
         Command::Dump(arguments) => dump::dump(&arguments),
     };

@@ -42,10 +42,10 @@ pub(super) struct Arguments {
     /// kernel does for programs without CAP_IPC_LOCK.
     #[arg(long)]
     memlock: bool,
-    /// Emulate /dev/infiniband/rdma_cm, for programs that connect with librdmacm
-    /// (rping, perftest -R, …) on the host's own addresses.
+    /// Do not emulate /dev/infiniband/rdma_cm. Programs that connect with librdmacm
+    /// (rping, perftest -R, …) then fail, and DAT programs connect by TCP.
     #[arg(long)]
-    rdma_cm: bool,
+    no_rdma_cm: bool,
     /// Append every WQE and CQE as text to FILE, or to standard error if FILE
     /// is "-". Several programs can share one file. "commands" shows every command
     /// of libibverbs and librdmacm to the kernel instead, and "commands=FILE" appends
@@ -176,7 +176,9 @@ fn environment_of_options(arguments: &Arguments) -> Result<Vec<(&'static str, Os
     if arguments.memlock {
         chosen.push((Config::MEMLOCK, "1".into()));
     }
-    if arguments.rdma_cm {
+    if arguments.no_rdma_cm {
+        chosen.push((Config::RDMA_CM, "0".into()));
+    } else if std::env::var_os(Config::RDMA_CM).is_none_or(|value| value.is_empty()) {
         chosen.push((Config::RDMA_CM, "1".into()));
     }
     if let Some(faults) = &arguments.faults {
