@@ -54,10 +54,10 @@ pub unsafe extern "C" fn dat_evd_dequeue(
         return no_event(owned);
     }
     match evd::peek(owned) {
-        Ok(None) => evd::EMPTY.bits(),
+        Ok(Err(empty)) => empty.bits(),
         // SAFETY: the event pointer is not null, so it is writable by the
         // contract of `exports`.
-        Ok(Some(found)) => unsafe { dequeue_found(found, event) },
+        Ok(Ok(found)) => unsafe { dequeue_found(found, event) },
         // SAFETY: the event pointer is writable, as above.
         Err(owned) => unsafe { dequeue_slow(owned, event) },
     }
@@ -114,7 +114,7 @@ unsafe extern "C" fn dequeue_slow(owned: Owned<Evd>, event: *mut DAT_EVENT) -> D
     let handle = owned.handle();
     match evd::dequeue_slow_with(owned, put) {
         Ok(()) => DatReturn::SUCCESS.bits(),
-        Err(evd::EMPTY) => evd::EMPTY.bits(),
+        Err(empty) if empty.is(ReturnType::QueueEmpty) => empty.bits(),
         Err(code) => dequeue_failed(handle, code),
     }
 }
