@@ -36,6 +36,11 @@ pub fn is_given() -> bool {
     installed::given().is_some()
 }
 
+/// Returns whether `DAT_CM` makes the emulated device connect by rdma_cm.
+pub fn is_over_rdma_cm() -> bool {
+    std::env::var("DAT_CM").is_ok_and(|manager| manager == "rdma_cm")
+}
+
 /// Sets up the device.
 pub fn device() {
     installed::set_up(|| {
