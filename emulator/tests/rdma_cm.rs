@@ -3,9 +3,10 @@
 
 mod common;
 
+use std::io::{BufRead, BufReader};
 use std::net::UdpSocket;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use common::{Outcome, Running, eventually, fabric, find, finish, free_port, run, skipped, start};
 
@@ -235,10 +236,11 @@ fn a_second_server_on_a_port_is_refused() {
     assert!(has_served(&server), "{}", server.output);
 }
 
-/// Compiles `rdma_cm/semantics.c`. Returns its path.
-fn semantics() -> PathBuf {
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/rdma_cm/semantics.c");
-    let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join("rdma_cm-semantics");
+/// Compiles a program of `rdma_cm`. Returns its path.
+fn compiled(name: &str) -> PathBuf {
+    let source = format!("tests/rdma_cm/{name}.c");
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join(source);
+    let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("rdma_cm-{name}"));
     let output = Command::new("cc")
         .args(["-O1", "-Wall", "-Wextra", "-Werror", "-o"])
         .args([&program, &source])
@@ -255,7 +257,7 @@ fn calls_and_events_are_those_of_a_kernel() {
     let Some(address) = host_address() else {
         return;
     };
-    let program = semantics();
+    let program = compiled("semantics");
     let recorded = include_str!("rdma_cm/semantics.expected");
     let compare = |place: &[&str]| {
         // The recorded device is RoCE, which always has a GRH.
@@ -281,6 +283,29 @@ fn calls_and_events_are_those_of_a_kernel() {
             scope.spawn(move || compare(place));
         }
     });
+}
+
+#[test]
+fn thousands_of_ids_have_ports_of_their_own_and_are_found() {
+    let Some(rping) = find("rping", UTILITIES) else {
+        return;
+    };
+    let fabric = fabric();
+    let options = ["--fabric", &fabric];
+    let mut command = run(&options);
+    command.arg(compiled("ids"));
+    let mut server = command.stdout(Stdio::piped()).spawn().unwrap();
+    let mut port = String::new();
+    let mut output = BufReader::new(server.stdout.take().unwrap());
+    output.read_line(&mut port).unwrap();
+    let mut command = run(&options);
+    command.arg(rping);
+    command.args(["-c", "-a", "127.0.0.1", "-p", port.trim_end()]);
+    let outcome = finish(command);
+    // By the program (IB_CM_REJ_CONSUMER_DEFINED), not for want of a listener.
+    let event = "RDMA_CM_EVENT_REJECTED, error 28";
+    assert!(outcome.output.contains(event), "{}", outcome.output);
+    assert!(server.wait().unwrap().success());
 }
 
 #[test]

@@ -20,8 +20,8 @@ use std::sync::atomic::{AtomicI32, Ordering};
 use super::directory::FabricDirectory;
 use crate::limits::MAX_PROCESSES;
 
-/// Largest file of services that is read: 64 KiB.
-const MAX_FILE: u64 = 64 << 10;
+/// Largest file of services that is read: 2 MiB, a listener on each port.
+const MAX_FILE: u64 = 2 << 20;
 /// Size of the record of a service in bytes.
 const RECORD: usize = 32;
 
