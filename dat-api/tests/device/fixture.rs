@@ -358,6 +358,7 @@ pub fn done(evd: &Evd) -> Done {
             cookie,
             status,
             length,
+            ..
         } => Done {
             ep,
             cookie,

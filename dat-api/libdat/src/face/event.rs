@@ -26,6 +26,7 @@ pub(crate) unsafe fn write(place: *mut DAT_EVENT, event: &Event) {
         cookie,
         status,
         length,
+        ..
     } = event.data
     {
         let data = DAT_DTO_COMPLETION_EVENT_DATA {
@@ -74,6 +75,7 @@ fn fill(to: &mut DAT_EVENT_DATA, from: EventData) -> DAT_EVENT_NUMBER {
             cookie,
             status,
             length,
+            ..
         } => {
             to.dto_completion_event_data = DAT_DTO_COMPLETION_EVENT_DATA {
                 ep_handle: bare(ep),

@@ -1,7 +1,7 @@
 use core::mem::MaybeUninit;
 
 use dat_api::handle::{Object, publish_for_test, retire_for_test};
-use dat_api::types::{AsyncKind, ConnectionKind, DtoStatus, PrivateData};
+use dat_api::types::{AsyncKind, ConnectionKind, DtoOperation, DtoStatus, PrivateData};
 use std::sync::Arc;
 
 use super::*;
@@ -65,6 +65,7 @@ fn dto_completions_are_converted() {
                 cookie: u64::MAX - 6,
                 status,
                 length: 1 << 40,
+                operation: DtoOperation::RdmaRead,
             },
             evd,
         );
