@@ -136,6 +136,7 @@ impl Fixture {
             threadsafe,
             major: 1,
             minor: 2,
+            interface: (1, 2),
         })
         .expect("the adapter opens");
         Self::on(ia, events.expect("a new asynchronous EVD"))
@@ -151,6 +152,7 @@ impl Fixture {
             threadsafe: false,
             major: 1,
             minor: 2,
+            interface: (1, 2),
         };
         let data = format!("{} 1 strict={}", name(), u8::from(is_strict));
         let (ia, events) = Ia::open_configured(&request, &data).expect("the adapter opens");

@@ -3,7 +3,7 @@
 use core::ffi::CStr;
 
 use dat_api::object::ia::{AsyncEvd, Ia, OpenRequest};
-use dat_api::{DatError, DatReturn, Kind, Result, ReturnType, Subtype};
+use dat_api::{DatError, DatReturn, Kind, Result, ReturnType, Subtype, registry};
 
 use crate::abi::{
     DAT_BOOLEAN, DAT_CLOSE_ABRUPT_FLAG, DAT_CLOSE_FLAGS, DAT_CLOSE_GRACEFUL_FLAG, DAT_COUNT,
@@ -161,6 +161,7 @@ impl Opening<'_> {
             threadsafe: self.key.threadsafe,
             major: self.key.major,
             minor: self.key.minor,
+            interface: registry::VERSION,
         };
         let (ia, made) = match entry {
             Some(entry) => Ia::open_configured(&request, &entry.instance_data)?,

@@ -95,14 +95,14 @@ fn counted_entries(count: usize) -> String {
 /// Returns all entries, in the order for an array of this size, and whether such
 /// an array is refused.
 fn entries_for(room: usize) -> Result<(Vec<registry::Provider>, bool)> {
-    let all = registry::list_providers()?;
+    let all = registry::list_providers(registry::VERSION)?;
     if room > 0 && room >= all.len() {
         return Ok((all, false));
     }
     if room == 0 || Options::from_environment()?.strict {
         return Ok((all, true));
     }
-    Ok((registry::list_providers_served_first()?, false))
+    Ok((registry::list_providers_served_first(registry::VERSION)?, false))
 }
 
 /// Reads the arguments of both calls below.
