@@ -36,10 +36,20 @@
 //! - `face`: the conversions that those calls share.
 //! - `providers`: libraries of other providers, and this library as a provider of
 //!   another registry.
+//! - `version`: what differs between versions of uDAPL. All other modules can
+//!   also be compiled with the `abi` and the `version` of another one.
+
+/// Returns the name that an exported function has in the library.
+macro_rules! symbol {
+    ($name:literal) => {
+        $name
+    };
+}
 
 pub mod abi;
 pub mod exports;
 mod face;
 mod providers;
+mod version;
 
 pub use face::provider::PROVIDER;
