@@ -1,6 +1,6 @@
-//! The C ABI of uDAPL 1.2: types, values and the provider table.
+//! The C ABI: types, values and the provider table.
 //!
-//! `build.rs` generates everything from the headers in `include/dat` except the
+//! `build.rs` generates everything from this version's headers except the
 //! special handles below, which are casts in C. Enumerations are plain integers
 //! because C code may pass any number. The tests in `tests/abi` compare sizes,
 //! offsets and values with what C compilers make of the headers, and both with a

@@ -36,10 +36,22 @@
 //! - `face`: the conversions that those calls share.
 //! - `providers`: libraries of other providers, and this library as a provider of
 //!   another registry.
+//! - `version`: what differs between versions of uDAPL. All other modules are also
+//!   compiled for `libdat2`, with its own `abi` and `version`.
+//!
+//! Decision: `docs/decisions/070-one-source-for-two-abis.md`
+
+/// Returns the name that an exported function has in the library.
+macro_rules! symbol {
+    ($name:literal) => {
+        $name
+    };
+}
 
 pub mod abi;
 pub mod exports;
 mod face;
 mod providers;
+mod version;
 
 pub use face::provider::PROVIDER;

@@ -42,6 +42,7 @@ impl Ia {
                 major: request.major,
                 minor: request.minor,
                 threadsafe: request.threadsafe,
+                interface: request.interface,
             })
         })
     }
@@ -71,6 +72,7 @@ impl Ia {
             threadsafe: entry.threadsafe,
             major: entry.major,
             minor: entry.minor,
+            interface: registry::VERSION,
         };
         Self::open_as(&request, || registry::resolve_entry(entry))
     }

@@ -4,8 +4,8 @@
 //! 1. an entry of dat.conf whose name, version and thread safety are the requested ones. Several such
 //!    entries are tried in order. The C interface loads libraries other than this one
 //!    ([`libraries`]);
-//! 2. `DEVICE`, port 1 of that RDMA device, or `DEVICE-PORT`. These need no dat.conf, have version
-//!    1.2, and match either thread safety.
+//! 2. `DEVICE`, port 1 of that RDMA device, or `DEVICE-PORT`. These need no dat.conf, and have
+//!    the version of the caller's interface, and match either thread safety.
 //!
 //! dat.conf is the file that `DAT_OVERRIDE` names, otherwise `/etc/dat.conf`. It is read each time
 //! an IA is opened, so a change needs no restart. A process with more rights than its caller reads
@@ -25,7 +25,7 @@ pub(crate) use self::instance::Instance;
 pub use self::conf::{Conf, Entry, IgnoredLine, LineError, MAX_NAME, ProviderVersion};
 pub use self::file::ConfFile;
 
-/// The DAT version of this library.
+/// The DAT version of the Rust API. Each C interface has a version of its own.
 pub const VERSION: (u32, u32) = (1, 2);
 
 /// The file names of this library in dat.conf.
@@ -51,23 +51,23 @@ pub struct Provider {
     pub threadsafe: bool,
 }
 
-/// Returns every IA name: those of dat.conf in its order, then those of the devices, except entries
-/// that dat.conf has.
+/// Returns every IA name: those of dat.conf in its order, then those of the devices, with this
+/// version, except entries that dat.conf has.
 ///
 /// # Errors
 /// libibverbs could not list devices.
-pub fn list_providers() -> Result<Vec<Provider>> {
-    let all = all_providers()?.into_iter();
+pub fn list_providers(version: (u32, u32)) -> Result<Vec<Provider>> {
+    let all = all_providers(version)?.into_iter();
     Ok(all.map(|listed| listed.provider).collect())
 }
 
-/// Returns every IA name as [`list_providers`] does, but those that this library serves come before
-/// all others: for a caller that takes only the first ones.
+/// Returns every IA name as [`list_providers`] does, but those that the library of this version
+/// serves come before all others: for a caller that takes only the first ones.
 ///
 /// # Errors
 /// As for [`list_providers`].
-pub fn list_providers_served_first() -> Result<Vec<Provider>> {
-    Ok(served_first(all_providers()?))
+pub fn list_providers_served_first(version: (u32, u32)) -> Result<Vec<Provider>> {
+    Ok(served_first(all_providers(version)?))
 }
 
 /// A name in the list.
@@ -78,9 +78,9 @@ struct Listed {
     is_served: bool,
 }
 
-fn all_providers() -> Result<Vec<Listed>> {
+fn all_providers(version: (u32, u32)) -> Result<Vec<Listed>> {
     let names = device_names()?.into_iter();
-    Ok(listed(&File::read().conf, names))
+    Ok(listed(&File::read().conf, names, version))
 }
 
 /// Returns the IA names that need no dat.conf: `DEVICE` for a device with one port, otherwise
@@ -118,8 +118,8 @@ fn names_of(device: &str, ports: usize) -> Vec<String> {
     }
 }
 
-fn listed(conf: &Conf, devices: impl Iterator<Item = String>) -> Vec<Listed> {
-    let (major, minor) = VERSION;
+fn listed(conf: &Conf, devices: impl Iterator<Item = String>, version: (u32, u32)) -> Vec<Listed> {
+    let (major, minor) = version;
     let mut all: Vec<Listed> = Vec::new();
     for entry in &conf.entries {
         let provider = Provider {
@@ -128,7 +128,7 @@ fn listed(conf: &Conf, devices: impl Iterator<Item = String>) -> Vec<Listed> {
             minor: entry.minor,
             threadsafe: entry.threadsafe,
         };
-        let is_served = is_ours(&entry.library) && (entry.major, entry.minor) == VERSION;
+        let is_served = is_ours(&entry.library) && (entry.major, entry.minor) == version;
         // A further entry with the same key is an alternative for the same name.
         match all.iter_mut().find(|listed| listed.provider == provider) {
             Some(listed) => listed.is_served |= is_served,
@@ -162,6 +162,8 @@ pub(crate) struct Key<'a> {
     pub(crate) major: u32,
     pub(crate) minor: u32,
     pub(crate) threadsafe: bool,
+    /// The DAT version of the caller's interface, which serves no other version.
+    pub(crate) interface: (u32, u32),
 }
 
 /// The devices that a name may stand for, to be tried in order until one exists.
@@ -257,6 +259,7 @@ fn resolve_in(file: &File, key: Key<'_>) -> Result<Resolved> {
             file.read_error.clone().unwrap_or_default(),
         ));
     }
+    let version = (key.major, key.minor);
     let same = |entry: &&Entry| {
         (
             entry.name.as_str(),
@@ -265,17 +268,21 @@ fn resolve_in(file: &File, key: Key<'_>) -> Result<Resolved> {
             entry.threadsafe,
         ) == (key.name, key.major, key.minor, key.threadsafe)
     };
+    if version != key.interface {
+        let (major, minor) = key.interface;
+        return Err(not_found(format!(
+            "no adapter \"{}\" of DAT version {}.{}: names of devices have {major}.{minor}. {}",
+            key.name,
+            key.major,
+            key.minor,
+            hint(file, key)
+        )));
+    }
     let matching: Vec<&Entry> = file.conf.entries.iter().filter(same).collect();
     if !matching.is_empty() {
         return configured(file, &matching);
     }
     let hint = hint(file, key);
-    if (key.major, key.minor) != VERSION {
-        return Err(not_found(format!(
-            "no adapter \"{}\" of DAT version {}.{}: names of devices have {}.{}. {hint}",
-            key.name, key.major, key.minor, VERSION.0, VERSION.1
-        )));
-    }
     Ok(Resolved {
         candidates: Instance::of_device_name(key.name),
         hint,
@@ -327,8 +334,9 @@ fn configured(file: &File, entries: &[&Entry]) -> Result<Resolved> {
         } else {
             causes.push(format!(
                 "{place} names the library {}, a provider for C programs, which libdat loads when they \
-                 open the IA; name libdat.so.1 there to use this library's adapters",
-                entry.library
+                 open the IA; name {} there to use this library's adapters",
+                entry.library,
+                library((entry.major, entry.minor))
             ));
         }
     }
@@ -344,7 +352,16 @@ fn place_of(file: &File, entry: &Entry) -> String {
     format!("{}:{}", file.path.display(), entry.line)
 }
 
-/// Returns whether the library of an entry is this one, by its file name.
+/// Returns the file name of the library of a DAT version, for messages.
+#[must_use]
+pub fn library(version: (u32, u32)) -> &'static str {
+    match version {
+        (2, 0) => "libdat2.so.2",
+        _ => "libdat.so.1",
+    }
+}
+
+/// Returns whether the library of an entry is one of this project, by its file name.
 #[must_use]
 pub fn is_ours(library: &str) -> bool {
     let name = library.rsplit('/').next().unwrap_or(library);
@@ -382,11 +399,15 @@ fn hint(file: &File, key: Key<'_>) -> String {
 /// Returns why an entry of this name is not the requested one, and what to do.
 fn not_this_entry(place: &str, entry: &Entry, key: Key<'_>) -> String {
     let Entry { major, minor, .. } = entry;
-    if (*major, *minor) != (key.major, key.minor) {
+    if (*major, *minor) != (key.major, key.minor) || (*major, *minor) != key.interface {
         let mut text = format!("{place} has the name for DAT version {major}.{minor}");
-        if (*major, *minor) != VERSION {
-            text += "; for this library, add a line with u1.2 and libdat.so.1, or open the device by \
-                     its own name";
+        if (*major, *minor) != key.interface {
+            let (major, minor) = key.interface;
+            text += &format!(
+                "; for this library, add a line with u{major}.{minor} and {}, or open the device by \
+                 its own name",
+                library(key.interface)
+            );
         }
         return text;
     }

@@ -15,6 +15,7 @@ fn key(name: &str) -> Key<'_> {
         major: 1,
         minor: 2,
         threadsafe: false,
+        interface: VERSION,
     }
 }
 
@@ -147,7 +148,7 @@ fn names_are_listed_once_with_those_of_dat_conf_first() {
         .into_iter()
         .chain(names_of("mlx5_1", 2))
         .chain(names_of("gone", 0));
-    let all = listed(&file(&text).conf, names);
+    let all = listed(&file(&text).conf, names, VERSION);
     let names: Vec<_> = all.iter().map(|one| one.provider.name.as_str()).collect();
     assert_eq!(names, ["ia", "mlx5_1-2", "mlx5_0", "mlx5_1-1"]);
     assert!(all.iter().all(|one| {
@@ -165,7 +166,7 @@ fn names_are_listed_once_with_those_of_dat_conf_first() {
 #[test]
 fn an_entry_of_another_version_does_not_hide_the_device_of_its_name() {
     let text = "mlx5_0 u2.0 nonthreadsafe default libdaplofa.so.2 dapl.2.0 \"ib0 0\" \"\"\n";
-    let all = listed(&file(text).conf, ["mlx5_0".to_owned()].into_iter());
+    let all = listed(&file(text).conf, ["mlx5_0".to_owned()].into_iter(), VERSION);
     let found: Vec<_> = all
         .iter()
         .map(|one| (one.provider.major, one.is_served))
@@ -181,7 +182,11 @@ fn names_that_this_library_serves_can_come_first() {
         + &line("both", "libdaplcma.so.1", "ib0 0")
         + &line("ours", "libdat.so.1", "a 1")
         + &line("both", "libdat.so.1", "a 1");
-    let all = listed(&file(&text).conf, ["mlx5_0".to_owned()].into_iter());
+    let all = listed(
+        &file(&text).conf,
+        ["mlx5_0".to_owned()].into_iter(),
+        VERSION,
+    );
     let names: Vec<_> = served_first(all).into_iter().map(|one| one.name).collect();
     assert_eq!(names, ["both", "ours", "mlx5_0", "theirs", "new"]);
 }
@@ -198,6 +203,48 @@ fn a_name_of_another_version_is_explained_with_a_remedy() {
     ] {
         assert!(resolved.hint.contains(part), "{}", resolved.hint);
     }
+}
+
+/// The interface of DAT 2.0 serves entries of its version, and devices by their names.
+#[test]
+fn each_interface_serves_its_own_version() {
+    let newer = |name, major, minor| Key {
+        major,
+        minor,
+        interface: (2, 0),
+        ..key(name)
+    };
+    let text = line("old", "libdat.so.1", "a 1")
+        + "new u2.0 nonthreadsafe default libdat2.so.2 dapl.2.0 \"b 2\" \"\"\n";
+    let file = file(&text);
+    let resolved = resolve_in(&file, newer("new", 2, 0)).expect("an entry");
+    assert_eq!(devices(&resolved), [("b", 2)]);
+    let resolved = resolve_in(&file, newer("mlx5_0", 2, 0)).expect("a device");
+    assert_eq!(devices(&resolved), [("mlx5_0", 1)]);
+    let resolved = resolve_in(&file, newer("old", 2, 0)).expect("could be a device");
+    let remedy = "add a line with u2.0 and libdat2.so.2";
+    assert!(resolved.hint.contains(remedy), "{}", resolved.hint);
+    for (name, major, minor) in [("old", 1, 2), ("mlx5_0", 1, 2), ("new", 2, 1)] {
+        let error = resolve_in(&file, newer(name, major, minor)).expect_err("another version");
+        assert!(
+            error.cause().contains("names of devices have 2.0"),
+            "{error}"
+        );
+    }
+    // Nor does the older interface open an entry of the newer version.
+    let error = resolve_in(
+        &file,
+        Key {
+            interface: VERSION,
+            ..newer("new", 2, 0)
+        },
+    )
+    .expect_err("another version");
+    assert!(error.cause().contains("u1.2 and libdat.so.1"), "{error}");
+    let all = listed(&file.conf, ["mlx5_0".to_owned()].into_iter(), (2, 0));
+    let served: Vec<_> = all.iter().map(|one| one.is_served).collect();
+    assert_eq!(served, [false, true, true]);
+    assert_eq!(all[2].provider.major, 2);
 }
 
 #[test]

@@ -12,7 +12,7 @@ use crate::handle::Handle;
 use crate::object::counters::Counters;
 use crate::object::ia::{AsyncEvd, Ia, IaInfo, OpenRequest};
 use crate::object::pz::Pz;
-use crate::registry::Entry;
+use crate::registry::{self, Entry};
 use crate::types::{EvdFlags, MemPrivileges};
 
 /// How to open an [`Adapter`].
@@ -73,8 +73,9 @@ impl Adapter {
             async_qlen: i32::try_from(options.async_events).unwrap_or(i32::MAX),
             async_evd: AsyncEvd::New,
             threadsafe: options.thread_safe,
-            major: 1,
-            minor: 2,
+            major: registry::VERSION.0,
+            minor: registry::VERSION.1,
+            interface: registry::VERSION,
         })?;
         Ok(Self::of(opened))
     }

@@ -24,6 +24,8 @@ pub enum EventData {
         status: DtoStatus,
         /// The number of bytes transferred; meaningful with [`DtoStatus::Success`] only.
         length: u64,
+        /// What was posted.
+        operation: DtoOperation,
     },
     /// An RMR was bound or unbound.
     RmrBind {
@@ -139,4 +141,15 @@ pub enum DtoStatus {
     ReceiverNotReady = 9,
     PartialPacket = 10,
     RmrOperationFailed = 11,
+}
+
+/// The operation of a data transfer, with the numbers of DAT 2.0's `DAT_DTOS`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
+#[expect(missing_docs, reason = "the names are DAT's")]
+pub enum DtoOperation {
+    Send = 0,
+    RdmaWrite = 1,
+    RdmaRead = 2,
+    Receive = 3,
 }

@@ -10,7 +10,9 @@ mod segment;
 mod state;
 
 pub use attributes::{EpAttributes, SrqAttributes};
-pub use event::{AsyncKind, AsyncReason, ConnectionKind, DtoStatus, Event, EventData, PrivateData};
+pub use event::{
+    AsyncKind, AsyncReason, ConnectionKind, DtoOperation, DtoStatus, Event, EventData, PrivateData,
+};
 pub use flags::{CompletionFlags, EvdFlags, MemPrivileges};
 pub use segment::{LmrSegment, RmrSegment};
 pub use state::EpState;

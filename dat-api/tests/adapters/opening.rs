@@ -310,7 +310,7 @@ fn service_points_listen_on_the_configured_address() {
 fn listed_names_can_be_opened() {
     let _lock = lock_device();
     let _conf = Conf::new("ia u1.2 threadsafe default libdat.so.1 udapl.1.2 \"mlx5_0 1\" \"\"\n");
-    let all = registry::list_providers().expect("a list");
+    let all = registry::list_providers(registry::VERSION).expect("a list");
     let names: Vec<_> = all.iter().map(|one| one.name.as_str()).collect();
     assert_eq!(names, ["ia", "mlx5_0", "mlx5_1"]);
     for provider in &all {

@@ -44,6 +44,7 @@ pub fn request(name: &str) -> OpenRequest<'_> {
         threadsafe: false,
         major: 1,
         minor: 2,
+        interface: (1, 2),
     }
 }
 

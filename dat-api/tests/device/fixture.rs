@@ -141,6 +141,7 @@ impl Fixture {
             threadsafe,
             major: 1,
             minor: 2,
+            interface: (1, 2),
         })
         .expect("the adapter opens");
         Self::on(ia, events.expect("a new asynchronous EVD"))
@@ -156,6 +157,7 @@ impl Fixture {
             threadsafe: false,
             major: 1,
             minor: 2,
+            interface: (1, 2),
         };
         let data = format!("{} 1 strict={}", name(), u8::from(is_strict));
         let (ia, events) = Ia::open_configured(&request, &data).expect("the adapter opens");
@@ -363,6 +365,7 @@ pub fn done(evd: &Evd) -> Done {
             cookie,
             status,
             length,
+            ..
         } => Done {
             ep,
             cookie,

@@ -173,6 +173,7 @@ fn with_cm(value: &str, then: impl FnOnce(dat_api::Result<()>)) {
         threadsafe: false,
         major: 1,
         minor: 2,
+        interface: (1, 2),
     };
     device();
     let opened = Ia::open_configured(&request, &data);

@@ -10,9 +10,8 @@ use dat_api::object::steps::Begun;
 use dat_api::{CancellationDisabled, DatReturn, Handle, Kind, Result, ReturnType, Subtype};
 
 use crate::abi::{
-    DAT_AGENT_FUNC, DAT_CNO_FIELD_ALL, DAT_CNO_HANDLE, DAT_CNO_PARAM, DAT_CNO_PARAM_MASK,
-    DAT_EVD_HANDLE, DAT_IA_HANDLE, DAT_OS_WAIT_PROXY_AGENT, DAT_RETURN, DAT_TIMEOUT,
-    DAT_TIMEOUT_INFINITE,
+    DAT_AGENT_FUNC, DAT_CNO_HANDLE, DAT_CNO_PARAM, DAT_CNO_PARAM_MASK, DAT_EVD_HANDLE,
+    DAT_IA_HANDLE, DAT_OS_WAIT_PROXY_AGENT, DAT_RETURN, DAT_TIMEOUT, DAT_TIMEOUT_INFINITE,
 };
 use crate::face::cancel::{self, Place};
 use crate::face::frame::{bad_argument, control};
@@ -21,6 +20,7 @@ use crate::face::output::{Output, query_output};
 use crate::face::refused::cno_wait_failed;
 use crate::face::subject::on;
 use crate::providers::dispatch::{foreign, foreign_wait};
+use crate::version;
 
 const WHICH: Subtype = Subtype::InvalidHandleCno;
 
@@ -64,7 +64,7 @@ fn described(agent: Option<&Agent>) -> DAT_OS_WAIT_PROXY_AGENT {
     }
 }
 
-#[unsafe(no_mangle)]
+#[unsafe(export_name = symbol!("dat_cno_create"))]
 pub unsafe extern "C" fn dat_cno_create(
     ia_handle: DAT_IA_HANDLE,
     agent: DAT_OS_WAIT_PROXY_AGENT,
@@ -81,7 +81,7 @@ pub unsafe extern "C" fn dat_cno_create(
     })
 }
 
-#[unsafe(no_mangle)]
+#[unsafe(export_name = symbol!("dat_cno_modify_agent"))]
 pub unsafe extern "C" fn dat_cno_modify_agent(
     cno_handle: DAT_CNO_HANDLE,
     agent: DAT_OS_WAIT_PROXY_AGENT,
@@ -93,7 +93,7 @@ pub unsafe extern "C" fn dat_cno_modify_agent(
     })
 }
 
-#[unsafe(no_mangle)]
+#[unsafe(export_name = symbol!("dat_cno_query"))]
 pub unsafe extern "C" fn dat_cno_query(
     cno_handle: DAT_CNO_HANDLE,
     cno_param_mask: DAT_CNO_PARAM_MASK,
@@ -103,17 +103,17 @@ pub unsafe extern "C" fn dat_cno_query(
     control("dat_cno_query", on("cno", cno_handle), || {
         let cno = cno(cno_handle)?;
         // SAFETY: the contract of `exports`.
-        let place = unsafe { query_output(cno_param_mask, DAT_CNO_FIELD_ALL, cno_param) }?;
+        let place = unsafe { query_output(cno_param_mask, version::CNO_FIELDS, cno_param) }?;
         let info = cno.query();
-        place.set(DAT_CNO_PARAM {
-            ia_handle: bare(info.ia),
-            agent: described(info.agent.as_ref()),
-        });
+        place.set(version::cno_param(
+            bare(info.ia),
+            described(info.agent.as_ref()),
+        ));
         Ok(())
     })
 }
 
-#[unsafe(no_mangle)]
+#[unsafe(export_name = symbol!("dat_cno_free"))]
 pub unsafe extern "C" fn dat_cno_free(cno_handle: DAT_CNO_HANDLE) -> DAT_RETURN {
     foreign!(cno_handle.cno_free_func(cno_handle));
     control("dat_cno_free", on("cno", cno_handle), || {
@@ -131,7 +131,7 @@ fn set(place: Option<Output<DAT_EVD_HANDLE>>, evd: Option<Handle>) {
 ///
 /// This call is a cancellation point. While it sleeps or calls another provider,
 /// its frame holds nothing that needs a drop.
-#[unsafe(no_mangle)]
+#[unsafe(export_name = symbol!("dat_cno_wait"))]
 pub unsafe extern "C-unwind" fn dat_cno_wait(
     cno_handle: DAT_CNO_HANDLE,
     timeout: DAT_TIMEOUT,
@@ -158,7 +158,7 @@ pub unsafe extern "C-unwind" fn dat_cno_wait(
         Err(code) => match code.kind() {
             Some(
                 ReturnType::QueueEmpty | ReturnType::TimeoutExpired | ReturnType::InterruptedCall,
-            ) => code.bits(),
+            ) => version::code(code),
             _ => cno_wait_failed(cno_handle, code),
         },
     }

@@ -21,7 +21,7 @@ fn gone(handle: DAT_HANDLE) -> DatError {
     refused_any(handle, "an object", Subtype::InvalidHandle1)
 }
 
-#[unsafe(no_mangle)]
+#[unsafe(export_name = symbol!("dat_set_consumer_context"))]
 pub unsafe extern "C" fn dat_set_consumer_context(
     dat_handle: DAT_HANDLE,
     context: DAT_CONTEXT,
@@ -38,7 +38,7 @@ pub unsafe extern "C" fn dat_set_consumer_context(
     })
 }
 
-#[unsafe(no_mangle)]
+#[unsafe(export_name = symbol!("dat_get_consumer_context"))]
 pub unsafe extern "C" fn dat_get_consumer_context(
     dat_handle: DAT_HANDLE,
     context: *mut DAT_CONTEXT,
@@ -54,7 +54,7 @@ pub unsafe extern "C" fn dat_get_consumer_context(
     })
 }
 
-#[unsafe(no_mangle)]
+#[unsafe(export_name = symbol!("dat_get_handle_type"))]
 pub unsafe extern "C" fn dat_get_handle_type(
     dat_handle: DAT_HANDLE,
     handle_type: *mut DAT_HANDLE_TYPE,

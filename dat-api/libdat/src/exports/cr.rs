@@ -1,7 +1,7 @@
 //! Connection requests.
 
 use dat_api::object::cr::Cr;
-use dat_api::{Kind, Subtype};
+use dat_api::{Kind, Result, Subtype};
 
 use super::ep_connect::private_data;
 use crate::abi::{
@@ -15,7 +15,7 @@ use crate::face::output::query_output;
 use crate::face::subject::on;
 use crate::providers::dispatch::foreign;
 
-#[unsafe(no_mangle)]
+#[unsafe(export_name = symbol!("dat_cr_query"))]
 pub unsafe extern "C" fn dat_cr_query(
     cr_handle: DAT_CR_HANDLE,
     cr_param_mask: DAT_CR_PARAM_MASK,
@@ -40,7 +40,7 @@ pub unsafe extern "C" fn dat_cr_query(
     })
 }
 
-#[unsafe(no_mangle)]
+#[unsafe(export_name = symbol!("dat_cr_accept"))]
 pub unsafe extern "C" fn dat_cr_accept(
     cr_handle: DAT_CR_HANDLE,
     ep_handle: DAT_EP_HANDLE,
@@ -64,15 +64,12 @@ pub unsafe extern "C" fn dat_cr_accept(
     })
 }
 
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn dat_cr_reject(cr_handle: DAT_CR_HANDLE) -> DAT_RETURN {
-    foreign!(cr_handle.cr_reject_func(cr_handle));
-    control("dat_cr_reject", on("cr", cr_handle), || {
-        Cr::reject(named(cr_handle, Kind::Cr, Subtype::InvalidHandleCr)?)
-    })
+/// Rejects a request.
+pub(crate) fn reject(cr_handle: DAT_CR_HANDLE) -> Result<()> {
+    Cr::reject(named(cr_handle, Kind::Cr, Subtype::InvalidHandleCr)?)
 }
 
-#[unsafe(no_mangle)]
+#[unsafe(export_name = symbol!("dat_cr_handoff"))]
 pub unsafe extern "C" fn dat_cr_handoff(
     cr_handle: DAT_CR_HANDLE,
     handoff: DAT_CONN_QUAL,

@@ -73,7 +73,7 @@ unsafe fn attributes(from: *const DAT_EP_ATTR, argument: Subtype) -> Result<Opti
     attributes::endpoint(unsafe { &*from }, argument).map(Some)
 }
 
-#[unsafe(no_mangle)]
+#[unsafe(export_name = symbol!("dat_ep_create"))]
 pub unsafe extern "C" fn dat_ep_create(
     ia_handle: DAT_IA_HANDLE,
     pz_handle: DAT_PZ_HANDLE,
@@ -117,7 +117,7 @@ pub unsafe extern "C" fn dat_ep_create(
     })
 }
 
-#[unsafe(no_mangle)]
+#[unsafe(export_name = symbol!("dat_ep_create_with_srq"))]
 pub unsafe extern "C" fn dat_ep_create_with_srq(
     ia_handle: DAT_IA_HANDLE,
     pz_handle: DAT_PZ_HANDLE,
@@ -175,7 +175,7 @@ pub unsafe extern "C" fn dat_ep_create_with_srq(
     })
 }
 
-#[unsafe(no_mangle)]
+#[unsafe(export_name = symbol!("dat_ep_free"))]
 pub unsafe extern "C" fn dat_ep_free(ep_handle: DAT_EP_HANDLE) -> DAT_RETURN {
     foreign!(ep_handle.ep_free_func(ep_handle));
     control("dat_ep_free", on("ep", ep_handle), || {

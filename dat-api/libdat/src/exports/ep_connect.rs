@@ -58,7 +58,7 @@ fn timeout(timeout: DAT_TIMEOUT, argument: Subtype) -> Result<Option<Duration>> 
     }
 }
 
-#[unsafe(no_mangle)]
+#[unsafe(export_name = symbol!("dat_ep_connect"))]
 pub unsafe extern "C" fn dat_ep_connect(
     ep_handle: DAT_EP_HANDLE,
     remote_ia_address: DAT_IA_ADDRESS_PTR,
@@ -104,7 +104,7 @@ pub unsafe extern "C" fn dat_ep_connect(
     })
 }
 
-#[unsafe(no_mangle)]
+#[unsafe(export_name = symbol!("dat_ep_dup_connect"))]
 pub unsafe extern "C" fn dat_ep_dup_connect(
     ep_handle: DAT_EP_HANDLE,
     ep_dup_handle: DAT_EP_HANDLE,
@@ -138,7 +138,7 @@ pub unsafe extern "C" fn dat_ep_dup_connect(
     })
 }
 
-#[unsafe(no_mangle)]
+#[unsafe(export_name = symbol!("dat_ep_disconnect"))]
 pub unsafe extern "C" fn dat_ep_disconnect(
     ep_handle: DAT_EP_HANDLE,
     close_flags: DAT_CLOSE_FLAGS,

@@ -12,8 +12,9 @@ use crate::abi::{
 use crate::face::refused::{no_remote_segment, no_segments_on_ep};
 use crate::face::segments::{local, remote};
 use crate::providers::hot;
+use crate::version;
 
-#[unsafe(no_mangle)]
+#[unsafe(export_name = symbol!("dat_ep_post_send"))]
 pub unsafe extern "C" fn dat_ep_post_send(
     ep_handle: DAT_EP_HANDLE,
     num_segments: DAT_COUNT,
@@ -42,12 +43,11 @@ pub unsafe extern "C" fn dat_ep_post_send(
         let Some((count, segment)) = local(num_segments, local_iov) else {
             return no_segments_on_ep(ep, num_segments, "dat_ep_post_send");
         };
-        ep.post_send_with(count, segment, user_cookie.as_64, flags)
-            .bits()
+        version::code(ep.post_send_with(count, segment, user_cookie.as_64, flags))
     }
 }
 
-#[unsafe(no_mangle)]
+#[unsafe(export_name = symbol!("dat_ep_post_recv"))]
 pub unsafe extern "C" fn dat_ep_post_recv(
     ep_handle: DAT_EP_HANDLE,
     num_segments: DAT_COUNT,
@@ -74,12 +74,11 @@ pub unsafe extern "C" fn dat_ep_post_recv(
         let Some((count, segment)) = local(num_segments, local_iov) else {
             return no_segments_on_ep(ep, num_segments, "dat_ep_post_recv");
         };
-        ep.post_recv_with(count, segment, user_cookie.as_64, flags)
-            .bits()
+        version::code(ep.post_recv_with(count, segment, user_cookie.as_64, flags))
     }
 }
 
-#[unsafe(no_mangle)]
+#[unsafe(export_name = symbol!("dat_ep_post_rdma_read"))]
 pub unsafe extern "C" fn dat_ep_post_rdma_read(
     ep_handle: DAT_EP_HANDLE,
     num_segments: DAT_COUNT,
@@ -111,12 +110,11 @@ pub unsafe extern "C" fn dat_ep_post_rdma_read(
         let Some(remote) = remote(remote_iov) else {
             return no_remote_segment(ep, "dat_ep_post_rdma_read");
         };
-        ep.post_rdma_read_with(count, segment, user_cookie.as_64, remote, flags)
-            .bits()
+        version::code(ep.post_rdma_read_with(count, segment, user_cookie.as_64, remote, flags))
     }
 }
 
-#[unsafe(no_mangle)]
+#[unsafe(export_name = symbol!("dat_ep_post_rdma_write"))]
 pub unsafe extern "C" fn dat_ep_post_rdma_write(
     ep_handle: DAT_EP_HANDLE,
     num_segments: DAT_COUNT,
@@ -148,7 +146,6 @@ pub unsafe extern "C" fn dat_ep_post_rdma_write(
         let Some(remote) = remote(remote_iov) else {
             return no_remote_segment(ep, "dat_ep_post_rdma_write");
         };
-        ep.post_rdma_write_with(count, segment, user_cookie.as_64, remote, flags)
-            .bits()
+        version::code(ep.post_rdma_write_with(count, segment, user_cookie.as_64, remote, flags))
     }
 }

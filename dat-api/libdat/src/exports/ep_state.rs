@@ -13,8 +13,9 @@ use crate::face::handles::{named_or_null, pin};
 use crate::face::output::{Output, query_output};
 use crate::face::subject::on;
 use crate::providers::dispatch::foreign;
+use crate::version;
 
-#[unsafe(no_mangle)]
+#[unsafe(export_name = symbol!("dat_ep_query"))]
 pub unsafe extern "C" fn dat_ep_query(
     ep_handle: DAT_EP_HANDLE,
     ep_param_mask: DAT_EP_PARAM_MASK,
@@ -45,7 +46,7 @@ fn changed(
         .map_err(|error| bad_argument(Subtype::InvalidArg3, error.cause().to_owned()))
 }
 
-#[unsafe(no_mangle)]
+#[unsafe(export_name = symbol!("dat_ep_modify"))]
 pub unsafe extern "C" fn dat_ep_modify(
     ep_handle: DAT_EP_HANDLE,
     ep_param_mask: DAT_EP_PARAM_MASK,
@@ -54,15 +55,7 @@ pub unsafe extern "C" fn dat_ep_modify(
     foreign!(ep_handle.ep_modify_func(ep_handle, ep_param_mask, ep_param));
     control("dat_ep_modify", on("ep", ep_handle), || {
         let ep = pin::<Ep>(ep_handle, Subtype::InvalidHandleEp)?;
-        let fields = EpFields::from_bits(ep_param_mask).ok_or_else(|| {
-            bad_argument(
-                Subtype::InvalidArg2,
-                format!(
-                    "the mask {ep_param_mask:#x} has bits that name no field: expected bits of \
-                     {DAT_EP_FIELD_ALL:#x}, DAT_EP_FIELD_ALL"
-                ),
-            )
-        })?;
+        let fields = version::ep_fields(ep_param_mask)?;
         require(
             !ep_param.is_null(),
             Subtype::InvalidArg3,
@@ -94,7 +87,7 @@ pub unsafe extern "C" fn dat_ep_modify(
 }
 
 /// Each result pointer may be null.
-#[unsafe(no_mangle)]
+#[unsafe(export_name = symbol!("dat_ep_get_status"))]
 pub unsafe extern "C" fn dat_ep_get_status(
     ep_handle: DAT_EP_HANDLE,
     ep_state: *mut DAT_EP_STATE,
@@ -128,7 +121,7 @@ pub unsafe extern "C" fn dat_ep_get_status(
 }
 
 /// Each result pointer may be null.
-#[unsafe(no_mangle)]
+#[unsafe(export_name = symbol!("dat_ep_recv_query"))]
 pub unsafe extern "C" fn dat_ep_recv_query(
     ep_handle: DAT_EP_HANDLE,
     nbufs_allocated: *mut DAT_COUNT,
@@ -155,7 +148,7 @@ pub unsafe extern "C" fn dat_ep_recv_query(
     })
 }
 
-#[unsafe(no_mangle)]
+#[unsafe(export_name = symbol!("dat_ep_set_watermark"))]
 pub unsafe extern "C" fn dat_ep_set_watermark(
     ep_handle: DAT_EP_HANDLE,
     soft_high_watermark: DAT_COUNT,
@@ -169,7 +162,7 @@ pub unsafe extern "C" fn dat_ep_set_watermark(
     })
 }
 
-#[unsafe(no_mangle)]
+#[unsafe(export_name = symbol!("dat_ep_reset"))]
 pub unsafe extern "C" fn dat_ep_reset(ep_handle: DAT_EP_HANDLE) -> DAT_RETURN {
     foreign!(ep_handle.ep_reset_func(ep_handle));
     control("dat_ep_reset", on("ep", ep_handle), || {

@@ -36,7 +36,7 @@ fn cno_or_null(handle: DAT_CNO_HANDLE) -> Result<Option<Arc<Cno>>> {
     Ok(cno.map(|cno| cno.to_arc()))
 }
 
-#[unsafe(no_mangle)]
+#[unsafe(export_name = symbol!("dat_evd_create"))]
 pub unsafe extern "C" fn dat_evd_create(
     ia_handle: DAT_IA_HANDLE,
     evd_min_qlen: DAT_COUNT,
@@ -92,7 +92,7 @@ fn state(enabled: bool, waitable: bool, notification: Option<Notification>) -> D
     enabled | waitable | notification
 }
 
-#[unsafe(no_mangle)]
+#[unsafe(export_name = symbol!("dat_evd_query"))]
 pub unsafe extern "C" fn dat_evd_query(
     evd_handle: DAT_EVD_HANDLE,
     evd_param_mask: DAT_EVD_PARAM_MASK,
@@ -115,7 +115,7 @@ pub unsafe extern "C" fn dat_evd_query(
     })
 }
 
-#[unsafe(no_mangle)]
+#[unsafe(export_name = symbol!("dat_evd_modify_cno"))]
 pub unsafe extern "C" fn dat_evd_modify_cno(
     evd_handle: DAT_EVD_HANDLE,
     cno_handle: DAT_CNO_HANDLE,
@@ -127,7 +127,7 @@ pub unsafe extern "C" fn dat_evd_modify_cno(
     })
 }
 
-#[unsafe(no_mangle)]
+#[unsafe(export_name = symbol!("dat_evd_enable"))]
 pub unsafe extern "C" fn dat_evd_enable(evd_handle: DAT_EVD_HANDLE) -> DAT_RETURN {
     foreign!(evd_handle.evd_enable_func(evd_handle));
     control("dat_evd_enable", on("evd", evd_handle), || {
@@ -136,7 +136,7 @@ pub unsafe extern "C" fn dat_evd_enable(evd_handle: DAT_EVD_HANDLE) -> DAT_RETUR
     })
 }
 
-#[unsafe(no_mangle)]
+#[unsafe(export_name = symbol!("dat_evd_disable"))]
 pub unsafe extern "C" fn dat_evd_disable(evd_handle: DAT_EVD_HANDLE) -> DAT_RETURN {
     foreign!(evd_handle.evd_disable_func(evd_handle));
     control("dat_evd_disable", on("evd", evd_handle), || {
@@ -145,7 +145,7 @@ pub unsafe extern "C" fn dat_evd_disable(evd_handle: DAT_EVD_HANDLE) -> DAT_RETU
     })
 }
 
-#[unsafe(no_mangle)]
+#[unsafe(export_name = symbol!("dat_evd_set_unwaitable"))]
 pub unsafe extern "C" fn dat_evd_set_unwaitable(evd_handle: DAT_EVD_HANDLE) -> DAT_RETURN {
     foreign!(evd_handle.evd_set_unwaitable_func(evd_handle));
     control("dat_evd_set_unwaitable", on("evd", evd_handle), || {
@@ -154,7 +154,7 @@ pub unsafe extern "C" fn dat_evd_set_unwaitable(evd_handle: DAT_EVD_HANDLE) -> D
     })
 }
 
-#[unsafe(no_mangle)]
+#[unsafe(export_name = symbol!("dat_evd_clear_unwaitable"))]
 pub unsafe extern "C" fn dat_evd_clear_unwaitable(evd_handle: DAT_EVD_HANDLE) -> DAT_RETURN {
     foreign!(evd_handle.evd_clear_unwaitable_func(evd_handle));
     control("dat_evd_clear_unwaitable", on("evd", evd_handle), || {
@@ -163,7 +163,7 @@ pub unsafe extern "C" fn dat_evd_clear_unwaitable(evd_handle: DAT_EVD_HANDLE) ->
     })
 }
 
-#[unsafe(no_mangle)]
+#[unsafe(export_name = symbol!("dat_evd_resize"))]
 pub unsafe extern "C" fn dat_evd_resize(
     evd_handle: DAT_EVD_HANDLE,
     evd_min_qlen: DAT_COUNT,
@@ -175,7 +175,7 @@ pub unsafe extern "C" fn dat_evd_resize(
 }
 
 /// Reads only the event's number and its pointer.
-#[unsafe(no_mangle)]
+#[unsafe(export_name = symbol!("dat_evd_post_se"))]
 pub unsafe extern "C" fn dat_evd_post_se(
     evd_handle: DAT_EVD_HANDLE,
     event: *const DAT_EVENT,
@@ -206,7 +206,7 @@ pub unsafe extern "C" fn dat_evd_post_se(
     })
 }
 
-#[unsafe(no_mangle)]
+#[unsafe(export_name = symbol!("dat_evd_free"))]
 pub unsafe extern "C" fn dat_evd_free(evd_handle: DAT_EVD_HANDLE) -> DAT_RETURN {
     foreign!(evd_handle.evd_free_func(evd_handle));
     control("dat_evd_free", on("evd", evd_handle), || {

@@ -19,6 +19,7 @@ use crate::face::event;
 use crate::face::handles::{invalid, ours};
 use crate::face::refused::{dequeue_failed, no_event, wait_failed};
 use crate::providers::hot;
+use crate::version;
 
 const BAD_EVD: DatReturn = invalid(super::evd::WHICH);
 
@@ -41,7 +42,7 @@ fn own(handle: DAT_EVD_HANDLE) -> Result<Owned<Evd>, DatReturn> {
     }
 }
 
-#[unsafe(no_mangle)]
+#[unsafe(export_name = symbol!("dat_evd_dequeue"))]
 pub unsafe extern "C" fn dat_evd_dequeue(
     evd_handle: DAT_EVD_HANDLE,
     event: *mut DAT_EVENT,
@@ -54,6 +55,7 @@ pub unsafe extern "C" fn dat_evd_dequeue(
         return no_event(owned);
     }
     match evd::peek(owned) {
+        // A code without a subtype is the same in every version of uDAPL.
         Ok(Err(empty)) => empty.bits(),
         // SAFETY: the event pointer is not null, so it is writable by the
         // contract of `exports`.
@@ -96,7 +98,7 @@ unsafe extern "C" fn dequeue_not_owned(
         // SAFETY: the caller has the same contract.
         Ok(owned) => unsafe { dequeue_slow(owned, event) },
         // SAFETY: the caller has the same contract.
-        Err(code) => unsafe { hot::dequeue(evd_handle, event, code.bits()) },
+        Err(code) => unsafe { hot::dequeue(evd_handle, event, version::code(code)) },
     }
 }
 
@@ -121,7 +123,7 @@ unsafe extern "C" fn dequeue_slow(owned: Owned<Evd>, event: *mut DAT_EVENT) -> D
 
 /// This call is a cancellation point. While it sleeps or calls another provider,
 /// its frame holds nothing that needs a drop.
-#[unsafe(no_mangle)]
+#[unsafe(export_name = symbol!("dat_evd_wait"))]
 pub unsafe extern "C-unwind" fn dat_evd_wait(
     evd_handle: DAT_EVD_HANDLE,
     timeout: DAT_TIMEOUT,
@@ -186,7 +188,7 @@ unsafe fn first_poll(
     let polled = catch_unwind(AssertUnwindSafe(|| {
         let owned = match own(evd_handle) {
             Ok(owned) => owned,
-            Err(code) => return FirstPoll::NotOurs(code.bits()),
+            Err(code) => return FirstPoll::NotOurs(version::code(code)),
         };
         if event.is_null() {
             return FirstPoll::Refused(bad(Subtype::InvalidArg4));
@@ -239,5 +241,5 @@ unsafe fn waited_with(
     };
     // SAFETY: the contract of `exports`.
     unsafe { nmore.write_unaligned(count(waited.nmore)) };
-    Ok(code.bits())
+    Ok(version::code(code))
 }

@@ -19,6 +19,7 @@ use crate::face::subject::{Subject, on};
 use crate::face::{attributes, debug};
 use crate::providers::dispatch::foreign;
 use crate::providers::{Key, dispatch, foreign, guest};
+use crate::version::{self, VERSION};
 
 /// Returns the bytes of an adapter's name.
 ///
@@ -45,7 +46,7 @@ unsafe fn name<'a>(name: DAT_NAME_PTR) -> Result<&'a [u8]> {
     Ok(unsafe { CStr::from_ptr(name) }.to_bytes())
 }
 
-#[unsafe(no_mangle)]
+#[unsafe(export_name = symbol!("dat_ia_openv"))]
 pub unsafe extern "C" fn dat_ia_openv(
     provider: DAT_NAME_PTR,
     asynch_evd_min_qlen: DAT_COUNT,
@@ -76,7 +77,7 @@ pub unsafe extern "C" fn dat_ia_openv(
                 async_evd: asynch_evd_handle,
                 ia: ia_handle,
             };
-            match foreign::open(&key, request)?.map(DatReturn::from_bits) {
+            match foreign::open(&key, request)?.map(version::from_code) {
                 None => {}
                 Some(DatReturn::SUCCESS) => return Ok(DatReturn::SUCCESS.bits()),
                 Some(code) => return Err(DatError::explained(code, REFUSED_ELSEWHERE)),
@@ -161,6 +162,7 @@ impl Opening<'_> {
             threadsafe: self.key.threadsafe,
             major: self.key.major,
             minor: self.key.minor,
+            interface: VERSION,
         };
         let (ia, made) = match entry {
             Some(entry) => Ia::open_configured(&request, &entry.instance_data)?,
@@ -220,7 +222,7 @@ pub(crate) unsafe extern "C" fn open(
     })
 }
 
-#[unsafe(no_mangle)]
+#[unsafe(export_name = symbol!("dat_ia_query"))]
 pub unsafe extern "C" fn dat_ia_query(
     ia_handle: DAT_IA_HANDLE,
     async_evd_handle: *mut DAT_EVD_HANDLE,
@@ -271,7 +273,7 @@ pub unsafe extern "C" fn dat_ia_query(
 }
 
 /// Stands in the provider table for another registry in the place of
-/// [`dat_ia_query`]. A DAT 2.0 registry queries all fields of its version
+/// [`dat_ia_query`]. A registry of a later version queries all fields of its version
 /// before it closes an adapter.
 pub(crate) unsafe extern "C" fn query_for_registry(
     ia_handle: DAT_IA_HANDLE,
@@ -295,7 +297,7 @@ pub(crate) unsafe extern "C" fn query_for_registry(
     }
 }
 
-#[unsafe(no_mangle)]
+#[unsafe(export_name = symbol!("dat_ia_close"))]
 pub unsafe extern "C" fn dat_ia_close(
     ia_handle: DAT_IA_HANDLE,
     close_flags: DAT_CLOSE_FLAGS,

@@ -3,7 +3,7 @@
 use dat_api::object::ia::Ia;
 use dat_api::object::lmr::{self, Lmr, MemoryKind};
 use dat_api::object::pz::Pz;
-use dat_api::types::{LmrSegment, MemPrivileges};
+use dat_api::types::MemPrivileges;
 use dat_api::{Kind, Result, Subtype};
 
 use crate::abi::{
@@ -17,6 +17,7 @@ use crate::face::handles::{bare, named, pin};
 use crate::face::output::{Output, query_output};
 use crate::face::subject::on;
 use crate::providers::dispatch::foreign;
+use crate::version;
 
 /// Converts the description of the memory to register.
 ///
@@ -69,64 +70,65 @@ unsafe fn memory(
     }
 }
 
-/// Every result pointer may be null.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn dat_lmr_create(
+/// The result pointers of `dat_lmr_create`. Each may be null.
+pub(crate) struct Created {
+    pub(crate) lmr_handle: *mut DAT_LMR_HANDLE,
+    pub(crate) lmr_context: *mut DAT_LMR_CONTEXT,
+    pub(crate) rmr_context: *mut DAT_RMR_CONTEXT,
+    pub(crate) registered_length: *mut DAT_VLEN,
+    pub(crate) registered_address: *mut DAT_VADDR,
+}
+
+/// Registers memory.
+///
+/// # Safety
+/// The contract of `exports`.
+pub(crate) unsafe fn create(
     ia_handle: DAT_IA_HANDLE,
     mem_type: DAT_MEM_TYPE,
     region_description: DAT_REGION_DESCRIPTION,
     length: DAT_VLEN,
     pz_handle: DAT_PZ_HANDLE,
     privileges: DAT_MEM_PRIV_FLAGS,
-    lmr_handle: *mut DAT_LMR_HANDLE,
-    lmr_context: *mut DAT_LMR_CONTEXT,
-    rmr_context: *mut DAT_RMR_CONTEXT,
-    registered_length: *mut DAT_VLEN,
-    registered_address: *mut DAT_VADDR,
-) -> DAT_RETURN {
-    foreign!(ia_handle.lmr_create_func(
-        ia_handle,
-        mem_type,
-        region_description,
-        length,
-        pz_handle,
-        privileges,
-        lmr_handle,
-        lmr_context,
-        rmr_context,
-        registered_length,
-        registered_address
-    ));
-    control("dat_lmr_create", on("ia", ia_handle), || {
-        let ia = pin::<Ia>(ia_handle, Subtype::InvalidHandleIa)?;
-        let pz = pin::<Pz>(pz_handle, Subtype::InvalidHandlePz)?;
-        let privileges = MemPrivileges::from_bits(privileges).ok_or_else(|| {
-            bad_argument(
-                Subtype::InvalidArg6,
-                format!(
-                    "the privileges {privileges:#x} have unknown bits: expected bits of {:#x}, \
-                     DAT_MEM_PRIV_ALL_FLAG",
-                    MemPrivileges::all().bits()
-                ),
-            )
-        })?;
-        // SAFETY: the contract of `exports`.
-        let memory = unsafe { memory(mem_type, region_description, length) }?;
-        // SAFETY: by the contract of `exports` registered memory stays mapped.
-        let lmr = unsafe { Lmr::create(&ia.to_arc(), memory, &pz.to_arc(), privileges) }?;
-        let info = lmr.query();
-        // `to_c` sets the provider table even if the caller does not want the
-        // handle.
-        let handle = crate::face::handles::to_c(lmr.handle());
-        // SAFETY: the contract of `exports`.
-        unsafe {
-            set(lmr_handle, handle);
-            set(lmr_context, info.lmr_context);
-            set(rmr_context, info.rmr_context);
-            set(registered_length, info.registered_size);
-            set(registered_address, info.registered_address);
-        }
-        Ok(())
+    created: &Created,
+) -> Result<()> {
+    let ia = pin::<Ia>(ia_handle, Subtype::InvalidHandleIa)?;
+    let pz = pin::<Pz>(pz_handle, Subtype::InvalidHandlePz)?;
+    let privileges = self::privileges(privileges, Subtype::InvalidArg6)?;
+    // SAFETY: the contract of `exports`.
+    let memory = unsafe { memory(mem_type, region_description, length) }?;
+    // SAFETY: by the contract of `exports` registered memory stays mapped.
+    let lmr = unsafe { Lmr::create(&ia.to_arc(), memory, &pz.to_arc(), privileges) }?;
+    let info = lmr.query();
+    // `to_c` sets the provider table even if the caller does not want the
+    // handle.
+    let handle = crate::face::handles::to_c(lmr.handle());
+    // SAFETY: the contract of `exports`.
+    unsafe {
+        set(created.lmr_handle, handle);
+        set(created.lmr_context, info.lmr_context);
+        set(created.rmr_context, info.rmr_context);
+        set(created.registered_length, info.registered_size);
+        set(created.registered_address, info.registered_address);
+    }
+    Ok(())
+}
+
+/// Converts the privileges of memory. `argument` names the argument for error
+/// returns.
+pub(crate) fn privileges(
+    privileges: DAT_MEM_PRIV_FLAGS,
+    argument: Subtype,
+) -> Result<MemPrivileges> {
+    MemPrivileges::from_bits(privileges).ok_or_else(|| {
+        bad_argument(
+            argument,
+            format!(
+                "the privileges {privileges:#x} have unknown bits: expected bits of {:#x}, \
+                 DAT_MEM_PRIV_ALL_FLAG",
+                MemPrivileges::all().bits()
+            ),
+        )
     })
 }
 
@@ -177,6 +179,7 @@ fn param(lmr: &Lmr) -> DAT_LMR_PARAM {
             length,
         ),
     };
+    #[allow(clippy::needless_update, reason = "a later version has more members")]
     DAT_LMR_PARAM {
         ia_handle: bare(info.ia),
         mem_type,
@@ -188,10 +191,11 @@ fn param(lmr: &Lmr) -> DAT_LMR_PARAM {
         rmr_context: info.rmr_context,
         registered_size: info.registered_size,
         registered_address: info.registered_address,
+        ..version::lmr_param()
     }
 }
 
-#[unsafe(no_mangle)]
+#[unsafe(export_name = symbol!("dat_lmr_query"))]
 pub unsafe extern "C" fn dat_lmr_query(
     lmr_handle: DAT_LMR_HANDLE,
     lmr_param_mask: DAT_LMR_PARAM_MASK,
@@ -207,7 +211,7 @@ pub unsafe extern "C" fn dat_lmr_query(
     })
 }
 
-#[unsafe(no_mangle)]
+#[unsafe(export_name = symbol!("dat_lmr_free"))]
 pub unsafe extern "C" fn dat_lmr_free(lmr_handle: DAT_LMR_HANDLE) -> DAT_RETURN {
     foreign!(lmr_handle.lmr_free_func(lmr_handle));
     control("dat_lmr_free", on("lmr", lmr_handle), || {
@@ -235,12 +239,7 @@ unsafe fn sync(
     let count = usize::try_from(num_segments).unwrap_or(usize::MAX);
     for at in 0..count {
         // SAFETY: the index is below the count; the segment need not be aligned.
-        let triplet = unsafe { local_segments.add(at).read_unaligned() };
-        let segment = LmrSegment {
-            context: triplet.lmr_context,
-            address: triplet.virtual_address,
-            length: triplet.segment_length,
-        };
+        let segment = version::local_segment(unsafe { local_segments.add(at).read_unaligned() });
         require_with(lmr::covers(&ia, &segment), Subtype::InvalidArg2, || {
             format!(
                 "segment {at}, {} bytes at {:#x} with the context {:#x}, is not inside an LMR of \
@@ -252,7 +251,7 @@ unsafe fn sync(
     Ok(())
 }
 
-#[unsafe(no_mangle)]
+#[unsafe(export_name = symbol!("dat_lmr_sync_rdma_read"))]
 pub unsafe extern "C" fn dat_lmr_sync_rdma_read(
     ia_handle: DAT_IA_HANDLE,
     local_segments: *const DAT_LMR_TRIPLET,
@@ -265,7 +264,7 @@ pub unsafe extern "C" fn dat_lmr_sync_rdma_read(
     })
 }
 
-#[unsafe(no_mangle)]
+#[unsafe(export_name = symbol!("dat_lmr_sync_rdma_write"))]
 pub unsafe extern "C" fn dat_lmr_sync_rdma_write(
     ia_handle: DAT_IA_HANDLE,
     local_segments: *const DAT_LMR_TRIPLET,

@@ -1,5 +1,5 @@
-//! The exported C functions: the 72 calls of uDAPL 1.2 and one extension
-//! (`counters`).
+//! The exported C functions whose types are the same in all versions of uDAPL.
+//! `version::calls` has the others, which are exported from here too.
 //!
 //! The headers in `include/dat` document each call. The functions here resolve
 //! handles to objects, check pointers and masks, convert arguments, and call the
@@ -31,8 +31,7 @@
 
 mod cno;
 mod context;
-mod counters;
-mod cr;
+pub(crate) mod cr;
 mod ep;
 mod ep_connect;
 mod ep_post;
@@ -40,19 +39,19 @@ mod ep_state;
 mod evd;
 mod evd_take;
 mod ia;
-mod lmr;
+pub(crate) mod lmr;
 mod provider;
 mod psp;
 mod pz;
 mod registry;
-mod rmr;
+pub(crate) mod rmr;
 mod rsp;
 mod srq;
 mod status;
 
+pub use crate::version::calls::*;
 pub use cno::*;
 pub use context::*;
-pub use counters::*;
 pub use cr::*;
 pub use ep::*;
 pub use ep_connect::*;

@@ -30,7 +30,7 @@ fn creator(flags: DAT_PSP_FLAGS) -> Result<EpCreator> {
     }
 }
 
-#[unsafe(no_mangle)]
+#[unsafe(export_name = symbol!("dat_psp_create"))]
 pub unsafe extern "C" fn dat_psp_create(
     ia_handle: DAT_IA_HANDLE,
     conn_qual: DAT_CONN_QUAL,
@@ -51,7 +51,7 @@ pub unsafe extern "C" fn dat_psp_create(
     })
 }
 
-#[unsafe(no_mangle)]
+#[unsafe(export_name = symbol!("dat_psp_create_any"))]
 pub unsafe extern "C" fn dat_psp_create_any(
     ia_handle: DAT_IA_HANDLE,
     conn_qual: *mut DAT_CONN_QUAL,
@@ -77,7 +77,7 @@ pub unsafe extern "C" fn dat_psp_create_any(
     })
 }
 
-#[unsafe(no_mangle)]
+#[unsafe(export_name = symbol!("dat_psp_query"))]
 pub unsafe extern "C" fn dat_psp_query(
     psp_handle: DAT_PSP_HANDLE,
     psp_param_mask: DAT_PSP_PARAM_MASK,
@@ -100,7 +100,7 @@ pub unsafe extern "C" fn dat_psp_query(
     })
 }
 
-#[unsafe(no_mangle)]
+#[unsafe(export_name = symbol!("dat_psp_free"))]
 pub unsafe extern "C" fn dat_psp_free(psp_handle: DAT_PSP_HANDLE) -> DAT_RETURN {
     foreign!(psp_handle.psp_free_func(psp_handle));
     control("dat_psp_free", on("psp", psp_handle), || {

@@ -13,7 +13,7 @@ use crate::face::output::{Output, query_output};
 use crate::face::subject::on;
 use crate::providers::dispatch::foreign;
 
-#[unsafe(no_mangle)]
+#[unsafe(export_name = symbol!("dat_pz_create"))]
 pub unsafe extern "C" fn dat_pz_create(
     ia_handle: DAT_IA_HANDLE,
     pz_handle: *mut DAT_PZ_HANDLE,
@@ -28,7 +28,7 @@ pub unsafe extern "C" fn dat_pz_create(
     })
 }
 
-#[unsafe(no_mangle)]
+#[unsafe(export_name = symbol!("dat_pz_query"))]
 pub unsafe extern "C" fn dat_pz_query(
     pz_handle: DAT_PZ_HANDLE,
     pz_param_mask: DAT_PZ_PARAM_MASK,
@@ -46,7 +46,7 @@ pub unsafe extern "C" fn dat_pz_query(
     })
 }
 
-#[unsafe(no_mangle)]
+#[unsafe(export_name = symbol!("dat_pz_free"))]
 pub unsafe extern "C" fn dat_pz_free(pz_handle: DAT_PZ_HANDLE) -> DAT_RETURN {
     foreign!(pz_handle.pz_free_func(pz_handle));
     control("dat_pz_free", on("pz", pz_handle), || {

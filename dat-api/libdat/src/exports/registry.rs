@@ -13,12 +13,13 @@ use crate::face::output::Output;
 use crate::face::strings::copy;
 use crate::face::subject::Subject;
 use crate::providers::{Key, dynamic};
+use crate::version::VERSION;
 
 /// Copies as many entries as the array has room for, and returns their number in
 /// `entries_returned`. Without room for one, or in strict mode without room for
 /// all, the call returns `DAT_INVALID_PARAMETER` and the number of all entries,
 /// with which the caller retries.
-#[unsafe(no_mangle)]
+#[unsafe(export_name = symbol!("dat_registry_list_providers"))]
 pub unsafe extern "C" fn dat_registry_list_providers(
     max_to_return: DAT_COUNT,
     entries_returned: *mut DAT_COUNT,
@@ -95,14 +96,14 @@ fn counted_entries(count: usize) -> String {
 /// Returns all entries, in the order for an array of this size, and whether such
 /// an array is refused.
 fn entries_for(room: usize) -> Result<(Vec<registry::Provider>, bool)> {
-    let all = registry::list_providers()?;
+    let all = registry::list_providers(VERSION)?;
     if room > 0 && room >= all.len() {
         return Ok((all, false));
     }
     if room == 0 || Options::from_environment()?.strict {
         return Ok((all, true));
     }
-    Ok((registry::list_providers_served_first()?, false))
+    Ok((registry::list_providers_served_first(VERSION)?, false))
 }
 
 /// Reads the arguments of both calls below.
@@ -122,7 +123,7 @@ unsafe fn read(
 
 /// Registers a provider: `dat_ia_open` finds its name from then on. The table
 /// must stay valid until the entry is removed; the key is copied.
-#[unsafe(no_mangle)]
+#[unsafe(export_name = symbol!("dat_registry_add_provider"))]
 pub unsafe extern "C" fn dat_registry_add_provider(
     provider: *mut DAT_PROVIDER,
     provider_info: *const DAT_PROVIDER_INFO,
@@ -135,7 +136,7 @@ pub unsafe extern "C" fn dat_registry_add_provider(
 }
 
 /// Removes a provider that has no open adapter.
-#[unsafe(no_mangle)]
+#[unsafe(export_name = symbol!("dat_registry_remove_provider"))]
 pub unsafe extern "C" fn dat_registry_remove_provider(
     provider: *mut DAT_PROVIDER,
     provider_info: *const DAT_PROVIDER_INFO,

@@ -18,7 +18,7 @@ use crate::face::subject::on;
 use crate::providers::dispatch::foreign;
 
 /// If no endpoint is given, each request arrives with a new one.
-#[unsafe(no_mangle)]
+#[unsafe(export_name = symbol!("dat_rsp_create"))]
 pub unsafe extern "C" fn dat_rsp_create(
     ia_handle: DAT_IA_HANDLE,
     conn_qual: DAT_CONN_QUAL,
@@ -40,7 +40,7 @@ pub unsafe extern "C" fn dat_rsp_create(
     })
 }
 
-#[unsafe(no_mangle)]
+#[unsafe(export_name = symbol!("dat_rsp_query"))]
 pub unsafe extern "C" fn dat_rsp_query(
     rsp_handle: DAT_RSP_HANDLE,
     rsp_param_mask: DAT_RSP_PARAM_MASK,
@@ -62,7 +62,7 @@ pub unsafe extern "C" fn dat_rsp_query(
     })
 }
 
-#[unsafe(no_mangle)]
+#[unsafe(export_name = symbol!("dat_rsp_free"))]
 pub unsafe extern "C" fn dat_rsp_free(rsp_handle: DAT_RSP_HANDLE) -> DAT_RETURN {
     foreign!(rsp_handle.rsp_free_func(rsp_handle));
     control("dat_rsp_free", on("rsp", rsp_handle), || {

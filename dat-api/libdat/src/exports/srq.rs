@@ -10,7 +10,6 @@ use dat_api::{Kind, Subtype};
 use crate::abi::{
     DAT_COUNT, DAT_DTO_COOKIE, DAT_IA_HANDLE, DAT_LMR_TRIPLET, DAT_PZ_HANDLE, DAT_RETURN,
     DAT_SRQ_ATTR, DAT_SRQ_FIELD_ALL, DAT_SRQ_HANDLE, DAT_SRQ_PARAM, DAT_SRQ_PARAM_MASK,
-    DAT_SRQ_STATE,
 };
 use crate::face::attributes::count;
 use crate::face::frame::{control, require};
@@ -21,8 +20,9 @@ use crate::face::segments::local;
 use crate::face::subject::on;
 use crate::providers::dispatch::foreign;
 use crate::providers::hot;
+use crate::version;
 
-#[unsafe(no_mangle)]
+#[unsafe(export_name = symbol!("dat_srq_create"))]
 pub unsafe extern "C" fn dat_srq_create(
     ia_handle: DAT_IA_HANDLE,
     pz_handle: DAT_PZ_HANDLE,
@@ -52,7 +52,7 @@ pub unsafe extern "C" fn dat_srq_create(
     })
 }
 
-#[unsafe(no_mangle)]
+#[unsafe(export_name = symbol!("dat_srq_free"))]
 pub unsafe extern "C" fn dat_srq_free(srq_handle: DAT_SRQ_HANDLE) -> DAT_RETURN {
     foreign!(srq_handle.srq_free_func(srq_handle));
     control("dat_srq_free", on("srq", srq_handle), || {
@@ -62,7 +62,7 @@ pub unsafe extern "C" fn dat_srq_free(srq_handle: DAT_SRQ_HANDLE) -> DAT_RETURN 
 
 /// Like the posts of endpoints, neither allocates, locks, prints nor unwinds, unless
 /// it is refused.
-#[unsafe(no_mangle)]
+#[unsafe(export_name = symbol!("dat_srq_post_recv"))]
 pub unsafe extern "C" fn dat_srq_post_recv(
     srq_handle: DAT_SRQ_HANDLE,
     num_segments: DAT_COUNT,
@@ -81,11 +81,11 @@ pub unsafe extern "C" fn dat_srq_post_recv(
         let Some((count, segment)) = local(num_segments, local_iov) else {
             return no_segments_on_srq(srq, num_segments);
         };
-        srq.post_recv_with(count, segment, user_cookie.as_64).bits()
+        version::code(srq.post_recv_with(count, segment, user_cookie.as_64))
     }
 }
 
-#[unsafe(no_mangle)]
+#[unsafe(export_name = symbol!("dat_srq_query"))]
 pub unsafe extern "C" fn dat_srq_query(
     srq_handle: DAT_SRQ_HANDLE,
     srq_param_mask: DAT_SRQ_PARAM_MASK,
@@ -99,8 +99,7 @@ pub unsafe extern "C" fn dat_srq_query(
         let info = srq.query();
         place.set(DAT_SRQ_PARAM {
             ia_handle: bare(info.ia),
-            // `SrqState` has the numbers of the header.
-            srq_state: info.state as DAT_SRQ_STATE,
+            srq_state: version::srq_state(info.state),
             pz_handle: bare(info.pz),
             max_recv_dtos: info.attributes.max_recv_dtos,
             max_recv_iov: info.attributes.max_recv_iov,
@@ -112,7 +111,7 @@ pub unsafe extern "C" fn dat_srq_query(
     })
 }
 
-#[unsafe(no_mangle)]
+#[unsafe(export_name = symbol!("dat_srq_resize"))]
 pub unsafe extern "C" fn dat_srq_resize(
     srq_handle: DAT_SRQ_HANDLE,
     srq_max_recv_dto: DAT_COUNT,
@@ -125,7 +124,7 @@ pub unsafe extern "C" fn dat_srq_resize(
     })
 }
 
-#[unsafe(no_mangle)]
+#[unsafe(export_name = symbol!("dat_srq_set_lw"))]
 pub unsafe extern "C" fn dat_srq_set_lw(
     srq_handle: DAT_SRQ_HANDLE,
     low_watermark: DAT_COUNT,

@@ -4,14 +4,15 @@ use core::ffi::c_char;
 
 use dat_api::{DatError, DatReturn, Subtype};
 
-use crate::abi::{DAT_INVALID_PARAMETER, DAT_RETURN};
+use crate::abi::{DAT_INVALID_PARAMETER, DAT_NO_SUBTYPE, DAT_RETURN, DAT_SUBTYPE_MASK};
 use crate::face::refused::{null_result, refuse};
 use crate::face::subject::Subject;
+use crate::version;
 
 /// Returns the enumerators' names of a return code. The subtype's name is empty
 /// if the code has no detail. The class bits are ignored. As in other registries,
 /// the return code for an unknown value has no class bits.
-#[unsafe(no_mangle)]
+#[unsafe(export_name = symbol!("dat_strerror"))]
 pub unsafe extern "C" fn dat_strerror(
     value: DAT_RETURN,
     major_message: *mut *const c_char,
@@ -24,20 +25,21 @@ pub unsafe extern "C" fn dat_strerror(
     if minor_message.is_null() {
         return refuse(&null_result(Subtype::InvalidArg3, "name of the subtype"));
     }
-    let value = DatReturn::from_bits(value);
-    let (Some(kind), Some(subtype)) = (value.kind(), value.subtype()) else {
+    let (Some(kind), Some(subtype)) = version::names(value) else {
         return refuse(&DatError::explained(
             DatReturn::from_bits(DAT_INVALID_PARAMETER),
-            format!("{value}: expected a code that a DAT call has returned"),
+            format!(
+                "unknown DAT_RETURN {value:#010x}: expected a code that a DAT call has returned"
+            ),
         ));
     };
-    let detail = match subtype {
-        Subtype::NoSubtype => c"",
-        _ => subtype.c_name(),
+    let detail = match value & DAT_SUBTYPE_MASK {
+        DAT_NO_SUBTYPE => c"",
+        _ => subtype,
     };
     // SAFETY: not null, so both are writable by the contract of `exports`.
     unsafe {
-        major_message.write_unaligned(kind.c_name().as_ptr());
+        major_message.write_unaligned(kind.as_ptr());
         minor_message.write_unaligned(detail.as_ptr());
     }
     DatReturn::SUCCESS.bits()

@@ -14,8 +14,9 @@ use super::handles::{bare, or_null};
 use super::strings::copy;
 use crate::abi::{
     DAT_COUNT, DAT_EP_ATTR, DAT_EP_CREATOR_FOR_PSP, DAT_EP_PARAM, DAT_EP_STATE, DAT_IA_ATTR,
-    DAT_IOV_OWNERSHIP, DAT_NAMED_ATTR, DAT_PROVIDER_ATTR, DAT_PZ_SUPPORT,
+    DAT_IOV_OWNERSHIP, DAT_NAMED_ATTR, DAT_PROVIDER_ATTR,
 };
+use crate::version;
 
 /// Converts a count; values above the range of `DAT_COUNT` become its maximum.
 #[inline(always)]
@@ -64,8 +65,8 @@ pub(crate) fn changed_endpoint(from: &DAT_EP_ATTR, fields: EpFields) -> Result<E
 fn values(from: &DAT_EP_ATTR) -> EpAttributes {
     EpAttributes {
         service_type: from.service_type,
-        max_message_size: from.max_message_size,
-        max_rdma_size: from.max_rdma_size,
+        max_message_size: version::bytes(from.max_message_size),
+        max_rdma_size: version::bytes(from.max_rdma_size),
         qos: from.qos,
         // Unknown flags are kept here, and the endpoint refuses them.
         recv_completion_flags: CompletionFlags::from_bits_retain(from.recv_completion_flags),
@@ -83,6 +84,7 @@ fn values(from: &DAT_EP_ATTR) -> EpAttributes {
 }
 
 /// Converts the result of `dat_ep_query`.
+#[allow(clippy::needless_update, reason = "a later version has more members")]
 pub(crate) fn endpoint_info(info: &EpInfo) -> DAT_EP_PARAM {
     let from = &info.attributes;
     DAT_EP_PARAM {
@@ -100,8 +102,8 @@ pub(crate) fn endpoint_info(info: &EpInfo) -> DAT_EP_PARAM {
         srq_handle: or_null(info.srq),
         ep_attr: DAT_EP_ATTR {
             service_type: from.service_type,
-            max_message_size: from.max_message_size,
-            max_rdma_size: from.max_rdma_size,
+            max_message_size: version::length(from.max_message_size),
+            max_rdma_size: version::length(from.max_rdma_size),
             qos: from.qos,
             recv_completion_flags: from.recv_completion_flags.bits(),
             request_completion_flags: from.request_completion_flags.bits(),
@@ -119,10 +121,12 @@ pub(crate) fn endpoint_info(info: &EpInfo) -> DAT_EP_PARAM {
             ep_provider_specific_count: 0,
             ep_provider_specific: core::ptr::null_mut(),
         },
+        ..version::ep_param()
     }
 }
 
 /// Converts the attributes of an adapter.
+#[allow(clippy::needless_update, reason = "a later version has more members")]
 pub(crate) fn ia(from: &IaAttributes) -> DAT_IA_ATTR {
     let (num_transport_attr, transport_attr) = named(&from.transport_attributes);
     let (num_vendor_attr, vendor_attr) = named(&from.vendor_attributes);
@@ -142,11 +146,11 @@ pub(crate) fn ia(from: &IaAttributes) -> DAT_IA_ATTR {
         max_evd_qlen: from.max_evd_qlen,
         max_iov_segments_per_dto: from.max_iov_segments_per_dto,
         max_lmrs: from.max_lmrs,
-        max_lmr_block_size: from.max_lmr_block_size,
+        max_lmr_block_size: version::length(from.max_lmr_block_size),
         max_lmr_virtual_address: from.max_lmr_virtual_address,
         max_pzs: from.max_pzs,
-        max_message_size: from.max_message_size,
-        max_rdma_size: from.max_rdma_size,
+        max_message_size: version::length(from.max_message_size),
+        max_rdma_size: version::length(from.max_rdma_size),
         max_rmrs: from.max_rmrs,
         max_rmr_target_address: from.max_rmr_target_address,
         max_srqs: from.max_srqs,
@@ -162,10 +166,12 @@ pub(crate) fn ia(from: &IaAttributes) -> DAT_IA_ATTR {
         transport_attr,
         num_vendor_attr,
         vendor_attr,
+        ..version::ia_attr()
     }
 }
 
 /// Converts the attributes of this library.
+#[allow(clippy::needless_update, reason = "a later version has more members")]
 pub(crate) fn provider(from: &ProviderAttributes) -> DAT_PROVIDER_ATTR {
     let (num_provider_specific_attr, provider_specific_attr) =
         named(&from.provider_specific_attributes);
@@ -176,7 +182,7 @@ pub(crate) fn provider(from: &ProviderAttributes) -> DAT_PROVIDER_ATTR {
         dapl_version_major: from.dapl_version_major,
         dapl_version_minor: from.dapl_version_minor,
         lmr_mem_types_supported: from.lmr_mem_types_supported,
-        // The three enumerations have the numbers of the header.
+        // This enumeration and `EpCreator` have the numbers of the header.
         iov_ownership_on_return: from.iov_ownership_on_return as DAT_IOV_OWNERSHIP,
         dat_qos_supported: from.dat_qos_supported,
         completion_flags_supported: from.completion_flags_supported.bits(),
@@ -184,7 +190,7 @@ pub(crate) fn provider(from: &ProviderAttributes) -> DAT_PROVIDER_ATTR {
         max_private_data_size: from.max_private_data_size,
         supports_multipath: from.supports_multipath.into(),
         ep_creator: from.ep_creator as DAT_EP_CREATOR_FOR_PSP,
-        pz_support: from.pz_support as DAT_PZ_SUPPORT,
+        pz_support: version::pz_support(from.pz_support),
         optimal_buffer_alignment: from.optimal_buffer_alignment,
         evd_stream_merging_supported: from
             .evd_stream_merging_supported
@@ -199,6 +205,7 @@ pub(crate) fn provider(from: &ProviderAttributes) -> DAT_PROVIDER_ATTR {
         rdma_write_for_rdma_read_req: from.rdma_write_for_rdma_read_req.into(),
         num_provider_specific_attr,
         provider_specific_attr,
+        ..version::provider_attr()
     }
 }
 

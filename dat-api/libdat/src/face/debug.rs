@@ -12,7 +12,7 @@
 //! here only after they have decided to refuse the call; an empty queue, an expired
 //! timeout and a signal are no refusals.
 
-use std::ffi::CString;
+use std::ffi::{CStr, CString};
 use std::io::Write;
 use std::sync::OnceLock;
 
@@ -21,6 +21,7 @@ use dat_api::object::ia::Ia;
 use dat_api::{CancellationDisabled, DatError, Handle, environment, handle, refusals, warnings};
 
 use super::subject::{Subject, on_object};
+use crate::version::{self, LIBRARY};
 
 /// Bits of `DAT_DBG_TYPE`.
 const ERRORS: u32 = 0x1;
@@ -65,8 +66,19 @@ pub(super) fn failed(call: &str, subject: Subject<'_>, error: &DatError) {
         print_line(
             destination,
             libc::LOG_ERR,
-            one_line(&format!("libdat: {call}{subject}: {error}")),
+            one_line(&format!("{LIBRARY}: {call}{subject}: {}", text(error))),
         );
+    }
+}
+
+/// Returns an error with the names that this version has for its code.
+fn text(error: &DatError) -> String {
+    match version::names(version::code(error.code())) {
+        (Some(kind), Some(subtype)) if error.code().subtype().is_none() => {
+            let [kind, subtype] = [kind, subtype].map(CStr::to_string_lossy);
+            format!("{kind} ({subtype}): {}", error.cause())
+        }
+        _ => error.to_string(),
     }
 }
 
@@ -75,7 +87,7 @@ pub(super) fn failed(call: &str, subject: Subject<'_>, error: &DatError) {
 pub(crate) fn remark(call: &str, text: impl FnOnce() -> String) {
     let destination = destination(ERRORS);
     if destination != 0 {
-        let line = one_line(&format!("libdat: {call}: {}", text()));
+        let line = one_line(&format!("{LIBRARY}: {call}: {}", text()));
         print_line(destination, libc::LOG_WARNING, line);
     }
 }
@@ -97,7 +109,7 @@ pub(crate) fn follow_library() {
                 failed(refusal.call, subject, refusal.error);
             })
             && warnings::forward_to(|line| {
-                let line = format!("libdat: {line}");
+                let line = format!("{LIBRARY}: {line}");
                 print_line(destination(ERRORS), libc::LOG_WARNING, line);
             })
     });
@@ -118,7 +130,7 @@ pub(crate) fn closed(name: &str, counters: &Counters) {
     let destination = destination(COUNTERS);
     let waits = &counters.waits;
     let line = format!(
-        "libdat: {name} is closed: {} spins, {} hits, {} blocks, {} spurious wake-ups, {} refused posts",
+        "{LIBRARY}: {name} is closed: {} spins, {} hits, {} blocks, {} spurious wake-ups, {} refused posts",
         waits.spins, waits.hits, waits.blocks, waits.spurious, counters.refused_posts
     );
     print_line(destination, libc::LOG_INFO, line);

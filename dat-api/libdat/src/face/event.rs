@@ -9,11 +9,11 @@ use super::attributes::count;
 use super::handles::{bare, to_c};
 use crate::abi::{
     DAT_ASYNCH_ERROR_EVENT_DATA, DAT_CONNECTION_EVENT_DATA, DAT_CONNECTION_REQUEST_EVENT,
-    DAT_CONTEXT, DAT_COUNT, DAT_CR_ARRIVAL_EVENT_DATA, DAT_DTO_COMPLETION_EVENT,
-    DAT_DTO_COMPLETION_EVENT_DATA, DAT_EVENT, DAT_EVENT_DATA, DAT_EVENT_NUMBER,
+    DAT_CONTEXT, DAT_COUNT, DAT_DTO_COMPLETION_EVENT, DAT_EVENT, DAT_EVENT_DATA, DAT_EVENT_NUMBER,
     DAT_RMR_BIND_COMPLETION_EVENT, DAT_RMR_BIND_COMPLETION_EVENT_DATA, DAT_SOFTWARE_EVENT,
-    DAT_SOFTWARE_EVENT_DATA, DAT_SP_HANDLE,
+    DAT_SOFTWARE_EVENT_DATA,
 };
+use crate::version;
 
 /// Writes an event to the application's buffer.
 ///
@@ -26,15 +26,10 @@ pub(crate) unsafe fn write(place: *mut DAT_EVENT, event: &Event) {
         cookie,
         status,
         length,
+        operation,
     } = event.data
     {
-        let data = DAT_DTO_COMPLETION_EVENT_DATA {
-            ep_handle: bare(ep),
-            user_cookie: DAT_CONTEXT { as_64: cookie },
-            // `DtoStatus` has the numbers of the header.
-            status: status as u32,
-            transfered_length: length,
-        };
+        let data = version::dto(bare(ep), cookie, status, length, operation);
         // SAFETY: required of the caller.
         unsafe {
             (&raw mut (*place).event_number).write_unaligned(DAT_DTO_COMPLETION_EVENT);
@@ -58,13 +53,12 @@ unsafe fn write_other(place: *mut DAT_EVENT, event: &Event) {
     // that the event does not use stay 0.
     let mut data: DAT_EVENT_DATA = unsafe { core::mem::zeroed() };
     let event_number = fill(&mut data, event.data);
-    let event = DAT_EVENT {
-        event_number,
-        evd_handle: bare(event.evd),
-        event_data: data,
-    };
     // SAFETY: required of the caller.
-    unsafe { place.write_unaligned(event) };
+    unsafe {
+        (&raw mut (*place).event_number).write_unaligned(event_number);
+        (&raw mut (*place).evd_handle).write_unaligned(bare(event.evd));
+        (&raw mut (*place).event_data).write_unaligned(data);
+    }
 }
 
 fn fill(to: &mut DAT_EVENT_DATA, from: EventData) -> DAT_EVENT_NUMBER {
@@ -74,13 +68,10 @@ fn fill(to: &mut DAT_EVENT_DATA, from: EventData) -> DAT_EVENT_NUMBER {
             cookie,
             status,
             length,
+            operation,
         } => {
-            to.dto_completion_event_data = DAT_DTO_COMPLETION_EVENT_DATA {
-                ep_handle: bare(ep),
-                user_cookie: DAT_CONTEXT { as_64: cookie },
-                status: status as u32,
-                transfered_length: length,
-            };
+            to.dto_completion_event_data =
+                version::dto(bare(ep), cookie, status, length, operation);
             DAT_DTO_COMPLETION_EVENT
         }
         EventData::RmrBind {
@@ -102,15 +93,11 @@ fn fill(to: &mut DAT_EVENT_DATA, from: EventData) -> DAT_EVENT_NUMBER {
             qualifier,
             cr,
         } => {
-            to.cr_arrival_event_data = DAT_CR_ARRIVAL_EVENT_DATA {
-                sp_handle: DAT_SP_HANDLE {
-                    psp_handle: bare(sp),
-                },
-                local_ia_address_ptr: pointer(local_address),
-                conn_qual: qualifier,
-                // The library made this object, so C gets its handle here first.
-                cr_handle: to_c(cr),
-            };
+            to.cr_arrival_event_data.sp_handle.psp_handle = bare(sp);
+            to.cr_arrival_event_data.local_ia_address_ptr = pointer(local_address);
+            to.cr_arrival_event_data.conn_qual = qualifier;
+            // The library made this object, so C gets its handle here first.
+            to.cr_arrival_event_data.cr_handle = to_c(cr);
             DAT_CONNECTION_REQUEST_EVENT
         }
         EventData::Connection {

@@ -8,6 +8,7 @@ use dat_api::{CancellationDisabled, DatError, DatReturn, Result, ReturnType, Sub
 use super::debug;
 use super::subject::Subject;
 use crate::abi::DAT_RETURN;
+use crate::version;
 
 /// Runs the control call named `call` on `subject`, and returns its code. A failure
 /// is printed with its cause if `DAT_DBG_TYPE` enables that. Panics end here.
@@ -52,7 +53,7 @@ fn run(
         Ok(Ok(code)) => code,
         Ok(Err(error)) => {
             debug::failed(call, subject, &error);
-            error.code().bits()
+            version::code(error.code())
         }
         Err(_) => {
             // The panic message has already been printed to standard error.
@@ -62,7 +63,7 @@ fn run(
                 "the library panicked; please report it",
             );
             debug::failed(call, subject, &error);
-            error.code().bits()
+            version::code(error.code())
         }
     }
 }

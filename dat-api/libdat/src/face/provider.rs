@@ -2,9 +2,11 @@
 
 use crate::abi::DAT_PROVIDER;
 use crate::exports::*;
+use crate::version;
 
 /// The table of this library's calls. The macros of `dat_redirection.h` call
 /// through it, as do registries that load this library as a provider.
+#[allow(clippy::needless_update, reason = "a later version has more calls")]
 pub static PROVIDER: DAT_PROVIDER = DAT_PROVIDER {
     // One table serves all adapters; `dat_ia_query` returns an adapter's name.
     device_name: c"".as_ptr(),
@@ -77,4 +79,5 @@ pub static PROVIDER: DAT_PROVIDER = DAT_PROVIDER {
     srq_query_func: Some(dat_srq_query),
     srq_resize_func: Some(dat_srq_resize),
     srq_set_lw_func: Some(dat_srq_set_lw),
+    ..version::PROVIDER
 };

@@ -18,13 +18,14 @@ use super::frame::bad_argument;
 use super::handles::{refused, waits_on};
 use super::subject::{Subject, on, on_object};
 use crate::abi::{DAT_COUNT, DAT_EVD_HANDLE, DAT_HANDLE, DAT_RETURN};
+use crate::version;
 
 /// Prints the cause if `DAT_DBG_TYPE` asks for it; returns the code.
 #[cold]
 #[inline(never)]
 pub(crate) fn refuse(call: &str, subject: Subject<'_>, error: &DatError) -> DAT_RETURN {
     debug::failed(call, subject, error);
-    error.code().bits()
+    version::code(error.code())
 }
 
 /// Refuses a handle that belongs to no provider.
@@ -111,7 +112,7 @@ pub(crate) extern "C" fn not_owned(
     handle: DAT_EVD_HANDLE,
     code: DAT_RETURN,
 ) -> DAT_RETURN {
-    let code = DatReturn::from_bits(code);
+    let code = version::from_code(code);
     let cause = match code.kind() {
         Some(ReturnType::InvalidHandle) => {
             let which = code.subtype().unwrap_or(Subtype::NoSubtype);

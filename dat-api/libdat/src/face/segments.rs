@@ -3,6 +3,7 @@
 use dat_api::types::{LmrSegment, RmrSegment};
 
 use crate::abi::{DAT_COUNT, DAT_LMR_TRIPLET, DAT_RMR_TRIPLET};
+use crate::version;
 
 /// Returns the number of local segments of a post, and a closure that reads one
 /// of them. Returns `None` if the list is null although the count is not 0. A
@@ -25,12 +26,7 @@ pub(crate) unsafe fn local(
     }
     let segment = move |index| {
         // SAFETY: the index is inside the caller's array.
-        let triplet = unsafe { first.add(index).read_unaligned() };
-        LmrSegment {
-            context: triplet.lmr_context,
-            address: triplet.virtual_address,
-            length: triplet.segment_length,
-        }
+        version::local_segment(unsafe { first.add(index).read_unaligned() })
     };
     Some((count.cast_unsigned(), segment))
 }
@@ -47,11 +43,6 @@ pub(crate) unsafe fn remote(triplet: *const DAT_RMR_TRIPLET) -> Option<impl Fn()
     }
     Some(move || {
         // SAFETY: required of the caller.
-        let triplet = unsafe { triplet.read_unaligned() };
-        RmrSegment {
-            context: triplet.rmr_context,
-            address: triplet.target_address,
-            length: triplet.segment_length,
-        }
+        version::remote_segment(unsafe { triplet.read_unaligned() })
     })
 }

@@ -14,6 +14,7 @@ use crate::abi::{
     DAT_CLOSE_FLAGS, DAT_COUNT, DAT_EVD_HANDLE, DAT_IA_HANDLE, DAT_NAME_PTR, DAT_PROVIDER,
     DAT_RETURN,
 };
+use crate::version::{self, VERSION};
 
 /// The arguments of `dat_ia_openv`, without the key.
 #[derive(Clone, Copy)]
@@ -100,14 +101,15 @@ pub(crate) unsafe fn open(key: &Key, request: Request) -> Result<Option<DAT_RETU
         };
         if let Err(cause) = load(&source) {
             causes.push(format!(
-                "{place}: {}: {cause}; name libdat.so.1 there if this library is to open the adapter",
-                source.library
+                "{place}: {}: {cause}; name {} there if this library is to open the adapter",
+                source.library,
+                registry::library(VERSION)
             ));
             continue;
         }
         // SAFETY: required of the caller.
         match unsafe { open_registered(key, request, Some(&source)) } {
-            Some(DatReturn::SUCCESS) => return Ok(Some(DatReturn::SUCCESS.bits())),
+            Some(DatReturn::SUCCESS) => return Ok(Some(version::code(DatReturn::SUCCESS))),
             Some(refusal) => code = Some(refusal),
             None => causes.push(format!(
                 "{place}: {} was loaded, but did not register \"{}\"",
@@ -118,12 +120,12 @@ pub(crate) unsafe fn open(key: &Key, request: Request) -> Result<Option<DAT_RETU
         unload(&source);
     }
     if let Some(refusal) = code {
-        return Ok(Some(refusal.bits()));
+        return Ok(Some(version::code(refusal)));
     }
     // A provider may have registered itself, whether or not dat.conf has the
     // name. SAFETY: required of the caller.
     match unsafe { open_registered(key, request, None) } {
-        Some(code) => Ok(Some(code.bits())),
+        Some(code) => Ok(Some(version::code(code))),
         None if causes.is_empty() => Ok(None),
         None => Err(DatError::new(
             ReturnType::ProviderNotFound,
@@ -133,10 +135,10 @@ pub(crate) unsafe fn open(key: &Key, request: Request) -> Result<Option<DAT_RETU
     }
 }
 
-/// Only tables of version 1.2 match the layout that this library calls through.
+/// Only tables of this version match the layout that this library calls through.
 fn ways(key: &Key) -> Vec<ProviderLibrary> {
     match str::from_utf8(&key.name) {
-        Ok(name) if (key.major, key.minor) == registry::VERSION => registry::libraries(&Provider {
+        Ok(name) if (key.major, key.minor) == VERSION => registry::libraries(&Provider {
             name: name.to_owned(),
             major: key.major,
             minor: key.minor,
@@ -193,7 +195,7 @@ unsafe fn open_registered(
     request: Request,
     source: Option<&Source>,
 ) -> Option<DatReturn> {
-    if (key.major, key.minor) != registry::VERSION {
+    if (key.major, key.minor) != VERSION {
         return None;
     }
     let table = dynamic::open(key)?;
@@ -207,7 +209,7 @@ unsafe fn open_registered(
     // contract.
     let code = unsafe {
         match (*table.as_ptr()).ia_open_func {
-            Some(call) => DatReturn::from_bits(call(name, qlen, async_evd, ia)),
+            Some(call) => version::from_code(call(name, qlen, async_evd, ia)),
             None => DatReturn::error(ReturnType::NotImplemented, Subtype::NoSubtype),
         }
     };
@@ -258,7 +260,7 @@ pub(crate) unsafe fn close(
     let Some(opened) = opened else {
         return code;
     };
-    if DatReturn::from_bits(code) != DatReturn::SUCCESS {
+    if version::from_code(code) != DatReturn::SUCCESS {
         let mut all = OPENED.lock();
         all.get_or_insert_default().insert(ia.addr(), opened);
         return code;

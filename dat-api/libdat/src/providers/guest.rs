@@ -1,7 +1,7 @@
 //! This library as a provider in the registry of another library.
 //!
-//! Both libraries have the soname `libdat.so.1`, so the other registry loads this
-//! one under another file name. It then calls `dat_provider_init` for an entry of
+//! Both libraries have the same soname, so the other registry loads this one under
+//! another file name. It then calls `dat_provider_init` for an entry of
 //! its dat.conf. The functions that add and remove the entry must be that
 //! registry's: they are looked up with `dlsym`, because a call by name would
 //! reach this library's own.

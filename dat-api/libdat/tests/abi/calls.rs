@@ -1,125 +1,9 @@
-//! Calls between C and Rust: the types of the provider table, and arguments that
-//! are passed by value.
+//! Calls between C and Rust with arguments that are passed by value.
 
-use crate::compiler::{C, compile};
-use crate::{facts, here};
-use core::any::TypeId;
-use core::ffi::{CStr, c_char, c_int, c_void};
+use crate::compiler::{C, call_from_c};
+use core::ffi::CStr;
 use core::mem::MaybeUninit;
 use dat::abi::*;
-use std::collections::BTreeMap;
-use std::path::Path;
-
-/// The parts of a function pointer's type.
-trait Signature {
-    fn parameters() -> Vec<TypeId>;
-    fn result() -> TypeId;
-}
-
-macro_rules! signature {
-    ($($parameter:ident)+) => {
-        signature! { "C" $($parameter)+ }
-        // For a call in which a thread may end.
-        signature! { "C-unwind" $($parameter)+ }
-    };
-    ($abi:literal $($parameter:ident)+) => {
-        impl<R: 'static, $($parameter: 'static),+> Signature
-            for Option<unsafe extern $abi fn($($parameter),+) -> R>
-        {
-            fn parameters() -> Vec<TypeId> {
-                vec![$(TypeId::of::<$parameter>()),+]
-            }
-            fn result() -> TypeId {
-                TypeId::of::<R>()
-            }
-        }
-    };
-}
-
-signature! { A }
-signature! { A B }
-signature! { A B C }
-signature! { A B C D }
-signature! { A B C D E }
-signature! { A B C D E F }
-signature! { A B C D E F G }
-signature! { A B C D E F G H }
-signature! { A B C D E F G H I }
-signature! { A B C D E F G H I J }
-signature! { A B C D E F G H I J K }
-
-macro_rules! pointers {
-    ($($name:ident)*) => {
-        [$((
-            stringify!($name),
-            (<$name as Signature>::parameters(), <$name as Signature>::result()),
-        )),*]
-    };
-}
-
-/// Returns the function types of `dat::abi`.
-fn pointers() -> BTreeMap<&'static str, (Vec<TypeId>, TypeId)> {
-    pointers! {
-        DAT_AGENT_FUNC DAT_PROVIDER_INIT_FUNC DAT_PROVIDER_FINI_FUNC DAT_IA_OPEN_FUNC
-        DAT_IA_OPENV_FUNC DAT_IA_CLOSE_FUNC DAT_IA_QUERY_FUNC DAT_SET_CONSUMER_CONTEXT_FUNC
-        DAT_GET_CONSUMER_CONTEXT_FUNC DAT_GET_HANDLE_TYPE_FUNC DAT_CR_QUERY_FUNC DAT_CR_ACCEPT_FUNC
-        DAT_CR_REJECT_FUNC DAT_CR_HANDOFF_FUNC DAT_EVD_RESIZE_FUNC DAT_EVD_POST_SE_FUNC
-        DAT_EVD_DEQUEUE_FUNC DAT_EVD_FREE_FUNC DAT_EVD_QUERY_FUNC DAT_EP_CREATE_FUNC
-        DAT_EP_CREATE_WITH_SRQ_FUNC DAT_EP_QUERY_FUNC DAT_EP_MODIFY_FUNC DAT_EP_CONNECT_FUNC
-        DAT_EP_DUP_CONNECT_FUNC DAT_EP_DISCONNECT_FUNC DAT_EP_POST_SEND_FUNC DAT_EP_POST_RECV_FUNC
-        DAT_EP_POST_RDMA_READ_FUNC DAT_EP_POST_RDMA_WRITE_FUNC DAT_EP_GET_STATUS_FUNC
-        DAT_EP_FREE_FUNC DAT_EP_RESET_FUNC DAT_EP_RECV_QUERY_FUNC DAT_EP_SET_WATERMARK_FUNC
-        DAT_LMR_FREE_FUNC DAT_LMR_QUERY_FUNC DAT_LMR_SYNC_RDMA_READ_FUNC
-        DAT_LMR_SYNC_RDMA_WRITE_FUNC DAT_RMR_CREATE_FUNC DAT_RMR_QUERY_FUNC DAT_RMR_BIND_FUNC
-        DAT_RMR_FREE_FUNC DAT_PSP_CREATE_FUNC DAT_PSP_CREATE_ANY_FUNC DAT_PSP_QUERY_FUNC
-        DAT_PSP_FREE_FUNC DAT_RSP_CREATE_FUNC DAT_RSP_QUERY_FUNC DAT_RSP_FREE_FUNC
-        DAT_PZ_CREATE_FUNC DAT_PZ_QUERY_FUNC DAT_PZ_FREE_FUNC DAT_SRQ_CREATE_FUNC
-        DAT_SRQ_SET_LW_FUNC DAT_SRQ_FREE_FUNC DAT_SRQ_QUERY_FUNC DAT_SRQ_RESIZE_FUNC
-        DAT_SRQ_POST_RECV_FUNC DAT_LMR_CREATE_FUNC DAT_EVD_CREATE_FUNC DAT_EVD_MODIFY_CNO_FUNC
-        DAT_CNO_CREATE_FUNC DAT_CNO_MODIFY_AGENT_FUNC DAT_CNO_QUERY_FUNC DAT_CNO_FREE_FUNC
-        DAT_CNO_WAIT_FUNC DAT_EVD_ENABLE_FUNC DAT_EVD_WAIT_FUNC DAT_EVD_DISABLE_FUNC
-        DAT_EVD_SET_UNWAITABLE_FUNC DAT_EVD_CLEAR_UNWAITABLE_FUNC
-    }
-    .into()
-}
-
-/// A type as C spells it.
-struct Types(BTreeMap<&'static str, here::Type>);
-
-impl Types {
-    fn id(&self, spelling: &str) -> TypeId {
-        let bare = spelling.trim_start_matches("const ").trim_end_matches(" *");
-        let found = |name| self.0.get(name).unwrap_or_else(|| panic!("no type {name}"));
-        match (spelling.starts_with("const "), spelling.ends_with(" *")) {
-            _ if spelling == "void" => TypeId::of::<()>(),
-            _ if spelling == "const char *" => TypeId::of::<*const c_char>(),
-            // `const` on a parameter itself does not change the function's type.
-            (_, false) => found(bare).id,
-            (true, true) => found(bare).constant,
-            (false, true) => found(bare).mutable,
-        }
-    }
-}
-
-#[test]
-fn the_types_of_all_calls_are_those_of_the_facts() {
-    let types = Types(here::types().into_iter().map(|t| (t.name, t)).collect());
-    let facts: BTreeMap<_, _> = facts::calls("pointer")
-        .into_iter()
-        .map(|call| {
-            let parameters = call.parameters.iter().map(|p| types.id(p)).collect();
-            (call.name, (parameters, types.id(call.result)))
-        })
-        .collect();
-    let here = pointers();
-    assert_eq!(
-        here.keys().collect::<Vec<_>>(),
-        facts.keys().collect::<Vec<_>>()
-    );
-    for (name, pointer) in here {
-        assert!(pointer == facts[name], "{name}");
-    }
-}
 
 const COOKIE: u64 = 0x0123_4567_89ab_cdef;
 
@@ -305,41 +189,11 @@ fn table() -> DAT_PROVIDER {
     }
 }
 
-/// Loads the C side, built by `compiler`, and calls it with an object of this
-/// test.
-fn call_from_c(compiler: &str) -> c_int {
-    let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("convention-{compiler}.so"));
-    let flags = [
-        "-std=c99",
-        "-O2",
-        "-Wall",
-        "-Wextra",
-        "-Werror",
-        "-pedantic",
-    ];
-    compile(compiler, &flags, include_str!("convention.c"), Some(&path));
-    let path = std::ffi::CString::new(path.into_os_string().into_encoded_bytes()).expect("a path");
-    // SAFETY: the library has no constructors.
-    let library = unsafe { libc::dlopen(path.as_ptr(), libc::RTLD_NOW) };
-    assert!(!library.is_null(), "{compiler}: the library is not loaded");
-    // SAFETY: an open library, and a C string.
-    let function = unsafe { libc::dlsym(library, c"calls_by_value".as_ptr()) };
-    assert!(!function.is_null(), "{compiler}: the function is not there");
-    // SAFETY: `convention.c` defines the function with this type.
-    let function: unsafe extern "C" fn(DAT_HANDLE) -> c_int =
-        unsafe { core::mem::transmute::<*mut c_void, _>(function) };
-    let table = table();
-    let mut object: *const DAT_PROVIDER = &raw const table;
-    // SAFETY: the object's first word points to the table, and both outlive the
-    // call.
-    unsafe { function((&raw mut object).cast()) }
-}
-
 #[test]
 fn structs_pass_unchanged_from_c_to_rust_and_back() {
     for compiler in C {
         assert_eq!(
-            call_from_c(compiler),
+            call_from_c(compiler, include_str!("convention.c"), &table()),
             0,
             "{compiler}: the number of the call"
         );

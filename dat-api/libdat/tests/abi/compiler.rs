@@ -1,5 +1,8 @@
 //! Runs the C and C++ compilers on sources that consist of assertions.
 
+use crate::version;
+use core::ffi::{c_int, c_void};
+use dat::abi::{DAT_HANDLE, DAT_PROVIDER};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -55,7 +58,8 @@ pub(crate) struct Assertions {
 
 impl Assertions {
     pub(crate) fn new() -> Self {
-        let mut source = String::from("#include <dat/udat.h>\n#include <dat/dat_registry.h>\n");
+        let include = |header| format!("#include <{header}>\n");
+        let mut source = version::HEADERS.map(include).concat();
         source.push_str("#ifdef __cplusplus\n#define _Static_assert static_assert\n");
         source.push_str("#define _Alignof alignof\nextern \"C\" {\n#endif\n");
         Self { source, count: 0 }
@@ -93,4 +97,34 @@ impl Assertions {
         let standard = format!("-std={standard}");
         compile(compiler, &[&standard, all], &self.source, None);
     }
+}
+
+/// Builds C source as a library, loads it, and calls its function `calls_by_value` with an
+/// object whose first word points to a table. Returns the function's result.
+pub(crate) fn call_from_c(compiler: &str, source: &str, table: &DAT_PROVIDER) -> c_int {
+    let path =
+        Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{}-{compiler}.so", version::FOLDER));
+    let flags = [
+        "-std=c99",
+        "-O2",
+        "-Wall",
+        "-Wextra",
+        "-Werror",
+        "-pedantic",
+    ];
+    compile(compiler, &flags, source, Some(&path));
+    let path = std::ffi::CString::new(path.into_os_string().into_encoded_bytes()).expect("a path");
+    // SAFETY: the library has no constructors.
+    let library = unsafe { libc::dlopen(path.as_ptr(), libc::RTLD_NOW) };
+    assert!(!library.is_null(), "{compiler}: the library is not loaded");
+    // SAFETY: an open library, and a C string.
+    let function = unsafe { libc::dlsym(library, c"calls_by_value".as_ptr()) };
+    assert!(!function.is_null(), "{compiler}: the function is not there");
+    // SAFETY: the source defines the function with this type.
+    let function: unsafe extern "C" fn(DAT_HANDLE) -> c_int =
+        unsafe { core::mem::transmute::<*mut c_void, _>(function) };
+    let mut object: *const DAT_PROVIDER = table;
+    // SAFETY: the object's first word points to the table, and both outlive the
+    // call.
+    unsafe { function((&raw mut object).cast()) }
 }

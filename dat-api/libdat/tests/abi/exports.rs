@@ -1,15 +1,19 @@
 //! The exported symbols of the shared library.
 
+use crate::version;
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::process::Command;
 
-const EXPORTS: &str = include_str!("../../exports.txt");
+const EXPORTS: &str = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/exports.txt"));
 
 /// Returns the library, which cargo builds beside the test binaries.
 fn library() -> PathBuf {
     let tests = std::env::current_exe().expect("this binary has a path");
-    tests.parent().expect("it is in a folder").join("libdat.so")
+    tests
+        .parent()
+        .expect("it is in a folder")
+        .join(version::LIBRARY)
 }
 
 fn output(program: &str, flags: &[&str]) -> String {
@@ -31,30 +35,43 @@ fn listed() -> BTreeSet<&'static str> {
 }
 
 #[test]
-fn the_list_has_the_facts_the_extension_and_the_two_provider_functions() {
-    let calls = ["call", "own"]
+fn the_list_has_the_facts_and_the_functions_beside_them() {
+    let calls = version::CALLS
         .into_iter()
         .flat_map(crate::facts::calls)
         .map(|call| call.name);
-    let expected: BTreeSet<_> = calls
-        .chain(["dat_provider_init", "dat_provider_fini"])
-        .collect();
+    let expected: BTreeSet<_> = calls.chain(version::MORE_EXPORTS).collect();
     assert_eq!(listed(), expected);
 }
 
 #[test]
-fn programs_link_to_libdat_so_1() {
+fn programs_link_to_the_soname() {
     let header = output("readelf", &["-d", "-W"]);
-    assert!(header.contains("Library soname: [libdat.so.1]"), "{header}");
+    let soname = format!("Library soname: [{}]", version::SONAME);
+    assert!(header.contains(&soname), "{header}");
 }
 
-/// Exactly the listed names: everything else in the library is hidden.
+/// Exactly the listed names, each with the version; everything else in the library is
+/// hidden.
 #[test]
 fn the_library_exports_what_is_listed_and_nothing_else() {
-    let table = output("nm", &["-D", "--defined-only", "--format=posix"]);
+    let table = output("objdump", &["-T"]);
     let exported: BTreeSet<_> = table
         .lines()
-        .filter_map(|line| line.split_whitespace().next())
+        .skip_while(|line| !line.starts_with("DYNAMIC SYMBOL TABLE"))
+        .skip(1)
+        .filter(|line| !line.contains("*UND*") && !line.is_empty())
+        .map(|line| {
+            let mut words = line.split_whitespace().rev();
+            (words.next().expect("a name"), words.next())
+        })
         .collect();
-    assert_eq!(exported, listed());
+    let names: BTreeSet<_> = exported.iter().map(|&(name, _)| name).collect();
+    assert_eq!(names, listed());
+    assert_eq!(names.len(), exported.len(), "a name has two versions");
+    for (name, node) in exported {
+        // Without a version, the word before the name is the symbol's size.
+        let node = node.filter(|word| !word.bytes().all(|b| b.is_ascii_hexdigit()));
+        assert_eq!(node, version::NODE, "{name}");
+    }
 }

@@ -1,8 +1,17 @@
 //! The facts: what the files in `facts/` state about the ABI.
 
-const VALUES: &str = include_str!("facts/values.txt");
-const LAYOUTS: &str = include_str!("facts/layouts.txt");
-const CALLS: &str = include_str!("facts/calls.txt");
+const VALUES: &str = include_str!(concat!(
+    env!("CARGO_MANIFEST_DIR"),
+    "/tests/abi/facts/values.txt"
+));
+const LAYOUTS: &str = include_str!(concat!(
+    env!("CARGO_MANIFEST_DIR"),
+    "/tests/abi/facts/layouts.txt"
+));
+const CALLS: &str = include_str!(concat!(
+    env!("CARGO_MANIFEST_DIR"),
+    "/tests/abi/facts/calls.txt"
+));
 
 /// An integer: an enumerator, or a macro of `size` bytes.
 pub(crate) struct Value {
@@ -95,7 +104,7 @@ pub(crate) fn layouts() -> Vec<Layout> {
     for line in lines(LAYOUTS) {
         let words: Vec<&str> = line.split_whitespace().collect();
         match words[..] {
-            ["type", ..] => {}
+            ["type", ..] if !line.starts_with(' ') => {}
             ["struct" | "union", name, size, align] => layouts.push(Layout {
                 name,
                 size: number(size),
@@ -141,10 +150,16 @@ pub(crate) fn slots() -> Vec<(&'static str, &'static str)> {
 fn the_facts_are_all_there() {
     let values = values();
     let enumerators = values.iter().filter(|value| value.of.is_some()).count();
-    assert_eq!((enumerators, values.len() - enumerators), (297, 126));
-    assert_eq!(layouts().len(), 32);
-    assert_eq!((calls("call").len(), calls("pointer").len()), (72, 72));
-    assert_eq!(slots().len(), 68);
     let table = layouts().pop().expect("the last one");
-    assert_eq!((table.name, table.members.len()), ("DAT_PROVIDER", 70));
+    assert_eq!(table.name, "DAT_PROVIDER");
+    let counted = [
+        enumerators,
+        values.len() - enumerators,
+        layouts().len(),
+        calls("call").len(),
+        calls("pointer").len(),
+        slots().len(),
+        table.members.len(),
+    ];
+    assert_eq!(counted, crate::version::FACTS);
 }

@@ -2,7 +2,7 @@
 //! them.
 
 use crate::compiler::{Assertions, C, CXX, compile, include};
-use crate::facts;
+use crate::{facts, version};
 use std::collections::BTreeSet;
 use std::fs;
 
@@ -30,7 +30,7 @@ fn compile_strictly(source: &str) {
 
 /// File names and contents.
 fn headers() -> Vec<(String, String)> {
-    let mut headers: Vec<_> = fs::read_dir(include().join("dat"))
+    let mut headers: Vec<_> = fs::read_dir(include().join(version::FOLDER))
         .expect("the folder of the headers")
         .map(|entry| {
             let path = entry.expect("an entry").path();
@@ -67,7 +67,7 @@ fn facts_in_c(assert: &mut Assertions) {
         }
     }
     // A second declaration with another type does not compile.
-    for call in ["call", "own"].into_iter().flat_map(facts::calls) {
+    for call in version::CALLS.into_iter().flat_map(facts::calls) {
         let parameters = call.parameters.join(", ");
         assert.line(&format!("{} {}({parameters});", call.result, call.name));
     }
@@ -90,7 +90,7 @@ fn headers_agree_with_the_facts_in_c() {
                 "__builtin_types_compatible_p(__typeof__(((DAT_PROVIDER *)0)->{slot}), {kind})"
             ));
         }
-        assert.check(compiler, 1400);
+        assert.check(compiler, version::ASSERTIONS);
     }
 }
 
@@ -99,7 +99,7 @@ fn headers_agree_with_the_facts_in_cxx() {
     for compiler in CXX {
         let mut assert = Assertions::new();
         facts_in_c(&mut assert);
-        assert.check(compiler, 1250);
+        assert.check(compiler, version::ASSERTIONS - 150);
     }
 }
 
@@ -108,34 +108,26 @@ fn each_header_compiles_alone_and_twice() {
     let headers = headers();
     assert!(headers.len() >= 10, "{} headers", headers.len());
     for (name, _) in headers {
-        let include = format!("#include <dat/{name}>\n");
+        let include = format!("#include <{}/{name}>\n", version::FOLDER);
         compile_strictly(&format!("{include}{include}int nothing_else;\n"));
     }
 }
 
-/// The ten header names that programs include.
+/// The header names that programs include.
 #[test]
 fn the_headers_of_the_standard_are_there() {
-    for name in [
-        "dat.h",
-        "dat_error.h",
-        "dat_platform_specific.h",
-        "dat_redirection.h",
-        "dat_registry.h",
-        "dat_vendor_specific.h",
-        "udat.h",
-        "udat_config.h",
-        "udat_redirection.h",
-        "udat_vendor_specific.h",
-    ] {
-        assert!(include().join("dat").join(name).is_file(), "{name}");
+    for name in version::STANDARD {
+        assert!(
+            include().join(version::FOLDER).join(name).is_file(),
+            "{name}"
+        );
     }
 }
 
 /// Aliases, macros and special values as a program uses them.
 #[test]
 fn a_program_can_use_aliases_macros_and_special_values() {
-    compile_strictly(include_str!("use.c"));
+    compile_strictly(version::USE);
 }
 
 /// Every macro of the redirection headers, by name, parameters and body.
@@ -186,7 +178,7 @@ fn each_redirection_macro_calls_the_slot_of_its_name_with_its_arguments() {
 
 #[test]
 fn every_function_is_declared_once_and_documented() {
-    let mut calls: BTreeSet<_> = ["call", "own"]
+    let mut calls: BTreeSet<_> = version::CALLS
         .into_iter()
         .flat_map(facts::calls)
         .map(|call| call.name)

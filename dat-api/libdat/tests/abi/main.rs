@@ -9,4 +9,7 @@ mod facts;
 mod headers;
 mod here;
 mod layout;
+mod listed;
+mod signatures;
 mod status;
+mod version;

@@ -5,6 +5,13 @@ use std::process::Command;
 
 use super::emulator::launcher;
 
+/// The package whose library the programs use.
+const PACKAGE: &str = env!("CARGO_PKG_NAME");
+const SONAME: &str = match PACKAGE.as_bytes() {
+    b"libdat2" => "libdat2.so.2",
+    _ => "libdat.so.1",
+};
+
 /// A program, and the folder with the library under its soname.
 pub(crate) struct CProgram {
     pub(crate) path: PathBuf,
@@ -19,7 +26,10 @@ impl CProgram {
         let libraries = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
         std::fs::create_dir_all(&libraries).expect("the folder can be created");
         let tests = std::env::current_exe().expect("this binary has a path");
-        let library = tests.parent().expect("a folder").join("libdat.so");
+        let library = tests
+            .parent()
+            .expect("a folder")
+            .join(format!("{PACKAGE}.so"));
         let process = std::process::id();
         // Another test process may do the same at the same time.
         let put = |name: &str, make: &dyn Fn(&Path)| {
@@ -27,7 +37,7 @@ impl CProgram {
             make(&mine);
             std::fs::rename(&mine, libraries.join(name)).expect("the file can be renamed");
         };
-        put("libdat.so.1", &|place| {
+        put(SONAME, &|place| {
             let _ = std::fs::remove_file(place);
             std::os::unix::fs::symlink(&library, place).expect("the link can be created");
         });

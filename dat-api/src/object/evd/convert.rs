@@ -13,7 +13,7 @@ use dat_engine::{Completion, CompletionFlags, CompletionOp, Status};
 
 use crate::handle::{CompletionHooks, Delivery, Handle, SlotCounters};
 use crate::object::wr_data::{self, bound_rmr};
-use crate::types::{DtoStatus, EventData};
+use crate::types::{DtoOperation, DtoStatus, EventData};
 
 /// An event that was taken from a completion queue.
 #[derive(Clone, Copy)]
@@ -156,17 +156,37 @@ fn event(completion: &Completion, ep: Handle, status: DtoStatus) -> EventData {
     } else {
         requested_length(completion.imm)
     };
-    transfer(ep, completion.wr_id, status, length)
+    let operation = operation(completion.op);
+    transfer(ep, completion.wr_id, status, length, operation)
+}
+
+/// Returns the operation of a completion.
+#[inline(always)]
+pub(super) fn operation(op: CompletionOp) -> DtoOperation {
+    match op {
+        CompletionOp::Recv | CompletionOp::RecvWriteImm => DtoOperation::Receive,
+        CompletionOp::Write => DtoOperation::RdmaWrite,
+        CompletionOp::Read => DtoOperation::RdmaRead,
+        // A failed marker or bind has no DTO event.
+        CompletionOp::Send | CompletionOp::Nop | CompletionOp::Bind => DtoOperation::Send,
+    }
 }
 
 /// Returns the event of a data transfer; the only place that creates one.
 #[inline(always)]
-pub(super) fn transfer(ep: Handle, cookie: u64, status: DtoStatus, length: u32) -> EventData {
+pub(super) fn transfer(
+    ep: Handle,
+    cookie: u64,
+    status: DtoStatus,
+    length: u32,
+    operation: DtoOperation,
+) -> EventData {
     EventData::Dto {
         ep,
         cookie,
         status,
         length: u64::from(length),
+        operation,
     }
 }
 

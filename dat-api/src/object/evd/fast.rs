@@ -16,7 +16,7 @@ use super::exclusive::open;
 use super::{Cqe, Evd, Queue};
 use crate::handle::{Handle, Owned, Slot};
 use crate::status::DatReturn;
-use crate::types::{DtoStatus, Event, EventData};
+use crate::types::{DtoOperation, DtoStatus, Event, EventData};
 
 /// The slow path has to decide.
 pub(super) struct Slow;
@@ -99,13 +99,11 @@ fn is_recv_consumers(cqe: &Cqe<'_>, slot: &Slot) -> bool {
     slot.armed_srq().is_none()
 }
 
-/// Returns whether a request can be handed out without its endpoint.
+/// Returns the operation of a request that can be handed out without its endpoint.
 #[inline(always)]
-fn is_request_consumers(cqe: &Cqe<'_>, slot: &Slot) -> bool {
-    match cqe.request_op() {
-        Some(op) => convert::is_request_consumers(slot.counters(), op),
-        None => false,
-    }
+fn consumers_request(cqe: &Cqe<'_>, slot: &Slot) -> Option<DtoOperation> {
+    let op = cqe.request_op()?;
+    convert::is_request_consumers(slot.counters(), op).then(|| convert::operation(op))
 }
 
 /// Consumes a CQE and returns its event; does nothing if the slow path has to take it.
@@ -120,19 +118,19 @@ fn take_fast(cqe: Cqe<'_>) -> Option<EventData> {
                 return None;
             }
             let (wr_id, length) = cqe.consume_recv()?;
-            Some(transfer(ep, wr_id, DtoStatus::Success, length))
+            let operation = DtoOperation::Receive;
+            Some(transfer(ep, wr_id, DtoStatus::Success, length, operation))
         }
         CqeKind::Request => {
             let (ep, slot) = receiver(&cqe)?;
-            if !is_request_consumers(&cqe, slot) {
-                return None;
-            }
+            let operation = consumers_request(&cqe, slot)?;
             let (wr_id, wr_data) = cqe.consume_request()?;
             Some(transfer(
                 ep,
                 wr_id,
                 DtoStatus::Success,
                 requested_length(wr_data),
+                operation,
             ))
         }
         CqeKind::Other => None,
@@ -174,7 +172,7 @@ impl Consumer {
         let (_, slot) = receiver(&cqe).ok_or(Slow)?;
         let is_consumers = match cqe.kind() {
             CqeKind::Recv => is_recv_consumers(&cqe, slot),
-            CqeKind::Request => is_request_consumers(&cqe, slot),
+            CqeKind::Request => consumers_request(&cqe, slot).is_some(),
             CqeKind::Other => false,
         };
         if is_consumers { Ok(true) } else { Err(Slow) }

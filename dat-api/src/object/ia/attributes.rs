@@ -36,7 +36,7 @@
 //! | attribute | value | reason |
 //! | --- | --- | --- |
 //! | `provider_name`, `provider_version_*` | this crate's | |
-//! | `dapl_version_*` | 1.2 | |
+//! | `dapl_version_*` | of the interface: 1.2, or 2.0 | |
 //! | `lmr_mem_types_supported` | LMR and shared virtual | and virtual, whose number is 0 |
 //! | `iov_ownership_on_return` | the consumer | posting copies the segments into the ring (R14) |
 //! | `dat_qos_supported` | best effort | |

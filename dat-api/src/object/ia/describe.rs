@@ -13,7 +13,6 @@ use super::attributes::{
 use super::limit_attributes::{LimitAttributes, count};
 use super::limits::MAX_LMRS;
 use crate::options::Options;
-use crate::registry;
 use crate::types::CompletionFlags;
 
 /// What the attributes are derived from.
@@ -25,6 +24,8 @@ pub(super) struct AttributeSources<'a> {
     pub(super) local_address: usize,
     pub(super) manager: &'a Manager,
     pub(super) threadsafe: bool,
+    /// The DAT version of the interface.
+    pub(super) interface: (u32, u32),
     pub(super) options: &'a Options,
     /// The attributes of connections.
     pub(super) connections: Vec<NamedAttribute>,
@@ -80,7 +81,7 @@ impl AttributeSources<'_> {
 
     pub(super) fn provider(&self) -> ProviderAttributes {
         let part = |text: &str| text.parse().unwrap_or(0);
-        let (dapl_version_major, dapl_version_minor) = registry::VERSION;
+        let (dapl_version_major, dapl_version_minor) = self.interface;
         let shares = self.device.limits().srqs > 0;
         let if_shared = |bits: i32| if shares { bits } else { 0 };
         ProviderAttributes {

@@ -34,10 +34,12 @@ pub struct OpenRequest<'a> {
     pub async_evd: AsyncEvd,
     /// Whether several threads may use one object at a time.
     pub threadsafe: bool,
-    /// The major DAT version that the caller wants: 1.
+    /// The major DAT version that the caller wants.
     pub major: u32,
-    /// The minor DAT version that the caller wants: 2.
+    /// The minor DAT version that the caller wants.
     pub minor: u32,
+    /// The DAT version of the caller's interface, which opens adapters of no other version.
+    pub interface: (u32, u32),
 }
 
 /// Where the asynchronous events of an IA go.
@@ -112,6 +114,7 @@ impl Ia {
             local_address: local_address.address(),
             manager: cm.manager(),
             threadsafe: request.threadsafe,
+            interface: request.interface,
             options: &options,
             connections: connections.named(&transport),
         };

@@ -1,7 +1,7 @@
 use core::mem::MaybeUninit;
 
 use dat_api::handle::{Object, publish_for_test, retire_for_test};
-use dat_api::types::{AsyncKind, ConnectionKind, DtoStatus, PrivateData};
+use dat_api::types::{AsyncKind, ConnectionKind, DtoOperation, DtoStatus, PrivateData};
 use std::sync::Arc;
 
 use super::*;
@@ -22,7 +22,7 @@ fn make<const KIND: u8>() -> Handle {
 
 fn converted(data: EventData, evd: Handle) -> DAT_EVENT {
     let mut event = MaybeUninit::<DAT_EVENT>::uninit();
-    // SAFETY: there is room for an event, and all of it is written.
+    // SAFETY: there is room for an event, and all of it is filled first.
     unsafe {
         // Filled with a pattern other than 0, so that bytes that `write` leaves
         // out are detected.
@@ -64,7 +64,8 @@ fn dto_completions_are_converted() {
                 ep,
                 cookie: u64::MAX - 6,
                 status,
-                length: 1 << 40,
+                length: 1 << 30,
+                operation: DtoOperation::RdmaRead,
             },
             evd,
         );
@@ -76,7 +77,7 @@ fn dto_completions_are_converted() {
         // SAFETY: any 64 bits are a number.
         assert_eq!(unsafe { data.user_cookie.as_64 }, u64::MAX - 6);
         assert_eq!(data.status, status as u32);
-        assert_eq!(data.transfered_length, 1 << 40);
+        assert_eq!(data.transfered_length, 1 << 30);
     }
 }
 

@@ -1,32 +1,8 @@
 //! The structs of `dat::abi`.
 
 use crate::facts::Layout;
-use core::mem::{MaybeUninit, offset_of};
+use crate::listed::layouts;
 use dat::abi::*;
-
-/// A member: name, offset, size.
-fn member<T>(name: &'static str, offset: usize, _: *const T) -> (&'static str, usize, usize) {
-    (name, offset, size_of::<T>())
-}
-
-macro_rules! layouts {
-    ($($name:ident { $($member:ident)* })*) => {
-        vec![$({
-            let value = MaybeUninit::<$name>::uninit();
-            let value = value.as_ptr();
-            Layout {
-                name: stringify!($name),
-                size: size_of::<$name>(),
-                align: align_of::<$name>(),
-                members: vec![$({
-                    // SAFETY: the place is within `value`, and nothing is read.
-                    let place = unsafe { &raw const (*value).$member };
-                    member(stringify!($member), offset_of!($name, $member), place)
-                }),*],
-            }
-        }),*]
-    };
-}
 
 /// Every struct and union of the headers.
 pub(crate) fn layouts() -> Vec<Layout> {

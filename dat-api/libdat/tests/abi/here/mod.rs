@@ -1,9 +1,11 @@
-//! The items of `dat::abi` with their names, which Rust cannot list by itself.
+//! The items of `dat::abi` with their names.
 
 mod layouts;
+mod pointers;
 mod types;
 mod values;
 
 pub(crate) use layouts::layouts;
-pub(crate) use types::{Type, types};
+pub(crate) use pointers::pointers;
+pub(crate) use types::types;
 pub(crate) use values::values;

@@ -1,30 +1,7 @@
 //! The types of `dat::abi`.
 
-use core::any::TypeId;
+use crate::listed::{Type, types};
 use dat::abi::*;
-
-/// A type, and the pointers to it.
-pub(crate) struct Type {
-    pub(crate) name: &'static str,
-    pub(crate) size: usize,
-    pub(crate) align: usize,
-    pub(crate) id: TypeId,
-    pub(crate) mutable: TypeId,
-    pub(crate) constant: TypeId,
-}
-
-macro_rules! types {
-    ($($name:ident)*) => {
-        vec![$(Type {
-            name: stringify!($name),
-            size: size_of::<$name>(),
-            align: align_of::<$name>(),
-            id: TypeId::of::<$name>(),
-            mutable: TypeId::of::<*mut $name>(),
-            constant: TypeId::of::<*const $name>(),
-        }),*]
-    };
-}
 
 /// Every type of the headers except function types; the structs come last.
 pub(crate) fn types() -> Vec<Type> {

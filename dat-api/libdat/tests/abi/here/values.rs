@@ -1,12 +1,7 @@
 //! The integers of `dat::abi`.
 
+use crate::listed::values;
 use dat::abi::*;
-
-macro_rules! values {
-    ($($name:ident)*) => {
-        vec![$((stringify!($name), i128::from($name))),*]
-    };
-}
 
 /// Every enumerator and integer macro of the headers.
 pub(crate) fn values() -> Vec<(&'static str, i128)> {

@@ -2,12 +2,12 @@
 
 use core::sync::atomic::Ordering;
 
-use dat_engine::Completion;
+use dat_engine::{Completion, CompletionOp};
 
 use super::fixture::{FakeEp, Fixture, code, number};
 use crate::object::evd::DtoRole;
 use crate::status::{ReturnType, Subtype};
-use crate::types::{CompletionFlags, DtoStatus, EvdFlags, EventData};
+use crate::types::{CompletionFlags, DtoOperation, DtoStatus, EvdFlags, EventData};
 
 const EMPTY: (ReturnType, Subtype) = (ReturnType::QueueEmpty, Subtype::NoSubtype);
 
@@ -35,7 +35,7 @@ fn evd_dequeue_works_when_unwaitable_and_disabled() {
 
 #[test]
 fn evd_w01_completions_become_events_with_every_field() {
-    let (fixture, _stream, ring) = Fixture::receiving(4, CompletionFlags::empty());
+    let (fixture, _stream, ring) = Fixture::receiving(8, CompletionFlags::empty());
     let ep = FakeEp::new();
     ring.complete(ep.received(u64::from(u32::MAX) << 20));
     ring.complete(ep.sent(77));
@@ -43,21 +43,32 @@ fn evd_w01_completions_become_events_with_every_field() {
         imm: 5 | (1 << 31),
         ..ep.sent(78)
     });
-    let event = |cookie, length| {
+    ring.complete(Completion {
+        op: CompletionOp::Write,
+        ..ep.sent(79)
+    });
+    ring.complete(Completion {
+        op: CompletionOp::Read,
+        ..ep.sent(80)
+    });
+    let event = |cookie, length, operation| {
         Ok(EventData::Dto {
             ep: ep.handle(),
             cookie,
             status: DtoStatus::Success,
             length,
+            operation,
         })
     };
     let cookie = u64::from(u32::MAX) << 20;
     assert_eq!(
         fixture.dequeue(),
-        event(cookie, u64::from(cookie as u32 + 10))
+        event(cookie, u64::from(cookie as u32 + 10), DtoOperation::Receive)
     );
-    assert_eq!(fixture.dequeue(), event(77, 77));
-    assert_eq!(fixture.dequeue(), event(78, 5));
+    assert_eq!(fixture.dequeue(), event(77, 77, DtoOperation::Send));
+    assert_eq!(fixture.dequeue(), event(78, 5, DtoOperation::Send));
+    assert_eq!(fixture.dequeue(), event(79, 79, DtoOperation::RdmaWrite));
+    assert_eq!(fixture.dequeue(), event(80, 80, DtoOperation::RdmaRead));
     assert_eq!(code(fixture.dequeue()), EMPTY);
 }
 

@@ -1,4 +1,9 @@
 //! Counters: an extension that uDAPL does not have.
+#![allow(missing_docs, reason = "the headers explain each call")]
+#![allow(
+    clippy::missing_safety_doc,
+    reason = "one contract for all, in the documentation of `exports`"
+)]
 
 use dat_api::Subtype;
 use dat_api::object::counters::Counters;
@@ -9,7 +14,7 @@ use crate::face::handles::{ours, refused_any};
 use crate::face::output::Output;
 use crate::face::subject::on;
 
-#[unsafe(no_mangle)]
+#[unsafe(export_name = symbol!("dat_counters_query"))]
 pub unsafe extern "C" fn dat_counters_query(
     dat_handle: DAT_HANDLE,
     counters: *mut DAT_COUNTERS,

@@ -1,0 +1,189 @@
+//! What uDAPL 2.0 has otherwise than 1.2: numbers, and members of structures.
+//! [`calls`] has the calls with other parameters, and those that only 2.0 has.
+
+pub(crate) mod calls;
+mod codes;
+mod extension;
+mod unsupported;
+
+use dat_api::Result;
+use dat_api::Subtype;
+use dat_api::object::ep::EpFields;
+use dat_api::object::ia::PzSupport;
+use dat_api::object::srq::SrqState;
+use dat_api::types::{DtoOperation, DtoStatus, LmrSegment, RmrSegment};
+
+use crate::abi::*;
+use crate::face::frame::{bad_argument, require};
+
+pub(crate) use codes::{code, from_code, names};
+
+/// The name of this library in messages.
+pub(crate) const LIBRARY: &str = "libdat2";
+/// The DAT version of this library.
+pub(crate) const VERSION: (u32, u32) = (DAT_VERSION_MAJOR, DAT_VERSION_MINOR);
+/// The bits that a mask of CNO members may have: the header's values are no single bits.
+pub(crate) const CNO_FIELDS: DAT_CNO_PARAM_MASK =
+    DAT_CNO_FIELD_IA_HANDLE | DAT_CNO_FIELD_PROXY_TYPE | DAT_CNO_FIELD_PROXY | DAT_CNO_FIELD_ALL;
+
+/// Converts a length of C.
+#[inline(always)]
+pub(crate) fn bytes(length: DAT_SEG_LENGTH) -> u64 {
+    length.into()
+}
+
+/// Converts a length to C. What does not fit becomes the longest length.
+#[inline(always)]
+pub(crate) fn length(bytes: u64) -> DAT_SEG_LENGTH {
+    DAT_SEG_LENGTH::try_from(bytes).unwrap_or(DAT_SEG_LENGTH::MAX)
+}
+
+/// Converts a local segment.
+#[inline(always)]
+pub(crate) fn local_segment(triplet: DAT_LMR_TRIPLET) -> LmrSegment {
+    LmrSegment {
+        context: triplet.lmr_context,
+        address: triplet.virtual_address,
+        length: triplet.segment_length.into(),
+    }
+}
+
+/// Converts a local segment to C.
+pub(crate) fn triplet(segment: &LmrSegment) -> DAT_LMR_TRIPLET {
+    DAT_LMR_TRIPLET {
+        virtual_address: segment.address,
+        segment_length: length(segment.length),
+        lmr_context: segment.context,
+    }
+}
+
+/// Converts a remote segment.
+#[inline(always)]
+pub(crate) fn remote_segment(triplet: DAT_RMR_TRIPLET) -> RmrSegment {
+    RmrSegment {
+        context: triplet.rmr_context,
+        address: triplet.virtual_address,
+        length: triplet.segment_length.into(),
+    }
+}
+
+/// Returns the data of a DTO completion.
+#[inline(always)]
+pub(crate) fn dto(
+    ep_handle: DAT_EP_HANDLE,
+    cookie: u64,
+    status: DtoStatus,
+    bytes: u64,
+    operation: DtoOperation,
+) -> DAT_DTO_COMPLETION_EVENT_DATA {
+    DAT_DTO_COMPLETION_EVENT_DATA {
+        ep_handle,
+        user_cookie: DAT_CONTEXT { as_64: cookie },
+        // `DtoStatus` and `DtoOperation` have the numbers of the header.
+        status: status as u32,
+        // A message has at most 32 bits of length.
+        transfered_length: bytes as DAT_SEG_LENGTH,
+        operation: operation as DAT_DTOS,
+        rmr_context: 0,
+    }
+}
+
+/// Converts a mask of endpoint members. `EpFields` has the bits of uDAPL 1.2, where
+/// `DAT_EP_FIELD_COMM` is missing and the nine bits after it are one place lower.
+pub(crate) fn ep_fields(mask: DAT_EP_PARAM_MASK) -> Result<EpFields> {
+    const BEFORE: u64 = DAT_EP_FIELD_IA_HANDLE | DAT_EP_FIELD_EP_STATE;
+    const MOVED: u64 = (DAT_EP_FIELD_SRQ_HANDLE << 1) - DAT_EP_FIELD_LOCAL_IA_ADDRESS_PTR;
+    require(
+        mask & DAT_EP_FIELD_COMM == 0,
+        Subtype::InvalidArg2,
+        "the mask has DAT_EP_FIELD_COMM, but no endpoint has a DAT_COMM: leave that bit out",
+    )?;
+    let fields = (mask & BEFORE) | ((mask & MOVED) >> 1) | (mask & DAT_EP_FIELD_EP_ATTR_ALL);
+    let unknown = mask & !DAT_EP_FIELD_ALL;
+    EpFields::from_bits(fields)
+        .filter(|_| unknown == 0)
+        .ok_or_else(|| {
+            bad_argument(
+                Subtype::InvalidArg2,
+                format!(
+                    "the mask {mask:#x} has bits that name no field: expected bits of \
+                     {DAT_EP_FIELD_ALL:#x}, DAT_EP_FIELD_ALL"
+                ),
+            )
+        })
+}
+
+/// Converts the state of an SRQ.
+pub(crate) fn srq_state(state: SrqState) -> DAT_SRQ_STATE {
+    match state {
+        SrqState::Operational => DAT_SRQ_STATE_OPERATIONAL,
+        SrqState::Error => DAT_SRQ_STATE_ERROR,
+    }
+}
+
+/// Converts how zones may relate.
+pub(crate) fn pz_support(support: PzSupport) -> DAT_PZ_SUPPORT {
+    match support {
+        PzSupport::Unique => DAT_PZ_UNIQUE,
+        PzSupport::Shareable => DAT_PZ_SHAREABLE,
+    }
+}
+
+/// Returns the result of a CNO query.
+pub(crate) fn cno_param(ia_handle: DAT_IA_HANDLE, agent: DAT_OS_WAIT_PROXY_AGENT) -> DAT_CNO_PARAM {
+    // SAFETY: numbers and pointers, for which 0 is valid.
+    let mut param: DAT_CNO_PARAM = unsafe { core::mem::zeroed() };
+    param.ia_handle = ia_handle;
+    if agent.proxy_agent_func.is_some() {
+        param.proxy_type = DAT_PROXY_TYPE_AGENT;
+        param.proxy.agent = agent;
+    }
+    param
+}
+
+/// Defines functions that return a structure in which only the members that uDAPL 1.2
+/// does not have are set.
+macro_rules! members {
+    ($($name:ident: $type:ty { $($member:ident: $value:expr,)* })*) => {
+        $(
+            /// Returns the members that only this version has; the caller sets the others.
+            pub(crate) fn $name() -> $type {
+                // SAFETY: numbers and pointers, for which 0 is valid.
+                #[allow(unused_mut, reason = "the members may all be 0")]
+                let mut all: $type = unsafe { core::mem::zeroed() };
+                $(all.$member = $value;)*
+                all
+            }
+        )*
+    };
+}
+
+// What is not here is 0: virtual addresses, no zero-based addressing, no extensions, no
+// high availability, no `DAT_COMM`.
+members! {
+    ep_param: DAT_EP_PARAM {}
+    ia_attr: DAT_IA_ATTR {}
+    lmr_param: DAT_LMR_PARAM {}
+    provider_attr: DAT_PROVIDER_ATTR { rmr_scope_supported: DAT_RMR_SCOPE_PZ, }
+    rmr_param: DAT_RMR_PARAM { rmr_scope: DAT_RMR_SCOPE_PZ, }
+}
+
+/// The calls of the provider table that only this version has.
+pub(crate) const PROVIDER: DAT_PROVIDER = DAT_PROVIDER {
+    csp_create_func: Some(calls::dat_csp_create),
+    csp_query_func: Some(calls::dat_csp_query),
+    csp_free_func: Some(calls::dat_csp_free),
+    ep_common_connect_func: Some(calls::dat_ep_common_connect),
+    rmr_create_for_ep_func: Some(calls::dat_rmr_create_for_ep),
+    ep_post_send_with_invalidate_func: Some(calls::dat_ep_post_send_with_invalidate),
+    ep_post_rdma_read_to_rmr_func: Some(calls::dat_ep_post_rdma_read_to_rmr),
+    cno_fd_create_func: Some(calls::dat_cno_fd_create),
+    cno_trigger_func: Some(calls::dat_cno_trigger),
+    ia_ha_related_func: Some(unsupported::ia_ha_related),
+    handle_extendedop_func: Some(extension::libdat2_extension),
+    // SAFETY: null pointers, and no functions.
+    ..unsafe { core::mem::zeroed() }
+};
+
+#[cfg(test)]
+mod tests;

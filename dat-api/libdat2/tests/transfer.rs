@@ -1,0 +1,65 @@
+//! Transfers through uDAPL 2.0: a C program (`transfer/transfer.c`) on the emulated
+//! adapter, by the name of the device and by an entry of dat.conf, on both data paths.
+
+#[path = "../../libdat/tests/support/c_program.rs"]
+mod c_program;
+#[path = "../../../tests/support/launcher.rs"]
+mod emulator;
+
+use std::process::Command;
+use std::sync::OnceLock;
+
+use c_program::CProgram;
+use emulator::{fabric, launcher};
+
+fn program() -> &'static CProgram {
+    static PROGRAM: OnceLock<CProgram> = OnceLock::new();
+    PROGRAM.get_or_init(|| CProgram::build("transfer", &["transfer.c"]))
+}
+
+/// Runs the program on an adapter, with this dat.conf.
+fn run(adapter: &str, path: &str, conf: &str) {
+    let program = program();
+    let file = program.libraries.join(format!("{adapter}-{path}.conf"));
+    std::fs::write(&file, conf).expect("the file can be written");
+    let output = Command::new("timeout")
+        .arg("300")
+        .arg(launcher())
+        .args(["run", "--fabric", &fabric(), "--"])
+        .arg(&program.path)
+        .arg(adapter)
+        .env("LD_LIBRARY_PATH", &program.libraries)
+        .env("DAT_OVERRIDE", &file)
+        .env("DAT_PATH", path)
+        .env("DAT_DBG_TYPE", "1")
+        .output()
+        .expect("timeout can be run");
+    let stdout = String::from_utf8_lossy(&output.stdout);
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    let report = format!("{:?}\n{stdout}{stderr}", output.status);
+    assert!(output.status.success(), "{report}");
+    assert!(stdout.contains("well\n"), "{report}");
+    // Every refusal has a cause, and names the library and the code.
+    assert!(!stdout.contains("unknown"), "{report}");
+    let refused = stdout
+        .lines()
+        .filter(|line| line.starts_with("libdat2: dat_"));
+    assert!(refused.count() > 10, "{report}");
+}
+
+#[test]
+fn a_device_needs_no_configuration() {
+    run("mlx5_0", "direct", "");
+}
+
+#[test]
+fn an_entry_of_dat_conf_opens_its_device() {
+    let conf = "emu u2.0 nonthreadsafe default libdat2.so.2 dapl.2.0 \"mlx5_0 1\" \"\"\n\
+                emu u1.2 nonthreadsafe default libnothing.so.1 dapl.1.2 \"mlx5_1 1\" \"\"\n";
+    run("emu", "direct", conf);
+}
+
+#[test]
+fn transfers_work_on_the_verbs_path() {
+    run("mlx5_0", "verbs", "");
+}
