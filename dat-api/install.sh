@@ -1,30 +1,35 @@
 #!/usr/bin/env bash
-# Installs uDAPL 1.2 for C programs: library, headers, dat.pc, dat-check, manual pages.
+# Installs uDAPL for C programs: the libraries of versions 1.2 and 2.0, their headers,
+# dat.pc, dat2.pc, dat-check, manual pages.
 # Decision: docs/decisions/017-provider-in-another-registry.md (libudapl.so.1)
 set -euo pipefail
 umask 022 # every user may read the installed files
 
 usage() {
     cat <<'TXT'
-usage: dat-api/install.sh --prefix DIR [--destdir DIR] [--library FILE [--check FILE]]
+usage: dat-api/install.sh --prefix DIR [--destdir DIR]
+                          [--library FILE [--library2 FILE] [--check FILE]]
        dat-api/install.sh --prefix DIR [--destdir DIR] --uninstall
 
 Installs below the prefix:
-  lib/libdat.so.1.2.0, libdat.so.1, libdat.so    the library and its links
-  include/dat/*.h                                the headers
-  lib/pkgconfig/dat.pc                           for pkg-config
+  lib/libdat.so.1.2.0, libdat.so.1, libdat.so    uDAPL 1.2 and its links
+  lib/libdat2.so.2.0.0, libdat2.so.2, libdat2.so uDAPL 2.0 and its links
+  include/dat/*.h, include/dat2/*.h              the headers
+  lib/pkgconfig/dat.pc, dat2.pc                  for pkg-config
   bin/dat-check                                  shows what each adapter name opens
   share/man/man{1,3,5,7}/                        the manual pages: man udapl
   share/udapl/installed                          what was installed, for --uninstall
 
   --prefix DIR    where programs will find it, for example /usr/local
   --destdir DIR   put the files below this folder instead, as packagers do;
-                  dat.pc still names the prefix
+                  dat.pc and dat2.pc still name the prefix
   --library FILE  install this build of libdat.so. By default, cargo updates the
                   release build first (as root only if root owns the target
                   folder).
-  --check FILE    with --library: install this build of dat-check. By default the
-                  one beside the library; without one, dat-check is not installed.
+  --library2 FILE, --check FILE
+                  with --library: install this build of libdat2.so, of dat-check. By
+                  default those beside the library; what is missing there is not
+                  installed.
   --uninstall     remove what was installed, and the folders made for it
   --help          this text
 
@@ -36,15 +41,15 @@ say() { printf '%s\n' "$*"; }
 fail() { printf 'error: %s\n' "$*" >&2; exit 2; }
 misuse() { printf 'error: %s (see --help)\n' "$*" >&2; exit 1; }
 
-prefix='' destdir='' library='' check='' uninstall=no
+prefix='' destdir='' library='' library2='' check='' uninstall=no
 while [ $# -gt 0 ]; do
     case $1 in
-    --prefix | --destdir | --library | --check)
+    --prefix | --destdir | --library | --library2 | --check)
         [ -n "${2-}" ] || misuse "$1 needs a value"
         declare "${1#--}=$2"
         shift
         ;;
-    --prefix=?* | --destdir=?* | --library=?* | --check=?*)
+    --prefix=?* | --destdir=?* | --library=?* | --library2=?* | --check=?*)
         option=${1%%=*}
         declare "${option#--}=${1#*=}"
         ;;
@@ -59,6 +64,7 @@ while [ $# -gt 0 ]; do
 done
 [ -n "$prefix" ] || misuse "--prefix is missing"
 [ -z "$check" ] || [ -n "$library" ] || misuse "--check needs --library: both come from one build"
+[ -z "$library2" ] || [ -n "$library" ] || misuse "--library2 needs --library: both come from one build"
 
 # absolute PATH: as seen from where the script was called.
 absolute() { case $1 in /*) printf '%s' "$1" ;; *) printf '%s/%s' "$PWD" "$1" ;; esac; }
@@ -67,6 +73,7 @@ prefix=${prefix%/}
 [ -n "$prefix" ] || misuse "--prefix / would mix with the system's own files; use --prefix /usr if /usr is meant"
 [ -z "$destdir" ] || destdir=$(absolute "$destdir")
 [ -z "$library" ] || library=$(absolute "$library")
+[ -z "$library2" ] || library2=$(absolute "$library2")
 [ -z "$check" ] || check=$(absolute "$check")
 case $prefix in
 *[[:space:]\'\"\\\$]*) fail "dat.pc cannot name a folder like '$prefix': no spaces, quotes, \$ or \\" ;;
@@ -74,8 +81,10 @@ esac
 
 cd "$(dirname "$0")/.."
 source=dat-api/libdat
+source2=dat-api/libdat2
 target=${CARGO_TARGET_DIR:-target}
 version=1.2.0
+version2=2.0.0
 root=${destdir%/}$prefix
 manifest=$root/share/udapl/installed
 
@@ -83,7 +92,7 @@ manifest=$root/share/udapl/installed
 need_writable() {
     local folder=$root below
     while [ ! -e "$folder" ] && [ ! -L "$folder" ]; do folder=$(dirname "$folder"); done
-    for below in "$folder" "$root"/{bin,lib,lib/pkgconfig,include,include/dat,share,share/udapl,share/man,share/man/man{1,3,5,7}}; do
+    for below in "$folder" "$root"/{bin,lib,lib/pkgconfig,include,include/dat,include/dat2,share,share/udapl,share/man,share/man/man{1,3,5,7}}; do
         if [ ! -d "$below" ]; then
             [ ! -e "$below" ] || fail "$below is not a folder"
         elif [ ! -w "$below" ] || [ ! -x "$below" ]; then
@@ -122,12 +131,12 @@ build() {
     library=$target/release/libdat.so
     PATH=$PATH:${HOME:-}/.cargo/bin
     if command -v cargo >/dev/null 2>&1 && { [ ! -e "$target" ] || [ -O "$target" ]; }; then
-        cargo build --release --locked -p libdat -p dat-check || fail "the library does not build"
+        cargo build --release --locked -p libdat -p libdat2 -p dat-check || fail "the library does not build"
     elif [ -f "$library" ]; then
         say "installing $library as it is"
     fi
     [ -f "$library" ] ||
-        fail "$library is missing: build it first with cargo build --release -p libdat -p dat-check"
+        fail "$library is missing: build it first with cargo build --release -p libdat -p libdat2 -p dat-check"
 }
 
 # page_place FILE: prints where a manual page is installed.
@@ -164,27 +173,31 @@ link() {
     installed+=("file $1")
 }
 
+# pkg_config NAME VERSION: installs NAME.pc
 pkg_config() {
-    cat <<TXT
+    cat >"$root/lib/pkgconfig/$1.pc" <<TXT
 prefix=$prefix
 libdir=\${prefix}/lib
 includedir=\${prefix}/include
 
-Name: dat
-Description: uDAPL 1.2, the Direct Access Transport API of user programs
-Version: $version
-Libs: -L\${libdir} -ldat
+Name: $1
+Description: uDAPL ${2%.*}, the Direct Access Transport API of user programs
+Version: $2
+Libs: -L\${libdir} -l$1
 Cflags: -I\${includedir}
 TXT
+    installed+=("file lib/pkgconfig/$1.pc")
 }
 
 [ -n "$library" ] || build
 [ -f "$library" ] || fail "$library is missing"
 [ -z "$check" ] || [ -f "$check" ] || fail "$check is missing"
+[ -z "$library2" ] || [ -f "$library2" ] || fail "$library2 is missing"
 [ -n "$check" ] || check=$(dirname "$library")/dat-check
+[ -n "$library2" ] || library2=$(dirname "$library")/libdat2.so
 need_writable
 [ ! -f "$manifest" ] || remove_installed
-others=("$root"/{bin/dat-check,lib/libdat.so*,lib/libudapl.so.1,lib/pkgconfig/dat.pc,include/dat/*})
+others=("$root"/{bin/dat-check,lib/libdat{,2}.so*,lib/libudapl.so.1,lib/libudapl2.so.2,lib/pkgconfig/dat{,2}.pc,include/dat{,2}/*})
 for page in "$source"/man/*; do others+=("$root/$(page_place "$page")"); done
 for other in "${others[@]}"; do
     if [ -e "$other" ] || [ -L "$other" ]; then
@@ -212,16 +225,28 @@ for header in "$source"/include/dat/*.h; do
     put 644 "$header" "include/dat/${header##*/}"
 done
 folder lib/pkgconfig
-pkg_config >"$root/lib/pkgconfig/dat.pc"
-installed+=("file lib/pkgconfig/dat.pc")
+pkg_config dat "$version"
+if [ -f "$library2" ]; then
+    put 644 "$library2" "lib/libdat2.so.$version2"
+    link lib/libdat2.so.2 "libdat2.so.$version2"
+    link lib/libdat2.so libdat2.so.2
+    # The name for other registries, which may be called libdat2.so.2 themselves.
+    link lib/libudapl2.so.2 "libdat2.so.$version2"
+    for header in "$source2"/include/dat2/*.h; do
+        put 644 "$header" "include/dat2/${header##*/}"
+    done
+    pkg_config dat2 "$version2"
+else
+    say "without uDAPL 2.0: $library2 is missing (--library2 names another file)"
+fi
 for page in "$source"/man/*; do
     put 644 "$page" "$(page_place "$page")"
 done
 
-say "installed uDAPL 1.2 below $root"
+say "installed uDAPL below $root"
 if [ -z "$destdir" ]; then
     [ ! -f "$check" ] || say "$prefix/bin/dat-check shows what programs can open, and what to do if they cannot"
-    say "pkg-config finds it with PKG_CONFIG_PATH=$prefix/lib/pkgconfig, programs with LD_LIBRARY_PATH=$prefix/lib,"
+    say "pkg-config finds dat (1.2) and dat2 (2.0) with PKG_CONFIG_PATH=$prefix/lib/pkgconfig, programs with LD_LIBRARY_PATH=$prefix/lib,"
     say "man with MANPATH=$prefix/share/man: (the colon keeps the other pages);"
     say "none of these is needed in directories that the system searches (/usr/local, after ldconfig)"
 fi

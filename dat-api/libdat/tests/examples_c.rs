@@ -139,13 +139,19 @@ fn command(fabric: &str, under: &[&str], program: &str, arguments: &[&str]) -> C
 
 /// Returns what a process printed, or how it failed.
 fn end(side: &str, mut child: Child, mut stdout: String) -> Result<String, String> {
-    let mut stderr = String::new();
+    // Both at once: a process that has filled one pipe does not end.
+    let stderr = child.stderr.take().map(|mut pipe| {
+        thread::spawn(move || {
+            let mut stderr = String::new();
+            pipe.read_to_string(&mut stderr).expect("text");
+            stderr
+        })
+    });
     if let Some(mut pipe) = child.stdout.take() {
         pipe.read_to_string(&mut stdout).expect("text");
     }
-    if let Some(mut pipe) = child.stderr.take() {
-        pipe.read_to_string(&mut stderr).expect("text");
-    }
+    let stderr = stderr.map(|reader| reader.join().expect("text"));
+    let stderr = stderr.unwrap_or_default();
     let status = child.wait().expect("the child process was started");
     if status.success() {
         Ok(stdout)

@@ -59,6 +59,15 @@ fn an_entry_of_dat_conf_opens_its_device() {
     run("emu", "direct", conf);
 }
 
+/// As in Debian's dat.conf, where that library is not installed.
+#[test]
+fn an_entry_of_a_provider_that_is_not_installed_opens_its_device() {
+    let name = "ofa-v2-mlx5_0-1s";
+    let library = "/nowhere/libdaploscm.so.2";
+    let conf = format!("{name} u2.0 nonthreadsafe default {library} dapl.2.0 \"mlx5_0 1\" \"\"\n");
+    run(name, "direct", &conf);
+}
+
 #[test]
 fn transfers_work_on_the_verbs_path() {
     run("mlx5_0", "verbs", "");

@@ -166,15 +166,30 @@ impl Cr {
         Ok(())
     }
 
-    /// Rejects: the requester gets an event. An endpoint that was created for the request is freed;
-    /// one that was reserved for it is unconnected again.
+    /// Rejects: the requester gets an event with the private data. An endpoint that was created for
+    /// the request is freed; one that was reserved for it is unconnected again.
     ///
     /// # Errors
-    /// `INVALID_HANDLE`.
-    pub fn reject(handle: Handle) -> Result<()> {
+    /// - `INVALID_HANDLE`.
+    /// - `INVALID_PARAMETER`, argument 2: more private data than the connection manager carries.
+    pub fn reject(handle: Handle, private_data: &[u8]) -> Result<()> {
         let cr = handle::pin::<Self>(handle).ok_or_else(stale)?;
+        let most = cr.ia.max_private_data();
+        if private_data.len() > most {
+            return Err(DatError::new(
+                ReturnType::InvalidParameter,
+                Subtype::InvalidArg2,
+                format!(
+                    "{} bytes of private data: expected at most {most}, the provider attribute \
+                     max_private_data_size",
+                    private_data.len()
+                ),
+            ));
+        }
         let request = cr.request.lock().take().ok_or_else(stale)?;
-        request.reject();
+        // The length fits: nothing else is refused.
+        let rejected = request.reject(private_data);
+        debug_assert!(rejected.is_ok());
         cr.end();
         drop(cr);
         drop(handle::retire::<Self>(handle, |_| ()));

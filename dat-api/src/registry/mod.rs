@@ -29,13 +29,18 @@ pub use self::file::ConfFile;
 pub const VERSION: (u32, u32) = (1, 2);
 
 /// The file names of this library in dat.conf.
-const OURS: [&str; 5] = [
+const OURS: [&str; 6] = [
     "libdat.so",
     "libdat.so.1",
     "libdat2.so",
     "libdat2.so.2",
     "libudapl.so.1",
+    "libudapl2.so.2",
 ];
+
+/// The file names of OFED's providers of DAT 2.0, whose entries a stock dat.conf has. Where such
+/// a library is not installed, this project's library opens the same device in its place.
+const REPLACED: [&str; 3] = ["libdaplofa.so.2", "libdaploscm.so.2", "libdaploucm.so.2"];
 
 /// An IA name, as `dat_registry_list_providers` reports it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -128,7 +133,8 @@ fn listed(conf: &Conf, devices: impl Iterator<Item = String>, version: (u32, u32
             minor: entry.minor,
             threadsafe: entry.threadsafe,
         };
-        let is_served = is_ours(&entry.library) && (entry.major, entry.minor) == version;
+        let is_known = is_ours(&entry.library) || is_replaceable(&entry.library);
+        let is_served = is_known && (entry.major, entry.minor) == version;
         // A further entry with the same key is an alternative for the same name.
         match all.iter_mut().find(|listed| listed.provider == provider) {
             Some(listed) => listed.is_served |= is_served,
@@ -198,6 +204,9 @@ pub enum ProviderLibrary {
         instance_data: String,
         /// The file and line of the entry, for messages.
         place: String,
+        /// Whether this library opens the entry's device if the other one cannot be loaded:
+        /// OFED's providers of DAT 2.0.
+        is_replaceable: bool,
     },
 }
 
@@ -222,6 +231,7 @@ fn libraries_in(file: &File, wanted: &Provider) -> Vec<ProviderLibrary> {
                 library: entry.library.clone(),
                 instance_data: entry.instance_data.clone(),
                 place: place_of(file, entry),
+                is_replaceable: is_replaceable(&entry.library),
             }
         };
         if !libraries.contains(&found) {
@@ -352,6 +362,15 @@ fn place_of(file: &File, entry: &Entry) -> String {
     format!("{}:{}", file.path.display(), entry.line)
 }
 
+/// Returns whether this library can take the place of the library of an entry.
+fn is_replaceable(library: &str) -> bool {
+    REPLACED.contains(&file_name(library))
+}
+
+fn file_name(library: &str) -> &str {
+    library.rsplit('/').next().unwrap_or(library)
+}
+
 /// Returns the file name of the library of a DAT version, for messages.
 #[must_use]
 pub fn library(version: (u32, u32)) -> &'static str {
@@ -364,8 +383,7 @@ pub fn library(version: (u32, u32)) -> &'static str {
 /// Returns whether the library of an entry is one of this project, by its file name.
 #[must_use]
 pub fn is_ours(library: &str) -> bool {
-    let name = library.rsplit('/').next().unwrap_or(library);
-    OURS.contains(&name)
+    OURS.contains(&file_name(library))
 }
 
 /// Returns the entry of dat.conf that comes nearest, or what is wrong with the file, as text.

@@ -280,7 +280,7 @@ impl Drop for ConnectionRequest {
     fn drop(&mut self) {
         if let Some(cr) = self.handle.take() {
             // Fails only if it was answered through a copy of the event, or the adapter was closed.
-            let _ = Cr::reject(cr);
+            let _ = Cr::reject(cr, &[]);
         }
     }
 }

@@ -55,7 +55,8 @@ pub enum EventData {
         kind: ConnectionKind,
         /// The endpoint.
         ep: Handle,
-        /// The private data of the peer; only on the active side, with `Established`.
+        /// The private data of the peer; only on the active side, with `Established` and
+        /// `PeerRejected`.
         private_data: PrivateData,
     },
     /// An asynchronous error, or a watermark.

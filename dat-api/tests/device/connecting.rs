@@ -63,7 +63,7 @@ fn w03_w04_w05_private_data_arrives_whole_and_stays() {
     Cr::accept(cr, Some(eps[1].handle()), &answer).expect("the maximum length");
     assert!(handle::pin::<Cr>(cr).is_none(), "w02: the request is gone");
     assert_eq!(
-        Cr::reject(cr).unwrap_err().code().kind(),
+        Cr::reject(cr, &[]).unwrap_err().code().kind(),
         Some(ReturnType::InvalidHandle)
     );
     let established = next(&evds[0]);
@@ -125,7 +125,7 @@ fn a_rejected_endpoint_flushes_its_receives_and_can_try_again() {
         .connect(&eps[0], qualifier, b"")
         .expect("connecting");
     recv(&eps[0], &[fixture.memory.local(64, 64)], 8).expect("r08: while connecting");
-    Cr::reject(request(&evds[1])).expect("a request");
+    Cr::reject(request(&evds[1]), &[]).expect("a request");
     // First the completions of its receives, then the connection event; devices other than the
     // emulated one may flush later.
     let mut events = [next(&evds[0]), next(&evds[0]), next(&evds[0])];
@@ -325,7 +325,7 @@ fn accept_is_refused_for_unsuitable_endpoints() {
     }
     let bad = refusal(ReturnType::InvalidHandle, Subtype::InvalidHandleCr);
     assert_eq!(Cr::accept(ep.handle(), None, b"").unwrap_err().code(), bad);
-    Cr::reject(cr).expect("still there");
+    Cr::reject(cr, &[]).expect("still there");
     assert_eq!(connection(&evds[0]).0, ConnectionKind::PeerRejected);
 }
 
@@ -362,7 +362,7 @@ fn service_points_are_exclusive_and_their_backlog_is_the_evd() {
     for cr in crs {
         let info = handle::pin::<Cr>(cr).expect("a request").query();
         assert_ne!(info.remote_address, 0);
-        Cr::reject(cr).expect("a request");
+        Cr::reject(cr, &[]).expect("a request");
     }
     let mut events = [connection(&evd), connection(&evd)];
     events.sort_by_key(|(_, ep)| *ep);
@@ -442,7 +442,7 @@ fn the_provider_can_create_the_endpoint_of_a_request() {
         .query()
         .local_ep
         .expect("an endpoint");
-    Cr::reject(cr).expect("a request");
+    Cr::reject(cr, &[]).expect("a request");
     assert_eq!(
         free_ep(brought).unwrap_err().code().kind(),
         Some(ReturnType::InvalidHandle)

@@ -272,7 +272,7 @@ fn endpoints_are_freed_in_every_legal_state() {
     fixture.connect(&ep, qualifier, b"").expect("connecting");
     let cr = request(&evd);
     free_ep(ep.handle()).expect("connecting");
-    dat_api::object::cr::Cr::reject(cr).expect("a request");
+    dat_api::object::cr::Cr::reject(cr, &[]).expect("a request");
     // Unconnected.
     let idle = fixture.ep(&evd, &plain());
     free_ep(idle.handle()).expect("unconnected");

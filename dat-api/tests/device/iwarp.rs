@@ -262,5 +262,5 @@ fn an_abandoned_connect_does_not_delay_others() {
     let other = fixture.pair();
     drop(other);
     assert!(begun.elapsed().as_secs() < 5, "{:?}", begun.elapsed());
-    Cr::reject(cr).expect("a request");
+    Cr::reject(cr, &[]).expect("a request");
 }

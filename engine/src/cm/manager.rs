@@ -335,10 +335,15 @@ impl Request {
 
     /// Rejects the request: the requester gets
     /// [`super::ConnectionEvent::PeerRejected`].
-    pub fn reject(self) {
+    ///
+    /// # Errors
+    /// [`CmError::TooLong`] if `private_data` exceeds
+    /// [`Manager::max_private_data`]. The requester then gets
+    /// [`super::ConnectionEvent::NonPeerRejected`].
+    pub fn reject(self, private_data: &[u8]) -> Result<(), CmError> {
         match self.inner {
-            RequestOf::Socket(request) => request.reject(),
-            RequestOf::Rdma(request) => request.reject(),
+            RequestOf::Socket(request) => request.reject(private_data),
+            RequestOf::Rdma(request) => request.reject(private_data),
         }
     }
 }

@@ -184,7 +184,10 @@ pub enum ConnectionEvent {
         private_data: Vec<u8>,
     },
     /// Active side, terminal: the peer's application rejected the request.
-    PeerRejected,
+    PeerRejected {
+        /// The private data that the peer passed to [`Request::reject`].
+        private_data: Vec<u8>,
+    },
     /// Active side, terminal: rejected, but not by the application. No listener has
     /// the qualifier, the request was dropped, or the listener uses another
     /// protocol.

@@ -99,7 +99,7 @@ impl Application {
             3..5 => {
                 if let Some(request) = self.queue.0.within(Duration::from_micros(100)) {
                     match self.random.roll(6) {
-                        0 => request.reject(),
+                        0 => request.reject(&[]).expect("short private data"),
                         1 => drop(request),
                         _ => {
                             let sink = self.sink();

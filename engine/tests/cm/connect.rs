@@ -85,8 +85,16 @@ fn private_data_that_is_too_long_is_refused_on_both_sides() {
 fn a_rejection_by_the_application_is_reported_as_such() {
     let host = Host::new();
     let (_connection, events) = host.connect();
-    host.requests.next().reject();
-    assert_eq!(events.next(), ConnectionEvent::PeerRejected);
+    host.requests
+        .next()
+        .reject(&[])
+        .expect("short private data");
+    assert_eq!(
+        events.next(),
+        ConnectionEvent::PeerRejected {
+            private_data: Vec::new()
+        }
+    );
     events.assert_no_event();
 }
 

@@ -17,8 +17,13 @@ fn a_qualifier_of_64_bits_is_delivered_unchanged() {
     let (_connection, events) = connect(&manager, qualifier, None);
     let request = requests.next();
     assert_eq!(request.qualifier(), qualifier);
-    request.reject();
-    assert_eq!(events.next(), ConnectionEvent::PeerRejected);
+    request.reject(&[]).expect("short private data");
+    assert_eq!(
+        events.next(),
+        ConnectionEvent::PeerRejected {
+            private_data: Vec::new()
+        }
+    );
 }
 
 #[test]

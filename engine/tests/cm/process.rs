@@ -165,8 +165,16 @@ fn calls_in_a_forked_child_fail_and_harm_no_connection() {
     );
     pair.active_events.assert_no_event();
     pair.passive_events.assert_no_event();
-    host.requests.next().reject();
-    assert_eq!(waiting_events.next(), ConnectionEvent::PeerRejected);
+    host.requests
+        .next()
+        .reject(&[])
+        .expect("short private data");
+    assert_eq!(
+        waiting_events.next(),
+        ConnectionEvent::PeerRejected {
+            private_data: Vec::new()
+        }
+    );
     pair.active.disconnect();
     assert_eq!(pair.passive_events.next(), ConnectionEvent::Disconnected);
     assert_eq!(pair.active_events.next(), ConnectionEvent::Disconnected);

@@ -65,8 +65,9 @@ pub unsafe extern "C" fn dat_cr_accept(
 }
 
 /// Rejects a request.
-pub(crate) fn reject(cr_handle: DAT_CR_HANDLE) -> Result<()> {
-    Cr::reject(named(cr_handle, Kind::Cr, Subtype::InvalidHandleCr)?)
+pub(crate) fn reject(cr_handle: DAT_CR_HANDLE, private_data: &[u8]) -> Result<()> {
+    let cr = named(cr_handle, Kind::Cr, Subtype::InvalidHandleCr)?;
+    Cr::reject(cr, private_data)
 }
 
 #[unsafe(export_name = symbol!("dat_cr_handoff"))]

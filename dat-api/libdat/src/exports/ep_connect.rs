@@ -22,7 +22,7 @@ use crate::providers::dispatch::foreign;
 /// # Safety
 /// The pointer is null, or leads to as many readable bytes as `count` says, for
 /// the duration of the call.
-pub(super) unsafe fn private_data<'a>(
+pub(crate) unsafe fn private_data<'a>(
     count: DAT_COUNT,
     bytes: DAT_PVOID,
     size: Subtype,

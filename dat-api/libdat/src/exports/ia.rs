@@ -18,6 +18,7 @@ use crate::face::output::{Output, require_known};
 use crate::face::subject::{Subject, on};
 use crate::face::{attributes, debug};
 use crate::providers::dispatch::foreign;
+use crate::providers::foreign::Found;
 use crate::providers::{Key, dispatch, foreign, guest};
 use crate::version::{self, VERSION};
 
@@ -77,18 +78,21 @@ pub unsafe extern "C" fn dat_ia_openv(
                 async_evd: asynch_evd_handle,
                 ia: ia_handle,
             };
-            match foreign::open(&key, request)?.map(version::from_code) {
-                None => {}
-                Some(DatReturn::SUCCESS) => return Ok(DatReturn::SUCCESS.bits()),
-                Some(code) => return Err(DatError::explained(code, REFUSED_ELSEWHERE)),
-            }
+            let source = match foreign::open(&key, request)? {
+                Found::Ours => Source::Registry,
+                Found::InPlace { instance_data } => Source::Entry { instance_data },
+                Found::Answered(code) => match version::from_code(code) {
+                    DatReturn::SUCCESS => return Ok(DatReturn::SUCCESS.bits()),
+                    code => return Err(DatError::explained(code, REFUSED_ELSEWHERE)),
+                },
+            };
             let opening = Opening {
                 key: &key,
                 qlen: asynch_evd_min_qlen,
                 async_evd: asynch_evd_handle,
                 ia: ia_handle,
             };
-            opening.run(None)?;
+            opening.run(&source)?;
             Ok(DatReturn::SUCCESS.bits())
         })
     }
@@ -114,6 +118,16 @@ fn require_ia_pointer(ia_handle: *mut DAT_IA_HANDLE) -> Result<()> {
     Ok(())
 }
 
+/// What says which device an adapter of this library is.
+enum Source {
+    /// The registry of this library, by the name.
+    Registry,
+    /// The instance data of an entry of dat.conf that is for another library.
+    Entry { instance_data: String },
+    /// The registry of another library, which has loaded this one.
+    Guest(guest::RegistryEntry),
+}
+
 /// The arguments for opening an adapter of this library.
 struct Opening<'a> {
     key: &'a Key,
@@ -123,12 +137,11 @@ struct Opening<'a> {
 }
 
 impl Opening<'_> {
-    /// Opens the adapter. `entry` is given if the call comes through the registry
-    /// of another library.
+    /// Opens the adapter.
     ///
     /// # Safety
     /// The contract of `exports`.
-    unsafe fn run(&self, entry: Option<&guest::RegistryEntry>) -> Result<()> {
+    unsafe fn run(&self, source: &Source) -> Result<()> {
         require_ia_pointer(self.ia)?;
         // SAFETY: required of the caller.
         let evd_place = unsafe { Output::new(self.async_evd, Subtype::InvalidArg3) }?;
@@ -164,9 +177,10 @@ impl Opening<'_> {
             minor: self.key.minor,
             interface: VERSION,
         };
-        let (ia, made) = match entry {
-            Some(entry) => Ia::open_configured(&request, &entry.instance_data)?,
-            None => Ia::open(&request)?,
+        let (ia, made) = match source {
+            Source::Registry => Ia::open(&request)?,
+            Source::Entry { instance_data } => Ia::open_configured(&request, instance_data)?,
+            Source::Guest(entry) => Ia::open_configured(&request, &entry.instance_data)?,
         };
         match (async_evd, made) {
             (AsyncEvd::Elsewhere, _) => evd_place.set(DAT_EVD_OUT_OF_SCOPE),
@@ -177,7 +191,7 @@ impl Opening<'_> {
         if let Some(place) = unsafe { Output::optional(self.ia) } {
             place.set_handle(ia.handle());
         }
-        if let Some(entry) = entry {
+        if let Source::Guest(entry) = source {
             // The other registry reads the adapter's name from this table.
             // SAFETY: the table is a copy of the provider's table, and is never
             // freed.
@@ -217,8 +231,9 @@ pub(crate) unsafe extern "C" fn open(
             async_evd: asynch_evd_handle,
             ia: ia_handle,
         };
+        let source = entry.map_or(Source::Registry, Source::Guest);
         // SAFETY: the contract of `exports`.
-        unsafe { opening.run(entry.as_ref()) }
+        unsafe { opening.run(&source) }
     })
 }
 

@@ -33,7 +33,7 @@ mod cno;
 mod context;
 pub(crate) mod cr;
 mod ep;
-mod ep_connect;
+pub(crate) mod ep_connect;
 mod ep_post;
 mod ep_state;
 mod evd;

@@ -65,9 +65,22 @@ thread_local! {
     static LOADING: Cell<bool> = const { Cell::new(false) };
 }
 
+/// Result of looking for another provider.
+pub(crate) enum Found {
+    /// It has opened the adapter, or refused: its return code.
+    Answered(DAT_RETURN),
+    /// This library is to open the adapter.
+    Ours,
+    /// This library is to open the device of an entry of dat.conf, because the library
+    /// that the entry names is not installed.
+    InPlace {
+        /// The entry's instance data.
+        instance_data: String,
+    },
+}
+
 /// Opens an adapter of another provider: of a library that a dat.conf entry
-/// names, or one that has registered itself. Returns `None` if this library is to
-/// open the adapter.
+/// names, or one that has registered itself.
 ///
 /// # Errors
 /// `DAT_PROVIDER_NOT_FOUND` if dat.conf names libraries and none of them serves
@@ -75,7 +88,7 @@ thread_local! {
 ///
 /// # Safety
 /// The pointers of the request meet the contract of `dat_ia_openv`.
-pub(crate) unsafe fn open(key: &Key, request: Request) -> Result<Option<DAT_RETURN>> {
+pub(crate) unsafe fn open(key: &Key, request: Request) -> Result<Found> {
     if LOADING.get() {
         return Err(DatError::new(
             ReturnType::InvalidState,
@@ -90,9 +103,10 @@ pub(crate) unsafe fn open(key: &Key, request: Request) -> Result<Option<DAT_RETU
             library,
             instance_data,
             place,
+            is_replaceable,
         } = way
         else {
-            return Ok(None);
+            return Ok(Found::Ours);
         };
         let source = Source {
             key: key.clone(),
@@ -100,6 +114,10 @@ pub(crate) unsafe fn open(key: &Key, request: Request) -> Result<Option<DAT_RETU
             instance_data,
         };
         if let Err(cause) = load(&source) {
+            if is_replaceable {
+                let instance_data = source.instance_data;
+                return Ok(Found::InPlace { instance_data });
+            }
             causes.push(format!(
                 "{place}: {}: {cause}; name {} there if this library is to open the adapter",
                 source.library,
@@ -109,7 +127,9 @@ pub(crate) unsafe fn open(key: &Key, request: Request) -> Result<Option<DAT_RETU
         }
         // SAFETY: required of the caller.
         match unsafe { open_registered(key, request, Some(&source)) } {
-            Some(DatReturn::SUCCESS) => return Ok(Some(version::code(DatReturn::SUCCESS))),
+            Some(DatReturn::SUCCESS) => {
+                return Ok(Found::Answered(version::code(DatReturn::SUCCESS)));
+            }
             Some(refusal) => code = Some(refusal),
             None => causes.push(format!(
                 "{place}: {} was loaded, but did not register \"{}\"",
@@ -120,13 +140,13 @@ pub(crate) unsafe fn open(key: &Key, request: Request) -> Result<Option<DAT_RETU
         unload(&source);
     }
     if let Some(refusal) = code {
-        return Ok(Some(version::code(refusal)));
+        return Ok(Found::Answered(version::code(refusal)));
     }
     // A provider may have registered itself, whether or not dat.conf has the
     // name. SAFETY: required of the caller.
     match unsafe { open_registered(key, request, None) } {
-        Some(code) => Ok(Some(version::code(code))),
-        None if causes.is_empty() => Ok(None),
+        Some(code) => Ok(Found::Answered(version::code(code))),
+        None if causes.is_empty() => Ok(Found::Ours),
         None => Err(DatError::new(
             ReturnType::ProviderNotFound,
             Subtype::NameNotRegistered,

@@ -29,7 +29,7 @@ use crate::providers::dispatch::foreign;
 pub unsafe extern "C" fn dat_cr_reject(cr_handle: DAT_CR_HANDLE) -> DAT_RETURN {
     foreign!(cr_handle.cr_reject_func(cr_handle));
     control("dat_cr_reject", on("cr", cr_handle), || {
-        cr::reject(cr_handle)
+        cr::reject(cr_handle, &[])
     })
 }
 

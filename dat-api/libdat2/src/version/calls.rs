@@ -16,7 +16,7 @@ use dat_api::{DatError, Result, ReturnType, Subtype};
 
 pub use super::unsupported::*;
 use crate::abi::*;
-use crate::exports::{cr, lmr, rmr};
+use crate::exports::{cr, ep_connect, lmr, rmr};
 use crate::face::frame::{bad_argument, control, posting, require_with};
 use crate::face::handles::{named, pin};
 use crate::face::output::Output;
@@ -48,7 +48,16 @@ pub unsafe extern "C" fn dat_cr_reject(
 ) -> DAT_RETURN {
     foreign!(cr_handle.cr_reject_func(cr_handle, private_data_size, private_data));
     control("dat_cr_reject", on("cr", cr_handle), || {
-        cr::reject(cr_handle)
+        // SAFETY: the contract of `exports`.
+        let private_data = unsafe {
+            ep_connect::private_data(
+                private_data_size,
+                private_data,
+                Subtype::InvalidArg2,
+                Subtype::InvalidArg3,
+            )
+        }?;
+        cr::reject(cr_handle, private_data)
     })
 }
 

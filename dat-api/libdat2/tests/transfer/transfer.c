@@ -164,10 +164,22 @@ static void connect_both(void)
     HOLDS(param.pz_handle == pz && param.ep_attr.max_recv_dtos > 0 && param.comm.domain == 0);
 
     OK(dat_psp_create_any(ia, &qualifier, requests, DAT_PSP_CONSUMER_FLAG, &psp));
-    OK(dat_cr_reject(request(qualifier), 0, NULL));
+    /* Rejections with and without private data. */
+    cr = request(qualifier);
+    EXPECT(dat_cr_reject(cr, -1, "no"), DAT_INVALID_PARAMETER, DAT_INVALID_ARG2);
+    EXPECT(dat_cr_reject(cr, 4096, memory), DAT_INVALID_PARAMETER, DAT_INVALID_ARG2);
+    EXPECT(dat_cr_reject(cr, 2, NULL), DAT_INVALID_PARAMETER, DAT_INVALID_ARG3);
+    OK(dat_cr_reject(cr, 13, "come tomorrow"));
     event = next(connections);
     HOLDS(event.event_number == DAT_CONNECTION_EVENT_PEER_REJECTED);
     HOLDS(event.event_data.connect_event_data.ep_handle == active);
+    HOLDS(event.event_data.connect_event_data.private_data_size == 13);
+    HOLDS(memcmp(event.event_data.connect_event_data.private_data, "come tomorrow", 13) == 0);
+    OK(dat_ep_reset(active));
+    OK(dat_cr_reject(request(qualifier), 0, NULL));
+    event = next(connections);
+    HOLDS(event.event_number == DAT_CONNECTION_EVENT_PEER_REJECTED);
+    HOLDS(event.event_data.connect_event_data.private_data_size == 0);
     OK(dat_ep_reset(active));
 
     cr = request(qualifier);

@@ -59,7 +59,12 @@ impl ConnectionSink for Sink {
             }
             other => {
                 if let Some(trigger) = trigger(&other, ep.state()) {
-                    ep.step(&mut control, trigger);
+                    let data = match other {
+                        ConnectionEvent::PeerRejected { private_data } => private_data,
+                        _ => Vec::new(),
+                    };
+                    let with = store(&mut control, data);
+                    ep.step_with(&mut control, trigger, with);
                 }
             }
         }
@@ -75,11 +80,23 @@ impl ConnectionSink for Sink {
     }
 }
 
+/// Stores the private data of an event, which the application reads later.
+fn store(control: &mut Control, private_data: Vec<u8>) -> PrivateData {
+    if private_data.is_empty() {
+        return PrivateData::default();
+    }
+    control.private_data = private_data.into_boxed_slice();
+    PrivateData {
+        address: control.private_data.as_ptr().expose_provenance(),
+        len: u32::try_from(control.private_data.len()).unwrap_or(u32::MAX),
+    }
+}
+
 /// Returns what an event means in a state; `None` if it comes too late.
 fn trigger(event: &ConnectionEvent, state: EpState) -> Option<Trigger> {
     use EpState::{ActiveConnectionPending, CompletionPending, Connected, DisconnectPending};
     Some(match (state, event) {
-        (ActiveConnectionPending, ConnectionEvent::PeerRejected) => Trigger::PeerRejected,
+        (ActiveConnectionPending, ConnectionEvent::PeerRejected { .. }) => Trigger::PeerRejected,
         (ActiveConnectionPending, ConnectionEvent::Unreachable) => Trigger::Unreachable,
         (ActiveConnectionPending, ConnectionEvent::TimedOut) => Trigger::TimedOut,
         (ActiveConnectionPending, _) => Trigger::NonPeerRejected,
@@ -115,14 +132,7 @@ impl Ep {
             self.step(control, Trigger::NonPeerRejected);
             return Err(());
         }
-        control.private_data = private_data.into_boxed_slice();
-        let with = match &*control.private_data {
-            [] => PrivateData::default(),
-            data => PrivateData {
-                address: data.as_ptr().expose_provenance(),
-                len: u32::try_from(data.len()).unwrap_or(u32::MAX),
-            },
-        };
+        let with = store(control, private_data);
         self.step_with(control, Trigger::PeerAccepted, with);
         Ok(())
     }
@@ -155,7 +165,9 @@ mod tests {
     #[test]
     fn every_connection_event_has_a_state_transition() {
         let events = [
-            ConnectionEvent::PeerRejected,
+            ConnectionEvent::PeerRejected {
+                private_data: Vec::new(),
+            },
             ConnectionEvent::NonPeerRejected,
             ConnectionEvent::Unreachable,
             ConnectionEvent::TimedOut,

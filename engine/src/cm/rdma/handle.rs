@@ -263,21 +263,24 @@ impl Request {
         })
     }
 
-    pub(in crate::cm) fn reject(mut self) {
-        self.refuse(true);
+    pub(in crate::cm) fn reject(mut self, private_data: &[u8]) -> Result<(), CmError> {
+        fits(private_data, self.answering.transport)?;
+        self.refuse(Some(private_data.to_vec()));
+        Ok(())
     }
 
-    fn refuse(&mut self, as_the_application: bool) {
+    /// Rejects with the private data of the application; `None` if it gave no answer.
+    fn refuse(&mut self, private_data: Option<Vec<u8>>) {
         let commands = &self.service.shared.commands;
         if commands.here() && self.id.take().is_some() {
-            let _ = commands.send(Command::Reject(self.token, as_the_application));
+            let _ = commands.send(Command::Reject(self.token, private_data));
         }
     }
 }
 
 impl Drop for Request {
     fn drop(&mut self) {
-        self.refuse(false);
+        self.refuse(None);
     }
 }
 

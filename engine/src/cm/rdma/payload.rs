@@ -128,9 +128,34 @@ const REPLY: usize = 196;
 const MAGIC: [u8; 3] = [0xda, 0x7a, 0x1e];
 const TRAILER: usize = MAGIC.len() + 1;
 
-/// The private data of a rejection by the application. OFED's DAT provider
-/// treats a rejection whose first 4 bytes are zero as one by the system.
+/// The size of the private data of a rejection, in bytes.
+const REFUSED: usize = 148;
+
+/// The first bytes of a rejection by the application, before its data. OFED's DAT
+/// provider treats a rejection whose first 4 bytes are zero as one by the system.
 pub(super) const REFUSAL: [u8; 4] = [1, 2, 1, 0];
+
+/// Returns the bytes of a rejection by the application. Without data there is no
+/// trailer: kernels carry short rejections as they are on iWARP.
+pub(super) fn refusal(data: &[u8]) -> Vec<u8> {
+    let mut bytes = REFUSAL.to_vec();
+    if !data.is_empty() {
+        bytes.extend(wrap(data, REFUSED - REFUSAL.len()));
+    }
+    bytes
+}
+
+/// Returns the data of a rejection; `None` if the application did not make it.
+pub(super) fn of_refusal(bytes: &[u8]) -> Option<Vec<u8>> {
+    let (version, data) = bytes.split_first_chunk::<4>()?;
+    if *version == [0; 4] {
+        return None;
+    }
+    if data.iter().all(|&byte| byte == 0) {
+        return Some(Vec::new());
+    }
+    Some(unwrap(data.to_vec()))
+}
 
 /// Returns the bytes to send with a message that has `room` bytes.
 fn wrap(data: &[u8], room: usize) -> Vec<u8> {
@@ -162,13 +187,6 @@ fn unwrap(mut bytes: Vec<u8>) -> Vec<u8> {
     let last = bytes.iter().rposition(|&byte| byte != 0);
     bytes.truncate(last.map_or(0, |last| last + 1).max(MAX_PRIVATE_DATA));
     bytes
-}
-
-/// Returns whether a rejection with these bytes was made by the application.
-pub(super) fn is_applications(refusal: &[u8]) -> bool {
-    refusal
-        .first_chunk::<4>()
-        .is_some_and(|version| *version != [0; 4])
 }
 
 #[cfg(test)]
@@ -260,10 +278,20 @@ mod tests {
 
     #[test]
     fn the_first_bytes_of_a_rejection_show_its_origin() {
-        assert!(is_applications(&padded(REFUSAL.to_vec(), 148)));
-        assert!(!is_applications(&[0; 148]));
-        assert!(!is_applications(&[]));
-        assert!(!is_applications(&[1, 2]));
+        assert_eq!(of_refusal(&padded(refusal(&[]), REFUSED)), Some(vec![]));
+        assert_eq!(of_refusal(&[0; REFUSED]), None);
+        assert_eq!(of_refusal(&[]), None);
+        assert_eq!(of_refusal(&[1, 2]), None);
+    }
+
+    /// Also with zeroes at its end. OFED's provider finds the data after 4 bytes, too.
+    #[test]
+    fn the_data_of_a_rejection_arrives_with_its_length() {
+        for data in [&b"no"[..], &[7, 0, 0], &[0; 56]] {
+            let bytes = refusal(data);
+            assert!(bytes.len() <= REFUSED && bytes[4..].starts_with(data));
+            assert_eq!(of_refusal(&padded(bytes, REFUSED)).as_deref(), Some(data));
+        }
     }
 
     proptest! {

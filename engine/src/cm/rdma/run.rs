@@ -178,8 +178,8 @@ impl Runner<'_> {
                 let status = entry.session.accept(gate, param, &times);
                 self.update_tables(token, status);
             }
-            Command::Reject(token, as_the_application) => {
-                self.with(token, |session| session.reject(as_the_application));
+            Command::Reject(token, private_data) => {
+                self.with(token, |session| session.reject(private_data.as_deref()));
             }
             Command::Disconnect(token) => {
                 let timeout = self.shared.options.disconnect_timeout;

@@ -47,8 +47,9 @@ pub(super) enum Command {
     Unconnected(Token, io::Error),
     /// Accept a request.
     Accept(Token, Arc<ConnectionGate>, ConnParam),
-    /// Reject a request; `true` if the application has rejected it.
-    Reject(Token, bool),
+    /// Reject a request, with the private data of the application; `None` if it gave no
+    /// answer.
+    Reject(Token, Option<Vec<u8>>),
     Disconnect(Token),
     /// Disconnect and drop the session; its gate is closed.
     Abort(Token),

@@ -51,8 +51,9 @@ pub(super) trait Wire {
     fn route(&mut self) -> io::Result<Route>;
     fn establish(&mut self) -> io::Result<()>;
     fn accept(&mut self, param: &ConnParam) -> io::Result<()>;
-    /// Rejects the request: for the application, or because there was no answer.
-    fn reject(&mut self, as_the_application: bool) -> io::Result<()>;
+    /// Rejects the request: for the application, with its private data, or because there
+    /// was no answer.
+    fn reject(&mut self, private_data: Option<&[u8]>) -> io::Result<()>;
     fn disconnect(&mut self) -> io::Result<()>;
 }
 
@@ -336,10 +337,11 @@ impl<W: Wire> Session<W> {
         }
     }
 
-    /// Rejects the request, for the application or because there was no answer.
-    pub(super) fn reject(&mut self, as_the_application: bool) -> SessionStatus {
+    /// Rejects the request: for the application, with its private data, or because there
+    /// was no answer.
+    pub(super) fn reject(&mut self, private_data: Option<&[u8]>) -> SessionStatus {
         // A requester that has given up need not be notified.
-        let _ = self.wire.reject(as_the_application);
+        let _ = self.wire.reject(private_data);
         Ended
     }
 
@@ -352,7 +354,7 @@ impl<W: Wire> Session<W> {
                 self.end_with(ConnectionEvent::Disconnected)
             }
             State::Held(_) => {
-                let _ = self.wire.reject(false);
+                let _ = self.wire.reject(None);
                 self.end_with(ConnectionEvent::Disconnected)
             }
             // A disconnect is not possible before the requester is ready.
@@ -456,7 +458,7 @@ impl<W: Wire> Session<W> {
             },
             _ => {
                 gate.close(true);
-                let _ = self.wire.reject(false);
+                let _ = self.wire.reject(None);
                 Ended
             }
         }
@@ -477,13 +479,12 @@ impl<W: Wire> Session<W> {
             return self.or_unreachable(done);
         }
         tracing::debug!(reason, "rejected");
-        self.end_with(
-            if is_consumers(reason) && payload::is_applications(private_data) {
-                ConnectionEvent::PeerRejected
-            } else {
-                ConnectionEvent::NonPeerRejected
-            },
-        )
+        self.end_with(match payload::of_refusal(private_data) {
+            Some(private_data) if is_consumers(reason) => {
+                ConnectionEvent::PeerRejected { private_data }
+            }
+            _ => ConnectionEvent::NonPeerRejected,
+        })
     }
 
     /// Passive, or closing: handles an end before the connection was established.

@@ -183,12 +183,9 @@ impl Wire for SessionId {
         self.id().accept(param)
     }
 
-    fn reject(&mut self, as_the_application: bool) -> io::Result<()> {
-        self.id().reject(if as_the_application {
-            &payload::REFUSAL
-        } else {
-            &[]
-        })
+    fn reject(&mut self, private_data: Option<&[u8]>) -> io::Result<()> {
+        let bytes = private_data.map(payload::refusal).unwrap_or_default();
+        self.id().reject(&bytes)
     }
 
     fn disconnect(&mut self) -> io::Result<()> {

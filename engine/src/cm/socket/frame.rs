@@ -58,10 +58,10 @@ pub(super) enum Frame {
 }
 
 /// Why a request is rejected.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Reason {
-    /// By the application.
-    Application,
+    /// By the application, with its private data.
+    Application(Vec<u8>),
     /// No listener, or no answer to the request.
     NoListener,
     /// The request's version is unknown to the sender of the rejection, whose
@@ -137,7 +137,10 @@ fn decode(kind: u8, version: u8, mut body: Reader<'_>) -> Result<Frame, Malforme
             private_data: body.private_data()?,
         },
         REJECT => match (version, body.byte()?) {
-            (VERSION, 1) => Frame::Reject(Reason::Application),
+            (VERSION, 1) => Frame::Reject(Reason::Application(match body.0 {
+                [] => Vec::new(),
+                _ => body.private_data()?,
+            })),
             (VERSION, 2) => Frame::Reject(Reason::NoListener),
             (_, 3) => Frame::Reject(Reason::Version(version)),
             _ => return Err(Malformed::Contents),
@@ -247,13 +250,17 @@ pub(super) fn accept(parameters: &Parameters, private_data: &[u8]) -> Vec<u8> {
 }
 
 /// Returns a rejection as bytes. Its header has the version of this side.
-pub(super) fn reject(reason: Reason) -> Vec<u8> {
-    let code = match reason {
-        Reason::Application => 1,
-        Reason::NoListener => 2,
-        Reason::Version(_) => 3,
-    };
-    frame(Kind::Reject, |body| body.push(code))
+pub(super) fn reject(reason: &Reason) -> Vec<u8> {
+    frame(Kind::Reject, |body| match reason {
+        Reason::Application(private_data) => {
+            body.push(1);
+            if !private_data.is_empty() {
+                put_counted(body, private_data);
+            }
+        }
+        Reason::NoListener => body.push(2),
+        Reason::Version(_) => body.push(3),
+    })
 }
 
 /// Returns [`Frame::Ready`] as bytes.
@@ -421,15 +428,19 @@ mod tests {
             (disconnect(), Frame::Disconnect),
             (disconnect_reply(), Frame::DisconnectReply),
             (
-                reject(Reason::Application),
-                Frame::Reject(Reason::Application),
+                reject(&Reason::Application(Vec::new())),
+                Frame::Reject(Reason::Application(Vec::new())),
             ),
             (
-                reject(Reason::NoListener),
+                reject(&Reason::Application(b"full".to_vec())),
+                Frame::Reject(Reason::Application(b"full".to_vec())),
+            ),
+            (
+                reject(&Reason::NoListener),
                 Frame::Reject(Reason::NoListener),
             ),
             (
-                reject(Reason::Version(VERSION)),
+                reject(&Reason::Version(VERSION)),
                 Frame::Reject(Reason::Version(VERSION)),
             ),
         ];
@@ -459,7 +470,7 @@ mod tests {
 
     #[test]
     fn a_rejection_of_the_version_is_parsed_in_every_version() {
-        let mut bytes = reject(Reason::Version(VERSION));
+        let mut bytes = reject(&Reason::Version(VERSION));
         bytes[4] = VERSION + 1;
         let frame = Frame::Reject(Reason::Version(VERSION + 1));
         assert_eq!(parse(&bytes), Ok(Some((frame, bytes.len()))));

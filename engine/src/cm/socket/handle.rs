@@ -1,6 +1,6 @@
 //! The handles of the application; each sends commands to the service thread.
 
-use super::frame;
+use super::frame::{self, Reason};
 use super::open;
 use super::service::{Command, Connecting, Listening, Service};
 use super::session::ConnectionGate;
@@ -121,24 +121,24 @@ impl Request {
         })
     }
 
-    pub(in crate::cm) fn reject(mut self) {
-        self.refuse(true);
+    pub(in crate::cm) fn reject(mut self, private_data: &[u8]) -> Result<(), CmError> {
+        fits(private_data)?;
+        self.refuse(Reason::Application(private_data.to_vec()));
+        Ok(())
     }
 
-    fn refuse(&mut self, as_the_application: bool) {
+    fn refuse(&mut self, reason: Reason) {
         let shared = &self.service.shared;
         if !self.answered && shared.commands.here() {
             self.answered = true;
-            let _ = shared
-                .commands
-                .send(Command::Reject(self.token, as_the_application));
+            let _ = shared.commands.send(Command::Reject(self.token, reason));
         }
     }
 }
 
 impl Drop for Request {
     fn drop(&mut self) {
-        self.refuse(false);
+        self.refuse(Reason::NoListener);
     }
 }
 

@@ -127,8 +127,8 @@ impl Runner<'_> {
                             let _ = gate.call(true, |sink| sink.event(event));
                         }
                     }
-                    Command::Reject(token, as_the_application) => {
-                        self.with(token, |session| session.reject(as_the_application));
+                    Command::Reject(token, reason) => {
+                        self.with(token, |session| session.reject(&reason));
                     }
                     Command::Disconnect(token) => {
                         let options = &self.shared.options;

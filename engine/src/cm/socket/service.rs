@@ -1,5 +1,6 @@
 //! State shared by handles and the service thread; start and end of the thread.
 
+use super::frame::Reason;
 use super::run;
 use super::session::{ConnectionGate, ListenGate};
 use crate::cm::service_thread::{self, CommandQueue, End};
@@ -39,8 +40,8 @@ pub(super) enum Command {
     Connect(Token, Connecting),
     /// Accept a request.
     Accept(Token, Arc<ConnectionGate>, Vec<u8>),
-    /// Reject a request; `true` if the application has rejected it.
-    Reject(Token, bool),
+    /// Reject a request.
+    Reject(Token, Reason),
     Disconnect(Token),
     /// Send a disconnect and drop the session; its gate is closed.
     Abort(Token),

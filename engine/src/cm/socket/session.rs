@@ -192,12 +192,8 @@ impl Session {
     }
 
     /// Rejects the request, for the application or because there was no answer.
-    pub(super) fn reject(&mut self, as_the_application: bool) -> SessionStatus {
-        self.send(&frame::reject(if as_the_application {
-            Reason::Application
-        } else {
-            Reason::NoListener
-        }));
+    pub(super) fn reject(&mut self, reason: &Reason) -> SessionStatus {
+        self.send(&frame::reject(reason));
         Ended
     }
 
@@ -303,7 +299,9 @@ impl Session {
                 })
             }
             (State::Requested, Frame::Reject(reason)) => self.end_with(match reason {
-                Reason::Application => ConnectionEvent::PeerRejected,
+                Reason::Application(private_data) => {
+                    ConnectionEvent::PeerRejected { private_data }
+                }
                 Reason::NoListener => ConnectionEvent::NonPeerRejected,
                 Reason::Version(theirs) => {
                     tracing::warn!(peer = ?self.peer,
@@ -322,7 +320,7 @@ impl Session {
             ) => {
                 let (listening, requester) = (Arc::clone(listening), self.peer);
                 let (true, Some(requester)) = (listening.qualifier == qualifier, requester) else {
-                    return self.reject(false);
+                    return self.reject(&Reason::NoListener);
                 };
                 let details = Details {
                     qualifier,
@@ -364,7 +362,7 @@ impl Session {
         around: &SessionContext<'_>,
     ) -> SessionStatus {
         let Some(service) = around.service.upgrade() else {
-            return self.reject(false);
+            return self.reject(&Reason::NoListener);
         };
         self.deadline = None;
         let alive = Arc::new(AtomicBool::new(true));
@@ -399,7 +397,7 @@ impl Session {
         match (&self.state, what) {
             (State::Silent(_), Malformed::Version(_)) => {
                 tracing::warn!(peer = ?self.peer, "request refused: {what}");
-                self.send(&frame::reject(Reason::Version(frame::VERSION)));
+                self.send(&frame::reject(&Reason::Version(frame::VERSION)));
             }
             // A port scan must not fill the log.
             (State::Silent(_), _) => tracing::debug!(peer = ?self.peer, "dropped: {what}"),

@@ -95,8 +95,13 @@ fn ipv6_reaches_the_same_listener() {
         let request = host.requests.next();
         assert!(request.peer().is_ipv6(), "{}", request.peer());
         assert_eq!(request.private_data(), b"v6");
-        request.reject();
-        assert_eq!(events.next(), ConnectionEvent::PeerRejected);
+        request.reject(&[]).expect("short private data");
+        assert_eq!(
+            events.next(),
+            ConnectionEvent::PeerRejected {
+                private_data: Vec::new()
+            }
+        );
     }
 }
 

@@ -52,8 +52,13 @@ fn only_the_port_of_a_qualifier_is_transmitted() {
         let (_connection, events) = connect(&host.manager, asked, None);
         let request = requests.next();
         assert_eq!(request.qualifier(), qualifier(0));
-        request.reject();
-        assert_eq!(events.next(), ConnectionEvent::PeerRejected);
+        request.reject(&[]).expect("short private data");
+        assert_eq!(
+            events.next(),
+            ConnectionEvent::PeerRejected {
+                private_data: Vec::new()
+            }
+        );
     }
     drop(listener);
     let (_connection, events) = connect(&host.manager, qualifier(0), None);

@@ -146,7 +146,10 @@ fn request_to(host: &Host, address: IpAddr, listens: bool) -> Result<ConnectionE
         events.clone(),
     )?;
     if listens {
-        host.requests.next().reject();
+        host.requests
+            .next()
+            .reject(&[])
+            .expect("short private data");
     }
     Ok(events.next())
 }
@@ -156,7 +159,13 @@ fn loopback_means_both_loopback_addresses_and_no_other() {
     let host = Host::on(ListenOn::Loopback, ManagerOptions::default());
     for address in ["127.0.0.1", "::1"] {
         match request_to(&host, address.parse().unwrap(), true) {
-            Ok(event) => assert_eq!(event, ConnectionEvent::PeerRejected, "{address}"),
+            Ok(event) => assert_eq!(
+                event,
+                ConnectionEvent::PeerRejected {
+                    private_data: Vec::new()
+                },
+                "{address}"
+            ),
             // The error on a host without IPv6.
             Err(error) => assert!(address == "::1", "{error}"),
         }

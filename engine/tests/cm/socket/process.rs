@@ -27,7 +27,7 @@ fn a_forked_child_does_not_delay_an_orderly_disconnect() {
     pair.active.disconnect();
     assert_eq!(pair.passive_events.next(), ConnectionEvent::Disconnected);
     assert_eq!(pair.active_events.next(), ConnectionEvent::Disconnected);
-    request.reject();
+    request.reject(&[]).expect("short private data");
     // The stream itself ends too, although the child has it open.
     assert!(!raw.read_all().is_empty());
     let Host {

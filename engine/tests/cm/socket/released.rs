@@ -121,7 +121,11 @@ fn requesters_of_every_release_connect_and_are_rejected_as_before() {
             let mut peer = SimulatedPeer::to(&host);
             peer.send(&old.request(host.qualifier));
             match name {
-                "reject-application" => host.requests.next().reject(),
+                "reject-application" => host
+                    .requests
+                    .next()
+                    .reject(&[])
+                    .expect("short private data"),
                 _ => drop(host.requests.next()),
             }
             peer.expect(&old.get(name));
@@ -188,7 +192,12 @@ fn listeners_of_every_release_accept_and_reject_as_before() {
             peer.expect_end();
         }
         for (name, event) in [
-            ("reject-application", ConnectionEvent::PeerRejected),
+            (
+                "reject-application",
+                ConnectionEvent::PeerRejected {
+                    private_data: Vec::new(),
+                },
+            ),
             ("reject-no-listener", ConnectionEvent::NonPeerRejected),
             ("reject-version", ConnectionEvent::NonPeerRejected),
         ] {
@@ -272,7 +281,7 @@ fn record() {
     let accept = next(&mut here);
     print("accept", &accept);
     let (rejected, mut raw) = ask();
-    rejected.reject();
+    rejected.reject(&[]).expect("short private data");
     print("reject-application", &next(&mut raw));
     let (dropped, mut raw) = ask();
     drop(dropped);

@@ -67,8 +67,13 @@ fn ipv6_and_mapped_addresses_reach_the_same_listener() {
         };
         let request = host.requests.next();
         assert_eq!(request.peer().ip(), to.ip().to_canonical());
-        request.reject();
-        assert_eq!(events.next(), ConnectionEvent::PeerRejected);
+        request.reject(&[]).expect("short private data");
+        assert_eq!(
+            events.next(),
+            ConnectionEvent::PeerRejected {
+                private_data: Vec::new()
+            }
+        );
     }
 }
 

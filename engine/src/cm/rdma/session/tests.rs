@@ -52,8 +52,8 @@ impl Wire for Fake {
     fn accept(&mut self, _: &ConnParam) -> io::Result<()> {
         self.ask("accept")
     }
-    fn reject(&mut self, as_the_application: bool) -> io::Result<()> {
-        self.ask(if as_the_application {
+    fn reject(&mut self, private_data: Option<&[u8]>) -> io::Result<()> {
+        self.ask(if private_data.is_some() {
             "reject"
         } else {
             "refuse"
@@ -152,7 +152,9 @@ fn rejections_are_distinguished_by_their_origin() {
         (
             CONSUMER_DEFINED,
             &application[..],
-            ConnectionEvent::PeerRejected,
+            ConnectionEvent::PeerRejected {
+                private_data: Vec::new(),
+            },
         ),
         // A kernel whose program has ended.
         (
@@ -166,7 +168,9 @@ fn rejections_are_distinguished_by_their_origin() {
         (
             -libc::ECONNRESET,
             &application,
-            ConnectionEvent::PeerRejected,
+            ConnectionEvent::PeerRejected {
+                private_data: Vec::new(),
+            },
         ),
         (-libc::ECONNRESET, &[], ConnectionEvent::NonPeerRejected),
         (-libc::ECONNREFUSED, &[], ConnectionEvent::NonPeerRejected),
@@ -436,7 +440,7 @@ proptest! {
                     has_sink = true;
                     current.accept(Arc::clone(&gate), param(), &times(now, pause.map(|it| after(now, it))))
                 }
-                Step::Reject(by_application) if !has_sink => current.reject(by_application),
+                Step::Reject(by_application) if !has_sink => current.reject(by_application.then_some(&[])),
                 Step::Disconnect if has_sink => current.disconnect(Some(after(now, 2000))),
                 Step::Abort if has_sink => {
                     aborted = true;
@@ -457,7 +461,7 @@ proptest! {
                     Continues => current.expire(after(now, 2001)),
                 }
             } else {
-                current.reject(false)
+                current.reject(None)
             };
             prop_assert_eq!(status, Ended);
         }

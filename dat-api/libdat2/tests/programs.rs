@@ -1,0 +1,211 @@
+//! Debian's programs for uDAPL 2.0, unmodified, on the emulated adapter.
+
+#[path = "../../../tests/support/launcher.rs"]
+mod emulator;
+
+use std::fs;
+use std::net::Ipv4Addr;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use emulator::{artifact, fabric, launcher};
+
+/// A folder with the library under its soname and as a provider, and a dat.conf.
+struct Folder {
+    path: PathBuf,
+    /// Where programs find libdat2.so.2.
+    libraries: PathBuf,
+}
+
+/// Returns an address of this host for the service points of this process: the programs
+/// have fixed ports, on which another test may listen.
+fn address() -> Ipv4Addr {
+    let [.., high, low] = std::process::id().to_be_bytes();
+    Ipv4Addr::new(127, 77, high, low)
+}
+
+/// The registry and the provider that open the adapter.
+#[derive(Clone, Copy)]
+enum Provider {
+    /// Both are this library.
+    Ours,
+    /// This library loads Debian's provider.
+    Theirs,
+    /// Debian's registry loads this library.
+    OursInTheirRegistry,
+}
+
+impl Folder {
+    /// Makes a folder for programs that use this library, or Debian's.
+    fn new(name: &str, provider: Provider) -> Self {
+        let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+        let _ = fs::remove_dir_all(&path);
+        let libraries = path.join(match provider {
+            Provider::Ours | Provider::Theirs => "own",
+            Provider::OursInTheirRegistry => "none",
+        });
+        for folder in [path.join("own"), path.join("none")] {
+            fs::create_dir_all(folder).expect("the folder can be created");
+        }
+        let library = artifact("libdat2.so");
+        let guest = path.join("libudapl2.so.2");
+        symlink(&library, path.join("own/libdat2.so.2")).expect("a link");
+        symlink(&library, &guest).expect("a link");
+        let library = match provider {
+            Provider::Ours => Path::new("libdat2.so.2"),
+            Provider::Theirs => Path::new("libdaploscm.so.2"),
+            Provider::OursInTheirRegistry => &guest,
+        };
+        let conf = format!(
+            "emu u2.0 nonthreadsafe default {} dapl.2.0 \"mlx5_0 1\" \"\"\n",
+            library.display()
+        );
+        fs::write(path.join("dat.conf"), conf).expect("the file can be written");
+        Self { path, libraries }
+    }
+
+    /// Starts a program, which ends within a limit, in a process of its own on the
+    /// fabric.
+    fn start(&self, fabric: &str, program: &[&str]) -> Child {
+        Command::new("timeout")
+            .arg("300")
+            .arg(launcher())
+            .args(["run", "--fabric", fabric, "--"])
+            .args(program)
+            .env("LD_LIBRARY_PATH", &self.libraries)
+            .env("DAT_OVERRIDE", self.path.join("dat.conf"))
+            .env("DAT_LISTEN", address().to_string())
+            .env("DAT_DBG_TYPE", "1")
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap_or_else(|cause| panic!("timeout: {cause}"))
+    }
+}
+
+fn finish(child: Child) -> (bool, String) {
+    let Output {
+        status,
+        stdout,
+        stderr,
+    } = child.wait_with_output().expect("the process was started");
+    let text = format!(
+        "{status}\n{}{}",
+        String::from_utf8_lossy(&stdout),
+        String::from_utf8_lossy(&stderr)
+    );
+    (status.success(), text)
+}
+
+/// Waits until a server listens on a port of TCP.
+fn await_listener(on: Ipv4Addr, port: u16) {
+    // The kernel prints the address as a number of the host.
+    let listener = format!(
+        "{:08X}:{port:04X} 00000000:0000 0A",
+        u32::from_ne_bytes(on.octets())
+    );
+    let deadline = Instant::now() + Duration::from_secs(120);
+    while !fs::read_to_string("/proc/net/tcp").is_ok_and(|table| table.contains(&listener)) {
+        assert!(Instant::now() < deadline, "nothing listens on port {port}");
+        sleep(Duration::from_millis(20));
+    }
+}
+
+/// Returns whether a program is installed: some distributions do not have them.
+fn is_installed(program: &str) -> bool {
+    let found = Command::new(program)
+        .arg("-U")
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .status()
+        .is_ok();
+    if !found {
+        eprintln!("skipped: {program} is not installed (Debian 12: apt-get install dapl2-utils)");
+    }
+    found
+}
+
+/// Starts a server and then its clients, one after the other. All must succeed and print
+/// a text.
+fn serve(
+    folder: &Folder,
+    (on, port): (Ipv4Addr, u16),
+    server: &[&str],
+    clients: &[(&[&str], &str)],
+    last: &str,
+) {
+    let fabric = fabric();
+    let server = folder.start(&fabric, server);
+    await_listener(on, port);
+    for (client, expected) in clients {
+        let (is_success, text) = finish(folder.start(&fabric, client));
+        assert!(is_success && text.contains(expected), "{client:?}: {text}");
+    }
+    let (is_success, text) = finish(server);
+    assert!(is_success && text.contains(last), "server: {text}");
+}
+
+/// Connections, private data, RDMA writes and messages of 4 MiB. One after the other,
+/// because the server also has a port of its own, on all addresses.
+#[test]
+fn dtest_passes_with_each_registry_and_provider() {
+    if !is_installed("dtest") {
+        return;
+    }
+    // perf-scripts/lib/tools takes this lock, too.
+    let lock = std::env::temp_dir().join("mlx5-emu-dtest.lock");
+    let lock = fs::File::create(lock).expect("the file can be created");
+    lock.lock().expect("a lock");
+    let listens = (Ipv4Addr::UNSPECIFIED, 15828);
+    let passed = "DAPL Test Complete. PASSED";
+    for (name, provider) in [
+        ("dtest", Provider::Ours),
+        ("dtest-theirs", Provider::Theirs),
+        ("dtest-guest", Provider::OursInTheirRegistry),
+    ] {
+        // Debian's provider does not listen where this library is asked to.
+        let host = match provider {
+            Provider::Theirs => Ipv4Addr::LOCALHOST,
+            _ => address(),
+        };
+        let host = host.to_string();
+        let client = ["dtest", "-P", "emu", "-h", &host];
+        let clients: [(&[&str], &str); 1] = [(&client, passed)];
+        let folder = Folder::new(name, provider);
+        serve(&folder, listens, &["dtest", "-P", "emu"], &clients, passed);
+    }
+}
+
+/// Transactions of messages, reads and writes on several endpoints and threads, the
+/// performance of each, and the end of the server.
+#[test]
+fn dapltest_passes_between_two_processes() {
+    if !is_installed("dapltest") {
+        return;
+    }
+    let host = address().to_string();
+    let end = "End of Work -- Client Exiting";
+    let client = |more: &[&'static str]| [&["dapltest", "-T"], more].concat();
+    let transactions = [
+        client(&["T", "-D", "emu", "-i", "5", "-t", "2", "-w", "2"]),
+        vec![
+            "-s", &host, "client", "SR", "256", "4", "server", "SR", "256", "4",
+        ],
+        vec!["client", "RW", "4096", "server", "RR", "2048"],
+    ]
+    .concat();
+    let performance = client(&["P", "-D", "emu", "-i", "64"]);
+    let performance = [performance, vec!["-s", &host, "RW", "4096"]].concat();
+    let quit = [client(&["Q", "-D", "emu"]), vec!["-s", &host]].concat();
+    let clients: [(&[&str], &str); 3] = [
+        (&transactions, end),
+        (&performance, "Operation Throughput"),
+        (&quit, end),
+    ];
+    let server = ["dapltest", "-T", "S", "-D", "emu"];
+    let folder = Folder::new("dapltest", Provider::Ours);
+    serve(&folder, (address(), 62000), &server, &clients, "Exiting.");
+}
