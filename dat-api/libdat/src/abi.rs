@@ -9,6 +9,11 @@
 //! Decision: `docs/decisions/001-bindings-from-installed-headers.md`
 #![allow(missing_docs, reason = "the headers explain each name")]
 #![allow(non_camel_case_types, reason = "C names")]
+#![allow(
+    clippy::missing_safety_doc,
+    clippy::undocumented_unsafe_blocks,
+    reason = "bindgen writes functions for unions whose members cannot be copied"
+)]
 
 use libc::{sockaddr, sockaddr_in6};
 
