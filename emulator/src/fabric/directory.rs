@@ -189,10 +189,9 @@ impl FabricDirectory {
 
     /// Returns the directory of a fabric that exists.
     pub(super) fn find(bases: &[PathBuf], name: &FabricName) -> Option<Self> {
-        let is_private = |path: &Path| matches!(inspect(path), Ok(None));
-        let paths = parents(bases).into_iter().filter(|it| is_private(it));
-        let mut paths = paths.map(|parent| parent.join(name.as_str()));
-        let path = paths.find(|path| is_private(path))?;
+        let is_private = |path: &PathBuf| matches!(inspect(path), Ok(None));
+        let parents = parents(bases).into_iter().filter(is_private);
+        let path = parents.map(|it| it.join(name.as_str())).find(is_private)?;
         Some(Self {
             path,
             untrusted_entries: Vec::new(),
