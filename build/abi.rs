@@ -1,7 +1,9 @@
 //! What the build scripts of the C interfaces of DAT have in common: each generates
 //! its types from its own headers.
 
-use bindgen::callbacks::{DeriveInfo, IntKind, ItemInfo, ParseCallbacks};
+use bindgen::callbacks::{
+    DeriveInfo, DeriveTrait, ImplementsTrait, IntKind, ItemInfo, ParseCallbacks,
+};
 use fail::fail;
 use std::env;
 use std::path::PathBuf;
@@ -93,6 +95,15 @@ impl ParseCallbacks for Names {
     fn item_name(&self, item: ItemInfo) -> Option<String> {
         let tag = item.name.starts_with("dat_");
         tag.then(|| item.name.to_uppercase())
+    }
+
+    /// The types of the libc crate can be copied, and so can unions that have them.
+    fn blocklisted_type_implements_trait(
+        &self,
+        _: &str,
+        derive: DeriveTrait,
+    ) -> Option<ImplementsTrait> {
+        (derive == DeriveTrait::Copy).then_some(ImplementsTrait::Yes)
     }
 
     fn add_derives(&self, info: &DeriveInfo) -> Vec<String> {

@@ -19,18 +19,28 @@ fn program() -> &'static CProgram {
 
 /// Runs the program on an adapter, with this dat.conf.
 fn run(adapter: &str, path: &str, conf: &str) {
+    run_over("socket", &[], adapter, path, conf);
+}
+
+/// As [`run`], over this connection manager, with these options of the launcher.
+fn run_over(manager: &str, options: &[&str], adapter: &str, path: &str, conf: &str) {
     let program = program();
-    let file = program.libraries.join(format!("{adapter}-{path}.conf"));
+    let file = program
+        .libraries
+        .join(format!("{adapter}-{path}-{manager}.conf"));
     std::fs::write(&file, conf).expect("the file can be written");
     let output = Command::new("timeout")
         .arg("300")
         .arg(launcher())
-        .args(["run", "--fabric", &fabric(), "--"])
+        .args(["run", "--fabric", &fabric()])
+        .args(options)
+        .arg("--")
         .arg(&program.path)
         .arg(adapter)
         .env("LD_LIBRARY_PATH", &program.libraries)
         .env("DAT_OVERRIDE", &file)
         .env("DAT_PATH", path)
+        .env("DAT_CM", manager)
         .env("DAT_DBG_TYPE", "1")
         .output()
         .expect("timeout can be run");
@@ -71,4 +81,10 @@ fn an_entry_of_a_provider_that_is_not_installed_opens_its_device() {
 #[test]
 fn transfers_work_on_the_verbs_path() {
     run("mlx5_0", "verbs", "");
+}
+
+#[test]
+fn private_data_and_rejections_are_carried_by_rdma_cm() {
+    let options = ["--rdma-cm", "--link", "roce"];
+    run_over("rdma_cm", &options, "mlx5_0", "direct", "");
 }
