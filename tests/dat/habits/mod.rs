@@ -6,7 +6,6 @@
 
 mod attributes;
 mod cno;
-mod codes;
 mod memory;
 mod order;
 mod query;

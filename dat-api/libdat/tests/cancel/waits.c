@@ -54,7 +54,7 @@ static int take_all(DAT_EVD_HANDLE evd)
 
     while ((answer = dat_evd_dequeue(evd, &event)) == DAT_SUCCESS)
         taken++;
-    HOLDS(IS_EMPTY(answer));
+    EXPECT(answer, IS_EMPTY);
     return taken;
 }
 
