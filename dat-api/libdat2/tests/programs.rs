@@ -18,6 +18,8 @@ struct Folder {
     path: PathBuf,
     /// Where programs find libdat2.so.2.
     libraries: PathBuf,
+    /// The connection manager, as `DAT_CM`.
+    manager: &'static str,
 }
 
 /// Returns an address of this host for the service points of this process: the programs
@@ -64,7 +66,11 @@ impl Folder {
             library.display()
         );
         fs::write(path.join("dat.conf"), conf).expect("the file can be written");
-        Self { path, libraries }
+        Self {
+            path,
+            libraries,
+            manager: "auto",
+        }
     }
 
     /// Starts a program, which ends within a limit, in a process of its own on the
@@ -78,6 +84,7 @@ impl Folder {
             .env("LD_LIBRARY_PATH", &self.libraries)
             .env("DAT_OVERRIDE", self.path.join("dat.conf"))
             .env("DAT_LISTEN", address().to_string())
+            .env("DAT_CM", self.manager)
             .env("DAT_DBG_TYPE", "1")
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
@@ -206,6 +213,10 @@ fn dapltest_passes_between_two_processes() {
         (&quit, end),
     ];
     let server = ["dapltest", "-T", "S", "-D", "emu"];
-    let folder = Folder::new("dapltest", Provider::Ours);
+    let folder = Folder {
+        // The test sees listeners of TCP only.
+        manager: "socket",
+        ..Folder::new("dapltest", Provider::Ours)
+    };
     serve(&folder, (address(), 62000), &server, &clients, "Exiting.");
 }

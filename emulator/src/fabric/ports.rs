@@ -294,8 +294,11 @@ mod tests {
         put(slot_offset(1) + 12, &0xffff_ffff_u32.to_ne_bytes());
         assert_eq!(switch_in(&scratch, PORT, false), Ok(1));
         assert_eq!(taken(&one), Some(PortSet::default().with(PORT, true)));
+        // The process has the file mapped, so its length is restored.
+        let length = file.metadata().unwrap().len();
         file.set_len(100).unwrap();
         let error = switch_in(&scratch, PORT, true).unwrap_err();
+        file.set_len(length).unwrap();
         assert!(error.contains("another version"), "{error}");
     }
 }
