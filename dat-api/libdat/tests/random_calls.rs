@@ -69,10 +69,15 @@ fn run(under: &[&str], seconds: u64, threads: u32, seed: u64) -> String {
 #[test]
 fn every_call_in_random_order_from_four_threads() {
     let seconds = number("DAT_RANDOM_SECONDS", 8);
-    let stdout = run(&[], seconds, 4, number("DAT_SEED", 1));
-    println!("{stdout}");
-    // A call that never succeeded was not tested.
-    assert!(stdout.contains("never succeeded: 0;"), "{stdout}");
+    let mut stdout = String::new();
+    // A call that never succeeded was not tested. A busy machine makes few calls in
+    // the first time.
+    let is_complete = [1, 2, 4].into_iter().any(|times| {
+        stdout = run(&[], seconds * times, 4, number("DAT_SEED", 1));
+        println!("{stdout}");
+        stdout.contains("never succeeded: 0;")
+    });
+    assert!(is_complete, "{stdout}");
 }
 
 #[test]

@@ -85,6 +85,6 @@ fn transfers_work_on_the_verbs_path() {
 
 #[test]
 fn private_data_and_rejections_are_carried_by_rdma_cm() {
-    let options = ["--rdma-cm", "--link", "roce"];
+    let options = ["--link", "roce"];
     run_over("rdma_cm", &options, "mlx5_0", "direct", "");
 }
