@@ -149,12 +149,13 @@ fn list(devices: &[Entry], fabric: Option<&str>) -> String {
     out
 }
 
+/// Why a device gets the direct path.
+const WHY_DIRECT: &str = "an mlx5 device: the engine writes its rings itself";
+
 /// Returns the data path and its reason.
 fn path(device: &DeviceInfo) -> String {
     match &device.path {
-        dat_engine::DataPath::Direct => {
-            "direct (an mlx5 device: the engine writes its rings itself)".into()
-        }
+        dat_engine::DataPath::Direct => format!("direct ({WHY_DIRECT})"),
         other => other.to_string(),
     }
 }
@@ -328,6 +329,20 @@ mod tests {
     }
 
     #[test]
+    fn the_direct_path_has_a_reason_too() {
+        let mut entry = device(Transport::Roce, Some(236));
+        entry.info.path = dat_engine::DataPath::Direct;
+        let devices = [entry];
+        let value: serde_json::Value = serde_json::from_str(&document(&devices, None)).unwrap();
+        let found = &value["devices"][0];
+        assert_eq!(
+            (&found["path"], &found["reason"]),
+            (&"direct".into(), &WHY_DIRECT.into())
+        );
+        assert!(list(&devices, None).contains(&format!("direct ({WHY_DIRECT})")));
+    }
+
+    #[test]
     fn json_has_the_same_facts() {
         let devices = [
             device(Transport::Iwarp, Some(80)),
@@ -335,6 +350,8 @@ mod tests {
         ];
         let value: serde_json::Value = serde_json::from_str(&document(&devices, None)).unwrap();
         let (iwarp, other) = (&value["devices"][0], &value["devices"][1]);
+        assert_eq!(iwarp["path"], "verbs");
+        assert_eq!(iwarp["reason"], "it is not an mlx5 device");
         assert_eq!(iwarp["transport"], "iWARP");
         assert_eq!(iwarp["limits"]["inline_bytes"], 80);
         assert_eq!(iwarp["limits"]["read_segments"], 1);

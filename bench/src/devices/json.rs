@@ -4,7 +4,7 @@ use dat_engine::control::GidChoice;
 use dat_engine::{DataPath, PortInfo, Transport};
 use serde::Serialize;
 
-use super::{Entry, MAX_INLINE_TRIED, guid};
+use super::{Entry, MAX_INLINE_TRIED, WHY_DIRECT, guid};
 
 #[derive(Serialize)]
 struct Document<'a> {
@@ -17,8 +17,8 @@ struct DeviceEntry<'a> {
     name: &'a str,
     emulated_fabric: Option<&'a str>,
     path: &'static str,
-    /// Why the path is not direct.
-    reason: Option<&'a str>,
+    /// Why the device gets this path.
+    reason: &'a str,
     transport: String,
     firmware: &'a str,
     vendor_id: u32,
@@ -102,9 +102,9 @@ pub(super) fn document(devices: &[Entry], fabric: Option<&str>) -> String {
 fn entry<'a>(entry: &'a Entry, fabric: Option<&'a str>) -> DeviceEntry<'a> {
     let device = &entry.info;
     let (path, reason) = match &device.path {
-        DataPath::Direct => ("direct", None),
-        DataPath::Verbs { reason } => ("verbs", Some(reason.as_str())),
-        DataPath::Unusable { reason } => ("unusable", Some(reason.as_str())),
+        DataPath::Direct => ("direct", WHY_DIRECT),
+        DataPath::Verbs { reason } => ("verbs", reason.as_str()),
+        DataPath::Unusable { reason } => ("unusable", reason.as_str()),
     };
     DeviceEntry {
         name: &device.name,
