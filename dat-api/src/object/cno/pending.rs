@@ -116,7 +116,7 @@ mod tests {
         // New events count from the beginning.
         assert!(pending.push(a, true) && pending.serve(a, 2));
         assert!(!pending.push(a, true) && pending.serve(a, 2) && pending.serve(a, 2));
-        // An entry that is not confirmed is for nobody.
+        // An entry that is not confirmed is served to no waiter.
         assert!(pending.push(b, false) && !pending.serve(b, 2));
         assert_eq!(pending.len(), 0);
     }
