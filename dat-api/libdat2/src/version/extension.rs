@@ -4,19 +4,29 @@ use core::ptr;
 
 use dat_api::{DatError, ReturnType, Subtype};
 
-use crate::abi::{__va_list_tag, DAT_EXTENDED_OP, DAT_HANDLE, DAT_PROVIDER, DAT_RETURN};
+use crate::abi::{
+    DAT_EXTENDED_OP, DAT_HANDLE, DAT_HANDLE_EXTENDEDOP_FUNC, DAT_PROVIDER, DAT_RETURN,
+};
 use crate::face::frame::control;
 use crate::face::subject::on;
 use crate::providers::dispatch;
 
 unsafe extern "C" {
-    /// The extension call of this library, in `c/extension.c`.
-    pub(crate) fn libdat2_extension(
-        handle: DAT_HANDLE,
-        operation: DAT_EXTENDED_OP,
-        arguments: *mut __va_list_tag,
-    ) -> DAT_RETURN;
+    /// The extension call of this library, in `c/extension.c`, with the parameters of
+    /// the table. Rust has no type for its `va_list`.
+    fn libdat2_extension();
 }
+
+/// The extension call as the provider table has it.
+pub(crate) const CALL: DAT_HANDLE_EXTENDEDOP_FUNC = {
+    // SAFETY: functions have pointers of one size, and C defines this one with the
+    // parameters of the table.
+    unsafe {
+        core::mem::transmute::<unsafe extern "C" fn(), DAT_HANDLE_EXTENDEDOP_FUNC>(
+            libdat2_extension,
+        )
+    }
+};
 
 // Only C of this library calls the functions below.
 core::arch::global_asm!(

@@ -180,7 +180,7 @@ pub(crate) const PROVIDER: DAT_PROVIDER = DAT_PROVIDER {
     cno_fd_create_func: Some(calls::dat_cno_fd_create),
     cno_trigger_func: Some(calls::dat_cno_trigger),
     ia_ha_related_func: Some(unsupported::ia_ha_related),
-    handle_extendedop_func: Some(extension::libdat2_extension),
+    handle_extendedop_func: extension::CALL,
     // SAFETY: null pointers, and no functions.
     ..unsafe { core::mem::zeroed() }
 };

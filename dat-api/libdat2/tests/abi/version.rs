@@ -46,7 +46,11 @@ pub(crate) const MORE_EXPORTS: [&str; 3] = [
 /// The version of the exported symbols.
 pub(crate) const NODE: Option<&str> = Some("DAT_2.0");
 
-/// Returns the type of a list of arguments.
+/// Returns the type of a list of arguments as a parameter: on x86-64 `va_list` is an array,
+/// elsewhere a structure.
 pub(crate) fn va_list() -> TypeId {
-    TypeId::of::<*mut dat2::abi::__va_list_tag>()
+    #[cfg(target_arch = "x86_64")]
+    return TypeId::of::<*mut dat2::abi::__va_list_tag>();
+    #[cfg(not(target_arch = "x86_64"))]
+    return TypeId::of::<dat2::abi::va_list>();
 }
