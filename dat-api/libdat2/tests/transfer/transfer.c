@@ -5,34 +5,9 @@
 #include <dat2/dat_registry.h>
 #include <dat2/udat.h>
 #include <dat2/udat_redirection.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
-#define SECONDS(n) ((n) * 1000000u)
-
-#define HOLDS(condition) \
-    do { \
-        if (!(condition)) { \
-            printf("%s:%d: not so: %s\n", __FILE__, __LINE__, #condition); \
-            exit(1); \
-        } \
-    } while (0)
-
-/* The call returns this type and subtype. */
-#define EXPECT(call, type, subtype) \
-    do { \
-        DAT_RETURN code_ = (call); \
-        if (DAT_GET_TYPE(code_) != (DAT_UINT32)(type) || \
-            DAT_GET_SUBTYPE(code_) != (DAT_UINT32)(subtype)) { \
-            const char *major_ = "", *minor_ = ""; \
-            dat_strerror(code_, &major_, &minor_); \
-            printf("%s:%d: %s: %#x %s %s\n", __FILE__, __LINE__, #call, code_, major_, minor_); \
-            exit(1); \
-        } \
-    } while (0)
-#define OK(call) EXPECT(call, DAT_SUCCESS, DAT_NO_SUBTYPE)
-#define UNSUPPORTED(call) EXPECT(call, DAT_MODEL_NOT_SUPPORTED, DAT_NO_SUBTYPE)
+#include "check.h"
 
 /* No header of uDAPL declares it; other libraries of 2.0 export it. */
 DAT_RETURN dats_get_ia_handle(DAT_IA_HANDLE ia_handle, DAT_IA_HANDLE *provider_handle);
