@@ -93,7 +93,7 @@ const MLX5DV_TYPES: [&str; 17] = [
 
 /// Constants of `mlx5dv.h`. Listing one constant of an unnamed enum includes the
 /// whole enum.
-const MLX5DV_CONSTANTS: [&str; 21] = [
+const MLX5DV_CONSTANTS: [&str; 23] = [
     "MLX5_CQE_REQ",
     "MLX5_CQE_RESIZE_CQ",
     "MLX5_CQE_RESP_SEND",
@@ -105,6 +105,8 @@ const MLX5DV_CONSTANTS: [&str; 21] = [
     "MLX5_INLINE_SEG",
     "MLX5_INVALID_LKEY",
     "MLX5_OPCODE_NOP",
+    "MLX5_OPCODE_ATOMIC_CS",
+    "MLX5_OPCODE_ATOMIC_FA",
     "MLX5_OPCODE_UMR",
     "MLX5_RCV_DBR",
     "MLX5_SND_DBR",

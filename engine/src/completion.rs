@@ -14,7 +14,8 @@ pub struct Completion {
     pub wr_id: u64,
     /// The context of the endpoint ([`crate::EndpointOptions::context`]).
     pub context: u64,
-    /// Bytes received or read; 0 for sends and writes and when `status` is an error.
+    /// Bytes received, read, or fetched by an atomic operation; 0 for sends and writes
+    /// and when `status` is an error.
     pub byte_len: u32,
     /// For a receive: the immediate data in host byte order if `flags` has
     /// `WITH_IMM`, else 0. For a request of the send queue: the `wr_data` that it
@@ -131,7 +132,7 @@ pub enum CompletionOp {
     /// A send, with or without immediate data.
     #[default]
     Send,
-    /// A write to the peer's memory, with or without immediate data.
+    /// A write to the peer's memory.
     Write,
     /// A read from the peer's memory.
     Read,
@@ -143,6 +144,21 @@ pub enum CompletionOp {
     Nop,
     /// A bind or unbind of a memory window.
     Bind,
+    /// A write to the peer's memory with immediate data.
+    WriteImm,
+    /// A fetch-and-add in the peer's memory.
+    FetchAdd,
+    /// A compare-and-swap in the peer's memory.
+    CompareSwap,
+}
+
+impl CompletionOp {
+    /// Returns whether it is an atomic operation.
+    #[inline(always)]
+    #[must_use]
+    pub const fn is_atomic(self) -> bool {
+        matches!(self, Self::FetchAdd | Self::CompareSwap)
+    }
 }
 
 impl fmt::Display for Completion {

@@ -4,14 +4,16 @@ use std::ptr::NonNull;
 
 use crate::{Segment, SendFlags, SendOp, SendRequest};
 use dv_sys::mlx5dv::{
-    MLX5_OPCODE_UMR, MLX5_WQE_CTRL_INITIATOR_SMALL_FENCE, MLX5_WQE_MKEY_CONTEXT_FREE,
-    MLX5_WQE_UMR_CTRL_FLAG_INLINE, MLX5_WQE_UMR_CTRL_FLAG_TRNSLATION_OFFSET, mlx5_wqe_ctrl_seg,
+    MLX5_OPCODE_ATOMIC_CS, MLX5_OPCODE_ATOMIC_FA, MLX5_OPCODE_UMR,
+    MLX5_WQE_CTRL_INITIATOR_SMALL_FENCE, MLX5_WQE_MKEY_CONTEXT_FREE, MLX5_WQE_UMR_CTRL_FLAG_INLINE,
+    MLX5_WQE_UMR_CTRL_FLAG_TRNSLATION_OFFSET, mlx5_wqe_atomic_seg, mlx5_wqe_ctrl_seg,
     mlx5_wqe_data_seg, mlx5dv_set_ctrl_seg, mlx5dv_set_data_seg,
 };
 use mlx5_rings::layout::{RegisterLayout, SendLayout};
 use mlx5_rings::send::{DoorbellPolicy, SendConsumer, SendProducer};
 use mlx5_rings::wire::{
-    CtrlFlags, CtrlSegment, DataSegment, MkeyAccess, WindowChange, WindowRange, WqeOpcode,
+    AtomicSegment, CtrlFlags, CtrlSegment, DataSegment, MkeyAccess, WindowChange, WindowRange,
+    WqeOpcode,
 };
 
 /// Returns the 16 bytes of a segment as two words.
@@ -34,6 +36,8 @@ fn a_control_segment_equals_that_of_mlx5dv() {
         WqeOpcode::RdmaWrite,
         WqeOpcode::RdmaWriteImm,
         WqeOpcode::RdmaRead,
+        WqeOpcode::AtomicCompareSwap,
+        WqeOpcode::AtomicFetchAdd,
         WqeOpcode::Umr,
     ];
     for opcode in opcodes {
@@ -61,6 +65,26 @@ fn a_control_segment_equals_that_of_mlx5dv() {
             }
         }
     }
+}
+
+#[test]
+fn an_atomic_segment_equals_that_of_mlx5dv() {
+    let (compare, swap): (u64, u64) = (0x0102_0304_0506_0708, 0xf1f2_f3f4_f5f6_f7f8);
+    let theirs = |swap_add: u64, compare: u64| mlx5_wqe_atomic_seg {
+        swap_add: swap_add.to_be(),
+        compare: compare.to_be(),
+    };
+    let ours = AtomicSegment::compare_swap(compare, swap);
+    assert_eq!(ours.to_words(), words(&theirs(swap, compare)));
+    let ours = AtomicSegment::fetch_add(swap);
+    assert_eq!(ours.to_words(), words(&theirs(swap, 0)));
+    assert_eq!(
+        [
+            WqeOpcode::AtomicCompareSwap as u32,
+            WqeOpcode::AtomicFetchAdd as u32
+        ],
+        [MLX5_OPCODE_ATOMIC_CS, MLX5_OPCODE_ATOMIC_FA]
+    );
 }
 
 #[repr(align(64))]
@@ -96,6 +120,7 @@ fn a_marker_equals_the_nop_of_mlx5dv_with_any_flags() {
             max_segments: 1,
             max_inline: 0,
             windows: false,
+            atomics: false,
         };
         let policy = DoorbellPolicy {
             blue_flame: true,

@@ -6,7 +6,7 @@
 //! Decision: `docs/decisions/011-cold-calls-get-copies.md`
 
 pub use mlx5_rings::request::{
-    ListError, PostError, RecvRequest, Segment, SendFlags, SendOp, SendRequest,
+    ATOMIC_BYTES, ListError, PostError, RecvRequest, Segment, SendFlags, SendOp, SendRequest,
 };
 
 use crate::control::WindowTarget;

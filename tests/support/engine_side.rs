@@ -1,9 +1,10 @@
 //! An end driven by the engine.
 
 use dat_engine::{
-    Access, BindRequest, Completion, CompletionFlags, CompletionOp, CompletionQueue, CqOptions,
-    CqeSize, Device, Endpoint, EndpointAddress, EndpointOptions, LinkLayer, ListError,
-    MemoryWindow, ProtectionDomain, RegisteredBuffer, SharedReceiveQueue, SrqOptions, WindowTarget,
+    Access, BindRequest, Completion, CompletionFlags, CompletionOp, CompletionQueue,
+    ConnectOptions, CqOptions, CqeSize, Device, Endpoint, EndpointAddress, EndpointOptions,
+    LinkLayer, ListError, MemoryWindow, ProtectionDomain, RegisteredBuffer, SharedReceiveQueue,
+    SrqOptions, WindowTarget,
 };
 
 use super::iwarp::is_iwarp;
@@ -74,7 +75,7 @@ impl EngineSide {
         let window = shape
             .windows
             .then(|| domain.alloc_window().expect("a window"));
-        let access = Access::default() | Access::WINDOW_BIND;
+        let access = Access::default() | Access::WINDOW_BIND | atomics(&domain);
         let buffer = domain.allocate(memory, access).expect("registered memory");
         EngineSide {
             endpoint,
@@ -151,8 +152,13 @@ impl Side for EngineSide {
                 false => LinkLayer::InfiniBand,
             },
         };
+        let options = options(link);
+        let with_atomics = ConnectOptions {
+            access: options.access | atomics(&self.domain),
+            ..options
+        };
         self.endpoint
-            .connect(&address, &options(link))
+            .connect(&address, &with_atomics)
             .expect("connected");
     }
 
@@ -237,6 +243,14 @@ impl Side for EngineSide {
     }
 }
 
+/// Returns the right to use atomic operations, if the device has them.
+fn atomics(domain: &ProtectionDomain) -> Access {
+    match domain.device().limits().atomics {
+        true => Access::REMOTE_ATOMIC,
+        false => Access::empty(),
+    }
+}
+
 fn refused(result: Result<(), ListError>) -> Result<(), Refused> {
     result.map_err(|error| Refused {
         posted: error.posted,
@@ -249,10 +263,12 @@ pub fn answer(completion: &Completion) -> Answer {
     let good = completion.status.is_success();
     let (opcode, has_length) = match completion.op {
         CompletionOp::Send => (0, false),
-        CompletionOp::Write => (1, false),
+        CompletionOp::Write | CompletionOp::WriteImm => (1, false),
         CompletionOp::Read => (2, true),
         CompletionOp::Recv => (128, true),
         CompletionOp::RecvWriteImm => (129, true),
+        CompletionOp::CompareSwap => (3, true),
+        CompletionOp::FetchAdd => (4, true),
         CompletionOp::Bind => (5, false),
         CompletionOp::Nop => unreachable!("verbs has no marker"),
     };

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use dat_engine::{Access, RecvRequest, Segment, SendFlags, SendOp, SendRequest};
+use dat_engine::{ATOMIC_BYTES, Access, RecvRequest, Segment, SendFlags, SendOp, SendRequest};
 use proptest::collection::vec;
 use proptest::prelude::*;
 
@@ -39,6 +39,7 @@ impl SendWork {
     /// the format.
     pub fn wqebbs(&self) -> u32 {
         let remote = !matches!(self.op, SendOp::Send | SendOp::SendImm(_));
+        let operands = self.op.atomic().is_some();
         let bytes: u32 = self.segments.iter().map(|segment| segment.length).sum();
         let data = if !self.flags.contains(SendFlags::INLINE) {
             self.segments
@@ -50,7 +51,7 @@ impl SendWork {
         } else {
             (4 + bytes).div_ceil(16)
         };
-        (1 + u32::from(remote) + data).div_ceil(4)
+        (1 + u32::from(remote) + u32::from(operands) + data).div_ceil(4)
     }
 
     /// Returns the `MLX5_OPCODE_*` that the completion reports.
@@ -61,6 +62,8 @@ impl SendWork {
             SendOp::Write { .. } => 0x08,
             SendOp::WriteImm { .. } => 0x09,
             SendOp::Read { .. } => 0x10,
+            SendOp::CompareSwap { .. } => 0x11,
+            SendOp::FetchAdd { .. } => 0x12,
             SendOp::Nop => 0x00,
         }
     }
@@ -121,14 +124,34 @@ pub fn any_send(bounds: Bounds) -> impl Strategy<Value = SendWork> {
         1 => (remote(), any::<u32>())
             .prop_map(|((remote_addr, rkey), imm)| SendOp::WriteImm { remote_addr, rkey, imm }),
         1 => remote().prop_map(|(remote_addr, rkey)| SendOp::Read { remote_addr, rkey }),
+        1 => (remote(), any::<u64>()).prop_map(|((remote_addr, rkey), add)| SendOp::FetchAdd {
+            remote_addr: remote_addr & !7,
+            rkey,
+            add,
+        }),
+        1 => (remote(), any::<u64>(), any::<u64>()).prop_map(
+            |((remote_addr, rkey), compare, swap)| SendOp::CompareSwap {
+                remote_addr: remote_addr & !7,
+                rkey,
+                compare,
+                swap,
+            }
+        ),
     ];
     let flags = any::<u8>().prop_map(SendFlags::from_bits_truncate);
     (any::<u64>(), op, flags).prop_flat_map(move |(wr_id, op, mut flags)| {
-        if matches!(op, SendOp::Read { .. }) {
+        if op.fills_segments() {
             flags.remove(SendFlags::INLINE);
         }
         let segments = if flags.contains(SendFlags::INLINE) {
             inline_segments(bounds).boxed()
+        } else if op.atomic().is_some() {
+            let eight = |(addr, lkey)| Segment {
+                addr,
+                length: ATOMIC_BYTES,
+                lkey,
+            };
+            vec((any::<u64>(), any::<u32>()).prop_map(eight), 1).boxed()
         } else {
             vec(any_segment(), 0..=bounds.max_segments).boxed()
         };

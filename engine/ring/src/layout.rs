@@ -49,6 +49,8 @@ pub struct SendLayout {
     /// Whether memory windows may be bound through it: there is room for as
     /// many WQEs of that kind as of any other.
     pub windows: bool,
+    /// Whether the device has atomic operations.
+    pub atomics: bool,
 }
 
 /// A doorbell (BlueFlame) register.

@@ -26,7 +26,8 @@
 //!
 //! ```text
 //! unit 0  control segment  opcode, WQEBB counter, QP, size, flags, immediate
-//! unit 1  remote segment   RDMA only: the peer's address and key
+//! unit 1  remote segment   RDMA and atomics: the peer's address and key
+//! unit 2  atomic segment   atomics only: the operands
 //! then    data segments    one unit each: length, local key, address
 //!         or inline data   a header of 4 bytes, and the message itself
 //! ```
@@ -156,6 +157,7 @@
 //! | order of the links of a shared ring | `providers/mlx5/srq.c` since v48 |
 //! | messages in CQEs | `providers/mlx5/qp.c`: `mlx5_copy_to_recv_wqe`, `mlx5_copy_to_send_wqe` |
 //! | consumer index, arming | `providers/mlx5/cq.c`: `update_cons_index`, `mlx5_arm_cq` |
+//! | atomic operations | `mlx5dv.h` (`mlx5_wqe_atomic_seg`); `providers/mlx5/qp.c`: `set_atomic_seg` |
 //! | memory windows of type 1 | `providers/mlx5/qp.c`: `set_bind_wr`; `mlx5dv.h` (`mlx5_wqe_umr_ctrl_seg`) |
 //! | barriers | `util/udma_barrier.h`, and the sources named in [`mmio::barrier`] |
 //!
@@ -220,6 +222,7 @@
 //!         max_segments: 2,
 //!         max_inline: 0,
 //!         windows: false,
+//!         atomics: false,
 //!     };
 //!     let completion_layout = CompletionLayout {
 //!         buf: completions,

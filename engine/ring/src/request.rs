@@ -49,10 +49,65 @@ pub enum SendOp {
         /// The peer's key for that memory.
         rkey: u32,
     },
+    /// Add to 64 bits of the peer's memory, atomically. The bits before the addition
+    /// go to the segment. Both are in host byte order.
+    ///
+    /// Atomic operations have one segment of [`ATOMIC_BYTES`], and a remote address
+    /// that is a multiple of [`ATOMIC_BYTES`].
+    FetchAdd {
+        /// Where, in the peer's address space.
+        remote_addr: u64,
+        /// The peer's key for that memory.
+        rkey: u32,
+        /// What to add; the sum wraps.
+        add: u64,
+    },
+    /// Replace 64 bits of the peer's memory if they equal a value, atomically. The
+    /// bits before go to the segment, whether they were replaced or not. All are in
+    /// host byte order.
+    CompareSwap {
+        /// Where, in the peer's address space.
+        remote_addr: u64,
+        /// The peer's key for that memory.
+        rkey: u32,
+        /// The value that is replaced.
+        compare: u64,
+        /// The value that replaces it.
+        swap: u64,
+    },
     /// A marker, which sends nothing to the peer. Like every request it
     /// completes after all requests posted before it, and it is always
     /// reported. Segments and flags other than `FENCE` are ignored.
     Nop,
+}
+
+/// The bytes that an atomic operation changes, and brings to its segment.
+pub const ATOMIC_BYTES: u32 = 8;
+
+impl SendOp {
+    /// Returns the address in the peer's memory of an atomic operation, and its key;
+    /// `None` for any other operation.
+    #[inline(always)]
+    #[must_use]
+    pub const fn atomic(self) -> Option<(u64, u32)> {
+        match self {
+            Self::FetchAdd {
+                remote_addr, rkey, ..
+            }
+            | Self::CompareSwap {
+                remote_addr, rkey, ..
+            } => Some((remote_addr, rkey)),
+            _ => None,
+        }
+    }
+
+    /// Returns whether the operation fills its segments: a read or an atomic
+    /// operation, which have nothing to copy inline.
+    #[inline(always)]
+    #[must_use]
+    pub const fn fills_segments(self) -> bool {
+        matches!(self, Self::Read { .. }) || self.atomic().is_some()
+    }
 }
 
 bitflags::bitflags! {
@@ -72,7 +127,7 @@ bitflags::bitflags! {
         const FENCE = 4 << 5;
         /// The processor copies the bytes into the request at once; `lkey` is
         /// not used and the buffer is free again when the post returns.
-        /// Ignored for [`SendOp::Read`], which has nothing to copy.
+        /// Ignored for reads and atomic operations, which have nothing to copy.
         const INLINE = 1 << 0;
     }
 }
@@ -86,11 +141,30 @@ pub struct SendRequest<'a> {
     pub op: SendOp,
     /// How to do it.
     pub flags: SendFlags,
-    /// The local memory, gathered in this order (scattered, for a read).
+    /// The local memory, gathered in this order (scattered, for a read or an atomic
+    /// operation).
     pub segments: &'a [Segment],
 }
 
 impl SendRequest<'_> {
+    /// Checks the memory of an atomic operation, whose remote address is
+    /// `remote_addr`.
+    ///
+    /// # Errors
+    /// [`PostError::BadAtomic`]
+    #[inline]
+    pub fn check_atomic(&self, remote_addr: u64) -> Result<(), PostError> {
+        match self.segments {
+            [segment]
+                if segment.length == ATOMIC_BYTES
+                    && remote_addr.is_multiple_of(ATOMIC_BYTES.into()) =>
+            {
+                Ok(())
+            }
+            _ => Err(PostError::BadAtomic),
+        }
+    }
+
     /// Returns a copy to pass to a function that is not inlined. The original,
     /// which the fast path uses, can then stay in registers.
     #[inline(always)]
@@ -133,8 +207,9 @@ impl RecvRequest<'_> {
 
 /// Why a request was not posted. Nothing of it has reached the device.
 ///
-/// The rings return the first five and [`Self::NoWindows`]. The others are for
-/// the layer above the rings, which has the device and its memory regions.
+/// The rings return the first five, [`Self::NoAtomics`], [`Self::BadAtomic`] and
+/// [`Self::NoWindows`]. The others are for the layer above the rings, which has the
+/// device and its memory regions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PostError {
     /// The queue is full: its maximum number of requests is outstanding.
@@ -149,6 +224,11 @@ pub enum PostError {
     NotReady,
     /// The device carries no immediate data: iWARP has none.
     NoImmediate,
+    /// The device has no atomic operations.
+    NoAtomics,
+    /// The memory of an atomic operation is not 8 bytes in one segment, or the remote
+    /// address is not a multiple of 8.
+    BadAtomic,
     /// The queue pair was not created for binding memory windows.
     NoWindows,
     /// More bytes than one window opens.
@@ -182,6 +262,14 @@ impl fmt::Display for PostError {
             }
             Self::NoImmediate => {
                 "the device carries no immediate data (iWARP has none): put it into the message"
+            }
+            Self::NoAtomics => {
+                "the device has no atomic operations (its atomic_cap is none): let the peer \
+                 change its memory"
+            }
+            Self::BadAtomic => {
+                "an atomic operation needs one segment of 8 bytes and a remote address that is a \
+                 multiple of 8"
             }
             Self::NoWindows => {
                 "the queue pair was not created for binding memory windows: create it with windows"

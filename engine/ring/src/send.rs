@@ -23,6 +23,7 @@ use crate::{Credits, RingSize};
 use consumer::Entry;
 pub use consumer::{Retired, SendConsumer};
 
+mod atomic;
 mod bind;
 mod consumer;
 mod doorbell;
@@ -66,6 +67,8 @@ pub struct SendProducer {
     register: Register,
     /// Whether there is room for binds.
     windows: bool,
+    /// Whether the device has atomic operations.
+    atomics: bool,
     /// The fence flags of the next WQE. Setting them also holds back the credits, so
     /// that only the path of a full queue has to check this field.
     next_fence: CtrlFlags,
@@ -160,6 +163,7 @@ impl SendProducer {
                 )
             },
             windows: layout.windows,
+            atomics: layout.atomics,
             next_fence: CtrlFlags::empty(),
         }
     }

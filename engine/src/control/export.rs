@@ -6,6 +6,7 @@
 //! move CQEs (`MLX5_CQ_FLAGS_DV_OWNED`).
 
 use super::context::Context;
+use super::qp::QpGrant;
 use crate::error::{ControlError, ControlErrorKind};
 use core::ffi::c_void;
 use core::ptr::NonNull;
@@ -82,9 +83,9 @@ pub(super) unsafe fn shared_recv_layout(
     })
 }
 
-/// Returns the layouts of a QP. `granted` is the result of its creation;
-/// `exclusive` is true if no other QP uses its doorbell register, `windows` if
-/// it was created for binding memory windows.
+/// Returns the layouts of a QP. `granted` is the result of its creation, and `grant`
+/// says which operations it has; `exclusive` is true if no other QP uses its doorbell
+/// register.
 ///
 /// # Safety
 /// `qp` is alive and of a device that `mlx5dv_is_supported`.
@@ -92,7 +93,7 @@ pub(super) unsafe fn queue_layouts(
     qp: NonNull<ibv_qp>,
     granted: &ibv_qp_cap,
     exclusive: bool,
-    windows: bool,
+    grant: &QpGrant,
     context: &Context,
 ) -> Result<QueueLayouts, ControlError> {
     const WHAT: &str = "queue pair";
@@ -134,7 +135,8 @@ pub(super) unsafe fn queue_layouts(
         max_requests: granted.max_send_wr,
         max_segments: granted.max_send_sge,
         max_inline: granted.max_inline_data,
-        windows,
+        windows: grant.windows,
+        atomics: grant.atomics,
     };
     Ok(QueueLayouts { send, recv })
 }

@@ -81,6 +81,8 @@ pub struct QpGrant {
     pub inline_bytes: u32,
     /// Whether memory windows may be bound through it.
     pub windows: bool,
+    /// Whether atomic operations may be posted: the device has them.
+    pub atomics: bool,
 }
 
 /// An `ibv_qp` of type RC. On the direct path the engine owns its rings. Destroyed
@@ -171,6 +173,7 @@ impl VerbsQp {
                 recv_segments: granted.max_recv_sge,
                 inline_bytes: granted.max_inline_data,
                 windows: spec.windows,
+                atomics: domain.device().limits().atomics,
             },
             layouts: None,
             posts_by_write: !domain.device().is_mlx5(),
@@ -185,7 +188,7 @@ impl VerbsQp {
             // SAFETY: a live QP of an mlx5 device, since only mlx5 devices are on
             // the direct path.
             let layouts = unsafe {
-                export::queue_layouts(raw, &granted, exclusive, spec.windows, qp.context())?
+                export::queue_layouts(raw, &granted, exclusive, &qp.grant, qp.context())?
             };
             qp.layouts = Some(layouts);
         }

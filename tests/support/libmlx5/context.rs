@@ -126,6 +126,7 @@ pub fn all_access() -> u32 {
     ibv_access_flags::IBV_ACCESS_LOCAL_WRITE.0
         | ibv_access_flags::IBV_ACCESS_REMOTE_WRITE.0
         | ibv_access_flags::IBV_ACCESS_REMOTE_READ.0
+        | ibv_access_flags::IBV_ACCESS_REMOTE_ATOMIC.0
 }
 
 /// Registered memory.

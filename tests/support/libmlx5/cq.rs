@@ -218,6 +218,8 @@ fn answer(wc: &ibv_wc) -> Answer {
         ibv_wc_opcode::IBV_WC_RECV
             | ibv_wc_opcode::IBV_WC_RECV_RDMA_WITH_IMM
             | ibv_wc_opcode::IBV_WC_RDMA_READ
+            | ibv_wc_opcode::IBV_WC_COMP_SWAP
+            | ibv_wc_opcode::IBV_WC_FETCH_ADD
     );
     let received = wc.opcode & ibv_wc_opcode::IBV_WC_RECV != 0;
     let with_imm = received && wc.wc_flags & ibv_wc_flags::IBV_WC_WITH_IMM.0 != 0;

@@ -82,12 +82,42 @@ fn send_wr(request: &SendRequest<'_>) -> ibv_send_wr {
             Some((remote_addr, rkey)),
             0,
         ),
+        SendOp::FetchAdd { .. } => (ibv_wr_opcode::IBV_WR_ATOMIC_FETCH_AND_ADD, None, 0),
+        SendOp::CompareSwap { .. } => (ibv_wr_opcode::IBV_WR_ATOMIC_CMP_AND_SWP, None, 0),
         SendOp::Nop => unreachable!("verbs has no marker"),
     };
     wr.opcode = opcode;
     wr.imm_data_invalidated_rkey_union.imm_data = imm.to_be();
     if let Some((remote_addr, rkey)) = remote {
         wr.wr.rdma = rdma_t { remote_addr, rkey };
+    }
+    match request.op {
+        SendOp::FetchAdd {
+            remote_addr,
+            rkey,
+            add,
+        } => {
+            wr.wr.atomic = atomic_t {
+                remote_addr,
+                compare_add: add,
+                swap: 0,
+                rkey,
+            };
+        }
+        SendOp::CompareSwap {
+            remote_addr,
+            rkey,
+            compare,
+            swap,
+        } => {
+            wr.wr.atomic = atomic_t {
+                remote_addr,
+                compare_add: compare,
+                swap,
+                rkey,
+            };
+        }
+        _ => {}
     }
     for (ours, theirs) in [
         (SendFlags::SIGNALED, ibv_send_flags::IBV_SEND_SIGNALED),

@@ -1,7 +1,7 @@
 //! The same CQE bytes, valid or not, give the same result from `ibv_poll_cq` and
 //! from the engine, and payload in a CQE is copied to the same place.
 
-use dat_engine::{Segment, SendFlags, SendOp};
+use dat_engine::{ATOMIC_BYTES, Segment, SendFlags, SendOp};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::select;
@@ -20,6 +20,8 @@ const RESP_SEND_IMM: u8 = 3;
 const REQ_ERR: u8 = 13;
 const RESP_ERR: u8 = 14;
 const READ: u8 = 0x10;
+const COMPARE_SWAP: u8 = 0x11;
+const FETCH_ADD: u8 = 0x12;
 
 const SEGMENTS: usize = 4;
 
@@ -70,7 +72,7 @@ fn any_case() -> impl Strategy<Value = CqeCase> {
     let parts = (
         lengths,
         any::<u64>(),
-        0..5usize,
+        0..7usize,
         sent,
         any::<u32>(),
         any::<bool>(),
@@ -171,7 +173,27 @@ fn play_sends(
                 imm: case.imm,
             },
             SendOp::Read { remote_addr, rkey },
+            SendOp::FetchAdd {
+                remote_addr,
+                rkey,
+                add: case.wr_id,
+            },
+            SendOp::CompareSwap {
+                remote_addr,
+                rkey,
+                compare: case.wr_id,
+                swap: !case.wr_id,
+            },
         ][case.op];
+        let mut case = case.clone();
+        if op.atomic().is_some() {
+            case.lengths = vec![ATOMIC_BYTES];
+            case.sent = if case.op == 5 {
+                FETCH_ADD
+            } else {
+                COMPARE_SWAP
+            };
+        }
         let (wr_id, segments) = (case.wr_id, case.segments(memory));
         let work = SendWork {
             wr_id,
@@ -186,15 +208,15 @@ fn play_sends(
             .expect("room in the send queue");
         compared_qps.clear_outstanding();
         let opcode = if case.error.is_some() { REQ_ERR } else { REQ };
-        let inline = case.inline && case.error.is_none() && case.sent == READ;
+        let fills = matches!(case.sent, READ | FETCH_ADD | COMPARE_SWAP);
+        let inline = case.inline && case.error.is_none() && fills;
         let cqe = Cqe {
             wqe_counter,
             sent: case.sent,
             ..case.cqe(opcode, place, inline)
         };
         let [theirs, ours] = compared_qps.complete(true, &cqe, memory);
-        let is_read = matches!(op, SendOp::Read { .. });
-        let expected = case.scattered(memory, inline && is_read, place);
+        let expected = case.scattered(memory, inline && op.fills_segments(), place);
         assert_eq!(
             wrong_byte(&ours, &expected),
             None,

@@ -79,7 +79,7 @@ pub(super) fn hooks(counters: &SlotCounters) -> CompletionHooks {
 pub(super) fn is_request_consumers(counters: &SlotCounters, op: CompletionOp) -> bool {
     let is_transfer = matches!(
         op,
-        CompletionOp::Send | CompletionOp::Write | CompletionOp::Read
+        CompletionOp::Send | CompletionOp::Write | CompletionOp::Read | CompletionOp::WriteImm
     );
     is_transfer && !hooks(counters).inspects_each()
 }
@@ -165,8 +165,10 @@ fn event(completion: &Completion, ep: Handle, status: DtoStatus) -> EventData {
 pub(super) fn operation(op: CompletionOp) -> DtoOperation {
     match op {
         CompletionOp::Recv | CompletionOp::RecvWriteImm => DtoOperation::Receive,
-        CompletionOp::Write => DtoOperation::RdmaWrite,
-        CompletionOp::Read => DtoOperation::RdmaRead,
+        CompletionOp::Write | CompletionOp::WriteImm => DtoOperation::RdmaWrite,
+        CompletionOp::Read | CompletionOp::FetchAdd | CompletionOp::CompareSwap => {
+            DtoOperation::RdmaRead
+        }
         // A failed marker or bind has no DTO event.
         CompletionOp::Send | CompletionOp::Nop | CompletionOp::Bind => DtoOperation::Send,
     }

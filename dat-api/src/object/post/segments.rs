@@ -112,6 +112,8 @@ pub(crate) fn refusal(error: PostError) -> DatReturn {
         PostError::InlineTooLong | PostError::MessageTooLong => too_long(),
         // Only binds are refused with these, and binds handle them before.
         PostError::NoImmediate
+        | PostError::NoAtomics
+        | PostError::BadAtomic
         | PostError::NoWindows
         | PostError::WindowTooLong
         | PostError::OtherDomain => {

@@ -217,18 +217,21 @@ impl SendConsumer {
         self.retired.load(Ordering::Relaxed)
     }
 
-    /// Returns the segments that the first `length` bytes of the RDMA read at
-    /// `counter` go to. `None` if the request there is not a read.
+    /// Returns the segments that the first `length` bytes of the RDMA read or atomic
+    /// operation at `counter` go to. `None` if the request there is neither.
     #[cold]
     pub fn read_units(&self, counter: u16, length: u32) -> Option<Units> {
         let ctrl = CtrlSegment::from_words(self.unit(counter, 0));
-        if ctrl.opcode_bits() != WqeOpcode::RdmaRead as u8 {
-            return None;
-        }
+        let first = match WqeOpcode::from_bits(ctrl.opcode_bits())? {
+            WqeOpcode::RdmaRead => 2,
+            // After the operands.
+            WqeOpcode::AtomicCompareSwap | WqeOpcode::AtomicFetchAdd => 3,
+            _ => return None,
+        };
         let mut units = Units::new();
         units.collect(
             length,
-            (2..ctrl.units()).map(|unit| self.unit(counter, unit)),
+            (first..ctrl.units()).map(|unit| self.unit(counter, unit)),
         );
         Some(units)
     }

@@ -53,7 +53,7 @@ pub(super) type Remote = (u64, u32);
 
 impl Operation {
     /// Also returns the peer's memory, if the operation has any. `None` for a
-    /// marker, which has no data.
+    /// marker, which has no data, and for atomic operations (`atomic.rs`).
     #[inline(always)]
     pub(super) fn of(op: SendOp) -> Option<(Self, Option<Remote>)> {
         let (opcode, imm, remote) = match op {
@@ -70,7 +70,7 @@ impl Operation {
             SendOp::Read { remote_addr, rkey } => {
                 (WqeOpcode::RdmaRead, 0, Some((remote_addr, rkey)))
             }
-            SendOp::Nop => return None,
+            SendOp::Nop | SendOp::FetchAdd { .. } | SendOp::CompareSwap { .. } => return None,
         };
         Some((Self { opcode, imm }, remote))
     }

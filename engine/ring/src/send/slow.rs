@@ -1,8 +1,9 @@
 //! The slow path: requests with any number of segments, inline data that may
-//! wrap around the end of the ring, and markers.
+//! wrap around the end of the ring, markers, and atomic operations.
 
 use core::ptr::NonNull;
 
+use super::atomic::Atomic;
 use super::encode::{Operation, Payload, with_fence};
 use super::{Control, SendProducer, Written};
 use crate::mmio::read_message;
@@ -47,7 +48,10 @@ impl SendProducer {
             return Err(PostError::TooManySegments);
         }
         let Some((operation, remote)) = Operation::of(request.op) else {
-            return Ok(self.write_marker(request, wr_data, fence));
+            return match Atomic::of(request.op) {
+                Some(atomic) => self.write_atomic(request, atomic, wr_data, fence),
+                None => Ok(self.write_marker(request, wr_data, fence)),
+            };
         };
         // SAFETY: required of the caller.
         unsafe {

@@ -1,5 +1,6 @@
 //! The send ring: bytes, limits and doorbells, case by case.
 
+mod atomic;
 mod model;
 
 use std::sync::Arc;
@@ -39,6 +40,7 @@ fn fixture(wqebbs: u32, segments: u32, inline: u32, exclusive: bool, start: u32)
         max_segments: segments,
         max_inline: inline,
         windows: false,
+        atomics: true,
     };
     let policy = DoorbellPolicy {
         blue_flame: true,

@@ -8,6 +8,7 @@
 
 #![forbid(unsafe_code)]
 
+mod atomic;
 mod be;
 mod cqe;
 mod ctrl;
@@ -20,6 +21,7 @@ mod srq_next;
 mod syndrome;
 mod umr;
 
+pub use atomic::AtomicSegment;
 pub use be::{Be16, Be32, Be64};
 pub use cqe::offset as cqe_offset;
 pub use cqe::{Cqe, CqeTail, InlineScatter, OwnOp, RequestQpn};

@@ -16,6 +16,10 @@ pub enum WqeOpcode {
     SendImm = 0x0b,
     /// RDMA read.
     RdmaRead = 0x10,
+    /// Compare and swap.
+    AtomicCompareSwap = 0x11,
+    /// Fetch and add.
+    AtomicFetchAdd = 0x12,
     /// A change of a memory key.
     Umr = 0x25,
 }
@@ -31,6 +35,8 @@ impl WqeOpcode {
             0x0a => Self::Send,
             0x0b => Self::SendImm,
             0x10 => Self::RdmaRead,
+            0x11 => Self::AtomicCompareSwap,
+            0x12 => Self::AtomicFetchAdd,
             0x25 => Self::Umr,
             _ => return None,
         })
@@ -45,6 +51,8 @@ impl WqeOpcode {
             Self::Send => "SEND",
             Self::SendImm => "SEND_IMM",
             Self::RdmaRead => "RDMA_READ",
+            Self::AtomicCompareSwap => "ATOMIC_CS",
+            Self::AtomicFetchAdd => "ATOMIC_FA",
             Self::Umr => "UMR",
         }
     }

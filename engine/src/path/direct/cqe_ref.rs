@@ -82,12 +82,12 @@ impl<'a> CqeRef<'a> {
         }
     }
 
-    /// Returns the operation of a request; `None` if no request of the engine has
-    /// that opcode.
+    /// Returns the operation of a request; `None` if only the slow path decodes its
+    /// completion: an atomic operation, or an opcode of no request of the engine.
     #[inline(always)]
     #[must_use]
     pub fn request_op(&self) -> Option<CompletionOp> {
-        decode::requester_op(self.op_qpn.request_opcode())
+        decode::fast_op(self.op_qpn.request_opcode())
     }
 
     /// Returns whether at least `entries` CQEs after this one have been written.

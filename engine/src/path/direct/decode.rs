@@ -8,6 +8,7 @@
 use super::record::Record;
 use crate::completion::{Completion, CompletionFlags, CompletionOp, Status};
 use mlx5_rings::complete::{CompletionRing, Slot};
+use mlx5_rings::request::ATOMIC_BYTES;
 use mlx5_rings::scatter::{Units, scatter};
 use mlx5_rings::send::Retired;
 use mlx5_rings::wire::{CqeOpcode, CqeTail, InlineScatter, OwnOp, WqeOpcode};
@@ -18,11 +19,21 @@ use mlx5_rings::wire::{CqeOpcode, CqeTail, InlineScatter, OwnOp, WqeOpcode};
 pub(super) fn requester_op(opcode: u8) -> Option<CompletionOp> {
     Some(match WqeOpcode::from_bits(opcode)? {
         WqeOpcode::Send | WqeOpcode::SendImm => CompletionOp::Send,
-        WqeOpcode::RdmaWrite | WqeOpcode::RdmaWriteImm => CompletionOp::Write,
+        WqeOpcode::RdmaWrite => CompletionOp::Write,
+        WqeOpcode::RdmaWriteImm => CompletionOp::WriteImm,
         WqeOpcode::RdmaRead => CompletionOp::Read,
+        WqeOpcode::AtomicFetchAdd => CompletionOp::FetchAdd,
+        WqeOpcode::AtomicCompareSwap => CompletionOp::CompareSwap,
         WqeOpcode::Nop => CompletionOp::Nop,
         WqeOpcode::Umr => CompletionOp::Bind,
     })
+}
+
+/// Returns the operation of a request as [`requester_op`] does, if the fast path
+/// decodes its completion: atomic operations are left to the slow path.
+#[inline(always)]
+pub(super) fn fast_op(opcode: u8) -> Option<CompletionOp> {
+    requester_op(opcode).filter(|op| !op.is_atomic())
 }
 
 /// Returns the completion of a receive without immediate data.
@@ -160,7 +171,11 @@ unsafe fn requester(
     record: &Record,
 ) -> Option<Completion> {
     let op = requester_op(tail.request_opcode())?;
-    let byte_len = read_length(slot, op);
+    let byte_len = match op.is_atomic() {
+        // As libmlx5 does: the CQE need not have the length.
+        true => ATOMIC_BYTES,
+        false => read_length(slot, op),
+    };
     let status = match tail.own_op().inline_scatter() {
         InlineScatter::None => Status::Success,
         format => match record.sends.read_units(tail.wqe_counter(), byte_len) {

@@ -245,6 +245,7 @@ fn qp_on(
             max_segments: 2,
             max_inline: 0,
             windows: false,
+            atomics: true,
         },
         doorbell: DoorbellPolicy {
             blue_flame: true,

@@ -4,12 +4,12 @@ use core::marker::PhantomData;
 use core::mem::offset_of;
 
 use dv_sys::verbs::{
-    ibv_recv_wr, ibv_send_flags, ibv_send_wr, ibv_sge, ibv_wr_opcode,
+    atomic_t, ibv_recv_wr, ibv_send_flags, ibv_send_wr, ibv_sge, ibv_wr_opcode,
     imm_data_invalidated_rkey_union_t, rdma_t, wr_t,
 };
 
 use crate::completion::CompletionOp;
-use crate::request::{PostError, Segment, SendFlags, SendOp, SendRequest};
+use crate::request::{ATOMIC_BYTES, PostError, Segment, SendFlags, SendOp, SendRequest};
 
 /// The most requests passed to libibverbs in one call.
 pub(super) const CHUNK: usize = 8;
@@ -31,6 +31,8 @@ pub(super) struct Bounds {
     pub(super) read_segments: u32,
     /// The most inline bytes; unused for receives.
     pub(super) inline_bytes: u32,
+    /// Whether atomic operations may be posted.
+    pub(super) atomics: bool,
 }
 
 impl Bounds {
@@ -63,6 +65,12 @@ impl Bounds {
         if request.op == SendOp::Nop {
             return Ok(0);
         }
+        if let Some((remote_addr, _)) = request.op.atomic() {
+            if !self.atomics {
+                return Err(PostError::NoAtomics);
+            }
+            return request.check_atomic(remote_addr).map(|()| ATOMIC_BYTES);
+        }
         let length: u64 = request
             .segments
             .iter()
@@ -87,10 +95,10 @@ pub(super) fn check_lengths(segments: &[Segment]) -> Result<(), PostError> {
     Ok(())
 }
 
-/// Returns whether the payload is copied into the work request. A read has none.
+/// Returns whether the payload is copied into the work request.
 #[inline(always)]
 fn is_inline(request: &SendRequest<'_>) -> bool {
-    request.flags.contains(SendFlags::INLINE) && !matches!(request.op, SendOp::Read { .. })
+    request.flags.contains(SendFlags::INLINE) && !request.op.fills_segments()
 }
 
 /// Returns the operation that the completion of a request reports.
@@ -98,8 +106,11 @@ fn is_inline(request: &SendRequest<'_>) -> bool {
 pub(super) fn op_of(op: SendOp) -> CompletionOp {
     match op {
         SendOp::Send | SendOp::SendImm(_) => CompletionOp::Send,
-        SendOp::Write { .. } | SendOp::WriteImm { .. } => CompletionOp::Write,
+        SendOp::Write { .. } => CompletionOp::Write,
+        SendOp::WriteImm { .. } => CompletionOp::WriteImm,
         SendOp::Read { .. } => CompletionOp::Read,
+        SendOp::FetchAdd { .. } => CompletionOp::FetchAdd,
+        SendOp::CompareSwap { .. } => CompletionOp::CompareSwap,
         SendOp::Nop => CompletionOp::Nop,
     }
 }
@@ -131,6 +142,8 @@ pub(super) fn send_work(request: &SendRequest<'_>, tag: u64) -> ibv_send_wr {
             0,
             Some((remote_addr, rkey)),
         ),
+        SendOp::FetchAdd { .. } => (ibv_wr_opcode::IBV_WR_ATOMIC_FETCH_AND_ADD, 0, None),
+        SendOp::CompareSwap { .. } => (ibv_wr_opcode::IBV_WR_ATOMIC_CMP_AND_SWP, 0, None),
         // Verbs have no NOP. A write of 0 bytes accesses no memory, and its rkey is
         // not checked.
         SendOp::Nop => (ibv_wr_opcode::IBV_WR_RDMA_WRITE, 0, Some((0, 0))),
@@ -146,10 +159,30 @@ pub(super) fn send_work(request: &SendRequest<'_>, tag: u64) -> ibv_send_wr {
             rdma: rdma_t { remote_addr, rkey },
         };
     }
+    if let Some(atomic) = operands(request.op) {
+        work.wr = wr_t { atomic };
+    }
     if request.op != SendOp::Nop {
         (work.sg_list, work.num_sge) = gather(request.segments);
     }
     work
+}
+
+/// Returns the memory and the operands of an atomic operation.
+#[inline(always)]
+fn operands(op: SendOp) -> Option<atomic_t> {
+    let (remote_addr, rkey) = op.atomic()?;
+    let (compare_add, swap) = match op {
+        SendOp::FetchAdd { add, .. } => (add, 0),
+        SendOp::CompareSwap { compare, swap, .. } => (compare, swap),
+        _ => return None,
+    };
+    Some(atomic_t {
+        remote_addr,
+        compare_add,
+        swap,
+        rkey,
+    })
 }
 
 #[inline(always)]
@@ -264,6 +297,7 @@ mod tests {
         segments: 2,
         read_segments: 2,
         inline_bytes: 100,
+        atomics: true,
     };
 
     fn segment(length: u32) -> Segment {
@@ -347,6 +381,51 @@ mod tests {
                 assert_eq!((rdma.remote_addr, rdma.rkey), remote.unwrap_or((0, 0)));
             }
         }
+    }
+
+    #[test]
+    fn atomic_operations_have_their_operands_and_need_8_aligned_bytes() {
+        let (remote_addr, rkey) = (0x1234_5678_9ab8, 77);
+        let add = SendOp::FetchAdd {
+            remote_addr,
+            rkey,
+            add: 5,
+        };
+        let swap = SendOp::CompareSwap {
+            remote_addr,
+            rkey,
+            compare: 6,
+            swap: 7,
+        };
+        let segments = [segment(8)];
+        for (op, opcode, operands) in [(swap, 5, (6, 7)), (add, 6, (5, 0))] {
+            let request = request(op, SendFlags::all(), &segments);
+            let work = send_work(&request, 99);
+            assert_eq!((work.opcode, work.num_sge), (opcode, 1));
+            assert_eq!(work.send_flags, 1 | 2 | 4, "never inline");
+            // SAFETY: plain integers, which were set.
+            let atomic = unsafe { work.wr.atomic };
+            assert_eq!((atomic.remote_addr, atomic.rkey), (remote_addr, rkey));
+            assert_eq!((atomic.compare_add, atomic.swap), operands);
+            assert_eq!(BOUNDS.check_send(&request), Ok(8));
+            let without = Bounds {
+                atomics: false,
+                ..BOUNDS
+            };
+            assert_eq!(without.check_send(&request), Err(PostError::NoAtomics));
+        }
+        let check = |op, segments: &[Segment]| {
+            BOUNDS.check_send(&request(op, SendFlags::empty(), segments))
+        };
+        let bad = Err(PostError::BadAtomic);
+        assert_eq!(check(add, &[segment(4)]), bad);
+        assert_eq!(check(add, &[segment(4), segment(4)]), bad);
+        let unaligned = SendOp::FetchAdd {
+            remote_addr: remote_addr + 4,
+            rkey,
+            add: 5,
+        };
+        assert_eq!(check(unaligned, &segments), bad);
     }
 
     #[test]

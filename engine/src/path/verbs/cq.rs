@@ -345,7 +345,8 @@ impl<D: Device> State<D> {
             return None;
         }
         let sent = record.sends.retire(tag.slot)?;
-        let read = work.status.is_success() && sent.op == CompletionOp::Read;
+        let fills = sent.op == CompletionOp::Read || sent.op.is_atomic();
+        let read = work.status.is_success() && fills;
         Some(Completion {
             wr_id: sent.wr_id,
             byte_len: if read { sent.length } else { 0 },

@@ -92,11 +92,13 @@ impl<D: Device> QueuePair<D> {
                 segments: grant.recv_segments,
                 read_segments: 0,
                 inline_bytes: 0,
+                atomics: false,
             },
             send_bounds: Bounds {
                 segments: grant.send_segments,
                 read_segments: grant.read_segments,
                 inline_bytes: grant.inline_bytes,
+                atomics: grant.atomics,
             },
             record,
             send_name,

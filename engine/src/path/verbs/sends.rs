@@ -15,7 +15,7 @@ pub(super) struct Sent {
     pub(super) wr_id: u64,
     pub(super) wr_data: u32,
     pub(super) op: CompletionOp,
-    /// The length of a read in bytes; unused for other operations.
+    /// The length of a read or an atomic operation in bytes; unused for others.
     pub(super) length: u32,
     /// A successful completion is reported.
     pub(super) signalled: bool,
@@ -117,15 +117,18 @@ impl SendShadow {
 #[inline]
 fn op_of(byte: u8) -> CompletionOp {
     // A table instead of a `match`: this runs once per completion.
-    const OPS: [CompletionOp; 8] = {
-        let mut ops = [CompletionOp::Send; 8];
+    const OPS: [CompletionOp; 16] = {
+        let mut ops = [CompletionOp::Send; 16];
         ops[CompletionOp::Write as usize] = CompletionOp::Write;
         ops[CompletionOp::Read as usize] = CompletionOp::Read;
         ops[CompletionOp::Nop as usize] = CompletionOp::Nop;
         ops[CompletionOp::Bind as usize] = CompletionOp::Bind;
+        ops[CompletionOp::WriteImm as usize] = CompletionOp::WriteImm;
+        ops[CompletionOp::FetchAdd as usize] = CompletionOp::FetchAdd;
+        ops[CompletionOp::CompareSwap as usize] = CompletionOp::CompareSwap;
         ops
     };
-    OPS[usize::from(byte % 8)]
+    OPS[usize::from(byte % 16)]
 }
 
 #[cfg(test)]
@@ -137,12 +140,15 @@ mod tests {
     use super::*;
 
     const MOST_STEPS: usize = if cfg!(miri) { 30 } else { 200 };
-    const OPS: [CompletionOp; 5] = [
+    const OPS: [CompletionOp; 8] = [
         CompletionOp::Send,
         CompletionOp::Write,
         CompletionOp::Read,
         CompletionOp::Nop,
         CompletionOp::Bind,
+        CompletionOp::WriteImm,
+        CompletionOp::FetchAdd,
+        CompletionOp::CompareSwap,
     ];
 
     fn sent(number: u64) -> Sent {

@@ -150,6 +150,7 @@ impl<D: Device> SharedReceives<D> {
                 segments,
                 read_segments: 0,
                 inline_bytes: 0,
+                atomics: false,
             },
             forks: forks(),
         }

@@ -286,6 +286,7 @@ const GRANT: QpGrant = QpGrant {
     recv_segments: 2,
     inline_bytes: 16,
     windows: true,
+    atomics: true,
 };
 
 fn closed(qpn: u32, send: &Cq, recv: &Cq, srq: Option<&Srq>) -> Qp {

@@ -91,6 +91,12 @@ fn encode(request: &SendRequest<'_>, counter: u32) -> (Vec<Option<u8>>, usize) {
             imm,
         } => (0x09, imm, Some((remote_addr, rkey))),
         SendOp::Read { remote_addr, rkey } => (0x10, 0, Some((remote_addr, rkey))),
+        SendOp::CompareSwap {
+            remote_addr, rkey, ..
+        } => (0x11, 0, Some((remote_addr, rkey))),
+        SendOp::FetchAdd {
+            remote_addr, rkey, ..
+        } => (0x12, 0, Some((remote_addr, rkey))),
         SendOp::Nop => (0x00, 0, None),
     };
     let mut body = Vec::new();
@@ -100,7 +106,18 @@ fn encode(request: &SendRequest<'_>, counter: u32) -> (Vec<Option<u8>>, usize) {
         body.extend([0; 4]);
     }
     let mut body: Vec<Option<u8>> = body.into_iter().map(Some).collect();
-    if request.flags.contains(SendFlags::INLINE) && opcode != 0x10 {
+    match request.op {
+        SendOp::CompareSwap { compare, swap, .. } => {
+            body.extend(swap.to_be_bytes().map(Some));
+            body.extend(compare.to_be_bytes().map(Some));
+        }
+        SendOp::FetchAdd { add, .. } => {
+            body.extend(add.to_be_bytes().map(Some));
+            body.extend([None; 8]);
+        }
+        _ => {}
+    }
+    if request.flags.contains(SendFlags::INLINE) && opcode & 0x10 == 0 {
         let total: u32 = request.segments.iter().map(|s| s.length).sum();
         if total > 0 {
             body.extend((total | 1 << 31).to_be_bytes().map(Some));
@@ -163,9 +180,12 @@ enum Op {
 
 fn ops() -> impl Strategy<Value = Vec<Op>> {
     let request = (
-        0u8..6,
+        0u8..8,
         0u8..16,
-        prop::collection::vec(prop_oneof![Just(0u8), 1u8..60], 0..4),
+        prop_oneof![
+            3 => prop::collection::vec(prop_oneof![Just(0u8), 1u8..60], 0..4),
+            1 => Just(vec![8u8]),
+        ],
     );
     let op = prop_oneof![
         3 => prop::collection::vec(request, 1..5).prop_map(Op::Post),
@@ -224,6 +244,13 @@ proptest! {
                                 SendOp::WriteImm { remote_addr, rkey, imm },
                                 SendOp::Read { remote_addr, rkey },
                                 SendOp::Nop,
+                                SendOp::FetchAdd { remote_addr: remote_addr & !3, rkey, add: wr_id },
+                                SendOp::CompareSwap {
+                                    remote_addr: remote_addr & !3,
+                                    rkey,
+                                    compare: wr_id,
+                                    swap: !wr_id,
+                                },
                             ][*op as usize];
                             let flags = flags_of(*flags);
                             SendRequest { wr_id, op, flags, segments }
@@ -237,11 +264,20 @@ proptest! {
                         let request = &normalised(request);
                         let length: u32 = request.segments.iter().map(|s| s.length).sum();
                         let inline = request.flags.contains(SendFlags::INLINE)
-                            && !matches!(request.op, SendOp::Read { .. });
+                            && !request.op.fills_segments();
+                        let is_atomic = request.op.atomic().is_some();
+                        let is_bad = is_atomic && {
+                            let lengths: Vec<u32> =
+                                request.segments.iter().map(|s| s.length).collect();
+                            let (at, _) = request.op.atomic().unwrap();
+                            lengths != [8] || at % 8 != 0
+                        };
                         let error = if model.outstanding.len() == capacity {
                             Some(PostError::QueueFull)
                         } else if inline && length > 92 {
                             Some(PostError::InlineTooLong)
+                        } else if is_bad {
+                            Some(PostError::BadAtomic)
                         } else {
                             None
                         };

@@ -55,7 +55,7 @@ fn every_kind_of_completion_reports_its_operation() {
                 imm: 1,
             },
             0x09,
-            CompletionOp::Write,
+            CompletionOp::WriteImm,
         ),
         (SendOp::Read { remote_addr, rkey }, 0x10, CompletionOp::Read),
     ];

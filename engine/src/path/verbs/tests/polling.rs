@@ -17,7 +17,7 @@ fn every_completion_reports_the_posted_operation() {
         (SendOp::Send, CompletionOp::Send),
         (SendOp::SendImm(1), CompletionOp::Send),
         (SendOp::Write { remote_addr, rkey }, CompletionOp::Write),
-        (write_imm, CompletionOp::Write),
+        (write_imm, CompletionOp::WriteImm),
         (SendOp::Read { remote_addr, rkey }, CompletionOp::Read),
         (SendOp::Nop, CompletionOp::Nop),
     ] {
