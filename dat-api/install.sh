@@ -198,7 +198,7 @@ TXT
 need_writable
 [ ! -f "$manifest" ] || remove_installed
 others=("$root"/{bin/dat-check,lib/libdat{,2}.so*,lib/libudapl.so.1,lib/libudapl2.so.2,lib/pkgconfig/dat{,2}.pc,include/dat{,2}/*})
-for page in "$source"/man/*; do others+=("$root/$(page_place "$page")"); done
+for page in "$source"/man/* "$source2"/man/*; do others+=("$root/$(page_place "$page")"); done
 for other in "${others[@]}"; do
     if [ -e "$other" ] || [ -L "$other" ]; then
         fail "$other exists and is not from this script: remove it, or choose another --prefix"
@@ -234,6 +234,9 @@ if [ -f "$library2" ]; then
     link lib/libudapl2.so.2 "libdat2.so.$version2"
     for header in "$source2"/include/dat2/*.h; do
         put 644 "$header" "include/dat2/${header##*/}"
+    done
+    for page in "$source2"/man/*; do
+        put 644 "$page" "$(page_place "$page")"
     done
     pkg_config dat2 "$version2"
 else

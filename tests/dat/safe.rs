@@ -2,6 +2,7 @@
 //! behind.
 
 mod connections;
+mod extended;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;

@@ -354,7 +354,7 @@ fn bind_failed(completion: &Completion) {
     }
 }
 
-/// Returns the access that the window must allow.
+/// Returns the access that the window must allow. No window allows atomic operations.
 fn access_of(privileges: MemPrivileges) -> Access {
     let mut access = Access::empty();
     let asks = |privilege| privileges.contains(privilege);

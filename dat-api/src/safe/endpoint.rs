@@ -352,6 +352,79 @@ impl Endpoint {
         }
         .into_result()
     }
+
+    /// Posts an RDMA write as [`Self::post_rdma_write`] does. It also takes a receive of the peer,
+    /// whose event ([`crate::types::EventData::ExtendedDto`]) has `immediate`.
+    ///
+    /// # Errors
+    /// The code names the reason; nothing is posted then. iWARP has no immediate data.
+    #[inline]
+    pub fn post_rdma_write_immed(
+        &mut self,
+        segments: &[Segment<'_>],
+        cookie: u64,
+        remote: RemoteSegment,
+        immediate: u32,
+        flags: CompletionFlags,
+    ) -> Result<(), DatReturn> {
+        let remote = remote.into();
+        // SAFETY: as in `post_send`.
+        unsafe {
+            let (count, segment) = posted(segments);
+            self.ep
+                .post_rdma_write_immed_with(count, segment, cookie, || remote, immediate, flags)
+        }
+        .into_result()
+    }
+
+    /// Posts an atomic addition to 64 bits of the peer's memory at the address of `remote`, which is
+    /// a multiple of 8. The bits before the addition go to the first 8 bytes of the segment, in the
+    /// order of the host.
+    ///
+    /// # Errors
+    /// The code names the reason; nothing is posted then. Not all devices have atomic operations
+    /// (`atomics` of [`crate::object::ia::IaAttributes`]).
+    pub fn post_fetch_add(
+        &mut self,
+        add: u64,
+        segment: Segment<'_>,
+        cookie: u64,
+        remote: RemoteSegment,
+        flags: CompletionFlags,
+    ) -> Result<(), DatReturn> {
+        let segments = [segment];
+        self.kept.keep(&segments);
+        // SAFETY: as in `post_recv`.
+        unsafe {
+            let (_, at) = posted(&segments);
+            let (segment, remote) = (at(0), remote.into());
+            self.ep.post_fetch_add(add, segment, cookie, &remote, flags)
+        }
+    }
+
+    /// Posts an atomic replacement of 64 bits of the peer's memory by the second value of `values`, if
+    /// they are the first; otherwise as [`Self::post_fetch_add`].
+    ///
+    /// # Errors
+    /// As for [`Self::post_fetch_add`].
+    pub fn post_cmp_swap(
+        &mut self,
+        values: (u64, u64),
+        segment: Segment<'_>,
+        cookie: u64,
+        remote: RemoteSegment,
+        flags: CompletionFlags,
+    ) -> Result<(), DatReturn> {
+        let segments = [segment];
+        self.kept.keep(&segments);
+        // SAFETY: as in `post_recv`.
+        unsafe {
+            let (_, at) = posted(&segments);
+            let (segment, remote) = (at(0), remote.into());
+            self.ep
+                .post_cmp_swap(values, segment, cookie, &remote, flags)
+        }
+    }
 }
 
 impl Drop for Endpoint {

@@ -27,6 +27,22 @@ pub enum EventData {
         /// What was posted.
         operation: DtoOperation,
     },
+    /// An extended data transfer has completed: an atomic operation, or a transfer with immediate
+    /// data.
+    ExtendedDto {
+        /// The endpoint.
+        ep: Handle,
+        /// The cookie of the post.
+        cookie: u64,
+        /// The result.
+        status: DtoStatus,
+        /// The number of bytes transferred; meaningful with [`DtoStatus::Success`] only.
+        length: u64,
+        /// What was posted.
+        operation: ExtendedOperation,
+        /// The immediate data of a receive; 0 for a request.
+        immediate: u32,
+    },
     /// An RMR was bound or unbound.
     RmrBind {
         /// The endpoint that it was posted to.
@@ -153,4 +169,20 @@ pub enum DtoOperation {
     RdmaWrite = 1,
     RdmaRead = 2,
     Receive = 3,
+}
+
+/// The operation of an extended data transfer, with the numbers of DAT 2.0's `DAT_IB_DTOS`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum ExtendedOperation {
+    /// An RDMA write with immediate data.
+    RdmaWriteImmed = 8,
+    /// A receive that the peer's RDMA write with immediate data has taken. Its memory is untouched.
+    RecvImmed = 9,
+    /// A fetch-and-add.
+    FetchAdd = 10,
+    /// A compare-and-swap.
+    CmpSwap = 11,
+    /// A receive of a message with immediate data.
+    RecvMsgImmed = 12,
 }

@@ -48,5 +48,8 @@ bitflags::bitflags! {
         const LOCAL_WRITE = 0x10;
         /// RDMA writes of peers may write it.
         const REMOTE_WRITE = 0x20;
+        /// Atomic operations of peers may change it. An extension of uDAPL 2.0
+        /// (`DAT_IB_MEM_PRIV_REMOTE_ATOMIC`).
+        const REMOTE_ATOMIC = 0x40;
     }
 }

@@ -11,7 +11,8 @@ mod state;
 
 pub use attributes::{EpAttributes, SrqAttributes};
 pub use event::{
-    AsyncKind, AsyncReason, ConnectionKind, DtoOperation, DtoStatus, Event, EventData, PrivateData,
+    AsyncKind, AsyncReason, ConnectionKind, DtoOperation, DtoStatus, Event, EventData,
+    ExtendedOperation, PrivateData,
 };
 pub use flags::{CompletionFlags, EvdFlags, MemPrivileges};
 pub use segment::{LmrSegment, RmrSegment};

@@ -281,7 +281,7 @@ pub unsafe extern "C" fn dat_ia_query(
             place.set(attributes::ia(&info.ia));
         }
         if let Some(place) = provider_place {
-            place.set(attributes::provider(&info.provider));
+            place.set(attributes::provider(&info));
         }
         Ok(())
     })

@@ -94,7 +94,7 @@ pub(crate) unsafe fn create(
 ) -> Result<()> {
     let ia = pin::<Ia>(ia_handle, Subtype::InvalidHandleIa)?;
     let pz = pin::<Pz>(pz_handle, Subtype::InvalidHandlePz)?;
-    let privileges = self::privileges(privileges, Subtype::InvalidArg6)?;
+    let privileges = self::privileges(privileges, version::PRIVILEGES, Subtype::InvalidArg6)?;
     // SAFETY: the contract of `exports`.
     let memory = unsafe { memory(mem_type, region_description, length) }?;
     // SAFETY: by the contract of `exports` registered memory stays mapped.
@@ -118,18 +118,25 @@ pub(crate) unsafe fn create(
 /// returns.
 pub(crate) fn privileges(
     privileges: DAT_MEM_PRIV_FLAGS,
+    allowed: MemPrivileges,
     argument: Subtype,
 ) -> Result<MemPrivileges> {
-    MemPrivileges::from_bits(privileges).ok_or_else(|| {
-        bad_argument(
-            argument,
-            format!(
-                "the privileges {privileges:#x} have unknown bits: expected bits of {:#x}, \
-                 DAT_MEM_PRIV_ALL_FLAG",
-                MemPrivileges::all().bits()
-            ),
-        )
-    })
+    MemPrivileges::from_bits(privileges)
+        .filter(|&privileges| allowed.contains(privileges))
+        .ok_or_else(|| {
+            let or = match allowed.contains(MemPrivileges::REMOTE_ATOMIC) {
+                true => " and DAT_IB_MEM_PRIV_REMOTE_ATOMIC",
+                false => "",
+            };
+            bad_argument(
+                argument,
+                format!(
+                    "the privileges {privileges:#x} have bits that are not accepted here: expected bits of {:#x}, \
+                     DAT_MEM_PRIV_ALL_FLAG{or}",
+                    allowed.bits()
+                ),
+            )
+        })
 }
 
 /// Writes a result unless its pointer is null.

@@ -38,7 +38,7 @@ mod ep_post;
 mod ep_state;
 mod evd;
 mod evd_take;
-mod ia;
+pub(crate) mod ia;
 pub(crate) mod lmr;
 mod provider;
 mod psp;

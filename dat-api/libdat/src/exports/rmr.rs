@@ -3,7 +3,7 @@
 use dat_api::object::ep::Ep;
 use dat_api::object::pz::Pz;
 use dat_api::object::rmr::Rmr;
-use dat_api::types::CompletionFlags;
+use dat_api::types::{CompletionFlags, MemPrivileges};
 use dat_api::{DatError, DatReturn, Kind, Result, ReturnType, Subtype};
 
 use super::lmr::privileges;
@@ -61,6 +61,8 @@ pub unsafe extern "C" fn dat_rmr_query(
     })
 }
 
+/// The privileges that a bind may open: no atomic operations.
+const IN_WINDOWS: MemPrivileges = MemPrivileges::all().difference(MemPrivileges::REMOTE_ATOMIC);
 const BAD_TRIPLET: DatReturn = DatReturn::error(ReturnType::InvalidParameter, Subtype::InvalidArg2);
 
 /// The arguments of `dat_rmr_bind` after the first. The `_at` members name their
@@ -92,7 +94,7 @@ pub(crate) unsafe fn bind(rmr_handle: DAT_RMR_HANDLE, bind: &Bind) -> Result<()>
     )?;
     // SAFETY: not null, so readable by the contract of `exports`.
     let segment = version::local_segment(unsafe { bind.lmr_triplet.read_unaligned() });
-    let privileges = privileges(bind.mem_priv, bind.privileges_at)?;
+    let privileges = privileges(bind.mem_priv, IN_WINDOWS, bind.privileges_at)?;
     // SAFETY: the contract of `exports`.
     let place = unsafe { Output::optional(bind.context) };
     require(

@@ -4,7 +4,7 @@ use core::ptr::with_exposed_provenance_mut as pointer;
 use std::ffi::CString;
 
 use dat_api::object::ep::{EpFields, EpInfo};
-use dat_api::object::ia::{IaAttributes, NamedAttribute, ProviderAttributes};
+use dat_api::object::ia::{IaAttributes, IaInfo, NamedAttribute};
 use dat_api::sync::Mutex;
 use dat_api::types::{CompletionFlags, EpAttributes};
 use dat_api::{Result, Subtype};
@@ -166,15 +166,17 @@ pub(crate) fn ia(from: &IaAttributes) -> DAT_IA_ATTR {
         transport_attr,
         num_vendor_attr,
         vendor_attr,
-        ..version::ia_attr()
+        ..version::ia_attr(from)
     }
 }
 
 /// Converts the attributes of this library.
 #[allow(clippy::needless_update, reason = "a later version has more members")]
-pub(crate) fn provider(from: &ProviderAttributes) -> DAT_PROVIDER_ATTR {
-    let (num_provider_specific_attr, provider_specific_attr) =
-        named(&from.provider_specific_attributes);
+pub(crate) fn provider(info: &IaInfo) -> DAT_PROVIDER_ATTR {
+    let from = &info.provider;
+    let mut specific = from.provider_specific_attributes.clone();
+    specific.extend(version::provider_specific(info));
+    let (num_provider_specific_attr, provider_specific_attr) = named(&specific);
     DAT_PROVIDER_ATTR {
         provider_name: copy(&from.provider_name),
         provider_version_major: from.provider_version_major,

@@ -58,6 +58,7 @@ unsafe fn write_other(place: *mut DAT_EVENT, event: &Event) {
         (&raw mut (*place).event_number).write_unaligned(event_number);
         (&raw mut (*place).evd_handle).write_unaligned(bare(event.evd));
         (&raw mut (*place).event_data).write_unaligned(data);
+        version::write_extension(place, event.data);
     }
 }
 
@@ -73,6 +74,18 @@ fn fill(to: &mut DAT_EVENT_DATA, from: EventData) -> DAT_EVENT_NUMBER {
             to.dto_completion_event_data =
                 version::dto(bare(ep), cookie, status, length, operation);
             DAT_DTO_COMPLETION_EVENT
+        }
+        EventData::ExtendedDto {
+            ep,
+            cookie,
+            status,
+            length,
+            operation,
+            immediate: _,
+        } => {
+            let (number, data) = version::extended_dto(bare(ep), cookie, status, length, operation);
+            to.dto_completion_event_data = data;
+            number
         }
         EventData::RmrBind {
             ep: _,

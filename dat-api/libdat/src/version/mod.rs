@@ -9,9 +9,11 @@ mod counters;
 use core::ffi::CStr;
 
 use dat_api::object::ep::EpFields;
-use dat_api::object::ia::PzSupport;
+use dat_api::object::ia::{IaAttributes, IaInfo, NamedAttribute, PzSupport};
 use dat_api::object::srq::SrqState;
-use dat_api::types::{DtoOperation, DtoStatus, LmrSegment, RmrSegment};
+use dat_api::types::{
+    DtoOperation, DtoStatus, EventData, ExtendedOperation, LmrSegment, MemPrivileges, RmrSegment,
+};
 use dat_api::{DatReturn, Result, Subtype};
 
 use crate::abi::*;
@@ -23,6 +25,9 @@ pub(crate) const LIBRARY: &str = "libdat";
 pub(crate) const VERSION: (u32, u32) = (DAT_VERSION_MAJOR, DAT_VERSION_MINOR);
 /// The bits of a mask of CNO members.
 pub(crate) const CNO_FIELDS: DAT_CNO_PARAM_MASK = DAT_CNO_FIELD_ALL;
+/// The privileges that memory may have.
+pub(crate) const PRIVILEGES: MemPrivileges =
+    MemPrivileges::from_bits_truncate(DAT_MEM_PRIV_ALL_FLAG);
 
 /// Converts a return code to C. `dat_api` has the numbers of this version.
 #[inline(always)]
@@ -105,6 +110,25 @@ pub(crate) fn dto(
     }
 }
 
+/// Returns the number and the data of an extended DTO's completion: in this version, those
+/// of a plain one.
+pub(crate) fn extended_dto(
+    ep_handle: DAT_EP_HANDLE,
+    cookie: u64,
+    status: DtoStatus,
+    length: u64,
+    _: ExtendedOperation,
+) -> (DAT_EVENT_NUMBER, DAT_DTO_COMPLETION_EVENT_DATA) {
+    let data = dto(ep_handle, cookie, status, length, DtoOperation::Receive);
+    (DAT_DTO_COMPLETION_EVENT, data)
+}
+
+/// Writes the extension of an event, which this version does not have.
+///
+/// # Safety
+/// None; that of a later version has.
+pub(crate) unsafe fn write_extension(_: *mut DAT_EVENT, _: EventData) {}
+
 /// Converts a mask of endpoint members; `EpFields` has the bits of this version.
 pub(crate) fn ep_fields(mask: DAT_EP_PARAM_MASK) -> Result<EpFields> {
     EpFields::from_bits(mask).ok_or_else(|| {
@@ -149,10 +173,20 @@ macro_rules! nothing_to_add {
 
 nothing_to_add! {
     ep_param: DAT_EP_PARAM;
-    ia_attr: DAT_IA_ATTR;
     lmr_param: DAT_LMR_PARAM;
     provider_attr: DAT_PROVIDER_ATTR;
     rmr_param: DAT_RMR_PARAM;
+}
+
+/// Returns the members that only this version has; the caller sets the others.
+pub(crate) fn ia_attr(_: &IaAttributes) -> DAT_IA_ATTR {
+    // SAFETY: numbers and pointers, for which 0 is valid.
+    unsafe { core::mem::zeroed() }
+}
+
+/// Returns the provider-specific attributes that only this version has.
+pub(crate) fn provider_specific(_: &IaInfo) -> Vec<NamedAttribute> {
+    Vec::new()
 }
 
 /// The calls of the provider table that only this version has: none.

@@ -4,8 +4,9 @@
  * operations, immediate data, datagrams. Each macro here calls dat_extension_op.
  *
  * dat_ia_query says what an adapter supports: DAT_IA_ATTR.extension_supported is
- * DAT_EXTENSION_IB, and the provider-specific attributes have the names below. Other
- * operations return DAT_MODEL_NOT_SUPPORTED.
+ * DAT_EXTENSION_IB, and the provider-specific attributes have the names below, with the
+ * value "TRUE". This library has RDMA writes with immediate data and atomic operations, on
+ * devices that have them. Other operations return DAT_MODEL_NOT_SUPPORTED.
  *
  * The event of such an operation has a number of DAT_IB_EVENT_NUMBER. Its
  * dto_completion_event_data are as for other transfers, and event_extension_data begins with
@@ -156,7 +157,7 @@ typedef struct dat_ib_addr_handle {
     DAT_SOCK_ADDR6 ia_addr;
 } DAT_IB_ADDR_HANDLE;
 
-/* Immediate data in the byte order of the host. */
+/* Immediate data as the peer passed them, if it has the same byte order. */
 typedef struct dat_ib_immed_data {
     DAT_UINT32 data;
 } DAT_IB_IMMED_DATA;
@@ -218,7 +219,7 @@ static __inline__ DAT_RETURN dat_strerror_ext_status(DAT_IB_STATUS value, const 
 
 /*
  * Adds add_val to the 64 bits of the peer's memory at *rbuf, atomically. The bits before go
- * to the local segment *lbuf. Both must have 8 bytes.
+ * to the first 8 bytes of the local segment *lbuf. The peer's address is a multiple of 8.
  */
 #define dat_ib_post_fetch_and_add(ep, add_val, lbuf, cookie, rbuf, flgs) \
     dat_extension_op((ep), DAT_IB_FETCH_AND_ADD_OP, (DAT_UINT64)(add_val), \
@@ -226,7 +227,7 @@ static __inline__ DAT_RETURN dat_strerror_ext_status(DAT_IB_STATUS value, const 
 
 /*
  * Replaces the 64 bits of the peer's memory at *rbuf by swap_val if they are cmp_val,
- * atomically. The bits before go to the local segment *lbuf. Both must have 8 bytes.
+ * atomically; otherwise as dat_ib_post_fetch_and_add.
  */
 #define dat_ib_post_cmp_and_swap(ep, cmp_val, swap_val, lbuf, cookie, rbuf, flgs) \
     dat_extension_op((ep), DAT_IB_CMP_AND_SWAP_OP, (DAT_UINT64)(cmp_val), \

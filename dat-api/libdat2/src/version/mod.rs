@@ -9,14 +9,15 @@ mod unsupported;
 use dat_api::Result;
 use dat_api::Subtype;
 use dat_api::object::ep::EpFields;
-use dat_api::object::ia::PzSupport;
+use dat_api::object::ia::{IaAttributes, PzSupport};
 use dat_api::object::srq::SrqState;
-use dat_api::types::{DtoOperation, DtoStatus, LmrSegment, RmrSegment};
+use dat_api::types::{DtoOperation, DtoStatus, LmrSegment, MemPrivileges, RmrSegment};
 
 use crate::abi::*;
 use crate::face::frame::{bad_argument, require};
 
 pub(crate) use codes::{code, from_code, names};
+pub(crate) use extension::{extended_dto, provider_specific, write_extension};
 
 /// The name of this library in messages.
 pub(crate) const LIBRARY: &str = "libdat2";
@@ -25,6 +26,9 @@ pub(crate) const VERSION: (u32, u32) = (DAT_VERSION_MAJOR, DAT_VERSION_MINOR);
 /// The bits that a mask of CNO members may have: the header's values are no single bits.
 pub(crate) const CNO_FIELDS: DAT_CNO_PARAM_MASK =
     DAT_CNO_FIELD_IA_HANDLE | DAT_CNO_FIELD_PROXY_TYPE | DAT_CNO_FIELD_PROXY | DAT_CNO_FIELD_ALL;
+/// The privileges that memory may have.
+pub(crate) const PRIVILEGES: MemPrivileges =
+    MemPrivileges::from_bits_truncate(DAT_MEM_PRIV_ALL_FLAG | DAT_IB_MEM_PRIV_REMOTE_ATOMIC);
 
 /// Converts a length of C.
 #[inline(always)]
@@ -158,14 +162,24 @@ macro_rules! members {
     };
 }
 
-// What is not here is 0: virtual addresses, no zero-based addressing, no extensions, no
-// high availability, no `DAT_COMM`.
+// What is not here is 0: virtual addresses, no zero-based addressing, no high availability,
+// no `DAT_COMM`.
 members! {
     ep_param: DAT_EP_PARAM {}
-    ia_attr: DAT_IA_ATTR {}
     lmr_param: DAT_LMR_PARAM {}
     provider_attr: DAT_PROVIDER_ATTR { rmr_scope_supported: DAT_RMR_SCOPE_PZ, }
     rmr_param: DAT_RMR_PARAM { rmr_scope: DAT_RMR_SCOPE_PZ, }
+}
+
+/// Returns the members that only this version has; the caller sets the others.
+pub(crate) fn ia_attr(from: &IaAttributes) -> DAT_IA_ATTR {
+    // SAFETY: numbers and pointers, for which 0 is valid.
+    let mut all: DAT_IA_ATTR = unsafe { core::mem::zeroed() };
+    if extension::has_any(from) {
+        all.extension_supported = DAT_EXTENSION_IB;
+        all.extension_version = DAT_IB_EXTENSION_VERSION;
+    }
+    all
 }
 
 /// The calls of the provider table that only this version has.

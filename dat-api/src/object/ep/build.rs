@@ -329,7 +329,10 @@ impl Ep {
             gid_index: self.ia.gid_index(),
             reads_issued: depth(attributes.max_rdma_read_out),
             reads_served: depth(attributes.max_rdma_read_in),
-            access: Access::REMOTE,
+            access: match self.ia.attributes().atomics {
+                true => Access::REMOTE | Access::REMOTE_ATOMIC,
+                false => Access::REMOTE,
+            },
             transport: self.ia.transport(),
             ..ConnectOptions::default()
         }

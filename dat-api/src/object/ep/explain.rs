@@ -3,7 +3,7 @@
 use core::sync::atomic::Ordering;
 
 use super::Ep;
-use super::request::Request;
+use super::request::{ATOMIC, Request};
 use crate::object::post::{RefusedPost, bad_flags_of, changed, full_queue, of_state};
 use crate::refusals;
 use crate::status::{DatReturn, ReturnType, Subtype};
@@ -116,6 +116,10 @@ impl Ep {
             Request::Send => "dat_ep_post_send",
             Request::Read(_) => "dat_ep_post_rdma_read",
             Request::Write(_) => "dat_ep_post_rdma_write",
+            // The macros of the header.
+            Request::WriteImmed(..) => "dat_ib_post_rdma_write_immed",
+            Request::FetchAdd(..) => "dat_ib_post_fetch_and_add",
+            Request::CmpSwap(..) => "dat_ib_post_cmp_and_swap",
         };
         let cause = || {
             // SAFETY: the caller's promise.
@@ -136,6 +140,16 @@ impl Ep {
                     ("max_rdma_write_iov", limits.max_write_iov),
                     MemPrivileges::LOCAL_READ,
                 ),
+                Request::WriteImmed(..) => (
+                    limits.send_flags,
+                    ("max_rdma_write_iov", limits.max_write_iov),
+                    MemPrivileges::LOCAL_READ,
+                ),
+                Request::FetchAdd(..) | Request::CmpSwap(..) => (
+                    limits.rdma_flags,
+                    ("number of segments", 1),
+                    MemPrivileges::LOCAL_WRITE,
+                ),
             };
             let post = RefusedPost {
                 owner: "endpoint",
@@ -150,6 +164,7 @@ impl Ep {
             of_state(code, "requests")
                 .or_else(|| post.cause(code))
                 .or_else(|| of_length(code, kind, post.length(), &limits))
+                .or_else(|| of_alignment(code, kind))
                 .or_else(|| self.of_room(code, kind))
                 .unwrap_or_else(|| changed("endpoint"))
         };
@@ -160,19 +175,32 @@ impl Ep {
     /// Returns the cause if the queue is full, or the connection allows no reads.
     fn of_room(&self, code: DatReturn, kind: Request) -> Option<String> {
         if code.is(ReturnType::ModelNotSupported) {
-            return Some(
-                "the device supports no RDMA reads (max_rdma_read_per_ep_out is 0): use sends or \
-                 RDMA writes"
-                    .into(),
-            );
+            let attributes = self.ia.attributes();
+            let is_atomic = matches!(kind, Request::FetchAdd(..) | Request::CmpSwap(..));
+            let cause = match kind {
+                Request::WriteImmed(..) => {
+                    "the device carries no immediate data, because it is iWARP: send them in a \
+                     message after the RDMA write"
+                }
+                _ if is_atomic && !attributes.atomics => {
+                    "the device has no atomic operations (its atomic_cap is none): let the peer \
+                     change its memory"
+                }
+                _ => {
+                    "the device supports no RDMA reads (max_rdma_read_per_ep_out is 0), and no \
+                     atomic operations: use sends or RDMA writes"
+                }
+            };
+            return Some(cause.into());
         }
         if !code.is(ReturnType::InsufficientResources) {
             return None;
         }
         let has_reads = self.reads_issued.load(Ordering::Relaxed) != 0;
-        if matches!(kind, Request::Read(_)) && !has_reads {
+        let needs_reads = kind.fills_segments();
+        if needs_reads && !has_reads {
             return Some(
-                "0 RDMA reads may be outstanding on this connection, the lower of \
+                "0 RDMA reads or atomic operations may be outstanding on this connection, the lower of \
                  max_rdma_read_out here and max_rdma_read_in of the peer's endpoint: set both to 1 \
                  or more before connecting"
                     .into(),
@@ -265,7 +293,18 @@ fn of_length(code: DatReturn, kind: Request, local: u64, limits: &Limits) -> Opt
                 )
             }),
         ),
-        Request::Write(remote) => (
+        Request::FetchAdd(remote, _) | Request::CmpSwap(remote, ..) => {
+            let (what, bytes) = match local < ATOMIC {
+                true => ("local", local),
+                false => ("remote", remote.length),
+            };
+            return (bytes < ATOMIC).then(|| {
+                format!(
+                    "the {what} segment has {bytes} bytes: an atomic operation needs {ATOMIC} bytes"
+                )
+            });
+        }
+        Request::Write(remote) | Request::WriteImmed(remote, _) => (
             local,
             (remote.length < local).then(|| {
                 format!(
@@ -284,5 +323,20 @@ fn of_length(code: DatReturn, kind: Request, local: u64, limits: &Limits) -> Opt
                  endpoint; split it, or create the endpoint with more"
             )
         })
+    })
+}
+
+/// Returns the cause if atomic operations cannot use the remote address.
+fn of_alignment(code: DatReturn, kind: Request) -> Option<String> {
+    let (Request::FetchAdd(remote, _) | Request::CmpSwap(remote, ..)) = kind else {
+        return None;
+    };
+    let is_bad = code.is(ReturnType::InvalidParameter) && !remote.address.is_multiple_of(ATOMIC);
+    is_bad.then(|| {
+        format!(
+            "the remote address {:#x} is not a multiple of {ATOMIC}: atomic operations need aligned \
+             memory",
+            remote.address
+        )
     })
 }

@@ -53,6 +53,8 @@ mod lifecycle;
 #[allow(unsafe_code)]
 mod modify;
 #[allow(unsafe_code)]
+mod post_extended;
+#[allow(unsafe_code)]
 mod post_recv;
 #[allow(unsafe_code)]
 mod post_request;

@@ -91,7 +91,7 @@ impl Ep {
     /// # Safety
     /// As for [`Self::post_send_with`].
     #[inline(always)]
-    unsafe fn post_request(
+    pub(super) unsafe fn post_request(
         &self,
         kind: impl Fn() -> Request,
         count: u32,
@@ -132,7 +132,8 @@ impl Ep {
             let longest = match kind() {
                 Request::Send => poster.fast.send,
                 Request::Read(_) => poster.fast.read,
-                Request::Write(_) => poster.fast.write,
+                Request::Write(_) | Request::WriteImmed(..) => poster.fast.write,
+                Request::FetchAdd(..) | Request::CmpSwap(..) => 0,
             };
             if one.length.wrapping_sub(1) < longest
                 && let Some(op) = self.fast_op(kind())
@@ -166,7 +167,7 @@ impl Ep {
     #[cold]
     #[inline(never)]
     #[allow(improper_ctypes_definitions, reason = "only Rust calls it")]
-    unsafe extern "C" fn post_slow(
+    pub(super) unsafe extern "C" fn post_slow(
         &self,
         kind: impl Fn() -> Request,
         segment: impl Fn(usize) -> LmrSegment,
@@ -186,9 +187,9 @@ impl Ep {
             if let Err(code) = poster.check_post(kind, count, flags, state) {
                 break code;
             }
-            let need = match kind {
-                Request::Send | Request::Write(_) => MemPrivileges::LOCAL_READ,
-                Request::Read(_) => MemPrivileges::LOCAL_WRITE,
+            let need = match kind.fills_segments() {
+                false => MemPrivileges::LOCAL_READ,
+                true => MemPrivileges::LOCAL_WRITE,
             };
             let (zone, lmr_cache) = (poster.zone, poster.lmr_cache_for(kind));
             let gathered = match gather(&mut places, count, &segment, lmr_cache, zone, need) {

@@ -13,12 +13,14 @@
 
 use core::sync::atomic::Ordering;
 
-use dat_engine::{Segment, SendFlags, SendOp};
+use dat_engine::{ATOMIC_BYTES, Segment, SendFlags, SendOp};
 
 use super::Ep;
 use super::poster::Poster;
 use crate::object::lmr::LmrCache;
-use crate::object::post::{bad_flags, first_bytes, full, length_error, too_long, too_many};
+use crate::object::post::{
+    bad_flags, first_bytes, full, immediate_order, length_error, too_long, too_many, unsupported,
+};
 use crate::object::wr_data::{NO_EVENT, UNSIGNALLED};
 use crate::state::{Call, wrong_state};
 use crate::status::{DatReturn, ReturnType, Subtype};
@@ -27,12 +29,43 @@ use crate::types::{CompletionFlags, EpState, RmrSegment};
 /// The states in which requests are accepted.
 const POSTABLE: crate::state::States = Call::PostRequest.legal();
 
+/// The bytes of an atomic operation.
+pub(super) const ATOMIC: u64 = ATOMIC_BYTES as u64;
+
 /// The operation of a request.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Request {
     Send,
     Read(RmrSegment),
     Write(RmrSegment),
+    /// A write with immediate data.
+    WriteImmed(RmrSegment, u32),
+    /// The value to add.
+    FetchAdd(RmrSegment, u64),
+    /// The values to compare with and to swap in.
+    CmpSwap(RmrSegment, u64, u64),
+}
+
+impl Request {
+    /// The code for a remote address that atomic operations cannot use. The subtype names the
+    /// argument of the header's macro.
+    #[cold]
+    fn unaligned(self) -> DatReturn {
+        let argument = match self {
+            Self::CmpSwap(..) => Subtype::InvalidArg6,
+            _ => Subtype::InvalidArg5,
+        };
+        DatReturn::error(ReturnType::InvalidParameter, argument)
+    }
+
+    /// Returns whether it writes to the local segments instead of reading them.
+    #[inline(always)]
+    pub(super) fn fills_segments(self) -> bool {
+        match self {
+            Self::Send | Self::Write(_) | Self::WriteImmed(..) => false,
+            Self::Read(_) | Self::FetchAdd(..) | Self::CmpSwap(..) => true,
+        }
+    }
 }
 
 /// The encoding of a request's completion flags.
@@ -54,6 +87,11 @@ impl Ep {
                 (self.reads_issued.load(Ordering::Relaxed) != 0).then(|| read_op(remote))
             }
             Request::Write(remote) => Some(write_op(remote)),
+            Request::WriteImmed(remote, immediate) => {
+                let supported = self.ia.attributes().immediate_data;
+                supported.then(|| write_immed_op(remote, immediate))
+            }
+            Request::FetchAdd(..) | Request::CmpSwap(..) => None,
         }
     }
 
@@ -62,7 +100,8 @@ impl Ep {
     ///
     /// # Errors
     /// The lengths do not go together (on a strict IA), are more than one request carries, or no
-    /// reads were agreed on.
+    /// reads were agreed on; the device does not have the operation; the memory of an atomic
+    /// operation is too short or unaligned.
     #[inline(always)]
     pub(super) fn op<'a>(
         &self,
@@ -72,29 +111,78 @@ impl Ep {
         state: u32,
     ) -> Result<(SendOp, &'a mut [Segment], u64), DatReturn> {
         let (segments, length) = match kind {
-            Request::Read(remote) | Request::Write(remote) if poster.checks_remote => {
+            Request::Read(remote) | Request::Write(remote) | Request::WriteImmed(remote, _)
+                if poster.checks_remote =>
+            {
                 strict_part(kind, remote.length, (segments, length))?
+            }
+            Request::FetchAdd(remote, _) | Request::CmpSwap(remote, ..) => {
+                require(self.ia.attributes().atomics)?;
+                let remote_length = match poster.checks_remote {
+                    true => remote.length,
+                    false => ATOMIC,
+                };
+                if length < ATOMIC || remote_length < ATOMIC {
+                    return Err(length_error());
+                }
+                if !remote.address.is_multiple_of(ATOMIC) {
+                    return Err(kind.unaligned());
+                }
+                (first_bytes(segments, ATOMIC), ATOMIC)
             }
             _ => (segments, length),
         };
         let op = match kind {
             Request::Send => SendOp::Send,
             Request::Read(remote) => {
-                // The device would never complete it.
-                if self.reads_issued.load(Ordering::Relaxed) == 0
-                    && state == EpState::Connected as u32
-                {
-                    return Err(self.no_reads());
-                }
+                self.require_reads(state)?;
                 read_op(remote)
             }
             Request::Write(remote) => write_op(remote),
+            Request::WriteImmed(remote, immediate) => {
+                require(self.ia.attributes().immediate_data)?;
+                write_immed_op(remote, immediate)
+            }
+            Request::FetchAdd(remote, add) => {
+                self.require_reads(state)?;
+                SendOp::FetchAdd {
+                    remote_addr: remote.address,
+                    rkey: remote.context,
+                    add,
+                }
+            }
+            Request::CmpSwap(remote, compare, swap) => {
+                self.require_reads(state)?;
+                SendOp::CompareSwap {
+                    remote_addr: remote.address,
+                    rkey: remote.context,
+                    compare,
+                    swap,
+                }
+            }
         };
         match kind {
             Request::Send if length > poster.max_message => Err(too_long()),
-            Request::Read(_) | Request::Write(_) if length > poster.max_rdma => Err(length_error()),
+            Request::Read(_) | Request::Write(_) | Request::WriteImmed(..)
+                if length > poster.max_rdma =>
+            {
+                Err(length_error())
+            }
             _ => Ok((op, segments, length)),
         }
+    }
+
+    /// Refuses reads and atomic operations, which share resources, if the peers have agreed on none:
+    /// the device would never complete them.
+    ///
+    /// # Errors
+    /// As [`Self::no_reads`].
+    #[inline(always)]
+    fn require_reads(&self, state: u32) -> Result<(), DatReturn> {
+        if self.reads_issued.load(Ordering::Relaxed) == 0 && state == EpState::Connected as u32 {
+            return Err(self.no_reads());
+        }
+        Ok(())
     }
 
     /// Returns why no RDMA read can be posted: the peers have agreed on 0, or the device supports
@@ -103,7 +191,7 @@ impl Ep {
     #[inline(never)]
     fn no_reads(&self) -> DatReturn {
         match self.ia.attributes().max_rdma_read_per_ep_out {
-            0 => DatReturn::error(ReturnType::ModelNotSupported, Subtype::NoSubtype),
+            0 => unsupported(),
             _ => full(),
         }
     }
@@ -168,6 +256,9 @@ impl Poster {
             Request::Send => (self.max_request_iov, self.send_flags),
             Request::Read(_) => (self.max_read_iov, self.rdma_flags),
             Request::Write(_) => (self.max_write_iov, self.rdma_flags),
+            // It takes a receive of the peer, as a send does.
+            Request::WriteImmed(..) => (self.max_write_iov, self.send_flags),
+            Request::FetchAdd(..) | Request::CmpSwap(..) => (1, self.rdma_flags),
         };
         if state != EpState::Connected as u32 && !POSTABLE.has(super::state_of(state)) {
             return Err(wrong_state(super::state_of(state)));
@@ -184,9 +275,9 @@ impl Poster {
     /// Returns the LMR cache for such a request.
     #[inline(always)]
     pub(super) fn lmr_cache_for(&mut self, kind: Request) -> &mut LmrCache {
-        match kind {
-            Request::Send | Request::Write(_) => &mut self.lmr_caches.read,
-            Request::Read(_) => &mut self.lmr_caches.write,
+        match kind.fills_segments() {
+            false => &mut self.lmr_caches.read,
+            true => &mut self.lmr_caches.write,
         }
     }
 }
@@ -206,9 +297,14 @@ fn strict_part(
     match kind {
         Request::Read(_) if remote > length => Err(length_error()),
         Request::Read(_) if remote < length => Ok((first_bytes(segments, remote), remote)),
-        Request::Write(_) if remote < length => Err(length_error()),
+        Request::Write(_) | Request::WriteImmed(..) if remote < length => Err(length_error()),
         _ => Ok((segments, length)),
     }
+}
+
+/// Refuses an operation that the device does not have.
+fn require(has: bool) -> Result<(), DatReturn> {
+    if has { Ok(()) } else { Err(unsupported()) }
 }
 
 #[inline(always)]
@@ -227,10 +323,19 @@ fn write_op(remote: RmrSegment) -> SendOp {
     }
 }
 
+#[inline(always)]
+fn write_immed_op(remote: RmrSegment, immediate: u32) -> SendOp {
+    SendOp::WriteImm {
+        remote_addr: remote.address,
+        rkey: remote.context,
+        imm: immediate_order(immediate),
+    }
+}
+
 /// Returns the flags of a signalled request; short ones are posted inline.
 #[inline(always)]
 pub(super) fn signalled_flags(kind: Request, length: u64, inline: u64) -> SendFlags {
-    if length <= inline && !matches!(kind, Request::Read(_)) {
+    if length <= inline && !kind.fills_segments() {
         SendFlags::SIGNALED.union(SendFlags::INLINE)
     } else {
         SendFlags::SIGNALED

@@ -386,7 +386,11 @@ impl Consumer {
         self.staged.retain(|item| {
             at += 1;
             match item.data {
-                EventData::Dto { ep, .. } | EventData::RmrBind { ep, .. } if ep == purged => {
+                EventData::Dto { ep, .. }
+                | EventData::ExtendedDto { ep, .. }
+                | EventData::RmrBind { ep, .. }
+                    if ep == purged =>
+                {
                     item.unstage();
                     behind += usize::from(at > end);
                     false
@@ -455,7 +459,10 @@ fn hand_out(completion: &Completion) -> Option<EventData> {
 
 /// Returns whether an event came through [`super::posted`].
 fn is_posted(data: &EventData) -> bool {
-    !matches!(data, EventData::Dto { .. } | EventData::RmrBind { .. })
+    !matches!(
+        data,
+        EventData::Dto { .. } | EventData::ExtendedDto { .. } | EventData::RmrBind { .. }
+    )
 }
 
 /// Stages a completion if it produces an event.

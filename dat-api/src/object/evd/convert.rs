@@ -1,9 +1,9 @@
 //! The conversion of completions to events.
 //!
-//! [`transfer`] creates every DTO event. The fast path first tests whether the completion needs
-//! neither its endpoint nor its SRQ: on the direct path before the CQE is consumed (`fast.rs`), on
-//! the verbs path afterwards ([`hand_out_fast`]). Every other completion goes through [`convert`],
-//! which calls the endpoint and the SRQ.
+//! [`transfer`] creates every DTO event but those of extended operations. The fast path first tests
+//! whether the completion needs neither its endpoint nor its SRQ: on the direct path before the CQE
+//! is consumed (`fast.rs`), on the verbs path afterwards ([`hand_out_fast`]). Every other completion,
+//! and every extended one, goes through [`convert`], which calls the endpoint and the SRQ.
 //!
 //! Decision: `docs/decisions/010-one-look-at-a-cqe.md`
 
@@ -12,8 +12,9 @@ use core::sync::atomic::{AtomicU32, Ordering};
 use dat_engine::{Completion, CompletionFlags, CompletionOp, Status};
 
 use crate::handle::{CompletionHooks, Delivery, Handle, SlotCounters};
+use crate::object::post::immediate_order;
 use crate::object::wr_data::{self, bound_rmr};
-use crate::types::{DtoOperation, DtoStatus, EventData};
+use crate::types::{DtoOperation, DtoStatus, EventData, ExtendedOperation};
 
 /// An event that was taken from a completion queue.
 #[derive(Clone, Copy)]
@@ -79,7 +80,7 @@ pub(super) fn hooks(counters: &SlotCounters) -> CompletionHooks {
 pub(super) fn is_request_consumers(counters: &SlotCounters, op: CompletionOp) -> bool {
     let is_transfer = matches!(
         op,
-        CompletionOp::Send | CompletionOp::Write | CompletionOp::Read | CompletionOp::WriteImm
+        CompletionOp::Send | CompletionOp::Write | CompletionOp::Read
     );
     is_transfer && !hooks(counters).inspects_each()
 }
@@ -90,13 +91,17 @@ pub(super) fn is_request_consumers(counters: &SlotCounters, op: CompletionOp) ->
 pub(super) fn hand_out_fast(completion: &Completion) -> Option<EventData> {
     let ep = Handle::from_bits(completion.context as usize)?;
     let slot = ep.slot()?;
-    let is_consumers = if is_receive(completion.op) {
-        hooks(slot.counters()).is_empty() && slot.armed_srq().is_none()
+    let is_consumers = if completion.op == CompletionOp::Recv {
+        !completion.flags.contains(CompletionFlags::WITH_IMM)
+            && hooks(slot.counters()).is_empty()
+            && slot.armed_srq().is_none()
     } else {
         is_request_consumers(slot.counters(), completion.op)
     };
-    (completion.status.is_success() && is_consumers)
-        .then(|| event(completion, ep, DtoStatus::Success))
+    (completion.status.is_success() && is_consumers).then(|| {
+        let (length, operation) = (length(completion), operation(completion.op));
+        transfer(ep, completion.wr_id, DtoStatus::Success, length, operation)
+    })
 }
 
 /// Returns whether a completion is a receive of an endpoint with a high watermark: the endpoint has
@@ -151,13 +156,52 @@ pub(super) fn convert<T>(completion: &Completion, then: impl FnOnce(Taken) -> T)
 /// Returns the event of a completion.
 #[inline(always)]
 fn event(completion: &Completion, ep: Handle, status: DtoStatus) -> EventData {
-    let length = if is_receive(completion.op) {
+    let length = length(completion);
+    match extended(completion) {
+        None => transfer(
+            ep,
+            completion.wr_id,
+            status,
+            length,
+            operation(completion.op),
+        ),
+        Some((operation, immediate)) => EventData::ExtendedDto {
+            ep,
+            cookie: completion.wr_id,
+            status,
+            length: length.into(),
+            operation,
+            immediate,
+        },
+    }
+}
+
+/// Returns the length of a transfer in bytes.
+#[inline(always)]
+fn length(completion: &Completion) -> u32 {
+    if is_receive(completion.op) {
         completion.byte_len
     } else {
         requested_length(completion.imm)
+    }
+}
+
+/// Returns the operation of an extended transfer, and its immediate data; `None` for any other.
+fn extended(completion: &Completion) -> Option<(ExtendedOperation, u32)> {
+    let with_imm = completion.flags.contains(CompletionFlags::WITH_IMM);
+    let operation = match completion.op {
+        CompletionOp::WriteImm => ExtendedOperation::RdmaWriteImmed,
+        CompletionOp::FetchAdd => ExtendedOperation::FetchAdd,
+        CompletionOp::CompareSwap => ExtendedOperation::CmpSwap,
+        CompletionOp::RecvWriteImm => ExtendedOperation::RecvImmed,
+        CompletionOp::Recv if with_imm => ExtendedOperation::RecvMsgImmed,
+        _ => return None,
     };
-    let operation = operation(completion.op);
-    transfer(ep, completion.wr_id, status, length, operation)
+    let immediate = match with_imm {
+        true => immediate_order(completion.imm),
+        false => 0,
+    };
+    Some((operation, immediate))
 }
 
 /// Returns the operation of a completion.
@@ -165,16 +209,18 @@ fn event(completion: &Completion, ep: Handle, status: DtoStatus) -> EventData {
 pub(super) fn operation(op: CompletionOp) -> DtoOperation {
     match op {
         CompletionOp::Recv | CompletionOp::RecvWriteImm => DtoOperation::Receive,
-        CompletionOp::Write | CompletionOp::WriteImm => DtoOperation::RdmaWrite,
-        CompletionOp::Read | CompletionOp::FetchAdd | CompletionOp::CompareSwap => {
-            DtoOperation::RdmaRead
-        }
+        CompletionOp::Write => DtoOperation::RdmaWrite,
+        CompletionOp::Read => DtoOperation::RdmaRead,
         // A failed marker or bind has no DTO event.
         CompletionOp::Send | CompletionOp::Nop | CompletionOp::Bind => DtoOperation::Send,
+        // These have operations of their own ([`extended`]).
+        CompletionOp::WriteImm | CompletionOp::FetchAdd | CompletionOp::CompareSwap => {
+            DtoOperation::Send
+        }
     }
 }
 
-/// Returns the event of a data transfer; the only place that creates one.
+/// Returns the event of a data transfer that is not extended; the only place that creates one.
 #[inline(always)]
 pub(super) fn transfer(
     ep: Handle,

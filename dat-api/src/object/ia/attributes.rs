@@ -31,6 +31,9 @@
 //! | `max_rdma_read_in`, `_out` | those per EP, times `max_eps` | mlx5 reserves the resources per QP |
 //! | `max_rdma_read_per_ep_*_guaranteed` | true | so another EP cannot use them up |
 //! | `transport_attributes` | none | |
+//! | `transport_mtu` | the port's active MTU, in bytes | not of DAT; for provider-specific attributes of 2.0 |
+//! | `atomics` | limit `atomics` | likewise |
+//! | `immediate_data` | all devices but iWARP | likewise; the protocol has none (RFC 5040) |
 //!
 //! # `DAT_PROVIDER_ATTR`
 //! | attribute | value | reason |
@@ -143,6 +146,9 @@ pub struct IaAttributes {
     pub max_rdma_read_out: i32,
     pub max_rdma_read_per_ep_in_guaranteed: bool,
     pub max_rdma_read_per_ep_out_guaranteed: bool,
+    pub transport_mtu: u32,
+    pub atomics: bool,
+    pub immediate_data: bool,
     pub transport_attributes: Vec<NamedAttribute>,
     pub vendor_attributes: Vec<NamedAttribute>,
 }

@@ -3,7 +3,7 @@
 use core::net::SocketAddr;
 
 use dat_engine::cm::Manager;
-use dat_engine::{Device, PortInfo};
+use dat_engine::{Device, PortInfo, Transport};
 
 use super::attributes::{
     ALIGNMENT, ALLOCATED, AVAILABLE, EpCreator, HARD_WATERMARK, IaAttributes, IovOwnership,
@@ -71,6 +71,9 @@ impl AttributeSources<'_> {
             max_rdma_read_out: per_ep(from_limits.max_rdma_read_per_ep_out),
             max_rdma_read_per_ep_in_guaranteed: true,
             max_rdma_read_per_ep_out_guaranteed: true,
+            transport_mtu: self.port.active_mtu.bytes(),
+            atomics: limits.atomics,
+            immediate_data: info.transport != Transport::Iwarp,
             transport_attributes: Vec::new(),
             vendor_attributes: vec![
                 named("firmware", info.firmware.clone()),

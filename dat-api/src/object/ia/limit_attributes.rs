@@ -128,6 +128,9 @@ mod tests {
             max_rdma_read_out: 0,
             max_rdma_read_per_ep_in_guaranteed: true,
             max_rdma_read_per_ep_out_guaranteed: true,
+            transport_mtu: 1024,
+            atomics: limits.atomics,
+            immediate_data: false,
             transport_attributes: Vec::new(),
             vendor_attributes: Vec::new(),
         }

@@ -30,7 +30,9 @@ use register::register;
 use shared::Name;
 use table::{CAPACITY, Contents, Entry};
 
-const REMOTE: MemPrivileges = MemPrivileges::REMOTE_READ.union(MemPrivileges::REMOTE_WRITE);
+const REMOTE: MemPrivileges = MemPrivileges::REMOTE_READ
+    .union(MemPrivileges::REMOTE_WRITE)
+    .union(MemPrivileges::REMOTE_ATOMIC);
 
 /// The kind of memory of an LMR.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

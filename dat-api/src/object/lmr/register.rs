@@ -22,8 +22,10 @@ pub(super) unsafe fn register(
         return Err(too_long(length));
     }
     let start = core::ptr::with_exposed_provenance_mut(address);
-    let access = access_of(privileges, pz.domain().device().info().transport);
-    if pz.domain().device().limits().windows == 0 {
+    let device = pz.domain().device();
+    let (transport, limits) = (device.info().transport, device.limits());
+    let access = access_of(privileges, transport, limits.atomics);
+    if limits.windows == 0 {
         // A driver without windows may refuse the flag.
         // SAFETY: the caller's promise.
         let region = unsafe { pz.domain().register(start, bytes, access) };
@@ -53,12 +55,20 @@ pub(super) unsafe fn register(
 /// memory that reads may be posted to must allow remote writes. Peers do not get the key
 /// ([`LmrInfo::rmr_context`] is 0), but the requests of reads carry it, so a peer that was read
 /// from can write to that LMR until it is freed.
-fn access_of(privileges: MemPrivileges, transport: Transport) -> Access {
+///
+/// On a device without atomic operations the privilege for them is ignored: no peer has any.
+fn access_of(privileges: MemPrivileges, transport: Transport, atomics: bool) -> Access {
     let local_write = match transport {
         Transport::Iwarp => Access::LOCAL_WRITE.union(Access::REMOTE_WRITE),
         _ => Access::LOCAL_WRITE,
     };
+    let atomic = match atomics {
+        // As for remote writes below.
+        true => Access::REMOTE_ATOMIC.union(Access::LOCAL_WRITE),
+        false => Access::empty(),
+    };
     let pairs = [
+        (MemPrivileges::REMOTE_ATOMIC, atomic),
         (MemPrivileges::LOCAL_WRITE, local_write),
         (MemPrivileges::REMOTE_READ, Access::REMOTE_READ),
         // Verbs grant remote writes only together with local writes; the table of LMRs refuses
@@ -105,15 +115,28 @@ mod tests {
     fn locally_written_memory_allows_remote_writes_only_on_iwarp() {
         let sink = Access::LOCAL_WRITE | Access::REMOTE_WRITE;
         let local = MemPrivileges::LOCAL_WRITE;
-        assert_eq!(access_of(local, Transport::Iwarp), sink);
-        assert_eq!(access_of(local, Transport::Roce), Access::LOCAL_WRITE);
-        assert_eq!(access_of(local, Transport::InfiniBand), Access::LOCAL_WRITE);
+        assert_eq!(access_of(local, Transport::Iwarp, false), sink);
+        assert_eq!(access_of(local, Transport::Roce, true), Access::LOCAL_WRITE);
+        assert_eq!(
+            access_of(local, Transport::InfiniBand, true),
+            Access::LOCAL_WRITE
+        );
         for source in [
             MemPrivileges::LOCAL_READ,
             MemPrivileges::LOCAL_READ | MemPrivileges::REMOTE_READ,
         ] {
-            let access = access_of(source, Transport::Iwarp);
+            let access = access_of(source, Transport::Iwarp, false);
             assert!(!access.intersects(sink), "{source:?}");
         }
+    }
+
+    #[test]
+    fn peers_may_use_atomic_operations_where_the_device_has_them() {
+        let atomic = MemPrivileges::REMOTE_ATOMIC;
+        let expected = Access::REMOTE_ATOMIC | Access::LOCAL_WRITE;
+        assert_eq!(access_of(atomic, Transport::Roce, true), expected);
+        assert_eq!(access_of(atomic, Transport::Roce, false), Access::empty());
+        let local = access_of(MemPrivileges::LOCAL_READ, Transport::Roce, true);
+        assert_eq!(local, Access::empty());
     }
 }

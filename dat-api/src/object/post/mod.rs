@@ -36,13 +36,20 @@ pub(crate) use lock::{NoLock, PostLock, SpinGuard, SpinLock};
 pub(crate) use posting::{Entered, Path, PostMode, Posting, for_mode};
 pub(crate) use segments::{
     LONGEST, bad_flags, first_bytes, full, gather, length_error, no_zone, protection, refusal,
-    too_long, too_many,
+    too_long, too_many, unsupported,
 };
 
 /// Returns whether a post has one segment and no flags, by one comparison.
 #[inline(always)]
 pub(crate) fn is_single(count: u32, flags: CompletionFlags) -> bool {
     (count ^ 1) | flags.bits() == 0
+}
+
+/// Converts immediate data between DAT and the engine, in both directions. The engine sends them in
+/// network byte order; other uDAPL libraries send them in that of the host, and so must this one.
+#[inline(always)]
+pub(crate) fn immediate_order(immediate: u32) -> u32 {
+    immediate.to_be()
 }
 
 /// Returns the number of segments of a list as posts take it; more than [`MAX_SEGMENTS`] become

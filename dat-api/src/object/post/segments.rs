@@ -85,6 +85,12 @@ pub(crate) fn length_error() -> DatReturn {
     DatReturn::error(ReturnType::LengthError, Subtype::NoSubtype)
 }
 
+/// The code for an operation that the device does not have.
+#[cold]
+pub(crate) fn unsupported() -> DatReturn {
+    DatReturn::error(ReturnType::ModelNotSupported, Subtype::NoSubtype)
+}
+
 /// The code for a full queue.
 #[cold]
 pub(crate) fn full() -> DatReturn {
@@ -110,15 +116,13 @@ pub(crate) fn refusal(error: PostError) -> DatReturn {
         PostError::QueueFull => full(),
         PostError::TooManySegments => too_many(),
         PostError::InlineTooLong | PostError::MessageTooLong => too_long(),
-        // Only binds are refused with these, and binds handle them before.
+        // Only extended requests and binds are refused with these, and both check them before.
         PostError::NoImmediate
         | PostError::NoAtomics
         | PostError::BadAtomic
         | PostError::NoWindows
         | PostError::WindowTooLong
-        | PostError::OtherDomain => {
-            DatReturn::error(ReturnType::ModelNotSupported, Subtype::NoSubtype)
-        }
+        | PostError::OtherDomain => unsupported(),
         PostError::NotReady => {
             DatReturn::error(ReturnType::InvalidState, Subtype::InvalidStateEpNotready)
         }
