@@ -20,6 +20,12 @@ struct Folder {
     libraries: PathBuf,
     /// The connection manager, as `DAT_CM`.
     manager: &'static str,
+    /// The data path, as `DAT_PATH`.
+    data_path: &'static str,
+    /// Options of the launcher.
+    options: &'static [&'static str],
+    /// The address of service points, as `DAT_LISTEN`.
+    listen: Ipv4Addr,
 }
 
 /// Returns an address of this host for the service points of this process: the programs
@@ -38,6 +44,8 @@ enum Provider {
     Theirs,
     /// Debian's registry loads this library.
     OursInTheirRegistry,
+    /// Both are Debian's, over rdma_cm.
+    AllTheirs,
 }
 
 impl Folder {
@@ -47,7 +55,7 @@ impl Folder {
         let _ = fs::remove_dir_all(&path);
         let libraries = path.join(match provider {
             Provider::Ours | Provider::Theirs => "own",
-            Provider::OursInTheirRegistry => "none",
+            Provider::OursInTheirRegistry | Provider::AllTheirs => "none",
         });
         for folder in [path.join("own"), path.join("none")] {
             fs::create_dir_all(folder).expect("the folder can be created");
@@ -60,9 +68,15 @@ impl Folder {
             Provider::Ours => Path::new("libdat2.so.2"),
             Provider::Theirs => Path::new("libdaploscm.so.2"),
             Provider::OursInTheirRegistry => &guest,
+            Provider::AllTheirs => Path::new("libdaplofa.so.2"),
+        };
+        // Their provider for rdma_cm takes an address, and a number that it ignores.
+        let device = match provider {
+            Provider::AllTheirs => "127.0.0.1 0",
+            _ => "mlx5_0 1",
         };
         let conf = format!(
-            "emu u2.0 nonthreadsafe default {} dapl.2.0 \"mlx5_0 1\" \"\"\n",
+            "emu u2.0 nonthreadsafe default {} dapl.2.0 \"{device}\" \"\"\n",
             library.display()
         );
         fs::write(path.join("dat.conf"), conf).expect("the file can be written");
@@ -70,6 +84,9 @@ impl Folder {
             path,
             libraries,
             manager: "auto",
+            data_path: "auto",
+            options: &[],
+            listen: address(),
         }
     }
 
@@ -79,12 +96,15 @@ impl Folder {
         Command::new("timeout")
             .arg("300")
             .arg(launcher())
-            .args(["run", "--fabric", fabric, "--"])
+            .args(["run", "--fabric", fabric])
+            .args(self.options)
+            .arg("--")
             .args(program)
             .env("LD_LIBRARY_PATH", &self.libraries)
             .env("DAT_OVERRIDE", self.path.join("dat.conf"))
-            .env("DAT_LISTEN", address().to_string())
+            .env("DAT_LISTEN", self.listen.to_string())
             .env("DAT_CM", self.manager)
+            .env("DAT_PATH", self.data_path)
             .env("DAT_DBG_TYPE", "1")
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
@@ -135,24 +155,35 @@ fn is_installed(program: &str) -> bool {
     found
 }
 
-/// Starts a server and then its clients, one after the other. All must succeed and print
+/// Starts a server and, once it listens, its clients, one after the other. All must succeed and print
 /// a text.
 fn serve(
     folder: &Folder,
-    (on, port): (Ipv4Addr, u16),
+    listens: &[(Ipv4Addr, u16)],
     server: &[&str],
     clients: &[(&[&str], &str)],
     last: &str,
 ) {
     let fabric = fabric();
     let server = folder.start(&fabric, server);
-    await_listener(on, port);
+    for &(on, port) in listens {
+        await_listener(on, port);
+    }
     for (client, expected) in clients {
         let (is_success, text) = finish(folder.start(&fabric, client));
         assert!(is_success && text.contains(expected), "{client:?}: {text}");
     }
     let (is_success, text) = finish(server);
     assert!(is_success && text.contains(last), "server: {text}");
+}
+
+/// Takes the lock for the port that `dtest` and `dtestx` have on all addresses.
+fn lock() -> fs::File {
+    // perf-scripts/lib/tools takes it, too.
+    let lock = std::env::temp_dir().join("mlx5-emu-dtest.lock");
+    let lock = fs::File::create(lock).expect("the file can be created");
+    lock.lock().expect("a lock");
+    lock
 }
 
 /// Connections, private data, RDMA writes and messages of 4 MiB. One after the other,
@@ -162,11 +193,8 @@ fn dtest_passes_with_each_registry_and_provider() {
     if !is_installed("dtest") {
         return;
     }
-    // perf-scripts/lib/tools takes this lock, too.
-    let lock = std::env::temp_dir().join("mlx5-emu-dtest.lock");
-    let lock = fs::File::create(lock).expect("the file can be created");
-    lock.lock().expect("a lock");
-    let listens = (Ipv4Addr::UNSPECIFIED, 15828);
+    let _lock = lock();
+    let listens = [(Ipv4Addr::UNSPECIFIED, 15828)];
     let passed = "DAPL Test Complete. PASSED";
     for (name, provider) in [
         ("dtest", Provider::Ours),
@@ -182,7 +210,7 @@ fn dtest_passes_with_each_registry_and_provider() {
         let client = ["dtest", "-P", "emu", "-h", &host];
         let clients: [(&[&str], &str); 1] = [(&client, passed)];
         let folder = Folder::new(name, provider);
-        serve(&folder, listens, &["dtest", "-P", "emu"], &clients, passed);
+        serve(&folder, &listens, &["dtest", "-P", "emu"], &clients, passed);
     }
 }
 
@@ -218,5 +246,116 @@ fn dapltest_passes_between_two_processes() {
         manager: "socket",
         ..Folder::new("dapltest", Provider::Ours)
     };
-    serve(&folder, (address(), 62000), &server, &clients, "Exiting.");
+    serve(
+        &folder,
+        &[(address(), 62000)],
+        &server,
+        &clients,
+        "Exiting.",
+    );
+}
+
+/// Ends a server that waits for ever.
+fn stop(server: Child) {
+    // The process is timeout(1), which passes the signal on.
+    let process = server.id().to_string();
+    let killed = Command::new("kill").arg(process).status();
+    assert!(killed.is_ok_and(|status| status.success()));
+    finish(server);
+}
+
+/// Runs `dtestx`: RDMA writes with immediate data, compare-and-swap and fetch-and-add, each
+/// in both directions, and the query without an open adapter.
+///
+/// The server tells the client its address before it listens, so the client may be
+/// refused. Both are then started again.
+fn dtestx(server: &Folder, client: &Folder) {
+    const REFUSED: &str = "unexpected event, !conn established: 0x4003";
+    const PASSED: &str = "IB extension test - immed/atomic test PASSED";
+    let host = server.listen.to_string();
+    let passes = || {
+        let fabric = fabric();
+        let server = server.start(&fabric, &["dtestx", "-P", "emu"]);
+        await_listener(Ipv4Addr::UNSPECIFIED, 15828);
+        let words = ["dtestx", "-P", "emu", "-h", &host];
+        let (is_success, text) = finish(client.start(&fabric, &words));
+        if text.contains(REFUSED) {
+            stop(server);
+            return false;
+        }
+        assert!(is_success && text.contains(PASSED), "client: {text}");
+        let (is_success, text) = finish(server);
+        assert!(is_success && text.contains(PASSED), "server: {text}");
+        true
+    };
+    assert!((0..20).any(|_| passes()), "the client was always refused");
+}
+
+#[test]
+fn dtestx_passes_on_both_data_paths_and_with_each_registry() {
+    if !is_installed("dtestx") {
+        return;
+    }
+    let _lock = lock();
+    for (name, data_path, provider) in [
+        ("dtestx", "direct", Provider::Ours),
+        ("dtestx-verbs", "verbs", Provider::Ours),
+        ("dtestx-guest", "direct", Provider::OursInTheirRegistry),
+    ] {
+        let folder = Folder {
+            data_path,
+            ..Folder::new(name, provider)
+        };
+        dtestx(&folder, &folder);
+    }
+}
+
+/// This library and Debian's on one connection, over rdma_cm: the same messages, and
+/// immediate data in the same byte order.
+#[test]
+fn dtestx_passes_between_this_library_and_debian_s() {
+    if !is_installed("dtestx") {
+        return;
+    }
+    let _lock = lock();
+    let folder = |name, provider| Folder {
+        manager: "rdma_cm",
+        options: &["--link", "roce"],
+        listen: Ipv4Addr::LOCALHOST,
+        ..Folder::new(name, provider)
+    };
+    let ours = folder("dtestx-ours", Provider::Ours);
+    let theirs = folder("dtestx-theirs", Provider::AllTheirs);
+    dtestx(&ours, &theirs);
+    dtestx(&theirs, &ours);
+}
+
+/// Connections one after the other; and messages to a shared receive queue, whose end the
+/// program learns from an asynchronous event.
+#[test]
+fn dtestcm_and_dtestsrq_pass_between_two_processes() {
+    if !is_installed("dtestcm") || !is_installed("dtestsrq") {
+        return;
+    }
+    let _lock = lock();
+    let host = address().to_string();
+    let listens = [(address(), 45248), (Ipv4Addr::UNSPECIFIED, 15828)];
+    for data_path in ["direct", "verbs"] {
+        let folder = Folder {
+            // The test sees listeners of TCP only.
+            manager: "socket",
+            data_path,
+            ..Folder::new(&format!("dtestcm-{data_path}"), Provider::Ours)
+        };
+        let server = ["dtestcm", "-P", "emu", "-c", "40"];
+        let client = [&server[..], &["-h", &host]].concat();
+        let passed = "DAPL Connection Test Complete.";
+        let clients: [(&[&str], &str); 1] = [(&client, passed)];
+        serve(&folder, &listens, &server, &clients, passed);
+        let server = ["dtestsrq", "-P", "emu", "-c", "3", "-B", "4"];
+        let client = [&server[..], &["-h", &host]].concat();
+        let passed = "DAPL RC SRQ Test Complete.";
+        let clients: [(&[&str], &str); 1] = [(&client, passed)];
+        serve(&folder, &listens[..1], &server, &clients, passed);
+    }
 }

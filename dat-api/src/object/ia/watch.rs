@@ -67,7 +67,14 @@ impl Ia {
         };
         // The object handles the event before the consumer gets it, and may query the object.
         (owner.upcalls().device_event)(owner, event.kind);
-        if let Some((kind, reason)) = meaning(event.kind) {
+        let meaning = match event.kind {
+            // As other libraries of uDAPL 2.0 do: the endpoint takes no more receives of its SRQ.
+            AsyncEventKind::LastReceive if self.attributes.1.dapl_version_major >= 2 => {
+                Some((AsyncKind::EpBroken, AsyncReason::Failed))
+            }
+            kind => meaning(kind),
+        };
+        if let Some((kind, reason)) = meaning {
             self.report(kind, owner, reason);
         }
     }
