@@ -120,8 +120,8 @@ impl EventDispatcher {
     #[inline]
     pub fn next(&self) -> Result<Option<Event>, DatReturn> {
         let owned = match evd::peek(evd::own(self.0.handle)?) {
-            Ok(None) => return Ok(None),
-            Ok(Some(found)) => match found.take(|event| event) {
+            Ok(Err(_empty)) => return Ok(None),
+            Ok(Ok(found)) => match found.take(|event| event) {
                 Ok(event) => return Ok(Some(event)),
                 Err(owned) => owned,
             },

@@ -29,6 +29,12 @@ impl DatReturn {
         }
     }
 
+    /// Returns the type and the subtype alone. It is an error, too: see [`Self::is_success`].
+    #[must_use]
+    pub const fn without_class(self) -> Self {
+        Self(self.0 & !CLASS_MASK)
+    }
+
     /// Wraps a value of the C interface, whatever it is.
     pub const fn from_bits(bits: u32) -> Self {
         Self(bits)

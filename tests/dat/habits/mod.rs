@@ -6,6 +6,7 @@
 
 mod attributes;
 mod cno;
+mod codes;
 mod memory;
 mod order;
 mod query;

@@ -21,7 +21,6 @@ use crate::face::refused::{dequeue_failed, no_event, wait_failed};
 use crate::providers::hot;
 use crate::version;
 
-const EMPTY: DAT_RETURN = version::code(evd::EMPTY);
 const BAD_EVD: DatReturn = invalid(super::evd::WHICH);
 
 const fn bad(argument: Subtype) -> DatReturn {
@@ -56,10 +55,11 @@ pub unsafe extern "C" fn dat_evd_dequeue(
         return no_event(owned);
     }
     match evd::peek(owned) {
-        Ok(None) => EMPTY,
+        // A code without a subtype is the same in every version of uDAPL.
+        Ok(Err(empty)) => empty.bits(),
         // SAFETY: the event pointer is not null, so it is writable by the
         // contract of `exports`.
-        Ok(Some(found)) => unsafe { dequeue_found(found, event) },
+        Ok(Ok(found)) => unsafe { dequeue_found(found, event) },
         // SAFETY: the event pointer is writable, as above.
         Err(owned) => unsafe { dequeue_slow(owned, event) },
     }
@@ -116,7 +116,7 @@ unsafe extern "C" fn dequeue_slow(owned: Owned<Evd>, event: *mut DAT_EVENT) -> D
     let handle = owned.handle();
     match evd::dequeue_slow_with(owned, put) {
         Ok(()) => DatReturn::SUCCESS.bits(),
-        Err(evd::EMPTY) => EMPTY,
+        Err(empty) if empty.is(ReturnType::QueueEmpty) => empty.bits(),
         Err(code) => dequeue_failed(handle, code),
     }
 }

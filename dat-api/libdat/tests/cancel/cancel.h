@@ -21,7 +21,8 @@
         }                                                                    \
     } while (0)
 
-#define IS_EMPTY (DAT_CLASS_ERROR | DAT_QUEUE_EMPTY)
+/* The type of DAT_QUEUE_EMPTY, with or without its class. */
+#define IS_EMPTY(answer) (DAT_GET_TYPE(answer) == DAT_QUEUE_EMPTY)
 #define IS_WAITED (DAT_CLASS_ERROR | DAT_INVALID_STATE | DAT_INVALID_STATE_EVD_WAITER)
 
 /* A timeout in microseconds that no call here reaches. */

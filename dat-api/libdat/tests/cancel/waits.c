@@ -54,7 +54,7 @@ static int take_all(DAT_EVD_HANDLE evd)
 
     while ((answer = dat_evd_dequeue(evd, &event)) == DAT_SUCCESS)
         taken++;
-    EXPECT(answer, IS_EMPTY);
+    HOLDS(IS_EMPTY(answer));
     return taken;
 }
 

@@ -55,7 +55,7 @@ static const char *wrong_answer(DAT_RETURN answer, enum sort sort)
     if (answer == DAT_SUCCESS)
         return sort == WRONG || sort == DEAD || sort == NONE || sort == GARBAGE
                    ? "accepts an invalid handle" : NULL;
-    if ((answer & DAT_CLASS_ERROR) == 0)
+    if ((answer & DAT_CLASS_ERROR) == 0 && answer != DAT_QUEUE_EMPTY)
         return "returns neither success nor an error";
     if (dat_strerror(answer, &type, &subtype) != DAT_SUCCESS)
         return "returns a code that DAT does not define";

@@ -107,7 +107,7 @@ pub fn begin(cno: Handle, timeout: Timeout) -> Begun<Waiting> {
         return Begun::Over(polls.wait_end());
     }
     let deadline = match timeout {
-        Timeout::Micros(0) => return Begun::Over(Err(EMPTY)),
+        Timeout::Micros(0) => return Begun::Over(Err(polls.cno.empty())),
         Timeout::Micros(micros) => Deadline::from_micros(u64::from(micros)),
         Timeout::Infinite => Deadline::NEVER,
     };
@@ -181,7 +181,7 @@ impl Steps for Waiting {
         self.end();
         Next::Over(match outcome {
             Ok(WaitOutcome::Ready) => self.polls.wait_end(),
-            Ok(WaitOutcome::TimedOut) => Err(EMPTY),
+            Ok(WaitOutcome::TimedOut) => Err(self.polls.cno.empty()),
             Ok(WaitOutcome::Interrupted) => Err(INTERRUPTED),
             Err(error) => {
                 let cno = self.polls.cno.handle;
@@ -203,6 +203,14 @@ impl Cno {
     #[must_use]
     pub fn counters(&self) -> WaitCounters {
         self.counts.read()
+    }
+
+    /// Returns the code for a timeout. The reference implementation returns the bare type.
+    fn empty(&self) -> DatReturn {
+        match self.ia.is_strict() {
+            true => EMPTY,
+            false => EMPTY.without_class(),
+        }
     }
 
     /// Adds a waiter for this thread.

@@ -52,6 +52,14 @@ impl EvdContext {
         }
     }
 
+    pub(super) fn is_strict(&self) -> bool {
+        match self {
+            Self::Ia(ia) => ia.is_strict(),
+            #[cfg(test)]
+            Self::Test(_) => false,
+        }
+    }
+
     pub(super) fn wait_policy(&self) -> WaitPolicy {
         match self {
             Self::Ia(ia) => ia.wait_policy(),

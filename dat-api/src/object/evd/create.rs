@@ -15,7 +15,7 @@ use super::exclusive::Exclusive;
 use super::posted::Posted;
 use super::query::EvdState;
 use super::seq_count::SeqCount;
-use super::take::poll_completions;
+use super::take::{empty, poll_completions};
 use super::{Counted, Evd, Ia};
 use crate::error::{DatError, Result};
 use crate::handle::{self, Handle, Reservation, Upcalls};
@@ -118,6 +118,7 @@ impl Evd {
         let evd = Arc::new(Self {
             handle: place.handle(),
             flags,
+            empty: empty(flags, context.is_strict()),
             queue_length: AtomicU32::new(asked),
             policy: policy.unwrap_or_else(|| context.wait_policy()),
             state: EvdState::default(),

@@ -15,6 +15,7 @@ use super::convert::{self, hooks, requested_length, transfer};
 use super::exclusive::open;
 use super::{Cqe, Evd, Queue};
 use crate::handle::{Handle, Owned, Slot};
+use crate::status::DatReturn;
 use crate::types::{DtoOperation, DtoStatus, Event, EventData};
 
 /// The slow path has to decide.
@@ -31,23 +32,23 @@ pub struct PeekedEvent {
     queue: NonNull<Queue>,
 }
 
-/// Looks for the next CQE on the fast path. Returns `None` if there is none. The caller goes on
-/// with [`PeekedEvent::take`], possibly in an out-of-line function, because the empty case needs
-/// fewer registers.
+/// Looks for the next CQE on the fast path. Returns the code for an empty EVD if there is none. The
+/// caller goes on with [`PeekedEvent::take`], possibly in an out-of-line function, because the empty
+/// case needs fewer registers.
 ///
 /// # Errors
 /// The EVD: the slow path has to look ([`super::dequeue_slow`]).
 #[inline(always)]
-pub fn peek(mut owned: Owned<Evd>) -> Result<Option<PeekedEvent>, Owned<Evd>> {
+pub fn peek(mut owned: Owned<Evd>) -> Result<Result<PeekedEvent, DatReturn>, Owned<Evd>> {
     let (evd, consumer) = open(&mut owned);
     let Ok(queue) = consumer.fast_queue(evd) else {
         return Err(owned);
     };
     if !queue.has_cqe() {
-        return Ok(None);
+        return Ok(Err(evd.empty));
     }
     let queue = NonNull::from(queue);
-    Ok(Some(PeekedEvent { owned, queue }))
+    Ok(Ok(PeekedEvent { owned, queue }))
 }
 
 impl PeekedEvent {

@@ -71,6 +71,7 @@ use super::counters::WaitCounts;
 use super::ia::Ia;
 use super::usage::{Counted, Usage};
 use crate::handle::Handle;
+use crate::status::DatReturn;
 use crate::types::{AsyncKind, AsyncReason, EvdFlags, EventData};
 
 pub(crate) use self::attachments::DtoRole;
@@ -83,7 +84,7 @@ pub use self::query::{EvdInfo, Notification};
 pub use self::streams::StreamKind;
 pub(crate) use self::streams::{DtoConfig, StreamGuard};
 pub(crate) use self::take::poll_completions;
-pub use self::take::{EMPTY, dequeue, dequeue_slow, dequeue_slow_with, own, own_when_free};
+pub use self::take::{dequeue, dequeue_slow, dequeue_slow_with, own, own_when_free};
 pub use self::wait::{Timeout, Waited, Waiting, begin, wait};
 
 /// An event dispatcher.
@@ -91,6 +92,8 @@ pub struct Evd {
     handle: Handle,
     context: EvdContext,
     flags: EvdFlags,
+    /// What a dequeue returns if there is no event.
+    empty: DatReturn,
     /// The number of events that it holds, as queries report it.
     queue_length: AtomicU32,
     policy: WaitPolicy,

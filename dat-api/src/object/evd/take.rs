@@ -7,7 +7,7 @@ use super::exclusive::open;
 use super::fast::peek;
 use crate::handle::{self, Handle, NotOwned, Owned};
 use crate::status::{DatReturn, ReturnType, Subtype};
-use crate::types::{Event, EventData};
+use crate::types::{EvdFlags, Event, EventData};
 
 pub(super) const STALE: DatReturn =
     DatReturn::error(ReturnType::InvalidHandle, Subtype::InvalidHandle1);
@@ -15,8 +15,20 @@ pub(super) const WAITED: DatReturn =
     DatReturn::error(ReturnType::InvalidState, Subtype::InvalidStateEvdWaiter);
 pub(super) const EVD_FAILED: DatReturn =
     DatReturn::error(ReturnType::InvalidState, Subtype::NoSubtype);
-/// The code for an empty EVD.
-pub const EMPTY: DatReturn = DatReturn::error(ReturnType::QueueEmpty, Subtype::NoSubtype);
+const EMPTY: DatReturn = DatReturn::error(ReturnType::QueueEmpty, Subtype::NoSubtype);
+
+/// Returns the code for an empty EVD with these flags.
+///
+/// For an EVD with a completion queue, the reference implementation returns the bare type, and
+/// programs compare the whole code with `DAT_QUEUE_EMPTY`.
+///
+/// Decision: `docs/decisions/061-allow-what-the-reference-allows.md`
+pub(super) fn empty(flags: EvdFlags, is_strict: bool) -> DatReturn {
+    match flags.intersects(EvdFlags::DTO | EvdFlags::RMR_BIND) && !is_strict {
+        true => EMPTY.without_class(),
+        false => EMPTY,
+    }
+}
 
 /// Takes the first event of an EVD.
 ///
@@ -25,8 +37,8 @@ pub const EMPTY: DatReturn = DatReturn::error(ReturnType::QueueEmpty, Subtype::N
 #[inline(always)]
 pub fn dequeue(owned: Owned<Evd>) -> Result<Event, DatReturn> {
     let owned = match peek(owned) {
-        Ok(None) => return Err(EMPTY),
-        Ok(Some(found)) => match found.take(|event| event) {
+        Ok(Err(empty)) => return Err(empty),
+        Ok(Ok(found)) => match found.take(|event| event) {
             Ok(event) => return Ok(event),
             Err(owned) => owned,
         },
@@ -59,7 +71,7 @@ pub fn dequeue_slow_with<R>(
     match consumer.next_slow(evd, |data| with(Event { evd: handle, data })) {
         Some(result) => Ok(result),
         None if evd.state.has_failed() => Err(EVD_FAILED),
-        None => Err(EMPTY),
+        None => Err(evd.empty),
     }
 }
 
