@@ -1,5 +1,5 @@
-//! The manual pages agree with the headers: every call has a page with the
-//! header's prototype, all names exist, and every page renders without warnings.
+//! The manual pages agree with the headers of uDAPL 1.2 and 2.0: every call has a page
+//! with the header's prototype, all names exist, and every page renders without warnings.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -23,12 +23,52 @@ const VARIABLES: [&str; 9] = [
 const OTHER_NAMES: [(&str, &str); 1] = [("dat_ia_open", "dat_ia_openv")];
 
 /// Calls for which DAT states no MT level.
-const NOT_STATED: [&str; 4] = [
+const NOT_STATED: [&str; 14] = [
+    "dat_cno_fd_create",
+    "dat_cno_trigger",
+    "dat_csp_create",
+    "dat_csp_free",
+    "dat_csp_query",
+    "dat_ep_common_connect",
+    "dat_ep_post_rdma_read_to_rmr",
+    "dat_ep_post_send_with_invalidate",
     "dat_provider_fini",
     "dat_provider_init",
     "dat_registry_add_provider",
+    "dat_registry_providers_related",
     "dat_registry_remove_provider",
+    "dat_rmr_create_for_ep",
 ];
+
+/// What the library of a version of uDAPL has, and the line of its pages.
+struct Version {
+    /// The folder of the library.
+    folder: &'static str,
+    /// The folder of its headers, below `include`.
+    headers: &'static str,
+    /// The number of its calls.
+    calls: usize,
+    /// The section LIBRARY of the page of each call.
+    library: [&'static str; 2],
+}
+
+const VERSIONS: [Version; 2] = [
+    Version {
+        folder: ".",
+        headers: "dat",
+        calls: 75,
+        library: ["uDAPL 1.2", ".RI ( libdat \", \" \\-ldat )"],
+    },
+    Version {
+        folder: "../libdat2",
+        headers: "dat2",
+        calls: 84,
+        library: ["uDAPL 2.0", ".RI ( libdat2 \", \" \\-ldat2 )"],
+    },
+];
+
+/// Calls of uDAPL 2.0 without a page.
+const NO_PAGE: [&str; 1] = ["dat_extension_op"];
 
 /// Calls that threads may make at the same time for one object (MT level Safe of
 /// the published pages; `dat_evd_create`, which has none there, like the other
@@ -84,13 +124,32 @@ fn read(path: &Path) -> String {
     fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-/// Returns the library's exports.
-fn exports() -> BTreeSet<String> {
-    read(&here("exports.txt"))
-        .lines()
-        .filter(|line| line.starts_with("dat_"))
-        .map(str::to_owned)
-        .collect()
+impl Version {
+    /// Returns the calls that the library exports and that have a page.
+    fn exports(&self) -> BTreeSet<String> {
+        let exports: BTreeSet<_> = read(&here(self.folder).join("exports.txt"))
+            .lines()
+            .filter(|line| line.starts_with("dat_") && !NO_PAGE.contains(line))
+            .map(str::to_owned)
+            .collect();
+        assert_eq!(exports.len(), self.calls, "{}", self.headers);
+        exports
+    }
+
+    fn headers(&self) -> String {
+        let folder = here(self.folder).join("include").join(self.headers);
+        let mut all = String::new();
+        for entry in fs::read_dir(folder).expect("the headers") {
+            all.push_str(&read(&entry.expect("an entry").path()));
+        }
+        all
+    }
+
+    /// Returns the pages of the calls that this version has: name and source.
+    fn calls(&self) -> impl Iterator<Item = (String, String)> {
+        let exports = self.exports();
+        calls().filter(move |(name, _)| exports.contains(name))
+    }
 }
 
 /// Returns every page: name and section from the file name, and its source.
@@ -117,14 +176,6 @@ fn calls() -> impl Iterator<Item = (String, String)> {
         .into_iter()
         .filter(move |(name, section, _)| section == "3dat" && !other(name))
         .map(|(name, _, source)| (name, source))
-}
-
-fn headers() -> String {
-    let mut all = String::new();
-    for entry in fs::read_dir(here("include/dat")).expect("the headers") {
-        all.push_str(&read(&entry.expect("an entry").path()));
-    }
-    all
 }
 
 /// Returns the lines of a section.
@@ -212,8 +263,7 @@ fn names(text: &str) -> BTreeSet<&str> {
 
 #[test]
 fn every_call_has_a_page_and_every_page_a_call() {
-    let mut wanted = exports();
-    assert_eq!(wanted.len(), 75);
+    let mut wanted: BTreeSet<_> = VERSIONS.iter().flat_map(Version::exports).collect();
     let written: BTreeSet<String> = calls().map(|(name, _)| name).collect();
     assert_eq!(written, wanted);
     for (other, name) in OTHER_NAMES {
@@ -257,26 +307,51 @@ fn every_page_has_the_name_of_its_file_and_all_sections() {
 
 #[test]
 fn prototypes_are_those_of_the_headers() {
-    let code = code(&headers());
+    for version in &VERSIONS {
+        let code = code(&version.headers());
+        for (name, page) in version.calls() {
+            let synopsis = section(&page, "SYNOPSIS")
+                .into_iter()
+                .filter(|line| line.starts_with(".BI "))
+                .map(joined)
+                .collect::<Vec<_>>()
+                .join(" ");
+            // One prototype for both, or that of 1.2 first and that of 2.0 last.
+            let mut prototypes = synopsis.split(';').filter(|text| text.contains(&name));
+            let prototype = match version.headers {
+                "dat" => prototypes.next(),
+                _ => prototypes.next_back(),
+            };
+            assert_eq!(
+                join_whitespace(&format!("{};", prototype.expect("a prototype"))),
+                join_whitespace(declaration(&code, &name)),
+                "{name} of {}",
+                version.headers
+            );
+        }
+    }
+}
+
+#[test]
+fn the_library_of_each_page_is_that_of_its_call() {
     for (name, page) in calls() {
-        let synopsis = section(&page, "SYNOPSIS")
+        let has = |version: &Version| version.exports().contains(&name);
+        let expected: Vec<_> = VERSIONS.iter().filter(|version| has(version)).collect();
+        let expected: Vec<_> = expected
+            .iter()
+            .flat_map(|version| version.library)
+            .collect();
+        let found: Vec<_> = section(&page, "LIBRARY")
             .into_iter()
-            .filter(|line| line.starts_with(".BI "))
-            .map(joined)
-            .collect::<Vec<_>>()
-            .join(" ");
-        let (first, _) = synopsis.split_once(';').expect("a prototype");
-        assert_eq!(
-            join_whitespace(&format!("{first};")),
-            join_whitespace(declaration(&code, &name)),
-            "{name}"
-        );
+            .map(|line| line.trim_end_matches(','))
+            .collect();
+        assert_eq!(found, expected, "{name}");
     }
 }
 
 #[test]
 fn names_that_a_page_mentions_exist() {
-    let headers = headers();
+    let headers = VERSIONS.each_ref().map(Version::headers).concat();
     let mut known = names(&headers);
     known.extend(VARIABLES);
     for (name, _, page) in pages() {
@@ -287,18 +362,20 @@ fn names_that_a_page_mentions_exist() {
 
 #[test]
 fn the_errors_in_a_header_are_on_the_page_of_the_call() {
-    let headers = headers().replace("\n * ", " ");
-    for (name, page) in calls() {
-        let Some(at) = headers.find(&format!("\nDAT_RETURN {name}(")) else {
-            continue; // functions of providers answer nothing
-        };
-        let comment = headers[..at].rfind("/*").expect("a comment");
-        let (_, errors) = headers[comment..at]
-            .split_once("Errors:")
-            .expect("its errors");
-        let values = section(&page, "RETURN VALUE").join("\n");
-        let missing: Vec<_> = names(errors).difference(&names(&values)).copied().collect();
-        assert!(missing.is_empty(), "{name}: {missing:?}");
+    for version in &VERSIONS {
+        let headers = version.headers().replace("\n * ", " ");
+        for (name, page) in version.calls() {
+            let Some(at) = headers.find(&format!("\nDAT_RETURN {name}(")) else {
+                continue; // functions of providers answer nothing
+            };
+            let comment = headers[..at].rfind("/*").expect("a comment");
+            let (_, errors) = headers[comment..at]
+                .split_once("Errors:")
+                .expect("its errors");
+            let values = section(&page, "RETURN VALUE").join("\n");
+            let missing: Vec<_> = names(errors).difference(&names(&values)).copied().collect();
+            assert!(missing.is_empty(), "{name}: {missing:?}");
+        }
     }
 }
 
