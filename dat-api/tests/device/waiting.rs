@@ -1,11 +1,12 @@
 //! Waiting for the device, on the completion channel, with threads that really sleep.
 
+use std::fs;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicI32, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use dat_api::DatReturn;
-use dat_api::handle;
 use dat_api::object::ep::Ep;
 use dat_api::object::evd::{self, Evd, Timeout, Waited};
 use dat_api::types::{
@@ -23,6 +24,8 @@ struct Receiver {
     receives: Arc<Evd>,
     /// The EVDs of everything else.
     others: [Arc<Evd>; 2],
+    /// The thread that waits on `receives`.
+    waiter: AtomicI32,
 }
 
 impl Receiver {
@@ -49,6 +52,7 @@ impl Receiver {
             eps,
             receives,
             others,
+            waiter: AtomicI32::new(0),
         }
     }
 
@@ -66,22 +70,25 @@ impl Receiver {
     }
 
     fn wait(&self, timeout: Timeout, threshold: i32) -> Waited {
+        // SAFETY: the call has no preconditions.
+        let thread = unsafe { libc::gettid() };
+        self.waiter.store(thread, Ordering::Relaxed);
         wait(&self.receives, timeout, threshold)
+    }
+
+    /// Waits until the thread that waits on `receives` sleeps. It has armed the queue then; on
+    /// the verbs path, completions that came before count as solicited.
+    fn until_asleep(&self) {
+        let asleep = libc::SYS_ppoll.to_string();
+        until("a thread that sleeps", || {
+            let thread = self.waiter.load(Ordering::Relaxed);
+            let call = fs::read_to_string(format!("/proc/self/task/{thread}/syscall"));
+            call.is_ok_and(|call| call.split(' ').next() == Some(&asleep))
+        });
     }
 }
 
-/// Waits until a thread waits on the EVD, and has had time to fall asleep.
-fn until_asleep(evd: &Evd) {
-    until("a waiter", || {
-        matches!(
-            handle::own::<Evd>(evd.handle()),
-            Err(handle::NotOwned::Busy)
-        )
-    });
-    a_while();
-}
-
-/// Gives a thread time to fall asleep, or to wake without reason.
+/// Gives a thread time to wake without reason.
 fn a_while() {
     thread::sleep(Duration::from_millis(20));
 }
@@ -108,7 +115,7 @@ fn evd_wait_w10_w13_sleeps_until_the_threshold_is_reached() {
     }
     thread::scope(|scope| {
         let waiter = scope.spawn(|| end.wait(Timeout::Infinite, 3));
-        until_asleep(&end.receives);
+        end.until_asleep();
         for _ in 0..2 {
             end.send(NONE);
             a_while();
@@ -136,7 +143,7 @@ fn evd_wait_wakes_for_a_receive_flushed_at_its_post() {
             let timeout = u32::try_from(TIMEOUT.as_micros()).expect("some seconds");
             let begun = Instant::now();
             let waiter = scope.spawn(move || end.wait(Timeout::Micros(timeout), 1));
-            until_asleep(&end.receives);
+            end.until_asleep();
             end.recv(posted, NONE);
             let waited = waiter.join().expect("no panic");
             match waited.result.expect("woken").data {
@@ -186,7 +193,7 @@ fn evd_wait_w21_solicited_receives_and_failures_wake_and_others_do_not() {
     }
     thread::scope(|scope| {
         let waiter = scope.spawn(|| end.wait(Timeout::Infinite, 1));
-        until_asleep(&end.receives);
+        end.until_asleep();
         for _ in 0..2 {
             end.send(NONE);
             a_while();
@@ -201,7 +208,7 @@ fn evd_wait_w21_solicited_receives_and_failures_wake_and_others_do_not() {
     }
     thread::scope(|scope| {
         let waiter = scope.spawn(|| end.wait(Timeout::Infinite, 1));
-        until_asleep(&end.receives);
+        end.until_asleep();
         end.eps[0].disconnect_now(false).expect("connected");
         assert_eq!(cookie(waiter.join().expect("no panic").result), 3);
     });
@@ -228,7 +235,7 @@ fn evd_wait_wakes_for_every_queue_of_an_evd() {
         for round in 0..20 {
             let waiter = scope.spawn(|| end.wait(Timeout::Infinite, 1));
             if round % 4 == 0 {
-                until_asleep(&end.receives);
+                end.until_asleep();
             }
             if round % 2 == 0 {
                 end.recv(round, NONE);
@@ -296,7 +303,7 @@ fn evd_wait_w18_closing_the_adapter_ends_the_wait() {
     let start = Instant::now();
     let closed = thread::scope(|scope| {
         let waiter = scope.spawn(|| end.wait(Timeout::Infinite, 1));
-        until_asleep(&end.receives);
+        end.until_asleep();
         let closed = close_ia(end.fixture.ia.handle(), false);
         let result = waiter.join().expect("no panic").result;
         // The receive is flushed when its endpoint is freed first; a fast waiter gets that
