@@ -319,19 +319,21 @@ pub(super) fn has_any(from: &IaAttributes) -> bool {
 }
 
 /// Returns provider-specific attributes with the names that other libraries of uDAPL 2.0
-/// have: the MTU of the port, and the extensions of an adapter.
+/// have, because programs look for them: `dtest` reads only where DAT_IB_RDMA_READ is TRUE.
 pub(crate) fn provider_specific(info: &IaInfo) -> Vec<NamedAttribute> {
     let IaAttributes {
         immediate_data,
         atomics,
         transport_mtu,
+        max_rdma_read_per_ep_out,
         ..
     } = info.ia;
     let mtu = NamedAttribute {
         name: "DAT_IB_TRANSPORT_MTU",
         value: transport_mtu.to_string(),
     };
-    let extensions = [
+    let abilities = [
+        ("DAT_IB_RDMA_READ", max_rdma_read_per_ep_out > 0),
         ("DAT_EXTENSION_INTERFACE", has_any(&info.ia)),
         ("DAT_IB_FETCH_AND_ADD", atomics),
         ("DAT_IB_CMP_AND_SWAP", atomics),
@@ -343,7 +345,7 @@ pub(crate) fn provider_specific(info: &IaInfo) -> Vec<NamedAttribute> {
         name,
         value: "TRUE".to_owned(),
     });
-    core::iter::once(mtu).chain(extensions).collect()
+    core::iter::once(mtu).chain(abilities).collect()
 }
 
 /// Returns the number and the data of an extended DTO's completion.
