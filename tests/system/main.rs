@@ -12,6 +12,7 @@ mod direct;
 mod failures;
 mod handles;
 mod incidents;
+mod nasty;
 mod queues;
 mod recycling;
 mod referee;
