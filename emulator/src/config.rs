@@ -8,6 +8,7 @@ use crate::fabric::name::FabricName;
 use crate::faults::FaultSpec;
 use crate::faults::spec::SpecError;
 use crate::limits::{Limits, LimitsError};
+use crate::nasty::{Nasty, NastyError};
 
 /// Link layer of every port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -109,6 +110,8 @@ pub struct Config {
     pub faults: Option<FaultSpec>,
     /// The limits of every device.
     pub limits: Limits,
+    /// The modes in which the devices do not forgive mistakes of drivers.
+    pub nasty: Nasty,
 }
 
 impl Default for Config {
@@ -130,6 +133,7 @@ impl Default for Config {
             rdma_cm: false,
             faults: None,
             limits: Limits::DEVICE,
+            nasty: Nasty::default(),
         }
     }
 }
@@ -177,6 +181,8 @@ impl Config {
     pub const FAULTS: &'static str = "MLX5EMU_FAULTS";
     /// Limits of the devices, in the syntax of [`Limits`].
     pub const LIMITS: &'static str = "MLX5EMU_LIMITS";
+    /// Modes of a device that does not forgive, in the syntax of [`Nasty`].
+    pub const NASTY: &'static str = "MLX5EMU_NASTY";
 
     /// The variable that selects the addresses on which the connection managers
     /// of programs listen, and its default on emulated devices. The devices
@@ -293,6 +299,14 @@ impl Config {
                 .parse()
                 .map_err(|error: LimitsError| invalid(Self::LIMITS, &value, error.to_string()))?;
         }
+        if let Some(value) = get(Self::NASTY) {
+            let text = value
+                .to_str()
+                .ok_or_else(|| invalid(Self::NASTY, &value, "expected ASCII text"))?;
+            config.nasty = text
+                .parse()
+                .map_err(|error: NastyError| invalid(Self::NASTY, &value, error.to_string()))?;
+        }
         config.trace = get(Self::TRACE).map(PathBuf::from);
         config.trace_commands = get(Self::TRACE_COMMANDS).map(PathBuf::from);
         if let Some(value) = get(Self::EXPLAIN) {
@@ -383,6 +397,7 @@ mod tests {
             (Config::WAKE, "nap"),
             (Config::FAULTS, "seed=3,drop=0.5"),
             (Config::LIMITS, "max_sge=1,no_srq"),
+            (Config::NASTY, "seed=2,srq"),
             (Config::TRACE_COMMANDS, "/tmp/c"),
             (Config::EXPLAIN, "1"),
         ])
@@ -399,6 +414,7 @@ mod tests {
         let faults = config.faults.expect("given").to_string();
         assert_eq!(faults, "seed=3,drop=0.5");
         assert_eq!(config.limits.to_string(), "max_sge=1,max_srq=0");
+        assert_eq!(config.nasty.to_string(), "seed=2,srq");
     }
 
     #[test]
@@ -417,6 +433,7 @@ mod tests {
             (Config::WAKE, "spin"),
             (Config::FAULTS, "drop=2"),
             (Config::LIMITS, "max_sge=31"),
+            (Config::NASTY, "kind"),
         ] {
             let text = read(&[(variable, value)]).unwrap_err().to_string();
             assert!(text.contains(variable) && text.contains(value), "{text}");

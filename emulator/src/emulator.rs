@@ -28,8 +28,9 @@ use crate::fabric::waker::PeerWaker;
 use crate::faults::FaultSpec;
 use crate::guard;
 use crate::hardware::Hardware;
+use crate::nasty::policies::Policies;
 use crate::nic::spec::{DoorbellView, EventSink, UarPage, WallClock};
-use crate::nic::{Nic, NicOptions};
+use crate::nic::{Nic, NicOptions, ticks};
 use crate::runner::shared_nic::SharedNic;
 use crate::runner::stepped::Stepper;
 use crate::runner::thread::NicThread;
@@ -59,6 +60,8 @@ pub struct Emulator {
     uar: UarPages,
     control: Control,
     stepper: Option<Mutex<Stepper>>,
+    /// What the device adds to timestamps, in ticks.
+    timestamp_offset: u64,
     /// Where the processes of the fabric meet; `None` without other processes.
     place: Option<Place>,
 }
@@ -132,6 +135,8 @@ impl Emulator {
         } else {
             Port::without_peers(SLOT_WITHOUT_PEERS)
         };
+        let ticks = if threaded { ticks(runner::now()) } else { 0 };
+        let timestamp_offset = Policies::new(config.nasty).timestamp_offset(ticks, !threaded);
         let options = NicOptions {
             slot: port.slot(),
             devices: config.devices,
@@ -141,6 +146,8 @@ impl Emulator {
             identify: identifier(&config),
             enforce_memlock: config.memlock,
             limits: config.limits,
+            nasty: config.nasty,
+            timestamp_offset,
             stepped: !threaded,
             ..NicOptions::default()
         };
@@ -160,12 +167,15 @@ impl Emulator {
             .attachment()
             .map(|attachment| Arc::clone(attachment.waker()));
         let stepper = (!threaded).then(Mutex::default);
+        let uar =
+            UarPages::new(faults).reporting_copies(Policies::new(config.nasty).loses_stores());
         let emulator = EMULATOR.get_or_init(|| Self {
             config,
             pid: std::process::id(),
             slot,
             shared_nic: Mutex::new(SharedNic::new(hardware, port)),
-            uar: UarPages::new(faults),
+            uar,
+            timestamp_offset,
             control: Control::default(),
             stepper,
             place,
@@ -209,7 +219,13 @@ impl Emulator {
     /// `None` in stepped mode, where the test sets the time.
     #[must_use]
     pub fn wall_clock(&self) -> Option<WallClock> {
-        self.stepper.is_none().then(runner::wall_clock)
+        self.stepper.is_none().then(|| {
+            let clock = runner::wall_clock();
+            WallClock {
+                device: clock.device.wrapping_add(self.timestamp_offset),
+                ..clock
+            }
+        })
     }
 
     /// Locks the NIC for a kernel command. When the guard is dropped, the NIC
@@ -217,10 +233,12 @@ impl Emulator {
     ///
     /// Must not be called in a forked child: check [`forked`](Self::forked) first.
     pub fn nic(&self) -> NicGuard<'_> {
-        let shared_nic = match self.shared_nic.try_lock() {
+        let mut shared_nic = match self.shared_nic.try_lock() {
             Some(shared_nic) => shared_nic,
             None => self.control.with_priority(|| self.shared_nic.lock()),
         };
+        // A command may end the use of the memory.
+        shared_nic.driver.place_rest();
         NicGuard {
             shared_nic: Some(shared_nic),
             control: &self.control,

@@ -58,6 +58,7 @@
 //! | [`decode`] | WQE parsing, CQE encoding, text for traces | memory accesses |
 //! | [`fabric`] | packets between NICs, shared memory rings | queues |
 //! | [`faults`] | fault injection between NIC and fabric, and in the NIC | queues |
+//! | [`nasty`] | modes in which the device forgives no mistake | queues |
 //! | `uar` | UAR pages: doorbells, write protection | queues |
 //! | `hardware`, `runner` | the NIC thread, doorbells on the storing thread, stepped mode; the clock | |
 //! | `trap`, `guard` | `SIGBUS` of protected pages; accesses to memory that may be unmapped | |
@@ -188,6 +189,7 @@ mod guard;
 #[allow(unreachable_pub, reason = "`pub` is for the rest of the emulator")]
 mod hardware;
 pub mod limits;
+pub mod nasty;
 pub mod nic;
 mod nldev;
 pub mod preload;

@@ -68,6 +68,10 @@ fn invalid_command_lines_give_1_and_a_reason() {
             &["run", "--limits", "profile:x", "--", "true"],
             "unknown profile: expected one of irdma-roce, irdma-iwarp, irdma-x722, bnxt_re",
         ),
+        (
+            &["run", "--nasty", "all,kind", "--", "true"],
+            "invalid --nasty \"kind\": unknown mode: expected all, random, seed=N, -NAME, or one of record",
+        ),
         (&["run", "--fabric", "../x", "--", "true"], "../x"),
         (&["run", "--devices", "300", "--", "true"], "1 to 16"),
         (

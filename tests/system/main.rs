@@ -13,6 +13,7 @@ mod direct;
 mod failures;
 mod handles;
 mod incidents;
+mod nasty;
 mod queues;
 mod recycling;
 mod referee;

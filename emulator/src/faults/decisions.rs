@@ -1,5 +1,5 @@
 //! Pseudo-random decisions: which packets, completions and commands a fault
-//! hits. This is the only place in the emulator with randomness.
+//! hits. All random numbers of the emulator come from this file.
 
 use super::spec::{FaultSpec, KINDS, Kind};
 use crate::nic::Nanos;
@@ -44,7 +44,7 @@ impl Decisions {
 
 /// Returns a pseudo-random number that depends only on the arguments
 /// (SplitMix64's output function, applied three times).
-fn hash(seed: u64, kind: u64, count: u64) -> u64 {
+pub(crate) fn hash(seed: u64, kind: u64, count: u64) -> u64 {
     let mix = |value: u64| {
         let value = value.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let value = (value ^ value >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);

@@ -107,8 +107,11 @@ impl Nic {
                 worked = true;
             }
         }
+        worked |= self.core.place_old_rest();
         worked |= self.flush_posted_receives();
         worked |= self.transmit(tx, budget);
+        worked |= self.change_late_keys();
+        worked |= self.core.deliver_late_events(worked);
         self.process_failures();
         self.core.timers.begin(now, &mut self.qps);
         Progress {
@@ -121,6 +124,20 @@ impl Nic {
     #[must_use]
     pub fn has_work(&self) -> bool {
         !self.core.ready.is_empty() || self.core.timers.has_unstarted()
+    }
+
+    /// Executes the changes of memory keys that are due. Returns whether there are late
+    /// ones.
+    fn change_late_keys(&mut self) -> bool {
+        let now = self.core.now;
+        let mut worked = false;
+        while let Some(qpn) = self.core.take_late_key(now) {
+            if let Some(qp) = self.qps.get_mut(qpn) {
+                qp.change_late_keys(&mut self.core);
+            }
+            worked = true;
+        }
+        worked | self.core.age_late_keys()
     }
 
     /// Lets the ready QPs send packets in turn.
@@ -170,6 +187,11 @@ impl Nic {
         let flush = (!self.core.flushing.is_empty()).then_some(now + FLUSH_INTERVAL);
         let lenient = self.core.options.view == DoorbellView::Records;
         let scan = lenient.then_some(now + RECORDS_INTERVAL);
-        [timer, flush, scan].into_iter().flatten().min()
+        let events = self.core.late_events.due();
+        let keys = self.core.late_keys.iter().map(|late| late.due).min();
+        [timer, flush, scan, events, keys]
+            .into_iter()
+            .flatten()
+            .min()
     }
 }

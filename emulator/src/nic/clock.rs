@@ -23,12 +23,15 @@ pub(super) struct Clock {
     /// The NIC's time at the last completion, and the time of its timestamp.
     now: Nanos,
     last: Nanos,
+    /// What is added to timestamps, in ticks.
+    offset: u64,
 }
 
 impl Clock {
-    pub(super) fn new(stepped: bool) -> Self {
+    pub(super) fn new(stepped: bool, offset: u64) -> Self {
         Self {
             stepped,
+            offset,
             now: 0,
             last: 0,
         }
@@ -43,7 +46,7 @@ impl Clock {
             true => self.last.saturating_add(passed.max(PACE)),
             false => now.max(self.last.saturating_add(PACE)),
         };
-        ticks(self.last)
+        ticks(self.last).wrapping_add(self.offset)
     }
 }
 
@@ -66,15 +69,22 @@ mod tests {
     #[test]
     fn simultaneous_completions_have_increasing_timestamps() {
         for stepped in [false, true] {
-            let mut clock = Clock::new(stepped);
+            let mut clock = Clock::new(stepped, 0);
             let stamps: Vec<u64> = (0..6).map(|_| clock.timestamp(1)).collect();
             assert_eq!(stamps, [0, 1, 2, 3, 3, 4], "stepped: {stepped}");
         }
     }
 
     #[test]
+    fn an_offset_is_added_to_every_timestamp() {
+        let mut clock = Clock::new(true, (1 << 32) - 2);
+        let stamps: Vec<u64> = (0..4).map(|_| clock.timestamp(1)).collect();
+        assert_eq!(stamps, [0, 1, 2, 3].map(|tick| (1 << 32) - 2 + tick));
+    }
+
+    #[test]
     fn timestamps_stay_near_the_time() {
-        let mut clock = Clock::new(false);
+        let mut clock = Clock::new(false, 0);
         for round in 1..1000 {
             let now = 6400 * round;
             assert_eq!(clock.timestamp(now), 500 * round);
@@ -86,7 +96,7 @@ mod tests {
 
     #[test]
     fn the_time_of_a_test_shows_in_the_timestamps() {
-        let mut clock = Clock::new(true);
+        let mut clock = Clock::new(true, 0);
         (0..1000).for_each(|_| _ = clock.timestamp(1));
         for step in 0..100 {
             let before = clock.timestamp(1 + 6400 * step);

@@ -3,14 +3,17 @@
 use super::clock::Clock;
 use super::cq::Cq;
 use super::incidents::Devices;
+use super::late::{LateEvents, LateKey};
 use super::mr::MkeyTable;
 use super::number::Table;
 use super::options::{FaultInjector, Nanos, NicOptions, Trace};
+use super::parts::Parts;
 use super::pd::{Context, Pd};
 use super::spec::{AsyncEvent, AsyncObject, ContextId, EventSink, Result};
 use super::srq::Srq;
 use super::timers::Timers;
 use super::violations::Violations;
+use crate::nasty::policies::Policies;
 use crate::refusal::refuse;
 
 /// Maximum number of contexts of one process.
@@ -25,6 +28,8 @@ pub(super) struct Core {
     pub(super) events: Box<dyn EventSink>,
     pub(super) trace: Option<Box<dyn Trace + Send>>,
     pub(super) fault_injector: Option<Box<dyn FaultInjector + Send>>,
+    /// What the modes of `--nasty` decide.
+    pub(super) nasty: Policies,
     pub(super) violations: Violations,
     /// Ports that are down and devices that have failed.
     pub(super) devices: Devices,
@@ -46,31 +51,44 @@ pub(super) struct Core {
     /// QPs that are moved to error at the end of the round, since a completion of
     /// theirs failed or their rings cannot be read.
     pub(super) failing: Vec<u32>,
+    /// Completion events that are late.
+    pub(super) late_events: LateEvents,
+    /// QPs with late changes of memory keys.
+    pub(super) late_keys: Vec<LateKey>,
+    /// Payload that is not visible yet.
+    pub(super) parts: Parts,
     pool: Vec<Vec<u8>>,
 }
 
 impl Core {
     pub(super) fn new(options: NicOptions, events: Box<dyn EventSink>) -> Self {
         let (limits, stepped) = (options.limits, options.stepped);
+        let offset = options.timestamp_offset;
+        let nasty = Policies::new(options.nasty);
+        let first = nasty.first_number();
         Self {
             options,
             events,
             trace: None,
             fault_injector: None,
+            nasty,
             violations: Violations::default(),
             devices: Devices::default(),
             contexts: Table::new(1, MAX_CONTEXT),
             pds: Table::new(1, limits.max_pd),
             mkeys: MkeyTable::new(limits.max_mr, limits.max_mw),
-            cqs: Table::new(1, limits.max_cq),
-            srqs: Table::new(1, limits.max_srq),
+            cqs: Table::new(first, limits.max_cq),
+            srqs: Table::new(first, limits.max_srq),
             timers: Timers::default(),
             now: 0,
-            clock: Clock::new(stepped),
+            clock: Clock::new(stepped, offset),
             ready: std::collections::VecDeque::new(),
             flushing: Vec::new(),
             overrun: Vec::new(),
             failing: Vec::new(),
+            late_events: LateEvents::default(),
+            late_keys: Vec::new(),
+            parts: Parts::default(),
             pool: Vec::new(),
         }
     }

@@ -83,6 +83,7 @@ impl Core {
     /// Writes a completion and delivers the event. If the ring is full, the CQ
     /// overruns: it fails, and its QPs fail at the end of the round.
     pub(super) fn complete(&mut self, cqn: Cqn, mut cqe: Cqe) {
+        self.place_rest();
         let outcome = self
             .fault_injector
             .as_mut()
@@ -159,7 +160,8 @@ impl Core {
         cq.notified = cq.producer;
         if let Some(channel) = cq.spec.channel {
             cq.events_delivered = cq.events_delivered.wrapping_add(1);
-            self.events.completion(channel, cqn, cq.spec.user_handle);
+            let user_handle = cq.spec.user_handle;
+            self.notify(channel, cqn, user_handle);
         }
     }
 }
@@ -186,6 +188,7 @@ impl Nic {
             memory::store_be32(spec.dbrec + 4, NEVER_ARMED).or_refuse(libc::EFAULT, unmapped)?;
         }
         self.core.check_memory()?;
+        self.core.poison_cq(spec);
         let cq = Cq {
             spec: *spec,
             producer: 0,
@@ -215,6 +218,7 @@ impl Nic {
             "queue pairs still use the completion queue",
         )?;
         self.core.cqs.remove(cqn.0);
+        self.core.late_events.drop_events_of(cqn);
         self.core.overrun.retain(|failed| *failed != cqn.0);
         Ok(())
     }

@@ -18,23 +18,37 @@ use crate::decode::doorbell::{ArmWord, parse_arm};
 impl Core {
     /// Handles a store at the arm offset of a page.
     pub(super) fn arm_doorbell(&mut self, page: UarPage, bytes: [u8; 8]) {
+        let by_register = self.nasty.arms_by_register();
         match self.options.view {
             DoorbellView::Exact => {
                 // All CQs of a page are armed at one offset: if two threads store,
                 // only the last store is seen.
-                if self.arm_checked(page, bytes) {
-                    self.scan_arms(Some(page));
+                if self.arm_checked(page, bytes) && !by_register {
+                    self.scan_arms(Some(page), None);
                 }
             }
-            DoorbellView::Register | DoorbellView::Records => self.scan_arms(Some(page)),
+            _ if by_register => {
+                // This store may have overwritten those of other CQs.
+                let named = self.arm_named(page, bytes);
+                self.scan_arms(Some(page), named);
+            }
+            DoorbellView::Register | DoorbellView::Records => self.scan_arms(Some(page), None),
         }
     }
 
-    /// Reads the arm words of the CQs of a page, or of all CQs.
-    pub(super) fn scan_arms(&mut self, page: Option<UarPage>) {
+    /// Arms the CQ that a store names, as the store says. Returns its number.
+    fn arm_named(&mut self, page: UarPage, bytes: [u8; 8]) -> Option<u32> {
+        let (word, number) = parse_arm(bytes);
+        self.cqs.get(number).filter(|cq| cq.spec.uar == page)?;
+        self.arm(Cqn(number), ArmWord::parse(word));
+        Some(number)
+    }
+
+    /// Reads the arm words of the CQs of a page, or of all CQs, except one.
+    pub(super) fn scan_arms(&mut self, page: Option<UarPage>, except: Option<u32>) {
         let mut found = Vec::new();
         for (cqn, cq) in self.cqs.iter() {
-            if page.is_some_and(|page| page != cq.spec.uar) {
+            if page.is_some_and(|page| page != cq.spec.uar) || except == Some(cqn) {
                 continue;
             }
             match memory::load_be32(cq.spec.dbrec + 4) {

@@ -9,9 +9,10 @@ use super::adapter::Nic;
 use super::core::Core;
 use super::memory;
 use super::qp::Qp;
-use super::spec::{DoorbellView, QpState, UarWrite};
+use super::spec::{DoorbellView, QpState, UarPage, UarWrite};
 use crate::decode::wqe::{Control, WQEBB};
 use crate::limits::{BF_OFFSET, CQ_ARM_OFFSET};
+use crate::nasty::policies::IndexSource;
 
 /// Size of a BlueFlame buffer in bytes. BlueFlame alternates between the two of a
 /// register.
@@ -43,14 +44,20 @@ impl PageUsers {
         self.qpns.is_empty()
     }
 
+    /// Returns whether another QP rang a register last.
+    fn rung_by_other(&self, offset: u16, qpn: u32) -> bool {
+        let register = usize::from(offset / (2 * HALF));
+        let last = self.last.get(register).copied().flatten();
+        last.is_some_and(|last| last != qpn)
+    }
+
     /// Records which QP rang a register. Returns whether another QP rang it before.
     fn record_ring(&mut self, offset: u16, qpn: u32) -> bool {
-        let register = usize::from(offset / (2 * HALF));
-        let last = self
-            .last
-            .get_mut(register)
-            .and_then(|last| last.replace(qpn));
-        last.is_some_and(|last| last != qpn)
+        let is_shared = self.rung_by_other(offset, qpn);
+        if let Some(last) = self.last.get_mut(usize::from(offset / (2 * HALF))) {
+            *last = Some(qpn);
+        }
+        is_shared
     }
 }
 
@@ -77,27 +84,73 @@ impl Nic {
     }
 
     fn send_doorbell(&mut self, write: &UarWrite) {
-        match self.core.options.view {
-            DoorbellView::Exact => self.ring_checked(write),
-            DoorbellView::Register => {
-                let Some(users) = self.pages.get(&write.page) else {
-                    return;
-                };
-                for qpn in &users.qpns {
-                    if let Some(qp) = self.qps.get_mut(*qpn) {
-                        qp.scan_record(&mut self.core);
-                    }
-                }
+        if self.core.nasty.loses_stores() && self.loses_store(write) {
+            return;
+        }
+        let source = self.core.nasty.index_source(write.page.page);
+        match (source, self.core.options.view) {
+            (IndexSource::Register, _) => self.ring_by_register(write),
+            (IndexSource::View, DoorbellView::Exact) => self.ring_checked(write),
+            (IndexSource::Record, _) | (_, DoorbellView::Register) => {
+                self.scan_page(write.page, None);
             }
-            DoorbellView::Records => {}
+            (IndexSource::View, DoorbellView::Records) => {}
+        }
+    }
+
+    /// Reads the doorbell records of the QPs of a page, except one.
+    fn scan_page(&mut self, page: UarPage, except: Option<u32>) {
+        let Some(users) = self.pages.get(&page) else {
+            return;
+        };
+        for qpn in users.qpns.iter().filter(|qpn| Some(**qpn) != except) {
+            if let Some(qp) = self.qps.get_mut(*qpn) {
+                qp.scan_record(&mut self.core);
+            }
+        }
+    }
+
+    /// Returns whether a mode of the device loses a store to a send register.
+    fn loses_store(&mut self, write: &UarWrite) -> bool {
+        let Some(users) = self.pages.get_mut(&write.page) else {
+            return false;
+        };
+        let Control { qpn, .. } = control_of(write);
+        let is_shared = users.rung_by_other(write.offset, qpn);
+        let is_second_half = !write.offset.is_multiple_of(2 * HALF);
+        let nasty = &self.core.nasty;
+        let is_lost = nasty.loses_store(write.is_copy, is_second_half, is_shared);
+        if is_lost || self.core.options.view != DoorbellView::Exact {
+            users.record_ring(write.offset, qpn);
+        }
+        if is_lost {
+            self.core
+                .note(|| format!("doorbell of QP {qpn:#x} is lost by a mode of --nasty"));
+        }
+        is_lost
+    }
+
+    /// Takes the index of the last WQE from a store, whatever the doorbell record says.
+    fn ring_by_register(&mut self, write: &UarWrite) {
+        let control = control_of(write);
+        let named = self.qps.get_mut(control.qpn);
+        let named = named.filter(|qp| qp.spec.register.page == write.page);
+        let named = named.map(|qp| qp.advance_to(&mut self.core, &control));
+        match (named, self.core.options.view) {
+            (Some(()), DoorbellView::Exact) => {}
+            (None, DoorbellView::Exact) => self.core.violation(format!(
+                "doorbell for QP {:#x}, which does not exist or does not use this page",
+                control.qpn
+            )),
+            // This store may have overwritten those of other QPs. The bytes of a store
+            // that is still waiting are not known.
+            (named, _) => self.scan_page(write.page, named.map(|()| control.qpn)),
         }
     }
 
     fn ring_checked(&mut self, write: &UarWrite) {
         let bytes = write.bytes;
-        let mut control = [0; 16];
-        control[..8].copy_from_slice(&bytes);
-        let control_segment = Control::parse(&control);
+        let control_segment = control_of(write);
         let core = &mut self.core;
         let Some(qp) = self.qps.get_mut(control_segment.qpn) else {
             return core.violation(format!(
@@ -139,13 +192,20 @@ impl Nic {
 
     /// Reads all doorbell records, for the lenient view.
     pub(super) fn scan_records(&mut self) -> bool {
-        self.core.scan_arms(None);
+        self.core.scan_arms(None, None);
         let before = self.core.ready.len();
         for (_, qp) in self.qps.iter_mut() {
             qp.scan_record(&mut self.core);
         }
         self.core.ready.len() > before
     }
+}
+
+/// Returns the part of the control segment of a WQE that a doorbell consists of.
+fn control_of(write: &UarWrite) -> Control {
+    let mut bytes = [0; 16];
+    bytes[..8].copy_from_slice(&write.bytes);
+    Control::parse(&bytes)
 }
 
 impl Qp {
@@ -188,19 +248,36 @@ impl Qp {
     /// Takes the producer counter from the doorbell record, since the doorbell may
     /// have been overwritten unseen.
     fn scan_record(&mut self, core: &mut Core) {
-        let running = matches!(
-            self.state,
-            QpState::Rts | QpState::Sqd | QpState::Sqe | QpState::Err
-        );
-        if !running || self.spec.sq_wqebb_count == 0 {
+        if !self.takes_sends() {
             return;
         }
         let Ok(producer) = self.posted_sends() else {
             return self.fail_fatally(core);
         };
-        if producer == self.sq.producer {
-            return;
+        if producer != self.sq.producer {
+            self.post_sends_checked(core, producer);
         }
+    }
+
+    /// Takes the producer counter from a doorbell, unless a later doorbell was taken
+    /// before.
+    fn advance_to(&mut self, core: &mut Core, control: &Control) {
+        let producer = control.index.wrapping_add(control.wqebbs());
+        let is_ahead = producer.wrapping_sub(self.sq.producer).cast_signed() > 0;
+        if self.takes_sends() && control.segments > 0 && is_ahead {
+            self.post_sends_checked(core, producer);
+        }
+    }
+
+    fn takes_sends(&self) -> bool {
+        let running = matches!(
+            self.state,
+            QpState::Rts | QpState::Sqd | QpState::Sqe | QpState::Err
+        );
+        running && self.spec.sq_wqebb_count > 0
+    }
+
+    fn post_sends_checked(&mut self, core: &mut Core, producer: u16) {
         let ahead = producer.wrapping_sub(self.sq.oldest());
         if u32::from(ahead) > self.spec.sq_wqebb_count {
             core.violation(format!(

@@ -3,6 +3,7 @@
 use super::spec::{DoorbellView, Path, PortAddress, PortIdentity};
 use crate::decode::cqe::Syndrome;
 use crate::limits::Limits;
+use crate::nasty::Nasty;
 
 /// Monotonic time in nanoseconds, with any origin.
 pub type Nanos = u64;
@@ -36,6 +37,10 @@ pub struct NicOptions {
     /// The limits of the devices. The NIC checks the number of objects and the
     /// posted requests; `uverbs` checks the commands.
     pub limits: Limits,
+    /// The modes in which the device does not forgive.
+    pub nasty: Nasty,
+    /// What is added to timestamps, in ticks.
+    pub timestamp_offset: u64,
     /// Whether the NIC is stepped: its time advances only when a test advances it.
     pub stepped: bool,
     /// Finds the port of an address vector. The default uses LID n + 1 for port 1
@@ -56,6 +61,8 @@ impl Default for NicOptions {
             scatter_to_large_cqes: false,
             enforce_memlock: false,
             limits: Limits::DEVICE,
+            nasty: Nasty::default(),
+            timestamp_offset: 0,
             stepped: false,
             resolve: Box::new(|_, path| {
                 let device = u8::try_from(path.dlid.saturating_sub(1)).ok()?;

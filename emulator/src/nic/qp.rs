@@ -142,6 +142,7 @@ impl Nic {
         memory::load_be32(spec.dbrec)
             .or_refuse(libc::EFAULT, "the doorbell record is not in mapped memory")?;
         core.check_memory()?;
+        core.poison_qp(spec);
         let qpn = self.qps.insert_with(|qpn| {
             Box::new(Qp {
                 spec: *spec,
@@ -222,6 +223,7 @@ impl Nic {
         // The number may be reused before the next round of work.
         core.ready.retain(|ready| *ready != qpn);
         core.flushing.retain(|flushing| *flushing != qpn);
+        core.late_keys.retain(|late| late.qpn != qpn);
         if let Some(users) = self.pages.get_mut(&qp.spec.register.page)
             && users.remove(qpn)
         {

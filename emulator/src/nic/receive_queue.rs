@@ -36,7 +36,7 @@ impl Qp {
             return false;
         }
         let segments = if let Some(srqn) = self.spec.srq {
-            match core.take_srq_wqe(srqn, &mut self.rq.bytes) {
+            match core.take_srq_wqe(srqn, self.qpn.0, &mut self.rq.bytes) {
                 Taken::Empty => return false,
                 Taken::Wqe(index) => self.rq.current = Some(index),
             }

@@ -74,13 +74,32 @@ impl Core {
 
     /// Stores `bytes` at `offset` of the list.
     pub(super) fn scatter(
-        &self,
+        &mut self,
         sges: &[Sge],
         pd: PdId,
         offset: u32,
         bytes: &[u8],
     ) -> Result<(), SgeError> {
         let length = bytes.len() as u32;
+        if self.nasty.splits_payload() {
+            self.place_rest();
+            let mut ranges = Vec::new();
+            self.walk(
+                sges,
+                pd,
+                Access::LOCAL_WRITE,
+                offset,
+                length,
+                |address, from, length| {
+                    ranges.push((address, from..from + length));
+                    Ok(())
+                },
+            )?;
+            for (address, range) in ranges {
+                self.place(address, &bytes[range])?;
+            }
+            return Ok(());
+        }
         self.walk(
             sges,
             pd,

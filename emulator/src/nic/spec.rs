@@ -60,6 +60,9 @@ pub struct UarWrite {
     pub offset: u16,
     /// The bytes stored, in memory order.
     pub bytes: [u8; 8],
+    /// Whether bytes behind them were stored too, as by a BlueFlame copy. Known only if
+    /// a mode of the device depends on it.
+    pub is_copy: bool,
 }
 
 /// How doorbells are observed.

@@ -18,6 +18,13 @@ pub(super) struct Srq {
     head: u16,
     /// Number of WQEs taken since creation, 16 bits as in the doorbell record.
     taken: u16,
+    /// WQEs that are taken from the list and not in use yet, if the device takes them
+    /// out of order.
+    ahead: Vec<u16>,
+    /// The QP that has taken the last of these.
+    last_user: Option<u32>,
+    /// Number of WQEs that were posted and not used, when a WQE was used last.
+    left: u32,
     /// Threshold of the limit event; 0 means not armed.
     limit: u32,
     /// Number of QPs that use it.
@@ -48,11 +55,77 @@ impl Core {
     }
 
     /// Takes the next WQE and copies it to `bytes`. May raise the limit event.
-    pub(super) fn take_srq_wqe(&mut self, srqn: Srqn, bytes: &mut Vec<u8>) -> Taken {
+    pub(super) fn take_srq_wqe(&mut self, srqn: Srqn, qpn: u32, bytes: &mut Vec<u8>) -> Taken {
+        let taken = match self.nasty.receives_to_choose_from() {
+            Some(count) => self.choose_srq_wqe(srqn, qpn, bytes, count),
+            None => self.next_srq_wqe(srqn, bytes),
+        };
+        if let Taken::Wqe(_) = taken {
+            self.check_srq_limit(srqn);
+        }
+        taken
+    }
+
+    /// Raises the limit event if the SRQ is armed and too few WQEs are left.
+    fn check_srq_limit(&mut self, srqn: Srqn) {
+        let Some(srq) = self.srqs.get_mut(srqn.0) else {
+            return;
+        };
+        if srq.limit > 0 && srq.left < srq.limit {
+            // Raised once per arming.
+            srq.limit = 0;
+            let (context, handle) = (srq.spec.context, srq.spec.user_handle);
+            self.raise(
+                context,
+                AsyncEvent::SrqLimitReached,
+                AsyncObject::Srq(handle),
+            );
+        }
+    }
+
+    /// Takes up to `count` WQEs from the list, and uses any of them. A QP that took the
+    /// last WQE takes the oldest.
+    fn choose_srq_wqe(&mut self, srqn: Srqn, qpn: u32, bytes: &mut Vec<u8>, count: usize) -> Taken {
+        loop {
+            let srq = self.srqs.get(srqn.0);
+            if srq.is_none_or(|srq| srq.failed || srq.ahead.len() >= count) {
+                break;
+            }
+            let Taken::Wqe(index) = self.next_srq_wqe(srqn, bytes) else {
+                break;
+            };
+            if let Some(srq) = self.srqs.get_mut(srqn.0) {
+                srq.ahead.push(index);
+            }
+        }
         let Some(srq) = self.srqs.get_mut(srqn.0).filter(|srq| !srq.failed) else {
             return Taken::Empty;
         };
-        let (context, handle) = (srq.spec.context, srq.spec.user_handle);
+        if srq.ahead.is_empty() {
+            return Taken::Empty;
+        }
+        let goes_on = srq.last_user.replace(qpn).is_none_or(|last| last == qpn);
+        let chosen = match goes_on {
+            true => 0,
+            false => self.nasty.choose_receive(srq.ahead.len()),
+        };
+        let index = srq.ahead.remove(chosen);
+        let posted = memory::load_be32(srq.spec.dbrec).unwrap_or(srq.taken.into());
+        srq.left = u32::from((posted as u16).wrapping_sub(srq.taken)) + srq.ahead.len() as u32;
+        let at = srq.spec.buf + (u64::from(index) << srq.spec.stride_log2);
+        bytes.resize(1 << srq.spec.stride_log2, 0);
+        if memory::read(at, bytes).is_err() {
+            self.fail_srq(srqn);
+            return Taken::Empty;
+        }
+        Taken::Wqe(index)
+    }
+
+    /// Takes the next WQE of the list.
+    fn next_srq_wqe(&mut self, srqn: Srqn, bytes: &mut Vec<u8>) -> Taken {
+        let Some(srq) = self.srqs.get_mut(srqn.0).filter(|srq| !srq.failed) else {
+            return Taken::Empty;
+        };
         let Ok(posted) = memory::load_be32(srq.spec.dbrec) else {
             self.fail_srq(srqn);
             return Taken::Empty;
@@ -82,15 +155,7 @@ impl Core {
             return Taken::Empty;
         }
         srq.taken = srq.taken.wrapping_add(1);
-        if srq.limit > 0 && u32::from(available) - 1 < srq.limit {
-            // Raised once per arming.
-            srq.limit = 0;
-            self.raise(
-                context,
-                AsyncEvent::SrqLimitReached,
-                AsyncObject::Srq(handle),
-            );
-        }
+        srq.left = u32::from(available) - 1;
         Taken::Wqe(index)
     }
 }
@@ -127,11 +192,15 @@ impl Nic {
         memory::load_be32(spec.dbrec)
             .or_refuse(libc::EFAULT, "the doorbell record is not in mapped memory")?;
         core.check_memory()?;
+        core.poison_srq(spec);
         let (limit, spec) = (spec.limit, *spec);
         let srq = Srq {
             spec,
             head: 0,
             taken: 0,
+            ahead: Vec::new(),
+            last_user: None,
+            left: 0,
             limit,
             users: 0,
             failed: false,

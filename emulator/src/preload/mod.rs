@@ -29,6 +29,7 @@ mod redirect;
 mod session;
 mod signals;
 mod stat_calls;
+mod verbs_calls;
 
 pub use session::{Installed, install};
 pub(crate) use signals::SIGNAL_CALLS;
@@ -43,5 +44,6 @@ pub fn link() {
         path_calls::ALL,
         stat_calls::ALL,
         SIGNAL_CALLS,
+        verbs_calls::ALL,
     ));
 }

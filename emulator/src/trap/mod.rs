@@ -277,6 +277,7 @@ mod machine {
                 page,
                 offset: (store.address % 4096) as u16,
                 bytes: store.bytes,
+                is_copy: false,
             });
         };
         let Some(store) = emulate_trapped(&mut cpu, addr, &memory) else {

@@ -32,6 +32,8 @@ pub const PAGE_SIZE: usize = 4096;
 pub struct UarPages {
     state: Mutex<State>,
     faults: Option<Userfaultfd>,
+    /// Whether [`Self::scan`] finds out which doorbells are BlueFlame copies.
+    reports_copies: bool,
 }
 
 #[derive(Debug, Default)]
@@ -48,7 +50,17 @@ impl UarPages {
         Self {
             state: Mutex::default(),
             faults,
+            reports_copies: false,
         }
+    }
+
+    /// Sets whether [`scan`](Self::scan) finds out which doorbells are BlueFlame copies.
+    /// It then clears the copies. A copy that is made meanwhile may count as a doorbell
+    /// of 8 bytes.
+    #[must_use]
+    pub fn reporting_copies(mut self, reports: bool) -> Self {
+        self.reports_copies = reports;
+        self
     }
 
     /// Adds a page of a context's memory file.
@@ -129,7 +141,7 @@ impl UarPages {
     /// registers. Costs about ten loads per page if there is none.
     pub fn scan(&self, found: &mut dyn FnMut(UarWrite)) {
         for page in &self.state.lock().pages {
-            page.scan(found);
+            page.scan(self.reports_copies, found);
         }
     }
 
@@ -165,6 +177,7 @@ impl UarPages {
                 page,
                 offset,
                 bytes: [0; 8],
+                is_copy: false,
             }),
             _ => complete = false,
         });

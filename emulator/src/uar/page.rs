@@ -59,7 +59,7 @@ impl Page {
         self.mapping_known
     }
 
-    pub(super) fn scan(&self, found: &mut dyn FnMut(UarWrite)) {
+    pub(super) fn scan(&self, reports_copies: bool, found: &mut dyn FnMut(UarWrite)) {
         for offset in DOORBELLS {
             let word = self.word(offset);
             // The load keeps the cache line shared while there is no doorbell.
@@ -71,9 +71,22 @@ impl Page {
                     page: self.name,
                     offset,
                     bytes,
+                    is_copy: reports_copies && self.clear_copy(offset),
                 });
             }
         }
+    }
+
+    /// Clears the rest of the first 64 bytes at the doorbell `offset`. Returns whether
+    /// something was stored there.
+    fn clear_copy(&self, offset: u16) -> bool {
+        if u32::from(offset) < BF_OFFSET {
+            return false;
+        }
+        let rest = (1..8).map(|word| self.word(offset + 8 * word));
+        rest.fold(false, |found, word| {
+            word.swap(0, Ordering::Relaxed) != 0 || found
+        })
     }
 
     pub(super) fn deposit(&self, offset: u16, bytes: [u8; 8]) {
@@ -91,8 +104,9 @@ impl Page {
             .as_mut_ptr()
             .wrapping_add(usize::from(offset))
             .cast();
-        // SAFETY: `offset` comes from DOORBELLS, whose entries are multiples
-        // of 8 below PAGE_SIZE, and `map` mapped PAGE_SIZE bytes, page
+        // SAFETY: `offset` comes from DOORBELLS, or is one of the seven words
+        // behind a BlueFlame buffer of it: multiples of 8 below PAGE_SIZE, as
+        // checked below. `map` mapped PAGE_SIZE bytes, page
         // aligned, which live as long as `self`. The application stores to
         // the same word through its own mapping, with single 8-byte stores.
         unsafe { AtomicU64::from_ptr(word) }
@@ -102,7 +116,7 @@ impl Page {
 const _: () = {
     let mut i = 0;
     while i < DOORBELLS.len() {
-        assert!(DOORBELLS[i].is_multiple_of(8) && DOORBELLS[i] as usize + 8 <= PAGE_SIZE);
+        assert!(DOORBELLS[i].is_multiple_of(8) && DOORBELLS[i] as usize + 64 <= PAGE_SIZE);
         i += 1;
     }
 };

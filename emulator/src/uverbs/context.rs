@@ -18,6 +18,7 @@ use super::registers::Registers;
 use crate::config::{Config, Face, Link};
 use crate::fabric::name::{PortNames, mac_of_gid};
 use crate::limits::Limits;
+use crate::nasty::Modes;
 use crate::nic::spec::{ContextId, Result, UarPage};
 use crate::refusal::{OrRefuse, refuse_if};
 use crate::sync::{Mutex, MutexGuard};
@@ -40,6 +41,8 @@ pub struct DeviceConfig {
     pub cqe_version: u8,
     /// The limits of the devices.
     pub limits: Limits,
+    /// Whether the devices have BlueFlame.
+    pub blue_flame: bool,
 }
 
 impl From<&Config> for DeviceConfig {
@@ -51,6 +54,7 @@ impl From<&Config> for DeviceConfig {
             face: config.face,
             cqe_version: config.cqe_version,
             limits: config.limits,
+            blue_flame: !config.nasty.modes.contains(Modes::NO_BLUEFLAME),
         }
     }
 }
@@ -254,6 +258,10 @@ impl DeviceFile {
 
     pub(super) fn limits(&self) -> &Limits {
         &self.config.limits
+    }
+
+    pub(super) fn has_blue_flame(&self) -> bool {
+        self.config.blue_flame
     }
 
     /// Returns the GIDs of a port, by their index.

@@ -48,6 +48,7 @@ Emulated
   faults         injected with run --faults: packets, completions, QPs, ports, the device;
                  ports of running programs go down and up with port down, port up
   limits         lowered with run --limits: everything listed below
+  modes          run --nasty: a device that forgives no mistake of a driver
   not emulated   XRC, DC, on-demand paging, multicast, DevX
 
 Limits (per process unless said otherwise)

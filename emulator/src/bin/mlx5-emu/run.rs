@@ -11,6 +11,7 @@ use mlx5emu::fabric::attachment::Attachment;
 use mlx5emu::fabric::name::FabricName;
 use mlx5emu::faults::FaultSpec;
 use mlx5emu::limits::Limits;
+use mlx5emu::nasty::Nasty;
 use mlx5emu::sysfs::Sysfs;
 
 use super::Failure;
@@ -63,6 +64,10 @@ pub(super) struct Arguments {
     /// "profile:siw".
     #[arg(long, value_name = "LIST", long_help = limits_help())]
     limits: Option<String>,
+    /// Modes in which the devices do not forgive mistakes of drivers, for example
+    /// "all", "srq,umr" or "random,seed=7".
+    #[arg(long, value_name = "LIST", allow_hyphen_values = true, long_help = nasty_help())]
+    nasty: Option<String>,
     /// The command and its arguments, after "--".
     #[arg(
         required = true,
@@ -193,6 +198,11 @@ fn environment_of_options(arguments: &Arguments) -> Result<Vec<(&'static str, Os
         limits.map_err(|error| Failure::usage(format!("invalid --limits {error}")))?;
         chosen.push((Config::LIMITS, list.into()));
     }
+    if let Some(list) = &arguments.nasty {
+        let nasty: Result<Nasty, _> = list.parse();
+        nasty.map_err(|error| Failure::usage(format!("invalid --nasty {error}")))?;
+        chosen.push((Config::NASTY, list.into()));
+    }
     for trace in &arguments.trace {
         let name = trace.as_os_str().as_bytes();
         let (variable, file) = match name.strip_prefix(b"commands=") {
@@ -212,6 +222,15 @@ fn faults_help() -> String {
     format!(
         "Faults to inject, for example \"seed=7,drop=0.01,delay=0.05:100us,kill-qp@500\".\n{}",
         FaultSpec::help()
+    )
+}
+
+fn nasty_help() -> String {
+    format!(
+        "Modes in which the devices do not forgive mistakes of drivers, for example \"all\", \
+         \"srq,umr\" or \"random,seed=7\". They do what a ConnectX may do and a kinder device \
+         does not.\n{}",
+        Nasty::help()
     )
 }
 

@@ -166,6 +166,10 @@ impl Qp {
                 return true;
             }
             let is_local = request.packets == 0;
+            if request.umr.is_some() && self.sq.cursor > 0 {
+                // The change of the key is late.
+                break;
+            }
             if request.progress < request.packets || (is_local && self.sq.cursor == 0) {
                 break;
             }

@@ -2,6 +2,7 @@
 //! fabric.
 
 use super::super::core::Core;
+use super::super::late::LateKey;
 use super::super::psn;
 use super::super::qp::Qp;
 use super::super::spec::{QpState, Qpn};
@@ -60,6 +61,16 @@ impl Qp {
             if self.sq.cursor == self.sq.requests.len() && !self.take_request(core) {
                 return false;
             }
+            if !core.late_keys.is_empty() {
+                match self.sq.requests[self.sq.cursor].fence {
+                    Fence::None => core.overtake_late_keys(self.qpn.0),
+                    // A fence waits for the changes before it.
+                    _ => _ = self.change_late_keys(core),
+                }
+                if self.sq.cursor >= self.sq.requests.len() {
+                    return false;
+                }
+            }
             let request = &self.sq.requests[self.sq.cursor];
             if request.failure.is_some() {
                 // It fails when it is the oldest; later requests do not start.
@@ -72,12 +83,34 @@ impl Qp {
             if self.fence_blocks(request) {
                 return false;
             }
-            if !self.change_key(core) {
+            if request.umr.is_some() && core.nasty.key_delay().is_some() {
+                core.late_keys.push(LateKey::new(self.qpn.0, core.now));
+                self.sq.cursor += 1;
+                continue;
+            }
+            if !self.change_key(core, self.sq.cursor) {
                 continue;
             }
             self.sq.cursor += 1;
             turn.completed |= self.retire(core);
         }
+    }
+
+    /// Executes the changes of keys that are late. Returns whether there were any.
+    pub(in crate::nic) fn change_late_keys(&mut self, core: &mut Core) -> bool {
+        core.late_keys.retain(|late| late.qpn != self.qpn.0);
+        let mut changed = false;
+        for at in 0..self.sq.cursor.min(self.sq.requests.len()) {
+            if self.sq.requests[at].umr.is_some() {
+                changed = true;
+                self.change_key(core, at);
+            }
+        }
+        if changed {
+            self.retire(core);
+            self.make_ready(core);
+        }
+        changed
     }
 
     fn take_request(&mut self, core: &mut Core) -> bool {
@@ -119,11 +152,11 @@ impl Qp {
         }
     }
 
-    /// Executes the request at the cursor if it changes a memory key, once. Returns
+    /// Executes the request at position `at` if it changes a memory key, once. Returns
     /// `false` if that failed; the request has then failed.
-    fn change_key(&mut self, core: &mut Core) -> bool {
+    fn change_key(&mut self, core: &mut Core, at: usize) -> bool {
         let user = self.key_user();
-        let request = &mut self.sq.requests[self.sq.cursor];
+        let request = &mut self.sq.requests[at];
         let key = u32::from_be_bytes(request.immediate);
         match request.umr.take() {
             Some(umr) if !core.change_key(user, key, &umr) => {
@@ -172,6 +205,7 @@ impl Qp {
             let datagram = request.datagram.as_ref();
             let network = datagram.and_then(|it| self.network_header(it, length));
             payload.extend(network.iter().flatten());
+            core.place_rest();
             if core
                 .gather(sges, self.spec.pd, offset, length, &mut payload)
                 .is_err()

@@ -60,6 +60,7 @@ impl Qp {
             .mkeys
             .translate_remote(header.key, self.key_user(), address, WIDTH, needs);
         let host = open.map_err(|_| NakReason::Access)?;
+        core.place_rest();
         let [operand, compare] = header.atomic;
         let done = if header.atomic_compare {
             memory::compare_swap(host, compare, operand)

@@ -1,7 +1,6 @@
 //! Executing in-order request packets.
 
 use super::super::core::Core;
-use super::super::memory;
 use super::super::psn;
 use super::super::qp::Qp;
 use super::super::scatter_gather::SgeError;
@@ -185,7 +184,8 @@ impl Qp {
             let wide = u64::from(length);
             let mkeys = &core.mkeys;
             let host = mkeys.translate_remote(target.key, user, address, wide, needs);
-            let written = host.is_ok_and(|host| memory::write(host, data).is_ok());
+            core.place_rest();
+            let written = host.is_ok_and(|host| core.place(host, data).is_ok());
             if !written {
                 return Err(NakReason::Access);
             }

@@ -150,6 +150,7 @@ impl Qp {
         let host = core
             .mkeys
             .translate_remote(read.key, self.key_user(), address, wide, needs);
+        core.place_rest();
         let is_read =
             length == 0 || host.is_ok_and(|host| memory::read(host, &mut payload).is_ok());
         if !is_read {

@@ -98,6 +98,7 @@ fn a_doorbell_on_the_uar_page_of_another_context_is_ignored() {
             page,
             offset: 0x800,
             bytes,
+            is_copy: false,
         });
         assert_eq!(loopback.completions(), 0, "{view:?}");
     }

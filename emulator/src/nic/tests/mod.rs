@@ -15,6 +15,7 @@ mod incidents;
 mod limits;
 mod loss;
 mod lossy_stream;
+mod nasty;
 mod receive;
 mod resize;
 mod unmapped;

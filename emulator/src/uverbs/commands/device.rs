@@ -100,7 +100,11 @@ impl Call<'_> {
         let narrow = |value: u32| u16::try_from(value).unwrap_or(u16::MAX);
         Mlx5AllocUcontextResp {
             qp_tab_size: limits::MAX_QP.next_power_of_two(),
-            bf_reg_size: limits::BF_REG_SIZE,
+            bf_reg_size: if self.file.has_blue_flame() {
+                limits::BF_REG_SIZE
+            } else {
+                0
+            },
             // If 0, libmlx5 allocates doorbell pages when it needs them.
             tot_bfregs,
             // The distance between doorbell records.

@@ -189,6 +189,7 @@ fn a_second_port_has_its_own_gid_and_lid() {
             face: Face::Ioctl,
             cqe_version: 1,
             limits: Limits::DEVICE,
+            blue_flame: true,
         });
         let context = context_request(0, 3).send(&file).unwrap();
         let context: Mlx5AllocUcontextResp = request(&context.output(UHW_OUT));

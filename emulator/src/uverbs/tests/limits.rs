@@ -25,6 +25,7 @@ fn application_with_limits(text: &str) -> Application {
         face: Face::Ioctl,
         cqe_version: 1,
         limits,
+        blue_flame: true,
     });
     let context = context_request(0, 3).send(&file).unwrap();
     let reply: Mlx5AllocUcontextResp = request(&context.output(UHW_OUT));

@@ -1,0 +1,112 @@
+//! Memory for the rings and doorbell records of libmlx5, in place of libmlx5's own:
+//! full of garbage, or followed by a page that cannot be accessed.
+//!
+//! libmlx5 clears most of the memory before it uses it. It rounds the size of a ring up to pages. So the guard page follows the ring
+//! directly if the ring fills its last page.
+
+use std::collections::HashMap;
+use std::ffi::{c_int, c_void};
+use std::sync::LazyLock;
+
+use super::policies::GARBAGE;
+use super::{Modes, Nasty};
+use crate::sync::Mutex;
+
+const PAGE: usize = 4096;
+
+/// `struct mlx5dv_ctx_allocators`.
+#[repr(C)]
+pub(crate) struct Allocators {
+    alloc: unsafe extern "C" fn(usize, *mut c_void) -> *mut c_void,
+    free: unsafe extern "C" fn(*mut c_void, *mut c_void),
+    /// The modes, as an integer.
+    data: *mut c_void,
+}
+
+/// `MLX5DV_CTX_ATTR_BUF_ALLOCATORS`.
+pub(crate) const BUF_ALLOCATORS: c_int = 1;
+
+impl Allocators {
+    /// Returns the allocator for these modes, if one of them needs it.
+    pub(crate) fn of(nasty: Nasty) -> Option<Self> {
+        let modes = nasty.modes & (Modes::GUARD | Modes::POISON);
+        (!modes.is_empty()).then_some(Self {
+            alloc: allocate,
+            free: release,
+            data: std::ptr::without_provenance_mut(modes.bits().into()),
+        })
+    }
+}
+
+/// The mappings, by address, with their sizes.
+static MAPPINGS: LazyLock<Mutex<HashMap<usize, usize>>> = LazyLock::new(Mutex::default);
+
+unsafe extern "C" fn allocate(size: usize, data: *mut c_void) -> *mut c_void {
+    let null = std::ptr::null_mut();
+    let modes = Modes::from_bits_truncate(data.addr() as u16);
+    let Some(mapped) = size
+        .checked_next_multiple_of(PAGE)
+        .and_then(|size| size.checked_add(PAGE))
+    else {
+        return null;
+    };
+    // SAFETY: a new anonymous mapping at an address of the kernel's choice.
+    let at = unsafe {
+        libc::mmap(
+            null,
+            mapped,
+            libc::PROT_READ | libc::PROT_WRITE,
+            libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
+            -1,
+            0,
+        )
+    };
+    if at == libc::MAP_FAILED {
+        return null;
+    }
+    if modes.contains(Modes::GUARD) {
+        let guard = at.wrapping_byte_add(mapped - PAGE);
+        // SAFETY: the last page of the mapping, which no reference uses. If the call
+        // fails, there is no guard.
+        unsafe { libc::mprotect(guard, PAGE, libc::PROT_NONE) };
+    }
+    if modes.contains(Modes::POISON) {
+        // SAFETY: `size` writable bytes of the mapping.
+        unsafe { at.cast::<u8>().write_bytes(GARBAGE, size) };
+    }
+    MAPPINGS.lock().insert(at.addr(), mapped);
+    at
+}
+
+unsafe extern "C" fn release(at: *mut c_void, _: *mut c_void) {
+    if let Some(mapped) = MAPPINGS.lock().remove(&at.addr()) {
+        // SAFETY: a whole mapping of `allocate`, which libmlx5 uses no longer.
+        unsafe { libc::munmap(at, mapped) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::nic::memory;
+
+    #[test]
+    fn a_page_that_cannot_be_accessed_follows_the_memory() {
+        crate::guard::install();
+        let allocators = Allocators::of("guard,poison".parse().unwrap()).unwrap();
+        for size in [64, 4096, 5000] {
+            // SAFETY: the allocator's own data.
+            let at = unsafe { (allocators.alloc)(size, allocators.data) };
+            let end = (at.addr() + size.next_multiple_of(PAGE)) as u64;
+            let mut byte = [0];
+            assert_eq!(memory::read(end - 1, &mut byte), Ok(()), "{size}");
+            assert!(memory::read(end, &mut byte).is_err(), "{size}");
+            assert_eq!(memory::read(at.addr() as u64, &mut byte), Ok(()));
+            assert_eq!(byte, [GARBAGE]);
+            // SAFETY: what was just allocated.
+            unsafe { (allocators.free)(at, allocators.data) };
+            assert!(memory::read(at.addr() as u64, &mut byte).is_err());
+        }
+        assert!(Allocators::of("srq".parse().unwrap()).is_none());
+    }
+}
