@@ -84,9 +84,10 @@ impl Page {
             return false;
         }
         let rest = (1..8).map(|word| self.word(offset + 8 * word));
-        rest.fold(false, |found, word| {
-            word.swap(0, Ordering::Relaxed) != 0 || found
-        })
+        // All are cleared, so the search does not end at the first.
+        rest.filter(|word| word.swap(0, Ordering::Relaxed) != 0)
+            .count()
+            != 0
     }
 
     pub(super) fn deposit(&self, offset: u16, bytes: [u8; 8]) {
