@@ -7,7 +7,7 @@
 use std::fmt::Display;
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use crate::failure::Failure;
 
@@ -58,6 +58,29 @@ pub(crate) fn probe(path: &Path) -> Result<(), Failure> {
     Ok(())
 }
 
+/// Checks all of a command's result files; see [`probe`].
+pub(crate) fn probe_all<'a>(paths: impl IntoIterator<Item = &'a PathBuf>) -> Result<(), Failure> {
+    paths.into_iter().try_for_each(|path| probe(path))
+}
+
+/// Ends a command: prints its text, writes its result files and names them. The
+/// files are written even if standard output is full.
+pub(crate) fn finish(
+    text: impl Display,
+    files: impl IntoIterator<Item = (PathBuf, String)>,
+) -> Result<(), Failure> {
+    let shown = print(text);
+    let mut written = Vec::new();
+    for (path, content) in files {
+        save(&path, &content)?;
+        written.push(path);
+    }
+    shown?;
+    written
+        .iter()
+        .try_for_each(|path| line(format_args!(" wrote {}", path.display())))
+}
+
 /// Writes a result file.
 pub(crate) fn save(path: &Path, text: &str) -> Result<(), Failure> {
     fs::write(path, text).map_err(|error| {
@@ -66,13 +89,6 @@ pub(crate) fn save(path: &Path, text: &str) -> Result<(), Failure> {
             path.display()
         ))
     })
-}
-
-/// Prints the names of the files that were written.
-pub(crate) fn written<'a>(paths: impl IntoIterator<Item = &'a Path>) -> Result<(), Failure> {
-    paths
-        .into_iter()
-        .try_for_each(|path| line(format_args!(" wrote {}", path.display())))
 }
 
 #[cfg(test)]

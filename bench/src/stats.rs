@@ -5,6 +5,8 @@
 //! sums are integers in clock ticks, so the deviation has no rounding of the
 //! samples and no cancellation.
 
+pub(crate) mod rounds;
+
 use std::time::Duration;
 
 use hdrhistogram::Histogram;

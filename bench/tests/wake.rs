@@ -16,7 +16,7 @@ fn results(name: &str, words: &str) -> (String, Vec<Value>) {
     let table = run(emulated(name, &words)).expect(0, &["EMULATED"]).stdout;
     let text = fs::read_to_string(path).expect("the results");
     let document: Value = serde_json::from_str(&text).expect("JSON");
-    assert_eq!(document["schema"], "dat-bench/wake/1");
+    assert_eq!(document["schema"], "dat-bench/wake/2");
     assert_eq!(document["emulated"], true);
     let results = document["results"].as_array().expect("results").clone();
     (table, results)
@@ -30,7 +30,7 @@ fn check(results: &[Value], expected: usize) {
         let count = |name: &str| number(&counters[name]);
         let real = |of: &Value| of.as_f64().unwrap_or_else(|| panic!("{result}"));
         let messages = number(&result["messages"]);
-        let seen: u64 = result["histogram"]
+        let seen: u64 = result["histogram"]["nanoseconds_and_count"]
             .as_array()
             .expect("buckets")
             .iter()

@@ -27,6 +27,7 @@ mod variant;
 pub(crate) mod verbs;
 mod worker;
 
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
 use serde::de::DeserializeOwned;
@@ -41,7 +42,7 @@ use crate::cli::CostArgs;
 use crate::failure::Failure;
 use crate::host::Host;
 use crate::lat::c::Libdat;
-use crate::output::{self, probe, save};
+use crate::output::{finish, probe_all};
 use crate::report::DeviceFacts;
 use crate::select;
 
@@ -65,10 +66,7 @@ pub(crate) fn run(args: &CostArgs) -> Result<(), Failure> {
     if variants.iter().any(|variant| variant.is_below_dat()) {
         select::require_addresses(&selected, "give --api rust,rust-st,c,c-st")?;
     }
-    if let Some(path) = &args.json {
-        // Refuses a file that cannot be written before the measurement.
-        probe(path)?;
-    }
+    probe_all(&args.json)?;
     let conditions = conditions(&selected, args)?;
     let mut outcomes: Vec<Outcome> = variants.iter().map(|&it| Outcome::new(it)).collect();
     // In turns, so that other load of the machine affects all variants.
@@ -86,12 +84,9 @@ pub(crate) fn run(args: &CostArgs) -> Result<(), Failure> {
             outcome.instructions = count(outcome.variant, &selected.name, args)?;
         }
     }
-    let shown = output::print(report::text(&conditions, &outcomes));
-    if let Some(path) = &args.json {
-        save(path, &report::json(&conditions, &outcomes))?;
-    }
-    shown?;
-    output::written(args.json.as_deref())
+    let json = |path: &PathBuf| (path.clone(), report::json(&conditions, &outcomes));
+    let files = args.json.as_ref().map(json);
+    finish(report::text(&conditions, &outcomes), files)
 }
 
 fn conditions(selected: &select::Selected, args: &CostArgs) -> Result<Conditions, Failure> {
@@ -149,7 +144,7 @@ fn count(
 }
 
 /// Returns the path of this program.
-pub(crate) fn own_executable() -> Result<std::path::PathBuf, Failure> {
+pub(crate) fn own_executable() -> Result<PathBuf, Failure> {
     std::env::current_exe().map_err(|error| {
         Failure::environment(format!(
             "cannot find dat-bench's own executable: {error}; is /proc mounted?"

@@ -38,7 +38,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use crate::cli::{Api, LISTEN, LatArgs};
 use crate::failure::Failure;
-use crate::report::{self, Conditions, Files, Outcome};
+use crate::report::{self, Conditions, Distribution, Files, Outcome};
 use crate::stats::Samples;
 use crate::{exchange, host, output, select};
 
@@ -52,12 +52,7 @@ use self::plan::{Pass, Plan};
 pub(crate) fn run(args: &LatArgs) -> Result<(), Failure> {
     args.check()?;
     let sizes = args.sizes();
-    let files = Files::prepare(
-        args.json.as_deref(),
-        args.hgrm.as_deref(),
-        &sizes,
-        &args.api,
-    )?;
+    let files = Files::prepare(args.json.as_deref(), args.hgrm.as_deref(), &cases(args))?;
     if let Some(host) = &args.host {
         // Refuses a mistyped name before a device is opened or emulated.
         exchange::resolve(host, args.port)?;
@@ -109,11 +104,27 @@ pub(crate) fn run(args: &LatArgs) -> Result<(), Failure> {
         progress.rows(&measured)?;
         outcomes.extend(measured);
     }
-    // The files are written even if standard output is full.
-    let shown = progress.end(&conditions, &outcomes);
-    let written = files.write(&conditions, &outcomes)?;
-    shown?;
-    output::written(written.iter().map(AsRef::as_ref))
+    let text = progress.end(&conditions, &outcomes);
+    let files = files.contents(
+        || report::json(&conditions, &outcomes),
+        outcomes.iter().map(|outcome| &outcome.times.samples),
+    );
+    output::finish(text, files)
+}
+
+/// Returns the words that distinguish the cases, in the order of the outcomes.
+fn cases(args: &LatArgs) -> Vec<Vec<String>> {
+    let (sizes, apis) = (args.sizes(), &args.api);
+    let words = |size: u32, api: Api| {
+        let size = (sizes.len() > 1).then(|| size.to_string());
+        let api = (apis.len() > 1).then(|| api.name().to_owned());
+        size.into_iter().chain(api).collect()
+    };
+    sizes
+        .iter()
+        .flat_map(|&size| apis.iter().map(move |&api| (size, api)))
+        .map(|(size, api)| words(size, api))
+        .collect()
 }
 
 /// The connections, one per interface, with the responder in this process or
@@ -143,8 +154,7 @@ fn measure(sides: &mut Sides, size: u32, plan: &Plan) -> Result<Vec<Outcome>, Fa
     let new = |&api| Outcome {
         size,
         api,
-        samples: plan.samples(),
-        round_medians: Vec::new(),
+        times: Distribution::new(plan.samples()),
         verified: true,
     };
     let mut outcomes: Vec<Outcome> = plan.apis.iter().map(new).collect();
@@ -153,9 +163,7 @@ fn measure(sides: &mut Sides, size: u32, plan: &Plan) -> Result<Vec<Outcome>, Fa
         for turn in plan.turns(round) {
             samples.clear();
             sides.measure(turn, Pass { size, round }, plan, &mut samples)?;
-            let outcome = &mut outcomes[turn];
-            outcome.samples.absorb(&samples);
-            outcome.round_medians.push(samples.quantile(0.5));
+            outcomes[turn].times.add(&samples);
         }
     }
     Ok(outcomes)
@@ -192,18 +200,16 @@ impl Progress {
         Ok(())
     }
 
-    fn end(self, conditions: &Conditions, outcomes: &[Outcome]) -> Result<(), Failure> {
+    /// Removes the bar. Returns the text below the table.
+    fn end(self, conditions: &Conditions, outcomes: &[Outcome]) -> String {
         self.bar.finish_and_clear();
-        output::line(report::NOTE)?;
+        let mut text = format!("{}\n", report::NOTE);
         if self.compares {
-            output::line(report::layers::NOTE)?;
+            text += &format!("{}\n", report::layers::NOTE);
         }
         if let [outcome] = outcomes {
-            output::line(format_args!(
-                "\n{}",
-                report::histogram_text(outcome, conditions)
-            ))?;
+            text += &format!("\n{}\n", report::histogram_text(outcome, conditions));
         }
-        Ok(())
+        text
     }
 }

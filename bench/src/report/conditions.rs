@@ -108,6 +108,24 @@ impl DeviceFacts {
     }
 }
 
+/// Returns the lines with which a table begins: whether the device is emulated,
+/// then device, host and `rest`.
+pub(crate) fn head(device: &DeviceFacts, host: &Host, rest: &str) -> String {
+    format!(
+        " {}\n {} port {}, {} path; {}; {rest}\n",
+        device.emulation_note(),
+        device.name,
+        device.port,
+        device.path,
+        host.processor()
+    )
+}
+
+/// Returns where a thread runs.
+pub(crate) fn pinned(cpu: Option<usize>) -> String {
+    cpu.map_or("not pinned".to_owned(), |cpu| format!("on CPU {cpu}"))
+}
+
 /// What is the same for all sizes of a run.
 #[derive(Clone, Debug)]
 pub(crate) struct Conditions {
@@ -235,15 +253,10 @@ impl fmt::Display for Conditions {
             Some(cpu) => format!("pinned to CPU {cpu}"),
             None => "not pinned (--cpu)".to_owned(),
         };
-        let machine = if self.host.virtual_machine {
-            " in a virtual machine"
-        } else {
-            ""
-        };
         writeln!(
             f,
-            " host     : {}{machine}, {} CPUs, Linux {}, governor {}; {pinned}",
-            self.host.cpu,
+            " host     : {}, {} CPUs, Linux {}, governor {}; {pinned}",
+            self.host.processor(),
             self.host.cpus,
             self.host.kernel,
             self.host.governor.as_deref().unwrap_or("not shown")

@@ -1,12 +1,11 @@
-//! Results as JSON. The schema has a version: within a version, fields may be
-//! added; removing a field or changing its meaning needs a new version.
-
-use std::time::{SystemTime, UNIX_EPOCH};
+//! Results of `lat` as JSON.
 
 use serde::Serialize;
 
+use super::distribution::Figures;
+use super::document::document;
 use super::layers::{self, Added};
-use super::{Conditions, Outcome, resolved_quantiles};
+use super::{Conditions, Outcome};
 use crate::cli::{Api, Operation, Wait};
 use crate::host::Host;
 use crate::stats::Reported;
@@ -18,17 +17,11 @@ use super::conditions::{DeviceFacts, Goal};
 const SCHEMA: &str = "dat-bench/lat/2";
 
 #[derive(Serialize)]
-struct Document<'a> {
-    schema: &'static str,
-    dat_bench: &'static str,
-    /// Seconds since 1970, UTC.
-    finished_at: u64,
+struct Body<'a> {
     host: &'a Host,
     device: &'a DeviceFacts,
-    /// Whether the device is emulated, so that the figures are the emulator's.
-    emulated: bool,
     run: Run<'a>,
-    results: Vec<ResultOfSize>,
+    results: Vec<Entry<'a>>,
     /// What each API adds to the one before it in `run.apis`, per size.
     layers: Vec<Added>,
 }
@@ -70,7 +63,7 @@ enum DatEvents {
 
 /// A row of the table, with its columns as keys; times in microseconds.
 #[derive(Serialize)]
-struct ResultOfSize {
+struct Entry<'a> {
     bytes: u32,
     api: Api,
     iterations: u64,
@@ -88,35 +81,14 @@ struct ResultOfSize {
     max: f64,
     /// Whether the received bytes were compared with those sent.
     payload_verified: bool,
-    /// The median of each round, microseconds.
-    round_medians: Vec<f64>,
-    percentiles: Vec<Percentile>,
-    histogram: Buckets,
+    #[serde(flatten)]
+    figures: Figures<'a>,
 }
 
-#[derive(Serialize)]
-struct Percentile {
-    share: f64,
-    usec: f64,
-}
-
-/// The non-empty buckets: upper end in nanoseconds, and count.
-#[derive(Serialize)]
-struct Buckets {
-    significant_digits: u8,
-    nanoseconds_and_count: Vec<(u64, u64)>,
-}
-
-pub(super) fn document(conditions: &Conditions, outcomes: &[Outcome]) -> String {
-    let document = Document {
-        schema: SCHEMA,
-        dat_bench: env!("CARGO_PKG_VERSION"),
-        finished_at: SystemTime::now()
-            .duration_since(UNIX_EPOCH)
-            .map_or(0, |since| since.as_secs()),
+pub(crate) fn text(conditions: &Conditions, outcomes: &[Outcome]) -> String {
+    let body = Body {
         host: &conditions.host,
         device: &conditions.device,
-        emulated: conditions.device.emulated_fabric.is_some(),
         run: Run {
             apis: &conditions.apis,
             dat_events: conditions
@@ -140,21 +112,17 @@ pub(super) fn document(conditions: &Conditions, outcomes: &[Outcome]) -> String 
             clock_reading_nanoseconds: conditions.clock_cost,
             closed_loop: true,
         },
-        results: outcomes.iter().map(of_size).collect(),
+        results: outcomes.iter().map(entry).collect(),
         layers: layers::all(outcomes),
     };
-    let mut text = serde_json::to_string_pretty(&document)
-        .expect("the document has text keys and finite numbers only");
-    text.push('\n');
-    text
+    document(SCHEMA, &conditions.device, body)
 }
 
-fn of_size(outcome: &Outcome) -> ResultOfSize {
-    let samples = &outcome.samples;
-    ResultOfSize {
+fn entry(outcome: &Outcome) -> Entry<'_> {
+    let samples = &outcome.times.samples;
+    Entry {
         bytes: outcome.size,
         api: outcome.api,
-        round_medians: outcome.round_medians.clone(),
         iterations: samples.count(),
         t_min: samples.min(),
         t_max_perftest: samples.perftest_max(),
@@ -166,24 +134,6 @@ fn of_size(outcome: &Outcome) -> ResultOfSize {
         p99_99: samples.quantile(0.9999),
         max: samples.max(),
         payload_verified: outcome.verified,
-        percentiles: resolved_quantiles(samples.count())
-            .map(|(share, _)| Percentile {
-                share,
-                usec: samples.quantile(share),
-            })
-            .collect(),
-        histogram: Buckets {
-            significant_digits: samples.histogram().sigfig(),
-            nanoseconds_and_count: samples
-                .histogram()
-                .iter_recorded()
-                .map(|value| {
-                    (
-                        value.value_iterated_to(),
-                        value.count_since_last_iteration(),
-                    )
-                })
-                .collect(),
-        },
+        figures: outcome.times.figures(),
     }
 }

@@ -9,6 +9,7 @@ use serde::Serialize;
 
 use super::Outcome;
 use crate::cli::Api;
+use crate::stats::rounds::Summary;
 
 /// The columns that follow those of the table.
 pub(super) const COLUMNS: [&str; 3] = ["api", "adds[nsec]", "in rounds[nsec]"];
@@ -34,27 +35,20 @@ pub(super) struct Added {
 /// Returns what `outcome` adds to `below`, which has the same size; `None`
 /// without rounds.
 pub(super) fn added(outcome: &Outcome, below: &Outcome) -> Option<Added> {
-    let mut differences: Vec<f64> = outcome
-        .round_medians
+    let medians = |outcome: &Outcome| outcome.times.round_medians.clone();
+    let differences: Vec<f64> = medians(outcome)
         .iter()
-        .zip(&below.round_medians)
+        .zip(medians(below))
         .map(|(this, that)| (this - that) * 1000.0)
         .collect();
-    differences.sort_by(f64::total_cmp);
-    let (least, most) = (*differences.first()?, *differences.last()?);
-    let (half, odd) = (differences.len() / 2, differences.len() % 2 == 1);
-    let typical = if odd {
-        differences[half]
-    } else {
-        f64::midpoint(differences[half - 1], differences[half])
-    };
+    let summary = Summary::of(&differences)?;
     Some(Added {
         bytes: outcome.size,
         api: outcome.api,
         over: below.api,
-        typical_nanoseconds: typical,
-        least_nanoseconds: least,
-        most_nanoseconds: most,
+        typical_nanoseconds: summary.median,
+        least_nanoseconds: summary.min,
+        most_nanoseconds: summary.max,
     })
 }
 
@@ -91,14 +85,17 @@ pub(super) fn line(cells: [&str; 3]) -> String {
 mod tests {
     use super::*;
     use crate::clock::Clock;
+    use crate::report::Distribution;
     use crate::stats::{Reported, Samples};
 
     fn outcome(api: Api, medians: &[f64]) -> Outcome {
         Outcome {
             size: 64,
             api,
-            samples: Samples::new(&Clock::monotonic(), Reported::HalfRoundTrip),
-            round_medians: medians.to_vec(),
+            times: Distribution {
+                samples: Samples::new(&Clock::monotonic(), Reported::HalfRoundTrip),
+                round_medians: medians.to_vec(),
+            },
             verified: true,
         }
     }

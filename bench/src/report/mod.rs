@@ -1,22 +1,29 @@
-//! Output of `lat`: table and histogram as text, result files as JSON and
-//! HdrHistogram's text.
+//! Output: what all commands have in common, and the table and files of `lat`.
+//!
+//! ```text
+//! conditions distribution   what a result consists of: where it was measured, and the times
+//! document                  the keys of every JSON file
+//! files hgrm                the files of latencies; HdrHistogram's text
+//! table layers histogram json   output of lat
+//! ```
 
 mod conditions;
-pub(crate) mod hgrm;
+mod distribution;
+pub(crate) mod document;
+mod files;
+mod hgrm;
 mod histogram;
 mod json;
 pub(crate) mod layers;
 mod table;
 
-use std::path::{Path, PathBuf};
-
-pub(crate) use conditions::{Conditions, DeviceFacts, Goal};
+pub(crate) use conditions::{Conditions, DeviceFacts, Goal, head, pinned};
+pub(crate) use distribution::{Distribution, Figures};
+pub(crate) use files::Files;
+pub(crate) use json::text as json;
 pub(crate) use table::{NOTE, header, rows};
 
 use crate::cli::Api;
-use crate::failure::Failure;
-use crate::output::{probe, save};
-use crate::stats::Samples;
 
 /// The result of one size and interface.
 pub(crate) struct Outcome {
@@ -24,10 +31,7 @@ pub(crate) struct Outcome {
     pub(crate) size: u32,
     /// The interface.
     pub(crate) api: Api,
-    /// All samples.
-    pub(crate) samples: Samples,
-    /// The median of each round, in microseconds.
-    pub(crate) round_medians: Vec<f64>,
+    pub(crate) times: Distribution,
     /// Whether the received bytes were compared with those sent.
     pub(crate) verified: bool,
 }
@@ -52,7 +56,7 @@ fn resolved_quantiles(count: u64) -> impl Iterator<Item = (f64, &'static str)> {
 /// Returns the histogram of one size as text.
 pub(crate) fn histogram_text(outcome: &Outcome, conditions: &Conditions) -> String {
     histogram::draw(
-        &outcome.samples,
+        &outcome.times.samples,
         conditions.reported_name(),
         has_unicode_locale(),
     )
@@ -70,121 +74,9 @@ fn has_unicode_locale() -> bool {
         })
 }
 
-/// The requested result files.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Files {
-    json: Option<PathBuf>,
-    hgrm: Vec<(u32, Api, PathBuf)>,
-}
-
-impl Files {
-    /// Chooses the names of the files, and checks before the measurement that
-    /// they can be written.
-    pub(crate) fn prepare(
-        json: Option<&Path>,
-        hgrm: Option<&Path>,
-        sizes: &[u32],
-        apis: &[Api],
-    ) -> Result<Self, Failure> {
-        let every = sizes
-            .iter()
-            .flat_map(|&size| apis.iter().map(move |&api| (size, api)));
-        let hgrm = hgrm.map_or_else(Vec::new, |path| {
-            every
-                .map(|(size, api)| {
-                    let mut path = path.to_owned();
-                    if sizes.len() > 1 {
-                        path = with_suffix(&path, &size.to_string());
-                    }
-                    if apis.len() > 1 {
-                        path = with_suffix(&path, api.name());
-                    }
-                    (size, api, path)
-                })
-                .collect()
-        });
-        let files = Self {
-            json: json.map(Path::to_owned),
-            hgrm,
-        };
-        for path in files
-            .json
-            .iter()
-            .chain(files.hgrm.iter().map(|(_, _, path)| path))
-        {
-            probe(path)?;
-        }
-        Ok(files)
-    }
-
-    /// Writes the files, and returns the paths of those written.
-    pub(crate) fn write(
-        &self,
-        conditions: &Conditions,
-        outcomes: &[Outcome],
-    ) -> Result<Vec<PathBuf>, Failure> {
-        let mut written = Vec::new();
-        if let Some(path) = &self.json {
-            save(path, &json::document(conditions, outcomes))?;
-            written.push(path.clone());
-        }
-        for (size, api, path) in &self.hgrm {
-            let wanted = |outcome: &&Outcome| (outcome.size, outcome.api) == (*size, *api);
-            if let Some(outcome) = outcomes.iter().find(wanted) {
-                save(path, &hgrm::document(&outcome.samples))?;
-                written.push(path.clone());
-            }
-        }
-        Ok(written)
-    }
-}
-
-/// Inserts a word before the extension: `r.hgrm` and `64` give `r.64.hgrm`, `r`
-/// gives `r.64`.
-pub(crate) fn with_suffix(path: &Path, word: &str) -> PathBuf {
-    match path.extension() {
-        Some(extension) => path.with_extension(format!("{word}.{}", extension.to_string_lossy())),
-        None => path.with_extension(word),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn size_and_api_are_inserted_before_the_extension() {
-        assert_eq!(
-            with_suffix(Path::new("out/r.hgrm"), "64"),
-            Path::new("out/r.64.hgrm")
-        );
-        assert_eq!(with_suffix(Path::new("r"), "2"), Path::new("r.2"));
-        let folder = std::env::temp_dir();
-        let names = |sizes: &[u32], apis: &[Api]| -> Vec<String> {
-            let files = Files::prepare(None, Some(&folder.join("r.hgrm")), sizes, apis).unwrap();
-            let name = |(_, _, path): &(u32, Api, PathBuf)| {
-                path.file_name().unwrap().to_string_lossy().into_owned()
-            };
-            files.hgrm.iter().map(name).collect()
-        };
-        assert_eq!(names(&[2], &[Api::C]), ["r.hgrm"]);
-        assert_eq!(
-            names(&[2, 4], &[Api::Rust, Api::C]),
-            ["r.2.rust.hgrm", "r.2.c.hgrm", "r.4.rust.hgrm", "r.4.c.hgrm"]
-        );
-    }
-
-    #[test]
-    fn an_unwritable_file_is_refused_before_the_run() {
-        let failure = Files::prepare(
-            Some(Path::new("/nonexistent/r.json")),
-            None,
-            &[2],
-            &[Api::Engine],
-        )
-        .unwrap_err();
-        assert_eq!(failure.status(), 1);
-    }
 
     #[test]
     fn percentiles_that_equal_the_maximum_are_left_out() {

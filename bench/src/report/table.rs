@@ -52,7 +52,7 @@ pub(crate) fn rows(outcomes: &[Outcome], compares: bool) -> String {
         .iter()
         .enumerate()
         .map(|(at, outcome)| {
-            let mut row = row(outcome.size, &outcome.samples);
+            let mut row = row(outcome.size, &outcome.times.samples);
             if compares {
                 let below = at.checked_sub(1).map(|below| &outcomes[below]);
                 row += &layers::cells(outcome, below);

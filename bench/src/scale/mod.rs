@@ -25,7 +25,7 @@ use crate::cost::callgrind::Counts;
 use crate::cost::{own_executable, run_worker};
 use crate::failure::Failure;
 use crate::host::Host;
-use crate::output::{self, probe, save};
+use crate::output::{self, finish, probe_all};
 use crate::report::DeviceFacts;
 use crate::select;
 
@@ -82,10 +82,7 @@ pub(crate) fn run(args: &ScaleArgs) -> Result<(), Failure> {
         };
         return output::line(serde_json::to_string(&result).expect("finite numbers"));
     }
-    for path in [&args.json, &args.svg].into_iter().flatten() {
-        // Refuses a file that cannot be written before the measurement.
-        probe(path)?;
-    }
+    probe_all(args.json.iter().chain(&args.svg))?;
     let conditions = Conditions {
         host: Host::read(),
         device: DeviceFacts::of(&selected, args.ib_port)?,
@@ -97,20 +94,14 @@ pub(crate) fn run(args: &ScaleArgs) -> Result<(), Failure> {
     for &count in &args.endpoints {
         outcomes.push(one(count, &selected.name, args)?);
     }
-    let shown = output::print(report::text(&conditions, &outcomes));
+    let mut files = Vec::new();
     if let Some(path) = &args.json {
-        save(path, &report::json(&conditions, &outcomes))?;
+        files.push((path.clone(), report::json(&conditions, &outcomes)));
     }
     if let Some(path) = &args.svg {
-        save(path, &report::svg(&conditions, &outcomes)?)?;
+        files.push((path.clone(), report::svg(&conditions, &outcomes)?));
     }
-    shown?;
-    output::written(
-        [&args.json, &args.svg]
-            .into_iter()
-            .flatten()
-            .map(AsRef::as_ref),
-    )
+    finish(report::text(&conditions, &outcomes), files)
 }
 
 /// Measures one number of endpoints.

@@ -1,19 +1,21 @@
 //! Output of `wake`: table and JSON.
 
 use std::fmt::Write;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use dat_api::safe::WaitPolicy;
 use serde::Serialize;
 
 use super::case::Cpus;
-use super::outcome::{Outcome, find, median};
+use super::outcome::{Outcome, find};
 use crate::cli::Rate;
 use crate::host::Host;
-use crate::report::DeviceFacts;
+use crate::report::document::document;
+use crate::report::{DeviceFacts, Figures, head, pinned};
+use crate::stats::rounds::median;
 
 /// Name and version of the schema.
-const SCHEMA: &str = "dat-bench/wake/1";
+/// The histogram of version 1 was a list; that of version 2 is an object, as in `lat`.
+const SCHEMA: &str = "dat-bench/wake/2";
 
 /// The conditions of a run.
 #[derive(Serialize)]
@@ -43,26 +45,13 @@ impl Conditions {
 
 /// Returns the text.
 pub(super) fn text(conditions: &Conditions, outcomes: &[Outcome]) -> String {
-    let mut out = String::new();
-    // Writing to a String cannot fail.
-    let _ = writeln!(out, " {}", conditions.device.emulation_note());
-    let place =
-        |cpu: Option<usize>| cpu.map_or("not pinned".to_owned(), |cpu| format!("CPU {cpu}"));
-    let _ = writeln!(
-        out,
-        " {} port {}, {} path; {}{}; waiter on {}, sender on {}",
-        conditions.device.name,
-        conditions.device.port,
-        conditions.device.path,
-        conditions.host.cpu,
-        if conditions.host.virtual_machine {
-            " in a virtual machine"
-        } else {
-            ""
-        },
-        place(conditions.cpus.waiter),
-        place(conditions.cpus.sender),
+    let place = format!(
+        "waiter {}, sender {}",
+        pinned(conditions.cpus.waiter),
+        pinned(conditions.cpus.sender)
     );
+    let mut out = head(&conditions.device, &conditions.host, &place);
+    // Writing to a String cannot fail.
     let _ = writeln!(out, " latency: {}", conditions.latency_definition());
     let _ = writeln!(
         out,
@@ -94,11 +83,11 @@ pub(super) fn text(conditions: &Conditions, outcomes: &[Outcome]) -> String {
             " {:>9} {:<17} {:>8} {:>9.2} {:>9.2} {:>9.2} {:>9.1} {:>10.2} {:>7.2} {:>8} {:>8} {:>8} {:>8} {:>7} {:>7}",
             outcome.rate.to_string(),
             outcome.policy.to_string(),
-            outcome.samples.count(),
-            outcome.latency(),
-            outcome.samples.quantile(0.9),
-            outcome.samples.quantile(0.99),
-            outcome.samples.max(),
+            outcome.times.samples.count(),
+            outcome.times.median_of_rounds(),
+            outcome.times.samples.quantile(0.9),
+            outcome.times.samples.quantile(0.99),
+            outcome.times.samples.max(),
             outcome.cpu(),
             outcome.share() * 100.0,
             outcome.waits.spins,
@@ -158,7 +147,7 @@ impl Compared {
         };
         Self {
             median_to_poll: beside(WaitPolicy::Poll)
-                .and_then(|poll| ratio(&outcome.medians, &poll.medians)),
+                .and_then(|poll| ratio(&outcome.times.round_medians, &poll.times.round_medians)),
             cpu_to_block: beside(WaitPolicy::Block)
                 .and_then(|block| ratio(&outcome.cpu, &block.cpu)),
         }
@@ -166,20 +155,14 @@ impl Compared {
 }
 
 #[derive(Serialize)]
-struct Document<'a> {
-    schema: &'static str,
-    dat_bench: &'static str,
-    /// Seconds since 1970, UTC.
-    finished_at: u64,
-    /// Whether the device is emulated.
-    emulated: bool,
+struct Body<'a> {
     conditions: &'a Conditions,
     latency_is: &'static str,
-    results: Vec<Entry>,
+    results: Vec<Entry<'a>>,
 }
 
 #[derive(Serialize)]
-struct Entry {
+struct Entry<'a> {
     policy: String,
     /// Messages per second; none if each message was sent when the previous one was
     /// taken.
@@ -192,13 +175,11 @@ struct Entry {
     counters: Counted,
     /// Messages sent more than one interval after they were due.
     late: u64,
-    /// The median of each round, microseconds.
-    round_medians: Vec<f64>,
     /// CPU time per message of each round, microseconds.
     round_cpu: Vec<f64>,
     beside: Compared,
-    /// The non-empty buckets: upper end in nanoseconds, and count.
-    histogram: Vec<(u64, u64)>,
+    #[serde(flatten)]
+    figures: Figures<'a>,
 }
 
 #[derive(Serialize)]
@@ -228,21 +209,31 @@ struct Counted {
 
 /// Returns the JSON document.
 pub(super) fn json(conditions: &Conditions, outcomes: &[Outcome]) -> String {
-    let entry = |outcome: &Outcome| Entry {
+    let body = Body {
+        latency_is: conditions.latency_definition(),
+        conditions,
+        results: outcomes.iter().map(|it| entry(it, outcomes)).collect(),
+    };
+    document(SCHEMA, &conditions.device, body)
+}
+
+fn entry<'a>(outcome: &'a Outcome, all: &[Outcome]) -> Entry<'a> {
+    let samples = &outcome.times.samples;
+    Entry {
         policy: outcome.policy.to_string(),
         rate: match outcome.rate {
             Rate::PerSecond(rate) => Some(rate),
             Rate::Closed => None,
         },
-        messages: outcome.samples.count(),
+        messages: samples.count(),
         latency_microseconds: Latency {
-            median: outcome.latency(),
-            min: outcome.samples.min(),
-            p90: outcome.samples.quantile(0.9),
-            p99: outcome.samples.quantile(0.99),
-            p99_9: outcome.samples.quantile(0.999),
-            max: outcome.samples.max(),
-            mean: outcome.samples.mean(),
+            median: outcome.times.median_of_rounds(),
+            min: samples.min(),
+            p90: samples.quantile(0.9),
+            p99: samples.quantile(0.99),
+            p99_9: samples.quantile(0.999),
+            max: samples.max(),
+            mean: samples.mean(),
         },
         cpu_microseconds_per_message: outcome.cpu(),
         cpu_share: outcome.share(),
@@ -254,29 +245,8 @@ pub(super) fn json(conditions: &Conditions, outcomes: &[Outcome]) -> String {
             refused_posts: outcome.refused,
         },
         late: outcome.late,
-        round_medians: outcome.medians.clone(),
         round_cpu: outcome.cpu.clone(),
-        beside: Compared::of(outcome, outcomes),
-        histogram: outcome
-            .samples
-            .histogram()
-            .iter_recorded()
-            .map(|bucket| (bucket.value_iterated_to(), bucket.count_at_value()))
-            .collect(),
-    };
-    let document = Document {
-        schema: SCHEMA,
-        dat_bench: env!("CARGO_PKG_VERSION"),
-        finished_at: SystemTime::now()
-            .duration_since(UNIX_EPOCH)
-            .map_or(0, |since| since.as_secs()),
-        emulated: conditions.device.emulated_fabric.is_some(),
-        latency_is: conditions.latency_definition(),
-        conditions,
-        results: outcomes.iter().map(entry).collect(),
-    };
-    let mut text = serde_json::to_string_pretty(&document)
-        .expect("the document has text keys and finite numbers only");
-    text.push('\n');
-    text
+        beside: Compared::of(outcome, all),
+        figures: outcome.times.figures(),
+    }
 }
