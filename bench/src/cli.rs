@@ -128,8 +128,11 @@ How to get a good number:
   * Pin with --cpu to an isolated core (isolcpus, nohz_full) of the device's NUMA node.
   * Set the governor 'performance' and switch deep C-states off
     (cpupower frequency-set -g performance; cpupower idle-set -D 0).
-  * Take enough samples: of 10,000 samples only one is above 99.99 %. Use -n 1000000 or -D 10.
+  * Take enough samples: a percentile is printed if ten samples are above it, so 99.99 %
+    needs 100,000. Use -n 1000000 or -D 10.
   * Compare medians of several runs, and read the histogram before you trust an average.
+    The 95 % interval of the median comes from the rounds of one run; it does not show
+    what differs between runs.
   * Have a core for each spinning thread (client, server, emulated NICs), or you measure the scheduler.
 
 Exit status: 0 good, 1 usage, 2 environment (no device, no locked memory, no server, ...), 3 the run failed.";
@@ -293,6 +296,10 @@ pub(crate) struct LatArgs {
     /// Measuring time per size, instead of a number of samples
     #[arg(short = 'D', long, value_name = "SECONDS", conflicts_with = "iters", value_parser = seconds)]
     pub(crate) duration: Option<Duration>,
+    /// Rounds per size, among which the samples are divided; the medians of six rounds or more have
+    /// a confidence interval [default: 10, or less for short runs]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub(crate) rounds: Option<u32>,
     /// Round trips before the first sample, per size, at most 1000000000 [default: a tenth of -n, at most 1000]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(..=MAX_WARMUP))]
     pub(crate) warmup: Option<u64>,

@@ -66,7 +66,7 @@ fn all_sizes_are_in_the_table_and_in_the_files() {
     }
     let value: serde_json::Value =
         serde_json::from_str(&fs::read_to_string(&json).unwrap()).unwrap();
-    assert_eq!(value["schema"], "dat-bench/lat/2");
+    assert_eq!(value["schema"], "dat-bench/lat/3");
     assert_eq!(value["emulated"], true);
     assert_eq!(value["run"]["reported"], "half_round_trip");
     let results = value["results"].as_array().unwrap();
@@ -80,6 +80,11 @@ fn all_sizes_are_in_the_table_and_in_the_files() {
             .map(|bucket| bucket[1].as_u64().unwrap())
             .sum();
         assert_eq!(counted, 10);
+        assert!(
+            result["p99"].is_null(),
+            "10 samples have no such percentile"
+        );
+        assert!(result["max"].as_f64() >= result["t_typical"].as_f64());
     }
 }
 

@@ -19,9 +19,12 @@ use super::watchdog::Watchdog;
 
 /// Default timeout for messages of the other side.
 const TIMEOUT: Duration = Duration::from_secs(10);
-/// Rounds if several interfaces are compared, so that changes of the machine
+/// Rounds per size: as many as a confidence interval of the median needs, and
+/// several interfaces take turns in them, so that changes of the machine
 /// (frequency, other load) affect all of them.
 const ROUNDS: u32 = 10;
+/// Least samples of a round by default, if only one interface is measured.
+const LEAST_IN_A_ROUND: u64 = 50;
 
 /// One uninterrupted measurement: one size in one round, through one interface.
 #[derive(Clone, Copy, Debug)]
@@ -39,6 +42,8 @@ pub(super) struct Plan {
     pub(super) operation: Operation,
     pub(super) sizes: Vec<u32>,
     pub(super) goal: Goal,
+    /// As requested.
+    rounds: Option<u32>,
     pub(super) warmup: u64,
     pub(super) tx_depth: u32,
     rx_depth: u32,
@@ -70,6 +75,7 @@ impl Plan {
                 Some(duration) => Goal::Duration(duration),
                 None => Goal::Iterations(args.iterations()),
             },
+            rounds: args.rounds,
             warmup: args.warmup(),
             tx_depth: args.tx_depth,
             rx_depth: args.receive_depth(),
@@ -121,6 +127,7 @@ impl Plan {
         options.set("-s", size);
         options.set("-n", iterations);
         options.set("-D", duration);
+        options.set("--rounds", self.rounds().to_string());
         let apis: Vec<_> = self.apis.iter().map(|api| api.name()).collect();
         options.set("--api", apis.join(","));
         options.set("--wait", self.wait.map_or("none", Wait::name));
@@ -143,11 +150,15 @@ impl Plan {
 
     /// Returns the number of rounds per size.
     pub(super) fn rounds(&self) -> u32 {
-        match (self.apis.len(), self.goal) {
-            (1, _) => 1,
-            (_, Goal::Iterations(count)) => ROUNDS.min(u32::try_from(count).unwrap_or(ROUNDS)),
-            (_, Goal::Duration(_)) => ROUNDS,
-        }
+        let Goal::Iterations(count) = self.goal else {
+            return self.rounds.unwrap_or(ROUNDS);
+        };
+        let at_most = |most: u64| u32::try_from(most).unwrap_or(u32::MAX).max(1);
+        let default = match self.apis.len() {
+            1 => ROUNDS.min(at_most(count / LEAST_IN_A_ROUND)),
+            _ => ROUNDS,
+        };
+        self.rounds.unwrap_or(default).min(at_most(count))
     }
 
     /// Returns the order of the interfaces in a round. The first one changes from
@@ -162,16 +173,17 @@ impl Plan {
     }
 
     pub(super) fn meter<'a>(&self, pass: Pass, samples: &'a mut Samples) -> Meter<'a> {
-        let rounds = self.rounds();
         let goal = match self.goal {
-            Goal::Iterations(count) => {
-                let (each, more) = (count / u64::from(rounds), count % u64::from(rounds));
-                Goal::Iterations(each + u64::from(u64::from(pass.round) < more))
-            }
-            Goal::Duration(duration) => Goal::Duration(duration / rounds),
+            Goal::Iterations(count) => Goal::Iterations(self.part(count, pass)),
+            Goal::Duration(duration) => Goal::Duration(duration / self.rounds()),
         };
-        let warmup = self.warmup.div_ceil(u64::from(rounds));
-        Meter::new(self.clock, goal, warmup, samples)
+        Meter::new(self.clock, goal, self.part(self.warmup, pass), samples)
+    }
+
+    /// Returns a round's part of a number of round trips.
+    fn part(&self, of: u64, pass: Pass) -> u64 {
+        let rounds = u64::from(self.rounds());
+        of / rounds + u64::from(u64::from(pass.round) < of % rounds)
     }
 
     pub(super) fn watchdog<'a>(&self, peer: Option<&'a Peer>) -> Watchdog<'a> {
@@ -241,8 +253,20 @@ mod tests {
 
     #[test]
     fn the_samples_are_divided_among_the_rounds() {
-        assert_eq!(plan("-n 100").rounds(), 1);
+        for (words, rounds) in [
+            ("-n 10", 1),
+            ("-n 100", 2),
+            ("-n 1000", 10),
+            ("-n 1000000", 10),
+            ("-D 1", 10),
+            ("-n 1000 --rounds 30", 30),
+            ("-n 5 --rounds 30", 5),
+            ("-n 20 --api engine,rust", 10),
+        ] {
+            assert_eq!(plan(words).rounds(), rounds, "{words}");
+        }
         assert_eq!(samples_of(&plan("-n 100 --warmup 7")), (100, 107));
+        assert_eq!(samples_of(&plan("-n 1003 --warmup 7")), (1003, 1010));
         for count in [1, 3, 10, 57] {
             let plan = plan(&format!("--api engine,rust,c -n {count} --warmup 0"));
             assert_eq!(samples_of(&plan), (count, count));

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::resolved_quantiles;
+use super::percentiles;
 use crate::stats::Samples;
 use crate::stats::rounds::{Interval, median, median_interval};
 
@@ -45,11 +45,8 @@ impl Distribution {
         Figures {
             round_medians: &self.round_medians,
             median_interval: self.median_interval(),
-            percentiles: resolved_quantiles(self.samples.count())
-                .map(|(share, _)| Percentile {
-                    share,
-                    usec: self.samples.quantile(share),
-                })
+            percentiles: percentiles(&self.samples)
+                .map(|(share, _, usec)| Percentile { share, usec })
                 .collect(),
             histogram: Buckets {
                 significant_digits: histogram.sigfig(),

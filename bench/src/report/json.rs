@@ -12,9 +12,10 @@ use crate::stats::Reported;
 
 use super::conditions::{DeviceFacts, Goal};
 
-/// Name and version of the schema. Version 1 had one result per size; version 2
-/// has one per size and API.
-const SCHEMA: &str = "dat-bench/lat/2";
+/// Name and version of the schema. Version 1 had one result per size; since version
+/// 2 there is one per size and API. Since version 3 percentiles without enough
+/// samples are null.
+const SCHEMA: &str = "dat-bench/lat/3";
 
 #[derive(Serialize)]
 struct Body<'a> {
@@ -73,11 +74,12 @@ struct Entry<'a> {
     t_avg: f64,
     t_stdev: f64,
     #[serde(rename = "p99")]
-    p99: f64,
+    p99: Option<f64>,
     #[serde(rename = "p99.9")]
-    p99_9: f64,
+    p99_9: Option<f64>,
     #[serde(rename = "p99.99")]
-    p99_99: f64,
+    p99_99: Option<f64>,
+    /// The largest sample; `t_max_perftest` leaves out the two largest.
     max: f64,
     /// Whether the received bytes were compared with those sent.
     payload_verified: bool,
@@ -129,9 +131,9 @@ fn entry(outcome: &Outcome) -> Entry<'_> {
         t_typical: samples.quantile(0.5),
         t_avg: samples.mean(),
         t_stdev: samples.stdev(),
-        p99: samples.quantile(0.99),
-        p99_9: samples.quantile(0.999),
-        p99_99: samples.quantile(0.9999),
+        p99: samples.percentile(0.99),
+        p99_9: samples.percentile(0.999),
+        p99_99: samples.percentile(0.9999),
         max: samples.max(),
         payload_verified: outcome.verified,
         figures: outcome.times.figures(),

@@ -3,19 +3,20 @@
 //! The interfaces take turns in rounds. In each round the difference of the two
 //! medians is computed, which were measured one after the other. So a machine
 //! that becomes faster or slower during the run does not change the result. The
-//! median and the range of these differences are reported.
+//! median of these differences is reported, with its confidence interval. If the
+//! interval contains zero, the run has not shown a difference.
 
 use serde::Serialize;
 
 use super::Outcome;
 use crate::cli::Api;
-use crate::stats::rounds::Summary;
+use crate::stats::rounds::{Interval, Summary, median_interval};
 
 /// The columns that follow those of the table.
-pub(super) const COLUMNS: [&str; 3] = ["api", "adds[nsec]", "in rounds[nsec]"];
+pub(super) const COLUMNS: [&str; 3] = ["api", "adds[nsec]", "95% adds[nsec]"];
 
 /// The explanation of the columns.
-pub(crate) const NOTE: &str = " adds: the difference of an api's median and that of the api before it in --api, median over the rounds; in rounds: the range of these differences";
+pub(crate) const NOTE: &str = " adds: the difference of an api's median and that of the api before it in --api, median over the rounds; 95%: its confidence interval";
 
 /// The difference between two interfaces, in reported nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
@@ -30,6 +31,10 @@ pub(super) struct Added {
     pub(super) least_nanoseconds: f64,
     /// The largest of the rounds' differences.
     pub(super) most_nanoseconds: f64,
+    /// 95 % confidence interval of the median; none with fewer than six rounds.
+    pub(super) interval_nanoseconds: Option<Interval>,
+    /// Whether the interval excludes zero; none without an interval.
+    pub(super) measurable: Option<bool>,
 }
 
 /// Returns what `outcome` adds to `below`, which has the same size; `None`
@@ -42,6 +47,7 @@ pub(super) fn added(outcome: &Outcome, below: &Outcome) -> Option<Added> {
         .map(|(this, that)| (this - that) * 1000.0)
         .collect();
     let summary = Summary::of(&differences)?;
+    let interval = median_interval(&differences);
     Some(Added {
         bytes: outcome.size,
         api: outcome.api,
@@ -49,6 +55,8 @@ pub(super) fn added(outcome: &Outcome, below: &Outcome) -> Option<Added> {
         typical_nanoseconds: summary.median,
         least_nanoseconds: summary.min,
         most_nanoseconds: summary.max,
+        interval_nanoseconds: interval,
+        measurable: interval.map(|it| !it.contains_zero()),
     })
 }
 
@@ -63,17 +71,20 @@ pub(super) fn all(outcomes: &[Outcome]) -> Vec<Added> {
 
 /// Returns the cells of one row.
 pub(super) fn cells(outcome: &Outcome, below: Option<&Outcome>) -> String {
-    let (adds, range) = match below.and_then(|below| added(outcome, below)) {
-        Some(added) => (
-            format!("{:+.0}", added.typical_nanoseconds),
-            format!(
-                "{:+.0}..{:+.0}",
-                added.least_nanoseconds, added.most_nanoseconds
-            ),
-        ),
-        None => ("-".into(), "-".into()),
+    let api = outcome.api.name();
+    let Some(added) = below.and_then(|below| added(outcome, below)) else {
+        return line([api, "-", "-"]);
     };
-    line([outcome.api.name(), &adds, &range])
+    let adds = format!("{:+.0}", added.typical_nanoseconds);
+    let range = added
+        .interval_nanoseconds
+        .map_or("-".into(), |it| format!("{:+.0}..{:+.0}", it.low, it.high));
+    let verdict = match added.measurable {
+        Some(true) => "",
+        Some(false) => "  no difference measurable",
+        None => "  too few rounds to tell",
+    };
+    line([api, &adds, &range]) + verdict
 }
 
 pub(super) fn line(cells: [&str; 3]) -> String {
@@ -121,8 +132,8 @@ mod tests {
 
     #[test]
     fn the_first_interface_adds_nothing_and_columns_are_aligned() {
-        let below = outcome(Api::Engine, &[1.0]);
-        let above = outcome(Api::C, &[1.25]);
+        let below = outcome(Api::Engine, &[1.0; 10]);
+        let above = outcome(Api::C, &[1.25; 10]);
         let (first, second) = (cells(&below, None), cells(&above, Some(&below)));
         assert_eq!(
             first.split_whitespace().collect::<Vec<_>>(),
@@ -134,5 +145,19 @@ mod tests {
         );
         assert_eq!(first.len(), line(COLUMNS).len());
         assert_eq!(second.len(), first.len());
+    }
+
+    #[test]
+    fn a_difference_below_its_spread_is_not_measurable() {
+        let below = outcome(Api::Engine, &[1.0; 10]);
+        let noisy = [0.9, 1.1, 0.95, 1.05, 1.0, 1.01, 0.99, 1.02, 0.98, 1.03];
+        let above = outcome(Api::C, &noisy);
+        assert!(cells(&above, Some(&below)).ends_with("no difference measurable"));
+        assert_eq!(added(&above, &below).unwrap().measurable, Some(false));
+        // All rounds on one side: measurable, however small.
+        let slower = outcome(Api::C, &noisy.map(|median| median + 0.2));
+        assert_eq!(added(&slower, &below).unwrap().measurable, Some(true));
+        let few = outcome(Api::C, &noisy[..5]);
+        assert!(cells(&few, Some(&below)).ends_with("too few rounds to tell"));
     }
 }

@@ -24,6 +24,7 @@ pub(crate) use json::text as json;
 pub(crate) use table::{NOTE, header, rows};
 
 use crate::cli::Api;
+use crate::stats::Samples;
 
 /// The result of one size and interface.
 pub(crate) struct Outcome {
@@ -46,11 +47,12 @@ const QUANTILES: [(f64, &str); 6] = [
     (0.999_99, "99.999 %"),
 ];
 
-/// Returns the quantiles that differ from the maximum for this many samples.
-fn resolved_quantiles(count: u64) -> impl Iterator<Item = (f64, &'static str)> {
+/// Returns the percentiles for which there are enough samples: share, name and
+/// value in microseconds.
+fn percentiles(samples: &Samples) -> impl Iterator<Item = (f64, &'static str, f64)> {
     QUANTILES
         .into_iter()
-        .filter(move |&(share, _)| count as f64 * (1.0 - share) >= 1.0)
+        .filter_map(|(share, name)| Some((share, name, samples.percentile(share)?)))
 }
 
 /// Returns the histogram of one size as text.
@@ -72,15 +74,4 @@ fn has_unicode_locale() -> bool {
             let value = value.to_ascii_lowercase();
             value.contains("utf-8") || value.contains("utf8")
         })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn percentiles_that_equal_the_maximum_are_left_out() {
-        assert_eq!(resolved_quantiles(1000).last().unwrap().1, "99.9 %");
-        assert_eq!(resolved_quantiles(0).count(), 0);
-    }
 }

@@ -68,6 +68,11 @@ pub(crate) struct Interval {
 }
 
 impl Interval {
+    /// Returns whether a difference with this interval can be zero.
+    pub(crate) fn contains_zero(&self) -> bool {
+        self.low <= 0.0 && self.high >= 0.0
+    }
+
     /// Returns the interval from the `rank`-th value to the `rank`-th from the end.
     pub(super) fn between(sorted: &[f64], rank: usize) -> Option<Self> {
         let low = *sorted.get(rank.checked_sub(1)?)?;

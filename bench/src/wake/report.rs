@@ -14,7 +14,8 @@ use crate::report::{DeviceFacts, Figures, head, pinned};
 use crate::stats::rounds::median;
 
 /// Name and version of the schema.
-/// The histogram of version 1 was a list; that of version 2 is an object, as in `lat`.
+/// The histogram of version 1 was a list; that of version 2 is an object, as in
+/// `lat`, and its percentiles without enough samples are null.
 const SCHEMA: &str = "dat-bench/wake/2";
 
 /// The conditions of a run.
@@ -55,7 +56,7 @@ pub(super) fn text(conditions: &Conditions, outcomes: &[Outcome]) -> String {
     let _ = writeln!(out, " latency: {}", conditions.latency_definition());
     let _ = writeln!(
         out,
-        " 50 %: median of the medians of {} rounds of {} s; CPU: time of the waiting thread, medians of the rounds; counters: sums of all rounds\n",
+        " 50 %: median of the medians of {} rounds of {} s; CPU: time of the waiting thread, medians of the rounds; counters: sums of all rounds; -: too few samples\n",
         conditions.rounds, conditions.seconds
     );
     let _ = writeln!(
@@ -77,16 +78,17 @@ pub(super) fn text(conditions: &Conditions, outcomes: &[Outcome]) -> String {
         "refused",
         "late"
     );
+    let figure = |value: Option<f64>| value.map_or("-".to_owned(), |it| format!("{it:.2}"));
     for outcome in outcomes {
         let _ = writeln!(
             out,
-            " {:>9} {:<17} {:>8} {:>9.2} {:>9.2} {:>9.2} {:>9.1} {:>10.2} {:>7.2} {:>8} {:>8} {:>8} {:>8} {:>7} {:>7}",
+            " {:>9} {:<17} {:>8} {:>9.2} {:>9} {:>9} {:>9.1} {:>10.2} {:>7.2} {:>8} {:>8} {:>8} {:>8} {:>7} {:>7}",
             outcome.rate.to_string(),
             outcome.policy.to_string(),
             outcome.times.samples.count(),
             outcome.times.median_of_rounds(),
-            outcome.times.samples.quantile(0.9),
-            outcome.times.samples.quantile(0.99),
+            figure(outcome.times.samples.percentile(0.9)),
+            figure(outcome.times.samples.percentile(0.99)),
             outcome.times.samples.max(),
             outcome.cpu(),
             outcome.share() * 100.0,
@@ -188,11 +190,11 @@ struct Latency {
     median: f64,
     min: f64,
     #[serde(rename = "p90")]
-    p90: f64,
+    p90: Option<f64>,
     #[serde(rename = "p99")]
-    p99: f64,
+    p99: Option<f64>,
     #[serde(rename = "p99.9")]
-    p99_9: f64,
+    p99_9: Option<f64>,
     max: f64,
     mean: f64,
 }
@@ -229,9 +231,9 @@ fn entry<'a>(outcome: &'a Outcome, all: &[Outcome]) -> Entry<'a> {
         latency_microseconds: Latency {
             median: outcome.times.median_of_rounds(),
             min: samples.min(),
-            p90: samples.quantile(0.9),
-            p99: samples.quantile(0.99),
-            p99_9: samples.quantile(0.999),
+            p90: samples.percentile(0.9),
+            p99: samples.percentile(0.99),
+            p99_9: samples.percentile(0.999),
             max: samples.max(),
             mean: samples.mean(),
         },
