@@ -110,7 +110,14 @@ Send and write report HALF of the round trip, as perftest does: one message
 goes to the server and one comes back, and both ways are assumed to take equally
 long. Read reports the FULL round trip, because the data come back within one
 operation. One message is in flight at a time (closed loop): the figures are
-those of an idle device, not of a loaded one.";
+those of an idle device, not of a loaded one.
+
+A result is UNRELIABLE if its thread ran less than 95 % of the time (of the time
+in which it was ready, if it sleeps), if the server's thread did, if the
+hypervisor took more than 1 % of the processor (steal), if something else took
+more than 2 % of the core in the milliseconds before the rounds, or if the speed
+of the core changed by more than 20 %. The reasons and what to do are printed
+below the table and stored in the JSON file.";
 
 const LAT_EXAMPLES: &str = "\
 Examples:
@@ -329,6 +336,9 @@ pub(crate) struct LatArgs {
     /// Pin the measuring thread to this CPU
     #[arg(long, value_name = "LIST", value_parser = cpu)]
     pub(crate) cpu: Option<usize>,
+    /// Fail with status 3 if a result is unreliable; the result files are written before
+    #[arg(long)]
+    pub(crate) strict: bool,
     /// Write the results as JSON
     #[arg(long, value_name = "FILE")]
     pub(crate) json: Option<PathBuf>,
@@ -450,6 +460,7 @@ impl LatArgs {
             for (given, option) in [
                 (self.json.is_some(), "--json"),
                 (self.hgrm.is_some(), "--hgrm"),
+                (self.strict, "--strict"),
             ] {
                 if given {
                     return Err(Failure::usage(format!(

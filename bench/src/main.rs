@@ -9,7 +9,7 @@
 //! nic          stops and steps the emulated NIC  exchange   TCP control connection of client and server
 //! report       table, histogram, JSON, hgrm      plot       SVG
 //! host         facts about this machine          output     every write to a stream or file
-//! failure      errors and exit statuses
+//! failure      errors and exit statuses          noise    disturbances of the measuring thread
 //! ```
 //!
 //! Exit status: 0 good, 1 usage, 2 environment, 3 the run failed.
@@ -26,6 +26,7 @@ mod host;
 mod lat;
 mod launcher;
 mod nic;
+mod noise;
 mod output;
 mod plot;
 mod report;

@@ -36,7 +36,11 @@ thread (CLOCK_THREAD_CPUTIME_ID), system calls included.
 Counters: spins (waits that found no event at first and spun), hits (spins that
 ended with an event), blocks (sleeps), spurious (wake-ups without an event),
 refused (posts to a full queue), late (messages that were sent more than one
-interval after they were due: the waiter or the machine was too slow).";
+interval after they were due: the waiter or the machine was too slow).
+
+A result is UNRELIABLE for the reasons that 'dat-bench lat --help' lists. With
+poll the waiter must have run 95 % of the time; a waiter that sleeps, 95 % of the
+time in which it was ready to run.";
 
 pub(super) const EXAMPLES: &str = "\
 Examples:
@@ -90,6 +94,9 @@ pub(crate) struct WakeArgs {
     /// [default: the first two that this process may use, such as 0,1]
     #[arg(long, value_name = "LIST", value_delimiter = ',', num_args = 1)]
     pub(crate) cpu: Vec<usize>,
+    /// Fail with status 3 if a result is unreliable; the result files are written before
+    #[arg(long)]
+    pub(crate) strict: bool,
     /// Write the results as JSON
     #[arg(long, value_name = "FILE")]
     pub(crate) json: Option<PathBuf>,

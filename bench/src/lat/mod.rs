@@ -5,7 +5,8 @@
 //! device_port             the device and port of the run
 //! plan meter              sizes, rounds and turns of the interfaces; sampling
 //! interface               trait of the measured interfaces: open, connect, measure
-//! loopback pair           one pass in one process; in two, with the control connection
+//! loopback pair           both sides in one process; in two, with the control connection
+//! pass                    one pass of the measuring side
 //! send write read         the measuring loops, one per file
 //! side credits watchdog   used by the loops: send queue credits, timeouts
 //! link payload            traits of the measured endpoints; their memory
@@ -25,6 +26,7 @@ mod loop_tests;
 mod loopback;
 mod meter;
 mod pair;
+mod pass;
 mod payload;
 mod plan;
 mod read;
@@ -38,15 +40,15 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use crate::cli::{Api, LISTEN, LatArgs};
 use crate::failure::Failure;
-use crate::report::{self, Conditions, Distribution, Files, Outcome};
-use crate::stats::Samples;
+use crate::noise::Noise;
+use crate::report::{self, Conditions, Distribution, Files, Outcome, Reliability, reliability};
 use crate::{exchange, host, output, select};
 
 use self::c::Libdat;
 use self::device_port::DevicePort;
 use self::interface::{LocalPair, OpenInterface};
 use self::pair::Pair;
-use self::plan::{Pass, Plan};
+use self::plan::{Pass, Plan, Recording};
 
 /// Runs the command. Prints the result of each size when it is measured.
 pub(crate) fn run(args: &LatArgs) -> Result<(), Failure> {
@@ -109,7 +111,13 @@ pub(crate) fn run(args: &LatArgs) -> Result<(), Failure> {
         || report::json(&conditions, &outcomes),
         outcomes.iter().map(|outcome| &outcome.times.samples),
     );
-    output::finish(text, files)
+    output::finish(text, files)?;
+    reliability::require(args.strict, &judged(&conditions, &outcomes))
+}
+
+fn judged<'a>(conditions: &Conditions, outcomes: &'a [Outcome]) -> Vec<Reliability<'a>> {
+    let judge = |outcome: &'a Outcome| outcome.reliability(conditions);
+    outcomes.iter().map(judge).collect()
 }
 
 /// Returns the words that distinguish the cases, in the order of the outcomes.
@@ -140,11 +148,11 @@ impl Sides {
         turn: usize,
         pass: Pass,
         plan: &Plan,
-        samples: &mut Samples,
+        recording: &mut Recording,
     ) -> Result<(), Failure> {
         match self {
-            Self::Local(both) => both[turn].measure(pass, plan, samples),
-            Self::Remote(pair) => pair.measure(turn, pass, plan, samples),
+            Self::Local(both) => both[turn].measure(pass, plan, recording),
+            Self::Remote(pair) => pair.measure(turn, pass, plan, recording),
         }
     }
 }
@@ -155,15 +163,17 @@ fn measure(sides: &mut Sides, size: u32, plan: &Plan) -> Result<Vec<Outcome>, Fa
         size,
         api,
         times: Distribution::new(plan.samples()),
+        noise: Noise::default(),
         verified: true,
     };
     let mut outcomes: Vec<Outcome> = plan.apis.iter().map(new).collect();
-    let mut samples = plan.samples();
+    let mut recording = plan.recording();
     for round in 0..plan.rounds() {
         for turn in plan.turns(round) {
-            samples.clear();
-            sides.measure(turn, Pass { size, round }, plan, &mut samples)?;
-            outcomes[turn].times.add(&samples);
+            recording.clear();
+            sides.measure(turn, Pass { size, round }, plan, &mut recording)?;
+            outcomes[turn].times.add(&recording.samples);
+            outcomes[turn].noise.add(&recording.noise);
         }
     }
     Ok(outcomes)
@@ -207,6 +217,7 @@ impl Progress {
         if self.compares {
             text += &format!("{}\n", report::layers::NOTE);
         }
+        text += &reliability::text(&judged(conditions, outcomes));
         if let [outcome] = outcomes {
             text += &format!("\n{}\n", report::histogram_text(outcome, conditions));
         }

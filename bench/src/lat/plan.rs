@@ -9,6 +9,7 @@ use crate::clock::Clock;
 use crate::exchange::{Options, Peer};
 use crate::failure::Failure;
 use crate::host::Host;
+use crate::noise::Noise;
 use crate::report::{Conditions, Goal};
 use crate::stats::Samples;
 
@@ -33,6 +34,20 @@ pub(super) struct Pass {
     pub(super) size: u32,
     /// Below [`Plan::rounds`].
     pub(super) round: u32,
+}
+
+/// What one pass records.
+pub(super) struct Recording {
+    pub(super) samples: Samples,
+    pub(super) noise: Noise,
+}
+
+impl Recording {
+    /// Removes what an earlier pass has recorded.
+    pub(super) fn clear(&mut self) {
+        self.samples.clear();
+        self.noise = Noise::default();
+    }
 }
 
 /// The parameters of a run.
@@ -170,6 +185,17 @@ impl Plan {
 
     pub(super) fn samples(&self) -> Samples {
         Samples::new(&self.clock, self.operation.reported())
+    }
+
+    pub(super) fn recording(&self) -> Recording {
+        Recording {
+            samples: self.samples(),
+            noise: Noise::default(),
+        }
+    }
+
+    pub(super) fn clock(&self) -> &Clock {
+        &self.clock
     }
 
     pub(super) fn meter<'a>(&self, pass: Pass, samples: &'a mut Samples) -> Meter<'a> {

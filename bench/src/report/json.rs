@@ -5,7 +5,7 @@ use serde::Serialize;
 use super::distribution::Figures;
 use super::document::document;
 use super::layers::{self, Added};
-use super::{Conditions, Outcome};
+use super::{Conditions, Outcome, Reliability};
 use crate::cli::{Api, Operation, Wait};
 use crate::host::Host;
 use crate::stats::Reported;
@@ -85,6 +85,8 @@ struct Entry<'a> {
     payload_verified: bool,
     #[serde(flatten)]
     figures: Figures<'a>,
+    #[serde(flatten)]
+    reliability: Reliability<'a>,
 }
 
 pub(crate) fn text(conditions: &Conditions, outcomes: &[Outcome]) -> String {
@@ -114,13 +116,13 @@ pub(crate) fn text(conditions: &Conditions, outcomes: &[Outcome]) -> String {
             clock_reading_nanoseconds: conditions.clock_cost,
             closed_loop: true,
         },
-        results: outcomes.iter().map(entry).collect(),
+        results: outcomes.iter().map(|it| entry(it, conditions)).collect(),
         layers: layers::all(outcomes),
     };
     document(SCHEMA, &conditions.device, body)
 }
 
-fn entry(outcome: &Outcome) -> Entry<'_> {
+fn entry<'a>(outcome: &'a Outcome, conditions: &Conditions) -> Entry<'a> {
     let samples = &outcome.times.samples;
     Entry {
         bytes: outcome.size,
@@ -137,5 +139,6 @@ fn entry(outcome: &Outcome) -> Entry<'_> {
         max: samples.max(),
         payload_verified: outcome.verified,
         figures: outcome.times.figures(),
+        reliability: outcome.reliability(conditions),
     }
 }

@@ -96,6 +96,7 @@ pub(super) fn line(cells: [&str; 3]) -> String {
 mod tests {
     use super::*;
     use crate::clock::Clock;
+    use crate::noise::Noise;
     use crate::report::Distribution;
     use crate::stats::{Reported, Samples};
 
@@ -107,6 +108,7 @@ mod tests {
                 samples: Samples::new(&Clock::monotonic(), Reported::HalfRoundTrip),
                 round_medians: medians.to_vec(),
             },
+            noise: Noise::default(),
             verified: true,
         }
     }

@@ -3,6 +3,7 @@
 //! ```text
 //! conditions distribution   what a result consists of: where it was measured, and the times
 //! document                  the keys of every JSON file
+//! reliability               whether the results can be relied on; --strict
 //! files hgrm                the files of latencies; HdrHistogram's text
 //! table layers histogram json   output of lat
 //! ```
@@ -15,15 +16,18 @@ mod hgrm;
 mod histogram;
 mod json;
 pub(crate) mod layers;
+pub(crate) mod reliability;
 mod table;
 
 pub(crate) use conditions::{Conditions, DeviceFacts, Goal, head, pinned};
 pub(crate) use distribution::{Distribution, Figures};
 pub(crate) use files::Files;
 pub(crate) use json::text as json;
+pub(crate) use reliability::Reliability;
 pub(crate) use table::{NOTE, header, rows};
 
-use crate::cli::Api;
+use crate::cli::{Api, Wait};
+use crate::noise::{Noise, Waiting};
 use crate::stats::Samples;
 
 /// The result of one size and interface.
@@ -33,8 +37,22 @@ pub(crate) struct Outcome {
     /// The interface.
     pub(crate) api: Api,
     pub(crate) times: Distribution,
+    /// What disturbed the measuring thread in all rounds.
+    pub(crate) noise: Noise,
     /// Whether the received bytes were compared with those sent.
     pub(crate) verified: bool,
+}
+
+impl Outcome {
+    /// Returns whether the result can be relied on.
+    pub(crate) fn reliability(&self, conditions: &Conditions) -> Reliability<'_> {
+        let waiting = match conditions.wait {
+            Some(Wait::Adaptive | Wait::Block) if self.api != Api::Engine => Waiting::Sleeps,
+            _ => Waiting::Spins,
+        };
+        let case = format!("{} bytes, api {}", self.size, self.api.name());
+        Reliability::of(case, &self.noise, "the measuring thread", waiting)
+    }
 }
 
 /// Reported quantiles (0 to 1) and their names.

@@ -10,6 +10,7 @@
 //! waiter arms the completion queue just when the completion is written, a later
 //! step serves the arming.
 
+use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
@@ -23,6 +24,7 @@ use crate::clock::Clock;
 use crate::failure::Failure;
 use crate::host;
 use crate::nic::Nic;
+use crate::noise::{Noise, Watch};
 use crate::stats::{Reported, Samples};
 
 /// Least number of measured messages.
@@ -84,10 +86,8 @@ pub(super) struct Case {
 pub(super) struct RoundResult {
     /// Latencies, from the sender's time until the waiter has the event.
     pub(super) samples: Samples,
-    /// CPU time of the waiter, nanoseconds.
-    pub(super) cpu: u64,
-    /// Elapsed time, nanoseconds.
-    pub(super) wall: u64,
+    /// What disturbed the waiter.
+    pub(super) noise: Noise,
     pub(super) waits: WaitCounters,
     /// Posts to full queues of the adapter.
     pub(super) refused: u64,
@@ -142,12 +142,16 @@ impl Case {
             end: AtomicU64::new(first + count),
             has_ended: AtomicBool::new(false),
         };
+        let looked = Barrier::new(2);
         let (sent, result) = thread::scope(|scope| {
             let waiter = scope.spawn(|| {
-                let result = self.wait(&received, &shared, first);
+                let watch = self.watch();
+                looked.wait();
+                let result = watch.and_then(|watch| self.wait(watch, &received, &shared, first));
                 shared.has_ended.store(true, Ordering::Release);
                 result
             });
+            looked.wait();
             let sent = self.send(&mut pair, nic, steps, &shared, first);
             if sent.is_err() {
                 // Ends the wait of the waiter.
@@ -263,16 +267,22 @@ impl Case {
         }
     }
 
+    /// Pins the waiter and looks at its core.
+    fn watch(&self) -> Result<Watch, Failure> {
+        if let Some(cpu) = self.cpus.waiter {
+            host::pin_unchecked(cpu)?;
+        }
+        Ok(Watch::begin(&self.clock))
+    }
+
     /// Runs the waiter.
     fn wait(
         &self,
+        mut watch: Watch,
         received: &EventDispatcher,
         shared: &Shared,
         first: u64,
     ) -> Result<RoundResult, Failure> {
-        if let Some(cpu) = self.cpus.waiter {
-            host::pin_unchecked(cpu)?;
-        }
         let clock = self.clock;
         let mut samples = Samples::new(&clock, Reported::FullRoundTrip);
         let counters = || {
@@ -280,7 +290,7 @@ impl Case {
                 .wait_counters()
                 .map_err(|code| Failure::run(format!("cannot read the wait counters: {code}")))
         };
-        let (mut begin, mut cpu, mut waits) = (clock.now(), cpu_time(), counters()?);
+        let mut waits = counters()?;
         loop {
             let event = received
                 .wait(None)
@@ -295,18 +305,18 @@ impl Case {
             let end = shared.end.load(Ordering::Acquire);
             shared.taken.store(number + 1, Ordering::Release);
             if number + 1 == first {
-                (begin, cpu, waits) = (clock.now(), cpu_time(), counters()?);
+                watch.restart();
+                waits = counters()?;
             }
             if number + 1 == end {
                 break;
             }
         }
-        let wall = clock.now().wrapping_sub(begin) as f64 * clock.nanoseconds_per_tick();
+        let noise = watch.end();
         let after = counters()?;
         Ok(RoundResult {
             samples,
-            cpu: cpu_time() - cpu,
-            wall: wall as u64,
+            noise,
             waits: WaitCounters {
                 spins: after.spins - waits.spins,
                 hits: after.hits - waits.hits,
@@ -355,18 +365,6 @@ fn steps_to_a_completion(
         least = least.min(steps);
     }
     Ok(if nic.is_emulated() { least - 1 } else { 0 })
-}
-
-/// Returns the CPU time of the calling thread, nanoseconds.
-fn cpu_time() -> u64 {
-    let mut time = libc::timespec {
-        tv_sec: 0,
-        tv_nsec: 0,
-    };
-    // SAFETY: `time` is a local variable that is written; every Linux has this clock.
-    unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut time) };
-    // Both fields are positive.
-    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
 #[cfg(test)]

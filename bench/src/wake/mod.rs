@@ -28,7 +28,7 @@ use crate::host::{self, Host};
 use crate::launcher;
 use crate::nic::Nic;
 use crate::output::{finish, probe_all};
-use crate::report::{DeviceFacts, Files};
+use crate::report::{DeviceFacts, Files, reliability};
 use crate::select;
 
 /// Runs the command.
@@ -85,5 +85,7 @@ pub(crate) fn run(args: &WakeArgs) -> Result<(), Failure> {
     if let Some(path) = &args.svg {
         files.push((path.clone(), plot::svg(&conditions, &outcomes)?));
     }
-    finish(report::text(&conditions, &outcomes), files)
+    finish(report::text(&conditions, &outcomes), files)?;
+    let judged: Vec<_> = outcomes.iter().map(Outcome::reliability).collect();
+    reliability::require(args.strict, &judged)
 }

@@ -5,7 +5,8 @@ use dat_api::safe::{WaitCounters, WaitPolicy};
 use super::case::RoundResult;
 use crate::cli::Rate;
 use crate::clock::Clock;
-use crate::report::Distribution;
+use crate::noise::{Noise, Waiting};
+use crate::report::{Distribution, Reliability};
 use crate::stats::rounds::median;
 use crate::stats::{Reported, Samples};
 
@@ -14,6 +15,7 @@ pub(super) struct Outcome {
     pub(super) rate: Rate,
     pub(super) policy: WaitPolicy,
     pub(super) times: Distribution,
+    pub(super) noise: Noise,
     /// The waiter's CPU time per message in each round, microseconds.
     pub(super) cpu: Vec<f64>,
     /// CPU time of the waiter divided by the elapsed time, in each round.
@@ -30,6 +32,7 @@ impl Outcome {
             rate,
             policy,
             times: Distribution::new(Samples::new(clock, Reported::FullRoundTrip)),
+            noise: Noise::default(),
             cpu: Vec::new(),
             share: Vec::new(),
             waits: WaitCounters::default(),
@@ -40,9 +43,10 @@ impl Outcome {
 
     /// Adds the result of a round.
     pub(super) fn add(&mut self, result: RoundResult) {
-        let cpu = result.cpu as f64;
+        let cpu = result.noise.ran.cpu_nanoseconds as f64;
         self.cpu.push(cpu / 1000.0 / result.samples.count() as f64);
-        self.share.push(cpu / result.wall.max(1) as f64);
+        self.share.push(result.noise.ran.share());
+        self.noise.add(&result.noise);
         self.times.add(&result.samples);
         self.waits.spins += result.waits.spins;
         self.waits.hits += result.waits.hits;
@@ -50,6 +54,16 @@ impl Outcome {
         self.waits.spurious += result.waits.spurious;
         self.refused += result.refused;
         self.late += result.late;
+    }
+
+    /// Returns whether the result can be relied on.
+    pub(super) fn reliability(&self) -> Reliability<'_> {
+        let waiting = match self.policy {
+            WaitPolicy::Poll => Waiting::Spins,
+            _ => Waiting::Sleeps,
+        };
+        let case = format!("{} at {}/s", self.policy, self.rate);
+        Reliability::of(case, &self.noise, "the waiter", waiting)
     }
 
     /// Returns the median of the rounds' CPU time per message, microseconds.

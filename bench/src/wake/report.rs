@@ -10,7 +10,7 @@ use super::outcome::{Outcome, find};
 use crate::cli::Rate;
 use crate::host::Host;
 use crate::report::document::document;
-use crate::report::{DeviceFacts, Figures, head, pinned};
+use crate::report::{DeviceFacts, Figures, Reliability, head, pinned, reliability};
 use crate::stats::rounds::median;
 
 /// Name and version of the schema.
@@ -128,7 +128,8 @@ pub(super) fn text(conditions: &Conditions, outcomes: &[Outcome]) -> String {
             );
         }
     }
-    out
+    let judged: Vec<_> = outcomes.iter().map(Outcome::reliability).collect();
+    out + "\n" + &reliability::text(&judged)
 }
 
 /// A case relative to poll and block at the same rate. The ratio is computed per
@@ -182,6 +183,8 @@ struct Entry<'a> {
     beside: Compared,
     #[serde(flatten)]
     figures: Figures<'a>,
+    #[serde(flatten)]
+    reliability: Reliability<'a>,
 }
 
 #[derive(Serialize)]
@@ -250,5 +253,6 @@ fn entry<'a>(outcome: &'a Outcome, all: &[Outcome]) -> Entry<'a> {
         round_cpu: outcome.cpu.clone(),
         beside: Compared::of(outcome, all),
         figures: outcome.times.figures(),
+        reliability: outcome.reliability(),
     }
 }
