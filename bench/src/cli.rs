@@ -7,13 +7,16 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use dat_engine::cm::ListenOn;
 
 use crate::failure::Failure;
+use crate::results::Condition;
 use crate::stats::Reported;
 
 mod cost;
+mod diff;
 mod scale;
 mod wake;
 
 pub(crate) use cost::CostArgs;
+pub(crate) use diff::DiffArgs;
 pub(crate) use scale::ScaleArgs;
 pub(crate) use wake::{Rate, WakeArgs};
 
@@ -53,6 +56,9 @@ pub(crate) enum Command {
     /// Measure cost per message and memory for 1 to 10,000 endpoints on one SRQ
     #[command(long_about = scale::ABOUT, after_long_help = scale::EXAMPLES, after_help = "See --help for how the figures are measured, and for examples.")]
     Scale(ScaleArgs),
+    /// Compare two result files
+    #[command(long_about = diff::ABOUT, after_long_help = diff::EXAMPLES, after_help = "See --help for how cases are compared, and for examples.")]
+    Diff(DiffArgs),
 }
 
 const ABOUT: &str = "\
@@ -60,7 +66,7 @@ Benchmarks of uDAPL and its RDMA engine.
 
 lat measures latency with histograms, cost the processor cost of each post and
 poll, wake the latency and CPU time of waiting threads, scale the cost of many
-endpoints. Times are in microseconds (lat, wake) or nanoseconds (cost, scale).
+endpoints; diff compares two result files. Times are in microseconds (lat, wake) or nanoseconds (cost, scale).
 With '-d emu' every command runs on an emulated ConnectX, without hardware; such
 figures say nothing about a NIC.";
 
@@ -71,6 +77,7 @@ Examples:
   dat-bench lat -d mlx5_0              server, on one host
   dat-bench lat -d mlx5_0 HOST         client, on another: measures and prints
   dat-bench cost -d emu                processor cost of posts and polls
+  dat-bench diff a.json b.json         what changed between two runs
 
 Exit status: 0 good, 1 usage, 2 environment (no device, no locked memory, ...), 3 the run failed.";
 
@@ -130,6 +137,7 @@ Examples:
   dat-bench lat --loopback --api engine,rust,c what each layer of DAT adds to the engine
   dat-bench lat --loopback --path verbs        through libibverbs, on any RDMA device
   dat-bench lat -D 10 --cpu 2 --hgrm r.hgrm server-host
+  dat-bench lat -n 100000 --strict --fail-if 'p99>5us' server-host   for CI
 
 How to get a good number:
   * Pin with --cpu to an isolated core (isolcpus, nohz_full) of the device's NUMA node.
@@ -339,6 +347,10 @@ pub(crate) struct LatArgs {
     /// Fail with status 3 if a result is unreliable; the result files are written before
     #[arg(long)]
     pub(crate) strict: bool,
+    /// Fail with status 3 if this holds for a result, such as p99>5us or max>1ms; the figures are
+    /// min, p50, p90, p99, p99.9, p99.99, p99.999, max, avg and stdev
+    #[arg(long, value_name = "CONDITION", value_parser = absolute)]
+    pub(crate) fail_if: Vec<Condition>,
     /// Write the results as JSON
     #[arg(long, value_name = "FILE")]
     pub(crate) json: Option<PathBuf>,
@@ -382,6 +394,15 @@ fn cpu(text: &str) -> Result<usize, String> {
     }
     text.parse()
         .map_err(|_| "expected a CPU number, as in /proc/cpuinfo".into())
+}
+
+/// Parses a condition of a command that measures: there is no earlier result.
+fn absolute(text: &str) -> Result<Condition, String> {
+    let condition: Condition = text.parse()?;
+    match condition.is_change() {
+        true => Err("a change such as +10% needs two result files: use 'dat-bench diff'".into()),
+        false => Ok(condition),
+    }
 }
 
 impl LatArgs {
@@ -461,6 +482,7 @@ impl LatArgs {
                 (self.json.is_some(), "--json"),
                 (self.hgrm.is_some(), "--hgrm"),
                 (self.strict, "--strict"),
+                (!self.fail_if.is_empty(), "--fail-if"),
             ] {
                 if given {
                     return Err(Failure::usage(format!(

@@ -2,10 +2,11 @@
 //! on the emulated device, without hardware.
 //!
 //! ```text
-//! commands     devices, lat, cost, wake, scale: one module each
+//! commands     devices, lat, cost, wake, scale, diff: one module each
 //! cli          options and help of the commands
 //! select       chooses the device of a run       launcher   restarts dat-bench under mlx5-emu
 //! clock        TSC or CLOCK_MONOTONIC            stats      samples: histogram, mean, deviation
+//! results      reads result files; --fail-if
 //! nic          stops and steps the emulated NIC  exchange   TCP control connection of client and server
 //! report       table, histogram, JSON, hgrm      plot       SVG
 //! host         facts about this machine          output     every write to a stream or file
@@ -20,6 +21,7 @@ mod cli;
 mod clock;
 mod cost;
 mod devices;
+mod diff;
 mod exchange;
 mod failure;
 mod host;
@@ -30,6 +32,7 @@ mod noise;
 mod output;
 mod plot;
 mod report;
+mod results;
 mod scale;
 mod select;
 mod stats;
@@ -67,6 +70,7 @@ fn main() -> ExitCode {
         Command::Cost(args) => cost::run(args),
         Command::Wake(args) => wake::run(args),
         Command::Scale(args) => scale::run(args),
+        Command::Diff(args) => diff::run(args),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

@@ -6,6 +6,7 @@
 //! samples and no cancellation.
 
 pub(crate) mod rounds;
+pub(crate) mod shift;
 
 use std::time::Duration;
 

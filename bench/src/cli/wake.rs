@@ -8,8 +8,9 @@ use std::time::Duration;
 use clap::Args;
 use dat_api::safe::WaitPolicy;
 
-use super::{Path, seconds};
+use super::{Path, absolute, seconds};
 use crate::failure::Failure;
+use crate::results::Condition;
 
 pub(super) const ABOUT: &str = "\
 Measure the wake-up latency and the CPU time of waiting, per wait policy.
@@ -97,6 +98,10 @@ pub(crate) struct WakeArgs {
     /// Fail with status 3 if a result is unreliable; the result files are written before
     #[arg(long)]
     pub(crate) strict: bool,
+    /// Fail with status 3 if this holds for a result, such as p99>5us or max>1ms; the figures are
+    /// min, p50, p90, p99, p99.9, max, avg and cpu (CPU time per message)
+    #[arg(long, value_name = "CONDITION", value_parser = absolute)]
+    pub(crate) fail_if: Vec<Condition>,
     /// Write the results as JSON
     #[arg(long, value_name = "FILE")]
     pub(crate) json: Option<PathBuf>,

@@ -42,7 +42,7 @@ use crate::cli::{Api, LISTEN, LatArgs};
 use crate::failure::Failure;
 use crate::noise::Noise;
 use crate::report::{self, Conditions, Distribution, Files, Outcome, Reliability, reliability};
-use crate::{exchange, host, output, select};
+use crate::{exchange, host, output, results, select};
 
 use self::c::Libdat;
 use self::device_port::DevicePort;
@@ -112,6 +112,7 @@ pub(crate) fn run(args: &LatArgs) -> Result<(), Failure> {
         outcomes.iter().map(|outcome| &outcome.times.samples),
     );
     output::finish(text, files)?;
+    results::require(|| report::json(&conditions, &outcomes), &args.fail_if)?;
     reliability::require(args.strict, &judged(&conditions, &outcomes))
 }
 

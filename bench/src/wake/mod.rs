@@ -29,7 +29,7 @@ use crate::launcher;
 use crate::nic::Nic;
 use crate::output::{finish, probe_all};
 use crate::report::{DeviceFacts, Files, reliability};
-use crate::select;
+use crate::{results, select};
 
 /// Runs the command.
 pub(crate) fn run(args: &WakeArgs) -> Result<(), Failure> {
@@ -86,6 +86,7 @@ pub(crate) fn run(args: &WakeArgs) -> Result<(), Failure> {
         files.push((path.clone(), plot::svg(&conditions, &outcomes)?));
     }
     finish(report::text(&conditions, &outcomes), files)?;
+    results::require(|| report::json(&conditions, &outcomes), &args.fail_if)?;
     let judged: Vec<_> = outcomes.iter().map(Outcome::reliability).collect();
     reliability::require(args.strict, &judged)
 }
