@@ -119,6 +119,14 @@ long. Read reports the FULL round trip, because the data come back within one
 operation. One message is in flight at a time (closed loop): the figures are
 those of an idle device, not of a loaded one.
 
+With --rate (open loop) messages are sent on schedule, and up to -t of them are
+in flight (with -o write one). Two FULL times are reported: the response time,
+from the moment at which a message was DUE until its answer, and the service
+time, from the moment at which it was sent. A stall delays all messages that
+become due meanwhile, and the response times show it. If the sender cannot keep
+the rate, the table says so and the result is unreliable. Several rates give the
+latency over the load. Both sides need the same --rate.
+
 A result is UNRELIABLE if its thread ran less than 95 % of the time (of the time
 in which it was ready, if it sleeps), if the server's thread did, if the
 hypervisor took more than 1 % of the processor (steal), if something else took
@@ -136,6 +144,7 @@ Examples:
   dat-bench lat -a --json r.json server-host   all sizes; the server needs -a too
   dat-bench lat --loopback --api engine,rust,c what each layer of DAT adds to the engine
   dat-bench lat --loopback --path verbs        through libibverbs, on any RDMA device
+  dat-bench lat --rate 1k,10k,100k server-host open loop; the server needs --rate too
   dat-bench lat -D 10 --cpu 2 --hgrm r.hgrm server-host
   dat-bench lat -n 100000 --strict --fail-if 'p99>5us' server-host   for CI
 
@@ -311,6 +320,9 @@ pub(crate) struct LatArgs {
     /// Measuring time per size, instead of a number of samples
     #[arg(short = 'D', long, value_name = "SECONDS", conflicts_with = "iters", value_parser = seconds)]
     pub(crate) duration: Option<Duration>,
+    /// Open loop: send this many messages per second, comma-separated, with suffixes k and M
+    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = per_second)]
+    pub(crate) rate: Vec<f64>,
     /// Rounds per size, among which the samples are divided; the medians of six rounds or more have
     /// a confidence interval [default: 10, or less for short runs]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
@@ -318,9 +330,10 @@ pub(crate) struct LatArgs {
     /// Round trips before the first sample, per size, at most 1000000000 [default: a tenth of -n, at most 1000]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(..=MAX_WARMUP))]
     pub(crate) warmup: Option<u64>,
-    /// Send queue depth; from 2 on, only every (N/2)-th message is signalled
-    #[arg(short = 't', long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
-    pub(crate) tx_depth: u32,
+    /// Send queue depth; from 2 on, only every (N/2)-th message is signalled. With --rate, also the
+    /// most messages in flight [default: 1; with --rate 64]
+    #[arg(short = 't', long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) tx_depth: Option<u32>,
     /// Receive queue depth (send only) [default: 512, or the device's limit]
     #[arg(short = 'r', long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) rx_depth: Option<u32>,
@@ -387,6 +400,22 @@ fn seconds(text: &str) -> Result<Duration, String> {
     }
 }
 
+/// Parses messages per second, with the suffixes k and M as powers of 1000.
+fn per_second(text: &str) -> Result<f64, String> {
+    const MOST: f64 = 1e8;
+    let (digits, unit) = match text.strip_suffix(['k', 'K']) {
+        Some(digits) => (digits, 1e3),
+        None => match text.strip_suffix('M') {
+            Some(digits) => (digits, 1e6),
+            None => (text, 1.0),
+        },
+    };
+    match digits.parse::<f64>().map(|number| number * unit) {
+        Ok(rate) if (1.0..=MOST).contains(&rate) => Ok(rate),
+        _ => Err("expected messages per second, 1 to 100M, such as 500, 10k or 1.5M".into()),
+    }
+}
+
 /// Parses one CPU number. `host::pin` refuses a CPU that does not exist.
 fn cpu(text: &str) -> Result<usize, String> {
     if text.contains([',', '-']) {
@@ -417,6 +446,19 @@ impl LatArgs {
 
     pub(crate) fn is_server(&self) -> bool {
         !self.loopback && self.host.is_none()
+    }
+
+    /// Returns the rates of the open loop; a single `None` is the closed loop.
+    pub(crate) fn rates(&self) -> Vec<Option<f64>> {
+        match self.rate.is_empty() {
+            true => vec![None],
+            false => self.rate.iter().copied().map(Some).collect(),
+        }
+    }
+
+    pub(crate) fn send_depth(&self) -> u32 {
+        self.tx_depth
+            .unwrap_or(if self.rate.is_empty() { 1 } else { 64 })
     }
 
     pub(crate) fn iterations(&self) -> u64 {
@@ -477,6 +519,7 @@ impl LatArgs {
             ));
         }
         self.check_api()?;
+        self.check_rates()?;
         if self.is_server() {
             for (given, option) in [
                 (self.json.is_some(), "--json"),
@@ -493,6 +536,21 @@ impl LatArgs {
         } else if self.port == 0 {
             return Err(Failure::usage(
                 "-p 0 is for servers, which take any free port: give the client the port that the server printed",
+            ));
+        }
+        Ok(())
+    }
+
+    /// Refuses rates that are given twice, and a thread that sleeps instead of
+    /// keeping a schedule.
+    fn check_rates(&self) -> Result<(), Failure> {
+        let repeated = |(at, rate)| self.rate[..at].contains(rate);
+        if self.rate.iter().enumerate().any(repeated) {
+            return Err(Failure::usage("--rate names a rate twice"));
+        }
+        if !self.rate.is_empty() && self.wait.is_some() {
+            return Err(Failure::usage(
+                "--wait has no meaning with --rate: the thread that sends on schedule cannot sleep; 'dat-bench wake' measures waits at a rate",
             ));
         }
         Ok(())

@@ -5,6 +5,7 @@
 //! sums are integers in clock ticks, so the deviation has no rounding of the
 //! samples and no cancellation.
 
+pub(crate) mod pace;
 pub(crate) mod rounds;
 pub(crate) mod shift;
 

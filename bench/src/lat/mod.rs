@@ -7,7 +7,7 @@
 //! interface               trait of the measured interfaces: open, connect, measure
 //! loopback pair           both sides in one process; in two, with the control connection
 //! pass                    one pass of the measuring side
-//! send write read         the measuring loops, one per file
+//! send write read open    the measuring loops, one per file
 //! side credits watchdog   used by the loops: send queue credits, timeouts
 //! link payload            traits of the measured endpoints; their memory
 //! engine                  the engine's endpoints
@@ -25,6 +25,7 @@ mod link;
 mod loop_tests;
 mod loopback;
 mod meter;
+mod open;
 mod pair;
 mod pass;
 mod payload;
@@ -41,7 +42,10 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use crate::cli::{Api, LISTEN, LatArgs};
 use crate::failure::Failure;
 use crate::noise::Noise;
-use crate::report::{self, Conditions, Distribution, Files, Outcome, Reliability, reliability};
+use crate::report::{
+    self, Columns, Conditions, Distribution, Files, Open, Outcome, Reliability, reliability,
+};
+use crate::stats::pace::Pace;
 use crate::{exchange, host, output, results, select};
 
 use self::c::Libdat;
@@ -99,17 +103,22 @@ pub(crate) fn run(args: &LatArgs) -> Result<(), Failure> {
     };
     let machine = host::Host::read();
     let conditions = plan.conditions(&device_port, libdat.as_ref(), machine, args.host.clone());
-    let mut progress = Progress::begin(&conditions, sizes.len())?;
+    let mut progress = Progress::begin(&conditions, sizes.len() * plan.rates.len())?;
     let mut outcomes = Vec::with_capacity(sizes.len() * plan.apis.len());
     for size in sizes {
-        let measured = measure(&mut sides, size, &plan)?;
-        progress.rows(&measured)?;
-        outcomes.extend(measured);
+        for &rate in &plan.rates {
+            let measured = measure(&mut sides, size, rate, &plan)?;
+            progress.rows(&measured)?;
+            outcomes.extend(measured);
+        }
     }
     let text = progress.end(&conditions, &outcomes);
     let files = files.contents(
         || report::json(&conditions, &outcomes),
-        outcomes.iter().map(|outcome| &outcome.times.samples),
+        outcomes.iter().flat_map(|outcome| {
+            let service = outcome.open.iter().map(|open| &open.service.samples);
+            [&outcome.times.samples].into_iter().chain(service)
+        }),
     );
     output::finish(text, files)?;
     results::require(|| report::json(&conditions, &outcomes), &args.fail_if)?;
@@ -121,19 +130,28 @@ fn judged<'a>(conditions: &Conditions, outcomes: &'a [Outcome]) -> Vec<Reliabili
     outcomes.iter().map(judge).collect()
 }
 
-/// Returns the words that distinguish the cases, in the order of the outcomes.
+/// Returns the words that distinguish the files of the cases, in the order of the
+/// outcomes. In an open loop the service times have a file of their own.
 fn cases(args: &LatArgs) -> Vec<Vec<String>> {
-    let (sizes, apis) = (args.sizes(), &args.api);
-    let words = |size: u32, api: Api| {
-        let size = (sizes.len() > 1).then(|| size.to_string());
-        let api = (apis.len() > 1).then(|| api.name().to_owned());
-        size.into_iter().chain(api).collect()
-    };
-    sizes
-        .iter()
-        .flat_map(|&size| apis.iter().map(move |&api| (size, api)))
-        .map(|(size, api)| words(size, api))
-        .collect()
+    let (sizes, rates, apis) = (args.sizes(), args.rates(), &args.api);
+    let mut cases = Vec::new();
+    for size in &sizes {
+        for rate in &rates {
+            for api in apis {
+                let size = (sizes.len() > 1).then(|| size.to_string());
+                let name = rate
+                    .filter(|_| rates.len() > 1)
+                    .map(|rate| rate.to_string());
+                let api = (apis.len() > 1).then(|| api.name().to_owned());
+                let words: Vec<_> = [size, name, api].into_iter().flatten().collect();
+                cases.push(words.clone());
+                if rate.is_some() {
+                    cases.push([words, vec!["service".to_owned()]].concat());
+                }
+            }
+        }
+    }
+    cases
 }
 
 /// The connections, one per interface, with the responder in this process or
@@ -158,11 +176,21 @@ impl Sides {
     }
 }
 
-/// Measures one size through every interface, in turns.
-fn measure(sides: &mut Sides, size: u32, plan: &Plan) -> Result<Vec<Outcome>, Failure> {
+/// Measures one size at one rate through every interface, in turns.
+fn measure(
+    sides: &mut Sides,
+    size: u32,
+    rate: Option<f64>,
+    plan: &Plan,
+) -> Result<Vec<Outcome>, Failure> {
     let new = |&api| Outcome {
         size,
         api,
+        open: rate.map(|rate| Open {
+            rate,
+            service: Distribution::new(plan.samples()),
+            pace: Pace::default(),
+        }),
         times: Distribution::new(plan.samples()),
         noise: Noise::default(),
         verified: true,
@@ -172,9 +200,15 @@ fn measure(sides: &mut Sides, size: u32, plan: &Plan) -> Result<Vec<Outcome>, Fa
     for round in 0..plan.rounds() {
         for turn in plan.turns(round) {
             recording.clear();
-            sides.measure(turn, Pass { size, round }, plan, &mut recording)?;
-            outcomes[turn].times.add(&recording.samples);
-            outcomes[turn].noise.add(&recording.noise);
+            let pass = Pass { size, round, rate };
+            sides.measure(turn, pass, plan, &mut recording)?;
+            let outcome = &mut outcomes[turn];
+            outcome.times.add(&recording.samples);
+            outcome.noise.add(&recording.noise);
+            if let Some(open) = &mut outcome.open {
+                open.service.add(&recording.service);
+                open.pace.add(&recording.pace);
+            }
         }
     }
     Ok(outcomes)
@@ -184,28 +218,30 @@ fn measure(sides: &mut Sides, size: u32, plan: &Plan) -> Result<Vec<Outcome>, Fa
 /// bar, which is redrawn between sizes only and never during a measurement.
 struct Progress {
     bar: ProgressBar,
-    /// Several interfaces are compared.
-    compares: bool,
+    columns: Columns,
 }
 
 impl Progress {
-    fn begin(conditions: &Conditions, sizes: usize) -> Result<Self, Failure> {
-        let compares = conditions.apis.len() > 1;
-        output::line(format_args!("{conditions}\n{}", report::header(compares)))?;
-        let bar = ProgressBar::with_draw_target(Some(sizes as u64), ProgressDrawTarget::stderr());
+    fn begin(conditions: &Conditions, cases: usize) -> Result<Self, Failure> {
+        let columns = Columns {
+            rates: !conditions.rates.is_empty(),
+            apis: conditions.apis.len() > 1,
+        };
+        output::line(format_args!("{conditions}\n{}", report::header(columns)))?;
+        let bar = ProgressBar::with_draw_target(Some(cases as u64), ProgressDrawTarget::stderr());
         bar.set_style(
-            ProgressStyle::with_template(" {pos} of {len} sizes measured {wide_bar}")
+            ProgressStyle::with_template(" {pos} of {len} cases measured {wide_bar}")
                 .expect("the template is a constant"),
         );
-        if sizes > 1 {
+        if cases > 1 {
             bar.tick();
         }
-        Ok(Self { bar, compares })
+        Ok(Self { bar, columns })
     }
 
     /// Prints the rows of one size.
     fn rows(&mut self, outcomes: &[Outcome]) -> Result<(), Failure> {
-        let rows = report::rows(outcomes, self.compares);
+        let rows = report::rows(outcomes, self.columns);
         self.bar.suspend(|| output::line(rows))?;
         self.bar.inc(1);
         Ok(())
@@ -215,7 +251,10 @@ impl Progress {
     fn end(self, conditions: &Conditions, outcomes: &[Outcome]) -> String {
         self.bar.finish_and_clear();
         let mut text = format!("{}\n", report::NOTE);
-        if self.compares {
+        if self.columns.rates {
+            text += &format!("{}\n", report::RATES_NOTE);
+        }
+        if self.columns.apis {
             text += &format!("{}\n", report::layers::NOTE);
         }
         text += &reliability::text(&judged(conditions, outcomes));

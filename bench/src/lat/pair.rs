@@ -95,10 +95,12 @@ impl Pair {
     fn answer_sizes(&mut self, plan: &Plan) -> Result<(), Failure> {
         for &size in &plan.sizes {
             let mut answered = vec![0; plan.apis.len()];
-            for round in 0..plan.rounds() {
-                for turn in plan.turns(round) {
-                    let pass = Pass { size, round };
-                    answered[turn] += self.sides[turn].answer(pass, plan, &mut self.peer)?;
+            for &rate in &plan.rates {
+                for round in 0..plan.rounds() {
+                    for turn in plan.turns(round) {
+                        let pass = Pass { size, round, rate };
+                        answered[turn] += self.sides[turn].answer(pass, plan, &mut self.peer)?;
+                    }
                 }
             }
             for (api, answered) in plan.apis.iter().zip(answered) {

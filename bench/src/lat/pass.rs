@@ -1,11 +1,12 @@
 //! One pass of the measuring side: a look at the core, the loop of the
-//! operation, and the noise meanwhile.
+//! operation, and the noise meanwhile. With `--rate`, the closed loop is only the
+//! warm-up of the open one.
 
 use super::link::Link;
 use super::plan::{Pass, Plan, Recording};
 use super::side::{OtherSide, Side};
 use super::watchdog::{Stop, Watchdog};
-use super::{read, send, write};
+use super::{open, read, send, write};
 use crate::cli::Operation;
 use crate::noise::Watch;
 
@@ -25,7 +26,13 @@ pub(super) fn run<L: Link>(
         Operation::Write => write::measure(side, other_side, &mut meter, watchdog),
         Operation::Read => read::measure(side, &mut meter, watchdog),
     }?;
-    let trips = meter.round_trips();
+    let mut trips = meter.round_trips();
+    if let Some(schedule) = plan.schedule(pass) {
+        let operation = plan.operation;
+        trips += open::measure(
+            side, other_side, operation, &schedule, trips, recording, watchdog,
+        )?;
+    }
     recording.noise = watch.end();
     Ok(trips)
 }

@@ -11,11 +11,13 @@ use crate::failure::Failure;
 use crate::host::Host;
 use crate::noise::Noise;
 use crate::report::{Conditions, Goal};
-use crate::stats::Samples;
+use crate::stats::pace::Pace;
+use crate::stats::{Reported, Samples};
 
 use super::c::Libdat;
 use super::device_port::DevicePort;
 use super::meter::Meter;
+use super::open::Schedule;
 use super::watchdog::Watchdog;
 
 /// Default timeout for messages of the other side.
@@ -27,6 +29,10 @@ const ROUNDS: u32 = 10;
 /// Least samples of a round by default, if only one interface is measured.
 const LEAST_IN_A_ROUND: u64 = 50;
 
+/// A sender that cannot keep its rate sends for twice the time of the schedule, and
+/// this.
+const OVERTIME: Duration = Duration::from_secs(1);
+
 /// One uninterrupted measurement: one size in one round, through one interface.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Pass {
@@ -34,11 +40,17 @@ pub(super) struct Pass {
     pub(super) size: u32,
     /// Below [`Plan::rounds`].
     pub(super) round: u32,
+    /// Messages per second; none in a closed loop.
+    pub(super) rate: Option<f64>,
 }
 
 /// What one pass records.
 pub(super) struct Recording {
+    /// Round trips; in an open loop, response times.
     pub(super) samples: Samples,
+    /// Service times of an open loop.
+    pub(super) service: Samples,
+    pub(super) pace: Pace,
     pub(super) noise: Noise,
 }
 
@@ -46,6 +58,8 @@ impl Recording {
     /// Removes what an earlier pass has recorded.
     pub(super) fn clear(&mut self) {
         self.samples.clear();
+        self.service.clear();
+        self.pace = Pace::default();
         self.noise = Noise::default();
     }
 }
@@ -56,6 +70,7 @@ pub(super) struct Plan {
     pub(super) wait: Option<Wait>,
     pub(super) operation: Operation,
     pub(super) sizes: Vec<u32>,
+    pub(super) rates: Vec<Option<f64>>,
     pub(super) goal: Goal,
     /// As requested.
     rounds: Option<u32>,
@@ -86,13 +101,14 @@ impl Plan {
             wait: args.wait,
             operation: args.operation,
             sizes: args.sizes(),
+            rates: args.rates(),
             goal: match args.duration {
                 Some(duration) => Goal::Duration(duration),
                 None => Goal::Iterations(args.iterations()),
             },
             rounds: args.rounds,
             warmup: args.warmup(),
-            tx_depth: args.tx_depth,
+            tx_depth: args.send_depth(),
             rx_depth: args.receive_depth(),
             inline: args.inline_bytes(),
             inline_requested: args.inline_bytes(),
@@ -114,6 +130,9 @@ impl Plan {
     ) -> Result<(), Failure> {
         self.iwarp = device_port.is_iwarp();
         self.rx_depth = self.rx_depth.min(device_port.most_depth);
+        if args.tx_depth.is_none() {
+            self.tx_depth = self.tx_depth.min(device_port.most_depth);
+        }
         if args.inline.is_none() && self.inline > 0 {
             let receives = self.receives().max(1);
             self.inline = device_port.inline(self.inline, &self.apis, self.tx_depth, receives)?;
@@ -143,6 +162,9 @@ impl Plan {
         options.set("-n", iterations);
         options.set("-D", duration);
         options.set("--rounds", self.rounds().to_string());
+        let rate = |rate: &Option<f64>| rate.map_or("none".to_owned(), |rate| rate.to_string());
+        let rates: Vec<_> = self.rates.iter().map(rate).collect();
+        options.set("--rate", rates.join(","));
         let apis: Vec<_> = self.apis.iter().map(|api| api.name()).collect();
         options.set("--api", apis.join(","));
         options.set("--wait", self.wait.map_or("none", Wait::name));
@@ -183,13 +205,24 @@ impl Plan {
         (0..count).map(move |turn| (turn + round as usize) % count)
     }
 
+    /// Returns which part of a round trip is reported.
+    fn reported(&self) -> Reported {
+        match self.rates[..] {
+            [None] => self.operation.reported(),
+            // The due time belongs to the request alone.
+            _ => Reported::FullRoundTrip,
+        }
+    }
+
     pub(super) fn samples(&self) -> Samples {
-        Samples::new(&self.clock, self.operation.reported())
+        Samples::new(&self.clock, self.reported())
     }
 
     pub(super) fn recording(&self) -> Recording {
         Recording {
             samples: self.samples(),
+            service: self.samples(),
+            pace: Pace::default(),
             noise: Noise::default(),
         }
     }
@@ -200,10 +233,31 @@ impl Plan {
 
     pub(super) fn meter<'a>(&self, pass: Pass, samples: &'a mut Samples) -> Meter<'a> {
         let goal = match self.goal {
+            // Only the warm-up.
+            _ if pass.rate.is_some() => Goal::Iterations(0),
             Goal::Iterations(count) => Goal::Iterations(self.part(count, pass)),
             Goal::Duration(duration) => Goal::Duration(duration / self.rounds()),
         };
         Meter::new(self.clock, goal, self.part(self.warmup, pass), samples)
+    }
+
+    /// Returns the schedule of a pass in an open loop.
+    pub(super) fn schedule(&self, pass: Pass) -> Option<Schedule> {
+        let rate = pass.rate?;
+        let count = match self.goal {
+            Goal::Iterations(count) => self.part(count, pass),
+            Goal::Duration(duration) => {
+                (rate * duration.as_secs_f64()) as u64 / u64::from(self.rounds())
+            }
+        }
+        .max(1);
+        let interval = 1e9 / rate / self.clock.nanoseconds_per_tick();
+        Some(Schedule {
+            clock: self.clock,
+            interval,
+            count,
+            limit: (count as f64 * interval * 2.0) as u64 + self.clock.ticks(OVERTIME),
+        })
     }
 
     /// Returns a round's part of a number of round trips.
@@ -230,6 +284,8 @@ impl Plan {
         Conditions {
             apis: self.apis.clone(),
             wait: self.wait,
+            rates: self.rates.iter().copied().flatten().collect(),
+            reported: self.reported(),
             rounds: self.rounds(),
             libdat: libdat.map(|libdat| libdat.path().to_owned()),
             operation: self.operation,
@@ -267,7 +323,12 @@ mod tests {
         let mut samples = plan.samples();
         let mut trips = 0;
         for round in 0..plan.rounds() {
-            let mut meter = plan.meter(Pass { size: 2, round }, &mut samples);
+            let pass = Pass {
+                size: 2,
+                round,
+                rate: None,
+            };
+            let mut meter = plan.meter(pass, &mut samples);
             while meter.lap() {
                 meter.record();
             }
@@ -297,6 +358,31 @@ mod tests {
             let plan = plan(&format!("--api engine,rust,c -n {count} --warmup 0"));
             assert_eq!(samples_of(&plan), (count, count));
         }
+    }
+
+    #[test]
+    fn the_schedule_of_a_round_has_its_part_of_the_messages() {
+        let counts = |words: &str| -> Vec<u64> {
+            let plan = plan(words);
+            let pass = |round| Pass {
+                size: 2,
+                round,
+                rate: plan.rates[0],
+            };
+            let schedule = |round| plan.schedule(pass(round)).expect("an open loop");
+            (0..plan.rounds())
+                .map(|round| schedule(round).count)
+                .collect()
+        };
+        assert_eq!(counts("-n 1003 --rate 1k").iter().sum::<u64>(), 1003);
+        assert_eq!(counts("-D 5 --rate 1k"), [500; 10]);
+        assert_eq!(counts("-D 0.1 --rate 1 --rounds 3"), [1; 3]);
+        let closed = Pass {
+            size: 2,
+            round: 0,
+            rate: None,
+        };
+        assert!(plan("-n 5").schedule(closed).is_none());
     }
 
     /// Such a pair could not connect: one side exchanges addresses, the other uses

@@ -5,10 +5,11 @@ use serde::Serialize;
 use super::distribution::Figures;
 use super::document::document;
 use super::layers::{self, Added};
-use super::{Conditions, Outcome, Reliability};
+use super::{Conditions, Distribution, Outcome, Reliability};
 use crate::cli::{Api, Operation, Wait};
 use crate::host::Host;
 use crate::stats::Reported;
+use crate::stats::pace::Pace;
 
 use super::conditions::{DeviceFacts, Goal};
 
@@ -38,6 +39,8 @@ struct Run<'a> {
     rounds: u32,
     operation: Operation,
     reported: Reported,
+    /// Requested messages per second; empty in a closed loop.
+    rates_per_second: &'a [f64],
     loopback: bool,
     peer: Option<&'a str>,
     goal: Goal,
@@ -62,11 +65,28 @@ enum DatEvents {
     Wait(Wait),
 }
 
-/// A row of the table, with its columns as keys; times in microseconds.
+/// The results of one case. In an open loop, the times are response times.
 #[derive(Serialize)]
 struct Entry<'a> {
     bytes: u32,
     api: Api,
+    /// Requested messages per second; none in a closed loop.
+    rate_per_second: Option<f64>,
+    #[serde(flatten)]
+    times: Times<'a>,
+    /// Whether the received bytes were compared with those sent.
+    payload_verified: bool,
+    #[serde(flatten)]
+    reliability: Reliability<'a>,
+    /// How the sender kept its schedule; none in a closed loop.
+    pace: Option<PaceEntry>,
+    /// Service times; none in a closed loop.
+    service: Option<Times<'a>>,
+}
+
+/// A row of the table, with its columns as keys; times in microseconds.
+#[derive(Serialize)]
+struct Times<'a> {
     iterations: u64,
     t_min: f64,
     t_max_perftest: f64,
@@ -81,12 +101,16 @@ struct Entry<'a> {
     p99_99: Option<f64>,
     /// The largest sample; `t_max_perftest` leaves out the two largest.
     max: f64,
-    /// Whether the received bytes were compared with those sent.
-    payload_verified: bool,
     #[serde(flatten)]
     figures: Figures<'a>,
+}
+
+#[derive(Serialize)]
+struct PaceEntry {
     #[serde(flatten)]
-    reliability: Reliability<'a>,
+    pace: Pace,
+    achieved_per_second: f64,
+    fell_behind: bool,
 }
 
 pub(crate) fn text(conditions: &Conditions, outcomes: &[Outcome]) -> String {
@@ -101,7 +125,8 @@ pub(crate) fn text(conditions: &Conditions, outcomes: &[Outcome]) -> String {
             libdat: conditions.libdat.as_deref(),
             rounds: conditions.rounds,
             operation: conditions.operation,
-            reported: conditions.reported(),
+            reported: conditions.reported,
+            rates_per_second: &conditions.rates,
             loopback: conditions.peer.is_none(),
             peer: conditions.peer.as_deref(),
             goal: conditions.goal,
@@ -114,7 +139,7 @@ pub(crate) fn text(conditions: &Conditions, outcomes: &[Outcome]) -> String {
             clock: conditions.clock.name(),
             nanoseconds_per_tick: conditions.clock.nanoseconds_per_tick(),
             clock_reading_nanoseconds: conditions.clock_cost,
-            closed_loop: true,
+            closed_loop: !conditions.is_open(),
         },
         results: outcomes.iter().map(|it| entry(it, conditions)).collect(),
         layers: layers::all(outcomes),
@@ -123,10 +148,26 @@ pub(crate) fn text(conditions: &Conditions, outcomes: &[Outcome]) -> String {
 }
 
 fn entry<'a>(outcome: &'a Outcome, conditions: &Conditions) -> Entry<'a> {
-    let samples = &outcome.times.samples;
+    let open = outcome.open.as_ref();
     Entry {
         bytes: outcome.size,
         api: outcome.api,
+        rate_per_second: open.map(|open| open.rate),
+        times: times(&outcome.times),
+        payload_verified: outcome.verified,
+        reliability: outcome.reliability(conditions),
+        pace: open.map(|open| PaceEntry {
+            pace: open.pace,
+            achieved_per_second: open.pace.achieved(),
+            fell_behind: open.pace.fell_behind(open.rate),
+        }),
+        service: open.map(|open| times(&open.service)),
+    }
+}
+
+fn times(of: &Distribution) -> Times<'_> {
+    let samples = &of.samples;
+    Times {
         iterations: samples.count(),
         t_min: samples.min(),
         t_max_perftest: samples.perftest_max(),
@@ -137,8 +178,6 @@ fn entry<'a>(outcome: &'a Outcome, conditions: &Conditions) -> Entry<'a> {
         p99_9: samples.percentile(0.999),
         p99_99: samples.percentile(0.9999),
         max: samples.max(),
-        payload_verified: outcome.verified,
-        figures: outcome.times.figures(),
-        reliability: outcome.reliability(conditions),
+        figures: of.figures(),
     }
 }

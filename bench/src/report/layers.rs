@@ -22,6 +22,8 @@ pub(crate) const NOTE: &str = " adds: the difference of an api's median and that
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub(super) struct Added {
     pub(super) bytes: u32,
+    /// Messages per second; none in a closed loop.
+    pub(super) rate_per_second: Option<f64>,
     pub(super) api: Api,
     /// The interface before it.
     pub(super) over: Api,
@@ -50,6 +52,7 @@ pub(super) fn added(outcome: &Outcome, below: &Outcome) -> Option<Added> {
     let interval = median_interval(&differences);
     Some(Added {
         bytes: outcome.size,
+        rate_per_second: outcome.rate(),
         api: outcome.api,
         over: below.api,
         typical_nanoseconds: summary.median,
@@ -64,7 +67,7 @@ pub(super) fn added(outcome: &Outcome, below: &Outcome) -> Option<Added> {
 pub(super) fn all(outcomes: &[Outcome]) -> Vec<Added> {
     outcomes
         .windows(2)
-        .filter(|pair| pair[0].size == pair[1].size)
+        .filter(|pair| pair[0].size == pair[1].size && pair[0].rate() == pair[1].rate())
         .filter_map(|pair| added(&pair[1], &pair[0]))
         .collect()
 }
@@ -108,6 +111,7 @@ mod tests {
                 samples: Samples::new(&Clock::monotonic(), Reported::HalfRoundTrip),
                 round_medians: medians.to_vec(),
             },
+            open: None,
             noise: Noise::default(),
             verified: true,
         }

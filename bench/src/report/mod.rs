@@ -24,11 +24,12 @@ pub(crate) use distribution::{Distribution, Figures};
 pub(crate) use files::Files;
 pub(crate) use json::text as json;
 pub(crate) use reliability::Reliability;
-pub(crate) use table::{NOTE, header, rows};
+pub(crate) use table::{Columns, NOTE, RATES_NOTE, header, rows};
 
 use crate::cli::{Api, Wait};
-use crate::noise::{Noise, Waiting};
+use crate::noise::{Noise, Problem, Waiting};
 use crate::stats::Samples;
+use crate::stats::pace::Pace;
 
 /// The result of one size and interface.
 pub(crate) struct Outcome {
@@ -36,22 +37,62 @@ pub(crate) struct Outcome {
     pub(crate) size: u32,
     /// The interface.
     pub(crate) api: Api,
+    /// Round trips; in an open loop, response times.
     pub(crate) times: Distribution,
+    /// The rest of an open loop; none in a closed one.
+    pub(crate) open: Option<Open>,
     /// What disturbed the measuring thread in all rounds.
     pub(crate) noise: Noise,
     /// Whether the received bytes were compared with those sent.
     pub(crate) verified: bool,
 }
 
+/// What an open loop has beside response times.
+pub(crate) struct Open {
+    /// Requested messages per second.
+    pub(crate) rate: f64,
+    pub(crate) service: Distribution,
+    pub(crate) pace: Pace,
+}
+
+impl Open {
+    /// Returns why the response times are unreliable, if the sender fell behind.
+    fn behind(&self) -> Option<Problem> {
+        let pace = &self.pace;
+        pace.fell_behind(self.rate).then(|| Problem {
+            kind: "behind",
+            reason: format!(
+                "the sender FELL BEHIND: {:.0} of {:.0} messages per second, {} of {} not sent, {:.3} ms late at most; so response times grow with the length of the run",
+                pace.achieved(),
+                self.rate,
+                pace.due - pace.sent,
+                pace.due,
+                pace.longest_lag as f64 / 1e6
+            ),
+            remedy: "lower --rate, or allow more messages in flight with -t",
+        })
+    }
+}
+
 impl Outcome {
+    /// Returns the messages per second; none in a closed loop.
+    fn rate(&self) -> Option<f64> {
+        self.open.as_ref().map(|open| open.rate)
+    }
+
     /// Returns whether the result can be relied on.
     pub(crate) fn reliability(&self, conditions: &Conditions) -> Reliability<'_> {
         let waiting = match conditions.wait {
             Some(Wait::Adaptive | Wait::Block) if self.api != Api::Engine => Waiting::Sleeps,
             _ => Waiting::Spins,
         };
-        let case = format!("{} bytes, api {}", self.size, self.api.name());
-        Reliability::of(case, &self.noise, "the measuring thread", waiting)
+        let mut case = format!("{} bytes, api {}", self.size, self.api.name());
+        if let Some(open) = &self.open {
+            case += &format!(", {}/s", open.rate);
+        }
+        let mut judged = Reliability::of(case, &self.noise, "the measuring thread", waiting);
+        judged.extend(self.open.as_ref().and_then(Open::behind));
+        judged
     }
 }
 

@@ -34,6 +34,12 @@ impl<'a> Reliability<'a> {
             noise,
         }
     }
+
+    /// Adds a problem that the noise does not show.
+    pub(crate) fn extend(&mut self, problem: Option<Problem>) {
+        self.unreliable.extend(problem);
+        self.reliable = self.unreliable.is_empty();
+    }
 }
 
 /// Returns the lines below a table: the noise of the run, the unreliable cases,

@@ -35,31 +35,56 @@ fn line<T: AsRef<str>>(cells: &[T]) -> String {
         .collect()
 }
 
-/// Returns the names of the columns between two rules. If interfaces are
-/// compared, the columns of [`layers`] follow.
-pub(crate) fn header(compares: bool) -> String {
+/// The columns that follow those of [`COLUMNS`].
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Columns {
+    /// Rates of an open loop.
+    pub(crate) rates: bool,
+    /// Several interfaces: the columns of [`layers`].
+    pub(crate) apis: bool,
+}
+
+/// Returns the names of the columns between two rules.
+pub(crate) fn header(columns: Columns) -> String {
     let mut names = line(&COLUMNS);
-    if compares {
+    if columns.rates {
+        names += &paced(["rate[/s]", "sent[/s]", "late", "time"]);
+    }
+    if columns.apis {
         names += &layers::line(layers::COLUMNS);
     }
     let rule = "-".repeat(names.len() + 1);
     format!("{rule}\n{names}\n{rule}")
 }
 
-/// Returns the rows of one size, one per interface.
-pub(crate) fn rows(outcomes: &[Outcome], compares: bool) -> String {
-    let rows: Vec<String> = outcomes
-        .iter()
-        .enumerate()
-        .map(|(at, outcome)| {
-            let mut row = row(outcome.size, &outcome.times);
-            if compares {
-                let below = at.checked_sub(1).map(|below| &outcomes[below]);
-                row += &layers::cells(outcome, below);
-            }
-            row
-        })
-        .collect();
+fn paced(cells: [&str; 4]) -> String {
+    let [rate, sent, late, time] = cells;
+    format!("  {rate:>9} {sent:>9} {late:>7}  {time:<8}")
+}
+
+/// Returns the rows of one size and rate, one per interface; in an open loop two,
+/// of response and service times.
+pub(crate) fn rows(outcomes: &[Outcome], columns: Columns) -> String {
+    let mut rows = Vec::new();
+    for (at, outcome) in outcomes.iter().enumerate() {
+        let layers = |below: Option<&Outcome>| match columns.apis {
+            true => layers::cells(outcome, below),
+            false => String::new(),
+        };
+        let below = at.checked_sub(1).map(|below| &outcomes[below]);
+        let mut first = row(outcome.size, &outcome.times);
+        if let Some(open) = &outcome.open {
+            let (rate, sent) = (open.rate.to_string(), open.pace.achieved());
+            let late = open.pace.late.to_string();
+            first += &paced([&rate, &format!("{sent:.0}"), &late, "response"]);
+        }
+        rows.push(first + &layers(below));
+        if let Some(open) = &outcome.open {
+            let second = row(outcome.size, &open.service);
+            let cells = paced([&open.rate.to_string(), "-", "-", "service"]);
+            rows.push(second + &cells + &layers(None));
+        }
+    }
     rows.join("\n")
 }
 
@@ -90,6 +115,9 @@ fn row(size: u32, times: &Distribution) -> String {
 /// The explanation of the columns.
 pub(crate) const NOTE: &str = " t_typical: the median, 95%: its confidence interval over the rounds; t_max: the largest sample, which perftest leaves out with the second largest; -: too few samples or rounds";
 
+/// The explanation of the columns of an open loop.
+pub(crate) const RATES_NOTE: &str = " response: from due to answered; service: from sent to answered; sent: messages per second that were sent; late: messages that were sent when the next one was due already";
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -109,7 +137,7 @@ mod tests {
 
     #[test]
     fn the_first_columns_are_perftests() {
-        let header = header(false);
+        let header = header(Columns::default());
         let names = header.lines().nth(1).unwrap();
         assert!(
             names.trim_start().starts_with("#bytes #iterations"),
