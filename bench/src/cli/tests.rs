@@ -1,5 +1,6 @@
 //! Parsing of options, and their defaults.
 
+use super::lat::size;
 use super::*;
 use clap::CommandFactory;
 
