@@ -31,6 +31,15 @@ impl Ran {
         }
     }
 
+    /// Returns what has come since an earlier reading of the same watch.
+    pub(crate) fn since(self, earlier: Self) -> Self {
+        Self {
+            elapsed_nanoseconds: self.elapsed_nanoseconds - earlier.elapsed_nanoseconds,
+            cpu_nanoseconds: self.cpu_nanoseconds - earlier.cpu_nanoseconds,
+            involuntary_switches: self.involuntary_switches - earlier.involuntary_switches,
+        }
+    }
+
     pub(super) fn add(&mut self, other: Self) {
         self.elapsed_nanoseconds += other.elapsed_nanoseconds;
         self.cpu_nanoseconds += other.cpu_nanoseconds;
@@ -68,10 +77,9 @@ impl Watch {
         }
     }
 
-    /// Begins to count again: three system calls. What was seen of the core, and
-    /// the time that the hypervisor took, is kept.
-    pub(crate) fn restart(&mut self) {
-        self.thread = ThreadReading::now(self.schedstat.as_ref());
+    /// Returns how long the thread has run so far: four system calls.
+    pub(crate) fn ran(&self) -> Ran {
+        ThreadReading::now(self.schedstat.as_ref()).since(&self.thread)
     }
 
     /// Returns what disturbed the thread. Called on the same thread.
@@ -80,11 +88,7 @@ impl Watch {
         let host = HostReading::now();
         let frequency = [self.host.megahertz, host.megahertz];
         Noise {
-            ran: Ran {
-                elapsed_nanoseconds: thread.wall - self.thread.wall,
-                cpu_nanoseconds: thread.cpu - self.thread.cpu,
-                involuntary_switches: thread.involuntary - self.thread.involuntary,
-            },
+            ran: thread.since(&self.thread),
             run_queue_nanoseconds: thread
                 .run_queue
                 .zip(self.thread.run_queue)
@@ -128,6 +132,16 @@ impl ThreadReading {
             run_queue,
             voluntary,
             involuntary,
+        }
+    }
+}
+
+impl ThreadReading {
+    fn since(&self, earlier: &Self) -> Ran {
+        Ran {
+            elapsed_nanoseconds: self.wall - earlier.wall,
+            cpu_nanoseconds: self.cpu - earlier.cpu,
+            involuntary_switches: self.involuntary - earlier.involuntary,
         }
     }
 }
@@ -268,7 +282,11 @@ mod tests {
     fn a_thread_that_sleeps_is_seen_to_run_less_than_the_elapsed_time() {
         let watch = Watch::counting();
         std::thread::sleep(std::time::Duration::from_millis(20));
+        let early = watch.ran();
         let noise = watch.end();
+        assert!(early.elapsed_nanoseconds >= 20_000_000, "{early:?}");
+        let rest = noise.ran.since(early);
+        assert!(rest.elapsed_nanoseconds <= noise.ran.elapsed_nanoseconds - 20_000_000);
         assert!(noise.ran.elapsed_nanoseconds >= 20_000_000, "{noise:?}");
         assert!(noise.voluntary_switches >= 1, "{noise:?}");
         assert!(

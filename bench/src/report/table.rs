@@ -113,10 +113,15 @@ fn row(size: u32, times: &Distribution) -> String {
 }
 
 /// The explanation of the columns.
-pub(crate) const NOTE: &str = " t_typical: the median, 95%: its confidence interval over the rounds; t_max: the largest sample, which perftest leaves out with the second largest; -: too few samples or rounds";
+pub(crate) const NOTE: &str = " \
+t_typical: the median; 95% typical: its confidence interval over the rounds
+ t_max: the largest sample, which perftest leaves out with the second largest
+ -: too few samples or rounds";
 
 /// The explanation of the columns of an open loop.
-pub(crate) const RATES_NOTE: &str = " response: from due to answered; service: from sent to answered; sent: messages per second that were sent; late: messages that were sent when the next one was due already";
+pub(crate) const RATES_NOTE: &str = " \
+response: from due to answered; service: from sent to answered
+ sent: messages per second that were sent; late: sent when the next one was due already";
 
 #[cfg(test)]
 mod tests {

@@ -24,7 +24,7 @@ use crate::clock::Clock;
 use crate::failure::Failure;
 use crate::host;
 use crate::nic::Nic;
-use crate::noise::{Noise, Watch};
+use crate::noise::{Noise, Ran, Watch};
 use crate::stats::{Reported, Samples};
 
 /// Least number of measured messages.
@@ -86,8 +86,11 @@ pub(super) struct Case {
 pub(super) struct RoundResult {
     /// Latencies, from the sender's time until the waiter has the event.
     pub(super) samples: Samples,
-    /// What disturbed the waiter.
+    /// What disturbed the waiter, in the warm-up too: a message that was sent then
+    /// may be taken later.
     pub(super) noise: Noise,
+    /// How long the waiter ran after the warm-up.
+    pub(super) ran: Ran,
     pub(super) waits: WaitCounters,
     /// Posts to full queues of the adapter.
     pub(super) refused: u64,
@@ -278,7 +281,7 @@ impl Case {
     /// Runs the waiter.
     fn wait(
         &self,
-        mut watch: Watch,
+        watch: Watch,
         received: &EventDispatcher,
         shared: &Shared,
         first: u64,
@@ -290,7 +293,7 @@ impl Case {
                 .wait_counters()
                 .map_err(|code| Failure::run(format!("cannot read the wait counters: {code}")))
         };
-        let mut waits = counters()?;
+        let (mut warm, mut waits) = (Ran::default(), counters()?);
         loop {
             let event = received
                 .wait(None)
@@ -305,8 +308,7 @@ impl Case {
             let end = shared.end.load(Ordering::Acquire);
             shared.taken.store(number + 1, Ordering::Release);
             if number + 1 == first {
-                watch.restart();
-                waits = counters()?;
+                (warm, waits) = (watch.ran(), counters()?);
             }
             if number + 1 == end {
                 break;
@@ -316,6 +318,7 @@ impl Case {
         let after = counters()?;
         Ok(RoundResult {
             samples,
+            ran: noise.ran.since(warm),
             noise,
             waits: WaitCounters {
                 spins: after.spins - waits.spins,

@@ -5,7 +5,7 @@ use dat_api::safe::{WaitCounters, WaitPolicy};
 use super::case::RoundResult;
 use crate::cli::Rate;
 use crate::clock::Clock;
-use crate::noise::{Noise, Waiting};
+use crate::noise::{Noise, Problem, Waiting};
 use crate::report::{Distribution, Reliability};
 use crate::stats::rounds::median;
 use crate::stats::{Reported, Samples};
@@ -43,9 +43,9 @@ impl Outcome {
 
     /// Adds the result of a round.
     pub(super) fn add(&mut self, result: RoundResult) {
-        let cpu = result.noise.ran.cpu_nanoseconds as f64;
+        let cpu = result.ran.cpu_nanoseconds as f64;
         self.cpu.push(cpu / 1000.0 / result.samples.count() as f64);
-        self.share.push(result.noise.ran.share());
+        self.share.push(result.ran.share());
         self.noise.add(&result.noise);
         self.times.add(&result.samples);
         self.waits.spins += result.waits.spins;
@@ -62,8 +62,25 @@ impl Outcome {
             WaitPolicy::Poll => Waiting::Spins,
             _ => Waiting::Sleeps,
         };
-        let case = format!("{} at {}/s", self.policy, self.rate);
-        Reliability::of(case, &self.noise, "the waiter", waiting)
+        let case = format!("{} at rate {}", self.policy, self.rate);
+        let mut judged = Reliability::of(case, &self.noise, "the waiter", waiting);
+        judged.extend(self.behind());
+        judged
+    }
+
+    /// Returns why the rate was not the requested one, if many messages were late.
+    fn behind(&self) -> Option<Problem> {
+        /// Most late messages, as a share.
+        const MOST_LATE: f64 = 0.01;
+        let messages = self.times.samples.count();
+        (self.late as f64 > messages as f64 * MOST_LATE).then(|| Problem {
+            kind: "behind",
+            reason: format!(
+                "{} messages were sent late, for {messages} that were measured: the waiter or the machine was too slow for the rate",
+                self.late
+            ),
+            remedy: "lower --rate, or give the waiter and the sender an idle core each with --cpu",
+        })
     }
 
     /// Returns the median of the rounds' CPU time per message, microseconds.
