@@ -10,6 +10,7 @@
 //! nic          stops and steps the emulated NIC  exchange   TCP control connection of client and server
 //! report       table, histogram, JSON, hgrm      plot       SVG
 //! host         facts about this machine          output     every write to a stream or file
+//! interrupt    Ctrl-C keeps what was measured
 //! failure      errors and exit statuses          noise    disturbances of the measuring thread
 //! ```
 //!
@@ -25,6 +26,7 @@ mod diff;
 mod exchange;
 mod failure;
 mod host;
+mod interrupt;
 mod lat;
 mod launcher;
 mod nic;

@@ -1,6 +1,8 @@
 //! Every write to standard output, standard error and result files, so that a
 //! full disk is an error with a cause and never a panic.
 //!
+//! The file name `-` is standard output; then the text goes to standard error.
+//!
 //! A closed pipe (`dat-bench … | head -1`) ends the program by `SIGPIPE`; see
 //! `main`.
 
@@ -8,15 +10,33 @@ use std::fmt::Display;
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::failure::Failure;
 
+/// Whether a result file is written to standard output.
+static STDOUT_IS_A_FILE: AtomicBool = AtomicBool::new(false);
+
 /// Prints a text to standard output and flushes it.
 pub(crate) fn print(text: impl Display) -> Result<(), Failure> {
+    if STDOUT_IS_A_FILE.load(Ordering::Relaxed) {
+        return write!(io::stderr(), "{text}").map_err(|error| {
+            Failure::environment(format!("cannot write to standard error: {error}"))
+        });
+    }
+    print_raw(text)
+}
+
+fn print_raw(text: impl Display) -> Result<(), Failure> {
     let mut out = io::stdout().lock();
     write!(out, "{text}")
         .and_then(|()| out.flush())
         .map_err(|error| standard_output(&error))
+}
+
+/// Returns whether a file name stands for standard output.
+pub(crate) fn is_stdout(path: &Path) -> bool {
+    path == Path::new("-")
 }
 
 /// Prints a line to standard output and flushes it.
@@ -38,8 +58,17 @@ pub(crate) fn standard_output(error: &io::Error) -> Failure {
 }
 
 /// Checks that a result file can be written, without changing its content.
-/// Called before the measurement, so that no results are lost.
+/// Called before the measurement, so that no results are lost. If the file is
+/// standard output, text goes to standard error from now on.
 pub(crate) fn probe(path: &Path) -> Result<(), Failure> {
+    if is_stdout(path) {
+        return match STDOUT_IS_A_FILE.swap(true, Ordering::Relaxed) {
+            false => Ok(()),
+            true => Err(Failure::usage(
+                "two result files are '-': only one can be written to standard output",
+            )),
+        };
+    }
     let existed = path.exists();
     OpenOptions::new()
         .append(true)
@@ -73,7 +102,9 @@ pub(crate) fn finish(
     let mut written = Vec::new();
     for (path, content) in files {
         save(&path, &content)?;
-        written.push(path);
+        if !is_stdout(&path) {
+            written.push(path);
+        }
     }
     shown?;
     written
@@ -83,6 +114,9 @@ pub(crate) fn finish(
 
 /// Writes a result file.
 pub(crate) fn save(path: &Path, text: &str) -> Result<(), Failure> {
+    if is_stdout(path) {
+        return print_raw(text);
+    }
     fs::write(path, text).map_err(|error| {
         Failure::environment(format!(
             "cannot write {}: {error}; the file is incomplete: free some space, or name another file",

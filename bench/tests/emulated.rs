@@ -142,6 +142,48 @@ fn an_open_loop_is_measured_between_two_processes_that_agree_on_the_rate() {
 }
 
 #[test]
+fn ctrl_c_keeps_what_was_measured() {
+    let json = file("interrupted.json");
+    let _ = fs::remove_file(&json);
+    let words = format!("lat --loopback -a -D 0.5 --json {}", json.display());
+    let mut running = Running::start(&mut emulated("interrupted", &words));
+    // The row of the first size.
+    running.wait_for("          2 ");
+    running.interrupt();
+    running
+        .end()
+        .expect(3, &["interrupted by Ctrl-C", "wrote", "t_max: the largest"]);
+    let text = fs::read_to_string(&json).expect("the results");
+    let value: serde_json::Value = serde_json::from_str(&text).unwrap();
+    assert_eq!(value["complete"], false);
+    let results = value["results"].as_array().unwrap();
+    assert!((1..23).contains(&results.len()), "{}", results.len());
+}
+
+#[test]
+fn a_result_file_named_dash_is_standard_output() {
+    let ended = run(emulated("dash", "lat --loopback -n 100 --json -")).expect(0, &[]);
+    let value: serde_json::Value = serde_json::from_str(&ended.stdout).expect("only JSON");
+    assert_eq!(value["complete"], true);
+    assert!(ended.stderr.contains("t_typical"), "{}", ended.stderr);
+    let ended = run(emulated("dash", "lat --loopback -a -n 10 --csv -")).expect(0, &[]);
+    let lines: Vec<_> = ended.stdout.lines().collect();
+    let columns = "case,samples,reliable,min_us,p50_us,avg_us,stdev_us,max_us";
+    assert_eq!((lines[0], lines.len()), (columns, 24));
+    assert!(
+        lines[23].starts_with(r#""8388608 bytes, engine",10,"#),
+        "{}",
+        lines[23]
+    );
+    for (words, named) in [
+        ("lat --loopback -n 10 --json - --csv -", "only one"),
+        ("lat --loopback -a -n 10 --hgrm -", "this run has 23"),
+    ] {
+        run(emulated("dash", words)).expect(1, &[named]);
+    }
+}
+
+#[test]
 fn options_beyond_the_device_are_refused_by_name() {
     for (words, status, named) in [
         ("lat --loopback -d mlx5_77", 1, "mlx5_0"),

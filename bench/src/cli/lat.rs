@@ -51,7 +51,10 @@ in which it was ready, if it sleeps), if the server's thread did, if the
 hypervisor took more than 1 % of the processor (steal), if something else took
 more than 2 % of the core in the milliseconds before the rounds, or if the speed
 of the core changed by more than 20 %. The reasons and what to do are printed
-below the table and stored in the JSON file.";
+below the table and stored in the JSON file.
+
+Ctrl-C ends the run after the current round; what was measured until then is
+printed and written. A failure keeps it, too.";
 
 pub(super) const EXAMPLES: &str = "\
 Examples:
@@ -169,9 +172,12 @@ pub(crate) struct LatArgs {
     /// min, p50, p90, p99, p99.9, p99.99, p99.999, max, avg and stdev
     #[arg(long, value_name = "CONDITION", value_parser = absolute)]
     pub(crate) fail_if: Vec<Condition>,
-    /// Write the results as JSON
+    /// Write the results as JSON; here and for the other files, '-' is standard output
     #[arg(long, value_name = "FILE")]
     pub(crate) json: Option<PathBuf>,
+    /// Write the results as CSV, one row per case
+    #[arg(long, value_name = "FILE")]
+    pub(crate) csv: Option<PathBuf>,
     /// Write the percentiles as HdrHistogram's text; with -a, one file per size, with the size in its name
     #[arg(long, value_name = "FILE")]
     pub(crate) hgrm: Option<PathBuf>,
@@ -285,6 +291,7 @@ impl LatArgs {
         if self.is_server() {
             for (given, option) in [
                 (self.json.is_some(), "--json"),
+                (self.csv.is_some(), "--csv"),
                 (self.hgrm.is_some(), "--hgrm"),
                 (self.strict, "--strict"),
                 (!self.fail_if.is_empty(), "--fail-if"),

@@ -102,9 +102,12 @@ pub(crate) struct WakeArgs {
     /// min, p50, p90, p99, p99.9, max, avg and cpu (CPU time per message)
     #[arg(long, value_name = "CONDITION", value_parser = absolute)]
     pub(crate) fail_if: Vec<Condition>,
-    /// Write the results as JSON
+    /// Write the results as JSON; here and for the other files, '-' is standard output
     #[arg(long, value_name = "FILE")]
     pub(crate) json: Option<PathBuf>,
+    /// Write the results as CSV, one row per case
+    #[arg(long, value_name = "FILE")]
+    pub(crate) csv: Option<PathBuf>,
     /// Write the percentiles as HdrHistogram's text, one file per policy and rate, which are in its name
     #[arg(long, value_name = "FILE")]
     pub(crate) hgrm: Option<PathBuf>,

@@ -42,8 +42,8 @@ use crate::cli::CostArgs;
 use crate::failure::Failure;
 use crate::host::Host;
 use crate::lat::c::Libdat;
-use crate::output::{finish, probe_all};
-use crate::report::DeviceFacts;
+use crate::output::finish;
+use crate::report::{DeviceFacts, Files};
 use crate::select;
 
 /// An environment variable of libmlx5.
@@ -55,6 +55,7 @@ pub(crate) fn run(args: &CostArgs) -> Result<(), Failure> {
         return worker::run(variant, args);
     }
     let variants = args.variants()?;
+    let files = Files::prepare(args.json.as_deref(), args.csv.as_deref(), None, &[])?;
     if variants
         .iter()
         .any(|it| matches!(it, Variant::C | Variant::CSt))
@@ -66,7 +67,6 @@ pub(crate) fn run(args: &CostArgs) -> Result<(), Failure> {
     if variants.iter().any(|variant| variant.is_below_dat()) {
         select::require_addresses(&selected, "give --api rust,rust-st,c,c-st")?;
     }
-    probe_all(&args.json)?;
     let conditions = conditions(&selected, args)?;
     let mut outcomes: Vec<Outcome> = variants.iter().map(|&it| Outcome::new(it)).collect();
     // In turns, so that other load of the machine affects all variants.
@@ -84,8 +84,8 @@ pub(crate) fn run(args: &CostArgs) -> Result<(), Failure> {
             outcome.instructions = count(outcome.variant, &selected.name, args)?;
         }
     }
-    let json = |path: &PathBuf| (path.clone(), report::json(&conditions, &outcomes));
-    let files = args.json.as_ref().map(json);
+    let json = report::json(&conditions, &outcomes);
+    let files = files.contents(&json, [])?;
     finish(report::text(&conditions, &outcomes), files)
 }
 

@@ -46,7 +46,7 @@ use crate::report::{
     self, Columns, Conditions, Distribution, Files, Open, Outcome, Reliability, reliability,
 };
 use crate::stats::pace::Pace;
-use crate::{exchange, host, output, results, select};
+use crate::{exchange, host, interrupt, output, results, select};
 
 use self::c::Libdat;
 use self::device_port::DevicePort;
@@ -58,7 +58,12 @@ use self::plan::{Pass, Plan, Recording};
 pub(crate) fn run(args: &LatArgs) -> Result<(), Failure> {
     args.check()?;
     let sizes = args.sizes();
-    let files = Files::prepare(args.json.as_deref(), args.hgrm.as_deref(), &cases(args))?;
+    let files = Files::prepare(
+        args.json.as_deref(),
+        args.csv.as_deref(),
+        args.hgrm.as_deref(),
+        &cases(args),
+    )?;
     if let Some(host) = &args.host {
         // Refuses a mistyped name before a device is opened or emulated.
         exchange::resolve(host, args.port)?;
@@ -104,25 +109,46 @@ pub(crate) fn run(args: &LatArgs) -> Result<(), Failure> {
     let machine = host::Host::read();
     let conditions = plan.conditions(&device_port, libdat.as_ref(), machine, args.host.clone());
     let mut progress = Progress::begin(&conditions, sizes.len() * plan.rates.len())?;
+    interrupt::catch();
     let mut outcomes = Vec::with_capacity(sizes.len() * plan.apis.len());
-    for size in sizes {
+    let mut ended = measure_all(&mut sides, &plan, &mut progress, &mut outcomes);
+    // A call that Ctrl-C interrupted may have failed for that reason.
+    if let Err(failure) = interrupt::check() {
+        sides.abort(&failure);
+        ended = Err(failure);
+    }
+    if outcomes.is_empty() {
+        return ended;
+    }
+    // What was measured before a failure is kept.
+    let text = progress.end(&conditions, &outcomes);
+    let json = report::json(&conditions, &outcomes, ended.is_ok());
+    let samples = outcomes.iter().flat_map(|outcome| {
+        let service = outcome.open.iter().map(|open| &open.service.samples);
+        [&outcome.times.samples].into_iter().chain(service)
+    });
+    let finished = output::finish(text, files.contents(&json, samples)?);
+    ended.and(finished)?;
+    results::require(&json, &args.fail_if)?;
+    reliability::require(args.strict, &judged(&conditions, &outcomes))
+}
+
+/// Measures all cases. Adds to `outcomes` what was measured, also before a failure.
+fn measure_all(
+    sides: &mut Sides,
+    plan: &Plan,
+    progress: &mut Progress,
+    outcomes: &mut Vec<Outcome>,
+) -> Result<(), Failure> {
+    for &size in &plan.sizes {
         for &rate in &plan.rates {
-            let measured = measure(&mut sides, size, rate, &plan)?;
-            progress.rows(&measured)?;
+            let (measured, ended) = measure(sides, size, rate, plan);
+            let shown = progress.rows(&measured);
             outcomes.extend(measured);
+            ended.and(shown)?;
         }
     }
-    let text = progress.end(&conditions, &outcomes);
-    let files = files.contents(
-        || report::json(&conditions, &outcomes),
-        outcomes.iter().flat_map(|outcome| {
-            let service = outcome.open.iter().map(|open| &open.service.samples);
-            [&outcome.times.samples].into_iter().chain(service)
-        }),
-    );
-    output::finish(text, files)?;
-    results::require(|| report::json(&conditions, &outcomes), &args.fail_if)?;
-    reliability::require(args.strict, &judged(&conditions, &outcomes))
+    Ok(())
 }
 
 fn judged<'a>(conditions: &Conditions, outcomes: &'a [Outcome]) -> Vec<Reliability<'a>> {
@@ -174,15 +200,23 @@ impl Sides {
             Self::Remote(pair) => pair.measure(turn, pass, plan, recording),
         }
     }
+
+    /// Tells the other process why the run ends.
+    fn abort(&mut self, failure: &Failure) {
+        if let Self::Remote(pair) = self {
+            pair.abort(failure);
+        }
+    }
 }
 
-/// Measures one size at one rate through every interface, in turns.
+/// Measures one size at one rate through every interface, in turns. Returns the
+/// results that have samples, also after a failure.
 fn measure(
     sides: &mut Sides,
     size: u32,
     rate: Option<f64>,
     plan: &Plan,
-) -> Result<Vec<Outcome>, Failure> {
+) -> (Vec<Outcome>, Result<(), Failure>) {
     let new = |&api| Outcome {
         size,
         api,
@@ -197,21 +231,25 @@ fn measure(
     };
     let mut outcomes: Vec<Outcome> = plan.apis.iter().map(new).collect();
     let mut recording = plan.recording();
-    for round in 0..plan.rounds() {
-        for turn in plan.turns(round) {
-            recording.clear();
-            let pass = Pass { size, round, rate };
-            sides.measure(turn, pass, plan, &mut recording)?;
-            let outcome = &mut outcomes[turn];
-            outcome.times.add(&recording.samples);
-            outcome.noise.add(&recording.noise);
-            if let Some(open) = &mut outcome.open {
-                open.service.add(&recording.service);
-                open.pace.add(&recording.pace);
-            }
+    let mut pass = |turn: usize, round| {
+        interrupt::check()?;
+        recording.clear();
+        let pass = Pass { size, round, rate };
+        sides.measure(turn, pass, plan, &mut recording)?;
+        let outcome = &mut outcomes[turn];
+        outcome.times.add(&recording.samples);
+        outcome.noise.add(&recording.noise);
+        if let Some(open) = &mut outcome.open {
+            open.service.add(&recording.service);
+            open.pace.add(&recording.pace);
         }
-    }
-    Ok(outcomes)
+        Ok(())
+    };
+    let ended = (0..plan.rounds())
+        .flat_map(|round| plan.turns(round).map(move |turn| (turn, round)))
+        .try_for_each(|(turn, round)| pass(turn, round));
+    outcomes.retain(|outcome| outcome.times.samples.count() > 0);
+    (outcomes, ended)
 }
 
 /// Output during a run: rows on standard output, and on a terminal a progress
@@ -241,6 +279,9 @@ impl Progress {
 
     /// Prints the rows of one size.
     fn rows(&mut self, outcomes: &[Outcome]) -> Result<(), Failure> {
+        if outcomes.is_empty() {
+            return Ok(());
+        }
         let rows = report::rows(outcomes, self.columns);
         self.bar.suspend(|| output::line(rows))?;
         self.bar.inc(1);

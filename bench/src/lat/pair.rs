@@ -86,6 +86,11 @@ impl Pair {
         abort_on_failure(&mut self.peer, measured)
     }
 
+    /// Tells the server why the run ends.
+    pub(super) fn abort(&mut self, failure: &Failure) {
+        self.peer.abort(&failure.to_string());
+    }
+
     /// Answers all passes, as the server.
     fn answer(&mut self, plan: &Plan) -> Result<(), Failure> {
         let answered = self.answer_sizes(plan);

@@ -1,17 +1,18 @@
-//! The result files of a command that measures latencies: one for the run (JSON),
-//! and one for each case (HdrHistogram's text).
+//! The result files of a command: two for the run (JSON, CSV), and one for each
+//! case (HdrHistogram's text).
 
 use std::path::{Path, PathBuf};
 
-use super::hgrm;
+use super::{csv, hgrm};
 use crate::failure::Failure;
-use crate::output::probe_all;
+use crate::output::{is_stdout, probe_all};
 use crate::stats::Samples;
 
 /// The requested result files.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Files {
     json: Option<PathBuf>,
+    csv: Option<PathBuf>,
     /// One per case, or none.
     hgrm: Vec<PathBuf>,
 }
@@ -22,6 +23,7 @@ impl Files {
     /// their order; a single case has none.
     pub(crate) fn prepare(
         json: Option<&Path>,
+        csv: Option<&Path>,
         hgrm: Option<&Path>,
         cases: &[Vec<String>],
     ) -> Result<Self, Failure> {
@@ -30,26 +32,34 @@ impl Files {
                 with_suffix(&path, &word.replace(':', "-"))
             })
         };
+        if cases.len() > 1 && hgrm.is_some_and(is_stdout) {
+            return Err(Failure::usage(format!(
+                "--hgrm - is for one case, and this run has {}: name a file",
+                cases.len()
+            )));
+        }
         let hgrm = hgrm.map_or_else(Vec::new, |path| {
             cases.iter().map(|words| named(path, words)).collect()
         });
-        let json = json.map(Path::to_owned);
-        probe_all(json.iter().chain(&hgrm))?;
-        Ok(Self { json, hgrm })
+        let (json, csv) = (json.map(Path::to_owned), csv.map(Path::to_owned));
+        probe_all(json.iter().chain(&csv).chain(&hgrm))?;
+        Ok(Self { json, csv, hgrm })
     }
 
-    /// Returns names and contents. `cases` are the samples of all cases, in the
-    /// order of [`Files::prepare`].
+    /// Returns names and contents. `json` is the JSON file, from which the CSV file
+    /// is made. `cases` are the samples of the cases, in the order of
+    /// [`Files::prepare`]; cases that were not measured may be missing at the end.
     pub(crate) fn contents<'a>(
         self,
-        json: impl FnOnce() -> String,
+        json: &str,
         cases: impl IntoIterator<Item = &'a Samples>,
-    ) -> Vec<(PathBuf, String)> {
-        let run = self.json.map(|path| (path, json()));
+    ) -> Result<Vec<(PathBuf, String)>, Failure> {
+        let csv = self.csv.map(|path| Ok((path, csv::document(json)?)));
+        let mut files: Vec<_> = csv.into_iter().collect::<Result<_, Failure>>()?;
+        files.extend(self.json.map(|path| (path, json.to_owned())));
         let each = self.hgrm.into_iter().zip(cases);
-        run.into_iter()
-            .chain(each.map(|(path, samples)| (path, hgrm::document(samples))))
-            .collect()
+        files.extend(each.map(|(path, samples)| (path, hgrm::document(samples))));
+        Ok(files)
     }
 }
 
@@ -77,7 +87,7 @@ mod tests {
         let names = |cases: &[&[&str]]| -> Vec<String> {
             let words = |case: &&[&str]| case.iter().map(|&word| word.to_owned()).collect();
             let cases: Vec<_> = cases.iter().map(words).collect();
-            let files = Files::prepare(None, Some(&path), &cases).unwrap();
+            let files = Files::prepare(None, None, Some(&path), &cases).unwrap();
             let name = |path: &PathBuf| path.file_name().unwrap().to_string_lossy().into_owned();
             files.hgrm.iter().map(name).collect()
         };
@@ -89,9 +99,16 @@ mod tests {
     }
 
     #[test]
+    fn standard_output_has_room_for_one_histogram() {
+        let cases = vec![vec!["2".to_owned()], vec!["4".to_owned()]];
+        let failure = Files::prepare(None, None, Some(Path::new("-")), &cases).unwrap_err();
+        assert_eq!(failure.status(), 1);
+    }
+
+    #[test]
     fn an_unwritable_file_is_refused_before_the_run() {
         let path = Path::new("/nonexistent/r.json");
-        let failure = Files::prepare(Some(path), None, &[]).unwrap_err();
+        let failure = Files::prepare(Some(path), None, None, &[]).unwrap_err();
         assert_eq!(failure.status(), 1);
     }
 }

@@ -23,6 +23,8 @@ struct Body<'a> {
     host: &'a Host,
     device: &'a DeviceFacts,
     run: Run<'a>,
+    /// Whether all cases were measured in all rounds.
+    complete: bool,
     results: Vec<Entry<'a>>,
     /// What each API adds to the one before it in `run.apis`, per size.
     layers: Vec<Added>,
@@ -113,7 +115,7 @@ struct PaceEntry {
     fell_behind: bool,
 }
 
-pub(crate) fn text(conditions: &Conditions, outcomes: &[Outcome]) -> String {
+pub(crate) fn text(conditions: &Conditions, outcomes: &[Outcome], complete: bool) -> String {
     let body = Body {
         host: &conditions.host,
         device: &conditions.device,
@@ -141,6 +143,7 @@ pub(crate) fn text(conditions: &Conditions, outcomes: &[Outcome]) -> String {
             clock_reading_nanoseconds: conditions.clock_cost,
             closed_loop: !conditions.is_open(),
         },
+        complete,
         results: outcomes.iter().map(|it| entry(it, conditions)).collect(),
         layers: layers::all(outcomes),
     };

@@ -4,11 +4,12 @@
 //! conditions distribution   what a result consists of: where it was measured, and the times
 //! document                  the keys of every JSON file
 //! reliability               whether the results can be relied on; --strict
-//! files hgrm                the files of latencies; HdrHistogram's text
+//! files csv hgrm            the result files; CSV, HdrHistogram's text
 //! table layers histogram json   output of lat
 //! ```
 
 mod conditions;
+mod csv;
 mod distribution;
 pub(crate) mod document;
 mod files;

@@ -171,14 +171,11 @@ impl ResultFile {
 }
 
 /// Fails if a condition holds for a result of this run, whose file is `json`.
-pub(crate) fn require(
-    json: impl FnOnce() -> String,
-    conditions: &[Condition],
-) -> Result<(), Failure> {
+pub(crate) fn require(json: &str, conditions: &[Condition]) -> Result<(), Failure> {
     if conditions.is_empty() {
         return Ok(());
     }
-    let file = ResultFile::parse(&json())
+    let file = ResultFile::parse(json)
         .map_err(|cause| Failure::run(format!("cannot read the results of this run: {cause}")))?;
     file.require(conditions)
 }

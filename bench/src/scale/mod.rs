@@ -26,7 +26,7 @@ use crate::cost::{own_executable, run_worker};
 use crate::failure::Failure;
 use crate::host::Host;
 use crate::output::{self, finish, probe_all};
-use crate::report::DeviceFacts;
+use crate::report::{DeviceFacts, Files};
 use crate::select;
 
 /// What a worker process measures.
@@ -71,6 +71,8 @@ enum WorkerResult {
 /// Runs the command.
 pub(crate) fn run(args: &ScaleArgs) -> Result<(), Failure> {
     args.check()?;
+    let files = Files::prepare(args.json.as_deref(), args.csv.as_deref(), None, &[])?;
+    probe_all(&args.svg)?;
     select::set_data_path(args.path);
     let selected = select::select(args.device.as_deref())?;
     select::require_addresses(&selected, "take another device, or measure lat there")?;
@@ -82,7 +84,6 @@ pub(crate) fn run(args: &ScaleArgs) -> Result<(), Failure> {
         };
         return output::line(serde_json::to_string(&result).expect("finite numbers"));
     }
-    probe_all(args.json.iter().chain(&args.svg))?;
     let conditions = Conditions {
         host: Host::read(),
         device: DeviceFacts::of(&selected, args.ib_port)?,
@@ -94,10 +95,8 @@ pub(crate) fn run(args: &ScaleArgs) -> Result<(), Failure> {
     for &count in &args.endpoints {
         outcomes.push(one(count, &selected.name, args)?);
     }
-    let mut files = Vec::new();
-    if let Some(path) = &args.json {
-        files.push((path.clone(), report::json(&conditions, &outcomes)));
-    }
+    let json = report::json(&conditions, &outcomes);
+    let mut files = files.contents(&json, [])?;
     if let Some(path) = &args.svg {
         files.push((path.clone(), report::svg(&conditions, &outcomes)?));
     }

@@ -34,10 +34,10 @@ use crate::{results, select};
 /// Runs the command.
 pub(crate) fn run(args: &WakeArgs) -> Result<(), Failure> {
     args.check()?;
+    probe_all(&args.svg)?;
     select::set_data_path(args.path);
     let selected = select::select(args.device.as_deref())?;
     let device = DeviceFacts::of(&selected, args.ib_port)?;
-    probe_all(&args.svg)?;
     let adapter =
         Adapter::open(&format!("{}-{}", device.name, device.port)).map_err(call_failed)?;
     let mut nic = Nic::find(launcher::fabric().is_some(), core::time::Duration::ZERO)?;
@@ -57,7 +57,12 @@ pub(crate) fn run(args: &WakeArgs) -> Result<(), Failure> {
         .iter()
         .map(|it| vec![it.policy.to_string(), it.rate.to_string()])
         .collect();
-    let files = Files::prepare(args.json.as_deref(), args.hgrm.as_deref(), &cases)?;
+    let files = Files::prepare(
+        args.json.as_deref(),
+        args.csv.as_deref(),
+        args.hgrm.as_deref(),
+        &cases,
+    )?;
     for _ in 0..args.rounds {
         for outcome in &mut outcomes {
             let case = Case {
@@ -78,15 +83,13 @@ pub(crate) fn run(args: &WakeArgs) -> Result<(), Failure> {
         cpus,
         clock: clock.name(),
     };
-    let mut files = files.contents(
-        || report::json(&conditions, &outcomes),
-        outcomes.iter().map(|it| &it.times.samples),
-    );
+    let json = report::json(&conditions, &outcomes);
+    let mut files = files.contents(&json, outcomes.iter().map(|it| &it.times.samples))?;
     if let Some(path) = &args.svg {
         files.push((path.clone(), plot::svg(&conditions, &outcomes)?));
     }
     finish(report::text(&conditions, &outcomes), files)?;
-    results::require(|| report::json(&conditions, &outcomes), &args.fail_if)?;
+    results::require(&json, &args.fail_if)?;
     let judged: Vec<_> = outcomes.iter().map(Outcome::reliability).collect();
     reliability::require(args.strict, &judged)
 }

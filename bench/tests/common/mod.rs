@@ -142,6 +142,13 @@ impl Running {
         kill_group(self.child.id());
     }
 
+    /// Sends the program a SIGINT, which the launcher forwards.
+    pub(crate) fn interrupt(&mut self) {
+        let id = i32::try_from(self.child.id()).expect("process numbers are small");
+        // SAFETY: kill accesses no memory, and the program is not reaped yet.
+        unsafe { libc::kill(id, libc::SIGINT) };
+    }
+
     /// Waits for the end of the program.
     #[track_caller]
     pub(crate) fn end(mut self) -> Ended {
