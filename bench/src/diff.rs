@@ -91,6 +91,10 @@ fn compared(out: &mut String, before: &Case, after: &Case) {
     if let Some(verdict) = verdict(&before.rounds, &after.rounds) {
         let _ = writeln!(out, " {verdict}");
     }
+    if after.is_part {
+        // The reasons are those of the case before it.
+        return;
+    }
     for (which, case) in [("first", before), ("second", after)] {
         for reason in &case.unreliable {
             let _ = writeln!(out, " the {which} is UNRELIABLE: {reason}");

@@ -46,6 +46,16 @@ fn check(results: &[Value], expected: usize) {
             let found = &result["latency_microseconds"][time];
             assert_eq!(found.is_f64(), above(share), "{time} of {result}");
         }
+        let response = &result["response_microseconds"];
+        assert_eq!(response.is_object(), result["rate"].is_f64(), "{result}");
+        if response.is_object() {
+            // A message is sent after it was due.
+            let mean = |of: &Value| real(&of["mean"]);
+            assert!(
+                mean(response) >= mean(&result["latency_microseconds"]),
+                "{result}"
+            );
+        }
         for time in ["median", "min", "max", "mean"] {
             assert!(
                 real(&result["latency_microseconds"][time]) > 0.0,

@@ -28,6 +28,10 @@ the waiting thread has the event: it covers polling, or arming, interrupt and
 the kernel's wake-up of the thread, and nothing else. On a real device the
 latency begins before the message is posted, and includes the network.
 
+Messages are sent on schedule, up to 64 before the waiter has taken them (open
+loop). The response times (due 50 %, due 99 %) begin when a message was due, so
+they include the lag of a sender that the machine or a slow waiter held up.
+
 Each combination of policy and rate has its own endpoints and event dispatcher,
 so nothing learned carries over; its first tenth of messages is warm-up. All
 combinations take turns in rounds, so disturbances by other programs affect all

@@ -86,6 +86,9 @@ impl Condition {
         case: &Case,
         before: Option<&Case>,
     ) -> Result<Option<String>, Failure> {
+        if case.is_part && case.figure(&self.figure).is_none() {
+            return Ok(None);
+        }
         let figure = self.find(case)?;
         let (value, limit) = match self.limit {
             Limit::Change(limit) => {

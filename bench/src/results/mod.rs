@@ -58,6 +58,9 @@ pub(crate) struct Case {
     pub(crate) samples: Option<u64>,
     /// The median of each round, microseconds.
     pub(crate) rounds: Vec<f64>,
+    /// Whether these are other times of the case before it: conditions on figures that
+    /// only that one has are not judged.
+    pub(crate) is_part: bool,
     /// Why the case is unreliable.
     pub(crate) unreliable: Vec<String>,
 }
@@ -262,7 +265,12 @@ fn lat(entry: &Value) -> Vec<Case> {
     let mut all = vec![times(name.clone(), entry)];
     all[0].unreliable = reasons(entry);
     if service {
-        all.push(times(format!("{name}, service time"), &entry["service"]));
+        let service = times(format!("{name}, service time"), &entry["service"]);
+        all.push(Case {
+            is_part: true,
+            unreliable: reasons(entry),
+            ..service
+        });
     }
     all
 }
@@ -291,7 +299,25 @@ fn wake(entry: &Value) -> Vec<Case> {
         &entry["cpu_microseconds_per_message"],
         Unit::Microseconds,
     );
-    vec![case]
+    let mut all = vec![case];
+    let response = &entry["response_microseconds"];
+    if response.is_object() {
+        let mut case = Case {
+            name: format!("{}, response time", all[0].name),
+            is_part: true,
+            unreliable: reasons(entry),
+            samples: all[0].samples,
+            rounds: numbers(&entry["response"]["round_medians"]),
+            ..Case::default()
+        };
+        for (name, key) in [("min", "min"), ("p50", "median"), ("avg", "mean")] {
+            case.add(name, &response[key], Unit::Microseconds);
+        }
+        percentiles(&mut case, &entry["response"]);
+        case.add("max", &response["max"], Unit::Microseconds);
+        all.push(case);
+    }
+    all
 }
 
 fn cost(entry: &Value) -> Vec<Case> {

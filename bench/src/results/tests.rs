@@ -61,6 +61,7 @@ fn an_open_loop_has_response_and_service_time() {
     assert_eq!(response.unreliable, ["it ran 29 % of the time"]);
     assert_eq!(service.name, "2 bytes, c, 1000/s, service time");
     assert_eq!(service.figure("p50").unwrap().value, 2.0);
+    assert_eq!(service.unreliable, response.unreliable);
 }
 
 #[test]
@@ -76,6 +77,21 @@ fn results_of_wake_cost_and_scale_are_read() {
     );
     assert_eq!(wake[0].name, "poll, max");
     assert_eq!(names(&wake[0]), ["p50", "p90", "cpu"]);
+    let paced = of(
+        "dat-bench/wake/2",
+        json!({"policy": "block", "rate": 100.0, "latency_microseconds": {"median": 1.5},
+               "cpu_microseconds_per_message": 3.0, "response_microseconds": {"median": 2.5}}),
+    );
+    assert_eq!(paced[1].name, "block, 100/s, response time");
+    assert_eq!(names(&paced[1]), ["p50"]);
+    let file = ResultFile {
+        command: "wake",
+        conditions: BTreeMap::new(),
+        cases: paced,
+    };
+    // The response time has no CPU time, and is not judged by it.
+    file.require(&[condition("cpu>3us")]).unwrap();
+    file.require(&[condition("p50>2us")]).unwrap_err();
     let cost = of(
         "dat-bench/cost/1",
         json!({"operation": "post_recv", "variant": "c", "nanoseconds": {"median": 22.0}, "instructions": 80.9}),

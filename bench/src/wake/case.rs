@@ -86,6 +86,9 @@ pub(super) struct Case {
 pub(super) struct RoundResult {
     /// Latencies, from the sender's time until the waiter has the event.
     pub(super) samples: Samples,
+    /// Response times, from the time at which the message was due; none in a closed
+    /// loop.
+    pub(super) response: Samples,
     /// What disturbed the waiter, in the warm-up too: a message that was sent then
     /// may be taken later.
     pub(super) noise: Noise,
@@ -102,6 +105,8 @@ pub(super) struct RoundResult {
 struct Shared {
     /// The sender's time of message n, at index n modulo the depth.
     stamps: [AtomicU64; DEPTH as usize],
+    /// When message n was due, likewise.
+    dues: [AtomicU64; DEPTH as usize],
     /// Number of messages that the waiter has taken.
     taken: AtomicU64,
     /// Number of messages to send; the sender reduces it when the time is over.
@@ -141,6 +146,7 @@ impl Case {
         let first = CALIBRATION + warmup;
         let shared = Shared {
             stamps: [const { AtomicU64::new(0) }; DEPTH as usize],
+            dues: [const { AtomicU64::new(0) }; DEPTH as usize],
             taken: AtomicU64::new(CALIBRATION),
             end: AtomicU64::new(first + count),
             has_ended: AtomicBool::new(false),
@@ -207,7 +213,10 @@ impl Case {
             if interval > 0 && now.wrapping_sub(due) > interval {
                 late += 1;
             }
-            let stamp = &shared.stamps[(number % DEPTH) as usize];
+            let at = (number % DEPTH) as usize;
+            let stamp = &shared.stamps[at];
+            // Published by the store to `stamp`.
+            shared.dues[at].store(due, Ordering::Relaxed);
             if nic.is_emulated() {
                 pair.send()?;
                 for _ in 0..steps {
@@ -287,7 +296,9 @@ impl Case {
         first: u64,
     ) -> Result<RoundResult, Failure> {
         let clock = self.clock;
-        let mut samples = Samples::new(&clock, Reported::FullRoundTrip);
+        let new = || Samples::new(&clock, Reported::FullRoundTrip);
+        let (mut samples, mut response) = (new(), new());
+        let has_schedule = matches!(self.rate, Rate::PerSecond(_));
         let counters = || {
             received
                 .wait_counters()
@@ -300,9 +311,14 @@ impl Case {
                 .map_err(|code| Failure::run(format!("the wait ended with {code}")))?;
             let now = clock.now();
             let number = number(&event)?;
-            let stamp = shared.stamps[(number % DEPTH) as usize].load(Ordering::Acquire);
+            let at = (number % DEPTH) as usize;
+            let stamp = shared.stamps[at].load(Ordering::Acquire);
             if number >= first {
                 samples.record(now.wrapping_sub(stamp));
+                if has_schedule {
+                    let due = shared.dues[at].load(Ordering::Relaxed);
+                    response.record(now.wrapping_sub(due));
+                }
             }
             // Read before `taken` is stored, after which the sender may reduce it.
             let end = shared.end.load(Ordering::Acquire);
@@ -318,6 +334,7 @@ impl Case {
         let after = counters()?;
         Ok(RoundResult {
             samples,
+            response,
             ran: noise.ran.since(warm),
             noise,
             waits: WaitCounters {
@@ -378,6 +395,7 @@ mod tests {
     fn a_waiter_that_ends_between_the_two_loads_has_taken_all_messages() {
         let shared = Shared {
             stamps: [const { AtomicU64::new(0) }; DEPTH as usize],
+            dues: [const { AtomicU64::new(0) }; DEPTH as usize],
             taken: AtomicU64::new(9),
             end: AtomicU64::new(10),
             has_ended: AtomicBool::new(false),

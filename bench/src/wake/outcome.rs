@@ -15,6 +15,8 @@ pub(super) struct Outcome {
     pub(super) rate: Rate,
     pub(super) policy: WaitPolicy,
     pub(super) times: Distribution,
+    /// Response times, from the due time; none in a closed loop.
+    pub(super) response: Option<Distribution>,
     pub(super) noise: Noise,
     /// The waiter's CPU time per message in each round, microseconds.
     pub(super) cpu: Vec<f64>,
@@ -28,10 +30,12 @@ pub(super) struct Outcome {
 
 impl Outcome {
     pub(super) fn new(rate: Rate, policy: WaitPolicy, clock: &Clock) -> Self {
+        let times = || Distribution::new(Samples::new(clock, Reported::FullRoundTrip));
         Self {
             rate,
             policy,
-            times: Distribution::new(Samples::new(clock, Reported::FullRoundTrip)),
+            times: times(),
+            response: matches!(rate, Rate::PerSecond(_)).then(times),
             noise: Noise::default(),
             cpu: Vec::new(),
             share: Vec::new(),
@@ -48,6 +52,9 @@ impl Outcome {
         self.share.push(result.ran.share());
         self.noise.add(&result.noise);
         self.times.add(&result.samples);
+        if let Some(response) = &mut self.response {
+            response.add(&result.response);
+        }
         self.waits.spins += result.waits.spins;
         self.waits.hits += result.waits.hits;
         self.waits.blocks += result.waits.blocks;

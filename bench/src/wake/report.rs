@@ -10,7 +10,7 @@ use super::outcome::{Outcome, find};
 use crate::cli::Rate;
 use crate::host::Host;
 use crate::report::document::document;
-use crate::report::{DeviceFacts, Figures, Reliability, head, pinned, reliability};
+use crate::report::{DeviceFacts, Distribution, Figures, Reliability, head, pinned, reliability};
 use crate::stats::rounds::median;
 
 /// Name and version of the schema.
@@ -56,12 +56,12 @@ pub(super) fn text(conditions: &Conditions, outcomes: &[Outcome]) -> String {
     let _ = writeln!(out, " latency: {}", conditions.latency_definition());
     let _ = writeln!(
         out,
-        " 50 %: median of the medians of {} rounds of {} s; CPU: time of the waiting thread, medians of the rounds; counters: sums of all rounds; -: too few samples\n",
+        " 50 %: median of the medians of {} rounds of {} s; CPU: time of the waiting thread, medians of the rounds; counters: sums of all rounds; -: too few samples\n due 50 %, due 99 %: response times [us], from the moment at which a message was due\n",
         conditions.rounds, conditions.seconds
     );
     let _ = writeln!(
         out,
-        " {:>9} {:<17} {:>8} {:>9} {:>9} {:>9} {:>9} {:>10} {:>7} {:>8} {:>8} {:>8} {:>8} {:>7} {:>7}",
+        " {:>9} {:<17} {:>8} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9} {:>10} {:>7} {:>8} {:>8} {:>8} {:>8} {:>7} {:>7}",
         "rate [/s]",
         "wait",
         "messages",
@@ -69,6 +69,8 @@ pub(super) fn text(conditions: &Conditions, outcomes: &[Outcome]) -> String {
         "90 % [us]",
         "99 % [us]",
         "max [us]",
+        "due 50 %",
+        "due 99 %",
         "CPU [us/m]",
         "CPU [%]",
         "spins",
@@ -82,7 +84,7 @@ pub(super) fn text(conditions: &Conditions, outcomes: &[Outcome]) -> String {
     for outcome in outcomes {
         let _ = writeln!(
             out,
-            " {:>9} {:<17} {:>8} {:>9.2} {:>9} {:>9} {:>9.1} {:>10.2} {:>7.2} {:>8} {:>8} {:>8} {:>8} {:>7} {:>7}",
+            " {:>9} {:<17} {:>8} {:>9.2} {:>9} {:>9} {:>9.1} {:>9} {:>9} {:>10.2} {:>7.2} {:>8} {:>8} {:>8} {:>8} {:>7} {:>7}",
             outcome.rate.to_string(),
             outcome.policy.to_string(),
             outcome.times.samples.count(),
@@ -90,6 +92,18 @@ pub(super) fn text(conditions: &Conditions, outcomes: &[Outcome]) -> String {
             figure(outcome.times.samples.percentile(0.9)),
             figure(outcome.times.samples.percentile(0.99)),
             outcome.times.samples.max(),
+            figure(
+                outcome
+                    .response
+                    .as_ref()
+                    .map(Distribution::median_of_rounds)
+            ),
+            figure(
+                outcome
+                    .response
+                    .as_ref()
+                    .and_then(|it| it.samples.percentile(0.99))
+            ),
             outcome.cpu(),
             outcome.share() * 100.0,
             outcome.waits.spins,
@@ -172,6 +186,9 @@ struct Entry<'a> {
     rate: Option<f64>,
     messages: u64,
     latency_microseconds: Latency,
+    /// Times from the moment at which a message was due; none in a closed loop.
+    response_microseconds: Option<Latency>,
+    response: Option<Figures<'a>>,
     /// CPU time of the waiting thread, medians of the rounds.
     cpu_microseconds_per_message: f64,
     cpu_share: f64,
@@ -222,24 +239,30 @@ pub(super) fn json(conditions: &Conditions, outcomes: &[Outcome]) -> String {
     document(SCHEMA, &conditions.device, body)
 }
 
+fn latency(of: &Distribution) -> Latency {
+    let samples = &of.samples;
+    Latency {
+        median: of.median_of_rounds(),
+        min: samples.min(),
+        p90: samples.percentile(0.9),
+        p99: samples.percentile(0.99),
+        p99_9: samples.percentile(0.999),
+        max: samples.max(),
+        mean: samples.mean(),
+    }
+}
+
 fn entry<'a>(outcome: &'a Outcome, all: &[Outcome]) -> Entry<'a> {
-    let samples = &outcome.times.samples;
     Entry {
         policy: outcome.policy.to_string(),
         rate: match outcome.rate {
             Rate::PerSecond(rate) => Some(rate),
             Rate::Closed => None,
         },
-        messages: samples.count(),
-        latency_microseconds: Latency {
-            median: outcome.times.median_of_rounds(),
-            min: samples.min(),
-            p90: samples.percentile(0.9),
-            p99: samples.percentile(0.99),
-            p99_9: samples.percentile(0.999),
-            max: samples.max(),
-            mean: samples.mean(),
-        },
+        messages: outcome.times.samples.count(),
+        latency_microseconds: latency(&outcome.times),
+        response_microseconds: outcome.response.as_ref().map(latency),
+        response: outcome.response.as_ref().map(Distribution::figures),
         cpu_microseconds_per_message: outcome.cpu(),
         cpu_share: outcome.share(),
         counters: Counted {
