@@ -101,6 +101,7 @@ fn layers_are_compared_in_the_order_given() {
     let value: serde_json::Value =
         serde_json::from_str(&fs::read_to_string(&json).unwrap()).unwrap();
     assert_eq!(value["run"]["apis"].to_string(), r#"["engine","rust","c"]"#);
+    common::schema::check(&value);
     assert_eq!(value["run"]["rounds"], 10);
     assert_eq!(value["run"]["dat_events"], "dequeue");
     assert_eq!(value["run"]["inline_bytes"], 64);

@@ -67,6 +67,7 @@ fn all_sizes_are_in_the_table_and_in_the_files() {
     let value: serde_json::Value =
         serde_json::from_str(&fs::read_to_string(&json).unwrap()).unwrap();
     assert_eq!(value["schema"], "dat-bench/lat/3");
+    common::schema::check(&value);
     assert_eq!(value["emulated"], true);
     assert_eq!(value["run"]["reported"], "half_round_trip");
     let results = value["results"].as_array().unwrap();
@@ -109,6 +110,7 @@ fn an_open_loop_reports_response_and_service_times_at_every_rate() {
         run(emulated("open", &words)).expect(0, &said);
         let text = fs::read_to_string(&json).unwrap();
         let value: serde_json::Value = serde_json::from_str(&text).unwrap();
+        common::schema::check(&value);
         assert_eq!(value["run"]["closed_loop"], false);
         assert_eq!(value["run"]["reported"], "full_round_trip");
         let results = value["results"].as_array().unwrap();
@@ -155,6 +157,7 @@ fn ctrl_c_keeps_what_was_measured() {
         .expect(3, &["interrupted by Ctrl-C", "wrote", "t_max: the largest"]);
     let text = fs::read_to_string(&json).expect("the results");
     let value: serde_json::Value = serde_json::from_str(&text).unwrap();
+    common::schema::check(&value);
     assert_eq!(value["complete"], false);
     let results = value["results"].as_array().unwrap();
     assert!((1..23).contains(&results.len()), "{}", results.len());

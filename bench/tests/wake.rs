@@ -18,6 +18,7 @@ fn results(name: &str, words: &str) -> (String, Vec<Value>) {
     let document: Value = serde_json::from_str(&text).expect("JSON");
     assert_eq!(document["schema"], "dat-bench/wake/2");
     assert_eq!(document["emulated"], true);
+    common::schema::check(&document);
     let results = document["results"].as_array().expect("results").clone();
     (table, results)
 }

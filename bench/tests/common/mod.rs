@@ -11,6 +11,8 @@ use std::sync::{OnceLock, mpsc};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
+pub(crate) mod schema;
+
 #[path = "../../../tests/support/launcher.rs"]
 mod artifacts;
 
