@@ -8,12 +8,14 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use crate::results::Condition;
 use crate::stats::Reported;
 
+mod compare;
 mod cost;
 mod diff;
 mod lat;
 mod scale;
 mod wake;
 
+pub(crate) use compare::CompareArgs;
 pub(crate) use cost::CostArgs;
 pub(crate) use diff::DiffArgs;
 pub(crate) use lat::LatArgs;
@@ -50,6 +52,9 @@ pub(crate) enum Command {
     /// Measure cost per message and memory for 1 to 10,000 endpoints on one SRQ
     #[command(long_about = scale::ABOUT, after_long_help = scale::EXAMPLES, after_help = "See --help for how the figures are measured, and for examples.")]
     Scale(ScaleArgs),
+    /// Measure the same ping-pong with perftest and with dat-bench, in turns
+    #[command(long_about = compare::ABOUT, after_long_help = compare::EXAMPLES, after_help = "See --help for how the programs are run, and for examples.")]
+    Compare(CompareArgs),
     /// Compare two result files
     #[command(long_about = diff::ABOUT, after_long_help = diff::EXAMPLES, after_help = "See --help for how cases are compared, and for examples.")]
     Diff(DiffArgs),
@@ -60,7 +65,7 @@ Benchmarks of uDAPL and its RDMA engine.
 
 lat measures latency with histograms, cost the processor cost of each post and
 poll, wake the latency and CPU time of waiting threads, scale the cost of many
-endpoints; diff compares two result files. Times are in microseconds (lat, wake) or nanoseconds (cost, scale).
+endpoints; compare runs perftest beside lat, diff compares two result files. Times are in microseconds (lat, wake) or nanoseconds (cost, scale).
 With '-d emu' every command runs on an emulated ConnectX, without hardware; such
 figures say nothing about a NIC.";
 

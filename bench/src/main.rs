@@ -2,7 +2,7 @@
 //! on the emulated device, without hardware.
 //!
 //! ```text
-//! commands     devices, lat, cost, wake, scale, diff: one module each
+//! commands     devices, lat, cost, wake, scale, compare, diff: one module each
 //! cli          options and help of the commands
 //! select       chooses the device of a run       launcher   restarts dat-bench under mlx5-emu
 //! clock        TSC or CLOCK_MONOTONIC            stats      samples: histogram, mean, deviation
@@ -20,6 +20,7 @@
 
 mod cli;
 mod clock;
+mod compare;
 mod cost;
 mod devices;
 mod diff;
@@ -72,6 +73,7 @@ fn main() -> ExitCode {
         Command::Cost(args) => cost::run(args),
         Command::Wake(args) => wake::run(args),
         Command::Scale(args) => scale::run(args),
+        Command::Compare(args) => compare::run(args),
         Command::Diff(args) => diff::run(args),
     };
     match result {
