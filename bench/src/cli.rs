@@ -4,27 +4,26 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use dat_engine::cm::ListenOn;
 
-use crate::failure::Failure;
+use crate::results::Condition;
 use crate::stats::Reported;
 
+mod compare;
 mod cost;
+mod diff;
+mod lat;
 mod scale;
 mod wake;
 
+pub(crate) use compare::CompareArgs;
 pub(crate) use cost::CostArgs;
+pub(crate) use diff::DiffArgs;
+pub(crate) use lat::LatArgs;
 pub(crate) use scale::ScaleArgs;
 pub(crate) use wake::{Rate, WakeArgs};
 
 /// The TCP port of the control connection, as in perftest.
 pub(crate) const PORT: u16 = 18515;
-/// The largest message of an mlx5 device, bytes.
-const MAX_MESSAGE: u32 = 1 << 30;
-/// The largest size of `-a`, bytes, as in perftest.
-const MAX_SIZE_OF_ALL: u32 = 1 << 23;
-/// The longest warm-up, in round trips; it takes more than ten minutes on any device.
-const MAX_WARMUP: u64 = 1_000_000_000;
 /// The environment variable for the address on which DAT's service points listen.
 pub(crate) const LISTEN: &str = "DAT_LISTEN";
 
@@ -42,7 +41,7 @@ pub(crate) enum Command {
     #[command(long_about = DEVICES_ABOUT, after_long_help = DEVICES_EXAMPLES, after_help = "See --help for examples.")]
     Devices(DevicesArgs),
     /// Measure ping-pong latency, in one process or between two
-    #[command(long_about = LAT_ABOUT, after_long_help = LAT_EXAMPLES, after_help = "See --help for examples and for how to get good numbers.")]
+    #[command(long_about = lat::ABOUT, after_long_help = lat::EXAMPLES, after_help = "See --help for examples and for how to get good numbers.")]
     Lat(LatArgs),
     /// Measure the processor cost of posts and polls, beside libmlx5
     #[command(long_about = cost::ABOUT, after_long_help = cost::EXAMPLES, after_help = "See --help for how the figures are measured, their limits, and examples.")]
@@ -53,6 +52,12 @@ pub(crate) enum Command {
     /// Measure cost per message and memory for 1 to 10,000 endpoints on one SRQ
     #[command(long_about = scale::ABOUT, after_long_help = scale::EXAMPLES, after_help = "See --help for how the figures are measured, and for examples.")]
     Scale(ScaleArgs),
+    /// Measure the same ping-pong with perftest and with dat-bench, in turns
+    #[command(long_about = compare::ABOUT, after_long_help = compare::EXAMPLES, after_help = "See --help for how the programs are run, and for examples.")]
+    Compare(CompareArgs),
+    /// Compare two result files
+    #[command(long_about = diff::ABOUT, after_long_help = diff::EXAMPLES, after_help = "See --help for how cases are compared, and for examples.")]
+    Diff(DiffArgs),
 }
 
 const ABOUT: &str = "\
@@ -60,7 +65,7 @@ Benchmarks of uDAPL and its RDMA engine.
 
 lat measures latency with histograms, cost the processor cost of each post and
 poll, wake the latency and CPU time of waiting threads, scale the cost of many
-endpoints. Times are in microseconds (lat, wake) or nanoseconds (cost, scale).
+endpoints; compare runs perftest beside lat, diff compares two result files. Times are in microseconds (lat, wake) or nanoseconds (cost, scale).
 With '-d emu' every command runs on an emulated ConnectX, without hardware; such
 figures say nothing about a NIC.";
 
@@ -71,6 +76,7 @@ Examples:
   dat-bench lat -d mlx5_0              server, on one host
   dat-bench lat -d mlx5_0 HOST         client, on another: measures and prints
   dat-bench cost -d emu                processor cost of posts and polls
+  dat-bench diff a.json b.json         what changed between two runs
 
 Exit status: 0 good, 1 usage, 2 environment (no device, no locked memory, ...), 3 the run failed.";
 
@@ -90,49 +96,6 @@ Examples:
   dat-bench devices -d emu             the emulated device, no hardware needed
 
 Exit status: 0 good, 1 usage, 2 environment (no device, ...).";
-
-const LAT_ABOUT: &str = "\
-Measure ping-pong latency, in microseconds.
-
-Without a host, this side is the server: it waits for a client and answers its
-messages. With a host, it is the client: it measures and prints. With
---loopback, one thread of this process is both sides, over two queue pairs of
-one device.
-
-The server ends after one client, with --persist not before Ctrl-C. It reports
-connections from other programs and from clients with other options, and
-continues to wait. Nothing is authenticated or encrypted: any host that reaches
-the server's port can get a run, and access to the memory of that run. Without
---listen, the server listens on the address in DAT_LISTEN, else on all addresses
-of the host. Emulated devices set DAT_LISTEN to loopback.
-
-Send and write report HALF of the round trip, as perftest does: one message
-goes to the server and one comes back, and both ways are assumed to take equally
-long. Read reports the FULL round trip, because the data come back within one
-operation. One message is in flight at a time (closed loop): the figures are
-those of an idle device, not of a loaded one.";
-
-const LAT_EXAMPLES: &str = "\
-Examples:
-  dat-bench lat --loopback                     one process, the best device of this host
-  dat-bench lat --loopback -d emu -o write     on the emulated ConnectX, no hardware needed
-  dat-bench lat -d mlx5_0                      server: waits on TCP port 18515
-  dat-bench lat -d mlx5_0 --listen 10.0.0.5 --persist   server on one address, for many clients
-  dat-bench lat -d mlx5_0 server-host          client: measures and prints
-  dat-bench lat -a --json r.json server-host   all sizes; the server needs -a too
-  dat-bench lat --loopback --api engine,rust,c what each layer of DAT adds to the engine
-  dat-bench lat --loopback --path verbs        through libibverbs, on any RDMA device
-  dat-bench lat -D 10 --cpu 2 --hgrm r.hgrm server-host
-
-How to get a good number:
-  * Pin with --cpu to an isolated core (isolcpus, nohz_full) of the device's NUMA node.
-  * Set the governor 'performance' and switch deep C-states off
-    (cpupower frequency-set -g performance; cpupower idle-set -D 0).
-  * Take enough samples: of 10,000 samples only one is above 99.99 %. Use -n 1000000 or -D 10.
-  * Compare medians of several runs, and read the histogram before you trust an average.
-  * Have a core for each spinning thread (client, server, emulated NICs), or you measure the scheduler.
-
-Exit status: 0 good, 1 usage, 2 environment (no device, no locked memory, no server, ...), 3 the run failed.";
 
 #[derive(Debug, Args)]
 pub(crate) struct DevicesArgs {
@@ -248,113 +211,28 @@ impl Wait {
     }
 }
 
-#[derive(Clone, Debug, Args)]
-pub(crate) struct LatArgs {
-    /// Host name or address of the server; if absent, this side is the server
-    pub(crate) host: Option<String>,
-    /// Run both sides in one thread of this process
-    #[arg(long, conflicts_with_all = ["host", "port"])]
-    pub(crate) loopback: bool,
-    /// Device: a name, or 'emu' for the emulated one [default: the best real one, else emulated]
-    #[arg(short = 'd', long = "ib-dev", value_name = "DEVICE")]
-    pub(crate) device: Option<String>,
-    /// Data path [default: DAT_PATH, else auto]
-    #[arg(long, value_name = "HOW")]
-    pub(crate) path: Option<Path>,
-    /// Port of the device, from 1
-    #[arg(short = 'i', long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..))]
-    pub(crate) ib_port: u8,
-    /// Index in the port's GID table (engine only) [default: the one that 'dat-bench devices' shows]
-    #[arg(short = 'x', long, value_name = "INDEX")]
-    pub(crate) gid_index: Option<u8>,
-    /// Measured operation
-    #[arg(short = 'o', long = "op", value_name = "OP", default_value = "send")]
-    pub(crate) operation: Operation,
-    /// Measured interfaces, comma-separated; several take turns, and the table says what each adds
-    #[arg(
-        long,
-        value_name = "LIST",
-        default_value = "engine",
-        value_delimiter = ','
-    )]
-    pub(crate) api: Vec<Api>,
-    /// Wait for events with this policy instead of polling (rust and c) [default: dequeue in a loop]
-    #[arg(long, value_name = "HOW")]
-    pub(crate) wait: Option<Wait>,
-    /// Message size in bytes, 1 to 1 GiB; suffixes K, M and G are powers of 1024
-    #[arg(short, long, value_name = "BYTES", default_value = "2", value_parser = size)]
-    pub(crate) size: u32,
-    /// Measure all powers of two from 2 bytes to 8 MiB
-    #[arg(short, long, conflicts_with = "size")]
-    pub(crate) all: bool,
-    /// Samples per size [default: 10000; with -a 1000]
-    #[arg(short = 'n', long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
-    pub(crate) iters: Option<u64>,
-    /// Measuring time per size, instead of a number of samples
-    #[arg(short = 'D', long, value_name = "SECONDS", conflicts_with = "iters", value_parser = seconds)]
-    pub(crate) duration: Option<Duration>,
-    /// Round trips before the first sample, per size, at most 1000000000 [default: a tenth of -n, at most 1000]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(..=MAX_WARMUP))]
-    pub(crate) warmup: Option<u64>,
-    /// Send queue depth; from 2 on, only every (N/2)-th message is signalled
-    #[arg(short = 't', long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
-    pub(crate) tx_depth: u32,
-    /// Receive queue depth (send only) [default: 512, or the device's limit]
-    #[arg(short = 'r', long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
-    pub(crate) rx_depth: Option<u32>,
-    /// Largest inline message, 0 for none (engine only, not for read)
-    /// [default: send 236, write 220, or the device's limit; DAT's size if --api has rust or c]
-    #[arg(short = 'I', long = "inline_size", value_name = "BYTES")]
-    pub(crate) inline: Option<u32>,
-    /// Server: where to listen, for the control connection and for DAT's: all addresses of this
-    /// host, loopback, or one IP address [default: DAT_LISTEN, else all]
-    #[arg(long, value_name = "all|loopback|ADDRESS", conflicts_with_all = ["host", "loopback"])]
-    pub(crate) listen: Option<ListenOn>,
-    /// Server: serve one client after another, until Ctrl-C
-    #[arg(long, conflicts_with_all = ["host", "loopback"])]
-    pub(crate) persist: bool,
-    /// TCP port of the control connection; with 0, a server takes any free port
-    #[arg(short, long, value_name = "PORT", default_value_t = PORT)]
-    pub(crate) port: u16,
-    /// Longest wait for the other side [default: 10; a server waits for a client without limit]
-    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
-    pub(crate) timeout: Option<Duration>,
-    /// Pin the measuring thread to this CPU
-    #[arg(long, value_name = "LIST", value_parser = cpu)]
-    pub(crate) cpu: Option<usize>,
-    /// Write the results as JSON
-    #[arg(long, value_name = "FILE")]
-    pub(crate) json: Option<PathBuf>,
-    /// Write the percentiles as HdrHistogram's text; with -a, one file per size, with the size in its name
-    #[arg(long, value_name = "FILE")]
-    pub(crate) hgrm: Option<PathBuf>,
-}
-
-/// Parses bytes, with the suffixes K, M and G (also KiB, MiB, GiB) as powers of 1024.
-fn size(text: &str) -> Result<u32, String> {
-    let digits = text.trim_end_matches(|c: char| !c.is_ascii_digit());
-    let unit = match text[digits.len()..].to_ascii_lowercase().as_str() {
-        "" => 1,
-        "k" | "kib" => 1 << 10,
-        "m" | "mib" => 1 << 20,
-        "g" | "gib" => 1 << 30,
-        other => return Err(format!("unknown unit '{other}': expected none, K, M or G")),
-    };
-    digits
-        .parse::<u64>()
-        .ok()
-        .and_then(|number| number.checked_mul(unit))
-        .and_then(|bytes| u32::try_from(bytes).ok())
-        .filter(|bytes| (1..=MAX_MESSAGE).contains(bytes))
-        .ok_or_else(|| format!("expected 1 to {MAX_MESSAGE} bytes (1 GiB)"))
-}
-
 /// Parses a positive time in seconds, with fractions.
 fn seconds(text: &str) -> Result<Duration, String> {
     const LONGEST: f64 = 1e6;
     match text.parse::<f64>() {
         Ok(seconds) if seconds > 0.0 && seconds <= LONGEST => Ok(Duration::from_secs_f64(seconds)),
         _ => Err(format!("expected seconds, above 0 and up to {LONGEST}")),
+    }
+}
+
+/// Parses messages per second, with the suffixes k and M as powers of 1000.
+fn per_second(text: &str) -> Result<f64, String> {
+    const MOST: f64 = 1e8;
+    let (digits, unit) = match text.strip_suffix(['k', 'K']) {
+        Some(digits) => (digits, 1e3),
+        None => match text.strip_suffix('M') {
+            Some(digits) => (digits, 1e6),
+            None => (text, 1.0),
+        },
+    };
+    match digits.parse::<f64>().map(|number| number * unit) {
+        Ok(rate) if (1.0..=MOST).contains(&rate) => Ok(rate),
+        _ => Err("expected messages per second, 1 to 100M, such as 500, 10k or 1.5M".into()),
     }
 }
 
@@ -367,132 +245,12 @@ fn cpu(text: &str) -> Result<usize, String> {
         .map_err(|_| "expected a CPU number, as in /proc/cpuinfo".into())
 }
 
-impl LatArgs {
-    /// Returns the message sizes in bytes, smallest first.
-    pub(crate) fn sizes(&self) -> Vec<u32> {
-        if self.all {
-            (1..=MAX_SIZE_OF_ALL.ilog2()).map(|log| 1 << log).collect()
-        } else {
-            vec![self.size]
-        }
-    }
-
-    pub(crate) fn is_server(&self) -> bool {
-        !self.loopback && self.host.is_none()
-    }
-
-    pub(crate) fn iterations(&self) -> u64 {
-        self.iters.unwrap_or(if self.all { 1000 } else { 10_000 })
-    }
-
-    pub(crate) fn warmup(&self) -> u64 {
-        const MOST: u64 = 1000;
-        self.warmup.unwrap_or(match self.duration {
-            Some(_) => MOST,
-            None => self.iterations().div_ceil(10).min(MOST),
-        })
-    }
-
-    pub(crate) fn receive_depth(&self) -> u32 {
-        self.rx_depth.unwrap_or(512)
-    }
-
-    /// Returns the largest inline message: the option's, else perftest's. If DAT
-    /// is measured, DAT's fixed size, also for the engine beside it.
-    pub(crate) fn inline_bytes(&self) -> u32 {
-        self.inline.unwrap_or(match self.operation {
-            Operation::Read => 0,
-            _ if self.measures_dat() => dat_api::object::ep::INLINE_BYTES,
-            Operation::Send => 236,
-            Operation::Write => 220,
-        })
-    }
-
-    pub(crate) fn measures_dat(&self) -> bool {
-        self.api.iter().any(|&api| api != Api::Engine)
-    }
-
-    /// Returns where a server listens: the option, else DAT_LISTEN, else everywhere.
-    pub(crate) fn listen(&self) -> Result<ListenOn, Failure> {
-        if let Some(listen) = self.listen {
-            return Ok(listen);
-        }
-        match std::env::var(LISTEN) {
-            Ok(text) if !text.is_empty() => text
-                .parse()
-                .map_err(|error| Failure::usage(format!("{LISTEN}: {error}"))),
-            _ => Ok(ListenOn::All),
-        }
-    }
-
-    /// Refuses options without effect in this run, which clap does not check.
-    pub(crate) fn check(&self) -> Result<(), Failure> {
-        if self.operation != Operation::Send && self.rx_depth.is_some() {
-            return Err(Failure::usage(format!(
-                "-r has no meaning with -o {}: only send uses receives; leave it out",
-                self.operation.name()
-            )));
-        }
-        if self.operation == Operation::Read && self.inline.is_some_and(|bytes| bytes > 0) {
-            return Err(Failure::usage(
-                "-I has no meaning with -o read: a read request carries no data; leave it out",
-            ));
-        }
-        self.check_api()?;
-        if self.is_server() {
-            for (given, option) in [
-                (self.json.is_some(), "--json"),
-                (self.hgrm.is_some(), "--hgrm"),
-            ] {
-                if given {
-                    return Err(Failure::usage(format!(
-                        "{option} has no effect on a server, which measures nothing: give it to the client, or use --loopback"
-                    )));
-                }
-            }
-        } else if self.port == 0 {
-            return Err(Failure::usage(
-                "-p 0 is for servers, which take any free port: give the client the port that the server printed",
-            ));
-        }
-        Ok(())
-    }
-
-    /// Refuses duplicate interfaces, and options that some of them do not have.
-    fn check_api(&self) -> Result<(), Failure> {
-        let repeated = |(at, api)| self.api[..at].contains(api);
-        if self.api.iter().enumerate().any(repeated) {
-            return Err(Failure::usage("--api names an interface twice"));
-        }
-        if self.measures_dat() {
-            for (given, option, cause) in [
-                (self.inline.is_some(), "-I", "DAT has a fixed inline size"),
-                (
-                    self.gid_index.is_some(),
-                    "-x",
-                    "DAT takes the GID index from dat.conf (key gid)",
-                ),
-            ] {
-                if given {
-                    return Err(Failure::usage(format!(
-                        "{option} is for --api engine alone: {cause}; leave it out"
-                    )));
-                }
-            }
-        }
-        if self.wait.is_none() {
-            return Ok(());
-        }
-        let cause = if self.api.contains(&Api::Engine) {
-            "the engine is always polled: use --api rust or --api c"
-        } else if self.operation == Operation::Write {
-            "an RDMA write raises no event at the receiver, which polls its memory: leave it out, or use -o send"
-        } else if self.loopback && self.operation == Operation::Send {
-            "with --loopback one thread is both sides and would wait for itself: use two processes"
-        } else {
-            return Ok(());
-        };
-        Err(Failure::usage(format!("--wait: {cause}")))
+/// Parses a condition of a command that measures: there is no earlier result.
+fn absolute(text: &str) -> Result<Condition, String> {
+    let condition: Condition = text.parse()?;
+    match condition.is_change() {
+        true => Err("a change such as +10% needs two result files: use 'dat-bench diff'".into()),
+        false => Ok(condition),
     }
 }
 

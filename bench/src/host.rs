@@ -40,6 +40,14 @@ impl Host {
             architecture: std::env::consts::ARCH,
         }
     }
+
+    /// Returns the CPU model, and whether it is virtual.
+    pub(crate) fn processor(&self) -> String {
+        match self.virtual_machine {
+            true => format!("{} in a virtual machine", self.cpu),
+            false => self.cpu.clone(),
+        }
+    }
 }
 
 /// Returns the 'model name' of x86, or the implementer and part numbers of Arm.

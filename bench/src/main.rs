@@ -2,14 +2,16 @@
 //! on the emulated device, without hardware.
 //!
 //! ```text
-//! commands     devices, lat, cost, wake, scale: one module each
+//! commands     devices, lat, cost, wake, scale, compare, diff: one module each
 //! cli          options and help of the commands
 //! select       chooses the device of a run       launcher   restarts dat-bench under mlx5-emu
 //! clock        TSC or CLOCK_MONOTONIC            stats      samples: histogram, mean, deviation
+//! results      reads result files; --fail-if
 //! nic          stops and steps the emulated NIC  exchange   TCP control connection of client and server
 //! report       table, histogram, JSON, hgrm      plot       SVG
 //! host         facts about this machine          output     every write to a stream or file
-//! failure      errors and exit statuses
+//! interrupt    Ctrl-C keeps what was measured
+//! failure      errors and exit statuses          noise    disturbances of the measuring thread
 //! ```
 //!
 //! Exit status: 0 good, 1 usage, 2 environment, 3 the run failed.
@@ -18,17 +20,22 @@
 
 mod cli;
 mod clock;
+mod compare;
 mod cost;
 mod devices;
+mod diff;
 mod exchange;
 mod failure;
 mod host;
+mod interrupt;
 mod lat;
 mod launcher;
 mod nic;
+mod noise;
 mod output;
 mod plot;
 mod report;
+mod results;
 mod scale;
 mod select;
 mod stats;
@@ -66,6 +73,8 @@ fn main() -> ExitCode {
         Command::Cost(args) => cost::run(args),
         Command::Wake(args) => wake::run(args),
         Command::Scale(args) => scale::run(args),
+        Command::Compare(args) => compare::run(args),
+        Command::Diff(args) => diff::run(args),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

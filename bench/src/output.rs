@@ -1,22 +1,42 @@
 //! Every write to standard output, standard error and result files, so that a
 //! full disk is an error with a cause and never a panic.
 //!
+//! The file name `-` is standard output; then the text goes to standard error.
+//!
 //! A closed pipe (`dat-bench … | head -1`) ends the program by `SIGPIPE`; see
 //! `main`.
 
 use std::fmt::Display;
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::failure::Failure;
 
+/// Whether a result file is written to standard output.
+static STDOUT_IS_A_FILE: AtomicBool = AtomicBool::new(false);
+
 /// Prints a text to standard output and flushes it.
 pub(crate) fn print(text: impl Display) -> Result<(), Failure> {
+    if STDOUT_IS_A_FILE.load(Ordering::Relaxed) {
+        return write!(io::stderr(), "{text}").map_err(|error| {
+            Failure::environment(format!("cannot write to standard error: {error}"))
+        });
+    }
+    print_raw(text)
+}
+
+fn print_raw(text: impl Display) -> Result<(), Failure> {
     let mut out = io::stdout().lock();
     write!(out, "{text}")
         .and_then(|()| out.flush())
         .map_err(|error| standard_output(&error))
+}
+
+/// Returns whether a file name stands for standard output.
+pub(crate) fn is_stdout(path: &Path) -> bool {
+    path == Path::new("-")
 }
 
 /// Prints a line to standard output and flushes it.
@@ -38,8 +58,17 @@ pub(crate) fn standard_output(error: &io::Error) -> Failure {
 }
 
 /// Checks that a result file can be written, without changing its content.
-/// Called before the measurement, so that no results are lost.
+/// Called before the measurement, so that no results are lost. If the file is
+/// standard output, text goes to standard error from now on.
 pub(crate) fn probe(path: &Path) -> Result<(), Failure> {
+    if is_stdout(path) {
+        return match STDOUT_IS_A_FILE.swap(true, Ordering::Relaxed) {
+            false => Ok(()),
+            true => Err(Failure::usage(
+                "two result files are '-': only one can be written to standard output",
+            )),
+        };
+    }
     let existed = path.exists();
     OpenOptions::new()
         .append(true)
@@ -58,21 +87,42 @@ pub(crate) fn probe(path: &Path) -> Result<(), Failure> {
     Ok(())
 }
 
+/// Checks all of a command's result files; see [`probe`].
+pub(crate) fn probe_all<'a>(paths: impl IntoIterator<Item = &'a PathBuf>) -> Result<(), Failure> {
+    paths.into_iter().try_for_each(|path| probe(path))
+}
+
+/// Ends a command: prints its text, writes its result files and names them. The
+/// files are written even if standard output is full.
+pub(crate) fn finish(
+    text: impl Display,
+    files: impl IntoIterator<Item = (PathBuf, String)>,
+) -> Result<(), Failure> {
+    let shown = print(text);
+    let mut written = Vec::new();
+    for (path, content) in files {
+        save(&path, &content)?;
+        if !is_stdout(&path) {
+            written.push(path);
+        }
+    }
+    shown?;
+    written
+        .iter()
+        .try_for_each(|path| line(format_args!(" wrote {}", path.display())))
+}
+
 /// Writes a result file.
 pub(crate) fn save(path: &Path, text: &str) -> Result<(), Failure> {
+    if is_stdout(path) {
+        return print_raw(text);
+    }
     fs::write(path, text).map_err(|error| {
         Failure::environment(format!(
             "cannot write {}: {error}; the file is incomplete: free some space, or name another file",
             path.display()
         ))
     })
-}
-
-/// Prints the names of the files that were written.
-pub(crate) fn written<'a>(paths: impl IntoIterator<Item = &'a Path>) -> Result<(), Failure> {
-    paths
-        .into_iter()
-        .try_for_each(|path| line(format_args!(" wrote {}", path.display())))
 }
 
 #[cfg(test)]

@@ -5,6 +5,10 @@
 //! sums are integers in clock ticks, so the deviation has no rounding of the
 //! samples and no cancellation.
 
+pub(crate) mod pace;
+pub(crate) mod rounds;
+pub(crate) mod shift;
+
 use std::time::Duration;
 
 use hdrhistogram::Histogram;
@@ -18,6 +22,10 @@ const LONGEST: Duration = Duration::from_secs(60);
 const DIGITS: u8 = 3;
 /// Number of largest samples that perftest's `t_max` leaves out.
 const LEFT_OUT_BY_PERFTEST: usize = 2;
+
+/// Least number of samples above a percentile: with fewer, it says more about
+/// chance than about the distribution.
+const LEAST_ABOVE: f64 = 10.0;
 
 /// The part of a round trip that is reported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
@@ -189,6 +197,13 @@ impl Samples {
         // The histogram returns the upper end of a bucket, which may exceed all samples.
         (self.histogram.value_at_quantile(share) as f64 / 1000.0).min(self.max())
     }
+
+    /// Returns the quantile if at least ten samples are above it.
+    pub(crate) fn percentile(&self, share: f64) -> Option<f64> {
+        // The tolerance is for shares such as 0.999, whose complement is not exact.
+        let above = self.count as f64 * (1.0 - share) + 1e-6;
+        (above >= LEAST_ABOVE).then(|| self.quantile(share))
+    }
 }
 
 #[cfg(test)]
@@ -275,6 +290,17 @@ mod tests {
             ]
         };
         assert_eq!(figures(&together), figures(&once));
+    }
+
+    #[test]
+    fn a_percentile_needs_ten_samples_above_it() {
+        let upto = |count| samples_of(&(1..=count).collect::<Vec<_>>());
+        for (share, least) in [(0.5, 20), (0.9, 100), (0.99, 1000), (0.999, 10_000)] {
+            let (enough, too_few) = (upto(least), upto(least - 1));
+            assert_eq!(enough.percentile(share), Some(enough.quantile(share)));
+            assert_eq!(too_few.percentile(share), None, "{share}");
+        }
+        assert_eq!(samples_of(&[]).percentile(0.5), None);
     }
 
     #[test]

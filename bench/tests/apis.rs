@@ -78,7 +78,7 @@ fn layers(stdout: &str, size: &str) -> Vec<(String, String)> {
     stdout
         .lines()
         .map(|line| line.split_whitespace().collect::<Vec<_>>())
-        .filter(|cells| cells.len() == 14 && cells[0] == size)
+        .filter(|cells| cells.len() >= 14 && cells[0] == size)
         .map(|cells| (cells[11].to_owned(), cells[12].to_owned()))
         .collect()
 }
@@ -101,6 +101,7 @@ fn layers_are_compared_in_the_order_given() {
     let value: serde_json::Value =
         serde_json::from_str(&fs::read_to_string(&json).unwrap()).unwrap();
     assert_eq!(value["run"]["apis"].to_string(), r#"["engine","rust","c"]"#);
+    common::schema::check(&value);
     assert_eq!(value["run"]["rounds"], 10);
     assert_eq!(value["run"]["dat_events"], "dequeue");
     assert_eq!(value["run"]["inline_bytes"], 64);
@@ -124,6 +125,11 @@ fn layers_are_compared_in_the_order_given() {
         let typical = figure("typical_nanoseconds");
         assert!(figure("least_nanoseconds") <= typical);
         assert!(typical <= figure("most_nanoseconds"));
+        let interval = &layer["interval_nanoseconds"];
+        let (low, high) = (interval["low"].as_f64(), interval["high"].as_f64());
+        assert!(low <= Some(typical) && Some(typical) <= high, "{layer}");
+        let excludes_zero = low > Some(0.0) || high < Some(0.0);
+        assert_eq!(layer["measurable"], excludes_zero, "{layer}");
     }
 }
 

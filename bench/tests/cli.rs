@@ -44,7 +44,12 @@ fn usage_errors_have_status_1_and_name_the_option() {
         ("lat --listen 127.0.0.1 host", "--listen"),
         ("lat --persist host", "--persist"),
         ("lat --persist --loopback", "--persist"),
-        ("lat --rate 1000", "--rate"),
+        ("lat --rate 0", "such as 500, 10k"),
+        ("lat --rate 1k,1000", "--rate names a rate twice"),
+        (
+            "lat --rate 1k --api rust --wait poll host",
+            "dat-bench wake",
+        ),
         ("lat -q 2", "-q"),
         ("lat --wait block", "--wait"),
         ("lat --api rust --wait sometimes", "--wait"),

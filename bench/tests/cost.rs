@@ -23,6 +23,7 @@ fn results(words: &str, name: &str) -> (String, Vec<Value>) {
     let ended = run(emulated("cost", &words)).expect(0, &["EMULATED", "empty poll"]);
     let value: Value = serde_json::from_str(&fs::read_to_string(&json).unwrap()).unwrap();
     assert_eq!(value["schema"], "dat-bench/cost/1");
+    common::schema::check(&value);
     assert_eq!(value["emulated"], true);
     (ended.stdout, value["results"].as_array().unwrap().clone())
 }

@@ -66,7 +66,8 @@ fn all_sizes_are_in_the_table_and_in_the_files() {
     }
     let value: serde_json::Value =
         serde_json::from_str(&fs::read_to_string(&json).unwrap()).unwrap();
-    assert_eq!(value["schema"], "dat-bench/lat/2");
+    assert_eq!(value["schema"], "dat-bench/lat/3");
+    common::schema::check(&value);
     assert_eq!(value["emulated"], true);
     assert_eq!(value["run"]["reported"], "half_round_trip");
     let results = value["results"].as_array().unwrap();
@@ -80,6 +81,11 @@ fn all_sizes_are_in_the_table_and_in_the_files() {
             .map(|bucket| bucket[1].as_u64().unwrap())
             .sum();
         assert_eq!(counted, 10);
+        assert!(
+            result["p99"].is_null(),
+            "10 samples have no such percentile"
+        );
+        assert!(result["max"].as_f64() >= result["t_typical"].as_f64());
     }
 }
 
@@ -89,6 +95,95 @@ fn a_run_by_duration_has_percentiles() {
     let samples = row(&ended, 2)[1];
     assert!(samples > 100.0, "{samples}");
     check_row(&ended, 2, samples as u64);
+}
+
+#[test]
+fn an_open_loop_reports_response_and_service_times_at_every_rate() {
+    for operation in ["send", "write", "read"] {
+        let (json, hgrm) = (file("open.json"), file("open.hgrm"));
+        let words = format!(
+            "lat --loopback -o {operation} --rate 500,20k -n 200 --warmup 20 --json {} --hgrm {}",
+            json.display(),
+            hgrm.display()
+        );
+        let said = ["response time from DUE", "response", "service", "late"];
+        run(emulated("open", &words)).expect(0, &said);
+        let text = fs::read_to_string(&json).unwrap();
+        let value: serde_json::Value = serde_json::from_str(&text).unwrap();
+        common::schema::check(&value);
+        assert_eq!(value["run"]["closed_loop"], false);
+        assert_eq!(value["run"]["reported"], "full_round_trip");
+        let results = value["results"].as_array().unwrap();
+        for (result, rate) in results.iter().zip([500, 20_000]) {
+            assert_eq!(result["rate_per_second"], f64::from(rate));
+            assert_eq!(result["pace"]["due"], 200);
+            let sent = &result["pace"]["sent"];
+            assert_eq!(&result["iterations"], sent, "{operation}");
+            assert_eq!(&result["service"]["iterations"], sent, "{operation}");
+            let mean = |of: &serde_json::Value| of["t_avg"].as_f64().unwrap();
+            assert!(mean(result) >= mean(&result["service"]), "{operation}");
+            assert!(file(&format!("open.{rate}.hgrm")).is_file());
+            assert!(file(&format!("open.{rate}.service.hgrm")).is_file());
+        }
+        assert_eq!(results.len(), 2);
+    }
+}
+
+#[test]
+fn an_open_loop_is_measured_between_two_processes_that_agree_on_the_rate() {
+    let words = "--api engine,rust --rate 1k,5k -n 100 --warmup 20";
+    let (mut server, port) = server("open-pair", words);
+    let other = format!("lat --api engine,rust --rate 1k -n 100 -p {port} localhost");
+    run(emulated("open-pair", &other)).expect(1, &["--rate: here 1000, there 1000,5000"]);
+    server.wait_for("still waiting");
+    let words = format!("lat {words} -p {port} localhost");
+    run(emulated("open-pair", &words)).expect(0, &["response", "service"]);
+    server
+        .end()
+        .expect(0, &["messages of 2 bytes through api rust"]);
+}
+
+#[test]
+fn ctrl_c_keeps_what_was_measured() {
+    let json = file("interrupted.json");
+    let _ = fs::remove_file(&json);
+    let words = format!("lat --loopback -a -D 0.5 --json {}", json.display());
+    let mut running = Running::start(&mut emulated("interrupted", &words));
+    // The row of the first size.
+    running.wait_for("          2 ");
+    running.interrupt();
+    running
+        .end()
+        .expect(3, &["interrupted by Ctrl-C", "wrote", "t_max: the largest"]);
+    let text = fs::read_to_string(&json).expect("the results");
+    let value: serde_json::Value = serde_json::from_str(&text).unwrap();
+    common::schema::check(&value);
+    assert_eq!(value["complete"], false);
+    let results = value["results"].as_array().unwrap();
+    assert!((1..23).contains(&results.len()), "{}", results.len());
+}
+
+#[test]
+fn a_result_file_named_dash_is_standard_output() {
+    let ended = run(emulated("dash", "lat --loopback -n 100 --json -")).expect(0, &[]);
+    let value: serde_json::Value = serde_json::from_str(&ended.stdout).expect("only JSON");
+    assert_eq!(value["complete"], true);
+    assert!(ended.stderr.contains("t_typical"), "{}", ended.stderr);
+    let ended = run(emulated("dash", "lat --loopback -a -n 10 --csv -")).expect(0, &[]);
+    let lines: Vec<_> = ended.stdout.lines().collect();
+    let columns = "case,samples,reliable,min_us,p50_us,avg_us,stdev_us,max_us";
+    assert_eq!((lines[0], lines.len()), (columns, 24));
+    assert!(
+        lines[23].starts_with(r#""8388608 bytes, engine",10,"#),
+        "{}",
+        lines[23]
+    );
+    for (words, named) in [
+        ("lat --loopback -n 10 --json - --csv -", "only one"),
+        ("lat --loopback -a -n 10 --hgrm -", "this run has 23"),
+    ] {
+        run(emulated("dash", words)).expect(1, &[named]);
+    }
 }
 
 #[test]

@@ -20,6 +20,7 @@ fn results(name: &str, words: &str) -> (String, Vec<Value>) {
     let text = fs::read_to_string(json).expect("the results");
     let document: Value = serde_json::from_str(&text).expect("JSON");
     assert_eq!(document["schema"], "dat-bench/scale/1");
+    common::schema::check(&document);
     let picture = fs::read_to_string(svg).expect("the picture");
     assert!(picture.contains("resident bytes per endpoint"));
     let results = document["results"].as_array().expect("results").clone();

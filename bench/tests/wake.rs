@@ -16,8 +16,9 @@ fn results(name: &str, words: &str) -> (String, Vec<Value>) {
     let table = run(emulated(name, &words)).expect(0, &["EMULATED"]).stdout;
     let text = fs::read_to_string(path).expect("the results");
     let document: Value = serde_json::from_str(&text).expect("JSON");
-    assert_eq!(document["schema"], "dat-bench/wake/1");
+    assert_eq!(document["schema"], "dat-bench/wake/2");
     assert_eq!(document["emulated"], true);
+    common::schema::check(&document);
     let results = document["results"].as_array().expect("results").clone();
     (table, results)
 }
@@ -30,7 +31,7 @@ fn check(results: &[Value], expected: usize) {
         let count = |name: &str| number(&counters[name]);
         let real = |of: &Value| of.as_f64().unwrap_or_else(|| panic!("{result}"));
         let messages = number(&result["messages"]);
-        let seen: u64 = result["histogram"]
+        let seen: u64 = result["histogram"]["nanoseconds_and_count"]
             .as_array()
             .expect("buckets")
             .iter()
@@ -41,7 +42,22 @@ fn check(results: &[Value], expected: usize) {
         if result["rate"] == 1000.0 && number(&result["late"]) == 0 {
             assert_eq!(messages, 2 * 100, "{result}");
         }
-        for time in ["median", "min", "p90", "p99", "p99.9", "max", "mean"] {
+        let above = |share: f64| messages as f64 * (1.0 - share) >= 9.999_999;
+        for (time, share) in [("p90", 0.9), ("p99", 0.99), ("p99.9", 0.999)] {
+            let found = &result["latency_microseconds"][time];
+            assert_eq!(found.is_f64(), above(share), "{time} of {result}");
+        }
+        let response = &result["response_microseconds"];
+        assert_eq!(response.is_object(), result["rate"].is_f64(), "{result}");
+        if response.is_object() {
+            // A message is sent after it was due.
+            let mean = |of: &Value| real(&of["mean"]);
+            assert!(
+                mean(response) >= mean(&result["latency_microseconds"]),
+                "{result}"
+            );
+        }
+        for time in ["median", "min", "max", "mean"] {
             assert!(
                 real(&result["latency_microseconds"][time]) > 0.0,
                 "{result}"

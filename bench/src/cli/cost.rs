@@ -73,9 +73,12 @@ pub(crate) struct CostArgs {
     /// Pin the measuring thread to this CPU
     #[arg(long, value_name = "LIST", value_parser = cpu)]
     pub(crate) cpu: Option<usize>,
-    /// Write the results as JSON
+    /// Write the results as JSON; here and for the other files, '-' is standard output
     #[arg(long, value_name = "FILE")]
     pub(crate) json: Option<PathBuf>,
+    /// Write the results as CSV, one row per case
+    #[arg(long, value_name = "FILE")]
+    pub(crate) csv: Option<PathBuf>,
     /// Marks a worker process, which measures one variant for its parent.
     #[arg(long, hide = true)]
     pub(crate) worker: Option<Variant>,

@@ -1,5 +1,6 @@
 //! Parsing of options, and their defaults.
 
+use super::lat::size;
 use super::*;
 use clap::CommandFactory;
 
@@ -30,7 +31,7 @@ fn perftests_letters_keep_their_meaning() {
     assert_eq!(args.device.as_deref(), Some("mlx5_1"));
     assert_eq!((args.ib_port, args.size, args.iterations()), (2, 64, 5));
     assert_eq!(
-        (args.tx_depth, args.receive_depth(), args.inline_bytes()),
+        (args.send_depth(), args.receive_depth(), args.inline_bytes()),
         (4, 8, 32)
     );
     assert_eq!(
@@ -103,6 +104,16 @@ fn sizes_have_units() {
 }
 
 #[test]
+fn rates_have_suffixes_and_allow_many_messages_in_flight() {
+    let args = lat("--rate 1k,2.5M,300 --loopback").unwrap();
+    assert_eq!(args.rates(), [Some(1e3), Some(2.5e6), Some(300.0)]);
+    assert_eq!(args.send_depth(), 64);
+    assert_eq!(lat("--rate 1k -t 3").unwrap().send_depth(), 3);
+    let closed = lat("").unwrap();
+    assert_eq!((closed.rates(), closed.send_depth()), (vec![None], 1));
+}
+
+#[test]
 fn invalid_options_and_combinations_are_refused() {
     for wrong in [
         "-t 0",
@@ -124,7 +135,10 @@ fn invalid_options_and_combinations_are_refused() {
         "-o write -r 8",
         "--json x",
         "-p 0 host",
-        "--rate 5",
+        "--rate 0",
+        "--rate 5k,5000",
+        "--rate max",
+        "--rate 5 --api rust --wait poll host",
         "-q 2",
         "--api verbs",
         "--api",

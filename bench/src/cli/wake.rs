@@ -8,8 +8,9 @@ use std::time::Duration;
 use clap::Args;
 use dat_api::safe::WaitPolicy;
 
-use super::{Path, seconds};
+use super::{Path, absolute, seconds};
 use crate::failure::Failure;
+use crate::results::Condition;
 
 pub(super) const ABOUT: &str = "\
 Measure the wake-up latency and the CPU time of waiting, per wait policy.
@@ -27,6 +28,10 @@ the waiting thread has the event: it covers polling, or arming, interrupt and
 the kernel's wake-up of the thread, and nothing else. On a real device the
 latency begins before the message is posted, and includes the network.
 
+Messages are sent on schedule, up to 64 before the waiter has taken them (open
+loop). The response times (due 50 %, due 99 %) begin when a message was due, so
+they include the lag of a sender that the machine or a slow waiter held up.
+
 Each combination of policy and rate has its own endpoints and event dispatcher,
 so nothing learned carries over; its first tenth of messages is warm-up. All
 combinations take turns in rounds, so disturbances by other programs affect all
@@ -36,7 +41,11 @@ thread (CLOCK_THREAD_CPUTIME_ID), system calls included.
 Counters: spins (waits that found no event at first and spun), hits (spins that
 ended with an event), blocks (sleeps), spurious (wake-ups without an event),
 refused (posts to a full queue), late (messages that were sent more than one
-interval after they were due: the waiter or the machine was too slow).";
+interval after they were due: the waiter or the machine was too slow).
+
+A result is UNRELIABLE for the reasons that 'dat-bench lat --help' lists. With
+poll the waiter must have run 95 % of the time; a waiter that sleeps, 95 % of the
+time in which it was ready to run.";
 
 pub(super) const EXAMPLES: &str = "\
 Examples:
@@ -90,9 +99,19 @@ pub(crate) struct WakeArgs {
     /// [default: the first two that this process may use, such as 0,1]
     #[arg(long, value_name = "LIST", value_delimiter = ',', num_args = 1)]
     pub(crate) cpu: Vec<usize>,
-    /// Write the results as JSON
+    /// Fail with status 3 if a result is unreliable; the result files are written before
+    #[arg(long)]
+    pub(crate) strict: bool,
+    /// Fail with status 3 if this holds for a result, such as p99>5us or max>1ms; the figures are
+    /// min, p50, p90, p99, p99.9, max, avg and cpu (CPU time per message)
+    #[arg(long, value_name = "CONDITION", value_parser = absolute)]
+    pub(crate) fail_if: Vec<Condition>,
+    /// Write the results as JSON; here and for the other files, '-' is standard output
     #[arg(long, value_name = "FILE")]
     pub(crate) json: Option<PathBuf>,
+    /// Write the results as CSV, one row per case
+    #[arg(long, value_name = "FILE")]
+    pub(crate) csv: Option<PathBuf>,
     /// Write the percentiles as HdrHistogram's text, one file per policy and rate, which are in its name
     #[arg(long, value_name = "FILE")]
     pub(crate) hgrm: Option<PathBuf>,

@@ -27,6 +27,7 @@ mod variant;
 pub(crate) mod verbs;
 mod worker;
 
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
 use serde::de::DeserializeOwned;
@@ -41,8 +42,8 @@ use crate::cli::CostArgs;
 use crate::failure::Failure;
 use crate::host::Host;
 use crate::lat::c::Libdat;
-use crate::output::{self, probe, save};
-use crate::report::DeviceFacts;
+use crate::output::finish;
+use crate::report::{DeviceFacts, Files};
 use crate::select;
 
 /// An environment variable of libmlx5.
@@ -54,6 +55,7 @@ pub(crate) fn run(args: &CostArgs) -> Result<(), Failure> {
         return worker::run(variant, args);
     }
     let variants = args.variants()?;
+    let files = Files::prepare(args.json.as_deref(), args.csv.as_deref(), None, &[])?;
     if variants
         .iter()
         .any(|it| matches!(it, Variant::C | Variant::CSt))
@@ -64,10 +66,6 @@ pub(crate) fn run(args: &CostArgs) -> Result<(), Failure> {
     let selected = select::select(args.device.as_deref())?;
     if variants.iter().any(|variant| variant.is_below_dat()) {
         select::require_addresses(&selected, "give --api rust,rust-st,c,c-st")?;
-    }
-    if let Some(path) = &args.json {
-        // Refuses a file that cannot be written before the measurement.
-        probe(path)?;
     }
     let conditions = conditions(&selected, args)?;
     let mut outcomes: Vec<Outcome> = variants.iter().map(|&it| Outcome::new(it)).collect();
@@ -86,12 +84,9 @@ pub(crate) fn run(args: &CostArgs) -> Result<(), Failure> {
             outcome.instructions = count(outcome.variant, &selected.name, args)?;
         }
     }
-    let shown = output::print(report::text(&conditions, &outcomes));
-    if let Some(path) = &args.json {
-        save(path, &report::json(&conditions, &outcomes))?;
-    }
-    shown?;
-    output::written(args.json.as_deref())
+    let json = report::json(&conditions, &outcomes);
+    let files = files.contents(&json, [])?;
+    finish(report::text(&conditions, &outcomes), files)
 }
 
 fn conditions(selected: &select::Selected, args: &CostArgs) -> Result<Conditions, Failure> {
@@ -149,7 +144,7 @@ fn count(
 }
 
 /// Returns the path of this program.
-pub(crate) fn own_executable() -> Result<std::path::PathBuf, Failure> {
+pub(crate) fn own_executable() -> Result<PathBuf, Failure> {
     std::env::current_exe().map_err(|error| {
         Failure::environment(format!(
             "cannot find dat-bench's own executable: {error}; is /proc mounted?"

@@ -1,14 +1,15 @@
 //! Output of `cost`: tables and JSON.
 
 use std::fmt::Write;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde::Serialize;
 
 use super::operation::Operation;
 use super::variant::Variant;
 use crate::host::Host;
-use crate::report::DeviceFacts;
+use crate::report::document::document;
+use crate::report::{DeviceFacts, head, pinned};
+use crate::stats::rounds::Summary;
 
 /// Name and version of the schema.
 const SCHEMA: &str = "dat-bench/cost/1";
@@ -21,36 +22,6 @@ pub(super) struct Outcome {
     /// Number of rounds left out because they had to wait for completions.
     pub(super) left_out: Vec<(Operation, u32)>,
     pub(super) instructions: Vec<(Operation, f64)>,
-}
-
-/// A distribution of nanoseconds per operation.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub(super) struct Nanoseconds {
-    median: f64,
-    first_quartile: f64,
-    third_quartile: f64,
-    min: f64,
-    max: f64,
-}
-
-impl Nanoseconds {
-    fn of(samples: &[f64]) -> Option<Self> {
-        let mut sorted = samples.to_vec();
-        sorted.sort_by(f64::total_cmp);
-        let at = |share: f64| sorted[((sorted.len() - 1) as f64 * share).round() as usize];
-        (!sorted.is_empty()).then(|| Self {
-            median: at(0.5),
-            first_quartile: at(0.25),
-            third_quartile: at(0.75),
-            min: at(0.0),
-            max: at(1.0),
-        })
-    }
-
-    /// Returns half the interquartile range.
-    fn spread(&self) -> f64 {
-        (self.third_quartile - self.first_quartile) / 2.0
-    }
 }
 
 impl Outcome {
@@ -77,9 +48,9 @@ impl Outcome {
         }
     }
 
-    fn nanoseconds(&self, operation: Operation) -> Option<Nanoseconds> {
+    fn nanoseconds(&self, operation: Operation) -> Option<Summary> {
         let (_, samples) = self.samples.iter().find(|(it, _)| *it == operation)?;
-        Nanoseconds::of(samples)
+        Summary::of(samples)
     }
 
     fn instructions(&self, operation: Operation) -> Option<f64> {
@@ -104,31 +75,17 @@ pub(super) struct Conditions {
 
 /// Returns the text.
 pub(super) fn text(conditions: &Conditions, outcomes: &[Outcome]) -> String {
-    let mut out = String::new();
-    // Writing to a String cannot fail.
-    let _ = writeln!(out, " {}", conditions.device.emulation_note());
-    let _ = writeln!(
-        out,
-        " {} port {}, {} path; compared with {}; {} build; {}, {}{}",
-        conditions.device.name,
-        conditions.device.port,
-        conditions.device.path,
+    let place = format!(
+        "compared with {}; {} build; {}",
         conditions
             .libmlx5
             .as_deref()
             .unwrap_or("the device's own verbs"),
         conditions.build,
-        conditions.host.cpu,
-        if conditions.host.virtual_machine {
-            "in a virtual machine, "
-        } else {
-            ""
-        },
-        match conditions.cpu {
-            Some(cpu) => format!("on CPU {cpu}"),
-            None => "not pinned".to_owned(),
-        }
+        pinned(conditions.cpu)
     );
+    let mut out = head(&conditions.device, &conditions.host, &place);
+    // Writing to a String cannot fail.
     let counted = outcomes.iter().any(|it| !it.instructions.is_empty());
     let _ = writeln!(
         out,
@@ -189,13 +146,7 @@ fn table(
 }
 
 #[derive(Serialize)]
-struct Document<'a> {
-    schema: &'static str,
-    dat_bench: &'static str,
-    /// Seconds since 1970, UTC.
-    finished_at: u64,
-    /// Whether the device is emulated.
-    emulated: bool,
+struct Body<'a> {
     conditions: &'a Conditions,
     results: Vec<Entry>,
 }
@@ -205,7 +156,7 @@ struct Entry {
     operation: &'static str,
     variant: Variant,
     /// Per operation; none if the interface has no such call.
-    nanoseconds: Option<Nanoseconds>,
+    nanoseconds: Option<Summary>,
     /// Number of measured rounds.
     rounds: usize,
     /// Number of rounds left out because they had to wait for completions.
@@ -229,20 +180,11 @@ pub(super) fn json(conditions: &Conditions, outcomes: &[Outcome]) -> String {
             })
         })
         .collect();
-    let document = Document {
-        schema: SCHEMA,
-        dat_bench: env!("CARGO_PKG_VERSION"),
-        finished_at: SystemTime::now()
-            .duration_since(UNIX_EPOCH)
-            .map_or(0, |since| since.as_secs()),
-        emulated: conditions.device.emulated_fabric.is_some(),
+    let body = Body {
         conditions,
         results,
     };
-    let mut text = serde_json::to_string_pretty(&document)
-        .expect("the document has text keys and finite numbers only");
-    text.push('\n');
-    text
+    document(SCHEMA, &conditions.device, body)
 }
 
 /// Returns the value of an operation.
@@ -250,18 +192,4 @@ fn count<T>(of: &[(Operation, T)], operation: Operation) -> Option<&T> {
     of.iter()
         .find(|(it, _)| *it == operation)
         .map(|(_, value)| value)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn quartiles_and_spread_are_computed_from_the_samples() {
-        let figure = Nanoseconds::of(&[5.0, 1.0, 3.0, 2.0, 4.0]).unwrap();
-        assert_eq!((figure.min, figure.median, figure.max), (1.0, 3.0, 5.0));
-        assert_eq!((figure.first_quartile, figure.third_quartile), (2.0, 4.0));
-        assert_eq!(figure.spread(), 1.0);
-        assert_eq!(Nanoseconds::of(&[]), None);
-    }
 }

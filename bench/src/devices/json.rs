@@ -5,6 +5,7 @@ use dat_engine::{DataPath, PortInfo, Transport};
 use serde::Serialize;
 
 use super::{Entry, MAX_INLINE_TRIED, WHY_DIRECT, guid};
+use crate::report::document::pretty;
 
 #[derive(Serialize)]
 struct Document<'a> {
@@ -93,10 +94,7 @@ pub(super) fn document(devices: &[Entry], fabric: Option<&str>) -> String {
         schema: "dat-bench/devices/1",
         devices,
     };
-    let mut text = serde_json::to_string_pretty(&document)
-        .expect("the document has text keys and finite numbers only");
-    text.push('\n');
-    text
+    pretty(&document)
 }
 
 fn entry<'a>(entry: &'a Entry, fabric: Option<&'a str>) -> DeviceEntry<'a> {

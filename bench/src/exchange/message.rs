@@ -4,6 +4,7 @@ use std::net::{IpAddr, Ipv6Addr};
 
 use super::frame::{FrameError, LONGEST};
 use super::options::Options;
+use crate::noise::Ran;
 
 /// A message. The initiator is the client, which measures; the responder is the
 /// server.
@@ -26,6 +27,8 @@ pub(crate) enum Message {
     Done {
         /// Includes the warm-up.
         messages: u64,
+        /// How long the sender's thread ran meanwhile.
+        ran: Ran,
     },
     /// The sender ends the run, for this reason.
     Abort(String),
@@ -116,8 +119,15 @@ impl Message {
                 out.extend_from_slice(&size.to_be_bytes());
                 kind::BEGIN
             }
-            Self::Done { messages } => {
-                out.extend_from_slice(&messages.to_be_bytes());
+            Self::Done { messages, ran } => {
+                for number in [
+                    *messages,
+                    ran.elapsed_nanoseconds,
+                    ran.cpu_nanoseconds,
+                    ran.involuntary_switches,
+                ] {
+                    out.extend_from_slice(&number.to_be_bytes());
+                }
                 kind::DONE
             }
             Self::Abort(reason) => {
@@ -167,7 +177,12 @@ impl Message {
                 size: u32::from_be_bytes(fields.take()?),
             },
             kind::DONE => Self::Done {
-                messages: u64::from_be_bytes(fields.take()?),
+                messages: fields.number64()?,
+                ran: Ran {
+                    elapsed_nanoseconds: fields.number64()?,
+                    cpu_nanoseconds: fields.number64()?,
+                    involuntary_switches: fields.number64()?,
+                },
             },
             kind::ABORT => Self::Abort(fields.text()?),
             _ => return Err(FrameError::Damaged("unknown kind of message")),
@@ -220,6 +235,10 @@ impl<'a> Fields<'a> {
 
     fn byte(&mut self) -> Result<u8, FrameError> {
         Ok(self.take::<1>()?[0])
+    }
+
+    fn number64(&mut self) -> Result<u64, FrameError> {
+        Ok(u64::from_be_bytes(self.take()?))
     }
 
     fn number24(&mut self) -> Result<u32, FrameError> {
@@ -278,7 +297,14 @@ mod tests {
             service("fe80::1"),
             Message::Ready,
             Message::Begin { size: 1 << 23 },
-            Message::Done { messages: u64::MAX },
+            Message::Done {
+                messages: u64::MAX,
+                ran: Ran {
+                    elapsed_nanoseconds: 3,
+                    cpu_nanoseconds: 2,
+                    involuntary_switches: 1,
+                },
+            },
             Message::Abort("no such device".into()),
         ] {
             let (kind, payload) = message.encode();

@@ -9,6 +9,7 @@ use super::frame::{self, FrameError, HEADER, Header};
 use super::message::{Address, Message, Service};
 use super::options::Options;
 use crate::failure::Failure;
+use crate::noise::Ran;
 
 /// Returns the addresses of a host.
 pub(crate) fn resolve(host: &str, port: u16) -> Result<Vec<SocketAddr>, Failure> {
@@ -154,18 +155,19 @@ impl Peer {
         }
     }
 
-    /// Sends the number of messages.
-    pub(crate) fn done(&mut self, messages: u64) -> Result<(), Failure> {
-        self.send(&Message::Done { messages })
+    /// Sends the number of messages, and how long this thread ran.
+    pub(crate) fn done(&mut self, messages: u64, ran: Ran) -> Result<(), Failure> {
+        self.send(&Message::Done { messages, ran })
     }
 
-    /// Receives the number of messages, with this timeout.
-    pub(crate) fn await_done(&mut self, within: Duration) -> Result<u64, Failure> {
+    /// Receives the number of messages, and how long the other side's thread ran,
+    /// with this timeout.
+    pub(crate) fn await_done(&mut self, within: Duration) -> Result<(u64, Ran), Failure> {
         let saved = core::mem::replace(&mut self.timeout, within);
         let received = self.receive_kind("done");
         self.timeout = saved;
         match received? {
-            Message::Done { messages } => Ok(messages),
+            Message::Done { messages, ran } => Ok((messages, ran)),
             _ => unreachable!("receive_kind returns only the expected kind"),
         }
     }

@@ -23,6 +23,10 @@ impl SendCredits {
         }
     }
 
+    pub(super) fn depth(&self) -> u32 {
+        self.depth
+    }
+
     /// Returns whether the queue has no credit left.
     #[inline(always)]
     pub(super) fn is_full(&self) -> bool {

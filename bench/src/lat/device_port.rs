@@ -42,7 +42,7 @@ impl DevicePort {
         let limits = device.limits();
         require_reads(&selected.name, limits, args.operation)?;
         let most_depth = most_depth(limits, args);
-        for (option, depth) in [("-t", Some(args.tx_depth)), ("-r", args.rx_depth)] {
+        for (option, depth) in [("-t", args.tx_depth), ("-r", args.rx_depth)] {
             if let Some(depth) = depth.filter(|&depth| depth > most_depth) {
                 return Err(Failure::usage(format!(
                     "{} has queues of up to {most_depth} requests; {option} {depth} is too deep",

@@ -11,13 +11,12 @@ use super::device_port::DevicePort;
 use super::engine::{Engine, EngineRdmaCm};
 use super::link::End;
 use super::loopback::Loopback;
-use super::plan::{Pass, Plan};
+use super::plan::{Pass, Plan, Recording};
 use super::rust;
 use super::side::Side;
 use crate::cli::{Api, LatArgs};
 use crate::exchange::Peer;
 use crate::failure::Failure;
-use crate::stats::Samples;
 
 /// The role of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,7 +54,12 @@ pub(super) trait OpenInterface {
 /// Two connected sides in this thread, as a trait object.
 pub(super) trait LocalPair {
     /// Measures one pass.
-    fn measure(&mut self, pass: Pass, plan: &Plan, samples: &mut Samples) -> Result<(), Failure>;
+    fn measure(
+        &mut self,
+        pass: Pass,
+        plan: &Plan,
+        recording: &mut Recording,
+    ) -> Result<(), Failure>;
 }
 
 /// One side, connected to another process, as a trait object.
@@ -66,7 +70,7 @@ pub(super) trait RemoteSide {
         pass: Pass,
         plan: &Plan,
         peer: &mut Peer,
-        samples: &mut Samples,
+        recording: &mut Recording,
     ) -> Result<(), Failure>;
 
     /// Answers one pass, as the server. Returns the number of messages.

@@ -10,12 +10,16 @@ use dat_engine::{Completion, PostError, Status};
 
 use super::link::{CompletionResult, Fault as Failed, Link};
 use super::meter::Meter;
+use super::open::{self, Schedule};
+use super::plan::Recording;
 use super::side::{OtherSide, Remote, Side};
 use super::watchdog::{Stop, Watchdog};
 use super::{read, send, write};
 use crate::cli::Operation;
 use crate::clock::Clock;
+use crate::noise::Noise;
 use crate::report::Goal;
+use crate::stats::pace::Pace;
 use crate::stats::{Reported, Samples};
 
 const SIZE: u32 = 64;
@@ -253,4 +257,112 @@ fn a_responder_sends_nothing_before_a_message() {
     };
     assert_eq!(far.step(), Ok(false));
     assert_eq!(far.answered, 0);
+}
+
+/// A run on schedule, with `warmed` messages before it. Returns what it recorded,
+/// and the number of messages.
+fn on_schedule(
+    operation: Operation,
+    depth: u32,
+    interval: f64,
+    limit: u64,
+) -> Result<(Recording, u64), Stop> {
+    const WARMED: u64 = 300;
+    let (mut near, mut far) = pair(operation, depth);
+    for _ in 1..depth {
+        near.link.post_receive().unwrap();
+        far.link.post_receive().unwrap();
+    }
+    let clock = Clock::monotonic();
+    let samples = || Samples::new(&clock, Reported::FullRoundTrip);
+    let mut recording = Recording {
+        samples: samples(),
+        service: samples(),
+        pace: Pace::default(),
+        noise: Noise::default(),
+    };
+    let schedule = Schedule {
+        clock,
+        interval,
+        count: 1000,
+        limit,
+    };
+    let watchdog = &mut short_watchdog();
+    let (side, run) = (&mut far, &mut recording);
+    let sent = match operation {
+        Operation::Send => {
+            let mut far = send::Responder {
+                side,
+                watchdog: short_watchdog(),
+                answered: WARMED,
+            };
+            open::measure(
+                &mut near, &mut far, operation, &schedule, WARMED, run, watchdog,
+            )
+        }
+        Operation::Write => {
+            let mut far = write::Responder {
+                side,
+                watchdog: short_watchdog(),
+                answered: WARMED,
+            };
+            open::measure(
+                &mut near, &mut far, operation, &schedule, WARMED, run, watchdog,
+            )
+        }
+        Operation::Read => open::measure(
+            &mut near,
+            &mut Remote,
+            operation,
+            &schedule,
+            WARMED,
+            run,
+            watchdog,
+        ),
+    }?;
+    Ok((recording, sent))
+}
+
+const OPERATIONS: [Operation; 3] = [Operation::Send, Operation::Write, Operation::Read];
+
+#[test]
+fn an_open_loop_answers_every_message_and_records_both_times() {
+    for operation in OPERATIONS {
+        for depth in [1, 2, 7] {
+            let (run, sent) = on_schedule(operation, depth, 100.0, u64::MAX).unwrap();
+            assert_eq!(sent, 1000, "{operation:?} {depth}");
+            assert_eq!((run.samples.count(), run.service.count()), (1000, 1000));
+            assert_eq!((run.pace.due, run.pace.sent), (1000, 1000));
+            // A message is never sent before it is due.
+            assert!(
+                run.samples.mean() >= run.service.mean(),
+                "{operation:?} {depth}"
+            );
+            assert!(
+                run.samples.min() >= run.service.min(),
+                "{operation:?} {depth}"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_sender_that_cannot_keep_its_rate_falls_behind() {
+    for operation in OPERATIONS {
+        // All messages are due at once.
+        let (run, sent) = on_schedule(operation, 4, 0.0, u64::MAX).unwrap();
+        assert_eq!((sent, run.pace.late), (1000, 1000), "{operation:?}");
+        assert!(run.pace.final_lag > 0 && run.pace.final_lag <= run.pace.longest_lag);
+        // The last response time has the whole run in it.
+        assert!(
+            run.samples.max() > run.service.quantile(0.5),
+            "{operation:?}"
+        );
+        // Without time, not all messages are sent, and those are answered.
+        let (run, sent) = on_schedule(operation, 4, 0.0, 0).unwrap();
+        assert!(sent < 1000, "{operation:?}: {sent}");
+        assert_eq!((run.pace.due, run.pace.sent), (1000, sent));
+        assert_eq!(run.samples.count(), sent);
+        assert!(run.pace.fell_behind(1.0));
+    }
 }

@@ -3,12 +3,11 @@
 
 use super::interface::LocalPair;
 use super::link::End;
-use super::plan::{Pass, Plan};
-use super::side::Side;
-use super::{read, send, write};
+use super::plan::{Pass, Plan, Recording};
+use super::side::{Remote, Side};
+use super::{pass, send, write};
 use crate::cli::Operation;
 use crate::failure::Failure;
-use crate::stats::Samples;
 
 /// Two connected sides: the initiator, which measures, and the responder.
 pub(super) struct Loopback<E> {
@@ -28,13 +27,17 @@ impl<E: End> Loopback<E> {
 }
 
 impl<E: End> LocalPair for Loopback<E> {
-    fn measure(&mut self, pass: Pass, plan: &Plan, samples: &mut Samples) -> Result<(), Failure> {
+    fn measure(
+        &mut self,
+        pass: Pass,
+        plan: &Plan,
+        recording: &mut Recording,
+    ) -> Result<(), Failure> {
         let Self { near, far } = self;
         for side in [&mut *near, &mut *far] {
             side.set_size(pass.size);
             side.link.prepare(pass.size);
         }
-        let mut meter = plan.meter(pass, samples);
         let mut watchdog = plan.watchdog(None);
         let served = plan.watchdog(None);
         match plan.operation {
@@ -44,7 +47,7 @@ impl<E: End> LocalPair for Loopback<E> {
                     watchdog: served,
                     answered: 0,
                 };
-                send::measure(near, &mut responder, &mut meter, &mut watchdog)
+                pass::run(near, &mut responder, pass, plan, recording, &mut watchdog)
             }
             Operation::Write => {
                 let mut responder = write::Responder {
@@ -52,11 +55,11 @@ impl<E: End> LocalPair for Loopback<E> {
                     watchdog: served,
                     answered: 0,
                 };
-                write::measure(near, &mut responder, &mut meter, &mut watchdog)
+                pass::run(near, &mut responder, pass, plan, recording, &mut watchdog)
             }
-            Operation::Read => read::measure(near, &mut meter, &mut watchdog),
+            Operation::Read => pass::run(near, &mut Remote, pass, plan, recording, &mut watchdog),
         }
-        .and_then(|()| self.far.drain(&mut watchdog))
+        .and_then(|_| self.far.drain(&mut watchdog))
         .map_err(|stop| Failure::run(stop.to_string()))?;
         self.near.link.verify()?;
         if plan.operation != Operation::Read {

@@ -5,8 +5,9 @@
 //! device_port             the device and port of the run
 //! plan meter              sizes, rounds and turns of the interfaces; sampling
 //! interface               trait of the measured interfaces: open, connect, measure
-//! loopback pair           one pass in one process; in two, with the control connection
-//! send write read         the measuring loops, one per file
+//! loopback pair           both sides in one process; in two, with the control connection
+//! pass                    one pass of the measuring side
+//! send write read open    the measuring loops, one per file
 //! side credits watchdog   used by the loops: send queue credits, timeouts
 //! link payload            traits of the measured endpoints; their memory
 //! engine                  the engine's endpoints
@@ -24,7 +25,9 @@ mod link;
 mod loop_tests;
 mod loopback;
 mod meter;
+mod open;
 mod pair;
+mod pass;
 mod payload;
 mod plan;
 mod read;
@@ -38,15 +41,18 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use crate::cli::{Api, LISTEN, LatArgs};
 use crate::failure::Failure;
-use crate::report::{self, Conditions, Files, Outcome};
-use crate::stats::Samples;
-use crate::{exchange, host, output, select};
+use crate::noise::Noise;
+use crate::report::{
+    self, Columns, Conditions, Distribution, Files, Open, Outcome, Reliability, reliability,
+};
+use crate::stats::pace::Pace;
+use crate::{exchange, host, interrupt, output, results, select};
 
 use self::c::Libdat;
 use self::device_port::DevicePort;
 use self::interface::{LocalPair, OpenInterface};
 use self::pair::Pair;
-use self::plan::{Pass, Plan};
+use self::plan::{Pass, Plan, Recording};
 
 /// Runs the command. Prints the result of each size when it is measured.
 pub(crate) fn run(args: &LatArgs) -> Result<(), Failure> {
@@ -54,9 +60,9 @@ pub(crate) fn run(args: &LatArgs) -> Result<(), Failure> {
     let sizes = args.sizes();
     let files = Files::prepare(
         args.json.as_deref(),
+        args.csv.as_deref(),
         args.hgrm.as_deref(),
-        &sizes,
-        &args.api,
+        &cases(args),
     )?;
     if let Some(host) = &args.host {
         // Refuses a mistyped name before a device is opened or emulated.
@@ -102,18 +108,76 @@ pub(crate) fn run(args: &LatArgs) -> Result<(), Failure> {
     };
     let machine = host::Host::read();
     let conditions = plan.conditions(&device_port, libdat.as_ref(), machine, args.host.clone());
-    let mut progress = Progress::begin(&conditions, sizes.len())?;
+    let mut progress = Progress::begin(&conditions, sizes.len() * plan.rates.len())?;
+    interrupt::catch();
     let mut outcomes = Vec::with_capacity(sizes.len() * plan.apis.len());
-    for size in sizes {
-        let measured = measure(&mut sides, size, &plan)?;
-        progress.rows(&measured)?;
-        outcomes.extend(measured);
+    let mut ended = measure_all(&mut sides, &plan, &mut progress, &mut outcomes);
+    // A call that Ctrl-C interrupted may have failed for that reason.
+    if let Err(failure) = interrupt::check() {
+        sides.abort(&failure);
+        ended = Err(failure);
     }
-    // The files are written even if standard output is full.
-    let shown = progress.end(&conditions, &outcomes);
-    let written = files.write(&conditions, &outcomes)?;
-    shown?;
-    output::written(written.iter().map(AsRef::as_ref))
+    if outcomes.is_empty() {
+        return ended;
+    }
+    // What was measured before a failure is kept.
+    let text = progress.end(&conditions, &outcomes);
+    let json = report::json(&conditions, &outcomes, ended.is_ok());
+    let samples = outcomes.iter().flat_map(|outcome| {
+        let service = outcome.open.iter().map(|open| &open.service.samples);
+        [&outcome.times.samples].into_iter().chain(service)
+    });
+    let finished = output::finish(text, files.contents(&json, samples)?);
+    ended.and(finished)?;
+    results::require(&json, &args.fail_if)?;
+    reliability::require(args.strict, &judged(&conditions, &outcomes))
+}
+
+/// Measures all cases. Adds to `outcomes` what was measured, also before a failure.
+fn measure_all(
+    sides: &mut Sides,
+    plan: &Plan,
+    progress: &mut Progress,
+    outcomes: &mut Vec<Outcome>,
+) -> Result<(), Failure> {
+    for &size in &plan.sizes {
+        for &rate in &plan.rates {
+            let (measured, ended) = measure(sides, size, rate, plan);
+            let shown = progress.rows(&measured);
+            outcomes.extend(measured);
+            ended.and(shown)?;
+        }
+    }
+    Ok(())
+}
+
+fn judged<'a>(conditions: &Conditions, outcomes: &'a [Outcome]) -> Vec<Reliability<'a>> {
+    let judge = |outcome: &'a Outcome| outcome.reliability(conditions);
+    outcomes.iter().map(judge).collect()
+}
+
+/// Returns the words that distinguish the files of the cases, in the order of the
+/// outcomes. In an open loop the service times have a file of their own.
+fn cases(args: &LatArgs) -> Vec<Vec<String>> {
+    let (sizes, rates, apis) = (args.sizes(), args.rates(), &args.api);
+    let mut cases = Vec::new();
+    for size in &sizes {
+        for rate in &rates {
+            for api in apis {
+                let size = (sizes.len() > 1).then(|| size.to_string());
+                let name = rate
+                    .filter(|_| rates.len() > 1)
+                    .map(|rate| rate.to_string());
+                let api = (apis.len() > 1).then(|| api.name().to_owned());
+                let words: Vec<_> = [size, name, api].into_iter().flatten().collect();
+                cases.push(words.clone());
+                if rate.is_some() {
+                    cases.push([words, vec!["service".to_owned()]].concat());
+                }
+            }
+        }
+    }
+    cases
 }
 
 /// The connections, one per interface, with the responder in this process or
@@ -129,81 +193,115 @@ impl Sides {
         turn: usize,
         pass: Pass,
         plan: &Plan,
-        samples: &mut Samples,
+        recording: &mut Recording,
     ) -> Result<(), Failure> {
         match self {
-            Self::Local(both) => both[turn].measure(pass, plan, samples),
-            Self::Remote(pair) => pair.measure(turn, pass, plan, samples),
+            Self::Local(both) => both[turn].measure(pass, plan, recording),
+            Self::Remote(pair) => pair.measure(turn, pass, plan, recording),
+        }
+    }
+
+    /// Tells the other process why the run ends.
+    fn abort(&mut self, failure: &Failure) {
+        if let Self::Remote(pair) = self {
+            pair.abort(failure);
         }
     }
 }
 
-/// Measures one size through every interface, in turns.
-fn measure(sides: &mut Sides, size: u32, plan: &Plan) -> Result<Vec<Outcome>, Failure> {
+/// Measures one size at one rate through every interface, in turns. Returns the
+/// results that have samples, also after a failure.
+fn measure(
+    sides: &mut Sides,
+    size: u32,
+    rate: Option<f64>,
+    plan: &Plan,
+) -> (Vec<Outcome>, Result<(), Failure>) {
     let new = |&api| Outcome {
         size,
         api,
-        samples: plan.samples(),
-        round_medians: Vec::new(),
+        open: rate.map(|rate| Open {
+            rate,
+            service: Distribution::new(plan.samples()),
+            pace: Pace::default(),
+        }),
+        times: Distribution::new(plan.samples()),
+        noise: Noise::default(),
         verified: true,
     };
     let mut outcomes: Vec<Outcome> = plan.apis.iter().map(new).collect();
-    let mut samples = plan.samples();
-    for round in 0..plan.rounds() {
-        for turn in plan.turns(round) {
-            samples.clear();
-            sides.measure(turn, Pass { size, round }, plan, &mut samples)?;
-            let outcome = &mut outcomes[turn];
-            outcome.samples.absorb(&samples);
-            outcome.round_medians.push(samples.quantile(0.5));
+    let mut recording = plan.recording();
+    let mut pass = |turn: usize, round| {
+        interrupt::check()?;
+        recording.clear();
+        let pass = Pass { size, round, rate };
+        sides.measure(turn, pass, plan, &mut recording)?;
+        let outcome = &mut outcomes[turn];
+        outcome.times.add(&recording.samples);
+        outcome.noise.add(&recording.noise);
+        if let Some(open) = &mut outcome.open {
+            open.service.add(&recording.service);
+            open.pace.add(&recording.pace);
         }
-    }
-    Ok(outcomes)
+        Ok(())
+    };
+    let ended = (0..plan.rounds())
+        .flat_map(|round| plan.turns(round).map(move |turn| (turn, round)))
+        .try_for_each(|(turn, round)| pass(turn, round));
+    outcomes.retain(|outcome| outcome.times.samples.count() > 0);
+    (outcomes, ended)
 }
 
 /// Output during a run: rows on standard output, and on a terminal a progress
 /// bar, which is redrawn between sizes only and never during a measurement.
 struct Progress {
     bar: ProgressBar,
-    /// Several interfaces are compared.
-    compares: bool,
+    columns: Columns,
 }
 
 impl Progress {
-    fn begin(conditions: &Conditions, sizes: usize) -> Result<Self, Failure> {
-        let compares = conditions.apis.len() > 1;
-        output::line(format_args!("{conditions}\n{}", report::header(compares)))?;
-        let bar = ProgressBar::with_draw_target(Some(sizes as u64), ProgressDrawTarget::stderr());
+    fn begin(conditions: &Conditions, cases: usize) -> Result<Self, Failure> {
+        let columns = Columns {
+            rates: !conditions.rates.is_empty(),
+            apis: conditions.apis.len() > 1,
+        };
+        output::line(format_args!("{conditions}\n{}", report::header(columns)))?;
+        let bar = ProgressBar::with_draw_target(Some(cases as u64), ProgressDrawTarget::stderr());
         bar.set_style(
-            ProgressStyle::with_template(" {pos} of {len} sizes measured {wide_bar}")
+            ProgressStyle::with_template(" {pos} of {len} cases measured {wide_bar}")
                 .expect("the template is a constant"),
         );
-        if sizes > 1 {
+        if cases > 1 {
             bar.tick();
         }
-        Ok(Self { bar, compares })
+        Ok(Self { bar, columns })
     }
 
     /// Prints the rows of one size.
     fn rows(&mut self, outcomes: &[Outcome]) -> Result<(), Failure> {
-        let rows = report::rows(outcomes, self.compares);
+        if outcomes.is_empty() {
+            return Ok(());
+        }
+        let rows = report::rows(outcomes, self.columns);
         self.bar.suspend(|| output::line(rows))?;
         self.bar.inc(1);
         Ok(())
     }
 
-    fn end(self, conditions: &Conditions, outcomes: &[Outcome]) -> Result<(), Failure> {
+    /// Removes the bar. Returns the text below the table.
+    fn end(self, conditions: &Conditions, outcomes: &[Outcome]) -> String {
         self.bar.finish_and_clear();
-        output::line(report::NOTE)?;
-        if self.compares {
-            output::line(report::layers::NOTE)?;
+        let mut text = format!("{}\n", report::NOTE);
+        if self.columns.rates {
+            text += &format!("{}\n", report::RATES_NOTE);
         }
+        if self.columns.apis {
+            text += &format!("{}\n", report::layers::NOTE);
+        }
+        text += &reliability::text(&judged(conditions, outcomes));
         if let [outcome] = outcomes {
-            output::line(format_args!(
-                "\n{}",
-                report::histogram_text(outcome, conditions)
-            ))?;
+            text += &format!("\n{}\n", report::histogram_text(outcome, conditions));
         }
-        Ok(())
+        text
     }
 }

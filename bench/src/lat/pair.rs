@@ -12,7 +12,8 @@
 //!          ◄──────────────────────────── ready         memory is cleared
 //!          ······ messages over RDMA ······
 //!   done n ──────────────────────────────►
-//!          ◄────────────────────────────── done n      both compare the counts
+//!          ◄────────────────────────────── done n      both compare the counts; each says how long its
+//!                                                      thread ran
 //! ```
 //!
 //! A side that fails sends the reason (`abort`). A killed side closes the
@@ -25,16 +26,16 @@ use std::time::Duration;
 
 use super::interface::{OpenInterface, RemoteSide, Role};
 use super::link::End;
-use super::plan::{Pass, Plan};
+use super::plan::{Pass, Plan, Recording};
 use super::side::{Remote, Side, serve as answer};
 use super::watchdog::{Stop, Watchdog};
-use super::{read, send, write};
+use super::{pass, send, write};
 use crate::cli::{LatArgs, Operation};
 use crate::exchange::{ClientListener, ControlPort, Peer};
 use crate::failure::Failure;
+use crate::noise::Watch;
 use crate::output;
 use crate::report::DeviceFacts;
-use crate::stats::Samples;
 
 /// How long to wait for the other side's failure after one on this side.
 const REMOTE_FAILURE_WAIT: Duration = Duration::from_millis(500);
@@ -79,10 +80,15 @@ impl Pair {
         turn: usize,
         pass: Pass,
         plan: &Plan,
-        samples: &mut Samples,
+        recording: &mut Recording,
     ) -> Result<(), Failure> {
-        let measured = self.sides[turn].measure(pass, plan, &mut self.peer, samples);
+        let measured = self.sides[turn].measure(pass, plan, &mut self.peer, recording);
         abort_on_failure(&mut self.peer, measured)
+    }
+
+    /// Tells the server why the run ends.
+    pub(super) fn abort(&mut self, failure: &Failure) {
+        self.peer.abort(&failure.to_string());
     }
 
     /// Answers all passes, as the server.
@@ -94,10 +100,12 @@ impl Pair {
     fn answer_sizes(&mut self, plan: &Plan) -> Result<(), Failure> {
         for &size in &plan.sizes {
             let mut answered = vec![0; plan.apis.len()];
-            for round in 0..plan.rounds() {
-                for turn in plan.turns(round) {
-                    let pass = Pass { size, round };
-                    answered[turn] += self.sides[turn].answer(pass, plan, &mut self.peer)?;
+            for &rate in &plan.rates {
+                for round in 0..plan.rounds() {
+                    for turn in plan.turns(round) {
+                        let pass = Pass { size, round, rate };
+                        answered[turn] += self.sides[turn].answer(pass, plan, &mut self.peer)?;
+                    }
                 }
             }
             for (api, answered) in plan.apis.iter().zip(answered) {
@@ -192,23 +200,19 @@ impl<E: End> RemoteSide for Side<E> {
         pass: Pass,
         plan: &Plan,
         peer: &mut Peer,
-        samples: &mut Samples,
+        recording: &mut Recording,
     ) -> Result<(), Failure> {
         self.set_size(pass.size);
         self.link.prepare(pass.size);
         peer.begin(pass.size)?;
         peer.await_ready()?;
-        let mut meter = plan.meter(pass, samples);
         let mut watchdog = plan.watchdog(Some(peer));
-        match plan.operation {
-            Operation::Send => send::measure(self, &mut Remote, &mut meter, &mut watchdog),
-            Operation::Write => write::measure(self, &mut Remote, &mut meter, &mut watchdog),
-            Operation::Read => read::measure(self, &mut meter, &mut watchdog),
-        }
-        .map_err(|stop| explain(stop, peer))?;
-        let sent = meter.round_trips();
-        peer.done(sent)?;
-        let answered = peer.await_done(plan.timeout)?;
+        let sent = pass::run(self, &mut Remote, pass, plan, recording, &mut watchdog)
+            .map_err(|stop| explain(stop, peer))?;
+        peer.done(sent, recording.noise.ran)?;
+        let (answered, ran) = peer.await_done(plan.timeout)?;
+        // Reads are answered by the device, not by a thread.
+        recording.noise.responder = (plan.operation != Operation::Read).then_some(ran);
         compare(sent, answered)?;
         self.link.verify()
     }
@@ -219,6 +223,7 @@ impl<E: End> RemoteSide for Side<E> {
         self.link.prepare(pass.size);
         peer.send_ready()?;
         let watchdog = plan.watchdog(Some(peer));
+        let watch = Watch::counting();
         let answered = match plan.operation {
             Operation::Send => {
                 let mut responder = send::Responder {
@@ -239,7 +244,8 @@ impl<E: End> RemoteSide for Side<E> {
             Operation::Read => Ok(None),
         }
         .map_err(|stop| explain(stop, peer))?;
-        let sent = match answered {
+        let ran = watch.end().ran;
+        let (sent, _) = match answered {
             None => peer.await_done(READ_TIMEOUT)?,
             Some(_) => peer.await_done(plan.timeout)?,
         };
@@ -250,7 +256,7 @@ impl<E: End> RemoteSide for Side<E> {
         }
         // The server cannot count reads, so it returns the client's count.
         let answered = answered.unwrap_or(sent);
-        peer.done(answered)?;
+        peer.done(answered, ran)?;
         compare(sent, answered)?;
         Ok(answered)
     }

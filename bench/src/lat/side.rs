@@ -41,6 +41,17 @@ impl<L: Link> Side<L> {
         }
     }
 
+    /// Returns the depth of the send queue.
+    pub(super) fn depth(&self) -> u32 {
+        self.credits.depth()
+    }
+
+    /// Returns whether the send queue has no credit left.
+    #[inline(always)]
+    pub(super) fn is_full(&self) -> bool {
+        self.credits.is_full()
+    }
+
     pub(super) fn set_size(&mut self, size: u32) {
         self.size = size;
     }

@@ -108,6 +108,24 @@ impl DeviceFacts {
     }
 }
 
+/// Returns the lines with which a table begins: whether the device is emulated,
+/// then device, host and `rest`.
+pub(crate) fn head(device: &DeviceFacts, host: &Host, rest: &str) -> String {
+    format!(
+        " {}\n {} port {}, {} path; {}; {rest}\n",
+        device.emulation_note(),
+        device.name,
+        device.port,
+        device.path,
+        host.processor()
+    )
+}
+
+/// Returns where a thread runs.
+pub(crate) fn pinned(cpu: Option<usize>) -> String {
+    cpu.map_or("not pinned".to_owned(), |cpu| format!("on CPU {cpu}"))
+}
+
 /// What is the same for all sizes of a run.
 #[derive(Clone, Debug)]
 pub(crate) struct Conditions {
@@ -115,6 +133,10 @@ pub(crate) struct Conditions {
     pub(crate) apis: Vec<Api>,
     /// DAT's wait policy; none if its events are dequeued in a loop.
     pub(crate) wait: Option<Wait>,
+    /// Messages per second of the open loop; empty for the closed loop.
+    pub(crate) rates: Vec<f64>,
+    /// The reported part of a round trip.
+    pub(crate) reported: Reported,
     /// Rounds, in each of which every interface has one turn per size.
     pub(crate) rounds: u32,
     /// The library of the C interface.
@@ -141,10 +163,6 @@ pub(crate) struct Conditions {
 }
 
 impl Conditions {
-    pub(crate) fn reported(&self) -> Reported {
-        self.operation.reported()
-    }
-
     pub(crate) fn measures_dat(&self) -> bool {
         self.apis.iter().any(|&api| api != Api::Engine)
     }
@@ -173,9 +191,15 @@ impl Conditions {
         text
     }
 
+    /// Returns whether messages were sent on schedule.
+    pub(crate) fn is_open(&self) -> bool {
+        !self.rates.is_empty()
+    }
+
     /// Returns the reported part of the round trip, for headings.
     pub(crate) fn reported_name(&self) -> &'static str {
-        match self.reported() {
+        match self.reported {
+            _ if self.is_open() => "response time",
             Reported::HalfRoundTrip => "half round trip",
             Reported::FullRoundTrip => "full round trip",
         }
@@ -191,20 +215,31 @@ impl fmt::Display for Conditions {
             None => "loopback: both sides in this thread".to_owned(),
             Some(peer) => format!("with {peer}"),
         };
-        writeln!(
-            f,
-            " {} ping-pong, {sides}; one message in flight",
-            self.operation.name()
-        )?;
-        writeln!(
-            f,
-            " reported: {} (perftest's convention for {})",
-            match self.reported() {
+        let operation = self.operation.name();
+        if self.is_open() {
+            let most = match self.operation {
+                Operation::Write => 1,
+                _ => self.tx_depth,
+            };
+            writeln!(
+                f,
+                " {operation} on schedule (open loop), {sides}; up to {most} in flight"
+            )?;
+            writeln!(
+                f,
+                " reported: response time from DUE to answered, service time from SENT to answered; FULL round trips"
+            )?;
+        } else {
+            writeln!(f, " {operation} ping-pong, {sides}; one message in flight")?;
+            let part = match self.reported {
                 Reported::HalfRoundTrip => "HALF of the round trip",
                 Reported::FullRoundTrip => "the FULL round trip",
-            },
-            self.operation.name()
-        )?;
+            };
+            writeln!(
+                f,
+                " reported: {part} (perftest's convention for {operation})"
+            )?;
+        }
         write!(
             f,
             " device   : {} port {}, {}, firmware {}, {} path",
@@ -235,15 +270,10 @@ impl fmt::Display for Conditions {
             Some(cpu) => format!("pinned to CPU {cpu}"),
             None => "not pinned (--cpu)".to_owned(),
         };
-        let machine = if self.host.virtual_machine {
-            " in a virtual machine"
-        } else {
-            ""
-        };
         writeln!(
             f,
-            " host     : {}{machine}, {} CPUs, Linux {}, governor {}; {pinned}",
-            self.host.cpu,
+            " host     : {}, {} CPUs, Linux {}, governor {}; {pinned}",
+            self.host.processor(),
             self.host.cpus,
             self.host.kernel,
             self.host.governor.as_deref().unwrap_or("not shown")

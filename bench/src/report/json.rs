@@ -1,34 +1,31 @@
-//! Results as JSON. The schema has a version: within a version, fields may be
-//! added; removing a field or changing its meaning needs a new version.
-
-use std::time::{SystemTime, UNIX_EPOCH};
+//! Results of `lat` as JSON.
 
 use serde::Serialize;
 
+use super::distribution::Figures;
+use super::document::document;
 use super::layers::{self, Added};
-use super::{Conditions, Outcome, resolved_quantiles};
+use super::{Conditions, Distribution, Outcome, Reliability};
 use crate::cli::{Api, Operation, Wait};
 use crate::host::Host;
 use crate::stats::Reported;
+use crate::stats::pace::Pace;
 
 use super::conditions::{DeviceFacts, Goal};
 
-/// Name and version of the schema. Version 1 had one result per size; version 2
-/// has one per size and API.
-const SCHEMA: &str = "dat-bench/lat/2";
+/// Name and version of the schema. Version 1 had one result per size; since version
+/// 2 there is one per size and API. Since version 3 percentiles without enough
+/// samples are null.
+const SCHEMA: &str = "dat-bench/lat/3";
 
 #[derive(Serialize)]
-struct Document<'a> {
-    schema: &'static str,
-    dat_bench: &'static str,
-    /// Seconds since 1970, UTC.
-    finished_at: u64,
+struct Body<'a> {
     host: &'a Host,
     device: &'a DeviceFacts,
-    /// Whether the device is emulated, so that the figures are the emulator's.
-    emulated: bool,
     run: Run<'a>,
-    results: Vec<ResultOfSize>,
+    /// Whether all cases were measured in all rounds.
+    complete: bool,
+    results: Vec<Entry<'a>>,
     /// What each API adds to the one before it in `run.apis`, per size.
     layers: Vec<Added>,
 }
@@ -44,6 +41,8 @@ struct Run<'a> {
     rounds: u32,
     operation: Operation,
     reported: Reported,
+    /// Requested messages per second; empty in a closed loop.
+    rates_per_second: &'a [f64],
     loopback: bool,
     peer: Option<&'a str>,
     goal: Goal,
@@ -68,11 +67,28 @@ enum DatEvents {
     Wait(Wait),
 }
 
-/// A row of the table, with its columns as keys; times in microseconds.
+/// The results of one case. In an open loop, the times are response times.
 #[derive(Serialize)]
-struct ResultOfSize {
+struct Entry<'a> {
     bytes: u32,
     api: Api,
+    /// Requested messages per second; none in a closed loop.
+    rate_per_second: Option<f64>,
+    #[serde(flatten)]
+    times: Times<'a>,
+    /// Whether the received bytes were compared with those sent.
+    payload_verified: bool,
+    #[serde(flatten)]
+    reliability: Reliability<'a>,
+    /// How the sender kept its schedule; none in a closed loop.
+    pace: Option<PaceEntry>,
+    /// Service times; none in a closed loop.
+    service: Option<Times<'a>>,
+}
+
+/// A row of the table, with its columns as keys; times in microseconds.
+#[derive(Serialize)]
+struct Times<'a> {
     iterations: u64,
     t_min: f64,
     t_max_perftest: f64,
@@ -80,43 +96,29 @@ struct ResultOfSize {
     t_avg: f64,
     t_stdev: f64,
     #[serde(rename = "p99")]
-    p99: f64,
+    p99: Option<f64>,
     #[serde(rename = "p99.9")]
-    p99_9: f64,
+    p99_9: Option<f64>,
     #[serde(rename = "p99.99")]
-    p99_99: f64,
+    p99_99: Option<f64>,
+    /// The largest sample; `t_max_perftest` leaves out the two largest.
     max: f64,
-    /// Whether the received bytes were compared with those sent.
-    payload_verified: bool,
-    /// The median of each round, microseconds.
-    round_medians: Vec<f64>,
-    percentiles: Vec<Percentile>,
-    histogram: Buckets,
+    #[serde(flatten)]
+    figures: Figures<'a>,
 }
 
 #[derive(Serialize)]
-struct Percentile {
-    share: f64,
-    usec: f64,
+struct PaceEntry {
+    #[serde(flatten)]
+    pace: Pace,
+    achieved_per_second: f64,
+    fell_behind: bool,
 }
 
-/// The non-empty buckets: upper end in nanoseconds, and count.
-#[derive(Serialize)]
-struct Buckets {
-    significant_digits: u8,
-    nanoseconds_and_count: Vec<(u64, u64)>,
-}
-
-pub(super) fn document(conditions: &Conditions, outcomes: &[Outcome]) -> String {
-    let document = Document {
-        schema: SCHEMA,
-        dat_bench: env!("CARGO_PKG_VERSION"),
-        finished_at: SystemTime::now()
-            .duration_since(UNIX_EPOCH)
-            .map_or(0, |since| since.as_secs()),
+pub(crate) fn text(conditions: &Conditions, outcomes: &[Outcome], complete: bool) -> String {
+    let body = Body {
         host: &conditions.host,
         device: &conditions.device,
-        emulated: conditions.device.emulated_fabric.is_some(),
         run: Run {
             apis: &conditions.apis,
             dat_events: conditions
@@ -125,7 +127,8 @@ pub(super) fn document(conditions: &Conditions, outcomes: &[Outcome]) -> String 
             libdat: conditions.libdat.as_deref(),
             rounds: conditions.rounds,
             operation: conditions.operation,
-            reported: conditions.reported(),
+            reported: conditions.reported,
+            rates_per_second: &conditions.rates,
             loopback: conditions.peer.is_none(),
             peer: conditions.peer.as_deref(),
             goal: conditions.goal,
@@ -138,52 +141,46 @@ pub(super) fn document(conditions: &Conditions, outcomes: &[Outcome]) -> String 
             clock: conditions.clock.name(),
             nanoseconds_per_tick: conditions.clock.nanoseconds_per_tick(),
             clock_reading_nanoseconds: conditions.clock_cost,
-            closed_loop: true,
+            closed_loop: !conditions.is_open(),
         },
-        results: outcomes.iter().map(of_size).collect(),
+        complete,
+        results: outcomes.iter().map(|it| entry(it, conditions)).collect(),
         layers: layers::all(outcomes),
     };
-    let mut text = serde_json::to_string_pretty(&document)
-        .expect("the document has text keys and finite numbers only");
-    text.push('\n');
-    text
+    document(SCHEMA, &conditions.device, body)
 }
 
-fn of_size(outcome: &Outcome) -> ResultOfSize {
-    let samples = &outcome.samples;
-    ResultOfSize {
+fn entry<'a>(outcome: &'a Outcome, conditions: &Conditions) -> Entry<'a> {
+    let open = outcome.open.as_ref();
+    Entry {
         bytes: outcome.size,
         api: outcome.api,
-        round_medians: outcome.round_medians.clone(),
+        rate_per_second: open.map(|open| open.rate),
+        times: times(&outcome.times),
+        payload_verified: outcome.verified,
+        reliability: outcome.reliability(conditions),
+        pace: open.map(|open| PaceEntry {
+            pace: open.pace,
+            achieved_per_second: open.pace.achieved(),
+            fell_behind: open.pace.fell_behind(open.rate),
+        }),
+        service: open.map(|open| times(&open.service)),
+    }
+}
+
+fn times(of: &Distribution) -> Times<'_> {
+    let samples = &of.samples;
+    Times {
         iterations: samples.count(),
         t_min: samples.min(),
         t_max_perftest: samples.perftest_max(),
         t_typical: samples.quantile(0.5),
         t_avg: samples.mean(),
         t_stdev: samples.stdev(),
-        p99: samples.quantile(0.99),
-        p99_9: samples.quantile(0.999),
-        p99_99: samples.quantile(0.9999),
+        p99: samples.percentile(0.99),
+        p99_9: samples.percentile(0.999),
+        p99_99: samples.percentile(0.9999),
         max: samples.max(),
-        payload_verified: outcome.verified,
-        percentiles: resolved_quantiles(samples.count())
-            .map(|(share, _)| Percentile {
-                share,
-                usec: samples.quantile(share),
-            })
-            .collect(),
-        histogram: Buckets {
-            significant_digits: samples.histogram().sigfig(),
-            nanoseconds_and_count: samples
-                .histogram()
-                .iter_recorded()
-                .map(|value| {
-                    (
-                        value.value_iterated_to(),
-                        value.count_since_last_iteration(),
-                    )
-                })
-                .collect(),
-        },
+        figures: of.figures(),
     }
 }

@@ -3,23 +3,29 @@
 //! The interfaces take turns in rounds. In each round the difference of the two
 //! medians is computed, which were measured one after the other. So a machine
 //! that becomes faster or slower during the run does not change the result. The
-//! median and the range of these differences are reported.
+//! median of these differences is reported, with its confidence interval. If the
+//! interval contains zero, the run has not shown a difference.
 
 use serde::Serialize;
 
 use super::Outcome;
 use crate::cli::Api;
+use crate::stats::rounds::{Interval, Summary, median_interval};
 
 /// The columns that follow those of the table.
-pub(super) const COLUMNS: [&str; 3] = ["api", "adds[nsec]", "in rounds[nsec]"];
+pub(super) const COLUMNS: [&str; 3] = ["api", "adds[nsec]", "95% adds[nsec]"];
 
 /// The explanation of the columns.
-pub(crate) const NOTE: &str = " adds: the difference of an api's median and that of the api before it in --api, median over the rounds; in rounds: the range of these differences";
+pub(crate) const NOTE: &str = " \
+adds: the difference of an api's median and that of the api before it in --api, median over the
+ rounds; 95% adds: its confidence interval";
 
 /// The difference between two interfaces, in reported nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub(super) struct Added {
     pub(super) bytes: u32,
+    /// Messages per second; none in a closed loop.
+    pub(super) rate_per_second: Option<f64>,
     pub(super) api: Api,
     /// The interface before it.
     pub(super) over: Api,
@@ -29,32 +35,33 @@ pub(super) struct Added {
     pub(super) least_nanoseconds: f64,
     /// The largest of the rounds' differences.
     pub(super) most_nanoseconds: f64,
+    /// 95 % confidence interval of the median; none with fewer than six rounds.
+    pub(super) interval_nanoseconds: Option<Interval>,
+    /// Whether the interval excludes zero; none without an interval.
+    pub(super) measurable: Option<bool>,
 }
 
 /// Returns what `outcome` adds to `below`, which has the same size; `None`
 /// without rounds.
 pub(super) fn added(outcome: &Outcome, below: &Outcome) -> Option<Added> {
-    let mut differences: Vec<f64> = outcome
-        .round_medians
+    let medians = |outcome: &Outcome| outcome.times.round_medians.clone();
+    let differences: Vec<f64> = medians(outcome)
         .iter()
-        .zip(&below.round_medians)
+        .zip(medians(below))
         .map(|(this, that)| (this - that) * 1000.0)
         .collect();
-    differences.sort_by(f64::total_cmp);
-    let (least, most) = (*differences.first()?, *differences.last()?);
-    let (half, odd) = (differences.len() / 2, differences.len() % 2 == 1);
-    let typical = if odd {
-        differences[half]
-    } else {
-        f64::midpoint(differences[half - 1], differences[half])
-    };
+    let summary = Summary::of(&differences)?;
+    let interval = median_interval(&differences);
     Some(Added {
         bytes: outcome.size,
+        rate_per_second: outcome.rate(),
         api: outcome.api,
         over: below.api,
-        typical_nanoseconds: typical,
-        least_nanoseconds: least,
-        most_nanoseconds: most,
+        typical_nanoseconds: summary.median,
+        least_nanoseconds: summary.min,
+        most_nanoseconds: summary.max,
+        interval_nanoseconds: interval,
+        measurable: interval.map(|it| !it.contains_zero()),
     })
 }
 
@@ -62,24 +69,27 @@ pub(super) fn added(outcome: &Outcome, below: &Outcome) -> Option<Added> {
 pub(super) fn all(outcomes: &[Outcome]) -> Vec<Added> {
     outcomes
         .windows(2)
-        .filter(|pair| pair[0].size == pair[1].size)
+        .filter(|pair| pair[0].size == pair[1].size && pair[0].rate() == pair[1].rate())
         .filter_map(|pair| added(&pair[1], &pair[0]))
         .collect()
 }
 
 /// Returns the cells of one row.
 pub(super) fn cells(outcome: &Outcome, below: Option<&Outcome>) -> String {
-    let (adds, range) = match below.and_then(|below| added(outcome, below)) {
-        Some(added) => (
-            format!("{:+.0}", added.typical_nanoseconds),
-            format!(
-                "{:+.0}..{:+.0}",
-                added.least_nanoseconds, added.most_nanoseconds
-            ),
-        ),
-        None => ("-".into(), "-".into()),
+    let api = outcome.api.name();
+    let Some(added) = below.and_then(|below| added(outcome, below)) else {
+        return line([api, "-", "-"]);
     };
-    line([outcome.api.name(), &adds, &range])
+    let adds = format!("{:+.0}", added.typical_nanoseconds);
+    let range = added
+        .interval_nanoseconds
+        .map_or("-".into(), |it| format!("{:+.0}..{:+.0}", it.low, it.high));
+    let verdict = match added.measurable {
+        Some(true) => "",
+        Some(false) => "  no difference measurable",
+        None => "  too few rounds to tell",
+    };
+    line([api, &adds, &range]) + verdict
 }
 
 pub(super) fn line(cells: [&str; 3]) -> String {
@@ -91,14 +101,20 @@ pub(super) fn line(cells: [&str; 3]) -> String {
 mod tests {
     use super::*;
     use crate::clock::Clock;
+    use crate::noise::Noise;
+    use crate::report::Distribution;
     use crate::stats::{Reported, Samples};
 
     fn outcome(api: Api, medians: &[f64]) -> Outcome {
         Outcome {
             size: 64,
             api,
-            samples: Samples::new(&Clock::monotonic(), Reported::HalfRoundTrip),
-            round_medians: medians.to_vec(),
+            times: Distribution {
+                samples: Samples::new(&Clock::monotonic(), Reported::HalfRoundTrip),
+                round_medians: medians.to_vec(),
+            },
+            open: None,
+            noise: Noise::default(),
             verified: true,
         }
     }
@@ -124,8 +140,8 @@ mod tests {
 
     #[test]
     fn the_first_interface_adds_nothing_and_columns_are_aligned() {
-        let below = outcome(Api::Engine, &[1.0]);
-        let above = outcome(Api::C, &[1.25]);
+        let below = outcome(Api::Engine, &[1.0; 10]);
+        let above = outcome(Api::C, &[1.25; 10]);
         let (first, second) = (cells(&below, None), cells(&above, Some(&below)));
         assert_eq!(
             first.split_whitespace().collect::<Vec<_>>(),
@@ -137,5 +153,19 @@ mod tests {
         );
         assert_eq!(first.len(), line(COLUMNS).len());
         assert_eq!(second.len(), first.len());
+    }
+
+    #[test]
+    fn a_difference_below_its_spread_is_not_measurable() {
+        let below = outcome(Api::Engine, &[1.0; 10]);
+        let noisy = [0.9, 1.1, 0.95, 1.05, 1.0, 1.01, 0.99, 1.02, 0.98, 1.03];
+        let above = outcome(Api::C, &noisy);
+        assert!(cells(&above, Some(&below)).ends_with("no difference measurable"));
+        assert_eq!(added(&above, &below).unwrap().measurable, Some(false));
+        // All rounds on one side: measurable, however small.
+        let slower = outcome(Api::C, &noisy.map(|median| median + 0.2));
+        assert_eq!(added(&slower, &below).unwrap().measurable, Some(true));
+        let few = outcome(Api::C, &noisy[..5]);
+        assert!(cells(&few, Some(&below)).ends_with("too few rounds to tell"));
     }
 }

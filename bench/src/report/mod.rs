@@ -1,22 +1,36 @@
-//! Output of `lat`: table and histogram as text, result files as JSON and
-//! HdrHistogram's text.
+//! Output: what all commands have in common, and the table and files of `lat`.
+//!
+//! ```text
+//! conditions distribution   what a result consists of: where it was measured, and the times
+//! document                  the keys of every JSON file
+//! reliability               whether the results can be relied on; --strict
+//! files csv hgrm            the result files; CSV, HdrHistogram's text
+//! table layers histogram json   output of lat
+//! ```
 
 mod conditions;
-pub(crate) mod hgrm;
+mod csv;
+mod distribution;
+pub(crate) mod document;
+mod files;
+mod hgrm;
 mod histogram;
 mod json;
 pub(crate) mod layers;
+pub(crate) mod reliability;
 mod table;
 
-use std::path::{Path, PathBuf};
+pub(crate) use conditions::{Conditions, DeviceFacts, Goal, head, pinned};
+pub(crate) use distribution::{Distribution, Figures};
+pub(crate) use files::Files;
+pub(crate) use json::text as json;
+pub(crate) use reliability::Reliability;
+pub(crate) use table::{Columns, NOTE, RATES_NOTE, header, rows};
 
-pub(crate) use conditions::{Conditions, DeviceFacts, Goal};
-pub(crate) use table::{NOTE, header, rows};
-
-use crate::cli::Api;
-use crate::failure::Failure;
-use crate::output::{probe, save};
+use crate::cli::{Api, Wait};
+use crate::noise::{Noise, Problem, Waiting};
 use crate::stats::Samples;
+use crate::stats::pace::Pace;
 
 /// The result of one size and interface.
 pub(crate) struct Outcome {
@@ -24,12 +38,63 @@ pub(crate) struct Outcome {
     pub(crate) size: u32,
     /// The interface.
     pub(crate) api: Api,
-    /// All samples.
-    pub(crate) samples: Samples,
-    /// The median of each round, in microseconds.
-    pub(crate) round_medians: Vec<f64>,
+    /// Round trips; in an open loop, response times.
+    pub(crate) times: Distribution,
+    /// The rest of an open loop; none in a closed one.
+    pub(crate) open: Option<Open>,
+    /// What disturbed the measuring thread in all rounds.
+    pub(crate) noise: Noise,
     /// Whether the received bytes were compared with those sent.
     pub(crate) verified: bool,
+}
+
+/// What an open loop has beside response times.
+pub(crate) struct Open {
+    /// Requested messages per second.
+    pub(crate) rate: f64,
+    pub(crate) service: Distribution,
+    pub(crate) pace: Pace,
+}
+
+impl Open {
+    /// Returns why the response times are unreliable, if the sender fell behind.
+    fn behind(&self) -> Option<Problem> {
+        let pace = &self.pace;
+        pace.fell_behind(self.rate).then(|| Problem {
+            kind: "behind",
+            reason: format!(
+                "the sender FELL BEHIND: {:.0} of {:.0} messages per second, {} of {} not sent, {:.3} ms late at most; so response times grow with the length of the run",
+                pace.achieved(),
+                self.rate,
+                pace.due - pace.sent,
+                pace.due,
+                pace.longest_lag as f64 / 1e6
+            ),
+            remedy: "lower --rate, or allow more messages in flight with -t",
+        })
+    }
+}
+
+impl Outcome {
+    /// Returns the messages per second; none in a closed loop.
+    fn rate(&self) -> Option<f64> {
+        self.open.as_ref().map(|open| open.rate)
+    }
+
+    /// Returns whether the result can be relied on.
+    pub(crate) fn reliability(&self, conditions: &Conditions) -> Reliability<'_> {
+        let waiting = match conditions.wait {
+            Some(Wait::Adaptive | Wait::Block) if self.api != Api::Engine => Waiting::Sleeps,
+            _ => Waiting::Spins,
+        };
+        let mut case = format!("{} bytes, api {}", self.size, self.api.name());
+        if let Some(open) = &self.open {
+            case += &format!(", {}/s", open.rate);
+        }
+        let mut judged = Reliability::of(case, &self.noise, "the measuring thread", waiting);
+        judged.extend(self.open.as_ref().and_then(Open::behind));
+        judged
+    }
 }
 
 /// Reported quantiles (0 to 1) and their names.
@@ -42,17 +107,18 @@ const QUANTILES: [(f64, &str); 6] = [
     (0.999_99, "99.999 %"),
 ];
 
-/// Returns the quantiles that differ from the maximum for this many samples.
-fn resolved_quantiles(count: u64) -> impl Iterator<Item = (f64, &'static str)> {
+/// Returns the percentiles for which there are enough samples: share, name and
+/// value in microseconds.
+fn percentiles(samples: &Samples) -> impl Iterator<Item = (f64, &'static str, f64)> {
     QUANTILES
         .into_iter()
-        .filter(move |&(share, _)| count as f64 * (1.0 - share) >= 1.0)
+        .filter_map(|(share, name)| Some((share, name, samples.percentile(share)?)))
 }
 
 /// Returns the histogram of one size as text.
 pub(crate) fn histogram_text(outcome: &Outcome, conditions: &Conditions) -> String {
     histogram::draw(
-        &outcome.samples,
+        &outcome.times.samples,
         conditions.reported_name(),
         has_unicode_locale(),
     )
@@ -68,127 +134,4 @@ fn has_unicode_locale() -> bool {
             let value = value.to_ascii_lowercase();
             value.contains("utf-8") || value.contains("utf8")
         })
-}
-
-/// The requested result files.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Files {
-    json: Option<PathBuf>,
-    hgrm: Vec<(u32, Api, PathBuf)>,
-}
-
-impl Files {
-    /// Chooses the names of the files, and checks before the measurement that
-    /// they can be written.
-    pub(crate) fn prepare(
-        json: Option<&Path>,
-        hgrm: Option<&Path>,
-        sizes: &[u32],
-        apis: &[Api],
-    ) -> Result<Self, Failure> {
-        let every = sizes
-            .iter()
-            .flat_map(|&size| apis.iter().map(move |&api| (size, api)));
-        let hgrm = hgrm.map_or_else(Vec::new, |path| {
-            every
-                .map(|(size, api)| {
-                    let mut path = path.to_owned();
-                    if sizes.len() > 1 {
-                        path = with_suffix(&path, &size.to_string());
-                    }
-                    if apis.len() > 1 {
-                        path = with_suffix(&path, api.name());
-                    }
-                    (size, api, path)
-                })
-                .collect()
-        });
-        let files = Self {
-            json: json.map(Path::to_owned),
-            hgrm,
-        };
-        for path in files
-            .json
-            .iter()
-            .chain(files.hgrm.iter().map(|(_, _, path)| path))
-        {
-            probe(path)?;
-        }
-        Ok(files)
-    }
-
-    /// Writes the files, and returns the paths of those written.
-    pub(crate) fn write(
-        &self,
-        conditions: &Conditions,
-        outcomes: &[Outcome],
-    ) -> Result<Vec<PathBuf>, Failure> {
-        let mut written = Vec::new();
-        if let Some(path) = &self.json {
-            save(path, &json::document(conditions, outcomes))?;
-            written.push(path.clone());
-        }
-        for (size, api, path) in &self.hgrm {
-            let wanted = |outcome: &&Outcome| (outcome.size, outcome.api) == (*size, *api);
-            if let Some(outcome) = outcomes.iter().find(wanted) {
-                save(path, &hgrm::document(&outcome.samples))?;
-                written.push(path.clone());
-            }
-        }
-        Ok(written)
-    }
-}
-
-/// Inserts a word before the extension: `r.hgrm` and `64` give `r.64.hgrm`, `r`
-/// gives `r.64`.
-pub(crate) fn with_suffix(path: &Path, word: &str) -> PathBuf {
-    match path.extension() {
-        Some(extension) => path.with_extension(format!("{word}.{}", extension.to_string_lossy())),
-        None => path.with_extension(word),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn size_and_api_are_inserted_before_the_extension() {
-        assert_eq!(
-            with_suffix(Path::new("out/r.hgrm"), "64"),
-            Path::new("out/r.64.hgrm")
-        );
-        assert_eq!(with_suffix(Path::new("r"), "2"), Path::new("r.2"));
-        let folder = std::env::temp_dir();
-        let names = |sizes: &[u32], apis: &[Api]| -> Vec<String> {
-            let files = Files::prepare(None, Some(&folder.join("r.hgrm")), sizes, apis).unwrap();
-            let name = |(_, _, path): &(u32, Api, PathBuf)| {
-                path.file_name().unwrap().to_string_lossy().into_owned()
-            };
-            files.hgrm.iter().map(name).collect()
-        };
-        assert_eq!(names(&[2], &[Api::C]), ["r.hgrm"]);
-        assert_eq!(
-            names(&[2, 4], &[Api::Rust, Api::C]),
-            ["r.2.rust.hgrm", "r.2.c.hgrm", "r.4.rust.hgrm", "r.4.c.hgrm"]
-        );
-    }
-
-    #[test]
-    fn an_unwritable_file_is_refused_before_the_run() {
-        let failure = Files::prepare(
-            Some(Path::new("/nonexistent/r.json")),
-            None,
-            &[2],
-            &[Api::Engine],
-        )
-        .unwrap_err();
-        assert_eq!(failure.status(), 1);
-    }
-
-    #[test]
-    fn percentiles_that_equal_the_maximum_are_left_out() {
-        assert_eq!(resolved_quantiles(1000).last().unwrap().1, "99.9 %");
-        assert_eq!(resolved_quantiles(0).count(), 0);
-    }
 }

@@ -1,8 +1,8 @@
 //! The table: perftest's columns in perftest's order, then 99.99 % and the
-//! maximum. The standard deviation is exact below a microsecond too.
+//! confidence interval of the median. The standard deviation is exact below a
+//! microsecond too, and `t_max` is the largest sample.
 
-use super::{Outcome, layers};
-use crate::stats::Samples;
+use super::{Distribution, Outcome, layers};
 
 const COLUMNS: [&str; 11] = [
     "#bytes",
@@ -15,7 +15,7 @@ const COLUMNS: [&str; 11] = [
     "99%[usec]",
     "99.9%[usec]",
     "99.99%[usec]",
-    "max[usec]",
+    "95% typical[usec]",
 ];
 
 /// Least width of a column.
@@ -35,91 +35,141 @@ fn line<T: AsRef<str>>(cells: &[T]) -> String {
         .collect()
 }
 
-/// Returns the names of the columns between two rules. If interfaces are
-/// compared, the columns of [`layers`] follow.
-pub(crate) fn header(compares: bool) -> String {
+/// The columns that follow those of [`COLUMNS`].
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Columns {
+    /// Rates of an open loop.
+    pub(crate) rates: bool,
+    /// Several interfaces: the columns of [`layers`].
+    pub(crate) apis: bool,
+}
+
+/// Returns the names of the columns between two rules.
+pub(crate) fn header(columns: Columns) -> String {
     let mut names = line(&COLUMNS);
-    if compares {
+    if columns.rates {
+        names += &paced(["rate[/s]", "sent[/s]", "late", "time"]);
+    }
+    if columns.apis {
         names += &layers::line(layers::COLUMNS);
     }
     let rule = "-".repeat(names.len() + 1);
     format!("{rule}\n{names}\n{rule}")
 }
 
-/// Returns the rows of one size, one per interface.
-pub(crate) fn rows(outcomes: &[Outcome], compares: bool) -> String {
-    let rows: Vec<String> = outcomes
-        .iter()
-        .enumerate()
-        .map(|(at, outcome)| {
-            let mut row = row(outcome.size, &outcome.samples);
-            if compares {
-                let below = at.checked_sub(1).map(|below| &outcomes[below]);
-                row += &layers::cells(outcome, below);
-            }
-            row
-        })
-        .collect();
+fn paced(cells: [&str; 4]) -> String {
+    let [rate, sent, late, time] = cells;
+    format!("  {rate:>9} {sent:>9} {late:>7}  {time:<8}")
+}
+
+/// Returns the rows of one size and rate, one per interface; in an open loop two,
+/// of response and service times.
+pub(crate) fn rows(outcomes: &[Outcome], columns: Columns) -> String {
+    let mut rows = Vec::new();
+    for (at, outcome) in outcomes.iter().enumerate() {
+        let layers = |below: Option<&Outcome>| match columns.apis {
+            true => layers::cells(outcome, below),
+            false => String::new(),
+        };
+        let below = at.checked_sub(1).map(|below| &outcomes[below]);
+        let mut first = row(outcome.size, &outcome.times);
+        if let Some(open) = &outcome.open {
+            let (rate, sent) = (open.rate.to_string(), open.pace.achieved());
+            let late = open.pace.late.to_string();
+            first += &paced([&rate, &format!("{sent:.0}"), &late, "response"]);
+        }
+        rows.push(first + &layers(below));
+        if let Some(open) = &outcome.open {
+            let second = row(outcome.size, &open.service);
+            let cells = paced([&open.rate.to_string(), "-", "-", "service"]);
+            rows.push(second + &cells + &layers(None));
+        }
+    }
     rows.join("\n")
 }
 
-/// Returns a row. `t_max` is perftest's, without the two largest samples; `max`
-/// is the largest.
-fn row(size: u32, samples: &Samples) -> String {
-    let figures = [
-        samples.min(),
-        samples.perftest_max(),
-        samples.quantile(0.5),
-        samples.mean(),
-        samples.stdev(),
-        samples.quantile(0.99),
-        samples.quantile(0.999),
-        samples.quantile(0.9999),
-        samples.max(),
-    ];
+/// Returns a row. A percentile without enough samples, and an interval without
+/// enough rounds, is a dash.
+fn row(size: u32, times: &Distribution) -> String {
+    let samples = &times.samples;
+    let figure = |value: Option<f64>| value.map_or("-".into(), |value| format!("{value:.3}"));
     let mut cells = vec![size.to_string(), samples.count().to_string()];
-    cells.extend(figures.map(|figure| format!("{figure:.3}")));
+    cells.extend(
+        [
+            Some(samples.min()),
+            Some(samples.max()),
+            Some(samples.quantile(0.5)),
+            Some(samples.mean()),
+            Some(samples.stdev()),
+            samples.percentile(0.99),
+            samples.percentile(0.999),
+            samples.percentile(0.9999),
+        ]
+        .map(figure),
+    );
+    let interval = times.median_interval();
+    cells.push(interval.map_or("-".into(), |it| format!("{:.3}..{:.3}", it.low, it.high)));
     line(&cells)
 }
 
 /// The explanation of the columns.
-pub(crate) const NOTE: &str =
-    " t_typical: the median; t_max: the largest but for two, as in perftest; max: the largest";
+pub(crate) const NOTE: &str = " \
+t_typical: the median; 95% typical: its confidence interval over the rounds
+ t_max: the largest sample, which perftest leaves out with the second largest
+ -: too few samples or rounds";
+
+/// The explanation of the columns of an open loop.
+pub(crate) const RATES_NOTE: &str = " \
+response: from due to answered; service: from sent to answered
+ sent: messages per second that were sent; late: sent when the next one was due already";
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::clock::Clock;
-    use crate::stats::Reported;
+    use crate::stats::{Reported, Samples};
 
-    fn samples() -> Samples {
+    fn times(count: u64, rounds: usize) -> Distribution {
         let mut samples = Samples::new(&Clock::monotonic(), Reported::HalfRoundTrip);
-        for ticks in 1..=10_000u64 {
+        for ticks in 1..=count {
             samples.record(2000 + 2 * ticks);
         }
-        samples
+        Distribution {
+            samples,
+            round_medians: (0..rounds).map(|round| 6.0 + round as f64).collect(),
+        }
     }
 
     #[test]
     fn the_first_columns_are_perftests() {
-        let header = header(false);
-        let names: Vec<_> = header.lines().nth(1).unwrap().split_whitespace().collect();
-        assert_eq!(names[..7], COLUMNS[..7]);
-        assert_eq!(names[9..], ["99.99%[usec]", "max[usec]"]);
+        let header = header(Columns::default());
+        let names = header.lines().nth(1).unwrap();
+        assert!(
+            names.trim_start().starts_with("#bytes #iterations"),
+            "{names}"
+        );
+        assert!(names.ends_with("95% typical[usec]"), "{names}");
     }
 
     #[test]
     fn a_row_has_one_aligned_figure_per_column() {
-        let row = row(64, &samples());
+        let row = row(64, &times(10_000, 10));
         let cells: Vec<_> = row.split_whitespace().collect();
         assert_eq!(cells.len(), COLUMNS.len());
-        assert_eq!(cells[..4], ["64", "10000", "1.001", "10.998"]);
-        assert_eq!(cells[10], "11.000");
+        assert_eq!(cells[..4], ["64", "10000", "1.001", "11.000"]);
+        assert_eq!(cells[9..], ["-", "7.000..14.000"]);
         assert_eq!(row.len(), line(&COLUMNS).len());
         let typical: f64 = cells[4].parse().unwrap();
         assert!((typical - 6.0).abs() < 0.01, "{typical}");
         // A uniform distribution over 10 µs has the deviation 10/√12 µs.
         let stdev: f64 = cells[6].parse().unwrap();
         assert!((stdev - 10.0 / 12f64.sqrt()).abs() < 0.01, "{stdev}");
+    }
+
+    #[test]
+    fn figures_without_enough_samples_or_rounds_are_dashes() {
+        let row = row(64, &times(100, 5));
+        let cells: Vec<_> = row.split_whitespace().collect();
+        assert_eq!(cells[7..], ["-"; 4]);
     }
 }

@@ -25,8 +25,8 @@ use crate::cost::callgrind::Counts;
 use crate::cost::{own_executable, run_worker};
 use crate::failure::Failure;
 use crate::host::Host;
-use crate::output::{self, probe, save};
-use crate::report::DeviceFacts;
+use crate::output::{self, finish, probe_all};
+use crate::report::{DeviceFacts, Files};
 use crate::select;
 
 /// What a worker process measures.
@@ -71,6 +71,8 @@ enum WorkerResult {
 /// Runs the command.
 pub(crate) fn run(args: &ScaleArgs) -> Result<(), Failure> {
     args.check()?;
+    let files = Files::prepare(args.json.as_deref(), args.csv.as_deref(), None, &[])?;
+    probe_all(&args.svg)?;
     select::set_data_path(args.path);
     let selected = select::select(args.device.as_deref())?;
     select::require_addresses(&selected, "take another device, or measure lat there")?;
@@ -81,10 +83,6 @@ pub(crate) fn run(args: &ScaleArgs) -> Result<(), Failure> {
             _ => WorkerResult::Memory(memory::run(kind, &selected, count, args)?),
         };
         return output::line(serde_json::to_string(&result).expect("finite numbers"));
-    }
-    for path in [&args.json, &args.svg].into_iter().flatten() {
-        // Refuses a file that cannot be written before the measurement.
-        probe(path)?;
     }
     let conditions = Conditions {
         host: Host::read(),
@@ -97,20 +95,12 @@ pub(crate) fn run(args: &ScaleArgs) -> Result<(), Failure> {
     for &count in &args.endpoints {
         outcomes.push(one(count, &selected.name, args)?);
     }
-    let shown = output::print(report::text(&conditions, &outcomes));
-    if let Some(path) = &args.json {
-        save(path, &report::json(&conditions, &outcomes))?;
-    }
+    let json = report::json(&conditions, &outcomes);
+    let mut files = files.contents(&json, [])?;
     if let Some(path) = &args.svg {
-        save(path, &report::svg(&conditions, &outcomes)?)?;
+        files.push((path.clone(), report::svg(&conditions, &outcomes)?));
     }
-    shown?;
-    output::written(
-        [&args.json, &args.svg]
-            .into_iter()
-            .flatten()
-            .map(AsRef::as_ref),
-    )
+    finish(report::text(&conditions, &outcomes), files)
 }
 
 /// Measures one number of endpoints.

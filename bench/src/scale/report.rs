@@ -1,14 +1,15 @@
 //! Output of `scale`: table, JSON and plot.
 
 use std::fmt::Write;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde::Serialize;
 
 use crate::failure::Failure;
 use crate::host::Host;
 use crate::plot::{Line, Panel, page};
-use crate::report::DeviceFacts;
+use crate::report::document::document;
+use crate::report::{DeviceFacts, head, pinned};
+use crate::stats::rounds::Summary;
 
 /// Name and version of the schema.
 const SCHEMA: &str = "dat-bench/scale/1";
@@ -39,11 +40,9 @@ pub(super) struct Outcome {
 }
 
 impl Outcome {
-    /// Returns a quantile of the nanoseconds per message.
-    fn quantile(&self, share: f64) -> f64 {
-        let mut sorted = self.nanoseconds.clone();
-        sorted.sort_by(f64::total_cmp);
-        sorted[((sorted.len() - 1) as f64 * share).round() as usize]
+    /// Returns the nanoseconds per message.
+    fn summary(&self) -> Summary {
+        Summary::of(&self.nanoseconds).expect("at least one section is timed")
     }
 
     /// Returns bytes per endpoint.
@@ -56,26 +55,9 @@ const MIB: f64 = (1 << 20) as f64;
 
 /// Returns the text.
 pub(super) fn text(conditions: &Conditions, outcomes: &[Outcome]) -> String {
-    let mut out = String::new();
+    let place = pinned(conditions.cpu);
+    let mut out = head(&conditions.device, &conditions.host, &place);
     // Writing to a String cannot fail.
-    let _ = writeln!(out, " {}", conditions.device.emulation_note());
-    let _ = writeln!(
-        out,
-        " {} port {}, {} path; {}{}; {}",
-        conditions.device.name,
-        conditions.device.port,
-        conditions.device.path,
-        conditions.host.cpu,
-        if conditions.host.virtual_machine {
-            " in a virtual machine"
-        } else {
-            ""
-        },
-        match conditions.cpu {
-            Some(cpu) => format!("on CPU {cpu}"),
-            None => "not pinned".to_owned(),
-        }
-    );
     let _ = writeln!(
         out,
         "\n per message (engine, one SRQ): poll its completion and post its receive again; median of {} sections of {} messages, ± half the interquartile range",
@@ -94,8 +76,8 @@ pub(super) fn text(conditions: &Conditions, outcomes: &[Outcome]) -> String {
             out,
             " {:>9} {:>10.1} {:>10.1} {:>12} {:>12}",
             outcome.endpoints,
-            outcome.quantile(0.5),
-            (outcome.quantile(0.75) - outcome.quantile(0.25)) / 2.0,
+            outcome.summary().median,
+            outcome.summary().spread(),
             or_none(outcome.instructions, 1),
             or_none(outcome.cache_lines, 2),
         );
@@ -136,13 +118,7 @@ pub(super) fn text(conditions: &Conditions, outcomes: &[Outcome]) -> String {
 }
 
 #[derive(Serialize)]
-struct Document<'a> {
-    schema: &'static str,
-    dat_bench: &'static str,
-    /// Seconds since 1970, UTC.
-    finished_at: u64,
-    /// Whether the device is emulated, so that its state is part of the memory.
-    emulated: bool,
+struct Body<'a> {
     conditions: &'a Conditions,
     results: Vec<Entry>,
 }
@@ -151,7 +127,7 @@ struct Document<'a> {
 struct Entry {
     endpoints: u32,
     /// Per message.
-    nanoseconds: Nanoseconds,
+    nanoseconds: Summary,
     /// Per message; none without `--instructions`.
     instructions: Option<f64>,
     /// Distinct lines of 64 bytes per message; none without `--instructions`,
@@ -159,13 +135,6 @@ struct Entry {
     cache_lines: Option<f64>,
     /// Growth of resident bytes by all endpoints.
     memory: Memory,
-}
-
-#[derive(Serialize)]
-struct Nanoseconds {
-    median: f64,
-    first_quartile: f64,
-    third_quartile: f64,
 }
 
 #[derive(Serialize)]
@@ -181,11 +150,7 @@ pub(super) fn json(conditions: &Conditions, outcomes: &[Outcome]) -> String {
         .iter()
         .map(|outcome| Entry {
             endpoints: outcome.endpoints,
-            nanoseconds: Nanoseconds {
-                median: outcome.quantile(0.5),
-                first_quartile: outcome.quantile(0.25),
-                third_quartile: outcome.quantile(0.75),
-            },
+            nanoseconds: outcome.summary(),
             instructions: outcome.instructions,
             cache_lines: outcome.cache_lines,
             memory: Memory {
@@ -195,20 +160,11 @@ pub(super) fn json(conditions: &Conditions, outcomes: &[Outcome]) -> String {
             },
         })
         .collect();
-    let document = Document {
-        schema: SCHEMA,
-        dat_bench: env!("CARGO_PKG_VERSION"),
-        finished_at: SystemTime::now()
-            .duration_since(UNIX_EPOCH)
-            .map_or(0, |since| since.as_secs()),
-        emulated: conditions.device.emulated_fabric.is_some(),
+    let body = Body {
         conditions,
         results,
     };
-    let mut text = serde_json::to_string_pretty(&document)
-        .expect("the document has text keys and finite numbers only");
-    text.push('\n');
-    text
+    document(SCHEMA, &conditions.device, body)
 }
 
 /// Returns the plot, as SVG.
@@ -229,7 +185,7 @@ pub(super) fn svg(conditions: &Conditions, outcomes: &[Outcome]) -> Result<Strin
                 x: "endpoints",
                 y: "per message",
                 lines: vec![
-                    line("nanoseconds", &|it| Some(it.quantile(0.5))),
+                    line("nanoseconds", &|it| Some(it.summary().median)),
                     line("instructions", &|it| it.instructions),
                     line("cache lines", &|it| it.cache_lines),
                 ],

@@ -10,6 +10,7 @@
 //! waiter arms the completion queue just when the completion is written, a later
 //! step serves the arming.
 
+use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
@@ -23,6 +24,7 @@ use crate::clock::Clock;
 use crate::failure::Failure;
 use crate::host;
 use crate::nic::Nic;
+use crate::noise::{Noise, Ran, Watch};
 use crate::stats::{Reported, Samples};
 
 /// Least number of measured messages.
@@ -84,10 +86,14 @@ pub(super) struct Case {
 pub(super) struct RoundResult {
     /// Latencies, from the sender's time until the waiter has the event.
     pub(super) samples: Samples,
-    /// CPU time of the waiter, nanoseconds.
-    pub(super) cpu: u64,
-    /// Elapsed time, nanoseconds.
-    pub(super) wall: u64,
+    /// Response times, from the time at which the message was due; none in a closed
+    /// loop.
+    pub(super) response: Samples,
+    /// What disturbed the waiter, in the warm-up too: a message that was sent then
+    /// may be taken later.
+    pub(super) noise: Noise,
+    /// How long the waiter ran after the warm-up.
+    pub(super) ran: Ran,
     pub(super) waits: WaitCounters,
     /// Posts to full queues of the adapter.
     pub(super) refused: u64,
@@ -99,6 +105,8 @@ pub(super) struct RoundResult {
 struct Shared {
     /// The sender's time of message n, at index n modulo the depth.
     stamps: [AtomicU64; DEPTH as usize],
+    /// When message n was due, likewise.
+    dues: [AtomicU64; DEPTH as usize],
     /// Number of messages that the waiter has taken.
     taken: AtomicU64,
     /// Number of messages to send; the sender reduces it when the time is over.
@@ -138,16 +146,21 @@ impl Case {
         let first = CALIBRATION + warmup;
         let shared = Shared {
             stamps: [const { AtomicU64::new(0) }; DEPTH as usize],
+            dues: [const { AtomicU64::new(0) }; DEPTH as usize],
             taken: AtomicU64::new(CALIBRATION),
             end: AtomicU64::new(first + count),
             has_ended: AtomicBool::new(false),
         };
+        let looked = Barrier::new(2);
         let (sent, result) = thread::scope(|scope| {
             let waiter = scope.spawn(|| {
-                let result = self.wait(&received, &shared, first);
+                let watch = self.watch();
+                looked.wait();
+                let result = watch.and_then(|watch| self.wait(watch, &received, &shared, first));
                 shared.has_ended.store(true, Ordering::Release);
                 result
             });
+            looked.wait();
             let sent = self.send(&mut pair, nic, steps, &shared, first);
             if sent.is_err() {
                 // Ends the wait of the waiter.
@@ -200,7 +213,10 @@ impl Case {
             if interval > 0 && now.wrapping_sub(due) > interval {
                 late += 1;
             }
-            let stamp = &shared.stamps[(number % DEPTH) as usize];
+            let at = (number % DEPTH) as usize;
+            let stamp = &shared.stamps[at];
+            // Published by the store to `stamp`.
+            shared.dues[at].store(due, Ordering::Relaxed);
             if nic.is_emulated() {
                 pair.send()?;
                 for _ in 0..steps {
@@ -263,50 +279,64 @@ impl Case {
         }
     }
 
+    /// Pins the waiter and looks at its core.
+    fn watch(&self) -> Result<Watch, Failure> {
+        if let Some(cpu) = self.cpus.waiter {
+            host::pin_unchecked(cpu)?;
+        }
+        Ok(Watch::begin(&self.clock))
+    }
+
     /// Runs the waiter.
     fn wait(
         &self,
+        watch: Watch,
         received: &EventDispatcher,
         shared: &Shared,
         first: u64,
     ) -> Result<RoundResult, Failure> {
-        if let Some(cpu) = self.cpus.waiter {
-            host::pin_unchecked(cpu)?;
-        }
         let clock = self.clock;
-        let mut samples = Samples::new(&clock, Reported::FullRoundTrip);
+        let new = || Samples::new(&clock, Reported::FullRoundTrip);
+        let (mut samples, mut response) = (new(), new());
+        let has_schedule = matches!(self.rate, Rate::PerSecond(_));
         let counters = || {
             received
                 .wait_counters()
                 .map_err(|code| Failure::run(format!("cannot read the wait counters: {code}")))
         };
-        let (mut begin, mut cpu, mut waits) = (clock.now(), cpu_time(), counters()?);
+        let (mut warm, mut waits) = (Ran::default(), counters()?);
         loop {
             let event = received
                 .wait(None)
                 .map_err(|code| Failure::run(format!("the wait ended with {code}")))?;
             let now = clock.now();
             let number = number(&event)?;
-            let stamp = shared.stamps[(number % DEPTH) as usize].load(Ordering::Acquire);
+            let at = (number % DEPTH) as usize;
+            let stamp = shared.stamps[at].load(Ordering::Acquire);
             if number >= first {
                 samples.record(now.wrapping_sub(stamp));
+                if has_schedule {
+                    let due = shared.dues[at].load(Ordering::Relaxed);
+                    response.record(now.wrapping_sub(due));
+                }
             }
             // Read before `taken` is stored, after which the sender may reduce it.
             let end = shared.end.load(Ordering::Acquire);
             shared.taken.store(number + 1, Ordering::Release);
             if number + 1 == first {
-                (begin, cpu, waits) = (clock.now(), cpu_time(), counters()?);
+                (warm, waits) = (watch.ran(), counters()?);
             }
             if number + 1 == end {
                 break;
             }
         }
-        let wall = clock.now().wrapping_sub(begin) as f64 * clock.nanoseconds_per_tick();
+        let noise = watch.end();
         let after = counters()?;
         Ok(RoundResult {
             samples,
-            cpu: cpu_time() - cpu,
-            wall: wall as u64,
+            response,
+            ran: noise.ran.since(warm),
+            noise,
             waits: WaitCounters {
                 spins: after.spins - waits.spins,
                 hits: after.hits - waits.hits,
@@ -357,18 +387,6 @@ fn steps_to_a_completion(
     Ok(if nic.is_emulated() { least - 1 } else { 0 })
 }
 
-/// Returns the CPU time of the calling thread, nanoseconds.
-fn cpu_time() -> u64 {
-    let mut time = libc::timespec {
-        tv_sec: 0,
-        tv_nsec: 0,
-    };
-    // SAFETY: `time` is a local variable that is written; every Linux has this clock.
-    unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut time) };
-    // Both fields are positive.
-    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -377,6 +395,7 @@ mod tests {
     fn a_waiter_that_ends_between_the_two_loads_has_taken_all_messages() {
         let shared = Shared {
             stamps: [const { AtomicU64::new(0) }; DEPTH as usize],
+            dues: [const { AtomicU64::new(0) }; DEPTH as usize],
             taken: AtomicU64::new(9),
             end: AtomicU64::new(10),
             has_ended: AtomicBool::new(false),

@@ -27,20 +27,17 @@ use crate::failure::Failure;
 use crate::host::{self, Host};
 use crate::launcher;
 use crate::nic::Nic;
-use crate::output::{self, probe, save};
-use crate::report::{DeviceFacts, hgrm, with_suffix};
-use crate::select;
+use crate::output::{finish, probe_all};
+use crate::report::{DeviceFacts, Files, reliability};
+use crate::{results, select};
 
 /// Runs the command.
 pub(crate) fn run(args: &WakeArgs) -> Result<(), Failure> {
     args.check()?;
+    probe_all(&args.svg)?;
     select::set_data_path(args.path);
     let selected = select::select(args.device.as_deref())?;
     let device = DeviceFacts::of(&selected, args.ib_port)?;
-    // Refuses a file that cannot be written before the measurement.
-    for path in [&args.json, &args.svg].into_iter().flatten() {
-        probe(path)?;
-    }
     let adapter =
         Adapter::open(&format!("{}-{}", device.name, device.port)).map_err(call_failed)?;
     let mut nic = Nic::find(launcher::fabric().is_some(), core::time::Duration::ZERO)?;
@@ -56,13 +53,16 @@ pub(crate) fn run(args: &WakeArgs) -> Result<(), Failure> {
         .flat_map(|&rate| args.wait.iter().map(move |&policy| (rate, policy)))
         .map(|(rate, policy)| Outcome::new(rate, policy, &clock))
         .collect();
-    let hgrm_file = |outcome: &Outcome| {
-        let word = format!("{}.{}", outcome.policy, outcome.rate).replace(':', "-");
-        args.hgrm.as_ref().map(|path| with_suffix(path, &word))
-    };
-    for path in outcomes.iter().filter_map(hgrm_file) {
-        probe(&path)?;
-    }
+    let cases: Vec<_> = outcomes
+        .iter()
+        .map(|it| vec![it.policy.to_string(), it.rate.to_string()])
+        .collect();
+    let files = Files::prepare(
+        args.json.as_deref(),
+        args.csv.as_deref(),
+        args.hgrm.as_deref(),
+        &cases,
+    )?;
     for _ in 0..args.rounds {
         for outcome in &mut outcomes {
             let case = Case {
@@ -83,22 +83,13 @@ pub(crate) fn run(args: &WakeArgs) -> Result<(), Failure> {
         cpus,
         clock: clock.name(),
     };
-    let shown = output::print(report::text(&conditions, &outcomes));
-    let mut written = Vec::new();
-    if let Some(path) = &args.json {
-        save(path, &report::json(&conditions, &outcomes))?;
-        written.push(path.clone());
-    }
-    for outcome in &outcomes {
-        if let Some(path) = hgrm_file(outcome) {
-            save(&path, &hgrm::document(&outcome.samples))?;
-            written.push(path);
-        }
-    }
+    let json = report::json(&conditions, &outcomes);
+    let mut files = files.contents(&json, outcomes.iter().map(|it| &it.times.samples))?;
     if let Some(path) = &args.svg {
-        save(path, &plot::svg(&conditions, &outcomes)?)?;
-        written.push(path.clone());
+        files.push((path.clone(), plot::svg(&conditions, &outcomes)?));
     }
-    shown?;
-    output::written(written.iter().map(AsRef::as_ref))
+    finish(report::text(&conditions, &outcomes), files)?;
+    results::require(&json, &args.fail_if)?;
+    let judged: Vec<_> = outcomes.iter().map(Outcome::reliability).collect();
+    reliability::require(args.strict, &judged)
 }

@@ -5,16 +5,19 @@ use dat_api::safe::{WaitCounters, WaitPolicy};
 use super::case::RoundResult;
 use crate::cli::Rate;
 use crate::clock::Clock;
+use crate::noise::{Noise, Problem, Waiting};
+use crate::report::{Distribution, Reliability};
+use crate::stats::rounds::median;
 use crate::stats::{Reported, Samples};
 
 /// The results of one case.
 pub(super) struct Outcome {
     pub(super) rate: Rate,
     pub(super) policy: WaitPolicy,
-    /// Of all rounds.
-    pub(super) samples: Samples,
-    /// The median latency of each round, microseconds.
-    pub(super) medians: Vec<f64>,
+    pub(super) times: Distribution,
+    /// Response times, from the due time; none in a closed loop.
+    pub(super) response: Option<Distribution>,
+    pub(super) noise: Noise,
     /// The waiter's CPU time per message in each round, microseconds.
     pub(super) cpu: Vec<f64>,
     /// CPU time of the waiter divided by the elapsed time, in each round.
@@ -27,11 +30,13 @@ pub(super) struct Outcome {
 
 impl Outcome {
     pub(super) fn new(rate: Rate, policy: WaitPolicy, clock: &Clock) -> Self {
+        let times = || Distribution::new(Samples::new(clock, Reported::FullRoundTrip));
         Self {
             rate,
             policy,
-            samples: Samples::new(clock, Reported::FullRoundTrip),
-            medians: Vec::new(),
+            times: times(),
+            response: matches!(rate, Rate::PerSecond(_)).then(times),
+            noise: Noise::default(),
             cpu: Vec::new(),
             share: Vec::new(),
             waits: WaitCounters::default(),
@@ -42,11 +47,14 @@ impl Outcome {
 
     /// Adds the result of a round.
     pub(super) fn add(&mut self, result: RoundResult) {
-        self.medians.push(result.samples.quantile(0.5));
-        let cpu = result.cpu as f64;
+        let cpu = result.ran.cpu_nanoseconds as f64;
         self.cpu.push(cpu / 1000.0 / result.samples.count() as f64);
-        self.share.push(cpu / result.wall.max(1) as f64);
-        self.samples.absorb(&result.samples);
+        self.share.push(result.ran.share());
+        self.noise.add(&result.noise);
+        self.times.add(&result.samples);
+        if let Some(response) = &mut self.response {
+            response.add(&result.response);
+        }
         self.waits.spins += result.waits.spins;
         self.waits.hits += result.waits.hits;
         self.waits.blocks += result.waits.blocks;
@@ -55,9 +63,31 @@ impl Outcome {
         self.late += result.late;
     }
 
-    /// Returns the median of the rounds' medians, microseconds.
-    pub(super) fn latency(&self) -> f64 {
-        median(&self.medians)
+    /// Returns whether the result can be relied on.
+    pub(super) fn reliability(&self) -> Reliability<'_> {
+        let waiting = match self.policy {
+            WaitPolicy::Poll => Waiting::Spins,
+            _ => Waiting::Sleeps,
+        };
+        let case = format!("{} at rate {}", self.policy, self.rate);
+        let mut judged = Reliability::of(case, &self.noise, "the waiter", waiting);
+        judged.extend(self.behind());
+        judged
+    }
+
+    /// Returns why the rate was not the requested one, if many messages were late.
+    fn behind(&self) -> Option<Problem> {
+        /// Most late messages, as a share.
+        const MOST_LATE: f64 = 0.01;
+        let messages = self.times.samples.count();
+        (self.late as f64 > messages as f64 * MOST_LATE).then(|| Problem {
+            kind: "behind",
+            reason: format!(
+                "{} messages were sent late, for {messages} that were measured: the waiter or the machine was too slow for the rate",
+                self.late
+            ),
+            remedy: "lower --rate, or give the waiter and the sender an idle core each with --cpu",
+        })
     }
 
     /// Returns the median of the rounds' CPU time per message, microseconds.
@@ -71,32 +101,9 @@ impl Outcome {
     }
 }
 
-/// Returns the median: the middle value, or the mean of the middle two.
-pub(super) fn median(values: &[f64]) -> f64 {
-    let mut sorted = values.to_vec();
-    sorted.sort_by(f64::total_cmp);
-    match sorted.len() {
-        0 => 0.0,
-        count if count % 2 == 1 => sorted[count / 2],
-        count => f64::midpoint(sorted[count / 2 - 1], sorted[count / 2]),
-    }
-}
-
 /// Returns the results of this policy at this rate.
 pub(super) fn find(outcomes: &[Outcome], rate: Rate, policy: WaitPolicy) -> Option<&Outcome> {
     outcomes
         .iter()
         .find(|it| it.rate == rate && it.policy == policy)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_median_is_the_middle_value_or_the_mean_of_two() {
-        assert_eq!(median(&[]), 0.0);
-        assert_eq!(median(&[3.0, 1.0, 2.0]), 2.0);
-        assert_eq!(median(&[4.0, 1.0, 2.0, 3.0]), 2.5);
-    }
 }

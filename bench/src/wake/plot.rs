@@ -66,14 +66,14 @@ pub(super) fn svg(conditions: &Conditions, outcomes: &[Outcome]) -> Result<Strin
 
 /// Returns the quantiles of a case, up to the last that is not the maximum.
 fn distribution(outcome: &Outcome) -> Line {
-    let most = (outcome.samples.count() as f64).max(2.0);
+    let most = (outcome.times.samples.count() as f64).max(2.0);
     let steps = 60;
     Line {
         name: outcome.policy.to_string(),
         points: (0..=steps)
             .map(|step| {
                 let odds = most.powf(f64::from(step) / f64::from(steps));
-                (odds, outcome.samples.quantile(1.0 - 1.0 / odds))
+                (odds, outcome.times.samples.quantile(1.0 - 1.0 / odds))
             })
             .collect(),
     }

@@ -1,19 +1,22 @@
 //! Output of `wake`: table and JSON.
 
 use std::fmt::Write;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use dat_api::safe::WaitPolicy;
 use serde::Serialize;
 
 use super::case::Cpus;
-use super::outcome::{Outcome, find, median};
+use super::outcome::{Outcome, find};
 use crate::cli::Rate;
 use crate::host::Host;
-use crate::report::DeviceFacts;
+use crate::report::document::document;
+use crate::report::{DeviceFacts, Distribution, Figures, Reliability, head, pinned, reliability};
+use crate::stats::rounds::median;
 
 /// Name and version of the schema.
-const SCHEMA: &str = "dat-bench/wake/1";
+/// The histogram of version 1 was a list; that of version 2 is an object, as in
+/// `lat`, and its percentiles without enough samples are null.
+const SCHEMA: &str = "dat-bench/wake/2";
 
 /// The conditions of a run.
 #[derive(Serialize)]
@@ -43,35 +46,22 @@ impl Conditions {
 
 /// Returns the text.
 pub(super) fn text(conditions: &Conditions, outcomes: &[Outcome]) -> String {
-    let mut out = String::new();
-    // Writing to a String cannot fail.
-    let _ = writeln!(out, " {}", conditions.device.emulation_note());
-    let place =
-        |cpu: Option<usize>| cpu.map_or("not pinned".to_owned(), |cpu| format!("CPU {cpu}"));
-    let _ = writeln!(
-        out,
-        " {} port {}, {} path; {}{}; waiter on {}, sender on {}",
-        conditions.device.name,
-        conditions.device.port,
-        conditions.device.path,
-        conditions.host.cpu,
-        if conditions.host.virtual_machine {
-            " in a virtual machine"
-        } else {
-            ""
-        },
-        place(conditions.cpus.waiter),
-        place(conditions.cpus.sender),
+    let place = format!(
+        "waiter {}, sender {}",
+        pinned(conditions.cpus.waiter),
+        pinned(conditions.cpus.sender)
     );
+    let mut out = head(&conditions.device, &conditions.host, &place);
+    // Writing to a String cannot fail.
     let _ = writeln!(out, " latency: {}", conditions.latency_definition());
     let _ = writeln!(
         out,
-        " 50 %: median of the medians of {} rounds of {} s; CPU: time of the waiting thread, medians of the rounds; counters: sums of all rounds\n",
+        " 50 %: median of the medians of {} rounds of {} s; CPU: time of the waiting thread, medians of the rounds; counters: sums of all rounds; -: too few samples\n due 50 %, due 99 %: response times [us], from the moment at which a message was due\n",
         conditions.rounds, conditions.seconds
     );
     let _ = writeln!(
         out,
-        " {:>9} {:<17} {:>8} {:>9} {:>9} {:>9} {:>9} {:>10} {:>7} {:>8} {:>8} {:>8} {:>8} {:>7} {:>7}",
+        " {:>9} {:<17} {:>8} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9} {:>10} {:>7} {:>8} {:>8} {:>8} {:>8} {:>7} {:>7}",
         "rate [/s]",
         "wait",
         "messages",
@@ -79,6 +69,8 @@ pub(super) fn text(conditions: &Conditions, outcomes: &[Outcome]) -> String {
         "90 % [us]",
         "99 % [us]",
         "max [us]",
+        "due 50 %",
+        "due 99 %",
         "CPU [us/m]",
         "CPU [%]",
         "spins",
@@ -88,17 +80,30 @@ pub(super) fn text(conditions: &Conditions, outcomes: &[Outcome]) -> String {
         "refused",
         "late"
     );
+    let figure = |value: Option<f64>| value.map_or("-".to_owned(), |it| format!("{it:.2}"));
     for outcome in outcomes {
         let _ = writeln!(
             out,
-            " {:>9} {:<17} {:>8} {:>9.2} {:>9.2} {:>9.2} {:>9.1} {:>10.2} {:>7.2} {:>8} {:>8} {:>8} {:>8} {:>7} {:>7}",
+            " {:>9} {:<17} {:>8} {:>9.2} {:>9} {:>9} {:>9.1} {:>9} {:>9} {:>10.2} {:>7.2} {:>8} {:>8} {:>8} {:>8} {:>7} {:>7}",
             outcome.rate.to_string(),
             outcome.policy.to_string(),
-            outcome.samples.count(),
-            outcome.latency(),
-            outcome.samples.quantile(0.9),
-            outcome.samples.quantile(0.99),
-            outcome.samples.max(),
+            outcome.times.samples.count(),
+            outcome.times.median_of_rounds(),
+            figure(outcome.times.samples.percentile(0.9)),
+            figure(outcome.times.samples.percentile(0.99)),
+            outcome.times.samples.max(),
+            figure(
+                outcome
+                    .response
+                    .as_ref()
+                    .map(Distribution::median_of_rounds)
+            ),
+            figure(
+                outcome
+                    .response
+                    .as_ref()
+                    .and_then(|it| it.samples.percentile(0.99))
+            ),
             outcome.cpu(),
             outcome.share() * 100.0,
             outcome.waits.spins,
@@ -137,7 +142,8 @@ pub(super) fn text(conditions: &Conditions, outcomes: &[Outcome]) -> String {
             );
         }
     }
-    out
+    let judged: Vec<_> = outcomes.iter().map(Outcome::reliability).collect();
+    out + "\n" + &reliability::text(&judged)
 }
 
 /// A case relative to poll and block at the same rate. The ratio is computed per
@@ -158,7 +164,7 @@ impl Compared {
         };
         Self {
             median_to_poll: beside(WaitPolicy::Poll)
-                .and_then(|poll| ratio(&outcome.medians, &poll.medians)),
+                .and_then(|poll| ratio(&outcome.times.round_medians, &poll.times.round_medians)),
             cpu_to_block: beside(WaitPolicy::Block)
                 .and_then(|block| ratio(&outcome.cpu, &block.cpu)),
         }
@@ -166,39 +172,36 @@ impl Compared {
 }
 
 #[derive(Serialize)]
-struct Document<'a> {
-    schema: &'static str,
-    dat_bench: &'static str,
-    /// Seconds since 1970, UTC.
-    finished_at: u64,
-    /// Whether the device is emulated.
-    emulated: bool,
+struct Body<'a> {
     conditions: &'a Conditions,
     latency_is: &'static str,
-    results: Vec<Entry>,
+    results: Vec<Entry<'a>>,
 }
 
 #[derive(Serialize)]
-struct Entry {
+struct Entry<'a> {
     policy: String,
     /// Messages per second; none if each message was sent when the previous one was
     /// taken.
     rate: Option<f64>,
     messages: u64,
     latency_microseconds: Latency,
+    /// Times from the moment at which a message was due; none in a closed loop.
+    response_microseconds: Option<Latency>,
+    response: Option<Figures<'a>>,
     /// CPU time of the waiting thread, medians of the rounds.
     cpu_microseconds_per_message: f64,
     cpu_share: f64,
     counters: Counted,
     /// Messages sent more than one interval after they were due.
     late: u64,
-    /// The median of each round, microseconds.
-    round_medians: Vec<f64>,
     /// CPU time per message of each round, microseconds.
     round_cpu: Vec<f64>,
     beside: Compared,
-    /// The non-empty buckets: upper end in nanoseconds, and count.
-    histogram: Vec<(u64, u64)>,
+    #[serde(flatten)]
+    figures: Figures<'a>,
+    #[serde(flatten)]
+    reliability: Reliability<'a>,
 }
 
 #[derive(Serialize)]
@@ -207,11 +210,11 @@ struct Latency {
     median: f64,
     min: f64,
     #[serde(rename = "p90")]
-    p90: f64,
+    p90: Option<f64>,
     #[serde(rename = "p99")]
-    p99: f64,
+    p99: Option<f64>,
     #[serde(rename = "p99.9")]
-    p99_9: f64,
+    p99_9: Option<f64>,
     max: f64,
     mean: f64,
 }
@@ -228,22 +231,38 @@ struct Counted {
 
 /// Returns the JSON document.
 pub(super) fn json(conditions: &Conditions, outcomes: &[Outcome]) -> String {
-    let entry = |outcome: &Outcome| Entry {
+    let body = Body {
+        latency_is: conditions.latency_definition(),
+        conditions,
+        results: outcomes.iter().map(|it| entry(it, outcomes)).collect(),
+    };
+    document(SCHEMA, &conditions.device, body)
+}
+
+fn latency(of: &Distribution) -> Latency {
+    let samples = &of.samples;
+    Latency {
+        median: of.median_of_rounds(),
+        min: samples.min(),
+        p90: samples.percentile(0.9),
+        p99: samples.percentile(0.99),
+        p99_9: samples.percentile(0.999),
+        max: samples.max(),
+        mean: samples.mean(),
+    }
+}
+
+fn entry<'a>(outcome: &'a Outcome, all: &[Outcome]) -> Entry<'a> {
+    Entry {
         policy: outcome.policy.to_string(),
         rate: match outcome.rate {
             Rate::PerSecond(rate) => Some(rate),
             Rate::Closed => None,
         },
-        messages: outcome.samples.count(),
-        latency_microseconds: Latency {
-            median: outcome.latency(),
-            min: outcome.samples.min(),
-            p90: outcome.samples.quantile(0.9),
-            p99: outcome.samples.quantile(0.99),
-            p99_9: outcome.samples.quantile(0.999),
-            max: outcome.samples.max(),
-            mean: outcome.samples.mean(),
-        },
+        messages: outcome.times.samples.count(),
+        latency_microseconds: latency(&outcome.times),
+        response_microseconds: outcome.response.as_ref().map(latency),
+        response: outcome.response.as_ref().map(Distribution::figures),
         cpu_microseconds_per_message: outcome.cpu(),
         cpu_share: outcome.share(),
         counters: Counted {
@@ -254,29 +273,9 @@ pub(super) fn json(conditions: &Conditions, outcomes: &[Outcome]) -> String {
             refused_posts: outcome.refused,
         },
         late: outcome.late,
-        round_medians: outcome.medians.clone(),
         round_cpu: outcome.cpu.clone(),
-        beside: Compared::of(outcome, outcomes),
-        histogram: outcome
-            .samples
-            .histogram()
-            .iter_recorded()
-            .map(|bucket| (bucket.value_iterated_to(), bucket.count_at_value()))
-            .collect(),
-    };
-    let document = Document {
-        schema: SCHEMA,
-        dat_bench: env!("CARGO_PKG_VERSION"),
-        finished_at: SystemTime::now()
-            .duration_since(UNIX_EPOCH)
-            .map_or(0, |since| since.as_secs()),
-        emulated: conditions.device.emulated_fabric.is_some(),
-        latency_is: conditions.latency_definition(),
-        conditions,
-        results: outcomes.iter().map(entry).collect(),
-    };
-    let mut text = serde_json::to_string_pretty(&document)
-        .expect("the document has text keys and finite numbers only");
-    text.push('\n');
-    text
+        beside: Compared::of(outcome, all),
+        figures: outcome.times.figures(),
+        reliability: outcome.reliability(),
+    }
 }

@@ -3,6 +3,7 @@
 use std::thread;
 
 use super::*;
+use crate::noise::Ran;
 
 const LONG: Duration = Duration::from_secs(20);
 const SHORT: Duration = Duration::from_millis(50);
@@ -139,11 +140,15 @@ fn messages_after_the_hello_are_not_lost() {
     let (mut listener, port) = server(LONG);
     let (kind, payload) = Message::Hello(options("2")).encode();
     let mut bytes = frame::encode(kind, &payload);
-    let (kind, payload) = Message::Done { messages: 7 }.encode();
+    let (kind, payload) = Message::Done {
+        messages: 7,
+        ran: Ran::default(),
+    }
+    .encode();
     bytes.extend(frame::encode(kind, &payload));
     let _client = raw_connection(port, &bytes);
     let mut peer = wait(&mut listener, None).0.unwrap();
-    assert_eq!(peer.await_done(LONG).unwrap(), 7);
+    assert_eq!(peer.await_done(LONG).unwrap(), (7, Ran::default()));
 }
 
 #[test]

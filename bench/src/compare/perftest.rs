@@ -1,0 +1,163 @@
+//! perftest: its command line, and what it prints.
+
+use std::net::TcpListener;
+use std::process::Command;
+use std::thread;
+use std::time::Duration;
+
+use super::process::Process;
+use crate::cli::{CompareArgs, Operation};
+use crate::failure::Failure;
+
+/// Attempts to connect to a server that does not listen yet, and the time between two.
+const ATTEMPTS: u32 = 100;
+const BETWEEN: Duration = Duration::from_millis(50);
+
+/// One run.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Theirs {
+    /// The figures of perftest's table, microseconds.
+    pub(super) typical: f64,
+    pub(super) max: f64,
+    pub(super) stdev: f64,
+    /// Every sample that it printed, microseconds.
+    pub(super) samples: Vec<f64>,
+}
+
+impl Theirs {
+    /// Returns the largest sample.
+    pub(super) fn largest(&self) -> f64 {
+        self.samples.iter().copied().fold(0.0, f64::max)
+    }
+
+    /// Returns the standard deviation of the samples.
+    pub(super) fn true_stdev(&self) -> f64 {
+        let count = self.samples.len().max(1) as f64;
+        let mean = self.samples.iter().sum::<f64>() / count;
+        let squares = self.samples.iter().map(|sample| (sample - mean).powi(2));
+        (squares.sum::<f64>() / count).sqrt()
+    }
+}
+
+/// Returns the program for an operation, which must be installed.
+pub(super) fn find(operation: Operation) -> Result<String, Failure> {
+    let program = format!("ib_{}_lat", operation.name());
+    match Command::new(&program).arg("--version").output() {
+        Ok(_) => Ok(program),
+        Err(error) => Err(Failure::environment(format!(
+            "cannot start {program}: {error}; install perftest (apt-get install perftest)"
+        ))),
+    }
+}
+
+/// Runs server and client.
+pub(super) fn run(program: &str, device: &str, args: &CompareArgs) -> Result<Theirs, Failure> {
+    let port = free_port()?;
+    let command = || {
+        let mut command = Command::new(program);
+        command.args(["-F", "-d", device, "-i", &args.ib_port.to_string()]);
+        command.args(["-s", &args.size.to_string(), "-n", &args.iters.to_string()]);
+        command.args(["-p", &port.to_string()]);
+        command
+    };
+    let server = Process::start(command(), args.timeout)?;
+    let mut attempt = 0;
+    let text = loop {
+        let mut client = command();
+        client.args(["-U", "127.0.0.1"]);
+        let ended = Process::start(client, args.timeout)?.end()?;
+        if ended.success {
+            break ended.stdout;
+        }
+        attempt += 1;
+        if attempt == ATTEMPTS || !ended.stderr.contains("connect") {
+            return Err(Failure::run(format!(
+                "{program} failed: {}",
+                last_line(&format!("{}\n{}", ended.stdout, ended.stderr))
+            )));
+        }
+        thread::sleep(BETWEEN);
+    };
+    server.end()?;
+    parse(&text).ok_or_else(|| {
+        Failure::run(format!(
+            "cannot read the output of {program}; its last line is: {}",
+            last_line(&text)
+        ))
+    })
+}
+
+fn last_line(text: &str) -> &str {
+    let mut lines = text.lines().map(str::trim);
+    lines.rfind(|line| !line.is_empty()).unwrap_or("nothing")
+}
+
+/// Returns a TCP port that was free just now.
+fn free_port() -> Result<u16, Failure> {
+    TcpListener::bind("127.0.0.1:0")
+        .and_then(|listener| listener.local_addr())
+        .map(|address| address.port())
+        .map_err(|error| Failure::environment(format!("no free TCP port: {error}")))
+}
+
+/// Parses the table and the list of samples.
+fn parse(text: &str) -> Option<Theirs> {
+    let sample = |line: &str| {
+        let (number, value) = line.split_once(", ")?;
+        number.trim().parse::<u64>().ok()?;
+        value.trim().parse::<f64>().ok()
+    };
+    let samples: Vec<f64> = text.lines().filter_map(sample).collect();
+    let row = text.lines().find_map(|line| {
+        let cells: Option<Vec<f64>> = line.split_whitespace().map(|it| it.parse().ok()).collect();
+        // #bytes #iterations t_min t_max t_typical t_avg t_stdev 99% 99.9%
+        cells.filter(|cells| cells.len() == 9)
+    })?;
+    (!samples.is_empty()).then_some(Theirs {
+        max: row[3],
+        typical: row[4],
+        stdev: row[6],
+        samples,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const OUTPUT: &str = "\
+---------------------------------------------------------------------------------------
+ Dual-port       : OFF\t\tDevice         : mlx5_0
+ #bytes #iterations    t_min[usec]    t_max[usec]  t_typical[usec]    t_avg[usec]    t_stdev[usec]   99% percentile[usec]   99.9% percentile[usec]
+#, usec
+1, 1.5
+2, 40.25
+3, 1.75
+4, 30
+---------------------------------------------------------------------------------------
+ #bytes #iterations    t_min[usec]    t_max[usec]  t_typical[usec]    t_avg[usec]    t_stdev[usec]   99% percentile[usec]   99.9% percentile[usec]
+ 64      5           1.50           1.75      1.62  \t       18.37     \t0.00\t\t1.75 \t\t1.75
+---------------------------------------------------------------------------------------
+";
+
+    #[test]
+    fn table_and_samples_are_read() {
+        let run = parse(OUTPUT).unwrap();
+        assert_eq!((run.typical, run.max, run.stdev), (1.62, 1.75, 0.0));
+        assert_eq!(run.samples, [1.5, 40.25, 1.75, 30.0]);
+        assert_eq!(run.largest(), 40.25);
+        assert!(
+            (run.true_stdev() - 17.124).abs() < 0.001,
+            "{}",
+            run.true_stdev()
+        );
+    }
+
+    #[test]
+    fn output_without_table_or_samples_is_refused() {
+        assert_eq!(parse(""), None);
+        let without_samples: String = OUTPUT.lines().filter(|line| !line.contains(", ")).collect();
+        assert_eq!(parse(&without_samples), None);
+        assert_eq!(last_line("one\n\n two \n\n"), "two");
+    }
+}

@@ -1,0 +1,195 @@
+//! Output of `compare`: text and JSON.
+
+use std::fmt::Write;
+
+use serde::Serialize;
+
+use super::ours::Ours;
+use super::perftest::Theirs;
+use crate::cli::Operation;
+use crate::host::Host;
+use crate::report::document::document;
+use crate::report::{DeviceFacts, head};
+use crate::stats::rounds::{Interval, Summary, median, median_interval};
+
+/// Name and version of the schema.
+const SCHEMA: &str = "dat-bench/compare/1";
+
+/// One run of each program.
+pub(super) struct Pair {
+    pub(super) theirs: Theirs,
+    pub(super) ours: Ours,
+}
+
+/// The conditions of a run.
+#[derive(Serialize)]
+pub(super) struct Conditions {
+    pub(super) host: Host,
+    pub(super) device: DeviceFacts,
+    /// perftest's program.
+    pub(super) program: String,
+    pub(super) operation: Operation,
+    pub(super) bytes: u32,
+    pub(super) iterations: u32,
+}
+
+/// Returns a figure of every pair.
+fn each(pairs: &[Pair], figure: impl Fn(&Pair) -> f64) -> Vec<f64> {
+    pairs.iter().map(figure).collect()
+}
+
+/// Returns dat-bench's median relative to perftest's, of every pair.
+fn ratios(pairs: &[Pair]) -> Vec<f64> {
+    each(pairs, |pair| pair.ours.typical / pair.theirs.typical)
+}
+
+fn is_measurable(interval: Interval) -> bool {
+    interval.low > 1.0 || interval.high < 1.0
+}
+
+/// Returns the text.
+pub(super) fn text(conditions: &Conditions, pairs: &[Pair]) -> String {
+    let rest = format!(
+        "{} of {} bytes; {} pairs of runs in turns, {} iterations each, two processes on this host",
+        conditions.operation.name(),
+        conditions.bytes,
+        pairs.len(),
+        conditions.iterations
+    );
+    let mut out = head(&conditions.device, &conditions.host, &rest);
+    // Writing to a String cannot fail.
+    let _ = writeln!(
+        out,
+        "\n t_typical[usec]    median     least      most   (over the pairs)"
+    );
+    for (name, values) in [
+        (
+            conditions.program.as_str(),
+            each(pairs, |it| it.theirs.typical),
+        ),
+        ("dat-bench lat", each(pairs, |it| it.ours.typical)),
+    ] {
+        if let Some(summary) = Summary::of(&values) {
+            let _ = writeln!(
+                out,
+                " {name:<15} {:>9.3} {:>9.3} {:>9.3}",
+                summary.median, summary.min, summary.max
+            );
+        }
+    }
+    let ratios = ratios(pairs);
+    let verdict = match median_interval(&ratios) {
+        None => "six pairs or more have a confidence interval".to_owned(),
+        Some(it) => format!(
+            "{:.3} to {:.3} with 95 % confidence{}",
+            it.low,
+            it.high,
+            if is_measurable(it) {
+                ""
+            } else {
+                ": no difference measurable"
+            }
+        ),
+    };
+    let _ = writeln!(
+        out,
+        " dat-bench relative to perftest: {:.3} ({verdict})",
+        median(&ratios)
+    );
+    let of = |figure: fn(&Theirs) -> f64| median(&each(pairs, |pair| figure(&pair.theirs)));
+    let _ = writeln!(
+        out,
+        "\n what perftest's table hides, from the samples that it prints with -U (medians over the pairs)\n  \
+         t_stdev : {:.3} in its table, {:.3} of its samples\n  \
+         t_max   : {:.3} in its table, {:.3} the largest sample",
+        of(|it| it.stdev),
+        of(Theirs::true_stdev),
+        of(|it| it.max),
+        of(Theirs::largest),
+    );
+    let unreliable: Vec<_> = pairs
+        .iter()
+        .filter_map(|pair| pair.ours.unreliable.first())
+        .collect();
+    if let Some(first) = unreliable.first() {
+        let _ = writeln!(
+            out,
+            "\n UNRELIABLE: {} of {} runs of dat-bench, the first because {first}; perftest does not tell",
+            unreliable.len(),
+            pairs.len()
+        );
+    }
+    out
+}
+
+#[derive(Serialize)]
+struct Body<'a> {
+    conditions: &'a Conditions,
+    /// dat-bench's median relative to perftest's: the median of the pairs' ratios.
+    ratio: f64,
+    /// 95 % confidence interval of the ratio; none with fewer than six pairs.
+    ratio_interval: Option<Interval>,
+    /// Whether the interval excludes 1; none without an interval.
+    measurable: Option<bool>,
+    pairs: Vec<Entry<'a>>,
+}
+
+/// Times in microseconds.
+#[derive(Serialize)]
+struct Entry<'a> {
+    perftest: PerftestEntry,
+    dat_bench: OursEntry<'a>,
+}
+
+#[derive(Serialize)]
+struct PerftestEntry {
+    t_typical: f64,
+    /// As in its table.
+    t_max: f64,
+    t_stdev: f64,
+    /// Of the samples that it printed.
+    samples: usize,
+    true_max: f64,
+    true_stdev: f64,
+}
+
+#[derive(Serialize)]
+struct OursEntry<'a> {
+    t_typical: f64,
+    max: f64,
+    t_stdev: f64,
+    unreliable: &'a [String],
+}
+
+/// Returns the JSON document.
+pub(super) fn json(conditions: &Conditions, pairs: &[Pair]) -> String {
+    let ratios = ratios(pairs);
+    let interval = median_interval(&ratios);
+    let entry = |pair: &'_ Pair| PerftestEntry {
+        t_typical: pair.theirs.typical,
+        t_max: pair.theirs.max,
+        t_stdev: pair.theirs.stdev,
+        samples: pair.theirs.samples.len(),
+        true_max: pair.theirs.largest(),
+        true_stdev: pair.theirs.true_stdev(),
+    };
+    let body = Body {
+        conditions,
+        ratio: median(&ratios),
+        ratio_interval: interval,
+        measurable: interval.map(is_measurable),
+        pairs: pairs
+            .iter()
+            .map(|pair| Entry {
+                perftest: entry(pair),
+                dat_bench: OursEntry {
+                    t_typical: pair.ours.typical,
+                    max: pair.ours.max,
+                    t_stdev: pair.ours.stdev,
+                    unreliable: &pair.ours.unreliable,
+                },
+            })
+            .collect(),
+    };
+    document(SCHEMA, &conditions.device, body)
+}

@@ -1,0 +1,38 @@
+//! One pass of the measuring side: a look at the core, the loop of the
+//! operation, and the noise meanwhile. With `--rate`, the closed loop is only the
+//! warm-up of the open one.
+
+use super::link::Link;
+use super::plan::{Pass, Plan, Recording};
+use super::side::{OtherSide, Side};
+use super::watchdog::{Stop, Watchdog};
+use super::{open, read, send, write};
+use crate::cli::Operation;
+use crate::noise::Watch;
+
+/// Measures one pass. Returns the number of round trips, warm-up included.
+pub(super) fn run<L: Link>(
+    side: &mut Side<L>,
+    other_side: &mut impl OtherSide,
+    pass: Pass,
+    plan: &Plan,
+    recording: &mut Recording,
+    watchdog: &mut Watchdog<'_>,
+) -> Result<u64, Stop> {
+    let watch = Watch::begin(plan.clock());
+    let mut meter = plan.meter(pass, &mut recording.samples);
+    match plan.operation {
+        Operation::Send => send::measure(side, other_side, &mut meter, watchdog),
+        Operation::Write => write::measure(side, other_side, &mut meter, watchdog),
+        Operation::Read => read::measure(side, &mut meter, watchdog),
+    }?;
+    let mut trips = meter.round_trips();
+    if let Some(schedule) = plan.schedule(pass) {
+        let operation = plan.operation;
+        trips += open::measure(
+            side, other_side, operation, &schedule, trips, recording, watchdog,
+        )?;
+    }
+    recording.noise = watch.end();
+    Ok(trips)
+}

@@ -1,0 +1,114 @@
+//! The result files of a command: two for the run (JSON, CSV), and one for each
+//! case (HdrHistogram's text).
+
+use std::path::{Path, PathBuf};
+
+use super::{csv, hgrm};
+use crate::failure::Failure;
+use crate::output::{is_stdout, probe_all};
+use crate::stats::Samples;
+
+/// The requested result files.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Files {
+    json: Option<PathBuf>,
+    csv: Option<PathBuf>,
+    /// One per case, or none.
+    hgrm: Vec<PathBuf>,
+}
+
+impl Files {
+    /// Chooses the names of the files, and checks before the measurement that
+    /// they can be written. `cases` are the words that distinguish the cases, in
+    /// their order; a single case has none.
+    pub(crate) fn prepare(
+        json: Option<&Path>,
+        csv: Option<&Path>,
+        hgrm: Option<&Path>,
+        cases: &[Vec<String>],
+    ) -> Result<Self, Failure> {
+        let named = |path: &Path, words: &Vec<String>| {
+            words.iter().fold(path.to_owned(), |path, word| {
+                with_suffix(&path, &word.replace(':', "-"))
+            })
+        };
+        if cases.len() > 1 && hgrm.is_some_and(is_stdout) {
+            return Err(Failure::usage(format!(
+                "--hgrm - is for one case, and this run has {}: name a file",
+                cases.len()
+            )));
+        }
+        let hgrm = hgrm.map_or_else(Vec::new, |path| {
+            cases.iter().map(|words| named(path, words)).collect()
+        });
+        let (json, csv) = (json.map(Path::to_owned), csv.map(Path::to_owned));
+        probe_all(json.iter().chain(&csv).chain(&hgrm))?;
+        Ok(Self { json, csv, hgrm })
+    }
+
+    /// Returns names and contents. `json` is the JSON file, from which the CSV file
+    /// is made. `cases` are the samples of the cases, in the order of
+    /// [`Files::prepare`]; cases that were not measured may be missing at the end.
+    pub(crate) fn contents<'a>(
+        self,
+        json: &str,
+        cases: impl IntoIterator<Item = &'a Samples>,
+    ) -> Result<Vec<(PathBuf, String)>, Failure> {
+        let csv = self.csv.map(|path| Ok((path, csv::document(json)?)));
+        let mut files: Vec<_> = csv.into_iter().collect::<Result<_, Failure>>()?;
+        files.extend(self.json.map(|path| (path, json.to_owned())));
+        let each = self.hgrm.into_iter().zip(cases);
+        files.extend(each.map(|(path, samples)| (path, hgrm::document(samples))));
+        Ok(files)
+    }
+}
+
+/// Inserts a word before the extension: `r.hgrm` and `64` give `r.64.hgrm`, `r`
+/// gives `r.64`.
+fn with_suffix(path: &Path, word: &str) -> PathBuf {
+    match path.extension() {
+        Some(extension) => path.with_extension(format!("{word}.{}", extension.to_string_lossy())),
+        None => path.with_extension(word),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_words_of_a_case_are_inserted_before_the_extension() {
+        assert_eq!(
+            with_suffix(Path::new("out/r.hgrm"), "64"),
+            Path::new("out/r.64.hgrm")
+        );
+        assert_eq!(with_suffix(Path::new("r"), "2"), Path::new("r.2"));
+        let path = std::env::temp_dir().join("r.hgrm");
+        let names = |cases: &[&[&str]]| -> Vec<String> {
+            let words = |case: &&[&str]| case.iter().map(|&word| word.to_owned()).collect();
+            let cases: Vec<_> = cases.iter().map(words).collect();
+            let files = Files::prepare(None, None, Some(&path), &cases).unwrap();
+            let name = |path: &PathBuf| path.file_name().unwrap().to_string_lossy().into_owned();
+            files.hgrm.iter().map(name).collect()
+        };
+        assert_eq!(names(&[&[]]), ["r.hgrm"]);
+        assert_eq!(
+            names(&[&["2", "rust"], &["adaptive:0:50", "1000"]]),
+            ["r.2.rust.hgrm", "r.adaptive-0-50.1000.hgrm"]
+        );
+    }
+
+    #[test]
+    fn standard_output_has_room_for_one_histogram() {
+        let cases = vec![vec!["2".to_owned()], vec!["4".to_owned()]];
+        let failure = Files::prepare(None, None, Some(Path::new("-")), &cases).unwrap_err();
+        assert_eq!(failure.status(), 1);
+    }
+
+    #[test]
+    fn an_unwritable_file_is_refused_before_the_run() {
+        let path = Path::new("/nonexistent/r.json");
+        let failure = Files::prepare(Some(path), None, None, &[]).unwrap_err();
+        assert_eq!(failure.status(), 1);
+    }
+}

@@ -1,0 +1,163 @@
+//! Whether the results of a run can be relied on: the lines below a table, the
+//! keys of result files, and `--strict`.
+
+use std::fmt::Write;
+
+use serde::Serialize;
+
+use crate::failure::Failure;
+use crate::noise::{Noise, Problem, Waiting, problems};
+
+/// Most unreliable cases that are listed.
+const MOST_LISTED: usize = 8;
+
+/// What is known of the reliability of one case; also its keys in result files.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Reliability<'a> {
+    /// What distinguishes the case; empty if there is one only.
+    #[serde(skip)]
+    case: String,
+    reliable: bool,
+    /// Why the case is not reliable.
+    unreliable: Vec<Problem>,
+    noise: &'a Noise,
+}
+
+impl<'a> Reliability<'a> {
+    /// Judges the noise of a case. `thread` is the name of its thread.
+    pub(crate) fn of(case: String, noise: &'a Noise, thread: &str, waiting: Waiting) -> Self {
+        let unreliable = problems(noise, thread, waiting);
+        Self {
+            case,
+            reliable: unreliable.is_empty(),
+            unreliable,
+            noise,
+        }
+    }
+
+    /// Adds a problem that the noise does not show.
+    pub(crate) fn extend(&mut self, problem: Option<Problem>) {
+        self.unreliable.extend(problem);
+        self.reliable = self.unreliable.is_empty();
+    }
+}
+
+/// Returns the lines below a table: the noise of the run, the unreliable cases,
+/// and what to do.
+pub(crate) fn text(all: &[Reliability<'_>]) -> String {
+    let mut noise = Noise::default();
+    all.iter().for_each(|it| noise.add(it.noise));
+    let mut out = format!(" noise    : {noise}\n");
+    // Writing to a String cannot fail.
+    let unreliable: Vec<_> = all.iter().filter(|it| !it.reliable).collect();
+    for it in unreliable.iter().take(MOST_LISTED) {
+        let _ = writeln!(out, " UNRELIABLE: {}", reasons(it));
+    }
+    if let Some(more) = unreliable.len().checked_sub(MOST_LISTED + 1) {
+        let _ = writeln!(out, " UNRELIABLE: {} more", more + 1);
+    }
+    let mut remedies: Vec<&str> = unreliable
+        .iter()
+        .flat_map(|it| it.unreliable.iter().map(|problem| problem.remedy))
+        .collect();
+    remedies.sort_unstable();
+    remedies.dedup();
+    for remedy in remedies {
+        let _ = writeln!(out, " to do    : {remedy}");
+    }
+    out
+}
+
+fn reasons(of: &Reliability<'_>) -> String {
+    let reasons: Vec<_> = of.unreliable.iter().map(ToString::to_string).collect();
+    match of.case.as_str() {
+        "" => reasons.join("; "),
+        case => format!("{case}: {}", reasons.join("; ")),
+    }
+}
+
+/// Fails if results are unreliable and `--strict` was given.
+pub(crate) fn require(strict: bool, all: &[Reliability<'_>]) -> Result<(), Failure> {
+    let bad: Vec<_> = all.iter().filter(|it| !it.reliable).collect();
+    match bad.first() {
+        Some(first) if strict => Err(Failure::run(format!(
+            "{} of {} results are UNRELIABLE, and --strict was given: {}",
+            bad.len(),
+            all.len(),
+            reasons(first)
+        ))),
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::noise::Ran;
+
+    fn noise(cpu_share: u64) -> Noise {
+        Noise {
+            ran: Ran {
+                elapsed_nanoseconds: 1_000_000_000,
+                cpu_nanoseconds: cpu_share * 10_000_000,
+                involuntary_switches: 3,
+            },
+            ..Noise::default()
+        }
+    }
+
+    fn judged<'a>(noises: &'a [Noise]) -> Vec<Reliability<'a>> {
+        let judge = |(at, noise): (usize, &'a Noise)| {
+            Reliability::of(format!("case {at}"), noise, "the waiter", Waiting::Spins)
+        };
+        noises.iter().enumerate().map(judge).collect()
+    }
+
+    #[test]
+    fn unreliable_cases_are_named_with_reason_and_one_remedy() {
+        let noises = [noise(99), noise(29), noise(30)];
+        let all = judged(&noises);
+        let text = text(&all);
+        assert!(
+            text.contains(" UNRELIABLE: case 1: the waiter ran 29 % of the time"),
+            "{text}"
+        );
+        assert!(!text.contains("case 0"), "{text}");
+        assert_eq!(text.matches(" to do    : ").count(), 1, "{text}");
+        assert!(
+            text.contains("ran 52.7 % of the time, 9 involuntary"),
+            "{text}"
+        );
+        let failure = require(true, &all).unwrap_err();
+        assert_eq!(failure.status(), 3);
+        assert!(
+            failure
+                .to_string()
+                .contains("2 of 3 results are UNRELIABLE"),
+            "{failure}"
+        );
+        require(false, &all).unwrap();
+        require(true, &all[..1]).unwrap();
+    }
+
+    #[test]
+    fn a_long_list_is_cut_and_says_so() {
+        let noises = vec![noise(10); 20];
+        let text = text(&judged(&noises));
+        assert_eq!(
+            text.matches("UNRELIABLE").count(),
+            MOST_LISTED + 1,
+            "{text}"
+        );
+        assert!(text.contains("UNRELIABLE: 12 more"), "{text}");
+    }
+
+    #[test]
+    fn result_files_have_a_flag_the_reasons_and_the_noise() {
+        let noises = [noise(29)];
+        let value = serde_json::to_value(&judged(&noises)[0]).unwrap();
+        assert_eq!(value["reliable"], false);
+        assert_eq!(value["unreliable"][0]["kind"], "starved");
+        assert_eq!(value["noise"]["cpu_nanoseconds"], 290_000_000);
+    }
+}

@@ -1,0 +1,201 @@
+//! Reading of result files of all commands and versions, and conditions.
+
+use super::*;
+use serde_json::json;
+
+/// A file of version 2, which had no unreliable results and all percentiles.
+fn old_lat() -> String {
+    json!({
+        "schema": "dat-bench/lat/2",
+        "host": {"cpu": "AMD", "cpus": 2, "governor": null},
+        "run": {"operation": "send", "nanoseconds_per_tick": 0.4},
+        "results": [{
+            "bytes": 64, "api": "engine", "iterations": 1000,
+            "t_min": 0.8, "t_max_perftest": 30.0, "t_typical": 1.0, "t_avg": 1.1, "t_stdev": 0.2,
+            "p99": 1.3, "p99.9": 20.0, "p99.99": 34.0, "max": 34.0,
+            "round_medians": [1.0],
+            "percentiles": [{"share": 0.9, "usec": 1.2}, {"share": 0.999, "usec": 20.0}],
+        }],
+    })
+    .to_string()
+}
+
+fn names(case: &Case) -> Vec<&str> {
+    case.figures.iter().map(|it| it.name.as_str()).collect()
+}
+
+#[test]
+fn a_result_of_an_older_version_is_read() {
+    let file = ResultFile::parse(&old_lat()).unwrap();
+    assert_eq!(file.command, "lat");
+    let case = &file.cases[0];
+    assert_eq!(case.name, "64 bytes, engine");
+    assert_eq!(
+        names(case),
+        [
+            "min", "p50", "avg", "stdev", "p90", "p99.9", "p99", "p99.99", "max"
+        ]
+    );
+    assert_eq!(case.figure("p99.9").unwrap().value, 20.0);
+    assert_eq!(file.conditions["host.cpus"], "2");
+    assert!(!file.conditions.contains_key("host.governor"));
+    assert!(!file.conditions.contains_key("run.nanoseconds_per_tick"));
+}
+
+#[test]
+fn an_open_loop_has_response_and_service_time() {
+    let text = json!({
+        "schema": "dat-bench/lat/3",
+        "results": [{
+            "bytes": 2, "api": "c", "rate_per_second": 1000.0, "t_typical": 3.0, "p99": null,
+            "unreliable": [{"kind": "starved", "reason": "it ran 29 % of the time"}],
+            "service": {"t_typical": 2.0},
+        }],
+    });
+    let file = ResultFile::parse(&text.to_string()).unwrap();
+    let [response, service] = &file.cases[..] else {
+        panic!("{file:?}")
+    };
+    assert_eq!(response.name, "2 bytes, c, 1000/s");
+    assert_eq!(names(response), ["p50"]);
+    assert_eq!(response.unreliable, ["it ran 29 % of the time"]);
+    assert_eq!(service.name, "2 bytes, c, 1000/s, service time");
+    assert_eq!(service.figure("p50").unwrap().value, 2.0);
+    assert_eq!(service.unreliable, response.unreliable);
+}
+
+#[test]
+fn results_of_wake_cost_and_scale_are_read() {
+    let of = |schema: &str, entry: Value| {
+        let text = json!({"schema": schema, "results": [entry]}).to_string();
+        ResultFile::parse(&text).unwrap().cases
+    };
+    let wake = of(
+        "dat-bench/wake/1",
+        json!({"policy": "poll", "rate": null, "latency_microseconds": {"median": 1.5, "p90": 2.0},
+               "cpu_microseconds_per_message": 3.0}),
+    );
+    assert_eq!(wake[0].name, "poll, max");
+    assert_eq!(names(&wake[0]), ["p50", "p90", "cpu"]);
+    let paced = of(
+        "dat-bench/wake/2",
+        json!({"policy": "block", "rate": 100.0, "latency_microseconds": {"median": 1.5},
+               "cpu_microseconds_per_message": 3.0, "response_microseconds": {"median": 2.5}}),
+    );
+    assert_eq!(paced[1].name, "block, 100/s, response time");
+    assert_eq!(names(&paced[1]), ["p50"]);
+    let file = ResultFile {
+        command: "wake",
+        conditions: BTreeMap::new(),
+        cases: paced,
+    };
+    // The response time has no CPU time, and is not judged by it.
+    file.require(&[condition("cpu>3us")]).unwrap();
+    file.require(&[condition("p50>2us")]).unwrap_err();
+    let cost = of(
+        "dat-bench/cost/1",
+        json!({"operation": "post_recv", "variant": "c", "nanoseconds": {"median": 22.0}, "instructions": 80.9}),
+    );
+    assert_eq!(cost[0].name, "post_recv, c");
+    assert_eq!(names(&cost[0]), ["time", "instructions"]);
+    let absent = json!({"operation": "empty", "variant": "c", "nanoseconds": null});
+    assert_eq!(of("dat-bench/cost/1", absent), []);
+    let scale = of(
+        "dat-bench/scale/1",
+        json!({"endpoints": 10, "nanoseconds": {"median": 22.0}, "memory": {"engine": 9000}}),
+    );
+    assert_eq!(names(&scale[0]), ["time", "memory.engine"]);
+}
+
+#[test]
+fn files_that_cannot_be_used_are_refused_with_a_cause() {
+    for (text, cause) in [
+        ("", "not JSON"),
+        ("[]", "expected a result of lat"),
+        (r#"{"schema": "other/1"}"#, "'other/1'"),
+        (r#"{"schema": "dat-bench/devices/1"}"#, "expected a result"),
+        (
+            r#"{"schema": "dat-bench/lat/99", "results": []}"#,
+            "lat up to version 3",
+        ),
+        (r#"{"schema": "dat-bench/lat/2"}"#, "incomplete"),
+    ] {
+        let said = ResultFile::parse(text).unwrap_err();
+        assert!(said.contains(cause), "{said}");
+    }
+    let failure = ResultFile::read(Path::new("/nonexistent/r.json")).unwrap_err();
+    assert_eq!(failure.status(), 1);
+}
+
+fn condition(text: &str) -> Condition {
+    text.parse().unwrap()
+}
+
+#[test]
+fn a_condition_that_holds_fails_with_case_figure_and_value() {
+    let file = ResultFile::parse(&old_lat()).unwrap();
+    for quiet in ["p99>5us", "p50<900ns", "max>1ms", "p50 > 1.0us", "mean>2"] {
+        file.require(&[condition(quiet)]).unwrap();
+    }
+    for loud in ["p99>1.2us", "max > 0.034ms", "typical<2us", "p90>1"] {
+        let failure = file.require(&[condition(loud)]);
+        // 34 us is not above 0.034 ms.
+        if loud.starts_with("max") {
+            failure.unwrap();
+            continue;
+        }
+        let failure = failure.unwrap_err();
+        assert_eq!(failure.status(), 3, "{loud}");
+        assert!(
+            failure.to_string().contains("64 bytes, engine"),
+            "{failure}"
+        );
+    }
+}
+
+#[test]
+fn a_change_is_relative_to_the_first_file() {
+    let (before, mut after) = (
+        ResultFile::parse(&old_lat()).unwrap(),
+        ResultFile::parse(&old_lat()).unwrap(),
+    );
+    after.cases[0].figures[1].value = 1.08;
+    after
+        .require_since(&before, &[condition("p50>+10%")])
+        .unwrap();
+    let failure = after
+        .require_since(&before, &[condition("p50>+5%")])
+        .unwrap_err();
+    assert!(failure.to_string().contains("+8.0 %"), "{failure}");
+    // A case that was not there before has not changed.
+    after.require(&[condition("p50>+5%")]).unwrap();
+}
+
+#[test]
+fn a_figure_that_a_case_does_not_have_is_a_usage_failure_not_a_pass() {
+    let file = ResultFile::parse(&old_lat()).unwrap();
+    let failure = file.require(&[condition("p99.999>5us")]).unwrap_err();
+    assert_eq!(failure.status(), 1);
+    let text = failure.to_string();
+    assert!(
+        text.contains("1000 samples") && text.contains("p99.9"),
+        "{text}"
+    );
+}
+
+#[test]
+fn conditions_without_sense_are_refused() {
+    for wrong in [
+        "",
+        "p99",
+        "p99>",
+        ">5us",
+        "p99>5furlongs",
+        "p99>5%",
+        "p99=5us",
+        "p 9>5us",
+        "p99>us",
+    ] {
+        assert!(wrong.parse::<Condition>().is_err(), "{wrong}");
+    }
+}

@@ -1,0 +1,78 @@
+//! `dat-bench compare` on the emulated device. No test asserts a time.
+
+mod common;
+
+use std::fs;
+
+use common::{bench, emulated, file, run};
+use serde_json::Value;
+
+fn has_perftest() -> bool {
+    let there = std::process::Command::new("ib_send_lat")
+        .arg("--version")
+        .output()
+        .is_ok();
+    if !there {
+        println!("SKIPPED: perftest is not installed");
+    }
+    there
+}
+
+#[test]
+fn both_programs_run_in_pairs() {
+    if !has_perftest() {
+        return;
+    }
+    for operation in ["send", "write", "read"] {
+        let json = file(&format!("compare-{operation}.json"));
+        let words = format!(
+            "compare -o {operation} -s 64 -n 20 --pairs 2 --json {}",
+            json.display()
+        );
+        let program = format!("ib_{operation}_lat");
+        let said = [
+            "EMULATED",
+            &program,
+            "dat-bench lat",
+            "relative to perftest",
+            "hides",
+        ];
+        run(emulated("compare", &words)).expect(0, &said);
+        let value: Value = serde_json::from_str(&fs::read_to_string(&json).unwrap()).unwrap();
+        assert_eq!(value["schema"], "dat-bench/compare/1");
+        let pairs = value["pairs"].as_array().unwrap();
+        assert_eq!(pairs.len(), 2);
+        for pair in pairs {
+            let (theirs, ours) = (&pair["perftest"], &pair["dat_bench"]);
+            // perftest measures from post to post, so there is one sample less; not for reads.
+            assert!(theirs["samples"].as_u64() >= Some(19), "{pair}");
+            assert!(
+                theirs["true_max"].as_f64() >= theirs["t_max"].as_f64(),
+                "{pair}"
+            );
+            assert!(theirs["t_typical"].as_f64() > Some(0.0), "{pair}");
+            assert!(ours["t_typical"].as_f64() > Some(0.0), "{pair}");
+        }
+        assert!(value["ratio"].as_f64() > Some(0.0));
+        assert!(
+            value["ratio_interval"].is_null(),
+            "two pairs have no interval"
+        );
+    }
+}
+
+#[test]
+fn wrong_options_and_a_missing_perftest_are_refused_with_a_remedy() {
+    for (words, named) in [
+        ("compare -n 4", "--iters"),
+        ("compare --pairs 0", "--pairs"),
+        ("compare -o atomic", "--op"),
+        ("compare -s 0", "--size"),
+    ] {
+        run(bench(words)).expect(1, &[named]);
+    }
+    let mut command = bench("compare -d emu");
+    command.env("PATH", "/nonexistent");
+    run(command).expect(2, &["ib_send_lat", "apt-get install perftest"]);
+    run(bench("compare --help")).expect(0, &["No difference measurable", "--pairs"]);
+}
