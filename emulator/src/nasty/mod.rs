@@ -1,7 +1,7 @@
 //! A NIC that does not forgive: modes in which the device uses every freedom that a
 //! ConnectX has, so that mistakes of a driver show which a kinder device hides.
 //!
-//! This module decides; the device asks. [`Policies`] has one function for each place
+//! This module decides; the device asks. `Policies` has one function for each place
 //! at which a mode changes the device, and each returns at once what the device does
 //! anyway if its mode is not set. `nic`, `uar` and `uverbs` contain no other trace of
 //! the modes than these questions and what follows from the answers.
