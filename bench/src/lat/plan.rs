@@ -161,7 +161,9 @@ impl Plan {
         options.set("-s", size);
         options.set("-n", iterations);
         options.set("-D", duration);
-        options.set("--rounds", self.rounds().to_string());
+        // The default follows from the other options.
+        let rounds = self.rounds.map_or("default".into(), |it| it.to_string());
+        options.set("--rounds", rounds);
         let rate = |rate: &Option<f64>| rate.map_or("none".to_owned(), |rate| rate.to_string());
         let rates: Vec<_> = self.rates.iter().map(rate).collect();
         options.set("--rate", rates.join(","));
