@@ -62,13 +62,10 @@ const VERSIONS: [Version; 2] = [
     Version {
         folder: "../libdat2",
         headers: "dat2",
-        calls: 84,
+        calls: 85,
         library: ["uDAPL 2.0", ".RI ( libdat2 \", \" \\-ldat2 )"],
     },
 ];
-
-/// Calls of uDAPL 2.0 without a page.
-const NO_PAGE: [&str; 1] = ["dat_extension_op"];
 
 /// Calls that threads may make at the same time for one object (MT level Safe of
 /// the published pages; `dat_evd_create`, which has none there, like the other
@@ -125,11 +122,11 @@ fn read(path: &Path) -> String {
 }
 
 impl Version {
-    /// Returns the calls that the library exports and that have a page.
+    /// Returns the calls that the library exports.
     fn exports(&self) -> BTreeSet<String> {
         let exports: BTreeSet<_> = read(&here(self.folder).join("exports.txt"))
             .lines()
-            .filter(|line| line.starts_with("dat_") && !NO_PAGE.contains(line))
+            .filter(|line| line.starts_with("dat_"))
             .map(str::to_owned)
             .collect();
         assert_eq!(exports.len(), self.calls, "{}", self.headers);
@@ -152,11 +149,21 @@ impl Version {
     }
 }
 
+/// Returns the file of every page: those of calls that only uDAPL 2.0 has are installed with
+/// its library.
+fn files() -> Vec<PathBuf> {
+    let folders = VERSIONS.map(|version| here(version.folder).join("man"));
+    let read = |folder| fs::read_dir(folder).expect("the folder of the pages");
+    let entries = folders.into_iter().flat_map(read);
+    entries
+        .map(|entry| entry.expect("an entry").path())
+        .collect()
+}
+
 /// Returns every page: name and section from the file name, and its source.
 fn pages() -> Vec<(String, String, String)> {
-    let mut pages: Vec<_> = fs::read_dir(here("man"))
-        .expect("the folder of the pages")
-        .map(|entry| entry.expect("an entry").path())
+    let mut pages: Vec<_> = files()
+        .into_iter()
         .map(|path| {
             let file = path.file_name().and_then(|name| name.to_str());
             let (name, section) = file
@@ -484,8 +491,7 @@ fn check(program: &str, arguments: &[&str]) {
         eprintln!("SKIPPED: {program} is not installed; the pages are not checked by it");
         return;
     }
-    for entry in fs::read_dir(here("man")).expect("the pages") {
-        let path = entry.expect("an entry").path();
+    for path in files() {
         let output = Command::new(program)
             .args(arguments)
             .arg(&path)
