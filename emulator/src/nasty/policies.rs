@@ -24,12 +24,11 @@ pub(crate) enum IndexSource {
     Register,
 }
 
-/// The modes of a NIC, and the number of its random choices so far.
+/// The modes of a NIC, and the seed of its random choices.
 #[derive(Clone, Debug)]
 pub(crate) struct Policies {
     modes: Modes,
     seed: u64,
-    choices: u64,
 }
 
 impl Policies {
@@ -37,20 +36,12 @@ impl Policies {
         Self {
             modes: nasty.modes,
             seed: nasty.seed,
-            choices: 0,
         }
     }
 
     #[inline(always)]
     fn has(&self, mode: Modes) -> bool {
         self.modes.intersects(mode)
-    }
-
-    /// Returns a random number below `count`.
-    fn choose(&mut self, count: usize) -> usize {
-        const KIND: u64 = 0x6368_6f69_6365;
-        self.choices += 1;
-        (hash(self.seed, KIND, self.choices) % count.max(1) as u64) as usize
     }
 
     /// Returns where the indices of send doorbells on a page are read.
@@ -105,9 +96,12 @@ impl Policies {
         self.has(Modes::SRQ).then_some(RECEIVES)
     }
 
-    /// Returns which of `count` receives the device takes next.
-    pub(crate) fn choose_receive(&mut self, count: usize) -> usize {
-        self.choose(count)
+    /// Returns which of `count` receives the device takes for the `number`-th message of
+    /// an SRQ. Depends on nothing else, so that a new SRQ repeats the choices.
+    pub(crate) fn choose_receive(&self, number: u64, count: usize) -> usize {
+        /// Distinguishes these numbers from those of faults.
+        const KIND: u64 = 0x72_6563_6569_7665;
+        (hash(self.seed, KIND, number) % count.max(1) as u64) as usize
     }
 
     /// Returns the byte that fills new rings.
@@ -178,8 +172,8 @@ mod tests {
     #[test]
     fn a_seed_repeats_its_choices() {
         let choices = |list: &str| -> Vec<usize> {
-            let mut policies = policies(list);
-            (0..100).map(|_| policies.choose_receive(4)).collect()
+            let policies = policies(list);
+            (0..100).map(|n| policies.choose_receive(n, 4)).collect()
         };
         assert_eq!(choices("srq,seed=5"), choices("srq,seed=5"));
         assert_ne!(choices("srq,seed=5"), choices("srq,seed=6"));

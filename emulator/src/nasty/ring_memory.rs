@@ -38,20 +38,22 @@ impl Allocators {
     }
 }
 
-/// The mappings, by address, with their sizes.
+/// The mappings, by the address of the memory in them, with their sizes.
 static MAPPINGS: LazyLock<Mutex<HashMap<usize, usize>>> = LazyLock::new(Mutex::default);
 
 unsafe extern "C" fn allocate(size: usize, data: *mut c_void) -> *mut c_void {
     let null = std::ptr::null_mut();
     let modes = Modes::from_bits_truncate(data.addr() as u16);
+    // A page in front, since libmlx5 before version 64 reads the byte before a ring of
+    // 128-byte CQEs; and the guard.
     let Some(mapped) = size
         .checked_next_multiple_of(PAGE)
-        .and_then(|size| size.checked_add(PAGE))
+        .and_then(|size| size.checked_add(2 * PAGE))
     else {
         return null;
     };
     // SAFETY: a new anonymous mapping at an address of the kernel's choice.
-    let at = unsafe {
+    let base = unsafe {
         libc::mmap(
             null,
             mapped,
@@ -61,11 +63,12 @@ unsafe extern "C" fn allocate(size: usize, data: *mut c_void) -> *mut c_void {
             0,
         )
     };
-    if at == libc::MAP_FAILED {
+    if base == libc::MAP_FAILED {
         return null;
     }
+    let at = base.wrapping_byte_add(PAGE);
     if modes.contains(Modes::GUARD) {
-        let guard = at.wrapping_byte_add(mapped - PAGE);
+        let guard = base.wrapping_byte_add(mapped - PAGE);
         // SAFETY: the last page of the mapping, which no reference uses. If the call
         // fails, there is no guard.
         unsafe { libc::mprotect(guard, PAGE, libc::PROT_NONE) };
@@ -81,7 +84,7 @@ unsafe extern "C" fn allocate(size: usize, data: *mut c_void) -> *mut c_void {
 unsafe extern "C" fn release(at: *mut c_void, _: *mut c_void) {
     if let Some(mapped) = MAPPINGS.lock().remove(&at.addr()) {
         // SAFETY: a whole mapping of `allocate`, which libmlx5 uses no longer.
-        unsafe { libc::munmap(at, mapped) };
+        unsafe { libc::munmap(at.wrapping_byte_sub(PAGE), mapped) };
     }
 }
 
@@ -101,6 +104,7 @@ mod tests {
             let mut byte = [0];
             assert_eq!(memory::read(end - 1, &mut byte), Ok(()), "{size}");
             assert!(memory::read(end, &mut byte).is_err(), "{size}");
+            assert_eq!(memory::read(at.addr() as u64 - 1, &mut byte), Ok(()));
             assert_eq!(memory::read(at.addr() as u64, &mut byte), Ok(()));
             assert_eq!(byte, [GARBAGE]);
             // SAFETY: what was just allocated.

@@ -21,6 +21,8 @@ pub(super) struct Srq {
     /// WQEs that are taken from the list and not in use yet, if the device takes them
     /// out of order.
     ahead: Vec<u16>,
+    /// Number of messages that have taken one of these.
+    messages: u64,
     /// The QP that has taken the last of these.
     last_user: Option<u32>,
     /// Number of WQEs that were posted and not used, when a WQE was used last.
@@ -107,8 +109,9 @@ impl Core {
         let goes_on = srq.last_user.replace(qpn).is_none_or(|last| last == qpn);
         let chosen = match goes_on {
             true => 0,
-            false => self.nasty.choose_receive(srq.ahead.len()),
+            false => self.nasty.choose_receive(srq.messages, srq.ahead.len()),
         };
+        srq.messages += 1;
         let index = srq.ahead.remove(chosen);
         let posted = memory::load_be32(srq.spec.dbrec).unwrap_or(srq.taken.into());
         srq.left = u32::from((posted as u16).wrapping_sub(srq.taken)) + srq.ahead.len() as u32;
@@ -199,6 +202,7 @@ impl Nic {
             head: 0,
             taken: 0,
             ahead: Vec::new(),
+            messages: 0,
             last_user: None,
             left: 0,
             limit,
