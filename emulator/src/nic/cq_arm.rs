@@ -23,8 +23,9 @@ impl Core {
             DoorbellView::Exact => {
                 // All CQs of a page are armed at one offset: if two threads store,
                 // only the last store is seen.
-                if self.arm_checked(page, bytes) && !by_register {
-                    self.scan_arms(Some(page), None);
+                if self.arm_checked(page, bytes) {
+                    let named = by_register.then_some(parse_arm(bytes).1);
+                    self.scan_arms(Some(page), named);
                 }
             }
             _ if by_register => {
