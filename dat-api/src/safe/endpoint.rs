@@ -10,7 +10,7 @@ use crate::error::Result;
 use crate::handle::Handle;
 use crate::object::ep::{Connect, DEFAULT_REQUESTS, Ep, EpInfo, EpStatus, RecvQuery};
 use crate::status::DatReturn;
-use crate::types::{CompletionFlags, EpAttributes};
+use crate::types::{AtomicOp, CompletionFlags, EpAttributes};
 
 /// How to create an [`Endpoint`]; begin with [`EndpointOptions::new`].
 #[derive(Clone, Copy, Debug)]
@@ -377,16 +377,16 @@ impl Endpoint {
         .into_result()
     }
 
-    /// Posts an atomic addition to 64 bits of the peer's memory at the address of `remote`, which is
-    /// a multiple of 8. The bits before the addition go to the first 8 bytes of the segment, in the
-    /// order of the host.
+    /// Posts an atomic operation on 64 bits of the peer's memory at the address of `remote`, which is a
+    /// multiple of 8. The bits before it go to the first 8 bytes of the segment, in the order of the
+    /// host.
     ///
     /// # Errors
     /// The code names the reason; nothing is posted then. Not all devices have atomic operations
     /// (`atomics` of [`crate::object::ia::IaAttributes`]).
-    pub fn post_fetch_add(
+    pub fn post_atomic(
         &mut self,
-        add: u64,
+        op: AtomicOp,
         segment: Segment<'_>,
         cookie: u64,
         remote: RemoteSegment,
@@ -397,32 +397,8 @@ impl Endpoint {
         // SAFETY: as in `post_recv`.
         unsafe {
             let (_, at) = posted(&segments);
-            let (segment, remote) = (at(0), remote.into());
-            self.ep.post_fetch_add(add, segment, cookie, &remote, flags)
-        }
-    }
-
-    /// Posts an atomic replacement of 64 bits of the peer's memory by the second value of `values`, if
-    /// they are the first; otherwise as [`Self::post_fetch_add`].
-    ///
-    /// # Errors
-    /// As for [`Self::post_fetch_add`].
-    pub fn post_cmp_swap(
-        &mut self,
-        values: (u64, u64),
-        segment: Segment<'_>,
-        cookie: u64,
-        remote: RemoteSegment,
-        flags: CompletionFlags,
-    ) -> Result<(), DatReturn> {
-        let segments = [segment];
-        self.kept.keep(&segments);
-        // SAFETY: as in `post_recv`.
-        unsafe {
-            let (_, at) = posted(&segments);
-            let (segment, remote) = (at(0), remote.into());
             self.ep
-                .post_cmp_swap(values, segment, cookie, &remote, flags)
+                .post_atomic(op, at(0), cookie, &remote.into(), flags)
         }
     }
 }

@@ -3,12 +3,14 @@
 //! The flag words have the bits of the C headers, which 1.2 and 2.0 share. No struct here has the
 //! layout of a C struct.
 
+mod atomic;
 mod attributes;
 mod event;
 mod flags;
 mod segment;
 mod state;
 
+pub use atomic::AtomicOp;
 pub use attributes::{EpAttributes, SrqAttributes};
 pub use event::{
     AsyncKind, AsyncReason, ConnectionKind, DtoOperation, DtoStatus, Event, EventData,

@@ -3,11 +3,13 @@
 use std::time::Duration;
 
 use dat_api::ReturnType;
+use dat_api::object::ia::IaAttributes;
 use dat_api::safe::{
     Adapter, Endpoint, EndpointOptions, EventDispatcher, Memory, ProtectionZone, RemoteSegment,
 };
 use dat_api::types::{
-    CompletionFlags, DtoOperation, DtoStatus, EvdFlags, EventData, ExtendedOperation, MemPrivileges,
+    AtomicOp, CompletionFlags, DtoOperation, DtoStatus, EvdFlags, EventData, ExtendedOperation,
+    MemPrivileges,
 };
 
 use super::connected;
@@ -63,6 +65,13 @@ impl Ends {
         self.region.remote(offset..offset + 64)
     }
 
+    /// Returns whether the adapter has an operation. The emulated one has all.
+    fn has(&self, operation: fn(&IaAttributes) -> bool) -> bool {
+        let has = operation(&self.adapter.query().ia);
+        assert!(has || device::emulator().is_none());
+        has
+    }
+
     /// Returns the event of an extended request of the first end.
     fn of_request(&self, operation: ExtendedOperation, cookie: u64, length: u64) -> EventData {
         EventData::ExtendedDto {
@@ -85,7 +94,7 @@ fn number(memory: &Memory, offset: usize) -> u64 {
 #[test]
 fn an_rdma_write_with_immediate_data_takes_a_receive_and_leaves_its_memory() {
     let mut ends = Ends::new();
-    let has = ends.adapter.query().ia.immediate_data;
+    let has = ends.has(|ia| ia.immediate_data);
     ends.local.write(0, &[9; 64]);
     for lap in 0..40u64 {
         let immediate = 0x0102_0304 + lap as u32;
@@ -136,9 +145,6 @@ fn an_rdma_write_with_immediate_data_takes_a_receive_and_leaves_its_memory() {
 #[test]
 fn plain_transfers_beside_extended_ones_have_plain_events() {
     let mut ends = Ends::new();
-    if !ends.adapter.query().ia.immediate_data {
-        return;
-    }
     for _ in 0..2 {
         for cookie in 0..2 {
             let buffer = ends.region.segment(64..128);
@@ -177,9 +183,6 @@ fn plain_transfers_beside_extended_ones_have_plain_events() {
 #[test]
 fn immediate_data_wait_for_a_receive() {
     let mut ends = Ends::new();
-    if !ends.adapter.query().ia.immediate_data || device::emulator().is_none() {
-        return;
-    }
     let (remote, part) = (ends.remote(0), ends.local.segment(0..8));
     ends.one
         .0
@@ -210,9 +213,12 @@ fn immediate_data_wait_for_a_receive() {
 #[test]
 fn atomic_operations_bring_the_bits_before_and_change_the_peer_s() {
     let mut ends = Ends::new();
-    if !ends.adapter.query().ia.atomics {
+    if !ends.has(|ia| ia.atomics) {
         let (remote, part) = (ends.remote(0), ends.local.segment(0..8));
-        let refused = ends.one.0.post_fetch_add(1, part, 0, remote, NONE);
+        let refused = ends
+            .one
+            .0
+            .post_atomic(AtomicOp::FetchAdd(1), part, 0, remote, NONE);
         assert!(refused.is_err_and(|code| code.is(ReturnType::ModelNotSupported)));
         return;
     }
@@ -224,20 +230,26 @@ fn atomic_operations_bring_the_bits_before_and_change_the_peer_s() {
         let operation = match lap % 3 {
             0 => {
                 expected = before.wrapping_add(u64::MAX - 3);
-                let posted = ends
-                    .one
-                    .0
-                    .post_fetch_add(u64::MAX - 3, part, lap, remote, NONE);
+                let posted = ends.one.0.post_atomic(
+                    AtomicOp::FetchAdd(u64::MAX - 3),
+                    part,
+                    lap,
+                    remote,
+                    NONE,
+                );
                 posted.expect("posted");
                 ExtendedOperation::FetchAdd
             }
             equal => {
                 let (compare, swap) = (before ^ (equal - 1), lap << 40);
                 expected = if equal == 1 { swap } else { before };
-                let posted = ends
-                    .one
-                    .0
-                    .post_cmp_swap((compare, swap), part, lap, remote, NONE);
+                let posted = ends.one.0.post_atomic(
+                    AtomicOp::CompareSwap { compare, swap },
+                    part,
+                    lap,
+                    remote,
+                    NONE,
+                );
                 posted.expect("posted");
                 ExtendedOperation::CmpSwap
             }
@@ -253,9 +265,6 @@ fn atomic_operations_bring_the_bits_before_and_change_the_peer_s() {
 #[test]
 fn atomic_operations_take_longer_segments_and_completion_flags() {
     let mut ends = Ends::new();
-    if !ends.adapter.query().ia.atomics {
-        return;
-    }
     ends.region.write(0, &u64::to_ne_bytes(40));
     ends.local.write(0, &[1; 32]);
     for (cookie, flags) in [
@@ -263,7 +272,10 @@ fn atomic_operations_take_longer_segments_and_completion_flags() {
         (2, CompletionFlags::BARRIER_FENCE),
     ] {
         let (remote, part) = (ends.remote(0), ends.local.segment(0..32));
-        let posted = ends.one.0.post_fetch_add(1, part, cookie, remote, flags);
+        let posted = ends
+            .one
+            .0
+            .post_atomic(AtomicOp::FetchAdd(1), part, cookie, remote, flags);
         posted.expect("posted");
     }
     let done = ends.of_request(ExtendedOperation::FetchAdd, 2, 8);
@@ -276,12 +288,18 @@ fn atomic_operations_take_longer_segments_and_completion_flags() {
 #[test]
 fn short_and_unaligned_memory_of_atomic_operations_is_refused() {
     let mut ends = Ends::new();
-    if !ends.adapter.query().ia.atomics {
-        return;
-    }
     let mut kind_of = |local: std::ops::Range<usize>, offset| {
         let (remote, part) = (ends.remote(offset), ends.local.segment(local));
-        let posted = ends.one.0.post_cmp_swap((1, 2), part, 0, remote, NONE);
+        let posted = ends.one.0.post_atomic(
+            AtomicOp::CompareSwap {
+                compare: 1,
+                swap: 2,
+            },
+            part,
+            0,
+            remote,
+            NONE,
+        );
         posted.err().and_then(dat_api::DatReturn::kind)
     };
     assert_eq!(kind_of(0..7, 0), Some(ReturnType::LengthError));
@@ -298,10 +316,13 @@ fn short_and_unaligned_memory_of_atomic_operations_is_refused() {
     let foreign = ends.adapter.zone().expect("a zone");
     let foreign = foreign.memory(8, MemPrivileges::all()).expect("memory");
     let remote = ends.remote(0);
-    let refused = ends
-        .one
-        .0
-        .post_fetch_add(1, foreign.segment(0..8), 0, remote, NONE);
+    let refused = ends.one.0.post_atomic(
+        AtomicOp::FetchAdd(1),
+        foreign.segment(0..8),
+        0,
+        remote,
+        NONE,
+    );
     assert!(refused.is_err_and(|code| code.is(ReturnType::ProtectionViolation)));
 }
 
@@ -310,16 +331,13 @@ fn short_and_unaligned_memory_of_atomic_operations_is_refused() {
 #[test]
 fn memory_without_the_privilege_refuses_atomic_operations() {
     let mut ends = Ends::new();
-    if !ends.adapter.query().ia.atomics {
-        return;
-    }
     let rights = MemPrivileges::all() - MemPrivileges::REMOTE_ATOMIC;
     let region = ends.zone.memory(64, rights).expect("memory");
     let part = ends.local.segment(0..8);
     let posted = ends
         .one
         .0
-        .post_fetch_add(1, part, 3, region.remote(0..8), NONE);
+        .post_atomic(AtomicOp::FetchAdd(1), part, 3, region.remote(0..8), NONE);
     posted.expect("posted");
     let failed = ends.next(&ends.one.1);
     assert!(

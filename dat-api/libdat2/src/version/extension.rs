@@ -8,7 +8,9 @@ use core::ptr;
 use dat_api::handle::peek_at;
 use dat_api::object::ep::Ep;
 use dat_api::object::ia::{IaAttributes, IaInfo, NamedAttribute};
-use dat_api::types::{CompletionFlags, DtoStatus, EventData, ExtendedOperation, RmrSegment};
+use dat_api::types::{
+    AtomicOp, CompletionFlags, DtoStatus, EventData, ExtendedOperation, RmrSegment,
+};
 use dat_api::{DatError, DatReturn, Kind, ReturnType, Subtype};
 
 use crate::abi::*;
@@ -102,103 +104,78 @@ unsafe extern "C" fn libdat2_write_immed(
     super::code(code)
 }
 
-/// Posts an atomic operation. `local_at` is the number of the local segment among the
-/// arguments of the macro; the remote one is two further.
+/// Posts an atomic operation. `segments_at` are the numbers of the local and the remote
+/// segment among the arguments of the macro `call`.
 ///
 /// # Safety
 /// The contract of `exports`.
 unsafe fn atomic(
-    (call, local_at): (&'static str, Subtype),
+    (call, segments_at): (&'static str, [Subtype; 2]),
     ep_handle: DAT_EP_HANDLE,
-    local_iov: *const DAT_LMR_TRIPLET,
-    remote_iov: *const DAT_RMR_TRIPLET,
-    post: impl FnOnce(&Ep, dat_api::types::LmrSegment, &RmrSegment) -> Result<(), DatReturn>,
+    op: AtomicOp,
+    (local_iov, remote_iov): (*const DAT_LMR_TRIPLET, *const DAT_RMR_TRIPLET),
+    user_cookie: DAT_DTO_COOKIE,
+    completion_flags: DAT_COMPLETION_FLAGS,
 ) -> DAT_RETURN {
     // SAFETY: as in `libdat2_write_immed`.
     let Some(ep) = (unsafe { peek_at::<Ep>(ep_handle) }) else {
         return no_ep(call, ep_handle);
     };
-    let null = |argument, what| {
-        let cause = format!("the {what} segment is null: expected one of 8 bytes");
-        refuse(
-            call,
-            on_object("ep", ep.handle()),
-            &bad_argument(argument, cause),
-        )
-    };
-    if local_iov.is_null() {
-        return null(local_at, "local");
+    let are_null = [local_iov.is_null(), remote_iov.is_null()];
+    for ((is_null, at), what) in are_null
+        .into_iter()
+        .zip(segments_at)
+        .zip(["local", "remote"])
+    {
+        if is_null {
+            let cause = format!("the {what} segment is null: expected one of 8 bytes");
+            return refuse(call, on_object("ep", ep.handle()), &bad_argument(at, cause));
+        }
     }
-    if remote_iov.is_null() {
-        return match local_at {
-            Subtype::InvalidArg3 => null(Subtype::InvalidArg5, "remote"),
-            _ => null(Subtype::InvalidArg6, "remote"),
-        };
-    }
-    // SAFETY: not null, so readable by the contract of `exports`.
-    let (local, remote) = unsafe {
-        (
-            super::local_segment(local_iov.read_unaligned()),
-            super::remote_segment(remote_iov.read_unaligned()),
-        )
+    let flags = CompletionFlags::from_bits_retain(completion_flags);
+    // SAFETY: not null, so readable by the contract of `exports`; the rest as in
+    // `libdat2_write_immed`.
+    let posted = unsafe {
+        let local = super::local_segment(local_iov.read_unaligned());
+        let remote = super::remote_segment(remote_iov.read_unaligned());
+        ep.post_atomic(op, local, user_cookie.as_64, &remote, flags)
     };
-    super::code(match post(ep, local, &remote) {
-        Ok(()) => DatReturn::SUCCESS,
-        Err(code) => code,
-    })
+    super::code(posted.err().unwrap_or(DatReturn::SUCCESS))
 }
 
 /// # Safety
 /// The contract of `exports`.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn libdat2_fetch_and_add(
-    ep_handle: DAT_EP_HANDLE,
+    ep: DAT_EP_HANDLE,
     add: DAT_UINT64,
-    local_iov: *mut DAT_LMR_TRIPLET,
-    user_cookie: DAT_DTO_COOKIE,
-    remote_iov: *const DAT_RMR_TRIPLET,
-    completion_flags: DAT_COMPLETION_FLAGS,
+    local: *mut DAT_LMR_TRIPLET,
+    cookie: DAT_DTO_COOKIE,
+    remote: *const DAT_RMR_TRIPLET,
+    flags: DAT_COMPLETION_FLAGS,
 ) -> DAT_RETURN {
-    let flags = CompletionFlags::from_bits_retain(completion_flags);
-    let which = (FETCH_AND_ADD, Subtype::InvalidArg3);
-    // SAFETY: as in `libdat2_write_immed`.
-    unsafe {
-        atomic(
-            which,
-            ep_handle,
-            local_iov,
-            remote_iov,
-            |ep, local, remote| ep.post_fetch_add(add, local, user_cookie.as_64, remote, flags),
-        )
-    }
+    let which = (FETCH_AND_ADD, [Subtype::InvalidArg3, Subtype::InvalidArg5]);
+    let op = AtomicOp::FetchAdd(add);
+    // SAFETY: the same contract.
+    unsafe { atomic(which, ep, op, (local, remote), cookie, flags) }
 }
 
 /// # Safety
 /// The contract of `exports`.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn libdat2_cmp_and_swap(
-    ep_handle: DAT_EP_HANDLE,
+    ep: DAT_EP_HANDLE,
     compare: DAT_UINT64,
     swap: DAT_UINT64,
-    local_iov: *mut DAT_LMR_TRIPLET,
-    user_cookie: DAT_DTO_COOKIE,
-    remote_iov: *const DAT_RMR_TRIPLET,
-    completion_flags: DAT_COMPLETION_FLAGS,
+    local: *mut DAT_LMR_TRIPLET,
+    cookie: DAT_DTO_COOKIE,
+    remote: *const DAT_RMR_TRIPLET,
+    flags: DAT_COMPLETION_FLAGS,
 ) -> DAT_RETURN {
-    let flags = CompletionFlags::from_bits_retain(completion_flags);
-    let which = (CMP_AND_SWAP, Subtype::InvalidArg4);
-    // SAFETY: as in `libdat2_write_immed`.
-    unsafe {
-        atomic(
-            which,
-            ep_handle,
-            local_iov,
-            remote_iov,
-            |ep, local, remote| {
-                ep.post_cmp_swap((compare, swap), local, user_cookie.as_64, remote, flags)
-            },
-        )
-    }
+    let which = (CMP_AND_SWAP, [Subtype::InvalidArg4, Subtype::InvalidArg6]);
+    let op = AtomicOp::CompareSwap { compare, swap };
+    // SAFETY: the same contract.
+    unsafe { atomic(which, ep, op, (local, remote), cookie, flags) }
 }
 
 /// Opens an adapter and queries it. If the query is refused, the adapter is closed.

@@ -7,7 +7,7 @@ use super::request::{ATOMIC, Request};
 use crate::object::post::{RefusedPost, bad_flags_of, changed, full_queue, of_state};
 use crate::refusals;
 use crate::status::{DatReturn, ReturnType, Subtype};
-use crate::types::{CompletionFlags, LmrSegment, MemPrivileges};
+use crate::types::{AtomicOp, CompletionFlags, LmrSegment, MemPrivileges};
 
 /// The limits of posts, copied from the poster.
 struct Limits {
@@ -118,8 +118,8 @@ impl Ep {
             Request::Write(_) => "dat_ep_post_rdma_write",
             // The macros of the header.
             Request::WriteImmed(..) => "dat_ib_post_rdma_write_immed",
-            Request::FetchAdd(..) => "dat_ib_post_fetch_and_add",
-            Request::CmpSwap(..) => "dat_ib_post_cmp_and_swap",
+            Request::Atomic(_, AtomicOp::FetchAdd(_)) => "dat_ib_post_fetch_and_add",
+            Request::Atomic(_, AtomicOp::CompareSwap { .. }) => "dat_ib_post_cmp_and_swap",
         };
         let cause = || {
             // SAFETY: the caller's promise.
@@ -145,7 +145,7 @@ impl Ep {
                     ("max_rdma_write_iov", limits.max_write_iov),
                     MemPrivileges::LOCAL_READ,
                 ),
-                Request::FetchAdd(..) | Request::CmpSwap(..) => (
+                Request::Atomic(..) => (
                     limits.rdma_flags,
                     ("number of segments", 1),
                     MemPrivileges::LOCAL_WRITE,
@@ -176,7 +176,7 @@ impl Ep {
     fn of_room(&self, code: DatReturn, kind: Request) -> Option<String> {
         if code.is(ReturnType::ModelNotSupported) {
             let attributes = self.ia.attributes();
-            let is_atomic = matches!(kind, Request::FetchAdd(..) | Request::CmpSwap(..));
+            let is_atomic = matches!(kind, Request::Atomic(..));
             let cause = match kind {
                 Request::WriteImmed(..) => {
                     "the device carries no immediate data, because it is iWARP: send them in a \
@@ -293,7 +293,7 @@ fn of_length(code: DatReturn, kind: Request, local: u64, limits: &Limits) -> Opt
                 )
             }),
         ),
-        Request::FetchAdd(remote, _) | Request::CmpSwap(remote, ..) => {
+        Request::Atomic(remote, _) => {
             let (what, bytes) = match local < ATOMIC {
                 true => ("local", local),
                 false => ("remote", remote.length),
@@ -328,7 +328,7 @@ fn of_length(code: DatReturn, kind: Request, local: u64, limits: &Limits) -> Opt
 
 /// Returns the cause if atomic operations cannot use the remote address.
 fn of_alignment(code: DatReturn, kind: Request) -> Option<String> {
-    let (Request::FetchAdd(remote, _) | Request::CmpSwap(remote, ..)) = kind else {
+    let Request::Atomic(remote, _) = kind else {
         return None;
     };
     let is_bad = code.is(ReturnType::InvalidParameter) && !remote.address.is_multiple_of(ATOMIC);

@@ -5,7 +5,7 @@ use super::Ep;
 use super::request::Request;
 use crate::object::post::count_of;
 use crate::status::DatReturn;
-use crate::types::{CompletionFlags, LmrSegment, RmrSegment};
+use crate::types::{AtomicOp, CompletionFlags, LmrSegment, RmrSegment};
 
 impl Ep {
     /// Posts an RDMA write as [`Self::post_rdma_write_with`] does. It also takes a receive of the
@@ -55,9 +55,9 @@ impl Ep {
             .into_result()
     }
 
-    /// Posts an addition to 64 bits of the peer's memory at `remote`, atomic among the operations of
-    /// that device. The bits before the addition go to the first 8 bytes of the segment, in the
-    /// order of the host. The length of `remote` is ignored, unless the IA is strict.
+    /// Posts an operation on 64 bits of the peer's memory at `remote`, atomic among the operations of
+    /// that device. The bits before it go to the first 8 bytes of the segment, in the order of the
+    /// host. The length of `remote` is ignored, unless the IA is strict.
     ///
     /// # Errors
     /// A code as of [`Self::post_rdma_read_with`]; also `LENGTH_ERROR` if the segment has less than 8
@@ -66,36 +66,15 @@ impl Ep {
     ///
     /// # Safety
     /// As for [`Self::post_recv_with`].
-    pub unsafe fn post_fetch_add(
+    pub unsafe fn post_atomic(
         &self,
-        add: u64,
+        op: AtomicOp,
         segment: LmrSegment,
         cookie: u64,
         remote: &RmrSegment,
         flags: CompletionFlags,
     ) -> Result<(), DatReturn> {
-        let kind = || Request::FetchAdd(*remote, add);
-        // SAFETY: the caller's promise.
-        unsafe { self.post_slow(kind, |_| segment, cookie, 1, flags) }.into_result()
-    }
-
-    /// Posts a replacement of 64 bits of the peer's memory at `remote` by `swap`, if they are
-    /// `compare`; otherwise as [`Self::post_fetch_add`].
-    ///
-    /// # Errors
-    /// As for [`Self::post_fetch_add`].
-    ///
-    /// # Safety
-    /// As for [`Self::post_recv_with`].
-    pub unsafe fn post_cmp_swap(
-        &self,
-        (compare, swap): (u64, u64),
-        segment: LmrSegment,
-        cookie: u64,
-        remote: &RmrSegment,
-        flags: CompletionFlags,
-    ) -> Result<(), DatReturn> {
-        let kind = || Request::CmpSwap(*remote, compare, swap);
+        let kind = || Request::Atomic(*remote, op);
         // SAFETY: the caller's promise.
         unsafe { self.post_slow(kind, |_| segment, cookie, 1, flags) }.into_result()
     }

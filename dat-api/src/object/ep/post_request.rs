@@ -133,7 +133,7 @@ impl Ep {
                 Request::Send => poster.fast.send,
                 Request::Read(_) => poster.fast.read,
                 Request::Write(_) | Request::WriteImmed(..) => poster.fast.write,
-                Request::FetchAdd(..) | Request::CmpSwap(..) => 0,
+                Request::Atomic(..) => 0,
             };
             if one.length.wrapping_sub(1) < longest
                 && let Some(op) = self.fast_op(kind())

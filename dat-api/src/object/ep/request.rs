@@ -24,7 +24,7 @@ use crate::object::post::{
 use crate::object::wr_data::{NO_EVENT, UNSIGNALLED};
 use crate::state::{Call, wrong_state};
 use crate::status::{DatReturn, ReturnType, Subtype};
-use crate::types::{CompletionFlags, EpState, RmrSegment};
+use crate::types::{AtomicOp, CompletionFlags, EpState, RmrSegment};
 
 /// The states in which requests are accepted.
 const POSTABLE: crate::state::States = Call::PostRequest.legal();
@@ -40,10 +40,7 @@ pub(super) enum Request {
     Write(RmrSegment),
     /// A write with immediate data.
     WriteImmed(RmrSegment, u32),
-    /// The value to add.
-    FetchAdd(RmrSegment, u64),
-    /// The values to compare with and to swap in.
-    CmpSwap(RmrSegment, u64, u64),
+    Atomic(RmrSegment, AtomicOp),
 }
 
 impl Request {
@@ -52,7 +49,7 @@ impl Request {
     #[cold]
     fn unaligned(self) -> DatReturn {
         let argument = match self {
-            Self::CmpSwap(..) => Subtype::InvalidArg6,
+            Self::Atomic(_, AtomicOp::CompareSwap { .. }) => Subtype::InvalidArg6,
             _ => Subtype::InvalidArg5,
         };
         DatReturn::error(ReturnType::InvalidParameter, argument)
@@ -63,7 +60,7 @@ impl Request {
     pub(super) fn fills_segments(self) -> bool {
         match self {
             Self::Send | Self::Write(_) | Self::WriteImmed(..) => false,
-            Self::Read(_) | Self::FetchAdd(..) | Self::CmpSwap(..) => true,
+            Self::Read(_) | Self::Atomic(..) => true,
         }
     }
 }
@@ -91,7 +88,7 @@ impl Ep {
                 let supported = self.ia.attributes().immediate_data;
                 supported.then(|| write_immed_op(remote, immediate))
             }
-            Request::FetchAdd(..) | Request::CmpSwap(..) => None,
+            Request::Atomic(..) => None,
         }
     }
 
@@ -116,7 +113,7 @@ impl Ep {
             {
                 strict_part(kind, remote.length, (segments, length))?
             }
-            Request::FetchAdd(remote, _) | Request::CmpSwap(remote, ..) => {
+            Request::Atomic(remote, _) => {
                 require(self.ia.attributes().atomics)?;
                 let remote_length = match poster.checks_remote {
                     true => remote.length,
@@ -143,22 +140,9 @@ impl Ep {
                 require(self.ia.attributes().immediate_data)?;
                 write_immed_op(remote, immediate)
             }
-            Request::FetchAdd(remote, add) => {
+            Request::Atomic(remote, op) => {
                 self.require_reads(state)?;
-                SendOp::FetchAdd {
-                    remote_addr: remote.address,
-                    rkey: remote.context,
-                    add,
-                }
-            }
-            Request::CmpSwap(remote, compare, swap) => {
-                self.require_reads(state)?;
-                SendOp::CompareSwap {
-                    remote_addr: remote.address,
-                    rkey: remote.context,
-                    compare,
-                    swap,
-                }
+                atomic_op(remote, op)
             }
         };
         match kind {
@@ -258,7 +242,7 @@ impl Poster {
             Request::Write(_) => (self.max_write_iov, self.rdma_flags),
             // It takes a receive of the peer, as a send does.
             Request::WriteImmed(..) => (self.max_write_iov, self.send_flags),
-            Request::FetchAdd(..) | Request::CmpSwap(..) => (1, self.rdma_flags),
+            Request::Atomic(..) => (1, self.rdma_flags),
         };
         if state != EpState::Connected as u32 && !POSTABLE.has(super::state_of(state)) {
             return Err(wrong_state(super::state_of(state)));
@@ -329,6 +313,23 @@ fn write_immed_op(remote: RmrSegment, immediate: u32) -> SendOp {
         remote_addr: remote.address,
         rkey: remote.context,
         imm: immediate_order(immediate),
+    }
+}
+
+fn atomic_op(remote: RmrSegment, op: AtomicOp) -> SendOp {
+    let (remote_addr, rkey) = (remote.address, remote.context);
+    match op {
+        AtomicOp::FetchAdd(add) => SendOp::FetchAdd {
+            remote_addr,
+            rkey,
+            add,
+        },
+        AtomicOp::CompareSwap { compare, swap } => SendOp::CompareSwap {
+            remote_addr,
+            rkey,
+            compare,
+            swap,
+        },
     }
 }
 
