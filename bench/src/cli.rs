@@ -8,6 +8,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use crate::results::Condition;
 use crate::stats::Reported;
 
+mod common;
 mod compare;
 mod cost;
 mod diff;
@@ -15,6 +16,7 @@ mod lat;
 mod scale;
 mod wake;
 
+pub(crate) use common::{DeviceArgs, ResultArgs};
 pub(crate) use compare::CompareArgs;
 pub(crate) use cost::CostArgs;
 pub(crate) use diff::DiffArgs;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use clap::Args;
 
 use super::lat::size;
-use super::{Operation, Path, seconds};
+use super::{DeviceArgs, Operation, seconds};
 
 pub(super) const ABOUT: &str = "\
 Measure the same ping-pong with perftest and with dat-bench, in turns.
@@ -34,15 +34,8 @@ Exit status: 0 good, 1 usage, 2 environment (no device, no perftest), 3 a run fa
 
 #[derive(Debug, Args)]
 pub(crate) struct CompareArgs {
-    /// Device: a name, or 'emu' for the emulated one [default: the best real one, else emulated]
-    #[arg(short = 'd', long = "ib-dev", value_name = "DEVICE")]
-    pub(crate) device: Option<String>,
-    /// Data path of dat-bench [default: DAT_PATH, else auto]
-    #[arg(long, value_name = "HOW")]
-    pub(crate) path: Option<Path>,
-    /// Port of the device, from 1
-    #[arg(short = 'i', long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..))]
-    pub(crate) ib_port: u8,
+    #[command(flatten)]
+    pub(crate) on: DeviceArgs,
     /// Measured operation
     #[arg(short = 'o', long = "op", value_name = "OP", default_value = "send")]
     pub(crate) operation: Operation,

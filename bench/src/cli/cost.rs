@@ -1,10 +1,8 @@
 //! Options and help of `dat-bench cost`.
 
-use std::path::PathBuf;
-
 use clap::Args;
 
-use super::{Path, cpu};
+use super::{DeviceArgs, ResultArgs, cpu};
 use crate::cost::Variant;
 use crate::failure::Failure;
 
@@ -49,15 +47,8 @@ Exit status: 0 good, 1 usage, 2 environment (no device, no valgrind, ...), 3 the
 
 #[derive(Debug, Args)]
 pub(crate) struct CostArgs {
-    /// Device: a name, or 'emu' for the emulated one [default: the best real one, else emulated]
-    #[arg(short = 'd', long = "ib-dev", value_name = "DEVICE")]
-    pub(crate) device: Option<String>,
-    /// Data path of the engine and DAT [default: DAT_PATH, else auto]
-    #[arg(long, value_name = "HOW")]
-    pub(crate) path: Option<Path>,
-    /// Port of the device, from 1
-    #[arg(short = 'i', long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..))]
-    pub(crate) ib_port: u8,
+    #[command(flatten)]
+    pub(crate) on: DeviceArgs,
     /// Measured variants, comma-separated [default: all]
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     api: Vec<Variant>,
@@ -73,12 +64,8 @@ pub(crate) struct CostArgs {
     /// Pin the measuring thread to this CPU
     #[arg(long, value_name = "LIST", value_parser = cpu)]
     pub(crate) cpu: Option<usize>,
-    /// Write the results as JSON; here and for the other files, '-' is standard output
-    #[arg(long, value_name = "FILE")]
-    pub(crate) json: Option<PathBuf>,
-    /// Write the results as CSV, one row per case
-    #[arg(long, value_name = "FILE")]
-    pub(crate) csv: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) results: ResultArgs,
     /// Marks a worker process, which measures one variant for its parent.
     #[arg(long, hide = true)]
     pub(crate) worker: Option<Variant>,

@@ -6,7 +6,9 @@ use std::time::Duration;
 use clap::Args;
 use dat_engine::cm::ListenOn;
 
-use super::{Api, LISTEN, Operation, PORT, Path, Wait, absolute, cpu, per_second, seconds};
+use super::{
+    Api, DeviceArgs, LISTEN, Operation, PORT, ResultArgs, Wait, absolute, cpu, per_second, seconds,
+};
 use crate::failure::Failure;
 use crate::results::Condition;
 
@@ -90,15 +92,8 @@ pub(crate) struct LatArgs {
     /// Run both sides in one thread of this process
     #[arg(long, conflicts_with_all = ["host", "port"])]
     pub(crate) loopback: bool,
-    /// Device: a name, or 'emu' for the emulated one [default: the best real one, else emulated]
-    #[arg(short = 'd', long = "ib-dev", value_name = "DEVICE")]
-    pub(crate) device: Option<String>,
-    /// Data path [default: DAT_PATH, else auto]
-    #[arg(long, value_name = "HOW")]
-    pub(crate) path: Option<Path>,
-    /// Port of the device, from 1
-    #[arg(short = 'i', long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..))]
-    pub(crate) ib_port: u8,
+    #[command(flatten)]
+    pub(crate) on: DeviceArgs,
     /// Index in the port's GID table (engine only) [default: the one that 'dat-bench devices' shows]
     #[arg(short = 'x', long, value_name = "INDEX")]
     pub(crate) gid_index: Option<u8>,
@@ -172,12 +167,8 @@ pub(crate) struct LatArgs {
     /// min, p50, p90, p99, p99.9, p99.99, p99.999, max, avg and stdev
     #[arg(long, value_name = "CONDITION", value_parser = absolute)]
     pub(crate) fail_if: Vec<Condition>,
-    /// Write the results as JSON; here and for the other files, '-' is standard output
-    #[arg(long, value_name = "FILE")]
-    pub(crate) json: Option<PathBuf>,
-    /// Write the results as CSV, one row per case
-    #[arg(long, value_name = "FILE")]
-    pub(crate) csv: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) results: ResultArgs,
     /// Write the percentiles as HdrHistogram's text; with -a, one file per size, with the size in its name
     #[arg(long, value_name = "FILE")]
     pub(crate) hgrm: Option<PathBuf>,
@@ -290,8 +281,8 @@ impl LatArgs {
         self.check_rates()?;
         if self.is_server() {
             for (given, option) in [
-                (self.json.is_some(), "--json"),
-                (self.csv.is_some(), "--csv"),
+                (self.results.json.is_some(), "--json"),
+                (self.results.csv.is_some(), "--csv"),
                 (self.hgrm.is_some(), "--hgrm"),
                 (self.strict, "--strict"),
                 (!self.fail_if.is_empty(), "--fail-if"),

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use super::{Path, cpu};
+use super::{DeviceArgs, ResultArgs, cpu};
 use crate::failure::Failure;
 use crate::scale::Kind;
 
@@ -44,15 +44,8 @@ Exit status: 0 good, 1 usage, 2 environment (no device, no valgrind, ...), 3 the
 
 #[derive(Debug, Args)]
 pub(crate) struct ScaleArgs {
-    /// Device: a name, or 'emu' for the emulated one [default: the best real one, else emulated]
-    #[arg(short = 'd', long = "ib-dev", value_name = "DEVICE")]
-    pub(crate) device: Option<String>,
-    /// Data path [default: DAT_PATH, else auto]
-    #[arg(long, value_name = "HOW")]
-    pub(crate) path: Option<Path>,
-    /// Port of the device, from 1
-    #[arg(short = 'i', long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..))]
-    pub(crate) ib_port: u8,
+    #[command(flatten)]
+    pub(crate) on: DeviceArgs,
     /// Numbers of endpoints to measure, comma-separated
     #[arg(short = 'q', long, value_name = "LIST", value_delimiter = ',', default_value = "1,10,100,1000,10000", value_parser = clap::value_parser!(u32).range(1..=60_000))]
     pub(crate) endpoints: Vec<u32>,
@@ -65,12 +58,8 @@ pub(crate) struct ScaleArgs {
     /// Pin the measuring thread to this CPU
     #[arg(long, value_name = "LIST", value_parser = cpu)]
     pub(crate) cpu: Option<usize>,
-    /// Write the results as JSON; here and for the other files, '-' is standard output
-    #[arg(long, value_name = "FILE")]
-    pub(crate) json: Option<PathBuf>,
-    /// Write the results as CSV, one row per case
-    #[arg(long, value_name = "FILE")]
-    pub(crate) csv: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) results: ResultArgs,
     /// Draw the results as SVG
     #[arg(long, value_name = "FILE")]
     pub(crate) svg: Option<PathBuf>,

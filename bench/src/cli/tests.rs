@@ -28,8 +28,8 @@ fn the_definitions_of_all_options_are_consistent() {
 #[test]
 fn perftests_letters_keep_their_meaning() {
     let args = lat("-d mlx5_1 -i 2 -s 64 -n 5 -t 4 -r 8 -I 32 -p 7 -x 3 host").unwrap();
-    assert_eq!(args.device.as_deref(), Some("mlx5_1"));
-    assert_eq!((args.ib_port, args.size, args.iterations()), (2, 64, 5));
+    assert_eq!(args.on.device.as_deref(), Some("mlx5_1"));
+    assert_eq!((args.on.ib_port, args.size, args.iterations()), (2, 64, 5));
     assert_eq!(
         (args.send_depth(), args.receive_depth(), args.inline_bytes()),
         (4, 8, 32)

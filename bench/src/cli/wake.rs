@@ -8,7 +8,7 @@ use std::time::Duration;
 use clap::Args;
 use dat_api::safe::WaitPolicy;
 
-use super::{Path, absolute, seconds};
+use super::{DeviceArgs, ResultArgs, absolute, seconds};
 use crate::failure::Failure;
 use crate::results::Condition;
 
@@ -63,15 +63,8 @@ Exit status: 0 good, 1 usage, 2 environment (no device, ...), 3 the run failed."
 
 #[derive(Debug, Args)]
 pub(crate) struct WakeArgs {
-    /// Device: a name, or 'emu' for the emulated one [default: the best real one, else emulated]
-    #[arg(short = 'd', long = "ib-dev", value_name = "DEVICE")]
-    pub(crate) device: Option<String>,
-    /// Data path [default: DAT_PATH, else auto]
-    #[arg(long, value_name = "HOW")]
-    pub(crate) path: Option<Path>,
-    /// Port of the device, from 1
-    #[arg(short = 'i', long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..))]
-    pub(crate) ib_port: u8,
+    #[command(flatten)]
+    pub(crate) on: DeviceArgs,
     /// Wait policies, comma-separated, in the syntax of DAT_WAIT
     #[arg(
         long,
@@ -106,12 +99,8 @@ pub(crate) struct WakeArgs {
     /// min, p50, p90, p99, p99.9, max, avg and cpu (CPU time per message)
     #[arg(long, value_name = "CONDITION", value_parser = absolute)]
     pub(crate) fail_if: Vec<Condition>,
-    /// Write the results as JSON; here and for the other files, '-' is standard output
-    #[arg(long, value_name = "FILE")]
-    pub(crate) json: Option<PathBuf>,
-    /// Write the results as CSV, one row per case
-    #[arg(long, value_name = "FILE")]
-    pub(crate) csv: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) results: ResultArgs,
     /// Write the percentiles as HdrHistogram's text, one file per policy and rate, which are in its name
     #[arg(long, value_name = "FILE")]
     pub(crate) hgrm: Option<PathBuf>,

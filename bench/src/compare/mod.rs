@@ -18,7 +18,6 @@ use crate::failure::Failure;
 use crate::host::Host;
 use crate::output::{finish, probe_all};
 use crate::report::DeviceFacts;
-use crate::select;
 
 use self::report::{Conditions, Pair};
 
@@ -26,9 +25,8 @@ use self::report::{Conditions, Pair};
 pub(crate) fn run(args: &CompareArgs) -> Result<(), Failure> {
     probe_all(&args.json)?;
     let program = perftest::find(args.operation)?;
-    select::set_data_path(args.path);
-    let selected = select::select(args.device.as_deref())?;
-    let device = DeviceFacts::of(&selected, args.ib_port)?;
+    let selected = args.on.select()?;
+    let device = DeviceFacts::of(&selected, args.on.ib_port)?;
     let mut pairs = Vec::new();
     for number in 0..args.pairs {
         // Which program is first changes from pair to pair.

@@ -23,7 +23,7 @@ pub(super) fn run(device: &str, args: &CompareArgs) -> Result<Ours, Failure> {
     let program = own_executable()?;
     let command = |port: &str| {
         let mut command = Command::new(&program);
-        command.args(["lat", "-d", device, "-i", &args.ib_port.to_string()]);
+        command.args(["lat", "-d", device, "-i", &args.on.ib_port.to_string()]);
         command.args(["-o", args.operation.name(), "-s", &args.size.to_string()]);
         command.args(["-n", &args.iters.to_string(), "-p", port]);
         command

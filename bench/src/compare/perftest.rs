@@ -55,7 +55,7 @@ pub(super) fn run(program: &str, device: &str, args: &CompareArgs) -> Result<The
     let port = free_port()?;
     let command = || {
         let mut command = Command::new(program);
-        command.args(["-F", "-d", device, "-i", &args.ib_port.to_string()]);
+        command.args(["-F", "-d", device, "-i", &args.on.ib_port.to_string()]);
         command.args(["-s", &args.size.to_string(), "-n", &args.iters.to_string()]);
         command.args(["-p", &port.to_string()]);
         command

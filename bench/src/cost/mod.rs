@@ -55,15 +55,14 @@ pub(crate) fn run(args: &CostArgs) -> Result<(), Failure> {
         return worker::run(variant, args);
     }
     let variants = args.variants()?;
-    let files = Files::prepare(args.json.as_deref(), args.csv.as_deref(), None, &[])?;
+    let files = Files::prepare(&args.results, None, &[])?;
     if variants
         .iter()
         .any(|it| matches!(it, Variant::C | Variant::CSt))
     {
         Libdat::load()?;
     }
-    select::set_data_path(args.path);
-    let selected = select::select(args.device.as_deref())?;
+    let selected = args.on.select()?;
     if variants.iter().any(|variant| variant.is_below_dat()) {
         select::require_addresses(&selected, "give --api rust,rust-st,c,c-st")?;
     }
@@ -92,7 +91,7 @@ pub(crate) fn run(args: &CostArgs) -> Result<(), Failure> {
 fn conditions(selected: &select::Selected, args: &CostArgs) -> Result<Conditions, Failure> {
     Ok(Conditions {
         host: Host::read(),
-        device: DeviceFacts::of(selected, args.ib_port)?,
+        device: DeviceFacts::of(selected, args.on.ib_port)?,
         libmlx5: loaded("libmlx5"),
         build: if cfg!(debug_assertions) {
             "unoptimised"
@@ -156,8 +155,8 @@ pub(crate) fn own_executable() -> Result<PathBuf, Failure> {
 fn worker(mut command: Command, variant: Variant, device: &str, args: &CostArgs) -> Command {
     command.args(["cost", "-d", device, "--worker", variant.name()]);
     command.args(["--iters", &args.rounds.to_string()]);
-    command.args(["--ib-port", &args.ib_port.to_string()]);
-    if let Some(path) = args.path {
+    command.args(["--ib-port", &args.on.ib_port.to_string()]);
+    if let Some(path) = args.on.path {
         command.args(["--path", path.name()]);
     }
     if let Some(cpu) = args.cpu {

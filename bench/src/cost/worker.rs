@@ -19,7 +19,7 @@ use crate::clock::Clock;
 use crate::failure::Failure;
 use crate::lat::c::Libdat;
 use crate::nic::Nic;
-use crate::select::{self, Selected};
+use crate::select::Selected;
 use crate::{host, launcher, output};
 
 /// Operations per timed section.
@@ -39,9 +39,8 @@ pub(super) struct Report {
 
 /// Measures one variant.
 pub(super) fn run(variant: Variant, args: &CostArgs) -> Result<(), Failure> {
-    select::set_data_path(args.path);
-    let Selected { name, .. } = select::select(args.device.as_deref())?;
-    let port = args.ib_port;
+    let Selected { name, .. } = args.on.select()?;
+    let port = args.on.ib_port;
     // Time for acknowledgements, which the loops do not poll for.
     let drain_time = if args.counted {
         Duration::from_millis(20)

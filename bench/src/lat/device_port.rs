@@ -24,7 +24,7 @@ impl DevicePort {
     /// Opens the device, and refuses options beyond its limits.
     pub(super) fn open(selected: Selected, args: &LatArgs) -> Result<Self, Failure> {
         let device = Device::open(&selected.name)?;
-        let port = device.port(args.ib_port)?;
+        let port = device.port(args.on.ib_port)?;
         let largest = args.sizes().into_iter().max().unwrap_or(1);
         if largest > port.max_message {
             return Err(Failure::usage(format!(

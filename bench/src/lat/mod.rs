@@ -46,7 +46,7 @@ use crate::report::{
     self, Columns, Conditions, Distribution, Files, Open, Outcome, Reliability, reliability,
 };
 use crate::stats::pace::Pace;
-use crate::{exchange, host, interrupt, output, results, select};
+use crate::{exchange, host, interrupt, output, results};
 
 use self::c::Libdat;
 use self::device_port::DevicePort;
@@ -58,12 +58,7 @@ use self::plan::{Pass, Plan, Recording};
 pub(crate) fn run(args: &LatArgs) -> Result<(), Failure> {
     args.check()?;
     let sizes = args.sizes();
-    let files = Files::prepare(
-        args.json.as_deref(),
-        args.csv.as_deref(),
-        args.hgrm.as_deref(),
-        &cases(args),
-    )?;
+    let files = Files::prepare(&args.results, args.hgrm.as_deref(), &cases(args))?;
     if let Some(host) = &args.host {
         // Refuses a mistyped name before a device is opened or emulated.
         exchange::resolve(host, args.port)?;
@@ -78,8 +73,7 @@ pub(crate) fn run(args: &LatArgs) -> Result<(), Failure> {
         // SAFETY: no other thread of this program runs before a device is opened.
         unsafe { std::env::set_var(LISTEN, listen.to_string()) };
     }
-    select::set_data_path(args.path);
-    let selected = select::select(args.device.as_deref())?;
+    let selected = args.on.select()?;
     let device_port = DevicePort::open(selected, args)?;
     let open = |&api| interface::open(api, libdat.as_ref(), &device_port, args);
     let opened: Vec<Box<dyn OpenInterface>> =

@@ -4,6 +4,7 @@
 use std::path::{Path, PathBuf};
 
 use super::{csv, hgrm};
+use crate::cli::ResultArgs;
 use crate::failure::Failure;
 use crate::output::{is_stdout, probe_all};
 use crate::stats::Samples;
@@ -22,8 +23,7 @@ impl Files {
     /// they can be written. `cases` are the words that distinguish the cases, in
     /// their order; a single case has none.
     pub(crate) fn prepare(
-        json: Option<&Path>,
-        csv: Option<&Path>,
+        results: &ResultArgs,
         hgrm: Option<&Path>,
         cases: &[Vec<String>],
     ) -> Result<Self, Failure> {
@@ -41,7 +41,7 @@ impl Files {
         let hgrm = hgrm.map_or_else(Vec::new, |path| {
             cases.iter().map(|words| named(path, words)).collect()
         });
-        let (json, csv) = (json.map(Path::to_owned), csv.map(Path::to_owned));
+        let ResultArgs { json, csv } = results.clone();
         probe_all(json.iter().chain(&csv).chain(&hgrm))?;
         Ok(Self { json, csv, hgrm })
     }
@@ -76,6 +76,11 @@ fn with_suffix(path: &Path, word: &str) -> PathBuf {
 mod tests {
     use super::*;
 
+    const NONE: ResultArgs = ResultArgs {
+        json: None,
+        csv: None,
+    };
+
     #[test]
     fn the_words_of_a_case_are_inserted_before_the_extension() {
         assert_eq!(
@@ -87,7 +92,7 @@ mod tests {
         let names = |cases: &[&[&str]]| -> Vec<String> {
             let words = |case: &&[&str]| case.iter().map(|&word| word.to_owned()).collect();
             let cases: Vec<_> = cases.iter().map(words).collect();
-            let files = Files::prepare(None, None, Some(&path), &cases).unwrap();
+            let files = Files::prepare(&NONE, Some(&path), &cases).unwrap();
             let name = |path: &PathBuf| path.file_name().unwrap().to_string_lossy().into_owned();
             files.hgrm.iter().map(name).collect()
         };
@@ -101,14 +106,17 @@ mod tests {
     #[test]
     fn standard_output_has_room_for_one_histogram() {
         let cases = vec![vec!["2".to_owned()], vec!["4".to_owned()]];
-        let failure = Files::prepare(None, None, Some(Path::new("-")), &cases).unwrap_err();
+        let failure = Files::prepare(&NONE, Some(Path::new("-")), &cases).unwrap_err();
         assert_eq!(failure.status(), 1);
     }
 
     #[test]
     fn an_unwritable_file_is_refused_before_the_run() {
-        let path = Path::new("/nonexistent/r.json");
-        let failure = Files::prepare(Some(path), None, None, &[]).unwrap_err();
+        let results = ResultArgs {
+            json: Some("/nonexistent/r.json".into()),
+            ..NONE
+        };
+        let failure = Files::prepare(&results, None, &[]).unwrap_err();
         assert_eq!(failure.status(), 1);
     }
 }

@@ -25,8 +25,8 @@ pub(super) fn run(
     args: &ScaleArgs,
 ) -> Result<u64, Failure> {
     match kind {
-        Kind::Dat => dat(&format!("{}-{}", selected.name, args.ib_port), count),
-        Kind::Libmlx5 => libmlx5(&selected.name, count, args.ib_port),
+        Kind::Dat => dat(&format!("{}-{}", selected.name, args.on.ib_port), count),
+        Kind::Libmlx5 => libmlx5(&selected.name, count, args.on.ib_port),
         _ => engine(&selected.name, count),
     }
 }

@@ -54,7 +54,7 @@ pub(super) fn run(
     count: u32,
     args: &ScaleArgs,
 ) -> Result<WorkerResult, Failure> {
-    let mut set = EndpointSet::new(selected, count, args.ib_port)?;
+    let mut set = EndpointSet::new(selected, count, args.on.ib_port)?;
     if let Some(cpu) = args.cpu {
         host::pin(cpu)?;
     }

@@ -71,10 +71,9 @@ enum WorkerResult {
 /// Runs the command.
 pub(crate) fn run(args: &ScaleArgs) -> Result<(), Failure> {
     args.check()?;
-    let files = Files::prepare(args.json.as_deref(), args.csv.as_deref(), None, &[])?;
+    let files = Files::prepare(&args.results, None, &[])?;
     probe_all(&args.svg)?;
-    select::set_data_path(args.path);
-    let selected = select::select(args.device.as_deref())?;
+    let selected = args.on.select()?;
     select::require_addresses(&selected, "take another device, or measure lat there")?;
     if let Some(kind) = args.worker {
         let count = args.endpoints[0];
@@ -86,7 +85,7 @@ pub(crate) fn run(args: &ScaleArgs) -> Result<(), Failure> {
     }
     let conditions = Conditions {
         host: Host::read(),
-        device: DeviceFacts::of(&selected, args.ib_port)?,
+        device: DeviceFacts::of(&selected, args.on.ib_port)?,
         rounds: args.rounds,
         messages_per_section: messages::TIMED,
         cpu: args.cpu,
@@ -161,8 +160,8 @@ fn worker(mut command: Command, kind: Kind, count: u32, device: &str, args: &Sca
     command.args(["scale", "-d", device, "--worker", kind.name()]);
     command.args(["--iters", &args.rounds.to_string()]);
     command.args(["--endpoints", &count.to_string()]);
-    command.args(["--ib-port", &args.ib_port.to_string()]);
-    if let Some(path) = args.path {
+    command.args(["--ib-port", &args.on.ib_port.to_string()]);
+    if let Some(path) = args.on.path {
         command.args(["--path", path.name()]);
     }
     if let Some(cpu) = args.cpu {

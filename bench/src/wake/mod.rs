@@ -29,15 +29,14 @@ use crate::launcher;
 use crate::nic::Nic;
 use crate::output::{finish, probe_all};
 use crate::report::{DeviceFacts, Files, reliability};
-use crate::{results, select};
+use crate::results;
 
 /// Runs the command.
 pub(crate) fn run(args: &WakeArgs) -> Result<(), Failure> {
     args.check()?;
     probe_all(&args.svg)?;
-    select::set_data_path(args.path);
-    let selected = select::select(args.device.as_deref())?;
-    let device = DeviceFacts::of(&selected, args.ib_port)?;
+    let selected = args.on.select()?;
+    let device = DeviceFacts::of(&selected, args.on.ib_port)?;
     let adapter =
         Adapter::open(&format!("{}-{}", device.name, device.port)).map_err(call_failed)?;
     let mut nic = Nic::find(launcher::fabric().is_some(), core::time::Duration::ZERO)?;
@@ -57,12 +56,7 @@ pub(crate) fn run(args: &WakeArgs) -> Result<(), Failure> {
         .iter()
         .map(|it| vec![it.policy.to_string(), it.rate.to_string()])
         .collect();
-    let files = Files::prepare(
-        args.json.as_deref(),
-        args.csv.as_deref(),
-        args.hgrm.as_deref(),
-        &cases,
-    )?;
+    let files = Files::prepare(&args.results, args.hgrm.as_deref(), &cases)?;
     for _ in 0..args.rounds {
         for outcome in &mut outcomes {
             let case = Case {

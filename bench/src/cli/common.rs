@@ -1,0 +1,43 @@
+//! Options that several commands have.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+use super::Path;
+use crate::failure::Failure;
+use crate::select::{self, Selected};
+
+/// Where a command measures.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct DeviceArgs {
+    /// Device: a name, or 'emu' for the emulated one [default: the best real one, else emulated]
+    #[arg(short = 'd', long = "ib-dev", value_name = "DEVICE")]
+    pub(crate) device: Option<String>,
+    /// Data path of the engine and DAT [default: DAT_PATH, else auto]
+    #[arg(long, value_name = "HOW")]
+    pub(crate) path: Option<Path>,
+    /// Port of the device, from 1
+    #[arg(short = 'i', long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..))]
+    pub(crate) ib_port: u8,
+}
+
+impl DeviceArgs {
+    /// Sets the data path for this process, and returns the device, as
+    /// [`select::select`] does.
+    pub(crate) fn select(&self) -> Result<Selected, Failure> {
+        select::set_data_path(self.path);
+        select::select(self.device.as_deref())
+    }
+}
+
+/// The result files of a run.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct ResultArgs {
+    /// Write the results as JSON; here and for the other files, '-' is standard output
+    #[arg(long, value_name = "FILE")]
+    pub(crate) json: Option<PathBuf>,
+    /// Write the results as CSV, one row per case
+    #[arg(long, value_name = "FILE")]
+    pub(crate) csv: Option<PathBuf>,
+}
