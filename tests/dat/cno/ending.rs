@@ -64,7 +64,7 @@ fn cno_n19_waiters_are_released_with_the_last_evd() {
         thread::scope(|scope| {
             let waiters = [(); 2].map(|()| cno.asleep(scope));
             one.calls(dat_evd_free);
-            waiters.iter().for_each(stays);
+            waiters.iter().for_each(|waiter| stays(waiter));
             two.calls(dat_evd_free);
             for waiter in waiters {
                 assert_eq!(joined(waiter), Ok(Evd(DAT_HANDLE_NULL)));

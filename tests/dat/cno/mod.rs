@@ -36,14 +36,12 @@ mod threads;
 mod waiting;
 
 use std::ptr;
-use std::sync::mpsc;
-use std::thread::{self, Scope, ScopedJoinHandle};
-use std::time::{Duration, Instant};
+use std::thread::Scope;
 
 use dat::abi::*;
 use dat::exports::*;
 
-use crate::support::{Evd, Fixture, LONG, SOON, fails, ok};
+use crate::support::{Evd, Fixture, LONG, SOON, Waiter, fails, joined, ok, stays};
 
 /// A timeout of one second, for waits that an event ends.
 pub(crate) const SECOND: DAT_TIMEOUT = 1_000_000;
@@ -53,6 +51,9 @@ const NO_AGENT: DAT_OS_WAIT_PROXY_AGENT = DAT_OS_WAIT_PROXY_AGENT {
     instance_data: ptr::null_mut(),
     proxy_agent_func: None,
 };
+
+/// The result of a wait: the EVD, or the return code of a failure.
+type Waited = Result<Evd, DAT_RETURN>;
 
 /// A CNO that threads share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -134,54 +135,10 @@ impl Cno {
         unsafe { dat_cno_modify_agent(self.0, agent) }
     }
 
-    /// Waits on another thread, and returns once that thread sleeps; or, if
-    /// asked, once it spins.
-    pub(crate) fn asleep<'s>(
-        self,
-        scope: &'s Scope<'s, '_>,
-    ) -> ScopedJoinHandle<'s, (Result<Evd, DAT_RETURN>, Duration)> {
-        let (sender, receiver) = mpsc::channel();
-        let waiter = scope.spawn(move || {
-            // SAFETY: always safe.
-            sender
-                .send(unsafe { libc::gettid() })
-                .expect("the receiver is alive");
-            let begin = Instant::now();
-            let waited = self.wait(LONG).map(Evd);
-            (waited, begin.elapsed())
-        });
-        let thread = receiver.recv().expect("a thread");
-        let begin = Instant::now();
-        while !sleeps(thread) && begin.elapsed() < Duration::from_millis(500) {
-            thread::sleep(Duration::from_micros(500));
-        }
+    /// Waits on another thread without a timeout. Returns once that thread sleeps.
+    pub(crate) fn asleep<'s>(self, scope: &'s Scope<'s, '_>) -> Waiter<'s, Waited> {
+        let waiter = Waiter::spawn(scope, move || self.wait(DAT_TIMEOUT_INFINITE).map(Evd));
+        waiter.until_asleep();
         waiter
     }
-}
-
-/// Returns whether a thread of this process sleeps.
-fn sleeps(thread: libc::pid_t) -> bool {
-    let stat = std::fs::read_to_string(format!("/proc/self/task/{thread}/stat"));
-    // The thread's name, in brackets, may contain any character.
-    let stat = stat.unwrap_or_default();
-    stat.rsplit(") ")
-        .next()
-        .is_some_and(|rest| rest.starts_with('S'))
-}
-
-/// Returns the result of a waiter that must end soon.
-#[track_caller]
-pub(crate) fn joined(
-    waiter: ScopedJoinHandle<'_, (Result<Evd, DAT_RETURN>, Duration)>,
-) -> Result<Evd, DAT_RETURN> {
-    let (waited, took) = waiter.join().expect("no panic");
-    assert!(took < SOON, "it waited {took:?}");
-    waited
-}
-
-/// Checks that the waiter has not returned and does not return for a while.
-#[track_caller]
-pub(crate) fn stays<T>(waiter: &ScopedJoinHandle<'_, T>) {
-    thread::sleep(Duration::from_millis(15));
-    assert!(!waiter.is_finished(), "the wait has ended");
 }

@@ -33,7 +33,7 @@ fn cno_n14_each_trigger_is_for_one_waiter() {
                 thread::yield_now();
             };
             assert_eq!(joined(waiters.swap_remove(at)), Ok(evd));
-            waiters.iter().for_each(stays);
+            waiters.iter().for_each(|waiter| stays(waiter));
         }
     });
     cno.finds_nothing();

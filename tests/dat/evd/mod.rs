@@ -97,37 +97,16 @@ mod sharing;
 mod states;
 mod streams;
 
-use std::thread::{self, Scope, ScopedJoinHandle};
-use std::time::Duration;
+use std::thread::Scope;
 
 use dat::abi::*;
 
-use crate::support::{Evd, LONG, dequeue, number};
+use crate::support::{Evd, LONG, Waiter, joined, number, stays};
 
 /// Waits on another thread, and returns once that thread sleeps.
-fn waits<'s>(
-    scope: &'s Scope<'s, '_>,
-    evd: Evd,
-    threshold: DAT_COUNT,
-) -> ScopedJoinHandle<'s, DAT_RETURN> {
-    let waiter = scope.spawn(move || crate::support::wait(evd.handle(), LONG, threshold).0);
-    // The waiter owns the EVD as soon as other calls are refused.
-    while matches!(dequeue(evd.0), Err(answer) if answer & 0x3fff_0000 != DAT_INVALID_STATE) {
-        thread::yield_now();
-    }
-    thread::sleep(Duration::from_millis(5));
+fn waits<'s>(scope: &'s Scope<'s, '_>, evd: Evd, threshold: DAT_COUNT) -> Waiter<'s, DAT_RETURN> {
+    let wait = move || evd.wait(DAT_TIMEOUT_INFINITE, threshold).answer;
+    let waiter = Waiter::spawn(scope, wait);
+    waiter.until_asleep();
     waiter
-}
-
-/// Checks that the waiter has not returned and does not return for a while.
-#[track_caller]
-fn stays<T>(waiter: &ScopedJoinHandle<'_, T>) {
-    thread::sleep(Duration::from_millis(10));
-    assert!(!waiter.is_finished(), "the wait has ended");
-}
-
-/// Returns the result of a thread that must end.
-#[track_caller]
-fn joined<T>(waiter: ScopedJoinHandle<'_, T>) -> T {
-    waiter.join().expect("no panic")
 }

@@ -77,7 +77,7 @@ fn evd_v04_unwaitable_ends_a_wait_on_the_evd_and_not_on_its_cno() {
     cno.bind(evd.0);
     thread::scope(|scope| {
         let direct = waits(scope, evd, 1);
-        let through = scope.spawn(move || cno.wait(super::LONG).map(Evd));
+        let through = cno.asleep(scope);
         stays(&direct);
         evd.calls(dat_evd_set_unwaitable);
         let answer = joined(direct);

@@ -6,7 +6,7 @@ use dat::abi::*;
 
 use mlx5emu::nic::spec::{Cqn, Qpn, Srqn};
 
-use super::{joined, waits};
+use super::{LONG, joined, waits};
 use crate::cno::{Cno, SECOND};
 use crate::support::{
     End, Fixture, Pair, Shape, dequeue, device, expect, fails_with, nothing_on, ok, post_srq,
@@ -120,7 +120,7 @@ fn adapter_fails() {
     }
     // Later waits fail as well, on the EVD and on a CNO that it triggers.
     for _ in 0..2 {
-        let (answer, _, _) = wait(end.recv, super::LONG, 1);
+        let (answer, _, _) = wait(end.recv, LONG, 1);
         fails_with(answer, DAT_INTERNAL_ERROR, DAT_NO_SUBTYPE);
     }
     let fed = Cno::new(&fixture);

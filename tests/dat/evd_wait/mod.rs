@@ -25,28 +25,20 @@ mod threads;
 mod threshold;
 
 use std::sync::mpsc;
-use std::thread::{self, ScopedJoinHandle};
-use std::time::Duration;
 
 use dat::abi::DAT_TIMEOUT;
 
-use crate::support::{Evd, LONG, MESSAGE, MessagePair, SOON, Waited, number};
+use crate::support::{self, Evd, LONG, MESSAGE, MessagePair, SOON, Waited, Waiter, joined, number};
 
 /// A timeout of a minute, which is finite, and which no test reaches.
 const MINUTE: DAT_TIMEOUT = 60_000_000;
 
-/// Checks that the waiter has not returned and does not return for a while.
+/// Checks that the waiter goes on waiting for a while. It sleeps when this returns.
 #[track_caller]
-fn stays<T>(waiter: &ScopedJoinHandle<'_, T>, evd: Evd) {
-    thread::sleep(Duration::from_millis(15));
-    assert!(!waiter.is_finished(), "the wait has ended");
+fn stays<T>(waiter: &Waiter<'_, T>, evd: Evd) {
+    support::stays(waiter);
     assert!(evd.is_waited());
-}
-
-/// Returns the result of a thread that must end.
-#[track_caller]
-fn joined<T>(waiter: ScopedJoinHandle<'_, T>) -> T {
-    waiter.join().expect("no panic")
+    waiter.until_asleep();
 }
 
 /// Sends the thread's own id, for signals.

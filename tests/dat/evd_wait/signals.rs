@@ -3,12 +3,12 @@
 use std::sync::Once;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc;
-use std::thread::{self, ScopedJoinHandle};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use dat::abi::*;
 
-use super::{Evd, LONG, MINUTE, MessagePair, SOON, Waited, joined, own_thread, stays};
+use super::{Evd, LONG, MINUTE, MessagePair, SOON, Waited, Waiter, joined, own_thread, stays};
 use crate::support::{
     Fixture, Shape, attach_and_detach, fails_with, is_alone, stop_and_continue, take_dto,
 };
@@ -50,7 +50,7 @@ fn interrupt(thread: libc::pthread_t, signal: libc::c_int) {
 /// Sends signals until the thread has returned. The first suffices, unless it is
 /// handled before the wait blocks signals.
 fn until_returned(
-    waiter: ScopedJoinHandle<'_, Waited>,
+    waiter: Waiter<'_, Waited>,
     thread: libc::pthread_t,
     signal: libc::c_int,
 ) -> (Waited, u32) {
@@ -81,7 +81,7 @@ fn evd_wait_w19_w14_a_signal_ends_a_wait_and_nmore_is_set() {
                 let before = HANDLED.load(Ordering::SeqCst);
                 thread::scope(|scope| {
                     let (sender, receiver) = mpsc::channel();
-                    let waiter = scope.spawn(move || {
+                    let waiter = Waiter::spawn(scope, move || {
                         own_thread(&sender);
                         recv.wait(timeout, 6)
                     });
@@ -140,7 +140,7 @@ fn evd_wait_w19_a_signal_that_is_not_handled_ends_no_wait() {
     let recv = messages.recv();
     thread::scope(|scope| {
         let (sender, receiver) = mpsc::channel();
-        let waiter = scope.spawn(move || {
+        let waiter = Waiter::spawn(scope, move || {
             // SAFETY: sets are written before they are read.
             unsafe {
                 let mut set: libc::sigset_t = std::mem::zeroed();
@@ -186,7 +186,7 @@ fn evd_wait_w19_the_signal_mask_is_left_as_it_was() {
     thread::scope(|scope| {
         let (sender, receiver) = mpsc::channel();
         let (before, mask) = (&before, &mask);
-        let waiter = scope.spawn(move || {
+        let waiter = Waiter::spawn(scope, move || {
             own_thread(&sender);
             let waited = evd.wait(LONG, 1);
             assert_eq!(mask(), *before);
@@ -219,7 +219,7 @@ fn evd_wait_w19_a_stop_of_the_process_ends_no_wait() {
         messages.post_recvs(tag..tag + 1);
         thread::scope(|scope| {
             let (sender, receiver) = mpsc::channel();
-            let waiter = scope.spawn(move || {
+            let waiter = Waiter::spawn(scope, move || {
                 own_id(&sender);
                 recv.wait(timeout, 1)
             });
@@ -250,7 +250,7 @@ fn evd_wait_w19_a_handled_signal_ends_a_wait_after_a_stop() {
         for timeout in [DAT_TIMEOUT_INFINITE, MINUTE] {
             thread::scope(|scope| {
                 let (sender, receiver) = mpsc::channel();
-                let waiter = scope.spawn(move || {
+                let waiter = Waiter::spawn(scope, move || {
                     own_thread(&sender);
                     evd.wait(timeout, 1)
                 });

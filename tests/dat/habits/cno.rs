@@ -7,8 +7,8 @@ use std::time::Duration;
 use dat::abi::*;
 use dat::exports::*;
 
-use crate::cno::{Cno, SECOND, joined, stays};
-use crate::support::{Evd, Fixture, MessagePair, Shape, fails};
+use crate::cno::{Cno, SECOND};
+use crate::support::{Evd, Fixture, MessagePair, Shape, Waiter, fails, joined, stays};
 
 const DEFAULT: DAT_COMPLETION_FLAGS = DAT_COMPLETION_DEFAULT_FLAG;
 const UNSIGNALLED: DAT_COMPLETION_FLAGS = DAT_COMPLETION_UNSIGNALLED_FLAG;
@@ -145,9 +145,9 @@ fn cno_wait_that_sleeps_returns_for_the_events_behind_the_first() {
                 assert_eq!(joined(ended(&mut waiters)), Ok(evd));
             }
             // No event has been taken, but the others have got the EVD for them.
-            waiters.iter().for_each(stays);
+            waiters.iter().for_each(|waiter| stays(waiter));
             assert_eq!(evd.drain(), [1, 2]);
-            waiters.iter().for_each(stays);
+            waiters.iter().for_each(|waiter| stays(waiter));
             while !waiters.is_empty() {
                 evd.post(3);
                 assert_eq!(joined(ended(&mut waiters)), Ok(evd));
@@ -159,9 +159,7 @@ fn cno_wait_that_sleeps_returns_for_the_events_behind_the_first() {
 
 /// Waits until one of the threads has ended, and takes it out.
 #[track_caller]
-fn ended<'s, T>(
-    waiters: &mut Vec<thread::ScopedJoinHandle<'s, T>>,
-) -> thread::ScopedJoinHandle<'s, T> {
+fn ended<'s, T>(waiters: &mut Vec<Waiter<'s, T>>) -> Waiter<'s, T> {
     let begin = std::time::Instant::now();
     loop {
         if let Some(at) = waiters.iter().position(|waiter| waiter.is_finished()) {

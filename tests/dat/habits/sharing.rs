@@ -7,7 +7,7 @@ use dat::abi::*;
 use dat::exports::*;
 
 use crate::support::{
-    Dto, End, Evd, Fixture, Pair, Shape, cookie, ep_info, fails_with, ok, srq, take_dto,
+    Dto, End, Evd, Fixture, Pair, Shape, cookie, ep_info, fails_with, joined, ok, srq, take_dto,
 };
 
 const DEFAULT: DAT_COMPLETION_FLAGS = DAT_COMPLETION_DEFAULT_FLAG;
@@ -113,7 +113,7 @@ fn habit_05_one_evd_takes_default_receives_and_unsignalled_requests() {
                 assert!(!waiter.is_finished(), "round {round}: woken by a send");
             }
             send(passive, 30, UNSIGNALLED);
-            let waited = waiter.join().expect("no panic").soon();
+            let waited = joined(waiter).soon();
             assert_eq!(waited.tag(), (20, 2), "the first that is queued");
         });
         assert_eq!(cookies(evd, 2), [21, 10]);
@@ -123,7 +123,7 @@ fn habit_05_one_evd_takes_default_receives_and_unsignalled_requests() {
         thread::scope(|scope| {
             let waiter = evd.asleep(scope, 1);
             send(active, 22, DEFAULT);
-            assert_eq!(waiter.join().expect("no panic").soon().tag(), (22, 0));
+            assert_eq!(joined(waiter).soon().tag(), (22, 0));
         });
         assert_eq!(cookies(evds[1], 1), [2]);
     }

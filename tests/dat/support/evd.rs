@@ -2,13 +2,13 @@
 
 use std::mem;
 use std::ptr;
-use std::thread::{self, Scope, ScopedJoinHandle};
+use std::thread::{self, Scope};
 use std::time::{Duration, Instant};
 
 use dat::abi::*;
 use dat::exports::*;
 
-use super::{Dto, Fixture, blank, dequeue, dto, fails, fails_with, ok, words};
+use super::{Dto, Fixture, Waiter, blank, dequeue, dto, fails, fails_with, ok, words};
 
 /// Timeout of waits that another event ends. No test waits that long.
 pub const LONG: DAT_TIMEOUT = 60_000_000;
@@ -144,22 +144,18 @@ impl Evd {
         scope: &'s Scope<'s, '_>,
         timeout: DAT_TIMEOUT,
         threshold: DAT_COUNT,
-    ) -> ScopedJoinHandle<'s, Waited> {
-        let waiter = scope.spawn(move || self.wait(timeout, threshold));
+    ) -> Waiter<'s, Waited> {
+        let waiter = Waiter::spawn(scope, move || self.wait(timeout, threshold));
         self.until_waited();
         waiter
     }
 
-    /// Like [`Self::in_thread`]; returns once the thread sleeps. No wait of these
-    /// tests spins that long.
-    #[track_caller]
-    pub fn asleep<'s>(
-        self,
-        scope: &'s Scope<'s, '_>,
-        threshold: DAT_COUNT,
-    ) -> ScopedJoinHandle<'s, Waited> {
-        let waiter = self.in_thread(scope, LONG, threshold);
-        thread::sleep(Duration::from_millis(5));
+    /// Like [`Self::in_thread`], without a timeout: a wait with one polls once a second.
+    /// Returns once the thread sleeps.
+    pub fn asleep<'s>(self, scope: &'s Scope<'s, '_>, threshold: DAT_COUNT) -> Waiter<'s, Waited> {
+        let wait = move || self.wait(DAT_TIMEOUT_INFINITE, threshold);
+        let waiter = Waiter::spawn(scope, wait);
+        waiter.until_asleep();
         waiter
     }
 

@@ -20,6 +20,7 @@ mod reserved_point;
 mod service_point;
 mod srq;
 mod stopping;
+mod waiter;
 mod window;
 
 pub use address::{here, here_ip, ip_at};
@@ -39,4 +40,5 @@ pub use reserved_point::{ReservedPoint, accept, arrival, cr_info, on_free_qualif
 pub use service_point::ServicePoint;
 pub use srq::*;
 pub use stopping::{attach_and_detach, stop_and_continue};
+pub use waiter::{Waiter, joined, stays};
 pub use window::{Bound, Window, nothing, take_bound};

@@ -135,15 +135,18 @@ pub(crate) fn poll_for_cno(cno: Handle, evd: Handle, mode: PollMode) -> Option<P
     // As in a wait on the EVD: completions that come with an event of the device, or before the
     // device could have raised one, count as solicited.
     let mut evented = false;
-    match mode {
-        PollMode::IfFree | PollMode::Wait => {}
-        PollMode::Arm => seen.failed = !consumer.arm_all(solicited),
-        PollMode::TakeEvents => match consumer.take_events() {
+    // An event that came while the EVD could not trigger this CNO is still there. Until it is
+    // taken, the device ignores each arm as one from before the event.
+    if rearmed || mode == PollMode::TakeEvents {
+        match consumer.take_events() {
             Ok(count) => evented = count > 0,
             Err(error) => {
-                tracing::error!("the completion events of a CNO's EVD cannot be read: {error}")
+                tracing::error!("the completion events of a CNO's EVD cannot be read: {error}");
             }
-        },
+        }
+    }
+    if mode == PollMode::Arm {
+        seen.failed = !consumer.arm_all(solicited);
     }
     seen.failed |= consumer.is_cut_off;
     let found = consumer.gather(evd);
