@@ -24,7 +24,11 @@ fn reported(event: &DAT_EVENT) -> (DAT_HANDLE, DAT_COUNT) {
 /// Counts the object numbers of the device for which this holds; the upper bits
 /// of some numbers identify the process.
 fn numbers(holds: impl Fn(u32) -> bool) -> usize {
-    let all = (0..1 << 8).flat_map(|process| (0..1 << 12).map(move |low| process << 16 | low));
+    let all = (0..1 << 8).flat_map(|process| {
+        (0..1 << 12)
+            .chain(0xfff0..1 << 16)
+            .map(move |low| process << 16 | low)
+    });
     all.filter(|&number| holds(number)).count()
 }
 
