@@ -1,8 +1,10 @@
 //! `dat-bench devices`: the RDMA devices of this host, their data paths and limits.
 
 mod json;
+mod place;
 
 use std::fmt::Write;
+use std::path::Path;
 
 use dat_api::object::ia::LimitAttributes;
 use dat_engine::{
@@ -14,6 +16,8 @@ use crate::failure::Failure;
 use crate::launcher::{self, EMULATED};
 use crate::output;
 use crate::select;
+
+use place::{CLASS, Place};
 
 /// Runs the command.
 pub(crate) fn run(args: &DevicesArgs) -> Result<(), Failure> {
@@ -57,6 +61,7 @@ struct Entry {
     /// The largest inline send of one segment, or why no queue pair could be
     /// created; [`MAX_INLINE_TRIED`] means that or more. None if the device is unusable.
     inline: Option<Result<u32, ControlError>>,
+    place: Place,
 }
 
 /// The largest inline size that is tried, bytes.
@@ -67,7 +72,12 @@ impl Entry {
         let usable = !matches!(info.path, dat_engine::DataPath::Unusable { .. });
         let inline =
             (usable && info.transport != Transport::Other).then(|| probe_inline(&info.name));
-        Self { info, inline }
+        let place = Place::read(Path::new(CLASS), &info.name);
+        Self {
+            info,
+            inline,
+            place,
+        }
     }
 
     fn inline_bytes(&self) -> Option<u32> {
@@ -119,6 +129,9 @@ fn list(devices: &[Entry], fabric: Option<&str>) -> String {
         let _ = writeln!(out, "  emulated : {emulated}");
         let _ = writeln!(out, "  path     : {}", path(device));
         let _ = writeln!(out, "  transport: {}", device.transport);
+        if let Some(place) = entry.place.describe() {
+            let _ = writeln!(out, "  place    : {place}");
+        }
         let _ = writeln!(out, "  firmware : {}", device.firmware);
         let _ = writeln!(
             out,
@@ -134,16 +147,17 @@ fn list(devices: &[Entry], fabric: Option<&str>) -> String {
         for port in &device.ports {
             let _ = writeln!(
                 out,
-                "  port {}   : {}, {}, LID {}, MTU {} (of {}), messages up to {} bytes",
+                "  port {}   : {}, {}{}, LID {}, MTU {} (of {}), messages up to {} bytes",
                 port.number,
                 port.state,
                 port.link,
+                rate_of(&device.name, port).map_or_else(String::new, |rate| format!(", {rate}")),
                 port.lid,
                 port.active_mtu.bytes(),
                 port.max_mtu.bytes(),
                 port.max_message
             );
-            let _ = writeln!(out, "    GID    : {}", chosen_gid(device.transport, port));
+            let _ = writeln!(out, "    GID    : {}", chosen_gid(device, port));
         }
     }
     out
@@ -237,15 +251,30 @@ fn offered(offer: Option<&LimitAttributes>) -> String {
     )
 }
 
+/// Returns the speed of a port, as sysfs has it.
+fn rate_of(device: &str, port: &PortInfo) -> Option<String> {
+    place::rate(Path::new(CLASS), device, port.number)
+}
+
+/// Returns the network interface of a GID.
+fn interface_of(device: &str, port: &PortInfo, gid: u8) -> Option<String> {
+    place::interface(Path::new(CLASS), device, port.number, gid)
+}
+
 /// Returns the GID that connections on the port use, and why.
-fn chosen_gid(transport: Transport, port: &PortInfo) -> String {
-    if transport == Transport::Iwarp {
+fn chosen_gid(device: &DeviceInfo, port: &PortInfo) -> String {
+    if device.transport == Transport::Iwarp {
         return "none needed: iWARP connects by IP addresses".to_owned();
     }
     match port.gid() {
         Ok(choice) => format!(
-            "{} at index {} ({}): {}",
-            choice.entry.gid, choice.entry.index, choice.entry.kind, choice.reason
+            "{} at index {} ({}{}): {}",
+            choice.entry.gid,
+            choice.entry.index,
+            choice.entry.kind,
+            interface_of(&device.name, port, choice.entry.index)
+                .map_or_else(String::new, |name| format!(", {name}")),
+            choice.reason
         ),
         Err(error) => format!("none: {error}").replace('\n', " "),
     }
@@ -307,6 +336,7 @@ mod tests {
                 },
             },
             inline: inline.map(Ok),
+            place: Place::default(),
         }
     }
 

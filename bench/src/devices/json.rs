@@ -4,7 +4,8 @@ use dat_engine::control::GidChoice;
 use dat_engine::{DataPath, PortInfo, Transport};
 use serde::Serialize;
 
-use super::{Entry, MAX_INLINE_TRIED, WHY_DIRECT, guid};
+use super::place::Place;
+use super::{Entry, MAX_INLINE_TRIED, WHY_DIRECT, guid, interface_of, rate_of};
 use crate::report::document::pretty;
 
 #[derive(Serialize)]
@@ -21,6 +22,8 @@ struct DeviceEntry<'a> {
     /// Why the device gets this path.
     reason: &'a str,
     transport: String,
+    /// Where the device is in the host.
+    place: &'a Place,
     firmware: &'a str,
     vendor_id: u32,
     part_id: u32,
@@ -72,6 +75,8 @@ struct PortEntry {
     number: u8,
     state: String,
     link: String,
+    /// As sysfs has it, such as `100 Gb/sec (4X EDR)`.
+    rate: Option<String>,
     lid: u16,
     active_mtu: u32,
     max_mtu: u32,
@@ -84,6 +89,8 @@ struct GidEntry {
     index: u8,
     gid: String,
     kind: String,
+    /// The network interface that the GID belongs to; InfiniBand has none.
+    interface: Option<String>,
     reason: &'static str,
 }
 
@@ -110,6 +117,7 @@ fn entry<'a>(entry: &'a Entry, fabric: Option<&'a str>) -> DeviceEntry<'a> {
         path,
         reason,
         transport: device.transport.to_string(),
+        place: &entry.place,
         firmware: &device.firmware,
         vendor_id: device.vendor_id,
         part_id: device.part_id,
@@ -150,6 +158,7 @@ fn entry<'a>(entry: &'a Entry, fabric: Option<&'a str>) -> DeviceEntry<'a> {
                 number: port.number,
                 state: port.state.to_string(),
                 link: port.link.to_string(),
+                rate: rate_of(&device.name, port),
                 lid: port.lid,
                 active_mtu: port.active_mtu.bytes(),
                 max_mtu: port.max_mtu.bytes(),
@@ -158,6 +167,7 @@ fn entry<'a>(entry: &'a Entry, fabric: Option<&'a str>) -> DeviceEntry<'a> {
                     index: choice.entry.index,
                     gid: choice.entry.gid.to_string(),
                     kind: choice.entry.kind.to_string(),
+                    interface: interface_of(&device.name, port, choice.entry.index),
                     reason: choice.reason,
                 }),
             })
