@@ -15,6 +15,7 @@ use crate::abi::{
 use crate::face::frame::{bad_argument, control, require, require_with};
 use crate::face::handles::{bare, named, pin};
 use crate::face::output::{Output, query_output};
+use crate::face::strings;
 use crate::face::subject::on;
 use crate::providers::dispatch::foreign;
 use crate::version;
@@ -56,7 +57,7 @@ unsafe fn memory(
             Ok(MemoryKind::SharedVirtual {
                 address: shared.virtual_address.expose_provenance(),
                 length,
-                identifier: identifier.map(|byte| byte.cast_unsigned()),
+                identifier: identifier.map(strings::byte),
             })
         }
         _ => Err(bad_argument(
