@@ -70,16 +70,11 @@ impl<I: Interface> Rounds<I> {
         bench.sends(near, far, Batched, false, Operation::SendList)?;
         bench.sends(near, far, Single, true, Operation::SendInline)?;
         bench.sends(near, far, Batched, true, Operation::SendInlineList)?;
-        bench.one_sided(near, Operation::Write, End::write, End::sent)?;
-        bench.one_sided(near, Operation::Read, End::read, End::sent)?;
+        bench.one_sided(near, Operation::Write, End::write)?;
+        bench.one_sided(near, Operation::Read, End::read)?;
         if near.has_atomics() {
-            for (operation, atomic) in [
-                (Operation::FetchAdd, Atomic::FetchAdd),
-                (Operation::CompareSwap, Atomic::CompareSwap),
-            ] {
-                let post = |near: &mut I::Own, at| near.atomic(at, atomic);
-                bench.one_sided(near, operation, post, End::atomic_sent)?;
-            }
+            bench.atomics(near, Operation::FetchAdd, Atomic::FetchAdd)?;
+            bench.atomics(near, Operation::CompareSwap, Atomic::CompareSwap)?;
         }
         let (near, far) = (&mut self.shared.0, &mut self.shared.1);
         bench.receives(near, far, Single, Operation::SrqPost, Operation::PollSrq)?;
@@ -224,7 +219,6 @@ impl Bench<'_> {
         near: &mut E,
         operation: Operation,
         post: impl Fn(&mut E, u64) -> bool,
-        sent: impl Fn(&mut E, &mut u64) -> usize,
     ) -> Result<(), Failure> {
         let count = self.count;
         self.nic.hold()?;
@@ -234,7 +228,25 @@ impl Bench<'_> {
         });
         posted(good, "one-sided requests")?;
         self.nic.release();
-        take(count, self.nic, || sent(near, self.sum)).map(drop)
+        take(count, self.nic, || near.sent(self.sum)).map(drop)
+    }
+
+    /// Measures posts of atomic operations, whose completions only some interfaces poll.
+    fn atomics<E: End>(
+        &mut self,
+        near: &mut E,
+        operation: Operation,
+        atomic: Atomic,
+    ) -> Result<(), Failure> {
+        let count = self.count;
+        self.nic.hold()?;
+        let mut good = true;
+        self.meter.measure(operation, count, &mut || {
+            good = post_all(count, |at| near.atomic(at, atomic));
+        });
+        posted(good, "atomic operations")?;
+        self.nic.release();
+        take(count, self.nic, || near.atomic_sent(self.sum)).map(drop)
     }
 
     fn empty<E: End>(&mut self, near: &mut E) -> Result<(), Failure> {
