@@ -3,6 +3,7 @@
 //! Every message names the cause, and the remedy if there is one.
 
 use std::process::ExitCode;
+use std::time::Duration;
 
 use dat_engine::{ControlError, ControlErrorKind};
 
@@ -31,6 +32,14 @@ impl Failure {
 
     pub(crate) fn run(message: impl Into<String>) -> Self {
         Self::Run(message.into())
+    }
+
+    /// Returns the failure for an event that did not arrive in time.
+    pub(crate) fn timed_out(what: &str, within: Duration) -> Self {
+        Self::run(format!(
+            "{what} did not arrive within {} s: is the other side still running, and its address reachable over TCP? (--timeout waits longer)",
+            within.as_secs_f64()
+        ))
     }
 
     /// Returns the exit status.

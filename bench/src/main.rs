@@ -39,6 +39,7 @@ mod results;
 mod scale;
 mod select;
 mod stats;
+mod udapl;
 mod wake;
 
 use std::io::Write;

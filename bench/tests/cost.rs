@@ -4,18 +4,23 @@ mod common;
 
 use std::fs;
 
-use common::{bench, emulated, file, launcher, libdat, run};
+use common::{bench, emulated, file, launcher, libdat, libdat2, run};
 use serde_json::Value;
 
 /// Operations for which DAT has no call.
-const ENGINE_ONLY: [&str; 6] = [
+const ENGINE_ONLY: [&str; 7] = [
     "post_recv_list",
     "srq_post_list",
     "hit_recv_batch",
     "hit_srq_batch",
     "hit_send_batch",
     "send_list",
+    "send_inline_list",
 ];
+/// Operations that are measured through uDAPL 2.0 only.
+const ATOMICS: [&str; 2] = ["fetch_add", "compare_swap"];
+/// All operations.
+const OPERATIONS: usize = 19;
 
 fn results(words: &str, name: &str) -> (String, Vec<Value>) {
     let json = file(name);
@@ -31,6 +36,7 @@ fn results(words: &str, name: &str) -> (String, Vec<Value>) {
 #[test]
 fn every_variant_has_a_figure_for_every_operation_it_has() {
     libdat();
+    libdat2();
     let (table, results) = results("-n 3 --turns 1", "cost.json");
     let variants = [
         "libmlx5",
@@ -41,8 +47,10 @@ fn every_variant_has_a_figure_for_every_operation_it_has() {
         "rust-st",
         "c",
         "c-st",
+        "c2",
+        "c2-st",
     ];
-    assert_eq!(results.len(), 16 * variants.len());
+    assert_eq!(results.len(), OPERATIONS * variants.len());
     for result in &results {
         let (operation, variant) = (
             result["operation"].as_str().unwrap(),
@@ -50,8 +58,8 @@ fn every_variant_has_a_figure_for_every_operation_it_has() {
         );
         assert!(variants.contains(&variant), "{variant}");
         let is_dat = variant.starts_with("rust") || variant.starts_with('c');
-        let has_call =
-            !(is_dat && (ENGINE_ONLY.contains(&operation) || operation == "send_inline_list"));
+        let has_call = !(is_dat && ENGINE_ONLY.contains(&operation))
+            && (variant.starts_with("c2") || !ATOMICS.contains(&operation));
         let rounds = result["rounds"].as_u64().unwrap() + result["spoiled"].as_u64().unwrap();
         let expected = if has_call { 3 } else { 0 };
         assert_eq!(rounds, expected, "{operation} of {variant}");
@@ -74,8 +82,9 @@ fn every_variant_has_a_figure_for_every_operation_it_has() {
         line.unwrap_or_else(|| panic!("no '{title}' in:\n{table}"))
             .to_owned()
     };
-    assert_eq!(row("post_recv, list of 32").matches(" -").count(), 4);
-    assert_eq!(row("post_recv, single").matches('±').count(), 8);
+    assert_eq!(row("post_recv, list of 32").matches(" -").count(), 6);
+    assert_eq!(row("post_recv, single").matches('±').count(), 10);
+    assert_eq!(row("atomic fetch and add").matches('±').count(), 2);
 }
 
 #[test]
@@ -112,6 +121,7 @@ fn two_runs_count_the_same_instructions() {
         assert!(table.contains("instructions per operation"), "{table}");
         results
             .iter()
+            .filter(|result| !ATOMICS.contains(&result["operation"].as_str().unwrap()))
             .map(|result| {
                 let count = result["instructions"].as_f64();
                 count.unwrap_or_else(|| panic!("{result}"))
@@ -119,7 +129,7 @@ fn two_runs_count_the_same_instructions() {
             .collect::<Vec<_>>()
     };
     let (first, second) = (counts("counts-1.json"), counts("counts-2.json"));
-    assert_eq!(first.len(), 32);
+    assert_eq!(first.len(), 2 * (OPERATIONS - ATOMICS.len()));
     for (at, (one, other)) in first.iter().zip(&second).enumerate() {
         assert!(*one >= 5.0, "{at}: {one}");
         assert!((one - other).abs() <= 0.02 * one, "{at}: {one}, {other}");
@@ -143,6 +153,12 @@ fn wrong_options_are_refused_by_name_and_help_explains_the_method() {
     run(emulated("cost-port", "cost -i 9 -n 1")).expect(1, &["port 9"]);
     run(bench("cost --help")).expect(
         0,
-        &["callgrind", "is stopped during", "not: latencies", "'-st'"],
+        &[
+            "callgrind",
+            "is stopped during",
+            "not: latencies",
+            "'-st'",
+            "'c2'",
+        ],
     );
 }

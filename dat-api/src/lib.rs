@@ -151,4 +151,4 @@ pub use dat_engine::sync;
 pub use dat_engine::thread::CancellationDisabled;
 pub use error::{DatError, Result};
 pub use handle::{Handle, Kind};
-pub use status::{DatReturn, ReturnType, Subtype};
+pub use status::{DatReturn, OwnCodes, ReturnCodes, ReturnType, Subtype};

@@ -10,9 +10,9 @@ pub(super) const ABOUT: &str = "\
 Measure the processor cost of posts and polls, beside libmlx5.
 
 Figures are nanoseconds per operation, the calling loop included; with
---instructions also instructions per operation. The engine, DAT's Rust types,
-DAT's C calls and libmlx5's verbs do the same operations in one run, each with
-locks and without ('-st': libmlx5 with MLX5_SINGLE_THREADED=1, the engine with
+--instructions also instructions per operation. The engine, DAT's Rust types, the
+C calls of uDAPL 1.2 ('c') and 2.0 ('c2') and libmlx5's verbs do the same
+operations in one run, each with locks and without ('-st': libmlx5 with MLX5_SINGLE_THREADED=1, the engine with
 an exclusive doorbell register and no lock, DAT on an adapter that is not
 thread-safe). Each variant runs in a process of its own; the processes take
 turns. All use rings of the same size: 512 requests of one segment, completion
@@ -34,13 +34,15 @@ ordinary memory; on hardware it is a write over PCIe. Completions are in the
 cache; on hardware a poll misses the cache after the device wrote the entry.
 DAT chooses by length what it sends inline, so its 'not inline' messages have
 96 bytes instead of 64, at the same cost. DAT has no calls that post lists or
-take several events.";
+take several events. Atomic operations are measured through uDAPL 2.0 only
+(dat_extension_op).";
 
 pub(super) const EXAMPLES: &str = "\
 Examples:
   dat-bench cost -d emu                        all variants, no hardware needed
   dat-bench cost -d emu --instructions         instructions too; needs valgrind
   dat-bench cost -d emu --api libmlx5-st,c-st  two variants side by side
+  dat-bench cost -d emu --api c,c2             uDAPL 1.2 and 2.0 side by side
   dat-bench cost -d mlx5_0 --cpu 2 --json cost.json
 
 Exit status: 0 good, 1 usage, 2 environment (no device, no valgrind, ...), 3 the run failed.";

@@ -8,11 +8,13 @@ pub(super) const MESSAGE: u32 = 64;
 pub(super) const LONGER: u32 = 96;
 /// Bytes of a receive.
 pub(super) const ROOM: u32 = 256;
+/// Bytes of an atomic operation.
+pub(super) const ATOMIC: u32 = 8;
 /// Offset of outgoing messages in the buffer.
 pub(super) const OUT: usize = 0;
 /// Offset of received messages.
 pub(super) const IN: usize = 1024;
-/// Offset of the target of RDMA writes.
+/// Offset of the target of RDMA writes, RDMA reads and atomic operations.
 pub(super) const TARGET: usize = 2048;
 /// Size of the buffer.
 pub(super) const BUFFER: usize = 4096;
@@ -25,9 +27,16 @@ pub(super) const COMPLETIONS: u32 = 1024;
 /// completion has an error status.
 pub(super) const POLL_FAILED: usize = usize::MAX;
 
+/// An atomic operation.
+#[derive(Clone, Copy)]
+pub(super) enum Atomic {
+    FetchAdd,
+    CompareSwap,
+}
+
 /// One end of a connection. It takes receives from its own queue or from a
-/// shared one, and has one completion queue for receives and one for sends and
-/// writes. Every request has one segment and is signalled. Calls that post
+/// shared one, and has one completion queue for receives and one for all other
+/// requests. Every request has one segment and is signalled. Calls that post
 /// return whether they succeeded.
 pub(super) trait End {
     /// Whether one call can post several requests.
@@ -45,15 +54,30 @@ pub(super) trait End {
     fn send_list(&mut self, inline: bool) -> bool;
     /// Posts an RDMA write that is not inline.
     fn write(&mut self, cookie: u64) -> bool;
+    /// Posts an RDMA read.
+    fn read(&mut self, cookie: u64) -> bool;
+
+    /// Returns whether the interface and the device have atomic operations.
+    fn has_atomics(&self) -> bool {
+        false
+    }
+    /// Posts an atomic operation.
+    fn atomic(&mut self, _cookie: u64, _operation: Atomic) -> bool {
+        false
+    }
+    /// Polls one completion of an atomic operation, as [`Self::received`] does.
+    fn atomic_sent(&mut self, _sum: &mut u64) -> usize {
+        POLL_FAILED
+    }
 
     /// Polls one completion of a receive, and adds its cookie and length to
     /// `sum`, so that the compiler cannot omit reading them.
     fn received(&mut self, sum: &mut u64) -> usize;
     /// Polls up to [`super::operation::BATCH`] completions of receives.
     fn received_batch(&mut self, sum: &mut u64) -> usize;
-    /// Polls one completion of a send or write, as [`Self::received`] does.
+    /// Polls one completion of another request, as [`Self::received`] does.
     fn sent(&mut self, sum: &mut u64) -> usize;
-    /// Polls up to [`super::operation::BATCH`] completions of sends and writes.
+    /// Polls up to [`super::operation::BATCH`] completions of other requests.
     fn sent_batch(&mut self, sum: &mut u64) -> usize;
 }
 

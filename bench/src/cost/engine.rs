@@ -126,6 +126,7 @@ pub(super) struct EngineEnd<S> {
     received: CompletionQueue,
     _buffer: RegisteredBuffer,
     write: SendOp,
+    read: SendOp,
     out: &'static [Segment],
     receives: Vec<RecvRequest<'static>>,
     sends: Vec<SendRequest<'static>>,
@@ -173,11 +174,11 @@ impl<S: Source> EngineEnd<S> {
             flags,
             segments: out,
         };
+        let remote_addr = (buffer.as_ptr().addr().get() + TARGET) as u64;
+        let rkey = buffer.region().rkey();
         Ok(Self {
-            write: SendOp::Write {
-                remote_addr: (buffer.as_ptr().addr().get() + TARGET) as u64,
-                rkey: buffer.region().rkey(),
-            },
+            write: SendOp::Write { remote_addr, rkey },
+            read: SendOp::Read { remote_addr, rkey },
             out,
             receives: vec![
                 RecvRequest {
@@ -256,6 +257,11 @@ impl<S: Source> End for EngineEnd<S> {
     #[inline(always)]
     fn write(&mut self, wr_id: u64) -> bool {
         self.post(wr_id, self.write, SendFlags::SIGNALED)
+    }
+
+    #[inline(always)]
+    fn read(&mut self, wr_id: u64) -> bool {
+        self.post(wr_id, self.read, SendFlags::SIGNALED)
     }
 
     #[inline(always)]

@@ -6,7 +6,7 @@
 //! rounds            the measured loops, generic over the interface
 //! meter callgrind   time and instructions of the measured section
 //! end               trait of the measured interfaces
-//! engine verbs rust c   its implementations
+//! engine verbs rust c   its implementations; `c` has uDAPL 1.2 and 2.0
 //! ```
 //!
 //! An emulated NIC is stopped during the measured section (`crate::nic`). It
@@ -41,10 +41,9 @@ use self::worker::{Report, TIMED};
 use crate::cli::CostArgs;
 use crate::failure::Failure;
 use crate::host::Host;
-use crate::lat::c::Libdat;
 use crate::output::finish;
 use crate::report::{DeviceFacts, Files};
-use crate::select;
+use crate::{select, udapl};
 
 /// An environment variable of libmlx5.
 const SINGLE_THREADED: &str = "MLX5_SINGLE_THREADED";
@@ -56,15 +55,16 @@ pub(crate) fn run(args: &CostArgs) -> Result<(), Failure> {
     }
     let variants = args.variants()?;
     let files = Files::prepare(&args.results, None, &[])?;
-    if variants
-        .iter()
-        .any(|it| matches!(it, Variant::C | Variant::CSt))
-    {
-        Libdat::load()?;
+    let has = |any: [Variant; 2]| any.iter().any(|it| variants.contains(it));
+    if has([Variant::C, Variant::CSt]) {
+        udapl::v1::Libdat::load()?;
+    }
+    if has([Variant::C2, Variant::C2St]) {
+        udapl::v2::Libdat::load()?;
     }
     let selected = args.on.select()?;
     if variants.iter().any(|variant| variant.is_below_dat()) {
-        select::require_addresses(&selected, "give --api rust,rust-st,c,c-st")?;
+        select::require_addresses(&selected, "give --api rust,rust-st,c,c-st,c2,c2-st")?;
     }
     let conditions = conditions(&selected, args)?;
     let mut outcomes: Vec<Outcome> = variants.iter().map(|&it| Outcome::new(it)).collect();

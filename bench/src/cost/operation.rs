@@ -19,6 +19,9 @@ pub(super) enum Operation {
     SendInline,
     SendInlineList,
     Write,
+    Read,
+    FetchAdd,
+    CompareSwap,
 }
 
 /// Requests of a list.
@@ -28,7 +31,7 @@ pub(super) const BATCH: usize = 16;
 
 impl Operation {
     /// All operations, in the order of the table.
-    pub(super) const ALL: [Self; 16] = [
+    pub(super) const ALL: [Self; 19] = [
         Self::PostRecv,
         Self::PostRecvList,
         Self::SrqPost,
@@ -45,6 +48,9 @@ impl Operation {
         Self::SendInline,
         Self::SendInlineList,
         Self::Write,
+        Self::Read,
+        Self::FetchAdd,
+        Self::CompareSwap,
     ];
 
     /// Returns the name in JSON.
@@ -75,6 +81,9 @@ impl Operation {
             Self::SendInline => ("send_inline", "send 64 B inline, single"),
             Self::SendInlineList => ("send_inline_list", "send 64 B inline, list of 32"),
             Self::Write => ("write", "RDMA write 64 B not inline, single"),
+            Self::Read => ("read", "RDMA read 64 B, single"),
+            Self::FetchAdd => ("fetch_add", "atomic fetch and add, single"),
+            Self::CompareSwap => ("compare_swap", "atomic compare and swap, single"),
         }
     }
 

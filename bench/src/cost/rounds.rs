@@ -3,14 +3,14 @@
 //! ```text
 //! receives   stop the NIC, [post n], start it, the far end sends n, stop it, [poll n]
 //! sends      the far end posts n receives, stop the NIC, [post n], start it, stop it, [poll n]
-//! writes     stop the NIC, [post n], start it, poll n
+//! writes     stop the NIC, [post n], start it, poll n; so are reads and atomic operations
 //! empty      stop the NIC with nothing outstanding, [poll n times]
 //! ```
 //! Sections in brackets are measured.
 
 use std::time::{Duration, Instant};
 
-use super::end::{End, Interface, POLL_FAILED};
+use super::end::{Atomic, End, Interface, POLL_FAILED};
 use super::meter::Meter;
 use super::operation::{BATCH, LIST, Operation};
 use crate::failure::Failure;
@@ -70,7 +70,12 @@ impl<I: Interface> Rounds<I> {
         bench.sends(near, far, Batched, false, Operation::SendList)?;
         bench.sends(near, far, Single, true, Operation::SendInline)?;
         bench.sends(near, far, Batched, true, Operation::SendInlineList)?;
-        bench.writes(near)?;
+        bench.one_sided(near, Operation::Write, End::write)?;
+        bench.one_sided(near, Operation::Read, End::read)?;
+        if near.has_atomics() {
+            bench.atomics(near, Operation::FetchAdd, Atomic::FetchAdd)?;
+            bench.atomics(near, Operation::CompareSwap, Atomic::CompareSwap)?;
+        }
         let (near, far) = (&mut self.shared.0, &mut self.shared.1);
         bench.receives(near, far, Single, Operation::SrqPost, Operation::PollSrq)?;
         bench.receives(
@@ -208,16 +213,40 @@ impl Bench<'_> {
         Ok(())
     }
 
-    fn writes<E: End>(&mut self, near: &mut E) -> Result<(), Failure> {
+    /// Measures posts of requests that the peer does not see.
+    fn one_sided<E: End>(
+        &mut self,
+        near: &mut E,
+        operation: Operation,
+        post: impl Fn(&mut E, u64) -> bool,
+    ) -> Result<(), Failure> {
         let count = self.count;
         self.nic.hold()?;
         let mut good = true;
-        self.meter.measure(Operation::Write, count, &mut || {
-            good = post_all(count, |at| near.write(at));
+        self.meter.measure(operation, count, &mut || {
+            good = post_all(count, |at| post(near, at));
         });
-        posted(good, "writes")?;
+        posted(good, "one-sided requests")?;
         self.nic.release();
         take(count, self.nic, || near.sent(self.sum)).map(drop)
+    }
+
+    /// Measures posts of atomic operations, whose completions only some interfaces poll.
+    fn atomics<E: End>(
+        &mut self,
+        near: &mut E,
+        operation: Operation,
+        atomic: Atomic,
+    ) -> Result<(), Failure> {
+        let count = self.count;
+        self.nic.hold()?;
+        let mut good = true;
+        self.meter.measure(operation, count, &mut || {
+            good = post_all(count, |at| near.atomic(at, atomic));
+        });
+        posted(good, "atomic operations")?;
+        self.nic.release();
+        take(count, self.nic, || near.atomic_sent(self.sum)).map(drop)
     }
 
     fn empty<E: End>(&mut self, near: &mut E) -> Result<(), Failure> {

@@ -19,7 +19,7 @@ use crate::failure::Failure;
 /// Timeout for connecting.
 pub(super) const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// Length of the queues of connection events.
-pub(super) const CONNECTION_EVENTS: u32 = 8;
+const CONNECTION_EVENTS: u32 = 8;
 
 /// An open adapter.
 pub(super) struct Rust {
@@ -209,6 +209,14 @@ impl<const SHARED: bool> End for RustEnd<SHARED> {
         let segment = [self.memory.segment(OUT..OUT + LONGER as usize)];
         self.endpoint
             .post_rdma_write(&segment, cookie, self.target, CompletionFlags::empty())
+            .is_ok()
+    }
+
+    #[inline(always)]
+    fn read(&mut self, cookie: u64) -> bool {
+        let segment = [self.memory.segment(OUT..OUT + LONGER as usize)];
+        self.endpoint
+            .post_rdma_read(&segment, cookie, self.target, CompletionFlags::empty())
             .is_ok()
     }
 

@@ -19,10 +19,14 @@ pub(crate) enum Variant {
     Rust,
     /// DAT's Rust types on an adapter that is not thread-safe
     RustSt,
-    /// DAT's C calls on a thread-safe adapter
+    /// The C calls of uDAPL 1.2 on a thread-safe adapter
     C,
-    /// DAT's C calls on an adapter that is not thread-safe
+    /// The C calls of uDAPL 1.2 on an adapter that is not thread-safe
     CSt,
+    /// The C calls of uDAPL 2.0 on a thread-safe adapter
+    C2,
+    /// The C calls of uDAPL 2.0 on an adapter that is not thread-safe
+    C2St,
 }
 
 impl Variant {
@@ -36,6 +40,8 @@ impl Variant {
             Self::RustSt => "rust-st",
             Self::C => "c",
             Self::CSt => "c-st",
+            Self::C2 => "c2",
+            Self::C2St => "c2-st",
         }
     }
 
@@ -48,7 +54,10 @@ impl Variant {
 
     /// Returns whether the variant locks, so that several threads can use it.
     pub(super) fn is_threadsafe(self) -> bool {
-        matches!(self, Self::Libmlx5 | Self::Engine | Self::Rust | Self::C)
+        matches!(
+            self,
+            Self::Libmlx5 | Self::Engine | Self::Rust | Self::C | Self::C2
+        )
     }
 
     /// Returns the value of `MLX5_SINGLE_THREADED`. Only libmlx5 reads it; the

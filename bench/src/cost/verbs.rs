@@ -21,6 +21,9 @@ use super::end::{
 use super::operation::{BATCH, LIST};
 use crate::failure::Failure;
 
+/// What peers may do.
+const PEER_ACCESS: u32 = Access::IBV_ACCESS_REMOTE_WRITE.0 | Access::IBV_ACCESS_REMOTE_READ.0;
+
 /// A device opened through libibverbs. Its objects are not destroyed: the worker
 /// process ends after the measurement.
 pub(crate) struct Verbs {
@@ -133,6 +136,7 @@ pub(super) struct VerbsEnd<const SHARED: bool> {
     receive: ibv_recv_wr,
     send: ibv_send_wr,
     write: ibv_send_wr,
+    read: ibv_send_wr,
     receives: &'static mut [ibv_recv_wr; LIST],
     sends: &'static mut [ibv_send_wr; LIST],
     inline_sends: &'static mut [ibv_send_wr; LIST],
@@ -144,7 +148,7 @@ impl<const SHARED: bool> VerbsEnd<SHARED> {
         let (context, pd) = (verbs.context.as_ptr(), verbs.pd.as_ptr());
         let buffer: &'static mut [u8] = Box::leak(vec![0; BUFFER].into_boxed_slice());
         let start = buffer.as_mut_ptr();
-        let access = Access::IBV_ACCESS_LOCAL_WRITE.0 | Access::IBV_ACCESS_REMOTE_WRITE.0;
+        let access = Access::IBV_ACCESS_LOCAL_WRITE.0 | PEER_ACCESS;
         // SAFETY: an open device, memory that is never freed, and local
         // attributes, for which zero is valid.
         unsafe {
@@ -203,6 +207,8 @@ impl<const SHARED: bool> VerbsEnd<SHARED> {
                     rkey: (*mr.as_ptr()).rkey,
                 },
             };
+            let mut read = write;
+            read.opcode = ibv_wr_opcode::IBV_WR_RDMA_READ;
             let receives = Box::leak(Box::new([receive; LIST]));
             for at in 1..LIST {
                 receives[at - 1].next = &raw mut receives[at];
@@ -223,6 +229,7 @@ impl<const SHARED: bool> VerbsEnd<SHARED> {
                 receive,
                 send: request(signaled),
                 write,
+                read,
                 receives,
                 sends: chain(signaled),
                 inline_sends: chain(signaled | Flags::IBV_SEND_INLINE.0),
@@ -247,7 +254,7 @@ impl<const SHARED: bool> VerbsEnd<SHARED> {
         let mut attributes: ibv_qp_attr = unsafe { zeroed() };
         attributes.qp_state = ibv_qp_state::IBV_QPS_INIT;
         attributes.port_num = port.number;
-        attributes.qp_access_flags = Access::IBV_ACCESS_REMOTE_WRITE.0;
+        attributes.qp_access_flags = PEER_ACCESS;
         let init = Mask::IBV_QP_STATE.0
             | Mask::IBV_QP_PKEY_INDEX.0
             | Mask::IBV_QP_PORT.0
@@ -394,6 +401,13 @@ impl<const SHARED: bool> End for VerbsEnd<SHARED> {
     fn write(&mut self, cookie: u64) -> bool {
         self.write.wr_id = cookie;
         let request = &raw mut self.write;
+        self.post_send(request)
+    }
+
+    #[inline(always)]
+    fn read(&mut self, cookie: u64) -> bool {
+        self.read.wr_id = cookie;
+        let request = &raw mut self.read;
         self.post_send(request)
     }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 use dat_engine::Device;
 use serde::{Deserialize, Serialize};
 
-use super::c::C;
+use super::c::{v1, v2};
 use super::end::Interface;
 use super::engine::Engine;
 use super::meter::{Meter, Record};
@@ -17,10 +17,9 @@ use super::verbs::Verbs;
 use crate::cli::CostArgs;
 use crate::clock::Clock;
 use crate::failure::Failure;
-use crate::lat::c::Libdat;
 use crate::nic::Nic;
 use crate::select::Selected;
-use crate::{host, launcher, output};
+use crate::{host, launcher, output, udapl};
 
 /// Operations per timed section.
 pub(super) const TIMED: u32 = 256;
@@ -60,7 +59,12 @@ pub(super) fn run(variant: Variant, args: &CostArgs) -> Result<(), Failure> {
         }
         Variant::Rust | Variant::RustSt => measure(&Rust::open(&adapter, safe)?, nic, args),
         Variant::C | Variant::CSt => {
-            measure(&C::open(&Libdat::load()?, &adapter, safe)?, nic, args)
+            let libdat = udapl::v1::Libdat::load()?;
+            measure(&v1::C::open(&libdat, &adapter, safe)?, nic, args)
+        }
+        Variant::C2 | Variant::C2St => {
+            let libdat = udapl::v2::Libdat::load()?;
+            measure(&v2::C::open(&libdat, &adapter, safe)?, nic, args)
         }
     }
 }

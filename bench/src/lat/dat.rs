@@ -201,14 +201,6 @@ fn decode(bytes: &[u8]) -> Result<RemoteSegment, Failure> {
     })
 }
 
-/// Returns the failure for an event that did not arrive in time.
-pub(super) fn timed_out(what: &str, within: Duration) -> Failure {
-    Failure::run(format!(
-        "{what} did not arrive within {} s: is the other side still running, and its address reachable over TCP? (--timeout waits longer)",
-        within.as_secs_f64()
-    ))
-}
-
 /// Returns the range of the buffer that receives use.
 pub(super) fn incoming(payload: &Payload) -> core::ops::Range<usize> {
     let start = payload.incoming_offset();

@@ -6,7 +6,7 @@
 //! [`RemoteSide`], whose methods are called once per pass; the loops behind them
 //! are compiled for each interface.
 
-use super::c::{self, Libdat};
+use super::c;
 use super::device_port::DevicePort;
 use super::engine::{Engine, EngineRdmaCm};
 use super::link::End;
@@ -17,6 +17,7 @@ use super::side::Side;
 use crate::cli::{Api, LatArgs};
 use crate::exchange::Peer;
 use crate::failure::Failure;
+use crate::udapl::v1::Libdat;
 
 /// The role of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

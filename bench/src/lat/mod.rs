@@ -46,9 +46,9 @@ use crate::report::{
     self, Columns, Conditions, Distribution, Files, Open, Outcome, Reliability, reliability,
 };
 use crate::stats::pace::Pace;
+use crate::udapl::v1::Libdat;
 use crate::{exchange, host, interrupt, output, results};
 
-use self::c::Libdat;
 use self::device_port::DevicePort;
 use self::interface::{LocalPair, OpenInterface};
 use self::pair::Pair;

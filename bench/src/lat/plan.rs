@@ -13,8 +13,8 @@ use crate::noise::Noise;
 use crate::report::{Conditions, Goal};
 use crate::stats::pace::Pace;
 use crate::stats::{Reported, Samples};
+use crate::udapl::v1::Libdat;
 
-use super::c::Libdat;
 use super::device_port::DevicePort;
 use super::meter::Meter;
 use super::open::Schedule;

@@ -17,7 +17,7 @@ use dat_api::types::{
 };
 use dat_api::{DatError, DatReturn, ReturnType};
 
-use super::dat::{Acceptor, Answer, Dat, DatEnd, WAIT_SLICE, incoming, local, remote, timed_out};
+use super::dat::{Acceptor, Answer, Dat, DatEnd, WAIT_SLICE, incoming, local, remote};
 use super::device_port::DevicePort;
 use super::link::{CompletionResult, End, Fault, Link};
 use super::payload::{self, Payload};
@@ -359,7 +359,7 @@ fn await_event(queue: &EventDispatcher, within: Duration, what: &str) -> Result<
         match queue.wait(Some(left)) {
             Ok(event) => return Ok(event),
             Err(code) if code.kind() == Some(ReturnType::InterruptedCall) => {}
-            Err(code) if is_nothing(code) => return Err(timed_out(what, within)),
+            Err(code) if is_nothing(code) => return Err(Failure::timed_out(what, within)),
             Err(code) => return Err(Failure::run(format!("waiting for {what}: {code}"))),
         }
     }

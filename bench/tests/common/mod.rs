@@ -62,7 +62,8 @@ pub(crate) fn bench(words: &str) -> Command {
     command
         .env_remove("MLX5EMU_FABRIC")
         .env_remove("DAT_BENCH_RELAUNCHED")
-        .env_remove("DAT_BENCH_LIBDAT");
+        .env_remove("DAT_BENCH_LIBDAT")
+        .env_remove("DAT_BENCH_LIBDAT2");
     command
 }
 
@@ -231,6 +232,12 @@ impl Guard {
 pub(crate) fn libdat() -> &'static Path {
     static LIBDAT: OnceLock<PathBuf> = OnceLock::new();
     LIBDAT.get_or_init(|| artifact("libdat.so"))
+}
+
+/// Returns the path of `libdat2.so`, likewise for `--api c2`.
+pub(crate) fn libdat2() -> &'static Path {
+    static LIBDAT2: OnceLock<PathBuf> = OnceLock::new();
+    LIBDAT2.get_or_init(|| artifact("libdat2.so"))
 }
 
 /// Returns the figures of the table's row for a size: all columns but the last,

@@ -7,7 +7,7 @@
 use std::collections::BTreeSet;
 
 use dat_api::DatError;
-use dat_api::registry::{self, ConfFile, Entry, VERSION};
+use dat_api::registry::{self, ConfFile, Entry};
 use dat_api::safe::{Adapter, OpenOptions};
 use dat_engine::{DataPath, PathRequest};
 
@@ -17,14 +17,13 @@ use crate::opening::{Examined, close, opened};
 use crate::problem::Problem;
 use crate::report::{self, Outcome};
 
-/// The library of names that need no entry.
-const OURS: &str = "libdat.so.1";
-
 /// What is examined.
 pub(crate) struct Registry<'a> {
     pub(crate) file: &'a ConfFile,
     /// The thread safety that programs request.
     pub(crate) threadsafe: bool,
+    /// The version of uDAPL of the programs.
+    pub(crate) version: (u32, u32),
 }
 
 impl Registry<'_> {
@@ -64,7 +63,7 @@ impl Registry<'_> {
     fn names(&self) -> Vec<String> {
         let entries = self.file.conf.entries.iter();
         let entries = entries.filter(|entry| {
-            (entry.major, entry.minor) == VERSION && entry.threadsafe == self.threadsafe
+            (entry.major, entry.minor) == self.version && entry.threadsafe == self.threadsafe
         });
         let devices = registry::device_names().unwrap_or_default();
         let mut seen = BTreeSet::new();
@@ -75,10 +74,10 @@ impl Registry<'_> {
     fn examined(&self, names: &[String]) -> Vec<Examined> {
         let entries = self.file.conf.entries.iter();
         let chosen = entries.filter(|entry| names.is_empty() || names.contains(&entry.name));
-        let mut all: Vec<Examined> = chosen.map(of_entry).collect();
+        let mut all: Vec<Examined> = chosen.map(|entry| self.of_entry(entry)).collect();
         let keys: BTreeSet<(String, bool)> = all.iter().filter_map(key_of).collect();
         for (name, threadsafe) in &keys {
-            decide(&mut all, name, *threadsafe);
+            self.decide(&mut all, name, *threadsafe);
         }
         for (name, threadsafe) in &keys {
             if *threadsafe != self.threadsafe {
@@ -124,7 +123,7 @@ impl Registry<'_> {
         };
         let instead = match other {
             true => Ok(()),
-            false => open(name, self.threadsafe).map(drop),
+            false => self.open(name, self.threadsafe).map(drop),
         };
         let lines = all.iter_mut().filter(|one| {
             key_of(one).is_some_and(|key| key == (name.to_owned(), !self.threadsafe))
@@ -175,7 +174,7 @@ impl Registry<'_> {
 
     /// Returns the report if no name can be opened at all.
     fn no_device(&self) -> report::Adapter {
-        let mut report = unlisted(report::ANY_NAME);
+        let mut report = self.unlisted(report::ANY_NAME);
         report.problem = Some(match dat_engine::devices_with(PathRequest::Auto) {
             Ok(devices) if devices.is_empty() => advice::no_device(),
             Ok(_) => Problem::new("no RDMA device has a port", "see the kernel log (dmesg)"),
@@ -186,8 +185,131 @@ impl Registry<'_> {
 
     /// Opens a name that has no entry.
     fn of_name(&self, name: &str) -> Examined {
-        opened(unlisted(name), open(name, self.threadsafe), || {
-            advice::for_name(&advice::devices())
+        opened(
+            self.unlisted(name),
+            self.open(name, self.threadsafe),
+            || advice::for_name(&advice::devices()),
+        )
+    }
+
+    /// Opens a name as a program does.
+    fn open(&self, name: &str, threadsafe: bool) -> dat_api::Result<Adapter> {
+        let options = OpenOptions {
+            thread_safe: threadsafe,
+            version: self.version,
+            ..OpenOptions::default()
+        };
+        Adapter::open_with(name, options)
+    }
+
+    /// Finds out which of the entries of one name and thread safety is used, and says so in all of
+    /// them.
+    fn decide(&self, all: &mut [Examined], name: &str, threadsafe: bool) {
+        let is_listed =
+            |one: &Examined| key_of(one).is_some_and(|key| key == (name.to_owned(), threadsafe));
+        let lines: Vec<usize> = (0..all.len()).filter(|&at| is_listed(&all[at])).collect();
+        match self.what_opens(all, &lines, name, threadsafe) {
+            Got::Entry(used) => {
+                let number = all[used].report.line.unwrap_or(0);
+                for at in lines.into_iter().filter(|&at| at != used) {
+                    let note = format!("line {number} has the same name and is used");
+                    not_used(&mut all[at], note);
+                }
+            }
+            Got::Failure(error) => {
+                let failed = lines.iter().position(|&at| is_failed(&all[at]));
+                let failed = failed.unwrap_or_else(|| {
+                    all[lines[0]].adapter = None;
+                    let report = &mut all[lines[0]].report;
+                    report.result = Outcome::Problem;
+                    report.problem = Some(Problem::of_error(&error));
+                    0
+                });
+                for &at in &lines[failed + 1..] {
+                    if !is_failed(&all[at]) {
+                        let note =
+                            "not reached: opening the name ends with the error of a line above";
+                        not_used(&mut all[at], note.to_owned());
+                    }
+                }
+            }
+            Got::Nothing => {}
+        }
+    }
+
+    /// The library tries the entries in their order. The first entry of its own decides, for all of
+    /// its own: it uses the first whose device exists.
+    fn what_opens(&self, all: &[Examined], lines: &[usize], name: &str, threadsafe: bool) -> Got {
+        for &at in lines {
+            let report = &all[at].report;
+            if report.result == Outcome::Foreign {
+                return Got::Entry(at);
+            }
+            // This library opens the device of an entry for one that is not installed.
+            if report.is_replaced {
+                return match report.opened {
+                    Some(_) => Got::Entry(at),
+                    None => Got::Nothing,
+                };
+            }
+            if !registry::is_ours(&report.library) {
+                continue;
+            }
+            return match self.open(name, threadsafe) {
+                Ok(_) => {
+                    let mut lines = lines.iter().copied();
+                    lines
+                        .find(|&at| all[at].report.opened.is_some())
+                        .map_or(Got::Nothing, Got::Entry)
+                }
+                Err(error) => Got::Failure(error),
+            };
+        }
+        Got::Nothing
+    }
+
+    /// Returns the report of a name without an entry that was not examined yet.
+    fn unlisted(&self, name: &str) -> report::Adapter {
+        report::Adapter {
+            name: name.to_owned(),
+            result: Outcome::Problem,
+            line: None,
+            dat_version: format!("{}.{}", self.version.0, self.version.1),
+            threadsafe: None,
+            library: registry::library(self.version).to_owned(),
+            library_path: None,
+            is_replaced: false,
+            instance_data: None,
+            opened: None,
+            problem: None,
+            notes: Vec::new(),
+        }
+    }
+
+    /// Examines one entry by itself.
+    fn of_entry(&self, entry: &Entry) -> Examined {
+        let mut report = blank(entry);
+        let version = (entry.major, entry.minor);
+        if version != self.version {
+            of_other_version(&mut report, entry, self.version);
+            return Examined::closed(report);
+        }
+        if !entry.is_ours() {
+            look_up(&mut report, version);
+            let is_installed = report.problem.is_none();
+            if is_installed || !registry::is_replaceable(&entry.library) {
+                return Examined::closed(report);
+            }
+            report.problem = None;
+            report.is_replaced = true;
+            report.notes.push(format!(
+                "{} is not installed, so {} opens the device of the line itself",
+                entry.library,
+                registry::library(version)
+            ));
+        }
+        opened(report, Adapter::open_entry(entry), || {
+            advice::for_entry(entry.line, &entry.instance_data, &advice::devices())
         })
     }
 }
@@ -211,15 +333,6 @@ fn best(mut all: Vec<Examined>) -> Option<Examined> {
     Some(chosen)
 }
 
-/// Opens a name as a program does.
-fn open(name: &str, threadsafe: bool) -> dat_api::Result<Adapter> {
-    let options = OpenOptions {
-        thread_safe: threadsafe,
-        ..OpenOptions::default()
-    };
-    Adapter::open_with(name, options)
-}
-
 /// Returns the name and the thread safety of an entry that programs of this library can request.
 fn key_of(one: &Examined) -> Option<(String, bool)> {
     let Examined { report, .. } = one;
@@ -236,40 +349,6 @@ enum Got {
     Nothing,
 }
 
-/// Finds out which of the entries of one name and thread safety is used, and says so in all of
-/// them.
-fn decide(all: &mut [Examined], name: &str, threadsafe: bool) {
-    let is_listed =
-        |one: &Examined| key_of(one).is_some_and(|key| key == (name.to_owned(), threadsafe));
-    let lines: Vec<usize> = (0..all.len()).filter(|&at| is_listed(&all[at])).collect();
-    match what_opens(all, &lines, name, threadsafe) {
-        Got::Entry(used) => {
-            let number = all[used].report.line.unwrap_or(0);
-            for at in lines.into_iter().filter(|&at| at != used) {
-                let note = format!("line {number} has the same name and is used");
-                not_used(&mut all[at], note);
-            }
-        }
-        Got::Failure(error) => {
-            let failed = lines.iter().position(|&at| is_failed(&all[at]));
-            let failed = failed.unwrap_or_else(|| {
-                all[lines[0]].adapter = None;
-                let report = &mut all[lines[0]].report;
-                report.result = Outcome::Problem;
-                report.problem = Some(Problem::of_error(&error));
-                0
-            });
-            for &at in &lines[failed + 1..] {
-                if !is_failed(&all[at]) {
-                    let note = "not reached: opening the name ends with the error of a line above";
-                    not_used(&mut all[at], note.to_owned());
-                }
-            }
-        }
-        Got::Nothing => {}
-    }
-}
-
 /// Returns whether an entry could not be opened or loaded by itself.
 fn is_failed(one: &Examined) -> bool {
     one.report.opened.is_none() && one.report.result == Outcome::Problem
@@ -279,30 +358,6 @@ fn not_used(one: &mut Examined, note: String) {
     close(one);
     one.report.result = Outcome::Unused;
     one.report.notes.push(note);
-}
-
-/// The library tries the entries in their order. The first entry of its own decides, for all of
-/// its own: it uses the first whose device exists.
-fn what_opens(all: &[Examined], lines: &[usize], name: &str, threadsafe: bool) -> Got {
-    for &at in lines {
-        let report = &all[at].report;
-        if report.result == Outcome::Foreign {
-            return Got::Entry(at);
-        }
-        if !registry::is_ours(&report.library) {
-            continue;
-        }
-        return match open(name, threadsafe) {
-            Ok(_) => {
-                let mut lines = lines.iter().copied();
-                lines
-                    .find(|&at| all[at].report.opened.is_some())
-                    .map_or(Got::Nothing, Got::Entry)
-            }
-            Err(error) => Got::Failure(error),
-        };
-    }
-    Got::Nothing
 }
 
 /// Returns the report of an entry that was not examined yet.
@@ -315,6 +370,7 @@ fn blank(entry: &Entry) -> report::Adapter {
         threadsafe: Some(entry.threadsafe),
         library: entry.library.clone(),
         library_path: None,
+        is_replaced: false,
         instance_data: Some(entry.instance_data.clone()),
         opened: None,
         problem: None,
@@ -322,48 +378,33 @@ fn blank(entry: &Entry) -> report::Adapter {
     }
 }
 
-/// Returns the report of a name without an entry that was not examined yet.
-fn unlisted(name: &str) -> report::Adapter {
-    report::Adapter {
-        name: name.to_owned(),
-        result: Outcome::Problem,
-        line: None,
-        dat_version: format!("{}.{}", VERSION.0, VERSION.1),
-        threadsafe: None,
-        library: OURS.to_owned(),
-        library_path: None,
-        instance_data: None,
-        opened: None,
-        problem: None,
-        notes: Vec::new(),
-    }
-}
-
-/// Examines one entry by itself.
-fn of_entry(entry: &Entry) -> Examined {
-    let mut report = blank(entry);
-    if (entry.major, entry.minor) != VERSION {
-        report.result = Outcome::Ignored;
-        report.notes.push(format!(
-            "for programs of DAT {}.{}, which use another registry ({}); programs of uDAPL 1.2 do not \
-             see it",
-            entry.major,
-            entry.minor,
-            if entry.major == 2 { "libdat2.so.2" } else { "not this one" }
+/// Completes the report of an entry that is not for the programs that are checked for.
+fn of_other_version(report: &mut report::Adapter, entry: &Entry, checked: (u32, u32)) {
+    let Entry {
+        line, major, minor, ..
+    } = entry;
+    if !registry::VERSIONS.contains(&(*major, *minor)) {
+        report.problem = Some(Problem::new(
+            format!("no program opens a name of uDAPL {major}.{minor}: there are 1.2 and 2.0"),
+            format!(
+                "in line {line} of dat.conf, write u1.2 for programs that use libdat.so.1, or u2.0 for \
+                 those that use libdat2.so.2"
+            ),
         ));
-        return Examined::closed(report);
+        return;
     }
-    if !entry.is_ours() {
-        look_up(&mut report);
-        return Examined::closed(report);
-    }
-    opened(report, Adapter::open_entry(entry), || {
-        advice::for_entry(entry.line, &entry.instance_data, &advice::devices())
-    })
+    report.result = Outcome::Ignored;
+    report.notes.push(format!(
+        "for programs of uDAPL {major}.{minor}, which use {} (`dat-check --udapl {major}.{minor}` shows \
+         what they get); programs of uDAPL {}.{} do not see it",
+        registry::library((*major, *minor)),
+        checked.0,
+        checked.1
+    ));
 }
 
 /// Looks another library up.
-fn look_up(report: &mut report::Adapter) {
+fn look_up(report: &mut report::Adapter, version: (u32, u32)) {
     let library = &report.library;
     match linker::find(library) {
         Found::At { path, missing } => {
@@ -385,7 +426,8 @@ fn look_up(report: &mut report::Adapter) {
                 format!("the dynamic linker does not load {library}: {reason}"),
                 format!(
                     "install the package of {library}, or add its folder to LD_LIBRARY_PATH; to use this \
-                     library instead, write libdat.so.1 in the line"
+                     library instead, write {} in the line",
+                    registry::library(version)
                 ),
             ));
         }

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{ArgGroup, Parser};
 
 /// The connection qualifier of --listen and --connect: a TCP port, for rdma_cm a service id.
@@ -22,6 +23,9 @@ as dat_ia_open does, and shows the library, device, port, address, connection
 manager and data path. For a name that cannot be opened it prints the reason and
 what to do.
 
+Programs of uDAPL 2.0 (libdat2.so.2) use other entries of the same file: --udapl 2.0
+shows what those programs get.
+
 Names of other libraries are not opened: dat-check shows which library a program
 would load, and whether the dynamic linker finds it.
 
@@ -33,7 +37,7 @@ Results of a name:
   ok        opens here, and an endpoint can be created
   problem   cannot be used; the lines below say why, and what to do next
   foreign   another library serves it, which is installed; not opened
-  ignored   an entry that programs of uDAPL 1.2 do not use
+  ignored   an entry that programs of this version of uDAPL do not use
   unused    opening the name does not get to this entry; the note says why
 
 Examples:
@@ -46,6 +50,7 @@ Examples:
   dat-check --connect HOST mlx5_0    and on another: moves data between the two
   DAT_OVERRIDE=my.conf dat-check     another file than /etc/dat.conf
   dat-check --program /usr/bin/app   what a setuid program gets: it ignores DAT_* variables
+  dat-check --udapl 2.0              what programs of libdat2.so.2 get
   mlx5-emu run -- dat-check          on an emulated ConnectX, without hardware
 
 If a program still fails: DAT_DBG_TYPE=1 makes the library print the cause of each
@@ -80,12 +85,23 @@ pub(crate) struct Cli {
     /// Open names as programs do that pass DAT_TRUE as thread_safety to dat_ia_openv
     #[arg(long)]
     pub(crate) threadsafe: bool,
+    /// Check what programs of this version of uDAPL get: 1.2 (libdat.so.1) or 2.0 (libdat2.so.2)
+    #[arg(long, value_name = "VERSION", default_value = "1.2", value_parser = version())]
+    pub(crate) udapl: (u32, u32),
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
     /// Check what this program gets: one with more rights than its caller ignores DAT_* variables
     #[arg(long, value_name = "FILE")]
     pub(crate) program: Option<PathBuf>,
+}
+
+/// Returns the parser of a version of uDAPL.
+fn version() -> impl TypedValueParser<Value = (u32, u32)> {
+    PossibleValuesParser::new(["1.2", "2.0"]).map(|text| match text.as_str() {
+        "2.0" => (2, 0),
+        _ => (1, 2),
+    })
 }
 
 /// A connection test.

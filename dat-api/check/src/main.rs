@@ -70,11 +70,12 @@ fn run(cli: &Cli) -> Result<ExitCode, String> {
     let test = cli.test()?;
     let file = dat_api::registry::read_conf();
     let variables = variables::examine();
-    let system = system::examine();
-    let mut report = Report::new(Conf::new(&file), variables, system);
+    let system = system::examine(cli.udapl);
+    let mut report = Report::new(cli.udapl, Conf::new(&file), variables, system);
     let registry = Registry {
         file: &file,
         threadsafe: cli.threadsafe,
+        version: cli.udapl,
     };
     match test {
         None => report.adapters = registry.examine(&cli.names),

@@ -20,6 +20,8 @@ pub(crate) struct Report {
     pub(crate) schema: &'static str,
     /// The version of dat-check, and of the library that it contains.
     pub(crate) version: &'static str,
+    /// The version of uDAPL of the programs that are checked for.
+    pub(crate) udapl: String,
     pub(crate) dat_conf: Conf,
     pub(crate) variables: Vec<Variable>,
     pub(crate) system: System,
@@ -118,7 +120,7 @@ pub(crate) struct Variable {
 pub(crate) struct System {
     /// The fabric of the emulated devices, if `mlx5-emu` started dat-check.
     pub(crate) emulated_fabric: Option<String>,
-    /// The library that C programs load as `libdat.so.1`.
+    /// The library that C programs load as `libdat.so.1` or `libdat2.so.2`.
     pub(crate) libdat: Libdat,
     /// How much memory this process may lock, bytes; null if any amount.
     pub(crate) locked_memory_bytes: Option<u64>,
@@ -131,6 +133,8 @@ pub(crate) struct System {
 
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Libdat {
+    /// The name by which programs load it.
+    pub(crate) name: &'static str,
     pub(crate) path: Option<String>,
     /// Whether it is this library.
     pub(crate) ours: bool,
@@ -183,6 +187,9 @@ pub(crate) struct Adapter {
     pub(crate) library: String,
     /// The file of another library.
     pub(crate) library_path: Option<String>,
+    /// Whether this library takes the place of the entry's.
+    #[serde(skip)]
+    pub(crate) is_replaced: bool,
     pub(crate) instance_data: Option<String>,
     /// Absent unless the adapter was opened.
     #[serde(flatten)]
@@ -240,10 +247,16 @@ pub(crate) struct Transfer {
 }
 
 impl Report {
-    pub(crate) fn new(dat_conf: Conf, variables: Vec<Variable>, system: System) -> Self {
+    pub(crate) fn new(
+        (major, minor): (u32, u32),
+        dat_conf: Conf,
+        variables: Vec<Variable>,
+        system: System,
+    ) -> Self {
         Self {
             schema: SCHEMA,
             version: env!("CARGO_PKG_VERSION"),
+            udapl: format!("{major}.{minor}"),
             dat_conf,
             variables,
             system,

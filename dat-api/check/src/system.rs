@@ -10,6 +10,7 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Command;
 
+use dat_api::registry;
 use dat_engine::control::LockedMemory;
 
 use crate::linker::{self, Found};
@@ -26,10 +27,10 @@ const DEVICES: &str = "/dev/infiniband";
 const NAMESPACES: &str = "/sys/module/ib_core/parameters/netns_mode";
 
 /// Examines the host.
-pub(crate) fn examine() -> System {
+pub(crate) fn examine(udapl: (u32, u32)) -> System {
     let mut system = System {
         emulated_fabric: emulated_fabric(),
-        libdat: libdat(),
+        libdat: libdat(udapl),
         locked_memory_bytes: LockedMemory::current().limit,
         // The emulated device has no file.
         device_files: device_files(Path::new(DEVICES)),
@@ -72,7 +73,12 @@ pub(crate) fn emulated_fabric() -> Option<String> {
 
 /// Returns what to do if C programs do not load this library.
 fn libdat_note(libdat: &Libdat) -> Option<String> {
-    let Libdat { path, ours, error } = libdat;
+    let Libdat {
+        name,
+        path,
+        ours,
+        error,
+    } = libdat;
     match (path, ours, error) {
         (Some(_), true, None) | (None, _, Some(_)) => None,
         (Some(path), true, Some(error)) => Some(format!(
@@ -80,14 +86,17 @@ fn libdat_note(libdat: &Libdat) -> Option<String> {
         )),
         (Some(path), false, _) => Some(format!(
             "C programs load {path}, which is another library than the one that dat-check \
-             examines: set LD_LIBRARY_PATH to the folder of this one, or name libudapl.so.1 in the \
-             dat.conf of that one"
+             examines: set LD_LIBRARY_PATH to the folder of this one, or name {} in the dat.conf of \
+             that one",
+            match *name {
+                "libdat2.so.2" => "libudapl2.so.2",
+                _ => "libudapl.so.1",
+            }
         )),
-        (None, _, None) => Some(
-            "C programs that are started here find no libdat.so.1: install it (dat-api/install.sh), \
-             and set LD_LIBRARY_PATH or run ldconfig"
-                .to_owned(),
-        ),
+        (None, _, None) => Some(format!(
+            "C programs that are started here find no {name}: install it (dat-api/install.sh), and \
+             set LD_LIBRARY_PATH or run ldconfig"
+        )),
     }
 }
 
@@ -149,11 +158,15 @@ fn network_namespaces() -> Option<&'static str> {
     }
 }
 
-/// Returns the library that C programs load.
-fn libdat() -> Libdat {
-    // Only this library has the call, so its name is in the table of symbols.
-    const OWN_CALL: &[u8] = b"dat_counters_query\0";
-    let (path, error) = match linker::find("libdat.so.1") {
+/// Returns the library that C programs of a version of uDAPL load.
+fn libdat(udapl: (u32, u32)) -> Libdat {
+    // Only the libraries of this project have the calls, so a name is in the table of symbols.
+    let own_call: &[u8] = match udapl {
+        (2, 0) => b"dat_csp_create\0",
+        _ => b"dat_counters_query\0",
+    };
+    let name = registry::library(udapl);
+    let (path, error) = match linker::find(name) {
         Found::At { path, missing } if missing.is_empty() => (Some(path), None),
         Found::At { path, missing } => {
             let missing = format!("{} not found", missing.join(", "));
@@ -165,10 +178,15 @@ fn libdat() -> Libdat {
     let bytes = path.as_ref().and_then(|path| fs::read(path).ok());
     let ours = bytes.is_some_and(|bytes| {
         bytes
-            .windows(OWN_CALL.len())
-            .any(|window| window == OWN_CALL)
+            .windows(own_call.len())
+            .any(|window| window == own_call)
     });
-    Libdat { path, ours, error }
+    Libdat {
+        name,
+        path,
+        ours,
+        error,
+    }
 }
 
 /// If the program ignores the environment, replaces this process by a dat-check without the
@@ -309,6 +327,7 @@ mod tests {
     fn only_a_library_that_programs_cannot_use_has_a_note() {
         let note = |path: Option<&str>, ours, error: Option<&str>| {
             libdat_note(&Libdat {
+                name: "libdat.so.1",
                 path: path.map(str::to_owned),
                 ours,
                 error: error.map(str::to_owned),

@@ -84,9 +84,10 @@ fn ignored(report: &Report) -> Option<String> {
     let (first, last) = (ignored.first()?, ignored.last()?);
     (ignored.len() > 1).then(|| {
         format!(
-            "{} are for other versions of DAT and not used by programs of uDAPL 1.2: {} (line {}) to {} \
+            "{} are for other versions of DAT and not used by programs of uDAPL {}: {} (line {}) to {} \
              (line {})",
             counted(ignored.len(), "entry", "entries"),
+            report.udapl,
             first.name,
             first.line.unwrap_or(0),
             last.name,
@@ -121,9 +122,12 @@ fn system(text: &mut Text, report: &Report) {
                 format!("load {path}, ANOTHER library than dat-check has built in")
             }
             (None, _, None) => {
-                "find no libdat.so.1; dat-check needs none: it has the library built in".to_owned()
+                let name = libdat.name;
+                format!("find no {name}; dat-check needs none: it has the library built in")
             }
-            (None, _, Some(error)) => format!("not known what they load as libdat.so.1: {error}"),
+            (None, _, Some(error)) => {
+                format!("not known what they load as {}: {error}", libdat.name)
+            }
         },
     );
     let memory = match system.locked_memory_bytes {
@@ -238,7 +242,7 @@ impl Text {
         let origin = match (adapter.line, &adapter.opened) {
             (Some(line), _) => format!("dat.conf, line {line}"),
             (None, Some(_)) => "a device; needs no entry".to_owned(),
-            (None, None) => "no entry of dat.conf for uDAPL 1.2".to_owned(),
+            (None, None) => format!("no entry of dat.conf for uDAPL {}", adapter.dat_version),
         };
         let result = match adapter.result {
             Outcome::Problem => "PROBLEM",
@@ -252,7 +256,8 @@ impl Text {
             );
             return self.findings(adapter.problem.as_ref(), &adapter.notes);
         }
-        self.line(name, &format!("{}{result:<9}{origin}", separator(name)));
+        let label = format!("{name}{}", separator(name));
+        self.line(&label, &format!("{result:<9}{origin}"));
         match (&adapter.library_path, adapter.line) {
             (Some(path), _) => {
                 self.line(

@@ -163,7 +163,7 @@ fn every_entry_shows_what_it_opens_or_why_not_and_what_to_do() {
         "{other}"
     );
     assert!(
-        adapters[13]["notes"].to_string().contains("DAT 2.0"),
+        adapters[13]["notes"].to_string().contains("uDAPL 2.0"),
         "{}",
         adapters[13]
     );
@@ -290,6 +290,90 @@ fn the_text_has_the_same_results_and_ends_in_a_summary() {
         summary,
         "22 names: 5 ok, 1 of other libraries, 1 ignored, 5 unused, 10 cannot be used; 11 PROBLEMS"
     );
+}
+
+/// Names for programs of uDAPL 2.0, as in Debian's dat.conf, and wrong ones.
+const CONF_2: &str = "\
+newer u2.0 nonthreadsafe default libdat2.so.2 dapl.2.0 \"mlx5_0 1 wait=poll\" \"\"
+ofa-v2-mlx5_0-1s u2.0 nonthreadsafe default libdaploscm-9.so.2 dapl.2.0 \"mlx5_0 1\" \"\"
+ofa-v2-mlx5_0-1u u2.0 nonthreadsafe default /nowhere/libdaploucm.so.2 dapl.2.0 \"mlx5_0 1\" \"\"
+ofa-v2-none u2.0 nonthreadsafe default /nowhere/libdaploucm.so.2 dapl.2.0 \"mlx5_9 1\" \"\"
+older u1.2 nonthreadsafe default libdat.so.1 udapl.1.2 \"mlx5_0 1\" \"\"
+between u2.1 nonthreadsafe default libdat2.so.2 dapl.2.0 \"mlx5_0 1\" \"\"
+broken 2.0 nonthreadsafe default libdat2.so.2 dapl.2.0 \"mlx5_0 1\" \"\"
+";
+
+#[test]
+fn programs_of_udapl_2_get_the_entries_of_their_version() {
+    let folder = Folder::new("udapl2");
+    let conf = folder.file("dat.conf", CONF_2);
+    let mut command = emulated("--json --udapl 2.0");
+    command.env("DAT_OVERRIDE", &conf);
+    let report = json(finish(command, 2));
+    assert_eq!(report["udapl"], "2.0");
+    assert_eq!(report["system"]["libdat"]["name"], "libdat2.so.2");
+    let adapters = report["adapters"].as_array().expect("a list");
+    for (at, (name, result, library, said)) in [
+        ("newer", "ok", "libdat2.so.2", ""),
+        (
+            "ofa-v2-mlx5_0-1s",
+            "problem",
+            "libdaploscm-9.so.2",
+            "write libdat2.so.2 in the line",
+        ),
+        (
+            "ofa-v2-mlx5_0-1u",
+            "ok",
+            "/nowhere/libdaploucm.so.2",
+            "is not installed, so libdat2.so.2 opens the device",
+        ),
+        (
+            "ofa-v2-none",
+            "problem",
+            "/nowhere/libdaploucm.so.2",
+            "in line 4 of dat.conf, write",
+        ),
+        ("older", "ignored", "libdat.so.1", "dat-check --udapl 1.2"),
+        (
+            "between",
+            "problem",
+            "libdat2.so.2",
+            "in line 6 of dat.conf, write u1.2 for programs that use libdat.so.1, or u2.0",
+        ),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let adapter = &adapters[at];
+        assert_eq!(
+            (&adapter["name"], &adapter["result"], &adapter["library"]),
+            (&name.into(), &result.into(), &library.into()),
+            "{adapter}"
+        );
+        assert!(adapter.to_string().contains(said), "{said}: {adapter}");
+    }
+    assert_eq!(adapters[0]["attributes"]["wait"], "poll");
+    assert_eq!(adapters[2]["device"], "mlx5_0");
+    let invalid = &report["dat_conf"]["invalid_lines"][0];
+    let cause = "invalid version \"2.0\" (field 2): expected u1.2 for libdat.so.1, u2.0 for \
+                 libdat2.so.2";
+    assert_eq!(
+        (&invalid["line"], &invalid["cause"]),
+        (&7.into(), &cause.into())
+    );
+    // A name that fills its column is still apart from the result.
+    let mut command = emulated("--udapl 2.0 ofa-v2-mlx5_0-1u");
+    command.env("DAT_OVERRIDE", &conf);
+    finish(command, 2).says(&["ofa-v2-mlx5_0-1u ok       dat.conf, line 3"]);
+    // The same file for programs of uDAPL 1.2.
+    let mut command = emulated("--json");
+    command.env("DAT_OVERRIDE", &conf);
+    let report = json(finish(command, 2));
+    assert_eq!(report["adapters"][0]["result"], "ignored");
+    let notes = report["adapters"][0]["notes"].to_string();
+    assert!(notes.contains("`dat-check --udapl 2.0` shows"), "{notes}");
+    assert_eq!(report["adapters"][4]["result"], "ok");
+    assert_eq!(report["adapters"][5]["result"], "problem");
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Threads that end inside calls, and agents that end their thread: a C program
 //! (`cancel/cancel.c`) on the emulated adapter, with every wait policy and on
-//! both data paths, and also under valgrind.
+//! both data paths, and also under valgrind. `libdat2` compiles this file for uDAPL 2.0.
 
 #[path = "support/c_program.rs"]
 mod c_program;
@@ -10,21 +10,12 @@ mod emulator;
 use std::process::Command;
 use std::sync::OnceLock;
 
-use c_program::CProgram;
+use c_program::{CProgram, VALGRIND};
 use emulator::{fabric, launcher};
 
 const SOURCES: [&str; 4] = ["cancel.c", "waits.c", "calls.c", "agents.c"];
 
 const PARTS: [&str; 4] = ["evd", "cno", "hold", "agents"];
-
-const VALGRIND: [&str; 6] = [
-    "valgrind",
-    "--quiet",
-    "--error-exitcode=99",
-    "--leak-check=full",
-    "--errors-for-leak-kinds=definite",
-    "--show-leak-kinds=definite",
-];
 
 fn program() -> &'static CProgram {
     static PROGRAM: OnceLock<CProgram> = OnceLock::new();

@@ -1,6 +1,6 @@
 //! All calls in random order with random arguments, from several threads
 //! (`random/random.c` defines the failures), on the emulated adapter, and also
-//! under valgrind. `DAT_SEED` and `DAT_RANDOM_SECONDS` set the first seed and the
+//! under valgrind. `libdat2` compiles this file for uDAPL 2.0. `DAT_SEED` and `DAT_RANDOM_SECONDS` set the first seed and the
 //! duration; `perf-scripts/soak calls` uses them.
 
 #[path = "support/c_program.rs"]
@@ -11,7 +11,7 @@ mod emulator;
 use std::process::Command;
 use std::sync::OnceLock;
 
-use c_program::CProgram;
+use c_program::{CProgram, VALGRIND, is_2};
 use emulator::{fabric, launcher};
 
 const SOURCES: [&str; 5] = [
@@ -21,15 +21,8 @@ const SOURCES: [&str; 5] = [
     "transfers.c",
     "together.c",
 ];
-
-const VALGRIND: [&str; 6] = [
-    "valgrind",
-    "--quiet",
-    "--error-exitcode=99",
-    "--leak-check=full",
-    "--errors-for-leak-kinds=definite",
-    "--show-leak-kinds=definite",
-];
+/// What only uDAPL 2.0 has.
+const SOURCES_OF_2: [&str; 1] = ["extensions.c"];
 
 fn number(variable: &str, otherwise: u64) -> u64 {
     match std::env::var(variable) {
@@ -42,7 +35,11 @@ fn number(variable: &str, otherwise: u64) -> u64 {
 
 fn program() -> &'static CProgram {
     static PROGRAM: OnceLock<CProgram> = OnceLock::new();
-    PROGRAM.get_or_init(|| CProgram::build("random", &SOURCES))
+    PROGRAM.get_or_init(|| {
+        let of_2 = SOURCES_OF_2.iter().filter(|_| is_2());
+        let sources: Vec<&str> = SOURCES.iter().chain(of_2).copied().collect();
+        CProgram::build("random", &sources)
+    })
 }
 
 /// Runs for `seconds`, and returns what it printed.

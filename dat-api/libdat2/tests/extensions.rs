@@ -1,5 +1,6 @@
 //! The extensions of uDAPL 2.0: a C program (`extensions/extensions.c`) on the emulated
-//! adapter, on both data paths, and on a device without atomic operations.
+//! adapter, on both data paths, on a device without atomic operations, over a network that
+//! loses packets, and under valgrind.
 
 #[path = "../../libdat/tests/support/c_program.rs"]
 mod c_program;
@@ -20,6 +21,11 @@ fn program() -> &'static CProgram {
 /// Runs the program on a data path, with these options of the launcher, on an adapter
 /// that has what the second word of the program says. Returns what it printed.
 fn run(path: &str, options: &[&str], has: &str) -> String {
+    run_under(&[], path, options, has)
+}
+
+/// As [`run`], under this program.
+fn run_under(under: &[&str], path: &str, options: &[&str], has: &str) -> String {
     let program = program();
     let conf = program.libraries.join("empty.conf");
     std::fs::write(&conf, "").expect("the file can be written");
@@ -29,6 +35,7 @@ fn run(path: &str, options: &[&str], has: &str) -> String {
         .args(["run", "--fabric", &fabric()])
         .args(options)
         .arg("--")
+        .args(under)
         .arg(&program.path)
         .args(["mlx5_0", has])
         .env("LD_LIBRARY_PATH", &program.libraries)
@@ -80,4 +87,17 @@ fn a_device_without_atomic_operations_says_so_and_refuses_them() {
         let cause = "the device has no atomic operations (its atomic_cap is none)";
         assert!(printed.contains(cause), "{printed}");
     }
+}
+
+/// Each operation is executed once, and its event has its data.
+#[test]
+fn lost_and_late_packets_are_not_seen() {
+    for path in ["direct", "verbs"] {
+        run(path, &c_program::FAULTS, "lossy");
+    }
+}
+
+#[test]
+fn extensions_are_clean_under_valgrind() {
+    run_under(&c_program::VALGRIND, "direct", &[], "all");
 }

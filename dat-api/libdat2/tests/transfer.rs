@@ -1,5 +1,6 @@
 //! Transfers through uDAPL 2.0: a C program (`transfer/transfer.c`) on the emulated
-//! adapter, by the name of the device and by an entry of dat.conf, on both data paths.
+//! adapter, by the name of the device and by an entry of dat.conf, on both data paths, over
+//! a network that loses packets, and under valgrind.
 
 #[path = "../../libdat/tests/support/c_program.rs"]
 mod c_program;
@@ -19,15 +20,23 @@ fn program() -> &'static CProgram {
 
 /// Runs the program on an adapter, with this dat.conf.
 fn run(adapter: &str, path: &str, conf: &str) {
-    run_over("socket", &[], adapter, path, conf);
+    run_over("socket", &[], &[], adapter, path, conf);
 }
 
-/// As [`run`], over this connection manager, with these options of the launcher.
-fn run_over(manager: &str, options: &[&str], adapter: &str, path: &str, conf: &str) {
+/// As [`run`], over this connection manager, with these options of the launcher, under this
+/// program.
+fn run_over(
+    manager: &str,
+    options: &[&str],
+    under: &[&str],
+    adapter: &str,
+    path: &str,
+    conf: &str,
+) {
     let program = program();
     let file = program
         .libraries
-        .join(format!("{adapter}-{path}-{manager}.conf"));
+        .join(format!("{adapter}-{path}-{manager}-{}.conf", under.len()));
     std::fs::write(&file, conf).expect("the file can be written");
     let output = Command::new("timeout")
         .arg("300")
@@ -35,6 +44,7 @@ fn run_over(manager: &str, options: &[&str], adapter: &str, path: &str, conf: &s
         .args(["run", "--fabric", &fabric()])
         .args(options)
         .arg("--")
+        .args(under)
         .arg(&program.path)
         .arg(adapter)
         .env("LD_LIBRARY_PATH", &program.libraries)
@@ -86,5 +96,18 @@ fn transfers_work_on_the_verbs_path() {
 #[test]
 fn private_data_and_rejections_are_carried_by_rdma_cm() {
     let options = ["--link", "roce"];
-    run_over("rdma_cm", &options, "mlx5_0", "direct", "");
+    run_over("rdma_cm", &options, &[], "mlx5_0", "direct", "");
+}
+
+#[test]
+fn lost_and_late_packets_are_not_seen() {
+    for path in ["direct", "verbs"] {
+        run_over("socket", &c_program::FAULTS, &[], "mlx5_0", path, "");
+    }
+}
+
+#[test]
+fn transfers_are_clean_under_valgrind() {
+    let under = c_program::VALGRIND;
+    run_over("socket", &[], &under, "mlx5_0", "direct", "");
 }

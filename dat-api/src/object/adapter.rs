@@ -72,7 +72,7 @@ impl Ia {
             threadsafe: entry.threadsafe,
             major: entry.major,
             minor: entry.minor,
-            interface: registry::VERSION,
+            interface: (entry.major, entry.minor),
         };
         Self::open_as(&request, || registry::resolve_entry(entry))
     }

@@ -208,7 +208,8 @@ fn entry(line: usize, bytes: &[u8]) -> Result<Line, String> {
     }
     let Some((user, (major, minor))) = api_version(&version) else {
         return Err(format!(
-            "invalid version \"{version}\" (field 2): expected u1.2 for this library"
+            "invalid version \"{version}\" (field 2): expected u1.2 for libdat.so.1, u2.0 for \
+             libdat2.so.2"
         ));
     };
     // Only the beginning of the word is compared, as in other implementations.
@@ -216,7 +217,8 @@ fn entry(line: usize, bytes: &[u8]) -> Result<Line, String> {
     let default = one_of(4, &default, ["default", "nondefault"])?;
     if library.is_empty() {
         return Err(
-            "the library (field 5) is empty: expected libdat.so.1 for this library".to_owned(),
+            "the library (field 5) is empty: expected libdat.so.1, or libdat2.so.2 in a line with u2.0"
+                .to_owned(),
         );
     }
     let Some(provider) = provider_version(&provider) else {

@@ -27,6 +27,8 @@ pub use self::file::ConfFile;
 
 /// The DAT version of the Rust API. Each C interface has a version of its own.
 pub const VERSION: (u32, u32) = (1, 2);
+/// The DAT versions of the C interfaces.
+pub const VERSIONS: [(u32, u32); 2] = [(1, 2), (2, 0)];
 
 /// The file names of this library in dat.conf.
 const OURS: [&str; 6] = [
@@ -302,19 +304,20 @@ fn resolve_in(file: &File, key: Key<'_>) -> Result<Resolved> {
 /// Resolves one entry of dat.conf.
 ///
 /// # Errors
-/// `DAT_PROVIDER_NOT_FOUND`: the entry is for another library or version of DAT, or its instance
+/// `DAT_PROVIDER_NOT_FOUND`: the entry is for another library, which is not
+/// [replaceable](is_replaceable), or for another version of DAT than [`VERSIONS`], or its instance
 /// data are invalid.
 pub(crate) fn resolve_entry(entry: &Entry) -> Result<Resolved> {
-    if !entry.is_ours() {
+    if !entry.is_ours() && !is_replaceable(&entry.library) {
         let library = &entry.library;
         return Err(not_found(format!(
             "the entry is for the library {library}, not for this one"
         )));
     }
-    if (entry.major, entry.minor) != VERSION {
+    if !VERSIONS.contains(&(entry.major, entry.minor)) {
         return Err(not_found(format!(
-            "the entry is for DAT {}.{}; this library has {}.{}",
-            entry.major, entry.minor, VERSION.0, VERSION.1
+            "the entry is for DAT {}.{}; this library has 1.2 and 2.0",
+            entry.major, entry.minor
         )));
     }
     let mut resolved = Resolved::configured(&entry.instance_data)?;
@@ -362,8 +365,10 @@ fn place_of(file: &File, entry: &Entry) -> String {
     format!("{}:{}", file.path.display(), entry.line)
 }
 
-/// Returns whether this library can take the place of the library of an entry.
-fn is_replaceable(library: &str) -> bool {
+/// Returns whether this project's library opens the device of an entry if the library of the
+/// entry, one of OFED's providers of DAT 2.0, is not installed.
+#[must_use]
+pub fn is_replaceable(library: &str) -> bool {
     REPLACED.contains(&file_name(library))
 }
 

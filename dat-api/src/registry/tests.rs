@@ -261,7 +261,10 @@ fn an_entry_of_another_library_or_version_is_not_resolved() {
         major: 2,
         ..ours
     };
-    for (entry, said) in [(foreign, "libdaplcma.so.1"), (newer, "DAT 2.0")] {
+    let resolved = resolve_entry(&newer).expect("an entry of this library for uDAPL 2.0");
+    assert_eq!(devices(&resolved), [("mlx5_7", 2)]);
+    let unknown = Entry { minor: 1, ..newer };
+    for (entry, said) in [(foreign, "libdaplcma.so.1"), (unknown, "DAT 2.1")] {
         let error = resolve_entry(&entry).expect_err("not for this library");
         assert_eq!(error.code(), not_found(String::new()).code());
         assert!(error.cause().contains(said), "{error}");

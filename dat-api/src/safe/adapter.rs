@@ -23,6 +23,9 @@ pub struct OpenOptions {
     /// Whether several threads may use one object at a time. The types of this module do not need
     /// it: they allow one thread at a time to post.
     pub thread_safe: bool,
+    /// The version of uDAPL whose entries of dat.conf have names: [`registry::VERSION`] by
+    /// default. For programs that examine the file, since the adapter is the same.
+    pub version: (u32, u32),
 }
 
 impl Default for OpenOptions {
@@ -30,6 +33,7 @@ impl Default for OpenOptions {
         Self {
             async_events: 64,
             thread_safe: false,
+            version: registry::VERSION,
         }
     }
 }
@@ -73,9 +77,9 @@ impl Adapter {
             async_qlen: i32::try_from(options.async_events).unwrap_or(i32::MAX),
             async_evd: AsyncEvd::New,
             threadsafe: options.thread_safe,
-            major: registry::VERSION.0,
-            minor: registry::VERSION.1,
-            interface: registry::VERSION,
+            major: options.version.0,
+            minor: options.version.1,
+            interface: options.version,
         })?;
         Ok(Self::of(opened))
     }

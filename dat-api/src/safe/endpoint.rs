@@ -9,7 +9,7 @@ use super::{Adapter, EventDispatcher, ProtectionZone, RemoteSegment, Segment, Sh
 use crate::error::Result;
 use crate::handle::Handle;
 use crate::object::ep::{Connect, DEFAULT_REQUESTS, Ep, EpInfo, EpStatus, RecvQuery};
-use crate::status::DatReturn;
+use crate::status::{DatReturn, OwnCodes};
 use crate::types::{AtomicOp, CompletionFlags, EpAttributes};
 
 /// How to create an [`Endpoint`]; begin with [`EndpointOptions::new`].
@@ -280,7 +280,8 @@ impl Endpoint {
         // freed, and no references to them exist.
         unsafe {
             let (count, segment) = posted(segments);
-            self.ep.post_recv_with(count, segment, cookie, flags)
+            self.ep
+                .post_recv_with::<OwnCodes>(count, segment, cookie, flags)
         }
         .into_result()
     }
@@ -301,7 +302,8 @@ impl Endpoint {
         // deregistered.
         unsafe {
             let (count, segment) = posted(segments);
-            self.ep.post_send_with(count, segment, cookie, flags)
+            self.ep
+                .post_send_with::<OwnCodes>(count, segment, cookie, flags)
         }
         .into_result()
     }
@@ -324,7 +326,7 @@ impl Endpoint {
         unsafe {
             let (count, segment) = posted(segments);
             self.ep
-                .post_rdma_write_with(count, segment, cookie, || remote, flags)
+                .post_rdma_write_with::<OwnCodes>(count, segment, cookie, || remote, flags)
         }
         .into_result()
     }
@@ -348,7 +350,7 @@ impl Endpoint {
         unsafe {
             let (count, segment) = posted(segments);
             self.ep
-                .post_rdma_read_with(count, segment, cookie, || remote, flags)
+                .post_rdma_read_with::<OwnCodes>(count, segment, cookie, || remote, flags)
         }
         .into_result()
     }
@@ -371,8 +373,14 @@ impl Endpoint {
         // SAFETY: as in `post_send`.
         unsafe {
             let (count, segment) = posted(segments);
-            self.ep
-                .post_rdma_write_immed_with(count, segment, cookie, || remote, immediate, flags)
+            self.ep.post_rdma_write_immed_with::<OwnCodes>(
+                count,
+                segment,
+                cookie,
+                || remote,
+                immediate,
+                flags,
+            )
         }
         .into_result()
     }

@@ -7,7 +7,7 @@ use super::{ProtectionZone, Segment};
 use crate::error::Result;
 use crate::handle::Handle;
 use crate::object::srq::{Srq, SrqInfo};
-use crate::status::DatReturn;
+use crate::status::{DatReturn, OwnCodes};
 use crate::types::SrqAttributes;
 use dat_engine::sync::Mutex;
 
@@ -108,7 +108,9 @@ impl SharedReceiveQueue {
         // freed, and its endpoints do not outlive it.
         unsafe {
             let (count, segment) = posted(segments);
-            self.0.srq.post_recv_with(count, segment, cookie)
+            self.0
+                .srq
+                .post_recv_with::<OwnCodes>(count, segment, cookie)
         }
         .into_result()
     }

@@ -11,6 +11,24 @@ const CLASS_ERROR: u32 = 0x8000_0000;
 const TYPE_MASK: u32 = 0x3fff_0000;
 const SUBTYPE_MASK: u32 = 0x0000_ffff;
 
+/// The numbers that a C interface gives to return codes. A post ends by a jump to the code of its
+/// data path, so its caller cannot convert what is returned: the slow path does, for a refusal.
+pub trait ReturnCodes {
+    /// Returns the code of a refusal by the interface's numbers.
+    fn convert(refusal: DatReturn) -> DatReturn;
+}
+
+/// The numbers of [`DatReturn`], which are those of uDAPL 1.2.
+#[derive(Debug)]
+pub struct OwnCodes;
+
+impl ReturnCodes for OwnCodes {
+    #[inline(always)]
+    fn convert(refusal: DatReturn) -> DatReturn {
+        refusal
+    }
+}
+
 /// The result of a uDAPL call: 0 for success, otherwise the error class bit, a [`ReturnType`] and a
 /// [`Subtype`].
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]

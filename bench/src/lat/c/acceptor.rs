@@ -9,10 +9,12 @@ use dat::abi::{
     DAT_CR_PARAM, DAT_EVD_CR_FLAG, DAT_HANDLE_NULL, DAT_PSP_CONSUMER_FLAG, DAT_PSP_HANDLE,
 };
 
-use super::events::Queue;
-use super::{Adapter, CEnd, CONNECTION_EVENTS, bytes, control};
+use super::{CEnd, bytes};
 use crate::failure::Failure;
 use crate::lat::dat::{Acceptor, Answer};
+use crate::udapl::v1::adapter::CONNECTION_EVENTS;
+use crate::udapl::v1::events::Queue;
+use crate::udapl::v1::{Adapter, control};
 
 /// A service point and the EVD of its connection requests.
 pub(in crate::lat) struct CAcceptor {

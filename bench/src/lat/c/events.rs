@@ -1,29 +1,20 @@
 //! EVDs: taking events by `dat_evd_dequeue` or `dat_evd_wait`.
 
 use std::mem::MaybeUninit;
-use std::rc::Rc;
-use std::time::{Duration, Instant};
 
 use dat::abi::{
-    DAT_DTO_COMPLETION_EVENT, DAT_DTO_SUCCESS, DAT_EVD_HANDLE, DAT_EVENT, DAT_INTERRUPTED_CALL,
-    DAT_QUEUE_EMPTY, DAT_RETURN, DAT_SUCCESS, DAT_TIMEOUT_EXPIRED, DAT_TYPE_MASK,
+    DAT_DTO_COMPLETION_EVENT, DAT_DTO_SUCCESS, DAT_EVENT, DAT_INTERRUPTED_CALL, DAT_QUEUE_EMPTY,
+    DAT_RETURN, DAT_TIMEOUT_EXPIRED, DAT_TYPE_MASK,
 };
 use dat_api::DatReturn;
 use dat_api::types::DtoStatus;
 
-use super::Adapter;
-use crate::failure::Failure;
-use crate::lat::dat::{WAIT_SLICE, timed_out};
+use crate::lat::dat::WAIT_SLICE;
 use crate::lat::link::{CompletionResult, Fault};
+use crate::udapl::v1::events::Queue;
 
 /// Timeout of one wait for messages, microseconds.
 const WAIT_SLICE_MICROS: u32 = WAIT_SLICE.as_micros() as u32;
-
-/// An EVD; freed when dropped.
-pub(crate) struct Queue {
-    pub(crate) evd: DAT_EVD_HANDLE,
-    pub(crate) adapter: Rc<Adapter>,
-}
 
 impl Queue {
     /// Dequeues a completion, if there is one.
@@ -59,45 +50,6 @@ impl Queue {
             return Some(done(unsafe { &*event.as_ptr() }));
         }
         missed("dat_evd_wait", answer)
-    }
-
-    /// Waits for a control event. `what` is its name in error messages.
-    pub(crate) fn await_event(&self, within: Duration, what: &str) -> Result<DAT_EVENT, Failure> {
-        let end = Instant::now() + within;
-        loop {
-            let left = end.saturating_duration_since(Instant::now());
-            let mut event = MaybeUninit::<DAT_EVENT>::zeroed();
-            let mut more = 0;
-            // SAFETY: an EVD; event and count are local variables that are written.
-            let answer = unsafe {
-                (self.adapter.calls.evd_wait)(
-                    self.evd,
-                    micros(left),
-                    1,
-                    event.as_mut_ptr(),
-                    &raw mut more,
-                )
-            };
-            match answer & DAT_TYPE_MASK {
-                // SAFETY: the call succeeded, so it has written the event.
-                DAT_SUCCESS => return Ok(unsafe { event.assume_init() }),
-                DAT_INTERRUPTED_CALL => {}
-                DAT_TIMEOUT_EXPIRED => return Err(timed_out(what, within)),
-                _ => {
-                    return Err(Failure::run(format!(
-                        "waiting for {what}: dat_evd_wait returned {}",
-                        DatReturn::from_bits(answer)
-                    )));
-                }
-            }
-        }
-    }
-}
-
-impl Drop for Queue {
-    fn drop(&mut self) {
-        // SAFETY: an EVD that no object reports to any more (order of fields), freed once.
-        unsafe { (self.adapter.calls.evd_free)(self.evd) };
     }
 }
 
@@ -145,21 +97,10 @@ fn failed(status: u32) -> Fault {
     named.map_or(Fault::Event(status), Fault::Dto)
 }
 
-/// Converts to DAT's microseconds. The largest value would mean "no timeout".
-pub(crate) fn micros(time: Duration) -> u32 {
-    u32::try_from(time.as_micros()).map_or(u32::MAX - 1, |micros| micros.min(u32::MAX - 1))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use dat_api::{ReturnType, Subtype};
-
-    #[test]
-    fn a_time_is_never_converted_to_infinity() {
-        assert_eq!(micros(Duration::from_millis(50)), WAIT_SLICE_MICROS);
-        assert_eq!(micros(Duration::MAX), u32::MAX - 1);
-    }
 
     #[test]
     fn a_dto_status_is_reported_by_name_if_it_has_one() {

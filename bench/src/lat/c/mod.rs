@@ -2,35 +2,23 @@
 //! function pointers from dlsym.
 
 mod acceptor;
-pub(crate) mod address;
-pub(crate) mod events;
-pub(crate) mod library;
-pub(crate) mod memory;
+mod events;
 
-use std::ffi::CString;
-use std::mem::MaybeUninit;
 use std::net::SocketAddr;
 use std::ptr::null_mut;
 use std::rc::Rc;
 use std::time::Duration;
 
 use dat::abi::{
-    DAT_CLOSE_ABRUPT_FLAG, DAT_COMPLETION_DEFAULT_FLAG, DAT_COMPLETION_SUPPRESS_FLAG,
-    DAT_CONNECT_DEFAULT_FLAG, DAT_CONNECTION_EVENT_ESTABLISHED, DAT_CONTEXT, DAT_COUNT,
-    DAT_EP_ATTR, DAT_EP_HANDLE, DAT_EVD_CONNECTION_FLAG, DAT_EVD_DTO_FLAG, DAT_EVD_FLAGS,
-    DAT_FALSE, DAT_HANDLE_NULL, DAT_IA_ATTR, DAT_IA_FIELD_ALL, DAT_IA_HANDLE, DAT_LMR_TRIPLET,
-    DAT_PROVIDER_FIELD_NONE, DAT_PZ_HANDLE, DAT_QOS_BEST_EFFORT, DAT_RETURN, DAT_RMR_TRIPLET,
-    DAT_SERVICE_TYPE_RC, DAT_TRUE,
+    DAT_COMPLETION_DEFAULT_FLAG, DAT_COMPLETION_SUPPRESS_FLAG, DAT_CONNECT_DEFAULT_FLAG,
+    DAT_CONNECTION_EVENT_ESTABLISHED, DAT_CONTEXT, DAT_COUNT, DAT_EP_ATTR, DAT_EP_HANDLE,
+    DAT_EVD_CONNECTION_FLAG, DAT_EVD_DTO_FLAG, DAT_HANDLE_NULL, DAT_IA_ATTR, DAT_LMR_TRIPLET,
+    DAT_QOS_BEST_EFFORT, DAT_RETURN, DAT_RMR_TRIPLET, DAT_SERVICE_TYPE_RC,
 };
 use dat_api::DatReturn;
 use dat_api::safe::RemoteSegment;
 
 use self::acceptor::CAcceptor;
-use self::address::{Address, read_address};
-use self::events::{Queue, micros};
-use self::library::Calls;
-pub(crate) use self::library::Libdat;
-use self::memory::Memory;
 use super::dat::{Dat, DatEnd, incoming, local, remote};
 use super::device_port::DevicePort;
 use super::link::{CompletionResult, End, Fault, Link};
@@ -38,112 +26,20 @@ use super::payload::{self, Payload};
 use super::plan::Plan;
 use crate::cli::Operation;
 use crate::failure::Failure;
-
-/// Length of the queues of connection events.
-const CONNECTION_EVENTS: u32 = 8;
+use crate::udapl::address::{Address, read_address};
+use crate::udapl::v1::adapter::{CONNECTION_EVENTS, count};
+use crate::udapl::v1::events::{Queue, micros};
+use crate::udapl::v1::library::Calls;
+use crate::udapl::v1::memory::Memory;
+use crate::udapl::v1::{Adapter, Libdat, control, remote_segment};
 
 /// An open adapter with a protection zone. `WAITS`: events are taken by
 /// `dat_evd_wait`, else by `dat_evd_dequeue`.
 pub(super) struct CInterface<const WAITS: bool>(Rc<Adapter>);
 
-/// An open IA with a protection zone.
-pub(crate) struct Adapter {
-    pub(crate) calls: Calls,
-    pub(crate) ia: DAT_IA_HANDLE,
-    pub(crate) pz: DAT_PZ_HANDLE,
-}
-
 impl<const WAITS: bool> CInterface<WAITS> {
     pub(super) fn open(libdat: &Libdat, device_port: &DevicePort) -> Result<Self, Failure> {
         Adapter::open(libdat, &device_port.adapter_name(), false).map(Self)
-    }
-}
-
-impl Adapter {
-    pub(crate) fn open(libdat: &Libdat, name: &str, threadsafe: bool) -> Result<Rc<Self>, Failure> {
-        let name = CString::new(name).map_err(|_| {
-            Failure::usage(
-                "the device name contains a zero byte; see 'dat-bench devices' for the names",
-            )
-        })?;
-        let calls = libdat.calls;
-        let mut events = DAT_HANDLE_NULL;
-        let mut adapter = Self {
-            calls,
-            ia: DAT_HANDLE_NULL,
-            pz: DAT_HANDLE_NULL,
-        };
-        // SAFETY: `name` is a C string; both handles are local variables that are written.
-        let code = unsafe {
-            (calls.ia_openv)(
-                name.as_ptr().cast_mut(),
-                CONNECTION_EVENTS as DAT_COUNT,
-                &raw mut events,
-                &raw mut adapter.ia,
-                1,
-                2,
-                if threadsafe { DAT_TRUE } else { DAT_FALSE },
-            )
-        };
-        control("dat_ia_openv", code)?;
-        // SAFETY: the IA is open; the handle is a local variable that is written.
-        let code = unsafe { (calls.pz_create)(adapter.ia, &raw mut adapter.pz) };
-        control("dat_pz_create", code)?;
-        Ok(Rc::new(adapter))
-    }
-
-    pub(crate) fn queue(
-        self: &Rc<Self>,
-        length: u32,
-        streams: DAT_EVD_FLAGS,
-    ) -> Result<Queue, Failure> {
-        let mut evd = DAT_HANDLE_NULL;
-        // SAFETY: the IA is open; the handle is a local variable that is written.
-        let code = unsafe {
-            (self.calls.evd_create)(
-                self.ia,
-                count(length),
-                DAT_HANDLE_NULL,
-                streams,
-                &raw mut evd,
-            )
-        };
-        control("dat_evd_create", code)?;
-        Ok(Queue {
-            evd,
-            adapter: Rc::clone(self),
-        })
-    }
-
-    pub(crate) fn query(&self) -> Result<DAT_IA_ATTR, Failure> {
-        let mut events = DAT_HANDLE_NULL;
-        let mut attributes = MaybeUninit::<DAT_IA_ATTR>::zeroed();
-        // SAFETY: the IA is open; handle and attributes are local variables that are
-        // written; no provider attributes are requested.
-        let code = unsafe {
-            (self.calls.ia_query)(
-                self.ia,
-                &raw mut events,
-                DAT_IA_FIELD_ALL,
-                attributes.as_mut_ptr(),
-                DAT_PROVIDER_FIELD_NONE,
-                null_mut(),
-            )
-        };
-        control("dat_ia_query", code)?;
-        // SAFETY: all zeros are a valid value, and the call has written it.
-        Ok(unsafe { attributes.assume_init() })
-    }
-}
-
-impl Drop for Adapter {
-    fn drop(&mut self) {
-        // All objects of the adapter are freed: each of them has an `Rc` of it.
-        // SAFETY: handles of this adapter, or null, which the calls refuse with an error.
-        unsafe {
-            (self.calls.pz_free)(self.pz);
-            (self.calls.ia_close)(self.ia, DAT_CLOSE_ABRUPT_FLAG);
-        }
     }
 }
 
@@ -237,19 +133,6 @@ fn attributes(limits: &DAT_IA_ATTR, plan: &Plan) -> DAT_EP_ATTR {
         ep_transport_specific: null_mut(),
         ep_provider_specific_count: 0,
         ep_provider_specific: null_mut(),
-    }
-}
-
-fn count(value: u32) -> DAT_COUNT {
-    DAT_COUNT::try_from(value).unwrap_or(DAT_COUNT::MAX)
-}
-
-fn remote_segment(remote: RemoteSegment) -> DAT_RMR_TRIPLET {
-    DAT_RMR_TRIPLET {
-        rmr_context: remote.context,
-        pad: 0,
-        target_address: remote.address,
-        segment_length: remote.length,
     }
 }
 
@@ -443,17 +326,6 @@ fn posted(call: &'static str, code: DAT_RETURN) -> Result<(), Fault> {
     } else {
         Err(Fault::Call(call, DatReturn::from_bits(code)))
     }
-}
-
-/// Converts the result of a control call.
-pub(crate) fn control(call: &str, code: DAT_RETURN) -> Result<(), Failure> {
-    if code == 0 {
-        return Ok(());
-    }
-    Err(Failure::environment(format!(
-        "{call} returned {}; DAT_DBG_TYPE=0xffff DAT_DBG_DEST=1 makes libdat.so print the cause",
-        DatReturn::from_bits(code)
-    )))
 }
 
 /// Copies bytes of the library.

@@ -16,7 +16,7 @@ use dat_engine::{ConnectOptions, EndpointHandle, Greeting, TransportOptions};
 use super::{Engine, EngineEnd};
 use crate::cli::LatArgs;
 use crate::failure::Failure;
-use crate::lat::dat::{Acceptor, Answer, Dat, DatEnd, timed_out};
+use crate::lat::dat::{Acceptor, Answer, Dat, DatEnd};
 use crate::lat::device_port::DevicePort;
 use crate::lat::link::{CompletionResult, End, Fault, Link};
 use crate::lat::payload::Payload;
@@ -198,7 +198,8 @@ impl DatEnd for RdmaCmEnd {
             .connected
             .as_ref()
             .and_then(|connected| connected.outcome.recv_timeout(within).ok());
-        let private_data = result.ok_or_else(|| timed_out("an rdma_cm connection", within))??;
+        let private_data =
+            result.ok_or_else(|| Failure::timed_out("an rdma_cm connection", within))??;
         self.end.endpoint.open_sends();
         Ok(private_data)
     }
@@ -270,7 +271,7 @@ impl Acceptor<RdmaCmEnd> for RdmaCmAcceptor {
         let request = self
             .requests
             .recv_timeout(within)
-            .map_err(|_| timed_out("an rdma_cm connection request", within))?;
+            .map_err(|_| Failure::timed_out("an rdma_cm connection request", within))?;
         let private_data = answer(end, request.private_data())?;
         end.accept(request, &private_data)
     }

@@ -12,7 +12,7 @@ use crate::abi::{
 use crate::face::refused::{no_remote_segment, no_segments_on_ep};
 use crate::face::segments::{local, remote};
 use crate::providers::hot;
-use crate::version;
+use crate::version::Codes;
 
 #[unsafe(export_name = symbol!("dat_ep_post_send"))]
 pub unsafe extern "C" fn dat_ep_post_send(
@@ -43,7 +43,8 @@ pub unsafe extern "C" fn dat_ep_post_send(
         let Some((count, segment)) = local(num_segments, local_iov) else {
             return no_segments_on_ep(ep, num_segments, "dat_ep_post_send");
         };
-        version::code(ep.post_send_with(count, segment, user_cookie.as_64, flags))
+        ep.post_send_with::<Codes>(count, segment, user_cookie.as_64, flags)
+            .bits()
     }
 }
 
@@ -74,7 +75,8 @@ pub unsafe extern "C" fn dat_ep_post_recv(
         let Some((count, segment)) = local(num_segments, local_iov) else {
             return no_segments_on_ep(ep, num_segments, "dat_ep_post_recv");
         };
-        version::code(ep.post_recv_with(count, segment, user_cookie.as_64, flags))
+        ep.post_recv_with::<Codes>(count, segment, user_cookie.as_64, flags)
+            .bits()
     }
 }
 
@@ -110,7 +112,8 @@ pub unsafe extern "C" fn dat_ep_post_rdma_read(
         let Some(remote) = remote(remote_iov) else {
             return no_remote_segment(ep, "dat_ep_post_rdma_read");
         };
-        version::code(ep.post_rdma_read_with(count, segment, user_cookie.as_64, remote, flags))
+        ep.post_rdma_read_with::<Codes>(count, segment, user_cookie.as_64, remote, flags)
+            .bits()
     }
 }
 
@@ -146,6 +149,7 @@ pub unsafe extern "C" fn dat_ep_post_rdma_write(
         let Some(remote) = remote(remote_iov) else {
             return no_remote_segment(ep, "dat_ep_post_rdma_write");
         };
-        version::code(ep.post_rdma_write_with(count, segment, user_cookie.as_64, remote, flags))
+        ep.post_rdma_write_with::<Codes>(count, segment, user_cookie.as_64, remote, flags)
+            .bits()
     }
 }

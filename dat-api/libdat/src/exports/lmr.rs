@@ -15,6 +15,7 @@ use crate::abi::{
 use crate::face::frame::{bad_argument, control, require, require_with};
 use crate::face::handles::{bare, named, pin};
 use crate::face::output::{Output, query_output};
+use crate::face::strings;
 use crate::face::subject::on;
 use crate::providers::dispatch::foreign;
 use crate::version;
@@ -56,7 +57,7 @@ unsafe fn memory(
             Ok(MemoryKind::SharedVirtual {
                 address: shared.virtual_address.expose_provenance(),
                 length,
-                identifier: identifier.map(|byte| byte.cast_unsigned()),
+                identifier: identifier.map(strings::byte),
             })
         }
         _ => Err(bad_argument(
@@ -246,7 +247,7 @@ unsafe fn sync(
     let count = usize::try_from(num_segments).unwrap_or(usize::MAX);
     for at in 0..count {
         // SAFETY: the index is below the count; the segment need not be aligned.
-        let segment = version::local_segment(unsafe { local_segments.add(at).read_unaligned() });
+        let segment = unsafe { version::local_segment(local_segments.add(at)) };
         require_with(lmr::covers(&ia, &segment), Subtype::InvalidArg2, || {
             format!(
                 "segment {at}, {} bytes at {:#x} with the context {:#x}, is not inside an LMR of \

@@ -81,7 +81,8 @@ pub unsafe extern "C" fn dat_srq_post_recv(
         let Some((count, segment)) = local(num_segments, local_iov) else {
             return no_segments_on_srq(srq, num_segments);
         };
-        version::code(srq.post_recv_with(count, segment, user_cookie.as_64))
+        srq.post_recv_with::<version::Codes>(count, segment, user_cookie.as_64)
+            .bits()
     }
 }
 

@@ -26,7 +26,7 @@ pub(crate) unsafe fn local(
     }
     let segment = move |index| {
         // SAFETY: the index is inside the caller's array.
-        version::local_segment(unsafe { first.add(index).read_unaligned() })
+        unsafe { version::local_segment(first.add(index)) }
     };
     Some((count.cast_unsigned(), segment))
 }
@@ -43,6 +43,6 @@ pub(crate) unsafe fn remote(triplet: *const DAT_RMR_TRIPLET) -> Option<impl Fn()
     }
     Some(move || {
         // SAFETY: required of the caller.
-        version::remote_segment(unsafe { triplet.read_unaligned() })
+        unsafe { version::remote_segment(triplet) }
     })
 }

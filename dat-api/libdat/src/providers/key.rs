@@ -6,6 +6,7 @@ use dat_api::{Result, Subtype};
 
 use crate::abi::{DAT_BOOLEAN, DAT_FALSE, DAT_PROVIDER_INFO, DAT_TRUE};
 use crate::face::frame::bad_argument;
+use crate::face::strings;
 
 /// Two keys are equal if all four parts are.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -35,7 +36,7 @@ impl Key {
         }
         // SAFETY: required of the caller.
         let info = unsafe { info.read_unaligned() };
-        let bytes = info.ia_name.map(i8::cast_unsigned);
+        let bytes = info.ia_name.map(strings::byte);
         let name = CStr::from_bytes_until_nul(&bytes).map_err(|_| {
             bad_argument(
                 argument,
@@ -55,7 +56,7 @@ impl Key {
         let safe: DAT_BOOLEAN = if self.threadsafe { DAT_TRUE } else { DAT_FALSE };
         let mut name = [0; _];
         for (place, &byte) in name.iter_mut().zip(&self.name) {
-            *place = byte.cast_signed();
+            *place = strings::character(byte);
         }
         DAT_PROVIDER_INFO {
             ia_name: name,

@@ -29,6 +29,9 @@ pub(crate) const CNO_FIELDS: DAT_CNO_PARAM_MASK = DAT_CNO_FIELD_ALL;
 pub(crate) const PRIVILEGES: MemPrivileges =
     MemPrivileges::from_bits_truncate(DAT_MEM_PRIV_ALL_FLAG);
 
+/// The codes of refused posts in C.
+pub(crate) use dat_api::OwnCodes as Codes;
+
 /// Converts a return code to C. `dat_api` has the numbers of this version.
 #[inline(always)]
 pub(crate) const fn code(code: DatReturn) -> DAT_RETURN {
@@ -63,8 +66,13 @@ pub(crate) fn length(bytes: u64) -> DAT_VLEN {
 }
 
 /// Converts a local segment.
+///
+/// # Safety
+/// It is readable. It need not be aligned.
 #[inline(always)]
-pub(crate) fn local_segment(triplet: DAT_LMR_TRIPLET) -> LmrSegment {
+pub(crate) unsafe fn local_segment(triplet: *const DAT_LMR_TRIPLET) -> LmrSegment {
+    // SAFETY: required of the caller.
+    let triplet = unsafe { triplet.read_unaligned() };
     LmrSegment {
         context: triplet.lmr_context,
         address: triplet.virtual_address,
@@ -83,8 +91,13 @@ pub(crate) fn triplet(segment: &LmrSegment) -> DAT_LMR_TRIPLET {
 }
 
 /// Converts a remote segment.
+///
+/// # Safety
+/// It is readable. It need not be aligned.
 #[inline(always)]
-pub(crate) fn remote_segment(triplet: DAT_RMR_TRIPLET) -> RmrSegment {
+pub(crate) unsafe fn remote_segment(triplet: *const DAT_RMR_TRIPLET) -> RmrSegment {
+    // SAFETY: required of the caller.
+    let triplet = unsafe { triplet.read_unaligned() };
     RmrSegment {
         context: triplet.rmr_context,
         address: triplet.target_address,

@@ -32,7 +32,7 @@ static void control_calls(void)
     OK(dat_pz_create(other, &zone));
     region.for_va = memory;
     OK(dat_lmr_create(other, DAT_MEM_TYPE_VIRTUAL, region, sizeof memory, zone,
-                      DAT_MEM_PRIV_ALL_FLAG, &lmr, &context, NULL, NULL, NULL));
+                      DAT_MEM_PRIV_ALL_FLAG, VIRTUAL &lmr, &context, NULL, NULL, NULL));
     OK(dat_cno_create(other, DAT_OS_WAIT_PROXY_AGENT_NULL, &cno));
     OK(dat_evd_create(other, 64, cno, DAT_EVD_DTO_FLAG, &evd));
     OK(dat_evd_create(other, 8, cno, DAT_EVD_CONNECTION_FLAG | DAT_EVD_CR_FLAG, &connections));

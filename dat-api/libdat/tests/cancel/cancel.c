@@ -93,7 +93,7 @@ struct pair *connected(void)
                      &pair->passive));
     region.for_va = pair->memory;
     OK(dat_lmr_create(ia, DAT_MEM_TYPE_VIRTUAL, region, sizeof pair->memory, pz,
-                      DAT_MEM_PRIV_ALL_FLAG, &pair->lmr, &pair->segment.lmr_context, NULL, NULL,
+                      DAT_MEM_PRIV_ALL_FLAG, VIRTUAL &pair->lmr, &pair->segment.lmr_context, NULL, NULL,
                       NULL));
     pair->segment.virtual_address = (DAT_VADDR)(uintptr_t)pair->memory;
     pair->segment.segment_length = 64;

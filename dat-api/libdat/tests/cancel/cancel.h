@@ -1,6 +1,7 @@
 /* Shared by the parts of the program: see cancel.c. */
 #define _GNU_SOURCE
-#include <dat/udat.h>
+#include "../support/version.h"
+
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>

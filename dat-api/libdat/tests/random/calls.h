@@ -24,7 +24,24 @@
     C(pz_query, 4) C(pz_free, 5) C(srq_create, 8) C(srq_post_recv, 20) \
     C(srq_query, 4) C(srq_resize, 5) C(srq_set_lw, 5) C(srq_free, 4) \
     C(registry_list_providers, 1) C(registry_add_provider, 2) C(registry_remove_provider, 2) C(strerror, 2) \
-    C(pair, 12) C(tidy, 2)
+    C(pair, 12) C(tidy, 2) EACH_OF_2(C)
+
+/* The calls that only uDAPL 2.0 has, and the operations of its extensions. */
+#if UDAPL == 2
+#define EXPORTED (72 + 16)
+/* Extended requests that would complete if no other thread interfered. */
+void extended_traffic(struct thread *t, DAT_EP_HANDLE active, DAT_LMR_TRIPLET local,
+                      DAT_RMR_TRIPLET there);
+#define EACH_OF_2(C) \
+    C(write_immed, 30) C(fetch_and_add, 30) C(cmp_and_swap, 30) C(open_query, 1) \
+    C(extension_op, 4) C(cno_fd_create, 1) C(cno_trigger, 1) C(csp_create, 1) C(csp_query, 1) \
+    C(csp_free, 1) C(ep_common_connect, 1) C(ep_post_rdma_read_to_rmr, 2) \
+    C(ep_post_send_with_invalidate, 2) C(registry_providers_related, 1) C(rmr_create_for_ep, 1) \
+    C(get_ia_handle, 1)
+#else
+#define EXPORTED 72
+#define EACH_OF_2(C)
+#endif
 
 enum place {
 #define PLACE_OF(name, weight) AT_##name,

@@ -139,7 +139,20 @@ CALL(cr_accept)
         lose(t, CR, cr);
     return answer;
 }
+#if UDAPL == 2
+CALL(cr_reject)
+{
+    DAT_CR_HANDLE cr = pick(t, CR, 0, sort);
+    static char data[512];
+    DAT_RETURN answer = dat_cr_reject(cr, one_in(t, 4) ? count(t) % 512 : 0,
+                                      one_in(t, 4) ? NULL : data);
+    if (DONE(answer))
+        lose(t, CR, cr);
+    return answer;
+}
+#else
 ENDING(cr_reject, CR)
+#endif
 CALL(cr_handoff)
 {
     DAT_CR_HANDLE cr = pick(t, CR, 0, sort);

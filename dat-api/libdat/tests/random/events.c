@@ -48,8 +48,8 @@ CALL(ia_openv)
     } else if (t->mine != NULL || !one_in(t, 10)) {
         return DAT_SUCCESS; /* enough of them */
     }
-    answer = dat_ia_openv(name, count(t), PLACE(evd), PLACE(ia), one_in(t, 10) ? below(t, 3) : 1,
-                          2, one_in(t, 2) ? DAT_TRUE : DAT_FALSE);
+    answer = dat_ia_openv(name, count(t), PLACE(evd), PLACE(ia), one_in(t, 10) ? below(t, 4) : DAT_VERSION_MAJOR,
+                          DAT_VERSION_MINOR, one_in(t, 2) ? DAT_TRUE : DAT_FALSE);
     if (DONE(answer)) {
         t->mine = ia;
         keep(t, IA, ia, ia, 0);

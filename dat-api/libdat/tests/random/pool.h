@@ -5,7 +5,7 @@
 #ifndef POOL_H
 #define POOL_H
 
-#include <dat/dat_registry.h>
+#include "../support/version.h"
 #include <stdint.h>
 #include <string.h>
 
@@ -42,7 +42,7 @@ struct thread {
     volatile uint64_t turns;
     const char *volatile doing;
     const char *volatile failed;
-    uint64_t calls[80], good[80];
+    uint64_t calls[100], good[100];
 };
 
 /* Stale handles of each kind, of any thread; and live ones of other threads. */

@@ -1,5 +1,5 @@
 /*
- * All calls of uDAPL 1.2 in random order with random arguments, from several
+ * All calls of uDAPL in random order with random arguments, from several
  * threads. Handles are live, stale, null, garbage or of another kind; flags,
  * masks, counts and addresses may be invalid. DAT's rules for applications are
  * kept: pointers are null or lead to memory, registered memory stays mapped,
@@ -45,7 +45,7 @@ struct call {
 #define ENTRY(name, weight) { #name, try_##name, weight },
 static const struct call calls[] = { EACH_CALL(ENTRY) };
 #undef ENTRY
-_Static_assert(CALLS == 72 + 2, "every call, and two combinations");
+_Static_assert(CALLS == EXPORTED + 2, "every call, and two combinations");
 
 /* --- what must hold --------------------------------------------------------- */
 
@@ -84,7 +84,7 @@ static const struct call *some_call(struct thread *t)
 }
 
 /* The last error of each call, for the report. */
-static DAT_RETURN refusals[80];
+static DAT_RETURN refusals[100];
 
 static void *run(void *argument)
 {
@@ -131,7 +131,8 @@ static void open_adapters(void)
     DAT_IA_ATTR attr;
     for (int at = 0; at < 2; at++) {
         DAT_EVD_HANDLE evd = DAT_HANDLE_NULL;
-        DAT_RETURN answer = dat_ia_openv(device, 64, &evd, &adapters[at], 1, 2,
+        DAT_RETURN answer = dat_ia_openv(device, 64, &evd, &adapters[at], DAT_VERSION_MAJOR,
+                                         DAT_VERSION_MINOR,
                                          at == 0 ? DAT_FALSE : DAT_TRUE);
         if (answer != DAT_SUCCESS) {
             printf("%s does not open: %#x\n", device, (unsigned)answer);

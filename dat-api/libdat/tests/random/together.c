@@ -13,8 +13,12 @@ static void traffic(struct thread *t, unsigned which, DAT_EP_HANDLE active, DAT_
         local.virtual_address = from + below(t, BYTES / 2);
         local.segment_length = below(t, 2000);
         there.rmr_context = t->kit[which][1];
-        there.target_address = from + below(t, BYTES / 2);
+        there.RMR_ADDRESS = from + below(t, BYTES / 2);
         there.segment_length = local.segment_length;
+#if UDAPL == 2
+        if (one_in(t, 4))
+            extended_traffic(t, active, local, there);
+#endif
         switch (below(t, 4)) {
         case 0: dat_ep_post_recv(passive, 1, &local, cookie(t), DAT_COMPLETION_DEFAULT_FLAG); break;
         case 1: dat_ep_post_send(active, 1, &local, cookie(t), completion(t)); break;
@@ -63,7 +67,7 @@ CALL(pair)
     }
     if (one_in(t, 3) || t->kit[which][0] == 0 || home(t, LMR, t->known[which]) != ia) {
         if (!DONE(dat_lmr_create(ia, DAT_MEM_TYPE_VIRTUAL, region, BYTES, pz,
-                                 DAT_MEM_PRIV_ALL_FLAG, &lmr, &t->kit[which][0],
+                                 DAT_MEM_PRIV_ALL_FLAG, VIRTUAL &lmr, &t->kit[which][0],
                                  &t->kit[which][1], NULL, NULL)))
             return DAT_SUCCESS;
         keep(t, LMR, lmr, ia, 0);
@@ -109,7 +113,7 @@ CALL(tidy)
             if (one_in(t, 4))
                 continue;
             switch (order[kind]) {
-            case CR: answer = dat_cr_reject(handle); break;
+            case CR: answer = dat_cr_reject(handle NO_DATA); break;
             case RSP: answer = dat_rsp_free(handle); break;
             case PSP: answer = dat_psp_free(handle); break;
             case EP: answer = dat_ep_free(handle); break;

@@ -51,6 +51,9 @@ CALL(lmr_create)
                             one_in(t, 2) ? DAT_MEM_PRIV_ALL_FLAG
                             : one_in(t, 8) ? (DAT_MEM_PRIV_FLAGS)draw(t)
                                            : (DAT_MEM_PRIV_FLAGS)draw(t) & DAT_MEM_PRIV_ALL_FLAG,
+#if UDAPL == 2
+                            one_in(t, 20) ? (DAT_VA_TYPE)below(t, 3) : DAT_VA_TYPE_VA,
+#endif
                             PLACE(lmr), PLACE(local), PLACE(there), PLACE(size), PLACE(begin));
     if (DONE(answer)) {
         if (lmr != NULL)
@@ -95,8 +98,16 @@ CALL(rmr_bind)
     segments(t, list);
     if (one_in(t, 4))
         list[0].segment_length = 0;
-    answer = dat_rmr_bind(pick(t, RMR, 0, sort), one_in(t, 20) ? NULL : list,
-                          (DAT_MEM_PRIV_FLAGS)(draw(t) & DAT_MEM_PRIV_ALL_FLAG), ep, value,
+    answer = dat_rmr_bind(pick(t, RMR, 0, sort),
+#if UDAPL == 2
+                          one_in(t, 2) ? t->known[below(t, 2)] : pick(t, LMR, 0, NULL),
+#endif
+                          one_in(t, 20) ? NULL : list,
+                          (DAT_MEM_PRIV_FLAGS)(draw(t) & DAT_MEM_PRIV_ALL_FLAG),
+#if UDAPL == 2
+                          one_in(t, 20) ? (DAT_VA_TYPE)below(t, 3) : DAT_VA_TYPE_VA,
+#endif
+                          ep, value,
                           completion(t), PLACE(there));
     if (DONE(answer))
         __atomic_store_n(&contexts[1][below(t, BOARD)], there, __ATOMIC_RELAXED);
@@ -143,7 +154,7 @@ static DAT_RMR_TRIPLET remote(struct thread *t)
     DAT_RMR_TRIPLET there;
     memset(&there, 0, sizeof there);
     there.rmr_context = context(t, 1);
-    there.target_address = place(t);
+    there.RMR_ADDRESS = place(t);
     there.segment_length = one_in(t, 10) ? draw(t) : one_in(t, 4) ? below(t, 6000) : 9000;
     return there;
 }

@@ -92,6 +92,8 @@ pub unsafe extern "C" fn dat_lmr_create(
         registered_address
     ));
     control("dat_lmr_create", on("ia", ia_handle), || {
+        // A bad handle is reported before an address type that is not supported.
+        named(ia_handle, dat_api::Kind::Ia, Subtype::InvalidHandleIa)?;
         require_virtual(va_type, Subtype::InvalidArg7)?;
         let created = lmr::Created {
             lmr_handle,

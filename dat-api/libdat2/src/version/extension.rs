@@ -11,7 +11,7 @@ use dat_api::object::ia::{IaAttributes, IaInfo, NamedAttribute};
 use dat_api::types::{
     AtomicOp, CompletionFlags, DtoStatus, EventData, ExtendedOperation, RmrSegment,
 };
-use dat_api::{DatError, DatReturn, Kind, ReturnType, Subtype};
+use dat_api::{DatError, Kind, ReturnType, Subtype};
 
 use crate::abi::*;
 use crate::exports::ia;
@@ -20,6 +20,7 @@ use crate::face::refused::{bad_handle, no_remote_segment, no_segments_on_ep, ref
 use crate::face::segments::{local, remote};
 use crate::face::subject::{on, on_object};
 use crate::providers::dispatch;
+use crate::version::Codes;
 
 unsafe extern "C" {
     /// The extension call of this library, in `c/extension.c`, with the parameters of
@@ -90,18 +91,20 @@ unsafe extern "C" fn libdat2_write_immed(
         };
         let cookie = user_cookie.as_64;
         match remote(remote_iov) {
-            Some(remote) => {
-                ep.post_rdma_write_immed_with(count, segment, cookie, remote, immediate, flags)
-            }
+            Some(remote) => ep.post_rdma_write_immed_with::<Codes>(
+                count, segment, cookie, remote, immediate, flags,
+            ),
             // Other libraries accept this: nothing is written.
             None if count == 0 => {
                 let nothing = RmrSegment::default;
-                ep.post_rdma_write_immed_with(count, segment, cookie, nothing, immediate, flags)
+                ep.post_rdma_write_immed_with::<Codes>(
+                    count, segment, cookie, nothing, immediate, flags,
+                )
             }
             None => return no_remote_segment(ep, WRITE_IMMED),
         }
     };
-    super::code(code)
+    code.bits()
 }
 
 /// Posts an atomic operation. `segments_at` are the numbers of the local and the remote
@@ -135,12 +138,12 @@ unsafe fn atomic(
     let flags = CompletionFlags::from_bits_retain(completion_flags);
     // SAFETY: not null, so readable by the contract of `exports`; the rest as in
     // `libdat2_write_immed`.
-    let posted = unsafe {
-        let local = super::local_segment(local_iov.read_unaligned());
-        let remote = super::remote_segment(remote_iov.read_unaligned());
-        ep.post_atomic(op, local, user_cookie.as_64, &remote, flags)
-    };
-    super::code(posted.err().unwrap_or(DatReturn::SUCCESS))
+    unsafe {
+        let local = move |_| super::local_segment(local_iov);
+        let remote = move || super::remote_segment(remote_iov);
+        ep.post_atomic_with::<Codes>(op, local, user_cookie.as_64, remote, flags)
+            .bits()
+    }
 }
 
 /// # Safety

@@ -16,7 +16,7 @@ use dat_api::types::{DtoOperation, DtoStatus, LmrSegment, MemPrivileges, RmrSegm
 use crate::abi::*;
 use crate::face::frame::{bad_argument, require};
 
-pub(crate) use codes::{code, from_code, names};
+pub(crate) use codes::{Codes, code, from_code, names};
 pub(crate) use extension::{extended_dto, provider_specific, write_extension};
 
 /// The name of this library in messages.
@@ -42,13 +42,22 @@ pub(crate) fn length(bytes: u64) -> DAT_SEG_LENGTH {
     DAT_SEG_LENGTH::try_from(bytes).unwrap_or(DAT_SEG_LENGTH::MAX)
 }
 
-/// Converts a local segment.
+/// Converts a local segment. Each member is read by itself, so that two of them are not read
+/// as one number and taken apart.
+///
+/// # Safety
+/// It is readable. It need not be aligned.
 #[inline(always)]
-pub(crate) fn local_segment(triplet: DAT_LMR_TRIPLET) -> LmrSegment {
-    LmrSegment {
-        context: triplet.lmr_context,
-        address: triplet.virtual_address,
-        length: triplet.segment_length.into(),
+pub(crate) unsafe fn local_segment(triplet: *const DAT_LMR_TRIPLET) -> LmrSegment {
+    // SAFETY: required of the caller.
+    unsafe {
+        LmrSegment {
+            context: (&raw const (*triplet).lmr_context).read_unaligned(),
+            address: (&raw const (*triplet).virtual_address).read_unaligned(),
+            length: (&raw const (*triplet).segment_length)
+                .read_unaligned()
+                .into(),
+        }
     }
 }
 
@@ -61,13 +70,21 @@ pub(crate) fn triplet(segment: &LmrSegment) -> DAT_LMR_TRIPLET {
     }
 }
 
-/// Converts a remote segment.
+/// Converts a remote segment, as [`local_segment`].
+///
+/// # Safety
+/// It is readable. It need not be aligned.
 #[inline(always)]
-pub(crate) fn remote_segment(triplet: DAT_RMR_TRIPLET) -> RmrSegment {
-    RmrSegment {
-        context: triplet.rmr_context,
-        address: triplet.virtual_address,
-        length: triplet.segment_length.into(),
+pub(crate) unsafe fn remote_segment(triplet: *const DAT_RMR_TRIPLET) -> RmrSegment {
+    // SAFETY: required of the caller.
+    unsafe {
+        RmrSegment {
+            context: (&raw const (*triplet).rmr_context).read_unaligned(),
+            address: (&raw const (*triplet).virtual_address).read_unaligned(),
+            length: (&raw const (*triplet).segment_length)
+                .read_unaligned()
+                .into(),
+        }
     }
 }
 

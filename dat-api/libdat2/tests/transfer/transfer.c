@@ -256,11 +256,23 @@ static void agent(DAT_PVOID data, DAT_EVD_HANDLE evd)
     (void)evd;
 }
 
+/* The attributes of an endpoint that was created without any. */
+static DAT_EP_ATTR default_attributes(void)
+{
+    DAT_EP_PARAM param;
+
+    OK(dat_ep_query(active, DAT_EP_FIELD_ALL, &param));
+    param.ep_attr.srq_soft_hw = 0;
+    return param.ep_attr;
+}
+
 static void other_objects(void)
 {
     DAT_SRQ_HANDLE srq;
     DAT_SRQ_ATTR srq_attr = {16, 1, DAT_SRQ_LW_DEFAULT};
     DAT_SRQ_PARAM srq_param;
+    DAT_EP_ATTR ep_attr;
+    DAT_EP_HANDLE ep;
     DAT_CNO_HANDLE cno;
     DAT_CNO_PARAM cno_param;
     DAT_OS_WAIT_PROXY_AGENT proxy = {&ia, agent};
@@ -275,7 +287,18 @@ static void other_objects(void)
     OK(dat_srq_create(ia, pz, &srq_attr, &srq));
     OK(dat_srq_query(srq, DAT_SRQ_FIELD_ALL, &srq_param));
     HOLDS(srq_param.srq_state == DAT_SRQ_STATE_OPERATIONAL);
+    /* An SRQ in use stays operational; one that was freed is not one that was shut down. */
+    ep_attr = default_attributes();
+    OK(dat_ep_create_with_srq(ia, pz, transfers, transfers, connections, srq, &ep_attr, &ep));
+    EXPECT(dat_srq_free(srq), DAT_INVALID_STATE, DAT_INVALID_STATE_SRQ_IN_USE);
+    OK(dat_srq_query(srq, DAT_SRQ_FIELD_SRQ_STATE, &srq_param));
+    HOLDS(srq_param.srq_state == DAT_SRQ_STATE_OPERATIONAL);
+    OK(dat_ep_free(ep));
     OK(dat_srq_free(srq));
+    EXPECT(dat_srq_query(srq, DAT_SRQ_FIELD_ALL, &srq_param), DAT_INVALID_HANDLE,
+           DAT_INVALID_HANDLE_SRQ);
+    EXPECT(dat_ep_create_with_srq(ia, pz, transfers, transfers, connections, srq, &ep_attr, &ep),
+           DAT_INVALID_HANDLE, DAT_INVALID_HANDLE_SRQ);
     OK(dat_cno_create(ia, DAT_OS_WAIT_PROXY_AGENT_NULL, &cno));
     OK(dat_cno_query(cno, DAT_CNO_FIELD_ALL, &cno_param));
     HOLDS(cno_param.ia_handle == ia && cno_param.proxy_type == DAT_PROXY_TYPE_NONE);

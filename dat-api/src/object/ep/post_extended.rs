@@ -4,7 +4,7 @@
 use super::Ep;
 use super::request::Request;
 use crate::object::post::count_of;
-use crate::status::DatReturn;
+use crate::status::{DatReturn, OwnCodes, ReturnCodes};
 use crate::types::{AtomicOp, CompletionFlags, LmrSegment, RmrSegment};
 
 impl Ep {
@@ -19,7 +19,7 @@ impl Ep {
     /// # Safety
     /// As for [`Self::post_send_with`].
     #[inline(always)]
-    pub unsafe fn post_rdma_write_immed_with(
+    pub unsafe fn post_rdma_write_immed_with<C: ReturnCodes>(
         &self,
         count: u32,
         segment: impl Fn(usize) -> LmrSegment,
@@ -30,7 +30,7 @@ impl Ep {
     ) -> DatReturn {
         let kind = move || Request::WriteImmed(remote(), immediate);
         // SAFETY: the caller's promise.
-        unsafe { self.post_request(kind, count, segment, cookie, flags) }
+        unsafe { self.post_request::<C>(kind, count, segment, cookie, flags) }
     }
 
     /// As [`Self::post_rdma_write_immed_with`], for an array.
@@ -51,18 +51,42 @@ impl Ep {
         let (remote, count) = (|| *remote, count_of(segments));
         let segment = |at| segments[at];
         // SAFETY: the caller's promise.
-        unsafe { self.post_rdma_write_immed_with(count, segment, cookie, remote, immediate, flags) }
-            .into_result()
+        unsafe {
+            self.post_rdma_write_immed_with::<OwnCodes>(
+                count, segment, cookie, remote, immediate, flags,
+            )
+        }
+        .into_result()
     }
 
     /// Posts an operation on 64 bits of the peer's memory at `remote`, atomic among the operations of
     /// that device. The bits before it go to the first 8 bytes of the segment, in the order of the
     /// host. The length of `remote` is ignored, unless the IA is strict.
     ///
-    /// # Errors
-    /// A code as of [`Self::post_rdma_read_with`]; also `LENGTH_ERROR` if the segment has less than 8
-    /// bytes, `INVALID_PARAMETER` if the remote address is not a multiple of 8, and
+    /// Returns a code as [`Self::post_rdma_read_with`]; also `LENGTH_ERROR` if the segment has less
+    /// than 8 bytes, `INVALID_PARAMETER` if the remote address is not a multiple of 8, and
     /// `MODEL_NOT_SUPPORTED` if the device has no atomic operations.
+    ///
+    /// # Safety
+    /// As for [`Self::post_recv_with`].
+    #[inline(always)]
+    pub unsafe fn post_atomic_with<C: ReturnCodes>(
+        &self,
+        op: AtomicOp,
+        segment: impl Fn(usize) -> LmrSegment,
+        cookie: u64,
+        remote: impl Fn() -> RmrSegment,
+        flags: CompletionFlags,
+    ) -> DatReturn {
+        let kind = move || Request::Atomic(remote(), op);
+        // SAFETY: the caller's promise.
+        unsafe { self.post_slow::<C>(kind, segment, cookie, 1, flags) }
+    }
+
+    /// As [`Self::post_atomic_with`].
+    ///
+    /// # Errors
+    /// As for [`Self::post_atomic_with`].
     ///
     /// # Safety
     /// As for [`Self::post_recv_with`].
@@ -74,8 +98,9 @@ impl Ep {
         remote: &RmrSegment,
         flags: CompletionFlags,
     ) -> Result<(), DatReturn> {
-        let kind = || Request::Atomic(*remote, op);
+        let (segment, remote) = (|_| segment, || *remote);
         // SAFETY: the caller's promise.
-        unsafe { self.post_slow(kind, |_| segment, cookie, 1, flags) }.into_result()
+        unsafe { self.post_atomic_with::<OwnCodes>(op, segment, cookie, remote, flags) }
+            .into_result()
     }
 }

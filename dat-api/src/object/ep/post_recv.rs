@@ -8,14 +8,14 @@ use super::poster::Poster;
 use crate::object::lmr::LmrCache;
 use crate::object::post::recv::{RecvPoster, RecvQueue, post_recv};
 use crate::object::post::{LONGEST, Posting, bad_flags, count_of, no_zone, too_many};
-use crate::status::{DatReturn, ReturnType, Subtype};
+use crate::status::{DatReturn, OwnCodes, ReturnCodes, ReturnType, Subtype};
 use crate::types::{CompletionFlags, LmrSegment};
 
 impl Ep {
     /// Posts a receive of `count` segments; `segment(i)` is the i-th, and `i` is below `count`. As
     /// the last statement of a function, the call compiles to a jump.
     ///
-    /// Returns the code of section 3DAT, `dat_ep_post_recv`: `INVALID_STATE` on an SRQ or without a
+    /// Returns the code of section 3DAT, `dat_ep_post_recv`, as `C` converts it: `INVALID_STATE` on an SRQ or without a
     /// protection zone, `INVALID_PARAMETER`, `PROTECTION_VIOLATION`, `PRIVILEGES_VIOLATION`,
     /// `INSUFFICIENT_RESOURCES`.
     ///
@@ -25,7 +25,7 @@ impl Ep {
     /// rejected meanwhile. The memory of the segments is left alone until the receive completes, or
     /// the endpoint is reset or freed.
     #[inline(always)]
-    pub unsafe fn post_recv_with(
+    pub unsafe fn post_recv_with<C: ReturnCodes>(
         &self,
         count: u32,
         segment: impl Fn(usize) -> LmrSegment,
@@ -33,7 +33,7 @@ impl Ep {
         flags: CompletionFlags,
     ) -> DatReturn {
         // SAFETY: the caller's promise.
-        unsafe { post_recv(self, count, segment, cookie, flags) }
+        unsafe { post_recv::<C, _>(self, count, segment, cookie, flags) }
     }
 
     /// As [`Self::post_recv_with`], for an array.
@@ -51,8 +51,10 @@ impl Ep {
         flags: CompletionFlags,
     ) -> Result<(), DatReturn> {
         // SAFETY: the caller's promise.
-        unsafe { self.post_recv_with(count_of(segments), |at| segments[at], cookie, flags) }
-            .into_result()
+        unsafe {
+            self.post_recv_with::<OwnCodes>(count_of(segments), |at| segments[at], cookie, flags)
+        }
+        .into_result()
     }
 }
 

@@ -12,20 +12,20 @@ use super::Ep;
 use super::request::{Request, signalled_flags};
 use crate::object::ia::MAX_SEGMENTS;
 use crate::object::post::{Entered, PostLock, count_of, for_mode, gather, is_single, no_zone};
-use crate::status::DatReturn;
+use crate::status::{DatReturn, OwnCodes, ReturnCodes};
 use crate::types::{CompletionFlags, EpState, LmrSegment, MemPrivileges, RmrSegment};
 
 impl Ep {
     /// Posts a send of `count` segments; `segment(i)` is the i-th, and `i` is below `count`. As the
     /// last statement of a function, the call compiles to a jump.
     ///
-    /// Returns the code of section 3DAT, `dat_ep_post_send`: `INVALID_STATE`, `INVALID_PARAMETER`,
+    /// Returns the code of section 3DAT, `dat_ep_post_send`, as `C` converts it: `INVALID_STATE`, `INVALID_PARAMETER`,
     /// `PROTECTION_VIOLATION`, `PRIVILEGES_VIOLATION`, `INSUFFICIENT_RESOURCES`.
     ///
     /// # Safety
     /// As for [`Self::post_recv_with`]; and memory that an LMR covers is mapped.
     #[inline(always)]
-    pub unsafe fn post_send_with(
+    pub unsafe fn post_send_with<C: ReturnCodes>(
         &self,
         count: u32,
         segment: impl Fn(usize) -> LmrSegment,
@@ -33,7 +33,7 @@ impl Ep {
         flags: CompletionFlags,
     ) -> DatReturn {
         // SAFETY: the caller's promise.
-        unsafe { self.post_request(|| Request::Send, count, segment, cookie, flags) }
+        unsafe { self.post_request::<C>(|| Request::Send, count, segment, cookie, flags) }
     }
 
     /// Posts an RDMA read from `remote` into `count` segments.
@@ -48,7 +48,7 @@ impl Ep {
     /// # Safety
     /// As for [`Self::post_recv_with`].
     #[inline(always)]
-    pub unsafe fn post_rdma_read_with(
+    pub unsafe fn post_rdma_read_with<C: ReturnCodes>(
         &self,
         count: u32,
         segment: impl Fn(usize) -> LmrSegment,
@@ -58,7 +58,7 @@ impl Ep {
     ) -> DatReturn {
         let kind = move || Request::Read(remote());
         // SAFETY: the caller's promise.
-        unsafe { self.post_request(kind, count, segment, cookie, flags) }
+        unsafe { self.post_request::<C>(kind, count, segment, cookie, flags) }
     }
 
     /// Posts an RDMA write of `count` segments to `remote`.
@@ -72,7 +72,7 @@ impl Ep {
     /// # Safety
     /// As for [`Self::post_send_with`].
     #[inline(always)]
-    pub unsafe fn post_rdma_write_with(
+    pub unsafe fn post_rdma_write_with<C: ReturnCodes>(
         &self,
         count: u32,
         segment: impl Fn(usize) -> LmrSegment,
@@ -82,7 +82,7 @@ impl Ep {
     ) -> DatReturn {
         let kind = move || Request::Write(remote());
         // SAFETY: the caller's promise.
-        unsafe { self.post_request(kind, count, segment, cookie, flags) }
+        unsafe { self.post_request::<C>(kind, count, segment, cookie, flags) }
     }
 
     /// Posts a request. `kind` is called where the kind is needed, and always returns the same
@@ -91,7 +91,7 @@ impl Ep {
     /// # Safety
     /// As for [`Self::post_send_with`].
     #[inline(always)]
-    pub(super) unsafe fn post_request(
+    pub(super) unsafe fn post_request<C: ReturnCodes>(
         &self,
         kind: impl Fn() -> Request,
         count: u32,
@@ -104,9 +104,9 @@ impl Ep {
             if !is_single(count, flags) {
                 // As in `post_recv`.
                 core::hint::cold_path();
-                return self.post_slow(kind, segment, cookie, count, flags);
+                return self.post_slow::<C>(kind, segment, cookie, count, flags);
             }
-            for_mode!(self.posting.mode(), <P, L> self.post_fast::<P, L>(kind, segment, cookie))
+            for_mode!(self.posting.mode(), <P, L> self.post_fast::<C, P, L>(kind, segment, cookie))
         }
     }
 
@@ -117,7 +117,7 @@ impl Ep {
     /// As for [`Self::post_send_with`]; `L` is a lock if posts take one.
     #[inline(never)]
     #[allow(improper_ctypes_definitions, reason = "only Rust calls it")]
-    unsafe extern "C" fn post_fast<P: FastPath, L: PostLock>(
+    unsafe extern "C" fn post_fast<C: ReturnCodes, P: FastPath, L: PostLock>(
         &self,
         kind: impl Fn() -> Request,
         segment: impl Fn(usize) -> LmrSegment,
@@ -156,7 +156,7 @@ impl Ep {
             }
         }
         // SAFETY: the caller's promise.
-        unsafe { self.post_slow(kind, segment, cookie, 1, CompletionFlags::empty()) }
+        unsafe { self.post_slow::<C>(kind, segment, cookie, 1, CompletionFlags::empty()) }
     }
 
     /// The slow path: any request. Its first arguments are those of the fast path, so that they are
@@ -167,7 +167,7 @@ impl Ep {
     #[cold]
     #[inline(never)]
     #[allow(improper_ctypes_definitions, reason = "only Rust calls it")]
-    pub(super) unsafe extern "C" fn post_slow(
+    pub(super) unsafe extern "C" fn post_slow<C: ReturnCodes>(
         &self,
         kind: impl Fn() -> Request,
         segment: impl Fn(usize) -> LmrSegment,
@@ -224,7 +224,7 @@ impl Ep {
             is_second_try = true;
         };
         // SAFETY: the caller's promise.
-        unsafe { self.report_refused(kind_of, count, segment, flags, code) }
+        C::convert(unsafe { self.report_refused(kind_of, count, segment, flags, code) })
     }
 
     /// Reports the cause of a refused request; returns the code. The functions are passed by value,
@@ -287,8 +287,10 @@ impl Ep {
         flags: CompletionFlags,
     ) -> Result<(), DatReturn> {
         // SAFETY: the caller's promise.
-        unsafe { self.post_send_with(count_of(segments), |at| segments[at], cookie, flags) }
-            .into_result()
+        unsafe {
+            self.post_send_with::<OwnCodes>(count_of(segments), |at| segments[at], cookie, flags)
+        }
+        .into_result()
     }
 
     /// As [`Self::post_rdma_read_with`], for an array.
@@ -309,7 +311,13 @@ impl Ep {
         let remote = || *remote;
         // SAFETY: the caller's promise.
         unsafe {
-            self.post_rdma_read_with(count_of(segments), |at| segments[at], cookie, remote, flags)
+            self.post_rdma_read_with::<OwnCodes>(
+                count_of(segments),
+                |at| segments[at],
+                cookie,
+                remote,
+                flags,
+            )
         }
         .into_result()
     }
@@ -332,7 +340,13 @@ impl Ep {
         let remote = || *remote;
         // SAFETY: the caller's promise.
         unsafe {
-            self.post_rdma_write_with(count_of(segments), |at| segments[at], cookie, remote, flags)
+            self.post_rdma_write_with::<OwnCodes>(
+                count_of(segments),
+                |at| segments[at],
+                cookie,
+                remote,
+                flags,
+            )
         }
         .into_result()
     }

@@ -8,7 +8,7 @@ use dat_engine::{PostError, RecvRequest};
 use super::{Entered, PostLock, Posting, for_mode, gather, is_single};
 use crate::object::ia::MAX_SEGMENTS;
 use crate::object::lmr::LmrCache;
-use crate::status::DatReturn;
+use crate::status::{DatReturn, ReturnCodes};
 use crate::types::{CompletionFlags, LmrSegment, MemPrivileges};
 
 /// A queue that receives are posted to.
@@ -86,14 +86,14 @@ pub(crate) trait RecvPoster {
 }
 
 /// Posts a receive of `count` segments; `segment(i)` is the i-th, and `i` is below `count`. As the
-/// last statement of a function, the call compiles to a jump.
+/// last statement of a function, the call compiles to a jump; `C` converts the code of a refusal.
 ///
 /// # Safety
 /// No other post runs on this queue at the same time, and nothing else uses the poster, unless
 /// posts take its lock. The memory of the segments is left alone until the receive completes, or
 /// the queue is reset or gone.
 #[inline(always)]
-pub(crate) unsafe fn post_recv<Q: RecvQueue>(
+pub(crate) unsafe fn post_recv<C: ReturnCodes, Q: RecvQueue>(
     queue: &Q,
     count: u32,
     segment: impl Fn(usize) -> LmrSegment,
@@ -105,9 +105,9 @@ pub(crate) unsafe fn post_recv<Q: RecvQueue>(
         if !is_single(count, flags) {
             // The hint is here because it makes LLVM emit two branches instead of arithmetic.
             core::hint::cold_path();
-            return post_slow(queue, segment, cookie, count, flags);
+            return post_slow::<C, Q>(queue, segment, cookie, count, flags);
         }
-        for_mode!(queue.posting().mode(), <P, L> post_fast::<Q, P, L>(queue, segment, cookie))
+        for_mode!(queue.posting().mode(), <P, L> post_fast::<C, Q, P, L>(queue, segment, cookie))
     }
 }
 
@@ -118,7 +118,7 @@ pub(crate) unsafe fn post_recv<Q: RecvQueue>(
 /// As for [`post_recv`]; `L` is a lock if posts take one.
 #[inline(never)]
 #[allow(improper_ctypes_definitions, reason = "only Rust calls it")]
-unsafe extern "C" fn post_fast<Q: RecvQueue, P: FastPath, L: PostLock>(
+unsafe extern "C" fn post_fast<C: ReturnCodes, Q: RecvQueue, P: FastPath, L: PostLock>(
     queue: &Q,
     segment: impl Fn(usize) -> LmrSegment,
     cookie: u64,
@@ -142,7 +142,7 @@ unsafe extern "C" fn post_fast<Q: RecvQueue, P: FastPath, L: PostLock>(
         }
     }
     // SAFETY: the caller's promise.
-    unsafe { post_slow(queue, segment, cookie, 1, CompletionFlags::empty()) }
+    unsafe { post_slow::<C, Q>(queue, segment, cookie, 1, CompletionFlags::empty()) }
 }
 
 /// The slow path: any receive. Its first arguments are those of the fast path, so that they are in
@@ -153,7 +153,7 @@ unsafe extern "C" fn post_fast<Q: RecvQueue, P: FastPath, L: PostLock>(
 #[cold]
 #[inline(never)]
 #[allow(improper_ctypes_definitions, reason = "only Rust calls it")]
-unsafe extern "C" fn post_slow<Q: RecvQueue>(
+unsafe extern "C" fn post_slow<C: ReturnCodes, Q: RecvQueue>(
     queue: &Q,
     segment: impl Fn(usize) -> LmrSegment,
     cookie: u64,
@@ -193,5 +193,5 @@ unsafe extern "C" fn post_slow<Q: RecvQueue>(
         is_second_try = true;
     };
     // SAFETY: the caller's promise.
-    unsafe { queue.report(count, segment, flags, code) }
+    C::convert(unsafe { queue.report(count, segment, flags, code) })
 }

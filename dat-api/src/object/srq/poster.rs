@@ -7,7 +7,7 @@ use super::Srq;
 use crate::object::lmr::LmrCache;
 use crate::object::post::recv::{RecvPoster, RecvQueue, post_recv};
 use crate::object::post::{LONGEST, Path, Posting, count_of, refusal, too_many};
-use crate::status::DatReturn;
+use crate::status::{DatReturn, OwnCodes, ReturnCodes};
 use crate::types::{CompletionFlags, LmrSegment};
 
 /// The posting half of a shared queue.
@@ -62,14 +62,14 @@ impl Srq {
     /// threadsafe or [`Srq::create_locked`] has created it. The memory of the segments is left alone until the receive completes, or the
     /// queue and all its endpoints are gone.
     #[inline(always)]
-    pub unsafe fn post_recv_with(
+    pub unsafe fn post_recv_with<C: ReturnCodes>(
         &self,
         count: u32,
         segment: impl Fn(usize) -> LmrSegment,
         cookie: u64,
     ) -> DatReturn {
         // SAFETY: the caller's promise.
-        unsafe { post_recv(self, count, segment, cookie, CompletionFlags::empty()) }
+        unsafe { post_recv::<C, _>(self, count, segment, cookie, CompletionFlags::empty()) }
     }
 
     /// As [`Self::post_recv_with`], for an array.
@@ -82,7 +82,8 @@ impl Srq {
     #[inline]
     pub unsafe fn post_recv(&self, segments: &[LmrSegment], cookie: u64) -> Result<(), DatReturn> {
         // SAFETY: the caller's promise.
-        unsafe { self.post_recv_with(count_of(segments), |at| segments[at], cookie) }.into_result()
+        unsafe { self.post_recv_with::<OwnCodes>(count_of(segments), |at| segments[at], cookie) }
+            .into_result()
     }
 }
 

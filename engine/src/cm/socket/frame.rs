@@ -12,6 +12,8 @@
 //! The header and [`Reject`](Kind::Reject) are the same in every version, so that
 //! one version can refuse another with a reason. A reader takes the parameters that
 //! it knows and skips those that a later minor change appended.
+//!
+//! Decision: `docs/decisions/071-own-messages-over-tcp.md`
 
 use crate::cm::{MAX_PRIVATE_DATA, Parameters};
 use crate::control::{EndpointAddress, LinkLayer};

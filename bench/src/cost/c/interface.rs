@@ -1,34 +1,43 @@
-//! DAT's C calls as a measured interface, through function pointers from dlsym.
+//! DAT's C calls as a measured interface, through function pointers from dlsym. `v1` and
+//! `v2` compile this file with the types of their version.
 
 use std::mem::MaybeUninit;
 use std::ptr::null_mut;
 use std::rc::Rc;
 
-use dat::abi::{
+use super::udapl::abi::{
     DAT_COMPLETION_DEFAULT_FLAG, DAT_CONNECT_DEFAULT_FLAG, DAT_CONNECTION_EVENT_ESTABLISHED,
     DAT_CONNECTION_REQUEST_EVENT, DAT_CONTEXT, DAT_COUNT, DAT_DTO_COMPLETION_EVENT,
     DAT_DTO_SUCCESS, DAT_EP_ATTR, DAT_EP_HANDLE, DAT_EVD_CONNECTION_FLAG, DAT_EVD_CR_FLAG,
-    DAT_EVD_DTO_FLAG, DAT_EVENT, DAT_HANDLE_NULL, DAT_LMR_TRIPLET, DAT_PSP_CONSUMER_FLAG,
-    DAT_QOS_BEST_EFFORT, DAT_QUEUE_EMPTY, DAT_RETURN, DAT_RMR_TRIPLET, DAT_SERVICE_TYPE_RC,
-    DAT_SRQ_ATTR, DAT_SRQ_HANDLE, DAT_TYPE_MASK,
+    DAT_EVD_DTO_FLAG, DAT_EVENT, DAT_EVENT_NUMBER, DAT_HANDLE_NULL, DAT_LMR_TRIPLET,
+    DAT_PSP_CONSUMER_FLAG, DAT_QOS_BEST_EFFORT, DAT_QUEUE_EMPTY, DAT_RETURN, DAT_RMR_TRIPLET,
+    DAT_SERVICE_TYPE_RC, DAT_SRQ_ATTR, DAT_SRQ_HANDLE, DAT_TYPE_MASK,
 };
 
-use super::end::{
-    BUFFER, COMPLETIONS, DEPTH, End, IN, Interface, LONGER, MESSAGE, OUT, POLL_FAILED, ROOM, TARGET,
+use super::atomics;
+use super::udapl::adapter::CONNECTION_EVENTS;
+use super::udapl::events::{Queue, micros};
+use super::udapl::library::Calls;
+use super::udapl::memory::Memory;
+use super::udapl::{Adapter, Libdat, bytes, control, remote_segment};
+use crate::cost::end::{
+    ATOMIC, Atomic, BUFFER, COMPLETIONS, DEPTH, End, IN, Interface, LONGER, MESSAGE, OUT,
+    POLL_FAILED, ROOM, TARGET,
 };
-use super::rust::{CONNECT_TIMEOUT, CONNECTION_EVENTS};
+use crate::cost::rust::CONNECT_TIMEOUT;
 use crate::failure::Failure;
-use crate::lat::c::address::{Address, read_address};
-use crate::lat::c::events::{Queue, micros};
-use crate::lat::c::library::Calls;
-use crate::lat::c::memory::Memory;
-use crate::lat::c::{Adapter, Libdat, control};
+use crate::udapl::address::{Address, read_address};
+use dat_api::safe::RemoteSegment;
 
 /// An open adapter.
-pub(super) struct C(Rc<Adapter>);
+pub(in crate::cost) struct C(Rc<Adapter>);
 
 impl C {
-    pub(super) fn open(libdat: &Libdat, adapter: &str, thread_safe: bool) -> Result<Self, Failure> {
+    pub(in crate::cost) fn open(
+        libdat: &Libdat,
+        adapter: &str,
+        thread_safe: bool,
+    ) -> Result<Self, Failure> {
         Adapter::open(libdat, adapter, thread_safe).map(Self)
     }
 
@@ -44,7 +53,8 @@ impl C {
                 )));
             }
         }
-        (near.target, far.target) = (far.write_target(), near.write_target());
+        (near.target, far.target) = (far.remote(LONGER), near.remote(LONGER));
+        (near.word_target, far.word_target) = (far.remote(ATOMIC), near.remote(ATOMIC));
         Ok((near, far))
     }
 
@@ -164,12 +174,10 @@ impl C {
             into: memory.segment(IN..IN + ROOM as usize),
             short: out(MESSAGE),
             long: out(LONGER),
-            target: DAT_RMR_TRIPLET {
-                rmr_context: 0,
-                pad: 0,
-                target_address: 0,
-                segment_length: 0,
-            },
+            word: out(ATOMIC),
+            target: remote_segment(RemoteSegment::default()),
+            word_target: remote_segment(RemoteSegment::default()),
+            atomics: atomics::supported(adapter)?,
             ep,
             srq,
             calls,
@@ -195,14 +203,19 @@ impl Interface for C {
 }
 
 /// An EP with its EVDs and memory.
-pub(super) struct CEnd<const SHARED: bool> {
+pub(in crate::cost) struct CEnd<const SHARED: bool> {
     ep: DAT_EP_HANDLE,
     srq: DAT_SRQ_HANDLE,
     calls: Calls,
     into: DAT_LMR_TRIPLET,
     short: DAT_LMR_TRIPLET,
     long: DAT_LMR_TRIPLET,
+    /// Of atomic operations.
+    word: DAT_LMR_TRIPLET,
     target: DAT_RMR_TRIPLET,
+    /// Of atomic operations.
+    word_target: DAT_RMR_TRIPLET,
+    atomics: bool,
     // Freed after the EP and the SRQ (see `Drop`), the memory last.
     sent: Queue,
     received: Queue,
@@ -211,14 +224,14 @@ pub(super) struct CEnd<const SHARED: bool> {
 }
 
 impl<const SHARED: bool> CEnd<SHARED> {
-    fn write_target(&self) -> DAT_RMR_TRIPLET {
+    /// Returns the target of requests of the other end.
+    fn remote(&self, length: u32) -> DAT_RMR_TRIPLET {
         let all = self.memory.exposed_buffer();
-        DAT_RMR_TRIPLET {
-            rmr_context: all.context,
-            pad: 0,
-            target_address: all.address + TARGET as u64,
-            segment_length: LONGER.into(),
-        }
+        remote_segment(RemoteSegment {
+            address: all.address + TARGET as u64,
+            length: length.into(),
+            ..all
+        })
     }
 }
 
@@ -284,6 +297,32 @@ impl<const SHARED: bool> End for CEnd<SHARED> {
     }
 
     #[inline(always)]
+    fn read(&mut self, cookie: u64) -> bool {
+        let (segment, target) = (&raw mut self.long, &raw const self.target);
+        let (cookie, flags) = (cookie_of(cookie), DAT_COMPLETION_DEFAULT_FLAG);
+        // SAFETY: as in `receive`; the target is only read.
+        unsafe { (self.calls.ep_post_rdma_read)(self.ep, 1, segment, cookie, target, flags) == 0 }
+    }
+
+    fn has_atomics(&self) -> bool {
+        self.atomics
+    }
+
+    #[inline(always)]
+    fn atomic(&mut self, cookie: u64, operation: Atomic) -> bool {
+        let (segment, target) = (&raw mut self.word, &raw mut self.word_target);
+        // SAFETY: as in `receive`; the target is only read.
+        unsafe {
+            let cookie = cookie_of(cookie);
+            atomics::post(&self.calls, self.ep, operation, segment, cookie, target) == 0
+        }
+    }
+
+    fn atomic_sent(&mut self, sum: &mut u64) -> usize {
+        dequeue_event(&self.sent, &self.calls, atomics::DONE, sum)
+    }
+
+    #[inline(always)]
     fn received(&mut self, sum: &mut u64) -> usize {
         dequeue(&self.received, &self.calls, sum)
     }
@@ -302,9 +341,15 @@ impl<const SHARED: bool> End for CEnd<SHARED> {
     }
 }
 
-/// Dequeues one completion.
+/// Dequeues one completion of a request that is not atomic.
 #[inline(always)]
 fn dequeue(queue: &Queue, calls: &Calls, sum: &mut u64) -> usize {
+    dequeue_event(queue, calls, DAT_DTO_COMPLETION_EVENT, sum)
+}
+
+/// Dequeues one completion, whose event has this number.
+#[inline(always)]
+fn dequeue_event(queue: &Queue, calls: &Calls, number: DAT_EVENT_NUMBER, sum: &mut u64) -> usize {
     let mut event = MaybeUninit::<DAT_EVENT>::uninit();
     // SAFETY: an EVD; the event is a local variable that is written.
     let code: DAT_RETURN = unsafe { (calls.evd_dequeue)(queue.evd, event.as_mut_ptr()) };
@@ -317,7 +362,7 @@ fn dequeue(queue: &Queue, calls: &Calls, sum: &mut u64) -> usize {
     }
     // SAFETY: the call succeeded, so it has written the event.
     let event = unsafe { &*event.as_ptr() };
-    if event.event_number != DAT_DTO_COMPLETION_EVENT {
+    if event.event_number != number {
         return POLL_FAILED;
     }
     // SAFETY: the event number says that this member is valid.
@@ -327,6 +372,6 @@ fn dequeue(queue: &Queue, calls: &Calls, sum: &mut u64) -> usize {
     }
     // SAFETY: any 64 bits are a valid value of this member, which was posted.
     let cookie = unsafe { data.user_cookie.as_64 };
-    *sum = sum.wrapping_add(cookie + data.transfered_length);
+    *sum = sum.wrapping_add(cookie + bytes(data.transfered_length));
     1
 }

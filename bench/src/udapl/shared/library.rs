@@ -1,14 +1,13 @@
-//! `libdat.so`, loaded with dlopen and called through its symbols only.
+//! A version's library, loaded with dlopen and called through its symbols only.
 //!
 //! It is not linked, because several DAT libraries export the same names, and a
-//! benchmark of one must not call another. Of the crate `libdat` only the types
-//! are used.
+//! benchmark of one must not call another. Of the crates `libdat` and `libdat2` only the
+//! types are used.
 
-use std::ffi::{CStr, CString, OsString, c_char, c_void};
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::ffi::{OsString, c_void};
 use std::path::{Path, PathBuf};
 
-use dat::abi::{
+use super::abi::{
     DAT_CR_ACCEPT_FUNC, DAT_CR_QUERY_FUNC, DAT_EP_CONNECT_FUNC, DAT_EP_CREATE_FUNC,
     DAT_EP_CREATE_WITH_SRQ_FUNC, DAT_EP_FREE_FUNC, DAT_EP_POST_RDMA_READ_FUNC,
     DAT_EP_POST_RDMA_WRITE_FUNC, DAT_EP_POST_RECV_FUNC, DAT_EP_POST_SEND_FUNC, DAT_EVD_CREATE_FUNC,
@@ -18,14 +17,22 @@ use dat::abi::{
     DAT_SRQ_CREATE_FUNC, DAT_SRQ_FREE_FUNC, DAT_SRQ_POST_RECV_FUNC,
 };
 
+use super::{Library, NAMES, OwnCalls};
 use crate::failure::Failure;
 
-/// The environment variable with the path of the library.
-const VARIABLE: &str = "DAT_BENCH_LIBDAT";
-/// The file name in the build folder.
-const BESIDE: &str = "libdat.so";
-/// The file name of an installed library.
-const INSTALLED: &str = "libdat.so.1";
+/// Where the library of a version is.
+pub(super) struct Names {
+    /// The value of `--api`.
+    pub(super) api: &'static str,
+    /// The package that builds it.
+    pub(super) package: &'static str,
+    /// The environment variable with its path.
+    pub(super) variable: &'static str,
+    /// The file name in the build folder.
+    pub(super) beside: &'static str,
+    /// The file name of an installed library.
+    pub(super) installed: &'static str,
+}
 
 /// Declares [`Calls`].
 macro_rules! calls {
@@ -34,6 +41,9 @@ macro_rules! calls {
         #[derive(Clone, Copy)]
         pub(crate) struct Calls {
             $(pub(crate) $name: <$type as Function>::Pointer,)*
+            /// The calls that only this version has.
+            #[allow(dead_code, reason = "uDAPL 1.2 has none that are used")]
+            pub(crate) own: OwnCalls,
         }
 
         impl Calls {
@@ -42,10 +52,11 @@ macro_rules! calls {
                     $($name: {
                         let address = library.symbol($symbol)?;
                         // SAFETY: the symbol is the loaded library's function of
-                        // this name, which has this type in uDAPL 1.2, and
+                        // this name, which has this type in this version, and
                         // `symbol` never returns null.
                         unsafe { core::mem::transmute::<*mut c_void, <$type as Function>::Pointer>(address) }
                     },)*
+                    own: OwnCalls::find(library)?,
                 })
             }
         }
@@ -97,14 +108,14 @@ pub(crate) struct Libdat {
 }
 
 impl Libdat {
-    /// Loads the library that `DAT_BENCH_LIBDAT` names, else the one in the folder
-    /// of this executable, else the system's. It is never unloaded.
+    /// Loads the library that the environment variable names, else the one in the
+    /// folder of this executable, else the system's. It is never unloaded.
     pub(crate) fn load() -> Result<Self, Failure> {
         let beside = std::env::current_exe()
-            .map(|this| this.with_file_name(BESIDE))
+            .map(|this| this.with_file_name(NAMES.beside))
             .ok()
             .filter(|path| path.is_file());
-        let named = std::env::var_os(VARIABLE).filter(|name| !name.is_empty());
+        let named = std::env::var_os(NAMES.variable).filter(|name| !name.is_empty());
         Self::load_from(named, beside)
     }
 
@@ -113,7 +124,7 @@ impl Libdat {
             // With a slash in the name, dlopen does not search other folders.
             (Some(name), _) => std::path::absolute(&name).unwrap_or_else(|_| name.into()),
             (None, Some(path)) => path,
-            (None, None) => INSTALLED.into(),
+            (None, None) => NAMES.installed.into(),
         };
         let loaded = Library::open(&name).and_then(|library| {
             let calls = Calls::find(&library)?;
@@ -121,8 +132,14 @@ impl Libdat {
             Ok(Self { calls, path })
         });
         loaded.map_err(|cause| {
+            let Names {
+                api,
+                package,
+                variable,
+                ..
+            } = NAMES;
             Failure::environment(format!(
-                "--api c needs libdat.so: {cause}; build it (cargo build --release -p libdat), install it, or set {VARIABLE} to its path"
+                "--api {api} needs {package}.so: {cause}; build it (cargo build --release -p {package}), install it, or set {variable} to its path"
             ))
         })
     }
@@ -133,77 +150,9 @@ impl Libdat {
     }
 }
 
-/// A handle of dlopen. Never closed, because the library's threads may still run.
-struct Library(*mut c_void);
-
-impl Library {
-    fn open(name: &Path) -> Result<Self, String> {
-        let text = CString::new(name.as_os_str().as_bytes()).map_err(|error| error.to_string())?;
-        // SAFETY: `text` is a C string. The library's constructors run, which
-        // the user asked for.
-        let library = unsafe { libc::dlopen(text.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
-        if library.is_null() {
-            return Err(last_error());
-        }
-        Ok(Self(library))
-    }
-
-    /// Returns the address of a function of this library.
-    fn symbol(&self, name: &CStr) -> Result<*mut c_void, String> {
-        // SAFETY: the handle is never closed, and `name` is a C string.
-        let address = unsafe { libc::dlsym(self.0, name.as_ptr()) };
-        if address.is_null() {
-            return Err(last_error());
-        }
-        Ok(address)
-    }
-
-    /// Returns the path of the library.
-    fn path(&self) -> Option<PathBuf> {
-        file_of(self.symbol(c"dat_ia_openv").ok()?)
-    }
-}
-
-/// Returns the path of the file from which an address was loaded.
-fn file_of(address: *const c_void) -> Option<PathBuf> {
-    let mut info = core::mem::MaybeUninit::<libc::Dl_info>::zeroed();
-    // SAFETY: dladdr accepts any address; the structure is a local variable that is written.
-    let found = unsafe { libc::dladdr(address, info.as_mut_ptr()) };
-    // SAFETY: all zeros are a valid value, so it is valid whether written or not.
-    let name: *const c_char = unsafe { info.assume_init() }.dli_fname;
-    if found == 0 || name.is_null() {
-        return None;
-    }
-    // SAFETY: a C string that lives as long as the library, which is never unloaded.
-    let name = unsafe { CStr::from_ptr(name) };
-    Some(OsString::from_vec(name.to_bytes().to_vec()).into())
-}
-
-/// Returns the text of `dlerror`.
-fn last_error() -> String {
-    // SAFETY: has no preconditions; the text is valid until this thread's next call.
-    let text = unsafe { libc::dlerror() };
-    if text.is_null() {
-        return "the dynamic loader returned no cause".into();
-    }
-    // SAFETY: not null, so it is a C string.
-    unsafe { CStr::from_ptr(text) }
-        .to_string_lossy()
-        .into_owned()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn dat_bench_exports_no_dat_calls_that_could_replace_the_librarys() {
-        for name in [c"dat_ia_openv", c"dat_ep_post_send", c"dat_evd_dequeue"] {
-            // SAFETY: `name` is a C string.
-            let address = unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) };
-            assert!(address.is_null(), "{name:?} in {:?}", file_of(address));
-        }
-    }
 
     #[test]
     fn a_missing_library_is_an_environment_failure_with_a_remedy() {
@@ -212,7 +161,7 @@ mod tests {
             panic!("the file does not exist");
         };
         assert_eq!(failure.status(), 2);
-        for word in ["/nonexistent/libdat.so", "cargo build", VARIABLE] {
+        for word in ["/nonexistent/libdat.so", "cargo build", NAMES.variable] {
             assert!(failure.to_string().contains(word), "{failure}");
         }
     }

@@ -4,13 +4,10 @@ use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::ptr::NonNull;
 use std::rc::Rc;
 
-use dat::abi::{
-    DAT_HANDLE_NULL, DAT_LMR_HANDLE, DAT_LMR_TRIPLET, DAT_MEM_PRIV_ALL_FLAG, DAT_MEM_TYPE_VIRTUAL,
-    DAT_REGION_DESCRIPTION,
-};
 use dat_api::safe::RemoteSegment;
 
-use super::{Adapter, control};
+use super::abi::{DAT_HANDLE_NULL, DAT_LMR_HANDLE, DAT_LMR_TRIPLET};
+use super::{Adapter, control, lmr_create, local_segment};
 use crate::failure::Failure;
 
 /// Zeroed memory with the alignment of a page.
@@ -40,11 +37,16 @@ impl Drop for Pages {
     }
 }
 
+/// What `dat_lmr_create` returns.
+pub(super) struct Registered {
+    pub(super) lmr: DAT_LMR_HANDLE,
+    pub(super) context: u32,
+    pub(super) rmr_context: u32,
+}
+
 /// Memory with its LMR.
 pub(crate) struct Memory {
-    lmr: DAT_LMR_HANDLE,
-    context: u32,
-    rmr_context: u32,
+    registered: Registered,
     adapter: Rc<Adapter>,
     // Freed after the LMR (see `Drop`).
     bytes: Pages,
@@ -52,34 +54,18 @@ pub(crate) struct Memory {
 
 impl Memory {
     pub(crate) fn register(adapter: &Rc<Adapter>, length: usize) -> Result<Self, Failure> {
-        let bytes = Pages::allocate(length);
         let mut memory = Self {
-            lmr: DAT_HANDLE_NULL,
-            context: 0,
-            rmr_context: 0,
+            registered: Registered {
+                lmr: DAT_HANDLE_NULL,
+                context: 0,
+                rmr_context: 0,
+            },
             adapter: Rc::clone(adapter),
-            bytes,
+            bytes: Pages::allocate(length),
         };
-        let (mut registered, mut start) = (0, 0);
-        // SAFETY: the memory has that length and outlives the LMR; the other
-        // pointers are to fields and local variables that are written.
-        let code = unsafe {
-            (adapter.calls.lmr_create)(
-                adapter.ia,
-                DAT_MEM_TYPE_VIRTUAL,
-                DAT_REGION_DESCRIPTION {
-                    for_va: memory.bytes.start.as_ptr().cast(),
-                },
-                length as u64,
-                adapter.pz,
-                DAT_MEM_PRIV_ALL_FLAG,
-                &raw mut memory.lmr,
-                &raw mut memory.context,
-                &raw mut memory.rmr_context,
-                &raw mut registered,
-                &raw mut start,
-            )
-        };
+        // SAFETY: the memory has that length and outlives the LMR.
+        let code =
+            unsafe { lmr_create(adapter, memory.bytes.start, length, &mut memory.registered) };
         control("dat_lmr_create", code)?;
         Ok(memory)
     }
@@ -92,7 +78,7 @@ impl Memory {
     /// Returns all of it, for requests of the other side.
     pub(crate) fn exposed_buffer(&self) -> RemoteSegment {
         RemoteSegment {
-            context: self.rmr_context,
+            context: self.registered.rmr_context,
             address: self.bytes.start.addr().get() as u64,
             length: self.bytes.layout.size() as u64,
         }
@@ -104,18 +90,14 @@ impl Memory {
             range.end <= self.bytes.layout.size(),
             "the range is within the buffer"
         );
-        DAT_LMR_TRIPLET {
-            lmr_context: self.context,
-            pad: 0,
-            virtual_address: self.bytes.start.addr().get() as u64 + range.start as u64,
-            segment_length: range.len() as u64,
-        }
+        let address = self.bytes.start.addr().get() + range.start;
+        local_segment(self.registered.context, address as u64, range.len())
     }
 }
 
 impl Drop for Memory {
     fn drop(&mut self) {
         // SAFETY: an LMR, freed once, or null, which the call refuses with an error.
-        unsafe { (self.adapter.calls.lmr_free)(self.lmr) };
+        unsafe { (self.adapter.calls.lmr_free)(self.registered.lmr) };
     }
 }

@@ -1,0 +1,23 @@
+//! uDAPL's C calls, made as a C program makes them: through function pointers from
+//! dlsym.
+//!
+//! [`v1`] and [`v2`] are uDAPL 1.2 and 2.0. Both compile the files of `shared`, with the
+//! types of their own version, so that programs of both are measured with the same code.
+//!
+//! ```text
+//! loader           dlopen, dlsym
+//! shared/library   the function pointers of a version's library
+//! shared/adapter   an open adapter with a protection zone
+//! shared/events    EVDs
+//! shared/memory    LMRs
+//! address          conversion between SocketAddr and sockaddr
+//! ```
+#![allow(
+    clippy::duplicate_mod,
+    reason = "the same source for the types of two versions"
+)]
+
+pub(crate) mod address;
+mod loader;
+pub(crate) mod v1;
+pub(crate) mod v2;

@@ -1,0 +1,109 @@
+//! uDAPL 1.2: what it has otherwise than 2.0, and the shared source with its types.
+
+#[path = "shared/adapter.rs"]
+pub(crate) mod adapter;
+#[path = "shared/events.rs"]
+pub(crate) mod events;
+#[path = "shared/library.rs"]
+pub(crate) mod library;
+#[path = "shared/memory.rs"]
+pub(crate) mod memory;
+
+use std::ffi::c_void;
+use std::ptr::NonNull;
+
+pub(crate) use dat::abi;
+use dat_api::DatReturn;
+use dat_api::safe::RemoteSegment;
+
+use self::abi::{
+    DAT_LMR_TRIPLET, DAT_MEM_PRIV_ALL_FLAG, DAT_MEM_TYPE_VIRTUAL, DAT_REGION_DESCRIPTION,
+    DAT_RETURN, DAT_RMR_TRIPLET, DAT_VLEN,
+};
+pub(crate) use self::adapter::{Adapter, control};
+pub(crate) use self::library::Libdat;
+use self::library::Names;
+use self::memory::Registered;
+use super::loader::Library;
+
+const NAMES: Names = Names {
+    api: "c",
+    package: "libdat",
+    variable: "DAT_BENCH_LIBDAT",
+    beside: "libdat.so",
+    installed: "libdat.so.1",
+};
+/// The version that the adapter is opened for.
+const VERSION: (u32, u32) = (1, 2);
+
+/// The calls that only this version has.
+#[derive(Clone, Copy)]
+pub(crate) struct OwnCalls;
+
+impl OwnCalls {
+    fn find(_: &Library) -> Result<Self, String> {
+        Ok(Self)
+    }
+}
+
+/// Registers memory for every use.
+///
+/// # Safety
+/// `start` points to `length` bytes that outlive the LMR.
+unsafe fn lmr_create(
+    adapter: &Adapter,
+    start: NonNull<u8>,
+    length: usize,
+    made: &mut Registered,
+) -> DAT_RETURN {
+    let (mut registered, mut first) = (0, 0);
+    let for_va = start.as_ptr().cast::<c_void>();
+    // SAFETY: handles of this adapter; required of the caller; the other pointers are
+    // to variables that are written.
+    unsafe {
+        (adapter.calls.lmr_create)(
+            adapter.ia,
+            DAT_MEM_TYPE_VIRTUAL,
+            DAT_REGION_DESCRIPTION { for_va },
+            length as u64,
+            adapter.pz,
+            DAT_MEM_PRIV_ALL_FLAG,
+            &raw mut made.lmr,
+            &raw mut made.context,
+            &raw mut made.rmr_context,
+            &raw mut registered,
+            &raw mut first,
+        )
+    }
+}
+
+/// Converts the length of a message.
+#[inline(always)]
+pub(crate) fn bytes(length: DAT_VLEN) -> u64 {
+    length
+}
+
+/// Returns a local segment.
+pub(crate) fn local_segment(context: u32, address: u64, length: usize) -> DAT_LMR_TRIPLET {
+    DAT_LMR_TRIPLET {
+        lmr_context: context,
+        pad: 0,
+        virtual_address: address,
+        segment_length: length as u64,
+    }
+}
+
+/// Converts a remote segment.
+pub(crate) fn remote_segment(remote: RemoteSegment) -> DAT_RMR_TRIPLET {
+    DAT_RMR_TRIPLET {
+        rmr_context: remote.context,
+        pad: 0,
+        target_address: remote.address,
+        segment_length: remote.length,
+    }
+}
+
+/// Returns the names of a return code.
+fn described(code: DAT_RETURN) -> String {
+    DatReturn::from_bits(code).to_string()
+}

@@ -1,0 +1,153 @@
+//! uDAPL 2.0: what it has otherwise than 1.2, and the shared source with its types.
+#![allow(dead_code, reason = "`lat` uses more of uDAPL 1.2 than `cost` of 2.0")]
+
+#[path = "shared/adapter.rs"]
+pub(crate) mod adapter;
+#[path = "shared/events.rs"]
+pub(crate) mod events;
+#[path = "shared/library.rs"]
+pub(crate) mod library;
+#[path = "shared/memory.rs"]
+pub(crate) mod memory;
+
+use std::ffi::{CStr, c_void};
+use std::mem::MaybeUninit;
+use std::ptr::{NonNull, null_mut};
+
+use dat_api::safe::RemoteSegment;
+pub(crate) use dat2::abi;
+
+use self::abi::{
+    DAT_EXTENDED_OP, DAT_HANDLE, DAT_IB_MEM_PRIV_REMOTE_ATOMIC, DAT_LMR_TRIPLET,
+    DAT_MEM_PRIV_ALL_FLAG, DAT_MEM_TYPE_VIRTUAL, DAT_PROVIDER_ATTR, DAT_PROVIDER_FIELD_ALL,
+    DAT_REGION_DESCRIPTION, DAT_RETURN, DAT_RMR_TRIPLET, DAT_SEG_LENGTH, DAT_VA_TYPE_VA,
+};
+pub(crate) use self::adapter::{Adapter, control};
+pub(crate) use self::library::Libdat;
+use self::library::Names;
+use self::memory::Registered;
+use super::loader::Library;
+use crate::failure::Failure;
+
+const NAMES: Names = Names {
+    api: "c2",
+    package: "libdat2",
+    variable: "DAT_BENCH_LIBDAT2",
+    beside: "libdat2.so",
+    installed: "libdat2.so.2",
+};
+/// The version that the adapter is opened for.
+const VERSION: (u32, u32) = (2, 0);
+/// The attribute of an adapter that has atomic operations.
+const ATOMICS: &CStr = c"DAT_IB_FETCH_AND_ADD";
+
+/// `dat_extension_op`.
+pub(crate) type ExtensionOp = unsafe extern "C" fn(DAT_HANDLE, DAT_EXTENDED_OP, ...) -> DAT_RETURN;
+
+/// The calls that only this version has.
+#[derive(Clone, Copy)]
+pub(crate) struct OwnCalls {
+    pub(crate) extension_op: ExtensionOp,
+}
+
+impl OwnCalls {
+    fn find(library: &Library) -> Result<Self, String> {
+        let address = library.symbol(c"dat_extension_op")?;
+        // SAFETY: the loaded library's function of this name, which has this type in
+        // uDAPL 2.0; `symbol` never returns null.
+        let extension_op = unsafe { core::mem::transmute::<*mut c_void, ExtensionOp>(address) };
+        Ok(Self { extension_op })
+    }
+}
+
+/// Registers memory for every use, with atomic operations.
+///
+/// # Safety
+/// `start` points to `length` bytes that outlive the LMR.
+unsafe fn lmr_create(
+    adapter: &Adapter,
+    start: NonNull<u8>,
+    length: usize,
+    made: &mut Registered,
+) -> DAT_RETURN {
+    let (mut registered, mut first) = (0, 0);
+    let for_va = start.as_ptr().cast::<c_void>();
+    // SAFETY: handles of this adapter; required of the caller; the other pointers are
+    // to variables that are written.
+    unsafe {
+        (adapter.calls.lmr_create)(
+            adapter.ia,
+            DAT_MEM_TYPE_VIRTUAL,
+            DAT_REGION_DESCRIPTION { for_va },
+            length as u64,
+            adapter.pz,
+            DAT_MEM_PRIV_ALL_FLAG | DAT_IB_MEM_PRIV_REMOTE_ATOMIC,
+            DAT_VA_TYPE_VA,
+            &raw mut made.lmr,
+            &raw mut made.context,
+            &raw mut made.rmr_context,
+            &raw mut registered,
+            &raw mut first,
+        )
+    }
+}
+
+/// Converts the length of a message.
+#[inline(always)]
+pub(crate) fn bytes(length: DAT_SEG_LENGTH) -> u64 {
+    length.into()
+}
+
+/// Returns a local segment.
+pub(crate) fn local_segment(context: u32, address: u64, length: usize) -> DAT_LMR_TRIPLET {
+    DAT_LMR_TRIPLET {
+        virtual_address: address,
+        segment_length: length.try_into().expect("buffers are below 4 GiB"),
+        lmr_context: context,
+    }
+}
+
+/// Converts a remote segment.
+pub(crate) fn remote_segment(remote: RemoteSegment) -> DAT_RMR_TRIPLET {
+    DAT_RMR_TRIPLET {
+        virtual_address: remote.address,
+        segment_length: remote.length.try_into().expect("buffers are below 4 GiB"),
+        rmr_context: remote.context,
+    }
+}
+
+/// Returns whether an adapter has atomic operations.
+pub(crate) fn has_atomics(adapter: &Adapter) -> Result<bool, Failure> {
+    let mut attributes = MaybeUninit::<DAT_PROVIDER_ATTR>::zeroed();
+    // SAFETY: the IA is open; the attributes are a local variable that is written; no
+    // other attributes are requested.
+    let code = unsafe {
+        (adapter.calls.ia_query)(
+            adapter.ia,
+            null_mut(),
+            0,
+            null_mut(),
+            DAT_PROVIDER_FIELD_ALL,
+            attributes.as_mut_ptr(),
+        )
+    };
+    control("dat_ia_query", code)?;
+    // SAFETY: all zeros are a valid value, and the call has written it.
+    let attributes = unsafe { attributes.assume_init() };
+    let count = usize::try_from(attributes.num_provider_specific_attr).unwrap_or(0);
+    if count == 0 {
+        return Ok(false);
+    }
+    // SAFETY: the library has set pointer and number; the attributes and their names
+    // live as long as the IA.
+    Ok(unsafe {
+        core::slice::from_raw_parts(attributes.provider_specific_attr, count)
+            .iter()
+            .any(|attribute| CStr::from_ptr(attribute.name) == ATOMICS)
+    })
+}
+
+/// Returns the number of a return code. `dat_api` knows the names of uDAPL 1.2 only.
+fn described(code: DAT_RETURN) -> String {
+    format!("{code:#010x}")
+}
