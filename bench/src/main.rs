@@ -2,13 +2,15 @@
 //! on the emulated device, without hardware.
 //!
 //! ```text
-//! commands     devices, lat, cost, wake, scale, compare, diff: one module each
+//! commands     devices, lat, cost, wake, scale, compare, diff: one module each;
+//!              report: page, because the module report is the output of all commands
 //! cli          options and help of the commands
 //! select       chooses the device of a run       launcher   restarts dat-bench under mlx5-emu
 //! clock        TSC or CLOCK_MONOTONIC            stats      samples: histogram, mean, deviation
 //! results      reads result files; --fail-if
 //! nic          stops and steps the emulated NIC  exchange   TCP control connection of client and server
-//! report       table, histogram, JSON, hgrm      plot       SVG
+//! report       table, histogram, JSON, hgrm      charts     which figures are plotted over what
+//! plot         panels as SVG
 //! host         facts about this machine          output     every write to a stream or file
 //! interrupt    Ctrl-C keeps what was measured
 //! failure      errors and exit statuses          noise    disturbances of the measuring thread
@@ -18,6 +20,7 @@
 
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
+mod charts;
 mod cli;
 mod clock;
 mod compare;
@@ -33,6 +36,7 @@ mod launcher;
 mod nic;
 mod noise;
 mod output;
+mod page;
 mod plot;
 mod report;
 mod results;
@@ -75,6 +79,7 @@ fn main() -> ExitCode {
         Command::Scale(args) => scale::run(args),
         Command::Compare(args) => compare::run(args),
         Command::Diff(args) => diff::run(args),
+        Command::Report(args) => page::run(args),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

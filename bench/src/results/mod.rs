@@ -3,10 +3,12 @@
 //!
 //! ```text
 //! read        the JSON of each command → cases
+//! notes       what a file tells beside its cases
 //! condition   --fail-if
 //! ```
 
 mod condition;
+mod notes;
 mod read;
 
 use std::collections::BTreeMap;
@@ -20,13 +22,20 @@ pub(crate) use condition::Condition;
 use crate::failure::Failure;
 
 /// The newest version of each schema that this program reads and writes.
-const SCHEMAS: [(&str, u32); 4] = [("lat", 3), ("wake", 2), ("cost", 1), ("scale", 1)];
+const SCHEMAS: [(&str, u32); 5] = [
+    ("lat", 3),
+    ("wake", 2),
+    ("cost", 1),
+    ("scale", 1),
+    ("compare", 1),
+];
 
 /// The unit of a figure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Unit {
     Microseconds,
     Nanoseconds,
+    Percent,
     /// Anything else: a count, bytes.
     None,
 }
@@ -36,6 +45,7 @@ impl Unit {
         match self {
             Self::Microseconds => "us",
             Self::Nanoseconds => "ns",
+            Self::Percent => "%",
             Self::None => "",
         }
     }
@@ -49,16 +59,30 @@ pub(crate) struct Figure {
     pub(crate) unit: Unit,
 }
 
+/// One of the values that distinguish a case from others: its message size, rate,
+/// interface.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Key {
+    pub(crate) name: &'static str,
+    pub(crate) text: String,
+    /// The value, if it is a number.
+    pub(crate) number: Option<f64>,
+}
+
 /// One measured case.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Case {
     /// What distinguishes it from the other cases of the file.
     pub(crate) name: String,
+    /// The same, in parts.
+    pub(crate) keys: Vec<Key>,
     pub(crate) figures: Vec<Figure>,
     /// Number of samples; none if the file does not tell.
     pub(crate) samples: Option<u64>,
     /// The median of each round, microseconds.
     pub(crate) rounds: Vec<f64>,
+    /// Upper end in nanoseconds and count of the buckets with samples, in ascending order.
+    pub(crate) histogram: Vec<(u64, u64)>,
     /// Whether these are other times of the case before it: conditions on figures that
     /// only that one has are not judged.
     pub(crate) is_part: bool,
@@ -69,6 +93,22 @@ pub(crate) struct Case {
 impl Case {
     pub(crate) fn figure(&self, name: &str) -> Option<&Figure> {
         self.figures.iter().find(|figure| figure.name == name)
+    }
+
+    pub(crate) fn key(&self, name: &str) -> Option<&Key> {
+        self.keys.iter().find(|key| key.name == name)
+    }
+
+    /// Adds what distinguishes the case from others; `unit` follows a number.
+    fn tell_apart(&mut self, name: &'static str, value: &Value, unit: &str) {
+        let number = value.as_f64();
+        let text = match (value, number) {
+            (Value::Null, _) => return,
+            (Value::String(text), _) => text.clone(),
+            (_, Some(number)) => format!("{number}{unit}"),
+            (other, None) => other.to_string(),
+        };
+        self.keys.push(Key { name, text, number });
     }
 
     /// Adds a figure, unless it is absent, null or known.
@@ -85,9 +125,17 @@ impl Case {
 pub(crate) struct ResultFile {
     /// The command that wrote it.
     pub(crate) command: &'static str,
+    /// The version of dat-bench that wrote it.
+    pub(crate) version: String,
+    /// Seconds since 1970, UTC; none if the file does not tell.
+    pub(crate) finished_at: Option<u64>,
+    /// Whether the device was emulated, so that no figure is a NIC's.
+    pub(crate) emulated: bool,
     /// Host, device and options, by name.
     pub(crate) conditions: BTreeMap<String, String>,
     pub(crate) cases: Vec<Case>,
+    /// What else the file tells, in sentences.
+    pub(crate) notes: Vec<String>,
 }
 
 impl ResultFile {
@@ -117,7 +165,7 @@ impl ResultFile {
             });
         let Some(((command, newest), version)) = of_ours else {
             return Err(format!(
-                "its schema is '{schema}'; expected a result of lat, wake, cost or scale"
+                "its schema is '{schema}'; expected a result of lat, wake, cost, scale or compare"
             ));
         };
         if version > newest {
@@ -125,24 +173,47 @@ impl ResultFile {
                 "a newer dat-bench has written it: its schema is '{schema}', this dat-bench reads {command} up to version {newest}"
             ));
         }
-        let entries = value["results"]
-            .as_array()
-            .ok_or("it has no list 'results'; it is incomplete")?;
-        let read = match command {
-            "lat" => read::lat,
-            "wake" => read::wake,
-            "cost" => read::cost,
-            _ => read::scale,
+        let (list, read): (_, fn(&Value) -> Vec<Case>) = match command {
+            "lat" => ("results", read::lat),
+            "wake" => ("results", read::wake),
+            "cost" => ("results", read::cost),
+            "scale" => ("results", read::scale),
+            _ => ("pairs", |_| Vec::new()),
         };
+        let entries = value[list]
+            .as_array()
+            .ok_or_else(|| format!("it has no list '{list}'; it is incomplete"))?;
+        let mut cases: Vec<Case> = entries.iter().flat_map(read).collect();
+        if command == "compare" {
+            cases = read::compare(entries);
+        }
         let mut conditions = BTreeMap::new();
         for part in ["host", "device", "run", "conditions"] {
             flatten(part, &value[part], &mut conditions);
         }
         Ok(Self {
             command,
+            version: value["dat_bench"].as_str().unwrap_or("?").to_owned(),
+            finished_at: value["finished_at"].as_u64(),
+            emulated: value["emulated"] == true,
             conditions,
-            cases: entries.iter().flat_map(read).collect(),
+            cases,
+            notes: notes::of(&value),
         })
+    }
+
+    /// Returns the command, and the device that it measured.
+    pub(crate) fn heading(&self) -> String {
+        let name = self.condition("device.name").unwrap_or("an unknown device");
+        let emulated = if self.emulated { " (emulated)" } else { "" };
+        format!("dat-bench {} on {name}{emulated}", self.command)
+    }
+
+    /// Returns a condition, whatever part of the file it is in.
+    pub(crate) fn condition(&self, name: &str) -> Option<&str> {
+        let found = self.conditions.get(name);
+        let found = found.or_else(|| self.conditions.get(&format!("conditions.{name}")));
+        found.map(String::as_str)
     }
 
     /// Fails if a condition holds for a case, and if no case can tell.

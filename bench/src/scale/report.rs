@@ -1,12 +1,10 @@
-//! Output of `scale`: table, JSON and plot.
+//! Output of `scale`: table and JSON.
 
 use std::fmt::Write;
 
 use serde::Serialize;
 
-use crate::failure::Failure;
 use crate::host::Host;
-use crate::plot::{Line, Panel, page};
 use crate::report::document::document;
 use crate::report::{DeviceFacts, head, pinned};
 use crate::stats::rounds::Summary;
@@ -165,41 +163,4 @@ pub(super) fn json(conditions: &Conditions, outcomes: &[Outcome]) -> String {
         results,
     };
     document(SCHEMA, &conditions.device, body)
-}
-
-/// Returns the plot, as SVG.
-pub(super) fn svg(conditions: &Conditions, outcomes: &[Outcome]) -> Result<String, Failure> {
-    let line = |name: &str, of: &dyn Fn(&Outcome) -> Option<f64>| Line {
-        name: name.to_owned(),
-        points: outcomes
-            .iter()
-            .filter_map(|it| Some((f64::from(it.endpoints), of(it)?)))
-            .filter(|&(_, value)| value > 0.0)
-            .collect(),
-    };
-    page(
-        &format!("dat-bench scale: {}", conditions.device.emulation_note()),
-        &[
-            Panel {
-                title: "cost per message".to_owned(),
-                x: "endpoints",
-                y: "per message",
-                lines: vec![
-                    line("nanoseconds", &|it| Some(it.summary().median)),
-                    line("instructions", &|it| it.instructions),
-                    line("cache lines", &|it| it.cache_lines),
-                ],
-            },
-            Panel {
-                title: "memory".to_owned(),
-                x: "endpoints",
-                y: "resident bytes per endpoint",
-                lines: vec![
-                    line("libmlx5", &|it| Some(it.per_endpoint(it.libmlx5))),
-                    line("engine", &|it| Some(it.per_endpoint(it.engine))),
-                    line("DAT", &|it| Some(it.per_endpoint(it.dat))),
-                ],
-            },
-        ],
-    )
 }
