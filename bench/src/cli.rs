@@ -65,6 +65,12 @@ pub(crate) enum Command {
     /// Make one HTML page with plots from result files
     #[command(long_about = report::ABOUT, after_long_help = report::EXAMPLES, after_help = "See --help for what the page shows, and for examples.")]
     Report(ReportArgs),
+    /// Write manual pages and shell completions below a folder, for the installer
+    #[command(hide = true)]
+    Generate {
+        /// The folder
+        folder: PathBuf,
+    },
 }
 
 const ABOUT: &str = "\

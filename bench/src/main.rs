@@ -46,9 +46,10 @@ mod stats;
 mod wake;
 
 use std::io::Write;
+use std::path::Path;
 use std::process::ExitCode;
 
-use clap::Parser;
+use clap::{CommandFactory, Parser};
 
 use cli::{Cli, Command};
 use failure::Failure;
@@ -80,11 +81,25 @@ fn main() -> ExitCode {
         Command::Compare(args) => compare::run(args),
         Command::Diff(args) => diff::run(args),
         Command::Report(args) => page::run(args),
+        Command::Generate { folder } => generate(folder),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => fail(&failure),
     }
+}
+
+/// Writes the manual pages and shell completions of this program.
+fn generate(folder: &Path) -> Result<(), Failure> {
+    let written = cli_docs::write(&Cli::command(), folder).map_err(|error| {
+        Failure::environment(format!(
+            "cannot write below {}: {error}; name another folder",
+            folder.display()
+        ))
+    })?;
+    written
+        .iter()
+        .try_for_each(|path| output::line(format_args!(" wrote {}", path.display())))
 }
 
 /// Reports a failure; returns its exit status.
