@@ -6,6 +6,7 @@
 //! reliability               whether the results can be relied on; --strict
 //! files csv svg hgrm        the result files; CSV, plots, HdrHistogram's text
 //! table layers histogram json   output of lat
+//! fit                       text and tables of 80 columns
 //! ```
 
 mod conditions;
@@ -13,6 +14,7 @@ mod csv;
 mod distribution;
 pub(crate) mod document;
 mod files;
+pub(crate) mod fit;
 mod hgrm;
 mod histogram;
 mod json;
