@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Installs uDAPL for C programs: the libraries of versions 1.2 and 2.0, their headers,
-# dat.pc, dat2.pc, dat-check, manual pages.
+# dat.pc, dat2.pc, dat-check, dat-bench, mlx5-emu, manual pages, shell completions.
 # Decision: docs/decisions/017-provider-in-another-registry.md (libudapl.so.1)
 set -euo pipefail
 umask 022 # every user may read the installed files
@@ -17,7 +17,10 @@ Installs below the prefix:
   include/dat/*.h, include/dat2/*.h              the headers
   lib/pkgconfig/dat.pc, dat2.pc                  for pkg-config
   bin/dat-check                                  shows what each adapter name opens
+  bin/dat-bench                                  the benchmarks
+  bin/mlx5-emu, lib/libmlx5emu.so                the emulated ConnectX
   share/man/man{1,3,5,7}/                        the manual pages: man udapl
+  share/{bash-completion,fish,zsh}/              completions of dat-bench and mlx5-emu
   share/udapl/installed                          what was installed, for --uninstall
 
   --prefix DIR    where programs will find it, for example /usr/local
@@ -29,7 +32,7 @@ Installs below the prefix:
   --library2 FILE, --check FILE
                   with --library: install this build of libdat2.so, of dat-check. By
                   default those beside the library; what is missing there is not
-                  installed.
+                  installed. dat-bench and mlx5-emu are those beside the library.
   --uninstall     remove what was installed, and the folders made for it
   --help          this text
 
@@ -92,7 +95,8 @@ manifest=$root/share/udapl/installed
 need_writable() {
     local folder=$root below
     while [ ! -e "$folder" ] && [ ! -L "$folder" ]; do folder=$(dirname "$folder"); done
-    for below in "$folder" "$root"/{bin,lib,lib/pkgconfig,include,include/dat,include/dat2,share,share/udapl,share/man,share/man/man{1,3,5,7}}; do
+    for below in "$folder" "$root"/{bin,lib,lib/pkgconfig,include,include/dat,include/dat2,share,share/udapl,share/man,share/man/man{1,3,5,7}} \
+        "$root"/share/{bash-completion{,/completions},zsh{,/site-functions},fish{,/vendor_completions.d}}; do
         if [ ! -d "$below" ]; then
             [ ! -e "$below" ] || fail "$below is not a folder"
         elif [ ! -w "$below" ] || [ ! -x "$below" ]; then
@@ -131,12 +135,12 @@ build() {
     library=$target/release/libdat.so
     PATH=$PATH:${HOME:-}/.cargo/bin
     if command -v cargo >/dev/null 2>&1 && { [ ! -e "$target" ] || [ -O "$target" ]; }; then
-        cargo build --release --locked -p libdat -p libdat2 -p dat-check || fail "the library does not build"
+        cargo build --release --locked -p libdat -p libdat2 -p dat-check -p dat-bench -p mlx5-emulator || fail "the library does not build"
     elif [ -f "$library" ]; then
         say "installing $library as it is"
     fi
     [ -f "$library" ] ||
-        fail "$library is missing: build it first with cargo build --release -p libdat -p libdat2 -p dat-check"
+        fail "$library is missing: build it first with cargo build --release"
 }
 
 # page_place FILE: prints where a manual page is installed.
@@ -195,9 +199,10 @@ TXT
 [ -z "$library2" ] || [ -f "$library2" ] || fail "$library2 is missing"
 [ -n "$check" ] || check=$(dirname "$library")/dat-check
 [ -n "$library2" ] || library2=$(dirname "$library")/libdat2.so
+beside=$(dirname "$library")
 need_writable
 [ ! -f "$manifest" ] || remove_installed
-others=("$root"/{bin/dat-check,lib/libdat{,2}.so*,lib/libudapl.so.1,lib/libudapl2.so.2,lib/pkgconfig/dat{,2}.pc,include/dat{,2}/*})
+others=("$root"/{bin/{dat-check,dat-bench,mlx5-emu},lib/libmlx5emu.so,lib/libdat{,2}.so*,lib/libudapl.so.1,lib/libudapl2.so.2,lib/pkgconfig/dat{,2}.pc,include/dat{,2}/*})
 for page in "$source"/man/* "$source2"/man/*; do others+=("$root/$(page_place "$page")"); done
 for other in "${others[@]}"; do
     if [ -e "$other" ] || [ -L "$other" ]; then
@@ -209,7 +214,8 @@ done
 # that a failed installation can be removed too.
 folder share/udapl
 installed+=("file share/udapl/installed")
-trap 'printf "%s\n" "${installed[@]}" >"$manifest"' EXIT
+generated=$(mktemp -d)
+trap 'printf "%s\n" "${installed[@]}" >"$manifest"; rm -rf "$generated"' EXIT
 
 put 644 "$library" "lib/libdat.so.$version"
 if [ -f "$check" ]; then
@@ -245,6 +251,26 @@ fi
 for page in "$source"/man/*; do
     put 644 "$page" "$(page_place "$page")"
 done
+
+# program NAME: installs a program beside the library, and the manual pages and
+# completions that it makes from the definitions of its options.
+program() {
+    local made=$generated/$1 file
+    put 755 "$beside/$1" "bin/$1"
+    if ! "$beside/$1" generate "$made" >/dev/null; then
+        say "without manual pages and completions of $1: it does not run on this machine"
+        return 0
+    fi
+    while read -r file; do
+        put 644 "$made/$file" "share/$file"
+    done < <(cd "$made" && find . -type f -printf '%P\n' | sort)
+}
+
+[ ! -f "$beside/dat-bench" ] || program dat-bench
+if [ -f "$beside/mlx5-emu" ] && [ -f "$beside/libmlx5emu.so" ]; then
+    program mlx5-emu
+    put 644 "$beside/libmlx5emu.so" lib/libmlx5emu.so
+fi
 
 say "installed uDAPL below $root"
 if [ -z "$destdir" ]; then

@@ -13,6 +13,7 @@ mod compare;
 mod cost;
 mod diff;
 mod lat;
+mod report;
 mod scale;
 mod wake;
 
@@ -21,6 +22,7 @@ pub(crate) use compare::CompareArgs;
 pub(crate) use cost::CostArgs;
 pub(crate) use diff::DiffArgs;
 pub(crate) use lat::LatArgs;
+pub(crate) use report::ReportArgs;
 pub(crate) use scale::ScaleArgs;
 pub(crate) use wake::{Rate, WakeArgs};
 
@@ -60,6 +62,15 @@ pub(crate) enum Command {
     /// Compare two result files
     #[command(long_about = diff::ABOUT, after_long_help = diff::EXAMPLES, after_help = "See --help for how cases are compared, and for examples.")]
     Diff(DiffArgs),
+    /// Make one HTML page with plots from result files
+    #[command(long_about = report::ABOUT, after_long_help = report::EXAMPLES, after_help = "See --help for what the page shows, and for examples.")]
+    Report(ReportArgs),
+    /// Write manual pages and shell completions below a folder, for the installer
+    #[command(hide = true)]
+    Generate {
+        /// The folder
+        folder: PathBuf,
+    },
 }
 
 const ABOUT: &str = "\
@@ -67,7 +78,9 @@ Benchmarks of uDAPL and its RDMA engine.
 
 lat measures latency with histograms, cost the processor cost of each post and
 poll, wake the latency and CPU time of waiting threads, scale the cost of many
-endpoints; compare runs perftest beside lat, diff compares two result files. Times are in microseconds (lat, wake) or nanoseconds (cost, scale).
+endpoints; compare runs perftest beside lat, diff compares two result files,
+report makes an HTML page of result files. Times are in microseconds (lat, wake)
+or nanoseconds (cost, scale).
 With '-d emu' every command runs on an emulated ConnectX, without hardware; such
 figures say nothing about a NIC.";
 
@@ -79,6 +92,7 @@ Examples:
   dat-bench lat -d mlx5_0 HOST         client, on another: measures and prints
   dat-bench cost -d emu                processor cost of posts and polls
   dat-bench diff a.json b.json         what changed between two runs
+  dat-bench report a.json b.json       both in one HTML page, with plots
 
 Exit status: 0 good, 1 usage, 2 environment (no device, no locked memory, ...), 3 the run failed.";
 

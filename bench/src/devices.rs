@@ -15,6 +15,7 @@ use crate::cli::DevicesArgs;
 use crate::failure::Failure;
 use crate::launcher::{self, EMULATED};
 use crate::output;
+use crate::report::fit::fit;
 use crate::select;
 
 use place::{CLASS, Place};
@@ -160,7 +161,7 @@ fn list(devices: &[Entry], fabric: Option<&str>) -> String {
             let _ = writeln!(out, "    GID    : {}", chosen_gid(device, port));
         }
     }
-    out
+    fit(&out)
 }
 
 /// Why a device gets the direct path.
@@ -174,7 +175,7 @@ fn path(device: &DeviceInfo) -> String {
     }
 }
 
-/// Returns the limits, in two lines.
+/// Returns the limits.
 fn limits_of(limits: &Limits, entry: &Entry) -> String {
     let inline = match &entry.inline {
         Some(Ok(bytes)) if *bytes >= MAX_INLINE_TRIED => format!("{bytes} bytes or more"),
@@ -196,13 +197,12 @@ fn limits_of(limits: &Limits, entry: &Entry) -> String {
         count => counted(count, "memory window"),
     };
     format!(
-        "{} a queue, of {} ({} of an RDMA read), inline {inline}; {} a completion queue\n{:13}{} \
+        "{} a queue, of {} ({} of an RDMA read), inline {inline}; {} a completion queue; {} \
          served and {} issued at a time; {srqs}; {windows}; {}",
         counted(limits.queue_depth, "request"),
         counted(limits.segments, "segment"),
         limits.read_segments,
         counted(limits.cq_depth, "completion"),
-        "",
         counted(limits.reads_served.into(), "RDMA read"),
         limits.reads_issued,
         if limits.atomics {
@@ -342,7 +342,13 @@ mod tests {
 
     #[test]
     fn the_text_shows_transport_limits_and_dats_offer() {
-        let text = list(&[device(Transport::Iwarp, Some(80))], None);
+        // Lines are broken between words.
+        let shown = |entry| {
+            let text = list(&[entry], None);
+            crate::report::fit::assert_fits(&text);
+            text.split_whitespace().collect::<Vec<_>>().join(" ")
+        };
+        let text = shown(device(Transport::Iwarp, Some(80)));
         for said in [
             "transport: iWARP",
             "256 requests a queue, of 6 segments (1 of an RDMA read), inline up to 80 bytes",
@@ -352,9 +358,9 @@ mod tests {
         ] {
             assert!(text.contains(said), "{said} in {text}");
         }
-        let text = list(&[device(Transport::Other, None)], None);
-        assert!(text.contains("DAT      : nothing"), "{text}");
-        let text = list(&[device(Transport::Roce, Some(MAX_INLINE_TRIED))], None);
+        let text = shown(device(Transport::Other, None));
+        assert!(text.contains("DAT : nothing"), "{text}");
+        let text = shown(device(Transport::Roce, Some(MAX_INLINE_TRIED)));
         assert!(text.contains("inline 1024 bytes or more"), "{text}");
     }
 

@@ -5,6 +5,7 @@ use std::fmt::Write;
 use crate::cli::DiffArgs;
 use crate::failure::Failure;
 use crate::output;
+use crate::report::fit::fit;
 use crate::results::{Case, ResultFile, Unit};
 use crate::stats::shift::shift_interval;
 
@@ -60,7 +61,7 @@ fn text(before: &ResultFile, after: &ResultFile) -> String {
             let _ = writeln!(out, "\n {}: only in the first file", case.name);
         }
     }
-    out
+    fit(&out)
 }
 
 /// Appends the figures of a case in both files.
@@ -159,6 +160,17 @@ mod tests {
         ] {
             assert!(text.contains(said), "{said} in\n{text}");
         }
+    }
+
+    #[test]
+    fn the_text_fits_a_terminal() {
+        let long = "a processor with a very long name ".repeat(5);
+        let mut after = file(&long, &[(2, 123_456.7)]);
+        after.cases[0]
+            .unreliable
+            .push("it ran 29 % of the time ".repeat(9));
+        let text = text(&file("AMD", &[(2, 1.0)]), &after);
+        crate::report::fit::assert_fits(&text);
     }
 
     #[test]

@@ -2,13 +2,15 @@
 //! on the emulated device, without hardware.
 //!
 //! ```text
-//! commands     devices, lat, cost, wake, scale, compare, diff: one module each
+//! commands     devices, lat, cost, wake, scale, compare, diff: one module each;
+//!              report: page, because the module report is the output of all commands
 //! cli          options and help of the commands
 //! select       chooses the device of a run       launcher   restarts dat-bench under mlx5-emu
 //! clock        TSC or CLOCK_MONOTONIC            stats      samples: histogram, mean, deviation
 //! results      reads result files; --fail-if
 //! nic          stops and steps the emulated NIC  exchange   TCP control connection of client and server
-//! report       table, histogram, JSON, hgrm      plot       SVG
+//! report       table, histogram, JSON, hgrm      charts     which figures are plotted over what
+//! plot         panels as SVG
 //! host         facts about this machine          output     every write to a stream or file
 //! interrupt    Ctrl-C keeps what was measured
 //! failure      errors and exit statuses          noise    disturbances of the measuring thread
@@ -18,6 +20,7 @@
 
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
+mod charts;
 mod cli;
 mod clock;
 mod compare;
@@ -33,6 +36,7 @@ mod launcher;
 mod nic;
 mod noise;
 mod output;
+mod page;
 mod plot;
 mod report;
 mod results;
@@ -43,9 +47,10 @@ mod udapl;
 mod wake;
 
 use std::io::Write;
+use std::path::Path;
 use std::process::ExitCode;
 
-use clap::Parser;
+use clap::{CommandFactory, Parser};
 
 use cli::{Cli, Command};
 use failure::Failure;
@@ -76,11 +81,26 @@ fn main() -> ExitCode {
         Command::Scale(args) => scale::run(args),
         Command::Compare(args) => compare::run(args),
         Command::Diff(args) => diff::run(args),
+        Command::Report(args) => page::run(args),
+        Command::Generate { folder } => generate(folder),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => fail(&failure),
     }
+}
+
+/// Writes the manual pages and shell completions of this program.
+fn generate(folder: &Path) -> Result<(), Failure> {
+    let written = cli_docs::write(&Cli::command(), folder).map_err(|error| {
+        Failure::environment(format!(
+            "cannot write below {}: {error}; name another folder",
+            folder.display()
+        ))
+    })?;
+    written
+        .iter()
+        .try_for_each(|path| output::line(format_args!(" wrote {}", path.display())))
 }
 
 /// Reports a failure; returns its exit status.

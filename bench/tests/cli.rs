@@ -3,6 +3,9 @@
 
 mod common;
 
+#[path = "../../tests/support/generated.rs"]
+mod generated;
+
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
@@ -22,6 +25,16 @@ fn help_explains_what_is_reported_and_ends_with_status_0() {
     ];
     run(bench("lat --help")).expect(0, &words);
     run(bench("--version")).expect(0, &[env!("CARGO_PKG_VERSION")]);
+}
+
+#[test]
+fn manual_pages_and_completions_have_every_command_and_option() {
+    let commands = [
+        "devices", "lat", "cost", "wake", "scale", "compare", "diff", "report",
+    ];
+    let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("generated");
+    generated::check(executable(), &commands, &folder);
+    run(bench("generate /proc/none")).expect(2, &["/proc/none"]);
 }
 
 #[test]

@@ -22,7 +22,7 @@ fn results(name: &str, words: &str) -> (String, Vec<Value>) {
     assert_eq!(document["schema"], "dat-bench/scale/1");
     common::schema::check(&document);
     let picture = fs::read_to_string(svg).expect("the picture");
-    assert!(picture.contains("resident bytes per endpoint"));
+    assert!(picture.contains("resident memory per endpoint"));
     let results = document["results"].as_array().expect("results").clone();
     (table, results)
 }

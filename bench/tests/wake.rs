@@ -120,7 +120,7 @@ fn hgrm_files_and_a_plot_are_written() {
         assert!(text.contains("Total count"), "{text}");
     }
     let text = fs::read_to_string(svg).expect("a plot");
-    assert!(text.contains("<svg") && text.contains("500 messages per second"));
+    assert!(text.contains("<svg") && text.contains("500/s"));
 }
 
 #[test]

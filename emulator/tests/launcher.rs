@@ -2,6 +2,9 @@
 
 mod common;
 
+#[path = "../../tests/support/generated.rs"]
+mod generated;
+
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{BufRead, BufReader, Lines};
@@ -21,6 +24,12 @@ fn emu(arguments: &[&str]) -> (Option<i32>, String) {
 
 fn run_script(script: &str) -> (Option<i32>, String) {
     emu(&["run", "--", "sh", "-c", script])
+}
+
+#[test]
+fn manual_pages_and_completions_have_every_command_and_option() {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("generated");
+    generated::check(launcher(), &["run", "port", "info", "dump"], &folder);
 }
 
 #[test]

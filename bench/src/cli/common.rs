@@ -40,4 +40,7 @@ pub(crate) struct ResultArgs {
     /// Write the results as CSV, one row per case
     #[arg(long, value_name = "FILE")]
     pub(crate) csv: Option<PathBuf>,
+    /// Draw the results as SVG; 'dat-bench report' shows several runs together
+    #[arg(long, value_name = "FILE")]
+    pub(crate) svg: Option<PathBuf>,
 }

@@ -283,6 +283,7 @@ impl LatArgs {
             for (given, option) in [
                 (self.results.json.is_some(), "--json"),
                 (self.results.csv.is_some(), "--csv"),
+                (self.results.svg.is_some(), "--svg"),
                 (self.hgrm.is_some(), "--hgrm"),
                 (self.strict, "--strict"),
                 (!self.fail_if.is_empty(), "--fail-if"),

@@ -1,7 +1,5 @@
 //! Options and help of `dat-bench scale`.
 
-use std::path::PathBuf;
-
 use clap::Args;
 
 use super::{DeviceArgs, ResultArgs, cpu};
@@ -60,9 +58,6 @@ pub(crate) struct ScaleArgs {
     pub(crate) cpu: Option<usize>,
     #[command(flatten)]
     pub(crate) results: ResultArgs,
-    /// Draw the results as SVG
-    #[arg(long, value_name = "FILE")]
-    pub(crate) svg: Option<PathBuf>,
     /// Marks a worker process, which does one measurement for its parent.
     #[arg(long, hide = true)]
     pub(crate) worker: Option<Kind>,

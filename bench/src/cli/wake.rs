@@ -96,7 +96,7 @@ pub(crate) struct WakeArgs {
     #[arg(long)]
     pub(crate) strict: bool,
     /// Fail with status 3 if this holds for a result, such as p99>5us or max>1ms; the figures are
-    /// min, p50, p90, p99, p99.9, max, avg and cpu (CPU time per message)
+    /// min, p50, p90, p99, p99.9, max, avg, cpu (CPU time per message) and cpu-share (percent of one CPU)
     #[arg(long, value_name = "CONDITION", value_parser = absolute)]
     pub(crate) fail_if: Vec<Condition>,
     #[command(flatten)]
@@ -104,9 +104,6 @@ pub(crate) struct WakeArgs {
     /// Write the percentiles as HdrHistogram's text, one file per policy and rate, which are in its name
     #[arg(long, value_name = "FILE")]
     pub(crate) hgrm: Option<PathBuf>,
-    /// Draw latencies and CPU time as SVG
-    #[arg(long, value_name = "FILE")]
-    pub(crate) svg: Option<PathBuf>,
 }
 
 fn policy(text: &str) -> Result<WaitPolicy, String> {

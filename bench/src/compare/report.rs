@@ -9,6 +9,7 @@ use super::perftest::Theirs;
 use crate::cli::Operation;
 use crate::host::Host;
 use crate::report::document::document;
+use crate::report::fit::fit;
 use crate::report::{DeviceFacts, head};
 use crate::stats::rounds::{Interval, Summary, median, median_interval};
 
@@ -119,7 +120,7 @@ pub(super) fn text(conditions: &Conditions, pairs: &[Pair]) -> String {
             pairs.len()
         );
     }
-    out
+    fit(&out)
 }
 
 #[derive(Serialize)]

@@ -8,6 +8,7 @@ use super::operation::Operation;
 use super::variant::Variant;
 use crate::host::Host;
 use crate::report::document::document;
+use crate::report::fit::{WIDTH, fit};
 use crate::report::{DeviceFacts, head, pinned};
 use crate::stats::rounds::Summary;
 
@@ -119,10 +120,10 @@ pub(super) fn text(conditions: &Conditions, outcomes: &[Outcome]) -> String {
         );
     }
     let _ = writeln!(out, " -: the interface has no such call");
-    out
+    fit(&out)
 }
 
-/// Appends a table with a row per operation and a column per variant.
+/// Appends tables with a row per operation and a column per variant, as many as needed.
 fn table(
     out: &mut String,
     outcomes: &[Outcome],
@@ -130,18 +131,20 @@ fn table(
 ) {
     const TITLE: usize = 38;
     const CELL: usize = 13;
-    let _ = write!(out, " {:TITLE$}", "operation");
-    for outcome in outcomes {
-        let _ = write!(out, "{:>CELL$}", outcome.variant.name());
-    }
-    out.push('\n');
-    for operation in Operation::ALL {
-        let _ = write!(out, " {:TITLE$}", operation.title());
+    for outcomes in outcomes.chunks((WIDTH - TITLE - 1) / CELL) {
+        let _ = write!(out, "\n {:TITLE$}", "operation");
         for outcome in outcomes {
-            let text = cell(outcome, operation).unwrap_or_else(|| "-".to_owned());
-            let _ = write!(out, "{text:>CELL$}");
+            let _ = write!(out, "{:>CELL$}", outcome.variant.name());
         }
         out.push('\n');
+        for operation in Operation::ALL {
+            let _ = write!(out, " {:TITLE$}", operation.title());
+            for outcome in outcomes {
+                let text = cell(outcome, operation).unwrap_or_else(|| "-".to_owned());
+                let _ = write!(out, "{text:>CELL$}");
+            }
+            out.push('\n');
+        }
     }
 }
 
@@ -192,4 +195,55 @@ fn count<T>(of: &[(Operation, T)], operation: Operation) -> Option<&T> {
     of.iter()
         .find(|(it, _)| *it == operation)
         .map(|(_, value)| value)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::fit::assert_fits;
+    use clap::ValueEnum;
+
+    #[test]
+    fn the_tables_of_all_variants_fit_a_terminal() {
+        let conditions = Conditions {
+            host: Host::read(),
+            device: DeviceFacts {
+                name: "mlx5_0".into(),
+                port: 1,
+                firmware: "22.0.0".into(),
+                link: "InfiniBand".into(),
+                path: "direct",
+                path_reason: None,
+                emulated_fabric: Some("default".into()),
+            },
+            libmlx5: Some("libmlx5.so.1.24.44.0".into()),
+            build: "release",
+            rounds: 100,
+            turns: 3,
+            operations_per_section: 256,
+            cpu: Some(2),
+        };
+        let outcomes: Vec<Outcome> = Variant::value_variants()
+            .iter()
+            .map(|&variant| {
+                let mut outcome = Outcome::new(variant);
+                for operation in Operation::ALL {
+                    outcome.take(operation, Some(1234.5));
+                    outcome.take(operation, Some(2345.6));
+                    outcome.instructions.push((operation, 1234.5));
+                }
+                outcome
+            })
+            .collect();
+        let text = text(&conditions, &outcomes);
+        assert_fits(&text);
+        for outcome in &outcomes {
+            let name = outcome.variant.name();
+            let header = |line: &str| line.split_whitespace().any(|word| word == name);
+            let tables = text
+                .lines()
+                .filter(|line| line.starts_with(" operation") && header(line));
+            assert_eq!(tables.count(), 2, "{name} in {text}");
+        }
+    }
 }

@@ -42,6 +42,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use crate::cli::{Api, LISTEN, LatArgs};
 use crate::failure::Failure;
 use crate::noise::Noise;
+use crate::report::fit::fit;
 use crate::report::{
     self, Columns, Conditions, Distribution, Files, Open, Outcome, Reliability, reliability,
 };
@@ -259,6 +260,7 @@ impl Progress {
             rates: !conditions.rates.is_empty(),
             apis: conditions.apis.len() > 1,
         };
+        let conditions = fit(&conditions.to_string());
         output::line(format_args!("{conditions}\n{}", report::header(columns)))?;
         let bar = ProgressBar::with_draw_target(Some(cases as u64), ProgressDrawTarget::stderr());
         bar.set_style(

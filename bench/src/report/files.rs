@@ -1,9 +1,9 @@
-//! The result files of a command: two for the run (JSON, CSV), and one for each
-//! case (HdrHistogram's text).
+//! The result files of a command: three for the run (JSON, CSV, SVG), and one for
+//! each case (HdrHistogram's text).
 
 use std::path::{Path, PathBuf};
 
-use super::{csv, hgrm};
+use super::{csv, hgrm, svg};
 use crate::cli::ResultArgs;
 use crate::failure::Failure;
 use crate::output::{is_stdout, probe_all};
@@ -14,6 +14,7 @@ use crate::stats::Samples;
 pub(crate) struct Files {
     json: Option<PathBuf>,
     csv: Option<PathBuf>,
+    svg: Option<PathBuf>,
     /// One per case, or none.
     hgrm: Vec<PathBuf>,
 }
@@ -41,13 +42,18 @@ impl Files {
         let hgrm = hgrm.map_or_else(Vec::new, |path| {
             cases.iter().map(|words| named(path, words)).collect()
         });
-        let ResultArgs { json, csv } = results.clone();
-        probe_all(json.iter().chain(&csv).chain(&hgrm))?;
-        Ok(Self { json, csv, hgrm })
+        let ResultArgs { json, csv, svg } = results.clone();
+        probe_all(json.iter().chain(&csv).chain(&svg).chain(&hgrm))?;
+        Ok(Self {
+            json,
+            csv,
+            svg,
+            hgrm,
+        })
     }
 
-    /// Returns names and contents. `json` is the JSON file, from which the CSV file
-    /// is made. `cases` are the samples of the cases, in the order of
+    /// Returns names and contents. `json` is the JSON file, from which the CSV and
+    /// SVG files are made. `cases` are the samples of the cases, in the order of
     /// [`Files::prepare`]; cases that were not measured may be missing at the end.
     pub(crate) fn contents<'a>(
         self,
@@ -55,7 +61,9 @@ impl Files {
         cases: impl IntoIterator<Item = &'a Samples>,
     ) -> Result<Vec<(PathBuf, String)>, Failure> {
         let csv = self.csv.map(|path| Ok((path, csv::document(json)?)));
-        let mut files: Vec<_> = csv.into_iter().collect::<Result<_, Failure>>()?;
+        let svg = self.svg.map(|path| Ok((path, svg::document(json)?)));
+        let made = csv.into_iter().chain(svg);
+        let mut files: Vec<_> = made.collect::<Result<_, Failure>>()?;
         files.extend(self.json.map(|path| (path, json.to_owned())));
         let each = self.hgrm.into_iter().zip(cases);
         files.extend(each.map(|(path, samples)| (path, hgrm::document(samples))));
@@ -79,6 +87,7 @@ mod tests {
     const NONE: ResultArgs = ResultArgs {
         json: None,
         csv: None,
+        svg: None,
     };
 
     #[test]

@@ -6,13 +6,14 @@
 //! that a sample of a thousand times the median adds ten rows and does not
 //! flatten the bulk.
 
-use std::fmt::Write;
-
+use super::fit::flow;
 use crate::report::percentiles;
 use crate::stats::Samples;
 
 const BULK_ROWS: i32 = 12;
-const BAR_WIDTH: usize = 40;
+const BAR_WIDTH: usize = 24;
+/// Marks that do not fit beside their row are below its bar.
+const INDENT: usize = 25;
 /// Least ratio of a row's ends: about the resolution of the histogram.
 const FINEST: f64 = 1.002;
 
@@ -46,9 +47,8 @@ pub(super) fn draw(samples: &Samples, what: &str, unicode: bool) -> String {
         }
         skipped = false;
         let share = row.count as f64 / samples.count() as f64 * 100.0;
-        let _ = write!(
-            out,
-            " {:>10.3} .. {:<10.3} {} {:>8.3} % {:>10}",
+        let drawn = format!(
+            " {:>10.3} .. {:<10.3} {} {:>7.3} % {:>8}",
             row.low,
             row.high,
             bar(row.count, most, unicode),
@@ -59,17 +59,14 @@ pub(super) fn draw(samples: &Samples, what: &str, unicode: bool) -> String {
         let here = marks.iter().filter(|&&(value, _)| {
             (index == 0 || value > row.low) && (value <= row.high || index + 1 == rows.len())
         });
-        let names: Vec<_> = here
-            .map(|&(value, name)| format!("{name} = {value:.3}"))
-            .collect();
-        if !names.is_empty() {
-            let _ = write!(
-                out,
-                "  {} {}",
-                if unicode { "◄" } else { "<" },
-                names.join(", ")
-            );
-        }
+        let mark = if unicode { "◄" } else { "<" };
+        let names = here
+            .enumerate()
+            .map(|(number, &(value, name))| match number {
+                0 => format!("  {mark} {name} = {value:.3}"),
+                _ => format!(", {name} = {value:.3}"),
+            });
+        out += &flow([drawn].into_iter().chain(names), INDENT);
         out.push('\n');
     }
     out
@@ -139,12 +136,28 @@ mod tests {
     use super::*;
     use crate::clock::Clock;
     use crate::stats::Reported;
+    use core::iter::repeat_n;
     use proptest::prelude::*;
 
     fn samples_of(values: impl IntoIterator<Item = u64>) -> Samples {
         let mut samples = Samples::new(&Clock::monotonic(), Reported::FullRoundTrip);
         values.into_iter().for_each(|value| samples.record(value));
         samples
+    }
+
+    #[test]
+    fn every_row_fits_a_terminal() {
+        let values = (1..=200_000u64)
+            .map(|i| i * i / 7)
+            .chain(repeat_n(9_999_999_999, 90_000));
+        super::super::fit::assert_fits(&draw(&samples_of(values), "response time", true));
+        // All percentiles are beside one row.
+        let equal = draw(
+            &samples_of(repeat_n(123_456_789, 2_000_000)),
+            "response time",
+            false,
+        );
+        super::super::fit::assert_fits(&equal);
     }
 
     #[test]

@@ -17,8 +17,8 @@ pub(super) const COLUMNS: [&str; 3] = ["api", "adds[nsec]", "95% adds[nsec]"];
 
 /// The explanation of the columns.
 pub(crate) const NOTE: &str = " \
-adds: the difference of an api's median and that of the api before it in --api, median over the
- rounds; 95% adds: its confidence interval";
+adds: the difference of an api's median and that of the api before it in --api,
+ median over the rounds; 95% adds: its confidence interval";
 
 /// The difference between two interfaces, in reported nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]

@@ -4,8 +4,9 @@
 //! conditions distribution   what a result consists of: where it was measured, and the times
 //! document                  the keys of every JSON file
 //! reliability               whether the results can be relied on; --strict
-//! files csv hgrm            the result files; CSV, HdrHistogram's text
+//! files csv svg hgrm        the result files; CSV, plots, HdrHistogram's text
 //! table layers histogram json   output of lat
+//! fit                       text and tables of 80 columns
 //! ```
 
 mod conditions;
@@ -13,11 +14,13 @@ mod csv;
 mod distribution;
 pub(crate) mod document;
 mod files;
+pub(crate) mod fit;
 mod hgrm;
 mod histogram;
 mod json;
 pub(crate) mod layers;
 pub(crate) mod reliability;
+mod svg;
 mod table;
 
 pub(crate) use conditions::{Conditions, DeviceFacts, Goal, head, pinned};

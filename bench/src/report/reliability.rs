@@ -5,6 +5,7 @@ use std::fmt::Write;
 
 use serde::Serialize;
 
+use super::fit::fit;
 use crate::failure::Failure;
 use crate::noise::{Noise, Problem, Waiting, problems};
 
@@ -65,7 +66,7 @@ pub(crate) fn text(all: &[Reliability<'_>]) -> String {
     for remedy in remedies {
         let _ = writeln!(out, " to do    : {remedy}");
     }
-    out
+    fit(&out)
 }
 
 fn reasons(of: &Reliability<'_>) -> String {

@@ -2,6 +2,7 @@
 //! confidence interval of the median. The standard deviation is exact below a
 //! microsecond too, and `t_max` is the largest sample.
 
+use super::fit::{WIDTH, flow};
 use super::{Distribution, Outcome, layers};
 
 const COLUMNS: [&str; 11] = [
@@ -21,18 +22,25 @@ const COLUMNS: [&str; 11] = [
 /// Least width of a column.
 const NARROW: usize = 10;
 
+/// Indent of the lines of a row after its first one: they begin below the second
+/// column.
+const INDENT: usize = NARROW + 1;
+
+/// Returns the lines of a row. perftest's columns do not fit 80 characters either.
 fn line<T: AsRef<str>>(cells: &[T]) -> String {
-    cells
-        .iter()
-        .zip(COLUMNS)
-        .map(|(cell, column)| {
-            format!(
-                " {:>width$}",
-                cell.as_ref(),
-                width = column.len().max(NARROW)
-            )
-        })
-        .collect()
+    let cells = cells.iter().zip(COLUMNS).map(|(cell, column)| {
+        format!(
+            " {:>width$}",
+            cell.as_ref(),
+            width = column.len().max(NARROW)
+        )
+    });
+    flow(cells, INDENT)
+}
+
+/// Returns a line of cells that follow those of [`COLUMNS`].
+fn more(cells: &str) -> String {
+    format!("\n{:INDENT$}{cells}", "")
 }
 
 /// The columns that follow those of [`COLUMNS`].
@@ -48,12 +56,12 @@ pub(crate) struct Columns {
 pub(crate) fn header(columns: Columns) -> String {
     let mut names = line(&COLUMNS);
     if columns.rates {
-        names += &paced(["rate[/s]", "sent[/s]", "late", "time"]);
+        names += &more(&paced(["rate[/s]", "sent[/s]", "late", "time"]));
     }
     if columns.apis {
-        names += &layers::line(layers::COLUMNS);
+        names += &more(&layers::line(layers::COLUMNS));
     }
-    let rule = "-".repeat(names.len() + 1);
+    let rule = "-".repeat(WIDTH);
     format!("{rule}\n{names}\n{rule}")
 }
 
@@ -68,7 +76,7 @@ pub(crate) fn rows(outcomes: &[Outcome], columns: Columns) -> String {
     let mut rows = Vec::new();
     for (at, outcome) in outcomes.iter().enumerate() {
         let layers = |below: Option<&Outcome>| match columns.apis {
-            true => layers::cells(outcome, below),
+            true => more(&layers::cells(outcome, below)),
             false => String::new(),
         };
         let below = at.checked_sub(1).map(|below| &outcomes[below]);
@@ -76,13 +84,13 @@ pub(crate) fn rows(outcomes: &[Outcome], columns: Columns) -> String {
         if let Some(open) = &outcome.open {
             let (rate, sent) = (open.rate.to_string(), open.pace.achieved());
             let late = open.pace.late.to_string();
-            first += &paced([&rate, &format!("{sent:.0}"), &late, "response"]);
+            first += &more(&paced([&rate, &format!("{sent:.0}"), &late, "response"]));
         }
         rows.push(first + &layers(below));
         if let Some(open) = &outcome.open {
             let second = row(outcome.size, &open.service);
             let cells = paced([&open.rate.to_string(), "-", "-", "service"]);
-            rows.push(second + &cells + &layers(None));
+            rows.push(second + &more(&cells) + &layers(None));
         }
     }
     rows.join("\n")
@@ -108,25 +116,40 @@ fn row(size: u32, times: &Distribution) -> String {
         .map(figure),
     );
     let interval = times.median_interval();
-    cells.push(interval.map_or("-".into(), |it| format!("{:.3}..{:.3}", it.low, it.high)));
+    cells.push(interval.map_or("-".into(), |it| {
+        // So that it fits its column.
+        let digits = match it.high {
+            high if high < 1e3 => 3,
+            high if high < 1e5 => 1,
+            _ => 0,
+        };
+        format!("{:.digits$}..{:.digits$}", it.low, it.high)
+    }));
     line(&cells)
 }
 
 /// The explanation of the columns.
 pub(crate) const NOTE: &str = " \
-t_typical: the median; 95% typical: its confidence interval over the rounds
+a result has several lines, in the order of the names above
+ t_typical: the median; 95% typical: its confidence interval over the rounds
  t_max: the largest sample, which perftest leaves out with the second largest
  -: too few samples or rounds";
 
 /// The explanation of the columns of an open loop.
 pub(crate) const RATES_NOTE: &str = " \
 response: from due to answered; service: from sent to answered
- sent: messages per second that were sent; late: sent when the next one was due already";
+ sent: messages per second that were sent
+ late: messages that were sent when the next one was due already";
 
 #[cfg(test)]
 mod tests {
+    use super::super::Open;
+    use super::super::fit::assert_fits;
     use super::*;
+    use crate::cli::Api;
     use crate::clock::Clock;
+    use crate::noise::Noise;
+    use crate::stats::pace::Pace;
     use crate::stats::{Reported, Samples};
 
     fn times(count: u64, rounds: usize) -> Distribution {
@@ -143,12 +166,46 @@ mod tests {
     #[test]
     fn the_first_columns_are_perftests() {
         let header = header(Columns::default());
-        let names = header.lines().nth(1).unwrap();
-        assert!(
-            names.trim_start().starts_with("#bytes #iterations"),
-            "{names}"
-        );
-        assert!(names.ends_with("95% typical[usec]"), "{names}");
+        let names = header
+            .split_whitespace()
+            .skip(1)
+            .take(11)
+            .collect::<Vec<_>>();
+        assert_eq!(names[..3], ["#bytes", "#iterations", "t_min[usec]"]);
+        assert!(header.contains("95% typical[usec]"), "{header}");
+    }
+
+    #[test]
+    fn every_table_fits_a_terminal() {
+        let outcome = |api| Outcome {
+            size: 8 << 20,
+            api,
+            times: times(100_000, 10),
+            open: Some(Open {
+                rate: 1e7,
+                service: times(100_000, 10),
+                pace: Pace::default(),
+            }),
+            noise: Noise::default(),
+            verified: true,
+        };
+        let outcomes = [outcome(Api::Engine), outcome(Api::Rust)];
+        for (rates, apis) in [(false, false), (true, false), (false, true), (true, true)] {
+            let columns = Columns { rates, apis };
+            assert_fits(&header(columns));
+            assert_fits(&rows(&outcomes, columns));
+            // A name is above each figure.
+            let names = header(columns);
+            let names: Vec<&str> = names.lines().collect();
+            let text = rows(&outcomes, columns);
+            let row = text.lines().take(names.len() - 2);
+            for (name, figures) in names[1..].iter().zip(row).take(2) {
+                assert_eq!(name.len(), figures.len(), "{text}");
+            }
+        }
+        for note in [NOTE, RATES_NOTE, layers::NOTE] {
+            assert_fits(note);
+        }
     }
 
     #[test]
@@ -158,7 +215,8 @@ mod tests {
         assert_eq!(cells.len(), COLUMNS.len());
         assert_eq!(cells[..4], ["64", "10000", "1.001", "11.000"]);
         assert_eq!(cells[9..], ["-", "7.000..14.000"]);
-        assert_eq!(row.len(), line(&COLUMNS).len());
+        let lengths = |text: &str| text.lines().map(str::len).collect::<Vec<_>>();
+        assert_eq!(lengths(&row), lengths(&line(&COLUMNS)));
         let typical: f64 = cells[4].parse().unwrap();
         assert!((typical - 6.0).abs() < 0.01, "{typical}");
         // A uniform distribution over 10 µs has the deviation 10/√12 µs.

@@ -102,7 +102,7 @@ impl Condition {
             Limit::Time(limit) => match figure.unit {
                 Unit::Nanoseconds => (figure.value, limit),
                 Unit::Microseconds => (figure.value, limit / 1e3),
-                Unit::None => {
+                Unit::Percent | Unit::None => {
                     return Err(Failure::usage(format!(
                         "--fail-if {self}: {} is not a time: give a number without a unit",
                         self.figure

@@ -2,11 +2,14 @@
 //! version wrote them.
 //!
 //! ```text
-//! lat wake cost scale   one function each: the command's JSON → cases
-//! condition             --fail-if
+//! read        the JSON of each command → cases
+//! notes       what a file tells beside its cases
+//! condition   --fail-if
 //! ```
 
 mod condition;
+mod notes;
+mod read;
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -19,13 +22,20 @@ pub(crate) use condition::Condition;
 use crate::failure::Failure;
 
 /// The newest version of each schema that this program reads and writes.
-const SCHEMAS: [(&str, u32); 4] = [("lat", 3), ("wake", 2), ("cost", 1), ("scale", 1)];
+const SCHEMAS: [(&str, u32); 5] = [
+    ("lat", 3),
+    ("wake", 2),
+    ("cost", 1),
+    ("scale", 1),
+    ("compare", 1),
+];
 
 /// The unit of a figure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Unit {
     Microseconds,
     Nanoseconds,
+    Percent,
     /// Anything else: a count, bytes.
     None,
 }
@@ -35,6 +45,7 @@ impl Unit {
         match self {
             Self::Microseconds => "us",
             Self::Nanoseconds => "ns",
+            Self::Percent => "%",
             Self::None => "",
         }
     }
@@ -48,16 +59,30 @@ pub(crate) struct Figure {
     pub(crate) unit: Unit,
 }
 
+/// One of the values that distinguish a case from others: its message size, rate,
+/// interface.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Key {
+    pub(crate) name: &'static str,
+    pub(crate) text: String,
+    /// The value, if it is a number.
+    pub(crate) number: Option<f64>,
+}
+
 /// One measured case.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Case {
     /// What distinguishes it from the other cases of the file.
     pub(crate) name: String,
+    /// The same, in parts.
+    pub(crate) keys: Vec<Key>,
     pub(crate) figures: Vec<Figure>,
     /// Number of samples; none if the file does not tell.
     pub(crate) samples: Option<u64>,
     /// The median of each round, microseconds.
     pub(crate) rounds: Vec<f64>,
+    /// Upper end in nanoseconds and count of the buckets with samples, in ascending order.
+    pub(crate) histogram: Vec<(u64, u64)>,
     /// Whether these are other times of the case before it: conditions on figures that
     /// only that one has are not judged.
     pub(crate) is_part: bool,
@@ -68,6 +93,22 @@ pub(crate) struct Case {
 impl Case {
     pub(crate) fn figure(&self, name: &str) -> Option<&Figure> {
         self.figures.iter().find(|figure| figure.name == name)
+    }
+
+    pub(crate) fn key(&self, name: &str) -> Option<&Key> {
+        self.keys.iter().find(|key| key.name == name)
+    }
+
+    /// Adds what distinguishes the case from others; `unit` follows a number.
+    fn tell_apart(&mut self, name: &'static str, value: &Value, unit: &str) {
+        let number = value.as_f64();
+        let text = match (value, number) {
+            (Value::Null, _) => return,
+            (Value::String(text), _) => text.clone(),
+            (_, Some(number)) => format!("{number}{unit}"),
+            (other, None) => other.to_string(),
+        };
+        self.keys.push(Key { name, text, number });
     }
 
     /// Adds a figure, unless it is absent, null or known.
@@ -84,9 +125,17 @@ impl Case {
 pub(crate) struct ResultFile {
     /// The command that wrote it.
     pub(crate) command: &'static str,
+    /// The version of dat-bench that wrote it.
+    pub(crate) version: String,
+    /// Seconds since 1970, UTC; none if the file does not tell.
+    pub(crate) finished_at: Option<u64>,
+    /// Whether the device was emulated, so that no figure is a NIC's.
+    pub(crate) emulated: bool,
     /// Host, device and options, by name.
     pub(crate) conditions: BTreeMap<String, String>,
     pub(crate) cases: Vec<Case>,
+    /// What else the file tells, in sentences.
+    pub(crate) notes: Vec<String>,
 }
 
 impl ResultFile {
@@ -116,7 +165,7 @@ impl ResultFile {
             });
         let Some(((command, newest), version)) = of_ours else {
             return Err(format!(
-                "its schema is '{schema}'; expected a result of lat, wake, cost or scale"
+                "its schema is '{schema}'; expected a result of lat, wake, cost, scale or compare"
             ));
         };
         if version > newest {
@@ -124,24 +173,47 @@ impl ResultFile {
                 "a newer dat-bench has written it: its schema is '{schema}', this dat-bench reads {command} up to version {newest}"
             ));
         }
-        let entries = value["results"]
-            .as_array()
-            .ok_or("it has no list 'results'; it is incomplete")?;
-        let read = match command {
-            "lat" => lat,
-            "wake" => wake,
-            "cost" => cost,
-            _ => scale,
+        let (list, read): (_, fn(&Value) -> Vec<Case>) = match command {
+            "lat" => ("results", read::lat),
+            "wake" => ("results", read::wake),
+            "cost" => ("results", read::cost),
+            "scale" => ("results", read::scale),
+            _ => ("pairs", |_| Vec::new()),
         };
+        let entries = value[list]
+            .as_array()
+            .ok_or_else(|| format!("it has no list '{list}'; it is incomplete"))?;
+        let mut cases: Vec<Case> = entries.iter().flat_map(read).collect();
+        if command == "compare" {
+            cases = read::compare(entries);
+        }
         let mut conditions = BTreeMap::new();
         for part in ["host", "device", "run", "conditions"] {
             flatten(part, &value[part], &mut conditions);
         }
         Ok(Self {
             command,
+            version: value["dat_bench"].as_str().unwrap_or("?").to_owned(),
+            finished_at: value["finished_at"].as_u64(),
+            emulated: value["emulated"] == true,
             conditions,
-            cases: entries.iter().flat_map(read).collect(),
+            cases,
+            notes: notes::of(&value),
         })
+    }
+
+    /// Returns the command, and the device that it measured.
+    pub(crate) fn heading(&self) -> String {
+        let name = self.condition("device.name").unwrap_or("an unknown device");
+        let emulated = if self.emulated { " (emulated)" } else { "" };
+        format!("dat-bench {} on {name}{emulated}", self.command)
+    }
+
+    /// Returns a condition, whatever part of the file it is in.
+    pub(crate) fn condition(&self, name: &str) -> Option<&str> {
+        let found = self.conditions.get(name);
+        let found = found.or_else(|| self.conditions.get(&format!("conditions.{name}")));
+        found.map(String::as_str)
     }
 
     /// Fails if a condition holds for a case, and if no case can tell.
@@ -204,153 +276,6 @@ fn flatten(name: &str, value: &Value, into: &mut BTreeMap<String, String>) {
             into.insert(name.to_owned(), other.to_string());
         }
     }
-}
-
-fn numbers(value: &Value) -> Vec<f64> {
-    let list = value.as_array().map(Vec::as_slice).unwrap_or_default();
-    list.iter().filter_map(Value::as_f64).collect()
-}
-
-fn reasons(entry: &Value) -> Vec<String> {
-    let list = entry["unreliable"].as_array().map(Vec::as_slice);
-    list.unwrap_or_default()
-        .iter()
-        .filter_map(|problem| problem["reason"].as_str().map(str::to_owned))
-        .collect()
-}
-
-/// Adds the percentiles that a case has enough samples for.
-fn percentiles(case: &mut Case, entry: &Value) {
-    let list = entry["percentiles"].as_array().map(Vec::as_slice);
-    for percentile in list.unwrap_or_default() {
-        if let Some(share) = percentile["share"].as_f64() {
-            // Rounded, because 0.999 * 100 is not 99.9.
-            let name = format!("p{}", (share * 1e7).round() / 1e5);
-            case.add(&name, &percentile["usec"], Unit::Microseconds);
-        }
-    }
-}
-
-/// The times of an open loop have two cases: response and service.
-fn lat(entry: &Value) -> Vec<Case> {
-    let mut name = format!("{} bytes", entry["bytes"]);
-    if let Some(api) = entry["api"].as_str() {
-        name += &format!(", {api}");
-    }
-    if let Some(rate) = entry["rate_per_second"].as_f64() {
-        name += &format!(", {rate}/s");
-    }
-    let times = |name: String, entry: &Value| {
-        let mut case = Case {
-            name,
-            samples: entry["iterations"].as_u64(),
-            rounds: numbers(&entry["round_medians"]),
-            ..Case::default()
-        };
-        for (name, key) in [
-            ("min", "t_min"),
-            ("p50", "t_typical"),
-            ("avg", "t_avg"),
-            ("stdev", "t_stdev"),
-        ] {
-            case.add(name, &entry[key], Unit::Microseconds);
-        }
-        percentiles(&mut case, entry);
-        for name in ["p99", "p99.9", "p99.99", "max"] {
-            case.add(name, &entry[name], Unit::Microseconds);
-        }
-        case
-    };
-    let service = entry["service"].is_object();
-    let mut all = vec![times(name.clone(), entry)];
-    all[0].unreliable = reasons(entry);
-    if service {
-        let service = times(format!("{name}, service time"), &entry["service"]);
-        all.push(Case {
-            is_part: true,
-            unreliable: reasons(entry),
-            ..service
-        });
-    }
-    all
-}
-
-fn wake(entry: &Value) -> Vec<Case> {
-    let rate = entry["rate"]
-        .as_f64()
-        .map_or("max".to_owned(), |rate| format!("{rate}/s"));
-    let mut case = Case {
-        name: format!("{}, {rate}", entry["policy"].as_str().unwrap_or("?")),
-        samples: entry["messages"].as_u64(),
-        rounds: numbers(&entry["round_medians"]),
-        unreliable: reasons(entry),
-        ..Case::default()
-    };
-    let times = &entry["latency_microseconds"];
-    for (name, key) in [("min", "min"), ("p50", "median"), ("avg", "mean")] {
-        case.add(name, &times[key], Unit::Microseconds);
-    }
-    percentiles(&mut case, entry);
-    for name in ["p90", "p99", "p99.9", "max"] {
-        case.add(name, &times[name], Unit::Microseconds);
-    }
-    case.add(
-        "cpu",
-        &entry["cpu_microseconds_per_message"],
-        Unit::Microseconds,
-    );
-    let mut all = vec![case];
-    let response = &entry["response_microseconds"];
-    if response.is_object() {
-        let mut case = Case {
-            name: format!("{}, response time", all[0].name),
-            is_part: true,
-            unreliable: reasons(entry),
-            samples: all[0].samples,
-            rounds: numbers(&entry["response"]["round_medians"]),
-            ..Case::default()
-        };
-        for (name, key) in [("min", "min"), ("p50", "median"), ("avg", "mean")] {
-            case.add(name, &response[key], Unit::Microseconds);
-        }
-        percentiles(&mut case, &entry["response"]);
-        case.add("max", &response["max"], Unit::Microseconds);
-        all.push(case);
-    }
-    all
-}
-
-fn cost(entry: &Value) -> Vec<Case> {
-    let word = |key: &str| entry[key].as_str().unwrap_or("?").to_owned();
-    let mut case = Case {
-        name: format!("{}, {}", word("operation"), word("variant")),
-        ..Case::default()
-    };
-    case.add("time", &entry["nanoseconds"]["median"], Unit::Nanoseconds);
-    case.add("instructions", &entry["instructions"], Unit::None);
-    // A variant that has no such call has no figures.
-    (!case.figures.is_empty())
-        .then_some(case)
-        .into_iter()
-        .collect()
-}
-
-fn scale(entry: &Value) -> Vec<Case> {
-    let mut case = Case {
-        name: format!("{} endpoints", entry["endpoints"]),
-        ..Case::default()
-    };
-    case.add("time", &entry["nanoseconds"]["median"], Unit::Nanoseconds);
-    case.add("instructions", &entry["instructions"], Unit::None);
-    case.add("cache-lines", &entry["cache_lines"], Unit::None);
-    for kind in ["libmlx5", "engine", "dat"] {
-        case.add(
-            &format!("memory.{kind}"),
-            &entry["memory"][kind],
-            Unit::None,
-        );
-    }
-    vec![case]
 }
 
 #[cfg(test)]

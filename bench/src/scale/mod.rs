@@ -6,7 +6,7 @@
 //! messages  worker: cost per message
 //! memory    worker: memory per endpoint
 //! valgrind  switches callgrind on for the measured section only
-//! report    table, JSON, plot
+//! report    table, JSON
 //! ```
 
 mod memory;
@@ -25,7 +25,7 @@ use crate::cost::callgrind::Counts;
 use crate::cost::{own_executable, run_worker};
 use crate::failure::Failure;
 use crate::host::Host;
-use crate::output::{self, finish, probe_all};
+use crate::output::{self, finish};
 use crate::report::{DeviceFacts, Files};
 use crate::select;
 
@@ -72,7 +72,6 @@ enum WorkerResult {
 pub(crate) fn run(args: &ScaleArgs) -> Result<(), Failure> {
     args.check()?;
     let files = Files::prepare(&args.results, None, &[])?;
-    probe_all(&args.svg)?;
     let selected = args.on.select()?;
     select::require_addresses(&selected, "take another device, or measure lat there")?;
     if let Some(kind) = args.worker {
@@ -95,10 +94,7 @@ pub(crate) fn run(args: &ScaleArgs) -> Result<(), Failure> {
         outcomes.push(one(count, &selected.name, args)?);
     }
     let json = report::json(&conditions, &outcomes);
-    let mut files = files.contents(&json, [])?;
-    if let Some(path) = &args.svg {
-        files.push((path.clone(), report::svg(&conditions, &outcomes)?));
-    }
+    let files = files.contents(&json, [])?;
     finish(report::text(&conditions, &outcomes), files)
 }
 

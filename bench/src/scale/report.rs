@@ -1,13 +1,12 @@
-//! Output of `scale`: table, JSON and plot.
+//! Output of `scale`: table and JSON.
 
 use std::fmt::Write;
 
 use serde::Serialize;
 
-use crate::failure::Failure;
 use crate::host::Host;
-use crate::plot::{Line, Panel, page};
 use crate::report::document::document;
+use crate::report::fit::fit;
 use crate::report::{DeviceFacts, head, pinned};
 use crate::stats::rounds::Summary;
 
@@ -84,7 +83,7 @@ pub(super) fn text(conditions: &Conditions, outcomes: &[Outcome]) -> String {
     }
     let _ = writeln!(
         out,
-        "\n memory: resident bytes per endpoint, default depths (128 requests; DAT 127){}",
+        "\n memory: resident bytes per endpoint, default depths (128 requests; DAT 127), and of all endpoints together [MiB]{}",
         match conditions.device.emulated_fabric {
             Some(_) => "; each includes the state of the emulated device",
             None => "",
@@ -92,19 +91,13 @@ pub(super) fn text(conditions: &Conditions, outcomes: &[Outcome]) -> String {
     );
     let _ = writeln!(
         out,
-        " {:>9} {:>10} {:>10} {:>14} {:>10} {:>18} {:>15}",
-        "endpoints",
-        "libmlx5",
-        "engine",
-        "engine - lib",
-        "DAT",
-        "all, engine [MiB]",
-        "all, DAT [MiB]"
+        " {:>9} {:>9} {:>9} {:>12} {:>9} {:>12} {:>10}",
+        "endpoints", "libmlx5", "engine", "engine - lib", "DAT", "engine [MiB]", "DAT [MiB]"
     );
     for outcome in outcomes {
         let _ = writeln!(
             out,
-            " {:>9} {:>10.0} {:>10.0} {:>14.0} {:>10.0} {:>18.1} {:>15.1}",
+            " {:>9} {:>9.0} {:>9.0} {:>12.0} {:>9.0} {:>12.1} {:>10.1}",
             outcome.endpoints,
             outcome.per_endpoint(outcome.libmlx5),
             outcome.per_endpoint(outcome.engine),
@@ -114,7 +107,7 @@ pub(super) fn text(conditions: &Conditions, outcomes: &[Outcome]) -> String {
             outcome.dat as f64 / MIB,
         );
     }
-    out
+    fit(&out)
 }
 
 #[derive(Serialize)]
@@ -167,39 +160,39 @@ pub(super) fn json(conditions: &Conditions, outcomes: &[Outcome]) -> String {
     document(SCHEMA, &conditions.device, body)
 }
 
-/// Returns the plot, as SVG.
-pub(super) fn svg(conditions: &Conditions, outcomes: &[Outcome]) -> Result<String, Failure> {
-    let line = |name: &str, of: &dyn Fn(&Outcome) -> Option<f64>| Line {
-        name: name.to_owned(),
-        points: outcomes
-            .iter()
-            .filter_map(|it| Some((f64::from(it.endpoints), of(it)?)))
-            .filter(|&(_, value)| value > 0.0)
-            .collect(),
-    };
-    page(
-        &format!("dat-bench scale: {}", conditions.device.emulation_note()),
-        &[
-            Panel {
-                title: "cost per message".to_owned(),
-                x: "endpoints",
-                y: "per message",
-                lines: vec![
-                    line("nanoseconds", &|it| Some(it.summary().median)),
-                    line("instructions", &|it| it.instructions),
-                    line("cache lines", &|it| it.cache_lines),
-                ],
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::fit::assert_fits;
+
+    #[test]
+    fn both_tables_fit_a_terminal() {
+        let conditions = Conditions {
+            host: Host::read(),
+            device: DeviceFacts {
+                name: "mlx5_0".into(),
+                port: 1,
+                firmware: "22.0.0".into(),
+                link: "InfiniBand".into(),
+                path: "direct",
+                path_reason: None,
+                emulated_fabric: Some("default".into()),
             },
-            Panel {
-                title: "memory".to_owned(),
-                x: "endpoints",
-                y: "resident bytes per endpoint",
-                lines: vec![
-                    line("libmlx5", &|it| Some(it.per_endpoint(it.libmlx5))),
-                    line("engine", &|it| Some(it.per_endpoint(it.engine))),
-                    line("DAT", &|it| Some(it.per_endpoint(it.dat))),
-                ],
-            },
-        ],
-    )
+            rounds: 50,
+            messages_per_section: 1024,
+            cpu: None,
+        };
+        let outcome = |endpoints: u32| Outcome {
+            endpoints,
+            nanoseconds: vec![123_456.7, 234_567.8],
+            instructions: Some(12_345.6),
+            cache_lines: Some(123.45),
+            engine: 1_234_567 * u64::from(endpoints),
+            dat: 2_345_678 * u64::from(endpoints),
+            libmlx5: 3_456_789 * u64::from(endpoints),
+        };
+        let text = text(&conditions, &[outcome(1), outcome(60_000)]);
+        assert_fits(&text);
+        assert!(text.contains("engine [MiB]"), "{text}");
+    }
 }

@@ -6,13 +6,12 @@
 //! pair      two connected endpoints, and the event dispatcher to wait on
 //! case      one policy at one rate: the waiting thread and the sending thread
 //! outcome   the results of a case in all rounds
-//! report    table and JSON        plot   SVG
+//! report    table and JSON
 //! ```
 
 mod case;
 mod outcome;
 mod pair;
-mod plot;
 mod report;
 
 use dat_api::safe::Adapter;
@@ -27,14 +26,13 @@ use crate::failure::Failure;
 use crate::host::{self, Host};
 use crate::launcher;
 use crate::nic::Nic;
-use crate::output::{finish, probe_all};
+use crate::output::finish;
 use crate::report::{DeviceFacts, Files, reliability};
 use crate::results;
 
 /// Runs the command.
 pub(crate) fn run(args: &WakeArgs) -> Result<(), Failure> {
     args.check()?;
-    probe_all(&args.svg)?;
     let selected = args.on.select()?;
     let device = DeviceFacts::of(&selected, args.on.ib_port)?;
     let adapter =
@@ -78,10 +76,7 @@ pub(crate) fn run(args: &WakeArgs) -> Result<(), Failure> {
         clock: clock.name(),
     };
     let json = report::json(&conditions, &outcomes);
-    let mut files = files.contents(&json, outcomes.iter().map(|it| &it.times.samples))?;
-    if let Some(path) = &args.svg {
-        files.push((path.clone(), plot::svg(&conditions, &outcomes)?));
-    }
+    let files = files.contents(&json, outcomes.iter().map(|it| &it.times.samples))?;
     finish(report::text(&conditions, &outcomes), files)?;
     results::require(&json, &args.fail_if)?;
     let judged: Vec<_> = outcomes.iter().map(Outcome::reliability).collect();

@@ -10,6 +10,7 @@ use super::outcome::{Outcome, find};
 use crate::cli::Rate;
 use crate::host::Host;
 use crate::report::document::document;
+use crate::report::fit::fit;
 use crate::report::{DeviceFacts, Distribution, Figures, Reliability, head, pinned, reliability};
 use crate::stats::rounds::median;
 
@@ -56,64 +57,10 @@ pub(super) fn text(conditions: &Conditions, outcomes: &[Outcome]) -> String {
     let _ = writeln!(out, " latency: {}", conditions.latency_definition());
     let _ = writeln!(
         out,
-        " 50 %: median of the medians of {} rounds of {} s; CPU: time of the waiting thread, medians of the rounds; counters: sums of all rounds; -: too few samples\n due 50 %, due 99 %: response times [us], from the moment at which a message was due\n",
+        " 50 %: median of the medians of {} rounds of {} s; -: too few samples\n",
         conditions.rounds, conditions.seconds
     );
-    let _ = writeln!(
-        out,
-        " {:>9} {:<17} {:>8} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9} {:>10} {:>7} {:>8} {:>8} {:>8} {:>8} {:>7} {:>7}",
-        "rate [/s]",
-        "wait",
-        "messages",
-        "50 % [us]",
-        "90 % [us]",
-        "99 % [us]",
-        "max [us]",
-        "due 50 %",
-        "due 99 %",
-        "CPU [us/m]",
-        "CPU [%]",
-        "spins",
-        "hits",
-        "blocks",
-        "spurious",
-        "refused",
-        "late"
-    );
-    let figure = |value: Option<f64>| value.map_or("-".to_owned(), |it| format!("{it:.2}"));
-    for outcome in outcomes {
-        let _ = writeln!(
-            out,
-            " {:>9} {:<17} {:>8} {:>9.2} {:>9} {:>9} {:>9.1} {:>9} {:>9} {:>10.2} {:>7.2} {:>8} {:>8} {:>8} {:>8} {:>7} {:>7}",
-            outcome.rate.to_string(),
-            outcome.policy.to_string(),
-            outcome.times.samples.count(),
-            outcome.times.median_of_rounds(),
-            figure(outcome.times.samples.percentile(0.9)),
-            figure(outcome.times.samples.percentile(0.99)),
-            outcome.times.samples.max(),
-            figure(
-                outcome
-                    .response
-                    .as_ref()
-                    .map(Distribution::median_of_rounds)
-            ),
-            figure(
-                outcome
-                    .response
-                    .as_ref()
-                    .and_then(|it| it.samples.percentile(0.99))
-            ),
-            outcome.cpu(),
-            outcome.share() * 100.0,
-            outcome.waits.spins,
-            outcome.waits.hits,
-            outcome.waits.blocks,
-            outcome.waits.spurious,
-            outcome.refused,
-            outcome.late,
-        );
-    }
+    out += &tables(outcomes);
     let compared: Vec<_> = outcomes
         .iter()
         .filter(|it| matches!(it.policy, WaitPolicy::Adaptive { .. }))
@@ -143,7 +90,105 @@ pub(super) fn text(conditions: &Conditions, outcomes: &[Outcome]) -> String {
         }
     }
     let judged: Vec<_> = outcomes.iter().map(Outcome::reliability).collect();
-    out + "\n" + &reliability::text(&judged)
+    fit(&out) + "\n" + &reliability::text(&judged)
+}
+
+/// Returns a table of latencies, one of response times and CPU time, and one of
+/// counters; together they would be too wide.
+fn tables(outcomes: &[Outcome]) -> String {
+    let figure = |value: Option<f64>| value.map_or("-".to_owned(), |it| format!("{it:.2}"));
+    let percentile = |of: &Distribution, share| figure(of.samples.percentile(share));
+    let mut out = table(
+        outcomes,
+        &[
+            ("messages", 8),
+            ("50 % [us]", 9),
+            ("90 % [us]", 9),
+            ("99 % [us]", 9),
+            ("max [us]", 9),
+        ],
+        |outcome| {
+            let times = &outcome.times;
+            vec![
+                times.samples.count().to_string(),
+                figure(Some(times.median_of_rounds())),
+                percentile(times, 0.9),
+                percentile(times, 0.99),
+                format!("{:.1}", times.samples.max()),
+            ]
+        },
+    );
+    out += "\n due: response times, from the moment at which a message was due\n CPU: time of the waiting thread, medians of the rounds; us/m: microseconds per message\n\n";
+    out += &table(
+        outcomes,
+        &[
+            ("due 50 % [us]", 13),
+            ("due 99 % [us]", 13),
+            ("CPU [us/m]", 10),
+            ("CPU [%]", 7),
+        ],
+        |outcome| {
+            let response = outcome.response.as_ref();
+            vec![
+                figure(response.map(Distribution::median_of_rounds)),
+                figure(response.and_then(|it| it.samples.percentile(0.99))),
+                format!("{:.2}", outcome.cpu()),
+                format!("{:.2}", outcome.share() * 100.0),
+            ]
+        },
+    );
+    out += "\n counters: sums of all rounds\n\n";
+    out += &table(
+        outcomes,
+        &[
+            ("spins", 8),
+            ("hits", 8),
+            ("blocks", 8),
+            ("spurious", 8),
+            ("refused", 7),
+            ("late", 7),
+        ],
+        |outcome| {
+            let waits = &outcome.waits;
+            let counts = [
+                waits.spins,
+                waits.hits,
+                waits.blocks,
+                waits.spurious,
+                outcome.refused,
+                outcome.late,
+            ];
+            counts.map(|count| count.to_string()).into()
+        },
+    );
+    out
+}
+
+/// Returns a table with a row for each case; columns have a name and a width.
+fn table(
+    outcomes: &[Outcome],
+    columns: &[(&str, usize)],
+    cells: impl Fn(&Outcome) -> Vec<String>,
+) -> String {
+    let row = |rate: &str, wait: &str, cells: &[String]| {
+        let cells = cells
+            .iter()
+            .zip(columns)
+            .map(|(cell, (_, width))| format!(" {cell:>width$}"));
+        let begin = format!(" {rate:>9} {wait:<17}");
+        let row: String = [begin].into_iter().chain(cells).collect();
+        format!("{}\n", row.trim_end())
+    };
+    let names: Vec<String> = columns.iter().map(|(name, _)| (*name).to_owned()).collect();
+    let mut out = row("rate [/s]", "wait", &names);
+    for outcome in outcomes {
+        out += &row(
+            &outcome.rate.to_string(),
+            &outcome.policy.to_string(),
+            &cells(outcome),
+        );
+    }
+    out
 }
 
 /// A case relative to poll and block at the same rate. The ratio is computed per
@@ -277,5 +322,66 @@ fn entry<'a>(outcome: &'a Outcome, all: &[Outcome]) -> Entry<'a> {
         beside: Compared::of(outcome, all),
         figures: outcome.times.figures(),
         reliability: outcome.reliability(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clock::Clock;
+    use crate::report::fit::assert_fits;
+
+    #[test]
+    fn every_table_fits_a_terminal() {
+        let conditions = Conditions {
+            host: Host::read(),
+            device: DeviceFacts {
+                name: "mlx5_0".into(),
+                port: 1,
+                firmware: "22.0.0".into(),
+                link: "InfiniBand".into(),
+                path: "direct",
+                path_reason: None,
+                emulated_fabric: Some("default".into()),
+            },
+            rounds: 5,
+            seconds: 0.5,
+            cpus: Cpus {
+                waiter: Some(1),
+                sender: None,
+            },
+            clock: "TSC",
+        };
+        let clock = Clock::monotonic();
+        let policies = [
+            WaitPolicy::Poll,
+            "adaptive:1000000:inf".parse().unwrap(),
+            WaitPolicy::Block,
+        ];
+        let outcomes = policies.map(|policy| {
+            let mut outcome = Outcome::new(Rate::PerSecond(1e7), policy, &clock);
+            for _ in 0..100_000 {
+                outcome.times.samples.record(987_654_321);
+                outcome
+                    .response
+                    .as_mut()
+                    .unwrap()
+                    .samples
+                    .record(987_654_321);
+            }
+            for times in [&mut outcome.times, outcome.response.as_mut().unwrap()] {
+                times.round_medians.push(987_654.321);
+            }
+            outcome.cpu.push(1234.5);
+            outcome.share.push(1.0);
+            outcome.waits.spins = 12_345_678;
+            outcome.late = 1_234_567;
+            outcome
+        });
+        let text = text(&conditions, &outcomes);
+        assert_fits(&text);
+        for name in ["due 99 % [us]", "CPU [%]", "spurious", "poll's is 1"] {
+            assert!(text.contains(name), "{name} in {text}");
+        }
     }
 }

@@ -2,7 +2,7 @@
 //! leaves nothing behind.
 
 use std::fs;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
@@ -308,6 +308,54 @@ fn dat_check_is_installed_as_a_program_and_removed() {
     let (status, stderr) = refusal(&["--prefix", text(&prefix), "--check", text(&check)]);
     assert_eq!(status, Some(1));
     assert!(stderr.contains("--library"), "{stderr}");
+}
+
+#[test]
+fn programs_are_installed_with_the_pages_and_completions_that_they_make() {
+    let folder = folder("programs");
+    let (prefix, built) = (folder.join("prefix"), folder.join("built"));
+    fs::create_dir(&built).expect("the folder can be created");
+    let beside = built.join("libdat.so");
+    fs::copy(library(), &beside).expect("the library can be copied");
+    fs::write(built.join("libmlx5emu.so"), "a library").expect("the file can be written");
+    for name in ["dat-bench", "mlx5-emu"] {
+        let script = format!(
+            "#!/bin/sh\n[ \"$1\" = generate ] || exit 1\nmkdir -p \"$2/man/man1\" \"$2/zsh/site-functions\"\n\
+             echo page >\"$2/man/man1/{name}.1\"\necho completion >\"$2/zsh/site-functions/_{name}\"\n"
+        );
+        let path = built.join(name);
+        fs::write(&path, script).expect("the file can be written");
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).expect("its own file");
+    }
+    let arguments = ["--prefix", text(&prefix), "--library", text(&beside)];
+    succeed(&arguments);
+    for (path, content) in [
+        ("share/man/man1/dat-bench.1", "page\n"),
+        ("share/man/man1/mlx5-emu.1", "page\n"),
+        ("share/zsh/site-functions/_mlx5-emu", "completion\n"),
+        ("lib/libmlx5emu.so", "a library"),
+    ] {
+        let installed = fs::read_to_string(prefix.join(path));
+        assert_eq!(installed.expect("it is installed"), content, "{path}");
+    }
+    for name in ["dat-bench", "mlx5-emu"] {
+        let mode = fs::metadata(prefix.join("bin").join(name))
+            .expect("it is there")
+            .mode();
+        assert_eq!(mode & 0o777, 0o755);
+    }
+    // A program that does not run here is installed without pages.
+    let broken = built.join("dat-bench");
+    fs::write(&broken, "#!/bin/sh\nexit 1\n").expect("the file can be written");
+    let output = install(&arguments);
+    let stdout = String::from_utf8_lossy(&output.stdout);
+    assert!(
+        output.status.success() && stdout.contains("without manual pages"),
+        "{stdout}"
+    );
+    assert!(!prefix.join("share/man/man1/dat-bench.1").exists());
+    succeed(&["--prefix", text(&prefix), "--uninstall"]);
+    assert!(!prefix.exists());
 }
 
 #[test]

@@ -7,9 +7,10 @@ mod run;
 mod supervise;
 
 use std::io::Write;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 
 /// Exit status for a command line that is not valid.
 const USAGE: u8 = 1;
@@ -79,6 +80,12 @@ enum Command {
     Info(info::Arguments),
     /// Decode work requests, completions or doorbells to text.
     Dump(dump::Arguments),
+    /// Write manual pages and shell completions below a folder, for the installer.
+    #[command(hide = true)]
+    Generate {
+        /// The folder.
+        folder: PathBuf,
+    },
 }
 
 fn main() -> ExitCode {
@@ -100,12 +107,27 @@ fn main() -> ExitCode {
         Command::Port(arguments) => port::port(&arguments),
         Command::Info(arguments) => info::info(&arguments),
         Command::Dump(arguments) => dump::dump(&arguments),
+        Command::Generate { folder } => generate(&folder),
     };
     outcome.unwrap_or_else(|failure| {
         // If standard error is closed, the exit status is the only report.
         let _ = writeln!(std::io::stderr(), "mlx5-emu: {}", failure.message);
         failure.status.into()
     })
+}
+
+/// Writes the manual pages and shell completions of this program.
+fn generate(folder: &Path) -> Result<ExitCode, Failure> {
+    let written = cli_docs::write(&Cli::command(), folder).map_err(|error| {
+        Failure::environment(format!(
+            "cannot write below {}: {error}; name another folder",
+            folder.display()
+        ))
+    })?;
+    let lines = written
+        .iter()
+        .map(|path| format!("wrote {}\n", path.display()));
+    print(&lines.collect::<String>())
 }
 
 /// Writes `text` to standard output. A closed pipe (`| head`) is not a failure.
