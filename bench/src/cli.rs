@@ -13,6 +13,7 @@ mod compare;
 mod cost;
 mod diff;
 mod lat;
+mod run;
 mod scale;
 mod wake;
 
@@ -21,6 +22,7 @@ pub(crate) use compare::CompareArgs;
 pub(crate) use cost::CostArgs;
 pub(crate) use diff::DiffArgs;
 pub(crate) use lat::LatArgs;
+pub(crate) use run::RunArgs;
 pub(crate) use scale::ScaleArgs;
 pub(crate) use wake::{Rate, WakeArgs};
 

@@ -4,6 +4,7 @@
 //! ```text
 //! commands     devices, lat, cost, wake, scale, compare, diff: one module each
 //! cli          options and help of the commands
+//! ends         connections of a client and a server, through every interface
 //! select       chooses the device of a run       launcher   restarts dat-bench under mlx5-emu
 //! clock        TSC or CLOCK_MONOTONIC            stats      samples: histogram, mean, deviation
 //! results      reads result files; --fail-if
@@ -24,6 +25,7 @@ mod compare;
 mod cost;
 mod devices;
 mod diff;
+mod ends;
 mod exchange;
 mod failure;
 mod host;

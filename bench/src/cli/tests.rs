@@ -1,6 +1,6 @@
 //! Parsing of options, and their defaults.
 
-use super::lat::size;
+use super::run::size;
 use super::*;
 use clap::CommandFactory;
 
@@ -20,6 +20,10 @@ fn lat(line: &str) -> Result<LatArgs, String> {
     }
 }
 
+fn inline(args: &LatArgs) -> u32 {
+    args.run.inline_bytes(args.default_inline())
+}
+
 #[test]
 fn the_definitions_of_all_options_are_consistent() {
     Cli::command().debug_assert();
@@ -28,14 +32,17 @@ fn the_definitions_of_all_options_are_consistent() {
 #[test]
 fn perftests_letters_keep_their_meaning() {
     let args = lat("-d mlx5_1 -i 2 -s 64 -n 5 -t 4 -r 8 -I 32 -p 7 -x 3 host").unwrap();
-    assert_eq!(args.on.device.as_deref(), Some("mlx5_1"));
-    assert_eq!((args.on.ib_port, args.size, args.iterations()), (2, 64, 5));
+    assert_eq!(args.run.on.device.as_deref(), Some("mlx5_1"));
     assert_eq!(
-        (args.send_depth(), args.receive_depth(), args.inline_bytes()),
+        (args.run.on.ib_port, args.size, args.iterations()),
+        (2, 64, 5)
+    );
+    assert_eq!(
+        (args.send_depth(), args.run.receive_depth(), inline(&args)),
         (4, 8, 32)
     );
     assert_eq!(
-        (args.port, args.gid_index, args.host.as_deref()),
+        (args.run.port, args.run.gid_index, args.run.host.as_deref()),
         (7, Some(3), Some("host"))
     );
 }
@@ -56,12 +63,12 @@ fn the_default_warm_up_is_a_tenth_and_at_most_1000() {
 
 #[test]
 fn apis_keep_their_order_and_dat_sets_the_inline_size() {
-    assert_eq!(lat("").unwrap().api, [Api::Engine]);
-    assert_eq!(lat("").unwrap().inline_bytes(), 236);
+    assert_eq!(lat("").unwrap().run.api, [Api::Engine]);
+    assert_eq!(inline(&lat("").unwrap()), 236);
     let args = lat("--api c,engine,rust").unwrap();
-    assert_eq!(args.api, [Api::C, Api::Engine, Api::Rust]);
-    assert_eq!(args.inline_bytes(), 64);
-    assert_eq!(lat("--api c -o read").unwrap().inline_bytes(), 0);
+    assert_eq!(args.run.api, [Api::C, Api::Engine, Api::Rust]);
+    assert_eq!(inline(&args), 64);
+    assert_eq!(inline(&lat("--api c -o read").unwrap()), 0);
 }
 
 #[test]

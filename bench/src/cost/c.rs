@@ -17,12 +17,12 @@ use super::end::{
     BUFFER, COMPLETIONS, DEPTH, End, IN, Interface, LONGER, MESSAGE, OUT, POLL_FAILED, ROOM, TARGET,
 };
 use super::rust::{CONNECT_TIMEOUT, CONNECTION_EVENTS};
+use crate::ends::c::address::{Address, read_address};
+use crate::ends::c::events::{Queue, micros};
+use crate::ends::c::library::Calls;
+use crate::ends::c::memory::Memory;
+use crate::ends::c::{Adapter, Libdat, control};
 use crate::failure::Failure;
-use crate::lat::c::address::{Address, read_address};
-use crate::lat::c::events::{Queue, micros};
-use crate::lat::c::library::Calls;
-use crate::lat::c::memory::Memory;
-use crate::lat::c::{Adapter, Libdat, control};
 
 /// An open adapter.
 pub(super) struct C(Rc<Adapter>);

@@ -8,15 +8,14 @@ use std::time::Duration;
 
 use dat_engine::{Completion, PostError, Status};
 
-use super::link::{CompletionResult, Fault as Failed, Link};
 use super::meter::Meter;
 use super::open::{self, Schedule};
 use super::plan::Recording;
 use super::side::{OtherSide, Remote, Side};
-use super::watchdog::{Stop, Watchdog};
 use super::{read, send, write};
 use crate::cli::Operation;
 use crate::clock::Clock;
+use crate::ends::{CompletionResult, Fault as Failed, Link, Stop, Watchdog};
 use crate::noise::Noise;
 use crate::report::Goal;
 use crate::stats::pace::Pace;

@@ -5,6 +5,7 @@
 //! document                  the keys of every JSON file
 //! reliability               whether the results can be relied on; --strict
 //! files csv hgrm            the result files; CSV, HdrHistogram's text
+//! progress                  rows and a progress bar during a run
 //! table layers histogram json   output of lat
 //! ```
 
@@ -17,6 +18,7 @@ mod hgrm;
 mod histogram;
 mod json;
 pub(crate) mod layers;
+mod progress;
 pub(crate) mod reliability;
 mod table;
 
@@ -24,6 +26,7 @@ pub(crate) use conditions::{Conditions, DeviceFacts, Goal, head, pinned};
 pub(crate) use distribution::{Distribution, Figures};
 pub(crate) use files::Files;
 pub(crate) use json::text as json;
+pub(crate) use progress::Progress;
 pub(crate) use reliability::Reliability;
 pub(crate) use table::{Columns, NOTE, RATES_NOTE, header, rows};
 

@@ -14,10 +14,10 @@ use super::payload::Payload;
 use crate::failure::Failure;
 
 /// A completion: its length in bytes, or why the request failed.
-pub(super) type CompletionResult = Result<u32, Fault>;
+pub(crate) type CompletionResult = Result<u32, Fault>;
 
 /// One end of the connection, set to one operation and size.
-pub(super) trait Link {
+pub(crate) trait Link {
     /// Posts a receive for a message of any size of this run.
     fn post_receive(&mut self) -> Result<(), Fault>;
 
@@ -50,7 +50,7 @@ pub(super) trait Link {
 }
 
 /// A link over a device. These methods are called between measurements.
-pub(super) trait End: Link {
+pub(crate) trait End: Link {
     /// Sets the size of the next requests.
     fn set_request_size(&mut self, size: u32);
 
@@ -75,7 +75,7 @@ pub(super) trait End: Link {
 /// Why a request failed, in terms of the API. `Copy`, because it is created in
 /// measured code, which must not allocate.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum Fault {
+pub(crate) enum Fault {
     /// The engine refused to post it.
     Post(PostError),
     /// The engine's completion has an error status.

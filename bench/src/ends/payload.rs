@@ -21,7 +21,7 @@ const ALIGNMENT: usize = 64;
 const CHUNK: usize = 4096;
 
 /// One side's buffer, which its owner has registered.
-pub(super) struct Payload {
+pub(crate) struct Payload {
     base: NonNull<u8>,
     operation: Operation,
     /// Bytes of one half.
@@ -34,15 +34,20 @@ pub(super) struct Payload {
 }
 
 /// Returns the bytes of one half of a buffer for messages up to this size.
-pub(super) fn area(largest: u32) -> usize {
+fn area(largest: u32) -> usize {
     (largest as usize).next_multiple_of(ALIGNMENT)
+}
+
+/// Returns the bytes of a whole buffer for messages up to this size.
+pub(crate) fn bytes(largest: u32) -> usize {
+    2 * area(largest)
 }
 
 impl Payload {
     /// # Safety
-    /// `base` points to `2 * area(largest)` bytes that are readable and writable
+    /// `base` points to `bytes(largest)` bytes that are readable and writable
     /// as long as this value lives, and there are no references to them.
-    pub(super) unsafe fn new(base: NonNull<u8>, operation: Operation, largest: u32) -> Self {
+    pub(crate) unsafe fn new(base: NonNull<u8>, operation: Operation, largest: u32) -> Self {
         Self {
             base,
             operation,
@@ -56,12 +61,12 @@ impl Payload {
 
     /// Sets the two sides' numbers, which differ. The other side has the same two,
     /// exchanged.
-    pub(super) fn set_side_numbers(&mut self, ours: u32, theirs: u32) {
+    pub(crate) fn set_side_numbers(&mut self, ours: u32, theirs: u32) {
         (self.ours, self.theirs) = (ours, theirs);
     }
 
     /// Returns the offset of the local bytes of this side's requests.
-    pub(super) fn local_offset(&self) -> usize {
+    pub(crate) fn local_offset(&self) -> usize {
         match self.operation {
             Operation::Send | Operation::Write => 0,
             Operation::Read => self.area,
@@ -69,7 +74,7 @@ impl Payload {
     }
 
     /// Returns the offset of their remote bytes in the other side's buffer.
-    pub(super) fn remote_offset(&self) -> usize {
+    pub(crate) fn remote_offset(&self) -> usize {
         match self.operation {
             Operation::Send | Operation::Write => self.area,
             Operation::Read => 0,
@@ -77,25 +82,25 @@ impl Payload {
     }
 
     /// Returns the offset of the incoming half, where messages are received.
-    pub(super) fn incoming_offset(&self) -> usize {
+    pub(crate) fn incoming_offset(&self) -> usize {
         self.area
     }
 
-    pub(super) fn largest(&self) -> u32 {
+    pub(crate) fn largest(&self) -> u32 {
         self.largest
     }
 
-    pub(super) fn operation(&self) -> Operation {
+    pub(crate) fn operation(&self) -> Operation {
         self.operation
     }
 
     /// Returns the bytes of the whole buffer.
-    pub(super) fn bytes(&self) -> usize {
+    pub(crate) fn bytes(&self) -> usize {
         2 * self.area
     }
 
     /// Refuses the other side's buffer if it is shorter than this one.
-    pub(super) fn require_length(&self, theirs: u64) -> Result<(), Failure> {
+    pub(crate) fn require_length(&self, theirs: u64) -> Result<(), Failure> {
         if theirs >= self.bytes() as u64 {
             return Ok(());
         }
@@ -106,7 +111,7 @@ impl Payload {
     }
 
     /// Fills the outgoing half and clears the incoming half.
-    pub(super) fn prepare(&mut self, size: u32) {
+    pub(crate) fn prepare(&mut self, size: u32) {
         assert!(
             (1..=self.largest).contains(&size),
             "no size is above the largest"
@@ -123,7 +128,7 @@ impl Payload {
     }
 
     /// Compares the incoming half with the other side's pattern.
-    pub(super) fn verify(&self) -> Result<(), Failure> {
+    pub(crate) fn verify(&self) -> Result<(), Failure> {
         // The last byte of a write is its sequence number.
         let fixed = match self.operation {
             Operation::Write => self.size - 1,
@@ -156,7 +161,7 @@ impl Payload {
 
     /// Stores a sequence number in the last outgoing byte.
     #[inline(always)]
-    pub(super) fn write_sequence(&mut self, sequence: u8) {
+    pub(crate) fn write_sequence(&mut self, sequence: u8) {
         let last = self.pointer(self.size as usize - 1);
         // SAFETY: within the outgoing half (`prepare`), which the device only
         // reads. Volatile, because the device may read it at any time.
@@ -165,7 +170,7 @@ impl Payload {
 
     /// Loads the last incoming byte.
     #[inline(always)]
-    pub(super) fn read_sequence(&self) -> u8 {
+    pub(crate) fn read_sequence(&self) -> u8 {
         let last = self.pointer(self.area + self.size as usize - 1);
         // SAFETY: within the incoming half (`prepare`). Volatile, because the device
         // may write it at any time.

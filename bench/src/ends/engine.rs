@@ -10,26 +10,26 @@ use dat_engine::{
     SendOp, SendRequest, ThreadMode,
 };
 
-pub(super) use self::rdma_cm::EngineRdmaCm;
+pub(crate) use self::rdma_cm::EngineRdmaCm;
 
 use super::device_port::DevicePort;
 use super::interface::{Interface, Role};
 use super::link::{CompletionResult, End, Fault, Link};
 use super::payload::{self, Payload};
-use super::plan::Plan;
-use crate::cli::{LatArgs, Operation};
+use super::setup::Setup;
+use crate::cli::{Operation, RunArgs};
 use crate::exchange::{Address, Peer};
 use crate::failure::Failure;
 
 /// The engine on an open device.
-pub(super) struct Engine {
+pub(crate) struct Engine {
     domain: ProtectionDomain,
     port: PortInfo,
     gid_index: Option<u8>,
 }
 
 impl Engine {
-    pub(super) fn open(device_port: &DevicePort, args: &LatArgs) -> Result<Self, Failure> {
+    pub(crate) fn open(device_port: &DevicePort, args: &RunArgs) -> Result<Self, Failure> {
         Ok(Self {
             domain: device_port.device.alloc_pd()?,
             port: device_port.port.clone(),
@@ -64,10 +64,10 @@ impl Engine {
 impl Interface for Engine {
     type End = EngineEnd;
 
-    fn connect_pair(&self, plan: &Plan) -> Result<(EngineEnd, EngineEnd), Failure> {
+    fn connect_pair(&self, setup: &Setup) -> Result<(EngineEnd, EngineEnd), Failure> {
         let (mut near, mut far) = (
-            EngineEnd::create(self, plan)?,
-            EngineEnd::create(self, plan)?,
+            EngineEnd::create(self, setup)?,
+            EngineEnd::create(self, setup)?,
         );
         let (here, there) = (near.address(), far.address());
         near.connect(&there)?;
@@ -75,8 +75,13 @@ impl Interface for Engine {
         Ok((near, far))
     }
 
-    fn connect_end(&self, plan: &Plan, peer: &mut Peer, _role: Role) -> Result<EngineEnd, Failure> {
-        let mut end = EngineEnd::create(self, plan)?;
+    fn connect_end(
+        &self,
+        setup: &Setup,
+        peer: &mut Peer,
+        _role: Role,
+    ) -> Result<EngineEnd, Failure> {
+        let mut end = EngineEnd::create(self, setup)?;
         let theirs = peer.exchange_addresses(end.address())?;
         end.connect(&theirs)?;
         Ok(end)
@@ -84,7 +89,7 @@ impl Interface for Engine {
 }
 
 /// One side's endpoint and memory.
-pub(super) struct EngineEnd {
+pub(crate) struct EngineEnd {
     // Dropped in this order: the memory of posted requests last, after the
     // endpoint, and after the queues, which may copy payload to it.
     endpoint: Endpoint,
@@ -108,13 +113,13 @@ pub(super) struct EngineEnd {
 
 impl EngineEnd {
     /// Creates endpoint and memory, unconnected.
-    fn create(engine: &Engine, plan: &Plan) -> Result<Self, Failure> {
-        let largest = plan.largest();
-        let area = payload::area(largest);
-        let buffer = engine.domain.allocate(2 * area, Access::default())?;
+    fn create(engine: &Engine, setup: &Setup) -> Result<Self, Failure> {
+        let largest = setup.largest;
+        let bytes = payload::bytes(largest);
+        let buffer = engine.domain.allocate(bytes, Access::default())?;
         // SAFETY: the buffer has that length and outlives the payload (order of
         // fields), and the engine forms no references to it.
-        let payload = unsafe { Payload::new(buffer.as_ptr(), plan.operation, largest) };
+        let payload = unsafe { Payload::new(buffer.as_ptr(), setup.operation, largest) };
         let device = engine.domain.device();
         let queue = |depth| {
             device.create_cq(&CqOptions {
@@ -122,18 +127,18 @@ impl EngineEnd {
                 ..CqOptions::default()
             })
         };
-        let rx_depth = plan.receives();
-        let (sent, received) = (queue(plan.tx_depth)?, queue(rx_depth.max(1))?);
+        let rx_depth = setup.receives;
+        let (sent, received) = (queue(setup.tx_depth)?, queue(rx_depth.max(1))?);
         let endpoint = engine.domain.create_endpoint(&EndpointOptions {
-            send_depth: plan.tx_depth,
+            send_depth: setup.tx_depth,
             recv_depth: rx_depth.max(1),
-            inline_bytes: plan.inline,
+            inline_bytes: setup.inline,
             exclusive_register: true,
             // SAFETY: one thread, the measuring one, posts to all endpoints of the device.
             thread_mode: unsafe { ThreadMode::serialized() },
             ..EndpointOptions::new(&sent, &received)
         })?;
-        if endpoint.max_inline() < plan.inline {
+        if endpoint.max_inline() < setup.inline {
             return Err(Failure::usage(format!(
                 "this device supports {0} inline bytes: give -I {0} or less",
                 endpoint.max_inline()
@@ -158,7 +163,7 @@ impl EngineEnd {
             address,
             options: engine.connect_options(),
             rx_depth,
-            largest_inline: plan.inline,
+            largest_inline: setup.inline,
             remote: (0, 0),
         })
     }

@@ -11,11 +11,11 @@ use dat::abi::{
 
 use super::events::Queue;
 use super::{Adapter, CEnd, CONNECTION_EVENTS, bytes, control};
+use crate::ends::dat::{Acceptor, Answer};
 use crate::failure::Failure;
-use crate::lat::dat::{Acceptor, Answer};
 
 /// A service point and the EVD of its connection requests.
-pub(in crate::lat) struct CAcceptor {
+pub(crate) struct CAcceptor {
     psp: DAT_PSP_HANDLE,
     qualifier: u64,
     // Freed after the service point (see `Drop`).
