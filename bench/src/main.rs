@@ -2,7 +2,7 @@
 //! on the emulated device, without hardware.
 //!
 //! ```text
-//! commands     devices, lat, cost, wake, scale, compare, diff: one module each
+//! commands     devices, lat, bw (and rate), cost, wake, scale, compare, diff: one module each
 //! cli          options and help of the commands
 //! ends         connections of a client and a server, through every interface
 //! select       chooses the device of a run       launcher   restarts dat-bench under mlx5-emu
@@ -19,6 +19,7 @@
 
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
+mod bw;
 mod cli;
 mod clock;
 mod compare;
@@ -48,7 +49,7 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
-use cli::{Cli, Command};
+use cli::{Cli, Command, Throughput};
 use failure::Failure;
 
 fn main() -> ExitCode {
@@ -72,6 +73,8 @@ fn main() -> ExitCode {
     let result = match &cli.command {
         Command::Devices(args) => devices::run(args),
         Command::Lat(args) => lat::run(args),
+        Command::Bw(args) => bw::run(Throughput::Bw, args),
+        Command::Rate(args) => bw::run(Throughput::Rate, args),
         Command::Cost(args) => cost::run(args),
         Command::Wake(args) => wake::run(args),
         Command::Scale(args) => scale::run(args),

@@ -28,7 +28,7 @@ fn help_explains_what_is_reported_and_ends_with_status_0() {
 fn usage_errors_have_status_1_and_name_the_option() {
     for (words, named) in [
         ("", "Usage"),
-        ("bw", "bw"),
+        ("bwx", "bwx"),
         ("lat -t 0", "--tx-depth"),
         ("lat -r 0", "--rx-depth"),
         ("lat -n 0", "--iters"),

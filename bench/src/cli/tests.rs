@@ -91,6 +91,49 @@ fn a_wait_policy_is_refused_where_nothing_can_wait() {
     }
 }
 
+fn bw(line: &str) -> Result<BwArgs, String> {
+    let words = ["dat-bench", "bw"].into_iter();
+    let parsed = Cli::try_parse_from(words.chain(line.split_whitespace()));
+    match parsed.map_err(|error| error.to_string())?.command {
+        Command::Bw(args) => args
+            .check()
+            .map(|()| args)
+            .map_err(|error| error.to_string()),
+        _ => unreachable!(),
+    }
+}
+
+#[test]
+fn bw_has_perftests_defaults_and_rate_those_of_small_messages() {
+    let args = bw("").unwrap();
+    assert_eq!(args.sizes(Throughput::Bw), [65536]);
+    assert_eq!(args.sizes(Throughput::Rate), [2]);
+    assert_eq!(bw("-a").unwrap().sizes(Throughput::Rate).len(), 23);
+    let iterations = |line, what| bw(line).unwrap().iterations(what);
+    assert_eq!(iterations("", Throughput::Bw), 1000);
+    assert_eq!(iterations("-o write", Throughput::Bw), 5000);
+    assert_eq!(iterations("-o write", Throughput::Rate), 100_000);
+    assert_eq!(iterations("-a -o write", Throughput::Bw), 1000);
+    assert_eq!(iterations("-n 7", Throughput::Rate), 7);
+    let inline = |line, what| bw(line).unwrap().default_inline(what);
+    assert_eq!(inline("", Throughput::Bw), 0);
+    assert_eq!(inline("", Throughput::Rate), 236);
+    assert_eq!(inline("-o read", Throughput::Rate), 0);
+}
+
+#[test]
+fn large_messages_and_lists_change_how_many_requests_share_a_completion() {
+    let moderation = |line, size| bw(line).unwrap().moderation(size);
+    assert_eq!(moderation("", 8192), 100);
+    assert_eq!(moderation("", 8193), 1);
+    assert_eq!(moderation("-a", 8193), 100);
+    assert_eq!(moderation("-l 16", 2), 16);
+    assert_eq!(moderation("-l 16 -Q 4", 2), 4);
+    assert_eq!(moderation("-Q 7", 1 << 20), 7);
+    assert!(bw("-l 16 -Q 3").is_err());
+    assert!(bw("-l 2 --api c").is_err());
+}
+
 #[test]
 fn sizes_have_units() {
     assert_eq!(size("4096"), Ok(4096));

@@ -20,7 +20,7 @@ use dat_api::safe::RemoteSegment;
 
 use super::interface::{Interface, Role};
 use super::link::End;
-use super::payload::Payload;
+use super::payload::{self, Payload};
 use super::setup::Setup;
 use crate::exchange::{Peer, Service};
 use crate::failure::Failure;
@@ -232,6 +232,21 @@ pub(crate) fn remote(payload: &Payload, theirs: RemoteSegment, size: u32) -> Rem
         context: theirs.context,
         address: theirs.address + payload.remote_offset() as u64,
         length: u64::from(size),
+    }
+}
+
+/// Returns the local range of a grant.
+pub(crate) fn local_grant(payload: &Payload) -> core::ops::Range<usize> {
+    let start = payload.our_grant();
+    start..start + payload::GRANT
+}
+
+/// Returns the remote range of a grant.
+pub(crate) fn remote_grant(payload: &Payload, theirs: RemoteSegment) -> RemoteSegment {
+    RemoteSegment {
+        context: theirs.context,
+        address: theirs.address + payload.their_grant() as u64,
+        length: payload::GRANT as u64,
     }
 }
 

@@ -4,6 +4,8 @@
 
 mod rdma_cm;
 
+use std::mem::MaybeUninit;
+
 use dat_engine::{
     Access, CompletionQueue, ConnectOptions, CqOptions, Endpoint, EndpointAddress, EndpointOptions,
     LinkLayer, PortInfo, ProtectionDomain, RecvRequest, RegisteredBuffer, Segment, SendFlags,
@@ -14,7 +16,7 @@ pub(crate) use self::rdma_cm::EngineRdmaCm;
 
 use super::device_port::DevicePort;
 use super::interface::{Interface, Role};
-use super::link::{CompletionResult, End, Fault, Link};
+use super::link::{CompletionResult, End, Fault, LONGEST_LIST, Link};
 use super::payload::{self, Payload};
 use super::setup::Setup;
 use crate::cli::{Operation, RunArgs};
@@ -109,6 +111,7 @@ pub(crate) struct EngineEnd {
     segment: Segment,
     inline: SendFlags,
     receive: Segment,
+    grant: Segment,
 }
 
 impl EngineEnd {
@@ -148,13 +151,14 @@ impl EngineEnd {
         let segment = |offset, length| {
             buffer
                 .segment(offset, length)
-                .expect("both halves are within the buffer")
+                .expect("both halves and the grant are within the buffer")
         };
         Ok(Self {
             op: SendOp::Send,
             segment: segment(0, largest),
             inline: SendFlags::empty(),
             receive: segment(payload.incoming_offset(), largest),
+            grant: segment(payload.our_grant(), payload::GRANT as u32),
             endpoint,
             sent,
             received,
@@ -272,6 +276,53 @@ impl Link for EngineEnd {
         // the outgoing half, which the device does not write; reads are never inline.
         unsafe { self.endpoint.post_send(&request) }?;
         Ok(())
+    }
+
+    #[inline(always)]
+    fn post_list(&mut self, signaled: &[bool]) -> Result<(), Fault> {
+        let mut requests = [const { MaybeUninit::<SendRequest<'_>>::uninit() }; LONGEST_LIST];
+        let list = &mut requests[..signaled.len()];
+        for (request, &signaled) in list.iter_mut().zip(signaled) {
+            let signal = if signaled {
+                SendFlags::SIGNALED
+            } else {
+                SendFlags::empty()
+            };
+            request.write(SendRequest {
+                wr_id: 0,
+                op: self.op,
+                flags: self.inline | signal,
+                segments: core::slice::from_ref(&self.segment),
+            });
+        }
+        // SAFETY: the loop has written every element of the list.
+        let list = unsafe { list.assume_init_ref() };
+        // SAFETY: as in `post`, for every request.
+        unsafe { self.endpoint.post_send_list(list) }.map_err(|error| Fault::Post(error.error))
+    }
+
+    #[inline(always)]
+    fn post_grant(&mut self, received: u32) -> Result<(), Fault> {
+        self.payload.write_grant(received);
+        let (remote, rkey) = self.remote;
+        let request = SendRequest {
+            wr_id: 0,
+            op: SendOp::Write {
+                remote_addr: remote + self.payload.their_grant() as u64,
+                rkey,
+            },
+            flags: SendFlags::SIGNALED,
+            segments: core::slice::from_ref(&self.grant),
+        };
+        // SAFETY: as in `post_receive`; the grant is not stored again before the
+        // request completes, as this function requires.
+        unsafe { self.endpoint.post_send(&request) }?;
+        Ok(())
+    }
+
+    #[inline(always)]
+    fn granted(&self) -> Option<u32> {
+        self.payload.read_grant()
     }
 
     #[inline(always)]

@@ -11,6 +11,7 @@
 //! dat rust c     DAT's connections; ends of its Rust types and its C calls
 //! watchdog       why a loop stops early; timeouts
 //! serve          the server: clients one after another
+//! memory_link    a link in memory, for tests of the loops
 //! ```
 
 mod amount;
@@ -20,6 +21,8 @@ mod device_port;
 mod engine;
 mod interface;
 mod link;
+#[cfg(test)]
+pub(crate) mod memory_link;
 mod payload;
 mod rust;
 mod serve;
@@ -29,10 +32,8 @@ mod watchdog;
 pub(crate) use amount::Amount;
 pub(crate) use device_port::{DevicePort, Needs};
 pub(crate) use interface::{Boxing, Interface, Role};
-#[cfg(test)]
-pub(crate) use link::Fault;
-pub(crate) use link::{CompletionResult, End, Link};
-pub(crate) use serve::{Service, abort_on_failure, explain};
+pub(crate) use link::{CompletionResult, End, LONGEST_LIST, Link};
+pub(crate) use serve::{Server, abort_on_failure, explain};
 pub(crate) use setup::Setup;
 pub(crate) use watchdog::{Stop, Watchdog};
 

@@ -17,7 +17,10 @@ use dat_api::types::{
 };
 use dat_api::{DatError, DatReturn, ReturnType};
 
-use super::dat::{Acceptor, Answer, Dat, DatEnd, WAIT_SLICE, incoming, local, remote, timed_out};
+use super::dat::{
+    Acceptor, Answer, Dat, DatEnd, WAIT_SLICE, incoming, local, local_grant, remote, remote_grant,
+    timed_out,
+};
 use super::device_port::DevicePort;
 use super::link::{CompletionResult, End, Fault, Link};
 use super::payload::{self, Payload};
@@ -240,6 +243,21 @@ impl<const WAITS: bool> Link for RustEnd<WAITS> {
                 .post_rdma_read(&segments, 0, target, flags)
                 .map_err(call("Endpoint::post_rdma_read")),
         }
+    }
+
+    #[inline(always)]
+    fn post_grant(&mut self, received: u32) -> Result<(), Fault> {
+        self.payload.write_grant(received);
+        let segments = [self.memory.segment(local_grant(&self.payload))];
+        let target = remote_grant(&self.payload, self.theirs);
+        self.endpoint
+            .post_rdma_write(&segments, 0, target, CompletionFlags::empty())
+            .map_err(|code| Fault::Call("Endpoint::post_rdma_write", code))
+    }
+
+    #[inline(always)]
+    fn granted(&self) -> Option<u32> {
+        self.payload.read_grant()
     }
 
     #[inline(always)]

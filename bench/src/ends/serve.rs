@@ -16,7 +16,7 @@ use crate::report::DeviceFacts;
 const REMOTE_FAILURE_WAIT: Duration = Duration::from_millis(500);
 
 /// What a server does for its clients.
-pub(crate) struct Service<'a> {
+pub(crate) struct Server<'a> {
     pub(crate) args: &'a RunArgs,
     pub(crate) facts: DeviceFacts,
     /// The options that a client must have.
@@ -26,7 +26,7 @@ pub(crate) struct Service<'a> {
     pub(crate) timeout: Duration,
 }
 
-impl Service<'_> {
+impl Server<'_> {
     /// Waits for a client, connects to it and answers it, with `--persist` one
     /// client after another. Reports every connection that is not a client with the
     /// same options. If `connect` fails, the server waits for another client.

@@ -29,8 +29,8 @@ use super::plan::{Pass, Plan, Recording};
 use super::side::{Remote, Side, serve as answer};
 use super::{pass, send, write};
 use crate::cli::{LatArgs, Operation};
-use crate::ends::{End, Opened, Role, Service, Watchdog, abort_on_failure, explain};
-use crate::exchange::Peer;
+use crate::ends::{End, Opened, Role, Server, Watchdog, abort_on_failure, explain};
+use crate::exchange::{Done, Peer};
 use crate::failure::Failure;
 use crate::noise::Watch;
 use crate::output;
@@ -119,14 +119,14 @@ pub(super) fn serve(
     plan: &Plan,
     args: &LatArgs,
 ) -> Result<(), Failure> {
-    let service = Service {
+    let server = Server {
         args: &args.run,
         facts: opened.device_port.facts(),
         options: plan.options(),
         listen: opened.listen,
         timeout: plan.setup.timeout,
     };
-    service.run(
+    server.run(
         |peer| Pair::connect(&opened.interfaces, plan, peer, Role::Server),
         |mut pair| pair.answer(plan),
     )
@@ -164,11 +164,15 @@ impl<E: End> RemoteSide for Side<E> {
         let mut watchdog = plan.watchdog(Some(peer));
         let sent = pass::run(self, &mut Remote, pass, plan, recording, &mut watchdog)
             .map_err(|stop| explain(stop, peer))?;
-        peer.done(sent, recording.noise.ran)?;
-        let (answered, ran) = peer.await_done(plan.setup.timeout)?;
+        peer.done(Done {
+            messages: sent,
+            ran: recording.noise.ran,
+            ..Done::default()
+        })?;
+        let theirs = peer.await_done(plan.setup.timeout)?;
         // Reads are answered by the device, not by a thread.
-        recording.noise.responder = (plan.setup.operation != Operation::Read).then_some(ran);
-        compare(sent, answered)?;
+        recording.noise.responder = (plan.setup.operation != Operation::Read).then_some(theirs.ran);
+        compare(sent, theirs.messages)?;
         self.link.verify()
     }
 
@@ -200,10 +204,11 @@ impl<E: End> RemoteSide for Side<E> {
         }
         .map_err(|stop| explain(stop, peer))?;
         let ran = watch.end().ran;
-        let (sent, _) = match answered {
+        let sent = match answered {
             None => peer.await_done(READ_TIMEOUT)?,
             Some(_) => peer.await_done(plan.setup.timeout)?,
-        };
+        }
+        .messages;
         self.drain(&mut Watchdog::new(plan.setup.timeout, None))
             .map_err(|stop| explain(stop, peer))?;
         if plan.setup.operation != Operation::Read {
@@ -211,7 +216,11 @@ impl<E: End> RemoteSide for Side<E> {
         }
         // The server cannot count reads, so it returns the client's count.
         let answered = answered.unwrap_or(sent);
-        peer.done(answered, ran)?;
+        peer.done(Done {
+            messages: answered,
+            ran,
+            ..Done::default()
+        })?;
         compare(sent, answered)?;
         Ok(answered)
     }

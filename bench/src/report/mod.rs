@@ -22,7 +22,9 @@ mod progress;
 pub(crate) mod reliability;
 mod table;
 
-pub(crate) use conditions::{Conditions, DeviceFacts, Goal, head, pinned};
+pub(crate) use conditions::{
+    Conditions, DeviceFacts, Goal, api_names, clock_line, device_line, head, host_line, pinned,
+};
 pub(crate) use distribution::{Distribution, Figures};
 pub(crate) use files::Files;
 pub(crate) use json::text as json;

@@ -19,13 +19,24 @@ pub(crate) use condition::Condition;
 use crate::failure::Failure;
 
 /// The newest version of each schema that this program reads and writes.
-const SCHEMAS: [(&str, u32); 4] = [("lat", 3), ("wake", 2), ("cost", 1), ("scale", 1)];
+const SCHEMAS: [(&str, u32); 5] = [
+    ("lat", 3),
+    ("bw", 1),
+    ("wake", 2),
+    ("cost", 1),
+    ("scale", 1),
+];
 
 /// The unit of a figure.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Unit {
+    #[default]
     Microseconds,
     Nanoseconds,
+    /// 2^20 bytes per second.
+    Mebibytes,
+    /// 10^6 messages per second.
+    Megamessages,
     /// Anything else: a count, bytes.
     None,
 }
@@ -35,6 +46,8 @@ impl Unit {
         match self {
             Self::Microseconds => "us",
             Self::Nanoseconds => "ns",
+            Self::Mebibytes => "MiB/s",
+            Self::Megamessages => "Mpps",
             Self::None => "",
         }
     }
@@ -56,8 +69,10 @@ pub(crate) struct Case {
     pub(crate) figures: Vec<Figure>,
     /// Number of samples; none if the file does not tell.
     pub(crate) samples: Option<u64>,
-    /// The median of each round, microseconds.
+    /// The median of each round, microseconds; of `bw`, the average, MiB per second.
     pub(crate) rounds: Vec<f64>,
+    /// The unit of the rounds.
+    pub(crate) rounds_unit: Unit,
     /// Whether these are other times of the case before it: conditions on figures that
     /// only that one has are not judged.
     pub(crate) is_part: bool,
@@ -116,7 +131,7 @@ impl ResultFile {
             });
         let Some(((command, newest), version)) = of_ours else {
             return Err(format!(
-                "its schema is '{schema}'; expected a result of lat, wake, cost or scale"
+                "its schema is '{schema}'; expected a result of lat, bw, rate, wake, cost or scale"
             ));
         };
         if version > newest {
@@ -129,6 +144,7 @@ impl ResultFile {
             .ok_or("it has no list 'results'; it is incomplete")?;
         let read = match command {
             "lat" => lat,
+            "bw" => bw,
             "wake" => wake,
             "cost" => cost,
             _ => scale,
@@ -273,6 +289,33 @@ fn lat(entry: &Value) -> Vec<Case> {
         });
     }
     all
+}
+
+/// `bw` and `rate`.
+fn bw(entry: &Value) -> Vec<Case> {
+    const MEBIBYTE: f64 = (1 << 20) as f64;
+    let api = entry["api"].as_str().unwrap_or("?");
+    let in_mebibytes = |value: &Value| value.as_f64().map(|it| it / MEBIBYTE);
+    let mut case = Case {
+        name: format!("{} bytes, {api}", entry["bytes"]),
+        samples: entry["iterations"].as_u64(),
+        rounds: numbers(&entry["round_bytes_per_second"])
+            .iter()
+            .map(|bytes| bytes / MEBIBYTE)
+            .collect(),
+        rounds_unit: Unit::Mebibytes,
+        unreliable: reasons(entry),
+        ..Case::default()
+    };
+    for (name, key) in [
+        ("bw_peak", "bw_peak_bytes_per_second"),
+        ("bw_avg", "bw_average_bytes_per_second"),
+    ] {
+        case.add(name, &in_mebibytes(&entry[key]).into(), Unit::Mebibytes);
+    }
+    let rate = entry["messages_per_second"].as_f64().map(|it| it / 1e6);
+    case.add("msg_rate", &rate.into(), Unit::Megamessages);
+    vec![case]
 }
 
 fn wake(entry: &Value) -> Vec<Case> {

@@ -31,7 +31,7 @@ use self::events::{Queue, micros};
 use self::library::Calls;
 pub(crate) use self::library::Libdat;
 use self::memory::Memory;
-use super::dat::{Dat, DatEnd, incoming, local, remote};
+use super::dat::{Dat, DatEnd, incoming, local, local_grant, remote, remote_grant};
 use super::device_port::DevicePort;
 use super::link::{CompletionResult, End, Fault, Link};
 use super::payload::{self, Payload};
@@ -394,6 +394,31 @@ impl<const WAITS: bool> Link for CEnd<WAITS> {
                 posted("dat_ep_post_rdma_read", code)
             }
         }
+    }
+
+    #[inline(always)]
+    fn post_grant(&mut self, received: u32) -> Result<(), Fault> {
+        self.payload.write_grant(received);
+        let mut segment = self.memory.segment(local_grant(&self.payload));
+        let target = remote_segment(remote_grant(&self.payload, self.theirs));
+        let Endpoint { ep, calls, .. } = &self.endpoint;
+        // SAFETY: as in `post_receive`; segment and target are only read.
+        let code = unsafe {
+            (calls.ep_post_rdma_write)(
+                *ep,
+                1,
+                &raw mut segment,
+                COOKIE,
+                &raw const target,
+                DAT_COMPLETION_DEFAULT_FLAG,
+            )
+        };
+        posted("dat_ep_post_rdma_write", code)
+    }
+
+    #[inline(always)]
+    fn granted(&self) -> Option<u32> {
+        self.payload.read_grant()
     }
 
     #[inline(always)]

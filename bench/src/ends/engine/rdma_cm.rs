@@ -298,6 +298,21 @@ impl Link for RdmaCmEnd {
     }
 
     #[inline(always)]
+    fn post_list(&mut self, signaled: &[bool]) -> Result<(), Fault> {
+        self.end.post_list(signaled)
+    }
+
+    #[inline(always)]
+    fn post_grant(&mut self, received: u32) -> Result<(), Fault> {
+        self.end.post_grant(received)
+    }
+
+    #[inline(always)]
+    fn granted(&self) -> Option<u32> {
+        self.end.granted()
+    }
+
+    #[inline(always)]
     fn poll_sent(&mut self) -> Option<CompletionResult> {
         self.end.poll_sent()
     }
