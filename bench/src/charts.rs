@@ -48,6 +48,7 @@ pub(crate) fn sections(sources: &[Source<'_>]) -> Vec<Section> {
     let sections = [
         section("Latency", closed_loop(&closed), &closed),
         section("Latency over load (open loop)", open_loop(&open), &open),
+        section("Bandwidth and message rate", bw(&rows("bw")), &rows("bw")),
         section("Wait policies", wake(&rows("wake")), &rows("wake")),
         section("Processor cost", cost(&rows("cost")), &rows("cost")),
         section("Many endpoints", scale(&rows("scale")), &rows("scale")),
@@ -120,6 +121,21 @@ fn open_loop(rows: &[Row<'_>]) -> Vec<Panel> {
         true,
     ));
     panels
+}
+
+fn bw(rows: &[Row<'_>]) -> Vec<Panel> {
+    let average = Over {
+        y: ("average bandwidth", "MiB/s", Scale::Log),
+        ..over_size("bw_avg", "Bandwidth over message size")
+    };
+    let rate = Over {
+        y: ("message rate", "10^6 messages/s", Scale::Log),
+        ..over_size("msg_rate", "Message rate over message size")
+    };
+    [average, rate]
+        .iter()
+        .flat_map(|what| over(rows, what))
+        .collect()
 }
 
 fn wake(rows: &[Row<'_>]) -> Vec<Panel> {

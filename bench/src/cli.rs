@@ -8,21 +8,25 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use crate::results::Condition;
 use crate::stats::Reported;
 
+mod bw;
 mod common;
 mod compare;
 mod cost;
 mod diff;
 mod lat;
 mod report;
+mod run;
 mod scale;
 mod wake;
 
+pub(crate) use bw::{BwArgs, Throughput};
 pub(crate) use common::{DeviceArgs, ResultArgs};
 pub(crate) use compare::CompareArgs;
 pub(crate) use cost::CostArgs;
 pub(crate) use diff::DiffArgs;
 pub(crate) use lat::LatArgs;
 pub(crate) use report::ReportArgs;
+pub(crate) use run::RunArgs;
 pub(crate) use scale::ScaleArgs;
 pub(crate) use wake::{Rate, WakeArgs};
 
@@ -47,6 +51,12 @@ pub(crate) enum Command {
     /// Measure ping-pong latency, in one process or between two
     #[command(long_about = lat::ABOUT, after_long_help = lat::EXAMPLES, after_help = "See --help for examples and for how to get good numbers.")]
     Lat(LatArgs),
+    /// Measure bandwidth, one way or both ways
+    #[command(long_about = bw::ABOUT, after_long_help = bw::EXAMPLES, after_help = "See --help for what the columns mean, and for examples.")]
+    Bw(BwArgs),
+    /// Measure the rate of small messages
+    #[command(long_about = bw::RATE_ABOUT, after_long_help = bw::EXAMPLES, after_help = "See --help for examples, and 'bw --help' for what the columns mean.")]
+    Rate(BwArgs),
     /// Measure the processor cost of posts and polls, beside libmlx5
     #[command(long_about = cost::ABOUT, after_long_help = cost::EXAMPLES, after_help = "See --help for how the figures are measured, their limits, and examples.")]
     Cost(CostArgs),
@@ -76,11 +86,11 @@ pub(crate) enum Command {
 const ABOUT: &str = "\
 Benchmarks of uDAPL and its RDMA engine.
 
-lat measures latency with histograms, cost the processor cost of each post and
-poll, wake the latency and CPU time of waiting threads, scale the cost of many
-endpoints; compare runs perftest beside lat, diff compares two result files,
-report makes an HTML page of result files. Times are in microseconds (lat, wake)
-or nanoseconds (cost, scale).
+lat measures latency with histograms, bw bandwidth, rate the rate of small
+messages, cost the processor cost of each post and poll, wake the latency and CPU
+time of waiting threads, scale the cost of many endpoints; compare runs perftest
+beside lat, diff compares two result files, report makes an HTML page of result
+files. Times are in microseconds (lat, wake) or nanoseconds (cost, scale).
 With '-d emu' every command runs on an emulated ConnectX, without hardware; such
 figures say nothing about a NIC.";
 
@@ -90,6 +100,7 @@ Examples:
   dat-bench lat --loopback -d emu      latency on the emulated device, one process
   dat-bench lat -d mlx5_0              server, on one host
   dat-bench lat -d mlx5_0 HOST         client, on another: measures and prints
+  dat-bench bw --loopback -d emu       bandwidth on the emulated device
   dat-bench cost -d emu                processor cost of posts and polls
   dat-bench diff a.json b.json         what changed between two runs
   dat-bench report a.json b.json       both in one HTML page, with plots

@@ -89,7 +89,7 @@ fn compared(out: &mut String, before: &Case, after: &Case) {
             earlier.value, figure.value
         );
     }
-    if let Some(verdict) = verdict(&before.rounds, &after.rounds) {
+    if let Some(verdict) = verdict(&before.rounds, &after.rounds, after.rounds_unit) {
         let _ = writeln!(out, " {verdict}");
     }
     if after.is_part {
@@ -104,25 +104,32 @@ fn compared(out: &mut String, before: &Case, after: &Case) {
 }
 
 /// Returns whether the medians of the rounds differ by more than their spread.
-fn verdict(before: &[f64], after: &[f64]) -> Option<String> {
+fn verdict(before: &[f64], after: &[f64], unit: Unit) -> Option<String> {
+    // Of times, more is slower; of bandwidth, more is faster.
+    let (what, more, less) = match unit {
+        Unit::Mebibytes => ("average", "faster", "slower"),
+        _ => ("median", "slower", "faster"),
+    };
     if before.is_empty() || after.is_empty() {
         return None;
     }
     let Some(shift) = shift_interval(before, after) else {
         return Some(format!(
-            "median: {} and {} rounds are too few to tell a difference from noise",
+            "{what}: {} and {} rounds are too few to tell a difference from noise",
             before.len(),
             after.len()
         ));
     };
     let range = format!(
-        "{:+.3} to {:+.3} us, 95 % confidence",
-        shift.low, shift.high
+        "{:+.3} to {:+.3} {}, 95 % confidence",
+        shift.low,
+        shift.high,
+        unit.name()
     );
     Some(match (shift.contains_zero(), shift.low > 0.0) {
-        (true, _) => format!("median: no difference measurable ({range})"),
-        (false, true) => format!("median: slower by {range}"),
-        (false, false) => format!("median: faster by {range}"),
+        (true, _) => format!("{what}: no difference measurable ({range})"),
+        (false, true) => format!("{what}: {more} by {range}"),
+        (false, false) => format!("{what}: {less} by {range}"),
     })
 }
 
@@ -175,9 +182,20 @@ mod tests {
 
     #[test]
     fn too_few_rounds_are_said_to_be_too_few() {
-        assert_eq!(verdict(&[], &[1.0]), None);
-        let said = verdict(&[1.0, 2.0], &[3.0, 4.0]).unwrap();
+        assert_eq!(verdict(&[], &[1.0], Unit::Microseconds), None);
+        let said = verdict(&[1.0, 2.0], &[3.0, 4.0], Unit::Microseconds).unwrap();
         assert!(said.contains("2 and 2 rounds are too few"), "{said}");
+    }
+
+    #[test]
+    fn more_bandwidth_is_faster() {
+        let before: Vec<f64> = (0..10).map(f64::from).collect();
+        let after: Vec<f64> = before.iter().map(|it| it + 50.0).collect();
+        let said = verdict(&before, &after, Unit::Mebibytes).unwrap();
+        assert!(said.starts_with("average: faster by +4"), "{said}");
+        assert!(said.contains(" MiB/s, 95 % confidence"), "{said}");
+        let said = verdict(&after, &before, Unit::Mebibytes).unwrap();
+        assert!(said.starts_with("average: slower by -5"), "{said}");
     }
 
     #[test]

@@ -2,9 +2,10 @@
 //! on the emulated device, without hardware.
 //!
 //! ```text
-//! commands     devices, lat, cost, wake, scale, compare, diff: one module each;
+//! commands     devices, lat, bw (and rate), cost, wake, scale, compare, diff: one module each;
 //!              report: page, because the module report is the output of all commands
 //! cli          options and help of the commands
+//! ends         connections of a client and a server, through every interface
 //! select       chooses the device of a run       launcher   restarts dat-bench under mlx5-emu
 //! clock        TSC or CLOCK_MONOTONIC            stats      samples: histogram, mean, deviation
 //! results      reads result files; --fail-if
@@ -20,6 +21,7 @@
 
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
+mod bw;
 mod charts;
 mod cli;
 mod clock;
@@ -27,6 +29,7 @@ mod compare;
 mod cost;
 mod devices;
 mod diff;
+mod ends;
 mod exchange;
 mod failure;
 mod host;
@@ -52,7 +55,7 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser};
 
-use cli::{Cli, Command};
+use cli::{Cli, Command, Throughput};
 use failure::Failure;
 
 fn main() -> ExitCode {
@@ -76,6 +79,8 @@ fn main() -> ExitCode {
     let result = match &cli.command {
         Command::Devices(args) => devices::run(args),
         Command::Lat(args) => lat::run(args),
+        Command::Bw(args) => bw::run(Throughput::Bw, args),
+        Command::Rate(args) => bw::run(Throughput::Rate, args),
         Command::Cost(args) => cost::run(args),
         Command::Wake(args) => wake::run(args),
         Command::Scale(args) => scale::run(args),

@@ -41,7 +41,7 @@ fn manual_pages_and_completions_have_every_command_and_option() {
 fn usage_errors_have_status_1_and_name_the_option() {
     for (words, named) in [
         ("", "Usage"),
-        ("bw", "bw"),
+        ("bwx", "bwx"),
         ("lat -t 0", "--tx-depth"),
         ("lat -r 0", "--rx-depth"),
         ("lat -n 0", "--iters"),

@@ -31,6 +31,31 @@ fn titles(section: &Section) -> Vec<&str> {
 }
 
 #[test]
+fn bandwidth_and_message_rate_are_shown_over_size() {
+    let entry = |bytes: u64| {
+        json!({"bytes": bytes, "api": "engine", "messages_per_second": 2e6,
+               "bw_average_bytes_per_second": f64::from(1 << 20) * bytes as f64})
+    };
+    let file = file("dat-bench/bw/1", &json!([entry(2), entry(64)]));
+    let sections = sections(&[Source {
+        label: "",
+        file: &file,
+    }]);
+    assert_eq!(
+        titles(&sections[0]),
+        [
+            "Bandwidth over message size",
+            "Message rate over message size"
+        ]
+    );
+    let [bandwidth, rate] = &sections[0].panels[..] else {
+        unreachable!()
+    };
+    assert_eq!(bandwidth.lines[0].points, [(2.0, 2.0), (64.0, 64.0)]);
+    assert_eq!(rate.lines[0].points, [(2.0, 2.0), (64.0, 2.0)]);
+}
+
+#[test]
 fn latency_is_shown_over_size_and_by_percentile_for_every_size_and_file() {
     let sizes = [2, 64, 4096].map(|bytes| merged(json!({"bytes": bytes, "api": "c"}), times(1.0)));
     let file = file("dat-bench/lat/3", &json!(sizes));

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use clap::Args;
 
-use super::lat::size;
+use super::run::size;
 use super::{DeviceArgs, Operation, seconds};
 
 pub(super) const ABOUT: &str = "\

@@ -9,12 +9,12 @@ use crate::results::Condition;
 pub(super) const ABOUT: &str = "\
 Print what changed between two result files that --json has written.
 
-Cases are matched by name: size, interface and rate (lat), wait policy and rate
+Cases are matched by name: size, interface and rate (lat, bw, rate), wait policy and rate
 (wake), operation and variant (cost), number of endpoints (scale). Figures have
 the names that --fail-if takes. Conditions of host, device and options that
 differ are printed first. Files of older versions of dat-bench can be read.
 
-The median of lat and wake has a verdict: 'no difference measurable', or by how
+The median of lat and wake, and the average of bw and rate, has a verdict: 'no difference measurable', or by how
 much it changed, with 95 % confidence, from the medians of the rounds (Hodges and
 Lehmann, Mann and Whitney). The rounds of one run do not show what differs
 between two runs of the same program (placement in memory, other programs):
@@ -35,7 +35,7 @@ pub(crate) struct DiffArgs {
     /// The second result file, after the change
     pub(crate) after: PathBuf,
     /// Fail if this holds for a case of the second file: FIGURE>LIMIT or FIGURE<LIMIT; a limit is a
-    /// time (ns, us, ms, s), a number, or a change since the first file (+N%, -N%)
+    /// time (ns, us, ms, s), a bandwidth (MiB/s, Gb/s), a rate (Mpps), a number, or a change since the first file (+N%, -N%)
     #[arg(long, value_name = "CONDITION")]
     pub(crate) fail_if: Vec<Condition>,
     /// Fail if a result of one of the files is unreliable

@@ -1,6 +1,6 @@
 //! Parsing of options, and their defaults.
 
-use super::lat::size;
+use super::run::size;
 use super::*;
 use clap::CommandFactory;
 
@@ -20,6 +20,10 @@ fn lat(line: &str) -> Result<LatArgs, String> {
     }
 }
 
+fn inline(args: &LatArgs) -> u32 {
+    args.run.inline_bytes(args.default_inline())
+}
+
 #[test]
 fn the_definitions_of_all_options_are_consistent() {
     Cli::command().debug_assert();
@@ -28,14 +32,17 @@ fn the_definitions_of_all_options_are_consistent() {
 #[test]
 fn perftests_letters_keep_their_meaning() {
     let args = lat("-d mlx5_1 -i 2 -s 64 -n 5 -t 4 -r 8 -I 32 -p 7 -x 3 host").unwrap();
-    assert_eq!(args.on.device.as_deref(), Some("mlx5_1"));
-    assert_eq!((args.on.ib_port, args.size, args.iterations()), (2, 64, 5));
+    assert_eq!(args.run.on.device.as_deref(), Some("mlx5_1"));
     assert_eq!(
-        (args.send_depth(), args.receive_depth(), args.inline_bytes()),
+        (args.run.on.ib_port, args.size, args.iterations()),
+        (2, 64, 5)
+    );
+    assert_eq!(
+        (args.send_depth(), args.run.receive_depth(), inline(&args)),
         (4, 8, 32)
     );
     assert_eq!(
-        (args.port, args.gid_index, args.host.as_deref()),
+        (args.run.port, args.run.gid_index, args.run.host.as_deref()),
         (7, Some(3), Some("host"))
     );
 }
@@ -56,12 +63,12 @@ fn the_default_warm_up_is_a_tenth_and_at_most_1000() {
 
 #[test]
 fn apis_keep_their_order_and_dat_sets_the_inline_size() {
-    assert_eq!(lat("").unwrap().api, [Api::Engine]);
-    assert_eq!(lat("").unwrap().inline_bytes(), 236);
+    assert_eq!(lat("").unwrap().run.api, [Api::Engine]);
+    assert_eq!(inline(&lat("").unwrap()), 236);
     let args = lat("--api c,engine,rust").unwrap();
-    assert_eq!(args.api, [Api::C, Api::Engine, Api::Rust]);
-    assert_eq!(args.inline_bytes(), 64);
-    assert_eq!(lat("--api c -o read").unwrap().inline_bytes(), 0);
+    assert_eq!(args.run.api, [Api::C, Api::Engine, Api::Rust]);
+    assert_eq!(inline(&args), 64);
+    assert_eq!(inline(&lat("--api c -o read").unwrap()), 0);
 }
 
 #[test]
@@ -82,6 +89,49 @@ fn a_wait_policy_is_refused_where_nothing_can_wait() {
     ] {
         assert!(lat(wrong).is_err(), "{wrong}");
     }
+}
+
+fn bw(line: &str) -> Result<BwArgs, String> {
+    let words = ["dat-bench", "bw"].into_iter();
+    let parsed = Cli::try_parse_from(words.chain(line.split_whitespace()));
+    match parsed.map_err(|error| error.to_string())?.command {
+        Command::Bw(args) => args
+            .check()
+            .map(|()| args)
+            .map_err(|error| error.to_string()),
+        _ => unreachable!(),
+    }
+}
+
+#[test]
+fn bw_has_perftests_defaults_and_rate_those_of_small_messages() {
+    let args = bw("").unwrap();
+    assert_eq!(args.sizes(Throughput::Bw), [65536]);
+    assert_eq!(args.sizes(Throughput::Rate), [2]);
+    assert_eq!(bw("-a").unwrap().sizes(Throughput::Rate).len(), 23);
+    let iterations = |line, what| bw(line).unwrap().iterations(what);
+    assert_eq!(iterations("", Throughput::Bw), 1000);
+    assert_eq!(iterations("-o write", Throughput::Bw), 5000);
+    assert_eq!(iterations("-o write", Throughput::Rate), 100_000);
+    assert_eq!(iterations("-a -o write", Throughput::Bw), 1000);
+    assert_eq!(iterations("-n 7", Throughput::Rate), 7);
+    let inline = |line, what| bw(line).unwrap().default_inline(what);
+    assert_eq!(inline("", Throughput::Bw), 0);
+    assert_eq!(inline("", Throughput::Rate), 236);
+    assert_eq!(inline("-o read", Throughput::Rate), 0);
+}
+
+#[test]
+fn large_messages_and_lists_change_how_many_requests_share_a_completion() {
+    let moderation = |line, size| bw(line).unwrap().moderation(size);
+    assert_eq!(moderation("", 8192), 100);
+    assert_eq!(moderation("", 8193), 1);
+    assert_eq!(moderation("-a", 8193), 100);
+    assert_eq!(moderation("-l 16", 2), 16);
+    assert_eq!(moderation("-l 16 -Q 4", 2), 4);
+    assert_eq!(moderation("-Q 7", 1 << 20), 7);
+    assert!(bw("-l 16 -Q 3").is_err());
+    assert!(bw("-l 2 --api c").is_err());
 }
 
 #[test]

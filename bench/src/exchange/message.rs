@@ -23,15 +23,33 @@ pub(crate) enum Message {
         /// Message size in bytes.
         size: u32,
     },
-    /// Number of messages sent (initiator) or answered (responder).
-    Done {
-        /// Includes the warm-up.
-        messages: u64,
-        /// How long the sender's thread ran meanwhile.
-        ran: Ran,
-    },
+    /// What the sender of this message has done since the last size began.
+    Done(Done),
     /// The sender ends the run, for this reason.
     Abort(String),
+}
+
+/// What one side has done in a pass.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Done {
+    /// Messages sent, or answered by a side that only answers; includes the warm-up.
+    pub(crate) messages: u64,
+    /// How long the thread ran meanwhile.
+    pub(crate) ran: Ran,
+    /// The measured messages that it sent.
+    pub(crate) transfer: Transfer,
+}
+
+/// Messages that one side has sent, and how long they took. Sums can be exact,
+/// because the times are integers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Transfer {
+    pub(crate) messages: u64,
+    /// From the first post to the last completion.
+    pub(crate) picoseconds: u64,
+    /// The fastest part; 0 and 0 if it was not looked for.
+    pub(crate) peak_messages: u64,
+    pub(crate) peak_picoseconds: u64,
 }
 
 /// The RDMA addresses of one side.
@@ -119,12 +137,20 @@ impl Message {
                 out.extend_from_slice(&size.to_be_bytes());
                 kind::BEGIN
             }
-            Self::Done { messages, ran } => {
+            Self::Done(Done {
+                messages,
+                ran,
+                transfer,
+            }) => {
                 for number in [
                     *messages,
                     ran.elapsed_nanoseconds,
                     ran.cpu_nanoseconds,
                     ran.involuntary_switches,
+                    transfer.messages,
+                    transfer.picoseconds,
+                    transfer.peak_messages,
+                    transfer.peak_picoseconds,
                 ] {
                     out.extend_from_slice(&number.to_be_bytes());
                 }
@@ -176,14 +202,20 @@ impl Message {
             kind::BEGIN => Self::Begin {
                 size: u32::from_be_bytes(fields.take()?),
             },
-            kind::DONE => Self::Done {
+            kind::DONE => Self::Done(Done {
                 messages: fields.number64()?,
                 ran: Ran {
                     elapsed_nanoseconds: fields.number64()?,
                     cpu_nanoseconds: fields.number64()?,
                     involuntary_switches: fields.number64()?,
                 },
-            },
+                transfer: Transfer {
+                    messages: fields.number64()?,
+                    picoseconds: fields.number64()?,
+                    peak_messages: fields.number64()?,
+                    peak_picoseconds: fields.number64()?,
+                },
+            }),
             kind::ABORT => Self::Abort(fields.text()?),
             _ => return Err(FrameError::Damaged("unknown kind of message")),
         };
@@ -202,7 +234,7 @@ impl Message {
             Self::Service(_) => "service",
             Self::Ready => "ready",
             Self::Begin { .. } => "begin",
-            Self::Done { .. } => "done",
+            Self::Done(_) => "done",
             Self::Abort(_) => "abort",
         }
     }
@@ -297,14 +329,20 @@ mod tests {
             service("fe80::1"),
             Message::Ready,
             Message::Begin { size: 1 << 23 },
-            Message::Done {
+            Message::Done(Done {
                 messages: u64::MAX,
                 ran: Ran {
                     elapsed_nanoseconds: 3,
                     cpu_nanoseconds: 2,
                     involuntary_switches: 1,
                 },
-            },
+                transfer: Transfer {
+                    messages: 4,
+                    picoseconds: 5,
+                    peak_messages: 6,
+                    peak_picoseconds: 7,
+                },
+            }),
             Message::Abort("no such device".into()),
         ] {
             let (kind, payload) = message.encode();

@@ -19,6 +19,6 @@ mod options;
 mod peer;
 
 pub(crate) use listener::{ClientListener, ControlPort};
-pub(crate) use message::{Address, Service};
+pub(crate) use message::{Address, Done, Service, Transfer};
 pub(crate) use options::Options;
 pub(crate) use peer::{Peer, resolve};

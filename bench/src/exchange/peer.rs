@@ -6,10 +6,9 @@ use std::os::fd::AsRawFd;
 use std::time::{Duration, Instant};
 
 use super::frame::{self, FrameError, HEADER, Header};
-use super::message::{Address, Message, Service};
+use super::message::{Address, Done, Message, Service};
 use super::options::Options;
 use crate::failure::Failure;
-use crate::noise::Ran;
 
 /// Returns the addresses of a host.
 pub(crate) fn resolve(host: &str, port: u16) -> Result<Vec<SocketAddr>, Failure> {
@@ -155,19 +154,18 @@ impl Peer {
         }
     }
 
-    /// Sends the number of messages, and how long this thread ran.
-    pub(crate) fn done(&mut self, messages: u64, ran: Ran) -> Result<(), Failure> {
-        self.send(&Message::Done { messages, ran })
+    /// Sends what this side has done.
+    pub(crate) fn done(&mut self, done: Done) -> Result<(), Failure> {
+        self.send(&Message::Done(done))
     }
 
-    /// Receives the number of messages, and how long the other side's thread ran,
-    /// with this timeout.
-    pub(crate) fn await_done(&mut self, within: Duration) -> Result<(u64, Ran), Failure> {
+    /// Receives what the other side has done, with this timeout.
+    pub(crate) fn await_done(&mut self, within: Duration) -> Result<Done, Failure> {
         let saved = core::mem::replace(&mut self.timeout, within);
         let received = self.receive_kind("done");
         self.timeout = saved;
         match received? {
-            Message::Done { messages, ran } => Ok((messages, ran)),
+            Message::Done(done) => Ok(done),
             _ => unreachable!("receive_kind returns only the expected kind"),
         }
     }

@@ -1,146 +1,32 @@
 //! The measuring loops over simulated links in memory: counts, order and error
 //! handling.
 
-use std::cell::RefCell;
-use std::collections::VecDeque;
-use std::rc::Rc;
 use std::time::Duration;
 
-use dat_engine::{Completion, PostError, Status};
+use dat_engine::Status;
 
-use super::link::{CompletionResult, Fault as Failed, Link};
 use super::meter::Meter;
 use super::open::{self, Schedule};
 use super::plan::Recording;
 use super::side::{OtherSide, Remote, Side};
-use super::watchdog::{Stop, Watchdog};
 use super::{read, send, write};
 use crate::cli::Operation;
 use crate::clock::Clock;
+use crate::ends::memory_link::{Break, MemoryLink, SIZE, failed, memory_pair};
+use crate::ends::{Link, Stop, Watchdog};
 use crate::noise::Noise;
 use crate::report::Goal;
 use crate::stats::pace::Pace;
 use crate::stats::{Reported, Samples};
 
-const SIZE: u32 = 64;
-
-/// Memory and queues of one side.
-#[derive(Default)]
-struct End {
-    receives: u32,
-    in_queue: u32,
-    sent: VecDeque<CompletionResult>,
-    received: VecDeque<CompletionResult>,
-    outgoing_stamp: u8,
-    memory: u8,
-    posts: u64,
-}
-
-/// A link in memory: a post is complete at the other end at once.
-struct MemoryLink {
-    mine: Rc<RefCell<End>>,
-    other: Rc<RefCell<End>>,
-    operation: Operation,
-    depth: u32,
-    /// The number of the post that fails, and how.
-    fault: Option<(u64, Fault)>,
-}
-
-#[derive(Clone, Copy)]
-enum Fault {
-    Status(Status),
-    Short,
-    Lost,
-}
-
 fn pair(operation: Operation, depth: u32) -> (Side<MemoryLink>, Side<MemoryLink>) {
-    let (one, two) = (Rc::<RefCell<End>>::default(), Rc::<RefCell<End>>::default());
-    let fake = |mine: &Rc<_>, other: &Rc<_>| {
-        let link = MemoryLink {
-            mine: Rc::clone(mine),
-            other: Rc::clone(other),
-            operation,
-            depth,
-            fault: None,
-        };
+    let side = |link| {
         let mut side = Side::new(link, depth);
         side.set_size(SIZE);
-        side.link.post_receive().unwrap();
         side
     };
-    (fake(&one, &two), fake(&two, &one))
-}
-
-impl Link for MemoryLink {
-    fn post_receive(&mut self) -> Result<(), Failed> {
-        self.mine.borrow_mut().receives += 1;
-        Ok(())
-    }
-
-    fn post(&mut self, signaled: bool) -> Result<(), Failed> {
-        let (mut mine, mut other) = (self.mine.borrow_mut(), self.other.borrow_mut());
-        mine.posts += 1;
-        mine.in_queue += 1;
-        if mine.in_queue > self.depth {
-            return Err(PostError::QueueFull.into());
-        }
-        let fault = self
-            .fault
-            .filter(|&(at, _)| at == mine.posts)
-            .map(|(_, fault)| fault);
-        let mut done = 0;
-        let mut byte_len = SIZE;
-        match fault {
-            Some(Fault::Status(status)) => {
-                // Errors are reported for unsignalled requests too.
-                mine.sent.push_back(Err(failed(status)));
-                return Ok(());
-            }
-            Some(Fault::Short) => byte_len -= 1,
-            Some(Fault::Lost) => return Ok(()),
-            None => {}
-        }
-        match self.operation {
-            Operation::Send => {
-                assert!(other.receives > 0, "the message has no posted receive");
-                other.receives -= 1;
-                other.received.push_back(Ok(byte_len));
-            }
-            Operation::Write => other.memory = mine.outgoing_stamp,
-            Operation::Read => done = byte_len,
-        }
-        if signaled {
-            mine.sent.push_back(Ok(done));
-        }
-        Ok(())
-    }
-
-    fn poll_sent(&mut self) -> Option<CompletionResult> {
-        let mut mine = self.mine.borrow_mut();
-        let done = mine.sent.pop_front()?;
-        // A completion also completes the unsignalled requests before it.
-        mine.in_queue = 0;
-        Some(done)
-    }
-
-    fn poll_received(&mut self) -> Option<CompletionResult> {
-        self.mine.borrow_mut().received.pop_front()
-    }
-
-    fn write_sequence(&mut self, sequence: u8) {
-        self.mine.borrow_mut().outgoing_stamp = sequence;
-    }
-
-    fn read_sequence(&self) -> u8 {
-        self.mine.borrow().memory
-    }
-}
-
-fn failed(status: Status) -> Failed {
-    Failed::Completion(Completion {
-        status,
-        ..Completion::default()
-    })
+    let (one, two) = memory_pair(operation, depth);
+    (side(one), side(two))
 }
 
 /// Long enough for both sides to check for errors once, so that a reported
@@ -156,11 +42,11 @@ fn short_watchdog() -> Watchdog<'static> {
 fn run(
     operation: Operation,
     depth: u32,
-    fault: Option<(u64, Fault)>,
+    breaks: Option<(u64, Break)>,
     answers: bool,
 ) -> Result<(u64, u64, u64), Stop> {
     let (mut near, mut far) = pair(operation, depth);
-    near.link.fault = fault;
+    near.link.breaks = breaks;
     let clock = Clock::monotonic();
     let mut samples = Samples::new(&clock, Reported::HalfRoundTrip);
     let mut meter = Meter::new(clock, Goal::Iterations(1000), 100, &mut samples);
@@ -209,10 +95,10 @@ fn every_message_is_answered_and_sampled() {
 
 #[test]
 fn a_failed_request_ends_the_run_even_if_unsignalled() {
-    let fault = Some((150, Fault::Status(Status::RetryExceeded)));
+    let breaks = Some((150, Break::Status(Status::RetryExceeded)));
     for operation in [Operation::Send, Operation::Write, Operation::Read] {
         for depth in [1, 64] {
-            match run(operation, depth, fault, true) {
+            match run(operation, depth, breaks, true) {
                 Err(Stop::Fault(fault)) => assert_eq!(fault, failed(Status::RetryExceeded)),
                 other => panic!("{operation:?} at depth {depth}: {other:?}"),
             }
@@ -223,7 +109,7 @@ fn a_failed_request_ends_the_run_even_if_unsignalled() {
 #[test]
 fn a_message_of_unexpected_length_ends_the_run() {
     for operation in [Operation::Send, Operation::Read] {
-        let stop = run(operation, 1, Some((150, Fault::Short)), true).unwrap_err();
+        let stop = run(operation, 1, Some((150, Break::Short)), true).unwrap_err();
         assert!(
             matches!(stop, Stop::Length { expected: SIZE, .. }),
             "{stop:?}"
@@ -233,7 +119,7 @@ fn a_message_of_unexpected_length_ends_the_run() {
 
 #[test]
 fn a_lost_message_ends_the_run_after_the_timeout() {
-    let lost = Some((150, Fault::Lost));
+    let lost = Some((150, Break::Lost));
     for operation in [Operation::Send, Operation::Write, Operation::Read] {
         assert_eq!(run(operation, 1, lost, true), Err(Stop::Timeout(LIMIT)));
     }

@@ -2,11 +2,11 @@
 //! empty poll.
 
 use super::interface::LocalPair;
-use super::link::End;
 use super::plan::{Pass, Plan, Recording};
 use super::side::{Remote, Side};
 use super::{pass, send, write};
 use crate::cli::Operation;
+use crate::ends::End;
 use crate::failure::Failure;
 
 /// Two connected sides: the initiator, which measures, and the responder.
@@ -18,7 +18,7 @@ pub(super) struct Loopback<E> {
 impl<E: End> Loopback<E> {
     /// Wraps two connected ends.
     pub(super) fn new(near: E, far: E, plan: &Plan) -> Self {
-        let side = |end| Side::new(end, plan.tx_depth);
+        let side = |end| Side::new(end, plan.setup.tx_depth);
         Self {
             near: side(near),
             far: side(far),
@@ -40,7 +40,7 @@ impl<E: End> LocalPair for Loopback<E> {
         }
         let mut watchdog = plan.watchdog(None);
         let served = plan.watchdog(None);
-        match plan.operation {
+        match plan.setup.operation {
             Operation::Send => {
                 let mut responder = send::Responder {
                     side: far,
@@ -62,7 +62,7 @@ impl<E: End> LocalPair for Loopback<E> {
         .and_then(|_| self.far.drain(&mut watchdog))
         .map_err(|stop| Failure::run(stop.to_string()))?;
         self.near.link.verify()?;
-        if plan.operation != Operation::Read {
+        if plan.setup.operation != Operation::Read {
             self.far.link.verify()?;
         }
         Ok(())

@@ -2,25 +2,18 @@
 //!
 //! ```text
 //! run                     options → device → interfaces → loopback, client or server → report
-//! device_port             the device and port of the run
 //! plan meter              sizes, rounds and turns of the interfaces; sampling
-//! interface               trait of the measured interfaces: open, connect, measure
+//! interface               the measured interfaces as trait objects
 //! loopback pair           both sides in one process; in two, with the control connection
 //! pass                    one pass of the measuring side
 //! send write read open    the measuring loops, one per file
-//! side credits watchdog   used by the loops: send queue credits, timeouts
-//! link payload            traits of the measured endpoints; their memory
-//! engine                  the engine's endpoints
-//! dat rust c              DAT's connections; endpoints of its Rust types and its C calls
+//! side credits            used by the loops: one side, its send queue's credits
 //! ```
+//!
+//! The connections are those of `crate::ends`.
 
-pub(crate) mod c;
 mod credits;
-mod dat;
-mod device_port;
-mod engine;
 mod interface;
-mod link;
 #[cfg(test)]
 mod loop_tests;
 mod loopback;
@@ -28,95 +21,86 @@ mod meter;
 mod open;
 mod pair;
 mod pass;
-mod payload;
 mod plan;
 mod read;
-mod rust;
 mod send;
 mod side;
-mod watchdog;
 mod write;
 
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-
-use crate::cli::{Api, LISTEN, LatArgs};
+use crate::cli::LatArgs;
+use crate::ends::{self, Needs};
 use crate::failure::Failure;
 use crate::noise::Noise;
 use crate::report::fit::fit;
 use crate::report::{
-    self, Columns, Conditions, Distribution, Files, Open, Outcome, Reliability, reliability,
+    self, Columns, Conditions, Distribution, Files, Open, Outcome, Progress, Reliability,
+    reliability,
 };
 use crate::stats::pace::Pace;
-use crate::udapl::v1::Libdat;
 use crate::{exchange, host, interrupt, output, results};
 
-use self::device_port::DevicePort;
-use self::interface::{LocalPair, OpenInterface};
+use self::interface::{Boxed, LocalPair};
 use self::pair::Pair;
 use self::plan::{Pass, Plan, Recording};
 
 /// Runs the command. Prints the result of each size when it is measured.
 pub(crate) fn run(args: &LatArgs) -> Result<(), Failure> {
     args.check()?;
-    let sizes = args.sizes();
-    let files = Files::prepare(&args.results, args.hgrm.as_deref(), &cases(args))?;
-    if let Some(host) = &args.host {
-        // Refuses a mistyped name before a device is opened or emulated.
-        exchange::resolve(host, args.port)?;
-    }
-    let libdat = args.api.contains(&Api::C).then(Libdat::load).transpose()?;
+    let files = Files::prepare(&args.run.results, args.hgrm.as_deref(), &cases(args))?;
     if let Some(wait) = args.wait {
         // SAFETY: no other thread of this program runs before a device is opened.
         unsafe { std::env::set_var("DAT_WAIT", wait.name()) };
     }
-    let listen = args.listen()?;
-    if args.listen.is_some() {
-        // SAFETY: no other thread of this program runs before a device is opened.
-        unsafe { std::env::set_var(LISTEN, listen.to_string()) };
-    }
-    let selected = args.on.select()?;
-    let device_port = DevicePort::open(selected, args)?;
-    let open = |&api| interface::open(api, libdat.as_ref(), &device_port, args);
-    let opened: Vec<Box<dyn OpenInterface>> =
-        args.api.iter().map(open).collect::<Result<_, _>>()?;
-    // After the interfaces are open: threads that they started stay unpinned.
-    if let Some(cpu) = args.cpu {
-        host::pin(cpu)?;
-    }
-    let mut plan = Plan::new(args, listen);
-    plan.fit_to_device(&device_port, args)?;
-    if args.is_server() {
-        return pair::serve(&opened, &device_port.facts(), &plan, args);
+    let needs = Needs {
+        largest: args.sizes().into_iter().max().unwrap_or(1),
+        endpoints: 1,
+    };
+    let opened = ends::open(&args.run, &needs, args.wait.is_some(), &Boxed)?;
+    let mut plan = Plan::new(args);
+    plan.fit_to_device(&opened, args)?;
+    if args.run.is_server() {
+        return pair::serve(&opened, &plan, args);
     }
     // Connects before it prints the head of the table.
-    let mut sides = match &args.host {
+    let mut sides = match &args.run.host {
         None => Sides::Local(
             opened
+                .interfaces
                 .iter()
                 .map(|interface| interface.connect_local(&plan))
                 .collect::<Result<_, _>>()?,
         ),
         Some(host) => {
-            let peer = exchange::Peer::connect(host, args.port, plan.timeout)?;
-            Sides::Remote(Pair::connect_client(&opened, &plan, peer)?)
+            let peer = exchange::Peer::connect(host, args.run.port, plan.setup.timeout)?;
+            Sides::Remote(Pair::connect_client(&opened.interfaces, &plan, peer)?)
         }
     };
     let machine = host::Host::read();
-    let conditions = plan.conditions(&device_port, libdat.as_ref(), machine, args.host.clone());
-    let mut progress = Progress::begin(&conditions, sizes.len() * plan.rates.len())?;
+    let conditions = plan.conditions(&opened, machine, args.run.host.clone());
+    let columns = Columns {
+        rates: !conditions.rates.is_empty(),
+        apis: conditions.apis.len() > 1,
+    };
+    let head = format!(
+        "{}\n{}",
+        fit(&conditions.to_string()),
+        report::header(columns)
+    );
+    let progress = Progress::begin(head, plan.amount.sizes.len() * plan.rates.len())?;
     interrupt::catch();
-    let mut outcomes = Vec::with_capacity(sizes.len() * plan.apis.len());
-    let mut ended = measure_all(&mut sides, &plan, &mut progress, &mut outcomes);
+    let mut outcomes = Vec::new();
+    let mut ended = measure_all(&mut sides, &plan, columns, &progress, &mut outcomes);
     // A call that Ctrl-C interrupted may have failed for that reason.
     if let Err(failure) = interrupt::check() {
         sides.abort(&failure);
         ended = Err(failure);
     }
+    progress.end();
     if outcomes.is_empty() {
         return ended;
     }
     // What was measured before a failure is kept.
-    let text = progress.end(&conditions, &outcomes);
+    let text = text_below(&conditions, columns, &outcomes);
     let json = report::json(&conditions, &outcomes, ended.is_ok());
     let samples = outcomes.iter().flat_map(|outcome| {
         let service = outcome.open.iter().map(|open| &open.service.samples);
@@ -125,20 +109,24 @@ pub(crate) fn run(args: &LatArgs) -> Result<(), Failure> {
     let finished = output::finish(text, files.contents(&json, samples)?);
     ended.and(finished)?;
     results::require(&json, &args.fail_if)?;
-    reliability::require(args.strict, &judged(&conditions, &outcomes))
+    reliability::require(args.run.strict, &judged(&conditions, &outcomes))
 }
 
 /// Measures all cases. Adds to `outcomes` what was measured, also before a failure.
 fn measure_all(
     sides: &mut Sides,
     plan: &Plan,
-    progress: &mut Progress,
+    columns: Columns,
+    progress: &Progress,
     outcomes: &mut Vec<Outcome>,
 ) -> Result<(), Failure> {
-    for &size in &plan.sizes {
+    for &size in &plan.amount.sizes {
         for &rate in &plan.rates {
             let (measured, ended) = measure(sides, size, rate, plan);
-            let shown = progress.rows(&measured);
+            let shown = match measured.is_empty() {
+                true => Ok(()),
+                false => progress.rows(&report::rows(&measured, columns)),
+            };
             outcomes.extend(measured);
             ended.and(shown)?;
         }
@@ -154,7 +142,7 @@ fn judged<'a>(conditions: &Conditions, outcomes: &'a [Outcome]) -> Vec<Reliabili
 /// Returns the words that distinguish the files of the cases, in the order of the
 /// outcomes. In an open loop the service times have a file of their own.
 fn cases(args: &LatArgs) -> Vec<Vec<String>> {
-    let (sizes, rates, apis) = (args.sizes(), args.rates(), &args.api);
+    let (sizes, rates, apis) = (args.sizes(), args.rates(), &args.run.api);
     let mut cases = Vec::new();
     for size in &sizes {
         for rate in &rates {
@@ -224,7 +212,7 @@ fn measure(
         noise: Noise::default(),
         verified: true,
     };
-    let mut outcomes: Vec<Outcome> = plan.apis.iter().map(new).collect();
+    let mut outcomes: Vec<Outcome> = plan.amount.apis.iter().map(new).collect();
     let mut recording = plan.recording();
     let mut pass = |turn: usize, round| {
         interrupt::check()?;
@@ -240,64 +228,24 @@ fn measure(
         }
         Ok(())
     };
-    let ended = (0..plan.rounds())
-        .flat_map(|round| plan.turns(round).map(move |turn| (turn, round)))
-        .try_for_each(|(turn, round)| pass(turn, round));
+    let mut passes = plan.amount.passes();
+    let ended = passes.try_for_each(|(round, turn)| pass(turn, round));
     outcomes.retain(|outcome| outcome.times.samples.count() > 0);
     (outcomes, ended)
 }
 
-/// Output during a run: rows on standard output, and on a terminal a progress
-/// bar, which is redrawn between sizes only and never during a measurement.
-struct Progress {
-    bar: ProgressBar,
-    columns: Columns,
-}
-
-impl Progress {
-    fn begin(conditions: &Conditions, cases: usize) -> Result<Self, Failure> {
-        let columns = Columns {
-            rates: !conditions.rates.is_empty(),
-            apis: conditions.apis.len() > 1,
-        };
-        let conditions = fit(&conditions.to_string());
-        output::line(format_args!("{conditions}\n{}", report::header(columns)))?;
-        let bar = ProgressBar::with_draw_target(Some(cases as u64), ProgressDrawTarget::stderr());
-        bar.set_style(
-            ProgressStyle::with_template(" {pos} of {len} cases measured {wide_bar}")
-                .expect("the template is a constant"),
-        );
-        if cases > 1 {
-            bar.tick();
-        }
-        Ok(Self { bar, columns })
+/// Returns the text below the table.
+fn text_below(conditions: &Conditions, columns: Columns, outcomes: &[Outcome]) -> String {
+    let mut text = format!("{}\n", report::NOTE);
+    if columns.rates {
+        text += &format!("{}\n", report::RATES_NOTE);
     }
-
-    /// Prints the rows of one size.
-    fn rows(&mut self, outcomes: &[Outcome]) -> Result<(), Failure> {
-        if outcomes.is_empty() {
-            return Ok(());
-        }
-        let rows = report::rows(outcomes, self.columns);
-        self.bar.suspend(|| output::line(rows))?;
-        self.bar.inc(1);
-        Ok(())
+    if columns.apis {
+        text += &format!("{}\n", report::layers::NOTE);
     }
-
-    /// Removes the bar. Returns the text below the table.
-    fn end(self, conditions: &Conditions, outcomes: &[Outcome]) -> String {
-        self.bar.finish_and_clear();
-        let mut text = format!("{}\n", report::NOTE);
-        if self.columns.rates {
-            text += &format!("{}\n", report::RATES_NOTE);
-        }
-        if self.columns.apis {
-            text += &format!("{}\n", report::layers::NOTE);
-        }
-        text += &reliability::text(&judged(conditions, outcomes));
-        if let [outcome] = outcomes {
-            text += &format!("\n{}\n", report::histogram_text(outcome, conditions));
-        }
-        text
+    text += &reliability::text(&judged(conditions, outcomes));
+    if let [outcome] = outcomes {
+        text += &format!("\n{}\n", report::histogram_text(outcome, conditions));
     }
+    text
 }

@@ -12,12 +12,11 @@
 //! as it would delay the requests of independent users. The clock is read once
 //! in each turn of the loop.
 
-use super::link::Link;
 use super::plan::Recording;
 use super::side::{OtherSide, Side};
-use super::watchdog::{Stop, Watchdog};
 use crate::cli::Operation;
 use crate::clock::Clock;
+use crate::ends::{Link, Stop, Watchdog};
 use crate::stats::pace::Pace;
 
 /// The schedule of one round.

@@ -24,21 +24,17 @@
 
 use std::time::Duration;
 
-use super::interface::{OpenInterface, RemoteSide, Role};
-use super::link::End;
+use super::interface::{OpenInterface, RemoteSide};
 use super::plan::{Pass, Plan, Recording};
 use super::side::{Remote, Side, serve as answer};
-use super::watchdog::{Stop, Watchdog};
 use super::{pass, send, write};
 use crate::cli::{LatArgs, Operation};
-use crate::exchange::{ClientListener, ControlPort, Peer};
+use crate::ends::{End, Opened, Role, Server, Watchdog, abort_on_failure, explain};
+use crate::exchange::{Done, Peer};
 use crate::failure::Failure;
 use crate::noise::Watch;
 use crate::output;
-use crate::report::DeviceFacts;
 
-/// How long to wait for the other side's failure after one on this side.
-const REMOTE_FAILURE_WAIT: Duration = Duration::from_millis(500);
 /// Timeout for the end of a run of RDMA reads, in which a server only waits. TCP
 /// keep-alive detects a client that is gone.
 const READ_TIMEOUT: Duration = Duration::from_secs(3600 * 24 * 365);
@@ -98,17 +94,15 @@ impl Pair {
     }
 
     fn answer_sizes(&mut self, plan: &Plan) -> Result<(), Failure> {
-        for &size in &plan.sizes {
-            let mut answered = vec![0; plan.apis.len()];
+        for &size in &plan.amount.sizes {
+            let mut answered = vec![0; plan.amount.apis.len()];
             for &rate in &plan.rates {
-                for round in 0..plan.rounds() {
-                    for turn in plan.turns(round) {
-                        let pass = Pass { size, round, rate };
-                        answered[turn] += self.sides[turn].answer(pass, plan, &mut self.peer)?;
-                    }
+                for (round, turn) in plan.amount.passes() {
+                    let pass = Pass { size, round, rate };
+                    answered[turn] += self.sides[turn].answer(pass, plan, &mut self.peer)?;
                 }
             }
-            for (api, answered) in plan.apis.iter().zip(answered) {
+            for (api, answered) in plan.amount.apis.iter().zip(answered) {
                 output::line(format_args!(
                     " answered {answered} messages of {size} bytes through api {}; the client prints the results",
                     api.name()
@@ -119,62 +113,23 @@ impl Pair {
     }
 }
 
-/// Runs the server: waits for a client and answers it, with `--persist` one
-/// client after another. Reports every connection that is not a client with the
-/// same options.
+/// Runs the server.
 pub(super) fn serve(
-    opened: &[Box<dyn OpenInterface>],
-    facts: &DeviceFacts,
+    opened: &Opened<Box<dyn OpenInterface>>,
     plan: &Plan,
     args: &LatArgs,
 ) -> Result<(), Failure> {
-    let control_port = ControlPort::open(plan.listen, args.port)?;
-    output::line(format_args!(" {}", facts.emulation_note()))?;
-    output::line(format_args!(
-        " waiting on TCP port {} for a client, {}; no client is authenticated",
-        control_port.port()?,
-        control_port.addresses()
-    ))?;
-    let mut listener = ClientListener::new(control_port, plan.options(), plan.timeout);
-    let mut served = 0_u64;
-    let mut still_waiting = |cause: &str| output::line(format_args!(" {cause}; still waiting"));
-    loop {
-        let Some(peer) = listener.wait(args.timeout, &mut still_waiting)? else {
-            return no_client_came(args.timeout.unwrap_or_default(), served);
-        };
-        let name = peer.name().to_owned();
-        output::line(format_args!(" client {name}"))?;
-        let answered = match Pair::connect(opened, plan, peer, Role::Server) {
-            Ok(mut pair) => pair.answer(plan),
-            // A failure of this host would repeat with every client.
-            Err(failure @ Failure::Environment(_)) => Err(failure),
-            Err(failure) => {
-                still_waiting(&format!("{name}: {failure}"))?;
-                continue;
-            }
-        };
-        match answered {
-            Ok(()) if args.persist => {
-                served += 1;
-                output::line(" done; waiting for the next client")?;
-            }
-            Err(failure) if args.persist => still_waiting(&format!("{name}: {failure}"))?,
-            ended => return ended,
-        }
-    }
-}
-
-/// Ends a server after the timeout for a client.
-fn no_client_came(limit: Duration, served: u64) -> Result<(), Failure> {
-    let seconds = limit.as_secs_f64();
-    if served > 0 {
-        return output::line(format_args!(
-            " no further client came within {seconds} s; {served} were served"
-        ));
-    }
-    Err(Failure::run(format!(
-        "no client came within {seconds} s; start one with this host's name as last argument, or wait longer with --timeout"
-    )))
+    let server = Server {
+        args: &args.run,
+        facts: opened.device_port.facts(),
+        options: plan.options(),
+        listen: opened.listen,
+        timeout: plan.setup.timeout,
+    };
+    server.run(
+        |peer| Pair::connect(&opened.interfaces, plan, peer, Role::Server),
+        |mut pair| pair.answer(plan),
+    )
 }
 
 /// Connects one endpoint per interface. On return both sides are ready.
@@ -209,11 +164,15 @@ impl<E: End> RemoteSide for Side<E> {
         let mut watchdog = plan.watchdog(Some(peer));
         let sent = pass::run(self, &mut Remote, pass, plan, recording, &mut watchdog)
             .map_err(|stop| explain(stop, peer))?;
-        peer.done(sent, recording.noise.ran)?;
-        let (answered, ran) = peer.await_done(plan.timeout)?;
+        peer.done(Done {
+            messages: sent,
+            ran: recording.noise.ran,
+            ..Done::default()
+        })?;
+        let theirs = peer.await_done(plan.setup.timeout)?;
         // Reads are answered by the device, not by a thread.
-        recording.noise.responder = (plan.operation != Operation::Read).then_some(ran);
-        compare(sent, answered)?;
+        recording.noise.responder = (plan.setup.operation != Operation::Read).then_some(theirs.ran);
+        compare(sent, theirs.messages)?;
         self.link.verify()
     }
 
@@ -224,7 +183,7 @@ impl<E: End> RemoteSide for Side<E> {
         peer.send_ready()?;
         let watchdog = plan.watchdog(Some(peer));
         let watch = Watch::counting();
-        let answered = match plan.operation {
+        let answered = match plan.setup.operation {
             Operation::Send => {
                 let mut responder = send::Responder {
                     side: self,
@@ -245,18 +204,23 @@ impl<E: End> RemoteSide for Side<E> {
         }
         .map_err(|stop| explain(stop, peer))?;
         let ran = watch.end().ran;
-        let (sent, _) = match answered {
+        let sent = match answered {
             None => peer.await_done(READ_TIMEOUT)?,
-            Some(_) => peer.await_done(plan.timeout)?,
-        };
-        self.drain(&mut Watchdog::new(plan.timeout, None))
+            Some(_) => peer.await_done(plan.setup.timeout)?,
+        }
+        .messages;
+        self.drain(&mut Watchdog::new(plan.setup.timeout, None))
             .map_err(|stop| explain(stop, peer))?;
-        if plan.operation != Operation::Read {
+        if plan.setup.operation != Operation::Read {
             self.link.verify()?;
         }
         // The server cannot count reads, so it returns the client's count.
         let answered = answered.unwrap_or(sent);
-        peer.done(answered, ran)?;
+        peer.done(Done {
+            messages: answered,
+            ran,
+            ..Done::default()
+        })?;
         compare(sent, answered)?;
         Ok(answered)
     }
@@ -269,23 +233,4 @@ fn compare(sent: u64, answered: u64) -> Result<(), Failure> {
     Err(Failure::run(format!(
         "{sent} messages were sent, but {answered} were answered: the data path loses or repeats messages"
     )))
-}
-
-/// Returns the other side's failure, if it sends one, with the failure of this
-/// side. A failed request is often only the result of a failure on the other
-/// side.
-fn explain(stop: Stop, peer: &mut Peer) -> Failure {
-    match (peer.remote_failure(REMOTE_FAILURE_WAIT), stop) {
-        (Some(remote), Stop::ControlMessage) => remote,
-        (Some(remote), _) => Failure::run(format!("{remote}\n  on this side: {stop}")),
-        (None, _) => Failure::run(stop.to_string()),
-    }
-}
-
-/// Sends a failure of this side to the other side.
-fn abort_on_failure<T>(peer: &mut Peer, result: Result<T, Failure>) -> Result<T, Failure> {
-    if let Err(failure) = &result {
-        peer.abort(&failure.to_string());
-    }
-    result
 }

@@ -2,12 +2,11 @@
 //! operation, and the noise meanwhile. With `--rate`, the closed loop is only the
 //! warm-up of the open one.
 
-use super::link::Link;
 use super::plan::{Pass, Plan, Recording};
 use super::side::{OtherSide, Side};
-use super::watchdog::{Stop, Watchdog};
 use super::{open, read, send, write};
 use crate::cli::Operation;
+use crate::ends::{Link, Stop, Watchdog};
 use crate::noise::Watch;
 
 /// Measures one pass. Returns the number of round trips, warm-up included.
@@ -21,14 +20,14 @@ pub(super) fn run<L: Link>(
 ) -> Result<u64, Stop> {
     let watch = Watch::begin(plan.clock());
     let mut meter = plan.meter(pass, &mut recording.samples);
-    match plan.operation {
+    match plan.setup.operation {
         Operation::Send => send::measure(side, other_side, &mut meter, watchdog),
         Operation::Write => write::measure(side, other_side, &mut meter, watchdog),
         Operation::Read => read::measure(side, &mut meter, watchdog),
     }?;
     let mut trips = meter.round_trips();
     if let Some(schedule) = plan.schedule(pass) {
-        let operation = plan.operation;
+        let operation = plan.setup.operation;
         trips += open::measure(
             side, other_side, operation, &schedule, trips, recording, watchdog,
         )?;

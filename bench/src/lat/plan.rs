@@ -2,10 +2,9 @@
 
 use std::time::Duration;
 
-use dat_engine::cm::ListenOn;
-
-use crate::cli::{Api, LatArgs, Operation, Wait};
+use crate::cli::{LatArgs, Operation, Wait};
 use crate::clock::Clock;
+use crate::ends::{Amount, Opened, Setup, Watchdog};
 use crate::exchange::{Options, Peer};
 use crate::failure::Failure;
 use crate::host::Host;
@@ -13,21 +12,9 @@ use crate::noise::Noise;
 use crate::report::{Conditions, Goal};
 use crate::stats::pace::Pace;
 use crate::stats::{Reported, Samples};
-use crate::udapl::v1::Libdat;
 
-use super::device_port::DevicePort;
 use super::meter::Meter;
 use super::open::Schedule;
-use super::watchdog::Watchdog;
-
-/// Default timeout for messages of the other side.
-const TIMEOUT: Duration = Duration::from_secs(10);
-/// Rounds per size: as many as a confidence interval of the median needs, and
-/// several interfaces take turns in them, so that changes of the machine
-/// (frequency, other load) affect all of them.
-const ROUNDS: u32 = 10;
-/// Least samples of a round by default, if only one interface is measured.
-const LEAST_IN_A_ROUND: u64 = 50;
 
 /// A sender that cannot keep its rate sends for twice the time of the schedule, and
 /// this.
@@ -38,7 +25,7 @@ const OVERTIME: Duration = Duration::from_secs(1);
 pub(super) struct Pass {
     /// Bytes.
     pub(super) size: u32,
-    /// Below [`Plan::rounds`].
+    /// Below [`Amount::rounds`].
     pub(super) round: u32,
     /// Messages per second; none in a closed loop.
     pub(super) rate: Option<f64>,
@@ -66,28 +53,12 @@ impl Recording {
 
 /// The parameters of a run.
 pub(super) struct Plan {
-    pub(super) apis: Vec<Api>,
+    pub(super) setup: Setup,
+    pub(super) amount: Amount,
     pub(super) wait: Option<Wait>,
-    pub(super) operation: Operation,
-    pub(super) sizes: Vec<u32>,
     pub(super) rates: Vec<Option<f64>>,
-    pub(super) goal: Goal,
-    /// As requested.
-    rounds: Option<u32>,
-    pub(super) warmup: u64,
-    pub(super) tx_depth: u32,
-    rx_depth: u32,
-    /// The largest inline message, bytes; [`Self::fit_to_device`] cuts it to the device's limit.
-    pub(super) inline: u32,
-    /// The largest inline message requested, bytes.
-    inline_requested: u32,
-    /// Timeout for messages of the other side.
-    pub(super) timeout: Duration,
     clock: Clock,
     cpu: Option<usize>,
-    all: bool,
-    /// The addresses on which a server listens.
-    pub(super) listen: ListenOn,
     /// Whether the device speaks iWARP; set by [`Self::fit_to_device`].
     iwarp: bool,
 }
@@ -95,122 +66,45 @@ pub(super) struct Plan {
 impl Plan {
     /// Also calibrates the clock, so it is called on the measuring thread after
     /// pinning.
-    pub(super) fn new(args: &LatArgs, listen: ListenOn) -> Self {
+    pub(super) fn new(args: &LatArgs) -> Self {
+        let amount = Amount::new(&args.run, args.sizes(), args.iterations(), args.warmup());
+        let (depth, inline) = (args.send_depth(), args.default_inline());
         Self {
-            apis: args.api.clone(),
+            setup: Setup::new(&args.run, amount.largest(), depth, inline),
+            amount,
             wait: args.wait,
-            operation: args.operation,
-            sizes: args.sizes(),
             rates: args.rates(),
-            goal: match args.duration {
-                Some(duration) => Goal::Duration(duration),
-                None => Goal::Iterations(args.iterations()),
-            },
-            rounds: args.rounds,
-            warmup: args.warmup(),
-            tx_depth: args.send_depth(),
-            rx_depth: args.receive_depth(),
-            inline: args.inline_bytes(),
-            inline_requested: args.inline_bytes(),
-            timeout: args.timeout.unwrap_or(TIMEOUT),
             clock: Clock::calibrate(),
-            cpu: args.cpu,
-            all: args.all,
-            listen,
+            cpu: args.run.cpu,
             iwarp: false,
         }
     }
 
     /// Reads the device's transport, and cuts default values to its limits.
-    /// Values of options are not cut: the device refuses those beyond its limits.
-    pub(super) fn fit_to_device(
+    pub(super) fn fit_to_device<T>(
         &mut self,
-        device_port: &DevicePort,
+        opened: &Opened<T>,
         args: &LatArgs,
     ) -> Result<(), Failure> {
-        self.iwarp = device_port.is_iwarp();
-        self.rx_depth = self.rx_depth.min(device_port.most_depth);
-        if args.tx_depth.is_none() {
-            self.tx_depth = self.tx_depth.min(device_port.most_depth);
-        }
-        if args.inline.is_none() && self.inline > 0 {
-            let receives = self.receives().max(1);
-            self.inline = device_port.inline(self.inline, &self.apis, self.tx_depth, receives)?;
-        }
-        Ok(())
-    }
-
-    /// Returns the largest message of the run, bytes.
-    pub(super) fn largest(&self) -> u32 {
-        self.sizes.iter().copied().max().unwrap_or(1)
+        self.iwarp = opened.device_port.is_iwarp();
+        self.setup.fit_to_device(opened, &args.run)
     }
 
     /// Returns the options that both sides must have in common.
     pub(super) fn options(&self) -> Options {
-        let size = if self.all {
-            "all (-a)".into()
-        } else {
-            self.largest().to_string()
-        };
-        let (iterations, duration) = match self.goal {
-            Goal::Iterations(count) => (count.to_string(), "none".into()),
-            Goal::Duration(duration) => ("none".into(), duration.as_secs_f64().to_string()),
-        };
-        let mut options = Options::default();
-        options.set("-o", self.operation.name());
-        options.set("-s", size);
-        options.set("-n", iterations);
-        options.set("-D", duration);
-        // The default follows from the other options.
-        let rounds = self.rounds.map_or("default".into(), |it| it.to_string());
-        options.set("--rounds", rounds);
+        let operation = self.setup.operation;
+        let mut options = self.amount.options("lat", operation, self.iwarp);
         let rate = |rate: &Option<f64>| rate.map_or("none".to_owned(), |rate| rate.to_string());
         let rates: Vec<_> = self.rates.iter().map(rate).collect();
         options.set("--rate", rates.join(","));
-        let apis: Vec<_> = self.apis.iter().map(|api| api.name()).collect();
-        options.set("--api", apis.join(","));
         options.set("--wait", self.wait.map_or("none", Wait::name));
-        // InfiniBand and RoCE are compared by their links: `Peer::exchange_addresses`.
-        let transport = match self.iwarp {
-            true => "iWARP",
-            false => "InfiniBand or RoCE",
-        };
-        options.set("-d (its transport)", transport);
         options
-    }
-
-    /// Returns the number of receives that are always posted.
-    pub(super) fn receives(&self) -> u32 {
-        match self.operation {
-            Operation::Send => self.rx_depth,
-            Operation::Write | Operation::Read => 0,
-        }
-    }
-
-    /// Returns the number of rounds per size.
-    pub(super) fn rounds(&self) -> u32 {
-        let Goal::Iterations(count) = self.goal else {
-            return self.rounds.unwrap_or(ROUNDS);
-        };
-        let at_most = |most: u64| u32::try_from(most).unwrap_or(u32::MAX).max(1);
-        let default = match self.apis.len() {
-            1 => ROUNDS.min(at_most(count / LEAST_IN_A_ROUND)),
-            _ => ROUNDS,
-        };
-        self.rounds.unwrap_or(default).min(at_most(count))
-    }
-
-    /// Returns the order of the interfaces in a round. The first one changes from
-    /// round to round.
-    pub(super) fn turns(&self, round: u32) -> impl Iterator<Item = usize> + use<> {
-        let count = self.apis.len();
-        (0..count).map(move |turn| (turn + round as usize) % count)
     }
 
     /// Returns which part of a round trip is reported.
     fn reported(&self) -> Reported {
         match self.rates[..] {
-            [None] => self.operation.reported(),
+            [None] => self.setup.operation.reported(),
             // The due time belongs to the request alone.
             _ => Reported::FullRoundTrip,
         }
@@ -234,22 +128,27 @@ impl Plan {
     }
 
     pub(super) fn meter<'a>(&self, pass: Pass, samples: &'a mut Samples) -> Meter<'a> {
-        let goal = match self.goal {
+        let goal = match self.amount.goal {
             // Only the warm-up.
             _ if pass.rate.is_some() => Goal::Iterations(0),
-            Goal::Iterations(count) => Goal::Iterations(self.part(count, pass)),
-            Goal::Duration(duration) => Goal::Duration(duration / self.rounds()),
+            Goal::Iterations(count) => Goal::Iterations(self.amount.part(count, pass.round)),
+            Goal::Duration(duration) => Goal::Duration(duration / self.amount.rounds()),
         };
-        Meter::new(self.clock, goal, self.part(self.warmup, pass), samples)
+        Meter::new(
+            self.clock,
+            goal,
+            self.amount.part(self.amount.warmup, pass.round),
+            samples,
+        )
     }
 
     /// Returns the schedule of a pass in an open loop.
     pub(super) fn schedule(&self, pass: Pass) -> Option<Schedule> {
         let rate = pass.rate?;
-        let count = match self.goal {
-            Goal::Iterations(count) => self.part(count, pass),
+        let count = match self.amount.goal {
+            Goal::Iterations(count) => self.amount.part(count, pass.round),
             Goal::Duration(duration) => {
-                (rate * duration.as_secs_f64()) as u64 / u64::from(self.rounds())
+                (rate * duration.as_secs_f64()) as u64 / u64::from(self.amount.rounds())
             }
         }
         .max(1);
@@ -262,46 +161,40 @@ impl Plan {
         })
     }
 
-    /// Returns a round's part of a number of round trips.
-    fn part(&self, of: u64, pass: Pass) -> u64 {
-        let rounds = u64::from(self.rounds());
-        of / rounds + u64::from(u64::from(pass.round) < of % rounds)
-    }
-
     pub(super) fn watchdog<'a>(&self, peer: Option<&'a Peer>) -> Watchdog<'a> {
         if self.wait.is_some() {
-            Watchdog::for_waits(self.timeout, peer)
+            Watchdog::for_waits(self.setup.timeout, peer)
         } else {
-            Watchdog::new(self.timeout, peer)
+            Watchdog::new(self.setup.timeout, peer)
         }
     }
 
-    pub(super) fn conditions(
+    pub(super) fn conditions<T>(
         &self,
-        device_port: &DevicePort,
-        libdat: Option<&Libdat>,
+        opened: &Opened<T>,
         host: Host,
         peer: Option<String>,
     ) -> Conditions {
+        let setup = &self.setup;
         Conditions {
-            apis: self.apis.clone(),
+            apis: self.amount.apis.clone(),
             wait: self.wait,
             rates: self.rates.iter().copied().flatten().collect(),
             reported: self.reported(),
-            rounds: self.rounds(),
-            libdat: libdat.map(|libdat| libdat.path().to_owned()),
-            operation: self.operation,
+            rounds: self.amount.rounds(),
+            libdat: opened.libdat.as_ref().map(|it| it.path().to_owned()),
+            operation: setup.operation,
             host,
-            device: device_port.facts(),
+            device: opened.device_port.facts(),
             clock: self.clock,
             clock_cost: self.clock.reading_cost(),
             cpu: self.cpu,
-            goal: self.goal,
-            warmup: self.warmup,
-            tx_depth: self.tx_depth,
-            rx_depth: (self.operation == Operation::Send).then_some(self.rx_depth),
-            inline: self.inline,
-            inline_requested: self.inline_requested,
+            goal: self.amount.goal,
+            warmup: self.amount.warmup,
+            tx_depth: setup.tx_depth,
+            rx_depth: (setup.operation == Operation::Send).then_some(setup.receives),
+            inline: setup.inline,
+            inline_requested: setup.inline_requested,
             peer,
         }
     }
@@ -315,7 +208,7 @@ mod tests {
     fn plan(line: &str) -> Plan {
         let words = ["dat-bench", "lat"].into_iter().chain(line.split(' '));
         match crate::cli::Cli::try_parse_from(words).unwrap().command {
-            crate::cli::Command::Lat(args) => Plan::new(&args, ListenOn::All),
+            crate::cli::Command::Lat(args) => Plan::new(&args),
             _ => unreachable!(),
         }
     }
@@ -324,7 +217,7 @@ mod tests {
     fn samples_of(plan: &Plan) -> (u64, u64) {
         let mut samples = plan.samples();
         let mut trips = 0;
-        for round in 0..plan.rounds() {
+        for round in 0..plan.amount.rounds() {
             let pass = Pass {
                 size: 2,
                 round,
@@ -352,7 +245,7 @@ mod tests {
             ("-n 5 --rounds 30", 5),
             ("-n 20 --api engine,rust", 10),
         ] {
-            assert_eq!(plan(words).rounds(), rounds, "{words}");
+            assert_eq!(plan(words).amount.rounds(), rounds, "{words}");
         }
         assert_eq!(samples_of(&plan("-n 100 --warmup 7")), (100, 107));
         assert_eq!(samples_of(&plan("-n 1003 --warmup 7")), (1003, 1010));
@@ -372,7 +265,7 @@ mod tests {
                 rate: plan.rates[0],
             };
             let schedule = |round| plan.schedule(pass(round)).expect("an open loop");
-            (0..plan.rounds())
+            (0..plan.amount.rounds())
                 .map(|round| schedule(round).count)
                 .collect()
         };
@@ -385,31 +278,5 @@ mod tests {
             rate: None,
         };
         assert!(plan("-n 5").schedule(closed).is_none());
-    }
-
-    /// Such a pair could not connect: one side exchanges addresses, the other uses
-    /// rdma_cm.
-    #[test]
-    fn an_iwarp_device_and_another_have_different_options() {
-        let options_of = |iwarp| {
-            Plan {
-                iwarp,
-                ..plan("-n 100")
-            }
-            .options()
-        };
-        assert_eq!(options_of(true), options_of(true));
-        assert_ne!(options_of(true), options_of(false));
-    }
-
-    #[test]
-    fn every_interface_has_one_turn_per_round_and_begins_equally_often() {
-        let plan = plan("--api engine,rust");
-        let turns: Vec<Vec<usize>> = (0..plan.rounds())
-            .map(|round| plan.turns(round).collect())
-            .collect();
-        assert_eq!(turns.len(), 10);
-        assert_eq!(turns.iter().filter(|turn| **turn == [0, 1]).count(), 5);
-        assert_eq!(turns.iter().filter(|turn| **turn == [1, 0]).count(), 5);
     }
 }

@@ -1,10 +1,9 @@
 //! The loop of `-o read`: RDMA reads of the other side's memory, without its
 //! processor.
 
-use super::link::Link;
 use super::meter::Meter;
 use super::side::Side;
-use super::watchdog::{Stop, Watchdog};
+use crate::ends::{Link, Stop, Watchdog};
 
 /// Measures until the goal is reached.
 pub(super) fn measure<L: Link>(

@@ -1,9 +1,8 @@
 //! The loop of `-o send`: a send into a posted receive, answered by a send.
 
-use super::link::Link;
 use super::meter::Meter;
 use super::side::{OtherSide, Side};
-use super::watchdog::{Stop, Watchdog};
+use crate::ends::{Link, Stop, Watchdog};
 
 /// Measures until the goal is reached.
 pub(super) fn measure<L: Link>(

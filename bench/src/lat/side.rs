@@ -2,8 +2,7 @@
 //! steps that the loops have in common.
 
 use super::credits::SendCredits;
-use super::link::{CompletionResult, Link};
-use super::watchdog::{Stop, Watchdog};
+use crate::ends::{CompletionResult, Link, Stop, Watchdog};
 
 /// A link with the credits of its send queue.
 pub(super) struct Side<L> {

@@ -4,10 +4,9 @@
 //! The InfiniBand architecture does not promise that the last byte arrives last.
 //! Devices on which perftest's `ib_write_lat` works behave so.
 
-use super::link::Link;
 use super::meter::Meter;
 use super::side::{OtherSide, Side};
-use super::watchdog::{Stop, Watchdog};
+use crate::ends::{Link, Stop, Watchdog};
 
 /// Measures until the goal is reached. The last byte of both sides' memory must
 /// be 0 at first.

@@ -247,8 +247,8 @@ fn reliability(case: &Case) -> String {
 fn number(figure: &Figure) -> String {
     let value = figure.value;
     let shown = match figure.unit {
-        Unit::Microseconds => format!("{value:.3}"),
-        Unit::Nanoseconds | Unit::Percent => format!("{value:.1}"),
+        Unit::Microseconds | Unit::Megamessages => format!("{value:.3}"),
+        Unit::Nanoseconds | Unit::Percent | Unit::Mebibytes => format!("{value:.1}"),
         Unit::None if value.fract() == 0.0 => value.to_string(),
         Unit::None => format!("{value:.2}"),
     };

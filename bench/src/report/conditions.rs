@@ -121,6 +121,51 @@ pub(crate) fn head(device: &DeviceFacts, host: &Host, rest: &str) -> String {
     )
 }
 
+/// Returns the line of a device.
+pub(crate) fn device_line(device: &DeviceFacts) -> String {
+    let reason = match &device.path_reason {
+        Some(reason) => format!(" ({reason})"),
+        None => String::new(),
+    };
+    format!(
+        " device   : {} port {}, {}, firmware {}, {} path{reason}",
+        device.name, device.port, device.link, device.firmware, device.path
+    )
+}
+
+/// Returns the line of a host, with the place of the measuring thread.
+pub(crate) fn host_line(host: &Host, cpu: Option<usize>) -> String {
+    let pinned = match cpu {
+        Some(cpu) => format!("pinned to CPU {cpu}"),
+        None => "not pinned (--cpu)".to_owned(),
+    };
+    format!(
+        " host     : {}, {} CPUs, Linux {}, governor {}; {pinned}",
+        host.processor(),
+        host.cpus,
+        host.kernel,
+        host.governor.as_deref().unwrap_or("not shown")
+    )
+}
+
+/// Returns the line of a clock; `cost` is that of one reading, nanoseconds.
+pub(crate) fn clock_line(clock: &Clock, cost: f64) -> String {
+    format!(" clock    : {clock}, {cost:.0} ns per reading")
+}
+
+/// Returns the names of interfaces with their libraries.
+pub(crate) fn api_names(apis: &[Api]) -> String {
+    let names: Vec<&str> = apis
+        .iter()
+        .map(|api| match api {
+            Api::Engine => "engine (no DAT)",
+            Api::Rust => "rust (DAT, dat_api::safe)",
+            Api::C => "c (DAT, libdat.so)",
+        })
+        .collect();
+    names.join(", ")
+}
+
 /// Returns where a thread runs.
 pub(crate) fn pinned(cpu: Option<usize>) -> String {
     cpu.map_or("not pinned".to_owned(), |cpu| format!("on CPU {cpu}"))
@@ -169,16 +214,7 @@ impl Conditions {
 
     /// Returns the interfaces and how DAT's events are taken.
     fn measured_interfaces(&self) -> String {
-        let names: Vec<&str> = self
-            .apis
-            .iter()
-            .map(|api| match api {
-                Api::Engine => "engine (no DAT)",
-                Api::Rust => "rust (DAT, dat_api::safe)",
-                Api::C => "c (DAT, libdat.so)",
-            })
-            .collect();
-        let mut text = names.join(", ");
+        let mut text = api_names(&self.apis);
         if self.measures_dat() {
             text += &match self.wait {
                 None => "; DAT's events by dequeue".to_owned(),
@@ -240,15 +276,7 @@ impl fmt::Display for Conditions {
                 " reported: {part} (perftest's convention for {operation})"
             )?;
         }
-        write!(
-            f,
-            " device   : {} port {}, {}, firmware {}, {} path",
-            device.name, device.port, device.link, device.firmware, device.path
-        )?;
-        match &device.path_reason {
-            Some(reason) => writeln!(f, " ({reason})")?,
-            None => writeln!(f)?,
-        }
+        writeln!(f, "{}", device_line(device))?;
         writeln!(f, " api      : {}", self.measured_interfaces())?;
         if let Some(path) = &self.libdat {
             writeln!(f, " libdat   : {}", path.display())?;
@@ -266,22 +294,7 @@ impl fmt::Display for Conditions {
             " run      : {} after {} warm-up round trips per size; {depths}, inline up to {} bytes{cut}",
             self.goal, self.warmup, self.inline
         )?;
-        let pinned = match self.cpu {
-            Some(cpu) => format!("pinned to CPU {cpu}"),
-            None => "not pinned (--cpu)".to_owned(),
-        };
-        writeln!(
-            f,
-            " host     : {}, {} CPUs, Linux {}, governor {}; {pinned}",
-            self.host.processor(),
-            self.host.cpus,
-            self.host.kernel,
-            self.host.governor.as_deref().unwrap_or("not shown")
-        )?;
-        write!(
-            f,
-            " clock    : {}, {:.0} ns per reading",
-            self.clock, self.clock_cost
-        )
+        writeln!(f, "{}", host_line(&self.host, self.cpu))?;
+        write!(f, "{}", clock_line(&self.clock, self.clock_cost))
     }
 }

@@ -10,7 +10,7 @@ pub(super) fn document(json: &str) -> Result<String, Failure> {
         .map_err(|cause| Failure::run(format!("cannot make CSV from the results: {cause}")))?;
     let name = |figure: &Figure| match figure.unit.name() {
         "" => figure.name.clone(),
-        unit => format!("{}_{unit}", figure.name),
+        unit => format!("{}_{}", figure.name, unit.replace('/', "_per_")),
     };
     let mut columns: Vec<String> = Vec::new();
     for figure in file.cases.iter().flat_map(|case| &case.figures) {

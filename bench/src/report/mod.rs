@@ -5,6 +5,7 @@
 //! document                  the keys of every JSON file
 //! reliability               whether the results can be relied on; --strict
 //! files csv svg hgrm        the result files; CSV, plots, HdrHistogram's text
+//! progress                  rows and a progress bar during a run
 //! table layers histogram json   output of lat
 //! fit                       text and tables of 80 columns
 //! ```
@@ -19,14 +20,18 @@ mod hgrm;
 mod histogram;
 mod json;
 pub(crate) mod layers;
+mod progress;
 pub(crate) mod reliability;
 mod svg;
 mod table;
 
-pub(crate) use conditions::{Conditions, DeviceFacts, Goal, head, pinned};
+pub(crate) use conditions::{
+    Conditions, DeviceFacts, Goal, api_names, clock_line, device_line, head, host_line, pinned,
+};
 pub(crate) use distribution::{Distribution, Figures};
 pub(crate) use files::Files;
 pub(crate) use json::text as json;
+pub(crate) use progress::Progress;
 pub(crate) use reliability::Reliability;
 pub(crate) use table::{Columns, NOTE, RATES_NOTE, header, rows};
 

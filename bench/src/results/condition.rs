@@ -24,6 +24,8 @@ enum Limit {
     Time(f64),
     /// Without a unit.
     Number(f64),
+    /// In the unit of the figure: a bandwidth or a message rate.
+    Of(Unit, f64),
     /// A change since the first file, as a share.
     Change(f64),
 }
@@ -39,7 +41,7 @@ impl FromStr for Condition {
 
     fn from_str(text: &str) -> Result<Self, String> {
         Self::parsed(text).ok_or_else(|| {
-            "expected FIGURE>LIMIT or FIGURE<LIMIT, such as p99>5us, max>1ms, instructions>200 or, in diff, p50>+10%".to_owned()
+            "expected FIGURE>LIMIT or FIGURE<LIMIT, such as p99>5us, max>1ms, bw_avg<10000MiB/s, instructions>200 or, in diff, p50>+10%".to_owned()
         })
     }
 }
@@ -57,10 +59,14 @@ impl Condition {
             "ms" => Limit::Time(number * 1e6),
             "s" => Limit::Time(number * 1e9),
             // With a sign, so that it is not mistaken for a share of something.
+            "MiB/s" | "MiB/sec" => Limit::Of(Unit::Mebibytes, number),
+            // 10^9 bits.
+            "Gb/s" | "Gb/sec" => Limit::Of(Unit::Mebibytes, number * 1e9 / 8.0 / 1_048_576.0),
+            "Mpps" => Limit::Of(Unit::Megamessages, number),
             "%" if digits.starts_with(['+', '-']) => Limit::Change(number / 100.0),
             _ => return None,
         };
-        let is_name = |c: char| c.is_ascii_alphanumeric() || ".-".contains(c);
+        let is_name = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
         let figure = match figure {
             "typical" | "median" => "p50",
             "mean" => "avg",
@@ -99,10 +105,18 @@ impl Condition {
                 (figure.value / before - 1.0, limit)
             }
             Limit::Number(limit) => (figure.value, limit),
+            Limit::Of(unit, limit) if unit == figure.unit => (figure.value, limit),
+            Limit::Of(unit, _) => {
+                return Err(Failure::usage(format!(
+                    "--fail-if {self}: {} is not in {}: give a number without a unit",
+                    self.figure,
+                    unit.name()
+                )));
+            }
             Limit::Time(limit) => match figure.unit {
                 Unit::Nanoseconds => (figure.value, limit),
                 Unit::Microseconds => (figure.value, limit / 1e3),
-                Unit::Percent | Unit::None => {
+                Unit::Percent | Unit::Mebibytes | Unit::Megamessages | Unit::None => {
                     return Err(Failure::usage(format!(
                         "--fail-if {self}: {} is not a time: give a number without a unit",
                         self.figure

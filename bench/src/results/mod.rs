@@ -22,8 +22,9 @@ pub(crate) use condition::Condition;
 use crate::failure::Failure;
 
 /// The newest version of each schema that this program reads and writes.
-const SCHEMAS: [(&str, u32); 5] = [
+const SCHEMAS: [(&str, u32); 6] = [
     ("lat", 3),
+    ("bw", 1),
     ("wake", 2),
     ("cost", 1),
     ("scale", 1),
@@ -31,11 +32,16 @@ const SCHEMAS: [(&str, u32); 5] = [
 ];
 
 /// The unit of a figure.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Unit {
+    #[default]
     Microseconds,
     Nanoseconds,
     Percent,
+    /// 2^20 bytes per second.
+    Mebibytes,
+    /// 10^6 messages per second.
+    Megamessages,
     /// Anything else: a count, bytes.
     None,
 }
@@ -46,6 +52,8 @@ impl Unit {
             Self::Microseconds => "us",
             Self::Nanoseconds => "ns",
             Self::Percent => "%",
+            Self::Mebibytes => "MiB/s",
+            Self::Megamessages => "Mpps",
             Self::None => "",
         }
     }
@@ -79,10 +87,12 @@ pub(crate) struct Case {
     pub(crate) figures: Vec<Figure>,
     /// Number of samples; none if the file does not tell.
     pub(crate) samples: Option<u64>,
-    /// The median of each round, microseconds.
+    /// The median of each round, microseconds; of `bw`, the average, MiB per second.
     pub(crate) rounds: Vec<f64>,
     /// Upper end in nanoseconds and count of the buckets with samples, in ascending order.
     pub(crate) histogram: Vec<(u64, u64)>,
+    /// The unit of the rounds.
+    pub(crate) rounds_unit: Unit,
     /// Whether these are other times of the case before it: conditions on figures that
     /// only that one has are not judged.
     pub(crate) is_part: bool,
@@ -165,7 +175,7 @@ impl ResultFile {
             });
         let Some(((command, newest), version)) = of_ours else {
             return Err(format!(
-                "its schema is '{schema}'; expected a result of lat, wake, cost, scale or compare"
+                "its schema is '{schema}'; expected a result of lat, bw, rate, wake, cost, scale or compare"
             ));
         };
         if version > newest {
@@ -175,6 +185,7 @@ impl ResultFile {
         }
         let (list, read): (_, fn(&Value) -> Vec<Case>) = match command {
             "lat" => ("results", read::lat),
+            "bw" => ("results", read::bw),
             "wake" => ("results", read::wake),
             "cost" => ("results", read::cost),
             "scale" => ("results", read::scale),

@@ -97,6 +97,35 @@ pub(super) fn lat(entry: &Value) -> Vec<Case> {
     all
 }
 
+/// `bw` and `rate`.
+pub(super) fn bw(entry: &Value) -> Vec<Case> {
+    const MEBIBYTE: f64 = (1 << 20) as f64;
+    let api = entry["api"].as_str().unwrap_or("?");
+    let in_mebibytes = |value: &Value| value.as_f64().map(|it| it / MEBIBYTE);
+    let mut case = Case {
+        name: format!("{} bytes, {api}", entry["bytes"]),
+        samples: entry["iterations"].as_u64(),
+        rounds: numbers(&entry["round_bytes_per_second"])
+            .iter()
+            .map(|bytes| bytes / MEBIBYTE)
+            .collect(),
+        rounds_unit: Unit::Mebibytes,
+        unreliable: reasons(entry),
+        ..Case::default()
+    };
+    for (name, key) in [
+        ("bw_peak", "bw_peak_bytes_per_second"),
+        ("bw_avg", "bw_average_bytes_per_second"),
+    ] {
+        case.add(name, &in_mebibytes(&entry[key]).into(), Unit::Mebibytes);
+    }
+    let rate = entry["messages_per_second"].as_f64().map(|it| it / 1e6);
+    case.add("msg_rate", &rate.into(), Unit::Megamessages);
+    case.tell_apart("size", &entry["bytes"], " bytes");
+    case.tell_apart("api", &entry["api"], "");
+    vec![case]
+}
+
 pub(super) fn wake(entry: &Value) -> Vec<Case> {
     let rate = entry["rate"]
         .as_f64()

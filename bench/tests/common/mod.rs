@@ -296,9 +296,15 @@ pub(crate) fn file(name: &str) -> PathBuf {
     PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name)
 }
 
-/// Starts a server. Returns it and its port when it waits for a client.
+/// Starts a server of `lat`. Returns it and its port when it waits for a client.
 pub(crate) fn server(fabric: &str, words: &str) -> (Running, String) {
-    let mut server = Running::start(&mut emulated(fabric, &format!("lat -p 0 {words}")));
+    server_of("lat", fabric, words)
+}
+
+/// Starts a server of a command. Returns it and its port when it waits for a client.
+pub(crate) fn server_of(command: &str, fabric: &str, words: &str) -> (Running, String) {
+    let words = format!("{command} -p 0 {words}");
+    let mut server = Running::start(&mut emulated(fabric, &words));
     let line = server.wait_for("waiting on TCP port");
     let port = line.split_whitespace().nth(4).expect("the port").to_owned();
     (server, port)

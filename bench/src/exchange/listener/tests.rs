@@ -3,7 +3,7 @@
 use std::thread;
 
 use super::*;
-use crate::noise::Ran;
+use crate::exchange::Done;
 
 const LONG: Duration = Duration::from_secs(20);
 const SHORT: Duration = Duration::from_millis(50);
@@ -140,15 +140,15 @@ fn messages_after_the_hello_are_not_lost() {
     let (mut listener, port) = server(LONG);
     let (kind, payload) = Message::Hello(options("2")).encode();
     let mut bytes = frame::encode(kind, &payload);
-    let (kind, payload) = Message::Done {
+    let done = Done {
         messages: 7,
-        ran: Ran::default(),
-    }
-    .encode();
+        ..Done::default()
+    };
+    let (kind, payload) = Message::Done(done).encode();
     bytes.extend(frame::encode(kind, &payload));
     let _client = raw_connection(port, &bytes);
     let mut peer = wait(&mut listener, None).0.unwrap();
-    assert_eq!(peer.await_done(LONG).unwrap(), (7, Ran::default()));
+    assert_eq!(peer.await_done(LONG).unwrap(), done);
 }
 
 #[test]

@@ -7,7 +7,6 @@ use std::thread;
 use proptest::prelude::*;
 
 use super::*;
-use crate::noise::Ran;
 
 const LONG: Duration = Duration::from_secs(20);
 const SHORT: Duration = Duration::from_millis(50);
@@ -116,7 +115,7 @@ fn another_version_is_refused_with_its_number() {
 #[test]
 fn an_unexpected_message_is_refused() {
     let (mut one, mut two) = both();
-    two.done(3, Ran::default()).unwrap();
+    two.done(Done::default()).unwrap();
     let failure = one.await_ready().unwrap_err();
     assert!(
         failure.to_string().contains("'done' instead of 'ready'"),
@@ -148,7 +147,7 @@ proptest! {
         bytes in proptest::collection::vec(any::<u8>(), 0..200),
     ) {
         let (mut peer, mut raw) = pair(LONG);
-        raw.write_all(b"DATB\x00\x02").unwrap();
+        raw.write_all(b"DATB\x00\x03").unwrap();
         raw.write_all(&bytes).unwrap();
         drop(raw);
         prop_assert_eq!(peer.agree(&options("2")).unwrap_err().status(), 3);

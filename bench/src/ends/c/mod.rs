@@ -19,11 +19,11 @@ use dat_api::DatReturn;
 use dat_api::safe::RemoteSegment;
 
 use self::acceptor::CAcceptor;
-use super::dat::{Dat, DatEnd, incoming, local, remote};
+use super::dat::{Dat, DatEnd, incoming, local, local_grant, remote, remote_grant};
 use super::device_port::DevicePort;
 use super::link::{CompletionResult, End, Fault, Link};
 use super::payload::{self, Payload};
-use super::plan::Plan;
+use super::setup::Setup;
 use crate::cli::Operation;
 use crate::failure::Failure;
 use crate::udapl::address::{Address, read_address};
@@ -35,10 +35,10 @@ use crate::udapl::v1::{Adapter, Libdat, control, remote_segment};
 
 /// An open adapter with a protection zone. `WAITS`: events are taken by
 /// `dat_evd_wait`, else by `dat_evd_dequeue`.
-pub(super) struct CInterface<const WAITS: bool>(Rc<Adapter>);
+pub(crate) struct CInterface<const WAITS: bool>(Rc<Adapter>);
 
 impl<const WAITS: bool> CInterface<WAITS> {
-    pub(super) fn open(libdat: &Libdat, device_port: &DevicePort) -> Result<Self, Failure> {
+    pub(crate) fn open(libdat: &Libdat, device_port: &DevicePort) -> Result<Self, Failure> {
         Adapter::open(libdat, &device_port.adapter_name(), false).map(Self)
     }
 }
@@ -54,18 +54,18 @@ impl<const WAITS: bool> Dat for CInterface<WAITS> {
             .ok_or_else(|| Failure::environment("dat_ia_query returned no IP address for the adapter; give one to its network interface"))
     }
 
-    fn end(&self, plan: &Plan) -> Result<CEnd<WAITS>, Failure> {
+    fn end(&self, setup: &Setup) -> Result<CEnd<WAITS>, Failure> {
         let adapter = &self.0;
         let calls = adapter.calls;
-        let largest = plan.largest();
-        let memory = Memory::register(adapter, 2 * payload::area(largest))?;
+        let largest = setup.largest;
+        let memory = Memory::register(adapter, payload::bytes(largest))?;
         // SAFETY: the memory has that length and outlives the payload (order of
         // fields), and no references to it are formed.
-        let payload = unsafe { Payload::new(memory.start(), plan.operation, largest) };
-        let received = adapter.queue(plan.receives().max(1), DAT_EVD_DTO_FLAG)?;
-        let sent = adapter.queue(plan.tx_depth, DAT_EVD_DTO_FLAG)?;
+        let payload = unsafe { Payload::new(memory.start(), setup.operation, largest) };
+        let received = adapter.queue(setup.receives.max(1), DAT_EVD_DTO_FLAG)?;
+        let sent = adapter.queue(setup.tx_depth, DAT_EVD_DTO_FLAG)?;
         let connections = adapter.queue(CONNECTION_EVENTS, DAT_EVD_CONNECTION_FLAG)?;
-        let attributes = attributes(&adapter.query()?, plan);
+        let attributes = attributes(&adapter.query()?, setup);
         let mut ep = DAT_HANDLE_NULL;
         // SAFETY: handles of this adapter; local attributes; a local handle that is written.
         let code = unsafe {
@@ -93,12 +93,12 @@ impl<const WAITS: bool> Dat for CInterface<WAITS> {
             sent,
             received,
             connections,
-            operation: plan.operation,
+            operation: setup.operation,
             theirs: RemoteSegment::default(),
             payload,
             memory,
         };
-        for _ in 0..plan.receives() {
+        for _ in 0..setup.receives {
             end.post_receive()
                 .map_err(|fault| Failure::run(fault.to_string()))?;
         }
@@ -110,9 +110,9 @@ impl<const WAITS: bool> Dat for CInterface<WAITS> {
     }
 }
 
-/// Returns endpoint attributes with the depths of the run, one segment, and one
-/// RDMA read at a time if the device has reads.
-fn attributes(limits: &DAT_IA_ATTR, plan: &Plan) -> DAT_EP_ATTR {
+/// Returns endpoint attributes with the depths of the run, one segment, and as
+/// many RDMA reads in flight as the run needs, if the device has reads.
+fn attributes(limits: &DAT_IA_ATTR, setup: &Setup) -> DAT_EP_ATTR {
     DAT_EP_ATTR {
         service_type: DAT_SERVICE_TYPE_RC,
         max_message_size: limits.max_message_size,
@@ -120,12 +120,12 @@ fn attributes(limits: &DAT_IA_ATTR, plan: &Plan) -> DAT_EP_ATTR {
         qos: DAT_QOS_BEST_EFFORT,
         recv_completion_flags: DAT_COMPLETION_DEFAULT_FLAG,
         request_completion_flags: DAT_COMPLETION_DEFAULT_FLAG,
-        max_recv_dtos: count(plan.receives().max(1)),
-        max_request_dtos: count(plan.tx_depth),
+        max_recv_dtos: count(setup.receives.max(1)),
+        max_request_dtos: count(setup.tx_depth),
         max_recv_iov: 1,
         max_request_iov: 1,
-        max_rdma_read_in: limits.max_rdma_read_per_ep_in.min(1),
-        max_rdma_read_out: limits.max_rdma_read_per_ep_out.min(1),
+        max_rdma_read_in: limits.max_rdma_read_per_ep_in.min(setup.reads),
+        max_rdma_read_out: limits.max_rdma_read_per_ep_out.min(setup.reads),
         srq_soft_hw: 0,
         max_rdma_read_iov: 1,
         max_rdma_write_iov: 1,
@@ -151,7 +151,7 @@ impl Drop for Endpoint {
 }
 
 /// One side's endpoint, EVDs and memory.
-pub(super) struct CEnd<const WAITS: bool> {
+pub(crate) struct CEnd<const WAITS: bool> {
     // Dropped in this order: the memory after all objects that write to it.
     endpoint: Endpoint,
     sent: Queue,
@@ -277,6 +277,31 @@ impl<const WAITS: bool> Link for CEnd<WAITS> {
                 posted("dat_ep_post_rdma_read", code)
             }
         }
+    }
+
+    #[inline(always)]
+    fn post_grant(&mut self, received: u32) -> Result<(), Fault> {
+        self.payload.write_grant(received);
+        let mut segment = self.memory.segment(local_grant(&self.payload));
+        let target = remote_segment(remote_grant(&self.payload, self.theirs));
+        let Endpoint { ep, calls, .. } = &self.endpoint;
+        // SAFETY: as in `post_receive`; segment and target are only read.
+        let code = unsafe {
+            (calls.ep_post_rdma_write)(
+                *ep,
+                1,
+                &raw mut segment,
+                COOKIE,
+                &raw const target,
+                DAT_COMPLETION_DEFAULT_FLAG,
+            )
+        };
+        posted("dat_ep_post_rdma_write", code)
+    }
+
+    #[inline(always)]
+    fn granted(&self) -> Option<u32> {
+        self.payload.read_grant()
     }
 
     #[inline(always)]

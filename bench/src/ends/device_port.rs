@@ -3,7 +3,7 @@
 use dat_api::object::ia::LimitAttributes;
 use dat_engine::{DataPath, Device, InlineShape, Limits, PortInfo, Transport};
 
-use crate::cli::{Api, LatArgs, Operation};
+use crate::cli::{Api, Operation, RunArgs};
 use crate::failure::Failure;
 use crate::host;
 use crate::report::DeviceFacts;
@@ -11,29 +11,39 @@ use crate::select::Selected;
 
 use super::payload;
 
+/// What a run needs of the device.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Needs {
+    /// The largest message, bytes.
+    pub(crate) largest: u32,
+    /// Endpoints per interface and side.
+    pub(crate) endpoints: u32,
+}
+
 /// An open device and one of its ports.
-pub(super) struct DevicePort {
-    pub(super) device: Device,
-    pub(super) port: PortInfo,
+pub(crate) struct DevicePort {
+    pub(crate) device: Device,
+    pub(crate) port: PortInfo,
     fabric: Option<String>,
     /// The deepest queue that all measured interfaces support.
-    pub(super) most_depth: u32,
+    pub(crate) most_depth: u32,
 }
 
 impl DevicePort {
     /// Opens the device, and refuses options beyond its limits.
-    pub(super) fn open(selected: Selected, args: &LatArgs) -> Result<Self, Failure> {
+    pub(crate) fn open(selected: Selected, args: &RunArgs, needs: &Needs) -> Result<Self, Failure> {
         let device = Device::open(&selected.name)?;
         let port = device.port(args.on.ib_port)?;
-        let largest = args.sizes().into_iter().max().unwrap_or(1);
+        let largest = needs.largest;
         if largest > port.max_message {
             return Err(Failure::usage(format!(
                 "{} port {} has messages of up to {} bytes, not {largest}; give a smaller -s",
                 selected.name, port.number, port.max_message
             )));
         }
-        let ends = args.api.len() as u64 * if args.loopback { 2 } else { 1 };
-        let needed = ends * 2 * payload::area(largest) as u64;
+        let sides = args.api.len() as u64 * if args.loopback { 2 } else { 1 };
+        let ends = sides * u64::from(needs.endpoints);
+        let needed = ends * payload::bytes(largest) as u64;
         if let Some(available) = host::available_memory().filter(|&bytes| bytes < needed) {
             return Err(Failure::environment(format!(
                 "messages of {largest} bytes need buffers of {needed} bytes in total, but {available} bytes of memory are available; give a smaller -s"
@@ -60,13 +70,13 @@ impl DevicePort {
 
     /// Returns whether the device speaks iWARP, so that only rdma_cm can connect
     /// queue pairs.
-    pub(super) fn is_iwarp(&self) -> bool {
+    pub(crate) fn is_iwarp(&self) -> bool {
         self.device.info().transport == Transport::Iwarp
     }
 
     /// Returns the largest inline size, up to `requested`, of endpoints with these
     /// depths through all these interfaces.
-    pub(super) fn inline(
+    pub(crate) fn inline(
         &self,
         requested: u32,
         apis: &[Api],
@@ -95,11 +105,11 @@ impl DevicePort {
     }
 
     /// Returns DAT's name of the port.
-    pub(super) fn adapter_name(&self) -> String {
+    pub(crate) fn adapter_name(&self) -> String {
         format!("{}-{}", self.device.info().name, self.port.number)
     }
 
-    pub(super) fn facts(&self) -> DeviceFacts {
+    pub(crate) fn facts(&self) -> DeviceFacts {
         let info = self.device.info();
         let (path, path_reason) = match &info.path {
             DataPath::Direct => ("direct", None),
@@ -121,7 +131,7 @@ impl DevicePort {
 
 /// Returns the deepest queue. Its completions must fit in a completion queue,
 /// and DAT needs one request for itself.
-fn most_depth(limits: &Limits, args: &LatArgs) -> u32 {
+fn most_depth(limits: &Limits, args: &RunArgs) -> u32 {
     match args.measures_dat() {
         true => LimitAttributes::of(limits).max_dto_per_ep.unsigned_abs(),
         false => limits.queue_depth.min(limits.cq_depth),

@@ -10,14 +10,14 @@ use dat::abi::{
 };
 
 use super::{CEnd, bytes};
+use crate::ends::dat::{Acceptor, Answer};
 use crate::failure::Failure;
-use crate::lat::dat::{Acceptor, Answer};
 use crate::udapl::v1::adapter::CONNECTION_EVENTS;
 use crate::udapl::v1::events::Queue;
 use crate::udapl::v1::{Adapter, control};
 
 /// A service point and the EVD of its connection requests.
-pub(in crate::lat) struct CAcceptor {
+pub(crate) struct CAcceptor {
     psp: DAT_PSP_HANDLE,
     qualifier: u64,
     // Freed after the service point (see `Drop`).

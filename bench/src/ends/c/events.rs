@@ -9,8 +9,8 @@ use dat::abi::{
 use dat_api::DatReturn;
 use dat_api::types::DtoStatus;
 
-use crate::lat::dat::WAIT_SLICE;
-use crate::lat::link::{CompletionResult, Fault};
+use crate::ends::dat::WAIT_SLICE;
+use crate::ends::link::{CompletionResult, Fault};
 use crate::udapl::v1::events::Queue;
 
 /// Timeout of one wait for messages, microseconds.
@@ -19,7 +19,7 @@ const WAIT_SLICE_MICROS: u32 = WAIT_SLICE.as_micros() as u32;
 impl Queue {
     /// Dequeues a completion, if there is one.
     #[inline(always)]
-    pub(in crate::lat) fn poll(&self) -> Option<CompletionResult> {
+    pub(crate) fn poll(&self) -> Option<CompletionResult> {
         let mut event = MaybeUninit::<DAT_EVENT>::uninit();
         // SAFETY: an EVD; the event is a local variable that is written.
         let answer = unsafe { (self.adapter.calls.evd_dequeue)(self.evd, event.as_mut_ptr()) };
@@ -32,7 +32,7 @@ impl Queue {
 
     /// Waits for a completion, at most [`WAIT_SLICE`].
     #[inline(always)]
-    pub(in crate::lat) fn wait(&self) -> Option<CompletionResult> {
+    pub(crate) fn wait(&self) -> Option<CompletionResult> {
         let mut event = MaybeUninit::<DAT_EVENT>::uninit();
         let mut more = 0;
         // SAFETY: an EVD; event and count are local variables that are written.

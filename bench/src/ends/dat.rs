@@ -20,17 +20,17 @@ use dat_api::safe::RemoteSegment;
 
 use super::interface::{Interface, Role};
 use super::link::End;
-use super::payload::Payload;
-use super::plan::Plan;
+use super::payload::{self, Payload};
+use super::setup::Setup;
 use crate::exchange::{Peer, Service};
 use crate::failure::Failure;
 
 /// Timeout of one DAT wait, after which the loop checks for the end of the run.
 /// Much longer than a message takes, and short for a user.
-pub(super) const WAIT_SLICE: Duration = Duration::from_millis(50);
+pub(crate) const WAIT_SLICE: Duration = Duration::from_millis(50);
 
 /// An open interface that connects by private data. Control calls only.
-pub(super) trait Dat {
+pub(crate) trait Dat {
     /// An end with its event queues.
     type End: DatEnd;
     /// A service point.
@@ -40,14 +40,14 @@ pub(super) trait Dat {
     fn address(&self) -> Result<SocketAddr, Failure>;
 
     /// Creates an end: memory, queues and endpoint, with receives posted.
-    fn end(&self, plan: &Plan) -> Result<Self::End, Failure>;
+    fn end(&self, setup: &Setup) -> Result<Self::End, Failure>;
 
     /// Opens a service point on a free qualifier.
     fn listen(&self) -> Result<Self::Acceptor, Failure>;
 }
 
 /// An endpoint with its memory.
-pub(super) trait DatEnd: End {
+pub(crate) trait DatEnd: End {
     /// Returns this side's buffer for requests of the other side.
     fn exposed_buffer(&self) -> RemoteSegment;
 
@@ -69,10 +69,10 @@ pub(super) trait DatEnd: End {
 }
 
 /// Returns the private data of the accepting end, given those of the request.
-pub(super) type Answer<'a, E> = &'a mut dyn FnMut(&mut E, &[u8]) -> Result<Vec<u8>, Failure>;
+pub(crate) type Answer<'a, E> = &'a mut dyn FnMut(&mut E, &[u8]) -> Result<Vec<u8>, Failure>;
 
 /// A service point with the queue of its connection requests.
-pub(super) trait Acceptor<E> {
+pub(crate) trait Acceptor<E> {
     /// Returns the connection qualifier.
     fn qualifier(&self) -> u64;
 
@@ -87,24 +87,29 @@ where
 {
     type End = D::End;
 
-    fn connect_pair(&self, plan: &Plan) -> Result<(D::End, D::End), Failure> {
-        let (mut near, mut far) = (self.end(plan)?, self.end(plan)?);
+    fn connect_pair(&self, setup: &Setup) -> Result<(D::End, D::End), Failure> {
+        let (mut near, mut far) = (self.end(setup)?, self.end(setup)?);
         let acceptor = self.listen()?;
         let buffer = encode(near.exposed_buffer());
-        near.connect(self.address()?, acceptor.qualifier(), plan.timeout, &buffer)?;
-        accept(acceptor, &mut far, plan.timeout)?;
-        established(&mut near, plan.timeout, Role::Client)?;
-        established(&mut far, plan.timeout, Role::Server)?;
+        near.connect(
+            self.address()?,
+            acceptor.qualifier(),
+            setup.timeout,
+            &buffer,
+        )?;
+        accept(acceptor, &mut far, setup.timeout)?;
+        established(&mut near, setup.timeout, Role::Client)?;
+        established(&mut far, setup.timeout, Role::Server)?;
         Ok((near, far))
     }
 
-    fn connect_end(&self, plan: &Plan, peer: &mut Peer, role: Role) -> Result<D::End, Failure> {
-        let mut end = self.end(plan)?;
+    fn connect_end(&self, setup: &Setup, peer: &mut Peer, role: Role) -> Result<D::End, Failure> {
+        let mut end = self.end(setup)?;
         match role {
             Role::Server => {
                 let acceptor = self.listen()?;
                 // The address of `--listen`, if it is a single one, else the adapter's.
-                let address = match plan.listen.address() {
+                let address = match setup.listen.address() {
                     Some(address) => address,
                     None => self.address()?.ip(),
                 };
@@ -112,7 +117,7 @@ where
                     address,
                     qualifier: acceptor.qualifier(),
                 })?;
-                accept(acceptor, &mut end, plan.timeout)?;
+                accept(acceptor, &mut end, setup.timeout)?;
             }
             Role::Client => {
                 let service = peer.await_service()?;
@@ -127,10 +132,10 @@ where
                 };
                 let buffer = encode(end.exposed_buffer());
                 let to = SocketAddr::new(ip, 0);
-                end.connect(to, service.qualifier, plan.timeout, &buffer)?;
+                end.connect(to, service.qualifier, setup.timeout, &buffer)?;
             }
         }
-        established(&mut end, plan.timeout, role)?;
+        established(&mut end, setup.timeout, role)?;
         Ok(end)
     }
 }
@@ -202,23 +207,38 @@ fn decode(bytes: &[u8]) -> Result<RemoteSegment, Failure> {
 }
 
 /// Returns the range of the buffer that receives use.
-pub(super) fn incoming(payload: &Payload) -> core::ops::Range<usize> {
+pub(crate) fn incoming(payload: &Payload) -> core::ops::Range<usize> {
     let start = payload.incoming_offset();
     start..start + payload.largest() as usize
 }
 
 /// Returns the local range of a request of this size.
-pub(super) fn local(payload: &Payload, size: u32) -> core::ops::Range<usize> {
+pub(crate) fn local(payload: &Payload, size: u32) -> core::ops::Range<usize> {
     let start = payload.local_offset();
     start..start + size as usize
 }
 
 /// Returns the remote range of a request of this size.
-pub(super) fn remote(payload: &Payload, theirs: RemoteSegment, size: u32) -> RemoteSegment {
+pub(crate) fn remote(payload: &Payload, theirs: RemoteSegment, size: u32) -> RemoteSegment {
     RemoteSegment {
         context: theirs.context,
         address: theirs.address + payload.remote_offset() as u64,
         length: u64::from(size),
+    }
+}
+
+/// Returns the local range of a grant.
+pub(crate) fn local_grant(payload: &Payload) -> core::ops::Range<usize> {
+    let start = payload.our_grant();
+    start..start + payload::GRANT
+}
+
+/// Returns the remote range of a grant.
+pub(crate) fn remote_grant(payload: &Payload, theirs: RemoteSegment) -> RemoteSegment {
+    RemoteSegment {
+        context: theirs.context,
+        address: theirs.address + payload.their_grant() as u64,
+        length: payload::GRANT as u64,
     }
 }
 

@@ -4,32 +4,34 @@
 
 mod rdma_cm;
 
+use std::mem::MaybeUninit;
+
 use dat_engine::{
     Access, CompletionQueue, ConnectOptions, CqOptions, Endpoint, EndpointAddress, EndpointOptions,
     LinkLayer, PortInfo, ProtectionDomain, RecvRequest, RegisteredBuffer, Segment, SendFlags,
     SendOp, SendRequest, ThreadMode,
 };
 
-pub(super) use self::rdma_cm::EngineRdmaCm;
+pub(crate) use self::rdma_cm::EngineRdmaCm;
 
 use super::device_port::DevicePort;
 use super::interface::{Interface, Role};
-use super::link::{CompletionResult, End, Fault, Link};
+use super::link::{CompletionResult, End, Fault, LONGEST_LIST, Link};
 use super::payload::{self, Payload};
-use super::plan::Plan;
-use crate::cli::{LatArgs, Operation};
+use super::setup::Setup;
+use crate::cli::{Operation, RunArgs};
 use crate::exchange::{Address, Peer};
 use crate::failure::Failure;
 
 /// The engine on an open device.
-pub(super) struct Engine {
+pub(crate) struct Engine {
     domain: ProtectionDomain,
     port: PortInfo,
     gid_index: Option<u8>,
 }
 
 impl Engine {
-    pub(super) fn open(device_port: &DevicePort, args: &LatArgs) -> Result<Self, Failure> {
+    pub(crate) fn open(device_port: &DevicePort, args: &RunArgs) -> Result<Self, Failure> {
         Ok(Self {
             domain: device_port.device.alloc_pd()?,
             port: device_port.port.clone(),
@@ -64,10 +66,10 @@ impl Engine {
 impl Interface for Engine {
     type End = EngineEnd;
 
-    fn connect_pair(&self, plan: &Plan) -> Result<(EngineEnd, EngineEnd), Failure> {
+    fn connect_pair(&self, setup: &Setup) -> Result<(EngineEnd, EngineEnd), Failure> {
         let (mut near, mut far) = (
-            EngineEnd::create(self, plan)?,
-            EngineEnd::create(self, plan)?,
+            EngineEnd::create(self, setup)?,
+            EngineEnd::create(self, setup)?,
         );
         let (here, there) = (near.address(), far.address());
         near.connect(&there)?;
@@ -75,8 +77,13 @@ impl Interface for Engine {
         Ok((near, far))
     }
 
-    fn connect_end(&self, plan: &Plan, peer: &mut Peer, _role: Role) -> Result<EngineEnd, Failure> {
-        let mut end = EngineEnd::create(self, plan)?;
+    fn connect_end(
+        &self,
+        setup: &Setup,
+        peer: &mut Peer,
+        _role: Role,
+    ) -> Result<EngineEnd, Failure> {
+        let mut end = EngineEnd::create(self, setup)?;
         let theirs = peer.exchange_addresses(end.address())?;
         end.connect(&theirs)?;
         Ok(end)
@@ -84,7 +91,7 @@ impl Interface for Engine {
 }
 
 /// One side's endpoint and memory.
-pub(super) struct EngineEnd {
+pub(crate) struct EngineEnd {
     // Dropped in this order: the memory of posted requests last, after the
     // endpoint, and after the queues, which may copy payload to it.
     endpoint: Endpoint,
@@ -104,17 +111,18 @@ pub(super) struct EngineEnd {
     segment: Segment,
     inline: SendFlags,
     receive: Segment,
+    grant: Segment,
 }
 
 impl EngineEnd {
     /// Creates endpoint and memory, unconnected.
-    fn create(engine: &Engine, plan: &Plan) -> Result<Self, Failure> {
-        let largest = plan.largest();
-        let area = payload::area(largest);
-        let buffer = engine.domain.allocate(2 * area, Access::default())?;
+    fn create(engine: &Engine, setup: &Setup) -> Result<Self, Failure> {
+        let largest = setup.largest;
+        let bytes = payload::bytes(largest);
+        let buffer = engine.domain.allocate(bytes, Access::default())?;
         // SAFETY: the buffer has that length and outlives the payload (order of
         // fields), and the engine forms no references to it.
-        let payload = unsafe { Payload::new(buffer.as_ptr(), plan.operation, largest) };
+        let payload = unsafe { Payload::new(buffer.as_ptr(), setup.operation, largest) };
         let device = engine.domain.device();
         let queue = |depth| {
             device.create_cq(&CqOptions {
@@ -122,18 +130,18 @@ impl EngineEnd {
                 ..CqOptions::default()
             })
         };
-        let rx_depth = plan.receives();
-        let (sent, received) = (queue(plan.tx_depth)?, queue(rx_depth.max(1))?);
+        let rx_depth = setup.receives;
+        let (sent, received) = (queue(setup.tx_depth)?, queue(rx_depth.max(1))?);
         let endpoint = engine.domain.create_endpoint(&EndpointOptions {
-            send_depth: plan.tx_depth,
+            send_depth: setup.tx_depth,
             recv_depth: rx_depth.max(1),
-            inline_bytes: plan.inline,
+            inline_bytes: setup.inline,
             exclusive_register: true,
             // SAFETY: one thread, the measuring one, posts to all endpoints of the device.
             thread_mode: unsafe { ThreadMode::serialized() },
             ..EndpointOptions::new(&sent, &received)
         })?;
-        if endpoint.max_inline() < plan.inline {
+        if endpoint.max_inline() < setup.inline {
             return Err(Failure::usage(format!(
                 "this device supports {0} inline bytes: give -I {0} or less",
                 endpoint.max_inline()
@@ -143,13 +151,14 @@ impl EngineEnd {
         let segment = |offset, length| {
             buffer
                 .segment(offset, length)
-                .expect("both halves are within the buffer")
+                .expect("both halves and the grant are within the buffer")
         };
         Ok(Self {
             op: SendOp::Send,
             segment: segment(0, largest),
             inline: SendFlags::empty(),
             receive: segment(payload.incoming_offset(), largest),
+            grant: segment(payload.our_grant(), payload::GRANT as u32),
             endpoint,
             sent,
             received,
@@ -158,7 +167,7 @@ impl EngineEnd {
             address,
             options: engine.connect_options(),
             rx_depth,
-            largest_inline: plan.inline,
+            largest_inline: setup.inline,
             remote: (0, 0),
         })
     }
@@ -267,6 +276,53 @@ impl Link for EngineEnd {
         // the outgoing half, which the device does not write; reads are never inline.
         unsafe { self.endpoint.post_send(&request) }?;
         Ok(())
+    }
+
+    #[inline(always)]
+    fn post_list(&mut self, signaled: &[bool]) -> Result<(), Fault> {
+        let mut requests = [const { MaybeUninit::<SendRequest<'_>>::uninit() }; LONGEST_LIST];
+        let list = &mut requests[..signaled.len()];
+        for (request, &signaled) in list.iter_mut().zip(signaled) {
+            let signal = if signaled {
+                SendFlags::SIGNALED
+            } else {
+                SendFlags::empty()
+            };
+            request.write(SendRequest {
+                wr_id: 0,
+                op: self.op,
+                flags: self.inline | signal,
+                segments: core::slice::from_ref(&self.segment),
+            });
+        }
+        // SAFETY: the loop has written every element of the list.
+        let list = unsafe { list.assume_init_ref() };
+        // SAFETY: as in `post`, for every request.
+        unsafe { self.endpoint.post_send_list(list) }.map_err(|error| Fault::Post(error.error))
+    }
+
+    #[inline(always)]
+    fn post_grant(&mut self, received: u32) -> Result<(), Fault> {
+        self.payload.write_grant(received);
+        let (remote, rkey) = self.remote;
+        let request = SendRequest {
+            wr_id: 0,
+            op: SendOp::Write {
+                remote_addr: remote + self.payload.their_grant() as u64,
+                rkey,
+            },
+            flags: SendFlags::SIGNALED,
+            segments: core::slice::from_ref(&self.grant),
+        };
+        // SAFETY: as in `post_receive`; the grant is not stored again before the
+        // request completes, as this function requires.
+        unsafe { self.endpoint.post_send(&request) }?;
+        Ok(())
+    }
+
+    #[inline(always)]
+    fn granted(&self) -> Option<u32> {
+        self.payload.read_grant()
     }
 
     #[inline(always)]

@@ -17,22 +17,24 @@ use dat_api::types::{
 };
 use dat_api::{DatError, DatReturn, ReturnType};
 
-use super::dat::{Acceptor, Answer, Dat, DatEnd, WAIT_SLICE, incoming, local, remote};
+use super::dat::{
+    Acceptor, Answer, Dat, DatEnd, WAIT_SLICE, incoming, local, local_grant, remote, remote_grant,
+};
 use super::device_port::DevicePort;
 use super::link::{CompletionResult, End, Fault, Link};
 use super::payload::{self, Payload};
-use super::plan::Plan;
+use super::setup::Setup;
 use crate::cli::Operation;
 use crate::failure::Failure;
 
 /// An open adapter. `WAITS`: events are taken by `wait`, else by `next`.
-pub(super) struct RustInterface<const WAITS: bool> {
+pub(crate) struct RustInterface<const WAITS: bool> {
     adapter: Adapter,
     zone: ProtectionZone,
 }
 
 impl<const WAITS: bool> RustInterface<WAITS> {
-    pub(super) fn open(device_port: &DevicePort) -> Result<Self, Failure> {
+    pub(crate) fn open(device_port: &DevicePort) -> Result<Self, Failure> {
         let adapter = Adapter::open(&device_port.adapter_name()).map_err(call_failed)?;
         Ok(Self {
             zone: adapter.zone().map_err(call_failed)?,
@@ -49,9 +51,9 @@ impl<const WAITS: bool> Dat for RustInterface<WAITS> {
         Ok(self.adapter.address())
     }
 
-    fn end(&self, plan: &Plan) -> Result<RustEnd<WAITS>, Failure> {
-        let largest = plan.largest();
-        let bytes = 2 * payload::area(largest);
+    fn end(&self, setup: &Setup) -> Result<RustEnd<WAITS>, Failure> {
+        let largest = setup.largest;
+        let bytes = payload::bytes(largest);
         let memory = self
             .zone
             .memory(bytes, MemPrivileges::all())
@@ -59,14 +61,14 @@ impl<const WAITS: bool> Dat for RustInterface<WAITS> {
         let base = NonNull::new(memory.as_ptr()).expect("mapped memory is not at address 0");
         // SAFETY: the memory has that length and outlives the payload (order of
         // fields), and `Memory` forms no references to it.
-        let payload = unsafe { Payload::new(base, plan.operation, largest) };
+        let payload = unsafe { Payload::new(base, setup.operation, largest) };
         let queue = |length, streams| {
             self.adapter
                 .dispatcher(length, streams)
                 .map_err(call_failed)
         };
-        let received = queue(plan.receives().max(1), EvdFlags::DTO)?;
-        let sent = queue(plan.tx_depth, EvdFlags::DTO)?;
+        let received = queue(setup.receives.max(1), EvdFlags::DTO)?;
+        let sent = queue(setup.tx_depth, EvdFlags::DTO)?;
         let connections = queue(CONNECTION_EVENTS, EvdFlags::CONNECTION)?;
         let endpoint = self
             .zone
@@ -75,11 +77,11 @@ impl<const WAITS: bool> Dat for RustInterface<WAITS> {
                 request: Some(&sent),
                 connect: Some(&connections),
                 shared: None,
-                attributes: Some(attributes(&self.adapter, plan)),
+                attributes: Some(attributes(&self.adapter, setup)),
             })
             .map_err(call_failed)?;
         let mut end = RustEnd {
-            operation: plan.operation,
+            operation: setup.operation,
             size: largest as usize,
             theirs: RemoteSegment::default(),
             target: RemoteSegment::default(),
@@ -90,7 +92,7 @@ impl<const WAITS: bool> Dat for RustInterface<WAITS> {
             payload,
             memory,
         };
-        for _ in 0..plan.receives() {
+        for _ in 0..setup.receives {
             end.post_receive()
                 .map_err(|fault| Failure::run(fault.to_string()))?;
         }
@@ -110,9 +112,9 @@ impl<const WAITS: bool> Dat for RustInterface<WAITS> {
 /// Length of the queues of connection events.
 const CONNECTION_EVENTS: u32 = 8;
 
-/// Returns endpoint attributes with the depths of the run, one segment, and one
-/// RDMA read at a time if the device has reads.
-fn attributes(adapter: &Adapter, plan: &Plan) -> EpAttributes {
+/// Returns endpoint attributes with the depths of the run, one segment, and as
+/// many RDMA reads in flight as the run needs, if the device has reads.
+fn attributes(adapter: &Adapter, setup: &Setup) -> EpAttributes {
     let limits = adapter.query().ia;
     let count = |value: u32| i32::try_from(value).unwrap_or(i32::MAX);
     EpAttributes {
@@ -122,12 +124,12 @@ fn attributes(adapter: &Adapter, plan: &Plan) -> EpAttributes {
         qos: 0,
         recv_completion_flags: CompletionFlags::empty(),
         request_completion_flags: CompletionFlags::empty(),
-        max_recv_dtos: count(plan.receives().max(1)),
-        max_request_dtos: count(plan.tx_depth),
+        max_recv_dtos: count(setup.receives.max(1)),
+        max_request_dtos: count(setup.tx_depth),
         max_recv_iov: 1,
         max_request_iov: 1,
-        max_rdma_read_in: limits.max_rdma_read_per_ep_in.min(1),
-        max_rdma_read_out: limits.max_rdma_read_per_ep_out.min(1),
+        max_rdma_read_in: limits.max_rdma_read_per_ep_in.min(setup.reads),
+        max_rdma_read_out: limits.max_rdma_read_per_ep_out.min(setup.reads),
         srq_soft_hw: 0,
         max_rdma_read_iov: 1,
         max_rdma_write_iov: 1,
@@ -135,7 +137,7 @@ fn attributes(adapter: &Adapter, plan: &Plan) -> EpAttributes {
 }
 
 /// One side's endpoint, event dispatchers and memory.
-pub(super) struct RustEnd<const WAITS: bool> {
+pub(crate) struct RustEnd<const WAITS: bool> {
     // Dropped in this order: the memory after all objects that write to it.
     endpoint: Endpoint,
     sent: EventDispatcher,
@@ -243,6 +245,21 @@ impl<const WAITS: bool> Link for RustEnd<WAITS> {
     }
 
     #[inline(always)]
+    fn post_grant(&mut self, received: u32) -> Result<(), Fault> {
+        self.payload.write_grant(received);
+        let segments = [self.memory.segment(local_grant(&self.payload))];
+        let target = remote_grant(&self.payload, self.theirs);
+        self.endpoint
+            .post_rdma_write(&segments, 0, target, CompletionFlags::empty())
+            .map_err(|code| Fault::Call("Endpoint::post_rdma_write", code))
+    }
+
+    #[inline(always)]
+    fn granted(&self) -> Option<u32> {
+        self.payload.read_grant()
+    }
+
+    #[inline(always)]
     fn poll_sent(&mut self) -> Option<CompletionResult> {
         polled(&self.sent)
     }
@@ -321,7 +338,7 @@ fn is_nothing(code: DatReturn) -> bool {
 }
 
 /// A service point and the queue of its connection requests.
-pub(super) struct RustAcceptor {
+pub(crate) struct RustAcceptor {
     point: ServicePoint,
     requests: EventDispatcher,
 }

@@ -14,17 +14,33 @@ use super::payload::Payload;
 use crate::failure::Failure;
 
 /// A completion: its length in bytes, or why the request failed.
-pub(super) type CompletionResult = Result<u32, Fault>;
+pub(crate) type CompletionResult = Result<u32, Fault>;
+
+/// The most requests of a post list.
+pub(crate) const LONGEST_LIST: usize = 64;
 
 /// One end of the connection, set to one operation and size.
-pub(super) trait Link {
+pub(crate) trait Link {
     /// Posts a receive for a message of any size of this run.
     fn post_receive(&mut self) -> Result<(), Fault>;
 
     /// Posts the operation of this run.
     fn post(&mut self, signaled: bool) -> Result<(), Fault>;
 
-    /// Polls one completion of a send, write or read.
+    /// Posts one request of this run per element, signalled as that says, with one
+    /// doorbell if the interface has post lists. At most [`LONGEST_LIST`].
+    fn post_list(&mut self, signaled: &[bool]) -> Result<(), Fault> {
+        signaled.iter().try_for_each(|&it| self.post(it))
+    }
+
+    /// Writes the number of messages received into the other side's memory, signalled.
+    /// The previous grant must be complete.
+    fn post_grant(&mut self, received: u32) -> Result<(), Fault>;
+
+    /// Returns the other side's grant; none while it is being written.
+    fn granted(&self) -> Option<u32>;
+
+    /// Polls one completion of a send, write, read or grant.
     fn poll_sent(&mut self) -> Option<CompletionResult>;
 
     /// Polls one completion of a receive.
@@ -50,7 +66,7 @@ pub(super) trait Link {
 }
 
 /// A link over a device. These methods are called between measurements.
-pub(super) trait End: Link {
+pub(crate) trait End: Link {
     /// Sets the size of the next requests.
     fn set_request_size(&mut self, size: u32);
 
@@ -75,7 +91,7 @@ pub(super) trait End: Link {
 /// Why a request failed, in terms of the API. `Copy`, because it is created in
 /// measured code, which must not allocate.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum Fault {
+pub(crate) enum Fault {
     /// The engine refused to post it.
     Post(PostError),
     /// The engine's completion has an error status.

@@ -14,16 +14,16 @@ use dat_engine::cm::{
 use dat_engine::{ConnectOptions, EndpointHandle, Greeting, TransportOptions};
 
 use super::{Engine, EngineEnd};
-use crate::cli::LatArgs;
+use crate::cli::RunArgs;
+use crate::ends::dat::{Acceptor, Answer, Dat, DatEnd};
+use crate::ends::device_port::DevicePort;
+use crate::ends::link::{CompletionResult, End, Fault, Link};
+use crate::ends::payload::Payload;
+use crate::ends::setup::Setup;
 use crate::failure::Failure;
-use crate::lat::dat::{Acceptor, Answer, Dat, DatEnd};
-use crate::lat::device_port::DevicePort;
-use crate::lat::link::{CompletionResult, End, Fault, Link};
-use crate::lat::payload::Payload;
-use crate::lat::plan::Plan;
 
 /// The engine with an rdma_cm connection manager.
-pub(in crate::lat) struct EngineRdmaCm {
+pub(crate) struct EngineRdmaCm {
     engine: Engine,
     manager: Manager,
     local: Local,
@@ -31,7 +31,7 @@ pub(in crate::lat) struct EngineRdmaCm {
 
 impl EngineRdmaCm {
     /// Opens the engine and starts the connection manager, which has a thread.
-    pub(in crate::lat) fn open(device_port: &DevicePort, args: &LatArgs) -> Result<Self, Failure> {
+    pub(crate) fn open(device_port: &DevicePort, args: &RunArgs) -> Result<Self, Failure> {
         if let Some(index) = args.gid_index {
             return Err(Failure::usage(format!(
                 "-x {index} has no meaning on an iWARP device, which has no GIDs; leave it out"
@@ -70,8 +70,8 @@ impl Dat for EngineRdmaCm {
         Ok(SocketAddr::new(self.local.address, 0))
     }
 
-    fn end(&self, plan: &Plan) -> Result<RdmaCmEnd, Failure> {
-        let mut end = EngineEnd::create(&self.engine, plan)?;
+    fn end(&self, setup: &Setup) -> Result<RdmaCmEnd, Failure> {
+        let mut end = EngineEnd::create(&self.engine, setup)?;
         let limits = self.engine.domain.device().limits();
         let options = &mut end.options;
         options.reads_served = options.reads_served.min(limits.reads_served);
@@ -98,7 +98,7 @@ impl Dat for EngineRdmaCm {
 }
 
 /// An endpoint with its connection.
-pub(in crate::lat) struct RdmaCmEnd {
+pub(crate) struct RdmaCmEnd {
     // Dropped first: the connection uses the endpoint.
     connected: Option<Connected>,
     manager: Manager,
@@ -243,7 +243,7 @@ impl ConnectionSink for Sink {
 }
 
 /// A listener and the queue of its connection requests.
-pub(in crate::lat) struct RdmaCmAcceptor {
+pub(crate) struct RdmaCmAcceptor {
     listener: Listener,
     requests: Receiver<Request>,
 }
@@ -296,6 +296,21 @@ impl Link for RdmaCmEnd {
     #[inline(always)]
     fn post(&mut self, signaled: bool) -> Result<(), Fault> {
         self.end.post(signaled)
+    }
+
+    #[inline(always)]
+    fn post_list(&mut self, signaled: &[bool]) -> Result<(), Fault> {
+        self.end.post_list(signaled)
+    }
+
+    #[inline(always)]
+    fn post_grant(&mut self, received: u32) -> Result<(), Fault> {
+        self.end.post_grant(received)
+    }
+
+    #[inline(always)]
+    fn granted(&self) -> Option<u32> {
+        self.end.granted()
     }
 
     #[inline(always)]

@@ -1,14 +1,20 @@
 //! The message memory of one side.
 //!
 //! ```text
-//! buffer   0            area             2 × area
-//!          | outgoing   | incoming       |
+//! buffer   0            area             2 × area        + 64             + 128
+//!          | outgoing   | incoming       | grant, theirs  | grant, ours    |
 //! ```
 //!
 //! The outgoing half holds what this side sends or writes, and what the other
 //! side reads. The incoming half holds what is received, read, or written by
 //! the other side. The other side has the same layout, since both have the same
 //! largest size.
+//!
+//! A *grant* is the number of messages that a side has received, which it writes
+//! into the other side's memory, so that the other side knows how many receives
+//! are posted. It is 8 bytes: the number and its complement. The device may write
+//! them one after the other, in either order; a number that does not match its
+//! complement is not complete.
 
 use core::ptr::NonNull;
 
@@ -21,7 +27,7 @@ const ALIGNMENT: usize = 64;
 const CHUNK: usize = 4096;
 
 /// One side's buffer, which its owner has registered.
-pub(super) struct Payload {
+pub(crate) struct Payload {
     base: NonNull<u8>,
     operation: Operation,
     /// Bytes of one half.
@@ -34,15 +40,28 @@ pub(super) struct Payload {
 }
 
 /// Returns the bytes of one half of a buffer for messages up to this size.
-pub(super) fn area(largest: u32) -> usize {
+fn area(largest: u32) -> usize {
     (largest as usize).next_multiple_of(ALIGNMENT)
+}
+
+/// Returns the bytes of a whole buffer for messages up to this size.
+pub(crate) fn bytes(largest: u32) -> usize {
+    2 * area(largest) + 2 * ALIGNMENT
+}
+
+/// Bytes of a grant.
+pub(crate) const GRANT: usize = 8;
+
+/// Returns the bytes of a grant.
+fn encode_grant(received: u32) -> [u8; GRANT] {
+    (u64::from(received) | u64::from(!received) << 32).to_ne_bytes()
 }
 
 impl Payload {
     /// # Safety
-    /// `base` points to `2 * area(largest)` bytes that are readable and writable
-    /// as long as this value lives, and there are no references to them.
-    pub(super) unsafe fn new(base: NonNull<u8>, operation: Operation, largest: u32) -> Self {
+    /// `base` is a multiple of a cache line and points to `bytes(largest)` bytes that
+    /// are readable and writable as long as this value lives, and there are no references to them.
+    pub(crate) unsafe fn new(base: NonNull<u8>, operation: Operation, largest: u32) -> Self {
         Self {
             base,
             operation,
@@ -56,12 +75,12 @@ impl Payload {
 
     /// Sets the two sides' numbers, which differ. The other side has the same two,
     /// exchanged.
-    pub(super) fn set_side_numbers(&mut self, ours: u32, theirs: u32) {
+    pub(crate) fn set_side_numbers(&mut self, ours: u32, theirs: u32) {
         (self.ours, self.theirs) = (ours, theirs);
     }
 
     /// Returns the offset of the local bytes of this side's requests.
-    pub(super) fn local_offset(&self) -> usize {
+    pub(crate) fn local_offset(&self) -> usize {
         match self.operation {
             Operation::Send | Operation::Write => 0,
             Operation::Read => self.area,
@@ -69,7 +88,7 @@ impl Payload {
     }
 
     /// Returns the offset of their remote bytes in the other side's buffer.
-    pub(super) fn remote_offset(&self) -> usize {
+    pub(crate) fn remote_offset(&self) -> usize {
         match self.operation {
             Operation::Send | Operation::Write => self.area,
             Operation::Read => 0,
@@ -77,25 +96,53 @@ impl Payload {
     }
 
     /// Returns the offset of the incoming half, where messages are received.
-    pub(super) fn incoming_offset(&self) -> usize {
+    pub(crate) fn incoming_offset(&self) -> usize {
         self.area
     }
 
-    pub(super) fn largest(&self) -> u32 {
+    pub(crate) fn largest(&self) -> u32 {
         self.largest
     }
 
-    pub(super) fn operation(&self) -> Operation {
+    pub(crate) fn operation(&self) -> Operation {
         self.operation
     }
 
     /// Returns the bytes of the whole buffer.
-    pub(super) fn bytes(&self) -> usize {
+    pub(crate) fn bytes(&self) -> usize {
+        bytes(self.largest)
+    }
+
+    /// Returns the offset of the grant that the other side writes, in each side's
+    /// buffer.
+    pub(crate) fn their_grant(&self) -> usize {
         2 * self.area
     }
 
+    /// Returns the offset of the grant that this side sends.
+    pub(crate) fn our_grant(&self) -> usize {
+        2 * self.area + ALIGNMENT
+    }
+
+    /// Stores the grant that this side sends next. The previous one must be complete.
+    #[inline(always)]
+    pub(crate) fn write_grant(&mut self, received: u32) {
+        self.write(self.our_grant(), &encode_grant(received));
+    }
+
+    /// Loads the other side's grant; none while it is being written.
+    #[inline(always)]
+    pub(crate) fn read_grant(&self) -> Option<u32> {
+        let grant = self.pointer(self.their_grant()).cast::<u64>();
+        // SAFETY: within the buffer, which begins at a multiple of a cache line, as
+        // the grant does. Volatile, because the device may write it at any time.
+        let grant = unsafe { grant.read_volatile() };
+        let (received, complement) = (grant as u32, (grant >> 32) as u32);
+        (received == !complement).then_some(received)
+    }
+
     /// Refuses the other side's buffer if it is shorter than this one.
-    pub(super) fn require_length(&self, theirs: u64) -> Result<(), Failure> {
+    pub(crate) fn require_length(&self, theirs: u64) -> Result<(), Failure> {
         if theirs >= self.bytes() as u64 {
             return Ok(());
         }
@@ -106,7 +153,7 @@ impl Payload {
     }
 
     /// Fills the outgoing half and clears the incoming half.
-    pub(super) fn prepare(&mut self, size: u32) {
+    pub(crate) fn prepare(&mut self, size: u32) {
         assert!(
             (1..=self.largest).contains(&size),
             "no size is above the largest"
@@ -116,6 +163,9 @@ impl Payload {
         for (start, length) in chunks(self.largest) {
             self.write(self.area + start, &[0; CHUNK][..length]);
         }
+        let none = encode_grant(0);
+        self.write(self.their_grant(), &none);
+        self.write(self.our_grant(), &none);
         let ours = self.ours;
         for (start, length) in chunks(size) {
             self.write(start, &pattern(ours, start)[..length]);
@@ -123,7 +173,7 @@ impl Payload {
     }
 
     /// Compares the incoming half with the other side's pattern.
-    pub(super) fn verify(&self) -> Result<(), Failure> {
+    pub(crate) fn verify(&self) -> Result<(), Failure> {
         // The last byte of a write is its sequence number.
         let fixed = match self.operation {
             Operation::Write => self.size - 1,
@@ -156,7 +206,7 @@ impl Payload {
 
     /// Stores a sequence number in the last outgoing byte.
     #[inline(always)]
-    pub(super) fn write_sequence(&mut self, sequence: u8) {
+    pub(crate) fn write_sequence(&mut self, sequence: u8) {
         let last = self.pointer(self.size as usize - 1);
         // SAFETY: within the outgoing half (`prepare`), which the device only
         // reads. Volatile, because the device may read it at any time.
@@ -165,7 +215,7 @@ impl Payload {
 
     /// Loads the last incoming byte.
     #[inline(always)]
-    pub(super) fn read_sequence(&self) -> u8 {
+    pub(crate) fn read_sequence(&self) -> u8 {
         let last = self.pointer(self.area + self.size as usize - 1);
         // SAFETY: within the incoming half (`prepare`). Volatile, because the device
         // may write it at any time.
@@ -233,11 +283,50 @@ mod tests {
         }
     }
 
+    #[derive(Clone)]
+    #[repr(C, align(64))]
+    struct CacheLine([u8; ALIGNMENT]);
+
+    #[test]
+    fn a_grant_that_is_half_written_is_none() {
+        let (_memory, mut payload) = carried(Operation::Send, 64);
+        assert_eq!(payload.read_grant(), Some(0));
+        payload.write_grant(0x1_00ff);
+        let (from, to) = (payload.our_grant(), payload.their_grant());
+        let (before, after) = (encode_grant(0xffff), encode_grant(0x1_00ff));
+        let read = |bytes: &[u8; GRANT], payload: &mut Payload| {
+            payload.write(to, bytes);
+            payload.read_grant()
+        };
+        for written in 0..=GRANT {
+            let mut bytes = before;
+            bytes[..written].copy_from_slice(&after[..written]);
+            let seen = read(&bytes, &mut payload);
+            assert!(
+                [None, Some(0xffff), Some(0x1_00ff)].contains(&seen),
+                "{seen:?}"
+            );
+            let mut bytes = before;
+            bytes[written..].copy_from_slice(&after[written..]);
+            let seen = read(&bytes, &mut payload);
+            assert!(
+                [None, Some(0xffff), Some(0x1_00ff)].contains(&seen),
+                "{seen:?}"
+            );
+        }
+        // SAFETY: the two grants do not overlap, and are within the buffer.
+        unsafe {
+            core::ptr::copy_nonoverlapping(payload.pointer(from), payload.pointer(to), GRANT)
+        };
+        assert_eq!(payload.read_grant(), Some(0x1_00ff));
+        payload.verify().expect("a grant changes no message");
+    }
+
     /// A side after a message, which was copied within its own buffer.
-    fn carried(operation: Operation, size: u32) -> (Vec<u8>, Payload) {
+    fn carried(operation: Operation, size: u32) -> (Vec<CacheLine>, Payload) {
         let largest = 10_000;
-        let mut memory = vec![0u8; 2 * area(largest)];
-        let base = NonNull::new(memory.as_mut_ptr()).unwrap();
+        let mut memory = vec![CacheLine([0; ALIGNMENT]); bytes(largest) / ALIGNMENT];
+        let base = NonNull::new(memory.as_mut_ptr()).unwrap().cast();
         // SAFETY: `memory` has that many bytes and is returned with the payload;
         // only raw pointers access it.
         let mut payload = unsafe { Payload::new(base, operation, largest) };

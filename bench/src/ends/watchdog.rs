@@ -10,7 +10,7 @@ use crate::exchange::Peer;
 /// Why a measuring loop stopped early. `Copy`, because it is created in
 /// measured code, which must not allocate.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum Stop {
+pub(crate) enum Stop {
     /// The control connection has a message, or was closed.
     ControlMessage,
     /// Neither message nor completion for this long.
@@ -54,7 +54,7 @@ impl fmt::Display for Stop {
 
 /// Counts empty polls, and checks the timeout and the control connection once
 /// in many of them.
-pub(super) struct Watchdog<'a> {
+pub(crate) struct Watchdog<'a> {
     empty: u32,
     /// Number of polls between two checks, a power of two, minus 1.
     mask: u32,
@@ -69,12 +69,12 @@ impl<'a> Watchdog<'a> {
     const POLLS_PER_CHECK: u32 = 1 << 14;
 
     /// `peer` is `None` with `--loopback`.
-    pub(super) fn new(limit: Duration, peer: Option<&'a Peer>) -> Self {
+    pub(crate) fn new(limit: Duration, peer: Option<&'a Peer>) -> Self {
         Self::checking(Self::POLLS_PER_CHECK, limit, peer)
     }
 
     /// For calls that wait up to a timeout themselves: checks after each.
-    pub(super) fn for_waits(limit: Duration, peer: Option<&'a Peer>) -> Self {
+    pub(crate) fn for_waits(limit: Duration, peer: Option<&'a Peer>) -> Self {
         Self::checking(1, limit, peer)
     }
 
@@ -91,21 +91,21 @@ impl<'a> Watchdog<'a> {
 
     /// Restarts the timeout, after a message or completion.
     #[inline(always)]
-    pub(super) fn reset(&mut self) {
+    pub(crate) fn reset(&mut self) {
         self.empty = 0;
         self.since = None;
     }
 
     /// Counts an empty poll. Returns whether the caller must call [`Self::check`].
     #[inline(always)]
-    pub(super) fn tick(&mut self) -> bool {
+    pub(crate) fn tick(&mut self) -> bool {
         self.empty += 1;
         self.empty & self.mask == 0
     }
 
     /// Checks the control connection and the timeout.
     #[cold]
-    pub(super) fn check(&mut self) -> Result<(), Stop> {
+    pub(crate) fn check(&mut self) -> Result<(), Stop> {
         self.empty = 0;
         if self.peer.is_some_and(Peer::has_message) {
             return Err(Stop::ControlMessage);

@@ -1,0 +1,115 @@
+//! The interfaces as trait objects, whose methods are called once per pass; the
+//! loops behind them are compiled for each interface.
+
+use super::flow::Flow;
+use super::loopback::Loopback;
+use super::pair::Remote;
+use super::plan::{Pass, Plan};
+use super::side::Side;
+use crate::cli::Operation;
+use crate::ends::{Boxing, End, Interface, Role};
+use crate::exchange::{Peer, Transfer};
+use crate::failure::Failure;
+use crate::noise::Noise;
+
+/// What one pass records.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Recording {
+    /// The messages of each side that has sent.
+    pub(super) sides: Vec<Transfer>,
+    pub(super) noise: Noise,
+}
+
+/// An open interface as a trait object.
+pub(super) trait OpenInterface {
+    fn connect_local(&self, plan: &Plan) -> Result<Box<dyn LocalPair>, Failure>;
+    fn connect_remote(
+        &self,
+        plan: &Plan,
+        peer: &mut Peer,
+        role: Role,
+    ) -> Result<Box<dyn RemoteSide>, Failure>;
+}
+
+/// Two connected sides in this thread, as a trait object.
+pub(super) trait LocalPair {
+    /// Measures one pass; `moderation` is for its size.
+    fn measure(&mut self, pass: Pass, plan: &Plan, moderation: u32) -> Result<Recording, Failure>;
+}
+
+/// One side, connected to another process, as a trait object.
+pub(super) trait RemoteSide {
+    /// Runs one pass, in which both processes call this with their role.
+    fn run(
+        &mut self,
+        pass: Pass,
+        plan: &Plan,
+        moderation: u32,
+        peer: &mut Peer,
+    ) -> Result<Recording, Failure>;
+}
+
+/// Keeps interfaces as [`OpenInterface`].
+pub(super) struct Boxed;
+
+impl Boxing for Boxed {
+    type Boxed = Box<dyn OpenInterface>;
+
+    fn boxed<I: Interface + 'static>(&self, interface: I) -> Self::Boxed {
+        Box::new(interface)
+    }
+}
+
+impl<W: Interface> OpenInterface for W {
+    fn connect_local(&self, plan: &Plan) -> Result<Box<dyn LocalPair>, Failure> {
+        let connect = |_| self.connect_pair(&plan.setup);
+        let pairs: Vec<_> = (0..plan.endpoints).map(connect).collect::<Result<_, _>>()?;
+        let (near, far) = pairs.into_iter().unzip();
+        Ok(Box::new(Loopback {
+            near: side(near, plan, Role::Client),
+            far: side(far, plan, Role::Server),
+        }))
+    }
+
+    fn connect_remote(
+        &self,
+        plan: &Plan,
+        peer: &mut Peer,
+        role: Role,
+    ) -> Result<Box<dyn RemoteSide>, Failure> {
+        let ends: Vec<_> = (0..plan.endpoints)
+            .map(|_| self.connect_end(&plan.setup, peer, role))
+            .collect::<Result<_, _>>()?;
+        Ok(Box::new(Remote {
+            side: side(ends, plan, role),
+            role,
+        }))
+    }
+}
+
+fn side<E: End>(ends: Vec<E>, plan: &Plan, role: Role) -> Side<E> {
+    let setup = &plan.setup;
+    let reads = setup.operation == Operation::Read;
+    let flow = |end| Flow::new(end, setup.tx_depth, setup.receives, reads);
+    Side {
+        flows: ends.into_iter().map(flow).collect(),
+        receives: setup.operation == Operation::Send && (plan.both || role == Role::Server),
+    }
+}
+
+impl<E: End> Side<E> {
+    /// Prepares the memory and the counters of all endpoints for a pass.
+    pub(super) fn prepare(&mut self, pass: Pass, plan: &Plan, moderation: u32) {
+        for flow in &mut self.flows {
+            flow.link.prepare(pass.size);
+            flow.reset(pass.size, plan.list, moderation);
+        }
+    }
+
+    /// Compares the bytes that have arrived at all endpoints with those sent.
+    pub(super) fn verify(&mut self) -> Result<(), Failure> {
+        self.flows
+            .iter_mut()
+            .try_for_each(|flow| flow.link.verify())
+    }
+}

@@ -1,0 +1,150 @@
+//! The results of one size and interface, in all rounds.
+
+use super::interface::Recording;
+use crate::cli::Api;
+use crate::exchange::Transfer;
+use crate::noise::{Noise, Waiting};
+use crate::report::Reliability;
+use crate::stats::rounds::{Interval, median_interval};
+
+/// The results of one case.
+pub(super) struct Outcome {
+    /// Message size in bytes.
+    pub(super) size: u32,
+    pub(super) api: Api,
+    /// What each side has sent in all rounds; the peak is that of the fastest round.
+    pub(super) sides: Vec<Transfer>,
+    /// Messages per second of both sides together, in each round.
+    round_rates: Vec<f64>,
+    pub(super) noise: Noise,
+}
+
+impl Outcome {
+    pub(super) fn new(size: u32, api: Api) -> Self {
+        Self {
+            size,
+            api,
+            sides: Vec::new(),
+            round_rates: Vec::new(),
+            noise: Noise::default(),
+        }
+    }
+
+    /// Adds a round.
+    pub(super) fn add(&mut self, round: &Recording) {
+        self.noise.add(&round.noise);
+        self.round_rates.push(round.sides.iter().map(average).sum());
+        self.sides.resize(round.sides.len(), Transfer::default());
+        for (sum, side) in self.sides.iter_mut().zip(&round.sides) {
+            sum.messages += side.messages;
+            sum.picoseconds += side.picoseconds;
+            if peak(side) > peak(sum) {
+                sum.peak_messages = side.peak_messages;
+                sum.peak_picoseconds = side.peak_picoseconds;
+            }
+        }
+    }
+
+    pub(super) fn has_rounds(&self) -> bool {
+        !self.round_rates.is_empty()
+    }
+
+    /// Returns the number of measured messages of both sides.
+    pub(super) fn messages(&self) -> u64 {
+        self.sides.iter().map(|side| side.messages).sum()
+    }
+
+    /// Returns the messages per second: the sum of both sides' averages.
+    pub(super) fn rate(&self) -> f64 {
+        self.sides.iter().map(average).sum()
+    }
+
+    /// Returns the messages per second in the fastest part of a round, the sum of both
+    /// sides; none if a side has not looked for it.
+    pub(super) fn peak_rate(&self) -> Option<f64> {
+        self.sides.iter().map(peak).sum()
+    }
+
+    /// Returns the bytes per second in each round.
+    pub(super) fn round_bytes(&self) -> Vec<f64> {
+        self.round_rates
+            .iter()
+            .map(|&rate| self.bytes(rate))
+            .collect()
+    }
+
+    /// Returns the confidence interval of the median of the rounds, bytes per second.
+    pub(super) fn interval(&self) -> Option<Interval> {
+        median_interval(&self.round_bytes())
+    }
+
+    /// Returns the bytes per second of a number of messages per second.
+    pub(super) fn bytes(&self, rate: f64) -> f64 {
+        rate * f64::from(self.size)
+    }
+
+    /// Returns whether the result can be relied on.
+    pub(super) fn reliability(&self) -> Reliability<'_> {
+        let case = format!("{} bytes, api {}", self.size, self.api.name());
+        Reliability::of(case, &self.noise, "the measuring thread", Waiting::Spins)
+    }
+}
+
+/// Returns the messages per second of a side.
+pub(super) fn average(side: &Transfer) -> f64 {
+    side.messages as f64 * 1e12 / side.picoseconds.max(1) as f64
+}
+
+fn peak(side: &Transfer) -> Option<f64> {
+    (side.peak_messages > 0)
+        .then(|| side.peak_messages as f64 * 1e12 / side.peak_picoseconds.max(1) as f64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn transfer(messages: u64, microseconds: u64, peak: (u64, u64)) -> Transfer {
+        Transfer {
+            messages,
+            picoseconds: microseconds * 1_000_000,
+            peak_messages: peak.0,
+            peak_picoseconds: peak.1 * 1_000_000,
+        }
+    }
+
+    #[test]
+    fn the_average_is_all_messages_by_all_time_and_both_directions_are_added() {
+        let mut outcome = Outcome::new(1000, Api::Engine);
+        assert!(!outcome.has_rounds());
+        for (near, far) in [
+            (transfer(10, 10, (5, 4)), transfer(10, 20, (2, 2))),
+            (transfer(10, 30, (3, 1)), transfer(10, 20, (1, 2))),
+        ] {
+            outcome.add(&Recording {
+                sides: vec![near, far],
+                noise: Noise::default(),
+            });
+        }
+        // 20 in 40 µs each.
+        assert!((outcome.rate() - 1e6).abs() < 1e-3, "{}", outcome.rate());
+        assert_eq!(outcome.messages(), 40);
+        assert!((outcome.bytes(outcome.rate()) - 1e9).abs() < 1.0);
+        // 3 in 1 µs, and 2 in 2 µs.
+        let peak = outcome.peak_rate().unwrap();
+        assert!((peak - 4e6).abs() < 1e-3, "{peak}");
+        let rounds = outcome.round_bytes();
+        assert!((rounds[0] - 1.5e9).abs() < 1.0, "{rounds:?}");
+        assert_eq!(outcome.interval(), None);
+    }
+
+    #[test]
+    fn a_peak_that_one_side_has_not_looked_for_is_none() {
+        let mut outcome = Outcome::new(1, Api::C);
+        outcome.add(&Recording {
+            sides: vec![transfer(1, 1, (1, 1)), transfer(1, 1, (0, 0))],
+            noise: Noise::default(),
+        });
+        assert_eq!(outcome.peak_rate(), None);
+    }
+}

@@ -1,0 +1,266 @@
+//! Runs with two processes, synchronized by the control connection.
+//!
+//! ```text
+//! client                                server
+//!   hello ─────────────────────────────── hello      both compare the options
+//!                                                    for every interface, in order:
+//!   address or service ──── for every endpoint ────     endpoints are connected
+//!   ready ─────────────────────────────── ready
+//!   begin size ──────────────────────────►           for every pass, in the plan's order:
+//!          ◄──────────────────────────── ready         memory is cleared
+//!          ······ messages over RDMA ······              with -b both ways
+//!   done ────────────────────────────────►              all requests of this side are complete;
+//!          ◄──────────────────────────── done           with -b in any order
+//!   ready ─────────────────────────────── ready         all messages are taken and grants complete
+//! ```
+
+use std::time::Duration;
+
+use super::interface::{OpenInterface, Recording, RemoteSide};
+use super::plan::{Pass, Plan};
+use super::side::{Sending, Side, drive};
+use crate::cli::{BwArgs, Operation};
+use crate::ends::{End, Opened, Role, Server, Stop, abort_on_failure, explain};
+use crate::exchange::{Done, Peer};
+use crate::failure::Failure;
+use crate::noise::{Noise, Watch};
+use crate::output;
+
+/// Timeout for a side that only waits. TCP keep-alive detects a peer that is gone.
+const PASSIVE_TIMEOUT: Duration = Duration::from_secs(3600 * 24 * 365);
+
+/// The control connection, and one connected side per interface.
+pub(super) struct Pair {
+    peer: Peer,
+    sides: Vec<Box<dyn RemoteSide>>,
+}
+
+impl Pair {
+    /// Compares the options with the server's, and connects to it, as the client.
+    pub(super) fn connect_client(
+        opened: &[Box<dyn OpenInterface>],
+        plan: &Plan,
+        mut peer: Peer,
+    ) -> Result<Self, Failure> {
+        let agreed = peer.agree(&plan.options());
+        abort_on_failure(&mut peer, agreed)?;
+        Self::connect(opened, plan, peer, Role::Client)
+    }
+
+    /// Connects the endpoints of every interface. The options must have been compared
+    /// before.
+    fn connect(
+        opened: &[Box<dyn OpenInterface>],
+        plan: &Plan,
+        mut peer: Peer,
+        role: Role,
+    ) -> Result<Self, Failure> {
+        let sides = opened
+            .iter()
+            .map(|interface| {
+                let side = interface.connect_remote(plan, &mut peer, role)?;
+                peer.barrier()?;
+                Ok(side)
+            })
+            .collect();
+        let sides = abort_on_failure(&mut peer, sides)?;
+        Ok(Self { peer, sides })
+    }
+
+    /// Runs one pass through one interface.
+    pub(super) fn run(
+        &mut self,
+        turn: usize,
+        pass: Pass,
+        plan: &Plan,
+        moderation: u32,
+    ) -> Result<Recording, Failure> {
+        let ran = self.sides[turn].run(pass, plan, moderation, &mut self.peer);
+        abort_on_failure(&mut self.peer, ran)
+    }
+
+    /// Tells the server why the run ends.
+    pub(super) fn abort(&mut self, failure: &Failure) {
+        self.peer.abort(&failure.to_string());
+    }
+
+    /// Runs all passes, as the server.
+    fn answer(&mut self, plan: &Plan, args: &BwArgs) -> Result<(), Failure> {
+        for &size in &plan.amount.sizes {
+            let moderation = args.moderation(size);
+            for (round, turn) in plan.amount.passes() {
+                self.run(turn, Pass { size, round }, plan, moderation)?;
+            }
+            output::line(format_args!(
+                " finished messages of {size} bytes; the client prints the results"
+            ))?;
+        }
+        Ok(())
+    }
+}
+
+/// Runs the server.
+pub(super) fn serve(
+    opened: &Opened<Box<dyn OpenInterface>>,
+    plan: &Plan,
+    args: &BwArgs,
+) -> Result<(), Failure> {
+    let server = Server {
+        args: &args.run,
+        facts: opened.device_port.facts(),
+        options: plan.options(),
+        listen: opened.listen,
+        timeout: plan.setup.timeout,
+    };
+    server.run(
+        |peer| Pair::connect(&opened.interfaces, plan, peer, Role::Server),
+        |mut pair| pair.answer(plan, args),
+    )
+}
+
+/// The endpoints of this process.
+pub(super) struct Remote<E> {
+    pub(super) side: Side<E>,
+    pub(super) role: Role,
+}
+
+impl<E: End> RemoteSide for Remote<E> {
+    fn run(
+        &mut self,
+        pass: Pass,
+        plan: &Plan,
+        moderation: u32,
+        peer: &mut Peer,
+    ) -> Result<Recording, Failure> {
+        let is_client = self.role == Role::Client;
+        let (sends, operation) = (is_client || plan.both, plan.setup.operation);
+        if !is_client {
+            peer.await_begin(pass.size)?;
+        }
+        self.side.prepare(pass, plan, moderation);
+        if is_client {
+            peer.begin(pass.size)?;
+            peer.await_ready()?;
+        } else {
+            peer.send_ready()?;
+        }
+        let watch = match sends {
+            true => Watch::begin(plan.clock()),
+            false => Watch::counting(),
+        };
+        let mut theirs = None;
+        let (noise, transfer) = if sends {
+            let warmup = self.side.begin(plan.warmup(pass), plan.warmup_meter());
+            self.drive(warmup, plan, peer, &mut theirs, |_, it, _| it.is_over())?;
+            let measured = self.side.begin(plan.messages(pass), plan.meter(pass));
+            let measured =
+                self.drive(measured, plan, peer, &mut theirs, |_, it, _| it.is_over())?;
+            let (noise, transfer) = (watch.end(), measured.meter.transfer());
+            peer.done(Done {
+                messages: self.side.posted(),
+                ran: noise.ran,
+                transfer,
+            })?;
+            let theirs = self.take_all(theirs, plan, peer)?;
+            (
+                Noise {
+                    responder: responds(plan).then_some(theirs.ran),
+                    ..noise
+                },
+                vec![transfer, theirs.transfer],
+            )
+        } else {
+            let theirs = self.take_all(theirs, plan, peer)?;
+            let noise = watch.end();
+            peer.done(Done {
+                messages: theirs.messages,
+                ran: noise.ran,
+                ..Done::default()
+            })?;
+            (noise, vec![])
+        };
+        // With one direction, the server has sent nothing.
+        let sides = transfer.into_iter().filter(|it| it.messages > 0).collect();
+        let has_arrived = if operation == Operation::Read {
+            sends
+        } else {
+            plan.both || !is_client
+        };
+        if has_arrived {
+            self.side.verify()?;
+        }
+        peer.barrier()?;
+        Ok(Recording { sides, noise })
+    }
+}
+
+/// Returns whether a thread of the server takes part in the measurement.
+fn responds(plan: &Plan) -> bool {
+    plan.both || plan.setup.operation == Operation::Send
+}
+
+impl<E: End> Remote<E> {
+    /// Makes turns until `is_over`, which is also told whether `theirs` is known: what
+    /// the other side has done, which it may say meanwhile.
+    fn drive(
+        &mut self,
+        mut sending: Sending,
+        plan: &Plan,
+        peer: &mut Peer,
+        theirs: &mut Option<Done>,
+        is_over: impl Fn(&Side<E>, &Sending, bool) -> bool,
+    ) -> Result<Sending, Failure> {
+        loop {
+            let is_known = theirs.is_some();
+            let mut watchdog = plan.watchdog((!is_known).then_some(&*peer));
+            let ended = drive(
+                &mut (&mut self.side, &mut sending),
+                &mut watchdog,
+                |(side, sending)| side.turn(sending),
+                |(side, sending)| is_over(side, sending, is_known),
+            );
+            // With one direction, only the server expects the other side's message.
+            let expects = !is_known && (plan.both || self.role == Role::Server);
+            match ended {
+                Ok(()) => return Ok(sending),
+                Err(Stop::ControlMessage) if expects => {
+                    *theirs = Some(peer.await_done(plan.setup.timeout)?);
+                }
+                Err(stop) => return Err(explain(stop, peer)),
+            }
+        }
+    }
+
+    /// Takes the messages of the other side until all have arrived that it says it
+    /// has sent. Returns what it has done.
+    fn take_all(
+        &mut self,
+        mut theirs: Option<Done>,
+        plan: &Plan,
+        peer: &mut Peer,
+    ) -> Result<Done, Failure> {
+        if self.side.receives {
+            let nothing = self.side.begin(0, plan.warmup_meter());
+            self.drive(nothing, plan, peer, &mut theirs, |_, _, is_known| is_known)?;
+        }
+        let is_client = self.role == Role::Client;
+        let theirs = match theirs {
+            Some(theirs) => theirs,
+            None if is_client && !plan.both => peer.await_done(plan.setup.timeout)?,
+            None => peer.await_done(PASSIVE_TIMEOUT)?,
+        };
+        if self.side.receives {
+            let nothing = self.side.begin(0, plan.warmup_meter());
+            let sent = theirs.messages;
+            let has_all = |side: &Side<E>, _: &Sending, _| side.taken() >= sent && side.is_idle();
+            self.drive(nothing, plan, peer, &mut Some(theirs), has_all)?;
+            if self.side.taken() > sent {
+                return Err(Failure::run(format!(
+                    "{sent} messages were sent, but {} have arrived: the data path repeats messages",
+                    self.side.taken()
+                )));
+            }
+        }
+        Ok(theirs)
+    }
+}

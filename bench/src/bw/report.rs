@@ -1,0 +1,306 @@
+//! Output of `bw` and `rate`: the lines above the table, the table with perftest's
+//! columns, and JSON.
+
+use std::fmt;
+use std::path::PathBuf;
+
+use serde::Serialize;
+
+use super::outcome::{Outcome, average};
+use crate::cli::{Api, Operation, Throughput};
+use crate::clock::Clock;
+use crate::host::Host;
+use crate::report::document::document;
+use crate::report::{
+    DeviceFacts, Goal, Reliability, api_names, clock_line, device_line, host_line,
+};
+use crate::stats::rounds::Interval;
+
+/// Name and version of the schema.
+const SCHEMA: &str = "dat-bench/bw/1";
+
+/// perftest's MB: 2^20 bytes.
+const MEBIBYTE: f64 = (1 << 20) as f64;
+/// 10^9 bits, in bytes.
+const GIGABIT: f64 = 125e6;
+
+/// What is the same for all sizes of a run.
+pub(super) struct Conditions {
+    pub(super) command: Throughput,
+    pub(super) apis: Vec<Api>,
+    /// The library of the C interface.
+    pub(super) libdat: Option<PathBuf>,
+    pub(super) rounds: u32,
+    pub(super) operation: Operation,
+    pub(super) both: bool,
+    pub(super) endpoints: u32,
+    pub(super) list: u32,
+    /// Requests that share a completion, for the smallest size.
+    pub(super) moderation: u32,
+    pub(super) gigabits: bool,
+    pub(super) host: Host,
+    pub(super) device: DeviceFacts,
+    pub(super) clock: Clock,
+    /// Cost of one reading of the clock, nanoseconds.
+    pub(super) clock_cost: f64,
+    pub(super) cpu: Option<usize>,
+    pub(super) goal: Goal,
+    pub(super) warmup: u64,
+    pub(super) tx_depth: u32,
+    /// For send only.
+    pub(super) rx_depth: Option<u32>,
+    pub(super) inline: u32,
+    pub(super) inline_requested: u32,
+    /// The server; none with `--loopback`.
+    pub(super) peer: Option<String>,
+}
+
+impl Conditions {
+    /// Returns the unit of bandwidth in the table, and its bytes per second.
+    fn unit(&self) -> (&'static str, f64) {
+        match self.gigabits {
+            true => ("Gb/sec", GIGABIT),
+            false => ("MiB/sec", MEBIBYTE),
+        }
+    }
+
+    fn has_several_apis(&self) -> bool {
+        self.apis.len() > 1
+    }
+}
+
+/// The lines above the table.
+impl fmt::Display for Conditions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, " {}", self.device.emulation_note())?;
+        let sides = match &self.peer {
+            None => "loopback: both sides in this thread".to_owned(),
+            Some(peer) => format!("with {peer}"),
+        };
+        let way = match (self.both, self.operation) {
+            (true, _) => "both ways at once; figures are sums of both",
+            (false, Operation::Read) => "one way, to the reading side",
+            (false, _) => "one way",
+        };
+        writeln!(f, " {}, {way}, {sides}", self.operation.name())?;
+        writeln!(f, "{}", device_line(&self.device))?;
+        write!(f, " api      : {}", api_names(&self.apis))?;
+        match self.has_several_apis() {
+            true => writeln!(f, "; {} rounds each, in turns", self.rounds)?,
+            false => writeln!(f)?,
+        }
+        if let Some(path) = &self.libdat {
+            writeln!(f, " libdat   : {}", path.display())?;
+        }
+        let receives = self
+            .rx_depth
+            .map_or(String::new(), |depth| format!(", rx depth {depth}"));
+        let cut = match self.inline < self.inline_requested {
+            true => " (the device's limit)",
+            false => "",
+        };
+        writeln!(
+            f,
+            " queues   : {} endpoint{} per side, tx depth {}{receives}; lists of {}, one completion for {}, inline up to {} bytes{cut}",
+            self.endpoints,
+            if self.endpoints == 1 { "" } else { "s" },
+            self.tx_depth,
+            self.list,
+            self.moderation,
+            self.inline
+        )?;
+        writeln!(
+            f,
+            " run      : {} after {} warm-up messages per size and endpoint; {} rounds",
+            self.goal, self.warmup, self.rounds
+        )?;
+        writeln!(f, "{}", host_line(&self.host, self.cpu))?;
+        write!(f, "{}", clock_line(&self.clock, self.clock_cost))
+    }
+}
+
+fn line(cells: [&str; 7]) -> String {
+    let [bytes, iterations, peak, average, rate, interval, api] = cells;
+    let text = format!(
+        " {bytes:>10} {iterations:>12} {peak:>18} {average:>21} {rate:>15} {interval:>24}  {api}"
+    );
+    text.trim_end().to_owned()
+}
+
+/// Returns the names of the columns between two rules.
+pub(super) fn header(conditions: &Conditions) -> String {
+    let (unit, _) = conditions.unit();
+    let names = line([
+        "#bytes",
+        "#iterations",
+        &format!("BW peak[{unit}]"),
+        &format!("BW average[{unit}]"),
+        "MsgRate[Mpps]",
+        &format!("95% median[{unit}]"),
+        if conditions.has_several_apis() {
+            "api"
+        } else {
+            ""
+        },
+    ]);
+    let rule = "-".repeat(names.len() + 1);
+    format!("{rule}\n{names}\n{rule}")
+}
+
+/// Returns the rows of one size, one per interface.
+pub(super) fn rows(outcomes: &[Outcome], conditions: &Conditions) -> String {
+    let rows: Vec<_> = outcomes.iter().map(|it| row(it, conditions)).collect();
+    rows.join("\n")
+}
+
+fn row(outcome: &Outcome, conditions: &Conditions) -> String {
+    let (_, bytes) = conditions.unit();
+    let bandwidth = |rate: f64| format!("{:.2}", outcome.bytes(rate) / bytes);
+    let interval = outcome.interval().map_or("-".to_owned(), |it| {
+        format!("{:.2}..{:.2}", it.low / bytes, it.high / bytes)
+    });
+    line([
+        &outcome.size.to_string(),
+        &outcome.messages().to_string(),
+        &outcome.peak_rate().map_or("-".to_owned(), bandwidth),
+        &bandwidth(outcome.rate()),
+        &format!("{:.6}", outcome.rate() / 1e6),
+        &interval,
+        match conditions.has_several_apis() {
+            true => outcome.api.name(),
+            false => "",
+        },
+    ])
+}
+
+/// Returns the explanation of the columns.
+pub(super) fn note(conditions: &Conditions) -> String {
+    let unit = match conditions.gigabits {
+        true => "Gb/sec: 10^9 bits per second",
+        false => "MiB/sec: 2^20 bytes per second (older versions of perftest write MB/sec)",
+    };
+    format!(
+        " {unit}; Mpps: 10^6 messages per second\n BW peak: from some post to some completion of a round; BW average: all bytes by all time\n 95% median: confidence interval of the median of the rounds; an average outside of it is that of disturbed rounds\n -: too few rounds, or not measured"
+    )
+}
+
+#[derive(Serialize)]
+struct Body<'a> {
+    host: &'a Host,
+    device: &'a DeviceFacts,
+    run: Run<'a>,
+    /// Whether all cases were measured in all rounds.
+    complete: bool,
+    results: Vec<Entry<'a>>,
+}
+
+#[derive(Serialize)]
+struct Run<'a> {
+    command: Throughput,
+    apis: &'a [Api],
+    libdat: Option<&'a std::path::Path>,
+    rounds: u32,
+    operation: Operation,
+    bidirectional: bool,
+    endpoints: u32,
+    post_list: u32,
+    cq_moderation: u32,
+    loopback: bool,
+    peer: Option<&'a str>,
+    goal: Goal,
+    warmup_messages: u64,
+    tx_depth: u32,
+    rx_depth: Option<u32>,
+    inline_bytes: u32,
+    inline_bytes_wanted: u32,
+    cpu: Option<usize>,
+    clock: &'static str,
+    nanoseconds_per_tick: f64,
+    clock_reading_nanoseconds: f64,
+}
+
+/// The results of one case.
+#[derive(Serialize)]
+struct Entry<'a> {
+    bytes: u32,
+    api: Api,
+    /// Messages of all endpoints and both sides.
+    iterations: u64,
+    bw_peak_bytes_per_second: Option<f64>,
+    bw_average_bytes_per_second: f64,
+    messages_per_second: f64,
+    round_bytes_per_second: Vec<f64>,
+    /// 95 % confidence interval of the median of the rounds; none with fewer than six.
+    round_median_interval_bytes_per_second: Option<Interval>,
+    /// The sides that have sent: the client, and the server with `-b`.
+    sides: Vec<SideEntry>,
+    payload_verified: bool,
+    #[serde(flatten)]
+    reliability: Reliability<'a>,
+}
+
+#[derive(Serialize)]
+struct SideEntry {
+    messages: u64,
+    seconds: f64,
+    messages_per_second: f64,
+}
+
+/// Returns the JSON document.
+pub(super) fn json(conditions: &Conditions, outcomes: &[Outcome], complete: bool) -> String {
+    let body = Body {
+        host: &conditions.host,
+        device: &conditions.device,
+        run: Run {
+            command: conditions.command,
+            apis: &conditions.apis,
+            libdat: conditions.libdat.as_deref(),
+            rounds: conditions.rounds,
+            operation: conditions.operation,
+            bidirectional: conditions.both,
+            endpoints: conditions.endpoints,
+            post_list: conditions.list,
+            cq_moderation: conditions.moderation,
+            loopback: conditions.peer.is_none(),
+            peer: conditions.peer.as_deref(),
+            goal: conditions.goal,
+            warmup_messages: conditions.warmup,
+            tx_depth: conditions.tx_depth,
+            rx_depth: conditions.rx_depth,
+            inline_bytes: conditions.inline,
+            inline_bytes_wanted: conditions.inline_requested,
+            cpu: conditions.cpu,
+            clock: conditions.clock.name(),
+            nanoseconds_per_tick: conditions.clock.nanoseconds_per_tick(),
+            clock_reading_nanoseconds: conditions.clock_cost,
+        },
+        complete,
+        results: outcomes.iter().map(entry).collect(),
+    };
+    document(SCHEMA, &conditions.device, body)
+}
+
+fn entry(outcome: &Outcome) -> Entry<'_> {
+    let rate = outcome.rate();
+    Entry {
+        bytes: outcome.size,
+        api: outcome.api,
+        iterations: outcome.messages(),
+        bw_peak_bytes_per_second: outcome.peak_rate().map(|rate| outcome.bytes(rate)),
+        bw_average_bytes_per_second: outcome.bytes(rate),
+        messages_per_second: rate,
+        round_bytes_per_second: outcome.round_bytes(),
+        round_median_interval_bytes_per_second: outcome.interval(),
+        sides: outcome
+            .sides
+            .iter()
+            .map(|side| SideEntry {
+                messages: side.messages,
+                seconds: side.picoseconds as f64 / 1e12,
+                messages_per_second: average(side),
+            })
+            .collect(),
+        payload_verified: true,
+        reliability: outcome.reliability(),
+    }
+}

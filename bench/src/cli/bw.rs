@@ -1,0 +1,185 @@
+//! Options and help of `dat-bench bw` and `dat-bench rate`.
+
+use clap::Args;
+
+use super::lat::default_inline;
+use super::run::{MAX_WARMUP, size};
+use super::{Operation, RunArgs, absolute};
+use crate::ends::LONGEST_LIST;
+use crate::failure::Failure;
+use crate::results::Condition;
+
+pub(super) const ABOUT: &str = "\
+Measure bandwidth: how many bytes per second one side can send, write or read.
+
+The client keeps up to -t requests of each endpoint in the queue. With -o send and
+-o write the messages go to the server, with -o read they come from it. With -b
+both sides send at the same time, and the figures are the sums of both. Without a
+host, this side is the server; with --loopback, one thread is both sides, and its
+time for both is in the figures.
+
+BW average is all bytes divided by all time, from the first post of a round to
+its last completion. BW peak is that of the fastest part of a round, from some
+post to some completion; it is looked for in up to 20000 messages per size, not
+with -D or -N, and never by 'rate'. MsgRate is millions of messages per second.
+These are perftest's columns and definitions. The last column is the 95 % confidence
+interval of the median of the rounds; an average outside of it is that of disturbed
+rounds.
+
+MiB/sec is 2^20 bytes per second. perftest means the same by MB/sec, as versions
+before 2024 call it, and by MiB/sec. With --report_gbits the unit is Gb/sec,
+10^9 bits per second: 1 Gb/sec is 119.2 MiB/sec. #iterations is the number of
+messages of all endpoints; -n is that of each one.
+
+Each of the -q endpoints has a connection, memory and completion queues of its own;
+those of perftest share their completion queues.
+
+A receiver of sends tells the sender how many receives it has posted again, by an
+RDMA write after half of them. So no message meets an empty receive queue,
+whatever -r is; a small -r makes the sender wait. perftest does so on iWARP
+only, and elsewhere relies on the device to send again.
+
+A result is UNRELIABLE for the reasons that 'dat-bench lat --help' lists. Both
+sides need the same -o, -s, -a, -n, -D, --rounds, --api, -q and -b, and with
+-o send the same -l and -r. Nothing is authenticated or encrypted; see
+'dat-bench lat --help' for servers.
+
+Ctrl-C ends the run after the current round; what was measured until then is
+printed and written. A failure keeps it, too.";
+
+pub(super) const RATE_ABOUT: &str = "\
+Measure the rate of small messages: how many per second one side can send, write
+or read.
+
+'rate' is 'bw' with other defaults: 2 bytes, 100000 messages, inline data as in
+'lat', and no peak, for which the clock would be read at every post. -l posts
+several requests with one doorbell, -q uses several endpoints in turns, -Q says
+how many requests share one completion, and -b sends both ways at once.
+
+See 'dat-bench bw --help' for what the columns and options mean.";
+
+pub(super) const EXAMPLES: &str = "\
+Examples:
+  dat-bench bw --loopback -d emu               no hardware needed
+  dat-bench bw -d mlx5_0 -o write              server: waits on TCP port 18515
+  dat-bench bw -d mlx5_0 -o write server-host  client: measures and prints
+  dat-bench bw -a -b server-host               all sizes, both ways at once; the server needs both, too
+  dat-bench bw -D 10 --json bw.json --strict --fail-if 'bw_avg<10000' server-host
+  dat-bench rate -o write -l 16 -q 4 server-host
+  dat-bench rate --loopback --api engine,rust,c
+
+Exit status: 0 good, 1 usage, 2 environment (no device, no locked memory, no server, ...), 3 the run failed.";
+
+#[derive(Clone, Debug, Args)]
+pub(crate) struct BwArgs {
+    #[command(flatten)]
+    pub(crate) run: RunArgs,
+    /// Message size in bytes, 1 to 1 GiB; suffixes K, M and G are powers of 1024 [default: bw 64K, rate 2]
+    #[arg(short, long, value_name = "BYTES", value_parser = size)]
+    pub(crate) size: Option<u32>,
+    /// Messages per size and endpoint [default: bw 1000, for write 5000; rate 100000; with -a 1000]
+    #[arg(short = 'n', long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) iters: Option<u64>,
+    /// Endpoints of each side
+    #[arg(short = 'q', long = "qp", value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1024))]
+    pub(crate) endpoints: u32,
+    /// Both sides send at the same time
+    #[arg(short = 'b', long = "bidirectional")]
+    pub(crate) both: bool,
+    /// Requests that are posted with one doorbell (engine only)
+    #[arg(short = 'l', long = "post_list", value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=LONGEST_LIST as i64))]
+    pub(crate) list: u32,
+    /// Requests that share one completion; with -l, it divides the list
+    /// [default: -l, else 100 or -t; 1 above 8192 bytes without -a]
+    #[arg(short = 'Q', long = "cq-mod", value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) moderation: Option<u32>,
+    /// Do not look for the peak, for which the clock is read at every post and completion
+    #[arg(short = 'N', long = "noPeak")]
+    pub(crate) no_peak: bool,
+    /// Print Gb/sec (10^9 bits per second) instead of MiB/sec
+    #[arg(long = "report_gbits")]
+    pub(crate) gigabits: bool,
+    /// Messages before the measured ones, per size and endpoint, at most 1000000000
+    /// [default: a tenth of -n, at most 1000]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(..=MAX_WARMUP))]
+    pub(crate) warmup: Option<u64>,
+    /// Fail with status 3 if this holds for a result, such as bw_avg<10000 or msg_rate<1.5; the
+    /// figures are bw_peak and bw_avg (MiB/sec, always), and msg_rate (Mpps)
+    #[arg(long, value_name = "CONDITION", value_parser = absolute)]
+    pub(crate) fail_if: Vec<Condition>,
+}
+
+/// Which of the two commands measures.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Throughput {
+    Bw,
+    Rate,
+}
+
+impl Throughput {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Bw => "bw",
+            Self::Rate => "rate",
+        }
+    }
+}
+
+/// Up to this size, requests share completions by default, as in perftest.
+const MOST_MODERATED: u32 = 8192;
+
+impl BwArgs {
+    /// Returns the message sizes in bytes, smallest first.
+    pub(crate) fn sizes(&self, what: Throughput) -> Vec<u32> {
+        self.run.sizes(self.size.unwrap_or(match what {
+            Throughput::Bw => 65536,
+            Throughput::Rate => 2,
+        }))
+    }
+
+    pub(crate) fn iterations(&self, what: Throughput) -> u64 {
+        self.iters.unwrap_or(match what {
+            _ if self.run.all => 1000,
+            Throughput::Rate => 100_000,
+            Throughput::Bw if self.run.operation == Operation::Write => 5000,
+            Throughput::Bw => 1000,
+        })
+    }
+
+    /// Returns the default of the largest inline message, as in perftest.
+    pub(crate) fn default_inline(&self, what: Throughput) -> u32 {
+        match what {
+            Throughput::Bw => 0,
+            Throughput::Rate => default_inline(self.run.operation),
+        }
+    }
+
+    /// Returns how many requests of this size share one completion.
+    pub(crate) fn moderation(&self, size: u32) -> u32 {
+        self.moderation.unwrap_or(match self.list {
+            1 if size > MOST_MODERATED && !self.run.all => 1,
+            1 => 100,
+            list => list,
+        })
+    }
+
+    /// Refuses options without effect in this run, which clap does not check.
+    pub(crate) fn check(&self) -> Result<(), Failure> {
+        self.run.check(&[(!self.fail_if.is_empty(), "--fail-if")])?;
+        if self.list > 1 && self.run.measures_dat() {
+            return Err(Failure::usage(
+                "-l is for --api engine alone: DAT has no post lists, each of its calls posts one request; leave it out",
+            ));
+        }
+        match self.moderation {
+            Some(moderation) if self.list > 1 && !self.list.is_multiple_of(moderation) => {
+                Err(Failure::usage(format!(
+                    "-Q {moderation} does not divide -l {}: give a -Q that does, so that the last request of each list is signalled",
+                    self.list
+                )))
+            }
+            _ => Ok(()),
+        }
+    }
+}

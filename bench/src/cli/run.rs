@@ -1,0 +1,221 @@
+//! Options that the commands with a client and a server have in common.
+
+use std::time::Duration;
+
+use clap::Args;
+use dat_engine::cm::ListenOn;
+
+use super::{Api, DeviceArgs, LISTEN, Operation, PORT, ResultArgs, cpu, seconds};
+use crate::failure::Failure;
+
+/// The largest message of an mlx5 device, bytes.
+const MAX_MESSAGE: u32 = 1 << 30;
+/// The largest size of `-a`, bytes, as in perftest.
+const MAX_SIZE_OF_ALL: u32 = 1 << 23;
+/// The longest warm-up, in messages; it takes more than ten minutes on any device.
+pub(super) const MAX_WARMUP: u64 = 1_000_000_000;
+
+/// A run between two sides.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct RunArgs {
+    /// Host name or address of the server; if absent, this side is the server
+    pub(crate) host: Option<String>,
+    /// Run both sides in one thread of this process
+    #[arg(long, conflicts_with_all = ["host", "port"])]
+    pub(crate) loopback: bool,
+    #[command(flatten)]
+    pub(crate) on: DeviceArgs,
+    /// Index in the port's GID table (engine only) [default: the one that 'dat-bench devices' shows]
+    #[arg(short = 'x', long, value_name = "INDEX")]
+    pub(crate) gid_index: Option<u8>,
+    /// Measured operation
+    #[arg(short = 'o', long = "op", value_name = "OP", default_value = "send")]
+    pub(crate) operation: Operation,
+    /// Measured interfaces, comma-separated; several take turns
+    #[arg(
+        long,
+        value_name = "LIST",
+        default_value = "engine",
+        value_delimiter = ','
+    )]
+    pub(crate) api: Vec<Api>,
+    /// Measure all powers of two from 2 bytes to 8 MiB
+    #[arg(short, long, conflicts_with = "size")]
+    pub(crate) all: bool,
+    /// Measuring time per size, instead of a number of messages
+    #[arg(short = 'D', long, value_name = "SECONDS", conflicts_with = "iters", value_parser = seconds)]
+    pub(crate) duration: Option<Duration>,
+    /// Rounds per size, among which the messages are divided; six rounds or more have a confidence
+    /// interval [default: 10, or less for short runs]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub(crate) rounds: Option<u32>,
+    /// Send queue depth [default: bw and rate 128, lat 1, lat --rate 64]
+    #[arg(short = 't', long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) tx_depth: Option<u32>,
+    /// Receive queue depth (send only) [default: 512, or the device's limit]
+    #[arg(short = 'r', long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) rx_depth: Option<u32>,
+    /// Largest inline message, 0 for none (engine only, not for read) [default: send 236, write 220,
+    /// or the device's limit; bw 0; DAT's size if --api has rust or c]
+    #[arg(short = 'I', long = "inline_size", value_name = "BYTES")]
+    pub(crate) inline: Option<u32>,
+    /// Server: where to listen, for the control connection and for DAT's: all addresses of this
+    /// host, loopback, or one IP address [default: DAT_LISTEN, else all]
+    #[arg(long, value_name = "all|loopback|ADDRESS", conflicts_with_all = ["host", "loopback"])]
+    pub(crate) listen: Option<ListenOn>,
+    /// Server: serve one client after another, until Ctrl-C
+    #[arg(long, conflicts_with_all = ["host", "loopback"])]
+    pub(crate) persist: bool,
+    /// TCP port of the control connection; with 0, a server takes any free port
+    #[arg(short, long, value_name = "PORT", default_value_t = PORT)]
+    pub(crate) port: u16,
+    /// Longest wait for the other side [default: 10; a server waits for a client without limit]
+    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    pub(crate) timeout: Option<Duration>,
+    /// Pin the measuring thread to this CPU
+    #[arg(long, value_name = "LIST", value_parser = cpu)]
+    pub(crate) cpu: Option<usize>,
+    /// Fail with status 3 if a result is unreliable; the result files are written before
+    #[arg(long)]
+    pub(crate) strict: bool,
+    #[command(flatten)]
+    pub(crate) results: ResultArgs,
+}
+
+/// Parses bytes, with the suffixes K, M and G (also KiB, MiB, GiB) as powers of 1024.
+pub(super) fn size(text: &str) -> Result<u32, String> {
+    let digits = text.trim_end_matches(|c: char| !c.is_ascii_digit());
+    let unit = match text[digits.len()..].to_ascii_lowercase().as_str() {
+        "" => 1,
+        "k" | "kib" => 1 << 10,
+        "m" | "mib" => 1 << 20,
+        "g" | "gib" => 1 << 30,
+        other => return Err(format!("unknown unit '{other}': expected none, K, M or G")),
+    };
+    digits
+        .parse::<u64>()
+        .ok()
+        .and_then(|number| number.checked_mul(unit))
+        .and_then(|bytes| u32::try_from(bytes).ok())
+        .filter(|bytes| (1..=MAX_MESSAGE).contains(bytes))
+        .ok_or_else(|| format!("expected 1 to {MAX_MESSAGE} bytes (1 GiB)"))
+}
+
+impl RunArgs {
+    /// Returns the message sizes in bytes, smallest first: `size`, or with `-a` all.
+    pub(crate) fn sizes(&self, size: u32) -> Vec<u32> {
+        if self.all {
+            (1..=MAX_SIZE_OF_ALL.ilog2()).map(|log| 1 << log).collect()
+        } else {
+            vec![size]
+        }
+    }
+
+    pub(crate) fn is_server(&self) -> bool {
+        !self.loopback && self.host.is_none()
+    }
+
+    /// Returns the warm-up of so many messages: what `asked` says, else a tenth, at
+    /// most 1000.
+    pub(crate) fn warmup(&self, asked: Option<u64>, iterations: u64) -> u64 {
+        const MOST: u64 = 1000;
+        asked.unwrap_or(match self.duration {
+            Some(_) => MOST,
+            None => iterations.div_ceil(10).min(MOST),
+        })
+    }
+
+    pub(crate) fn receive_depth(&self) -> u32 {
+        self.rx_depth.unwrap_or(512)
+    }
+
+    /// Returns the largest inline message: the option's, else `default`. If DAT is
+    /// measured, DAT's fixed size, also for the engine beside it.
+    pub(crate) fn inline_bytes(&self, default: u32) -> u32 {
+        self.inline.unwrap_or(match self.operation {
+            Operation::Read => 0,
+            _ if self.measures_dat() => dat_api::object::ep::INLINE_BYTES,
+            Operation::Send | Operation::Write => default,
+        })
+    }
+
+    pub(crate) fn measures_dat(&self) -> bool {
+        self.api.iter().any(|&api| api != Api::Engine)
+    }
+
+    /// Returns where a server listens: the option, else DAT_LISTEN, else everywhere.
+    pub(crate) fn listen(&self) -> Result<ListenOn, Failure> {
+        if let Some(listen) = self.listen {
+            return Ok(listen);
+        }
+        match std::env::var(LISTEN) {
+            Ok(text) if !text.is_empty() => text
+                .parse()
+                .map_err(|error| Failure::usage(format!("{LISTEN}: {error}"))),
+            _ => Ok(ListenOn::All),
+        }
+    }
+
+    /// Refuses options without effect in this run, which clap does not check.
+    /// `others` are options of the command that only a measuring side has, and
+    /// whether they were given.
+    pub(super) fn check(&self, others: &[(bool, &str)]) -> Result<(), Failure> {
+        if self.operation != Operation::Send && self.rx_depth.is_some() {
+            return Err(Failure::usage(format!(
+                "-r has no meaning with -o {}: only send uses receives; leave it out",
+                self.operation.name()
+            )));
+        }
+        if self.operation == Operation::Read && self.inline.is_some_and(|bytes| bytes > 0) {
+            return Err(Failure::usage(
+                "-I has no meaning with -o read: a read request carries no data; leave it out",
+            ));
+        }
+        self.check_api()?;
+        let common = [
+            (self.results.json.is_some(), "--json"),
+            (self.results.svg.is_some(), "--svg"),
+            (self.results.csv.is_some(), "--csv"),
+            (self.strict, "--strict"),
+        ];
+        if self.is_server() {
+            let given = |&&(given, _): &&(bool, &str)| given;
+            if let Some((_, option)) = common.iter().chain(others).find(given) {
+                return Err(Failure::usage(format!(
+                    "{option} has no effect on a server, which prints no results: give it to the client, or use --loopback"
+                )));
+            }
+        } else if self.port == 0 {
+            return Err(Failure::usage(
+                "-p 0 is for servers, which take any free port: give the client the port that the server printed",
+            ));
+        }
+        Ok(())
+    }
+
+    /// Refuses duplicate interfaces, and options that some of them do not have.
+    fn check_api(&self) -> Result<(), Failure> {
+        let repeated = |(at, api)| self.api[..at].contains(api);
+        if self.api.iter().enumerate().any(repeated) {
+            return Err(Failure::usage("--api names an interface twice"));
+        }
+        if !self.measures_dat() {
+            return Ok(());
+        }
+        for (given, option, cause) in [
+            (self.inline.is_some(), "-I", "DAT has a fixed inline size"),
+            (
+                self.gid_index.is_some(),
+                "-x",
+                "DAT takes the GID index from dat.conf (key gid)",
+            ),
+        ] {
+            if given {
+                return Err(Failure::usage(format!(
+                    "{option} is for --api engine alone: {cause}; leave it out"
+                )));
+            }
+        }
+        Ok(())
+    }
+}

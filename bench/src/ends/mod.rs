@@ -1,0 +1,90 @@
+//! The ends of measured connections, through the engine, DAT's Rust types and
+//! DAT's C calls; and what commands with a client and a server have in common.
+//!
+//! ```text
+//! open           options → device → interfaces
+//! device_port    the device and port of a run
+//! setup amount   what all ends have in common; sizes, rounds and turns of the interfaces
+//! interface      trait of the measured interfaces: open, connect
+//! link payload   traits of the ends; their memory
+//! engine         the engine's ends
+//! dat rust c     DAT's connections; ends of its Rust types and its C calls
+//! watchdog       why a loop stops early; timeouts
+//! serve          the server: clients one after another
+//! memory_link    a link in memory, for tests of the loops
+//! ```
+
+mod amount;
+pub(crate) mod c;
+mod dat;
+mod device_port;
+mod engine;
+mod interface;
+mod link;
+#[cfg(test)]
+pub(crate) mod memory_link;
+mod payload;
+mod rust;
+mod serve;
+mod setup;
+mod watchdog;
+
+pub(crate) use amount::Amount;
+pub(crate) use device_port::{DevicePort, Needs};
+pub(crate) use interface::{Boxing, Interface, Role};
+pub(crate) use link::{CompletionResult, End, LONGEST_LIST, Link};
+pub(crate) use serve::{Server, abort_on_failure, explain};
+pub(crate) use setup::Setup;
+pub(crate) use watchdog::{Stop, Watchdog};
+
+use dat_engine::cm::ListenOn;
+
+use crate::udapl::v1::Libdat;
+
+use crate::cli::{Api, LISTEN, RunArgs};
+use crate::failure::Failure;
+use crate::{exchange, host};
+
+/// The open device and interfaces of a run.
+pub(crate) struct Opened<T> {
+    pub(crate) device_port: DevicePort,
+    /// The library of the API `c`.
+    pub(crate) libdat: Option<Libdat>,
+    /// In the order of `--api`.
+    pub(crate) interfaces: Vec<T>,
+    /// Where a server listens.
+    pub(crate) listen: ListenOn,
+}
+
+/// Opens the device and the interfaces, then pins the calling thread. `waits`:
+/// DAT's events are taken by waits. Called before there are other threads.
+pub(crate) fn open<B: Boxing>(
+    args: &RunArgs,
+    needs: &Needs,
+    waits: bool,
+    boxing: &B,
+) -> Result<Opened<B::Boxed>, Failure> {
+    if let Some(host) = &args.host {
+        // Refuses a mistyped name before a device is opened or emulated.
+        exchange::resolve(host, args.port)?;
+    }
+    let libdat = args.api.contains(&Api::C).then(Libdat::load).transpose()?;
+    let listen = args.listen()?;
+    if args.listen.is_some() {
+        // SAFETY: no other thread of this program runs before a device is opened.
+        unsafe { std::env::set_var(LISTEN, listen.to_string()) };
+    }
+    let device_port = DevicePort::open(args.on.select()?, args, needs)?;
+    let open = |&api| interface::open(api, libdat.as_ref(), &device_port, args, waits, boxing);
+    let interfaces = args.api.iter().map(open).collect::<Result<_, _>>()?;
+    // After the interfaces are open: threads that they started stay unpinned.
+    if let Some(cpu) = args.cpu {
+        host::pin(cpu)?;
+    }
+    Ok(Opened {
+        device_port,
+        libdat,
+        interfaces,
+        listen,
+    })
+}

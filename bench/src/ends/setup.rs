@@ -1,0 +1,74 @@
+//! What all ends of a run have in common, cut to the device's limits.
+
+use std::time::Duration;
+
+use dat_engine::cm::ListenOn;
+
+use super::Opened;
+use crate::cli::{Operation, RunArgs};
+use crate::failure::Failure;
+
+/// Default timeout for messages of the other side.
+const TIMEOUT: Duration = Duration::from_secs(10);
+
+/// The properties of every end.
+#[derive(Clone, Debug)]
+pub(crate) struct Setup {
+    pub(crate) operation: Operation,
+    /// The largest message, bytes.
+    pub(crate) largest: u32,
+    pub(crate) tx_depth: u32,
+    /// Number of receives that are always posted.
+    pub(crate) receives: u32,
+    /// The largest inline message, bytes.
+    pub(crate) inline: u32,
+    /// The largest inline message requested, bytes.
+    pub(crate) inline_requested: u32,
+    /// The most RDMA reads in flight of a DAT endpoint; the engine has 16.
+    pub(crate) reads: i32,
+    /// Timeout for messages of the other side.
+    pub(crate) timeout: Duration,
+    /// The addresses on which a server listens; set by [`Self::fit_to_device`].
+    pub(crate) listen: ListenOn,
+}
+
+impl Setup {
+    /// `tx_depth` and `inline` are the command's defaults.
+    pub(crate) fn new(args: &RunArgs, largest: u32, tx_depth: u32, inline: u32) -> Self {
+        let inline = args.inline_bytes(inline);
+        Self {
+            operation: args.operation,
+            largest,
+            tx_depth: args.tx_depth.unwrap_or(tx_depth),
+            receives: match args.operation {
+                Operation::Send => args.receive_depth(),
+                Operation::Write | Operation::Read => 0,
+            },
+            inline,
+            inline_requested: inline,
+            reads: 1,
+            timeout: args.timeout.unwrap_or(TIMEOUT),
+            listen: ListenOn::All,
+        }
+    }
+
+    /// Sets where a server listens, and cuts default values to the device's limits. Values of options are not cut:
+    /// the device refuses those beyond its limits.
+    pub(crate) fn fit_to_device<T>(
+        &mut self,
+        opened: &Opened<T>,
+        args: &RunArgs,
+    ) -> Result<(), Failure> {
+        let device_port = &opened.device_port;
+        self.listen = opened.listen;
+        self.receives = self.receives.min(device_port.most_depth);
+        if args.tx_depth.is_none() {
+            self.tx_depth = self.tx_depth.min(device_port.most_depth);
+        }
+        if args.inline.is_none() && self.inline > 0 {
+            let receives = self.receives.max(1);
+            self.inline = device_port.inline(self.inline, &args.api, self.tx_depth, receives)?;
+        }
+        Ok(())
+    }
+}
