@@ -164,6 +164,7 @@ impl C {
             into: memory.segment(IN..IN + ROOM as usize),
             short: out(MESSAGE),
             long: out(LONGER),
+            fetched: memory.segment(IN..IN + LONGER as usize),
             target: DAT_RMR_TRIPLET {
                 rmr_context: 0,
                 pad: 0,
@@ -202,6 +203,7 @@ pub(super) struct CEnd<const SHARED: bool> {
     into: DAT_LMR_TRIPLET,
     short: DAT_LMR_TRIPLET,
     long: DAT_LMR_TRIPLET,
+    fetched: DAT_LMR_TRIPLET,
     target: DAT_RMR_TRIPLET,
     // Freed after the EP and the SRQ (see `Drop`), the memory last.
     sent: Queue,
@@ -275,12 +277,40 @@ impl<const SHARED: bool> End for CEnd<SHARED> {
         false
     }
 
+    fn send_short(&mut self, cookie: u64, length: u32) -> bool {
+        let mut segment = self.memory.segment(OUT..OUT + length as usize);
+        let (cookie, flags) = (cookie_of(cookie), DAT_COMPLETION_DEFAULT_FLAG);
+        // SAFETY: as in `receive`.
+        unsafe { (self.calls.ep_post_send)(self.ep, 1, &raw mut segment, cookie, flags) == 0 }
+    }
+
     #[inline(always)]
     fn write(&mut self, cookie: u64) -> bool {
         let (segment, target) = (&raw mut self.long, &raw const self.target);
         let (cookie, flags) = (cookie_of(cookie), DAT_COMPLETION_DEFAULT_FLAG);
         // SAFETY: as in `receive`; the target is only read.
         unsafe { (self.calls.ep_post_rdma_write)(self.ep, 1, segment, cookie, target, flags) == 0 }
+    }
+
+    #[inline(always)]
+    fn read(&mut self, cookie: u64) -> bool {
+        let (segment, target) = (&raw mut self.fetched, &raw const self.target);
+        let (cookie, flags) = (cookie_of(cookie), DAT_COMPLETION_DEFAULT_FLAG);
+        // SAFETY: as in `write`.
+        unsafe { (self.calls.ep_post_rdma_read)(self.ep, 1, segment, cookie, target, flags) == 0 }
+    }
+
+    /// Returns `false`: uDAPL 1.2 has no atomic operations.
+    fn has_atomics(&self) -> bool {
+        false
+    }
+
+    fn fetch_add(&mut self, _cookie: u64) -> bool {
+        false
+    }
+
+    fn compare_swap(&mut self, _cookie: u64) -> bool {
+        false
     }
 
     #[inline(always)]

@@ -6,13 +6,15 @@ use crate::failure::Failure;
 pub(super) const MESSAGE: u32 = 64;
 /// Bytes of a message that is too long for DAT to send inline.
 pub(super) const LONGER: u32 = 96;
+/// Bytes of an atomic operation.
+pub(super) const ATOMIC: u32 = 8;
 /// Bytes of a receive.
 pub(super) const ROOM: u32 = 256;
 /// Offset of outgoing messages in the buffer.
 pub(super) const OUT: usize = 0;
 /// Offset of received messages.
 pub(super) const IN: usize = 1024;
-/// Offset of the target of RDMA writes.
+/// Offset of the target of RDMA writes, reads and atomic operations.
 pub(super) const TARGET: usize = 2048;
 /// Size of the buffer.
 pub(super) const BUFFER: usize = 4096;
@@ -43,8 +45,18 @@ pub(super) trait End {
     fn send(&mut self, cookie: u64, inline: bool) -> bool;
     /// Posts [`super::operation::LIST`] sends.
     fn send_list(&mut self, inline: bool) -> bool;
+    /// Posts a send of `length` bytes, at most [`MESSAGE`]. It is not measured.
+    fn send_short(&mut self, cookie: u64, length: u32) -> bool;
     /// Posts an RDMA write that is not inline.
     fn write(&mut self, cookie: u64) -> bool;
+    /// Posts an RDMA read.
+    fn read(&mut self, cookie: u64) -> bool;
+    /// Returns whether the interface has atomic operations on this device.
+    fn has_atomics(&self) -> bool;
+    /// Posts a fetch-and-add.
+    fn fetch_add(&mut self, cookie: u64) -> bool;
+    /// Posts a compare-and-swap.
+    fn compare_swap(&mut self, cookie: u64) -> bool;
 
     /// Polls one completion of a receive, and adds its cookie and length to
     /// `sum`, so that the compiler cannot omit reading them.
@@ -55,6 +67,10 @@ pub(super) trait End {
     fn sent(&mut self, sum: &mut u64) -> usize;
     /// Polls up to [`super::operation::BATCH`] completions of sends and writes.
     fn sent_batch(&mut self, sum: &mut u64) -> usize;
+    /// Polls one completion of a request of any kind. It is not measured.
+    fn finished(&mut self) -> usize {
+        self.sent(&mut 0)
+    }
 }
 
 /// A measured interface, which creates connected pairs.

@@ -3,7 +3,7 @@
 //! ```text
 //! receives   stop the NIC, [post n], start it, the far end sends n, stop it, [poll n]
 //! sends      the far end posts n receives, stop the NIC, [post n], start it, stop it, [poll n]
-//! writes     stop the NIC, [post n], start it, poll n
+//! others     stop the NIC, [post n], start it, poll n
 //! empty      stop the NIC with nothing outstanding, [poll n times]
 //! ```
 //! Sections in brackets are measured.
@@ -70,7 +70,14 @@ impl<I: Interface> Rounds<I> {
         bench.sends(near, far, Batched, false, Operation::SendList)?;
         bench.sends(near, far, Single, true, Operation::SendInline)?;
         bench.sends(near, far, Batched, true, Operation::SendInlineList)?;
-        bench.writes(near)?;
+        bench.others(near, Operation::Write, I::Own::write)?;
+        bench.others(near, Operation::Read, I::Own::read)?;
+        if near.has_atomics() {
+            bench.others(near, Operation::FetchAdd, I::Own::fetch_add)?;
+            bench.others(near, Operation::CompareSwap, I::Own::compare_swap)?;
+        }
+        bench.short(near, far, 8, Operation::PollRecv8)?;
+        bench.short(near, far, 32, Operation::PollRecv32)?;
         let (near, far) = (&mut self.shared.0, &mut self.shared.1);
         bench.receives(near, far, Single, Operation::SrqPost, Operation::PollSrq)?;
         bench.receives(
@@ -80,6 +87,7 @@ impl<I: Interface> Rounds<I> {
             Operation::SrqPostList,
             Operation::PollSrqBatch,
         )?;
+        bench.short(near, far, 32, Operation::PollSrq32)?;
         core::hint::black_box(self.sum);
         // Destroying queues needs a running NIC.
         self.nic.release();
@@ -125,6 +133,30 @@ impl Bench<'_> {
         self.nic.drain_and_hold()?;
         self.polls(
             batching,
+            E::BATCHES,
+            poll,
+            near,
+            E::received,
+            E::received_batch,
+        )
+    }
+
+    /// Measures receives of messages that are short enough to lie in the CQE.
+    fn short<E: End>(
+        &mut self,
+        near: &mut E,
+        far: &mut E,
+        length: u32,
+        poll: Operation,
+    ) -> Result<(), Failure> {
+        let count = self.count;
+        posted(post_all(count, |at| near.receive(at)), "receives")?;
+        posted(post_all(count, |at| far.send_short(at, length)), "sends")?;
+        let nic = &mut *self.nic;
+        take(count, nic, || far.sent(self.sum))?;
+        self.nic.drain_and_hold()?;
+        self.polls(
+            Batching::Single,
             E::BATCHES,
             poll,
             near,
@@ -208,16 +240,22 @@ impl Bench<'_> {
         Ok(())
     }
 
-    fn writes<E: End>(&mut self, near: &mut E) -> Result<(), Failure> {
+    /// Measures requests for which the far end posts nothing.
+    fn others<E: End>(
+        &mut self,
+        near: &mut E,
+        operation: Operation,
+        post: impl Fn(&mut E, u64) -> bool,
+    ) -> Result<(), Failure> {
         let count = self.count;
         self.nic.hold()?;
         let mut good = true;
-        self.meter.measure(Operation::Write, count, &mut || {
-            good = post_all(count, |at| near.write(at));
+        self.meter.measure(operation, count, &mut || {
+            good = post_all(count, |at| post(near, at));
         });
-        posted(good, "writes")?;
+        posted(good, "requests")?;
         self.nic.release();
-        take(count, self.nic, || near.sent(self.sum)).map(drop)
+        take(count, self.nic, || near.finished()).map(drop)
     }
 
     fn empty<E: End>(&mut self, near: &mut E) -> Result<(), Failure> {
