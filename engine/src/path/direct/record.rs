@@ -95,6 +95,9 @@ pub(super) struct Record {
     /// The context of every completion of the queue pair. It lies beside
     /// `live_qpn`, in a cache line that polling has just read.
     pub(super) context: u64,
+    /// The address of the shared receive queue that the receives come from; 0 if there is
+    /// none. Comparing it takes fewer instructions than matching `receives`.
+    shared: usize,
     pub(super) receives: Receives,
     pub(super) sends: SendConsumer,
     /// Last field: the rings are dropped before their memory.
@@ -121,6 +124,10 @@ impl Record {
             live_qpn: AtomicU32::new(qpn),
             qpn,
             context,
+            shared: match &receives {
+                Receives::Shared(shared) => Arc::as_ptr(shared).addr(),
+                _ => 0,
+            },
             receives,
             sends,
             _owner: owner,
@@ -133,6 +140,7 @@ impl Record {
             live_qpn: AtomicU32::new(NO_QPN),
             qpn: NO_QPN,
             context: 0,
+            shared: 0,
             receives: Receives::None,
             sends: SendConsumer::none(),
             _owner: Arc::new(()),
@@ -148,10 +156,7 @@ impl Record {
     /// Returns whether the receives come from that shared receive queue.
     #[inline(always)]
     pub(super) fn takes_from(&self, shared: &SharedState) -> bool {
-        match &self.receives {
-            Receives::Shared(own) => core::ptr::eq(Arc::as_ptr(own), shared),
-            _ => false,
-        }
+        self.shared == core::ptr::from_ref(shared).addr()
     }
 
     /// Returns the QP number, also after [`Self::retire`].
