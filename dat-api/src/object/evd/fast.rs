@@ -133,7 +133,7 @@ fn take_fast(cqe: Cqe<'_>) -> Option<EventData> {
                 operation,
             ))
         }
-        CqeKind::Other => None,
+        CqeKind::RecvInCqe | CqeKind::Other => None,
     }
 }
 
@@ -173,7 +173,7 @@ impl Consumer {
         let is_consumers = match cqe.kind() {
             CqeKind::Recv => is_recv_consumers(&cqe, slot),
             CqeKind::Request => consumers_request(&cqe, slot).is_some(),
-            CqeKind::Other => false,
+            CqeKind::RecvInCqe | CqeKind::Other => false,
         };
         if is_consumers { Ok(true) } else { Err(Slow) }
     }

@@ -38,11 +38,25 @@ impl CqeRef<'_> {
             (CqeKind::Recv, Receives::Own(ring)) => self.own_run(record, ring, out),
             (CqeKind::Recv, Receives::Shared(shared)) => self.shared_run(record, shared, out),
             (CqeKind::Recv, Receives::None) | (CqeKind::Other, _) => 0,
+            (CqeKind::RecvInCqe, _) => self.in_cqe(record, out),
             (CqeKind::Request, _) => match self.request_op() {
                 // Each CQE has a length of its own.
                 Some(CompletionOp::Read) | None => 0,
                 Some(op) => self.request_run(record, op, out),
             },
+        }
+    }
+
+    /// Consumes one receive whose payload is in the CQE.
+    #[inline(always)]
+    fn in_cqe(self, record: &Record, out: &mut [Completion]) -> usize {
+        let (qpn, own_op) = (self.op_qpn.qpn(), self.own_op);
+        match (out, self.consume_in_cqe()) {
+            ([place, ..], Some((wr_id, byte_len))) => {
+                *place = decode::received(record, qpn, own_op, wr_id, byte_len);
+                1
+            }
+            _ => 0,
         }
     }
 
