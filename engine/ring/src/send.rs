@@ -28,6 +28,7 @@ mod bind;
 mod consumer;
 mod doorbell;
 mod encode;
+mod list;
 mod one;
 mod slow;
 
@@ -294,14 +295,19 @@ impl SendProducer {
         let mut last = None;
         let mut posted = 0;
         let mut result = Ok(());
-        while let Some(request) = requests.get(posted) {
+        while let rest @ [request, ..] = &requests[posted..] {
             // SAFETY: required of the caller.
-            let tried = unsafe { self.try_write(request, 0) };
-            let written = match tried {
-                Some(written) => written,
+            let tried = unsafe {
+                match self.try_write_run(rest) {
+                    None => self.try_write(request, 0).map(|written| (1, written)),
+                    run => run,
+                }
+            };
+            let (count, written) = match tried {
+                Some(tried) => tried,
                 // SAFETY: required of the caller.
                 None => match unsafe { self.write(request, 0) } {
-                    Ok(written) => written,
+                    Ok(written) => (1, written),
                     Err(error) => {
                         result = Err(ListError { posted, error });
                         break;
@@ -309,7 +315,7 @@ impl SendProducer {
                 },
             };
             last = Some(written);
-            posted += 1;
+            posted += count;
         }
         match last {
             Some(written) if posted == 1 => self.ring_single(written),

@@ -1,6 +1,7 @@
 //! The send ring: bytes, limits and doorbells, case by case.
 
 mod atomic;
+mod list;
 mod model;
 
 use std::sync::Arc;
