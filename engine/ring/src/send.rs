@@ -22,6 +22,7 @@ use crate::{Credits, RingSize};
 
 use consumer::Entry;
 pub use consumer::{Retired, SendConsumer};
+use encode::{Return, Ring};
 
 mod atomic;
 mod bind;
@@ -274,13 +275,7 @@ impl SendProducer {
     #[inline(always)]
     pub unsafe fn try_post(&mut self, request: &SendRequest<'_>, wr_data: u32) -> bool {
         // SAFETY: required of the caller.
-        match unsafe { self.try_write(request, wr_data) } {
-            Some(written) => {
-                self.ring_single(written);
-                true
-            }
-            None => false,
-        }
+        unsafe { self.try_write::<Ring>(request, wr_data) }.is_some()
     }
 
     /// Posts several requests and rings the doorbell once. Their `wr_data` is 0.
@@ -299,7 +294,9 @@ impl SendProducer {
             // SAFETY: required of the caller.
             let tried = unsafe {
                 match self.try_write_run(rest) {
-                    None => self.try_write(request, 0).map(|written| (1, written)),
+                    None => self
+                        .try_write::<Return>(request, 0)
+                        .map(|written| (1, written)),
                     run => run,
                 }
             };

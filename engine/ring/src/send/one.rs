@@ -3,8 +3,8 @@
 
 use core::ptr::NonNull;
 
-use super::encode::{Operation, Payload, Remote};
-use super::{SendProducer, Written};
+use super::SendProducer;
+use super::encode::{Operation, Payload, Then, Transfer};
 use crate::mmio::{SHORT_COPY, read_short};
 use crate::request::{Segment, SendRequest};
 use crate::units::{data_words, is_plain, write_unit};
@@ -22,30 +22,35 @@ struct NeedsSlowPath;
 struct SingleSegment<'a>(&'a Segment);
 
 impl SendProducer {
-    /// Writes the WQE of a request with one segment, as most requests have.
-    /// Returns `None`, with nothing posted, for a request that needs the slow
+    /// Writes the WQE of a request with one segment, as most requests have, and
+    /// passes it to `T`. Returns `None`, with nothing posted, for a request that needs the slow
     /// path.
     ///
     /// # Safety
     /// As for [`Self::post_with_data`].
     #[inline(always)]
-    pub(super) unsafe fn try_write(
+    pub(super) unsafe fn try_write<T: Then>(
         &mut self,
         request: &SendRequest<'_>,
         wr_data: u32,
-    ) -> Option<Written> {
+    ) -> Option<T::Result> {
         let [segment] = request.segments else {
             return None;
         };
         let (operation, remote) = Operation::of(request.op)?;
+        let transfer = |remote| Transfer {
+            operation,
+            remote,
+            fence: CtrlFlags::empty(),
+            wr_data,
+        };
+        let one = SingleSegment(segment);
         // Compiled separately with and without the peer's memory.
         // SAFETY: required of the caller.
         unsafe {
             match remote {
-                None => self.try_encode(request, operation, None, SingleSegment(segment), wr_data),
-                Some(_) => {
-                    self.try_encode(request, operation, remote, SingleSegment(segment), wr_data)
-                }
+                None => self.try_encode::<T>(request, transfer(None), one),
+                Some(_) => self.try_encode::<T>(request, transfer(remote), one),
             }
         }
     }
@@ -53,20 +58,17 @@ impl SendProducer {
     /// # Safety
     /// As for [`Self::post_with_data`].
     #[inline(always)]
-    unsafe fn try_encode(
+    unsafe fn try_encode<T: Then>(
         &mut self,
         request: &SendRequest<'_>,
-        operation: Operation,
-        remote: Option<Remote>,
+        transfer: Transfer,
         one: SingleSegment<'_>,
-        wr_data: u32,
-    ) -> Option<Written> {
+    ) -> Option<T::Result> {
         if !self.has_room() {
             return None;
         }
-        let fence = CtrlFlags::empty();
         // SAFETY: required of the caller; there is room.
-        unsafe { self.encode(request, operation, remote, &one, wr_data, fence) }.ok()
+        unsafe { self.encode::<_, T>(request, transfer, &one) }.ok()
     }
 }
 
