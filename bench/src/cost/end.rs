@@ -14,7 +14,7 @@ pub(super) const ATOMIC: u32 = 8;
 pub(super) const OUT: usize = 0;
 /// Offset of received messages.
 pub(super) const IN: usize = 1024;
-/// Offset of the target of RDMA writes, RDMA reads and atomic operations.
+/// Offset of the target of RDMA writes, reads and atomic operations.
 pub(super) const TARGET: usize = 2048;
 /// Size of the buffer.
 pub(super) const BUFFER: usize = 4096;
@@ -52,23 +52,18 @@ pub(super) trait End {
     fn send(&mut self, cookie: u64, inline: bool) -> bool;
     /// Posts [`super::operation::LIST`] sends.
     fn send_list(&mut self, inline: bool) -> bool;
+    /// Posts a send of `length` bytes, at most [`MESSAGE`]. It is not measured.
+    fn send_short(&mut self, cookie: u64, length: u32) -> bool;
     /// Posts an RDMA write that is not inline.
     fn write(&mut self, cookie: u64) -> bool;
     /// Posts an RDMA read.
     fn read(&mut self, cookie: u64) -> bool;
-
-    /// Returns whether the interface and the device have atomic operations.
-    fn has_atomics(&self) -> bool {
-        false
-    }
-    /// Posts an atomic operation.
-    fn atomic(&mut self, _cookie: u64, _operation: Atomic) -> bool {
-        false
-    }
-    /// Polls one completion of an atomic operation, as [`Self::received`] does.
-    fn atomic_sent(&mut self, _sum: &mut u64) -> usize {
-        POLL_FAILED
-    }
+    /// Returns whether the interface has atomic operations on this device.
+    fn has_atomics(&self) -> bool;
+    /// Posts a fetch-and-add.
+    fn fetch_add(&mut self, cookie: u64) -> bool;
+    /// Posts a compare-and-swap.
+    fn compare_swap(&mut self, cookie: u64) -> bool;
 
     /// Polls one completion of a receive, and adds its cookie and length to
     /// `sum`, so that the compiler cannot omit reading them.
@@ -79,6 +74,10 @@ pub(super) trait End {
     fn sent(&mut self, sum: &mut u64) -> usize;
     /// Polls up to [`super::operation::BATCH`] completions of other requests.
     fn sent_batch(&mut self, sum: &mut u64) -> usize;
+    /// Polls one completion of a request of any kind. It is not measured.
+    fn finished(&mut self) -> usize {
+        self.sent(&mut 0)
+    }
 }
 
 /// A measured interface, which creates connected pairs.

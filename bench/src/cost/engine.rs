@@ -1,13 +1,13 @@
 //! The engine as a measured interface.
 
 use dat_engine::{
-    Completion, CompletionQueue, ConnectOptions, CqOptions, Device, Endpoint, EndpointOptions,
-    ProtectionDomain, RecvRequest, RegisteredBuffer, Segment, SendFlags, SendOp, SendRequest,
-    SharedReceiveQueue, SharedReceiveQueueHandle, SrqOptions, ThreadMode,
+    Access, Completion, CompletionQueue, ConnectOptions, CqOptions, Device, Endpoint,
+    EndpointOptions, ProtectionDomain, RecvRequest, RegisteredBuffer, Segment, SendFlags, SendOp,
+    SendRequest, SharedReceiveQueue, SharedReceiveQueueHandle, SrqOptions, ThreadMode,
 };
 
 use super::end::{
-    BUFFER, COMPLETIONS, DEPTH, End, IN, Interface, MESSAGE, OUT, POLL_FAILED, ROOM, TARGET,
+    ATOMIC, BUFFER, COMPLETIONS, DEPTH, End, IN, Interface, MESSAGE, OUT, POLL_FAILED, ROOM, TARGET,
 };
 use super::operation::{BATCH, LIST};
 use crate::failure::Failure;
@@ -28,10 +28,19 @@ impl Engine {
         })
     }
 
+    /// Returns the access that the measured requests need.
+    fn access(&self) -> Access {
+        match self.domain.device().limits().atomics {
+            true => Access::default() | Access::REMOTE_ATOMIC,
+            false => Access::default(),
+        }
+    }
+
     fn pair<S: Source>(&self) -> Result<(EngineEnd<S>, EngineEnd<S>), Failure> {
         let (mut near, mut far) = (EngineEnd::create(self)?, EngineEnd::create(self)?);
         let options = ConnectOptions {
             port: self.port,
+            access: self.access(),
             ..ConnectOptions::default()
         };
         let here = near.endpoint.local_address(self.port)?;
@@ -125,9 +134,13 @@ pub(super) struct EngineEnd<S> {
     sent: CompletionQueue,
     received: CompletionQueue,
     _buffer: RegisteredBuffer,
-    write: SendOp,
-    read: SendOp,
+    /// The memory that writes, reads and atomic operations are for.
+    remote_addr: u64,
+    rkey: u32,
+    has_atomics: bool,
     out: &'static [Segment],
+    short: &'static mut [Segment; 1],
+    atomic: &'static [Segment],
     receives: Vec<RecvRequest<'static>>,
     sends: Vec<SendRequest<'static>>,
     inline_sends: Vec<SendRequest<'static>>,
@@ -138,7 +151,7 @@ pub(super) struct EngineEnd<S> {
 impl<S: Source> EngineEnd<S> {
     fn create(engine: &Engine) -> Result<Self, Failure> {
         let domain = &engine.domain;
-        let buffer = domain.allocate(BUFFER, dat_engine::Access::default())?;
+        let buffer = domain.allocate(BUFFER, engine.access())?;
         let queue = || {
             domain.device().create_cq(&CqOptions {
                 depth: COMPLETIONS,
@@ -165,9 +178,9 @@ impl<S: Source> EngineEnd<S> {
             let segment = buffer
                 .segment(at, length)
                 .expect("both segments are within the buffer");
-            &*Box::leak(Box::new([segment]))
+            Box::leak(Box::new([segment]))
         };
-        let (out, into) = (segment(OUT, MESSAGE), segment(IN, ROOM));
+        let (out, into): (&[_], &[_]) = (segment(OUT, MESSAGE), segment(IN, ROOM));
         let send = |flags| SendRequest {
             wr_id: 0,
             op: SendOp::Send,
@@ -177,9 +190,12 @@ impl<S: Source> EngineEnd<S> {
         let remote_addr = (buffer.as_ptr().addr().get() + TARGET) as u64;
         let rkey = buffer.region().rkey();
         Ok(Self {
-            write: SendOp::Write { remote_addr, rkey },
-            read: SendOp::Read { remote_addr, rkey },
+            remote_addr,
+            rkey,
+            has_atomics: domain.device().limits().atomics,
             out,
+            short: segment(OUT, MESSAGE),
+            atomic: segment(IN, ATOMIC),
             receives: vec![
                 RecvRequest {
                     wr_id: 0,
@@ -200,12 +216,12 @@ impl<S: Source> EngineEnd<S> {
     }
 
     #[inline(always)]
-    fn post(&mut self, wr_id: u64, op: SendOp, flags: SendFlags) -> bool {
+    fn post(&mut self, wr_id: u64, op: SendOp, flags: SendFlags, segments: &[Segment]) -> bool {
         let request = SendRequest {
             wr_id,
             op,
             flags,
-            segments: self.out,
+            segments,
         };
         // SAFETY: the memory outlives the endpoint (order of fields), and there
         // are no references to it.
@@ -240,7 +256,13 @@ impl<S: Source> End for EngineEnd<S> {
         } else {
             SendFlags::SIGNALED
         };
-        self.post(wr_id, SendOp::Send, flags)
+        self.post(wr_id, SendOp::Send, flags, self.out)
+    }
+
+    fn send_short(&mut self, wr_id: u64, length: u32) -> bool {
+        self.short[0].length = length;
+        let segments = *self.short;
+        self.post(wr_id, SendOp::Send, SendFlags::SIGNALED, &segments)
     }
 
     #[inline(always)]
@@ -256,12 +278,45 @@ impl<S: Source> End for EngineEnd<S> {
 
     #[inline(always)]
     fn write(&mut self, wr_id: u64) -> bool {
-        self.post(wr_id, self.write, SendFlags::SIGNALED)
+        let &mut Self {
+            remote_addr, rkey, ..
+        } = self;
+        let op = SendOp::Write { remote_addr, rkey };
+        self.post(wr_id, op, SendFlags::SIGNALED, self.out)
     }
 
     #[inline(always)]
     fn read(&mut self, wr_id: u64) -> bool {
-        self.post(wr_id, self.read, SendFlags::SIGNALED)
+        let &mut Self {
+            remote_addr, rkey, ..
+        } = self;
+        let op = SendOp::Read { remote_addr, rkey };
+        self.post(wr_id, op, SendFlags::SIGNALED, self.out)
+    }
+
+    fn has_atomics(&self) -> bool {
+        self.has_atomics
+    }
+
+    #[inline(always)]
+    fn fetch_add(&mut self, wr_id: u64) -> bool {
+        let op = SendOp::FetchAdd {
+            remote_addr: self.remote_addr,
+            rkey: self.rkey,
+            add: 1,
+        };
+        self.post(wr_id, op, SendFlags::SIGNALED, self.atomic)
+    }
+
+    #[inline(always)]
+    fn compare_swap(&mut self, wr_id: u64) -> bool {
+        let op = SendOp::CompareSwap {
+            remote_addr: self.remote_addr,
+            rkey: self.rkey,
+            compare: wr_id,
+            swap: 1,
+        };
+        self.post(wr_id, op, SendFlags::SIGNALED, self.atomic)
     }
 
     #[inline(always)]

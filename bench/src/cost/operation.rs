@@ -9,8 +9,11 @@ pub(super) enum Operation {
     SrqPostList,
     PollRecv,
     PollRecvBatch,
+    PollRecv8,
+    PollRecv32,
     PollSrq,
     PollSrqBatch,
+    PollSrq32,
     PollSend,
     PollSendBatch,
     Empty,
@@ -31,15 +34,18 @@ pub(super) const BATCH: usize = 16;
 
 impl Operation {
     /// All operations, in the order of the table.
-    pub(super) const ALL: [Self; 19] = [
+    pub(super) const ALL: [Self; 22] = [
         Self::PostRecv,
         Self::PostRecvList,
         Self::SrqPost,
         Self::SrqPostList,
         Self::PollRecv,
         Self::PollRecvBatch,
+        Self::PollRecv8,
+        Self::PollRecv32,
         Self::PollSrq,
         Self::PollSrqBatch,
+        Self::PollSrq32,
         Self::PollSend,
         Self::PollSendBatch,
         Self::Empty,
@@ -71,8 +77,11 @@ impl Operation {
             Self::SrqPostList => ("srq_post_list", "SRQ post, list of 32"),
             Self::PollRecv => ("hit_recv", "receive completion, single"),
             Self::PollRecvBatch => ("hit_recv_batch", "receive completion, batch of 16"),
+            Self::PollRecv8 => ("hit_recv_8", "receive completion, 8 B in the CQE"),
+            Self::PollRecv32 => ("hit_recv_32", "receive completion, 32 B in the CQE"),
             Self::PollSrq => ("hit_srq", "SRQ receive completion, single"),
             Self::PollSrqBatch => ("hit_srq_batch", "SRQ receive completion, batch of 16"),
+            Self::PollSrq32 => ("hit_srq_32", "SRQ receive completion, 32 B in CQE"),
             Self::PollSend => ("hit_send", "send completion, single"),
             Self::PollSendBatch => ("hit_send_batch", "send completion, batch of 16"),
             Self::Empty => ("empty", "empty poll"),
@@ -82,8 +91,8 @@ impl Operation {
             Self::SendInlineList => ("send_inline_list", "send 64 B inline, list of 32"),
             Self::Write => ("write", "RDMA write 64 B not inline, single"),
             Self::Read => ("read", "RDMA read 64 B, single"),
-            Self::FetchAdd => ("fetch_add", "atomic fetch and add, single"),
-            Self::CompareSwap => ("compare_swap", "atomic compare and swap, single"),
+            Self::FetchAdd => ("fetch_add", "fetch-and-add, single"),
+            Self::CompareSwap => ("compare_swap", "compare-and-swap, single"),
         }
     }
 

@@ -3,14 +3,14 @@
 //! ```text
 //! receives   stop the NIC, [post n], start it, the far end sends n, stop it, [poll n]
 //! sends      the far end posts n receives, stop the NIC, [post n], start it, stop it, [poll n]
-//! writes     stop the NIC, [post n], start it, poll n; so are reads and atomic operations
+//! others     stop the NIC, [post n], start it, poll n
 //! empty      stop the NIC with nothing outstanding, [poll n times]
 //! ```
 //! Sections in brackets are measured.
 
 use std::time::{Duration, Instant};
 
-use super::end::{Atomic, End, Interface, POLL_FAILED};
+use super::end::{End, Interface, POLL_FAILED};
 use super::meter::Meter;
 use super::operation::{BATCH, LIST, Operation};
 use crate::failure::Failure;
@@ -70,12 +70,14 @@ impl<I: Interface> Rounds<I> {
         bench.sends(near, far, Batched, false, Operation::SendList)?;
         bench.sends(near, far, Single, true, Operation::SendInline)?;
         bench.sends(near, far, Batched, true, Operation::SendInlineList)?;
-        bench.one_sided(near, Operation::Write, End::write)?;
-        bench.one_sided(near, Operation::Read, End::read)?;
+        bench.others(near, Operation::Write, I::Own::write)?;
+        bench.others(near, Operation::Read, I::Own::read)?;
         if near.has_atomics() {
-            bench.atomics(near, Operation::FetchAdd, Atomic::FetchAdd)?;
-            bench.atomics(near, Operation::CompareSwap, Atomic::CompareSwap)?;
+            bench.others(near, Operation::FetchAdd, I::Own::fetch_add)?;
+            bench.others(near, Operation::CompareSwap, I::Own::compare_swap)?;
         }
+        bench.short(near, far, 8, Operation::PollRecv8)?;
+        bench.short(near, far, 32, Operation::PollRecv32)?;
         let (near, far) = (&mut self.shared.0, &mut self.shared.1);
         bench.receives(near, far, Single, Operation::SrqPost, Operation::PollSrq)?;
         bench.receives(
@@ -85,6 +87,7 @@ impl<I: Interface> Rounds<I> {
             Operation::SrqPostList,
             Operation::PollSrqBatch,
         )?;
+        bench.short(near, far, 32, Operation::PollSrq32)?;
         core::hint::black_box(self.sum);
         // Destroying queues needs a running NIC.
         self.nic.release();
@@ -130,6 +133,30 @@ impl Bench<'_> {
         self.nic.drain_and_hold()?;
         self.polls(
             batching,
+            E::BATCHES,
+            poll,
+            near,
+            E::received,
+            E::received_batch,
+        )
+    }
+
+    /// Measures receives of messages that are short enough to lie in the CQE.
+    fn short<E: End>(
+        &mut self,
+        near: &mut E,
+        far: &mut E,
+        length: u32,
+        poll: Operation,
+    ) -> Result<(), Failure> {
+        let count = self.count;
+        posted(post_all(count, |at| near.receive(at)), "receives")?;
+        posted(post_all(count, |at| far.send_short(at, length)), "sends")?;
+        let nic = &mut *self.nic;
+        take(count, nic, || far.sent(self.sum))?;
+        self.nic.drain_and_hold()?;
+        self.polls(
+            Batching::Single,
             E::BATCHES,
             poll,
             near,
@@ -213,8 +240,8 @@ impl Bench<'_> {
         Ok(())
     }
 
-    /// Measures posts of requests that the peer does not see.
-    fn one_sided<E: End>(
+    /// Measures requests for which the far end posts nothing.
+    fn others<E: End>(
         &mut self,
         near: &mut E,
         operation: Operation,
@@ -226,27 +253,9 @@ impl Bench<'_> {
         self.meter.measure(operation, count, &mut || {
             good = post_all(count, |at| post(near, at));
         });
-        posted(good, "one-sided requests")?;
+        posted(good, "requests")?;
         self.nic.release();
-        take(count, self.nic, || near.sent(self.sum)).map(drop)
-    }
-
-    /// Measures posts of atomic operations, whose completions only some interfaces poll.
-    fn atomics<E: End>(
-        &mut self,
-        near: &mut E,
-        operation: Operation,
-        atomic: Atomic,
-    ) -> Result<(), Failure> {
-        let count = self.count;
-        self.nic.hold()?;
-        let mut good = true;
-        self.meter.measure(operation, count, &mut || {
-            good = post_all(count, |at| near.atomic(at, atomic));
-        });
-        posted(good, "atomic operations")?;
-        self.nic.release();
-        take(count, self.nic, || near.atomic_sent(self.sum)).map(drop)
+        take(count, self.nic, || near.finished()).map(drop)
     }
 
     fn empty<E: End>(&mut self, near: &mut E) -> Result<(), Failure> {

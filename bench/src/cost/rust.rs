@@ -8,11 +8,12 @@ use dat_api::safe::{
     ProtectionZone, RemoteSegment, SharedReceiveQueue,
 };
 use dat_api::types::{
-    CompletionFlags, DtoStatus, EpAttributes, EvdFlags, EventData, MemPrivileges,
+    AtomicOp, CompletionFlags, DtoStatus, EpAttributes, EvdFlags, EventData, MemPrivileges,
 };
 
 use super::end::{
-    BUFFER, COMPLETIONS, DEPTH, End, IN, Interface, LONGER, MESSAGE, OUT, POLL_FAILED, ROOM, TARGET,
+    ATOMIC, BUFFER, COMPLETIONS, DEPTH, End, IN, Interface, LONGER, MESSAGE, OUT, POLL_FAILED,
+    ROOM, TARGET,
 };
 use crate::failure::Failure;
 
@@ -135,6 +136,7 @@ impl Rust {
             connections,
             memory,
             target: RemoteSegment::default(),
+            has_atomics: limits.atomics,
         })
     }
 }
@@ -163,11 +165,21 @@ pub(super) struct RustEnd<const SHARED: bool> {
     connections: EventDispatcher,
     memory: Memory,
     target: RemoteSegment,
+    has_atomics: bool,
 }
 
 impl<const SHARED: bool> RustEnd<SHARED> {
     fn write_target(&self) -> RemoteSegment {
         self.memory.remote(TARGET..TARGET + LONGER as usize)
+    }
+
+    #[inline(always)]
+    fn atomic(&mut self, cookie: u64, op: AtomicOp) -> bool {
+        let segment = self.memory.segment(IN..IN + ATOMIC as usize);
+        let flags = CompletionFlags::empty();
+        self.endpoint
+            .post_atomic(op, segment, cookie, self.target, flags)
+            .is_ok()
     }
 }
 
@@ -204,6 +216,13 @@ impl<const SHARED: bool> End for RustEnd<SHARED> {
         false
     }
 
+    fn send_short(&mut self, cookie: u64, length: u32) -> bool {
+        let segment = [self.memory.segment(OUT..OUT + length as usize)];
+        self.endpoint
+            .post_send(&segment, cookie, CompletionFlags::empty())
+            .is_ok()
+    }
+
     #[inline(always)]
     fn write(&mut self, cookie: u64) -> bool {
         let segment = [self.memory.segment(OUT..OUT + LONGER as usize)];
@@ -214,10 +233,28 @@ impl<const SHARED: bool> End for RustEnd<SHARED> {
 
     #[inline(always)]
     fn read(&mut self, cookie: u64) -> bool {
-        let segment = [self.memory.segment(OUT..OUT + LONGER as usize)];
+        let segment = [self.memory.segment(IN..IN + LONGER as usize)];
         self.endpoint
             .post_rdma_read(&segment, cookie, self.target, CompletionFlags::empty())
             .is_ok()
+    }
+
+    fn has_atomics(&self) -> bool {
+        self.has_atomics
+    }
+
+    #[inline(always)]
+    fn fetch_add(&mut self, cookie: u64) -> bool {
+        self.atomic(cookie, AtomicOp::FetchAdd(1))
+    }
+
+    #[inline(always)]
+    fn compare_swap(&mut self, cookie: u64) -> bool {
+        let op = AtomicOp::CompareSwap {
+            compare: cookie,
+            swap: 1,
+        };
+        self.atomic(cookie, op)
     }
 
     #[inline(always)]
@@ -236,6 +273,25 @@ impl<const SHARED: bool> End for RustEnd<SHARED> {
 
     fn sent_batch(&mut self, sum: &mut u64) -> usize {
         self.sent(sum)
+    }
+
+    /// Dequeues one completion of any kind.
+    fn finished(&mut self) -> usize {
+        use DtoStatus::Success;
+        use EventData::{Dto, ExtendedDto};
+        match self.sent.next() {
+            Ok(None) => 0,
+            Ok(Some(event)) => match event.data {
+                Dto {
+                    status: Success, ..
+                }
+                | ExtendedDto {
+                    status: Success, ..
+                } => 1,
+                _ => POLL_FAILED,
+            },
+            Err(_) => POLL_FAILED,
+        }
     }
 }
 

@@ -8,21 +8,18 @@ use std::ptr::{NonNull, null_mut};
 use dat_engine::{LinkLayer, PortInfo};
 use dv_sys::inline::dv_reg_mr;
 use dv_sys::verbs::{
-    ibv_access_flags as Access, ibv_alloc_pd, ibv_context, ibv_cq, ibv_create_cq, ibv_create_qp,
-    ibv_create_srq, ibv_free_device_list, ibv_get_device_list, ibv_get_device_name, ibv_modify_qp,
-    ibv_mr, ibv_open_device, ibv_pd, ibv_qp, ibv_qp_attr, ibv_qp_attr_mask as Mask,
+    atomic_t, ibv_access_flags as Access, ibv_alloc_pd, ibv_context, ibv_cq, ibv_create_cq,
+    ibv_create_qp, ibv_create_srq, ibv_free_device_list, ibv_get_device_list, ibv_get_device_name,
+    ibv_modify_qp, ibv_mr, ibv_open_device, ibv_pd, ibv_qp, ibv_qp_attr, ibv_qp_attr_mask as Mask,
     ibv_qp_init_attr, ibv_qp_state, ibv_qp_type, ibv_recv_wr, ibv_send_flags as Flags, ibv_send_wr,
     ibv_sge, ibv_srq, ibv_srq_init_attr, ibv_wc, ibv_wc_status, ibv_wr_opcode, rdma_t, wr_t,
 };
 
 use super::end::{
-    BUFFER, COMPLETIONS, DEPTH, End, IN, Interface, MESSAGE, OUT, POLL_FAILED, ROOM, TARGET,
+    ATOMIC, BUFFER, COMPLETIONS, DEPTH, End, IN, Interface, MESSAGE, OUT, POLL_FAILED, ROOM, TARGET,
 };
 use super::operation::{BATCH, LIST};
 use crate::failure::Failure;
-
-/// What peers may do.
-const PEER_ACCESS: u32 = Access::IBV_ACCESS_REMOTE_WRITE.0 | Access::IBV_ACCESS_REMOTE_READ.0;
 
 /// A device opened through libibverbs. Its objects are not destroyed: the worker
 /// process ends after the measurement.
@@ -30,6 +27,7 @@ pub(crate) struct Verbs {
     context: NonNull<ibv_context>,
     pd: NonNull<ibv_pd>,
     port: PortInfo,
+    has_atomics: bool,
 }
 
 /// Converts the result of a libibverbs call, which is null on failure.
@@ -39,7 +37,8 @@ fn non_null<T>(call: &str, answer: *mut T) -> Result<NonNull<T>, Failure> {
 }
 
 impl Verbs {
-    pub(crate) fn open(name: &str, port: PortInfo) -> Result<Self, Failure> {
+    /// Opens a device, which may have atomic operations.
+    pub(crate) fn open(name: &str, port: PortInfo, has_atomics: bool) -> Result<Self, Failure> {
         // SAFETY: the list is null or has `count` entries, and is freed after use;
         // names are C strings.
         let context = unsafe {
@@ -55,7 +54,21 @@ impl Verbs {
         };
         // SAFETY: an open device.
         let pd = non_null("ibv_alloc_pd", unsafe { ibv_alloc_pd(context.as_ptr()) })?;
-        Ok(Self { context, pd, port })
+        Ok(Self {
+            context,
+            pd,
+            port,
+            has_atomics,
+        })
+    }
+
+    /// Returns the access that the measured requests need.
+    fn access(&self) -> u32 {
+        let atomic = match self.has_atomics {
+            true => Access::IBV_ACCESS_REMOTE_ATOMIC.0,
+            false => 0,
+        };
+        Access::IBV_ACCESS_REMOTE_WRITE.0 | Access::IBV_ACCESS_REMOTE_READ.0 | atomic
     }
 
     /// Creates a completion queue and a shared receive queue of this depth, for
@@ -81,8 +94,8 @@ impl Verbs {
 
     fn pair<const SHARED: bool>(&self) -> Result<(VerbsEnd<SHARED>, VerbsEnd<SHARED>), Failure> {
         let (near, far) = (VerbsEnd::create(self)?, VerbsEnd::create(self)?);
-        near.connect(&self.port, &far)?;
-        far.connect(&self.port, &near)?;
+        near.connect(self, &far)?;
+        far.connect(self, &near)?;
         Ok((near, far))
     }
 }
@@ -135,8 +148,12 @@ pub(super) struct VerbsEnd<const SHARED: bool> {
     received: NonNull<ibv_cq>,
     receive: ibv_recv_wr,
     send: ibv_send_wr,
+    short: ibv_send_wr,
     write: ibv_send_wr,
     read: ibv_send_wr,
+    fetch_add: ibv_send_wr,
+    compare_swap: ibv_send_wr,
+    has_atomics: bool,
     receives: &'static mut [ibv_recv_wr; LIST],
     sends: &'static mut [ibv_send_wr; LIST],
     inline_sends: &'static mut [ibv_send_wr; LIST],
@@ -148,7 +165,7 @@ impl<const SHARED: bool> VerbsEnd<SHARED> {
         let (context, pd) = (verbs.context.as_ptr(), verbs.pd.as_ptr());
         let buffer: &'static mut [u8] = Box::leak(vec![0; BUFFER].into_boxed_slice());
         let start = buffer.as_mut_ptr();
-        let access = Access::IBV_ACCESS_LOCAL_WRITE.0 | PEER_ACCESS;
+        let access = Access::IBV_ACCESS_LOCAL_WRITE.0 | verbs.access();
         // SAFETY: an open device, memory that is never freed, and local
         // attributes, for which zero is valid.
         unsafe {
@@ -207,8 +224,27 @@ impl<const SHARED: bool> VerbsEnd<SHARED> {
                     rkey: (*mr.as_ptr()).rkey,
                 },
             };
-            let mut read = write;
-            read.opcode = ibv_wr_opcode::IBV_WR_RDMA_READ;
+            let read = ibv_send_wr {
+                opcode: ibv_wr_opcode::IBV_WR_RDMA_READ,
+                ..write
+            };
+            let mut fetch_add = request(signaled);
+            fetch_add.opcode = ibv_wr_opcode::IBV_WR_ATOMIC_FETCH_AND_ADD;
+            fetch_add.sg_list = segment(IN, ATOMIC);
+            fetch_add.wr = wr_t {
+                atomic: atomic_t {
+                    remote_addr: start.add(TARGET).addr() as u64,
+                    compare_add: 1,
+                    swap: 1,
+                    rkey: (*mr.as_ptr()).rkey,
+                },
+            };
+            let compare_swap = ibv_send_wr {
+                opcode: ibv_wr_opcode::IBV_WR_ATOMIC_CMP_AND_SWP,
+                ..fetch_add
+            };
+            let mut short = request(signaled);
+            short.sg_list = segment(OUT, MESSAGE);
             let receives = Box::leak(Box::new([receive; LIST]));
             for at in 1..LIST {
                 receives[at - 1].next = &raw mut receives[at];
@@ -228,8 +264,12 @@ impl<const SHARED: bool> VerbsEnd<SHARED> {
                 received,
                 receive,
                 send: request(signaled),
+                short,
                 write,
                 read,
+                fetch_add,
+                compare_swap,
+                has_atomics: verbs.has_atomics,
                 receives,
                 sends: chain(signaled),
                 inline_sends: chain(signaled | Flags::IBV_SEND_INLINE.0),
@@ -239,7 +279,8 @@ impl<const SHARED: bool> VerbsEnd<SHARED> {
     }
 
     /// Moves the queue pair RESET → INIT → RTR → RTS, as `ibv_rc_pingpong` does.
-    fn connect(&self, port: &PortInfo, peer: &Self) -> Result<(), Failure> {
+    fn connect(&self, verbs: &Verbs, peer: &Self) -> Result<(), Failure> {
+        let port = &verbs.port;
         let modify = |attributes: &mut ibv_qp_attr, mask: u32| {
             // SAFETY: a live queue pair; the attributes are only read.
             match unsafe { ibv_modify_qp(self.qp.as_ptr(), attributes, mask as i32) } {
@@ -254,7 +295,7 @@ impl<const SHARED: bool> VerbsEnd<SHARED> {
         let mut attributes: ibv_qp_attr = unsafe { zeroed() };
         attributes.qp_state = ibv_qp_state::IBV_QPS_INIT;
         attributes.port_num = port.number;
-        attributes.qp_access_flags = PEER_ACCESS;
+        attributes.qp_access_flags = verbs.access();
         let init = Mask::IBV_QP_STATE.0
             | Mask::IBV_QP_PKEY_INDEX.0
             | Mask::IBV_QP_PORT.0
@@ -397,6 +438,14 @@ impl<const SHARED: bool> End for VerbsEnd<SHARED> {
         self.post_send(request)
     }
 
+    fn send_short(&mut self, cookie: u64, length: u32) -> bool {
+        self.short.wr_id = cookie;
+        // SAFETY: the segment of this request, which is never freed.
+        unsafe { (*self.short.sg_list).length = length };
+        let request = &raw mut self.short;
+        self.post_send(request)
+    }
+
     #[inline(always)]
     fn write(&mut self, cookie: u64) -> bool {
         self.write.wr_id = cookie;
@@ -408,6 +457,24 @@ impl<const SHARED: bool> End for VerbsEnd<SHARED> {
     fn read(&mut self, cookie: u64) -> bool {
         self.read.wr_id = cookie;
         let request = &raw mut self.read;
+        self.post_send(request)
+    }
+
+    fn has_atomics(&self) -> bool {
+        self.has_atomics
+    }
+
+    #[inline(always)]
+    fn fetch_add(&mut self, cookie: u64) -> bool {
+        self.fetch_add.wr_id = cookie;
+        let request = &raw mut self.fetch_add;
+        self.post_send(request)
+    }
+
+    #[inline(always)]
+    fn compare_swap(&mut self, cookie: u64) -> bool {
+        self.compare_swap.wr_id = cookie;
+        let request = &raw mut self.compare_swap;
         self.post_send(request)
     }
 

@@ -51,8 +51,9 @@ pub(super) fn run(variant: Variant, args: &CostArgs) -> Result<(), Failure> {
     let safe = variant.is_threadsafe();
     match variant {
         Variant::Libmlx5 | Variant::Libmlx5St => {
-            let port = Device::open(&name)?.port(port)?;
-            measure(&Verbs::open(&name, port)?, nic, args)
+            let device = Device::open(&name)?;
+            let (port, atomics) = (device.port(port)?, device.limits().atomics);
+            measure(&Verbs::open(&name, port, atomics)?, nic, args)
         }
         Variant::Engine | Variant::EngineSt => {
             measure(&Engine::open(Device::open(&name)?, port, !safe)?, nic, args)

@@ -84,7 +84,7 @@ fn dat(adapter: &str, count: u32) -> Result<u64, Failure> {
 
 fn libmlx5(device: &str, count: u32, port: u8) -> Result<u64, Failure> {
     let port = Device::open(device)?.port(port)?;
-    let queues = Verbs::open(device, port)?.queues(DEPTH)?;
+    let queues = Verbs::open(device, port, false)?.queues(DEPTH)?;
     // The engine's default depth.
     growth(count, || queues.queue_pair(128))
 }

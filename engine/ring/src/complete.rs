@@ -119,6 +119,12 @@ impl Slot {
         }))
     }
 
+    /// Returns the address of the first 32 bytes, which may hold a payload.
+    #[inline(always)]
+    pub(crate) fn first_half(self) -> *const u8 {
+        self.0.as_ptr()
+    }
+
     /// Returns the payload that the device left in the entry, at the full size
     /// of the format. `None` if the format does not fit the ring.
     fn payload(self, format: InlineScatter, stride: usize) -> Option<Payload> {

@@ -20,7 +20,7 @@ use crate::layout::{LayoutError, RecvLayout};
 use crate::mmio::{DoorbellRecord, barrier};
 use crate::recv_wqe::{PostReceives, RecvWqes};
 use crate::request::{PostError, RecvRequest, Segment};
-use crate::scatter::{Units, read_unit};
+use crate::scatter::{FirstSegment, Units, read_unit};
 use crate::wire::UNIT;
 use crate::{Credits, RingSize};
 
@@ -286,6 +286,14 @@ impl RecvConsumer {
         let retired = self.retired.load(Ordering::Relaxed);
         // The record has 16 bits of the count of posts, the ring at most 2^15.
         self.record.get().wrapping_sub(retired) & 0xffff
+    }
+
+    /// Returns the first segment of the receive that a completion names.
+    #[inline(always)]
+    pub fn first_segment(&self, wqe_counter: u16) -> FirstSegment {
+        let index = self.size.index(u32::from(wqe_counter));
+        // SAFETY: an index of the ring, whose WQEs begin with a segment.
+        unsafe { FirstSegment::read(self.buf.add(index * self.stride)) }
     }
 
     /// Collects the segments that `length` bytes go to, of the receive that a

@@ -9,8 +9,9 @@
 use core::mem::MaybeUninit;
 use core::ptr::NonNull;
 
-use crate::mmio::{DmaCell, write_message};
-use crate::wire::{DataSegment, UNIT};
+use crate::complete::Slot;
+use crate::mmio::{DmaCell, write_message, write_short};
+use crate::wire::{Be32, Be64, DataSegment, UNIT, data_offset};
 
 /// The payload, copied out of the CQE: at most 64 bytes.
 pub type Payload = [u64; 8];
@@ -65,6 +66,54 @@ pub(crate) unsafe fn read_unit(at: NonNull<u8>) -> [u64; 2] {
     // SAFETY: readable and aligned, as the caller promises.
     let (low, high) = unsafe { (DmaCell::new(at), DmaCell::new(high)) };
     [low.read(), high.read()]
+}
+
+/// The first segment of a receive, copied out of the ring.
+///
+/// It is copied before it is used, as [`Units`] are.
+#[derive(Clone, Copy, Debug)]
+pub struct FirstSegment {
+    addr: u64,
+    length: u32,
+}
+
+impl FirstSegment {
+    /// Reads the segment at `at` as it is now.
+    ///
+    /// # Safety
+    /// A data segment in a ring.
+    #[inline(always)]
+    pub(crate) unsafe fn read(at: NonNull<u8>) -> Self {
+        // SAFETY: two fields of the segment, aligned; readable as the caller promises.
+        let (addr, length) = unsafe {
+            (
+                DmaCell::new(at.add(data_offset::ADDR).cast::<u64>()),
+                DmaCell::new(at.add(data_offset::LENGTH).cast::<u32>()),
+            )
+        };
+        Self {
+            addr: Be64::from_bits(addr.read()).get(),
+            length: Be32::from_bits(length.read()).get(),
+        }
+    }
+}
+
+/// Copies the `length` bytes of payload at the beginning of the CQE in `slot` to the
+/// first segment of its receive. Returns `false`, with nothing copied, if that is not
+/// all there is to do: there are no bytes, more than 32 (which only a faulty device
+/// writes), or more than the segment takes. Makes no outlined call.
+///
+/// # Safety
+/// As for [`scatter`]; and the entry has been written.
+#[inline(always)]
+pub unsafe fn scatter_to_first(slot: Slot, length: u32, to: FirstSegment) -> bool {
+    if length > to.length {
+        return false;
+    }
+    let memory = core::ptr::with_exposed_provenance_mut::<u8>(to.addr as usize);
+    // SAFETY: an entry has 64 bytes. The memory is writable for the segment's length,
+    // which is no less.
+    unsafe { write_short(memory, slot.first_half(), length as usize) }
 }
 
 /// The segments of one request that a payload goes to, copied out of the ring.

@@ -22,12 +22,14 @@ use crate::{Credits, RingSize};
 
 use consumer::Entry;
 pub use consumer::{Retired, SendConsumer};
+use encode::{Return, Ring};
 
 mod atomic;
 mod bind;
 mod consumer;
 mod doorbell;
 mod encode;
+mod list;
 mod one;
 mod slow;
 
@@ -273,13 +275,7 @@ impl SendProducer {
     #[inline(always)]
     pub unsafe fn try_post(&mut self, request: &SendRequest<'_>, wr_data: u32) -> bool {
         // SAFETY: required of the caller.
-        match unsafe { self.try_write(request, wr_data) } {
-            Some(written) => {
-                self.ring_single(written);
-                true
-            }
-            None => false,
-        }
+        unsafe { self.try_write::<Ring>(request, wr_data) }.is_some()
     }
 
     /// Posts several requests and rings the doorbell once. Their `wr_data` is 0.
@@ -294,14 +290,21 @@ impl SendProducer {
         let mut last = None;
         let mut posted = 0;
         let mut result = Ok(());
-        while let Some(request) = requests.get(posted) {
+        while let rest @ [request, ..] = &requests[posted..] {
             // SAFETY: required of the caller.
-            let tried = unsafe { self.try_write(request, 0) };
-            let written = match tried {
-                Some(written) => written,
+            let tried = unsafe {
+                match self.try_write_run(rest) {
+                    None => self
+                        .try_write::<Return>(request, 0)
+                        .map(|written| (1, written)),
+                    run => run,
+                }
+            };
+            let (count, written) = match tried {
+                Some(tried) => tried,
                 // SAFETY: required of the caller.
                 None => match unsafe { self.write(request, 0) } {
-                    Ok(written) => written,
+                    Ok(written) => (1, written),
                     Err(error) => {
                         result = Err(ListError { posted, error });
                         break;
@@ -309,7 +312,7 @@ impl SendProducer {
                 },
             };
             last = Some(written);
-            posted += 1;
+            posted += count;
         }
         match last {
             Some(written) if posted == 1 => self.ring_single(written),

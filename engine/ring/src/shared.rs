@@ -42,7 +42,7 @@ use crate::layout::{LayoutError, SharedRecvLayout};
 use crate::mmio::{DmaCell, DoorbellRecord, barrier};
 use crate::recv_wqe::{PostReceives, RecvWqes};
 use crate::request::{PostError, RecvRequest, Segment};
-use crate::scatter::{Units, read_unit};
+use crate::scatter::{FirstSegment, Units, read_unit};
 use crate::sync::BiasedLock;
 use crate::wire::{Be16, SrqNextSegment, UNIT};
 
@@ -458,6 +458,14 @@ impl SharedRecvConsumer {
         let returned = self.returned.load(Ordering::Relaxed);
         // The record has 16 bits of the count of posts; fewer are outstanding.
         self.record.get().wrapping_sub(returned) & 0xffff
+    }
+
+    /// Returns the first segment of the receive at `index`.
+    #[inline(always)]
+    pub fn first_segment(&self, index: u16) -> FirstSegment {
+        let index = self.size.index(u32::from(index));
+        // SAFETY: an index of the ring, whose WQEs have a segment after their header.
+        unsafe { FirstSegment::read(self.buf.add(index * self.stride + UNIT)) }
     }
 
     /// Collects the segments that `length` bytes go to, of the receive at `index`.

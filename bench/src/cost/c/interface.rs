@@ -174,6 +174,7 @@ impl C {
             into: memory.segment(IN..IN + ROOM as usize),
             short: out(MESSAGE),
             long: out(LONGER),
+            fetched: memory.segment(IN..IN + LONGER as usize),
             word: out(ATOMIC),
             target: remote_segment(RemoteSegment::default()),
             word_target: remote_segment(RemoteSegment::default()),
@@ -210,6 +211,7 @@ pub(in crate::cost) struct CEnd<const SHARED: bool> {
     into: DAT_LMR_TRIPLET,
     short: DAT_LMR_TRIPLET,
     long: DAT_LMR_TRIPLET,
+    fetched: DAT_LMR_TRIPLET,
     /// Of atomic operations.
     word: DAT_LMR_TRIPLET,
     target: DAT_RMR_TRIPLET,
@@ -247,6 +249,18 @@ impl<const SHARED: bool> Drop for CEnd<SHARED> {
 
 fn cookie_of(cookie: u64) -> DAT_CONTEXT {
     DAT_CONTEXT { as_64: cookie }
+}
+
+impl<const SHARED: bool> CEnd<SHARED> {
+    #[inline(always)]
+    fn atomic(&mut self, cookie: u64, operation: Atomic) -> bool {
+        let (segment, target) = (&raw mut self.word, &raw mut self.word_target);
+        // SAFETY: as in `receive`; the target is only read.
+        unsafe {
+            let cookie = cookie_of(cookie);
+            atomics::post(&self.calls, self.ep, operation, segment, cookie, target) == 0
+        }
+    }
 }
 
 impl<const SHARED: bool> End for CEnd<SHARED> {
@@ -288,6 +302,13 @@ impl<const SHARED: bool> End for CEnd<SHARED> {
         false
     }
 
+    fn send_short(&mut self, cookie: u64, length: u32) -> bool {
+        let mut segment = self.memory.segment(OUT..OUT + length as usize);
+        let (cookie, flags) = (cookie_of(cookie), DAT_COMPLETION_DEFAULT_FLAG);
+        // SAFETY: as in `receive`.
+        unsafe { (self.calls.ep_post_send)(self.ep, 1, &raw mut segment, cookie, flags) == 0 }
+    }
+
     #[inline(always)]
     fn write(&mut self, cookie: u64) -> bool {
         let (segment, target) = (&raw mut self.long, &raw const self.target);
@@ -298,7 +319,7 @@ impl<const SHARED: bool> End for CEnd<SHARED> {
 
     #[inline(always)]
     fn read(&mut self, cookie: u64) -> bool {
-        let (segment, target) = (&raw mut self.long, &raw const self.target);
+        let (segment, target) = (&raw mut self.fetched, &raw const self.target);
         let (cookie, flags) = (cookie_of(cookie), DAT_COMPLETION_DEFAULT_FLAG);
         // SAFETY: as in `receive`; the target is only read.
         unsafe { (self.calls.ep_post_rdma_read)(self.ep, 1, segment, cookie, target, flags) == 0 }
@@ -309,17 +330,18 @@ impl<const SHARED: bool> End for CEnd<SHARED> {
     }
 
     #[inline(always)]
-    fn atomic(&mut self, cookie: u64, operation: Atomic) -> bool {
-        let (segment, target) = (&raw mut self.word, &raw mut self.word_target);
-        // SAFETY: as in `receive`; the target is only read.
-        unsafe {
-            let cookie = cookie_of(cookie);
-            atomics::post(&self.calls, self.ep, operation, segment, cookie, target) == 0
-        }
+    fn fetch_add(&mut self, cookie: u64) -> bool {
+        self.atomic(cookie, Atomic::FetchAdd)
     }
 
-    fn atomic_sent(&mut self, sum: &mut u64) -> usize {
-        dequeue_event(&self.sent, &self.calls, atomics::DONE, sum)
+    #[inline(always)]
+    fn compare_swap(&mut self, cookie: u64) -> bool {
+        self.atomic(cookie, Atomic::CompareSwap)
+    }
+
+    fn finished(&mut self) -> usize {
+        let numbers = [DAT_DTO_COMPLETION_EVENT, atomics::DONE];
+        dequeue_event(&self.sent, &self.calls, numbers, &mut 0)
     }
 
     #[inline(always)]
@@ -344,12 +366,17 @@ impl<const SHARED: bool> End for CEnd<SHARED> {
 /// Dequeues one completion of a request that is not atomic.
 #[inline(always)]
 fn dequeue(queue: &Queue, calls: &Calls, sum: &mut u64) -> usize {
-    dequeue_event(queue, calls, DAT_DTO_COMPLETION_EVENT, sum)
+    dequeue_event(queue, calls, [DAT_DTO_COMPLETION_EVENT], sum)
 }
 
-/// Dequeues one completion, whose event has this number.
+/// Dequeues one completion, whose event has one of these numbers.
 #[inline(always)]
-fn dequeue_event(queue: &Queue, calls: &Calls, number: DAT_EVENT_NUMBER, sum: &mut u64) -> usize {
+fn dequeue_event<const N: usize>(
+    queue: &Queue,
+    calls: &Calls,
+    numbers: [DAT_EVENT_NUMBER; N],
+    sum: &mut u64,
+) -> usize {
     let mut event = MaybeUninit::<DAT_EVENT>::uninit();
     // SAFETY: an EVD; the event is a local variable that is written.
     let code: DAT_RETURN = unsafe { (calls.evd_dequeue)(queue.evd, event.as_mut_ptr()) };
@@ -362,7 +389,7 @@ fn dequeue_event(queue: &Queue, calls: &Calls, number: DAT_EVENT_NUMBER, sum: &m
     }
     // SAFETY: the call succeeded, so it has written the event.
     let event = unsafe { &*event.as_ptr() };
-    if event.event_number != number {
+    if !numbers.contains(&event.event_number) {
         return POLL_FAILED;
     }
     // SAFETY: the event number says that this member is valid.

@@ -121,6 +121,15 @@ fn take_fast(cqe: Cqe<'_>) -> Option<EventData> {
             let operation = DtoOperation::Receive;
             Some(transfer(ep, wr_id, DtoStatus::Success, length, operation))
         }
+        CqeKind::RecvInCqe => {
+            let (ep, slot) = receiver(&cqe)?;
+            if !is_recv_consumers(&cqe, slot) {
+                return None;
+            }
+            let (wr_id, length) = cqe.consume_in_cqe()?;
+            let operation = DtoOperation::Receive;
+            Some(transfer(ep, wr_id, DtoStatus::Success, length, operation))
+        }
         CqeKind::Request => {
             let (ep, slot) = receiver(&cqe)?;
             let operation = consumers_request(&cqe, slot)?;
@@ -171,7 +180,7 @@ impl Consumer {
         };
         let (_, slot) = receiver(&cqe).ok_or(Slow)?;
         let is_consumers = match cqe.kind() {
-            CqeKind::Recv => is_recv_consumers(&cqe, slot),
+            CqeKind::Recv | CqeKind::RecvInCqe => is_recv_consumers(&cqe, slot),
             CqeKind::Request => consumers_request(&cqe, slot).is_some(),
             CqeKind::Other => false,
         };

@@ -14,6 +14,9 @@ type Wide = core::arch::aarch64::uint8x16_t;
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
 type Wide = u64;
 
+/// As many as 16 bytes are.
+const WIDE: usize = 16 / size_of::<Wide>();
+
 /// A value at any address.
 #[derive(Clone, Copy)]
 #[repr(C, packed)]
@@ -51,40 +54,63 @@ pub(crate) const SHORT_COPY: u32 = 128;
 /// which do not overlap.
 #[inline(always)]
 pub(crate) unsafe fn read_short(to: *mut u8, from: *const u8, length: usize) {
-    /// Copies the first and the last `N` of at least `N` and at most `2 * N` values.
-    ///
-    /// # Safety
-    /// As above, with `length` at least `N` values.
-    #[inline(always)]
-    unsafe fn ends<T: Copy, const N: usize>(to: *mut u8, from: *const u8, length: usize) {
-        for value in 0..N {
-            let (front, back) = (
-                value * size_of::<T>(),
-                length - (value + 1) * size_of::<T>(),
-            );
-            for at in [front, back] {
-                // SAFETY: a value that begins and ends inside both, of any
-                // alignment.
-                unsafe {
-                    let value = read::<T>(from.add(at));
-                    to.add(at).cast::<T>().write_unaligned(value);
-                }
-            }
-        }
-    }
-    /// As many as 16 bytes are.
-    const WIDE: usize = 16 / size_of::<Wide>();
     debug_assert!((1..=SHORT_COPY as usize).contains(&length));
     // SAFETY: each arm's `N` values fit the length, and twice as many cover it.
     unsafe {
         match length {
-            65.. => ends::<Wide, { 4 * WIDE }>(to, from, length),
-            33.. => ends::<Wide, { 2 * WIDE }>(to, from, length),
-            16.. => ends::<Wide, WIDE>(to, from, length),
-            8.. => ends::<u64, 1>(to, from, length),
-            4.. => ends::<u32, 1>(to, from, length),
-            2.. => ends::<u16, 1>(to, from, length),
-            _ => ends::<u8, 1>(to, from, length),
+            65.. => copy_ends::<Wide, { 4 * WIDE }>(to, from, length),
+            33.. => copy_ends::<Wide, { 2 * WIDE }>(to, from, length),
+            16.. => copy_ends::<Wide, WIDE>(to, from, length),
+            8.. => copy_ends::<u64, 1>(to, from, length),
+            4.. => copy_ends::<u32, 1>(to, from, length),
+            2.. => copy_ends::<u16, 1>(to, from, length),
+            _ => copy_ends::<u8, 1>(to, from, length),
+        }
+    }
+}
+
+/// Copies `length` bytes, at least 1 and at most 32, into message memory that nothing
+/// else accesses meanwhile. Returns `false`, with nothing copied, for any other length.
+/// Inlined, as [`read_short`]. The writes are plain: LLVM would pass the value of a
+/// volatile one, at any address, through the stack.
+///
+/// # Safety
+/// 32 readable bytes at `from`, and `length` writable bytes at `to` if `length` is at
+/// most 32; they do not overlap, and nothing else accesses those at `to`.
+#[inline(always)]
+pub(crate) unsafe fn write_short(to: *mut u8, from: *const u8, length: usize) -> bool {
+    // SAFETY: each arm's `N` values fit the length, and twice as many cover it.
+    unsafe {
+        match length {
+            16..=32 => copy_ends::<Wide, WIDE>(to, from, length),
+            8..16 => copy_ends::<u64, 1>(to, from, length),
+            4..8 => copy_ends::<u32, 1>(to, from, length),
+            2..4 => copy_ends::<u16, 1>(to, from, length),
+            1 => copy_ends::<u8, 1>(to, from, length),
+            _ => return false,
+        }
+    }
+    true
+}
+
+/// Copies the first and the last `N` of at least `N` and at most `2 * N` values.
+///
+/// # Safety
+/// `length` readable bytes at `from`, at least `N` values, and as many bytes that only the
+/// caller writes at `to`, which do not overlap.
+#[inline(always)]
+unsafe fn copy_ends<T: Copy, const N: usize>(to: *mut u8, from: *const u8, length: usize) {
+    for value in 0..N {
+        let (front, back) = (
+            value * size_of::<T>(),
+            length - (value + 1) * size_of::<T>(),
+        );
+        for at in [front, back] {
+            // SAFETY: a value that begins and ends inside both, of any alignment.
+            unsafe {
+                let value = read::<T>(from.add(at));
+                to.add(at).cast::<T>().write_unaligned(value);
+            }
         }
     }
 }
@@ -187,6 +213,23 @@ mod tests {
             // SAFETY: `length` bytes of each, inside their vectors.
             unsafe { read_short(to.as_mut_ptr().add(1), from.as_ptr(), length) };
             assert_eq!(to[1..=length], from, "{length}");
+            assert_eq!((to[0], to[length + 1]), (0xa5, 0xa5), "{length}");
+        }
+    }
+
+    #[test]
+    fn short_messages_are_written_exactly_and_others_are_refused() {
+        let from = pattern(32);
+        for length in 0..40 {
+            let mut to = vec![0xa5; length + 2];
+            // SAFETY: 32 readable bytes, and `length` bytes inside their vector.
+            let copied = unsafe { write_short(to.as_mut_ptr().add(1), from.as_ptr(), length) };
+            assert_eq!(copied, (1..=32).contains(&length), "{length}");
+            if copied {
+                assert_eq!(to[1..=length], from[..length], "{length}");
+            } else {
+                assert!(to.iter().all(|&byte| byte == 0xa5), "{length}");
+            }
             assert_eq!((to[0], to[length + 1]), (0xa5, 0xa5), "{length}");
         }
     }

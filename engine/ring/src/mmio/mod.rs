@@ -10,6 +10,6 @@ mod copy;
 mod register;
 
 pub use cell::{DmaCell, DoorbellRecord};
-pub(crate) use copy::{SHORT_COPY, read_short};
+pub(crate) use copy::{SHORT_COPY, read_short, write_short};
 pub use copy::{read_message, write_message};
 pub(crate) use register::{ArmRegister, BlueFlame, Register};

@@ -15,10 +15,9 @@ impl SendProducer {
     pub(super) fn ring_single(&mut self, written: Written) {
         self.publish();
         let doorbell = written.doorbell;
-        // A register that other queue pairs ring too takes no BlueFlame copies.
-        if self.register.is_serialised() {
-            self.register.ring_locked(doorbell);
-        } else if written.units > 1 && written.units <= self.blue_flame_units {
+        // A register that other queue pairs ring too takes no BlueFlame copies:
+        // `blue_flame_units` is 0.
+        if written.units > 1 && written.units <= self.blue_flame_units {
             // SAFETY: a WQE of this ring, which has just been completed and
             // which is no longer than a half of the register.
             unsafe {
@@ -29,6 +28,8 @@ impl SendProducer {
                     ring_end: self.end.as_ptr(),
                 });
             }
+        } else if self.register.is_serialised() {
+            self.register.ring_locked(doorbell);
         } else {
             self.register.ring(doorbell);
         }

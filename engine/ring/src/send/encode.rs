@@ -8,7 +8,7 @@
 
 use core::ptr::NonNull;
 
-use super::{Control, SendProducer, Written};
+use super::{Control, Place, SendProducer, Written};
 use crate::request::{SendFlags, SendOp, SendRequest};
 use crate::units::write_unit;
 use crate::wire::{CtrlFlags, RemoteSegment, UNIT, WqeOpcode};
@@ -41,11 +41,53 @@ pub(super) trait Payload {
     ) -> Result<u32, Self::Refused>;
 }
 
+/// What is done with a WQE that is written. A trait, because LLVM would call a closure
+/// that several paths use out of line.
+pub(super) trait Then {
+    /// The result.
+    type Result;
+
+    fn then(ring: &mut SendProducer, written: Written) -> Self::Result;
+}
+
+/// Rings the doorbell.
+pub(super) enum Ring {}
+
+impl Then for Ring {
+    type Result = ();
+
+    #[inline(always)]
+    fn then(ring: &mut SendProducer, written: Written) {
+        ring.ring_single(written);
+    }
+}
+
+/// Returns the WQE to the caller, which rings the doorbell.
+pub(super) enum Return {}
+
+impl Then for Return {
+    type Result = Written;
+
+    #[inline(always)]
+    fn then(_: &mut SendProducer, written: Written) -> Written {
+        written
+    }
+}
+
 /// What an operation is in the control segment.
 #[derive(Clone, Copy)]
 pub(super) struct Operation {
     opcode: WqeOpcode,
     imm: u32,
+}
+
+/// What else the WQE of a request needs.
+#[derive(Clone, Copy)]
+pub(super) struct Transfer {
+    pub(super) operation: Operation,
+    pub(super) remote: Option<Remote>,
+    pub(super) fence: CtrlFlags,
+    pub(super) wr_data: u32,
 }
 
 /// Address and key of the peer's memory.
@@ -78,7 +120,7 @@ impl Operation {
 
 impl SendProducer {
     /// Writes the WQE of a request at the producer's position, for which the
-    /// caller has checked the credits.
+    /// caller has checked the credits, and passes it to `T`.
     /// The device sees it with the next doorbell.
     ///
     /// # Errors
@@ -87,42 +129,61 @@ impl SendProducer {
     /// # Safety
     /// As for [`Self::post_with_data`].
     #[inline(always)]
-    pub(super) unsafe fn encode<P: Payload>(
+    pub(super) unsafe fn encode<P: Payload, T: Then>(
         &mut self,
         request: &SendRequest<'_>,
-        operation: Operation,
-        remote: Option<Remote>,
+        transfer: Transfer,
         payload: &P,
-        wr_data: u32,
-        fence: CtrlFlags,
-    ) -> Result<Written, P::Refused> {
-        let Operation { opcode, imm } = operation;
+    ) -> Result<T::Result, P::Refused> {
         // A read has nothing to copy.
-        let is_inline =
-            request.flags.contains(SendFlags::INLINE) && !matches!(opcode, WqeOpcode::RdmaRead);
+        let is_inline = request.flags.contains(SendFlags::INLINE)
+            && !matches!(transfer.operation.opcode, WqeOpcode::RdmaRead);
         let place = self.place();
-        let before = if remote.is_some() { 2 } else { 1 };
+        let before = if transfer.remote.is_some() { 2 } else { 1 };
         // SAFETY: the second or third unit of the WQE's first WQEBB.
         let body = unsafe { place.wqe.add(before * UNIT) };
-        // SAFETY: as above; the rest is passed on to the caller.
-        let units = unsafe {
-            match is_inline {
-                true => payload.write_inline(self, body)?,
-                false => payload.write_data(self, body)?,
+        // Everything after the data is compiled separately: without inline data the
+        // fast path knows the length of the WQE.
+        Ok(match is_inline {
+            true => {
+                // SAFETY: required of the caller.
+                let units = unsafe { payload.write_inline(self, body) }?;
+                let written = self.complete(request, transfer, place, units);
+                T::then(self, written)
             }
-        };
-        if let Some((addr, rkey)) = remote {
+            false => {
+                // SAFETY: required of the caller.
+                let units = unsafe { payload.write_data(self, body) }?;
+                let written = self.complete(request, transfer, place, units);
+                T::then(self, written)
+            }
+        })
+    }
+
+    /// Writes the segments before the data, which take `units`.
+    #[inline(always)]
+    fn complete(
+        &mut self,
+        request: &SendRequest<'_>,
+        transfer: Transfer,
+        place: Place,
+        units: u32,
+    ) -> Written {
+        let Operation { opcode, imm } = transfer.operation;
+        let mut before = 1;
+        if let Some((addr, rkey)) = transfer.remote {
             let remote = RemoteSegment::new(addr, rkey);
             // SAFETY: the second unit of the WQE's first WQEBB.
             unsafe { write_unit(place.wqe.add(UNIT), remote.to_words()) };
+            before = 2;
         }
         let control = Control {
             opcode,
-            units: before as u32 + units,
-            flags: with_fence(request.flags, fence),
+            units: before + units,
+            flags: with_fence(request.flags, transfer.fence),
             imm,
         };
-        Ok(self.finish(place, request.wr_id, wr_data, control))
+        self.finish(place, request.wr_id, transfer.wr_data, control)
     }
 }
 

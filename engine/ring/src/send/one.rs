@@ -3,8 +3,8 @@
 
 use core::ptr::NonNull;
 
-use super::encode::{Operation, Payload, Remote};
-use super::{SendProducer, Written};
+use super::SendProducer;
+use super::encode::{Operation, Payload, Then, Transfer};
 use crate::mmio::{SHORT_COPY, read_short};
 use crate::request::{Segment, SendRequest};
 use crate::units::{data_words, is_plain, write_unit};
@@ -22,30 +22,35 @@ struct NeedsSlowPath;
 struct SingleSegment<'a>(&'a Segment);
 
 impl SendProducer {
-    /// Writes the WQE of a request with one segment, as most requests have.
-    /// Returns `None`, with nothing posted, for a request that needs the slow
+    /// Writes the WQE of a request with one segment, as most requests have, and
+    /// passes it to `T`. Returns `None`, with nothing posted, for a request that needs the slow
     /// path.
     ///
     /// # Safety
     /// As for [`Self::post_with_data`].
     #[inline(always)]
-    pub(super) unsafe fn try_write(
+    pub(super) unsafe fn try_write<T: Then>(
         &mut self,
         request: &SendRequest<'_>,
         wr_data: u32,
-    ) -> Option<Written> {
+    ) -> Option<T::Result> {
         let [segment] = request.segments else {
             return None;
         };
         let (operation, remote) = Operation::of(request.op)?;
+        let transfer = |remote| Transfer {
+            operation,
+            remote,
+            fence: CtrlFlags::empty(),
+            wr_data,
+        };
+        let one = SingleSegment(segment);
         // Compiled separately with and without the peer's memory.
         // SAFETY: required of the caller.
         unsafe {
             match remote {
-                None => self.try_encode(request, operation, None, SingleSegment(segment), wr_data),
-                Some(_) => {
-                    self.try_encode(request, operation, remote, SingleSegment(segment), wr_data)
-                }
+                None => self.try_encode::<T>(request, transfer(None), one),
+                Some(_) => self.try_encode::<T>(request, transfer(remote), one),
             }
         }
     }
@@ -53,20 +58,17 @@ impl SendProducer {
     /// # Safety
     /// As for [`Self::post_with_data`].
     #[inline(always)]
-    unsafe fn try_encode(
+    unsafe fn try_encode<T: Then>(
         &mut self,
         request: &SendRequest<'_>,
-        operation: Operation,
-        remote: Option<Remote>,
+        transfer: Transfer,
         one: SingleSegment<'_>,
-        wr_data: u32,
-    ) -> Option<Written> {
+    ) -> Option<T::Result> {
         if !self.has_room() {
             return None;
         }
-        let fence = CtrlFlags::empty();
         // SAFETY: required of the caller; there is room.
-        unsafe { self.encode(request, operation, remote, &one, wr_data, fence) }.ok()
+        unsafe { self.encode::<_, T>(request, transfer, &one) }.ok()
     }
 }
 
@@ -75,13 +77,8 @@ impl Payload for SingleSegment<'_> {
 
     #[inline(always)]
     unsafe fn write_data(&self, _: &SendProducer, body: NonNull<u8>) -> Result<u32, NeedsSlowPath> {
-        let Self(segment) = self;
-        if !is_plain(segment.length) {
-            return Err(NeedsSlowPath);
-        }
-        // SAFETY: in the WQE's first WQEBB.
-        unsafe { write_unit(body, data_words(segment)) };
-        Ok(1)
+        // SAFETY: required of the caller.
+        unsafe { write_data(self.0, body) }.ok_or(NeedsSlowPath)
     }
 
     #[inline(always)]
@@ -90,15 +87,59 @@ impl Payload for SingleSegment<'_> {
         ring: &SendProducer,
         body: NonNull<u8>,
     ) -> Result<u32, NeedsSlowPath> {
-        let Self(segment) = self;
+        // SAFETY: required of the caller.
+        unsafe { InlineLimits::of(ring).write(self.0, body) }.ok_or(NeedsSlowPath)
+    }
+}
+
+/// Writes a data segment. Returns how many units it takes; `None` if the segment is empty
+/// or too long.
+///
+/// # Safety
+/// As for [`Payload::write_data`].
+#[inline(always)]
+pub(super) unsafe fn write_data(segment: &Segment, body: NonNull<u8>) -> Option<u32> {
+    if !is_plain(segment.length) {
+        return None;
+    }
+    // SAFETY: in the WQE's first WQEBB.
+    unsafe { write_unit(body, data_words(segment)) };
+    Some(1)
+}
+
+/// What limits inline messages on the fast path.
+#[derive(Clone, Copy)]
+pub(super) struct InlineLimits {
+    /// The most bytes.
+    longest: u32,
+    /// The end of the ring.
+    end: NonNull<u8>,
+}
+
+impl InlineLimits {
+    #[inline(always)]
+    pub(super) fn of(ring: &SendProducer) -> Self {
+        Self {
+            longest: ring.short_inline,
+            end: ring.end,
+        }
+    }
+
+    /// Writes an inline message. Returns how many units it takes; `None` if it is empty or
+    /// exceeds the limits.
+    ///
+    /// # Safety
+    /// As for [`Payload::write_inline`], in the ring of the limits.
+    #[inline(always)]
+    pub(super) unsafe fn write(self, segment: &Segment, body: NonNull<u8>) -> Option<u32> {
         let length = segment.length;
         // The subtraction wraps for 0 bytes, so the slow path handles an empty message.
-        if length.wrapping_sub(1) >= ring.short_inline {
-            return Err(NeedsSlowPath);
+        if length.wrapping_sub(1) >= self.longest {
+            return None;
         }
         let data = body.as_ptr().wrapping_add(size_of::<InlineHeader>());
-        if data.addr() + length as usize > ring.end.as_ptr().addr() {
-            return Err(NeedsSlowPath);
+        if data.addr() + length as usize > self.end.as_ptr().addr() {
+            return None;
         }
         // SAFETY: the header is in the WQE's first WQEBB.
         unsafe {
@@ -113,6 +154,6 @@ impl Payload for SingleSegment<'_> {
         // SAFETY: the header and at least one byte. So the doorbell need not
         // check whether the WQE is more than a control segment.
         unsafe { core::hint::assert_unchecked(units > 0) };
-        Ok(units)
+        Some(units)
     }
 }

@@ -4,7 +4,7 @@
 use core::ptr::NonNull;
 
 use super::atomic::Atomic;
-use super::encode::{Operation, Payload, with_fence};
+use super::encode::{Operation, Payload, Return, Transfer, with_fence};
 use super::{Control, SendProducer, Written};
 use crate::mmio::read_message;
 use crate::request::{PostError, Segment, SendFlags, SendRequest};
@@ -53,17 +53,14 @@ impl SendProducer {
                 None => Ok(self.write_marker(request, wr_data, fence)),
             };
         };
+        let transfer = Transfer {
+            operation,
+            remote,
+            fence,
+            wr_data,
+        };
         // SAFETY: required of the caller.
-        unsafe {
-            self.encode(
-                request,
-                operation,
-                remote,
-                &Segments(request.segments),
-                wr_data,
-                fence,
-            )
-        }
+        unsafe { self.encode::<_, Return>(request, transfer, &Segments(request.segments)) }
     }
 
     /// Writes a signalled NOP, which is a control segment only.

@@ -1,6 +1,7 @@
 //! The send ring: bytes, limits and doorbells, case by case.
 
 mod atomic;
+mod list;
 mod model;
 
 use std::sync::Arc;
@@ -386,10 +387,8 @@ fn a_queue_that_is_kept_full_is_posted_to_in_line() {
     let segments = [segment(0x1000, 8)];
     // SAFETY: nothing reads the segments.
     let in_line = |fixture: &mut Fixture, wr_id| unsafe {
-        fixture
-            .producer
-            .try_write(&send(wr_id, &segments), 0)
-            .map(|written| fixture.producer.ring_single(written))
+        let producer = &mut fixture.producer;
+        producer.try_write::<Ring>(&send(wr_id, &segments), 0)
     };
     for wr_id in 8..40 {
         assert!(in_line(&mut fixture, wr_id).is_none(), "full");
@@ -414,8 +413,9 @@ fn what_must_carry_a_fence_is_never_posted_in_line() {
     ];
     for change in limits {
         change(&mut fixture.producer);
+        let producer = &mut fixture.producer;
         // SAFETY: nothing reads the segments.
-        let written = unsafe { fixture.producer.try_write(&send(50, &segments), 0) };
+        let written = unsafe { producer.try_write::<Return>(&send(50, &segments), 0) };
         assert!(written.is_none());
     }
     let at = usize::from(fixture.producer.producer) % 8 * WQEBB;

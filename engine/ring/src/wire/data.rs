@@ -13,6 +13,14 @@ pub struct DataSegment {
 
 const _: () = assert!(size_of::<DataSegment>() == 16);
 
+/// Byte offsets of the fields.
+pub(crate) mod offset {
+    /// `byte_count`
+    pub(crate) const LENGTH: usize = 0;
+    /// `addr`
+    pub(crate) const ADDR: usize = 8;
+}
+
 impl DataSegment {
     /// Ends the list of a receive WQE that has room for more segments: no
     /// bytes, and the key that never names memory (`MLX5_INVALID_LKEY`).

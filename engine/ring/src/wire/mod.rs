@@ -27,6 +27,7 @@ pub use cqe::offset as cqe_offset;
 pub use cqe::{Cqe, CqeTail, InlineScatter, OwnOp, RequestQpn};
 pub use ctrl::{CtrlFlags, CtrlSegment};
 pub use data::DataSegment;
+pub(crate) use data::offset as data_offset;
 pub use inline::{InlineHeader, inline_units};
 pub use opcode::{CqeOpcode, WqeOpcode};
 pub use raddr::RemoteSegment;

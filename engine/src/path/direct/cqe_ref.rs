@@ -15,10 +15,13 @@ use mlx5_rings::wire::{CqeOpcode, OwnOp, RequestQpn};
 pub enum CqeKind {
     /// A successful receive without immediate data.
     Recv,
+    /// A successful receive without immediate data whose payload, up to 32 bytes, is in
+    /// the CQE.
+    RecvInCqe,
     /// A successful request of the send queue.
     Request,
     /// Any other CQE, which only the slow path decodes: an error, immediate data,
-    /// payload in the CQE.
+    /// any other payload in the CQE.
     Other,
 }
 
@@ -74,9 +77,11 @@ impl<'a> CqeRef<'a> {
     #[must_use]
     pub fn kind(&self) -> CqeKind {
         const RECEIVED: u8 = CqeOpcode::RESPONDER_SEND.0 << 4;
+        const IN_CQE: u8 = RECEIVED | OwnOp::SCATTER_32;
         const DONE: u8 = CqeOpcode::REQUESTER.0 << 4;
         match self.own_op.0 & !OwnOp::SOLICITED {
             RECEIVED => CqeKind::Recv,
+            IN_CQE => CqeKind::RecvInCqe,
             DONE => CqeKind::Request,
             _ => CqeKind::Other,
         }
@@ -110,6 +115,10 @@ impl<'a> CqeRef<'a> {
                 let (wr_id, byte_len) = self.consume_recv()?;
                 Some(decode::received(record, qpn, own_op, wr_id, byte_len))
             }
+            CqeKind::RecvInCqe => {
+                let (wr_id, byte_len) = self.consume_in_cqe()?;
+                Some(decode::received(record, qpn, own_op, wr_id, byte_len))
+            }
             CqeKind::Request => {
                 let op = self.request_op()?;
                 let byte_len = decode::read_length(self.slot, op);
@@ -132,6 +141,22 @@ impl<'a> CqeRef<'a> {
         // SAFETY: the completion is the next of this queue, and is consumed below.
         let wr_id = unsafe { record.receives.take_fast(self.slot.wqe_counter()) }?;
         let byte_len = self.slot.byte_count();
+        self.release();
+        Some((wr_id, byte_len))
+    }
+
+    /// Consumes a CQE of [`CqeKind::RecvInCqe`] as [`Self::consume_recv`] does, after
+    /// copying its payload to the first segment of the receive. `None` also if the
+    /// payload needs more than that segment.
+    #[inline(always)]
+    #[must_use]
+    pub fn consume_in_cqe(self) -> Option<(u64, u32)> {
+        let (CqeKind::RecvInCqe, Some(record)) = (self.kind(), self.record) else {
+            return None;
+        };
+        // SAFETY: the completion is the next of this queue, and is consumed below; its kind
+        // says where its payload is.
+        let (wr_id, byte_len) = unsafe { record.take_in_cqe(self.slot) }?;
         self.release();
         Some((wr_id, byte_len))
     }

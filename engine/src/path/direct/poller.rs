@@ -1,8 +1,8 @@
 //! Polling a completion queue.
 //!
 //! [`Poller::peek`] is the only function that looks at the next CQE. The fast path
-//! consumes the CQE inline ([`CqeRef::consume`]): a receive without immediate data,
-//! or a successful request. Everything else, such as immediate data, errors and
+//! consumes the CQE inline ([`CqeRef::consume`]): a receive without immediate data, also
+//! with a short payload in the CQE, or a successful request. Everything else, such as immediate data, errors and
 //! stale CQEs, takes the slow path, one outlined function.
 //!
 //! Decision: `docs/decisions/010-one-look-at-a-cqe.md`

@@ -6,8 +6,9 @@ use std::sync::Arc;
 
 use super::Owner;
 use super::shared::SharedState;
+use mlx5_rings::complete::Slot;
 use mlx5_rings::receive::RecvConsumer;
-use mlx5_rings::scatter::Units;
+use mlx5_rings::scatter::{FirstSegment, Units, scatter_to_first};
 use mlx5_rings::send::SendConsumer;
 use mlx5_rings::wire::CqeTail;
 
@@ -95,6 +96,9 @@ pub(super) struct Record {
     /// The context of every completion of the queue pair. It lies beside
     /// `live_qpn`, in a cache line that polling has just read.
     pub(super) context: u64,
+    /// The address of the shared receive queue that the receives come from; 0 if there is
+    /// none. Comparing it takes fewer instructions than matching `receives`.
+    shared: usize,
     pub(super) receives: Receives,
     pub(super) sends: SendConsumer,
     /// Last field: the rings are dropped before their memory.
@@ -121,6 +125,10 @@ impl Record {
             live_qpn: AtomicU32::new(qpn),
             qpn,
             context,
+            shared: match &receives {
+                Receives::Shared(shared) => Arc::as_ptr(shared).addr(),
+                _ => 0,
+            },
             receives,
             sends,
             _owner: owner,
@@ -133,6 +141,7 @@ impl Record {
             live_qpn: AtomicU32::new(NO_QPN),
             qpn: NO_QPN,
             context: 0,
+            shared: 0,
             receives: Receives::None,
             sends: SendConsumer::none(),
             _owner: Arc::new(()),
@@ -148,10 +157,7 @@ impl Record {
     /// Returns whether the receives come from that shared receive queue.
     #[inline(always)]
     pub(super) fn takes_from(&self, shared: &SharedState) -> bool {
-        match &self.receives {
-            Receives::Shared(own) => core::ptr::eq(Arc::as_ptr(own), shared),
-            _ => false,
-        }
+        self.shared == core::ptr::from_ref(shared).addr()
     }
 
     /// Returns the QP number, also after [`Self::retire`].
@@ -169,9 +175,61 @@ impl Record {
 
     /// Returns whether everything that was read from the rings before this call
     /// belonged to this queue pair.
+    #[inline(always)]
     pub(super) fn was_live_until_now(&self) -> bool {
         fence(Ordering::Acquire);
         self.is(self.qpn)
+    }
+
+    /// Copies the payload in the CQE in `slot` to the first segment of its receive, then
+    /// takes the receive as [`Receives::take_fast`] does. Returns its `wr_id` and the
+    /// bytes received. Returns `None`, with nothing taken, also if the payload needs more
+    /// than that segment; the slow path then copies it again.
+    ///
+    /// # Safety
+    /// As for [`Receives::take`]; and the CQE says that it has a payload in its first 32
+    /// bytes.
+    #[inline(always)]
+    pub(super) unsafe fn take_in_cqe(&self, slot: Slot) -> Option<(u64, u32)> {
+        let (receive, length) = (slot.wqe_counter(), slot.byte_count());
+        // The queues separately, so that LLVM distinguishes them once.
+        match &self.receives {
+            Receives::Own(ring) => {
+                let wr_id = ring.wr_id(receive);
+                // SAFETY: required of the caller.
+                unsafe {
+                    self.fill(slot, length, ring.first_segment(receive))?;
+                    ring.retire(1);
+                }
+                Some((wr_id, length))
+            }
+            Receives::Shared(shared) => {
+                // SAFETY: required of the caller.
+                let wr_id = unsafe {
+                    self.fill(slot, length, shared.ring.first_segment(receive))?;
+                    shared.ring.take_next(receive)?
+                };
+                Some((wr_id, length))
+            }
+            Receives::None => None,
+        }
+    }
+
+    /// Copies the payload in a CQE to the first segment of its receive.
+    ///
+    /// # Safety
+    /// As for [`Self::take_in_cqe`]; `segment` was read from that receive's WQE.
+    #[inline(always)]
+    unsafe fn fill(&self, slot: Slot, length: u32, segment: FirstSegment) -> Option<()> {
+        // A reset on another thread may have let new receives into the ring while the
+        // segment was read, which is then another receive's.
+        if !self.was_live_until_now() {
+            return None;
+        }
+        // SAFETY: the entry has been written. The segment is that of an outstanding
+        // receive. Its poster promised that the memory stays valid until the receive
+        // completes, which is after this call.
+        unsafe { scatter_to_first(slot, length, segment) }.then_some(())
     }
 
     /// Releases the shared receive of a completion that will not be reported, if it

@@ -251,6 +251,10 @@ impl FakeCqe<'_> {
         self.consume().map(|done| (done.wr_id, done.byte_len))
     }
 
+    pub(in super::super) fn consume_in_cqe(self) -> Option<(u64, u32)> {
+        self.consume_recv()
+    }
+
     pub(in super::super) fn consume_request(self) -> Option<(u64, u32)> {
         self.consume().map(|done| (done.wr_id, done.imm))
     }

@@ -1,6 +1,132 @@
 //! Payload in the CQE.
 
 use super::*;
+use crate::path::direct::CqeKind;
+
+/// Each length that fits a CQE is copied on the fast path, to the first segment, and
+/// nothing beyond it.
+#[test]
+fn a_short_payload_is_copied_on_the_fast_path() {
+    for stride in [64, 128] {
+        let mut cq = Cq::new(4, stride);
+        let mut srq = Srq::new();
+        let mut own = qp(1, &cq, &cq, None);
+        let _shared = qp(2, &cq, &cq, Some(&srq));
+        assert_eq!(cq.poll(), None);
+        let target = Memory::new(64, 0xa5);
+        for length in 1..=32u32 {
+            let payload: Vec<u8> = (0..32).map(|at| at + length as u8).collect();
+            for qpn in [1, 2] {
+                target.write(0, &[0xa5; 64]);
+                let segment = Segment {
+                    addr: target.addr(7),
+                    length,
+                    lkey: 1,
+                };
+                match qpn {
+                    1 => own.recv(length.into(), &[segment]).unwrap(),
+                    _ => srq.post(length.into(), &[segment]).unwrap(),
+                }
+                let counter = match qpn {
+                    1 => length - 1,
+                    _ => (length - 1) % 4,
+                };
+                let entry = Entry {
+                    form: 4,
+                    ..received(qpn, counter as u16, length)
+                };
+                cq.write_with(entry, &payload);
+                let cqe = cq.poller.peek().unwrap();
+                assert_eq!(cqe.kind(), CqeKind::RecvInCqe);
+                let expected = Completion {
+                    byte_len: length,
+                    ..good(length.into(), CompletionOp::Recv, qpn)
+                };
+                assert_eq!(cqe.consume(), Some(expected), "{length} bytes on {qpn}");
+                assert_eq!(cq.device.in_use(), 0);
+                assert_eq!(target.bytes(7, length as usize), payload[..length as usize]);
+                assert_eq!(target.bytes(0, 7), [0xa5; 7]);
+                assert_eq!(target.bytes(7 + length as usize, 8), [0xa5; 8]);
+            }
+        }
+    }
+}
+
+/// What the first segment does not take, and lengths that no CQE holds, are left to the
+/// slow path, which consumes the CQE.
+#[test]
+fn other_payloads_are_left_to_the_slow_path() {
+    let mut cq = Cq::new(8, 64);
+    let mut pair = qp(1, &cq, &cq, None);
+    assert_eq!(cq.poll(), None);
+    let target = Memory::new(128, 0xa5);
+    let piece = |offset, length| Segment {
+        addr: target.addr(offset),
+        length,
+        lkey: 1,
+    };
+    let long = [piece(0, 64)];
+    let parts = [piece(0, 8), piece(64, 8)];
+    let cases: [(&[Segment], u32, Status, u32); 4] = [
+        (&long, 0, Status::Success, 0),
+        (&parts, 9, Status::Success, 9),
+        (&parts, 17, Status::LocalLength, 0),
+        // More than the CQE has: the slow path adds zeros.
+        (&long, 33, Status::Success, 33),
+    ];
+    for (counter, (segments, length, status, byte_len)) in cases.into_iter().enumerate() {
+        pair.recv(counter as u64, segments).unwrap();
+        let entry = Entry {
+            form: 4,
+            ..received(1, counter as u16, length)
+        };
+        cq.write_with(entry, &[counter as u8; 32]);
+        assert_eq!(cq.poller.peek().unwrap().consume(), None, "{length} bytes");
+        assert_eq!(cq.device.in_use(), 1, "{length} bytes");
+        let expected = Completion {
+            status,
+            byte_len,
+            ..good(counter as u64, CompletionOp::Recv, 1)
+        };
+        assert_eq!(cq.poll(), Some(expected));
+    }
+    assert_eq!(target.bytes(64, 1), [2]);
+}
+
+/// A batch copies payloads too.
+#[test]
+fn a_batch_copies_short_payloads() {
+    let mut cq = Cq::new(8, 64);
+    let mut pair = qp(1, &cq, &cq, None);
+    let target = Memory::new(64, 0xa5);
+    for counter in 0..3u16 {
+        let segment = Segment {
+            addr: target.addr(16 * usize::from(counter)),
+            length: 16,
+            lkey: 1,
+        };
+        pair.recv(counter.into(), &[segment]).unwrap();
+        let form = if counter == 1 { 0 } else { 4 };
+        let entry = Entry {
+            form,
+            ..received(1, counter, 16)
+        };
+        let payload = [counter as u8; 16];
+        cq.write_with(entry, if form == 0 { &[] } else { &payload });
+    }
+    let mut taken = [Completion::default(); 4];
+    assert_eq!(cq.poller.poll_batch(&mut taken), 3);
+    for (counter, completion) in taken[..3].iter().enumerate() {
+        let expected = Completion {
+            byte_len: 16,
+            ..good(counter as u64, CompletionOp::Recv, 1)
+        };
+        assert_eq!(*completion, expected);
+    }
+    assert_eq!(target.bytes(0, 16), [0; 16]);
+    assert_eq!(target.bytes(16, 16), [0xa5; 16]);
+    assert_eq!(target.bytes(32, 16), [2; 16]);
+}
 
 #[test]
 fn small_messages_are_copied_to_the_segments_of_the_receive() {

@@ -5,7 +5,7 @@ use crate::path::direct::CqeKind;
 
 /// Returns CQEs of every kind for queue pair 7, with the kind that the fast path
 /// decodes: the n-th entry is of the n-th request on its side.
-fn kinds() -> [(Entry, CqeKind); 8] {
+fn kinds() -> [(Entry, CqeKind); 9] {
     let entry = |opcode, form, request| Entry {
         opcode,
         form,
@@ -18,7 +18,8 @@ fn kinds() -> [(Entry, CqeKind); 8] {
         (entry(2, 0, 0), CqeKind::Recv),
         (entry(2, 2, 0), CqeKind::Recv),
         (entry(3, 0, 0), CqeKind::Other),
-        (entry(2, 4, 0), CqeKind::Other),
+        (entry(2, 4, 0), CqeKind::RecvInCqe),
+        (entry(3, 4, 0), CqeKind::Other),
         (entry(0, 0, 0x0a), CqeKind::Request),
         (entry(0, 0, 0x08), CqeKind::Request),
         (entry(0, 0, 0x10), CqeKind::Request),

@@ -1,0 +1,121 @@
+//! Runs of a list leave the same bytes as single posts.
+
+use super::*;
+
+/// Returns a list with runs of sends of every kind, and with requests that end them.
+fn requests<'a>(inline: &'a [Vec<Segment>], plain: &'a [Segment]) -> Vec<SendRequest<'a>> {
+    let mut list = Vec::new();
+    for segments in inline {
+        list.push(SendRequest {
+            flags: SendFlags::SIGNALED | SendFlags::INLINE,
+            ..send(list.len() as u64, segments)
+        });
+    }
+    for flags in [
+        SendFlags::SIGNALED,
+        SendFlags::empty(),
+        SendFlags::SOLICITED | SendFlags::FENCE,
+    ] {
+        list.push(SendRequest {
+            flags,
+            ..send(list.len() as u64, plain)
+        });
+    }
+    let write = SendOp::Write {
+        remote_addr: 0x1122_3344_5566_7788,
+        rkey: 0x99aa_bbcc,
+    };
+    for (op, segments) in [
+        (write, plain),
+        (SendOp::Send, &[]),
+        (SendOp::Nop, &[]),
+        (SendOp::SendImm(7), plain),
+        (SendOp::Send, plain),
+        (SendOp::Send, plain),
+    ] {
+        list.push(SendRequest {
+            op,
+            ..send(list.len() as u64, segments)
+        });
+    }
+    list
+}
+
+#[test]
+fn a_list_has_the_bytes_of_single_posts() {
+    let message = Memory::new(64, 0x3c);
+    let inline: Vec<_> = (0..10)
+        .map(|at| vec![segment(message.addr(at), 6 * at as u32)])
+        .collect();
+    let plain = [segment(0x1000, 64)];
+    let list = requests(&inline, &plain);
+    for exclusive in [false, true] {
+        // Every start, so that each WQE lies at the end of the ring once, and the
+        // counter wraps.
+        for start in 0..64u32 {
+            let start = start.wrapping_sub(32);
+            let make = || fixture(64, 1, 64, exclusive, start);
+            let (mut listed, mut single) = (make(), make());
+            listed.post_list(&list).unwrap();
+            let mut counters = Vec::new();
+            for request in &list {
+                counters.push(single.producer.producer);
+                single.post(request).unwrap();
+            }
+            assert_eq!(listed.ring.all(), single.ring.all(), "from {start}");
+            assert_eq!(listed.record.all(), single.record.all(), "from {start}");
+            let last = *counters.last().unwrap();
+            let place = usize::from(last) % 64 * WQEBB;
+            assert_eq!(listed.register.bytes(0, 8), listed.ring.bytes(place, 8));
+            assert_eq!(listed.register.bytes(8, 504), [0; 504], "one doorbell");
+            for (request, counter) in list.iter().zip(counters) {
+                let expected = Retired {
+                    wr_id: request.wr_id,
+                    wr_data: 0,
+                };
+                assert_eq!(listed.retire(counter), expected);
+                single.retire(counter);
+                assert_eq!(listed.consumer.retired(), single.consumer.retired());
+            }
+            assert!(listed.producer.is_idle());
+        }
+    }
+}
+
+#[test]
+fn the_last_of_a_run_is_rung() {
+    let message = Memory::new(64, 0x3c);
+    for length in [1, 44, 45, 64] {
+        let segments = [segment(message.addr(0), length)];
+        for flags in [SendFlags::INLINE, SendFlags::empty()] {
+            let mut fixture = fixture(16, 1, 64, false, 0);
+            let request = SendRequest {
+                flags,
+                ..send(1, &segments)
+            };
+            fixture.post_list(&[request; 3]).unwrap();
+            let end = fixture.record.be32(4) as usize;
+            let blocks = end / 3;
+            let last = fixture.ring.bytes((end - blocks) * WQEBB, 8);
+            assert_eq!(fixture.register.bytes(0, 8), last, "{length} {flags:?}");
+        }
+    }
+}
+
+#[test]
+fn a_run_ends_where_the_queue_is_full() {
+    let plain = [segment(0x1000, 8)];
+    let mut fixture = fixture(8, 1, 0, false, 0);
+    let list: Vec<_> = (0..20).map(|wr_id| send(wr_id, &plain)).collect();
+    let full = ListError {
+        posted: 8,
+        error: PostError::QueueFull,
+    };
+    assert_eq!(fixture.post_list(&list), Err(full));
+    assert_eq!(fixture.record.be32(4), 8);
+    assert_eq!(fixture.retire(4).wr_id, 4);
+    let full = ListError { posted: 5, ..full };
+    assert_eq!(fixture.post_list(&list[8..]), Err(full));
+    assert_eq!(fixture.record.be32(4), 13);
+    assert_eq!(fixture.retire(12).wr_id, 12);
+}
