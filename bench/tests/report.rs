@@ -195,22 +195,28 @@ fn chromium(name: &str, words: &[&str], page: &Path) -> Option<String> {
 #[test]
 fn chromium_shows_the_page_without_horizontal_scrolling_and_prints_it() {
     let (path, text) = page("chromium");
-    // The page has no script; the copy has one that measures it.
-    let measured = file("report-measured.html");
-    let script = "<script>window.onload = () => { const all = [...document.querySelectorAll('main *')]; \
-                  const right = Math.max(...all.map(e => e.getBoundingClientRect().right)); \
-                  document.title = `width ${document.documentElement.scrollWidth} right ${Math.ceil(right)} \
-                  of ${window.innerWidth} plots ${document.querySelectorAll('svg').length}`; };</script></head>";
+    // The page has no script. It is put into a frame of a page that measures it, because
+    // the window of Chromium has at least 500 pixels.
     let policy = text.find("<meta http-equiv").expect("a policy");
     let end = policy + text[policy..].find("/>").expect("an end") + 2;
-    let copy = text
-        .replace(&text[policy..end], "")
-        .replace("</head>", script);
-    fs::write(&measured, copy).expect("writable");
+    let framed = text.replace(&text[policy..end], "");
+    let framed = framed.replace('&', "&amp;").replace('"', "&quot;");
     for width in [360, 1280] {
-        let size = format!("--window-size={width},2000");
+        let measuring = file(&format!("report-{width}.html"));
+        let script = "window.onload = () => { const w = document.getElementById('f').contentWindow, d = w.document; \
+                      const all = [...d.querySelectorAll('main *')]; \
+                      const right = Math.max(...all.map(e => e.getBoundingClientRect().right)); \
+                      document.title = `width ${d.documentElement.scrollWidth} right ${Math.ceil(right)} \
+                      of ${w.innerWidth} plots ${d.querySelectorAll('svg').length}`; };";
+        let frame = format!(
+            "<!DOCTYPE html><html><head><title>none</title></head><body>\
+             <iframe id=\"f\" style=\"width:{width}px;height:2000px;border:0\" srcdoc=\"{framed}\"></iframe>\
+             <script>{script}</script></body></html>"
+        );
+        fs::write(&measuring, frame).expect("writable");
         let name = format!("report-{width}");
-        let Some(dom) = chromium(&name, &[&size, "--dump-dom"], &measured) else {
+        let words = ["--window-size=1600,2000", "--dump-dom"];
+        let Some(dom) = chromium(&name, &words, &measuring) else {
             return;
         };
         let title =
@@ -222,6 +228,7 @@ fn chromium_shows_the_page_without_horizontal_scrolling_and_prints_it() {
                 .and_then(|it| it.parse().ok())
                 .unwrap_or_else(|| panic!("{title}"))
         };
+        assert_eq!(number("of"), f64::from(width), "{title}");
         assert!(number("plots") >= 8.0, "{title}");
         assert!(number("width") <= number("of"), "{title}");
         assert!(number("right") <= number("of"), "{title}");

@@ -221,8 +221,17 @@ pub(super) fn scale(entry: &Value) -> Vec<Case> {
     vec![case]
 }
 
-/// Both programs have a case: medians over the pairs; its rounds are the pairs.
+/// Both programs have a case: medians over the pairs; its rounds are the pairs. A pair
+/// with a run that has no median is left out, so that runs are compared with their
+/// neighbours.
 pub(super) fn compare(pairs: &[Value]) -> Vec<Case> {
+    let has_both = |pair: &&Value| {
+        let mut medians = ["perftest", "dat_bench"]
+            .iter()
+            .map(|it| &pair[it]["t_typical"]);
+        medians.all(Value::is_number)
+    };
+    let pairs: Vec<&Value> = pairs.iter().filter(has_both).collect();
     let program = |name: &str, key: &str, figures: &[(&str, &str)]| {
         let each = |figure: &str| -> Vec<f64> {
             let values = pairs.iter().map(|pair| pair[key][figure].as_f64());
@@ -239,7 +248,7 @@ pub(super) fn compare(pairs: &[Value]) -> Vec<Case> {
             let value = (!values.is_empty()).then(|| median(&values));
             case.add(figure, &value.into(), Unit::Microseconds);
         }
-        let first = |pair: &Value| pair[key]["unreliable"][0].as_str().map(str::to_owned);
+        let first = |pair: &&Value| pair[key]["unreliable"][0].as_str().map(str::to_owned);
         let reasons: Vec<String> = pairs.iter().filter_map(first).collect();
         case.unreliable.extend(reasons.first().map(|reason| {
             let (bad, all) = (reasons.len(), pairs.len());

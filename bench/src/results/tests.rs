@@ -108,6 +108,34 @@ fn results_of_wake_cost_and_scale_are_read() {
 }
 
 #[test]
+fn a_pair_of_compare_without_a_median_is_left_out_on_both_sides() {
+    let pair = |theirs: Value, ours: f64| {
+        json!({"perftest": {"t_typical": theirs, "true_max": 9.0},
+               "dat_bench": {"t_typical": ours, "unreliable": ["it ran 9 % of the time"]}})
+    };
+    let pairs = [
+        pair(json!(1.0), 2.0),
+        pair(Value::Null, 3.0),
+        pair(json!(5.0), 4.0),
+    ];
+    let text = json!({"schema": "dat-bench/compare/1", "pairs": pairs}).to_string();
+    let cases = ResultFile::parse(&text).unwrap().cases;
+    let [theirs, ours] = &cases[..] else {
+        panic!("{cases:?}")
+    };
+    assert_eq!(
+        (&theirs.rounds[..], &ours.rounds[..]),
+        (&[1.0, 5.0][..], &[2.0, 4.0][..])
+    );
+    assert_eq!(theirs.figure("p50").unwrap().value, 3.0);
+    assert!(theirs.unreliable.is_empty());
+    assert_eq!(
+        ours.unreliable,
+        ["2 of 2 runs, the first because it ran 9 % of the time"]
+    );
+}
+
+#[test]
 fn files_that_cannot_be_used_are_refused_with_a_cause() {
     for (text, cause) in [
         ("", "not JSON"),

@@ -65,7 +65,15 @@ fn pages(command: &Command, files: &mut Vec<(PathBuf, Vec<u8>)>) -> io::Result<(
     Man::new(command.clone().name(name.clone()))
         .source(format!("{name} {}", command.get_version().unwrap_or_default()).trim_end())
         .render(&mut content)?;
-    files.push((format!("man/man1/{name}.1").into(), content));
+    // groff reads its input as Latin-1, unless it is told otherwise.
+    let text: String = String::from_utf8_lossy(&content)
+        .chars()
+        .map(|character| match character.is_ascii() {
+            true => character.to_string(),
+            false => format!("\\[u{:04X}]", u32::from(character)),
+        })
+        .collect();
+    files.push((format!("man/man1/{name}.1").into(), text.into_bytes()));
     command
         .get_subcommands()
         .try_for_each(|below| pages(below, files))
@@ -117,7 +125,7 @@ mod tests {
                     .about("Runs")
                     .long_about("Runs a thing.")
                     .after_long_help("Examples:\n  tool run --deep")
-                    .arg(Arg::new("deep").long("deep").help("Goes deep"))
+                    .arg(Arg::new("deep").long("deep").help("Goes deep…"))
                     .arg(Arg::new("worker").long("worker").hide(true)),
             )
             .subcommand(Command::new("secret").hide(true));
@@ -141,6 +149,7 @@ mod tests {
         for word in ["Runs a thing", "Goes deep", "Examples:"] {
             assert!(text(1).contains(word), "{word} in {}", text(1));
         }
+        assert!(text(1).contains("deep\\[u2026]"), "{}", text(1));
         for at in 0..files.len() {
             assert!(
                 !text(at).contains("secret") && !text(at).contains("worker"),
