@@ -30,7 +30,7 @@ fn help_explains_what_is_reported_and_ends_with_status_0() {
 #[test]
 fn manual_pages_and_completions_have_every_command_and_option() {
     let commands = [
-        "devices", "lat", "cost", "wake", "scale", "compare", "diff", "report",
+        "devices", "lat", "bw", "rate", "cost", "wake", "scale", "compare", "diff", "report",
     ];
     let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("generated");
     generated::check(executable(), &commands, &folder);
