@@ -40,7 +40,11 @@ fn pingpong(program: &Path) -> String {
         fabric()
     );
     let listens = format!("grep -q ':{port:04X} .* 0A ' /proc/net/tcp /proc/net/tcp6");
-    format!("{side} & until {listens}; do sleep 0.05; done; {side} 127.0.0.1; wait $!")
+    // A server that ended never listens.
+    let waits =
+        "tries=0; until {listens}; do tries=$((tries + 1)); [ $tries -lt 1200 ]; sleep 0.05; done";
+    let waits = waits.replace("{listens}", &listens);
+    format!("{side} & {waits}; {side} 127.0.0.1; wait $!")
 }
 
 /// Runs the commands on a root of which everything but `/dev` is read-only.

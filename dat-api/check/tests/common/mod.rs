@@ -10,6 +10,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
@@ -169,10 +170,21 @@ pub(crate) fn fields(value: &serde_json::Value, all: &mut Vec<String>) {
     }
 }
 
-/// Returns a TCP port that is free now.
+/// Returns a TCP port on which no socket listens, below those that the kernel gives to
+/// sockets that ask for none.
 pub(crate) fn free_port() -> u16 {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
-    listener.local_addr().expect("an address").port()
+    const FIRST: u32 = 10_000;
+    const COUNT: u32 = 22_000;
+    static TRIED: AtomicU32 = AtomicU32::new(0);
+    loop {
+        let tried = TRIED.fetch_add(1, Ordering::Relaxed);
+        assert!(tried < COUNT, "no free port");
+        let at = std::process::id().wrapping_mul(31).wrapping_add(tried);
+        let port = u16::try_from(FIRST + at % COUNT).expect("below 32768");
+        if TcpListener::bind(("127.0.0.1", port)).is_ok() {
+            return port;
+        }
+    }
 }
 
 /// Starts a listening side. Returns it with its fabric and its port when it waits for a peer.
