@@ -125,7 +125,7 @@ impl<L: Link> Flow<L> {
         Ok(has_posted)
     }
 
-    /// Returns whether the other side has receives for so many messages.
+    /// Returns whether the other side has receives for `count` more messages.
     #[inline(always)]
     fn may_send(&self, count: u32) -> bool {
         if self.receives == 0 {

@@ -18,8 +18,8 @@ pub(super) struct Loopback<L> {
 }
 
 impl<L: Link> Loopback<L> {
-    /// Sends so many messages, `theirs` of the far side, and takes them. Returns what
-    /// the near side and the far side have sent.
+    /// Sends `ours` messages from the near side and `theirs` from the far side, and takes
+    /// them. Returns what each side has sent.
     pub(super) fn phase(
         &mut self,
         (ours, theirs): (u64, u64),

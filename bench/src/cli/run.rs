@@ -115,8 +115,8 @@ impl RunArgs {
         !self.loopback && self.host.is_none()
     }
 
-    /// Returns the warm-up of so many messages: what `asked` says, else a tenth, at
-    /// most 1000.
+    /// Returns the messages of the warm-up before `iterations` measured ones: what `asked`
+    /// says, else a tenth, at most 1000.
     pub(crate) fn warmup(&self, asked: Option<u64>, iterations: u64) -> u64 {
         const MOST: u64 = 1000;
         asked.unwrap_or(match self.duration {

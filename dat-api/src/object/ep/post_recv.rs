@@ -15,9 +15,9 @@ impl Ep {
     /// Posts a receive of `count` segments; `segment(i)` is the i-th, and `i` is below `count`. As
     /// the last statement of a function, the call compiles to a jump.
     ///
-    /// Returns the code of section 3DAT, `dat_ep_post_recv`, as `C` converts it: `INVALID_STATE` on an SRQ or without a
-    /// protection zone, `INVALID_PARAMETER`, `PROTECTION_VIOLATION`, `PRIVILEGES_VIOLATION`,
-    /// `INSUFFICIENT_RESOURCES`.
+    /// Returns the code of section 3DAT, `dat_ep_post_recv`, as `C` converts it: `INVALID_STATE` on
+    /// an SRQ or without a protection zone, `INVALID_PARAMETER`, `PROTECTION_VIOLATION`,
+    /// `PRIVILEGES_VIOLATION`, `INSUFFICIENT_RESOURCES`.
     ///
     /// # Safety
     /// No other post, no bind and no call that is `unsafe` for this reason runs on this endpoint at

@@ -19,8 +19,8 @@ impl Ep {
     /// Posts a send of `count` segments; `segment(i)` is the i-th, and `i` is below `count`. As the
     /// last statement of a function, the call compiles to a jump.
     ///
-    /// Returns the code of section 3DAT, `dat_ep_post_send`, as `C` converts it: `INVALID_STATE`, `INVALID_PARAMETER`,
-    /// `PROTECTION_VIOLATION`, `PRIVILEGES_VIOLATION`, `INSUFFICIENT_RESOURCES`.
+    /// Returns the code of section 3DAT, `dat_ep_post_send`, as `C` converts it: `INVALID_STATE`,
+    /// `INVALID_PARAMETER`, `PROTECTION_VIOLATION`, `PRIVILEGES_VIOLATION`, `INSUFFICIENT_RESOURCES`.
     ///
     /// # Safety
     /// As for [`Self::post_recv_with`]; and memory that an LMR covers is mapped.
