@@ -7,7 +7,7 @@ use super::pair::Remote;
 use super::plan::{Pass, Plan};
 use super::side::Side;
 use crate::cli::Operation;
-use crate::ends::{Boxing, End, Interface, Role};
+use crate::ends::{Boxing, End, Interface, OpenInterface, Role};
 use crate::exchange::{Peer, Transfer};
 use crate::failure::Failure;
 use crate::noise::Noise;
@@ -21,15 +21,7 @@ pub(super) struct Recording {
 }
 
 /// An open interface as a trait object.
-pub(super) trait OpenInterface {
-    fn connect_local(&self, plan: &Plan) -> Result<Box<dyn LocalPair>, Failure>;
-    fn connect_remote(
-        &self,
-        plan: &Plan,
-        peer: &mut Peer,
-        role: Role,
-    ) -> Result<Box<dyn RemoteSide>, Failure>;
-}
+pub(super) type Open = dyn OpenInterface<Plan, Box<dyn LocalPair>, Box<dyn RemoteSide>>;
 
 /// Two connected sides in this thread, as a trait object.
 pub(super) trait LocalPair {
@@ -49,18 +41,18 @@ pub(super) trait RemoteSide {
     ) -> Result<Recording, Failure>;
 }
 
-/// Keeps interfaces as [`OpenInterface`].
+/// Keeps interfaces as [`Open`].
 pub(super) struct Boxed;
 
 impl Boxing for Boxed {
-    type Boxed = Box<dyn OpenInterface>;
+    type Boxed = Box<Open>;
 
     fn boxed<I: Interface + 'static>(&self, interface: I) -> Self::Boxed {
         Box::new(interface)
     }
 }
 
-impl<W: Interface> OpenInterface for W {
+impl<W: Interface> OpenInterface<Plan, Box<dyn LocalPair>, Box<dyn RemoteSide>> for W {
     fn connect_local(&self, plan: &Plan) -> Result<Box<dyn LocalPair>, Failure> {
         let connect = |_| self.connect_pair(&plan.setup);
         let pairs: Vec<_> = (0..plan.endpoints).map(connect).collect::<Result<_, _>>()?;

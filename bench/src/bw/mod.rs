@@ -31,11 +31,10 @@ use crate::ends::{self, Needs};
 use crate::failure::Failure;
 use crate::report::fit::fit;
 use crate::report::{Files, Progress, Reliability, reliability};
-use crate::{exchange, host, interrupt, output, results};
+use crate::{host, interrupt, output, results};
 
-use self::interface::{Boxed, LocalPair, Recording};
+use self::interface::{Boxed, LocalPair, RemoteSide};
 use self::outcome::Outcome;
-use self::pair::Pair;
 use self::plan::{Pass, Plan};
 
 /// Runs one of the two commands. Prints the result of each size when it is measured.
@@ -52,19 +51,13 @@ pub(crate) fn run(what: Throughput, args: &BwArgs) -> Result<(), Failure> {
         return pair::serve(&opened, &plan, args);
     }
     // Connects before it prints the head of the table.
-    let mut sides = match &args.run.host {
-        None => Sides::Local(
-            opened
-                .interfaces
-                .iter()
-                .map(|interface| interface.connect_local(&plan))
-                .collect::<Result<_, _>>()?,
-        ),
-        Some(host) => {
-            let peer = exchange::Peer::connect(host, args.run.port, plan.setup.timeout)?;
-            Sides::Remote(Pair::connect_client(&opened.interfaces, &plan, peer)?)
-        }
-    };
+    let mut sides = Sides::connect(
+        &opened.interfaces,
+        &plan,
+        &plan.options(),
+        &args.run,
+        plan.setup.timeout,
+    )?;
     let conditions = plan.conditions(args, &opened, host::Host::read());
     let head = format!(
         "{}\n{}",
@@ -110,34 +103,8 @@ pub(crate) fn run(what: Throughput, args: &BwArgs) -> Result<(), Failure> {
     reliability::require(args.run.strict, &judged)
 }
 
-/// The connections, one per interface, with the other side in this process or in
-/// another one.
-enum Sides {
-    Local(Vec<Box<dyn LocalPair>>),
-    Remote(Pair),
-}
-
-impl Sides {
-    fn measure(
-        &mut self,
-        turn: usize,
-        pass: Pass,
-        plan: &Plan,
-        moderation: u32,
-    ) -> Result<Recording, Failure> {
-        match self {
-            Self::Local(both) => both[turn].measure(pass, plan, moderation),
-            Self::Remote(pair) => pair.run(turn, pass, plan, moderation),
-        }
-    }
-
-    /// Tells the other process why the run ends.
-    fn abort(&mut self, failure: &Failure) {
-        if let Self::Remote(pair) = self {
-            pair.abort(failure);
-        }
-    }
-}
+/// The connected sides of every interface.
+type Sides = ends::Sides<Box<dyn LocalPair>, Box<dyn RemoteSide>>;
 
 /// Measures one size through every interface, in turns. Returns the results that
 /// have rounds, also after a failure.
@@ -152,7 +119,13 @@ fn measure(
     let mut passes = plan.amount.passes();
     let ended = passes.try_for_each(|(round, turn)| {
         interrupt::check()?;
-        let recording = sides.measure(turn, Pass { size, round }, plan, moderation)?;
+        let pass = Pass { size, round };
+        let recording = match sides {
+            Sides::Local(both) => both[turn].measure(pass, plan, moderation),
+            Sides::Remote(connection) => {
+                connection.run(|sides, peer| sides[turn].run(pass, plan, moderation, peer))
+            }
+        }?;
         outcomes[turn].add(&recording);
         Ok(())
     });

@@ -16,11 +16,11 @@
 
 use std::time::Duration;
 
-use super::interface::{OpenInterface, Recording, RemoteSide};
+use super::interface::{Open, Recording, RemoteSide};
 use super::plan::{Pass, Plan};
 use super::side::{Sending, Side, drive};
 use crate::cli::{BwArgs, Operation};
-use crate::ends::{End, Opened, Role, Server, Stop, abort_on_failure, explain};
+use crate::ends::{Connection, End, Opened, Role, Server, Stop, explain};
 use crate::exchange::{Done, Peer};
 use crate::failure::Failure;
 use crate::noise::{Noise, Watch};
@@ -29,82 +29,27 @@ use crate::output;
 /// Timeout for a side that only waits. TCP keep-alive detects a peer that is gone.
 const PASSIVE_TIMEOUT: Duration = Duration::from_secs(3600 * 24 * 365);
 
-/// The control connection, and one connected side per interface.
-pub(super) struct Pair {
-    peer: Peer,
-    sides: Vec<Box<dyn RemoteSide>>,
-}
-
-impl Pair {
-    /// Compares the options with the server's, and connects to it, as the client.
-    pub(super) fn connect_client(
-        opened: &[Box<dyn OpenInterface>],
-        plan: &Plan,
-        mut peer: Peer,
-    ) -> Result<Self, Failure> {
-        let agreed = peer.agree(&plan.options());
-        abort_on_failure(&mut peer, agreed)?;
-        Self::connect(opened, plan, peer, Role::Client)
-    }
-
-    /// Connects the endpoints of every interface. The options must have been compared
-    /// before.
-    fn connect(
-        opened: &[Box<dyn OpenInterface>],
-        plan: &Plan,
-        mut peer: Peer,
-        role: Role,
-    ) -> Result<Self, Failure> {
-        let sides = opened
-            .iter()
-            .map(|interface| {
-                let side = interface.connect_remote(plan, &mut peer, role)?;
-                peer.barrier()?;
-                Ok(side)
-            })
-            .collect();
-        let sides = abort_on_failure(&mut peer, sides)?;
-        Ok(Self { peer, sides })
-    }
-
-    /// Runs one pass through one interface.
-    pub(super) fn run(
-        &mut self,
-        turn: usize,
-        pass: Pass,
-        plan: &Plan,
-        moderation: u32,
-    ) -> Result<Recording, Failure> {
-        let ran = self.sides[turn].run(pass, plan, moderation, &mut self.peer);
-        abort_on_failure(&mut self.peer, ran)
-    }
-
-    /// Tells the server why the run ends.
-    pub(super) fn abort(&mut self, failure: &Failure) {
-        self.peer.abort(&failure.to_string());
-    }
-
-    /// Runs all passes, as the server.
-    fn answer(&mut self, plan: &Plan, args: &BwArgs) -> Result<(), Failure> {
-        for &size in &plan.amount.sizes {
-            let moderation = args.moderation(size);
-            for (round, turn) in plan.amount.passes() {
-                self.run(turn, Pass { size, round }, plan, moderation)?;
-            }
-            output::line(format_args!(
-                " finished messages of {size} bytes; the client prints the results"
-            ))?;
-        }
-        Ok(())
-    }
-}
-
-/// Runs the server.
-pub(super) fn serve(
-    opened: &Opened<Box<dyn OpenInterface>>,
+/// Runs all passes, as the server.
+fn answer(
+    sides: &mut [Box<dyn RemoteSide>],
+    peer: &mut Peer,
     plan: &Plan,
     args: &BwArgs,
 ) -> Result<(), Failure> {
+    for &size in &plan.amount.sizes {
+        let moderation = args.moderation(size);
+        for (round, turn) in plan.amount.passes() {
+            sides[turn].run(Pass { size, round }, plan, moderation, peer)?;
+        }
+        output::line(format_args!(
+            " finished messages of {size} bytes; the client prints the results"
+        ))?;
+    }
+    Ok(())
+}
+
+/// Runs the server.
+pub(super) fn serve(opened: &Opened<Box<Open>>, plan: &Plan, args: &BwArgs) -> Result<(), Failure> {
     let server = Server {
         args: &args.run,
         facts: opened.device_port.facts(),
@@ -113,8 +58,8 @@ pub(super) fn serve(
         timeout: plan.setup.timeout,
     };
     server.run(
-        |peer| Pair::connect(&opened.interfaces, plan, peer, Role::Server),
-        |mut pair| pair.answer(plan, args),
+        |peer| Connection::connect(&opened.interfaces, plan, peer, Role::Server),
+        |mut connection| connection.run(|sides, peer| answer(sides, peer, plan, args)),
     )
 }
 

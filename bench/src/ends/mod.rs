@@ -6,6 +6,7 @@
 //! device_port    the device and port of a run
 //! setup amount   what all ends have in common; sizes, rounds and turns of the interfaces
 //! interface      trait of the measured interfaces: open, connect
+//! sides          the connected sides of a run, in one process or two
 //! link payload   traits of the ends; their memory
 //! engine         the engine's ends
 //! dat rust c     DAT's connections; ends of its Rust types and its C calls
@@ -27,14 +28,16 @@ mod payload;
 mod rust;
 mod serve;
 mod setup;
+mod sides;
 mod watchdog;
 
 pub(crate) use amount::Amount;
 pub(crate) use device_port::{DevicePort, Needs};
 pub(crate) use interface::{Boxing, Interface, Role};
 pub(crate) use link::{CompletionResult, End, LONGEST_LIST, Link};
-pub(crate) use serve::{Server, abort_on_failure, explain};
+pub(crate) use serve::{Server, explain};
 pub(crate) use setup::Setup;
+pub(crate) use sides::{Connection, OpenInterface, Sides};
 pub(crate) use watchdog::{Stop, Watchdog};
 
 use dat_engine::cm::ListenOn;

@@ -98,7 +98,7 @@ pub(crate) fn explain(stop: Stop, peer: &mut Peer) -> Failure {
 }
 
 /// Sends a failure of this side to the other side.
-pub(crate) fn abort_on_failure<T>(
+pub(super) fn abort_on_failure<T>(
     peer: &mut Peer,
     result: Result<T, Failure>,
 ) -> Result<T, Failure> {

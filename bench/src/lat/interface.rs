@@ -4,20 +4,12 @@
 use super::loopback::Loopback;
 use super::plan::{Pass, Plan, Recording};
 use super::side::Side;
-use crate::ends::{Boxing, Interface, Role};
+use crate::ends::{Boxing, Interface, OpenInterface, Role};
 use crate::exchange::Peer;
 use crate::failure::Failure;
 
 /// An open interface as a trait object.
-pub(super) trait OpenInterface {
-    fn connect_local(&self, plan: &Plan) -> Result<Box<dyn LocalPair>, Failure>;
-    fn connect_remote(
-        &self,
-        plan: &Plan,
-        peer: &mut Peer,
-        role: Role,
-    ) -> Result<Box<dyn RemoteSide>, Failure>;
-}
+pub(super) type Open = dyn OpenInterface<Plan, Box<dyn LocalPair>, Box<dyn RemoteSide>>;
 
 /// Two connected sides in this thread, as a trait object.
 pub(super) trait LocalPair {
@@ -45,18 +37,18 @@ pub(super) trait RemoteSide {
     fn answer(&mut self, pass: Pass, plan: &Plan, peer: &mut Peer) -> Result<u64, Failure>;
 }
 
-/// Keeps interfaces as [`OpenInterface`].
+/// Keeps interfaces as [`Open`].
 pub(super) struct Boxed;
 
 impl Boxing for Boxed {
-    type Boxed = Box<dyn OpenInterface>;
+    type Boxed = Box<Open>;
 
     fn boxed<I: Interface + 'static>(&self, interface: I) -> Self::Boxed {
         Box::new(interface)
     }
 }
 
-impl<W: Interface> OpenInterface for W {
+impl<W: Interface> OpenInterface<Plan, Box<dyn LocalPair>, Box<dyn RemoteSide>> for W {
     fn connect_local(&self, plan: &Plan) -> Result<Box<dyn LocalPair>, Failure> {
         let (near, far) = self.connect_pair(&plan.setup)?;
         Ok(Box::new(Loopback::new(near, far, plan)))

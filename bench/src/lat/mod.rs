@@ -37,11 +37,10 @@ use crate::report::{
     reliability,
 };
 use crate::stats::pace::Pace;
-use crate::{exchange, host, interrupt, output, results};
+use crate::{host, interrupt, output, results};
 
-use self::interface::{Boxed, LocalPair};
-use self::pair::Pair;
-use self::plan::{Pass, Plan, Recording};
+use self::interface::{Boxed, LocalPair, RemoteSide};
+use self::plan::{Pass, Plan};
 
 /// Runs the command. Prints the result of each size when it is measured.
 pub(crate) fn run(args: &LatArgs) -> Result<(), Failure> {
@@ -62,19 +61,13 @@ pub(crate) fn run(args: &LatArgs) -> Result<(), Failure> {
         return pair::serve(&opened, &plan, args);
     }
     // Connects before it prints the head of the table.
-    let mut sides = match &args.run.host {
-        None => Sides::Local(
-            opened
-                .interfaces
-                .iter()
-                .map(|interface| interface.connect_local(&plan))
-                .collect::<Result<_, _>>()?,
-        ),
-        Some(host) => {
-            let peer = exchange::Peer::connect(host, args.run.port, plan.setup.timeout)?;
-            Sides::Remote(Pair::connect_client(&opened.interfaces, &plan, peer)?)
-        }
-    };
+    let mut sides = Sides::connect(
+        &opened.interfaces,
+        &plan,
+        &plan.options(),
+        &args.run,
+        plan.setup.timeout,
+    )?;
     let machine = host::Host::read();
     let conditions = plan.conditions(&opened, machine, args.run.host.clone());
     let columns = Columns {
@@ -163,34 +156,8 @@ fn cases(args: &LatArgs) -> Vec<Vec<String>> {
     cases
 }
 
-/// The connections, one per interface, with the responder in this process or
-/// in another one.
-enum Sides {
-    Local(Vec<Box<dyn LocalPair>>),
-    Remote(Pair),
-}
-
-impl Sides {
-    fn measure(
-        &mut self,
-        turn: usize,
-        pass: Pass,
-        plan: &Plan,
-        recording: &mut Recording,
-    ) -> Result<(), Failure> {
-        match self {
-            Self::Local(both) => both[turn].measure(pass, plan, recording),
-            Self::Remote(pair) => pair.measure(turn, pass, plan, recording),
-        }
-    }
-
-    /// Tells the other process why the run ends.
-    fn abort(&mut self, failure: &Failure) {
-        if let Self::Remote(pair) = self {
-            pair.abort(failure);
-        }
-    }
-}
+/// The connected sides of every interface.
+type Sides = ends::Sides<Box<dyn LocalPair>, Box<dyn RemoteSide>>;
 
 /// Measures one size at one rate through every interface, in turns. Returns the
 /// results that have samples, also after a failure.
@@ -218,7 +185,12 @@ fn measure(
         interrupt::check()?;
         recording.clear();
         let pass = Pass { size, round, rate };
-        sides.measure(turn, pass, plan, &mut recording)?;
+        match sides {
+            Sides::Local(both) => both[turn].measure(pass, plan, &mut recording),
+            Sides::Remote(connection) => {
+                connection.run(|sides, peer| sides[turn].measure(pass, plan, peer, &mut recording))
+            }
+        }?;
         let outcome = &mut outcomes[turn];
         outcome.times.add(&recording.samples);
         outcome.noise.add(&recording.noise);

@@ -24,12 +24,12 @@
 
 use std::time::Duration;
 
-use super::interface::{OpenInterface, RemoteSide};
+use super::interface::{Open, RemoteSide};
 use super::plan::{Pass, Plan, Recording};
 use super::side::{Remote, Side, serve as answer};
 use super::{pass, send, write};
 use crate::cli::{LatArgs, Operation};
-use crate::ends::{End, Opened, Role, Server, Watchdog, abort_on_failure, explain};
+use crate::ends::{Connection, End, Opened, Role, Server, Watchdog, explain};
 use crate::exchange::{Done, Peer};
 use crate::failure::Failure;
 use crate::noise::Watch;
@@ -39,83 +39,33 @@ use crate::output;
 /// keep-alive detects a client that is gone.
 const READ_TIMEOUT: Duration = Duration::from_secs(3600 * 24 * 365);
 
-/// The control connection, and one connected side per interface.
-pub(super) struct Pair {
-    peer: Peer,
-    sides: Vec<Box<dyn RemoteSide>>,
-}
-
-impl Pair {
-    /// Compares the options with the server's, and connects to it, as the client.
-    pub(super) fn connect_client(
-        opened: &[Box<dyn OpenInterface>],
-        plan: &Plan,
-        mut peer: Peer,
-    ) -> Result<Self, Failure> {
-        let agreed = peer.agree(&plan.options());
-        abort_on_failure(&mut peer, agreed)?;
-        Self::connect(opened, plan, peer, Role::Client)
-    }
-
-    /// Connects an endpoint of every interface. The options must have been
-    /// compared before.
-    fn connect(
-        opened: &[Box<dyn OpenInterface>],
-        plan: &Plan,
-        mut peer: Peer,
-        role: Role,
-    ) -> Result<Self, Failure> {
-        let connected = connect(opened, plan, &mut peer, role);
-        let sides = abort_on_failure(&mut peer, connected)?;
-        Ok(Self { peer, sides })
-    }
-
-    /// Measures one pass through one interface, as the client.
-    pub(super) fn measure(
-        &mut self,
-        turn: usize,
-        pass: Pass,
-        plan: &Plan,
-        recording: &mut Recording,
-    ) -> Result<(), Failure> {
-        let measured = self.sides[turn].measure(pass, plan, &mut self.peer, recording);
-        abort_on_failure(&mut self.peer, measured)
-    }
-
-    /// Tells the server why the run ends.
-    pub(super) fn abort(&mut self, failure: &Failure) {
-        self.peer.abort(&failure.to_string());
-    }
-
-    /// Answers all passes, as the server.
-    fn answer(&mut self, plan: &Plan) -> Result<(), Failure> {
-        let answered = self.answer_sizes(plan);
-        abort_on_failure(&mut self.peer, answered)
-    }
-
-    fn answer_sizes(&mut self, plan: &Plan) -> Result<(), Failure> {
-        for &size in &plan.amount.sizes {
-            let mut answered = vec![0; plan.amount.apis.len()];
-            for &rate in &plan.rates {
-                for (round, turn) in plan.amount.passes() {
-                    let pass = Pass { size, round, rate };
-                    answered[turn] += self.sides[turn].answer(pass, plan, &mut self.peer)?;
-                }
-            }
-            for (api, answered) in plan.amount.apis.iter().zip(answered) {
-                output::line(format_args!(
-                    " answered {answered} messages of {size} bytes through api {}; the client prints the results",
-                    api.name()
-                ))?;
+/// Answers all passes, as the server.
+fn answer_all(
+    sides: &mut [Box<dyn RemoteSide>],
+    peer: &mut Peer,
+    plan: &Plan,
+) -> Result<(), Failure> {
+    for &size in &plan.amount.sizes {
+        let mut answered = vec![0; plan.amount.apis.len()];
+        for &rate in &plan.rates {
+            for (round, turn) in plan.amount.passes() {
+                let pass = Pass { size, round, rate };
+                answered[turn] += sides[turn].answer(pass, plan, peer)?;
             }
         }
-        Ok(())
+        for (api, answered) in plan.amount.apis.iter().zip(answered) {
+            output::line(format_args!(
+                " answered {answered} messages of {size} bytes through api {}; the client prints the results",
+                api.name()
+            ))?;
+        }
     }
+    Ok(())
 }
 
 /// Runs the server.
 pub(super) fn serve(
-    opened: &Opened<Box<dyn OpenInterface>>,
+    opened: &Opened<Box<Open>>,
     plan: &Plan,
     args: &LatArgs,
 ) -> Result<(), Failure> {
@@ -127,26 +77,9 @@ pub(super) fn serve(
         timeout: plan.setup.timeout,
     };
     server.run(
-        |peer| Pair::connect(&opened.interfaces, plan, peer, Role::Server),
-        |mut pair| pair.answer(plan),
+        |peer| Connection::connect(&opened.interfaces, plan, peer, Role::Server),
+        |mut connection| connection.run(|sides, peer| answer_all(sides, peer, plan)),
     )
-}
-
-/// Connects one endpoint per interface. On return both sides are ready.
-fn connect(
-    opened: &[Box<dyn OpenInterface>],
-    plan: &Plan,
-    peer: &mut Peer,
-    role: Role,
-) -> Result<Vec<Box<dyn RemoteSide>>, Failure> {
-    opened
-        .iter()
-        .map(|interface| {
-            let side = interface.connect_remote(plan, peer, role)?;
-            peer.barrier()?;
-            Ok(side)
-        })
-        .collect()
 }
 
 impl<E: End> RemoteSide for Side<E> {
