@@ -1,14 +1,18 @@
 //! Runs programs under the launcher, with time limits.
-#![allow(dead_code)] // each test binary uses its own part
+#![allow(dead_code, unused_imports)] // each test binary uses its own part
 
 use std::ffi::OsStr;
 use std::io::{Read, Write};
-use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
+
+#[path = "../../../tests/support/free_port.rs"]
+mod free_port;
+
+pub(crate) use free_port::free_port;
 
 /// Upper bound for any wait, even on a busy machine.
 const TIMEOUT: Duration = Duration::from_secs(120);
@@ -171,24 +175,6 @@ pub(crate) fn pair_with(
     let server = server.finish();
     client.expect_success("client");
     server.expect_success("server");
-}
-
-/// Returns a TCP port on which no socket listens. The kernel gives ports from 32768 to
-/// sockets that ask for none; these are below, so that no such socket takes one before
-/// the program listens. Processes of tests begin at different ports.
-pub(crate) fn free_port() -> u16 {
-    const FIRST: u32 = 10_000;
-    const COUNT: u32 = 22_000;
-    static TRIED: AtomicU32 = AtomicU32::new(0);
-    loop {
-        let tried = TRIED.fetch_add(1, Ordering::Relaxed);
-        assert!(tried < COUNT, "no free port");
-        let at = std::process::id().wrapping_mul(31).wrapping_add(tried);
-        let port = u16::try_from(FIRST + at % COUNT).expect("below 32768");
-        if TcpListener::bind(("127.0.0.1", port)).is_ok() {
-            return port;
-        }
-    }
 }
 
 /// Waits until a socket listens on a port, without connecting to it.

@@ -1,24 +1,25 @@
 //! Runs dat-check with a time limit, with and without the emulated device.
 
 // Each test binary uses some of these.
-#![allow(dead_code)]
+#![allow(dead_code, unused_imports)]
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
-use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
 #[path = "../../../../tests/support/launcher.rs"]
 mod artifacts;
+#[path = "../../../../tests/support/free_port.rs"]
+mod free_port;
 
 use artifacts::{fabric, launcher};
+pub(crate) use free_port::free_port;
 
 /// Time limit of each program.
 const LIMIT: Duration = Duration::from_secs(60);
@@ -167,23 +168,6 @@ pub(crate) fn fields(value: &serde_json::Value, all: &mut Vec<String>) {
         }
         serde_json::Value::Array(values) => values.iter().for_each(|value| fields(value, all)),
         _ => {}
-    }
-}
-
-/// Returns a TCP port on which no socket listens, below those that the kernel gives to
-/// sockets that ask for none.
-pub(crate) fn free_port() -> u16 {
-    const FIRST: u32 = 10_000;
-    const COUNT: u32 = 22_000;
-    static TRIED: AtomicU32 = AtomicU32::new(0);
-    loop {
-        let tried = TRIED.fetch_add(1, Ordering::Relaxed);
-        assert!(tried < COUNT, "no free port");
-        let at = std::process::id().wrapping_mul(31).wrapping_add(tried);
-        let port = u16::try_from(FIRST + at % COUNT).expect("below 32768");
-        if TcpListener::bind(("127.0.0.1", port)).is_ok() {
-            return port;
-        }
     }
 }
 
