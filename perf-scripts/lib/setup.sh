@@ -9,6 +9,10 @@ oldest_rust() { sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml | head -n 1;
 # shellcheck disable=SC2034 # used by the scripts that source this file
 TARGET=${CARGO_TARGET_DIR:-target}
 
+# Most tests wait for another process, a timer or the NIC's thread, so twice as many run as
+# there are processors.
+export NEXTEST_TEST_THREADS=${NEXTEST_TEST_THREADS:-$((2 * $(nproc)))}
+
 say() { printf '%s\n' "$*"; }
 fail() { printf 'error: %s\n' "$*" >&2; exit 2; }
 
