@@ -124,14 +124,21 @@ pub(crate) fn dto(
 }
 
 /// Returns the number and the data of an extended DTO's completion: in this version, those
-/// of a plain one.
+/// of a plain receive.
+///
+/// A peer of uDAPL 2.0 can take a receive by an RDMA write with immediate data. It puts nothing
+/// into the memory of that receive, so the length is 0 here, not that of the write.
 pub(crate) fn extended_dto(
     ep_handle: DAT_EP_HANDLE,
     cookie: u64,
     status: DtoStatus,
     length: u64,
-    _: ExtendedOperation,
+    operation: ExtendedOperation,
 ) -> (DAT_EVENT_NUMBER, DAT_DTO_COMPLETION_EVENT_DATA) {
+    let length = match operation {
+        ExtendedOperation::RecvImmed => 0,
+        _ => length,
+    };
     let data = dto(ep_handle, cookie, status, length, DtoOperation::Receive);
     (DAT_DTO_COMPLETION_EVENT, data)
 }

@@ -65,6 +65,8 @@ static void together(const struct side *first, const struct side *second, const 
         passive->check(0x11 + lap);
         passive->write(0x22 + lap);
         active->check(0x22 + lap);
+        second->write_immediate(0x55 + lap);
+        first->take_immediate(0x55 + lap);
         if (lap == 0) {
             active->close(1);
             passive->close(0);

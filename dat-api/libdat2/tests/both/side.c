@@ -3,6 +3,7 @@
 #include <dat/udat.h>
 #else
 #include <dat2/udat.h>
+#include <dat2/dat_ib_extensions.h>
 #endif
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,6 +20,8 @@
 #define TARGET 1024
 #define BACK 2048
 #define LENGTH 1000
+/* Receives of each side: for two messages, and for the immediate data of version 2. */
+#define RECEIVES (DAT_VERSION == 1 ? 3 : 2)
 
 #define HOLDS(condition) \
     do { \
@@ -115,7 +118,7 @@ static DAT_RMR_TRIPLET remote(unsigned offset, unsigned length)
 /* Posts receives, one for each message that the peer sends. */
 static void post_receives(void)
 {
-    for (unsigned at = 0; at < 2; at++) {
+    for (unsigned at = 0; at < RECEIVES; at++) {
         DAT_LMR_TRIPLET into = local(INCOMING + at * sizeof(struct message), sizeof(struct message));
         DAT_DTO_COOKIE cookie;
 
@@ -249,6 +252,36 @@ static void check_pattern(int pattern)
         HOLDS(memory[BACK + at] == pattern);
 }
 
+#if DAT_VERSION == 2
+/* The peer expects no immediate data: its version has none. */
+static void write_immediate(int pattern)
+{
+    DAT_LMR_TRIPLET from = local(BACK, LENGTH);
+    DAT_RMR_TRIPLET to = remote(TARGET, LENGTH);
+    DAT_DTO_COOKIE cookie;
+    DAT_EVENT event;
+
+    memset(memory + BACK, pattern, LENGTH);
+    cookie.as_64 = 400;
+    OK(dat_ib_post_rdma_write_immed(ep, 1, &from, cookie, &to, 0x01020304,
+                                    DAT_COMPLETION_DEFAULT_FLAG));
+    event = next(sent);
+    HOLDS((int)event.event_number == DAT_IB_DTO_EVENT);
+    HOLDS(event.event_data.dto_completion_event_data.status == DAT_DTO_SUCCESS);
+}
+#else
+static void take_immediate(int pattern)
+{
+    unsigned char *into = memory + INCOMING + 2 * sizeof(struct message);
+
+    completed(received, 2, 0);
+    for (unsigned at = 0; at < LENGTH; at++)
+        HOLDS(memory[TARGET + at] == pattern);
+    for (unsigned at = 0; at < sizeof(struct message); at++)
+        HOLDS(into[at] == 0);
+}
+#endif
+
 static void refuse(const struct side *other)
 {
     DAT_DTO_COOKIE cookie;
@@ -312,6 +345,11 @@ const struct side side = {
     .learn = learn,
     .write = write_pattern,
     .check = check_pattern,
+#if DAT_VERSION == 2
+    .write_immediate = write_immediate,
+#else
+    .take_immediate = take_immediate,
+#endif
     .refuse = refuse,
     .close = close_adapter,
     .endpoint = endpoint,

@@ -26,6 +26,10 @@ struct side {
     void (*write)(int pattern);
     /* Receives that message, checks the pattern, and reads it from the peer. */
     void (*check)(int pattern);
+    /* Version 2: writes a pattern with immediate data. */
+    void (*write_immediate)(int pattern);
+    /* Version 1: its receive has 0 bytes, and the pattern is there. */
+    void (*take_immediate)(int pattern);
     /* Refuses an endpoint, a dispatcher and an adapter of the other library. */
     void (*refuse)(const struct side *other);
     /* Disconnects if `first`, waits for the end of the connection, and closes. */
