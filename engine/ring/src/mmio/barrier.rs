@@ -16,11 +16,10 @@
 //!   not reorder loads from such memory with each other (Intel SDM vol. 3,
 //!   8.2.2). An `lfence` would also keep the cache misses of consecutive CQEs
 //!   from overlapping.
-//! - **On AArch64**, rdma-core uses `dsb` throughout. The kernel's `dma_rmb` and
-//!   `dma_wmb` use `dmb` in the outer shareable domain, which orders accesses to
-//!   normal memory as devices observe them. This module does the same for
-//!   normal memory. The register is device or write-combining memory and keeps
-//!   `dsb st`.
+//! - **On AArch64**, rdma-core before version 55 uses `dsb` throughout; since
+//!   then, as here, `dmb` in the outer shareable domain for normal memory, which is
+//!   what the kernel's `dma_rmb` and `dma_wmb` are. The register is device or
+//!   write-combining memory and keeps `dsb st`.
 //!
 //! Every barrier is at least a compiler barrier. Under Miri each is an atomic
 //! fence, which Miri's memory model checks.
