@@ -37,11 +37,20 @@ fn both_programs_run_in_pairs() {
             "relative to perftest",
             "hides",
         ];
-        run(emulated("compare", &words)).expect(0, &said);
+        let ended = run(emulated("compare", &words));
+        let words: Vec<_> = ended.stderr.split_whitespace().collect();
+        if words.join(" ").contains("found no processor frequency") {
+            println!("SKIPPED: {program} printed no figure on this busy host");
+            continue;
+        }
+        ended.expect(0, &said);
         let value: Value = serde_json::from_str(&fs::read_to_string(&json).unwrap()).unwrap();
         assert_eq!(value["schema"], "dat-bench/compare/1");
+        common::schema::check(&value);
         let pairs = value["pairs"].as_array().unwrap();
-        assert_eq!(pairs.len(), 2);
+        // On a busy host, perftest may find no processor frequency.
+        let left_out = value["conditions"]["pairs_left_out"].as_u64().unwrap() as usize;
+        assert_eq!(pairs.len() + left_out, 2);
         for pair in pairs {
             let (theirs, ours) = (&pair["perftest"], &pair["dat_bench"]);
             // perftest measures from post to post, so there is one sample less; not for reads.

@@ -28,17 +28,28 @@ pub(crate) fn run(args: &CompareArgs) -> Result<(), Failure> {
     let selected = args.on.select()?;
     let device = DeviceFacts::of(&selected, args.on.ib_port)?;
     let mut pairs = Vec::new();
+    let mut left_out = 0;
     for number in 0..args.pairs {
         // Which program is first changes from pair to pair.
         let early = (number % 2 == 1)
             .then(|| ours::run(&device.name, args))
             .transpose()?;
         let theirs = perftest::run(&program, &device.name, args)?;
+        if !theirs.is_measured() {
+            left_out += 1;
+            continue;
+        }
         let ours = match early {
             Some(run) => run,
             None => ours::run(&device.name, args)?,
         };
         pairs.push(Pair { theirs, ours });
+    }
+    if pairs.is_empty() {
+        return Err(Failure::run(format!(
+            "{program} measured no time in {left_out} runs: it found no processor frequency, as on \
+             a busy host, and printed inf; run again on an idle host"
+        )));
     }
     let conditions = Conditions {
         host: Host::read(),
@@ -47,6 +58,7 @@ pub(crate) fn run(args: &CompareArgs) -> Result<(), Failure> {
         operation: args.operation,
         bytes: args.size,
         iterations: args.iters,
+        pairs_left_out: left_out,
     };
     let json = |path: &std::path::PathBuf| (path.clone(), report::json(&conditions, &pairs));
     let files = args.json.as_ref().map(json);

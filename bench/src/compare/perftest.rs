@@ -25,6 +25,13 @@ pub(super) struct Theirs {
 }
 
 impl Theirs {
+    /// Returns whether the figures are numbers. perftest divides by the processor's frequency,
+    /// which it measures first; on a busy host it finds none, and prints `inf`.
+    pub(super) fn is_measured(&self) -> bool {
+        let mut all = [self.typical, self.max, self.stdev].into_iter();
+        all.all(f64::is_finite) && self.samples.iter().all(|sample| sample.is_finite())
+    }
+
     /// Returns the largest sample.
     pub(super) fn largest(&self) -> f64 {
         self.samples.iter().copied().fold(0.0, f64::max)
@@ -151,6 +158,16 @@ mod tests {
             "{}",
             run.true_stdev()
         );
+    }
+
+    #[test]
+    fn a_run_without_the_processor_s_frequency_is_not_measured() {
+        assert!(parse(OUTPUT).unwrap().is_measured());
+        let samples = OUTPUT.replace("40.25", "inf");
+        assert!(!parse(&samples).unwrap().is_measured());
+        let row = "64 5 inf inf inf inf -nan inf inf";
+        let table = OUTPUT.replace(OUTPUT.lines().nth(9).unwrap(), row);
+        assert!(!parse(&table).unwrap().is_measured());
     }
 
     #[test]

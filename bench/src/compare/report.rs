@@ -32,6 +32,8 @@ pub(super) struct Conditions {
     pub(super) operation: Operation,
     pub(super) bytes: u32,
     pub(super) iterations: u32,
+    /// Pairs without a figure of perftest.
+    pub(super) pairs_left_out: u32,
 }
 
 /// Returns a figure of every pair.
@@ -108,6 +110,14 @@ pub(super) fn text(conditions: &Conditions, pairs: &[Pair]) -> String {
         of(|it| it.max),
         of(Theirs::largest),
     );
+    if conditions.pairs_left_out > 0 {
+        let _ = writeln!(
+            out,
+            "\n {} more pairs are left out: perftest found no processor frequency, as on a busy host, \
+             and printed inf",
+            conditions.pairs_left_out
+        );
+    }
     let unreliable: Vec<_> = pairs
         .iter()
         .filter_map(|pair| pair.ours.unreliable.first())
