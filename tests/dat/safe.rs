@@ -2,6 +2,7 @@
 //! behind.
 
 mod connections;
+mod drain;
 mod extended;
 
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -8,13 +8,14 @@ use dat_api::safe::{
     ProtectionZone, RemoteSegment, SharedReceiveQueue,
 };
 use dat_api::types::{
-    AtomicOp, CompletionFlags, DtoStatus, EpAttributes, EvdFlags, EventData, MemPrivileges,
+    AtomicOp, CompletionFlags, DtoStatus, EpAttributes, EvdFlags, Event, EventData, MemPrivileges,
 };
 
 use super::end::{
     ATOMIC, BUFFER, COMPLETIONS, DEPTH, End, IN, Interface, LONGER, MESSAGE, OUT, POLL_FAILED,
     ROOM, TARGET,
 };
+use super::operation::BATCH;
 use crate::failure::Failure;
 
 /// Timeout for connecting.
@@ -137,6 +138,7 @@ impl Rust {
             memory,
             target: RemoteSegment::default(),
             has_atomics: limits.atomics,
+            events: [Event::default(); BATCH],
         })
     }
 }
@@ -166,6 +168,7 @@ pub(super) struct RustEnd<const SHARED: bool> {
     memory: Memory,
     target: RemoteSegment,
     has_atomics: bool,
+    events: [Event; BATCH],
 }
 
 impl<const SHARED: bool> RustEnd<SHARED> {
@@ -185,7 +188,7 @@ impl<const SHARED: bool> RustEnd<SHARED> {
 
 impl<const SHARED: bool> End for RustEnd<SHARED> {
     const LISTS: bool = false;
-    const BATCHES: bool = false;
+    const BATCHES: bool = true;
 
     #[inline(always)]
     fn receive(&mut self, cookie: u64) -> bool {
@@ -262,8 +265,9 @@ impl<const SHARED: bool> End for RustEnd<SHARED> {
         next(&self.received, sum)
     }
 
+    #[inline(always)]
     fn received_batch(&mut self, sum: &mut u64) -> usize {
-        self.received(sum)
+        drain(&self.received, &mut self.events, sum)
     }
 
     #[inline(always)]
@@ -271,8 +275,9 @@ impl<const SHARED: bool> End for RustEnd<SHARED> {
         next(&self.sent, sum)
     }
 
+    #[inline(always)]
     fn sent_batch(&mut self, sum: &mut u64) -> usize {
-        self.sent(sum)
+        drain(&self.sent, &mut self.events, sum)
     }
 
     /// Dequeues one completion of any kind.
@@ -293,6 +298,27 @@ impl<const SHARED: bool> End for RustEnd<SHARED> {
             Err(_) => POLL_FAILED,
         }
     }
+}
+
+/// Dequeues up to [`BATCH`] completions.
+#[inline(always)]
+fn drain(queue: &EventDispatcher, events: &mut [Event; BATCH], sum: &mut u64) -> usize {
+    let Ok(taken) = queue.drain(events) else {
+        return POLL_FAILED;
+    };
+    for event in &events[..taken] {
+        let EventData::Dto {
+            status: DtoStatus::Success,
+            length,
+            cookie,
+            ..
+        } = event.data
+        else {
+            return POLL_FAILED;
+        };
+        *sum = sum.wrapping_add(cookie + length);
+    }
+    taken
 }
 
 /// Dequeues one completion.

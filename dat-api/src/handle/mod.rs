@@ -69,6 +69,9 @@ pub unsafe trait Object: Send + Sync + 'static {
 pub struct Handle(NonZeroUsize);
 
 impl Handle {
+    /// A handle that no object ever has: slots are aligned.
+    pub(crate) const NEVER: Self = Self(NonZeroUsize::MIN);
+
     /// Converts a value from a C program, which may be anything; returns `None` for 0.
     #[inline(always)]
     #[must_use]

@@ -130,6 +130,27 @@ impl EventDispatcher {
         next_slow(owned)
     }
 
+    /// Takes as many events as `events` has room for, in the order of [`Self::next`], and returns
+    /// how many there were. Never blocks. The others keep their values.
+    ///
+    /// ```no_run
+    /// # use dat_api::{safe::EventDispatcher, types::Event, DatReturn};
+    /// # fn all(dispatcher: &EventDispatcher) -> Result<(), DatReturn> {
+    /// let mut events = [Event::default(); 16];
+    /// let taken = dispatcher.drain(&mut events)?;
+    /// for event in &events[..taken] {
+    ///     println!("{:?}", event.data);
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Self::next`].
+    pub fn drain(&self, events: &mut [Event]) -> Result<usize, DatReturn> {
+        evd::drain(evd::own(self.0.handle)?, events)
+    }
+
     /// Waits for an event; a timeout of `None` waits for ever.
     ///
     /// # Errors

@@ -11,6 +11,17 @@ pub struct Event {
     pub data: EventData,
 }
 
+/// A software event of a dispatcher that never existed: the value with which an array of events
+/// begins.
+impl Default for Event {
+    fn default() -> Self {
+        Self {
+            evd: Handle::NEVER,
+            data: EventData::Software { pointer: 0 },
+        }
+    }
+}
+
 /// What happened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EventData {

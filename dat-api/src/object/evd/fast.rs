@@ -172,6 +172,24 @@ impl Consumer {
         }
     }
 
+    /// Takes events in their order until `events` is full or there is no more. Returns how many.
+    #[inline]
+    pub(super) fn drain(&mut self, evd: &Evd, events: &mut [Event]) -> usize {
+        for (taken, place) in events.iter_mut().enumerate() {
+            // Two assignments, so that the fast path has no copy in memory.
+            match self.next_fast(evd) {
+                Ok(Some(data)) => place.data = data,
+                Ok(None) => return taken,
+                Err(Slow) => match self.next_slow(evd, |data| data) {
+                    Some(data) => place.data = data,
+                    None => return taken,
+                },
+            }
+            place.evd = evd.handle;
+        }
+        events.len()
+    }
+
     /// Returns whether there is an event that [`Self::next_fast`] takes. Consumes nothing.
     #[inline]
     pub(super) fn has_fast(&mut self, evd: &Evd) -> Result<bool, Slow> {

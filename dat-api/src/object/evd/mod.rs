@@ -84,7 +84,7 @@ pub use self::query::{EvdInfo, Notification};
 pub use self::streams::StreamKind;
 pub(crate) use self::streams::{DtoConfig, StreamGuard};
 pub(crate) use self::take::poll_completions;
-pub use self::take::{dequeue, dequeue_slow, dequeue_slow_with, own, own_when_free};
+pub use self::take::{dequeue, dequeue_slow, dequeue_slow_with, drain, own, own_when_free};
 pub use self::wait::{Timeout, Waited, Waiting, begin, wait};
 
 /// An event dispatcher.

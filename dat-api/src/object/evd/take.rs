@@ -75,6 +75,18 @@ pub fn dequeue_slow_with<R>(
     }
 }
 
+/// Takes the first events of an EVD, as many as there is room for. Returns how many there were.
+///
+/// # Errors
+/// `INVALID_STATE` if there was none and one of its completion queues has failed.
+pub fn drain(mut owned: Owned<Evd>, events: &mut [Event]) -> Result<usize, DatReturn> {
+    let (evd, consumer) = open(&mut owned);
+    match consumer.drain(evd, events) {
+        0 if evd.state.has_failed() => Err(EVD_FAILED),
+        taken => Ok(taken),
+    }
+}
+
 /// Takes the EVD for this call alone. Waits for other calls that are dequeuing, but not for one
 /// that blocks.
 ///
