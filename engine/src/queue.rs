@@ -10,7 +10,7 @@ use crate::error::{ControlError, ControlErrorKind};
 pub use crate::path::Arrival;
 pub use crate::path::direct::{CqeKind, CqeRef};
 use crate::path::{self, PollerCounters, direct, verbs};
-use crate::wait::ChannelFds;
+use crate::wait::{ChannelFds, WatchedByte};
 use mlx5_rings::layout::CompletionLayout;
 
 /// How to create a [`CompletionQueue`].
@@ -125,6 +125,16 @@ impl CompletionQueue {
     #[must_use]
     pub fn can_peek(&self) -> bool {
         matches!(self.path, path::Poller::Direct(_))
+    }
+
+    /// Returns the byte that the device writes with the next completion; `None` on the verbs path.
+    #[must_use]
+    pub fn watched(&self) -> Option<WatchedByte<'_>> {
+        match &self.path {
+            // SAFETY: a byte of the ring, which this queue keeps mapped.
+            path::Poller::Direct(poller) => Some(unsafe { WatchedByte::new(poller.next_byte()) }),
+            path::Poller::Verbs(_) => None,
+        }
     }
 
     /// Returns when the next completion arrived, without consuming it, for callers

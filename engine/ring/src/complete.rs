@@ -62,6 +62,14 @@ impl Slot {
         OwnOp(self.cell::<u8>(offset::OWN_OP).read())
     }
 
+    /// Returns the address of the last byte, which the device writes last. It is mapped as long as
+    /// the ring.
+    #[inline]
+    pub fn own_op_address(self) -> NonNull<u8> {
+        // SAFETY: inside the entry.
+        unsafe { self.0.add(offset::OWN_OP) }
+    }
+
     /// Returns the last eight bytes.
     #[inline]
     pub fn tail(self) -> CqeTail {

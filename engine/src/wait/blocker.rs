@@ -29,6 +29,7 @@ use std::sync::OnceLock;
 use libc::{c_int, pollfd};
 
 use super::protocol::{BlockResult, Platform};
+use super::rest::{Halt, WatchedByte};
 use super::word::SleepWord;
 use super::{ChannelFds, SignalGuard, SignalMask, monotonic_nanos, raw};
 use crate::error::{ControlError, last_errno};
@@ -259,6 +260,20 @@ impl Platform for Blocker {
 
     fn yield_now(&self) {
         std::thread::yield_now();
+    }
+
+    fn pause(&self, times: u32) {
+        for _ in 0..times {
+            core::hint::spin_loop();
+        }
+    }
+
+    fn monitor(&self, byte: WatchedByte<'_>) -> bool {
+        Halt::of_processor().monitor(byte)
+    }
+
+    fn halt(&self) {
+        Halt::of_processor().halt();
     }
 
     fn guard(&self) -> SignalGuard {

@@ -11,6 +11,14 @@ pub enum WaitPolicy {
     /// processor every 20 microseconds, so that other threads make progress where
     /// every core is busy.
     Poll,
+    /// As [`Self::Poll`], with PAUSE instructions between polls, at first one and later 16: the
+    /// other hyper-thread of the core gets more of it, at the price of up to a microsecond.
+    Pause,
+    /// As [`Self::Poll`], but the processor halts between polls until the next completion is
+    /// written, at most 10 microseconds at a time (UMWAIT, or MWAITX on AMD). As
+    /// [`Self::Pause`] where the processor has no such instruction, and where completions come
+    /// from several queues or not from the direct path.
+    Umwait,
     /// Block at once: occupies no core, costs a wake-up each time.
     Block,
     /// Spin for a time that is learned from earlier waits, then block.
@@ -41,6 +49,8 @@ impl fmt::Display for WaitPolicy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Poll => f.write_str("poll"),
+            Self::Pause => f.write_str("pause"),
+            Self::Umwait => f.write_str("umwait"),
             Self::Block => f.write_str("block"),
             Self::Adaptive { min, max } => {
                 write!(f, "adaptive:{}:", min.as_micros())?;
@@ -64,7 +74,7 @@ impl fmt::Display for WaitPolicyError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "invalid wait policy \"{}\": {}; expected poll, block, adaptive or \
+            "invalid wait policy \"{}\": {}; expected poll, pause, umwait, block, adaptive or \
              adaptive:MIN_US:MAX_US (MAX_US may be inf), such as adaptive:0:200",
             self.text, self.cause
         )
@@ -86,6 +96,8 @@ impl FromStr for WaitPolicy {
         let bounds: Vec<&str> = words.collect();
         match (name, bounds.as_slice()) {
             ("poll", []) => Ok(Self::Poll),
+            ("pause", []) => Ok(Self::Pause),
+            ("umwait", []) => Ok(Self::Umwait),
             ("block", []) => Ok(Self::Block),
             ("adaptive", []) => Ok(Self::default()),
             ("adaptive", [min, max]) => {
@@ -105,7 +117,9 @@ impl FromStr for WaitPolicy {
                 Ok(Self::Adaptive { min, max })
             }
             ("adaptive", _) => Err(refuse("adaptive takes two bounds or none".to_owned())),
-            ("poll" | "block", _) => Err(refuse(format!("{name} takes no bounds"))),
+            ("poll" | "pause" | "umwait" | "block", _) => {
+                Err(refuse(format!("{name} takes no bounds")))
+            }
             ("", _) => Err(refuse("it is empty".to_owned())),
             _ => Err(refuse(format!("\"{name}\" is not a policy"))),
         }
@@ -127,6 +141,8 @@ mod tests {
     fn policies_are_parsed_and_displayed() {
         for (text, policy, back) in [
             ("poll", WaitPolicy::Poll, "poll"),
+            ("pause", WaitPolicy::Pause, "pause"),
+            ("umwait", WaitPolicy::Umwait, "umwait"),
             ("block", WaitPolicy::Block, "block"),
             ("adaptive", WaitPolicy::default(), "adaptive:0:200"),
             ("adaptive:0:0", adaptive(0, Some(0)), "adaptive:0:0"),
@@ -147,6 +163,7 @@ mod tests {
             ("spin", "\"spin\" is not a policy"),
             ("Poll", "\"Poll\" is not a policy"),
             ("poll:1", "takes no bounds"),
+            ("umwait:10", "umwait takes no bounds"),
             ("block:1:2", "takes no bounds"),
             ("adaptive:5", "two bounds or none"),
             ("adaptive:1:2:3", "two bounds or none"),

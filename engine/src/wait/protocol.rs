@@ -18,7 +18,7 @@
 
 use core::time::Duration;
 
-use super::{ChannelFds, ControlError, Deadline, SpinBudget, WaitPolicy};
+use super::{ChannelFds, ControlError, Deadline, SpinBudget, WaitPolicy, WatchedByte};
 
 /// What a wait waits for.
 pub trait Source {
@@ -49,6 +49,12 @@ pub trait Source {
     #[inline]
     fn spin_counts(&self) -> bool {
         true
+    }
+
+    /// Returns the byte whose change can make [`Self::ready`] true, if there is one such byte.
+    #[inline]
+    fn watched(&self) -> Option<WatchedByte<'_>> {
+        None
     }
 }
 
@@ -98,6 +104,14 @@ pub trait Platform {
     fn is_multiprocessor(&self) -> bool;
     /// Yields the processor to other threads.
     fn yield_now(&self);
+    /// Executes this many PAUSE instructions.
+    fn pause(&self, _times: u32) {}
+    /// Begins to watch a byte. Returns false if the processor cannot.
+    fn monitor(&self, _byte: WatchedByte<'_>) -> bool {
+        false
+    }
+    /// Halts the processor until the watched byte is written, at most 10 microseconds.
+    fn halt(&self) {}
     /// Blocks signals.
     fn guard(&self) -> Self::Guard;
     /// Lets pending signals be handled now. Returns whether a handler has run.
@@ -141,6 +155,10 @@ const SIGNAL_INTERVAL: u64 = 20_000;
 /// kernel restarts the sleep with the time that was left at the stop, so a wait may
 /// miss its deadline by that much. Decision: `docs/decisions/065-sleep-in-ppoll.md`
 const LONGEST_SLEEP: Duration = Duration::from_secs(1);
+
+/// The most PAUSE instructions between two polls ([`WaitPolicy::Pause`]): half a microsecond or
+/// a little more, depending on the processor.
+const MOST_PAUSES: u32 = 16;
 
 /// Nanoseconds of spinning between two pauses ([`Step::Pause`]).
 const PAUSE_INTERVAL: u64 = 10_000_000;
@@ -233,6 +251,8 @@ pub struct Wait<G> {
     is_learning: bool,
     /// The spin yields the processor before each poll.
     yields: bool,
+    /// The PAUSE instructions before the last poll.
+    pauses: u32,
     phase: Phase,
     /// Blocks signals.
     guard: G,
@@ -297,6 +317,7 @@ impl<G> Wait<G> {
             allowed,
             is_learning,
             yields,
+            pauses: 0,
             phase: match allowed {
                 0 => Phase::Announcing,
                 _ => Phase::Spin {
@@ -386,22 +407,23 @@ impl<G> Wait<G> {
 
     /// Polls until the wait ends, the budget is spent, or a pause is due.
     ///
-    /// There is no delay between polls: on average it would delay every completion
-    /// by half its length.
+    /// There is no delay between polls, unless the policy asks for one: on average it would
+    /// delay every completion by half its length.
     fn spin<S: Source, P: Platform<Guard = G>>(
-        &self,
+        &mut self,
         source: &mut S,
         platform: &P,
         mut signals_checked: u64,
         paused: u64,
     ) -> Spun {
         loop {
-            let found = match self.yields {
-                true => {
+            let found = match self.policy {
+                WaitPolicy::Pause | WaitPolicy::Umwait => self.rest_and_poll(source, platform),
+                _ if self.yields => {
                     platform.yield_now();
                     source.ready()
                 }
-                false => (0..POLLS_PER_CLOCK_READ).any(|_| source.ready()),
+                _ => (0..POLLS_PER_CLOCK_READ).any(|_| source.ready()),
             };
             if found {
                 return Spun::Over(WaitOutcome::Ready);
@@ -426,6 +448,27 @@ impl<G> Wait<G> {
                 }
             }
         }
+    }
+
+    /// Halts or pauses, and polls.
+    fn rest_and_poll<S: Source, P: Platform<Guard = G>>(
+        &mut self,
+        source: &mut S,
+        platform: &P,
+    ) -> bool {
+        let halts = self.policy == WaitPolicy::Umwait
+            && source.watched().is_some_and(|byte| platform.monitor(byte));
+        if halts {
+            // A completion before the monitor is found by this poll; one after it ends the halt.
+            if source.ready() {
+                return true;
+            }
+            platform.halt();
+        } else {
+            self.pauses = (2 * self.pauses).clamp(1, MOST_PAUSES);
+            platform.pause(self.pauses);
+        }
+        source.ready()
     }
 
     /// Announces a sleep, unless the source is ready after all.

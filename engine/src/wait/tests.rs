@@ -8,6 +8,7 @@ use super::*;
 mod endless;
 mod one_processor;
 mod real;
+mod rested;
 mod scripted;
 
 /// Returns a policy that spins for exactly `nanos` nanoseconds.

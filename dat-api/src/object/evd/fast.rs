@@ -9,6 +9,7 @@
 use core::ptr::NonNull;
 
 use dat_engine::CqeKind;
+use dat_engine::wait::WatchedByte;
 
 use super::consumer::Consumer;
 use super::convert::{self, hooks, requested_length, transfer};
@@ -161,6 +162,15 @@ impl Consumer {
         // SAFETY: the word says this too.
         unsafe { core::hint::assert_unchecked(queue.can_peek()) };
         Ok(queue)
+    }
+
+    /// Returns the byte that the device writes with the next event, if it can come only from one
+    /// completion queue.
+    pub(super) fn watched(&self, evd: &Evd) -> Option<WatchedByte<'_>> {
+        match evd.posted.allows_fast_path() {
+            true => self.queues.first()?.watched(),
+            false => None,
+        }
     }
 
     /// Takes the next event on the fast path; `None` if there is none.

@@ -9,6 +9,7 @@ use std::borrow::BorrowMut;
 use dat_engine::ControlError;
 use dat_engine::wait::{
     ChannelFds, Deadline, NextStep, Source, SpinBudget, SteppedWait, WaitCounters, WaitOutcome,
+    WatchedByte,
 };
 
 use super::Evd;
@@ -459,5 +460,12 @@ impl Source for View<'_> {
 
     fn channel(&self) -> Option<ChannelFds<'_>> {
         self.consumer.channel()
+    }
+
+    fn watched(&self) -> Option<WatchedByte<'_>> {
+        match self.is_for_any() {
+            true => self.consumer.watched(self.evd),
+            false => None,
+        }
     }
 }

@@ -99,6 +99,12 @@ impl Poller {
         self.ring.peek().is_some()
     }
 
+    /// Returns the address of the byte that the device writes last when it writes the next CQE. It
+    /// is mapped as long as this poller lives.
+    pub fn next_byte(&self) -> core::ptr::NonNull<u8> {
+        self.ring.next_slot().own_op_address()
+    }
+
     /// Returns the next CQE as [`Self::peek`] does, without reading the owner bit.
     ///
     /// # Safety

@@ -1,6 +1,7 @@
 //! Every step of a wait and their order, on a simulated platform without threads
 //! and with a simulated clock.
 
+use core::ptr::NonNull;
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::rc::Rc;
@@ -20,9 +21,14 @@ pub(super) enum Step {
     Block(Option<u64>),
     Take,
     Retract,
+    Pause(u32),
+    Monitor,
+    Halt,
 }
 
-pub(super) use Step::{Announce, Arm, Block, GiveWay, Guard, Look, Poll, Retract, Take, Unguard};
+pub(super) use Step::{
+    Announce, Arm, Block, GiveWay, Guard, Halt, Look, Monitor, Pause, Poll, Retract, Take, Unguard,
+};
 
 #[derive(Default)]
 pub(super) struct Script {
@@ -44,6 +50,10 @@ pub(super) struct Script {
     /// How long other threads keep the processor after a yield.
     pub(super) turn_time: u64,
     pub(super) take_fails: bool,
+    /// The source has a byte to watch.
+    pub(super) has_byte: bool,
+    /// How long the processor halts, in nanoseconds; `None`: it cannot.
+    pub(super) halt_time: Option<u64>,
 }
 
 #[derive(Clone, Default)]
@@ -101,6 +111,13 @@ impl Source for Fake {
     fn spin_counts(&self) -> bool {
         !self.0.borrow().no_spin
     }
+
+    fn watched(&self) -> Option<WatchedByte<'_>> {
+        static BYTE: u8 = 0;
+        // SAFETY: the byte is never unmapped.
+        let watched = unsafe { WatchedByte::new(NonNull::from(&BYTE)) };
+        self.0.borrow().has_byte.then_some(watched)
+    }
 }
 
 pub(super) struct FakeGuard(Fake);
@@ -128,6 +145,22 @@ impl Platform for Fake {
         self.did(GiveWay);
         let mut script = self.0.borrow_mut();
         script.now += script.turn_time;
+    }
+
+    fn pause(&self, times: u32) {
+        self.did(Pause(times));
+        self.0.borrow_mut().now += 10 * u64::from(times);
+    }
+
+    fn monitor(&self, _byte: WatchedByte<'_>) -> bool {
+        self.did(Monitor);
+        self.0.borrow().halt_time.is_some()
+    }
+
+    fn halt(&self) {
+        self.did(Halt);
+        let mut script = self.0.borrow_mut();
+        script.now += script.halt_time.expect("the processor can halt");
     }
 
     fn guard(&self) -> FakeGuard {

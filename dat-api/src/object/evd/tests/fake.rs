@@ -8,7 +8,7 @@ use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 
 use dat_engine::sync::Mutex;
-use dat_engine::wait::ChannelFds;
+use dat_engine::wait::{ChannelFds, WatchedByte};
 use dat_engine::{
     Arrival, Completion, CompletionFlags, CompletionOp, CompletionQueue, ControlError, CqeKind,
     Device, PathRequest,
@@ -127,6 +127,10 @@ impl FakeQueue {
 
     pub(in super::super) fn can_peek(&self) -> bool {
         true
+    }
+
+    pub(in super::super) fn watched(&self) -> Option<WatchedByte<'_>> {
+        None
     }
 
     pub(in super::super) fn has_cqe(&self) -> bool {
