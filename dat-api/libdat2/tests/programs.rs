@@ -164,6 +164,17 @@ fn serve(
     clients: &[(&[&str], &str)],
     last: &str,
 ) {
+    let text = serve_once(folder, listens, server, clients);
+    assert!(text.contains(last), "server: {text}");
+}
+
+/// As [`serve`], and returns what the server printed.
+fn serve_once(
+    folder: &Folder,
+    listens: &[(Ipv4Addr, u16)],
+    server: &[&str],
+    clients: &[(&[&str], &str)],
+) -> String {
     let fabric = fabric();
     let server = folder.start(&fabric, server);
     for &(on, port) in listens {
@@ -174,7 +185,8 @@ fn serve(
         assert!(is_success && text.contains(expected), "{client:?}: {text}");
     }
     let (is_success, text) = finish(server);
-    assert!(is_success && text.contains(last), "server: {text}");
+    assert!(is_success, "server: {text}");
+    text
 }
 
 /// Takes the lock for the port that `dtest` and `dtestx` have on all addresses.
@@ -370,7 +382,15 @@ fn dtestcm_and_dtestsrq_pass_between_two_processes() {
         let client = [&server[..], &["-h", &host]].concat();
         let passed = "DAPL Connection Test Complete.";
         let clients: [(&[&str], &str); 1] = [(&client, passed)];
-        serve(&folder, &listens, &server, &clients, passed);
+        // The client disconnects as soon as it is connected. A server that is late takes the
+        // events of these disconnects for those of connections, and then waits for the wrong ones.
+        let is_late = |text: &str| text.contains("Error disconnect_eps: DAT_INVALID_HANDLE");
+        let passes = || {
+            let text = serve_once(&folder, &listens, &server, &clients);
+            assert!(text.contains(passed) || is_late(&text), "server: {text}");
+            !is_late(&text)
+        };
+        assert!((0..20).any(|_| passes()), "the server was always late");
         let server = ["dtestsrq", "-P", "emu", "-c", "3", "-B", "4"];
         let client = [&server[..], &["-h", &host]].concat();
         let passed = "DAPL RC SRQ Test Complete.";

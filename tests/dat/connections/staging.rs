@@ -47,7 +47,7 @@ pub struct EndpointInState {
     pub peer: Option<End>,
     /// The request that this endpoint came with.
     pub cr: Option<DAT_CR_HANDLE>,
-    _proxy: Option<Proxy>,
+    proxy: Option<Proxy>,
     /// The memory of an outstanding send.
     _memory: Option<Memory>,
 }
@@ -58,7 +58,7 @@ impl EndpointInState {
             end,
             peer,
             cr,
-            _proxy: None,
+            proxy: None,
             _memory: None,
         }
     }
@@ -140,9 +140,17 @@ impl EndpointInState {
         ok(accept(service_point.take_request(), end.ep));
         assert_eq!(state_of(end.ep), DAT_EP_STATE_COMPLETION_PENDING);
         Self {
-            _proxy: Some(proxy),
+            proxy: Some(proxy),
             ..Self::of(end, Some(peer), None)
         }
+    }
+
+    /// Lets the requester have the answer that a proxy keeps.
+    pub fn release_answer(&mut self) {
+        self.proxy
+            .as_mut()
+            .expect("a proxy keeps the answer")
+            .open();
     }
 
     /// Connects to a service point through a proxy that does not return the
@@ -189,6 +197,25 @@ impl Proxy {
         Self {
             port,
             thread: Some(thread),
+        }
+    }
+}
+
+impl Proxy {
+    /// Passes on everything from now on.
+    fn open(&mut self) {
+        let (from, to) = self
+            .thread
+            .take()
+            .expect("not open")
+            .join()
+            .expect("no panic");
+        let clone = |stream: &TcpStream| stream.try_clone().expect("a descriptor");
+        for (mut one, mut other) in [(clone(&from), clone(&to)), (to, from)] {
+            std::thread::spawn(move || {
+                let _ = std::io::copy(&mut one, &mut other);
+                let _ = other.shutdown(Shutdown::Write);
+            });
         }
     }
 }

@@ -7,6 +7,7 @@
 mod attributes;
 mod cno;
 mod codes;
+mod early;
 mod memory;
 mod order;
 mod query;

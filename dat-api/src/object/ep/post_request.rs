@@ -4,8 +4,11 @@
 
 use core::mem::MaybeUninit;
 use core::sync::atomic::Ordering;
+use core::time::Duration;
+use std::time::Instant;
 
 use dat_engine::fast::FastPath;
+use dat_engine::thread::CancellationDisabled;
 use dat_engine::{PostError, SendRequest};
 
 use super::Ep;
@@ -14,6 +17,9 @@ use crate::object::ia::MAX_SEGMENTS;
 use crate::object::post::{Entered, PostLock, count_of, for_mode, gather, is_single, no_zone};
 use crate::status::{DatReturn, OwnCodes, ReturnCodes};
 use crate::types::{CompletionFlags, EpState, LmrSegment, MemPrivileges, RmrSegment};
+
+/// How long a request waits for an accepted connection.
+const PATIENCE: Duration = Duration::from_secs(1);
 
 impl Ep {
     /// Posts a send of `count` segments; `segment(i)` is the i-th, and `i` is below `count`. As the
@@ -179,6 +185,9 @@ impl Ep {
         let kind = kind_of();
         let mut places = [const { MaybeUninit::uninit() }; MAX_SEGMENTS];
         let mut is_second_try = false;
+        if self.state() == EpState::CompletionPending {
+            self.await_established();
+        }
         // As for receives.
         let code = loop {
             // SAFETY: the caller's promise.
@@ -264,6 +273,23 @@ impl Ep {
                 qp.is_some_and(|qp| qp.open_sends())
             }
             _ => false,
+        }
+    }
+
+    /// Waits up to a second until an accepted connection is established. The peer may have sent or
+    /// written already, and a program that polls its memory posts its answer before the thread of
+    /// the connection manager has had a processor.
+    #[cold]
+    #[inline(never)]
+    fn await_established(&self) {
+        if self.ia.is_strict() {
+            return;
+        }
+        // A post is no cancellation point, but a sleep is.
+        let _held = CancellationDisabled::new();
+        let begin = Instant::now();
+        while self.state() == EpState::CompletionPending && begin.elapsed() < PATIENCE {
+            std::thread::sleep(Duration::from_micros(50));
         }
     }
 
