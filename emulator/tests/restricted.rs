@@ -29,6 +29,7 @@ fn in_namespace(script: &str, commands: &str) -> Option<Outcome> {
     let mut command = shell(script);
     command.env_remove("XDG_RUNTIME_DIR").env_remove("TMPDIR");
     command.env("COMMANDS", commands);
+    command.env("LAUNCHER", launcher());
     Some(finish(command))
 }
 
@@ -47,8 +48,11 @@ fn pingpong(program: &Path) -> String {
     format!("{side} & {waits}; {side} 127.0.0.1; wait $!")
 }
 
-/// Runs the commands on a root of which everything but `/dev` is read-only.
+/// Runs the commands on a root of which everything but `/dev` is read-only. The directories above
+/// the launcher may be file systems of their own, which the bind mount of the root does not show.
 const READ_ONLY: &str = "mount --bind / /mnt; mount -o remount,bind,ro /mnt; \
+    at=; IFS=/; for part in ${LAUNCHER#/}; do at=\"$at/$part\"; if mountpoint -q \"$at\"; then \
+        mount --bind \"$at\" \"/mnt$at\"; mount -o remount,bind,ro \"/mnt$at\"; fi; done; unset IFS; \
     for it in dev proc sys; do mount --rbind /$it /mnt/$it; done; \
     chroot /mnt sh -ec \"$COMMANDS\"";
 
