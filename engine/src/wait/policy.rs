@@ -12,7 +12,7 @@ pub enum WaitPolicy {
     /// every core is busy.
     Poll,
     /// As [`Self::Poll`], with PAUSE instructions between polls, at first one and later 16: the
-    /// other hyper-thread of the core gets more of it, at the price of up to a microsecond.
+    /// other hyper-thread of the core gets more of it.
     Pause,
     /// As [`Self::Poll`], but the processor halts between polls until the next completion is
     /// written, at most 10 microseconds at a time (UMWAIT, or MWAITX on AMD). As

@@ -156,8 +156,8 @@ const SIGNAL_INTERVAL: u64 = 20_000;
 /// miss its deadline by that much. Decision: `docs/decisions/065-sleep-in-ppoll.md`
 const LONGEST_SLEEP: Duration = Duration::from_secs(1);
 
-/// The most PAUSE instructions between two polls ([`WaitPolicy::Pause`]): half a microsecond or
-/// a little more, depending on the processor.
+/// The most PAUSE instructions between two polls ([`WaitPolicy::Pause`]). How long one takes
+/// depends on the processor.
 const MOST_PAUSES: u32 = 16;
 
 /// Nanoseconds of spinning between two pauses ([`Step::Pause`]).
