@@ -12,10 +12,14 @@ use crate::faults::FaultSpec;
 use crate::faults::nic_faults::SeededFaults;
 use crate::faults::wire::{DeviceFault, FaultyWire};
 use crate::nic::spec::{PortAddress, Qpn, UarWrite};
-use crate::nic::{Nanos, Nic, PortSet, Progress};
+use crate::nic::{Nanos, Nic, PortSet, Progress, earlier};
 use crate::runner::stepped::Stepped;
 use crate::runner::{BATCH, Driver};
 use crate::uverbs::warn;
+
+/// Maximum number of rounds of a batch. A message between QPs of one process takes three: the
+/// request, the message, the ack.
+const ROUNDS: usize = 4;
 
 /// The unit that a runner drives: a NIC, and the fault injection between the
 /// NIC and the fabric.
@@ -106,18 +110,15 @@ impl Hardware {
     fn work_at(&mut self, now: Nanos, fabric: &mut dyn Transmit, budget: usize) -> Progress {
         let Some(faults) = &mut self.faults else {
             let progress = self.nic.work(now, fabric, budget);
-            return merge(progress, self.management.work(&self.nic, now, fabric));
+            return progress.and(self.management.work(&self.nic, now, fabric));
         };
         let mut tx = faults.wire.transmit_over(fabric, now);
         let released = tx.release();
         let progress = self.nic.work(now, &mut tx, budget);
-        let mut progress = merge(progress, self.management.work(&self.nic, now, &mut tx));
+        let mut progress = progress.and(self.management.work(&self.nic, now, &mut tx));
         progress.worked |=
             released | faults.apply_device_faults(&mut self.nic, self.switched_off, now);
-        progress.next_deadline = [progress.next_deadline, faults.next_deadline()]
-            .into_iter()
-            .flatten()
-            .min();
+        progress.next_deadline = earlier(progress.next_deadline, faults.next_deadline());
         progress
     }
 }
@@ -164,14 +165,6 @@ impl Transmit for PortCheck<'_> {
 
     fn generation_of(&mut self, slot: u8) -> Option<u32> {
         self.tx.generation_of(slot)
-    }
-}
-
-fn merge(one: Progress, other: Progress) -> Progress {
-    let deadlines = [one.next_deadline, other.next_deadline];
-    Progress {
-        worked: one.worked | other.worked,
-        next_deadline: deadlines.into_iter().flatten().min(),
     }
 }
 
@@ -233,14 +226,22 @@ impl Driver for Hardware {
         if let Some(off) = switched {
             self.switch_ports(off);
         }
-        let mut received = switched.is_some();
-        for _ in 0..BATCH {
-            let Some(packet) = port.receive() else { break };
-            self.receive_packet(packet, port);
-            received = true;
+        let mut progress = Progress::default();
+        for _ in 0..ROUNDS {
+            let mut left = BATCH;
+            while left > 0
+                && let Some(packet) = port.receive()
+            {
+                self.receive_packet(packet, port);
+                left -= 1;
+            }
+            progress = self.work_at(now, port, BATCH);
+            progress.worked |= left == 0;
+            if !port.has_own_packets() {
+                break;
+            }
         }
-        let mut progress = self.work_at(now, port, BATCH);
-        progress.worked |= received;
+        progress.worked |= switched.is_some() | port.has_own_packets();
         port.served();
         if port.is_lost() {
             self.nic.fail_all_devices();

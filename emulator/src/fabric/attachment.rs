@@ -397,6 +397,12 @@ impl Attachment {
             .union(std::mem::take(&mut self.delayed_wakes))
     }
 
+    /// Returns whether there may be a packet.
+    pub fn has_packets(&self) -> bool {
+        let pending = self.segment.slot(self.slot).pending;
+        self.sources | pending.load(Ordering::Relaxed) != 0
+    }
+
     /// Takes the next packet, from the sources in round-robin order. Its
     /// payload replaces the contents of `payload`.
     pub fn receive(&mut self, payload: &mut Vec<u8>) -> Option<Header> {

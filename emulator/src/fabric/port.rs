@@ -78,7 +78,13 @@ impl Port {
     /// Returns whether there may be a packet, or new room to send.
     #[must_use]
     pub fn has_pending(&self) -> bool {
-        !self.loopback.is_empty() || self.shared.as_ref().is_some_and(Attachment::has_pending)
+        self.has_own_packets() || self.shared.as_ref().is_some_and(Attachment::has_pending)
+    }
+
+    /// Returns whether the process has sent itself packets that it has not received yet.
+    #[must_use]
+    pub fn has_own_packets(&self) -> bool {
+        !self.loopback.is_empty()
     }
 
     /// Returns the peers to wake at once for packets sent to them.
@@ -116,6 +122,9 @@ impl Port {
             return Some(packet);
         }
         let shared = self.shared.as_mut()?;
+        if !shared.has_packets() {
+            return None;
+        }
         let mut payload = self.free_payloads.pop().unwrap_or_default();
         match shared.receive(&mut payload) {
             Some(header) => Some(Packet { header, payload }),

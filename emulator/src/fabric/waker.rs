@@ -103,7 +103,8 @@ impl PeerWaker {
     #[must_use]
     pub fn take_switched_ports(&self) -> Option<PortSet> {
         let word = self.segment.ports_off().load(Ordering::SeqCst);
-        let changed = self.ports_off.swap(word, Relaxed) != word;
+        let changed =
+            self.ports_off.load(Relaxed) != word && self.ports_off.swap(word, Relaxed) != word;
         let is_valid = changed && !self.segment.is_lost();
         is_valid.then(|| ports::set_of_word(word))
     }

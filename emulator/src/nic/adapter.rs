@@ -3,12 +3,12 @@
 use super::core::Core;
 use super::doorbell::PageUsers;
 use super::number::Table;
-use super::options::{FaultInjector, Nanos, NicOptions, Progress, Trace};
+use super::options::{FaultInjector, Nanos, NicOptions, Progress, Trace, earlier};
 use super::qp::Qp;
 use super::spec::{CqSpec, Cqn, DoorbellView, EventSink, QpSpec, Qpn, SrqSpec, Srqn, UarPage};
 use super::violations::Violations;
 use crate::fabric::packet::{Packet, Transmit};
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 
 /// Maximum number of packets that one QP sends before it is the next QP's turn.
 const TURN: usize = 32;
@@ -24,7 +24,7 @@ pub struct Nic {
     pub(super) core: Core,
     pub(super) qps: Table<Box<Qp>>,
     /// The queues that use each doorbell page.
-    pub(super) pages: HashMap<UarPage, PageUsers>,
+    pub(super) pages: BTreeMap<UarPage, PageUsers>,
 }
 
 impl Nic {
@@ -37,7 +37,7 @@ impl Nic {
         Self {
             core: Core::new(options, events),
             qps: Table::new(first, max),
-            pages: HashMap::new(),
+            pages: BTreeMap::new(),
         }
     }
 
@@ -167,7 +167,15 @@ impl Nic {
     }
 
     /// Moves the QPs to error that must fail, and those whose CQ overran.
+    #[inline]
     pub(super) fn process_failures(&mut self) {
+        if !self.core.failing.is_empty() || !self.core.overrun.is_empty() {
+            self.fail_qps();
+        }
+    }
+
+    #[cold]
+    fn fail_qps(&mut self) {
         while let Some(qpn) = self.core.failing.pop() {
             if let Some(qp) = self.qps.get_mut(qpn) {
                 qp.fail_fatally(&mut self.core);
@@ -183,15 +191,14 @@ impl Nic {
     }
 
     fn next_deadline(&self, now: Nanos) -> Option<Nanos> {
-        let timer = self.core.timers.next();
         let flush = (!self.core.flushing.is_empty()).then_some(now + FLUSH_INTERVAL);
         let lenient = self.core.options.view == DoorbellView::Records;
         let scan = lenient.then_some(now + RECORDS_INTERVAL);
-        let events = self.core.late_events.due();
         let keys = self.core.late_keys.iter().map(|late| late.due).min();
-        [timer, flush, scan, events, keys]
-            .into_iter()
-            .flatten()
-            .min()
+        let mut deadline = self.core.timers.next();
+        for other in [flush, scan, self.core.late_events.due(), keys] {
+            deadline = earlier(deadline, other);
+        }
+        deadline
     }
 }

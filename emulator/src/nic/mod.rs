@@ -63,6 +63,7 @@ mod window;
 pub use adapter::Nic;
 pub use clock::ticks;
 pub use object_counts::ObjectCounts;
+pub(crate) use options::earlier;
 pub use options::{
     CompletionOutcome, FaultInjector, Identify, Nanos, NicOptions, Progress, Resolver, Trace,
 };

@@ -111,6 +111,26 @@ pub struct Progress {
     pub next_deadline: Option<Nanos>,
 }
 
+impl Progress {
+    /// Returns the result of two rounds.
+    #[must_use]
+    pub(crate) fn and(self, other: Self) -> Self {
+        Self {
+            worked: self.worked | other.worked,
+            next_deadline: earlier(self.next_deadline, other.next_deadline),
+        }
+    }
+}
+
+/// Returns the earlier of two times, if there is any.
+#[inline]
+pub(crate) fn earlier(one: Option<Nanos>, other: Option<Nanos>) -> Option<Nanos> {
+    match (one, other) {
+        (Some(one), Some(other)) => Some(one.min(other)),
+        _ => one.or(other),
+    }
+}
+
 /// Records what the NIC and software exchange.
 pub trait Trace {
     /// Records a send WQE that was taken, of a UD QP or of a connected one.

@@ -59,7 +59,14 @@ impl Timers {
     }
 
     /// Starts the timers that were requested since the last round.
+    #[inline]
     pub(super) fn begin(&mut self, now: Nanos, qps: &mut Table<Box<Qp>>) {
+        if self.has_unstarted() {
+            self.begin_requested(now, qps);
+        }
+    }
+
+    fn begin_requested(&mut self, now: Nanos, qps: &mut Table<Box<Qp>>) {
         for qpn in self.unstarted.drain(..) {
             let Some(qp) = qps.get_mut(qpn) else { continue };
             let timer = &mut qp.timer;

@@ -31,7 +31,7 @@ use crate::nic::{Nanos, Progress, ticks};
 /// A NIC as the runners see it: something to run for one batch.
 pub trait Driver {
     /// Takes these doorbells and the packets that the port has received, and
-    /// does one batch of work.
+    /// does one batch of work. The result has `worked` if there may be more to do at once.
     fn run(&mut self, doorbells: &[UarWrite], port: &mut Port, now: Nanos) -> Progress;
     /// Sends the last packets, before the process leaves the fabric.
     fn stop(&mut self, port: &mut Port, now: Nanos) {
