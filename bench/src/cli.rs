@@ -105,6 +105,10 @@ Examples:
   dat-bench diff a.json b.json         what changed between two runs
   dat-bench report a.json b.json       both in one HTML page, with plots
 
+RUST_LOG=debug logs on standard error what dat-bench, the engine and DAT do before
+and between measurements; RUST_LOG=dat_engine=debug,warn logs the engine's part, and
+warnings of the rest.
+
 Exit status: 0 good, 1 usage, 2 environment (no device, no locked memory, ...), 3 the run failed.";
 
 const DEVICES_ABOUT: &str = "\

@@ -49,6 +49,7 @@ pub(crate) fn relaunch() -> Result<Infallible, Failure> {
         ))
     })?;
     let launcher = beside(&this)?;
+    tracing::info!(launcher = %launcher.display(), "starts again on the emulated device");
     let error = Command::new(&launcher)
         .args([OsString::from("run"), "--".into(), this.into()])
         .args(env::args_os().skip(1))

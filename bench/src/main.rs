@@ -15,6 +15,7 @@
 //! host         facts about this machine          output     every write to a stream or file
 //! interrupt    Ctrl-C keeps what was measured
 //! failure      errors and exit statuses          noise    disturbances of the measuring thread
+//! log          what RUST_LOG shows
 //! ```
 //!
 //! Exit status: 0 good, 1 usage, 2 environment, 3 the run failed.
@@ -36,6 +37,7 @@ mod host;
 mod interrupt;
 mod lat;
 mod launcher;
+mod log;
 mod nic;
 mod noise;
 mod output;
@@ -76,7 +78,14 @@ fn main() -> ExitCode {
             };
         }
     };
-    let result = match &cli.command {
+    match log::start().and_then(|()| run(&cli.command)) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => fail(&failure),
+    }
+}
+
+fn run(command: &Command) -> Result<(), Failure> {
+    match command {
         Command::Devices(args) => devices::run(args),
         Command::Lat(args) => lat::run(args),
         Command::Bw(args) => bw::run(Throughput::Bw, args),
@@ -88,10 +97,6 @@ fn main() -> ExitCode {
         Command::Diff(args) => diff::run(args),
         Command::Report(args) => page::run(args),
         Command::Generate { folder } => generate(folder),
-    };
-    match result {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(failure) => fail(&failure),
     }
 }
 

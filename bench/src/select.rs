@@ -44,8 +44,14 @@ pub(crate) fn select(wanted: Option<&str>) -> Result<Selected, Failure> {
     } else {
         list()?
     };
+    for device in &present {
+        tracing::debug!(device = device.name, path = ?device.path, "listed by libibverbs");
+    }
     match choose(wanted, &present, fabric.is_some())? {
-        Choice::Take(name) => Ok(Selected { name, fabric }),
+        Choice::Take(name) => {
+            tracing::info!(device = name, fabric, "measured device");
+            Ok(Selected { name, fabric })
+        }
         Choice::Emulate => {
             if wanted.is_none() {
                 output::line(

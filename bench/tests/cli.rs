@@ -197,3 +197,10 @@ fn the_launcher_gets_all_arguments() {
     let copy = folder_with_launcher("echo-launcher", Some(script));
     run(in_folder(copy)).expect(0, &["run -- ... lat --loopback -d emu"]);
 }
+
+#[test]
+fn a_wrong_rust_log_is_refused_with_examples() {
+    let mut command = bench("devices -d emu");
+    command.env("RUST_LOG", "dat_engine=loud");
+    run(command).expect(1, &["RUST_LOG=dat_engine=loud", "RUST_LOG=debug"]);
+}

@@ -468,3 +468,27 @@ fn a_closed_pipe_ends_the_program_by_sigpipe_without_a_message() {
     // The status with which a shell reports SIGPIPE.
     assert_eq!(output.status.code(), Some(128 + libc::SIGPIPE), "{said}");
 }
+
+#[test]
+fn rust_log_shows_the_steps_of_a_run_and_only_the_modules_that_it_names() {
+    let log = |value: &str| {
+        let mut command = emulated("rust-log", "lat --loopback -s 2 -n 100");
+        command.env("RUST_LOG", value);
+        run(command).expect(0, &["#bytes"]).text()
+    };
+    let everything = log("debug");
+    for step in [
+        "dat_engine",
+        "opened",
+        "measured device",
+        "measured size=2 round=0",
+    ] {
+        assert!(everything.contains(step), "{step}: {everything}");
+    }
+    let engine = log("dat_engine=info,off");
+    assert!(
+        engine.contains("opened") && !engine.contains("dat_bench"),
+        "{engine}"
+    );
+    assert!(!log("").contains("opened"));
+}

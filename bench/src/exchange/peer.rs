@@ -34,6 +34,7 @@ impl Peer {
         let addresses = resolve(host, port)?;
         let mut last = None;
         for address in addresses {
+            tracing::debug!(%address, "control connection: connecting");
             match TcpStream::connect_timeout(&address, timeout) {
                 Ok(stream) => return Self::new(stream, timeout),
                 Err(error) => last = Some(error),
@@ -209,6 +210,7 @@ impl Peer {
     }
 
     fn send(&mut self, message: &Message) -> Result<(), Failure> {
+        tracing::debug!(to = self.name, ?message, "control connection: sends");
         let (kind, payload) = message.encode();
         self.stream
             .write_all(&frame::encode(kind, &payload))
@@ -243,7 +245,10 @@ impl Peer {
                 "the other side ({}) ended the run: {reason}",
                 self.name
             ))),
-            Ok(message) => Ok(message),
+            Ok(message) => {
+                tracing::debug!(from = self.name, ?message, "control connection: received");
+                Ok(message)
+            }
             Err(error) => Err(self.failed(error)),
         }
     }

@@ -191,6 +191,13 @@ fn measure(
                 connection.run(|sides, peer| sides[turn].measure(pass, plan, peer, &mut recording))
             }
         }?;
+        tracing::debug!(
+            size,
+            round,
+            turn,
+            samples = recording.samples.count(),
+            "measured"
+        );
         let outcome = &mut outcomes[turn];
         outcome.times.add(&recording.samples);
         outcome.noise.add(&recording.noise);
