@@ -35,6 +35,42 @@ pub struct SharedNic<D> {
     thread_core: Option<u32>,
     /// The core on which a store was last trapped.
     store_core: Option<u32>,
+    search: CoreSearch,
+}
+
+/// When a NIC thread that slept on the application's core is woken to look for another
+/// one: the scheduler moves a thread that wakes to an idle core, but never one that sleeps.
+#[derive(Debug)]
+struct CoreSearch {
+    /// Trapped stores until the next search.
+    left: u32,
+    interval: u32,
+}
+
+/// Number of trapped stores between two searches: initially, and at most. Doubled while
+/// they find no core.
+const SEARCH_INTERVALS: (u32, u32) = (64, 4096);
+
+impl Default for CoreSearch {
+    fn default() -> Self {
+        Self {
+            left: SEARCH_INTERVALS.0,
+            interval: SEARCH_INTERVALS.0,
+        }
+    }
+}
+
+impl CoreSearch {
+    /// Counts a trapped store without a core for the NIC thread. Returns whether to search.
+    fn is_due(&mut self) -> bool {
+        self.left -= 1;
+        if self.left > 0 {
+            return false;
+        }
+        self.interval = (self.interval * 2).min(SEARCH_INTERVALS.1);
+        self.left = self.interval;
+        true
+    }
 }
 
 /// The result of one batch.
@@ -68,6 +104,7 @@ impl<D> SharedNic<D> {
             ack_timer: AckTimer::new(),
             thread_core: None,
             store_core: None,
+            search: CoreSearch::default(),
         }
     }
 }
@@ -116,10 +153,15 @@ impl<D: Driver> SharedNic<D> {
     }
 
     /// Records a trapped store on the calling thread. Returns whether the NIC
-    /// thread should spin from now on.
+    /// thread should spin from now on, or look for a core to spin on.
     pub(super) fn should_spin(&mut self, now: Nanos) -> bool {
         self.store_core = current_core();
-        self.policy.wait(now, self.thread_has_core()) == Wait::Spin
+        let has_core = self.thread_has_core();
+        if has_core {
+            self.search = CoreSearch::default();
+        }
+        let spins = self.policy.wait(now, has_core) == Wait::Spin;
+        spins || (!has_core && self.search.is_due())
     }
 
     /// Returns whether the NIC thread can spin without taking the core of the
@@ -138,4 +180,18 @@ impl<D: Driver> SharedNic<D> {
 fn current_core() -> Option<u32> {
     // SAFETY: sched_getcpu has no preconditions.
     u32::try_from(unsafe { libc::sched_getcpu() }).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn searches_for_a_core_become_rarer() {
+        let mut search = CoreSearch::default();
+        let mut searches = |stores: u32| (0..stores).filter(|_| search.is_due()).count();
+        assert_eq!(searches(64), 1);
+        assert_eq!(searches(128), 1);
+        assert!((20..40).contains(&searches(100_000)));
+    }
 }

@@ -87,7 +87,7 @@ impl<D: Driver> TrappedStoreHandler<'_, D> {
         let is_arm = u32::from(write.offset) == CQ_ARM_OFFSET;
         let polls = !self.armed.swap(is_arm, Ordering::Relaxed) && !is_arm;
         let now = now();
-        shared_nic.policy.work_arrived(now, true);
+        shared_nic.policy.store_trapped(now);
         let Batch {
             mut worked,
             mut wakes,

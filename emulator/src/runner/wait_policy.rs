@@ -26,6 +26,9 @@ const TRIAL_INTERVALS: (u32, u32) = (64, 2048);
 /// Number of idle periods of one trial. The longest is ignored: another process
 /// may have had the core.
 const TRIAL_LENGTH: usize = 4;
+/// Number of trapped stores before a thread that is to spin must have begun to: it wakes within
+/// some microseconds if it has a core.
+const STORES_BEFORE_SPIN: u32 = 16;
 /// First nap in nanoseconds where page faults are not available; each further
 /// nap is longer by half…
 const SHORTEST_NAP: Nanos = 10_000;
@@ -79,6 +82,8 @@ pub(super) struct WaitPolicy {
     /// When a page fault announced a store that has not come yet. Idle periods
     /// until then are not measured.
     announced: Option<Nanos>,
+    /// Trapped stores since the thread was told to spin.
+    stores_before_spin: u32,
     until_trial: u32,
     /// The running trial.
     trial: Option<Trial>,
@@ -106,6 +111,7 @@ impl Default for WaitPolicy {
             gaps: [None; 2],
             idle: None,
             announced: None,
+            stores_before_spin: 0,
             until_trial: interval,
             trial: None,
             interval,
@@ -160,8 +166,25 @@ impl WaitPolicy {
         self.announced = Some(now);
     }
 
+    /// Records that a store was trapped: the NIC thread sleeps, or does not spin yet. In the
+    /// latter case the period is not one of spinning, and not measured.
+    pub(super) fn store_trapped(&mut self, now: Nanos) {
+        let is_to_spin = self.idle.is_some_and(|idle| idle.mode == IdleMode::Spin);
+        if is_to_spin && self.stores_before_spin < STORES_BEFORE_SPIN {
+            self.stores_before_spin += 1;
+            self.interrupted();
+        } else {
+            self.record_arrival(now, true);
+        }
+    }
+
     /// Records that work has arrived; `doorbell` is whether it includes a store.
     pub(super) fn work_arrived(&mut self, now: Nanos, doorbell: bool) {
+        self.stores_before_spin = 0;
+        self.record_arrival(now, doorbell);
+    }
+
+    fn record_arrival(&mut self, now: Nanos, doorbell: bool) {
         if self.announced.is_some() {
             if doorbell {
                 self.announced = None;
@@ -349,6 +372,20 @@ mod tests {
         policy.work_arrived(now + SPIN_LIMIT, false);
         assert_eq!(policy.wait(now + SPIN_LIMIT, true), Wait::Spin);
         assert_eq!(policy.wait(now + 2 * SPIN_LIMIT, true), Wait::Nap(NEAR_NAP));
+    }
+
+    #[test]
+    fn stores_that_are_trapped_before_the_thread_spins_are_no_periods_of_spinning() {
+        let mut policy = WaitPolicy::default();
+        for now in 0..Nanos::from(STORES_BEFORE_SPIN) {
+            assert_eq!(policy.wait(now, true), Wait::Spin);
+            policy.store_trapped(now + 1);
+        }
+        assert_eq!(policy.gaps, [None; 2]);
+        // It has no core, although one was expected.
+        policy.wait(100, true);
+        policy.store_trapped(4_100);
+        assert_eq!(policy.gaps, [Some(4_000), None]);
     }
 
     #[test]
