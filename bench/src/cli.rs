@@ -21,7 +21,7 @@ mod wake;
 
 pub(crate) use bw::{BwArgs, Throughput};
 pub(crate) use common::{DeviceArgs, ResultArgs};
-pub(crate) use compare::CompareArgs;
+pub(crate) use compare::{CompareArgs, Other};
 pub(crate) use cost::CostArgs;
 pub(crate) use diff::DiffArgs;
 pub(crate) use lat::LatArgs;

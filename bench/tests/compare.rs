@@ -45,7 +45,7 @@ fn both_programs_run_in_pairs() {
         }
         ended.expect(0, &said);
         let value: Value = serde_json::from_str(&fs::read_to_string(&json).unwrap()).unwrap();
-        assert_eq!(value["schema"], "dat-bench/compare/1");
+        assert_eq!(value["schema"], "dat-bench/compare/2");
         common::schema::check(&value);
         let pairs = value["pairs"].as_array().unwrap();
         // On a busy host, perftest may find no processor frequency.
@@ -71,17 +71,60 @@ fn both_programs_run_in_pairs() {
 }
 
 #[test]
+fn ucx_perftest_runs_in_pairs_with_the_layout_that_carries_the_size() {
+    let there = std::process::Command::new("ucx_perftest")
+        .arg("-h")
+        .output();
+    if there.is_err() {
+        println!("SKIPPED: ucx_perftest is not installed");
+        return;
+    }
+    // A get by bcopy carries 64 bytes, short messages do not carry 4096.
+    for (operation, size, ran) in [
+        ("send", 8, "-t am_lat -x rc_mlx5 -D short"),
+        ("write", 4096, "-t put_lat -x rc_mlx5 -D bcopy"),
+        ("read", 64, "-t get -x rc_mlx5 -D bcopy"),
+    ] {
+        let json = file(&format!("compare-ucx-{operation}.json"));
+        let words = format!(
+            "compare --with ucx_perftest -o {operation} -s {size} -n 20 --pairs 2 --json {}",
+            json.display()
+        );
+        run(emulated("compare-ucx", &words)).expect(0, &["relative to ucx_perftest", ran]);
+        let value: Value = serde_json::from_str(&fs::read_to_string(&json).unwrap()).unwrap();
+        common::schema::check(&value);
+        assert!(
+            value["conditions"]["program"]
+                .as_str()
+                .unwrap()
+                .ends_with(ran)
+        );
+        for pair in value["pairs"].as_array().unwrap() {
+            assert!(
+                pair["ucx_perftest"]["t_typical"].as_f64() > Some(0.0),
+                "{pair}"
+            );
+            assert!(pair["perftest"].is_null(), "{pair}");
+        }
+    }
+}
+
+#[test]
 fn wrong_options_and_a_missing_perftest_are_refused_with_a_remedy() {
     for (words, named) in [
         ("compare -n 4", "--iters"),
         ("compare --pairs 0", "--pairs"),
         ("compare -o atomic", "--op"),
         ("compare -s 0", "--size"),
+        ("compare --with netperf", "--with"),
     ] {
         run(bench(words)).expect(1, &[named]);
     }
     let mut command = bench("compare -d emu");
     command.env("PATH", "/nonexistent");
     run(command).expect(2, &["ib_send_lat", "apt-get install perftest"]);
+    let mut command = bench("compare -d emu --with ucx_perftest");
+    command.env("PATH", "/nonexistent");
+    run(command).expect(2, &["ucx_perftest", "apt-get install ucx-utils"]);
     run(bench("compare --help")).expect(0, &["No difference measurable", "--pairs"]);
 }

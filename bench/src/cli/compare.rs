@@ -3,13 +3,14 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 
 use super::run::size;
 use super::{DeviceArgs, Operation, seconds};
 
 pub(super) const ABOUT: &str = "\
-Measure the same ping-pong with perftest and with dat-bench, in turns.
+Measure the same ping-pong with perftest, or ucx_perftest, and with dat-bench,
+in turns.
 
 Both programs run as two processes on this host, client and server, on the same
 device, with the same operation, size, depth and number of iterations:
@@ -21,21 +22,41 @@ that the interval contains 1.
 
 perftest also prints each of its samples (-U), from which the figures are
 computed that its own table does not show: the deviation without rounding, and
-the largest sample.";
+the largest sample.
+
+With --with ucx_perftest the other program is UCX's, at its layer UCT: am_lat
+for send (which includes the call of a handler), put_lat for write, get for
+read, over rc_mlx5, or over rc_verbs where that is not possible, with the first
+data layout of short, bcopy and zcopy that carries the size. Its figure is the
+median of its last 2,048 samples. The result names what ran.";
 
 pub(super) const EXAMPLES: &str = "\
 Examples:
   dat-bench compare -d emu                     no hardware needed
   dat-bench compare -d mlx5_0 -s 64 -n 100000 --pairs 21
   dat-bench compare -d mlx5_0 -o write --json compare.json
+  dat-bench compare -d mlx5_0 --with ucx_perftest -s 8
 
 Give each of the two processes, and on the emulated device each NIC, a processor.
-Exit status: 0 good, 1 usage, 2 environment (no device, no perftest), 3 a run failed.";
+Exit status: 0 good, 1 usage, 2 environment (no device, program not installed), 3 a run failed.";
+
+/// The program that dat-bench is compared with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Other {
+    /// ib_send_lat, ib_write_lat or ib_read_lat
+    Perftest,
+    /// UCX's benchmark, at the layer UCT
+    #[value(name = "ucx_perftest")]
+    Ucx,
+}
 
 #[derive(Debug, Args)]
 pub(crate) struct CompareArgs {
     #[command(flatten)]
     pub(crate) on: DeviceArgs,
+    /// The other program
+    #[arg(long, value_name = "PROGRAM", default_value = "perftest")]
+    pub(crate) with: Other,
     /// Measured operation
     #[arg(short = 'o', long = "op", value_name = "OP", default_value = "send")]
     pub(crate) operation: Operation,

@@ -1,21 +1,14 @@
 //! perftest: its command line, and what it prints.
 
-use std::net::TcpListener;
 use std::process::Command;
-use std::thread;
-use std::time::Duration;
 
-use super::process::Process;
+use super::clients;
 use crate::cli::{CompareArgs, Operation};
 use crate::failure::Failure;
 
-/// Attempts to connect to a server that does not listen yet, and the time between two.
-const ATTEMPTS: u32 = 100;
-const BETWEEN: Duration = Duration::from_millis(50);
-
 /// One run.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Theirs {
+pub(super) struct Run {
     /// The figures of perftest's table, microseconds.
     pub(super) typical: f64,
     pub(super) max: f64,
@@ -24,7 +17,7 @@ pub(super) struct Theirs {
     pub(super) samples: Vec<f64>,
 }
 
-impl Theirs {
+impl Run {
     /// Returns whether the figures are numbers. perftest divides by the processor's frequency,
     /// which it measures first; on a busy host it finds none, and prints `inf`.
     pub(super) fn is_measured(&self) -> bool {
@@ -58,57 +51,17 @@ pub(super) fn find(operation: Operation) -> Result<String, Failure> {
 }
 
 /// Runs server and client.
-pub(super) fn run(program: &str, device: &str, args: &CompareArgs) -> Result<Theirs, Failure> {
-    let port = free_port()?;
-    let command = || {
-        let mut command = Command::new(program);
+pub(super) fn run(program: &str, device: &str, args: &CompareArgs) -> Result<Run, Failure> {
+    let text = clients::run(program, &["-U"], args.timeout, |command, port| {
         command.args(["-F", "-d", device, "-i", &args.on.ib_port.to_string()]);
         command.args(["-s", &args.size.to_string(), "-n", &args.iters.to_string()]);
         command.args(["-p", &port.to_string()]);
-        command
-    };
-    let server = Process::start(command(), args.timeout)?;
-    let mut attempt = 0;
-    let text = loop {
-        let mut client = command();
-        client.args(["-U", "127.0.0.1"]);
-        let ended = Process::start(client, args.timeout)?.end()?;
-        if ended.success {
-            break ended.stdout;
-        }
-        attempt += 1;
-        if attempt == ATTEMPTS || !ended.stderr.contains("connect") {
-            return Err(Failure::run(format!(
-                "{program} failed: {}",
-                last_line(&format!("{}\n{}", ended.stdout, ended.stderr))
-            )));
-        }
-        thread::sleep(BETWEEN);
-    };
-    server.end()?;
-    parse(&text).ok_or_else(|| {
-        Failure::run(format!(
-            "cannot read the output of {program}; its last line is: {}",
-            last_line(&text)
-        ))
-    })
-}
-
-fn last_line(text: &str) -> &str {
-    let mut lines = text.lines().map(str::trim);
-    lines.rfind(|line| !line.is_empty()).unwrap_or("nothing")
-}
-
-/// Returns a TCP port that was free just now.
-fn free_port() -> Result<u16, Failure> {
-    TcpListener::bind("127.0.0.1:0")
-        .and_then(|listener| listener.local_addr())
-        .map(|address| address.port())
-        .map_err(|error| Failure::environment(format!("no free TCP port: {error}")))
+    })?;
+    parse(&text).ok_or_else(|| clients::unreadable(program, &text))
 }
 
 /// Parses the table and the list of samples.
-fn parse(text: &str) -> Option<Theirs> {
+fn parse(text: &str) -> Option<Run> {
     let sample = |line: &str| {
         let (number, value) = line.split_once(", ")?;
         number.trim().parse::<u64>().ok()?;
@@ -120,7 +73,7 @@ fn parse(text: &str) -> Option<Theirs> {
         // #bytes #iterations t_min t_max t_typical t_avg t_stdev 99% 99.9%
         cells.filter(|cells| cells.len() == 9)
     })?;
-    (!samples.is_empty()).then_some(Theirs {
+    (!samples.is_empty()).then_some(Run {
         max: row[3],
         typical: row[4],
         stdev: row[6],
@@ -175,6 +128,5 @@ mod tests {
         assert_eq!(parse(""), None);
         let without_samples: String = OUTPUT.lines().filter(|line| !line.contains(", ")).collect();
         assert_eq!(parse(&without_samples), None);
-        assert_eq!(last_line("one\n\n two \n\n"), "two");
     }
 }

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use serde::Serialize;
 
 use super::ours::Ours;
-use super::perftest::Theirs;
+use super::{perftest, ucx};
 use crate::cli::Operation;
 use crate::host::Host;
 use crate::report::document::document;
@@ -14,7 +14,36 @@ use crate::report::{DeviceFacts, head};
 use crate::stats::rounds::{Interval, Summary, median, median_interval};
 
 /// Name and version of the schema.
-const SCHEMA: &str = "dat-bench/compare/1";
+const SCHEMA: &str = "dat-bench/compare/2";
+
+/// One run of the other program.
+pub(super) enum Theirs {
+    Perftest(perftest::Run),
+    Ucx(ucx::Run),
+}
+
+impl Theirs {
+    fn typical(&self) -> f64 {
+        match self {
+            Self::Perftest(run) => run.typical,
+            Self::Ucx(run) => run.typical,
+        }
+    }
+
+    fn perftest(&self) -> Option<&perftest::Run> {
+        match self {
+            Self::Perftest(run) => Some(run),
+            Self::Ucx(_) => None,
+        }
+    }
+
+    fn name(&self) -> &'static str {
+        match self {
+            Self::Perftest(_) => "perftest",
+            Self::Ucx(_) => "ucx_perftest",
+        }
+    }
+}
 
 /// One run of each program.
 pub(super) struct Pair {
@@ -27,12 +56,12 @@ pub(super) struct Pair {
 pub(super) struct Conditions {
     pub(super) host: Host,
     pub(super) device: DeviceFacts,
-    /// perftest's program.
+    /// perftest's program, or the command line of ucx_perftest.
     pub(super) program: String,
     pub(super) operation: Operation,
     pub(super) bytes: u32,
     pub(super) iterations: u32,
-    /// Pairs without a figure of perftest.
+    /// Pairs without a figure of perftest, which printed inf.
     pub(super) pairs_left_out: u32,
 }
 
@@ -41,9 +70,9 @@ fn each(pairs: &[Pair], figure: impl Fn(&Pair) -> f64) -> Vec<f64> {
     pairs.iter().map(figure).collect()
 }
 
-/// Returns dat-bench's median relative to perftest's, of every pair.
+/// Returns dat-bench's median relative to the other program's, of every pair.
 fn ratios(pairs: &[Pair]) -> Vec<f64> {
-    each(pairs, |pair| pair.ours.typical / pair.theirs.typical)
+    each(pairs, |pair| pair.ours.typical / pair.theirs.typical())
 }
 
 fn is_measurable(interval: Interval) -> bool {
@@ -65,11 +94,11 @@ pub(super) fn text(conditions: &Conditions, pairs: &[Pair]) -> String {
         out,
         "\n t_typical[usec]    median     least      most   (over the pairs)"
     );
+    let other = pairs.first().map_or("", |pair| pair.theirs.name());
+    // The program without its arguments.
+    let program = conditions.program.split(' ').next().unwrap_or_default();
     for (name, values) in [
-        (
-            conditions.program.as_str(),
-            each(pairs, |it| it.theirs.typical),
-        ),
+        (program, each(pairs, |it| it.theirs.typical())),
         ("dat-bench lat", each(pairs, |it| it.ours.typical)),
     ] {
         if let Some(summary) = Summary::of(&values) {
@@ -96,20 +125,34 @@ pub(super) fn text(conditions: &Conditions, pairs: &[Pair]) -> String {
     };
     let _ = writeln!(
         out,
-        " dat-bench relative to perftest: {:.3} ({verdict})",
+        " dat-bench relative to {other}: {:.3} ({verdict})",
         median(&ratios)
     );
-    let of = |figure: fn(&Theirs) -> f64| median(&each(pairs, |pair| figure(&pair.theirs)));
-    let _ = writeln!(
-        out,
-        "\n what perftest's table hides, from the samples that it prints with -U (medians over the pairs)\n  \
+    let hidden: Vec<_> = pairs
+        .iter()
+        .filter_map(|pair| pair.theirs.perftest())
+        .collect();
+    let of = |figure: fn(&perftest::Run) -> f64| {
+        median(&hidden.iter().map(|run| figure(run)).collect::<Vec<_>>())
+    };
+    if hidden.is_empty() {
+        let _ = writeln!(
+            out,
+            "\n the other program ran as: {}\n its figure is the median of its last 2048 samples",
+            conditions.program
+        );
+    } else {
+        let _ = writeln!(
+            out,
+            "\n what perftest's table hides, from the samples that it prints with -U (medians over the pairs)\n  \
          t_stdev : {:.3} in its table, {:.3} of its samples\n  \
          t_max   : {:.3} in its table, {:.3} the largest sample",
-        of(|it| it.stdev),
-        of(Theirs::true_stdev),
-        of(|it| it.max),
-        of(Theirs::largest),
-    );
+            of(|it| it.stdev),
+            of(perftest::Run::true_stdev),
+            of(|it| it.max),
+            of(perftest::Run::largest),
+        );
+    }
     if conditions.pairs_left_out > 0 {
         let _ = writeln!(
             out,
@@ -125,7 +168,7 @@ pub(super) fn text(conditions: &Conditions, pairs: &[Pair]) -> String {
     if let Some(first) = unreliable.first() {
         let _ = writeln!(
             out,
-            "\n UNRELIABLE: {} of {} runs of dat-bench, the first because {first}; perftest does not tell",
+            "\n UNRELIABLE: {} of {} runs of dat-bench, the first because {first}; {other} does not tell",
             unreliable.len(),
             pairs.len()
         );
@@ -136,7 +179,7 @@ pub(super) fn text(conditions: &Conditions, pairs: &[Pair]) -> String {
 #[derive(Serialize)]
 struct Body<'a> {
     conditions: &'a Conditions,
-    /// dat-bench's median relative to perftest's: the median of the pairs' ratios.
+    /// dat-bench's median relative to the other program's: the median of the pairs' ratios.
     ratio: f64,
     /// 95 % confidence interval of the ratio; none with fewer than six pairs.
     ratio_interval: Option<Interval>,
@@ -148,8 +191,16 @@ struct Body<'a> {
 /// Times in microseconds.
 #[derive(Serialize)]
 struct Entry<'a> {
-    perftest: PerftestEntry,
+    #[serde(flatten)]
+    theirs: TheirEntry,
     dat_bench: OursEntry<'a>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "snake_case")]
+enum TheirEntry {
+    Perftest(PerftestEntry),
+    UcxPerftest { t_typical: f64, t_avg: f64 },
 }
 
 #[derive(Serialize)]
@@ -176,13 +227,19 @@ struct OursEntry<'a> {
 pub(super) fn json(conditions: &Conditions, pairs: &[Pair]) -> String {
     let ratios = ratios(pairs);
     let interval = median_interval(&ratios);
-    let entry = |pair: &'_ Pair| PerftestEntry {
-        t_typical: pair.theirs.typical,
-        t_max: pair.theirs.max,
-        t_stdev: pair.theirs.stdev,
-        samples: pair.theirs.samples.len(),
-        true_max: pair.theirs.largest(),
-        true_stdev: pair.theirs.true_stdev(),
+    let entry = |theirs: &Theirs| match theirs {
+        Theirs::Perftest(run) => TheirEntry::Perftest(PerftestEntry {
+            t_typical: run.typical,
+            t_max: run.max,
+            t_stdev: run.stdev,
+            samples: run.samples.len(),
+            true_max: run.largest(),
+            true_stdev: run.true_stdev(),
+        }),
+        Theirs::Ucx(run) => TheirEntry::UcxPerftest {
+            t_typical: run.typical,
+            t_avg: run.average,
+        },
     };
     let body = Body {
         conditions,
@@ -192,7 +249,7 @@ pub(super) fn json(conditions: &Conditions, pairs: &[Pair]) -> String {
         pairs: pairs
             .iter()
             .map(|pair| Entry {
-                perftest: entry(pair),
+                theirs: entry(&pair.theirs),
                 dat_bench: OursEntry {
                     t_typical: pair.ours.typical,
                     max: pair.ours.max,

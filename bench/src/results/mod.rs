@@ -28,7 +28,7 @@ const SCHEMAS: [(&str, u32); 6] = [
     ("wake", 2),
     ("cost", 1),
     ("scale", 1),
-    ("compare", 1),
+    ("compare", 2),
 ];
 
 /// The unit of a figure.

@@ -225,9 +225,11 @@ pub(super) fn scale(entry: &Value) -> Vec<Case> {
 /// with a run that has no median is left out, so that runs are compared with their
 /// neighbours.
 pub(super) fn compare(pairs: &[Value]) -> Vec<Case> {
+    let is_ucx = pairs.iter().any(|pair| pair["ucx_perftest"].is_object());
+    let other = if is_ucx { "ucx_perftest" } else { "perftest" };
     let has_both = |pair: &&Value| {
-        let mut medians = ["perftest", "dat_bench"]
-            .iter()
+        let mut medians = [other, "dat_bench"]
+            .into_iter()
             .map(|it| &pair[it]["t_typical"]);
         medians.all(Value::is_number)
     };
@@ -256,14 +258,16 @@ pub(super) fn compare(pairs: &[Value]) -> Vec<Case> {
         }));
         case
     };
+    // Absent figures are left out.
     let theirs = [
         ("p50", "t_typical"),
+        ("avg", "t_avg"),
         ("stdev", "true_stdev"),
         ("max", "true_max"),
     ];
     let ours = [("p50", "t_typical"), ("stdev", "t_stdev"), ("max", "max")];
     vec![
-        program("perftest", "perftest", &theirs),
+        program(other, other, &theirs),
         program("dat-bench", "dat_bench", &ours),
     ]
 }

@@ -136,6 +136,18 @@ fn a_pair_of_compare_without_a_median_is_left_out_on_both_sides() {
 }
 
 #[test]
+fn the_other_program_of_compare_may_be_ucx_perftest() {
+    let pair =
+        json!({"ucx_perftest": {"t_typical": 2.0, "t_avg": 3.0}, "dat_bench": {"t_typical": 1.0}});
+    let text = json!({"schema": "dat-bench/compare/2", "pairs": [pair]}).to_string();
+    let cases = ResultFile::parse(&text).unwrap().cases;
+    assert_eq!(cases[0].name, "ucx_perftest");
+    assert_eq!(cases[0].figure("avg").unwrap().value, 3.0);
+    assert!(cases[0].figure("max").is_none());
+    assert_eq!(cases[1].rounds, [1.0]);
+}
+
+#[test]
 fn files_that_cannot_be_used_are_refused_with_a_cause() {
     for (text, cause) in [
         ("", "not JSON"),
