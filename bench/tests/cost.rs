@@ -101,11 +101,10 @@ fn dat_bench_starts_the_emulated_device_itself() {
 
 #[test]
 fn the_verbs_path_is_measured_too() {
-    run(emulated(
-        "cost-verbs",
-        "cost --path verbs --api engine-st,rust -n 2 --turns 1",
-    ))
-    .expect(0, &["verbs path", "engine-st"]);
+    let words = "cost --path verbs --api engine-st,rust -n 2 --turns 1 --fail-if time>1000s";
+    run(emulated("cost-verbs", words)).expect(0, &["verbs path", "engine-st"]);
+    let words = "cost --api engine-st -n 2 --turns 1 --fail-if time<1000s";
+    run(emulated("cost-fails", words)).expect(3, &["engine-st", "--fail-if: time<1000s"]);
 }
 
 #[test]

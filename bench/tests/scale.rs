@@ -74,8 +74,13 @@ fn ten_thousand_endpoints_need_less_than_half_a_gibibyte() {
 
 #[test]
 fn the_verbs_path_is_measured_too() {
-    let (_, results) = results("scale-verbs", "-q 1,32 -n 2 --path verbs");
+    let (_, results) = results(
+        "scale-verbs",
+        "-q 1,32 -n 2 --path verbs --fail-if time>1000s",
+    );
     assert_eq!(results.len(), 2);
+    let words = "scale -q 1 -n 2 --fail-if memory.dat>1";
+    run(emulated("scale-fails", words)).expect(3, &["endpoints", "--fail-if: memory.dat>1"]);
 }
 
 #[test]

@@ -2,9 +2,10 @@
 
 use clap::Args;
 
-use super::{DeviceArgs, ResultArgs, cpu};
+use super::{DeviceArgs, ResultArgs, absolute, cpu};
 use crate::cost::Variant;
 use crate::failure::Failure;
+use crate::results::Condition;
 
 pub(super) const ABOUT: &str = "\
 Measure the processor cost of posts and polls, beside libmlx5.
@@ -44,6 +45,7 @@ Examples:
   dat-bench cost -d emu --api libmlx5-st,c-st  two variants side by side
   dat-bench cost -d emu --api c,c2             uDAPL 1.2 and 2.0 side by side
   dat-bench cost -d mlx5_0 --cpu 2 --json cost.json
+  dat-bench cost -d emu --api c-st --instructions --fail-if 'instructions>500'   for CI
 
 Exit status: 0 good, 1 usage, 2 environment (no device, no valgrind, ...), 3 the run failed.";
 
@@ -66,6 +68,10 @@ pub(crate) struct CostArgs {
     /// Pin the measuring thread to this CPU
     #[arg(long, value_name = "LIST", value_parser = cpu)]
     pub(crate) cpu: Option<usize>,
+    /// Fail with status 3 if this holds for a result, such as time>50ns or instructions>200; the figures are
+    /// time (nanoseconds per operation) and instructions (with --instructions)
+    #[arg(long, value_name = "CONDITION", value_parser = absolute)]
+    pub(crate) fail_if: Vec<Condition>,
     #[command(flatten)]
     pub(crate) results: ResultArgs,
     /// Marks a worker process, which measures one variant for its parent.

@@ -2,8 +2,9 @@
 
 use clap::Args;
 
-use super::{DeviceArgs, ResultArgs, cpu};
+use super::{DeviceArgs, ResultArgs, absolute, cpu};
 use crate::failure::Failure;
+use crate::results::Condition;
 use crate::scale::Kind;
 
 pub(super) const ABOUT: &str = "\
@@ -37,6 +38,7 @@ Examples:
   dat-bench scale -d emu                          no hardware needed
   dat-bench scale -d emu --instructions           instructions and cache lines too; needs valgrind
   dat-bench scale -d emu -q 1,64,512 --json scale.json --svg scale.svg
+  dat-bench scale -d emu -q 10000 --instructions --fail-if 'cache-lines>4'   for CI
 
 Exit status: 0 good, 1 usage, 2 environment (no device, no valgrind, ...), 3 the run failed.";
 
@@ -56,6 +58,11 @@ pub(crate) struct ScaleArgs {
     /// Pin the measuring thread to this CPU
     #[arg(long, value_name = "LIST", value_parser = cpu)]
     pub(crate) cpu: Option<usize>,
+    /// Fail with status 3 if this holds for a result, such as time>500ns or cache-lines>4; the figures are
+    /// time (nanoseconds per message), instructions and cache-lines (with --instructions), and
+    /// memory.libmlx5, memory.engine and memory.dat (bytes of all endpoints)
+    #[arg(long, value_name = "CONDITION", value_parser = absolute)]
+    pub(crate) fail_if: Vec<Condition>,
     #[command(flatten)]
     pub(crate) results: ResultArgs,
     /// Marks a worker process, which does one measurement for its parent.

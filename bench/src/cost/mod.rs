@@ -43,7 +43,7 @@ use crate::failure::Failure;
 use crate::host::Host;
 use crate::output::finish;
 use crate::report::{DeviceFacts, Files};
-use crate::{select, udapl};
+use crate::{results, select, udapl};
 
 /// An environment variable of libmlx5.
 const SINGLE_THREADED: &str = "MLX5_SINGLE_THREADED";
@@ -85,7 +85,8 @@ pub(crate) fn run(args: &CostArgs) -> Result<(), Failure> {
     }
     let json = report::json(&conditions, &outcomes);
     let files = files.contents(&json, [])?;
-    finish(report::text(&conditions, &outcomes), files)
+    finish(report::text(&conditions, &outcomes), files)?;
+    results::require(&json, &args.fail_if)
 }
 
 fn conditions(selected: &select::Selected, args: &CostArgs) -> Result<Conditions, Failure> {

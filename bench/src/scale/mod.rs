@@ -27,7 +27,7 @@ use crate::failure::Failure;
 use crate::host::Host;
 use crate::output::{self, finish};
 use crate::report::{DeviceFacts, Files};
-use crate::select;
+use crate::{results, select};
 
 /// What a worker process measures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
@@ -95,7 +95,8 @@ pub(crate) fn run(args: &ScaleArgs) -> Result<(), Failure> {
     }
     let json = report::json(&conditions, &outcomes);
     let files = files.contents(&json, [])?;
-    finish(report::text(&conditions, &outcomes), files)
+    finish(report::text(&conditions, &outcomes), files)?;
+    results::require(&json, &args.fail_if)
 }
 
 /// Measures one number of endpoints.
