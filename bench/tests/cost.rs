@@ -26,7 +26,7 @@ fn results(words: &str, name: &str) -> (String, Vec<Value>) {
     let words = format!("cost {words} --json {}", json.display());
     let ended = run(emulated("cost", &words)).expect(0, &["EMULATED", "empty poll"]);
     let value: Value = serde_json::from_str(&fs::read_to_string(&json).unwrap()).unwrap();
-    assert_eq!(value["schema"], "dat-bench/cost/1");
+    assert_eq!(value["schema"], "dat-bench/cost/2");
     common::schema::check(&value);
     assert_eq!(value["emulated"], true);
     (ended.stdout, value["results"].as_array().unwrap().clone())

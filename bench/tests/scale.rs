@@ -19,7 +19,7 @@ fn results(name: &str, words: &str) -> (String, Vec<Value>) {
     let table = run(emulated(name, &words)).expect(0, &["EMULATED"]).stdout;
     let text = fs::read_to_string(json).expect("the results");
     let document: Value = serde_json::from_str(&text).expect("JSON");
-    assert_eq!(document["schema"], "dat-bench/scale/1");
+    assert_eq!(document["schema"], "dat-bench/scale/2");
     common::schema::check(&document);
     let picture = fs::read_to_string(svg).expect("the picture");
     assert!(picture.contains("resident memory per endpoint"));

@@ -23,7 +23,11 @@ How it is measured: a timed section is 256 operations of one kind; a round has
 one section of each kind. Before completions are polled, the NIC has finished
 all their requests. An emulated NIC is stopped during each section, so no other
 thread runs. Sections that had to wait for a completion are left out, and their
-number is printed.
+number is printed. Times are UNRELIABLE if their thread waited for a processor for
+more than 5 % of the time in which it could run, if the hypervisor took more than
+1 % of the processor, if something else took more than 2 % of the core in the
+milliseconds before a turn, or if the speed of the core changed by more than 20 %.
+Instructions do not depend on any of this.
 
 Instructions are counted by valgrind's callgrind: all of the calling thread,
 with the calling loop and its checks of return values, which are the same for
@@ -68,6 +72,9 @@ pub(crate) struct CostArgs {
     /// Pin the measuring thread to this CPU
     #[arg(long, value_name = "LIST", value_parser = cpu)]
     pub(crate) cpu: Option<usize>,
+    /// Fail with status 3 if a result is unreliable; the result files are written before
+    #[arg(long)]
+    pub(crate) strict: bool,
     /// Fail with status 3 if this holds for a result, such as time>50ns or instructions>200; the figures are
     /// time (nanoseconds per operation) and instructions (with --instructions)
     #[arg(long, value_name = "CONDITION", value_parser = absolute)]

@@ -17,6 +17,8 @@ the queue pair, and posts the receive again. An emulated NIC is stopped
 meanwhile. Each endpoint is connected to itself, so there are no other queue
 pairs. The unit is nanoseconds per message.
 
+Times are UNRELIABLE as those of 'dat-bench cost' are.
+
 Instructions and cache lines (--instructions) are callgrind's. Instructions per
 message are those of a section of 1024 messages minus those of one of 512,
 divided by 512. Cache lines are the distinct lines of 64 bytes that 1024
@@ -58,6 +60,9 @@ pub(crate) struct ScaleArgs {
     /// Pin the measuring thread to this CPU
     #[arg(long, value_name = "LIST", value_parser = cpu)]
     pub(crate) cpu: Option<usize>,
+    /// Fail with status 3 if a result is unreliable; the result files are written before
+    #[arg(long)]
+    pub(crate) strict: bool,
     /// Fail with status 3 if this holds for a result, such as time>500ns or cache-lines>4; the figures are
     /// time (nanoseconds per message), instructions and cache-lines (with --instructions), and
     /// memory.libmlx5, memory.engine and memory.dat (bytes of all endpoints)

@@ -42,7 +42,7 @@ use crate::cli::CostArgs;
 use crate::failure::Failure;
 use crate::host::Host;
 use crate::output::finish;
-use crate::report::{DeviceFacts, Files};
+use crate::report::{DeviceFacts, Files, reliability};
 use crate::{results, select, udapl};
 
 /// An environment variable of libmlx5.
@@ -71,7 +71,9 @@ pub(crate) fn run(args: &CostArgs) -> Result<(), Failure> {
     // In turns, so that other load of the machine affects all variants.
     for _ in 0..args.turns {
         for outcome in &mut outcomes {
-            for record in time(outcome.variant, &selected.name, args)?.records {
+            let report = time(outcome.variant, &selected.name, args)?;
+            outcome.noise.add(&report.noise);
+            for record in report.records {
                 let operation = Operation::from_key(&record.operation)
                     .ok_or_else(|| Failure::run("a worker process reported an unknown operation; are all programs of the same build?"))?;
                 outcome.take(operation, record.nanoseconds);
@@ -86,7 +88,8 @@ pub(crate) fn run(args: &CostArgs) -> Result<(), Failure> {
     let json = report::json(&conditions, &outcomes);
     let files = files.contents(&json, [])?;
     finish(report::text(&conditions, &outcomes), files)?;
-    results::require(&json, &args.fail_if)
+    results::require(&json, &args.fail_if)?;
+    reliability::require(args.strict, &report::judged(&outcomes))
 }
 
 fn conditions(selected: &select::Selected, args: &CostArgs) -> Result<Conditions, Failure> {

@@ -7,13 +7,15 @@ use serde::Serialize;
 use super::operation::Operation;
 use super::variant::Variant;
 use crate::host::Host;
+use crate::noise::{Noise, Waiting};
 use crate::report::document::document;
 use crate::report::fit::{WIDTH, fit};
-use crate::report::{DeviceFacts, head, pinned};
+use crate::report::reliability::{self, Verdict};
+use crate::report::{DeviceFacts, Reliability, head, pinned};
 use crate::stats::rounds::Summary;
 
 /// Name and version of the schema.
-const SCHEMA: &str = "dat-bench/cost/1";
+const SCHEMA: &str = "dat-bench/cost/2";
 
 /// The results of one variant.
 pub(super) struct Outcome {
@@ -23,6 +25,12 @@ pub(super) struct Outcome {
     /// Number of rounds left out because they had to wait for completions.
     pub(super) left_out: Vec<(Operation, u32)>,
     pub(super) instructions: Vec<(Operation, f64)>,
+    pub(super) noise: Noise,
+}
+
+/// Judges the times of each variant. The thread sleeps between sections.
+pub(super) fn judged(outcomes: &[Outcome]) -> Vec<Reliability<'_>> {
+    outcomes.iter().map(Outcome::reliability).collect()
 }
 
 impl Outcome {
@@ -32,7 +40,13 @@ impl Outcome {
             samples: Operation::ALL.map(|it| (it, Vec::new())).into(),
             left_out: Operation::ALL.map(|it| (it, 0)).into(),
             instructions: Vec::new(),
+            noise: Noise::default(),
         }
+    }
+
+    fn reliability(&self) -> Reliability<'_> {
+        let case = self.variant.name().to_owned();
+        Reliability::of(case, &self.noise, "the measuring thread", Waiting::Sleeps)
     }
 
     /// Adds the figure of a round; `None` is a round that is left out.
@@ -120,7 +134,7 @@ pub(super) fn text(conditions: &Conditions, outcomes: &[Outcome]) -> String {
         );
     }
     let _ = writeln!(out, " -: the interface has no such call");
-    fit(&out)
+    fit(&out) + "\n" + &reliability::text(&judged(outcomes))
 }
 
 /// Appends tables with a row per operation and a column per variant, as many as needed.
@@ -151,7 +165,15 @@ fn table(
 #[derive(Serialize)]
 struct Body<'a> {
     conditions: &'a Conditions,
+    noise: Vec<VariantNoise<'a>>,
     results: Vec<Entry>,
+}
+
+#[derive(Serialize)]
+struct VariantNoise<'a> {
+    variant: Variant,
+    #[serde(flatten)]
+    noise: &'a Noise,
 }
 
 #[derive(Serialize)]
@@ -166,6 +188,9 @@ struct Entry {
     spoiled: u32,
     /// Per operation; none without `--instructions`.
     instructions: Option<f64>,
+    /// Of the variant's times.
+    #[serde(flatten)]
+    verdict: Verdict,
 }
 
 /// Returns the JSON document.
@@ -180,11 +205,17 @@ pub(super) fn json(conditions: &Conditions, outcomes: &[Outcome]) -> String {
                 rounds: count(&outcome.samples, operation).map_or(0, Vec::len),
                 spoiled: count(&outcome.left_out, operation).copied().unwrap_or(0),
                 instructions: outcome.instructions(operation),
+                verdict: outcome.reliability().verdict().clone(),
             })
         })
         .collect();
+    let noise = outcomes.iter().map(|outcome| VariantNoise {
+        variant: outcome.variant,
+        noise: &outcome.noise,
+    });
     let body = Body {
         conditions,
+        noise: noise.collect(),
         results,
     };
     document(SCHEMA, &conditions.device, body)
@@ -203,9 +234,8 @@ mod tests {
     use crate::report::fit::assert_fits;
     use clap::ValueEnum;
 
-    #[test]
-    fn the_tables_of_all_variants_fit_a_terminal() {
-        let conditions = Conditions {
+    fn conditions() -> Conditions {
+        Conditions {
             host: Host::read(),
             device: DeviceFacts {
                 name: "mlx5_0".into(),
@@ -222,7 +252,43 @@ mod tests {
             turns: 3,
             operations_per_section: 256,
             cpu: Some(2),
+        }
+    }
+
+    #[test]
+    fn a_variant_whose_thread_waited_for_a_processor_is_unreliable() {
+        let mut outcomes = [Variant::C, Variant::Rust].map(Outcome::new);
+        for outcome in &mut outcomes {
+            outcome.take(Operation::Send, Some(50.0));
+            outcome.noise.ran.cpu_nanoseconds = 100_000_000;
+        }
+        outcomes[0].noise.run_queue_nanoseconds = Some(25_000_000);
+        outcomes[1].noise.run_queue_nanoseconds = Some(1_000_000);
+        let text = text(&conditions(), &outcomes);
+        assert!(
+            text.contains("UNRELIABLE: c: the measuring thread ran 80 %"),
+            "{text}"
+        );
+        assert_eq!(text.matches("UNRELIABLE").count(), 1, "{text}");
+        let json: serde_json::Value =
+            serde_json::from_str(&json(&conditions(), &outcomes)).unwrap();
+        let reliable = |variant: &str| {
+            let of = |it: &&serde_json::Value| it["variant"] == variant;
+            let all: Vec<_> = json["results"]
+                .as_array()
+                .unwrap()
+                .iter()
+                .filter(of)
+                .collect();
+            all.iter().all(|it| it["reliable"] == true)
         };
+        assert!(!reliable("c") && reliable("rust"));
+        let failure = reliability::require(true, &judged(&outcomes)).unwrap_err();
+        assert!(failure.to_string().contains("1 of 2 results"), "{failure}");
+    }
+
+    #[test]
+    fn the_tables_of_all_variants_fit_a_terminal() {
         let outcomes: Vec<Outcome> = Variant::value_variants()
             .iter()
             .map(|&variant| {
@@ -235,7 +301,7 @@ mod tests {
                 outcome
             })
             .collect();
-        let text = text(&conditions, &outcomes);
+        let text = text(&conditions(), &outcomes);
         assert_fits(&text);
         for outcome in &outcomes {
             let name = outcome.variant.name();

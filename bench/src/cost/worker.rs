@@ -18,6 +18,7 @@ use crate::cli::CostArgs;
 use crate::clock::Clock;
 use crate::failure::Failure;
 use crate::nic::Nic;
+use crate::noise::{Noise, Watch};
 use crate::select::Selected;
 use crate::{host, launcher, output, udapl};
 
@@ -34,6 +35,8 @@ const WARMUP: u32 = 3;
 pub(super) struct Report {
     /// The sections, in the order of measurement.
     pub(super) records: Vec<Record>,
+    /// What disturbed the thread, between the sections too; none under callgrind.
+    pub(super) noise: Noise,
 }
 
 /// Measures one variant.
@@ -80,6 +83,7 @@ fn measure<I: Interface>(interface: &I, nic: Nic, args: &CostArgs) -> Result<(),
     } else {
         Clock::calibrate()
     };
+    let mut noise = Noise::default();
     let mut rounds = Rounds::new(interface, nic, Meter::new(clock))?;
     if args.counted {
         for count in COUNTED {
@@ -90,12 +94,15 @@ fn measure<I: Interface>(interface: &I, nic: Nic, args: &CostArgs) -> Result<(),
             rounds.round(TIMED)?;
         }
         rounds.meter.records.clear();
+        let watch = Watch::begin(&clock);
         for _ in 0..args.rounds {
             rounds.round(TIMED)?;
         }
+        noise = watch.end();
     }
     let report = Report {
         records: core::mem::take(&mut rounds.meter.records),
+        noise,
     };
     let text = serde_json::to_string(&report).expect("text keys and finite numbers only");
     output::line(text)

@@ -4,7 +4,7 @@ use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::look::Look;
 use super::{Noise, Range};
@@ -13,7 +13,7 @@ use crate::clock::Clock;
 const CPUS: &str = "/sys/devices/system/cpu";
 
 /// How long a thread ran in an elapsed time.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq, Serialize)]
 pub(crate) struct Ran {
     pub(crate) elapsed_nanoseconds: u64,
     /// CPU time, system calls included (`CLOCK_THREAD_CPUTIME_ID`).

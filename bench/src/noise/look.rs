@@ -6,7 +6,7 @@
 use std::hint::black_box;
 use std::time::Duration;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::clock::Clock;
 
@@ -29,7 +29,7 @@ pub(super) struct Look {
 }
 
 /// Gaps in the time of a core, and how long it was watched.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 pub(crate) struct Hiccups {
     pub(crate) watched_nanoseconds: u64,
     /// Number of looks: one per round.
@@ -43,7 +43,7 @@ pub(crate) struct Hiccups {
 }
 
 /// One gap.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq, Serialize)]
 pub(crate) struct Gap {
     /// The round before which it was seen, from 0.
     pub(crate) round: u32,

@@ -15,14 +15,14 @@ mod counters;
 mod look;
 mod verdict;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 pub(crate) use counters::{Ran, Watch};
 pub(crate) use look::Hiccups;
 pub(crate) use verdict::{Problem, Waiting, problems};
 
 /// What disturbed a thread while it measured: sums over the rounds.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 pub(crate) struct Noise {
     /// The thread's time.
     #[serde(flatten)]
@@ -47,7 +47,7 @@ pub(crate) struct Noise {
 }
 
 /// The least and the greatest value.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Serialize)]
 pub(crate) struct Range {
     pub(crate) least: f64,
     pub(crate) most: f64,

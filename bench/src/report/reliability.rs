@@ -18,10 +18,17 @@ pub(crate) struct Reliability<'a> {
     /// What distinguishes the case; empty if there is one only.
     #[serde(skip)]
     case: String,
+    #[serde(flatten)]
+    verdict: Verdict,
+    noise: &'a Noise,
+}
+
+/// Whether a case is reliable; also its keys in result files.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Verdict {
     reliable: bool,
     /// Why the case is not reliable.
     unreliable: Vec<Problem>,
-    noise: &'a Noise,
 }
 
 impl<'a> Reliability<'a> {
@@ -30,16 +37,23 @@ impl<'a> Reliability<'a> {
         let unreliable = problems(noise, thread, waiting);
         Self {
             case,
-            reliable: unreliable.is_empty(),
-            unreliable,
+            verdict: Verdict {
+                reliable: unreliable.is_empty(),
+                unreliable,
+            },
             noise,
         }
     }
 
+    /// Returns the verdict without the noise.
+    pub(crate) fn verdict(&self) -> &Verdict {
+        &self.verdict
+    }
+
     /// Adds a problem that the noise does not show.
     pub(crate) fn extend(&mut self, problem: Option<Problem>) {
-        self.unreliable.extend(problem);
-        self.reliable = self.unreliable.is_empty();
+        self.verdict.unreliable.extend(problem);
+        self.verdict.reliable = self.verdict.unreliable.is_empty();
     }
 }
 
@@ -50,7 +64,7 @@ pub(crate) fn text(all: &[Reliability<'_>]) -> String {
     all.iter().for_each(|it| noise.add(it.noise));
     let mut out = format!(" noise    : {noise}\n");
     // Writing to a String cannot fail.
-    let unreliable: Vec<_> = all.iter().filter(|it| !it.reliable).collect();
+    let unreliable: Vec<_> = all.iter().filter(|it| !it.verdict.reliable).collect();
     for it in unreliable.iter().take(MOST_LISTED) {
         let _ = writeln!(out, " UNRELIABLE: {}", reasons(it));
     }
@@ -59,7 +73,7 @@ pub(crate) fn text(all: &[Reliability<'_>]) -> String {
     }
     let mut remedies: Vec<&str> = unreliable
         .iter()
-        .flat_map(|it| it.unreliable.iter().map(|problem| problem.remedy))
+        .flat_map(|it| it.verdict.unreliable.iter().map(|problem| problem.remedy))
         .collect();
     remedies.sort_unstable();
     remedies.dedup();
@@ -70,7 +84,12 @@ pub(crate) fn text(all: &[Reliability<'_>]) -> String {
 }
 
 fn reasons(of: &Reliability<'_>) -> String {
-    let reasons: Vec<_> = of.unreliable.iter().map(ToString::to_string).collect();
+    let reasons: Vec<_> = of
+        .verdict
+        .unreliable
+        .iter()
+        .map(ToString::to_string)
+        .collect();
     match of.case.as_str() {
         "" => reasons.join("; "),
         case => format!("{case}: {}", reasons.join("; ")),
@@ -79,7 +98,7 @@ fn reasons(of: &Reliability<'_>) -> String {
 
 /// Fails if results are unreliable and `--strict` was given.
 pub(crate) fn require(strict: bool, all: &[Reliability<'_>]) -> Result<(), Failure> {
-    let bad: Vec<_> = all.iter().filter(|it| !it.reliable).collect();
+    let bad: Vec<_> = all.iter().filter(|it| !it.verdict.reliable).collect();
     match bad.first() {
         Some(first) if strict => Err(Failure::run(format!(
             "{} of {} results are UNRELIABLE, and --strict was given: {}",

@@ -26,8 +26,8 @@ const SCHEMAS: [(&str, u32); 6] = [
     ("lat", 3),
     ("bw", 1),
     ("wake", 2),
-    ("cost", 1),
-    ("scale", 1),
+    ("cost", 2),
+    ("scale", 2),
     ("compare", 2),
 ];
 

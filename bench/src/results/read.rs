@@ -189,6 +189,7 @@ pub(super) fn cost(entry: &Value) -> Vec<Case> {
     let word = |key: &str| entry[key].as_str().unwrap_or("?").to_owned();
     let mut case = Case {
         name: format!("{}, {}", word("operation"), word("variant")),
+        unreliable: reasons(entry),
         ..Case::default()
     };
     case.tell_apart("operation", &entry["operation"], "");
@@ -205,6 +206,7 @@ pub(super) fn cost(entry: &Value) -> Vec<Case> {
 pub(super) fn scale(entry: &Value) -> Vec<Case> {
     let mut case = Case {
         name: format!("{} endpoints", entry["endpoints"]),
+        unreliable: reasons(entry),
         ..Case::default()
     };
     case.tell_apart("endpoints", &entry["endpoints"], " endpoints");

@@ -13,6 +13,7 @@ use crate::clock::Clock;
 use crate::cost::meter::measured;
 use crate::failure::Failure;
 use crate::nic::Nic;
+use crate::noise::Watch;
 use crate::select::Selected;
 use crate::{host, launcher};
 
@@ -71,7 +72,11 @@ pub(super) fn run(
     }
     let clock = Clock::calibrate();
     let mut nanoseconds = Vec::new();
+    let mut watch = None;
     for round in 0..WARMUP + args.rounds {
+        if round == WARMUP {
+            watch = Some(Watch::begin(&clock));
+        }
         let mut ticks = 0;
         set.section(TIMED, &mut |work| {
             let begin = clock.now();
@@ -83,7 +88,8 @@ pub(super) fn run(
         }
     }
     set.nic.release();
-    Ok(WorkerResult::Nanoseconds(nanoseconds))
+    let noise = watch.map(Watch::end).unwrap_or_default();
+    Ok(WorkerResult::Nanoseconds(nanoseconds, Box::new(noise)))
 }
 
 impl EndpointSet {

@@ -25,8 +25,9 @@ use crate::cost::callgrind::Counts;
 use crate::cost::{own_executable, run_worker};
 use crate::failure::Failure;
 use crate::host::Host;
+use crate::noise::Noise;
 use crate::output::{self, finish};
-use crate::report::{DeviceFacts, Files};
+use crate::report::{DeviceFacts, Files, reliability};
 use crate::{results, select};
 
 /// What a worker process measures.
@@ -60,8 +61,9 @@ impl Kind {
 /// The result of a worker process, as JSON on its standard output.
 #[derive(Deserialize, Serialize)]
 enum WorkerResult {
-    /// Nanoseconds per message, per section.
-    Nanoseconds(Vec<f64>),
+    /// Nanoseconds per message, per section; and what disturbed the thread, between the
+    /// sections too.
+    Nanoseconds(Vec<f64>, Box<Noise>),
     /// Messages per counted section; callgrind's files have the counts.
     Counted(Vec<u32>),
     /// Growth of resident bytes.
@@ -96,7 +98,8 @@ pub(crate) fn run(args: &ScaleArgs) -> Result<(), Failure> {
     let json = report::json(&conditions, &outcomes);
     let files = files.contents(&json, [])?;
     finish(report::text(&conditions, &outcomes), files)?;
-    results::require(&json, &args.fail_if)
+    results::require(&json, &args.fail_if)?;
+    reliability::require(args.strict, &report::judged(&outcomes))
 }
 
 /// Measures one number of endpoints.
@@ -115,12 +118,13 @@ fn one(count: u32, device: &str, args: &ScaleArgs) -> Result<Outcome, Failure> {
         WorkerResult::Memory(bytes) => Ok(bytes),
         _ => Err(wrong_result()),
     };
-    let WorkerResult::Nanoseconds(nanoseconds) = ask(Kind::Timed)? else {
+    let WorkerResult::Nanoseconds(nanoseconds, noise) = ask(Kind::Timed)? else {
         return Err(wrong_result());
     };
     let mut outcome = Outcome {
         endpoints: count,
         nanoseconds,
+        noise: *noise,
         instructions: None,
         cache_lines: None,
         engine: bytes(Kind::Engine)?,

@@ -5,13 +5,14 @@ use std::fmt::Write;
 use serde::Serialize;
 
 use crate::host::Host;
+use crate::noise::{Noise, Waiting};
 use crate::report::document::document;
 use crate::report::fit::fit;
-use crate::report::{DeviceFacts, head, pinned};
+use crate::report::{DeviceFacts, Reliability, head, pinned, reliability};
 use crate::stats::rounds::Summary;
 
 /// Name and version of the schema.
-const SCHEMA: &str = "dat-bench/scale/1";
+const SCHEMA: &str = "dat-bench/scale/2";
 
 /// The conditions of a run.
 #[derive(Serialize)]
@@ -28,6 +29,7 @@ pub(super) struct Outcome {
     pub(super) endpoints: u32,
     /// Per message, per section.
     pub(super) nanoseconds: Vec<f64>,
+    pub(super) noise: Noise,
     /// Per message.
     pub(super) instructions: Option<f64>,
     /// Distinct lines of 64 bytes per message.
@@ -38,7 +40,17 @@ pub(super) struct Outcome {
     pub(super) libmlx5: u64,
 }
 
+/// Judges the times of each number of endpoints. The thread sleeps between sections.
+pub(super) fn judged(outcomes: &[Outcome]) -> Vec<Reliability<'_>> {
+    outcomes.iter().map(Outcome::reliability).collect()
+}
+
 impl Outcome {
+    fn reliability(&self) -> Reliability<'_> {
+        let case = format!("{} endpoints", self.endpoints);
+        Reliability::of(case, &self.noise, "the measuring thread", Waiting::Sleeps)
+    }
+
     /// Returns the nanoseconds per message.
     fn summary(&self) -> Summary {
         Summary::of(&self.nanoseconds).expect("at least one section is timed")
@@ -107,17 +119,17 @@ pub(super) fn text(conditions: &Conditions, outcomes: &[Outcome]) -> String {
             outcome.dat as f64 / MIB,
         );
     }
-    fit(&out)
+    fit(&out) + "\n" + &reliability::text(&judged(outcomes))
 }
 
 #[derive(Serialize)]
 struct Body<'a> {
     conditions: &'a Conditions,
-    results: Vec<Entry>,
+    results: Vec<Entry<'a>>,
 }
 
 #[derive(Serialize)]
-struct Entry {
+struct Entry<'a> {
     endpoints: u32,
     /// Per message.
     nanoseconds: Summary,
@@ -128,6 +140,9 @@ struct Entry {
     cache_lines: Option<f64>,
     /// Growth of resident bytes by all endpoints.
     memory: Memory,
+    /// Of the times.
+    #[serde(flatten)]
+    reliability: Reliability<'a>,
 }
 
 #[derive(Serialize)]
@@ -151,6 +166,7 @@ pub(super) fn json(conditions: &Conditions, outcomes: &[Outcome]) -> String {
                 engine: outcome.engine,
                 dat: outcome.dat,
             },
+            reliability: outcome.reliability(),
         })
         .collect();
     let body = Body {
@@ -185,6 +201,7 @@ mod tests {
         let outcome = |endpoints: u32| Outcome {
             endpoints,
             nanoseconds: vec![123_456.7, 234_567.8],
+            noise: Noise::default(),
             instructions: Some(12_345.6),
             cache_lines: Some(123.45),
             engine: 1_234_567 * u64::from(endpoints),
