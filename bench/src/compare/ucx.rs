@@ -13,6 +13,9 @@ const PROGRAM: &str = "ucx_perftest";
 /// The transports, best first. `rc_mlx5` writes the rings itself, `rc_verbs` uses libibverbs.
 const TRANSPORTS: [&str; 2] = ["rc_mlx5", "rc_verbs"];
 
+/// How it ends if the device has not the transport, or the layout does not carry the size.
+const REFUSALS: [&str; 2] = ["No such device", "Unsupported operation"];
+
 /// One run. Times in microseconds.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Run {
@@ -68,7 +71,8 @@ impl Ucx {
                 }
                 Err(failure) => failure,
             };
-            if self.choices.len() == 1 {
+            let text = failure.to_string();
+            if self.choices.len() == 1 || !REFUSALS.iter().any(|it| text.contains(it)) {
                 return Err(failure);
             }
             tracing::debug!(refused = self.name(), %failure, "tries the next");
