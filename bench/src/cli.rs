@@ -20,7 +20,7 @@ mod scale;
 mod wake;
 
 pub(crate) use bw::{BwArgs, Throughput};
-pub(crate) use common::{DeviceArgs, ResultArgs};
+pub(crate) use common::{DeviceArgs, HistogramArgs, ResultArgs};
 pub(crate) use compare::{CompareArgs, Other};
 pub(crate) use cost::CostArgs;
 pub(crate) use diff::DiffArgs;

@@ -53,17 +53,23 @@ fn queues_of_any_depth_and_messages_that_are_not_inline_are_measured() {
 
 #[test]
 fn all_sizes_are_in_the_table_and_in_the_files() {
-    let (json, hgrm) = (file("all.json"), file("all.hgrm"));
+    let (json, hgrm, hlog) = (file("all.json"), file("all.hgrm"), file("all.hlog"));
     let words = format!(
-        "lat --loopback -a -n 10 --warmup 2 --json {} --hgrm {}",
+        "lat --loopback -a -n 10 --warmup 2 --json {} --hgrm {} --hlog {}",
         json.display(),
-        hgrm.display()
+        hgrm.display(),
+        hlog.display()
     );
     let ended = run(emulated("all", &words)).expect(0, &[]);
     for log in 1..=23 {
         check_row(&ended, 1 << log, 10);
         assert!(file(&format!("all.{}.hgrm", 1 << log)).is_file());
     }
+    let log = fs::read_to_string(&hlog).unwrap();
+    let tags = log.lines().filter_map(|line| line.strip_prefix("Tag="));
+    let sizes: Vec<_> = tags.map(|line| line.split(',').next().unwrap()).collect();
+    let expected: Vec<_> = (1..=23).map(|log| (1 << log).to_string()).collect();
+    assert_eq!(sizes, expected);
     let value: serde_json::Value =
         serde_json::from_str(&fs::read_to_string(&json).unwrap()).unwrap();
     assert_eq!(value["schema"], "dat-bench/lat/3");

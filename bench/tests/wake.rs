@@ -108,14 +108,17 @@ fn the_verbs_path_is_measured_too() {
 
 #[test]
 fn hgrm_files_and_a_plot_are_written() {
-    let (hgrm, svg) = (file("wake.hgrm"), file("wake.svg"));
+    let (hgrm, hlog, svg) = (file("wake.hgrm"), file("wake.hlog"), file("wake.svg"));
     let words = format!(
-        "wake -D 0.02 --rounds 1 --wait block --rate 500,1000 --hgrm {} --svg {}",
+        "wake -D 0.02 --rounds 1 --wait block --rate 500,1000 --hgrm {} --hlog {} --svg {}",
         hgrm.display(),
+        hlog.display(),
         svg.display()
     );
     run(emulated("wake-files", &words)).expect(0, &["wrote"]);
+    let log = fs::read_to_string(hlog).expect("a log");
     for rate in [500, 1000] {
+        assert!(log.contains(&format!("Tag=block-{rate},0.000,")), "{log}");
         let text = fs::read_to_string(file(&format!("wake.block.{rate}.hgrm"))).expect("a file");
         assert!(text.contains("Total count"), "{text}");
     }

@@ -40,7 +40,7 @@ use self::plan::{Pass, Plan};
 /// Runs one of the two commands. Prints the result of each size when it is measured.
 pub(crate) fn run(what: Throughput, args: &BwArgs) -> Result<(), Failure> {
     args.check()?;
-    let files = Files::prepare(&args.run.results, None, &[])?;
+    let files = Files::of_run(&args.run.results)?;
     let needs = Needs {
         largest: args.sizes(what).into_iter().max().unwrap_or(1),
         endpoints: args.endpoints,

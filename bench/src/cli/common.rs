@@ -44,3 +44,15 @@ pub(crate) struct ResultArgs {
     #[arg(long, value_name = "FILE")]
     pub(crate) svg: Option<PathBuf>,
 }
+
+/// The files with the whole distributions.
+#[derive(Clone, Debug, Default, Args)]
+pub(crate) struct HistogramArgs {
+    /// Write the percentiles as HdrHistogram's text; with several cases, one file for each, with what
+    /// distinguishes it in its name
+    #[arg(long, value_name = "FILE")]
+    pub(crate) hgrm: Option<PathBuf>,
+    /// Write all histograms as HdrHistogram's log, one tagged line per case
+    #[arg(long, value_name = "FILE")]
+    pub(crate) hlog: Option<PathBuf>,
+}

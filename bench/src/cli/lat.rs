@@ -1,11 +1,9 @@
 //! Options and help of `dat-bench lat`.
 
-use std::path::PathBuf;
-
 use clap::Args;
 
 use super::run::{MAX_WARMUP, size};
-use super::{Api, Operation, RunArgs, Wait, absolute, per_second};
+use super::{Api, HistogramArgs, Operation, RunArgs, Wait, absolute, per_second};
 use crate::failure::Failure;
 use crate::results::Condition;
 
@@ -61,7 +59,7 @@ Examples:
   dat-bench lat --loopback --api engine,rust,c what each layer of DAT adds to the engine
   dat-bench lat --loopback --path verbs        through libibverbs, on any RDMA device
   dat-bench lat --rate 1k,10k,100k server-host open loop; the server needs --rate too
-  dat-bench lat -D 10 --cpu 2 --hgrm r.hgrm server-host
+  dat-bench lat -D 10 --cpu 2 --hgrm r.hgrm --hlog r.hlog server-host
   dat-bench lat -n 100000 --strict --fail-if 'p99>5us' server-host   for CI
 
 How to get a good number:
@@ -101,9 +99,8 @@ pub(crate) struct LatArgs {
     /// min, p50, p90, p99, p99.9, p99.99, p99.999, max, avg and stdev
     #[arg(long, value_name = "CONDITION", value_parser = absolute)]
     pub(crate) fail_if: Vec<Condition>,
-    /// Write the percentiles as HdrHistogram's text; with -a, one file per size, with the size in its name
-    #[arg(long, value_name = "FILE")]
-    pub(crate) hgrm: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) histograms: HistogramArgs,
 }
 
 impl LatArgs {
@@ -145,7 +142,8 @@ impl LatArgs {
     /// Refuses options without effect in this run, which clap does not check.
     pub(crate) fn check(&self) -> Result<(), Failure> {
         self.run.check(&[
-            (self.hgrm.is_some(), "--hgrm"),
+            (self.histograms.hgrm.is_some(), "--hgrm"),
+            (self.histograms.hlog.is_some(), "--hlog"),
             (!self.fail_if.is_empty(), "--fail-if"),
         ])?;
         self.check_wait()?;

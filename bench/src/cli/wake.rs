@@ -1,14 +1,13 @@
 //! Options and help of `dat-bench wake`.
 
 use std::fmt;
-use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
 use clap::Args;
 use dat_api::safe::WaitPolicy;
 
-use super::{DeviceArgs, ResultArgs, absolute, seconds};
+use super::{DeviceArgs, HistogramArgs, ResultArgs, absolute, seconds};
 use crate::failure::Failure;
 use crate::results::Condition;
 
@@ -102,9 +101,8 @@ pub(crate) struct WakeArgs {
     pub(crate) fail_if: Vec<Condition>,
     #[command(flatten)]
     pub(crate) results: ResultArgs,
-    /// Write the percentiles as HdrHistogram's text, one file per policy and rate, which are in its name
-    #[arg(long, value_name = "FILE")]
-    pub(crate) hgrm: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) histograms: HistogramArgs,
 }
 
 fn policy(text: &str) -> Result<WaitPolicy, String> {

@@ -54,7 +54,7 @@ pub(crate) fn run(args: &CostArgs) -> Result<(), Failure> {
         return worker::run(variant, args);
     }
     let variants = args.variants()?;
-    let files = Files::prepare(&args.results, None, &[])?;
+    let files = Files::of_run(&args.results)?;
     let has = |any: [Variant; 2]| any.iter().any(|it| variants.contains(it));
     if has([Variant::C, Variant::CSt]) {
         udapl::v1::Libdat::load()?;

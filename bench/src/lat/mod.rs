@@ -45,7 +45,7 @@ use self::plan::{Pass, Plan};
 /// Runs the command. Prints the result of each size when it is measured.
 pub(crate) fn run(args: &LatArgs) -> Result<(), Failure> {
     args.check()?;
-    let files = Files::prepare(&args.run.results, args.hgrm.as_deref(), &cases(args))?;
+    let files = Files::prepare(&args.run.results, &args.histograms, cases(args))?;
     if let Some(wait) = args.wait {
         // SAFETY: no other thread of this program runs before a device is opened.
         unsafe { std::env::set_var("DAT_WAIT", wait.name()) };

@@ -1,22 +1,28 @@
-//! The result files of a command: three for the run (JSON, CSV, SVG), and one for
-//! each case (HdrHistogram's text).
+//! The result files of a command: four for the run (JSON, CSV, SVG, HdrHistogram's
+//! log), and one for each case (HdrHistogram's text).
 
 use std::path::{Path, PathBuf};
+use std::time::{Instant, SystemTime};
 
-use super::{csv, hgrm, svg};
-use crate::cli::ResultArgs;
+use super::{csv, hgrm, hlog, svg};
+use crate::cli::{HistogramArgs, ResultArgs};
 use crate::failure::Failure;
 use crate::output::{is_stdout, probe_all};
 use crate::stats::Samples;
 
 /// The requested result files.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub(crate) struct Files {
     json: Option<PathBuf>,
     csv: Option<PathBuf>,
     svg: Option<PathBuf>,
     /// One per case, or none.
     hgrm: Vec<PathBuf>,
+    hlog: Option<PathBuf>,
+    /// The words that distinguish the cases.
+    cases: Vec<Vec<String>>,
+    /// When the run began, by two clocks.
+    began: (SystemTime, Instant),
 }
 
 impl Files {
@@ -25,31 +31,46 @@ impl Files {
     /// their order; a single case has none.
     pub(crate) fn prepare(
         results: &ResultArgs,
-        hgrm: Option<&Path>,
-        cases: &[Vec<String>],
+        histograms: &HistogramArgs,
+        cases: Vec<Vec<String>>,
     ) -> Result<Self, Failure> {
         let named = |path: &Path, words: &Vec<String>| {
             words.iter().fold(path.to_owned(), |path, word| {
                 with_suffix(&path, &word.replace(':', "-"))
             })
         };
-        if cases.len() > 1 && hgrm.is_some_and(is_stdout) {
+        let HistogramArgs { hgrm, hlog } = histograms.clone();
+        if cases.len() > 1 && hgrm.as_deref().is_some_and(is_stdout) {
             return Err(Failure::usage(format!(
                 "--hgrm - is for one case, and this run has {}: name a file",
                 cases.len()
             )));
         }
         let hgrm = hgrm.map_or_else(Vec::new, |path| {
-            cases.iter().map(|words| named(path, words)).collect()
+            cases.iter().map(|words| named(&path, words)).collect()
         });
         let ResultArgs { json, csv, svg } = results.clone();
-        probe_all(json.iter().chain(&csv).chain(&svg).chain(&hgrm))?;
+        probe_all(
+            json.iter()
+                .chain(&csv)
+                .chain(&svg)
+                .chain(&hgrm)
+                .chain(&hlog),
+        )?;
         Ok(Self {
             json,
             csv,
             svg,
             hgrm,
+            hlog,
+            cases,
+            began: (SystemTime::now(), Instant::now()),
         })
+    }
+
+    /// As [`Files::prepare`], for a command without histograms.
+    pub(crate) fn of_run(results: &ResultArgs) -> Result<Self, Failure> {
+        Self::prepare(results, &HistogramArgs::default(), Vec::new())
     }
 
     /// Returns names and contents. `json` is the JSON file, from which the CSV and
@@ -65,6 +86,13 @@ impl Files {
         let made = csv.into_iter().chain(svg);
         let mut files: Vec<_> = made.collect::<Result<_, Failure>>()?;
         files.extend(self.json.map(|path| (path, json.to_owned())));
+        let cases: Vec<&Samples> = cases.into_iter().collect();
+        if let Some(path) = self.hlog {
+            let (began, at) = self.began;
+            let words = self.cases.iter().map(Vec::as_slice);
+            let text = hlog::document(began, at.elapsed(), words.zip(cases.iter().copied()))?;
+            files.push((path, text));
+        }
         let each = self.hgrm.into_iter().zip(cases);
         files.extend(each.map(|(path, samples)| (path, hgrm::document(samples))));
         Ok(files)
@@ -97,11 +125,14 @@ mod tests {
             Path::new("out/r.64.hgrm")
         );
         assert_eq!(with_suffix(Path::new("r"), "2"), Path::new("r.2"));
-        let path = std::env::temp_dir().join("r.hgrm");
+        let histograms = HistogramArgs {
+            hgrm: Some(std::env::temp_dir().join("r.hgrm")),
+            hlog: None,
+        };
         let names = |cases: &[&[&str]]| -> Vec<String> {
             let words = |case: &&[&str]| case.iter().map(|&word| word.to_owned()).collect();
             let cases: Vec<_> = cases.iter().map(words).collect();
-            let files = Files::prepare(&NONE, Some(&path), &cases).unwrap();
+            let files = Files::prepare(&NONE, &histograms, cases).unwrap();
             let name = |path: &PathBuf| path.file_name().unwrap().to_string_lossy().into_owned();
             files.hgrm.iter().map(name).collect()
         };
@@ -115,7 +146,11 @@ mod tests {
     #[test]
     fn standard_output_has_room_for_one_histogram() {
         let cases = vec![vec!["2".to_owned()], vec!["4".to_owned()]];
-        let failure = Files::prepare(&NONE, Some(Path::new("-")), &cases).unwrap_err();
+        let histograms = HistogramArgs {
+            hgrm: Some("-".into()),
+            hlog: None,
+        };
+        let failure = Files::prepare(&NONE, &histograms, cases).unwrap_err();
         assert_eq!(failure.status(), 1);
     }
 
@@ -125,7 +160,7 @@ mod tests {
             json: Some("/nonexistent/r.json".into()),
             ..NONE
         };
-        let failure = Files::prepare(&results, None, &[]).unwrap_err();
+        let failure = Files::of_run(&results).unwrap_err();
         assert_eq!(failure.status(), 1);
     }
 }

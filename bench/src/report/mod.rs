@@ -4,7 +4,7 @@
 //! conditions distribution   what a result consists of: where it was measured, and the times
 //! document                  the keys of every JSON file
 //! reliability               whether the results can be relied on; --strict
-//! files csv svg hgrm        the result files; CSV, plots, HdrHistogram's text
+//! files csv svg hgrm hlog   the result files; CSV, plots, HdrHistogram's text and log
 //! progress                  rows and a progress bar during a run
 //! table layers histogram json   output of lat
 //! fit                       text and tables of 80 columns
@@ -18,6 +18,7 @@ mod files;
 pub(crate) mod fit;
 mod hgrm;
 mod histogram;
+mod hlog;
 mod json;
 pub(crate) mod layers;
 mod progress;

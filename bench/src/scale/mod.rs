@@ -73,7 +73,7 @@ enum WorkerResult {
 /// Runs the command.
 pub(crate) fn run(args: &ScaleArgs) -> Result<(), Failure> {
     args.check()?;
-    let files = Files::prepare(&args.results, None, &[])?;
+    let files = Files::of_run(&args.results)?;
     let selected = args.on.select()?;
     select::require_addresses(&selected, "take another device, or measure lat there")?;
     if let Some(kind) = args.worker {

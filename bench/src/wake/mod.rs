@@ -54,7 +54,7 @@ pub(crate) fn run(args: &WakeArgs) -> Result<(), Failure> {
         .iter()
         .map(|it| vec![it.policy.to_string(), it.rate.to_string()])
         .collect();
-    let files = Files::prepare(&args.results, args.hgrm.as_deref(), &cases)?;
+    let files = Files::prepare(&args.results, &args.histograms, cases)?;
     for _ in 0..args.rounds {
         for outcome in &mut outcomes {
             let case = Case {
