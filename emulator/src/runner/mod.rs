@@ -39,8 +39,8 @@ pub trait Driver {
     }
 }
 
-/// Maximum number of packets received, and of packets sent, in one batch. Small
-/// enough that a control command does not wait long.
+/// Maximum number of packets received, and of packets sent, in one round of a batch, which has
+/// a few. Small enough that a control command does not wait long.
 pub const BATCH: usize = 64;
 
 /// Returns the monotonic time in nanoseconds, the NIC's clock.
