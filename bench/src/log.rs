@@ -1,5 +1,6 @@
 //! The log, which `RUST_LOG` switches on: what dat-bench, the engine and DAT do before and
-//! between measurements. Nothing is logged inside a measured interval.
+//! between measurements. The measuring loops and the data paths log nothing; a thread of a
+//! connection manager may, at any time.
 
 use std::env;
 use std::io;
