@@ -45,8 +45,8 @@ impl ServicePoint {
         }
     }
 
-    /// Calls `dat_ep_connect` with this service point, and a timeout of ten
-    /// seconds.
+    /// Calls `dat_ep_connect` with this service point, and a timeout of a
+    /// minute.
     pub fn connect(&self, ep: DAT_EP_HANDLE, private_data: &[u8]) -> DAT_RETURN {
         self.connect_within(ep, 60_000_000, private_data)
     }
