@@ -135,6 +135,57 @@ fn memory_stays_mapped_while_receives_refer_to_it() {
     assert!(!is_mapped(at), "no request refers to it");
 }
 
+#[test]
+fn huge_pages_carry_a_message_or_are_refused_with_a_cause() {
+    const BYTES: usize = 100_000;
+    let fixture = Fixture::new();
+    let adapter = Adapter::open(device::name()).expect("the device is there");
+    let zone = adapter.zone().expect("a zone");
+    let memory = match zone.huge_memory(2 * BYTES, MemPrivileges::all()) {
+        Ok(memory) => memory,
+        // Most systems have none.
+        Err(error) => {
+            let code = error.code();
+            assert!(code.is(ReturnType::InsufficientResources), "{error}");
+            assert!(error.cause().contains("huge pages"), "{error}");
+            return;
+        }
+    };
+    assert!(memory.len() >= 2 * BYTES);
+    let made = || {
+        let streams = EvdFlags::DTO | EvdFlags::CONNECTION;
+        let events = adapter.dispatcher(64, streams).expect("a dispatcher");
+        let endpoint = zone.endpoint(&EndpointOptions::new(&events));
+        (endpoint.expect("an endpoint"), events)
+    };
+    let [(mut one, _ones), (mut other, others)] = connected(&adapter, [made(), made()]);
+    let bytes: Vec<u8> = (0..BYTES).map(|at| (at / 7) as u8).collect();
+    memory.write(0, &bytes);
+    let place = memory.len() - BYTES;
+    other
+        .post_recv(
+            &[memory.segment(place..memory.len())],
+            1,
+            CompletionFlags::empty(),
+        )
+        .expect("posted");
+    one.post_send(&[memory.segment(0..BYTES)], 2, CompletionFlags::empty())
+        .expect("posted");
+    fixture.run();
+    let received = device::comes(|| others.next().expect("not waited on"));
+    assert!(matches!(
+        received.expect("an event").data,
+        EventData::Dto {
+            cookie: 1,
+            status: DtoStatus::Success,
+            ..
+        }
+    ));
+    let mut got = vec![0; BYTES];
+    memory.read(place, &mut got);
+    assert!(got == bytes);
+}
+
 /// On an adapter that is not threadsafe, a shared queue nevertheless is.
 #[test]
 fn several_threads_post_receives_to_a_shared_queue() {

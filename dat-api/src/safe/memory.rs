@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use dat_engine::sync::Mutex;
 use dat_engine::{read_message, write_message};
-use memmap2::{MmapOptions, MmapRaw};
+use memmap2::{MmapMut, MmapOptions, MmapRaw};
 
 use super::ProtectionZone;
 use crate::error::{DatError, Result};
@@ -46,11 +46,66 @@ pub(super) struct Region {
 /// The bytes, apart from their registration.
 pub(super) struct Mapping(MmapRaw);
 
+/// The pages that memory is allocated on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Pages {
+    Normal,
+    /// Huge pages of the size that is the system's default.
+    Huge,
+}
+
+/// Returns the size of the system's default huge pages, in bytes; `None` if it has none.
+fn huge_page_size() -> Option<usize> {
+    let text = std::fs::read_to_string("/proc/meminfo").ok()?;
+    huge_page_size_in(&text)
+}
+
+/// Returns the size that the text of `/proc/meminfo` states.
+fn huge_page_size_in(text: &str) -> Option<usize> {
+    let mut lines = text.lines();
+    let stated = lines.find_map(|line| line.strip_prefix("Hugepagesize:"))?;
+    let kib: usize = stated.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    kib.checked_mul(1024).filter(|size| size.is_power_of_two())
+}
+
+/// Maps at least this many bytes on huge pages of this size.
+fn on_huge_pages(bytes: usize, page: Option<usize>) -> Result<MmapMut> {
+    let Some(page) = page else {
+        return Err(no_memory(
+            "this system has no huge pages (no Hugepagesize in /proc/meminfo): use normal pages"
+                .to_owned(),
+        ));
+    };
+    let pages = bytes.div_ceil(page);
+    // A length that does not fit is refused by the system.
+    let length = pages.saturating_mul(page);
+    // The system reserves the pages for the mapping now, so none is missing later.
+    let mapped = MmapOptions::new().len(length).huge(None).map_anon();
+    mapped.map_err(|error| {
+        let kib = page / 1024;
+        no_memory(format!(
+            "{bytes} bytes need {pages} huge pages of {kib} KiB, which cannot be allocated: \
+             {error}; reserve more, for example by sysctl -w vm.nr_hugepages={pages} (all programs \
+             share them)"
+        ))
+    })
+}
+
+/// The error of memory that cannot be allocated.
+fn no_memory(cause: String) -> DatError {
+    DatError::new(
+        ReturnType::InsufficientResources,
+        Subtype::ResourceMemory,
+        cause,
+    )
+}
+
 impl Memory {
     pub(super) fn allocate(
         zone: &ProtectionZone,
         bytes: usize,
         privileges: MemPrivileges,
+        pages: Pages,
     ) -> Result<Self> {
         if bytes == 0 {
             return Err(DatError::new(
@@ -59,17 +114,18 @@ impl Memory {
                 "memory of 0 bytes cannot be registered: expected 1 byte or more",
             ));
         }
-        let mapping = MmapOptions::new().len(bytes).map_anon().map_err(|error| {
-            DatError::new(
-                ReturnType::InsufficientResources,
-                Subtype::ResourceMemory,
-                format!("{bytes} bytes of memory cannot be allocated: {error}"),
-            )
-        })?;
+        let mapping = match pages {
+            Pages::Normal => MmapOptions::new().len(bytes).map_anon().map_err(|error| {
+                no_memory(format!(
+                    "{bytes} bytes of memory cannot be allocated: {error}"
+                ))
+            }),
+            Pages::Huge => on_huge_pages(bytes, huge_page_size()),
+        }?;
         let mapping = Arc::new(Mapping(MmapRaw::from(mapping)));
         let kind = MemoryKind::Virtual {
             address: mapping.0.as_mut_ptr().addr(),
-            length: bytes as u64,
+            length: mapping.0.len() as u64,
         };
         // SAFETY: the mapping belongs to this value, no reference to it is ever made, and it is
         // unmapped after the region is deregistered (see `Drop`).
@@ -87,7 +143,7 @@ impl Memory {
         })
     }
 
-    /// Returns the length in bytes.
+    /// Returns the length in bytes: what was asked for, or on huge pages a multiple of their size.
     #[must_use]
     pub fn len(&self) -> usize {
         self.bytes.0.len()
@@ -365,6 +421,32 @@ impl fmt::Debug for SharedMappings {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_size_of_huge_pages_is_read_from_meminfo() {
+        let text = "HugePages_Total:       0\nHugepagesize:       2048 kB\nHugetlb:  0 kB\n";
+        assert_eq!(huge_page_size_in(text), Some(2 << 20));
+        for text in [
+            "",
+            "Hugepagesize: 3 kB",
+            "Hugepagesize: 2048",
+            "Hugepagesize: x kB",
+        ] {
+            assert_eq!(huge_page_size_in(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn refused_huge_pages_have_a_cause_and_a_remedy() {
+        let error = on_huge_pages(1, None).expect_err("none");
+        assert!(error.cause().contains("no huge pages"), "{error}");
+        // More than any system has.
+        for bytes in [1 << 60, usize::MAX] {
+            let error = on_huge_pages(bytes, Some(2 << 20)).expect_err("too many");
+            assert!(error.code().is(ReturnType::InsufficientResources));
+            assert!(error.cause().contains("vm.nr_hugepages="), "{error}");
+        }
+    }
 
     #[test]
     fn every_mapping_is_kept_once_whatever_the_order_of_posts() {
