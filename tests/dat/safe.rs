@@ -9,7 +9,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use dat_api::safe::{Adapter, ConnectionRequest, Endpoint, EndpointOptions, EventDispatcher};
+use dat_api::safe::{
+    Adapter, ConnectionRequest, Endpoint, EndpointOptions, EventDispatcher, ProtectionZone,
+};
 use dat_api::types::{
     AsyncKind, AsyncReason, CompletionFlags, ConnectionKind, DtoStatus, EpState, EvdFlags,
     EventData, MemPrivileges,
@@ -29,7 +31,11 @@ fn kind(events: &EventDispatcher) -> ConnectionKind {
 
 /// Two connected endpoints and their event dispatchers: active, passive.
 fn pair(adapter: &Adapter) -> [(Endpoint, EventDispatcher); 2] {
-    let zone = adapter.zone().expect("a zone");
+    pair_in(adapter, &adapter.zone().expect("a zone"))
+}
+
+/// As [`pair`], in a zone of the adapter.
+fn pair_in(adapter: &Adapter, zone: &ProtectionZone) -> [(Endpoint, EventDispatcher); 2] {
     let made = || {
         let events = adapter
             .dispatcher(64, EvdFlags::DTO | EvdFlags::CONNECTION)
@@ -143,8 +149,8 @@ fn huge_pages_carry_a_message_or_are_refused_with_a_cause() {
     let zone = adapter.zone().expect("a zone");
     let memory = match zone.huge_memory(2 * BYTES, MemPrivileges::all()) {
         Ok(memory) => memory,
-        // Most systems have none.
         Err(error) => {
+            eprintln!("SKIPPED: a message on huge pages: this system has none to spare");
             let code = error.code();
             assert!(code.is(ReturnType::InsufficientResources), "{error}");
             assert!(error.cause().contains("huge pages"), "{error}");
@@ -152,13 +158,7 @@ fn huge_pages_carry_a_message_or_are_refused_with_a_cause() {
         }
     };
     assert!(memory.len() >= 2 * BYTES);
-    let made = || {
-        let streams = EvdFlags::DTO | EvdFlags::CONNECTION;
-        let events = adapter.dispatcher(64, streams).expect("a dispatcher");
-        let endpoint = zone.endpoint(&EndpointOptions::new(&events));
-        (endpoint.expect("an endpoint"), events)
-    };
-    let [(mut one, _ones), (mut other, others)] = connected(&adapter, [made(), made()]);
+    let [(mut one, _ones), (mut other, others)] = pair_in(&adapter, &zone);
     let bytes: Vec<u8> = (0..BYTES).map(|at| (at / 7) as u8).collect();
     memory.write(0, &bytes);
     let place = memory.len() - BYTES;

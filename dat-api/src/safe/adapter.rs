@@ -225,7 +225,8 @@ impl ProtectionZone {
     /// As [`Self::memory`], on huge pages of the system's default size, and rounded up to whole ones:
     /// the translation buffers of the processor and of the device miss less often.
     ///
-    /// The kernel takes the pages from the NUMA node of the calling thread while that has free ones.
+    /// By default the kernel takes the pages from the NUMA node of the calling thread while that has
+    /// free ones.
     /// The queues of an mlx5 device are on huge pages if the program starts with the variables
     /// `MLX_QP_ALLOC_TYPE`, `MLX_CQ_ALLOC_TYPE` and `MLX_SRQ_ALLOC_TYPE` of libmlx5 set to
     /// `PREFER_HUGE`.
