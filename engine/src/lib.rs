@@ -195,7 +195,7 @@ pub use mlx5_rings::wire::LONGEST_WINDOW;
 pub use path::{PollerCounters, fast};
 pub use queue::{Arrival, CompletionQueue, CompletionQueueHandle, CqOptions, CqeKind, CqeRef};
 pub use request::{
-    ATOMIC_BYTES, BindRequest, ListError, PostError, RecvRequest, Segment, SendFlags, SendOp,
-    SendRequest,
+    ATOMIC_BYTES, BindRequest, ListError, Message, PostError, RecvRequest, Segment, SendFlags,
+    SendOp, SendRequest,
 };
 pub use shared_queue::{SharedReceiveQueue, SharedReceiveQueueHandle, SrqOptions};

@@ -6,7 +6,8 @@
 //! Decision: `docs/decisions/011-cold-calls-get-copies.md`
 
 pub use mlx5_rings::request::{
-    ATOMIC_BYTES, ListError, PostError, RecvRequest, Segment, SendFlags, SendOp, SendRequest,
+    ATOMIC_BYTES, ListError, Message, PostError, RecvRequest, Segment, SendFlags, SendOp,
+    SendRequest,
 };
 
 use crate::control::WindowTarget;

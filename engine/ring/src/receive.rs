@@ -13,6 +13,7 @@
 //!
 //! Decision: `docs/decisions/007-completion-names-its-receive.md`
 
+use core::borrow::Borrow;
 use core::ptr::NonNull;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
@@ -194,12 +195,15 @@ impl RecvProducer {
 impl PostReceives for RecvProducer {
     #[inline(always)]
     unsafe fn try_post(&mut self, request: &RecvRequest<'_>) -> bool {
+        let [segment] = request.segments else {
+            return false;
+        };
         if !self.has_room() {
             return false;
         }
         let index = self.wqes.size.index(self.credits.posted());
         // SAFETY: the WQE is free: there is room.
-        if !unsafe { self.wqes.write_one(index, request) } {
+        if !unsafe { self.wqes.write_one(index, request.wr_id, segment) } {
             return false;
         }
         self.credits.take(1);
@@ -208,18 +212,29 @@ impl PostReceives for RecvProducer {
     }
 
     #[inline(always)]
-    unsafe fn try_write_run(&mut self, requests: &[RecvRequest<'_>]) -> usize {
+    unsafe fn try_write_run<'a, T, S: Borrow<Segment>>(
+        &mut self,
+        list: &'a [T],
+        receive: impl Fn(&'a T) -> Option<(S, u64)>,
+    ) -> usize {
+        if !self.has_room() {
+            return 0;
+        }
         let wqes = self.wqes;
         let start = self.credits.posted();
-        let mut written = 0;
-        for request in requests.iter().take(self.credits.room()) {
-            let index = wqes.size.index(start.wrapping_add(written));
+        let mut posted = start;
+        for item in &list[..list.len().min(self.credits.room())] {
+            let Some((segment, wr_id)) = receive(item) else {
+                break;
+            };
+            let index = wqes.size.index(posted);
             // SAFETY: the WQE is free: there is room.
-            if !unsafe { wqes.write_one(index, request) } {
+            if !unsafe { wqes.write_one(index, wr_id, segment.borrow()) } {
                 break;
             }
-            written += 1;
+            posted = posted.wrapping_add(1);
         }
+        let written = posted.wrapping_sub(start);
         self.credits.take(written);
         written as usize
     }

@@ -4,11 +4,12 @@
 //! A WQE is a header (in a shared queue alone, where it links to the next WQE),
 //! then data segments, then a terminator if there is room left.
 
+use core::borrow::Borrow;
 use core::ptr::NonNull;
 use core::sync::atomic::{AtomicU64, Ordering};
 
 use crate::RingSize;
-use crate::request::{ListError, PostError, RecvRequest, Segment};
+use crate::request::{ListError, Message, PostError, RecvRequest, Segment};
 use crate::units::{data_words, fits_segment, is_plain, write_unit};
 use crate::wire::{DataSegment, UNIT};
 
@@ -81,18 +82,14 @@ impl<const HEADER: usize> RecvWqes<HEADER> {
         place.store(wr_id, Ordering::Relaxed);
     }
 
-    /// Writes the segments and the `wr_id` of the WQE at an index if the
-    /// request has one segment, neither empty nor too long, as most receives
-    /// have. Returns whether it was written. Makes no outlined call.
+    /// Writes a segment and the `wr_id` to the WQE at an index if the segment is neither empty
+    /// nor too long, as in most receives. Returns whether it was written. Makes no outlined call.
     ///
     /// # Safety
     /// The index is below the WQE count, and the WQE is free: the device does not
     /// read its segments before the doorbell record counts it.
     #[inline(always)]
-    pub(crate) unsafe fn write_one(&self, index: usize, request: &RecvRequest<'_>) -> bool {
-        let [segment] = request.segments else {
-            return false;
-        };
+    pub(crate) unsafe fn write_one(&self, index: usize, wr_id: u64, segment: &Segment) -> bool {
         let is_written = match Self::WRITES_EMPTY {
             true => fits_segment(segment.length),
             false => is_plain(segment.length),
@@ -107,7 +104,7 @@ impl<const HEADER: usize> RecvWqes<HEADER> {
             // SAFETY: and this one for a second.
             unsafe { write_unit(first.add(UNIT), DataSegment::TERMINATOR.to_words()) };
         }
-        self.set_wr_id(index, request.wr_id);
+        self.set_wr_id(index, wr_id);
         true
     }
 
@@ -160,12 +157,17 @@ pub trait PostReceives {
     /// As for [`Self::post`].
     unsafe fn try_post(&mut self, request: &RecvRequest<'_>) -> bool;
 
-    /// Writes requests of one segment, as far as there is room, up to the first
-    /// request that has another number of segments. Returns how many it wrote.
+    /// Writes receives from the front of a list, as far as there is room. `receive`
+    /// returns segment and `wr_id` of a receive of the list; `None` ends the run.
+    /// Returns how many it wrote.
     ///
     /// # Safety
     /// As for [`Self::post`].
-    unsafe fn try_write_run(&mut self, requests: &[RecvRequest<'_>]) -> usize;
+    unsafe fn try_write_run<'a, T, S: Borrow<Segment>>(
+        &mut self,
+        list: &'a [T],
+        receive: impl Fn(&'a T) -> Option<(S, u64)>,
+    ) -> usize;
 
     /// Writes any request if there is room. Takes the parts of the request
     /// separately, so that a request on the fast path need not lie in memory.
@@ -223,12 +225,16 @@ pub trait PostReceives {
     /// # Safety
     /// As for [`Self::post`], for every request.
     #[inline]
-    unsafe fn post_list(&mut self, requests: &[RecvRequest<'_>]) -> Result<(), ListError> {
+    unsafe fn post_list<'a>(&mut self, requests: &'a [RecvRequest<'a>]) -> Result<(), ListError> {
         let mut rest = requests;
         let mut result = Ok(());
         while !rest.is_empty() {
+            let one = |request: &'a RecvRequest<'a>| match request.segments {
+                [segment] => Some((segment, request.wr_id)),
+                _ => None,
+            };
             // SAFETY: required of the caller.
-            let written = unsafe { self.try_write_run(rest) };
+            let written = unsafe { self.try_write_run(rest, one) };
             rest = &rest[written..];
             let Some((request, behind)) = rest.split_first() else {
                 break;
@@ -247,5 +253,26 @@ pub trait PostReceives {
             self.publish();
         }
         result
+    }
+
+    /// Posts receives of a list, as far as the fast path takes them, with one store to the
+    /// doorbell record. `message` returns a message of the list; `None` ends the list.
+    /// Returns how many are posted.
+    ///
+    /// # Safety
+    /// As for [`Self::post`], for every message.
+    #[inline(always)]
+    unsafe fn try_post_messages<T>(
+        &mut self,
+        list: &[T],
+        message: impl Fn(&T) -> Option<Message>,
+    ) -> usize {
+        let receive = |item: &T| message(item).map(|it| (it.segment, it.wr_id));
+        // SAFETY: required of the caller.
+        let written = unsafe { self.try_write_run(list, receive) };
+        if written != 0 {
+            self.publish();
+        }
+        written
     }
 }

@@ -19,6 +19,15 @@ pub struct Segment {
 
 const _: () = assert!(size_of::<Segment>() == 16);
 
+/// A request of one segment, in lists of sends or receives.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Message {
+    /// The local memory.
+    pub segment: Segment,
+    /// Returned in the completion.
+    pub wr_id: u64,
+}
+
 /// The operation of a [`SendRequest`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SendOp {

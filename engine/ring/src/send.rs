@@ -314,10 +314,8 @@ impl SendProducer {
             last = Some(written);
             posted += count;
         }
-        match last {
-            Some(written) if posted == 1 => self.ring_single(written),
-            Some(written) => self.ring(written),
-            None => {}
+        if let Some(written) = last {
+            self.ring_all(posted, written);
         }
         result
     }

@@ -33,6 +33,7 @@
 //!
 //! Decision: `docs/decisions/006-srq-posts-runs-of-neighbours.md`
 
+use core::borrow::Borrow;
 use core::ptr::NonNull;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
@@ -216,10 +217,13 @@ impl PostReceives for SharedRecvProducer {
         if self.head == self.tail && !self.extend() {
             return false;
         }
+        let [segment] = request.segments else {
+            return false;
+        };
         let head = self.head;
         let next = self.wqes.neighbour(head);
         // SAFETY: the head is free.
-        if !unsafe { self.wqes.write_one(head as usize, request) } {
+        if !unsafe { self.wqes.write_one(head as usize, request.wr_id, segment) } {
             return false;
         }
         self.wqes.link(head, next);
@@ -230,7 +234,11 @@ impl PostReceives for SharedRecvProducer {
     }
 
     #[inline(always)]
-    unsafe fn try_write_run(&mut self, requests: &[RecvRequest<'_>]) -> usize {
+    unsafe fn try_write_run<'a, T, S: Borrow<Segment>>(
+        &mut self,
+        list: &'a [T],
+        receive: impl Fn(&'a T) -> Option<(S, u64)>,
+    ) -> usize {
         if self.head == self.tail {
             self.extend();
         }
@@ -238,13 +246,16 @@ impl PostReceives for SharedRecvProducer {
         let tail = self.tail;
         let mut head = self.head;
         let mut written = 0;
-        for request in requests {
+        for item in list {
             if head == tail {
                 break;
             }
+            let Some((segment, wr_id)) = receive(item) else {
+                break;
+            };
             let next = wqes.neighbour(head);
             // SAFETY: the head is free.
-            if !unsafe { wqes.write_one(head as usize, request) } {
+            if !unsafe { wqes.write_one(head as usize, wr_id, segment.borrow()) } {
                 break;
             }
             wqes.link(head, next);

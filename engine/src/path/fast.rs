@@ -18,7 +18,7 @@ use core::hint::unreachable_unchecked;
 
 use super::{QueuePair, SharedReceives};
 use crate::endpoint::Endpoint;
-use crate::request::{RecvRequest, SendRequest};
+use crate::request::{Message, RecvRequest, SendRequest};
 use crate::shared_queue::SharedReceiveQueue;
 
 /// A data path that is known at compile time: [`Direct`] or [`Verbs`].
@@ -42,6 +42,30 @@ pub trait FastPath: Sealed {
         wr_data: u32,
     ) -> bool;
 
+    /// Posts receives of a list, with as few doorbells as the path allows. `message` returns
+    /// a message of the list, and `None` ends the list. Returns how many are posted.
+    ///
+    /// # Safety
+    /// As for [`Endpoint::post_recv`], for every message; and the endpoint is on this path.
+    unsafe fn try_post_recvs<T>(
+        endpoint: &mut Endpoint,
+        list: &[T],
+        message: impl Fn(&T) -> Option<Message>,
+    ) -> usize;
+
+    /// Posts signalled sends of a list, those of up to `inline` bytes inline, otherwise as
+    /// [`Self::try_post_recvs`]. The `wr_data` of each is its length.
+    ///
+    /// # Safety
+    /// As for [`Endpoint::post_send_with_data`], for every message; and the endpoint is on
+    /// this path.
+    unsafe fn try_post_sends<T>(
+        endpoint: &mut Endpoint,
+        list: &[T],
+        message: impl Fn(&T) -> Option<Message>,
+        inline: u32,
+    ) -> usize;
+
     /// Returns whether a shared receive queue is on this path. Its path never
     /// changes.
     fn is_path_of_shared(queue: &SharedReceiveQueue) -> bool;
@@ -51,6 +75,16 @@ pub trait FastPath: Sealed {
     /// # Safety
     /// As for [`SharedReceiveQueue::post`]; and the queue is on this path.
     unsafe fn try_post_shared(queue: &mut SharedReceiveQueue, request: &RecvRequest<'_>) -> bool;
+
+    /// Posts receives of a list as [`Self::try_post_recvs`] does.
+    ///
+    /// # Safety
+    /// As for [`SharedReceiveQueue::post`], for every message; and the queue is on this path.
+    unsafe fn try_post_shared_list<T>(
+        queue: &mut SharedReceiveQueue,
+        list: &[T],
+        message: impl Fn(&T) -> Option<Message>,
+    ) -> usize;
 }
 
 /// Restricts [`FastPath`] to the types of this module.
@@ -102,6 +136,39 @@ macro_rules! fast_path {
             }
 
             #[inline(always)]
+            unsafe fn try_post_recvs<T>(
+                endpoint: &mut Endpoint,
+                list: &[T],
+                message: impl Fn(&T) -> Option<Message>,
+            ) -> usize {
+                // SAFETY: required of the caller.
+                unsafe {
+                    match endpoint.path_mut() {
+                        QueuePair::$path(path) => path.try_post_recv_messages(list, message),
+                        _ => unreachable_unchecked(),
+                    }
+                }
+            }
+
+            #[inline(always)]
+            unsafe fn try_post_sends<T>(
+                endpoint: &mut Endpoint,
+                list: &[T],
+                message: impl Fn(&T) -> Option<Message>,
+                inline: u32,
+            ) -> usize {
+                // SAFETY: required of the caller.
+                unsafe {
+                    match endpoint.path_mut() {
+                        QueuePair::$path(path) => {
+                            path.try_post_send_messages(list, message, inline)
+                        }
+                        _ => unreachable_unchecked(),
+                    }
+                }
+            }
+
+            #[inline(always)]
             fn is_path_of_shared(queue: &SharedReceiveQueue) -> bool {
                 matches!(queue.path(), SharedReceives::$path(_))
             }
@@ -115,6 +182,21 @@ macro_rules! fast_path {
                 unsafe {
                     match queue.path_mut() {
                         SharedReceives::$path(receives) => receives.try_post(request),
+                        _ => unreachable_unchecked(),
+                    }
+                }
+            }
+
+            #[inline(always)]
+            unsafe fn try_post_shared_list<T>(
+                queue: &mut SharedReceiveQueue,
+                list: &[T],
+                message: impl Fn(&T) -> Option<Message>,
+            ) -> usize {
+                // SAFETY: required of the caller.
+                unsafe {
+                    match queue.path_mut() {
+                        SharedReceives::$path(path) => path.try_post_messages(list, message),
                         _ => unreachable_unchecked(),
                     }
                 }

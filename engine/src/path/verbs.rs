@@ -38,6 +38,7 @@ mod chain;
 mod cq;
 mod device;
 mod flush;
+mod messages;
 mod order;
 mod places;
 mod post;

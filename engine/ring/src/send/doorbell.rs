@@ -35,9 +35,17 @@ impl SendProducer {
         }
     }
 
-    /// Rings the doorbell for several requests, of which this is the last.
+    /// Rings the doorbell for this many requests, of which this is the last.
     #[inline(always)]
-    pub(super) fn ring(&mut self, last: Written) {
+    pub(super) fn ring_all(&mut self, count: usize, last: Written) {
+        match count {
+            1 => self.ring_single(last),
+            _ => self.ring(last),
+        }
+    }
+
+    #[inline(always)]
+    fn ring(&mut self, last: Written) {
         self.publish();
         let doorbell = last.doorbell;
         if self.register.is_serialised() {

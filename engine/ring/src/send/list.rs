@@ -1,20 +1,61 @@
-//! Runs of a list: consecutive sends of one segment, all inline or none, are written by
-//! one short loop.
+//! Runs of a list: consecutive sends of one segment are written by one short loop.
 //!
 //! A loop over [`SendProducer::try_write`] has branches for every operation, and an
 //! outlined call for requests that need the slow path, so LLVM loads and stores the
 //! fields of the ring for each request. The loop of a run has no call. It copies what it
 //! needs of the ring to locals, and stores the counters once at its end.
 
+use core::borrow::Borrow;
 use core::sync::atomic::Ordering;
 
 use super::one::InlineLimits;
 use super::{SendProducer, Written, one, wqebbs};
-use crate::request::{SendFlags, SendOp, SendRequest};
+use crate::request::{Message, Segment, SendFlags, SendOp, SendRequest};
 use crate::units::write_unit;
-use crate::wire::{CtrlFlags, CtrlSegment, UNIT, WQEBB, WqeOpcode, inline_units};
+use crate::wire::{CtrlFlags, CtrlSegment, UNIT, WQEBB, WqeOpcode};
+
+/// A send of a list: segment, `wr_id`, flags and `wr_data`.
+type Send<S> = (S, u64, SendFlags, u32);
 
 impl SendProducer {
+    /// Posts sends of messages, as far as the fast path takes them, and rings the doorbell
+    /// once. They are signalled, those of up to `inline` bytes are inline, and the `wr_data`
+    /// of each is its length. `message` returns a message of the list; `None` ends the list.
+    /// Returns how many are posted.
+    ///
+    /// # Safety
+    /// As for [`Self::post_with_data`], for every message.
+    #[inline(always)]
+    pub unsafe fn try_post_messages<T>(
+        &mut self,
+        list: &[T],
+        message: impl Fn(&T) -> Option<Message>,
+        inline: u32,
+    ) -> usize {
+        let send = |item: &T| {
+            let Message { segment, wr_id } = message(item)?;
+            let length = segment.length;
+            let flags = match length <= inline {
+                true => SendFlags::SIGNALED.union(SendFlags::INLINE),
+                false => SendFlags::SIGNALED,
+            };
+            Some((segment, wr_id, flags, length))
+        };
+        let mut posted = 0;
+        let mut last = None;
+        if self.has_room() {
+            // SAFETY: required of the caller.
+            while let Some((count, written)) = unsafe { self.write_run(&list[posted..], &send) } {
+                posted += count;
+                last = Some(written);
+            }
+        }
+        if let Some(written) = last {
+            self.ring_all(posted, written);
+        }
+        posted
+    }
+
     /// Writes a run from the front of `requests`, as far as there is room. Returns how many
     /// requests it wrote, and the last of them; `None` if the first needs another path.
     ///
@@ -25,24 +66,45 @@ impl SendProducer {
         &mut self,
         requests: &[SendRequest<'_>],
     ) -> Option<(usize, Written)> {
-        let is_inline = requests.first()?.flags.contains(SendFlags::INLINE);
-        // Compiled separately: without inline data every WQE has the same length.
         // SAFETY: required of the caller.
-        unsafe {
-            match is_inline {
-                true => self.write_run::<true>(requests),
-                false => self.write_run::<false>(requests),
-            }
-        }
+        unsafe { self.write_run(requests, &listed) }
     }
 
+    /// Writes a run from the front of a list; `send` returns a send of it.
+    ///
     /// # Safety
     /// As for [`Self::try_write_run`].
     #[inline(always)]
-    unsafe fn write_run<const INLINE: bool>(
+    unsafe fn write_run<'a, T, S: Borrow<Segment>>(
         &mut self,
-        requests: &[SendRequest<'_>],
+        list: &'a [T],
+        send: &impl Fn(&'a T) -> Option<Send<S>>,
     ) -> Option<(usize, Written)> {
+        let list = &list[..list.len().min(self.credits.room())];
+        let (_, _, flags, _) = send(list.first()?)?;
+        // Compiled separately: without inline data every WQE has the same length.
+        // SAFETY: required of the caller.
+        let (count, units) = unsafe {
+            match flags.contains(SendFlags::INLINE) {
+                true => self.write_run_of::<true, _, _>(list, send),
+                false => self.write_run_of::<false, _, _>(list, send),
+            }
+        };
+        (count != 0).then(|| (count as usize, self.last_of_run(units)))
+    }
+
+    /// Writes the requests at the front of a list that fits the queue which are inline, or
+    /// not, as `INLINE` says. Returns their number, and the units of the last one. Outlined,
+    /// so that the variables of callers take no registers of the loop.
+    ///
+    /// # Safety
+    /// As for [`Self::try_write_run`].
+    #[inline(never)]
+    unsafe fn write_run_of<'a, const INLINE: bool, T, S: Borrow<Segment>>(
+        &mut self,
+        list: &'a [T],
+        send: &impl Fn(&'a T) -> Option<Send<S>>,
+    ) -> (u32, u32) {
         let Self {
             buf,
             size,
@@ -53,14 +115,13 @@ impl SendProducer {
         let limits = InlineLimits::of(self);
         let mut counter = self.producer;
         let start = self.credits.posted();
-        let mut written = 0;
-        for request in requests.iter().take(self.credits.room()) {
-            let [segment] = request.segments else {
+        let mut posted = start;
+        let mut units = 0;
+        for item in list {
+            let Some((segment, wr_id, flags, wr_data)) = send(item) else {
                 break;
             };
-            if !matches!(request.op, SendOp::Send)
-                || request.flags.contains(SendFlags::INLINE) != INLINE
-            {
+            if flags.contains(SendFlags::INLINE) != INLINE {
                 break;
             }
             let index = size.index(u32::from(counter));
@@ -72,49 +133,56 @@ impl SendProducer {
             // caller.
             let data = unsafe {
                 match INLINE {
-                    true => limits.write(segment, body),
-                    false => one::write_data(segment, body),
+                    true => limits.write(segment.borrow(), body),
+                    false => one::write_data(segment.borrow(), body),
                 }
             };
             let Some(data) = data else {
                 break;
             };
-            let units = 1 + data;
-            let ctrl = control(counter, qpn_shifted, units, request.flags);
+            units = 1 + data;
+            let ctrl = control(counter, qpn_shifted, units, flags);
             // SAFETY: the first unit of this WQE.
             unsafe { write_unit(wqe, ctrl.to_words()) };
-            written += 1;
+            posted = posted.wrapping_add(1);
             // SAFETY: the index is below the WQEBB count, which is the number of
             // entries, and the consumer that owns them outlives this half.
             let entry = unsafe { entries.add(index).as_ref() };
-            entry.wr_id.store(request.wr_id, Ordering::Relaxed);
-            let posted = start.wrapping_add(written);
+            entry.wr_id.store(wr_id, Ordering::Relaxed);
             entry.posted.store(posted, Ordering::Relaxed);
-            entry.wr_data.store(0, Ordering::Relaxed);
+            entry.wr_data.store(wr_data, Ordering::Relaxed);
             counter = counter.wrapping_add(wqebbs(units) as u16);
         }
-        let last = requests[..written as usize].last()?;
+        let written = posted.wrapping_sub(start);
         self.producer = counter;
         self.credits.take(written);
-        Some((written as usize, self.last_of_run(last)))
+        (written, units)
     }
 
-    /// Returns the last WQE of a run, which was made for `request`.
+    /// Returns the last WQE of a run, which has this many units.
     #[inline(always)]
-    fn last_of_run(&self, request: &SendRequest<'_>) -> Written {
-        let data = match request.segments {
-            [segment] if request.flags.contains(SendFlags::INLINE) => inline_units(segment.length),
-            _ => 1,
-        };
-        let units = 1 + data;
+    fn last_of_run(&self, units: u32) -> Written {
         let counter = self.producer.wrapping_sub(wqebbs(units) as u16);
         let index = self.size.index(u32::from(counter));
+        // The doorbell has no flags.
+        let ctrl = control(counter, self.qpn_shifted, units, SendFlags::empty());
         Written {
-            doorbell: control(counter, self.qpn_shifted, units, request.flags).doorbell(),
+            doorbell: ctrl.doorbell(),
             // SAFETY: `index` is below the WQEBB count.
             wqe: unsafe { self.buf.add(index * WQEBB) },
             units,
         }
+    }
+}
+
+/// Returns a request as a send of a run, if it is one.
+#[inline(always)]
+fn listed<'a>(request: &'a SendRequest<'a>) -> Option<Send<&'a Segment>> {
+    match request.segments {
+        [segment] if matches!(request.op, SendOp::Send) => {
+            Some((segment, request.wr_id, request.flags, 0))
+        }
+        _ => None,
     }
 }
 

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use super::*;
 use crate::layout::RegisterLayout;
-use crate::request::{Segment, SendOp};
+use crate::request::{Message, Segment, SendOp};
 use crate::testing::Memory;
 
 const QPN: u32 = 0x12_3456;

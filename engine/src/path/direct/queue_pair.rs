@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::record::{Receives, Record};
 use super::{CqCommandQueue, Owner, SharedReceivesHandle, Watch};
-use crate::request::{ListError, PostError, RecvRequest, SendFlags, SendRequest};
+use crate::request::{ListError, Message, PostError, RecvRequest, SendFlags, SendRequest};
 use mlx5_rings::PostReceives;
 use mlx5_rings::layout::{LayoutError, RecvLayout, SendLayout};
 use mlx5_rings::receive::{RecvConsumer, RecvProducer};
@@ -226,6 +226,35 @@ impl QueuePair {
     pub unsafe fn post_recv_list(&mut self, requests: &[RecvRequest<'_>]) -> Result<(), ListError> {
         // SAFETY: required of the caller.
         unsafe { self.receives.post_list(requests) }
+    }
+
+    /// Posts receives of a list as [`PostReceives::try_post_messages`] does.
+    ///
+    /// # Safety
+    /// As for [`Self::post_recv`], for every message.
+    #[inline(always)]
+    pub unsafe fn try_post_recv_messages<T>(
+        &mut self,
+        list: &[T],
+        message: impl Fn(&T) -> Option<Message>,
+    ) -> usize {
+        // SAFETY: required of the caller.
+        unsafe { self.receives.try_post_messages(list, message) }
+    }
+
+    /// Posts sends of a list as [`SendProducer::try_post_messages`] does.
+    ///
+    /// # Safety
+    /// As for [`Self::post_send_with_data`], for every message.
+    #[inline(always)]
+    pub unsafe fn try_post_send_messages<T>(
+        &mut self,
+        list: &[T],
+        message: impl Fn(&T) -> Option<Message>,
+        inline: u32,
+    ) -> usize {
+        // SAFETY: required of the caller.
+        unsafe { self.sends.try_post_messages(list, message, inline) }
     }
 
     /// Posts one request.

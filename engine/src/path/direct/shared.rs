@@ -3,7 +3,7 @@
 use std::sync::{Arc, Weak};
 
 use super::{CqCommandQueue, Owner};
-use crate::request::{ListError, PostError, RecvRequest};
+use crate::request::{ListError, Message, PostError, RecvRequest};
 use crate::sync::Mutex;
 use mlx5_rings::PostReceives;
 use mlx5_rings::layout::{LayoutError, SharedRecvLayout};
@@ -118,6 +118,20 @@ impl SharedReceives {
     pub unsafe fn try_post(&mut self, request: &RecvRequest<'_>) -> bool {
         // SAFETY: required of the caller.
         unsafe { self.producer.try_post(request) }
+    }
+
+    /// Posts receives of a list as [`PostReceives::try_post_messages`] does.
+    ///
+    /// # Safety
+    /// As for [`Self::post`], for every message.
+    #[inline(always)]
+    pub unsafe fn try_post_messages<T>(
+        &mut self,
+        list: &[T],
+        message: impl Fn(&T) -> Option<Message>,
+    ) -> usize {
+        // SAFETY: required of the caller.
+        unsafe { self.producer.try_post_messages(list, message) }
     }
 
     /// Posts several receives with one doorbell.

@@ -100,7 +100,7 @@ impl<D: Device> QueuePair<D> {
     pub unsafe fn post_send_list(&mut self, requests: &[SendRequest<'_>]) -> Result<(), ListError> {
         in_chunks(requests, |chunk| {
             // SAFETY: required of the caller.
-            unsafe { self.post_sends(chunk) }
+            unsafe { self.post_sends(chunk, |_| 0) }
         })
     }
 
@@ -194,13 +194,17 @@ impl<D: Device> QueuePair<D> {
         Ok(())
     }
 
-    /// Posts up to [`CHUNK`] requests.
-    unsafe fn post_sends(&mut self, requests: &[SendRequest<'_>]) -> Result<(), Refused> {
+    /// Posts up to [`CHUNK`] requests. `wr_data` returns that of a request of this length.
+    pub(super) unsafe fn post_sends(
+        &mut self,
+        requests: &[SendRequest<'_>],
+        wr_data: fn(u32) -> u32,
+    ) -> Result<(), Refused> {
         // SAFETY: integers, pointers and unions of them, for which zero is valid.
         let mut chain: [ibv_send_wr; CHUNK] = unsafe { core::mem::zeroed() };
         let quirks = self.record.quirks;
         let (filled, end) = fill(requests, &mut chain, |request| {
-            let tag = self.record_send(request)?;
+            let tag = self.record_send(request, wr_data)?;
             Ok(send_work(request, tag))
         });
         if filled == 0 {
@@ -229,7 +233,10 @@ impl<D: Device> QueuePair<D> {
     }
 
     /// Posts up to [`CHUNK`] receives.
-    unsafe fn post_recvs(&mut self, requests: &[RecvRequest<'_>]) -> Result<(), Refused> {
+    pub(super) unsafe fn post_recvs(
+        &mut self,
+        requests: &[RecvRequest<'_>],
+    ) -> Result<(), Refused> {
         let mut chain: [ibv_recv_wr; CHUNK] = core::array::from_fn(|_| recv_work(&[], 0));
         let quirks = self.record.quirks;
         let (filled, end) = fill(requests, &mut chain, |request| {
@@ -272,10 +279,15 @@ impl<D: Device> QueuePair<D> {
     }
 
     /// Records and counts a request that was checked. Returns its tag.
-    fn record_send(&mut self, request: &SendRequest<'_>) -> Result<u64, PostError> {
+    fn record_send(
+        &mut self,
+        request: &SendRequest<'_>,
+        wr_data: fn(u32) -> u32,
+    ) -> Result<u64, PostError> {
         let length = self.check_send_request(request)?;
         let slot = self.sends.posted();
-        self.record.sends.record(slot, sent_as(request, 0, length));
+        let sent = sent_as(request, wr_data(length), length);
+        self.record.sends.record(slot, sent);
         self.sends.take(1);
         Ok(self.send_tags.tag(slot))
     }

@@ -245,7 +245,7 @@ impl<D: Device> SharedReceives<D> {
     }
 
     /// Posts up to `N` receives.
-    unsafe fn post_chunk<const N: usize>(
+    pub(super) unsafe fn post_chunk<const N: usize>(
         &mut self,
         requests: &[RecvRequest<'_>],
     ) -> Result<(), Refused> {

@@ -119,3 +119,90 @@ fn a_run_ends_where_the_queue_is_full() {
     assert_eq!(fixture.record.be32(4), 13);
     assert_eq!(fixture.retire(12).wr_id, 12);
 }
+
+/// The message of a list entry, and the same as a request.
+fn as_request<'a>(message: &'a Message, inline: u32) -> SendRequest<'a> {
+    let flags = match message.segment.length <= inline {
+        true => SendFlags::SIGNALED | SendFlags::INLINE,
+        false => SendFlags::SIGNALED,
+    };
+    SendRequest {
+        flags,
+        ..send(message.wr_id, core::slice::from_ref(&message.segment))
+    }
+}
+
+#[test]
+fn messages_have_the_bytes_of_single_posts_and_their_lengths_as_data() {
+    const INLINE: u32 = 40;
+    let memory = Memory::new(64, 0x3c);
+    // Both sides of the inline limit in turn, and runs of each.
+    let lengths = [1, 40, 41, 60, 4, 50, 50, 44, 8, 8, 40, 64];
+    let messages: Vec<_> = lengths
+        .iter()
+        .zip(0..)
+        .map(|(&length, wr_id)| Message {
+            segment: segment(memory.addr(0), length),
+            wr_id,
+        })
+        .collect();
+    for exclusive in [false, true] {
+        for start in 0..64u32 {
+            let start = start.wrapping_sub(32);
+            let make = || fixture(64, 1, 64, exclusive, start);
+            let (mut listed, mut single) = (make(), make());
+            // SAFETY: the memory outlives the test.
+            let posted = unsafe {
+                let producer = &mut listed.producer;
+                producer.try_post_messages(&messages, |&message| Some(message), INLINE)
+            };
+            let mut counters = Vec::new();
+            for message in &messages[..posted] {
+                counters.push(single.producer.producer);
+                single.post(&as_request(message, INLINE)).unwrap();
+            }
+            // A message that wraps around the end of the ring ends the list.
+            assert!(posted == lengths.len() || posted < lengths.len() && start % 64 > 40);
+            assert_eq!(listed.ring.all(), single.ring.all(), "from {start}");
+            assert_eq!(listed.record.all(), single.record.all(), "from {start}");
+            for (message, counter) in messages.iter().zip(counters) {
+                let expected = Retired {
+                    wr_id: message.wr_id,
+                    wr_data: message.segment.length,
+                };
+                assert_eq!(listed.retire(counter), expected);
+            }
+            assert!(listed.producer.is_idle());
+        }
+    }
+}
+
+#[test]
+fn messages_stop_at_the_first_that_is_refused_and_at_a_full_queue() {
+    let mut fixture = fixture(8, 1, 0, false, 0);
+    let message = |wr_id| Message {
+        segment: segment(0x1000, 8),
+        wr_id,
+    };
+    let list: Vec<_> = (0..20).map(message).collect();
+    let mut post = |list: &[Message], except: u64| {
+        let pick = |it: &Message| (it.wr_id != except).then_some(*it);
+        // SAFETY: no device reads the memory.
+        let posted = unsafe { fixture.producer.try_post_messages(list, pick, 0) };
+        (posted, fixture.record.be32(4))
+    };
+    assert_eq!(post(&list, 0), (0, 0), "nothing is rung");
+    assert_eq!(post(&list, 3), (3, 3));
+    assert_eq!(post(&[], 0), (0, 3));
+    assert_eq!(post(&list[3..], 99), (5, 8), "eight fit");
+    assert_eq!(post(&list[8..], 99), (0, 8));
+    assert_eq!(fixture.retire(4).wr_id, 4);
+    // The counter of retired requests is read again.
+    // SAFETY: as above.
+    let posted = unsafe {
+        let producer = &mut fixture.producer;
+        producer.try_post_messages(&list[8..], |&message| Some(message), 0)
+    };
+    assert_eq!(posted, 5);
+    assert_eq!(fixture.retire(12).wr_id, 12);
+}
