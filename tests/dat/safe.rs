@@ -4,6 +4,7 @@
 mod connections;
 mod drain;
 mod extended;
+mod lists;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;

@@ -1,11 +1,12 @@
 //! DAT's Rust types as a measured interface.
 
+use core::ops::Range;
 use std::time::Duration;
 
 use dat_api::DatError;
 use dat_api::safe::{
-    Adapter, ConnectionRequest, Endpoint, EndpointOptions, EventDispatcher, Memory, OpenOptions,
-    ProtectionZone, RemoteSegment, SharedReceiveQueue,
+    Adapter, ConnectionRequest, Endpoint, EndpointOptions, EventDispatcher, Memory, Message,
+    OpenOptions, ProtectionZone, RemoteSegment, SharedReceiveQueue,
 };
 use dat_api::types::{
     AtomicOp, CompletionFlags, DtoStatus, EpAttributes, EvdFlags, Event, EventData, MemPrivileges,
@@ -15,7 +16,7 @@ use super::end::{
     ATOMIC, BUFFER, COMPLETIONS, DEPTH, End, IN, Interface, LONGER, MESSAGE, OUT, POLL_FAILED,
     ROOM, TARGET,
 };
-use super::operation::BATCH;
+use super::operation::{BATCH, LIST};
 use crate::failure::Failure;
 
 /// Timeout for connecting.
@@ -187,7 +188,7 @@ impl<const SHARED: bool> RustEnd<SHARED> {
 }
 
 impl<const SHARED: bool> End for RustEnd<SHARED> {
-    const LISTS: bool = false;
+    const LISTS: bool = true;
     const BATCHES: bool = true;
 
     #[inline(always)]
@@ -203,7 +204,11 @@ impl<const SHARED: bool> End for RustEnd<SHARED> {
     }
 
     fn receive_list(&mut self) -> bool {
-        false
+        let receives = list(&self.memory, IN..IN + ROOM as usize);
+        match &self.shared {
+            Some(shared) if SHARED => shared.post_recv_list(&receives).is_ok(),
+            _ => self.endpoint.post_recv_list(&receives).is_ok(),
+        }
     }
 
     #[inline(always)]
@@ -215,8 +220,10 @@ impl<const SHARED: bool> End for RustEnd<SHARED> {
             .is_ok()
     }
 
-    fn send_list(&mut self, _inline: bool) -> bool {
-        false
+    fn send_list(&mut self, inline: bool) -> bool {
+        let length = if inline { MESSAGE } else { LONGER } as usize;
+        let sends = list(&self.memory, OUT..OUT + length);
+        self.endpoint.post_send_list(&sends).is_ok()
     }
 
     fn send_short(&mut self, cookie: u64, length: u32) -> bool {
@@ -298,6 +305,15 @@ impl<const SHARED: bool> End for RustEnd<SHARED> {
             Err(_) => POLL_FAILED,
         }
     }
+}
+
+/// Returns a list of messages in this memory. Making it is a part of what is measured.
+#[inline(always)]
+fn list(memory: &Memory, range: Range<usize>) -> [Message<'_>; LIST] {
+    core::array::from_fn(|cookie| Message {
+        segment: memory.segment(range.clone()),
+        cookie: cookie as u64,
+    })
 }
 
 /// Dequeues up to [`BATCH`] completions.

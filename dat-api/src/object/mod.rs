@@ -55,6 +55,8 @@ pub mod steps;
 pub(crate) mod usage;
 mod wr_data;
 
+pub use post::list::ListError;
+
 use crate::error::DatError;
 use crate::status::{ReturnType, Subtype};
 

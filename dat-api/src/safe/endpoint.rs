@@ -4,10 +4,11 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::memory::{Mappings, posted};
+use super::memory::{Mappings, Message, posted};
 use super::{Adapter, EventDispatcher, ProtectionZone, RemoteSegment, Segment, SharedReceiveQueue};
 use crate::error::Result;
 use crate::handle::Handle;
+use crate::object::ListError;
 use crate::object::ep::{Connect, DEFAULT_REQUESTS, Ep, EpInfo, EpStatus, RecvQuery};
 use crate::status::{DatReturn, OwnCodes};
 use crate::types::{AtomicOp, CompletionFlags, EpAttributes};
@@ -286,6 +287,21 @@ impl Endpoint {
         .into_result()
     }
 
+    /// Posts several receives of one segment each: in the order of the list, and with one doorbell
+    /// as far as they are in the same [`super::Memory`] and the queue has room. (A device that is
+    /// used through libibverbs gets 8 at a time.)
+    ///
+    /// # Errors
+    /// [`ListError`]; the receives before the refused one are posted.
+    #[inline]
+    pub fn post_recv_list(&mut self, receives: &[Message<'_>]) -> Result<(), ListError> {
+        for receive in receives {
+            self.kept.keep(core::slice::from_ref(&receive.segment));
+        }
+        // SAFETY: as in `post_recv`.
+        unsafe { self.ep.post_recv_list(receives, Message::listed) }
+    }
+
     /// Posts a send.
     ///
     /// # Errors
@@ -306,6 +322,28 @@ impl Endpoint {
                 .post_send_with::<OwnCodes>(count, segment, cookie, flags)
         }
         .into_result()
+    }
+
+    /// Posts several sends as [`Self::post_recv_list`] posts receives. Each has an event, as a send
+    /// without flags.
+    ///
+    /// ```no_run
+    /// # use dat_api::safe::{Endpoint, ListError, Memory, Message};
+    /// # fn burst(endpoint: &mut Endpoint, memory: &Memory) -> Result<(), ListError> {
+    /// let sends: [Message<'_>; 3] = core::array::from_fn(|at| Message {
+    ///     segment: memory.segment(64 * at..64 * (at + 1)),
+    ///     cookie: at as u64,
+    /// });
+    /// endpoint.post_send_list(&sends)
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// [`ListError`]; the sends before the refused one are posted.
+    #[inline]
+    pub fn post_send_list(&mut self, sends: &[Message<'_>]) -> Result<(), ListError> {
+        // SAFETY: as in `post_send`.
+        unsafe { self.ep.post_send_list(sends, Message::listed) }
     }
 
     /// Posts an RDMA write of the segments to the peer's memory. The length of `remote` is ignored

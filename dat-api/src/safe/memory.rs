@@ -278,6 +278,24 @@ pub struct Segment<'m> {
     region: &'m Arc<Region>,
 }
 
+/// A send or a receive of a list: [`super::Endpoint::post_send_list`],
+/// [`super::Endpoint::post_recv_list`].
+#[derive(Clone, Copy, Debug)]
+pub struct Message<'m> {
+    /// Its memory.
+    pub segment: Segment<'m>,
+    /// Returned by its event.
+    pub cookie: u64,
+}
+
+impl Message<'_> {
+    /// Returns the segment as posts take it, and the cookie.
+    #[inline(always)]
+    pub(super) fn listed(&self) -> (LmrSegment, u64) {
+        (self.segment.segment, self.cookie)
+    }
+}
+
 /// Returns the number of segments of a post, and a function that returns one of them.
 ///
 /// # Safety

@@ -41,12 +41,13 @@ mod window;
 // Re-exported so that programs need not name the engine.
 pub use dat_engine::wait::{WaitCounters, WaitPolicy};
 
+pub use crate::object::ListError;
 pub use crate::object::counters::Counters;
 pub use adapter::{Adapter, OpenOptions, ProtectionZone};
 pub use cno::Cno;
 pub use dispatcher::{EventDispatcher, Waited};
 pub use endpoint::{Endpoint, EndpointOptions};
-pub use memory::{Memory, RemoteSegment, Segment};
+pub use memory::{Memory, Message, RemoteSegment, Segment};
 pub use service::{ConnectionRequest, ReservedServicePoint, ServicePoint};
 pub use shared::SharedReceiveQueue;
 pub use window::Window;

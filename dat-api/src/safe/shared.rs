@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 
-use super::memory::{SharedMappings, posted};
+use super::memory::{Message, SharedMappings, posted};
 use super::{ProtectionZone, Segment};
 use crate::error::Result;
 use crate::handle::Handle;
+use crate::object::ListError;
 use crate::object::srq::{Srq, SrqInfo};
 use crate::status::{DatReturn, OwnCodes};
 use crate::types::SrqAttributes;
@@ -113,6 +114,19 @@ impl SharedReceiveQueue {
                 .post_recv_with::<OwnCodes>(count, segment, cookie)
         }
         .into_result()
+    }
+
+    /// Posts several receives as [`super::Endpoint::post_recv_list`] does.
+    ///
+    /// # Errors
+    /// [`ListError`]; the receives before the refused one are posted.
+    #[inline]
+    pub fn post_recv_list(&self, receives: &[Message<'_>]) -> Result<(), ListError> {
+        for receive in receives {
+            self.0.kept.keep(core::slice::from_ref(&receive.segment));
+        }
+        // SAFETY: as in `post_recv`.
+        unsafe { self.0.srq.post_recv_list(receives, Message::listed) }
     }
 
     pub(super) fn srq(&self) -> Arc<Srq> {

@@ -55,6 +55,8 @@ mod modify;
 #[allow(unsafe_code)]
 mod post_extended;
 #[allow(unsafe_code)]
+mod post_list;
+#[allow(unsafe_code)]
 mod post_recv;
 #[allow(unsafe_code)]
 mod post_request;

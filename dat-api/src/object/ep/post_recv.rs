@@ -1,12 +1,13 @@
 //! Posting receives to an endpoint's own queue.
 
 use dat_engine::fast::FastPath;
-use dat_engine::{PostError, RecvRequest};
+use dat_engine::{Message, PostError, RecvRequest};
 
 use super::Ep;
 use super::poster::Poster;
 use crate::object::lmr::LmrCache;
-use crate::object::post::recv::{RecvPoster, RecvQueue, post_recv};
+use crate::object::post::list::{ListError, Listed};
+use crate::object::post::recv::{RecvPoster, RecvQueue, post_recv, post_recv_list};
 use crate::object::post::{LONGEST, Posting, bad_flags, count_of, no_zone, too_many};
 use crate::status::{DatReturn, OwnCodes, ReturnCodes, ReturnType, Subtype};
 use crate::types::{CompletionFlags, LmrSegment};
@@ -34,6 +35,23 @@ impl Ep {
     ) -> DatReturn {
         // SAFETY: the caller's promise.
         unsafe { post_recv::<C, _>(self, count, segment, cookie, flags) }
+    }
+
+    /// Posts a list of receives without flags; `listed` returns what one of them consists of.
+    ///
+    /// # Errors
+    /// A receive was refused, with the code of [`Self::post_recv_with`].
+    ///
+    /// # Safety
+    /// As for [`Self::post_recv_with`], for every receive.
+    #[inline(always)]
+    pub(crate) unsafe fn post_recv_list<T>(
+        &self,
+        receives: &[T],
+        listed: impl Fn(&T) -> Listed,
+    ) -> Result<(), ListError> {
+        // SAFETY: the caller's promise.
+        unsafe { post_recv_list(self, receives, listed) }
     }
 
     /// As [`Self::post_recv_with`], for an array.
@@ -163,6 +181,16 @@ impl RecvPoster for Poster {
         // SAFETY: the caller's promise. The limit is not 0, and only queue pairs of one path have
         // limits.
         unsafe { P::try_post_recv(self.fast_qp(), request) }
+    }
+
+    #[inline(always)]
+    unsafe fn try_post_list<P: FastPath, T>(
+        &mut self,
+        list: &[T],
+        message: impl Fn(&T) -> Option<Message>,
+    ) -> usize {
+        // SAFETY: as in `try_post`.
+        unsafe { P::try_post_recvs(self.fast_qp(), list, message) }
     }
 
     #[inline(always)]

@@ -294,7 +294,7 @@ impl Ep {
     }
 
     #[inline(always)]
-    fn is_connected(&self) -> bool {
+    pub(super) fn is_connected(&self) -> bool {
         self.state.load(Ordering::Acquire) == EpState::Connected as u32
     }
 

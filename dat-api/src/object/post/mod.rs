@@ -23,6 +23,7 @@ use crate::object::ia::MAX_SEGMENTS;
 use crate::types::CompletionFlags;
 
 mod explain;
+pub(crate) mod list;
 mod lock;
 #[allow(unsafe_code)]
 mod posting;

@@ -3,12 +3,13 @@
 use core::mem::MaybeUninit;
 
 use dat_engine::fast::FastPath;
-use dat_engine::{PostError, RecvRequest};
+use dat_engine::{Message, PostError, RecvRequest};
 
+use super::list::{ListError, Listed, fast_message, post_list};
 use super::{Entered, PostLock, Posting, for_mode, gather, is_single};
 use crate::object::ia::MAX_SEGMENTS;
 use crate::object::lmr::LmrCache;
-use crate::status::{DatReturn, ReturnCodes};
+use crate::status::{DatReturn, OwnCodes, ReturnCodes};
 use crate::types::{CompletionFlags, LmrSegment, MemPrivileges};
 
 /// A queue that receives are posted to.
@@ -74,6 +75,16 @@ pub(crate) trait RecvPoster {
     /// As for [`dat_engine::Endpoint::post_recv`]. The request is within [`Self::longest_fast`],
     /// and `P` is the path of the queue's mode.
     unsafe fn try_post<P: FastPath>(&mut self, request: &RecvRequest<'_>) -> bool;
+
+    /// As [`FastPath::try_post_recvs`], for either kind of queue.
+    ///
+    /// # Safety
+    /// As for [`Self::try_post`], for every message; [`Self::longest_fast`] is not 0.
+    unsafe fn try_post_list<P: FastPath, T>(
+        &mut self,
+        list: &[T],
+        message: impl Fn(&T) -> Option<Message>,
+    ) -> usize;
 
     /// Posts on whichever path the queue is.
     ///
@@ -194,4 +205,55 @@ unsafe extern "C" fn post_slow<C: ReturnCodes, Q: RecvQueue>(
     };
     // SAFETY: the caller's promise.
     C::convert(unsafe { queue.report(count, segment, flags, code) })
+}
+
+/// Posts a list of receives without flags; `listed` returns what one of them consists of.
+///
+/// # Errors
+/// A receive was refused.
+///
+/// # Safety
+/// As for [`post_recv`], for every receive.
+#[inline(always)]
+pub(crate) unsafe fn post_recv_list<Q: RecvQueue, T>(
+    queue: &Q,
+    receives: &[T],
+    listed: impl Fn(&T) -> Listed,
+) -> Result<(), ListError> {
+    // SAFETY: the caller's promise.
+    let run = |rest: &[T]| unsafe {
+        for_mode!(queue.posting().mode(), <P, L> post_list_fast::<Q, P, L, T>(queue, rest, &listed))
+    };
+    let one = |receive: &T| {
+        let (segment, cookie) = listed(receive);
+        let flags = CompletionFlags::empty();
+        // SAFETY: the caller's promise.
+        unsafe { post_recv::<OwnCodes, Q>(queue, 1, |_| segment, cookie, flags) }
+    };
+    post_list(receives, run, one)
+}
+
+/// Posts receives from the front of a list, as far as the fast path takes them. Returns how many.
+///
+/// # Safety
+/// As for [`post_recv_list`]; `L` is a lock if posts take one.
+#[inline(never)]
+unsafe fn post_list_fast<Q: RecvQueue, P: FastPath, L: PostLock, T>(
+    queue: &Q,
+    receives: &[T],
+    listed: &impl Fn(&T) -> Listed,
+) -> usize {
+    // SAFETY: the caller's promise.
+    let Some(entered) = (unsafe { queue.posting().try_enter::<L>() }) else {
+        return 0;
+    };
+    let poster = entered.poster;
+    let longest = poster.longest_fast();
+    if longest == 0 {
+        return 0;
+    }
+    let cache = *poster.lmr_cache();
+    let message = |receive: &T| fast_message(listed(receive), longest, &cache);
+    // SAFETY: the caller's promise; the limit is not 0.
+    unsafe { poster.try_post_list::<P, T>(receives, message) }
 }

@@ -1,11 +1,12 @@
 //! Posting receives to a shared queue.
 
 use dat_engine::fast::FastPath;
-use dat_engine::{ControlError, PostError, RecvRequest, SharedReceiveQueue};
+use dat_engine::{ControlError, Message, PostError, RecvRequest, SharedReceiveQueue};
 
 use super::Srq;
 use crate::object::lmr::LmrCache;
-use crate::object::post::recv::{RecvPoster, RecvQueue, post_recv};
+use crate::object::post::list::{ListError, Listed};
+use crate::object::post::recv::{RecvPoster, RecvQueue, post_recv, post_recv_list};
 use crate::object::post::{LONGEST, Path, Posting, count_of, refusal, too_many};
 use crate::status::{DatReturn, OwnCodes, ReturnCodes};
 use crate::types::{CompletionFlags, LmrSegment};
@@ -70,6 +71,23 @@ impl Srq {
     ) -> DatReturn {
         // SAFETY: the caller's promise.
         unsafe { post_recv::<C, _>(self, count, segment, cookie, CompletionFlags::empty()) }
+    }
+
+    /// Posts a list of receives; `listed` returns what one of them consists of.
+    ///
+    /// # Errors
+    /// A receive was refused, with the code of [`Self::post_recv_with`].
+    ///
+    /// # Safety
+    /// As for [`Self::post_recv_with`], for every receive.
+    #[inline(always)]
+    pub(crate) unsafe fn post_recv_list<T>(
+        &self,
+        receives: &[T],
+        listed: impl Fn(&T) -> Listed,
+    ) -> Result<(), ListError> {
+        // SAFETY: the caller's promise.
+        unsafe { post_recv_list(self, receives, listed) }
     }
 
     /// As [`Self::post_recv_with`], for an array.
@@ -159,6 +177,16 @@ impl RecvPoster for Poster {
         // SAFETY: the caller's promise. The limit is not 0, and only queues of one path have
         // limits.
         unsafe { P::try_post_shared(&mut self.queue, request) }
+    }
+
+    #[inline(always)]
+    unsafe fn try_post_list<P: FastPath, T>(
+        &mut self,
+        list: &[T],
+        message: impl Fn(&T) -> Option<Message>,
+    ) -> usize {
+        // SAFETY: as in `try_post`.
+        unsafe { P::try_post_shared_list(&mut self.queue, list, message) }
     }
 
     #[inline(always)]
