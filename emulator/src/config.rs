@@ -68,6 +68,18 @@ pub enum Wake {
     Nap,
 }
 
+/// What a device answers to `ibv_query_qp_data_in_order`: whether it writes the bytes of
+/// one message to memory in ascending order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DataInOrder {
+    /// It does.
+    Yes,
+    /// It need not.
+    No,
+    /// The device has no DevX, by which libmlx5 asks; libibverbs then answers no.
+    Unknown,
+}
+
 /// Maximum number of devices on one fabric.
 pub const MAX_DEVICES: u8 = 16;
 
@@ -112,6 +124,9 @@ pub struct Config {
     pub limits: Limits,
     /// The modes in which the devices do not forgive mistakes of drivers.
     pub nasty: Nasty,
+    /// What the devices say about the order of a message's bytes. A device that says
+    /// yes says no in the mode `parts`.
+    pub data_in_order: DataInOrder,
 }
 
 impl Default for Config {
@@ -134,6 +149,7 @@ impl Default for Config {
             faults: None,
             limits: Limits::DEVICE,
             nasty: Nasty::default(),
+            data_in_order: DataInOrder::Yes,
         }
     }
 }
@@ -183,6 +199,8 @@ impl Config {
     pub const LIMITS: &'static str = "MLX5EMU_LIMITS";
     /// Modes of a device that does not forgive, in the syntax of [`Nasty`].
     pub const NASTY: &'static str = "MLX5EMU_NASTY";
+    /// `yes`, `no` or `unknown`.
+    pub const DATA_IN_ORDER: &'static str = "MLX5EMU_DATA_IN_ORDER";
 
     /// The variable that selects the addresses on which the connection managers
     /// of programs listen, and its default on emulated devices. The devices
@@ -307,6 +325,14 @@ impl Config {
                 .parse()
                 .map_err(|error: NastyError| invalid(Self::NASTY, &value, error.to_string()))?;
         }
+        if let Some(value) = get(Self::DATA_IN_ORDER) {
+            let known = [
+                ("yes", DataInOrder::Yes),
+                ("no", DataInOrder::No),
+                ("unknown", DataInOrder::Unknown),
+            ];
+            config.data_in_order = choice(Self::DATA_IN_ORDER, &value, &known)?;
+        }
         config.trace = get(Self::TRACE).map(PathBuf::from);
         config.trace_commands = get(Self::TRACE_COMMANDS).map(PathBuf::from);
         if let Some(value) = get(Self::EXPLAIN) {
@@ -398,6 +424,7 @@ mod tests {
             (Config::FAULTS, "seed=3,drop=0.5"),
             (Config::LIMITS, "max_sge=1,no_srq"),
             (Config::NASTY, "seed=2,srq"),
+            (Config::DATA_IN_ORDER, "no"),
             (Config::TRACE_COMMANDS, "/tmp/c"),
             (Config::EXPLAIN, "1"),
         ])
@@ -415,6 +442,7 @@ mod tests {
         assert_eq!(faults, "seed=3,drop=0.5");
         assert_eq!(config.limits.to_string(), "max_sge=1,max_srq=0");
         assert_eq!(config.nasty.to_string(), "seed=2,srq");
+        assert_eq!(config.data_in_order, DataInOrder::No);
     }
 
     #[test]
@@ -434,6 +462,7 @@ mod tests {
             (Config::FAULTS, "drop=2"),
             (Config::LIMITS, "max_sge=31"),
             (Config::NASTY, "kind"),
+            (Config::DATA_IN_ORDER, "maybe"),
         ] {
             let text = read(&[(variable, value)]).unwrap_err().to_string();
             assert!(text.contains(variable) && text.contains(value), "{text}");

@@ -37,6 +37,8 @@ pub mod object {
     pub const MR: u16 = 7;
     pub const MW: u16 = 8;
     pub const ASYNC_EVENT: u16 = 16;
+    pub const DEVX: u16 = 0x1000;
+    pub const DEVX_OBJ: u16 = 0x1001;
     pub const MLX5_UAR: u16 = 0x1008;
 }
 
@@ -63,6 +65,8 @@ pub mod method {
     pub const MR_DESTROY: u16 = 1;
     pub const MR_ADVISE: u16 = 2;
     pub const MR_QUERY: u16 = 3;
+    pub const DEVX_OTHER: u16 = 0x1000;
+    pub const DEVX_OBJ_QUERY: u16 = 0x1003;
     pub const UAR_ALLOC: u16 = 0x1000;
     pub const UAR_DESTROY: u16 = 0x1001;
 }

@@ -15,7 +15,7 @@ use super::handles::Handles;
 use super::log;
 use super::pages::Pages;
 use super::registers::Registers;
-use crate::config::{Config, Face, Link};
+use crate::config::{Config, DataInOrder, Face, Link};
 use crate::fabric::name::{PortNames, mac_of_gid};
 use crate::limits::Limits;
 use crate::nasty::Modes;
@@ -43,6 +43,8 @@ pub struct DeviceConfig {
     pub limits: Limits,
     /// Whether the devices have BlueFlame.
     pub blue_flame: bool,
+    /// What the devices say about the order of a message's bytes.
+    pub data_in_order: DataInOrder,
 }
 
 impl From<&Config> for DeviceConfig {
@@ -55,6 +57,11 @@ impl From<&Config> for DeviceConfig {
             cqe_version: config.cqe_version,
             limits: config.limits,
             blue_flame: !config.nasty.modes.contains(Modes::NO_BLUEFLAME),
+            // A device in this mode does not write bytes in their order.
+            data_in_order: match config.data_in_order {
+                DataInOrder::Yes if config.nasty.modes.contains(Modes::PARTS) => DataInOrder::No,
+                chosen => chosen,
+            },
         }
     }
 }
@@ -87,6 +94,8 @@ pub(super) struct State {
     pub(super) context: Option<ContextId>,
     /// The negotiated CQE version.
     pub(super) cqe_version: u8,
+    /// Whether the context may send DevX commands.
+    pub(super) has_devx: bool,
     pub(super) handles: Handles,
     pub(super) pages: Pages,
     /// The registers that the kernel assigns, if libmlx5 does not allocate doorbell
@@ -262,6 +271,16 @@ impl DeviceFile {
 
     pub(super) fn has_blue_flame(&self) -> bool {
         self.config.blue_flame
+    }
+
+    pub(super) fn data_in_order(&self) -> DataInOrder {
+        self.config.data_in_order
+    }
+
+    /// Returns whether contexts with DevX can be opened. The command interface of
+    /// [`Face::Write`] is from before DevX.
+    pub(super) fn has_devx(&self) -> bool {
+        self.data_in_order() != DataInOrder::Unknown && self.face() == Face::Ioctl
     }
 
     /// Returns the GIDs of a port, by their index.

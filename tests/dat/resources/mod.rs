@@ -160,9 +160,10 @@ fn needs(
 }
 
 /// Makes the device refuse memory after this many commands, also if libmlx5
-/// repeats the command, as it does when it opens the device.
+/// repeats the command, as it does when it opens the device: several times with DevX,
+/// then without.
 fn device_lacks(emulator: &Emulator, satisfied: usize, lacks: bool) {
-    let words: Vec<_> = (1..=4)
+    let words: Vec<_> = (1..=8)
         .map(|next| format!("enomem@{}", satisfied + next))
         .collect();
     let spec: FaultSpec = words.join(",").parse().expect("faults");

@@ -49,7 +49,7 @@ Emulated
                  ports of running programs go down and up with port down, port up
   limits         lowered with run --limits: everything listed below
   modes          run --nasty: a device that forgives no mistake of a driver
-  not emulated   XRC, DC, on-demand paging, multicast, DevX
+  not emulated   XRC, DC, on-demand paging, multicast, DevX (but ibv_query_qp_data_in_order)
 
 Limits (per process unless said otherwise)
   devices        {MAX_DEVICES}, each with up to {MAX_PORTS} ports

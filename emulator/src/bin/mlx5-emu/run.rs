@@ -68,6 +68,10 @@ pub(super) struct Arguments {
     /// "all", "srq,umr" or "random,seed=7".
     #[arg(long, value_name = "LIST", allow_hyphen_values = true, long_help = nasty_help())]
     nasty: Option<String>,
+    /// What the devices answer to ibv_query_qp_data_in_order: whether a program may poll
+    /// the last byte of a message [default: yes, with --nasty parts no].
+    #[arg(long, value_name = "ANSWER")]
+    data_in_order: Option<DataInOrderArg>,
     /// The command and its arguments, after "--".
     #[arg(
         required = true,
@@ -93,6 +97,16 @@ enum FaceArg {
     /// Commands by write() only, as before Linux 4.20: every ioctl fails, and
     /// the kernel assigns the UAR pages.
     Write,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum DataInOrderArg {
+    /// The bytes of one message are written in ascending order.
+    Yes,
+    /// They need not be.
+    No,
+    /// The devices have no DevX, by which libmlx5 asks; libibverbs then answers no.
+    Unknown,
 }
 
 /// The environment variable that lists the libraries to preload.
@@ -202,6 +216,14 @@ fn environment_of_options(arguments: &Arguments) -> Result<Vec<(&'static str, Os
         let nasty: Result<Nasty, _> = list.parse();
         nasty.map_err(|error| Failure::usage(format!("invalid --nasty {error}")))?;
         chosen.push((Config::NASTY, list.into()));
+    }
+    if let Some(answer) = arguments.data_in_order {
+        let name = match answer {
+            DataInOrderArg::Yes => "yes",
+            DataInOrderArg::No => "no",
+            DataInOrderArg::Unknown => "unknown",
+        };
+        chosen.push((Config::DATA_IN_ORDER, name.into()));
     }
     for trace in &arguments.trace {
         let name = trace.as_os_str().as_bytes();

@@ -58,9 +58,10 @@ impl Call<'_> {
             "the request has fields of a later kernel",
         )?;
         refuse_if(
-            request.flags & UCTX_DEVX != 0,
+            request.flags & UCTX_DEVX != 0 && !self.file.has_devx(),
             EOPNOTSUPP,
-            "the device has no DevX; libmlx5 then asks again without",
+            "the device has no DevX (--data-in-order unknown, or --face write); libmlx5 then asks \
+             again without",
         )?;
         // A kernel without ioctls does not know this request.
         let allocates_uar_pages = request.lib_caps & LIB_CAP_DYN_UAR != 0;
@@ -73,6 +74,7 @@ impl Call<'_> {
         };
         state.registers = registers;
         self.state.context = Some(self.backend().open_context(self.file.device())?);
+        self.state.has_devx = request.flags & UCTX_DEVX != 0;
         self.state.cqe_version = request.max_cqe_version.min(self.file.cqe_version());
         Ok(self.context_reply())
     }

@@ -8,6 +8,7 @@ mod caps;
 mod channel;
 mod cq;
 mod device;
+mod devx;
 mod mr;
 mod mw;
 mod pd;

@@ -221,3 +221,24 @@ pub(super) fn alloc_uar(file: &Arc<DeviceFile>, it: &Attributes) -> Result<()> {
             let _ = call.destroy_uar(handle);
         })
 }
+
+pub(super) fn devx_other(file: &Arc<DeviceFile>, it: &Attributes) -> Result<()> {
+    require_devx(file)?;
+    let reply = Call::new(file).devx_other(it.bytes(0x1000))?;
+    it.write_output_bytes(0x1001, &reply)
+}
+
+pub(super) fn devx_obj_query(file: &Arc<DeviceFile>, it: &Attributes) -> Result<()> {
+    require_devx(file)?;
+    let reply = Call::new(file).devx_obj_query(it.handle(0x1000)?, it.bytes(0x1001))?;
+    it.write_output_bytes(0x1002, &reply)
+}
+
+/// For a device without DevX the kernel removes the methods (`devx_is_supported`).
+fn require_devx(file: &DeviceFile) -> Result<()> {
+    refuse_if(
+        !file.has_devx(),
+        EPROTONOSUPPORT,
+        "the device has no DevX (--data-in-order unknown)",
+    )
+}

@@ -4,8 +4,9 @@ use libc::EOPNOTSUPP;
 
 use super::Method;
 use super::handlers::{
-    alloc_uar, async_event_alloc, create_cq, create_qp, create_srq, get_context, invoke_write,
-    query_context, query_gid_entry, query_gid_table, query_mr, query_port,
+    alloc_uar, async_event_alloc, create_cq, create_qp, create_srq, devx_obj_query, devx_other,
+    get_context, invoke_write, query_context, query_gid_entry, query_gid_table, query_mr,
+    query_port,
 };
 use crate::refusal::refuse;
 use crate::uverbs::abi::{self, QpCap, method, object};
@@ -17,6 +18,9 @@ const U64: AttrType = AttrType::In(8, 8);
 const OUT_U32: AttrType = AttrType::Out(4);
 const OUT_U64: AttrType = AttrType::Out(8);
 const ID: AttrType = AttrType::Id;
+/// A command of the device, and its reply: at least their headers.
+const DEVX_IN: AttrType = AttrType::In(16, u16::MAX);
+const DEVX_OUT: AttrType = AttrType::Out(16);
 
 const fn size(bytes: usize) -> u16 {
     assert!(bytes <= u16::MAX as usize);
@@ -247,6 +251,24 @@ pub(super) const METHODS: &[Method] = &[
         attributes: &[mandatory(0, ID), mandatory(1, OUT_U32)],
         uhw: false,
         run: |file, it| it.write_output(1, &Call::new(file).destroy_qp(it.handle(0)?)?),
+    },
+    Method {
+        object: object::DEVX,
+        method: method::DEVX_OTHER,
+        attributes: &[mandatory(0x1000, DEVX_IN), mandatory(0x1001, DEVX_OUT)],
+        uhw: false,
+        run: devx_other,
+    },
+    Method {
+        object: object::DEVX_OBJ,
+        method: method::DEVX_OBJ_QUERY,
+        attributes: &[
+            mandatory(0x1000, ID),
+            mandatory(0x1001, DEVX_IN),
+            mandatory(0x1002, DEVX_OUT),
+        ],
+        uhw: false,
+        run: devx_obj_query,
     },
     Method {
         object: object::MLX5_UAR,

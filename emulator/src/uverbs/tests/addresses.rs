@@ -4,7 +4,7 @@ use libc::{EBUSY, EHOSTUNREACH, EINVAL, ENOENT, EOPNOTSUPP};
 use zerocopy::{FromZeros, IntoBytes};
 
 use super::fixtures::*;
-use crate::config::{Face, Link};
+use crate::config::{DataInOrder, Face, Link};
 use crate::fabric::name::{DeviceIdentity, FabricName, PortNames};
 use crate::limits::Limits;
 use crate::nic::spec::{Result, Service};
@@ -190,6 +190,7 @@ fn a_second_port_has_its_own_gid_and_lid() {
             cqe_version: 1,
             limits: Limits::DEVICE,
             blue_flame: true,
+            data_in_order: DataInOrder::Yes,
         });
         let context = context_request(0, 3).send(&file).unwrap();
         let context: Mlx5AllocUcontextResp = request(&context.output(UHW_OUT));

@@ -5,7 +5,7 @@ use libc::{EINVAL, EOPNOTSUPP, EPROTONOSUPPORT};
 use zerocopy::{FromZeros, IntoBytes};
 
 use super::fixtures::*;
-use crate::config::{Face, Link};
+use crate::config::{DataInOrder, Face, Link};
 use crate::limits::Limits;
 use crate::nic::spec::Result;
 use crate::uverbs::DeviceConfig;
@@ -26,6 +26,7 @@ fn application_with_limits(text: &str) -> Application {
         cqe_version: 1,
         limits,
         blue_flame: true,
+        data_in_order: DataInOrder::Yes,
     });
     let context = context_request(0, 3).send(&file).unwrap();
     let reply: Mlx5AllocUcontextResp = request(&context.output(UHW_OUT));

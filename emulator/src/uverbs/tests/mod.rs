@@ -3,6 +3,7 @@
 
 mod addresses;
 mod clock;
+mod devx;
 mod fixtures;
 mod garbage;
 mod ioctls;
