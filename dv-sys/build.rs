@@ -121,7 +121,7 @@ const MLX5DV_CONSTANTS: [&str; 23] = [
 
 /// Exported functions of libibverbs and librdmacm: those in `verbs.rs` and
 /// `rdmacm.rs`.
-const RAW_FUNCTIONS: [&str; 55] = [
+const RAW_FUNCTIONS: [&str; 56] = [
     "ibv_ack_cq_events",
     "ibv_alloc_pd",
     "ibv_close_device",
@@ -154,6 +154,7 @@ const RAW_FUNCTIONS: [&str; 55] = [
     "ibv_query_gid",
     "ibv_query_pkey",
     "ibv_query_qp",
+    "ibv_query_qp_data_in_order",
     "ibv_query_srq",
     "ibv_resize_cq",
     "ibv_wc_status_str",

@@ -48,5 +48,6 @@ pub use crate::raw::{
     ibv_free_device_list, ibv_get_cq_event, ibv_get_device_guid, ibv_get_device_list,
     ibv_get_device_name, ibv_is_fork_initialized, ibv_modify_qp, ibv_modify_srq, ibv_node_type_str,
     ibv_open_device, ibv_port_state_str, ibv_qp_to_qp_ex, ibv_query_device, ibv_query_gid,
-    ibv_query_pkey, ibv_query_qp, ibv_query_srq, ibv_resize_cq, ibv_wc_status_str,
+    ibv_query_pkey, ibv_query_qp, ibv_query_qp_data_in_order, ibv_query_srq, ibv_resize_cq,
+    ibv_wc_status_str,
 };

@@ -6,7 +6,9 @@ use core::fmt;
 use core::mem::ManuallyDrop;
 use std::thread;
 
-use crate::control::{ConnectOptions, EndpointAddress, MemoryWindow, QpState, VerbsQp};
+use crate::control::{
+    ConnectOptions, DataInOrder, EndpointAddress, MemoryWindow, QpState, VerbsQp,
+};
 use crate::error::{ControlError, ControlErrorKind};
 use crate::path;
 use crate::request::{BindRequest, ListError, PostError, RecvRequest, SendRequest};
@@ -161,6 +163,13 @@ impl Endpoint {
     pub unsafe fn post_send_list(&mut self, requests: &[SendRequest<'_>]) -> Result<(), ListError> {
         // SAFETY: required of the caller.
         unsafe { self.path.post_send_list(requests) }
+    }
+
+    /// Asks whether the last byte of a peer's RDMA write may be polled in memory:
+    /// [`EndpointHandle::data_in_order`].
+    #[must_use]
+    pub fn data_in_order(&self) -> DataInOrder {
+        self.handle.data_in_order()
     }
 
     /// Returns the queue pair's number, 24 bits.

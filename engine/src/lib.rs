@@ -182,10 +182,10 @@ pub mod wait;
 pub use completion::{Completion, CompletionFlags, CompletionOp, Status};
 pub use control::{
     Access, AsyncEvent, AsyncEventKind, AsyncSource, CompletionChannel, ConnectOptions, CqeSize,
-    DataPath, Device, DeviceInfo, EndpointAddress, Greeting, IwarpRoute, Limits, LinkLayer,
-    ManagedRoute, MemoryRegion, MemoryWindow, Mtu, PartitionKey, PathRequest, PortInfo, PortState,
-    ProtectionDomain, RegisteredBuffer, Route, Transport, TransportOptions, WindowTarget, devices,
-    devices_with,
+    DataInOrder, DataPath, Device, DeviceInfo, EndpointAddress, Greeting, IwarpRoute, Limits,
+    LinkLayer, ManagedRoute, MemoryRegion, MemoryWindow, Mtu, PartitionKey, PathRequest, PortInfo,
+    PortState, ProtectionDomain, RegisteredBuffer, Route, Transport, TransportOptions,
+    WindowTarget, devices, devices_with,
 };
 pub use endpoint::{Endpoint, EndpointHandle, EndpointOptions, InlineShape, ThreadMode};
 pub use error::{ControlError, ControlErrorKind};

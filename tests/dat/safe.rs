@@ -2,6 +2,7 @@
 //! behind.
 
 mod connections;
+mod data_in_order;
 mod drain;
 mod extended;
 mod lists;

@@ -3,8 +3,9 @@
 
 use std::sync::{Mutex, OnceLock, PoisonError};
 
-use dat_engine::Transport;
-use mlx5emu::config::Config;
+use dat_engine::{DataInOrder, Transport};
+use mlx5emu::config::{Config, Face};
+use mlx5emu::nasty::Modes;
 use mlx5emu::preload::{Installed, install};
 
 #[path = "given.rs"]
@@ -40,6 +41,24 @@ extern "C" fn take_down() {
     if let Some(device) = DEVICE.get() {
         drop(device.lock().unwrap_or_else(PoisonError::into_inner).take());
     }
+}
+
+/// Returns what the emulated device of this process says about the order of a message's
+/// bytes; none for an existing device.
+pub fn expected_order() -> Option<DataInOrder> {
+    if given().is_some() {
+        return None;
+    }
+    let config = Config::from_env().expect("variables of the emulated device");
+    let promises = config.data_in_order == mlx5emu::config::DataInOrder::Yes
+        && !config.nasty.modes.contains(Modes::PARTS)
+        && config.face == Face::Ioctl
+        // libibverbs asks the device on x86 only.
+        && cfg!(target_arch = "x86_64");
+    Some(match promises {
+        true => DataInOrder::Yes,
+        false => DataInOrder::No,
+    })
 }
 
 /// Returns whether the device under test uses iWARP, where an RDMA read has one

@@ -9,6 +9,7 @@ mod support;
 mod atomics;
 mod control;
 mod conversation;
+mod data_in_order;
 mod direct;
 mod failures;
 mod handles;

@@ -4,6 +4,8 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use dat_engine::DataInOrder;
+
 use super::memory::{Mappings, Message, posted};
 use super::{Adapter, EventDispatcher, ProtectionZone, RemoteSegment, Segment, SharedReceiveQueue};
 use crate::error::Result;
@@ -181,6 +183,21 @@ impl Endpoint {
     #[must_use]
     pub fn private_data(&self) -> Vec<u8> {
         self.ep.private_data()
+    }
+
+    /// Asks the device whether the last byte of an RDMA write of the peer arrives last, so that a
+    /// program may poll that byte in memory instead of waiting for an event
+    /// (`ibv_query_qp_data_in_order`). Unknown unless the endpoint is connected.
+    ///
+    /// A yes promises the order within one message only. It promises nothing about two messages,
+    /// nor about memory that another device reads. Without a yes, let the peer use
+    /// [`Self::post_rdma_write_immed`], or post a send behind the write: the event of the receive
+    /// shows that the whole message is there.
+    ///
+    /// The call takes a command to the kernel: ask once for each connection.
+    #[must_use]
+    pub fn data_in_order(&self) -> DataInOrder {
+        self.ep.data_in_order()
     }
 
     /// Returns the number of its posts that were refused because a queue was full.

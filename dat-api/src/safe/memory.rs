@@ -187,8 +187,9 @@ impl Memory {
         unsafe { read_message(at, bytes.as_mut_ptr(), bytes.len()) };
     }
 
-    /// Returns the 64 bits at `offset`, read once, for a flag that a peer's RDMA write sets: once
-    /// the new value is seen, what the peer wrote before is there too.
+    /// Returns the 64 bits at `offset`, read once, for a flag that a peer's RDMA write sets. Later
+    /// reads are not older than this one. Whether the rest of the write is in memory when its last
+    /// bytes are, is what [`super::Endpoint::data_in_order`] says.
     ///
     /// # Panics
     /// If they are not inside, or `offset` is not a multiple of 8.

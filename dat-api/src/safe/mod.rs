@@ -39,6 +39,7 @@ mod shared;
 mod window;
 
 // Re-exported so that programs need not name the engine.
+pub use dat_engine::DataInOrder;
 pub use dat_engine::wait::{WaitCounters, WaitPolicy};
 
 pub use crate::object::ListError;

@@ -10,7 +10,8 @@ use core::fmt;
 use std::sync::Arc;
 
 use crate::control::{
-    Access, ConnectOptions, EndpointAddress, Greeting, IwarpRoute, QpState, Route, VerbsQp,
+    Access, ConnectOptions, DataInOrder, EndpointAddress, Greeting, IwarpRoute, QpState, Route,
+    VerbsQp,
 };
 use crate::error::{ControlError, ControlErrorKind};
 use crate::path::Watch;
@@ -271,6 +272,16 @@ impl EndpointHandle {
             watch.has_failed();
         }
         Ok(())
+    }
+
+    /// Asks whether the bytes of one RDMA write of the peer arrive in ascending order, so
+    /// that the last byte may be polled in memory: one command to the kernel on mlx5.
+    #[must_use]
+    pub fn data_in_order(&self) -> DataInOrder {
+        match self.lock().state {
+            State::ReadyToSend => self.0.verbs.data_in_order(),
+            _ => DataInOrder::Unknown,
+        }
     }
 
     /// Returns whether every posted send was retired by a polled completion. An

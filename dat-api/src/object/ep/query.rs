@@ -4,8 +4,8 @@
 
 use core::sync::atomic::Ordering;
 
-use dat_engine::EndpointHandle;
 use dat_engine::sync::Backoff;
+use dat_engine::{DataInOrder, EndpointHandle};
 
 use super::control::Control;
 use super::{Ep, EpInfo, EpStatus, RecvQuery};
@@ -68,6 +68,15 @@ impl Ep {
     #[must_use]
     pub fn private_data(&self) -> Vec<u8> {
         self.control().private_data.to_vec()
+    }
+
+    /// Asks the device whether the bytes of one RDMA write of the peer arrive in ascending order.
+    /// Unknown unless it is connected.
+    #[must_use]
+    pub fn data_in_order(&self) -> DataInOrder {
+        let control = self.control();
+        let qp = control.qp.as_ref();
+        qp.map_or(DataInOrder::Unknown, EndpointHandle::data_in_order)
     }
 
     /// Returns its state, and whether anything is outstanding. A suppressed request counts as
