@@ -173,7 +173,7 @@ impl Path {
 pub(crate) enum Operation {
     /// Send into a posted receive, answered by a send
     Send,
-    /// RDMA write, detected by polling memory, answered by an RDMA write
+    /// RDMA write, answered by an RDMA write (lat: --last-byte says how it is noticed)
     Write,
     /// RDMA read of the other side's memory
     Read,
@@ -193,6 +193,29 @@ impl Operation {
             Self::Send => "send",
             Self::Write => "write",
             Self::Read => "read",
+        }
+    }
+}
+
+/// Whether the receiver of an RDMA write polls the last byte of its memory.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, serde::Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum LastByte {
+    /// If the devices of both sides promise the order of a message's bytes
+    #[default]
+    Auto,
+    /// Also if they do not promise it
+    Force,
+    /// Not at all: an empty send follows each write
+    Never,
+}
+
+impl LastByte {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Auto => "auto",
+            Self::Force => "force",
+            Self::Never => "never",
         }
     }
 }

@@ -72,7 +72,7 @@ fn all_sizes_are_in_the_table_and_in_the_files() {
     assert_eq!(sizes, expected);
     let value: serde_json::Value =
         serde_json::from_str(&fs::read_to_string(&json).unwrap()).unwrap();
-    assert_eq!(value["schema"], "dat-bench/lat/3");
+    assert_eq!(value["schema"], "dat-bench/lat/4");
     common::schema::check(&value);
     assert_eq!(value["emulated"], true);
     assert_eq!(value["run"]["reported"], "half_round_trip");

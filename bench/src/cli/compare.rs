@@ -18,7 +18,8 @@ ib_send_lat, ib_write_lat or ib_read_lat, and 'dat-bench lat'. A pair is one run
 of each; which one is first changes from pair to pair, so that changes of the
 machine affect both. Printed are the medians over the pairs, and the median of
 the ratios with its 95 % confidence interval. 'No difference measurable' means
-that the interval contains 1.
+that the interval contains 1. Both poll the last byte of memory for a write,
+without asking the device whether it arrives last.
 
 perftest also prints each of its samples (-U), from which the figures are
 computed that its own table does not show: the deviation without rounding, and

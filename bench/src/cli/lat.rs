@@ -3,7 +3,7 @@
 use clap::Args;
 
 use super::run::{MAX_WARMUP, size};
-use super::{Api, HistogramArgs, Operation, RunArgs, Wait, absolute, per_second};
+use super::{Api, HistogramArgs, LastByte, Operation, RunArgs, Wait, absolute, per_second};
 use crate::failure::Failure;
 use crate::results::Condition;
 
@@ -30,6 +30,17 @@ those of an idle device, not of a loaded one. With -t 2 or more, only every
 (N/2)-th message is signalled. With several interfaces (--api), the table says
 what each adds to the one before it.
 
+A write raises no event at the receiver, which polls the last byte of its
+memory. That is correct only if the device writes the bytes of one message in
+ascending order, so the connected queue pairs of both sides are asked
+(ibv_query_qp_data_in_order; an mlx5 device answers on x86). If one of them does
+not say yes, an empty send follows each write, and the receiver polls for its
+receive: two requests for each message, which take longer. The head of the table
+and the JSON file name the method. --last-byte force polls memory in any case,
+as perftest's ib_write_lat does; both sides need the same --last-byte. A device
+promises the order within one message only, not between two, and only to the
+processor.
+
 With --rate (open loop) messages are sent on schedule, and up to -t of them are
 in flight (with -o write one). Two FULL times are reported: the response time,
 from the moment at which a message was DUE until its answer, and the service
@@ -52,6 +63,7 @@ pub(super) const EXAMPLES: &str = "\
 Examples:
   dat-bench lat --loopback                     one process, the best device of this host
   dat-bench lat --loopback -d emu -o write     on the emulated ConnectX, no hardware needed
+  dat-bench lat -o write --last-byte force server-host   poll memory whatever the device says
   dat-bench lat -d mlx5_0                      server: waits on TCP port 18515
   dat-bench lat -d mlx5_0 --listen 10.0.0.5 --persist   server on one address, for many clients
   dat-bench lat -d mlx5_0 server-host          client: measures and prints
@@ -88,6 +100,9 @@ pub(crate) struct LatArgs {
     /// Wait for events with this policy instead of polling (rust and c) [default: dequeue in a loop]
     #[arg(long, value_name = "HOW")]
     pub(crate) wait: Option<Wait>,
+    /// With -o write: whether the receiver polls the last byte of its memory [default: auto]
+    #[arg(long, value_name = "WHEN")]
+    pub(crate) last_byte: Option<LastByte>,
     /// Open loop: send this many messages per second, comma-separated, with suffixes k and M; up to -t
     /// of them are in flight
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = per_second)]
@@ -146,8 +161,18 @@ impl LatArgs {
             (self.histograms.hlog.is_some(), "--hlog"),
             (!self.fail_if.is_empty(), "--fail-if"),
         ])?;
+        if self.last_byte.is_some() && self.run.operation != Operation::Write {
+            return Err(Failure::usage(format!(
+                "--last-byte has no meaning with -o {}: only the receiver of a write polls memory; leave it out",
+                self.run.operation.name()
+            )));
+        }
         self.check_wait()?;
         self.check_rates()
+    }
+
+    pub(crate) fn last_byte(&self) -> LastByte {
+        self.last_byte.unwrap_or_default()
     }
 
     /// Refuses rates that are given twice, and a thread that sleeps instead of
@@ -174,7 +199,7 @@ impl LatArgs {
         let cause = if run.api.contains(&Api::Engine) {
             "the engine is always polled: use --api rust or --api c"
         } else if run.operation == Operation::Write {
-            "an RDMA write raises no event at the receiver, which polls its memory: leave it out, or use -o send"
+            "an RDMA write raises no event at the receiver, which polls: leave it out, or use -o send"
         } else if run.loopback && run.operation == Operation::Send {
             "with --loopback one thread is both sides and would wait for itself: use two processes"
         } else {

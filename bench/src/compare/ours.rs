@@ -3,7 +3,7 @@
 use std::process::Command;
 
 use super::process::Process;
-use crate::cli::CompareArgs;
+use crate::cli::{CompareArgs, Operation};
 use crate::cost::own_executable;
 use crate::failure::Failure;
 
@@ -25,6 +25,10 @@ pub(super) fn run(device: &str, args: &CompareArgs) -> Result<Ours, Failure> {
         let mut command = Command::new(&program);
         command.args(["lat", "-d", device, "-i", &args.on.ib_port.to_string()]);
         command.args(["-o", args.operation.name(), "-s", &args.size.to_string()]);
+        if args.operation == Operation::Write {
+            // As perftest, which polls memory without asking.
+            command.args(["--last-byte", "force"]);
+        }
         command.args(["-n", &args.iters.to_string(), "-p", port]);
         command
     };

@@ -10,6 +10,7 @@ use crate::report::DeviceFacts;
 use crate::select::Selected;
 
 use super::payload;
+use super::probe::Probe;
 
 /// What a run needs of the device.
 #[derive(Clone, Copy, Debug)]
@@ -72,6 +73,14 @@ impl DevicePort {
     /// queue pairs.
     pub(crate) fn is_iwarp(&self) -> bool {
         self.device.info().transport == Transport::Iwarp
+    }
+
+    /// Returns what can be asked of a queue pair of the port.
+    pub(super) fn probe(&self) -> Probe {
+        Probe {
+            device: self.device.clone(),
+            port: self.port.number,
+        }
     }
 
     /// Returns the largest inline size, up to `requested`, of endpoints with these

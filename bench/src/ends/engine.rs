@@ -7,9 +7,9 @@ mod rdma_cm;
 use std::mem::MaybeUninit;
 
 use dat_engine::{
-    Access, CompletionQueue, ConnectOptions, CqOptions, Endpoint, EndpointAddress, EndpointOptions,
-    LinkLayer, PortInfo, ProtectionDomain, RecvRequest, RegisteredBuffer, Segment, SendFlags,
-    SendOp, SendRequest, ThreadMode,
+    Access, CompletionQueue, ConnectOptions, CqOptions, DataInOrder, Endpoint, EndpointAddress,
+    EndpointOptions, LinkLayer, PortInfo, ProtectionDomain, RecvRequest, RegisteredBuffer, Segment,
+    SendFlags, SendOp, SendRequest, ThreadMode,
 };
 
 pub(crate) use self::rdma_cm::EngineRdmaCm;
@@ -244,6 +244,10 @@ impl End for EngineEnd {
     fn payload(&mut self) -> &mut Payload {
         &mut self.payload
     }
+
+    fn data_in_order(&self) -> DataInOrder {
+        self.endpoint.data_in_order()
+    }
 }
 
 impl Link for EngineEnd {
@@ -274,6 +278,23 @@ impl Link for EngineEnd {
         };
         // SAFETY: as in `post_receive`. Inline bytes are read during the call, from
         // the outgoing half, which the device does not write; reads are never inline.
+        unsafe { self.endpoint.post_send(&request) }?;
+        Ok(())
+    }
+
+    #[inline(always)]
+    fn post_empty(&mut self, signaled: bool) -> Result<(), Fault> {
+        let request = SendRequest {
+            wr_id: 0,
+            op: SendOp::Send,
+            flags: if signaled {
+                SendFlags::SIGNALED
+            } else {
+                SendFlags::empty()
+            },
+            segments: &[],
+        };
+        // SAFETY: the request has no memory.
         unsafe { self.endpoint.post_send(&request) }?;
         Ok(())
     }

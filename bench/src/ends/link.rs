@@ -8,7 +8,7 @@ use std::fmt;
 
 use dat_api::DatReturn;
 use dat_api::types::DtoStatus;
-use dat_engine::{Completion, PostError};
+use dat_engine::{Completion, DataInOrder, PostError};
 
 use super::payload::Payload;
 use crate::failure::Failure;
@@ -26,6 +26,9 @@ pub(crate) trait Link {
 
     /// Posts the operation of this run.
     fn post(&mut self, signaled: bool) -> Result<(), Fault>;
+
+    /// Posts an empty send, which takes a receive of the other side.
+    fn post_empty(&mut self, signaled: bool) -> Result<(), Fault>;
 
     /// Posts one request of this run per element, signalled as that says, with one
     /// doorbell if the interface has post lists. At most [`LONGEST_LIST`].
@@ -69,6 +72,10 @@ pub(crate) trait Link {
 pub(crate) trait End: Link {
     /// Sets the size of the next requests.
     fn set_request_size(&mut self, size: u32);
+
+    /// Returns what the device says about the order in which the other side's writes
+    /// arrive. The link is connected.
+    fn data_in_order(&self) -> DataInOrder;
 
     /// Returns the memory that the link sends from and receives into.
     fn payload(&mut self) -> &mut Payload;

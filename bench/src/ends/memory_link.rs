@@ -29,6 +29,8 @@ struct End {
     memory: u8,
     granted: u32,
     posts: u64,
+    /// A request has failed, so that no send behind it arrives.
+    is_broken: bool,
 }
 
 /// One end.
@@ -111,10 +113,14 @@ impl Link for MemoryLink {
             Some(Break::Status(status)) => {
                 // Errors are reported for unsignalled requests too.
                 mine.complete(Err(failed(status)));
+                mine.is_broken = true;
                 return Ok(());
             }
             Some(Break::Short) => byte_len -= 1,
-            Some(Break::Lost) => return Ok(()),
+            Some(Break::Lost) => {
+                mine.is_broken = true;
+                return Ok(());
+            }
             None => {}
         }
         match self.operation {
@@ -128,6 +134,21 @@ impl Link for MemoryLink {
         }
         if signaled {
             mine.complete(Ok(done));
+        }
+        Ok(())
+    }
+
+    fn post_empty(&mut self, signaled: bool) -> Result<(), Fault> {
+        let (mut mine, mut other) = (self.mine.borrow_mut(), self.other.borrow_mut());
+        mine.enqueue(self.depth)?;
+        if mine.is_broken {
+            return Ok(());
+        }
+        assert!(other.receives > 0, "the message has no posted receive");
+        other.receives -= 1;
+        other.received.push_back(Ok(0));
+        if signaled {
+            mine.complete(Ok(0));
         }
         Ok(())
     }

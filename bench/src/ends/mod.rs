@@ -10,6 +10,7 @@
 //! link payload   traits of the ends; their memory
 //! engine         the engine's ends
 //! dat rust c     DAT's connections; ends of its Rust types and its C calls
+//! probe          what a queue pair of the device says, for interfaces that cannot ask
 //! watchdog       why a loop stops early; timeouts
 //! serve          the server: clients one after another
 //! memory_link    a link in memory, for tests of the loops
@@ -25,6 +26,7 @@ mod link;
 #[cfg(test)]
 pub(crate) mod memory_link;
 mod payload;
+mod probe;
 mod rust;
 mod serve;
 mod setup;

@@ -16,6 +16,7 @@ use dat_api::types::{
     MemPrivileges,
 };
 use dat_api::{DatError, DatReturn, ReturnType};
+use dat_engine::DataInOrder;
 
 use super::dat::{
     Acceptor, Answer, Dat, DatEnd, WAIT_SLICE, incoming, local, local_grant, remote, remote_grant,
@@ -136,6 +137,15 @@ fn attributes(adapter: &Adapter, setup: &Setup) -> EpAttributes {
     }
 }
 
+#[inline(always)]
+fn flags(signaled: bool) -> CompletionFlags {
+    if signaled {
+        CompletionFlags::empty()
+    } else {
+        CompletionFlags::SUPPRESS
+    }
+}
+
 /// One side's endpoint, event dispatchers and memory.
 pub(crate) struct RustEnd<const WAITS: bool> {
     // Dropped in this order: the memory after all objects that write to it.
@@ -209,6 +219,10 @@ impl<const WAITS: bool> End for RustEnd<WAITS> {
     fn payload(&mut self) -> &mut Payload {
         &mut self.payload
     }
+
+    fn data_in_order(&self) -> DataInOrder {
+        self.endpoint.data_in_order()
+    }
 }
 
 impl<const WAITS: bool> Link for RustEnd<WAITS> {
@@ -222,11 +236,7 @@ impl<const WAITS: bool> Link for RustEnd<WAITS> {
 
     #[inline(always)]
     fn post(&mut self, signaled: bool) -> Result<(), Fault> {
-        let flags = if signaled {
-            CompletionFlags::empty()
-        } else {
-            CompletionFlags::SUPPRESS
-        };
+        let flags = flags(signaled);
         let start = self.payload.local_offset();
         let segments = [self.memory.segment(start..start + self.size)];
         let (endpoint, target) = (&mut self.endpoint, self.target);
@@ -242,6 +252,13 @@ impl<const WAITS: bool> Link for RustEnd<WAITS> {
                 .post_rdma_read(&segments, 0, target, flags)
                 .map_err(call("Endpoint::post_rdma_read")),
         }
+    }
+
+    #[inline(always)]
+    fn post_empty(&mut self, signaled: bool) -> Result<(), Fault> {
+        self.endpoint
+            .post_send(&[], 0, flags(signaled))
+            .map_err(|code| Fault::Call("Endpoint::post_send", code))
     }
 
     #[inline(always)]

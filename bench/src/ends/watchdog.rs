@@ -17,6 +17,8 @@ pub(crate) enum Stop {
     Timeout(Duration),
     /// A request was not posted, or failed.
     Fault(Fault),
+    /// The send behind a write was received, but the write was not.
+    Overtaken,
     /// A received message has an unexpected length.
     Length {
         /// The message size of this run, bytes.
@@ -42,6 +44,10 @@ impl fmt::Display for Stop {
                 limit.as_secs_f64()
             ),
             Self::Fault(fault) => fault.fmt(f),
+            Self::Overtaken => write!(
+                f,
+                "the message behind an RDMA write was received before the write was in memory: the data path breaks their order"
+            ),
             Self::Length { expected, received } => {
                 write!(
                     f,

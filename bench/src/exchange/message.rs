@@ -2,6 +2,8 @@
 
 use std::net::{IpAddr, Ipv6Addr};
 
+use dat_engine::DataInOrder;
+
 use super::frame::{FrameError, LONGEST};
 use super::options::Options;
 use crate::noise::Ran;
@@ -16,6 +18,8 @@ pub(crate) enum Message {
     Address(Address),
     /// Instead of that, from the responder: where its DAT service point listens.
     Service(Service),
+    /// From both sides of `lat -o write`: what the queue pairs say about writes.
+    DataInOrder(DataInOrder),
     /// The queue pair is connected, or the memory for the next size is prepared.
     Ready,
     /// The initiator is about to send messages of this size.
@@ -94,6 +98,7 @@ mod kind {
     pub(super) const DONE: u16 = 5;
     pub(super) const ABORT: u16 = 6;
     pub(super) const SERVICE: u16 = 7;
+    pub(super) const DATA_IN_ORDER: u16 = 8;
 }
 
 impl Message {
@@ -131,6 +136,14 @@ impl Message {
                 out.extend_from_slice(&address.octets());
                 out.extend_from_slice(&service.qualifier.to_be_bytes());
                 kind::SERVICE
+            }
+            Self::DataInOrder(answer) => {
+                out.push(match answer {
+                    DataInOrder::No => 0,
+                    DataInOrder::Yes => 1,
+                    DataInOrder::Unknown => 2,
+                });
+                kind::DATA_IN_ORDER
             }
             Self::Ready => kind::READY,
             Self::Begin { size } => {
@@ -198,6 +211,12 @@ impl Message {
                 address: Ipv6Addr::from(fields.take::<16>()?).to_canonical(),
                 qualifier: u64::from_be_bytes(fields.take()?),
             }),
+            kind::DATA_IN_ORDER => Self::DataInOrder(match fields.byte()? {
+                0 => DataInOrder::No,
+                1 => DataInOrder::Yes,
+                2 => DataInOrder::Unknown,
+                _ => return Err(FrameError::Damaged("order of data")),
+            }),
             kind::READY => Self::Ready,
             kind::BEGIN => Self::Begin {
                 size: u32::from_be_bytes(fields.take()?),
@@ -232,6 +251,7 @@ impl Message {
             Self::Hello(_) => "hello",
             Self::Address(_) => "address",
             Self::Service(_) => "service",
+            Self::DataInOrder(_) => "order of data",
             Self::Ready => "ready",
             Self::Begin { .. } => "begin",
             Self::Done(_) => "done",
@@ -327,6 +347,9 @@ mod tests {
             Message::Address(address()),
             service("10.1.2.3"),
             service("fe80::1"),
+            Message::DataInOrder(DataInOrder::Yes),
+            Message::DataInOrder(DataInOrder::No),
+            Message::DataInOrder(DataInOrder::Unknown),
             Message::Ready,
             Message::Begin { size: 1 << 23 },
             Message::Done(Done {

@@ -5,6 +5,8 @@ use std::net::{IpAddr, SocketAddr, TcpStream, ToSocketAddrs};
 use std::os::fd::AsRawFd;
 use std::time::{Duration, Instant};
 
+use dat_engine::DataInOrder;
+
 use super::frame::{self, FrameError, HEADER, Header};
 use super::message::{Address, Done, Message, Service};
 use super::options::Options;
@@ -120,6 +122,16 @@ impl Peer {
     pub(crate) fn await_service(&mut self) -> Result<Service, Failure> {
         match self.receive_kind("service")? {
             Message::Service(service) => Ok(service),
+            _ => unreachable!("receive_kind returns only the expected kind"),
+        }
+    }
+
+    /// Exchanges what the queue pairs say about the order of data. Returns what holds for
+    /// both sides.
+    pub(crate) fn exchange_order(&mut self, ours: DataInOrder) -> Result<DataInOrder, Failure> {
+        self.send(&Message::DataInOrder(ours))?;
+        match self.receive_kind("order of data")? {
+            Message::DataInOrder(theirs) => Ok(ours.and(theirs)),
             _ => unreachable!("receive_kind returns only the expected kind"),
         }
     }

@@ -1,6 +1,8 @@
 //! The interfaces as trait objects, whose methods are called once per pass; the
 //! loops behind them are compiled for each interface.
 
+use dat_engine::DataInOrder;
+
 use super::loopback::Loopback;
 use super::plan::{Pass, Plan, Recording};
 use super::side::Side;
@@ -13,6 +15,9 @@ pub(super) type Open = dyn OpenInterface<Plan, Box<dyn LocalPair>, Box<dyn Remot
 
 /// Two connected sides in this thread, as a trait object.
 pub(super) trait LocalPair {
+    /// Returns what both queue pairs say about the order of data.
+    fn data_in_order(&self) -> DataInOrder;
+
     /// Measures one pass.
     fn measure(
         &mut self,
@@ -24,6 +29,9 @@ pub(super) trait LocalPair {
 
 /// One side, connected to another process, as a trait object.
 pub(super) trait RemoteSide {
+    /// Returns what the queue pair says about the order of data.
+    fn data_in_order(&self) -> DataInOrder;
+
     /// Measures one pass, as the client.
     fn measure(
         &mut self,
@@ -61,6 +69,6 @@ impl<W: Interface> OpenInterface<Plan, Box<dyn LocalPair>, Box<dyn RemoteSide>> 
         role: Role,
     ) -> Result<Box<dyn RemoteSide>, Failure> {
         let end = self.connect_end(&plan.setup, peer, role)?;
-        Ok(Box::new(Side::new(end, plan.setup.tx_depth)))
+        Ok(Box::new(Side::new(end, plan.depth())))
     }
 }

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use dat_engine::Status;
 
+use super::kind::Kind;
 use super::meter::Meter;
 use super::open::{self, Schedule};
 use super::plan::Recording;
@@ -15,17 +16,26 @@ use crate::clock::Clock;
 use crate::ends::memory_link::{Break, MemoryLink, SIZE, failed, memory_pair};
 use crate::ends::{Link, Stop, Watchdog};
 use crate::noise::Noise;
-use crate::report::Goal;
+use crate::report::{Goal, Method};
 use crate::stats::pace::Pace;
 use crate::stats::{Reported, Samples};
 
-fn pair(operation: Operation, depth: u32) -> (Side<MemoryLink>, Side<MemoryLink>) {
+const POLLED: Kind = Kind::Write(Method::LastByte);
+const BEHIND: Kind = Kind::Write(Method::SendBehind);
+
+fn pair(kind: Kind, depth: u32) -> (Side<MemoryLink>, Side<MemoryLink>) {
+    let (operation, queue) = match kind {
+        Kind::Send => (Operation::Send, depth),
+        POLLED => (Operation::Write, depth),
+        BEHIND => (Operation::Write, 2 * depth),
+        Kind::Read => (Operation::Read, depth),
+    };
     let side = |link| {
         let mut side = Side::new(link, depth);
         side.set_size(SIZE);
         side
     };
-    let (one, two) = memory_pair(operation, depth);
+    let (one, two) = memory_pair(operation, queue);
     (side(one), side(two))
 }
 
@@ -40,19 +50,19 @@ fn short_watchdog() -> Watchdog<'static> {
 /// A run in one thread. Returns the numbers of samples, of messages sent, and
 /// of messages answered.
 fn run(
-    operation: Operation,
+    kind: Kind,
     depth: u32,
     breaks: Option<(u64, Break)>,
     answers: bool,
 ) -> Result<(u64, u64, u64), Stop> {
-    let (mut near, mut far) = pair(operation, depth);
+    let (mut near, mut far) = pair(kind, depth);
     near.link.breaks = breaks;
     let clock = Clock::monotonic();
     let mut samples = Samples::new(&clock, Reported::HalfRoundTrip);
     let mut meter = Meter::new(clock, Goal::Iterations(1000), 100, &mut samples);
     let (near, watchdog, mut answered) = (&mut near, &mut short_watchdog(), 0);
-    match operation {
-        Operation::Send if answers => {
+    match kind {
+        Kind::Send if answers => {
             let mut far = send::Responder {
                 side: &mut far,
                 watchdog: short_watchdog(),
@@ -61,18 +71,20 @@ fn run(
             send::measure(near, &mut far, &mut meter, watchdog)?;
             answered = far.answered;
         }
-        Operation::Write if answers => {
-            let mut far = write::Responder {
-                side: &mut far,
-                watchdog: short_watchdog(),
-                answered: 0,
-            };
-            write::measure(near, &mut far, &mut meter, watchdog)?;
+        POLLED if answers => {
+            let mut far = write::Responder::<_, false>::new(&mut far, short_watchdog());
+            write::measure::<_, false>(near, &mut far, &mut meter, watchdog)?;
             answered = far.answered;
         }
-        Operation::Send => send::measure(near, &mut Remote, &mut meter, watchdog)?,
-        Operation::Write => write::measure(near, &mut Remote, &mut meter, watchdog)?,
-        Operation::Read => read::measure(near, &mut meter, watchdog)?,
+        BEHIND if answers => {
+            let mut far = write::Responder::<_, true>::new(&mut far, short_watchdog());
+            write::measure::<_, true>(near, &mut far, &mut meter, watchdog)?;
+            answered = far.answered;
+        }
+        Kind::Send => send::measure(near, &mut Remote, &mut meter, watchdog)?,
+        POLLED => write::measure::<_, false>(near, &mut Remote, &mut meter, watchdog)?,
+        BEHIND => write::measure::<_, true>(near, &mut Remote, &mut meter, watchdog)?,
+        Kind::Read => read::measure(near, &mut meter, watchdog)?,
     }
     let sent = meter.round_trips();
     Ok((samples.count(), sent, answered))
@@ -81,26 +93,22 @@ fn run(
 #[test]
 fn every_message_is_answered_and_sampled() {
     for depth in [1, 2, 3, 7, 64] {
-        assert_eq!(
-            run(Operation::Send, depth, None, true),
-            Ok((1000, 1100, 1100))
-        );
-        assert_eq!(
-            run(Operation::Write, depth, None, true),
-            Ok((1000, 1100, 1100))
-        );
+        assert_eq!(run(Kind::Send, depth, None, true), Ok((1000, 1100, 1100)));
+        for kind in [POLLED, BEHIND] {
+            assert_eq!(run(kind, depth, None, true), Ok((1000, 1100, 1100)));
+        }
     }
-    assert_eq!(run(Operation::Read, 1, None, true), Ok((1000, 1100, 0)));
+    assert_eq!(run(Kind::Read, 1, None, true), Ok((1000, 1100, 0)));
 }
 
 #[test]
 fn a_failed_request_ends_the_run_even_if_unsignalled() {
     let breaks = Some((150, Break::Status(Status::RetryExceeded)));
-    for operation in [Operation::Send, Operation::Write, Operation::Read] {
+    for kind in OPERATIONS {
         for depth in [1, 64] {
-            match run(operation, depth, breaks, true) {
+            match run(kind, depth, breaks, true) {
                 Err(Stop::Fault(fault)) => assert_eq!(fault, failed(Status::RetryExceeded)),
-                other => panic!("{operation:?} at depth {depth}: {other:?}"),
+                other => panic!("{kind:?} at depth {depth}: {other:?}"),
             }
         }
     }
@@ -108,8 +116,8 @@ fn a_failed_request_ends_the_run_even_if_unsignalled() {
 
 #[test]
 fn a_message_of_unexpected_length_ends_the_run() {
-    for operation in [Operation::Send, Operation::Read] {
-        let stop = run(operation, 1, Some((150, Break::Short)), true).unwrap_err();
+    for kind in [Kind::Send, Kind::Read] {
+        let stop = run(kind, 1, Some((150, Break::Short)), true).unwrap_err();
         assert!(
             matches!(stop, Stop::Length { expected: SIZE, .. }),
             "{stop:?}"
@@ -120,41 +128,53 @@ fn a_message_of_unexpected_length_ends_the_run() {
 #[test]
 fn a_lost_message_ends_the_run_after_the_timeout() {
     let lost = Some((150, Break::Lost));
-    for operation in [Operation::Send, Operation::Write, Operation::Read] {
-        assert_eq!(run(operation, 1, lost, true), Err(Stop::Timeout(LIMIT)));
+    for kind in OPERATIONS {
+        assert_eq!(run(kind, 1, lost, true), Err(Stop::Timeout(LIMIT)));
     }
-    assert_eq!(
-        run(Operation::Send, 1, None, false),
-        Err(Stop::Timeout(LIMIT))
-    );
-    assert_eq!(
-        run(Operation::Write, 1, None, false),
-        Err(Stop::Timeout(LIMIT))
-    );
+    assert_eq!(run(Kind::Send, 1, None, false), Err(Stop::Timeout(LIMIT)));
+    assert_eq!(run(POLLED, 1, None, false), Err(Stop::Timeout(LIMIT)));
 }
 
 #[test]
 fn a_responder_sends_nothing_before_a_message() {
-    let (_near, mut far) = pair(Operation::Write, 1);
-    let mut far = write::Responder {
-        side: &mut far,
-        watchdog: short_watchdog(),
-        answered: 0,
-    };
+    let (_near, mut far) = pair(POLLED, 1);
+    let mut far = write::Responder::<_, false>::new(&mut far, short_watchdog());
     assert_eq!(far.step(), Ok(false));
     assert_eq!(far.answered, 0);
+}
+
+#[test]
+fn a_responder_waits_for_the_send_behind_a_write() {
+    let (mut near, mut far) = pair(BEHIND, 1);
+    let mut far = write::Responder::<_, true>::new(&mut far, short_watchdog());
+    near.link.write_sequence(1);
+    near.link.post(false).unwrap();
+    // The byte is there, and is not looked at.
+    assert_eq!(far.side.link.read_sequence(), 1);
+    assert_eq!(far.step(), Ok(false));
+    near.link.post_empty(true).unwrap();
+    assert_eq!(far.step(), Ok(true));
+    assert_eq!((far.answered, near.link.read_sequence()), (1, 1));
+}
+
+#[test]
+fn a_send_that_overtakes_its_write_ends_the_run() {
+    let (mut near, mut far) = pair(BEHIND, 1);
+    let mut far = write::Responder::<_, true>::new(&mut far, short_watchdog());
+    near.link.post_empty(true).unwrap();
+    assert_eq!(far.step(), Err(Stop::Overtaken));
 }
 
 /// A run on schedule, with `warmed` messages before it. Returns what it recorded,
 /// and the number of messages.
 fn on_schedule(
-    operation: Operation,
+    kind: Kind,
     depth: u32,
     interval: f64,
     limit: u64,
 ) -> Result<(Recording, u64), Stop> {
     const WARMED: u64 = 300;
-    let (mut near, mut far) = pair(operation, depth);
+    let (mut near, mut far) = pair(kind, depth);
     for _ in 1..depth {
         near.link.post_receive().unwrap();
         far.link.post_receive().unwrap();
@@ -175,78 +195,62 @@ fn on_schedule(
     };
     let watchdog = &mut short_watchdog();
     let (side, run) = (&mut far, &mut recording);
-    let sent = match operation {
-        Operation::Send => {
+    let sent = match kind {
+        Kind::Send => {
             let mut far = send::Responder {
                 side,
                 watchdog: short_watchdog(),
                 answered: WARMED,
             };
-            open::measure(
-                &mut near, &mut far, operation, &schedule, WARMED, run, watchdog,
-            )
+            open::measure(&mut near, &mut far, kind, &schedule, WARMED, run, watchdog)
         }
-        Operation::Write => {
-            let mut far = write::Responder {
-                side,
-                watchdog: short_watchdog(),
-                answered: WARMED,
-            };
-            open::measure(
-                &mut near, &mut far, operation, &schedule, WARMED, run, watchdog,
-            )
+        POLLED => {
+            let mut far = write::Responder::<_, false>::new(side, short_watchdog());
+            far.answered = WARMED;
+            open::measure(&mut near, &mut far, kind, &schedule, WARMED, run, watchdog)
         }
-        Operation::Read => open::measure(
-            &mut near,
-            &mut Remote,
-            operation,
-            &schedule,
-            WARMED,
-            run,
-            watchdog,
-        ),
+        BEHIND => {
+            let mut far = write::Responder::<_, true>::new(side, short_watchdog());
+            far.answered = WARMED;
+            open::measure(&mut near, &mut far, kind, &schedule, WARMED, run, watchdog)
+        }
+        Kind::Read => {
+            let far = &mut Remote;
+            open::measure(&mut near, far, kind, &schedule, WARMED, run, watchdog)
+        }
     }?;
     Ok((recording, sent))
 }
 
-const OPERATIONS: [Operation; 3] = [Operation::Send, Operation::Write, Operation::Read];
+const OPERATIONS: [Kind; 4] = [Kind::Send, POLLED, BEHIND, Kind::Read];
 
 #[test]
 fn an_open_loop_answers_every_message_and_records_both_times() {
-    for operation in OPERATIONS {
+    for kind in OPERATIONS {
         for depth in [1, 2, 7] {
-            let (run, sent) = on_schedule(operation, depth, 100.0, u64::MAX).unwrap();
-            assert_eq!(sent, 1000, "{operation:?} {depth}");
+            let (run, sent) = on_schedule(kind, depth, 100.0, u64::MAX).unwrap();
+            assert_eq!(sent, 1000, "{kind:?} {depth}");
             assert_eq!((run.samples.count(), run.service.count()), (1000, 1000));
             assert_eq!((run.pace.due, run.pace.sent), (1000, 1000));
             // A message is never sent before it is due.
-            assert!(
-                run.samples.mean() >= run.service.mean(),
-                "{operation:?} {depth}"
-            );
-            assert!(
-                run.samples.min() >= run.service.min(),
-                "{operation:?} {depth}"
-            );
+            assert!(run.samples.mean() >= run.service.mean(), "{kind:?} {depth}");
+            assert!(run.samples.min() >= run.service.min(), "{kind:?} {depth}");
         }
     }
 }
 
 #[test]
 fn a_sender_that_cannot_keep_its_rate_falls_behind() {
-    for operation in OPERATIONS {
+    for kind in OPERATIONS {
         // All messages are due at once.
-        let (run, sent) = on_schedule(operation, 4, 0.0, u64::MAX).unwrap();
-        assert_eq!((sent, run.pace.late), (1000, 1000), "{operation:?}");
+        let (run, sent) = on_schedule(kind, 4, 0.0, u64::MAX).unwrap();
+        assert_eq!((sent, run.pace.late), (1000, 1000), "{kind:?}");
         assert!(run.pace.final_lag > 0 && run.pace.final_lag <= run.pace.longest_lag);
         // The last response time has the whole run in it.
-        assert!(
-            run.samples.max() > run.service.quantile(0.5),
-            "{operation:?}"
-        );
+        assert!(run.samples.max() > run.service.quantile(0.5), "{kind:?}");
         // Without time, not all messages are sent, and those are answered.
-        let (run, sent) = on_schedule(operation, 4, 0.0, 0).unwrap();
-        assert!(sent < 1000, "{operation:?}: {sent}");
+        let (run, sent) = on_schedule(kind, 4, 0.0, 0).unwrap();
+        assert!(sent < 1000, "{kind:?}: {sent}");
         assert_eq!((run.pace.due, run.pace.sent), (1000, sent));
         assert_eq!(run.samples.count(), sent);
         assert!(run.pace.fell_behind(1.0));

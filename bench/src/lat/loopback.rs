@@ -1,13 +1,16 @@
 //! Both sides in one thread: the measuring loop runs the responder at every
 //! empty poll.
 
+use dat_engine::DataInOrder;
+
 use super::interface::LocalPair;
+use super::kind::Kind;
 use super::plan::{Pass, Plan, Recording};
 use super::side::{Remote, Side};
 use super::{pass, send, write};
-use crate::cli::Operation;
 use crate::ends::End;
 use crate::failure::Failure;
+use crate::report::Method;
 
 /// Two connected sides: the initiator, which measures, and the responder.
 pub(super) struct Loopback<E> {
@@ -18,7 +21,7 @@ pub(super) struct Loopback<E> {
 impl<E: End> Loopback<E> {
     /// Wraps two connected ends.
     pub(super) fn new(near: E, far: E, plan: &Plan) -> Self {
-        let side = |end| Side::new(end, plan.setup.tx_depth);
+        let side = |end| Side::new(end, plan.depth());
         Self {
             near: side(near),
             far: side(far),
@@ -27,6 +30,11 @@ impl<E: End> Loopback<E> {
 }
 
 impl<E: End> LocalPair for Loopback<E> {
+    fn data_in_order(&self) -> DataInOrder {
+        let (near, far) = (&self.near.link, &self.far.link);
+        near.data_in_order().and(far.data_in_order())
+    }
+
     fn measure(
         &mut self,
         pass: Pass,
@@ -40,8 +48,8 @@ impl<E: End> LocalPair for Loopback<E> {
         }
         let mut watchdog = plan.watchdog(None);
         let served = plan.watchdog(None);
-        match plan.setup.operation {
-            Operation::Send => {
+        match pass.kind {
+            Kind::Send => {
                 let mut responder = send::Responder {
                     side: far,
                     watchdog: served,
@@ -49,20 +57,20 @@ impl<E: End> LocalPair for Loopback<E> {
                 };
                 pass::run(near, &mut responder, pass, plan, recording, &mut watchdog)
             }
-            Operation::Write => {
-                let mut responder = write::Responder {
-                    side: far,
-                    watchdog: served,
-                    answered: 0,
-                };
+            Kind::Write(Method::LastByte) => {
+                let mut responder = write::Responder::<_, false>::new(far, served);
                 pass::run(near, &mut responder, pass, plan, recording, &mut watchdog)
             }
-            Operation::Read => pass::run(near, &mut Remote, pass, plan, recording, &mut watchdog),
+            Kind::Write(Method::SendBehind) => {
+                let mut responder = write::Responder::<_, true>::new(far, served);
+                pass::run(near, &mut responder, pass, plan, recording, &mut watchdog)
+            }
+            Kind::Read => pass::run(near, &mut Remote, pass, plan, recording, &mut watchdog),
         }
         .and_then(|_| self.far.drain(&mut watchdog))
         .map_err(|stop| Failure::run(stop.to_string()))?;
         self.near.link.verify()?;
-        if plan.setup.operation != Operation::Read {
+        if pass.kind != Kind::Read {
             self.far.link.verify()?;
         }
         Ok(())

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! run                     options → device → interfaces → loopback, client or server → report
+//! kind                    what messages are exchanged, and how a write is noticed
 //! plan meter              sizes, rounds and turns of the interfaces; sampling
 //! interface               the measured interfaces as trait objects
 //! loopback pair           both sides in one process; in two, with the control connection
@@ -14,6 +15,7 @@
 
 mod credits;
 mod interface;
+mod kind;
 #[cfg(test)]
 mod loop_tests;
 mod loopback;
@@ -68,6 +70,7 @@ pub(crate) fn run(args: &LatArgs) -> Result<(), Failure> {
         &args.run,
         plan.setup.timeout,
     )?;
+    plan.arrival = kind::arrival(&mut sides, &plan, args)?;
     let machine = host::Host::read();
     let conditions = plan.conditions(&opened, machine, args.run.host.clone());
     let columns = Columns {
@@ -184,7 +187,12 @@ fn measure(
     let mut pass = |turn: usize, round| {
         interrupt::check()?;
         recording.clear();
-        let pass = Pass { size, round, rate };
+        let pass = Pass {
+            size,
+            round,
+            rate,
+            kind: plan.kind(plan.arrival),
+        };
         match sides {
             Sides::Local(both) => both[turn].measure(pass, plan, &mut recording),
             Sides::Remote(connection) => {

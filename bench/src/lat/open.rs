@@ -12,11 +12,13 @@
 //! as it would delay the requests of independent users. The clock is read once
 //! in each turn of the loop.
 
+use super::kind::Kind;
 use super::plan::Recording;
 use super::side::{OtherSide, Side};
-use crate::cli::Operation;
+use super::write;
 use crate::clock::Clock;
 use crate::ends::{Link, Stop, Watchdog};
+use crate::report::Method;
 use crate::stats::pace::Pace;
 
 /// The schedule of one round.
@@ -45,7 +47,7 @@ impl Schedule {
 pub(super) fn measure<L: Link>(
     side: &mut Side<L>,
     other_side: &mut impl OtherSide,
-    operation: Operation,
+    kind: Kind,
     schedule: &Schedule,
     warmed: u64,
     recording: &mut Recording,
@@ -53,9 +55,9 @@ pub(super) fn measure<L: Link>(
 ) -> Result<u64, Stop> {
     let clock = schedule.clock;
     // The answer to a write is one byte of memory, which shows the last one only.
-    let most = match operation {
-        Operation::Write => 1,
-        Operation::Send | Operation::Read => side.depth() as usize,
+    let most = match kind {
+        Kind::Write(_) => 1,
+        Kind::Send | Kind::Read => side.depth() as usize,
     };
     // When each message in flight was due and sent.
     let mut flights = vec![(0, 0); most];
@@ -73,7 +75,7 @@ pub(super) fn measure<L: Link>(
                 continue;
             }
             flights[sent as usize % most] = (due, now);
-            send(side, operation, warmed + sent + 1)?;
+            send(side, kind, warmed + sent + 1)?;
             sent += 1;
             let lag = now.wrapping_sub(due);
             due = begin.wrapping_add(schedule.due(sent));
@@ -87,14 +89,14 @@ pub(super) fn measure<L: Link>(
             }
             continue;
         }
-        if answer(side, operation, warmed + answered + 1)? {
+        if answer(side, kind, warmed + answered + 1)? {
             let now = clock.now();
             let (due, sent) = flights[answered as usize % most];
             recording.samples.record(now.wrapping_sub(due));
             recording.service.record(now.wrapping_sub(sent));
             answered += 1;
             watchdog.reset();
-        } else if operation == Operation::Read {
+        } else if kind == Kind::Read {
             // Completions are answers here, which `after_empty_poll` would take.
             if watchdog.tick() {
                 watchdog.check()?;
@@ -114,25 +116,24 @@ pub(super) fn measure<L: Link>(
 
 /// Posts a message. `number` counts from 1.
 #[inline(always)]
-fn send<L: Link>(side: &mut Side<L>, operation: Operation, number: u64) -> Result<(), Stop> {
-    match operation {
-        Operation::Send => side.post(),
-        Operation::Write => {
-            // Both sides use the low byte of the number.
-            side.link.write_sequence(number as u8);
-            side.post()
-        }
-        Operation::Read => Ok(side.link.post(true)?),
+fn send<L: Link>(side: &mut Side<L>, kind: Kind, number: u64) -> Result<(), Stop> {
+    match kind {
+        Kind::Send => side.post(),
+        // Both sides use the low byte of the number.
+        Kind::Write(Method::LastByte) => write::post::<L, false>(side, number as u8),
+        Kind::Write(Method::SendBehind) => write::post::<L, true>(side, number as u8),
+        Kind::Read => Ok(side.link.post(true)?),
     }
 }
 
 /// Takes the answer to a message, if it has arrived.
 #[inline(always)]
-fn answer<L: Link>(side: &mut Side<L>, operation: Operation, number: u64) -> Result<bool, Stop> {
-    match operation {
-        Operation::Send => side.receive(),
-        Operation::Write => Ok(side.link.read_sequence() == number as u8),
-        Operation::Read => match side.link.await_sent() {
+fn answer<L: Link>(side: &mut Side<L>, kind: Kind, number: u64) -> Result<bool, Stop> {
+    match kind {
+        Kind::Send => side.receive(),
+        Kind::Write(Method::LastByte) => write::has_arrived::<L, false>(side, number as u8),
+        Kind::Write(Method::SendBehind) => write::has_arrived::<L, true>(side, number as u8),
+        Kind::Read => match side.link.await_sent() {
             Some(done) => side.expect_size(done).map(|()| true),
             None => Ok(false),
         },

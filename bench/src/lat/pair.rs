@@ -8,6 +8,7 @@
 //!   address ─────────────────────────── address        queue pairs are connected (engine),
 //!          ◄────────────────────────── service         or the service point to connect to (DAT, iWARP)
 //!   ready ─────────────────────────────── ready
+//!   order of data ─────────────── order of data      for -o write: how writes are noticed
 //!   begin size ──────────────────────────►           for every pass, in the plan's order:
 //!          ◄──────────────────────────── ready         memory is cleared
 //!          ······ messages over RDMA ······
@@ -24,7 +25,10 @@
 
 use std::time::Duration;
 
+use dat_engine::DataInOrder;
+
 use super::interface::{Open, RemoteSide};
+use super::kind::{self, Kind};
 use super::plan::{Pass, Plan, Recording};
 use super::side::{Remote, Side, serve as answer};
 use super::{pass, send, write};
@@ -34,6 +38,7 @@ use crate::exchange::{Done, Peer};
 use crate::failure::Failure;
 use crate::noise::Watch;
 use crate::output;
+use crate::report::{Arrival, Method};
 
 /// Timeout for the end of a run of RDMA reads, in which a server only waits. TCP
 /// keep-alive detects a client that is gone.
@@ -44,12 +49,25 @@ fn answer_all(
     sides: &mut [Box<dyn RemoteSide>],
     peer: &mut Peer,
     plan: &Plan,
+    args: &LatArgs,
 ) -> Result<(), Failure> {
+    let arrival = match plan.setup.operation {
+        Operation::Write => {
+            let in_order = kind::agree(sides, peer)?;
+            Some(Arrival::choose(args.last_byte(), in_order))
+        }
+        Operation::Send | Operation::Read => None,
+    };
     for &size in &plan.amount.sizes {
         let mut answered = vec![0; plan.amount.apis.len()];
         for &rate in &plan.rates {
             for (round, turn) in plan.amount.passes() {
-                let pass = Pass { size, round, rate };
+                let pass = Pass {
+                    size,
+                    round,
+                    rate,
+                    kind: plan.kind(arrival),
+                };
                 answered[turn] += sides[turn].answer(pass, plan, peer)?;
             }
         }
@@ -78,11 +96,15 @@ pub(super) fn serve(
     };
     server.run(
         |peer| Connection::connect(&opened.interfaces, plan, peer, Role::Server),
-        |mut connection| connection.run(|sides, peer| answer_all(sides, peer, plan)),
+        |mut connection| connection.run(|sides, peer| answer_all(sides, peer, plan, args)),
     )
 }
 
 impl<E: End> RemoteSide for Side<E> {
+    fn data_in_order(&self) -> DataInOrder {
+        self.link.data_in_order()
+    }
+
     fn measure(
         &mut self,
         pass: Pass,
@@ -104,7 +126,7 @@ impl<E: End> RemoteSide for Side<E> {
         })?;
         let theirs = peer.await_done(plan.setup.timeout)?;
         // Reads are answered by the device, not by a thread.
-        recording.noise.responder = (plan.setup.operation != Operation::Read).then_some(theirs.ran);
+        recording.noise.responder = (pass.kind != Kind::Read).then_some(theirs.ran);
         compare(sent, theirs.messages)?;
         self.link.verify()
     }
@@ -116,8 +138,8 @@ impl<E: End> RemoteSide for Side<E> {
         peer.send_ready()?;
         let watchdog = plan.watchdog(Some(peer));
         let watch = Watch::counting();
-        let answered = match plan.setup.operation {
-            Operation::Send => {
+        let answered = match pass.kind {
+            Kind::Send => {
                 let mut responder = send::Responder {
                     side: self,
                     watchdog,
@@ -125,15 +147,15 @@ impl<E: End> RemoteSide for Side<E> {
                 };
                 answer(&mut responder).map(|()| Some(responder.answered))
             }
-            Operation::Write => {
-                let mut responder = write::Responder {
-                    side: self,
-                    watchdog,
-                    answered: 0,
-                };
+            Kind::Write(Method::LastByte) => {
+                let mut responder = write::Responder::<_, false>::new(self, watchdog);
                 answer(&mut responder).map(|()| Some(responder.answered))
             }
-            Operation::Read => Ok(None),
+            Kind::Write(Method::SendBehind) => {
+                let mut responder = write::Responder::<_, true>::new(self, watchdog);
+                answer(&mut responder).map(|()| Some(responder.answered))
+            }
+            Kind::Read => Ok(None),
         }
         .map_err(|stop| explain(stop, peer))?;
         let ran = watch.end().ran;
@@ -144,7 +166,7 @@ impl<E: End> RemoteSide for Side<E> {
         .messages;
         self.drain(&mut Watchdog::new(plan.setup.timeout, None))
             .map_err(|stop| explain(stop, peer))?;
-        if plan.setup.operation != Operation::Read {
+        if pass.kind != Kind::Read {
             self.link.verify()?;
         }
         // The server cannot count reads, so it returns the client's count.

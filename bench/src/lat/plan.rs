@@ -2,17 +2,18 @@
 
 use std::time::Duration;
 
-use crate::cli::{LatArgs, Operation, Wait};
+use crate::cli::{LastByte, LatArgs, Operation, Wait};
 use crate::clock::Clock;
 use crate::ends::{Amount, Opened, Setup, Watchdog};
 use crate::exchange::{Options, Peer};
 use crate::failure::Failure;
 use crate::host::Host;
 use crate::noise::Noise;
-use crate::report::{Conditions, Goal};
+use crate::report::{Arrival, Conditions, Goal};
 use crate::stats::pace::Pace;
 use crate::stats::{Reported, Samples};
 
+use super::kind::Kind;
 use super::meter::Meter;
 use super::open::Schedule;
 
@@ -29,6 +30,7 @@ pub(super) struct Pass {
     pub(super) round: u32,
     /// Messages per second; none in a closed loop.
     pub(super) rate: Option<f64>,
+    pub(super) kind: Kind,
 }
 
 /// What one pass records.
@@ -57,6 +59,10 @@ pub(super) struct Plan {
     pub(super) amount: Amount,
     pub(super) wait: Option<Wait>,
     pub(super) rates: Vec<Option<f64>>,
+    /// For writes only.
+    last_byte: Option<LastByte>,
+    /// How writes are noticed; set when the sides are connected, on a side that measures.
+    pub(super) arrival: Option<Arrival>,
     clock: Clock,
     cpu: Option<usize>,
     /// Whether the device speaks iWARP; set by [`Self::fit_to_device`].
@@ -69,11 +75,20 @@ impl Plan {
     pub(super) fn new(args: &LatArgs) -> Self {
         let amount = Amount::new(&args.run, args.sizes(), args.iterations(), args.warmup());
         let (depth, inline) = (args.send_depth(), args.default_inline());
+        let mut setup = Setup::new(&args.run, amount.largest(), depth, inline);
+        if setup.operation == Operation::Write {
+            // For the sends behind the writes, which only a connected queue pair can
+            // show to be unnecessary.
+            setup.tx_depth = setup.tx_depth.saturating_mul(2);
+            setup.receives = 1;
+        }
         Self {
-            setup: Setup::new(&args.run, amount.largest(), depth, inline),
+            setup,
             amount,
             wait: args.wait,
             rates: args.rates(),
+            last_byte: (args.run.operation == Operation::Write).then(|| args.last_byte()),
+            arrival: None,
             clock: Clock::calibrate(),
             cpu: args.run.cpu,
             iwarp: false,
@@ -87,7 +102,21 @@ impl Plan {
         args: &LatArgs,
     ) -> Result<(), Failure> {
         self.iwarp = opened.device_port.is_iwarp();
-        self.setup.fit_to_device(opened, &args.run)
+        self.setup.fit_to_device(opened, &args.run)?;
+        self.setup.tx_depth = self.setup.tx_depth.min(opened.device_port.most_depth);
+        Ok(())
+    }
+
+    /// Returns the most messages in the send queue.
+    pub(super) fn depth(&self) -> u32 {
+        match self.setup.operation {
+            Operation::Write => (self.setup.tx_depth / 2).max(1),
+            Operation::Send | Operation::Read => self.setup.tx_depth,
+        }
+    }
+
+    pub(super) fn kind(&self, arrival: Option<Arrival>) -> Kind {
+        Kind::of(self.setup.operation, arrival)
     }
 
     /// Returns the options that both sides must have in common.
@@ -97,6 +126,9 @@ impl Plan {
         let rate = |rate: &Option<f64>| rate.map_or("none".to_owned(), |rate| rate.to_string());
         let rates: Vec<_> = self.rates.iter().map(rate).collect();
         options.set("--rate", rates.join(","));
+        if let Some(last_byte) = self.last_byte {
+            options.set("--last-byte", last_byte.name());
+        }
         options.set("--wait", self.wait.map_or("none", Wait::name));
         options
     }
@@ -184,6 +216,7 @@ impl Plan {
             rounds: self.amount.rounds(),
             libdat: opened.libdat.as_ref().map(|it| it.path().to_owned()),
             operation: setup.operation,
+            arrival: self.arrival,
             host,
             device: opened.device_port.facts(),
             clock: self.clock,
@@ -191,7 +224,7 @@ impl Plan {
             cpu: self.cpu,
             goal: self.amount.goal,
             warmup: self.amount.warmup,
-            tx_depth: setup.tx_depth,
+            tx_depth: self.depth(),
             rx_depth: (setup.operation == Operation::Send).then_some(setup.receives),
             inline: setup.inline,
             inline_requested: setup.inline_requested,
@@ -222,6 +255,7 @@ mod tests {
                 size: 2,
                 round,
                 rate: None,
+                kind: Kind::Send,
             };
             let mut meter = plan.meter(pass, &mut samples);
             while meter.lap() {
@@ -263,6 +297,7 @@ mod tests {
                 size: 2,
                 round,
                 rate: plan.rates[0],
+                kind: Kind::Send,
             };
             let schedule = |round| plan.schedule(pass(round)).expect("an open loop");
             (0..plan.amount.rounds())
@@ -276,6 +311,7 @@ mod tests {
             size: 2,
             round: 0,
             rate: None,
+            kind: Kind::Send,
         };
         assert!(plan("-n 5").schedule(closed).is_none());
     }

@@ -62,6 +62,15 @@ impl<L: Link> Side<L> {
         Ok(self.link.post(signaled)?)
     }
 
+    /// Posts the operation of this run, and an empty send behind it. The send queue must
+    /// have a credit, which is for both.
+    #[inline(always)]
+    pub(super) fn post_with_send(&mut self) -> Result<(), Stop> {
+        let signaled = self.credits.post();
+        self.link.post(false)?;
+        Ok(self.link.post_empty(signaled)?)
+    }
+
     /// Waits until the send queue has a credit.
     #[inline(always)]
     pub(super) fn wait_for_credit(&mut self, watchdog: &mut Watchdog<'_>) -> Result<(), Stop> {
@@ -95,10 +104,21 @@ impl<L: Link> Side<L> {
     /// Takes a message, if one has arrived, and posts its receive again.
     #[inline(always)]
     pub(super) fn receive(&mut self) -> Result<bool, Stop> {
+        self.receive_sized(self.size)
+    }
+
+    /// Takes an empty message, if one has arrived, and posts its receive again.
+    #[inline(always)]
+    pub(super) fn receive_empty(&mut self) -> Result<bool, Stop> {
+        self.receive_sized(0)
+    }
+
+    #[inline(always)]
+    fn receive_sized(&mut self, size: u32) -> Result<bool, Stop> {
         let Some(done) = self.link.await_received() else {
             return Ok(false);
         };
-        self.expect_size(done)?;
+        expect(done, size)?;
         self.link.post_receive()?;
         Ok(true)
     }
@@ -107,15 +127,7 @@ impl<L: Link> Side<L> {
     /// messages.
     #[inline(always)]
     pub(super) fn expect_size(&self, done: CompletionResult) -> Result<(), Stop> {
-        let received = done?;
-        if received == self.size {
-            Ok(())
-        } else {
-            Err(Stop::Length {
-                expected: self.size,
-                received,
-            })
-        }
+        expect(done, self.size)
     }
 
     #[inline(always)]
@@ -153,6 +165,16 @@ impl<L: Link> Side<L> {
     fn check_errors(&mut self, watchdog: &mut Watchdog<'_>) -> Result<(), Stop> {
         while self.collect()? {}
         watchdog.check()
+    }
+}
+
+#[inline(always)]
+fn expect(done: CompletionResult, expected: u32) -> Result<(), Stop> {
+    let received = done?;
+    if received == expected {
+        Ok(())
+    } else {
+        Err(Stop::Length { expected, received })
     }
 }
 

@@ -7,6 +7,7 @@ use std::time::Duration;
 use dat_engine::DataPath;
 use serde::Serialize;
 
+use super::Arrival;
 use crate::cli::{Api, Operation, Wait};
 use crate::clock::Clock;
 use crate::failure::Failure;
@@ -187,6 +188,8 @@ pub(crate) struct Conditions {
     /// The library of the C interface.
     pub(crate) libdat: Option<PathBuf>,
     pub(crate) operation: Operation,
+    /// How the receiver of a write notices it; for write only.
+    pub(crate) arrival: Option<Arrival>,
     pub(crate) host: Host,
     pub(crate) device: DeviceFacts,
     pub(crate) clock: Clock,
@@ -275,6 +278,9 @@ impl fmt::Display for Conditions {
                 f,
                 " reported: {part} (perftest's convention for {operation})"
             )?;
+        }
+        if let Some(arrival) = &self.arrival {
+            writeln!(f, " arrival  : {arrival}")?;
         }
         writeln!(f, "{}", device_line(device))?;
         writeln!(f, " api      : {}", self.measured_interfaces())?;

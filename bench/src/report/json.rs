@@ -5,7 +5,7 @@ use serde::Serialize;
 use super::distribution::Figures;
 use super::document::document;
 use super::layers::{self, Added};
-use super::{Conditions, Distribution, Outcome, Reliability};
+use super::{Arrival, Conditions, Distribution, Outcome, Reliability};
 use crate::cli::{Api, Operation, Wait};
 use crate::host::Host;
 use crate::stats::Reported;
@@ -15,8 +15,8 @@ use super::conditions::{DeviceFacts, Goal};
 
 /// Name and version of the schema. Version 1 had one result per size; since version
 /// 2 there is one per size and API. Since version 3 percentiles without enough
-/// samples are null.
-const SCHEMA: &str = "dat-bench/lat/3";
+/// samples are null; since version 4, `run.arrival` is there.
+const SCHEMA: &str = "dat-bench/lat/4";
 
 #[derive(Serialize)]
 struct Body<'a> {
@@ -40,6 +40,8 @@ struct Run<'a> {
     /// Rounds, in each of which every API has one turn per size.
     rounds: u32,
     operation: Operation,
+    /// How the receiver of a write notices it; none for other operations.
+    arrival: Option<Arrival>,
     reported: Reported,
     /// Requested messages per second; empty in a closed loop.
     rates_per_second: &'a [f64],
@@ -127,6 +129,7 @@ pub(crate) fn text(conditions: &Conditions, outcomes: &[Outcome], complete: bool
             libdat: conditions.libdat.as_deref(),
             rounds: conditions.rounds,
             operation: conditions.operation,
+            arrival: conditions.arrival,
             reported: conditions.reported,
             rates_per_second: &conditions.rates,
             loopback: conditions.peer.is_none(),

@@ -10,6 +10,7 @@
 //! fit                       text and tables of 80 columns
 //! ```
 
+mod arrival;
 mod conditions;
 mod csv;
 mod distribution;
@@ -26,6 +27,7 @@ pub(crate) mod reliability;
 mod svg;
 mod table;
 
+pub(crate) use arrival::{Arrival, Method};
 pub(crate) use conditions::{
     Conditions, DeviceFacts, Goal, api_names, clock_line, device_line, head, host_line, pinned,
 };

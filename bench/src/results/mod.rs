@@ -23,7 +23,7 @@ use crate::failure::Failure;
 
 /// The newest version of each schema that this program reads and writes.
 const SCHEMAS: [(&str, u32); 6] = [
-    ("lat", 3),
+    ("lat", 4),
     ("bw", 1),
     ("wake", 2),
     ("cost", 2),

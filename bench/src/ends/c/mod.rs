@@ -10,19 +10,22 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use dat::abi::{
-    DAT_COMPLETION_DEFAULT_FLAG, DAT_COMPLETION_SUPPRESS_FLAG, DAT_CONNECT_DEFAULT_FLAG,
-    DAT_CONNECTION_EVENT_ESTABLISHED, DAT_CONTEXT, DAT_COUNT, DAT_EP_ATTR, DAT_EP_HANDLE,
-    DAT_EVD_CONNECTION_FLAG, DAT_EVD_DTO_FLAG, DAT_HANDLE_NULL, DAT_IA_ATTR, DAT_LMR_TRIPLET,
-    DAT_QOS_BEST_EFFORT, DAT_RETURN, DAT_RMR_TRIPLET, DAT_SERVICE_TYPE_RC,
+    DAT_COMPLETION_DEFAULT_FLAG, DAT_COMPLETION_FLAGS, DAT_COMPLETION_SUPPRESS_FLAG,
+    DAT_CONNECT_DEFAULT_FLAG, DAT_CONNECTION_EVENT_ESTABLISHED, DAT_CONTEXT, DAT_COUNT,
+    DAT_EP_ATTR, DAT_EP_HANDLE, DAT_EVD_CONNECTION_FLAG, DAT_EVD_DTO_FLAG, DAT_HANDLE_NULL,
+    DAT_IA_ATTR, DAT_LMR_TRIPLET, DAT_QOS_BEST_EFFORT, DAT_RETURN, DAT_RMR_TRIPLET,
+    DAT_SERVICE_TYPE_RC,
 };
 use dat_api::DatReturn;
 use dat_api::safe::RemoteSegment;
+use dat_engine::DataInOrder;
 
 use self::acceptor::CAcceptor;
 use super::dat::{Dat, DatEnd, incoming, local, local_grant, remote, remote_grant};
 use super::device_port::DevicePort;
 use super::link::{CompletionResult, End, Fault, Link};
 use super::payload::{self, Payload};
+use super::probe::Probe;
 use super::setup::Setup;
 use crate::cli::Operation;
 use crate::failure::Failure;
@@ -35,11 +38,17 @@ use crate::udapl::v1::{Adapter, Libdat, control, remote_segment};
 
 /// An open adapter with a protection zone. `WAITS`: events are taken by
 /// `dat_evd_wait`, else by `dat_evd_dequeue`.
-pub(crate) struct CInterface<const WAITS: bool>(Rc<Adapter>);
+pub(crate) struct CInterface<const WAITS: bool> {
+    adapter: Rc<Adapter>,
+    probe: Probe,
+}
 
 impl<const WAITS: bool> CInterface<WAITS> {
     pub(crate) fn open(libdat: &Libdat, device_port: &DevicePort) -> Result<Self, Failure> {
-        Adapter::open(libdat, &device_port.adapter_name(), false).map(Self)
+        Ok(Self {
+            adapter: Adapter::open(libdat, &device_port.adapter_name(), false)?,
+            probe: device_port.probe(),
+        })
     }
 }
 
@@ -48,14 +57,14 @@ impl<const WAITS: bool> Dat for CInterface<WAITS> {
     type Acceptor = CAcceptor;
 
     fn address(&self) -> Result<SocketAddr, Failure> {
-        let address = self.0.query()?.ia_address_ptr;
+        let address = self.adapter.query()?.ia_address_ptr;
         // SAFETY: null, or the library's `sockaddr`, which lives as long as the IA.
         unsafe { read_address(address) }
             .ok_or_else(|| Failure::environment("dat_ia_query returned no IP address for the adapter; give one to its network interface"))
     }
 
     fn end(&self, setup: &Setup) -> Result<CEnd<WAITS>, Failure> {
-        let adapter = &self.0;
+        let adapter = &self.adapter;
         let calls = adapter.calls;
         let largest = setup.largest;
         let memory = Memory::register(adapter, payload::bytes(largest))?;
@@ -97,6 +106,7 @@ impl<const WAITS: bool> Dat for CInterface<WAITS> {
             theirs: RemoteSegment::default(),
             payload,
             memory,
+            probe: self.probe.clone(),
         };
         for _ in 0..setup.receives {
             end.post_receive()
@@ -106,7 +116,7 @@ impl<const WAITS: bool> Dat for CInterface<WAITS> {
     }
 
     fn listen(&self) -> Result<CAcceptor, Failure> {
-        CAcceptor::open(&self.0)
+        CAcceptor::open(&self.adapter)
     }
 }
 
@@ -166,6 +176,7 @@ pub(crate) struct CEnd<const WAITS: bool> {
     receive: DAT_LMR_TRIPLET,
     segment: DAT_LMR_TRIPLET,
     target: DAT_RMR_TRIPLET,
+    probe: Probe,
 }
 
 impl<const WAITS: bool> DatEnd for CEnd<WAITS> {
@@ -226,6 +237,11 @@ impl<const WAITS: bool> End for CEnd<WAITS> {
     fn payload(&mut self) -> &mut Payload {
         &mut self.payload
     }
+
+    /// uDAPL has no such query, so another queue pair of the port is asked.
+    fn data_in_order(&self) -> DataInOrder {
+        self.probe.data_in_order()
+    }
 }
 
 /// The cookie of all requests.
@@ -251,11 +267,7 @@ impl<const WAITS: bool> Link for CEnd<WAITS> {
 
     #[inline(always)]
     fn post(&mut self, signaled: bool) -> Result<(), Fault> {
-        let flags = if signaled {
-            DAT_COMPLETION_DEFAULT_FLAG
-        } else {
-            DAT_COMPLETION_SUPPRESS_FLAG
-        };
+        let flags = flags(signaled);
         let Endpoint { ep, calls, .. } = &self.endpoint;
         let (segment, target) = (&raw mut self.segment, &raw const self.target);
         match self.operation {
@@ -277,6 +289,14 @@ impl<const WAITS: bool> Link for CEnd<WAITS> {
                 posted("dat_ep_post_rdma_read", code)
             }
         }
+    }
+
+    #[inline(always)]
+    fn post_empty(&mut self, signaled: bool) -> Result<(), Fault> {
+        let Endpoint { ep, calls, .. } = &self.endpoint;
+        // SAFETY: an EP that no other thread uses; the request has no segments.
+        let code = unsafe { (calls.ep_post_send)(*ep, 0, null_mut(), COOKIE, flags(signaled)) };
+        posted("dat_ep_post_send", code)
     }
 
     #[inline(always)]
@@ -340,6 +360,15 @@ impl<const WAITS: bool> Link for CEnd<WAITS> {
     #[inline(always)]
     fn read_sequence(&self) -> u8 {
         self.payload.read_sequence()
+    }
+}
+
+#[inline(always)]
+fn flags(signaled: bool) -> DAT_COMPLETION_FLAGS {
+    if signaled {
+        DAT_COMPLETION_DEFAULT_FLAG
+    } else {
+        DAT_COMPLETION_SUPPRESS_FLAG
     }
 }
 

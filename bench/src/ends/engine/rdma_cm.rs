@@ -11,7 +11,7 @@ use dat_engine::cm::{
     self, CmError, Connection, ConnectionEvent, ConnectionSink, ListenSink, Listener, Local,
     Manager, ManagerKind, ManagerOptions, Parameters, Request, Target,
 };
-use dat_engine::{ConnectOptions, EndpointHandle, Greeting, TransportOptions};
+use dat_engine::{ConnectOptions, DataInOrder, EndpointHandle, Greeting, TransportOptions};
 
 use super::{Engine, EngineEnd};
 use crate::cli::RunArgs;
@@ -285,6 +285,10 @@ impl End for RdmaCmEnd {
     fn payload(&mut self) -> &mut Payload {
         self.end.payload()
     }
+
+    fn data_in_order(&self) -> DataInOrder {
+        self.end.data_in_order()
+    }
 }
 
 impl Link for RdmaCmEnd {
@@ -296,6 +300,11 @@ impl Link for RdmaCmEnd {
     #[inline(always)]
     fn post(&mut self, signaled: bool) -> Result<(), Fault> {
         self.end.post(signaled)
+    }
+
+    #[inline(always)]
+    fn post_empty(&mut self, signaled: bool) -> Result<(), Fault> {
+        self.end.post_empty(signaled)
     }
 
     #[inline(always)]
