@@ -1,21 +1,24 @@
-//! A ring in the consumer's memory. The producer writes the ring by RDMA, and the
-//! consumer polls it. This is the fastest way from memory to memory: it needs
-//! neither receives nor events. `examples/c/rdma_ring.c` is the same program in
-//! C.
+//! A ring in the consumer's memory, which the producer writes by RDMA.
+//! `examples/c/rdma_ring.c` is the same program in C.
 //!
-//! Why the consumer may poll memory: a slot is one cache line, and its last word
-//! is the number of the message. On a reliable connection, writes arrive in
-//! posting order. The devices that this library drives place the bytes of one
-//! write in ascending order, and place a whole line at once. So when the last
-//! word is new, the rest of the slot is new too. The consumer reads that word
-//! with an acquire load, so later reads are not older. DAT itself guarantees
-//! nothing before a completion; where that is not enough, send a message after
-//! the write.
+//! There are two ways for the consumer to notice a message:
+//! - It polls its memory. This is the fastest way from memory to memory: it needs
+//!   neither receives nor events. A slot is one cache line, and its last word is the
+//!   number of the message. If the device writes the bytes of one message in
+//!   ascending order, the rest of the slot is new when that word is. The consumer
+//!   reads the word with an acquire load, so later reads are not older.
+//! - It polls for the receive of an empty send that the producer posts behind each
+//!   write. What was written before a send is in memory when the send is received.
+//!   DAT guarantees this, and nothing earlier.
+//!
+//! The consumer asks its connected endpoint whether the device promises the order
+//! (`Endpoint::data_in_order`), and tells the producer which way it takes in a first
+//! message. The promise is for one message: it says nothing about two of them.
 //!
 //! Worth copying:
-//! - Credits return the same way: the consumer writes the total number of slots
-//!   that it has emptied to the producer's memory. The number is a total, so one
-//!   such write at a time is enough.
+//! - Credits are the total number of slots that the consumer has emptied. They return
+//!   the same way: by a write to the producer's memory, or by a message with the total.
+//!   As it is a total, one at a time is enough.
 //! - The producer requests one completion every [`SIGNALLED`] writes. That
 //!   completion covers all earlier writes, so their memory may be reused.
 //! - Words that different sides write have their own cache lines.
@@ -29,16 +32,17 @@ use std::process::ExitCode;
 use std::thread;
 use std::time::Instant;
 
-use clap::Parser;
+use clap::{Parser, ValueEnum};
 use common::{Common, LINE, Outcome, connect, expect, wait};
 use dat_api::safe::{
-    Adapter, ConnectionRequest, Endpoint, EndpointOptions, EventDispatcher, Memory, RemoteSegment,
+    Adapter, ConnectionRequest, DataInOrder, Endpoint, EndpointOptions, EventDispatcher, Memory,
+    RemoteSegment,
 };
 use dat_api::types::{
-    CompletionFlags, ConnectionKind, DtoStatus, EvdFlags, EventData, MemPrivileges,
+    CompletionFlags, ConnectionKind, DtoStatus, EpAttributes, EvdFlags, EventData, MemPrivileges,
 };
 
-/// Writes messages into a ring in the peer's memory, which the peer polls
+/// Writes messages into a ring in the peer's memory
 ///
 /// Without HOST it is the consumer for one producer; with HOST it is the
 /// producer. Both busy-poll: each uses a whole processor.
@@ -50,8 +54,21 @@ struct Options {
     /// Messages to write (producer)
     #[arg(short = 'n', long, default_value_t = 10_000)]
     count: u64,
+    /// Whether to poll the last word of a slot, instead of a message behind each write (consumer)
+    #[arg(short, long, value_name = "WHEN", default_value = "auto")]
+    last_byte: LastByte,
     /// The consumer's host
     host: Option<String>,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum LastByte {
+    /// If the device promises that it is written last
+    Auto,
+    /// In any case
+    Force,
+    /// Never
+    Never,
 }
 
 fn main() -> ExitCode {
@@ -64,6 +81,12 @@ const SLOTS: u64 = 64;
 const SIGNALLED: u64 = SLOTS / 4;
 /// Offset of the number in a slot: the last word.
 const NUMBER: usize = LINE - 8;
+/// Messages from the consumer that the producer has not taken: as many credits as
+/// there can be for a full ring, and the first message.
+const MESSAGES: usize = (SLOTS / SIGNALLED) as usize + 1;
+/// The first message of the consumer: how it notices writes.
+const POLLS_MEMORY: u64 = 1;
+const POLLS_MESSAGES: u64 = 2;
 /// Empty polls before the processor is yielded and the connection checked.
 const POLLS_PER_YIELD: u32 = 1000;
 
@@ -71,33 +94,43 @@ fn run(options: Options) -> Outcome<()> {
     let adapter = Adapter::open(&options.common.adapter)?;
     let zone = adapter.zone()?;
     let transfers = adapter.dispatcher(SLOTS as u32, EvdFlags::DTO)?;
+    let arrivals = adapter.dispatcher(SLOTS as u32, EvdFlags::DTO)?;
     let connections = adapter.dispatcher(8, EvdFlags::CONNECTION | EvdFlags::CR)?;
     let endpoint = zone.endpoint(&EndpointOptions {
+        recv: Some(&arrivals),
         connect: Some(&connections),
+        attributes: Some(attributes(&adapter)),
         ..EndpointOptions::new(&transfers)
     })?;
-    // The slots, followed by one line for the total of emptied slots.
+    // The slots, followed by one line for the total of emptied slots, and one for
+    // each message of the consumer.
     let memory = zone.memory(
-        (SLOTS as usize + 1) * LINE,
+        (SLOTS as usize + 1 + MESSAGES) * LINE,
         MemPrivileges::LOCAL_READ | MemPrivileges::LOCAL_WRITE | MemPrivileges::REMOTE_WRITE,
     )?;
     let mut side = Side {
         endpoint,
         transfers,
+        arrivals,
         connections,
         memory,
+        by_message: false,
         idle: 0,
     };
     let port = options.common.port;
     match &options.host {
         Some(host) => {
             // The address for credits, and the number of messages to come.
+            for line in 0..MESSAGES {
+                side.post_message_receive(line)?;
+            }
             let mut about = describe(side.memory.remote(EMPTIED..EMPTIED + 8)).to_vec();
             about.extend_from_slice(&options.count.to_le_bytes());
             connect(&mut side.endpoint, &side.connections, host, port, &about)?;
             let ring = parse_credits(&side.endpoint.private_data())
                 .filter(|ring| ring.length == SLOTS * LINE as u64)
                 .ok_or("the peer has no ring of this size: start rdma_ring there")?;
+            side.by_message = side.method()?;
             side.produce(ring, options.count)?;
             side.endpoint.disconnect(true)?;
             expect(&side.connections, ConnectionKind::Disconnected)
@@ -115,6 +148,7 @@ fn run(options: Options) -> Outcome<()> {
             request.accept(&mut side.endpoint, &ring)?;
             drop(listening);
             expect(&side.connections, ConnectionKind::Established)?;
+            side.choose(options.last_byte)?;
             side.consume(credits, count)?;
             expect(&side.connections, ConnectionKind::Disconnected)
         }
@@ -142,22 +176,90 @@ fn parse_credits(words: &[u8]) -> Option<RemoteSegment> {
 /// Offset of the total of emptied slots, behind the slots.
 const EMPTIED: usize = SLOTS as usize * LINE;
 
+/// Returns the offset of a message of the consumer.
+fn message(line: usize) -> usize {
+    EMPTIED + (1 + line) * LINE
+}
+
+/// Returns attributes with room for a write and a send for each slot, and for a
+/// receive for each slot.
+fn attributes(adapter: &Adapter) -> EpAttributes {
+    let limits = adapter.query().ia;
+    EpAttributes {
+        service_type: 0,
+        max_message_size: limits.max_message_size,
+        max_rdma_size: limits.max_rdma_size,
+        qos: 0,
+        recv_completion_flags: CompletionFlags::empty(),
+        request_completion_flags: CompletionFlags::empty(),
+        max_recv_dtos: SLOTS as i32,
+        max_request_dtos: 2 * SLOTS as i32,
+        max_recv_iov: 1,
+        max_request_iov: 1,
+        max_rdma_read_in: 0,
+        max_rdma_read_out: 0,
+        srq_soft_hw: 0,
+        max_rdma_read_iov: 1,
+        max_rdma_write_iov: 1,
+    }
+}
+
 fn place(number: u64) -> usize {
     (number % SLOTS) as usize * LINE
 }
 
 struct Side {
     endpoint: Endpoint,
+    /// Completions of writes and sends.
     transfers: EventDispatcher,
+    /// Receives.
+    arrivals: EventDispatcher,
     connections: EventDispatcher,
     /// The producer fills its slots before it writes them to the peer; the
     /// consumer's slots are the ring.
     memory: Memory,
+    /// Whether messages announce what was written.
+    by_message: bool,
     /// Empty polls since the last successful one.
     idle: u32,
 }
 
 impl Side {
+    /// Chooses how the consumer notices writes, and tells the producer.
+    fn choose(&mut self, last_byte: LastByte) -> Outcome<()> {
+        // The device can be asked once the endpoint is connected.
+        let answer = self.endpoint.data_in_order();
+        self.by_message = match last_byte {
+            LastByte::Auto => answer != DataInOrder::Yes,
+            LastByte::Force => false,
+            LastByte::Never => true,
+        };
+        let (method, text) = match self.by_message {
+            false => (POLLS_MEMORY, "polling memory"),
+            true => (POLLS_MESSAGES, "polling for a message behind each write"),
+        };
+        println!("{text}; data in order: {answer}");
+        if self.by_message {
+            for _ in 0..SLOTS {
+                self.post_announcement_receive()?;
+            }
+        }
+        self.send_total(method)
+    }
+
+    /// Returns whether the producer has to post a send behind each write, as the
+    /// consumer's first message says.
+    fn method(&mut self) -> Outcome<bool> {
+        loop {
+            match self.message()? {
+                Some(POLLS_MEMORY) => return Ok(false),
+                Some(POLLS_MESSAGES) => return Ok(true),
+                Some(_) => return Err("the peer is not rdma_ring".into()),
+                None => self.idle_poll()?,
+            }
+        }
+    }
+
     /// Runs the producer.
     fn produce(&mut self, ring: RemoteSegment, count: u64) -> Outcome<()> {
         let begun = Instant::now();
@@ -171,7 +273,7 @@ impl Side {
                 match self.completion()? {
                     Some(number) => done = number + 1,
                     None => {
-                        emptied = self.memory.load_u64(EMPTIED);
+                        emptied = self.emptied(emptied)?;
                         self.idle_poll()?;
                     }
                 }
@@ -190,6 +292,10 @@ impl Side {
             } else {
                 CompletionFlags::SUPPRESS
             };
+            let (of_write, behind) = match self.by_message {
+                false => (flags, None),
+                true => (CompletionFlags::SUPPRESS, Some(flags)),
+            };
             self.endpoint.post_rdma_write(
                 &[self.memory.segment(at..at + LINE)],
                 sent,
@@ -198,15 +304,18 @@ impl Side {
                     length: LINE as u64,
                     ..ring
                 },
-                flags,
+                of_write,
             )?;
+            if let Some(flags) = behind {
+                self.endpoint.post_send(&[], sent, flags)?;
+            }
         }
         // Waits for the last credits too, because they still need the connection.
         while done < count || emptied < count {
             match self.completion()? {
                 Some(number) => done = number + 1,
                 None => {
-                    emptied = self.memory.load_u64(EMPTIED);
+                    emptied = self.emptied(emptied)?;
                     self.idle_poll()?;
                 }
             }
@@ -219,11 +328,11 @@ impl Side {
     /// Runs the consumer.
     fn consume(&mut self, credits: RemoteSegment, count: u64) -> Outcome<()> {
         // Slots that the producer knows to be empty; a credit write with a higher
-        // number may be in flight.
-        let (mut reported, mut reporting) = (0, false);
+        // number may be in flight, as the first message is at the beginning.
+        let (mut reported, mut reporting) = (0, true);
         for taken in 0..count {
             let at = place(taken);
-            while self.memory.load_u64(at + NUMBER) != taken + 1 {
+            while !self.has_arrived(at, taken)? {
                 self.idle_poll()?;
             }
             self.idle = 0;
@@ -259,8 +368,65 @@ impl Side {
         Ok(())
     }
 
-    /// Writes the total number of emptied slots to the producer.
+    /// Returns whether message `number` is in its slot, which begins at `at`.
+    fn has_arrived(&mut self, at: usize, number: u64) -> Outcome<bool> {
+        if self.by_message {
+            if completed(&self.arrivals)?.is_none() {
+                return Ok(false);
+            }
+            self.post_announcement_receive()?;
+            // Not a condition, but a check of this program.
+            if self.memory.load_u64(at + NUMBER) != number + 1 {
+                return Err(format!("message {number} was announced before it was there").into());
+            }
+            return Ok(true);
+        }
+        Ok(self.memory.load_u64(at + NUMBER) == number + 1)
+    }
+
+    /// Returns the total of emptied slots, which was `known` before.
+    fn emptied(&mut self, known: u64) -> Outcome<u64> {
+        match self.by_message {
+            false => Ok(self.memory.load_u64(EMPTIED)),
+            true => Ok(self.message()?.unwrap_or(known)),
+        }
+    }
+
+    /// Takes a message of the consumer, which is a number.
+    fn message(&mut self) -> Outcome<Option<u64>> {
+        let Some(line) = completed(&self.arrivals)? else {
+            return Ok(None);
+        };
+        let number = self.memory.load_u64(message(line as usize));
+        self.post_message_receive(line as usize)?;
+        Ok(Some(number))
+    }
+
+    fn post_message_receive(&mut self, line: usize) -> Outcome<()> {
+        let at = message(line);
+        let segment = self.memory.segment(at..at + 8);
+        let flags = CompletionFlags::empty();
+        Ok(self.endpoint.post_recv(&[segment], line as u64, flags)?)
+    }
+
+    fn post_announcement_receive(&mut self) -> Outcome<()> {
+        Ok(self.endpoint.post_recv(&[], 0, CompletionFlags::empty())?)
+    }
+
+    /// Sends a number to the producer. The last such send must have completed.
+    fn send_total(&mut self, number: u64) -> Outcome<()> {
+        self.memory.write(EMPTIED, &number.to_le_bytes());
+        let total = self.memory.segment(EMPTIED..EMPTIED + 8);
+        let flags = CompletionFlags::empty();
+        Ok(self.endpoint.post_send(&[total], number, flags)?)
+    }
+
+    /// Reports the total number of emptied slots to the producer. The last report must
+    /// have completed.
     fn report(&mut self, credits: RemoteSegment, emptied: u64) -> Outcome<()> {
+        if self.by_message {
+            return self.send_total(emptied);
+        }
         self.memory.write(EMPTIED, &emptied.to_le_bytes());
         let sum = self.memory.segment(EMPTIED..EMPTIED + 8);
         let flags = CompletionFlags::empty();
@@ -269,23 +435,9 @@ impl Side {
             .post_rdma_write(&[sum], emptied, credits, flags)?)
     }
 
-    /// Polls for the completion of a write, and returns its cookie.
+    /// Polls for the completion of a write or send, and returns its cookie.
     fn completion(&mut self) -> Outcome<Option<u64>> {
-        let Some(event) = self.transfers.next()? else {
-            return Ok(None);
-        };
-        match event.data {
-            EventData::Dto {
-                cookie,
-                status: DtoStatus::Success,
-                ..
-            } => Ok(Some(cookie)),
-            EventData::Dto {
-                status: DtoStatus::Flushed,
-                ..
-            } => Err("the peer has left".into()),
-            other => Err(format!("a write failed: {other:?}").into()),
-        }
+        completed(&self.transfers)
     }
 
     /// Counts an empty poll. Once in `POLLS_PER_YIELD` polls the processor is yielded,
@@ -301,6 +453,25 @@ impl Side {
             }
         }
         Ok(())
+    }
+}
+
+/// Takes a completion, and returns its cookie.
+fn completed(events: &EventDispatcher) -> Outcome<Option<u64>> {
+    let Some(event) = events.next()? else {
+        return Ok(None);
+    };
+    match event.data {
+        EventData::Dto {
+            cookie,
+            status: DtoStatus::Success,
+            ..
+        } => Ok(Some(cookie)),
+        EventData::Dto {
+            status: DtoStatus::Flushed,
+            ..
+        } => Err("the peer has left".into()),
+        other => Err(format!("a transfer failed: {other:?}").into()),
     }
 }
 

@@ -61,6 +61,7 @@ struct options {
     unsigned long count;   /* -n: messages */
     unsigned long size;    /* -s: bytes of a message */
     unsigned long clients; /* -c: clients that a server serves */
+    int force;             /* -l: poll memory in any case */
     const char *host;      /* the server's host */
 };
 
@@ -84,7 +85,9 @@ static inline unsigned long long number(const char *text, unsigned long long lea
 static inline void parse(int argc, char **argv, const char *letters, const char *about,
                          int takes_host, struct options *options)
 {
-    static const struct option words[] = { { "help", no_argument, NULL, 'h' }, { 0 } };
+    static const struct option words[] = { { "help", no_argument, NULL, 'h' },
+                                           { "last-byte", required_argument, NULL, 'l' },
+                                           { 0 } };
     int letter;
 
     while ((letter = getopt_long(argc, argv, letters, words, NULL)) != -1) {
@@ -94,6 +97,14 @@ static inline void parse(int argc, char **argv, const char *letters, const char 
         case 'n': options->count = number(optarg, 1, UINT32_MAX); break;
         case 's': options->size = number(optarg, 8, 1 << 20); break;
         case 'c': options->clients = number(optarg, 1, 512); break;
+        case 'l':
+            options->force = strcmp(optarg, "force") == 0;
+            if (strchr(letters, 'l') == NULL ||
+                (!options->force && strcmp(optarg, "never") != 0 && strcmp(optarg, "auto") != 0)) {
+                fprintf(stderr, "invalid option --last-byte %s (see --help)\n", optarg);
+                exit(USAGE);
+            }
+            break;
         case 'h': printf("%s", about); exit(0);
         default: fprintf(stderr, "see --help\n"); exit(USAGE); /* getopt has printed the error */
         }

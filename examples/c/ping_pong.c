@@ -146,7 +146,7 @@ static unsigned long pong(void)
 
 int main(int argc, char **argv)
 {
-    struct options options = { "mlx5_0", 18515, 1000, 64, 1, NULL };
+    struct options options = { "mlx5_0", 18515, 1000, 64, 1, 0, NULL };
     DAT_EVD_HANDLE async_evd = DAT_HANDLE_NULL, connections;
     DAT_EP_ATTR attr = attributes(1, 1);
     DAT_IA_HANDLE ia;

@@ -83,7 +83,7 @@ static void take(void)
 
 int main(int argc, char **argv)
 {
-    struct options options = { "mlx5_0", 18515, 1000, 8, 1, "127.0.0.1" };
+    struct options options = { "mlx5_0", 18515, 1000, 8, 1, 0, "127.0.0.1" };
     DAT_EVD_HANDLE async_evd = DAT_HANDLE_NULL, connections;
     DAT_EP_ATTR attr = attributes(GRANTS, MOST);
     DAT_CONNECTION_EVENT_DATA *told;

@@ -238,7 +238,7 @@ static int answer_request(DAT_IA_HANDLE ia, DAT_PZ_HANDLE pz, DAT_EVD_HANDLE eve
 
 int main(int argc, char **argv)
 {
-    struct options options = { "mlx5_0", 18515, 1000, 8, 1, NULL };
+    struct options options = { "mlx5_0", 18515, 1000, 8, 1, 0, NULL };
     DAT_SRQ_ATTR srq_attr = { 0, 1, DAT_SRQ_LW_DEFAULT };
     DAT_IA_HANDLE ia;
     DAT_PZ_HANDLE pz;

@@ -24,6 +24,8 @@ const EXAMPLES: [&str; 5] = [
     "srq_server",
 ];
 
+type Options = &'static [&'static str];
+
 /// The fabric and the qualifier of one test.
 struct TestFabric {
     fabric: String,
@@ -31,6 +33,8 @@ struct TestFabric {
     manager: &'static str,
     /// The data path, as `DAT_PATH`.
     path: &'static str,
+    /// Options of the emulated device, for the launcher.
+    device: Options,
     /// A qualifier in the range of ports on which no program listens.
     qualifier: String,
 }
@@ -42,6 +46,7 @@ impl TestFabric {
             fabric: fabric(),
             manager: "auto",
             path: "auto",
+            device: &[],
             qualifier: socket.local_addr().expect("bound").port().to_string(),
         }
     }
@@ -51,7 +56,9 @@ impl TestFabric {
         Command::new("timeout")
             .arg(LIMIT)
             .arg(launcher())
-            .args(["run", "--fabric", &self.fabric, "--"])
+            .args(["run", "--fabric", &self.fabric])
+            .args(self.device)
+            .arg("--")
             .arg(folder().join("examples").join(example))
             .args(["-p", &self.qualifier])
             .args(arguments)
@@ -145,7 +152,54 @@ fn a_ring_is_written_and_read() {
         let producer = end(place.start("rdma_ring", &["-n", count, "127.0.0.1"]));
         let expected = format!("{count} messages written, ");
         assert!(producer.starts_with(&expected), "{producer}");
-        assert_eq!(consumer.end(), format!("{count} messages read\n"));
+        let read = consumer.end();
+        assert!(
+            read.ends_with(&format!("\n{count} messages read\n")),
+            "{read}"
+        );
+    }
+}
+
+/// libibverbs asks the device on x86 only.
+const PROMISED: bool = cfg!(target_arch = "x86_64");
+
+#[test]
+fn a_ring_is_polled_in_memory_only_if_the_device_promises_the_order_or_by_force() {
+    const MEMORY: &str = "polling memory";
+    const MESSAGES: &str = "polling for a message behind each write";
+    let yes = if PROMISED {
+        (MEMORY, "yes")
+    } else {
+        (MESSAGES, "no")
+    };
+    let no = (MESSAGES, "no");
+    let cases: [(Options, Options, (&str, &str)); 7] = [
+        (&[], &[], yes),
+        (&["--data-in-order", "no"], &[], no),
+        (&["--data-in-order", "unknown"], &[], no),
+        // Here only a message shows that a slot is complete.
+        (&["--nasty", "parts"], &[], no),
+        (
+            &["--data-in-order", "no"],
+            &["--last-byte", "force"],
+            (MEMORY, "no"),
+        ),
+        (&[], &["--last-byte", "never"], (MESSAGES, yes.1)),
+        (&["--face", "write"], &[], no),
+    ];
+    for path in ["auto", "verbs"] {
+        for (device, arguments, (method, answer)) in cases {
+            let mut place = TestFabric::new();
+            (place.device, place.path) = (device, path);
+            let consumer = place.serve("rdma_ring", arguments);
+            let producer = end(place.start("rdma_ring", &["-n", "1001", "127.0.0.1"]));
+            assert!(
+                producer.starts_with("1001 messages written, "),
+                "{producer}"
+            );
+            let expected = format!("{method}; data in order: {answer}\n1001 messages read\n");
+            assert_eq!(consumer.end(), expected, "{path} {device:?} {arguments:?}");
+        }
     }
 }
 

@@ -217,16 +217,22 @@ fn ping_pong(under: &[&str], count: &str) {
     assert!(clients[0].starts_with(&expected), "{clients:?}");
 }
 
-fn rdma_ring(under: &[&str], count: &str) {
+/// Runs the ring; `method` are the consumer's option and what it prints.
+fn rdma_ring(under: &[&str], count: &str, method: (&[&str], &str)) {
     let of_client = ["-n", count];
-    let (server, clients) = sides(under, ("rdma_ring", &[]), "rdma_ring", &[&of_client]);
+    let server = ("rdma_ring", method.0);
+    let (server, clients) = sides(under, server, "rdma_ring", &[&of_client]);
     assert!(
-        server.ends_with(&format!("\n{count} messages read\n")),
+        server.ends_with(&format!("\n{}\n{count} messages read\n", method.1)),
         "{server}"
     );
     let expected = format!("{count} messages written, ");
     assert!(clients[0].starts_with(&expected), "{clients:?}");
 }
+
+/// uDAPL cannot ask for the order of bytes.
+const MESSAGES: (&[&str], &str) = (&[], "polling for a message behind each write");
+const MEMORY: (&[&str], &str) = (&["--last-byte", "force"], "polling memory");
 
 fn shared_queue(under: &[&str], counts: [u32; 3]) {
     let words = counts.map(|count| count.to_string());
@@ -278,7 +284,8 @@ fn ping_pong_measures_round_trips() {
 #[test]
 fn a_ring_is_written_and_read() {
     for count in ["1", "64", "2001"] {
-        rdma_ring(&[], count);
+        rdma_ring(&[], count, MESSAGES);
+        rdma_ring(&[], count, MEMORY);
     }
 }
 
@@ -379,7 +386,7 @@ fn is_connected(port: &str) -> bool {
 
 #[test]
 fn errors_are_printed_with_a_remedy() {
-    let cases: [(&str, &[&str], i32, &[&str]); 5] = [
+    let cases: [(&str, &[&str], i32, &[&str]); 7] = [
         (
             "ping_pong",
             &["127.0.0.1"],
@@ -399,6 +406,8 @@ fn errors_are_printed_with_a_remedy() {
             &["cannot resolve no.such.host.invalid"],
         ),
         ("ping_pong", &["-s", "7"], 1, &["expected 8 to 1048576"]),
+        ("rdma_ring", &["-l", "yes"], 1, &["--last-byte yes"]),
+        ("ping_pong", &["--last-byte", "force"], 1, &["--last-byte"]),
         ("srq_server", &["here"], 1, &["unexpected argument 'here'"]),
     ];
     let (fabric, qualifier) = (fabric(), qualifier());
@@ -437,7 +446,8 @@ fn all_are_clean_under_valgrind() {
         return;
     }
     ping_pong(&VALGRIND, "50");
-    rdma_ring(&VALGRIND, "100");
+    rdma_ring(&VALGRIND, "100", MESSAGES);
+    rdma_ring(&VALGRIND, "100", MEMORY);
     shared_queue(&VALGRIND, [1, 60, 100]);
 }
 
