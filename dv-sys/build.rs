@@ -61,13 +61,15 @@ const EVENT_VERBS: [&str; 3] = [
 const VERBS_CONSTANTS: [&str; 2] = ["IBV_LINK_LAYER_ETHERNET", "IBV_LINK_LAYER_INFINIBAND"];
 
 /// Functions of `mlx5dv.h`.
-const MLX5DV_FUNCTIONS: [&str; 6] = [
+const MLX5DV_FUNCTIONS: [&str; 8] = [
     "mlx5dv_create_cq",
     "mlx5dv_create_qp",
+    "mlx5dv_get_clock_info",
     "mlx5dv_init_obj",
     "mlx5dv_is_supported",
     "mlx5dv_set_ctrl_seg",
     "mlx5dv_set_data_seg",
+    "mlx5dv_ts_to_ns",
 ];
 
 /// Types of `mlx5dv.h` that the functions above do not include.

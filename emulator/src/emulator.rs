@@ -215,17 +215,19 @@ impl Emulator {
         Ok(())
     }
 
-    /// Returns the relation of the device clock to the time of day. Returns
-    /// `None` in stepped mode, where the test sets the time.
+    /// Returns the relation of the device clock to the time of day. In stepped mode the
+    /// device clock is the time of the test, which begins at 1 ns.
     #[must_use]
-    pub fn wall_clock(&self) -> Option<WallClock> {
-        self.stepper.is_none().then(|| {
-            let clock = runner::wall_clock();
-            WallClock {
-                device: clock.device.wrapping_add(self.timestamp_offset),
-                ..clock
-            }
-        })
+    pub fn wall_clock(&self) -> WallClock {
+        let clock = runner::wall_clock();
+        let device = match &self.stepper {
+            None => clock.device,
+            Some(stepper) => ticks(stepper.lock().now()),
+        };
+        WallClock {
+            device: device.wrapping_add(self.timestamp_offset),
+            ..clock
+        }
     }
 
     /// Locks the NIC for a kernel command. When the guard is dropped, the NIC

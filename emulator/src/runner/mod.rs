@@ -49,14 +49,37 @@ pub fn now() -> Nanos {
     read_clock(libc::CLOCK_MONOTONIC)
 }
 
-/// Returns the current time by the NIC's clock and by the time of day.
+/// Returns the current time by the NIC's clock and by the time of day. The time of day is
+/// read between two readings of the NIC's clock, several times: the pair with the least time
+/// between the two is the most accurate.
 #[must_use]
 pub fn wall_clock() -> WallClock {
-    WallClock {
-        device: ticks(now()),
-        nanoseconds: read_clock(libc::CLOCK_REALTIME),
-    }
+    let read = |_| {
+        let before = now();
+        let nanoseconds = read_clock(libc::CLOCK_REALTIME);
+        let passed = now() - before;
+        let device = ticks(before + passed / 2);
+        (
+            passed,
+            WallClock {
+                device,
+                nanoseconds,
+            },
+        )
+    };
+    let first = read(0);
+    let closest =
+        (1..READINGS).map(read).fold(
+            first,
+            |closest, next| {
+                if next.0 < closest.0 { next } else { closest }
+            },
+        );
+    closest.1
 }
+
+/// Number of readings of [`wall_clock`].
+const READINGS: u32 = 8;
 
 fn read_clock(clock: libc::clockid_t) -> Nanos {
     let mut time = libc::timespec {

@@ -46,6 +46,12 @@ impl Stepper {
         }
     }
 
+    /// Returns its time.
+    #[must_use]
+    pub fn now(&self) -> Nanos {
+        self.now
+    }
+
     /// Takes the doorbells and at most one packet, and does at most one unit of
     /// work. Returns `false` if there was nothing to do; then only a doorbell,
     /// a command or the passing of time creates work.

@@ -19,8 +19,8 @@ use crate::nic::spec::{
 pub trait Backend: Send + Sync {
     /// Returns the event files for the events of all objects.
     fn events(&self) -> &Arc<Events>;
-    /// Returns the relation of the device clock to the time of day, if it is fixed.
-    fn wall_clock(&self) -> Option<WallClock>;
+    /// Returns the relation of the device clock to the time of day.
+    fn wall_clock(&self) -> WallClock;
     /// Returns GUID, GIDs and LIDs of a device.
     fn identity(&self, device: u8) -> DeviceIdentity;
 

@@ -64,8 +64,8 @@ pub(super) fn write_page(memory: BorrowedFd<'_>, clock: WallClock) -> std::io::R
 ///
 /// # Errors
 /// As mlx5_ib: `EINVAL` for a length other than a page, `EOPNOTSUPP` for another
-/// version or if there is no clock page, `EPERM` for a writable mapping.
-pub(super) fn check(offset: u64, len: usize, writes: bool, has_page: bool) -> Result<Option<u64>> {
+/// version, `EPERM` for a writable mapping.
+pub(super) fn check(offset: u64, len: usize, writes: bool) -> Result<Option<u64>> {
     let page_offset = offset / PAGE_SIZE;
     if page_offset >> 8 != COMMAND || !offset.is_multiple_of(PAGE_SIZE) {
         return Ok(None);
@@ -76,9 +76,9 @@ pub(super) fn check(offset: u64, len: usize, writes: bool, has_page: bool) -> Re
         "a mapping of the clock page is one whole page",
     )?;
     refuse_if(
-        page_offset & 0xff != VERSION || !has_page,
+        page_offset & 0xff != VERSION,
         EOPNOTSUPP,
-        "there is no clock page, or none of this version",
+        "there is no clock page of this version",
     )?;
     refuse_if(writes, EPERM, "the clock page cannot be written")?;
     Ok(Some(PAGE * PAGE_SIZE))

@@ -73,8 +73,6 @@ pub struct DeviceFile {
     config: DeviceConfig,
     /// The memory file of the doorbell pages.
     memory: OwnedFd,
-    /// Whether the clock page is filled.
-    has_clock_page: bool,
     state: Mutex<State>,
 }
 
@@ -122,17 +120,13 @@ impl DeviceFile {
         // SAFETY: memfd_create has just created it; it is owned here only.
         let memory = File::from(unsafe { OwnedFd::from_raw_fd(fd) });
         memory.set_len(clock::MEMORY_PAGES * PAGE_SIZE)?;
-        let wall_clock = backend.wall_clock();
-        if let Some(wall_clock) = wall_clock {
-            clock::write_page(memory.as_fd(), wall_clock)?;
-        }
+        clock::write_page(memory.as_fd(), backend.wall_clock())?;
         let state = Mutex::default();
         Ok(Self {
             backend,
             device,
             config,
             memory: memory.into(),
-            has_clock_page: wall_clock.is_some(),
             state,
         })
     }
@@ -156,15 +150,7 @@ impl DeviceFile {
         len: usize,
         writes: bool,
     ) -> Result<Option<u64>> {
-        clock::check(offset, len, writes, self.has_clock_page)
-    }
-
-    pub(super) fn clock_versions(&self) -> u8 {
-        if self.has_clock_page {
-            clock::VERSIONS
-        } else {
-            0
-        }
+        clock::check(offset, len, writes)
     }
 
     /// Checks a mapping of a doorbell page before it is made. Returns the page.

@@ -31,7 +31,7 @@ impl Backend for EmulatorBackend {
         &self.events
     }
 
-    fn wall_clock(&self) -> Option<WallClock> {
+    fn wall_clock(&self) -> WallClock {
         self.emulator.wall_clock()
     }
 

@@ -4,12 +4,13 @@
 use core::mem::zeroed;
 use std::collections::VecDeque;
 use std::rc::Rc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use dv_sys::inline::{
     ibv_end_poll, ibv_modify_cq, ibv_start_poll, ibv_wc_read_byte_len, ibv_wc_read_completion_ts,
     ibv_wc_read_opcode, ibv_wc_read_qp_num,
 };
+use dv_sys::mlx5dv::{mlx5dv_get_clock_info, mlx5dv_ts_to_ns};
 use dv_sys::verbs::*;
 use mlx5emu::nic::spec::Qpn;
 use proptest::prelude::*;
@@ -268,12 +269,50 @@ fn an_extended_queue_reports_each_field_and_the_device_time() {
     );
 }
 
+/// Whose page and conversion are libmlx5's own.
 #[test]
-fn timestamps_without_a_device_clock_are_refused() {
+fn libmlx5_converts_the_device_time_to_the_time_of_day() {
     let system = System::new();
-    let wallclock = ibv_create_cq_wc_flags::IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK.0;
-    let refused = Cq::extended(system.context(), 15, wallclock.into(), 0).err();
-    assert_eq!(refused, Some(libc::EOPNOTSUPP), "time stands still here");
+    let before = SystemTime::now();
+    let flags = ibv_create_cq_wc_flags::IBV_WC_EX_WITH_COMPLETION_TIMESTAMP.0
+        | ibv_create_cq_wc_flags::IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK.0;
+    let cq = Cq::extended(system.context(), 15, flags.into(), 0).expect("a CQ");
+    let opened = SystemTime::now();
+    let it = Loop::new(system, [&cq, &cq], false);
+    let extended: *mut ibv_cq_ex = cq.raw.cast();
+    let mut times = Vec::new();
+    for wr_id in 1..=3 {
+        let read = ibv_wr_opcode::IBV_WR_RDMA_READ;
+        it.post(wr_id, read, SIGNALED, &mut [it.segment(512, 40)], 0);
+        it.system.run();
+        // SAFETY: as above; the context is open, and libmlx5's clock information is
+        // written before it is read.
+        unsafe {
+            assert_eq!(ibv_start_poll(extended, &mut zeroed()), 0);
+            let ticks = ibv_wc_read_completion_ts(extended);
+            ibv_end_poll(extended);
+            let mut info = zeroed();
+            let context = it.system.context().raw;
+            assert_eq!(mlx5dv_get_clock_info(context, &raw mut info), 0);
+            times.push(mlx5dv_ts_to_ns(&raw mut info, ticks));
+        }
+        device::advance(Duration::from_micros(50));
+    }
+    let passed: Vec<u64> = times.windows(2).map(|pair| pair[1] - pair[0]).collect();
+    assert!(
+        passed.iter().all(|ns| (49_980..50_100).contains(ns)),
+        "{times:?}"
+    );
+    if it.system.is_stepped() {
+        // The page was written while the context was opened, and the test's clock stood still
+        // but for a tick of each earlier completion.
+        let since_1970 = |time: SystemTime| {
+            let passed = time.duration_since(SystemTime::UNIX_EPOCH);
+            passed.expect("after 1970").as_nanos() as u64
+        };
+        let opened = since_1970(before)..since_1970(opened) + 1_000_000_000;
+        assert!(opened.contains(&times[0]), "{} in {opened:?}", times[0]);
+    }
 }
 
 #[test]
