@@ -182,9 +182,9 @@ pub mod wait;
 pub use completion::{Completion, CompletionFlags, CompletionOp, Status};
 pub use control::{
     Access, AsyncEvent, AsyncEventKind, AsyncSource, CompletionChannel, ConnectOptions, CqeSize,
-    DataInOrder, DataPath, Device, DeviceInfo, EndpointAddress, Greeting, IwarpRoute, Limits,
-    LinkLayer, ManagedRoute, MemoryRegion, MemoryWindow, Mtu, PartitionKey, PathRequest, PortInfo,
-    PortState, ProtectionDomain, RegisteredBuffer, Route, Transport, TransportOptions,
+    DataInOrder, DataPath, Device, DeviceClock, DeviceInfo, EndpointAddress, Greeting, IwarpRoute,
+    Limits, LinkLayer, ManagedRoute, MemoryRegion, MemoryWindow, Mtu, PartitionKey, PathRequest,
+    PortInfo, PortState, ProtectionDomain, RegisteredBuffer, Route, Transport, TransportOptions,
     WindowTarget, devices, devices_with,
 };
 pub use endpoint::{Endpoint, EndpointHandle, EndpointOptions, InlineShape, ThreadMode};

@@ -109,6 +109,14 @@ impl CompletionQueue {
         self.path.poll()
     }
 
+    /// Returns the next completion as [`Self::poll`] does, and when the device wrote its
+    /// CQE; [`crate::DeviceClock`] converts that to nanoseconds. The time is
+    /// [`Arrival::Unknown`] for a failed request or receive, and on the verbs path. Takes the
+    /// slow path of polling.
+    pub fn poll_stamped(&mut self) -> Option<(Completion, Arrival)> {
+        self.path.poll_stamped()
+    }
+
     /// Returns the next CQE without consuming it, if the device has written one.
     /// Always `None` on the verbs path ([`Self::can_peek`]). Does not detach
     /// dropped endpoints: a caller that never polls has to call [`Self::process_commands`].

@@ -19,4 +19,5 @@ mod queues;
 mod recycling;
 mod referee;
 mod schedules;
+mod stamps;
 mod tracer;

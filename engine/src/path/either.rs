@@ -249,6 +249,14 @@ impl Poller {
         }
     }
 
+    /// As [`Self::poll`], and returns when the completion arrived.
+    pub(crate) fn poll_stamped(&mut self) -> Option<(Completion, Arrival)> {
+        match self {
+            Self::Direct(path) => path.poll_stamped(),
+            Self::Verbs(path) => Some((path.poll()?.copied(), Arrival::Unknown)),
+        }
+    }
+
     /// Returns when the next completion arrived, without taking it.
     pub(crate) fn arrival(&self) -> Arrival {
         match self {

@@ -135,14 +135,18 @@ impl Poller {
     /// Returns when the next CQE was written, without consuming it. A stale CQE
     /// counts until it is polled.
     pub fn arrival(&self) -> Arrival {
-        let Some((slot, _)) = self.ring.peek() else {
-            return Arrival::Empty;
-        };
-        match slot.own_op().opcode() {
-            CqeOpcode::INVALID => Arrival::Empty,
-            CqeOpcode::REQUESTER_ERROR | CqeOpcode::RESPONDER_ERROR => Arrival::Unknown,
-            _ => Arrival::At(slot.timestamp()),
+        match self.ring.peek() {
+            Some((slot, _)) => arrival(slot),
+            None => Arrival::Empty,
         }
+    }
+
+    /// Returns the next completion as [`Self::poll`] does, and when its CQE was written.
+    pub fn poll_stamped(&mut self) -> Option<(Completion, Arrival)> {
+        let mut found = Completion::default();
+        let mut stamp = Arrival::Unknown;
+        self.find(&mut found, |slot| stamp = arrival(slot))
+            .then_some((found, stamp))
     }
 
     /// Fills `out` with the completions that are there. Returns how many.
@@ -173,6 +177,12 @@ impl Poller {
     #[cold]
     #[inline(never)]
     fn poll_slow(&mut self, found: &mut Completion) -> bool {
+        self.find(found, |_| {})
+    }
+
+    /// As [`Self::poll_slow`]; passes the CQE to `see` before the device gets it back.
+    #[inline(always)]
+    fn find(&mut self, found: &mut Completion, mut see: impl FnMut(Slot)) -> bool {
         loop {
             let Some(CqeRef { slot, .. }) = self.peek() else {
                 self.process_commands();
@@ -180,6 +190,7 @@ impl Poller {
             };
             match self.consume_slow(slot, slot.tail()) {
                 Slow::Report(completion) => {
+                    see(slot);
                     // SAFETY: the entry was written, and has been decoded.
                     unsafe { self.ring.advance() };
                     self.ring.publish();
@@ -271,6 +282,15 @@ impl Poller {
     /// Arms the queue; see [`CompletionRing::arm`].
     pub fn arm(&mut self, solicited_only: bool, events_read: u32) {
         self.ring.arm(solicited_only, events_read);
+    }
+}
+
+/// Returns when a CQE was written. An error CQE has its syndrome in place of the stamp.
+fn arrival(slot: Slot) -> Arrival {
+    match slot.own_op().opcode() {
+        CqeOpcode::INVALID => Arrival::Empty,
+        CqeOpcode::REQUESTER_ERROR | CqeOpcode::RESPONDER_ERROR => Arrival::Unknown,
+        _ => Arrival::At(slot.timestamp()),
     }
 }
 

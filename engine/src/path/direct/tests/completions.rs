@@ -35,6 +35,44 @@ fn sends_and_receives_complete_with_their_wr_ids() {
     }
 }
 
+/// The stamp is that of the CQE whose completion is returned, not of a skipped CQE before it,
+/// and each kind of CQE has one but an error.
+#[test]
+fn a_polled_completion_has_the_stamp_of_its_cqe() {
+    for stride in [64, 128] {
+        let mut cq = Cq::new(8, stride);
+        let mut pair = qp(0x10, &cq, &cq, None);
+        for wr_id in 1..=3 {
+            pair.recv(wr_id, &[]).unwrap();
+        }
+        pair.send(4).unwrap();
+        assert_eq!(cq.poller.poll_stamped(), None);
+        let at = |stamp, entry| Entry { stamp, ..entry };
+        let error = Entry {
+            opcode: 14,
+            syndrome: 5,
+            ..received(0x10, 2, 0)
+        };
+        cq.write(at(7, received(0x99, 0, 5)));
+        cq.write(at(40, received(0x10, 0, 77)));
+        cq.write(at(40, done(0x10, 0)));
+        cq.write(at(8, received(0x99, 1, 5)));
+        cq.write(at(u64::MAX, received(0x10, 1, 5)));
+        cq.write(at(50, error));
+        let stamps: Vec<_> = std::iter::from_fn(|| cq.poller.poll_stamped())
+            .map(|(completion, stamp)| (completion.wr_id, stamp))
+            .collect();
+        let expected = [
+            (1, Arrival::At(40)),
+            (4, Arrival::At(40)),
+            (2, Arrival::At(u64::MAX)),
+            (3, Arrival::Unknown),
+        ];
+        assert_eq!(stamps, expected);
+        assert_eq!(cq.poller.counters().unknown, 2);
+    }
+}
+
 #[test]
 fn every_kind_of_completion_reports_its_operation() {
     let mut cq = Cq::new(32, 64);
