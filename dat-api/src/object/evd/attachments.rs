@@ -2,7 +2,7 @@
 
 use dat_engine::{CompletionChannel, CompletionQueueHandle};
 
-use super::consumer::held;
+use super::staging::held;
 use super::streams::Streams;
 use crate::handle::Handle;
 use crate::status::Subtype;

@@ -202,7 +202,7 @@ impl Evd {
 
     /// Sets how many posted and staged events the EVD holds. Changes nothing on an error.
     pub(super) fn set_length(&self, attachments: &mut Attachments, length: u32) -> Result<()> {
-        let room = super::consumer::room(length, attachments.held(length));
+        let room = super::staging::room(length, attachments.held(length));
         if room > attachments.room {
             let staged = with_room(room).ok_or_else(no_memory)?;
             if !self.posted.set_limit(length) {

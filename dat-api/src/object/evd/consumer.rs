@@ -5,50 +5,14 @@ use std::collections::VecDeque;
 use dat_engine::wait::{ChannelFds, SpinBudget, WaitCounters};
 use dat_engine::{Completion, ControlError};
 
-use super::convert::{Item, Taken, convert, hand_out_fast, is_watched};
+use super::convert::{Item, convert, hand_out_fast, is_watched};
 use super::merge::Merge;
 use super::notice::Notice;
 use super::posted::{Command, with_room};
-use super::streams::Attribute;
+use super::staging::{Arrivals, held, put, room};
 use super::{Evd, Queue};
 use crate::handle::Handle;
 use crate::types::EventData;
-
-/// Returns the room to reserve for staged events: as many as a threshold may count, what the
-/// completion queues hold, and what may be posted.
-pub(super) fn room(queue_length: u32, queues: usize) -> usize {
-    2 * queue_length as usize + queues
-}
-
-/// Returns the most completions that one queue holds at a time: the streams on it have no more
-/// outstanding than the length of the EVD, however long the queue is.
-pub(super) fn held(capacity: u32, queue_length: u32) -> u32 {
-    capacity.min(queue_length)
-}
-
-/// What polling has staged.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Arrivals {
-    /// An event that notifies a waiter.
-    pub(super) notifies: bool,
-    /// A completion, whether it notifies or not.
-    pub(super) completion: bool,
-}
-
-impl Arrivals {
-    /// A posted event, which always notifies.
-    const POSTED: Self = Self {
-        notifies: true,
-        completion: false,
-    };
-
-    fn and(self, other: Self) -> Self {
-        Self {
-            notifies: self.notifies | other.notifies,
-            completion: self.completion | other.completion,
-        }
-    }
-}
 
 /// The consuming half of an EVD, used only by the EVD's owner.
 pub(super) struct Consumer {
@@ -463,32 +427,4 @@ fn is_posted(data: &EventData) -> bool {
         data,
         EventData::Dto { .. } | EventData::ExtendedDto { .. } | EventData::RmrBind { .. }
     )
-}
-
-/// Stages a completion if it produces an event.
-#[inline(always)]
-fn put(
-    completion: &Completion,
-    staged: &mut VecDeque<Item>,
-    attribute: Option<Attribute>,
-    notice: &mut Notice,
-    found: &mut Arrivals,
-) {
-    convert(completion, |taken| {
-        taken.event.stage();
-        staged.push_back(taken.event);
-        found.completion = true;
-        let notifies = does_notify(&taken, attribute);
-        found.notifies |= notifies;
-        notice.staged(notifies);
-    });
-}
-
-/// Returns whether a completion wakes a waiter of an EVD with this attribute.
-fn does_notify(taken: &Taken, attribute: Option<Attribute>) -> bool {
-    match attribute {
-        Some(Attribute::Solicited) => taken.solicited,
-        Some(Attribute::Unsignalled) => taken.signalled,
-        Some(Attribute::Default | Attribute::Threshold) | None => true,
-    }
 }

@@ -41,6 +41,7 @@ mod posted;
 mod query;
 mod resize;
 mod seq_count;
+mod staging;
 mod streams;
 mod take;
 mod wait;
