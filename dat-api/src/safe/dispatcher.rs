@@ -10,7 +10,7 @@ use super::endpoint::LingeringMemory;
 use super::{Adapter, Cno};
 use crate::error::{DatError, Result};
 use crate::handle::{self, Handle, Owned};
-use crate::object::evd::{self, Evd, Timeout};
+use crate::object::evd::{self, Evd, Stamped, Timeout};
 use crate::status::{DatReturn, ReturnType};
 use crate::types::{EvdFlags, Event};
 
@@ -149,6 +149,53 @@ impl EventDispatcher {
     /// As [`Self::next`].
     pub fn drain(&self, events: &mut [Event]) -> Result<usize, DatReturn> {
         evd::drain(evd::own(self.0.handle)?, events)
+    }
+
+    /// Takes the next event as [`Self::next`] does, and returns when the device wrote its
+    /// completion. The first call makes the dispatcher keep time stamps from then on, which takes
+    /// its events off the fast path; `dat_evd_dequeue_timestamped`(3DAT) describes the times.
+    ///
+    /// ```no_run
+    /// # use dat_api::{safe::EventDispatcher, Result};
+    /// # fn show(dispatcher: &EventDispatcher) -> Result<()> {
+    /// if let Some(taken) = dispatcher.next_stamped()? {
+    ///     println!("{:?} at {:?} ns since 1970", taken.event.data, taken.nanoseconds);
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Self::next`]; `DAT_MODEL_NOT_SUPPORTED` if completions of the device, or on its data
+    /// path, have no time stamps.
+    pub fn next_stamped(&self) -> Result<Option<Stamped>> {
+        match evd::dequeue_stamped(evd::own(self.0.handle)?) {
+            Ok(taken) => Ok(Some(taken)),
+            Err(error) if error.code().is(ReturnType::QueueEmpty) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Waits as [`Self::wait_for`] does, and returns the time of the event as
+    /// [`Self::next_stamped`] does.
+    ///
+    /// # Errors
+    /// As both.
+    pub fn wait_stamped(
+        &self,
+        threshold: u32,
+        timeout: Option<Duration>,
+    ) -> Result<Stamped<Waited>> {
+        let threshold = i32::try_from(threshold).unwrap_or(i32::MAX);
+        let mut owned = evd::own(self.0.handle)?;
+        let waited = evd::wait_stamped(&mut owned, limit(timeout), threshold)?;
+        Ok(Stamped {
+            event: Waited {
+                event: waited.event.result?,
+                more: waited.event.nmore,
+            },
+            nanoseconds: waited.nanoseconds,
+        })
     }
 
     /// Waits for an event; a timeout of `None` waits for ever.

@@ -44,6 +44,7 @@ pub use dat_engine::wait::{WaitCounters, WaitPolicy};
 
 pub use crate::object::ListError;
 pub use crate::object::counters::Counters;
+pub use crate::object::evd::Stamped;
 pub use adapter::{Adapter, OpenOptions, ProtectionZone};
 pub use cno::Cno;
 pub use dispatcher::{EventDispatcher, Waited};

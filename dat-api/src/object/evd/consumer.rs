@@ -10,16 +10,19 @@ use super::merge::Merge;
 use super::notice::Notice;
 use super::posted::{Command, with_room};
 use super::staging::{Arrivals, held, put, room};
+use super::stamps::Stamps;
 use super::{Evd, Queue};
 use crate::handle::Handle;
 use crate::types::EventData;
 
 /// The consuming half of an EVD, used only by the EVD's owner.
 pub(super) struct Consumer {
-    staged: VecDeque<Item>,
+    pub(super) staged: VecDeque<Item>,
     pub(super) queues: Vec<Queue>,
     /// The order of polling when there is more than one queue.
-    merge: Merge,
+    pub(super) merge: Merge,
+    /// The stamps of the staged events, if the EVD was asked for them.
+    pub(super) stamps: Option<Box<Stamps>>,
     /// Which of the staged events notify.
     pub(super) notice: Notice,
     /// For the CNO: every queue is armed, and none has raised an event since.
@@ -39,6 +42,7 @@ impl Consumer {
             staged: with_room(room(queue_length, 0))?,
             queues: Vec::new(),
             merge: Merge::default(),
+            stamps: None,
             notice: Notice::new(),
             is_covered: false,
             is_cut_off: false,
@@ -60,7 +64,7 @@ impl Consumer {
     }
 
     /// Updates the fast-path word; must be called after anything may have been staged.
-    fn note_staged(&self, evd: &Evd) {
+    pub(super) fn note_staged(&self, evd: &Evd) {
         evd.posted.note_staged(!self.staged.is_empty());
     }
 
@@ -101,9 +105,13 @@ impl Consumer {
 
     /// Takes the next event, wherever it is.
     #[inline(never)]
-    fn next(&mut self, evd: &Evd) -> Option<EventData> {
-        if self.staged.is_empty() {
+    pub(super) fn next(&mut self, evd: &Evd) -> Option<EventData> {
+        if self.staged.is_empty() && !evd.posted.is_idle() {
             self.fetch(evd);
+            // With stamps, the EVD is never idle, and each event is staged before it is taken.
+            if self.stamps.is_some() {
+                self.sweep_if_empty(evd)?;
+            }
         }
         if let Some(item) = self.staged.pop_front() {
             self.note_staged(evd);
@@ -114,6 +122,15 @@ impl Consumer {
             return Some(item.data);
         }
         self.next_of_queues(evd)
+    }
+
+    /// Stages what the queues hold if nothing is staged. Returns `None` if there still is nothing.
+    #[cold]
+    fn sweep_if_empty(&mut self, evd: &Evd) -> Option<()> {
+        if self.staged.is_empty() {
+            self.sweep(evd);
+        }
+        (!self.staged.is_empty()).then_some(())
     }
 
     /// Takes the next event in the queues.
@@ -208,6 +225,9 @@ impl Consumer {
 
     /// Stages up to `room` completions that are there now, at most `most` of each queue.
     fn stage(&mut self, evd: &Evd, room: usize, most: impl Fn(&Queue) -> u32) -> Arrivals {
+        if self.stamps.is_some() {
+            return self.stage_stamped(evd, room, most);
+        }
         let attribute = evd.state.attribute();
         let mut found = Arrivals::default();
         let moving = evd.moves.begin();
@@ -263,6 +283,9 @@ impl Consumer {
                 receiver: None,
             });
         });
+        if let Some(stamps) = &mut self.stamps {
+            stamps.stage(self.staged.len(), None);
+        }
         self.notice.count_all();
         self.note_staged(evd);
         found.and(swept).and(Arrivals::POSTED)
@@ -311,6 +334,9 @@ impl Consumer {
             Command::Room(mut room) => {
                 room.append(&mut self.staged);
                 self.staged = room;
+                if let Some(stamps) = &mut self.stamps {
+                    stamps.reserve(self.staged.capacity());
+                }
             }
             // The sweep may have staged events, which the waiter must count.
             Command::Sweep => return self.sweep(evd),
@@ -347,20 +373,26 @@ impl Consumer {
     fn purge(&mut self, purged: Handle) {
         let end = self.notice.end(self.staged.len());
         let (mut at, mut behind) = (0, 0);
+        let mut stamps = self.stamps.as_mut();
+        if let Some(stamps) = &mut stamps {
+            stamps.follow(self.staged.len());
+        }
         self.staged.retain(|item| {
             at += 1;
-            match item.data {
+            let stays = match item.data {
                 EventData::Dto { ep, .. }
                 | EventData::ExtendedDto { ep, .. }
-                | EventData::RmrBind { ep, .. }
-                    if ep == purged =>
-                {
-                    item.unstage();
-                    behind += usize::from(at > end);
-                    false
-                }
+                | EventData::RmrBind { ep, .. } => ep != purged,
                 _ => true,
+            };
+            if !stays {
+                item.unstage();
+                behind += usize::from(at > end);
             }
+            if let Some(stamps) = &mut stamps {
+                stamps.filter(stays);
+            }
+            stays
         });
         self.notice.removed(behind);
     }

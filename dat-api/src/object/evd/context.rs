@@ -6,6 +6,7 @@ use dat_engine::wait::WaitPolicy;
 use dat_engine::{CompletionChannel, CompletionQueue, CqOptions};
 
 use super::capacity::FIRST_QUEUE;
+use super::stamps::Clock;
 use super::{Evd, Ia};
 use crate::error::Result;
 use crate::handle::{Handle, Reservation};
@@ -92,6 +93,19 @@ impl EvdContext {
             Self::Ia(ia) => ia.report(kind, handle, reason),
             #[cfg(test)]
             Self::Test(ia) => ia.report(kind, handle, reason),
+        }
+    }
+
+    /// Returns the clock that converts time stamps.
+    #[cfg_attr(
+        not(test),
+        expect(clippy::useless_conversion, reason = "unit tests have a fake clock")
+    )]
+    pub(super) fn clock(&self) -> Result<Clock> {
+        match self {
+            Self::Ia(ia) => Ok(ia.device().clock()?.into()),
+            #[cfg(test)]
+            Self::Test(ia) => ia.clock(),
         }
     }
 

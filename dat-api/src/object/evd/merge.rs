@@ -44,6 +44,16 @@ impl Merge {
 
     /// Takes the next completion of the queues that are still allowed one.
     pub(super) fn next(&mut self, queues: &mut [Queue]) -> Option<Completion> {
+        self.next_by(queues, Queue::poll)
+    }
+
+    /// As [`Self::next`]; `poll` takes the completion of a queue.
+    #[inline(always)]
+    pub(super) fn next_by<T>(
+        &mut self,
+        queues: &mut [Queue],
+        poll: impl Fn(&mut Queue) -> Option<T>,
+    ) -> Option<T> {
         loop {
             let mut earliest: Option<(usize, u64)> = None;
             for step in 0..queues.len() {
@@ -55,7 +65,7 @@ impl Merge {
                 match queue.arrival() {
                     Arrival::Empty => queue.process_commands(),
                     Arrival::Unknown => {
-                        if let Some(completion) = queue.poll() {
+                        if let Some(completion) = poll(queue) {
                             self.turn = index + 1;
                             self.left[index] -= 1;
                             return Some(completion);
@@ -69,7 +79,7 @@ impl Merge {
                 }
             }
             let (index, _) = earliest?;
-            if let Some(completion) = queues[index].poll() {
+            if let Some(completion) = poll(&mut queues[index]) {
                 self.left[index] -= 1;
                 return Some(completion);
             }

@@ -25,8 +25,10 @@ const QUEUES: u32 = 1 << 29;
 const FAILED: u32 = 1 << 28;
 /// The owner is requested to empty the completion queues.
 const POLL_REQUESTED: u32 = 1 << 27;
+/// The owner keeps the time stamps of events.
+const STAMPED: u32 = 1 << 26;
 /// The remaining bits count posted events.
-const COUNT: u32 = POLL_REQUESTED - 1;
+const COUNT: u32 = STAMPED - 1;
 
 /// There was no room for an event, which is lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -92,10 +94,10 @@ impl Posted {
         self.attention.load(Ordering::Relaxed) == 0
     }
 
-    /// Returns whether there is nothing here for the owner.
+    /// Returns whether there is nothing here for the owner, and it keeps no time stamps.
     #[inline(always)]
     pub(super) fn is_idle(&self) -> bool {
-        self.attention.load(Ordering::Relaxed) & (COMMANDS | POLL_REQUESTED | COUNT) == 0
+        self.attention.load(Ordering::Relaxed) & (COMMANDS | POLL_REQUESTED | STAMPED | COUNT) == 0
     }
 
     /// Returns how many events are posted here.
@@ -111,6 +113,11 @@ impl Posted {
     /// Called by the owner: sets whether completions come from one queue that can be peeked at.
     pub(super) fn note_queue(&self, fast: bool) {
         self.note(QUEUES, !fast);
+    }
+
+    /// Called by the owner: it keeps the time stamps of events from now on.
+    pub(super) fn note_stamped(&self) {
+        self.note(STAMPED, true);
     }
 
     /// Sets a bit that only the owner changes.

@@ -11,7 +11,7 @@ use dat_engine::sync::Mutex;
 use dat_engine::wait::{ChannelFds, WatchedByte};
 use dat_engine::{
     Arrival, Completion, CompletionFlags, CompletionOp, CompletionQueue, ControlError, CqeKind,
-    Device, PathRequest,
+    Device, DeviceClock, PathRequest,
 };
 
 /// What an armed queue raises an event for.
@@ -155,12 +155,15 @@ impl FakeQueue {
     }
 
     pub(in super::super) fn poll(&mut self) -> Option<Completion> {
+        self.poll_stamped().map(|(completion, _)| completion)
+    }
+
+    pub(in super::super) fn poll_stamped(&mut self) -> Option<(Completion, Arrival)> {
         let mut inside = self.0.inside.lock();
         for _ in 0..self.0.stale.swap(0, Ordering::Relaxed) {
             inside.completions.pop_front();
         }
-        let (completion, _) = inside.completions.pop_front()?;
-        Some(completion)
+        inside.completions.pop_front()
     }
 
     pub(in super::super) fn arrival(&self) -> Arrival {
@@ -217,6 +220,22 @@ impl FakeQueue {
 
 impl From<CompletionQueue> for FakeQueue {
     fn from(_: CompletionQueue) -> Self {
+        unreachable!("these tests have no device")
+    }
+}
+
+/// The clock of these tests: a tick is 10 ns, and 1000 ticks and more cannot be converted.
+#[derive(Debug)]
+pub(in super::super) struct FakeClock;
+
+impl FakeClock {
+    pub(in super::super) fn nanoseconds(&self, stamp: u64) -> Option<u64> {
+        (stamp < 1000).then_some(10 * stamp)
+    }
+}
+
+impl From<DeviceClock> for FakeClock {
+    fn from(_: DeviceClock) -> Self {
         unreachable!("these tests have no device")
     }
 }

@@ -1,6 +1,6 @@
 //! The fixture of these tests: an EVD without a device.
 
-use core::sync::atomic::{AtomicU32, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -8,7 +8,8 @@ use dat_engine::sync::Mutex;
 use dat_engine::wait::WaitPolicy;
 use dat_engine::{Completion, CompletionOp};
 
-use super::fake::{Channel, FakeQueue, Ring};
+use super::fake::{Channel, FakeClock, FakeQueue, Ring};
+use crate::error::DatError;
 use crate::handle::{Handle, Reservation, SlotCounters};
 use crate::object::evd::capacity::FIRST_QUEUE;
 use crate::object::evd::context::EvdContext;
@@ -28,6 +29,7 @@ struct Inside {
     rings: Mutex<Vec<Arc<Ring>>>,
     channel: OnceLock<Arc<Channel>>,
     first_queue: AtomicU32,
+    has_no_clock: AtomicBool,
 }
 
 impl FakeIa {
@@ -59,6 +61,19 @@ impl FakeIa {
     /// Makes the first queue as long as on devices that cannot resize queues.
     pub(super) fn make_first_queue_long(&self) {
         self.0.first_queue.store(FIRST_QUEUE, Ordering::Relaxed);
+    }
+
+    pub(in super::super) fn clock(&self) -> Result<FakeClock, DatError> {
+        if self.0.has_no_clock.load(Ordering::Relaxed) {
+            let kind = ReturnType::ModelNotSupported;
+            return Err(DatError::new(kind, Subtype::NoSubtype, "no stamps"));
+        }
+        Ok(FakeClock)
+    }
+
+    /// Makes the device one whose completions have no stamps.
+    pub(super) fn remove_clock(&self) {
+        self.0.has_no_clock.store(true, Ordering::Relaxed);
     }
 
     /// Returns the completion queues, in order of creation.

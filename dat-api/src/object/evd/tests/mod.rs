@@ -9,9 +9,10 @@ mod merging;
 mod order;
 mod posting;
 mod signals;
+mod stamps;
 mod taking;
 mod threads;
 mod waiting;
 
-pub(super) use fake::{FakeCqe, FakeQueue};
+pub(super) use fake::{FakeClock, FakeCqe, FakeQueue};
 pub(super) use fixture::FakeIa;
