@@ -24,6 +24,7 @@ mod rdma_cm;
 mod resources;
 mod support;
 mod threads;
+mod timestamps;
 
 mod evd_wait;
 mod safe;

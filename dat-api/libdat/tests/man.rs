@@ -56,13 +56,13 @@ const VERSIONS: [Version; 2] = [
     Version {
         folder: ".",
         headers: "dat",
-        calls: 75,
+        calls: 77,
         library: ["uDAPL 1.2", ".RI ( libdat \", \" \\-ldat )"],
     },
     Version {
         folder: "../libdat2",
         headers: "dat2",
-        calls: 85,
+        calls: 87,
         library: ["uDAPL 2.0", ".RI ( libdat2 \", \" \\-ldat2 )"],
     },
 ];
@@ -70,7 +70,7 @@ const VERSIONS: [Version; 2] = [
 /// Calls that threads may make at the same time for one object (MT level Safe of
 /// the published pages; `dat_evd_create`, which has none there, like the other
 /// create calls).
-const SAFE: [&str; 28] = [
+const SAFE: [&str; 30] = [
     "dat_cno_create",
     "dat_cno_wait",
     "dat_counters_query",
@@ -81,10 +81,12 @@ const SAFE: [&str; 28] = [
     "dat_evd_clear_unwaitable",
     "dat_evd_create",
     "dat_evd_dequeue",
+    "dat_evd_dequeue_timestamped",
     "dat_evd_disable",
     "dat_evd_enable",
     "dat_evd_set_unwaitable",
     "dat_evd_wait",
+    "dat_evd_wait_timestamped",
     "dat_ia_openv",
     "dat_ia_query",
     "dat_lmr_create",

@@ -2,8 +2,8 @@
 /*
  * dat/udat_vendor_specific.h: additions of this provider to uDAPL.
  * A program that is also built with other headers tests whether
- * DAT_HAS_COUNTERS is defined. A program that also runs with other libraries
- * looks up the function by dlsym.
+ * DAT_HAS_COUNTERS or DAT_HAS_TIMESTAMPS is defined. A program that also runs
+ * with other libraries looks up the functions by dlsym.
  */
 #ifndef UDAT_VENDOR_SPECIFIC_H
 #define UDAT_VENDOR_SPECIFIC_H
@@ -15,6 +15,7 @@ extern "C" {
 #endif
 
 #define DAT_HAS_COUNTERS 1
+#define DAT_HAS_TIMESTAMPS 1
 
 /*
  * Counted since the object was created. A wait whose first poll finds an event,
@@ -39,6 +40,35 @@ typedef struct dat_counters {
  * null.
  */
 DAT_RETURN dat_counters_query(DAT_HANDLE dat_handle, DAT_COUNTERS *counters);
+
+/*
+ * As dat_evd_dequeue, and returns when the device wrote the completion of the
+ * event: nanoseconds since 1970 by the device's clock as the kernel keeps it, or
+ * 0 if that is not known. The first call for an EVD makes the EVD keep time
+ * stamps from then on, which takes its events off the fast path.
+ *
+ * Errors: as dat_evd_dequeue; DAT_INVALID_PARAMETER, DAT_INVALID_ARG3:
+ * nanoseconds is null; DAT_MODEL_NOT_SUPPORTED: completions of this device, or
+ * on this data path, have no time stamps; DAT_INSUFFICIENT_RESOURCES,
+ * DAT_RESOURCE_MEMORY: no memory for the time stamps.
+ */
+DAT_RETURN dat_evd_dequeue_timestamped(DAT_EVD_HANDLE evd_handle,
+				       DAT_EVENT *event,
+				       DAT_UINT64 *nanoseconds);
+
+/*
+ * As dat_evd_wait, with the time stamp as above. Not a cancellation point.
+ *
+ * Errors: as dat_evd_wait; DAT_INVALID_PARAMETER, DAT_INVALID_ARG6: nanoseconds
+ * is null; DAT_MODEL_NOT_SUPPORTED and DAT_INSUFFICIENT_RESOURCES,
+ * DAT_RESOURCE_MEMORY: as above.
+ */
+DAT_RETURN dat_evd_wait_timestamped(DAT_EVD_HANDLE evd_handle,
+				    DAT_TIMEOUT timeout,
+				    DAT_COUNT threshold,
+				    DAT_EVENT *event,
+				    DAT_COUNT *nmore,
+				    DAT_UINT64 *nanoseconds);
 
 #ifdef __cplusplus
 }

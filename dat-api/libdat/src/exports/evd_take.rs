@@ -28,7 +28,7 @@ const fn bad(argument: Subtype) -> DatReturn {
 }
 
 /// Takes exclusive ownership of the EVD for this call.
-fn own(handle: DAT_EVD_HANDLE) -> Result<Owned<Evd>, DatReturn> {
+pub(super) fn own(handle: DAT_EVD_HANDLE) -> Result<Owned<Evd>, DatReturn> {
     let evd = ours(handle).ok_or(BAD_EVD)?;
     match handle::own::<Evd>(evd) {
         Ok(owned) => Ok(owned),
@@ -223,7 +223,7 @@ unsafe fn first_poll(
 /// # Safety
 /// The pointers are not null and, by the contract of `exports`, writable.
 #[inline]
-unsafe fn waited_with(
+pub(super) unsafe fn waited_with(
     waited: &Waited,
     event: *mut DAT_EVENT,
     nmore: *mut DAT_COUNT,

@@ -86,6 +86,8 @@ pub(crate) fn calls() -> Vec<Call> {
         "dat_evd_resize", Some(Kind::Evd), InvalidHandleEvdRequest: |h| dat_evd_resize(h, 1);
         "dat_evd_post_se", Some(Kind::Evd), InvalidHandleEvdRequest: |h| dat_evd_post_se(h, n());
         "dat_evd_dequeue", Some(Kind::Evd), InvalidHandleEvdRequest: |h| dat_evd_dequeue(h, n());
+        "dat_evd_dequeue_timestamped", Some(Kind::Evd), InvalidHandleEvdRequest: |h| dat_evd_dequeue_timestamped(h, n(), n());
+        "dat_evd_wait_timestamped", Some(Kind::Evd), InvalidHandleEvdRequest: |h| dat_evd_wait_timestamped(h, 0, 1, n(), n(), n());
         "dat_evd_free", Some(Kind::Evd), InvalidHandleEvdRequest: |h| dat_evd_free(h);
         "dat_evd_set_unwaitable", Some(Kind::Evd), InvalidHandleEvdRequest: |h| dat_evd_set_unwaitable(h);
         "dat_evd_clear_unwaitable", Some(Kind::Evd), InvalidHandleEvdRequest: |h| dat_evd_clear_unwaitable(h);

@@ -66,6 +66,8 @@ fn a_bad_argument_is_named_with_its_value_and_what_was_expected() {
         let event = event.as_mut_ptr();
         let mut more = 0;
         let more = &raw mut more;
+        let mut stamp = 0;
+        let stamp = &raw mut stamp;
         let mut param = dirty::<DAT_EP_PARAM>();
         let param = param.as_mut_ptr();
         let bytes: DAT_PVOID = w.memory.cast();
@@ -113,6 +115,12 @@ fn a_bad_argument_is_named_with_its_value_and_what_was_expected() {
             dat_evd_wait("evd" evd, 0, 1, no(), more) => InvalidArg4, null_place;
             dat_evd_wait("evd" evd, 0, 1, event, no()) => InvalidArg5, null_place;
             dat_evd_wait("evd" evd, 0, -4, event, more) => InvalidArg3, ["threshold -4", "expected 1 to"];
+            dat_evd_dequeue_timestamped("evd" evd, no(), stamp) => InvalidArg2, null_place;
+            dat_evd_dequeue_timestamped("evd" evd, event, no()) => InvalidArg3, null_place;
+            dat_evd_wait_timestamped("evd" evd, 0, 1, no(), more, stamp) => InvalidArg4, null_place;
+            dat_evd_wait_timestamped("evd" evd, 0, 1, event, no(), stamp) => InvalidArg5, null_place;
+            dat_evd_wait_timestamped("evd" evd, 0, 1, event, more, no()) => InvalidArg6, null_place;
+            dat_evd_wait_timestamped("evd" evd, 0, -4, event, more, stamp) => InvalidArg3, ["threshold -4", "expected 1 to"];
             dat_ep_create("ia" ia, pz, NO, NO, NO, at, no()) => InvalidArg7, null_place;
             dat_ep_create("ia" ia, pz, NO, NO, NO, at.wrapping_byte_add(1), place) => InvalidArg6, ["not aligned", "expected"];
             dat_ep_create("ia" ia, pz, evd, NO, NO, &raw const specific, place) => InvalidArg6, ["2 transport-specific", "expected 0"];

@@ -6,6 +6,7 @@
 #include <dat2/udat.h>
 #include <dat2/udat_redirection.h>
 #include <string.h>
+#include <time.h>
 
 #include "check.h"
 
@@ -250,6 +251,58 @@ static void bind_a_window(void)
     OK(dat_rmr_free(rmr));
 }
 
+/* The time of day in nanoseconds. */
+static DAT_UINT64 now(void)
+{
+    struct timespec time;
+
+    HOLDS(clock_gettime(CLOCK_REALTIME, &time) == 0);
+    return (DAT_UINT64)time.tv_sec * 1000000000 + (DAT_UINT64)time.tv_nsec;
+}
+
+/*
+ * Events with the time at which the device wrote their completions. The last transfers:
+ * the EVD keeps time stamps from here on.
+ */
+static void with_times(void)
+{
+    /* What the emulated device's conversion is away from the time of day, at most. */
+    const DAT_UINT64 away = 100000;
+    const char *path = getenv("DAT_PATH");
+    DAT_COMPLETION_FLAGS flags = DAT_COMPLETION_DEFAULT_FLAG;
+    DAT_LMR_TRIPLET from = local(0, 64);
+    DAT_RMR_TRIPLET peer = remote(2048, 64);
+    DAT_DTO_COOKIE cookie;
+    DAT_UINT64 begin, end, stamp, last = 0;
+    DAT_EVENT event;
+    DAT_COUNT more;
+
+    if (path && strcmp(path, "verbs") == 0) {
+        UNSUPPORTED(dat_evd_dequeue_timestamped(transfers, &event, &stamp));
+        UNSUPPORTED(dat_evd_wait_timestamped(transfers, SECONDS(1), 1, &event, &more, &stamp));
+        return;
+    }
+    EXPECT(dat_evd_dequeue_timestamped(transfers, &event, &stamp), DAT_QUEUE_EMPTY,
+           DAT_NO_SUBTYPE);
+    for (int round = 0; round < 20; round++) {
+        begin = now();
+        cookie.as_64 = 100 + (DAT_UINT64)round;
+        OK(dat_ep_post_rdma_write(active, 1, &from, cookie, &peer, flags));
+        if (round % 2) {
+            OK(dat_evd_wait_timestamped(transfers, SECONDS(60), 1, &event, &more, &stamp));
+        } else {
+            while (DAT_GET_TYPE(dat_evd_dequeue_timestamped(transfers, &event, &stamp)) !=
+                   DAT_SUCCESS)
+                HOLDS(now() < begin + 60 * (DAT_UINT64)1000000000);
+        }
+        end = now();
+        HOLDS(event.event_data.dto_completion_event_data.user_cookie.as_64 == cookie.as_64);
+        HOLDS(begin <= stamp + away && stamp <= end + away);
+        HOLDS(last <= stamp);
+        last = stamp;
+    }
+}
+
 static void agent(DAT_PVOID data, DAT_EVD_HANDLE evd)
 {
     (void)data;
@@ -339,6 +392,7 @@ int main(int argc, char **argv)
     connect_both();
     transfer_all();
     bind_a_window();
+    with_times();
     other_objects();
     OK(dat_ep_disconnect(active, DAT_CLOSE_GRACEFUL_FLAG));
     for (int side = 0; side < 2; side++)
