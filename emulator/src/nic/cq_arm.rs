@@ -8,9 +8,14 @@
 //! event was already delivered for them: the CQ context keeps the last index that
 //! was notified (`cqc.last_notified_index`). So a program that reads an event, arms,
 //! and only then polls gets one event per completion.
+//!
+//! A CQ that ignores overruns does not need its consumer record between arms, so software
+//! may leave the record behind. It must hold the index of the arm when the arm is rung.
+//! With the exact view, an arm beside another index is a violation; in mode `arms`, the
+//! device takes the index from the record.
 
 use super::core::Core;
-use super::cq::{Armed, was_armed};
+use super::cq::{Armed, INDEX_MASK, was_armed};
 use super::memory;
 use super::spec::{Cqn, DoorbellView, UarPage};
 use crate::decode::doorbell::{ArmWord, parse_arm};
@@ -86,10 +91,19 @@ impl Core {
             ));
             return false;
         }
+        let consumed = memory::load_be32(cq.spec.dbrec).map(|index| index & INDEX_MASK);
+        let unrecorded = cq.spec.ignore_overrun && consumed != Ok(arm.consumer);
         let ahead = cq.pending(arm.consumer) > cq.spec.cqe_count && !cq.failed;
         if ahead {
             self.violation(format!(
                 "arm of CQ {number:#x} with consumer index {:#x}: there is no such completion yet",
+                arm.consumer
+            ));
+        }
+        if unrecorded {
+            self.violation(format!(
+                "arm of CQ {number:#x}, which ignores overruns, with consumer index {:#x}: its \
+                 doorbell record has {consumed:x?}",
                 arm.consumer
             ));
         }
@@ -114,6 +128,11 @@ impl Core {
         if u32::from(arm.sequence) != cq.events_delivered & 3 {
             return false;
         }
+        let from_record = self.nasty.arms_by_register() && cq.spec.ignore_overrun;
+        let consumer = match memory::load_be32(cq.spec.dbrec) {
+            Ok(recorded) if from_record => recorded,
+            _ => arm.consumer,
+        };
         let (armed, upto) = if arm.solicited_only {
             (Armed::Solicited, cq.last_solicited)
         } else {
@@ -123,7 +142,7 @@ impl Core {
         if cq.armed != Some(Armed::Any) {
             cq.armed = Some(armed);
         }
-        let unconsumed = upto.wrapping_sub(arm.consumer) & super::cq::INDEX_MASK;
+        let unconsumed = upto.wrapping_sub(consumer) & INDEX_MASK;
         let unnotified = upto.wrapping_sub(cq.notified).cast_signed() > 0;
         if unnotified && unconsumed != 0 && unconsumed <= cq.spec.cqe_count {
             self.deliver_event(cqn);

@@ -233,3 +233,77 @@ fn a_detected_store_arms_every_cq_of_the_uar_page() {
         assert_eq!(pair.a.host.nic.violations().count(), 0, "{view:?}");
     }
 }
+
+/// Returns a pair whose first QP completes on a CQ of 16 CQEs that ignores overruns.
+fn ignoring_pair(options: NicOptions) -> Pair {
+    let mut host = Host::with_options(options);
+    let cq = host.create_cq_with(16, 64, true);
+    let cqn = cq.cqn;
+    let mut a = peer(host, |spec| spec.send_cq = cqn);
+    a.cq = cq;
+    Pair::connect(a, peer(Host::new(2), |_| {}), attributes())
+}
+
+/// Completes and polls `count` requests, and leaves the doorbell record behind.
+fn lap(pair: &mut Pair, count: usize) {
+    for _ in 0..count {
+        nop(pair);
+        assert_eq!(pair.a.cq.poll_all().len(), 1);
+        pair.a.cq.dbrec.put_be32(0, 0);
+    }
+}
+
+#[test]
+fn a_cq_that_ignores_overruns_needs_its_record_only_for_arms() {
+    let mut pair = ignoring_pair(NicOptions::default());
+    lap(&mut pair, 100);
+    assert_eq!(completion_events(&pair), 0, "no overrun in six laps");
+    pair.assert_no_violations();
+    arm(&mut pair, 0, false);
+    let texts: Vec<_> = pair.a.host.nic.violations().recent().collect();
+    assert!(
+        matches!(&texts[..], [text] if text.contains("ignores overruns")),
+        "{texts:?}"
+    );
+    nop(&mut pair);
+    assert_eq!(pair.a.cq.poll_all().len(), 1);
+    assert_eq!(completion_events(&pair), 1);
+    arm(&mut pair, 1, false);
+    assert_eq!(
+        pair.a.host.nic.violations().count(),
+        1,
+        "polling has written the record"
+    );
+}
+
+#[test]
+fn arms_an_event_is_lost_if_the_record_of_a_cq_that_ignores_overruns_is_a_lap_behind() {
+    for (nasty, record, events) in [("arms", false, 0), ("arms", true, 1), ("record", false, 1)] {
+        let mut pair = ignoring_pair(NicOptions {
+            view: DoorbellView::Register,
+            nasty: nasty.parse().unwrap(),
+            ..NicOptions::default()
+        });
+        lap(&mut pair, 20);
+        nop(&mut pair);
+        if record {
+            let consumer = pair.a.cq.consumer;
+            pair.a.cq.dbrec.put_be32(0, consumer);
+        }
+        arm(&mut pair, 0, false);
+        assert_eq!(completion_events(&pair), events, "{nasty}, {record}");
+    }
+}
+
+#[test]
+fn a_cq_that_ignores_overruns_is_resized_by_its_record() {
+    let mut pair = ignoring_pair(NicOptions::default());
+    lap(&mut pair, 40);
+    let Pair { a, .. } = &mut pair;
+    let behind = a.cq.resize(&mut a.host, 64);
+    assert_eq!(behind, Err(Errno(libc::EINVAL)), "40 seem to wait");
+    a.cq.dbrec.put_be32(0, a.cq.consumer);
+    a.cq.resize(&mut a.host, 64).unwrap();
+    lap(&mut pair, 100);
+    assert_eq!(completion_events(&pair), 0);
+}
