@@ -19,6 +19,7 @@ use mlx5_rings::wire::LONGEST_WINDOW;
 mod create;
 mod handle;
 mod options;
+mod overrun;
 
 pub use handle::EndpointHandle;
 use handle::State;
@@ -32,6 +33,9 @@ pub struct Endpoint {
     path: ManuallyDrop<path::QueuePair>,
     handle: ManuallyDrop<EndpointHandle>,
     max_inline: u32,
+    /// Limits of [`Self::limit`] that hold always, because a completion queue ignores
+    /// overruns.
+    most: Option<overrun::Most>,
 }
 
 impl Endpoint {
@@ -295,6 +299,9 @@ impl Endpoint {
         unsafe { self.handle.verbs().to_reset() }?;
         inner.state = State::Reset;
         self.path.reset();
+        if let Some(most) = self.most {
+            most.limit(&mut self.path, u32::MAX, u32::MAX);
+        }
         inner.watch = Some(self.path.watch());
         Ok(())
     }
@@ -310,9 +317,13 @@ impl Endpoint {
     /// Limits the outstanding sends, and the outstanding receives of the endpoint's
     /// own queue, to less than the queues hold, until [`Self::reset`]. If more are
     /// outstanding now, the limit is their number. Call this before posting, or to
-    /// raise the limit.
+    /// raise the limit. It is at most the depths of the endpoint where one of its completion
+    /// queues ignores overruns ([`crate::CqRecord::Lazy`]).
     pub fn limit(&mut self, sends: u32, receives: u32) {
-        self.path.limit(sends, receives);
+        match self.most {
+            Some(most) => most.limit(&mut self.path, sends, receives),
+            None => self.path.limit(sends, receives),
+        }
     }
 
     /// Returns how many sends may be outstanding.

@@ -14,6 +14,7 @@ mod direct;
 mod failures;
 mod handles;
 mod incidents;
+mod lazy_record;
 mod nasty;
 mod queues;
 mod recycling;

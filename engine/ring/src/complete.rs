@@ -4,7 +4,9 @@
 //! The device writes the ownership byte of an entry last. The lowest bit of
 //! that byte is the owner bit, which changes with every lap. The consumer index
 //! is published in the first doorbell record, once per poll that consumed
-//! something; no doorbell register is written for it.
+//! something; no doorbell register is written for it. A ring made by
+//! [`CompletionRing::new_lazy`] publishes it in a word of software's instead, and
+//! writes the record once per lap and before each arm.
 
 use core::ptr::NonNull;
 
@@ -17,8 +19,10 @@ use crate::wire::{
 };
 use crate::{RingSize, distance24};
 
+mod lazy;
 mod run;
 
+pub use lazy::MOST_LAZY_ENTRIES;
 pub use run::Run;
 
 /// Bytes of an entry that the device defines.
@@ -32,7 +36,9 @@ pub struct Entries {
     first: NonNull<u8>,
     size: RingSize,
     stride: usize,
-    consumer_record: DoorbellRecord,
+    /// The consumer index as other threads read it: the doorbell record, or the word
+    /// of [`CompletionRing::new_lazy`].
+    consumer: DoorbellRecord,
 }
 
 // SAFETY: DMA memory, bound to no thread; looked at by volatile loads only.
@@ -170,7 +176,7 @@ impl Entries {
     /// Returns whether the device has written an entry that was not consumed
     /// yet. May be called from any thread, as [`Self::written_end`].
     pub fn holds_any(&self) -> bool {
-        let consumed = self.consumer_record.get();
+        let consumed = self.consumer.get();
         self.written_end() != consumed & 0xff_ffff
     }
 
@@ -182,7 +188,7 @@ impl Entries {
     /// entry that looks unwritten ends the search only if it has not been
     /// released.
     pub fn written_end(&self) -> u32 {
-        let mut counter = self.consumer_record.get();
+        let mut counter = self.consumer.get();
         // An entry that was written before the call cannot be further ahead.
         let bound = counter.wrapping_add(self.size.count());
         loop {
@@ -195,7 +201,7 @@ impl Entries {
                 continue;
             }
             barrier::after_ownership();
-            let consumed = self.consumer_record.get();
+            let consumed = self.consumer.get();
             if distance24(counter, consumed) <= 0 {
                 return counter;
             }
@@ -233,15 +239,16 @@ struct Wrap {
 
 impl Wrap {
     /// Returns the entry after `slot`. Inverts the owner bit in `own_op` where the
-    /// next lap begins.
+    /// next lap begins, and calls `lap` there.
     ///
     /// # Safety
     /// `slot` is an entry of this ring.
     #[inline(always)]
-    unsafe fn after(&self, slot: Slot, own_op: &mut u8) -> Slot {
+    unsafe fn after(&self, slot: Slot, own_op: &mut u8, lap: impl FnOnce()) -> Slot {
         if slot == self.last {
             core::hint::cold_path();
             *own_op ^= OwnOp::OWNER;
+            lap();
             self.first
         } else {
             // SAFETY: there is an entry after this one.
@@ -255,6 +262,8 @@ impl Wrap {
 pub struct CompletionRing {
     entries: Entries,
     cursor: Cursor,
+    /// The consumer index as the device reads it.
+    record: DoorbellRecord,
     arm_record: DoorbellRecord,
     arm_register: ArmRegister,
     cqn: u32,
@@ -303,13 +312,14 @@ impl CompletionRing {
         };
         // SAFETY: the second doorbell record of the pair that the layout names.
         let arm_record = unsafe { layout.dbrec.add(1) };
+        // SAFETY: the layout's record, valid as the caller promises.
+        let record = unsafe { DoorbellRecord::new(layout.dbrec) };
         let entries = Entries {
             // SAFETY: inside the first entry.
             first: unsafe { layout.buf.add(skip) },
             size,
             stride,
-            // SAFETY: the layout's record, valid as the caller promises.
-            consumer_record: unsafe { DoorbellRecord::new(layout.dbrec) },
+            consumer: record,
         };
         Ok(Self {
             entries,
@@ -325,6 +335,7 @@ impl CompletionRing {
                     stride,
                 },
             },
+            record,
             // SAFETY: as above.
             arm_record: unsafe { DoorbellRecord::new(arm_record) },
             // SAFETY: the layout's page, valid as the caller promises.
@@ -370,8 +381,9 @@ impl CompletionRing {
     pub unsafe fn advance(&mut self) {
         self.cursor.consumer = self.cursor.consumer.wrapping_add(1);
         let Position { slot, owner } = &mut self.cursor.next;
+        let lap = || lazy::write_record(self.record, self.cursor.consumer);
         // SAFETY: an entry of this ring.
-        *slot = unsafe { self.cursor.wrap.after(*slot, owner) };
+        *slot = unsafe { self.cursor.wrap.after(*slot, owner, lap) };
     }
 
     /// Returns whether at least that many entries behind the next one are written.
@@ -402,13 +414,12 @@ impl CompletionRing {
         (slot.own_op().0 ^ owner) & OwnOp::OWNER == 0
     }
 
-    /// Returns the consumed entries to the device: publishes the consumer index.
+    /// Returns the consumed entries to the device: publishes the consumer index. A ring of
+    /// [`Self::new_lazy`] only shows it to other threads.
     #[inline(always)]
     pub fn publish(&mut self) {
         barrier::before_release();
-        self.entries
-            .consumer_record
-            .set(self.cursor.consumer & 0xff_ffff);
+        self.entries.consumer.set(self.cursor.consumer & 0xff_ffff);
     }
 
     /// Returns the payload that came in the next entry, whose last byte says
@@ -449,6 +460,7 @@ impl CompletionRing {
         const SOLICITED_ONLY: u32 = 1 << 24;
         let command = if solicited_only { SOLICITED_ONLY } else { 0 };
         let word = ((events_read & 3) << 28) | command | (self.cursor.consumer & 0xff_ffff);
+        lazy::write_record(self.record, self.cursor.consumer);
         self.arm_record.set(word);
         self.arm_register
             .ring(Be64::new((u64::from(word) << 32) | u64::from(self.cqn)));

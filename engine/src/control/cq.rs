@@ -11,7 +11,9 @@ use crate::error::{ControlError, ControlErrorKind};
 use core::ptr::{self, NonNull};
 use core::sync::atomic::{AtomicU32, Ordering};
 use dv_sys::mlx5dv::{MLX5DV_CQ_INIT_ATTR_MASK_CQE_SIZE, mlx5dv_cq_init_attr, mlx5dv_create_cq};
-use dv_sys::verbs::{self, ibv_cq, ibv_cq_init_attr_ex};
+use dv_sys::verbs::{
+    self, ibv_cq, ibv_cq_init_attr_ex, ibv_cq_init_attr_mask, ibv_create_cq_attr_flags,
+};
 use mlx5_rings::layout::CompletionLayout;
 use std::sync::Arc;
 
@@ -47,6 +49,22 @@ impl VerbsCq {
         channel: Option<&CompletionChannel>,
         vector: u32,
     ) -> Result<Self, ControlError> {
+        Self::create_with(device, depth, cqe_size, channel, vector, false)
+    }
+
+    /// Creates a CQ as [`Self::create`] does. With `ignore_overrun`, on the direct path, the
+    /// device writes completions also where they have no room.
+    ///
+    /// # Errors
+    /// As for [`Self::create`]; and the device or libmlx5 has no CQs that ignore overruns.
+    pub(crate) fn create_with(
+        device: &Device,
+        depth: u32,
+        cqe_size: CqeSize,
+        channel: Option<&CompletionChannel>,
+        vector: u32,
+        ignore_overrun: bool,
+    ) -> Result<Self, ControlError> {
         device.context.require_here(OPERATION)?;
         check(device, depth, vector)?;
         if channel.is_some_and(|channel| !channel.raw.belongs_to(&device.context)) {
@@ -60,14 +78,22 @@ impl VerbsCq {
             id: ObjectId::next(),
             events: AtomicU32::new(0),
         });
-        let channel_raw = channel.map_or(ptr::null_mut(), |channel| channel.raw.as_ptr());
-        let context = Arc::as_ptr(&shared).cast_mut().cast();
-        // SAFETY: device and channel are alive; `context` outlives the CQ: see the
+        // SAFETY: integers and pointers, for which zero is valid.
+        let mut attr: ibv_cq_init_attr_ex = unsafe { core::mem::zeroed() };
+        attr.cqe = depth;
+        attr.cq_context = Arc::as_ptr(&shared).cast_mut().cast();
+        attr.channel = channel.map_or(ptr::null_mut(), |channel| channel.raw.as_ptr());
+        attr.comp_vector = vector;
+        if ignore_overrun {
+            attr.comp_mask = ibv_cq_init_attr_mask::IBV_CQ_INIT_ATTR_MASK_FLAGS.0;
+            attr.flags = ibv_create_cq_attr_flags::IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN.0;
+        }
+        // SAFETY: device and channel are alive; the context outlives the CQ: see the
         // drop of RawCq.
         let raw = unsafe {
             match device.is_direct() {
-                true => create(device, depth, cqe_size, channel_raw, vector, context),
-                false => create_plain(device, depth, channel_raw, vector, context),
+                true => create(device, &mut attr, cqe_size),
+                false => create_plain(device, &attr),
             }
         };
         let Some(raw) = NonNull::new(raw) else {
@@ -78,6 +104,7 @@ impl VerbsCq {
         let mut cq = RawCq {
             raw,
             layout: None,
+            ignores_overruns: ignore_overrun && device.is_direct(),
             // SAFETY: the CQ was just created, and no other thread uses it.
             capacity: AtomicU32::new(u32::try_from(unsafe { raw.as_ref() }.cqe).unwrap_or(0)),
             shared,
@@ -125,6 +152,11 @@ impl VerbsCq {
     #[must_use]
     pub fn id(&self) -> ObjectId {
         self.0.shared.id
+    }
+
+    /// Returns whether it was created to ignore overruns.
+    pub(crate) fn ignores_overruns(&self) -> bool {
+        self.0.ignores_overruns
     }
 
     /// Returns whether it can wake for solicited receives only:
@@ -198,15 +230,12 @@ fn check(device: &Device, depth: u32, vector: u32) -> Result<(), ControlError> {
 /// Creates an extended CQ.
 ///
 /// # Safety
-/// The device is open, the channel null or alive, and `context` points to a
-/// [`CqShared`] that outlives the CQ.
+/// The device is open; in the attributes, the channel is null or alive, and the context
+/// points to a [`CqShared`] that outlives the CQ.
 unsafe fn create(
     device: &Device,
-    depth: u32,
+    attr: &mut ibv_cq_init_attr_ex,
     cqe_size: CqeSize,
-    channel: *mut verbs::ibv_comp_channel,
-    vector: u32,
-    context: *mut core::ffi::c_void,
 ) -> *mut ibv_cq {
     let bytes = match cqe_size {
         CqeSize::Default => None,
@@ -214,12 +243,6 @@ unsafe fn create(
         CqeSize::B128 => Some(128),
     };
     // SAFETY: integers and pointers, for which zero is valid.
-    let mut attr: ibv_cq_init_attr_ex = unsafe { core::mem::zeroed() };
-    attr.cqe = depth;
-    attr.cq_context = context;
-    attr.channel = channel;
-    attr.comp_vector = vector;
-    // SAFETY: as above.
     let mut mlx5: mlx5dv_cq_init_attr = unsafe { core::mem::zeroed() };
     if let Some(bytes) = bytes {
         mlx5.comp_mask = u64::from(MLX5DV_CQ_INIT_ATTR_MASK_CQE_SIZE);
@@ -227,7 +250,7 @@ unsafe fn create(
     }
     // SAFETY: the arguments are alive for the call; see the caller.
     unsafe {
-        let cq = mlx5dv_create_cq(device.context.as_ptr(), &raw mut attr, &raw mut mlx5);
+        let cq = mlx5dv_create_cq(device.context.as_ptr(), attr, &raw mut mlx5);
         // An `ibv_cq_ex` begins with the `ibv_cq` (`ibv_cq_ex_to_cq`).
         if cq.is_null() {
             ptr::null_mut()
@@ -241,23 +264,17 @@ unsafe fn create(
 /// support.
 /// # Safety
 /// As for [`create`].
-unsafe fn create_plain(
-    device: &Device,
-    depth: u32,
-    channel: *mut verbs::ibv_comp_channel,
-    vector: u32,
-    context: *mut core::ffi::c_void,
-) -> *mut ibv_cq {
+unsafe fn create_plain(device: &Device, attr: &ibv_cq_init_attr_ex) -> *mut ibv_cq {
     // Both values are within limits that have this type.
     let signed = |value: u32| i32::try_from(value).unwrap_or(i32::MAX);
     // SAFETY: the arguments are alive for the call; see the caller.
     unsafe {
         verbs::ibv_create_cq(
             device.context.as_ptr(),
-            signed(depth),
-            context,
-            channel,
-            signed(vector),
+            signed(attr.cqe),
+            attr.cq_context,
+            attr.channel,
+            signed(attr.comp_vector),
         )
     }
 }
@@ -273,6 +290,7 @@ pub(super) struct RawCq {
     raw: NonNull<ibv_cq>,
     /// Set when creation is complete, on the direct path.
     layout: Option<CompletionLayout>,
+    ignores_overruns: bool,
     /// See [`VerbsCq::capacity`]. Only [`VerbsCq::resize`] changes it.
     pub(super) capacity: AtomicU32,
     shared: Arc<CqShared>,

@@ -194,7 +194,7 @@ impl Device {
     }
 
     /// Returns whether the device is on the direct path.
-    pub(super) fn is_direct(&self) -> bool {
+    pub(crate) fn is_direct(&self) -> bool {
         self.info.path == DataPath::Direct
     }
 

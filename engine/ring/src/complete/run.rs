@@ -28,14 +28,17 @@ impl Run {
         Some(self.next)
     }
 
-    /// Advances past the next entry.
+    /// Advances past the next entry. `ring` is the ring that began the run. Where the run
+    /// passes the end of the ring, the doorbell record gets the index at which the run began:
+    /// entries of the run are not consumed yet.
     ///
     /// # Safety
     /// [`Self::peek`] has returned that entry.
     #[inline(always)]
-    pub unsafe fn advance(&mut self) {
+    pub unsafe fn advance(&mut self, ring: &CompletionRing) {
+        let lap = || super::lazy::write_record(ring.record, ring.cursor.consumer);
         // SAFETY: an entry of the ring that began the run.
-        self.next = unsafe { self.wrap.after(self.next, &mut self.own_op) };
+        self.next = unsafe { self.wrap.after(self.next, &mut self.own_op, lap) };
     }
 }
 

@@ -75,7 +75,7 @@ impl CqeRef<'_> {
             let wr_id = wr_ids.at(tail.wqe_counter());
             *place = pattern.completion(wr_id, context, slot.byte_count(), 0);
             // SAFETY: `peek` has returned the entry.
-            unsafe { run.advance() };
+            unsafe { run.advance(entries) };
             Some(())
         });
         if !is_still(record, op_qpn) {
@@ -108,7 +108,7 @@ impl CqeRef<'_> {
             *place = pattern.completion(request.wr_id(), context, 0, request.wr_data());
             last = Some(request);
             // SAFETY: `peek` has returned the entry.
-            unsafe { run.advance() };
+            unsafe { run.advance(entries) };
             Some(())
         });
         if !is_still(record, op_qpn) {
@@ -145,7 +145,7 @@ impl CqeRef<'_> {
                 let pattern = Pattern::of(Completion { qpn, ..common });
                 *place = pattern.completion(wr_id, record.context, slot.byte_count(), 0);
                 // SAFETY: `peek` has returned the entry.
-                unsafe { run.advance() };
+                unsafe { run.advance(entries) };
                 Some(())
             })
         };
