@@ -8,6 +8,7 @@
 //! | `DAT_LISTEN` | `listen` | where service points listen: `all` (default), `loopback`, one IP address of this host |
 //! | `DAT_STRICT` | `strict` | `0` (default): as the reference implementation allows; `1`: as the DAT pages say |
 //! | `DAT_SCATTER` | `scatter` | `1` (default): the device may leave short payloads in completions; `0`: it writes all to memory |
+//! | `DAT_CQ_RECORD` | `cq_record` | `eager` (default): the consumer index of a completion queue is written after every poll; `lazy`: before each arm and once per lap |
 //! | – | `gid` | index in the port's GID table; the engine chooses one if it is not given |
 //! | – | `sl`, `traffic_class`, `mtu`, `timeout`, `retry`, `rnr_retry`, `rnr_timer`, `pkey` | see [`TransportOptions`] |
 //!
@@ -19,6 +20,7 @@
 
 mod transport;
 
+use dat_engine::CqRecord;
 use dat_engine::cm::ListenOn;
 use dat_engine::environment;
 use dat_engine::wait::WaitPolicy;
@@ -59,22 +61,34 @@ pub struct Options {
     /// Whether the device writes every payload to memory, and leaves none in completions
     /// (`scatter=0`).
     pub no_scatter: bool,
+    /// When the doorbell records of completion queues are written, on the direct path.
+    pub cq_record: CqRecord,
     /// What the network requires of connections.
     pub transport: TransportOptions,
 }
 
 /// The variables and their keys.
-const VARIABLES: [(&str, &str); 6] = [
+const VARIABLES: [(&str, &str); 7] = [
     ("DAT_PATH", "path"),
     ("DAT_WAIT", "wait"),
     ("DAT_CM", "cm"),
     ("DAT_LISTEN", "listen"),
     ("DAT_STRICT", "strict"),
     ("DAT_SCATTER", "scatter"),
+    ("DAT_CQ_RECORD", "cq_record"),
 ];
 
 /// The keys that are not those of the network.
-const KEYS: [&str; 7] = ["path", "wait", "cm", "listen", "strict", "scatter", "gid"];
+const KEYS: [&str; 8] = [
+    "path",
+    "wait",
+    "cm",
+    "listen",
+    "strict",
+    "scatter",
+    "cq_record",
+    "gid",
+];
 
 /// Returns all keys of the instance data.
 fn keys() -> impl Iterator<Item = &'static str> {
@@ -167,6 +181,13 @@ impl Options {
                     _ => return Err(unknown("0, 1")),
                 }
             }
+            "cq_record" => {
+                self.cq_record = match value {
+                    "eager" => CqRecord::Eager,
+                    "lazy" => CqRecord::Lazy,
+                    _ => return Err(unknown("eager, lazy")),
+                }
+            }
             _ if transport::set(&mut self.transport, key, value)? => {}
             _ => {
                 let keys: Vec<&str> = keys().collect();
@@ -219,6 +240,9 @@ mod tests {
         assert!(strict("1") && !strict("0"));
         let scatter = |value| with("DAT_SCATTER", value).expect("a value").no_scatter;
         assert!(scatter("0") && !scatter("1"));
+        let record = |value| with("DAT_CQ_RECORD", value).expect("a value").cq_record;
+        assert_eq!(record("eager"), CqRecord::Eager);
+        assert_eq!(record("lazy"), CqRecord::Lazy);
         let wait = |value| with("DAT_WAIT", value).expect("a value").wait;
         assert_eq!(wait("poll"), WaitPolicy::Poll);
         assert_eq!(wait("block"), WaitPolicy::Block);

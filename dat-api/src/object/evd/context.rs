@@ -123,6 +123,9 @@ impl EvdContext {
         let cq = ia.device().create_cq(&CqOptions {
             depth,
             channel: Some(channel),
+            // An EVD reserves room for everything that can complete in the queue
+            // (`capacity.rs`).
+            record: ia.cq_record(),
             ..CqOptions::default()
         })?;
         ia.watch(cq.verbs().id(), evd);
