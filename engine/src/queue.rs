@@ -148,7 +148,11 @@ impl Device {
         } else {
             match create(true) {
                 Ok(cq) => return Ok(cq),
-                Err(error) => error.to_string(),
+                Err(error) => match error.kind() {
+                    ControlErrorKind::Invalid | ControlErrorKind::Unsupported => error.to_string(),
+                    // For example too little memory.
+                    _ => return Err(error),
+                },
             }
         };
         let cq = create(false)?;
