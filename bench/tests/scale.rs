@@ -19,7 +19,7 @@ fn results(name: &str, words: &str) -> (String, Vec<Value>) {
     let table = run(emulated(name, &words)).expect(0, &["EMULATED"]).stdout;
     let text = fs::read_to_string(json).expect("the results");
     let document: Value = serde_json::from_str(&text).expect("JSON");
-    assert_eq!(document["schema"], "dat-bench/scale/2");
+    assert_eq!(document["schema"], "dat-bench/scale/3");
     common::schema::check(&document);
     let picture = fs::read_to_string(svg).expect("the picture");
     assert!(picture.contains("resident memory per endpoint"));
@@ -50,6 +50,11 @@ fn instructions_per_message_are_the_same_for_1_and_512_endpoints() {
     for (at, endpoints) in [1.0, 64.0, 512.0].into_iter().enumerate() {
         assert_eq!(of(at, "endpoints"), endpoints);
         assert!(results[at]["nanoseconds"]["median"].as_f64() > Some(0.0));
+        let faults = &results[at]["page_faults"];
+        assert!(faults["minor"].is_u64() && faults["major"].is_u64());
+        let (misses, reason) = (&results[at]["tlb_misses"], &results[at]["tlb_reason"]);
+        assert!(misses.is_null() != reason.is_null(), "{misses}, {reason}");
+        assert!(misses.is_number() || table.contains(reason.as_str().expect("why")));
         if counted {
             let (one, this) = (of(0, "instructions"), of(at, "instructions"));
             assert!((one - this).abs() <= 0.02 * one, "{one}, {this}");

@@ -19,6 +19,10 @@ pairs. The unit is nanoseconds per message.
 
 Times are UNRELIABLE as those of 'dat-bench cost' are.
 
+Page faults are the kernel's count of the measuring thread, of all timed sections
+together. dTLB misses are the processor's, of loads in user mode, per message;
+virtual machines usually do not count them, and the output then says so.
+
 Instructions and cache lines (--instructions) are callgrind's. Instructions per
 message are those of a section of 1024 messages minus those of one of 512,
 divided by 512. Cache lines are the distinct lines of 64 bytes that 1024

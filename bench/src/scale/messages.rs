@@ -7,6 +7,7 @@ use dat_engine::{
     RegisteredBuffer, Segment, SendFlags, SendOp, SendRequest, SharedReceiveQueue, SrqOptions,
 };
 
+use super::pages::Counter;
 use super::{Kind, WorkerResult, valgrind};
 use crate::cli::ScaleArgs;
 use crate::clock::Clock;
@@ -73,15 +74,22 @@ pub(super) fn run(
     let clock = Clock::calibrate();
     let mut nanoseconds = Vec::new();
     let mut watch = None;
+    let mut counter = Counter::new();
     for round in 0..WARMUP + args.rounds {
         if round == WARMUP {
             watch = Some(Watch::begin(&clock));
         }
         let mut ticks = 0;
         set.section(TIMED, &mut |work| {
+            if round >= WARMUP {
+                counter.begin();
+            }
             let begin = clock.now();
             measured(work);
             ticks = clock.now().wrapping_sub(begin);
+            if round >= WARMUP {
+                counter.end();
+            }
         })?;
         if round >= WARMUP {
             nanoseconds.push(ticks as f64 * clock.nanoseconds_per_tick() / f64::from(TIMED));
@@ -89,7 +97,11 @@ pub(super) fn run(
     }
     set.nic.release();
     let noise = watch.map(Watch::end).unwrap_or_default();
-    Ok(WorkerResult::Nanoseconds(nanoseconds, Box::new(noise)))
+    Ok(WorkerResult::Timed {
+        nanoseconds,
+        noise: Box::new(noise),
+        pages: counter.pages(),
+    })
 }
 
 impl EndpointSet {

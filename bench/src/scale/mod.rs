@@ -4,6 +4,7 @@
 //! ```text
 //! run       starts a worker process per number of endpoints and kind; reports
 //! messages  worker: cost per message
+//! pages     page faults and dTLB misses of the timed sections
 //! memory    worker: memory per endpoint
 //! valgrind  switches callgrind on for the measured section only
 //! report    table, JSON
@@ -11,6 +12,7 @@
 
 mod memory;
 mod messages;
+mod pages;
 mod report;
 mod valgrind;
 
@@ -19,6 +21,7 @@ use std::process::Command;
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 
+use self::pages::Pages;
 use self::report::{Conditions, Outcome};
 use crate::cli::ScaleArgs;
 use crate::cost::callgrind::Counts;
@@ -61,9 +64,14 @@ impl Kind {
 /// The result of a worker process, as JSON on its standard output.
 #[derive(Deserialize, Serialize)]
 enum WorkerResult {
-    /// Nanoseconds per message, per section; and what disturbed the thread, between the
-    /// sections too.
-    Nanoseconds(Vec<f64>, Box<Noise>),
+    /// The timed sections.
+    Timed {
+        /// Per message, per section.
+        nanoseconds: Vec<f64>,
+        /// What disturbed the thread, between the sections too.
+        noise: Box<Noise>,
+        pages: Pages,
+    },
     /// Messages per counted section; callgrind's files have the counts.
     Counted(Vec<u32>),
     /// Growth of resident bytes.
@@ -118,13 +126,19 @@ fn one(count: u32, device: &str, args: &ScaleArgs) -> Result<Outcome, Failure> {
         WorkerResult::Memory(bytes) => Ok(bytes),
         _ => Err(wrong_result()),
     };
-    let WorkerResult::Nanoseconds(nanoseconds, noise) = ask(Kind::Timed)? else {
+    let WorkerResult::Timed {
+        nanoseconds,
+        noise,
+        pages,
+    } = ask(Kind::Timed)?
+    else {
         return Err(wrong_result());
     };
     let mut outcome = Outcome {
         endpoints: count,
         nanoseconds,
         noise: *noise,
+        pages,
         instructions: None,
         cache_lines: None,
         engine: bytes(Kind::Engine)?,

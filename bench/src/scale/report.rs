@@ -4,6 +4,7 @@ use std::fmt::Write;
 
 use serde::Serialize;
 
+use super::pages::{Faults, Pages};
 use crate::host::Host;
 use crate::noise::{Noise, Waiting};
 use crate::report::document::document;
@@ -12,7 +13,7 @@ use crate::report::{DeviceFacts, Reliability, head, pinned, reliability};
 use crate::stats::rounds::Summary;
 
 /// Name and version of the schema.
-const SCHEMA: &str = "dat-bench/scale/2";
+const SCHEMA: &str = "dat-bench/scale/3";
 
 /// The conditions of a run.
 #[derive(Serialize)]
@@ -30,6 +31,8 @@ pub(super) struct Outcome {
     /// Per message, per section.
     pub(super) nanoseconds: Vec<f64>,
     pub(super) noise: Noise,
+    /// Of all timed sections.
+    pub(super) pages: Pages,
     /// Per message.
     pub(super) instructions: Option<f64>,
     /// Distinct lines of 64 bytes per message.
@@ -56,6 +59,12 @@ impl Outcome {
         Summary::of(&self.nanoseconds).expect("at least one section is timed")
     }
 
+    /// Returns misses of the data TLB per message.
+    fn tlb_misses(&self, messages: u32) -> Option<f64> {
+        let all = self.nanoseconds.len() as f64 * f64::from(messages);
+        Some(self.pages.tlb_misses? as f64 / all)
+    }
+
     /// Returns bytes per endpoint.
     fn per_endpoint(&self, bytes: u64) -> f64 {
         bytes as f64 / f64::from(self.endpoints)
@@ -76,8 +85,8 @@ pub(super) fn text(conditions: &Conditions, outcomes: &[Outcome]) -> String {
     );
     let _ = writeln!(
         out,
-        " {:>9} {:>10} {:>10} {:>12} {:>12}",
-        "endpoints", "ns", "± ns", "instructions", "cache lines"
+        " {:>9} {:>10} {:>10} {:>12} {:>11} {:>11}",
+        "endpoints", "ns", "± ns", "instructions", "cache lines", "dTLB misses"
     );
     let or_none = |value: Option<f64>, digits| {
         value.map_or("-".to_owned(), |value| format!("{value:.digits$}"))
@@ -85,13 +94,29 @@ pub(super) fn text(conditions: &Conditions, outcomes: &[Outcome]) -> String {
     for outcome in outcomes {
         let _ = writeln!(
             out,
-            " {:>9} {:>10.1} {:>10.1} {:>12} {:>12}",
+            " {:>9} {:>10.1} {:>10.1} {:>12} {:>11} {:>11}",
             outcome.endpoints,
             outcome.summary().median,
             outcome.summary().spread(),
             or_none(outcome.instructions, 1),
             or_none(outcome.cache_lines, 2),
+            or_none(outcome.tlb_misses(conditions.messages_per_section), 3),
         );
+    }
+    for reason in reasons(outcomes) {
+        let _ = writeln!(out, " dTLB misses were not counted: {reason}");
+    }
+    let _ = writeln!(
+        out,
+        "\n page faults of all timed sections together\n {:>9} {:>10} {:>10}",
+        "endpoints", "minor", "major"
+    );
+    for Outcome {
+        endpoints, pages, ..
+    } in outcomes
+    {
+        let Faults { minor, major } = pages.faults;
+        let _ = writeln!(out, " {endpoints:>9} {minor:>10} {major:>10}");
     }
     let _ = writeln!(
         out,
@@ -122,6 +147,16 @@ pub(super) fn text(conditions: &Conditions, outcomes: &[Outcome]) -> String {
     fit(&out) + "\n" + &reliability::text(&judged(outcomes))
 }
 
+/// Returns why dTLB misses were not counted: each reason once.
+fn reasons(outcomes: &[Outcome]) -> Vec<&str> {
+    let all = outcomes
+        .iter()
+        .filter_map(|one| one.pages.tlb_reason.as_deref());
+    let mut reasons: Vec<_> = all.collect();
+    reasons.dedup();
+    reasons
+}
+
 #[derive(Serialize)]
 struct Body<'a> {
     conditions: &'a Conditions,
@@ -138,6 +173,12 @@ struct Entry<'a> {
     /// Distinct lines of 64 bytes per message; none without `--instructions`,
     /// and on processors where they cannot be counted.
     cache_lines: Option<f64>,
+    /// Misses of the data TLB per message; none where they cannot be counted.
+    tlb_misses: Option<f64>,
+    /// Why they cannot be counted.
+    tlb_reason: Option<&'a str>,
+    /// Of all timed sections together.
+    page_faults: Faults,
     /// Growth of resident bytes by all endpoints.
     memory: Memory,
     /// Of the times.
@@ -161,6 +202,9 @@ pub(super) fn json(conditions: &Conditions, outcomes: &[Outcome]) -> String {
             nanoseconds: outcome.summary(),
             instructions: outcome.instructions,
             cache_lines: outcome.cache_lines,
+            tlb_misses: outcome.tlb_misses(conditions.messages_per_section),
+            tlb_reason: outcome.pages.tlb_reason.as_deref(),
+            page_faults: outcome.pages.faults,
             memory: Memory {
                 libmlx5: outcome.libmlx5,
                 engine: outcome.engine,
@@ -202,6 +246,14 @@ mod tests {
             endpoints,
             nanoseconds: vec![123_456.7, 234_567.8],
             noise: Noise::default(),
+            pages: Pages {
+                faults: Faults {
+                    minor: 1_234_567,
+                    major: 12_345,
+                },
+                tlb_misses: (endpoints > 1).then_some(1_234_567),
+                tlb_reason: (endpoints == 1).then(|| "the processor does not count them".into()),
+            },
             instructions: Some(12_345.6),
             cache_lines: Some(123.45),
             engine: 1_234_567 * u64::from(endpoints),
@@ -211,5 +263,10 @@ mod tests {
         let text = text(&conditions, &[outcome(1), outcome(60_000)]);
         assert_fits(&text);
         assert!(text.contains("engine [MiB]"), "{text}");
+        assert!(
+            text.contains("dTLB misses were not counted: the processor"),
+            "{text}"
+        );
+        assert!(text.contains(" 602.816"), "per message: {text}");
     }
 }
