@@ -5,7 +5,7 @@
 //! unsignalled and flushed; a bind and a marker are one request each. Rings hold more
 //! requests than they were created for, since libmlx5 rounds up.
 //!
-//! Decision: `docs/decisions/072-lazy-consumer-record.md`
+//! Decision: `docs/decisions/073-lazy-consumer-record.md`
 
 use super::EndpointOptions;
 use crate::error::{ControlError, ControlErrorKind};

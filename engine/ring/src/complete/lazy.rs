@@ -10,7 +10,7 @@
 //! that wraps the ring, and before each arm. A consumer index has 24 bits, of which half
 //! must be left to compare two of them. The record may lag by [`MOST_LAG`] completions.
 //!
-//! Decision: `docs/decisions/072-lazy-consumer-record.md`
+//! Decision: `docs/decisions/073-lazy-consumer-record.md`
 
 use core::ptr::NonNull;
 
