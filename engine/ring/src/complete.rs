@@ -264,6 +264,8 @@ pub struct CompletionRing {
     cursor: Cursor,
     /// The consumer index as the device reads it.
     record: DoorbellRecord,
+    /// Whether `publish` leaves the record behind.
+    is_lazy: bool,
     arm_record: DoorbellRecord,
     arm_register: ArmRegister,
     cqn: u32,
@@ -336,6 +338,7 @@ impl CompletionRing {
                 },
             },
             record,
+            is_lazy: false,
             // SAFETY: as above.
             arm_record: unsafe { DoorbellRecord::new(arm_record) },
             // SAFETY: the layout's page, valid as the caller promises.
@@ -460,7 +463,9 @@ impl CompletionRing {
         const SOLICITED_ONLY: u32 = 1 << 24;
         let command = if solicited_only { SOLICITED_ONLY } else { 0 };
         let word = ((events_read & 3) << 28) | command | (self.cursor.consumer & 0xff_ffff);
-        lazy::write_record(self.record, self.cursor.consumer);
+        if self.is_lazy {
+            lazy::write_record(self.record, self.cursor.consumer);
+        }
         self.arm_record.set(word);
         self.arm_register
             .ring(Be64::new((u64::from(word) << 32) | u64::from(self.cqn)));
