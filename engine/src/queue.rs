@@ -1,4 +1,6 @@
 //! Completion queues.
+//!
+//! Decision: `docs/decisions/073-lazy-consumer-record.md`
 
 use core::fmt;
 use core::ops::Deref;

@@ -1,4 +1,6 @@
 //! What an EVD needs from its IA.
+//!
+//! Decision: `docs/decisions/073-lazy-consumer-record.md`
 
 use std::sync::Arc;
 
