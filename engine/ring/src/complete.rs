@@ -384,7 +384,13 @@ impl CompletionRing {
     pub unsafe fn advance(&mut self) {
         self.cursor.consumer = self.cursor.consumer.wrapping_add(1);
         let Position { slot, owner } = &mut self.cursor.next;
-        let lap = || lazy::write_record(self.record, self.cursor.consumer);
+        // Reads the index again, so that it takes no register from the branch that does not wrap.
+        let consumer = &raw const self.cursor.consumer;
+        let lap = || {
+            // SAFETY: a field of this ring.
+            let index = unsafe { *core::hint::black_box(consumer) };
+            lazy::write_record(self.record, index);
+        };
         // SAFETY: an entry of this ring.
         *slot = unsafe { self.cursor.wrap.after(*slot, owner, lap) };
     }
