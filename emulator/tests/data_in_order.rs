@@ -10,7 +10,8 @@ use common::{finish, run};
 /// Compiles the program. Returns its path.
 fn compiled() -> PathBuf {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data_in_order/query.c");
-    let name = format!("data-in-order-{:?}", std::thread::current().id());
+    let thread = std::thread::current().id();
+    let name = format!("data-in-order-{}-{thread:?}", std::process::id());
     let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
     let output = Command::new("cc")
         .args(["-O1", "-Wall", "-Wextra", "-Werror", "-o"])
