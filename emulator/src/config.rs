@@ -217,17 +217,21 @@ impl Config {
             .then_some(Self::LISTEN)
     }
 
-    /// The variable that selects how UCX observes changes of mappings, and its value
-    /// for programs on emulated devices: not at all. UCX 1.15 and older overwrite the
-    /// beginning of the interposed `mmap`, so that the emulator would miss the
-    /// doorbell pages.
-    pub const UCX_HOOKS: (&'static str, &'static str) = ("UCX_MEM_MMAP_HOOK_MODE", "none");
+    /// The variables that select how UCX and libfabric observe changes of mappings, and
+    /// their values for programs on emulated devices: not at all. Both overwrite the
+    /// beginning of functions. With UCX 1.15 and older, which overwrite the interposed
+    /// `mmap`, the emulator would miss the doorbell pages. libfabric overwrites `munmap`
+    /// while another thread, such as the NIC's when it starts, may be in it.
+    pub const MEMORY_HOOKS: [(&'static str, &'static str); 2] = [
+        ("UCX_MEM_MMAP_HOOK_MODE", "none"),
+        ("FI_MR_CACHE_MONITOR", "disabled"),
+    ];
 
-    /// Returns [`Self::UCX_HOOKS`] if the environment does not have it.
-    #[must_use]
-    pub fn ucx_default() -> Option<(&'static str, &'static str)> {
-        let given = std::env::var_os(Self::UCX_HOOKS.0);
-        given.is_none().then_some(Self::UCX_HOOKS)
+    /// Returns those of [`Self::MEMORY_HOOKS`] that the environment does not have.
+    pub fn memory_hooks_default() -> impl Iterator<Item = (&'static str, &'static str)> {
+        Self::MEMORY_HOOKS
+            .into_iter()
+            .filter(|(name, _)| std::env::var_os(name).is_none())
     }
 
     /// Reads the environment. An unset or empty variable means its default.

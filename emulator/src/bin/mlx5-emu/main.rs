@@ -66,8 +66,10 @@ enum Command {
     /// it are killed too.
     ///
     /// Unless they have a value, DAT_LISTEN=loopback is set (DAT programs listen
-    /// on this host only), and UCX_MEM_MMAP_HOOK_MODE=none (UCX 1.15 and older
-    /// otherwise overwrite the interposed mmap, and hang).
+    /// on this host only), UCX_MEM_MMAP_HOOK_MODE=none (UCX 1.15 and older
+    /// otherwise overwrite the interposed mmap, and hang), and
+    /// FI_MR_CACHE_MONITOR=disabled (libfabric otherwise overwrites munmap, which
+    /// a thread of the emulator may be executing).
     Run(run::Arguments),
     /// Take a port of a device down, or bring it up again, for all programs of a fabric.
     ///

@@ -142,7 +142,7 @@ pub(super) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
         .env(LD_PRELOAD, preload)
         .env("SYSFS_PATH", sysfs.root())
         .envs(Config::listen_default())
-        .envs(Config::ucx_default());
+        .envs(Config::memory_hooks_default());
     let clean_up = || {
         let _ = std::fs::remove_dir_all(sysfs.root());
         Attachment::sweep();
