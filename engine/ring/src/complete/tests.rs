@@ -254,7 +254,7 @@ fn a_lazy_record_lags_by_at_most_2_to_the_22() {
                     unsafe { run.advance(&fixture.ring) };
                     entries += 1;
                 }
-                // SAFETY: the run has passed so many.
+                // SAFETY: the run has passed that many entries.
                 unsafe { fixture.ring.end_run(run, entries) };
                 if (consumed ^ consumed.wrapping_add(entries as u32)) & !7 != 0 {
                     written = consumed;
@@ -337,7 +337,7 @@ proptest! {
                 }
                 prop_assert_eq!(Some(taken), runs.next().map(<[bool]>::len));
                 let before = fixture.ring.consumed();
-                // SAFETY: the run has passed so many.
+                // SAFETY: the run has passed that many entries.
                 unsafe { fixture.ring.end_run(run, taken) };
                 prop_assert_eq!(fixture.ring.consumed(), before.wrapping_add(taken as u32));
                 fixture.ring.publish();
