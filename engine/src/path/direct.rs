@@ -11,7 +11,7 @@
 //! pair.
 //!
 //! **Reuse of QP numbers.** A queue pair that is destroyed or reset marks its
-//! record, so that polling no longer finds it, and sends a command with the end of
+//! record and its places in the tables, so that polling no longer finds it, and sends a command with the end of
 //! the CQEs that it can have written. The poller invalidates those stale CQEs and
 //! releases their shared receives. Only then does it drop the record; the last
 //! reference to the record destroys the queue pair and frees its number.
@@ -21,6 +21,7 @@
 mod command_queue;
 mod cqe_ref;
 mod decode;
+mod place;
 mod poller;
 mod queue_pair;
 mod record;

@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use super::Owner;
 use super::record::Record;
+use super::table::Places;
 use crate::sync::{Mutex, MutexGuard};
 use mlx5_rings::complete::Entries;
 
@@ -21,9 +22,11 @@ pub(super) enum CqCommand {
     Detach { record: Arc<Record>, end: u32 },
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Queued {
     commands: Vec<CqCommand>,
+    /// The places of the poller's table.
+    places: Places,
     /// The poller was dropped: no CQE will be read any more.
     closed: bool,
 }
@@ -46,10 +49,14 @@ impl core::fmt::Debug for CqCommandQueue {
 }
 
 impl CqCommandQueue {
-    pub(super) fn new(entries: Entries, owner: Owner) -> Self {
+    pub(super) fn new(entries: Entries, places: Places, owner: Owner) -> Self {
         Self {
             waiting: AtomicBool::new(false),
-            queued: Mutex::default(),
+            queued: Mutex::new(Queued {
+                commands: Vec::new(),
+                places,
+                closed: false,
+            }),
             entries,
             _owner: owner,
         }
@@ -59,8 +66,7 @@ impl CqCommandQueue {
         self.queued.lock()
     }
 
-    fn send(&self, command: CqCommand) {
-        let mut queued = self.queued();
+    fn send(&self, mut queued: MutexGuard<'_, Queued>, command: CqCommand) {
         if !queued.closed {
             queued.commands.push(command);
             self.waiting.store(true, Ordering::Release);
@@ -70,17 +76,22 @@ impl CqCommandQueue {
     /// Queues the command that makes `record` known to the poller, before its first
     /// completion.
     pub(super) fn attach(&self, record: &Arc<Record>) {
-        self.send(CqCommand::Attach(Arc::clone(record)));
+        self.send(self.queued(), CqCommand::Attach(Arc::clone(record)));
     }
 
-    /// Queues the command that removes `record` from the poller. The record is
-    /// retired, and its queue pair is in RESET.
+    /// Hides `record`, which is retired and whose queue pair is in RESET, from the
+    /// poller's fast path, and queues the command that removes it.
     pub(super) fn detach(&self, record: &Arc<Record>) {
         let end = self.entries.written_end();
-        self.send(CqCommand::Detach {
-            record: Arc::clone(record),
-            end,
-        });
+        let queued = self.queued();
+        queued.places.retire(record.qpn());
+        let record = Arc::clone(record);
+        self.send(queued, CqCommand::Detach { record, end });
+    }
+
+    /// Calls `change` with the places, while no record is retired in them.
+    pub(super) fn change_places<R>(&self, change: impl FnOnce(&mut Places) -> R) -> R {
+        change(&mut self.queued().places)
     }
 
     /// Returns whether there are CQEs that were not polled.

@@ -3,7 +3,7 @@
 //! Decision: `docs/decisions/010-one-look-at-a-cqe.md`
 
 use super::decode;
-use super::record::Record;
+use super::place::Found;
 use super::table::View;
 use crate::completion::{Completion, CompletionOp};
 use mlx5_rings::complete::{CompletionRing, Slot};
@@ -38,8 +38,8 @@ pub struct CqeRef<'a> {
     /// The last byte, with the owner bit cleared.
     pub(super) own_op: OwnOp,
     pub(super) op_qpn: RequestQpn,
-    /// The record of the queue pair; `None` if only the slow path can find it.
-    pub(super) record: Option<&'a Record>,
+    /// The queue pair; `None` if only the slow path can find it.
+    pub(super) found: Option<Found<'a>>,
 }
 
 impl<'a> CqeRef<'a> {
@@ -59,7 +59,7 @@ impl<'a> CqeRef<'a> {
             slot,
             own_op,
             op_qpn,
-            record: table.find(op_qpn.qpn()),
+            found: table.find(op_qpn.qpn()),
         }
     }
 
@@ -68,7 +68,7 @@ impl<'a> CqeRef<'a> {
     #[inline(always)]
     #[must_use]
     pub fn context(&self) -> Option<u64> {
-        Some(self.record?.context)
+        Some(self.found?.context())
     }
 
     /// Returns the kind of the CQE. Callers branch on it first: LLVM then compiles
@@ -109,22 +109,23 @@ impl<'a> CqeRef<'a> {
     #[inline(always)]
     #[must_use]
     pub fn consume(self) -> Option<Completion> {
-        let (record, qpn, own_op) = (self.record?, self.op_qpn.qpn(), self.own_op);
+        let (found, qpn, own_op) = (self.found?, self.op_qpn.qpn(), self.own_op);
+        let context = found.context();
         match self.kind() {
             CqeKind::Recv => {
                 let (wr_id, byte_len) = self.consume_recv()?;
-                Some(decode::received(record, qpn, own_op, wr_id, byte_len))
+                Some(decode::received(context, qpn, own_op, wr_id, byte_len))
             }
             CqeKind::RecvInCqe => {
                 let (wr_id, byte_len) = self.consume_in_cqe()?;
-                Some(decode::received(record, qpn, own_op, wr_id, byte_len))
+                Some(decode::received(context, qpn, own_op, wr_id, byte_len))
             }
             CqeKind::Request => {
                 let op = self.request_op()?;
                 let byte_len = decode::read_length(self.slot, op);
                 let (wr_id, wr_data) = self.consume_request()?;
                 let retired = Retired { wr_id, wr_data };
-                Some(decode::request(record, qpn, op, retired, byte_len))
+                Some(decode::request(context, qpn, op, retired, byte_len))
             }
             CqeKind::Other => None,
         }
@@ -135,11 +136,11 @@ impl<'a> CqeRef<'a> {
     #[inline(always)]
     #[must_use]
     pub fn consume_recv(self) -> Option<(u64, u32)> {
-        let (CqeKind::Recv, Some(record)) = (self.kind(), self.record) else {
+        let (CqeKind::Recv, Some(found)) = (self.kind(), self.found) else {
             return None;
         };
         // SAFETY: the completion is the next of this queue, and is consumed below.
-        let wr_id = unsafe { record.receives.take_fast(self.slot.wqe_counter()) }?;
+        let wr_id = unsafe { found.take_recv(self.slot.wqe_counter()) }?;
         let byte_len = self.slot.byte_count();
         self.release();
         Some((wr_id, byte_len))
@@ -151,12 +152,12 @@ impl<'a> CqeRef<'a> {
     #[inline(always)]
     #[must_use]
     pub fn consume_in_cqe(self) -> Option<(u64, u32)> {
-        let (CqeKind::RecvInCqe, Some(record)) = (self.kind(), self.record) else {
+        let (CqeKind::RecvInCqe, Some(found)) = (self.kind(), self.found) else {
             return None;
         };
         // SAFETY: the completion is the next of this queue, and is consumed below; its kind
         // says where its payload is.
-        let (wr_id, byte_len) = unsafe { record.take_in_cqe(self.slot) }?;
+        let (wr_id, byte_len) = unsafe { found.take_in_cqe(self.slot, self.op_qpn.qpn()) }?;
         self.release();
         Some((wr_id, byte_len))
     }
@@ -167,12 +168,12 @@ impl<'a> CqeRef<'a> {
     #[inline(always)]
     #[must_use]
     pub fn consume_request(self) -> Option<(u64, u32)> {
-        let (CqeKind::Request, Some(record)) = (self.kind(), self.record) else {
+        let (CqeKind::Request, Some(found)) = (self.kind(), self.found) else {
             return None;
         };
         // SAFETY: the completion names the request, and all completions of its ring
         // are in this queue.
-        let Retired { wr_id, wr_data } = unsafe { record.sends.retire(self.slot.wqe_counter()) };
+        let Retired { wr_id, wr_data } = unsafe { found.sends().retire(self.slot.wqe_counter()) };
         self.release();
         Some((wr_id, wr_data))
     }

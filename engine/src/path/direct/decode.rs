@@ -55,7 +55,7 @@ pub(super) fn fast_op(opcode: u8) -> Option<CompletionOp> {
 /// Returns the completion of a receive without immediate data.
 #[inline(always)]
 pub(super) fn received(
-    record: &Record,
+    context: u64,
     qpn: u32,
     own_op: OwnOp,
     wr_id: u64,
@@ -63,7 +63,7 @@ pub(super) fn received(
 ) -> Completion {
     Completion {
         wr_id,
-        context: record.context,
+        context,
         byte_len,
         imm: 0,
         qpn,
@@ -77,7 +77,7 @@ pub(super) fn received(
 /// Returns the completion of a successful request of the send queue.
 #[inline(always)]
 pub(super) fn request(
-    record: &Record,
+    context: u64,
     qpn: u32,
     op: CompletionOp,
     Retired { wr_id, wr_data }: Retired,
@@ -85,7 +85,7 @@ pub(super) fn request(
 ) -> Completion {
     Completion {
         wr_id,
-        context: record.context,
+        context,
         byte_len,
         imm: wr_data,
         qpn,
@@ -135,12 +135,15 @@ pub(super) unsafe fn decode(
             let op = failed_op(tail, record);
             // SAFETY: required of the caller.
             let retired = unsafe { record.sends.retire(tail.wqe_counter()) };
-            Some(failed(slot, request(record, tail.qpn(), op, retired, 0)))
+            Some(failed(
+                slot,
+                request(record.context, tail.qpn(), op, retired, 0),
+            ))
         }
         CqeOpcode::RESPONDER_ERROR => {
             // SAFETY: required of the caller.
             let wr_id = unsafe { record.receives.take(tail.wqe_counter()) }?;
-            let completion = received(record, tail.qpn(), OwnOp(0), wr_id, 0);
+            let completion = received(record.context, tail.qpn(), OwnOp(0), wr_id, 0);
             Some(failed(slot, completion))
         }
         CqeOpcode::RESPONDER_WRITE_IMM
@@ -203,7 +206,7 @@ unsafe fn requester(
     };
     // SAFETY: required of the caller.
     let retired = unsafe { record.sends.retire(tail.wqe_counter()) };
-    let completion = request(record, tail.qpn(), op, retired, byte_len);
+    let completion = request(record.context, tail.qpn(), op, retired, byte_len);
     Some(with_status(completion, status))
 }
 
@@ -231,7 +234,7 @@ unsafe fn responder(
     };
     // SAFETY: required of the caller.
     let wr_id = unsafe { record.receives.take(tail.wqe_counter()) }?;
-    let mut completion = received(record, tail.qpn(), own_op, wr_id, byte_len);
+    let mut completion = received(record.context, tail.qpn(), own_op, wr_id, byte_len);
     if status.is_success() {
         match own_op.opcode() {
             CqeOpcode::RESPONDER_WRITE_IMM => completion.op = CompletionOp::RecvWriteImm,

@@ -94,10 +94,12 @@ impl Poller {
     }
 
     fn with(ring: CompletionRing, owner: Owner) -> Self {
-        let commands = Arc::new(CqCommandQueue::new(ring.entries(), owner));
+        let table = Table::new();
+        let places = table.places().clone();
+        let commands = Arc::new(CqCommandQueue::new(ring.entries(), places, owner));
         Self {
             ring,
-            table: Table::new(),
+            table,
             commands,
             counters: PollerCounters::default(),
         }
@@ -252,7 +254,7 @@ impl Poller {
             _ => {}
         }
         match self.table.search(tail.qpn()) {
-            Some(record) if record.is(tail.qpn()) => {
+            Some(record) if record.is_live() => {
                 // SAFETY: the next CQE, which has been written; `poll_slow`
                 // advances past it.
                 if let Some(completion) = unsafe { decode(&self.ring, slot, tail, record) } {
@@ -292,10 +294,13 @@ impl Poller {
     fn run_commands(&mut self) {
         for command in self.commands.take() {
             match command {
-                CqCommand::Attach(record) => self.table.insert(record),
+                CqCommand::Attach(record) => self.commands.change_places(|places| {
+                    self.table.insert(record);
+                    places.clone_from(self.table.places());
+                }),
                 CqCommand::Detach { record, end } => {
                     self.cq_clean(&record, end);
-                    self.table.remove(&record);
+                    self.commands.change_places(|_| self.table.remove(&record));
                 }
             }
         }

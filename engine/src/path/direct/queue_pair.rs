@@ -1,5 +1,6 @@
 //! The posting side of a queue pair.
 
+use core::sync::atomic::{Ordering, fence};
 use std::sync::Arc;
 
 use super::record::{Receives, Record};
@@ -91,6 +92,9 @@ impl QueuePair {
         if !self.has_one_cq() {
             self.parts.recv_commands.detach(&self.record);
         }
+        // Orders the stores to the record and to its places before any later store to the
+        // rings: see `was_live_until_now`.
+        fence(Ordering::SeqCst);
     }
 
     fn has_one_cq(&self) -> bool {

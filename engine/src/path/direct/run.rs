@@ -16,7 +16,7 @@
 
 use super::cqe_ref::{CqeKind, CqeRef};
 use super::decode;
-use super::record::{Receives, Record};
+use super::place::Found;
 use super::shared::SharedState;
 use crate::completion::{Completion, CompletionOp, Pattern};
 use mlx5_rings::receive::RecvConsumer;
@@ -31,29 +31,36 @@ impl CqeRef<'_> {
     /// the device when the caller publishes the ring's consumer index.
     #[inline(always)]
     pub(super) fn consume_run(self, out: &mut [Completion]) -> usize {
-        let Some(record) = self.record else {
+        let Some(found) = self.found else {
             return 0;
         };
-        match (self.kind(), &record.receives) {
-            (CqeKind::Recv, Receives::Own(ring)) => self.own_run(record, ring, out),
-            (CqeKind::Recv, Receives::Shared(shared)) => self.shared_run(record, shared, out),
-            (CqeKind::Recv, Receives::None) | (CqeKind::Other, _) => 0,
-            (CqeKind::RecvInCqe, _) => self.in_cqe(record, out),
-            (CqeKind::Request, _) => match self.request_op() {
+        match self.kind() {
+            CqeKind::Recv => {
+                if let Some(ring) = found.own_receives() {
+                    return self.own_run(found, ring, out);
+                }
+                match found.shared_receives() {
+                    Some(shared) => self.shared_run(found, shared, out),
+                    None => 0,
+                }
+            }
+            CqeKind::RecvInCqe => self.in_cqe(found, out),
+            CqeKind::Request => match self.request_op() {
                 // Each CQE has a length of its own.
                 Some(CompletionOp::Read) | None => 0,
-                Some(op) => self.request_run(record, op, out),
+                Some(op) => self.request_run(found, op, out),
             },
+            CqeKind::Other => 0,
         }
     }
 
     /// Consumes one receive whose payload is in the CQE.
     #[inline(always)]
-    fn in_cqe(self, record: &Record, out: &mut [Completion]) -> usize {
+    fn in_cqe(self, found: Found<'_>, out: &mut [Completion]) -> usize {
         let (qpn, own_op) = (self.op_qpn.qpn(), self.own_op);
         match (out, self.consume_in_cqe()) {
             ([place, ..], Some((wr_id, byte_len))) => {
-                *place = decode::received(record, qpn, own_op, wr_id, byte_len);
+                *place = decode::received(found.context(), qpn, own_op, wr_id, byte_len);
                 1
             }
             _ => 0,
@@ -62,12 +69,12 @@ impl CqeRef<'_> {
 
     /// Consumes receives of one queue pair's own receive queue.
     #[inline(always)]
-    fn own_run(self, record: &Record, ring: &RecvConsumer, out: &mut [Completion]) -> usize {
+    fn own_run(self, found: Found<'_>, ring: &RecvConsumer, out: &mut [Completion]) -> usize {
         let Self { op_qpn, own_op, .. } = self;
         let entries = self.ring;
         let mut run = entries.run(own_op);
-        let context = record.context;
-        let pattern = Pattern::of(decode::received(record, op_qpn.qpn(), own_op, 0, 0));
+        let context = found.context();
+        let pattern = Pattern::of(decode::received(context, op_qpn.qpn(), own_op, 0, 0));
         let wr_ids = ring.wr_ids();
         let taken = fill(out, |place| {
             let slot = run.peek()?;
@@ -78,7 +85,7 @@ impl CqeRef<'_> {
             unsafe { run.advance(entries) };
             Some(())
         });
-        if !is_still(record, op_qpn) {
+        if !is_still(found, op_qpn) {
             return 0;
         }
         // SAFETY: that many completions of this queue were read.
@@ -90,7 +97,7 @@ impl CqeRef<'_> {
 
     /// Consumes requests of one queue pair with the same operation.
     #[inline(always)]
-    fn request_run(self, record: &Record, op: CompletionOp, out: &mut [Completion]) -> usize {
+    fn request_run(self, found: Found<'_>, op: CompletionOp, out: &mut [Completion]) -> usize {
         const UNKNOWN: Retired = Retired {
             wr_id: 0,
             wr_data: 0,
@@ -98,9 +105,9 @@ impl CqeRef<'_> {
         let Self { op_qpn, own_op, .. } = self;
         let entries = self.ring;
         let mut run = entries.run(own_op);
-        let context = record.context;
-        let pattern = Pattern::of(decode::request(record, op_qpn.qpn(), op, UNKNOWN, 0));
-        let requests = record.sends.requests();
+        let context = found.context();
+        let pattern = Pattern::of(decode::request(context, op_qpn.qpn(), op, UNKNOWN, 0));
+        let requests = found.sends().requests();
         let mut last = None;
         let taken = fill(out, |place| {
             let slot = run.peek().filter(|slot| slot.request_qpn() == op_qpn)?;
@@ -111,12 +118,12 @@ impl CqeRef<'_> {
             unsafe { run.advance(entries) };
             Some(())
         });
-        if !is_still(record, op_qpn) {
+        if !is_still(found, op_qpn) {
             return 0;
         }
         if let Some(last) = last {
             // SAFETY: a request of this ring, whose completion was read.
-            unsafe { record.sends.retire_up_to(last) };
+            unsafe { found.sends().retire_up_to(last) };
         }
         // SAFETY: the run has passed that many entries.
         unsafe { entries.end_run(run, taken) };
@@ -126,24 +133,24 @@ impl CqeRef<'_> {
     /// Consumes receives of one shared receive queue, of any of its queue pairs.
     /// These are looked up one by one, so the cost does not depend on their number.
     #[inline(always)]
-    fn shared_run(self, first: &Record, shared: &SharedState, out: &mut [Completion]) -> usize {
+    fn shared_run(self, first: Found<'_>, shared: &SharedState, out: &mut [Completion]) -> usize {
         let Self { own_op, table, .. } = self;
         let entries = self.ring;
         let mut run = entries.run(own_op);
-        let common = decode::received(first, 0, own_op, 0, 0);
+        let common = decode::received(first.context(), 0, own_op, 0, 0);
         let take = |returns: &mut Returns<'_>| {
             fill(out, |place| {
                 let slot = run.peek()?;
                 let qpn = slot.request_qpn().qpn();
-                let record = table.find(qpn)?;
-                if !record.takes_from(shared) {
+                let found = table.find(qpn)?;
+                if !found.takes_from(shared) {
                     return None;
                 }
                 // SAFETY: the completion of a receive of this queue, which was
                 // read.
                 let wr_id = unsafe { returns.take(slot.wqe_counter()) };
                 let pattern = Pattern::of(Completion { qpn, ..common });
-                *place = pattern.completion(wr_id, record.context, slot.byte_count(), 0);
+                *place = pattern.completion(wr_id, found.context(), slot.byte_count(), 0);
                 // SAFETY: `peek` has returned the entry.
                 unsafe { run.advance(entries) };
                 Some(())
@@ -174,20 +181,21 @@ fn fill(out: &mut [Completion], mut next: impl FnMut(&mut Completion) -> Option<
     room
 }
 
-/// Returns whether all CQEs of a run belong to the record. Another thread may have
+/// Returns whether all CQEs of a run belong to the queue pair. Another thread may have
 /// reset the queue pair during the run, after which new completions have the same
-/// QP number. The reset retires the record before any of these can arrive, so
-/// checking the record after the CQEs were read is sufficient. Nothing of the run
+/// QP number. The reset retires its place before any of these can arrive, so
+/// checking the place after the CQEs were read is sufficient. Nothing of the run
 /// has been released yet.
 #[inline(always)]
-fn is_still(record: &Record, op_qpn: RequestQpn) -> bool {
-    record.is(op_qpn.qpn())
+fn is_still(found: Found<'_>, op_qpn: RequestQpn) -> bool {
+    found.is(op_qpn.qpn())
 }
 
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
 
+    use super::super::record::{Receives, Record};
     use super::super::table::Table;
     use super::*;
     use crate::testing::Memory;
@@ -238,10 +246,11 @@ mod tests {
         let before = (ring.outstanding(), entries.consumed(), entries.next_slot());
         let mut table = Table::new();
         table.insert(Arc::clone(&record));
+        let places = table.places().clone();
         let (slot, own_op) = entries.peek().expect("a CQE");
         let cqe = CqeRef::new(&mut entries, table.view(), slot, own_op);
-        assert!(cqe.record.is_some());
-        record.retire();
+        assert!(cqe.found.is_some());
+        places.retire(QPN);
         assert_eq!(cqe.consume_run(&mut out), 0);
         let after = (ring.outstanding(), entries.consumed(), entries.next_slot());
         assert_eq!(after, before, "nothing is released");

@@ -1,57 +1,99 @@
-//! The table of a completion queue from QP number to record.
+//! The table of a completion queue from QP number to queue pair.
 //!
-//! Open addressing by the low bits of the number. A device allocates QP numbers
-//! nearly in sequence, so a table with as many places as queue pairs has few
-//! collisions; at a collision the table grows, within a limit. A lookup that hits
-//! is one load and one comparison, for one queue pair or ten thousand. So there is
-//! no cache of the last queue pair: it would slow programs with many queue pairs.
-//! The rare queue pair that is not in its first place is found by a search in an
-//! outlined function.
+//! The fast path reads one [`Place`], half a cache line with what it needs of a queue
+//! pair, at the low bits of the QP number: one line per queue pair, and one comparison,
+//! for one queue pair or ten thousand. A device allocates QP numbers nearly in sequence,
+//! so few queue pairs want the same place; if two do, the table grows, within a limit.
+//! The rare queue pair that has no place is found by the slow path, in a map.
+//!
+//! **Threads.** The polling thread alone changes the table, and reads it without a lock.
+//! Another thread that resets a queue pair invalidates the number in its place
+//! ([`Places::retire`]), under the lock of the [`CqCommandQueue`](super::CqCommandQueue),
+//! which the polling thread takes to add queue pairs and to move the places.
 //!
 //! Decision: `docs/decisions/002-completions-by-qp-number.md`
 
+use core::marker::PhantomData;
+use core::ptr::NonNull;
+use std::collections::HashMap;
 use std::sync::Arc;
 
+use super::place::{Found, Place};
 use super::record::Record;
 
 /// The most places per queue pair that avoiding collisions may cost.
 const MAX_SPARSENESS: usize = 16;
 
+/// The places of a table: a power of two of them.
+#[derive(Clone, Debug)]
+pub(super) struct Places(Arc<[Place]>);
+
+impl Places {
+    fn new(count: usize) -> Self {
+        debug_assert!(count.is_power_of_two());
+        Self((0..count).map(|_| Place::free()).collect())
+    }
+
+    fn first(&self) -> NonNull<Place> {
+        NonNull::from(&*self.0).cast()
+    }
+
+    /// Returns the only place that `qpn` can have.
+    fn home(&self, qpn: u32) -> &Place {
+        &self.0[qpn as usize & (self.0.len() - 1)]
+    }
+
+    /// Invalidates the number of a queue pair that is retired, if it has its place.
+    pub(super) fn retire(&self, qpn: u32) {
+        self.home(qpn).retire(qpn);
+    }
+}
+
 #[derive(Debug)]
 pub(super) struct Table {
-    /// A power of two of places. Free places hold `unused`, so that a lookup needs
-    /// one comparison only.
-    places: Box<[Arc<Record>]>,
+    places: Places,
+    /// What lookups read of `places`: the address of the first one, and their number minus
+    /// one.
+    first: NonNull<Place>,
     mask: usize,
-    unused: Arc<Record>,
-    used: usize,
+    /// Every queue pair, live or retired, by its number.
+    records: HashMap<u32, Arc<Record>>,
+    /// The numbers of those without a place.
+    displaced: Vec<u32>,
 }
+
+// SAFETY: `first` is the address of atomics, which any thread may use.
+unsafe impl Send for Table {}
 
 /// The part of the table that a lookup reads.
 #[derive(Clone, Copy)]
 pub(super) struct View<'a> {
-    places: &'a [Arc<Record>],
+    first: NonNull<Place>,
     mask: usize,
+    _table: PhantomData<&'a Table>,
 }
 
 impl<'a> View<'a> {
-    /// Returns the live queue pair `qpn`, if it is in its first place.
+    /// Returns the live queue pair `qpn`, if it has its place.
     #[inline(always)]
-    pub(super) fn find(self, qpn: u32) -> Option<&'a Record> {
-        // SAFETY: `mask` is the number of places minus one.
-        let record = unsafe { self.places.get_unchecked(qpn as usize & self.mask) };
-        if record.is(qpn) { Some(record) } else { None }
+    pub(super) fn find(self, qpn: u32) -> Option<Found<'a>> {
+        // SAFETY: `mask` is the number of places minus one, and the table, which has the
+        // places, is borrowed.
+        let place = unsafe { self.first.add(qpn as usize & self.mask).as_ref() };
+        // SAFETY: the table is borrowed by the polling thread: it is not `Sync`.
+        unsafe { Found::new(place, qpn) }
     }
 }
 
 impl Table {
     pub(super) fn new() -> Self {
-        let unused = Arc::new(Record::unused());
+        let places = Places::new(8);
         Self {
-            places: empty(8, &unused),
-            mask: 7,
-            unused,
-            used: 0,
+            first: places.first(),
+            mask: places.0.len() - 1,
+            places,
+            records: HashMap::new(),
+            displaced: Vec::new(),
         }
     }
 
@@ -59,91 +101,87 @@ impl Table {
     #[inline(always)]
     pub(super) fn view(&self) -> View<'_> {
         View {
-            places: &self.places,
+            first: self.first,
             mask: self.mask,
+            _table: PhantomData,
         }
     }
 
-    /// Returns the queue pair `qpn`, live or retired, in any place.
+    /// Returns the places, for [`Places::retire`]. [`Self::insert`] can move them.
+    pub(super) fn places(&self) -> &Places {
+        &self.places
+    }
+
+    /// Returns the queue pair `qpn`, live or retired.
     pub(super) fn search(&self, qpn: u32) -> Option<&Arc<Record>> {
-        self.chain(qpn)
-            .map(|at| &self.places[at])
-            .find(|record| record.qpn() == qpn)
+        self.records.get(&qpn)
     }
 
     /// Adds a queue pair. The table has none with its number.
+    ///
+    /// Nothing is retired meanwhile: neither the places nor the record.
     pub(super) fn insert(&mut self, record: Arc<Record>) {
-        self.used += 1;
-        if 2 * self.used > self.places.len() {
-            self.rehash(2 * self.places.len());
+        let qpn = record.qpn();
+        let sparse = (self.len() + 1).saturating_mul(MAX_SPARSENESS);
+        while !self.is_free(qpn) && 2 * self.places.0.len() <= sparse {
+            self.grow();
         }
-        let sparse = self.used.saturating_mul(MAX_SPARSENESS);
-        while !self.is_free(record.qpn() as usize & self.mask) && 2 * self.places.len() <= sparse {
-            self.rehash(2 * self.places.len());
-        }
-        self.put(record);
+        self.seat(&record);
+        self.records.insert(qpn, record);
     }
 
-    /// Removes a record, if it is in the table.
-    pub(super) fn remove(&mut self, record: &Arc<Record>) {
-        let found = self
-            .chain(record.qpn())
-            .find(|&at| Arc::ptr_eq(&self.places[at], record));
-        let Some(mut hole) = found else { return };
-        self.places[hole] = Arc::clone(&self.unused);
-        self.used -= 1;
-        // Records that were displaced past the freed place move back towards their
-        // first place.
-        let mut at = hole;
-        loop {
-            at = (at + 1) & self.mask;
-            if self.is_free(at) {
-                return;
-            }
-            let home = self.places[at].qpn() as usize & self.mask;
-            if at.wrapping_sub(home) & self.mask >= at.wrapping_sub(hole) & self.mask {
-                self.places.swap(at, hole);
-                hole = at;
+    /// Removes a record, if it is in the table, and returns it.
+    pub(super) fn remove(&mut self, record: &Arc<Record>) -> Option<Arc<Record>> {
+        let qpn = record.qpn();
+        if !Arc::ptr_eq(self.records.get(&qpn)?, record) {
+            return None;
+        }
+        let removed = self.records.remove(&qpn);
+        if let Some(at) = self.displaced.iter().position(|&other| other == qpn) {
+            self.displaced.swap_remove(at);
+        } else {
+            // SAFETY: this is the polling thread.
+            unsafe { self.places.home(qpn).clear() };
+            let heir = |other: &u32| core::ptr::eq(self.places.home(*other), self.places.home(qpn));
+            if let Some(at) = self.displaced.iter().position(heir) {
+                let heir = self.displaced.swap_remove(at);
+                self.seat(&Arc::clone(&self.records[&heir]));
             }
         }
+        removed
     }
 
     /// Returns the number of queue pairs.
     pub(super) fn len(&self) -> usize {
-        self.used
+        self.records.len()
     }
 
-    fn is_free(&self, at: usize) -> bool {
-        Arc::ptr_eq(&self.places[at], &self.unused)
+    fn is_free(&self, qpn: u32) -> bool {
+        // SAFETY: this is the polling thread: the table is not `Sync`.
+        unsafe { self.places.home(qpn).is_free() }
     }
 
-    /// Returns the places where `qpn` can be, up to the first free one.
-    fn chain(&self, qpn: u32) -> impl Iterator<Item = usize> {
-        (0..self.places.len())
-            .map(move |ahead| (qpn as usize).wrapping_add(ahead) & self.mask)
-            .take_while(|&at| !self.is_free(at))
-    }
-
-    /// Stores the record in the first free place of its chain. There is one: the
-    /// table is at most half full.
-    fn put(&mut self, record: Arc<Record>) {
-        let home = record.qpn() as usize & self.mask;
-        let at = home + self.chain(record.qpn()).count();
-        self.places[at & self.mask] = record;
-    }
-
-    fn rehash(&mut self, len: usize) {
-        let old = core::mem::replace(&mut self.places, empty(len, &self.unused));
-        self.mask = len - 1;
-        for record in old {
-            if !Arc::ptr_eq(&record, &self.unused) {
-                self.put(record);
-            }
+    /// Gives the queue pair its place, or notes that another one has it.
+    fn seat(&mut self, record: &Record) {
+        if self.is_free(record.qpn()) {
+            // SAFETY: this is the polling thread; the table has the record until `remove`.
+            unsafe { self.places.home(record.qpn()).give_to(record) };
+        } else {
+            self.displaced.push(record.qpn());
         }
     }
+
+    /// Doubles the places.
+    fn grow(&mut self) {
+        let places = Places::new(2 * self.places.0.len());
+        (self.first, self.mask) = (places.first(), places.0.len() - 1);
+        self.places = places;
+        self.displaced.clear();
+        let records = core::mem::take(&mut self.records);
+        records.values().for_each(|record| self.seat(record));
+        self.records = records;
+    }
 }
 
-fn empty(len: usize, unused: &Arc<Record>) -> Box<[Arc<Record>]> {
-    debug_assert!(len.is_power_of_two());
-    (0..len).map(|_| Arc::clone(unused)).collect()
-}
+#[cfg(test)]
+mod tests;

@@ -135,9 +135,12 @@ fn a_stale_cqe_found_before_its_detach_command_releases_the_shared_receive() {
         srq.post(wr_id, &[]).unwrap();
     }
     cq.poller.process_commands();
-    cq.write(received(5, 0, 1));
     // As if the other thread stopped between retiring the record and queueing the
-    // command.
+    // command. Immediate data, so that the slow path looks at the record.
+    cq.write(Entry {
+        opcode: 3,
+        ..received(5, 0, 1)
+    });
     old.pair.retire_without_command();
     assert_eq!(cq.poll(), None);
     assert_eq!(
