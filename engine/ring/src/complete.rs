@@ -7,6 +7,8 @@
 //! something; no doorbell register is written for it. A ring made by
 //! [`CompletionRing::new_lazy`] publishes it in a word of software's instead, and
 //! writes the record once per lap and before each arm.
+//!
+//! Decision: `docs/decisions/074-look-ahead.md`
 
 use core::ptr::NonNull;
 
@@ -27,6 +29,9 @@ pub use run::Run;
 
 /// Bytes of an entry that the device defines.
 const CQE: usize = 64;
+/// The entries that a ring looks ahead by: enough for their cache misses to overlap, few
+/// enough to stay in the first-level cache.
+pub const GROUP: u32 = 16;
 
 /// The entries of a completion ring: their address, size and count. Any thread
 /// may read them through this type.
@@ -217,6 +222,8 @@ struct Cursor {
     /// The position of the entry at `consumer`, updated together with it, so
     /// that a poll need not compute it.
     next: Position,
+    /// The last entry of the group that has the next one.
+    stop: Slot,
     wrap: Wrap,
 }
 
@@ -228,32 +235,78 @@ struct Position {
     owner: u8,
 }
 
-/// Where a ring of entries wraps around.
+/// Where a ring of entries wraps around, and where the poller looks ahead.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Wrap {
     /// The last entry; `first` follows it.
     last: Slot,
     first: Slot,
     stride: usize,
+    /// Bytes from the first entry of a group to its last one. There is one group, the whole
+    /// ring, unless `looks_ahead`.
+    group: usize,
+    looks_ahead: bool,
 }
 
 impl Wrap {
-    /// Returns the entry after `slot`. Inverts the owner bit in `own_op` where the
-    /// next lap begins, and calls `lap` there.
+    /// Returns the entry after `slot`, and whether a group begins there; `stop` is moved to its
+    /// last entry then. Inverts the owner bit in `own_op` where the next lap begins, and calls
+    /// `lap` there.
     ///
     /// # Safety
-    /// `slot` is an entry of this ring.
+    /// `slot` is an entry of this ring, and `stop` the last one of its group.
     #[inline(always)]
-    unsafe fn after(&self, slot: Slot, own_op: &mut u8, lap: impl FnOnce()) -> Slot {
-        if slot == self.last {
-            core::hint::cold_path();
+    unsafe fn after(
+        &self,
+        slot: Slot,
+        stop: &mut Slot,
+        own_op: &mut u8,
+        lap: impl FnOnce(),
+    ) -> (Slot, bool) {
+        if slot != *stop {
+            // SAFETY: there is an entry after this one, which is not the last of the ring.
+            return (Slot(unsafe { slot.0.add(self.stride) }), false);
+        }
+        core::hint::cold_path();
+        let next = if slot == self.last {
             *own_op ^= OwnOp::OWNER;
             lap();
             self.first
         } else {
-            // SAFETY: there is an entry after this one.
+            // SAFETY: as above.
             Slot(unsafe { slot.0.add(self.stride) })
+        };
+        // SAFETY: the ring consists of whole groups.
+        *stop = Slot(unsafe { next.0.add(self.group) });
+        (next, true)
+    }
+}
+
+/// The written entries among the next [`GROUP`]. What is read of the last of them may be of
+/// an entry that is being written.
+#[derive(Clone, Copy, Debug)]
+pub struct Group {
+    next: Option<Slot>,
+    stop: Slot,
+    /// A byte with the owner bit of written entries.
+    owner: u8,
+    stride: usize,
+}
+
+impl Iterator for Group {
+    type Item = Slot;
+
+    #[inline(always)]
+    fn next(&mut self) -> Option<Slot> {
+        let slot = self.next?;
+        if (slot.own_op().0 ^ self.owner) & OwnOp::OWNER != 0 {
+            return None;
         }
+        self.next = (slot != self.stop).then(|| {
+            // SAFETY: there is an entry before `stop`.
+            Slot(unsafe { slot.0.add(self.stride) })
+        });
+        Some(slot)
     }
 }
 
@@ -331,10 +384,13 @@ impl CompletionRing {
                     slot: entries.slot(start),
                     owner: u8::from(size.owner(start)),
                 },
+                stop: entries.slot(size.count() - 1),
                 wrap: Wrap {
                     last: entries.slot(size.count() - 1),
                     first: entries.slot(0),
                     stride,
+                    group: (size.count() as usize - 1) * stride,
+                    looks_ahead: false,
                 },
             },
             record,
@@ -375,6 +431,18 @@ impl CompletionRing {
         self.cursor.consumer
     }
 
+    /// Chooses whether [`Self::advance_ahead`] looks ahead. A ring with fewer than
+    /// [`GROUP`] entries never does.
+    pub fn look_ahead(&mut self, looks_ahead: bool) {
+        let entries = self.entries.size.count();
+        let looks_ahead = looks_ahead && entries >= GROUP;
+        let group = if looks_ahead { GROUP } else { entries };
+        self.cursor.stop = self.entries.slot(self.cursor.consumer | (group - 1));
+        let wrap = &mut self.cursor.wrap;
+        wrap.group = (group as usize - 1) * wrap.stride;
+        wrap.looks_ahead = looks_ahead;
+    }
+
     /// Consumes the next entry. The next [`Self::publish`] returns it to the
     /// device.
     ///
@@ -382,17 +450,42 @@ impl CompletionRing {
     /// [`Self::peek`] has returned that entry, and nothing of it is needed any more.
     #[inline(always)]
     pub unsafe fn advance(&mut self) {
+        // SAFETY: required of the caller.
+        unsafe { self.advance_ahead(|_| {}) };
+    }
+
+    /// Does what [`Self::advance`] does. Every [`GROUP`] entries, if the ring looks ahead,
+    /// calls `ahead` with the next [`GROUP`] entries, for prefetching what they name.
+    ///
+    /// # Safety
+    /// As for [`Self::advance`].
+    #[inline(always)]
+    pub unsafe fn advance_ahead(&mut self, ahead: impl FnOnce(Group)) {
         self.cursor.consumer = self.cursor.consumer.wrapping_add(1);
-        let Position { slot, owner } = &mut self.cursor.next;
+        let Cursor {
+            consumer,
+            next: Position { slot, owner },
+            stop,
+            wrap,
+        } = &mut self.cursor;
         // Reads the index again, so that it takes no register from the branch that does not wrap.
-        let consumer = &raw const self.cursor.consumer;
+        let consumer = &raw const *consumer;
         let lap = || {
             // SAFETY: a field of this ring.
             let index = unsafe { *core::hint::black_box(consumer) };
             lazy::write_record(self.record, index);
         };
         // SAFETY: an entry of this ring.
-        *slot = unsafe { self.cursor.wrap.after(*slot, owner, lap) };
+        let (next, begins_group) = unsafe { wrap.after(*slot, stop, owner, lap) };
+        *slot = next;
+        if begins_group && wrap.looks_ahead {
+            ahead(Group {
+                next: Some(next),
+                stop: *stop,
+                owner: *owner,
+                stride: wrap.stride,
+            });
+        }
     }
 
     /// Returns whether at least that many entries behind the next one are written.
@@ -406,6 +499,7 @@ impl CompletionRing {
             last,
             first,
             stride,
+            ..
         } = self.cursor.wrap;
         let address = |slot: Slot| slot.0.as_ptr().addr();
         let mut at = address(next) + entries as usize * stride;

@@ -1,6 +1,6 @@
 //! Consecutive entries of one opcode and format, for loops.
 
-use super::{CompletionRing, Position, Slot, Wrap};
+use super::{CompletionRing, Group, Position, Slot, Wrap};
 use crate::mmio::barrier;
 use crate::wire::OwnOp;
 
@@ -13,6 +13,7 @@ pub struct Run {
     /// The last byte that the next entry has if the device has written it and it
     /// belongs to the run, so that one comparison checks both.
     own_op: u8,
+    stop: Slot,
     wrap: Wrap,
 }
 
@@ -30,15 +31,26 @@ impl Run {
 
     /// Advances past the next entry. `ring` is the ring that began the run. Where the run
     /// passes the end of the ring, the doorbell record gets the index at which the run began:
-    /// entries of the run are not consumed yet.
+    /// entries of the run are not consumed yet. Calls `ahead` as
+    /// [`CompletionRing::advance_ahead`] does.
     ///
     /// # Safety
     /// [`Self::peek`] has returned that entry.
     #[inline(always)]
-    pub unsafe fn advance(&mut self, ring: &CompletionRing) {
+    pub unsafe fn advance(&mut self, ring: &CompletionRing, ahead: impl FnOnce(Group)) {
         let lap = || super::lazy::write_record(ring.record, ring.cursor.consumer);
+        let (stop, own_op) = (&mut self.stop, &mut self.own_op);
         // SAFETY: an entry of the ring that began the run.
-        self.next = unsafe { self.wrap.after(self.next, &mut self.own_op, lap) };
+        let (next, begins_group) = unsafe { self.wrap.after(self.next, stop, own_op, lap) };
+        self.next = next;
+        if begins_group && self.wrap.looks_ahead {
+            ahead(Group {
+                next: Some(next),
+                stop: self.stop,
+                owner: self.own_op,
+                stride: self.wrap.stride,
+            });
+        }
     }
 }
 
@@ -51,6 +63,7 @@ impl CompletionRing {
         Run {
             next: slot,
             own_op: own_op.0 ^ owner,
+            stop: self.cursor.stop,
             wrap: self.cursor.wrap,
         }
     }
@@ -68,5 +81,6 @@ impl CompletionRing {
             slot: run.next,
             owner: run.own_op & OwnOp::OWNER,
         };
+        self.cursor.stop = run.stop;
     }
 }

@@ -251,7 +251,7 @@ fn a_lazy_record_lags_by_at_most_2_to_the_22() {
                 let mut entries = 0;
                 while run.peek().is_some() {
                     // SAFETY: the entry is there.
-                    unsafe { run.advance(&fixture.ring) };
+                    unsafe { run.advance(&fixture.ring, |_| {}) };
                     entries += 1;
                 }
                 // SAFETY: the run has passed that many entries.
@@ -332,7 +332,7 @@ proptest! {
                     prop_assert_eq!(slot.wqe_counter(), number);
                     prop_assert_eq!(own_op.opcode(), opcode(send));
                     // SAFETY: the entry is there.
-                    unsafe { run.advance(&fixture.ring) };
+                    unsafe { run.advance(&fixture.ring, |_| {}) };
                     taken += 1;
                 }
                 prop_assert_eq!(Some(taken), runs.next().map(<[bool]>::len));
@@ -371,4 +371,102 @@ proptest! {
             prop_assert_eq!(end, fixture.produced & 0xff_ffff);
         }
     }
+}
+
+/// Consumes `entries` entries, and returns which were shown ahead, each time some were.
+fn shown_ahead(fixture: &mut Fixture, entries: usize) -> Vec<Vec<u32>> {
+    let mut shown = Vec::new();
+    for _ in 0..entries {
+        fixture.ring.peek().unwrap();
+        let ahead = |group: Group| shown.push(group.map(|slot| slot.request_qpn().qpn()).collect());
+        // SAFETY: the entry is there.
+        unsafe { fixture.ring.advance_ahead(ahead) };
+        fixture.ring.publish();
+    }
+    shown
+}
+
+#[test]
+fn a_ring_that_looks_ahead_shows_the_written_entries_of_the_next_group() {
+    for stride in [64, 128] {
+        for lap in 0..3 {
+            let start = 32 * lap + 5;
+            let mut fixture = fixture(32, stride, start);
+            fixture.ring.look_ahead(true);
+            for qpn in start..start + 30 {
+                fixture.produce(qpn, 0, CqeOpcode::REQUESTER);
+            }
+            // 5 to 15, then 16 to 31, then the beginning of the next lap.
+            let [first, second, third] = [11, 27, 30].map(|at| start + at);
+            let expected: [Vec<u32>; 2] = [(first..second).collect(), (second..third).collect()];
+            assert_eq!(shown_ahead(&mut fixture, 30), expected);
+            assert!(fixture.ring.peek().is_none());
+        }
+    }
+}
+
+#[test]
+fn looking_ahead_can_begin_and_end_anywhere() {
+    let mut fixture = fixture(32, 64, 0);
+    let produce = |fixture: &mut Fixture, entries: u32| {
+        for qpn in fixture.produced..fixture.produced + entries {
+            fixture.produce(qpn, 0, CqeOpcode::REQUESTER);
+        }
+    };
+    produce(&mut fixture, 32);
+    assert!(shown_ahead(&mut fixture, 20).is_empty());
+    fixture.ring.look_ahead(true);
+    assert_eq!(
+        shown_ahead(&mut fixture, 12),
+        [Vec::new()],
+        "nothing of the next lap is written"
+    );
+    produce(&mut fixture, 20);
+    assert_eq!(
+        shown_ahead(&mut fixture, 16),
+        [(48..52).collect::<Vec<_>>()]
+    );
+    fixture.ring.look_ahead(false);
+    assert!(shown_ahead(&mut fixture, 4).is_empty());
+    produce(&mut fixture, 32);
+    assert!(shown_ahead(&mut fixture, 32).is_empty());
+}
+
+#[test]
+fn a_ring_smaller_than_a_group_does_not_look_ahead() {
+    let mut fixture = fixture(8, 64, 0);
+    fixture.ring.look_ahead(true);
+    for _ in 0..3 {
+        for _ in 0..8 {
+            fixture.produce(1, 0, CqeOpcode::REQUESTER);
+        }
+        assert!(shown_ahead(&mut fixture, 8).is_empty());
+    }
+}
+
+#[test]
+fn a_run_looks_ahead_where_it_begins_a_group() {
+    let mut fixture = fixture(32, 64, 0);
+    fixture.ring.look_ahead(true);
+    for qpn in 0..20 {
+        fixture.produce(qpn, 0, CqeOpcode::REQUESTER);
+    }
+    let (_, own_op) = fixture.ring.peek().unwrap();
+    let mut run = fixture.ring.run(own_op);
+    let mut shown = Vec::new();
+    for _ in 0..18 {
+        run.peek().unwrap();
+        // SAFETY: the entry is there.
+        unsafe { run.advance(&fixture.ring, |group: Group| shown.push(group.count())) };
+    }
+    // SAFETY: the run has passed that many entries.
+    unsafe { fixture.ring.end_run(run, 18) };
+    assert_eq!(shown, [4]);
+    for qpn in 20..40 {
+        fixture.produce(qpn, 0, CqeOpcode::REQUESTER);
+    }
+    assert_eq!(
+        shown_ahead(&mut fixture, 22),
+        [(32..40).collect::<Vec<_>>()]
+    );
 }

@@ -1,10 +1,10 @@
 //! A reference to the next CQE: what the fast path decodes of it, and consuming it.
 //!
-//! Decision: `docs/decisions/010-one-look-at-a-cqe.md`
+//! Decisions: `docs/decisions/010-one-look-at-a-cqe.md`, `docs/decisions/074-look-ahead.md`
 
 use super::decode;
 use super::place::Found;
-use super::table::View;
+use super::table::Table;
 use crate::completion::{Completion, CompletionOp};
 use mlx5_rings::complete::{CompletionRing, Slot};
 use mlx5_rings::send::Retired;
@@ -33,7 +33,7 @@ pub enum CqeKind {
 /// pair. Inlined, it is a few registers.
 pub struct CqeRef<'a> {
     pub(super) ring: &'a mut CompletionRing,
-    pub(super) table: View<'a>,
+    pub(super) table: &'a Table,
     pub(super) slot: Slot,
     /// The last byte, with the owner bit cleared.
     pub(super) own_op: OwnOp,
@@ -48,7 +48,7 @@ impl<'a> CqeRef<'a> {
     #[inline(always)]
     pub(super) fn new(
         ring: &'a mut CompletionRing,
-        table: View<'a>,
+        table: &'a Table,
         slot: Slot,
         own_op: OwnOp,
     ) -> Self {
@@ -59,7 +59,7 @@ impl<'a> CqeRef<'a> {
             slot,
             own_op,
             op_qpn,
-            found: table.find(op_qpn.qpn()),
+            found: table.view().find(op_qpn.qpn()),
         }
     }
 
@@ -112,14 +112,12 @@ impl<'a> CqeRef<'a> {
         let (found, qpn, own_op) = (self.found?, self.op_qpn.qpn(), self.own_op);
         let context = found.context();
         match self.kind() {
-            CqeKind::Recv => {
-                let (wr_id, byte_len) = self.consume_recv()?;
-                Some(decode::received(context, qpn, own_op, wr_id, byte_len))
-            }
-            CqeKind::RecvInCqe => {
-                let (wr_id, byte_len) = self.consume_in_cqe()?;
-                Some(decode::received(context, qpn, own_op, wr_id, byte_len))
-            }
+            CqeKind::Recv => self.consume_recv(|wr_id, byte_len| {
+                decode::received(context, qpn, own_op, wr_id, byte_len)
+            }),
+            CqeKind::RecvInCqe => self.consume_in_cqe(|wr_id, byte_len| {
+                decode::received(context, qpn, own_op, wr_id, byte_len)
+            }),
             CqeKind::Request => {
                 let op = self.request_op()?;
                 let byte_len = decode::read_length(self.slot, op);
@@ -131,19 +129,20 @@ impl<'a> CqeRef<'a> {
         }
     }
 
-    /// Consumes a CQE of [`CqeKind::Recv`] as [`Self::consume`] does. Returns its
-    /// `wr_id` and its length in bytes; `None` also for any other kind.
+    /// Consumes a CQE of [`CqeKind::Recv`] as [`Self::consume`] does. Calls `with` with its
+    /// `wr_id` and its length in bytes before the CQE is given back, so that both need no
+    /// registers after that. Returns `None` also for any other kind.
     #[inline(always)]
     #[must_use]
-    pub fn consume_recv(self) -> Option<(u64, u32)> {
+    pub fn consume_recv<R>(self, with: impl FnOnce(u64, u32) -> R) -> Option<R> {
         let (CqeKind::Recv, Some(found)) = (self.kind(), self.found) else {
             return None;
         };
         // SAFETY: the completion is the next of this queue, and is consumed below.
         let wr_id = unsafe { found.take_recv(self.slot.wqe_counter()) }?;
-        let byte_len = self.slot.byte_count();
+        let result = with(wr_id, self.slot.byte_count());
         self.release();
-        Some((wr_id, byte_len))
+        Some(result)
     }
 
     /// Consumes a CQE of [`CqeKind::RecvInCqe`] as [`Self::consume_recv`] does, after
@@ -151,20 +150,21 @@ impl<'a> CqeRef<'a> {
     /// payload needs more than that segment.
     #[inline(always)]
     #[must_use]
-    pub fn consume_in_cqe(self) -> Option<(u64, u32)> {
+    pub fn consume_in_cqe<R>(self, with: impl FnOnce(u64, u32) -> R) -> Option<R> {
         let (CqeKind::RecvInCqe, Some(found)) = (self.kind(), self.found) else {
             return None;
         };
         // SAFETY: the completion is the next of this queue, and is consumed below; its kind
         // says where its payload is.
         let (wr_id, byte_len) = unsafe { found.take_in_cqe(self.slot, self.op_qpn.qpn()) }?;
+        let result = with(wr_id, byte_len);
         self.release();
-        Some((wr_id, byte_len))
+        Some(result)
     }
 
     /// Consumes a CQE of [`CqeKind::Request`] with a known operation
-    /// ([`Self::request_op`]), as [`Self::consume`] does. Returns the `wr_id` and
-    /// the `wr_data` of the request; `None` also for any other kind.
+    /// ([`Self::request_op`]), as [`Self::consume`] does, but does not look ahead. Returns the
+    /// `wr_id` and the `wr_data` of the request; `None` also for any other kind.
     #[inline(always)]
     #[must_use]
     pub fn consume_request(self) -> Option<(u64, u32)> {
@@ -174,7 +174,11 @@ impl<'a> CqeRef<'a> {
         // SAFETY: the completion names the request, and all completions of its ring
         // are in this queue.
         let Retired { wr_id, wr_data } = unsafe { found.sends().retire(self.slot.wqe_counter()) };
-        self.release();
+        // Without looking ahead, which would make this branch save registers. Batches of
+        // requests look ahead.
+        // SAFETY: as in `release`.
+        unsafe { self.ring.advance() };
+        self.ring.publish();
         Some((wr_id, wr_data))
     }
 
@@ -183,7 +187,10 @@ impl<'a> CqeRef<'a> {
     fn release(self) {
         // SAFETY: the entry has been written, since there is a `CqeRef`, and
         // everything needed of it has been read.
-        unsafe { self.ring.advance() };
+        unsafe {
+            self.ring
+                .advance_ahead(|group| self.table.look_ahead(group))
+        };
         self.ring.publish();
     }
 }

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use super::record::{Receives, Record};
 use super::shared::SharedState;
 use mlx5_rings::complete::Slot;
+use mlx5_rings::mmio::prefetch;
 use mlx5_rings::receive::RecvConsumer;
 use mlx5_rings::scatter::{FirstSegment, scatter_to_first};
 use mlx5_rings::send::SendConsumer;
@@ -162,6 +163,22 @@ impl<'a> Found<'a> {
         }
         // SAFETY: null, or a state that the record keeps.
         unsafe { self.0.receives.get().cast::<SharedState>().as_ref() }
+    }
+
+    /// Prefetches what a completion needs besides the place: the queue of the request or receive,
+    /// and what the context is the address of, if it is one.
+    #[inline(always)]
+    pub(super) fn prefetch(self, is_receive: bool) {
+        let Self(place) = self;
+        prefetch(match is_receive {
+            true => place.receives.get().cast(),
+            false => place.sends.get().cast(),
+        });
+        // A small number is certainly no address, and would cost a page walk.
+        let context = place.context.get();
+        if context >= 1 << 16 {
+            prefetch(context as *const u8);
+        }
     }
 
     /// Returns whether the receives come from that shared receive queue.

@@ -122,8 +122,7 @@ impl Poller {
     #[inline(always)]
     pub fn peek(&mut self) -> Option<CqeRef<'_>> {
         let (slot, own_op) = self.ring.peek()?;
-        let table = self.table.view();
-        Some(CqeRef::new(&mut self.ring, table, slot, own_op))
+        Some(CqeRef::new(&mut self.ring, &self.table, slot, own_op))
     }
 
     /// Returns whether [`Self::peek`] would return a CQE. Reads its owner bit only.
@@ -146,7 +145,7 @@ impl Poller {
     pub unsafe fn peek_unchecked(&mut self) -> CqeRef<'_> {
         let slot = self.ring.next_slot();
         let own_op = OwnOp(slot.own_op().0 & !OwnOp::OWNER);
-        CqeRef::new(&mut self.ring, self.table.view(), slot, own_op)
+        CqeRef::new(&mut self.ring, &self.table, slot, own_op)
     }
 
     /// Returns the next completion, if there is one.
@@ -225,14 +224,20 @@ impl Poller {
                 Slow::Report(completion) => {
                     see(slot);
                     // SAFETY: the entry was written, and has been decoded.
-                    unsafe { self.ring.advance() };
+                    unsafe {
+                        self.ring
+                            .advance_ahead(|group| self.table.look_ahead(group))
+                    };
                     self.ring.publish();
                     *found = completion;
                     return true;
                 }
                 Slow::Skip => {
                     // SAFETY: the entry was written, and is not reported.
-                    unsafe { self.ring.advance() };
+                    unsafe {
+                        self.ring
+                            .advance_ahead(|group| self.table.look_ahead(group))
+                    };
                     self.ring.publish();
                 }
                 Slow::Again => {}
@@ -304,6 +309,7 @@ impl Poller {
                 }
             }
         }
+        self.ring.look_ahead(self.table.is_large());
     }
 
     /// Processes the queued commands now, instead of at the next poll that finds no

@@ -58,19 +58,22 @@ impl CqeRef<'_> {
     #[inline(always)]
     fn in_cqe(self, found: Found<'_>, out: &mut [Completion]) -> usize {
         let (qpn, own_op) = (self.op_qpn.qpn(), self.own_op);
-        match (out, self.consume_in_cqe()) {
-            ([place, ..], Some((wr_id, byte_len))) => {
-                *place = decode::received(found.context(), qpn, own_op, wr_id, byte_len);
-                1
-            }
-            _ => 0,
-        }
+        let [place, ..] = out else { return 0 };
+        let taken = self.consume_in_cqe(|wr_id, byte_len| {
+            *place = decode::received(found.context(), qpn, own_op, wr_id, byte_len);
+        });
+        usize::from(taken.is_some())
     }
 
     /// Consumes receives of one queue pair's own receive queue.
     #[inline(always)]
     fn own_run(self, found: Found<'_>, ring: &RecvConsumer, out: &mut [Completion]) -> usize {
-        let Self { op_qpn, own_op, .. } = self;
+        let Self {
+            op_qpn,
+            own_op,
+            table,
+            ..
+        } = self;
         let entries = self.ring;
         let mut run = entries.run(own_op);
         let context = found.context();
@@ -82,7 +85,7 @@ impl CqeRef<'_> {
             let wr_id = wr_ids.at(tail.wqe_counter());
             *place = pattern.completion(wr_id, context, slot.byte_count(), 0);
             // SAFETY: `peek` has returned the entry.
-            unsafe { run.advance(entries) };
+            unsafe { run.advance(entries, |group| table.look_ahead(group)) };
             Some(())
         });
         if !is_still(found, op_qpn) {
@@ -102,7 +105,12 @@ impl CqeRef<'_> {
             wr_id: 0,
             wr_data: 0,
         };
-        let Self { op_qpn, own_op, .. } = self;
+        let Self {
+            op_qpn,
+            own_op,
+            table,
+            ..
+        } = self;
         let entries = self.ring;
         let mut run = entries.run(own_op);
         let context = found.context();
@@ -115,7 +123,7 @@ impl CqeRef<'_> {
             *place = pattern.completion(request.wr_id(), context, 0, request.wr_data());
             last = Some(request);
             // SAFETY: `peek` has returned the entry.
-            unsafe { run.advance(entries) };
+            unsafe { run.advance(entries, |group| table.look_ahead(group)) };
             Some(())
         });
         if !is_still(found, op_qpn) {
@@ -137,12 +145,13 @@ impl CqeRef<'_> {
         let Self { own_op, table, .. } = self;
         let entries = self.ring;
         let mut run = entries.run(own_op);
+        let view = table.view();
         let common = decode::received(first.context(), 0, own_op, 0, 0);
         let take = |returns: &mut Returns<'_>| {
             fill(out, |place| {
                 let slot = run.peek()?;
                 let qpn = slot.request_qpn().qpn();
-                let found = table.find(qpn)?;
+                let found = view.find(qpn)?;
                 if !found.takes_from(shared) {
                     return None;
                 }
@@ -152,7 +161,7 @@ impl CqeRef<'_> {
                 let pattern = Pattern::of(Completion { qpn, ..common });
                 *place = pattern.completion(wr_id, found.context(), slot.byte_count(), 0);
                 // SAFETY: `peek` has returned the entry.
-                unsafe { run.advance(entries) };
+                unsafe { run.advance(entries, |group| table.look_ahead(group)) };
                 Some(())
             })
         };
@@ -248,7 +257,7 @@ mod tests {
         table.insert(Arc::clone(&record));
         let places = table.places().clone();
         let (slot, own_op) = entries.peek().expect("a CQE");
-        let cqe = CqeRef::new(&mut entries, table.view(), slot, own_op);
+        let cqe = CqeRef::new(&mut entries, &table, slot, own_op);
         assert!(cqe.found.is_some());
         places.retire(QPN);
         assert_eq!(cqe.consume_run(&mut out), 0);

@@ -11,7 +11,8 @@
 //! ([`Places::retire`]), under the lock of the [`CqCommandQueue`](super::CqCommandQueue),
 //! which the polling thread takes to add queue pairs and to move the places.
 //!
-//! Decision: `docs/decisions/002-completions-by-qp-number.md`
+//! Decisions: `docs/decisions/002-completions-by-qp-number.md`,
+//! `docs/decisions/074-look-ahead.md`
 
 use core::marker::PhantomData;
 use core::ptr::NonNull;
@@ -20,7 +21,11 @@ use std::sync::Arc;
 
 use super::place::{Found, Place};
 use super::record::Record;
+use mlx5_rings::complete::Group;
+use mlx5_rings::mmio::prefetch;
 
+/// The places of a table that is large: 8 KiB.
+const LARGE: usize = 256;
 /// The most places per queue pair that avoiding collisions may cost.
 const MAX_SPARSENESS: usize = 16;
 
@@ -51,11 +56,18 @@ impl Places {
 
 #[derive(Debug)]
 pub(super) struct Table {
-    places: Places,
-    /// What lookups read of `places`: the address of the first one, and their number minus
+    /// What lookups read of the places: the address of the first one, and their number minus
     /// one.
     first: NonNull<Place>,
     mask: usize,
+    /// Boxed, so that a poller is no larger than it has to be.
+    whole: Box<Whole>,
+}
+
+/// The whole table.
+#[derive(Debug)]
+struct Whole {
+    places: Places,
     /// Every queue pair, live or retired, by its number.
     records: HashMap<u32, Arc<Record>>,
     /// The numbers of those without a place.
@@ -74,14 +86,19 @@ pub(super) struct View<'a> {
 }
 
 impl<'a> View<'a> {
+    /// Returns the only place that `qpn` can have.
+    #[inline(always)]
+    fn place(self, qpn: u32) -> NonNull<Place> {
+        // SAFETY: `mask` is the number of places minus one.
+        unsafe { self.first.add(qpn as usize & self.mask) }
+    }
+
     /// Returns the live queue pair `qpn`, if it has its place.
     #[inline(always)]
     pub(super) fn find(self, qpn: u32) -> Option<Found<'a>> {
-        // SAFETY: `mask` is the number of places minus one, and the table, which has the
-        // places, is borrowed.
-        let place = unsafe { self.first.add(qpn as usize & self.mask).as_ref() };
-        // SAFETY: the table is borrowed by the polling thread: it is not `Sync`.
-        unsafe { Found::new(place, qpn) }
+        // SAFETY: the table, which has the places, is borrowed by the polling thread: it is
+        // not `Sync`.
+        unsafe { Found::new(self.place(qpn).as_ref(), qpn) }
     }
 }
 
@@ -91,9 +108,11 @@ impl Table {
         Self {
             first: places.first(),
             mask: places.0.len() - 1,
-            places,
-            records: HashMap::new(),
-            displaced: Vec::new(),
+            whole: Box::new(Whole {
+                places,
+                records: HashMap::new(),
+                displaced: Vec::new(),
+            }),
         }
     }
 
@@ -107,14 +126,35 @@ impl Table {
         }
     }
 
+    /// Prefetches what the completions of a group need of their queue pairs.
+    #[inline(always)]
+    pub(super) fn look_ahead(&self, group: Group) {
+        let view = self.view();
+        // All places first, so that their cache misses overlap.
+        for slot in group {
+            prefetch(view.place(slot.request_qpn().qpn()).as_ptr().cast());
+        }
+        for slot in group {
+            if let Some(found) = view.find(slot.request_qpn().qpn()) {
+                found.prefetch(slot.own_op().opcode().is_responder());
+            }
+        }
+    }
+
+    /// Returns whether the places are too many to be always in the first-level cache, so that
+    /// looking ahead pays.
+    pub(super) fn is_large(&self) -> bool {
+        self.whole.places.0.len() >= LARGE
+    }
+
     /// Returns the places, for [`Places::retire`]. [`Self::insert`] can move them.
     pub(super) fn places(&self) -> &Places {
-        &self.places
+        &self.whole.places
     }
 
     /// Returns the queue pair `qpn`, live or retired.
     pub(super) fn search(&self, qpn: u32) -> Option<&Arc<Record>> {
-        self.records.get(&qpn)
+        self.whole.records.get(&qpn)
     }
 
     /// Adds a queue pair. The table has none with its number.
@@ -123,29 +163,31 @@ impl Table {
     pub(super) fn insert(&mut self, record: Arc<Record>) {
         let qpn = record.qpn();
         let sparse = (self.len() + 1).saturating_mul(MAX_SPARSENESS);
-        while !self.is_free(qpn) && 2 * self.places.0.len() <= sparse {
+        while !self.is_free(qpn) && 2 * self.whole.places.0.len() <= sparse {
             self.grow();
         }
         self.seat(&record);
-        self.records.insert(qpn, record);
+        self.whole.records.insert(qpn, record);
     }
 
     /// Removes a record, if it is in the table, and returns it.
     pub(super) fn remove(&mut self, record: &Arc<Record>) -> Option<Arc<Record>> {
         let qpn = record.qpn();
-        if !Arc::ptr_eq(self.records.get(&qpn)?, record) {
+        if !Arc::ptr_eq(self.whole.records.get(&qpn)?, record) {
             return None;
         }
-        let removed = self.records.remove(&qpn);
-        if let Some(at) = self.displaced.iter().position(|&other| other == qpn) {
-            self.displaced.swap_remove(at);
+        let removed = self.whole.records.remove(&qpn);
+        if let Some(at) = self.whole.displaced.iter().position(|&other| other == qpn) {
+            self.whole.displaced.swap_remove(at);
         } else {
             // SAFETY: this is the polling thread.
-            unsafe { self.places.home(qpn).clear() };
-            let heir = |other: &u32| core::ptr::eq(self.places.home(*other), self.places.home(qpn));
-            if let Some(at) = self.displaced.iter().position(heir) {
-                let heir = self.displaced.swap_remove(at);
-                self.seat(&Arc::clone(&self.records[&heir]));
+            unsafe { self.whole.places.home(qpn).clear() };
+            let heir = |other: &u32| {
+                core::ptr::eq(self.whole.places.home(*other), self.whole.places.home(qpn))
+            };
+            if let Some(at) = self.whole.displaced.iter().position(heir) {
+                let heir = self.whole.displaced.swap_remove(at);
+                self.seat(&Arc::clone(&self.whole.records[&heir]));
             }
         }
         removed
@@ -153,33 +195,33 @@ impl Table {
 
     /// Returns the number of queue pairs.
     pub(super) fn len(&self) -> usize {
-        self.records.len()
+        self.whole.records.len()
     }
 
     fn is_free(&self, qpn: u32) -> bool {
         // SAFETY: this is the polling thread: the table is not `Sync`.
-        unsafe { self.places.home(qpn).is_free() }
+        unsafe { self.whole.places.home(qpn).is_free() }
     }
 
     /// Gives the queue pair its place, or notes that another one has it.
     fn seat(&mut self, record: &Record) {
         if self.is_free(record.qpn()) {
             // SAFETY: this is the polling thread; the table has the record until `remove`.
-            unsafe { self.places.home(record.qpn()).give_to(record) };
+            unsafe { self.whole.places.home(record.qpn()).give_to(record) };
         } else {
-            self.displaced.push(record.qpn());
+            self.whole.displaced.push(record.qpn());
         }
     }
 
     /// Doubles the places.
     fn grow(&mut self) {
-        let places = Places::new(2 * self.places.0.len());
+        let places = Places::new(2 * self.whole.places.0.len());
         (self.first, self.mask) = (places.first(), places.0.len() - 1);
-        self.places = places;
-        self.displaced.clear();
-        let records = core::mem::take(&mut self.records);
+        self.whole.places = places;
+        self.whole.displaced.clear();
+        let records = core::mem::take(&mut self.whole.records);
         records.values().for_each(|record| self.seat(record));
-        self.records = records;
+        self.whole.records = records;
     }
 }
 

@@ -270,12 +270,12 @@ impl FakeCqe<'_> {
         self.queue.0.len() > completions as usize
     }
 
-    pub(in super::super) fn consume_recv(self) -> Option<(u64, u32)> {
-        self.consume().map(|done| (done.wr_id, done.byte_len))
+    pub(in super::super) fn consume_recv<R>(self, with: impl FnOnce(u64, u32) -> R) -> Option<R> {
+        self.consume().map(|done| with(done.wr_id, done.byte_len))
     }
 
-    pub(in super::super) fn consume_in_cqe(self) -> Option<(u64, u32)> {
-        self.consume_recv()
+    pub(in super::super) fn consume_in_cqe<R>(self, with: impl FnOnce(u64, u32) -> R) -> Option<R> {
+        self.consume_recv(with)
     }
 
     pub(in super::super) fn consume_request(self) -> Option<(u64, u32)> {

@@ -376,3 +376,39 @@ fn shared_receives_are_reused_after_their_completions() {
     assert_eq!(srq.ring.bytes(3 * 64 + 2, 2), [0, 0]);
     assert_eq!(srq.ring.bytes(2, 2), [0, 1]);
 }
+
+/// With so many queue pairs the poller looks ahead.
+#[test]
+fn completions_of_hundreds_of_queue_pairs_are_those_of_their_queue_pairs() {
+    for stride in [64, 128] {
+        let mut cq = Cq::new(64, stride);
+        let mut pairs: Vec<Qp> = (0..300).map(|qpn| qp(qpn, &cq, &cq, None)).collect();
+        let mut out = [Completion::default(); 16];
+        let mut counters = [0_u16; 300];
+        for round in 0..40_u64 {
+            let mut expected = Vec::new();
+            for at in 0..50 {
+                let qpn = (round as usize * 50 + at * 7) % 300;
+                let wr_id = round << 32 | at as u64;
+                pairs[qpn].recv(wr_id, &[]).unwrap();
+                cq.write(received(qpn as u32, counters[qpn], 5));
+                counters[qpn] += 1;
+                let completion = good(wr_id, CompletionOp::Recv, qpn as u32);
+                expected.push(Completion {
+                    byte_len: 5,
+                    ..completion
+                });
+            }
+            let mut found = Vec::new();
+            while found.len() < 50 {
+                if round % 2 == 0 {
+                    found.extend(cq.poll());
+                } else {
+                    let taken = cq.poller.poll_batch(&mut out);
+                    found.extend_from_slice(&out[..taken]);
+                }
+            }
+            assert_eq!(found, expected, "round {round}");
+        }
+    }
+}
