@@ -3,6 +3,7 @@
 //! Decision: `docs/decisions/002-completions-by-qp-number.md`
 
 use core::cell::Cell;
+use core::fmt;
 use core::ptr::null;
 use core::sync::atomic::{AtomicU32, Ordering, fence};
 use std::sync::Arc;
@@ -21,7 +22,6 @@ const NO_QPN: u32 = u32::MAX;
 /// What the fast path reads of a queue pair. Any thread may use `live_qpn`, only the polling
 /// thread the other fields.
 #[repr(C, align(32))]
-#[derive(Debug)]
 pub(super) struct Place {
     /// The QP number while the queue pair lives, else [`NO_QPN`].
     live_qpn: AtomicU32,
@@ -41,6 +41,14 @@ const _: () = assert!(size_of::<Place>() == 32);
 unsafe impl Sync for Place {}
 // SAFETY: as above; the cells are used through a `Table`, which owns what they point to.
 unsafe impl Send for Place {}
+
+impl fmt::Debug for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Place")
+            .field("live_qpn", &self.live_qpn)
+            .finish_non_exhaustive()
+    }
+}
 
 impl Place {
     pub(super) fn free() -> Self {

@@ -39,8 +39,8 @@ impl Places {
         Self((0..count).map(|_| Place::free()).collect())
     }
 
-    fn first(&self) -> NonNull<Place> {
-        NonNull::from(&*self.0).cast()
+    fn first(&self) -> First {
+        First(NonNull::from(&*self.0).cast())
     }
 
     /// Returns the only place that `qpn` can have.
@@ -58,7 +58,7 @@ impl Places {
 pub(super) struct Table {
     /// What lookups read of the places: the address of the first one, and their number minus
     /// one.
-    first: NonNull<Place>,
+    first: First,
     mask: usize,
     /// Boxed, so that a poller is no larger than it has to be.
     whole: Box<Whole>,
@@ -74,13 +74,17 @@ struct Whole {
     displaced: Vec<u32>,
 }
 
-// SAFETY: `first` is the address of atomics, which any thread may use.
-unsafe impl Send for Table {}
+/// The address of the first place.
+#[derive(Clone, Copy, Debug)]
+struct First(NonNull<Place>);
+
+// SAFETY: the address of places, which are `Send` and `Sync`.
+unsafe impl Send for First {}
 
 /// The part of the table that a lookup reads.
 #[derive(Clone, Copy)]
 pub(super) struct View<'a> {
-    first: NonNull<Place>,
+    first: First,
     mask: usize,
     _table: PhantomData<&'a Table>,
 }
@@ -90,7 +94,7 @@ impl<'a> View<'a> {
     #[inline(always)]
     fn place(self, qpn: u32) -> NonNull<Place> {
         // SAFETY: `mask` is the number of places minus one.
-        unsafe { self.first.add(qpn as usize & self.mask) }
+        unsafe { self.first.0.add(qpn as usize & self.mask) }
     }
 
     /// Returns the live queue pair `qpn`, if it has its place.
