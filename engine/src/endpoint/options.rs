@@ -29,7 +29,8 @@ pub struct EndpointOptions<'a> {
     /// fails if the device grants fewer.
     pub inline_or_fewer: bool,
     /// The `context` of every completion of the endpoint: sends and receives,
-    /// successful and failed. The application finds its own data by it.
+    /// successful and failed. The application finds its own data by it. If it is the address
+    /// of these data, they are prefetched where many endpoints report to one queue.
     pub context: u64,
     /// Allocate a doorbell register for this endpoint alone. Single sends are then
     /// copied whole to the device (BlueFlame), without a lock. Devices have some
