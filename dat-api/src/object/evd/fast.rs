@@ -130,7 +130,6 @@ fn take_fast<R>(cqe: Cqe<'_>, with: impl FnOnce(EventData) -> R) -> Option<R> {
         CqeKind::Request => {
             let (ep, slot) = receiver(&cqe)?;
             let operation = consumers_request(&cqe, slot)?;
-            // After the CQE was given back: uDAPL 2.0 needs fewer registers in this order.
             let (wr_id, wr_data) = cqe.consume_request()?;
             let length = requested_length(wr_data);
             Some(with(transfer(ep, wr_id, success, length, operation)))

@@ -139,7 +139,7 @@ impl CqeRef<'_> {
     }
 
     /// Consumes receives of one shared receive queue, of any of its queue pairs.
-    /// These are looked up one by one, so the cost does not depend on their number.
+    /// These are looked up one by one, so CQEs of many queue pairs make one run.
     #[inline(always)]
     fn shared_run(self, first: Found<'_>, shared: &SharedState, out: &mut [Completion]) -> usize {
         let Self { own_op, table, .. } = self;
