@@ -6,9 +6,15 @@
 //! would have caught it, so the budget shrinks. An event within the budget changes
 //! nothing.
 //!
+//! There are two differences to Linux. The budget changes from the second such event
+//! in a row on: if either side is delayed, one event of a slow sequence is early by
+//! chance, and one of a fast sequence late. And an event that was missed counts as
+//! within the cap up to three quarters of it: where events are about as far apart as
+//! the cap, half of the spins would be in vain.
+//!
 //! The rule fails in one case: the spin itself delays the event, because it takes
 //! the processor of the peer or of the device's thread. The event then arrives just
-//! after the thread has gone to sleep, however long it spun before. Three such near
+//! after the thread has gone to sleep, however long it spun before. Four such near
 //! misses without a hit between them stop spinning for a number of waits, which
 //! doubles each time. On a single processor a spin yields before each poll. The
 //! scheduler may give the processor back at once, until this thread has used up its
@@ -31,6 +37,10 @@ pub struct SpinBudget {
     rest: u32,
     /// The length of the next rest, in waits.
     next_rest: u32,
+    /// Consecutive waits, hits aside, whose event a longer spin would have caught.
+    catchable: u32,
+    /// Consecutive waits whose event no permitted spin would have caught.
+    late: u32,
 }
 
 /// The first budget, in nanoseconds, and the first one that growing gives: about
@@ -42,9 +52,11 @@ const LEAST: u64 = 1_000;
 /// time that a thread needs to get the processor and to produce the event. In
 /// nanoseconds.
 const NEAR: u64 = 50_000;
-/// So many near misses are not a coincidence. Growing the budget as often takes it
-/// from its start to the default cap.
-const NEAR_MISSES: u32 = 3;
+/// So many events in a row that ask for a longer or shorter spin change the budget.
+const IN_A_ROW: u32 = 2;
+/// So many near misses are not a coincidence. One less takes the budget from its start
+/// to the default cap.
+const NEAR_MISSES: u32 = 4;
 /// So many near misses stop spins that yield the only processor. One thread is ahead
 /// of another by some milliseconds at most (in Linux half a scheduling latency after
 /// a sleep, and a slice for a new thread), which that many spins of the default cap
@@ -60,6 +72,8 @@ impl Default for SpinBudget {
             near_misses: 0,
             rest: 0,
             next_rest: RESTS.0,
+            catchable: 0,
+            late: 0,
         }
     }
 }
@@ -106,12 +120,22 @@ impl SpinBudget {
         };
         let near = now > 0 && waited > now && waited - now <= reach;
         if self.must_rest(near && !without_event, misses) {
-            self.nanos = 0;
-        } else if waited > nanos(max) {
-            let half = now / 2;
-            self.nanos = if half < LEAST { 0 } else { half }.max(nanos(min));
-        } else if waited > now && !without_event {
-            self.nanos = now.saturating_mul(2).max(START).min(nanos(max));
+            self.stop();
+        } else if waited <= now || (without_event && waited <= nanos(max)) {
+            // Caught, or nothing is known of when the event would have arrived.
+        } else if waited <= nanos(max) / 4 * 3 {
+            self.late = 0;
+            self.catchable = self.catchable.saturating_add(1);
+            if self.catchable >= IN_A_ROW {
+                self.nanos = now.saturating_mul(2).max(START).min(nanos(max));
+            }
+        } else {
+            self.catchable = 0;
+            self.late = self.late.saturating_add(1);
+            if self.late >= IN_A_ROW {
+                let half = now / 2;
+                self.nanos = if half < LEAST { 0 } else { half }.max(nanos(min));
+            }
         }
     }
 
@@ -124,6 +148,7 @@ impl SpinBudget {
     /// Records that a spin hit: spinning does not delay its event.
     pub fn hit(&mut self) {
         self.near_misses = 0;
+        self.late = 0;
         self.next_rest = RESTS.0;
     }
 
@@ -136,8 +161,14 @@ impl SpinBudget {
     /// processor beyond the cap. It would not have kept the processor from a thread
     /// that is woken.
     pub fn overran(&mut self) {
-        self.nanos = 0;
+        self.stop();
         self.begin_rest();
+    }
+
+    /// Spins no more until events in a row show that it would catch them.
+    fn stop(&mut self) {
+        self.nanos = 0;
+        self.catchable = 0;
     }
 
     /// Returns whether the next wait rests, if the policy allows that.
@@ -198,8 +229,51 @@ mod tests {
     #[test]
     fn the_budget_starts_at_50_microseconds_and_doubles_up_to_the_cap() {
         assert_eq!(SpinBudget::new().nanos(DEFAULT), 50_000);
-        let waits = [50_001, 100_001, 200_000, 200_000];
-        assert_eq!(after(DEFAULT, &waits), [100_000, 200_000, 200_000, 200_000]);
+        let waits = [50_001, 50_001, 100_001, 200_000];
+        assert_eq!(after(DEFAULT, &waits), [50_000, 100_000, 200_000, 200_000]);
+    }
+
+    #[test]
+    fn one_event_within_the_cap_among_later_ones_does_not_make_it_spin() {
+        let mut waits = vec![250_000; 8];
+        waits.extend([130_000, 370_000].repeat(3));
+        assert!(after(DEFAULT, &waits)[6..].iter().all(|&spin| spin == 0));
+        waits.extend([130_000, 100_000]);
+        assert_eq!(after(DEFAULT, &waits).last(), Some(&50_000));
+    }
+
+    #[test]
+    fn events_as_far_apart_as_the_cap_stop_spinning_once_two_are_missed() {
+        let waits = [195_000, 205_000].repeat(8);
+        let budgets = after(DEFAULT, &waits);
+        assert!(budgets[7..].iter().all(|&spin| spin == 0), "{budgets:?}");
+        // A spin of the whole cap catches them, and goes on.
+        let waits = [[120_000; 4], [195_000; 4]].concat();
+        assert_eq!(after(DEFAULT, &waits)[4..], [200_000; 4]);
+        assert_eq!(
+            after(DEFAULT, &[205_000, 160_000])[1],
+            25_000,
+            "both were missed"
+        );
+    }
+
+    #[test]
+    fn one_late_event_between_hits_changes_nothing() {
+        let mut budget = SpinBudget::new();
+        for _ in 0..10 {
+            budget.learn(DEFAULT, 5_000_000, false, false);
+            assert_eq!(budget.nanos(DEFAULT), 50_000);
+            budget.hit();
+        }
+    }
+
+    #[test]
+    fn hits_between_two_events_within_the_cap_do_not_keep_it_from_growing() {
+        let mut budget = SpinBudget::new();
+        budget.learn(DEFAULT, 120_000, false, false);
+        budget.hit();
+        budget.learn(DEFAULT, 120_000, false, false);
+        assert_eq!(budget.nanos(DEFAULT), 100_000);
     }
 
     #[test]
@@ -208,20 +282,20 @@ mod tests {
     }
 
     #[test]
-    fn waits_beyond_the_cap_halve_it_to_nothing_and_one_below_restarts_it() {
-        let budgets = after(DEFAULT, &[200_001; 6]);
-        assert_eq!(budgets, [25_000, 12_500, 6_250, 3_125, 1_562, 0]);
-        let mut waits = [u64::MAX; 8];
-        waits[7] = 10;
-        assert_eq!(after(DEFAULT, &waits)[6..], [0, 50_000]);
+    fn waits_beyond_the_cap_halve_it_to_nothing_and_two_below_restart_it() {
+        let budgets = after(DEFAULT, &[200_001; 7]);
+        assert_eq!(budgets, [50_000, 25_000, 12_500, 6_250, 3_125, 1_562, 0]);
+        let mut waits = [u64::MAX; 10];
+        waits[8..].fill(10);
+        assert_eq!(after(DEFAULT, &waits)[7..], [0, 0, 50_000]);
     }
 
     #[test]
     fn bounds_hold_and_poll_block_and_endless_spins_ignore_the_budget() {
-        let narrow = adaptive(30_000, 60_000);
+        let narrow = adaptive(30_000, 80_000);
         assert_eq!(
-            after(narrow, &[55_000, 60_001, 60_001]),
-            [60_000, 30_000, 30_000]
+            after(narrow, &[55_000, 55_000, 150_000, 150_000, 150_000]),
+            [50_000, 80_000, 80_000, 40_000, 30_000]
         );
         assert_eq!(after(adaptive(0, 0), &[0, 1, 1 << 40]), [0; 3]);
         assert_eq!(after(adaptive(90_000, 90_000), &[91_000, 1]), [90_000; 2]);
@@ -243,6 +317,7 @@ mod tests {
         budget.learn(DEFAULT, 199_000, true, false);
         assert_eq!(budget, SpinBudget::new());
         budget.learn(DEFAULT, 200_001, true, false);
+        budget.learn(DEFAULT, 200_001, true, false);
         assert_eq!(budget.nanos(DEFAULT), 25_000);
     }
 
@@ -260,8 +335,8 @@ mod tests {
     #[test]
     fn a_spin_that_delays_its_event_rests_for_longer_each_time() {
         let mut budget = SpinBudget::new();
-        assert_eq!(keeping_the_peer_away(&mut budget, 3 + 64), 3);
-        assert_eq!(keeping_the_peer_away(&mut budget, 3 + 128), 3);
+        assert_eq!(keeping_the_peer_away(&mut budget, 4 + 64), 4);
+        assert_eq!(keeping_the_peer_away(&mut budget, 4 + 128), 4);
         let later = keeping_the_peer_away(&mut budget, 100_000);
         assert!((9..60).contains(&later), "{later} of 100,000");
     }
@@ -284,7 +359,7 @@ mod tests {
     fn a_hit_resets_the_near_misses() {
         let mut budget = SpinBudget::new();
         for _ in 0..100 {
-            for _ in 0..2 {
+            for _ in 1..NEAR_MISSES {
                 let spun = budget.nanos(DEFAULT);
                 assert!(spun > 0);
                 budget.learn(DEFAULT, spun + 1, false, false);
@@ -298,8 +373,9 @@ mod tests {
     #[test]
     fn after_a_rest_spinning_resumes_where_it_hits() {
         let mut budget = SpinBudget::new();
-        keeping_the_peer_away(&mut budget, 3 + 63);
+        keeping_the_peer_away(&mut budget, 4 + 63);
         assert_eq!(budget.nanos(DEFAULT), 0);
+        budget.learn(DEFAULT, 20_000, false, false);
         budget.learn(DEFAULT, 20_000, false, false);
         assert_eq!(budget.nanos(DEFAULT), 50_000);
     }

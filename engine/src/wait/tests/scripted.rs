@@ -207,9 +207,19 @@ pub(super) struct Ran {
     pub(super) fake: Fake,
 }
 
-pub(super) fn ran(script: Script, policy: WaitPolicy, mut deadline: Deadline) -> Ran {
+pub(super) fn ran(script: Script, policy: WaitPolicy, deadline: Deadline) -> Ran {
+    ran_with(SpinBudget::new(), script, policy, deadline)
+}
+
+/// Runs a wait with what earlier ones have learned.
+fn ran_with(
+    mut budget: SpinBudget,
+    script: Script,
+    policy: WaitPolicy,
+    mut deadline: Deadline,
+) -> Ran {
     let fake = Fake::new(script);
-    let (mut budget, mut counters) = (SpinBudget::new(), WaitCounters::default());
+    let mut counters = WaitCounters::default();
     let outcome = protocol::run(
         &mut fake.clone(),
         &fake,
@@ -400,7 +410,7 @@ fn a_hit_of_the_poll_after_the_arm_prevents_the_sleep() {
 }
 
 #[test]
-fn a_spin_that_was_too_short_sleeps_and_grows_the_budget() {
+fn the_second_spin_that_was_too_short_changes_the_budget() {
     let policy = WaitPolicy::default();
     for (sleep, learned) in [(70_000, 100_000), (400_000, 25_000)] {
         let script = Script {
@@ -408,7 +418,9 @@ fn a_spin_that_was_too_short_sleeps_and_grows_the_budget() {
             sleeps: [(BlockResult::Woken, sleep, true)].into(),
             ..Script::default()
         };
-        let ran = ran(script, policy, Deadline::NEVER);
+        let mut before = SpinBudget::new();
+        before.learn(policy, sleep + 50_000, false, false);
+        let ran = ran_with(before, script, policy, Deadline::NEVER);
         is(&ran, WaitOutcome::Ready);
         assert_eq!(ran.budget.nanos(policy), learned);
         assert_eq!(
