@@ -9,6 +9,7 @@
 //! | `DAT_STRICT` | `strict` | `0` (default): as the reference implementation allows; `1`: as the DAT pages say |
 //! | `DAT_SCATTER` | `scatter` | `1` (default): the device may leave short payloads in completions; `0`: it writes all to memory |
 //! | `DAT_CQ_RECORD` | `cq_record` | `eager` (default): the consumer index of a completion queue is written after every poll; `lazy`: before each arm and once per lap |
+//! | `DAT_NUMA` | `numa` | where the memory of queues and buffers is placed: `any` (default): on the node of the thread that touches it first; `device`: on that of the device |
 //! | – | `gid` | index in the port's GID table; the engine chooses one if it is not given |
 //! | – | `sl`, `traffic_class`, `mtu`, `timeout`, `retry`, `rnr_retry`, `rnr_timer`, `pkey` | see [`TransportOptions`] |
 //!
@@ -42,6 +43,16 @@ pub enum CmChoice {
     Socket,
 }
 
+/// The NUMA node on which the memory of queues and buffers is placed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum NumaChoice {
+    /// That of the thread that touches it first, unless the process has another policy.
+    #[default]
+    Any,
+    /// That of the device ([`dat_engine::Device::prefer_its_numa_node`]).
+    Device,
+}
+
 /// The options of an IA.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Options {
@@ -63,12 +74,14 @@ pub struct Options {
     pub no_scatter: bool,
     /// When the doorbell records of completion queues are written, on the direct path.
     pub cq_record: CqRecord,
+    /// The NUMA node of its memory.
+    pub numa: NumaChoice,
     /// What the network requires of connections.
     pub transport: TransportOptions,
 }
 
 /// The variables and their keys.
-const VARIABLES: [(&str, &str); 7] = [
+const VARIABLES: [(&str, &str); 8] = [
     ("DAT_PATH", "path"),
     ("DAT_WAIT", "wait"),
     ("DAT_CM", "cm"),
@@ -76,10 +89,11 @@ const VARIABLES: [(&str, &str); 7] = [
     ("DAT_STRICT", "strict"),
     ("DAT_SCATTER", "scatter"),
     ("DAT_CQ_RECORD", "cq_record"),
+    ("DAT_NUMA", "numa"),
 ];
 
 /// The keys that are not those of the network.
-const KEYS: [&str; 8] = [
+const KEYS: [&str; 9] = [
     "path",
     "wait",
     "cm",
@@ -87,6 +101,7 @@ const KEYS: [&str; 8] = [
     "strict",
     "scatter",
     "cq_record",
+    "numa",
     "gid",
 ];
 
@@ -188,6 +203,13 @@ impl Options {
                     _ => return Err(unknown("eager, lazy")),
                 }
             }
+            "numa" => {
+                self.numa = match value {
+                    "any" => NumaChoice::Any,
+                    "device" => NumaChoice::Device,
+                    _ => return Err(unknown("any, device")),
+                }
+            }
             _ if transport::set(&mut self.transport, key, value)? => {}
             _ => {
                 let keys: Vec<&str> = keys().collect();
@@ -243,6 +265,9 @@ mod tests {
         let record = |value| with("DAT_CQ_RECORD", value).expect("a value").cq_record;
         assert_eq!(record("eager"), CqRecord::Eager);
         assert_eq!(record("lazy"), CqRecord::Lazy);
+        let numa = |value| with("DAT_NUMA", value).expect("a value").numa;
+        assert_eq!(numa("any"), NumaChoice::Any);
+        assert_eq!(numa("device"), NumaChoice::Device);
         let wait = |value| with("DAT_WAIT", value).expect("a value").wait;
         assert_eq!(wait("poll"), WaitPolicy::Poll);
         assert_eq!(wait("block"), WaitPolicy::Block);

@@ -127,6 +127,9 @@ pub struct Config {
     /// What the devices say about the order of a message's bytes. A device that says
     /// yes says no in the mode `parts`.
     pub data_in_order: DataInOrder,
+    /// The NUMA node of the host that the devices say they are near to; `None`: they
+    /// state none. Node 0 need not exist: they then state none, too.
+    pub numa_node: Option<u16>,
 }
 
 impl Default for Config {
@@ -150,6 +153,7 @@ impl Default for Config {
             limits: Limits::DEVICE,
             nasty: Nasty::default(),
             data_in_order: DataInOrder::Yes,
+            numa_node: Some(0),
         }
     }
 }
@@ -201,6 +205,8 @@ impl Config {
     pub const NASTY: &'static str = "MLX5EMU_NASTY";
     /// `yes`, `no` or `unknown`.
     pub const DATA_IN_ORDER: &'static str = "MLX5EMU_DATA_IN_ORDER";
+    /// The NUMA node that the devices say they are near to: a number, or `none`.
+    pub const NUMA_NODE: &'static str = "MLX5EMU_NUMA_NODE";
 
     /// The variable that selects the addresses on which the connection managers
     /// of programs listen, and its default on emulated devices. The devices
@@ -337,6 +343,18 @@ impl Config {
             ];
             config.data_in_order = choice(Self::DATA_IN_ORDER, &value, &known)?;
         }
+        if let Some(value) = get(Self::NUMA_NODE) {
+            config.numa_node = match value.to_str() {
+                Some("none") => None,
+                number => Some(number.and_then(|text| text.parse().ok()).ok_or_else(|| {
+                    invalid(
+                        Self::NUMA_NODE,
+                        &value,
+                        "expected the number of a node, or none",
+                    )
+                })?),
+            };
+        }
         config.trace = get(Self::TRACE).map(PathBuf::from);
         config.trace_commands = get(Self::TRACE_COMMANDS).map(PathBuf::from);
         if let Some(value) = get(Self::EXPLAIN) {
@@ -429,6 +447,7 @@ mod tests {
             (Config::LIMITS, "max_sge=1,no_srq"),
             (Config::NASTY, "seed=2,srq"),
             (Config::DATA_IN_ORDER, "no"),
+            (Config::NUMA_NODE, "3"),
             (Config::TRACE_COMMANDS, "/tmp/c"),
             (Config::EXPLAIN, "1"),
         ])
@@ -447,6 +466,9 @@ mod tests {
         assert_eq!(config.limits.to_string(), "max_sge=1,max_srq=0");
         assert_eq!(config.nasty.to_string(), "seed=2,srq");
         assert_eq!(config.data_in_order, DataInOrder::No);
+        assert_eq!(config.numa_node, Some(3));
+        let none = read(&[(Config::NUMA_NODE, "none")]).expect("a value");
+        assert_eq!(none.numa_node, None);
     }
 
     #[test]
@@ -467,6 +489,7 @@ mod tests {
             (Config::LIMITS, "max_sge=31"),
             (Config::NASTY, "kind"),
             (Config::DATA_IN_ORDER, "maybe"),
+            (Config::NUMA_NODE, "-1"),
         ] {
             let text = read(&[(variable, value)]).unwrap_err().to_string();
             assert!(text.contains(variable) && text.contains(value), "{text}");

@@ -99,6 +99,25 @@ fn programs_that_name_sys_see_the_devices() {
 }
 
 #[test]
+fn the_devices_are_near_the_node_that_is_chosen() {
+    let node = |options: &[&str]| {
+        let node = script(options, "cat /sys/class/infiniband/mlx5_0/device/numa_node");
+        node.trim().to_owned()
+    };
+    let has_nodes = std::path::Path::new("/sys/devices/system/node/node0").exists();
+    assert_eq!(node(&[]), if has_nodes { "0" } else { "-1" });
+    assert_eq!(node(&["--numa-node", "none"]), "-1");
+    let mut command = run(&["--numa-node", "999"]);
+    command.args(["ls", "/sys/class/infiniband"]);
+    let refused = finish(command);
+    assert!(
+        refused.output.contains("no NUMA node 999"),
+        "{}",
+        refused.output
+    );
+}
+
+#[test]
 fn c_functions_resolve_paths_of_devices() {
     if find("python3", "python3").is_none() {
         return;

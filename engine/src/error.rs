@@ -123,6 +123,12 @@ impl ControlError {
         self.errno
     }
 
+    /// Returns the cause.
+    #[must_use]
+    pub fn cause(&self) -> &str {
+        &self.cause
+    }
+
     /// Returns the remedy; empty if none is known.
     #[must_use]
     pub fn remedy(&self) -> &str {

@@ -183,9 +183,9 @@ pub use completion::{Completion, CompletionFlags, CompletionOp, Status};
 pub use control::{
     Access, AsyncEvent, AsyncEventKind, AsyncSource, CompletionChannel, ConnectOptions, CqeSize,
     DataInOrder, DataPath, Device, DeviceClock, DeviceInfo, EndpointAddress, Greeting, IwarpRoute,
-    Limits, LinkLayer, ManagedRoute, MemoryRegion, MemoryWindow, Mtu, PartitionKey, PathRequest,
-    PortInfo, PortState, ProtectionDomain, RegisteredBuffer, Route, Transport, TransportOptions,
-    WindowTarget, devices, devices_with,
+    Limits, LinkLayer, ManagedRoute, MemoryRegion, MemoryWindow, Mtu, NumaNode, PartitionKey,
+    PathRequest, PortInfo, PortState, ProtectionDomain, RegisteredBuffer, Route, Transport,
+    TransportOptions, WindowTarget, devices, devices_with,
 };
 pub use endpoint::{Endpoint, EndpointHandle, EndpointOptions, InlineShape, ThreadMode};
 pub use error::{ControlError, ControlErrorKind};

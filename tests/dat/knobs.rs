@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use dat::abi::*;
 use dat::exports::*;
-use dat_engine::Transport;
+use dat_engine::{Device, Transport};
 use mlx5emu::nic::spec::{QpAttr, Qpn};
 
 use crate::support::{
@@ -233,6 +233,22 @@ fn keys_of_both_connection_managers_are_reported() {
 }
 
 #[test]
+fn memory_is_placed_on_the_node_of_the_device_if_asked_and_that_is_reported() {
+    let fixture = Fixture::configured("numa=any");
+    reports(&fixture, &[("numa", "any")]);
+    let engine = Device::open(device::name()).expect("a device");
+    let expected = match engine.prefer_its_numa_node() {
+        Ok(node) => format!("device (node {node})"),
+        Err(error) => format!("any ({})", error.cause()),
+    };
+    drop((engine, fixture));
+    let fixture = Fixture::configured("numa=device");
+    reports(&fixture, &[("numa", &expected)]);
+    let pair = Pair::new(&fixture, &Shape::default());
+    long_messages_pass(&fixture, &pair);
+}
+
+#[test]
 fn wrong_values_are_refused() {
     let _fixture = Fixture::new();
     for settings in [
@@ -247,6 +263,7 @@ fn wrong_values_are_refused() {
         "pkey=0x8000",
         "gid=256",
         "scatter=2",
+        "numa=0",
         "trafic_class=104",
     ] {
         fails(open(settings), DAT_PROVIDER_NOT_FOUND);

@@ -16,6 +16,7 @@ mod handles;
 mod incidents;
 mod lazy_record;
 mod nasty;
+mod numa;
 mod queues;
 mod recycling;
 mod referee;

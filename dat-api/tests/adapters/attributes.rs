@@ -425,6 +425,7 @@ fn the_provider_s_own_attributes_are_the_options_in_use() {
             "cm",
             "scatter",
             "cq_record",
+            "numa",
             "gid",
             "pkey",
             "sl",
@@ -444,4 +445,5 @@ fn the_provider_s_own_attributes_are_the_options_in_use() {
         Ok(dat_engine::wait::WaitPolicy::default())
     );
     assert_eq!(of("cm"), "socket");
+    assert_eq!(of("numa"), "any");
 }

@@ -89,7 +89,7 @@ impl Tree<'_> {
     pub(super) fn write(&self) -> io::Result<()> {
         self.put(FABRIC_FILE, self.config.fabric.as_str())?;
         self.put("class/infiniband_verbs/abi_version", "6")?;
-        let host = Host::read();
+        let host = Host::near(self.config.numa_node)?;
         for device in 0..self.config.devices {
             let identity = DeviceIdentity::derive(&self.config.fabric, device);
             let bridge = format!("{PCI_DOMAIN}:00:{:02x}.0", device + 1);
@@ -153,7 +153,7 @@ impl Tree<'_> {
             ("current_link_width", "16"),
             ("max_link_speed", "16.0 GT/s PCIe"),
             ("max_link_width", "16"),
-            ("numa_node", host.numa_node),
+            ("numa_node", &host.numa_node),
             ("local_cpulist", &host.cpus),
             ("local_cpus", &mask_of(&host.cpus)),
         ] {
@@ -307,23 +307,39 @@ fn relative(link: &str, target: &str) -> String {
     )
 }
 
-/// The place of the devices in the host: near the first NUMA node.
+/// The place of the devices in the host.
 struct Host {
-    numa_node: &'static str,
+    /// The number of the NUMA node, or -1.
+    numa_node: String,
     /// Processors as a list of ranges: "0-3,8".
     cpus: String,
 }
 
 impl Host {
-    fn read() -> Self {
+    /// Fails if the host has no such node, except node 0.
+    fn near(node: Option<u16>) -> io::Result<Self> {
         let read = |path: &str| fs::read_to_string(path).ok();
-        let node = read("/sys/devices/system/node/node0/cpulist");
-        let numa_node = if node.is_some() { "0" } else { "-1" };
-        let cpus = node.or_else(|| read("/sys/devices/system/cpu/online"));
-        Self {
+        let cpus =
+            node.and_then(|node| read(&format!("/sys/devices/system/node/node{node}/cpulist")));
+        let numa_node = match (node, &cpus) {
+            (Some(node), Some(_)) => node.to_string(),
+            (None | Some(0), _) => "-1".to_owned(),
+            (Some(node), None) => {
+                return Err(io::Error::new(
+                    io::ErrorKind::NotFound,
+                    format!(
+                        "this host has no NUMA node {node} ({}={node}); \
+                         /sys/devices/system/node lists them",
+                        Config::NUMA_NODE
+                    ),
+                ));
+            }
+        };
+        let cpus = cpus.or_else(|| read("/sys/devices/system/cpu/online"));
+        Ok(Self {
             numa_node,
             cpus: cpus.map_or_else(|| "0".into(), |list| list.trim().into()),
-        }
+        })
     }
 }
 

@@ -26,7 +26,9 @@ impl RegisteredBuffer {
         length: usize,
         access: Access,
     ) -> Result<Self, ControlError> {
+        let placed = domain.raw.context.prefer_node();
         let memory = map(length)?;
+        drop(placed);
         // SAFETY: the mapping has no other user, and is unmapped after the region
         // is deregistered (field order); no reference to it is made.
         let region = unsafe { domain.register(memory.as_mut_ptr(), length, access)? };

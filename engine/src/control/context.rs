@@ -1,7 +1,9 @@
 //! An open device (`ibv_context`), shared by all objects that are created from it.
 
 use super::cq_resize::Resizes;
+use super::device::text;
 use super::inline;
+use super::numa::NumaNode;
 use super::port::PortInfo;
 use super::siw_offset::ReservedOffset;
 use crate::environment;
@@ -10,6 +12,8 @@ use crate::sync::Mutex;
 use core::ptr::NonNull;
 use core::sync::atomic::{AtomicU32, Ordering};
 use dv_sys::verbs::{self, ibv_context, ibv_node_type};
+use std::path::PathBuf;
+use std::sync::OnceLock;
 
 /// Returns how many forks separate this process from the one that loaded the
 /// library. A load, where `getpid` is a system call: for checks per message.
@@ -54,6 +58,8 @@ pub(super) struct Context {
     pub(super) blue_flame: bool,
     /// The reserved offset of siw: see [`super::siw_offset`].
     reserved: Option<ReservedOffset>,
+    /// The NUMA node on which memory is placed; none unless the program asks for that.
+    pub(super) numa_node: OnceLock<NumaNode>,
 }
 
 // SAFETY: libibverbs allows any threads to use a context and its objects at the
@@ -78,6 +84,7 @@ impl Context {
             resizes_cqs: Resizes::default(),
             blue_flame: !is_blue_flame_disabled(),
             reserved: None,
+            numa_node: OnceLock::new(),
         }
     }
 
@@ -138,6 +145,13 @@ impl Context {
         // change the node type of a device.
         let node = unsafe { (*(*self.raw.as_ptr()).device).node_type };
         node == ibv_node_type::IBV_NODE_RNIC
+    }
+
+    /// Returns the directory of the device in sysfs.
+    pub(super) fn sysfs_path(&self) -> PathBuf {
+        // SAFETY: as in `is_iwarp`; libibverbs does not change the path either.
+        let device = unsafe { &*(*self.raw.as_ptr()).device };
+        text(&device.ibdev_path).into()
     }
 
     /// Returns the number of completion vectors.

@@ -88,6 +88,7 @@ impl VerbsCq {
             attr.comp_mask = ibv_cq_init_attr_mask::IBV_CQ_INIT_ATTR_MASK_FLAGS.0;
             attr.flags = ibv_create_cq_attr_flags::IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN.0;
         }
+        let _placed = device.context.prefer_node();
         // SAFETY: device and channel are alive; the context outlives the CQ: see the
         // drop of RawCq.
         let raw = unsafe {

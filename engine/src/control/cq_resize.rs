@@ -45,6 +45,7 @@ impl VerbsCq {
             .with_remedy("create the queue with the largest depth that it will need"));
         }
         let entries = i32::try_from(depth).unwrap_or(i32::MAX);
+        let _placed = self.0.context.prefer_node();
         // SAFETY: the CQ is alive.
         match unsafe { verbs::ibv_resize_cq(self.as_ptr(), entries) } {
             0 => {

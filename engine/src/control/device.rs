@@ -225,7 +225,7 @@ fn pointer(device: &ibv_device) -> *mut ibv_device {
 }
 
 /// Returns the text in a fixed C array, up to its terminator if it has one.
-fn text(field: &[core::ffi::c_char]) -> String {
+pub(super) fn text(field: &[core::ffi::c_char]) -> String {
     // `char` is signed on x86-64 and unsigned on aarch64.
     let bytes: Vec<u8> = field.iter().flat_map(|c| c.to_ne_bytes()).collect();
     let text = CStr::from_bytes_until_nul(&bytes)

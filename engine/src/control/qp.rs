@@ -383,6 +383,7 @@ unsafe fn create_any(
     id: ObjectId,
 ) -> Result<(NonNull<ibv_qp>, ibv_qp_cap), ControlError> {
     let device = domain.device();
+    let _placed = domain.raw.context.prefer_node();
     // On the verbs path, polling also takes completions of dropped endpoints. The
     // library must not copy their payload to memory that may have been freed.
     let spec = QpSpec {

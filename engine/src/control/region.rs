@@ -44,6 +44,7 @@ impl MemoryRegion {
         check_length(length, domain.device().limits().region_size)?;
         // The bits fit: they are those of the C enum.
         let bits = access.bits().cast_signed();
+        let _placed = context.prefer_node();
         // SAFETY: the domain is alive. The kernel checks that the memory is mapped;
         // the caller promises that it stays mapped.
         let raw =

@@ -45,6 +45,7 @@ impl VerbsSrq {
             (*fields).attr.max_wr = depth;
             (*fields).attr.max_sge = max_segments;
         }
+        let _placed = domain.raw.context.prefer_node();
         // SAFETY: the domain is alive, and the attributes for the call.
         let raw = unsafe { verbs::ibv_create_srq(domain.raw.as_ptr(), fields) };
         let Some(raw) = NonNull::new(raw) else {

@@ -1,6 +1,6 @@
 # shellcheck shell=bash
 # One run of the VM. Sourced by perf-scripts/vm after prepare.sh, never run.
-# Takes its options (limit, cpus, mem, icount, devices, keep_env, shares) from there.
+# Takes its options (limit, cpus, mem, nodes, icount, devices, keep_env, shares) from there.
 # shellcheck disable=SC2154
 
 # Environment variables that are passed to the VM; `--env` adds to them.
@@ -61,7 +61,7 @@ write_job() {
 
 # qemu_command DIR: sets `qemu`.
 qemu_command() {
-    local dir=$1 name share
+    local dir=$1 name share node last
     # TSC: the emulation passes on the host's TSC, but the kernel would not trust it and would
     # read the slow HPET. Its frequency is measured outside: on a busy machine the kernel's own
     # measurement was wrong by up to 70 times in one boot of six, and all timeouts with it.
@@ -71,7 +71,7 @@ qemu_command() {
     # On a busy machine the emulation is late, which the kernel would take for a broken timer.
     append+=" no_timer_check nowatchdog"
     qemu=(qemu-system-x86_64 -nodefaults -no-user-config -display none -no-reboot)
-    qemu+=(-cpu "max,la57=off" -m "$mem" -kernel "$kernel_dir/vmlinux" -initrd "$dir/initramfs")
+    qemu+=(-cpu "max,la57=off" -m "$((mem / nodes * nodes))" -kernel "$kernel_dir/vmlinux" -initrd "$dir/initramfs")
     # Software emulation even if /dev/kvm exists, so that it is the same everywhere.
     if [ "$icount" = 1 ]; then
         qemu+=(-accel "tcg,thread=single" -smp 1 -icount "shift=0,sleep=off")
@@ -79,6 +79,14 @@ qemu_command() {
     else
         qemu+=(-accel "tcg,thread=multi" -smp "$cpus")
         append+=" tsc_early_khz=$tsc_khz"
+    fi
+    if [ "$nodes" -gt 1 ]; then
+        for node in $(seq 0 $((nodes - 1))); do
+            # CPU n belongs to node n, those beyond to the last one.
+            last=$([ "$node" -eq $((nodes - 1)) ] && echo "-$((cpus - 1))" || true)
+            qemu+=(-object "memory-backend-ram,id=node$node,size=$((mem / nodes))M")
+            qemu+=(-numa "node,nodeid=$node,memdev=node$node,cpus=$node$last")
+        done
     fi
     qemu+=(-append "$append")
     qemu+=(-fsdev "local,id=root,path=/,security_model=none,readonly=on,multidevs=remap")

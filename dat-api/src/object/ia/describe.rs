@@ -12,7 +12,7 @@ use super::attributes::{
 };
 use super::limit_attributes::{LimitAttributes, count};
 use super::limits::MAX_LMRS;
-use crate::options::Options;
+use crate::options::{NumaChoice, Options};
 use crate::types::CompletionFlags;
 
 /// What the attributes are derived from.
@@ -27,6 +27,8 @@ pub(super) struct AttributeSources<'a> {
     /// The DAT version of the interface.
     pub(super) interface: (u32, u32),
     pub(super) options: &'a Options,
+    /// The result of [`placement`].
+    pub(super) numa: String,
     /// The attributes of connections.
     pub(super) connections: Vec<NamedAttribute>,
 }
@@ -127,6 +129,7 @@ impl AttributeSources<'_> {
                     "cq_record",
                     cq_record(self.device, self.options).to_string(),
                 ),
+                named("numa", self.numa.clone()),
             ]
             .into_iter()
             .chain(self.connections.iter().cloned())
@@ -140,6 +143,20 @@ pub(super) fn cq_record(device: &Device, options: &Options) -> CqRecord {
     match device.info().path {
         DataPath::Direct => options.cq_record,
         _ => CqRecord::Eager,
+    }
+}
+
+/// Places memory as configured. Returns how, as the value of an attribute.
+pub(super) fn placement(device: &Device, choice: NumaChoice) -> String {
+    match choice {
+        NumaChoice::Any => "any".to_owned(),
+        NumaChoice::Device => match device.prefer_its_numa_node() {
+            Ok(node) => format!("device (node {node})"),
+            Err(error) => {
+                tracing::warn!("{error}; memory is placed as with numa=any");
+                format!("any ({})", error.cause())
+            }
+        },
     }
 }
 

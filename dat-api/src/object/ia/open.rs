@@ -10,7 +10,7 @@ use dat_engine::{ControlErrorKind, Device, PathRequest, PortInfo};
 use super::Ia;
 use super::children::Children;
 use super::cm::{self, Chosen};
-use super::describe::AttributeSources;
+use super::describe::{self, AttributeSources};
 use super::reports::{self, Reports};
 use super::service::Service;
 use super::service_points::ServicePoints;
@@ -78,7 +78,16 @@ impl Ia {
                 options: options.transport,
             },
         )?;
-        let ia = Self::assemble(request, place.handle(), device, &port, options, chosen)?;
+        let numa = describe::placement(&device, options.numa);
+        let ia = Self::assemble(
+            request,
+            place.handle(),
+            device,
+            &port,
+            options,
+            numa,
+            chosen,
+        )?;
         Ok((place, ia))
     }
 
@@ -88,6 +97,7 @@ impl Ia {
         device: Device,
         port: &PortInfo,
         options: Options,
+        numa: String,
         chosen: Chosen,
     ) -> Result<Arc<Self>> {
         let Chosen {
@@ -116,6 +126,7 @@ impl Ia {
             threadsafe: request.threadsafe,
             interface: request.interface,
             options: &options,
+            numa,
             connections: connections.named(&transport),
         };
         let attributes = (described.adapter(), described.provider());

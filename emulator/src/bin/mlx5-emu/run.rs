@@ -72,6 +72,10 @@ pub(super) struct Arguments {
     /// the last byte of a message [default: yes, with --nasty parts no].
     #[arg(long, value_name = "ANSWER")]
     data_in_order: Option<DataInOrderArg>,
+    /// The NUMA node of this host that the devices say they are near to, or "none"
+    /// [default: 0].
+    #[arg(long, value_name = "NODE")]
+    numa_node: Option<String>,
     /// The command and its arguments, after "--".
     #[arg(
         required = true,
@@ -224,6 +228,14 @@ fn environment_of_options(arguments: &Arguments) -> Result<Vec<(&'static str, Os
             DataInOrderArg::Unknown => "unknown",
         };
         chosen.push((Config::DATA_IN_ORDER, name.into()));
+    }
+    if let Some(node) = &arguments.numa_node {
+        if node != "none" && node.parse::<u16>().is_err() {
+            return Err(Failure::usage(format!(
+                "invalid --numa-node \"{node}\": expected the number of a node, or none"
+            )));
+        }
+        chosen.push((Config::NUMA_NODE, node.into()));
     }
     for trace in &arguments.trace {
         let name = trace.as_os_str().as_bytes();
