@@ -228,17 +228,23 @@ fn scale(rows: &[Row<'_>]) -> Vec<Panel> {
             ),
         ),
     ] {
-        let (key, x) = ("endpoints", x.clone());
-        panels.extend(over(
-            rows,
-            &Over {
-                key,
-                figure,
-                title,
-                x,
-                y,
-            },
-        ));
+        let mut lines = Vec::new();
+        for (interface, before) in [("engine", ""), ("libmlx5", "libmlx5.")] {
+            let mut each = points_over(rows, "endpoints", |row| {
+                let endpoints = row.case.key("endpoints")?.number?;
+                Some((
+                    endpoints,
+                    row.case.figure(&format!("{before}{figure}"))?.value,
+                ))
+            });
+            each.iter_mut()
+                .for_each(|line| line.parts.push(("interface", interface.to_owned())));
+            lines.extend(each);
+        }
+        if lines.iter().any(|line| line.line.points.len() > 1) {
+            let (x, y) = (Axis::new(x.0, x.1, x.2.clone()), Axis::new(y.0, y.1, y.2));
+            panels.extend(split(title, &x, &y, lines, true));
+        }
     }
     let mut lines = Vec::new();
     for kind in ["libmlx5", "engine", "dat"] {

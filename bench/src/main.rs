@@ -49,6 +49,7 @@ mod scale;
 mod select;
 mod stats;
 mod udapl;
+mod verbs;
 mod wake;
 
 use std::io::Write;

@@ -19,7 +19,7 @@ fn results(name: &str, words: &str) -> (String, Vec<Value>) {
     let table = run(emulated(name, &words)).expect(0, &["EMULATED"]).stdout;
     let text = fs::read_to_string(json).expect("the results");
     let document: Value = serde_json::from_str(&text).expect("JSON");
-    assert_eq!(document["schema"], "dat-bench/scale/3");
+    assert_eq!(document["schema"], "dat-bench/scale/4");
     common::schema::check(&document);
     let picture = fs::read_to_string(svg).expect("the picture");
     assert!(picture.contains("resident memory per endpoint"));
@@ -61,7 +61,12 @@ fn instructions_per_message_are_the_same_for_1_and_100_and_for_300_and_600_endpo
         if counted {
             let (first, this) = (of(at & !1, "instructions"), of(at, "instructions"));
             assert!((first - this).abs() <= 0.02 * first, "{first}, {this}");
+            let libmlx5 = &results[at]["libmlx5"];
+            let beside = libmlx5["instructions"].as_f64().expect("counted");
+            assert!(this < beside, "{this}, {beside}");
+            assert!(libmlx5["cache_lines"].as_f64() > Some(1.0));
         }
+        assert!(results[at]["libmlx5"]["nanoseconds"]["median"].as_f64() > Some(0.0));
     }
 }
 

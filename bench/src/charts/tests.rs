@@ -168,9 +168,10 @@ fn every_policy_operation_endpoint_count_and_program_is_shown() {
     );
     let scale = |endpoints: u32| {
         json!({"endpoints": endpoints, "nanoseconds": {"median": 20.0}, "cache_lines": 3.0,
+               "libmlx5": {"nanoseconds": {"median": 90.0}},
                "memory": {"libmlx5": 100_000, "engine": 50_000, "dat": 70_000}})
     };
-    let scale = file("dat-bench/scale/1", &json!([scale(1), scale(10)]));
+    let scale = file("dat-bench/scale/4", &json!([scale(1), scale(10)]));
     let pair = json!({"perftest": {"t_typical": 1.0, "true_max": 3.0}, "dat_bench": {"t_typical": 1.1, "max": 2.0}});
     let compare = file("dat-bench/compare/1", &json!([pair, pair]));
     let files = [&wake, &cost, &scale, &compare].map(|file| Source { label: "", file });
@@ -196,6 +197,12 @@ fn every_policy_operation_endpoint_count_and_program_is_shown() {
         sections[1].panels[0].lines[0].points,
         [(20.0, 0.0), (20.0, 1.0)]
     );
+    let times: Vec<_> = sections[2].panels[0]
+        .lines
+        .iter()
+        .map(|line| (line.name.as_str(), line.points[1]))
+        .collect();
+    assert_eq!(times, [("engine", (10.0, 20.0)), ("libmlx5", (10.0, 90.0))]);
     assert_eq!(
         sections[2].panels[2].lines[0].points,
         [(1.0, 100_000.0), (10.0, 10_000.0)]

@@ -15,7 +15,8 @@ one completion queue. Messages are queued in advance, spread over all endpoints.
 Only this is timed: for each message, the engine polls the completion, looks up
 the queue pair, and posts the receive again. An emulated NIC is stopped
 meanwhile. Each endpoint is connected to itself, so there are no other queue
-pairs. The unit is nanoseconds per message.
+pairs. The unit is nanoseconds per message. The same is measured with libmlx5
+(ibv_poll_cq and ibv_post_srq_recv), without its locks (MLX5_SINGLE_THREADED=1).
 
 Times are UNRELIABLE as those of 'dat-bench cost' are.
 
@@ -68,8 +69,8 @@ pub(crate) struct ScaleArgs {
     #[arg(long)]
     pub(crate) strict: bool,
     /// Fail with status 3 if this holds for a result, such as time>500ns or cache-lines>4; the figures are
-    /// time (nanoseconds per message), instructions and cache-lines (with --instructions), and
-    /// memory.libmlx5, memory.engine and memory.dat (bytes of all endpoints)
+    /// time (nanoseconds per message), instructions and cache-lines (with --instructions), the same
+    /// of libmlx5 as libmlx5.time and so on, and memory.libmlx5, memory.engine and memory.dat (bytes of all endpoints)
     #[arg(long, value_name = "CONDITION", value_parser = absolute)]
     pub(crate) fail_if: Vec<Condition>,
     #[command(flatten)]

@@ -46,7 +46,7 @@ use crate::report::{DeviceFacts, Files, reliability};
 use crate::{results, select, udapl};
 
 /// An environment variable of libmlx5.
-const SINGLE_THREADED: &str = "MLX5_SINGLE_THREADED";
+pub(crate) const SINGLE_THREADED: &str = "MLX5_SINGLE_THREADED";
 
 /// Runs the command.
 pub(crate) fn run(args: &CostArgs) -> Result<(), Failure> {

@@ -1,18 +1,14 @@
-//! Raw verbs as a measured interface, called as a C program does: through the
-//! function pointers of the context, as the inline functions of `verbs.h` do.
+//! Raw verbs as a measured interface.
 
-use std::ffi::CStr;
 use std::mem::zeroed;
 use std::ptr::{NonNull, null_mut};
 
-use dat_engine::{LinkLayer, PortInfo};
 use dv_sys::inline::dv_reg_mr;
 use dv_sys::verbs::{
-    atomic_t, ibv_access_flags as Access, ibv_alloc_pd, ibv_context, ibv_cq, ibv_create_cq,
-    ibv_create_qp, ibv_create_srq, ibv_free_device_list, ibv_get_device_list, ibv_get_device_name,
-    ibv_modify_qp, ibv_mr, ibv_open_device, ibv_pd, ibv_qp, ibv_qp_attr, ibv_qp_attr_mask as Mask,
-    ibv_qp_init_attr, ibv_qp_state, ibv_qp_type, ibv_recv_wr, ibv_send_flags as Flags, ibv_send_wr,
-    ibv_sge, ibv_srq, ibv_srq_init_attr, ibv_wc, ibv_wc_status, ibv_wr_opcode, rdma_t, wr_t,
+    atomic_t, ibv_access_flags as Access, ibv_cq, ibv_create_cq, ibv_create_qp, ibv_create_srq,
+    ibv_mr, ibv_qp, ibv_qp_init_attr, ibv_qp_type, ibv_recv_wr, ibv_send_flags as Flags,
+    ibv_send_wr, ibv_sge, ibv_srq, ibv_srq_init_attr, ibv_wc, ibv_wc_status, ibv_wr_opcode, rdma_t,
+    wr_t,
 };
 
 use super::end::{
@@ -20,108 +16,16 @@ use super::end::{
 };
 use super::operation::{BATCH, LIST};
 use crate::failure::Failure;
-
-/// A device opened through libibverbs. Its objects are not destroyed: the worker
-/// process ends after the measurement.
-pub(crate) struct Verbs {
-    context: NonNull<ibv_context>,
-    pd: NonNull<ibv_pd>,
-    port: PortInfo,
-    has_atomics: bool,
-}
-
-/// Converts the result of a libibverbs call, which is null on failure.
-fn non_null<T>(call: &str, answer: *mut T) -> Result<NonNull<T>, Failure> {
-    NonNull::new(answer)
-        .ok_or_else(|| Failure::environment(format!("{call}: {}", std::io::Error::last_os_error())))
-}
+use crate::verbs::{Post, Verbs, non_null};
 
 impl Verbs {
-    /// Opens a device, which may have atomic operations.
-    pub(crate) fn open(name: &str, port: PortInfo, has_atomics: bool) -> Result<Self, Failure> {
-        // SAFETY: the list is null or has `count` entries, and is freed after use;
-        // names are C strings.
-        let context = unsafe {
-            let mut count = 0;
-            let list = non_null("ibv_get_device_list", ibv_get_device_list(&raw mut count))?;
-            let devices = core::slice::from_raw_parts(list.as_ptr(), count as usize);
-            let wanted = devices.iter().find(|&&device| {
-                CStr::from_ptr(ibv_get_device_name(device)).to_bytes() == name.as_bytes()
-            });
-            let context = wanted.map_or(null_mut(), |&device| ibv_open_device(device));
-            ibv_free_device_list(list.as_ptr());
-            non_null("ibv_open_device", context)?
-        };
-        // SAFETY: an open device.
-        let pd = non_null("ibv_alloc_pd", unsafe { ibv_alloc_pd(context.as_ptr()) })?;
-        Ok(Self {
-            context,
-            pd,
-            port,
-            has_atomics,
-        })
-    }
-
-    /// Returns the access that the measured requests need.
-    fn access(&self) -> u32 {
-        let atomic = match self.has_atomics {
-            true => Access::IBV_ACCESS_REMOTE_ATOMIC.0,
-            false => 0,
-        };
-        Access::IBV_ACCESS_REMOTE_WRITE.0 | Access::IBV_ACCESS_REMOTE_READ.0 | atomic
-    }
-
-    /// Creates a completion queue and a shared receive queue of this depth, for
-    /// idle queue pairs.
-    pub(crate) fn queues(&self, depth: u32) -> Result<Queues, Failure> {
-        let (context, pd) = (self.context.as_ptr(), self.pd);
-        // SAFETY: an open device; the attributes are local, and zero is valid for
-        // them.
-        unsafe {
-            let cq = non_null(
-                "ibv_create_cq",
-                ibv_create_cq(context, depth as i32, null_mut(), null_mut(), 0),
-            )?;
-            let mut wanted: ibv_srq_init_attr = zeroed();
-            (wanted.attr.max_wr, wanted.attr.max_sge) = (depth, 1);
-            let srq = non_null(
-                "ibv_create_srq",
-                ibv_create_srq(pd.as_ptr(), &raw mut wanted),
-            )?;
-            Ok(Queues { pd, cq, srq })
-        }
-    }
-
     fn pair<const SHARED: bool>(&self) -> Result<(VerbsEnd<SHARED>, VerbsEnd<SHARED>), Failure> {
         let (near, far) = (VerbsEnd::create(self)?, VerbsEnd::create(self)?);
-        near.connect(self, &far)?;
-        far.connect(self, &near)?;
-        Ok((near, far))
-    }
-}
-
-/// The queues that idle queue pairs share.
-pub(crate) struct Queues {
-    pd: NonNull<ibv_pd>,
-    cq: NonNull<ibv_cq>,
-    srq: NonNull<ibv_srq>,
-}
-
-impl Queues {
-    /// Creates a queue pair, which lives until the process ends.
-    pub(crate) fn queue_pair(&self, send_depth: u32) -> Result<NonNull<ibv_qp>, Failure> {
-        // SAFETY: live queues of one device; the attributes are local, and zero is
-        // valid for them.
-        unsafe {
-            let mut wanted: ibv_qp_init_attr = zeroed();
-            (wanted.send_cq, wanted.recv_cq) = (self.cq.as_ptr(), self.cq.as_ptr());
-            (wanted.srq, wanted.qp_type) = (self.srq.as_ptr(), ibv_qp_type::IBV_QPT_RC);
-            (wanted.cap.max_send_wr, wanted.cap.max_send_sge) = (send_depth, 1);
-            non_null(
-                "ibv_create_qp",
-                ibv_create_qp(self.pd.as_ptr(), &raw mut wanted),
-            )
+        for (from, to) in [(&near, &far), (&far, &near)] {
+            // SAFETY: live queue pairs, of this device.
+            unsafe { self.connect(from.qp, to.qp.as_ref().qp_num)? };
         }
+        Ok((near, far))
     }
 }
 
@@ -137,8 +41,6 @@ impl Interface for Verbs {
         self.pair()
     }
 }
-
-type Post<Q, W> = unsafe extern "C" fn(*mut Q, *mut W, *mut *mut W) -> i32;
 
 /// A queue pair with its queues and prepared requests.
 pub(super) struct VerbsEnd<const SHARED: bool> {
@@ -276,64 +178,6 @@ impl<const SHARED: bool> VerbsEnd<SHARED> {
                 taken: zeroed(),
             })
         }
-    }
-
-    /// Moves the queue pair RESET → INIT → RTR → RTS, as `ibv_rc_pingpong` does.
-    fn connect(&self, verbs: &Verbs, peer: &Self) -> Result<(), Failure> {
-        let port = &verbs.port;
-        let modify = |attributes: &mut ibv_qp_attr, mask: u32| {
-            // SAFETY: a live queue pair; the attributes are only read.
-            match unsafe { ibv_modify_qp(self.qp.as_ptr(), attributes, mask as i32) } {
-                0 => Ok(()),
-                errno => Err(Failure::environment(format!(
-                    "ibv_modify_qp: {}",
-                    std::io::Error::from_raw_os_error(errno)
-                ))),
-            }
-        };
-        // SAFETY: all members are integers, for which zero is valid.
-        let mut attributes: ibv_qp_attr = unsafe { zeroed() };
-        attributes.qp_state = ibv_qp_state::IBV_QPS_INIT;
-        attributes.port_num = port.number;
-        attributes.qp_access_flags = verbs.access();
-        let init = Mask::IBV_QP_STATE.0
-            | Mask::IBV_QP_PKEY_INDEX.0
-            | Mask::IBV_QP_PORT.0
-            | Mask::IBV_QP_ACCESS_FLAGS.0;
-        modify(&mut attributes, init)?;
-        attributes.qp_state = ibv_qp_state::IBV_QPS_RTR;
-        attributes.path_mtu = port.active_mtu.code().into();
-        // SAFETY: a live queue pair, whose number does not change.
-        attributes.dest_qp_num = unsafe { peer.qp.as_ref().qp_num };
-        attributes.max_dest_rd_atomic = 1;
-        attributes.min_rnr_timer = 12;
-        attributes.ah_attr.port_num = port.number;
-        attributes.ah_attr.dlid = port.lid;
-        if port.link == LinkLayer::Ethernet {
-            let gid = port.gid().map_err(Failure::from)?.entry;
-            attributes.ah_attr.is_global = 1;
-            attributes.ah_attr.grh.hop_limit = 64;
-            attributes.ah_attr.grh.sgid_index = gid.index;
-            attributes.ah_attr.grh.dgid.raw = gid.gid.0;
-        }
-        let ready = Mask::IBV_QP_STATE.0
-            | Mask::IBV_QP_AV.0
-            | Mask::IBV_QP_PATH_MTU.0
-            | Mask::IBV_QP_DEST_QPN.0
-            | Mask::IBV_QP_RQ_PSN.0
-            | Mask::IBV_QP_MAX_DEST_RD_ATOMIC.0
-            | Mask::IBV_QP_MIN_RNR_TIMER.0;
-        modify(&mut attributes, ready)?;
-        attributes.qp_state = ibv_qp_state::IBV_QPS_RTS;
-        (attributes.timeout, attributes.retry_cnt) = (14, 7);
-        (attributes.rnr_retry, attributes.max_rd_atomic) = (7, 1);
-        let sends = Mask::IBV_QP_STATE.0
-            | Mask::IBV_QP_TIMEOUT.0
-            | Mask::IBV_QP_RETRY_CNT.0
-            | Mask::IBV_QP_RNR_RETRY.0
-            | Mask::IBV_QP_SQ_PSN.0
-            | Mask::IBV_QP_MAX_QP_RD_ATOMIC.0;
-        modify(&mut attributes, sends)
     }
 
     /// Calls `ibv_post_recv` or `ibv_post_srq_recv`.

@@ -13,13 +13,13 @@ use super::meter::{Meter, Record};
 use super::rounds::Rounds;
 use super::rust::Rust;
 use super::variant::Variant;
-use super::verbs::Verbs;
 use crate::cli::CostArgs;
 use crate::clock::Clock;
 use crate::failure::Failure;
 use crate::nic::Nic;
 use crate::noise::{Noise, Watch};
 use crate::select::Selected;
+use crate::verbs::Verbs;
 use crate::{host, launcher, output, udapl};
 
 /// Operations per timed section.

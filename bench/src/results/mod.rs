@@ -27,7 +27,7 @@ const SCHEMAS: [(&str, u32); 6] = [
     ("bw", 1),
     ("wake", 2),
     ("cost", 2),
-    ("scale", 3),
+    ("scale", 4),
     ("compare", 2),
 ];
 

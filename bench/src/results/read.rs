@@ -210,9 +210,16 @@ pub(super) fn scale(entry: &Value) -> Vec<Case> {
         ..Case::default()
     };
     case.tell_apart("endpoints", &entry["endpoints"], " endpoints");
-    case.add("time", &entry["nanoseconds"]["median"], Unit::Nanoseconds);
-    case.add("instructions", &entry["instructions"], Unit::None);
-    case.add("cache-lines", &entry["cache_lines"], Unit::None);
+    for (before, cost) in [("", entry), ("libmlx5.", &entry["libmlx5"])] {
+        let time = &cost["nanoseconds"]["median"];
+        case.add(&format!("{before}time"), time, Unit::Nanoseconds);
+        for (figure, key) in [
+            ("instructions", "instructions"),
+            ("cache-lines", "cache_lines"),
+        ] {
+            case.add(&format!("{before}{figure}"), &cost[key], Unit::None);
+        }
+    }
     for kind in ["libmlx5", "engine", "dat"] {
         case.add(
             &format!("memory.{kind}"),

@@ -7,9 +7,9 @@ use dat_engine::{CqOptions, Device, EndpointOptions as EngineOptions, SrqOptions
 
 use super::Kind;
 use crate::cli::ScaleArgs;
-use crate::cost::verbs::Verbs;
 use crate::failure::Failure;
 use crate::select::Selected;
+use crate::verbs::Verbs;
 
 /// Depth of the shared queues, which are created before the measurement.
 const DEPTH: u32 = 4096;
@@ -84,9 +84,9 @@ fn dat(adapter: &str, count: u32) -> Result<u64, Failure> {
 
 fn libmlx5(device: &str, count: u32, port: u8) -> Result<u64, Failure> {
     let port = Device::open(device)?.port(port)?;
-    let queues = Verbs::open(device, port, false)?.queues(DEPTH)?;
+    let queues = Verbs::open(device, port, false)?.queues(DEPTH, DEPTH)?;
     // The engine's default depth.
-    growth(count, || queues.queue_pair(128))
+    growth(count, || queues.queue_pair(128, 0))
 }
 
 /// Returns the resident bytes of this process.

@@ -2,13 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use dat_engine::{
-    CompletionQueue, ConnectOptions, CqOptions, Device, Endpoint, EndpointOptions, RecvRequest,
-    RegisteredBuffer, Segment, SendFlags, SendOp, SendRequest, SharedReceiveQueue, SrqOptions,
-};
-
 use super::pages::Counter;
-use super::{Kind, WorkerResult, valgrind};
+use super::{WorkerResult, valgrind};
 use crate::cli::ScaleArgs;
 use crate::clock::Clock;
 use crate::cost::meter::measured;
@@ -24,53 +19,89 @@ pub(super) const TIMED: u32 = 1024;
 const COUNTED: [u32; 3] = [1024, 512, 1024];
 const WARMUP: u32 = 3;
 /// Depth of the shared receive queue.
-const RECEIVES: u32 = 2 * TIMED;
+pub(super) const RECEIVES: u32 = 2 * TIMED;
+/// Depth of the completion queues.
+pub(super) const COMPLETIONS: u32 = 2 * RECEIVES;
 /// Send queue depth of an endpoint.
-const SENDS: u32 = 16;
+pub(super) const SENDS: u32 = 16;
 /// Bytes of a message, which is inline if the device supports it.
-const MESSAGE: u32 = 32;
+pub(super) const MESSAGE: u32 = 32;
+/// Bytes of memory: what is sent is at 0.
+pub(super) const MEMORY: usize = 4096;
+/// Where messages are received.
+pub(super) const INTO: usize = 1024;
 /// Timeout for messages.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The endpoints and their queues.
-struct EndpointSet {
-    // Dropped in this order: the memory after all objects that write to it.
-    endpoints: Vec<Endpoint>,
-    srq: SharedReceiveQueue,
-    sent: CompletionQueue,
-    received: CompletionQueue,
-    _buffer: RegisteredBuffer,
-    out: [Segment; 1],
-    into: [Segment; 1],
-    inline: SendFlags,
-    nic: Nic,
-    /// Index of the endpoint that gets the next message.
-    next: usize,
-    sum: u64,
+/// Connected endpoints on a shared receive queue, whose receives are posted.
+pub(super) trait Endpoints: Sized {
+    /// Creates this many, each connected to itself.
+    fn create(selected: &Selected, count: u32, port: u8) -> Result<Self, Failure>;
+
+    /// Returns their number.
+    fn count(&self) -> usize;
+
+    /// Sends a message on one of them. Returns whether its queue had room.
+    fn send(&mut self, endpoint: usize) -> bool;
+
+    /// Polls completions of sends. Returns their number.
+    fn sent(&mut self) -> Result<u32, Failure>;
+
+    /// Polls `count` messages and posts their receives again: what is measured. Returns how
+    /// many it got before a poll was empty or a call failed.
+    fn take(&mut self, count: u32) -> u32;
 }
 
-/// Measures one number of endpoints.
-pub(super) fn run(
-    kind: Kind,
+/// Returns the failure of a receive that does not fit.
+pub(super) fn receive_refused() -> Failure {
+    Failure::run(
+        "a receive was refused although the queue has room; report it with the command line",
+    )
+}
+
+/// Creates the endpoints, and pins the thread.
+fn prepare<E: Endpoints>(
+    selected: &Selected,
+    count: u32,
+    args: &ScaleArgs,
+) -> Result<Sender<E>, Failure> {
+    let nic = Nic::find(launcher::fabric().is_some(), Duration::from_millis(5))?;
+    let endpoints = E::create(selected, count, args.on.ib_port)?;
+    if let Some(cpu) = args.cpu {
+        host::pin(cpu)?;
+    }
+    Ok(Sender {
+        endpoints,
+        nic,
+        next: 0,
+    })
+}
+
+/// Counts the instructions of messages.
+pub(super) fn counted<E: Endpoints>(
     selected: &Selected,
     count: u32,
     args: &ScaleArgs,
 ) -> Result<WorkerResult, Failure> {
-    let mut set = EndpointSet::new(selected, count, args.on.ib_port)?;
-    if let Some(cpu) = args.cpu {
-        host::pin(cpu)?;
+    let mut set = prepare::<E>(selected, count, args)?;
+    for count in COUNTED {
+        set.section(count, &mut |work| {
+            valgrind::start();
+            measured(work);
+            valgrind::stop();
+        })?;
     }
-    if kind == Kind::Counted {
-        for count in COUNTED {
-            set.section(count, &mut |work| {
-                valgrind::start();
-                measured(work);
-                valgrind::stop();
-            })?;
-        }
-        set.nic.release();
-        return Ok(WorkerResult::Counted(COUNTED.to_vec()));
-    }
+    set.nic.release();
+    Ok(WorkerResult::Counted(COUNTED.to_vec()))
+}
+
+/// Measures the time of messages.
+pub(super) fn timed<E: Endpoints>(
+    selected: &Selected,
+    count: u32,
+    args: &ScaleArgs,
+) -> Result<WorkerResult, Failure> {
+    let mut set = prepare::<E>(selected, count, args)?;
     let clock = Clock::calibrate();
     let mut nanoseconds = Vec::new();
     let mut watch = None;
@@ -104,75 +135,15 @@ pub(super) fn run(
     })
 }
 
-impl EndpointSet {
-    fn new(selected: &Selected, count: u32, port: u8) -> Result<Self, Failure> {
-        let domain = Device::open(&selected.name)?.alloc_pd()?;
-        let nic = Nic::find(launcher::fabric().is_some(), Duration::from_millis(5))?;
-        let buffer = domain.allocate(4096, dat_engine::Access::default())?;
-        let queue = || {
-            domain.device().create_cq(&CqOptions {
-                depth: 2 * RECEIVES,
-                ..CqOptions::default()
-            })
-        };
-        let (sent, received) = (queue()?, queue()?);
-        let srq = domain.create_srq(&SrqOptions {
-            depth: RECEIVES,
-            max_segments: 1,
-        })?;
-        let options = ConnectOptions {
-            port,
-            ..ConnectOptions::default()
-        };
-        let mut endpoints = Vec::new();
-        for context in 0..count {
-            let mut endpoint = domain.create_endpoint(&EndpointOptions {
-                srq: Some(srq.handle()),
-                send_depth: SENDS,
-                inline_bytes: MESSAGE,
-                inline_or_fewer: true,
-                context: context.into(),
-                ..EndpointOptions::new(sent.handle(), received.handle())
-            })?;
-            let own = endpoint.local_address(port)?;
-            endpoint.connect(&own, &options)?;
-            endpoints.push(endpoint);
-        }
-        let segment = |at| {
-            buffer
-                .segment(at, MESSAGE)
-                .expect("both segments are within the buffer")
-        };
-        let goes_inline = endpoints
-            .iter()
-            .all(|endpoint| endpoint.max_inline() >= MESSAGE);
-        let mut set = Self {
-            inline: if goes_inline {
-                SendFlags::INLINE
-            } else {
-                SendFlags::empty()
-            },
-            out: [segment(0)],
-            into: [segment(1024)],
-            endpoints,
-            srq,
-            sent,
-            received,
-            _buffer: buffer,
-            nic,
-            next: 0,
-            sum: 0,
-        };
-        for wr_id in 0..u64::from(RECEIVES) {
-            if !post(&mut set.srq, &set.into, wr_id) {
-                return Err(Failure::run(
-                    "a receive was refused although the queue has room; report it with the command line",
-                ));
-            }
-        }
-        Ok(set)
-    }
+/// Sends messages to the endpoints.
+struct Sender<E> {
+    endpoints: E,
+    nic: Nic,
+    /// Index of the endpoint that gets the next message.
+    next: usize,
+}
 
+impl<E: Endpoints> Sender<E> {
     /// Queues `count` messages, then calls `how` with the work that takes them.
     fn section(
         &mut self,
@@ -186,10 +157,10 @@ impl EndpointSet {
         for _ in 0..count {
             done += self.send()?;
             while self.nic.step() {}
-            done += self.sent()?;
+            done += self.endpoints.sent()?;
         }
         while done < count {
-            done += self.sent()?;
+            done += self.endpoints.sent()?;
             if begin.elapsed() > TIMEOUT {
                 return Err(Failure::run(
                     "messages did not arrive within 10 s; is the port active?",
@@ -199,16 +170,9 @@ impl EndpointSet {
         if !self.nic.is_emulated() {
             self.nic.drain_and_hold()?;
         }
-        let Self {
-            received,
-            srq,
-            into,
-            sum,
-            ..
-        } = self;
         let mut taken = 0;
-        how(&mut || taken = take(count, received, srq, into, sum));
-        core::hint::black_box(self.sum);
+        let endpoints = &mut self.endpoints;
+        how(&mut || taken = endpoints.take(count));
         if taken == count {
             Ok(())
         } else {
@@ -221,20 +185,12 @@ impl EndpointSet {
     /// Sends the next message, to an endpoint far from the previous one. Returns
     /// the number of send completions that it polled.
     fn send(&mut self) -> Result<u32, Failure> {
-        let count = self.endpoints.len();
+        let count = self.endpoints.count();
         // Steps by the golden ratio spread the messages over all endpoints.
         self.next = (self.next + (count as f64 * 0.618_034) as usize + 1) % count;
-        let request = SendRequest {
-            wr_id: 0,
-            op: SendOp::Send,
-            flags: SendFlags::SIGNALED | self.inline,
-            segments: &self.out.clone(),
-        };
         let (begin, mut done) = (Instant::now(), 0);
-        // SAFETY: the memory outlives the endpoints (order of fields), and there
-        // are no references to it.
-        while unsafe { self.endpoints[self.next].post_send(&request) }.is_err() {
-            done += self.sent()?;
+        while !self.endpoints.send(self.next) {
+            done += self.endpoints.sent()?;
             if begin.elapsed() > TIMEOUT {
                 return Err(Failure::run(
                     "a send queue stayed full for 10 s; is the port active?",
@@ -243,48 +199,4 @@ impl EndpointSet {
         }
         Ok(done)
     }
-
-    /// Polls send completions. Returns their number.
-    fn sent(&mut self) -> Result<u32, Failure> {
-        let mut done = 0;
-        while let Some(completion) = self.sent.poll() {
-            if !completion.status.is_success() {
-                return Err(Failure::run(format!("a send failed: {completion:?}")));
-            }
-            done += 1;
-        }
-        Ok(done)
-    }
-}
-
-/// Polls `count` messages and posts their receives again. Returns how many it
-/// got before a poll was empty or a call failed.
-#[inline(always)]
-fn take(
-    count: u32,
-    received: &mut CompletionQueue,
-    srq: &mut SharedReceiveQueue,
-    into: &[Segment; 1],
-    sum: &mut u64,
-) -> u32 {
-    for taken in 0..count {
-        let Some(completion) = received.poll() else {
-            return taken;
-        };
-        if !completion.status.is_success() || !post(srq, into, completion.wr_id) {
-            return taken;
-        }
-        *sum = sum.wrapping_add(completion.context + u64::from(completion.byte_len));
-    }
-    count
-}
-
-#[inline(always)]
-fn post(srq: &mut SharedReceiveQueue, into: &[Segment; 1], wr_id: u64) -> bool {
-    let request = RecvRequest {
-        wr_id,
-        segments: into,
-    };
-    // SAFETY: the memory outlives the queue (order of fields of `EndpointSet`).
-    unsafe { srq.post(&request) }.is_ok()
 }

@@ -4,12 +4,16 @@
 //! ```text
 //! run       starts a worker process per number of endpoints and kind; reports
 //! messages  worker: cost per message
+//! engine    the endpoints of messages: the engine's
+//! libmlx5   libmlx5's
 //! pages     page faults and dTLB misses of the timed sections
 //! memory    worker: memory per endpoint
 //! valgrind  switches callgrind on for the measured section only
 //! report    table, JSON
 //! ```
 
+mod engine;
+mod libmlx5;
 mod memory;
 mod messages;
 mod pages;
@@ -21,11 +25,13 @@ use std::process::Command;
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 
+use self::engine::Engine;
+use self::libmlx5::Libmlx5;
 use self::pages::Pages;
-use self::report::{Conditions, Outcome};
+use self::report::{Conditions, Cost, Memory, Outcome};
 use crate::cli::ScaleArgs;
 use crate::cost::callgrind::Counts;
-use crate::cost::{own_executable, run_worker};
+use crate::cost::{SINGLE_THREADED, own_executable, run_worker};
 use crate::failure::Failure;
 use crate::host::Host;
 use crate::noise::Noise;
@@ -41,6 +47,10 @@ pub(crate) enum Kind {
     Timed,
     /// Instructions per message, under callgrind
     Counted,
+    /// Time per message with libmlx5
+    TimedLibmlx5,
+    /// Instructions per message with libmlx5, under callgrind
+    CountedLibmlx5,
     /// Memory of the engine's endpoints
     Engine,
     /// Memory of DAT's endpoints
@@ -54,6 +64,8 @@ impl Kind {
         match self {
             Self::Timed => "timed",
             Self::Counted => "counted",
+            Self::TimedLibmlx5 => "timed-libmlx5",
+            Self::CountedLibmlx5 => "counted-libmlx5",
             Self::Engine => "engine",
             Self::Dat => "dat",
             Self::Libmlx5 => "libmlx5",
@@ -87,7 +99,10 @@ pub(crate) fn run(args: &ScaleArgs) -> Result<(), Failure> {
     if let Some(kind) = args.worker {
         let count = args.endpoints[0];
         let result = match kind {
-            Kind::Timed | Kind::Counted => messages::run(kind, &selected, count, args)?,
+            Kind::Timed => messages::timed::<Engine>(&selected, count, args)?,
+            Kind::TimedLibmlx5 => messages::timed::<Libmlx5>(&selected, count, args)?,
+            Kind::Counted => messages::counted::<Engine>(&selected, count, args)?,
+            Kind::CountedLibmlx5 => messages::counted::<Libmlx5>(&selected, count, args)?,
             _ => WorkerResult::Memory(memory::run(kind, &selected, count, args)?),
         };
         return output::line(serde_json::to_string(&result).expect("finite numbers"));
@@ -112,48 +127,71 @@ pub(crate) fn run(args: &ScaleArgs) -> Result<(), Failure> {
 
 /// Measures one number of endpoints.
 fn one(count: u32, device: &str, args: &ScaleArgs) -> Result<Outcome, Failure> {
-    let this = own_executable()?;
-    let ask = |kind: Kind| {
-        let command = worker(Command::new(&this), kind, count, device, args);
-        run_worker::<WorkerResult>(command, kind.name())
-    };
-    let wrong_result = || {
-        Failure::run(
-            "a worker process reported another measurement than requested; are all programs of the same build?",
-        )
-    };
-    let bytes = |kind| match ask(kind)? {
+    let bytes = |kind| match ask(kind, count, device, args)? {
         WorkerResult::Memory(bytes) => Ok(bytes),
         _ => Err(wrong_result()),
     };
+    Ok(Outcome {
+        endpoints: count,
+        engine: cost([Kind::Timed, Kind::Counted], count, device, args)?,
+        libmlx5: cost(
+            [Kind::TimedLibmlx5, Kind::CountedLibmlx5],
+            count,
+            device,
+            args,
+        )?,
+        memory: Memory {
+            libmlx5: bytes(Kind::Libmlx5)?,
+            engine: bytes(Kind::Engine)?,
+            dat: bytes(Kind::Dat)?,
+        },
+    })
+}
+
+/// Runs a worker process.
+fn ask(kind: Kind, count: u32, device: &str, args: &ScaleArgs) -> Result<WorkerResult, Failure> {
+    let command = Command::new(own_executable()?);
+    run_worker(worker(command, kind, count, device, args), kind.name())
+}
+
+fn wrong_result() -> Failure {
+    Failure::run(
+        "a worker process reported another measurement than requested; are all programs of the same build?",
+    )
+}
+
+/// Measures the cost per message in worker processes of these kinds.
+fn cost(
+    [timed, counted]: [Kind; 2],
+    count: u32,
+    device: &str,
+    args: &ScaleArgs,
+) -> Result<Cost, Failure> {
     let WorkerResult::Timed {
         nanoseconds,
         noise,
         pages,
-    } = ask(Kind::Timed)?
+    } = ask(timed, count, device, args)?
     else {
         return Err(wrong_result());
     };
-    let mut outcome = Outcome {
-        endpoints: count,
+    let mut cost = Cost {
         nanoseconds,
         noise: *noise,
         pages,
         instructions: None,
         cache_lines: None,
-        engine: bytes(Kind::Engine)?,
-        dat: bytes(Kind::Dat)?,
-        libmlx5: bytes(Kind::Libmlx5)?,
     };
     if args.instructions {
+        let this = own_executable()?;
         let counts = Counts::prepare("scale")?;
         let mut command = counts.command_with_cache(&this);
         // Where its request registers are known, callgrind is on in the section only.
         if valgrind::CAN_SWITCH {
             command = counts.command_switched(&this);
         }
-        let command = worker(command, Kind::Counted, count, device, args);
-        let WorkerResult::Counted(sections) = run_worker::<WorkerResult>(command, "counted")?
+        let command = worker(command, counted, count, device, args);
+        let WorkerResult::Counted(sections) = run_worker::<WorkerResult>(command, counted.name())?
         else {
             return Err(wrong_result());
         };
@@ -163,11 +201,11 @@ fn one(count: u32, device: &str, args: &ScaleArgs) -> Result<Outcome, Failure> {
             (f64::from(sections[at]), &totals[at])
         });
         let per = |more: u64, less: u64| (more as f64 - less as f64) / (many - few);
-        outcome.instructions = Some(per(more.instructions, less.instructions));
+        cost.instructions = Some(per(more.instructions, less.instructions));
         // The whole last section, not a difference: its messages reach the most endpoints.
-        outcome.cache_lines = valgrind::CAN_SWITCH.then(|| more.lines as f64 / many);
+        cost.cache_lines = valgrind::CAN_SWITCH.then(|| more.lines as f64 / many);
     }
-    Ok(outcome)
+    Ok(cost)
 }
 
 /// Returns the command line of a worker process.
@@ -182,5 +220,10 @@ fn worker(mut command: Command, kind: Kind, count: u32, device: &str, args: &Sca
     if let Some(cpu) = args.cpu {
         command.args(["--cpu", &cpu.to_string()]);
     }
+    // Only libmlx5 reads it when a device is opened; the engine's rings have locks of their own.
+    match kind {
+        Kind::TimedLibmlx5 | Kind::CountedLibmlx5 => command.env(SINGLE_THREADED, "1"),
+        _ => command.env_remove(SINGLE_THREADED),
+    };
     command
 }

@@ -13,7 +13,7 @@ use crate::report::{DeviceFacts, Reliability, head, pinned, reliability};
 use crate::stats::rounds::Summary;
 
 /// Name and version of the schema.
-const SCHEMA: &str = "dat-bench/scale/3";
+const SCHEMA: &str = "dat-bench/scale/4";
 
 /// The conditions of a run.
 #[derive(Serialize)]
@@ -25,32 +25,54 @@ pub(super) struct Conditions {
     pub(super) cpu: Option<usize>,
 }
 
-/// The result of one number of endpoints.
-pub(super) struct Outcome {
-    pub(super) endpoints: u32,
-    /// Per message, per section.
+/// The cost per message.
+pub(super) struct Cost {
+    /// Per section.
     pub(super) nanoseconds: Vec<f64>,
     pub(super) noise: Noise,
     /// Of all timed sections.
     pub(super) pages: Pages,
-    /// Per message.
     pub(super) instructions: Option<f64>,
-    /// Distinct lines of 64 bytes per message.
+    /// Distinct lines of 64 bytes.
     pub(super) cache_lines: Option<f64>,
-    /// Growth of resident bytes by all endpoints.
-    pub(super) engine: u64,
-    pub(super) dat: u64,
-    pub(super) libmlx5: u64,
+}
+
+/// The result of one number of endpoints.
+pub(super) struct Outcome {
+    pub(super) endpoints: u32,
+    pub(super) engine: Cost,
+    /// Of libmlx5, without locks.
+    pub(super) libmlx5: Cost,
+    pub(super) memory: Memory,
 }
 
 /// Judges the times of each number of endpoints. The thread sleeps between sections.
 pub(super) fn judged(outcomes: &[Outcome]) -> Vec<Reliability<'_>> {
-    outcomes.iter().map(Outcome::reliability).collect()
+    let judged = outcomes.iter().flat_map(|outcome| {
+        let costs = outcome.costs();
+        costs.map(|(interface, cost)| cost.reliability(interface, outcome.endpoints))
+    });
+    judged.collect()
 }
 
 impl Outcome {
-    fn reliability(&self) -> Reliability<'_> {
-        let case = format!("{} endpoints", self.endpoints);
+    /// Returns the costs with the names of the interfaces.
+    fn costs(&self) -> [(&'static str, &Cost); 2] {
+        [(ENGINE, &self.engine), (LIBMLX5, &self.libmlx5)]
+    }
+
+    /// Returns bytes per endpoint.
+    fn per_endpoint(&self, bytes: u64) -> f64 {
+        bytes as f64 / f64::from(self.endpoints)
+    }
+}
+
+const ENGINE: &str = "engine";
+const LIBMLX5: &str = "libmlx5";
+
+impl Cost {
+    fn reliability(&self, interface: &str, endpoints: u32) -> Reliability<'_> {
+        let case = format!("{interface}, {endpoints} endpoints");
         Reliability::of(case, &self.noise, "the measuring thread", Waiting::Sleeps)
     }
 
@@ -64,11 +86,6 @@ impl Outcome {
         let all = self.nanoseconds.len() as f64 * f64::from(messages);
         Some(self.pages.tlb_misses? as f64 / all)
     }
-
-    /// Returns bytes per endpoint.
-    fn per_endpoint(&self, bytes: u64) -> f64 {
-        bytes as f64 / f64::from(self.endpoints)
-    }
 }
 
 const MIB: f64 = (1 << 20) as f64;
@@ -80,43 +97,45 @@ pub(super) fn text(conditions: &Conditions, outcomes: &[Outcome]) -> String {
     // Writing to a String cannot fail.
     let _ = writeln!(
         out,
-        "\n per message (engine, one SRQ): poll its completion and post its receive again; median of {} sections of {} messages, ± half the interquartile range",
+        "\n per message (one SRQ; libmlx5 without locks): poll its completion and post its receive again; median of {} sections of {} messages, ± half the interquartile range",
         conditions.rounds, conditions.messages_per_section
     );
     let _ = writeln!(
         out,
-        " {:>9} {:>10} {:>10} {:>12} {:>11} {:>11}",
-        "endpoints", "ns", "± ns", "instructions", "cache lines", "dTLB misses"
+        " {:>9} {:<7} {:>9} {:>8} {:>12} {:>11} {:>11}",
+        "endpoints", "", "ns", "± ns", "instructions", "cache lines", "dTLB misses"
     );
     let or_none = |value: Option<f64>, digits| {
         value.map_or("-".to_owned(), |value| format!("{value:.digits$}"))
     };
     for outcome in outcomes {
-        let _ = writeln!(
-            out,
-            " {:>9} {:>10.1} {:>10.1} {:>12} {:>11} {:>11}",
-            outcome.endpoints,
-            outcome.summary().median,
-            outcome.summary().spread(),
-            or_none(outcome.instructions, 1),
-            or_none(outcome.cache_lines, 2),
-            or_none(outcome.tlb_misses(conditions.messages_per_section), 3),
-        );
+        for (interface, cost) in outcome.costs() {
+            let _ = writeln!(
+                out,
+                " {:>9} {interface:<7} {:>9.1} {:>8.1} {:>12} {:>11} {:>11}",
+                outcome.endpoints,
+                cost.summary().median,
+                cost.summary().spread(),
+                or_none(cost.instructions, 1),
+                or_none(cost.cache_lines, 2),
+                or_none(cost.tlb_misses(conditions.messages_per_section), 3),
+            );
+        }
     }
     for reason in reasons(outcomes) {
         let _ = writeln!(out, " dTLB misses were not counted: {reason}");
     }
     let _ = writeln!(
         out,
-        "\n page faults of all timed sections together\n {:>9} {:>10} {:>10}",
-        "endpoints", "minor", "major"
+        "\n page faults of all timed sections together\n {:>9} {:<7} {:>9} {:>8}",
+        "endpoints", "", "minor", "major"
     );
-    for Outcome {
-        endpoints, pages, ..
-    } in outcomes
-    {
-        let Faults { minor, major } = pages.faults;
-        let _ = writeln!(out, " {endpoints:>9} {minor:>10} {major:>10}");
+    for outcome in outcomes {
+        for (interface, cost) in outcome.costs() {
+            let Faults { minor, major } = cost.pages.faults;
+            let endpoints = outcome.endpoints;
+            let _ = writeln!(out, " {endpoints:>9} {interface:<7} {minor:>9} {major:>8}");
+        }
     }
     let _ = writeln!(
         out,
@@ -132,16 +151,17 @@ pub(super) fn text(conditions: &Conditions, outcomes: &[Outcome]) -> String {
         "endpoints", "libmlx5", "engine", "engine - lib", "DAT", "engine [MiB]", "DAT [MiB]"
     );
     for outcome in outcomes {
+        let memory = &outcome.memory;
         let _ = writeln!(
             out,
             " {:>9} {:>9.0} {:>9.0} {:>12.0} {:>9.0} {:>12.1} {:>10.1}",
             outcome.endpoints,
-            outcome.per_endpoint(outcome.libmlx5),
-            outcome.per_endpoint(outcome.engine),
-            outcome.per_endpoint(outcome.engine) - outcome.per_endpoint(outcome.libmlx5),
-            outcome.per_endpoint(outcome.dat),
-            outcome.engine as f64 / MIB,
-            outcome.dat as f64 / MIB,
+            outcome.per_endpoint(memory.libmlx5),
+            outcome.per_endpoint(memory.engine),
+            outcome.per_endpoint(memory.engine) - outcome.per_endpoint(memory.libmlx5),
+            outcome.per_endpoint(memory.dat),
+            memory.engine as f64 / MIB,
+            memory.dat as f64 / MIB,
         );
     }
     fit(&out) + "\n" + &reliability::text(&judged(outcomes))
@@ -149,9 +169,8 @@ pub(super) fn text(conditions: &Conditions, outcomes: &[Outcome]) -> String {
 
 /// Returns why dTLB misses were not counted: each reason once.
 fn reasons(outcomes: &[Outcome]) -> Vec<&str> {
-    let all = outcomes
-        .iter()
-        .filter_map(|one| one.pages.tlb_reason.as_deref());
+    let costs = outcomes.iter().flat_map(Outcome::costs);
+    let all = costs.filter_map(|(_, cost)| cost.pages.tlb_reason.as_deref());
     let mut reasons: Vec<_> = all.collect();
     reasons.dedup();
     reasons
@@ -166,6 +185,16 @@ struct Body<'a> {
 #[derive(Serialize)]
 struct Entry<'a> {
     endpoints: u32,
+    /// Of the engine.
+    #[serde(flatten)]
+    engine: CostEntry<'a>,
+    libmlx5: CostEntry<'a>,
+    /// Growth of resident bytes by all endpoints.
+    memory: &'a Memory,
+}
+
+#[derive(Serialize)]
+struct CostEntry<'a> {
     /// Per message.
     nanoseconds: Summary,
     /// Per message; none without `--instructions`.
@@ -179,38 +208,39 @@ struct Entry<'a> {
     tlb_reason: Option<&'a str>,
     /// Of all timed sections together.
     page_faults: Faults,
-    /// Growth of resident bytes by all endpoints.
-    memory: Memory,
     /// Of the times.
     #[serde(flatten)]
     reliability: Reliability<'a>,
 }
 
+/// Growth of resident bytes by all endpoints.
 #[derive(Serialize)]
-struct Memory {
-    libmlx5: u64,
-    engine: u64,
-    dat: u64,
+pub(super) struct Memory {
+    pub(super) libmlx5: u64,
+    pub(super) engine: u64,
+    pub(super) dat: u64,
 }
 
 /// Returns the JSON document.
 pub(super) fn json(conditions: &Conditions, outcomes: &[Outcome]) -> String {
     let results = outcomes
         .iter()
-        .map(|outcome| Entry {
-            endpoints: outcome.endpoints,
-            nanoseconds: outcome.summary(),
-            instructions: outcome.instructions,
-            cache_lines: outcome.cache_lines,
-            tlb_misses: outcome.tlb_misses(conditions.messages_per_section),
-            tlb_reason: outcome.pages.tlb_reason.as_deref(),
-            page_faults: outcome.pages.faults,
-            memory: Memory {
-                libmlx5: outcome.libmlx5,
-                engine: outcome.engine,
-                dat: outcome.dat,
-            },
-            reliability: outcome.reliability(),
+        .map(|outcome| {
+            let [engine, libmlx5] = outcome.costs().map(|(interface, cost)| CostEntry {
+                nanoseconds: cost.summary(),
+                instructions: cost.instructions,
+                cache_lines: cost.cache_lines,
+                tlb_misses: cost.tlb_misses(conditions.messages_per_section),
+                tlb_reason: cost.pages.tlb_reason.as_deref(),
+                page_faults: cost.pages.faults,
+                reliability: cost.reliability(interface, outcome.endpoints),
+            });
+            Entry {
+                endpoints: outcome.endpoints,
+                engine,
+                libmlx5,
+                memory: &outcome.memory,
+            }
         })
         .collect();
     let body = Body {
@@ -242,8 +272,7 @@ mod tests {
             messages_per_section: 1024,
             cpu: None,
         };
-        let outcome = |endpoints: u32| Outcome {
-            endpoints,
+        let cost = |endpoints: u32| Cost {
             nanoseconds: vec![123_456.7, 234_567.8],
             noise: Noise::default(),
             pages: Pages {
@@ -256,9 +285,16 @@ mod tests {
             },
             instructions: Some(12_345.6),
             cache_lines: Some(123.45),
-            engine: 1_234_567 * u64::from(endpoints),
-            dat: 2_345_678 * u64::from(endpoints),
-            libmlx5: 3_456_789 * u64::from(endpoints),
+        };
+        let outcome = |endpoints: u32| Outcome {
+            endpoints,
+            engine: cost(endpoints),
+            libmlx5: cost(endpoints),
+            memory: Memory {
+                engine: 1_234_567 * u64::from(endpoints),
+                dat: 2_345_678 * u64::from(endpoints),
+                libmlx5: 3_456_789 * u64::from(endpoints),
+            },
         };
         let text = text(&conditions, &[outcome(1), outcome(60_000)]);
         assert_fits(&text);
