@@ -19,6 +19,16 @@ pub(super) struct Entry {
     pub(super) wr_data: AtomicU32,
 }
 
+impl Entry {
+    /// Stores the data of a request; the doorbell's barrier publishes it.
+    #[inline(always)]
+    pub(super) fn store(&self, wr_id: u64, posted: u32, wr_data: u32) {
+        self.wr_id.store(wr_id, Ordering::Relaxed);
+        self.posted.store(posted, Ordering::Relaxed);
+        self.wr_data.store(wr_data, Ordering::Relaxed);
+    }
+}
+
 /// A retired request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Retired {

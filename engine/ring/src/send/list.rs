@@ -6,13 +6,12 @@
 //! needs of the ring to locals, and stores the counters once at its end.
 
 use core::borrow::Borrow;
-use core::sync::atomic::Ordering;
 
 use super::one::InlineLimits;
 use super::{SendProducer, Written, one, wqebbs};
 use crate::request::{Message, Segment, SendFlags, SendOp, SendRequest};
 use crate::units::write_unit;
-use crate::wire::{CtrlFlags, CtrlSegment, UNIT, WQEBB, WqeOpcode};
+use crate::wire::{CtrlFlags, CtrlSegment, UNIT, WQEBB, WqeOpcode, inline_units};
 
 /// A send of a list: segment, `wr_id`, flags and `wr_data`.
 type Send<S> = (S, u64, SendFlags, u32);
@@ -81,26 +80,98 @@ impl SendProducer {
         send: &impl Fn(&'a T) -> Option<Send<S>>,
     ) -> Option<(usize, Written)> {
         let list = &list[..list.len().min(self.credits.room())];
-        let (_, _, flags, _) = send(list.first()?)?;
-        // Compiled separately: without inline data every WQE has the same length.
+        let (first, _, flags, _) = send(list.first()?)?;
+        let length = first.borrow().length;
+        let repeats = |(next, _, flags, _): Send<S>| {
+            next.borrow().length == length && flags.contains(SendFlags::INLINE)
+        };
         // SAFETY: required of the caller.
         let (count, units) = unsafe {
-            match flags.contains(SendFlags::INLINE) {
-                true => self.write_run_of::<true, _, _>(list, send),
-                false => self.write_run_of::<false, _, _>(list, send),
+            if !flags.contains(SendFlags::INLINE) {
+                self.write_equal_run::<false, _, _>(list, send, length)
+            } else if list.get(1).and_then(send).is_some_and(repeats) {
+                self.write_equal_run::<true, _, _>(list, send, length)
+            } else {
+                self.write_inline_run(list, send)
             }
         };
         (count != 0).then(|| (count as usize, self.last_of_run(units)))
     }
 
-    /// Writes the requests at the front of a list that fits the queue which are inline, or
-    /// not, as `INLINE` says. Returns their number, and the units of the last one. Outlined,
-    /// so that the variables of callers take no registers of the loop.
+    /// Writes the requests at the front of a list that fits the queue whose WQEs have the same
+    /// length: inline messages of this length, or not inline, as `INLINE` says. Ends before the
+    /// end of the ring. Returns their number, and the units of the last one.
+    /// Outlined, so that the variables of callers take no registers of the loop.
     ///
     /// # Safety
     /// As for [`Self::try_write_run`].
     #[inline(never)]
-    unsafe fn write_run_of<'a, const INLINE: bool, T, S: Borrow<Segment>>(
+    unsafe fn write_equal_run<'a, const INLINE: bool, T, S: Borrow<Segment>>(
+        &mut self,
+        list: &'a [T],
+        send: &impl Fn(&'a T) -> Option<Send<S>>,
+        length: u32,
+    ) -> (u32, u32) {
+        let limits = InlineLimits::of(self);
+        if INLINE && !limits.allow(length) {
+            return (0, 0);
+        }
+        let units = 1 + if INLINE { inline_units(length) } else { 1 };
+        let blocks = wqebbs(units) as usize;
+        let mut counter = self.producer;
+        let index = self.size.index(u32::from(counter));
+        let until_end = (self.size.count() as usize - index) / blocks;
+        // SAFETY: `index` is below the WQEBB count, which is the number of entries too.
+        let (mut wqe, mut entry) =
+            unsafe { (self.buf.add(index * WQEBB), self.entries.add(index)) };
+        let (qpn_shifted, start) = (self.qpn_shifted, self.credits.posted());
+        let mut posted = start;
+        for item in &list[..list.len().min(until_end)] {
+            let Some((segment, wr_id, flags, wr_data)) = send(item) else {
+                break;
+            };
+            if flags.contains(SendFlags::INLINE) != INLINE {
+                break;
+            }
+            let segment = segment.borrow();
+            // SAFETY: the second unit of the WQE's first WQEBB.
+            let body = unsafe { wqe.add(UNIT) };
+            if INLINE {
+                if segment.length != length {
+                    break;
+                }
+                // SAFETY: the WQE is free, because there is room, and ends before the end of
+                // the ring; the rest is required of the caller.
+                unsafe { limits.copy(segment, body) };
+            } else {
+                // SAFETY: as above.
+                if unsafe { one::write_data(segment, body) }.is_none() {
+                    break;
+                }
+            }
+            let ctrl = control(counter, qpn_shifted, units, flags);
+            // SAFETY: the first unit of this WQE.
+            unsafe { write_unit(wqe, ctrl.to_words()) };
+            posted = posted.wrapping_add(1);
+            // SAFETY: the entry of this WQE, whose owner outlives this half.
+            unsafe { entry.as_ref() }.store(wr_id, posted, wr_data);
+            counter = counter.wrapping_add(blocks as u16);
+            // SAFETY: after the WQE and its entries comes at most the end of the ring.
+            (wqe, entry) = unsafe { (wqe.add(blocks * WQEBB), entry.add(blocks)) };
+        }
+        let written = posted.wrapping_sub(start);
+        self.producer = counter;
+        self.credits.take(written);
+        (written, units)
+    }
+
+    /// Writes the inline requests at the front of a list that fits the queue, of any lengths.
+    /// Returns as [`Self::write_equal_run`] does.
+    ///
+    /// # Safety
+    /// As for [`Self::try_write_run`].
+    #[inline(never)]
+    unsafe fn write_inline_run<'a, T, S: Borrow<Segment>>(
         &mut self,
         list: &'a [T],
         send: &impl Fn(&'a T) -> Option<Send<S>>,
@@ -121,7 +192,7 @@ impl SendProducer {
             let Some((segment, wr_id, flags, wr_data)) = send(item) else {
                 break;
             };
-            if flags.contains(SendFlags::INLINE) != INLINE {
+            if !flags.contains(SendFlags::INLINE) {
                 break;
             }
             let index = size.index(u32::from(counter));
@@ -131,13 +202,7 @@ impl SendProducer {
             let body = unsafe { wqe.add(UNIT) };
             // SAFETY: the WQE is free, because there is room; the rest is required of the
             // caller.
-            let data = unsafe {
-                match INLINE {
-                    true => limits.write(segment.borrow(), body),
-                    false => one::write_data(segment.borrow(), body),
-                }
-            };
-            let Some(data) = data else {
+            let Some(data) = (unsafe { limits.write(segment.borrow(), body) }) else {
                 break;
             };
             units = 1 + data;
@@ -148,9 +213,7 @@ impl SendProducer {
             // SAFETY: the index is below the WQEBB count, which is the number of
             // entries, and the consumer that owns them outlives this half.
             let entry = unsafe { entries.add(index).as_ref() };
-            entry.wr_id.store(wr_id, Ordering::Relaxed);
-            entry.posted.store(posted, Ordering::Relaxed);
-            entry.wr_data.store(wr_data, Ordering::Relaxed);
+            entry.store(wr_id, posted, wr_data);
             counter = counter.wrapping_add(wqebbs(units) as u16);
         }
         let written = posted.wrapping_sub(start);

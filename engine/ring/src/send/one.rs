@@ -125,6 +125,33 @@ impl InlineLimits {
         }
     }
 
+    /// Returns whether a message has at least one byte and at most the limit.
+    #[inline(always)]
+    pub(super) fn allow(self, length: u32) -> bool {
+        // The subtraction wraps for 0 bytes.
+        length.wrapping_sub(1) < self.longest
+    }
+
+    /// Writes an inline message that they allow, and that does not wrap around the end of the
+    /// ring.
+    ///
+    /// # Safety
+    /// As for [`Payload::write_inline`], in the ring of the limits.
+    #[inline(always)]
+    pub(super) unsafe fn copy(self, segment: &Segment, body: NonNull<u8>) {
+        let length = segment.length;
+        // SAFETY: the header is in the WQE's first WQEBB.
+        unsafe {
+            body.cast::<u32>()
+                .write(InlineHeader::new(length).to_bits())
+        };
+        let data = body.as_ptr().wrapping_add(size_of::<InlineHeader>());
+        let from = core::ptr::with_exposed_provenance::<u8>(segment.addr as usize);
+        // SAFETY: the caller promises that the segment is readable, and that the bytes are in
+        // WQEBBs that the credits provide for.
+        unsafe { read_short(data, from, length as usize) };
+    }
+
     /// Writes an inline message. Returns how many units it takes; `None` if it is empty or
     /// exceeds the limits.
     ///
@@ -133,23 +160,15 @@ impl InlineLimits {
     #[inline(always)]
     pub(super) unsafe fn write(self, segment: &Segment, body: NonNull<u8>) -> Option<u32> {
         let length = segment.length;
-        // The subtraction wraps for 0 bytes, so the slow path handles an empty message.
-        if length.wrapping_sub(1) >= self.longest {
+        if !self.allow(length) {
             return None;
         }
         let data = body.as_ptr().wrapping_add(size_of::<InlineHeader>());
         if data.addr() + length as usize > self.end.as_ptr().addr() {
             return None;
         }
-        // SAFETY: the header is in the WQE's first WQEBB.
-        unsafe {
-            body.cast::<u32>()
-                .write(InlineHeader::new(length).to_bits())
-        };
-        let from = core::ptr::with_exposed_provenance::<u8>(segment.addr as usize);
-        // SAFETY: the caller promises that the segment is readable; the bytes
-        // fit the ring up to its end, and WQEBBs that the credits provide for.
-        unsafe { read_short(data, from, length as usize) };
+        // SAFETY: the bytes fit the ring up to its end; the rest is required of the caller.
+        unsafe { self.copy(segment, body) };
         let units = inline_units(length);
         // SAFETY: the header and at least one byte. So the doorbell need not
         // check whether the WQE is more than a control segment.

@@ -5,9 +5,14 @@ use super::*;
 /// Returns a list with runs of sends of every kind, and with requests that end them.
 fn requests<'a>(inline: &'a [Vec<Segment>], plain: &'a [Segment]) -> Vec<SendRequest<'a>> {
     let mut list = Vec::new();
-    for segments in inline {
+    for (segments, at) in inline.iter().zip(0..) {
+        // One in the middle of a run of equal lengths differs in its flags.
+        let other = match at {
+            5 => SendFlags::SOLICITED,
+            _ => SendFlags::SIGNALED,
+        };
         list.push(SendRequest {
-            flags: SendFlags::SIGNALED | SendFlags::INLINE,
+            flags: SendFlags::INLINE | other,
             ..send(list.len() as u64, segments)
         });
     }
@@ -43,9 +48,13 @@ fn requests<'a>(inline: &'a [Vec<Segment>], plain: &'a [Segment]) -> Vec<SendReq
 
 #[test]
 fn a_list_has_the_bytes_of_single_posts() {
-    let message = Memory::new(64, 0x3c);
-    let inline: Vec<_> = (0..10)
-        .map(|at| vec![segment(message.addr(at), 6 * at as u32)])
+    let message = Memory::new(128, 0x3c);
+    // Runs of equal lengths of one and of two WQEBBs, and lengths that repeat nothing.
+    let lengths = [0, 6, 12, 12, 12, 12, 12, 64, 64, 44, 45, 45, 45, 18];
+    let inline: Vec<_> = lengths
+        .iter()
+        .zip(0..)
+        .map(|(&length, at)| vec![segment(message.addr(at % 3), length)])
         .collect();
     let plain = [segment(0x1000, 64)];
     let list = requests(&inline, &plain);
