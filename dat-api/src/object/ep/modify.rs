@@ -196,7 +196,7 @@ impl Ep {
         let mut held = unsafe { self.hold() };
         held.control.attributes = new.attributes;
         held.poster
-            .configure(&new.attributes, &self.ia, self.posting.mode().path);
+            .configure(&new.attributes, &self.ia, self.posting.mode().path());
         let before = connect.map(|new| core::mem::replace(&mut held.control.connect, new));
         drop(held);
         drop(before);

@@ -3,8 +3,9 @@
 use dat_engine::fast::FastPath;
 
 use super::Ep;
+use super::request::Request;
 use crate::object::post::list::{ListError, Listed, fast_message, post_list};
-use crate::object::post::{PostLock, for_mode};
+use crate::object::post::{Longest, PostLock, for_mode};
 use crate::status::OwnCodes;
 use crate::types::CompletionFlags;
 
@@ -53,8 +54,8 @@ impl Ep {
             return 0;
         };
         let poster = entered.poster;
-        let longest = poster.fast.send;
-        if longest == 0 {
+        let longest = poster.fast.of(Request::Send);
+        if longest == Longest::NONE {
             return 0;
         }
         let inline = u32::try_from(poster.inline).unwrap_or(u32::MAX);

@@ -8,7 +8,7 @@ use super::poster::Poster;
 use crate::object::lmr::LmrCache;
 use crate::object::post::list::{ListError, Listed};
 use crate::object::post::recv::{RecvPoster, RecvQueue, post_recv, post_recv_list};
-use crate::object::post::{LONGEST, Posting, bad_flags, count_of, no_zone, too_many};
+use crate::object::post::{Longest, Posting, bad_flags, count_of, no_zone, too_many};
 use crate::status::{DatReturn, OwnCodes, ReturnCodes, ReturnType, Subtype};
 use crate::types::{CompletionFlags, LmrSegment};
 
@@ -159,10 +159,7 @@ impl RecvQueue for Ep {
 
 impl RecvPoster for Poster {
     #[inline(always)]
-    fn longest_fast(&self) -> u64 {
-        // SAFETY: `configure` has set the limit to `LONGEST` or 0. The hint saves the ring's own
-        // check of the length.
-        unsafe { core::hint::assert_unchecked(self.fast.recv <= LONGEST) };
+    fn longest_fast(&self) -> Longest {
         self.fast.recv
     }
 

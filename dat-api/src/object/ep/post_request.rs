@@ -135,13 +135,7 @@ impl Ep {
         {
             let poster = entered.poster;
             let one = segment(0);
-            let longest = match kind() {
-                Request::Send => poster.fast.send,
-                Request::Read(_) => poster.fast.read,
-                Request::Write(_) | Request::WriteImmed(..) => poster.fast.write,
-                Request::Atomic(..) => 0,
-            };
-            if one.length.wrapping_sub(1) < longest
+            if poster.fast.of(kind()).allows(one.length)
                 && let Some(op) = self.fast_op(kind())
                 && let Some(segment) = poster.lmr_cache_for(kind()).find(one)
             {

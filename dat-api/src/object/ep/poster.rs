@@ -5,9 +5,10 @@ use dat_engine::sync::MutexGuard;
 
 use super::Ep;
 use super::control::Control;
+use super::request::Request;
 use crate::object::ia::Ia;
 use crate::object::lmr::LmrCache;
-use crate::object::post::{Entered, LONGEST, Path, SpinGuard};
+use crate::object::post::{Entered, Longest, Path, SpinGuard};
 use crate::object::wr_data::LENGTH;
 use crate::types::{CompletionFlags, EpAttributes};
 
@@ -60,15 +61,27 @@ pub(super) struct LmrCaches {
     pub(super) write: LmrCache,
 }
 
-/// The length of the longest segment that the fast path posts, in bytes, by kind of post. 0: all
-/// posts of the kind take the slow path. All limits are 0 without a queue pair on the data path that
-/// the fast path is compiled for.
+/// The longest segment that the fast path posts, by kind of post. None: all posts of the kind take
+/// the slow path, as without a queue pair on the data path that the fast path is compiled for.
 #[derive(Clone, Copy, Default)]
 pub(super) struct FastLimits {
-    pub(super) recv: u64,
-    pub(super) send: u64,
-    pub(super) read: u64,
-    pub(super) write: u64,
+    pub(super) recv: Longest,
+    send: Longest,
+    read: Longest,
+    write: Longest,
+}
+
+impl FastLimits {
+    /// Returns the limit of a request.
+    #[inline(always)]
+    pub(super) fn of(&self, request: Request) -> Longest {
+        match request {
+            Request::Send => self.send,
+            Request::Read(_) => self.read,
+            Request::Write(_) | Request::WriteImmed(..) => self.write,
+            Request::Atomic(..) => Longest::NONE,
+        }
+    }
 }
 
 impl Poster {
@@ -89,7 +102,7 @@ impl Poster {
     /// Returns the queue pair of the fast path.
     ///
     /// # Safety
-    /// A limit of [`Self::fast`] is not 0.
+    /// A limit of [`Self::fast`] is not `NONE`.
     #[inline(always)]
     pub(super) unsafe fn fast_qp(&mut self) -> &mut Endpoint {
         // SAFETY: `configure` sets a limit only with a queue pair, and `serve` clears the limits.
@@ -120,16 +133,19 @@ impl Poster {
         self.send_flags = (ON_SEND - CompletionFlags::UNSIGNALLED) | requests;
         self.rdma_flags = (ON_RDMA - CompletionFlags::UNSIGNALLED) | requests;
         self.recv_flags = unsignalled(attributes.recv_completion_flags);
-        let longest = |segments: u32, bytes: u64| if segments > 0 { bytes } else { 0 };
+        let longest = |segments: u32, bytes: u64| match segments {
+            0 => Longest::NONE,
+            _ => Longest::new(bytes),
+        };
         let longest_rdma = |segments| match self.checks_remote {
-            true => 0,
+            true => Longest::NONE,
             false => longest(segments, self.max_rdma),
         };
         self.fast = FastLimits {
-            recv: if self.shared || self.marks_unsignalled_receives() {
-                0
+            recv: if self.shared || self.marks_unsignalled_receives() || self.max_recv_iov == 0 {
+                Longest::NONE
             } else {
-                longest(self.max_recv_iov, LONGEST)
+                Longest::ANY
             },
             send: longest(self.max_request_iov, self.max_message),
             read: longest_rdma(self.max_read_iov),

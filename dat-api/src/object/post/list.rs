@@ -4,6 +4,7 @@
 use dat_engine::Message;
 
 use crate::object::lmr::LmrCache;
+use crate::object::post::Longest;
 use crate::status::DatReturn;
 use crate::types::LmrSegment;
 
@@ -57,15 +58,15 @@ pub(crate) fn post_list<T>(
     }
 }
 
-/// Converts a request for the engine if the fast path takes it: up to `longest` bytes, not none, in
+/// Converts a request for the engine if the fast path takes it: of a length that `longest` allows, in
 /// the cached LMR.
 #[inline(always)]
 pub(crate) fn fast_message(
     (segment, wr_id): Listed,
-    longest: u64,
+    longest: Longest,
     cache: &LmrCache,
 ) -> Option<Message> {
-    if segment.length.wrapping_sub(1) >= longest {
+    if !longest.allows(segment.length) {
         return None;
     }
     let segment = cache.find(segment)?;

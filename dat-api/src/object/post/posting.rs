@@ -9,12 +9,10 @@ use super::{PostLock, SpinGuard, SpinLock};
 use crate::object::ia::Ia;
 
 /// Which compiled version of the fast path the posts of a queue use. It never changes for a queue.
+///
+/// One byte, so that the most common mode is chosen by one comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct PostMode {
-    pub(crate) path: Path,
-    /// Posts take the queue's lock. Otherwise the caller serialises them.
-    pub(crate) locked: bool,
-}
+pub(crate) struct PostMode(u8);
 
 /// A data path that can be posted to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,6 +40,12 @@ impl Path {
 }
 
 impl PostMode {
+    /// The direct path without a lock.
+    pub(crate) const DIRECT: Self = Self(0);
+    /// Posts take the queue's lock. Otherwise the caller serialises them.
+    const LOCKED: u8 = 1;
+    const VERBS: u8 = 2;
+
     /// Returns the mode of the queues of an IA.
     pub(crate) fn of(ia: &Ia) -> Self {
         Self::new(&ia.device().info().path, ia.is_threadsafe())
@@ -49,20 +53,32 @@ impl PostMode {
 
     /// Returns this mode, with a lock.
     pub(crate) fn with_lock(self) -> Self {
-        Self {
-            locked: true,
-            ..self
+        Self(self.0 | Self::LOCKED)
+    }
+
+    #[inline(always)]
+    pub(crate) fn path(self) -> Path {
+        match self.0 & Self::VERBS {
+            0 => Path::Direct,
+            _ => Path::Verbs,
         }
+    }
+
+    /// Returns whether posts take the queue's lock.
+    #[inline(always)]
+    pub(crate) fn is_locked(self) -> bool {
+        self.0 & Self::LOCKED != 0
     }
 
     /// Returns the mode of all queues of an IA on this path.
     fn new(path: &DataPath, threadsafe: bool) -> Self {
-        Self {
-            path: match path {
-                DataPath::Direct => Path::Direct,
-                _ => Path::Verbs,
-            },
-            locked: threadsafe,
+        let mode = match path {
+            DataPath::Direct => Self::DIRECT,
+            _ => Self(Self::VERBS),
+        };
+        match threadsafe {
+            true => mode.with_lock(),
+            false => mode,
         }
     }
 }
@@ -73,12 +89,15 @@ macro_rules! for_mode {
     ($mode:expr, <$P:ident, $L:ident> $call:expr) => {{
         use $crate::object::post::{NoLock, Path, PostMode, SpinLock, for_mode};
         use dat_engine::fast::{Direct, Verbs};
-        let PostMode { path, locked } = $mode;
-        match (path, locked) {
-            (Path::Direct, false) => for_mode!(@ Direct, NoLock, $P, $L, $call),
-            (Path::Direct, true) => for_mode!(@ Direct, SpinLock, $P, $L, $call),
-            (Path::Verbs, false) => for_mode!(@ Verbs, NoLock, $P, $L, $call),
-            (Path::Verbs, true) => for_mode!(@ Verbs, SpinLock, $P, $L, $call),
+        let mode = $mode;
+        if mode == PostMode::DIRECT {
+            for_mode!(@ Direct, NoLock, $P, $L, $call)
+        } else {
+            match (mode.path(), mode.is_locked()) {
+                (Path::Direct, _) => for_mode!(@ Direct, SpinLock, $P, $L, $call),
+                (Path::Verbs, false) => for_mode!(@ Verbs, NoLock, $P, $L, $call),
+                (Path::Verbs, true) => for_mode!(@ Verbs, SpinLock, $P, $L, $call),
+            }
         }
     }};
     (@ $path:ty, $lock:ty, $P:ident, $L:ident, $call:expr) => {{
@@ -141,7 +160,7 @@ impl<P> Posting<P> {
     /// dropped.
     #[inline(always)]
     pub(crate) unsafe fn lock(&self) -> Entered<'_, P, Option<SpinGuard<'_>>> {
-        let guard = self.mode.locked.then(|| self.lock.lock());
+        let guard = self.mode.is_locked().then(|| self.lock.lock());
         // SAFETY: the lock is held, or the caller excludes other calls.
         let poster = unsafe { &mut *self.poster.get() };
         Entered { poster, guard }

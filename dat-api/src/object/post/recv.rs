@@ -6,7 +6,7 @@ use dat_engine::fast::FastPath;
 use dat_engine::{Message, PostError, RecvRequest};
 
 use super::list::{ListError, Listed, fast_message, post_list};
-use super::{Entered, PostLock, Posting, for_mode, gather, is_single};
+use super::{Entered, Longest, PostLock, Posting, for_mode, gather, is_single};
 use crate::object::ia::MAX_SEGMENTS;
 use crate::object::lmr::LmrCache;
 use crate::status::{DatReturn, OwnCodes, ReturnCodes};
@@ -58,10 +58,9 @@ pub(crate) trait RecvQueue {
 
 /// The posting half of a queue of receives.
 pub(crate) trait RecvPoster {
-    /// Returns the longest segment that the fast path takes, in bytes; 0 if it takes none, because
-    /// the queue has no queue pair on its path, or its receives need
-    /// [`RecvQueue::count_posted`].
-    fn longest_fast(&self) -> u64;
+    /// Returns the longest segment that the fast path takes; none if the queue has no queue pair
+    /// on its path, or its receives need [`RecvQueue::count_posted`].
+    fn longest_fast(&self) -> Longest;
 
     /// Returns the number of the zone that segments must be in.
     fn zone(&self) -> u32;
@@ -138,7 +137,7 @@ unsafe extern "C" fn post_fast<C: ReturnCodes, Q: RecvQueue, P: FastPath, L: Pos
     if let Some(entered) = unsafe { queue.posting().try_enter::<L>() } {
         let poster = entered.poster;
         let one = segment(0);
-        if one.length.wrapping_sub(1) < poster.longest_fast()
+        if poster.longest_fast().allows(one.length)
             && let Some(segment) = poster.lmr_cache().find(one)
         {
             let segments = [segment];
@@ -249,7 +248,7 @@ unsafe fn post_list_fast<Q: RecvQueue, P: FastPath, L: PostLock, T>(
     };
     let poster = entered.poster;
     let longest = poster.longest_fast();
-    if longest == 0 {
+    if longest == Longest::NONE {
         return 0;
     }
     let cache = *poster.lmr_cache();

@@ -12,6 +12,35 @@ use crate::types::{LmrSegment, MemPrivileges};
 /// The longest segment that the device takes, in bytes.
 pub(crate) const LONGEST: u64 = (1 << 31) - 1;
 
+/// The length of the longest segment that a fast path takes, in bytes, at most [`LONGEST`]; 0: it
+/// takes none.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Longest(u64);
+
+impl Longest {
+    pub(crate) const NONE: Self = Self(0);
+    /// As long as the device takes.
+    pub(crate) const ANY: Self = Self(LONGEST);
+
+    pub(crate) fn new(bytes: u64) -> Self {
+        Self(bytes.min(LONGEST))
+    }
+
+    /// Returns whether the fast path takes a segment of this length, which is not 0 then.
+    #[inline(always)]
+    pub(crate) fn allows(self, length: u64) -> bool {
+        // SAFETY: see `new`. The hints save the ring's own check of the length; LLVM uses this one
+        // for lengths of 64 bits, the other one for those of 32.
+        unsafe { core::hint::assert_unchecked(self.0 <= LONGEST) };
+        let allowed = length.wrapping_sub(1) < self.0;
+        if allowed {
+            // SAFETY: 1 to `LONGEST`.
+            unsafe { core::hint::assert_unchecked((length as u32).cast_signed() > 0) };
+        }
+        allowed
+    }
+}
+
 /// Converts the segments of a post. Segments of length 0 are left out, and their other fields are
 /// ignored.
 ///

@@ -182,7 +182,7 @@ impl Srq {
             refused: Refused::default(),
             capacity: AtomicU32::new(queue.capacity()),
             max_iov: u32::try_from(queue.max_segments().min(MAX_SEGMENTS)).unwrap_or(1),
-            posting: Posting::new(mode, Poster::new(queue, pz.id(), mode.path)),
+            posting: Posting::new(mode, Poster::new(queue, pz.id(), mode.path())),
             watermark: Watermark::default(),
             failed: AtomicBool::new(false),
             sources: Sources::default(),

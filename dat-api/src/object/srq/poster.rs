@@ -7,15 +7,15 @@ use super::Srq;
 use crate::object::lmr::LmrCache;
 use crate::object::post::list::{ListError, Listed};
 use crate::object::post::recv::{RecvPoster, RecvQueue, post_recv, post_recv_list};
-use crate::object::post::{LONGEST, Path, Posting, count_of, refusal, too_many};
+use crate::object::post::{Longest, Path, Posting, count_of, refusal, too_many};
 use crate::status::{DatReturn, OwnCodes, ReturnCodes};
 use crate::types::{CompletionFlags, LmrSegment};
 
 /// The posting half of a shared queue.
 pub(crate) struct Poster {
     queue: SharedReceiveQueue,
-    /// 0 unless the queue is on the path that the fast path is compiled for.
-    longest_fast: u64,
+    /// None unless the queue is on the path that the fast path is compiled for.
+    longest_fast: Longest,
     /// The number of the zone that segments must be in.
     zone: u32,
     /// The LMR cache.
@@ -26,8 +26,8 @@ impl Poster {
     /// Returns the posting half of a queue whose fast path is that of `path`.
     pub(super) fn new(queue: SharedReceiveQueue, zone: u32, path: Path) -> Self {
         let longest_fast = match path.is_path_of_shared(&queue) {
-            true => LONGEST,
-            false => 0,
+            true => Longest::ANY,
+            false => Longest::NONE,
         };
         Self {
             queue,
@@ -155,10 +155,7 @@ impl RecvQueue for Srq {
 
 impl RecvPoster for Poster {
     #[inline(always)]
-    fn longest_fast(&self) -> u64 {
-        // SAFETY: `new` has set the limit to `LONGEST` or 0. The hint saves the ring's own check of
-        // the length.
-        unsafe { core::hint::assert_unchecked(self.longest_fast <= LONGEST) };
+    fn longest_fast(&self) -> Longest {
         self.longest_fast
     }
 
