@@ -130,7 +130,7 @@ impl Policy {
         };
         match result {
             0 => Ok(policy),
-            _ => Err(refused(result)),
+            _ => Err(refused()),
         }
     }
 
@@ -146,12 +146,13 @@ impl Policy {
         };
         match result {
             0 => Ok(()),
-            _ => Err(refused(result)),
+            _ => Err(refused()),
         }
     }
 }
 
-fn refused(_: c_long) -> ControlError {
+/// Returns the error of a call that has just failed.
+fn refused() -> ControlError {
     let errno = last_errno();
     let error = ControlError::verbs(OPERATION, errno);
     match errno {

@@ -147,8 +147,8 @@ impl Ep {
                     segments: &segments,
                 };
                 let wr_data = one.length as u32;
-                // SAFETY: the caller's promise. The limit is not 0, and only queue pairs of one
-                // path have limits.
+                // SAFETY: the caller's promise. The limit is not `NONE`, and only queue pairs of
+                // one path have limits.
                 if unsafe { P::try_post_send(poster.fast_qp(), &request, wr_data) } {
                     poster.unsignalled = 0;
                     return DatReturn::SUCCESS;

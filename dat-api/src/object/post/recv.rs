@@ -253,6 +253,6 @@ unsafe fn post_list_fast<Q: RecvQueue, P: FastPath, L: PostLock, T>(
     }
     let cache = *poster.lmr_cache();
     let message = |receive: &T| fast_message(listed(receive), longest, &cache);
-    // SAFETY: the caller's promise; the limit is not 0.
+    // SAFETY: the caller's promise; the limit is not `NONE`.
     unsafe { poster.try_post_list::<P, T>(receives, message) }
 }
