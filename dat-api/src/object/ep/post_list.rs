@@ -61,8 +61,8 @@ impl Ep {
         let inline = u32::try_from(poster.inline).unwrap_or(u32::MAX);
         let cache = poster.lmr_caches.read;
         let message = |send: &T| fast_message(listed(send), longest, &cache);
-        // SAFETY: the limit is not `NONE`, and only queue pairs of one path have limits. The caller's
-        // promise.
+        // SAFETY: the limit is not `NONE`, and only queue pairs of one path have limits. The
+        // caller's promise.
         let posted = unsafe { P::try_post_sends(poster.fast_qp(), sends, message, inline) };
         if posted != 0 {
             poster.unsignalled = 0;

@@ -175,8 +175,8 @@ impl RecvPoster for Poster {
 
     #[inline(always)]
     unsafe fn try_post<P: FastPath>(&mut self, request: &RecvRequest<'_>) -> bool {
-        // SAFETY: the caller's promise. The limit is not `NONE`, and only queue pairs of one path have
-        // limits.
+        // SAFETY: the caller's promise. The limit is not `NONE`, and only queue pairs of one path
+        // have limits.
         unsafe { P::try_post_recv(self.fast_qp(), request) }
     }
 
