@@ -5,6 +5,7 @@ use std::fs;
 use std::io;
 use std::ptr::{self, NonNull};
 
+use core_affinity::CoreId;
 use dat_engine::{
     Access, CompletionQueue, CqOptions, Endpoint, EndpointOptions, RegisteredBuffer,
     SharedReceiveQueue, SrqOptions,
@@ -35,20 +36,40 @@ fn node_of(address: NonNull<u8>) -> io::Result<u16> {
     }
 }
 
-/// Returns a processor of another node than this one, if the host has one.
-fn processor_elsewhere(node: u16) -> Option<usize> {
+/// Returns whether a list such as `0-3,8` has a number.
+fn has(list: &str, number: u16) -> bool {
+    list.trim().split(',').any(|range| {
+        let (first, last) = range.split_once('-').unwrap_or((range, range));
+        let bounds = (first.parse::<u16>(), last.parse::<u16>());
+        matches!(bounds, (Ok(first), Ok(last)) if (first..=last).contains(&number))
+    })
+}
+
+/// Returns the nodes whose memory this process may use, as a list.
+fn allowed_nodes() -> String {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mut lines = status.lines();
+    let list = lines.find_map(|line| line.strip_prefix("Mems_allowed_list:"));
+    list.unwrap_or_default().trim().to_owned()
+}
+
+/// Returns a processor that this process may use, on another node whose memory it may use.
+fn processor_elsewhere(node: u16) -> Option<CoreId> {
+    let allowed = allowed_nodes();
     let nodes = fs::read_dir("/sys/devices/system/node").ok()?;
     nodes.flatten().find_map(|entry| {
         let name = entry.file_name().into_string().ok()?;
         let number: u16 = name.strip_prefix("node")?.parse().ok()?;
         let list = fs::read_to_string(entry.path().join("cpulist")).ok()?;
-        let first = list.trim().split([',', '-']).next()?.parse().ok()?;
-        (number != node).then_some(first)
+        let mut own = core_affinity::get_core_ids()?.into_iter();
+        (number != node && has(&allowed, number))
+            .then(|| own.find(|cpu| has(&list, cpu.id as u16)))
+            .flatten()
     })
 }
 
-/// Objects with memory. The rings have more bytes than an allocator hands out again
-/// without asking the kernel (128 KiB in glibc).
+/// Objects with memory. The rings have more bytes than the test lets the allocator hand out
+/// again without asking the kernel.
 struct Objects {
     end: Endpoint,
     srq: SharedReceiveQueue,
@@ -107,9 +128,14 @@ fn rings_and_buffers_are_on_the_node_of_the_device_if_asked() {
         assert!(error.cause().contains("does not state"), "{error}");
         return eprintln!("SKIPPED: the host does not state the device's node");
     };
+    if !has(&allowed_nodes(), node.number()) {
+        return eprintln!("SKIPPED: this process may not use the memory of node {node}");
+    }
+    // SAFETY: the parameter is one of those of mallopt(3).
+    unsafe { libc::mallopt(libc::M_MMAP_THRESHOLD, 128 << 10) };
     let elsewhere = processor_elsewhere(node.number());
     match elsewhere {
-        Some(id) => assert!(core_affinity::set_for_current(core_affinity::CoreId { id })),
+        Some(cpu) => assert!(core_affinity::set_for_current(cpu)),
         None => eprintln!("SKIPPED in part: this host has one node"),
     }
     let before = Objects::create(&system);

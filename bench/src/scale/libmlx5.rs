@@ -47,8 +47,16 @@ impl Endpoints for Libmlx5 {
             }))
         };
         let mut queue_pairs = Vec::new();
+        let mut inline = MESSAGE;
         for _ in 0..count {
-            let qp = queues.queue_pair(SENDS, MESSAGE)?;
+            let qp = match queues.queue_pair(SENDS, inline) {
+                // The device may take no inline messages of this length.
+                Err(_) if queue_pairs.is_empty() => {
+                    inline = 0;
+                    queues.queue_pair(SENDS, inline)
+                }
+                created => created,
+            }?;
             // SAFETY: a live queue pair of this device, connected to itself.
             unsafe { verbs.connect(qp, qp.as_ref().qp_num)? };
             queue_pairs.push(qp);
@@ -59,7 +67,10 @@ impl Endpoints for Libmlx5 {
         (receive.sg_list, receive.num_sge) = (segment(INTO), 1);
         (send.sg_list, send.num_sge) = (segment(0), 1);
         send.opcode = ibv_wr_opcode::IBV_WR_SEND;
-        send.send_flags = Flags::IBV_SEND_SIGNALED.0 | Flags::IBV_SEND_INLINE.0;
+        send.send_flags = Flags::IBV_SEND_SIGNALED.0;
+        if inline != 0 {
+            send.send_flags |= Flags::IBV_SEND_INLINE.0;
+        }
         let mut set = Self {
             queue_pairs,
             queues,
@@ -96,10 +107,11 @@ impl Endpoints for Libmlx5 {
             match self.poll(self.queues.sent) {
                 0 => return Ok(done),
                 1 if self.succeeded() => done += 1,
-                _ => {
+                1 => {
                     let status = self.taken.status;
                     return Err(Failure::run(format!("a send failed: {status:?}")));
                 }
+                errno => return Err(Failure::run(format!("ibv_poll_cq returned {errno}"))),
             }
         }
     }

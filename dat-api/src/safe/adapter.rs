@@ -226,7 +226,8 @@ impl ProtectionZone {
     /// the translation buffers of the processor and of the device miss less often.
     ///
     /// By default the kernel takes the pages from the NUMA node of the calling thread while that has
-    /// free ones; with `DAT_NUMA=device`, from that of the device. The queues of an mlx5 device are on huge pages if the program starts with the variables
+    /// free ones; with `DAT_NUMA=device`, from that of the device.
+    /// The queues of an mlx5 device are on huge pages if the program starts with the variables
     /// `MLX_QP_ALLOC_TYPE`, `MLX_CQ_ALLOC_TYPE` and `MLX_SRQ_ALLOC_TYPE` of libmlx5 set to
     /// `PREFER_HUGE`.
     ///

@@ -6,7 +6,7 @@
 //! would have caught it, so the budget shrinks. An event within the budget changes
 //! nothing.
 //!
-//! There are two differences to Linux. The budget changes from the second such event
+//! There are two differences from Linux. The budget changes from the second such event
 //! in a row on: if either side is delayed, one event of a slow sequence is early by
 //! chance, and one of a fast sequence late. And an event that was missed counts as
 //! within the cap up to three quarters of it: where events are about as far apart as
@@ -37,9 +37,9 @@ pub struct SpinBudget {
     rest: u32,
     /// The length of the next rest, in waits.
     next_rest: u32,
-    /// Consecutive waits, hits aside, whose event a longer spin would have caught.
+    /// Waits in a row, hits aside, that ask for a longer spin.
     catchable: u32,
-    /// Consecutive waits whose event no permitted spin would have caught.
+    /// Waits in a row, ended by a hit, that ask for a shorter spin.
     late: u32,
 }
 
@@ -118,16 +118,19 @@ impl SpinBudget {
             true => (nanos(max), VAIN_YIELDS),
             false => (NEAR, NEAR_MISSES),
         };
+        let within = nanos(max) / 4 * 3;
         let near = now > 0 && waited > now && waited - now <= reach;
         if self.must_rest(near && !without_event, misses) {
             self.stop();
         } else if waited <= now || (without_event && waited <= nanos(max)) {
             // Caught, or nothing is known of when the event would have arrived.
-        } else if waited <= nanos(max) / 4 * 3 {
+        } else if waited <= within {
             self.late = 0;
             self.catchable = self.catchable.saturating_add(1);
             if self.catchable >= IN_A_ROW {
-                self.nanos = now.saturating_mul(2).max(START).min(nanos(max));
+                let longer = now.saturating_mul(2).max(START);
+                // An event between a budget beyond `within` and the cap would not ask for more.
+                self.nanos = if longer >= within { nanos(max) } else { longer };
             }
         } else {
             self.catchable = 0;
@@ -274,6 +277,18 @@ mod tests {
         budget.hit();
         budget.learn(DEFAULT, 120_000, false, false);
         assert_eq!(budget.nanos(DEFAULT), 100_000);
+    }
+
+    #[test]
+    fn a_budget_reaches_every_cap() {
+        for max in [7_000, 60_000, 130_000, 200_000, 1_000_000] {
+            let policy = adaptive(0, max);
+            // From nothing.
+            let mut waits = vec![u64::MAX; 12];
+            waits.extend([max / 4 * 3; 12]);
+            let budgets = after(policy, &waits);
+            assert!(budgets.contains(&max), "{max}: {budgets:?}");
+        }
     }
 
     #[test]

@@ -83,7 +83,8 @@ qemu_command() {
     if [ "$nodes" -gt 1 ]; then
         for node in $(seq 0 $((nodes - 1))); do
             # CPU n belongs to node n, those beyond to the last one.
-            last=$([ "$node" -eq $((nodes - 1)) ] && echo "-$((cpus - 1))" || true)
+            last=''
+            if [ "$node" -eq $((nodes - 1)) ]; then last=-$((cpus - 1)); fi
             qemu+=(-object "memory-backend-ram,id=node$node,size=$((mem / nodes))M")
             qemu+=(-numa "node,nodeid=$node,memdev=node$node,cpus=$node$last")
         done

@@ -19,7 +19,8 @@ type Send<S> = (S, u64, SendFlags, u32);
 impl SendProducer {
     /// Posts sends of messages, as far as the fast path takes them, and rings the doorbell
     /// once. They are signalled, those of up to `inline` bytes are inline, and the `wr_data`
-    /// of each is its length. `message` returns a message of the list; `None` ends the list.
+    /// of each is its length. `message` returns a message of the list, the same one each time
+    /// that it is called for an item; `None` ends the list.
     /// Returns how many are posted.
     ///
     /// # Safety
@@ -140,8 +141,8 @@ impl SendProducer {
                 if segment.length != length {
                     break;
                 }
-                // SAFETY: the WQE is free, because there is room, and ends before the end of
-                // the ring; the rest is required of the caller.
+                // SAFETY: the length is allowed. The WQE is free, because there is room, and ends
+                // before the end of the ring; the rest is required of the caller.
                 unsafe { limits.copy(segment, body) };
             } else {
                 // SAFETY: as above.

@@ -132,11 +132,11 @@ impl InlineLimits {
         length.wrapping_sub(1) < self.longest
     }
 
-    /// Writes an inline message that they allow, and that does not wrap around the end of the
-    /// ring.
+    /// Writes an inline message.
     ///
     /// # Safety
-    /// As for [`Payload::write_inline`], in the ring of the limits.
+    /// As for [`Payload::write_inline`], in the ring of the limits; and they allow its length
+    /// ([`Self::allow`]), and it does not wrap around the end of the ring.
     #[inline(always)]
     pub(super) unsafe fn copy(self, segment: &Segment, body: NonNull<u8>) {
         let length = segment.length;
@@ -167,7 +167,8 @@ impl InlineLimits {
         if data.addr() + length as usize > self.end.as_ptr().addr() {
             return None;
         }
-        // SAFETY: the bytes fit the ring up to its end; the rest is required of the caller.
+        // SAFETY: its length is allowed, and the bytes fit the ring up to its end; the rest is
+        // required of the caller.
         unsafe { self.copy(segment, body) };
         let units = inline_units(length);
         // SAFETY: the header and at least one byte. So the doorbell need not
