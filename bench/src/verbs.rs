@@ -165,11 +165,7 @@ pub(crate) struct Queues {
 
 impl Queues {
     /// Creates a queue pair, which lives until the process ends.
-    pub(crate) fn queue_pair(
-        &self,
-        send_depth: u32,
-        inline_bytes: u32,
-    ) -> Result<NonNull<ibv_qp>, Failure> {
+    pub(crate) fn queue_pair(&self, send_depth: u32) -> Result<NonNull<ibv_qp>, Failure> {
         // SAFETY: live queues of one device; the attributes are local, and zero is
         // valid for them.
         unsafe {
@@ -177,7 +173,6 @@ impl Queues {
             (wanted.send_cq, wanted.recv_cq) = (self.sent.as_ptr(), self.received.as_ptr());
             (wanted.srq, wanted.qp_type) = (self.srq.as_ptr(), ibv_qp_type::IBV_QPT_RC);
             (wanted.cap.max_send_wr, wanted.cap.max_send_sge) = (send_depth, 1);
-            wanted.cap.max_inline_data = inline_bytes;
             non_null(
                 "ibv_create_qp",
                 ibv_create_qp(self.pd.as_ptr(), &raw mut wanted),

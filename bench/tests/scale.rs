@@ -4,7 +4,7 @@ mod common;
 
 use std::fs;
 
-use common::{bench, emulated, file, run};
+use common::{bench, emulated, file, limited, run};
 use serde_json::Value;
 
 /// Runs it with these arguments. Returns the text and the results of the JSON
@@ -68,6 +68,12 @@ fn instructions_per_message_are_the_same_for_1_and_100_and_for_300_and_600_endpo
         }
         assert!(results[at]["libmlx5"]["nanoseconds"]["median"].as_f64() > Some(0.0));
     }
+}
+
+#[test]
+fn both_interfaces_run_on_a_device_without_inline_messages() {
+    run(limited("scale-inline", "max_inline=0", "scale -q 2 -n 1"))
+        .expect(0, &["2 engine", "2 libmlx5"]);
 }
 
 #[test]

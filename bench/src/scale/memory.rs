@@ -86,7 +86,7 @@ fn libmlx5(device: &str, count: u32, port: u8) -> Result<u64, Failure> {
     let port = Device::open(device)?.port(port)?;
     let queues = Verbs::open(device, port, false)?.queues(DEPTH, DEPTH)?;
     // The engine's default depth.
-    growth(count, || queues.queue_pair(128, 0))
+    growth(count, || queues.queue_pair(128))
 }
 
 /// Returns the resident bytes of this process.

@@ -24,7 +24,7 @@ pub(super) const RECEIVES: u32 = 2 * TIMED;
 pub(super) const COMPLETIONS: u32 = 2 * RECEIVES;
 /// Send queue depth of an endpoint.
 pub(super) const SENDS: u32 = 16;
-/// Bytes of a message, which is inline if the device supports it.
+/// Bytes of a message.
 pub(super) const MESSAGE: u32 = 32;
 /// Bytes of memory: what is sent is at 0.
 pub(super) const MEMORY: usize = 4096;
