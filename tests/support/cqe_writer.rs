@@ -74,10 +74,8 @@ impl CqeWriter {
         let bytes = cqe.bytes(self.cqe_size, owner);
         let at = self.buf.wrapping_add(index as usize * self.cqe_size);
         let last = self.cqe_size - 1;
-        for (i, &byte) in bytes[..last].iter().enumerate() {
-            // SAFETY: inside the ring by the contract of `new`.
-            unsafe { at.add(i).write_volatile(byte) };
-        }
+        // SAFETY: inside the ring by the contract of `new`.
+        unsafe { at.copy_from_nonoverlapping(bytes.as_ptr(), last) };
         fence(Ordering::Release);
         // SAFETY: as above.
         unsafe { at.add(last).write_volatile(bytes[last]) };

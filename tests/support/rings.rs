@@ -75,17 +75,17 @@ impl Rings {
     }
 
     fn bytes(&self, (addr, len): (usize, usize)) -> Vec<u8> {
-        let first = addr as *const u8;
         // SAFETY: the ring lives with the queue pair, and no code writes it now.
-        (0..len)
-            .map(|i| unsafe { first.add(i).read_volatile() })
-            .collect()
+        unsafe { std::slice::from_raw_parts(addr as *const u8, len) }.to_vec()
     }
 
     /// Returns `ours` with the QP number of `theirs` wherever both have their own
     /// number in the place of a control segment. Compares byte by byte, because
     /// only part of an old WQE may be left.
     pub fn translated(&self, ours: &[u8], theirs: &[u8], peer: &Rings) -> Vec<u8> {
+        if ours == theirs {
+            return ours.to_vec();
+        }
         let numbers = [self.qpn, peer.qpn].map(|qpn| (qpn << 8).to_be_bytes());
         let translate = |(i, (&our, &their)): (usize, (&u8, &u8))| {
             let place = (i % WQEBB).wrapping_sub(4);
