@@ -2,15 +2,17 @@
 //! emulated adapter. (The package `libdat` runs the C examples.)
 
 use std::io::{BufRead, BufReader, Read};
-use std::net::TcpListener;
 use std::process::{Child, Command, Output, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
+#[path = "../support/free_port.rs"]
+mod free_port;
 #[allow(dead_code, reason = "each test program uses a part of it")]
 #[path = "../support/launcher.rs"]
 mod launcher;
 
+use free_port::free_port;
 use launcher::{fabric, folder, launcher};
 
 /// Limit for one process, in seconds.
@@ -41,13 +43,12 @@ struct TestFabric {
 
 impl TestFabric {
     fn new() -> Self {
-        let socket = TcpListener::bind("127.0.0.1:0").expect("a port");
         Self {
             fabric: fabric(),
             manager: "auto",
             path: "auto",
             device: &[],
-            qualifier: socket.local_addr().expect("bound").port().to_string(),
+            qualifier: free_port().to_string(),
         }
     }
 

@@ -2,9 +2,6 @@
 //! communicate, each process with its own emulated adapter. Under valgrind they
 //! have neither errors nor leaks.
 
-#[path = "../../../tests/support/launcher.rs"]
-mod emulator;
-
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
@@ -13,7 +10,8 @@ use std::sync::OnceLock;
 use std::thread;
 use std::time::Duration;
 
-use emulator::{fabric, launcher};
+use crate::emulator::{fabric, launcher};
+use crate::free_port::free_port;
 
 /// Limit for one process, in seconds.
 const LIMIT: &str = "120";
@@ -167,8 +165,7 @@ fn end(side: &str, mut child: Child, mut stdout: String) -> Result<String, Strin
 
 /// Returns a qualifier in the range of ports on which no program listens.
 fn qualifier() -> String {
-    let socket = TcpListener::bind("127.0.0.1:0").expect("a port");
-    socket.local_addr().expect("bound").port().to_string()
+    free_port().to_string()
 }
 
 /// Runs a server and clients. Returns what they printed; all must exit with
