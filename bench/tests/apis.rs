@@ -1,11 +1,9 @@
 //! `dat-bench lat` through DAT's Rust types and C calls, on the emulated device,
 //! alone and compared with the engine.
 
-mod common;
-
 use std::fs;
 
-use common::{check_row, emulated, file, libdat, run, server};
+use crate::common::{check_row, emulated, file, libdat, run, server};
 
 const DAT: [(&str, &str); 2] = [("rust", "dat_api::safe"), ("c", "libdat.so")];
 
@@ -104,7 +102,7 @@ fn layers_are_compared_in_the_order_given() {
     let value: serde_json::Value =
         serde_json::from_str(&fs::read_to_string(&json).unwrap()).unwrap();
     assert_eq!(value["run"]["apis"].to_string(), r#"["engine","rust","c"]"#);
-    common::schema::check(&value);
+    crate::common::schema::check(&value);
     assert_eq!(value["run"]["rounds"], 10);
     assert_eq!(value["run"]["dat_events"], "dequeue");
     assert_eq!(value["run"]["inline_bytes"], 64);
@@ -171,7 +169,7 @@ fn a_killed_server_ends_the_client_with_an_error() {
         let words = format!("--api {api} -D 50");
         let (mut server, port) = server("api-kill", &words);
         let words = format!("lat {words} -p {port} localhost");
-        let mut client = common::Running::start(&mut emulated("api-kill", &words));
+        let mut client = crate::common::Running::start(&mut emulated("api-kill", &words));
         client.wait_for("t_typical");
         server.kill();
         client.end().expect(3, &[]);

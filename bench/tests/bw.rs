@@ -1,11 +1,9 @@
 //! `dat-bench bw` and `rate` on the emulated device. No test asserts a time.
 
-mod common;
-
 use std::fs;
 use std::path::Path;
 
-use common::{Ended, Running, bench, emulated, file, libdat, limited, run, server_of};
+use crate::common::{Ended, Running, bench, emulated, file, libdat, limited, run, server_of};
 use serde_json::Value;
 
 const OPERATIONS: [&str; 3] = ["send", "write", "read"];
@@ -41,7 +39,7 @@ fn check_row(ended: &Ended, size: u32, messages: u64, has_peak: bool) {
 fn results(path: &Path) -> Value {
     let text = fs::read_to_string(path).expect("the results");
     let value = serde_json::from_str(&text).expect("JSON");
-    common::schema::check(&value);
+    crate::common::schema::check(&value);
     value
 }
 

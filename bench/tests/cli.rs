@@ -1,8 +1,6 @@
 //! Help, error messages and exit statuses. No test needs a device: all commands
 //! are refused before one is opened.
 
-mod common;
-
 #[path = "../../tests/support/generated.rs"]
 mod generated;
 
@@ -11,7 +9,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::process::Command;
 
-use common::{bench, executable, run};
+use crate::common::{bench, executable, run};
 
 #[test]
 fn help_explains_what_is_reported_and_ends_with_status_0() {

@@ -1,10 +1,8 @@
 //! `dat-bench compare` on the emulated device. No test asserts a time.
 
-mod common;
-
 use std::fs;
 
-use common::{bench, emulated, file, run};
+use crate::common::{bench, emulated, file, run};
 use serde_json::Value;
 
 fn has_perftest() -> bool {
@@ -46,7 +44,7 @@ fn both_programs_run_in_pairs() {
         ended.expect(0, &said);
         let value: Value = serde_json::from_str(&fs::read_to_string(&json).unwrap()).unwrap();
         assert_eq!(value["schema"], "dat-bench/compare/2");
-        common::schema::check(&value);
+        crate::common::schema::check(&value);
         let pairs = value["pairs"].as_array().unwrap();
         // On a busy host, perftest may find no processor frequency.
         let left_out = value["conditions"]["pairs_left_out"].as_u64().unwrap() as usize;
@@ -92,7 +90,7 @@ fn ucx_perftest_runs_in_pairs_with_the_layout_that_carries_the_size() {
         );
         run(emulated("compare-ucx", &words)).expect(0, &["relative to ucx_perftest", ran]);
         let value: Value = serde_json::from_str(&fs::read_to_string(&json).unwrap()).unwrap();
-        common::schema::check(&value);
+        crate::common::schema::check(&value);
         assert!(
             value["conditions"]["program"]
                 .as_str()

@@ -1,10 +1,8 @@
 //! `dat-bench cost` on the emulated device, in short runs.
 
-mod common;
-
 use std::fs;
 
-use common::{bench, emulated, file, launcher, libdat, libdat2, run};
+use crate::common::{bench, emulated, file, launcher, libdat, libdat2, run};
 use serde_json::Value;
 
 /// Operations for which DAT has no call.
@@ -27,7 +25,7 @@ fn results(words: &str, name: &str) -> (String, Vec<Value>) {
     let ended = run(emulated("cost", &words)).expect(0, &["EMULATED", "empty poll"]);
     let value: Value = serde_json::from_str(&fs::read_to_string(&json).unwrap()).unwrap();
     assert_eq!(value["schema"], "dat-bench/cost/2");
-    common::schema::check(&value);
+    crate::common::schema::check(&value);
     assert_eq!(value["emulated"], true);
     (ended.stdout, value["results"].as_array().unwrap().clone())
 }

@@ -1,10 +1,8 @@
 //! `dat-bench diff` and `--fail-if`, on files of runs on the emulated device.
 
-mod common;
-
 use std::fs;
 
-use common::{bench, emulated, file, run};
+use crate::common::{bench, emulated, file, run};
 
 /// Measures, and returns the name of the result file.
 fn measured(name: &str, words: &str) -> String {

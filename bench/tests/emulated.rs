@@ -1,14 +1,12 @@
 //! `dat-bench lat` on the emulated device: in one process, in two, and with
 //! failures of one of the two. Each run has a time limit.
 
-mod common;
-
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpStream;
 use std::process::{Command, Stdio};
 
-use common::{
+use crate::common::{
     Ended, Running, bench, check_row, emulated, file, launcher, libdat, limited, row, run, server,
 };
 
@@ -73,7 +71,7 @@ fn all_sizes_are_in_the_table_and_in_the_files() {
     let value: serde_json::Value =
         serde_json::from_str(&fs::read_to_string(&json).unwrap()).unwrap();
     assert_eq!(value["schema"], "dat-bench/lat/4");
-    common::schema::check(&value);
+    crate::common::schema::check(&value);
     assert_eq!(value["emulated"], true);
     assert_eq!(value["run"]["reported"], "half_round_trip");
     let results = value["results"].as_array().unwrap();
@@ -117,7 +115,7 @@ fn ctrl_c_keeps_what_was_measured() {
         .expect(3, &["interrupted by Ctrl-C", "wrote", "t_max: the largest"]);
     let text = fs::read_to_string(&json).expect("the results");
     let value: serde_json::Value = serde_json::from_str(&text).unwrap();
-    common::schema::check(&value);
+    crate::common::schema::check(&value);
     assert_eq!(value["complete"], false);
     let results = value["results"].as_array().unwrap();
     assert!((1..23).contains(&results.len()), "{}", results.len());

@@ -1,11 +1,9 @@
 //! A killed `dat-bench -d emu` leaves no process behind.
 
-mod common;
-
 use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
-use common::{LIMIT, bench, launcher};
+use crate::common::{LIMIT, bench, launcher};
 
 /// An environment variable of all processes of a run.
 const MARK: &str = "DAT_BENCH_TEST_RUN";

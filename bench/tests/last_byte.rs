@@ -1,11 +1,9 @@
 //! `dat-bench lat -o write`: how writes are noticed, for every answer of the device.
 
-mod common;
-
 use std::fs;
 use std::process::Command;
 
-use common::{check_row, emulated, file, libdat, run, server};
+use crate::common::{check_row, emulated, file, libdat, run, server};
 
 const POLLED: &str = "last_byte";
 const BEHIND: &str = "send_behind";
@@ -35,7 +33,7 @@ fn method(settings: &[(&str, &str)], options: &str) -> (String, String) {
     let ended = run(command).expect(0, &[" arrival  : "]);
     let text = fs::read_to_string(&json).expect("the results");
     let value: serde_json::Value = serde_json::from_str(&text).expect("JSON");
-    common::schema::check(&value);
+    crate::common::schema::check(&value);
     let arrival = &value["run"]["arrival"];
     let part = |name: &str| arrival[name].as_str().expect("a text").to_owned();
     let said = match part("method").as_str() {

@@ -1,10 +1,8 @@
 //! `dat-bench lat --rate` on the emulated device. No test asserts a time.
 
-mod common;
-
 use std::fs;
 
-use common::{emulated, file, run, server};
+use crate::common::{emulated, file, run, server};
 
 #[test]
 fn an_open_loop_reports_response_and_service_times_at_every_rate() {
@@ -19,7 +17,7 @@ fn an_open_loop_reports_response_and_service_times_at_every_rate() {
         run(emulated("open", &words)).expect(0, &said);
         let text = fs::read_to_string(&json).unwrap();
         let value: serde_json::Value = serde_json::from_str(&text).unwrap();
-        common::schema::check(&value);
+        crate::common::schema::check(&value);
         assert_eq!(value["run"]["closed_loop"], false);
         assert_eq!(value["run"]["reported"], "full_round_trip");
         let results = value["results"].as_array().unwrap();

@@ -1,11 +1,9 @@
 //! `lat` on emulated devices with the limits of other NICs: inline sizes, queue
 //! depths, and devices without RDMA reads.
 
-mod common;
-
 use std::process::Command;
 
-use common::{check_row, executable, launcher, run};
+use crate::common::{check_row, executable, launcher, run};
 
 /// Returns the names of the emulator's profiles, and whether each has RDMA reads.
 fn profiles() -> Vec<(String, bool)> {

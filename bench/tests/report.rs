@@ -1,14 +1,12 @@
 //! `dat-bench report` on files of runs on the emulated device: figures, plots, and how
 //! Chromium shows the page.
 
-mod common;
-
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
 
-use common::{bench, emulated, file, run};
+use crate::common::{bench, emulated, file, run};
 use serde_json::Value;
 
 /// Measures once, for all tests. Returns the names of the result files.

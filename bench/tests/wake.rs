@@ -1,11 +1,9 @@
 //! `dat-bench wake` on the emulated device: messages and counters of each wait
 //! policy. No test asserts a time.
 
-mod common;
-
 use std::fs;
 
-use common::{bench, emulated, file, run};
+use crate::common::{bench, emulated, file, run};
 use serde_json::Value;
 
 /// Runs it with these arguments. Returns the text and the results of the JSON
@@ -18,7 +16,7 @@ fn results(name: &str, words: &str) -> (String, Vec<Value>) {
     let document: Value = serde_json::from_str(&text).expect("JSON");
     assert_eq!(document["schema"], "dat-bench/wake/2");
     assert_eq!(document["emulated"], true);
-    common::schema::check(&document);
+    crate::common::schema::check(&document);
     let results = document["results"].as_array().expect("results").clone();
     (table, results)
 }
@@ -142,7 +140,7 @@ fn wrong_options_are_refused_by_name_and_help_explains_the_method() {
             "name another file",
         ),
     ] {
-        common::launcher();
+        crate::common::launcher();
         run(bench(words)).expect(status, &[named]);
     }
     run(bench("wake --help")).expect(0, &["step by step", "CLOCK_THREAD_CPUTIME_ID", "max"]);

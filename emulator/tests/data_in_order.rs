@@ -1,11 +1,9 @@
 //! `ibv_query_qp_data_in_order` of the installed libibverbs and libmlx5.
 
-mod common;
-
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use common::{finish, run};
+use crate::common::{finish, run};
 
 /// Compiles the program. Returns its path.
 fn compiled() -> PathBuf {

@@ -1,8 +1,6 @@
 //! What `--trace commands` and `--explain` show.
 
-mod common;
-
-use common::{fabric, find, finish, free_port, run};
+use crate::common::{fabric, find, finish, free_port, run};
 
 const UTILITIES: &str = "ibverbs-utils";
 

@@ -1,7 +1,5 @@
 //! The fabric's files with other users, other versions and full file systems.
 
-mod common;
-
 use std::fs::{DirBuilder, File, Permissions};
 use std::io::ErrorKind;
 use std::os::fd::AsRawFd;
@@ -10,7 +8,9 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use common::{await_listener, fabric, find, finish, free_port, launcher, run, skipped, start};
+use crate::common::{
+    await_listener, fabric, find, finish, free_port, launcher, run, skipped, start,
+};
 
 const UTILITIES: &str = "ibverbs-utils";
 

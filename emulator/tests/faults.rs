@@ -3,13 +3,11 @@
 //!
 //! The suite runs a short sample; `MLX5EMU_SOAK=1` (`perf-scripts/soak`) runs all.
 
-mod common;
-
 use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use common::{
+use crate::common::{
     Outcome, Running, await_connection, await_listener, fabric, find, finish, free_port, launcher,
     run, start,
 };

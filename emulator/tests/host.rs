@@ -1,8 +1,6 @@
 //! Programs that look for devices in `/sys` and `/dev`, by netlink, and by the PCI bus.
 
-mod common;
-
-use common::{find, finish, pair_with, run};
+use crate::common::{find, finish, pair_with, run};
 
 const DIAGS: &str = "infiniband-diags";
 const UCX: &str = "ucx-utils";

@@ -1,7 +1,5 @@
 //! The output of `mlx5-emu`, and what it leaves behind.
 
-mod common;
-
 #[path = "../../tests/support/generated.rs"]
 mod generated;
 
@@ -12,7 +10,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
 
-use common::{eventually, finish, launcher, parent_of, run};
+use crate::common::{eventually, finish, launcher, parent_of, run};
 
 /// Returns status and output of the launcher with these arguments.
 fn emu(arguments: &[&str]) -> (Option<i32>, String) {

@@ -1,9 +1,7 @@
 //! Unmodified programs in the modes of `--nasty`: libmlx5 makes no mistake that they
 //! show.
 
-mod common;
-
-use common::{find, finish, pair_with, run};
+use crate::common::{find, finish, pair_with, run};
 use mlx5emu::nasty::Nasty;
 
 const UTILITIES: &str = "ibverbs-utils";

@@ -1,11 +1,9 @@
 //! `mlx5-emu port`: ports that go down and up while programs run.
 
-mod common;
-
 use std::io::{BufRead, BufReader, Lines};
 use std::process::{Child, ChildStdout, Command, Stdio};
 
-use common::{Outcome, fabric, find, finish, launcher, run};
+use crate::common::{Outcome, fabric, find, finish, launcher, run};
 
 const UTILITIES: &str = "ibverbs-utils";
 

@@ -1,14 +1,12 @@
 //! Descriptors and processes: closing, duplicating, forking and exec with an open
 //! device. The test binary runs itself again under the launcher.
 
-mod common;
-
 use std::ffi::{CString, c_int, c_void};
 use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
-use common::{eventually, fabric, finish, run};
+use crate::common::{eventually, fabric, finish, run};
 
 /// libibverbs, loaded at run time, since this package does not link to it.
 struct Verbs {
@@ -110,14 +108,14 @@ fn under_the_launcher(test: &str) {
 fn launch(test: &str, fabric: &str) -> Option<Command> {
     // SAFETY: a C string and a flag; the library is only looked for.
     if unsafe { libc::dlopen(c"libibverbs.so.1".as_ptr(), libc::RTLD_LAZY) }.is_null() {
-        common::skipped("libibverbs.so.1 is not installed (apt-get install libibverbs1)");
+        crate::common::skipped("libibverbs.so.1 is not installed (apt-get install libibverbs1)");
         return None;
     }
     let mut command: Command = run(&["--fabric", fabric]);
     command.arg(std::env::current_exe().unwrap());
     command.args([
         "--exact",
-        test,
+        &format!("processes::{test}"),
         "--ignored",
         "--nocapture",
         "--test-threads=1",
@@ -183,7 +181,7 @@ fn exec_again() {
     let verbs = Verbs::load();
     let context = verbs.open();
     let mut child = Command::new(std::env::current_exe().unwrap());
-    child.args(["--exact", "opens_and_closes", "--ignored"]);
+    child.args(["--exact", "processes::opens_and_closes", "--ignored"]);
     assert!(child.status().unwrap().success());
     assert_eq!(verbs.close(context), 0);
 }

@@ -1,11 +1,11 @@
 //! Unmodified Debian programs on the emulated device.
 
-mod common;
-
 use std::path::Path;
 use std::process::Command;
 
-use common::{await_listener, fabric, find, finish, free_port, pair_with, run, skipped, start};
+use crate::common::{
+    await_listener, fabric, find, finish, free_port, pair_with, run, skipped, start,
+};
 
 const UTILITIES: &str = "ibverbs-utils";
 const PERFTEST: &str = "perftest";
@@ -337,7 +337,7 @@ fn a_pair_has_no_memcheck_errors() {
 
 /// Copies the launcher and its library to a directory that every user can read.
 fn install_for_all_users(to: &Path) {
-    let built = common::launcher();
+    let built = crate::common::launcher();
     let newest = built.with_file_name("deps/libmlx5emu.so");
     let library = if newest.is_file() {
         newest

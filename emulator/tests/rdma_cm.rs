@@ -1,14 +1,14 @@
 //! Debian's unmodified rdma_cm programs, two processes each, on the emulated
 //! devices.
 
-mod common;
-
 use std::io::{BufRead, BufReader};
 use std::net::UdpSocket;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use common::{Outcome, Running, eventually, fabric, find, finish, free_port, run, skipped, start};
+use crate::common::{
+    Outcome, Running, eventually, fabric, find, finish, free_port, run, skipped, start,
+};
 
 const UTILITIES: &str = "rdmacm-utils";
 

@@ -1,12 +1,10 @@
 //! Hosts that forbid things: a read-only root, no `/dev/shm`, no `userfaultfd`.
 
-mod common;
-
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Command;
 
-use common::{
+use crate::common::{
     Outcome, await_listener, fabric, find, finish, free_port, launcher, run, skipped, start,
 };
 

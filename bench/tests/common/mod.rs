@@ -1,8 +1,5 @@
 //! Runs dat-bench with a time limit, with and without the emulated device.
 
-// Each test binary uses some of these.
-#![allow(dead_code)]
-
 use std::io::{BufRead, BufReader, Read};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -14,6 +11,7 @@ use std::time::Duration;
 pub(crate) mod schema;
 
 #[path = "../../../tests/support/launcher.rs"]
+#[allow(dead_code, reason = "each test program uses a part of it")]
 mod artifacts;
 
 use artifacts::artifact;

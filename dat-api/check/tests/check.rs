@@ -1,11 +1,9 @@
 //! What `dat-check` shows of names, as a user runs it on the emulated device: files with every kind
 //! of error, both forms of output, help and manual. What it shows of the host is in `host.rs`.
 
-mod common;
-
 use std::fs;
 
-use common::{CONF, Folder, check, emulated, emulated_with, finish, json};
+use crate::common::{CONF, Folder, check, emulated, emulated_with, finish, json};
 
 #[test]
 fn every_entry_shows_what_it_opens_or_why_not_and_what_to_do() {
@@ -445,7 +443,7 @@ fn the_manual_page_has_every_option_and_every_field() {
     command.env("DAT_OVERRIDE", folder.file("dat.conf", CONF));
     let report = json(finish(command, 2));
     let mut fields = Vec::new();
-    common::fields(&report, &mut fields);
+    crate::common::fields(&report, &mut fields);
     // The names of attributes are those of dat_ia_query.
     fields.retain(|field| report["adapters"][0]["attributes"].get(field).is_none());
     for field in fields {

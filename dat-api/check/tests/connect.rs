@@ -1,9 +1,7 @@
 //! The connection tests of `dat-check`, on the emulated device: in one process, between two, and
 //! those that fail.
 
-mod common;
-
-use common::{CONF, Folder, emulated, emulated_with, finish, json, server, server_with};
+use crate::common::{CONF, Folder, emulated, emulated_with, finish, json, server, server_with};
 
 #[test]
 fn a_loopback_verifies_all_transfers_on_both_paths_and_link_layers() {
@@ -78,7 +76,7 @@ fn a_wire_that_loses_everything_is_reported_as_lost_packets() {
 fn two_processes_move_data_both_ways() {
     let (listening, fabric, port) = server_with("--serve", "mlx5_0");
     let words = format!("--connect localhost --port {port} -t 50 --json mlx5_0");
-    let report = json(finish(common::on_fabric(&fabric, &[], &words), 0));
+    let report = json(finish(crate::common::on_fabric(&fabric, &[], &words), 0));
     assert_eq!(report["test"]["kind"], "connect");
     assert_eq!(report["test"]["host"], "localhost");
     assert_eq!(
@@ -106,7 +104,7 @@ fn two_fabrics_do_not_reach_each_other_and_the_output_says_so() {
 #[test]
 fn a_connection_to_nothing_says_what_to_start() {
     // Nothing listens on a port that was free a moment ago.
-    let port = common::free_port();
+    let port = crate::common::free_port();
     let words = format!("--connect 127.0.0.1 --port {port} -t 5 mlx5_0");
     let ended = finish(emulated(&words), 2);
     ended.says(&[
@@ -138,7 +136,7 @@ fn connect_without_a_host_connects_the_adapter_to_itself() {
 
 #[test]
 fn a_listener_that_nothing_connects_to_ends_at_its_limit() {
-    let port = common::free_port();
+    let port = crate::common::free_port();
     let ended = finish(emulated(&format!("--listen --port {port} -t 1 mlx5_0")), 2);
     ended.says(&[
         "listening as 127.0.0.1",
@@ -154,5 +152,5 @@ fn a_killed_peer_ends_the_test_with_an_error() {
     let (mut listening, fabric, port) = server("mlx5_0");
     listening.kill();
     let words = format!("--connect 127.0.0.1 --port {port} -t 5 mlx5_0");
-    finish(common::on_fabric(&fabric, &[], &words), 2).says(&["connect FAILED"]);
+    finish(crate::common::on_fabric(&fabric, &[], &words), 2).says(&["connect FAILED"]);
 }

@@ -1,12 +1,10 @@
 //! What `dat-check` says about a host and an environment: a dat.conf that cannot be read, another
 //! libdat, no device, wrong variables, programs with more rights, too little locked memory.
 
-mod common;
-
 use std::fs;
 use std::os::unix::process::CommandExt;
 
-use common::{CONF, Folder, check, emulated, emulated_with, finish, json};
+use crate::common::{CONF, Folder, check, emulated, emulated_with, finish, json};
 
 #[test]
 fn a_file_that_cannot_be_read_is_a_problem_with_the_next_step() {

@@ -2,16 +2,11 @@
 //! (`cancel/cancel.c`) on the emulated adapter, with every wait policy and on
 //! both data paths, and also under valgrind. `libdat2` compiles this file for uDAPL 2.0.
 
-#[path = "support/c_program.rs"]
-mod c_program;
-#[path = "../../../tests/support/launcher.rs"]
-mod emulator;
-
 use std::process::Command;
 use std::sync::OnceLock;
 
-use c_program::{CProgram, VALGRIND};
-use emulator::{fabric, launcher};
+use crate::c_program::{CProgram, VALGRIND};
+use crate::emulator::{fabric, launcher};
 
 const SOURCES: [&str; 4] = ["cancel.c", "waits.c", "calls.c", "agents.c"];
 

@@ -3,16 +3,11 @@
 //! under valgrind. `libdat2` compiles this file for uDAPL 2.0. `DAT_SEED` and `DAT_RANDOM_SECONDS` set the first seed and the
 //! duration; `perf-scripts/soak calls` uses them.
 
-#[path = "support/c_program.rs"]
-mod c_program;
-#[path = "../../../tests/support/launcher.rs"]
-mod emulator;
-
 use std::process::Command;
 use std::sync::OnceLock;
 
-use c_program::{CProgram, VALGRIND, is_2};
-use emulator::{fabric, launcher};
+use crate::c_program::{CProgram, VALGRIND, is_2};
+use crate::emulator::{fabric, launcher};
 
 const SOURCES: [&str; 5] = [
     "random.c",

@@ -2,16 +2,13 @@
 //! registry: C programs and a provider library that the tests compile. Each
 //! program runs in its own process.
 
-#[path = "../../../tests/support/launcher.rs"]
-mod emulator;
-
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use emulator::{fabric, launcher};
+use crate::emulator::{fabric, launcher};
 
 const NOT_FOUND: &str = "DAT_PROVIDER_NOT_FOUND DAT_NAME_NOT_REGISTERED";
 

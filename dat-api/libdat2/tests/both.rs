@@ -1,9 +1,6 @@
 //! uDAPL 1.2 and 2.0 beside each other: both libraries in one process, and a program of
 //! one connected to a program of the other (`both/both.c`).
 
-#[path = "../../../tests/support/launcher.rs"]
-mod emulator;
-
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
 use std::os::unix::fs::symlink;
@@ -11,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::OnceLock;
 
-use emulator::{artifact, fabric, launcher};
+use crate::emulator::{artifact, fabric, launcher};
 
 /// A version of uDAPL: its number for `side.c`, the folder of its headers, its soname, and
 /// the private data that its side sends.

@@ -2,16 +2,11 @@
 //! adapter, on both data paths, on a device without atomic operations, over a network that
 //! loses packets, and under valgrind.
 
-#[path = "../../libdat/tests/support/c_program.rs"]
-mod c_program;
-#[path = "../../../tests/support/launcher.rs"]
-mod emulator;
-
 use std::process::Command;
 use std::sync::OnceLock;
 
-use c_program::CProgram;
-use emulator::{fabric, launcher};
+use crate::c_program::CProgram;
+use crate::emulator::{fabric, launcher};
 
 fn program() -> &'static CProgram {
     static PROGRAM: OnceLock<CProgram> = OnceLock::new();
@@ -93,11 +88,11 @@ fn a_device_without_atomic_operations_says_so_and_refuses_them() {
 #[test]
 fn lost_and_late_packets_are_not_seen() {
     for path in ["direct", "verbs"] {
-        run(path, &c_program::FAULTS, "lossy");
+        run(path, &crate::c_program::FAULTS, "lossy");
     }
 }
 
 #[test]
 fn extensions_are_clean_under_valgrind() {
-    run_under(&c_program::VALGRIND, "direct", &[], "all");
+    run_under(&crate::c_program::VALGRIND, "direct", &[], "all");
 }

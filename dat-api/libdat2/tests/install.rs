@@ -1,15 +1,12 @@
 //! `dat-api/install.sh`: what it installs of uDAPL 2.0 suffices for a program, and
 //! removal leaves nothing behind. `libdat` has the other tests of the script.
 
-#[path = "../../../tests/support/launcher.rs"]
-mod emulator;
-
 use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use emulator::{artifact, fabric, launcher};
+use crate::emulator::{artifact, fabric, launcher};
 
 /// Runs a command, which must succeed, and returns its output.
 fn output(command: &mut Command) -> String {

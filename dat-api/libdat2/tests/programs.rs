@@ -1,8 +1,5 @@
 //! Debian's programs for uDAPL 2.0, unmodified, on the emulated adapter.
 
-#[path = "../../../tests/support/launcher.rs"]
-mod emulator;
-
 use std::fs;
 use std::net::Ipv4Addr;
 use std::os::unix::fs::symlink;
@@ -11,7 +8,7 @@ use std::process::{Child, Command, Output, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use emulator::{artifact, fabric, launcher};
+use crate::emulator::{artifact, fabric, launcher};
 
 /// A folder with the library under its soname and as a provider, and a dat.conf.
 struct Folder {

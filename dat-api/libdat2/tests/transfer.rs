@@ -2,16 +2,11 @@
 //! adapter, by the name of the device and by an entry of dat.conf, on both data paths, over
 //! a network that loses packets, and under valgrind.
 
-#[path = "../../libdat/tests/support/c_program.rs"]
-mod c_program;
-#[path = "../../../tests/support/launcher.rs"]
-mod emulator;
-
 use std::process::Command;
 use std::sync::OnceLock;
 
-use c_program::CProgram;
-use emulator::{fabric, launcher};
+use crate::c_program::CProgram;
+use crate::emulator::{fabric, launcher};
 
 fn program() -> &'static CProgram {
     static PROGRAM: OnceLock<CProgram> = OnceLock::new();
@@ -102,12 +97,12 @@ fn private_data_and_rejections_are_carried_by_rdma_cm() {
 #[test]
 fn lost_and_late_packets_are_not_seen() {
     for path in ["direct", "verbs"] {
-        run_over("socket", &c_program::FAULTS, &[], "mlx5_0", path, "");
+        run_over("socket", &crate::c_program::FAULTS, &[], "mlx5_0", path, "");
     }
 }
 
 #[test]
 fn transfers_are_clean_under_valgrind() {
-    let under = c_program::VALGRIND;
+    let under = crate::c_program::VALGRIND;
     run_over("socket", &[], &under, "mlx5_0", "direct", "");
 }

@@ -11,6 +11,7 @@ mod fork;
 mod memory;
 mod opening;
 mod promises;
+mod rdma_cm;
 mod setup;
 // The fixture that the tests of endpoints use as well.
 #[allow(dead_code, reason = "some of it is for other tests")]

@@ -1,5 +1,4 @@
 //! Runs programs under the launcher, with time limits.
-#![allow(dead_code, unused_imports)] // each test binary uses its own part
 
 use std::ffi::OsStr;
 use std::io::{Read, Write};

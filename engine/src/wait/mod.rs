@@ -7,7 +7,7 @@
 //! clock and makes no system call.
 //!
 //! The order of the steps is what prevents lost wake-ups: see [`protocol`].
-//! `tests/loom.rs` checks all interleavings of the steps with a model checker.
+//! `tests/interleavings` checks all interleavings of the steps with a model checker.
 //!
 //! Decision: `docs/decisions/024-adaptive-wait.md`
 

@@ -13,7 +13,7 @@
 //! announcement, or the poll after the announcement sees its change. So both the
 //! announcement and the arm come before the last poll.
 //!
-//! This file is also compiled into the model (`tests/loom.rs`), which simulates the
+//! This file is also compiled into the model (`tests/interleavings`), which simulates the
 //! device and the other threads.
 
 use core::time::Duration;

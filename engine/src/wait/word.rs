@@ -6,7 +6,7 @@
 //! steps of each thread ensures that at least one sees the other, so no wake-up is
 //! lost. A waker that finds no sleeper makes no system call.
 //!
-//! This file is also compiled into the model (`tests/loom.rs`), with the atomics of
+//! This file is also compiled into the model (`tests/interleavings`), with the atomics of
 //! loom.
 
 use super::sync::{AtomicU32, Ordering, fence};

@@ -1,6 +1,6 @@
 //! Calls between C and Rust with arguments that are passed by value.
 
-use crate::compiler::{C, call_from_c};
+use crate::abi::compiler::{C, call_from_c};
 use core::ffi::CStr;
 use core::mem::MaybeUninit;
 use dat::abi::*;

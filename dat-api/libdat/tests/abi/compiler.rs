@@ -1,6 +1,6 @@
 //! Runs the C and C++ compilers on sources that consist of assertions.
 
-use crate::version;
+use crate::abi::version;
 use core::ffi::{c_int, c_void};
 use dat::abi::{DAT_HANDLE, DAT_PROVIDER};
 use std::io::Write;

@@ -1,6 +1,6 @@
 //! The exported symbols of the shared library.
 
-use crate::version;
+use crate::abi::version;
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::process::Command;
@@ -38,7 +38,7 @@ fn listed() -> BTreeSet<&'static str> {
 fn the_list_has_the_facts_and_the_functions_beside_them() {
     let calls = version::CALLS
         .into_iter()
-        .flat_map(crate::facts::calls)
+        .flat_map(crate::abi::facts::calls)
         .map(|call| call.name);
     let expected: BTreeSet<_> = calls.chain(version::MORE_EXPORTS).collect();
     assert_eq!(listed(), expected);

@@ -161,5 +161,5 @@ fn the_facts_are_all_there() {
         slots().len(),
         table.members.len(),
     ];
-    assert_eq!(counted, crate::version::FACTS);
+    assert_eq!(counted, crate::abi::version::FACTS);
 }

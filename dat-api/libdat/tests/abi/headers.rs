@@ -1,8 +1,8 @@
 //! The headers: compared with the facts, compiled each alone, and as programs use
 //! them.
 
-use crate::compiler::{Assertions, C, CXX, compile, include};
-use crate::{facts, version};
+use crate::abi::compiler::{Assertions, C, CXX, compile, include};
+use crate::abi::{facts, version};
 use std::collections::BTreeSet;
 use std::fs;
 

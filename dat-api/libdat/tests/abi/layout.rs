@@ -1,7 +1,7 @@
 //! The Rust side: `dat::abi` compared with C and with the facts.
 
-use crate::compiler::{Assertions, C};
-use crate::{facts, here};
+use crate::abi::compiler::{Assertions, C};
+use crate::abi::{facts, here};
 use std::collections::{BTreeMap, BTreeSet};
 
 #[test]

@@ -51,8 +51,8 @@ macro_rules! pointers {
         [$((
             stringify!($name),
             (
-                <$name as $crate::listed::Signature>::parameters(),
-                <$name as $crate::listed::Signature>::result(),
+                <$name as $crate::abi::listed::Signature>::parameters(),
+                <$name as $crate::abi::listed::Signature>::result(),
             ),
         )),*]
         .into()
@@ -71,7 +71,7 @@ pub(crate) struct Type {
 
 macro_rules! types {
     ($($name:ident)*) => {
-        vec![$($crate::listed::Type {
+        vec![$($crate::abi::listed::Type {
             name: stringify!($name),
             size: size_of::<$name>(),
             align: align_of::<$name>(),
@@ -96,14 +96,14 @@ macro_rules! layouts {
         vec![$({
             let value = core::mem::MaybeUninit::<$name>::uninit();
             let value = value.as_ptr();
-            $crate::facts::Layout {
+            $crate::abi::facts::Layout {
                 name: stringify!($name),
                 size: size_of::<$name>(),
                 align: align_of::<$name>(),
                 members: vec![$({
                     // SAFETY: the place is within `value`, and nothing is read.
                     let place = unsafe { &raw const (*value).$member };
-                    $crate::listed::member(
+                    $crate::abi::listed::member(
                         stringify!($member),
                         core::mem::offset_of!($name, $member),
                         place,

@@ -1,7 +1,7 @@
 //! The types of all calls: those of the provider table in Rust, compared with the facts.
 
-use crate::listed::Type;
-use crate::{facts, here, version};
+use crate::abi::listed::Type;
+use crate::abi::{facts, here, version};
 use core::any::TypeId;
 use core::ffi::c_char;
 use std::collections::BTreeMap;

@@ -1,6 +1,6 @@
 //! `dat_api` numbers types and subtypes as uDAPL 1.2 does.
 
-use crate::facts;
+use crate::abi::facts;
 use dat_api::{DatReturn, ReturnType, Subtype};
 use std::collections::BTreeMap;
 

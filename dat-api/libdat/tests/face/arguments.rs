@@ -7,9 +7,9 @@ use dat::abi::*;
 use dat::exports::*;
 use dat_api::{ReturnType, Subtype};
 
-use crate::common::{expect, success};
-use crate::fixture::{Fixture, attributes, dirty, open};
-use crate::launcher::{device, on_a_device};
+use crate::face::common::{expect, success};
+use crate::face::fixture::{Fixture, attributes, dirty, open};
+use crate::face::launcher::{device, on_a_device};
 
 const BAD: ReturnType = ReturnType::InvalidParameter;
 const CONTEXT: DAT_CONTEXT = DAT_CONTEXT { as_64: 9 };

@@ -6,8 +6,8 @@ use core::ptr::null_mut;
 use dat::abi::*;
 use dat::exports::*;
 
-use crate::common::success;
-use crate::launcher::device;
+use crate::face::common::success;
+use crate::face::launcher::device;
 
 /// Size in bytes of the memory that [`Fixture`] sends from and receives into.
 pub(crate) const BYTES: usize = 4096;

@@ -9,8 +9,8 @@ use dat::abi::*;
 use dat::exports::*;
 use dat_api::{Kind, ReturnType, Subtype};
 
-use crate::calls::{Call, calls};
-use crate::common::{expect, garbage, live, stale, success, wrong};
+use crate::face::calls::{Call, calls};
+use crate::face::common::{expect, garbage, live, stale, success, wrong};
 
 const EXPORTS: &str = include_str!("../../exports.txt");
 

@@ -17,7 +17,7 @@ pub(crate) fn device() -> CString {
 }
 
 /// Runs `test` on an emulated device of its own; `name` is the path of the
-/// calling test in this binary. On an existing device the tests run one at a
+/// calling test in `face`. On an existing device the tests run one at a
 /// time.
 pub(crate) fn on_a_device(name: &str, test: impl FnOnce()) {
     static TURN: Mutex<()> = Mutex::new(());
@@ -28,7 +28,12 @@ pub(crate) fn on_a_device(name: &str, test: impl FnOnce()) {
     let output = Command::new(launcher())
         .args(["run", "--fabric", &fabric(), "--"])
         .arg(std::env::current_exe().expect("this binary has a path"))
-        .args(["--exact", name, "--nocapture", "--test-threads=1"])
+        .args([
+            "--exact",
+            &format!("face::{name}"),
+            "--nocapture",
+            "--test-threads=1",
+        ])
         .env(INSIDE, "1")
         .output()
         .expect("the launcher runs");

@@ -5,9 +5,9 @@ use dat::abi::*;
 use dat::exports::*;
 use dat_api::{DatReturn, ReturnType, Subtype};
 
-use crate::common::{expect, success};
-use crate::fixture::{Fixture, dirty, open};
-use crate::launcher::{device, on_a_device};
+use crate::face::common::{expect, success};
+use crate::face::fixture::{Fixture, dirty, open};
+use crate::face::launcher::{device, on_a_device};
 
 #[test]
 fn every_handle_leads_to_the_table_and_has_a_context_of_its_own() {

@@ -10,9 +10,9 @@ use dat_api::object::ia::Ia;
 use dat_api::object::ia::attributes::NamedAttribute;
 use dat_api::{ReturnType, Subtype};
 
-use crate::common::{expect, success};
-use crate::fixture::{Fixture, dirty};
-use crate::launcher::on_a_device;
+use crate::face::common::{expect, success};
+use crate::face::fixture::{Fixture, dirty};
+use crate::face::launcher::on_a_device;
 
 const BAD: ReturnType = ReturnType::InvalidParameter;
 

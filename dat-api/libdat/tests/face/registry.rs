@@ -9,7 +9,7 @@ use dat::abi::*;
 use dat::exports::*;
 use dat_api::{ReturnType, Subtype};
 
-use crate::common::{expect, success};
+use crate::face::common::{expect, success};
 
 const ENTRIES: &str = "\
 # a comment

@@ -6,9 +6,9 @@ use dat::abi::*;
 use dat::exports::*;
 use dat_api::{Kind, ReturnType, Subtype};
 
-use crate::common::{expect, success, wrong};
-use crate::fixture::{Fixture, attributes, dirty};
-use crate::launcher::on_a_device;
+use crate::face::common::{expect, success, wrong};
+use crate::face::fixture::{Fixture, attributes, dirty};
+use crate::face::launcher::on_a_device;
 
 struct Role {
     what: &'static str,

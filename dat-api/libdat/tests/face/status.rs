@@ -7,7 +7,7 @@ use dat::abi::{DAT_CLASS_WARNING, DAT_INVALID_PARAMETER, DAT_RETURN};
 use dat::exports::dat_strerror;
 use dat_api::{DatReturn, ReturnType, Subtype};
 
-use crate::common::expect;
+use crate::face::common::expect;
 
 fn names(value: DAT_RETURN) -> Result<(String, String), DAT_RETURN> {
     let (mut major, mut minor): (*const c_char, *const c_char) = (ptr::null(), ptr::null());

@@ -8,9 +8,9 @@ use dat::abi::*;
 use dat::exports::*;
 use dat_api::{ReturnType, Subtype};
 
-use crate::common::stale;
-use crate::fixture::{Fixture, attributes, dirty};
-use crate::launcher::{printed, printing, refused};
+use crate::face::common::stale;
+use crate::face::fixture::{Fixture, attributes, dirty};
+use crate::refusals::printing::{printed, printing, refused};
 
 const BAD: ReturnType = ReturnType::InvalidParameter;
 const NO: DAT_HANDLE = DAT_HANDLE_NULL;

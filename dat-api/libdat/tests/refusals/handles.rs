@@ -4,10 +4,10 @@ use dat::abi::{DAT_HANDLE, DAT_HANDLE_NULL};
 use dat::exports::dat_ep_reset;
 use dat_api::{DatReturn, Kind, ReturnType, Subtype};
 
-use crate::calls::{Call, calls};
-use crate::common::{live, stale};
-use crate::fixture::Fixture;
-use crate::launcher::{is_one_line, printed, printing, refused};
+use crate::face::calls::{Call, calls};
+use crate::face::common::{live, stale};
+use crate::face::fixture::Fixture;
+use crate::refusals::printing::{is_one_line, printed, printing, refused};
 
 fn label(kind: Option<Kind>) -> String {
     kind.map_or("handle".into(), |kind| format!("{kind:?}").to_lowercase())

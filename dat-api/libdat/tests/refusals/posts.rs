@@ -6,9 +6,9 @@ use dat::abi::*;
 use dat::exports::*;
 use dat_api::{DatReturn, ReturnType, Subtype};
 
-use crate::common::success;
-use crate::fixture::{BYTES, Fixture, dirty};
-use crate::launcher::{is_one_line, printed, printing, refused};
+use crate::face::common::success;
+use crate::face::fixture::{BYTES, Fixture, dirty};
+use crate::refusals::printing::{is_one_line, printed, printing, refused};
 
 const BAD: ReturnType = ReturnType::InvalidParameter;
 const COOKIE: DAT_CONTEXT = DAT_CONTEXT { as_64: 9 };

@@ -1,6 +1,5 @@
 //! Runs a test in a process that prints causes, and reads what it prints.
 
-use std::ffi::CString;
 use std::fs::File;
 use std::io::{Read, Seek, Write};
 use std::os::fd::{AsRawFd, FromRawFd};
@@ -10,18 +9,13 @@ use dat::abi::{DAT_HANDLE, DAT_RETURN};
 use dat_api::{DatReturn, ReturnType, Subtype};
 
 use crate::emulator::{fabric, launcher};
-use crate::given::{given, name};
+use crate::given::given;
 
 /// Set in a test that was started again.
 const INSIDE: &str = "LIBDAT_TEST_INSIDE";
 
-/// Returns the name of the device.
-pub(crate) fn device() -> CString {
-    CString::new(name()).expect("no NUL")
-}
-
 /// Runs `test` in a process with `DAT_DBG_TYPE=1`, on an emulated device of its
-/// own or on the given one; `name` is the path of the calling test.
+/// own or on the given one; `name` is the path of the calling test in `refusals`.
 pub(crate) fn printing(name: &str, test: impl FnOnce()) {
     if std::env::var_os(INSIDE).is_some() {
         return test();
@@ -36,7 +30,12 @@ pub(crate) fn printing(name: &str, test: impl FnOnce()) {
         }
     };
     let output = command
-        .args(["--exact", name, "--nocapture", "--test-threads=1"])
+        .args([
+            "--exact",
+            &format!("refusals::{name}"),
+            "--nocapture",
+            "--test-threads=1",
+        ])
         .env(INSIDE, "1")
         .env("DAT_DBG_TYPE", "1")
         .env_remove("DAT_DBG_DEST")

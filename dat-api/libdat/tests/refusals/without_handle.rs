@@ -6,7 +6,7 @@ use dat::abi::*;
 use dat::exports::*;
 use dat_api::{DatReturn, ReturnType, Subtype};
 
-use crate::launcher::{is_one_line, printed, printing, refused_on};
+use crate::refusals::printing::{is_one_line, printed, printing, refused_on};
 
 /// The calls that have a row here.
 pub(crate) const NAMES: [&str; 7] = [

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use super::emulator::launcher;
+use crate::emulator::launcher;
 
 /// The package whose library the programs use.
 const PACKAGE: &str = env!("CARGO_PKG_NAME");

@@ -1,6 +1,6 @@
 //! Calls between C and Rust with arguments that differ from uDAPL 1.2.
 
-use crate::compiler::{C, call_from_c};
+use crate::abi::compiler::{C, call_from_c};
 use core::ffi::CStr;
 use core::mem::MaybeUninit;
 use dat2::abi::*;

@@ -4,7 +4,7 @@
 //! a poll may have found the event before that, and another waiter may have got the trigger. So an
 //! entry of a posted event counts only once a poll confirms it.
 //!
-//! This file is also compiled into the model (`tests/loom.rs`).
+//! This file is also compiled into the model (`tests/interleavings`).
 
 use std::collections::VecDeque;
 

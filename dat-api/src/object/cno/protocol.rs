@@ -9,7 +9,7 @@
 //! ([`record_leftover`]). What it has recorded and does not take itself is for a sleeping waiter
 //! ([`poll_first`]). An EVD that holds several events is for as many waiters ([`Held`]).
 //!
-//! This file is also compiled into the model (`tests/loom.rs`), which simulates the EVDs, the
+//! This file is also compiled into the model (`tests/interleavings`), which simulates the EVDs, the
 //! device and the threads.
 
 use std::ops::DerefMut;

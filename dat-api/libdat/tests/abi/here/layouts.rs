@@ -1,7 +1,7 @@
 //! The structs of `dat::abi`.
 
-use crate::facts::Layout;
-use crate::listed::layouts;
+use crate::abi::facts::Layout;
+use crate::abi::listed::layouts;
 use dat::abi::*;
 
 /// Every struct and union of the headers.

@@ -1,6 +1,6 @@
 //! The function types of `dat::abi`.
 
-use crate::listed::{Signatures, pointers};
+use crate::abi::listed::{Signatures, pointers};
 use dat::abi::*;
 
 /// Every type of a pointer to a function.

@@ -1,6 +1,6 @@
 //! The types of `dat::abi`.
 
-use crate::listed::{Type, types};
+use crate::abi::listed::{Type, types};
 use dat::abi::*;
 
 /// Every type of the headers except function types; the structs come last.

@@ -1,6 +1,6 @@
 //! The integers of `dat::abi`.
 
-use crate::listed::values;
+use crate::abi::listed::values;
 use dat::abi::*;
 
 /// Every enumerator and integer macro of the headers.

@@ -1,7 +1,7 @@
 //! The structs of `dat2::abi`.
 
-use crate::facts::Layout;
-use crate::listed::layouts;
+use crate::abi::facts::Layout;
+use crate::abi::listed::layouts;
 use dat2::abi::*;
 
 /// Every struct and union of the headers.

@@ -1,6 +1,6 @@
 //! The function types of `dat2::abi`.
 
-use crate::listed::{Signatures, pointers};
+use crate::abi::listed::{Signatures, pointers};
 use dat2::abi::*;
 
 /// Every type of a pointer to a function.

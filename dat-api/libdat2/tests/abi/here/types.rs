@@ -1,6 +1,6 @@
 //! The types of `dat2::abi`.
 
-use crate::listed::{Type, types};
+use crate::abi::listed::{Type, types};
 use dat2::abi::*;
 
 /// Every type of the headers except function types; the structs come last.

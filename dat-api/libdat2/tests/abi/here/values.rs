@@ -1,6 +1,6 @@
 //! The integers of `dat2::abi`.
 
-use crate::listed::values;
+use crate::abi::listed::values;
 use dat2::abi::*;
 
 /// Every enumerator and integer macro of the headers.

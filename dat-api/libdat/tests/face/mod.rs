@@ -2,14 +2,9 @@
 //! return codes, and objects as C sees them.
 
 mod arguments;
-mod calls;
-mod common;
-#[path = "../../../../tests/support/launcher.rs"]
-mod emulator;
-mod fixture;
-#[allow(unreachable_pub, reason = "a test binary has no interface")]
-#[path = "../../../../tests/support/given.rs"]
-mod given;
+pub(crate) mod calls;
+pub(crate) mod common;
+pub(crate) mod fixture;
 mod handles;
 mod launcher;
 mod objects;

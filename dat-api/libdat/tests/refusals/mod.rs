@@ -3,26 +3,14 @@
 //! itself again in a process with that variable, and reads what the calls print.
 
 mod arguments;
-#[path = "../face/calls.rs"]
-mod calls;
-#[allow(dead_code, reason = "shared with other tests")]
-#[path = "../face/common.rs"]
-mod common;
-#[path = "../../../../tests/support/launcher.rs"]
-mod emulator;
-#[allow(dead_code, reason = "shared with other tests")]
-#[path = "../face/fixture.rs"]
-mod fixture;
-#[allow(unreachable_pub, reason = "a test binary has no interface")]
-#[path = "../../../../tests/support/given.rs"]
-mod given;
 mod handles;
-#[path = "printing.rs"]
-mod launcher;
 mod posts;
+mod printing;
 mod without_handle;
 
 use std::collections::BTreeSet;
+
+use crate::face::calls;
 
 #[test]
 fn every_exported_call_has_a_row() {

@@ -2,19 +2,11 @@
 //! manager serves, and a machine whose network interfaces may be changed:
 //!
 //! ```text
-//! perf-scripts/vm run -- env DAT_TEST_DEVICE=rxe0 BINARY --ignored --test-threads 1
+//! perf-scripts/vm run -- env DAT_TEST_DEVICE=rxe0 BINARY --ignored rdma_cm:: --test-threads 1
 //! ```
 
-#![allow(unreachable_pub, reason = "a test binary has no interface")]
-
 mod choice;
-#[allow(dead_code, reason = "some of it is for other tests")]
-#[path = "../device/fixture.rs"]
-mod fixture;
 mod removal;
-#[allow(dead_code, reason = "some of it is for other tests")]
-#[path = "../adapters/setup.rs"]
-mod setup;
 
 /// Runs a program, which must succeed.
 fn run(command: &str) {
@@ -26,7 +18,7 @@ fn run(command: &str) {
 
 /// Returns the network interface of the device, and its address.
 fn interface() -> (String, std::net::IpAddr) {
-    let address = dat_engine::cm::own_address(fixture::name(), 1).expect("an address");
+    let address = dat_engine::cm::own_address(crate::fixture::name(), 1).expect("an address");
     let all = if_addrs::get_if_addrs().expect("the system's interfaces");
     let own = all.into_iter().find(|one| one.ip() == address);
     (own.expect("an interface").name, address)

@@ -67,7 +67,7 @@ impl Drop for Prefix {
 
 fn probe_in(modules: &Path) -> Option<String> {
     let output = Command::new(std::env::current_exe().expect("this program"))
-        .args(["--exact", "probe", "--ignored", "--nocapture"])
+        .args(["--exact", "versions::probe", "--ignored", "--nocapture"])
         .env("PKG_CONFIG_LIBDIR", modules)
         .env_remove("PKG_CONFIG_PATH")
         .env_remove("PKG_CONFIG_SYSROOT_DIR")

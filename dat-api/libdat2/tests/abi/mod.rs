@@ -2,9 +2,6 @@
 //! headers, what Rust makes of `dat2::abi`, and a table of facts about the ABI
 //! (`facts/`), which was derived from neither. The tests are those of `libdat`.
 
-// The name of the crate that the shared tests examine.
-extern crate dat2 as dat;
-
 mod calls;
 #[path = "../../../libdat/tests/abi/compiler.rs"]
 mod compiler;

@@ -1,8 +1,8 @@
 //! All interleavings of a wait with what ends it: the device, and threads that
 //! change the source and wake. Only with `--cfg loom`:
 //!
-//! ```sh
-//! RUSTFLAGS="--cfg loom" cargo test -p dat-engine --test loom --release
+//! ```text
+//! perf-scripts/test loom
 //! ```
 //!
 //! The protocol and the word are the engine's own sources, compiled with loom's
@@ -22,9 +22,9 @@ use loom::sync::{Arc, Condvar, Mutex};
 use loom::thread;
 
 #[allow(dead_code, unreachable_pub, missing_docs, reason = "compiled in place")]
-#[path = "../src/wait/protocol.rs"]
+#[path = "../../engine/src/wait/protocol.rs"]
 mod protocol;
-#[path = "../src/wait/word.rs"]
+#[path = "../../engine/src/wait/word.rs"]
 mod word;
 
 mod sync {

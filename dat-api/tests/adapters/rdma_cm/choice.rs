@@ -5,9 +5,9 @@ use std::net::IpAddr;
 use dat_api::object::ia::Ia;
 use dat_api::{ReturnType, Subtype};
 
+use super::{interface, run};
 use crate::fixture::{Fixture, is_iwarp, name};
 use crate::setup::{Conf, Variables, close, code, lock_device, open, refused, request};
-use crate::{interface, run};
 
 /// Returns the manager that the attributes name.
 fn manager(ia: &Ia) -> String {

@@ -1,8 +1,8 @@
 //! A model of waits on a CNO: all interleavings of several waits with each other, with the device,
 //! and with threads that post. Only with `--cfg loom`:
 //!
-//! ```sh
-//! RUSTFLAGS="--cfg loom" cargo test -p dat-api --test loom --release
+//! ```text
+//! perf-scripts/test loom
 //! ```
 //!
 //! The protocol (`object/cno/protocol`), the pending triggers, the steps of a wait and the sleep
@@ -25,10 +25,10 @@ use loom::sync::atomic::AtomicUsize;
 use loom::sync::{Condvar, Mutex};
 
 #[allow(dead_code, unreachable_pub, reason = "compiled in place")]
-#[path = "../src/object/cno/protocol.rs"]
+#[path = "../../dat-api/src/object/cno/protocol.rs"]
 mod cno;
 #[allow(dead_code, reason = "compiled in place")]
-#[path = "../src/object/cno/pending.rs"]
+#[path = "../../dat-api/src/object/cno/pending.rs"]
 mod pending;
 #[allow(dead_code, unreachable_pub, missing_docs, reason = "compiled in place")]
 #[path = "../../engine/src/wait/protocol.rs"]
@@ -36,7 +36,7 @@ mod protocol;
 #[path = "../../engine/src/wait/word.rs"]
 mod word;
 
-#[path = "loom/models.rs"]
+#[path = "cno/models.rs"]
 mod models;
 
 mod sync {

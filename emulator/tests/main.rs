@@ -1,0 +1,15 @@
+//! `mlx5-emu` as a process, and unmodified programs under it.
+
+mod common;
+mod data_in_order;
+mod explain;
+mod fabric;
+mod faults;
+mod host;
+mod launcher;
+mod nasty;
+mod port;
+mod processes;
+mod programs;
+mod rdma_cm;
+mod restricted;
