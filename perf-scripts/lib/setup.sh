@@ -12,6 +12,46 @@ TARGET=${CARGO_TARGET_DIR:-target}
 # Most tests wait for another process, a timer or the NIC's thread, so twice as many run as
 # there are processors.
 export NEXTEST_TEST_THREADS=${NEXTEST_TEST_THREADS:-$((2 * $(nproc)))}
+export RUST_TEST_THREADS=${RUST_TEST_THREADS:-$NEXTEST_TEST_THREADS}
+
+# run_tests OPTION…: runs tests of the workspace with nextest or, without it, with cargo test,
+# but not those in `skip_binaries` (lib/skips.sh). First prints the variables that the tests get,
+# for the commands that repeat one (lib/failures). Tests that pass show their output, too: it says
+# what they skipped.
+run_tests() {
+    local filter=() i
+    say "+ $(env | grep -E '^(DAT_(PATH|CM|TEST_CM)|MLX5EMU_[A-Z_]*)=' | sort | tr '\n' ' ')"
+    if cargo nextest --version >/dev/null 2>&1; then
+        for i in "${!skip_binaries[@]}"; do
+            filter+=("not (binary(=${skip_binaries[i]}) & test(~${skip_patterns[i]}))")
+        done
+        [ "${#filter[@]}" -eq 0 ] || set -- "$@" -E "$(printf '%s & ' "${filter[@]}")all()"
+        cargo nextest run --workspace --locked --no-fail-fast --success-output immediate "$@"
+    elif [ -z "${skip_binaries[*]-}" ]; then
+        [[ " $* " == *" -- "* ]] || set -- "$@" --
+        cargo test --workspace --locked --no-fail-fast "$@" --show-output
+    else
+        run_without_skipped "$@"
+    fi
+}
+
+# run_without_skipped --test=NAME…: as run_tests with cargo test, which takes
+# tests to leave out for all programs at once only.
+run_without_skipped() {
+    local failed=0 option skip_options
+    for option in "$@"; do
+        skips_of "${option#--test=}"
+        cargo test --workspace --locked --no-fail-fast "$option" -- "${skip_options[@]}" --show-output || failed=1
+    done
+    return $failed
+}
+
+# test_programs NAME…: prints the name and the path of each of these test programs, and builds
+# them if need be. With --workspace everywhere, because -p may build with other features.
+test_programs() {
+    cargo test --workspace --locked --quiet --no-run --message-format=json-render-diagnostics "${@/#/--test=}" |
+        sed -n 's/.*"target":{"kind":\["test"\][^}]*"name":"\([^"]*\)".*"executable":"\([^"]*\)".*/\1 \2/p'
+}
 
 say() { printf '%s\n' "$*"; }
 fail() { printf 'error: %s\n' "$*" >&2; exit 2; }

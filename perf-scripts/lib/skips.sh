@@ -28,27 +28,18 @@ skips_of() {
     done
 }
 
-# nextest_filter BINARY…: prints nextest's -E filter for the tests that are not left out.
-nextest_filter() {
-    local i binary filter=
-    for binary in "$@"; do filter+="${filter:+ | }binary(=$binary)"; done
-    filter="($filter)"
-    for i in "${!skip_binaries[@]}"; do
-        filter+=" & not (binary(=${skip_binaries[i]}) & test(~${skip_patterns[i]}))"
-    done
-    printf '%s\n' "$filter"
-}
-
-# say_skips WHERE BINARY…: prints what is left out of these, and why.
+# say_skips WHERE BINARY…: prints what is left out of these, and why; then how much that is.
 say_skips() {
-    local where=$1 i
+    local where=$1 i count=0
     shift
     for i in "${!skip_binaries[@]}"; do
         case " $* " in
         *" ${skip_binaries[i]} "*)
-            printf 'SKIPPED %s: %s %s: %s\n' "$where" "${skip_binaries[i]}" "${skip_patterns[i]}" "${skip_reasons[i]}" ;;
+            count=$((count + 1))
+            printf 'left out %s: %s %s: %s\n' "$where" "${skip_binaries[i]}" "${skip_patterns[i]}" "${skip_reasons[i]}" ;;
         esac
     done
+    [ $count -eq 0 ] || printf 'SKIPPED %s: %d kinds of tests that cannot apply there (tests/skip)\n' "$where" $count
 }
 
 # check_skips BINARY NAMES: fails if a pattern of the binary matches no test.
