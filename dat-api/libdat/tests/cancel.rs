@@ -7,6 +7,7 @@ use std::sync::OnceLock;
 
 use crate::c_program::{CProgram, VALGRIND};
 use crate::emulator::{fabric, launcher};
+use crate::tool::is_installed;
 
 const SOURCES: [&str; 4] = ["cancel.c", "waits.c", "calls.c", "agents.c"];
 
@@ -69,5 +70,8 @@ fn an_agent_may_end_its_thread() {
 
 #[test]
 fn objects_of_ended_threads_are_released() {
+    if !is_installed("valgrind") {
+        return;
+    }
     run(&VALGRIND, ("DAT_WAIT", "adaptive"), &PARTS);
 }

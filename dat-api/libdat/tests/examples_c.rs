@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use crate::emulator::{fabric, launcher};
 use crate::free_port::free_port;
+use crate::tool::is_installed;
 
 /// Limit for one process, in seconds.
 const LIMIT: &str = "120";
@@ -437,9 +438,7 @@ fn the_redirection_macros_call_through_the_table() {
 
 #[test]
 fn all_are_clean_under_valgrind() {
-    let version = Command::new("valgrind").arg("--version").output();
-    if !version.is_ok_and(|output| output.status.success()) {
-        eprintln!("SKIPPED all_are_clean_under_valgrind: valgrind is not installed");
+    if !is_installed("valgrind") {
         return;
     }
     ping_pong(&VALGRIND, "50");

@@ -19,3 +19,5 @@ mod random_calls;
 mod refusals;
 mod registry;
 mod secure;
+#[path = "../../../tests/support/tool.rs"]
+mod tool;

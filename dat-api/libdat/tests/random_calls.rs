@@ -8,6 +8,7 @@ use std::sync::OnceLock;
 
 use crate::c_program::{CProgram, VALGRIND, is_2};
 use crate::emulator::{fabric, launcher};
+use crate::tool::is_installed;
 
 const SOURCES: [&str; 5] = [
     "random.c",
@@ -74,6 +75,9 @@ fn every_call_in_random_order_from_four_threads() {
 
 #[test]
 fn every_call_in_random_order_under_valgrind() {
+    if !is_installed("valgrind") {
+        return;
+    }
     let seconds = number("DAT_RANDOM_SECONDS", 12);
     println!("{}", run(&VALGRIND, seconds, 2, number("DAT_SEED", 2)));
 }

@@ -17,4 +17,6 @@ mod install;
 mod programs;
 #[path = "../../libdat/tests/random_calls.rs"]
 mod random_calls;
+#[path = "../../../tests/support/tool.rs"]
+mod tool;
 mod transfer;

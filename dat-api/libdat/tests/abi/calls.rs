@@ -1,6 +1,6 @@
 //! Calls between C and Rust with arguments that are passed by value.
 
-use crate::abi::compiler::{C, call_from_c};
+use crate::abi::compiler::{c, call_from_c};
 use core::ffi::CStr;
 use core::mem::MaybeUninit;
 use dat::abi::*;
@@ -191,7 +191,7 @@ fn table() -> DAT_PROVIDER {
 
 #[test]
 fn structs_pass_unchanged_from_c_to_rust_and_back() {
-    for compiler in C {
+    for compiler in c() {
         assert_eq!(
             call_from_c(compiler, include_str!("convention.c"), &table()),
             0,

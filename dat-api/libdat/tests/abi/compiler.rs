@@ -1,14 +1,26 @@
 //! Runs the C and C++ compilers on sources that consist of assertions.
 
 use crate::abi::version;
+use crate::tool::is_installed;
 use core::ffi::{c_int, c_void};
 use dat::abi::{DAT_HANDLE, DAT_PROVIDER};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-pub(crate) const C: [&str; 2] = ["gcc", "clang"];
-pub(crate) const CXX: [&str; 2] = ["g++", "clang++"];
+/// Returns the compilers of C that are installed; prints which are not.
+pub(crate) fn c() -> impl Iterator<Item = &'static str> {
+    ["gcc", "clang"].into_iter().filter(|it| is_installed(it))
+}
+
+/// Returns the compilers of C++ that are installed; prints which are not.
+pub(crate) fn cxx() -> impl Iterator<Item = &'static str> {
+    ["g++", "clang++"].into_iter().filter(|it| is_installed(it))
+}
+
+fn is_cxx(compiler: &str) -> bool {
+    compiler.ends_with("++")
+}
 
 /// Returns the include directory of programs.
 pub(crate) fn include() -> PathBuf {
@@ -19,7 +31,7 @@ pub(crate) fn include() -> PathBuf {
 ///
 /// `result` is the shared object to create. Without it, nothing is written.
 pub(crate) fn compile(compiler: &str, flags: &[&str], source: &str, result: Option<&Path>) {
-    let language = if CXX.contains(&compiler) { "c++" } else { "c" };
+    let language = if is_cxx(compiler) { "c++" } else { "c" };
     let mut command = Command::new(compiler);
     command.args(flags).arg("-I").arg(include());
     match result {
@@ -88,7 +100,7 @@ impl Assertions {
     pub(crate) fn check(mut self, compiler: &str, at_least: usize) {
         assert!(self.count >= at_least, "only {} assertions", self.count);
         self.source.push_str("#ifdef __cplusplus\n}\n#endif\n");
-        let (standard, all) = match (CXX.contains(&compiler), compiler.starts_with("clang")) {
+        let (standard, all) = match (is_cxx(compiler), compiler.starts_with("clang")) {
             (true, true) => ("c++17", "-ferror-limit=0"),
             (true, false) => ("c++17", "-fmax-errors=0"),
             (false, true) => ("gnu11", "-ferror-limit=0"),

@@ -1,7 +1,7 @@
 //! The headers: compared with the facts, compiled each alone, and as programs use
 //! them.
 
-use crate::abi::compiler::{Assertions, C, CXX, compile, include};
+use crate::abi::compiler::{Assertions, c, compile, cxx, include};
 use crate::abi::{facts, version};
 use std::collections::BTreeSet;
 use std::fs;
@@ -13,10 +13,8 @@ const CXX_STANDARDS: [&str; 3] = ["-std=c++11", "-std=c++17", "-std=c++20"];
 
 /// Every pair of compiler and standard.
 fn dialects() -> impl Iterator<Item = (&'static str, &'static str)> {
-    let c = C.into_iter().flat_map(|c| C_STANDARDS.map(|std| (c, std)));
-    let cxx = CXX
-        .into_iter()
-        .flat_map(|cxx| CXX_STANDARDS.map(|std| (cxx, std)));
+    let c = c().flat_map(|c| C_STANDARDS.map(|std| (c, std)));
+    let cxx = cxx().flat_map(|cxx| CXX_STANDARDS.map(|std| (cxx, std)));
     c.chain(cxx)
 }
 
@@ -75,7 +73,7 @@ fn facts_in_c(assert: &mut Assertions) {
 
 #[test]
 fn headers_agree_with_the_facts_in_c() {
-    for compiler in C {
+    for compiler in c() {
         let mut assert = Assertions::new();
         facts_in_c(&mut assert);
         for call in facts::calls("pointer") {
@@ -96,7 +94,7 @@ fn headers_agree_with_the_facts_in_c() {
 
 #[test]
 fn headers_agree_with_the_facts_in_cxx() {
-    for compiler in CXX {
+    for compiler in cxx() {
         let mut assert = Assertions::new();
         facts_in_c(&mut assert);
         assert.check(compiler, version::ASSERTIONS - 150);

@@ -1,12 +1,12 @@
 //! The Rust side: `dat::abi` compared with C and with the facts.
 
-use crate::abi::compiler::{Assertions, C};
+use crate::abi::compiler::{Assertions, c};
 use crate::abi::{facts, here};
 use std::collections::{BTreeMap, BTreeSet};
 
 #[test]
 fn c_compilers_and_rust_agree_on_the_headers() {
-    for compiler in C {
+    for compiler in c() {
         let mut assert = Assertions::new();
         for (name, value) in here::values() {
             assert.value(name, value);

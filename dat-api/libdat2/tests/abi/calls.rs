@@ -1,6 +1,6 @@
 //! Calls between C and Rust with arguments that differ from uDAPL 1.2.
 
-use crate::abi::compiler::{C, call_from_c};
+use crate::abi::compiler::{c, call_from_c};
 use core::ffi::CStr;
 use core::mem::MaybeUninit;
 use dat2::abi::*;
@@ -153,7 +153,7 @@ fn structs_pass_unchanged_from_c_to_rust_and_back() {
         evd_wait_func: Some(evd_wait),
         ..empty
     };
-    for compiler in C {
+    for compiler in c() {
         let failed = call_from_c(compiler, include_str!("convention.c"), &table);
         assert_eq!(failed, 0, "{compiler}: the number of the call");
     }
