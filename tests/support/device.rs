@@ -17,7 +17,7 @@ pub use installed::name;
 use installed::{given, set_up};
 
 /// How long an event of a device that works on its own may take.
-pub const TIMEOUT: Duration = Duration::from_secs(10);
+pub const TIMEOUT: Duration = Duration::from_secs(60);
 
 static ONE_TEST: Mutex<()> = Mutex::new(());
 

@@ -29,7 +29,7 @@ mod installed;
 pub use installed::{is_iwarp, name};
 
 /// The timeout of tests: long for a computer, short for a developer.
-pub const TIMEOUT: Duration = Duration::from_secs(20);
+pub const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Returns whether the test runs on a given device, not the emulated one.
 pub fn is_given() -> bool {

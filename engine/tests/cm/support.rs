@@ -12,7 +12,7 @@ use std::sync::{Arc, Condvar, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
 /// A timeout that is longer than any expected event takes.
-pub(crate) const TIMEOUT: Duration = Duration::from_secs(20);
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(60);
 /// How long to wait for an event that must not come, in which it would come on
 /// loopback.
 pub(crate) const ABSENCE: Duration = Duration::from_millis(50);
