@@ -68,12 +68,13 @@ fn processor_elsewhere(node: u16) -> Option<CoreId> {
     })
 }
 
-/// Keeps the kernel from moving this thread's memory to the node of its processor, as automatic
-/// NUMA balancing does where no policy is set. It moves no memory that a device's driver has
-/// pinned; nothing pins what the emulated device uses. Where the kernel refuses, it refuses
-/// every call of this test.
+/// Keeps the kernel from moving memory: to the node of this thread's processor (automatic NUMA
+/// balancing, where no policy is set), or into a huge page with other memory (khugepaged). It
+/// moves no memory that a device's driver has pinned; nothing pins what the emulated device uses.
+/// Where the kernel refuses, it refuses every call of this test.
 fn keep_pages_where_they_are() {
-    // SAFETY: the policy "local", which is what applies without one, takes no mask.
+    // SAFETY: the policy "local", which is what applies without one, takes no mask; prctl(2) takes
+    // numbers.
     unsafe {
         libc::syscall(
             libc::SYS_set_mempolicy,
@@ -81,7 +82,14 @@ fn keep_pages_where_they_are() {
             ptr::null::<libc::c_ulong>(),
             0 as libc::c_ulong,
         );
+        libc::prctl(libc::PR_SET_THP_DISABLE, 1, 0, 0, 0);
     }
+}
+
+/// Gives the pages of free memory back: what the allocator hands out again stays on its node.
+fn forget_used_pages() {
+    // SAFETY: malloc_trim(3) takes a number, and leaves allocated memory alone.
+    unsafe { libc::malloc_trim(0) };
 }
 
 /// Objects with memory. The rings have more bytes than the test lets the allocator hand out
@@ -155,6 +163,7 @@ fn rings_and_buffers_are_on_the_node_of_the_device_if_asked() {
         None => eprintln!("SKIPPED in part: this host has one node"),
     }
     keep_pages_where_they_are();
+    forget_used_pages();
     let before = Objects::create(&system);
     if let Err(error) = node_of(before.buffer.as_ptr()) {
         let refused = system.device.prefer_its_numa_node().expect_err("as here");
@@ -167,6 +176,7 @@ fn rings_and_buffers_are_on_the_node_of_the_device_if_asked() {
         }
     }
     assert_eq!(system.device.prefer_its_numa_node().expect("a node"), node);
+    forget_used_pages();
     let placed = Objects::create(&system);
     for (what, at) in placed.places() {
         assert_eq!(node_of(at).expect("a page"), node.number(), "{what}");

@@ -247,7 +247,7 @@ fn connected_to_a_requester_that_exits_without_closing() {
     let status = loop {
         match victim.child.try_wait().expect("the child process") {
             Some(status) => break status,
-            None => assert!(begin.elapsed() < Duration::from_secs(20), "it hangs"),
+            None => assert!(begin.elapsed() < Duration::from_secs(200), "it hangs"),
         }
         fixture.run();
         thread::sleep(Duration::from_millis(1));

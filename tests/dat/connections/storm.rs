@@ -87,7 +87,7 @@ fn check_released(mut fixture: Fixture, before: (usize, usize)) {
     drop(fixture);
     let since = Instant::now();
     // Threads end asynchronously.
-    while held() != before && since.elapsed() < Duration::from_secs(5) {
+    while held() != before && since.elapsed() < Duration::from_secs(60) {
         thread::sleep(Duration::from_millis(5));
     }
     assert_eq!(held(), before, "descriptors, threads");
@@ -275,7 +275,7 @@ impl<'b> EndpointGroup<'b> {
             {
                 break;
             }
-            assert!(since.elapsed() < Duration::from_secs(30), "{states:?}");
+            assert!(since.elapsed() < Duration::from_secs(300), "{states:?}");
             thread::sleep(Duration::from_millis(1));
         }
         let mut reported: HashMap<usize, usize> = HashMap::new();
@@ -432,7 +432,7 @@ fn accept_and_kill(
     };
     let begin = Instant::now();
     while eps.len() < count {
-        assert!(begin.elapsed() < Duration::from_secs(30), "{}", eps.len());
+        assert!(begin.elapsed() < Duration::from_secs(300), "{}", eps.len());
         take(&mut eps);
     }
     victim.kill().expect("the process runs");
@@ -446,7 +446,7 @@ fn accept_and_kill(
         .any(|ep| state_of(*ep) != DAT_EP_STATE_DISCONNECTED)
     {
         assert!(
-            since.elapsed() < Duration::from_secs(20),
+            since.elapsed() < Duration::from_secs(300),
             "an endpoint without a final event"
         );
         thread::sleep(Duration::from_millis(1));

@@ -9,8 +9,8 @@ use dat::exports::*;
 use super::{Call, DEFAULT, send};
 use crate::connections::staging::{EndpointInState, STATES};
 use crate::support::{
-    End, Fixture, Pair, Shape, dto, ep_info, expect, fails_with, nothing_on, ok, post_srq, srq,
-    srq_info, state_of, wait,
+    End, Fixture, Pair, Shape, Waiter, dto, ep_info, expect, fails_with, joined, nothing_on, ok,
+    post_srq, srq, srq_info, state_of, wait,
 };
 
 #[test]
@@ -149,12 +149,11 @@ fn ep_create_with_srq_e13_only_solicited_messages_end_a_wait_for_them() {
     );
     let evd = pair.passive.recv as usize;
     thread::scope(|scope| {
-        let waiter = scope.spawn(move || {
+        let waiter = Waiter::spawn(scope, move || {
             let (answer, event, more) = wait(evd as DAT_EVD_HANDLE, 60_000_000, 1);
             (answer, dto(&event).status, more)
         });
-        // Long enough for the waiter to sleep.
-        thread::sleep(Duration::from_millis(50));
+        waiter.until_asleep();
         let iov = [memory.segment(0, 8)];
         ok(pair.active.post_send(&iov, 1, DEFAULT));
         fixture.run();
@@ -166,7 +165,7 @@ fn ep_create_with_srq_e13_only_solicited_messages_end_a_wait_for_them() {
         let solicited = DAT_COMPLETION_SOLICITED_WAIT_FLAG;
         ok(pair.active.post_send(&iov, 2, solicited));
         fixture.run();
-        let (answer, status, more) = waiter.join().expect("no panic");
+        let (answer, status, more) = joined(waiter);
         ok(answer);
         assert_eq!((status, more), (DAT_DTO_SUCCESS, 1));
     });

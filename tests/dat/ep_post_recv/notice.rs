@@ -7,7 +7,7 @@ use dat::abi::*;
 
 use super::{DEFAULT, post};
 use crate::support::{
-    End, Fixture, Memory, Pair, Shape, fails, held, nothing_on, ok, take_dto, wait,
+    End, Fixture, Memory, Pair, Shape, Waiter, fails, held, joined, nothing_on, ok, take_dto, wait,
 };
 
 /// Long enough for a waiter to fall asleep or to wake.
@@ -104,20 +104,20 @@ fn ep_post_recv_r04_solicited_endpoints_are_woken_by_solicited_sends_only() {
         ok(to.post_recv(&[memory.segment(1024, 8)], tag));
     }
     thread::scope(|scope| {
-        let waiter = scope.spawn(move || {
+        let waiter = Waiter::spawn(scope, move || {
             let to = to;
             let (answer, event, nmore) = wait(to.recv, 60_000_000, 1);
             ok(answer);
             (crate::support::dto(&event).cookie, nmore)
         });
-        thread::sleep(MOMENT);
+        waiter.until_asleep();
         for _ in 0..2 {
             send(&fixture, &from, &memory, DEFAULT);
             thread::sleep(MOMENT);
             assert!(!waiter.is_finished(), "an unsolicited send woke the waiter");
         }
         send(&fixture, &from, &memory, SOLICITED);
-        assert_eq!(waiter.join().expect("no panic"), (0, 2));
+        assert_eq!(joined(waiter), (0, 2));
     });
     assert_eq!(to.received().cookie, 1);
     assert_eq!(to.received().cookie, 2);
@@ -219,13 +219,13 @@ fn ep_post_recv_r05_unsignalled_receives_do_not_wake_and_the_others_do() {
         ok(post(to.ep, 1, iov.as_mut_ptr(), tag as u64, flags));
     }
     thread::scope(|scope| {
-        let waiter = scope.spawn(move || {
+        let waiter = Waiter::spawn(scope, move || {
             let to = to;
             let (answer, event, nmore) = wait(to.recv, 60_000_000, 1);
             ok(answer);
             (crate::support::dto(&event).cookie, nmore)
         });
-        thread::sleep(MOMENT);
+        waiter.until_asleep();
         for _ in 0..2 {
             // Whatever the sender's flag.
             send(&fixture, &from, &memory, SOLICITED);
@@ -233,7 +233,7 @@ fn ep_post_recv_r05_unsignalled_receives_do_not_wake_and_the_others_do() {
             assert!(!waiter.is_finished(), "unsignalled");
         }
         send(&fixture, &from, &memory, DEFAULT);
-        assert_eq!(waiter.join().expect("no panic"), (0, 2));
+        assert_eq!(joined(waiter), (0, 2));
     });
     send(&fixture, &from, &memory, DEFAULT);
     for tag in 1..4 {

@@ -8,8 +8,8 @@ use dat::exports::*;
 
 use super::{DEFAULT, Ends, READ, WRITE};
 use crate::support::{
-    Bound, End, Fixture, Pair, Shape, Window, expect, fails, fails_with, nothing, nothing_on, ok,
-    reaches, refused_access, state_of, take_bound,
+    Bound, End, Fixture, Pair, Shape, Waiter, Window, expect, fails, fails_with, joined, nothing,
+    nothing_on, ok, reaches, refused_access, state_of, take_bound,
 };
 
 /// 3.1, 3.7: the event, and the flags for it.
@@ -63,7 +63,7 @@ fn rmr_bind_unsignalled_where_the_endpoint_is() {
     };
     std::thread::scope(|scope| {
         let evd = pair.active;
-        let waiter = scope.spawn(move || {
+        let waiter = Waiter::spawn(scope, move || {
             let evd = evd;
             let (answer, event, nmore) = crate::support::wait(evd.request, 60_000_000, 1);
             ok(answer);
@@ -76,13 +76,12 @@ fn rmr_bind_unsignalled_where_the_endpoint_is() {
             };
             (tag, nmore)
         });
-        let moment = std::time::Duration::from_millis(60);
-        std::thread::sleep(moment);
+        waiter.until_asleep();
         bind(1, DAT_COMPLETION_UNSIGNALLED_FLAG);
-        std::thread::sleep(moment);
+        std::thread::sleep(std::time::Duration::from_millis(60));
         assert!(!waiter.is_finished(), "woken by an unsignalled bind");
         bind(2, DEFAULT);
-        assert_eq!(waiter.join().expect("no panic"), (1, 1));
+        assert_eq!(joined(waiter), (1, 1));
     });
     assert_eq!(take_bound(pair.active.request).cookie, 2);
 }
