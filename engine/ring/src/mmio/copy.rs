@@ -236,7 +236,7 @@ mod tests {
 
     #[test]
     fn copies_of_any_length_and_alignment_copy_exactly_what_they_are_told() {
-        for length in 0..100 {
+        for length in (0..100).step_by(if cfg!(miri) { 9 } else { 1 }) {
             for (ahead, behind) in [(0, 0), (1, 0), (0, 1), (3, 5), (7, 7)] {
                 let from = pattern(behind + length);
                 let from = &from[behind..];

@@ -134,8 +134,9 @@ fn every_kind_of_completion_reports_its_operation() {
 fn every_syndrome_becomes_its_status_on_both_sides() {
     let mut cq = Cq::new(4, 64);
     let mut pair = qp(7, &cq, &cq, None);
-    for syndrome in 1..=255u8 {
-        let counter = u16::from(syndrome - 1);
+    // Miri is slow.
+    let each = if cfg!(miri) { 23 } else { 1 };
+    for (syndrome, counter) in (1..=255u8).step_by(each).zip(0..) {
         pair.send(u64::from(syndrome)).unwrap();
         pair.recv(1000 + u64::from(syndrome), &[]).unwrap();
         let error = Entry {
@@ -385,7 +386,7 @@ fn completions_of_hundreds_of_queue_pairs_are_those_of_their_queue_pairs() {
         let mut pairs: Vec<Qp> = (0..300).map(|qpn| qp(qpn, &cq, &cq, None)).collect();
         let mut out = [Completion::default(); 16];
         let mut counters = [0_u16; 300];
-        for round in 0..40_u64 {
+        for round in 0..if cfg!(miri) { 4_u64 } else { 40 } {
             let mut expected = Vec::new();
             for at in 0..50 {
                 let qpn = (round as usize * 50 + at * 7) % 300;
