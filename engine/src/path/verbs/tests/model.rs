@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use super::*;
 
 /// Generating a step takes long under Miri, and executing it longer.
-const MOST_STEPS: usize = if cfg!(miri) { 30 } else { 300 };
+const MOST_STEPS: usize = if cfg!(miri) { 12 } else { 300 };
 
 #[derive(Clone, Copy, Debug)]
 enum Step {
