@@ -38,11 +38,16 @@ fn a_short_payload_is_copied_on_the_fast_path() {
                 cq.write_with(entry, &payload);
                 let cqe = cq.poller.peek().unwrap();
                 assert_eq!(cqe.kind(), CqeKind::RecvInCqe);
+                // Miri has no membarrier, without which a shared receive takes the slow path.
+                let consumed = match cfg!(miri) && qpn == 2 {
+                    true => cq.poll(),
+                    false => cqe.consume(),
+                };
                 let expected = Completion {
                     byte_len: length,
                     ..good(length.into(), CompletionOp::Recv, qpn)
                 };
-                assert_eq!(cqe.consume(), Some(expected), "{length} bytes on {qpn}");
+                assert_eq!(consumed, Some(expected), "{length} bytes on {qpn}");
                 assert_eq!(cq.device.in_use(), 0);
                 assert_eq!(target.bytes(7, length as usize), payload[..length as usize]);
                 assert_eq!(target.bytes(0, 7), [0xa5; 7]);
