@@ -183,7 +183,9 @@ impl Faults {
                     self.port_recoveries.push((now.saturating_add(time), port));
                 }
                 DeviceFault::GidChange(port) => nic.change_gids(port),
-                DeviceFault::DeviceFatal(device) => nic.fail_device(device),
+                DeviceFault::DeviceFatal(device) => {
+                    nic.end_device(device, "the fault device-fatal of --faults");
+                }
             }
         }
         self.port_recoveries.retain(|&(due, port)| {
@@ -244,7 +246,8 @@ impl Driver for Hardware {
         progress.worked |= switched.is_some() | port.has_own_packets();
         port.served();
         if port.is_lost() {
-            self.nic.fail_all_devices();
+            self.nic
+                .end_all_devices("the shared memory of the fabric is lost");
         }
         if let Some(error) = port.take_error() {
             let subject = match error {

@@ -1,6 +1,6 @@
 //! What `--trace commands` and `--explain` show.
 
-use crate::common::{fabric, find, finish, free_port, run};
+use crate::common::{await_listener, fabric, find, finish, free_port, run, start};
 
 const UTILITIES: &str = "ibverbs-utils";
 
@@ -133,4 +133,36 @@ fn a_trace_that_cannot_be_written_is_refused() {
     assert_eq!(outcome.status.code(), Some(1));
     let reason = "cannot write --trace /no/such/x: No such file";
     assert!(outcome.output.contains(reason), "{}", outcome.output);
+}
+
+#[test]
+fn an_event_that_ends_an_object_is_explained_if_requested() {
+    let Some(program) = find("ibv_rc_pingpong", UTILITIES) else {
+        return;
+    };
+    let output_with = |explain: &[&str]| {
+        let (fabric, port) = (fabric(), free_port());
+        let side = |options: &[&str], peer: &[&str]| {
+            let options = [&["--fabric", &fabric], options].concat();
+            let mut command = run(&options);
+            // With events, it ends when the device has failed.
+            command.arg(&program).args(["-e", "-p", &port.to_string()]);
+            command.args(peer);
+            start(command)
+        };
+        let server = side(&[], &[]);
+        await_listener(port);
+        let faults = ["--faults", "device-fatal@3"];
+        let client = side(&[&faults, explain].concat(), &["127.0.0.1"]).finish();
+        // SAFETY: our child, which was not waited for.
+        unsafe { libc::kill(server.pid(), libc::SIGTERM) };
+        server.finish();
+        client.output
+    };
+    let expected =
+        "mlx5-emu: IBV_EVENT_DEVICE_FATAL: device 0: the fault device-fatal of --faults.\n";
+    let output = output_with(&["--explain"]);
+    assert!(output.contains(expected), "no {expected:?} in:\n{output}");
+    let silent = output_with(&[]);
+    assert!(!silent.contains("IBV_EVENT"), "{silent}");
 }

@@ -2,6 +2,7 @@
 
 use super::core::Core;
 use super::doorbell::PageUsers;
+use super::failures::FailingQp;
 use super::number::Table;
 use super::options::{FaultInjector, Nanos, NicOptions, Progress, Trace, earlier};
 use super::qp::Qp;
@@ -176,15 +177,16 @@ impl Nic {
 
     #[cold]
     fn fail_qps(&mut self) {
-        while let Some(qpn) = self.core.failing.pop() {
+        while let Some(FailingQp { qpn, cause }) = self.core.failing.pop() {
             if let Some(qp) = self.qps.get_mut(qpn) {
-                qp.fail_fatally(&mut self.core);
+                qp.fail_fatally(&mut self.core, &cause);
             }
         }
         while let Some(cqn) = self.core.overrun.pop() {
             for (_, qp) in self.qps.iter_mut() {
                 if qp.spec.send_cq.0 == cqn || qp.spec.recv_cq.0 == cqn {
-                    qp.fail_fatally(&mut self.core);
+                    let cause = format!("its completion queue {cqn:#x} has failed");
+                    qp.fail_fatally(&mut self.core, &cause);
                 }
             }
         }

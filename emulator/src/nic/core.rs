@@ -2,6 +2,7 @@
 
 use super::clock::Clock;
 use super::cq::Cq;
+use super::failures::FailingQp;
 use super::incidents::Devices;
 use super::late::{LateEvents, LateKey};
 use super::mr::MkeyTable;
@@ -9,7 +10,7 @@ use super::number::Table;
 use super::options::{FaultInjector, Nanos, NicOptions, Trace};
 use super::parts::Parts;
 use super::pd::{Context, Pd};
-use super::spec::{AsyncEvent, AsyncObject, ContextId, EventSink, Result};
+use super::spec::{EventSink, Result};
 use super::srq::Srq;
 use super::timers::Timers;
 use super::violations::Violations;
@@ -50,7 +51,7 @@ pub(super) struct Core {
     pub(super) overrun: Vec<u32>,
     /// QPs that are moved to error at the end of the round, since a completion of
     /// theirs failed or their rings cannot be read.
-    pub(super) failing: Vec<u32>,
+    pub(super) failing: Vec<FailingQp>,
     /// Completion events that are late.
     pub(super) late_events: LateEvents,
     /// QPs with late changes of memory keys.
@@ -114,6 +115,7 @@ impl Core {
         if let Some(trace) = &mut self.trace {
             trace.note(&text);
         }
+        self.events.explain(&text);
         self.violations.record(text);
     }
 
@@ -122,10 +124,6 @@ impl Core {
         if let Some(trace) = &mut self.trace {
             trace.note(&text());
         }
-    }
-
-    pub(super) fn raise(&self, context: ContextId, event: AsyncEvent, object: AsyncObject) {
-        self.events.asynchronous(context, event, object);
     }
 
     /// Returns the timestamp of a completion that is generated now.

@@ -2,6 +2,7 @@
 
 use super::adapter::Nic;
 use super::core::Core;
+use super::failures::FailingQp;
 use super::memory::{self, Fault};
 use super::options::CompletionOutcome;
 use super::spec::{AsyncEvent, AsyncObject, CqSpec, Cqn, DoorbellView, Result};
@@ -49,12 +50,29 @@ impl Cq {
         self.producer.wrapping_sub(consumer) & INDEX_MASK
     }
 
-    fn is_full(&self) -> core::result::Result<bool, Fault> {
+    /// Checks that there is room for one more CQE. Returns the reason if there is none.
+    #[inline]
+    fn check_room(&self) -> core::result::Result<(), String> {
         if self.spec.ignore_overrun {
-            return Ok(false);
+            return Ok(());
         }
-        let consumer = memory::load_be32(self.spec.dbrec)?;
-        Ok(self.pending(consumer) >= self.spec.cqe_count)
+        match memory::load_be32(self.spec.dbrec) {
+            Ok(consumer) if self.pending(consumer) < self.spec.cqe_count => Ok(()),
+            Ok(consumer) => Err(self.overrun(consumer & INDEX_MASK)),
+            Err(fault) => Err(format!("its doorbell record cannot be read: {fault}")),
+        }
+    }
+
+    #[cold]
+    fn overrun(&self, consumer: u32) -> String {
+        format!(
+            "it overran: all {} entries are in use. The device has written {} completions, and \
+             the consumer index in the doorbell record is {consumer}, {} behind: poll sooner, \
+             return the consumer index sooner, or create a larger queue",
+            self.spec.cqe_count,
+            self.producer,
+            self.pending(consumer),
+        )
     }
 
     /// Writes a CQE at the producer index. The owner bit is written last.
@@ -88,32 +106,46 @@ impl Core {
             .fault_injector
             .as_mut()
             .map(|fault_injector| fault_injector.completion(cqe.is_request()));
-        let Some(cq) = self.cqs.get_mut(cqn.0).filter(|cq| !cq.failed) else {
+        if self.cqs.get(cqn.0).is_none_or(|cq| cq.failed) {
             return;
-        };
-        if self.failing.contains(&cqe.qpn()) {
+        }
+        if self.failing.iter().any(|it| it.qpn == cqe.qpn()) {
             // The QP has failed with an earlier completion, but moves to error only
             // at the end of the round.
             cqe.flush();
         }
         match outcome {
             Some(CompletionOutcome::Corrupt) => {
-                self.failing.push(cqe.qpn());
+                self.fail_by_completion(&cqe, "corrupt-cqe");
                 cqe.corrupt();
             }
             Some(CompletionOutcome::Failed(syndrome)) => {
-                self.failing.push(cqe.qpn());
+                self.fail_by_completion(&cqe, "bad-response or rnr-exceeded");
                 cqe.fail(syndrome);
             }
             _ => {}
         }
+        let Some(cq) = self.cqs.get_mut(cqn.0) else {
+            return;
+        };
         let index = cq.producer;
-        let overruns = outcome == Some(CompletionOutcome::Overrun) || cq.is_full() != Ok(false);
-        if overruns || cq.write(&mut cqe).is_err() {
-            self.fail_cq(cqn);
-            self.note(|| format!("CQ {:#x} overran at completion {index}", cqn.0));
+        let room = match outcome {
+            Some(CompletionOutcome::Overrun) => Err(format!(
+                "the fault overrun-cq of --faults hit completion {index}"
+            )),
+            _ => cq.check_room(),
+        };
+        let written = room.and_then(|()| {
+            let written = cq.write(&mut cqe);
+            written.map_err(|fault| format!("its ring cannot be written: {fault}"))
+        });
+        if let Err(cause) = written {
+            self.fail_cq(cqn, &cause);
             return;
         }
+        let Some(cq) = self.cqs.get(cqn.0) else {
+            return;
+        };
         let delivers = match cq.armed {
             Some(Armed::Any) => true,
             Some(Armed::Solicited) => cqe.solicited,
@@ -127,15 +159,26 @@ impl Core {
 
     /// Fails a CQ: no CQE is written any more, and its QPs fail at the end of the
     /// round. Returns `false` if it does not exist or has failed already.
-    pub(super) fn fail_cq(&mut self, cqn: Cqn) -> bool {
+    pub(super) fn fail_cq(&mut self, cqn: Cqn, cause: &str) -> bool {
         let Some(cq) = self.cqs.get_mut(cqn.0).filter(|cq| !cq.failed) else {
             return false;
         };
         cq.failed = true;
         let (context, handle) = (cq.spec.context, cq.spec.user_handle);
         self.overrun.push(cqn.0);
-        self.raise(context, AsyncEvent::CqErr, AsyncObject::Cq(handle));
+        let cause = format!("completion queue {:#x}: {cause}", cqn.0);
+        let object = AsyncObject::Cq(handle);
+        self.raise_failure(context, AsyncEvent::CqErr, object, &cause);
         true
+    }
+
+    /// Fails the QP of a completion that a fault has changed, at the end of the round.
+    #[cold]
+    fn fail_by_completion(&mut self, cqe: &Cqe, fault: &str) {
+        self.failing.push(FailingQp {
+            qpn: cqe.qpn(),
+            cause: format!("the fault {fault} of --faults hit one of its completions"),
+        });
     }
 
     /// Writes a CQE to the trace.

@@ -7,6 +7,7 @@
 
 use super::adapter::Nic;
 use super::core::Core;
+use super::failures::unreadable;
 use super::memory;
 use super::qp::Qp;
 use super::spec::{DoorbellView, QpState, UarPage, UarWrite};
@@ -183,8 +184,8 @@ impl Nic {
                     control_segment.qpn
                 ));
                 let first = memory::load_be32(qp.spec.sq_buf);
-                if first.is_err() || qp.posted_sends().is_err() {
-                    qp.fail_fatally(core);
+                if let Err(fault) = first.and(qp.posted_sends()) {
+                    qp.fail_fatally(core, &unreadable("send ring or doorbell record", fault));
                 }
             }
         }
@@ -251,8 +252,9 @@ impl Qp {
         if !self.takes_sends() {
             return;
         }
-        let Ok(producer) = self.posted_sends() else {
-            return self.fail_fatally(core);
+        let producer = match self.posted_sends() {
+            Ok(producer) => producer,
+            Err(fault) => return self.fail_fatally(core, &unreadable("doorbell record", fault)),
         };
         if producer != self.sq.producer {
             self.post_sends_checked(core, producer);
@@ -280,13 +282,12 @@ impl Qp {
     fn post_sends_checked(&mut self, core: &mut Core, producer: u16) {
         let ahead = producer.wrapping_sub(self.sq.oldest());
         if u32::from(ahead) > self.spec.sq_wqebb_count {
-            core.violation(format!(
-                "QP {:#x}: {ahead} WQEBBs posted in a ring of {}",
-                self.qpn.0, self.spec.sq_wqebb_count
-            ));
+            let ring = self.spec.sq_wqebb_count;
+            let cause = format!("{ahead} WQEBBs posted in a ring of {ring}");
+            core.violation(format!("QP {:#x}: {cause}", self.qpn.0));
             // The WQEs cannot be identified: the send queue is lost.
             self.sq.producer = self.sq.fetch;
-            return self.fail_fatally(core);
+            return self.fail_fatally(core, &cause);
         }
         self.post_sends(core, producer);
     }

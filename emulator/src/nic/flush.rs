@@ -68,10 +68,10 @@ impl Qp {
 
     /// Moves the QP to error with `QP_FATAL`, after an error that no completion
     /// reports.
-    pub(super) fn fail_fatally(&mut self, core: &mut Core) {
+    pub(super) fn fail_fatally(&mut self, core: &mut Core, cause: &str) {
         if !matches!(self.state, QpState::Reset | QpState::Err) {
             self.enter_error(core);
-            self.raise(core, AsyncEvent::QpFatal);
+            self.raise_failure(core, AsyncEvent::QpFatal, cause);
         }
     }
 

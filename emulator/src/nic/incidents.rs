@@ -10,6 +10,9 @@ use super::spec::{
 };
 use crate::refusal::{OrRefuse, refuse_if};
 
+/// The cause of failures that are asked for.
+const INJECTED: &str = "a fault of --faults, or a test, made it fail";
+
 /// The state of the emulated devices.
 #[derive(Debug, Default)]
 pub(super) struct Devices {
@@ -42,7 +45,7 @@ impl Nic {
     pub fn fail_qp(&mut self, qpn: Qpn) -> Result<()> {
         let qp = self.qps.get_mut(qpn.0);
         let qp = qp.or_refuse(libc::EINVAL, "the queue pair does not exist")?;
-        qp.fail_fatally(&mut self.core);
+        qp.fail_fatally(&mut self.core, INJECTED);
         self.process_failures();
         Ok(())
     }
@@ -53,7 +56,7 @@ impl Nic {
     /// # Errors
     /// `EINVAL` if the CQ does not exist or has failed already.
     pub fn fail_cq(&mut self, cqn: Cqn) -> Result<()> {
-        let failed = self.core.fail_cq(cqn);
+        let failed = self.core.fail_cq(cqn, INJECTED);
         self.process_failures();
         let unknown = "the completion queue does not exist, or has failed already";
         refuse_if(!failed, libc::EINVAL, unknown)
@@ -65,7 +68,7 @@ impl Nic {
     /// # Errors
     /// `EINVAL` if the SRQ does not exist or has failed already.
     pub fn fail_srq(&mut self, srqn: Srqn) -> Result<()> {
-        let failed = self.core.fail_srq(srqn);
+        let failed = self.core.fail_srq(srqn, INJECTED);
         let unknown = "the shared receive queue does not exist, or has failed already";
         refuse_if(!failed, libc::EINVAL, unknown)
     }
@@ -87,6 +90,13 @@ impl Nic {
             } else {
                 AsyncEvent::PortErr
             };
+            if !up {
+                let cause = format!(
+                    "port {port} of device {device} was taken down, by a fault of --faults or \
+                     by mlx5-emu port"
+                );
+                self.core.explain_failure(event, &cause);
+            }
             self.raise_on_device(device, event, AsyncObject::Port(port));
         }
     }
@@ -114,6 +124,11 @@ impl Nic {
     /// and every context gets an event. The receiver of the event (`uverbs`) then
     /// ends the contexts' commands and files.
     pub fn fail_device(&mut self, device: u8) {
+        self.end_device(device, INJECTED);
+    }
+
+    /// Fails a device for this reason: see [`fail_device`](Self::fail_device).
+    pub(crate) fn end_device(&mut self, device: u8, cause: &str) {
         if self.core.devices.is_failed(device) {
             return;
         }
@@ -125,12 +140,14 @@ impl Nic {
             self.core.flushing.retain(|flushing| *flushing != qpn);
             qp.is_ready = false;
         }
+        let cause = format!("device {device}: {cause}");
+        self.core.explain_failure(AsyncEvent::DeviceFatal, &cause);
         self.raise_on_device(device, AsyncEvent::DeviceFatal, AsyncObject::Device);
     }
 
-    /// Fails all devices: see [`fail_device`](Self::fail_device).
-    pub fn fail_all_devices(&mut self) {
-        (0..self.core.options.devices).for_each(|device| self.fail_device(device));
+    /// Fails all devices for this reason: see [`fail_device`](Self::fail_device).
+    pub(crate) fn end_all_devices(&mut self, cause: &str) {
+        (0..self.core.options.devices).for_each(|device| self.end_device(device, cause));
     }
 
     /// Returns the devices that have failed, one bit each.
@@ -148,7 +165,9 @@ impl Nic {
     fn raise_on_device(&self, device: u8, event: AsyncEvent, object: AsyncObject) {
         let contexts = self.core.contexts.iter();
         for (context, _) in contexts.filter(|(_, context)| context.device == device) {
-            self.core.raise(ContextId(context), event, object);
+            self.core
+                .events
+                .asynchronous(ContextId(context), event, object);
         }
     }
 }

@@ -32,6 +32,7 @@ mod cq;
 mod cq_arm;
 mod cq_resize;
 mod doorbell;
+mod failures;
 mod flush;
 mod grh;
 mod incidents;

@@ -78,6 +78,18 @@ pub(super) enum MkeyError {
     Rights,
 }
 
+impl MkeyError {
+    /// Returns the reason in words.
+    pub(super) fn text(self) -> &'static str {
+        match self {
+            Self::Key => "no memory region and no bound window has this key",
+            Self::Domain => "the key is of another protection domain or another queue pair",
+            Self::Bounds => "the range is not inside the memory region or window",
+            Self::Rights => "the access flags of the memory region or window do not permit it",
+        }
+    }
+}
+
 impl MkeyTable {
     /// Returns an empty table with limits for regions and windows.
     pub(super) fn new(regions: u32, windows: u32) -> Self {

@@ -1,6 +1,7 @@
 //! Taking receive WQEs from the QP's own receive queue or its SRQ.
 
 use super::core::Core;
+use super::failures::unreadable;
 use super::memory;
 use super::qp::Qp;
 use super::scatter_gather::Sge;
@@ -45,8 +46,8 @@ impl Qp {
             if self.receives_posted(core) == 0 {
                 return false;
             }
-            if !self.read_receive() {
-                core.failing.push(self.qpn.0);
+            if let Err(fault) = self.read_receive() {
+                self.fail_later(core, unreadable("receive ring", fault));
                 return false;
             }
             self.rq.current = Some(self.rq.taken);
@@ -192,26 +193,28 @@ impl Qp {
         if self.spec.rq_wqe_count == 0 {
             return 0;
         }
-        let Ok(posted) = memory::load_be32(self.spec.dbrec) else {
-            core.failing.push(self.qpn.0);
-            return 0;
+        let posted = match memory::load_be32(self.spec.dbrec) {
+            Ok(posted) => posted,
+            Err(fault) => {
+                self.fail_later(core, unreadable("doorbell record", fault));
+                return 0;
+            }
         };
         let available = (posted as u16).wrapping_sub(self.rq.taken);
         if u32::from(available) > self.spec.rq_wqe_count {
-            core.violation(format!(
-                "QP {:#x}: {available} receives posted in a ring of {}",
-                self.qpn.0, self.spec.rq_wqe_count
-            ));
-            core.failing.push(self.qpn.0);
+            let ring = self.spec.rq_wqe_count;
+            let cause = format!("{available} receives posted in a ring of {ring}");
+            core.violation(format!("QP {:#x}: {cause}", self.qpn.0));
+            self.fail_later(core, cause);
             return 0;
         }
         available
     }
 
-    fn read_receive(&mut self) -> bool {
+    fn read_receive(&mut self) -> Result<(), memory::Fault> {
         let slot = u32::from(self.rq.taken) & (self.spec.rq_wqe_count - 1);
         let at = self.spec.rq_buf + (u64::from(slot) << self.spec.rq_stride_log2);
         self.rq.bytes.resize(1 << self.spec.rq_stride_log2, 0);
-        memory::read(at, &mut self.rq.bytes).is_ok()
+        memory::read(at, &mut self.rq.bytes)
     }
 }

@@ -444,6 +444,9 @@ pub trait EventSink: Send {
     fn completion(&self, channel: ChannelId, cq: Cqn, cq_user_handle: u64);
     /// Delivers an asynchronous event to a context.
     fn asynchronous(&self, context: ContextId, event: AsyncEvent, object: AsyncObject);
+    /// Explains a failure, or a violation of the device's contract, if the user wants
+    /// explanations.
+    fn explain(&self, text: &str);
 }
 
 /// The addresses of a port.

@@ -46,13 +46,15 @@ pub(super) enum Taken {
 impl Core {
     /// Fails an SRQ: no WQE is taken from it any more. Returns `false` if it does not
     /// exist or has failed already.
-    pub(super) fn fail_srq(&mut self, srqn: Srqn) -> bool {
+    pub(super) fn fail_srq(&mut self, srqn: Srqn, cause: &str) -> bool {
         let Some(srq) = self.srqs.get_mut(srqn.0).filter(|srq| !srq.failed) else {
             return false;
         };
         srq.failed = true;
         let (context, handle) = (srq.spec.context, srq.spec.user_handle);
-        self.raise(context, AsyncEvent::SrqErr, AsyncObject::Srq(handle));
+        let cause = format!("shared receive queue {:#x}: {cause}", srqn.0);
+        let object = AsyncObject::Srq(handle);
+        self.raise_failure(context, AsyncEvent::SrqErr, object, &cause);
         true
     }
 
@@ -117,8 +119,8 @@ impl Core {
         srq.left = u32::from((posted as u16).wrapping_sub(srq.taken)) + srq.ahead.len() as u32;
         let at = srq.spec.buf + (u64::from(index) << srq.spec.stride_log2);
         bytes.resize(1 << srq.spec.stride_log2, 0);
-        if memory::read(at, bytes).is_err() {
-            self.fail_srq(srqn);
+        if let Err(fault) = memory::read(at, bytes) {
+            self.fail_srq(srqn, &format!("its ring cannot be read: {fault}"));
             return Taken::Empty;
         }
         Taken::Wqe(index)
@@ -129,9 +131,13 @@ impl Core {
         let Some(srq) = self.srqs.get_mut(srqn.0).filter(|srq| !srq.failed) else {
             return Taken::Empty;
         };
-        let Ok(posted) = memory::load_be32(srq.spec.dbrec) else {
-            self.fail_srq(srqn);
-            return Taken::Empty;
+        let posted = match memory::load_be32(srq.spec.dbrec) {
+            Ok(posted) => posted,
+            Err(fault) => {
+                let cause = format!("its doorbell record cannot be read: {fault}");
+                self.fail_srq(srqn, &cause);
+                return Taken::Empty;
+            }
         };
         let available = (posted as u16).wrapping_sub(srq.taken);
         if available == 0 {
@@ -150,11 +156,9 @@ impl Core {
         };
         if broken {
             let head = srq.head;
-            self.fail_srq(srqn);
-            self.violation(format!(
-                "SRQ {:#x}: WQE {index} links to WQE {head} while {available} are posted",
-                srqn.0
-            ));
+            let cause = format!("WQE {index} links to WQE {head} while {available} are posted");
+            self.fail_srq(srqn, &cause);
+            self.violation(format!("SRQ {:#x}: {cause}", srqn.0));
             return Taken::Empty;
         }
         srq.taken = srq.taken.wrapping_add(1);

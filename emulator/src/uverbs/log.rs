@@ -1,5 +1,5 @@
 //! What a person sees of the commands: one line for each (`--trace commands`), and why
-//! one was refused (`--explain`).
+//! one was refused (`--explain`), which also explains failures of queues and devices.
 
 use std::cell::RefCell;
 use std::fmt::Write as _;
@@ -100,6 +100,19 @@ pub(crate) fn observed<T>(interface: &str, run: impl FnOnce() -> Result<T>) -> R
         ENTRY.with_borrow(|entry| settings.show(entry, interface, outcome.as_ref().err()));
     }
     outcome
+}
+
+/// Prints an explanation that belongs to no command, if the user wants explanations.
+pub(super) fn explain(text: &str) {
+    if IS_ACTIVE.load(Relaxed) && SETTINGS.get().is_some_and(|settings| settings.explains) {
+        warn(text);
+    }
+}
+
+/// Prints a report.
+fn warn(text: &str) {
+    // One write, so that lines of processes do not mix. Standard error may be closed.
+    let _ = std::io::stderr().write_all(format!("mlx5-emu: {text}.\n").as_bytes());
 }
 
 impl Settings {

@@ -53,8 +53,9 @@ pub(super) struct Arguments {
     /// them to a file. Can be given twice, for both.
     #[arg(long, value_name = "FILE|commands[=FILE]")]
     trace: Vec<PathBuf>,
-    /// For each command that the kernel refuses, write one sentence to standard
-    /// error that says why.
+    /// For each command that the kernel refuses, and for each event of a failure, of a
+    /// queue, a port or the device, write one sentence to standard error that says
+    /// why.
     #[arg(long)]
     explain: bool,
     /// Faults to inject, for example "seed=7,drop=0.01,delay=0.05:100us,kill-qp@500".

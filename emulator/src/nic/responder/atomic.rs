@@ -5,13 +5,14 @@ use super::super::core::Core;
 use super::super::memory;
 use super::super::qp::Qp;
 use super::super::spec::Access;
-use super::execute::NakReason;
+use super::execute::{INACCESSIBLE, NOT_PERMITTED, NakReason, TOO_MANY};
 use super::response::Response;
 use crate::fabric::packet::Header;
 use crate::limits::MAX_RD_ATOMIC;
 
 /// Size of the operand of an atomic in bytes.
 const WIDTH: u64 = 8;
+const MISALIGNED: &str = "its address is not a multiple of 8";
 
 /// The original values of the last atomics, by PSN. A requester has no more of them
 /// unacknowledged than this holds, so a duplicate that is not found is older than any
@@ -50,16 +51,19 @@ impl Qp {
         // With max_dest_rd_atomic 0 atomics are not permitted (mlx5 clears the access
         // flag).
         if !self.attr.access.contains(needs) || self.attr.max_dest_rd_atomic == 0 {
-            return Err(NakReason::Access);
+            return Err(NakReason::Access(NOT_PERMITTED));
         }
         let address = header.remote_address;
-        if !address.is_multiple_of(WIDTH) || !self.has_resource() {
-            return Err(NakReason::Invalid);
+        if !address.is_multiple_of(WIDTH) {
+            return Err(NakReason::Invalid(MISALIGNED));
+        }
+        if !self.has_resource() {
+            return Err(NakReason::Invalid(TOO_MANY));
         }
         let open = core
             .mkeys
             .translate_remote(header.key, self.key_user(), address, WIDTH, needs);
-        let host = open.map_err(|_| NakReason::Access)?;
+        let host = open.map_err(|denied| NakReason::Access(denied.text()))?;
         core.place_rest();
         let [operand, compare] = header.atomic;
         let done = if header.atomic_compare {
@@ -68,7 +72,11 @@ impl Qp {
             memory::fetch_add(host, operand)
         };
         // The host address may be misaligned although the remote address is not.
-        let original = done.map_err(|_| NakReason::Invalid)?;
+        let reason = match host.is_multiple_of(WIDTH) {
+            true => INACCESSIBLE,
+            false => MISALIGNED,
+        };
+        let original = done.map_err(|_| NakReason::Invalid(reason))?;
         self.responder.atomics.record_original(header.psn, original);
         self.queue_atomic_response(core, header.psn, original, false);
         Ok(1)

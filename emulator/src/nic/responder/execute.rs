@@ -1,6 +1,7 @@
 //! Executing in-order request packets.
 
 use super::super::core::Core;
+use super::super::mr::MkeyError;
 use super::super::psn;
 use super::super::qp::Qp;
 use super::super::scatter_gather::SgeError;
@@ -10,14 +11,40 @@ use crate::decode::cqe::Syndrome;
 use crate::fabric::packet::{Header, Operation, PacketFlags};
 use crate::limits::MAX_MSG;
 
+pub(super) const NOT_PERMITTED: &str =
+    "the queue pair's access flags, or max_dest_rd_atomic 0, do not permit it";
+const TOO_LONG: &str = "it is longer than the maximum of the device";
+pub(super) const TOO_MANY: &str =
+    "more reads and atomics are outstanding than max_dest_rd_atomic permits";
+/// The key permits the access, but the memory is gone.
+pub(super) const INACCESSIBLE: &str =
+    "the registered memory is unmapped, or not accessible as needed";
+
+/// Returns the cause of a failure by the peer's request `header`.
+#[cold]
+pub(super) fn refused(header: &Header, cause: &str) -> String {
+    let what = match header.operation {
+        Operation::Send => "SEND",
+        Operation::Write => "RDMA WRITE",
+        Operation::ReadRequest => "RDMA READ",
+        Operation::AtomicRequest => "atomic",
+        _ => "packet",
+    };
+    format!(
+        "it refused {what} of the peer (queue pair {:#x}, address {:#x}, key {:#x}, {} bytes): {cause}",
+        header.source_qpn.0, header.remote_address, header.key, header.length
+    )
+}
+
 /// Reasons why a packet is not executed.
 pub(super) enum NakReason {
     /// No receive is posted.
     NotReady,
-    /// The packet does not fit into its message or is not valid on this QP.
-    Invalid,
-    /// Key, bounds or access flags do not permit the remote access.
-    Access,
+    /// The packet does not fit into its message or is not valid on this QP, for this
+    /// reason.
+    Invalid(&'static str),
+    /// Key, bounds or access flags do not permit the remote access, for this reason.
+    Access(&'static str),
     /// The key that a SEND invalidates is not valid.
     Invalidate,
     /// The receive in use cannot hold the message.
@@ -33,7 +60,7 @@ impl Qp {
                 Operation::Write => self.place_write(core, header, data),
                 Operation::ReadRequest => self.begin_read(core, header),
                 Operation::AtomicRequest => self.execute_atomic(core, header),
-                _ => Err(NakReason::Invalid),
+                _ => Err(NakReason::Invalid("the operation is not a request")),
             });
         match done {
             Ok(packets) => self.executed(core, header, packets),
@@ -62,20 +89,20 @@ impl Qp {
     }
 
     fn refuse(&mut self, core: &mut Core, header: &Header, reason: NakReason) {
-        let (ack, syndrome, event) = match reason {
+        let (ack, syndrome, failure) = match reason {
             NakReason::NotReady => {
                 self.responder.nak_sent = true;
                 let code = self.attr.min_rnr_timer;
                 let ack = aeth::Ack::RnrNak(code);
                 return self.queue_nak(core, header.psn, ack);
             }
-            NakReason::Invalid => {
-                let event = Some(AsyncEvent::QpReqErr);
-                (aeth::Ack::InvalidRequest, Syndrome::Flushed, event)
+            NakReason::Invalid(cause) => {
+                let failure = Some((AsyncEvent::QpReqErr, cause));
+                (aeth::Ack::InvalidRequest, Syndrome::Flushed, failure)
             }
-            NakReason::Access => {
-                let event = Some(AsyncEvent::QpAccessErr);
-                (aeth::Ack::AccessError, Syndrome::Flushed, event)
+            NakReason::Access(cause) => {
+                let failure = Some((AsyncEvent::QpAccessErr, cause));
+                (aeth::Ack::AccessError, Syndrome::Flushed, failure)
             }
             NakReason::Invalidate => (aeth::Ack::AccessError, Syndrome::LocalAccess, None),
             // A completion reports the error to the receiver, so no event is raised.
@@ -89,8 +116,8 @@ impl Qp {
         self.queue_nak(core, header.psn, ack);
         self.fail_receive(core, syndrome);
         self.enter_error(core);
-        if let Some(event) = event {
-            self.raise(core, event);
+        if let Some((event, cause)) = failure {
+            self.raise_failure(core, event, &refused(header, cause));
         }
     }
 
@@ -116,7 +143,8 @@ impl Qp {
         if follows && fits {
             Ok(())
         } else {
-            Err(NakReason::Invalid)
+            let order = "its packets are not in the order of a message, or not full";
+            Err(NakReason::Invalid(order))
         }
     }
 
@@ -169,7 +197,9 @@ impl Qp {
         let left = target.length - self.responder.placed;
         let length = data.len() as u32;
         if length > left || (is_last && length != left) {
-            return Err(NakReason::Invalid);
+            return Err(NakReason::Invalid(
+                "its packets are longer or shorter than it",
+            ));
         }
         // The immediate needs a receive; without one nothing is written.
         if is_last && has_immediate && !self.take_receive(core) {
@@ -185,10 +215,9 @@ impl Qp {
             let mkeys = &core.mkeys;
             let host = mkeys.translate_remote(target.key, user, address, wide, needs);
             core.place_rest();
-            let written = host.is_ok_and(|host| core.place(host, data).is_ok());
-            if !written {
-                return Err(NakReason::Access);
-            }
+            let host = host.map_err(|denied| NakReason::Access(denied.text()))?;
+            let written = core.place(host, data);
+            written.map_err(|_| NakReason::Access(INACCESSIBLE))?;
         }
         self.responder.placed += length;
         if is_last && has_immediate {
@@ -199,10 +228,10 @@ impl Qp {
 
     fn begin_write(&mut self, core: &Core, header: &Header) -> Result<(), NakReason> {
         if !self.attr.access.contains(Access::REMOTE_WRITE) {
-            return Err(NakReason::Access);
+            return Err(NakReason::Access(NOT_PERMITTED));
         }
         if header.length > MAX_MSG {
-            return Err(NakReason::Invalid);
+            return Err(NakReason::Invalid(TOO_LONG));
         }
         let (address, key, length) = (header.remote_address, header.key, header.length);
         // The key of an empty message is not checked.
@@ -210,7 +239,7 @@ impl Qp {
             let (user, wide) = (self.key_user(), u64::from(length));
             let needs = Access::REMOTE_WRITE;
             let open = core.mkeys.translate_remote(key, user, address, wide, needs);
-            open.map_err(|_| NakReason::Access)?;
+            open.map_err(|denied| NakReason::Access(denied.text()))?;
         }
         self.responder.target = Target {
             address,
@@ -222,11 +251,12 @@ impl Qp {
     }
 
     fn begin_read(&mut self, core: &mut Core, header: &Header) -> Result<u32, NakReason> {
-        if !self.read_is_allowed(core, header) {
-            return Err(NakReason::Access);
+        self.check_read(core, header).map_err(NakReason::Access)?;
+        if header.length > MAX_MSG {
+            return Err(NakReason::Invalid(TOO_LONG));
         }
-        if header.length > MAX_MSG || !self.has_resource() {
-            return Err(NakReason::Invalid);
+        if !self.has_resource() {
+            return Err(NakReason::Invalid(TOO_MANY));
         }
         self.queue_read_response(core, header, false);
         Ok(header.length.div_ceil(self.mtu()).max(1))
@@ -241,17 +271,21 @@ impl Qp {
         open < usize::from(self.attr.max_dest_rd_atomic)
     }
 
-    /// Returns whether the peer may perform this read. With max_dest_rd_atomic 0 reads
-    /// are not permitted (mlx5 clears the access flag).
-    pub(super) fn read_is_allowed(&self, core: &Core, header: &Header) -> bool {
+    /// Checks that the peer may perform this read; returns the reason if not. With
+    /// max_dest_rd_atomic 0 reads are not permitted (mlx5 clears the access flag).
+    pub(super) fn check_read(&self, core: &Core, header: &Header) -> Result<(), &'static str> {
         let (user, needs) = (self.key_user(), Access::REMOTE_READ);
+        if !self.attr.access.contains(needs) || self.attr.max_dest_rd_atomic == 0 {
+            return Err(NOT_PERMITTED);
+        }
         let length = u64::from(header.length);
-        self.attr.access.contains(needs)
-            && self.attr.max_dest_rd_atomic > 0
-            && (length == 0
-                || core
-                    .mkeys
-                    .translate_remote(header.key, user, header.remote_address, length, needs)
-                    .is_ok())
+        if length > 0 {
+            let at = header.remote_address;
+            let open = core
+                .mkeys
+                .translate_remote(header.key, user, at, length, needs);
+            open.map_err(MkeyError::text)?;
+        }
+        Ok(())
     }
 }

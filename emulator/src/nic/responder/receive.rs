@@ -110,7 +110,7 @@ impl Qp {
             }
         }
         let max = usize::from(self.attr.max_dest_rd_atomic) + MAX_REPLAYED_READS;
-        if open < max && self.read_is_allowed(core, header) {
+        if open < max && self.check_read(core, header).is_ok() {
             self.queue_read_response(core, header, true);
         }
     }

@@ -7,6 +7,7 @@ use super::super::qp::Qp;
 use super::super::requester::Turn;
 use super::super::spec::{Access, AsyncEvent, Qpn};
 use super::aeth;
+use super::execute::INACCESSIBLE;
 use crate::fabric::packet::{Header, Operation, Packet, PacketFlags, Transmit};
 
 /// A response to the requester that is not sent yet.
@@ -151,9 +152,12 @@ impl Qp {
             .mkeys
             .translate_remote(read.key, self.key_user(), address, wide, needs);
         core.place_rest();
-        let is_read =
-            length == 0 || host.is_ok_and(|host| memory::read(host, &mut payload).is_ok());
-        if !is_read {
+        let refused = match host {
+            _ if length == 0 => None,
+            Ok(host) => memory::read(host, &mut payload).err().map(|_| INACCESSIBLE),
+            Err(denied) => Some(denied.text()),
+        };
+        if let Some(cause) = refused {
             core.recycle(payload);
             let msn = read.msn;
             let ack = aeth::Ack::AccessError;
@@ -162,7 +166,11 @@ impl Qp {
                 .responses
                 .push_back(Response::Acknowledge { psn, ack, msn });
             self.enter_error(core);
-            self.raise(core, AsyncEvent::QpAccessErr);
+            let (at, key, length) = (read.address, read.key, read.length);
+            let cause = format!(
+                "it ended the peer's RDMA READ (address {at:#x}, key {key:#x}, {length} bytes): {cause}"
+            );
+            self.raise_failure(core, AsyncEvent::QpAccessErr, &cause);
             return None;
         }
         let ack = aeth::Ack::Acknowledge;

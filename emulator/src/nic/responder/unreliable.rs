@@ -27,15 +27,17 @@ impl Qp {
             .and_then(|()| match header.operation {
                 Operation::Send => self.place_send(core, header, data),
                 Operation::Write => self.place_write(core, header, data),
-                _ => Err(NakReason::Invalid),
+                _ => Err(NakReason::Invalid(
+                    "the operation is not one of this service",
+                )),
             });
         match done {
             Ok(packets) => self.executed(core, header, packets),
             // Invalid packets, and packets without a receive, are silently dropped.
             Err(
                 NakReason::NotReady
-                | NakReason::Invalid
-                | NakReason::Access
+                | NakReason::Invalid(_)
+                | NakReason::Access(_)
                 | NakReason::Invalidate,
             ) => {
                 self.abandon_message();

@@ -9,6 +9,7 @@ mod control;
 mod datagram;
 mod doorbells;
 mod errors;
+mod explanations;
 mod fixtures;
 mod garbage;
 mod incidents;

@@ -22,6 +22,7 @@ use zerocopy::IntoBytes;
 
 use self::file::EventFile;
 use super::abi::AsyncEventDesc;
+use super::log;
 use crate::nic::spec::{
     AsyncEvent, AsyncObject, ChannelId, ContextId, Cqn, Errno, EventSink, Result,
 };
@@ -219,6 +220,10 @@ impl EventSink for std::sync::Arc<Events> {
             .completions
             .entry((channel, cq_user_handle))
             .or_default() += 1;
+    }
+
+    fn explain(&self, text: &str) {
+        log::explain(text);
     }
 
     fn asynchronous(&self, context: ContextId, event: AsyncEvent, object: AsyncObject) {
