@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use mlx5emu::config::{Config, Mode};
 use mlx5emu::emulator::Emulator;
+use mlx5emu::nasty::Modes;
 
 #[allow(dead_code, reason = "each test program uses a part of it")]
 #[path = "installed.rs"]
@@ -29,13 +30,32 @@ pub struct DeviceLock(#[expect(dead_code, reason = "kept for its drop")] MutexGu
 /// needed.
 pub fn lock() -> DeviceLock {
     let lock = ONE_TEST.lock().unwrap_or_else(PoisonError::into_inner);
-    // The environment configures the device, for example its kernel interface; it
-    // is always stepped.
-    set_up(|| Config {
-        mode: Mode::Stepped,
-        ..Config::from_env().expect("variables of the emulated device")
-    });
+    set_up(config);
     DeviceLock(lock)
+}
+
+/// Returns the configuration of the device: as in the environment, for example its kernel
+/// interface, but always stepped.
+fn config() -> Config {
+    let config = Config::from_env().expect("variables of the emulated device");
+    let mut nasty = config.nasty;
+    // Unless modes are given, QP numbers are reused at once, so that every test would see
+    // completions of a queue pair that is gone. Connections over rdma_cm would have to wait
+    // until the number is forgotten.
+    if std::env::var_os(Config::NASTY).is_none_or(|list| list.is_empty()) && !config.rdma_cm {
+        nasty.modes |= Modes::REUSE;
+    }
+    Config {
+        mode: Mode::Stepped,
+        nasty,
+        ..config
+    }
+}
+
+/// Returns whether the next queue pair gets the number of the last destroyed one.
+#[allow(dead_code, reason = "each test program uses a part of it")]
+pub fn reuses_qp_numbers() -> bool {
+    emulator().is_some() && config().nasty.modes.contains(Modes::REUSE)
 }
 
 /// Returns the emulator if the test steps the device.

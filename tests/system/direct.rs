@@ -5,6 +5,7 @@ use dat_engine::{CompletionOp, CqeSize, SendFlags, Status};
 use mlx5emu::emulator::Emulator;
 use mlx5emu::nic::spec::{Cqn, Qpn, Srqn};
 
+use crate::support::device::reuses_qp_numbers;
 use crate::support::fixture::Fixture;
 use crate::support::system::System;
 
@@ -90,7 +91,9 @@ fn a_qp_number_is_not_reused_before_its_completions_are_removed() {
     assert_ne!(early.qpn(), number, "the queue was not polled since");
     assert_eq!(fixture.polled(0), []);
     let late = fixture.endpoint(false);
-    assert_eq!(late.qpn(), number);
+    if reuses_qp_numbers() {
+        assert_eq!(late.qpn(), number);
+    }
     drop(b);
 }
 

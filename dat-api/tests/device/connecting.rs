@@ -1,6 +1,6 @@
 //! From connect to established, and what can go wrong in between.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use dat_api::handle;
 use dat_api::object::cr::Cr;
@@ -180,6 +180,30 @@ fn connecting_fails_without_a_listener_and_without_an_answer() {
         (ConnectionKind::AcceptCompletionError, other.handle())
     );
     assert_eq!(other.state(), EpState::Disconnected);
+}
+
+/// The kernels of both ends remember the number of a queue pair for a while after its
+/// connection: endpoints that had the numbers of those before them would wait for that.
+#[test]
+fn new_endpoints_need_not_wait_until_the_connections_before_them_are_forgotten() {
+    // With numbers that are reused at once, every second connection waits for that.
+    const PAIRS: u32 = 400;
+    const LIMIT: Duration = Duration::from_secs(30);
+    if is_given() {
+        return;
+    }
+    let fixture = Fixture::new();
+    let begun = Instant::now();
+    for _ in 0..PAIRS {
+        let pair = fixture.pair();
+        pair.eps[0].disconnect_now(false).expect("connected");
+        for (ep, evd) in pair.eps.iter().zip(&pair.evds) {
+            assert_eq!(connection(evd).0, ConnectionKind::Disconnected);
+            free_ep(ep.handle()).expect("disconnected");
+        }
+    }
+    let took = begun.elapsed();
+    assert!(took < LIMIT, "{took:?} for {PAIRS} connections");
 }
 
 #[test]

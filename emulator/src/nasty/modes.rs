@@ -35,6 +35,8 @@ bitflags! {
         const INTERRUPTS = 1 << 10;
         /// Payload becomes visible in parts, the last byte first.
         const PARTS = 1 << 11;
+        /// QP numbers are reused at once.
+        const REUSE = 1 << 12;
     }
 }
 
@@ -49,7 +51,7 @@ const fn info(mode: Modes, name: &'static str, effect: &'static str) -> Info {
     Info { mode, name, effect }
 }
 
-const MODES: [Info; 12] = [
+const MODES: [Info; 13] = [
     info(
         Modes::RECORD,
         "record",
@@ -109,6 +111,11 @@ const MODES: [Info; 12] = [
         Modes::PARTS,
         "parts",
         "payload is visible in parts, last byte first",
+    ),
+    info(
+        Modes::REUSE,
+        "reuse",
+        "a new QP gets the number of the last destroyed one",
     ),
 ];
 

@@ -9,6 +9,7 @@ use super::qp::Qp;
 use super::spec::{CqSpec, Cqn, DoorbellView, EventSink, QpSpec, Qpn, SrqSpec, Srqn, UarPage};
 use super::violations::Violations;
 use crate::fabric::packet::{Packet, Transmit};
+use crate::limits::MAX_QP;
 use std::collections::BTreeMap;
 
 /// Maximum number of packets that one QP sends before it is the next QP's turn.
@@ -35,9 +36,14 @@ impl Nic {
         // The slot is the upper byte of every QP number of this process.
         let first = u32::from(options.slot) << 16 | 1;
         let max = options.limits.max_qp;
+        let core = Core::new(options, events);
+        let qps = match core.nasty.reuses_qp_numbers() {
+            true => Table::new(first, max),
+            false => Table::circular(first, max, MAX_QP),
+        };
         Self {
-            core: Core::new(options, events),
-            qps: Table::new(first, max),
+            core,
+            qps,
             pages: BTreeMap::new(),
         }
     }

@@ -182,7 +182,7 @@ impl Nic {
         Ok(Qpn(qpn))
     }
 
-    /// Destroys a QP. Its number is reused first.
+    /// Destroys a QP.
     ///
     /// # Errors
     /// `EINVAL` if the QP does not exist.

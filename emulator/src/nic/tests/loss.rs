@@ -3,6 +3,7 @@
 
 use super::fixtures::*;
 use crate::fabric::packet::Operation;
+use crate::nic::NicOptions;
 use crate::nic::spec::*;
 use proptest::prelude::*;
 
@@ -159,10 +160,23 @@ fn a_destroyed_or_reconnected_qp_does_not_respond() {
     pair.advance(TIMEOUT * 2, TIMEOUT / 2);
     assert_eq!(statuses(&pair.a.cq.poll_all()), [(RETRY_EXCEEDED, 0)]);
 
-    let mut pair = Pair::with_attributes(QpAttr {
-        retry_count: 0,
-        ..attributes()
-    });
+    let reusing = |slot| {
+        let nasty = "reuse".parse().unwrap();
+        let host = Host::with_options(NicOptions {
+            slot,
+            nasty,
+            ..NicOptions::default()
+        });
+        peer(host, |_| {})
+    };
+    let mut pair = Pair::connect(
+        reusing(1),
+        reusing(2),
+        QpAttr {
+            retry_count: 0,
+            ..attributes()
+        },
+    );
     pair.a.host.nic.destroy_qp(pair.a.qp.qpn).unwrap();
     let other = pair.a.host.create_qp(pair.a.qp.spec);
     assert_eq!(other.qpn, pair.a.qp.qpn, "the QP number is reused at once");

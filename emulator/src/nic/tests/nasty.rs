@@ -372,6 +372,30 @@ fn parts_the_payload_is_complete_when_a_completion_or_a_read_shows_it() {
     assert_eq!(pair.a.memory.get(0, 32), [5; 32]);
 }
 
+/// Returns the numbers of QPs that are created and destroyed one after the other.
+fn numbers_in_turn(nasty: &str) -> Vec<u32> {
+    let mut host = host(1, nasty);
+    let cq = host.create_cq(16, 64);
+    let kept = host.create_qp(host.qp_spec(cq.cqn)).qpn.0;
+    assert_eq!(kept, 0x1_0001);
+    let mut number = || {
+        let qpn = host.create_qp(host.qp_spec(cq.cqn)).qpn;
+        host.nic.destroy_qp(qpn).expect("a QP");
+        qpn.0
+    };
+    (0..4).map(|_| number()).collect()
+}
+
+#[test]
+fn reuse_a_new_qp_gets_the_number_of_the_last_destroyed_one() {
+    assert_eq!(numbers_in_turn("reuse"), [0x1_0002; 4]);
+}
+
+#[test]
+fn without_a_mode_every_qp_gets_a_number_that_none_had() {
+    assert!(numbers_in_turn("seed=0").into_iter().eq(0x1_0002..0x1_0006));
+}
+
 #[test]
 fn all_messages_arrive_in_all_modes() {
     for list in ["all", "random,seed=1", "random,seed=2", "random,seed=3"] {
