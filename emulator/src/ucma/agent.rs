@@ -19,8 +19,8 @@ const MANAGEMENT_QKEY: u32 = 0x8001_0000;
 /// rdma_cm of this process.
 pub(crate) struct Ucma {
     inner: Mutex<Inner>,
-    /// Makes the NIC run soon. Called without the lock.
-    wake: Box<dyn Fn() + Send + Sync>,
+    /// Runs the NIC, which sends messages and starts timers. Called without the lock.
+    run: Box<dyn Fn() + Send + Sync>,
     /// Whether messages from this process to itself arrive at once, without the
     /// fabric. In stepped mode no packet moves until the test steps the NIC, and
     /// a thread of the application may wait for a connection meanwhile.
@@ -43,11 +43,11 @@ struct Peers {
 }
 
 impl Ucma {
-    pub(super) fn new(state: State, wake: Box<dyn Fn() + Send + Sync>, direct: bool) -> Self {
+    pub(super) fn new(state: State, run: Box<dyn Fn() + Send + Sync>, direct: bool) -> Self {
         let peers = Peers::default();
         Self {
             inner: Mutex::new(Inner { state, peers }),
-            wake,
+            run,
             direct,
         }
     }
@@ -69,7 +69,7 @@ impl Ucma {
         let has_work = state.cm.has_work() || state.resolutions.has_unstarted();
         drop(inner);
         if has_work {
-            (self.wake)();
+            (self.run)();
         }
         done
     }
@@ -104,9 +104,17 @@ impl Agent for Ucma {
         let mut worked = !arrived.is_empty();
         for packet in arrived.drain(..) {
             let from = (packet.header.source_qpn.0 >> 16) as u8;
-            peers.check(from, state, tx);
+            // The message is the last one of a process that has died meanwhile, or comes
+            // from a process that has replaced another one.
+            let is_last = tx.generation_of(from).is_none();
+            if !is_last {
+                peers.check(from, state, tx);
+            }
             if let Some(message) = decode(&packet.payload) {
                 state.cm.receive(from, message);
+            }
+            if is_last {
+                peers.check(from, state, tx);
             }
         }
         let check = peers.check_all(now, state, tx);

@@ -33,8 +33,9 @@ impl Ucma {
             seed,
         };
         let is_stepped = emulator.config().mode == Mode::Stepped;
-        let wake = Box::new(|| emulator.wake());
-        let ucma = Arc::new(Self::new(State::new(parts), wake, is_stepped));
+        // A kernel sends within the call: the process may end right after it.
+        let run = Box::new(|| drop(emulator.nic_after_packets()));
+        let ucma = Arc::new(Self::new(State::new(parts), run, is_stepped));
         emulator.set_agent(Arc::clone(&ucma) as Arc<_>);
         ucma
     }

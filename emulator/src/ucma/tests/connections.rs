@@ -185,6 +185,24 @@ fn a_killed_peer_disconnects_and_its_port_is_free() {
 }
 
 #[test]
+fn the_last_message_of_a_process_arrives_after_its_death() {
+    let mut world = World::new(Link::Ib);
+    let (client, server) = (world.open(1), world.open(2));
+    server.listener(TCP, 7471);
+    let active = client.routed(TCP, 7471);
+    client.connect(active, parameters(1, b"")).unwrap();
+    world.carry();
+    let passive = server.expect(event::CONNECT_REQUEST, UID).id;
+    server.reject(passive, b"full").unwrap();
+    world.processes[1].work(world.now, &mut Vec::new(), &mut world.wire);
+    world.kill(2);
+    world.advance(SECOND);
+    let refusal = connection_of(&client.expect(event::REJECTED, UID));
+    assert_eq!(refusal.private_data[..4], *b"full");
+    assert!(!client.is_readable(), "the death is no second event");
+}
+
+#[test]
 fn closing_a_file_ends_its_connections() {
     let mut world = World::new(Link::Ib);
     let ends = establish(&mut world);
