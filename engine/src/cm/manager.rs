@@ -334,7 +334,9 @@ impl Request {
     }
 
     /// Rejects the request: the requester gets
-    /// [`super::ConnectionEvent::PeerRejected`].
+    /// [`super::ConnectionEvent::PeerRejected`], also if this process ends next. Waits for
+    /// the thread that calls the sinks, so the caller must not hold a lock that a sink
+    /// takes.
     ///
     /// # Errors
     /// [`CmError::TooLong`] if `private_data` exceeds

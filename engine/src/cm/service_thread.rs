@@ -5,12 +5,21 @@ use crate::control::forks;
 use crate::sync::Mutex;
 use crate::thread::{SignalsBlocked, leave_pinned_cpus};
 use mio::{Poll, Token, Waker};
+use std::convert::Infallible;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc;
 use std::thread::{self, JoinHandle, ThreadId};
+use std::time::Duration;
 
 /// The event that wakes the thread for commands.
 pub(super) const WAKE: Token = Token(0);
+
+/// The longest wait for the execution of a command, if a sink blocks the thread.
+const LONGEST_WAIT: Duration = Duration::from_secs(1);
+
+/// Part of a command: its caller waits until this is dropped.
+pub(super) type Executed = mpsc::Sender<Infallible>;
 
 /// The command queue: handles put commands in, the service thread takes them out.
 pub(super) struct CommandQueue<C> {
@@ -81,6 +90,22 @@ impl<C> CommandQueue<C> {
         {
             tracing::error!(%error, "cannot wake the connection manager");
         }
+        Ok(())
+    }
+
+    /// Queues a command, and waits until the thread has executed it, so that the process
+    /// may end. The thread itself does not wait.
+    pub(super) fn execute(
+        &self,
+        command: impl FnOnce(Option<Executed>) -> C,
+    ) -> Result<(), CmError> {
+        if self.on_service_thread() {
+            return self.send(command(None));
+        }
+        let (executed, wait) = mpsc::channel();
+        self.send(command(Some(executed)))?;
+        // Ends with an error: nothing is ever sent.
+        let _ = wait.recv_timeout(LONGEST_WAIT);
         Ok(())
     }
 

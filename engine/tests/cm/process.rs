@@ -2,6 +2,7 @@
 
 use super::support::{Events, Host, TIMEOUT, connect, kind, local, parameters, start, target};
 use dat_engine::cm::{CmError, ConnectionEvent, ManagerKind};
+use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -74,6 +75,47 @@ fn a_killed_requester_is_reported_at_once() {
     let _connection = request.accept(parameters(2), b"", events.clone()).unwrap();
     assert_eq!(events.next(), ConnectionEvent::AcceptFailed);
     child.wait().unwrap();
+}
+
+#[test]
+#[ignore = "the other process of the test below"]
+fn rejecter() {
+    if std::env::var(QUALIFIER).is_err() {
+        return;
+    }
+    let host = Host::new();
+    println!("{LISTENING}{}", host.qualifier);
+    host.requests.next().reject(b"full").unwrap();
+    // SAFETY: ends the process, without another call of the library.
+    unsafe { libc::_exit(0) };
+}
+
+/// What the rejecter prints before its qualifier.
+const LISTENING: &str = "listening on ";
+
+/// A rejection has no event that a program could wait for.
+#[test]
+fn a_peer_that_rejects_and_ends_at_once_has_rejected() {
+    let manager = start();
+    for round in 0..10 {
+        let mut child = program("cm::process::rejecter")
+            .env(QUALIFIER, "any")
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        let qualifier = lines.map(Result::unwrap).find_map(|line| {
+            let (_, number) = line.split_once(LISTENING)?;
+            Some(number.parse().unwrap())
+        });
+        let (_connection, events) = connect(&manager, qualifier.expect("a qualifier"), None);
+        let event = events.next();
+        let ConnectionEvent::PeerRejected { private_data } = event else {
+            panic!("round {round}: {event:?}");
+        };
+        assert_eq!(private_data[..4], *b"full");
+        child.wait().unwrap();
+    }
 }
 
 #[test]

@@ -269,12 +269,20 @@ impl Request {
         Ok(())
     }
 
-    /// Rejects with the private data of the application; `None` if it gave no answer.
+    /// Rejects with the private data of the application; `None` if it gave no answer. A
+    /// rejection of the application is sent when this returns: no event follows, so the
+    /// process may end next.
     fn refuse(&mut self, private_data: Option<Vec<u8>>) {
         let commands = &self.service.shared.commands;
-        if commands.here() && self.id.take().is_some() {
-            let _ = commands.send(Command::Reject(self.token, private_data));
+        if !commands.here() || self.id.take().is_none() {
+            return;
         }
+        let _ = match private_data {
+            Some(_) => {
+                commands.execute(|executed| Command::Reject(self.token, private_data, executed))
+            }
+            None => commands.send(Command::Reject(self.token, None, None)),
+        };
     }
 }
 

@@ -178,7 +178,7 @@ impl Runner<'_> {
                 let status = entry.session.accept(gate, param, &times);
                 self.update_tables(token, status);
             }
-            Command::Reject(token, private_data) => {
+            Command::Reject(token, private_data, _executed) => {
                 self.with(token, |session| session.reject(private_data.as_deref()));
             }
             Command::Disconnect(token) => {

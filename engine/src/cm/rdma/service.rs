@@ -6,7 +6,7 @@ use super::run;
 use super::session::ConnectionGate;
 use super::wire::Active;
 use crate::cm::gate::Gate;
-use crate::cm::service_thread::{self, CommandQueue, End};
+use crate::cm::service_thread::{self, CommandQueue, End, Executed};
 use crate::cm::{CmError, DeviceSink, ListenSink, Local, ManagerOptions};
 use crate::sync::Mutex;
 use mio::{Poll, Token};
@@ -49,7 +49,7 @@ pub(super) enum Command {
     Accept(Token, Arc<ConnectionGate>, ConnParam),
     /// Reject a request, with the private data of the application; `None` if it gave no
     /// answer.
-    Reject(Token, Option<Vec<u8>>),
+    Reject(Token, Option<Vec<u8>>, Option<Executed>),
     Disconnect(Token),
     /// Disconnect and drop the session; its gate is closed.
     Abort(Token),

@@ -127,12 +127,20 @@ impl Request {
         Ok(())
     }
 
+    /// Sends a rejection. One of the application is sent when this returns: no event
+    /// follows, so the process may end next.
     fn refuse(&mut self, reason: Reason) {
-        let shared = &self.service.shared;
-        if !self.answered && shared.commands.here() {
-            self.answered = true;
-            let _ = shared.commands.send(Command::Reject(self.token, reason));
+        let commands = &self.service.shared.commands;
+        if self.answered || !commands.here() {
+            return;
         }
+        self.answered = true;
+        let _ = match reason {
+            Reason::Application(_) => {
+                commands.execute(|executed| Command::Reject(self.token, reason, executed))
+            }
+            _ => commands.send(Command::Reject(self.token, reason, None)),
+        };
     }
 }
 

@@ -127,7 +127,7 @@ impl Runner<'_> {
                             let _ = gate.call(true, |sink| sink.event(event));
                         }
                     }
-                    Command::Reject(token, reason) => {
+                    Command::Reject(token, reason, _executed) => {
                         self.with(token, |session| session.reject(&reason));
                     }
                     Command::Disconnect(token) => {

@@ -3,7 +3,7 @@
 use super::frame::Reason;
 use super::run;
 use super::session::{ConnectionGate, ListenGate};
-use crate::cm::service_thread::{self, CommandQueue, End};
+use crate::cm::service_thread::{self, CommandQueue, End, Executed};
 use crate::cm::{CmError, ManagerOptions};
 use crate::sync::Mutex;
 use mio::net::{TcpListener, TcpStream};
@@ -41,7 +41,7 @@ pub(super) enum Command {
     /// Accept a request.
     Accept(Token, Arc<ConnectionGate>, Vec<u8>),
     /// Reject a request.
-    Reject(Token, Reason),
+    Reject(Token, Reason, Option<Executed>),
     Disconnect(Token),
     /// Send a disconnect and drop the session; its gate is closed.
     Abort(Token),
