@@ -116,6 +116,9 @@ pub(crate) struct LatArgs {
     pub(crate) fail_if: Vec<Condition>,
     #[command(flatten)]
     pub(crate) histograms: HistogramArgs,
+    /// Say of an unreliable result what it means for a first look (for perf-scripts/quickstart)
+    #[arg(long, hide = true)]
+    pub(crate) first_look: bool,
 }
 
 impl LatArgs {

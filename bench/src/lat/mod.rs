@@ -96,7 +96,7 @@ pub(crate) fn run(args: &LatArgs) -> Result<(), Failure> {
         return ended;
     }
     // What was measured before a failure is kept.
-    let text = text_below(&conditions, columns, &outcomes);
+    let text = text_below(&conditions, columns, &outcomes, args.first_look);
     let json = report::json(&conditions, &outcomes, ended.is_ok());
     let samples = outcomes.iter().flat_map(|outcome| {
         let service = outcome.open.iter().map(|open| &open.service.samples);
@@ -222,7 +222,12 @@ fn measure(
 }
 
 /// Returns the text below the table.
-fn text_below(conditions: &Conditions, columns: Columns, outcomes: &[Outcome]) -> String {
+fn text_below(
+    conditions: &Conditions,
+    columns: Columns,
+    outcomes: &[Outcome],
+    is_first_look: bool,
+) -> String {
     let mut text = format!("{}\n", report::NOTE);
     if columns.rates {
         text += &format!("{}\n", report::RATES_NOTE);
@@ -230,7 +235,11 @@ fn text_below(conditions: &Conditions, columns: Columns, outcomes: &[Outcome]) -
     if columns.apis {
         text += &format!("{}\n", report::layers::NOTE);
     }
-    text += &reliability::text(&judged(conditions, outcomes));
+    let judged = judged(conditions, outcomes);
+    text += &match is_first_look {
+        true => reliability::first_look(&judged),
+        false => reliability::text(&judged),
+    };
     if let [outcome] = outcomes {
         text += &format!("\n{}\n", report::histogram_text(outcome, conditions));
     }

@@ -60,9 +60,7 @@ impl<'a> Reliability<'a> {
 /// Returns the lines below a table: the noise of the run, the unreliable cases,
 /// and what to do.
 pub(crate) fn text(all: &[Reliability<'_>]) -> String {
-    let mut noise = Noise::default();
-    all.iter().for_each(|it| noise.add(it.noise));
-    let mut out = format!(" noise    : {noise}\n");
+    let mut out = noise_line(all);
     // Writing to a String cannot fail.
     let unreliable: Vec<_> = all.iter().filter(|it| !it.verdict.reliable).collect();
     for it in unreliable.iter().take(MOST_LISTED) {
@@ -81,6 +79,31 @@ pub(crate) fn text(all: &[Reliability<'_>]) -> String {
         let _ = writeln!(out, " to do    : {remedy}");
     }
     fit(&out)
+}
+
+/// Returns the same for a first look at a host that nobody has prepared: what the
+/// unreliable cases mean, and one thing to do.
+pub(crate) fn first_look(all: &[Reliability<'_>]) -> String {
+    let mut out = noise_line(all);
+    let mut unreliable = all.iter().filter(|it| !it.verdict.reliable);
+    if let Some(first) = unreliable.next() {
+        let others = match unreliable.count() {
+            0 => String::new(),
+            more => format!("; and {more} more of {} results", all.len()),
+        };
+        out += &format!(
+            " rough    : {}{others}. That is normal on a machine that also does other things: read the typical time as a rough figure, and the tail (99 % and above) as the machine's\n next     : perf-scripts/check lists what to change on this machine for figures to rely on\n",
+            reasons(first)
+        );
+    }
+    fit(&out)
+}
+
+/// Returns the line that shows the noise of the whole run.
+fn noise_line(all: &[Reliability<'_>]) -> String {
+    let mut noise = Noise::default();
+    all.iter().for_each(|it| noise.add(it.noise));
+    format!(" noise    : {noise}\n")
 }
 
 fn reasons(of: &Reliability<'_>) -> String {
@@ -158,6 +181,31 @@ mod tests {
         );
         require(false, &all).unwrap();
         require(true, &all[..1]).unwrap();
+    }
+
+    #[test]
+    fn a_first_look_names_the_reason_as_normal_and_one_thing_to_do() {
+        let noises = [noise(99), noise(29), noise(30)];
+        let text = first_look(&judged(&noises)).replace("\n            ", " ");
+        let lines: Vec<_> = text.lines().collect();
+        assert_eq!(lines.len(), 3, "{text}");
+        assert!(lines[0].starts_with(" noise    : "), "{text}");
+        assert!(
+            lines[1].starts_with(" rough    : case 1: the waiter ran 29 % of the time"),
+            "{text}"
+        );
+        for part in ["and 1 more of 3 results", "normal on a machine"] {
+            assert!(lines[1].contains(part), "{part} in {text}");
+        }
+        assert!(
+            lines[2].starts_with(" next     : perf-scripts/check "),
+            "{text}"
+        );
+        for word in ["UNRELIABLE", "isolcpus"] {
+            assert!(!text.contains(word), "{word} in {text}");
+        }
+        let reliable = [noise(99)];
+        assert_eq!(first_look(&judged(&reliable)).lines().count(), 1);
     }
 
     #[test]
