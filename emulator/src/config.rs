@@ -2,13 +2,15 @@
 //! environment variables; a test sets the fields of [`Config`].
 
 use std::ffi::OsString;
+use std::fmt::Display;
 use std::path::PathBuf;
+use std::str::FromStr;
+use std::time::Duration;
 
 use crate::fabric::name::FabricName;
 use crate::faults::FaultSpec;
-use crate::faults::spec::SpecError;
-use crate::limits::{Limits, LimitsError};
-use crate::nasty::{Nasty, NastyError};
+use crate::limits::Limits;
+use crate::nasty::Nasty;
 
 /// Link layer of every port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -86,6 +88,9 @@ pub const MAX_DEVICES: u8 = 16;
 /// Maximum number of ports of one device, the same as in libmlx5.
 pub const MAX_PORTS: u8 = 2;
 
+/// The longest time in milliseconds that the resolution of a route can take.
+pub const MAX_RESOLVE_TIME_MS: u64 = 10_000;
+
 /// The settings that are fixed when the first device is opened.
 #[derive(Clone, Debug)]
 pub struct Config {
@@ -118,6 +123,9 @@ pub struct Config {
     /// Whether `/dev/infiniband/rdma_cm` is emulated. By default it is under the
     /// launcher, and not for a test that contains the devices.
     pub rdma_cm: bool,
+    /// The most that rdma_cm takes to resolve a route while no process listens there. In
+    /// stepped mode it takes no time.
+    pub resolve_time: Duration,
     /// The faults to inject.
     pub faults: Option<FaultSpec>,
     /// The limits of every device.
@@ -149,6 +157,7 @@ impl Default for Config {
             wake: Wake::Auto,
             memlock: false,
             rdma_cm: false,
+            resolve_time: Duration::from_millis(100),
             faults: None,
             limits: Limits::DEVICE,
             nasty: Nasty::default(),
@@ -197,6 +206,8 @@ impl Config {
     pub const MEMLOCK: &'static str = "MLX5EMU_MEMLOCK";
     /// `1` to emulate `/dev/infiniband/rdma_cm`.
     pub const RDMA_CM: &'static str = "MLX5EMU_RDMA_CM";
+    /// Milliseconds that the resolution of a route by rdma_cm takes at most.
+    pub const RESOLVE_TIME: &'static str = "MLX5EMU_RESOLVE_TIME";
     /// Faults to inject, in the syntax of [`FaultSpec`].
     pub const FAULTS: &'static str = "MLX5EMU_FAULTS";
     /// Limits of the devices, in the syntax of [`Limits`].
@@ -310,30 +321,25 @@ impl Config {
         if let Some(value) = get(Self::RDMA_CM) {
             config.rdma_cm = choice(Self::RDMA_CM, &value, &[("0", false), ("1", true)])?;
         }
+        if let Some(value) = get(Self::RESOLVE_TIME) {
+            let millis = value.to_str().and_then(|text| text.parse().ok());
+            let millis = millis.filter(|millis| *millis <= MAX_RESOLVE_TIME_MS);
+            config.resolve_time = Duration::from_millis(millis.ok_or_else(|| {
+                invalid(
+                    Self::RESOLVE_TIME,
+                    &value,
+                    format!("expected milliseconds, from 0 to {MAX_RESOLVE_TIME_MS}"),
+                )
+            })?);
+        }
         if let Some(value) = get(Self::FAULTS) {
-            let text = value
-                .to_str()
-                .ok_or_else(|| invalid(Self::FAULTS, &value, "expected ASCII text"))?;
-            let faults = text
-                .parse()
-                .map_err(|error: SpecError| invalid(Self::FAULTS, &value, error.to_string()))?;
-            config.faults = Some(faults);
+            config.faults = Some(parsed(Self::FAULTS, &value)?);
         }
         if let Some(value) = get(Self::LIMITS) {
-            let text = value
-                .to_str()
-                .ok_or_else(|| invalid(Self::LIMITS, &value, "expected ASCII text"))?;
-            config.limits = text
-                .parse()
-                .map_err(|error: LimitsError| invalid(Self::LIMITS, &value, error.to_string()))?;
+            config.limits = parsed(Self::LIMITS, &value)?;
         }
         if let Some(value) = get(Self::NASTY) {
-            let text = value
-                .to_str()
-                .ok_or_else(|| invalid(Self::NASTY, &value, "expected ASCII text"))?;
-            config.nasty = text
-                .parse()
-                .map_err(|error: NastyError| invalid(Self::NASTY, &value, error.to_string()))?;
+            config.nasty = parsed(Self::NASTY, &value)?;
         }
         if let Some(value) = get(Self::DATA_IN_ORDER) {
             let known = [
@@ -372,6 +378,16 @@ fn invalid(variable: &'static str, value: &OsString, reason: impl Into<String>) 
     }
 }
 
+fn parsed<T>(variable: &'static str, value: &OsString) -> Result<T, ConfigError>
+where
+    T: FromStr<Err: Display>,
+{
+    let text = value.to_str();
+    let text = text.ok_or_else(|| invalid(variable, value, "expected ASCII text"))?;
+    text.parse()
+        .map_err(|error: T::Err| invalid(variable, value, error.to_string()))
+}
+
 fn count(variable: &'static str, value: &OsString, max: u8) -> Result<u8, ConfigError> {
     value
         .to_str()
@@ -406,95 +422,4 @@ fn choice<T: Copy>(
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn read(pairs: &[(&'static str, &str)]) -> Result<Config, ConfigError> {
-        Config::from_lookup(|name| {
-            pairs
-                .iter()
-                .find(|pair| pair.0 == name)
-                .map(|pair| OsString::from(pair.1))
-        })
-    }
-
-    #[test]
-    fn unset_and_empty_variables_mean_the_defaults() {
-        let config = read(&[(Config::LINK, ""), (Config::TRACE, "")]).unwrap();
-        assert_eq!(config.fabric.as_str(), "default");
-        assert_eq!(
-            (config.link, config.devices, config.lenient),
-            (Link::Ib, 1, false)
-        );
-        assert_eq!(
-            (config.face, config.wake, config.trace),
-            (Face::Ioctl, Wake::Auto, None)
-        );
-    }
-
-    #[test]
-    fn every_variable_is_read() {
-        let config = read(&[
-            (Config::FABRIC, "lab-1"),
-            (Config::LINK, "roce"),
-            (Config::DEVICES, "3"),
-            (Config::PORTS, "2"),
-            (Config::LENIENT, "1"),
-            (Config::FACE, "write"),
-            (Config::TRACE, "/tmp/t"),
-            (Config::WAKE, "nap"),
-            (Config::FAULTS, "seed=3,drop=0.5"),
-            (Config::LIMITS, "max_sge=1,no_srq"),
-            (Config::NASTY, "seed=2,srq"),
-            (Config::DATA_IN_ORDER, "no"),
-            (Config::NUMA_NODE, "3"),
-            (Config::TRACE_COMMANDS, "/tmp/c"),
-            (Config::EXPLAIN, "1"),
-        ])
-        .unwrap();
-        assert_eq!(config.fabric.as_str(), "lab-1");
-        assert_eq!(
-            (config.link, config.devices, config.ports, config.lenient),
-            (Link::Roce, 3, 2, true)
-        );
-        assert_eq!((config.face, config.wake), (Face::Write, Wake::Nap));
-        assert_eq!(config.trace, Some(PathBuf::from("/tmp/t")));
-        assert_eq!(config.trace_commands, Some(PathBuf::from("/tmp/c")));
-        assert!(config.explain);
-        let faults = config.faults.expect("given").to_string();
-        assert_eq!(faults, "seed=3,drop=0.5");
-        assert_eq!(config.limits.to_string(), "max_sge=1,max_srq=0");
-        assert_eq!(config.nasty.to_string(), "seed=2,srq");
-        assert_eq!(config.data_in_order, DataInOrder::No);
-        assert_eq!(config.numa_node, Some(3));
-        let none = read(&[(Config::NUMA_NODE, "none")]).expect("a value");
-        assert_eq!(none.numa_node, None);
-    }
-
-    #[test]
-    fn an_invalid_value_is_reported_with_its_variable_and_the_accepted_values() {
-        for (variable, value) in [
-            (Config::FABRIC, "../x"),
-            (Config::LINK, "token-ring"),
-            (Config::DEVICES, "0"),
-            (Config::DEVICES, "17"),
-            (Config::DEVICES, "two"),
-            (Config::PORTS, "0"),
-            (Config::PORTS, "3"),
-            (Config::LENIENT, "yes"),
-            (Config::EXPLAIN, "yes"),
-            (Config::FACE, "netlink"),
-            (Config::WAKE, "spin"),
-            (Config::FAULTS, "drop=2"),
-            (Config::LIMITS, "max_sge=31"),
-            (Config::NASTY, "kind"),
-            (Config::DATA_IN_ORDER, "maybe"),
-            (Config::NUMA_NODE, "-1"),
-        ] {
-            let text = read(&[(variable, value)]).unwrap_err().to_string();
-            assert!(text.contains(variable) && text.contains(value), "{text}");
-        }
-        let text = read(&[(Config::LINK, "eth")]).unwrap_err().to_string();
-        assert!(text.ends_with("expected one of: ib, roce"), "{text}");
-    }
-}
+mod tests;

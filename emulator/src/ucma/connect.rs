@@ -74,12 +74,8 @@ impl State {
         let addresses = id.local.zip(id.remote);
         let (local, remote) = addresses.or_refuse(EINVAL, NO_ROUTE)?;
         let path = id.path.or_refuse(EINVAL, NO_ROUTE)?;
-        let service_id = id.service_id(&remote);
-        let target = Target {
-            service_id,
-            family: remote.family(),
-            address: remote.octets(),
-        };
+        let target = id.target(&remote);
+        let service_id = target.service_id;
         let data = match remote.family() {
             Family::Ib => with.private_data().to_vec(),
             _ => [
@@ -129,7 +125,7 @@ impl State {
     }
 
     /// Returns the process that listens, preferably at exactly this address.
-    fn find_listener(&self, target: &Target) -> Option<u8> {
+    pub(super) fn find_listener(&self, target: &Target) -> Option<u8> {
         use crate::fabric::registry::Scope;
         let own = self.services().map(|(_, service)| (self.slot, service));
         let others = self.directory.others().into_iter();

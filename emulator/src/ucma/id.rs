@@ -2,6 +2,7 @@
 
 use super::address::Address;
 use super::ports::Space;
+use super::services::Target;
 use crate::cm::{CommId, Ece, Path};
 use crate::nic::spec::{PortAddress, Result};
 use crate::refusal::refuse;
@@ -45,7 +46,10 @@ pub(super) struct Id {
     pub(super) port: Option<PortAddress>,
     /// The port of the other end.
     pub(super) remote_port: Option<PortAddress>,
+    /// The path, from the beginning of its resolution.
     pub(super) path: Option<Path>,
+    /// How often the resolution of the route may still look for a listener.
+    pub(super) looks: u64,
     /// The connection.
     pub(super) comm: Option<CommId>,
     /// `RDMA_OPTION_ID_AFONLY`, once set.
@@ -82,6 +86,7 @@ impl Id {
             port: None,
             remote_port: None,
             path: None,
+            looks: 0,
             comm: None,
             family_only: None,
             reuse: false,
@@ -146,6 +151,15 @@ impl Id {
             EINVAL,
             "RDMA_OPTION_ID_ACK_TIMEOUT is for RC queue pairs and XRC initiators",
         ))
+    }
+
+    /// Returns the target of a request to this address.
+    pub(super) fn target(&self, remote: &Address) -> Target {
+        Target {
+            service_id: self.service_id(remote),
+            family: remote.family(),
+            address: remote.octets(),
+        }
     }
 
     /// Returns the service ID of an address (`rdma_get_service_id`).

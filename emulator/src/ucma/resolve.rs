@@ -1,6 +1,8 @@
 //! Addresses, routes and listening (the kernel's `rdma_bind_addr`,
 //! `rdma_resolve_addr`, `rdma_resolve_route`, `rdma_listen`).
 
+use std::time::Duration;
+
 use libc::{EACCES, EADDRNOTAVAIL, EINVAL, ENODEV, EPROTONOSUPPORT, ETIMEDOUT};
 
 use super::abi::event;
@@ -22,6 +24,8 @@ const NO_ROUTE_WANTED: &str =
 /// The largest backlog, and the default: the kernel's
 /// `net.rdma_ucm.max_backlog`.
 const MAX_BACKLOG: u32 = 1024;
+/// How often a route that is being resolved looks for a listener, in nanoseconds.
+const LOOK_INTERVAL: Nanos = 1_000_000;
 /// The first port that needs no rights.
 const FIRST_FREE_PORT: u16 = 1024;
 /// The bits of a service ID that select a port space (`RDMA_IB_IP_PS_MASK`).
@@ -235,16 +239,23 @@ impl State {
     }
 
     /// Handles the resolutions that have waited for another host, or for a path, in
-    /// vain.
+    /// vain; and completes those of routes whose time is over.
     pub(super) fn expire_resolutions(&mut self, now: Nanos) -> Option<Nanos> {
         self.resolutions.begin(now);
         while let Some(number) = self.resolutions.expire(now) {
             let Some(id) = self.ids.get_mut(&number) else {
                 continue;
             };
+            if id.state == IdState::RouteQuery && id.path.is_some() {
+                self.look_for_listener(number);
+                self.resolutions.begin(now);
+                continue;
+            }
             let (state, failure) = match id.state {
                 IdState::RouteQuery => (IdState::AddrResolved, event::ROUTE_ERROR),
-                _ => (IdState::AddrBound, event::ADDR_ERROR),
+                IdState::AddrQuery => (IdState::AddrBound, event::ADDR_ERROR),
+                // The device was removed.
+                _ => continue,
             };
             id.state = state;
             self.notify(number, failure, -ETIMEDOUT, &Content::empty());
@@ -277,7 +288,42 @@ impl State {
                 path.packet_life_time = (timeout - 1).min(31);
             }
         }
-        self.set_path(number, path)
+        let time = self
+            .resolve_time
+            .min(Duration::from_millis(timeout_ms.into()));
+        let id = self.known_mut(number)?;
+        id.path = Some(path);
+        id.looks = (time.as_nanos() as Nanos).div_ceil(LOOK_INTERVAL);
+        id.state = IdState::RouteQuery;
+        self.look_for_listener(number);
+        Ok(())
+    }
+
+    /// Completes the resolution of a route if a process listens at the address of the
+    /// peer, or if it has taken as long as it may. Otherwise looks again later.
+    ///
+    /// In the kernel, a work queue and on InfiniBand a query of the subnet manager come
+    /// between the command and the event (`cma_resolve_iboe_route`,
+    /// `cma_resolve_ib_route`). Programs that connect a second time rely on the server
+    /// listening again by then (perftest's `create_rdma_cm_connection`).
+    fn look_for_listener(&mut self, number: u32) {
+        let Some(id) = self.ids.get(&number) else {
+            return;
+        };
+        let is_over = id.looks == 0;
+        let target = id.remote.map(|remote| id.target(&remote));
+        let is_there = || target.is_none_or(|target| self.find_listener(&target).is_some());
+        let is_resolved = is_over || is_there();
+        let Some(id) = self.ids.get_mut(&number) else {
+            return;
+        };
+        if is_resolved {
+            id.state = IdState::RouteResolved;
+            self.notify(number, event::ROUTE_RESOLVED, 0, &Content::empty());
+        } else {
+            id.looks -= 1;
+            self.resolutions.start(number, LOOK_INTERVAL);
+        }
     }
 
     /// Sets the path to the peer, as `RDMA_OPTION_IB_PATH` does.

@@ -2,6 +2,7 @@
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::agent::Ucma;
 use super::host::{Host, SystemHost};
@@ -30,6 +31,10 @@ impl Ucma {
             ports: Ports::new(locks, host.ephemeral_ports(), seed),
             host: Box::new(host),
             directory,
+            resolve_time: match emulator.config().mode {
+                Mode::Stepped => Duration::ZERO,
+                Mode::Threaded => emulator.config().resolve_time,
+            },
             seed,
         };
         let is_stepped = emulator.config().mode == Mode::Stepped;

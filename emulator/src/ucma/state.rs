@@ -1,6 +1,7 @@
 //! The ids and files of a process.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::time::Duration;
 
 use libc::{EINVAL, ENOENT, ENXIO};
 
@@ -34,6 +35,8 @@ pub(super) struct State {
     pub(super) cm: Manager,
     /// The ports that are down.
     pub(super) down: PortSet,
+    /// The most that the resolution of a route takes.
+    pub(super) resolve_time: Duration,
     /// Ids that wait for the address of another host, or for a path.
     pub(super) resolutions: Timers<u32>,
     pub(super) ids: BTreeMap<u32, Id>,
@@ -53,6 +56,8 @@ pub(super) struct Parts {
     pub(super) host: Box<dyn Host>,
     pub(super) ports: Ports,
     pub(super) directory: Box<dyn Directory>,
+    /// The most that the resolution of a route takes.
+    pub(super) resolve_time: Duration,
     /// Where the pseudo-random numbers start.
     pub(super) seed: u64,
 }
@@ -67,6 +72,7 @@ impl State {
             directory: parts.directory,
             cm: Manager::default(),
             down: PortSet::default(),
+            resolve_time: parts.resolve_time,
             resolutions: Timers::default(),
             ids: BTreeMap::new(),
             listeners: BTreeSet::new(),

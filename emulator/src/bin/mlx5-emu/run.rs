@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
 use clap::{Args, ValueEnum};
-use mlx5emu::config::{Config, MAX_DEVICES, MAX_PORTS};
+use mlx5emu::config::{Config, MAX_DEVICES, MAX_PORTS, MAX_RESOLVE_TIME_MS};
 use mlx5emu::fabric::attachment::Attachment;
 use mlx5emu::fabric::name::FabricName;
 use mlx5emu::faults::FaultSpec;
@@ -47,6 +47,10 @@ pub(super) struct Arguments {
     /// (rping, perftest -R, …) then fail, and DAT programs connect by TCP.
     #[arg(long)]
     no_rdma_cm: bool,
+    /// The most milliseconds that rdma_cm takes to resolve a route, as long as no process
+    /// listens at the address [default: 100].
+    #[arg(long, value_name = "MS", value_parser = milliseconds)]
+    resolve_time: Option<u64>,
     /// Append every WQE and CQE as text to FILE, or to standard error if FILE
     /// is "-". Several programs can share one file. "commands" shows every command
     /// of libibverbs and librdmacm to the kernel instead, and "commands=FILE" appends
@@ -205,6 +209,9 @@ fn environment_of_options(arguments: &Arguments) -> Result<Vec<(&'static str, Os
     } else if std::env::var_os(Config::RDMA_CM).is_none_or(|value| value.is_empty()) {
         chosen.push((Config::RDMA_CM, "1".into()));
     }
+    if let Some(millis) = arguments.resolve_time {
+        chosen.push((Config::RESOLVE_TIME, millis.to_string().into()));
+    }
     if let Some(faults) = &arguments.faults {
         let spec: Result<FaultSpec, _> = faults.parse();
         spec.map_err(|error| {
@@ -295,6 +302,12 @@ fn trace_file(trace: &Path) -> Result<PathBuf, Failure> {
         opened.map_err(failure)?;
     }
     std::path::absolute(trace).map_err(failure)
+}
+
+/// Parses a time to resolve a route.
+fn milliseconds(text: &str) -> Result<u64, String> {
+    let millis = text.parse().ok().filter(|&it| it <= MAX_RESOLVE_TIME_MS);
+    millis.ok_or_else(|| format!("expected milliseconds, from 0 to {MAX_RESOLVE_TIME_MS}"))
 }
 
 /// Parses a number from 1 to `MAX`.

@@ -335,7 +335,7 @@ fn a_process_that_exits_disconnects_and_does_not_end_waits() {
 
 #[test]
 fn in_stepped_mode_a_process_connects_to_itself_without_packets() {
-    let world = World::with(Link::Ib, true);
+    let world = World::with(Link::Ib, true, Duration::ZERO);
     let channel = world.open(1);
     let listener = channel.listener(TCP, 7471);
     let active = channel.routed(TCP, 7471);

@@ -4,12 +4,14 @@ mod commands;
 mod connections;
 mod garbage;
 mod options;
+mod resolving;
 
 use std::collections::{HashMap, VecDeque};
 use std::net::{IpAddr, Ipv4Addr};
 use std::ops::Range;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::Arc;
+use std::time::Duration;
 
 use zerocopy::{FromBytes, FromZeros, IntoBytes};
 
@@ -162,11 +164,12 @@ struct Channel {
 
 impl World {
     fn new(link: Link) -> Self {
-        Self::with(link, false)
+        Self::with(link, false, Duration::ZERO)
     }
 
-    /// Returns processes whose messages to themselves may arrive at once.
-    fn with(link: Link, direct: bool) -> Self {
+    /// Returns processes whose messages to themselves may arrive at once, and whose routes
+    /// take so long to resolve.
+    fn with(link: Link, direct: bool, resolve_time: Duration) -> Self {
         let shared: Arc<Mutex<Shared>> = Arc::default();
         let config = Config {
             link,
@@ -184,6 +187,7 @@ impl World {
                 host: Box::new(TestHost),
                 ports: Ports::new(Box::new(access.clone()), (40_000, 40_999), slot.into()),
                 directory: Box::new(access),
+                resolve_time,
                 seed: slot.into(),
             };
             Arc::new(Ucma::new(State::new(parts), Box::new(|| {}), direct))
