@@ -21,7 +21,7 @@ fn context(table: &Table, qpn: u32) -> Option<u64> {
 #[test]
 fn queue_pairs_with_numbers_in_sequence_all_have_their_places() {
     let mut table = Table::new();
-    let (first, count) = (0x1_0007, if cfg!(miri) { 300 } else { 10_000 });
+    let (first, count) = (0x1_0007, if cfg!(miri) { 60 } else { 10_000 });
     for qpn in first..first + count {
         table.insert(record(qpn));
     }
@@ -97,7 +97,8 @@ fn the_table_agrees_with_a_map() {
         seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
         (seed >> 33) % below
     };
-    for _ in 0..if cfg!(miri) { 500 } else { 20_000 } {
+    let (rounds, checked) = if cfg!(miri) { (300, 30) } else { (20_000, 1) };
+    for round in 0..rounds {
         // Few low bits and few high bits, so that many want one place.
         let qpn = (random(64) | random(4) << 16) as u32;
         match expected.remove(&qpn) {
@@ -109,6 +110,9 @@ fn the_table_agrees_with_a_map() {
             }
         }
         assert_eq!(table.len(), expected.len());
+        if round % checked != 0 {
+            continue;
+        }
         for low in 0..64 {
             let same = (0..4).map(|high| low | high << 16);
             let there: Vec<u32> = same.filter(|qpn| expected.contains_key(qpn)).collect();

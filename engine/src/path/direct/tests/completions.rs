@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::path::PollerCounters;
+use crate::path::direct::table::LARGE;
 
 #[test]
 fn sends_and_receives_complete_with_their_wr_ids() {
@@ -378,18 +379,19 @@ fn shared_receives_are_reused_after_their_completions() {
     assert_eq!(srq.ring.bytes(2, 2), [0, 1]);
 }
 
-/// 300 queue pairs: the poller looks ahead.
+/// So many queue pairs that the poller looks ahead.
 #[test]
 fn completions_of_hundreds_of_queue_pairs_are_those_of_their_queue_pairs() {
+    const COUNT: usize = LARGE + 44;
     for stride in [64, 128] {
         let mut cq = Cq::new(64, stride);
-        let mut pairs: Vec<Qp> = (0..300).map(|qpn| qp(qpn, &cq, &cq, None)).collect();
+        let mut pairs: Vec<Qp> = (0..COUNT as u32).map(|qpn| qp(qpn, &cq, &cq, None)).collect();
         let mut out = [Completion::default(); 16];
-        let mut counters = [0_u16; 300];
+        let mut counters = [0_u16; COUNT];
         for round in 0..if cfg!(miri) { 4_u64 } else { 40 } {
             let mut expected = Vec::new();
             for at in 0..50 {
-                let qpn = (round as usize * 50 + at * 7) % 300;
+                let qpn = (round as usize * 50 + at * 7) % COUNT;
                 let wr_id = round << 32 | at as u64;
                 pairs[qpn].recv(wr_id, &[]).unwrap();
                 cq.write(received(qpn as u32, counters[qpn], 5));
