@@ -385,7 +385,9 @@ fn completions_of_hundreds_of_queue_pairs_are_those_of_their_queue_pairs() {
     const COUNT: usize = LARGE + 44;
     for stride in [64, 128] {
         let mut cq = Cq::new(64, stride);
-        let mut pairs: Vec<Qp> = (0..COUNT as u32).map(|qpn| qp(qpn, &cq, &cq, None)).collect();
+        let mut pairs: Vec<Qp> = (0..COUNT as u32)
+            .map(|qpn| qp(qpn, &cq, &cq, None))
+            .collect();
         let mut out = [Completion::default(); 16];
         let mut counters = [0_u16; COUNT];
         for round in 0..if cfg!(miri) { 4_u64 } else { 40 } {
