@@ -81,8 +81,8 @@ pub(crate) fn text(all: &[Reliability<'_>]) -> String {
     fit(&out)
 }
 
-/// Returns the same for a first look at a host that nobody has prepared: what the
-/// unreliable cases mean, and one thing to do.
+/// Returns the lines below the table of a first look, at a host that is not tuned: the
+/// noise, what the unreliable cases mean, and one thing to do.
 pub(crate) fn first_look(all: &[Reliability<'_>]) -> String {
     let mut out = noise_line(all);
     let mut unreliable = all.iter().filter(|it| !it.verdict.reliable);

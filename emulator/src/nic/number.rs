@@ -32,7 +32,7 @@ struct Page<T> {
 enum Order {
     /// The one that was freed last, else the lowest that was never used.
     LastFreed { freed: Vec<u32>, unused: u32 },
-    /// The next free one of so many that are given out in a circle.
+    /// The next free one after the last, of `size` numbers in a circle.
     Circle { next: u32, size: u32 },
 }
 

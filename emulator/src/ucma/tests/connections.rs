@@ -87,12 +87,7 @@ fn an_accept_that_is_refused_rejects_the_request_and_has_its_own_reason() {
 #[test]
 fn a_refusal_carries_private_data() {
     let mut world = World::new(Link::Ib);
-    let (client, server) = (world.open(1), world.open(2));
-    server.listener(TCP, 7471);
-    let active = client.routed(TCP, 7471);
-    client.connect(active, parameters(1, b"")).unwrap();
-    world.carry();
-    let passive = server.expect(event::CONNECT_REQUEST, UID).id;
+    let (client, server, passive) = request(&mut world);
     assert_eq!(server.reject(passive, &[1; 149]), Err(Errno(libc::EINVAL)));
     server.reject(passive, b"no").unwrap();
     world.carry();
@@ -187,12 +182,7 @@ fn a_killed_peer_disconnects_and_its_port_is_free() {
 #[test]
 fn the_last_message_of_a_process_arrives_after_its_death() {
     let mut world = World::new(Link::Ib);
-    let (client, server) = (world.open(1), world.open(2));
-    server.listener(TCP, 7471);
-    let active = client.routed(TCP, 7471);
-    client.connect(active, parameters(1, b"")).unwrap();
-    world.carry();
-    let passive = server.expect(event::CONNECT_REQUEST, UID).id;
+    let (client, server, passive) = request(&mut world);
     server.reject(passive, b"full").unwrap();
     world.processes[1].work(world.now, &mut Vec::new(), &mut world.wire);
     world.kill(2);

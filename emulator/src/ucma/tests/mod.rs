@@ -477,6 +477,18 @@ struct Established {
 /// The handle of the passive end.
 const PASSIVE_UID: u64 = 0x8000;
 
+/// Requests a connection that the server has not answered: the channels of client and server,
+/// and the id of the request.
+fn request(world: &mut World) -> (Channel, Channel, u32) {
+    let (client, server) = (world.open(1), world.open(2));
+    server.listener(TCP, 7471);
+    let active = client.routed(TCP, 7471);
+    client.connect(active, parameters(1, b"")).unwrap();
+    world.carry();
+    let passive = server.expect(event::CONNECT_REQUEST, UID).id;
+    (client, server, passive)
+}
+
 fn establish(world: &mut World) -> Established {
     let (client, server) = (world.open(1), world.open(2));
     let listener = server.listener(TCP, 7471);

@@ -148,12 +148,7 @@ fn a_migrated_id_takes_its_events_along() {
 #[test]
 fn traffic_establishes_a_connection() {
     let mut world = World::new(Link::Ib);
-    let (client, server) = (world.open(1), world.open(2));
-    server.listener(TCP, 7471);
-    let active = client.routed(TCP, 7471);
-    client.connect(active, parameters(1, b"")).unwrap();
-    world.carry();
-    let passive = server.expect(event::CONNECT_REQUEST, UID).id;
+    let (_client, server, passive) = request(&mut world);
     server
         .accept(passive, PASSIVE_UID, parameters(2, b""))
         .unwrap();
