@@ -93,13 +93,14 @@ impl<C> CommandQueue<C> {
         Ok(())
     }
 
-    /// Queues a command, and waits until the thread has executed it, so that the process
-    /// may end. The thread itself does not wait.
+    /// Queues a command, and if `waits`, waits until the thread has executed it, so that the
+    /// process may end. The thread itself does not wait.
     pub(super) fn execute(
         &self,
+        waits: bool,
         command: impl FnOnce(Option<Executed>) -> C,
     ) -> Result<(), CmError> {
-        if self.on_service_thread() {
+        if !waits || self.on_service_thread() {
             return self.send(command(None));
         }
         let (executed, wait) = mpsc::channel();

@@ -274,15 +274,11 @@ impl Request {
     /// process may end next.
     fn refuse(&mut self, private_data: Option<Vec<u8>>) {
         let commands = &self.service.shared.commands;
-        if !commands.here() || self.id.take().is_none() {
-            return;
+        if commands.here() && self.id.take().is_some() {
+            let _ = commands.execute(private_data.is_some(), |executed| {
+                Command::Reject(self.token, private_data, executed)
+            });
         }
-        let _ = match private_data {
-            Some(_) => {
-                commands.execute(|executed| Command::Reject(self.token, private_data, executed))
-            }
-            None => commands.send(Command::Reject(self.token, None, None)),
-        };
     }
 }
 

@@ -131,16 +131,12 @@ impl Request {
     /// follows, so the process may end next.
     fn refuse(&mut self, reason: Reason) {
         let commands = &self.service.shared.commands;
-        if self.answered || !commands.here() {
-            return;
+        if !self.answered && commands.here() {
+            self.answered = true;
+            let _ = commands.execute(matches!(reason, Reason::Application(_)), |executed| {
+                Command::Reject(self.token, reason, executed)
+            });
         }
-        self.answered = true;
-        let _ = match reason {
-            Reason::Application(_) => {
-                commands.execute(|executed| Command::Reject(self.token, reason, executed))
-            }
-            _ => commands.send(Command::Reject(self.token, reason, None)),
-        };
     }
 }
 
