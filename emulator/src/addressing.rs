@@ -38,17 +38,10 @@ pub(crate) fn identifier(config: &Config) -> Identify {
     let (fabric, link) = (config.fabric.clone(), config.link);
     Box::new(move |address| {
         let names = DeviceIdentity::derive(&fabric, address.device).port(address.port);
-        match link {
-            Link::Ib => PortIdentity {
-                lid: names.lid,
-                gids: [Some(names.gid), None],
-                ethernet: false,
-            },
-            Link::Roce => PortIdentity {
-                lid: 0,
-                gids: [Some(names.ethernet_gid), Some(names.ip_gid)],
-                ethernet: true,
-            },
+        PortIdentity {
+            lid: if link == Link::Ib { names.lid } else { 0 },
+            gids: names.gids(link),
+            ethernet: link == Link::Roce,
         }
     })
 }

@@ -17,7 +17,7 @@ use crate::nasty::Nasty;
 pub enum Link {
     /// InfiniBand: ports have LIDs.
     Ib,
-    /// Ethernet with RoCE v2: ports have GIDs only.
+    /// Ethernet with RoCE: ports have GIDs only.
     Roce,
 }
 

@@ -224,14 +224,21 @@ fn uc_and_ud_pingpongs_check_their_data() {
 
 #[test]
 fn every_transport_runs_on_roce() {
-    for program in ["rc", "uc", "ud", "srq"] {
+    // Link-local v1, link-local v2, IPv4 v1, IPv4 v2, as on a ConnectX.
+    for (program, index) in [("rc", "0"), ("uc", "1"), ("ud", "2"), ("srq", "3")] {
         let program = format!("ibv_{program}_pingpong");
-        on_link("roce", &program, UTILITIES, &["-g", "0", "-c", "-n", "50"]);
+        on_link(
+            "roce",
+            &program,
+            UTILITIES,
+            &["-g", index, "-c", "-n", "50"],
+        );
     }
-    // GID 1 is the IPv4 GID, which perftest selects by default.
-    for program in ["ibv_rc_pingpong", "ibv_ud_pingpong"] {
-        on_link("roce", program, UTILITIES, &["-g", "1", "-c", "-n", "50"]);
+    for index in ["0", "1", "2", "3"] {
+        let options = ["-F", "-n", "50", "-x", index];
+        on_link("roce", "ib_write_lat", PERFTEST, &options);
     }
+    // perftest chooses the index itself.
     for transport in ["RC", "UC", "UD"] {
         on_link(
             "roce",
@@ -252,7 +259,13 @@ fn commands_by_write_work_with_every_transport() {
         command.arg(program).arg("-v");
         finish(command).expect_success("ibv_devinfo")
     };
-    assert!(output.contains("RoCE v2"), "{output}");
+    let kinds = output.lines().filter(|line| line.contains("GID["));
+    let kinds: Vec<_> = kinds.filter_map(|line| line.split(", ").nth(1)).collect();
+    assert_eq!(
+        kinds,
+        ["RoCE v1", "RoCE v2", "RoCE v1", "RoCE v2"],
+        "{output}"
+    );
     for program in ["rc", "uc", "ud", "srq"] {
         let program = format!("ibv_{program}_pingpong");
         by_write("ib", &program, UTILITIES, &["-e", "-n", "50"], &[]);

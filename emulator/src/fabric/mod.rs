@@ -18,6 +18,7 @@
 
 pub mod attachment;
 pub mod directory;
+pub mod gid;
 pub mod name;
 pub mod packet;
 pub mod port;

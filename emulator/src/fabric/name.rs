@@ -3,6 +3,8 @@
 
 use std::fmt;
 
+use super::gid::{gid_of_mac, mapped};
+
 /// A valid fabric name. It is used as a directory name.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct FabricName(String);
@@ -71,11 +73,11 @@ pub struct PortNames {
     pub lid: u16,
     /// Ethernet address on a RoCE link.
     pub mac: [u8; 6],
-    /// The GID on a RoCE link: the link-local prefix and the EUI-64 of the
-    /// Ethernet address.
+    /// The link-local GID on a RoCE link: the prefix and the EUI-64 of the Ethernet
+    /// address.
     pub ethernet_gid: [u8; 16],
-    /// The second GID on a RoCE link: an IPv4-mapped address of the loopback
-    /// network, which the port's network interface has.
+    /// The other GID on a RoCE link: an IPv4-mapped address of the loopback network,
+    /// which the port's network interface has.
     pub ip_gid: [u8; 16],
 }
 
@@ -121,46 +123,6 @@ impl DeviceIdentity {
             ip_gid: mapped([127, b | 0x40, c, 0x20 * further + device + 1]),
         }
     }
-}
-
-/// The bit of a MAC address that an EUI-64 has inverted.
-const LOCAL: u8 = 0x02;
-
-/// Returns the link-local GID of a MAC address (RFC 4291, appendix A).
-fn gid_of_mac(mac: [u8; 6]) -> [u8; 16] {
-    let [a, b, c, d, e, f] = mac;
-    let mut gid = [0; 16];
-    gid[..2].copy_from_slice(&[0xfe, 0x80]);
-    gid[8..].copy_from_slice(&[a ^ LOCAL, b, c, 0xff, 0xfe, d, e, f]);
-    gid
-}
-
-/// Returns the GID of an IPv4 address.
-fn mapped(address: [u8; 4]) -> [u8; 16] {
-    let mut gid = [0; 16];
-    gid[10..12].copy_from_slice(&[0xff; 2]);
-    gid[12..].copy_from_slice(&address);
-    gid
-}
-
-/// Returns the IPv4 address of an IPv4-mapped GID.
-#[must_use]
-pub fn ipv4_of_gid(gid: &[u8; 16]) -> Option<[u8; 4]> {
-    let mut address = [0; 4];
-    address.copy_from_slice(&gid[12..]);
-    (mapped(address) == *gid).then_some(address)
-}
-
-/// Returns the MAC address of a GID, as the kernel derives it from link-local
-/// (`rdma_get_ll_mac`) and multicast GIDs. Other GIDs have no derived MAC
-/// address.
-#[must_use]
-pub fn mac_of_gid(gid: &[u8; 16]) -> Option<[u8; 6]> {
-    if gid[0] == 0xff {
-        return Some([0x33, 0x33, gid[12], gid[13], gid[14], gid[15]]);
-    }
-    let is_local = gid[..8] == [0xfe, 0x80, 0, 0, 0, 0, 0, 0];
-    is_local.then(|| [gid[8] ^ LOCAL, gid[9], gid[10], gid[13], gid[14], gid[15]])
 }
 
 #[cfg(test)]
@@ -209,21 +171,5 @@ mod tests {
         assert_eq!(ports[0].gid[..8], [0xfe, 0x80, 0, 0, 0, 0, 0, 0]);
         assert_eq!(ports[0].gid[8..], first.guid);
         assert_eq!(first.guid[0] & 0x03, 0x02);
-    }
-
-    #[test]
-    fn link_local_gids_convert_to_mac_and_mapped_gids_to_ipv4() {
-        let port = DeviceIdentity::derive(&FabricName::default(), 5).port(2);
-        assert_eq!(port.mac[0] & 0x03, 0x02);
-        assert_eq!(port.ethernet_gid[11..13], [0xff, 0xfe]);
-        assert_eq!(mac_of_gid(&port.ethernet_gid), Some(port.mac));
-        assert_eq!(ipv4_of_gid(&port.ip_gid).map(|it| it[0]), Some(127));
-        assert_eq!(ipv4_of_gid(&port.ethernet_gid), None);
-        assert_eq!(mac_of_gid(&port.ip_gid), None);
-        let mut other = port.ethernet_gid;
-        other[2] = 1;
-        assert_eq!(mac_of_gid(&other), None, "not link-local");
-        let group = [0xff, 0x02, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1];
-        assert_eq!(mac_of_gid(&group), Some([0x33, 0x33, 0, 0, 0, 1]));
     }
 }

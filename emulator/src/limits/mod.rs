@@ -50,8 +50,7 @@ pub const BF_REG_SIZE: u32 = 512;
 pub const BF_OFFSET: u32 = 0x800;
 /// Offset of the CQ arm doorbell in a UAR page.
 pub const CQ_ARM_OFFSET: u32 = 0x20;
-/// Number of entries of a port's GID table. The first is in use, and on RoCE also
-/// the second.
+/// Number of entries of a port's GID table. The first is in use, on RoCE the first four.
 pub const GID_TABLE: u32 = 8;
 
 /// Maximum inline data of one request in bytes: the largest send WQE minus the

@@ -1,8 +1,8 @@
 //! The global route header (GRH) that receivers of datagrams find before the payload
-//! (IBA 8.3). On a RoCE v2 link it is the IPv6 or IPv4 header.
+//! (IBA 8.3). With RoCE v2 it is the IPv6 or IPv4 header.
 
 use crate::decode::address::AddressVector;
-use crate::fabric::name::ipv4_of_gid;
+use crate::fabric::gid::{Gid, GidType, ipv4_of_gid};
 
 /// Size of the header in bytes.
 pub(super) const BYTES: usize = 40;
@@ -16,20 +16,16 @@ const TRANSPORT: usize = 12 + 8 + 4;
 const UDP: usize = 8;
 
 /// Returns the GRH of a datagram of `length` bytes from the GID `source` to the
-/// destination `to`, on an Ethernet link or not.
-pub(super) fn encode(
-    source: [u8; 16],
-    ethernet: bool,
-    to: &AddressVector,
-    length: u32,
-) -> [u8; BYTES] {
-    let (next, outer) = if ethernet {
+/// destination `to`.
+pub(super) fn encode(source: Gid, to: &AddressVector, length: u32) -> [u8; BYTES] {
+    let is_udp = source.kind == GidType::RoceV2;
+    let (next, outer) = if is_udp {
         (NEXT_UDP, UDP)
     } else {
         (NEXT_IBA, 0)
     };
     let payload = (length as usize).next_multiple_of(4) + TRANSPORT + outer;
-    if ethernet && let (Some(from), Some(to_ip)) = (ipv4_of_gid(&source), ipv4_of_gid(&to.gid)) {
+    if is_udp && let (Some(from), Some(to_ip)) = (source.ipv4(), ipv4_of_gid(&to.gid)) {
         return ipv4(from, to_ip, to, payload);
     }
     let first = 6 << 28 | u32::from(to.traffic_class) << 20 | to.flow_label;
@@ -38,7 +34,7 @@ pub(super) fn encode(
     bytes[4..6].copy_from_slice(&(payload as u16).to_be_bytes());
     bytes[6] = next;
     bytes[7] = to.hop_limit;
-    bytes[8..24].copy_from_slice(&source);
+    bytes[8..24].copy_from_slice(&source.raw);
     bytes[24..].copy_from_slice(&to.gid);
     bytes
 }
@@ -77,6 +73,10 @@ fn check_sum(header: &[u8]) -> u16 {
 mod tests {
     use super::*;
 
+    fn gid(raw: [u8; 16], kind: GidType) -> Gid {
+        Gid { raw, kind }
+    }
+
     #[test]
     fn the_header_has_the_layout_of_ipv6() {
         let mut wqe = [0; 48];
@@ -86,10 +86,11 @@ mod tests {
         wqe[28..32].copy_from_slice(&(1 << 30 | 0x000c_dead_u32).to_be_bytes());
         wqe[32..].copy_from_slice(&[9; 16]);
         let to = AddressVector::parse(&wqe).unwrap().0;
-        let bytes = encode([7; 16], false, &to, 5);
+        let bytes = encode(gid([7; 16], GidType::Ib), &to, 5);
         assert_eq!(bytes[..8], [0x6a, 0xbc, 0xde, 0xad, 0, 32, 0x1b, 64]);
         assert_eq!((&bytes[8..24], &bytes[24..]), (&[7; 16][..], &[9; 16][..]));
-        assert_eq!(encode([7; 16], true, &to, 5)[4..7], [0, 40, 17]);
+        let v2 = gid([7; 16], GidType::RoceV2);
+        assert_eq!(encode(v2, &to, 5)[4..7], [0, 40, 17]);
     }
 
     #[test]
@@ -103,13 +104,18 @@ mod tests {
         let to = AddressVector::parse(&wqe).unwrap().0;
         let mut source = [0; 16];
         source[10..].copy_from_slice(&[0xff, 0xff, 127, 4, 5, 6]);
-        let bytes = encode(source, true, &to, 5);
+        let bytes = encode(gid(source, GidType::RoceV2), &to, 5);
         assert_eq!(bytes[..20], [0; 20]);
         let header = &bytes[20..];
         assert_eq!(header[..10], [0x45, 0xab, 0, 60, 0, 0, 0x40, 0, 64, 17]);
         assert_eq!(header[12..], [127, 4, 5, 6, 127, 1, 2, 3]);
         assert_eq!(check_sum(header), 0, "including its own checksum");
         // From an IPv6 address it is an IPv6 header.
-        assert_eq!(encode([7; 16], true, &to, 5)[0] >> 4, 6);
+        let ipv6 = gid([7; 16], GidType::RoceV2);
+        assert_eq!(encode(ipv6, &to, 5)[0] >> 4, 6);
+        // RoCE v1 has InfiniBand's header also between IPv4 addresses.
+        let bytes = encode(gid(source, GidType::RoceV1), &to, 5);
+        assert_eq!((bytes[0] >> 4, bytes[6]), (6, NEXT_IBA));
+        assert_eq!(bytes[8..24], source);
     }
 }

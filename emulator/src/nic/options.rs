@@ -2,6 +2,7 @@
 
 use super::spec::{DoorbellView, Path, PortAddress, PortIdentity};
 use crate::decode::cqe::Syndrome;
+use crate::fabric::gid::{Gid, GidType};
 use crate::limits::Limits;
 use crate::nasty::Nasty;
 
@@ -50,6 +51,13 @@ pub struct NicOptions {
     pub identify: Identify,
 }
 
+fn gid_of_device(device: u8) -> Option<Gid> {
+    Some(Gid {
+        raw: [device; 16],
+        kind: GidType::Ib,
+    })
+}
+
 impl Default for NicOptions {
     fn default() -> Self {
         Self {
@@ -70,7 +78,7 @@ impl Default for NicOptions {
             }),
             identify: Box::new(|port| PortIdentity {
                 lid: u16::from(port.device) + 1,
-                gids: [Some([port.device; 16]), None],
+                gids: [gid_of_device(port.device), None, None, None],
                 ethernet: false,
             }),
         }

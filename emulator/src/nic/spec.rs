@@ -5,6 +5,8 @@
 //! Addresses are virtual addresses of this process, since an emulated NIC
 //! accesses the memory of its host directly.
 
+use crate::fabric::gid::{Gid, GidTable, GidType};
+
 /// A kernel error number as a command returns it (`EINVAL`, …).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Errno(pub i32);
@@ -454,28 +456,41 @@ pub trait EventSink: Send {
 pub struct PortIdentity {
     /// LID; 0 on an Ethernet link.
     pub lid: u16,
-    /// GIDs at index 0 and 1, if any; the second is IPv4-mapped.
-    pub gids: [Option<[u8; 16]>; 2],
-    /// Whether the link is Ethernet with RoCE v2. Datagrams are then addressed by
-    /// GID, and every packet has a network header.
+    /// The GID table.
+    pub gids: GidTable,
+    /// Whether the link is Ethernet. Datagrams are then addressed by GID, and every
+    /// packet has a network header.
     pub ethernet: bool,
 }
 
 impl PortIdentity {
     /// Returns the GID at an index of the port's table.
     #[must_use]
-    pub fn gid(&self, index: u8) -> Option<[u8; 16]> {
+    pub fn gid(&self, index: u8) -> Option<Gid> {
         *self.gids.get(usize::from(index))?
     }
 
     /// Returns the type of the network header of packets sent with the GID at an
-    /// index, as a ConnectX reports it (`MLX5_CQE_ROCE_L3_HEADER_TYPE_*`).
+    /// index.
     #[must_use]
     pub fn network(&self, index: u8) -> u8 {
-        const IPV6: u8 = 1;
-        const IPV4: u8 = 2;
-        if index == 0 { IPV6 } else { IPV4 }
+        match self.gid(index) {
+            Some(gid) if gid.kind == GidType::RoceV2 && gid.ipv4().is_some() => network::IPV4,
+            Some(gid) if gid.kind == GidType::RoceV2 => network::IPV6,
+            _ => network::ROCE_V1,
+        }
     }
+}
+
+/// Types of network headers on Ethernet, as a ConnectX reports them
+/// (`MLX5_CQE_ROCE_L3_HEADER_TYPE_*`).
+pub mod network {
+    /// InfiniBand's GRH: RoCE v1.
+    pub const ROCE_V1: u8 = 0;
+    /// IPv6: RoCE v2.
+    pub const IPV6: u8 = 1;
+    /// IPv4: RoCE v2.
+    pub const IPV4: u8 = 2;
 }
 
 /// The address of a port on the fabric.

@@ -299,7 +299,11 @@ mod tests {
         );
         assert!(!root.join("class/infiniband/mlx5_2").exists());
         let attributes = "class/infiniband/mlx5_0/ports/1/gid_attrs";
-        assert!(!root.join(attributes).exists());
+        assert_eq!(read(&format!("{attributes}/types/0")), "IB/RoCE v1\n");
+        for file in ["types/1", "ndevs/0"] {
+            let error = fs::read(root.join(attributes).join(file)).unwrap_err();
+            assert_eq!(error.raw_os_error(), Some(libc::EINVAL), "{file}");
+        }
         drop(sysfs);
         assert!(!root.exists());
     }
@@ -393,13 +397,22 @@ mod tests {
         let sysfs = Sysfs::create(&config).unwrap();
         let port = sysfs.root().join("class/infiniband/mlx5_0/ports/1");
         let read = |path: &str| fs::read_to_string(port.join(path)).unwrap();
-        assert_eq!(read("gid_attrs/types/0"), "RoCE v2\n");
-        assert_eq!(read("gid_attrs/ndevs/0"), "lo\n");
         assert_eq!(read("link_layer"), "Ethernet\n");
         let names = DeviceIdentity::derive(&config.fabric, 0).port(1);
-        assert_eq!(read("gids/0").trim(), groups(&names.ethernet_gid));
-        assert_eq!(read("gids/1").trim(), groups(&names.ip_gid));
-        assert_eq!(read("gid_attrs/types/1"), "RoCE v2\n");
-        assert_eq!(read("gids/2").trim(), groups(&[0; 16]));
+        for (index, gid, kind) in [
+            (0, names.ethernet_gid, "IB/RoCE v1\n"),
+            (1, names.ethernet_gid, "RoCE v2\n"),
+            (2, names.ip_gid, "IB/RoCE v1\n"),
+            (3, names.ip_gid, "RoCE v2\n"),
+        ] {
+            assert_eq!(read(&format!("gids/{index}")).trim(), groups(&gid));
+            assert_eq!(read(&format!("gid_attrs/types/{index}")), kind);
+            assert_eq!(read(&format!("gid_attrs/ndevs/{index}")), "lo\n");
+        }
+        assert_eq!(read("gids/4").trim(), groups(&[0; 16]));
+        for file in ["types/4", "ndevs/7"] {
+            let error = fs::read(port.join("gid_attrs").join(file)).unwrap_err();
+            assert_eq!(error.raw_os_error(), Some(libc::EINVAL), "{file}");
+        }
     }
 }

@@ -16,6 +16,7 @@
 
 use std::fs;
 use std::io::{self, Write};
+use std::iter::repeat;
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 
@@ -23,6 +24,7 @@ use super::{
     DEVICE_MAJOR, FIRMWARE, FIRST_MINOR, INTERFACE, RDMA_CM, RDMA_CM_NAME, device_file, device_name,
 };
 use crate::config::{Config, Link};
+use crate::fabric::gid::GidType;
 use crate::fabric::name::{DeviceIdentity, PortNames};
 use crate::limits::GID_TABLE;
 use crate::nic::PortSet;
@@ -32,6 +34,11 @@ use crate::ucma::abi::VERSION as RDMA_CM_ABI;
 /// The PCI domain of the devices. Hosts number their own domains from 0, and those of
 /// volume management devices from 0x10000.
 pub const PCI_DOMAIN: &str = "00e5";
+/// A file whose reading fails with `EINVAL`, as the kernel refuses to read attributes that
+/// a GID does not have (`_show_port_gid_attr`). A file of the tree cannot fail, and this
+/// one of the host is a link with an unknown speed on every host.
+const UNREADABLE: &str = "/sys/class/net/lo/speed";
+
 /// The PCI bus of the first device; each device has a bus of its own.
 const FIRST_BUS: u8 = 3;
 
@@ -218,10 +225,11 @@ impl Tree<'_> {
 
     fn port(&self, port: &str, names: &PortNames, is_up: bool) -> io::Result<()> {
         let link = self.config.link;
-        let (lid, sm_lid, layer, gids) = match link {
-            Link::Ib => (names.lid, "0x1", "InfiniBand", vec![names.gid]),
-            Link::Roce => (0, "0x0", "Ethernet", vec![names.ethernet_gid, names.ip_gid]),
+        let (lid, sm_lid, layer) = match link {
+            Link::Ib => (names.lid, "0x1", "InfiniBand"),
+            Link::Roce => (0, "0x0", "Ethernet"),
         };
+        let gids = names.gids(link);
         for (file, text) in states(is_up) {
             self.put(&format!("{port}/{file}"), text)?;
         }
@@ -237,21 +245,21 @@ impl Tree<'_> {
         ] {
             self.put(&format!("{port}/{file}"), text)?;
         }
-        for index in 0..GID_TABLE {
-            let gid = gids.get(index as usize);
-            let shown = groups(gid.unwrap_or(&[0; 16]));
+        for (index, gid) in (0..GID_TABLE).zip(gids.into_iter().chain(repeat(None))) {
+            let shown = groups(&gid.map_or([0; 16], |gid| gid.raw));
             self.put(&format!("{port}/gids/{index}"), &shown)?;
-            // On InfiniBand this directory must not exist.
-            if link == Link::Ib {
-                continue;
-            }
-            // A kernel refuses to read the type of an empty entry, and
-            // libibverbs then assumes "IB/RoCE v1".
-            let kind = gid.map_or("IB/RoCE v1", |_| "RoCE v2");
-            self.put(&format!("{port}/gid_attrs/types/{index}"), kind)?;
-            if gid.is_some() {
-                let interface = INTERFACE.to_string_lossy();
-                self.put(&format!("{port}/gid_attrs/ndevs/{index}"), &interface)?;
+            let kind = gid.map(|gid| match gid.kind {
+                GidType::Ib | GidType::RoceV1 => "IB/RoCE v1",
+                GidType::RoceV2 => "RoCE v2",
+            });
+            let interface = INTERFACE.to_string_lossy();
+            let interface = gid.and((link == Link::Roce).then_some(&*interface));
+            for (attribute, text) in [("types", kind), ("ndevs", interface)] {
+                let path = format!("{port}/gid_attrs/{attribute}/{index}");
+                match text {
+                    Some(text) => self.put(&path, text)?,
+                    None => symlink(UNREADABLE, self.prepare(&path)?)?,
+                }
             }
         }
         Ok(())

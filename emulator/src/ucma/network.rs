@@ -13,7 +13,8 @@ use std::net::IpAddr;
 use super::address::Address;
 use crate::cm::Path;
 use crate::config::{Config, Link};
-use crate::fabric::name::{DeviceIdentity, FabricName, PortNames, ipv4_of_gid};
+use crate::fabric::gid::ipv4_of_gid;
+use crate::fabric::name::{DeviceIdentity, FabricName, PortNames};
 use crate::nic::spec::PortAddress;
 
 /// Path MTU of the ports: 4096 bytes, as `enum ibv_mtu`.
@@ -65,9 +66,13 @@ impl Network {
         }
     }
 
-    /// Returns the index of that GID in the port's table.
+    /// Returns the index of that GID in the port's table, on Ethernet as RoCE v2
+    /// (`CMA_PREFERRED_ROCE_GID_TYPE` of the kernel).
     pub(super) fn gid_index(&self) -> u8 {
-        u8::from(self.is_roce())
+        match self.link {
+            Link::Ib => 0,
+            Link::Roce => 3,
+        }
     }
 
     /// Returns the port of a host address.

@@ -16,7 +16,8 @@ use super::log;
 use super::pages::Pages;
 use super::registers::Registers;
 use crate::config::{Config, DataInOrder, Face, Link};
-use crate::fabric::name::{PortNames, mac_of_gid};
+use crate::fabric::gid::{Gid, mac_of_gid};
+use crate::fabric::name::PortNames;
 use crate::limits::Limits;
 use crate::nasty::Modes;
 use crate::nic::spec::{ContextId, Result, UarPage};
@@ -273,12 +274,9 @@ impl DeviceFile {
     ///
     /// # Errors
     /// The same as for [`DeviceFile::port_names`].
-    pub(super) fn gids(&self, port: u64) -> Result<Vec<[u8; 16]>> {
-        let names = self.port_names(port)?;
-        Ok(match self.link() {
-            Link::Ib => vec![names.gid],
-            Link::Roce => vec![names.ethernet_gid, names.ip_gid],
-        })
+    pub(super) fn gids(&self, port: u64) -> Result<Vec<Gid>> {
+        let gids = self.port_names(port)?.gids(self.link());
+        Ok(gids.into_iter().flatten().collect())
     }
 
     /// Returns the MAC address of a neighbour on a RoCE link.

@@ -34,7 +34,8 @@ pub(super) fn info(arguments: &Arguments) -> Result<ExitCode, Failure> {
 mlx5-emu {version}: an emulated ConnectX-6 Dx for unmodified libibverbs + libmlx5
 
 Emulated
-  link           InfiniBand, or RoCE v2 (GID index 0: link-local, 1: IPv4)
+  link           InfiniBand, or RoCE (GID index 0: link-local v1, 1: link-local v2,
+                 2: IPv4 v1, 3: IPv4 v2)
   commands       ioctl and write(), or write() only (--face write)
   transport      reliable connection (RC): SEND, RDMA WRITE, RDMA READ, atomics, immediate data
                  unreliable connection (UC): SEND, RDMA WRITE, immediate data

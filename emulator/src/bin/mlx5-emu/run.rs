@@ -95,7 +95,7 @@ pub(super) struct Arguments {
 enum LinkArg {
     /// InfiniBand.
     Ib,
-    /// RoCE v2.
+    /// RoCE v1 and v2.
     Roce,
 }
 

@@ -68,7 +68,7 @@ impl Qp {
     pub(super) fn network_header(&self, datagram: &Datagram, length: u32) -> Option<[u8; 40]> {
         let is_global = self.port_identity.ethernet || datagram.to.has_grh;
         let source = self.port_identity.gid(datagram.to.source_gid)?;
-        is_global.then(|| grh::encode(source, self.port_identity.ethernet, &datagram.to, length))
+        is_global.then(|| grh::encode(source, &datagram.to, length))
     }
 
     /// Sets the fields of a packet header that are specific to datagrams.

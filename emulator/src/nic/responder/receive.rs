@@ -3,7 +3,7 @@
 use super::super::core::Core;
 use super::super::psn;
 use super::super::qp::Qp;
-use super::super::spec::{AsyncEvent, PortAddress, QpState, Service};
+use super::super::spec::{AsyncEvent, PortAddress, QpState, Service, network};
 use super::aeth;
 use super::response::{Read, Response};
 use crate::fabric::packet::{Header, Operation, PacketFlags};
@@ -40,6 +40,16 @@ impl Qp {
         header.source_qpn.0 == self.attr.dest_qpn
             && self.is_for_this_port(header)
             && self.peer == Some(header.source)
+            && self.is_of_own_version(header)
+    }
+
+    /// Returns whether a packet has the RoCE version of this QP's GID. The versions are
+    /// protocols of their own (an EtherType, a UDP port), and a connected QP takes
+    /// packets of one only.
+    fn is_of_own_version(&self, header: &Header) -> bool {
+        let own = self.port_identity.network(self.attr.path.sgid_index);
+        let is_v1 = |it: u8| it == network::ROCE_V1;
+        !self.port_identity.ethernet || is_v1(own) == is_v1(header.service_level)
     }
 
     pub(super) fn is_for_this_port(&self, header: &Header) -> bool {

@@ -2,6 +2,7 @@
 
 use super::fixtures::*;
 use super::receive::TestSrq;
+use crate::fabric::gid::{Gid, GidType};
 use crate::nic::NicOptions;
 use crate::nic::spec::*;
 
@@ -161,6 +162,10 @@ fn a_packet_that_is_not_a_complete_datagram_is_dropped() {
 
 #[test]
 fn on_roce_every_datagram_has_a_grh_and_a_wrong_mac_is_dropped() {
+    let gid = |kind| {
+        let raw = [0x77; 16];
+        Some(Gid { raw, kind })
+    };
     let host = |slot| {
         Host::with_options(NicOptions {
             slot,
@@ -168,9 +173,9 @@ fn on_roce_every_datagram_has_a_grh_and_a_wrong_mac_is_dropped() {
                 let is_here = path.dmac == Some([2, 0, 0, 0, 0, 7]) && path.dgid == [0x99; 16];
                 is_here.then_some(PortAddress { device: 0, port: 1 })
             }),
-            identify: Box::new(|_| PortIdentity {
+            identify: Box::new(move |_| PortIdentity {
                 lid: 0,
-                gids: [Some([0x77; 16]), None],
+                gids: [gid(GidType::RoceV2), gid(GidType::RoceV1), None, None],
                 ethernet: true,
             }),
             ..NicOptions::default()
@@ -202,6 +207,16 @@ fn on_roce_every_datagram_has_a_grh_and_a_wrong_mac_is_dropped() {
         (header[0] >> 4, header[6], &header[8..24]),
         (6, 17, &[0x77; 16][..])
     );
+    // A datagram of RoCE v1 arrives at the same QP, with InfiniBand's header.
+    post_receive(&mut pair, 100);
+    let v1 = AddressVector {
+        global: 1 << 20,
+        ..right
+    };
+    send(&mut pair, &v1, b"there");
+    pair.run_until_idle();
+    let cqe = pair.b.cq.poll().unwrap();
+    assert_eq!(sender_of(&cqe), (0, 0x10, pair.a.qp.qpn.0));
     assert!(pair.b.cq.poll().is_none());
 }
 

@@ -19,6 +19,7 @@ mod lossy_stream;
 mod nasty;
 mod receive;
 mod resize;
+mod roce;
 mod unmapped;
 mod unreliable;
 mod window;

@@ -62,7 +62,7 @@ fn addresses_are_those_of_the_host() {
     }
     // Every port of every device has an address of its own.
     let second = crate::fabric::name::DeviceIdentity::derive(&Config::default().fabric, 1);
-    let ip = crate::fabric::name::ipv4_of_gid(&second.port(1).ip_gid).unwrap();
+    let ip = crate::fabric::gid::ipv4_of_gid(&second.port(1).ip_gid).unwrap();
     let (done, reply) = bind(&at(ip, 5003));
     assert_eq!(
         (done, reply.node_guid, reply.ibdev_index),

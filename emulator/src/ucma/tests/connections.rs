@@ -46,7 +46,8 @@ fn a_connection_is_established_and_ended_with_the_kernels_events() {
         let is_global = u8::from(link == Link::Roce);
         assert_eq!(ours.ah_attr.is_global, is_global);
         assert_eq!(ours.ah_attr.dlid != 0, link == Link::Ib);
-        assert_eq!(ours.ah_attr.sgid_index, is_global);
+        // RoCE v2 of the IPv4 address.
+        assert_eq!(ours.ah_attr.sgid_index, 3 * is_global);
 
         client.disconnect(active).unwrap();
         world.carry();

@@ -1,10 +1,11 @@
 //! Address handles, and the checks of addresses.
 
-use libc::{EHOSTUNREACH, EINVAL};
+use libc::{EHOSTUNREACH, EINVAL, ENODATA};
 
 use super::Call;
 use crate::config::Link;
-use crate::fabric::name::ipv4_of_gid;
+use crate::fabric::gid::ipv4_of_gid;
+use crate::limits::GID_TABLE;
 use crate::nic::spec::Result;
 use crate::refusal::{OrRefuse, refuse, refuse_if};
 use crate::uverbs::abi::AhAttr;
@@ -40,30 +41,33 @@ impl Call<'_> {
     /// ib_core does. Returns the destination's MAC address on Ethernet.
     ///
     /// # Errors
-    /// `EINVAL` for a GID index without a GID and, on Ethernet, for a path without
-    /// global part or from a link-local to an IPv4 address; `EHOSTUNREACH` on
-    /// Ethernet for a GID that no neighbour has.
+    /// `EINVAL` for a GID index beyond the table and, on Ethernet, for a path without
+    /// global part or from a link-local to an IPv4 address; `ENODATA` for an empty entry
+    /// (`rdma_get_gid_attr`); `EHOSTUNREACH` on Ethernet for a GID that no neighbour has.
     pub(super) fn check_path(
         &self,
         port: u8,
         global: Option<(u8, &[u8; 16])>,
     ) -> Result<Option<[u8; 6]>> {
         let gids = self.file.gids(port.into())?;
-        let source = global
-            .map(|(index, _)| {
-                let gid = gids.get(usize::from(index));
-                gid.or_refuse(
-                    EINVAL,
-                    "the entry sgid_index of the port's GID table is empty",
-                )
-            })
-            .transpose()?;
+        let source = global.map(|(index, _)| {
+            refuse_if(
+                u32::from(index) >= GID_TABLE,
+                EINVAL,
+                "sgid_index is not below the size of the port's GID table",
+            )?;
+            gids.get(usize::from(index)).or_refuse(
+                ENODATA,
+                "the entry sgid_index of the port's GID table is empty",
+            )
+        });
+        let source = source.transpose()?;
         match (self.file.link(), source, global) {
             (Link::Ib, ..) => Ok(None),
             (Link::Roce, Some(source), Some((_, gid))) => {
                 // A link-local address cannot reach an IPv4 address.
                 refuse_if(
-                    ipv4_of_gid(gid).is_some() && ipv4_of_gid(source).is_none(),
+                    ipv4_of_gid(gid).is_some() && source.ipv4().is_none(),
                     EINVAL,
                     "a link-local source GID cannot reach an IPv4 address: use the sgid_index of \
                      an IPv4 GID",

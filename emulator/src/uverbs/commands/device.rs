@@ -4,6 +4,7 @@ use libc::{EINVAL, ENODATA, EOPNOTSUPP};
 
 use super::Call;
 use crate::config::{Face, Link};
+use crate::fabric::gid::Gid;
 use crate::limits::{self, Limits};
 use crate::nic::spec::{CLOCK_KHZ, PortAddress, Result};
 use crate::refusal::{OrRefuse, refuse_if};
@@ -283,18 +284,16 @@ impl Call<'_> {
 
     /// Returns the used entries of a port's GID table.
     fn port_gids(&self, port: u64) -> Result<Vec<GidEntry>> {
-        // `IB_UVERBS_GID_TYPE_IB` and `…_ROCE_V2`; the latter have a network
-        // interface.
-        let (gid_type, netdev_ifindex) = match self.file.link() {
-            Link::Ib => (0, 0),
-            Link::Roce => (2, interface_index()),
+        let netdev_ifindex = match self.file.link() {
+            Link::Ib => 0,
+            Link::Roce => interface_index(),
         };
         let gids = self.file.gids(port)?;
-        let entry = |(gid_index, gid)| GidEntry {
-            gid,
+        let entry = |(gid_index, gid): (u32, Gid)| GidEntry {
+            gid: gid.raw,
             gid_index,
             port_num: u32::try_from(port).unwrap_or(0),
-            gid_type,
+            gid_type: gid.kind as u32,
             netdev_ifindex,
         };
         Ok((0..).zip(gids).map(entry).collect())

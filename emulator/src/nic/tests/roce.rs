@@ -1,0 +1,74 @@
+//! RoCE v1 and v2: the types of the GIDs at both ends of a connection.
+
+use super::fixtures::*;
+use crate::fabric::gid::{Gid, GidType};
+use crate::nic::NicOptions;
+use crate::nic::spec::*;
+
+const RETRY_EXCEEDED: u8 = 0x15;
+/// The GID index of each type on the hosts of these tests.
+const V1: u8 = 0;
+const V2: u8 = 1;
+
+/// Returns two peers that use the GIDs at these indices.
+fn pair(service: Service, indices: [u8; 2]) -> Pair {
+    let host = |slot| {
+        let gid = move |kind| {
+            let raw = [slot; 16];
+            Some(Gid { raw, kind })
+        };
+        Host::with_options(NicOptions {
+            slot,
+            resolve: Box::new(|_, _| Some(PortAddress { device: 0, port: 1 })),
+            identify: Box::new(move |_| PortIdentity {
+                lid: 0,
+                gids: [gid(GidType::RoceV1), gid(GidType::RoceV2), None, None],
+                ethernet: true,
+            }),
+            ..NicOptions::default()
+        })
+    };
+    let attr = |index| QpAttr {
+        path: Path {
+            sgid_index: index,
+            is_global: true,
+            port: 1,
+            ..Path::default()
+        },
+        ..attributes()
+    };
+    let [a, b] = [1, 2].map(|slot| peer(host(slot), |spec| spec.service = service));
+    let mut pair = Pair::connect_with(a, b, indices.map(attr));
+    let receive = pair.b.data_segment(0, 100);
+    pair.b.qp.post_receive(&[receive]);
+    pair.a.post(SEND, SIGNALLED, &[inline_segment(b"data")]);
+    pair
+}
+
+#[test]
+fn peers_with_gids_of_one_type_are_connected() {
+    for service in [Service::Rc, Service::Uc] {
+        for index in [V1, V2] {
+            let mut pair = pair(service, [index; 2]);
+            pair.run_until_idle();
+            let case = (service, index);
+            assert_eq!(statuses(&pair.a.cq.poll_all()), [(0, 0)], "{case:?}");
+            assert_eq!(pair.b.cq.poll_all().len(), 1, "{case:?}");
+            assert_eq!(pair.b.memory.get(0, 4), b"data", "{case:?}");
+        }
+    }
+}
+
+#[test]
+fn packets_of_the_other_roce_version_are_not_accepted() {
+    for indices in [[V1, V2], [V2, V1]] {
+        let mut reliable = pair(Service::Rc, indices);
+        reliable.advance(2_000_000_000, 50_000_000);
+        let statuses = statuses(&reliable.a.cq.poll_all());
+        assert_eq!(statuses, [(RETRY_EXCEEDED, 0)], "{indices:?}");
+        assert!(reliable.b.cq.poll().is_none(), "{indices:?}");
+        let mut unreliable = pair(Service::Uc, indices);
+        unreliable.run_until_idle();
+        assert!(unreliable.b.cq.poll().is_none(), "{indices:?}");
+    }
+}
