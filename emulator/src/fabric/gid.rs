@@ -81,16 +81,28 @@ pub fn ipv4_of_gid(gid: &[u8; 16]) -> Option<[u8; 4]> {
     Some(address.octets())
 }
 
-/// Returns the MAC address of a GID, as the kernel derives it from link-local
-/// (`rdma_get_ll_mac`) and multicast GIDs. Other GIDs have no derived MAC
-/// address.
+/// Returns whether a GID is link-local, as the kernel's `rdma_link_local_addr` does.
 #[must_use]
-pub fn mac_of_gid(gid: &[u8; 16]) -> Option<[u8; 6]> {
-    if gid[0] == 0xff {
-        return Some([0x33, 0x33, gid[12], gid[13], gid[14], gid[15]]);
+pub fn is_link_local(gid: &[u8; 16]) -> bool {
+    gid[..8] == [0xfe, 0x80, 0, 0, 0, 0, 0, 0]
+}
+
+/// Returns the MAC address in a link-local GID (`rdma_get_ll_mac` of the kernel).
+#[must_use]
+pub fn mac_of_link_local(gid: &[u8; 16]) -> Option<[u8; 6]> {
+    let mac = [gid[8] ^ LOCAL, gid[9], gid[10], gid[13], gid[14], gid[15]];
+    is_link_local(gid).then_some(mac)
+}
+
+/// Returns the MAC address of a multicast GID (`ip_eth_mc_map` and `ipv6_eth_mc_map` of
+/// the kernel).
+#[must_use]
+pub fn mac_of_multicast(gid: &[u8; 16]) -> Option<[u8; 6]> {
+    match ipv4_of_gid(gid) {
+        Some([224..=239, b, c, d]) => Some([0x01, 0x00, 0x5e, b & 0x7f, c, d]),
+        _ if gid[0] == 0xff => Some([0x33, 0x33, gid[12], gid[13], gid[14], gid[15]]),
+        _ => None,
     }
-    let is_local = gid[..8] == [0xfe, 0x80, 0, 0, 0, 0, 0, 0];
-    is_local.then(|| [gid[8] ^ LOCAL, gid[9], gid[10], gid[13], gid[14], gid[15]])
 }
 
 #[cfg(test)]
@@ -103,15 +115,19 @@ mod tests {
         let port = DeviceIdentity::derive(&FabricName::default(), 5).port(2);
         assert_eq!(port.mac[0] & 0x03, 0x02);
         assert_eq!(port.ethernet_gid[11..13], [0xff, 0xfe]);
-        assert_eq!(mac_of_gid(&port.ethernet_gid), Some(port.mac));
+        assert_eq!(mac_of_link_local(&port.ethernet_gid), Some(port.mac));
         assert_eq!(ipv4_of_gid(&port.ip_gid).map(|it| it[0]), Some(127));
         assert_eq!(ipv4_of_gid(&port.ethernet_gid), None);
-        assert_eq!(mac_of_gid(&port.ip_gid), None);
+        assert_eq!(mac_of_link_local(&port.ip_gid), None);
         let mut other = port.ethernet_gid;
         other[2] = 1;
-        assert_eq!(mac_of_gid(&other), None, "not link-local");
+        assert_eq!(mac_of_link_local(&other), None, "not link-local");
+        assert_eq!(mac_of_multicast(&other), None);
         let group = [0xff, 0x02, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1];
-        assert_eq!(mac_of_gid(&group), Some([0x33, 0x33, 0, 0, 0, 1]));
+        assert_eq!(mac_of_multicast(&group), Some([0x33, 0x33, 0, 0, 0, 1]));
+        let group = mapped([239, 0x81, 2, 3]);
+        assert_eq!(mac_of_multicast(&group), Some([0x01, 0, 0x5e, 1, 2, 3]));
+        assert_eq!(mac_of_multicast(&port.ip_gid), None);
     }
 
     #[test]

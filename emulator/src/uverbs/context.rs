@@ -16,7 +16,7 @@ use super::log;
 use super::pages::Pages;
 use super::registers::Registers;
 use crate::config::{Config, DataInOrder, Face, Link};
-use crate::fabric::gid::{Gid, mac_of_gid};
+use crate::fabric::gid::Gid;
 use crate::fabric::name::PortNames;
 use crate::limits::Limits;
 use crate::nasty::Modes;
@@ -279,18 +279,14 @@ impl DeviceFile {
         Ok(gids.into_iter().flatten().collect())
     }
 
-    /// Returns the MAC address of a neighbour on a RoCE link.
-    pub(super) fn mac_of(&self, gid: &[u8; 16]) -> Option<[u8; 6]> {
-        let ports = (0..self.config.devices).flat_map(|device| {
+    /// Returns the MAC address of the port of the fabric with a GID, on a RoCE link.
+    pub(super) fn neighbour(&self, gid: &[u8; 16]) -> Option<[u8; 6]> {
+        let mut ports = (0..self.config.devices).flat_map(|device| {
             let identity = self.backend.identity(device);
             (1..=self.ports()).map(move |port| identity.port(port))
         });
-        mac_of_gid(gid).or_else(|| {
-            ports
-                .into_iter()
-                .find(|it| it.ip_gid == *gid)
-                .map(|it| it.mac)
-        })
+        let found = ports.find(|it| [it.ethernet_gid, it.ip_gid].contains(gid));
+        found.map(|it| it.mac)
     }
 
     pub(super) fn face(&self) -> Face {

@@ -181,6 +181,7 @@ fn errno_name(code: i32) -> String {
         libc::EOPNOTSUPP => "EOPNOTSUPP",
         libc::EHOSTUNREACH => "EHOSTUNREACH",
         libc::ENETUNREACH => "ENETUNREACH",
+        libc::ETIMEDOUT => "ETIMEDOUT",
         libc::EADDRINUSE => "EADDRINUSE",
         libc::EADDRNOTAVAIL => "EADDRNOTAVAIL",
         libc::EACCES => "EACCES",

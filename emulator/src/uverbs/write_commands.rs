@@ -4,8 +4,10 @@
 
 use std::fmt::Debug;
 use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
 
-use libc::{ENOSPC, EOPNOTSUPP};
+use libc::{ENOSPC, EOPNOTSUPP, ETIMEDOUT};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use super::abi::{
@@ -68,7 +70,13 @@ impl WriteCommand {
             "the request, or the buffer for the reply, is too short",
         )?;
         log::request(|| (command.describe)(&self.core));
-        (command.run)(file, self)
+        (command.run)(file, self).inspect_err(|errno| {
+            // The kernel waits this long for the answer of a neighbour
+            // (`rdma_addr_find_l2_eth_by_grh`). Other commands proceed meanwhile.
+            if errno.0 == ETIMEDOUT {
+                thread::sleep(Duration::from_secs(1));
+            }
+        })
     }
 
     pub(super) fn core<T: FromBytes + IntoBytes + KnownLayout>(&self) -> T {

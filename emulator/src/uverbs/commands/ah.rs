@@ -1,10 +1,12 @@
 //! Address handles, and the checks of addresses.
 
-use libc::{EHOSTUNREACH, EINVAL, ENODATA};
+use libc::{EINVAL, ENETUNREACH, ENODATA, ETIMEDOUT};
 
 use super::Call;
 use crate::config::Link;
-use crate::fabric::gid::ipv4_of_gid;
+use crate::fabric::gid::{
+    Gid, GidType, ipv4_of_gid, is_link_local, mac_of_link_local, mac_of_multicast,
+};
 use crate::limits::GID_TABLE;
 use crate::nic::spec::Result;
 use crate::refusal::{OrRefuse, refuse, refuse_if};
@@ -42,8 +44,8 @@ impl Call<'_> {
     ///
     /// # Errors
     /// `EINVAL` for a GID index beyond the table and, on Ethernet, for a path without
-    /// global part or from a link-local to an IPv4 address; `ENODATA` for an empty entry
-    /// (`rdma_get_gid_attr`); `EHOSTUNREACH` on Ethernet for a GID that no neighbour has.
+    /// global part; `ENODATA` for an empty entry (`rdma_get_gid_attr`); those of
+    /// [`Self::resolve_mac`].
     pub(super) fn check_path(
         &self,
         port: u8,
@@ -64,25 +66,47 @@ impl Call<'_> {
         let source = source.transpose()?;
         match (self.file.link(), source, global) {
             (Link::Ib, ..) => Ok(None),
-            (Link::Roce, Some(source), Some((_, gid))) => {
-                // A link-local address cannot reach an IPv4 address.
-                refuse_if(
-                    ipv4_of_gid(gid).is_some() && source.ipv4().is_none(),
-                    EINVAL,
-                    "a link-local source GID cannot reach an IPv4 address: use the sgid_index of \
-                     an IPv4 GID",
-                )?;
-                let mac = self.file.mac_of(gid).map(Some);
-                mac.or_refuse(
-                    EHOSTUNREACH,
-                    "no port of the fabric has the destination GID",
-                )
-            }
+            (Link::Roce, Some(source), Some((_, to))) => self.resolve_mac(source, to).map(Some),
             (Link::Roce, ..) => Err(refuse(
                 EINVAL,
                 "on Ethernet an address needs a GID: set is_global, and grh.dgid and \
                  grh.sgid_index",
             )),
         }
+    }
+
+    /// Returns the MAC address of a GID as `ib_resolve_eth_dmac` of the kernel finds it:
+    /// in a multicast GID, in a link-local GID if the source is RoCE v1, else as the
+    /// answer of a neighbour (`rdma_addr_find_l2_eth_by_grh`).
+    ///
+    /// # Errors
+    /// `EINVAL` for an IPv4 and an IPv6 address (`rdma_resolve_ip`); `ENETUNREACH` for an
+    /// IPv6 address without a route; `ETIMEDOUT` for a GID that no neighbour has, with
+    /// which the command returns after a second.
+    fn resolve_mac(&self, source: &Gid, to: &[u8; 16]) -> Result<[u8; 6]> {
+        if let Some(mac) = mac_of_multicast(to) {
+            return Ok(mac);
+        }
+        if let (GidType::RoceV1, Some(mac)) = (source.kind, mac_of_link_local(to)) {
+            return Ok(mac);
+        }
+        let is_ipv4 = ipv4_of_gid(to).is_some();
+        refuse_if(
+            is_ipv4 != source.ipv4().is_some(),
+            EINVAL,
+            "the source and the destination GID must both be IPv4 addresses or both not: choose \
+             another sgid_index",
+        )?;
+        refuse_if(
+            !is_ipv4 && !is_link_local(to),
+            ENETUNREACH,
+            "the port has no route to the destination GID, an IPv6 address that is not \
+             link-local",
+        )?;
+        self.file.neighbour(to).or_refuse(
+            ETIMEDOUT,
+            "no host answers for the destination GID: it is not in the GID table of a port of \
+             the fabric",
+        )
     }
 }

@@ -3,6 +3,7 @@
 use libc::{EINVAL, EOPNOTSUPP};
 
 use super::{Call, caps, check_aligned, event_file};
+use crate::config::Link;
 use crate::limits;
 use crate::nic::spec::{
     Access, AsyncObject, Path, QpAttr, QpSpec, Register, Result, Service, UarPage,
@@ -276,6 +277,12 @@ impl Call<'_> {
             self.check_dest(&request.dest)?;
         }
         if has(MASK_ALT_PATH) {
+            // `_ib_modify_qp`
+            refuse_if(
+                self.file.link() == Link::Roce,
+                EINVAL,
+                "alternate paths exist on InfiniBand only",
+            )?;
             self.check_dest(&request.alt_dest)?;
         }
         self.check_limits(request)?;

@@ -1,6 +1,8 @@
 //! Paths, address handles, and port attributes on InfiniBand and RoCE.
 
-use libc::{EBUSY, EHOSTUNREACH, EINVAL, ENODATA, ENOENT, EOPNOTSUPP};
+use std::time::{Duration, Instant};
+
+use libc::{EBUSY, EINVAL, ENETUNREACH, ENODATA, ENOENT, EOPNOTSUPP, ETIMEDOUT};
 use zerocopy::{FromZeros, IntoBytes};
 
 use super::fixtures::*;
@@ -130,7 +132,7 @@ fn a_path_is_checked_according_to_the_link_layer() {
         (Link::Roce, 0, 0, true, Some(EINVAL)),
         (Link::Roce, 1, 1, true, None),
         (Link::Roce, 1, 4, true, Some(ENODATA)),
-        (Link::Roce, 1, 0, false, Some(EHOSTUNREACH)),
+        (Link::Roce, 1, 0, false, Some(ENETUNREACH)),
     ];
     for (link, is_global, sgid_index, is_neighbour, expected) in cases {
         let app = Application::with_link(link);
@@ -146,6 +148,81 @@ fn a_path_is_checked_according_to_the_link_layer() {
         let command = Command::write(write_command::MODIFY_QP, modify.as_bytes(), 0);
         let case = (link, is_global, sgid_index, is_neighbour);
         assert_eq!(errno(command.send(&app.file)), expected, "{case:?}");
+    }
+}
+
+/// Creates an address handle and moves a QP to a path, from a GID index to a GID. Returns
+/// the errors, which are the same (`ib_resolve_eth_dmac`).
+fn resolve(app: &Application, sgid_index: u8, dgid: [u8; 16]) -> Option<i32> {
+    let pd = app.pd();
+    let (mut to, _) = addresses();
+    (to.sgid_index, to.dgid) = (sgid_index, dgid);
+    let outcome = errno(create(app, pd, to, 16));
+    let mut modify = ModifyQp::new_zeroed();
+    modify.qp_handle = app.qp(pd, app.cq());
+    modify.attr_mask = 1 << 7;
+    (modify.dest.port_num, modify.dest.is_global) = (1, 1);
+    (modify.dest.sgid_index, modify.dest.dgid) = (sgid_index, dgid);
+    let command = Command::write(write_command::MODIFY_QP, modify.as_bytes(), 0);
+    assert_eq!(errno(command.send(&app.file)), outcome);
+    outcome
+}
+
+#[test]
+fn a_roce_destination_is_resolved_by_the_version_and_family_of_the_source() {
+    let names = identity();
+    let (mut stranger, mut global, mut group) = (names.ethernet_gid, [0; 16], [0; 16]);
+    stranger[15] = 0x77;
+    global[0] = 0x20;
+    (group[0], group[1], group[15]) = (0xff, 2, 1);
+    // Source GID index, destination GID.
+    let cases = [
+        (1, names.ethernet_gid, None),
+        (3, names.ip_gid, None),
+        // Between link-local GIDs of RoCE v1 no host is asked.
+        (0, stranger, None),
+        (1, group, None),
+        (1, global, Some(ENETUNREACH)),
+        (3, names.ethernet_gid, Some(EINVAL)),
+        (1, names.ip_gid, Some(EINVAL)),
+    ];
+    let app = Application::with_link(Link::Roce);
+    for (sgid_index, dgid, expected) in cases {
+        let case = (sgid_index, dgid);
+        assert_eq!(resolve(&app, sgid_index, dgid), expected, "{case:x?}");
+    }
+}
+
+#[test]
+fn a_destination_that_no_host_answers_for_fails_after_a_second() {
+    let names = identity();
+    let (mut stranger, mut other_ip) = (names.ethernet_gid, names.ip_gid);
+    (stranger[15], other_ip[15]) = (0x77, 0x77);
+    let app = Application::with_link(Link::Roce);
+    std::thread::scope(|threads| {
+        for (sgid_index, dgid) in [(1, stranger), (2, other_ip), (3, other_ip)] {
+            let app = &app;
+            threads.spawn(move || {
+                let start = Instant::now();
+                let outcome = resolve(app, sgid_index, dgid);
+                assert_eq!(outcome, Some(ETIMEDOUT), "{sgid_index}");
+                assert!(start.elapsed() >= Duration::from_secs(2), "two commands");
+            });
+        }
+    });
+}
+
+#[test]
+fn on_roce_alternate_paths_are_refused() {
+    for (link, expected) in [(Link::Ib, None), (Link::Roce, Some(EINVAL))] {
+        let app = Application::with_link(link);
+        let mut modify = ModifyQp::new_zeroed();
+        modify.qp_handle = app.qp(app.pd(), app.cq());
+        (modify.attr_mask, modify.alt_port_num) = (1 << 14, 1);
+        (modify.alt_dest.port_num, modify.alt_dest.is_global) = (1, 1);
+        modify.alt_dest.dgid = identity().ethernet_gid;
+        let command = Command::write(write_command::MODIFY_QP, modify.as_bytes(), 0);
+        assert_eq!(errno(command.send(&app.file)), expected, "{link:?}");
     }
 }
 
