@@ -20,6 +20,7 @@ use crate::cm::Agent;
 use crate::config::{Config, Mode, Wake};
 use crate::decode::text::TraceWriter;
 use crate::fabric::attachment::Attachment;
+use crate::fabric::counters;
 use crate::fabric::directory::JoinError;
 use crate::fabric::name::DeviceIdentity;
 use crate::fabric::port::Port;
@@ -29,7 +30,8 @@ use crate::faults::FaultSpec;
 use crate::guard;
 use crate::hardware::Hardware;
 use crate::nasty::policies::Policies;
-use crate::nic::spec::{DoorbellView, EventSink, UarPage, WallClock};
+use crate::nic::counters::Row;
+use crate::nic::spec::{DoorbellView, EventSink, PortAddress, UarPage, WallClock};
 use crate::nic::{Nic, NicOptions, ticks};
 use crate::runner::shared_nic::SharedNic;
 use crate::runner::stepped::Stepper;
@@ -135,6 +137,8 @@ impl Emulator {
         } else {
             Port::without_peers(SLOT_WITHOUT_PEERS)
         };
+        let counters = port.attachment().map(Attachment::port_counters);
+        let counters = counters.transpose()?.unwrap_or_default();
         let ticks = if threaded { ticks(runner::now()) } else { 0 };
         let timestamp_offset = Policies::new(config.nasty).timestamp_offset(ticks, !threaded);
         let options = NicOptions {
@@ -149,6 +153,7 @@ impl Emulator {
             nasty: config.nasty,
             timestamp_offset,
             stepped: !threaded,
+            counters,
             ..NicOptions::default()
         };
         let mut nic = Nic::new(options, events);
@@ -228,6 +233,16 @@ impl Emulator {
             device: device.wrapping_add(self.timestamp_offset),
             ..clock
         }
+    }
+
+    /// Returns the counters of a port: those of all processes of the fabric or, of devices
+    /// that a test steps, of this process.
+    pub(crate) fn counters(config: &Config, at: PortAddress) -> Row {
+        let stepped = Self::get().filter(|it| it.stepper.is_some() && !it.forked());
+        stepped.map_or_else(
+            || counters::of_port(&config.fabric, at),
+            |it| it.shared_nic.lock().driver.counters().row(at),
+        )
     }
 
     /// Locks the NIC for a kernel command. When the guard is dropped, the NIC

@@ -11,7 +11,7 @@ use crate::fabric::port::Port;
 use crate::faults::FaultSpec;
 use crate::faults::nic_faults::SeededFaults;
 use crate::faults::wire::{DeviceFault, FaultyWire};
-use crate::nic::spec::{PortAddress, Qpn, UarWrite};
+use crate::nic::spec::{PortAddress, Qpn, Service, UarWrite};
 use crate::nic::{Nanos, Nic, PortSet, Progress, earlier};
 use crate::runner::stepped::Stepped;
 use crate::runner::{BATCH, Driver};
@@ -82,6 +82,8 @@ impl Hardware {
         if packet.header.operation != Operation::Management {
             self.nic.receive(packet, tx);
         } else if self.nic.port_is_up(packet.header.destination) {
+            let (at, octets) = (packet.header.destination, packet.octets(Service::Ud));
+            self.nic.counters().received(at, octets);
             self.management.arrived.push(packet);
         }
     }
@@ -156,11 +158,12 @@ impl Transmit for PortCheck<'_> {
     }
 
     fn send(&mut self, packet: Packet) -> Result<(), Packet> {
-        if self.nic.port_is_up(packet.header.source) {
-            self.tx.send(packet)
-        } else {
-            Ok(())
+        let (at, octets) = (packet.header.source, packet.octets(Service::Ud));
+        if self.nic.port_is_up(at) {
+            self.tx.send(packet)?;
+            self.nic.counters().sent(at, octets);
         }
+        Ok(())
     }
 
     fn generation_of(&mut self, slot: u8) -> Option<u32> {

@@ -13,3 +13,4 @@ mod processes;
 mod programs;
 mod rdma_cm;
 mod restricted;
+mod statistics;

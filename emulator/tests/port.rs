@@ -22,14 +22,14 @@ fn switch(fabric: &str, state: &str) {
 }
 
 /// An `ibv_asyncwatch`, which prints the events of its device.
-struct Watch {
+pub(crate) struct Watch {
     child: Child,
     lines: Lines<BufReader<ChildStdout>>,
 }
 
 impl Watch {
     /// Returns `None` if the program is not installed.
-    fn start(options: &[&str]) -> Option<Self> {
+    pub(crate) fn start(options: &[&str]) -> Option<Self> {
         let program = find("ibv_asyncwatch", UTILITIES)?;
         let mut command = run(options);
         command.args(["stdbuf", "-oL"]).arg(program);

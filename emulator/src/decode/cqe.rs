@@ -226,6 +226,15 @@ impl Cqe {
         }
     }
 
+    /// Returns the syndrome of a completion with an error.
+    #[must_use]
+    pub fn syndrome(&self) -> Option<u8> {
+        let opcode = self.body[OP_OWN] >> 4;
+        let failed = [CqeOpcode::RequestError, CqeOpcode::ResponseError];
+        let is_error = failed.iter().any(|&it| it as u8 == opcode);
+        is_error.then_some(self.body[55])
+    }
+
     /// Returns whether the CQE is for a request, not for a receive.
     #[must_use]
     pub fn is_request(&self) -> bool {

@@ -18,6 +18,7 @@ use super::segment::{RingMap, Segment, Slot};
 use super::waker::{PeerWaker, WakeSet};
 use super::wire::{self, Generations};
 use crate::limits::MAX_PROCESSES;
+use crate::nic::counters::Counters;
 
 const SLOTS: u8 = MAX_PROCESSES as u8;
 
@@ -355,6 +356,15 @@ impl Attachment {
         }
         self.generation_of(slot)
             .filter(|_| slot == self.slot || self.directory.is_alive(slot))
+    }
+
+    /// Returns the counters of this process's slot, which others can read.
+    ///
+    /// # Errors
+    /// Returns [`JoinError`] if there is no memory for them.
+    pub(crate) fn port_counters(&self) -> Result<Counters, JoinError> {
+        let counters = Arc::clone(&self.segment).counters(self.slot);
+        counters.map_err(|source| JoinError::file(self.directory.segment_path(), source))
     }
 
     /// Returns where the registry of ports and services is.

@@ -17,6 +17,7 @@
 //! Decision: `docs/decisions/044-one-host-many-processes.md`
 
 pub mod attachment;
+pub(crate) mod counters;
 pub mod directory;
 pub mod gid;
 pub mod name;

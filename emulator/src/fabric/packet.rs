@@ -1,7 +1,7 @@
 //! Packets as values, with the fields of the InfiniBand Architecture (IBA vol.
 //! 1, ch. 9). One packet carries at most the path MTU.
 
-use crate::nic::spec::{PortAddress, Qpn};
+use crate::nic::spec::{PortAddress, Qpn, Service, network};
 
 /// The operation of a packet, without its position in the message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -100,6 +100,54 @@ pub struct Packet {
     pub header: Header,
     /// Payload: at most the path MTU, preceded by the GRH if the packet has one.
     pub payload: Vec<u8>,
+}
+
+impl Packet {
+    /// Returns the size of the packet in octets on a link, from its local route header
+    /// (on RoCE: its IP header) to the invariant CRC. `service` is that of its QPs.
+    #[must_use]
+    pub fn octets(&self, service: Service) -> usize {
+        const TRANSPORT: usize = 12 + 4;
+        let Header {
+            operation, flags, ..
+        } = self.header;
+        let is_ethernet = self.header.source_lid == 0;
+        let network = match (is_ethernet, self.header.service_level) {
+            (false, _) => 8,
+            // Headers of IP and UDP, or a GRH. A datagram has the network header in its
+            // payload, in 40 bytes.
+            (true, network::IPV4) => 20 + 8,
+            (true, network::IPV6) => 40 + 8,
+            (true, _) => 40,
+        };
+        let network_in_payload = match service {
+            Service::Ud if is_ethernet => 40,
+            _ => 0,
+        };
+        let is_first = flags.contains(PacketFlags::FIRST);
+        let is_last = flags.contains(PacketFlags::LAST);
+        let extended = match operation {
+            _ if service == Service::Ud => 8,
+            Operation::Write if is_first => 16,
+            Operation::ReadRequest => 16,
+            Operation::AtomicRequest => 28,
+            Operation::Acknowledge => 4,
+            Operation::ReadResponse if is_first || is_last => 4,
+            Operation::AtomicResponse => 4 + 8,
+            _ => 0,
+        };
+        // Immediate data, or the key to invalidate.
+        let immediate = match flags.intersects(PacketFlags::IMMEDIATE | PacketFlags::INVALIDATE) {
+            true => 4,
+            false => 0,
+        };
+        let least = match operation {
+            Operation::Management => 256,
+            _ => 0,
+        };
+        let payload = self.payload.len().saturating_sub(network_in_payload);
+        network + TRANSPORT + extended + immediate + payload.max(least).next_multiple_of(4)
+    }
 }
 
 /// Sends packets to the fabric. Tests implement it with a queue.

@@ -13,6 +13,7 @@ use std::io;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
 use std::ptr::NonNull;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use memmap2::{MmapOptions, MmapRaw};
@@ -20,6 +21,7 @@ use memmap2::{MmapOptions, MmapRaw};
 use super::ring::{RING_BYTES, RingMemory};
 use crate::guard::shared::{self, Watched};
 use crate::limits::MAX_PROCESSES;
+use crate::nic::counters::{CELLS, Counters};
 
 /// A slot number, from 1: the upper 8 bits of its process's QP numbers.
 pub(super) type Slot = u8;
@@ -31,7 +33,7 @@ const _: () = assert!(SLOTS <= 64);
 const MAGIC: u64 = u64::from_ne_bytes(*b"mlx5emuF");
 /// Incremented with every change of the layout of segment, ring or record, except
 /// for added words that may stay 0.
-const VERSION: u64 = 3;
+const VERSION: u64 = 4;
 const GEOMETRY: u64 = (SLOTS as u64) << 32 | RING_BYTES as u64;
 
 /// Where the set of ports is that are switched off.
@@ -41,7 +43,11 @@ const SLOT_TABLE: usize = 4096;
 const SLOT_BYTES: usize = 128;
 /// Where `SlotWords::shape` is in the words of a slot.
 const SHAPE: usize = 12;
-const CONTROL_BYTES: usize = SLOT_TABLE + (SLOTS * SLOT_BYTES).next_multiple_of(4096);
+/// The counters of the NICs. Those of a slot take memory when a process takes it, and
+/// stay when it leaves.
+const COUNTERS: usize = SLOT_TABLE + (SLOTS * SLOT_BYTES).next_multiple_of(4096);
+const COUNTER_BYTES: usize = CELLS * 8;
+const CONTROL_BYTES: usize = COUNTERS + (SLOTS * COUNTER_BYTES).next_multiple_of(4096);
 const SEGMENT_BYTES: usize = CONTROL_BYTES + SLOTS * SLOTS * RING_BYTES;
 
 /// The control part of the segment, mapped.
@@ -92,7 +98,7 @@ impl Segment {
         } else if len != SEGMENT_BYTES as u64 {
             return Ok(None);
         }
-        reserve(&file, 0, CONTROL_BYTES)?;
+        reserve(&file, 0, COUNTERS)?;
         let control = MmapOptions::new()
             .len(CONTROL_BYTES)
             .map_raw(file.as_raw_fd())?;
@@ -163,6 +169,13 @@ impl Segment {
         Ok(unsafe { RingMemory::new(base, owner) })
     }
 
+    /// Returns the counters of a slot, with memory for them.
+    pub(super) fn counters(self: Arc<Self>, slot: Slot) -> io::Result<Counters> {
+        reserve(&self.file, counters_offset(slot), COUNTER_BYTES)?;
+        let segment = self;
+        Ok(Counters(Box::new(SlotCounters { segment, slot })))
+    }
+
     /// Returns the word with the ports that are switched off, of which `ports` knows
     /// the meaning.
     pub(super) fn ports_off(&self) -> &AtomicU64 {
@@ -181,6 +194,28 @@ impl Segment {
         // processes use it atomically.
         unsafe { AtomicU64::from_ptr(word) }
     }
+}
+
+struct SlotCounters {
+    segment: Arc<Segment>,
+    slot: Slot,
+}
+
+impl AsRef<[AtomicU64]> for SlotCounters {
+    fn as_ref(&self) -> &[AtomicU64] {
+        let base = self.segment.control.as_mut_ptr();
+        let first = base.wrapping_add(counters_offset(self.slot)).cast();
+        // SAFETY: the CELLS words are inside the CONTROL_BYTES that `open` mapped, which
+        // live as long as the segment, and aligned; all processes use them atomically.
+        unsafe { std::slice::from_raw_parts(first, CELLS) }
+    }
+}
+
+/// Returns where in the file the counters of a slot are.
+pub(super) fn counters_offset(slot: Slot) -> usize {
+    let index = usize::from(slot) - 1;
+    assert!(index < SLOTS);
+    COUNTERS + index * COUNTER_BYTES
 }
 
 /// Returns where in the file a slot's `SlotWords::shape` is.

@@ -1,12 +1,15 @@
 //! The NIC: its inputs, and its rounds of work.
 
 use super::core::Core;
+use super::counters::Counters;
 use super::doorbell::PageUsers;
 use super::failures::FailingQp;
 use super::number::Table;
 use super::options::{FaultInjector, Nanos, NicOptions, Progress, Trace, earlier};
 use super::qp::Qp;
-use super::spec::{CqSpec, Cqn, DoorbellView, EventSink, QpSpec, Qpn, SrqSpec, Srqn, UarPage};
+use super::spec::{
+    CqSpec, Cqn, DoorbellView, EventSink, QpSpec, Qpn, Service, SrqSpec, Srqn, UarPage,
+};
 use super::violations::Violations;
 use crate::fabric::packet::{Packet, Transmit};
 use crate::limits::MAX_QP;
@@ -82,18 +85,29 @@ impl Nic {
         self.core.srqs.get(srq.0).map(|srq| &srq.spec)
     }
 
+    /// Returns the counters of the ports.
+    pub(crate) fn counters(&self) -> &Counters {
+        &self.core.options.counters
+    }
+
     /// Takes a packet from the fabric. Most responses are sent by the next
     /// `Nic::work`, so that one ack covers many packets.
     pub(crate) fn receive(&mut self, packet: Packet, _tx: &mut dyn Transmit) {
+        let qp = self.qps.get_mut(packet.header.destination_qpn.0);
+        let service = qp.as_ref().map_or(Service::Rc, |qp| qp.spec.service);
+        let octets = packet.octets(service);
         let Packet { header, payload } = packet;
         let to = header.destination;
         if !self.core.devices.reaches(to.device, to.port) {
             self.core.note(|| "packet for a port that is down".into());
-        } else if let Some(qp) = self.qps.get_mut(header.destination_qpn.0) {
-            qp.receive_packet(&mut self.core, &header, &payload);
         } else {
-            self.core
-                .note(|| format!("packet for QP {:#x}: no such QP", header.destination_qpn.0));
+            self.core.options.counters.received(to, octets);
+            match qp {
+                Some(qp) => qp.receive_packet(&mut self.core, &header, &payload),
+                None => self
+                    .core
+                    .note(|| format!("packet for QP {:#x}: no such QP", header.destination_qpn.0)),
+            }
         }
         self.core.recycle(payload);
         self.process_failures();

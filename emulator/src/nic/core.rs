@@ -1,6 +1,7 @@
 //! The state that all QPs share: keys, CQs and SRQs, events, buffers, the time.
 
 use super::clock::Clock;
+use super::counters::Counter;
 use super::cq::Cq;
 use super::failures::FailingQp;
 use super::incidents::Devices;
@@ -10,10 +11,11 @@ use super::number::Table;
 use super::options::{FaultInjector, Nanos, NicOptions, Trace};
 use super::parts::Parts;
 use super::pd::{Context, Pd};
-use super::spec::{EventSink, Result};
+use super::spec::{EventSink, PortAddress, Result, Service};
 use super::srq::Srq;
 use super::timers::Timers;
 use super::violations::Violations;
+use crate::fabric::packet::{Packet, Transmit};
 use crate::nasty::policies::Policies;
 use crate::refusal::refuse;
 
@@ -129,6 +131,27 @@ impl Core {
     /// Returns the timestamp of a completion that is generated now.
     pub(super) fn timestamp(&mut self) -> u64 {
         self.clock.timestamp(self.now)
+    }
+
+    /// Sends a packet. Returns `false` if there is no room.
+    pub(super) fn send(&mut self, tx: &mut dyn Transmit, packet: Packet, service: Service) -> bool {
+        let (at, octets) = (packet.header.source, packet.octets(service));
+        match tx.send(packet) {
+            Ok(()) => self.options.counters.sent(at, octets),
+            Err(packet) => {
+                self.recycle(packet.payload);
+                return false;
+            }
+        }
+        true
+    }
+
+    /// Drops a packet for an unknown destination, or of a port that is down.
+    pub(super) fn discard(&mut self, at: PortAddress, payload: Vec<u8>) {
+        if !self.devices.reaches(at.device, at.port) {
+            self.count(at, Counter::Discarded);
+        }
+        self.recycle(payload);
     }
 
     /// Returns an empty buffer for a packet's payload.

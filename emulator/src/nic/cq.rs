@@ -5,7 +5,7 @@ use super::core::Core;
 use super::failures::FailingQp;
 use super::memory::{self, Fault};
 use super::options::CompletionOutcome;
-use super::spec::{AsyncEvent, AsyncObject, CqSpec, Cqn, DoorbellView, Result};
+use super::spec::{AsyncEvent, AsyncObject, CqSpec, Cqn, DoorbellView, PortAddress, Result};
 use crate::decode::cqe::{CQE, Cqe, OP_OWN};
 use crate::refusal::{OrRefuse, refuse_if};
 
@@ -98,9 +98,9 @@ impl Cq {
 }
 
 impl Core {
-    /// Writes a completion and delivers the event. If the ring is full, the CQ
+    /// Writes a completion of a QP of `port` and delivers the event. If the ring is full, the CQ
     /// overruns: it fails, and its QPs fail at the end of the round.
-    pub(super) fn complete(&mut self, cqn: Cqn, mut cqe: Cqe) {
+    pub(super) fn complete(&mut self, cqn: Cqn, port: PortAddress, mut cqe: Cqe) {
         self.place_rest();
         let outcome = self
             .fault_injector
@@ -125,6 +125,7 @@ impl Core {
             }
             _ => {}
         }
+        self.count_completion(port, &cqe);
         let Some(cq) = self.cqs.get_mut(cqn.0) else {
             return;
         };

@@ -4,6 +4,7 @@
 //! Decision: `docs/decisions/057-failed-device-is-gone.md`
 
 use super::adapter::Nic;
+use super::counters::Counter;
 use super::port_set::PortSet;
 use super::spec::{
     AsyncEvent, AsyncObject, ContextId, Cqn, PortAddress, QpState, Qpn, Result, Srqn,
@@ -91,6 +92,7 @@ impl Nic {
                 AsyncEvent::PortErr
             };
             if !up {
+                self.core.count(at, Counter::LinkDowned);
                 let cause = format!(
                     "port {port} of device {device} was taken down, by a fault of --faults or \
                      by mlx5-emu port"

@@ -28,6 +28,7 @@
 mod adapter;
 mod clock;
 mod core;
+pub(crate) mod counters;
 mod cq;
 mod cq_arm;
 mod cq_resize;

@@ -1,5 +1,6 @@
 //! The options with which a NIC is created, and what it reports while it runs.
 
+use super::counters::Counters;
 use super::spec::{DoorbellView, Path, PortAddress, PortIdentity};
 use crate::decode::cqe::Syndrome;
 use crate::fabric::gid::{Gid, GidType};
@@ -44,6 +45,8 @@ pub struct NicOptions {
     pub timestamp_offset: u64,
     /// Whether the NIC is stepped: its time advances only when a test advances it.
     pub stepped: bool,
+    /// The counters of the ports.
+    pub counters: Counters,
     /// Finds the port of an address vector. The default uses LID n + 1 for port 1
     /// of device n, and device 0 for a path without LID (a global one).
     pub resolve: Resolver,
@@ -72,6 +75,7 @@ impl Default for NicOptions {
             nasty: Nasty::default(),
             timestamp_offset: 0,
             stepped: false,
+            counters: Counters::default(),
             resolve: Box::new(|_, path| {
                 let device = u8::try_from(path.dlid.saturating_sub(1)).ok()?;
                 Some(PortAddress { device, port: 1 })

@@ -51,6 +51,14 @@ impl Qp {
         }
     }
 
+    /// Returns the port that the QP uses.
+    pub(super) fn port(&self) -> PortAddress {
+        PortAddress {
+            device: self.device,
+            port: self.attr.port,
+        }
+    }
+
     /// Returns the payload size of a full packet in bytes.
     pub(super) fn mtu(&self) -> u32 {
         match self.spec.service {

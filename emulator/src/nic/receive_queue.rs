@@ -129,7 +129,7 @@ impl Qp {
             Some(data) => cqe.inline_32(data),
             None => {}
         }
-        core.complete(self.spec.recv_cq, cqe);
+        core.complete(self.spec.recv_cq, self.port(), cqe);
     }
 
     /// Completes the WQE in use, if any, with an error.
@@ -185,7 +185,7 @@ impl Qp {
             wqe_counter,
             syndrome,
         });
-        core.complete(self.spec.recv_cq, cqe);
+        core.complete(self.spec.recv_cq, self.port(), cqe);
     }
 
     /// Returns the number of posted WQEs in the QP's own ring.

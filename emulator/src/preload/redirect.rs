@@ -7,12 +7,15 @@
 //!
 //! Decision: `docs/decisions/067-sys-leads-to-the-tree.md`
 
-use std::ffi::{CStr, CString, c_char, c_int};
+use std::ffi::{CStr, CString, OsStr, c_char, c_int};
 use std::mem::MaybeUninit;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
 
 use super::calls::{errno, set_errno};
 use super::{real, session};
-use crate::sysfs::PCI_DOMAIN;
+use crate::emulator::Emulator;
+use crate::sysfs::{PCI_DOMAIN, counters};
 
 /// Calls a function of libc with a path, or with the path in the tree that it leads
 /// to.
@@ -34,6 +37,11 @@ pub(super) unsafe fn with_path_at<T>(
     call: impl FnOnce(c_int, *const c_char) -> T,
 ) -> T {
     let before = errno();
+    if !path.is_null() {
+        // SAFETY: promised by the caller.
+        refresh_counter(dir, unsafe { CStr::from_ptr(path) });
+        set_errno(before);
+    }
     // SAFETY: promised by the caller.
     let Some(redirected) = (unsafe { redirected(dir, path) }) else {
         return call(dir, path);
@@ -44,6 +52,27 @@ pub(super) unsafe fn with_path_at<T>(
     drop(redirected);
     set_errno(after);
     result
+}
+
+/// Brings the file of a counter up to date if a path leads to one.
+fn refresh_counter(dir: c_int, path: &CStr) -> Option<()> {
+    let name = path.to_bytes().rsplit(|&byte| byte == b'/').next()?;
+    if !counters::is_name(name) {
+        return None;
+    }
+    let root = Path::new(OsStr::from_bytes(session::tree()?));
+    let path = Path::new(OsStr::from_bytes(path.to_bytes()));
+    let from = match dir {
+        libc::AT_FDCWD => PathBuf::from("."),
+        dir => format!("/proc/self/fd/{dir}").into(),
+    };
+    let directory = from.join(path.parent()?).canonicalize().ok()?;
+    if directory.starts_with("/sys") || directory.starts_with(root) {
+        let path = directory.join(path.file_name()?);
+        let config = session::config()?;
+        counters::refresh(config, root, &path, |at| Emulator::counters(config, at));
+    }
+    Some(())
 }
 
 /// Returns the path in the tree to which a path leads.

@@ -10,6 +10,7 @@
 //!
 //! Decision: `docs/decisions/067-sys-leads-to-the-tree.md`
 
+pub(crate) mod counters;
 mod tree;
 
 use std::ffi::{CStr, OsStr};

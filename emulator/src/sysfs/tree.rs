@@ -4,6 +4,7 @@
 //! ```text
 //! devices/pci00e5:00/00e5:00:01.0/00e5:03:00.0/     PCI device: vendor, numa_node, …
 //!     infiniband/mlx5_0/                            node_guid, ports/1/gids/0, …
+//!         ports/1/counters, hw_counters             see `counters`
 //!     infiniband_verbs/uverbs0/                     ibdev, dev, abi_version
 //!     net/lo                                        on RoCE: the network interface
 //! class/infiniband/mlx5_0                           link
@@ -19,6 +20,7 @@ use std::io::{self, Write};
 use std::iter::repeat;
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::{
     DEVICE_MAJOR, FIRMWARE, FIRST_MINOR, INTERFACE, RDMA_CM, RDMA_CM_NAME, device_file, device_name,
@@ -28,6 +30,7 @@ use crate::fabric::gid::GidType;
 use crate::fabric::name::{DeviceIdentity, PortNames};
 use crate::limits::GID_TABLE;
 use crate::nic::PortSet;
+use crate::nic::counters;
 use crate::nic::spec::PortAddress;
 use crate::ucma::abi::VERSION as RDMA_CM_ABI;
 
@@ -79,16 +82,23 @@ pub(super) fn show_port(root: &Path, at: PortAddress, up: bool) -> io::Result<()
     );
     let port = root.join(port);
     for (file, text) in states(up) {
-        // Replaced, so that a reader finds one state or the other.
-        let new = port.join(format!(".{file}"));
-        let _ = fs::remove_file(&new);
-        let mut options = fs::File::options();
-        options.write(true).create_new(true).mode(0o444);
-        let mut written = options.open(&new)?;
-        written.write_all(format!("{text}\n").as_bytes())?;
-        fs::rename(new, port.join(file))?;
+        replace(&port.join(file), text)?;
     }
     Ok(())
+}
+
+/// Replaces a file, so that a reader finds the text before or the new one.
+pub(super) fn replace(file: &Path, text: &str) -> io::Result<()> {
+    static NUMBER: AtomicU32 = AtomicU32::new(0);
+    // Other threads, and other processes with this tree, may do the same now.
+    let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+    let name = format!(".new-{}-{number}", std::process::id());
+    let new = file.with_file_name(name);
+    let mut options = fs::File::options();
+    options.write(true).create_new(true).mode(0o444);
+    let mut written = options.open(&new)?;
+    written.write_all(format!("{text}\n").as_bytes())?;
+    fs::rename(new, file)
 }
 
 impl Tree<'_> {
@@ -245,6 +255,14 @@ impl Tree<'_> {
         ] {
             self.put(&format!("{port}/{file}"), text)?;
         }
+        let hardware = counters::hardware(link);
+        for (directory, names) in [("counters", counters::PORT), ("hw_counters", hardware)] {
+            for (name, _) in names {
+                self.put(&format!("{port}/{directory}/{name}"), "0")?;
+            }
+        }
+        // How long the kernel keeps the values that it has read, in milliseconds.
+        self.put(&format!("{port}/hw_counters/lifespan"), "10")?;
         for (index, gid) in (0..GID_TABLE).zip(gids.into_iter().chain(repeat(None))) {
             let shown = groups(&gid.map_or([0; 16], |gid| gid.raw));
             self.put(&format!("{port}/gids/{index}"), &shown)?;

@@ -2,6 +2,7 @@
 //! follow (IBA 9.7.5.1 and 9.9.2).
 
 use super::super::core::Core;
+use super::super::counters::Counter;
 use super::super::psn;
 use super::super::qp::Qp;
 use super::super::responder::aeth;
@@ -55,7 +56,7 @@ impl Qp {
         match ack {
             aeth::Ack::Acknowledge => {}
             aeth::Ack::RnrNak(code) => self.handle_rnr_nak(core, code),
-            aeth::Ack::SequenceError => self.retry_or_fail(core),
+            aeth::Ack::SequenceError => self.retry_or_fail(core, Counter::SequenceNaks),
             aeth::Ack::InvalidRequest => {
                 self.fail_oldest(core, Syndrome::RemoteInvalidRequest);
             }
@@ -98,7 +99,7 @@ impl Qp {
         }
         self.retire(core);
         if lost_response && !self.sq.retransmits {
-            self.retry_or_fail(core);
+            self.retry_or_fail(core, Counter::ImpliedNaks);
             self.sq.retransmits = true;
         }
     }
@@ -228,7 +229,7 @@ impl Qp {
                 cqe.inline_32(data);
             }
         }
-        core.complete(self.spec.send_cq, cqe);
+        core.complete(self.spec.send_cq, self.port(), cqe);
     }
 
     /// Completes a failed request, whether it is signalled or not.
@@ -247,7 +248,7 @@ impl Qp {
             wqe_counter: counter,
             syndrome,
         });
-        core.complete(self.spec.send_cq, cqe);
+        core.complete(self.spec.send_cq, self.port(), cqe);
     }
 
     /// Returns how many bytes of a response can be scattered to the CQE; 0 for none.

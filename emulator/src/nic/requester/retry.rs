@@ -3,6 +3,7 @@
 //! Decision: `docs/decisions/047-starved-peer-costs-no-retry.md`
 
 use super::super::core::Core;
+use super::super::counters::Counter;
 use super::super::options::Nanos;
 use super::super::qp::Qp;
 use super::super::spec::{QpState, Qpn};
@@ -32,7 +33,7 @@ impl Qp {
                 // Nothing is lost: the peer's NIC has not run yet.
                 return self.start_ack_timer(core);
             }
-            self.retry_or_fail(core);
+            self.retry_or_fail(core, Counter::AckTimeouts);
         }
     }
 
@@ -57,14 +58,15 @@ impl Qp {
             }
             self.sq.rnr_retries -= 1;
         }
+        core.count(self.port(), Counter::RnrNaks);
         self.sq.waits_after_rnr_nak = true;
         let duration = Nanos::from(RNR_TIMES[usize::from(code & 31)]) * 10_000;
         core.timers.start(self.qpn.0, &mut self.timer, duration);
     }
 
     /// Retransmits from the oldest unacknowledged packet, or fails its request if no
-    /// retries are left.
-    pub(super) fn retry_or_fail(&mut self, core: &mut Core) {
+    /// retries are left. A retry is counted for its cause.
+    pub(super) fn retry_or_fail(&mut self, core: &mut Core, cause: Counter) {
         if self.sq.waits_after_rnr_nak {
             // Retransmission follows anyway when the RNR timer expires.
             return;
@@ -73,6 +75,7 @@ impl Qp {
             return self.fail_oldest(core, Syndrome::TransportRetryExceeded);
         }
         self.sq.retries -= 1;
+        core.count(self.port(), cause);
         self.go_back(core);
     }
 

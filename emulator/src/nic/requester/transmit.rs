@@ -218,13 +218,12 @@ impl Qp {
         }
         if let Some(peer) = peer {
             let header = self.request_header(request, peer, number, is_last);
-            if let Err(packet) = tx.send(Packet { header, payload }) {
-                core.recycle(packet.payload);
+            if !core.send(tx, Packet { header, payload }, self.spec.service) {
                 turn.has_more = true;
                 return false;
             }
         } else {
-            core.recycle(payload);
+            core.discard(self.port(), payload);
         }
         turn.packets += 1;
         self.advance(is_last);
@@ -321,10 +320,7 @@ impl Qp {
         psn: u32,
     ) -> Header {
         Header {
-            source: super::super::spec::PortAddress {
-                device: self.device,
-                port: self.attr.port,
-            },
+            source: self.port(),
             destination: peer,
             source_qpn: self.qpn,
             destination_qpn: Qpn(self.attr.dest_qpn),

@@ -4,6 +4,7 @@
 //! Decision: `docs/decisions/048-unreliable-transports-drop.md`
 
 use super::super::core::Core;
+use super::super::counters::Counter;
 use super::super::grh;
 use super::super::qp::Qp;
 use crate::fabric::packet::{Header, Operation, PacketFlags};
@@ -21,6 +22,7 @@ impl Qp {
             return core.note(|| format!("datagram from {header:?} dropped"));
         }
         if !self.take_receive(core) {
+            core.count(self.port(), Counter::OutOfBuffer);
             return core.note(|| format!("no receive for the datagram from {header:?}"));
         }
         // A receive reserves space for the GRH whether there is one or not.

@@ -1,6 +1,7 @@
 //! Executing in-order request packets.
 
 use super::super::core::Core;
+use super::super::counters::Counter;
 use super::super::mr::MkeyError;
 use super::super::psn;
 use super::super::qp::Qp;
@@ -75,6 +76,15 @@ impl Qp {
             responder.message = None;
             responder.placed = 0;
             responder.msn = psn::add(responder.msn, 1);
+            let request = match header.operation {
+                Operation::Write => Some(Counter::Writes),
+                Operation::ReadRequest => Some(Counter::Reads),
+                Operation::AtomicRequest => Some(Counter::Atomics),
+                _ => None,
+            };
+            if let Some(request) = request {
+                core.count(self.port(), request);
+            }
         } else {
             responder.message = Some(header.operation);
         }
@@ -91,6 +101,7 @@ impl Qp {
     fn refuse(&mut self, core: &mut Core, header: &Header, reason: NakReason) {
         let (ack, syndrome, failure) = match reason {
             NakReason::NotReady => {
+                core.count(self.port(), Counter::OutOfBuffer);
                 self.responder.nak_sent = true;
                 let code = self.attr.min_rnr_timer;
                 let ack = aeth::Ack::RnrNak(code);
@@ -113,6 +124,9 @@ impl Qp {
                 (aeth::Ack::OperationalError, Syndrome::LocalProtection, None)
             }
         };
+        if ack == aeth::Ack::AccessError {
+            core.count(self.port(), Counter::AccessRefused);
+        }
         self.queue_nak(core, header.psn, ack);
         self.fail_receive(core, syndrome);
         self.enter_error(core);

@@ -1,9 +1,10 @@
 //! Received packets: checking the sender and the PSN.
 
 use super::super::core::Core;
+use super::super::counters::Counter;
 use super::super::psn;
 use super::super::qp::Qp;
-use super::super::spec::{AsyncEvent, PortAddress, QpState, Service, network};
+use super::super::spec::{AsyncEvent, QpState, Service, network};
 use super::aeth;
 use super::response::{Read, Response};
 use crate::fabric::packet::{Header, Operation, PacketFlags};
@@ -53,11 +54,7 @@ impl Qp {
     }
 
     pub(super) fn is_for_this_port(&self, header: &Header) -> bool {
-        let this_port = PortAddress {
-            device: self.device,
-            port: self.attr.port,
-        };
-        header.destination == this_port
+        header.destination == self.port()
     }
 
     /// Raises `COMM_EST` for the first packet of a connection that arrives before RTS.
@@ -81,6 +78,7 @@ impl Qp {
                 self.execute(core, header, data);
             }
             1.. => {
+                core.count(self.port(), Counter::OutOfSequence);
                 if !self.responder.nak_sent {
                     self.responder.nak_sent = true;
                     let expected = self.responder.expected;
@@ -93,6 +91,7 @@ impl Qp {
 
     /// Handles a packet that was executed before: its response was lost or is late.
     fn handle_duplicate(&mut self, core: &mut Core, header: &Header) {
+        core.count(self.port(), Counter::Duplicates);
         let ack_request = header.flags.contains(PacketFlags::ACK_REQUEST);
         match header.operation {
             Operation::ReadRequest => self.replay_read(core, header),

@@ -1,6 +1,7 @@
 //! Sending responses: acks, NAKs, responses to reads and atomics.
 
 use super::super::core::Core;
+use super::super::counters::Counter;
 use super::super::memory;
 use super::super::psn;
 use super::super::qp::Qp;
@@ -119,13 +120,12 @@ impl Qp {
             };
             let header = header.filter(|_| core.devices.reaches(self.device, self.attr.port));
             if let Some(header) = header {
-                if let Err(packet) = tx.send(Packet { header, payload }) {
-                    core.recycle(packet.payload);
+                if !core.send(tx, Packet { header, payload }, self.spec.service) {
                     turn.has_more = true;
                     return;
                 }
             } else {
-                core.recycle(payload);
+                core.discard(self.port(), payload);
             }
             turn.packets += 1;
             if is_done {
@@ -165,6 +165,7 @@ impl Qp {
             self.responder
                 .responses
                 .push_back(Response::Acknowledge { psn, ack, msn });
+            core.count(self.port(), Counter::AccessRefused);
             self.enter_error(core);
             let (at, key, length) = (read.address, read.key, read.length);
             let cause = format!(

@@ -4,6 +4,7 @@
 //! Decision: `docs/decisions/048-unreliable-transports-drop.md`
 
 use super::super::core::Core;
+use super::super::counters::Counter;
 use super::super::qp::Qp;
 use super::super::scatter_gather::SgeError;
 use super::execute::NakReason;
@@ -35,11 +36,14 @@ impl Qp {
             Ok(packets) => self.executed(core, header, packets),
             // Invalid packets, and packets without a receive, are silently dropped.
             Err(
-                NakReason::NotReady
+                reason @ (NakReason::NotReady
                 | NakReason::Invalid(_)
                 | NakReason::Access(_)
-                | NakReason::Invalidate,
+                | NakReason::Invalidate),
             ) => {
+                if matches!(reason, NakReason::NotReady) {
+                    core.count(self.port(), Counter::OutOfBuffer);
+                }
                 self.abandon_message();
                 core.note(|| format!("packet from {header:?} dropped"));
             }

@@ -6,6 +6,7 @@ mod atomic;
 mod completion;
 mod connection;
 mod control;
+mod counters;
 mod datagram;
 mod doorbells;
 mod errors;
