@@ -1,26 +1,8 @@
 //! `ibv_query_qp_data_in_order` of the installed libibverbs and libmlx5.
 
-use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::path::Path;
 
-use crate::common::{finish, run};
-
-/// Compiles the program. Returns its path.
-fn compiled() -> PathBuf {
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data_in_order/query.c");
-    let thread = std::thread::current().id();
-    let name = format!("data-in-order-{}-{thread:?}", std::process::id());
-    let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
-    let output = Command::new("cc")
-        .args(["-O1", "-Wall", "-Wextra", "-Werror", "-o"])
-        .args([&program, &source])
-        .arg("-libverbs")
-        .output()
-        .expect("cc is installed");
-    let errors = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{errors}");
-    program
-}
+use crate::common::{compiled, finish, run};
 
 /// Returns what the program prints on a device with these options.
 fn answers(program: &Path, options: &[&str]) -> String {
@@ -38,7 +20,7 @@ const NO: &str = "INIT: 0 0 0\nRTS: 0 0 0\nRTS: 0 0 0\n";
 
 #[test]
 fn unmodified_libraries_get_the_answer_of_the_device() {
-    let program = compiled();
+    let program = compiled("data_in_order/query.c");
     for (options, expected) in [
         (&[][..], YES),
         (&["--data-in-order", "yes", "--link", "roce"], YES),
@@ -53,7 +35,7 @@ fn unmodified_libraries_get_the_answer_of_the_device() {
 
 #[test]
 fn libmlx5_is_told_no_by_the_device_and_not_by_a_refusal() {
-    let program = compiled();
+    let program = compiled("data_in_order/query.c");
     let with = |answer| {
         let options = ["--explain", "--data-in-order", answer];
         answers(&program, &options)

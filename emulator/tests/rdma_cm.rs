@@ -3,11 +3,11 @@
 
 use std::io::{BufRead, BufReader};
 use std::net::UdpSocket;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
 use crate::common::{
-    Outcome, Running, eventually, fabric, find, finish, free_port, run, skipped, start,
+    Outcome, Running, compiled, eventually, fabric, find, finish, free_port, run, skipped, start,
 };
 
 const UTILITIES: &str = "rdmacm-utils";
@@ -236,28 +236,12 @@ fn a_second_server_on_a_port_is_refused() {
     assert!(has_served(&server), "{}", server.output);
 }
 
-/// Compiles a program of `rdma_cm`. Returns its path.
-fn compiled(name: &str) -> PathBuf {
-    let source = format!("tests/rdma_cm/{name}.c");
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join(source);
-    let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("rdma_cm-{name}"));
-    let output = Command::new("cc")
-        .args(["-O1", "-Wall", "-Wextra", "-Werror", "-o"])
-        .args([&program, &source])
-        .args(["-lrdmacm", "-libverbs"])
-        .output()
-        .expect("cc is installed");
-    let errors = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{errors}");
-    program
-}
-
 #[test]
 fn calls_and_events_are_those_of_a_kernel() {
     let Some(address) = host_address() else {
         return;
     };
-    let program = compiled("semantics");
+    let program = compiled("rdma_cm/semantics.c");
     let recorded = include_str!("rdma_cm/semantics.expected");
     let compare = |place: &[&str]| {
         // The recorded device is RoCE, which always has a GRH.
@@ -293,7 +277,7 @@ fn thousands_of_ids_have_ports_of_their_own_and_are_found() {
     let fabric = fabric();
     let options = ["--fabric", &fabric];
     let mut command = run(&options);
-    command.arg(compiled("ids"));
+    command.arg(compiled("rdma_cm/ids.c"));
     let mut server = command.stdout(Stdio::piped()).spawn().unwrap();
     let mut port = String::new();
     let mut output = BufReader::new(server.stdout.take().unwrap());

@@ -51,6 +51,30 @@ pub(crate) fn find(program: &str, package: &str) -> Option<PathBuf> {
     found
 }
 
+/// Compiles a C program of this directory. Returns its path, which is this call's own.
+pub(crate) fn compiled(source: &str) -> PathBuf {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    let number = NEXT.fetch_add(1, Ordering::Relaxed);
+    let name = format!(
+        "{}-{number}-{}",
+        std::process::id(),
+        source.replace('/', "-")
+    );
+    let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+    let source = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("tests")
+        .join(source);
+    let output = Command::new("cc")
+        .args(["-O1", "-Wall", "-Wextra", "-Werror", "-pthread", "-o"])
+        .args([&program, &source])
+        .args(["-lrdmacm", "-libverbs"])
+        .output()
+        .expect("cc is installed");
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{errors}");
+    program
+}
+
 /// Prints a skip reason on the real standard error, past the test harness.
 pub(crate) fn skipped(why: &str) {
     let name = std::thread::current().name().unwrap_or("a test").to_owned();
