@@ -11,7 +11,7 @@ use std::io;
 use std::ops::{Deref, DerefMut};
 use std::os::fd::BorrowedFd;
 use std::path::{Path as FilePath, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -24,11 +24,13 @@ use crate::fabric::counters;
 use crate::fabric::directory::JoinError;
 use crate::fabric::name::DeviceIdentity;
 use crate::fabric::port::Port;
-use crate::fabric::registry::{self, Place};
+use crate::fabric::registry::Place;
 use crate::fabric::waker::PeerWaker;
 use crate::faults::FaultSpec;
+use crate::fork::{self, PerProcess};
 use crate::guard;
 use crate::hardware::Hardware;
+use crate::hidden::HiddenFile;
 use crate::nasty::policies::Policies;
 use crate::nic::counters::Row;
 use crate::nic::spec::{DoorbellView, EventSink, PortAddress, UarPage, WallClock};
@@ -47,16 +49,12 @@ use crate::uverbs::warn;
 /// Fabric slot of a process without peers, in stepped mode.
 const SLOT_WITHOUT_PEERS: u8 = 1;
 
-static EMULATOR: OnceLock<Emulator> = OnceLock::new();
-static START_LOCK: Mutex<()> = Mutex::new(());
-/// The descriptor whose lock marks this process as alive on the fabric. See
-/// [`release_slot_lock_in_child`].
-static SLOT_LOCK: AtomicI32 = AtomicI32::new(-1);
+static EMULATOR: PerProcess<OnceLock<Emulator>> = PerProcess::new();
+static START_LOCK: PerProcess<Mutex<()>> = PerProcess::new();
 
 /// The emulator of this process.
 pub struct Emulator {
     config: Config,
-    pid: u32,
     slot: u8,
     shared_nic: Mutex<SharedNic<Hardware>>,
     uar: UarPages,
@@ -101,7 +99,7 @@ impl Emulator {
     /// Returns the emulator if it has been started.
     #[must_use]
     pub fn get() -> Option<&'static Self> {
-        EMULATOR.get()
+        EMULATOR.get().get()
     }
 
     /// Starts the emulator of this process. The NIC reports its events to
@@ -112,8 +110,8 @@ impl Emulator {
     /// Returns [`StartError`]. Nothing stays allocated, and a later start may
     /// succeed.
     pub fn start(config: Config, events: Box<dyn EventSink>) -> Result<&'static Self, StartError> {
-        let _start_lock = START_LOCK.lock();
-        if let Some(running) = EMULATOR.get() {
+        let _start_lock = START_LOCK.get().lock();
+        if let Some(running) = Self::get() {
             return Ok(running);
         }
         guard::install();
@@ -165,7 +163,6 @@ impl Emulator {
         if let Some(off) = port.take_switched_ports() {
             hardware.switch_ports(off);
         }
-        let slot_lock = port.attachment().map_or(-1, Attachment::lock_fd);
         let slot = port.slot();
         let place = port.attachment().map(Attachment::place);
         let waker = port
@@ -174,9 +171,8 @@ impl Emulator {
         let stepper = (!threaded).then(Mutex::default);
         let uar =
             UarPages::new(faults).reporting_copies(Policies::new(config.nasty).loses_stores());
-        let emulator = EMULATOR.get_or_init(|| Self {
+        let emulator = EMULATOR.get().get_or_init(|| Self {
             config,
-            pid: std::process::id(),
             slot,
             shared_nic: Mutex::new(SharedNic::new(hardware, port)),
             uar,
@@ -186,7 +182,6 @@ impl Emulator {
             place,
         });
         if let Some(waker) = waker {
-            SLOT_LOCK.store(slot_lock, Ordering::Relaxed);
             emulator.start_thread(waker, wake)?;
         }
         Ok(emulator)
@@ -211,12 +206,9 @@ impl Emulator {
         }
         .spawn()
         .map_err(StartError::Thread)?;
-        // SAFETY: both handlers are functions of this library, which is never
-        // unloaded while its NIC thread runs; neither unwinds.
-        unsafe {
-            libc::pthread_atfork(None, None, Some(release_slot_lock_in_child));
-            libc::atexit(leave_fabric);
-        }
+        // SAFETY: the handler is a function of this library, which is never
+        // unloaded while its NIC thread runs; it does not unwind.
+        unsafe { libc::atexit(leave_fabric) };
         Ok(())
     }
 
@@ -247,8 +239,6 @@ impl Emulator {
 
     /// Locks the NIC for a kernel command. When the guard is dropped, the NIC
     /// runs once, since the command may have created work.
-    ///
-    /// Must not be called in a forked child: check [`forked`](Self::forked) first.
     pub fn nic(&self) -> NicGuard<'_> {
         let mut shared_nic = match self.shared_nic.try_lock() {
             Some(shared_nic) => shared_nic,
@@ -354,14 +344,6 @@ impl Emulator {
         self.slot
     }
 
-    /// Returns whether this process was forked from the one that started the
-    /// emulator. Such a child has a copy of the NIC's memory but no NIC thread.
-    /// Takes no lock.
-    #[must_use]
-    pub fn forked(&self) -> bool {
-        std::process::id() != self.pid
-    }
-
     /// Returns the GUID of a device and the names of its ports. They are equal
     /// in all processes of the fabric.
     #[must_use]
@@ -444,12 +426,13 @@ impl Drop for NicGuard<'_> {
 
 /// Opens the trace file. Several processes may append to it; the QP number in
 /// an entry identifies the process.
-fn trace_file(path: &FilePath) -> Result<File, StartError> {
+fn trace_file(path: &FilePath) -> Result<HiddenFile, StartError> {
     let file = File::options().create(true).append(true).open(path);
-    file.map_err(|source| StartError::Trace {
-        path: path.to_owned(),
-        source,
-    })
+    file.map(HiddenFile::new)
+        .map_err(|source| StartError::Trace {
+            path: path.to_owned(),
+            source,
+        })
 }
 
 /// Sets up how doorbells are noticed. Returns the mode in effect for the
@@ -480,25 +463,11 @@ fn view(config: &Config) -> DoorbellView {
     }
 }
 
-/// Runs in a forked child: closes the child's copy of the descriptor whose lock
-/// marks the parent as alive. The lock belongs to the open file, which the
-/// child shares, and would keep the slot in use after the parent's death.
-extern "C" fn release_slot_lock_in_child() {
-    let lock = SLOT_LOCK.swap(-1, Ordering::Relaxed);
-    if lock >= 0 {
-        // SAFETY: the child's copy of a descriptor that only the attachment
-        // uses; the child never uses its attachment. close(2) is
-        // async-signal-safe, so it may be called after fork.
-        unsafe { libc::close(lock) };
-    }
-    registry::release_in_child();
-}
-
 /// Runs at exit: waits until the NIC thread has left the fabric, so that the
 /// last process removes the fabric's files.
 extern "C" fn leave_fabric() {
     const TIMEOUT: Duration = Duration::from_millis(500);
-    if let Some(emulator) = Emulator::get().filter(|emulator| !emulator.forked()) {
+    if let Some(emulator) = Emulator::get().filter(|_| !fork::is_outsider()) {
         emulator.control.stop();
         emulator.control.wait_stopped(TIMEOUT);
     }

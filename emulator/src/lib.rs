@@ -86,8 +86,8 @@
 //! until the process exits; closing a device destroys its objects, as closing the
 //! descriptor does in the kernel. The fabric in shared memory exists as long as a
 //! process is attached to it, and packets to a process that has died are dropped, so
-//! that its peers exceed their retries. After `fork`, the child cannot use the
-//! parent's devices.
+//! that its peers exceed their retries. A forked child begins
+//! anew: it can open devices, but not use its parent's contexts.
 //!
 //! The NIC accesses application memory at virtual addresses, without pinning it. If
 //! the application unmaps a ring or a registered region, the request fails, and the
@@ -185,9 +185,11 @@ pub mod decode;
 pub mod emulator;
 pub mod fabric;
 pub mod faults;
+mod fork;
 mod guard;
 #[allow(unreachable_pub, reason = "`pub` is for the rest of the emulator")]
 mod hardware;
+mod hidden;
 pub mod limits;
 pub mod nasty;
 pub mod nic;

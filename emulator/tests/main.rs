@@ -7,6 +7,7 @@ mod fabric;
 mod faults;
 mod host;
 mod launcher;
+mod life;
 mod nasty;
 mod port;
 mod processes;

@@ -135,42 +135,6 @@ fn fabric_directory(fabric: &str) -> PathBuf {
 }
 
 #[test]
-fn a_forked_child_gets_errors_and_its_parent_keeps_working() {
-    under_the_launcher("forked_child");
-}
-
-#[test]
-#[ignore = "run by the test above, under the launcher"]
-fn forked_child() {
-    let verbs = Verbs::load();
-    let context = verbs.open();
-    assert!(!verbs.alloc_pd(context).is_null());
-    // SAFETY: the child only calls libibverbs and `_exit`; no lock of this
-    // single test thread is held.
-    let child = unsafe { libc::fork() };
-    if child == 0 {
-        let refused = verbs.alloc_pd(context).is_null() && errno() == Some(libc::EIO);
-        // SAFETY: opens only the emulated device; the call takes a C string.
-        let second = unsafe { libc::open(c"/dev/infiniband/uverbs0".as_ptr(), libc::O_RDWR) };
-        let no_device = second == -1 && errno() == Some(libc::ENODEV);
-        // SAFETY: closes an inherited descriptor and exits at once.
-        unsafe {
-            let closed = libc::close(command_descriptor(context)) == 0;
-            libc::_exit(if refused && no_device && closed { 0 } else { 1 });
-        }
-    }
-    let mut status = -1;
-    // SAFETY: our own child and room for its status.
-    assert_eq!(unsafe { libc::waitpid(child, &mut status, 0) }, child);
-    assert_eq!(status, 0, "the child got other results");
-    assert!(
-        !verbs.alloc_pd(context).is_null(),
-        "the parent's device still works"
-    );
-    assert_eq!(verbs.close(context), 0);
-}
-
-#[test]
 fn a_program_executed_by_the_child_can_open_devices() {
     under_the_launcher("exec_again");
 }

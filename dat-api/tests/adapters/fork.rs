@@ -1,4 +1,4 @@
-//! A child after fork gets errors, and does not hang.
+//! A child after fork gets errors from its parent's objects, and opens adapters of its own.
 
 use std::sync::Arc;
 
@@ -38,11 +38,15 @@ fn child(adapter: &Arc<Ia>, ia: Handle, pz: Handle) -> i32 {
     if let Ok(evd) = Evd::create(adapter, 4, waits, None) {
         let _ = Evd::free(evd.handle());
     }
+    let (own, _) = open("mlx5_0");
+    let zone = Pz::create(&own).expect("a zone of this process");
+    Pz::free(zone.handle()).expect("nothing uses it");
+    close(own);
     0
 }
 
 #[test]
-fn calls_in_a_forked_child_are_refused() {
+fn a_forked_child_is_refused_its_parents_objects_and_opens_its_own() {
     let _lock = lock_device();
     let (ia, _) = open("mlx5_0");
     let pz = Pz::create(&ia).expect("a zone");

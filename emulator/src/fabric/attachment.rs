@@ -1,9 +1,7 @@
 //! The attachment of a process to a fabric: its slot, and its rings to and from
 //! its peers.
 
-use std::fs::File;
 use std::io;
-use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -17,6 +15,7 @@ use super::ring::{Consumer, Popped, Producer, push_packet};
 use super::segment::{RingMap, Segment, Slot};
 use super::waker::{PeerWaker, WakeSet};
 use super::wire::{self, Generations};
+use crate::hidden::HiddenFile;
 use crate::limits::MAX_PROCESSES;
 use crate::nic::counters::Counters;
 
@@ -50,7 +49,7 @@ pub struct Attachment {
     directory: FabricDirectory,
     slot: Slot,
     generation: u32,
-    slot_lock: Option<File>,
+    slot_lock: Option<HiddenFile>,
     waker: Arc<PeerWaker>,
     peers: Vec<Peer>,
     /// Slots whose rings must be read, as in `SlotWords::pending`.
@@ -217,13 +216,6 @@ impl Attachment {
     #[must_use]
     pub fn counters(&self) -> FabricCounters {
         self.counters
-    }
-
-    /// Returns the descriptor of the slot's lock. A forked child must close its
-    /// copy; otherwise the slot stays in use after the parent's death.
-    #[must_use]
-    pub fn lock_fd(&self) -> i32 {
-        self.slot_lock.as_ref().map_or(-1, AsRawFd::as_raw_fd)
     }
 
     /// Returns the object by which this process sleeps and wakes its peers.
@@ -582,7 +574,7 @@ impl Drop for Attachment {
 fn take_slot(
     directory: &FabricDirectory,
     segment: &Segment,
-) -> Result<Option<(Slot, File)>, JoinError> {
+) -> Result<Option<(Slot, HiddenFile)>, JoinError> {
     let mut slots: Vec<Slot> = (1..=SLOTS).collect();
     slots.sort_by_key(|&slot| segment.slot(slot).generation.load(Ordering::Acquire) | 1);
     for slot in slots {

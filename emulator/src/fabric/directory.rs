@@ -28,6 +28,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use super::name::FabricName;
+use crate::hidden::HiddenFile;
 use crate::limits::MAX_PROCESSES;
 
 /// An error that prevents joining a fabric.
@@ -289,11 +290,11 @@ impl FabricDirectory {
 
     /// Locks the fabric for joining or leaving. Returns `None` if the directory
     /// was removed in the meantime; the caller then creates it again.
-    pub(super) fn lock(&self) -> Result<Option<File>, JoinError> {
+    pub(super) fn lock(&self) -> Result<Option<HiddenFile>, JoinError> {
         let path = self.path.join("lock");
         let file = match open(&path) {
             Err(JoinError::File { source, .. }) if is_missing(&source) => return Ok(None),
-            other => other?,
+            other => HiddenFile::new(other?),
         };
         let deadline = Instant::now() + LOCK_TIMEOUT;
         while !try_lock(&file).map_err(|source| JoinError::file(path.clone(), source))? {
@@ -322,9 +323,9 @@ impl FabricDirectory {
     }
 
     /// Locks a slot for this process. Returns `None` if the slot is in use.
-    pub(super) fn take_slot(&self, slot: u8) -> Result<Option<File>, JoinError> {
+    pub(super) fn take_slot(&self, slot: u8) -> Result<Option<HiddenFile>, JoinError> {
         let path = self.slot_path(slot);
-        let file = open(&path)?;
+        let file = HiddenFile::new(open(&path)?);
         match try_lock(&file) {
             Ok(taken) => Ok(taken.then_some(file)),
             Err(source) => Err(JoinError::file(path, source)),

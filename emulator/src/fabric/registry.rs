@@ -9,25 +9,21 @@
 //! The services of a process are in the file `slot-NN.services`, which the
 //! process replaces as a whole. Files of processes that have died are ignored.
 
-use std::fs::{File, OpenOptions};
+use std::fs::OpenOptions;
 use std::io::{self, Read, Write};
 use std::ops::Range;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicI32, Ordering};
 
 use super::directory::FabricDirectory;
+use crate::hidden::HiddenFile;
 use crate::limits::MAX_PROCESSES;
 
 /// Largest file of services that is read: 2 MiB, a listener on each port.
 const MAX_FILE: u64 = 2 << 20;
 /// Size of the record of a service in bytes.
 const RECORD: usize = 32;
-
-/// The descriptor of the file `ports`, which a forked child must close: its
-/// locks belong to the open file, which the child shares.
-static PORTS_FILE: AtomicI32 = AtomicI32::new(-1);
 
 /// A service that a process listens to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,7 +69,7 @@ pub(crate) struct Place {
 #[derive(Debug)]
 pub(crate) struct Registry {
     place: Place,
-    ports: File,
+    ports: HiddenFile,
 }
 
 impl Place {
@@ -97,7 +93,7 @@ impl Registry {
     /// Returns the error of the system.
     pub(crate) fn open(place: Place) -> io::Result<Self> {
         let ports = options().read(true).open(place.path().join("ports"))?;
-        PORTS_FILE.store(ports.as_raw_fd(), Ordering::Relaxed);
+        let ports = HiddenFile::new(ports);
         // A former process may have left its services in this slot.
         let _ = std::fs::remove_file(place.services(place.slot));
         Ok(Self { place, ports })
@@ -179,18 +175,6 @@ impl Registry {
 impl Drop for Registry {
     fn drop(&mut self) {
         let _ = self.publish(&[]);
-        PORTS_FILE.store(-1, Ordering::Relaxed);
-    }
-}
-
-/// Closes a forked child's copy of the file of ports, so that the parent's
-/// death releases its locks. Async-signal-safe.
-pub(crate) fn release_in_child() {
-    let ports = PORTS_FILE.swap(-1, Ordering::Relaxed);
-    if ports >= 0 {
-        // SAFETY: the child's copy of a descriptor that only the registry uses;
-        // the child never uses its registry.
-        unsafe { libc::close(ports) };
     }
 }
 

@@ -20,6 +20,7 @@ use memmap2::{MmapOptions, MmapRaw};
 
 use super::ring::{RING_BYTES, RingMemory};
 use crate::guard::shared::{self, Watched};
+use crate::hidden::HiddenFile;
 use crate::limits::MAX_PROCESSES;
 use crate::nic::counters::{CELLS, Counters};
 
@@ -53,7 +54,7 @@ const SEGMENT_BYTES: usize = CONTROL_BYTES + SLOTS * SLOTS * RING_BYTES;
 /// The control part of the segment, mapped.
 #[derive(Debug)]
 pub(super) struct Segment {
-    file: File,
+    file: HiddenFile,
     // Before the mapping: a watched range must be mapped.
     _watched: Watched,
     control: MmapRaw,
@@ -105,7 +106,7 @@ impl Segment {
         let lost: &'static AtomicBool = Box::leak(Box::default());
         let segment = Self {
             _watched: shared::watch(control.as_mut_ptr(), CONTROL_BYTES, lost),
-            file,
+            file: HiddenFile::new(file),
             control,
             lost,
         };

@@ -18,6 +18,7 @@ use std::sync::{Arc, OnceLock};
 
 use super::ports;
 use super::segment::{Segment, Slot};
+use crate::hidden::HiddenFile;
 use crate::limits::MAX_PROCESSES;
 use crate::nic::PortSet;
 
@@ -26,7 +27,7 @@ use crate::nic::PortSet;
 pub struct PeerWaker {
     segment: Arc<Segment>,
     slot: Slot,
-    fifo: File,
+    fifo: HiddenFile,
     /// The private copy of `SlotWords::sleep`, which other processes can
     /// overwrite.
     sleep: AtomicU32,
@@ -38,7 +39,7 @@ pub struct PeerWaker {
 
 #[derive(Debug, Default)]
 struct Peer {
-    fifo: OnceLock<File>,
+    fifo: OnceLock<HiddenFile>,
     /// The sleep count for which the peer was last woken.
     woken: AtomicU32,
 }
@@ -77,7 +78,7 @@ impl PeerWaker {
         Self {
             segment,
             slot,
-            fifo,
+            fifo: HiddenFile::new(fifo),
             sleep: AtomicU32::new(segment_sleep),
             ports_off: AtomicU64::new(0),
             peers: std::array::from_fn(|_| Peer::default()),
@@ -87,7 +88,9 @@ impl PeerWaker {
     /// Adds the FIFO of a slot, so that the slot can be woken.
     pub(super) fn connect(&self, slot: Slot, fifo: File) {
         // A slot keeps its FIFO from generation to generation.
-        let _ = self.peers[usize::from(slot) - 1].fifo.set(fifo);
+        let _ = self.peers[usize::from(slot) - 1]
+            .fifo
+            .set(HiddenFile::new(fifo));
     }
 
     /// Returns whether peers have signalled packets, or room in a ring that was
@@ -143,7 +146,7 @@ impl PeerWaker {
     /// Discards the bytes in the FIFO.
     pub fn drain(&self) {
         let mut bytes = [0; 64];
-        while matches!((&self.fifo).read(&mut bytes), Ok(len) if len == bytes.len()) {}
+        while matches!((&*self.fifo).read(&mut bytes), Ok(len) if len == bytes.len()) {}
     }
 
     /// Returns the core from which a peer has woken this process since the last
@@ -159,15 +162,15 @@ impl PeerWaker {
     pub fn wake_own(&self) {
         fence(Ordering::SeqCst);
         if self.sleep.load(Ordering::SeqCst) & 1 == 1 {
-            let _ = (&self.fifo).write(&[1]);
+            let _ = (&*self.fifo).write(&[1]);
         }
     }
 
     /// Wakes a peer whether or not it has announced a sleep.
     pub(super) fn force_wake(&self, slot: Slot) {
-        if let Some(mut fifo) = self.peers[usize::from(slot) - 1].fifo.get() {
+        if let Some(fifo) = self.peers[usize::from(slot) - 1].fifo.get() {
             // A full FIFO wakes the peer too.
-            let _ = fifo.write(&[1]);
+            let _ = (&**fifo).write(&[1]);
         }
     }
 
@@ -184,7 +187,7 @@ impl PeerWaker {
             let peer = &self.peers[index as usize];
             // One write per sleep and sender: the byte is not lost if a sender
             // is killed, and a burst of packets writes only one.
-            if let Some(mut fifo) = peer.fifo.get()
+            if let Some(fifo) = peer.fifo.get()
                 && peer.woken.swap(sleep, Ordering::Relaxed) != sleep
             {
                 // SAFETY: sched_getcpu has no preconditions.
@@ -192,7 +195,7 @@ impl PeerWaker {
                 let waker_core = self.segment.slot(index as Slot + 1).waker_core;
                 waker_core.store(core.cast_unsigned().wrapping_add(1), Ordering::Relaxed);
                 // A full FIFO wakes the peer too.
-                let _ = fifo.write(&[1]);
+                let _ = (&**fifo).write(&[1]);
             }
         }
     }

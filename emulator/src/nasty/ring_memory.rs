@@ -6,10 +6,10 @@
 
 use std::collections::HashMap;
 use std::ffi::{c_int, c_void};
-use std::sync::LazyLock;
 
 use super::policies::GARBAGE;
 use super::{Modes, Nasty};
+use crate::fork::PerProcess;
 use crate::sync::Mutex;
 
 const PAGE: usize = 4096;
@@ -39,7 +39,7 @@ impl Allocators {
 }
 
 /// The mappings, by the address of the memory in them, with their sizes.
-static MAPPINGS: LazyLock<Mutex<HashMap<usize, usize>>> = LazyLock::new(Mutex::default);
+static MAPPINGS: PerProcess<Mutex<HashMap<usize, usize>>> = PerProcess::new();
 
 unsafe extern "C" fn allocate(size: usize, data: *mut c_void) -> *mut c_void {
     let null = std::ptr::null_mut();
@@ -77,12 +77,12 @@ unsafe extern "C" fn allocate(size: usize, data: *mut c_void) -> *mut c_void {
         // SAFETY: `size` writable bytes of the mapping.
         unsafe { at.cast::<u8>().write_bytes(GARBAGE, size) };
     }
-    MAPPINGS.lock().insert(at.addr(), mapped);
+    MAPPINGS.get().lock().insert(at.addr(), mapped);
     at
 }
 
 unsafe extern "C" fn release(at: *mut c_void, _: *mut c_void) {
-    if let Some(mapped) = MAPPINGS.lock().remove(&at.addr()) {
+    if let Some(mapped) = MAPPINGS.get().lock().remove(&at.addr()) {
         // SAFETY: a whole mapping of `allocate`, which libmlx5 uses no longer.
         unsafe { libc::munmap(at.wrapping_byte_sub(PAGE), mapped) };
     }

@@ -14,6 +14,7 @@ use libc::{EINVAL, EOPNOTSUPP};
 use self::message::{HEADER, Message, Request};
 use crate::config::{Config, Face, Link};
 use crate::fabric::name::DeviceIdentity;
+use crate::fork::first_index;
 use crate::nic::spec::{PortAddress, Result};
 use crate::refusal::{OrRefuse, refuse, refuse_if};
 use crate::sysfs::{
@@ -176,7 +177,8 @@ impl Nldev<'_> {
     /// Returns the device that a request names by its index.
     fn named_device(&self, request: &Request) -> Result<u8> {
         let index = request.number(attribute::DEV_INDEX)?;
-        let device = u8::try_from(index).ok();
+        let device = index.checked_sub(first_index());
+        let device = device.and_then(|device| u8::try_from(device).ok());
         let device = device.filter(|device| *device < self.config.devices);
         device.or_refuse(EINVAL, "there is no device with this index")
     }
@@ -190,7 +192,7 @@ impl Nldev<'_> {
             Link::Roce => "roce",
         };
         message
-            .u32(attribute::DEV_INDEX, device.into())
+            .u32(attribute::DEV_INDEX, first_index() + u32::from(device))
             .string(attribute::DEV_NAME, &device_name(device))
             .u32(attribute::PORT_INDEX, self.config.ports.into())
             .u64(
@@ -211,7 +213,7 @@ impl Nldev<'_> {
         let names = identity.port(port);
         let link = self.config.link;
         let mut message = message
-            .u32(attribute::DEV_INDEX, device.into())
+            .u32(attribute::DEV_INDEX, first_index() + u32::from(device))
             .string(attribute::DEV_NAME, &device_name(device))
             .u32(attribute::PORT_INDEX, port.into());
         if link == Link::Ib {

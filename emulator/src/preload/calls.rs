@@ -14,8 +14,9 @@ use libc::{EINVAL, EIO};
 use super::node::Node;
 use super::redirect::{with_path, with_path_at};
 use super::{mappings, netlink, real, session};
+use crate::fork;
 use crate::nic::spec::{Errno, Result};
-use crate::uverbs::{DeviceFile, Entry, FILES, Files, Mapped, PAGE_SIZE, warn};
+use crate::uverbs::{DeviceFile, Entry, Files, Mapped, PAGE_SIZE, files, warn};
 
 /// A pointer to an interposed function.
 pub(super) type Call = *const ();
@@ -86,27 +87,26 @@ pub(super) fn set_errno(value: c_int) {
     unsafe { *libc::__errno_location() = value };
 }
 
-/// Returns whether a descriptor is an emulated file of this process. A forked
-/// child's copies are not: locks taken by the parent's threads stay locked there.
+/// Returns whether a descriptor may be an emulated file of this process, or was one of
+/// the process that has forked it. Not in a child that must change nothing.
 pub(super) fn is_emulated_file(fd: c_int) -> bool {
-    Files::may_be_emulated(fd) && !session::forked()
+    Files::may_be_emulated(fd) && !fork::is_outsider()
 }
 
-/// Returns the emulated file behind a descriptor. In a forked child that is an
-/// error, since the NIC is the parent's.
-fn emulated(fd: c_int) -> Option<Result<Entry>> {
+/// Returns the emulated file behind a descriptor. For a file of the parent, in a forked
+/// child, that is an error, since the NIC is the parent's.
+pub(super) fn emulated(fd: c_int) -> Option<Result<Entry>> {
     if !Files::may_be_emulated(fd) {
         return None;
     }
-    if session::forked() {
-        warn(
-            "fork",
-            "a forked child cannot use the emulated device that its parent opened: \
-             call exec in the child, or open devices only after the fork",
-        );
-        return Some(Err(Errno(EIO)));
+    if fork::is_outsider() {
+        return Files::is_inherited(fd).then(|| Err(session::refuse_child(EIO)));
     }
-    FILES.get(fd).map(Ok)
+    let found = files().get(fd);
+    match found {
+        None if Files::is_inherited(fd) => Some(Err(session::refuse_child(EIO))),
+        found => found.map(Ok),
+    }
 }
 
 /// Returns the emulated device behind a descriptor, as [`emulated`] does.
@@ -190,7 +190,7 @@ unsafe extern "C" fn read(fd: c_int, into: *mut c_void, len: usize) -> isize {
     let got = unsafe { real::read(fd, into, len) };
     // The event files of a failed device are at their end, where a kernel's
     // files return an error.
-    if got == 0 && len > 0 && is_emulated_file(fd) && FILES.events(fd).is_ok() {
+    if got == 0 && len > 0 && is_emulated_file(fd) && files().events(fd).is_ok() {
         return run_call(-1, || Err(Errno(EIO)));
     }
     got
@@ -206,7 +206,7 @@ unsafe extern "C" fn write(fd: c_int, from: *const c_void, len: usize) -> isize 
             Some(run_call(-1, || count(device.write(bytes.0, bytes.1)?)))
         }
         Some(Ok(Entry::Cm(file))) => Some(run_call(-1, || {
-            count(file.write(bytes, &|other| FILES.cm(other))?)
+            count(file.write(bytes, &|other| files().cm(other))?)
         })),
     };
     if let Some(written) = written {
@@ -234,7 +234,7 @@ unsafe extern "C" fn ioctl(fd: c_int, number: c_ulong, argument: usize) -> c_int
 unsafe extern "C" fn close(fd: c_int) -> c_int {
     if is_emulated_file(fd) {
         // Before the number can be reused for another file.
-        run_infallible(|| FILES.closed(fd));
+        run_infallible(|| files().closed(fd));
     }
     // SAFETY: the application's argument.
     unsafe { real::close(fd) }
@@ -255,7 +255,7 @@ unsafe extern "C" fn dup(fd: c_int) -> c_int {
     // SAFETY: the application's argument.
     let made = unsafe { real::dup(fd) };
     if made >= 0 && is_emulated_file(fd) {
-        run_infallible(|| FILES.duplicated(fd, made));
+        run_infallible(|| files().duplicated(fd, made));
     }
     made
 }
@@ -278,7 +278,7 @@ unsafe extern "C" fn dup3(from: c_int, to: c_int, flags: c_int) -> c_int {
 
 fn track_duplicate(from: c_int, made: c_int) {
     if made >= 0 && made != from && (is_emulated_file(from) || is_emulated_file(made)) {
-        run_infallible(|| FILES.duplicated(from, made));
+        run_infallible(|| files().duplicated(from, made));
     }
 }
 
@@ -290,7 +290,7 @@ unsafe extern "C" fn fcntl(fd: c_int, command: c_int, argument: usize) -> c_int 
         && result >= 0
         && is_emulated_file(fd)
     {
-        run_infallible(|| FILES.duplicated(fd, result));
+        run_infallible(|| files().duplicated(fd, result));
     }
     result
 }
@@ -360,7 +360,7 @@ unsafe extern "C" fn mmap64(
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn munmap(at: *mut c_void, len: usize) -> c_int {
-    if mappings::may_contain(at.addr(), len) && !session::forked() {
+    if mappings::may_contain(at.addr(), len) && !fork::is_outsider() {
         run_infallible(|| {
             if mappings::remove(at.addr(), len)
                 && let Some(backend) = session::started()

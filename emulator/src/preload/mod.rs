@@ -31,6 +31,7 @@ mod signals;
 mod stat_calls;
 mod verbs_calls;
 
+pub(crate) use mappings::detach_doorbells;
 pub use session::{Installed, install};
 pub(crate) use signals::SIGNAL_CALLS;
 

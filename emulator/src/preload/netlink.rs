@@ -15,12 +15,14 @@ use std::sync::Arc;
 
 use libc::{EINVAL, EMSGSIZE, EPROTONOSUPPORT};
 
-use super::calls::{Call, is_emulated_file, run_call};
+use super::calls::{Call, emulated, run_call};
 use super::{real, session};
 use crate::fabric::ports;
+use crate::fork;
+use crate::hidden::HiddenFile;
 use crate::nic::spec::{Errno, Result};
 use crate::nldev::Nldev;
-use crate::uverbs::FILES;
+use crate::uverbs::{Entry, files};
 
 /// All interposed functions of this file.
 pub(super) const ALL: &[fn() -> Call] = &[|| send as Call, || sendto as Call, || sendmsg as Call];
@@ -35,14 +37,14 @@ const MAX_REQUEST: usize = 65_536;
 /// # Errors
 /// `EPROTONOSUPPORT` if the host does not support it, as in a kernel without RDMA.
 pub(super) fn open(kind: c_int) -> Result<RawFd> {
-    if session::forked() {
+    if fork::is_outsider() {
         return Err(Errno(EPROTONOSUPPORT));
     }
     session::start_log();
     let application = new_socket(kind)?;
     let responder = new_socket(libc::SOCK_RAW | libc::SOCK_CLOEXEC)?;
     bind(responder.as_raw_fd())?;
-    FILES.publish_netlink(application, Arc::new(responder))
+    files().publish_netlink(application, Arc::new(HiddenFile::new(responder)))
 }
 
 fn new_socket(kind: c_int) -> Result<OwnedFd> {
@@ -99,10 +101,11 @@ fn port_id_of(fd: RawFd) -> Result<u32> {
 /// Handles what the application sends on a socket of RDMA netlink. Returns `None` for
 /// other descriptors.
 pub(super) fn take(fd: RawFd, request: impl FnOnce() -> Result<Vec<u8>>) -> Option<isize> {
-    if !is_emulated_file(fd) {
-        return None;
-    }
-    let responder = FILES.netlink(fd)?;
+    let responder = match emulated(fd)? {
+        Ok(Entry::Netlink(responder)) => responder,
+        Ok(Entry::Device(_) | Entry::Events(_) | Entry::Cm(_)) => return None,
+        Err(error) => return Some(run_call(-1, || Err(error))),
+    };
     Some(run_call(-1, || {
         let request = request()?;
         let config = session::config().ok_or(Errno(EINVAL))?;

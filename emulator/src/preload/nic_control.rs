@@ -5,13 +5,14 @@ use std::ffi::c_int;
 use std::panic::catch_unwind;
 
 use crate::emulator::Emulator;
+use crate::fork;
 
 /// Pauses the NIC of this process until [`mlx5emu_release`]. Returns 0 when it is
 /// paused, or -1 if no device was opened or it cannot be paused. While it is
 /// paused, the caller must not destroy queues or close the device.
 #[unsafe(no_mangle)]
 pub(super) extern "C" fn mlx5emu_hold() -> c_int {
-    let holds = || Emulator::get().is_some_and(|it| !it.forked() && it.pause());
+    let holds = || Emulator::get().is_some_and(|it| !fork::is_outsider() && it.pause());
     match catch_unwind(holds) {
         Ok(true) => 0,
         _ => -1,
@@ -25,7 +26,7 @@ pub(super) extern "C" fn mlx5emu_hold() -> c_int {
 pub(super) extern "C" fn mlx5emu_step() -> c_int {
     let steps = || {
         Emulator::get()
-            .filter(|it| !it.forked())
+            .filter(|_| !fork::is_outsider())
             .and_then(Emulator::step_paused)
     };
     match catch_unwind(steps) {
@@ -38,7 +39,7 @@ pub(super) extern "C" fn mlx5emu_step() -> c_int {
 #[unsafe(no_mangle)]
 pub(super) extern "C" fn mlx5emu_release() {
     let _ = catch_unwind(|| {
-        if let Some(emulator) = Emulator::get().filter(|it| !it.forked()) {
+        if let Some(emulator) = Emulator::get().filter(|_| !fork::is_outsider()) {
             emulator.resume();
         }
     });

@@ -9,7 +9,7 @@ use super::session;
 use crate::nic::spec::{Errno, Result};
 use crate::refusal::refuse;
 use crate::sysfs::{DEVICE_MAJOR, FIRST_MINOR, RDMA_CM, RDMA_CM_NAME, device_file};
-use crate::uverbs::{Entry, FILES};
+use crate::uverbs::{Entry, files};
 
 /// An emulated device file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,7 +47,7 @@ impl Node {
 
     /// Returns the device file behind a descriptor, if it is an emulated one.
     pub(super) fn behind(fd: c_int) -> Option<Self> {
-        match FILES.get(fd)? {
+        match files().get(fd)? {
             Entry::Device(file) => Some(Self::Verbs(file.device())),
             Entry::Cm(_) => Some(Self::RdmaCm),
             Entry::Events(_) | Entry::Netlink(_) => None,

@@ -4,7 +4,6 @@
 use std::ffi::{CStr, CString};
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::os::unix::ffi::OsStringExt;
-use std::sync::atomic::{AtomicI32, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 
 use libc::{ENODEV, c_int};
@@ -13,24 +12,22 @@ use super::node::Node;
 use super::real;
 use crate::config::Config;
 use crate::emulator::Emulator;
+use crate::fork::{self, PerProcess};
 use crate::nic::spec::{Errno, Result};
 use crate::refusal::refuse;
 use crate::sync::Mutex;
 use crate::sysfs::Sysfs;
 use crate::ucma::{CmFile, Ucma};
-use crate::uverbs::{Backend, DeviceConfig, DeviceFile, EmulatorBackend, Events, FILES, log, warn};
+use crate::uverbs::{Backend, DeviceConfig, DeviceFile, EmulatorBackend, Events, files, log, warn};
 
 /// The configuration; `None` if this process has no emulated devices.
 static CONFIG: OnceLock<Option<Config>> = OnceLock::new();
 
-/// The process that opened the first device; 0 before that.
-static OWNER: AtomicI32 = AtomicI32::new(0);
-
 /// The emulator; locked while the first device is opened.
-static BACKEND: Mutex<Option<Arc<dyn Backend>>> = Mutex::new(None);
+static BACKEND: PerProcess<Mutex<Option<Arc<dyn Backend>>>> = PerProcess::new();
 
 /// rdma_cm of this process, once it was opened.
-static UCMA: OnceLock<Arc<Ucma>> = OnceLock::new();
+static UCMA: PerProcess<OnceLock<Arc<Ucma>>> = PerProcess::new();
 
 /// The emulated devices of a program that links this crate. The directory in
 /// which libibverbs finds them is removed when this value is dropped or the
@@ -92,7 +89,11 @@ pub(super) fn config() -> Option<&'static Config> {
             .inspect_err(|error| warn("configuration", &format!("{error}; no device is emulated")))
             .ok()
     };
-    CONFIG.get_or_init(from_environment).as_ref()
+    // Not `get_or_init`, which a child that is forked meanwhile would wait in.
+    if CONFIG.get().is_none() {
+        let _ = CONFIG.set(from_environment());
+    }
+    CONFIG.get()?.as_ref()
 }
 
 /// Returns the directory of the sysfs tree, without symbolic links in its path, if
@@ -111,32 +112,20 @@ pub(super) fn tree() -> Option<&'static [u8]> {
         let real = CStr::from_bytes_until_nul(&real).ok()?;
         Some(real.to_bytes().to_vec())
     };
-    ROOT.get_or_init(root).as_deref()
-}
-
-/// Returns an error in a forked child.
-fn refuse_child() -> Result<()> {
-    if forked() {
-        warn(
-            "fork",
-            "a forked child cannot use the emulated device that its parent opened: \
-             call exec in the child, or open devices only after the fork",
-        );
-        return Err(refuse(
-            ENODEV,
-            "a forked child cannot use the device that its parent opened",
-        ));
+    if ROOT.get().is_none() {
+        let _ = ROOT.set(root());
     }
-    Ok(())
+    ROOT.get()?.as_deref()
 }
 
-/// Returns whether this process was forked from the one that opened devices. The
-/// child has a copy of its memory but no NIC thread. Takes no lock, since a lock
-/// held by a thread of the parent stays locked in the child.
-pub(super) fn forked() -> bool {
-    let owner = OWNER.load(Relaxed);
-    // SAFETY: getpid has no preconditions.
-    owner != 0 && owner != unsafe { libc::getpid() }
+/// Returns the error of a call in a forked child that concerns its parent's device.
+pub(super) fn refuse_child(code: c_int) -> Errno {
+    const WHY: &str =
+        "a forked child cannot use a device that its parent opened: open it in the child";
+    if !fork::is_outsider() {
+        warn("fork", WHY);
+    }
+    refuse(code, WHY)
 }
 
 /// Opens a device file. Of the flags, `O_CLOEXEC` and `O_NONBLOCK` have an effect.
@@ -150,26 +139,31 @@ pub(super) fn open(node: Node, flags: c_int) -> Result<RawFd> {
 
 fn open_node(node: Node, flags: c_int) -> Result<RawFd> {
     node.check()?;
-    refuse_child()?;
+    if fork::is_outsider() {
+        return Err(refuse(
+            ENODEV,
+            "this child shares the memory of its parent (vfork): it can open devices after exec",
+        ));
+    }
     match node {
         Node::Verbs(device) => {
             let config = config().map(DeviceConfig::from).ok_or(Errno(ENODEV))?;
             let file = DeviceFile::open(backend()?, device, config).map_err(errno)?;
             let fd = file.application_descriptor().map_err(errno)?;
             set_close_on_exec(&fd, flags);
-            FILES.publish_device(fd, Arc::new(file))
+            files().publish_device(fd, Arc::new(file))
         }
         Node::RdmaCm => {
             backend()?;
             let emulator = Emulator::get().ok_or(Errno(ENODEV))?;
-            let ucma = Arc::clone(UCMA.get_or_init(|| Ucma::start(emulator)));
+            let ucma = Arc::clone(UCMA.get().get_or_init(|| Ucma::start(emulator)));
             let (file, fd) = CmFile::open(&ucma).map_err(errno)?;
             set_close_on_exec(&fd, flags);
             if flags & libc::O_NONBLOCK != 0 {
                 // SAFETY: a plain call on a descriptor we own.
                 unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_SETFL, libc::O_NONBLOCK) };
             }
-            FILES.publish_cm(fd, Arc::new(file))
+            files().publish_cm(fd, Arc::new(file))
         }
     }
 }
@@ -193,7 +187,7 @@ fn set_close_on_exec(fd: &OwnedFd, flags: c_int) {
 
 /// Returns the emulator, which the first opened device starts.
 fn backend() -> Result<Arc<dyn Backend>> {
-    let mut backend = BACKEND.lock();
+    let mut backend = BACKEND.get().lock();
     if let Some(backend) = &*backend {
         return Ok(Arc::clone(backend));
     }
@@ -206,8 +200,6 @@ fn backend() -> Result<Arc<dyn Backend>> {
         );
         refuse(ENODEV, "the emulated device cannot start")
     })?;
-    // SAFETY: getpid has no preconditions.
-    OWNER.store(unsafe { libc::getpid() }, Relaxed);
     let started: Arc<dyn Backend> = Arc::new(EmulatorBackend::new(emulator, events));
     *backend = Some(Arc::clone(&started));
     Ok(started)
@@ -215,7 +207,7 @@ fn backend() -> Result<Arc<dyn Backend>> {
 
 /// Returns the emulator if it was started.
 pub(super) fn started() -> Option<Arc<dyn Backend>> {
-    BACKEND.lock().clone()
+    BACKEND.get().lock().clone()
 }
 
 fn errno(error: std::io::Error) -> Errno {

@@ -7,10 +7,10 @@
 //! stopping a timer costs more than a message in a virtual machine. When it
 //! expires, the NIC thread wakes the peers that still have unread acks.
 
-use std::fs::File;
 use std::io::Read;
-use std::os::fd::{AsRawFd, FromRawFd};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
+use crate::hidden::HiddenFile;
 use crate::nic::Nanos;
 
 /// Maximum time in nanoseconds for which a sleeping peer is not woken for acks,
@@ -20,7 +20,7 @@ pub(super) const ACK_DELAY: Nanos = 100_000;
 /// The timer. If no descriptor could be created, it never starts.
 #[derive(Debug)]
 pub(super) struct AckTimer {
-    timer: Option<File>,
+    timer: Option<HiddenFile>,
     running: bool,
 }
 
@@ -34,7 +34,7 @@ impl AckTimer {
             )
         };
         // SAFETY: the call above has just returned this descriptor to us.
-        let timer = (fd >= 0).then(|| unsafe { File::from_raw_fd(fd) });
+        let timer = (fd >= 0).then(|| unsafe { HiddenFile::new(OwnedFd::from_raw_fd(fd)) });
         Self {
             timer,
             running: false,
@@ -44,7 +44,7 @@ impl AckTimer {
     /// Returns a descriptor that is readable when the timer has expired, or -1,
     /// which `poll` ignores, if there is no timer.
     pub(super) fn raw_fd(&self) -> i32 {
-        self.timer.as_ref().map_or(-1, AsRawFd::as_raw_fd)
+        self.timer.as_ref().map_or(-1, |timer| timer.as_raw_fd())
     }
 
     /// Starts the timer unless it is running. Returns `false` if there is no timer.
@@ -58,7 +58,7 @@ impl AckTimer {
     /// Clears the expired timer.
     pub(super) fn clear(&mut self) {
         self.running = false;
-        if let Some(timer) = &mut self.timer {
+        if let Some(mut timer) = self.timer.as_deref() {
             let _ = timer.read(&mut [0; 8]);
         }
     }

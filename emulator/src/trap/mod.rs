@@ -23,6 +23,7 @@ mod vector;
 use std::ffi::{c_int, c_void};
 use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 
+use crate::fork::forks;
 use crate::guard;
 use crate::nic::spec::{UarPage, UarWrite};
 use crate::preload::real;
@@ -42,6 +43,8 @@ pub trait StoreHandler: Sync {
 
 struct Registration {
     handler: &'static dyn StoreHandler,
+    /// [`forks`] of the process: a child has none of its parent's pages.
+    forks: u32,
     next: *const Registration,
 }
 
@@ -105,6 +108,7 @@ pub fn is_handler_active() -> bool {
 pub fn register(handler: &'static dyn StoreHandler) {
     let entry = Box::leak(Box::new(Registration {
         handler,
+        forks: forks(),
         next: std::ptr::null(),
     }));
     let mut first = HANDLERS.load(Ordering::Relaxed);
@@ -120,12 +124,12 @@ pub fn register(handler: &'static dyn StoreHandler) {
 fn owner_of(addr: usize) -> Option<(&'static dyn StoreHandler, UarPage)> {
     // SAFETY: entries are leaked boxes, fully initialised when published.
     let mut entry = unsafe { HANDLERS.load(Ordering::Acquire).as_ref() };
-    while let Some(Registration { handler, next }) = entry {
-        if let Some(page) = handler.page_of(addr) {
-            return Some((*handler, page));
+    while let Some(own) = entry.filter(|entry| entry.forks == forks()) {
+        if let Some(page) = own.handler.page_of(addr) {
+            return Some((own.handler, page));
         }
         // SAFETY: as above.
-        entry = unsafe { next.as_ref() };
+        entry = unsafe { own.next.as_ref() };
     }
     None
 }

@@ -18,6 +18,7 @@
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
+use crate::hidden::HiddenFile;
 use crate::nic::spec::UarPage;
 
 /// A mapping of a UAR page in the application's address space.
@@ -37,7 +38,7 @@ impl Mapping {
 /// A `userfaultfd` that can write-protect shared memory.
 #[derive(Debug)]
 pub struct Userfaultfd {
-    descriptor: OwnedFd,
+    descriptor: HiddenFile,
     manner: FaultMode,
 }
 
@@ -124,6 +125,7 @@ impl Userfaultfd {
         }
         // SAFETY: the call above has just returned this descriptor to us.
         let descriptor = unsafe { OwnedFd::from_raw_fd(descriptor) };
+        let descriptor = HiddenFile::new(descriptor);
         let watch = Self { descriptor, manner };
         let mut features = UFFD_FEATURE_PAGEFAULT_FLAG_WP
             | UFFD_FEATURE_EXACT_ADDRESS

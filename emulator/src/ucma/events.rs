@@ -1,7 +1,6 @@
 //! The events of a file, and what makes the file readable.
 
 use std::collections::VecDeque;
-use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
@@ -11,6 +10,7 @@ use super::abi::{ConnParam, EceParam, EventReply, UdParam};
 use super::id::IdState;
 use super::state::State;
 use crate::cm::Ece;
+use crate::hidden::HiddenFile;
 
 /// An event that the application has not taken.
 #[derive(Debug)]
@@ -33,9 +33,9 @@ pub(super) struct EventQueue {
     /// Number of bytes in the pipe, as far as known: a thread that has read one
     /// may not have reported it yet.
     bytes: usize,
-    write: File,
+    write: HiddenFile,
     /// A second, non-blocking descriptor of the read end.
-    drain: File,
+    drain: HiddenFile,
 }
 
 impl EventQueue {
@@ -52,7 +52,8 @@ impl EventQueue {
         }
         // SAFETY: pipe2 has just created both; they are owned here only.
         let (reader, write) =
-            unsafe { (OwnedFd::from_raw_fd(ends[0]), File::from_raw_fd(ends[1])) };
+            unsafe { (OwnedFd::from_raw_fd(ends[0]), OwnedFd::from_raw_fd(ends[1])) };
+        let write = HiddenFile::new(write);
         // SAFETY: a plain call on a descriptor we own.
         if unsafe { libc::fcntl(write.as_raw_fd(), libc::F_SETFL, libc::O_NONBLOCK) } < 0 {
             return Err(io::Error::last_os_error());
@@ -67,7 +68,7 @@ impl EventQueue {
             return Err(io::Error::last_os_error());
         }
         // SAFETY: open has just created it; it is owned here only.
-        let drain = unsafe { File::from_raw_fd(drain) };
+        let drain = HiddenFile::new(unsafe { OwnedFd::from_raw_fd(drain) });
         let queue = Self {
             events: VecDeque::new(),
             bytes: 0,
@@ -122,7 +123,7 @@ impl EventQueue {
     /// Makes the number of bytes in the pipe that of the events.
     fn adjust(&mut self) {
         while self.bytes < self.events.len() {
-            match self.write.write(&[1]) {
+            match (&*self.write).write(&[1]) {
                 Ok(1) => self.bytes += 1,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 // A full pipe is readable as well.
@@ -130,7 +131,7 @@ impl EventQueue {
             }
         }
         while self.bytes > self.events.len() {
-            match self.drain.read(&mut [0]) {
+            match (&*self.drain).read(&mut [0]) {
                 Ok(1) => self.bytes -= 1,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 // Another thread has the byte, and will report it.

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use super::agent::Ucma;
 use super::commands;
 use super::events::EventQueue;
+use crate::hidden::HiddenFile;
 use crate::nic::spec::Result;
 
 /// An open file. Dropping it destroys its ids.
@@ -16,7 +17,7 @@ pub(crate) struct CmFile {
     /// A duplicate of the application's descriptor, with the same flags. A thread that waits for
     /// an event goes on waiting when the application closes its descriptor, as in the kernel,
     /// where the call holds the file.
-    descriptor: OwnedFd,
+    descriptor: HiddenFile,
 }
 
 impl CmFile {
@@ -28,7 +29,7 @@ impl CmFile {
     pub(crate) fn open(ucma: &Arc<Ucma>) -> io::Result<(Self, OwnedFd)> {
         let (queue, descriptor) = EventQueue::open()?;
         let file = Self {
-            descriptor: descriptor.try_clone()?,
+            descriptor: HiddenFile::new(descriptor.try_clone()?),
             ucma: Arc::clone(ucma),
             number: ucma.add_file(queue),
         };

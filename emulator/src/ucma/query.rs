@@ -8,6 +8,7 @@ use super::address::Address;
 use super::id::Id;
 use super::state::State;
 use crate::cm::Path;
+use crate::fork::first_index;
 use crate::nic::spec::Result;
 use crate::refusal::{OrRefuse, refuse_if};
 
@@ -101,7 +102,7 @@ impl State {
         if let Some(port) = id.port {
             reply.node_guid = network.guid(port.device);
             reply.port_num = port.port;
-            reply.ibdev_index = port.device.into();
+            reply.ibdev_index = first_index() + u32::from(port.device);
             reply.num_paths = id.path.is_some().into();
             reply.path[0] = match &id.path {
                 Some(path) => user_path(path),
@@ -125,7 +126,7 @@ impl State {
             reply.node_guid = self.network.guid(port.device);
             reply.port_num = port.port;
             reply.pkey = PKEY;
-            reply.ibdev_index = port.device.into();
+            reply.ibdev_index = first_index() + u32::from(port.device);
         }
         Ok(reply)
     }

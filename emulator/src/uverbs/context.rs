@@ -18,6 +18,7 @@ use super::registers::Registers;
 use crate::config::{Config, DataInOrder, Face, Link};
 use crate::fabric::gid::Gid;
 use crate::fabric::name::PortNames;
+use crate::hidden::HiddenFile;
 use crate::limits::Limits;
 use crate::nasty::Modes;
 use crate::nic::spec::{ContextId, Result, UarPage};
@@ -73,7 +74,7 @@ pub struct DeviceFile {
     device: u8,
     config: DeviceConfig,
     /// The memory file of the doorbell pages.
-    memory: OwnedFd,
+    memory: HiddenFile,
     state: Mutex<State>,
 }
 
@@ -127,7 +128,7 @@ impl DeviceFile {
             backend,
             device,
             config,
-            memory: memory.into(),
+            memory: HiddenFile::new(memory),
             state,
         })
     }
@@ -137,7 +138,7 @@ impl DeviceFile {
     /// # Errors
     /// `EMFILE`.
     pub fn application_descriptor(&self) -> std::io::Result<OwnedFd> {
-        self.memory.try_clone()
+        self.memory.try_clone().map(OwnedFd::from)
     }
 
     /// Checks a mapping of the clock page before it is made. Returns the offset in the

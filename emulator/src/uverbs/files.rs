@@ -5,26 +5,33 @@
 
 use std::collections::HashMap;
 use std::os::fd::{AsRawFd, IntoRawFd, OwnedFd, RawFd};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, LazyLock};
 
 use libc::EMFILE;
 
 use super::context::DeviceFile;
 use super::events::Events;
+use crate::fork::PerProcess;
+use crate::hidden::HiddenFile;
 use crate::nic::spec::{ChannelId, Result};
 use crate::preload::real;
 use crate::refusal::{OrRefuse, refuse};
 use crate::sync::{Mutex, MutexGuard};
 use crate::ucma::CmFile;
 
-/// The table of descriptors of this process.
-pub static FILES: LazyLock<Files> = LazyLock::new(Files::default);
+/// Returns the table of descriptors of this process.
+pub fn files() -> &'static Files {
+    static FILES: PerProcess<Files> = PerProcess::new();
+    FILES.get()
+}
 
 /// Descriptors from this number on are not tracked, and never returned.
 const MAX_FD: usize = 65_536;
 
-static EMULATED: [AtomicU64; MAX_FD / 64] = [const { AtomicU64::new(0) }; MAX_FD / 64];
+/// The identity of the emulated file behind each descriptor, 0 for others. A forked child
+/// recognises its parent's files by it, whose table it does not have.
+static EMULATED: [AtomicU64; MAX_FD] = [const { AtomicU64::new(0) }; MAX_FD];
 
 /// The file behind an emulated descriptor.
 #[derive(Clone)]
@@ -36,7 +43,7 @@ pub(crate) enum Entry {
     /// `/dev/infiniband/rdma_cm`.
     Cm(Arc<CmFile>),
     /// A socket of RDMA netlink, and the socket that sends its replies.
-    Netlink(Arc<OwnedFd>),
+    Netlink(Arc<HiddenFile>),
 }
 
 /// The descriptor of an event file. Closing the last duplicate closes the file.
@@ -55,40 +62,32 @@ impl Drop for EventDescriptor {
 /// The table of emulated descriptors.
 #[derive(Default)]
 pub struct Files {
-    entries: Mutex<HashMap<RawFd, Tracked>>,
+    entries: Mutex<HashMap<RawFd, Entry>>,
 }
 
-struct Tracked {
-    entry: Entry,
-    identity: Identity,
-}
-
-/// Device and inode of a file. They distinguish an emulated file from another file
-/// that reused its descriptor after a close that was not interposed (`close_range`, a
-/// raw system call).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Identity(u64, u64);
-
-impl Identity {
-    fn of(fd: RawFd) -> Option<Self> {
-        let mut stat = std::mem::MaybeUninit::<libc::stat>::uninit();
-        // SAFETY: `stat` has room for the result.
-        let done = unsafe { real::fstat(fd, stat.as_mut_ptr()) };
-        // SAFETY: a successful call has initialised it.
-        (done == 0)
-            .then(|| unsafe { stat.assume_init() })
-            .map(|stat| Self(stat.st_dev, stat.st_ino))
-    }
+/// Returns a number made of device and inode of a file, not 0. It distinguishes an
+/// emulated file from another file that reused its descriptor after a close that was not
+/// interposed (a raw system call).
+fn identity_of(fd: RawFd) -> Option<u64> {
+    let mut stat = std::mem::MaybeUninit::<libc::stat>::uninit();
+    // SAFETY: `stat` has room for the result.
+    let done = unsafe { real::fstat(fd, stat.as_mut_ptr()) };
+    // SAFETY: a successful call has initialised it.
+    let stat = (done == 0).then(|| unsafe { stat.assume_init() })?;
+    Some(stat.st_dev.rotate_left(48) ^ stat.st_ino | 1 << 63)
 }
 
 impl Files {
     /// Returns whether a descriptor may be emulated; `false` is certain.
     #[inline]
     pub fn may_be_emulated(fd: RawFd) -> bool {
-        usize::try_from(fd)
-            .ok()
-            .and_then(|fd| Some(EMULATED.get(fd / 64)?.load(Relaxed) & (1 << (fd % 64)) != 0))
-            .unwrap_or(false)
+        recorded(fd).is_some_and(|it| it.load(Relaxed) != 0)
+    }
+
+    /// Returns whether the file behind a descriptor is emulated, in this process or in the
+    /// one that has forked it. Takes no lock.
+    pub fn is_inherited(fd: RawFd) -> bool {
+        recorded(fd).is_some_and(|it| Some(it.load(Relaxed)) == identity_of(fd))
     }
 
     /// Adds the descriptor of an open device.
@@ -125,24 +124,20 @@ impl Files {
     ///
     /// # Errors
     /// `EMFILE` if the number is too high to be tracked.
-    pub fn publish_netlink(&self, fd: OwnedFd, responder: Arc<OwnedFd>) -> Result<RawFd> {
+    pub(crate) fn publish_netlink(&self, fd: OwnedFd, responder: Arc<HiddenFile>) -> Result<RawFd> {
         self.publish(fd, Entry::Netlink(responder))
     }
 
     fn publish(&self, fd: OwnedFd, entry: Entry) -> Result<RawFd> {
-        let identity = Identity::of(fd.as_raw_fd());
+        let identity = identity_of(fd.as_raw_fd());
         let identity = identity.or_refuse(libc::EBADF, "the file descriptor is not open")?;
-        let number = fd.as_raw_fd();
-        if usize::try_from(number).is_ok_and(|number| number >= MAX_FD) {
-            return Err(refuse(
-                EMFILE,
-                "the number of the file descriptor is above what the emulated device tracks",
-            ));
-        }
-        let stale = self
-            .lock()
-            .insert(fd.into_raw_fd(), Tracked { entry, identity });
-        mark(number, true);
+        let recorded = recorded(fd.as_raw_fd()).or_refuse(
+            EMFILE,
+            "the number of the file descriptor is above what the emulated device tracks",
+        )?;
+        let number = fd.into_raw_fd();
+        let stale = self.lock().insert(number, entry);
+        recorded.store(identity, Relaxed);
         drop(stale);
         Ok(number)
     }
@@ -152,16 +147,10 @@ impl Files {
         if !Self::may_be_emulated(fd) {
             return None;
         }
-        let identity = Identity::of(fd);
-        let mut entries = self.lock();
-        let tracked = entries.get(&fd)?;
-        if Some(tracked.identity) == identity {
-            return Some(tracked.entry.clone());
+        if Self::is_inherited(fd) {
+            return self.lock().get(&fd).cloned();
         }
-        let stale = entries.remove(&fd);
-        mark(fd, false);
-        drop(entries);
-        drop(stale);
+        self.closed(fd);
         None
     }
 
@@ -170,14 +159,6 @@ impl Files {
         match self.get(fd)? {
             Entry::Cm(file) => Some(file),
             Entry::Device(_) | Entry::Events(_) | Entry::Netlink(_) => None,
-        }
-    }
-
-    /// Returns the socket that sends the replies to a socket of RDMA netlink.
-    pub fn netlink(&self, fd: RawFd) -> Option<Arc<OwnedFd>> {
-        match self.get(fd)? {
-            Entry::Netlink(responder) => Some(responder),
-            Entry::Device(_) | Entry::Events(_) | Entry::Cm(_) => None,
         }
     }
 
@@ -199,42 +180,32 @@ impl Files {
     pub fn duplicated(&self, from: RawFd, to: RawFd) {
         let entry = self.get(from);
         self.closed(to);
-        let (Some(entry), Some(identity)) = (entry, Identity::of(to)) else {
+        let (Some(recorded), Some(identity)) = (recorded(to), identity_of(to)) else {
             return;
         };
-        if usize::try_from(to).is_ok_and(|to| to < MAX_FD) {
-            self.lock().insert(to, Tracked { entry, identity });
-            mark(to, true);
+        // A duplicate of a file of the parent is one, too.
+        if entry.is_some() || Self::is_inherited(from) {
+            entry.and_then(|entry| self.lock().insert(to, entry));
+            recorded.store(identity, Relaxed);
         }
     }
 
     /// Records that a descriptor is closed. Closing the last descriptor of a device
     /// destroys all its objects.
     pub fn closed(&self, fd: RawFd) {
-        if Self::may_be_emulated(fd) {
-            mark(fd, false);
+        if let Some(recorded) = recorded(fd).filter(|it| it.load(Relaxed) != 0) {
+            recorded.store(0, Relaxed);
             let closed = self.lock().remove(&fd);
             // Outside the lock: this may destroy a device's objects.
             drop(closed);
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<RawFd, Tracked>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<RawFd, Entry>> {
         self.entries.lock()
     }
 }
 
-fn mark(fd: RawFd, emulated: bool) {
-    let Some(word) = usize::try_from(fd)
-        .ok()
-        .and_then(|fd| EMULATED.get(fd / 64))
-    else {
-        return;
-    };
-    let bit = 1 << (fd % 64);
-    if emulated {
-        word.fetch_or(bit, Relaxed);
-    } else {
-        word.fetch_and(!bit, Relaxed);
-    }
+fn recorded(fd: RawFd) -> Option<&'static AtomicU64> {
+    EMULATED.get(usize::try_from(fd).ok()?)
 }

@@ -10,17 +10,20 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use super::abi::{WRITE_EXTENDED, method, object, write_command};
+use super::show;
+use crate::fork::PerProcess;
+use crate::hidden::HiddenFile;
 use crate::nic::spec::{Errno, Result};
 use crate::refusal;
 
 /// Maximum number of characters of a request or a reply that are shown.
 const SHOWN: usize = 2000;
 
-static SETTINGS: OnceLock<Settings> = OnceLock::new();
+static SETTINGS: PerProcess<OnceLock<Settings>> = PerProcess::new();
 static IS_ACTIVE: AtomicBool = AtomicBool::new(false);
 
 struct Settings {
-    trace: Option<File>,
+    trace: Option<HiddenFile>,
     explains: bool,
 }
 
@@ -42,13 +45,14 @@ thread_local! {
 /// # Errors
 /// Returns an error if the file cannot be opened.
 pub(crate) fn start(trace: Option<&Path>, explains: bool) -> std::io::Result<()> {
-    if SETTINGS.get().is_some() {
+    let settings = SETTINGS.get();
+    if settings.get().is_some() {
         return Ok(());
     }
     let open = |path| File::options().create(true).append(true).open(path);
-    let trace = trace.map(open).transpose()?;
+    let trace = trace.map(open).transpose()?.map(HiddenFile::new);
     let is_active = trace.is_some() || explains;
-    if SETTINGS.set(Settings { trace, explains }).is_ok() {
+    if settings.set(Settings { trace, explains }).is_ok() {
         IS_ACTIVE.store(is_active, Relaxed);
     }
     Ok(())
@@ -95,7 +99,7 @@ pub(crate) fn observed<T>(interface: &str, run: impl FnOnce() -> Result<T>) -> R
     record(|entry| *entry = Entry::default());
     let outcome = run();
     if IS_ACTIVE.load(Relaxed)
-        && let Some(settings) = SETTINGS.get()
+        && let Some(settings) = SETTINGS.get().get()
     {
         ENTRY.with_borrow(|entry| settings.show(entry, interface, outcome.as_ref().err()));
     }
@@ -104,29 +108,28 @@ pub(crate) fn observed<T>(interface: &str, run: impl FnOnce() -> Result<T>) -> R
 
 /// Prints an explanation that belongs to no command, if the user wants explanations.
 pub(super) fn explain(text: &str) {
-    if IS_ACTIVE.load(Relaxed) && SETTINGS.get().is_some_and(|settings| settings.explains) {
+    if IS_ACTIVE.load(Relaxed) && SETTINGS.get().get().is_some_and(|it| it.explains) {
         warn(text);
     }
 }
 
 /// Prints a report.
 fn warn(text: &str) {
-    // One write, so that lines of processes do not mix. Standard error may be closed.
-    let _ = std::io::stderr().write_all(format!("mlx5-emu: {text}.\n").as_bytes());
+    show(&format!("mlx5-emu: {text}.\n"));
 }
 
 impl Settings {
     /// Shows a command. Errors of writing are ignored, so that the program continues.
     /// A wait that ends without an event is no refusal.
     fn show(&self, entry: &Entry, interface: &str, failure: Option<&Errno>) {
-        if let Some(mut trace) = self.trace.as_ref() {
+        if let Some(mut trace) = self.trace.as_deref() {
             // One write per command, so that processes can share a file.
             let _ = trace.write_all(line(entry, interface, failure).as_bytes());
         }
         let refused = failure.filter(|errno| ![libc::EAGAIN, libc::EINTR].contains(&errno.0));
         if let (true, Some(errno)) = (self.explains, refused) {
             let text = explanation(entry, interface, *errno);
-            let _ = std::io::stderr().write_all(text.as_bytes());
+            show(&text);
         }
     }
 }

@@ -49,19 +49,26 @@ pub use context::{DeviceConfig, DeviceFile, Mapped, PAGE_SIZE};
 pub use emulator_backend::EmulatorBackend;
 pub use events::Events;
 pub(crate) use files::Entry;
-pub use files::{FILES, Files};
+pub use files::{Files, files};
 
 use std::collections::BTreeSet;
-use std::io::Write;
 
+use crate::fork::PerProcess;
+use crate::preload::real;
 use crate::sync::Mutex;
 
 /// Prints a message on standard error, once per process and subject.
 pub fn warn(subject: &'static str, message: &str) {
-    static SHOWN: Mutex<BTreeSet<&'static str>> = Mutex::new(BTreeSet::new());
-    let first = SHOWN.lock().insert(subject);
+    static SHOWN: PerProcess<Mutex<BTreeSet<&'static str>>> = PerProcess::new();
+    let first = SHOWN.get().lock().insert(subject);
     if first {
-        // Standard error may be closed, or the disk full.
-        let _ = writeln!(std::io::stderr(), "mlx5-emu: {message}");
+        show(&format!("mlx5-emu: {message}\n"));
     }
+}
+
+/// Writes a text to standard error, at once, so that lines of processes do not mix. Takes
+/// no lock, which another thread may have held when this process was forked.
+fn show(text: &str) {
+    // SAFETY: the bytes of the text. Standard error may be closed, or the disk full.
+    unsafe { real::write(libc::STDERR_FILENO, text.as_ptr().cast(), text.len()) };
 }

@@ -4,7 +4,7 @@ use std::os::fd::OwnedFd;
 
 use super::Call;
 use crate::nic::spec::{ChannelId, Result};
-use crate::uverbs::files::FILES;
+use crate::uverbs::files::files;
 
 impl Call<'_> {
     /// Creates a completion channel. Returns the application's descriptor.
@@ -23,7 +23,7 @@ impl Call<'_> {
 
     fn publish(&self, fd: OwnedFd, id: ChannelId) -> Result<i32> {
         let events = self.file.events();
-        FILES
+        files()
             .publish_events(fd, id, events)
             .inspect_err(|_| events.close_file(id))
     }

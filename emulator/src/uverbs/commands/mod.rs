@@ -28,7 +28,7 @@ use libc::EINVAL;
 
 use super::backend::Backend;
 use super::context::{DeviceFile, State};
-use super::files::{FILES, Files};
+use super::files::files;
 use crate::nic::spec::{ChannelId, ContextId, Result};
 use crate::refusal::{OrRefuse, refuse_if};
 use crate::sync::MutexGuard;
@@ -63,8 +63,7 @@ impl<'a> Call<'a> {
 
 /// Returns the event file behind a descriptor of the application.
 fn event_file(fd: Option<i32>) -> Result<Option<ChannelId>> {
-    let files: &Files = &FILES;
-    fd.map(|fd| files.events(fd)).transpose()
+    fd.map(|fd| files().events(fd)).transpose()
 }
 
 /// Checks the alignment of a ring address, which the device's page offset limits.

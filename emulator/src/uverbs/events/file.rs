@@ -1,7 +1,7 @@
 //! An event file: a pipe to which writing never blocks and loses no event.
 
+use crate::hidden::HiddenFile;
 use std::collections::VecDeque;
-use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
@@ -9,9 +9,9 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 #[derive(Debug)]
 pub(super) struct EventFile {
     /// The non-blocking write end.
-    write: File,
+    write: HiddenFile,
     /// A second, non-blocking descriptor of the read end, to remove unread events.
-    drain: File,
+    drain: HiddenFile,
     /// Records that did not fit into the pipe, oldest first.
     backlog: VecDeque<Vec<u8>>,
 }
@@ -28,7 +28,8 @@ impl EventFile {
         }
         // SAFETY: pipe2 has just created both; they are owned here only.
         let (reader, write) =
-            unsafe { (OwnedFd::from_raw_fd(ends[0]), File::from_raw_fd(ends[1])) };
+            unsafe { (OwnedFd::from_raw_fd(ends[0]), OwnedFd::from_raw_fd(ends[1])) };
+        let write = HiddenFile::new(write);
         // Only the write end is non-blocking; the two ends have separate flags.
         // SAFETY: a plain call on a descriptor we own.
         if unsafe { libc::fcntl(write.as_raw_fd(), libc::F_SETFL, libc::O_NONBLOCK) } < 0 {
@@ -44,7 +45,7 @@ impl EventFile {
             return Err(io::Error::last_os_error());
         }
         // SAFETY: open has just created it; it is owned here only.
-        let drain = unsafe { File::from_raw_fd(drain) };
+        let drain = HiddenFile::new(unsafe { OwnedFd::from_raw_fd(drain) });
         Ok((
             Self {
                 write,
@@ -88,7 +89,7 @@ impl EventFile {
     pub(super) fn discard(&mut self, record_len: usize, matches: impl Fn(&[u8]) -> bool) -> u32 {
         let mut unread = Vec::new();
         // Ends with the error `EAGAIN` when nothing is left.
-        let _ = self.drain.read_to_end(&mut unread);
+        let _ = (&*self.drain).read_to_end(&mut unread);
         let newer = std::mem::take(&mut self.backlog);
         unread.extend(newer.into_iter().flatten());
         let mut discarded = 0;

@@ -11,7 +11,7 @@ use self::methods::METHODS;
 use super::abi::{self, DRIVER_MLX5, IoctlHeader, RDMA_VERBS_IOCTL, request};
 use super::attributes::{Attributes, Spec, UHW};
 use super::context::DeviceFile;
-use super::files::FILES;
+use super::files::files;
 use super::log;
 use super::user;
 use crate::config::Face;
@@ -85,7 +85,7 @@ impl DeviceFile {
 
 /// Closes a descriptor that was not returned to the application yet.
 pub(super) fn close(fd: i32) {
-    FILES.closed(fd);
+    files().closed(fd);
     // SAFETY: the descriptor was created by the current command, and its number
     // was not returned.
     unsafe { libc::close(fd) };

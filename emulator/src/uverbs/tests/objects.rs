@@ -5,11 +5,11 @@ use zerocopy::{FromZeros, IntoBytes};
 
 use super::fixtures::*;
 use crate::nic::spec::{Access, AsyncEvent, AsyncObject, Errno, EventSink, Service};
-use crate::uverbs::FILES;
 use crate::uverbs::abi::{
     DestroyCqResp, Mlx5CreateCq, Mlx5CreateQp, ModifyQp, ModifySrq, QpCap, QueryQpResp, RegMr,
     RegMrResp, ReregMr, ReregMrResp, UHW_OUT, method, object, request, write_command,
 };
+use crate::uverbs::files;
 
 #[test]
 fn uar_pages_are_mapped_one_by_one_and_reused() {
@@ -72,8 +72,8 @@ fn a_cq_is_created_with_the_requested_attributes() {
         (app.buffer(), 128, 64)
     );
     assert_eq!((spec.user_handle, spec.uar.page), (0xc0de, app.page));
-    assert_eq!(spec.channel, FILES.events(channel).ok());
-    FILES.closed(channel);
+    assert_eq!(spec.channel, files().events(channel).ok());
+    files().closed(channel);
     // SAFETY: the descriptor belongs to this test only.
     unsafe { libc::close(channel) };
 }

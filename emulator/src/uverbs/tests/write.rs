@@ -14,7 +14,7 @@ use crate::uverbs::abi::{
     Mlx5CreateCqResp, Mlx5CreateQp, Mlx5CreateQpResp, QueryPort, QueryPortResp, WriteHeader,
     request, write_command,
 };
-use crate::uverbs::{DeviceFile, FILES};
+use crate::uverbs::{DeviceFile, files};
 
 /// A command of the write interface, in the parts that libibverbs sends.
 #[derive(Clone)]
@@ -114,7 +114,7 @@ impl WriteApplication {
         let reply = get_context(8 + 72).send(&file).unwrap();
         let core: GetContextResp = request(&reply);
         assert_eq!(core.num_comp_vectors, 1);
-        assert!(FILES.events(core.async_fd).is_ok());
+        assert!(files().events(core.async_fd).is_ok());
         Self {
             file,
             recorder,
@@ -183,7 +183,7 @@ impl WriteApplication {
 
 impl Drop for WriteApplication {
     fn drop(&mut self) {
-        FILES.closed(self.async_fd);
+        files().closed(self.async_fd);
         // SAFETY: the descriptor belongs to this application only.
         unsafe { libc::close(self.async_fd) };
     }
@@ -251,7 +251,7 @@ fn a_kernel_with_ioctls_accepts_write_commands() {
     let port: QueryPortResp = request(&query_port(1).send(&file).unwrap());
     assert_eq!(port.lid, 1);
     let fd: i32 = request(&reply);
-    FILES.closed(fd);
+    files().closed(fd);
     // SAFETY: the descriptor belongs to this test only.
     unsafe { libc::close(fd) };
 }
