@@ -230,7 +230,7 @@ impl Emulator {
     /// Returns the counters of a port: those of all processes of the fabric or, of devices
     /// that a test steps, of this process.
     pub(crate) fn counters(config: &Config, at: PortAddress) -> Row {
-        let stepped = Self::get().filter(|it| it.stepper.is_some() && !it.forked());
+        let stepped = Self::get().filter(|it| it.stepper.is_some() && !fork::is_outsider());
         stepped.map_or_else(
             || counters::of_port(&config.fabric, at),
             |it| it.shared_nic.lock().driver.counters().row(at),
