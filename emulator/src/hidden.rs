@@ -1,19 +1,25 @@
 //! Descriptors that the program does not know: pipes, locks and shared memory of the emulated
 //! devices.
 //!
-//! A forked child closes its copies: a lock would outlive the parent, and a pipe would not end with
-//! it.
+//! Programs close descriptors that they did not open, by `close` in a loop, `close_range` or
+//! `closefrom` (daemons), and expect low numbers for their own. So hidden descriptors have high
+//! numbers, and the interposed calls do not close them ([`crate::preload`]). A forked child closes
+//! its copies: a lock would outlive the parent, and a pipe would not end with it.
 //!
 //! Decision: `docs/decisions/076-forked-children-begin-anew.md`
 
 use std::fs::File;
 use std::io::{self, Write};
 use std::ops::Deref;
-use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+
+use crate::preload::real;
 
 /// Descriptors from this number on are not recorded.
 const LIMIT: usize = 65_536;
+/// The lowest number of a hidden descriptor, unless half of what the process may have is lower.
+const HIGH: u64 = 4096;
 
 static HIDDEN: [AtomicBool; LIMIT] = [const { AtomicBool::new(false) }; LIMIT];
 /// No descriptor from this number on was ever hidden.
@@ -26,7 +32,7 @@ pub(crate) struct HiddenFile(File);
 impl HiddenFile {
     /// Hides an open file.
     pub(crate) fn new(file: impl Into<OwnedFd>) -> Self {
-        let file = File::from(file.into());
+        let file = File::from(raised(file.into()));
         mark(file.as_raw_fd(), true);
         Self(file)
     }
@@ -55,6 +61,24 @@ impl Drop for HiddenFile {
         // Before the file is closed, after which the number may be reused.
         mark(self.as_raw_fd(), false);
     }
+}
+
+/// Moves a descriptor to a high number, if one is free.
+fn raised(file: OwnedFd) -> OwnedFd {
+    let mut limit = libc::rlimit {
+        rlim_cur: 0,
+        rlim_max: 0,
+    };
+    // SAFETY: room for a limit.
+    unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) };
+    let lowest = HIGH.min(limit.rlim_cur / 2);
+    // SAFETY: a plain call on a descriptor we own.
+    let high = unsafe { real::fcntl(file.as_raw_fd(), libc::F_DUPFD_CLOEXEC, lowest as usize) };
+    if high < 0 {
+        return file;
+    }
+    // SAFETY: the call above has just returned this descriptor to us.
+    unsafe { OwnedFd::from_raw_fd(high) }
 }
 
 /// Returns whether a descriptor is hidden.
@@ -96,13 +120,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_hidden_file_is_recorded_until_it_is_closed() {
-        let hidden = HiddenFile::new(File::open("/dev/null").unwrap());
-        let fd = hidden.as_raw_fd();
-        assert!(is_hidden(fd) && from(0).any(|it| it == fd));
-        assert!(from(fd.cast_unsigned() + 1).all(|it| it != fd));
+    fn a_hidden_file_has_a_high_number_until_it_is_closed() {
+        let plain = File::open("/dev/null").unwrap();
+        let (low, hidden) = (plain.as_raw_fd(), HiddenFile::new(plain));
+        let high = hidden.as_raw_fd();
+        assert!(high > low && is_hidden(high) && !is_hidden(low));
+        assert!(from(0).any(|fd| fd == high) && from(high as u32 + 1).all(|fd| fd != high));
         drop(hidden);
-        assert!(!is_hidden(fd));
+        assert!(!is_hidden(high));
         assert!(!is_hidden(-1) && !is_hidden(RawFd::MAX));
     }
 }

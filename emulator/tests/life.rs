@@ -34,3 +34,8 @@ fn a_forked_child_uses_rdma_cm_after_its_parent() {
 fn an_orphan_opens_the_device() {
     passes("orphan", &[]);
 }
+
+#[test]
+fn a_program_that_closes_descriptors_it_does_not_know_keeps_its_device() {
+    passes("close-others", &[]);
+}

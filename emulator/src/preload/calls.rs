@@ -14,9 +14,9 @@ use libc::{EINVAL, EIO};
 use super::node::Node;
 use super::redirect::{with_path, with_path_at};
 use super::{mappings, netlink, real, session};
-use crate::fork;
 use crate::nic::spec::{Errno, Result};
 use crate::uverbs::{DeviceFile, Entry, Files, Mapped, PAGE_SIZE, files, warn};
+use crate::{fork, hidden};
 
 /// A pointer to an interposed function.
 pub(super) type Call = *const ();
@@ -35,6 +35,8 @@ pub(super) const ALL: &[fn() -> Call] = &[
     || write as Call,
     || ioctl as Call,
     || close as Call,
+    || close_range as Call,
+    || closefrom as Call,
     || socket as Call,
     || dup as Call,
     || dup2 as Call,
@@ -232,12 +234,64 @@ unsafe extern "C" fn ioctl(fd: c_int, number: c_ulong, argument: usize) -> c_int
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn close(fd: c_int) -> c_int {
+    if hidden::is_hidden(fd) && !fork::is_outsider() {
+        set_errno(libc::EBADF);
+        return -1;
+    }
     if is_emulated_file(fd) {
         // Before the number can be reused for another file.
         run_infallible(|| files().closed(fd));
     }
     // SAFETY: the application's argument.
     unsafe { real::close(fd) }
+}
+
+/// Closes all descriptors from `first` to `last` that are not hidden.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int {
+    const ONLY_ON_EXEC: c_int = 1 << 2;
+    // libc before 2.34 does not have this function.
+    // SAFETY: close_range(2) takes three numbers.
+    let close = |first: c_uint, last: c_uint| unsafe {
+        libc::syscall(libc::SYS_close_range, first, last, flags) as c_int
+    };
+    if flags & ONLY_ON_EXEC != 0 || first > last || fork::is_outsider() {
+        return close(first, last);
+    }
+    run_infallible(|| files().closed_range(first, last));
+    let mut next = first;
+    for kept in hidden::from(first).map(c_int::cast_unsigned) {
+        if kept > last {
+            break;
+        }
+        if kept > next {
+            let status = close(next, kept - 1);
+            if status != 0 {
+                return status;
+            }
+        }
+        next = kept + 1;
+    }
+    if next > last { 0 } else { close(next, last) }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn closefrom(first: c_int) {
+    let first = first.max(0);
+    // SAFETY: numbers only.
+    if unsafe { close_range(first.cast_unsigned(), c_uint::MAX, 0) } == 0 {
+        return;
+    }
+    // Linux before 5.9.
+    run_infallible(|| {
+        let number = |file: std::fs::DirEntry| file.file_name().to_str()?.parse().ok();
+        let files = std::fs::read_dir("/proc/self/fd").into_iter().flatten();
+        let open: Vec<c_int> = files.flatten().filter_map(number).collect();
+        for fd in open.into_iter().filter(|&fd| fd >= first) {
+            // SAFETY: the application asks to close all of them.
+            unsafe { close(fd) };
+        }
+    });
 }
 
 #[unsafe(no_mangle)]

@@ -201,6 +201,16 @@ impl Files {
         }
     }
 
+    /// Records that all descriptors of a range are closed.
+    pub(crate) fn closed_range(&self, first: u32, last: u32) {
+        let range = first..=last;
+        let open = self.lock().keys().copied().collect::<Vec<RawFd>>();
+        let closed = open.into_iter();
+        closed
+            .filter(|fd| range.contains(&fd.cast_unsigned()))
+            .for_each(|fd| self.closed(fd));
+    }
+
     fn lock(&self) -> MutexGuard<'_, HashMap<RawFd, Entry>> {
         self.entries.lock()
     }

@@ -269,6 +269,30 @@ static void with_rdma_cm(void)
     use_rdma_cm();
 }
 
+/* Closes all descriptors except those that the program knows, as daemons do. */
+static void close_others(void)
+{
+    parents = start();
+    int own[2] = {parents->context->cmd_fd, parents->context->async_fd};
+    int low = own[0] < own[1] ? own[0] : own[1], high = own[0] < own[1] ? own[1] : own[0];
+    int unknown = open("/dev/null", O_RDONLY);
+    REQUIRE(low > 2 && unknown >= 0 && unknown < 64);
+    for (int fd = 3; fd < 65536; fd++)
+        if (fd != low && fd != high)
+            close(fd);
+    REQUIRE(fcntl(unknown, F_GETFD) == -1);
+    move_data(parents);
+    unknown = dup(0);
+    closefrom(high + 1);
+    REQUIRE(low + 1 == high || !close_range(low + 1, high - 1, 0));
+    REQUIRE(low == 3 || !close_range(3, low - 1, 0));
+    REQUIRE(fcntl(unknown, F_GETFD) == -1);
+    move_data(parents);
+    REQUIRE(!close_range(3, ~0U, 0));
+    REQUIRE(ibv_alloc_pd(parents->context) == NULL && errno == EBADF);
+    use_own_device();
+}
+
 /* A child whose parent has died. Its result comes through a pipe. */
 static void orphan(void)
 {
@@ -310,6 +334,8 @@ int main(int count, char **arguments)
         other_calls(arguments[0]);
     else if (!strcmp(name, "rdma-cm"))
         with_rdma_cm();
+    else if (!strcmp(name, "close-others"))
+        close_others();
     else if (!strcmp(name, "orphan"))
         orphan();
     else
