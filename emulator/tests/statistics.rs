@@ -1,4 +1,4 @@
-//! Counters of the ports, as programs find them in `/sys`.
+//! Counters of the ports, as programs find them in `/sys` and by RDMA netlink.
 
 use crate::common::{await_listener, fabric, find, finish, free_port, run, start};
 use crate::port::Watch;
@@ -69,5 +69,31 @@ fn counters_in_sys_are_those_of_all_processes() {
         assert_eq!([number(), number()], names, "{shown}");
         let again = format!("counters/port_xmit_packets:{packets}");
         assert!(lines.any(|line| line == again), "no {again} in:\n{shown}");
+    }
+}
+
+#[test]
+fn rdma_shows_the_counters_of_a_link() {
+    if find("rdma", "iproute2").is_none() {
+        return;
+    }
+    for link in ["ib", "roce"] {
+        let Some(traffic) = Traffic::new(link) else {
+            return;
+        };
+        let script = "rdma statistic show link mlx5_0/1; rdma statistic qp show";
+        let shown = traffic.script(link, script);
+        let mut words = shown.split_whitespace();
+        assert_eq!(
+            [words.next(), words.next()],
+            [Some("link"), Some("mlx5_0/1")]
+        );
+        for name in ["rx_write_requests", "out_of_buffer", "req_cqe_flush_error"] {
+            let value = shown.split_whitespace().skip_while(|word| *word != name);
+            assert_eq!(value.take(2).collect::<Vec<_>>(), [name, "0"], "{shown}");
+        }
+        assert_eq!(shown.contains("np_cnp_sent 0"), link == "roce", "{shown}");
+        let shown = traffic.script(link, "rdma statistic qp mode link mlx5_0/1");
+        assert!(shown.contains("qp auto off"), "{shown}");
     }
 }

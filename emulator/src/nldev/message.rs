@@ -111,6 +111,15 @@ impl Message {
         self.attribute(kind, &[value.as_bytes(), &[0]].concat())
     }
 
+    /// Appends an attribute that contains those that `fill` appends.
+    pub(super) fn nested(self, kind: u16, fill: impl FnOnce(Self) -> Self) -> Self {
+        let start = self.0.len();
+        let mut filled = fill(self.attribute(kind, &[]));
+        let len = u16::try_from(filled.0.len() - start).unwrap_or(u16::MAX);
+        filled.0[start..start + 2].copy_from_slice(&len.to_ne_bytes());
+        filled
+    }
+
     /// Writes the length to the header.
     pub(super) fn finish(mut self) -> Vec<u8> {
         let len = u32::try_from(self.0.len()).unwrap_or(u32::MAX);

@@ -2,12 +2,13 @@
 //! `rdma`(8) shows them (`drivers/infiniband/core/nldev.c`).
 //!
 //! A request is bytes and so are its replies; [`crate::preload`] moves them. Devices,
-//! ports, character devices and the settings of the subsystem can be read. Nothing can
-//! be changed, and objects (`rdma resource`) and counters are not shown.
+//! ports, their counters, character devices and the settings of the subsystem can be read.
+//! Nothing can be changed, and objects (`rdma resource`) are not shown.
 //!
 //! Decision: `docs/decisions/068-netlink-from-user-sockets.md`
 
 mod message;
+mod statistic;
 
 use libc::{EINVAL, EOPNOTSUPP};
 
@@ -15,6 +16,7 @@ use self::message::{HEADER, Message, Request};
 use crate::config::{Config, Face, Link};
 use crate::fabric::name::DeviceIdentity;
 use crate::fork::first_index;
+use crate::nic::counters::Row;
 use crate::nic::spec::{PortAddress, Result};
 use crate::refusal::{OrRefuse, refuse, refuse_if};
 use crate::sysfs::{
@@ -38,6 +40,7 @@ const GET: u16 = 1;
 const PORT_GET: u16 = 5;
 const SYS_GET: u16 = 6;
 const GET_CHARDEV: u16 = 15;
+const STAT_GET: u16 = 17;
 /// `RDMA_NLDEV_NUM_OPS` of Linux 6.1.
 const COMMANDS: u16 = 25;
 
@@ -66,6 +69,12 @@ mod attribute {
     pub(super) const CHARDEV_ABI: u16 = 71;
     pub(super) const CHARDEV: u16 = 72;
     pub(super) const UVERBS_DRIVER_ID: u16 = 73;
+    pub(super) const STAT_MODE: u16 = 74;
+    pub(super) const STAT_RES: u16 = 75;
+    pub(super) const STAT_HWCOUNTERS: u16 = 80;
+    pub(super) const STAT_HWCOUNTER_ENTRY: u16 = 81;
+    pub(super) const STAT_HWCOUNTER_ENTRY_NAME: u16 = 82;
+    pub(super) const STAT_HWCOUNTER_ENTRY_VALUE: u16 = 83;
     pub(super) const DEV_DIM: u16 = 84;
     pub(super) const SYS_COPY_ON_FORK: u16 = 93;
 }
@@ -78,6 +87,8 @@ const DRIVER_MLX5: u32 = 1;
 pub(crate) struct Nldev<'a> {
     pub(crate) config: &'a Config,
     pub(crate) port_is_up: &'a dyn Fn(PortAddress) -> bool,
+    /// Returns the counters of a port.
+    pub(crate) counters: &'a dyn Fn(PortAddress) -> Row,
 }
 
 impl Nldev<'_> {
@@ -148,13 +159,10 @@ impl Nldev<'_> {
                 Ok(ports.map(|it| self.port(device, it, begin())).collect())
             }
             PORT_GET => {
-                let device = self.named_device(request)?;
-                let port = request.number(attribute::PORT_INDEX)?;
-                let port = u8::try_from(port).ok();
-                let port = port.filter(|port| (1..=self.config.ports).contains(port));
-                let port = port.or_refuse(EINVAL, "the device has no port of this number")?;
+                let PortAddress { device, port } = self.named_port(request)?;
                 Ok(vec![self.port(device, port, begin())])
             }
+            STAT_GET if is_current => self.statistic(request, dumps, begin),
             SYS_GET if is_current => Ok(vec![
                 // Devices are in all network namespaces. A fork copies pages that the
                 // device accesses: it accesses them as the process does.
@@ -163,13 +171,13 @@ impl Nldev<'_> {
                     .u8(attribute::SYS_COPY_ON_FORK, 1),
             ]),
             GET_CHARDEV if is_current => self.character_device(request, begin()),
-            SYS_GET | GET_CHARDEV => Err(refuse(
+            SYS_GET | GET_CHARDEV | STAT_GET => Err(refuse(
                 EINVAL,
                 "kernels before Linux 4.20, as with --face write, do not have this request",
             )),
             _ => Err(refuse(
                 EOPNOTSUPP,
-                "the emulated RDMA netlink shows devices and ports, and changes nothing",
+                "the emulated RDMA netlink changes nothing, and does not show this",
             )),
         }
     }
@@ -183,6 +191,15 @@ impl Nldev<'_> {
         device.or_refuse(EINVAL, "there is no device with this index")
     }
 
+    /// Returns the port that a request names by its device and number.
+    fn named_port(&self, request: &Request) -> Result<PortAddress> {
+        let device = self.named_device(request)?;
+        let port = u8::try_from(request.number(attribute::PORT_INDEX)?).ok();
+        let port = port.filter(|port| (1..=self.config.ports).contains(port));
+        let port = port.or_refuse(EINVAL, "the device has no port of this number")?;
+        Ok(PortAddress { device, port })
+    }
+
     /// Fills `fill_dev_info` of the kernel.
     fn device(&self, device: u8, message: Message) -> Message {
         let identity = DeviceIdentity::derive(&self.config.fabric, device);
@@ -191,9 +208,7 @@ impl Nldev<'_> {
             Link::Ib => "ib",
             Link::Roce => "roce",
         };
-        message
-            .u32(attribute::DEV_INDEX, first_index() + u32::from(device))
-            .string(attribute::DEV_NAME, &device_name(device))
+        named(message, device)
             .u32(attribute::PORT_INDEX, self.config.ports.into())
             .u64(
                 attribute::CAP_FLAGS,
@@ -212,10 +227,7 @@ impl Nldev<'_> {
         let identity = DeviceIdentity::derive(&self.config.fabric, device);
         let names = identity.port(port);
         let link = self.config.link;
-        let mut message = message
-            .u32(attribute::DEV_INDEX, first_index() + u32::from(device))
-            .string(attribute::DEV_NAME, &device_name(device))
-            .u32(attribute::PORT_INDEX, port.into());
+        let mut message = named(message, device).u32(attribute::PORT_INDEX, port.into());
         if link == Link::Ib {
             let mut prefix = [0; 8];
             prefix.copy_from_slice(&names.gid[..8]);
@@ -270,6 +282,13 @@ impl Nldev<'_> {
     }
 }
 
+/// Appends the index and the name of a device (`fill_nldev_handle`).
+fn named(message: Message, device: u8) -> Message {
+    message
+        .u32(attribute::DEV_INDEX, first_index() + u32::from(device))
+        .string(attribute::DEV_NAME, &device_name(device))
+}
+
 /// Returns the name of a request.
 fn name(kind: u16) -> String {
     match (kind >> 10, kind & 0x3ff) {
@@ -277,6 +296,7 @@ fn name(kind: u16) -> String {
         (CLIENT, PORT_GET) => "NLDEV_PORT_GET".into(),
         (CLIENT, SYS_GET) => "NLDEV_SYS_GET".into(),
         (CLIENT, GET_CHARDEV) => "NLDEV_GET_CHARDEV".into(),
+        (CLIENT, STAT_GET) => "NLDEV_STAT_GET".into(),
         (client, command) => format!("request {command} of client {client}"),
     }
 }
@@ -295,190 +315,4 @@ fn error(request: &Request, code: i32, port_id: u32) -> Vec<u8> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn ask(config: &Config, command: u16, flags: u16, request: Message) -> Vec<Vec<u8>> {
-        let kind = CLIENT << 10 | command;
-        let header = Message::new(kind, FLAG_REQUEST | flags, 7, 0);
-        let request = header.bytes(&request.finish()[HEADER..]).finish();
-        let nldev = Nldev {
-            config,
-            port_is_up: &|port| port.port == 1,
-        };
-        nldev.reply(&request, 99)
-    }
-
-    fn nothing() -> Message {
-        Message::new(0, 0, 0, 0)
-    }
-
-    /// Returns the code of an error or an acknowledgement.
-    fn code(reply: &[u8]) -> Option<i32> {
-        let request = Request { bytes: reply };
-        assert_eq!((request.sequence(), request.word(12)), (7, 99));
-        (request.kind() == ERROR).then(|| request.word(HEADER).cast_signed())
-    }
-
-    #[test]
-    fn a_dump_shows_all_devices_and_then_ends() {
-        let config = Config {
-            devices: 2,
-            ports: 2,
-            ..Config::default()
-        };
-        let replies = ask(&config, GET, FLAG_DUMP | FLAG_ACK, nothing());
-        assert_eq!(replies.len(), 3);
-        let second = Request { bytes: &replies[1] };
-        assert_eq!(second.flags(), FLAG_MULTI);
-        assert_eq!(
-            second.attribute(attribute::DEV_NAME),
-            Some(&b"mlx5_1\0"[..])
-        );
-        assert_eq!(second.number(attribute::PORT_INDEX), Ok(2));
-        assert_eq!(second.attribute(attribute::DEV_NODE_TYPE), Some(&[1][..]));
-        let guid = u64::from_be_bytes(DeviceIdentity::derive(&config.fabric, 1).guid);
-        assert_eq!(
-            second.attribute(attribute::NODE_GUID),
-            Some(&guid.to_ne_bytes()[..])
-        );
-        let end = Request { bytes: &replies[2] };
-        assert_eq!((end.kind(), end.bytes.len()), (DONE, HEADER + 4));
-    }
-
-    #[test]
-    fn a_port_is_shown_with_its_state_and_an_acknowledgement() {
-        let mut config = Config {
-            ports: 2,
-            ..Config::default()
-        };
-        let port = |port| {
-            nothing()
-                .u32(attribute::DEV_INDEX, 0)
-                .u32(attribute::PORT_INDEX, port)
-        };
-        let replies = ask(&config, PORT_GET, FLAG_ACK, port(1));
-        assert_eq!(code(&replies[1]), Some(0));
-        let first = Request { bytes: &replies[0] };
-        assert_eq!(first.number(attribute::LID), Ok(1));
-        assert_eq!(first.attribute(attribute::PORT_STATE), Some(&[4][..]));
-        assert_eq!(first.attribute(attribute::NDEV_NAME), None);
-        config.link = Link::Roce;
-        let replies = ask(&config, PORT_GET, 0, port(2));
-        let second = Request { bytes: &replies[0] };
-        assert_eq!(replies.len(), 1, "no acknowledgement was requested");
-        assert_eq!(second.attribute(attribute::PORT_STATE), Some(&[1][..]));
-        assert_eq!(second.attribute(attribute::NDEV_NAME), Some(&b"lo\0"[..]));
-        assert_eq!(second.attribute(attribute::LID), None);
-        let dump = nothing().u32(attribute::DEV_INDEX, 0);
-        assert_eq!(ask(&config, PORT_GET, FLAG_DUMP, dump).len(), 3);
-    }
-
-    #[test]
-    fn libibverbs_finds_the_device_file() {
-        let config = Config {
-            devices: 2,
-            ..Config::default()
-        };
-        let request = nothing()
-            .u32(attribute::DEV_INDEX, 1)
-            .string(attribute::CHARDEV_TYPE, "uverbs");
-        let replies = ask(&config, GET_CHARDEV, 0, request);
-        let reply = Request { bytes: &replies[0] };
-        let number = 231_u64 << 8 | 193;
-        assert_eq!(
-            reply.attribute(attribute::CHARDEV),
-            Some(&number.to_ne_bytes()[..])
-        );
-        assert_eq!(
-            reply.attribute(attribute::CHARDEV_NAME),
-            Some(&b"uverbs1\0"[..])
-        );
-        assert_eq!(reply.number(attribute::UVERBS_DRIVER_ID), Ok(1));
-        let replies = ask(&config, SYS_GET, 0, nothing());
-        let reply = Request { bytes: &replies[0] };
-        assert_eq!(reply.attribute(attribute::SYS_COPY_ON_FORK), Some(&[1][..]));
-    }
-
-    #[test]
-    fn librdmacm_finds_its_device_file_only_if_it_is_emulated() {
-        let mut config = Config::default();
-        let request = || nothing().string(attribute::CHARDEV_TYPE, "rdma_cm");
-        let replies = ask(&config, GET_CHARDEV, 0, request());
-        assert_eq!(code(&replies[0]), Some(-EOPNOTSUPP));
-        config.rdma_cm = true;
-        let replies = ask(&config, GET_CHARDEV, 0, request());
-        let reply = Request { bytes: &replies[0] };
-        assert_eq!(
-            reply.attribute(attribute::CHARDEV_NAME),
-            Some(&b"rdma_cm\0"[..])
-        );
-        assert_eq!(
-            reply.attribute(attribute::CHARDEV_ABI),
-            Some(&4_u64.to_ne_bytes()[..])
-        );
-        assert_eq!(
-            reply.attribute(attribute::CHARDEV),
-            Some(&(10_u64 << 8 | 122).to_ne_bytes()[..])
-        );
-        let of_device = request().u32(attribute::DEV_INDEX, 0);
-        let replies = ask(&config, GET_CHARDEV, 0, of_device);
-        assert_eq!(code(&replies[0]), Some(-EOPNOTSUPP));
-    }
-
-    #[test]
-    fn other_requests_are_refused() {
-        let config = Config::default();
-        let device = |index| nothing().u32(attribute::DEV_INDEX, index);
-        let umad = device(0).string(attribute::CHARDEV_TYPE, "umad");
-        for (command, request, expected) in [
-            (GET, nothing(), EINVAL),
-            (GET, device(1), EINVAL),
-            (PORT_GET, device(0), EINVAL),
-            (PORT_GET, device(0).u32(attribute::PORT_INDEX, 2), EINVAL),
-            (GET_CHARDEV, device(0), EINVAL),
-            (GET_CHARDEV, umad, EOPNOTSUPP),
-            (2, device(0), EOPNOTSUPP),
-            (0, nothing(), EINVAL),
-            (COMMANDS, nothing(), EINVAL),
-        ] {
-            let replies = ask(&config, command, 0, request);
-            assert_eq!(replies.len(), 1);
-            assert_eq!(code(&replies[0]), Some(-expected), "command {command}");
-        }
-        let old = Config {
-            face: Face::Write,
-            ..Config::default()
-        };
-        assert_eq!(code(&ask(&old, SYS_GET, 0, nothing())[0]), Some(-EINVAL));
-        assert_eq!(ask(&old, GET, FLAG_DUMP, nothing()).len(), 2);
-    }
-
-    #[test]
-    fn incomplete_messages_get_no_reply() {
-        let config = Config::default();
-        let nldev = Nldev {
-            config: &config,
-            port_is_up: &|_| true,
-        };
-        let kind = CLIENT << 10 | GET;
-        let whole = Message::new(kind, FLAG_REQUEST | FLAG_DUMP, 1, 0).finish();
-        for len in 0..whole.len() {
-            assert!(nldev.reply(&whole[..len], 9).is_empty(), "{len} bytes");
-        }
-        let mut wrong = whole.clone();
-        wrong[0] = 4;
-        assert!(nldev.reply(&wrong, 9).is_empty());
-        let no_request = Message::new(kind, FLAG_DUMP, 1, 0).finish();
-        assert!(nldev.reply(&no_request, 9).is_empty());
-        let two = [whole.clone(), whole].concat();
-        assert_eq!(nldev.reply(&two, 9).len(), 4);
-        // An attribute with a length of 0, and one that is longer than the request.
-        for len in [0_u16, 100] {
-            let attribute = [len.to_ne_bytes(), 1_u16.to_ne_bytes()].concat();
-            let message = Message::new(kind, FLAG_REQUEST, 1, 0).bytes(&attribute);
-            let replies = nldev.reply(&message.finish(), 9);
-            assert_eq!(Request { bytes: &replies[0] }.kind(), ERROR);
-        }
-    }
-}
+mod tests;

@@ -17,6 +17,7 @@ use libc::{EINVAL, EMSGSIZE, EPROTONOSUPPORT};
 
 use super::calls::{Call, emulated, run_call};
 use super::{real, session};
+use crate::emulator::Emulator;
 use crate::fabric::ports;
 use crate::fork;
 use crate::hidden::HiddenFile;
@@ -117,6 +118,7 @@ pub(super) fn take(fd: RawFd, request: impl FnOnce() -> Result<Vec<u8>>) -> Opti
                 Some(backend) => backend.port_is_up(port),
                 None => !ports::switched_off(&config.fabric).contains(port),
             },
+            counters: &|port| Emulator::counters(config, port),
         };
         for reply in nldev.reply(&request, port_id) {
             let to = address(port_id);
