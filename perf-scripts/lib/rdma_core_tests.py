@@ -1,27 +1,31 @@
-"""Runs tests of rdma-core's Python suite and compares the results.
+"""Runs rdma-core's Python suite and compares the results.
 
-usage: rdma_core_tests.py TESTS EXPECTED VERSION FACE LINK [MODULE...] -- [options of the suite]
+usage: rdma_core_tests.py [--reasons] TESTS EXPECTED VERSION FACE LINK [options of the suite]
 
 TESTS is the folder with the package `tests`, VERSION that of rdma-core. Prints
-one line for each test whose result differs from EXPECTED, and a last line with
-the counts. Exit status 0 only if all results are as expected.
+one line for each test whose result differs from EXPECTED, with --reasons the counts
+of the others that do not pass, and a last line with the counts. Exit status 0 only if
+all results are as expected.
 """
 
+import collections
 import fnmatch
 import importlib
+import pathlib
 import sys
 import unittest
 
 
 def expectations(path, version, *places):
     """Returns the lines of the file that concern these places and this
-    version: (pattern, outcome)."""
+    version: (pattern, outcome, reason)."""
     found = []
     with open(path, encoding="utf-8") as lines:
         for line in lines:
-            words = line.split("#")[0].split()
+            words, _, reason = line.partition("#")
+            words = words.split()
             if words and all(holds(where, version, places) for where in words[0].split(",")):
-                found.append((words[1], words[2]))
+                found.append((words[1], words[2], reason.strip()))
     return found
 
 
@@ -65,9 +69,8 @@ class Outcomes(unittest.TestResult):
 
 
 def main():
-    folder, expected, version, face, link, *rest = sys.argv[1:]
-    split = rest.index("--")
-    modules, sys.argv[1:] = rest[:split], rest[split + 1:]
+    with_reasons = "--reasons" in sys.argv[1:2]
+    folder, expected, version, face, link, *sys.argv[1:] = sys.argv[1 + with_reasons:]
     sys.path.insert(0, folder + "/tests")
     sys.path.insert(0, folder)
     from args_parser import parser
@@ -75,22 +78,29 @@ def main():
     parser.parse_args()
     known = expectations(expected, int(version), face, link)
     outcomes = Outcomes()
+    modules = sorted(path.stem for path in pathlib.Path(folder, "tests").glob("test_*.py"))
     for module in modules:
         loaded = importlib.import_module("tests." + module)
         unittest.defaultTestLoader.loadTestsFromModule(loaded).run(outcomes)
     wrong = 0
-    counts = {"pass": 0, "skip": 0, "fail": 0}
+    counts, reasons = collections.Counter(), collections.Counter()
     for name, (outcome, why) in sorted(outcomes.ended.items()):
         counts[outcome] += 1
-        wanted = [want for pattern, want in known if fnmatch.fnmatchcase(name, pattern)]
-        if outcome not in (wanted[0] if wanted else "pass").split("|"):
+        lines = (line for line in known if fnmatch.fnmatchcase(name, line[0]))
+        _, wanted, reason = next(lines, (name, "pass", ""))
+        if outcome not in wanted.split("|"):
             wrong += 1
-            print(f"{outcome}, not {wanted[0] if wanted else 'pass'}: {name}: {why.strip()}")
-    for pattern, _ in known:
-        of_these = pattern.split(".")[0] in modules
-        if of_these and not any(fnmatch.fnmatchcase(name, pattern) for name in outcomes.ended):
+            print(f"{outcome}, not {wanted}: {name}: {why.strip()}")
+        elif outcome != "pass":
+            reasons[outcome, reason] += 1
+    for pattern, _, _ in known:
+        of_these = fnmatch.filter(modules, pattern.split(".")[0])
+        if of_these and not fnmatch.filter(outcomes.ended, pattern):
             wrong += 1
             print(f"no test matches {pattern}: remove it from pyverbs.expected")
+    if with_reasons:
+        for (outcome, reason), count in sorted(reasons.items()):
+            print(f"{outcome} {count:3} {reason}")
     print(f"{counts['pass']} passed, {counts['skip']} skipped themselves, "
           f"{counts['fail']} failed; {wrong} not as expected")
     return 1 if wrong or not outcomes.ended else 0
