@@ -1,10 +1,10 @@
 //! The device across the life of a process: forks, other ways to start a child, and daemons.
 
-use crate::common::{compiled, finish, run};
+use crate::common::{compiled, fabric, finish, run};
 
 /// Runs a case of the program in `life/life.c`.
 fn passes(case: &str, options: &[&str]) {
-    let mut command = run(options);
+    let mut command = run(&[&["--fabric", &fabric()], options].concat());
     command.arg(compiled("life/life.c")).arg(case);
     finish(command).expect_success(case);
 }
