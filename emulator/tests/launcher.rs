@@ -7,10 +7,11 @@ use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{BufRead, BufReader, Lines};
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
 
-use crate::common::{eventually, finish, launcher, parent_of, run};
+use crate::common::{compiled_with, eventually, fabric, finish, launcher, parent_of, run, skipped};
 
 /// Returns status and output of the launcher with these arguments.
 fn emu(arguments: &[&str]) -> (Option<i32>, String) {
@@ -185,6 +186,71 @@ fn preloaded_libraries_stay_preloaded() {
         output.trim_end().ends_with("libmlx5emu.so:libdl.so.2"),
         "{output}"
     );
+}
+
+#[test]
+fn a_program_with_address_sanitizer_starts() {
+    let sanitized = ["-fsanitize=address", "-lrdmacm", "-libverbs"];
+    let program = compiled_with("life/life.c", &sanitized);
+    let mut command = run(&["--fabric", &fabric()]);
+    command.arg(&program).arg("use");
+    finish(command).expect_success("started by the launcher");
+    // The launcher cannot see what a script starts, so the user preloads the runtime.
+    let runtime = Command::new("cc")
+        .arg("-print-file-name=libasan.so")
+        .output();
+    let runtime = String::from_utf8(runtime.unwrap().stdout).unwrap();
+    let mut command = run(&["--fabric", &fabric()]);
+    command
+        .env("LD_PRELOAD", format!("{}:libdl.so.2", runtime.trim_end()))
+        .env("ASAN_OPTIONS", "detect_leaks=0")
+        .args(["sh", "-c", "\"$0\" use && echo $LD_PRELOAD"])
+        .arg(&program);
+    let output = finish(command).expect_success("started by a script");
+    let list = output.trim_end();
+    assert!(
+        list.starts_with(runtime.trim_end()) && list.ends_with("libmlx5emu.so:libdl.so.2"),
+        "{output}"
+    );
+}
+
+#[test]
+fn a_program_that_cannot_have_a_device_is_named_with_the_remedy() {
+    let starts = |program: &Path| {
+        let mut command = run::<&str>(&[]);
+        command.arg(program);
+        finish(command).output
+    };
+    let expect = |program: &Path, words: &[&str]| {
+        let output = starts(program);
+        let shown = program.display().to_string();
+        for words in words.iter().chain(&[shown.as_str()]) {
+            assert!(output.contains(words), "{words:?} in {output:?}");
+        }
+    };
+    let linked = |options: &[&str]| compiled_with("launcher/nothing.c", options);
+    let plain = linked(&[]);
+    assert_eq!(starts(&plain), "");
+    expect(&linked(&["-static"]), &["statically", "CGO_ENABLED=1"]);
+    expect(&linked(&["-static-pie"]), &["statically"]);
+    let loader = "-Wl,--dynamic-linker=/lib/ld-musl-x86_64.so.1";
+    expect(&linked(&[loader]), &["musl", "glibc"]);
+    let mut other = std::fs::read(&plain).unwrap();
+    // The lower byte of `e_machine`.
+    other[18] ^= 0x80;
+    std::fs::write(&plain, other).unwrap();
+    expect(&plain, &["another processor"]);
+    let directory = plain.with_extension("d");
+    std::fs::create_dir_all(&directory).unwrap();
+    let sudo = directory.join("sudo");
+    std::fs::copy(linked(&[]), &sudo).unwrap();
+    expect(&sudo, &["changes the user", "sudo mlx5-emu run"]);
+    let setuid = linked(&[]);
+    if std::os::unix::fs::chown(&setuid, Some(65534), None).is_err() {
+        return skipped("only root can make a program of another user");
+    }
+    std::fs::set_permissions(&setuid, std::fs::Permissions::from_mode(0o4755)).unwrap();
+    expect(&setuid, &["changes the user"]);
 }
 
 #[test]

@@ -51,8 +51,14 @@ pub(crate) fn find(program: &str, package: &str) -> Option<PathBuf> {
     found
 }
 
-/// Compiles a C program of this directory. Returns its path, which is this call's own.
+/// Compiles a C program of this directory that uses libibverbs and librdmacm. Returns its path,
+/// which is this call's own.
 pub(crate) fn compiled(source: &str) -> PathBuf {
+    compiled_with(source, &["-lrdmacm", "-libverbs"])
+}
+
+/// Compiles a C program of this directory with more options.
+pub(crate) fn compiled_with(source: &str, options: &[&str]) -> PathBuf {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     let number = NEXT.fetch_add(1, Ordering::Relaxed);
     let name = format!(
@@ -67,7 +73,7 @@ pub(crate) fn compiled(source: &str) -> PathBuf {
     let output = Command::new("cc")
         .args(["-O1", "-Wall", "-Wextra", "-Werror", "-pthread", "-o"])
         .args([&program, &source])
-        .args(["-lrdmacm", "-libverbs"])
+        .args(options)
         .output()
         .expect("cc is installed");
     let errors = String::from_utf8_lossy(&output.stderr);

@@ -3,6 +3,7 @@
 mod dump;
 mod info;
 mod port;
+mod program;
 mod run;
 mod supervise;
 

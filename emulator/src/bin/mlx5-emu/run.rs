@@ -1,7 +1,8 @@
 //! `mlx5-emu run`: starts a program in an environment with the emulated devices.
 
 use std::ffi::{OsStr, OsString};
-use std::os::unix::ffi::OsStrExt;
+use std::io::Write;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
@@ -15,6 +16,7 @@ use mlx5emu::nasty::Nasty;
 use mlx5emu::sysfs::Sysfs;
 
 use super::Failure;
+use super::program::{Program, is_sanitizer};
 use super::supervise::supervise;
 
 #[derive(Args)]
@@ -131,7 +133,11 @@ pub(super) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
             .or_else(|| std::env::var_os(name))
     };
     let config = Config::from_lookup(lookup).map_err(|error| Failure::usage(error.to_string()))?;
-    let preload = preload_list(&find_library()?)?;
+    let target = Program::of(&arguments.command[0]);
+    let preload = preload_list(&find_library()?, target.sanitizer)?;
+    if let Some(obstacle) = target.obstacle {
+        let _ = writeln!(std::io::stderr(), "mlx5-emu: {obstacle}");
+    }
     Attachment::sweep();
     let sysfs = Sysfs::create(&config).map_err(|error| {
         Failure::environment(format!(
@@ -346,20 +352,27 @@ fn find_library() -> Result<PathBuf, Failure> {
     })
 }
 
-/// Returns the value of `LD_PRELOAD`: our library, then what was preloaded before.
-fn preload_list(library: &Path) -> Result<OsString, Failure> {
+/// Returns the value of `LD_PRELOAD`: the runtime of AddressSanitizer, which accepts no library
+/// before it, then our library, then what was preloaded before.
+fn preload_list(library: &Path, sanitizer: Option<String>) -> Result<OsString, Failure> {
     let separates = |byte: &u8| matches!(byte, b' ' | b':' | b'\t' | b'\n');
-    if library.as_os_str().as_encoded_bytes().iter().any(separates) {
+    let library = library.as_os_str().as_bytes();
+    if library.iter().any(separates) {
         return Err(Failure::environment(format!(
             "cannot preload {}: LD_PRELOAD takes no path with spaces or colons; \
              install the library under another path",
-            library.display()
+            String::from_utf8_lossy(library)
         )));
     }
-    let mut list = library.as_os_str().to_owned();
-    if let Some(before) = std::env::var_os(LD_PRELOAD).filter(|before| !before.is_empty()) {
-        list.push(OsStr::new(":"));
-        list.push(before);
+    let before = std::env::var_os(LD_PRELOAD).unwrap_or_default();
+    let before = before.as_bytes().split(separates);
+    let (mut list, others): (Vec<_>, Vec<_>) = before
+        .filter(|it| !it.is_empty())
+        .partition(|it| is_sanitizer(&String::from_utf8_lossy(it)));
+    if list.is_empty() {
+        list.extend(sanitizer.as_ref().map(String::as_bytes));
     }
-    Ok(list)
+    list.push(library);
+    list.extend(others);
+    Ok(OsString::from_vec(list.join(&b':')))
 }
