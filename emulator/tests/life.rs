@@ -39,3 +39,20 @@ fn an_orphan_opens_the_device() {
 fn a_program_that_closes_descriptors_it_does_not_know_keeps_its_device() {
     passes("close-others", &[]);
 }
+
+#[test]
+fn posts_work_from_stacks_of_the_documented_size() {
+    let program = compiled("life/life.c");
+    for (wake, size, options) in [
+        ("uffd", "6144", &[][..]),
+        ("signal", "12288", &["--trace", "/dev/null"]),
+    ] {
+        if cfg!(not(target_arch = "x86_64")) && wake == "signal" {
+            continue;
+        }
+        let mut command = run(&[&["--fabric", &fabric()], options].concat());
+        command.env("MLX5EMU_WAKE", wake);
+        command.arg(&program).args(["on-stack", size]);
+        finish(command).expect_success(&format!("{wake}, {size} bytes"));
+    }
+}
