@@ -348,6 +348,21 @@ static void orphan(void)
     REQUIRE(read(result[0], &byte, 1) == 1 && byte == 'y');
 }
 
+/* A daemon opens the device when a line comes on its standard input. */
+static void become_daemon(void)
+{
+    char line[8];
+    if (fork() != 0)
+        _exit(3);
+    setsid();
+    if (fork() != 0)
+        _exit(0);
+    REQUIRE(fgets(line, sizeof line, stdin) != NULL);
+    REQUIRE(!access("/sys/class/infiniband/mlx5_0/ports/1/state", R_OK));
+    use_own_device();
+    puts("moved data");
+}
+
 int main(int count, char **arguments)
 {
     const char *name = count > 1 ? arguments[1] : "";
@@ -366,6 +381,8 @@ int main(int count, char **arguments)
         close_others();
     else if (!strcmp(name, "on-stack") && count == 3)
         on_stack(strtoul(arguments[2], NULL, 10));
+    else if (!strcmp(name, "daemon"))
+        become_daemon();
     else if (!strcmp(name, "orphan"))
         orphan();
     else
