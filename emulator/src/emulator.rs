@@ -25,6 +25,7 @@ use crate::fabric::directory::JoinError;
 use crate::fabric::name::DeviceIdentity;
 use crate::fabric::port::Port;
 use crate::fabric::registry::Place;
+use crate::fabric::reports;
 use crate::fabric::waker::PeerWaker;
 use crate::faults::FaultSpec;
 use crate::fork::{self, PerProcess};
@@ -35,6 +36,7 @@ use crate::nasty::policies::Policies;
 use crate::nic::counters::Row;
 use crate::nic::spec::{DoorbellView, EventSink, PortAddress, UarPage, WallClock};
 use crate::nic::{Nic, NicOptions, ticks};
+use crate::nldev;
 use crate::runner::shared_nic::SharedNic;
 use crate::runner::stepped::Stepper;
 use crate::runner::thread::NicThread;
@@ -158,11 +160,9 @@ impl Emulator {
         if let Some(path) = &config.trace {
             nic.set_trace(Box::new(TraceWriter::new(trace_file(path)?)));
         }
-        let mut hardware = Hardware::new(nic);
+        let mut hardware = Hardware::new(nic, nldev::report);
         hardware.set_faults(config.faults.as_ref());
-        if let Some(off) = port.take_switched_ports() {
-            hardware.switch_ports(off);
-        }
+        hardware.follow_fabric(&port);
         let slot = port.slot();
         let place = port.attachment().map(Attachment::place);
         let waker = port
@@ -234,6 +234,15 @@ impl Emulator {
         stepped.map_or_else(
             || counters::of_port(&config.fabric, at),
             |it| it.shared_nic.lock().driver.counters().row(at),
+        )
+    }
+
+    /// Returns the reports of the processes whose [`counters`](Self::counters) count.
+    pub(crate) fn reports(config: &Config) -> Vec<Vec<u8>> {
+        let stepped = Self::get().filter(|it| it.stepper.is_some());
+        stepped.map_or_else(
+            || reports::collect(&config.fabric),
+            |it| vec![it.shared_nic.lock().driver.report()],
         )
     }
 

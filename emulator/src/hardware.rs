@@ -11,6 +11,7 @@ use crate::fabric::port::Port;
 use crate::faults::FaultSpec;
 use crate::faults::nic_faults::SeededFaults;
 use crate::faults::wire::{DeviceFault, FaultyWire};
+use crate::nic::resources::Resource;
 use crate::nic::spec::{PortAddress, Qpn, Service, UarWrite};
 use crate::nic::{Nanos, Nic, PortSet, Progress, earlier};
 use crate::runner::stepped::Stepped;
@@ -25,11 +26,15 @@ const ROUNDS: usize = 4;
 /// NIC and the fabric.
 pub struct Hardware {
     nic: Nic,
+    encode: EncodeReport,
     faults: Option<Faults>,
     management: Management,
     /// The ports that `mlx5-emu port` has switched off.
     switched_off: PortSet,
 }
+
+/// Encodes a report of these objects.
+type EncodeReport = fn(&[Resource]) -> Vec<u8>;
 
 /// The communication manager, once a program uses it, and its packets.
 #[derive(Default)]
@@ -50,11 +55,12 @@ struct Faults {
 }
 
 impl Hardware {
-    /// Returns a NIC without faults.
+    /// Returns a NIC without faults. `encode` encodes its reports.
     #[must_use]
-    pub fn new(nic: Nic) -> Self {
+    pub(crate) fn new(nic: Nic, encode: EncodeReport) -> Self {
         Self {
             nic,
+            encode,
             faults: None,
             management: Management::default(),
             switched_off: PortSet::default(),
@@ -62,12 +68,28 @@ impl Hardware {
     }
 
     /// Takes down the ports that are switched off, and brings up those that are no
-    /// longer.
-    pub(crate) fn switch_ports(&mut self, off: PortSet) {
+    /// longer. Writes a report if it is requested. Returns whether there was a change.
+    pub(crate) fn follow_fabric(&mut self, fabric: &Port) -> bool {
+        let Some(off) = fabric.take_switched_ports() else {
+            return false;
+        };
         for port in self.switched_off.differences(off) {
             self.nic.set_port(port, !off.contains(port));
         }
         self.switched_off = off;
+        if let Some(attachment) = fabric.attachment() {
+            attachment.report(&self.report());
+        }
+        true
+    }
+
+    /// Returns the report of the objects of this process.
+    pub(crate) fn report(&self) -> Vec<u8> {
+        let mut resources = self.nic.resources();
+        if let Some(agent) = &self.management.agent {
+            resources.extend(agent.resources());
+        }
+        (self.encode)(&resources)
     }
 
     /// Sets the agent that exchanges management packets. It runs with the NIC
@@ -227,10 +249,7 @@ impl Driver for Hardware {
         for doorbell in doorbells {
             self.nic.doorbell(doorbell);
         }
-        let switched = port.take_switched_ports();
-        if let Some(off) = switched {
-            self.switch_ports(off);
-        }
+        let changed = self.follow_fabric(port);
         let mut progress = Progress::default();
         for _ in 0..ROUNDS {
             let mut left = BATCH;
@@ -246,7 +265,7 @@ impl Driver for Hardware {
                 break;
             }
         }
-        progress.worked |= switched.is_some() | port.has_own_packets();
+        progress.worked |= changed | port.has_own_packets();
         port.served();
         if port.is_lost() {
             self.nic

@@ -1,6 +1,6 @@
-//! Counters of the ports, as programs find them in `/sys` and by RDMA netlink.
+//! Counters of the ports, in `/sys` and by RDMA netlink, and the lists of objects.
 
-use crate::common::{await_listener, fabric, find, finish, free_port, run, start};
+use crate::common::{await_listener, eventually, fabric, find, finish, free_port, run, start};
 use crate::port::Watch;
 
 /// A fabric on which 500 messages of 4 packets have gone in each direction.
@@ -95,5 +95,77 @@ fn rdma_shows_the_counters_of_a_link() {
         assert_eq!(shown.contains("np_cnp_sent 0"), link == "roce", "{shown}");
         let shown = traffic.script(link, "rdma statistic qp mode link mlx5_0/1");
         assert!(shown.contains("qp auto off"), "{shown}");
+    }
+}
+
+#[test]
+fn rdma_lists_the_objects_of_running_programs() {
+    let (Some(pingpong), Some(rping), Some(_)) = (
+        find("ibv_srq_pingpong", "ibverbs-utils"),
+        find("rping", "rdmacm-utils"),
+        find("rdma", "iproute2"),
+    ) else {
+        return;
+    };
+    let fabric = fabric();
+    let options = ["--fabric", &fabric];
+    let ports = [free_port(), free_port()].map(|port| port.to_string());
+    let mut command = run(&options);
+    command.arg(pingpong).args(["-p", &ports[0], "-q", "3"]);
+    let queues = start(command);
+    await_listener(ports[0].parse().unwrap());
+    let mut command = run(&options);
+    command
+        .arg(rping)
+        .args(["-s", "-a", "127.0.0.1", "-p", &ports[1]]);
+    let listener = start(command);
+    let script = |script: &str| {
+        let mut command = run(&options);
+        command.args(["sh", "-ec", script]);
+        finish(command).expect_success(script)
+    };
+    let listening = format!("src-addr 127.0.0.1:{}", ports[1]);
+    let mut shown = String::new();
+    eventually("an id that listens", || {
+        shown = script("rdma resource show cm_id");
+        shown.contains(&listening)
+    });
+    for words in ["link mlx5_0/1 ", "state LISTEN ps TCP ", "comm rping"] {
+        assert!(shown.contains(words), "no {words:?} in:\n{shown}");
+    }
+    let shown = script("rdma resource");
+    let mut numbers = shown
+        .split_whitespace()
+        .map(|word| word.parse::<u32>().ok());
+    let counts: Vec<u32> = numbers.by_ref().skip(2).flatten().collect();
+    // Protection domains, CQs, QPs, ids, regions, contexts, SRQs.
+    // librdmacm has a protection domain of its own.
+    assert_eq!(counts, [2, 1, 3, 1, 1, 2, 1], "{shown}");
+    let of_pingpong = "comm ibv_srq_pingpon";
+    for (kind, words) in [
+        ("qp", "type RC state INIT rq-psn 0 sq-psn 0"),
+        ("cq", "cqe 511 users 6"),
+        ("mr", "mrlen 4096"),
+        ("pd", "users 5"),
+        ("ctx", "ctxn"),
+        // iproute2 6.1 shows the QPs in place of the command.
+        ("srq", "type BASIC lqpn"),
+    ] {
+        let shown = script(&format!("rdma resource show {kind}"));
+        let mut lines = shown.lines();
+        let found =
+            lines.any(|line| line.contains(words) && (kind == "srq" || line.contains(of_pingpong)));
+        assert!(found, "{kind}: no {words:?} in:\n{shown}");
+    }
+    let all = script("rdma resource show qp");
+    assert_eq!(all.matches("lqpn").count(), 3, "{all}");
+    let mut words = all.split_whitespace().skip_while(|word| *word != "lqpn");
+    let number = words.nth(1).unwrap();
+    let one = script(&format!("rdma resource show qp lqpn {number}"));
+    assert_eq!(one.matches("lqpn").count(), 1, "{one}");
+    for program in [queues, listener] {
+        // SAFETY: the child was not waited for, so its process id is not reused.
+        unsafe { libc::kill(program.pid(), libc::SIGTERM) };
+        program.finish();
     }
 }

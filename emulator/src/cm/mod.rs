@@ -51,6 +51,7 @@ pub(crate) use timers::Timers;
 pub(crate) use wire::{decode, encode};
 
 use crate::fabric::packet::{Packet, Transmit};
+use crate::nic::resources::Resource;
 use crate::nic::{Nanos, PortSet, Progress};
 
 /// Exchanges management packets with other processes. It runs with the NIC.
@@ -62,6 +63,8 @@ pub(crate) trait Agent: Send + Sync {
     fn device_failed(&self, device: u8);
     /// Handles a change of the ports that are down.
     fn ports_changed(&self, down: PortSet);
+    /// Returns the ids that have a device.
+    fn resources(&self) -> Vec<Resource>;
     /// Ends all connections, because the process exits. [`work`](Self::work) is
     /// called once more.
     fn stop(&self);

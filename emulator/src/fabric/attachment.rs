@@ -359,6 +359,12 @@ impl Attachment {
         counters.map_err(|source| JoinError::file(self.directory.segment_path(), source))
     }
 
+    /// Writes the report of this process for the last request: see [`super::reports`].
+    pub(crate) fn report(&self, report: &[u8]) {
+        // If it cannot be written, the process is missing in the lists.
+        let _ = self.place().publish_report(self.waker.request(), report);
+    }
+
     /// Returns where the registry of ports and services is.
     pub(crate) fn place(&self) -> Place {
         Place::new(self.directory.clone(), self.slot)

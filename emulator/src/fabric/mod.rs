@@ -25,6 +25,7 @@ pub mod packet;
 pub mod port;
 pub mod ports;
 pub(crate) mod registry;
+pub(crate) mod reports;
 mod ring;
 mod segment;
 pub mod waker;

@@ -106,8 +106,7 @@ fn switch_under(
     };
     let directory = FabricDirectory::find(bases, name).ok_or_else(no_process)?;
     let _lock = directory.lock()?.ok_or_else(no_process)?;
-    let slots = 1..=MAX_PROCESSES as Slot;
-    let living: Vec<Slot> = slots.filter(|&slot| directory.is_alive(slot)).collect();
+    let living = living(&directory);
     if living.is_empty() {
         return Err(no_process());
     }
@@ -137,19 +136,42 @@ fn switch_under(
             ports,
         });
     }
-    let changed = read_word(&file).and_then(|word| {
+    let switched = |word| {
         let off = set_of_word(word).with(port, !on);
-        // In one store: the others read it at any time.
-        file.write_all_at(&u64::from(off.bits()).to_ne_bytes(), PORTS_OFF as u64)
-    });
+        u64::from(request_of_word(word)) << 32 | u64::from(off.bits())
+    };
+    let changed = change_word(&directory, &file, &living, switched);
     changed.map_err(|source| JoinError::file(directory.segment_path(), source))?;
-    for &slot in &living {
+    Ok(living.len())
+}
+
+/// Returns the slots with a living process.
+pub(super) fn living(directory: &FabricDirectory) -> Vec<Slot> {
+    let slots = 1..=MAX_PROCESSES as Slot;
+    slots.filter(|&slot| directory.is_alive(slot)).collect()
+}
+
+/// Changes the word of the segment, and wakes the living processes. Returns the new word.
+/// The caller holds the lock of the fabric.
+pub(super) fn change_word(
+    directory: &FabricDirectory,
+    file: &File,
+    living: &[Slot],
+    change: impl Fn(u64) -> u64,
+) -> io::Result<u64> {
+    if !segment::has_layout(file) {
+        return Err(io::ErrorKind::InvalidData.into());
+    }
+    let word = change(read_word(file)?);
+    // In one store: the others read it at any time.
+    file.write_all_at(&word.to_ne_bytes(), PORTS_OFF as u64)?;
+    for &slot in living {
         if let Ok(mut fifo) = directory.fifo(slot, false) {
             // A full FIFO wakes the process too.
             let _ = fifo.write(&[1]);
         }
     }
-    Ok(living.len())
+    Ok(word)
 }
 
 fn switched_off_under(bases: &[PathBuf], name: &FabricName) -> PortSet {
@@ -160,7 +182,13 @@ fn switched_off_under(bases: &[PathBuf], name: &FabricName) -> PortSet {
     word.map_or_else(PortSet::default, set_of_word)
 }
 
-/// Returns the set in the word of the segment. The upper half is not used.
+/// Returns the number of the last request for a report, in the upper half of the word:
+/// see [`super::reports`].
+pub(super) fn request_of_word(word: u64) -> u32 {
+    (word >> 32) as u32
+}
+
+/// Returns the set in the word of the segment.
 pub(super) fn set_of_word(word: u64) -> PortSet {
     PortSet::from_bits(word as u32)
 }

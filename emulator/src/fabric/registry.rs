@@ -22,6 +22,8 @@ use crate::limits::MAX_PROCESSES;
 
 /// Largest file of services that is read: 2 MiB, a listener on each port.
 const MAX_FILE: u64 = 2 << 20;
+/// Largest report that is read: 256 MiB, more than a million objects.
+const MAX_REPORT: u64 = 256 << 20;
 /// Size of the record of a service in bytes.
 const RECORD: usize = 32;
 
@@ -79,6 +81,30 @@ impl Place {
 
     fn path(&self) -> &Path {
         self.directory.path()
+    }
+
+    /// Replaces the report of this process, for a request.
+    ///
+    /// # Errors
+    /// Returns the error of the system.
+    pub(super) fn publish_report(&self, request: u32, report: &[u8]) -> io::Result<()> {
+        let path = self.report_path();
+        let new = path.with_extension("report-new");
+        let bytes = [&request.to_ne_bytes(), report].concat();
+        options().truncate(true).open(&new)?.write_all(&bytes)?;
+        std::fs::rename(new, path)
+    }
+
+    /// Returns the last report of this process and its request.
+    pub(super) fn report(&self) -> Option<(u32, Vec<u8>)> {
+        let mut bytes = read(&self.report_path(), MAX_REPORT)?;
+        let request = u32::from_ne_bytes(*bytes.first_chunk()?);
+        bytes.drain(..size_of::<u32>());
+        Some((request, bytes))
+    }
+
+    fn report_path(&self) -> PathBuf {
+        self.path().join(format!("slot-{:02}.report", self.slot))
     }
 
     fn services(&self, slot: u8) -> PathBuf {
@@ -164,7 +190,8 @@ impl Registry {
         (1..=MAX_PROCESSES as u8)
             .filter(|&slot| slot != own)
             .filter_map(|slot| {
-                let services = read(&self.place.services(slot))?;
+                let services = read(&self.place.services(slot), MAX_FILE)?;
+                let services = services.chunks_exact(RECORD).filter_map(decode).collect();
                 let lives = self.place.directory.is_alive(slot);
                 lives.then_some((slot, services))
             })
@@ -198,15 +225,15 @@ fn lock_of(range: &Range<i64>, kind: i32) -> libc::flock {
     lock
 }
 
-fn read(path: &Path) -> Option<Vec<Service>> {
+fn read(path: &Path, limit: u64) -> Option<Vec<u8>> {
     let file = OpenOptions::new()
         .read(true)
         .custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK)
         .open(path)
         .ok()?;
     let mut bytes = Vec::new();
-    file.take(MAX_FILE).read_to_end(&mut bytes).ok()?;
-    Some(bytes.chunks_exact(RECORD).filter_map(decode).collect())
+    file.take(limit).read_to_end(&mut bytes).ok()?;
+    Some(bytes)
 }
 
 fn encode(service: &Service) -> [u8; RECORD] {

@@ -102,7 +102,7 @@ impl PeerWaker {
     }
 
     /// Returns the ports that are switched off, if that has changed since the last
-    /// call.
+    /// call or a report is requested.
     #[must_use]
     pub fn take_switched_ports(&self) -> Option<PortSet> {
         let word = self.segment.ports_off().load(Ordering::SeqCst);
@@ -110,6 +110,11 @@ impl PeerWaker {
             self.ports_off.load(Relaxed) != word && self.ports_off.swap(word, Relaxed) != word;
         let is_valid = changed && !self.segment.is_lost();
         is_valid.then(|| ports::set_of_word(word))
+    }
+
+    /// Returns the last request for a report that [`Self::take_switched_ports`] has taken.
+    pub(super) fn request(&self) -> u32 {
+        ports::request_of_word(self.ports_off.load(Relaxed))
     }
 
     /// Shows other processes how many devices, and ports of each, this process has.

@@ -54,6 +54,7 @@ mod qp_attributes;
 mod qp_modify;
 mod receive_queue;
 mod requester;
+pub(crate) mod resources;
 mod responder;
 mod scatter_gather;
 pub mod spec;

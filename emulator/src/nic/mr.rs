@@ -135,6 +135,14 @@ impl MkeyTable {
         self.table.len()
     }
 
+    /// Returns the regions by the indices of their keys.
+    pub(super) fn regions(&self) -> impl Iterator<Item = (u32, &MrSpec)> {
+        self.table.iter().filter_map(|(index, mkey)| match mkey {
+            Mkey::Region(region) => Some((index, &region.spec)),
+            Mkey::Window(_) => None,
+        })
+    }
+
     pub(super) fn remove_all_of(&mut self, context: ContextId) {
         let owned = self
             .table

@@ -3,16 +3,19 @@
 //!
 //! A request is bytes and so are its replies; [`crate::preload`] moves them. Devices,
 //! ports, their counters, character devices and the settings of the subsystem can be read.
-//! Nothing can be changed, and objects (`rdma resource`) are not shown.
+//! Nothing can be changed. Objects (`rdma resource`) are shown in `resources`.
 //!
 //! Decision: `docs/decisions/068-netlink-from-user-sockets.md`
 
 mod message;
+mod resources;
 mod statistic;
 
 use libc::{EINVAL, EOPNOTSUPP};
 
 use self::message::{HEADER, Message, Request};
+use self::resources::LISTINGS;
+pub(crate) use self::resources::report;
 use crate::config::{Config, Face, Link};
 use crate::fabric::name::DeviceIdentity;
 use crate::fork::first_index;
@@ -39,6 +42,7 @@ const CLIENT: u16 = 5;
 const GET: u16 = 1;
 const PORT_GET: u16 = 5;
 const SYS_GET: u16 = 6;
+const RES_GET: u16 = 9;
 const GET_CHARDEV: u16 = 15;
 const STAT_GET: u16 = 17;
 /// `RDMA_NLDEV_NUM_OPS` of Linux 6.1.
@@ -60,6 +64,13 @@ mod attribute {
     pub(super) const PORT_STATE: u16 = 12;
     pub(super) const PORT_PHYS_STATE: u16 = 13;
     pub(super) const DEV_NODE_TYPE: u16 = 14;
+    pub(super) const RES_SUMMARY: u16 = 15;
+    pub(super) const RES_SUMMARY_ENTRY: u16 = 16;
+    pub(super) const RES_SUMMARY_ENTRY_NAME: u16 = 17;
+    pub(super) const RES_SUMMARY_ENTRY_CURR: u16 = 18;
+    pub(super) const RES_PID: u16 = 28;
+    pub(super) const RES_SRC_ADDR: u16 = 33;
+    pub(super) const RES_DST_ADDR: u16 = 34;
     pub(super) const NDEV_INDEX: u16 = 50;
     pub(super) const NDEV_NAME: u16 = 51;
     pub(super) const SYS_NETNS_MODE: u16 = 66;
@@ -76,6 +87,8 @@ mod attribute {
     pub(super) const STAT_HWCOUNTER_ENTRY_NAME: u16 = 82;
     pub(super) const STAT_HWCOUNTER_ENTRY_VALUE: u16 = 83;
     pub(super) const DEV_DIM: u16 = 84;
+    pub(super) const MIN_RANGE: u16 = 91;
+    pub(super) const MAX_RANGE: u16 = 92;
     pub(super) const SYS_COPY_ON_FORK: u16 = 93;
 }
 
@@ -89,6 +102,8 @@ pub(crate) struct Nldev<'a> {
     pub(crate) port_is_up: &'a dyn Fn(PortAddress) -> bool,
     /// Returns the counters of a port.
     pub(crate) counters: &'a dyn Fn(PortAddress) -> Row,
+    /// Returns what the running processes report of their objects.
+    pub(crate) reports: &'a dyn Fn() -> Vec<Vec<u8>>,
 }
 
 impl Nldev<'_> {
@@ -147,6 +162,10 @@ impl Nldev<'_> {
         )?;
         // Kernels without ioctls have no such requests either.
         let is_current = self.config.face == Face::Ioctl;
+        let listing = LISTINGS.iter().find(|it| it.command == command);
+        if let Some(listing) = listing.filter(|_| is_current) {
+            return self.resources(listing, request, dumps, begin);
+        }
         match command {
             GET if dumps => {
                 let devices = 0..self.config.devices;
@@ -163,6 +182,7 @@ impl Nldev<'_> {
                 Ok(vec![self.port(device, port, begin())])
             }
             STAT_GET if is_current => self.statistic(request, dumps, begin),
+            RES_GET => self.resource_counts(request, dumps, begin),
             SYS_GET if is_current => Ok(vec![
                 // Devices are in all network namespaces. A fork copies pages that the
                 // device accesses: it accesses them as the process does.
@@ -297,6 +317,7 @@ fn name(kind: u16) -> String {
         (CLIENT, SYS_GET) => "NLDEV_SYS_GET".into(),
         (CLIENT, GET_CHARDEV) => "NLDEV_GET_CHARDEV".into(),
         (CLIENT, STAT_GET) => "NLDEV_STAT_GET".into(),
+        (CLIENT, RES_GET) => "NLDEV_RES_GET".into(),
         (client, command) => format!("request {command} of client {client}"),
     }
 }

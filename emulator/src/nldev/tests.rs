@@ -1,12 +1,24 @@
 use super::*;
+use crate::nic::resources::{Field, Kind, Resource};
 
 fn ask(config: &Config, command: u16, flags: u16, request: Message) -> Vec<Vec<u8>> {
+    ask_with(&[], config, command, flags, request)
+}
+
+fn ask_with(
+    reports: &[Vec<u8>],
+    config: &Config,
+    command: u16,
+    flags: u16,
+    request: Message,
+) -> Vec<Vec<u8>> {
     let kind = CLIENT << 10 | command;
     let header = Message::new(kind, FLAG_REQUEST | flags, 7, 0);
     let request = header.bytes(&request.finish()[HEADER..]).finish();
     let nldev = Nldev {
         config,
         port_is_up: &|port| port.port == 1,
+        reports: &|| reports.to_vec(),
         counters: &|port| Row::default().map(|_| port.port.into()),
     };
     nldev.reply(&request, 99)
@@ -167,6 +179,146 @@ fn counters_of_a_port_are_shown_by_name() {
     assert_eq!(reply.number(attribute::STAT_MODE), Ok(0));
 }
 
+const QP_GET: u16 = 10;
+const CQ_GET: u16 = 12;
+const SRQ_GET: u16 = 23;
+
+fn resource(kind: Kind, port: u8, number: u32) -> Resource {
+    Resource {
+        kind,
+        device: 0,
+        port,
+        number,
+        fields: vec![(Field::State, 3), (Field::Users, 7)],
+        addresses: [None, Some(vec![2, 0])],
+        queue_pairs: vec![5, 6, 7, 9],
+    }
+}
+
+/// Returns the attributes of a kind in an attribute, each as a message.
+fn nested(message: &[u8], table: u16, wanted: u16) -> Vec<Vec<u8>> {
+    let message = Request { bytes: message };
+    let mut rest = message.attribute(table).unwrap();
+    let mut found = Vec::new();
+    while let Some([a, b, c, d]) = rest.first_chunk() {
+        let (len, kind) = (u16::from_ne_bytes([*a, *b]), u16::from_ne_bytes([*c, *d]));
+        let (entry, next) = rest.split_at(usize::from(len).next_multiple_of(4));
+        assert_eq!(kind, wanted);
+        found.push([&[0; HEADER], &entry[4..]].concat());
+        rest = next;
+    }
+    found
+}
+
+#[test]
+fn objects_of_all_reports_are_listed_in_messages_of_a_page() {
+    let config = Config {
+        devices: 2,
+        ports: 2,
+        ..Config::default()
+    };
+    let queue_pairs: Vec<_> = (1..=100).map(|n| resource(Kind::Qp, 1, n)).collect();
+    let others = [resource(Kind::Qp, 2, 101), resource(Kind::Cq, 0, 1)];
+    let reports = [report(&queue_pairs), report(&others)];
+    let device = |index| nothing().u32(attribute::DEV_INDEX, index);
+    let listed = |command, request| {
+        let mut replies = ask_with(&reports, &config, command, FLAG_DUMP, request);
+        assert_eq!(
+            Request {
+                bytes: &replies.pop().unwrap()
+            }
+            .kind(),
+            DONE
+        );
+        assert!(replies.iter().all(|reply| reply.len() <= 4096));
+        replies
+    };
+    let numbers = |replies: &[Vec<u8>]| {
+        let entries = replies.iter().flat_map(|reply| nested(reply, 19, 20));
+        let numbers = entries.map(|entry| Request { bytes: &entry }.number(21).unwrap());
+        numbers.collect::<Vec<_>>()
+    };
+    let all = listed(QP_GET, device(0));
+    assert!(all.len() > 1);
+    assert_eq!(numbers(&all), (1..=101).collect::<Vec<_>>());
+    let of_port = device(0).u32(attribute::PORT_INDEX, 2);
+    assert_eq!(numbers(&listed(QP_GET, of_port)), [101]);
+    assert!(listed(QP_GET, device(1)).is_empty());
+    // CQs have no port.
+    let of_port = device(0).u32(attribute::PORT_INDEX, 2);
+    let cqs = listed(CQ_GET, of_port);
+    let cq = nested(&cqs[0], 35, 36).remove(0);
+    let cq = Request { bytes: &cq };
+    assert_eq!(cq.number(61), Ok(1));
+    assert_eq!(cq.number(attribute::RES_PID), Ok(std::process::id()));
+    assert_eq!(cq.attribute(27), Some(&[3][..]));
+    assert_eq!(cq.attribute(38), Some(&7_u64.to_ne_bytes()[..]));
+    let peer = cq.attribute(attribute::RES_DST_ADDR).unwrap();
+    assert_eq!((peer.len(), peer[0], peer[127]), (128, 2, 0));
+    let counts = listed(RES_GET, nothing());
+    let counts = nested(
+        &counts[0],
+        attribute::RES_SUMMARY,
+        attribute::RES_SUMMARY_ENTRY,
+    );
+    let counts = counts.iter().map(|entry| {
+        let entry = Request { bytes: entry };
+        let name = entry.attribute(attribute::RES_SUMMARY_ENTRY_NAME).unwrap();
+        let count = entry.attribute(attribute::RES_SUMMARY_ENTRY_CURR).unwrap();
+        (String::from_utf8_lossy(name).into_owned(), count[0])
+    });
+    let names = ["pd", "cq", "qp", "cm_id", "mr", "ctx", "srq"];
+    let expected = names.map(|name| format!("{name}\0")).into_iter();
+    let expected = expected.zip([0, 1, 101, 0, 0, 0, 0]);
+    assert_eq!(counts.collect::<Vec<_>>(), expected.collect::<Vec<_>>());
+}
+
+#[test]
+fn one_object_is_shown_by_its_number() {
+    let config = Config::default();
+    let reports = [report(&[
+        resource(Kind::Qp, 1, 3),
+        resource(Kind::Srq, 0, 4),
+    ])];
+    let device = || nothing().u32(attribute::DEV_INDEX, 0);
+    let ask = |command, request| ask_with(&reports, &config, command, 0, request).remove(0);
+    let on_port = |number| device().u32(21, number).u32(attribute::PORT_INDEX, 1);
+    let found = ask(QP_GET, on_port(3));
+    assert_eq!(Request { bytes: &found }.number(21), Ok(3));
+    assert_eq!(code(&ask(QP_GET, on_port(4))), Some(-libc::ENOENT));
+    assert_eq!(code(&ask(QP_GET, device().u32(21, 3))), Some(-EINVAL));
+    assert_eq!(code(&ask(QP_GET, device())), Some(-EINVAL));
+    let found = ask(SRQ_GET, device().u32(90, 4));
+    let ranges = nested(&found, 19, 20);
+    let ranges = ranges.iter().map(|range| {
+        let range = Request { bytes: range };
+        let bounds = [attribute::MIN_RANGE, attribute::MAX_RANGE, 21];
+        bounds.map(|bound| range.number(bound).ok())
+    });
+    let expected = [[Some(5), Some(7), None], [None, None, Some(9)]];
+    assert_eq!(ranges.collect::<Vec<_>>(), expected);
+}
+
+#[test]
+fn a_report_that_is_cut_off_or_garbage_lists_what_is_whole() {
+    let config = Config::default();
+    let whole = report(&[resource(Kind::Qp, 1, 1), resource(Kind::Qp, 1, 2)]);
+    let count = |report: &[u8]| {
+        let request = nothing().u32(attribute::DEV_INDEX, 0);
+        let replies = ask_with(&[report.to_vec()], &config, QP_GET, FLAG_DUMP, request);
+        let tables = &replies[..replies.len() - 1];
+        tables
+            .iter()
+            .map(|it| nested(it, 19, 20).len())
+            .sum::<usize>()
+    };
+    for len in 0..whole.len() {
+        assert_eq!(count(&whole[..len]), 2 * len / whole.len(), "{len} bytes");
+    }
+    assert_eq!(count(&[0xff; 100]), 0);
+    assert_eq!(count(&[2; 100]), 0);
+}
+
 #[test]
 fn other_requests_are_refused() {
     let config = Config::default();
@@ -206,6 +358,7 @@ fn incomplete_messages_get_no_reply() {
         config: &config,
         port_is_up: &|_| true,
         counters: &|_| Row::default(),
+        reports: &Vec::new,
     };
     let kind = CLIENT << 10 | GET;
     let whole = Message::new(kind, FLAG_REQUEST | FLAG_DUMP, 1, 0).finish();

@@ -9,13 +9,14 @@
 //! Decision: `docs/decisions/068-netlink-from-user-sockets.md`
 #![allow(clippy::missing_safety_doc)] // each is libc's function, with its contract
 
+use std::collections::VecDeque;
 use std::ffi::{c_int, c_void};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::sync::Arc;
 
 use libc::{EINVAL, EMSGSIZE, EPROTONOSUPPORT};
 
-use super::calls::{Call, emulated, run_call};
+use super::calls::{Call, emulated, errno, run_call};
 use super::{real, session};
 use crate::emulator::Emulator;
 use crate::fabric::ports;
@@ -23,6 +24,7 @@ use crate::fork;
 use crate::hidden::HiddenFile;
 use crate::nic::spec::{Errno, Result};
 use crate::nldev::Nldev;
+use crate::runner::SignalsBlocked;
 use crate::uverbs::{Entry, files};
 
 /// All interposed functions of this file.
@@ -119,24 +121,49 @@ pub(super) fn take(fd: RawFd, request: impl FnOnce() -> Result<Vec<u8>>) -> Opti
                 None => !ports::switched_off(&config.fabric).contains(port),
             },
             counters: &|port| Emulator::counters(config, port),
+            reports: &|| Emulator::reports(config),
         };
-        for reply in nldev.reply(&request, port_id) {
-            let to = address(port_id);
-            // SAFETY: the reply and an address, with their lengths. If the
-            // application's socket is full, the reply is lost, as a kernel's is.
-            unsafe {
-                real::sendto(
-                    responder.as_raw_fd(),
-                    reply.as_ptr().cast(),
-                    reply.len(),
-                    libc::MSG_DONTWAIT,
-                    (&raw const to).cast(),
-                    ADDRESS_LEN,
-                )
-            };
+        let mut replies = VecDeque::from(nldev.reply(&request, port_id));
+        while let Some(reply) = replies.front() {
+            if !send_reply(&responder, port_id, reply, libc::MSG_DONTWAIT) {
+                send_later(responder, port_id, replies);
+                break;
+            }
+            replies.pop_front();
         }
         isize::try_from(request.len()).map_err(|_| Errno(EINVAL))
     }))
+}
+
+/// Sends a reply to the application's socket. Returns `false` if that is full.
+fn send_reply(responder: &HiddenFile, port_id: u32, reply: &[u8], flags: c_int) -> bool {
+    let to = address(port_id);
+    // SAFETY: the reply and an address, with their lengths.
+    let sent = unsafe {
+        real::sendto(
+            responder.as_raw_fd(),
+            reply.as_ptr().cast(),
+            reply.len(),
+            flags,
+            (&raw const to).cast(),
+            ADDRESS_LEN,
+        )
+    };
+    sent >= 0 || errno() != libc::EAGAIN
+}
+
+/// Sends the rest of a long list from a thread, as the application receives it. A kernel
+/// makes the next part of a list when the application has received the one before.
+fn send_later(responder: Arc<HiddenFile>, port_id: u32, replies: VecDeque<Vec<u8>>) {
+    let _blocked = SignalsBlocked::new();
+    let thread = std::thread::Builder::new().name("mlx5emu-netlink".into());
+    // Without a thread, the rest is lost, and the application waits for it.
+    let _ = thread.spawn(move || {
+        // Ends early if the application closes its socket.
+        for reply in replies {
+            send_reply(&responder, port_id, &reply, 0);
+        }
+    });
 }
 
 /// Copies the buffers that the application sends.

@@ -23,6 +23,7 @@ pub mod trapped_stores;
 mod wait_policy;
 
 pub use control::Control;
+pub(crate) use scheduling::SignalsBlocked;
 
 use crate::fabric::port::Port;
 use crate::nic::spec::{UarWrite, WallClock};

@@ -5,10 +5,10 @@
 
 /// Blocks every signal in the calling thread, and so in the threads that it
 /// starts. Restores the mask when dropped.
-pub(super) struct SignalsBlocked(libc::sigset_t);
+pub(crate) struct SignalsBlocked(libc::sigset_t);
 
 impl SignalsBlocked {
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         // SAFETY: sigset_t is plain memory that the calls below fill.
         let (mut all, mut before) = unsafe { std::mem::zeroed::<[libc::sigset_t; 2]>() }.into();
         // SAFETY: both sets are valid and distinct.

@@ -6,6 +6,7 @@ use super::events::EventQueue;
 use super::state::State;
 use crate::cm::{Agent, decode, encode};
 use crate::fabric::packet::{Header, Operation, Packet, PacketFlags, Transmit, management_qpn};
+use crate::nic::resources::{Resource, number_of};
 use crate::nic::spec::{PortAddress, Result};
 use crate::nic::{Nanos, PortSet, Progress};
 use crate::refusal::aside;
@@ -86,6 +87,13 @@ impl Agent for Ucma {
 
     fn ports_changed(&self, down: PortSet) {
         self.inner.lock().state.down = down;
+    }
+
+    fn resources(&self) -> Vec<Resource> {
+        let state = &self.inner.lock().state;
+        let ids = state.ids.iter();
+        ids.filter_map(|(number, id)| id.resource(number_of(state.slot, *number)))
+            .collect()
     }
 
     fn stop(&self) {

@@ -4,24 +4,25 @@ use super::address::Address;
 use super::ports::Space;
 use super::services::Target;
 use crate::cm::{CommId, Ece, Path};
+use crate::nic::resources::{Field, Kind, Resource};
 use crate::nic::spec::{PortAddress, Result};
 use crate::refusal::refuse;
 use libc::EINVAL;
 
-/// The state of an id; the names are those of the kernel's `enum rdma_cm_state`.
+/// The state of an id, as in the kernel's `enum rdma_cm_state`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum IdState {
-    Idle,
-    AddrBound,
-    AddrQuery,
-    AddrResolved,
-    RouteQuery,
-    RouteResolved,
-    Connect,
-    Disconnect,
-    Listen,
+    Idle = 0,
+    AddrBound = 7,
+    AddrQuery = 1,
+    AddrResolved = 2,
+    RouteQuery = 3,
+    RouteResolved = 4,
+    Connect = 5,
+    Disconnect = 6,
+    Listen = 8,
     /// The device is gone.
-    DeviceRemoval,
+    DeviceRemoval = 9,
 }
 
 /// An rdma_cm id.
@@ -99,6 +100,28 @@ impl Id {
             qkey: None,
             ece: Ece::default(),
         }
+    }
+
+    /// Returns what a host lists of the id (`fill_res_cm_id_entry`), once it has a device.
+    pub(super) fn resource(&self, number: u32) -> Option<Resource> {
+        let PortAddress { device, port } = self.port?;
+        let mut fields = vec![
+            (Field::Space, self.space.number().into()),
+            (Field::State, self.state as u64),
+        ];
+        if self.qp_num != 0 {
+            let qp_type = (Field::Type, self.qp_type.into());
+            fields.extend([(Field::Qpn, self.qp_num.into()), qp_type]);
+        }
+        Some(Resource {
+            kind: Kind::CmId,
+            device,
+            port,
+            number,
+            fields,
+            addresses: [self.local, self.remote].map(|it| it.map(|it| it.bytes())),
+            queue_pairs: Vec::new(),
+        })
     }
 
     /// Returns whether the id is for datagrams.

@@ -1,6 +1,7 @@
 //! Creating and destroying objects: the error numbers of the kernel.
 
 use super::fixtures::*;
+use crate::nic::resources::{Field, Kind};
 use crate::nic::spec::*;
 
 const BUSY: Errno = Errno(libc::EBUSY);
@@ -284,4 +285,36 @@ fn attributes_out_of_range_are_refused_and_change_nothing() {
         (now.state, now.dest_qpn, now.timeout, now.path_mtu),
         (3, 7, 14, 3)
     );
+}
+
+#[test]
+fn all_objects_are_listed_with_their_users() {
+    let mut host = Host::new(3);
+    let cq = host.create_cq(64, 64);
+    let spec = host.qp_spec(cq.cqn);
+    let qp = host.create_qp(spec);
+    let memory = Buffer::new(100);
+    host.register_buffer(&memory, 100, ALL_ACCESS);
+    let mut listed = host.nic.resources();
+    listed.sort_by_key(|it| it.kind as u8);
+    let kinds: Vec<_> = listed.iter().map(|it| it.kind).collect();
+    assert_eq!(
+        kinds,
+        [Kind::Pd, Kind::Cq, Kind::Qp, Kind::Mr, Kind::Context]
+    );
+    let of = |kind: Kind, field| {
+        let found = listed.iter().find(|it| it.kind == kind).unwrap();
+        let mut fields = found.fields.iter();
+        fields.find(|(it, _)| *it == field).unwrap().1
+    };
+    assert_eq!(of(Kind::Cq, Field::Entries), 63);
+    assert_eq!(of(Kind::Cq, Field::Users), 2);
+    assert_eq!(of(Kind::Pd, Field::Users), 2);
+    assert_eq!(of(Kind::Mr, Field::Length), 100);
+    // The numbers of a process have its slot in the upper byte.
+    let pd = listed[0].number;
+    assert_eq!(pd >> 24, 3);
+    assert_eq!(of(Kind::Qp, Field::Pd), pd.into());
+    assert_eq!(listed[2].number, qp.qpn.0);
+    assert_eq!(of(Kind::Qp, Field::State), 0);
 }
