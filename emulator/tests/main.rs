@@ -15,3 +15,4 @@ mod programs;
 mod rdma_cm;
 mod restricted;
 mod statistics;
+mod verbs;

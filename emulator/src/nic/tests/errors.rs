@@ -417,3 +417,76 @@ fn a_qp_can_be_used_again_after_reset() {
     assert_eq!(statuses(&pair.a.cq.poll_all()), [(OK, 0)]);
     assert_eq!(statuses(&pair.b.cq.poll_all()), [(OK, 0)]);
 }
+
+#[test]
+fn vendor_syndromes_are_those_of_a_connectx() {
+    fn data(pair: &Pair) -> Vec<u8> {
+        pair.a.data_segment(0, 8)
+    }
+    type Prepare = dyn Fn(&mut Pair) -> (u8, Vec<Vec<u8>>);
+    let vendor = |syndrome, prepare: &Prepare| {
+        let mut pair = Pair::with_attributes(QpAttr {
+            rnr_retry: 0,
+            retry_count: 0,
+            ..attributes()
+        });
+        let (opcode, segments) = prepare(&mut pair);
+        pair.a.post(opcode, SIGNALLED, &segments);
+        pair.advance(4096 << 16, 4096 << 14);
+        let failed = pair.a.cq.poll().unwrap();
+        assert_eq!(failed.syndrome, syndrome);
+        failed.raw[54]
+    };
+    let refused = vendor(REMOTE_ACCESS, &|pair| {
+        let target = raddr_segment(pair.b.memory.at(), pair.b.key ^ 0x10);
+        (WRITE, vec![target, data(pair)])
+    });
+    let too_long = vendor(REMOTE_INVALID, &|pair| {
+        let receive = pair.b.data_segment(0, 4);
+        pair.b.qp.post_receive(&[receive]);
+        (SEND, vec![data(pair)])
+    });
+    let no_key = vendor(LOCAL_PROTECTION, &|pair| {
+        let own = data_segment(8, pair.a.key ^ 0x10, pair.a.memory.at());
+        (SEND, vec![own])
+    });
+    let no_receive = vendor(0x16, &|pair| (SEND, vec![data(pair)]));
+    let no_peer = vendor(0x15, &|pair| {
+        set_state(&mut pair.b.host.nic, pair.b.qp.qpn, ERR);
+        (SEND, vec![data(pair)])
+    });
+    let found = [refused, too_long, no_key, no_receive, no_peer];
+    assert_eq!(found, [0x88, 0x8a, 0x51, 0x87, 0x81]);
+}
+
+#[test]
+fn requests_between_qps_with_different_mtus_fail() {
+    for (at_a, at_b) in [(5, 3), (3, 5)] {
+        for opcode in [WRITE, READ, SEND] {
+            let (mut a, mut b) = (peer(Host::new(1), |_| {}), peer(Host::new(2), |_| {}));
+            let with_mtu = |path_mtu| QpAttr {
+                path_mtu,
+                ..attributes()
+            };
+            modify_to_rts(&mut a.host.nic, a.qp.qpn, b.qp.qpn, with_mtu(at_a));
+            modify_to_rts(&mut b.host.nic, b.qp.qpn, a.qp.qpn, with_mtu(at_b));
+            let mut pair = Pair {
+                a,
+                b,
+                wire: Wire::new(),
+                now: 1_000,
+            };
+            let receive = pair.b.data_segment(0, 16_384);
+            pair.b.qp.post_receive(&[receive]);
+            let mut segments = vec![pair.a.data_segment(0, 16_384)];
+            if opcode != SEND {
+                segments.insert(0, pair.b.raddr_segment(0));
+            }
+            pair.a.post(opcode, SIGNALLED, &segments);
+            pair.run_until_idle();
+            let syndrome = pair.a.cq.poll().unwrap().syndrome;
+            let expected = if opcode == READ { 0x10 } else { REMOTE_INVALID };
+            assert_eq!(syndrome, expected, "{at_a} {at_b} {opcode:#x}");
+        }
+    }
+}
