@@ -14,8 +14,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
+#include <ucontext.h>
 #include <unistd.h>
 
 #define REQUIRE(holds) require(holds, #holds, __LINE__)
@@ -293,6 +295,32 @@ static void close_others(void)
     use_own_device();
 }
 
+static ucontext_t caller;
+
+static void post_and_rest(void)
+{
+    for (int n = 0; n < 5; n++) {
+        /* The NIC goes to sleep, and the next doorbell has to wake it. */
+        usleep(5000);
+        move_data(parents);
+    }
+}
+
+/* Posts from a small stack, below which no memory is mapped. */
+static void on_stack(size_t size)
+{
+    ucontext_t coroutine;
+    char *stack = mmap(NULL, 4096 + size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    REQUIRE(stack != MAP_FAILED && !mprotect(stack + 4096, size, PROT_READ | PROT_WRITE));
+    parents = start();
+    REQUIRE(!getcontext(&coroutine));
+    coroutine.uc_stack.ss_sp = stack + 4096;
+    coroutine.uc_stack.ss_size = size;
+    coroutine.uc_link = &caller;
+    makecontext(&coroutine, post_and_rest, 0);
+    REQUIRE(!swapcontext(&caller, &coroutine));
+}
+
 /* A child whose parent has died. Its result comes through a pipe. */
 static void orphan(void)
 {
@@ -320,9 +348,24 @@ static void orphan(void)
     REQUIRE(read(result[0], &byte, 1) == 1 && byte == 'y');
 }
 
+/* A daemon opens the device when a line comes on its standard input. */
+static void become_daemon(void)
+{
+    char line[8];
+    if (fork() != 0)
+        _exit(3);
+    setsid();
+    if (fork() != 0)
+        _exit(0);
+    REQUIRE(fgets(line, sizeof line, stdin) != NULL);
+    REQUIRE(!access("/sys/class/infiniband/mlx5_0/ports/1/state", R_OK));
+    use_own_device();
+    puts("moved data");
+}
+
 int main(int count, char **arguments)
 {
-    const char *name = count == 2 ? arguments[1] : "";
+    const char *name = count > 1 ? arguments[1] : "";
     alarm(110);
     if (!strcmp(name, "use"))
         use_own_device();
@@ -336,6 +379,10 @@ int main(int count, char **arguments)
         with_rdma_cm();
     else if (!strcmp(name, "close-others"))
         close_others();
+    else if (!strcmp(name, "on-stack") && count == 3)
+        on_stack(strtoul(arguments[2], NULL, 10));
+    else if (!strcmp(name, "daemon"))
+        become_daemon();
     else if (!strcmp(name, "orphan"))
         orphan();
     else

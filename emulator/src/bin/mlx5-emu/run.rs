@@ -162,13 +162,15 @@ pub(super) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
         let _ = std::fs::remove_dir_all(sysfs.root());
         Attachment::sweep();
     };
-    let status = supervise(&mut command, clean_up);
-    let status = status.map_err(|error| {
+    let ended = supervise(&mut command, clean_up).map_err(|error| {
         Failure::environment(format!("cannot start a process for the command: {error}"))
     })?;
+    if ended.left_processes {
+        std::mem::forget(sysfs);
+    }
     // A program that was killed by a signal did not leave its fabric.
     Attachment::sweep();
-    Ok(ExitCode::from(status))
+    Ok(ExitCode::from(ended.status))
 }
 
 /// Returns the options of the command line as environment variables. An option

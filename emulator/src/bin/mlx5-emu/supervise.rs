@@ -12,6 +12,9 @@
 //! (`PR_SET_CHILD_SUBREAPER`), so the orphans among them become its children. If the
 //! guardian is killed, the kernel kills the command.
 //!
+//! If the command leaves processes (daemons), the launcher exits with the command's status, and
+//! the guardian stays until they have ended, since the devices exist that long.
+//!
 //! Decision: `docs/decisions/055-launcher-with-a-guardian.md`
 
 use std::io::{self, Write};
@@ -35,15 +38,26 @@ const FORWARDED: [libc::c_int; 8] = [
 /// to end the process.
 const LAUNCHER_DIED: libc::c_int = libc::SIGIO;
 
+/// The signal by which a guardian that stays reports the command's exit status.
+const COMMAND_ENDED: libc::c_int = libc::SIGURG;
+
 /// Maximum time that the guardian waits for the processes that it has killed.
 const KILL_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Runs the command until it exits, and forwards signals to it. Returns the exit
-/// status for the launcher. If the launcher is killed, the guardian calls `clean_up`
-/// when all processes have exited.
-pub(super) fn supervise(command: &mut Command, clean_up: impl FnOnce()) -> io::Result<u8> {
+/// The command has exited.
+pub(super) struct Ended {
+    /// The exit status for the launcher.
+    pub(super) status: u8,
+    /// Whether processes remain, after which the guardian cleans up.
+    pub(super) left_processes: bool,
+}
+
+/// Runs the command until it exits, and forwards signals to it. If the launcher is killed or
+/// processes remain, the guardian calls `clean_up` when all of them have exited.
+pub(super) fn supervise(command: &mut Command, clean_up: impl FnOnce()) -> io::Result<Ended> {
     let mut signals = empty_set();
-    for signal in FORWARDED.into_iter().chain([libc::SIGCHLD]) {
+    let own = [libc::SIGCHLD, LAUNCHER_DIED, COMMAND_ENDED];
+    for signal in FORWARDED.into_iter().chain(own) {
         // SAFETY: the set was initialised by `empty_set`.
         unsafe { libc::sigaddset(&raw mut signals, signal) };
     }
@@ -61,9 +75,18 @@ pub(super) fn supervise(command: &mut Command, clean_up: impl FnOnce()) -> io::R
     };
     loop {
         if let Some(status) = reap(guardian)? {
-            return Ok(exit_status(status));
+            return Ok(Ended {
+                status: exit_status(status),
+                left_processes: false,
+            });
         }
         let signal = wait(&signals);
+        if signal.number == COMMAND_ENDED && signal.sender == guardian {
+            return Ok(Ended {
+                status: signal.value as u8,
+                left_processes: true,
+            });
+        }
         if signal.is_for_command() {
             signal.forward_to(guardian);
         }
@@ -74,13 +97,10 @@ pub(super) fn supervise(command: &mut Command, clean_up: impl FnOnce()) -> io::R
 fn run_guardian(
     command: &mut Command,
     launcher: libc::pid_t,
-    mut signals: libc::sigset_t,
+    signals: libc::sigset_t,
     before: libc::sigset_t,
     clean_up: impl FnOnce(),
 ) -> u8 {
-    // SAFETY: the set is initialised.
-    unsafe { libc::sigaddset(&raw mut signals, LAUNCHER_DIED) };
-    block(&signals);
     // SAFETY: prctl(2) with numbers, and with a C string. The name is shown
     // by `ps`.
     unsafe {
@@ -114,7 +134,14 @@ fn run_guardian(
     };
     loop {
         match reap(child) {
-            Ok(Some(status)) => return exit_status(status),
+            Ok(Some(status)) => {
+                let status = exit_status(status);
+                if reap(-1).is_ok() {
+                    outlive(launcher, status, &signals);
+                    clean_up();
+                }
+                return status;
+            }
             Ok(None) => {}
             Err(_) => return 126,
         }
@@ -129,6 +156,27 @@ fn run_guardian(
         if signal.sender == launcher && signal.is_for_command() {
             signal.forward_to(child);
         }
+    }
+}
+
+/// Sends the launcher the command's exit status, with which it exits, and waits until all
+/// processes that the command has left have ended.
+fn outlive(launcher: libc::pid_t, status: u8, signals: &libc::sigset_t) {
+    let value = libc::sigval {
+        sival_ptr: std::ptr::without_provenance_mut(status.into()),
+    };
+    // SAFETY: numbers and a C string. The launcher's output ends when the launcher exits and the
+    // processes close it, so this process must not hold it.
+    unsafe {
+        libc::prctl(libc::PR_SET_PDEATHSIG, 0);
+        let null = libc::open(c"/dev/null".as_ptr(), libc::O_RDWR);
+        for fd in 0..3 {
+            libc::dup2(null, fd);
+        }
+        libc::sigqueue(launcher, COMMAND_ENDED, value);
+    }
+    while reap(-1).is_ok() {
+        wait(signals);
     }
 }
 
@@ -178,6 +226,8 @@ struct Signal {
     number: libc::c_int,
     /// 0 if the kernel sent it.
     sender: libc::pid_t,
+    /// What the sender has attached ([`COMMAND_ENDED`]).
+    value: usize,
 }
 
 impl Signal {
@@ -201,12 +251,17 @@ fn wait(signals: &libc::sigset_t) -> Signal {
     let mut info: libc::siginfo_t = unsafe { std::mem::zeroed() };
     // SAFETY: the set is initialised and `info` is writable.
     let number = unsafe { libc::sigwaitinfo(signals, &raw mut info) };
-    let sender = match info.si_code {
-        1.. => 0,
-        // SAFETY: `si_pid` is valid in a signal that a process has sent.
-        _ => unsafe { info.si_pid() },
+    let (sender, value) = match info.si_code {
+        1.. => (0, 0),
+        // SAFETY: both are valid in a signal that a process has sent; the value is 0 if it has
+        // attached none.
+        _ => unsafe { (info.si_pid(), info.si_value().sival_ptr.addr()) },
     };
-    Signal { number, sender }
+    Signal {
+        number,
+        sender,
+        value,
+    }
 }
 
 /// Blocks signals in this process, which has one thread. Returns the previous signal
