@@ -258,7 +258,10 @@ impl Tree<'_> {
         let hardware = counters::hardware(link);
         for (directory, names) in [("counters", counters::PORT), ("hw_counters", hardware)] {
             for (name, _) in names {
-                self.put(&format!("{port}/{directory}/{name}"), "0")?;
+                // Not opened by its name, which would look for the devices of this process
+                // before they are installed.
+                let file = self.prepare(&format!("{port}/{directory}/{name}"))?;
+                replace(&file, "0")?;
             }
         }
         // How long the kernel keeps the values that it has read, in milliseconds.
