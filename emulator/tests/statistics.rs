@@ -1,6 +1,8 @@
 //! Counters of the ports, in `/sys` and by RDMA netlink, and the lists of objects.
 
-use crate::common::{await_listener, eventually, fabric, find, finish, free_port, run, start};
+use crate::common::{
+    Running, await_listener, eventually, fabric, find, finish, free_port, run, start,
+};
 use crate::port::Watch;
 
 /// A fabric on which 500 messages of 4 packets have gone in each direction.
@@ -98,6 +100,20 @@ fn rdma_shows_the_counters_of_a_link() {
     }
 }
 
+/// A program that runs until the end of the test.
+struct Background(Option<Running>);
+
+impl Drop for Background {
+    fn drop(&mut self) {
+        if let Some(program) = self.0.take() {
+            // The launcher forwards it to the program.
+            // SAFETY: the child was not waited for, so its process id is not reused.
+            unsafe { libc::kill(program.pid(), libc::SIGTERM) };
+            program.finish();
+        }
+    }
+}
+
 #[test]
 fn rdma_lists_the_objects_of_running_programs() {
     let (Some(pingpong), Some(rping), Some(_)) = (
@@ -112,13 +128,13 @@ fn rdma_lists_the_objects_of_running_programs() {
     let ports = [free_port(), free_port()].map(|port| port.to_string());
     let mut command = run(&options);
     command.arg(pingpong).args(["-p", &ports[0], "-q", "3"]);
-    let queues = start(command);
+    let _queues = Background(Some(start(command)));
     await_listener(ports[0].parse().unwrap());
     let mut command = run(&options);
     command
         .arg(rping)
         .args(["-s", "-a", "127.0.0.1", "-p", &ports[1]]);
-    let listener = start(command);
+    let _listener = Background(Some(start(command)));
     let script = |script: &str| {
         let mut command = run(&options);
         command.args(["sh", "-ec", script]);
@@ -163,9 +179,4 @@ fn rdma_lists_the_objects_of_running_programs() {
     let number = words.nth(1).unwrap();
     let one = script(&format!("rdma resource show qp lqpn {number}"));
     assert_eq!(one.matches("lqpn").count(), 1, "{one}");
-    for program in [queues, listener] {
-        // SAFETY: the child was not waited for, so its process id is not reused.
-        unsafe { libc::kill(program.pid(), libc::SIGTERM) };
-        program.finish();
-    }
 }

@@ -8,6 +8,7 @@
 //! | the segment list belongs to the caller on return | `iov_…`; receives: `ep_post_recv` r14 |
 //! | a read needs the local write privilege | `rdma_read_…` |
 //! | strict: the target of an RDMA transfer may be larger than the transfer | `rdma_into_more_…`; less: `device posting::lengths_…`; not strict: `habits::rdma` |
+//! | messages of every size arrive whole, cut anywhere | `sizes_…`; with more operations: `system conversation` |
 //! | a full queue refuses | `queue_full_…`; sends: `ep_create_with_srq` e08; binds: `memory::rmr::bind`; receives: `ep_post_recv` r09, `memory::srq` |
 
 use std::mem;
@@ -322,6 +323,50 @@ fn rdma_into_more_than_is_transferred_fills_its_front() {
         assert_eq!((event.cookie, event.status), (8, DAT_DTO_SUCCESS), "{case}");
         assert_eq!(event.length, wanted as u64, "{case}");
         assert_eq!(memory.read(to, 64), expected(wanted), "{case}");
+    }
+}
+
+/// Messages of every size around the inline limits, cut in two at other places by each
+/// end, while rings of odd depths wrap. The bytes around them stay.
+#[test]
+fn sizes_and_cuts_of_all_kinds_cross_rings_of_odd_depths() {
+    const MOST: usize = 300;
+    const AROUND: [u8; 4] = [0xcc; 4];
+    let fixture = Fixture::new();
+    let mut memory = fixture.memory(8192);
+    let text: Vec<u8> = (0..MOST).map(|n| (n * 131 + (n >> 8)) as u8).collect();
+    memory.write(0, &text);
+    for depth in [1, 3, 5, 33] {
+        let shape = Shape {
+            recvs: depth,
+            requests: depth,
+            evd_qlen: 64,
+            ..Shape::default()
+        };
+        let Pair { active, passive } = Pair::new(&fixture, &shape);
+        for len in 0..=MOST {
+            let case = format!("{len} bytes, depth {depth}");
+            let (sent, received) = (len * 7 % (len + 1), len / 3);
+            memory.write(4096, &[0xcc; 2048]);
+            let into = [
+                memory.segment(4100, received),
+                memory.segment(5000, len - received),
+            ];
+            ok(passive.post_recv(&into, len as u64));
+            let from = [memory.segment(0, sent), memory.segment(sent, len - sent)];
+            ok(active.post_send(&from, len as u64, DEFAULT));
+            fixture.run();
+            let done = active.requested();
+            let expected = (len as u64, DAT_DTO_SUCCESS);
+            assert_eq!((done.cookie, done.status), expected, "{case}");
+            let done = passive.received();
+            assert_eq!((done.cookie, done.status), expected, "{case}");
+            assert_eq!(done.length, len as u64, "{case}");
+            for (at, part) in [(4100, &text[..received]), (5000, &text[received..len])] {
+                let expected = [&AROUND, part, &AROUND].concat();
+                assert_eq!(memory.read(at - 4, part.len() + 8), expected, "{case}");
+            }
+        }
     }
 }
 
