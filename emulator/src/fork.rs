@@ -107,6 +107,14 @@ impl<T: Default + Send + Sync + 'static> PerProcess<T> {
         }
     }
 
+    /// Returns the value of this process if it was used. Allocates nothing.
+    pub(crate) fn begun(&self) -> Option<&'static T> {
+        // SAFETY: as in `get`.
+        let latest = unsafe { self.0.load(Ordering::Acquire).as_ref() };
+        let own = latest.filter(|latest| latest.forks == forks())?;
+        Some(&own.value)
+    }
+
     /// Replaces the value of another process, or none, by a new one.
     #[cold]
     fn begin(&self, before: *mut Generation<T>) -> &'static T {

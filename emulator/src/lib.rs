@@ -61,6 +61,7 @@
 //! | [`nasty`] | modes in which the device forgives no mistake | queues |
 //! | `uar` | UAR pages: doorbells, write protection | queues |
 //! | `hardware`, `runner` | the NIC thread, doorbells on the storing thread, stepped mode; the clock | |
+//! | `residency` | which registered pages left their addresses | queues, keys |
 //! | `trap`, `guard` | `SIGBUS` of protected pages; accesses to memory that may be unmapped | |
 //! | [`config`], [`limits`] | the settings, and the limits that the devices report | |
 //!
@@ -91,7 +92,8 @@
 //!
 //! The NIC accesses application memory at virtual addresses, without pinning it. If
 //! the application unmaps a ring or a registered region, the request fails, and the
-//! process continues (`guard`).
+//! process continues (`guard`). A use of registered memory that has been unmapped or
+//! replaced is reported (`residency`).
 //!
 //! # Errors
 //!
@@ -196,6 +198,7 @@ pub mod nic;
 mod nldev;
 pub mod preload;
 mod refusal;
+mod residency;
 #[allow(unreachable_pub, reason = "`pub` is for the rest of the emulator")]
 mod runner;
 mod sync;

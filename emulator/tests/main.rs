@@ -13,6 +13,7 @@ mod port;
 mod processes;
 mod programs;
 mod rdma_cm;
+mod registration;
 mod restricted;
 mod statistics;
 mod verbs;

@@ -91,8 +91,8 @@ fn programs_run_without_dev_shm_and_say_why_not_if_nothing_can_be_written() {
     }
 }
 
-/// Forbids `userfaultfd` to a program, as containers do.
-fn forbid_userfaultfd(command: &mut Command) {
+/// Forbids a system call to a program, as containers do.
+pub(crate) fn forbid(command: &mut Command, number: libc::c_long) {
     let [load, equal, result] = [
         libc::BPF_LD | libc::BPF_W | libc::BPF_ABS,
         libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K,
@@ -100,7 +100,7 @@ fn forbid_userfaultfd(command: &mut Command) {
     ]
     .map(|code| u16::try_from(code).expect("16 bits"));
     let filter = |code, k, jt, jf| libc::sock_filter { code, jt, jf, k };
-    let number = u32::try_from(libc::SYS_userfaultfd).expect("a small number");
+    let number = u32::try_from(number).expect("a small number");
     let refused = libc::SECCOMP_RET_ERRNO | libc::EPERM.cast_unsigned();
     let mut filters = [
         // The number of the system call comes first in seccomp_data.
@@ -142,7 +142,7 @@ fn programs_run_where_userfaultfd_is_forbidden_and_a_mode_that_needs_it_says_so(
         let mut command = run(&["--fabric", &fabric]);
         command.arg(&program).args(["-e", "-n", "20", "-p", &port]);
         command.args(peer).env("MLX5EMU_WAKE", wake);
-        forbid_userfaultfd(&mut command);
+        forbid(&mut command, libc::SYS_userfaultfd);
         start(command)
     };
     let server = side("auto", &[]);

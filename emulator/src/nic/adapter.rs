@@ -134,6 +134,7 @@ impl Nic {
         worked |= self.change_late_keys();
         worked |= self.core.deliver_late_events(worked);
         self.process_failures();
+        self.core.report_stale_uses();
         self.core.timers.begin(now, &mut self.qps);
         Progress {
             worked,

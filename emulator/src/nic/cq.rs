@@ -102,6 +102,7 @@ impl Core {
     /// overruns: it fails, and its QPs fail at the end of the round.
     pub(super) fn complete(&mut self, cqn: Cqn, port: PortAddress, mut cqe: Cqe) {
         self.place_rest();
+        self.report_stale_uses();
         let outcome = self
             .fault_injector
             .as_mut()

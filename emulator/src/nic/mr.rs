@@ -1,12 +1,16 @@
 //! Memory keys, and memory regions.
 
+use std::cell::RefCell;
+
 use super::adapter::Nic;
+use super::core::Core;
 use super::number::Table;
 use super::pin;
 use super::spec::{Access, ContextId, MrKeys, MrSpec, PdId, Result};
 use super::window::Window;
 use crate::limits::MAX_MR;
 use crate::refusal::{refuse, refuse_if};
+use crate::residency::{self, Registration};
 
 /// Keys are `index << 8 | variant`. The first index is so high that keys with a
 /// special meaning (0, the list terminator 0x100, and those that the kernel
@@ -14,18 +18,20 @@ use crate::refusal::{refuse, refuse_if};
 const FIRST_INDEX: u32 = 0x10;
 
 /// A memory region.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 pub(super) struct Region {
     spec: MrSpec,
     key: u32,
     /// Size in bytes of the pages that it pins.
     pinned: u64,
+    /// Shows whether its pages are still at their addresses.
+    registration: Registration,
     /// Number of windows bound to it.
     pub(super) windows: u32,
 }
 
 /// The object behind a memory key.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 pub(super) enum Mkey {
     Region(Region),
     Window(Window),
@@ -50,6 +56,8 @@ pub(super) struct MkeyTable {
     /// The low byte of the last key of each index.
     variants: Vec<u8>,
     locked: pin::LockedMemory,
+    /// Reports of uses of memory that is gone.
+    stale_uses: RefCell<Vec<String>>,
 }
 
 /// A number of objects and its limit.
@@ -99,11 +107,13 @@ impl MkeyTable {
             windows: Count::new(windows),
             variants: Vec::new(),
             locked: pin::LockedMemory::default(),
+            stale_uses: RefCell::default(),
         }
     }
 
-    /// Returns the host address of `length` bytes at `address`, if `key` belongs to
-    /// `pd` and permits the access `needs`.
+    /// Returns the host address of `length` bytes at `address` for a use of them, if `key`
+    /// belongs to `pd` and permits the access `needs`. Reports a use of memory that is
+    /// gone.
     #[inline]
     pub(super) fn translate(
         &self,
@@ -113,6 +123,35 @@ impl MkeyTable {
         length: u64,
         needs: Access,
     ) -> core::result::Result<u64, MkeyError> {
+        let (region, host) = self.permit(key, pd, address, length, needs)?;
+        Ok(self.begin_use(region, host, length))
+    }
+
+    /// Reports a use of `length` bytes of a region if they are gone. Returns their address.
+    #[inline]
+    pub(super) fn begin_use(&self, region: &Region, host: u64, length: u64) -> u64 {
+        if !residency::is_complete()
+            && let Some(report) = region.registration.find_use(host, length)
+        {
+            let key = region.key;
+            self.stale_uses.borrow_mut().push(format!(
+                "the device uses {length} bytes at {host:#x} by key {key:#x}, but {report}"
+            ));
+        }
+        host
+    }
+
+    /// Returns the region of `key` and the host address of `length` bytes at `address`, if
+    /// the key belongs to `pd` and permits the access `needs`.
+    #[inline]
+    pub(super) fn permit(
+        &self,
+        key: u32,
+        pd: PdId,
+        address: u64,
+        length: u64,
+        needs: Access,
+    ) -> core::result::Result<(&Region, u64), MkeyError> {
         let mr = match self.table.get(key >> 8) {
             Some(Mkey::Region(region)) if region.key == key => region,
             _ => return Err(MkeyError::Key),
@@ -127,7 +166,7 @@ impl MkeyTable {
         if offset > mr.spec.length || length > mr.spec.length - offset {
             return Err(MkeyError::Bounds);
         }
-        Ok(mr.spec.start + offset)
+        Ok((mr, mr.spec.start + offset))
     }
 
     /// Returns the number of regions and windows.
@@ -212,6 +251,20 @@ impl MkeyTable {
     }
 }
 
+impl Core {
+    /// Reports the uses of memory that is gone.
+    #[inline]
+    pub(super) fn report_stale_uses(&mut self) {
+        if !self.mkeys.stale_uses.get_mut().is_empty() {
+            for text in self.mkeys.stale_uses.take() {
+                self.note(|| text.clone());
+                self.events.warn(&text);
+                self.violations.record(text);
+            }
+        }
+    }
+}
+
 const UNKNOWN: &str = "the memory region does not exist";
 const WINDOWS: &str = "a memory window is bound to the region";
 
@@ -225,12 +278,13 @@ impl Nic {
     pub(crate) fn reg_mr(&mut self, spec: &MrSpec) -> Result<MrKeys> {
         self.check_mr(spec)?;
         self.core.check_memory()?;
-        let pinned = self.pin(spec)?;
+        let (pinned, registration) = self.pin(spec)?;
         let mkeys = &mut self.core.mkeys;
         let region = |key| Region {
             spec: *spec,
             key,
             pinned,
+            registration,
             windows: 0,
         };
         let Some((handle, key)) = mkeys.insert_region(region) else {
@@ -259,26 +313,28 @@ impl Nic {
     pub(crate) fn rereg_mr(&mut self, handle: u32, spec: &MrSpec, moved: bool) -> Result<()> {
         self.check_mr(spec)?;
         let before = match self.core.mkeys.get(handle) {
-            Some(Mkey::Region(region)) if region.spec.context == spec.context => *region,
+            Some(Mkey::Region(region)) if region.spec.context == spec.context => region,
             _ => return Err(refuse(libc::EINVAL, UNKNOWN)),
         };
         refuse_if(before.windows > 0, libc::EBUSY, WINDOWS)?;
-        let pinned = if moved {
+        let (pd_before, pinned_before) = (before.spec.pd, before.pinned);
+        let pins = if moved {
             self.core.check_memory()?;
-            self.pin(spec)?
+            Some(self.pin(spec)?)
         } else {
-            before.pinned
+            None
         };
-        if moved {
-            self.core.mkeys.locked.release(before.pinned);
-        }
-        for (pd, by) in [(spec.pd, 1), (before.spec.pd, -1)] {
+        for (pd, by) in [(spec.pd, 1), (pd_before, -1)] {
             if let Some(pd) = self.core.pds.get_mut(pd.0) {
                 pd.users = pd.users.saturating_add_signed(by);
             }
         }
         if let Some(Mkey::Region(region)) = self.core.mkeys.get_mut(handle) {
-            (region.spec, region.pinned) = (*spec, pinned);
+            region.spec = *spec;
+            if let Some(pins) = pins {
+                (region.pinned, region.registration) = pins;
+                self.core.mkeys.locked.release(pinned_before);
+            }
         }
         Ok(())
     }
@@ -309,8 +365,9 @@ impl Nic {
         self.core.options.enforce_memlock = enforced;
     }
 
-    /// Pins the pages of a region. Returns the number of bytes that count.
-    fn pin(&mut self, spec: &MrSpec) -> Result<u64> {
+    /// Pins the pages of a region. Returns the number of bytes that count, and what shows
+    /// whether the pages are still there.
+    fn pin(&mut self, spec: &MrSpec) -> Result<(u64, Registration)> {
         let (first, bytes) = pin::page_range(spec.start, spec.length)?;
         let locked = &mut self.core.mkeys.locked;
         let enforced = self.core.options.enforce_memlock;
@@ -320,7 +377,7 @@ impl Nic {
         }
         let writable = spec.access.contains(Access::LOCAL_WRITE);
         pin::fault_in(first, bytes, writable).inspect_err(|_| locked.release(pinned))?;
-        Ok(pinned)
+        Ok((pinned, Registration::new(first, bytes)))
     }
 
     /// Deregisters a region: its keys become invalid.
@@ -331,12 +388,13 @@ impl Nic {
     pub(crate) fn dereg_mr(&mut self, context: ContextId, handle: u32) -> Result<()> {
         let mkeys = &mut self.core.mkeys;
         let region = match mkeys.table.get(handle) {
-            Some(Mkey::Region(region)) if region.spec.context == context => *region,
+            Some(Mkey::Region(region)) if region.spec.context == context => region,
             _ => return Err(refuse(libc::EINVAL, UNKNOWN)),
         };
         refuse_if(region.windows > 0, libc::EBUSY, WINDOWS)?;
+        let pd = region.spec.pd;
         mkeys.remove(handle);
-        if let Some(pd) = self.core.pds.get_mut(region.spec.pd.0) {
+        if let Some(pd) = self.core.pds.get_mut(pd.0) {
             pd.users -= 1;
         }
         Ok(())

@@ -3,6 +3,7 @@
 
 use super::spec::Result;
 use crate::refusal::{OrRefuse, refuse, refuse_if};
+use crate::residency::page_size;
 
 const UNMAPPED: &str = "part of the region is not mapped, or not writable although the access \
                         flags include IBV_ACCESS_LOCAL_WRITE";
@@ -112,12 +113,6 @@ fn mapping(line: &str) -> Option<(u64, u64, &str)> {
     let (start, end) = range.split_once('-')?;
     let hex = |text| u64::from_str_radix(text, 16).ok();
     Some((hex(start)?, hex(end)?, rest))
-}
-
-fn page_size() -> u64 {
-    // SAFETY: sysconf only returns a number.
-    let size = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
-    u64::try_from(size).unwrap_or(4096)
 }
 
 /// Returns how many bytes the process may lock: `RLIMIT_MEMLOCK`, unless the calling

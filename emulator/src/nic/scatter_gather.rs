@@ -44,7 +44,10 @@ impl Core {
     /// Checks that `pd` permits access to the whole list.
     pub(super) fn check_list(&self, sges: &[Sge], pd: PdId, needs: Access) -> Result<(), SgeError> {
         for sge in sges {
-            self.host_address(sge, pd, 0, sge.length, needs)?;
+            if let Some(key) = sge.key {
+                let length = u64::from(sge.length);
+                self.mkeys.permit(key, pd, sge.address, length, needs)?;
+            }
         }
         Ok(())
     }

@@ -449,6 +449,8 @@ pub trait EventSink: Send {
     /// Explains a failure, or a violation of the device's contract, if the user wants
     /// explanations.
     fn explain(&self, text: &str);
+    /// Reports a fault that the user must know of.
+    fn warn(&self, text: &str);
 }
 
 /// The addresses of a port.

@@ -16,7 +16,7 @@
 
 use super::adapter::Nic;
 use super::core::Core;
-use super::mr::{Mkey, MkeyError, MkeyTable};
+use super::mr::{Mkey, MkeyError, MkeyTable, Region};
 use super::spec::{Access, MwKeys, MwSpec, PdId, Result, WindowType};
 use crate::decode::umr::{Klm, MkeyAccess, MkeyMask, NO_QP, Umr, UmrFlags};
 use crate::refusal::{OrRefuse, refuse_if};
@@ -98,8 +98,22 @@ impl MkeyTable {
         length: u64,
         needs: Access,
     ) -> core::result::Result<u64, MkeyError> {
+        let (region, host) = self.permit_remote(key, user, address, length, needs)?;
+        Ok(self.begin_use(region, host, length))
+    }
+
+    /// The same as [`MkeyTable::permit`], with a key from a peer.
+    #[inline]
+    pub(super) fn permit_remote(
+        &self,
+        key: u32,
+        user: User,
+        address: u64,
+        length: u64,
+        needs: Access,
+    ) -> core::result::Result<(&Region, u64), MkeyError> {
         let Some(window) = self.window(key >> 8) else {
-            return self.translate(key, user.pd, address, length, needs);
+            return self.permit(key, user.pd, address, length, needs);
         };
         if window.key != key {
             return Err(MkeyError::Key);
@@ -111,7 +125,7 @@ impl MkeyTable {
         } else {
             Access::LOCAL_WRITE
         };
-        self.translate(region, user.pd, address, length, local)
+        self.permit(region, user.pd, address, length, local)
     }
 
     /// Executes a UMR WQE of a QP on the key in its control segment.
@@ -205,7 +219,7 @@ impl MkeyTable {
         if umr.start.checked_add(umr.length).is_none() {
             return Err("the window's addresses wrap around");
         }
-        self.translate(key, user.pd, address, umr.length, needs)
+        self.permit(key, user.pd, address, umr.length, needs)
             .map_err(|denied| match denied {
                 MkeyError::Key => "the region does not exist",
                 MkeyError::Domain => "the region is in another protection domain",

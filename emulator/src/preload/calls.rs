@@ -11,10 +11,12 @@ use std::sync::Arc;
 
 use libc::{EINVAL, EIO};
 
+use super::memory_calls::removing;
 use super::node::Node;
 use super::redirect::{with_path, with_path_at};
 use super::{mappings, netlink, real, session};
 use crate::nic::spec::{Errno, Result};
+use crate::residency;
 use crate::uverbs::{DeviceFile, Entry, Files, Mapped, PAGE_SIZE, files, warn};
 use crate::{fork, hidden};
 
@@ -45,7 +47,6 @@ pub(super) const ALL: &[fn() -> Call] = &[
     || fcntl64 as Call,
     || mmap as Call,
     || mmap64 as Call,
-    || munmap as Call,
 ];
 
 /// Runs the emulator's part of a call. Stores an error in `errno` and returns
@@ -367,7 +368,13 @@ unsafe extern "C" fn mmap(
     let map = |offset| {
         // SAFETY: the application's arguments, with an offset in the file
         // behind the descriptor.
-        unsafe { real::mmap(at, len, protection, flags, fd, offset) }
+        let map = || unsafe { real::mmap(at, len, protection, flags, fd, offset) };
+        match flags & libc::MAP_FIXED {
+            0 => map(),
+            _ => removing(at, len, residency::Call::MapFixed, map, |mapped| {
+                *mapped != libc::MAP_FAILED
+            }),
+        }
     };
     match device(fd) {
         None => map(offset),
@@ -410,19 +417,4 @@ unsafe extern "C" fn mmap64(
 ) -> *mut c_void {
     // SAFETY: offsets have 64 bits in both functions.
     unsafe { mmap(at, len, protection, flags, fd, offset) }
-}
-
-#[unsafe(no_mangle)]
-unsafe extern "C" fn munmap(at: *mut c_void, len: usize) -> c_int {
-    if mappings::may_contain(at.addr(), len) && !fork::is_outsider() {
-        run_infallible(|| {
-            if mappings::remove(at.addr(), len)
-                && let Some(backend) = session::started()
-            {
-                backend.unmapped(at.addr(), len);
-            }
-        });
-    }
-    // SAFETY: the application's arguments.
-    unsafe { real::munmap(at, len) }
 }

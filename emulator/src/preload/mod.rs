@@ -9,6 +9,9 @@
 //! Paths of `/sys` and `/dev` that show RDMA devices lead to the sysfs tree of the
 //! emulated ones: see `redirect`.
 //!
+//! Calls that unmap or replace memory are interposed for registered memory: see
+//! `memory_calls`.
+//!
 //! Signal functions are interposed too, for `SIGBUS` and `SIGSEGV`: see
 //! `signals`.
 //!
@@ -20,6 +23,7 @@
 
 mod calls;
 mod mappings;
+mod memory_calls;
 mod netlink;
 mod nic_control;
 mod node;
@@ -41,6 +45,7 @@ pub(crate) use signals::SIGNAL_CALLS;
 pub fn link() {
     std::hint::black_box((
         calls::ALL,
+        memory_calls::ALL,
         netlink::ALL,
         path_calls::ALL,
         stat_calls::ALL,

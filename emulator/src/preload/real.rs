@@ -100,4 +100,12 @@ real! {
         how: c_int, set: *const libc::sigset_t, old: *mut libc::sigset_t
     ) -> c_int;
     munmap = c"munmap" (at: *mut c_void, len: usize) -> c_int;
+    mremap = c"mremap" (
+        old: *mut c_void, old_len: usize, new_len: usize, flags: c_int, new: *mut c_void
+    ) -> *mut c_void;
+    madvise = c"madvise" (at: *mut c_void, len: usize, advice: c_int) -> c_int;
+    brk = c"brk" (end: *mut c_void) -> c_int;
+    sbrk = c"sbrk" (increment: isize) -> *mut c_void;
+    free = c"free" (block: *mut c_void) -> ();
+    realloc = c"realloc" (block: *mut c_void, len: usize) -> *mut c_void;
 }

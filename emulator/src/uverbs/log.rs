@@ -114,7 +114,7 @@ pub(super) fn explain(text: &str) {
 }
 
 /// Prints a report.
-fn warn(text: &str) {
+pub(super) fn warn(text: &str) {
     show(&format!("mlx5-emu: {text}.\n"));
 }
 

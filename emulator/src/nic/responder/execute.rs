@@ -252,7 +252,7 @@ impl Qp {
         if length > 0 {
             let (user, wide) = (self.key_user(), u64::from(length));
             let needs = Access::REMOTE_WRITE;
-            let open = core.mkeys.translate_remote(key, user, address, wide, needs);
+            let open = core.mkeys.permit_remote(key, user, address, wide, needs);
             open.map_err(|denied| NakReason::Access(denied.text()))?;
         }
         self.responder.target = Target {
@@ -297,7 +297,7 @@ impl Qp {
             let at = header.remote_address;
             let open = core
                 .mkeys
-                .translate_remote(header.key, user, at, length, needs);
+                .permit_remote(header.key, user, at, length, needs);
             open.map_err(MkeyError::text)?;
         }
         Ok(())

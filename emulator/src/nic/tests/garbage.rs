@@ -238,16 +238,6 @@ impl Drop for Mapping {
     }
 }
 
-/// Returns whether failing accesses are recoverable on this processor; prints a line if not.
-fn can_recover_from_faults() -> bool {
-    crate::guard::install();
-    let can = crate::guard::is_installed();
-    if !can {
-        eprintln!("SKIPPED: an access to unmapped memory kills the process on this processor");
-    }
-    can
-}
-
 /// Registers an inaccessible region at B. Returns its key.
 fn unmapped_region(pair: &mut Pair, mapping: &Mapping) -> u32 {
     let host = &mut pair.b.host;

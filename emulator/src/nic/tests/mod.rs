@@ -19,6 +19,7 @@ mod loss;
 mod lossy_stream;
 mod nasty;
 mod receive;
+mod residency;
 mod resize;
 mod roce;
 mod unmapped;

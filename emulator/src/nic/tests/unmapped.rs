@@ -2,7 +2,6 @@
 //! report this, so the queue fails with an asynchronous event.
 
 use super::fixtures::*;
-use crate::guard;
 use crate::nic::spec::*;
 
 const ERR: u8 = 6;
@@ -36,16 +35,6 @@ impl Drop for Page {
         // SAFETY: the test's own mapping.
         unsafe { libc::munmap(self.0 as *mut libc::c_void, PAGE) };
     }
-}
-
-/// Returns whether failing accesses are recoverable on this processor; prints a line if not.
-fn can_recover_from_faults() -> bool {
-    guard::install();
-    let can = guard::is_installed();
-    if !can {
-        eprintln!("SKIPPED: an access to unmapped memory kills the process on this processor");
-    }
-    can
 }
 
 fn async_events(peer: &Peer) -> Vec<AsyncEvent> {

@@ -226,6 +226,10 @@ impl EventSink for std::sync::Arc<Events> {
         log::explain(text);
     }
 
+    fn warn(&self, text: &str) {
+        log::warn(text);
+    }
+
     fn asynchronous(&self, context: ContextId, event: AsyncEvent, object: AsyncObject) {
         let mut inner = self.lock();
         let element = match object {
