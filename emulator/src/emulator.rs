@@ -37,6 +37,7 @@ use crate::nic::counters::Row;
 use crate::nic::spec::{DoorbellView, EventSink, PortAddress, UarPage, WallClock};
 use crate::nic::{Nic, NicOptions, ticks};
 use crate::nldev;
+use crate::residency::pins;
 use crate::runner::shared_nic::SharedNic;
 use crate::runner::stepped::Stepper;
 use crate::runner::thread::NicThread;
@@ -84,6 +85,12 @@ pub enum StartError {
     /// [`Wake::Signal`] is set, and this program cannot use it.
     #[error("cannot trap doorbell stores: {0}; set {wake}=auto", wake = Config::WAKE)]
     Signal(trap::TrapError),
+    /// The mode `pin` of `--nasty` is set, and the kernel does not allow it.
+    #[error(
+        "cannot pin registered memory for --nasty pin: {0}; it needs io_uring of \
+         Linux 5.19, which some containers forbid: leave this mode out (all,-pin)"
+    )]
+    Pin(io::Error),
     /// The trace file cannot be written.
     #[error("cannot write trace file {}: {source}", path.display())]
     Trace {
@@ -117,6 +124,9 @@ impl Emulator {
             return Ok(running);
         }
         guard::install();
+        if Policies::new(config.nasty).pins_pages() {
+            pins::open().map_err(StartError::Pin)?;
+        }
         let threaded = config.mode == Mode::Threaded;
         let (wake, faults) = if threaded {
             set_up_wake(config.wake)?

@@ -61,7 +61,7 @@
 //! | [`nasty`] | modes in which the device forgives no mistake | queues |
 //! | `uar` | UAR pages: doorbells, write protection | queues |
 //! | `hardware`, `runner` | the NIC thread, doorbells on the storing thread, stepped mode; the clock | |
-//! | `residency` | which registered pages left their addresses | queues, keys |
+//! | `residency` | which registered pages left their addresses; `--nasty pin` | queues, keys |
 //! | `trap`, `guard` | `SIGBUS` of protected pages; accesses to memory that may be unmapped | |
 //! | [`config`], [`limits`] | the settings, and the limits that the devices report | |
 //!
@@ -93,7 +93,7 @@
 //! The NIC accesses application memory at virtual addresses, without pinning it. If
 //! the application unmaps a ring or a registered region, the request fails, and the
 //! process continues (`guard`). A use of registered memory that has been unmapped or
-//! replaced is reported (`residency`).
+//! replaced is reported; with `--nasty pin` it uses the old pages (`residency`).
 //!
 //! # Errors
 //!

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::common::{self, finish, run};
+use crate::common::{self, finish, run, skipped};
 use crate::restricted::forbid;
 
 fn compiled() -> PathBuf {
@@ -56,7 +56,41 @@ fn a_use_of_memory_that_was_replaced_while_registered_is_reported() {
 #[test]
 fn memory_that_is_deregistered_after_it_was_unmapped_is_not_reported() {
     let program = compiled();
-    let output = finish(stale(&[], &program, "legal")).expect_success("legal");
-    assert!(output.contains(": success, read N"), "{output}");
-    assert!(!output.contains("mlx5-emu:"), "{output}");
+    for options in [&[][..], &["--nasty", "pin"]] {
+        let output = finish(stale(options, &program, "legal")).output;
+        if cannot_pin(&output) {
+            return;
+        }
+        assert!(output.contains(": success, read N"), "{output}");
+        assert!(!output.contains("mlx5-emu:"), "{output}");
+    }
+}
+
+/// Returns whether memory cannot be pinned here; prints a line if so.
+fn cannot_pin(output: &str) -> bool {
+    let reason = output.lines().find(|it| it.contains("cannot pin"));
+    reason.inspect(|reason| skipped(reason)).is_some()
+}
+
+#[test]
+fn a_device_that_pins_reads_the_old_pages() {
+    let program = compiled();
+    for (how, call) in WAYS {
+        let output = finish(stale(&["--nasty", "pin"], &program, how)).output;
+        if cannot_pin(&output) {
+            return;
+        }
+        assert!(output.contains(": success, read O"), "{how}: {output}");
+        assert_reported(&output, call);
+    }
+}
+
+#[test]
+fn a_host_on_which_nothing_can_be_pinned_is_reported_and_no_device_opens() {
+    let mut command = stale(&["--nasty", "pin"], &compiled(), "munmap");
+    forbid(&mut command, libc::SYS_io_uring_setup);
+    let outcome = finish(command);
+    assert!(!outcome.status.success(), "{}", outcome.output);
+    let words = "cannot pin registered memory for --nasty pin: Operation not permitted";
+    assert!(outcome.output.contains(words), "{}", outcome.output);
 }

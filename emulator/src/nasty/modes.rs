@@ -37,6 +37,8 @@ bitflags! {
         const PARTS = 1 << 11;
         /// QP numbers are reused at once.
         const REUSE = 1 << 12;
+        /// Registered pages are pinned.
+        const PIN = 1 << 13;
     }
 }
 
@@ -51,7 +53,7 @@ const fn info(mode: Modes, name: &'static str, effect: &'static str) -> Info {
     Info { mode, name, effect }
 }
 
-const MODES: [Info; 13] = [
+const MODES: [Info; 14] = [
     info(
         Modes::RECORD,
         "record",
@@ -116,6 +118,11 @@ const MODES: [Info; 13] = [
         Modes::REUSE,
         "reuse",
         "a new QP gets the number of the last destroyed one",
+    ),
+    info(
+        Modes::PIN,
+        "pin",
+        "uses registered pages even after they are unmapped",
     ),
 ];
 

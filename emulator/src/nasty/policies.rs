@@ -129,6 +129,12 @@ impl Policies {
         self.has(Modes::REUSE)
     }
 
+    /// Returns whether registered pages are pinned.
+    #[inline]
+    pub(crate) fn pins_pages(&self) -> bool {
+        self.has(Modes::PIN)
+    }
+
     /// Returns the number of the first CQ and of the first SRQ.
     pub(crate) fn first_number(&self) -> u32 {
         if self.has(Modes::COUNTERS) { 0xfffe } else { 1 }
@@ -163,7 +169,7 @@ mod tests {
         let none = Policies::new(Nasty::default());
         assert_eq!(none.index_source(1), IndexSource::View);
         assert!(!none.arms_by_register() && !none.loses_stores() && !none.splits_payload());
-        assert!(!none.reuses_qp_numbers());
+        assert!(!none.reuses_qp_numbers() && !none.pins_pages());
         assert_eq!((none.key_delay(), none.garbage()), (None, None));
         assert_eq!(
             (none.receives_to_choose_from(), none.event_delay(false)),

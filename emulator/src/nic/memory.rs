@@ -4,11 +4,13 @@
 //! as a hardware NIC does by DMA. There are therefore no references here, only
 //! addresses, and every access uses `crate::guard`. The functions return a
 //! [`Fault`] where the memory is not mapped or not writable, as after a program
-//! has unmapped memory that it gave to the device.
+//! has unmapped memory that it gave to the device. Addresses of pinned pages
+//! (`crate::residency::pins`) are used like others.
 
 use std::fmt;
 
 use crate::guard;
+use crate::residency::pins;
 
 /// Memory that cannot be accessed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,6 +64,10 @@ pub(crate) fn store_be32(address: u64, value: u32) -> Result<(), Fault> {
 /// Returns an error if the memory is not mapped or the address is not aligned to 8.
 pub(crate) fn compare_swap(address: u64, compare: u64, swap: u64) -> Result<u64, Fault> {
     check(address, 8, 8)?;
+    if pins::is_pinned(address) {
+        let to = |was| if was == compare { swap } else { was };
+        return pins::update(address, to).ok_or(Fault { address });
+    }
     guard::compare_swap(address, compare, swap).map_err(|_| Fault { address })
 }
 
@@ -72,6 +78,9 @@ pub(crate) fn compare_swap(address: u64, compare: u64, swap: u64) -> Result<u64,
 /// The same as for [`compare_swap`].
 pub(crate) fn fetch_add(address: u64, add: u64) -> Result<u64, Fault> {
     check(address, 8, 8)?;
+    if pins::is_pinned(address) {
+        return pins::update(address, |was| was.wrapping_add(add)).ok_or(Fault { address });
+    }
     guard::add(address, add).map_err(|_| Fault { address })
 }
 
@@ -81,6 +90,9 @@ pub(crate) fn fetch_add(address: u64, add: u64) -> Result<u64, Fault> {
 /// Returns an error if part of the range is not mapped.
 pub(crate) fn read(address: u64, into: &mut [u8]) -> Result<(), Fault> {
     check(address, into.len(), 1)?;
+    if pins::is_pinned(address) {
+        return pins::read(address, into).ok_or(Fault { address });
+    }
     let fault = |_| Fault { address };
     let mut at = address;
     let mut rest = into;
@@ -107,6 +119,9 @@ pub(crate) fn read(address: u64, into: &mut [u8]) -> Result<(), Fault> {
 /// Returns an error if part of the range is not mapped.
 pub(crate) fn write(address: u64, bytes: &[u8]) -> Result<(), Fault> {
     check(address, bytes.len(), 1)?;
+    if pins::is_pinned(address) {
+        return pins::write(address, bytes).ok_or(Fault { address });
+    }
     let fault = |_| Fault { address };
     let mut at = address;
     let mut rest = bytes;

@@ -127,18 +127,20 @@ impl MkeyTable {
         Ok(self.begin_use(region, host, length))
     }
 
-    /// Reports a use of `length` bytes of a region if they are gone. Returns their address.
+    /// Begins a use of `length` bytes of a region. Returns the address to use.
     #[inline]
     pub(super) fn begin_use(&self, region: &Region, host: u64, length: u64) -> u64 {
-        if !residency::is_complete()
-            && let Some(report) = region.registration.find_use(host, length)
-        {
+        if residency::is_complete() {
+            return host;
+        }
+        let (to_use, report) = region.registration.find_use(host, length);
+        if let Some(report) = report {
             let key = region.key;
             self.stale_uses.borrow_mut().push(format!(
                 "the device uses {length} bytes at {host:#x} by key {key:#x}, but {report}"
             ));
         }
-        host
+        to_use
     }
 
     /// Returns the region of `key` and the host address of `length` bytes at `address`, if
@@ -377,7 +379,8 @@ impl Nic {
         }
         let writable = spec.access.contains(Access::LOCAL_WRITE);
         pin::fault_in(first, bytes, writable).inspect_err(|_| locked.release(pinned))?;
-        Ok((pinned, Registration::new(first, bytes)))
+        let pins = self.core.nasty.pins_pages();
+        Ok((pinned, Registration::new(first, bytes, pins)))
     }
 
     /// Deregisters a region: its keys become invalid.

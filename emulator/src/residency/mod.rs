@@ -4,7 +4,8 @@
 //! deregistered, whatever the program does with their addresses meanwhile. The emulated
 //! device accesses the addresses, so it must know when pages leave them. The interposed
 //! calls of `preload::memory_calls` mark these pages. A use of marked pages is a fault of
-//! the program, and is reported; that they leave is none.
+//! the program, and is reported; that they leave is none. With `--nasty pin` the pages are
+//! pinned ([`pins`]), and the device continues to use them.
 //!
 //! Allocators make these calls under their locks: nothing is allocated or freed under
 //! [`TABLE`], and no other lock is taken.
@@ -12,6 +13,8 @@
 //! Decision: `docs/decisions/053-lost-memory-fails-the-request.md`
 
 mod pagemap;
+pub(crate) mod pins;
+mod ring;
 mod table;
 
 use std::ops::Range;
@@ -19,6 +22,7 @@ use std::sync::Once;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 pub(crate) use self::pagemap::Pagemap;
+use self::pins::Pin;
 use self::table::{Entry, Table};
 use crate::fork::PerProcess;
 use crate::sync::Mutex;
@@ -76,11 +80,25 @@ pub(crate) fn page_size() -> u64 {
 #[derive(Debug)]
 pub(crate) struct Registration {
     index: u32,
+    start: u64,
+    pin: Option<Pin>,
 }
 
 impl Registration {
-    /// Adds a registration. Warns of what this host does not permit.
-    pub(crate) fn new(start: u64, bytes: u64) -> Self {
+    /// Adds a registration, and pins its pages if `pins` is set. Warns of what this host
+    /// does not permit.
+    pub(crate) fn new(start: u64, bytes: u64, pins: bool) -> Self {
+        let pin = pins.then(|| Pin::new(start, bytes)).and_then(|pinned| {
+            let warn = |error: &_| {
+                let text = format!(
+                    "--nasty pin cannot pin {bytes} bytes at {start:#x} ({error}): it needs \
+                     writable memory of at most 1 GiB, and a sufficient limit of locked memory \
+                     (ulimit -l); if the program unmaps them, the device uses what is there then"
+                );
+                crate::uverbs::warn("pin", &text);
+            };
+            pinned.inspect_err(warn).ok()
+        });
         static CHECK: Once = Once::new();
         CHECK.call_once(|| {
             if let Err(error) = Pagemap::open() {
@@ -94,22 +112,33 @@ impl Registration {
         let index = table::insert(TABLE.get(), Entry::new(start, bytes, page_size()));
         LOWEST.fetch_min(start, Ordering::Relaxed);
         HIGHEST.fetch_max(start + bytes, Ordering::Relaxed);
-        Self { index }
+        Self { index, start, pin }
     }
 
-    /// Returns what has happened to `length` bytes at `address`, which are used, if that was
-    /// not reported before.
+    /// Returns the address of `length` bytes at `address` for a use of them, and what has
+    /// happened to them, if that was not reported before.
     #[cold]
-    pub(crate) fn find_use(&self, address: u64, length: u64) -> Option<String> {
+    pub(crate) fn find_use(&self, address: u64, length: u64) -> (u64, Option<String>) {
         let found = with_table(|table| table.find_use(self.index, address, length)).flatten();
-        let ((Range { start, end }, call), is_new) = found?;
-        is_new.then(|| {
+        let Some((run, is_new)) = found else {
+            return (address, None);
+        };
+        let (to_use, instead) = match &self.pin {
+            Some(pin) => (
+                pin.address(address - self.start),
+                "as hardware does, it uses",
+            ),
+            None => (address, "hardware would use"),
+        };
+        let (Range { start, end }, call) = run;
+        let report = is_new.then(|| {
             format!(
                 "{call} has removed pages {start:#x} to {end:#x} of this registered memory: \
-                 hardware would use the old pages, which the program cannot see, so deregister \
-                 memory before it is unmapped or replaced"
+                 {instead} the old pages, which the program cannot see, so deregister memory \
+                 before it is unmapped or replaced"
             )
-        })
+        });
+        (to_use, report)
     }
 }
 

@@ -1,8 +1,10 @@
-//! Registered memory that leaves its addresses: a use of it is reported.
+//! Registered memory that leaves its addresses: a use of it is reported, and with
+//! `--nasty pin` finds the old pages.
 
 use super::fixtures::*;
 use crate::nic::NicOptions;
 use crate::nic::spec::*;
+use crate::residency::pins;
 use std::ffi::c_void;
 use std::ptr::null_mut;
 
@@ -70,6 +72,11 @@ impl Mapping {
         // SAFETY: the test's own mapping.
         assert_eq!(unsafe { libc::munmap(self.at, self.len) }, 0);
     }
+
+    fn byte(&self) -> u8 {
+        // SAFETY: the test's own memory, which is mapped.
+        unsafe { self.at.cast::<u8>().read_volatile() }
+    }
 }
 
 const ACCESS: Access = ALL_ACCESS
@@ -128,6 +135,11 @@ impl Test {
         done.then(|| self.pair.a.memory.get(0, 1)[0])
     }
 
+    fn write(&mut self, offset: usize, byte: u8) {
+        self.pair.a.memory.put(0, &[byte]);
+        assert!(self.access(WRITE, offset));
+    }
+
     fn reports(&self) -> Vec<String> {
         self.pair.b.host.events.take_warnings()
     }
@@ -155,6 +167,20 @@ fn spec(host: &Host, memory: &Mapping) -> MrSpec {
         hca_va: memory.at.addr() as u64,
         access: ACCESS,
     }
+}
+
+/// Returns whether memory can be pinned; prints a line if not.
+fn can_pin() -> bool {
+    let can = pins::open().and_then(|()| {
+        let memory = Mapping::private(1 << 20);
+        let pin = pins::Pin::new(memory.at.addr() as u64, memory.len as u64);
+        memory.unmap();
+        pin.map(drop)
+    });
+    if let Err(error) = &can {
+        eprintln!("SKIPPED: memory cannot be pinned: {error}");
+    }
+    can.is_ok()
 }
 
 #[test]
@@ -285,6 +311,92 @@ fn the_newer_of_two_registrations_of_the_same_addresses_and_a_changed_one_are_no
     assert_eq!(test.reports(), Vec::<String>::new());
     test.key = new;
     assert_eq!(test.read(0), Some(NEW));
+}
+
+#[test]
+fn pin_the_device_uses_the_old_pages_after_each_call() {
+    if !can_pin() {
+        return;
+    }
+    type Removal = fn(&Mapping);
+    let removals: [Removal; 3] = [
+        Mapping::replace,
+        |memory| {
+            assert_eq!(memory.advise(libc::MADV_DONTNEED), 0);
+            memory.fill(NEW);
+        },
+        |memory| {
+            memory.move_away().unmap();
+            memory.fill(NEW);
+        },
+    ];
+    for remove in removals {
+        let mut test = Test::new("pin", Mapping::private(4 * PAGE));
+        let middle = test.memory.part(PAGE, 2 * PAGE);
+        remove(&middle);
+        assert_eq!(test.read(PAGE), Some(OLD));
+        assert_eq!(test.reports().len(), 1, "reported all the same");
+        test.write(PAGE, b'W');
+        assert_eq!(middle.byte(), NEW, "the new page is untouched");
+        assert_eq!(test.read(PAGE), Some(b'W'));
+        assert_eq!(test.read(0), Some(OLD));
+        test.memory.unmap();
+        assert_eq!(test.read(3 * PAGE), Some(OLD));
+        assert_eq!(test.read(PAGE), Some(b'W'));
+    }
+}
+
+#[test]
+fn pin_pages_that_moved_are_used_at_their_new_place() {
+    if !can_pin() {
+        return;
+    }
+    let mut test = Test::new("pin", Mapping::private(2 * PAGE));
+    let moved = test.memory.move_away();
+    test.write(0, b'W');
+    assert_eq!(moved.byte(), b'W');
+    moved.fill(b'X');
+    assert_eq!(test.read(PAGE), Some(b'X'));
+}
+
+#[test]
+fn pin_memory_that_free_has_unmapped_is_used_on() {
+    if !can_pin() {
+        return;
+    }
+    let (allocation, memory) = allocate();
+    let mut test = Test::new("pin", memory);
+    // SAFETY: allocated above.
+    unsafe { libc::free(allocation) };
+    assert_eq!(test.read(0), Some(OLD));
+    test.write(PAGE, b'W');
+    assert_eq!(test.read(PAGE), Some(b'W'));
+    assert_eq!(test.reports().len(), 1);
+}
+
+#[test]
+fn pin_atomics_of_a_peer_change_the_old_page() {
+    if !can_pin() {
+        return;
+    }
+    const FETCH_ADD: u8 = 0x12;
+    let memory = Mapping::private(PAGE);
+    let mut test = Test::new("pin", memory);
+    memory.replace();
+    let old = u64::from_ne_bytes([OLD; 8]);
+    for expected in [old, old + 1] {
+        let operands = [1_u64.to_be_bytes(), [0; 8]].concat();
+        let segments = [
+            raddr_segment(memory.at.addr() as u64, test.key),
+            operands,
+            test.pair.a.data_segment(0, 8),
+        ];
+        test.pair.a.post(FETCH_ADD, SIGNALLED, &segments);
+        test.pair.run_until_idle();
+        assert_eq!(test.pair.a.cq.poll_all()[0].syndrome, OK);
+        assert_eq!(test.pair.a.memory.get(0, 8), expected.to_ne_bytes());
+    }
+    assert_eq!(memory.byte(), NEW);
 }
 
 #[test]
