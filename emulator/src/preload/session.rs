@@ -63,12 +63,11 @@ impl Drop for Installed {
 /// no other thread may access the environment meanwhile.
 pub unsafe fn install(config: &Config) -> std::io::Result<Installed> {
     super::link();
-    // First: writing the tree asks for the configuration.
+    let sysfs = Sysfs::create(config)?;
     if CONFIG.set(Some(config.clone())).is_err() {
         let text = "emulated devices are already in use in this process: install them before libibverbs is used";
         return Err(std::io::Error::new(std::io::ErrorKind::AlreadyExists, text));
     }
-    let sysfs = Sysfs::create(config)?;
     // SAFETY: the caller ensures that no other thread accesses the environment.
     unsafe { std::env::set_var("SYSFS_PATH", sysfs.root()) };
     if let Some((name, value)) = Config::listen_default() {
@@ -100,7 +99,7 @@ pub(super) fn config() -> Option<&'static Config> {
 /// Returns the directory of the sysfs tree, without symbolic links in its path, if
 /// this process has emulated devices.
 pub(super) fn tree() -> Option<&'static [u8]> {
-    static ROOT: OnceLock<Vec<u8>> = OnceLock::new();
+    static ROOT: OnceLock<Option<Vec<u8>>> = OnceLock::new();
     config()?;
     let root = || {
         let path = CString::new(std::env::var_os("SYSFS_PATH")?.into_vec()).ok()?;
@@ -114,9 +113,9 @@ pub(super) fn tree() -> Option<&'static [u8]> {
         Some(real.to_bytes().to_vec())
     };
     if ROOT.get().is_none() {
-        let _ = ROOT.set(root()?);
+        let _ = ROOT.set(root());
     }
-    ROOT.get().map(Vec::as_slice)
+    ROOT.get()?.as_deref()
 }
 
 /// Returns the error of a call in a forked child that concerns its parent's device.
