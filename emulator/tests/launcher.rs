@@ -255,21 +255,12 @@ fn a_program_that_cannot_have_a_device_is_named_with_the_remedy() {
 
 #[test]
 fn signals_reach_the_command_and_its_files_are_removed() {
-    let mut command = run::<&str>(&[]);
-    let script = "trap 'exit 9' TERM; echo $SYSFS_PATH; sleep 60 & wait; exit 1";
-    let mut child = command
-        .args(["sh", "-c", script])
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let mut output = BufReader::new(child.stdout.take().unwrap());
-    let mut sysfs = String::new();
-    output.read_line(&mut sysfs).unwrap();
-    // SAFETY: the child was not waited for, so its process id is not reused.
-    unsafe { libc::kill(child.id().cast_signed(), libc::SIGTERM) };
-    assert_eq!(child.wait().unwrap().code(), Some(9));
-    assert!(!Path::new(sysfs.trim_end()).exists());
-    drop(output);
+    // The shell waits for each `sleep` before it handles the signal, so it leaves no process.
+    let mut scripted =
+        Scripted::start("trap 'exit 9' TERM; echo $$; while sleep 0.1; do :; done; exit 1");
+    let [_command] = scripted.pids();
+    assert_eq!(scripted.terminate(), Some(9));
+    assert!(!scripted.sysfs.exists());
 }
 
 #[test]
@@ -375,6 +366,13 @@ impl Scripted {
         std::array::from_fn(|_| self.lines.next().unwrap().unwrap().parse().unwrap())
     }
 
+    /// Sends the launcher SIGTERM, and returns its exit status.
+    fn terminate(&mut self) -> Option<i32> {
+        // SAFETY: the child was not waited for, so its process id is not reused.
+        unsafe { libc::kill(self.launcher.id().cast_signed(), libc::SIGTERM) };
+        self.launcher.wait().unwrap().code()
+    }
+
     fn kill(&mut self) {
         self.launcher.kill().unwrap();
         self.launcher.wait().unwrap();
@@ -407,16 +405,24 @@ fn after_a_killed_launcher_no_process_and_no_directory_is_left() {
     eventually("the directory is removed", || !scripted.sysfs.exists());
 }
 
+/// Returns a new directory that no other test's run sweeps.
+fn unswept(name: &str) -> PathBuf {
+    let place = std::env::temp_dir().join(format!("mlx5emu-{name}-{}", std::process::id()));
+    std::fs::create_dir(&place).unwrap();
+    place
+}
+
+/// Returns a run whose files are in a directory.
+fn run_in(place: &Path) -> Command {
+    let mut command = run::<&str>(&[]);
+    command.env("TMPDIR", place).env("XDG_RUNTIME_DIR", place);
+    command
+}
+
 #[test]
 fn the_next_run_removes_what_a_killed_run_has_left() {
-    // A directory that no other test's run sweeps.
-    let place = std::env::temp_dir().join(format!("mlx5emu-sweep-{}", std::process::id()));
-    std::fs::create_dir(&place).unwrap();
-    let run_there = || {
-        let mut command = run::<&str>(&[]);
-        command.env("TMPDIR", &place).env("XDG_RUNTIME_DIR", &place);
-        command
-    };
+    let place = unswept("next");
+    let run_there = || run_in(&place);
     let mut alive = Scripted::start_with(run_there(), "exec sleep 1000");
     let mut killed = Scripted::start_with(run_there(), "echo $$; exec sleep 1000");
     let [command] = killed.pids();
@@ -457,11 +463,22 @@ fn a_killed_guardian_ends_the_command() {
 }
 
 #[test]
-fn background_processes_of_a_command_keep_running_after_it() {
-    let mut scripted = Scripted::start("sleep 1000 >&2 & echo $!; exit 5");
-    let [background] = scripted.pids();
-    assert_eq!(scripted.launcher.wait().unwrap().code(), Some(5));
-    assert!(is_running(background));
-    // SAFETY: the process was seen running, and nothing else ends it.
-    unsafe { libc::kill(background, libc::SIGKILL) };
+fn background_processes_of_a_command_keep_running_and_its_files_until_they_end() {
+    let place = unswept("background");
+    let by_itself = "sleep 1000 >&2 & echo $!; exit 5";
+    let by_a_signal = "trap 'exit 9' TERM; sleep 1000 >&2 & echo $!; wait; exit 1";
+    for (script, is_signalled, status) in [(by_itself, false, 5), (by_a_signal, true, 9)] {
+        let mut scripted = Scripted::start_with(run_in(&place), script);
+        let [background] = scripted.pids();
+        let ended = match is_signalled {
+            true => scripted.terminate(),
+            false => scripted.launcher.wait().unwrap().code(),
+        };
+        assert_eq!(ended, Some(status));
+        assert!(is_running(background) && scripted.sysfs.exists());
+        // SAFETY: the process was seen running, and nothing else ends it.
+        unsafe { libc::kill(background, libc::SIGKILL) };
+        eventually("the guardian removes them", || !scripted.sysfs.exists());
+    }
+    std::fs::remove_dir(&place).unwrap();
 }
