@@ -239,6 +239,18 @@ impl CompletionQueue {
         }
     }
 
+    /// Returns how many CQEs the device has written that were not consumed, without consuming
+    /// any: each CQE is looked at once, not in every call. Returns `None` if one of them is stale
+    /// (its queue pair was destroyed or reset), and on the verbs path; polling then skips it.
+    #[inline(always)]
+    #[must_use]
+    pub fn written(&mut self) -> Option<u32> {
+        match &mut self.path {
+            path::Poller::Direct(poller) => poller.written(),
+            path::Poller::Verbs(_) => None,
+        }
+    }
+
     /// Returns the next CQE as [`Self::peek`] does, without reading the owner bit
     /// again.
     ///

@@ -43,6 +43,8 @@ pub(super) trait End {
     const LISTS: bool;
     /// Whether one call can poll several completions.
     const BATCHES: bool;
+    /// Whether it has a call that waits ([`Self::waited`]).
+    const WAITS: bool = false;
 
     /// Posts a receive.
     fn receive(&mut self, cookie: u64) -> bool;
@@ -68,6 +70,11 @@ pub(super) trait End {
     /// Polls one completion of a receive, and adds its cookie and length to
     /// `sum`, so that the compiler cannot omit reading them.
     fn received(&mut self, sum: &mut u64) -> usize;
+    /// Waits without a timeout until so many receives are completed, and takes one as
+    /// [`Self::received`] does.
+    fn waited(&mut self, _threshold: u32, _sum: &mut u64) -> usize {
+        POLL_FAILED
+    }
     /// Polls up to [`super::operation::BATCH`] completions of receives.
     fn received_batch(&mut self, sum: &mut u64) -> usize;
     /// Polls one completion of another request, as [`Self::received`] does.

@@ -17,6 +17,9 @@ pub(super) enum Operation {
     PollSend,
     PollSendBatch,
     Empty,
+    Wait,
+    WaitFor2,
+    WaitEmpty,
     Send,
     SendList,
     SendInline,
@@ -34,7 +37,7 @@ pub(super) const BATCH: usize = 16;
 
 impl Operation {
     /// All operations, in the order of the table.
-    pub(super) const ALL: [Self; 22] = [
+    pub(super) const ALL: [Self; 25] = [
         Self::PostRecv,
         Self::PostRecvList,
         Self::SrqPost,
@@ -49,6 +52,9 @@ impl Operation {
         Self::PollSend,
         Self::PollSendBatch,
         Self::Empty,
+        Self::Wait,
+        Self::WaitFor2,
+        Self::WaitEmpty,
         Self::Send,
         Self::SendList,
         Self::SendInline,
@@ -85,6 +91,9 @@ impl Operation {
             Self::PollSend => ("hit_send", "send completion, single"),
             Self::PollSendBatch => ("hit_send_batch", "send completion, batch of 16"),
             Self::Empty => ("empty", "empty poll"),
+            Self::Wait => ("wait", "wait, each of a burst of receives"),
+            Self::WaitFor2 => ("wait_for_2", "wait with threshold 2, likewise"),
+            Self::WaitEmpty => ("wait_empty", "wait with timeout 0, empty"),
             Self::Send => ("send", "send 64 B not inline, single"),
             Self::SendList => ("send_list", "send 64 B not inline, list of 32"),
             Self::SendInline => ("send_inline", "send 64 B inline, single"),

@@ -4,7 +4,8 @@
 //! receives   stop the NIC, [post n], start it, the far end sends n, stop it, [poll n]
 //! sends      the far end posts n receives, stop the NIC, [post n], start it, stop it, [poll n]
 //! others     stop the NIC, [post n], start it, poll n
-//! empty      stop the NIC with nothing outstanding, [poll n times]
+//! waits      receives as above, [wait n times]
+//! empty      stop the NIC with nothing outstanding, [poll or wait n times]
 //! ```
 //! Sections in brackets are measured.
 
@@ -65,7 +66,7 @@ impl<I: Interface> Rounds<I> {
             Operation::PostRecvList,
             Operation::PollRecvBatch,
         )?;
-        bench.empty(near)?;
+        bench.no_event(Operation::Empty, |sum| near.received(sum))?;
         bench.sends(near, far, Single, false, Operation::Send)?;
         bench.sends(near, far, Batched, false, Operation::SendList)?;
         bench.sends(near, far, Single, true, Operation::SendInline)?;
@@ -75,6 +76,9 @@ impl<I: Interface> Rounds<I> {
         if near.has_atomics() {
             bench.others(near, Operation::FetchAdd, I::Own::fetch_add)?;
             bench.others(near, Operation::CompareSwap, I::Own::compare_swap)?;
+        }
+        if I::Own::WAITS {
+            bench.waits(near, far)?;
         }
         bench.short(near, far, 8, Operation::PollRecv8)?;
         bench.short(near, far, 32, Operation::PollRecv32)?;
@@ -139,6 +143,29 @@ impl Bench<'_> {
             E::received,
             E::received_batch,
         )
+    }
+
+    /// Measures waits that find their events, and waits that find none. The last receive is taken by
+    /// a wait for one.
+    fn waits<E: End>(&mut self, near: &mut E, far: &mut E) -> Result<(), Failure> {
+        let count = self.count;
+        for (threshold, operation) in [(1, Operation::Wait), (2, Operation::WaitFor2)] {
+            posted(post_all(count + 1, |at| near.receive(at)), "receives")?;
+            posted(post_all(count + 1, |at| far.send(at, false)), "sends")?;
+            take(count + 1, self.nic, || far.sent(self.sum))?;
+            self.nic.drain_and_hold()?;
+            let (nic, sum) = (&mut *self.nic, &mut *self.sum);
+            let mut taken = Ok(false);
+            self.meter.measure(operation, count, &mut || {
+                taken = take(count, nic, || near.waited(threshold, sum));
+            });
+            if taken? {
+                self.meter.invalidate();
+            }
+            take(1, self.nic, || near.waited(1, self.sum))?;
+            self.nic.release();
+        }
+        self.no_event(Operation::WaitEmpty, |sum| near.waited(1, sum))
     }
 
     /// Measures receives of messages that are short enough to lie in the CQE.
@@ -258,13 +285,18 @@ impl Bench<'_> {
         take(count, self.nic, || near.finished()).map(drop)
     }
 
-    fn empty<E: End>(&mut self, near: &mut E) -> Result<(), Failure> {
+    /// Measures polls that find nothing.
+    fn no_event(
+        &mut self,
+        operation: Operation,
+        mut poll: impl FnMut(&mut u64) -> usize,
+    ) -> Result<(), Failure> {
         let count = self.count;
         self.nic.hold()?;
         let (mut found, sum) = (0, &mut *self.sum);
-        self.meter.measure(Operation::Empty, count, &mut || {
+        self.meter.measure(operation, count, &mut || {
             for _ in 0..count {
-                found += near.received(sum);
+                found += poll(sum);
             }
         });
         self.nic.release();

@@ -3,7 +3,6 @@
 use core::ops::Range;
 use std::time::Duration;
 
-use dat_api::DatError;
 use dat_api::safe::{
     Adapter, ConnectionRequest, Endpoint, EndpointOptions, EventDispatcher, Memory, Message,
     OpenOptions, ProtectionZone, RemoteSegment, SharedReceiveQueue,
@@ -11,6 +10,7 @@ use dat_api::safe::{
 use dat_api::types::{
     AtomicOp, CompletionFlags, DtoStatus, EpAttributes, EvdFlags, Event, EventData, MemPrivileges,
 };
+use dat_api::{DatError, ReturnType};
 
 use super::end::{
     ATOMIC, BUFFER, COMPLETIONS, DEPTH, End, IN, Interface, LONGER, MESSAGE, OUT, POLL_FAILED,
@@ -190,6 +190,7 @@ impl<const SHARED: bool> RustEnd<SHARED> {
 impl<const SHARED: bool> End for RustEnd<SHARED> {
     const LISTS: bool = true;
     const BATCHES: bool = true;
+    const WAITS: bool = true;
 
     #[inline(always)]
     fn receive(&mut self, cookie: u64) -> bool {
@@ -273,6 +274,19 @@ impl<const SHARED: bool> End for RustEnd<SHARED> {
     }
 
     #[inline(always)]
+    fn waited(&mut self, threshold: u32, sum: &mut u64) -> usize {
+        let waited = self.received.wait_for(threshold, Some(Duration::ZERO));
+        match waited {
+            Ok(waited) => {
+                *sum = sum.wrapping_add(u64::from(waited.more));
+                taken(&waited.event, sum)
+            }
+            Err(code) if code.is(ReturnType::TimeoutExpired) => 0,
+            Err(_) => POLL_FAILED,
+        }
+    }
+
+    #[inline(always)]
     fn received_batch(&mut self, sum: &mut u64) -> usize {
         drain(&self.received, &mut self.events, sum)
     }
@@ -342,18 +356,23 @@ fn drain(queue: &EventDispatcher, events: &mut [Event; BATCH], sum: &mut u64) ->
 fn next(queue: &EventDispatcher, sum: &mut u64) -> usize {
     match queue.next() {
         Ok(None) => 0,
-        Ok(Some(event)) => match event.data {
-            EventData::Dto {
-                status: DtoStatus::Success,
-                length,
-                cookie,
-                ..
-            } => {
-                *sum = sum.wrapping_add(cookie + length);
-                1
-            }
-            _ => POLL_FAILED,
-        },
+        Ok(Some(event)) => taken(&event, sum),
         Err(_) => POLL_FAILED,
+    }
+}
+
+#[inline(always)]
+fn taken(event: &Event, sum: &mut u64) -> usize {
+    match event.data {
+        EventData::Dto {
+            status: DtoStatus::Success,
+            length,
+            cookie,
+            ..
+        } => {
+            *sum = sum.wrapping_add(cookie + length);
+            1
+        }
+        _ => POLL_FAILED,
     }
 }

@@ -215,8 +215,7 @@ impl EventDispatcher {
     /// dispatcher's length.
     pub fn wait_for(&self, threshold: u32, timeout: Option<Duration>) -> Result<Waited, DatReturn> {
         let threshold = i32::try_from(threshold).unwrap_or(i32::MAX);
-        let mut owned = evd::own(self.0.handle)?;
-        let waited = evd::wait(&mut owned, limit(timeout), threshold);
+        let waited = evd::wait_owned(evd::own(self.0.handle)?, limit(timeout), threshold);
         waited.result.map(|event| Waited {
             event,
             more: waited.nmore,

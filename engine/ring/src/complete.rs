@@ -218,7 +218,8 @@ impl Entries {
 /// The position of the poller.
 #[derive(Debug)]
 struct Cursor {
-    consumer: u32,
+    /// The number of consumed entries. The device sees 24 bits of it.
+    consumer: u64,
     /// The position of the entry at `consumer`, updated together with it, so
     /// that a poll need not compute it.
     next: Position,
@@ -315,6 +316,8 @@ impl Iterator for Group {
 pub struct CompletionRing {
     entries: Entries,
     cursor: Cursor,
+    /// As many entries were found written by [`CompletionRing::written`], or consumed since.
+    counted: u64,
     /// The consumer index as the device reads it.
     record: DoorbellRecord,
     /// Whether `publish` leaves the record behind.
@@ -376,10 +379,12 @@ impl CompletionRing {
             stride,
             consumer: record,
         };
+        let consumer = start.into();
         Ok(Self {
             entries,
+            counted: consumer,
             cursor: Cursor {
-                consumer: start,
+                consumer,
                 next: Position {
                     slot: entries.slot(start),
                     owner: u8::from(size.owner(start)),
@@ -428,7 +433,33 @@ impl CompletionRing {
     /// Returns the number of consumed entries, modulo 2^32.
     #[inline]
     pub fn consumed(&self) -> u32 {
-        self.cursor.consumer
+        self.cursor.consumer as u32
+    }
+
+    /// Returns how many entries are written and not consumed; `None` if one of them is stale.
+    /// Consumes nothing. An entry is looked at once, not again in the next call.
+    #[inline(always)]
+    pub fn written(&mut self) -> Option<u32> {
+        let consumer = self.cursor.consumer;
+        if self.counted <= consumer && self.peek().is_none() {
+            return Some(0);
+        }
+        let mut end = self.counted.max(consumer);
+        loop {
+            let own_op = self.entries.slot(end as u32).own_op();
+            if !self.entries.is_written(end as u32, own_op) {
+                break;
+            }
+            if matches!(own_op.opcode(), CqeOpcode::STALE | CqeOpcode::INVALID) {
+                core::hint::cold_path();
+                return None;
+            }
+            end += 1;
+        }
+        self.counted = end;
+        // What was written before these entries is read after them.
+        barrier::after_ownership();
+        Some((end - consumer) as u32)
     }
 
     /// Chooses whether [`Self::advance_ahead`] looks ahead. A ring with fewer than
@@ -437,7 +468,7 @@ impl CompletionRing {
         let entries = self.entries.size.count();
         let looks_ahead = looks_ahead && entries >= GROUP;
         let group = if looks_ahead { GROUP } else { entries };
-        self.cursor.stop = self.entries.slot(self.cursor.consumer | (group - 1));
+        self.cursor.stop = self.entries.slot(self.consumed() | (group - 1));
         let wrap = &mut self.cursor.wrap;
         wrap.group = (group as usize - 1) * wrap.stride;
         wrap.looks_ahead = looks_ahead;
@@ -461,7 +492,7 @@ impl CompletionRing {
     /// As for [`Self::advance`].
     #[inline(always)]
     pub unsafe fn advance_ahead(&mut self, ahead: impl FnOnce(Group)) {
-        self.cursor.consumer = self.cursor.consumer.wrapping_add(1);
+        self.cursor.consumer += 1;
         let Cursor {
             consumer,
             next: Position { slot, owner },
@@ -473,7 +504,7 @@ impl CompletionRing {
         let lap = || {
             // SAFETY: a field of this ring.
             let index = unsafe { *core::hint::black_box(consumer) };
-            lazy::write_record(self.record, index);
+            lazy::write_record(self.record, index as u32);
         };
         // SAFETY: an entry of this ring.
         let (next, begins_group) = unsafe { wrap.after(*slot, stop, owner, lap) };
@@ -522,7 +553,7 @@ impl CompletionRing {
     #[inline(always)]
     pub fn publish(&mut self) {
         barrier::before_release();
-        self.entries.consumer.set(self.cursor.consumer & 0xff_ffff);
+        self.entries.consumer.set(self.consumed() & 0xff_ffff);
     }
 
     /// Returns the payload that came in the next entry, whose last byte says
@@ -535,8 +566,9 @@ impl CompletionRing {
     /// [`Entries::written_end`] returns it) that are not consumed yet: their opcode
     /// becomes [`CqeOpcode::STALE`]. Calls `seen` with each before that.
     pub fn cq_clean(&mut self, qpn: u32, end: u32, mut seen: impl FnMut(CqeTail)) {
-        for ahead in 0..distance24(self.cursor.consumer, end).max(0) as u32 {
-            let counter = self.cursor.consumer.wrapping_add(ahead);
+        self.counted = self.cursor.consumer;
+        for ahead in 0..distance24(self.consumed(), end).max(0) as u32 {
+            let counter = self.consumed().wrapping_add(ahead);
             let slot = self.entries.slot(counter);
             let own_op = slot.own_op();
             if !self.entries.is_written(counter, own_op) {
@@ -562,9 +594,9 @@ impl CompletionRing {
     pub fn arm(&mut self, solicited_only: bool, events_read: u32) {
         const SOLICITED_ONLY: u32 = 1 << 24;
         let command = if solicited_only { SOLICITED_ONLY } else { 0 };
-        let word = ((events_read & 3) << 28) | command | (self.cursor.consumer & 0xff_ffff);
+        let word = ((events_read & 3) << 28) | command | (self.consumed() & 0xff_ffff);
         if self.is_lazy {
-            lazy::write_record(self.record, self.cursor.consumer);
+            lazy::write_record(self.record, self.consumed());
         }
         self.arm_record.set(word);
         self.arm_register

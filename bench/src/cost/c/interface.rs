@@ -11,7 +11,8 @@ use super::udapl::abi::{
     DAT_DTO_SUCCESS, DAT_EP_ATTR, DAT_EP_HANDLE, DAT_EVD_CONNECTION_FLAG, DAT_EVD_CR_FLAG,
     DAT_EVD_DTO_FLAG, DAT_EVENT, DAT_EVENT_NUMBER, DAT_HANDLE_NULL, DAT_LMR_TRIPLET,
     DAT_PSP_CONSUMER_FLAG, DAT_QOS_BEST_EFFORT, DAT_QUEUE_EMPTY, DAT_RETURN, DAT_RMR_TRIPLET,
-    DAT_SERVICE_TYPE_RC, DAT_SRQ_ATTR, DAT_SRQ_HANDLE, DAT_TYPE_MASK,
+    DAT_SERVICE_TYPE_RC, DAT_SRQ_ATTR, DAT_SRQ_HANDLE, DAT_SUCCESS, DAT_TIMEOUT_EXPIRED,
+    DAT_TYPE_MASK,
 };
 
 use super::atomics;
@@ -266,6 +267,7 @@ impl<const SHARED: bool> CEnd<SHARED> {
 impl<const SHARED: bool> End for CEnd<SHARED> {
     const LISTS: bool = false;
     const BATCHES: bool = false;
+    const WAITS: bool = true;
 
     #[inline(always)]
     fn receive(&mut self, cookie: u64) -> bool {
@@ -349,6 +351,25 @@ impl<const SHARED: bool> End for CEnd<SHARED> {
         dequeue(&self.received, &self.calls, sum)
     }
 
+    #[inline(always)]
+    fn waited(&mut self, threshold: u32, sum: &mut u64) -> usize {
+        let (mut event, mut more) = (MaybeUninit::<DAT_EVENT>::uninit(), 0);
+        let (evd, threshold) = (self.received.evd, threshold as DAT_COUNT);
+        // SAFETY: an EVD; event and count are local variables that are written.
+        let code =
+            unsafe { (self.calls.evd_wait)(evd, 0, threshold, event.as_mut_ptr(), &raw mut more) };
+        match code & DAT_TYPE_MASK {
+            DAT_SUCCESS => {
+                *sum = sum.wrapping_add(more as u64);
+                // SAFETY: the call succeeded, so it has written the event.
+                let event = unsafe { event.assume_init_ref() };
+                taken(event, [DAT_DTO_COMPLETION_EVENT], sum)
+            }
+            DAT_TIMEOUT_EXPIRED => 0,
+            _ => POLL_FAILED,
+        }
+    }
+
     fn received_batch(&mut self, sum: &mut u64) -> usize {
         self.received(sum)
     }
@@ -388,7 +409,16 @@ fn dequeue_event<const N: usize>(
         };
     }
     // SAFETY: the call succeeded, so it has written the event.
-    let event = unsafe { &*event.as_ptr() };
+    taken(unsafe { event.assume_init_ref() }, numbers, sum)
+}
+
+/// Adds what the event of a completion says to `sum`.
+#[inline(always)]
+fn taken<const N: usize>(
+    event: &DAT_EVENT,
+    numbers: [DAT_EVENT_NUMBER; N],
+    sum: &mut u64,
+) -> usize {
     if !numbers.contains(&event.event_number) {
         return POLL_FAILED;
     }

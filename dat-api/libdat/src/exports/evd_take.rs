@@ -131,6 +131,79 @@ pub unsafe extern "C-unwind" fn dat_evd_wait(
     event: *mut DAT_EVENT,
     nmore: *mut DAT_COUNT,
 ) -> DAT_RETURN {
+    if !is_rare(threshold != 1)
+        && !is_rare(event.is_null())
+        && !is_rare(nmore.is_null())
+        && let Some(owned) = handle::own_at::<Evd>(evd_handle)
+        && owned.is_waitable()
+    {
+        match evd::peek(owned) {
+            Ok(Ok(found)) => {
+                // SAFETY: both pointers are not null, so they are writable by the contract of
+                // `exports`.
+                return unsafe { wait_found(found, event, nmore, evd_handle, timeout) };
+            }
+            Ok(Err(_empty)) if timeout == 0 => {
+                // SAFETY: the pointer is not null, as above.
+                unsafe { nmore.write_unaligned(0) };
+                return version::code(TIMED_OUT);
+            }
+            _ => {}
+        }
+    }
+    // SAFETY: the caller has the same contract.
+    unsafe { wait_slow(evd_handle, timeout, threshold, event, nmore) }
+}
+
+/// Returns `is`, which is rarely true: LLVM then tests it by a branch of its own, which is shorter
+/// than joining several tests.
+#[inline(always)]
+fn is_rare(is: bool) -> bool {
+    if is {
+        core::hint::cold_path();
+    }
+    is
+}
+
+/// Takes the CQE that was found, and counts what is behind it; see [`dequeue_found`].
+///
+/// # Safety
+/// The pointers are writable.
+#[inline(never)]
+#[allow(improper_ctypes_definitions, reason = "only Rust calls it")]
+unsafe extern "C-unwind" fn wait_found(
+    found: PeekedEvent,
+    event: *mut DAT_EVENT,
+    nmore: *mut DAT_COUNT,
+    evd_handle: DAT_EVD_HANDLE,
+    timeout: DAT_TIMEOUT,
+) -> DAT_RETURN {
+    let taken = found.take_counted(|taken| {
+        // SAFETY: required of the caller.
+        unsafe { event::write(event, &taken) };
+    });
+    if let Ok(left) = taken {
+        // SAFETY: required of the caller.
+        unsafe { nmore.write_unaligned(left.cast_signed()) };
+        return DatReturn::SUCCESS.bits();
+    }
+    drop(taken);
+    // SAFETY: the caller has the same contract.
+    unsafe { wait_slow(evd_handle, timeout, 1, event, nmore) }
+}
+
+/// Waits for any number of events, wherever they are.
+///
+/// # Safety
+/// As for `dat_evd_wait`.
+#[inline(never)]
+unsafe extern "C-unwind" fn wait_slow(
+    evd_handle: DAT_EVD_HANDLE,
+    timeout: DAT_TIMEOUT,
+    threshold: DAT_COUNT,
+    event: *mut DAT_EVENT,
+    nmore: *mut DAT_COUNT,
+) -> DAT_RETURN {
     let mut place = Place::uninit();
     // SAFETY: the caller has the same contract.
     match unsafe { first_poll(evd_handle, timeout, threshold, event, nmore, &mut place) } {
@@ -157,6 +230,7 @@ pub unsafe extern "C-unwind" fn dat_evd_wait(
     }
 }
 
+const TIMED_OUT: DatReturn = DatReturn::error(ReturnType::TimeoutExpired, Subtype::NoSubtype);
 const PANICKED: DatReturn = DatReturn::error(ReturnType::InternalError, Subtype::NoSubtype);
 
 /// Result of the first look of a wait.

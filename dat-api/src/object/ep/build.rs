@@ -309,6 +309,7 @@ impl Ep {
         };
         let counters = slot.counters();
         self.unsignalled.reset();
+        self.end_inspection();
         let attributes = &control.attributes;
         let unsignalled = attributes
             .recv_completion_flags

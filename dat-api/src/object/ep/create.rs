@@ -196,6 +196,7 @@ impl Ep {
             marks: HighMarks::of(&attributes, parts.srq.is_some()),
             unreported: drain::Unreported::default(),
             requests: AtomicUsize::new(0),
+            discarded_of: AtomicUsize::new(0),
             control: Mutex::new(Control::new(attributes)),
             changing: Mutex::new(()),
             usage: Usage::default(),

@@ -9,6 +9,7 @@ use dat_engine::{AsyncEventKind, Completion, CompletionOp, Status, Transport};
 
 use super::Ep;
 use crate::handle::{self, CompletionHooks, Delivery, Handle};
+use crate::object::evd::Evd;
 use crate::object::wr_data::{NO_EVENT, SUPPRESSED, UNSIGNALLED, bound_rmr};
 use crate::state::Trigger;
 use crate::types::EpState;
@@ -91,6 +92,10 @@ pub(super) fn device_event(ep: Handle, kind: AsyncEventKind) {
     }
 }
 
+fn pinned_evd(handle: usize) -> Option<handle::Pinned<Evd>> {
+    handle::pin(Handle::from_bits(handle)?)
+}
+
 fn of(completion: &Completion) -> Option<handle::Pinned<Ep>> {
     handle::pin(Handle::from_bits(completion.context as usize)?)
 }
@@ -143,9 +148,38 @@ impl Ep {
         }
     }
 
-    /// Has every completion passed to the endpoint from now on.
+    /// Has every completion passed to the endpoint from now on: some requests complete without an
+    /// event.
+    #[inline]
     pub(super) fn inspect_completions(&self) {
+        if self.discarded_of.load(Ordering::Relaxed) == 0 {
+            self.begin_inspection();
+        }
+    }
+
+    #[cold]
+    fn begin_inspection(&self) {
         self.change_hooks(CompletionHooks::with_inspection);
+        let requests = self.requests.load(Ordering::Relaxed);
+        if let Some(evd) = pinned_evd(requests) {
+            evd.begin_discarding();
+            let order = Ordering::Relaxed;
+            // Another thread may have been faster.
+            if self
+                .discarded_of
+                .compare_exchange(0, requests, order, order)
+                .is_err()
+            {
+                evd.end_discarding();
+            }
+        }
+    }
+
+    /// No request that completes without an event is outstanding any more.
+    pub(super) fn end_inspection(&self) {
+        if let Some(evd) = pinned_evd(self.discarded_of.swap(0, Ordering::Relaxed)) {
+            evd.end_discarding();
+        }
     }
 
     /// Updates the completion word after a change of the high watermarks.

@@ -461,6 +461,7 @@ impl Ep {
         for evd in evds {
             evd.purge(self.handle);
         }
+        self.end_inspection();
         self.unreported.replace(None);
         drop(parts);
         self.ia.unregister(self.handle);

@@ -101,6 +101,8 @@ pub struct Ep {
     unreported: drain::Unreported,
     /// The handle of the request EVD, or 0, for posts, which do not lock the control.
     requests: AtomicUsize,
+    /// The EVD in which it is counted as discarding completions, or 0.
+    discarded_of: AtomicUsize,
     refused: Refused,
     control: Mutex<Control>,
     /// Held by a call that changes the endpoint; locked before `control`.

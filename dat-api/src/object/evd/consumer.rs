@@ -1,5 +1,6 @@
 //! The consuming half of an EVD: its completion queues and the staged events.
 
+use core::sync::atomic::Ordering;
 use std::collections::VecDeque;
 
 use dat_engine::wait::{ChannelFds, SpinBudget, WaitCounters};
@@ -107,6 +108,9 @@ impl Consumer {
     #[inline(never)]
     pub(super) fn next(&mut self, evd: &Evd) -> Option<EventData> {
         if self.staged.is_empty() && !evd.posted.is_idle() {
+            if let Some(data) = self.next_posted(evd) {
+                return Some(data);
+            }
             self.fetch(evd);
             // With stamps, the EVD is never idle, and each event is staged before it is taken.
             if self.stamps.is_some() {
@@ -122,6 +126,19 @@ impl Consumer {
             return Some(item.data);
         }
         self.next_of_queues(evd)
+    }
+
+    /// Takes a posted event without staging it, if no completion was there before it.
+    fn next_posted(&mut self, evd: &Evd) -> Option<EventData> {
+        if !evd.posted.has_only_events() {
+            return None;
+        }
+        let is_empty = |queue: &Queue| queue.can_peek() && !queue.has_cqe();
+        if !self.queues.iter().all(is_empty) {
+            return None;
+        }
+        self.notice.posted();
+        evd.posted.take_first()
     }
 
     /// Stages what the queues hold if nothing is staged. Returns `None` if there still is nothing.
@@ -164,6 +181,35 @@ impl Consumer {
     /// Returns how many events are staged or posted.
     pub(super) fn known(&self, evd: &Evd) -> usize {
         self.staged.len() + evd.posted.len() as usize
+    }
+
+    /// Returns how many events there are, here and in the queues.
+    #[inline(never)]
+    pub(super) fn count(&mut self, evd: &Evd) -> u32 {
+        self.count_in_place(evd)
+            .unwrap_or_else(|| self.count_staged(evd))
+    }
+
+    /// As [`Self::count`], without decoding or staging anything; `None` if a completion has to be
+    /// decoded to be counted, or a command to be processed before.
+    #[inline(always)]
+    pub(super) fn count_in_place(&mut self, evd: &Evd) -> Option<u32> {
+        let mut count = self.staged.len() as u32;
+        for queue in &mut self.queues {
+            count += queue.written()?;
+        }
+        // Read after the queues: an endpoint is counted there before it posts what is discarded.
+        if evd.discarding.load(Ordering::Acquire) != 0 {
+            return None;
+        }
+        Some(count + evd.posted.count()?)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn count_staged(&mut self, evd: &Evd) -> u32 {
+        self.gather(evd);
+        self.known(evd) as u32
     }
 
     /// Returns how many completions are staged.

@@ -131,6 +131,7 @@ impl Evd {
             moves: SeqCount::default(),
             // Published once, under its own handle: `Exclusive::open` relies on that.
             consumer: Exclusive::new(consumer),
+            discarding: AtomicU32::new(0),
             context,
         });
         evd.context.publish(place, &evd, own)?;

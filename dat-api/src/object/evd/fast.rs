@@ -7,6 +7,7 @@
 //! Decision: `docs/decisions/010-one-look-at-a-cqe.md`
 
 use core::ptr::NonNull;
+use core::sync::atomic::Ordering;
 
 use dat_engine::CqeKind;
 use dat_engine::wait::WatchedByte;
@@ -59,15 +60,42 @@ impl PeekedEvent {
     /// The EVD, with nothing consumed: the slow path has to take the event
     /// ([`super::dequeue_slow`]).
     #[inline(always)]
-    pub fn take<R>(self, with: impl FnOnce(Event) -> R) -> Result<R, Owned<Evd>> {
-        let Self { owned, mut queue } = self;
+    pub fn take<R>(mut self, with: impl FnOnce(Event) -> R) -> Result<R, Owned<Evd>> {
+        self.consume(with).ok_or(self.owned)
+    }
+
+    /// Takes the event as [`Self::take`] does. Returns how many events are left.
+    ///
+    /// # Errors
+    /// As [`Self::take`].
+    #[inline(always)]
+    pub fn take_counted(mut self, with: impl FnOnce(Event)) -> Result<u32, Owned<Evd>> {
+        match self.consume(with) {
+            Some(()) => {
+                // SAFETY: as in `consume`.
+                let queue = unsafe { self.queue.as_mut() };
+                // SAFETY: as in `fast_queue`.
+                unsafe { core::hint::assert_unchecked(queue.can_peek()) };
+                let written = queue.written();
+                let (evd, consumer) = open(&mut self.owned);
+                match written {
+                    Some(left) if evd.is_all_in_queue() => Ok(left),
+                    _ => Ok(consumer.count(evd)),
+                }
+            }
+            None => Err(self.owned),
+        }
+    }
+
+    #[inline(always)]
+    fn consume<R>(&mut self, with: impl FnOnce(Event) -> R) -> Option<R> {
         // SAFETY: the queue belongs to the EVD, which has been owned since `peek` made the pointer:
         // it has not moved, and nothing else uses it.
-        let queue = unsafe { queue.as_mut() };
+        let queue = unsafe { self.queue.as_mut() };
         // SAFETY: `peek` has seen a CQE, and the owner has consumed none since.
         let cqe = unsafe { queue.peek_unchecked() };
-        let evd = owned.handle();
-        take_fast(cqe, |data| with(Event { evd, data })).ok_or(owned)
+        let evd = self.owned.handle();
+        take_fast(cqe, |data| with(Event { evd, data }))
     }
 }
 
@@ -138,6 +166,15 @@ fn take_fast<R>(cqe: Cqe<'_>, with: impl FnOnce(EventData) -> R) -> Option<R> {
     }
 }
 
+impl Evd {
+    /// Returns whether each completion of the only queue is an event, and nothing is posted. To be
+    /// read after the completions: an endpoint is counted before it posts what is discarded.
+    #[inline(always)]
+    fn is_all_in_queue(&self) -> bool {
+        self.discarding.load(Ordering::Acquire) == 0 && self.posted.allows_fast_path()
+    }
+}
+
 impl Consumer {
     /// Returns the only completion queue, if the next event can come only from it and its CQEs can
     /// be peeked at.
@@ -189,21 +226,6 @@ impl Consumer {
             place.evd = evd.handle;
         }
         events.len()
-    }
-
-    /// Returns whether there is an event that [`Self::next_fast`] takes. Consumes nothing.
-    #[inline]
-    pub(super) fn has_fast(&mut self, evd: &Evd) -> Result<bool, Slow> {
-        let Some(cqe) = self.fast_queue(evd)?.peek() else {
-            return Ok(false);
-        };
-        let (_, slot) = receiver(&cqe).ok_or(Slow)?;
-        let is_consumers = match cqe.kind() {
-            CqeKind::Recv | CqeKind::RecvInCqe => is_recv_consumers(&cqe, slot),
-            CqeKind::Request => consumers_request(&cqe, slot).is_some(),
-            CqeKind::Other => false,
-        };
-        if is_consumers { Ok(true) } else { Err(Slow) }
     }
 
     /// Takes the next event: first on the fast path, then on the slow path.

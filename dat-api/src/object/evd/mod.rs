@@ -88,7 +88,7 @@ pub use self::streams::StreamKind;
 pub(crate) use self::streams::{DtoConfig, StreamGuard};
 pub(crate) use self::take::poll_completions;
 pub use self::take::{dequeue, dequeue_slow, dequeue_slow_with, drain, own, own_when_free};
-pub use self::wait::{Timeout, Waited, Waiting, begin, wait};
+pub use self::wait::{Timeout, Waited, Waiting, begin, wait, wait_owned};
 
 /// An event dispatcher.
 pub struct Evd {
@@ -113,6 +113,8 @@ pub struct Evd {
     /// Changes while the owner moves completions from the queues to the staged events.
     moves: SeqCount,
     consumer: Exclusive,
+    /// How many endpoints may have requests outstanding that complete without an event.
+    discarding: AtomicU32,
 }
 
 impl Counted for Evd {
@@ -188,6 +190,16 @@ impl Evd {
                 false
             }
         }
+    }
+
+    /// An endpoint may have requests outstanding, from now on, that complete without an event.
+    pub(crate) fn begin_discarding(&self) {
+        self.discarding.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Ends what [`Self::begin_discarding`] began.
+    pub(crate) fn end_discarding(&self) {
+        self.discarding.fetch_sub(1, Ordering::Release);
     }
 
     /// Wakes the waiter, or notifies the CNO: an event that notifies has arrived.

@@ -100,6 +100,22 @@ impl Posted {
         self.attention.load(Ordering::Relaxed) & (COMMANDS | POLL_REQUESTED | STAMPED | COUNT) == 0
     }
 
+    /// Returns whether there are events here, and nothing else for the owner.
+    #[inline]
+    pub(super) fn has_only_events(&self) -> bool {
+        let others = COMMANDS | POLL_REQUESTED | STAMPED | STAGED;
+        let attention = self.attention.load(Ordering::Acquire);
+        attention & others == 0 && attention & COUNT != 0
+    }
+
+    /// Returns how many events are posted here; `None` if the owner has something to do before
+    /// events are counted.
+    #[inline(always)]
+    pub(super) fn count(&self) -> Option<u32> {
+        let attention = self.attention.load(Ordering::Acquire);
+        (attention & (COMMANDS | POLL_REQUESTED) == 0).then_some(attention & COUNT)
+    }
+
     /// Returns how many events are posted here.
     pub(super) fn len(&self) -> u32 {
         self.attention.load(Ordering::Acquire) & COUNT
@@ -259,6 +275,15 @@ impl Posted {
         let mut inside = self.inside.lock();
         inside.events.drain(..count as usize).for_each(take);
         self.attention.fetch_sub(count, Ordering::Relaxed);
+    }
+
+    /// Called by the owner: takes the oldest event, which it hands out.
+    pub(super) fn take_first(&self) -> Option<EventData> {
+        let mut inside = self.inside.lock();
+        let first = inside.events.pop_front()?;
+        self.attention.fetch_sub(1, Ordering::Relaxed);
+        self.held.fetch_sub(1, Ordering::Release);
+        Some(first)
     }
 
     /// Called by the owner: events were handed out or discarded, so there is room again.

@@ -46,6 +46,7 @@ impl EvdState {
     }
 
     /// Returns whether the EVD can be waited on.
+    #[inline(always)]
     pub(super) fn is_waitable(&self) -> bool {
         !self.is(UNWAITABLE)
     }
@@ -155,6 +156,13 @@ impl Evd {
             Attribute::Solicited => Notification::Solicited,
             Attribute::Threshold => Notification::Threshold,
         })
+    }
+
+    /// Returns whether it can be waited on.
+    #[inline(always)]
+    #[must_use]
+    pub fn is_waitable(&self) -> bool {
+        self.state.is_waitable()
     }
 
     /// Makes the EVD unwaitable: waits fail, and those in progress return at once.

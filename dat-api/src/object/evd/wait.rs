@@ -1,8 +1,7 @@
 //! Waiting for events: poll, spin, arm, poll, sleep, and take the event.
 //!
-//! A wait for one event peeks at the next CQE without consuming it, as long as the fast path
-//! applies (`fast.rs`); otherwise each poll stages the events that are there and counts them. The
-//! event that ends the wait is taken by [`Consumer::next_event`], as by a dequeue.
+//! Each poll counts the events where they are ([`Consumer::count_in_place`]), or stages them to
+//! count them. The event that ends the wait is taken by [`Consumer::next_event`], as by a dequeue.
 
 use std::borrow::BorrowMut;
 
@@ -15,8 +14,9 @@ use dat_engine::wait::{
 use super::Evd;
 use super::consumer::Consumer;
 use super::exclusive::open;
+use super::fast::peek;
 use super::streams::Attribute;
-use super::take::EVD_FAILED;
+use super::take::{EVD_FAILED, own};
 use crate::handle::Owned;
 use crate::object::steps::{Begun, Next, Slept, Steps};
 use crate::status::{DatReturn, ReturnType, Subtype};
@@ -66,6 +66,39 @@ impl From<DatReturn> for Waited {
 /// was armed, count as solicited.
 pub fn wait(owned: &mut Owned<Evd>, timeout: Timeout, threshold: i32) -> Waited {
     begin(owned, timeout, threshold).finish()
+}
+
+/// Waits as [`wait`] does. An event that is there is taken on the fast path, as by a dequeue.
+#[inline]
+pub fn wait_owned(owned: Owned<Evd>, timeout: Timeout, threshold: i32) -> Waited {
+    let mut owned = owned;
+    if threshold == 1 && owned.is_waitable() {
+        let handle = owned.handle();
+        let mut event = Event::default();
+        owned = match peek(owned) {
+            Ok(Ok(found)) => match found.take_counted(|taken| event = taken) {
+                Ok(nmore) => {
+                    return Waited {
+                        result: Ok(event),
+                        nmore,
+                    };
+                }
+                Err(owned) => owned,
+            },
+            Ok(Err(_empty)) if timeout == Timeout::Micros(0) => return TIMED_OUT.into(),
+            Ok(Err(_empty)) => match own(handle) {
+                Ok(owned) => owned,
+                Err(error) => return error.into(),
+            },
+            Err(owned) => owned,
+        };
+    }
+    wait_slow(owned, timeout, threshold)
+}
+
+#[inline(never)]
+fn wait_slow(mut owned: Owned<Evd>, timeout: Timeout, threshold: i32) -> Waited {
+    wait(&mut owned, timeout, threshold)
 }
 
 /// The first poll of [`wait`], for callers that sleep by themselves. Neither this poll nor dropping
@@ -154,7 +187,7 @@ impl<O: BorrowMut<Owned<Evd>>> Waiting<O> {
     /// One step of the engine's wait; the first one begins it.
     fn step(&mut self, slept: Option<&Slept>) -> Result<NextStep, ControlError> {
         let (evd, consumer) = open(self.owned.borrow_mut());
-        consumer.awaited = self.state.threshold;
+        consumer.awaited = self.state.threshold as usize;
         let in_progress = self.in_progress.get_or_insert_with(|| {
             // This wait takes the events of the device.
             consumer.is_covered = false;
@@ -208,7 +241,7 @@ impl<O: BorrowMut<Owned<Evd>>> Waiting<O> {
         let (evd, consumer) = open(self.owned.borrow_mut());
         let state = &mut self.state;
         let outcome = match (outcome, state.failure.take()) {
-            (Ok(WaitOutcome::Ready), Some(error)) if consumer.known(evd) < state.threshold => {
+            (Ok(WaitOutcome::Ready), Some(error)) if consumer.count(evd) < state.threshold => {
                 tracing::error!(evd = ?evd.handle, "waiting failed: {error}");
                 None
             }
@@ -250,12 +283,8 @@ impl<O: BorrowMut<Owned<Evd>>> Drop for Waiting<O> {
     }
 }
 
-fn nmore(known: usize) -> u32 {
-    u32::try_from(known).unwrap_or(u32::MAX)
-}
-
 impl Evd {
-    fn check_wait(&self, threshold: i32) -> Result<usize, DatReturn> {
+    fn check_wait(&self, threshold: i32) -> Result<u32, DatReturn> {
         let asked = u32::try_from(threshold).unwrap_or(0);
         if asked == 0 || asked > self.queue_length() {
             return Err(DatReturn::error(
@@ -277,14 +306,14 @@ impl Evd {
             Some(Attribute::Solicited) if asked != 1 => {
                 state(Subtype::InvalidStateEvdConfigSolicited)
             }
-            _ => Ok(asked as usize),
+            _ => Ok(asked),
         }
     }
 }
 
 /// The parameters of a wait, and what it has seen.
 struct State {
-    threshold: usize,
+    threshold: u32,
     /// How often the EVD had been made unwaitable when the wait began.
     unwaitable_count: u32,
     /// An event that notifies has arrived. At the first poll, every event counts.
@@ -302,7 +331,7 @@ struct State {
 }
 
 impl State {
-    const fn new(threshold: usize, unwaitable_count: u32) -> Self {
+    const fn new(threshold: u32, unwaitable_count: u32) -> Self {
         Self {
             threshold,
             unwaitable_count,
@@ -341,39 +370,23 @@ impl State {
         if evd.state.has_failed() {
             return Some(EVD_FAILED.into());
         }
-        let known = consumer.known(evd);
-        let end = match outcome {
+        let result = match outcome {
             None => return Some(FAILED.into()),
-            Some(WaitOutcome::Interrupted) => INTERRUPTED,
-            Some(WaitOutcome::TimedOut) if known < self.threshold => TIMED_OUT,
-            // Fewer are counted if the next CQE is the event.
-            Some(WaitOutcome::TimedOut | WaitOutcome::Ready) => {
-                // For a query the event is handed out once those behind it are counted.
-                let moving = evd.moves.begin();
-                moving.has_moved();
-                if let Some(data) = consumer.next_event(evd) {
-                    if known == 0 {
-                        // The events behind it were not counted yet.
-                        consumer.gather(evd);
-                    }
-                    return Some(Waited {
-                        result: Ok(Event {
-                            evd: evd.handle,
-                            data,
-                        }),
-                        nmore: nmore(consumer.known(evd)),
-                    });
-                }
-                if known == 0 {
-                    // The endpoint of that CQE was reset after the poll.
-                    return None;
-                }
-                FAILED
-            }
+            Some(WaitOutcome::Interrupted) => Err(INTERRUPTED),
+            Some(WaitOutcome::TimedOut) if consumer.count(evd) < self.threshold => Err(TIMED_OUT),
+            Some(outcome) => match consumer.next_event(evd) {
+                Some(data) => Ok(Event {
+                    evd: evd.handle,
+                    data,
+                }),
+                // The endpoint of the completions was reset after the poll.
+                None if outcome == WaitOutcome::Ready => return None,
+                None => Err(TIMED_OUT),
+            },
         };
         Some(Waited {
-            result: Err(end),
-            nmore: nmore(known),
+            result,
+            nmore: consumer.count(evd),
         })
     }
 }
@@ -392,14 +405,13 @@ impl View<'_> {
             && !self.consumer.reports_solicited()
     }
 
-    /// Returns whether any event ends the wait, so that none need be counted.
-    fn is_for_any(&self) -> bool {
+    /// Returns whether the streams control which completions notify.
+    fn is_controlled(&self) -> bool {
         let attribute = self.evd.state.attribute();
-        self.state.threshold == 1
-            && !matches!(
-                attribute,
-                Some(Attribute::Solicited | Attribute::Unsignalled)
-            )
+        matches!(
+            attribute,
+            Some(Attribute::Solicited | Attribute::Unsignalled)
+        )
     }
 
     /// Returns whether the EVD was made unwaitable, failed, or is being freed.
@@ -415,13 +427,16 @@ impl Source for View<'_> {
         if self.is_stopped() || self.state.failure.is_some() {
             return true;
         }
-        if self.is_for_any()
-            && let Ok(is_ready) = self.consumer.has_fast(self.evd)
+        // Posted events are staged if the wait may go on: then they stay before later completions.
+        let stays_in_order = self.state.threshold == 1 || self.evd.posted.len() == 0;
+        if stays_in_order
+            && (self.state.notified || !self.is_controlled())
+            && let Some(count) = self.consumer.count_in_place(self.evd)
         {
-            return is_ready;
+            return count >= self.state.threshold;
         }
         let found = self.consumer.gather(self.evd);
-        let known = self.consumer.known(self.evd);
+        let known = self.consumer.known(self.evd) as u32;
         self.state.notified |= found.notifies;
         if !self.state.notified && self.needs_device_events() {
             let is_covered = self.state.listening == self.consumer.queues().len();
@@ -463,7 +478,7 @@ impl Source for View<'_> {
     }
 
     fn watched(&self) -> Option<WatchedByte<'_>> {
-        match self.is_for_any() {
+        match self.state.threshold == 1 && !self.is_controlled() {
             true => self.consumer.watched(self.evd),
             false => None,
         }

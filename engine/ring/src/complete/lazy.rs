@@ -68,7 +68,7 @@ impl CompletionRing {
     /// # Safety
     /// As for [`Self::new_lazy`].
     pub(super) unsafe fn publish_in(&mut self, consumer: NonNull<u32>) {
-        write_record(self.record, self.cursor.consumer);
+        write_record(self.record, self.consumed());
         self.is_lazy = true;
         // SAFETY: required of the caller.
         self.entries.consumer = unsafe { DoorbellRecord::new(consumer) };

@@ -38,7 +38,7 @@ impl Run {
     /// [`Self::peek`] has returned that entry.
     #[inline(always)]
     pub unsafe fn advance(&mut self, ring: &CompletionRing, ahead: impl FnOnce(Group)) {
-        let lap = || super::lazy::write_record(ring.record, ring.cursor.consumer);
+        let lap = || super::lazy::write_record(ring.record, ring.consumed());
         let (stop, own_op) = (&mut self.stop, &mut self.own_op);
         // SAFETY: an entry of the ring that began the run.
         let (next, begins_group) = unsafe { self.wrap.after(self.next, stop, own_op, lap) };
@@ -76,7 +76,7 @@ impl CompletionRing {
     /// `entries` times, and nothing of these entries is needed any more.
     #[inline(always)]
     pub unsafe fn end_run(&mut self, run: Run, entries: usize) {
-        self.cursor.consumer = self.cursor.consumer.wrapping_add(entries as u32);
+        self.cursor.consumer += entries as u64;
         self.cursor.next = Position {
             slot: run.next,
             owner: run.own_op & OwnOp::OWNER,

@@ -131,6 +131,12 @@ impl Poller {
         self.ring.peek().is_some()
     }
 
+    /// Returns how many CQEs have been written and not consumed; see [`CompletionRing::written`].
+    #[inline(always)]
+    pub fn written(&mut self) -> Option<u32> {
+        self.ring.written()
+    }
+
     /// Returns the address of the byte that the device writes last when it writes the next CQE. It
     /// is mapped as long as this poller lives.
     pub fn next_byte(&self) -> core::ptr::NonNull<u8> {

@@ -49,6 +49,7 @@ pub(in super::super) struct Ring {
     inside: Mutex<Inside>,
     pub(super) capacity: u32,
     channel: Arc<Channel>,
+    is_direct: bool,
     /// Whether its completions say that they were solicited.
     pub(super) reports_solicited: AtomicBool,
     /// Whether arming it fails.
@@ -108,7 +109,7 @@ impl Ring {
 pub(in super::super) struct FakeQueue(Arc<Ring>);
 
 impl FakeQueue {
-    pub(super) fn new(capacity: u32, channel: Arc<Channel>) -> (Self, Arc<Ring>) {
+    pub(super) fn new(capacity: u32, channel: Arc<Channel>, is_direct: bool) -> (Self, Arc<Ring>) {
         let ring = Arc::new(Ring {
             inside: Mutex::new(Inside {
                 completions: VecDeque::new(),
@@ -116,6 +117,7 @@ impl FakeQueue {
             }),
             capacity,
             channel,
+            is_direct,
             reports_solicited: AtomicBool::new(true),
             is_broken: AtomicBool::new(false),
             arms: AtomicU32::new(0),
@@ -126,7 +128,7 @@ impl FakeQueue {
     }
 
     pub(in super::super) fn can_peek(&self) -> bool {
-        true
+        self.0.is_direct
     }
 
     pub(in super::super) fn watched(&self) -> Option<WatchedByte<'_>> {
@@ -134,12 +136,21 @@ impl FakeQueue {
     }
 
     pub(in super::super) fn has_cqe(&self) -> bool {
-        self.0.len() > 0
+        self.0.is_direct && self.0.len() > 0
+    }
+
+    pub(in super::super) fn written(&mut self) -> Option<u32> {
+        let counts = self.0.is_direct && self.0.stale.load(Ordering::Relaxed) == 0;
+        counts.then(|| self.0.len() as u32)
     }
 
     pub(in super::super) fn peek(&mut self) -> Option<FakeCqe<'_>> {
         let inside = self.0.inside.lock();
-        let (completion, _) = inside.completions.front().copied()?;
+        let (completion, _) = inside
+            .completions
+            .front()
+            .filter(|_| self.0.is_direct)
+            .copied()?;
         drop(inside);
         Some(FakeCqe {
             queue: self,

@@ -13,7 +13,7 @@ use crate::error::DatError;
 use crate::handle::{Handle, Reservation, SlotCounters};
 use crate::object::evd::capacity::FIRST_QUEUE;
 use crate::object::evd::context::EvdContext;
-use crate::object::evd::{DtoRole, DtoStream, Evd, Timeout, Waited, dequeue, own, wait};
+use crate::object::evd::{DtoRole, DtoStream, Evd, Timeout, Waited, dequeue, own, wait_owned};
 use crate::status::{DatReturn, ReturnType, Subtype};
 use crate::types::{
     AsyncKind, AsyncReason, CompletionFlags, ConnectionKind, EvdFlags, EventData, PrivateData,
@@ -30,6 +30,7 @@ struct Inside {
     channel: OnceLock<Arc<Channel>>,
     first_queue: AtomicU32,
     has_no_clock: AtomicBool,
+    is_verbs: AtomicBool,
 }
 
 impl FakeIa {
@@ -46,10 +47,16 @@ impl FakeIa {
 
     pub(in super::super) fn make_queue(&self, depth: u32) -> FakeQueue {
         let channel = self.0.channel.get_or_init(|| Arc::new(Channel::new()));
-        let (queue, ring) = FakeQueue::new(depth, Arc::clone(channel));
+        let is_direct = !self.0.is_verbs.load(Ordering::Relaxed);
+        let (queue, ring) = FakeQueue::new(depth, Arc::clone(channel), is_direct);
         let mut rings = self.0.rings.lock();
         rings.push(ring);
         queue
+    }
+
+    /// Chooses the data path of queues that are created from now on.
+    pub(super) fn choose_path(&self, is_direct: bool) {
+        self.0.is_verbs.store(!is_direct, Ordering::Relaxed);
     }
 
     /// Returns the least entries of the first queue: 0 unless the test has asked for as many as on
@@ -133,7 +140,7 @@ impl Fixture {
 
     pub(super) fn wait(&self, timeout: Timeout, threshold: i32) -> Waited {
         match own(self.handle()) {
-            Ok(mut owned) => wait(&mut owned, timeout, threshold),
+            Ok(owned) => wait_owned(owned, timeout, threshold),
             Err(error) => error.into(),
         }
     }

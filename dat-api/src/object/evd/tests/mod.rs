@@ -1,6 +1,7 @@
 //! Tests of EVDs without a device: the test fills the completion queues.
 
 mod attaching;
+mod counting;
 mod device_events;
 mod fake;
 mod fixture;

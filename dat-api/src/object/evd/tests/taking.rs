@@ -93,11 +93,14 @@ fn evd_receives_are_counted_while_they_are_staged() {
     }
     ring.complete(ep.sent(5));
     assert_eq!(fixture.poll(8).nmore, 4);
-    assert_eq!(counts(), (0, 3), "counted for the threshold");
+    assert_eq!(counts(), (4, 0), "counted where they are");
+    let event = ep.connection(crate::types::ConnectionKind::Disconnected);
+    fixture.evd.post(event).expect("room");
     assert_eq!(fixture.dequeue().map(number), Ok(2));
-    assert_eq!(counts(), (0, 2));
+    assert_eq!(counts(), (0, 2), "staged before the connection event");
     fixture.evd.purge(ep.handle());
     assert_eq!(counts(), (0, 0));
+    assert_eq!(fixture.dequeue(), Ok(event));
     assert_eq!(code(fixture.dequeue()), EMPTY);
 }
 
