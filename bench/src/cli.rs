@@ -248,8 +248,6 @@ impl Api {
 pub(crate) enum Wait {
     /// Spin
     Poll,
-    /// Spin with PAUSE instructions between polls
-    Pause,
     /// Halt the core between polls until the next completion is written
     Umwait,
     /// Spin for a learned time, then sleep
@@ -263,7 +261,6 @@ impl Wait {
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Poll => "poll",
-            Self::Pause => "pause",
             Self::Umwait => "umwait",
             Self::Adaptive => "adaptive",
             Self::Block => "block",

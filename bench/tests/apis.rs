@@ -57,7 +57,7 @@ fn queues_of_any_depth_and_messages_that_are_not_inline_are_measured() {
 fn every_wait_policy_receives_all_messages() {
     libdat();
     for (api, _) in DAT {
-        for wait in ["poll", "pause", "umwait", "adaptive", "block"] {
+        for wait in ["poll", "umwait", "adaptive", "block"] {
             let words = format!("--api {api} --wait {wait} -n 100 --warmup 10 -t 4");
             let (server, port) = server("api-wait", &words);
             let words = format!("lat {words} -p {port} localhost");

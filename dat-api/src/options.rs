@@ -8,7 +8,6 @@
 //! | `DAT_LISTEN` | `listen` | where service points listen: `all` (default), `loopback`, one IP address of this host |
 //! | `DAT_STRICT` | `strict` | `0` (default): as the reference implementation allows; `1`: as the DAT pages say |
 //! | `DAT_SCATTER` | `scatter` | `1` (default): the device may leave short payloads in completions; `0`: it writes all to memory |
-//! | `DAT_CQ_RECORD` | `cq_record` | `eager` (default): the consumer index of a completion queue is written after every poll; `lazy`: before each arm and once per lap |
 //! | `DAT_NUMA` | `numa` | where the memory of queues and buffers is placed: `any` (default): on the node of the thread that touches it first; `device`: on that of the device |
 //! | – | `gid` | index in the port's GID table; the engine chooses one if it is not given |
 //! | – | `sl`, `traffic_class`, `mtu`, `timeout`, `retry`, `rnr_retry`, `rnr_timer`, `pkey` | see [`TransportOptions`] |
@@ -21,7 +20,6 @@
 
 mod transport;
 
-use dat_engine::CqRecord;
 use dat_engine::cm::ListenOn;
 use dat_engine::environment;
 use dat_engine::wait::WaitPolicy;
@@ -72,8 +70,6 @@ pub struct Options {
     /// Whether the device writes every payload to memory, and leaves none in completions
     /// (`scatter=0`).
     pub no_scatter: bool,
-    /// When the doorbell records of completion queues are written, on the direct path.
-    pub cq_record: CqRecord,
     /// The NUMA node of its memory.
     pub numa: NumaChoice,
     /// What the network requires of connections.
@@ -196,13 +192,13 @@ impl Options {
                     _ => return Err(unknown("0, 1")),
                 }
             }
-            "cq_record" => {
-                self.cq_record = match value {
-                    "eager" => CqRecord::Eager,
-                    "lazy" => CqRecord::Lazy,
-                    _ => return Err(unknown("eager, lazy")),
-                }
-            }
+            "cq_record" => match value {
+                "eager" => {}
+                "lazy" => tracing::warn!(
+                    "cq_record=lazy has been removed, and counts as eager: remove the setting"
+                ),
+                _ => return Err(unknown("eager")),
+            },
             "numa" => {
                 self.numa = match value {
                     "any" => NumaChoice::Any,
@@ -262,9 +258,8 @@ mod tests {
         assert!(strict("1") && !strict("0"));
         let scatter = |value| with("DAT_SCATTER", value).expect("a value").no_scatter;
         assert!(scatter("0") && !scatter("1"));
-        let record = |value| with("DAT_CQ_RECORD", value).expect("a value").cq_record;
-        assert_eq!(record("eager"), CqRecord::Eager);
-        assert_eq!(record("lazy"), CqRecord::Lazy);
+        let record = |value| with("DAT_CQ_RECORD", value).expect("a value");
+        assert_eq!(record("eager"), record("lazy"));
         let numa = |value| with("DAT_NUMA", value).expect("a value").numa;
         assert_eq!(numa("any"), NumaChoice::Any);
         assert_eq!(numa("device"), NumaChoice::Device);

@@ -19,7 +19,6 @@ use mlx5_rings::wire::LONGEST_WINDOW;
 mod create;
 mod handle;
 mod options;
-mod overrun;
 
 pub use handle::EndpointHandle;
 use handle::State;
@@ -33,9 +32,6 @@ pub struct Endpoint {
     path: ManuallyDrop<path::QueuePair>,
     handle: ManuallyDrop<EndpointHandle>,
     max_inline: u32,
-    /// Limits of [`Self::limit`] that hold always, because a completion queue ignores
-    /// overruns.
-    most: Option<overrun::Most>,
 }
 
 impl Endpoint {
@@ -299,9 +295,6 @@ impl Endpoint {
         unsafe { self.handle.verbs().to_reset() }?;
         inner.state = State::Reset;
         self.path.reset();
-        if let Some(most) = self.most {
-            most.limit(&mut self.path, u32::MAX, u32::MAX);
-        }
         inner.watch = Some(self.path.watch());
         Ok(())
     }
@@ -317,13 +310,9 @@ impl Endpoint {
     /// Limits the outstanding sends, and the outstanding receives of the endpoint's
     /// own queue, to less than the queues hold, until [`Self::reset`]. If more are
     /// outstanding now, the limit is their number. Call this before posting, or to
-    /// raise the limit. It is at most the depths of the endpoint where one of its completion
-    /// queues ignores overruns ([`crate::CqRecord::Lazy`]).
+    /// raise the limit.
     pub fn limit(&mut self, sends: u32, receives: u32) {
-        match self.most {
-            Some(most) => most.limit(&mut self.path, sends, receives),
-            None => self.path.limit(sends, receives),
-        }
+        self.path.limit(sends, receives);
     }
 
     /// Returns how many sends may be outstanding.

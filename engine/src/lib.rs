@@ -193,9 +193,7 @@ pub use mlx5_rings::layout;
 pub use mlx5_rings::mmio::{read_message, write_message};
 pub use mlx5_rings::wire::LONGEST_WINDOW;
 pub use path::{PollerCounters, fast};
-pub use queue::{
-    Arrival, CompletionQueue, CompletionQueueHandle, CqOptions, CqRecord, CqeKind, CqeRef,
-};
+pub use queue::{Arrival, CompletionQueue, CompletionQueueHandle, CqOptions, CqeKind, CqeRef};
 pub use request::{
     ATOMIC_BYTES, BindRequest, ListError, Message, PostError, RecvRequest, Segment, SendFlags,
     SendOp, SendRequest,

@@ -1,6 +1,4 @@
 //! Completion queues.
-//!
-//! Decision: `docs/decisions/073-lazy-consumer-record.md`
 
 use core::fmt;
 use core::ops::Deref;
@@ -13,35 +11,7 @@ pub use crate::path::Arrival;
 pub use crate::path::direct::{CqeKind, CqeRef};
 use crate::path::{self, PollerCounters, direct, verbs};
 use crate::wait::{ChannelFds, WatchedByte};
-use mlx5_rings::complete::MOST_LAZY_ENTRIES;
 use mlx5_rings::layout::CompletionLayout;
-
-/// When the consumer index of a completion queue is written to its doorbell record, which the
-/// device reads. Ignored on the verbs path.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum CqRecord {
-    /// After every poll that consumed something.
-    #[default]
-    Eager,
-    /// Before each arm, and once per lap of the ring, which is at least every 2^22 completions.
-    /// The completion queue is created so that it ignores overruns. So the queues that report
-    /// to it must never have more outstanding than [`CqOptions::depth`], after a reset also
-    /// counting completions from before that were not polled: completions are lost otherwise,
-    /// and no event reports it. Endpoints are limited to the depths that they are created with.
-    ///
-    /// A device or library that refuses such a queue gets an eager one, and so does a depth of
-    /// 2^21 and more; [`CompletionQueueHandle::record`] says which.
-    Lazy,
-}
-
-impl fmt::Display for CqRecord {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Eager => "eager",
-            Self::Lazy => "lazy",
-        })
-    }
-}
 
 /// How to create a [`CompletionQueue`].
 #[derive(Clone, Copy, Default)]
@@ -56,8 +26,6 @@ pub struct CqOptions<'a> {
     pub channel: Option<&'a CompletionChannel>,
     /// The interrupt vector of the events, below the device's number of vectors.
     pub vector: u32,
-    /// When its doorbell record is written, on the direct path.
-    pub record: CqRecord,
 }
 
 /// A completion queue and the right to poll it.
@@ -92,24 +60,15 @@ impl Device {
             cqe_size,
             channel,
             vector,
-            record,
         } = *options;
-        let verbs = match record {
-            CqRecord::Eager => VerbsCq::create(self, depth, cqe_size, channel, vector)?,
-            CqRecord::Lazy => self.create_lazy(depth, cqe_size, channel, vector)?,
-        };
+        let verbs = VerbsCq::create(self, depth, cqe_size, channel, vector)?;
         let path = match verbs.layout() {
             Some(layout) => {
                 let owner = Arc::new(verbs.clone());
                 // SAFETY: the layout is that of a queue that was just created,
                 // which lives as long as the owner; its ring is used by this poller
                 // only, and endpoints are created with this poller's command queue only.
-                let poller = unsafe {
-                    match verbs.ignores_overruns() {
-                        true => direct::Poller::new_lazy(&layout, owner),
-                        false => direct::Poller::new(&layout, owner),
-                    }
-                };
+                let poller = unsafe { direct::Poller::new(&layout, owner) };
                 path::Poller::Direct(poller.map_err(|error| {
                     ControlError::new(
                         ControlErrorKind::Unsupported,
@@ -129,40 +88,6 @@ impl Device {
             handle,
             events_taken: 0,
         })
-    }
-}
-
-impl Device {
-    /// Creates a CQ that ignores overruns, or another one if that is not possible.
-    fn create_lazy(
-        &self,
-        depth: u32,
-        cqe_size: CqeSize,
-        channel: Option<&CompletionChannel>,
-        vector: u32,
-    ) -> Result<VerbsCq, ControlError> {
-        let create = |ignore| VerbsCq::create_with(self, depth, cqe_size, channel, vector, ignore);
-        // libmlx5 makes room for one more, and rounds up.
-        let cause = if !self.is_direct() {
-            "the device is on the verbs path".to_owned()
-        } else if depth >= MOST_LAZY_ENTRIES {
-            format!("its depth is {depth}, expected less than {MOST_LAZY_ENTRIES}")
-        } else {
-            match create(true) {
-                Ok(cq) => return Ok(cq),
-                Err(error) => match error.kind() {
-                    ControlErrorKind::Invalid | ControlErrorKind::Unsupported => error.to_string(),
-                    // For example too little memory.
-                    _ => return Err(error),
-                },
-            }
-        };
-        let cq = create(false)?;
-        tracing::warn!(
-            cqn = cq.cqn(),
-            "the doorbell record of a CQ is written after every poll, not lazily: {cause}"
-        );
-        Ok(cq)
     }
 }
 
@@ -354,15 +279,6 @@ impl CompletionQueueHandle {
     #[must_use]
     pub fn capacity(&self) -> u32 {
         self.verbs.capacity()
-    }
-
-    /// Returns when the doorbell record is written.
-    #[must_use]
-    pub fn record(&self) -> CqRecord {
-        match self.verbs.ignores_overruns() {
-            true => CqRecord::Lazy,
-            false => CqRecord::Eager,
-        }
     }
 
     /// Returns whether completions report that the peer solicited an event

@@ -14,7 +14,6 @@ mod direct;
 mod failures;
 mod handles;
 mod incidents;
-mod lazy_record;
 mod nasty;
 mod numa;
 mod queues;

@@ -15,7 +15,7 @@ pub(super) const ABOUT: &str = "\
 Measure the wake-up latency and the CPU time of waiting, per wait policy.
 
 A thread waits for messages as dat_evd_wait does, with each policy of --wait:
-poll spins (pause and umwait too, with rests between polls), block sleeps at
+poll spins (umwait too, with halts between polls), block sleeps at
 once, adaptive spins for a time that it learns and then sleeps (with bounds:
 adaptive:MIN_US:MAX_US). Another thread sends messages at each --rate. Latencies
 are in microseconds; CPU is microseconds per message, and percent of one

@@ -7,9 +7,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// Environment variables whose names look like names of the headers.
-const VARIABLES: [&str; 11] = [
+const VARIABLES: [&str; 10] = [
     "DAT_CM",
-    "DAT_CQ_RECORD",
     "DAT_DBG_DEST",
     "DAT_DBG_TYPE",
     "DAT_LISTEN",

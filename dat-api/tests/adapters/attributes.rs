@@ -424,7 +424,6 @@ fn the_provider_s_own_attributes_are_the_options_in_use() {
             "wait",
             "cm",
             "scatter",
-            "cq_record",
             "numa",
             "gid",
             "pkey",

@@ -4,9 +4,7 @@
 //! The device writes the ownership byte of an entry last. The lowest bit of
 //! that byte is the owner bit, which changes with every lap. The consumer index
 //! is published in the first doorbell record, once per poll that consumed
-//! something; no doorbell register is written for it. A ring made by
-//! [`CompletionRing::new_lazy`] publishes it in a word of software's instead, and
-//! writes the record once per lap and before each arm.
+//! something; no doorbell register is written for it.
 //!
 //! Decision: `docs/decisions/074-look-ahead.md`
 
@@ -21,10 +19,8 @@ use crate::wire::{
 };
 use crate::{RingSize, distance24};
 
-mod lazy;
 mod run;
 
-pub use lazy::MOST_LAZY_ENTRIES;
 pub use run::Run;
 
 /// Bytes of an entry that the device defines.
@@ -41,8 +37,7 @@ pub struct Entries {
     first: NonNull<u8>,
     size: RingSize,
     stride: usize,
-    /// The consumer index as other threads read it: the doorbell record, or the word
-    /// of [`CompletionRing::new_lazy`].
+    /// The doorbell record.
     consumer: DoorbellRecord,
 }
 
@@ -251,19 +246,12 @@ struct Wrap {
 
 impl Wrap {
     /// Returns the entry after `slot`, and whether a group begins there; `stop` is moved to its
-    /// last entry then. Inverts the owner bit in `own_op` where the next lap begins, and calls
-    /// `lap` there.
+    /// last entry then. Inverts the owner bit in `own_op` where the next lap begins.
     ///
     /// # Safety
     /// `slot` is an entry of this ring, and `stop` the last one of its group.
     #[inline(always)]
-    unsafe fn after(
-        &self,
-        slot: Slot,
-        stop: &mut Slot,
-        own_op: &mut u8,
-        lap: impl FnOnce(),
-    ) -> (Slot, bool) {
+    unsafe fn after(&self, slot: Slot, stop: &mut Slot, own_op: &mut u8) -> (Slot, bool) {
         if slot != *stop {
             // SAFETY: there is an entry after this one, which is not the last of the ring.
             return (Slot(unsafe { slot.0.add(self.stride) }), false);
@@ -271,7 +259,6 @@ impl Wrap {
         core::hint::cold_path();
         let next = if slot == self.last {
             *own_op ^= OwnOp::OWNER;
-            lap();
             self.first
         } else {
             // SAFETY: as above.
@@ -318,10 +305,6 @@ pub struct CompletionRing {
     cursor: Cursor,
     /// As many entries were found written by [`CompletionRing::written`], or consumed since.
     counted: u64,
-    /// The consumer index as the device reads it.
-    record: DoorbellRecord,
-    /// Whether `publish` leaves the record behind.
-    is_lazy: bool,
     arm_record: DoorbellRecord,
     arm_register: ArmRegister,
     cqn: u32,
@@ -370,14 +353,13 @@ impl CompletionRing {
         };
         // SAFETY: the second doorbell record of the pair that the layout names.
         let arm_record = unsafe { layout.dbrec.add(1) };
-        // SAFETY: the layout's record, valid as the caller promises.
-        let record = unsafe { DoorbellRecord::new(layout.dbrec) };
         let entries = Entries {
             // SAFETY: inside the first entry.
             first: unsafe { layout.buf.add(skip) },
             size,
             stride,
-            consumer: record,
+            // SAFETY: the layout's record, valid as the caller promises.
+            consumer: unsafe { DoorbellRecord::new(layout.dbrec) },
         };
         let consumer = start.into();
         Ok(Self {
@@ -398,8 +380,6 @@ impl CompletionRing {
                     looks_ahead: false,
                 },
             },
-            record,
-            is_lazy: false,
             // SAFETY: as above.
             arm_record: unsafe { DoorbellRecord::new(arm_record) },
             // SAFETY: the layout's page, valid as the caller promises.
@@ -494,20 +474,13 @@ impl CompletionRing {
     pub unsafe fn advance_ahead(&mut self, ahead: impl FnOnce(Group)) {
         self.cursor.consumer += 1;
         let Cursor {
-            consumer,
             next: Position { slot, owner },
             stop,
             wrap,
+            ..
         } = &mut self.cursor;
-        // Reads the index again, so that it takes no register from the branch that does not wrap.
-        let consumer = &raw const *consumer;
-        let lap = || {
-            // SAFETY: a field of this ring.
-            let index = unsafe { *core::hint::black_box(consumer) };
-            lazy::write_record(self.record, index as u32);
-        };
         // SAFETY: an entry of this ring.
-        let (next, begins_group) = unsafe { wrap.after(*slot, stop, owner, lap) };
+        let (next, begins_group) = unsafe { wrap.after(*slot, stop, owner) };
         *slot = next;
         if begins_group && wrap.looks_ahead {
             ahead(Group {
@@ -548,8 +521,7 @@ impl CompletionRing {
         (slot.own_op().0 ^ owner) & OwnOp::OWNER == 0
     }
 
-    /// Returns the consumed entries to the device: publishes the consumer index. A ring of
-    /// [`Self::new_lazy`] only shows it to other threads.
+    /// Returns the consumed entries to the device: publishes the consumer index.
     #[inline(always)]
     pub fn publish(&mut self) {
         barrier::before_release();
@@ -595,9 +567,6 @@ impl CompletionRing {
         const SOLICITED_ONLY: u32 = 1 << 24;
         let command = if solicited_only { SOLICITED_ONLY } else { 0 };
         let word = ((events_read & 3) << 28) | command | (self.consumed() & 0xff_ffff);
-        if self.is_lazy {
-            lazy::write_record(self.record, self.consumed());
-        }
         self.arm_record.set(word);
         self.arm_register
             .ring(Be64::new((u64::from(word) << 32) | u64::from(self.cqn)));

@@ -87,8 +87,7 @@
 //!    next one that does.
 //! 5. **Release the CQE.** [`advance`](complete::CompletionRing::advance) consumes it, and
 //!    [`publish`](complete::CompletionRing::publish) stores the consumer index in the
-//!    completion queue's doorbell record. One `publish` can follow many `advance`. With
-//!    [`new_lazy`](complete::CompletionRing::new_lazy), the record is written once per lap.
+//!    completion queue's doorbell record. One `publish` can follow many `advance`.
 //!
 //! To sleep instead of polling, [`arm`](complete::CompletionRing::arm) the completion
 //! queue, poll once more, and wait for the event.

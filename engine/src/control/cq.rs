@@ -11,9 +11,7 @@ use crate::error::{ControlError, ControlErrorKind};
 use core::ptr::{self, NonNull};
 use core::sync::atomic::{AtomicU32, Ordering};
 use dv_sys::mlx5dv::{MLX5DV_CQ_INIT_ATTR_MASK_CQE_SIZE, mlx5dv_cq_init_attr, mlx5dv_create_cq};
-use dv_sys::verbs::{
-    self, ibv_cq, ibv_cq_init_attr_ex, ibv_cq_init_attr_mask, ibv_create_cq_attr_flags,
-};
+use dv_sys::verbs::{self, ibv_cq, ibv_cq_init_attr_ex};
 use mlx5_rings::layout::CompletionLayout;
 use std::sync::Arc;
 
@@ -49,22 +47,6 @@ impl VerbsCq {
         channel: Option<&CompletionChannel>,
         vector: u32,
     ) -> Result<Self, ControlError> {
-        Self::create_with(device, depth, cqe_size, channel, vector, false)
-    }
-
-    /// Creates a CQ as [`Self::create`] does. With `ignore_overrun`, on the direct path, the
-    /// device writes completions also where they have no room.
-    ///
-    /// # Errors
-    /// As for [`Self::create`]; and the device or libmlx5 has no CQs that ignore overruns.
-    pub(crate) fn create_with(
-        device: &Device,
-        depth: u32,
-        cqe_size: CqeSize,
-        channel: Option<&CompletionChannel>,
-        vector: u32,
-        ignore_overrun: bool,
-    ) -> Result<Self, ControlError> {
         device.context.require_here(OPERATION)?;
         check(device, depth, vector)?;
         if channel.is_some_and(|channel| !channel.raw.belongs_to(&device.context)) {
@@ -84,10 +66,6 @@ impl VerbsCq {
         attr.cq_context = Arc::as_ptr(&shared).cast_mut().cast();
         attr.channel = channel.map_or(ptr::null_mut(), |channel| channel.raw.as_ptr());
         attr.comp_vector = vector;
-        if ignore_overrun {
-            attr.comp_mask = ibv_cq_init_attr_mask::IBV_CQ_INIT_ATTR_MASK_FLAGS.0;
-            attr.flags = ibv_create_cq_attr_flags::IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN.0;
-        }
         let _placed = device.context.prefer_node();
         // SAFETY: device and channel are alive; the context outlives the CQ: see the
         // drop of RawCq.
@@ -105,7 +83,6 @@ impl VerbsCq {
         let mut cq = RawCq {
             raw,
             layout: None,
-            ignores_overruns: ignore_overrun && device.is_direct(),
             // SAFETY: the CQ was just created, and no other thread uses it.
             capacity: AtomicU32::new(u32::try_from(unsafe { raw.as_ref() }.cqe).unwrap_or(0)),
             shared,
@@ -153,11 +130,6 @@ impl VerbsCq {
     #[must_use]
     pub fn id(&self) -> ObjectId {
         self.0.shared.id
-    }
-
-    /// Returns whether it was created to ignore overruns.
-    pub(crate) fn ignores_overruns(&self) -> bool {
-        self.0.ignores_overruns
     }
 
     /// Returns whether it can wake for solicited receives only:
@@ -291,7 +263,6 @@ pub(super) struct RawCq {
     raw: NonNull<ibv_cq>,
     /// Set when creation is complete, on the direct path.
     layout: Option<CompletionLayout>,
-    ignores_overruns: bool,
     /// See [`VerbsCq::capacity`]. Only [`VerbsCq::resize`] changes it.
     pub(super) capacity: AtomicU32,
     shared: Arc<CqShared>,

@@ -4,7 +4,6 @@ use core::mem::ManuallyDrop;
 use std::sync::Arc;
 
 use super::options::{EnvironmentOptions, InlineShape};
-use super::overrun;
 use super::{Endpoint, EndpointHandle, EndpointOptions};
 use crate::control::{ProtectionDomain, QpGrant, QpSpec, VerbsQp};
 use crate::error::{ControlError, ControlErrorKind};
@@ -40,7 +39,6 @@ impl ProtectionDomain {
     /// An argument exceeds the device's limits, the parts belong to different
     /// devices, or the device has no queue pairs left.
     pub fn create_endpoint(&self, options: &EndpointOptions<'_>) -> Result<Endpoint, ControlError> {
-        overrun::require_room(options)?;
         let environment_options = EnvironmentOptions::from_environment();
         let spec = QpSpec {
             send_cq: &options.send_cq.verbs,
@@ -70,19 +68,14 @@ impl ProtectionDomain {
         if environment_options.no_inline {
             grant.inline_bytes = 0;
         }
-        let mut path = match verbs.send_layout() {
+        let path = match verbs.send_layout() {
             Some(send) => direct_path(&verbs, send, options, doorbell, grant)?,
             None => verbs_path(&verbs, options, grant)?,
         };
-        let most = overrun::Most::of(options);
-        if let Some(most) = most {
-            most.limit(&mut path, u32::MAX, u32::MAX);
-        }
         Ok(Endpoint {
             handle: ManuallyDrop::new(EndpointHandle::new(verbs, path.watch())),
             path: ManuallyDrop::new(path),
             max_inline: grant.inline_bytes,
-            most,
         })
     }
 }

@@ -28,8 +28,8 @@ use std::sync::OnceLock;
 
 use libc::{c_int, pollfd};
 
+use super::halt::{Halt, WatchedByte};
 use super::protocol::{BlockResult, Platform};
-use super::rest::{Halt, WatchedByte};
 use super::word::SleepWord;
 use super::{ChannelFds, SignalGuard, SignalMask, monotonic_nanos, raw};
 use crate::error::{ControlError, last_errno};
@@ -260,12 +260,6 @@ impl Platform for Blocker {
 
     fn yield_now(&self) {
         std::thread::yield_now();
-    }
-
-    fn pause(&self, times: u32) {
-        for _ in 0..times {
-            core::hint::spin_loop();
-        }
     }
 
     fn monitor(&self, byte: WatchedByte<'_>) -> bool {

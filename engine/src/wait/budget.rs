@@ -89,10 +89,9 @@ impl SpinBudget {
     #[must_use]
     pub fn nanos(&self, policy: WaitPolicy) -> u64 {
         match policy {
-            WaitPolicy::Poll
-            | WaitPolicy::Pause
-            | WaitPolicy::Umwait
-            | WaitPolicy::Adaptive { max: None, .. } => u64::MAX,
+            WaitPolicy::Poll | WaitPolicy::Umwait | WaitPolicy::Adaptive { max: None, .. } => {
+                u64::MAX
+            }
             WaitPolicy::Block => 0,
             WaitPolicy::Adaptive {
                 min,
@@ -320,7 +319,7 @@ mod tests {
             max: None,
         };
         assert_eq!(after(endless, &[u64::MAX]), [u64::MAX]);
-        for policy in [WaitPolicy::Poll, WaitPolicy::Pause, WaitPolicy::Umwait] {
+        for policy in [WaitPolicy::Poll, WaitPolicy::Umwait] {
             assert_eq!(after(policy, &[u64::MAX]), [u64::MAX]);
         }
         assert_eq!(after(WaitPolicy::Block, &[1]), [0]);

@@ -11,13 +11,10 @@ pub enum WaitPolicy {
     /// processor every 20 microseconds, so that other threads make progress where
     /// every core is busy.
     Poll,
-    /// As [`Self::Poll`], with PAUSE instructions between polls, at first one and later 16: the
-    /// other hyper-thread of the core gets more of it.
-    Pause,
     /// As [`Self::Poll`], but the processor halts between polls until the next completion is
-    /// written, at most 10 microseconds at a time (UMWAIT, or MWAITX on AMD). As
-    /// [`Self::Pause`] where the processor has no such instruction, and where completions come
-    /// from several queues or not from the direct path.
+    /// written, at most 10 microseconds at a time (UMWAIT, or MWAITX on AMD). It does not halt
+    /// where the processor has no such instruction, and where completions come from several
+    /// queues or not from the direct path.
     Umwait,
     /// Block at once: occupies no core, costs a wake-up each time.
     Block,
@@ -49,7 +46,6 @@ impl fmt::Display for WaitPolicy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Poll => f.write_str("poll"),
-            Self::Pause => f.write_str("pause"),
             Self::Umwait => f.write_str("umwait"),
             Self::Block => f.write_str("block"),
             Self::Adaptive { min, max } => {
@@ -74,7 +70,7 @@ impl fmt::Display for WaitPolicyError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "invalid wait policy \"{}\": {}; expected poll, pause, umwait, block, adaptive or \
+            "invalid wait policy \"{}\": {}; expected poll, umwait, block, adaptive or \
              adaptive:MIN_US:MAX_US (MAX_US may be inf), such as adaptive:0:200",
             self.text, self.cause
         )
@@ -96,7 +92,12 @@ impl FromStr for WaitPolicy {
         let bounds: Vec<&str> = words.collect();
         match (name, bounds.as_slice()) {
             ("poll", []) => Ok(Self::Poll),
-            ("pause", []) => Ok(Self::Pause),
+            ("pause", []) => {
+                tracing::warn!(
+                    "the wait policy pause has been removed, and counts as poll: use poll"
+                );
+                Ok(Self::Poll)
+            }
             ("umwait", []) => Ok(Self::Umwait),
             ("block", []) => Ok(Self::Block),
             ("adaptive", []) => Ok(Self::default()),
@@ -141,7 +142,7 @@ mod tests {
     fn policies_are_parsed_and_displayed() {
         for (text, policy, back) in [
             ("poll", WaitPolicy::Poll, "poll"),
-            ("pause", WaitPolicy::Pause, "pause"),
+            ("pause", WaitPolicy::Poll, "poll"),
             ("umwait", WaitPolicy::Umwait, "umwait"),
             ("block", WaitPolicy::Block, "block"),
             ("adaptive", WaitPolicy::default(), "adaptive:0:200"),

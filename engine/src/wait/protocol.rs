@@ -104,8 +104,6 @@ pub trait Platform {
     fn is_multiprocessor(&self) -> bool;
     /// Yields the processor to other threads.
     fn yield_now(&self);
-    /// Executes this many PAUSE instructions.
-    fn pause(&self, _times: u32) {}
     /// Begins to watch a byte. Returns false if the processor cannot.
     fn monitor(&self, _byte: WatchedByte<'_>) -> bool {
         false
@@ -155,10 +153,6 @@ const SIGNAL_INTERVAL: u64 = 20_000;
 /// kernel restarts the sleep with the time that was left at the stop, so a wait may
 /// miss its deadline by that much. Decision: `docs/decisions/065-sleep-in-ppoll.md`
 const LONGEST_SLEEP: Duration = Duration::from_secs(1);
-
-/// The most PAUSE instructions between two polls ([`WaitPolicy::Pause`]). How long one takes
-/// depends on the processor.
-const MOST_PAUSES: u32 = 16;
 
 /// Nanoseconds of spinning between two pauses ([`Step::Pause`]).
 const PAUSE_INTERVAL: u64 = 10_000_000;
@@ -252,7 +246,6 @@ pub struct Wait<G> {
     /// The spin yields the processor before each poll.
     yields: bool,
     /// The PAUSE instructions before the last poll.
-    pauses: u32,
     phase: Phase,
     /// Blocks signals.
     guard: G,
@@ -317,7 +310,6 @@ impl<G> Wait<G> {
             allowed,
             is_learning,
             yields,
-            pauses: 0,
             phase: match allowed {
                 0 => Phase::Announcing,
                 _ => Phase::Spin {
@@ -418,7 +410,7 @@ impl<G> Wait<G> {
     ) -> Spun {
         loop {
             let found = match self.policy {
-                WaitPolicy::Pause | WaitPolicy::Umwait => self.rest_and_poll(source, platform),
+                WaitPolicy::Umwait => Self::halt(source, platform),
                 _ if self.yields => {
                     platform.yield_now();
                     source.ready()
@@ -450,23 +442,15 @@ impl<G> Wait<G> {
         }
     }
 
-    /// Halts or pauses, and polls.
-    fn rest_and_poll<S: Source, P: Platform<Guard = G>>(
-        &mut self,
-        source: &mut S,
-        platform: &P,
-    ) -> bool {
-        let halts = self.policy == WaitPolicy::Umwait
-            && source.watched().is_some_and(|byte| platform.monitor(byte));
-        if halts {
+    /// Halts until the next completion is written, if that is possible.
+    fn halt<S: Source, P: Platform<Guard = G>>(source: &mut S, platform: &P) -> bool {
+        let watches = source.watched().is_some_and(|byte| platform.monitor(byte));
+        if watches {
             // A completion before the monitor is found by this poll; one after it ends the halt.
             if source.ready() {
                 return true;
             }
             platform.halt();
-        } else {
-            self.pauses = (2 * self.pauses).clamp(1, MOST_PAUSES);
-            platform.pause(self.pauses);
         }
         source.ready()
     }

@@ -6,9 +6,9 @@ use super::protocol::Platform;
 use super::*;
 
 mod endless;
+mod halted;
 mod one_processor;
 mod real;
-mod rested;
 mod scripted;
 
 /// Returns a policy that spins for exactly `nanos` nanoseconds.

@@ -1,6 +1,4 @@
 //! What an EVD needs from its IA.
-//!
-//! Decision: `docs/decisions/073-lazy-consumer-record.md`
 
 use std::sync::Arc;
 
@@ -125,9 +123,6 @@ impl EvdContext {
         let cq = ia.device().create_cq(&CqOptions {
             depth,
             channel: Some(channel),
-            // An EVD reserves room for everything that can complete in the queue
-            // (`capacity.rs`).
-            record: ia.cq_record(),
             ..CqOptions::default()
         })?;
         ia.watch(cq.verbs().id(), evd);

@@ -3,7 +3,7 @@
 use core::net::SocketAddr;
 
 use dat_engine::cm::Manager;
-use dat_engine::{CqRecord, DataPath, Device, PortInfo, Transport};
+use dat_engine::{Device, PortInfo, Transport};
 
 use super::attributes::{
     ALIGNMENT, ALLOCATED, AVAILABLE, EpCreator, HARD_WATERMARK, IaAttributes, IovOwnership,
@@ -125,24 +125,12 @@ impl AttributeSources<'_> {
                 named("wait", self.options.wait.to_string()),
                 named("cm", self.manager.kind().to_string()),
                 named("scatter", u8::from(!self.options.no_scatter).to_string()),
-                named(
-                    "cq_record",
-                    cq_record(self.device, self.options).to_string(),
-                ),
                 named("numa", self.numa.clone()),
             ]
             .into_iter()
             .chain(self.connections.iter().cloned())
             .collect(),
         }
-    }
-}
-
-/// Returns when doorbell records of completion queues are to be written.
-pub(super) fn cq_record(device: &Device, options: &Options) -> CqRecord {
-    match device.info().path {
-        DataPath::Direct => options.cq_record,
-        _ => CqRecord::Eager,
     }
 }
 

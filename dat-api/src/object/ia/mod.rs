@@ -35,7 +35,7 @@ use std::sync::atomic::AtomicBool;
 use dat_engine::cm::{DeviceWatch, Local, Manager};
 use dat_engine::control::ObjectId;
 use dat_engine::wait::WaitPolicy;
-use dat_engine::{CqRecord, Device, Transport, TransportOptions};
+use dat_engine::{Device, Transport, TransportOptions};
 
 use crate::error::{DatError, Result};
 use crate::handle::{self, Handle, Object, Reservation, Upcalls};
@@ -189,13 +189,6 @@ impl Ia {
     #[must_use]
     pub fn scatters_to_completions(&self) -> bool {
         !self.options.no_scatter
-    }
-
-    /// Returns when the doorbell records of completion queues are to be written. The verbs path
-    /// leaves that to the device's library.
-    #[must_use]
-    pub(crate) fn cq_record(&self) -> CqRecord {
-        describe::cq_record(&self.device, &self.options)
     }
 
     /// Returns whether calls are checked as the DAT pages say, also where the reference

@@ -29,19 +29,16 @@ impl Run {
         Some(self.next)
     }
 
-    /// Advances past the next entry. `ring` is the ring that began the run. Where the run
-    /// passes the end of the ring, the doorbell record gets the index at which the run began:
-    /// entries of the run are not consumed yet. Calls `ahead` as
+    /// Advances past the next entry. Calls `ahead` as
     /// [`CompletionRing::advance_ahead`] does.
     ///
     /// # Safety
     /// [`Self::peek`] has returned that entry.
     #[inline(always)]
-    pub unsafe fn advance(&mut self, ring: &CompletionRing, ahead: impl FnOnce(Group)) {
-        let lap = || super::lazy::write_record(ring.record, ring.consumed());
+    pub unsafe fn advance(&mut self, ahead: impl FnOnce(Group)) {
         let (stop, own_op) = (&mut self.stop, &mut self.own_op);
         // SAFETY: an entry of the ring that began the run.
-        let (next, begins_group) = unsafe { self.wrap.after(self.next, stop, own_op, lap) };
+        let (next, begins_group) = unsafe { self.wrap.after(self.next, stop, own_op) };
         self.next = next;
         if begins_group && self.wrap.looks_ahead {
             ahead(Group {

@@ -202,102 +202,6 @@ fn layouts_that_contradict_themselves_are_refused() {
     assert!(refused(1 << 23, 64));
 }
 
-/// A fixture whose ring publishes in a word of its own.
-fn lazy_fixture(count: u32, stride: u32, start: u32) -> (Fixture, Memory) {
-    let mut fixture = fixture(count, stride, start);
-    let word = Memory::new(64, 0xee);
-    // SAFETY: the memory is kept beside the ring.
-    unsafe { fixture.ring.publish_in(word.at(0).cast()) };
-    (fixture, word)
-}
-
-#[test]
-fn a_lazy_record_is_written_once_per_lap() {
-    for start in [0, 0x3f_fff0, 0xff_fff0, u32::MAX - 15] {
-        let (mut fixture, word) = lazy_fixture(8, 64, start);
-        for taken in 1..=50u32 {
-            fixture.produce(7, 0, CqeOpcode::REQUESTER);
-            fixture.take().unwrap();
-            let consumed = start.wrapping_add(taken);
-            assert_eq!(word.be32(0), consumed & 0xff_ffff, "other threads see it");
-            let lap = consumed & !7;
-            assert_eq!(fixture.records.be32(0), lap & 0xff_ffff, "{consumed:#x}");
-            let end = fixture.ring.entries().written_end();
-            assert_eq!(end, consumed & 0xff_ffff);
-            assert!(!fixture.ring.entries().holds_any());
-        }
-    }
-}
-
-/// Runs of entries, near the counters at which 22, 24 and 32 bits wrap.
-#[test]
-fn a_lazy_record_lags_by_at_most_2_to_the_22() {
-    assert!(MOST_LAZY_ENTRIES.is_power_of_two());
-    // A run begins at the second entry of a lap, and ends at the last of the next.
-    let worst = (MOST_LAZY_ENTRIES - 1) + (MOST_LAZY_ENTRIES - 1);
-    assert!(worst < 1 << 22);
-    for start in [0x3f_fff9_u32, 0xff_fff9, u32::MAX - 6] {
-        let (mut fixture, _word) = lazy_fixture(8, 64, start);
-        let mut written = start;
-        let mut consumed = start;
-        for runs in [3_usize, 7, 1, 7, 7, 2, 7, 5, 7] {
-            for counter in 0..runs {
-                fixture.produce(7, counter as u16, CqeOpcode::REQUESTER);
-            }
-            let (_, own_op) = fixture.ring.peek().unwrap();
-            let mut taken = 0;
-            while taken < runs {
-                let mut run = fixture.ring.run(own_op);
-                let mut entries = 0;
-                while run.peek().is_some() {
-                    // SAFETY: the entry is there.
-                    unsafe { run.advance(&fixture.ring, |_| {}) };
-                    entries += 1;
-                }
-                // SAFETY: the run has passed that many entries.
-                unsafe { fixture.ring.end_run(run, entries) };
-                if (consumed ^ consumed.wrapping_add(entries as u32)) & !7 != 0 {
-                    written = consumed;
-                }
-                consumed = consumed.wrapping_add(entries as u32);
-                taken += entries;
-            }
-            fixture.ring.publish();
-            assert_eq!(fixture.records.be32(0), written & 0xff_ffff);
-            assert!(consumed.wrapping_sub(written) < 2 * 8);
-        }
-    }
-}
-
-#[test]
-fn an_arm_writes_a_lazy_record() {
-    let (mut fixture, _word) = lazy_fixture(8, 64, 0xff_fffe);
-    for _ in 0..5 {
-        fixture.produce(7, 0, CqeOpcode::REQUESTER);
-        fixture.take().unwrap();
-    }
-    assert_eq!(fixture.records.be32(0), 0, "the end of the lap");
-    fixture.ring.arm(false, 1);
-    assert_eq!(fixture.records.be32(0), 3);
-    assert_eq!(fixture.records.be32(4), 1 << 28 | 3);
-}
-
-#[test]
-fn rings_that_are_too_long_for_a_lazy_record_are_refused() {
-    let memory = Memory::new(64, 0);
-    let layout = CompletionLayout {
-        buf: memory.at(0),
-        cqe_count: 2 * MOST_LAZY_ENTRIES,
-        cqe_size: 64,
-        dbrec: memory.at(0).cast(),
-        uar: memory.at(0),
-        cqn: 1,
-    };
-    // SAFETY: refused before the memory is used.
-    let refused = unsafe { CompletionRing::new_lazy(&layout, memory.at(8).cast()) };
-    assert!(refused.unwrap_err().to_string().contains("2^21"));
-}
-
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 4 } else { 256 }))]
 
@@ -332,7 +236,7 @@ proptest! {
                     prop_assert_eq!(slot.wqe_counter(), number);
                     prop_assert_eq!(own_op.opcode(), opcode(send));
                     // SAFETY: the entry is there.
-                    unsafe { run.advance(&fixture.ring, |_| {}) };
+                    unsafe { run.advance(|_| {}) };
                     taken += 1;
                 }
                 prop_assert_eq!(Some(taken), runs.next().map(<[bool]>::len));
@@ -457,7 +361,7 @@ fn a_run_looks_ahead_where_it_begins_a_group() {
     for _ in 0..18 {
         run.peek().unwrap();
         // SAFETY: the entry is there.
-        unsafe { run.advance(&fixture.ring, |group: Group| shown.push(group.count())) };
+        unsafe { run.advance(|group: Group| shown.push(group.count())) };
     }
     // SAFETY: the run has passed that many entries.
     unsafe { fixture.ring.end_run(run, 18) };

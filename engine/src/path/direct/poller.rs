@@ -7,8 +7,6 @@
 //!
 //! Decision: `docs/decisions/010-one-look-at-a-cqe.md`
 
-use core::ptr::NonNull;
-use core::sync::atomic::AtomicU32;
 use std::sync::Arc;
 
 use super::command_queue::CqCommand;
@@ -39,12 +37,6 @@ impl core::fmt::Debug for Poller {
     }
 }
 
-/// Where a poller with a lazy doorbell record publishes its consumer index for other
-/// threads, in a cache line of its own.
-#[derive(Default)]
-#[repr(align(64))]
-struct ConsumerWord(AtomicU32);
-
 /// The result of the slow path for one CQE.
 enum Slow {
     /// A completion to report.
@@ -71,38 +63,15 @@ impl Poller {
     pub unsafe fn new(layout: &CompletionLayout, owner: Owner) -> Result<Self, LayoutError> {
         // SAFETY: required of the caller; the command queue keeps the owner.
         let ring = unsafe { CompletionRing::new(layout) }?;
-        Ok(Self::with(ring, owner))
-    }
-
-    /// Does what [`Self::new`] does, for a completion queue that ignores overruns: the
-    /// doorbell record is written once per lap and before each arm. The queues that report
-    /// to it must have fewer requests and receives outstanding than it has entries.
-    ///
-    /// # Errors
-    /// The layout is inconsistent, or has too many entries
-    /// ([`MOST_LAZY_ENTRIES`](mlx5_rings::complete::MOST_LAZY_ENTRIES)).
-    ///
-    /// # Safety
-    /// As for [`Self::new`].
-    pub unsafe fn new_lazy(layout: &CompletionLayout, owner: Owner) -> Result<Self, LayoutError> {
-        let consumer = Arc::new(ConsumerWord::default());
-        let at = NonNull::from(&consumer.0).cast();
-        // SAFETY: required of the caller; the command queue keeps the owner and the word,
-        // an atomic, which only the ring accesses.
-        let ring = unsafe { CompletionRing::new_lazy(layout, at) }?;
-        Ok(Self::with(ring, Arc::new((owner, consumer))))
-    }
-
-    fn with(ring: CompletionRing, owner: Owner) -> Self {
         let table = Table::new();
         let places = table.places().clone();
         let commands = Arc::new(CqCommandQueue::new(ring.entries(), places, owner));
-        Self {
+        Ok(Self {
             ring,
             table,
             commands,
             counters: PollerCounters::default(),
-        }
+        })
     }
 
     /// Returns the command queue, for creating queue pairs that report to this queue.

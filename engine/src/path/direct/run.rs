@@ -85,7 +85,7 @@ impl CqeRef<'_> {
             let wr_id = wr_ids.at(tail.wqe_counter());
             *place = pattern.completion(wr_id, context, slot.byte_count(), 0);
             // SAFETY: `peek` has returned the entry.
-            unsafe { run.advance(entries, |group| table.look_ahead(group)) };
+            unsafe { run.advance(|group| table.look_ahead(group)) };
             Some(())
         });
         if !is_still(found, op_qpn) {
@@ -123,7 +123,7 @@ impl CqeRef<'_> {
             *place = pattern.completion(request.wr_id(), context, 0, request.wr_data());
             last = Some(request);
             // SAFETY: `peek` has returned the entry.
-            unsafe { run.advance(entries, |group| table.look_ahead(group)) };
+            unsafe { run.advance(|group| table.look_ahead(group)) };
             Some(())
         });
         if !is_still(found, op_qpn) {
@@ -161,7 +161,7 @@ impl CqeRef<'_> {
                 let pattern = Pattern::of(Completion { qpn, ..common });
                 *place = pattern.completion(wr_id, found.context(), slot.byte_count(), 0);
                 // SAFETY: `peek` has returned the entry.
-                unsafe { run.advance(entries, |group| table.look_ahead(group)) };
+                unsafe { run.advance(|group| table.look_ahead(group)) };
                 Some(())
             })
         };

@@ -162,7 +162,6 @@ fn a_channel_wakes_and_a_closed_one_does_not_hang() {
 fn a_deadline_is_kept_by_every_policy() {
     for policy in [
         WaitPolicy::Poll,
-        WaitPolicy::Pause,
         WaitPolicy::Umwait,
         WaitPolicy::Block,
         spin_for(500_000),
@@ -280,12 +279,7 @@ fn an_ignored_signal_before_the_sleep_does_not_end_the_sleep() {
 #[test]
 fn a_signal_ends_a_wait_that_spins_and_one_that_sleeps() {
     let _turn = counted();
-    for policy in [
-        WaitPolicy::Poll,
-        WaitPolicy::Pause,
-        WaitPolicy::Umwait,
-        WaitPolicy::Block,
-    ] {
+    for policy in [WaitPolicy::Poll, WaitPolicy::Umwait, WaitPolicy::Block] {
         HANDLED.store(0, Ordering::Relaxed);
         let blocker = Blocker::new().expect("a descriptor");
         let (mut mail, _) = mail();

@@ -21,13 +21,12 @@ pub(super) enum Step {
     Block(Option<u64>),
     Take,
     Retract,
-    Pause(u32),
     Monitor,
     Halt,
 }
 
 pub(super) use Step::{
-    Announce, Arm, Block, GiveWay, Guard, Halt, Look, Monitor, Pause, Poll, Retract, Take, Unguard,
+    Announce, Arm, Block, GiveWay, Guard, Halt, Look, Monitor, Poll, Retract, Take, Unguard,
 };
 
 #[derive(Default)]
@@ -145,11 +144,6 @@ impl Platform for Fake {
         self.did(GiveWay);
         let mut script = self.0.borrow_mut();
         script.now += script.turn_time;
-    }
-
-    fn pause(&self, times: u32) {
-        self.did(Pause(times));
-        self.0.borrow_mut().now += 10 * u64::from(times);
     }
 
     fn monitor(&self, _byte: WatchedByte<'_>) -> bool {

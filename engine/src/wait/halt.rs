@@ -1,5 +1,4 @@
-//! What a spin does between two polls: nothing, PAUSE instructions, or a halt of the
-//! processor until a line of memory is written.
+//! Halting the processor between two polls until a line of memory is written.
 //!
 //! A halt needs instructions that few processors have: UMONITOR and UMWAIT (Intel, CPUID
 //! leaf 7, WAITPKG), or MONITORX and MWAITX (AMD, CPUID leaf 0x8000_0001). No other

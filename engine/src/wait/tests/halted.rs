@@ -1,6 +1,6 @@
-//! Spins that pause, or halt the processor, between polls.
+//! Spins that halt the processor between polls.
 
-use super::scripted::{GiveWay, Halt, Look, Monitor, Pause, Poll, Script, Step, is, ran};
+use super::scripted::{GiveWay, Halt, Look, Monitor, Poll, Script, Step, is, ran};
 use super::*;
 
 /// Polls of 10 ns, of which this many miss, on a processor that halts for 4 µs.
@@ -16,28 +16,10 @@ fn halting(misses: Option<u32>) -> Script {
 
 /// Returns the steps after the first polls, which are made without a rest.
 fn rests(steps: &[Step]) -> Vec<Step> {
-    let is_rest = |step: &Step| matches!(step, Pause(_) | Monitor | Halt | Poll(_));
-    let first = steps
-        .iter()
-        .position(|step| matches!(step, Pause(_) | Monitor));
+    let is_rest = |step: &Step| matches!(step, Monitor | Halt | Poll(_));
+    let first = steps.iter().position(|step| *step == Monitor);
     let after = &steps[first.expect("a rest")..];
     after.iter().copied().filter(is_rest).collect()
-}
-
-#[test]
-fn pauses_double_up_to_16_with_a_poll_after_each() {
-    let script = Script {
-        halt_time: None,
-        ..halting(Some(40))
-    };
-    let ran = ran(script, WaitPolicy::Pause, Deadline::NEVER);
-    is(&ran, WaitOutcome::Ready);
-    let mut expected = Vec::new();
-    for times in [1, 2, 4, 8, 16, 16, 16, 16] {
-        expected.extend([Pause(times), Poll(1)]);
-    }
-    assert_eq!(rests(&ran.steps), expected);
-    assert_eq!((ran.counters.spins, ran.counters.hits), (1, 1));
 }
 
 #[test]
@@ -57,7 +39,7 @@ fn a_completion_before_the_halt_is_found_without_it() {
 }
 
 #[test]
-fn without_the_instruction_or_a_byte_the_spin_pauses() {
+fn without_the_instruction_or_a_byte_the_spin_only_polls() {
     for (has_byte, halt_time) in [(false, Some(1)), (true, None), (false, None)] {
         let script = Script {
             has_byte,
@@ -67,8 +49,6 @@ fn without_the_instruction_or_a_byte_the_spin_pauses() {
         let ran = ran(script, WaitPolicy::Umwait, Deadline::NEVER);
         is(&ran, WaitOutcome::Ready);
         assert!(!ran.steps.contains(&Halt));
-        let pauses = ran.steps.iter().filter(|step| matches!(step, Pause(_)));
-        assert_eq!(pauses.count(), 4);
     }
 }
 
@@ -90,11 +70,11 @@ fn deadlines_and_signals_end_a_spin_that_halts() {
 }
 
 #[test]
-fn other_policies_neither_pause_nor_halt() {
+fn other_policies_do_not_halt() {
     for policy in [WaitPolicy::Poll, spin_for(100_000)] {
         let ran = ran(halting(Some(1_000)), policy, Deadline::NEVER);
         is(&ran, WaitOutcome::Ready);
-        let rests = |step: &Step| matches!(step, Pause(_) | Monitor | Halt);
+        let rests = |step: &Step| matches!(step, Monitor | Halt);
         assert!(!ran.steps.iter().any(rests));
     }
 }
