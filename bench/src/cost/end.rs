@@ -70,9 +70,8 @@ pub(super) trait End {
     /// Polls one completion of a receive, and adds its cookie and length to
     /// `sum`, so that the compiler cannot omit reading them.
     fn received(&mut self, sum: &mut u64) -> usize;
-    /// Waits without a timeout until so many receives are completed, and takes one as
-    /// [`Self::received`] does.
-    fn waited(&mut self, _threshold: u32, _sum: &mut u64) -> usize {
+    /// Takes one completion of a receive by a wait for one event, with timeout 0.
+    fn waited(&mut self, _sum: &mut u64) -> usize {
         POLL_FAILED
     }
     /// Polls up to [`super::operation::BATCH`] completions of receives.

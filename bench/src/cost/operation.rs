@@ -18,7 +18,6 @@ pub(super) enum Operation {
     PollSendBatch,
     Empty,
     Wait,
-    WaitFor2,
     WaitEmpty,
     Send,
     SendList,
@@ -37,7 +36,7 @@ pub(super) const BATCH: usize = 16;
 
 impl Operation {
     /// All operations, in the order of the table.
-    pub(super) const ALL: [Self; 25] = [
+    pub(super) const ALL: [Self; 24] = [
         Self::PostRecv,
         Self::PostRecvList,
         Self::SrqPost,
@@ -53,7 +52,6 @@ impl Operation {
         Self::PollSendBatch,
         Self::Empty,
         Self::Wait,
-        Self::WaitFor2,
         Self::WaitEmpty,
         Self::Send,
         Self::SendList,
@@ -92,7 +90,6 @@ impl Operation {
             Self::PollSendBatch => ("hit_send_batch", "send completion, batch of 16"),
             Self::Empty => ("empty", "empty poll"),
             Self::Wait => ("wait", "wait, each of a burst of receives"),
-            Self::WaitFor2 => ("wait_for_2", "wait with threshold 2, likewise"),
             Self::WaitEmpty => ("wait_empty", "wait with timeout 0, empty"),
             Self::Send => ("send", "send 64 B not inline, single"),
             Self::SendList => ("send_list", "send 64 B not inline, list of 32"),

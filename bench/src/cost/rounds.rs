@@ -66,7 +66,7 @@ impl<I: Interface> Rounds<I> {
             Operation::PostRecvList,
             Operation::PollRecvBatch,
         )?;
-        bench.no_event(Operation::Empty, |sum| near.received(sum))?;
+        bench.no_event(near, Operation::Empty, |near, sum| near.received(sum))?;
         bench.sends(near, far, Single, false, Operation::Send)?;
         bench.sends(near, far, Batched, false, Operation::SendList)?;
         bench.sends(near, far, Single, true, Operation::SendInline)?;
@@ -145,27 +145,23 @@ impl Bench<'_> {
         )
     }
 
-    /// Measures waits that find their events, and waits that find none. The last receive is taken by
-    /// a wait for one.
+    /// Measures waits that find their events, and waits that find none.
     fn waits<E: End>(&mut self, near: &mut E, far: &mut E) -> Result<(), Failure> {
         let count = self.count;
-        for (threshold, operation) in [(1, Operation::Wait), (2, Operation::WaitFor2)] {
-            posted(post_all(count + 1, |at| near.receive(at)), "receives")?;
-            posted(post_all(count + 1, |at| far.send(at, false)), "sends")?;
-            take(count + 1, self.nic, || far.sent(self.sum))?;
-            self.nic.drain_and_hold()?;
-            let (nic, sum) = (&mut *self.nic, &mut *self.sum);
-            let mut taken = Ok(false);
-            self.meter.measure(operation, count, &mut || {
-                taken = take(count, nic, || near.waited(threshold, sum));
-            });
-            if taken? {
-                self.meter.invalidate();
-            }
-            take(1, self.nic, || near.waited(1, self.sum))?;
-            self.nic.release();
-        }
-        self.no_event(Operation::WaitEmpty, |sum| near.waited(1, sum))
+        posted(post_all(count, |at| near.receive(at)), "receives")?;
+        posted(post_all(count, |at| far.send(at, false)), "sends")?;
+        take(count, self.nic, || far.sent(self.sum))?;
+        self.nic.drain_and_hold()?;
+        self.polls(
+            Batching::Single,
+            E::BATCHES,
+            Operation::Wait,
+            near,
+            E::waited,
+            E::waited,
+        )?;
+        self.nic.release();
+        self.no_event(near, Operation::WaitEmpty, |near, sum| near.waited(sum))
     }
 
     /// Measures receives of messages that are short enough to lie in the CQE.
@@ -286,17 +282,18 @@ impl Bench<'_> {
     }
 
     /// Measures polls that find nothing.
-    fn no_event(
+    fn no_event<E: End>(
         &mut self,
+        near: &mut E,
         operation: Operation,
-        mut poll: impl FnMut(&mut u64) -> usize,
+        poll: impl Fn(&mut E, &mut u64) -> usize,
     ) -> Result<(), Failure> {
         let count = self.count;
         self.nic.hold()?;
         let (mut found, sum) = (0, &mut *self.sum);
         self.meter.measure(operation, count, &mut || {
             for _ in 0..count {
-                found += poll(sum);
+                found += poll(near, sum);
             }
         });
         self.nic.release();

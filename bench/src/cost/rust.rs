@@ -274,8 +274,8 @@ impl<const SHARED: bool> End for RustEnd<SHARED> {
     }
 
     #[inline(always)]
-    fn waited(&mut self, threshold: u32, sum: &mut u64) -> usize {
-        let waited = self.received.wait_for(threshold, Some(Duration::ZERO));
+    fn waited(&mut self, sum: &mut u64) -> usize {
+        let waited = self.received.wait_for(1, Some(Duration::ZERO));
         match waited {
             Ok(waited) => {
                 *sum = sum.wrapping_add(u64::from(waited.more));

@@ -66,6 +66,26 @@ fn next_slow(owned: Owned<Evd>) -> Result<Option<Event>, DatReturn> {
     }
 }
 
+/// [`EventDispatcher::wait_for`] on the slow path.
+#[inline(never)]
+fn wait_slow(
+    handle: Handle,
+    owned: Option<Owned<Evd>>,
+    timeout: Option<Duration>,
+    threshold: u32,
+) -> Result<Waited, DatReturn> {
+    let mut owned = match owned {
+        Some(owned) => owned,
+        None => evd::own(handle)?,
+    };
+    let threshold = i32::try_from(threshold).unwrap_or(i32::MAX);
+    let waited = evd::wait(&mut owned, limit(timeout), threshold);
+    waited.result.map(|event| Waited {
+        event,
+        more: waited.nmore,
+    })
+}
+
 impl EventDispatcher {
     pub(super) fn create(
         adapter: &Adapter,
@@ -204,6 +224,7 @@ impl EventDispatcher {
     /// `DAT_TIMEOUT_EXPIRED`; `DAT_INTERRUPTED_CALL` after a signal; `DAT_INVALID_STATE` if another
     /// thread waits already or [`Self::set_unwaitable`] was called; `DAT_ABORT` when the adapter is
     /// closed meanwhile.
+    #[inline]
     pub fn wait(&self, timeout: Option<Duration>) -> Result<Event, DatReturn> {
         self.wait_for(1, timeout).map(|waited| waited.event)
     }
@@ -213,13 +234,13 @@ impl EventDispatcher {
     /// # Errors
     /// As [`Self::wait`]; also `DAT_INVALID_PARAMETER` for a threshold of 0 or above the
     /// dispatcher's length.
+    #[inline]
     pub fn wait_for(&self, threshold: u32, timeout: Option<Duration>) -> Result<Waited, DatReturn> {
-        let threshold = i32::try_from(threshold).unwrap_or(i32::MAX);
-        let waited = evd::wait_owned(evd::own(self.0.handle)?, limit(timeout), threshold);
-        waited.result.map(|event| Waited {
-            event,
-            more: waited.nmore,
-        })
+        match evd::take_counted(evd::own(self.0.handle)?, threshold) {
+            Ok((event, more)) => Ok(Waited { event, more }),
+            Err(None) if timeout == Some(Duration::ZERO) => Err(evd::TIMED_OUT),
+            Err(owned) => wait_slow(self.0.handle, owned, timeout, threshold),
+        }
     }
 
     /// Posts a software event that carries this value.

@@ -6,7 +6,7 @@
 //! is published in the first doorbell record, once per poll that consumed
 //! something; no doorbell register is written for it.
 //!
-//! Decision: `docs/decisions/074-look-ahead.md`
+//! Decisions: `docs/decisions/073-lazy-consumer-record.md`, `docs/decisions/074-look-ahead.md`
 
 use core::ptr::NonNull;
 

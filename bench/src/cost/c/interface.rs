@@ -352,12 +352,11 @@ impl<const SHARED: bool> End for CEnd<SHARED> {
     }
 
     #[inline(always)]
-    fn waited(&mut self, threshold: u32, sum: &mut u64) -> usize {
+    fn waited(&mut self, sum: &mut u64) -> usize {
         let (mut event, mut more) = (MaybeUninit::<DAT_EVENT>::uninit(), 0);
-        let (evd, threshold) = (self.received.evd, threshold as DAT_COUNT);
+        let evd = self.received.evd;
         // SAFETY: an EVD; event and count are local variables that are written.
-        let code =
-            unsafe { (self.calls.evd_wait)(evd, 0, threshold, event.as_mut_ptr(), &raw mut more) };
+        let code = unsafe { (self.calls.evd_wait)(evd, 0, 1, event.as_mut_ptr(), &raw mut more) };
         match code & DAT_TYPE_MASK {
             DAT_SUCCESS => {
                 *sum = sum.wrapping_add(more as u64);

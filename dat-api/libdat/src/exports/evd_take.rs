@@ -143,12 +143,13 @@ pub unsafe extern "C-unwind" fn dat_evd_wait(
                 // `exports`.
                 return unsafe { wait_found(found, event, nmore, evd_handle, timeout) };
             }
-            Ok(Err(_empty)) if timeout == 0 => {
-                // SAFETY: the pointer is not null, as above.
-                unsafe { nmore.write_unaligned(0) };
-                return version::code(TIMED_OUT);
+            // SAFETY: the pointer is writable, as above.
+            Ok(Err(_empty)) if timeout == 0 => return unsafe { timed_out(nmore) },
+            Ok(Err(_empty)) => {}
+            Err(owned) => {
+                // SAFETY: both pointers are writable, as above.
+                return unsafe { wait_posted(owned, event, nmore, evd_handle, timeout) };
             }
-            _ => {}
         }
     }
     // SAFETY: the caller has the same contract.
@@ -182,7 +183,7 @@ unsafe extern "C-unwind" fn wait_found(
         // SAFETY: required of the caller.
         unsafe { event::write(event, &taken) };
     });
-    if let Ok(left) = taken {
+    if let Ok(((), left)) = taken {
         // SAFETY: required of the caller.
         unsafe { nmore.write_unaligned(left.cast_signed()) };
         return DatReturn::SUCCESS.bits();
@@ -190,6 +191,50 @@ unsafe extern "C-unwind" fn wait_found(
     drop(taken);
     // SAFETY: the caller has the same contract.
     unsafe { wait_slow(evd_handle, timeout, 1, event, nmore) }
+}
+
+/// Takes a posted event, such as one of a connection, if there are no others.
+///
+/// # Safety
+/// The pointers are writable.
+#[inline(never)]
+#[allow(improper_ctypes_definitions, reason = "only Rust calls it")]
+unsafe extern "C-unwind" fn wait_posted(
+    owned: Owned<Evd>,
+    event: *mut DAT_EVENT,
+    nmore: *mut DAT_COUNT,
+    evd_handle: DAT_EVD_HANDLE,
+    timeout: DAT_TIMEOUT,
+) -> DAT_RETURN {
+    let taken = evd::take_posted(owned, |taken| {
+        // SAFETY: required of the caller.
+        unsafe { event::write(event, taken) };
+    });
+    match taken {
+        Ok(Some(left)) => {
+            // SAFETY: required of the caller.
+            unsafe { nmore.write_unaligned(left.cast_signed()) };
+            return DatReturn::SUCCESS.bits();
+        }
+        // SAFETY: required of the caller.
+        Ok(None) if timeout == 0 => return unsafe { timed_out(nmore) },
+        Ok(None) => {}
+        Err(owned) => drop(owned),
+    }
+    // SAFETY: the caller has the same contract.
+    unsafe { wait_slow(evd_handle, timeout, 1, event, nmore) }
+}
+
+/// Returns the code for an empty EVD at the end of the timeout.
+///
+/// # Safety
+/// `nmore` is writable.
+#[inline(always)]
+unsafe fn timed_out(nmore: *mut DAT_COUNT) -> DAT_RETURN {
+    // SAFETY: required of the caller.
+    unsafe { nmore.write_unaligned(0) };
+    // A code without a subtype is the same in every version of uDAPL.
+    TIMED_OUT.bits()
 }
 
 /// Waits for any number of events, wherever they are.
@@ -315,5 +360,6 @@ pub(super) unsafe fn waited_with(
     };
     // SAFETY: the contract of `exports`.
     unsafe { nmore.write_unaligned(count(waited.nmore)) };
-    Ok(version::code(code))
+    // None of these codes has a subtype.
+    Ok(code.bits())
 }

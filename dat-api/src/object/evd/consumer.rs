@@ -130,13 +130,25 @@ impl Consumer {
 
     /// Takes a posted event without staging it, if no completion was there before it.
     fn next_posted(&mut self, evd: &Evd) -> Option<EventData> {
-        if !evd.posted.has_only_events() {
-            return None;
+        match self.posted_alone(evd)? {
+            0 => None,
+            _ => self.take_posted(evd),
         }
+    }
+
+    /// Returns how many events are posted, if there are no others and there is nothing else to do.
+    #[inline]
+    pub(super) fn posted_alone(&self, evd: &Evd) -> Option<u32> {
+        // The queues are looked at after the number was read: what is posted later may be behind a
+        // completion.
+        let posted = evd.posted.alone()?;
         let is_empty = |queue: &Queue| queue.can_peek() && !queue.has_cqe();
-        if !self.queues.iter().all(is_empty) {
-            return None;
-        }
+        self.queues.iter().all(is_empty).then_some(posted)
+    }
+
+    /// Takes the oldest posted event.
+    #[inline]
+    pub(super) fn take_posted(&mut self, evd: &Evd) -> Option<EventData> {
         self.notice.posted();
         evd.posted.take_first()
     }

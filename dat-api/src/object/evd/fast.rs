@@ -64,26 +64,28 @@ impl PeekedEvent {
         self.consume(with).ok_or(self.owned)
     }
 
-    /// Takes the event as [`Self::take`] does. Returns how many events are left.
+    /// Takes the event as [`Self::take`] does. Returns what `with` returns, and how many events are
+    /// left.
     ///
     /// # Errors
     /// As [`Self::take`].
     #[inline(always)]
-    pub fn take_counted(mut self, with: impl FnOnce(Event)) -> Result<u32, Owned<Evd>> {
-        match self.consume(with) {
-            Some(()) => {
-                // SAFETY: as in `consume`.
-                let queue = unsafe { self.queue.as_mut() };
-                // SAFETY: as in `fast_queue`.
-                unsafe { core::hint::assert_unchecked(queue.can_peek()) };
-                let written = queue.written();
-                let (evd, consumer) = open(&mut self.owned);
-                match written {
-                    Some(left) if evd.is_all_in_queue() => Ok(left),
-                    _ => Ok(consumer.count(evd)),
-                }
-            }
-            None => Err(self.owned),
+    pub fn take_counted<R>(
+        mut self,
+        with: impl FnOnce(Event) -> R,
+    ) -> Result<(R, u32), Owned<Evd>> {
+        let Some(result) = self.consume(with) else {
+            return Err(self.owned);
+        };
+        // SAFETY: as in `consume`.
+        let queue = unsafe { self.queue.as_mut() };
+        // SAFETY: as in `fast_queue`.
+        unsafe { core::hint::assert_unchecked(queue.can_peek()) };
+        let written = queue.written();
+        let (evd, consumer) = open(&mut self.owned);
+        match written {
+            Some(left) if evd.is_all_in_queue() => Ok((result, left)),
+            _ => Ok((result, consumer.count(evd))),
         }
     }
 

@@ -88,7 +88,8 @@ pub use self::streams::StreamKind;
 pub(crate) use self::streams::{DtoConfig, StreamGuard};
 pub(crate) use self::take::poll_completions;
 pub use self::take::{dequeue, dequeue_slow, dequeue_slow_with, drain, own, own_when_free};
-pub use self::wait::{Timeout, Waited, Waiting, begin, wait, wait_owned};
+pub(crate) use self::wait::TIMED_OUT;
+pub use self::wait::{Timeout, Waited, Waiting, begin, take_counted, take_posted, wait};
 
 /// An event dispatcher.
 pub struct Evd {

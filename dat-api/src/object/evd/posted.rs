@@ -100,12 +100,13 @@ impl Posted {
         self.attention.load(Ordering::Relaxed) & (COMMANDS | POLL_REQUESTED | STAMPED | COUNT) == 0
     }
 
-    /// Returns whether there are events here, and nothing else for the owner.
+    /// Returns how many events are posted here; `None` if others are staged, or there is something
+    /// else for the owner to do.
     #[inline]
-    pub(super) fn has_only_events(&self) -> bool {
+    pub(super) fn alone(&self) -> Option<u32> {
         let others = COMMANDS | POLL_REQUESTED | STAMPED | STAGED;
         let attention = self.attention.load(Ordering::Acquire);
-        attention & others == 0 && attention & COUNT != 0
+        (attention & others == 0).then_some(attention & COUNT)
     }
 
     /// Returns how many events are posted here; `None` if the owner has something to do before

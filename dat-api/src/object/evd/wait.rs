@@ -16,7 +16,7 @@ use super::consumer::Consumer;
 use super::exclusive::open;
 use super::fast::peek;
 use super::streams::Attribute;
-use super::take::{EVD_FAILED, own};
+use super::take::EVD_FAILED;
 use crate::handle::Owned;
 use crate::object::steps::{Begun, Next, Slept, Steps};
 use crate::status::{DatReturn, ReturnType, Subtype};
@@ -24,7 +24,8 @@ use crate::types::Event;
 
 const FAILED: DatReturn = DatReturn::error(ReturnType::InternalError, Subtype::NoSubtype);
 const INTERRUPTED: DatReturn = DatReturn::error(ReturnType::InterruptedCall, Subtype::NoSubtype);
-const TIMED_OUT: DatReturn = DatReturn::error(ReturnType::TimeoutExpired, Subtype::NoSubtype);
+pub(crate) const TIMED_OUT: DatReturn =
+    DatReturn::error(ReturnType::TimeoutExpired, Subtype::NoSubtype);
 
 /// The timeout of a wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,37 +69,50 @@ pub fn wait(owned: &mut Owned<Evd>, timeout: Timeout, threshold: i32) -> Waited 
     begin(owned, timeout, threshold).finish()
 }
 
-/// Waits as [`wait`] does. An event that is there is taken on the fast path, as by a dequeue.
-#[inline]
-pub fn wait_owned(owned: Owned<Evd>, timeout: Timeout, threshold: i32) -> Waited {
-    let mut owned = owned;
-    if threshold == 1 && owned.is_waitable() {
-        let handle = owned.handle();
-        let mut event = Event::default();
-        owned = match peek(owned) {
-            Ok(Ok(found)) => match found.take_counted(|taken| event = taken) {
-                Ok(nmore) => {
-                    return Waited {
-                        result: Ok(event),
-                        nmore,
-                    };
-                }
-                Err(owned) => owned,
-            },
-            Ok(Err(_empty)) if timeout == Timeout::Micros(0) => return TIMED_OUT.into(),
-            Ok(Err(_empty)) => match own(handle) {
-                Ok(owned) => owned,
-                Err(error) => return error.into(),
-            },
-            Err(owned) => owned,
-        };
+/// For a wait for one event: takes it on the fast path, as a dequeue does, if it is there. Returns it
+/// and the number of events that are left.
+///
+/// # Errors
+/// The EVD, with nothing taken: the slow path has to decide. `None` if the EVD is empty.
+#[inline(always)]
+pub fn take_counted(owned: Owned<Evd>, threshold: u32) -> Result<(Event, u32), Option<Owned<Evd>>> {
+    if threshold != 1 || !owned.is_waitable() {
+        return Err(Some(owned));
     }
-    wait_slow(owned, timeout, threshold)
+    match peek(owned) {
+        Ok(Ok(found)) => found.take_counted(|event| event).map_err(Some),
+        Ok(Err(_empty)) => Err(None),
+        Err(owned) => Err(Some(owned)),
+    }
 }
 
-#[inline(never)]
-fn wait_slow(mut owned: Owned<Evd>, timeout: Timeout, threshold: i32) -> Waited {
-    wait(&mut owned, timeout, threshold)
+/// For a wait for one event, when the fast path did not apply ([`super::peek`]): if there are only
+/// posted events, takes the first and passes it to `with`. Returns how many are left, or `None` if
+/// there is none.
+///
+/// # Errors
+/// The EVD, with nothing taken: the slow path has to decide.
+#[inline(always)]
+pub fn take_posted(
+    mut owned: Owned<Evd>,
+    with: impl FnOnce(&Event),
+) -> Result<Option<u32>, Owned<Evd>> {
+    let (evd, consumer) = open(&mut owned);
+    match consumer.posted_alone(evd) {
+        _ if evd.state.has_failed() => {}
+        Some(0) => return Ok(None),
+        Some(_) => {
+            if let Some(data) = consumer.take_posted(evd) {
+                with(&Event {
+                    evd: evd.handle,
+                    data,
+                });
+                return Ok(Some(consumer.count(evd)));
+            }
+        }
+        None => {}
+    }
+    Err(owned)
 }
 
 /// The first poll of [`wait`], for callers that sleep by themselves. Neither this poll nor dropping

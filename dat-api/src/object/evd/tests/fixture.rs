@@ -13,7 +13,9 @@ use crate::error::DatError;
 use crate::handle::{Handle, Reservation, SlotCounters};
 use crate::object::evd::capacity::FIRST_QUEUE;
 use crate::object::evd::context::EvdContext;
-use crate::object::evd::{DtoRole, DtoStream, Evd, Timeout, Waited, dequeue, own, wait_owned};
+use crate::object::evd::{
+    DtoRole, DtoStream, Evd, Timeout, Waited, dequeue, own, take_counted, wait,
+};
 use crate::status::{DatReturn, ReturnType, Subtype};
 use crate::types::{
     AsyncKind, AsyncReason, CompletionFlags, ConnectionKind, EvdFlags, EventData, PrivateData,
@@ -139,8 +141,22 @@ impl Fixture {
     }
 
     pub(super) fn wait(&self, timeout: Timeout, threshold: i32) -> Waited {
-        match own(self.handle()) {
-            Ok(owned) => wait_owned(owned, timeout, threshold),
+        let owned = match own(self.handle()) {
+            Ok(owned) => owned,
+            Err(error) => return error.into(),
+        };
+        let taken = take_counted(owned, threshold.cast_unsigned());
+        let left = match taken {
+            Ok((event, nmore)) => {
+                return Waited {
+                    result: Ok(event),
+                    nmore,
+                };
+            }
+            Err(left) => left.map_or_else(|| own(self.handle()), Ok),
+        };
+        match left {
+            Ok(mut owned) => wait(&mut owned, timeout, threshold),
             Err(error) => error.into(),
         }
     }
