@@ -231,6 +231,10 @@ fn a_program_that_cannot_have_a_device_is_named_with_the_remedy() {
     let linked = |options: &[&str]| compiled_with("launcher/nothing.c", options);
     let plain = linked(&[]);
     assert_eq!(starts(&plain), "");
+    // The loader itself needs none.
+    let mut loaded = run::<&str>(&[]);
+    loaded.arg("/lib64/ld-linux-x86-64.so.2").arg(&plain);
+    assert_eq!(finish(loaded).output, "");
     expect(&linked(&["-static"]), &["statically", "CGO_ENABLED=1"]);
     expect(&linked(&["-static-pie"]), &["statically"]);
     let loader = "-Wl,--dynamic-linker=/lib/ld-musl-x86_64.so.1";

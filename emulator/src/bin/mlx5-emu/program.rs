@@ -30,7 +30,8 @@ impl Program {
                     .into(),
             )
         } else {
-            elf.as_ref().and_then(Elf::obstacle)
+            let program = elf.as_ref().filter(|_| !is_loader(&path));
+            program.and_then(Elf::obstacle)
         };
         let needs = elf.map_or_else(Vec::new, |elf| elf.needs());
         Self {
@@ -44,6 +45,13 @@ impl Program {
 pub(super) fn is_sanitizer(library: &str) -> bool {
     let name = library.rsplit('/').next().unwrap_or(library);
     name.starts_with("libasan.so") || name.starts_with("libclang_rt.asan")
+}
+
+/// Returns whether a file is the dynamic loader, which needs none itself, and loads any program.
+fn is_loader(path: &Path) -> bool {
+    let name = path.canonicalize().ok();
+    let name = name.as_deref().and_then(Path::file_name);
+    name.is_some_and(|name| name.as_bytes().starts_with(b"ld-"))
 }
 
 fn find(command: &OsStr) -> Option<PathBuf> {
