@@ -94,7 +94,7 @@ impl Counters {
         std::array::from_fn(|counter| cells[first_cell(at) + counter].load(Relaxed))
     }
 
-    /// Counts a packet that a port has sent, of so many octets.
+    /// Counts a packet of `octets` octets that a port has sent.
     pub(crate) fn sent(&self, at: PortAddress, octets: usize) {
         let words = octets as u64 / 4;
         self.add(
@@ -103,7 +103,7 @@ impl Counters {
         );
     }
 
-    /// Counts a packet that a port has received, of so many octets.
+    /// Counts a packet of `octets` octets that a port has received.
     pub(crate) fn received(&self, at: PortAddress, octets: usize) {
         let words = octets as u64 / 4;
         let counts = [

@@ -41,7 +41,7 @@ enum Step {
     Suppressed(usize),
     Posted,
     Dequeue,
-    /// A wait without a timeout, for so many events.
+    /// A wait for this number of events, with timeout 0.
     Wait(i32),
     /// All events of an endpoint are removed, as when it is reset.
     Purge(usize),
