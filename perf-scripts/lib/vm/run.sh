@@ -139,17 +139,39 @@ console_end() {
     } >&2 || true
 }
 
+# boots: waits until the VM in `dir` is up, or half of the time limit (and a minute) is over, or QEMU,
+# `pid`, has ended. An emulated kernel that stops on a busy machine does so before it is up: such a VM is
+# ended, and false is returned, as for one that ended by itself. One that says why does not count.
+boots() {
+    local half=$((limit < 120 ? 60 : limit / 2))
+    half=$((half + SECONDS))
+    while kill -0 "$pid" 2>/dev/null && [ -z "$ended" ]; do
+        ! grep -qx up "$dir/status" || return 0
+        [ $SECONDS -lt $half ] || kill "$pid" 2>/dev/null || true
+        sleep 0.1
+    done
+    [ -n "$ended" ] || grep -qx up "$dir/status" || grep -qs '^vm: ' "$dir/console"
+}
+
 # run_vm COMMAND…: runs it, and ends the script with its status.
 run_vm() {
-    local dir qemu pid code=0 status='' ended=''
+    local dir qemu pid code=0 status='' ended='' end=$((SECONDS + limit)) attempt
     new_run "$@"
-    # `timeout` ends QEMU at its time limit, even if this script is killed before.
-    timeout --kill-after=5 "$limit" "${qemu[@]}" -serial "file:$dir/console" </dev/null >"$dir/qemu" 2>&1 &
-    pid=$!
     trap 'ended=130; kill $pid 2>/dev/null' INT
     trap 'ended=143; kill $pid 2>/dev/null' TERM HUP
-    tail -s 0.1 -n +1 -f --pid=$pid "$dir/stdout" 2>/dev/null &
-    tail -s 0.1 -n +1 -f --pid=$pid "$dir/stderr" >&2 2>/dev/null &
+    for attempt in 1 2; do
+        # `timeout` ends QEMU at its time limit, even if this script is killed before.
+        timeout --kill-after=5 $((end > SECONDS ? end - SECONDS : 1)) "${qemu[@]}" -serial "file:$dir/console" </dev/null >"$dir/qemu" 2>&1 &
+        pid=$!
+        tail -s 0.1 -n +1 -f --pid=$pid "$dir/stdout" 2>/dev/null &
+        tail -s 0.1 -n +1 -f --pid=$pid "$dir/stderr" >&2 2>/dev/null &
+        boots || [ "$attempt" = 2 ] || {
+            printf 'perf-scripts/vm: the VM did not boot; it is started again\n' >&2
+            wait
+            continue
+        }
+        break
+    done
     # A signal ends this `wait`, not the VM: `timeout` passes it on.
     while kill -0 $pid 2>/dev/null; do code=0; wait $pid || code=$?; done
     wait
