@@ -33,10 +33,13 @@ Instructions are counted by valgrind's callgrind: all of the calling thread,
 with the calling loop and its checks of return values, which are the same for
 all variants. The figure is the difference of a section of 256 and one of 128
 operations, divided by 128, so work that is done once per section cancels.
+Waits that sleep are 16 and 8 in a section, and run on an emulated NIC only: another
+thread moves it while the waiting one sleeps. DAT_WAIT is 'block' in all processes.
 
 The figures are not: latencies. On the emulated device a doorbell is a store to
 ordinary memory; on hardware it is a write over PCIe. Completions are in the
 cache; on hardware a poll misses the cache after the device wrote the entry.
+The time of a wait that sleeps is that of the operating system: use dat-bench wake.
 DAT chooses by length what it sends inline, so its 'not inline' messages have
 96 bytes instead of 64, at the same cost. DAT has no calls that post lists or
 take several events. Atomic operations are measured through uDAPL 2.0 only

@@ -45,6 +45,8 @@ pub(super) trait End {
     const BATCHES: bool;
     /// Whether it has a call that waits ([`Self::waited`]).
     const WAITS: bool = false;
+    /// Whether it can sleep ([`Self::slept`]).
+    const SLEEPS: bool = Self::WAITS;
 
     /// Posts a receive.
     fn receive(&mut self, cookie: u64) -> bool;
@@ -70,8 +72,12 @@ pub(super) trait End {
     /// Polls one completion of a receive, and adds its cookie and length to
     /// `sum`, so that the compiler cannot omit reading them.
     fn received(&mut self, sum: &mut u64) -> usize;
-    /// Takes one completion of a receive by a wait for one event, with timeout 0.
-    fn waited(&mut self, _sum: &mut u64) -> usize {
+    /// Takes one completion of a receive by a wait for this many events, with timeout 0.
+    fn waited<const THRESHOLD: u8>(&mut self, _sum: &mut u64) -> usize {
+        POLL_FAILED
+    }
+    /// Takes one completion of a receive, and sleeps until it comes.
+    fn slept(&mut self, _sum: &mut u64) -> usize {
         POLL_FAILED
     }
     /// Polls up to [`super::operation::BATCH`] completions of receives.

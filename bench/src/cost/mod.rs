@@ -5,6 +5,7 @@
 //! worker            the worker process: opens its interface and measures
 //! rounds            the measured loops, generic over the interface
 //! meter callgrind   time and instructions of the measured section
+//! asleep            whether the measuring thread sleeps
 //! end               trait of the measured interfaces
 //! engine verbs rust c   its implementations; `c` has uDAPL 1.2 and 2.0
 //! ```
@@ -14,6 +15,7 @@
 //! Completions written by the benchmark would need a second implementation of
 //! what a NIC writes, and access to libmlx5's rings.
 
+mod asleep;
 mod c;
 pub(crate) mod callgrind;
 mod end;
@@ -166,6 +168,8 @@ fn worker(mut command: Command, variant: Variant, device: &str, args: &CostArgs)
     if let Some(cpu) = args.cpu {
         command.args(["--cpu", &cpu.to_string()]);
     }
+    // A wait that sleeps spins for no time before, so that its count does not depend on the time.
+    command.env("DAT_WAIT", "block");
     match variant.single_threaded_variable() {
         Some(value) => command.env(SINGLE_THREADED, value),
         None => command.env_remove(SINGLE_THREADED),

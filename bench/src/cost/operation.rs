@@ -18,6 +18,8 @@ pub(super) enum Operation {
     PollSendBatch,
     Empty,
     Wait,
+    WaitTwo,
+    WaitSleep,
     WaitEmpty,
     Send,
     SendList,
@@ -36,7 +38,7 @@ pub(super) const BATCH: usize = 16;
 
 impl Operation {
     /// All operations, in the order of the table.
-    pub(super) const ALL: [Self; 24] = [
+    pub(super) const ALL: [Self; 26] = [
         Self::PostRecv,
         Self::PostRecvList,
         Self::SrqPost,
@@ -52,6 +54,8 @@ impl Operation {
         Self::PollSendBatch,
         Self::Empty,
         Self::Wait,
+        Self::WaitTwo,
+        Self::WaitSleep,
         Self::WaitEmpty,
         Self::Send,
         Self::SendList,
@@ -90,6 +94,8 @@ impl Operation {
             Self::PollSendBatch => ("hit_send_batch", "send completion, batch of 16"),
             Self::Empty => ("empty", "empty poll"),
             Self::Wait => ("wait", "wait, each of a burst of receives"),
+            Self::WaitTwo => ("wait_two", "wait for two, in a burst"),
+            Self::WaitSleep => ("wait_sleep", "wait that sleeps: arm, sleep, wake"),
             Self::WaitEmpty => ("wait_empty", "wait with timeout 0, empty"),
             Self::Send => ("send", "send 64 B not inline, single"),
             Self::SendList => ("send_list", "send 64 B not inline, list of 32"),

@@ -5,18 +5,24 @@
 //! sends      the far end posts n receives, stop the NIC, [post n], start it, stop it, [poll n]
 //! others     stop the NIC, [post n], start it, poll n
 //! waits      receives as above, [wait n times]
+//! sleeps     stop the NIC, the far end sends n, [wait n times]; another thread moves the NIC while the waiting one sleeps
 //! empty      stop the NIC with nothing outstanding, [poll or wait n times]
 //! ```
 //! Sections in brackets are measured.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
 use std::time::{Duration, Instant};
 
+use super::asleep::Sleeper;
 use super::end::{End, Interface, POLL_FAILED};
 use super::meter::Meter;
 use super::operation::{BATCH, LIST, Operation};
 use crate::failure::Failure;
 use crate::nic::Nic;
 
+/// A section has fewer waits that sleep than operations of other kinds, by this factor.
+const SLEEPS_DIVIDED_BY: u32 = 16;
 /// Timeout for completions.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -79,6 +85,9 @@ impl<I: Interface> Rounds<I> {
         }
         if I::Own::WAITS {
             bench.waits(near, far)?;
+        }
+        if I::Own::SLEEPS {
+            bench.sleeps(near, far)?;
         }
         bench.short(near, far, 8, Operation::PollRecv8)?;
         bench.short(near, far, 32, Operation::PollRecv32)?;
@@ -147,21 +156,65 @@ impl Bench<'_> {
 
     /// Measures waits that find their events, and waits that find none.
     fn waits<E: End>(&mut self, near: &mut E, far: &mut E) -> Result<(), Failure> {
-        let count = self.count;
-        posted(post_all(count, |at| near.receive(at)), "receives")?;
-        posted(post_all(count, |at| far.send(at, false)), "sends")?;
-        take(count, self.nic, || far.sent(self.sum))?;
+        self.waits_for::<E, 1>(near, far, Operation::Wait)?;
+        self.waits_for::<E, 2>(near, far, Operation::WaitTwo)?;
+        self.no_event(near, Operation::WaitEmpty, E::waited::<1>)
+    }
+
+    /// Measures waits for this many events, which are there.
+    fn waits_for<E: End, const THRESHOLD: u8>(
+        &mut self,
+        near: &mut E,
+        far: &mut E,
+        operation: Operation,
+    ) -> Result<(), Failure> {
+        // The last measured wait leaves all its events but one.
+        let left = u32::from(THRESHOLD) - 1;
+        let all = self.count + left;
+        posted(post_all(all, |at| near.receive(at)), "receives")?;
+        posted(post_all(all, |at| far.send(at, false)), "sends")?;
+        take(all, self.nic, || far.sent(self.sum))?;
         self.nic.drain_and_hold()?;
-        self.polls(
-            Batching::Single,
-            E::BATCHES,
-            Operation::Wait,
-            near,
-            E::waited,
-            E::waited,
-        )?;
+        let wait = E::waited::<THRESHOLD>;
+        self.polls(Batching::Single, E::BATCHES, operation, near, wait, wait)?;
+        take(left, self.nic, || near.received(self.sum))?;
         self.nic.release();
-        self.no_event(near, Operation::WaitEmpty, |near, sum| near.waited(sum))
+        Ok(())
+    }
+
+    /// Measures waits that sleep. The NIC is moved while the thread sleeps, and only then, so
+    /// that each wait finds nothing, arms the queue, and finds nothing once more. A NIC that is
+    /// not emulated cannot be moved like that.
+    fn sleeps<E: End>(&mut self, near: &mut E, far: &mut E) -> Result<(), Failure> {
+        if !self.nic.is_emulated() {
+            return Ok(());
+        }
+        let count = self.count / SLEEPS_DIVIDED_BY;
+        posted(post_all(count, |at| near.receive(at)), "receives")?;
+        self.nic.hold()?;
+        posted(post_all(count, |at| far.send(at, false)), "sends")?;
+        let waiter = Sleeper::this_thread()?;
+        let (has_ended, mut good) = (AtomicBool::new(false), true);
+        let (nic, meter, sum) = (&*self.nic, &mut *self.meter, &mut *self.sum);
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                while !has_ended.load(Ordering::Acquire) {
+                    if waiter.sleeps() {
+                        nic.step();
+                    }
+                    thread::yield_now();
+                }
+            });
+            meter.measure(Operation::WaitSleep, count, &mut || {
+                good = (0..count).all(|_| near.slept(sum) == 1);
+            });
+            has_ended.store(true, Ordering::Release);
+        });
+        self.nic.release();
+        if !good {
+            return Err(Failure::run("a wait that slept ended without its event"));
+        }
+        take(count, self.nic, || far.sent(self.sum)).map(drop)
     }
 
     /// Measures receives of messages that are short enough to lie in the CQE.

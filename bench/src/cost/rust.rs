@@ -274,8 +274,10 @@ impl<const SHARED: bool> End for RustEnd<SHARED> {
     }
 
     #[inline(always)]
-    fn waited(&mut self, sum: &mut u64) -> usize {
-        let waited = self.received.wait_for(1, Some(Duration::ZERO));
+    fn waited<const THRESHOLD: u8>(&mut self, sum: &mut u64) -> usize {
+        let waited = self
+            .received
+            .wait_for(THRESHOLD.into(), Some(Duration::ZERO));
         match waited {
             Ok(waited) => {
                 *sum = sum.wrapping_add(u64::from(waited.more));
@@ -284,6 +286,12 @@ impl<const SHARED: bool> End for RustEnd<SHARED> {
             Err(code) if code.is(ReturnType::TimeoutExpired) => 0,
             Err(_) => POLL_FAILED,
         }
+    }
+
+    #[inline(always)]
+    fn slept(&mut self, sum: &mut u64) -> usize {
+        let event = self.received.wait(None);
+        event.map_or(POLL_FAILED, |event| taken(&event, sum))
     }
 
     #[inline(always)]

@@ -5,7 +5,8 @@ use std::ptr::{NonNull, null_mut};
 
 use dv_sys::inline::dv_reg_mr;
 use dv_sys::verbs::{
-    atomic_t, ibv_access_flags as Access, ibv_cq, ibv_create_cq, ibv_create_qp, ibv_create_srq,
+    atomic_t, ibv_access_flags as Access, ibv_ack_cq_events, ibv_comp_channel, ibv_cq,
+    ibv_create_comp_channel, ibv_create_cq, ibv_create_qp, ibv_create_srq, ibv_get_cq_event,
     ibv_mr, ibv_qp, ibv_qp_init_attr, ibv_qp_type, ibv_recv_wr, ibv_send_flags as Flags,
     ibv_send_wr, ibv_sge, ibv_srq, ibv_srq_init_attr, ibv_wc, ibv_wc_status, ibv_wr_opcode, rdma_t,
     wr_t,
@@ -48,6 +49,8 @@ pub(super) struct VerbsEnd<const SHARED: bool> {
     srq: *mut ibv_srq,
     sent: NonNull<ibv_cq>,
     received: NonNull<ibv_cq>,
+    /// Of the events of `received`.
+    channel: NonNull<ibv_comp_channel>,
     receive: ibv_recv_wr,
     send: ibv_send_wr,
     short: ibv_send_wr,
@@ -75,13 +78,14 @@ impl<const SHARED: bool> VerbsEnd<SHARED> {
                 "ibv_reg_mr",
                 dv_reg_mr(pd, start.cast(), BUFFER, access as i32),
             )?;
-            let queue = || {
+            let queue = |channel| {
                 non_null(
                     "ibv_create_cq",
-                    ibv_create_cq(context, COMPLETIONS as i32, null_mut(), null_mut(), 0),
+                    ibv_create_cq(context, COMPLETIONS as i32, null_mut(), channel, 0),
                 )
             };
-            let (sent, received) = (queue()?, queue()?);
+            let channel = non_null("ibv_create_comp_channel", ibv_create_comp_channel(context))?;
+            let (sent, received) = (queue(null_mut())?, queue(channel.as_ptr())?);
             let mut srq = null_mut();
             if SHARED {
                 let mut wanted: ibv_srq_init_attr = zeroed();
@@ -164,6 +168,7 @@ impl<const SHARED: bool> VerbsEnd<SHARED> {
                 srq,
                 sent,
                 received,
+                channel,
                 receive,
                 send: request(signaled),
                 short,
@@ -249,6 +254,7 @@ impl<const SHARED: bool> VerbsEnd<SHARED> {
 impl<const SHARED: bool> End for VerbsEnd<SHARED> {
     const LISTS: bool = true;
     const BATCHES: bool = true;
+    const SLEEPS: bool = true;
 
     #[inline(always)]
     fn receive(&mut self, cookie: u64) -> bool {
@@ -325,6 +331,41 @@ impl<const SHARED: bool> End for VerbsEnd<SHARED> {
     #[inline(always)]
     fn received(&mut self, sum: &mut u64) -> usize {
         self.one(self.received, sum)
+    }
+
+    /// Arms the queue, polls it once more, sleeps, takes the event and polls, as a program
+    /// that waits for the channel and for other descriptors does.
+    #[inline(always)]
+    fn slept(&mut self, sum: &mut u64) -> usize {
+        let mut found = self.one(self.received, sum);
+        while found == 0 {
+            let (cq, channel) = (self.received.as_ptr(), self.channel.as_ptr());
+            // SAFETY: live objects, whose context has this function; local variables are
+            // written.
+            unsafe {
+                if (*(*cq).context).ops.req_notify_cq.unwrap_unchecked()(cq, 0) != 0 {
+                    return POLL_FAILED;
+                }
+                found = self.one(self.received, sum);
+                if found != 0 {
+                    break;
+                }
+                let mut watched = libc::pollfd {
+                    fd: (*channel).fd,
+                    events: libc::POLLIN,
+                    revents: 0,
+                };
+                let (mut from, mut context) = (null_mut(), null_mut());
+                if libc::poll(&raw mut watched, 1, -1) != 1
+                    || ibv_get_cq_event(channel, &raw mut from, &raw mut context) != 0
+                {
+                    return POLL_FAILED;
+                }
+                ibv_ack_cq_events(from, 1);
+            }
+            found = self.one(self.received, sum);
+        }
+        found
     }
 
     #[inline(always)]

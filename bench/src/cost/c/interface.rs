@@ -11,8 +11,8 @@ use super::udapl::abi::{
     DAT_DTO_SUCCESS, DAT_EP_ATTR, DAT_EP_HANDLE, DAT_EVD_CONNECTION_FLAG, DAT_EVD_CR_FLAG,
     DAT_EVD_DTO_FLAG, DAT_EVENT, DAT_EVENT_NUMBER, DAT_HANDLE_NULL, DAT_LMR_TRIPLET,
     DAT_PSP_CONSUMER_FLAG, DAT_QOS_BEST_EFFORT, DAT_QUEUE_EMPTY, DAT_RETURN, DAT_RMR_TRIPLET,
-    DAT_SERVICE_TYPE_RC, DAT_SRQ_ATTR, DAT_SRQ_HANDLE, DAT_SUCCESS, DAT_TIMEOUT_EXPIRED,
-    DAT_TYPE_MASK,
+    DAT_SERVICE_TYPE_RC, DAT_SRQ_ATTR, DAT_SRQ_HANDLE, DAT_SUCCESS, DAT_TIMEOUT,
+    DAT_TIMEOUT_EXPIRED, DAT_TIMEOUT_INFINITE, DAT_TYPE_MASK,
 };
 
 use super::atomics;
@@ -352,21 +352,13 @@ impl<const SHARED: bool> End for CEnd<SHARED> {
     }
 
     #[inline(always)]
-    fn waited(&mut self, sum: &mut u64) -> usize {
-        let (mut event, mut more) = (MaybeUninit::<DAT_EVENT>::uninit(), 0);
-        let evd = self.received.evd;
-        // SAFETY: an EVD; event and count are local variables that are written.
-        let code = unsafe { (self.calls.evd_wait)(evd, 0, 1, event.as_mut_ptr(), &raw mut more) };
-        match code & DAT_TYPE_MASK {
-            DAT_SUCCESS => {
-                *sum = sum.wrapping_add(more as u64);
-                // SAFETY: the call succeeded, so it has written the event.
-                let event = unsafe { event.assume_init_ref() };
-                taken(event, [DAT_DTO_COMPLETION_EVENT], sum)
-            }
-            DAT_TIMEOUT_EXPIRED => 0,
-            _ => POLL_FAILED,
-        }
+    fn waited<const THRESHOLD: u8>(&mut self, sum: &mut u64) -> usize {
+        self.wait(0, THRESHOLD, sum)
+    }
+
+    #[inline(always)]
+    fn slept(&mut self, sum: &mut u64) -> usize {
+        self.wait(DAT_TIMEOUT_INFINITE, 1, sum)
     }
 
     fn received_batch(&mut self, sum: &mut u64) -> usize {
@@ -380,6 +372,27 @@ impl<const SHARED: bool> End for CEnd<SHARED> {
 
     fn sent_batch(&mut self, sum: &mut u64) -> usize {
         self.sent(sum)
+    }
+}
+
+impl<const SHARED: bool> CEnd<SHARED> {
+    #[inline(always)]
+    fn wait(&mut self, timeout: DAT_TIMEOUT, threshold: u8, sum: &mut u64) -> usize {
+        let (mut event, mut more) = (MaybeUninit::<DAT_EVENT>::uninit(), 0);
+        let (evd, threshold) = (self.received.evd, DAT_COUNT::from(threshold));
+        let (event_at, more_at) = (event.as_mut_ptr(), &raw mut more);
+        // SAFETY: an EVD; event and count are local variables that are written.
+        let code = unsafe { (self.calls.evd_wait)(evd, timeout, threshold, event_at, more_at) };
+        match code & DAT_TYPE_MASK {
+            DAT_SUCCESS => {
+                *sum = sum.wrapping_add(more as u64);
+                // SAFETY: the call succeeded, so it has written the event.
+                let event = unsafe { event.assume_init_ref() };
+                taken(event, [DAT_DTO_COMPLETION_EVENT], sum)
+            }
+            DAT_TIMEOUT_EXPIRED => 0,
+            _ => POLL_FAILED,
+        }
     }
 }
 
