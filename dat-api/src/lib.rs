@@ -136,6 +136,7 @@ pub mod object;
 pub mod options;
 #[allow(unsafe_code)]
 mod per_process;
+mod refusal;
 pub mod refusals;
 pub mod registry;
 pub mod state;
@@ -151,4 +152,5 @@ pub use dat_engine::sync;
 pub use dat_engine::thread::CancellationDisabled;
 pub use error::{DatError, Result};
 pub use handle::{Handle, Kind};
+pub use refusal::{Refusal, Unusable};
 pub use status::{DatReturn, OwnCodes, ReturnCodes, ReturnType, Subtype};

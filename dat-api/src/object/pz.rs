@@ -1,7 +1,6 @@
 //! Protection zones: memory and endpoints of one zone may be used together.
 
 use core::fmt;
-use core::sync::atomic::{AtomicU32, Ordering};
 use std::borrow::Cow;
 use std::sync::Arc;
 
@@ -16,7 +15,6 @@ use crate::status::{ReturnType, Subtype};
 /// A protection zone of one IA: a protection domain of its device.
 pub struct Pz {
     handle: Handle,
-    id: u32,
     ia: Arc<Ia>,
     domain: ProtectionDomain,
     usage: Usage,
@@ -38,7 +36,6 @@ impl Pz {
         let place = Reservation::new().ok_or_else(crate::object::exhausted)?;
         let pz = Arc::new(Self {
             handle: place.handle(),
-            id: next_id(),
             ia: Arc::clone(ia),
             domain,
             usage: Usage::default(),
@@ -57,12 +54,6 @@ impl Pz {
     #[must_use]
     pub fn ia(&self) -> &Arc<Ia> {
         &self.ia
-    }
-
-    /// Returns the number of the zone, unique in this process, which the table of LMRs compares.
-    #[must_use]
-    pub fn id(&self) -> u32 {
-        self.id
     }
 
     /// Returns the protection domain of its queues and memory.
@@ -111,7 +102,6 @@ impl fmt::Debug for Pz {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Pz")
             .field("handle", &self.handle)
-            .field("id", &self.id)
             .field("users", &self.usage.count())
             .finish_non_exhaustive()
     }
@@ -124,10 +114,4 @@ pub(crate) fn stale(cause: impl Into<Cow<'static, str>>) -> DatError {
 
 fn no_zone() -> DatError {
     stale("the handle names no protection zone")
-}
-
-/// Unique because a process does not create 2^32 zones while one of them lives.
-fn next_id() -> u32 {
-    static NEXT: AtomicU32 = AtomicU32::new(1);
-    NEXT.fetch_add(1, Ordering::Relaxed)
 }

@@ -18,21 +18,19 @@ use core::fmt;
 use std::sync::Arc;
 
 use dat_engine::sync::Mutex;
-use dat_engine::{Access, Completion, MemoryWindow, WindowTarget};
+use dat_engine::{Access, Completion, MemoryWindow, PostError, WindowTarget};
 
-use super::ep::{Bind, Bound, Ep};
+use super::ep::{Bind, Ep};
 use super::lmr::{self, Lmr};
-use super::post::protection;
 use super::pz::{self, Pz};
 use super::usage::Use;
 use super::wr_data;
 use crate::error::{DatError, Result};
 use crate::handle::{self, Handle, Reservation, Upcalls};
 use crate::object::exhausted;
-use crate::status::{DatReturn, ReturnType, Subtype};
+use crate::refusal::{Refusal, Unusable};
+use crate::status::{ReturnType, Subtype};
 use crate::types::{CompletionFlags, LmrSegment, MemPrivileges};
-
-mod explain;
 
 /// A remote memory region.
 pub struct Rmr {
@@ -171,7 +169,7 @@ impl Rmr {
         privileges: MemPrivileges,
         cookie: u64,
         flags: CompletionFlags,
-    ) -> Result<u32, DatReturn> {
+    ) -> Result<u32, Refusal> {
         // SAFETY: the caller's promise.
         let bind = || unsafe { self.try_bind(ep, segment, privileges, cookie, flags) };
         let mut refused = match bind() {
@@ -202,10 +200,11 @@ impl Rmr {
         privileges: MemPrivileges,
         cookie: u64,
         flags: CompletionFlags,
-    ) -> Result<u32, (DatReturn, Option<dat_engine::PostError>)> {
-        let plain = |answer| (answer, None);
+    ) -> Result<u32, (Refusal, Option<PostError>)> {
+        let plain = |refusal| (refusal, None);
+        let zone = self.pz.handle().bits();
         // SAFETY: the caller's promise.
-        unsafe { ep.check_bind(self.pz.id(), flags) }.map_err(plain)?;
+        unsafe { ep.check_bind(zone, flags) }.map_err(plain)?;
         let lmr = match segment.length {
             0 => None,
             _ => Some(self.target(&segment, privileges).map_err(plain)?),
@@ -213,18 +212,20 @@ impl Rmr {
         let mut inner = self.inner.lock();
         let inner = &mut *inner;
         let Some(window) = &mut inner.window else {
-            return Err(plain(stale().code()));
+            return Err(plain(Refusal::RmrFreed));
         };
         if inner.failed {
             // Peers may still have the access of an earlier bind, and libibverbs needs that bind's
             // region for an unbind. Freeing the window ends the access without a region.
             let fresh = self.pz.domain().alloc_window();
-            *window = fresh.map_err(|error| plain(DatError::from(error).code()))?;
+            *window = fresh.map_err(|error| {
+                let code = DatError::from(error).code();
+                plain(Refusal::NoWindow { code })
+            })?;
             inner.failed = false;
         }
         let wr_data = wr_data::of_bind(self.handle, inner.binds);
-        let zone = self.pz.id();
-        let Bound { context } = match &lmr {
+        let context = match &lmr {
             None => {
                 let unbind = Bind {
                     window,
@@ -257,7 +258,7 @@ impl Rmr {
                     unsafe { ep.post_bind(bind) }
                 });
                 // Deregistered after the check: the IA is being closed.
-                posted.unwrap_or_else(|| Err(plain(no_such_lmr())))?
+                posted.unwrap_or_else(|| Err(plain(no_lmr(segment.context))))?
             }
         };
         inner.binds = inner.binds.wrapping_add(1);
@@ -271,40 +272,50 @@ impl Rmr {
     }
 
     /// Returns the LMR of a segment, if it may be bound with these privileges.
-    fn target(
-        &self,
-        segment: &LmrSegment,
-        privileges: MemPrivileges,
-    ) -> Result<Use<Lmr>, DatReturn> {
-        let found = lmr::find(segment.context).ok_or_else(no_such_lmr)?;
-        let lmr = Use::of(&found).ok_or_else(no_such_lmr)?;
+    fn target(&self, segment: &LmrSegment, privileges: MemPrivileges) -> Result<Use<Lmr>, Refusal> {
+        let &LmrSegment {
+            context,
+            address,
+            length,
+        } = segment;
+        if length > dat_engine::LONGEST_WINDOW {
+            return Err(Refusal::LongTarget { length });
+        }
+        let found = lmr::find(context).ok_or_else(|| no_lmr(context))?;
+        let lmr = Use::of(&found).ok_or_else(|| no_lmr(context))?;
         let info = lmr.query();
-        let offset = segment.address.wrapping_sub(info.registered_address);
-        let inside = offset <= info.registered_size
-            && segment.length <= info.registered_size - offset
-            && segment.length <= dat_engine::LONGEST_WINDOW;
-        if !inside {
-            return Err(no_such_lmr());
+        let (first, bytes) = (info.registered_address, info.registered_size);
+        let offset = address.wrapping_sub(first);
+        if offset > bytes || length > bytes - offset {
+            let why = Unusable::Outside {
+                context,
+                address,
+                length,
+                first,
+                bytes,
+            };
+            return Err(Refusal::BadTarget { why });
         }
-        if lmr.pz().id() != self.pz.id() {
-            return Err(protection());
+        let refuse = |why| Err(Refusal::Target { why });
+        if info.pz != self.pz.handle() {
+            return refuse(Unusable::Zone {
+                context,
+                lmr: info.pz.bits(),
+                needed: self.pz.handle().bits(),
+            });
         }
+        let (has, mut need) = (lmr.granted(), MemPrivileges::empty());
         for (remote, local) in [
             (MemPrivileges::REMOTE_READ, MemPrivileges::LOCAL_READ),
             (MemPrivileges::REMOTE_WRITE, MemPrivileges::LOCAL_WRITE),
         ] {
-            if privileges.contains(remote) && !lmr.grants(local) {
-                return Err(DatReturn::error(
-                    ReturnType::PrivilegesViolation,
-                    Subtype::NoSubtype,
-                ));
-            }
+            need.set(local, privileges.contains(remote));
+        }
+        if !has.contains(need) {
+            return refuse(Unusable::Privileges { context, has, need });
         }
         if !lmr.is_bindable() {
-            return Err(DatReturn::error(
-                ReturnType::ModelNotSupported,
-                Subtype::NoSubtype,
-            ));
+            return Err(Refusal::ReadOnly { context });
         }
         Ok(lmr)
     }
@@ -364,8 +375,10 @@ fn access_of(privileges: MemPrivileges) -> Access {
 }
 
 #[cold]
-fn no_such_lmr() -> DatReturn {
-    DatReturn::error(ReturnType::InvalidParameter, Subtype::InvalidArg2)
+fn no_lmr(context: u32) -> Refusal {
+    Refusal::BadTarget {
+        why: Unusable::NoLmr { context },
+    }
 }
 
 fn stale() -> DatError {

@@ -7,7 +7,7 @@ use super::{Endpoint, ProtectionZone, RemoteSegment, Segment};
 use crate::error::Result;
 use crate::handle::Handle;
 use crate::object::rmr::{Rmr, RmrInfo};
-use crate::status::DatReturn;
+use crate::refusal::Refusal;
 use crate::types::{CompletionFlags, LmrSegment, MemPrivileges};
 
 /// A window of this side's memory that peers may use: bound, rebound and unbound through an
@@ -81,7 +81,7 @@ impl Endpoint {
         privileges: MemPrivileges,
         cookie: u64,
         flags: CompletionFlags,
-    ) -> Result<RemoteSegment, DatReturn> {
+    ) -> Result<RemoteSegment, Refusal> {
         let piece = segment.lmr();
         let rmr = &window.rmr;
         // SAFETY: only this value posts to the endpoint, and it is borrowed mutably.
@@ -103,7 +103,7 @@ impl Endpoint {
         window: &mut Window,
         cookie: u64,
         flags: CompletionFlags,
-    ) -> Result<(), DatReturn> {
+    ) -> Result<(), Refusal> {
         let none = MemPrivileges::empty();
         let (rmr, nothing) = (&window.rmr, LmrSegment::default());
         // SAFETY: as in `bind`.

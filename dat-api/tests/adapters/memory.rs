@@ -33,7 +33,7 @@ fn a_zone_can_be_freed_when_nothing_uses_it() {
     let (ia, _) = open("mlx5_0");
     let pz = Pz::create(&ia).expect("a zone");
     let other = Pz::create(&ia).expect("a zone");
-    assert_ne!(pz.id(), other.id());
+    assert_ne!(pz.handle(), other.handle());
     assert_eq!(pz.ia().handle(), ia.handle());
     let lmr = register(&ia, &pz, bytes()).expect("an LMR");
     let error = Pz::free(pz.handle()).expect_err("the LMR uses it");

@@ -108,15 +108,13 @@ pub(crate) unsafe fn bind(rmr_handle: DAT_RMR_HANDLE, bind: &Bind) -> Result<()>
     let cookie = unsafe { bind.user_cookie.as_64 };
     // SAFETY: the contract of `exports`: calls on one endpoint take turns.
     let bound = unsafe { rmr.bind(&ep, segment, privileges, cookie, flags) };
-    let bound = bound.map_err(|code| {
-        // SAFETY: as for the bind.
-        let cause = unsafe { rmr.why_bind_refused(&ep, &segment, privileges, flags, code) };
+    let bound = bound.map_err(|refusal| {
         // The object counts the arguments as uDAPL 1.2 does.
-        let code = match code {
+        let code = match refusal.code() {
             BAD_TRIPLET => DatReturn::error(ReturnType::InvalidParameter, bind.triplet_at),
-            _ => code,
+            code => code,
         };
-        DatError::explained(code, cause)
+        DatError::explained(code, refusal.to_string())
     })?;
     if let Some(place) = place {
         place.set(bound);

@@ -5,13 +5,13 @@
 
 use core::sync::atomic::Ordering;
 
-use dat_engine::{BindRequest, MemoryWindow, PostError, SendFlags, WindowTarget};
+use dat_engine::{BindRequest, Endpoint, MemoryWindow, PostError, SendFlags, WindowTarget};
 
-use super::{Ep, state_of};
-use crate::object::post::{bad_flags, no_zone, protection, refusal};
+use super::Ep;
+use super::poster::Poster;
 use crate::object::wr_data;
-use crate::state::{Call, wrong_state};
-use crate::status::{DatReturn, ReturnType, Subtype};
+use crate::refusal::Refusal;
+use crate::state::Call;
 use crate::types::CompletionFlags;
 
 /// A bind or unbind to be posted.
@@ -22,14 +22,8 @@ pub(crate) struct Bind<'a> {
     pub(crate) target: Option<WindowTarget<'a>>,
     pub(crate) cookie: u64,
     pub(crate) flags: CompletionFlags,
-    /// The number of the RMR's zone.
-    pub(crate) zone: u32,
-}
-
-/// A posted bind.
-pub(crate) struct Bound {
-    /// The key by which peers name the memory.
-    pub(crate) context: u32,
+    /// The handle of the RMR's zone.
+    pub(crate) zone: usize,
 }
 
 impl Ep {
@@ -37,42 +31,39 @@ impl Ep {
     /// RMR does not matter.
     ///
     /// # Errors
-    /// The code for what is wrong.
+    /// What is wrong.
     ///
     /// # Safety
     /// As for [`crate::object::rmr::Rmr::bind`].
     pub(crate) unsafe fn check_bind(
         &self,
-        zone: u32,
+        zone: usize,
         flags: CompletionFlags,
-    ) -> Result<(), DatReturn> {
-        let state = state_of(self.state.load(Ordering::Acquire));
+    ) -> Result<(), Refusal> {
+        let state = self.state();
         if !Call::PostRequest.legal().has(state) {
-            return Err(wrong_state(state));
+            return Err(Refusal::State {
+                state,
+                what: "binds",
+            });
         }
         // SAFETY: the caller of the bind has promised that no other call on the endpoint runs,
         // unless posts take the lock.
         let entered = unsafe { self.posting.lock() };
         let poster = entered.poster;
-        if !poster.rdma_flags.contains(flags) {
-            return Err(bad_flags());
+        let allowed = poster.rdma_flags;
+        if !allowed.contains(flags) {
+            return Err(Refusal::Flags { flags, allowed });
         }
-        if poster.qp.is_none() {
-            return Err(no_zone());
+        poster.check_zone(zone)?;
+        match self.requests.load(Ordering::Relaxed) {
+            _ if poster.binds => Ok(()),
+            0 => Err(Refusal::NoRequestEvd),
+            evd => Err(Refusal::NoBinds { evd }),
         }
-        if poster.zone != zone {
-            return Err(protection());
-        }
-        if !poster.binds {
-            return Err(DatReturn::error(
-                ReturnType::InvalidHandle,
-                Subtype::InvalidHandleEvdRequest,
-            ));
-        }
-        Ok(())
     }
 
-    /// Posts a bind.
+    /// Posts a bind. Returns the key by which peers name the memory.
     ///
     /// # Errors
     /// As [`crate::object::rmr::Rmr::bind`]; with the engine's error if trying again may help.
@@ -82,7 +73,7 @@ impl Ep {
     pub(crate) unsafe fn post_bind(
         &self,
         bind: Bind<'_>,
-    ) -> Result<Bound, (DatReturn, Option<PostError>)> {
+    ) -> Result<u32, (Refusal, Option<PostError>)> {
         let mut wr_data = bind.wr_data;
         let has = |flag| bind.flags.contains(flag);
         if has(CompletionFlags::SUPPRESS) {
@@ -103,19 +94,29 @@ impl Ep {
         // SAFETY: as in `check_bind`.
         let entered = unsafe { self.posting.lock() };
         let poster = entered.poster;
-        if poster.zone != bind.zone {
-            return Err((protection(), None));
-        }
-        let Some(qp) = &mut poster.qp else {
-            return Err((no_zone(), None));
-        };
+        let qp = poster.check_zone(bind.zone).map_err(|why| (why, None))?;
         // SAFETY: the caller's promise.
         match unsafe { qp.post_bind(bind.window, &request, wr_data) } {
             Ok(context) => {
                 poster.unsignalled = 0;
-                Ok(Bound { context })
+                Ok(context)
             }
-            Err(error) => Err((refusal(error), Some(error))),
+            Err(error) => Err((poster.request_refusal(error, "binds"), Some(error))),
+        }
+    }
+}
+
+impl Poster {
+    /// Returns the queue pair for a bind of an RMR of this zone.
+    ///
+    /// # Errors
+    /// The endpoint has another zone, or none.
+    fn check_zone(&mut self, rmr: usize) -> Result<&mut Endpoint, Refusal> {
+        let ep = self.zone;
+        match &mut self.qp {
+            Some(_) if ep != rmr => Err(Refusal::BindZones { rmr, ep }),
+            Some(qp) => Ok(qp),
+            None => Err(Refusal::NoZone),
         }
     }
 }

@@ -141,7 +141,7 @@ impl Plan {
 /// Checks the zones of an endpoint and its SRQ against the device, which may require one zone for
 /// both. `argument` is the argument that the error names.
 pub(super) fn check_zones(ia: &Ia, pz: Option<&Pz>, srq: &Srq, argument: Subtype) -> Result<()> {
-    let differ = pz.is_some_and(|pz| pz.id() != srq.zone());
+    let differ = pz.is_some_and(|pz| pz.handle() != srq.pz());
     if differ && !ia.device().srq_domain_may_differ() {
         return Err(DatError::new(
             ReturnType::InvalidParameter,
@@ -288,7 +288,7 @@ impl Ep {
         }
         poster.shared = control.srq.is_some();
         poster.configure(&plan.attributes, &self.ia, self.posting.mode().path());
-        poster.zone = control.pz.as_ref().map_or(0, |pz| pz.id());
+        poster.zone = control.pz.as_ref().map_or(0, |pz| pz.handle().bits());
         poster.binds = plan.binds();
         let requests = plan.request.as_ref().map_or(0, |evd| evd.handle().bits());
         self.requests.store(requests, Ordering::Relaxed);

@@ -4,16 +4,14 @@ use core::sync::atomic::Ordering;
 
 use super::Ep;
 use super::request::{ATOMIC, Request};
-use crate::object::post::{RefusedPost, bad_flags_of, changed, full_queue, of_state};
+use crate::object::post::{RefusedPost, changed, full_queue, of_state};
 use crate::refusals;
 use crate::status::{DatReturn, ReturnType, Subtype};
 use crate::types::{AtomicOp, CompletionFlags, LmrSegment, MemPrivileges};
 
 /// The limits of posts, copied from the poster.
 struct Limits {
-    zone: u32,
-    has_qp: bool,
-    binds: bool,
+    zone: usize,
     max_recv_iov: u32,
     max_request_iov: u32,
     max_read_iov: u32,
@@ -34,8 +32,6 @@ impl Ep {
         let poster = &*entered.poster;
         Limits {
             zone: poster.zone,
-            has_qp: poster.qp.is_some(),
-            binds: poster.binds,
             max_recv_iov: poster.max_recv_iov,
             max_request_iov: poster.max_request_iov,
             max_read_iov: poster.max_read_iov,
@@ -87,7 +83,7 @@ impl Ep {
                 flags,
                 allowed: limits.recv_flags,
                 most_segments: ("max_recv_iov", limits.max_recv_iov),
-                zone: (limits.zone, info.pz),
+                zone: limits.zone,
                 need: MemPrivileges::LOCAL_WRITE,
             };
             of_state(code, "receives")
@@ -158,7 +154,7 @@ impl Ep {
                 flags,
                 allowed,
                 most_segments,
-                zone: (limits.zone, self.query().pz),
+                zone: limits.zone,
                 need,
             };
             of_state(code, "requests")
@@ -216,51 +212,6 @@ impl Ep {
             self.query().attributes.max_request_dtos.into(),
             "take completions from the request EVD before posting more",
         )
-    }
-
-    /// Returns why a bind of an RMR of this zone was refused, if the reason is the endpoint.
-    ///
-    /// # Safety
-    /// As for [`Self::post_recv_with`].
-    pub(crate) unsafe fn why_bind_refused(
-        &self,
-        (zone, pz): (u32, crate::Handle),
-        flags: CompletionFlags,
-        code: DatReturn,
-    ) -> Option<String> {
-        // SAFETY: the caller's promise.
-        let limits = unsafe { self.limits() };
-        match (code.kind()?, code.subtype()?) {
-            (ReturnType::InvalidState, _) => of_state(code, "binds"),
-            (ReturnType::InvalidParameter, Subtype::NoSubtype) => {
-                bad_flags_of(flags, limits.rdma_flags)
-            }
-            (ReturnType::ProtectionViolation, _) if limits.has_qp && limits.zone != zone => {
-                Some(format!(
-                    "the RMR is in PZ {:#x}, but the endpoint in PZ {:#x}: create both in one \
-                     protection zone",
-                    pz.bits(),
-                    self.query().pz.map_or(0, |pz| pz.bits())
-                ))
-            }
-            (ReturnType::InvalidHandle, Subtype::InvalidHandleEvdRequest) if !limits.binds => {
-                let evd = self.query().request_evd;
-                Some(match evd {
-                    Some(evd) => format!(
-                        "the request EVD of the endpoint, {:#x}, carries no completions of binds: \
-                         create it with DAT_EVD_RMR_BIND_FLAG",
-                        evd.bits()
-                    ),
-                    None => "the endpoint has no request EVD: set one that was created with \
-                             DAT_EVD_RMR_BIND_FLAG"
-                        .into(),
-                })
-            }
-            (ReturnType::InsufficientResources, Subtype::ResourceMemory) => {
-                Some(self.full_requests())
-            }
-            _ => None,
-        }
     }
 }
 

@@ -76,7 +76,7 @@ use watermark::HighMarks;
 
 pub use super::ia::MAX_SEGMENTS;
 pub(crate) use attributes::DEFAULT_REQUESTS;
-pub(crate) use bind::{Bind, Bound};
+pub(crate) use bind::Bind;
 pub use fields::EpFields;
 pub use info::{EpChange, EpInfo, EpStatus, RecvQuery};
 pub(crate) use lifecycle::{find, manager_error};

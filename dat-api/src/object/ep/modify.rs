@@ -162,7 +162,7 @@ impl Ep {
         }
         let same_zone = match (&zone, &control.pz) {
             (Some(zone), current) => {
-                zone.as_ref().map(|zone| zone.id()) == current.as_ref().map(|pz| pz.id())
+                zone.as_ref().map(|zone| zone.handle()) == current.as_ref().map(|pz| pz.handle())
             }
             (None, _) => true,
         };

@@ -164,7 +164,7 @@ impl RecvPoster for Poster {
     }
 
     #[inline(always)]
-    fn zone(&self) -> u32 {
+    fn zone(&self) -> usize {
         self.zone
     }
 

@@ -1,7 +1,7 @@
 //! The data that the posts of an endpoint use. The algorithm is in [`crate::object::post`].
 
-use dat_engine::Endpoint;
 use dat_engine::sync::MutexGuard;
+use dat_engine::{Endpoint, PostError};
 
 use super::Ep;
 use super::control::Control;
@@ -10,6 +10,7 @@ use crate::object::ia::Ia;
 use crate::object::lmr::LmrCache;
 use crate::object::post::{Entered, Longest, Path, SpinGuard};
 use crate::object::wr_data::LENGTH;
+use crate::refusal::Refusal;
 use crate::types::{CompletionFlags, EpAttributes};
 
 /// All flags that a send, or an RDMA request, can be posted with.
@@ -24,10 +25,12 @@ const ON_RDMA: CompletionFlags = ON_SEND.difference(CompletionFlags::SOLICITED_W
 pub(crate) struct Poster {
     /// `None` while there is no protection zone. Changed by [`Poster::serve`].
     pub(super) qp: Option<Endpoint>,
-    /// The number of the zone that segments must be in.
-    pub(super) zone: u32,
+    /// The handle of the zone that segments must be in, or 0.
+    pub(super) zone: usize,
     /// Its request EVD carries completions of binds.
     pub(super) binds: bool,
+    /// How many requests can be outstanding.
+    max_requests: u32,
     pub(super) max_recv_iov: u32,
     pub(super) max_request_iov: u32,
     pub(super) max_read_iov: u32,
@@ -155,8 +158,24 @@ impl Poster {
             self.fast = FastLimits::default();
         }
         // A quarter of the queue is released at a time.
-        self.most_unsignalled = (unsigned(attributes.max_request_dtos) / 4).min(32);
+        self.max_requests = unsigned(attributes.max_request_dtos);
+        self.most_unsignalled = (self.max_requests / 4).min(32);
         self.unsignalled = 0;
+    }
+}
+
+impl Poster {
+    /// Returns why the engine refuses a request, or a bind, as far as room matters.
+    #[cold]
+    pub(super) fn request_refusal(&self, error: PostError, what: &'static str) -> Refusal {
+        match error {
+            PostError::QueueFull => Refusal::RequestsFull {
+                depth: self.max_requests,
+            },
+            PostError::NotReady => Refusal::NotReady { what },
+            PostError::NoWindows => Refusal::NoRoomForBinds,
+            error => Refusal::Engine { error },
+        }
     }
 }
 

@@ -6,7 +6,7 @@ use core::sync::atomic::{AtomicU64, Ordering};
 use dat_engine::Segment;
 
 use super::table::{Found, lookup};
-use crate::status::DatReturn;
+use crate::refusal::Unusable;
 use crate::types::{LmrSegment, MemPrivileges};
 
 /// The tag of an empty cache, which no row has: both its generation and its row number are 0.
@@ -38,9 +38,9 @@ impl LmrCache {
     pub(crate) fn lookup(
         &mut self,
         segment: LmrSegment,
-        pz: u32,
+        pz: usize,
         need: MemPrivileges,
-    ) -> Result<Segment, DatReturn> {
+    ) -> Result<Segment, Unusable> {
         if let Some(found) = self.find(segment) {
             return Ok(found);
         }
@@ -122,7 +122,7 @@ mod tests {
                 (1050, u64::MAX),
             ] {
                 assert_eq!(
-                    look_up(context, address, length).unwrap_err().kind(),
+                    look_up(context, address, length).unwrap_err().code().kind(),
                     outside
                 );
             }
@@ -131,6 +131,6 @@ mod tests {
         assert_eq!(look_up(context, 1000, 1), Ok(5));
         drop(one);
         let gone = look_up(context, 1000, 1).unwrap_err();
-        assert_eq!(gone.kind(), Some(ReturnType::PrivilegesViolation));
+        assert_eq!(gone, Unusable::NoLmr { context });
     }
 }

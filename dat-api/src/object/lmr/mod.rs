@@ -4,7 +4,6 @@
 //! Decision: `docs/decisions/014-payload-in-cqe.md`
 
 mod cache;
-mod explain;
 mod register;
 mod shared;
 mod table;
@@ -25,7 +24,6 @@ use crate::status::{ReturnType, Subtype};
 use crate::types::{LmrSegment, MemPrivileges};
 
 pub(crate) use cache::LmrCache;
-pub(crate) use explain::why_refused;
 use register::register;
 use shared::Name;
 use table::{CAPACITY, Contents, Entry};
@@ -158,7 +156,7 @@ impl Lmr {
             address: address as u64,
             length,
             key: region.lkey(),
-            pz: pz.id(),
+            pz: pz.handle().bits(),
             privileges: granted,
             handle: place.handle().bits(),
         })
@@ -222,11 +220,11 @@ impl Lmr {
         &self.pz
     }
 
-    /// Returns whether requests and binds have this privilege: those requested, and local read unless
+    /// Returns the privileges that requests and binds have: those requested, and local read unless
     /// the IA is strict.
     #[must_use]
-    pub fn grants(&self, privilege: MemPrivileges) -> bool {
-        self.granted.contains(privilege)
+    pub fn granted(&self) -> MemPrivileges {
+        self.granted
     }
 
     /// Returns whether RMRs can be bound to it.
@@ -398,8 +396,7 @@ pub fn covers(ia: &Arc<Ia>, segment: &LmrSegment) -> bool {
 
 /// Returns the LMR that a context names now.
 pub(crate) fn find(context: u32) -> Option<Arc<Lmr>> {
-    let (_, _, contents) = table::snapshot(context)?;
-    let lmr = handle::pin::<Lmr>(Handle::from_bits(contents.handle)?)?.to_arc();
+    let lmr = handle::pin::<Lmr>(table::handle_of(context)?)?.to_arc();
     // The row may hold another LMR since.
     (lmr.info.lmr_context == context).then_some(lmr)
 }

@@ -14,8 +14,9 @@ use core::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
 use std::collections::VecDeque;
 use std::sync::OnceLock;
 
+use crate::handle::Handle;
 use crate::object::ia::MAX_LMRS;
-use crate::status::{DatReturn, ReturnType, Subtype};
+use crate::refusal::Unusable;
 use crate::types::MemPrivileges;
 use dat_engine::sync::Mutex;
 
@@ -38,7 +39,8 @@ pub(super) struct Contents {
     pub(super) address: u64,
     pub(super) length: u64,
     pub(super) key: u32,
-    pub(super) pz: u32,
+    /// The handle of its zone.
+    pub(super) pz: usize,
     pub(super) privileges: MemPrivileges,
     /// The handle of the LMR.
     pub(super) handle: usize,
@@ -66,8 +68,8 @@ struct Row {
     tag: AtomicU64,
     address: AtomicU64,
     length: AtomicU64,
+    pz: AtomicUsize,
     key: AtomicU32,
-    pz: AtomicU32,
     privileges: AtomicU32,
     handle: AtomicUsize,
 }
@@ -81,7 +83,7 @@ impl Row {
             address: AtomicU64::new(0),
             length: AtomicU64::new(0),
             key: AtomicU32::new(0),
-            pz: AtomicU32::new(0),
+            pz: AtomicUsize::new(0),
             privileges: AtomicU32::new(0),
             handle: AtomicUsize::new(0),
         }
@@ -201,11 +203,11 @@ impl Table {
         context: u32,
         address: u64,
         length: u64,
-        pz: u32,
+        pz: usize,
         need: MemPrivileges,
-    ) -> Result<Found<'_>, DatReturn> {
+    ) -> Result<Found<'_>, Unusable> {
         let Some(row) = self.row(context) else {
-            return Err(no_such_lmr());
+            return Err(Unusable::NoLmr { context });
         };
         let tag = row.tag.load(Ordering::Acquire);
         let first = row.address.load(Ordering::Relaxed);
@@ -229,45 +231,37 @@ impl Table {
                 key,
             });
         }
-        Err(refusal(found, same_pz, privileged))
+        Err(match (found, same_pz, privileged) {
+            (false, ..) => Unusable::NoLmr { context },
+            (_, false, _) => Unusable::Zone {
+                context,
+                lmr: zone,
+                needed: pz,
+            },
+            (.., false) => Unusable::Privileges {
+                context,
+                has: MemPrivileges::from_bits_retain(privileges),
+                need,
+            },
+            _ => Unusable::Outside {
+                context,
+                address,
+                length,
+                first,
+                bytes,
+            },
+        })
     }
 }
 
-/// Returns what a context names now: the tag of its row, the value of the tag, and the contents.
-/// `None` if it names no LMR, or is changing.
-pub(super) fn snapshot(context: u32) -> Option<(&'static AtomicU64, u64, Contents)> {
+/// Returns the handle of the LMR that a context names now. `None` if it names no LMR, or is changing.
+pub(super) fn handle_of(context: u32) -> Option<Handle> {
     let row = TABLE.row(context)?;
     let tag = row.tag.load(Ordering::Acquire);
-    let contents = Contents {
-        address: row.address.load(Ordering::Relaxed),
-        length: row.length.load(Ordering::Relaxed),
-        key: row.key.load(Ordering::Relaxed),
-        pz: row.pz.load(Ordering::Relaxed),
-        privileges: MemPrivileges::from_bits_retain(row.privileges.load(Ordering::Relaxed)),
-        handle: row.handle.load(Ordering::Relaxed),
-    };
+    let handle = row.handle.load(Ordering::Relaxed);
     fence(Ordering::Acquire);
     let again = row.tag.load(Ordering::Relaxed);
-    (tag == again && holds(tag) == context).then_some((&row.tag, tag, contents))
-}
-
-#[cold]
-#[inline(never)]
-fn no_such_lmr() -> DatReturn {
-    DatReturn::error(ReturnType::PrivilegesViolation, Subtype::NoSubtype)
-}
-
-/// Returns why a segment may not be used; if context, zone and privileges are right, it is out of
-/// bounds.
-#[cold]
-#[inline(never)]
-fn refusal(found: bool, same_pz: bool, privileged: bool) -> DatReturn {
-    let kind = match (found, same_pz, privileged) {
-        (true, false, _) => ReturnType::ProtectionViolation,
-        (true, true, true) => ReturnType::InvalidParameter,
-        (false, _, _) | (true, true, false) => ReturnType::PrivilegesViolation,
-    };
-    DatReturn::error(kind, Subtype::NoSubtype)
+    Handle::from_bits(handle).filter(|_| tag == again && holds(tag) == context)
 }
 
 /// A row of the table, released when this is dropped.
@@ -309,9 +303,9 @@ pub(super) fn lookup(
     context: u32,
     address: u64,
     length: u64,
-    pz: u32,
+    pz: usize,
     need: MemPrivileges,
-) -> Result<Found<'static>, DatReturn> {
+) -> Result<Found<'static>, Unusable> {
     TABLE.lookup(context, address, length, pz, need)
 }
 

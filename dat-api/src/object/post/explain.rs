@@ -6,10 +6,10 @@
 //!
 //! Decision: `docs/decisions/063-cause-after-the-refusal.md`
 
-use crate::handle::Handle;
 use crate::object::ia::MAX_SEGMENTS;
-use crate::object::lmr;
+use crate::object::lmr::LmrCache;
 use crate::object::post::LONGEST;
+use crate::refusal::Refusal;
 use crate::status::{DatReturn, ReturnType, Subtype};
 use crate::types::{CompletionFlags, EpState, LmrSegment, MemPrivileges};
 
@@ -24,8 +24,8 @@ pub(crate) struct RefusedPost<'a> {
     pub(crate) allowed: CompletionFlags,
     /// The attribute that limits the number of segments, and its value.
     pub(crate) most_segments: (&'static str, u32),
-    /// The number of the zone that segments must be in, and its handle.
-    pub(crate) zone: (u32, Option<Handle>),
+    /// The handle of the zone that segments must be in.
+    pub(crate) zone: usize,
     pub(crate) need: MemPrivileges,
 }
 
@@ -87,16 +87,16 @@ impl RefusedPost<'_> {
     }
 
     fn bad_segment(&self, kind: ReturnType) -> Option<String> {
-        let (zone, pz) = self.zone;
         self.segments().find_map(|(at, segment)| {
-            let (found, cause) = lmr::why_refused(&segment, (zone, pz, self.owner), self.need)?;
-            (found == kind).then(|| format!("segment {at}: {cause}"))
+            let found = LmrCache::default().lookup(segment, self.zone, self.need);
+            let why = found.err()?;
+            (why.code().kind() == Some(kind)).then(|| Refusal::Segment { at, why }.to_string())
         })
     }
 }
 
 /// Returns the cause if a flag is not accepted.
-pub(crate) fn bad_flags(flags: CompletionFlags, allowed: CompletionFlags) -> Option<String> {
+fn bad_flags(flags: CompletionFlags, allowed: CompletionFlags) -> Option<String> {
     let wrong = flags.difference(allowed);
     if wrong.is_empty() {
         return None;
@@ -225,7 +225,7 @@ mod tests {
             flags: CompletionFlags::from_bits_retain(0x22),
             allowed: CompletionFlags::SUPPRESS,
             most_segments: ("max_recv_iov", 2),
-            zone: (0, None),
+            zone: 0,
             need: MemPrivileges::LOCAL_WRITE,
         };
         for (kind, subtype, expected) in CODES {
@@ -245,7 +245,7 @@ mod tests {
             flags: CompletionFlags::empty(),
             allowed: CompletionFlags::empty(),
             most_segments: ("max_recv_iov", 2),
-            zone: (0, None),
+            zone: 0,
             need: MemPrivileges::LOCAL_WRITE,
         };
         for (kind, subtype, _) in CODES {

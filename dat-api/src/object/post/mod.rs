@@ -32,12 +32,12 @@ pub(crate) mod recv;
 #[allow(unsafe_code)]
 mod segments;
 
-pub(crate) use explain::{RefusedPost, bad_flags as bad_flags_of, changed, full_queue, of_state};
+pub(crate) use explain::{RefusedPost, changed, full_queue, of_state};
 pub(crate) use lock::{NoLock, PostLock, SpinGuard, SpinLock};
 pub(crate) use posting::{Entered, Path, PostMode, Posting, for_mode};
 pub(crate) use segments::{
-    LONGEST, Longest, bad_flags, first_bytes, full, gather, length_error, no_zone, protection,
-    refusal, too_long, too_many, unsupported,
+    LONGEST, Longest, bad_flags, first_bytes, full, gather, length_error, no_zone, refusal,
+    too_long, too_many, unsupported,
 };
 
 /// Returns whether a post has one segment and no flags, by one comparison.

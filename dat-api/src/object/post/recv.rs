@@ -62,8 +62,8 @@ pub(crate) trait RecvPoster {
     /// on its path, or its receives need [`RecvQueue::count_posted`].
     fn longest_fast(&self) -> Longest;
 
-    /// Returns the number of the zone that segments must be in.
-    fn zone(&self) -> u32;
+    /// Returns the handle of the zone that segments must be in.
+    fn zone(&self) -> usize;
 
     /// Returns the LMR cache.
     fn lmr_cache(&mut self) -> &mut LmrCache;

@@ -52,7 +52,7 @@ pub(crate) fn gather<'a>(
     count: u32,
     segment: impl Fn(usize) -> LmrSegment,
     lmr_cache: &mut LmrCache,
-    zone: u32,
+    zone: usize,
     need: MemPrivileges,
 ) -> Result<(&'a mut [Segment], u64), DatReturn> {
     let mut used = 0;
@@ -62,7 +62,9 @@ pub(crate) fn gather<'a>(
         if one.length == 0 {
             continue;
         }
-        let found = lmr_cache.lookup(one, zone, need)?;
+        let found = lmr_cache
+            .lookup(one, zone, need)
+            .map_err(|why| why.code())?;
         if one.length > LONGEST {
             return Err(too_long());
         }
@@ -130,12 +132,6 @@ pub(crate) fn full() -> DatReturn {
 #[cold]
 pub(crate) fn no_zone() -> DatReturn {
     DatReturn::error(ReturnType::InvalidState, Subtype::InvalidStateEpPz)
-}
-
-/// The code for memory of another protection zone.
-#[cold]
-pub(crate) fn protection() -> DatReturn {
-    DatReturn::error(ReturnType::ProtectionViolation, Subtype::NoSubtype)
 }
 
 /// Returns the code for a refusal of the engine that making room did not cure.

@@ -32,7 +32,7 @@ impl Srq {
                 flags: CompletionFlags::empty(),
                 allowed: CompletionFlags::empty(),
                 most_segments: ("max_recv_iov", self.max_iov),
-                zone: (self.zone(), Some(self.pz.handle())),
+                zone: self.pz().bits(),
                 need: MemPrivileges::LOCAL_WRITE,
             };
             post.cause(code)

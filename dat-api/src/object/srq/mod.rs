@@ -182,7 +182,7 @@ impl Srq {
             refused: Refused::default(),
             capacity: AtomicU32::new(queue.capacity()),
             max_iov: u32::try_from(queue.max_segments().min(MAX_SEGMENTS)).unwrap_or(1),
-            posting: Posting::new(mode, Poster::new(queue, pz.id(), mode.path())),
+            posting: Posting::new(mode, Poster::new(queue, pz.handle().bits(), mode.path())),
             watermark: Watermark::default(),
             failed: AtomicBool::new(false),
             sources: Sources::default(),
@@ -194,9 +194,9 @@ impl Srq {
         Ok(srq)
     }
 
-    /// Returns the number of the protection zone of its receives.
-    pub(crate) fn zone(&self) -> u32 {
-        self.pz.id()
+    /// Returns the protection zone of its receives.
+    pub(crate) fn pz(&self) -> Handle {
+        self.pz.handle()
     }
 
     /// Returns its handle.

@@ -16,15 +16,15 @@ pub(crate) struct Poster {
     queue: SharedReceiveQueue,
     /// None unless the queue is on the path that the fast path is compiled for.
     longest_fast: Longest,
-    /// The number of the zone that segments must be in.
-    zone: u32,
+    /// The handle of the zone that segments must be in.
+    zone: usize,
     /// The LMR cache.
     lmr_cache: LmrCache,
 }
 
 impl Poster {
     /// Returns the posting half of a queue whose fast path is that of `path`.
-    pub(super) fn new(queue: SharedReceiveQueue, zone: u32, path: Path) -> Self {
+    pub(super) fn new(queue: SharedReceiveQueue, zone: usize, path: Path) -> Self {
         let longest_fast = match path.is_path_of_shared(&queue) {
             true => Longest::ANY,
             false => Longest::NONE,
@@ -160,7 +160,7 @@ impl RecvPoster for Poster {
     }
 
     #[inline(always)]
-    fn zone(&self) -> u32 {
+    fn zone(&self) -> usize {
         self.zone
     }
 

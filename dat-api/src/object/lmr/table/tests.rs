@@ -4,6 +4,7 @@ use std::thread;
 use proptest::prelude::*;
 
 use super::*;
+use crate::status::ReturnType;
 
 const LOCAL: MemPrivileges = MemPrivileges::LOCAL_READ.union(MemPrivileges::LOCAL_WRITE);
 
@@ -28,15 +29,15 @@ fn lookup(
     context: u32,
     address: u64,
     length: u64,
-    pz: u32,
+    pz: usize,
     need: MemPrivileges,
-) -> Result<u32, DatReturn> {
+) -> Result<u32, Unusable> {
     let found = table.lookup(context, address, length, pz, need)?;
     Ok(found.key)
 }
 
-fn kind_of(answer: Result<u32, DatReturn>) -> Option<ReturnType> {
-    answer.expect_err("refused").kind()
+fn kind_of(answer: Result<u32, Unusable>) -> Option<ReturnType> {
+    answer.expect_err("refused").code().kind()
 }
 
 #[test]
@@ -104,7 +105,7 @@ fn r12_zero_and_unknown_contexts_name_no_lmr() {
             Some(ReturnType::PrivilegesViolation)
         };
         assert_eq!(
-            answer.err().and_then(DatReturn::kind),
+            answer.err().and_then(|why| why.code().kind()),
             expected,
             "{wrong:#x}"
         );
