@@ -2,6 +2,7 @@
 
 use core::fmt;
 use core::ops::Deref;
+use core::sync::atomic::AtomicU8;
 use std::sync::Arc;
 
 use crate::completion::Completion;
@@ -10,7 +11,7 @@ use crate::error::{ControlError, ControlErrorKind};
 pub use crate::path::Arrival;
 pub use crate::path::direct::{CqeKind, CqeRef};
 use crate::path::{self, PollerCounters, direct, verbs};
-use crate::wait::{ChannelFds, WatchedByte};
+use crate::wait::ChannelFds;
 use mlx5_rings::layout::CompletionLayout;
 
 /// How to create a [`CompletionQueue`].
@@ -138,10 +139,9 @@ impl CompletionQueue {
 
     /// Returns the byte that the device writes with the next completion; `None` on the verbs path.
     #[must_use]
-    pub fn watched(&self) -> Option<WatchedByte<'_>> {
+    pub fn watched(&self) -> Option<&AtomicU8> {
         match &self.path {
-            // SAFETY: a byte of the ring, which this queue keeps mapped.
-            path::Poller::Direct(poller) => Some(unsafe { WatchedByte::new(poller.next_byte()) }),
+            path::Poller::Direct(poller) => Some(poller.next_byte()),
             path::Poller::Verbs(_) => None,
         }
     }

@@ -20,7 +20,7 @@ use std::ops::DerefMut;
 use std::sync::Arc;
 
 use dat_engine::ControlError;
-use dat_engine::wait::{ChannelFds, Deadline, SpinBudget, WaitPolicy, WatchedByte};
+use dat_engine::wait::{ChannelFds, Deadline, SpinBudget, WaitPolicy};
 use loom::sync::atomic::AtomicUsize;
 use loom::sync::{Condvar, Mutex};
 

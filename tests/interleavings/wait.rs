@@ -16,7 +16,7 @@
 use core::time::Duration;
 
 use dat_engine::ControlError;
-use dat_engine::wait::{ChannelFds, Deadline, SpinBudget, WaitPolicy, WatchedByte};
+use dat_engine::wait::{ChannelFds, Deadline, SpinBudget, WaitPolicy};
 use loom::sync::atomic::{AtomicU32, Ordering};
 use loom::sync::{Arc, Condvar, Mutex};
 use loom::thread;

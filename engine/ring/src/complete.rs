@@ -9,6 +9,7 @@
 //! Decisions: `docs/decisions/073-lazy-consumer-record.md`, `docs/decisions/074-look-ahead.md`
 
 use core::ptr::NonNull;
+use core::sync::atomic::AtomicU8;
 
 use crate::layout::{CompletionLayout, LayoutError};
 use crate::mmio::{ArmRegister, DmaCell, DoorbellRecord, barrier};
@@ -66,14 +67,6 @@ impl Slot {
     #[inline(always)]
     pub fn own_op(self) -> OwnOp {
         OwnOp(self.cell::<u8>(offset::OWN_OP).read())
-    }
-
-    /// Returns the address of the last byte, which the device writes last. It is mapped as long as
-    /// the ring.
-    #[inline]
-    pub fn own_op_address(self) -> NonNull<u8> {
-        // SAFETY: inside the entry.
-        unsafe { self.0.add(offset::OWN_OP) }
     }
 
     /// Returns the last eight bytes.
@@ -408,6 +401,12 @@ impl CompletionRing {
     #[inline(always)]
     pub fn next_slot(&self) -> Slot {
         self.cursor.next.slot
+    }
+
+    /// Returns the last byte of the next entry, which the device writes last.
+    pub fn next_own_op(&self) -> &AtomicU8 {
+        // SAFETY: a byte of the entry, which is mapped as long as the ring. The host only loads it.
+        unsafe { AtomicU8::from_ptr(self.next_slot().0.add(offset::OWN_OP).as_ptr()) }
     }
 
     /// Returns the number of consumed entries, modulo 2^32.

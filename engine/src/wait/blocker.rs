@@ -22,13 +22,14 @@
 //!
 //! [`Source::take_events`]: super::Source::take_events
 
+use core::sync::atomic::AtomicU8;
 use core::time::Duration;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::sync::OnceLock;
 
 use libc::{c_int, pollfd};
 
-use super::halt::{Halt, WatchedByte};
+use super::halt::Halt;
 use super::protocol::{BlockResult, Platform};
 use super::word::SleepWord;
 use super::{ChannelFds, SignalGuard, SignalMask, monotonic_nanos, raw};
@@ -262,7 +263,7 @@ impl Platform for Blocker {
         std::thread::yield_now();
     }
 
-    fn monitor(&self, byte: WatchedByte<'_>) -> bool {
+    fn monitor(&self, byte: &AtomicU8) -> bool {
         Halt::of_processor().monitor(byte)
     }
 

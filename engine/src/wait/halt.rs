@@ -3,32 +3,12 @@
 //! A halt needs instructions that few processors have: UMONITOR and UMWAIT (Intel, CPUID
 //! leaf 7, WAITPKG), or MONITORX and MWAITX (AMD, CPUID leaf 0x8000_0001). No other
 //! processor executes them. They have not run on a processor that has them: tests check
-//! their encodings, and the order of the steps with a simulated processor.
+//! which instructions are chosen, and the order of the steps with a simulated processor.
 
-use core::marker::PhantomData;
-use core::ptr::NonNull;
+#[cfg(target_arch = "x86_64")]
+use core::arch::asm;
+use core::sync::atomic::AtomicU8;
 use std::sync::OnceLock;
-
-/// A byte that is written when a completion comes. Valid for `'a`.
-#[derive(Clone, Copy, Debug)]
-pub struct WatchedByte<'a> {
-    at: NonNull<u8>,
-    ring: PhantomData<&'a u8>,
-}
-
-impl WatchedByte<'_> {
-    /// Returns a watched byte.
-    ///
-    /// # Safety
-    /// The byte is mapped and readable for `'a`.
-    #[must_use]
-    pub unsafe fn new(at: NonNull<u8>) -> Self {
-        Self {
-            at,
-            ring: PhantomData,
-        }
-    }
-}
 
 /// The instructions for a halt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,6 +24,7 @@ pub(super) enum Halt {
 /// The longest halt, in cycles of the time stamp counter: less than 10 microseconds on
 /// processors whose counter runs at 1 GHz or more. A halt ends after this time for everything
 /// that does not write the watched line: a deadline, a signal, another thread.
+#[cfg(target_arch = "x86_64")]
 const LONGEST: u32 = 10_000;
 
 impl Halt {
@@ -56,17 +37,12 @@ impl Halt {
     #[cfg(target_arch = "x86_64")]
     fn detect() -> Self {
         use core::arch::x86_64::{__cpuid, __cpuid_count};
-        let (leaves, extended) = (__cpuid(0).eax, __cpuid(0x8000_0000).eax);
-        let leaf_7 = if leaves >= 7 {
-            __cpuid_count(7, 0).ecx
-        } else {
-            0
+        let leaf_7 = match __cpuid(0).eax {
+            0..7 => 0,
+            _ => __cpuid_count(7, 0).ecx,
         };
-        let leaf_amd = match extended {
-            0x8000_0001..=0x8000_ffff => __cpuid(0x8000_0001).ecx,
-            _ => 0,
-        };
-        Self::from_cpuid(leaf_7, leaf_amd)
+        // Every x86-64 has this leaf, which reports its 64-bit mode.
+        Self::from_cpuid(leaf_7, __cpuid(0x8000_0001).ecx)
     }
 
     #[cfg(not(target_arch = "x86_64"))]
@@ -88,121 +64,54 @@ impl Halt {
     }
 
     /// Begins to watch the line of a byte. Returns false if the processor cannot.
-    pub(super) fn monitor(self, byte: WatchedByte<'_>) -> bool {
-        match self {
-            Self::None => false,
-            #[cfg(target_arch = "x86_64")]
-            Self::Umwait => {
-                // SAFETY: the processor has the instruction, which only reads the byte.
-                unsafe { x86_64::umonitor(byte.at.as_ptr()) };
-                true
-            }
-            #[cfg(target_arch = "x86_64")]
-            Self::Mwaitx => {
-                // SAFETY: as above.
-                unsafe { x86_64::monitorx(byte.at.as_ptr()) };
-                true
-            }
-            #[cfg(not(target_arch = "x86_64"))]
-            Self::Umwait | Self::Mwaitx => {
-                let _ = byte.at;
-                false
+    pub(super) fn monitor(self, byte: &AtomicU8) -> bool {
+        let _at = byte.as_ptr();
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: the processor has the instruction, which only reads the byte at RAX. MONITORX
+        // also takes extensions (ECX) and hints (EDX): none.
+        unsafe {
+            match self {
+                Self::None => {}
+                Self::Umwait => asm!(
+                    "umonitor rax", // Intel SDM vol. 2
+                    in("rax") _at, options(nostack, preserves_flags),
+                ),
+                Self::Mwaitx => asm!(
+                    "monitorx", // AMD APM vol. 3
+                    in("rax") _at, in("ecx") 0, in("edx") 0, options(nostack, preserves_flags),
+                ),
             }
         }
+        self != Self::None
     }
 
     /// Halts the processor until the watched line is written, an interrupt comes, or the longest
     /// time has passed; also sooner. Returns at once if no line is watched.
     pub(super) fn halt(self) {
-        match self {
-            Self::None => {}
-            #[cfg(target_arch = "x86_64")]
-            // SAFETY: the processor has the instruction.
-            Self::Umwait => unsafe { x86_64::umwait(LONGEST) },
-            #[cfg(target_arch = "x86_64")]
-            // SAFETY: as above.
-            Self::Mwaitx => unsafe { x86_64::mwaitx(LONGEST) },
-            #[cfg(not(target_arch = "x86_64"))]
-            Self::Umwait | Self::Mwaitx => {
-                let _ = LONGEST;
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: the processor has the instruction, and as every x86-64 a time stamp counter.
+        // Neither instruction changes more than flags. RBX is the compiler's own, so it is put
+        // back.
+        unsafe {
+            match self {
+                Self::None => {}
+                Self::Umwait => {
+                    // UMWAIT ECX, until the counter reaches EDX:EAX; bit 0 of ECX asks for the
+                    // state with the shorter wake-up, C0.1.
+                    let until = core::arch::x86_64::_rdtsc() + u64::from(LONGEST);
+                    asm!(
+                        "umwait ecx",
+                        in("ecx") 1, in("eax") until as u32, in("edx") (until >> 32) as u32,
+                        options(nostack),
+                    );
+                }
+                // MWAITX for at most EBX cycles (bit 1 of ECX), in the state C0 (0xf0 in EAX).
+                Self::Mwaitx => asm!(
+                    "xchg rbx, {cycles}", "mwaitx", "xchg rbx, {cycles}",
+                    cycles = inout(reg) u64::from(LONGEST) => _, in("eax") 0xf0, in("ecx") 2,
+                    options(nostack, preserves_flags),
+                ),
             }
-        }
-    }
-}
-
-/// The instructions, as bytes: the assembler need not know them.
-#[cfg(target_arch = "x86_64")]
-mod x86_64 {
-    use core::arch::asm;
-
-    /// UMONITOR RAX (Intel SDM vol. 2).
-    ///
-    /// # Safety
-    /// The processor has WAITPKG; the byte is mapped and readable.
-    #[inline]
-    pub(super) unsafe fn umonitor(byte: *const u8) {
-        // SAFETY: required of the caller.
-        unsafe {
-            asm!(".byte 0xf3, 0x0f, 0xae, 0xf0", in("rax") byte, options(nostack, preserves_flags));
-        }
-    }
-
-    /// UMWAIT ECX, until the time stamp counter reaches EDX:EAX. Bit 0 of ECX asks for the state
-    /// with the shorter wake-up, C0.1.
-    ///
-    /// # Safety
-    /// The processor has WAITPKG.
-    #[inline]
-    pub(super) unsafe fn umwait(cycles: u32) {
-        // SAFETY: every x86-64 has a time stamp counter.
-        let until = unsafe { core::arch::x86_64::_rdtsc() } + u64::from(cycles);
-        // SAFETY: required of the caller; the instruction changes nothing but flags.
-        unsafe {
-            asm!(
-                ".byte 0xf2, 0x0f, 0xae, 0xf1",
-                in("ecx") 1,
-                in("eax") until as u32,
-                in("edx") (until >> 32) as u32,
-                options(nostack),
-            );
-        }
-    }
-
-    /// MONITORX: the address in RAX, no extensions in ECX, no hints in EDX (AMD APM vol. 3).
-    ///
-    /// # Safety
-    /// The processor has MONITORX; the byte is mapped and readable.
-    #[inline]
-    pub(super) unsafe fn monitorx(byte: *const u8) {
-        // SAFETY: required of the caller.
-        unsafe {
-            asm!(
-                ".byte 0x0f, 0x01, 0xfa",
-                in("rax") byte,
-                in("ecx") 0,
-                in("edx") 0,
-                options(nostack, preserves_flags),
-            );
-        }
-    }
-
-    /// MWAITX for at most EBX cycles (bit 1 of ECX), in the state C0 (0xf0 in EAX).
-    ///
-    /// # Safety
-    /// The processor has MONITORX.
-    #[inline]
-    pub(super) unsafe fn mwaitx(cycles: u32) {
-        // SAFETY: required of the caller. RBX is the compiler's own, so it is put back.
-        unsafe {
-            asm!(
-                "xchg rbx, {cycles}",
-                ".byte 0x0f, 0x01, 0xfb",
-                "xchg rbx, {cycles}",
-                cycles = inout(reg) u64::from(cycles) => _,
-                in("eax") 0xf0,
-                in("ecx") 2,
-                options(nostack, preserves_flags),
-            );
         }
     }
 }
@@ -224,46 +133,18 @@ mod tests {
 
     #[test]
     fn a_processor_without_them_watches_nothing() {
-        let byte = 0u8;
-        // SAFETY: the byte outlives the watch.
-        let watched = unsafe { WatchedByte::new(NonNull::from(&byte)) };
-        assert!(!Halt::None.monitor(watched));
+        assert!(!Halt::None.monitor(&AtomicU8::new(0)));
         Halt::None.halt();
     }
 
     /// Whatever this processor has, a halt ends.
     #[test]
     fn a_halt_ends_by_itself() {
-        let byte = 0u8;
+        let byte = AtomicU8::new(0);
         let halt = Halt::of_processor();
         for _ in 0..1000 {
-            // SAFETY: the byte outlives the watch.
-            let watched = unsafe { WatchedByte::new(NonNull::from(&byte)) };
-            assert_eq!(halt.monitor(watched), halt != Halt::None);
+            assert_eq!(halt.monitor(&byte), halt != Halt::None);
             halt.halt();
         }
-    }
-
-    #[cfg(all(target_arch = "x86_64", not(miri)))]
-    core::arch::global_asm!(
-        ".globl dat_engine_halt_encodings",
-        "dat_engine_halt_encodings:",
-        "umonitor rax",
-        "umwait ecx",
-        "monitorx",
-        "mwaitx",
-    );
-
-    #[cfg(all(target_arch = "x86_64", not(miri)))]
-    #[test]
-    fn encodings_are_those_of_the_assembler() {
-        unsafe extern "C" {
-            static dat_engine_halt_encodings: [u8; 14];
-        }
-        // SAFETY: the 14 bytes of the instructions above, which are data here.
-        let bytes = unsafe { dat_engine_halt_encodings };
-        let umonitor_umwait = [0xf3, 0x0f, 0xae, 0xf0, 0xf2, 0x0f, 0xae, 0xf1];
-        assert_eq!(bytes[..8], umonitor_umwait);
-        assert_eq!(bytes[8..], [0x0f, 0x01, 0xfa, 0x0f, 0x01, 0xfb]);
     }
 }

@@ -32,7 +32,6 @@ pub use blocker::{Blocker, Sleep, Slept};
 pub use budget::SpinBudget;
 pub use channel::ChannelFds;
 pub use deadline::{Deadline, monotonic_nanos};
-pub use halt::WatchedByte;
 pub use policy::{WaitPolicy, WaitPolicyError};
 pub use protocol::{BlockResult, Source, WaitCounters, WaitOutcome};
 pub use set::{ChannelEvent, ChannelSet};

@@ -16,9 +16,10 @@
 //! This file is also compiled into the model (`tests/interleavings`), which simulates the
 //! device and the other threads.
 
+use core::sync::atomic::AtomicU8;
 use core::time::Duration;
 
-use super::{ChannelFds, ControlError, Deadline, SpinBudget, WaitPolicy, WatchedByte};
+use super::{ChannelFds, ControlError, Deadline, SpinBudget, WaitPolicy};
 
 /// What a wait waits for.
 pub trait Source {
@@ -53,7 +54,7 @@ pub trait Source {
 
     /// Returns the byte whose change can make [`Self::ready`] true, if there is one such byte.
     #[inline]
-    fn watched(&self) -> Option<WatchedByte<'_>> {
+    fn watched(&self) -> Option<&AtomicU8> {
         None
     }
 }
@@ -105,7 +106,7 @@ pub trait Platform {
     /// Yields the processor to other threads.
     fn yield_now(&self);
     /// Begins to watch a byte. Returns false if the processor cannot.
-    fn monitor(&self, _byte: WatchedByte<'_>) -> bool {
+    fn monitor(&self, _byte: &AtomicU8) -> bool {
         false
     }
     /// Halts the processor until the watched byte is written, at most 10 microseconds.

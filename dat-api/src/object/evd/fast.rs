@@ -7,10 +7,9 @@
 //! Decision: `docs/decisions/010-one-look-at-a-cqe.md`
 
 use core::ptr::NonNull;
-use core::sync::atomic::Ordering;
+use core::sync::atomic::{AtomicU8, Ordering};
 
 use dat_engine::CqeKind;
-use dat_engine::wait::WatchedByte;
 
 use super::consumer::Consumer;
 use super::convert::{self, hooks, requested_length, transfer};
@@ -196,7 +195,7 @@ impl Consumer {
 
     /// Returns the byte that the device writes with the next event, if it can come only from one
     /// completion queue.
-    pub(super) fn watched(&self, evd: &Evd) -> Option<WatchedByte<'_>> {
+    pub(super) fn watched(&self, evd: &Evd) -> Option<&AtomicU8> {
         match evd.posted.allows_fast_path() {
             true => self.queues.first()?.watched(),
             false => None,

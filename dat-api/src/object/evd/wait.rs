@@ -3,12 +3,12 @@
 //! Each poll counts the events where they are ([`Consumer::count_in_place`]), or stages them to
 //! count them. The event that ends the wait is taken by [`Consumer::next_event`], as by a dequeue.
 
+use core::sync::atomic::AtomicU8;
 use std::borrow::BorrowMut;
 
 use dat_engine::ControlError;
 use dat_engine::wait::{
     ChannelFds, Deadline, NextStep, Source, SpinBudget, SteppedWait, WaitCounters, WaitOutcome,
-    WatchedByte,
 };
 
 use super::Evd;
@@ -491,7 +491,7 @@ impl Source for View<'_> {
         self.consumer.channel()
     }
 
-    fn watched(&self) -> Option<WatchedByte<'_>> {
+    fn watched(&self) -> Option<&AtomicU8> {
         match self.state.threshold == 1 && !self.is_controlled() {
             true => self.consumer.watched(self.evd),
             false => None,

@@ -7,6 +7,7 @@
 //!
 //! Decision: `docs/decisions/010-one-look-at-a-cqe.md`
 
+use core::sync::atomic::AtomicU8;
 use std::sync::Arc;
 
 use super::command_queue::CqCommand;
@@ -106,10 +107,9 @@ impl Poller {
         self.ring.written()
     }
 
-    /// Returns the address of the byte that the device writes last when it writes the next CQE. It
-    /// is mapped as long as this poller lives.
-    pub fn next_byte(&self) -> core::ptr::NonNull<u8> {
-        self.ring.next_slot().own_op_address()
+    /// Returns the byte that the device writes last when it writes the next CQE.
+    pub fn next_byte(&self) -> &AtomicU8 {
+        self.ring.next_own_op()
     }
 
     /// Returns the next CQE as [`Self::peek`] does, without reading the owner bit.

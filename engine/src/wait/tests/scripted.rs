@@ -1,7 +1,7 @@
 //! Every step of a wait and their order, on a simulated platform without threads
 //! and with a simulated clock.
 
-use core::ptr::NonNull;
+use core::sync::atomic::AtomicU8;
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::rc::Rc;
@@ -111,11 +111,9 @@ impl Source for Fake {
         !self.0.borrow().no_spin
     }
 
-    fn watched(&self) -> Option<WatchedByte<'_>> {
-        static BYTE: u8 = 0;
-        // SAFETY: the byte is never unmapped.
-        let watched = unsafe { WatchedByte::new(NonNull::from(&BYTE)) };
-        self.0.borrow().has_byte.then_some(watched)
+    fn watched(&self) -> Option<&AtomicU8> {
+        static BYTE: AtomicU8 = AtomicU8::new(0);
+        self.0.borrow().has_byte.then_some(&BYTE)
     }
 }
 
@@ -146,7 +144,7 @@ impl Platform for Fake {
         script.now += script.turn_time;
     }
 
-    fn monitor(&self, _byte: WatchedByte<'_>) -> bool {
+    fn monitor(&self, _byte: &AtomicU8) -> bool {
         self.did(Monitor);
         self.0.borrow().halt_time.is_some()
     }

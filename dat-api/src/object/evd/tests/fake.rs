@@ -1,6 +1,6 @@
 //! A completion queue that the test fills.
 
-use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering};
 use std::collections::VecDeque;
 use std::io::{Read, Write};
 use std::os::fd::AsFd;
@@ -8,7 +8,7 @@ use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 
 use dat_engine::sync::Mutex;
-use dat_engine::wait::{ChannelFds, WatchedByte};
+use dat_engine::wait::ChannelFds;
 use dat_engine::{
     Arrival, Completion, CompletionFlags, CompletionOp, CompletionQueue, ControlError, CqeKind,
     Device, DeviceClock, PathRequest,
@@ -131,7 +131,7 @@ impl FakeQueue {
         self.0.is_direct
     }
 
-    pub(in super::super) fn watched(&self) -> Option<WatchedByte<'_>> {
+    pub(in super::super) fn watched(&self) -> Option<&AtomicU8> {
         None
     }
 
