@@ -1,23 +1,23 @@
 //! Creating the queue pair of an endpoint, and attaching it to its EVDs.
 
 use core::sync::atomic::Ordering;
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use dat_engine::{Access, CompletionQueue, ConnectOptions, Endpoint, EndpointOptions};
 
-use super::control::{Control, Streams};
-use super::drain::Unreported;
+use super::completions::Unreported;
 use super::poster::Held;
-use super::{Ep, INLINE_BYTES};
+use super::{Control, Ep, INLINE_BYTES, Streams};
 use crate::error::{DatError, Result};
-use crate::handle::CompletionHooks;
-use crate::handle::Handle;
-use crate::object::evd::{DtoConfig, DtoRole, Evd, StreamKind};
+use crate::handle::{CompletionHooks, Handle};
+use crate::object::evd::{DtoConfig, DtoRole, DtoStream, Evd, StreamKind};
 use crate::object::ia::Ia;
+use crate::object::of_another_ia;
 use crate::object::pz::Pz;
 use crate::object::srq::{Reporting, Srq};
 use crate::status::{ReturnType, Subtype};
-use crate::types::{CompletionFlags, EpAttributes};
+use crate::types::{CompletionFlags, EpAttributes, EvdFlags};
 
 /// What the queue pair is created from. If a change leaves all of it as it was, the queue pair is
 /// kept.
@@ -31,9 +31,8 @@ pub(super) struct Plan {
 impl Control {
     /// Returns the present plan.
     pub(super) fn plan(&self) -> Plan {
-        let evd = |stream: &Option<crate::object::evd::DtoStream>| {
-            stream.as_ref().map(|stream| Arc::clone(stream.evd()))
-        };
+        let evd =
+            |stream: &Option<DtoStream>| stream.as_ref().map(|stream| Arc::clone(stream.evd()));
         Plan {
             recv: evd(&self.streams.recv),
             request: evd(&self.streams.request),
@@ -42,7 +41,7 @@ impl Control {
     }
 }
 
-fn unsigned(count: i32) -> u32 {
+pub(super) fn unsigned(count: i32) -> u32 {
     u32::try_from(count).unwrap_or(0)
 }
 
@@ -72,7 +71,7 @@ impl Plan {
         srq: Option<&Arc<Srq>>,
         before: &Streams,
     ) -> Result<Streams> {
-        let before = before.each();
+        let before: Vec<_> = before.each().collect();
         let config = |evd: &Evd, flags| DtoConfig {
             flags,
             mixes: srq.is_none() && !evd.ia().is_strict(),
@@ -136,6 +135,37 @@ impl Plan {
             || !same(&self.request, &other.request)
             || shape(&self.attributes) != shape(&other.attributes)
     }
+}
+
+/// The error for a handle of an object that does not fit the call.
+pub(super) fn bad(subtype: Subtype, cause: impl Into<Cow<'static, str>>) -> DatError {
+    DatError::new(ReturnType::InvalidHandle, subtype, cause)
+}
+
+/// Checks that an EVD carries the events and belongs to the same IA.
+pub(super) fn check_evd(
+    ia: &Arc<Ia>,
+    evd: Option<&Arc<Evd>>,
+    flag: EvdFlags,
+    subtype: Subtype,
+) -> Result<()> {
+    let Some(evd) = evd else { return Ok(()) };
+    if !Arc::ptr_eq(evd.ia(), ia) {
+        return Err(bad(subtype, of_another_ia("EVD", evd.ia(), ia)));
+    }
+    if !evd.flags().contains(flag) {
+        return Err(bad(
+            subtype,
+            format!(
+                "EVD {:#x} has the flags {:#x}: expected {:#x}, the flag for these events; create \
+                 it with that flag",
+                evd.handle().bits(),
+                evd.flags().bits(),
+                flag.bits()
+            ),
+        ));
+    }
+    Ok(())
 }
 
 /// Checks the zones of an endpoint and its SRQ against the device, which may require one zone for

@@ -1,236 +1,264 @@
-//! Connecting, disconnecting, resetting and freeing endpoints.
+//! Creating, disconnecting, resetting and freeing endpoints.
 //!
 //! Decision: `docs/decisions/030-purge-on-reset.md`
 
-use core::sync::atomic::Ordering;
-use core::time::Duration;
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::sync::Arc;
 
-use dat_engine::cm::{CmError, ManagerKind, Parameters, Target};
-use dat_engine::{EndpointAddress, EndpointHandle, SendFlags, SendOp, SendRequest};
+use dat_engine::sync::Mutex;
+use dat_engine::{Endpoint, EndpointHandle, SendFlags, SendOp, SendRequest, cm};
 
-use super::poster::Held;
-use super::sink::Sink;
-use super::{Connect, Ep, drain};
-use crate::error::{DatError, Result};
-use crate::handle::{self, Handle};
-use crate::object::of_another_ia;
-use crate::object::usage::Counted;
+use super::attributes::{self, Request};
+use super::build::{Plan, bad, check_evd, check_zones, unsigned};
+use super::completions::{self, HighMarks, Unreported, UnsignalledReceives};
+use super::poster::{Held, Poster};
+use super::{Control, Ep, Streams, check, stale};
+use crate::error::Result;
+use crate::handle::{self, Handle, Reservation};
+use crate::object::counters::Refused;
+use crate::object::evd::{Evd, StreamKind};
+use crate::object::ia::Ia;
+use crate::object::post::{PostMode, Posting};
+use crate::object::pz::Pz;
+use crate::object::srq::Srq;
+use crate::object::usage::{Counted, Usage, Use};
+use crate::object::{exhausted, of_another_ia};
 use crate::state::{self, Call, Trigger};
-use crate::status::{ReturnType, Subtype};
-use crate::types::EpState;
+use crate::status::Subtype;
+use crate::types::{EpAttributes, EpState, EvdFlags};
 
-pub(super) fn stale() -> DatError {
-    DatError::new(
-        ReturnType::InvalidHandle,
-        Subtype::InvalidHandleEp,
-        "the handle names no endpoint; it may have been freed",
-    )
-}
-
-fn check(call: Call, what: &str, state: EpState) -> Result<()> {
-    if call.legal().has(state) {
-        Ok(())
-    } else {
-        Err(state::refused_in(call.legal(), what, state))
-    }
-}
-
-/// Translates an error of the connection manager.
-pub(crate) fn manager_error(error: &CmError) -> DatError {
-    let (kind, subtype) = match error {
-        CmError::InUse => (ReturnType::ConnQualInUse, Subtype::NoSubtype),
-        CmError::TooLong { .. } => (ReturnType::InvalidParameter, Subtype::InvalidArg5),
-        CmError::Address(_) => (
-            ReturnType::InvalidAddress,
-            Subtype::InvalidAddressUnsupported,
-        ),
-        CmError::Forked => (ReturnType::InvalidHandle, Subtype::NoSubtype),
-        CmError::Privileged { .. } => (ReturnType::PrivilegesViolation, Subtype::NoSubtype),
-        CmError::NotServed(_) => (
-            ReturnType::InvalidAddress,
-            Subtype::InvalidAddressUnreachable,
-        ),
-        CmError::OnlyRdma { .. } => (ReturnType::ModelNotSupported, Subtype::NoSubtype),
-        CmError::Unavailable | CmError::Missing(_) | CmError::Resources(_) => {
-            (ReturnType::InsufficientResources, Subtype::ResourceDevice)
-        }
-    };
-    DatError::new(kind, subtype, error.to_string())
-}
-
-/// The arguments that errors name.
-struct Arguments {
-    timeout: Subtype,
-    private_data: Subtype,
-}
-
-impl Arguments {
-    const CONNECT: Self = Self {
-        timeout: Subtype::InvalidArg4,
-        private_data: Subtype::InvalidArg5,
-    };
-    const DUP_CONNECT: Self = Self {
-        timeout: Subtype::InvalidArg3,
-        private_data: Subtype::InvalidArg4,
-    };
+/// The objects that an endpoint is created from.
+#[derive(Clone, Copy, Default)]
+struct Parts<'a> {
+    pz: Option<&'a Arc<Pz>>,
+    recv: Option<&'a Arc<Evd>>,
+    request: Option<&'a Arc<Evd>>,
+    connect: Option<&'a Arc<Evd>>,
+    srq: Option<&'a Arc<Srq>>,
 }
 
 impl Ep {
-    /// Begins to connect. An event reports the result.
+    /// Creates an endpoint with a receive queue of its own. Without a protection zone it cannot
+    /// post or connect until [`Ep::modify`] sets one. Events for which there is no EVD are not
+    /// delivered.
+    ///
+    /// Without attributes it gets 127 requests and 128 receives of 4 segments, the IA's largest
+    /// message size, and 4 RDMA reads at a time in each direction, or fewer if the device has
+    /// fewer (none on a strict IA).
     ///
     /// # Errors
-    /// Section 3DAT, `dat_ep_connect`.
-    pub fn connect(&self, how: &Connect<'_>) -> Result<()> {
-        self.begin(how, &Arguments::CONNECT)
+    /// Section 3DAT, `dat_ep_create`; attributes are argument 6.
+    pub fn create(
+        ia: &Arc<Ia>,
+        pz: Option<&Arc<Pz>>,
+        recv: Option<&Arc<Evd>>,
+        request: Option<&Arc<Evd>>,
+        connect: Option<&Arc<Evd>>,
+        attributes: Option<&EpAttributes>,
+    ) -> Result<Arc<Self>> {
+        let parts = Parts {
+            pz,
+            recv,
+            request,
+            connect,
+            srq: None,
+        };
+        Self::create_from(ia, parts, attributes, Subtype::InvalidArg6)
     }
 
-    fn begin(&self, how: &Connect<'_>, arguments: &Arguments) -> Result<()> {
-        let me = handle::pin::<Self>(self.handle).ok_or_else(stale)?.to_arc();
-        let control = &mut *self.control();
-        if control.connect.is_none() {
-            return Err(DatError::new(
-                ReturnType::InvalidHandle,
-                Subtype::InvalidHandleEvdConn,
-                "the endpoint has no EVD for connection events: set one with dat_ep_modify",
-            ));
-        }
-        check(Call::Connect, "connecting", self.state())?;
-        let Some(qp) = &control.qp else {
-            return Err(DatError::new(
-                ReturnType::InvalidState,
-                Subtype::InvalidStateEpNotready,
-                "the endpoint has no protection zone: set one with dat_ep_modify",
-            ));
+    /// Creates an endpoint that takes its receives from an SRQ.
+    ///
+    /// `max_recv_dtos` and `srq_soft_hw` are the hard and the soft high watermark, -1 for none: how
+    /// many receives the endpoint may hold that the consumer has not dequeued. `max_recv_iov` is
+    /// ignored, and 0 in `max_request_dtos`, `max_request_iov`, `max_message_size` and
+    /// `max_rdma_size` means the default.
+    ///
+    /// # Errors
+    /// Section 3DAT, `dat_ep_create_with_srq`; attributes are argument 7.
+    pub fn create_with_srq(
+        ia: &Arc<Ia>,
+        pz: Option<&Arc<Pz>>,
+        recv: Option<&Arc<Evd>>,
+        request: Option<&Arc<Evd>>,
+        connect: Option<&Arc<Evd>>,
+        srq: &Arc<Srq>,
+        attributes: &EpAttributes,
+    ) -> Result<Arc<Self>> {
+        let parts = Parts {
+            pz,
+            recv,
+            request,
+            connect,
+            srq: Some(srq),
         };
-        if how.timeout.is_some_and(|timeout| timeout.is_zero()) {
-            return Err(DatError::new(
-                ReturnType::InvalidParameter,
-                arguments.timeout,
-                "the timeout is 0: expected 1 microsecond or more, or DAT_TIMEOUT_INFINITE",
-            ));
-        }
-        self.check_private_data(how.private_data, arguments.private_data)?;
-        if how.qos != 0 || how.flags != 0 {
-            return Err(DatError::new(
-                ReturnType::ModelNotSupported,
-                Subtype::NoSubtype,
-                format!(
-                    "quality of service {:#x}, connect flags {:#x}: expected \
-                     DAT_QOS_BEST_EFFORT (0) and DAT_CONNECT_DEFAULT_FLAG (0)",
-                    how.qos, how.flags
-                ),
-            ));
-        }
-        let local = self.parameters(qp, control)?;
-        let sink = Sink::connecting(&me, qp);
-        control.remote.set(how.address);
-        control.remote_host = Some(how.address);
-        control.remote_qualifier = how.qualifier;
-        control.local_qualifier = 0;
-        // Before connecting: events may come at any moment, and wait for the lock.
-        self.step(control, Trigger::Connect);
-        let target = Target {
-            host: how.address,
-            qualifier: how.qualifier,
-            timeout: how.timeout,
+        Self::create_from(ia, parts, Some(attributes), Subtype::InvalidArg7)
+    }
+
+    /// Creates an endpoint; `argument` is that of the attributes.
+    fn create_from(
+        ia: &Arc<Ia>,
+        parts: Parts<'_>,
+        attributes: Option<&EpAttributes>,
+        argument: Subtype,
+    ) -> Result<Arc<Self>> {
+        parts.check(ia)?;
+        let asked = parts.asked(ia, argument);
+        let attributes = match attributes {
+            Some(attributes) => attributes::resolve(attributes, ia.attributes(), asked)?,
+            None => attributes::defaults(ia.attributes(), asked),
         };
-        let connection =
-            self.ia
-                .cm()
-                .connect(self.ia.local(), target, local, how.private_data, sink);
-        match connection {
-            Ok(connection) => {
-                control.connection = Some(connection);
-                Ok(())
-            }
+        Self::make(ia, parts, attributes, EpState::Unconnected)
+    }
+
+    /// Creates the endpoint of a connection request on a service point that creates endpoints. It
+    /// has no protection zone and no EVDs yet, and belongs to the consumer only after accepting.
+    pub(crate) fn create_tentative(ia: &Arc<Ia>, request: &cm::Request) -> Result<Arc<Self>> {
+        let (limits, parts) = (ia.attributes(), Parts::default());
+        // The requester's numbers of reads, within the limits of the IA.
+        let theirs = request.parameters();
+        let attributes = EpAttributes {
+            max_rdma_read_in: i32::from(theirs.reads_requested).min(limits.max_rdma_read_per_ep_in),
+            max_rdma_read_out: i32::from(theirs.reads_served).min(limits.max_rdma_read_per_ep_out),
+            ..attributes::defaults(limits, parts.asked(ia, Subtype::NoSubtype))
+        };
+        let ep = Self::make(ia, parts, attributes, EpState::TentativeConnectionPending)?;
+        ep.control().set_peer(request);
+        Ok(ep)
+    }
+
+    fn make(
+        ia: &Arc<Ia>,
+        parts: Parts<'_>,
+        attributes: EpAttributes,
+        state: EpState,
+    ) -> Result<Arc<Self>> {
+        let place = Reservation::new().ok_or_else(exhausted)?;
+        let ep = Arc::new(Self {
+            handle: place.handle(),
+            ia: Arc::clone(ia),
+            state: AtomicU32::new(state as u32),
+            posting: Posting::new(PostMode::of(ia), Poster::default()),
+            taken: AtomicBool::new(false),
+            refused: Refused::default(),
+            reads_issued: AtomicU32::new(0),
+            unsignalled: UnsignalledReceives::default(),
+            marks: HighMarks::of(&attributes, parts.srq.is_some()),
+            unreported: Unreported::default(),
+            requests: AtomicUsize::new(0),
+            discarded_of: AtomicUsize::new(0),
+            control: Mutex::new(Control::new(attributes)),
+            changing: Mutex::new(()),
+            usage: Usage::default(),
+        });
+        ep.assemble(parts, attributes)?;
+        let published = match state {
+            EpState::TentativeConnectionPending => ia.publish_own(place, &ep),
+            _ => ia.publish(place, &ep),
+        };
+        if let Err(error) = published {
+            // SAFETY: no other call has the endpoint.
+            unsafe { ep.dismantle() };
+            return Err(error);
+        }
+        ep.attach_new();
+        Ok(ep)
+    }
+
+    fn assemble(&self, parts: Parts<'_>, attributes: EpAttributes) -> Result<()> {
+        let in_use = |subtype| move || bad(subtype, "the object is being freed");
+        let plan = Plan {
+            recv: parts.recv.cloned(),
+            request: parts.request.cloned(),
+            attributes,
+        };
+        let connect = match parts.connect {
+            Some(evd) => Some(evd.attach(StreamKind::Connection)?),
+            None => None,
+        };
+        let streams = plan.attach(self.handle, parts.srq, &Streams::default())?;
+        let pz = match parts.pz {
+            Some(pz) => Some(Use::of(pz).ok_or_else(in_use(Subtype::InvalidHandlePz))?),
+            None => None,
+        };
+        let srq = match parts.srq {
+            Some(srq) => Some(Use::of(srq).ok_or_else(in_use(Subtype::InvalidHandleSrq))?),
+            None => None,
+        };
+        // SAFETY: no other call has the endpoint yet.
+        let mut held = unsafe { self.hold() };
+        held.control.connect = connect;
+        held.control.pz = pz;
+        held.control.srq = srq;
+        let made = self.make_queue_pair(&held.control, &streams, &plan);
+        held.control.streams = streams;
+        let made = made.map(|(qp, unreported)| {
+            self.unreported.replace(unreported);
+            self.install(&mut held, qp, &plan)
+        });
+        drop(held);
+        // There was no queue pair before that would have to be dropped.
+        match made {
+            Ok(_none) => Ok(()),
             Err(error) => {
-                // The state before; the sink gets no events.
-                self.set_state(EpState::Unconnected);
-                Err(manager_error(&error))
+                // SAFETY: no other call has the endpoint yet.
+                unsafe { self.dismantle() };
+                Err(error)
             }
         }
     }
+}
 
-    /// Begins to connect to the peer of a connected endpoint: to the address and the qualifier that
-    /// `model` connected to. If `model` accepted its connection, the qualifier is the requester's
-    /// port, on which nothing listens.
-    ///
-    /// # Errors
-    /// Section 3DAT, `dat_ep_dup_connect`.
-    pub fn dup_connect(
-        &self,
-        model: &Self,
-        timeout: Option<Duration>,
-        private_data: &[u8],
-        qos: u32,
-    ) -> Result<()> {
-        if !Arc::ptr_eq(&self.ia, &model.ia) {
-            return Err(DatError::new(
-                ReturnType::InvalidHandle,
-                Subtype::InvalidHandleEp,
-                of_another_ia("endpoint to duplicate", &model.ia, &self.ia),
+impl Parts<'_> {
+    /// Returns what the attributes depend on; `argument` is theirs.
+    fn asked(&self, ia: &Ia, argument: Subtype) -> Request {
+        Request {
+            shared: self.srq.is_some(),
+            strict: ia.is_strict(),
+            has_recv: self.recv.is_some(),
+            has_request: self.request.is_some(),
+            argument,
+        }
+    }
+
+    fn check(&self, ia: &Arc<Ia>) -> Result<()> {
+        if let Some(pz) = self.pz
+            && !Arc::ptr_eq(pz.ia(), ia)
+        {
+            return Err(bad(
+                Subtype::InvalidHandlePz,
+                of_another_ia("protection zone", pz.ia(), ia),
             ));
         }
-        // Errors of this endpoint come first, as in a connect.
-        check(Call::Connect, "connecting", self.state())?;
-        let peer = {
-            let control = model.control();
-            check(Call::DupModel, "connecting to its peer", model.state())?;
-            control.remote_host.zip(Some(control.remote_qualifier))
-        };
-        let Some((address, qualifier)) = peer else {
-            return Err(state::refused("connecting to its peer", model.state()));
-        };
-        self.begin(
-            &Connect {
-                address,
-                qualifier,
-                timeout,
-                private_data,
-                qos,
-                // The flags of the model: there is only this value.
-                flags: 0,
-            },
-            &Arguments::DUP_CONNECT,
-        )
-    }
-
-    /// Checks the length of private data against the limit of the connection manager.
-    pub(super) fn check_private_data(&self, data: &[u8], argument: Subtype) -> Result<()> {
-        let most = self.ia.max_private_data();
-        if data.len() <= most {
-            return Ok(());
+        check_evd(
+            ia,
+            self.connect,
+            EvdFlags::CONNECTION,
+            Subtype::InvalidHandleEvdConn,
+        )?;
+        check_evd(ia, self.recv, EvdFlags::DTO, Subtype::InvalidHandleEvdRecv)?;
+        check_evd(
+            ia,
+            self.request,
+            EvdFlags::DTO,
+            Subtype::InvalidHandleEvdRequest,
+        )?;
+        if let Some(srq) = self.srq
+            && !Arc::ptr_eq(srq.ia(), ia)
+        {
+            return Err(bad(
+                Subtype::InvalidHandleSrq,
+                of_another_ia("SRQ", srq.ia(), ia),
+            ));
         }
-        Err(DatError::new(
-            ReturnType::InvalidParameter,
-            argument,
-            format!(
-                "{} bytes of private data: expected at most {most}, the provider attribute \
-                 max_private_data_size",
-                data.len()
-            ),
-        ))
+        if let Some(srq) = self.srq {
+            let pz = self.pz.map(|pz| &**pz);
+            check_zones(ia, pz, srq, Subtype::InvalidArg2)?;
+        }
+        Ok(())
     }
+}
 
-    /// Returns the parameters that the peer needs.
-    pub(super) fn parameters(
-        &self,
-        qp: &dat_engine::EndpointHandle,
-        control: &super::control::Control,
-    ) -> Result<Parameters> {
-        let options = self.options(&control.attributes);
-        let address = match self.ia.cm().kind() {
-            ManagerKind::Rdma => EndpointAddress::of_number(qp.qpn()),
-            ManagerKind::Socket => qp.verbs().local_address_for(&options)?,
-        };
-        Ok(Parameters {
-            address,
-            reads_served: options.reads_served,
-            reads_requested: options.reads_issued,
-        })
-    }
-
+impl Ep {
     /// Disconnects, or gives up an attempt to connect. A graceful disconnect first completes the
     /// requests that were posted.
     ///
@@ -284,7 +312,7 @@ impl Ep {
         if waits {
             self.poll_everything();
             if self.control().draining {
-                drain::watch(self.handle);
+                completions::watch(self.handle);
             }
         }
         Ok(())
@@ -300,11 +328,10 @@ impl Ep {
             return true;
         }
         // The ring has one entry for the marker beyond those of the consumer.
-        let most = |count: i32| u32::try_from(count).unwrap_or(0);
         let attributes = &held.control.attributes;
         qp.limit(
-            most(attributes.max_request_dtos) + 1,
-            most(attributes.max_recv_dtos),
+            unsigned(attributes.max_request_dtos) + 1,
+            unsigned(attributes.max_recv_dtos),
         );
         self.inspect_completions();
         let marker = SendRequest {
@@ -360,10 +387,9 @@ impl Ep {
             && in_place
         {
             qp.init(&self.options(&control.attributes))?;
-            let most = |count: i32| u32::try_from(count).unwrap_or(0);
             qp.limit(
-                most(control.attributes.max_request_dtos),
-                most(control.attributes.max_recv_dtos),
+                unsigned(control.attributes.max_request_dtos),
+                unsigned(control.attributes.max_recv_dtos),
             );
         }
         control.private_data = Box::default();
@@ -468,7 +494,7 @@ impl Ep {
     }
 }
 
-fn post_marker(qp: &mut dat_engine::Endpoint, marker: &SendRequest<'_>) -> bool {
+fn post_marker(qp: &mut Endpoint, marker: &SendRequest<'_>) -> bool {
     // SAFETY: a marker has no segments.
     match unsafe { qp.post_send(marker) } {
         Ok(()) => false,
@@ -480,9 +506,4 @@ fn post_marker(qp: &mut dat_engine::Endpoint, marker: &SendRequest<'_>) -> bool 
             true
         }
     }
-}
-
-/// Returns the endpoint that a handle names.
-pub(crate) fn find(handle: Handle) -> Result<Arc<Ep>> {
-    Ok(handle::pin::<Ep>(handle).ok_or_else(stale)?.to_arc())
 }

@@ -7,13 +7,11 @@ use std::sync::Arc;
 use dat_engine::CompletionQueue;
 
 use super::attributes::{self, Request};
-use super::build::{Plan, check_zones};
-use super::control::{Control, Streams};
-use super::create::check_evd;
-use super::{Ep, EpChange, EpFields};
+use super::build::{Plan, check_evd, check_zones};
+use super::{Control, Ep, Streams};
 use crate::error::{DatError, Result};
 use crate::handle::{self, Handle};
-use crate::object::evd::{Evd, StreamGuard, StreamKind};
+use crate::object::evd::{DtoStream, Evd, StreamGuard, StreamKind};
 use crate::object::of_another_ia;
 use crate::object::pz::Pz;
 use crate::object::usage::Use;
@@ -21,6 +19,83 @@ use crate::state::{self, Call};
 use crate::status::{ReturnType, Subtype};
 use crate::types::{EpAttributes, EpState, EvdFlags};
 use dat_engine::sync::MutexGuard;
+
+/// The mask of endpoint parameters.
+#[expect(missing_docs, reason = "the names are DAT's")]
+mod fields {
+    bitflags::bitflags! {
+        /// `DAT_EP_PARAM_MASK`, with its bits: the members of `DAT_EP_PARAM`.
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+        pub struct EpFields: u64 {
+            const IA = 1 << 0;
+            const STATE = 1 << 1;
+            const LOCAL_ADDRESS = 1 << 2;
+            const LOCAL_PORT = 1 << 3;
+            const REMOTE_ADDRESS = 1 << 4;
+            const REMOTE_PORT = 1 << 5;
+            const PZ = 1 << 6;
+            const RECV_EVD = 1 << 7;
+            const REQUEST_EVD = 1 << 8;
+            const CONNECT_EVD = 1 << 9;
+            const SRQ = 1 << 10;
+            const SERVICE_TYPE = 1 << 12;
+            const MAX_MESSAGE_SIZE = 1 << 13;
+            const MAX_RDMA_SIZE = 1 << 14;
+            const QOS = 1 << 15;
+            const RECV_FLAGS = 1 << 16;
+            const REQUEST_FLAGS = 1 << 17;
+            const MAX_RECV_DTOS = 1 << 18;
+            const MAX_REQUEST_DTOS = 1 << 19;
+            const MAX_RECV_IOV = 1 << 20;
+            const MAX_REQUEST_IOV = 1 << 21;
+            const MAX_RDMA_READ_IN = 1 << 22;
+            const MAX_RDMA_READ_OUT = 1 << 23;
+            const SRQ_SOFT_HW = 1 << 24;
+            const MAX_RDMA_READ_IOV = 1 << 25;
+            const MAX_RDMA_WRITE_IOV = 1 << 26;
+            const NUM_TRANSPORT_ATTRIBUTES = 1 << 27;
+            const TRANSPORT_ATTRIBUTES = 1 << 28;
+            const NUM_PROVIDER_ATTRIBUTES = 1 << 29;
+            const PROVIDER_ATTRIBUTES = 1 << 30;
+        }
+    }
+}
+
+pub use fields::EpFields;
+
+impl EpFields {
+    /// All attributes that can be changed.
+    pub(crate) const ATTRIBUTES: Self = Self::SERVICE_TYPE
+        .union(Self::MAX_MESSAGE_SIZE)
+        .union(Self::MAX_RDMA_SIZE)
+        .union(Self::QOS)
+        .union(Self::RECV_FLAGS)
+        .union(Self::REQUEST_FLAGS)
+        .union(Self::MAX_RECV_DTOS)
+        .union(Self::MAX_REQUEST_DTOS)
+        .union(Self::MAX_RECV_IOV)
+        .union(Self::MAX_REQUEST_IOV)
+        .union(Self::MAX_RDMA_READ_IN)
+        .union(Self::MAX_RDMA_READ_OUT)
+        .union(Self::MAX_RDMA_READ_IOV)
+        .union(Self::MAX_RDMA_WRITE_IOV);
+}
+
+/// The new values for [`Ep::modify`], which uses only those named by the
+/// [`EpFields`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EpChange {
+    /// Protection zone.
+    pub pz: Option<Handle>,
+    /// The EVD for completions of receives.
+    pub recv_evd: Option<Handle>,
+    /// The EVD for completions of requests.
+    pub request_evd: Option<Handle>,
+    /// The EVD for connection events.
+    pub connect_evd: Option<Handle>,
+    /// New attributes.
+    pub attributes: EpAttributes,
+}
 
 /// Parameters that cannot be changed.
 const FIXED: EpFields = EpFields::IA
@@ -246,7 +321,7 @@ impl Ep {
         let mut held = unsafe { self.hold() };
         let qp = self.install(&mut held, None, old);
         drop(held);
-        streams.suspend();
+        streams.each_mut().for_each(DtoStream::suspend);
         if let Some(connect) = &mut connect_before {
             connect.suspend();
         }
@@ -261,7 +336,7 @@ impl Ep {
                 Ok(())
             }
             Err(error) => {
-                let back = streams.resume();
+                let back = streams.each_mut().try_for_each(DtoStream::resume);
                 let back = back.and(connect_before.as_mut().map_or(Ok(()), StreamGuard::resume));
                 if let Err(worse) = back {
                     // Other streams that were attached meanwhile exclude the previous ones.
@@ -362,7 +437,7 @@ impl Ep {
             .ok_or_else(|| bad_value("the protection zone is being freed: use another"))
     }
 
-    fn find_connect(&self, evd: Option<Handle>) -> Result<Option<crate::object::evd::StreamGuard>> {
+    fn find_connect(&self, evd: Option<Handle>) -> Result<Option<StreamGuard>> {
         let evd = find_evd(evd)?;
         check_evd(
             &self.ia,

@@ -3,8 +3,8 @@
 use dat_engine::sync::MutexGuard;
 use dat_engine::{Endpoint, PostError};
 
-use super::Ep;
-use super::control::Control;
+use super::{Control, Ep};
+
 use super::request::Request;
 use crate::object::ia::Ia;
 use crate::object::lmr::LmrCache;
