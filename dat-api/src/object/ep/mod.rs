@@ -17,6 +17,8 @@
 //! use the poster are `unsafe`: [`Ep::modify`], [`Ep::disconnect`], [`Ep::reset`], [`Ep::free`],
 //! and closing an IA abruptly. The caller promises that no post and no bind runs on the same
 //! endpoint meanwhile. Safe calls may run at any time, on any thread.
+//!
+//! Decision: `docs/decisions/029-srq-receives-visible-by-completion.md`
 
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::net::SocketAddr;
